@@ -56,9 +56,7 @@ func TestStartWaitsForDatabase(t *testing.T) {
 		begin = time.Now()
 		db.Await(ctx, slog.New(slog.DiscardHandler), time.Minute,
 			func(context.Context) error { return io.ErrUnexpectedEOF })
-		if took := time.Since(begin); took != 5*time.Second {
-			t.Errorf("a program that is stopped waits for %v", took)
-		}
+		testkit.Equal(t, time.Since(begin), 5*time.Second, "a program that is stopped waits for")
 	})
 }
 
@@ -124,8 +122,6 @@ func TestAwaitErrors(t *testing.T) {
 			n++
 			return fmt.Errorf("database: %w", &pgconn.PgError{Code: code})
 		})
-		if (n > 1) != waits {
-			t.Errorf("SQLSTATE %s: %d attempts", code, n)
-		}
+		testkit.Equal(t, n > 1, waits, "SQLSTATE %s: %d attempts", code, n)
 	}
 }

@@ -212,9 +212,7 @@ func TestCatalogPolicies(t *testing.T) {
 		}
 	}
 	for _, table := range tables {
-		if seen[table] != 1 {
-			t.Errorf("%s has %d policies, want 1", table, seen[table])
-		}
+		testkit.Equal(t, seen[table], 1, "policies of %s", table)
 	}
 	// Views read with the privileges of their owner, and rules can bypass policies.
 	wantNoRows(t, super, "not a table, an index or a sequence", `
@@ -262,9 +260,7 @@ func TestCatalogPrivileges(t *testing.T) {
 	want := []string{"spool_usage after_grams report_token shortfall_grams updated_at",
 		"tenants currency energy_kwh_cost failure_rate_measured failure_rate_percent labour_hour_cost machine_hour_cost " +
 			"machine_power_watts time_zone updated_at"}
-	if !slices.Equal(partly, want) {
-		t.Errorf("tables and the columns of them that the service may change: %q, want %q", partly, want)
-	}
+	testkit.EqualSlices(t, partly, want, "tables and the columns of them that the service may change")
 	for table := range privileges {
 		if len(queryStrings(t, super, `select relname::text from pg_class where relname = $1`, table)) != 1 {
 			t.Errorf("the table %s does not exist", table)
@@ -302,9 +298,7 @@ func TestCatalogFunctions(t *testing.T) {
 	want := []string{"home_claim", "home_counts", "home_find", "home_register", "key_claim", "key_drop", "key_find",
 		"login_claim", "login_drop", "login_find", "login_tenants", "queue_claim", "queue_release", "queue_renew",
 		"queue_state"}
-	if !slices.Equal(definers, want) {
-		t.Errorf("the security definer functions are %v, want %v", definers, want)
-	}
+	testkit.EqualSlices(t, definers, want, "the security definer functions")
 	wantNoRows(t, super, "the security definer function has no fixed search_path", `
 		select proname::text from pg_proc where pronamespace = 'public'::regnamespace and prosecdef
 		and not exists (select from unnest(proconfig) c where c like 'search_path=%public%')`)
@@ -550,19 +544,13 @@ func TestTenantIsolation(t *testing.T) {
 		}
 		count := `select count(*) from ` + table
 		of := func(tenant string) string { return ` where tenant_id = '` + tenant + `'` }
-		if n := value[int](t, d, ctxA, count); n != 1 {
-			t.Errorf("%s: A sees %d rows of A, want 1", table, n)
-		}
-		if n := value[int](t, d, ctxB, count+of(a)); n != 0 {
-			t.Errorf("%s: B sees %d rows of A, want 0", table, n)
-		}
+		testkit.Equal(t, value[int](t, d, ctxA, count), 1, "%s: rows of A that A sees", table)
+		testkit.Equal(t, value[int](t, d, ctxB, count+of(a)), 0, "%s: rows of A that B sees", table)
 		own := 0
 		if table == "tenants" {
 			own = 1
 		}
-		if n := value[int](t, d, ctxB, count); n != own {
-			t.Errorf("%s: B sees %d rows, want %d", table, n, own)
-		}
+		testkit.Equal(t, value[int](t, d, ctxB, count), own, "%s: rows that B sees", table)
 
 		for verb, sql := range map[string]string{
 			"update": `update ` + table + ` set tenant_id = tenant_id` + of(a),
@@ -597,18 +585,14 @@ func TestTenantIsolation(t *testing.T) {
 				}
 				var n int
 				err := tx.QueryRow(t.Context(), count).Scan(&n)
-				if n != 0 {
-					t.Errorf("%s: %s, %d rows are visible", table, name, n)
-				}
+				testkit.Equal(t, n, 0, "%s: %s: visible rows", table, name)
 				return err
 			})
 			if err != nil && code(err) != denied {
 				t.Errorf("%s: %s: %v", table, name, err)
 			}
 		}
-		if n := value[int](t, d, ctxA, count+of(a)); n != 1 {
-			t.Errorf("%s: in the end A has %d rows, want 1", table, n)
-		}
+		testkit.Equal(t, value[int](t, d, ctxA, count+of(a)), 1, "%s: rows of A in the end", table)
 		if table != "tenants" && value[int](t, d, ctxB, count) != 0 {
 			t.Errorf("%s: in the end B has a row", table)
 		}

@@ -48,12 +48,10 @@ func TestDefinitionVersions(t *testing.T) {
 		{"a program without the definition leaves it", nil, 0, 30},
 		{"the same version with another text, as during development, replaces it", answer(3, 31), 1, 31},
 	} {
-		if n := migrateWith(t, u, step.definitions...); n != step.installed {
-			t.Errorf("%s: %d definitions were installed, want %d", step.name, n, step.installed)
-		}
-		if got := query[struct{ N int }](t, super, `select answer()`)[0].N; got != step.want {
-			t.Errorf("%s: the function returns %d, want %d", step.name, got, step.want)
-		}
+		testkit.Equal(t, migrateWith(t, u, step.definitions...), step.installed,
+			"%s: definitions that were installed", step.name)
+		testkit.Equal(t, query[struct{ N int }](t, super, `select answer()`)[0].N, step.want,
+			"%s: the function", step.name)
 	}
 	want := "test/answer 3 " + answer(3, 31)[0].Hash()
 	got := queryStrings(t, super,
@@ -90,9 +88,7 @@ func TestDefinitionsAtOnce(t *testing.T) {
 	if sum := installed[1] + installed[2]; sum != own+1 && sum != own+2 {
 		t.Errorf("%v definitions were installed, want %d or %d in total", installed, own+1, own+2)
 	}
-	if got := query[struct{ N int }](t, connect(t, u.super), `select answer()`)[0].N; got != 20 {
-		t.Errorf("the function returns %d, want 20", got)
-	}
+	testkit.Equal(t, query[struct{ N int }](t, connect(t, u.super), `select answer()`)[0].N, 20, "the function")
 }
 
 func TestDefinitionFails(t *testing.T) {
@@ -105,16 +101,11 @@ func TestDefinitionFails(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "definition test/broken") {
 		t.Errorf("the error is %v", err)
 	}
-	if after := queryStrings(t, super, `select d::text from schema_definitions d order by name`); !slices.Equal(after,
-		before) {
-		t.Errorf("schema_definitions is %v, want %v", after, before)
-	}
-	if n := len(queryStrings(t, super, `select proname::text from pg_proc where proname = 'answer'`)); n != 0 {
-		t.Error("a definition before the broken one was installed")
-	}
-	if n := migrateWith(t, u, answer(1, 10)...); n != 1 {
-		t.Errorf("then %d definitions were installed, want 1", n)
-	}
+	testkit.EqualSlices(t, queryStrings(t, super, `select d::text from schema_definitions d order by name`), before,
+		"schema_definitions")
+	testkit.Equal(t, len(queryStrings(t, super, `select proname::text from pg_proc where proname = 'answer'`)), 0,
+		"a definition before the broken one was installed")
+	testkit.Equal(t, migrateWith(t, u, answer(1, 10)...), 1, "definitions that were then installed")
 }
 
 // A login that does not own the schema can migrate while nothing is pending. Otherwise the error says what to do.

@@ -115,9 +115,7 @@ func TestEncodeTypes(t *testing.T) {
 		} {
 			v := db.SQL(`select ` + sql + ` as v`)
 			read(t, d, newBinding(t), v)
-			if got := string(v.Object()); got != `{"v":`+want+`}` {
-				t.Errorf("%s is %s, want %s", sql, got, want)
-			}
+			testkit.Equal(t, string(v.Object()), `{"v":`+want+`}`, "%s", sql)
 		}
 		for _, sql := range []string{
 			`'NaN'::numeric`, `'Infinity'::numeric`, `'-Infinity'::numeric`, `'infinity'::timestamptz`,
@@ -229,9 +227,7 @@ func TestEncodeTimestamps(t *testing.T) {
 				t.Errorf("%v is encoded as %s and %s", times[i], row.Stamp, row.Day)
 			}
 		}
-		if len(rows) != len(times) {
-			t.Errorf("%d rows, want %d", len(rows), len(times))
-		}
+		testkit.Equal(t, len(rows), len(times), "rows")
 	})
 }
 
@@ -253,9 +249,7 @@ func TestEncodeNestedJSON(t *testing.T) {
 	read(t, d, newTenant(t, d), row)
 	const want = `{"built":{"a b":1.50,"list":[1,null,true," x : y ,\n\"\\"]},"agg":[{"n":1,"t":"a"},{"n":2,"t":null}],` +
 		`"text":{"b":[],"a":{}},"binary":{"a":[1,2],"b":1},"none":null}`
-	if got := string(row.Object()); got != want {
-		t.Errorf("the row is\n%s\nwant\n%s", got, want)
-	}
+	testkit.Equal(t, string(row.Object()), want, "the row")
 }
 
 // Sparse rows lack what is null, and have nested objects.
@@ -266,9 +260,7 @@ func TestEncodeSparse(t *testing.T) {
 		'x' as "a.g", 4 as "h.i.j", 5 as k`).Sparse()
 	read(t, d, newTenant(t, d), row)
 	const want = `{"id":1,"a":{"b":true,"d":{"e":2,"f":3},"g":"x"},"h":{"i":{"j":4}},"k":5}`
-	if got := string(row.Object()); got != want {
-		t.Errorf("the row is %s, want %s", got, want)
-	}
+	testkit.Equal(t, string(row.Object()), want, "the row")
 }
 
 func TestEncodeStrings(t *testing.T) {
@@ -315,9 +307,7 @@ func TestAppendString(t *testing.T) {
 		"\xc0\x80":         `"\ufffd\ufffd"`,
 		"\xf4\x90\x80\x80": `"\ufffd\ufffd\ufffd\ufffd"`,
 	} {
-		if got := string(db.AppendString(nil, text)); got != want {
-			t.Errorf("%q is encoded as %s, want %s", text, got, want)
-		}
+		testkit.Equal(t, string(db.AppendString(nil, text)), want, "%q is encoded as", text)
 	}
 }
 
@@ -369,13 +359,11 @@ func TestStatementResults(t *testing.T) {
 		t.Errorf("scanned %d rows: %d, %s; and %d rows", scanned.Rows(), i, half, missing.Rows())
 	}
 	read(t, d, ctx, three, single)
-	if string(three.Array()) != `[{"row":1,"half":1.5},{"row":2,"half":3},{"row":3,"half":4.5}]` {
-		t.Errorf("after the second run: %s", three.Array())
-	}
+	testkit.Equal(t, string(three.Array()), `[{"row":1,"half":1.5},{"row":2,"half":3},{"row":3,"half":4.5}]`,
+		"after the second run")
 	if err := d.Read(ctx, rows(1).Into(&i)); err == nil {
 		t.Error("two columns were scanned into one variable")
 	}
-	if fmt.Sprint(value[[]string](t, d, ctx, `select array['a', 'b']`)) != "[a b]" {
-		t.Error("an array was not scanned")
-	}
+	testkit.Equal(t, fmt.Sprint(value[[]string](t, d, ctx, `select array['a', 'b']`)), "[a b]",
+		"an array was not scanned")
 }

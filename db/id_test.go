@@ -4,7 +4,6 @@ import (
 	"encoding/hex"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -68,21 +67,17 @@ func TestNewIDIsMonotonic(t *testing.T) {
 		}
 		last = id
 	}
-	var wg sync.WaitGroup
-	for range 4 {
-		wg.Go(func() {
-			last := db.NewID()
-			for range 20_000 {
-				id := db.NewID()
-				if id <= last {
-					t.Errorf("%s was made after %s", id, last)
-					return
-				}
-				last = id
+	testkit.Concurrently(4, func(int) {
+		last := db.NewID()
+		for range 20_000 {
+			id := db.NewID()
+			if id <= last {
+				t.Errorf("%s was made after %s", id, last)
+				return
 			}
-		})
-	}
-	wg.Wait()
+			last = id
+		}
+	})
 }
 
 func TestUUIDv7InSQL(t *testing.T) {

@@ -87,12 +87,9 @@ func TestBindKeyNamesTheKey(t *testing.T) {
 		key, _ := newKey(t, d, tenant, `name = 'y'`)
 		const bound = `select coalesce(current_setting('app.api_key_id', true), '') || ' ' ||
 			coalesce(current_setting('app.user_id', true), '')`
-		if got := value[string](t, d, db.As(t.Context(), key), bound); got != key.APIKey+" " {
-			t.Errorf("the transaction of %s has the key and the user %q", key.APIKey, got)
-		}
-		if got := value[string](t, d, tenant, bound); got != " " {
-			t.Errorf("the transaction after it has the key and the user %q", got)
-		}
+		testkit.Equal(t, value[string](t, d, db.As(t.Context(), key), bound), key.APIKey+" ",
+			"the transaction of %s has the key and the user", key.APIKey)
+		testkit.Equal(t, value[string](t, d, tenant, bound), " ", "the transaction after it has the key and the user")
 		unprepare(t, d)
 	}
 }

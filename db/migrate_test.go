@@ -41,25 +41,21 @@ func TestMigrateConcurrently(t *testing.T) {
 	t.Parallel()
 	u := emptyDatabase(t)
 	applied := make([]db.Applied, 8)
-	var wg sync.WaitGroup
-	for i := range applied {
-		wg.Go(func() {
-			var err error
-			if applied[i], err = db.Migrate(t.Context(), u.owner, u.app, app.Definitions); err != nil {
-				t.Errorf("instance %d: %v", i, err)
-			}
-			d, err := db.Open(t.Context(), db.Config{URL: u.app, MaxConns: 1})
-			if err != nil {
-				t.Errorf("instance %d: %v", i, err)
-				return
-			}
-			defer d.Close()
-			if err := d.Ready(t.Context()); err != nil {
-				t.Errorf("instance %d: %v", i, err)
-			}
-		})
-	}
-	wg.Wait()
+	testkit.Concurrently(len(applied), func(i int) {
+		var err error
+		if applied[i], err = db.Migrate(t.Context(), u.owner, u.app, app.Definitions); err != nil {
+			t.Errorf("instance %d: %v", i, err)
+		}
+		d, err := db.Open(t.Context(), db.Config{URL: u.app, MaxConns: 1})
+		if err != nil {
+			t.Errorf("instance %d: %v", i, err)
+			return
+		}
+		defer d.Close()
+		if err := d.Ready(t.Context()); err != nil {
+			t.Errorf("instance %d: %v", i, err)
+		}
+	})
 	var sum db.Applied
 	for _, a := range applied {
 		sum.Migrations += a.Migrations
@@ -83,9 +79,7 @@ func TestMigrateNewerDatabase(t *testing.T) {
 	u := migratedDatabase(t)
 	super := connect(t, u.super)
 	d := open(t, db.Config{URL: u.app, MaxConns: 1})
-	if err := d.Ready(t.Context()); err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, d.Ready(t.Context()))
 	newer := latestMigration(t) + 1
 	exec(t, super, fmt.Sprintf(`insert into schema_migrations (version, name) values (%d, 'of tomorrow')`, newer))
 	if n, err := db.Migrate(t.Context(), u.owner, u.app, app.Definitions); n != (db.Applied{}) || err == nil ||
@@ -93,9 +87,7 @@ func TestMigrateNewerDatabase(t *testing.T) {
 		t.Errorf("%+v, %v", n, err)
 	}
 	// During a rolling upgrade, instances of the previous release run on the new schema.
-	if err := d.Ready(t.Context()); err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, d.Ready(t.Context()))
 	exec(t, super, fmt.Sprintf(`delete from schema_migrations where version >= %d`, latestMigration(t)))
 	if err := d.Ready(t.Context()); err == nil ||
 		!strings.Contains(err.Error(), fmt.Sprintf("this program needs %d", latestMigration(t))) {
@@ -115,9 +107,7 @@ func TestMigrationFails(t *testing.T) {
 	}
 	got := queryStrings(t, owner, `
 		select concat_ws(' ', to_regclass('tenants'), to_regclass('spools'), max(version)) from schema_migrations`)
-	if got[0] != "tenants 1" {
-		t.Errorf("the tables and the version are %v", got)
-	}
+	testkit.Equal(t, got[0], "tenants 1", "the tables and the version are %v", got)
 	exec(t, owner, `drop table spool_usage`)
 	if n, err := db.Migrate(t.Context(), u.owner, u.app, app.Definitions); n.Migrations != latestMigration(t)-1 ||
 		err != nil {
@@ -233,9 +223,7 @@ func newCluster(t *testing.T) *cluster {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 		defer cancel()
-		if err := s.Stop(ctx); err != nil {
-			t.Error(err)
-		}
+		testkit.Check(t, s.Stop(ctx))
 	})
 	c := &cluster{s, connect(t, s.SuperURL())}
 	exec(t, c.super, `drop role spoolwright_app`)
@@ -327,9 +315,7 @@ func TestOwnerWithCreateRole(t *testing.T) {
 	for login, warned := range map[string]bool{owner: true, c.url("boss", "deployer"): true, farm: false} {
 		var log bytes.Buffer
 		d := open(t, db.Config{URL: login, MaxConns: 2, Log: slog.New(slog.NewTextHandler(&log, nil))})
-		if got := strings.Contains(log.String(), "level=WARN"); got != warned {
-			t.Errorf("warned is %v: %s", got, log.String())
-		}
+		testkit.Equal(t, strings.Contains(log.String(), "level=WARN"), warned, "warned: %s", log.String())
 		// Requests do not have the privileges of the login.
 		api := testkit.New(t, testkit.Options{DB: d}, inventory.Routes)
 		mine, other := api.Operator(t), api.Operator(t)

@@ -152,9 +152,7 @@ func TestBatchIsAtomic(t *testing.T) {
 	ctx := newTenant(t, d)
 	trip := func(want int64, name string) {
 		t.Helper()
-		if n := trips.Swap(0); n != want {
-			t.Errorf("%s: %d round trips, want %d", name, n, want)
-		}
+		testkit.Equal(t, trips.Swap(0), want, "%s: round trips", name)
 	}
 	trip(1, "a write")
 	if err := d.Write(ctx, addRow("a"), addRow("b"), addRow("a")); !db.Violates(err, "row_counts_pkey") {
@@ -219,9 +217,7 @@ func TestTxRollsBack(t *testing.T) {
 		t.Error(err)
 	}
 	wantRows(t, d, ctx, "c")
-	if now := value[int](t, d, ctx, `select pg_backend_pid()`); now != pid {
-		t.Error("a rollback closed the connection")
-	}
+	testkit.Equal(t, value[int](t, d, ctx, `select pg_backend_pid()`), pid, "a rollback closed the connection")
 }
 
 // A panic in fn rolls the transaction back and releases the connection, the only one of the pool.
@@ -232,9 +228,7 @@ func TestTxPanics(t *testing.T) {
 	for i := range 5 {
 		func() {
 			defer func() {
-				if p := recover(); p != "oh" {
-					t.Errorf("recovered %v", p)
-				}
+				testkit.Equal(t, recover(), "oh", "recovered")
 			}()
 			d.Tx(ctx, func(ctx context.Context) error {
 				if i > 0 {
@@ -283,9 +277,7 @@ func TestDeadlockIsRetried(t *testing.T) {
 	if tries.Load() < 3 {
 		t.Errorf("%d attempts: there was no deadlock", tries.Load())
 	}
-	if n := value[int](t, d, ctx, `select sum(rows)::int from row_counts`); n != 4 {
-		t.Errorf("%d changes, want 4", n)
-	}
+	testkit.Equal(t, value[int](t, d, ctx, `select sum(rows)::int from row_counts`), 4, "changes")
 }
 
 // Internal errors of PostgreSQL, which are mostly races, are retried. If they persist, the error is ErrUnavailable.
@@ -406,13 +398,9 @@ func testSettings(t *testing.T, d *db.DB, unbound string) {
 	}
 	bound := "spoolwright_app " + tenant + "  8s 5s 15s public, pg_temp"
 	before, pid := outside()
-	if before != unbound {
-		t.Errorf("before: %q, want %q", before, unbound)
-	}
+	testkit.Equal(t, before, unbound, "before")
 	inside := func(ctx context.Context) error {
-		if got := value[string](t, d, ctx, state); got != bound {
-			t.Errorf("inside: %q, want %q", got, bound)
-		}
+		testkit.Equal(t, value[string](t, d, ctx, state), bound, "inside")
 		return nil
 	}
 	mine := errors.New("mine")
@@ -484,9 +472,8 @@ func TestLostSettings(t *testing.T) {
 					t.Errorf("%s: the statements are %s", run, all)
 				}
 				role := value[string](t, d, ctx, `select current_user || ' ' || current_setting('search_path')`)
-				if role != "spoolwright_app public, pg_temp" {
-					t.Errorf("%s: afterwards, the role and the schemas are %q", run, role)
-				}
+				testkit.Equal(t, role, "spoolwright_app public, pg_temp",
+					"%s: afterwards, the role and the schemas", run)
 			}
 		})
 	}
@@ -524,9 +511,7 @@ func TestTimeouts(t *testing.T) {
 		}
 		wantRows(t, d, ctx, "locked")
 	}
-	if now := value[int](t, d, ctx, `select pg_backend_pid()`); now != pid {
-		t.Error("a timeout closed the connection")
-	}
+	testkit.Equal(t, value[int](t, d, ctx, `select pg_backend_pid()`), pid, "a timeout closed the connection")
 }
 
 // A tenant with so many rows that a statement takes too long does not keep the maintenance from the other tenants.
@@ -571,9 +556,7 @@ func TestPoolExhausted(t *testing.T) {
 	go func() { done <- d.Write(ctx, addRow("waits")) }()
 	testkit.Eventually(t, "the write waits", func() bool { return d.Stats().Acquires > 0 })
 	taken.Release()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, <-done)
 	wantRows(t, d, ctx, "waits")
 }
 
@@ -586,9 +569,7 @@ func TestCancelledContext(t *testing.T) {
 	ended, cancel := context.WithCancel(tenant)
 	cancel()
 	write(t, d, ended, addRow("before"))
-	if n := value[int](t, d, ended, countTenants); n != 1 {
-		t.Errorf("%d tenants", n)
-	}
+	testkit.Equal(t, value[int](t, d, ended, countTenants), 1, "tenants")
 	ctx, cancel := context.WithCancel(tenant)
 	time.AfterFunc(20*time.Millisecond, cancel)
 	write(t, d, ctx, db.SQL(`select pg_sleep(0.1)::text`), addRow("during"))
@@ -601,9 +582,7 @@ func TestCancelledContext(t *testing.T) {
 		t.Error(err)
 	}
 	wantRows(t, d, tenant, "before", "during", "tx")
-	if now := value[int](t, d, tenant, `select pg_backend_pid()`); now != pid {
-		t.Errorf("backend %d, before %d", now, pid)
-	}
+	testkit.Equal(t, value[int](t, d, tenant, `select pg_backend_pid()`), pid, "backend")
 }
 
 // terminate terminates a backend; if sleeping is set, after it has started to sleep.
@@ -730,9 +709,7 @@ func TestUnreachable(t *testing.T) {
 	exec(t, super, `alter database `+name+` connection limit -1`)
 	write(t, d, ctx, addRow("c"))
 	wantRows(t, d, ctx, "c")
-	if err := d.Ready(t.Context()); err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, d.Ready(t.Context()))
 }
 
 // blockAll locks a key that sleepers wait for, and returns the function that lets them go.
@@ -794,17 +771,14 @@ func TestReadsAndWritesLeaveConnections(t *testing.T) {
 					}
 				})
 			}
-			if n := steady(t, func() int { return waiters(t, super, application) }); n != c.want {
-				t.Errorf("%d slow %s have a connection, want %d", n, c.name, c.want)
-			}
+			testkit.Equal(t, steady(t, func() int { return waiters(t, super, application) }), c.want,
+				"slow %s with a connection", c.name)
 			begin := time.Now()
 			if err := c.other(d, newBinding(t), db.SQL(countTenants)); err != nil ||
 				time.Since(begin) > 2*time.Second {
 				t.Errorf("beside slow %s: %v after %v", c.name, err, time.Since(begin))
 			}
-			if err := d.Ready(t.Context()); err != nil {
-				t.Error(err)
-			}
+			testkit.Check(t, d.Ready(t.Context()))
 			unblock()
 			wg.Wait()
 		})
@@ -872,9 +846,8 @@ func TestLockWaitsWithoutConnection(t *testing.T) {
 	waiting := func() [2]int { return [2]int{waiters(t, super, application), int(d.Stats().InUse)} }
 	testkit.Eventually(t, "two transactions wait for the lock with a connection, and no other connection is in use",
 		func() bool { return waiting() == [2]int{2, 2} })
-	if n := steady(t, func() int { return waiters(t, super, application) }); n != 2 {
-		t.Errorf("%d transactions wait for the lock with a connection, want 2", n)
-	}
+	testkit.Equal(t, steady(t, func() int { return waiters(t, super, application) }), 2,
+		"transactions that wait for the lock with a connection")
 	write(t, d, ctx, addRow("another write of the tenant"))
 	want = append(want, "another write of the tenant")
 	exec(t, locker, `select pg_advisory_unlock_all()`)
@@ -909,9 +882,7 @@ func TestClientDisconnectsWhileItWaits(t *testing.T) {
 		cancel()
 	}
 	unblock()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, <-done)
 	wantRows(t, d, tenant)
 }
 
@@ -926,9 +897,7 @@ func TestPlanAge(t *testing.T) {
 		wantRows(t, d, ctx, "a")
 		discards := value[bool](t, d, ctx,
 			`select exists (select from pg_prepared_statements where statement = 'discard plans')`)
-		if discards != want {
-			t.Errorf("plans kept for %v: discarded %t, want %t", age, discards, want)
-		}
+		testkit.Equal(t, discards, want, "plans kept for %v: discarded", age)
 	}
 }
 
@@ -937,7 +906,5 @@ func TestNoJIT(t *testing.T) {
 	t.Parallel()
 	d := openSingle(t)
 	ctx := newTenant(t, d)
-	if got := value[string](t, d, ctx, `select current_setting('jit')`); got != "off" {
-		t.Errorf("jit is %s", got)
-	}
+	testkit.Equal(t, value[string](t, d, ctx, `select current_setting('jit')`), "off", "jit")
 }

@@ -32,9 +32,7 @@ func holdReads(t *testing.T, d *db.DB, ctx context.Context) (release func()) {
 		if _, err := super.Exec(t.Context(), `select pg_advisory_unlock(16001)`); err != nil {
 			t.Error(err)
 		}
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		testkit.Check(t, <-done)
 	}
 }
 
@@ -94,9 +92,7 @@ func TestSharedReads(t *testing.T) {
 	if !errors.Is(gone.err, context.Canceled) {
 		t.Errorf("a read whose client has gone: %v", gone.err)
 	}
-	if got := d.Stats().Shared; got != 5 {
-		t.Errorf("%d reads shared the round trip of the first", got)
-	}
+	testkit.Equal(t, d.Stats().Shared, 5, "reads that shared the round trip of the first")
 	wantRows(t, d, a, "of a") // the connection still works
 }
 
@@ -173,9 +169,8 @@ func TestEqualReads(t *testing.T) {
 		}
 		isEqual := string(r.Array()) == string(first.Array()) && string(r.Object()) == string(first.Object()) &&
 			r.Rows() == first.Rows() && r.Next() != nil && *r.Next() == *first.Next()
-		if isEqual != (i < len(equal)) {
-			t.Errorf("read %d has the result of the first: %t, %s, %s", i, isEqual, r.Array(), first.Array())
-		}
+		testkit.Equal(t, isEqual, i < len(equal),
+			"read %d has the result of the first: %s, %s", i, r.Array(), first.Array())
 	}
 	for _, r := range failing {
 		if r.err == nil || errors.Is(r.err, db.ErrUnavailable) {
@@ -188,12 +183,8 @@ func TestEqualReads(t *testing.T) {
 	// The receivers can append to the results, which share memory.
 	longer := append(equal[1].Array(), "longer"...)
 	_, _ = append(equal[2].Array(), "changed"...), append(equal[2].Object(), "changed"...)
-	if got := string(longer); got != string(first.Array())+"longer" {
-		t.Errorf("the result of a read was changed by another: %s", got)
-	}
-	if got := d.Stats().Shared; got != 19 {
-		t.Errorf("%d reads shared the round trip of the first", got)
-	}
+	testkit.Equal(t, string(longer), string(first.Array())+"longer", "the result of a read was changed by another")
+	testkit.Equal(t, d.Stats().Shared, 19, "reads that shared the round trip of the first")
 	// A statement can run again, for example when its tenant has moved meanwhile. Its earlier result stays as it is.
 	before := string(equal[1].Array())
 	if err := d.Read(a, first.Stmt); err != nil || string(first.Array()) == before ||

@@ -134,9 +134,7 @@ func TestDemotedPrimary(t *testing.T) {
 	}
 	fill()
 	before := system()
-	if err := d.Ready(t.Context()); err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, d.Ready(t.Context()))
 
 	testkit.Exec(t, old, `alter system set default_transaction_read_only = on`, `select pg_reload_conf()`)
 	eventuallyReadOnly(t, d, ctx)
@@ -170,9 +168,7 @@ func TestDemotedPrimary(t *testing.T) {
 		}
 	}
 	wantRows(t, d, ctx, "Tx", "Write")
-	if err := d.Ready(t.Context()); err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, d.Ready(t.Context()))
 }
 
 func eventuallyReadOnly(t *testing.T, d *db.DB, ctx context.Context) {

@@ -31,9 +31,7 @@ func TestTogether(t *testing.T) {
 	if err := errors.Join(errs[:]...); err != nil || first != "set" || second != "set" || further != "" {
 		t.Errorf("read %q, %q and %q, %v", first, second, further, err)
 	}
-	if n := trips.Load(); n != 2 {
-		t.Errorf("%d round trips, want 2", n)
-	}
+	testkit.Equal(t, trips.Load(), 2, "round trips")
 
 	d.Together(ctx, func(ctx context.Context) { errs[0] = read(ctx, &first, `select 1/0 || ''`) },
 		func(ctx context.Context) { errs[1] = read(ctx, &second, `select 'x'`) })

@@ -3,7 +3,6 @@ package db_test
 import (
 	"fmt"
 	"io/fs"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -164,8 +163,6 @@ func TestDatabaseBeforeFirstRelease(t *testing.T) {
 			!strings.Contains(err.Error(), "before 1.0.0") || !strings.Contains(err.Error(), "pg_dump --data-only") {
 			t.Errorf("at migration %d: %+v, %v", version, applied, err)
 		}
-		if after := state(); !slices.Equal(after, before) {
-			t.Errorf("at migration %d: the database was %q, and is %q", version, before, after)
-		}
+		testkit.EqualSlices(t, state(), before, "at migration %d: the database", version)
 	}
 }

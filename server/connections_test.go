@@ -73,25 +73,19 @@ func TestConnectionsOfAddress(t *testing.T) {
 		open = append(open, connect(t, "127.0.0.2", address))
 	}
 	for i, c := range open {
-		if got := c.get(t, "/healthz"); got != 200 {
-			t.Errorf("connection %d of an address: %d", i, got)
-		}
+		testkit.Equal(t, c.get(t, "/healthz"), 200, "connection %d of an address", i)
 	}
 	for range 2 {
 		connect(t, "127.0.0.2", address).wantClosed(t)
 	}
 	for range 20 {
-		if got := connect(t, "127.0.0.3", address).get(t, "/healthz"); got != 200 {
-			t.Errorf("a connection of a trusted proxy: %d", got)
-		}
+		testkit.Equal(t, connect(t, "127.0.0.3", address).get(t, "/healthz"), 200, "a connection of a trusted proxy")
 	}
 	if n := strings.Count(log.String(), "a client address has too many connections"); n != 1 {
 		t.Errorf("%d lines about the bound in the log, want 1:\n%s", n, &log)
 	}
 	m := scrape(t, s.Metrics)
-	if got := m[`http_connections_rejected_total{bound="address"}`]; got != 2 {
-		t.Errorf("%v connections were counted as rejected, want 2", got)
-	}
+	testkit.Equal(t, m[`http_connections_rejected_total{bound="address"}`], 2, "connections that were counted as rejected")
 	open[0].Close()
 	for { // until the server has noticed
 		if connect(t, "127.0.0.2", address).get(t, "/healthz") == 200 {
@@ -131,9 +125,7 @@ func TestAllConnections(t *testing.T) {
 	}
 	wantIdle(8)
 	added := connect(t, from(8), address)
-	if got := added.get(t, "/healthz"); got != 200 {
-		t.Errorf("a new connection: %d", got)
-	}
+	testkit.Equal(t, added.get(t, "/healthz"), 200, "a new connection")
 	idle[1].wantClosed(t)
 	for i, c := range idle {
 		if i != 1 && c.get(t, "/healthz") != 200 {
@@ -154,9 +146,8 @@ func TestAllConnections(t *testing.T) {
 		busy = append(busy, c)
 	}
 	connect(t, from(20), address).wantClosed(t)
-	if got := connect(t, from(30), address).get(t, "/healthz"); got != 200 {
-		t.Errorf("an address without connections, while no connection is idle: %d", got)
-	}
+	testkit.Equal(t, connect(t, from(30), address).get(t, "/healthz"), 200,
+		"an address without connections, while no connection is idle")
 	close(end)
 	for i, c := range busy {
 		if r, err := http.ReadResponse(c.r, nil); err != nil || r.StatusCode != 204 {
@@ -192,9 +183,7 @@ func TestServerErrorsAreLogged(t *testing.T) {
 		return strings.Count(log.String(), "too many open files") >= 3
 	})
 	cancel()
-	if err := <-end; err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, <-end)
 	levels := map[any]int{}
 	for _, line := range log.lines(t) {
 		if text, _ := line["error"].(string); strings.Contains(text, "too many open files") {

@@ -7,7 +7,6 @@ import (
 	"math/big"
 	"net/http/httptest"
 	"net/url"
-	"slices"
 	"strings"
 	"testing"
 	"unicode"
@@ -38,9 +37,7 @@ func TestBodiesAreDecoded(t *testing.T) {
 				path = thingPath
 			}
 			r := send(t, s, method, path, body)
-			if r.StatusCode != 400 {
-				t.Errorf("%s: %d %.200s", name, r.StatusCode, text(t, r))
-			}
+			testkit.Equal(t, r.StatusCode, 400, "%s: %.200s", name, text(t, r))
 			wantError(t, r, 400, code)
 		}
 	}
@@ -122,9 +119,7 @@ func TestBodiesAreDecoded(t *testing.T) {
 		}
 		r := send(t, s, c.method, path, c.body)
 		e := wantError(t, r, 422, "VALIDATION_ERROR")
-		if got := strings.Join(e.fields(), " "); got != c.fields {
-			t.Errorf("%s: problems with %q, want %q: %s", c.name, got, c.fields, text(t, r))
-		}
+		testkit.Equal(t, strings.Join(e.fields(), " "), c.fields, "%s: problems: %s", c.name, text(t, r))
 		for i, f := range e.Errors {
 			if f.Message == "" || strings.Contains(f.Message, "%!") ||
 				i < 3 && !strings.Contains(e.Detail, f.Message) {
@@ -232,9 +227,7 @@ func TestValuesHaveOneForm(t *testing.T) {
 			r := send(t, s, "PATCH", thingPath, `{"`+field+`":`+value+`}`)
 			if want == "" {
 				e := wantError(t, r, 422, "VALIDATION_ERROR")
-				if got := e.fields(); !slices.Equal(got, []string{field}) {
-					t.Errorf("%s: %.60s: problems with %v", field, value, got)
-				}
+				testkit.EqualSlices(t, e.fields(), []string{field}, "%s: %.60s: fields with problems", field, value)
 				continue
 			}
 			var e Echo
@@ -331,9 +324,7 @@ func TestMediaTypes(t *testing.T) {
 		}
 		for _, body := range []string{"x", `{"name":"x"}`, "[]", "null"} {
 			e := wantError(t, send(t, s, method, path, body), 422, "VALIDATION_ERROR")
-			if got := e.fields(); !slices.Equal(got, []string{"body"}) {
-				t.Errorf("%s with the body %q: problems with %v", method, body, got)
-			}
+			testkit.EqualSlices(t, e.fields(), []string{"body"}, "%s with the body %q: fields with problems", method, body)
 		}
 	}
 }
@@ -349,9 +340,7 @@ func TestBodySize(t *testing.T) {
 	}
 	r := send(t, s, "POST", "/api/v1/things", padded+" ")
 	wantError(t, r, 413, "PAYLOAD_TOO_LARGE")
-	if r.Header.Get("Connection") != "close" {
-		t.Error("the connection stays open after a body that is too large")
-	}
+	testkit.Equal(t, r.Header.Get("Connection"), "close", "the connection stays open after a body that is too large")
 	// A body without Content-Length, much larger than the limit.
 	long := httptest.NewRequest("POST", "/api/v1/things",
 		io.MultiReader(strings.NewReader(`{"name":"`), io.LimitReader(neverEnds{}, 64<<20)))
@@ -451,9 +440,7 @@ func TestQueriesAreDecoded(t *testing.T) {
 	} {
 		r := send(t, s, "GET", "/api/v1/things?"+query, "")
 		e := wantError(t, r, 422, "VALIDATION_ERROR")
-		if got := strings.Join(e.fields(), " "); got != want {
-			t.Errorf("%q: problems with %q, want %q", query, got, want)
-		}
+		testkit.Equal(t, strings.Join(e.fields(), " "), want, "%q: fields with problems", query)
 	}
 }
 
@@ -577,9 +564,7 @@ func FuzzQuery(f *testing.F) {
 			t.Fatalf("%q was accepted", query)
 		}
 		for name, value := range got {
-			if len(want[name]) != 1 {
-				t.Errorf("%q: %s is %v", query, name, value)
-			}
+			testkit.Equal(t, len(want[name]), 1, "%q: %s is %v", query, name, value)
 			if text, ok := value.(string); ok && name != "weight" && text != withoutBlanks(want.Get(name)) {
 				t.Errorf("%q: %s is %q", query, name, text)
 			}

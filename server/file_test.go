@@ -56,9 +56,7 @@ func TestFileRejectsBody(t *testing.T) {
 	for body, want := range map[string]int{"": 200, "{}": 200, `{"from":"2026"}`: 422} {
 		w := httptest.NewRecorder()
 		s.ServeHTTP(w, httptest.NewRequest("GET", "/api/v1/files", strings.NewReader(body)))
-		if w.Code != want {
-			t.Errorf("body %q: status %d, want %d: %s", body, w.Code, want, w.Body)
-		}
+		testkit.Equal(t, w.Code, want, "body %q: status: %s", body, w.Body)
 	}
 }
 
@@ -84,18 +82,14 @@ func TestFilesAtATime(t *testing.T) {
 	var group sync.WaitGroup
 	get := func(token string) {
 		group.Go(func() {
-			if got := status(token); got != 200 {
-				t.Errorf("a file: %d, want 200", got)
-			}
+			testkit.Equal(t, status(token), 200, "a file")
 		})
 		<-writing
 	}
 	for range 4 {
 		get("viewer.a")
 	}
-	if got := status("viewer.a"); got != 503 {
-		t.Errorf("a fifth file: %d, want 503", got)
-	}
+	testkit.Equal(t, status("viewer.a"), 503, "a fifth file")
 	get("viewer.b")
 	close(release)
 	group.Wait()

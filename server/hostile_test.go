@@ -31,14 +31,10 @@ func TestTenantRateLimit(t *testing.T) {
 			t.Fatalf("request %d: %d", i, got)
 		}
 	}
-	if got := status("viewer.3"); got != 429 {
-		t.Errorf("a fourth user of the tenant gets %d, want 429", got)
-	}
+	testkit.Equal(t, status("viewer.3"), 429, "a fourth user of the tenant gets")
 	r := send(t, s, "GET", "/api/v1/things", "", "Authorization", "Bearer viewer.4")
 	wantError(t, r, 429, "RATE_LIMIT_EXCEEDED")
-	if got := r.Header.Get("Retry-After"); got != "6" {
-		t.Errorf("Retry-After is %s, want 6: the tenant's bucket refills 10 tokens a minute", got)
-	}
+	testkit.Equal(t, r.Header.Get("Retry-After"), "6", "Retry-After: the tenant's bucket refills 10 tokens a minute")
 }
 
 // Pages and unknown paths outside the API are limited by address; the probes of load balancers are not.
@@ -56,9 +52,7 @@ func TestPageRateLimit(t *testing.T) {
 		wantError(t, send(t, s, "GET", path, ""), 429, "RATE_LIMIT_EXCEEDED")
 	}
 	for _, path := range []string{"/healthz", "/readyz", "/api/v1/things"} {
-		if r := send(t, s, "GET", path, ""); r.StatusCode != 200 {
-			t.Errorf("%s: %d", path, r.StatusCode)
-		}
+		testkit.Equal(t, send(t, s, "GET", path, "").StatusCode, 200, "%s", path)
 	}
 	off := newServer(t, func(c *server.Config) { c.Now = now })
 	for i := range 700 {
@@ -127,9 +121,7 @@ func TestWarningOfUntrustedProxy(t *testing.T) {
 			for range 3 {
 				send(t, s, "GET", "/api/v1/things", "", "X-Forwarded-For", c.header)
 			}
-			if n := strings.Count(log.String(), "TRUSTED_PROXIES"); n != c.want {
-				t.Errorf("%d warnings, want %d", n, c.want)
-			}
+			testkit.Equal(t, strings.Count(log.String(), "TRUSTED_PROXIES"), c.want, "warnings")
 		})
 	}
 }
@@ -158,9 +150,7 @@ func TestMetricsRejectOtherHosts(t *testing.T) {
 		r.Host = c.host
 		w := httptest.NewRecorder()
 		handler.ServeHTTP(w, r)
-		if w.Code != c.want {
-			t.Errorf("on %s for the host %q: %d, want %d", c.local, c.host, w.Code, c.want)
-		}
+		testkit.Equal(t, w.Code, c.want, "on %s for the host %q", c.local, c.host)
 	}
 }
 
@@ -206,25 +196,14 @@ func TestUnreadResponsesAreBounded(t *testing.T) {
 	status := func(method, path, token string) int {
 		return send(t, s, method, path, "", "Authorization", "Bearer "+token).StatusCode
 	}
-	if got := status("GET", "/api/v1/large", "viewer.a"); got != 503 {
-		t.Errorf("a further large response is answered %d, want 503", got)
-	}
-	if got := status("GET", "/api/v1/things", "viewer.a"); got != 200 {
-		t.Errorf("a small response is answered %d", got)
-	}
-	if got := status("POST", "/api/v1/large", "operator.a"); got != 200 {
-		t.Errorf("the response to a write is answered %d", got)
-	}
-	if got := status("GET", "/api/v1/large", "viewer.b"); got != 200 {
-		t.Errorf("another user's large response is answered %d", got)
-	}
+	testkit.Equal(t, status("GET", "/api/v1/large", "viewer.a"), 503, "a further large response is answered")
+	testkit.Equal(t, status("GET", "/api/v1/things", "viewer.a"), 200, "a small response is answered")
+	testkit.Equal(t, status("POST", "/api/v1/large", "operator.a"), 200, "the response to a write is answered")
+	testkit.Equal(t, status("GET", "/api/v1/large", "viewer.b"), 200, "another user's large response is answered")
 	close(release)
 	for range unread - 1 {
-		if code := <-done; code != 200 {
-			t.Errorf("a response that was read late has the status %d", code)
-		}
+		testkit.Equal(t, <-done, 200, "a response that was read late has the status")
 	}
-	if got := status("GET", "/api/v1/large", "viewer.a"); got != 200 {
-		t.Errorf("after all were read, a large response is answered %d", got)
-	}
+	testkit.Equal(t, status("GET", "/api/v1/large", "viewer.a"), 200,
+		"after all were read, a large response is answered")
 }

@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"testing"
 
@@ -23,22 +22,14 @@ func TestAllProblemsTogether(t *testing.T) {
 	s := newServer(t)
 	e := wantError(t, send(t, s, "POST", "/api/v1/things", `{"name":7,"surprise":1}`, "Idempotency-Key", "é"), 422,
 		"VALIDATION_ERROR")
-	if got := e.fields(); !slices.Equal(got, []string{"Idempotency-Key", "name", "surprise", "weight"}) {
-		t.Errorf("problems with %v", got)
-	}
+	testkit.EqualSlices(t, e.fields(), []string{"Idempotency-Key", "name", "surprise", "weight"}, "fields with problems")
 	e = wantError(t, send(t, s, "PATCH", "/api/v1/things/x", `{"weight":-1}`), 422, "VALIDATION_ERROR")
-	if got := e.fields(); !slices.Equal(got, []string{"id", "weight"}) {
-		t.Errorf("problems with %v", got)
-	}
+	testkit.EqualSlices(t, e.fields(), []string{"id", "weight"}, "fields with problems")
 	e = wantError(t, send(t, s, "DELETE", "/api/v1/things/x", `{"weight":-1}`), 422, "VALIDATION_ERROR")
-	if got := e.fields(); !slices.Equal(got, []string{"body", "id"}) {
-		t.Errorf("problems with %v", got)
-	}
+	testkit.EqualSlices(t, e.fields(), []string{"body", "id"}, "fields with problems")
 	for _, body := range []string{"", "{"} { // the path takes precedence over a body that cannot be decoded
 		e = wantError(t, send(t, s, "PATCH", "/api/v1/things/x", body), 422, "VALIDATION_ERROR")
-		if got := e.fields(); !slices.Equal(got, []string{"id"}) {
-			t.Errorf("problems with %v", got)
-		}
+		testkit.EqualSlices(t, e.fields(), []string{"id"}, "fields with problems")
 	}
 }
 
@@ -73,9 +64,7 @@ func TestTooLargeOverTLS(t *testing.T) {
 			if err != nil || a.StatusCode != 413 || !strings.Contains(string(text), "PAYLOAD_TOO_LARGE") {
 				t.Errorf("HTTP/2 %v, request %d: %d %s %v", http2, i, a.StatusCode, text, err)
 			}
-			if want := map[bool]int{false: 1, true: 2}[http2]; a.ProtoMajor != want {
-				t.Errorf("the protocol is %s", a.Proto)
-			}
+			testkit.Equal(t, a.ProtoMajor, map[bool]int{false: 1, true: 2}[http2], "the protocol is %s", a.Proto)
 		}
 	}
 }

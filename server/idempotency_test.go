@@ -60,9 +60,7 @@ func TestKeysExpire(t *testing.T) {
 	for i, left := range []int{25, 5, 0, 0} {
 		c.With("Idempotency-Key", fmt.Sprint("now", i)).Post(t, "/api/v1/things", body).Want(200)
 		stored := keys(t, conn, c.Actor.User)
-		if n := strings.Count(stored, "old"); n != left {
-			t.Errorf("after %d writes there are %d expired keys, want %d", i+1, n, left)
-		}
+		testkit.Equal(t, strings.Count(stored, "old"), left, "expired keys after %d writes", i+1)
 		if strings.Count(stored, "young") != 3 || strings.Count(stored, "now") != i+1 {
 			t.Errorf("after %d writes the keys are %s", i+1, stored)
 		}
@@ -75,9 +73,7 @@ func TestKeysExpire(t *testing.T) {
 	for user, want := range map[*testkit.Client]string{
 		c: "now0 now1 now2 now3 young1 young2 young3", idle: "young1 young2",
 	} {
-		if got := keys(t, conn, user.Actor.User); got != want {
-			t.Errorf("after Sweep the keys are %q, want %q", got, want)
-		}
+		testkit.Equal(t, keys(t, conn, user.Actor.User), want, "after Sweep the keys")
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -101,9 +97,7 @@ func TestInvalidBodyWithUsedKey(t *testing.T) {
 	statements = 0
 	c.Post(t, path, `{"name":"x"`).WantError(400, "MALFORMED_JSON")
 	c.Post(t, path, `{"name":"x","weight":0}`).Fields("weight")
-	if statements != 0 {
-		t.Errorf("invalid bodies caused %d statements", statements)
-	}
+	testkit.Equal(t, statements, 0, "statements of invalid bodies")
 	c.Post(t, path, `{"name":"x","weight":2}`).WantError(409, "IDEMPOTENCY_CONFLICT")
 	if statements == 0 {
 		t.Error("the recorder does not see the statements of a valid body")
@@ -128,9 +122,7 @@ func TestRetryGetsOriginalRequest(t *testing.T) {
 	})
 	api.Operator(t).With("Idempotency-Key", "key").Post(t, "/api/v1/tries", `{"name":"sent","weight":1}`).
 		Want(200).Shows(map[string]string{"got": "sent"})
-	if tries != 3 {
-		t.Errorf("%d tries", tries)
-	}
+	testkit.Equal(t, tries, 3, "tries")
 }
 
 // No statement about keys scans the table.
@@ -165,9 +157,7 @@ func TestKeysAreFoundByIndex(t *testing.T) {
 			t.Errorf("%s\nscans the table: %s", s.SQL, text)
 		}
 	}
-	if explained != 4 {
-		t.Errorf("%d statements about keys, want 4", explained)
-	}
+	testkit.Equal(t, explained, 4, "statements about keys")
 }
 
 // A transaction is retried after a deadlock or a serialization failure, with a key and without. If the retries fail
@@ -242,8 +232,6 @@ func TestErrorTextCausesNoRetry(t *testing.T) {
 		})
 		api.Operator(t).With("Idempotency-Key", "key").Post(t, "/api/v1/fails-always", nil).WantError(400,
 			"PRODUCT_IN_USE")
-		if tries != 1 {
-			t.Errorf("%q: %d tries", text, tries)
-		}
+		testkit.Equal(t, tries, 1, "%q: tries", text)
 	}
 }

@@ -90,14 +90,10 @@ func TestRouting(t *testing.T) {
 			res.Body = http.NoBody // as net/http sends it
 		}
 		wantError(t, res, c.status, c.code)
-		if got := res.Header.Get("Allow"); got != c.allow {
-			t.Errorf("%s %s: Allow is %q, want %q", c.method, c.target, got, c.allow)
-		}
+		testkit.Equal(t, res.Header.Get("Allow"), c.allow, "%s %s: Allow", c.method, c.target)
 	}
 	// Unnecessary escapes do not change the path.
-	if r := send(t, s, "GET", "/api/v1/%74hings", ""); r.StatusCode != 200 {
-		t.Errorf("path with an escaped letter: status %d", r.StatusCode)
-	}
+	testkit.Equal(t, send(t, s, "GET", "/api/v1/%74hings", "").StatusCode, 200, "path with an escaped letter: status")
 }
 
 // serving runs Serve until the test ends. It returns the address, and a function that stops Serve and returns its
@@ -229,9 +225,7 @@ func TestHandlerErrors(t *testing.T) {
 		}
 	}
 	// The server still works.
-	if r := send(t, s, "GET", "/api/v1/things", ""); r.StatusCode != 200 {
-		t.Errorf("after a panic: %d", r.StatusCode)
-	}
+	testkit.Equal(t, send(t, s, "GET", "/api/v1/things", "").StatusCode, 200, "after a panic")
 }
 
 // The server passes on a panic with http.ErrAbortHandler, which aborts a response.
@@ -277,13 +271,10 @@ func TestAccess(t *testing.T) {
 				header = ""
 			}
 			r := send(t, s, c.method, c.target, c.body, "Authorization", header)
-			if r.StatusCode != want {
-				t.Errorf("%s %s as %q: %d, want %d", c.method, c.target, role, r.StatusCode, want)
-			}
+			testkit.Equal(t, r.StatusCode, want, "%s %s as %q", c.method, c.target, role)
 			wantHeaders(t, r)
-			if got := r.Header.Get("Cache-Control"); got != "no-store" {
-				t.Errorf("%s %s as %q: Cache-Control is %q", c.method, c.target, role, got)
-			}
+			testkit.Equal(t, r.Header.Get("Cache-Control"), "no-store",
+				"%s %s as %q: Cache-Control", c.method, c.target, role)
 		}
 	}
 }
@@ -375,9 +366,7 @@ func TestRateLimits(t *testing.T) {
 	} {
 		for i, want := range c.want {
 			r := forwarded(c.role, c.address)
-			if r.StatusCode != want {
-				t.Errorf("%q from %s, request %d: %d, want %d", c.role, c.address, i+1, r.StatusCode, want)
-			}
+			testkit.Equal(t, r.StatusCode, want, "%q from %s, request %d", c.role, c.address, i+1)
 			if want == 429 {
 				wantError(t, r, 429, "RATE_LIMIT_EXCEEDED")
 				if got := r.Header.Get("Retry-After"); got != "30" || limits(r)[1] != "0" {
@@ -396,14 +385,10 @@ func TestRateLimits(t *testing.T) {
 	now = now.Add(29*time.Second + 500*time.Millisecond)
 	r := forwarded("viewer.a", "")
 	wantError(t, r, 429, "RATE_LIMIT_EXCEEDED")
-	if got := r.Header.Get("Retry-After"); got != "1" {
-		t.Errorf("half a second before the next token, Retry-After is %s, want 1", got)
-	}
+	testkit.Equal(t, r.Header.Get("Retry-After"), "1", "half a second before the next token, Retry-After")
 	now = now.Add(500 * time.Millisecond)
 	for i, want := range []int{200, 429} {
-		if r := forwarded("viewer.a", ""); r.StatusCode != want {
-			t.Errorf("30 seconds later, request %d: %d, want %d", i+1, r.StatusCode, want)
-		}
+		testkit.Equal(t, forwarded("viewer.a", "").StatusCode, want, "30 seconds later, request %d", i+1)
 	}
 	// Paths outside /api/v1 have no limit.
 	for range 5 {
@@ -587,9 +572,7 @@ func TestGracefulStop(t *testing.T) {
 		answered <- fmt.Sprint(r.StatusCode, string(b), err)
 	}()
 	<-began
-	if r := send(t, s, "GET", "/readyz", ""); r.StatusCode != 200 {
-		t.Errorf("/readyz before the stop: %d", r.StatusCode)
-	}
+	testkit.Equal(t, send(t, s, "GET", "/readyz", "").StatusCode, 200, "/readyz before the stop")
 	stopped := make(chan error)
 	go func() { stopped <- stop() }()
 	testkit.Eventually(t, "the listener is closed", func() bool {
@@ -600,9 +583,7 @@ func TestGracefulStop(t *testing.T) {
 		return err != nil
 	})
 	wantError(t, send(t, s, "GET", "/readyz", ""), 503, "UNAVAILABLE")
-	if r := send(t, s, "GET", "/healthz", ""); r.StatusCode != 200 {
-		t.Errorf("/healthz of a stopping server: %d", r.StatusCode)
-	}
+	testkit.Equal(t, send(t, s, "GET", "/healthz", "").StatusCode, 200, "/healthz of a stopping server")
 	select {
 	case err := <-stopped:
 		t.Fatalf("Serve returned %v while a request was running", err)
@@ -612,9 +593,7 @@ func TestGracefulStop(t *testing.T) {
 	if got := <-answered; got != `200{"got":"done"}`+"\n<nil>" {
 		t.Errorf("the running request got %s", got)
 	}
-	if err := <-stopped; err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, <-stopped)
 }
 
 func TestServeFails(t *testing.T) {
@@ -836,12 +815,8 @@ func TestMetrics(t *testing.T) {
 		total("none", "other", 405):                      15,
 		total("none", "GET", 404):                        15,
 	} {
-		if got := after["http_requests_total"+labels]; got != want {
-			t.Errorf("%s: %v requests, want %v", labels, got, want)
-		}
-		if got := after["http_request_duration_seconds_count"+labels]; got != want {
-			t.Errorf("%s: %v durations, want %v", labels, got, want)
-		}
+		testkit.Equal(t, after["http_requests_total"+labels], want, "%s: requests", labels)
+		testkit.Equal(t, after["http_request_duration_seconds_count"+labels], want, "%s: durations", labels)
 		if after["http_request_duration_seconds_sum"+labels] <= 0 {
 			t.Errorf("%s: the sum of durations is 0", labels)
 		}
@@ -862,9 +837,7 @@ func TestMetrics(t *testing.T) {
 				last = v
 			}
 		}
-		if last != want {
-			t.Errorf("%s: the last bucket has %v, want %v", labels, last, want)
-		}
+		testkit.Equal(t, last, want, "%s: the last bucket", labels)
 	}
 	series := 0
 	for name := range after {
@@ -872,18 +845,14 @@ func TestMetrics(t *testing.T) {
 			series++
 		}
 	}
-	if series != 8 {
-		t.Errorf("%d series of requests, want 8", series)
-	}
+	testkit.Equal(t, series, 8, "series of requests")
 	for name, want := range map[string]float64{
 		"http_requests_rate_limited_total": 3, "db_pool_max_connections": 8, "db_pool_connections": 3,
 		"db_pool_idle_connections": 2, "db_pool_in_use_connections": 1,
 		"db_pool_acquires_total": 100, "db_pool_waits_total": 4, "db_pool_wait_seconds_total": 1.5,
 		"db_pool_shared_reads_total": 7,
 	} {
-		if after[name] != want {
-			t.Errorf("%s is %v, want %v", name, after[name], want)
-		}
+		testkit.Equal(t, after[name], want, "%s", name)
 	}
 	if before["http_requests_rate_limited_total"] != 0 || before["go_goroutines"] < 1 ||
 		before["process_start_time_seconds"] < 1_700_000_000 {
