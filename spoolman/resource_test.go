@@ -254,9 +254,7 @@ func TestFields(t *testing.T) {
 		"filament.vendor.extra.tag=x": "[]", "sort=extra.n:desc": "[2 1 3]", "sort=extra.tag:asc": "[2 1 3]",
 		"sort=extra.nr:asc": "[1 2 3]", "sort=extra.unknown:asc": "[1 2 3]",
 	} {
-		if got := fmt.Sprint(ids(t, p.want(t, "GET", "spool?"+query, "", 200).body)); got != want {
-			t.Errorf("spool?%s: %s, want %s", query, got, want)
-		}
+		testkit.Equal(t, fmt.Sprint(ids(t, p.want(t, "GET", "spool?"+query, "", 200).body)), want, "spool?%s", query)
 	}
 	for _, query := range []string{"extra.n=x", "extra.n=:", "extra.f=x", "extra.nr=5", "extra.nr=x:", "extra.on=1",
 		"extra.at=|"} {
@@ -457,8 +455,6 @@ func TestKeysOfClients(t *testing.T) {
 		a, err := http.DefaultClient.Do(r)
 		testkit.Check(t, err)
 		a.Body.Close()
-		if a.StatusCode != c.status {
-			t.Errorf("%s: %d, want %d", c.url, a.StatusCode, c.status)
-		}
+		testkit.Equal(t, a.StatusCode, c.status, "%s", c.url)
 	}
 }

@@ -49,9 +49,7 @@ func (p *printer) dial(t testing.TB, path string, header ...string) (*socket, in
 		return nil, a.StatusCode
 	}
 	// The example of RFC 6455.
-	if got := a.Header.Get("Sec-WebSocket-Accept"); got != "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=" {
-		t.Errorf("Sec-WebSocket-Accept is %q", got)
-	}
+	testkit.Equal(t, a.Header.Get("Sec-WebSocket-Accept"), "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=", "Sec-WebSocket-Accept")
 	return s, 101
 }
 

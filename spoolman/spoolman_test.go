@@ -132,9 +132,7 @@ func (p *printer) wantLedger(t testing.TB, path string, want ...string) {
 		}
 		got = append([]string{text}, got...)
 	}
-	if fmt.Sprint(got) != fmt.Sprint(want) {
-		t.Errorf("the ledger is %q, want %q", got, want)
-	}
+	testkit.Equal(t, fmt.Sprint(got), fmt.Sprint(want), "the ledger")
 }
 
 // Reports of a printer change the spool and are one entry of the ledger until something else changes the spool.
@@ -223,19 +221,15 @@ func TestConcurrentReports(t *testing.T) {
 	t.Parallel()
 	p := newPrinter(t, start(t), "printer")
 	path := p.add(t, nil)
-	var wg sync.WaitGroup
-	for n := range 3 {
-		wg.Go(func() {
-			for range 30 {
-				if n == 0 {
-					p.operator.Post(t, path+"/deduct", j{"weight_grams": 1}).Want(200)
-				} else {
-					p.want(t, "PUT", "spool/1/use", `{"use_weight": 1}`, 200)
-				}
+	testkit.Concurrently(3, func(n int) {
+		for range 30 {
+			if n == 0 {
+				p.operator.Post(t, path+"/deduct", j{"weight_grams": 1}).Want(200)
+			} else {
+				p.want(t, "PUT", "spool/1/use", `{"use_weight": 1}`, 200)
 			}
-		})
-	}
-	wg.Wait()
+		}
+	})
 	p.operator.Get(t, path).Want(200).Shows(map[string]string{"remaining_weight_grams": "910"})
 	var sum string
 	err := p.operator.API.DB.Read(db.As(t.Context(), db.Actor{Tenant: p.operator.Actor.Tenant}),
@@ -441,9 +435,7 @@ func TestKeyOfRejectedReport(t *testing.T) {
 		a, err := http.DefaultClient.Do(r)
 		testkit.Check(t, err)
 		a.Body.Close()
-		if a.StatusCode != want {
-			t.Errorf("the status is %d, want %d", a.StatusCode, want)
-		}
+		testkit.Equal(t, a.StatusCode, want, "the status")
 	}
 	p.operator.Delete(t, path).Want(204)
 	use(404)

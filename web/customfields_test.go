@@ -65,9 +65,8 @@ func TestCustomFields(t *testing.T) {
 			t.Errorf("the form of a %s has %v", entity, form)
 		}
 		b.get(t, path+"/edit").submit(t, path+"/edit", "extra.count", "").want(t, 303)
-		if got := b.get(t, path+"/edit").form(t, path+"/edit").Get("extra.count"); got != "" {
-			t.Errorf("the value of a %s was not removed: %s", entity, got)
-		}
+		testkit.Equal(t, b.get(t, path+"/edit").form(t, path+"/edit").Get("extra.count"), "",
+			"the value of a %s was not removed", entity)
 	}
 
 	// A default is in the form of a new resource, and several choices are separated by commas.
@@ -94,9 +93,7 @@ func TestGroupedSpools(t *testing.T) {
 	}
 	c.NewSpool(t, 500, nil)
 	p := b.get(t, "/spools?sort=filament").want(t, 200)
-	if n := strings.Count(p.text, `scope="rowgroup"`); n != 3 {
-		t.Errorf("%d headings, want 3: %s", n, p.words())
-	}
+	testkit.Equal(t, strings.Count(p.text, `scope="rowgroup"`), 3, "headings: %s", p.words())
 	p.shows(t, "Without a filament")
 	if b.get(t, "/spools").hides(t, "Without a filament"); strings.Contains(p.text, "sort=filament&amp;sort") {
 		t.Errorf("the addresses repeat the order")

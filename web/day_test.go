@@ -33,9 +33,8 @@ func TestDay(t *testing.T) {
 	for range 2 {
 		b.do(t, "POST", product+"/materials", form).to(t, product).shows(t, "PLA Black", "30 g", "0.60")
 	}
-	if n := len(c.Get(t, "/api/v1"+product).List("materials")); n != 1 {
-		t.Errorf("a form that was sent twice added %d materials", n)
-	}
+	testkit.Equal(t, len(c.Get(t, "/api/v1"+product).List("materials")), 1,
+		"materials after a form was sent twice")
 	b.get(t, product+"?quantity=10").shows(t, "There is enough filament.", "300 g", "Spools #"+number)
 	b.get(t, product+"?quantity=20").shows(t, "Filament is missing.", "600 g", "100 g")
 	b.get(t, product).submit(t, product+"/recalculate").to(t, product)

@@ -24,9 +24,8 @@ func TestFilaments(t *testing.T) {
 	form.Set("price", "18,9")
 	form.Set("net_weight_grams", "750")
 	first := b.do(t, "POST", "/filaments/new", form).want(t, 303).header.Get("Location")
-	if second := b.do(t, "POST", "/filaments/new", form).want(t, 303).header.Get("Location"); second != first {
-		t.Errorf("a form that was sent twice leads to %s and %s", first, second)
-	}
+	testkit.Equal(t, b.do(t, "POST", "/filaments/new", form).want(t, 303).header.Get("Location"), first,
+		"a form that was sent twice leads to")
 	b.get(t, first).want(t, 200).shows(t, "PLA Sea", "18.9", "750 g", "on 0 spools", "No spools.")
 	edit := b.get(t, first+"/edit").want(t, 200)
 	edit.submit(t, first+"/edit", "color", "").want(t, 422).shows(t, "Is required.")

@@ -100,9 +100,7 @@ func TestWebhooks(t *testing.T) {
 	form["events"] = []string{"spool.*", "order.*"}
 	b.do(t, "POST", list, form).want(t, 200).shows(t, "It is shown only now", "whsec_", "spool.*, order.*")
 	b.do(t, "POST", list, form).to(t, list).hides(t, "whsec_").shows(t, "https://hooks.example/", "Active")
-	if n := c.Get(t, "/api/v1/webhooks").Want(200).Text("total"); n != "1" {
-		t.Errorf("%s webhooks after a double click", n)
-	}
+	testkit.Equal(t, c.Get(t, "/api/v1/webhooks").Want(200).Text("total"), "1", "webhooks after a double click")
 	at := list + "/" + c.Get(t, "/api/v1/webhooks").Text("items.0.id")
 	b.get(t, at).want(t, 200).shows(t, "Nothing was sent.").submit(t, at+"/test").to(t, at).shows(t, "webhook.test")
 	b.get(t, at+"?status=delivered").want(t, 200).shows(t, "Nothing was sent.")

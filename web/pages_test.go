@@ -87,9 +87,7 @@ func check(t *testing.T, p *page) {
 		h.Get("X-Content-Type-Options") != "nosniff" || h.Get("Content-Type") != "text/html; charset=utf-8" {
 		t.Errorf("%s: the headers are %v", p.what, h)
 	}
-	if found := unsafe.FindString(values.ReplaceAllString(p.text, `=""`)); found != "" {
-		t.Errorf("%s: has %s", p.what, found)
-	}
+	testkit.Equal(t, unsafe.FindString(values.ReplaceAllString(p.text, `=""`)), "", "%s", p.what)
 	for _, found := range scripts.FindAllString(p.text, -1) {
 		if !script.MatchString(found) {
 			t.Errorf("%s: has %s", p.what, found)
@@ -265,9 +263,8 @@ func TestPages(t *testing.T) {
 			strings.Count(action, "/") > 2 {
 			t.Errorf("%s of another tenant: %d", action, p.status)
 		}
-		if operator.Get(t, "/api/v1/spools/"+id["spool"]).Want(200).Header.Get("ETag") != before {
-			t.Errorf("%s: has changed the spool", action)
-		}
+		testkit.Equal(t, operator.Get(t, "/api/v1/spools/"+id["spool"]).Want(200).Header.Get("ETag"), before,
+			"%s: has changed the spool", action)
 	}
 }
 
@@ -288,7 +285,5 @@ func TestAssets(t *testing.T) {
 		}
 	}
 	b.get(t, "/assets/style.css").want(t, 404)
-	if p := b.do(t, http.MethodHead, found[0], nil); p.status != 200 {
-		t.Errorf("HEAD: %d", p.status)
-	}
+	testkit.Equal(t, b.do(t, http.MethodHead, found[0], nil).status, 200, "HEAD")
 }

@@ -61,9 +61,7 @@ func TestPrinterPages(t *testing.T) {
 		for i := range 3 {
 			got += queue.Text(fmt.Sprintf("runs.%d.items.0.quantity", i))
 		}
-		if got != want {
-			t.Errorf("the order is %s, want %s", got, want)
-		}
+		testkit.Equal(t, got, want, "the order")
 	}
 	order("123")
 	queue := b.get(t, "/queue").shows(t, "1 × Product Hook", "3 × Product Hook")

@@ -28,9 +28,7 @@ func TestSignIn(t *testing.T) {
 	if got := wrong.form(t, "/sign-in"); got.Get("email") != user.Email || got.Get("next") != "/spools?sort=number" {
 		t.Errorf("the form has lost what was typed: %v", got)
 	}
-	if wrong.header.Get("Www-Authenticate") != "" {
-		t.Error("the browser would ask for a password")
-	}
+	testkit.Equal(t, wrong.header.Get("Www-Authenticate"), "", "the browser would ask for a password")
 	wrong.submit(t, "/sign-in", "email", "", "password", "").want(t, 422).shows(t, "Is required.")
 
 	in := wrong.submit(t, "/sign-in", "password", testkit.Password)
@@ -82,9 +80,7 @@ func TestSessionEnds(t *testing.T) {
 
 	// A request after more than an hour extends the session.
 	week := 7 * 24 * time.Hour
-	if b.get(t, "/").want(t, 200).header.Get("Set-Cookie") != "" {
-		t.Error("each request has a new cookie")
-	}
+	testkit.Equal(t, b.get(t, "/").want(t, 200).header.Get("Set-Cookie"), "", "each request has a new cookie")
 	ahead.Add(int64(week - time.Minute))
 	if b.get(t, "/").want(t, 200).header.Get("Set-Cookie") == "" {
 		t.Error("the session is not extended")
@@ -204,9 +200,7 @@ func TestUnknownPath(t *testing.T) {
 		a, err := http.DefaultClient.Do(r)
 		testkit.Check(t, err)
 		a.Body.Close()
-		if a.Header.Get("Content-Type") != "application/json" {
-			t.Errorf("%s: %v", path, a.Header)
-		}
+		testkit.Equal(t, a.Header.Get("Content-Type"), "application/json", "%s: %v", path, a.Header)
 	}
 }
 

@@ -102,9 +102,8 @@ func TestPasswordLink(t *testing.T) {
 	}
 	b := newBrowser(t, api.URL)
 	p := b.get(t, link[1]).want(t, 200)
-	if got := p.header.Get("Referrer-Policy"); got != "origin" {
-		t.Errorf("Referrer-Policy is %q: what the page loads gets its address", got)
-	}
+	testkit.Equal(t, p.header.Get("Referrer-Policy"), "origin",
+		"Referrer-Policy: what the page loads gets its address")
 	p.submit(t, link[1], "new_password", "short").want(t, 422).shows(t, "Must have at least 10 characters.")
 	p.submit(t, link[1], "new_password", "a new and long phrase").to(t, "/sign-in").
 		submit(t, "/sign-in", "email", user.Email, "password", "a new and long phrase").want(t, 303)

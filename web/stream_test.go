@@ -70,9 +70,7 @@ func TestStream(t *testing.T) {
 		t.Errorf("after the sign-out, the stream has %q", text)
 	}
 	elsewhere.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
-	if until(elsewhere, "data:") != "" {
-		t.Error("a stream tells of the changes of another tenant")
-	}
+	testkit.Equal(t, until(elsewhere, "data:"), "", "a stream tells of the changes of another tenant")
 }
 
 // 500 open streams cost less than 50 MiB, with the clients' ends, and no connections to the database. A user has at

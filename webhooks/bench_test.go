@@ -82,19 +82,15 @@ func BenchmarkComplete(b *testing.B) {
 		}
 		close(runs)
 		begin, used := time.Now(), ownCPU()+serverCPU(b)
-		var wait sync.WaitGroup
-		for range clients {
-			wait.Go(func() {
-				for run := range runs {
-					a, err := users[n].Send("POST", "/api/v1/production-runs/"+run+"/complete", nil)
-					if err != nil || a.Status != 200 {
-						b.Errorf("%v %s", err, a.Body)
-						return
-					}
+		testkit.Concurrently(clients, func(int) {
+			for run := range runs {
+				a, err := users[n].Send("POST", "/api/v1/production-runs/"+run+"/complete", nil)
+				if err != nil || a.Status != 200 {
+					b.Errorf("%v %s", err, a.Body)
+					return
 				}
-			})
-		}
-		wait.Wait()
+			}
+		})
 		elapsed = time.Since(begin).Seconds()
 		return (ownCPU() + serverCPU(b) - used).Seconds(), elapsed
 	}

@@ -34,9 +34,7 @@ func TestTransactions(t *testing.T) {
 
 	operator := tenant.User(t, "operator")
 	run := complete(t, operator)
-	if got := testkit.NewResponse(t, mine.wait(t).body).Text("data.id"); got != run {
-		t.Errorf("the event has the run %s, want %s", got, run)
-	}
+	testkit.Equal(t, testkit.NewResponse(t, mine.wait(t).body).Text("data.id"), run, "the run of the event")
 	operator.Post(t, "/api/v1/production-runs/"+run+"/complete", nil).WantError(400, "RUN_ALREADY_COMPLETED")
 	for range 3 {
 		again := operator.With("Idempotency-Key", "complete")
@@ -212,9 +210,7 @@ func TestLeaseOfKilledInstanceEnds(t *testing.T) {
 		t.Errorf("another tenant renews the lease: %v, %v", held, err)
 	}
 	release := db.SQL(`select queue_release($1, $2, 0)`, items[0].ID, killed).Into(&held)
-	if err := f.DB.Write(foreign, release); err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, f.DB.Write(foreign, release))
 	if again, err := f.DB.Queues()[0].Claim(t.Context(), db.NewID(), 10, time.Second); err != nil || len(again) > 0 {
 		t.Errorf("another tenant releases the lease: %v, %v", again, err)
 	}
@@ -370,9 +366,7 @@ func TestManyEvents(t *testing.T) {
 		}
 		seen[r.id()] = string(r.body)
 	}
-	if len(seen) != 300 {
-		t.Errorf("the receiver got %d events", len(seen))
-	}
+	testkit.Equal(t, len(seen), 300, "events that the receiver got")
 	for i := range 300 {
 		want := fmt.Sprintf(`"n" : %d}`, i+1)
 		found := false

@@ -396,12 +396,8 @@ func TestSlowReceivers(t *testing.T) {
 	time.Sleep(300 * time.Millisecond) // no fifth request must begin
 	release()
 	eventually(t, admin, path+"/deliveries?status=delivered", map[string]string{"total": "20"})
-	if n := most.Load(); n != 4 {
-		t.Errorf("a webhook had %d requests at a time, want 4", n)
-	}
-	if n := len(hanging.requests()); n != 20 {
-		t.Errorf("20 events led to %d requests", n)
-	}
+	testkit.Equal(t, most.Load(), 4, "requests to a webhook at a time")
+	testkit.Equal(t, len(hanging.requests()), 20, "requests of 20 events")
 }
 
 // TestHangingReceivers checks that the receivers of a tenant that hang neither keep the events of other tenants

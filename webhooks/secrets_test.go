@@ -68,9 +68,7 @@ func TestSecrets(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if n := len(strings.Split(r.header.Get("webhook-signature"), " ")); n != 2 {
-		t.Errorf("%d signatures, want 2", n)
-	}
+	testkit.Equal(t, len(strings.Split(r.header.Get("webhook-signature"), " ")), 2, "signatures")
 	f.sql(t, admin, `update webhooks set previous_until = previous_until - interval '24 hours'`)
 	admin.Post(t, path+"/test", nil).Want(200)
 	r = s.wait(t)
@@ -270,26 +268,9 @@ func TestEventsAndLimitOfWebhooks(t *testing.T) {
 	}
 	admin.Post(t, "/api/v1/webhooks", testkit.JSON{}).Fields("url", "events")
 	admin.Get(t, "/api/v1/webhooks?sort_by=events").Fields("sort_by")
-	var wait sync.WaitGroup
-	var mu sync.Mutex
-	counts := map[int]int{}
-	for range 25 {
-		wait.Go(func() {
-			a, err := admin.Send("POST", "/api/v1/webhooks",
-				testkit.JSON{"url": url, "events": []string{"production_run.failed"}})
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			mu.Lock()
-			counts[a.Status]++
-			mu.Unlock()
-		})
-	}
-	wait.Wait()
-	if counts[201] != 10 || counts[409] != 15 {
-		t.Errorf("25 requests to create webhooks have the statuses %v, want 10 times 201 and 15 times 409", counts)
-	}
+	testkit.Race(t, 25, func(int) (*testkit.Response, error) {
+		return admin.Send("POST", "/api/v1/webhooks", testkit.JSON{"url": url, "events": []string{"production_run.failed"}})
+	}).Want(t, map[string]int{"201": 10, "409 WEBHOOK_LIMIT": 15})
 	admin.Post(t, "/api/v1/webhooks", testkit.JSON{"url": url, "events": []string{"production_run.failed"}}).
 		WantError(409, "WEBHOOK_LIMIT")
 	one := admin.Get(t, "/api/v1/webhooks?sort_by=disabled&skip=1").Want(200).Text("items.0.id")

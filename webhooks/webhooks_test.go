@@ -108,9 +108,7 @@ func TestEvents(t *testing.T) {
 				t.Fatal("the test does not cause the event")
 			}
 			got := s.wait(t)
-			if err := got.verify(hook.Text("secret")); err != nil {
-				t.Error(err)
-			}
+			testkit.Check(t, got.verify(hook.Text("secret")))
 			if err := f.CheckEvent(kind, got.body); err != nil {
 				t.Errorf("%v: %s", err, got.body)
 			}
@@ -141,9 +139,7 @@ func TestEvents(t *testing.T) {
 				t.Errorf("the event is delivered again as %s %s, first it was %s %s", again.id(), again.body, got.id(),
 					got.body)
 			}
-			if err := again.verify(hook.Text("secret")); err != nil {
-				t.Error(err)
-			}
+			testkit.Check(t, again.verify(hook.Text("secret")))
 			eventually(t, admin, delivery, map[string]string{"status": "delivered", "tries": "1"})
 		})
 	}
