@@ -151,9 +151,7 @@ func testReportAfterCrash(t *testing.T, p program) {
 			return err
 		}
 		defer a.Body.Close()
-		if a.StatusCode != 200 {
-			t.Errorf("the status is %d", a.StatusCode)
-		}
+		testkit.Equal(t, a.StatusCode, 200, "the status")
 		return nil
 	}
 	check(t, use())
@@ -662,9 +660,7 @@ func testMoonrakerProxy(t *testing.T, f *printerFarm) {
 		}
 	}
 	all, _ := proxy("GET", "spool", "allow_archived=true&sort=id:desc", nil)
-	if n := len(all.([]any)); n != 3 {
-		t.Errorf("%d spools, want 3", n)
-	}
+	testkit.Equal(t, len(all.([]any)), 3, "spools")
 	// Happy Hare defines its fields and sends bodies as strings.
 	for key, kind := range map[string]string{"printer_name": "text", "mmu_gate_map": "integer"} {
 		if _, err := proxy("POST", "field/spool/"+key, "",

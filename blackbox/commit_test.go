@@ -231,9 +231,7 @@ func TestUnknownCommit(t *testing.T) {
 		if first.Status >= 300 {
 			t.Errorf("%s: %d %s", first.What, first.Status, first.Body)
 		}
-		if got := effect(); got != want {
-			t.Errorf("the request added %s, want %s", got, want)
-		}
+		testkit.Equal(t, effect(), want, "the request added")
 
 		if slices.Index(w.operations, op)%testkit.InCI(4, 1) != 0 {
 			return

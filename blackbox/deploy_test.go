@@ -110,16 +110,12 @@ func testEmptyRoot(t *testing.T, p program) {
 		r, err := c.client.Get(c.url + path)
 		check(t, err)
 		r.Body.Close()
-		if r.StatusCode != 200 {
-			t.Errorf("GET %s: %d, want 200", path, r.StatusCode)
-		}
+		testkit.Equal(t, r.StatusCode, 200, "GET %s", path)
 	}
 	c.stop(t, syscall.SIGTERM)
 	files, err := os.ReadDir(root)
 	check(t, err)
-	if len(files) != 1 {
-		t.Errorf("the root directory contains %v, want only the program", files)
-	}
+	testkit.Equal(t, len(files), 1, "the root directory contains %v, want only the program", files)
 }
 
 // forwardToSocket accepts connections until the listener closes, and connects each to the Unix socket.
@@ -208,9 +204,8 @@ func TestSupplyChainGolden(t *testing.T) {
 // service serves.
 func testBillOfMaterials(t *testing.T, p program) {
 	out := p.succeeds(t, "", nil, "version", "-sbom")
-	if again := p.succeeds(t, "", []string{"LISTEN_ADDR=nonsense"}, "version", "--sbom"); again != out {
-		t.Error("the outputs of two calls differ")
-	}
+	testkit.Equal(t, p.succeeds(t, "", []string{"LISTEN_ADDR=nonsense"}, "version", "--sbom"), out,
+		"the outputs of two calls differ")
 	p.fails(t, 2, nil, []string{"version", "-all"}, "-all")
 	type component struct {
 		Type, Name, Version, PURL string
@@ -298,9 +293,7 @@ func testBillOfMaterials(t *testing.T, p program) {
 	}
 	slices.Sort(names)
 	slices.Sort(want)
-	if !slices.Equal(names, want) {
-		t.Errorf("the components are\n%v, want\n%v", names, want)
-	}
+	testkit.EqualSlices(t, names, want, "the components")
 
 	url, _ := newDatabase(t, testkit.Private().OwnerURL)
 	c := p.start(t, []string{"DATABASE_URL=" + url, secretEnv})
@@ -527,9 +520,7 @@ func TestInstallCommands(t *testing.T) {
 		}
 		cat() { command cat "$ROOT$1"; }
 	`)
-	if out != "the first login\n" {
-		t.Errorf("the commands print %q", out)
-	}
+	testkit.Equal(t, out, "the first login\n", "the commands print")
 	// The unit refers to the installed files.
 	b, err := os.ReadFile("deploy/spoolwright.service")
 	check(t, err)
@@ -560,9 +551,7 @@ func TestDockerCommands(t *testing.T) {
 	file := filepath.Join(dir, "deploy", ".env")
 	info, err := os.Stat(file)
 	check(t, err)
-	if info.Mode().Perm() != 0o600 {
-		t.Errorf("deploy/.env has the mode %v, want 0600", info.Mode())
-	}
+	testkit.Equal(t, info.Mode().Perm(), 0o600, "deploy/.env has the mode %v, want 0600", info.Mode())
 	variables, err := os.ReadFile(file)
 	check(t, err)
 	compose, err := os.ReadFile("deploy/compose.yaml")

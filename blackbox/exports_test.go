@@ -108,9 +108,7 @@ func TestExportFilters(t *testing.T) {
 	// Removed spools are in the export of the ledger.
 	for query, want := range map[string]int{"": 3, "kind=created": 3, "kind=created,run": 3, "kind=deducted": 0} {
 		lines := c.Get(t, "/api/v1/reports/usage/export?format=jsonl&"+query).Want(200)
-		if n := strings.Count(string(lines.Body), "\n"); n != want {
-			t.Errorf("?%s exports %d entries, want %d", query, n, want)
-		}
+		testkit.Equal(t, strings.Count(string(lines.Body), "\n"), want, "entries in the export ?%s", query)
 	}
 	c.Get(t, "/api/v1/reports/usage/export?format=xml&kind=lost").Fields("format", "kind")
 }

@@ -160,9 +160,7 @@ func TestFilters(t *testing.T) {
 					}
 					after = "&after=" + a.Text("next")
 				}
-				if !slices.Equal(got, want) {
-					t.Errorf("%s?%s, limit %d: %q, want %q", list.path, query, limit, got, want)
-				}
+				testkit.EqualSlices(t, got, want, "%s?%s, limit %d", list.path, query, limit)
 			}
 		}
 	}

@@ -54,9 +54,8 @@ func TestDataOfTenantsAreAtHome(t *testing.T) {
 		user, key := tenant.User(t, "operator"), tenant.Key(t, "operator")
 		once := user.With("Idempotency-Key", "once")
 		spool := once.Post(t, "/api/v1/spools", blackSpool).Want(201).ID()
-		if again := once.Post(t, "/api/v1/spools", blackSpool).Want(201); again.ID() != spool {
-			t.Errorf("tenant %d: a repeated request created %s and %s", i, spool, again.ID())
-		}
+		testkit.Equal(t, once.Post(t, "/api/v1/spools", blackSpool).Want(201).ID(), spool,
+			"tenant %d: a repeated request created", i)
 		key.Post(t, "/api/v1/spools/"+spool+"/deduct", testkit.JSON{"weight_grams": 1}).Want(200)
 		for home, url := range h.Super {
 			want := 0
@@ -83,12 +82,8 @@ func TestDataOfTenantsAreAtHome(t *testing.T) {
 		WantError(401, "INVALID_CREDENTIALS")
 	unknown := strings.Repeat("A", 43)
 	api.Anonymous().With("X-API-Key", "sw_"+unknown).Get(t, "/api/v1/spools").WantError(401, "INVALID_API_KEY")
-	if err := server.Sweep(t.Context(), api.DB); err != nil {
-		t.Error(err)
-	}
-	if err := inventory.SummariseUsage(t.Context(), api.DB); err != nil {
-		t.Error(err)
-	}
+	check(t, server.Sweep(t.Context(), api.DB))
+	check(t, inventory.SummariseUsage(t.Context(), api.DB))
 }
 
 // An e-mail is unique across databases. An entry of the login directory without a user, which a crash leaves, does not
@@ -116,9 +111,7 @@ func TestHomesLogins(t *testing.T) {
 		admins[admin].Delete(t, "/api/v1/users/"+id).Want(204)
 		api.Anonymous().Post(t, "/api/v1/auth/login", login).WantError(401, "INVALID_CREDENTIALS")
 		sql := `select count(*) from login_directory where email_key = $1`
-		if n := countIn(t, h.Super[0], sql, email); n != 0 {
-			t.Errorf("the login directory has %d entries of a deleted user", n)
-		}
+		testkit.Equal(t, countIn(t, h.Super[0], sql, email), 0, "entries of a deleted user in the login directory")
 	}
 	for holder, tenant := range []*testkit.Tenant{one, two} {
 		for admin := range admins {
@@ -241,9 +234,7 @@ func TestHomesAccounts(t *testing.T) {
 		check(t, add(fmt.Sprint("farm ", i), fmt.Sprintf("ada%d@farm.example", i)))
 	}
 	for home, url := range h.Super {
-		if n := countIn(t, url, `select count(*) from tenants`); n != 2 {
-			t.Errorf("database %d has %d tenants, want 2", home, n)
-		}
+		testkit.Equal(t, countIn(t, url, `select count(*) from tenants`), 2, "tenants in database %d", home)
 	}
 	tenants, err := a.Tenants(t.Context())
 	if err != nil || len(tenants) != 4 {
@@ -256,15 +247,11 @@ func TestHomesAccounts(t *testing.T) {
 	for home := range h.Super {
 		tenant := byHome[home]
 		email := fmt.Sprintf("bob%d@farm.example", home)
-		if err := add(tenant.Name, email); err != nil {
-			t.Error(err)
-		}
+		check(t, add(tenant.Name, email))
 		if err := add(tenant.Name, email); err == nil {
 			t.Error("two users have one e-mail")
 		}
-		if err := a.SetDisabled(t.Context(), email, true); err != nil {
-			t.Error(err)
-		}
+		check(t, a.SetDisabled(t.Context(), email, true))
 		secret, err := a.AddKey(t.Context(), accounts.NewKey{Tenant: tenant.Name, Name: "x", Role: "viewer"})
 		if err != nil {
 			t.Error(err)
@@ -282,24 +269,19 @@ func TestHomesAccounts(t *testing.T) {
 		if err := a.RenameTenant(t.Context(), h.Owner, tenant.Name, fmt.Sprint("farm ", 1-home)); err == nil {
 			t.Error("two tenants have one name")
 		}
-		if err := a.RenameTenant(t.Context(), h.Owner, tenant.Name, "renamed"); err != nil {
-			t.Error(err)
-		}
+		check(t, a.RenameTenant(t.Context(), h.Owner, tenant.Name, "renamed"))
 		if _, err := a.RemoveUser(t.Context(), h.Owner, email); err != nil {
 			t.Error(err)
 		}
 		if err := add("renamed", email); err != nil {
 			t.Errorf("the e-mail of a removed user is not free: %v", err)
 		}
-		if err := a.RemoveTenant(t.Context(), h.Owner, "renamed"); err != nil {
-			t.Error(err)
-		}
+		check(t, a.RemoveTenant(t.Context(), h.Owner, "renamed"))
 		for i, url := range h.Super {
 			for _, table := range []string{"tenants", "users", "login_directory", "tenant_homes"} {
 				sql := `select count(*) from ` + table + ` where tenant_id = $1`
-				if n := countIn(t, url, sql, tenant.ID); n != 0 {
-					t.Errorf("database %d still has %d rows of a removed tenant in %s", i, n, table)
-				}
+				testkit.Equal(t, countIn(t, url, sql, tenant.ID), 0,
+					"rows of a removed tenant in database %d, table %s", i, table)
 			}
 		}
 	}
@@ -363,9 +345,7 @@ func TestHomesProgram(t *testing.T) {
 	h.Down()
 	address := freeAddress(t)
 	c = p.start(t, append(env, "METRICS_ADDR="+address))
-	if n := c.countSpools(t, tokens[0]); n != 1 {
-		t.Errorf("the tenant of the first database has %d spools", n)
-	}
+	testkit.Equal(t, c.countSpools(t, tokens[0]), 1, "spools of the tenant of the first database")
 	if status, _ := c.call(t, tokens[1], "GET", "/api/v1/spools", nil); status != 503 {
 		t.Errorf("the tenant of the other database gets %d", status)
 	}

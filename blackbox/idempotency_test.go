@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -108,9 +107,8 @@ func (f *fixture) wantSameRows(t *testing.T, conn *pgx.Conn, before map[string]t
 	t.Helper()
 	after := f.countRows(t, conn)
 	for _, table := range slices.Sorted(maps.Keys(after)) {
-		if after[table] != before[table] {
-			t.Errorf("rows of %s have changed: %d before, %d now", table, before[table].count, after[table].count)
-		}
+		testkit.Equal(t, after[table], before[table],
+			"rows of %s have changed: %d before, %d now", table, before[table].count, after[table].count)
 	}
 }
 
@@ -204,9 +202,7 @@ func (r *keyTest) testInvalid(t *testing.T) {
 		r.c.Post(t, r.path, strings.Repeat(" ", 1<<20+1)).WantError(413, "PAYLOAD_TOO_LARGE")
 	}
 	r.f.wantSameRows(t, r.conn, before)
-	if n := countKeys(t, r.conn, r.c); n != 0 {
-		t.Errorf("%d keys of rejected requests are stored, want 0", n)
-	}
+	testkit.Equal(t, countKeys(t, r.conn, r.c), 0, "stored keys of rejected requests")
 }
 
 // testConcurrent sends the request 20 times at once. One response is the original, the others are replays, and the
@@ -216,16 +212,12 @@ func (r *keyTest) testConcurrent(t *testing.T, effect string) {
 	before := r.f.countRows(t, r.conn)
 	c, body := r.op.request(r.c, r.body)
 	responses := make([]*testkit.Response, 20)
-	var wg sync.WaitGroup
-	for i := range responses {
-		wg.Go(func() {
-			var err error
-			if responses[i], err = c.Send("POST", r.path, body); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	wg.Wait()
+	testkit.Concurrently(len(responses), func(i int) {
+		var err error
+		if responses[i], err = c.Send("POST", r.path, body); err != nil {
+			t.Error(err)
+		}
+	})
 	if t.Failed() {
 		return
 	}
@@ -373,9 +365,8 @@ func (r *keyTest) testAuthorization(t *testing.T, limited *testAPI) {
 	for remaining := 2; remaining >= 0; remaining-- {
 		a := r.do(t, &c)
 		wantReplay(t, r.first, a)
-		if got := a.Header.Get("X-RateLimit-Remaining"); got != fmt.Sprint(remaining) {
-			t.Errorf("X-RateLimit-Remaining of a replay is %s, want %d", got, remaining)
-		}
+		testkit.Equal(t, a.Header.Get("X-RateLimit-Remaining"), fmt.Sprint(remaining),
+			"X-RateLimit-Remaining of a replay")
 	}
 	wantError(&c, 429, "RATE_LIMIT_EXCEEDED")
 }
@@ -438,9 +429,7 @@ func TestValidKeys(t *testing.T) {
 		first := withKey(c, key).Post(t, runsURL, testkit.JSON{"notes": "x"})
 		wantReplay(t, first, withKey(c, key).Post(t, runsURL, testkit.JSON{"notes": "x"}))
 	}
-	if total := c.Get(t, runsURL).Text("total"); total != "3" {
-		t.Errorf("%s runs, want 3", total)
-	}
+	testkit.Equal(t, c.Get(t, runsURL).Text("total"), "3", "runs")
 }
 
 // TestKeysAndSecrets checks that the hash of a request that is stored with its key depends on JWT_SECRET, so that it
@@ -490,9 +479,7 @@ func TestIgnoredKeys(t *testing.T) {
 			}
 		}
 	})
-	if n := countKeys(t, conn, f.admin); n != 0 {
-		t.Errorf("%d keys are stored, want 0", n)
-	}
+	testkit.Equal(t, countKeys(t, conn, f.admin), 0, "stored keys")
 }
 
 // driverErrorText is the text of an error of the database driver. It is used as a name, because an error response
@@ -933,9 +920,7 @@ func TestErrorsAreNotStored(t *testing.T) {
 					t.Errorf("with a key: %v %s, without: %s", a.Header, a.Body, plain.Body)
 				}
 			}
-			if n := countKeys(t, connectSuper(t), c); n != 0 {
-				t.Errorf("%d keys are stored, want 0", n)
-			}
+			testkit.Equal(t, countKeys(t, connectSuper(t), c), 0, "stored keys")
 			if text[m[1]:] == "" {
 				return
 			}

@@ -213,9 +213,7 @@ func testImportExport(t *testing.T, p program) {
 			t.Fatalf("%v: %v", args, c.ProcessState)
 		}
 	}
-	if n := strings.Count(exported, "\n"); n != rows+354 {
-		t.Errorf("%d spools, want %d", n, rows+354)
-	}
+	testkit.Equal(t, strings.Count(exported, "\n"), rows+354, "spools")
 }
 
 // peakMemory waits for a process to exit and returns its peak resident memory in KiB, or 0 without /proc. It does not

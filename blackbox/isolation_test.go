@@ -75,15 +75,11 @@ func runIsolation(t *testing.T, d *db.DB, tenants, requests int) {
 	}
 	// Each worker serves a part of the tenants in turn, so a tenant does not send two requests at once.
 	const workers = 10
-	var wait sync.WaitGroup
-	for worker := range workers {
-		wait.Go(func() {
-			for i := worker; i < requests && !t.Failed(); i += workers {
-				checker.tenants[i%tenants].act()
-			}
-		})
-	}
-	wait.Wait()
+	testkit.Concurrently(workers, func(worker int) {
+		for i := worker; i < requests && !t.Failed(); i += workers {
+			checker.tenants[i%tenants].act()
+		}
+	})
 
 	counts := map[string]int{} // by operation and status
 	pairs := 0
@@ -515,19 +511,15 @@ func TestPgBouncer(t *testing.T) {
 		check(t, err)
 		defer pool.Close()
 		var failed atomic.Int64
-		var wait sync.WaitGroup
-		for range 12 {
-			wait.Go(func() {
-				for range 20 {
-					var n int
-					if err := pool.QueryRow(t.Context(), `select $1::int from pg_sleep(0.001)`,
-						1).Scan(&n); err != nil {
-						failed.Add(1)
-					}
+		testkit.Concurrently(12, func(int) {
+			for range 20 {
+				var n int
+				if err := pool.QueryRow(t.Context(), `select $1::int from pg_sleep(0.001)`,
+					1).Scan(&n); err != nil {
+					failed.Add(1)
 				}
-			})
-		}
-		wait.Wait()
+			}
+		})
 		if failed.Load() == 0 {
 			t.Error("prepared statements work through this PgBouncer; docs/database.md says that they do not")
 		}

@@ -74,13 +74,9 @@ func TestMaterialChangesWaitForComplete(t *testing.T) {
 			h.Commit()
 			<-complete
 			<-change
-			if completed.Code != 200 {
-				t.Errorf("complete: %d, want 200", completed.Code)
-			}
+			testkit.Equal(t, completed.Code, 200, "complete")
 			if test.name == "RemoveRun" {
-				if a.Code != 204 {
-					t.Errorf("%s %s: %d %s, want 204", test.method, path, a.Code, a.Body)
-				}
+				testkit.Equal(t, a.Code, 204, "%s %s: %s", test.method, path, a.Body)
 				c.Post(t, run+"/restore", nil).Want(200).Shows(map[string]string{"inventory_updated": "true"})
 			} else if a.Code != 400 || !strings.Contains(a.Body.String(), "RUN_ALREADY_COMPLETED") {
 				t.Errorf("%s %s: %d %s, want 400 RUN_ALREADY_COMPLETED", test.method, path, a.Code, a.Body)

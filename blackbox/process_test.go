@@ -319,9 +319,7 @@ func (c *process) waitExit(t *testing.T) {
 	case <-time.After(waitTimeout):
 		t.Fatal("the process did not exit")
 	}
-	if code := c.cmd.ProcessState.ExitCode(); code != 0 {
-		t.Errorf("exit status %d: %s", code, &c.stderr)
-	}
+	testkit.Equal(t, c.cmd.ProcessState.ExitCode(), 0, "exit status: %s", &c.stderr)
 }
 
 // waitUntilClosed waits until the service accepts no connections.

@@ -97,9 +97,7 @@ func testLifecycle(t *testing.T, p program) {
 		func() bool { return strings.Contains(output(), path) })
 	info, err := os.Stat(path)
 	check(t, err)
-	if info.Mode() != 0o600 {
-		t.Errorf("%s has mode %v", path, info.Mode())
-	}
+	testkit.Equal(t, info.Mode(), 0o600, "the mode of %s", path)
 	login, err := os.ReadFile(path)
 	check(t, err)
 	password := passwordLine.FindSubmatch(login)
@@ -159,9 +157,7 @@ func testLifecycle(t *testing.T, p program) {
 	// Account commands while the service is stopped.
 	var users []map[string]any
 	check(t, json.Unmarshal([]byte(p.succeeds(t, "", env, "user", "list", "--json")), &users))
-	if len(users) != 3 {
-		t.Errorf("user list --json: %v", users)
-	}
+	testkit.Equal(t, len(users), 3, "user list --json: %v", users)
 	wantNoProcess(t, dir)
 
 	c = p.start(t, env)
@@ -190,12 +186,8 @@ func testLifecycle(t *testing.T, p program) {
 			t.Fatalf("after a SIGHUP that nohup ignores, /readyz returns %d", r.StatusCode)
 		}
 	}
-	if now := postmasterPID(t, data); now != pid {
-		t.Errorf("PostgreSQL runs as process %d, want %d as before the service crashed", now, pid)
-	}
-	if n := c.countSpools(t, tokens.Access); n != 2 {
-		t.Errorf("%d spools after a crash, want 2", n)
-	}
+	testkit.Equal(t, postmasterPID(t, data), pid, "the process of PostgreSQL after a crash of the service")
+	testkit.Equal(t, c.countSpools(t, tokens.Access), 2, "spools after a crash")
 	c.signal(syscall.SIGTERM)
 	c.waitUntilClosed(t)
 	c.stop(t, syscall.SIGTERM) // timeout(1) too sends the signal twice: to the process and to its group
@@ -284,9 +276,7 @@ func testUnprivileged(t *testing.T, p program) {
 	c.stop(t, syscall.SIGTERM)
 	wantNoProcess(t, dir)
 	c = start()
-	if n := c.countSpools(t, token); n != 1 {
-		t.Errorf("%d spools after a restart, want 1", n)
-	}
+	testkit.Equal(t, c.countSpools(t, token), 1, "spools after a restart")
 	c.stop(t, syscall.SIGINT)
 	wantNoProcess(t, dir)
 }
@@ -339,9 +329,7 @@ func testUsage(t *testing.T, p program) {
 	help := p.succeeds(t, "", nil, "-h")
 	for _, args := range [][]string{{"-h"}, {"--help"}, {"help"}} {
 		out := p.succeeds(t, "", nil, args...)
-		if out != help {
-			t.Errorf("the output of %v differs from that of -h:\n%s", args, out)
-		}
+		testkit.Equal(t, out, help, "the output of %v differs from that of -h", args)
 		for _, command := range []string{
 			"serve", "demo", "migrate", "version", "user add", "user passwd", "user disable", "user list",
 			"user move", "user remove",
@@ -455,9 +443,7 @@ func testSettings(t *testing.T, p program) {
 		payload, err := base64.RawURLEncoding.DecodeString(strings.Split(tokens[name].(string), ".")[1])
 		check(t, err)
 		check(t, json.Unmarshal(payload, &claims))
-		if got := time.Duration(claims.Exp-claims.Iat) * time.Second; got != want {
-			t.Errorf("%s expires after %v, want %v", name, got, want)
-		}
+		testkit.Equal(t, time.Duration(claims.Exp-claims.Iat)*time.Second, want, "%s expires after", name)
 	}
 
 	r, err := http.NewRequest("GET", c.url+"/api/v1/auth/me", nil)
@@ -469,9 +455,7 @@ func testSettings(t *testing.T, p program) {
 	check(t, err)
 	response.Body.Close()
 	for name, want := range map[string]string{"X-RateLimit-Limit": "8", "Access-Control-Allow-Origin": origin} {
-		if got := response.Header.Get(name); got != want {
-			t.Errorf("%s is %q, want %q", name, got, want)
-		}
+		testkit.Equal(t, response.Header.Get(name), want, "%s", name)
 	}
 	eventually(t, "the log has a line with the address in X-Forwarded-For", func() bool {
 		return strings.Contains(c.stderr.String(), "address=198.51.100.7")
@@ -587,9 +571,7 @@ func testAddressInUse(t *testing.T, p program) {
 func testDatabaseURL(t *testing.T, p program) {
 	c, token := startWithAdmin(t, p, "DB_MAX_CONNS=3")
 	c.createSpool(t, token)
-	if n := c.countSpools(t, token); n != 1 {
-		t.Errorf("%d spools, want 1", n)
-	}
+	testkit.Equal(t, c.countSpools(t, token), 1, "spools")
 	if !strings.Contains(c.stderr.String(), "level=WARN") {
 		t.Error("the log has no warning that the login owns the tables")
 	}
@@ -657,9 +639,7 @@ func testSeparateRoles(t *testing.T, p program) {
 	defer service.Close(ctx)
 	var seen int
 	check(t, service.QueryRow(ctx, "select (select count(*) from spools) + (select count(*) from users)").Scan(&seen))
-	if seen != 0 {
-		t.Errorf("the service's login sees %d rows without a tenant, want 0", seen)
-	}
+	testkit.Equal(t, seen, 0, "rows that the service's login sees without a tenant")
 	for _, s := range []string{
 		"select * from login_directory", "delete from spools", "drop table spools", "create table mine ()",
 		"create temporary table mine ()",
@@ -702,9 +682,7 @@ func testSeveralInstances(t *testing.T, p program) {
 		c.createSpool(t, token)
 	}
 	for _, c := range instances {
-		if n := c.countSpools(t, token); n != 3 {
-			t.Errorf("%d spools, want 3", n)
-		}
+		testkit.Equal(t, c.countSpools(t, token), 3, "spools")
 		c.stop(t, syscall.SIGTERM)
 	}
 }
@@ -758,9 +736,7 @@ func testTLS(t *testing.T, p program) {
 	plain, err := c.client.Get(strings.Replace(c.url, "https", "http", 1) + "/readyz")
 	check(t, err)
 	plain.Body.Close()
-	if plain.StatusCode != 400 {
-		t.Errorf("over HTTP: %d, want 400", plain.StatusCode)
-	}
+	testkit.Equal(t, plain.StatusCode, 400, "over HTTP")
 
 	second := writeCertificate(t, 2, certFile, keyFile)
 	eventually(t, "the new certificate is served", func() bool {
@@ -774,9 +750,8 @@ func testTLS(t *testing.T, p program) {
 		}
 		return strings.Contains(c.stderr.String(), "certificate reload failed")
 	})
-	if n := strings.Count(c.stderr.String(), "certificate reload failed"); n != 1 {
-		t.Errorf("the log reports the invalid certificate file %d times, want once", n)
-	}
+	testkit.Equal(t, strings.Count(c.stderr.String(), "certificate reload failed"), 1,
+		"reports of the invalid certificate file")
 	c.stop(t, syscall.SIGTERM)
 }
 
@@ -888,9 +863,7 @@ func testGracefulShutdown(t *testing.T, p program) {
 	r, err := http.ReadResponse(reader, nil)
 	check(t, err)
 	r.Body.Close()
-	if r.StatusCode != 201 {
-		t.Errorf("the request in flight: %s, want 201", r.Status)
-	}
+	testkit.Equal(t, r.StatusCode, 201, "the request in flight: %s, want 201", r.Status)
 	c.waitExit(t)
 }
 
@@ -946,9 +919,7 @@ func testDemo(t *testing.T, p program) {
 	c.cmd.Process.Kill()
 	<-c.exited
 	killed := folders()
-	if len(killed) != 1 {
-		t.Errorf("TMPDIR has %v after the demo was killed, want one folder", killed)
-	}
+	testkit.Equal(t, len(killed), 1, "TMPDIR has %v after the demo was killed, want one folder", killed)
 	c = p.start(t, []string{"TMPDIR=" + temporary}, "demo")
 	running := folders()
 	if len(running) != 1 || slices.Equal(running, killed) {

@@ -65,9 +65,8 @@ func TestOpenAPIGolden(t *testing.T) {
 	served, err := io.ReadAll(r.Body)
 	check(t, err)
 	served = bytes.TrimSuffix(served, []byte("\n"))
-	if !bytes.Equal(served, openapi.Document(programRoutes(t), p.version(t), app.Events...)) {
-		t.Error("the program serves other routes than package app lists")
-	}
+	testkit.Equal(t, string(served), string(openapi.Document(programRoutes(t), p.version(t), app.Events...)),
+		"the program serves other routes than package app lists")
 	var b bytes.Buffer
 	check(t, json.Indent(&b, served, "", "  "))
 	b.WriteByte('\n')
@@ -390,9 +389,7 @@ func checkHeaders(t *testing.T, a *testkit.Response) {
 		}
 	}
 	for name, want := range map[string]string{"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"} {
-		if got := a.Header.Get(name); got != want {
-			t.Errorf("%s: %d: %s is %q, want %q", a.What, a.Status, name, got, want)
-		}
+		testkit.Equal(t, a.Header.Get(name), want, "%s: %d: %s", a.What, a.Status, name)
 	}
 	if a.Header.Get("X-Request-Id") == "" {
 		t.Errorf("%s: %d: X-Request-Id is missing", a.What, a.Status)
@@ -502,9 +499,7 @@ func TestCursors(t *testing.T) {
 				if pages := (len(want) + limit - 1) / limit; count != pages {
 					t.Errorf("%s: there are %d pages, want %d", query, count, pages)
 				}
-				if !slices.Equal(got, want) {
-					t.Errorf("%s: the pages have the items\n%v, want\n%v", query, got, want)
-				}
+				testkit.EqualSlices(t, got, want, "%s: the pages have the items", query)
 			}
 			last := own.admin.Get(t, path+"?limit=1"+order).Text("next")
 			cursors[last] = true
