@@ -309,14 +309,33 @@ func (o *operation) response(c call, body []byte, existing bool) (Response, erro
 	if answer.Status != http.StatusCreated {
 		return answer, nil
 	}
-	var created struct{ ID string }
-	err := json.Unmarshal(body, &created)
-	if created.ID == "" {
+	id, err := idOf(body)
+	if id == "" {
 		answer.Location = path.Dir(o.path(c))
 	} else {
-		answer.Location = o.path(c) + "/" + created.ID
+		answer.Location = o.path(c) + "/" + id
 	}
 	return answer, err
+}
+
+// idOf returns the id of a resource, or "" if it has none. It decodes only the fields before the id, which is usually
+// the first one.
+func idOf(resource []byte) (id string, err error) {
+	d := json.NewDecoder(bytes.NewReader(resource))
+	_, err = d.Token() // the brace
+	for err == nil && d.More() {
+		var name json.Token
+		if name, err = d.Token(); err != nil {
+			break
+		}
+		if name == "id" {
+			err = d.Decode(&id)
+			break
+		}
+		var other json.RawMessage
+		err = d.Decode(&other)
+	}
+	return id, err
 }
 
 // path returns the route's path with the ids in canonical form.
