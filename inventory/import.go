@@ -202,8 +202,10 @@ type rowBatch []map[string]any
 
 // add adds the row with the number n, counted from 1.
 func (b *rowBatch) add(n int, r *importRow) {
-	row := r.row()
-	row["id"], row["number"] = db.NewID(), n // insert replaces the number
+	row := map[string]any{"id": db.NewID(), "number": n} // insert replaces the number
+	for i, value := range r.values() {
+		row[inputNames[i]] = value
+	}
 	row["extra"] = extraJSON(r.Extra)
 	*b = append(*b, row)
 }

@@ -109,8 +109,11 @@ var (
 	spoolColumns = columnsOf[Spool]()                  // all, in the order of the fields
 	inputNames   = server.SchemaOf[Spool]().Writable() // those of requests
 	inputColumns = strings.Join(inputNames, ", ")
-	inputValues  = parameters(2, len(inputNames))
+	inputValues  = parameters(2, len(inputNames)) // which $1 precedes: the id
 )
+
+// inputValue returns the one of the inputValues for a column.
+func inputValue(column string) string { return fmt.Sprintf("$%d", 2+slices.Index(inputNames, column)) }
 
 // columnsOf returns the columns of a table with the fields of T in responses.
 func columnsOf[T any]() string {
@@ -132,15 +135,23 @@ func parameters(from, n int) string {
 	return strings.Join(names, ", ")
 }
 
-// row returns the values of a new spool by column, with defaults for what the request or file omits.
-func (s *Spool) row() map[string]any {
-	row := server.Row(s)
-	if s.Remaining.IsNull() {
-		row["remaining_weight_grams"] = row["net_weight_grams"]
+// values returns the values of a new spool, in the order of inputNames, with defaults for what the request or file
+// omits.
+func (s *Spool) values() []any {
+	values := server.Values(s)
+	for i, name := range inputNames {
+		switch name {
+		case "remaining_weight_grams":
+			if values[i] == nil {
+				values[i] = s.NetWeight.Arg()
+			}
+		case "archived":
+			values[i] = s.Archived.Or(false)
+		case "extra":
+			values[i] = s.Extra.Or(nil).Values()
+		}
 	}
-	row["archived"] = s.Archived.Or(false)
-	row["extra"] = s.Extra.Or(nil).Values()
-	return row
+	return values
 }
 
 // Filter are the parameters of the spool list.
@@ -365,8 +376,19 @@ func (h handlers) insert(ctx context.Context, in Spool, quantity int64) (spools 
 	return spools, costError(err)
 }
 
+// insertSQL creates the spool $1, with the first entry of its ledger, and returns it.
+var insertSQL = `
+	with entry as (
+		insert into spool_usage (spool_id, kind, before_grams, after_grams)
+		values ($1::uuid, 'created', 0, ` + inputValue("remaining_weight_grams") + `::numeric)
+	)
+	insert into spools (id, ` + inputColumns + `) values ($1::uuid, ` + inputValues + `) returning ` + spoolColumns
+
 // insert returns a statement that creates equal spools, and returns them in the order of their ids.
 func insert(in *Spool, quantity int64) (*db.Stmt, error) {
+	if quantity == 1 { // quicker than the statement below
+		return db.SQL(insertSQL, slices.Insert(in.values(), 0, any(db.NewID()))...).Expect(1), nil
+	}
 	ids := make([]string, quantity)
 	for i := range ids {
 		ids[i] = db.NewID()
@@ -375,21 +397,13 @@ func insert(in *Spool, quantity int64) (*db.Stmt, error) {
 	if err != nil {
 		return nil, err
 	}
-	row, args := in.row(), []any{string(list)}
-	for _, name := range inputNames {
-		args = append(args, row[name])
-	}
-	return db.SQL(`
-		with spool as (
-			insert into spools (id, `+inputColumns+`)
-			select list.id::uuid, `+inputValues+`
-			from json_array_elements_text($1::json) list (id)
-			returning `+spoolColumns+`
-		), entry as (
-			insert into spool_usage (spool_id, kind, before_grams, after_grams)
-			select id, 'created', 0, remaining_weight_grams from spool
-		)
-		select * from spool order by id`, args...).Expect(len(ids)), nil
+	change := newSpools(`
+			insert into spools (id, ` + inputColumns + `)
+			select list.id::uuid, ` + inputValues + `
+			from json_array_elements_text($1::json) list (id)`)
+	change.columns = spoolColumns
+	return change.statement(`select `+spoolColumns+` from spool order by id`,
+		slices.Insert(in.values(), 0, any(string(list)))...).Expect(len(ids)), nil
 }
 
 var updateDoc = &server.Doc{

@@ -334,14 +334,23 @@ func (s *Schema) Writable() []string {
 
 // Row returns the values of the Writable fields by name, for json_populate_record. Fields that are not set are nil.
 func Row[T any](in *T) map[string]any {
-	row := map[string]any{}
+	row, values := map[string]any{}, Values(in)
+	for i, name := range SchemaOf[T]().Writable() {
+		row[name] = values[i]
+	}
+	return row
+}
+
+// Values returns the values of the Writable fields, in order. Fields that are not set are nil.
+func Values[T any](in *T) []any {
+	var values []any
 	v := reflect.ValueOf(in).Elem()
 	for _, f := range SchemaOfType(v.Type()).Fields {
 		if !f.ReadOnly && !f.WriteOnly && !f.List {
-			row[f.Name] = v.FieldByIndex(f.index).Addr().Interface().(settable).Arg()
+			values = append(values, v.FieldByIndex(f.index).Addr().Interface().(settable).Arg())
 		}
 	}
-	return row
+	return values
 }
 
 // Unchanged converts the list of Assignments to a condition that holds if every column already has its new value.
