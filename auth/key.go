@@ -20,9 +20,11 @@ var keysTag = &server.Tag{
 func (s *Service) keyRoutes() []server.Route {
 	const path, one = " /api/v1/api-keys", " /api/v1/api-keys/{id}"
 	return []server.Route{
-		server.Op("GET"+path, server.Admin, server.HandleList[AccessKey](s.db, KeyFilter.list), listKeysDoc).ForUsers(),
+		server.Op("GET"+path, server.Admin,
+			server.HandleList[AccessKey](s.db, KeyFilter.list), listKeysDoc).ForUsers(),
 		server.Op("POST"+path, server.Admin, server.Handle(s.createKey), createKeyDoc).ForUsers(),
-		server.Op("GET"+one, server.Admin, server.HandleGet[AccessKey](s.db, readKey), getKeyDoc).ForUsers().Versioned(server.LockRow("api_keys")),
+		server.Op("GET"+one, server.Admin,
+			server.HandleGet[AccessKey](s.db, readKey), getKeyDoc).ForUsers().Versioned(server.LockRow("api_keys")),
 		server.Op("PATCH"+one, server.Admin, server.Handle(s.updateKey), updateKeyDoc).ForUsers(),
 		server.Op("DELETE"+one, server.Admin, server.Handle(s.revokeKey), revokeKeyDoc).ForUsers(),
 		server.Op("POST"+one+"/rotate", server.Admin, server.Handle(s.rotateKey).OptionalBody(),

@@ -18,10 +18,12 @@ func (s *Service) userRoutes() []server.Route {
 	return []server.Route{
 		server.Op("POST /api/v1/auth/password", server.Read, server.Handle(s.changePassword), changePasswordDoc).
 			WithoutKey().ForUsers(),
-		server.Op("GET /api/v1/users", server.Admin, server.HandleList[UserAccount](s.db, UserFilter.list), listUsersDoc).ForUsers(),
+		server.Op("GET /api/v1/users", server.Admin,
+			server.HandleList[UserAccount](s.db, UserFilter.list), listUsersDoc).ForUsers(),
 		server.Op("POST /api/v1/users", server.Admin, server.HandlePrepared(s.hashNew, s.createUser), createUserDoc).
 			ForUsers(),
-		server.Op("GET /api/v1/users/{id}", server.Admin, server.HandleGet[UserAccount](s.db, readUser), getUserDoc).ForUsers().
+		server.Op("GET /api/v1/users/{id}", server.Admin,
+			server.HandleGet[UserAccount](s.db, readUser), getUserDoc).ForUsers().
 			Versioned(func(...string) []*db.Stmt { return []*db.Stmt{lockUsers()} }),
 		server.Op("PATCH /api/v1/users/{id}", server.Admin, server.Handle(s.updateUser), updateUserDoc).ForUsers(),
 		server.Op("DELETE /api/v1/users/{id}", server.Admin, server.Handle(s.deleteUser), deleteUserDoc).ForUsers(),

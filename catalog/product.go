@@ -27,7 +27,8 @@ var fields string
 func Routes(d *db.DB) []server.Route {
 	h := handlers{d}
 	return []server.Route{
-		server.Op("GET /api/v1/products", server.Read, server.HandleList[ProductListItem](h.db, ProductFilter.list), listDoc),
+		server.Op("GET /api/v1/products", server.Read,
+			server.HandleList[ProductListItem](h.db, ProductFilter.list), listDoc),
 		server.Op("GET /api/v1/products/export", server.Read, Export.Handle(h.db, "products"), exportDoc),
 		server.Op("POST /api/v1/products", server.Write, server.Handle(h.create), createDoc),
 		server.Op("POST /api/v1/products/import", server.Write,

@@ -6,7 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"math"
 	"os"
 
 	"spoolwright/auth/accounts"
@@ -31,7 +30,7 @@ var Commands = []cli.Command{
 			mode, dryRun := transfer.ImportFlags(flags)
 			return accounts.InTenant(flags, func(ctx context.Context, c *cli.Call) error {
 				if *mode != transfer.Create || *dryRun {
-					return importMode(ctx, c, *mode, *dryRun)
+					return spoolImport.Run(ctx, c, *mode, *dryRun)
 				}
 				return runImport(c, func(i Importer, file io.ReadSeeker) (ImportResult, error) { return i.CSV(ctx, file) })
 			})
@@ -60,24 +59,6 @@ var Commands = []cli.Command{
 	ExportUsage.Command("usage"),
 	ExportVendors.Command("vendors"),
 	ExportFilaments.Command("filaments"),
-}
-
-// importMode imports the command's operand, a CSV file, which it keeps in memory.
-func importMode(ctx context.Context, c *cli.Call, mode transfer.Mode, dryRun bool) error {
-	return transfer.RunImport(c, "spools", func(file io.Reader) (transfer.ImportCounts, error) {
-		f, err := readImport(file, mode, math.MaxInt)
-		if err == nil {
-			err = f.reserve(ctx, c.DB, dryRun)
-		}
-		var result Imported
-		if err == nil {
-			err = c.DB.Bulk(ctx, func(ctx context.Context) (err error) {
-				result, err = f.write(ctx, c.DB, dryRun)
-				return err
-			})
-		}
-		return result.ImportCounts, costError(err)
-	})
 }
 
 // runImport opens the command's operand, imports the file, and reports invalid rows, the progress and the result.

@@ -19,7 +19,8 @@ var filamentTag = &server.Tag{
 
 func (h handlers) filamentRoutes() []server.Route {
 	return []server.Route{
-		server.Op("GET /api/v1/filaments", server.Read, server.HandleList[Filament](h.db, FilamentFilter.list), listFilamentsDoc),
+		server.Op("GET /api/v1/filaments", server.Read,
+			server.HandleList[Filament](h.db, FilamentFilter.list), listFilamentsDoc),
 		server.Op("POST /api/v1/filaments", server.Write, server.Handle(h.createFilament), createFilamentDoc),
 		server.Op("POST /api/v1/filaments/from-spools", server.Write,
 			server.Handle(h.filamentsFromSpools).OptionalBody(),
@@ -28,8 +29,8 @@ func (h handlers) filamentRoutes() []server.Route {
 			exportFilamentsDoc),
 		server.Op("POST /api/v1/filaments/import", server.Write, filamentKind.imports().Endpoint(h.db),
 			importFilamentsDoc),
-		server.Op("GET /api/v1/filaments/{id}", server.Read, server.HandleGet[Filament](h.db, selectFilament), getFilamentDoc).
-			Versioned(lockFilament),
+		server.Op("GET /api/v1/filaments/{id}", server.Read,
+			server.HandleGet[Filament](h.db, selectFilament), getFilamentDoc).Versioned(lockFilament),
 		server.Op("PATCH /api/v1/filaments/{id}", server.Write, server.Handle(h.updateFilament), updateFilamentDoc),
 		server.Op("DELETE /api/v1/filaments/{id}", server.Write, server.Handle(h.deleteFilament), deleteFilamentDoc),
 		server.Op("POST /api/v1/filaments/{id}/restore", server.Write, server.Handle(h.restoreFilament),

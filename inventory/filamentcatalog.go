@@ -29,7 +29,8 @@ var catalogTag = &server.Tag{
 
 func (h handlers) catalogRoutes() []server.Route {
 	return []server.Route{
-		server.Op("GET /api/v1/filament-catalog", server.Read, server.HandleList[CatalogFilament](h.db, CatalogFilter.list), listCatalogDoc),
+		server.Op("GET /api/v1/filament-catalog", server.Read,
+			server.HandleList[CatalogFilament](h.db, CatalogFilter.list), listCatalogDoc),
 		server.Op("POST /api/v1/filament-catalog/import", server.Write,
 			server.HandleText("application/jsonl", importCatalogExample, prepareCatalog, h.importCatalog),
 			importCatalogDoc),

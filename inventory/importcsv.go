@@ -1,7 +1,6 @@
 package inventory
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -87,37 +86,19 @@ func checkKeys(keys []string) (problems []server.FieldError) {
 // maxRows limits the time that the transaction of an import through the API takes.
 const maxRows = 10_000
 
-// prepareImport reads the rows and reserves the numbers of new spools. It does so before the transaction of the
-// import, because creates wait for the transaction of a reservation. A response that is repeated for an
-// Idempotency-Key leaves its numbers unused.
-func (h handlers) prepareImport(
-	ctx context.Context, r *server.Request[transfer.ImportQuery], body []byte,
-) (importedFile, error) {
-	f, err := readImport(bytes.NewReader(body), r.In.Mode.Or(transfer.Create), maxRows)
-	if err == nil {
-		err = f.reserve(ctx, h.db, r.In.DryRun.Or(false))
-	}
-	return f, err
-}
-
-func (f *importedFile) reserve(ctx context.Context, d *db.DB, dryRun bool) (err error) {
-	if f.creates > 0 && !dryRun {
-		f.number, err = reserveNumbers(ctx, d, f.creates)
-	}
-	return err
-}
-
-func (h handlers) importSpools(ctx context.Context, r *server.Request[transfer.ImportQuery], f importedFile,
-) (server.OK[Imported], error) {
-	var result Imported
-	err := h.db.Tx(ctx, func(ctx context.Context) (err error) {
-		result, err = f.write(ctx, h.db, r.In.DryRun.Or(false))
+// spoolImport imports spools. The numbers of new ones are reserved before the transaction, because creates wait for the
+// transaction of a reservation. A response that is repeated for an Idempotency-Key leaves its numbers unused.
+var spoolImport = transfer.Import[importedFile, Imported]{
+	Resources: "spools", Most: maxRows, Example: importExample, Read: readImport, Error: costError,
+	Prepare: func(ctx context.Context, d *db.DB, f *importedFile, dryRun bool) (err error) {
+		if f.creates > 0 && !dryRun {
+			f.number, err = reserveNumbers(ctx, d, f.creates)
+		}
 		return err
-	})
-	if err != nil {
-		return nil, costError(err)
-	}
-	return server.Encode(result)
+	},
+	Write: func(ctx context.Context, d *db.DB, f *importedFile, dryRun bool) (Imported, error) {
+		return f.write(ctx, d, dryRun)
+	},
 }
 
 // write writes the rows in the transaction of ctx. It locks all spools to change first, in the order of their ids.

@@ -13,7 +13,8 @@ var vendorTag = &server.Tag{Name: "vendors", Fields: fields, Description: "The m
 
 func (h handlers) vendorRoutes() []server.Route {
 	return []server.Route{
-		server.Op("GET /api/v1/vendors", server.Read, server.HandleList[Vendor](h.db, VendorFilter.list), listVendorsDoc),
+		server.Op("GET /api/v1/vendors", server.Read,
+			server.HandleList[Vendor](h.db, VendorFilter.list), listVendorsDoc),
 		server.Op("POST /api/v1/vendors", server.Write, server.Handle(h.createVendor), createVendorDoc),
 		server.Op("GET /api/v1/vendors/export", server.Read, ExportVendors.Handle(h.db, "vendors"),
 			exportVendorsDoc),

@@ -70,10 +70,12 @@ var fields string
 func Routes(d *db.DB) []server.Route {
 	h := handlers{d}
 	return []server.Route{
-		server.Op("GET /api/v1/orders", server.Read, server.HandleList[OrderListItem](h.db, OrderFilter.list), listDoc),
+		server.Op("GET /api/v1/orders", server.Read,
+			server.HandleList[OrderListItem](h.db, OrderFilter.list), listDoc),
 		server.Op("GET /api/v1/orders/export", server.Read, Export.Handle(h.db, "orders"), exportDoc),
 		server.Op("POST /api/v1/orders", server.Write, server.Handle(h.create), createDoc),
-		server.Op("GET /api/v1/orders/{id}", server.Read, server.HandleGet[Order](h.db, selectOrder), getDoc).Versioned(lockOrder),
+		server.Op("GET /api/v1/orders/{id}", server.Read,
+			server.HandleGet[Order](h.db, selectOrder), getDoc).Versioned(lockOrder),
 		server.Op("PATCH /api/v1/orders/{id}", server.Write, server.Handle(h.update), updateDoc),
 		server.Op("DELETE /api/v1/orders/{id}", server.Write, server.Handle(h.delete), deleteDoc),
 		server.Op("POST /api/v1/orders/{id}/restore", server.Write, server.Handle(h.restore), restoreDoc),

@@ -53,7 +53,8 @@ func Routes(orders Orders) func(*db.DB) []server.Route {
 
 func routes(h handlers) []server.Route {
 	return []server.Route{
-		server.Op("GET /api/v1/production-runs", server.Read, server.HandleList[RunListItem](h.db, RunFilter.list), listDoc),
+		server.Op("GET /api/v1/production-runs", server.Read,
+			server.HandleList[RunListItem](h.db, RunFilter.list), listDoc),
 		server.Op("GET /api/v1/production-runs/export", server.Read,
 			Export.Handle(h.db, "production-runs"), exportDoc),
 		server.Op("POST /api/v1/production-runs", server.Write, server.Handle(h.create), createDoc),
@@ -80,7 +81,8 @@ func routes(h handlers) []server.Route {
 		server.Op("POST /api/v1/production-runs/{id}/fail", server.Write, server.Handle(h.fail), failDoc),
 		server.Op("POST /api/v1/production-runs/{id}/cancel", server.Write, server.Handle(h.cancel).OptionalBody(),
 			cancelDoc),
-		server.Op("GET /api/v1/products/{id}/cost-breakdown", server.Read, server.Handle(h.productCosts), productCostsDoc),
+		server.Op("GET /api/v1/products/{id}/cost-breakdown", server.Read,
+			server.Handle(h.productCosts), productCostsDoc),
 		server.Op("GET /api/v1/reports/printers", server.Read, server.Handle(h.reportPrinters), printerReportDoc),
 		server.Op("GET /api/v1/production-runs/{id}/check", server.Read, server.Handle(h.check), checkDoc),
 		server.Op("GET /api/v1/queue", server.Read, server.Handle(h.queue), queueDoc),

@@ -31,7 +31,8 @@ func Routes(d *db.DB) []server.Route {
 			orderAvailabilityDoc),
 		server.Op("GET /api/v1/stock-levels", server.Read, server.Handle(h.listLevels), listLevelsDoc),
 		server.Op("POST /api/v1/stock-levels", server.Write, server.Handle(h.createLevel), createLevelDoc),
-		server.Op("GET /api/v1/stock-levels/{id}", server.Read, server.HandleGet[StockLevel](h.db, selectLevel), getLevelDoc).
+		server.Op("GET /api/v1/stock-levels/{id}", server.Read,
+			server.HandleGet[StockLevel](h.db, selectLevel), getLevelDoc).
 			Versioned(func(...string) []*db.Stmt { return []*db.Stmt{lockLevels()} }),
 		server.Op("PATCH /api/v1/stock-levels/{id}", server.Write, server.Handle(h.updateLevel), updateLevelDoc),
 		server.Op("DELETE /api/v1/stock-levels/{id}", server.Write, server.Handle(h.deleteLevel), deleteLevelDoc),

@@ -143,8 +143,8 @@ func ImportFlags(flags *flag.FlagSet) (mode *Mode, dryRun *bool) {
 	return mode, flags.Bool("dry-run", false, "check the file and count the rows, but change nothing")
 }
 
-// RunImport imports the command's operand, a CSV file, and prints what was done, or the invalid rows.
-func RunImport(c *cli.Call, resources string, run func(file io.Reader) (ImportCounts, error)) error {
+// runImport imports the command's operand, a CSV file, and prints what was done, or the invalid rows.
+func runImport(c *cli.Call, resources string, run func(file io.Reader) (ImportCounts, error)) error {
 	file, err := OpenOperand(c, OpenFile)
 	if err != nil {
 		return err

@@ -25,8 +25,20 @@ type Import[F any, R interface{ counts() ImportCounts }] struct {
 	Example   string // of a file
 	Help      string // of the command
 	Read      func(file io.Reader, mode Mode, most int) (F, error)
+	Prepare   func(ctx context.Context, d *db.DB, file *F, dryRun bool) error      // before the transaction; or nil
 	Write     func(ctx context.Context, d *db.DB, file *F, dryRun bool) (R, error) // in the transaction of ctx
 	Error     func(error) error                                                    // converts the error of Write
+}
+
+// read reads a file and prepares its import.
+func (i Import[F, R]) read(
+	ctx context.Context, d *db.DB, file io.Reader, mode Mode, most int, dryRun bool,
+) (f F, err error) {
+	f, err = i.Read(file, mode, most)
+	if err == nil && i.Prepare != nil {
+		err = i.Prepare(ctx, d, &f, dryRun)
+	}
+	return f, err
 }
 
 func (c ImportCounts) counts() ImportCounts { return c }
@@ -34,8 +46,8 @@ func (c ImportCounts) counts() ImportCounts { return c }
 // Endpoint returns the endpoint of the import.
 func (i Import[F, R]) Endpoint(d *db.DB) server.Endpoint {
 	return server.HandleText("text/csv", i.Example,
-		func(_ context.Context, r *server.Request[ImportQuery], body []byte) (F, error) {
-			return i.Read(bytes.NewReader(body), r.In.Mode.Or(Create), i.Most)
+		func(ctx context.Context, r *server.Request[ImportQuery], body []byte) (F, error) {
+			return i.read(ctx, d, bytes.NewReader(body), r.In.Mode.Or(Create), i.Most, r.In.DryRun.Or(false))
 		},
 		func(ctx context.Context, r *server.Request[ImportQuery], f F) (server.OK[R], error) {
 			var result R
@@ -58,20 +70,25 @@ func (i Import[F, R]) Command() cli.Command {
 		Setup: func(flags *flag.FlagSet) cli.Run {
 			mode, dryRun := ImportFlags(flags)
 			return accounts.InTenant(flags, func(ctx context.Context, c *cli.Call) error {
-				return RunImport(c, i.Resources, func(file io.Reader) (ImportCounts, error) {
-					f, err := i.Read(file, *mode, math.MaxInt)
-					var result R
-					if err == nil {
-						err = c.DB.Bulk(ctx, func(ctx context.Context) (err error) {
-							result, err = i.Write(ctx, c.DB, &f, *dryRun)
-							return err
-						})
-					}
-					return result.counts(), i.Error(err)
-				})
+				return i.Run(ctx, c, *mode, *dryRun)
 			})
 		},
 	}
+}
+
+// Run imports the command's operand.
+func (i Import[F, R]) Run(ctx context.Context, c *cli.Call, mode Mode, dryRun bool) error {
+	return runImport(c, i.Resources, func(file io.Reader) (ImportCounts, error) {
+		f, err := i.read(ctx, c.DB, file, mode, math.MaxInt, dryRun)
+		var result R
+		if err == nil {
+			err = c.DB.Bulk(ctx, func(ctx context.Context) (err error) {
+				result, err = i.Write(ctx, c.DB, &f, dryRun)
+				return err
+			})
+		}
+		return result.counts(), i.Error(err)
+	})
 }
 
 // RowProblems are those of the rows of a file, by line.
