@@ -83,7 +83,7 @@ func (s *Service) usePasswordLink(ctx context.Context, r *server.Request[LinkPas
 
 // SetPassword sets the password, which CheckPassword accepts, of the user whom the token of a password link names.
 func (s *Service) SetPassword(ctx context.Context, token, password, address string) error {
-	link, err := s.tokens.parseRefresh(linkAudience, token)
+	link, _, err := s.tokens.parseRefresh(linkAudience, token)
 	if err != nil {
 		return errLink.Because(err)
 	}

@@ -43,13 +43,13 @@ func (s *Service) CookieAge() time.Duration { return s.tokens.RefreshTTL() }
 
 // Identify returns the user that a cookie names, without a look into the database.
 func (s *Service) Identify(cookie string) (actor db.Actor, ok bool) {
-	session, err := s.tokens.parseRefresh(pagesAudience, cookie)
+	session, err := s.tokens.parseCookie(cookie)
 	return db.Actor{Tenant: session.TenantID, User: session.UserID}, err == nil
 }
 
 // Visit returns the user of a cookie, in one round trip. The error is server.ErrInvalidToken if the session has ended.
 func (s *Service) Visit(ctx context.Context, cookie, address string) (Visitor, error) {
-	session, err := s.tokens.parseRefresh(pagesAudience, cookie)
+	session, err := s.tokens.parseCookie(cookie)
 	if err != nil {
 		return Visitor{}, tokenError(err)
 	}
@@ -90,7 +90,7 @@ func (s *Service) Visit(ctx context.Context, cookie, address string) (Visitor, e
 
 // SignOut ends the session of a cookie, or all sessions of its user.
 func (s *Service) SignOut(ctx context.Context, cookie string, everywhere bool) error {
-	session, err := s.tokens.parseRefresh(pagesAudience, cookie)
+	session, err := s.tokens.parseCookie(cookie)
 	if err != nil {
 		return nil // it is no session
 	}

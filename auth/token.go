@@ -66,39 +66,61 @@ type Tokens struct {
 	refreshTTL time.Duration
 	now        func() time.Time
 	parser     *jwt.Parser
-	verified   tokenCache
+	verified   tokenCache[Principal] // access tokens
+	visitors   tokenCache[Refresh]   // cookies of the pages
 }
 
-// tokenCache maps the SHA-256 of verified access tokens to their content, because verification costs more CPU time
-// than the rest of a request. ParseAccess still checks the expiry on each use, and the database still checks the
-// user's role. When the cache is full, add empties it.
-type tokenCache struct {
+// tokenCache maps the SHA-256 of verified tokens to their content, because verification costs more CPU time than the
+// rest of a request, and a page needs it twice. The expiry is still checked on each use, and the database still checks
+// the user's role and the session. When the cache is full, add empties it.
+type tokenCache[T any] struct {
 	mu     sync.RWMutex
-	tokens map[[sha256.Size]byte]cachedToken
+	tokens map[[sha256.Size]byte]cachedToken[T]
 }
 
-type cachedToken struct {
-	Principal
+type cachedToken[T any] struct {
+	content T
 	expires time.Time
 }
 
-// maxCachedTokens bounds the cache to about 4 MiB.
+// maxCachedTokens bounds each cache to about 4 MiB.
 const maxCachedTokens = 16_384
 
-func (c *tokenCache) find(hash [sha256.Size]byte) (cachedToken, bool) {
+func (c *tokenCache[T]) find(hash [sha256.Size]byte) (cachedToken[T], bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	token, ok := c.tokens[hash]
 	return token, ok
 }
 
-func (c *tokenCache) add(hash [sha256.Size]byte, token cachedToken) {
+func (c *tokenCache[T]) add(hash [sha256.Size]byte, token cachedToken[T]) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.tokens == nil || len(c.tokens) >= maxCachedTokens {
-		c.tokens = map[[sha256.Size]byte]cachedToken{}
+		c.tokens = map[[sha256.Size]byte]cachedToken[T]{}
 	}
 	c.tokens[hash] = token
+}
+
+// parse returns the content of a token of the cache. It verifies another one, and remembers it if it is valid.
+func (c *tokenCache[T]) parse(raw string, now func() time.Time, verify func() (T, time.Time, error),
+) (content T, err error) {
+	if len(raw) > maxTokenBytes {
+		return content, ErrTokenInvalid
+	}
+	hash := sha256.Sum256([]byte(raw))
+	if token, ok := c.find(hash); ok {
+		if !now().Before(token.expires) {
+			return content, ErrTokenExpired
+		}
+		return token.content, nil
+	}
+	found, expires, err := verify()
+	if err != nil {
+		return content, err
+	}
+	c.add(hash, cachedToken[T]{found, expires})
+	return found, nil
 }
 
 type accessClaims struct {
@@ -187,45 +209,42 @@ func (t *Tokens) sign(claims jwt.Claims) (string, error) {
 
 // ParseAccess verifies an access token and returns its content. The error is ErrTokenExpired or ErrTokenInvalid.
 func (t *Tokens) ParseAccess(raw string) (Principal, error) {
-	if len(raw) > maxTokenBytes {
-		return Principal{}, ErrTokenInvalid
-	}
-	hash := sha256.Sum256([]byte(raw))
-	if token, ok := t.verified.find(hash); ok {
-		if !t.now().Before(token.expires) {
-			return Principal{}, ErrTokenExpired
+	return t.verified.parse(raw, t.now, func() (Principal, time.Time, error) {
+		var c accessClaims
+		if !t.verify(raw, &c) {
+			return Principal{}, time.Time{}, ErrTokenInvalid
 		}
-		return token.Principal, nil
-	}
-	var c accessClaims
-	if !t.verify(raw, &c) {
-		return Principal{}, ErrTokenInvalid
-	}
-	p := Principal{c.Tenant, c.Subject, c.Role}
-	if err := t.check(&c.RegisteredClaims, accessAudience, p.valid()); err != nil {
-		return Principal{}, err
-	}
-	t.verified.add(hash, cachedToken{p, c.ExpiresAt.Time})
-	return p, nil
+		p := Principal{c.Tenant, c.Subject, c.Role}
+		if err := t.check(&c.RegisteredClaims, accessAudience, p.valid()); err != nil {
+			return Principal{}, time.Time{}, err
+		}
+		return p, c.ExpiresAt.Time, nil
+	})
 }
 
 // ParseRefresh verifies a refresh token and returns its content. The error is ErrTokenExpired or ErrTokenInvalid.
 func (t *Tokens) ParseRefresh(raw string) (Refresh, error) {
-	return t.parseRefresh(refreshAudience, raw)
+	r, _, err := t.parseRefresh(refreshAudience, raw)
+	return r, err
 }
 
-// parseRefresh is ParseRefresh for an audience.
-func (t *Tokens) parseRefresh(audience, raw string) (Refresh, error) {
+// parseCookie is ParseRefresh for the cookie of a browser.
+func (t *Tokens) parseCookie(raw string) (Refresh, error) {
+	return t.visitors.parse(raw, t.now, func() (Refresh, time.Time, error) { return t.parseRefresh(pagesAudience, raw) })
+}
+
+// parseRefresh verifies a token of the audience and returns its content and its expiry.
+func (t *Tokens) parseRefresh(audience, raw string) (Refresh, time.Time, error) {
 	var c refreshClaims
 	if !t.verify(raw, &c) {
-		return Refresh{}, ErrTokenInvalid
+		return Refresh{}, time.Time{}, ErrTokenInvalid
 	}
 	r := Refresh{TenantID: c.Tenant, UserID: c.Subject, SessionID: c.Session, Counter: c.Counter}
 	if err := t.check(&c.RegisteredClaims, audience, r.valid() && c.ID == r.jti()); err != nil {
-		return Refresh{}, err
+		return Refresh{}, time.Time{}, err
 	}
 	r.IssuedAt = c.IssuedAt.UTC()
-	return r, nil
+	return r, c.ExpiresAt.Time, nil
 }
 
 // verify decodes the token into claims and reports whether it is well-formed and signed with one of the secrets.

@@ -275,6 +275,47 @@ func TestTokenCache(t *testing.T) {
 	}
 }
 
+// The cookie of a browser is remembered like an access token, and is neither one nor a refresh token.
+func TestCookieCache(t *testing.T) {
+	now := testTime
+	tokens, err := NewTokens([]string{testSecret}, 30*time.Minute, time.Hour, func() time.Time { return now })
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := tokens.refresh(pagesAudience, testRefresh)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if r, err := tokens.parseCookie(raw); err != nil || r != testRefresh {
+			t.Fatalf("%+v, %v", r, err)
+		}
+	}
+	if _, err := tokens.ParseAccess(raw); err != ErrTokenInvalid {
+		t.Errorf("as an access token: %v", err)
+	}
+	if _, err := tokens.ParseRefresh(raw); err != ErrTokenInvalid {
+		t.Errorf("as a refresh token: %v", err)
+	}
+	for name, other := range map[string]func() (string, error){
+		"an access token": func() (string, error) { return tokens.Access(testCaller) },
+		"a refresh token": func() (string, error) { return tokens.Refresh(testRefresh) },
+	} {
+		raw, err := other()
+		if err != nil {
+			t.Fatal(err)
+		}
+		tokens.ParseAccess(raw) // is remembered as what it is
+		if _, err := tokens.parseCookie(raw); err != ErrTokenInvalid {
+			t.Errorf("%s as a cookie: %v", name, err)
+		}
+	}
+	now = testTime.Add(time.Hour)
+	if _, err := tokens.parseCookie(raw); err != ErrTokenExpired {
+		t.Errorf("expired: %v", err)
+	}
+}
+
 // An invalid claim gives ErrTokenInvalid, also in an expired token.
 func TestTokenInvalidClaims(t *testing.T) {
 	future := testTime.Add(6 * time.Second).Unix()
