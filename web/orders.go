@@ -2,6 +2,7 @@ package web
 
 import (
 	"fmt"
+	"html/template"
 	"net/url"
 	"time"
 )
@@ -51,6 +52,26 @@ func (o order) IsOpen() bool { return o.Status == "received" || o.Status == "in_
 type orderList struct {
 	listing
 	Items []order `json:"items"`
+}
+
+// Rows returns the rows of the list.
+func (l *orderList) Rows(v view) template.HTML {
+	var list rows
+	for _, o := range l.Items {
+		state, source := o.State(), o.Source
+		list.add(`<tr><td><a class="title" href="/orders/{}"><b>{}</b></a><small><span class="narrow-only">{}`, o.ID,
+			o.Name(), state)
+		if source != "" {
+			list.add(` · `)
+		}
+		list.add(`</span>{}</small></td><td class="wide">{}</td><td class="wide short">{}</td>`, source, o.Customer, state)
+		if o.IsOpen() && v.IsPast(o.DueDate) {
+			list.add(`<td class="amount late">{}</td></tr>`+"\n", v.Day(o.DueDate))
+		} else {
+			list.add(`<td class="amount">{}</td></tr>`+"\n", v.Day(o.DueDate))
+		}
+	}
+	return list.html()
 }
 
 var orderOrders = []listOrder{{"", "Due first", "due_date", "asc"}, {"newest", "Newest first", "created_at", "desc"},

@@ -1,9 +1,12 @@
 package web
 
 import (
+	"cmp"
 	"fmt"
+	"html/template"
 	"net/url"
 	"strconv"
+	"strings"
 
 	"spoolwright/production"
 )
@@ -57,6 +60,34 @@ type runColumn struct {
 	Name, Empty string
 	Items       []run
 	Total       int
+}
+
+// Cards returns the runs of the column.
+func (c runColumn) Cards(v view) template.HTML {
+	var cards rows
+	for _, r := range c.Items {
+		var words []string
+		switch r.Status {
+		case "failed", "cancelled", "paused":
+			words = append(words, r.State())
+		}
+		if grams := cmp.Or(r.Grams, r.Estimate); grams != "" {
+			words = append(words, v.Grams(grams))
+		}
+		switch end := r.End(); {
+		case r.Status != "in_progress":
+			words = append(words, v.Date(r.When()))
+		case end == nil:
+			words = append(words, "since "+v.Clock(r.StartedAt))
+		case v.IsOver(end):
+			words = append(words, "ended "+v.Clock(end))
+		default:
+			words = append(words, "until "+v.Clock(end))
+		}
+		cards.add(`<li><a class="card" href="/runs/{}"><b>{}</b><small>{}</small></a></li>`+"\n", r.ID, r.Name(),
+			strings.Join(words, " · "))
+	}
+	return cards.html()
 }
 
 // board shows the runs by what has to be done with them.

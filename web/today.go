@@ -1,8 +1,13 @@
 package web
 
 import (
+	"cmp"
+	"html/template"
+	"math"
 	"net/url"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -50,8 +55,90 @@ func (p printing) Printer() string {
 	return p.PrinterName
 }
 
-// Verdict returns whether an open order can be printed, or what is missing.
-func (p *todayPage) Verdict(v view, id string) string {
+// state writes until when a run prints.
+func (p printing) state(v view, list *rows) {
+	switch {
+	case p.Status == "paused":
+		list.add(`<span class="tag">Paused</span>`)
+	case p.Until != nil:
+		list.add(`until {}`, v.Clock(p.Until))
+	default:
+		list.add(`since {}`, v.Clock(p.StartedAt))
+	}
+}
+
+// Prints returns the printers, and the runs that print elsewhere.
+func (p *todayPage) Prints(v view) template.HTML {
+	var list rows
+	for _, m := range p.Machines {
+		if m.Run != nil {
+			list.add(`<li class="machine"><b><a href="/runs/{}">{}</a></b><span class="amount">`, m.Run.ID, m.Name)
+			m.Run.state(v, &list)
+		} else {
+			list.add(`<li class="machine"><b><a href="/printers/{}">{}</a></b><span class="amount">`, m.ID, m.Name)
+			list.add(`<span class="muted">{}</span>`, cmp.Or(m.State(), "Free"))
+		}
+		if m.Due {
+			list.add(` <span class="late">Maintenance</span>`)
+		}
+		list.add(`</span>`)
+		var spools []string
+		for _, l := range m.Loaded {
+			spools = append(spools, "#"+strconv.FormatInt(l.Number, 10)+" "+l.Name)
+		}
+		list.some(`<small>{}</small>`, strings.Join(spools, " · "))
+		list.add(`</li>`)
+	}
+	for _, r := range p.Printing {
+		list.add(`<li><b><a href="/runs/{}">{}</a></b><span class="amount">`, r.ID, r.Printer())
+		r.state(v, &list)
+		list.add(`</span></li>`)
+	}
+	return list.html()
+}
+
+// Ended returns the runs that wait for somebody.
+func (p *todayPage) Ended(v view) template.HTML {
+	var list rows
+	for _, r := range p.Waiting {
+		list.add(`<li><b><a href="/runs/{}">{}</a></b><span class="amount">ended {}</span></li>`, r.ID, r.Printer(),
+			v.Clock(r.Until))
+	}
+	return list.html()
+}
+
+// Due returns the open orders.
+func (p *todayPage) Due(v view) template.HTML {
+	var list rows
+	for _, o := range p.Orders.Items {
+		words := o.State()
+		if o.Customer != "" {
+			words = o.Customer + " · " + words
+		}
+		list.add(`<li><div><b><a href="/orders/{}">{}</a></b><small>{}</small><small>{}</small></div>`, o.ID, o.Name(),
+			words, label(p.verdict(v, o.ID)))
+		if v.IsPast(o.DueDate) {
+			list.add(`<span class="amount late">{}</span></li>`, v.Day(o.DueDate))
+		} else {
+			list.add(`<span class="amount">{}</span></li>`, v.Day(o.DueDate))
+		}
+	}
+	return list.html()
+}
+
+// Bars returns the bars of the picture.
+func (p *todayPage) Bars(v view) template.HTML {
+	var list rows
+	short := func(f float64) string { return strconv.FormatFloat(math.Round(f*10)/10, 'f', -1, 64) }
+	for _, b := range p.Days {
+		list.add(`<rect x="{}" y="{}" width="8" height="{}"><title>{}: {}</title></rect>`, short(b.X), short(b.Y),
+			short(b.Height), v.Day(b.Day), v.Grams(b.Grams))
+	}
+	return list.html()
+}
+
+// verdict returns whether an open order can be printed, or what is missing.
+func (p *todayPage) verdict(v view, id string) string {
 	for _, o := range p.Open.Items {
 		switch {
 		case o.ID == id && o.CanPrint:
