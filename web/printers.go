@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -256,8 +257,9 @@ func changePrinter(name, operation string) func(*visit) error {
 
 // queue is the unfinished runs by printer.
 type queue struct {
-	Total int
-	Runs  []queuedRun
+	Total   int
+	Runs    []queuedRun
+	Problem string `json:"-"` // what the API has refused
 }
 
 type queuedRun struct {
@@ -316,18 +318,25 @@ func (q *queue) Printers() (all [][]queuedRun) {
 	return all
 }
 
-func showQueue(v *visit) error {
-	var q queue
+func showQueue(v *visit) error { return v.queuePage(200, "") }
+
+// queuePage shows the queue, and what the API has refused.
+func (v *visit) queuePage(status int, problem string) error {
+	q := queue{Problem: problem}
 	if err := v.fetch(read{path: "/api/v1/queue", into: &q}); err != nil {
 		return err
 	}
-	return v.show(200, "queue", "Queue", &q)
+	return v.show(status, "queue", "Queue", &q)
 }
 
 // moveRun moves a pending run to the place that the form names. A run that has started meanwhile stays where it is.
 func moveRun(v *visit) error {
-	if _, _, err := v.run("POST", "/api/v1/production-runs/{id}/move", field{"place", number}); err != nil {
+	f, ok, err := v.run("POST", "/api/v1/production-runs/{id}/move", field{"place", number})
+	if err != nil {
 		return err
+	}
+	if !ok {
+		return v.queuePage(422, cmp.Or(f.Problem, "The run was not moved. "+f.Errors["place"]))
 	}
 	return v.redirect("/queue")
 }

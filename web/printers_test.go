@@ -81,6 +81,10 @@ func TestPrinterPages(t *testing.T) {
 		t.Error("the run after the one that prints has a button that would not move it")
 	}
 	order("312")
+	ended := "/runs/" + c.Post(t, "/api/v1/production-runs", j{"printer_id": id}).Want(201).ID()
+	queue = b.get(t, "/queue")
+	c.Post(t, "/api/v1/production-runs"+strings.TrimPrefix(ended, "/runs")+"/cancel", nil).Want(200)
+	queue.submit(t, ended+"/earlier").want(t, 422).shows(t, "MK4", "3 × Product Hook", "cannot be moved")
 	b.get(t, "/printers").shows(t, "MK4", "3 × Product Hook", "until")
 	b.get(t, at).shows(t, "3 × Product Hook until", "Confirm")
 	b.get(t, "/").shows(t, "MK4 until").hides(t, "Free")
