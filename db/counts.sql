@@ -26,21 +26,12 @@ begin
 	return null;
 end $$;
 
--- Adds one row to the table's count. For a row-level trigger on the UPDATE that shows a hidden row again.
-create or replace function count_restored() returns trigger language plpgsql as $$
+-- Adds its argument, 1 or -1, to the table's count: for row-level triggers on the UPDATE that shows a hidden row again
+-- or hides one, and on DELETE.
+create or replace function count_changed() returns trigger language plpgsql as $$
 begin
 	insert into row_counts (tenant_id, resource, shard, rows)
-	values (new.tenant_id, tg_table_name, pg_backend_pid() & 31, 1)
-	on conflict (tenant_id, resource, shard) do update set rows = row_counts.rows + excluded.rows;
-	return null;
-end $$;
-
--- Subtracts one row from the table's count. For a row-level trigger on DELETE, or on the UPDATE that hides a
--- row.
-create or replace function count_removed() returns trigger language plpgsql as $$
-begin
-	insert into row_counts (tenant_id, resource, shard, rows)
-	values (old.tenant_id, tg_table_name, pg_backend_pid() & 31, -1)
+	values (coalesce(new.tenant_id, old.tenant_id), tg_table_name, pg_backend_pid() & 31, tg_argv[0]::int)
 	on conflict (tenant_id, resource, shard) do update set rows = row_counts.rows + excluded.rows;
 	return null;
 end $$;
@@ -49,10 +40,10 @@ create or replace trigger count_added after insert on spools referencing new tab
 	for each statement execute function count_spools_added();
 create or replace trigger count_hidden after update of hidden_at, archived on spools
 	for each row when (old.hidden_at is null and not old.archived and (new.hidden_at is not null or new.archived))
-	execute function count_removed();
+	execute function count_changed('-1');
 create or replace trigger count_restored after update of hidden_at, archived on spools
 	for each row when ((old.hidden_at is not null or old.archived) and new.hidden_at is null and not new.archived)
-	execute function count_restored();
+	execute function count_changed('1');
 
 do $$
 declare
@@ -63,13 +54,13 @@ begin
 			for each statement execute function count_added()', name);
 		execute format('create or replace trigger count_hidden after update of hidden_at on %I
 			for each row when (old.hidden_at is null and new.hidden_at is not null)
-			execute function count_removed()', name);
+			execute function count_changed(''-1'')', name);
 		execute format('create or replace trigger count_restored after update of hidden_at on %I
 			for each row when (old.hidden_at is not null and new.hidden_at is null)
-			execute function count_restored()', name);
+			execute function count_changed(''1'')', name);
 	end loop;
 	foreach name in array '{production_runs,vendors,filaments,printers}'::text[] loop
 		execute format('create or replace trigger count_removed after delete on %I
-			for each row when (old.hidden_at is null) execute function count_removed()', name);
+			for each row when (old.hidden_at is null) execute function count_changed(''-1'')', name);
 	end loop;
 end $$;
