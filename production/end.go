@@ -13,6 +13,70 @@ import (
 	"spoolwright/server"
 )
 
+// CompleteRequest is the body of complete.
+type CompleteRequest struct {
+	Materials []CompleteMaterial `json:"materials"`
+	Items     []CompleteItem     `json:"items"`
+}
+
+// CompleteMaterial is the actual weight of a material.
+type CompleteMaterial struct {
+	MaterialName
+	ActualWeight server.Optional[server.Decimal] `json:"actual_weight_grams" rule:"required,maximum=1000000"`
+}
+
+// CompleteItem is the numbers of good and failed pieces of an item, and why pieces failed.
+type CompleteItem struct {
+	ID                 server.Optional[server.UUID] `json:"id" rule:"required"`
+	SuccessfulQuantity server.Optional[int64]       `json:"successful_quantity" rule:"maximum=1000000"`
+	FailedQuantity     server.Optional[int64]       `json:"failed_quantity" rule:"maximum=1000000"`
+
+	FailureReason server.Optional[FailureReason] `json:"failure_reason"`
+}
+
+// Completion is the response to complete.
+type Completion struct {
+	ID               server.UUID      `json:"id" rule:"notNull"`
+	Status           string           `json:"status" rule:"notNull,enum=completed"`
+	CompletedAt      server.Timestamp `json:"completed_at" rule:"notNull"`
+	InventoryUpdated bool             `json:"inventory_updated" rule:"notNull"`
+	SpoolsUpdated    []SpoolDeduction `json:"spools_updated"`
+}
+
+var errNotOpen = server.BadRequest("RUN_NOT_OPEN",
+	"The status of the run is failed or cancelled; such a run cannot be completed")
+
+var completeDoc = &server.Doc{
+	ID: "completeProductionRun", Tag: tag, Summary: "Complete a run and deduct its filament",
+	Description: "Deducts the actual weight of each material from its spool and adds an entry to each spool's " +
+		"usage ledger, all or nothing. A run is completed only once: later requests return " +
+		"`RUN_ALREADY_COMPLETED`.\n\n" +
+		"The request fails and changes nothing if the run has the status `failed` or `cancelled` (`RUN_NOT_OPEN`), " +
+		"if it has no materials (`RUN_HAS_NO_MATERIALS`), if a " +
+		"material lacks `actual_weight_grams` (`ACTUAL_USAGE_MISSING`), or if a spool has too little filament " +
+		"or was removed (`INSUFFICIENT_FILAMENT`). The `detail` of the last two names the materials or " +
+		"spools.\n\n" +
+		"Sets `status`, `completed_at` (to the current time, unless it is set), `actual_total_filament_grams` (to " +
+		"the sum, or null if it is more than 1,000,000) and `actual_print_time_hours` (to the time from start to " +
+		"completion, or null if it is more than 100,000 hours, unless the field is set). The weights include purged " +
+		"filament, so purge is not deducted separately. The costs of the run are those of this moment.\n\n" +
+		"The body may be empty. It can contain the actual weights of materials and the numbers of pieces of items, " +
+		"which are set in the same transaction. Instead of its " +
+		"`id`, `spool_id` or `spool_number` name a material if no other one of the run has the spool. As with " +
+		"`updateProductionRunMaterial`, the difference of both weights of the spool takes precedence over " +
+		"`actual_weight_grams`. An absent number of pieces keeps its value.",
+	Errors: []*server.Error{errNotOpen, errNoMaterials, errNotInRun, errUsageMissing, errInsufficient, errDeducted},
+}
+
+func (h handlers) complete(ctx context.Context, r *server.Request[CompleteRequest]) (server.OK[Completion], error) {
+	e := ending{status: completed, kind: "run", closed: errNotOpen, items: r.In.Items}
+	for i, m := range r.In.Materials {
+		e.grams = append(e.grams, sentGrams{MaterialName: m.MaterialName,
+			field: fmt.Sprintf("materials[%d].actual_weight_grams", i), grams: *m.ActualWeight.Value})
+	}
+	return h.end(ctx, r.ID("id"), &e)
+}
+
 // SpoolDeduction is what was deducted from one spool.
 type SpoolDeduction struct {
 	SpoolID  server.UUID    `json:"spool_id" rule:"notNull"`

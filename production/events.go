@@ -1,0 +1,86 @@
+package production
+
+import (
+	_ "embed"
+	"reflect"
+
+	"spoolwright/db"
+	"spoolwright/server"
+	"spoolwright/webhooks"
+)
+
+var (
+	//go:embed events.sql
+	eventsSQL string
+	//go:embed costs.sql
+	costsSQL string
+	//go:embed queue.sql
+	queueSQL string
+)
+
+// Definitions are the SQL functions of production runs.
+var Definitions = []db.Definition{
+	{Name: "production/events", Version: 1, SQL: eventsSQL},
+	{Name: "production/costs", Version: 1, SQL: costsSQL},
+	{Name: "production/queue", Version: 1, SQL: queueSQL},
+}
+
+// Events are the events of production runs, for the OpenAPI document.
+var Events = webhooks.Declare(server.Event{
+	Type: "production_run.planned", Tag: tag, Summary: "A production run was planned",
+	Description: "Sent for each run that `planOrder` or `createPlan` has created.",
+	Data:        reflect.TypeFor[RunPlanned](),
+}, server.Event{
+	Type: "production_run.started", Tag: tag, Summary: "A production run was started",
+	Description: "Sent when a run gets the status `in_progress`, also when it is created with it. A paused run that " +
+		"continues has no event.",
+	Data: reflect.TypeFor[RunStarted](),
+}, server.Event{
+	Type: "production_run.completed", Tag: tag, Summary: "A production run was completed",
+	Description: "Sent when `completeProductionRun` has deducted the filament of the run.",
+	Data:        reflect.TypeFor[RunCompleted](),
+}, server.Event{
+	Type: "production_run.failed", Tag: tag, Summary: "A production run failed",
+	Description: "Sent when `failProductionRun` has ended the run. A cancelled run has no event.",
+	Data:        reflect.TypeFor[RunFailed](),
+})
+
+// RunPlanned is the data of a production_run.planned.
+type RunPlanned struct {
+	ID             server.UUID    `json:"id" rule:"notNull"`
+	PrinterID      server.UUID    `json:"printer_id" rule:"notNull"`
+	PrinterName    string         `json:"printer_name" rule:"notNull"`
+	EstimatedHours server.Decimal `json:"estimated_print_time_hours"`
+	EstimatedGrams server.Decimal `json:"estimated_total_filament_grams"`
+}
+
+// RunStarted is the data of a production_run.started.
+type RunStarted struct {
+	ID          server.UUID      `json:"id" rule:"notNull"`
+	PrinterID   server.UUID      `json:"printer_id"`
+	PrinterName string           `json:"printer_name"`
+	StartedAt   server.Timestamp `json:"started_at"`
+}
+
+// RunCompleted is the data of a production_run.completed.
+type RunCompleted struct {
+	ID          server.UUID      `json:"id" rule:"notNull"`
+	PrinterID   server.UUID      `json:"printer_id"`
+	PrinterName string           `json:"printer_name"`
+	StartedAt   server.Timestamp `json:"started_at"`
+	CompletedAt server.Timestamp `json:"completed_at" rule:"notNull"`
+	ActualHours server.Decimal   `json:"actual_print_time_hours"`
+	ActualGrams server.Decimal   `json:"actual_total_filament_grams"`
+	Orders      []PrintedOrder   `json:"orders" rule:"notNull"`
+}
+
+// PrintedOrder is an order that a run printed items of.
+type PrintedOrder struct {
+	ID server.UUID `json:"id" rule:"notNull"`
+}
+
+// RunFailed is the data of a production_run.failed.
+type RunFailed struct {
+	RunCompleted
+	FailureReason FailureReason `json:"failure_reason" rule:"notNull"`
+}
