@@ -3,9 +3,10 @@
 //   node pages.mjs BASE_URL EMAIL PASSWORD [WALK]
 //
 // The account must exist and be an admin. The script creates a filament, spools, a product, an order, a run and an API
-// key. It walks three times: with a wide window, on a dark phone without JavaScript, and without a mouse. Then it invites
-// a user with a password link. WALK is one of wide, phone, keys and invite, to do only that. It needs playwright-core
-// and Chromium, as docs.mjs does. It prints a line per walk, and exits with status 1 after the first failed check.
+// key. It walks three times: with a wide window, on a dark phone without JavaScript, and without a mouse. Then it
+// invites a user with a password link, and opens all pages of things with long names in windows of four widths. WALK
+// is one of wide, phone, keys, invite and long, to do only that. It needs playwright-core and Chromium, as docs.mjs
+// does. It prints a line per walk, and exits with status 1 after the first failed check.
 
 import { createRequire } from "node:module";
 import { resolve } from "node:path";
@@ -255,6 +256,68 @@ async function invite(browser) {
   console.log("ok    password link");
 }
 
+// long creates things with long names and large numbers, and checks that all their pages fit in the window.
+async function long(browser) {
+  const page = await (await browser.newContext()).newPage();
+  page.setDefaultTimeout(60_000); // long enough for a busy machine
+  const send = async (path, data, headers, method = "POST") => {
+    const response = await page.request.fetch(base + "/api/v1" + path, { method, data, headers });
+    check(path, response.ok(), await response.text());
+    return response.json();
+  };
+  const { access_token: token } = await send("/auth/login", { email, password });
+  const as = { Authorization: `Bearer ${token}` };
+  const name = "Donaudampfschiff".repeat(13).slice(0, 200), short = `${Date.now()}${name}`.slice(0, 100);
+  const vendor = await send("/vendors", { name: short, notes: name }, as);
+  const filament = await send("/filaments", { vendor_id: vendor.id, material_type: "PLA", color: short, name: short,
+    diameter_mm: 1.75, net_weight_grams: 99999, price: 99999.99, notes: name }, as);
+  const spool = await send("/spools", { filament_id: filament.id, location: short, lot_number: short, supplier: short,
+    notes: name, purchase_price: 99999.99 }, as);
+  const product = await send("/products", { name, category: short, description: name,
+    materials: [{ material_type: "PLA", color: short, weight_grams: 99999 }] }, as);
+  const order = await send("/orders", { customer: name, reference: short, source: short, notes: name,
+    due_date: "2024-02-01", items: [{ product_id: product.id, quantity: 3 }] }, as);
+  const printer = await send("/printers", { name: short, model: short, location: short, notes: name }, as);
+  await send(`/printers/${printer.id}/slots/1`, { spool_id: spool.id }, as, "PUT");
+  const runs = [];
+  for (const hours of [2, 0.001, 9999]) {
+    runs.push(await send("/production-runs", { printer_id: printer.id, notes: name, estimated_print_time_hours: hours,
+      items: [{ product_id: product.id, quantity: 9999 }],
+      materials: [{ spool_id: spool.id, estimated_weight_grams: 33000 }] }, as));
+  }
+  await send(`/production-runs/${runs[0].id}/start`, undefined, as);
+  await send("/stock-levels", { material_type: "PLA", color: short, brand: short, minimum_grams: 999999999 }, as);
+
+  await page.goto(base + "/sign-in");
+  await page.fill("[name=email]", email);
+  await page.fill("[name=password]", password);
+  await page.click("button:has-text('Sign in')");
+  await page.waitForSelector("nav >> text=Spools");
+  const paths = ["/", "/account", `/search?q=${short}`, "/spools", "/spools?sort=filament", "/spools/new",
+    `/spools/${spool.id}`, `/spools/${spool.id}/edit`, `/labels?size=a4&id=${spool.id}`, "/filaments",
+    `/filaments/${filament.id}`, `/filaments/${filament.id}/edit`, "/vendors", `/vendors/${vendor.id}/edit`,
+    "/printers", `/printers/${printer.id}`, "/queue", "/products", `/products/${product.id}?quantity=20`, "/runs",
+    "/runs/new", ...runs.map(({ id }) => `/runs/${id}`), "/orders", `/orders/${order.id}`, `/orders/${order.id}/edit`,
+    `/orders/${order.id}/plan`, "/stock", "/reports", "/reports?by=printer", "/reports/margins?by=customer",
+    "/settings", "/settings/webhooks", "/files"];
+  const wide = [];
+  for (const width of [390, 768, 1280, 2560]) {
+    await page.setViewportSize({ width, height: 844 });
+    for (const path of paths) {
+      const response = await page.goto(base + path);
+      check(path, response.ok(), response.status());
+      const wider = await page.evaluate(() => {
+        const { scrollWidth, clientWidth } = document.scrollingElement;
+        return scrollWidth - clientWidth;
+      });
+      if (wider > 0) wide.push(`${path} is ${wider} pixels too wide for ${width}`);
+    }
+  }
+  check("long names", wide.length === 0, wide.join("\n"));
+  await page.context().close();
+  console.log("ok    long names");
+}
+
 const browser = await chromium.launch({ executablePath: CHROMIUM, args: ["--no-sandbox"] });
 const walks = {
   wide: () => walk(browser, "wide", { viewport: { width: 1280, height: 800 } }),
@@ -263,6 +326,7 @@ const walks = {
   }),
   keys: () => walk(browser, "keys", { viewport: { width: 1280, height: 800 } }, true),
   invite: () => invite(browser),
+  long: () => long(browser),
 };
 try {
   for (const name in walks) {
