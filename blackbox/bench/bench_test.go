@@ -498,9 +498,7 @@ func BenchmarkRequests(b *testing.B) {
 		var created struct{ ID string }
 		json.Unmarshal(response, &created)
 		f.compare(b, "POST", func() (string, string) { return "/api/v1/spools", body }, trips,
-			func() map[string]any { // the ids of the new spools are a list
-				return map[string]any{`["` + created.ID + `"]`: `["` + db.NewID() + `"]`}
-			})
+			func() map[string]any { return map[string]any{created.ID: db.NewID()} })
 	})
 	b.Run("deduct", func(b *testing.B) {
 		const body = `{"weight_grams":0.01,"reason":"bench"}`
