@@ -86,8 +86,7 @@ begin
 		where n.failed > 0;
 		waste := case when spent is not null then coalesce(waste, 0) end;
 		if work_cost > 0 then
-			select case when bool_and(p.labour_minutes is not null) is not false
-					then coalesce(sum(p.labour_minutes * u.total), 0) end
+			select case when i.ids is null then 0 else e.labour_minutes end
 			into minutes
 			from (
 				select array_agg(i.product_id) as ids, array_agg(n.good::numeric) as pieces
@@ -95,8 +94,7 @@ begin
 				cross join lateral run_item_pieces(status, i.quantity, i.successful_quantity, i.failed_quantity) n
 				where i.run_id = run and n.good > 0
 			) i
-			cross join lateral explode_pieces(i.ids, i.pieces) u
-			cross join lateral (select p.labour_minutes from products p where p.id = u.id offset 0) p;
+			cross join lateral estimate_products(i.ids, i.pieces) e;
 		end if;
 	else
 		waste := spent;
