@@ -104,8 +104,7 @@ func (s *Service) test(ctx context.Context, r *server.Request[struct{}]) (server
 	delivery := db.SQL(`
 		insert into webhook_deliveries (id, webhook_id, event_id, type, body, next_try_at)
 		select uuid_v7(), w.id, 'msg_' || uuid_v7(), $2,
-			json_build_object('type', $2::text, 'timestamp', event_time(now()), 'data',
-				json_build_object('webhook_id', w.id, 'message', 'This is a test.')), now()
+			event_body($2, json_build_object('webhook_id', w.id, 'message', 'This is a test.')), now()
 		from webhooks w where w.id = $1 and w.disabled_at is null
 		returning `+deliveryColumns, id, testEvent)
 	return pending(webhook, delivery, &disabled, s.DB.Write(ctx, webhook, delivery, wake(id)))

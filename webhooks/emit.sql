@@ -18,6 +18,11 @@ create or replace function event_time(at timestamptz) returns text language sql 
 	select btrim(to_json(at at time zone 'UTC')::text, '"') || 'Z'
 $$;
 
+-- Returns the body of an event that happens now.
+create or replace function event_body(event text, data json) returns json language sql stable as $$
+	select json_build_object('type', event, 'timestamp', event_time(now()), 'data', data)
+$$;
+
 -- Adds an event, and a delivery to each of the webhooks, which event_webhooks has returned. The data must be an object
 -- of less than 19 kB.
 create or replace function emit_event(hooks uuid[], event text, data json) returns void language plpgsql as $$
@@ -29,7 +34,7 @@ begin
 		return;
 	end if;
 	message := 'msg_' || gen_random_uuid();
-	body := json_build_object('type', event, 'timestamp', event_time(now()), 'data', data);
+	body := event_body(event, data);
 	insert into webhook_deliveries (id, webhook_id, event_id, type, body, next_try_at)
 	select uuid_v7(), hook, message, event, body, now() from unnest(hooks) hook;
 	perform queue_add(hooks);
