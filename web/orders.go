@@ -54,6 +54,14 @@ type orderList struct {
 	Items []order `json:"items"`
 }
 
+// late returns the further class of the due date of an open order that is late.
+func (o order) late(v view) string {
+	if o.IsOpen() && v.IsPast(o.DueDate) {
+		return " late"
+	}
+	return ""
+}
+
 // Rows returns the rows of the list.
 func (l *orderList) Rows(v view) template.HTML {
 	var list rows
@@ -65,11 +73,7 @@ func (l *orderList) Rows(v view) template.HTML {
 			list.add(` · `)
 		}
 		list.add(`</span>{}</small></td><td class="wide">{}</td><td class="wide short">{}</td>`, source, o.Customer, state)
-		if o.IsOpen() && v.IsPast(o.DueDate) {
-			list.add(`<td class="amount late">{}</td></tr>`+"\n", v.Day(o.DueDate))
-		} else {
-			list.add(`<td class="amount">{}</td></tr>`+"\n", v.Day(o.DueDate))
-		}
+		list.add(`<td class="amount{}">{}</td></tr>`+"\n", o.late(v), v.Day(o.DueDate))
 	}
 	return list.html()
 }

@@ -117,11 +117,7 @@ func (p *todayPage) Due(v view) template.HTML {
 		}
 		list.add(`<li><div><b><a href="/orders/{}">{}</a></b><small>{}</small><small>{}</small></div>`, o.ID, o.Name(),
 			words, label(p.verdict(v, o.ID)))
-		if v.IsPast(o.DueDate) {
-			list.add(`<span class="amount late">{}</span></li>`, v.Day(o.DueDate))
-		} else {
-			list.add(`<span class="amount">{}</span></li>`, v.Day(o.DueDate))
-		}
+		list.add(`<span class="amount{}">{}</span></li>`, o.late(v), v.Day(o.DueDate))
 	}
 	return list.html()
 }
