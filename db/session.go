@@ -72,9 +72,9 @@ const sessionKey = "spoolwright.session"
 // session is a server session with the settings of prepareSQL.
 type session struct {
 	planned    time.Time                     // when the session last discarded its plans
-	statements map[string]*preparedStatement // for quick reads, by SQL
+	statements map[string]*preparedStatement // for pipelined transactions, by SQL
 	count      int                           // of statements that were prepared
-	query      pgx.ExtendedQueryBuilder      // keeps its buffers
+	queries    []pgx.ExtendedQueryBuilder    // keep their buffers
 }
 
 const discardSQL = `discard plans`
