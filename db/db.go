@@ -53,6 +53,7 @@ type DB struct {
 	pool      *pgxpool.Pool
 	schema    schema.Schema
 	shares    *fair.Shares // of the pool; every use of a connection has one
+	lanes     lanes        // of mergeable writes
 	log       *slog.Logger
 	roundTrip func(statements []Statement)
 	planAge   time.Duration
@@ -128,7 +129,8 @@ func openOne(ctx context.Context, c Config) (*DB, error) {
 	}
 	d := &DB{
 		pool: pool, schema: Schema(c.Definitions), shares: fair.New(int(config.MaxConns), runtime.GOMAXPROCS(0)),
-		log: c.Log, roundTrip: c.RoundTrip,
+		lanes: lanes{limit: max(1, int(config.MaxConns)/4), lanes: map[laneKey]*lane{}},
+		log:   c.Log, roundTrip: c.RoundTrip,
 		planAge: cmp.Or(c.PlanAge, 15*time.Second), named: named, queued: make(chan struct{}, 1),
 		further: len(c.Further),
 	}
@@ -214,6 +216,7 @@ type PoolStats struct {
 	Acquires, Waits         int64 // since the start; Waits counts the acquires that waited for a share or an idle connection
 	WaitTime                time.Duration
 	Shared                  int64 // reads since the start that another request sent with its own
+	Merged                  int64 // writes since the start that another request committed with its own
 }
 
 // Stats returns the current statistics of the pools of all databases together.
@@ -236,6 +239,7 @@ func (d *DB) Stats() PoolStats {
 		sum.Waits += s.Waits
 		sum.WaitTime += s.WaitTime
 		sum.Shared += s.Shared
+		sum.Merged += s.Merged
 	}
 	return sum
 }
@@ -246,6 +250,7 @@ func (d *DB) stats() PoolStats {
 		Max: s.MaxConns(), Total: s.TotalConns(), Idle: s.IdleConns(), InUse: s.AcquiredConns(),
 		Acquires: s.AcquireCount(), Waits: s.EmptyAcquireCount() + shares.Waits,
 		WaitTime: s.EmptyAcquireWaitTime() + shares.WaitTime, Shared: shares.Shared,
+		Merged: d.lanes.count(),
 	}
 }
 

@@ -16,4 +16,14 @@ func Notify(ctx context.Context, n *pgconn.Notice) {
 }
 
 // Waiting returns the number of reads and writes that wait for a connection.
-func (d *DB) Waiting() int { return d.shares.Waiting() }
+func (d *DB) Waiting() int { return d.shares.Waiting() + d.lanes.wait() }
+
+// wait returns the number of mergeable writes that wait.
+func (l *lanes) wait() (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, a := range l.lanes {
+		n += len(a.waiting)
+	}
+	return n
+}

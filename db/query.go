@@ -66,6 +66,8 @@ type Stmt struct {
 	lock      bool // whether the statement is a Lock
 	sparse    bool // see Sparse
 	quick     bool
+	mergeable bool
+	row       string // that a mergeable statement changes
 	total     *int64
 }
 
@@ -88,6 +90,11 @@ func Recordset(rows []map[string]any) string {
 // Quick marks a statement that reads few rows by an index, however large the tenant is. Under load, a Read
 // of such statements can share its round trip with other ones.
 func (s *Stmt) Quick() *Stmt { s.quick = true; return s }
+
+// Mergeable marks a statement that takes little time and either changes the row with the id, which it need not find,
+// or, if that is empty, only inserts rows. Under load, a Write of such statements, of one row, can share its
+// transaction with others of the actor (see mergedWrite).
+func (s *Stmt) Mergeable(row string) *Stmt { s.mergeable, s.row = true, row; return s }
 
 // Sparse makes the JSON of the rows lack columns that are null. Columns whose names have dots, such as vendor.name,
 // are members of nested objects; those of an object follow each other, and one of them is not null.
@@ -301,6 +308,9 @@ func (d *DB) sendOne(ctx context.Context, g gate, readOnly bool, stmts []*Stmt) 
 	if readOnly && d.shareable(stmts) {
 		return d.readQuick(ctx, g, stmts)
 	}
+	if !readOnly && d.mergeable(stmts) {
+		return d.writeMerged(ctx, g, stmts)
+	}
 	class := fair.Write
 	switch {
 	case readOnly:
@@ -311,27 +321,35 @@ func (d *DB) sendOne(ctx context.Context, g gate, readOnly bool, stmts []*Stmt) 
 	client := ctx
 	ctx, cancel := detach(ctx)
 	defer cancel()
-	return d.retry(ctx, readOnly, func() (err error) {
-		share, err := d.shares.Acquire(ctx, client, ActorOf(ctx).Tenant, class)
-		if err != nil {
-			return err
-		}
-		defer share.Release()
-		conn, err := d.pool.Acquire(ctx)
-		if err != nil {
-			return err
-		}
-		defer func() { release(ctx, conn, err) }()
-		var b pgx.Batch
-		if err := d.queue(ctx, &b, stmts, conn.Conn(), g, !readOnly); err != nil {
-			return err
-		}
-		if readOnly {
-			return conn.SendBatch(ctx, &b).Close()
-		}
-		beginWrite(conn)
-		return d.endWrite(conn, conn.SendBatch(ctx, &b).Close())
-	})
+	return d.retry(ctx, readOnly, func() error { return d.sendOnce(ctx, client, g, class, stmts) })
+}
+
+// sendOnce sends the statements when the tenant has a connection for the class.
+func (d *DB) sendOnce(ctx, client context.Context, g gate, c fair.Class, stmts []*Stmt) (err error) {
+	share, err := d.shares.Acquire(ctx, client, ActorOf(ctx).Tenant, c)
+	if err != nil {
+		return err
+	}
+	defer share.Release()
+	conn, err := d.pool.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { release(ctx, conn, err) }()
+	return d.sendOn(ctx, conn, g, c == fair.Read, stmts)
+}
+
+// sendOn sends the statements on a connection.
+func (d *DB) sendOn(ctx context.Context, conn *pgxpool.Conn, g gate, readOnly bool, stmts []*Stmt) error {
+	var b pgx.Batch
+	if err := d.queue(ctx, &b, stmts, conn.Conn(), g, !readOnly); err != nil {
+		return err
+	}
+	if readOnly {
+		return conn.SendBatch(ctx, &b).Close()
+	}
+	beginWrite(conn)
+	return d.endWrite(conn, conn.SendBatch(ctx, &b).Close())
 }
 
 // detach returns a context for statements, which ends at the deadline but not when the client disconnects. That would
@@ -378,7 +396,7 @@ func (d *DB) retry(ctx context.Context, repeatable bool, attempt func() error) e
 		}
 		broken := isBroken(err)
 		unknown := broken || errors.Is(err, errUnreplicated)
-		again := isTransient(err) || broken && neverSent(err) || unknown && repeatable
+		again := isTransient(err) || errors.Is(err, errSeparate) || broken && neverSent(err) || unknown && repeatable
 		if broken {
 			// After a restart of PostgreSQL all idle connections are broken. Close them, so that others need not fail
 			// first.

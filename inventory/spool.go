@@ -388,7 +388,7 @@ var insertSQL = `
 // insert returns a statement that creates equal spools, and returns them in the order of their ids.
 func insert(in *Spool, quantity int64) (*db.Stmt, error) {
 	if quantity == 1 { // quicker than the statement below
-		return db.SQL(insertSQL, slices.Insert(in.values(), 0, any(db.NewID()))...).Expect(1), nil
+		return db.SQL(insertSQL, slices.Insert(in.values(), 0, any(db.NewID()))...).Expect(1).Mergeable(""), nil
 	}
 	ids := make([]string, quantity)
 	for i := range ids {

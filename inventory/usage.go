@@ -37,7 +37,7 @@ func (h handlers) deduct(ctx context.Context, r *server.Request[Deduction]) (ser
 			where id = $1 and hidden_at is null and remaining_weight_grams >= $2::numeric`,
 		before: `remaining_weight_grams + $2::numeric`, kind: "deducted", reason: "$3",
 	}.statement(`select id, remaining_weight_grams, $2::numeric as deducted from spool`,
-		r.ID("id"), weight.String(), r.In.Reason.Arg())
+		r.ID("id"), weight.String(), r.In.Reason.Arg()).Mergeable(r.ID("id"))
 	spool := db.SQL(`
 		select trim_scale(remaining_weight_grams)::text, remaining_weight_grams >= $2::numeric
 		from spools where id = $1 and hidden_at is null`, r.ID("id"), weight.String())

@@ -196,6 +196,7 @@ func (m *Metrics) write(out io.Writer) {
 		one("db_pool_waits_total", "counter", "Acquisitions that had to wait for a connection.", p.Waits)
 		one("db_pool_wait_seconds_total", "counter", "Time spent waiting for a connection.", p.WaitTime.Seconds())
 		one("db_pool_shared_reads_total", "counter", "Reads that shared the round trip of another request.", p.Shared)
+		one("db_pool_merged_writes_total", "counter", "Writes that shared the transaction of another request.", p.Merged)
 	}
 	if m.further != nil {
 		writeFurther(w, m.further())
