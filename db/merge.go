@@ -18,9 +18,10 @@ import (
 const maxMerged = 8
 
 // mergedWrite is a Write whose statements are all Mergeable. While those of an actor use a quarter of the connections,
-// its further ones wait. The one that continues sends those that still wait in its transaction: together they bind it to the actor
-// once, and wait for the disk once. All of them are committed, or none. If PostgreSQL rolls the transaction back, for
-// whatever reason, each of the writes is repeated on its own, so that it has its own outcome.
+// its further ones wait. The next one that gets a connection sends others that still wait in its transaction, which
+// together are bound to the actor once, and wait for the disk once. All of them are committed, or none. If PostgreSQL
+// rolls the transaction back, for whatever reason, each of the writes is repeated on its own, so that it has its own
+// outcome.
 type mergedWrite struct {
 	stmts []*Stmt
 	row   string
