@@ -87,7 +87,13 @@ func TestMergedWrites(t *testing.T) {
 	gone := m.start(a, "", insertMergeable, "gone")
 	gone.cancel()
 	testkit.Eventually(t, "the client has gone", func() bool { return m.d.Waiting() == 6 })
-	testkit.Check(t, m.d.Write(b, db.SQL(insertMergeable, "b").Mergeable(""))) // does not wait for another actor
+	// Others do not wait for this actor.
+	testkit.Check(t, m.d.Write(b, db.SQL(insertMergeable, "b").Mergeable("")))
+	nobody := db.Actor{Tenant: db.ActorOf(a).Tenant, User: db.NewID(), Role: "admin"}
+	err := m.d.Write(db.As(t.Context(), nobody), db.SQL(insertMergeable, "nobody").Mergeable(""))
+	if !errors.Is(err, db.ErrRevoked) {
+		t.Errorf("an unknown user: %v", err)
+	}
 	release()
 	m.wait()
 	for i, w := range all {
