@@ -21,7 +21,7 @@ const maxMerged = 8
 // its further ones wait. The next one that gets a connection sends others that still wait in its transaction, which
 // together are bound to the actor once, and wait for the disk once. All of them are committed, or none. If PostgreSQL
 // rolls the transaction back, for whatever reason, each of the writes is repeated on its own, so that it has its own
-// outcome.
+// outcome. The same happens to a single one that waits for a row for long: it does not keep others from continuing.
 type mergedWrite struct {
 	stmts []*Stmt
 	row   string
@@ -54,12 +54,12 @@ type lane struct {
 	waiting []*mergedWrite
 }
 
-// mergedLockTimeout limits how long a row that another transaction has locked delays the writes of a merged
-// transaction.
-const mergedLockTimeout = `select set_config('lock_timeout', '100ms', true)`
+// mergedLockTimeout is a column of the statement that binds a merged transaction. It limits how long a row that another
+// transaction has locked delays other writes of the actor.
+const mergedLockTimeout = `, set_config('lock_timeout', '100ms', true)`
 
 // errSeparate means that PostgreSQL rolled a merged transaction back, so that its writes must be repeated separately.
-var errSeparate = errors.New("db: the write must be repeated on its own")
+var errSeparate = fmt.Errorf("%w: the transaction of several writes was rolled back", ErrUnavailable)
 
 // mergeable reports whether a Write of the statements can be merged with others. This requires prepared statements.
 func (d *DB) mergeable(stmts []*Stmt) bool {
@@ -112,21 +112,21 @@ func (d *DB) sendWaiting(ctx, client context.Context, key laneKey, w *mergedWrit
 			close(o.done)
 		}
 	}()
-	t := &pipelined{begin: []Statement{bindOf(key.actor, true)}}
-	if len(others) > 0 {
-		t.begin = append(t.begin, Statement{SQL: mergedLockTimeout})
+	bind := bindOf(key.actor, true)
+	bind.SQL += mergedLockTimeout
+	t := &pipelined{begin: append([]Statement{bind}, key.gate.statements(key.actor.Tenant, true)...)}
+	if len(others) > 0 { // which may have more time left than this one
 		var cancel context.CancelFunc
-		ctx, cancel = detach(ctx) // others may have more time left than this one
+		ctx, cancel = detach(ctx)
 		defer cancel()
 	}
-	t.begin = append(t.begin, key.gate.statements(key.actor.Tenant, true)...)
 	for _, o := range append(others, w) {
 		t.requests = append(t.requests, o.stmts)
 	}
 	beginWrite(conn)
 	d.sendPipelined(ctx, conn.Conn(), session, t)
 	err = d.endWrite(conn, t.err)
-	if len(others) > 0 && t.rolledBack() {
+	if t.rolledBack() && (len(others) > 0 || isLockTimeout(err)) {
 		err = errSeparate
 	}
 	return err
@@ -134,6 +134,12 @@ func (d *DB) sendWaiting(ctx, client context.Context, key laneKey, w *mergedWrit
 
 // errAbandonedWrite is the error of writes that wait for a request that panics.
 var errAbandonedWrite = fmt.Errorf("%w: the request that sent the write failed", ErrOutcomeUnknown)
+
+// isLockTimeout reports whether PostgreSQL cancelled a statement that waited for a lock.
+func isLockTimeout(err error) bool {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && pg.Code == "55P03"
+}
 
 // rolledBack reports whether the transaction certainly had no effect.
 func (t *pipelined) rolledBack() bool {

@@ -47,8 +47,9 @@ func (m *mergers) hold(ctx context.Context) (release func()) {
 		m.group.Add(1)
 		h.StartWaiting(1, func() {
 			defer m.group.Done()
+			forever := db.SQL(`select set_config('lock_timeout', '0', true)`).Mergeable("")
 			wait := db.SQL(`select pg_advisory_xact_lock_shared($1)::text`, key).Mergeable("")
-			testkit.Check(m.t, m.d.Write(ctx, wait))
+			testkit.Check(m.t, m.d.Write(ctx, forever, wait))
 		})
 		return h
 	}
