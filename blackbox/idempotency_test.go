@@ -10,9 +10,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"spoolwright/auth"
 	"spoolwright/auth/accounts"
@@ -51,13 +53,20 @@ func wantReplay(t *testing.T, first, second *testkit.Response) {
 	}
 }
 
+// supers are connections that tests use one after the other: a new one reads the catalog for each of countRows' tables.
+var supers = sync.OnceValues(func() (*pgxpool.Pool, error) {
+	return pgxpool.New(context.Background(), testkit.Private().SuperURL()+"&pool_max_conns=32")
+})
+
 // connectSuper connects as superuser, whom row-level security does not restrict.
 func connectSuper(t *testing.T) *pgx.Conn {
 	t.Helper()
-	conn, err := pgx.Connect(context.Background(), testkit.Private().SuperURL())
+	pool, err := supers()
 	check(t, err)
-	t.Cleanup(func() { conn.Close(context.Background()) })
-	return conn
+	conn, err := pool.Acquire(context.Background())
+	check(t, err)
+	t.Cleanup(conn.Release)
+	return conn.Conn()
 }
 
 // tableRows is the number of a tenant's rows in a table, and a hash of them.
