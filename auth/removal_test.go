@@ -2,7 +2,6 @@ package auth_test
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"slices"
 	"strings"
@@ -16,7 +15,6 @@ import (
 	"spoolwright/catalog"
 	"spoolwright/cli"
 	"spoolwright/db"
-	"spoolwright/db/local"
 	"spoolwright/inventory"
 	"spoolwright/orders"
 	"spoolwright/production"
@@ -28,7 +26,7 @@ import (
 // user add creates a tenant only with --new-tenant, and the error lists the tenants.
 func TestUserAddWithoutNewTenant(t *testing.T) {
 	t.Parallel()
-	d := emptyDatabase(t)
+	d := testkit.Database(t, db.Config{MaxConns: 2})
 	a := accounts.Accounts{DB: d, Hasher: auth.NewHasher(testRounds)}
 	add := func(flags ...string) (string, error) {
 		out, _, err := command(t, a, "", append([]string{"user", "add", "--role", "operator",
@@ -271,23 +269,6 @@ func TestOwnerCommandsNeedTheOwner(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "set MIGRATE_DATABASE_URL to the login of the database's owner") {
 		t.Errorf("got %v", err)
 	}
-}
-
-// emptyDatabase creates a migrated database without tenants.
-func emptyDatabase(t *testing.T) *db.DB {
-	t.Helper()
-	name := "test_" + strings.ToLower(rand.Text())
-	testkit.ExecURL(t, testkit.Private().SuperURL(), "create database "+name+" owner "+local.OwnerRole)
-	t.Cleanup(func() { testkit.ExecURL(t, testkit.Private().SuperURL(), "drop database "+name+" with (force)") })
-	at := func(url string) string { return strings.Replace(url, "/"+local.Database+"?", "/"+name+"?", 1) }
-	if _, err := db.Migrate(t.Context(), at(testkit.Private().OwnerURL()), at(testkit.Private().AppURL()),
-		nil); err != nil {
-		t.Fatal(err)
-	}
-	d, err := db.Open(t.Context(), db.Config{URL: at(testkit.Private().AppURL()), MaxConns: 2})
-	testkit.Check(t, err)
-	t.Cleanup(d.Close)
-	return d
 }
 
 var spoolBody = j{"material_type": "PLA", "color": "Red", "diameter_mm": 1.75, "net_weight_grams": 1000}

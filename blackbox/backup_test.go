@@ -18,6 +18,7 @@ import (
 
 	"spoolwright/db/local"
 	"spoolwright/demo"
+	"spoolwright/testkit"
 )
 
 // TestBackup runs the commands of docs/backup.md and checks that the restored service returns the same data as
@@ -264,7 +265,7 @@ func testBackupDatabaseURL(t *testing.T, p program) {
 			if statement == "" || statement == "CREATE ROLE spoolwright_app NOLOGIN" { // the cluster has this role
 				continue
 			}
-			execSQL(t, s.SuperURL(), statement)
+			testkit.ExecURL(t, s.SuperURL(), statement)
 		}
 	}
 	url := func(c cluster, login string) string { return "postgres://" + login + "@/farm?" + c.rest }
@@ -276,7 +277,7 @@ func testBackupDatabaseURL(t *testing.T, p program) {
 	}
 	home := tempDir(t)
 	before, after := clusters[0], clusters[1]
-	execSQL(t, before.admin, strings.Split(strings.TrimSpace(block(t, "sql", "CREATE ROLE farm_backup")), "\n")...)
+	testkit.ExecURL(t, before.admin, strings.Split(strings.TrimSpace(block(t, "sql", "CREATE ROLE farm_backup")), "\n")...)
 
 	env := settings(before)
 	c := p.start(t, env)
@@ -302,7 +303,7 @@ func testBackupDatabaseURL(t *testing.T, p program) {
 	c.stop(t, syscall.SIGTERM)
 
 	// The commands for a database from before 1.0.0 copy the data of any database into a new one.
-	execSQL(t, after.admin, "create database copied owner farm_owner")
+	testkit.ExecURL(t, after.admin, "create database copied owner farm_owner")
 	env = nil
 	for _, setting := range settings(after) {
 		env = append(env, strings.Replace(setting, "@/farm?", "@/copied?", 1))

@@ -74,10 +74,11 @@ type printerFarm struct {
 
 func newPrinterFarm(t *testing.T, p program) *printerFarm {
 	t.Helper()
-	url, name := newDatabase(t, testkit.Private().OwnerURL)
+	name := testkit.NewDatabase(t)
+	url := ownerURL(name)
 	address := freeAddress(t)
 	f := &printerFarm{program: p, env: []string{"DATABASE_URL=" + url, secretEnv, "LISTEN_ADDR=" + address},
-		superURL: withDatabase(testkit.Private().SuperURL(), name)}
+		superURL: testkit.WithDatabase(testkit.Private().SuperURL(), name)}
 	p.addUser(t, f.env, "farm", "ada@farm.example", "admin")
 	f.process = p.start(t, f.env)
 	f.token = f.login(t, "ada@farm.example", testPassword)
@@ -174,7 +175,7 @@ func testReportAfterCrash(t *testing.T, p program) {
 	})
 	f.process = p.start(t, f.env)
 	// The start may have taken longer than the 5 seconds.
-	execSQL(t, f.superURL, `update spool_usage set updated_at = now() where kind = 'printed'`)
+	testkit.ExecURL(t, f.superURL, `update spool_usage set updated_at = now() where kind = 'printed'`)
 	check(t, use())
 	if used := f.used(t, 1); used != 20 {
 		t.Errorf("after the repetition, %v g are used, want 20", used)

@@ -88,7 +88,7 @@ func testEmptyRoot(t *testing.T, p program) {
 	b, err := os.ReadFile(string(p))
 	check(t, err)
 	check(t, os.WriteFile(filepath.Join(root, "spoolwright"), b, 0o755))
-	url, _ := newDatabase(t, testkit.Private().OwnerURL)
+	url := ownerURL(testkit.NewDatabase(t))
 	// The process cannot reach the socket of PostgreSQL, so a proxy forwards a port to it.
 	proxy, err := net.Listen("tcp", "127.0.0.1:0")
 	check(t, err)
@@ -295,7 +295,7 @@ func testBillOfMaterials(t *testing.T, p program) {
 	slices.Sort(want)
 	testkit.EqualSlices(t, names, want, "the components")
 
-	url, _ := newDatabase(t, testkit.Private().OwnerURL)
+	url := ownerURL(testkit.NewDatabase(t))
 	c := p.start(t, []string{"DATABASE_URL=" + url, secretEnv})
 	for path, name := range map[string]string{
 		"/docs/swagger-ui-bundle.js": "swagger-ui-dist", "/redoc/redoc.standalone.js": "redoc",
@@ -379,7 +379,7 @@ func TestContainerRoles(t *testing.T) {
 	s, err := local.Start(t.Context(), local.Options{Dir: tempDir(t), Throwaway: true})
 	check(t, err)
 	t.Cleanup(func() { check(t, s.Stop(context.Background())) })
-	execSQL(t, s.SuperURL(), "drop role spoolwright_app")
+	testkit.ExecURL(t, s.SuperURL(), "drop role spoolwright_app")
 	config, err := pgx.ParseConfig(s.SuperURL())
 	check(t, err)
 	dir := t.TempDir()
@@ -576,7 +576,7 @@ func testNginx(t *testing.T, p program) {
 			skipTest(t, "nginx is not installed")
 		}
 	}
-	url, _ := newDatabase(t, testkit.Private().OwnerURL)
+	url := ownerURL(testkit.NewDatabase(t))
 	env := []string{"DATABASE_URL=" + url, secretEnv, "TRUSTED_PROXIES=127.0.0.1"}
 	instances := []*process{p.start(t, env), p.start(t, env)}
 

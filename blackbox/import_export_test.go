@@ -66,7 +66,7 @@ func testCommandHelp(t *testing.T, p program) {
 // testImportExport runs the commands import and export: invalid rows, a round trip of the sample farm, repeated
 // imports, a closed output, and the memory that 100,000 rows take.
 func testImportExport(t *testing.T, p program) {
-	url, _ := newDatabase(t, testkit.Private().OwnerURL)
+	url := ownerURL(testkit.MigratedDatabase(t))
 	env := []string{"DATABASE_URL=" + url, secretEnv, "LOG_LEVEL=error"}
 	for _, farm := range []string{"north", "south"} {
 		p.succeeds(t, testPassword, env, "user", "add", "--tenant", farm, "--new-tenant",
@@ -259,7 +259,7 @@ func exportedColumns(t *testing.T, exported string) (rows []string) {
 
 // testImportOnTerminal checks the progress that an import shows on a terminal.
 func testImportOnTerminal(t *testing.T, p program) {
-	url, _ := newDatabase(t, testkit.Private().OwnerURL)
+	url := ownerURL(testkit.MigratedDatabase(t))
 	env := []string{"DATABASE_URL=" + url, secretEnv, "LOG_LEVEL=error"}
 	p.addUser(t, env, "farm", "ada@farm.example", "admin")
 	file := filepath.Join(tempDir(t), "spools.csv")

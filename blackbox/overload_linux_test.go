@@ -456,7 +456,7 @@ func dialFrom(address int, url string) (net.Conn, error) {
 // testFewDescriptors lets the service open 256 files. Clients that open as many WebSockets as they can, or as many
 // idle connections, must not keep other clients from the service. They are closed or rejected, counted and logged.
 func testFewDescriptors(t *testing.T, p program) {
-	url, _ := newDatabase(t, testkit.Private().OwnerURL)
+	url := ownerURL(testkit.MigratedDatabase(t))
 	metrics := freeAddress(t)
 	env := append([]string{"DATABASE_URL=" + url, secretEnv, "METRICS_ADDR=" + metrics}, noLimits...)
 	p.addUser(t, env, "loud", "ada@loud.example", "admin")

@@ -42,7 +42,7 @@ func TestHighAvailability(t *testing.T) {
 	cluster := newCluster(t)
 	primary := cluster.awaitHealthy(t)
 	for statement := range strings.SplitSeq(strings.TrimSpace(block(t, "sql", "CREATE ROLE farm_owner")), "\n") {
-		execSQL(t, cluster.superURL(primary, "postgres"), statement)
+		testkit.ExecURL(t, cluster.superURL(primary, "postgres"), statement)
 	}
 	setting := func(name string, block string) string { // of the docs, with the addresses of the test
 		m := regexp.MustCompile(`(?m)^` + name + `=(.*)$`).FindStringSubmatch(block)

@@ -2,7 +2,6 @@ package blackbox_test
 
 import (
 	"bytes"
-	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -26,8 +25,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"spoolwright/testkit"
 )
@@ -129,7 +126,8 @@ var built = sync.OnceValues(func() (program, error) {
 		}
 	}
 	p := filepath.Join(testkit.Folder(), "spoolwright")
-	if out, err := exec.Command("go", "build", "-buildvcs=false", "-o", p, ".").CombinedOutput(); err != nil {
+	build := exec.Command("go", "build", "-buildvcs=false", "-ldflags=-s -w", "-o", p, ".")
+	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("go build: %w\n%s", err, out)
 	}
 	return program(p), nil
@@ -435,42 +433,15 @@ var (
 	passwordLine = regexp.MustCompile(`(?m)^password: +(\S+)\s*$`)
 )
 
-// newDatabase creates an empty database in the PostgreSQL of the tests. It returns its name, and url with that name
-// in it.
-func newDatabase(t *testing.T, url func() string) (changed, name string) {
-	t.Helper()
-	name = "test_" + strings.ToLower(rand.Text())
-	execSQL(t, testkit.Private().SuperURL(), "create database "+name+" owner spoolwright_owner")
-	t.Cleanup(func() { execSQL(t, testkit.Private().SuperURL(), "drop database "+name+" with (force)") })
-	return withDatabase(url(), name), name
-}
-
-// withDatabase returns a URL of the tests' PostgreSQL with another database name.
-func withDatabase(url, name string) string {
-	return strings.Replace(url, "@/spoolwright?", "@/"+name+"?", 1)
-}
-
-// execSQL executes each statement in a transaction of its own.
-func execSQL(t *testing.T, url string, statements ...string) {
-	t.Helper()
-	ctx := context.Background()
-	conn, err := pgx.Connect(ctx, url)
-	check(t, err)
-	defer conn.Close(ctx)
-	for _, s := range statements {
-		if _, err := conn.Exec(ctx, s); err != nil {
-			t.Fatalf("%s: %v", s, err)
-		}
-	}
-}
+// ownerURL returns the URL of the owner of the tables in a database of the tests' PostgreSQL.
+func ownerURL(name string) string { return testkit.WithDatabase(testkit.Private().OwnerURL(), name) }
 
 const secretEnv = "JWT_SECRET=a secret for tests of the program that is long enough"
 
 // startWithAdmin starts the service on a new database with the admin ada@farm.example. The token is empty with HTTPS.
 func startWithAdmin(t *testing.T, p program, env ...string) (c *process, token string) {
 	t.Helper()
-	url, _ := newDatabase(t, testkit.Private().OwnerURL)
-	env = append([]string{"DATABASE_URL=" + url, secretEnv}, env...)
+	env = append([]string{"DATABASE_URL=" + ownerURL(testkit.MigratedDatabase(t)), secretEnv}, env...)
 	p.addUser(t, env, "farm", "ada@farm.example", "admin")
 	c = p.start(t, env)
 	if !strings.HasPrefix(c.url, "https") {

@@ -484,7 +484,8 @@ func testSettings(t *testing.T, p program) {
 
 // testExpiredKeys checks that the service deletes expired idempotency keys.
 func testExpiredKeys(t *testing.T, p program) {
-	url, name := newDatabase(t, testkit.Private().OwnerURL)
+	name := testkit.NewDatabase(t)
+	url := ownerURL(name)
 	env := []string{"DATABASE_URL=" + url, secretEnv}
 	p.addUser(t, env, "farm", "ada@farm.example", "operator")
 	c := p.start(t, env)
@@ -502,7 +503,7 @@ func testExpiredKeys(t *testing.T, p program) {
 	}
 	c.stop(t, syscall.SIGTERM)
 
-	conn, err := pgx.Connect(t.Context(), withDatabase(testkit.Private().SuperURL(), name))
+	conn, err := pgx.Connect(t.Context(), testkit.WithDatabase(testkit.Private().SuperURL(), name))
 	check(t, err)
 	defer conn.Close(t.Context())
 	tag, err := conn.Exec(t.Context(), `update idempotency_keys set created_at = created_at - interval '25 hours'`)
@@ -522,8 +523,9 @@ func testExpiredKeys(t *testing.T, p program) {
 // testStartErrors starts the service on databases that it cannot use. The error must name the setting and say what to
 // do, and must not show the password.
 func testStartErrors(t *testing.T, p program) {
-	owner, name := newDatabase(t, testkit.Private().OwnerURL)
-	service := withDatabase(testkit.Private().AppURL(), name)
+	name := testkit.NewDatabase(t)
+	owner := ownerURL(name)
+	service := testkit.WithDatabase(testkit.Private().AppURL(), name)
 	password := func(connection, password string) string {
 		u, err := url.Parse(connection)
 		check(t, err)
@@ -596,7 +598,7 @@ func testSeparateRoles(t *testing.T, p program) {
 	check(t, err)
 	defer conn.Close(ctx)
 	t.Cleanup(func() {
-		execSQL(t, super, "drop database if exists farm with (force)", "drop role if exists farm_service",
+		testkit.ExecURL(t, super, "drop database if exists farm with (force)", "drop role if exists farm_service",
 			"drop database if exists second with (force)", "drop role if exists second_service",
 			"drop role if exists farm_owner", "drop role if exists farm_stranger", "drop role if exists second_owner")
 	})
@@ -658,7 +660,7 @@ func testSeparateRoles(t *testing.T, p program) {
 	}
 
 	// A login that is not a member of spoolwright_app.
-	execSQL(t, super, "create role farm_stranger login password 'pw'",
+	testkit.ExecURL(t, super, "create role farm_stranger login password 'pw'",
 		"grant connect on database farm to farm_stranger")
 	p.fails(t, 1, []string{"DATABASE_URL=" + url("farm_stranger", "pw"), owner, secretEnv}, nil,
 		"GRANT spoolwright_app TO", "farm_stranger")
@@ -667,7 +669,7 @@ func testSeparateRoles(t *testing.T, p program) {
 // testSeveralInstances starts three instances at once on an empty database. They must all migrate it or wait, and
 // share the data.
 func testSeveralInstances(t *testing.T, p program) {
-	url, _ := newDatabase(t, testkit.Private().OwnerURL)
+	url := ownerURL(testkit.NewDatabase(t))
 	env := []string{"DATABASE_URL=" + url, secretEnv, "DB_MAX_CONNS=3"}
 	var instances []*process
 	for range 3 {

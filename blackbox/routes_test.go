@@ -57,7 +57,7 @@ A test writes this table: ` + "`go test ./blackbox -run Golden -update`" + `.
 func TestOpenAPIGolden(t *testing.T) {
 	t.Parallel()
 	p := buildProgram(t)
-	url, _ := newDatabase(t, testkit.Private().OwnerURL)
+	url := ownerURL(testkit.NewDatabase(t))
 	c := p.start(t, []string{"DATABASE_URL=" + url, secretEnv})
 	r, err := c.client.Get(c.url + "/openapi.json")
 	check(t, err)

@@ -92,7 +92,7 @@ func TestLastRelease(t *testing.T) {
 	t.Parallel()
 	p := buildProgram(t)
 	settings := func(url string) []string { return append([]string{"DATABASE_URL=" + url, secretEnv}, noLimits...) }
-	super := func(name string) string { return withDatabase(testkit.Private().SuperURL(), name) }
+	super := func(name string) string { return testkit.WithDatabase(testkit.Private().SuperURL(), name) }
 	dumps, err := filepath.Glob("testdata/last-release/*.dump")
 	check(t, err)
 	last := p
@@ -107,7 +107,8 @@ func TestLastRelease(t *testing.T) {
 			check(t, os.Mkdir("testdata/last-release", 0o755))
 			dumps[0] = "testdata/last-release/v" + cli.Version + ".dump"
 		}
-		url, name := newDatabase(t, testkit.Private().OwnerURL)
+		name := testkit.NewDatabase(t)
+		url := ownerURL(name)
 		c := p.start(t, settings(url))
 		p.addUser(t, settings(url), "busy farm", "bob@farm.example", "admin")
 		createSampleData(t, c, p.addAdmin(t, c, settings(url), "farm", "ada@farm.example"))
@@ -116,7 +117,8 @@ func TestLastRelease(t *testing.T) {
 			"DUMP="+dumps[0])
 	}
 
-	url, name := newDatabase(t, testkit.Private().OwnerURL)
+	name := testkit.NewDatabase(t)
+	url := ownerURL(name)
 	runBackupCommands(t, ".", `pg_restore -d "$SUPER" --clean --if-exists --single-transaction "$DUMP"`,
 		"SUPER="+super(name), "DUMP="+dumps[0])
 	older := last.start(t, settings(url))

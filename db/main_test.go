@@ -2,12 +2,10 @@ package db_test
 
 import (
 	"context"
-	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 
-	"spoolwright/app"
 	"spoolwright/db"
 	"spoolwright/testkit"
 )
@@ -18,25 +16,16 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 type urls struct{ super, owner, app string }
 
 // emptyDatabase creates a database without any migration. It ends with the test.
-func emptyDatabase(t *testing.T) urls {
-	t.Helper()
-	name := "t" + strings.ReplaceAll(db.NewID(), "-", "")
-	super := connect(t, testkit.Private().SuperURL())
-	exec(t, super, `create database `+name+` owner spoolwright_owner`)
-	t.Cleanup(func() { exec(t, super, `drop database `+name+` with (force)`) })
-	in := func(url string) string { return strings.Replace(url, "/spoolwright?", "/"+name+"?", 1) }
-	return urls{in(testkit.Private().SuperURL()), in(testkit.Private().OwnerURL()), in(testkit.Private().AppURL())}
+func emptyDatabase(t *testing.T) urls { t.Helper(); return urlsOf(testkit.NewDatabase(t)) }
+
+func urlsOf(name string) urls {
+	p := testkit.Private()
+	return urls{testkit.WithDatabase(p.SuperURL(), name), testkit.WithDatabase(p.OwnerURL(), name),
+		testkit.WithDatabase(p.AppURL(), name)}
 }
 
 // migratedDatabase creates a database for a test that cannot share the common one.
-func migratedDatabase(t *testing.T) urls {
-	t.Helper()
-	u := emptyDatabase(t)
-	if _, err := db.Migrate(t.Context(), u.owner, u.app, app.Definitions); err != nil {
-		t.Fatal(err)
-	}
-	return u
-}
+func migratedDatabase(t *testing.T) urls { t.Helper(); return urlsOf(testkit.MigratedDatabase(t)) }
 
 func connect(t *testing.T, url string) *pgx.Conn {
 	t.Helper()

@@ -25,22 +25,17 @@ var Synchronous = map[string]string{"synchronous_commit": "on", "wal_level": "re
 func Cluster(tb testing.TB, settings map[string]string) *local.Server {
 	tb.Helper()
 	dir, err := Dir()
-	if err != nil {
-		tb.Fatal(err)
-	}
+	Check(tb, err)
 	tb.Cleanup(func() { os.RemoveAll(dir) })
 	s, err := local.Start(context.Background(), local.Options{Dir: dir, Throwaway: true, Settings: settings})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	Check(tb, err)
 	tb.Cleanup(func() {
 		if err := s.Stop(context.Background()); err != nil {
 			tb.Error(err)
 		}
 	})
-	if _, err := db.Migrate(context.Background(), s.OwnerURL(), s.AppURL(), app.Definitions); err != nil {
-		tb.Fatal(err)
-	}
+	_, err = db.Migrate(context.Background(), s.OwnerURL(), s.AppURL(), app.Definitions)
+	Check(tb, err)
 	return s
 }
 
@@ -54,9 +49,7 @@ func Exec(tb testing.TB, s *local.Server, statements ...string) {
 func ExecURL(tb testing.TB, url string, statements ...string) {
 	tb.Helper()
 	conn, err := pgx.Connect(context.Background(), url)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	Check(tb, err)
 	defer conn.Close(context.Background())
 	for _, sql := range statements {
 		if _, err := conn.Exec(context.Background(), sql); err != nil {
@@ -72,9 +65,7 @@ func LoseStandby(tb testing.TB, s *local.Server) {
 		`alter system set synchronous_standby_names = 'absent'`, `select pg_reload_conf()`)
 	for waits := false; !waits; { // PostgreSQL does not say when the setting is in force
 		conn, err := pgx.Connect(context.Background(), s.SuperURL())
-		if err != nil {
-			tb.Fatal(err)
-		}
+		Check(tb, err)
 		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 		_, err = conn.Exec(ctx, `insert into probe values (1)`)
 		waits = err != nil
@@ -111,29 +102,19 @@ func Interrupt(tb testing.TB, s *local.Server, function string) (stop func()) {
 func Standby(tb testing.TB, s *local.Server) (at func(url string) string) {
 	tb.Helper()
 	conn, err := pgx.Connect(context.Background(), s.SuperURL())
-	if err != nil {
-		tb.Fatal(err)
-	}
+	Check(tb, err)
 	defer conn.Close(context.Background())
 	var bin, data string
 	err = conn.QueryRow(context.Background(),
 		`select setting, current_setting('data_directory') from pg_config where name = 'BINDIR'`).Scan(&bin, &data)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	Check(tb, err)
 	info, err := os.Stat(data)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	Check(tb, err)
 	dir, err := Dir()
-	if err != nil {
-		tb.Fatal(err)
-	}
+	Check(tb, err)
 	tb.Cleanup(func() { os.RemoveAll(dir) })
 	owner := info.Sys().(*syscall.Stat_t)
-	if err := os.Chown(dir, int(owner.Uid), int(owner.Gid)); err != nil {
-		tb.Fatal(err)
-	}
+	Check(tb, os.Chown(dir, int(owner.Uid), int(owner.Gid)))
 	var output bytes.Buffer
 	command := func(name string, args ...string) *exec.Cmd {
 		c := exec.Command(filepath.Join(bin, name), args...)
@@ -151,9 +132,7 @@ func Standby(tb testing.TB, s *local.Server) (at func(url string) string) {
 	}
 	standby := command("postgres", "-D", copied, "-c", "unix_socket_directories="+dir, "-c", "port=5432",
 		"-c", "listen_addresses=", "-c", "fsync=off")
-	if err := standby.Start(); err != nil {
-		tb.Fatal(err)
-	}
+	Check(tb, standby.Start())
 	tb.Cleanup(func() {
 		standby.Process.Signal(syscall.SIGINT)
 		standby.Wait()
@@ -163,9 +142,7 @@ func Standby(tb testing.TB, s *local.Server) (at func(url string) string) {
 	})
 	at = func(direct string) string {
 		u, err := url.Parse(direct)
-		if err != nil {
-			tb.Fatal(err)
-		}
+		Check(tb, err)
 		u.RawQuery = url.Values{"host": {dir}, "port": {"5432"}, "sslmode": {"disable"}}.Encode()
 		return u.String()
 	}

@@ -26,9 +26,7 @@ func NewForwarder(tb testing.TB, addr, to string) *Forwarder {
 	f := &Forwarder{conns: map[net.Conn]bool{}}
 	f.Switch(tb, to)
 	l, err := net.Listen("tcp", addr)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	Check(tb, err)
 	f.addr = l.Addr().String()
 	tb.Cleanup(func() { l.Close() })
 	go func() {
@@ -47,9 +45,7 @@ func NewForwarder(tb testing.TB, addr, to string) *Forwarder {
 func (f *Forwarder) Switch(tb testing.TB, to string) {
 	tb.Helper()
 	u, err := url.Parse(to)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	Check(tb, err)
 	socket := u.Query().Get("host") + "/.s.PGSQL." + u.Query().Get("port")
 	f.target.Store(&socket)
 }
@@ -58,9 +54,7 @@ func (f *Forwarder) Switch(tb testing.TB, to string) {
 func (f *Forwarder) URL(tb testing.TB, direct string) string {
 	tb.Helper()
 	u, err := url.Parse(direct)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	Check(tb, err)
 	u.Host, u.RawQuery = f.addr, "sslmode=disable"
 	return u.String()
 }

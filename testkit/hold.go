@@ -23,9 +23,7 @@ func (c *Client) Hold(tb testing.TB, statements ...string) *Holder {
 	tb.Helper()
 	var name string
 	ctx := db.As(context.Background(), db.Actor{Tenant: c.Actor.Tenant})
-	if err := c.API.DB.Read(ctx, db.SQL(`select current_database()::text`).Into(&name)); err != nil {
-		tb.Fatal(err)
-	}
+	Check(tb, c.API.DB.Read(ctx, db.SQL(`select current_database()::text`).Into(&name)))
 	url := strings.Replace(private.SuperURL(), "@/spoolwright?", "@/"+name+"?", 1)
 	tenant := `select set_config('app.tenant_id', '` + c.Actor.Tenant + `', true)`
 	return Hold(tb, url, append([]string{tenant}, statements...)...)
@@ -35,9 +33,7 @@ func (c *Client) Hold(tb testing.TB, statements ...string) *Holder {
 func Hold(tb testing.TB, url string, statements ...string) *Holder {
 	tb.Helper()
 	conn, err := pgx.Connect(context.Background(), url)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	Check(tb, err)
 	tb.Cleanup(func() { conn.Close(context.Background()) })
 	h := &Holder{tb: tb}
 	if h.tx, err = conn.Begin(context.Background()); err != nil {

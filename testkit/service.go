@@ -75,9 +75,7 @@ func New(tb testing.TB, o Options, features ...func(*db.DB) []server.Route) *API
 		o.DB = Open(tb)
 	}
 	tokens, err := auth.NewTokens([]string{Secret}, 30*time.Minute, 7*24*time.Hour, o.Now)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	Check(tb, err)
 	service := auth.New(o.DB, tokens, auth.NewHasher(1000), o.Now)
 	routes := service.Routes()
 	for _, feature := range features {
@@ -143,9 +141,7 @@ func (a *API) Tenant(tb testing.TB) *Tenant { tb.Helper(); return a.tenant(tb, d
 func (a *API) TenantIn(tb testing.TB, home int) *Tenant {
 	tb.Helper()
 	id := db.NewID()
-	if err := a.DB.SettleIn(context.Background(), id, home); err != nil {
-		tb.Fatal(err)
-	}
+	Check(tb, a.DB.SettleIn(context.Background(), id, home))
 	return a.tenant(tb, id)
 }
 
@@ -154,9 +150,7 @@ func (a *API) tenant(tb testing.TB, id string) *Tenant {
 	t := &Tenant{ID: id, api: a}
 	err := a.DB.Write(db.As(context.Background(), db.Actor{Tenant: t.ID}),
 		db.SQL(`insert into tenants (name) values ($1)`, "tenant "+t.ID))
-	if err != nil {
-		tb.Fatal(err)
-	}
+	Check(tb, err)
 	return t
 }
 
@@ -171,9 +165,7 @@ var passwordHash = sync.OnceValues(func() (string, error) {
 func (t *Tenant) User(tb testing.TB, role string) *Client {
 	tb.Helper()
 	hash, err := passwordHash()
-	if err != nil {
-		tb.Fatal(err)
-	}
+	Check(tb, err)
 	c := &Client{API: t.api, Actor: db.Actor{Tenant: t.ID, User: db.NewID(), Role: role}}
 	c.Email = c.Actor.User + "@test.example"
 	err = t.api.DB.WriteLogin(db.As(context.Background(), db.Actor{Tenant: t.ID}), c.Email, c.Actor.User,
@@ -182,9 +174,7 @@ func (t *Tenant) User(tb testing.TB, role string) *Client {
 	if err == nil {
 		c.Token, err = t.api.Tokens.Access(auth.Principal{TenantID: t.ID, UserID: c.Actor.User, Role: role})
 	}
-	if err != nil {
-		tb.Fatal(err)
-	}
+	Check(tb, err)
 	return c
 }
 

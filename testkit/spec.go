@@ -60,9 +60,7 @@ func specOf(tb testing.TB, routes []server.Route, events []server.Event) *Docume
 func ReadDocument(tb testing.TB, text []byte) *Document {
 	tb.Helper()
 	d := &Document{Text: text, mux: http.NewServeMux(), paths: map[string]string{}}
-	if err := json.Unmarshal(text, &d.Root); err != nil {
-		tb.Fatal(err)
-	}
+	Check(tb, json.Unmarshal(text, &d.Root))
 	for path, item := range d.Root["paths"].(map[string]any) {
 		for method := range item.(map[string]any) {
 			if method != "parameters" {
