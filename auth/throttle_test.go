@@ -68,29 +68,6 @@ func TestThrottleSources(t *testing.T) {
 	}
 }
 
-// If several limits are exceeded, Begin returns the longest wait.
-func TestThrottleLongestWait(t *testing.T) {
-	clock := newThrottleClock()
-	th := NewThrottle(clock.now)
-	for range 5 {
-		try(t, th, "ada", "192.0.2.1", Failed, 0)
-	}
-	clock.pass(5 * time.Minute)
-	for i := range 95 {
-		try(t, th, "ada", fmt.Sprint("address ", i), Failed, 0)
-	}
-	try(t, th, "ada", "192.0.2.1", Failed, 10*time.Minute)
-	for i := range 15 {
-		try(t, th, fmt.Sprint("account ", i), "192.0.2.1", Failed, 0)
-	}
-	clock.pass(10 * time.Minute)
-	for i := range 5 {
-		try(t, th, fmt.Sprint("other account ", i), "192.0.2.1", Failed, 0)
-		try(t, th, "ada", fmt.Sprint("other address ", i), Failed, 0)
-	}
-	try(t, th, "ada", "192.0.2.1", Failed, 5*time.Minute)
-}
-
 // An account has 300 logins within 15 minutes, from all addresses together; failures and abandoned attempts do not
 // count.
 func TestThrottleLogins(t *testing.T) {
@@ -145,38 +122,6 @@ func TestThrottleParallel(t *testing.T) {
 			t.Fatalf("Begin = %+v after an attempt ended", limit)
 		}
 	}
-}
-
-func TestThrottleOutcomes(t *testing.T) {
-	clock := newThrottleClock()
-	th := NewThrottle(clock.now)
-	for range 1000 {
-		try(t, th, "ada", "192.0.2.1", Abandoned, 0)
-	}
-	if n := throttleKeys(th); n != 0 {
-		t.Errorf("%d keys remain", n)
-	}
-
-	// A success clears the failures of the account from this address, but not those of the address or the account.
-	for range 4 {
-		for range 4 {
-			try(t, th, "ada", "192.0.2.1", Failed, 0)
-		}
-		try(t, th, "ada", "192.0.2.1", Succeeded, 0)
-	}
-	for range 4 {
-		try(t, th, "ada", "192.0.2.1", Failed, 0)
-	}
-	try(t, th, "ada", "192.0.2.1", Failed, 15*time.Minute)
-	try(t, th, "bob", "192.0.2.1", Failed, 15*time.Minute)
-
-	// An abandoned attempt clears no failures.
-	for range 4 {
-		try(t, th, "eve", "192.0.2.9", Failed, 0)
-	}
-	try(t, th, "eve", "192.0.2.9", Abandoned, 0)
-	try(t, th, "eve", "192.0.2.9", Failed, 0)
-	try(t, th, "eve", "192.0.2.9", Failed, 15*time.Minute)
 }
 
 // Running attempts fill a limit without a RetryAfter, and Changed is closed when one of them ends. Only the first call

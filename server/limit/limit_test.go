@@ -154,30 +154,6 @@ func compareWithModel(t *testing.T, random *rand.Rand, perMinute, perHour, event
 	t.Logf("%d accepted, %d rejected", accepted, rejected)
 }
 
-func TestTighterBucket(t *testing.T) {
-	clock := newLimitClock()
-	l := newTestLimiter(3, 5, 10, clock.now)
-	take := func(want Rate, wantOK bool) {
-		t.Helper()
-		got, ok := l.Take("user:a")
-		if got != want || ok != wantOK {
-			t.Fatalf("Take = %+v, %v; want %+v, %v", got, ok, want, wantOK)
-		}
-	}
-	in := clock.t.Add
-	take(Rate{Limit: 3, Remaining: 2, Reset: in(20 * time.Second)}, true)
-	take(Rate{Limit: 3, Remaining: 1, Reset: in(40 * time.Second)}, true)
-	take(Rate{Limit: 3, Remaining: 0, Reset: in(time.Minute)}, true)
-	take(Rate{Limit: 3, Remaining: 0, Reset: in(time.Minute), RetryAfter: 20 * time.Second}, false)
-
-	// After a minute, the bucket of the hour has 2 of 5 tokens, plus 5/60, and that of the minute is full.
-	clock.t = clock.t.Add(time.Minute)
-	in = clock.t.Add
-	take(Rate{Limit: 5, Remaining: 1, Reset: in(4*12*time.Minute - time.Minute)}, true)
-	take(Rate{Limit: 5, Remaining: 0, Reset: in(5*12*time.Minute - time.Minute)}, true)
-	take(Rate{Limit: 5, Remaining: 0, Reset: in(5*12*time.Minute - time.Minute), RetryAfter: 11 * time.Minute}, false)
-}
-
 func TestLimitsOff(t *testing.T) {
 	l := newTestLimiter(0, 0, 10, time.Now)
 	for range 10_000 {
@@ -234,37 +210,6 @@ func TestExactPace(t *testing.T) {
 		if r, _ := l.Take("user:a"); r.Remaining != 4 {
 			t.Errorf("%v: after 5 tokens' time: %+v", limits, r)
 		}
-	}
-}
-
-func TestIdleKeyComesBack(t *testing.T) {
-	clock := newLimitClock()
-	l := newTestLimiter(100, 1000, 10, clock.now)
-	for range 3 {
-		for i := range 3 {
-			if r, ok := l.Take("user:a"); !ok || r.Remaining != 99-i {
-				t.Fatalf("Take %d = %+v, %v", i, r, ok)
-			}
-		}
-		clock.t = clock.t.Add(time.Hour)
-	}
-}
-
-func TestClockGoesBackwards(t *testing.T) {
-	clock := newLimitClock()
-	l := newTestLimiter(60, 0, 10, clock.now)
-	for range 60 {
-		l.Take("user:a")
-	}
-	for range 100 {
-		clock.t = clock.t.Add(-time.Hour)
-		if r, ok := l.Take("user:a"); ok || r.RetryAfter != time.Second {
-			t.Fatalf("Take = %+v, %v", r, ok)
-		}
-	}
-	clock.t = clock.t.Add(time.Second)
-	if r, ok := l.Take("user:a"); !ok || !r.Reset.Equal(clock.t.Add(time.Minute)) {
-		t.Fatalf("a second later: Take = %+v, %v", r, ok)
 	}
 }
 
