@@ -277,7 +277,8 @@ func testBackupDatabaseURL(t *testing.T, p program) {
 	}
 	home := tempDir(t)
 	before, after := clusters[0], clusters[1]
-	testkit.ExecURL(t, before.admin, strings.Split(strings.TrimSpace(block(t, "sql", "CREATE ROLE farm_backup")), "\n")...)
+	testkit.ExecURL(t, before.admin,
+		strings.Split(strings.TrimSpace(block(t, "sql", "CREATE ROLE farm_backup")), "\n")...)
 
 	env := settings(before)
 	c := p.start(t, env)

@@ -53,7 +53,7 @@ func wantReplay(t *testing.T, first, second *testkit.Response) {
 	}
 }
 
-// supers are connections that tests use one after the other: a new one reads the catalog for each of countRows' tables.
+// supers are connections that tests use one after the other: a new one reads the catalog for each table of countRows.
 var supers = sync.OnceValues(func() (*pgxpool.Pool, error) {
 	return pgxpool.New(context.Background(), testkit.Private().SuperURL()+"&pool_max_conns=32")
 })
