@@ -60,42 +60,31 @@ func (f filament) Swatch() template.HTML {
 	return newSwatch(s.IsTranslucent(), colors...)
 }
 
-type filamentList struct {
-	listing
-	Items []filament `json:"items"`
-}
-
-// filamentRow is what a row of the list shows of a filament.
-type filamentRow struct {
-	ID, Number, Title, Maker, Left, Price string
-
-	Spools int
-	Swatch template.HTML
-}
-
-// Rows returns the rows of the list.
-func (l *filamentList) Rows(v view) []filamentRow {
-	rows := make([]filamentRow, len(l.Items))
-	for i, f := range l.Items {
-		rows[i] = filamentRow{f.ID, strconv.FormatInt(f.Number, 10), f.Title(), f.Maker(), v.Kilos(f.Remaining),
-			v.Money(f.Price), f.SpoolCount, f.Swatch()}
-	}
-	return rows
-}
-
-var filamentOrders = []listOrder{{"", "Newest first", "created_at", "desc"}, {"number", "Number", "number", "asc"},
-	{"material", "Material", "material_type", "asc"}, {"color", "Color", "color", "asc"},
-	{"vendor", "Vendor", "vendor_name", "asc"}, {"most", "Most filament first", "remaining_grams", "desc"}}
-
-func (l *filamentList) Picks() []pick {
-	return []pick{l.pick("material", "Material", append([]option{{"", "Any material"}}, materials()...)...),
-		l.orders(filamentOrders)}
-}
+var filamentList = &listOf[filament]{editor: filaments, Title: "Filaments", Class: "spools", Add: "Add a filament",
+	Empty: "There are no filaments yet. A filament is what you buy; its spools have its material, color and weights.",
+	First: "Add the first filament", Other: option{"/vendors", "Vendors"},
+	filters: []filter{searchFilter, {"material", "material_type", "Material", anyMaterial},
+		{"vendor", "vendor", "", nil}},
+	orders: []listOrder{{"", "Newest first", "created_at", "desc"}, {"number", "Number", "number", "asc"},
+		{"material", "Material", "material_type", "asc"}, {"color", "Color", "color", "asc"},
+		{"vendor", "Vendor", "vendor_name", "asc"}, {"most", "Most filament first", "remaining_grams", "desc"}},
+	Head: `<th class="number">No.</th><th>Filament</th><th class="amount count">Spools</th>` +
+		`<th class="amount left">Left</th><th class="amount price">Price</th>`,
+	row: func(v *visit, r *rows, f *filament) {
+		r.add(`<tr><td class="number">{}</td><td class="name"><a href="/filaments/{}">`,
+			strconv.FormatInt(f.Number, 10), f.ID)
+		r.picture(f.Swatch())
+		r.add(`<span><b>{}</b>`, f.Title())
+		r.some(`<small>{}</small>`, f.Maker())
+		r.add(`</span></a></td><td class="amount count">{}</td><td class="amount left">{}</td>`+
+			`<td class="amount price">{}</td></tr>`+"\n", strconv.Itoa(f.SpoolCount), v.Kilos(f.Remaining),
+			v.Money(f.Price))
+	}}
 
 var filaments = &editor{api: "/api/v1/filaments", path: "/filaments", noun: "filament", entity: "filament",
 	name: func(get func(string) string) string { return get("material_type") + " " + get("color") },
 	fields: []editorField{
-		{field{"material_type", text}, "Material", "", materials()},
+		{field{"material_type", text}, "Material", "", materials},
 		{field{"material_name", text}, "Exact material", "hint=Such as PLA+", nil},
 		{field{"color", text}, "Color", "required", nil},
 		{field{"vendor", named}, "Vendor", "hint=A new name adds the vendor", nil},
@@ -111,14 +100,6 @@ var filaments = &editor{api: "/api/v1/filaments", path: "/filaments", noun: "fil
 		{field{"article_number", text}, "Article number", "", nil},
 		{field{"notes", text}, "Notes", "rows=4", nil},
 	}}
-
-func listFilaments(v *visit) error {
-	base, query := v.listing("/filaments", "filament",
-		map[string]string{"search": "search", "material": "material_type",
-			"vendor": "vendor"}, filamentOrders...)
-	l := &filamentList{listing: base}
-	return v.showList("/api/v1/filaments", "filaments", "Filaments", query, l)
-}
 
 // filamentPage is the page of a filament.
 type filamentPage struct {
@@ -152,7 +133,7 @@ func showFilament(v *visit) error {
 	path := v.apiPath("/api/v1/filaments/{id}")
 	id := v.r.PathValue("id")
 	p := &filamentPage{}
-	p.Spools.listing, _ = v.listing("/spools", "spool", spoolFilters)
+	p.Spools.listing, _ = v.listing("/spools", "spool", spoolFilters, nil)
 	p.Spools.Filter = url.Values{"filament": {id}}
 	if err := v.fetch(
 		read{path: path, into: &p.Filament},

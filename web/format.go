@@ -13,9 +13,10 @@ import (
 
 // functions are those of the templates that do not depend on the visitor.
 var functions = template.FuncMap{
-	"label":  label,
-	"input":  newInput,
-	"choose": func(in input, options []option) input { in.Options = options; return in },
+	"label":   label,
+	"input":   newInput,
+	"options": writeOptions,
+	"choose":  func(in input, options []option) input { in.Options = options; return in },
 }
 
 // locale is how numbers and dates are written.
@@ -166,6 +167,21 @@ func (v *visit) Clock(at *time.Time) string {
 	return t.Format(v.locale.day + "\u00a015:04")
 }
 
+// Until says until when a run prints, or since when, if it is not known when it ends.
+func (v *visit) Until(status string, start, end *time.Time) string {
+	switch {
+	case status == "paused":
+		return "Paused"
+	case end != nil && end.Before(v.Now()):
+		return "ended " + v.Clock(end)
+	case end != nil:
+		return "until " + v.Clock(end)
+	case start != nil:
+		return "since " + v.Clock(start)
+	}
+	return "In progress"
+}
+
 // Day writes a date of the API, such as 2026-01-31.
 func (v *visit) Day(s string) string {
 	t, err := time.Parse(time.DateOnly, s)
@@ -177,9 +193,6 @@ func (v *visit) Day(s string) string {
 
 // IsPast reports whether a date of the API is before today.
 func (v *visit) IsPast(s string) bool { return s != "" && s < v.Now().Format(time.DateOnly) }
-
-// IsOver reports whether a time has passed.
-func (v *visit) IsOver(t *time.Time) bool { return t.Before(v.Now()) }
 
 // More says how many entries of a list are not shown, if there are any.
 func (v *visit) More(total, shown int) string {

@@ -2,6 +2,7 @@ package web
 
 import (
 	"fmt"
+	"html/template"
 	"net/url"
 	"strconv"
 	"strings"
@@ -21,24 +22,32 @@ type listing struct {
 	Page    int        `json:"-"`
 	Problem string     `json:"-"` // with the filters
 
-	parameters map[string]string
-	suffix     string // Query, once it is known
-	known      bool
+	filters []filter
+	orders  []listOrder
 }
+
+// filter is a filter of a list: its name in the address, the parameter of the API, and what the page offers to choose
+// from, or nothing.
+type filter struct {
+	name, parameter, label string
+	options                []option
+}
+
+// searchFilter is the filter of all lists that can be searched.
+var searchFilter = filter{"search", "search", "", nil}
 
 // listOrder is an order of a list: its name in the address, what people call it, and the parameters of the API.
 type listOrder struct{ name, label, by, direction string }
 
-// listing returns the list that the address of the page selects, and its query of the API. Parameters are those of the
-// API by the names that the page has for them.
-func (v *visit) listing(path, noun string, parameters map[string]string, orders ...listOrder) (listing, url.Values) {
+// listing returns the list that the address of the page selects, and its query of the API.
+func (v *visit) listing(path, noun string, filters []filter, orders []listOrder) (listing, url.Values) {
 	asked := v.r.URL.Query()
-	l := listing{Path: path, Noun: noun, Filter: url.Values{}, Page: 1, parameters: parameters}
+	l := listing{Path: path, Noun: noun, Filter: url.Values{}, Page: 1, filters: filters, orders: orders}
 	query := url.Values{"limit": {strconv.Itoa(perPage)}}
-	for name, parameter := range parameters {
-		if value := strings.TrimSpace(asked.Get(name)); value != "" {
-			l.Filter.Set(name, value)
-			query.Set(parameter, value)
+	for _, f := range filters {
+		if value := strings.TrimSpace(asked.Get(f.name)); value != "" {
+			l.Filter.Set(f.name, value)
+			query.Set(f.parameter, value)
 		}
 	}
 	for i, o := range orders {
@@ -66,27 +75,15 @@ func (l *listing) refused(err error) error {
 	var all []string
 	for _, problem := range e.Fields {
 		name := problem.Field
-		for shown, parameter := range l.parameters {
-			if parameter == name {
-				name = shown
+		for _, f := range l.filters {
+			if f.parameter == problem.Field {
+				name = f.name
 			}
 		}
 		all = append(all, sentence(label(name)+" "+problem.Message))
 	}
 	l.Problem = strings.Join(all, " ")
 	return nil
-}
-
-// showList shows a list of the API, whose type embeds listing, with the template.
-func (v *visit) showList(api, template, title string, query url.Values, l interface {
-	refused(err error) error
-	status() int
-},
-) error {
-	if err := l.refused(v.fetch(read{path: api, query: query, into: l})); err != nil {
-		return err
-	}
-	return v.show(l.status(), template, title, l)
 }
 
 // status returns the status of the page.
@@ -97,8 +94,8 @@ func (l *listing) status() int {
 	return 200
 }
 
-// address returns the address of a page of the list, or of another path with its filters.
-func (l *listing) address(path string, page int) string {
+// address returns the address of a page of the list.
+func (l *listing) address(page int) string {
 	query := url.Values{}
 	for name, values := range l.Filter {
 		query[name] = values
@@ -107,44 +104,30 @@ func (l *listing) address(path string, page int) string {
 		query.Set("page", strconv.Itoa(page))
 	}
 	if len(query) == 0 {
-		return path
+		return l.Path
 	}
-	return path + "?" + query.Encode()
-}
-
-// Of returns the address of an entry beside the list.
-func (l *listing) Of(id string) string {
-	if !l.known {
-		l.known, l.suffix = true, l.Query()
-	}
-	return l.Path + "/" + id + l.suffix
+	return l.Path + "?" + query.Encode()
 }
 
 // Address returns the address of the list.
-func (l *listing) Address() string { return l.address(l.Path, l.Page) }
+func (l *listing) Address() string { return l.address(l.Page) }
 
 // Query returns the query of the address of the list, with its question mark.
-func (l *listing) Query() string {
-	_, query, ok := strings.Cut(l.Address(), "?")
-	if ok {
-		query = "?" + query
-	}
-	return query
-}
+func (l *listing) Query() string { return strings.TrimPrefix(l.Address(), l.Path) }
 
 // Previous and Next return the addresses of the other pages of the list, or "".
 func (l *listing) Previous() string {
 	if l.Page == 1 {
 		return ""
 	}
-	return l.address(l.Path, l.Page-1)
+	return l.address(l.Page - 1)
 }
 
 func (l *listing) Next() string {
 	if l.Page*perPage >= l.Total {
 		return ""
 	}
-	return l.address(l.Path, l.Page+1)
+	return l.address(l.Page + 1)
 }
 
 // Range returns which entries the page shows.
@@ -169,25 +152,100 @@ func (l *listing) IsFiltered() bool {
 	return false
 }
 
+// HasSearch reports whether the list can be searched.
+func (l *listing) HasSearch() bool { return len(l.filters) > 0 && l.filters[0].name == "search" }
+
 // pick is a choice among options.
 type pick struct {
 	Name, Label, Value string
 	Options            []option
 }
 
-// pick returns the choice of a filter.
-func (l *listing) pick(name, label string, options ...option) pick {
-	return pick{Name: name, Label: label, Value: l.Filter.Get(name), Options: options}
+// Picks returns the choices of the filters and of the order.
+func (l *listing) Picks() (picks []pick) {
+	for _, f := range l.filters {
+		if f.options != nil {
+			picks = append(picks, pick{f.name, f.label, l.Filter.Get(f.name), f.options})
+		}
+	}
+	if len(l.orders) > 1 {
+		p := pick{"sort", "Order", l.Filter.Get("sort"), []option{{"", l.orders[0].label}}}
+		for _, o := range l.orders[1:] {
+			p.Options = append(p.Options, option{o.name, o.label})
+		}
+		picks = append(picks, p)
+	}
+	return picks
 }
 
-// orders returns the choice of the order.
-func (l *listing) orders(orders []listOrder) pick {
-	p := l.pick("sort", "Order")
-	for i, o := range orders {
-		if i == 0 {
-			o.name = ""
+// Pick returns the choice with the name.
+func (l *listing) Pick(name string) pick {
+	for _, p := range l.Picks() {
+		if p.Name == name {
+			return p
 		}
-		p.Options = append(p.Options, option{o.name, o.label})
 	}
-	return p
+	return pick{}
+}
+
+// listOf is the page of a list of the API.
+type listOf[T any] struct {
+	*editor // of the entries
+	filters []filter
+	orders  []listOrder
+	query   func(*listing, url.Values)           // changes the query of the API, if it is not nil
+	fetch   func(*visit, read, *[]T) error       // reads the entries and more, if it is not nil
+	row     func(v *visit, r *rows, entry *T)    // writes the row of an entry
+	below   func(v *visit, r *rows, entries []T) // writes what is below the table, if it is not nil
+
+	Title, Class string        // of the page, and of the table
+	Head         template.HTML // the cells of the first row of the table
+	Empty        string        // what the page says if there are no entries
+	Add, First   string        // the names of the links to the form of a new entry, and of the first one
+	Other        option        // a page beside it, or none
+}
+
+// listPage is the data of the page.
+type listPage[T any] struct {
+	listing
+	Items []T        `json:"items"`
+	List  *listOf[T] `json:"-"`
+}
+
+func (l *listOf[T]) show(v *visit) error {
+	p := &listPage[T]{List: l}
+	var query url.Values
+	p.listing, query = v.listing(l.path, l.noun, l.filters, l.orders)
+	if l.query != nil {
+		l.query(&p.listing, query)
+	}
+	entries := read{path: l.api, query: query, into: p}
+	var err error
+	if l.fetch != nil {
+		err = l.fetch(v, entries, &p.Items)
+	} else {
+		err = v.fetch(entries)
+	}
+	if err := p.refused(err); err != nil {
+		return err
+	}
+	return v.show(p.status(), "list", l.Title, p)
+}
+
+// Rows returns the rows of the table.
+func (p *listPage[T]) Rows(v view) template.HTML {
+	var r rows
+	for i := range p.Items {
+		p.List.row(v.visit, &r, &p.Items[i])
+	}
+	return r.html()
+}
+
+// Below returns what is below the table.
+func (p *listPage[T]) Below(v view) template.HTML {
+	var r rows
+	if p.List.below != nil {
+		p.List.below(v.visit, &r, p.Items)
+	}
+	return r.html()
 }

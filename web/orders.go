@@ -2,7 +2,6 @@ package web
 
 import (
 	"fmt"
-	"html/template"
 	"net/url"
 	"time"
 )
@@ -49,44 +48,35 @@ func (o order) State() string { return label(o.Status) }
 // IsOpen reports whether something is left to print.
 func (o order) IsOpen() bool { return o.Status == "received" || o.Status == "in_production" }
 
-type orderList struct {
-	listing
-	Items []order `json:"items"`
-}
-
 // late returns the further class of the due date of an open order that is late.
-func (o order) late(v view) string {
+func (o order) late(v *visit) string {
 	if o.IsOpen() && v.IsPast(o.DueDate) {
 		return " late"
 	}
 	return ""
 }
 
-// Rows returns the rows of the list.
-func (l *orderList) Rows(v view) template.HTML {
-	var list rows
-	for _, o := range l.Items {
-		state, source := o.State(), o.Source
-		list.add(`<tr><td><a class="title" href="/orders/{}"><b>{}</b></a><small><span class="narrow-only">{}`, o.ID,
-			o.Name(), state)
-		if source != "" {
-			list.add(` · `)
+var orderList = &listOf[order]{editor: orders, Title: "Orders", Add: "Add an order",
+	Empty: "There are no open orders.",
+	filters: []filter{searchFilter, {"status", "status", "Status", []option{{"", "Open"},
+		{"received,in_production,done,cancelled", "All"}, {"received", "Received"},
+		{"in_production", "In production"}, {"done", "Done"}, {"cancelled", "Cancelled"}}}},
+	orders: []listOrder{{"", "Due first", "due_date", "asc"}, {"newest", "Newest first", "created_at", "desc"},
+		{"customer", "Customer", "customer", "asc"}},
+	query: func(l *listing, query url.Values) {
+		if l.Filter.Get("status") == "" {
+			query.Set("status", "received,in_production")
 		}
-		list.add(`</span>{}</small></td><td class="wide">{}</td><td class="wide short">{}</td>`, source, o.Customer, state)
-		list.add(`<td class="amount{}">{}</td></tr>`+"\n", o.late(v), v.Day(o.DueDate))
-	}
-	return list.html()
-}
-
-var orderOrders = []listOrder{{"", "Due first", "due_date", "asc"}, {"newest", "Newest first", "created_at", "desc"},
-	{"customer", "Customer", "customer", "asc"}}
-
-func (l *orderList) Picks() []pick {
-	return []pick{l.pick("status", "Status", option{"", "Open"},
-		option{"received,in_production,done,cancelled", "All"},
-		option{"received", "Received"}, option{"in_production", "In production"}, option{"done", "Done"},
-		option{"cancelled", "Cancelled"}), l.orders(orderOrders)}
-}
+	},
+	Head: `<th>Order</th><th class="wide">Customer</th><th class="wide">State</th><th class="amount">Due</th>`,
+	row: func(v *visit, r *rows, o *order) {
+		state := o.State()
+		r.add(`<tr><td><a class="title" href="/orders/{}"><b>{}</b></a><small><span class="narrow-only">{}`, o.ID,
+			o.Name(), state)
+		r.when(o.Source != "", ` · `)
+		r.add(`</span>{}</small></td><td class="wide">{}</td><td class="wide short">{}</td>`, o.Source, o.Customer, state)
+		r.add(`<td class="amount{}">{}</td></tr>`+"\n", o.late(v), v.Day(o.DueDate))
+	}}
 
 var orders = &editor{api: "/api/v1/orders", path: "/orders", noun: "order",
 	name: func(get func(string) string) string {
@@ -99,16 +89,6 @@ var orders = &editor{api: "/api/v1/orders", path: "/orders", noun: "order",
 		{field{"due_date", text}, "Due on", "type=date", nil},
 		{field{"notes", text}, "Notes", "rows=3", nil},
 	}}
-
-func listOrders(v *visit) error {
-	base, query := v.listing("/orders", "order", map[string]string{"search": "search", "status": "status"},
-		orderOrders...)
-	l := &orderList{listing: base}
-	if l.Filter.Get("status") == "" {
-		query.Set("status", "received,in_production")
-	}
-	return v.showList("/api/v1/orders", "orders", "Orders", query, l)
-}
 
 // orderPage is the page of an order.
 type orderPage struct {

@@ -76,26 +76,41 @@ func (p printer) All() []slot {
 	return slots
 }
 
-type printerList struct {
-	listing
-	Items []printer `json:"items"`
-}
-
-// join gives each printer its runs.
-func (l *printerList) join(q *queue) {
-	for i := range l.Items {
-		l.Items[i].Runs = q.of(l.Items[i].ID)
-	}
-}
-
-var printerOrders = []listOrder{{"", "Name", "name", "asc"}, {"newest", "Newest first", "created_at", "desc"}}
-
 var printerStates = []option{{"available", "Available"}, {"maintenance", "In maintenance"}, {"retired", "Retired"}}
 
-func (l *printerList) Picks() []pick {
-	return []pick{l.pick("status", "Status", append([]option{{"", "Any status"}}, printerStates...)...),
-		l.orders(printerOrders)}
-}
+var printerList = &listOf[printer]{editor: printers, Title: "Printers", Class: "machines", Add: "Add a printer",
+	Empty: "There are no printers yet. A printer has slots for spools and a queue of runs.",
+	First: "Add the first printer", Other: option{"/queue", "Queue"},
+	filters: []filter{searchFilter,
+		{"status", "status", "Status", append([]option{{"", "Any status"}}, printerStates...)}},
+	orders: []listOrder{{"", "Name", "name", "asc"}, {"newest", "Newest first", "created_at", "desc"}},
+	fetch: func(v *visit, entries read, printers *[]printer) error {
+		var q queue
+		err := v.fetch(entries, read{path: "/api/v1/queue", into: &q})
+		for i, p := range *printers {
+			(*printers)[i].Runs = q.of(p.ID)
+		}
+		return err
+	},
+	Head: `<th>Printer</th><th>Prints</th><th class="wide">Loaded</th><th class="amount wide">Hours</th>`,
+	row: func(v *visit, r *rows, p *printer) {
+		r.add(`<tr><td><a class="title" href="/printers/{}"><b>{}</b></a>`, p.ID, p.Name)
+		r.some(`<small>{}</small>`, p.Kind())
+		r.some(`<span class="tag">{}</span>`, p.State())
+		r.when(p.Due, ` <span class="tag late">Maintenance due</span>`)
+		if run := p.Now(); run != nil {
+			r.add(`</td><td><a href="/runs/{}">{}</a><small>{}</small>`, run.ID, run.Name(), v.Until(run.Status, run.Start, run.PrintsUntil()))
+		} else {
+			r.add(`</td><td><span class="muted">–</span>`)
+		}
+		r.add(`</td><td class="wide">`)
+		for _, l := range p.Loaded {
+			r.add(`<small><a href="/spools/{}">#{}</a> {}, {}</small>`, l.ID, strconv.FormatInt(l.Number, 10), l.Name,
+				v.Grams(l.Remaining))
+		}
+		r.when(len(p.Loaded) == 0, `<span class="muted">–</span>`)
+		r.add(`</td><td class="amount wide">{}</td></tr>`+"\n", v.Number(p.Hours, 0))
+	}}
 
 var printers = &editor{api: "/api/v1/printers", path: "/printers", noun: "printer",
 	name: func(get func(string) string) string { return get("name") },
@@ -112,19 +127,6 @@ var printers = &editor{api: "/api/v1/printers", path: "/printers", noun: "printe
 		{field{"power_watts", number}, "Power", "type=number;unit=W", nil},
 		{field{"notes", text}, "Notes", "rows=3", nil},
 	}}
-
-func listPrinters(v *visit) error {
-	base, query := v.listing("/printers", "printer", map[string]string{"search": "search", "status": "status"},
-		printerOrders...)
-	l := &printerList{listing: base}
-	var q queue
-	if err := l.refused(v.fetch(read{path: "/api/v1/printers", query: query, into: l},
-		read{path: "/api/v1/queue", into: &q})); err != nil {
-		return err
-	}
-	l.join(&q)
-	return v.show(l.status(), "printers", "Printers", l)
-}
 
 // printerPage is the page of a printer.
 type printerPage struct {
@@ -277,8 +279,8 @@ type queuedRun struct {
 	End   *time.Time `json:"expected_end_at"`
 }
 
-// Until returns when a run that prints ends, or has ended, or nil if that is not known.
-func (r queuedRun) Until() *time.Time { return run{StartedAt: r.Start, Hours: r.Hours}.End() }
+// PrintsUntil returns when a run that prints ends, or has ended, or nil if that is not known.
+func (r queuedRun) PrintsUntil() *time.Time { return run{StartedAt: r.Start, Hours: r.Hours}.End() }
 
 // Name returns what the run prints.
 func (r queuedRun) Name() string {

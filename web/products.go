@@ -60,16 +60,22 @@ func (t partTree) Parts() []*part {
 	return last[0].Parts
 }
 
-type productList struct {
-	listing
-	Items []product `json:"items"`
-}
-
-var productOrders = []listOrder{{"", "Newest first", "created_at", "desc"}, {"name", "Name", "name", "asc"},
-	{"sku", "SKU", "sku", "asc"}, {"category", "Category", "category", "asc"},
-	{"cost", "Highest cost first", "total_cost", "desc"}}
-
-func (l *productList) Picks() []pick { return []pick{l.orders(productOrders)} }
+var productList = &listOf[product]{editor: products, Title: "Products", Add: "Add a product",
+	Empty: "There are no products yet. A product is what you print, with the filament that it needs.",
+	First: "Add the first product", filters: []filter{searchFilter, {"category", "category", "", nil}},
+	orders: []listOrder{{"", "Newest first", "created_at", "desc"}, {"name", "Name", "name", "asc"},
+		{"sku", "SKU", "sku", "asc"}, {"category", "Category", "category", "asc"},
+		{"cost", "Highest cost first", "total_cost", "desc"}},
+	Head: `<th>Product</th><th class="wide">Category</th><th class="amount wide">Print time</th>` +
+		`<th class="amount">Filament cost</th>`,
+	row: func(v *visit, r *rows, p *product) {
+		r.add(`<tr><td><a class="title" href="/products/{}"><b>{}</b></a>`, p.ID, p.Name)
+		r.some(`<small>{}</small>`, p.SKU)
+		r.add(`</td><td class="wide">{}</td><td class="amount wide">{}</td><td class="amount">{}`, p.Category,
+			v.Minutes(p.Minutes), v.Money(p.TotalCost))
+		r.when(!p.Complete, `<small>not complete</small>`)
+		r.add(`</td></tr>` + "\n")
+	}}
 
 var products = &editor{api: "/api/v1/products", path: "/products", noun: "product",
 	name: func(get func(string) string) string { return get("name") },
@@ -84,13 +90,6 @@ var products = &editor{api: "/api/v1/products", path: "/products", noun: "produc
 		{field{"description", text}, "Description", "rows=3", nil},
 		{field{"notes", text}, "Notes", "rows=3", nil},
 	}}
-
-func listProducts(v *visit) error {
-	base, query := v.listing("/products", "product", map[string]string{"search": "search", "category": "category"},
-		productOrders...)
-	l := &productList{listing: base}
-	return v.showList("/api/v1/products", "products", "Products", query, l)
-}
 
 // availability is what a product or an order needs, and what is there.
 type availability struct {
@@ -167,7 +166,7 @@ func (v *visit) productPage(status int, name string, f *form) error {
 			one.Remove = "/products/" + id + "/components/" + one.ID + "/remove"
 		}
 	}
-	p.Options.Materials = materials()
+	p.Options.Materials = materials
 	p.Options.Products = productOptions(p.Others.Items, id)
 	return v.show(status, "product", p.Product.Name, p)
 }

@@ -67,22 +67,16 @@ func (c runColumn) Cards(v view) template.HTML {
 	var cards rows
 	for _, r := range c.Items {
 		var words []string
-		switch r.Status {
-		case "failed", "cancelled", "paused":
+		if r.Status == "failed" || r.Status == "cancelled" {
 			words = append(words, r.State())
 		}
 		if grams := cmp.Or(r.Grams, r.Estimate); grams != "" {
 			words = append(words, v.Grams(grams))
 		}
-		switch end := r.End(); {
-		case r.Status != "in_progress":
+		if r.Status == "in_progress" || r.Status == "paused" {
+			words = append(words, v.Until(r.Status, r.StartedAt, r.End()))
+		} else {
 			words = append(words, v.Date(r.When()))
-		case end == nil:
-			words = append(words, "since "+v.Clock(r.StartedAt))
-		case v.IsOver(end):
-			words = append(words, "ended "+v.Clock(end))
-		default:
-			words = append(words, "until "+v.Clock(end))
 		}
 		cards.add(`<li><a class="card" href="/runs/{}"><b>{}</b><small>{}</small></a></li>`+"\n", r.ID, r.Name(),
 			strings.Join(words, " · "))
@@ -112,7 +106,7 @@ func board(v *visit) error {
 		{"Printing", "Nothing prints.", nil, 0}, {"To be confirmed", "No run waits for you.", nil, 0},
 		{"Done", "Nothing was printed yet.", nil, 0}}
 	for _, r := range printing.Items {
-		if end := r.End(); end != nil && end.Before(v.Now()) && r.Status == "in_progress" {
+		if r.hasEnded(v.Now()) {
 			columns[2].Items = append(columns[2].Items, r)
 		} else {
 			columns[1].Items = append(columns[1].Items, r)

@@ -43,7 +43,7 @@ func search(v *visit) error {
 		reads = append(reads, read{path: "/api/v1/spools", into: &numbered,
 			query: url.Values{"number": {strconv.Itoa(n)}, "archived": {"any"}}})
 	}
-	l := listing{parameters: map[string]string{"search": "search"}}
+	l := listing{filters: []filter{searchFilter}}
 	if err := l.refused(v.fetch(reads...)); err != nil {
 		return err
 	}

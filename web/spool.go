@@ -63,6 +63,12 @@ func (r run) End() *time.Time {
 	return &end
 }
 
+// hasEnded reports whether a run that prints should have ended, so that it waits for somebody.
+func (r run) hasEnded(now time.Time) bool {
+	end := r.End()
+	return end != nil && end.Before(now) && r.Status == "in_progress"
+}
+
 // State returns the status in words.
 func (r run) State() string {
 	if r.Failure != "" {
@@ -191,7 +197,7 @@ var spools = &editor{api: "/api/v1/spools", path: "/spools", noun: "spool", enti
 		return "#" + get("number") + " " + get("material_type") + " " + get("color")
 	},
 	fields: []editorField{
-		{field{"material_type", text}, "Material", "own", materials()},
+		{field{"material_type", text}, "Material", "own", materials},
 		{field{"brand", text}, "Brand", "own", nil},
 		{field{"color", text}, "Color", "own;required", nil},
 		{field{"color_hex", text}, "Color as #RRGGBB", "own;hint=Such as #FA6831", nil},

@@ -77,9 +77,13 @@ type spoolList struct {
 	Chosen   map[string]bool
 }
 
-// spoolFilters are the filters of the list, and the parameters of the API.
-var spoolFilters = map[string]string{"search": "search", "material": "material_type", "vendor": "brand",
-	"color": "color", "location": "location", "stock": "in_stock", "archived": "archived", "filament": "filament_id"}
+// spoolFilters are the filters of the list.
+var spoolFilters = []filter{searchFilter, {"material", "material_type", "Material", anyMaterial},
+	{"stock", "in_stock", "Stock", []option{{"", "Full or empty"}, {"true", "With filament"}, {"false", "Empty"}}},
+	{"archived", "archived", "Archived",
+		[]option{{"", "Not archived"}, {"true", "Archived"}, {"any", "Archived or not"}}},
+	{"vendor", "brand", "", nil}, {"color", "color", "", nil}, {"location", "location", "", nil},
+	{"filament", "filament_id", "", nil}}
 
 // spoolOrders are the orders of the list.
 var spoolOrders = []listOrder{
@@ -95,29 +99,69 @@ var spoolOrders = []listOrder{
 
 // spoolQuery returns the list that the address of the page selects, and its parameters of the API.
 func (v *visit) spoolQuery() (*spoolList, url.Values) {
-	l, query := v.listing("/spools", "spool", spoolFilters, spoolOrders...)
+	l, query := v.listing("/spools", "spool", spoolFilters, spoolOrders)
 	return &spoolList{listing: l, Form: newForm(), Chosen: map[string]bool{}}, query
 }
 
-// spoolRow is what a row of the list shows of a spool. Rows have no methods, because a template needs several times as
-// long for a method as for a field.
-type spoolRow struct {
-	ID, FilamentID, Link, Number, Name, Maker, Left, Location, Used string
-
-	Swatch, Bar                        template.HTML
-	Archived, Chosen, Selected, Begins bool // Begins: it is the first one of its filament, in a list grouped by them
+// Rows returns the rows of the list.
+func (l *spoolList) Rows(v view) template.HTML {
+	var r rows
+	grouped, write, query := l.Filter.Get("sort") == "filament", v.CanWrite(), l.Query()
+	for i := range l.Items {
+		s := &l.Items[i]
+		number, name, maker := strconv.FormatInt(s.Number, 10), s.Name(), s.Maker()
+		if grouped && (i == 0 || l.Items[i-1].FilamentID != s.FilamentID) {
+			r.add(`<tr class="filament"><th colspan="6" scope="rowgroup">`)
+			if s.FilamentID != "" {
+				r.add(`<a href="/filaments/{}">{}</a>`, s.FilamentID, name)
+				r.some(` · {}`, maker)
+			} else {
+				r.add(`Without a filament`)
+			}
+			r.add(`</th></tr>` + "\n")
+		}
+		r.add(`<tr>`)
+		if write {
+			r.add(`<td class="choose"><label><input type="checkbox" name="id" value="{}"`, s.ID)
+			r.when(l.Chosen[s.ID], ` checked`)
+			r.add(`><span class="hide">Choose #{}</span></label></td>`, number)
+		}
+		r.add(`<td class="number">{}</td><td class="name"><a href="/spools/{}{}">`, number, s.ID, query)
+		r.picture(s.Swatch())
+		r.add(`<span><b>{}</b>`, name)
+		r.some(`<small>{}</small>`, maker)
+		r.add(`</span></a>`)
+		r.when(s.Archived, `<span class="tag">Archived</span>`)
+		r.add(`</td><td class="remaining"><div>`)
+		r.picture(s.Bar())
+		r.add(`<span>{}</span></div></td><td class="location">{}</td><td class="used">{}</td></tr>`+"\n",
+			v.Grams(s.Remaining), s.Location, v.Ago(s.LastUsedAt))
+	}
+	return r.html()
 }
 
-// Rows returns the rows of the list.
-func (l *spoolList) Rows(v view) []spoolRow {
-	rows := make([]spoolRow, len(l.Items))
-	for i, s := range l.Items {
-		rows[i] = spoolRow{s.ID, s.FilamentID, l.Of(s.ID), strconv.FormatInt(s.Number, 10), s.Name(), s.Maker(),
-			v.Grams(s.Remaining), s.Location, v.Ago(s.LastUsedAt), s.Swatch(), s.Bar(), s.Archived, l.Chosen[s.ID],
-			s.ID == l.Selected,
-			l.Filter.Get("sort") == "filament" && (i == 0 || l.Items[i-1].FilamentID != s.FilamentID)}
+// Beside returns the list beside one of its spools.
+func (l *spoolList) Beside(v view) template.HTML {
+	var r rows
+	query := l.Query()
+	for i := range l.Items {
+		s := &l.Items[i]
+		r.add(`<li><a href="/spools/{}{}"`, s.ID, query)
+		r.when(s.ID == l.Selected, ` aria-current="page"`)
+		r.add(`>`)
+		s.compact(v, &r)
 	}
-	return rows
+	return r.html()
+}
+
+// compact writes the spool as the rest of an entry of a narrow list, after the beginning of its link.
+func (s *spool) compact(v view, r *rows) {
+	r.picture(s.Swatch())
+	r.add(`<span class="what"><b>{}</b><small>{}`, s.Name(), strconv.FormatInt(s.Number, 10))
+	r.some(` · {}`, s.Maker())
+	r.add(`</small></span><span class="grams">{}`, v.Grams(s.Remaining))
+	r.picture(s.Bar())
+	r.add(`</span></a></li>` + "\n")
 }
 
 // HasMore reports whether a filter is set that the page shows only on demand.
@@ -142,21 +186,6 @@ func (l *spoolList) Locations() (names []string) {
 	return names
 }
 
-// Pick returns the choice of a filter.
-func (l *spoolList) Pick(name string) pick {
-	switch name {
-	case "material":
-		return l.pick(name, "Material", append([]option{{"", "Any material"}}, materials()...)...)
-	case "stock":
-		return l.pick(name, "Stock", option{"", "Full or empty"}, option{"true", "With filament"},
-			option{"false", "Empty"})
-	case "archived":
-		return l.pick(name, "Archived", option{"", "Not archived"}, option{"true", "Archived"},
-			option{"any", "Archived or not"})
-	}
-	return l.orders(spoolOrders)
-}
-
 // Action returns the choice of what to do with several spools.
 func (l *spoolList) Action() pick {
 	return pick{Value: l.Form.Values.Get("action"), Options: []option{{"", "With the chosen spools…"},
@@ -164,12 +193,13 @@ func (l *spoolList) Action() pick {
 		{"unarchive", "Take out of the archive"}}}
 }
 
-func materials() (options []option) {
+// materials are the types of material, and anyMaterial these as the choice of a filter.
+var materials, anyMaterial = func() (options, any []option) {
 	for _, name := range inventory.MaterialType("").Enum() {
 		options = append(options, option{name, name})
 	}
-	return options
-}
+	return options, append([]option{{"", "Any material"}}, options...)
+}()
 
 // listSpools shows the list of spools.
 func listSpools(v *visit) error {

@@ -1,9 +1,6 @@
 package web
 
-import (
-	"html/template"
-	"strings"
-)
+import "strings"
 
 // stockLevel is a stock level, as the API returns it.
 type stockLevel struct {
@@ -30,58 +27,50 @@ func (l stockLevel) Percent() int {
 	return 100
 }
 
-// levelRow is what a row of the list shows of a stock level.
-type levelRow struct {
-	ID, Name, Brand, Available, Reserved, Minimum, Missing string
+var levelList = &listOf[stockLevel]{editor: levels, Title: "Stock levels", Add: "Add a level",
+	Empty: "There are no stock levels yet. A level says how much of a filament should be there.",
+	First: "Add the first level",
+	filters: []filter{{"low", "low", "Level",
+		[]option{{"", "All levels"}, {"true", "Low ones"}, {"false", "Met ones"}}},
+		{"material", "material_type", "Material", anyMaterial}},
+	orders: []listOrder{{"", "", "missing_grams", "desc"}},
+	Head: `<th>Filament</th><th class="wide gauge">Level</th><th class="amount">Available</th>` +
+		`<th class="amount wide">Reserved</th><th class="amount">At least</th><th class="amount">Missing</th>`,
+	row: func(v *visit, r *rows, l *stockLevel) {
+		if v.CanWrite() {
+			r.add(`<tr><td><a class="title" href="/stock/{}/edit"><b>{}</b></a>`, l.ID, l.Name())
+		} else {
+			r.add(`<tr><td><b>{}</b>`, l.Name())
+		}
+		r.some(`<small>{}</small>`, l.Brand)
+		r.add(`</td><td class="wide gauge">`)
+		r.picture(newBar(l.Percent()))
+		r.add(`</td><td class="amount">{}</td><td class="amount wide">{}</td><td class="amount">{}</td>`,
+			v.Kilos(l.Available), v.Kilos(l.Reserved), v.Kilos(l.Minimum))
+		if l.Low {
+			r.add(`<td class="amount late">{}</td></tr>`+"\n", v.Kilos(l.Missing))
+		} else {
+			r.add(`<td class="amount">–</td></tr>` + "\n")
+		}
+	},
+	below: shoppingList}
 
-	Bar template.HTML // how much is available
-	Low bool
-}
-
-// Rows returns the rows of the list.
-func (p *stockPage) Rows(v view) []levelRow {
-	rows := make([]levelRow, len(p.Items))
-	for i, l := range p.Items {
-		rows[i] = levelRow{l.ID, l.Name(), l.Brand, v.Kilos(l.Available), v.Kilos(l.Reserved), v.Kilos(l.Minimum),
-			v.Kilos(l.Missing), newBar(l.Percent()), l.Low}
-	}
-	return rows
-}
-
-type stockPage struct {
-	listing
-	Items []stockLevel `json:"items"`
-}
-
-// Shopping returns the levels that are low as lines of text.
-func (p *stockPage) Shopping(v view) string {
+// shoppingList writes the levels that are low as lines of text.
+func shoppingList(v *visit, r *rows, entries []stockLevel) {
 	var b strings.Builder
-	for _, l := range p.Items {
+	for _, l := range entries {
 		if l.Low {
 			b.WriteString(v.Kilos(l.Missing) + " " + strings.TrimSpace(l.Name()+" "+l.Brand) + "\n")
 		}
 	}
-	return b.String()
-}
-
-func (p *stockPage) Picks() []pick {
-	return []pick{p.pick("low", "Level", option{"", "All levels"}, option{"true", "Low ones"},
-		option{"false", "Met ones"}),
-		p.pick("material", "Material", append([]option{{"", "Any material"}}, materials()...)...)}
+	r.some(`<section class="narrow"><h2>Shopping list</h2><pre>{}</pre></section>`, b.String())
 }
 
 var levels = &editor{api: "/api/v1/stock-levels", path: "/stock", noun: "stock level", stay: true,
 	name: func(get func(string) string) string { return get("material_type") + " " + get("color") },
 	fields: []editorField{
-		{field{"material_type", text}, "Material", "", materials()},
+		{field{"material_type", text}, "Material", "", materials},
 		{field{"color", text}, "Color", "hint=Empty: any color", nil},
 		{field{"brand", text}, "Vendor", "hint=Empty: any vendor", nil},
 		{field{"minimum_grams", number}, "At least", "type=number;unit=g;required", nil},
 	}}
-
-func listStock(v *visit) error {
-	base, query := v.listing("/stock", "stock level", map[string]string{"low": "low", "material": "material_type"},
-		listOrder{"", "", "missing_grams", "desc"})
-	p := &stockPage{listing: base}
-	return v.showList("/api/v1/stock-levels", "stock", "Stock levels", query, p)
-}

@@ -3,7 +3,6 @@ package web
 import (
 	"cmp"
 	"html/template"
-	"math"
 	"net/url"
 	"slices"
 	"strconv"
@@ -14,7 +13,7 @@ import (
 // todayPage is the first page.
 type todayPage struct {
 	Machines          []machine
-	Printing, Waiting []printing // Printing are the runs without one of the printers
+	Printing, Waiting []run // Printing are the runs without one of the printers
 	Orders            struct {
 		Items []order
 		Total int
@@ -35,36 +34,10 @@ type todayPage struct {
 	Days  []bar
 }
 
-// printing is a run that prints, or did until now.
-type printing struct {
-	run
-	Until *time.Time // when it ends, or nil if that is not known
-}
-
 // machine is a printer with the run that it prints, or nil.
 type machine struct {
 	printer
-	Run *printing
-}
-
-// Printer returns the name of the printer.
-func (p printing) Printer() string {
-	if p.PrinterName == "" {
-		return "No printer"
-	}
-	return p.PrinterName
-}
-
-// state writes until when a run prints.
-func (p printing) state(v view, list *rows) {
-	switch {
-	case p.Status == "paused":
-		list.add(`<span class="tag">Paused</span>`)
-	case p.Until != nil:
-		list.add(`until {}`, v.Clock(p.Until))
-	default:
-		list.add(`since {}`, v.Clock(p.StartedAt))
-	}
+	Run *run
 }
 
 // Prints returns the printers, and the runs that print elsewhere.
@@ -73,14 +46,12 @@ func (p *todayPage) Prints(v view) template.HTML {
 	for _, m := range p.Machines {
 		if m.Run != nil {
 			list.add(`<li class="machine"><b><a href="/runs/{}">{}</a></b><span class="amount">`, m.Run.ID, m.Name)
-			m.Run.state(v, &list)
+			list.add(`{}`, v.Until(m.Run.Status, m.Run.StartedAt, m.Run.End()))
 		} else {
 			list.add(`<li class="machine"><b><a href="/printers/{}">{}</a></b><span class="amount">`, m.ID, m.Name)
 			list.add(`<span class="muted">{}</span>`, cmp.Or(m.State(), "Free"))
 		}
-		if m.Due {
-			list.add(` <span class="late">Maintenance</span>`)
-		}
+		list.when(m.Due, ` <span class="late">Maintenance</span>`)
 		list.add(`</span>`)
 		var spools []string
 		for _, l := range m.Loaded {
@@ -89,20 +60,15 @@ func (p *todayPage) Prints(v view) template.HTML {
 		list.some(`<small>{}</small>`, strings.Join(spools, " · "))
 		list.add(`</li>`)
 	}
-	for _, r := range p.Printing {
-		list.add(`<li><b><a href="/runs/{}">{}</a></b><span class="amount">`, r.ID, r.Printer())
-		r.state(v, &list)
-		list.add(`</span></li>`)
-	}
-	return list.html()
+	return list.html() + p.Runs(v, p.Printing)
 }
 
-// Ended returns the runs that wait for somebody.
-func (p *todayPage) Ended(v view) template.HTML {
+// Runs returns runs with until when they print.
+func (p *todayPage) Runs(v view, runs []run) template.HTML {
 	var list rows
-	for _, r := range p.Waiting {
-		list.add(`<li><b><a href="/runs/{}">{}</a></b><span class="amount">ended {}</span></li>`, r.ID, r.Printer(),
-			v.Clock(r.Until))
+	for _, r := range runs {
+		list.add(`<li><b><a href="/runs/{}">{}</a></b><span class="amount">{}</span></li>`, r.ID,
+			cmp.Or(r.PrinterName, "No printer"), v.Until(r.Status, r.StartedAt, r.End()))
 	}
 	return list.html()
 }
@@ -117,7 +83,7 @@ func (p *todayPage) Due(v view) template.HTML {
 		}
 		list.add(`<li><div><b><a href="/orders/{}">{}</a></b><small>{}</small><small>{}</small></div>`, o.ID, o.Name(),
 			words, label(p.verdict(v, o.ID)))
-		list.add(`<span class="amount{}">{}</span></li>`, o.late(v), v.Day(o.DueDate))
+		list.add(`<span class="amount{}">{}</span></li>`, o.late(v.visit), v.Day(o.DueDate))
 	}
 	return list.html()
 }
@@ -125,10 +91,9 @@ func (p *todayPage) Due(v view) template.HTML {
 // Bars returns the bars of the picture.
 func (p *todayPage) Bars(v view) template.HTML {
 	var list rows
-	short := func(f float64) string { return strconv.FormatFloat(math.Round(f*10)/10, 'f', -1, 64) }
 	for _, b := range p.Days {
-		list.add(`<rect x="{}" y="{}" width="8" height="{}"><title>{}: {}</title></rect>`, short(b.X), short(b.Y),
-			short(b.Height), v.Day(b.Day), v.Grams(b.Grams))
+		list.add(`<rect x="{}" y="{}" width="8" height="{}"><title>{}: {}</title></rect>`, coordinate(b.X), coordinate(b.Y),
+			coordinate(b.Height), v.Day(b.Day), v.Grams(b.Grams))
 	}
 	return list.html()
 }
@@ -200,15 +165,14 @@ func today(v *visit) error {
 		p.Machines = append(p.Machines, machine{printer: one})
 	}
 	for _, r := range runs.Items {
-		at := printing{r, r.End()}
 		i := slices.IndexFunc(p.Machines, func(m machine) bool { return m.ID == r.PrinterID && m.Run == nil })
 		switch {
-		case at.Until != nil && at.Until.Before(now) && r.Status == "in_progress":
-			p.Waiting = append(p.Waiting, at)
+		case r.hasEnded(now):
+			p.Waiting = append(p.Waiting, r)
 		case i >= 0:
-			p.Machines[i].Run = &at
+			p.Machines[i].Run = &r
 		default:
-			p.Printing = append(p.Printing, at)
+			p.Printing = append(p.Printing, r)
 		}
 	}
 	p.Days = dayBars(&p.Usage, now)

@@ -1,5 +1,7 @@
 package web
 
+import "strconv"
+
 // vendor is a vendor in a list.
 type vendor struct {
 	ID, Name   string
@@ -9,15 +11,22 @@ type vendor struct {
 	Remaining  num `json:"remaining_grams"`
 }
 
-type vendorList struct {
-	listing
-	Items []vendor `json:"items"`
-}
-
-var vendorOrders = []listOrder{{"", "Newest first", "created_at", "desc"}, {"name", "Name", "name", "asc"},
-	{"most", "Most filament first", "remaining_grams", "desc"}}
-
-func (l *vendorList) Picks() []pick { return []pick{l.orders(vendorOrders)} }
+var vendorList = &listOf[vendor]{editor: vendors, Title: "Vendors", Add: "Add a vendor",
+	Empty: "There are no vendors yet.", Other: option{"/filaments", "Filaments"},
+	filters: []filter{searchFilter},
+	orders: []listOrder{{"", "Newest first", "created_at", "desc"}, {"name", "Name", "name", "asc"},
+		{"most", "Most filament first", "remaining_grams", "desc"}},
+	Head: `<th>Name</th><th class="amount">Spools</th><th class="amount">Filament left</th>`,
+	row: func(v *visit, r *rows, one *vendor) {
+		if v.CanWrite() {
+			r.add(`<tr><td><a class="title" href="/vendors/{}/edit"><b>{}</b></a>`, one.ID, one.Name)
+		} else {
+			r.add(`<tr><td><b>{}</b>`, one.Name)
+		}
+		r.some(`<small>{}</small>`, one.Notes)
+		r.add(`</td><td class="amount">{}</td><td class="amount">{}</td></tr>`+"\n", strconv.Itoa(one.SpoolCount),
+			v.Kilos(one.Remaining))
+	}}
 
 var vendors = &editor{api: "/api/v1/vendors", path: "/vendors", noun: "vendor", stay: true, entity: "vendor",
 	name: func(get func(string) string) string { return get("name") },
@@ -26,9 +35,3 @@ var vendors = &editor{api: "/api/v1/vendors", path: "/vendors", noun: "vendor", 
 		{field{"empty_spool_weight_grams", number}, "Empty spool", "type=number;unit=g", nil},
 		{field{"notes", text}, "Notes", "rows=4", nil},
 	}}
-
-func listVendors(v *visit) error {
-	base, query := v.listing("/vendors", "vendor", map[string]string{"search": "search"}, vendorOrders...)
-	l := &vendorList{listing: base}
-	return v.showList("/api/v1/vendors", "vendors", "Vendors", query, l)
-}

@@ -70,17 +70,17 @@ var pages = slices.Concat([]page{
 	{"GET /s/{number}", server.Read, spoolByNumber},
 	{"GET /labels", server.Read, showLabels},
 
-	{"GET /filaments", server.Read, listFilaments},
+	{"GET /filaments", server.Read, filamentList.show},
 	{"GET /filaments/{id}", server.Read, showFilament},
-	{"GET /vendors", server.Read, listVendors},
+	{"GET /vendors", server.Read, vendorList.show},
 
-	{"GET /printers", server.Read, listPrinters},
+	{"GET /printers", server.Read, printerList.show},
 	{"GET /printers/{id}", server.Read, showPrinter},
 	{"POST /printers/{id}/maintained", server.Write, changePrinter("maintained", "/maintained")},
 	{"POST /printers/{id}/slots/{number}", server.Write, loadSlot},
 	{"GET /queue", server.Read, showQueue},
 
-	{"GET /products", server.Read, listProducts},
+	{"GET /products", server.Read, productList.show},
 	{"GET /products/{id}", server.Read, showProduct},
 	{"POST /products/{id}/recalculate", server.Write, changeProduct("costs", "POST", "/recalculate")},
 	{"POST /products/{id}/materials", server.Write, changeProduct("materials", "POST", "/materials",
@@ -102,7 +102,7 @@ var pages = slices.Concat([]page{
 	{"POST /runs/{id}/fail", server.Write, changeRun("fail", failure)},
 	{"POST /runs/{id}/cancel", server.Write, changeRun("cancel", failure)},
 
-	{"GET /orders", server.Read, listOrders},
+	{"GET /orders", server.Read, orderList.show},
 	{"GET /orders/{id}", server.Read, showOrder},
 	{"GET /orders/{id}/plan", server.Write, showPlan},
 	{"POST /orders/{id}/plan", server.Write, createPlan},
@@ -110,7 +110,7 @@ var pages = slices.Concat([]page{
 	{"POST /orders/{id}/items", server.Write, changeOrder("items", "POST", "/items",
 		field{"product_id", text}, field{"quantity", number})},
 
-	{"GET /stock", server.Read, listStock},
+	{"GET /stock", server.Read, levelList.show},
 	{"GET /reports", server.Read, reports},
 	{"GET /reports/usage.csv", server.Read, usageFile},
 	{"GET /reports/margins", server.Read, margins},
@@ -135,8 +135,8 @@ var pages = slices.Concat([]page{
 	{"POST /settings/webhooks/{id}/remove", server.Admin, changeWebhook("DELETE", "", nil)},
 	{"POST /settings/webhooks/{id}/deliveries/{part}", server.Admin,
 		changeWebhook("POST", "/deliveries/{part}/redeliver", nil)},
-}, spools.changes(write), printers.pages(write), filaments.pages(write), vendors.pages(write), products.pages(write), orders.pages(write),
-	levels.pages(write), users.pages(admin), definitions.pages(admin))
+}, spools.changes(write), printers.pages(write), filaments.pages(write), vendors.pages(write), products.pages(write),
+	orders.pages(write), levels.pages(write), users.pages(admin), definitions.pages(admin))
 
 // link is an entry of the navigation.
 type link struct{ Path, Name string }

@@ -95,10 +95,8 @@ type deliveryList struct {
 	Refused string
 }
 
-func (l *deliveryList) Status() pick {
-	return l.pick("status", "Status", option{"", "All deliveries"}, option{"pending", "Pending"},
-		option{"delivered", "Delivered"}, option{"failed", "Failed"})
-}
+var deliveryFilters = []filter{{"status", "status", "Status", []option{{"", "All deliveries"}, {"pending", "Pending"},
+	{"delivered", "Delivered"}, {"failed", "Failed"}}}}
 
 func showWebhook(v *visit) error { return v.webhookPage(200, "") }
 
@@ -106,8 +104,7 @@ func (v *visit) webhookPage(status int, refused string) error {
 	path := v.apiPath("/api/v1/webhooks/{id}")
 	var query url.Values
 	l := &deliveryList{Refused: refused, Once: newForm().Key}
-	l.listing, query = v.listing("/settings/webhooks/"+v.r.PathValue("id"), "deliverie",
-		map[string]string{"status": "status"})
+	l.listing, query = v.listing("/settings/webhooks/"+v.r.PathValue("id"), "deliverie", deliveryFilters, nil)
 	if err := l.refused(v.fetch(read{path: path, into: &l.Webhook},
 		read{path: path + "/deliveries", query: query, into: l})); err != nil {
 		return err
