@@ -4,6 +4,7 @@ package web
 
 import (
 	"bytes"
+	"cmp"
 	"embed"
 	"encoding/json"
 	"html/template"
@@ -138,12 +139,13 @@ var pages = slices.Concat([]page{
 }, spools.changes(write), printers.pages(write), filaments.pages(write), vendors.pages(write), products.pages(write),
 	orders.pages(write), levels.pages(write), users.pages(admin), definitions.pages(admin))
 
-// link is an entry of the navigation.
-type link struct{ Path, Name string }
-
-var navigation = []link{{"/", "Today"}, {"/spools", "Spools"}, {"/filaments", "Filaments"}, {"/products", "Products"},
-	{"/printers", "Printers"}, {"/runs", "Runs"}, {"/orders", "Orders"}, {"/stock", "Stock levels"}, {"/reports",
-		"Reports"}}
+// navigation is the main entries of the navigation, and outside the entries of pages that are not below their paths.
+var (
+	navigation = []option{{"/", "Today"}, {"/spools", "Spools"}, {"/filaments", "Filaments"},
+		{"/products", "Products"}, {"/printers", "Printers"}, {"/runs", "Runs"}, {"/orders", "Orders"},
+		{"/stock", "Stock levels"}, {"/reports", "Reports"}}
+	outside = map[string]string{"/vendors": "/filaments", "/queue": "/runs"}
+)
 
 //go:embed templates static
 var files embed.FS
@@ -275,34 +277,14 @@ func (v *visit) redirect(path string) error {
 func (s *site) fail(w http.ResponseWriter, r *http.Request, e *server.Error) {
 	v := s.visit(w, r)
 	status, detail := e.Page(w, r)
-	if detail != "" && !strings.HasSuffix(detail, ".") {
-		detail += "."
-	}
-	if err := v.show(status, "error", errorTitle(status), detail); err != nil {
+	detail = sentence(detail)
+	if err := v.show(status, "error", cmp.Or(errorTitles[status], "Something went wrong"), detail); err != nil {
 		http.Error(w, detail, status) // the templates are part of the program: not reached
 	}
 }
 
-func errorTitle(status int) string {
-	switch status {
-	case 403:
-		return "Not permitted"
-	case 404, 405:
-		return "Not found"
-	case 413:
-		return "Too large"
-	case 422:
-		return "Not valid"
-	case 429:
-		return "Too many requests"
-	case 503:
-		return "Not available at the moment"
-	}
-	return "Something went wrong"
-}
-
-// IsSettings reports whether the page is one of the settings.
-func (v *visit) IsSettings() bool { return strings.HasPrefix(v.Path(), "/settings") }
+var errorTitles = map[int]string{403: "Not permitted", 404: "Not found", 405: "Not found", 413: "Too large",
+	422: "Not valid", 429: "Too many requests", 503: "Not available at the moment"}
 
 // CanWrite reports whether the visitor may change what the farm has.
 func (v *visit) CanWrite() bool { return v.Level >= server.Write }
@@ -313,13 +295,28 @@ func (v *visit) IsAdmin() bool { return v.Level >= server.Admin }
 // Path returns the path of the page.
 func (v *visit) Path() string { return v.r.URL.Path }
 
-// Navigation returns the entries of the navigation.
-func (v *visit) Navigation() []link { return navigation }
+// Navigation returns the main entries of the navigation, and MoreNavigation those below them.
+func (v *visit) Navigation() template.HTML { return v.links(navigation) }
 
-// IsIn reports whether the page belongs to an entry of the navigation.
-func (v *visit) IsIn(l link) bool {
-	return l.Path == v.Path() || l.Path != "/" && strings.HasPrefix(v.Path(), l.Path+"/") ||
-		l.Path == "/filaments" && strings.HasPrefix(v.Path()+"/", "/vendors/") || l.Path == "/runs" && v.Path() == "/queue"
+func (v *visit) MoreNavigation() template.HTML {
+	links := []option{{"/account", v.Name}, {"/settings", "Settings"}, {"/files", "Import and export"}}
+	if !v.IsAdmin() {
+		links = slices.Delete(links, 1, 2)
+	}
+	return v.links(links)
+}
+
+// links returns links to pages, with a mark on the one to which the page belongs.
+func (v *visit) links(links []option) template.HTML {
+	top, _, _ := strings.Cut(strings.TrimPrefix(v.Path(), "/"), "/")
+	here := cmp.Or(outside["/"+top], "/"+top)
+	var r rows
+	for _, l := range links {
+		r.add(`<li><a href="{}"`, l.Value)
+		r.when(l.Value == here, ` aria-current="page"`)
+		r.add(`>{}</a></li>`+"\n", l.Name)
+	}
+	return r.html()
 }
 
 // Style and Script return the addresses of the assets.
