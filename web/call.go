@@ -3,6 +3,7 @@ package web
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"net/http"
 	"net/url"
 	"strings"
@@ -13,11 +14,14 @@ import (
 // read is a read operation of the API: its path, its query, and where its answer goes.
 type read struct {
 	method string // GET, if it is empty
-	path   string
+	path   string // may have a query, and {id} and {part}, which are those of the page's address
 	query  url.Values
 	into   any
 	tag    *string // gets the ETag, if it is not nil
 }
+
+// get returns a read of a path.
+func get(path string, into any) read { return read{path: path, into: into} }
 
 // fetch runs the reads in one round trip to the database. The error is that of the first read that has one.
 func (v *visit) fetch(reads ...read) error {
@@ -33,7 +37,7 @@ func (v *visit) fetch(reads ...read) error {
 			body = []byte("{}")
 		}
 		functions[i] = func(ctx context.Context) {
-			answers[i] = v.site.server.Call(ctx, v.r, v.caller(), cmp.Or(read.method, http.MethodGet), target, nil, body)
+			answers[i] = v.call(ctx, cmp.Or(read.method, http.MethodGet), target, nil, body)
 		}
 	}
 	v.site.server.Together(v.r.Context(), v.Actor, functions...)
@@ -44,7 +48,7 @@ func (v *visit) fetch(reads ...read) error {
 		if reads[i].tag != nil {
 			*reads[i].tag = answer.Header.Get("ETag")
 		}
-		if err := decode(answer.Body, reads[i].into); err != nil {
+		if err := json.Unmarshal(answer.Body, reads[i].into); err != nil {
 			return err
 		}
 	}
@@ -53,39 +57,55 @@ func (v *visit) fetch(reads ...read) error {
 
 func (v *visit) caller() server.Caller { return server.Caller{Actor: v.Actor, Level: v.Level} }
 
-// apiPath returns a path of the API with the ids of the page's address: {id}, and perhaps {part}.
-func (v *visit) apiPath(pattern string) string {
-	return strings.NewReplacer("{id}", v.r.PathValue("id"), "{part}", v.r.PathValue("part")).Replace(pattern)
+// call runs an operation of the API. The target may have {id} and {part}, which are those of the page's address.
+func (v *visit) call(ctx context.Context, method, target string, header http.Header, body []byte) *server.Answer {
+	target = strings.NewReplacer("{id}", v.r.PathValue("id"), "{part}", v.r.PathValue("part")).Replace(target)
+	return v.site.server.Call(ctx, v.r, v.caller(), method, target, header, body)
 }
 
-// run runs an operation with the fields of the form that the visitor has sent.
-func (v *visit) run(method, pattern string, fields ...field) (*form, bool, error) {
-	path := v.apiPath(pattern)
-	f := v.sent()
-	var body map[string]any
-	if len(fields) > 0 {
-		body = f.body(fields...)
+// then ends a form that was sent to an operation: it leads to a page, or shows the form again, if the API has refused
+// it.
+func (v *visit) then(ok bool, err error, path string, again func() error) error {
+	switch {
+	case err != nil:
+		return err
+	case !ok:
+		return again()
 	}
-	ok, err := v.send(f, method, path, body, nil)
-	return f, ok, err
+	return v.redirect(path)
 }
 
-// shower shows the page of a resource. If f is not nil, it is the form with the name, which the API has refused.
-type shower func(v *visit, status int, name string, f *form) error
+// here returns the address of the page of the thing whose form was sent, below a path, beside the list from which the
+// visitor came.
+func (v *visit) here(path string) string {
+	return path + "/" + v.r.PathValue("id") + v.query()
+}
 
-// action returns the handler of a form on the page of a resource: it runs an operation on the resource with the
-// fields, and leads to the page of the resource, or shows the page again.
-func action(api, path, name, method, operation string, again shower, fields ...field) func(*visit) error {
+// resource is a collection of the API whose things have a page with forms.
+type resource struct {
+	api, path string // of the collection, in the API and of the pages
+
+	// page shows a thing. If f is not nil, it is the form with the name, which the API has refused.
+	page func(v *visit, status int, name string, f *form) error
+}
+
+// action returns the handler of the form with the name: it runs an operation on the thing of the page, with a body made
+// of the form, or without one.
+func (r resource) action(name, method, operation string, body func(*form) map[string]any) func(*visit) error {
 	return func(v *visit) error {
-		f, ok, err := v.run(method, api+"/{id}"+operation, fields...)
-		if err != nil {
-			return err
+		f := v.sent()
+		var values map[string]any
+		if body != nil {
+			values = body(f)
 		}
-		if !ok {
-			return again(v, 422, name, f)
-		}
-		return v.redirect(path + "/" + v.r.PathValue("id") + v.query())
+		ok, err := v.send(f, method, r.api+"/{id}"+operation, values, nil)
+		return v.then(ok, err, v.here(r.path), func() error { return r.page(v, 422, name, f) })
 	}
+}
+
+// values returns the body of an operation that gets the fields of a form.
+func values(fields ...field) func(*form) map[string]any {
+	return func(f *form) map[string]any { return f.body(fields...) }
 }
 
 // query returns the query of the page's address with its question mark: the filters of the list from which the visitor

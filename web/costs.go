@@ -234,8 +234,8 @@ func showPlan(v *visit) error { return v.planPage(200, newForm()) }
 // planPage shows the plan of an order. The form is the one that creates its runs.
 func (v *visit) planPage(status int, f *form) error {
 	p := &planPage{Form: f}
-	path := v.apiPath("/api/v1/orders/{id}")
-	err := v.fetch(read{path: path, into: &p.Order}, read{method: "POST", path: path + "/plan", into: &p.Plan})
+	err := v.fetch(get("/api/v1/orders/{id}", &p.Order),
+		read{method: "POST", path: "/api/v1/orders/{id}/plan", into: &p.Plan})
 	if e := server.AsError(err); err != nil && (e.Status != 409 || p.Order.ID == "") {
 		return err
 	} else if err != nil && f.Problem == "" {
@@ -247,13 +247,9 @@ func (v *visit) planPage(status int, f *form) error {
 // createPlan creates the runs of the plan as it is now.
 func createPlan(v *visit) error {
 	f := v.sent()
-	ok, err := v.send(f, "POST", v.apiPath("/api/v1/orders/{id}/plan"), map[string]any{"create": true}, nil)
-	if err != nil {
-		return err
-	}
-	if !ok {
+	ok, err := v.send(f, "POST", "/api/v1/orders/{id}/plan", map[string]any{"create": true}, nil)
+	return v.then(ok, err, v.here("/orders"), func() error {
 		f.Key = newForm().Key
 		return v.planPage(409, f)
-	}
-	return v.redirect("/orders/" + v.r.PathValue("id"))
+	})
 }

@@ -3,7 +3,6 @@ package web
 import (
 	"encoding/json"
 	"fmt"
-	"net/url"
 	"strings"
 )
 
@@ -24,8 +23,7 @@ type customFields struct{ Items []customField }
 
 // customRead reads the definitions of the custom fields of an entity.
 func customRead(entity string, into *customFields) read {
-	return read{path: "/api/v1/custom-fields", into: into, query: url.Values{"entity": {entity}, "limit": {"100"},
-		"sort_by": {"position"}, "sort_order": {"asc"}}}
+	return get("/api/v1/custom-fields?limit=100&sort_by=position&sort_order=asc&entity="+entity, into)
 }
 
 // fields returns the fields of a form, and inputs how it shows them. The inputs have the names extra.KEY.

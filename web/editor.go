@@ -104,13 +104,7 @@ func (e *editor) create(v *visit) error {
 	}
 	var created struct{ ID string }
 	ok, err := v.send(f, http.MethodPost, e.api, f.body(fields...), &created)
-	if err != nil {
-		return err
-	}
-	if !ok {
-		return e.newPage(v, 422, f)
-	}
-	return v.redirect(e.one(created.ID))
+	return v.then(ok, err, e.one(created.ID), func() error { return e.newPage(v, 422, f) })
 }
 
 // one returns the address to show after a change of a resource.
@@ -128,9 +122,8 @@ func (e *editor) showEdit(v *visit) error { return e.editPage(v, 200, nil) }
 
 // editPage shows the form of a resource, with the values of f if it is not nil.
 func (e *editor) editPage(v *visit, status int, f *form) error {
-	path := v.apiPath(e.api + "/{id}")
 	var custom customFields
-	now, err := v.formOf(path, e.custom(&custom)...)
+	now, err := v.formOf(e.api+"/{id}", e.custom(&custom)...)
 	if err != nil {
 		return err
 	}
@@ -144,38 +137,26 @@ func (e *editor) editPage(v *visit, status int, f *form) error {
 }
 
 func (e *editor) edit(v *visit) error {
-	path := v.apiPath(e.api + "/{id}")
 	f := v.sent()
 	fields, err := e.names(v)
 	if err != nil {
 		return err
 	}
-	ok, err := v.edit(f, path, fields, func() (*form, error) { return v.formOf(path) })
-	if err != nil {
-		return err
-	}
-	if !ok {
-		return e.editPage(v, 422, f)
-	}
-	return v.redirect(e.one(v.r.PathValue("id")) + v.query())
+	ok, err := v.edit(f, e.api+"/{id}", fields)
+	return v.then(ok, err, e.one(v.r.PathValue("id"))+v.query(), func() error { return e.editPage(v, 422, f) })
 }
 
 func (e *editor) remove(v *visit) error {
-	path := v.apiPath(e.api + "/{id}")
 	f := newForm()
-	ok, err := v.send(f, http.MethodDelete, path, nil, nil)
-	if err != nil {
-		return err
-	}
-	if !ok {
-		now, err := v.formOf(path)
+	ok, err := v.send(f, http.MethodDelete, e.api+"/{id}", nil, nil)
+	return v.then(ok, err, e.list()+v.query(), func() error {
+		now, err := v.formOf(e.api + "/{id}")
 		if err != nil {
 			return err
 		}
 		now.Problem = f.Problem
 		return e.editPage(v, 422, now)
-	}
-	return v.redirect(e.list() + v.query())
+	})
 }
 
 // pages are the pages of the editor.

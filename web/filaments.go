@@ -130,15 +130,13 @@ func (p *filamentPage) Days() num {
 }
 
 func showFilament(v *visit) error {
-	path := v.apiPath("/api/v1/filaments/{id}")
-	id := v.r.PathValue("id")
 	p := &filamentPage{}
 	p.Spools.listing, _ = v.listing("/spools", "spool", spoolFilters, nil)
-	p.Spools.Filter = url.Values{"filament": {id}}
+	p.Spools.Filter = url.Values{"filament": {v.r.PathValue("id")}}
 	if err := v.fetch(
-		read{path: path, into: &p.Filament},
-		read{path: "/api/v1/spools", query: url.Values{"filament_id": {id}, "limit": {"50"}}, into: &p.Spools},
-		read{path: "/api/v1/reports/usage", query: url.Values{"group_by": {"color"}}, into: &p.Usage},
+		get("/api/v1/filaments/{id}", &p.Filament),
+		get("/api/v1/spools?filament_id={id}&limit=50", &p.Spools),
+		get("/api/v1/reports/usage?group_by=color", &p.Usage),
 		customRead("filament", &p.Custom),
 	); err != nil {
 		return err

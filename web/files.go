@@ -1,6 +1,7 @@
 package web
 
 import (
+	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -107,8 +108,7 @@ func importFile(v *visit) error {
 		header.Set("Idempotency-Key", f.Key)
 	}
 	query := url.Values{"mode": {f.Values.Get("mode")}, "dry_run": {strconv.FormatBool(dry)}}
-	answer := v.site.server.Call(v.r.Context(), v.r, v.caller(), "POST", "/api/v1/"+what+"/import?"+query.Encode(),
-		header, []byte(body))
+	answer := v.call(v.r.Context(), "POST", "/api/v1/"+what+"/import?"+query.Encode(), header, []byte(body))
 	lines := strings.Split(body, "\n")
 	line := func(n int) importedRow {
 		row := importedRow{Line: n}
@@ -135,7 +135,7 @@ func importFile(v *visit) error {
 		return v.filesPage(422, p)
 	}
 	p.Done = &imported{}
-	if err := decode(answer.Body, p.Done); err != nil {
+	if err := json.Unmarshal(answer.Body, p.Done); err != nil {
 		return err
 	}
 	for _, done := range p.Done.Rows[:min(shownRows, len(p.Done.Rows))] {

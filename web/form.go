@@ -3,7 +3,6 @@ package web
 import (
 	"crypto/rand"
 	"encoding/json"
-	"errors"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -179,21 +178,21 @@ func (v *visit) send(f *form, method, path string, body map[string]any, into any
 			return false, err
 		}
 	}
-	answer := v.site.server.Call(v.r.Context(), v.r, v.caller(), method, path, header, text)
+	answer := v.call(v.r.Context(), method, path, header, text)
 	if err := answer.Err(); err != nil {
 		return false, f.refuse(err)
 	}
 	if into == nil {
 		return true, nil
 	}
-	return true, decode(answer.Body, into)
+	return true, json.Unmarshal(answer.Body, into)
 }
 
 // refuse keeps what an error says about the values of the form. It returns an error that has nothing to do with them.
 func (f *form) refuse(err error) error {
 	e := server.AsError(err)
 	switch {
-	case e.Status == 403 || e.Status == 404 || e.Status == 401 || e.Status == 500:
+	case e.Status == 403 || e.Status == 404 || e.Status == 401 || e.Status == 500 || isConflict(err):
 		return err
 	case e.Code == server.ErrKeyConflict.Code:
 		f.Key = rand.Text()
@@ -202,14 +201,12 @@ func (f *form) refuse(err error) error {
 	}
 	for _, problem := range e.Fields {
 		name := problem.Field
-		if _, shown := f.Values[name]; shown {
-			f.Errors[name] = sentence(strings.Replace(problem.Message, "must not be null", "is required", 1))
-			continue
+		_, shown := f.Values[name]
+		if !shown { // perhaps changes.location
+			name = name[strings.LastIndexByte(name, '.')+1:]
+			_, shown = f.Values[name]
 		}
-		if i := strings.LastIndexByte(name, '.'); i >= 0 { // of changes.location
-			name = name[i+1:]
-		}
-		if _, shown := f.Values[name]; shown && f.Errors[name] == "" {
+		if shown && (name == problem.Field || f.Errors[name] == "") {
 			f.Errors[name] = sentence(strings.Replace(problem.Message, "must not be null", "is required", 1))
 		} else if f.Problem == "" {
 			f.Problem = sentence(label(problem.Field) + " " + problem.Message)
@@ -223,33 +220,23 @@ func (f *form) refuse(err error) error {
 
 // isConflict reports whether somebody else changed the resource after the page was shown.
 func isConflict(err error) bool {
-	var e *server.Error
-	return errors.As(err, &e) && e.Code == server.ErrPrecondition.Code
+	return err != nil && server.AsError(err).Code == server.ErrPrecondition.Code
 }
 
-// edit saves the changed fields of a form. Read returns the resource as it is now, as a form. If somebody else changed
-// another field meanwhile, the edit is repeated for the new version. If they changed the same field, edit reports
-// false, and the form has both values and the new version: sending it again replaces theirs.
-func (v *visit) edit(f *form, path string, fields []field, read func() (*form, error)) (bool, error) {
+// edit saves the changed fields of a form. If somebody else changed another field of the resource at the path
+// meanwhile, the edit is repeated for the new version. If they changed the same field, edit reports false, and the form
+// has both values and the new version: sending it again replaces theirs.
+func (v *visit) edit(f *form, path string, fields []field) (bool, error) {
 	for range 3 {
 		body := f.changed(fields...)
 		if len(body) == 0 {
 			return true, nil
 		}
-		text, err := json.Marshal(body)
-		if err != nil {
-			return false, err
-		}
-		answer := v.site.server.Call(v.r.Context(), v.r, v.caller(), http.MethodPatch, path,
-			http.Header{"If-Match": {f.Tag}}, text)
-		err = answer.Err()
-		if err == nil {
-			return true, nil
-		}
+		ok, err := v.send(f, http.MethodPatch, path, body, nil)
 		if !isConflict(err) {
-			return false, f.refuse(err)
+			return ok, err
 		}
-		now, err := read()
+		now, err := v.formOf(path)
 		if err != nil {
 			return false, err
 		}

@@ -11,8 +11,8 @@ import (
 )
 
 // labelSizes are the sheets and rolls. The style sheet has their measures, by the same names.
-var labelSizes = []option{{"62x29", "Roll, 62 × 29 mm"}, {"50x25", "Roll, 50 × 25 mm"}, {"40x30", "Roll, 40 × 30 mm"},
-	{"a4", "A4, 3 × 8 labels"}, {"5160", "Letter, Avery 5160"}}
+var labelSizes = []option{{"62x29", "Roll, 62 × 29 mm"}, {"50x25", "Roll, 50 × 25 mm"},
+	{"40x30", "Roll, 40 × 30 mm"}, {"a4", "A4, 3 × 8 labels"}, {"5160", "Letter, Avery 5160"}}
 
 // maxLabels is the number of labels that are printed together.
 const maxLabels = 100
@@ -84,7 +84,7 @@ func showLabels(v *visit) error {
 	p.Labels = make([]labelOf, len(p.IDs))
 	reads := make([]read, len(p.IDs))
 	for i, id := range p.IDs {
-		reads[i] = read{path: "/api/v1/spools/" + id, into: &p.Labels[i].Spool}
+		reads[i] = get("/api/v1/spools/"+id, &p.Labels[i].Spool)
 	}
 	if err := v.fetch(reads...); err != nil {
 		return err

@@ -1,9 +1,6 @@
 package web
 
-import (
-	"net/url"
-	"strings"
-)
+import "strings"
 
 func showNewSpools(v *visit) error {
 	f := v.asked()
@@ -18,7 +15,7 @@ func (v *visit) newSpools(status int, f *form) error {
 	var list struct{ Items []filament }
 	var custom customFields
 	if err := v.fetch(
-		read{path: "/api/v1/filaments", query: url.Values{"limit": {"100"}}, into: &list},
+		get("/api/v1/filaments?limit=100", &list),
 		customRead("spool", &custom),
 	); err != nil {
 		return err
@@ -55,14 +52,9 @@ func createSpools(v *visit) error {
 	body := f.body(append(fields, field{"quantity", number}, field{"filament_id", text})...)
 	var created struct{ Items []spool }
 	ok, err := v.send(f, "POST", "/api/v1/spools/batch", body, &created)
-	if err != nil {
-		return err
-	}
-	if !ok {
-		return v.newSpools(422, f)
-	}
+	to := "/spools"
 	if len(created.Items) == 1 {
-		return v.redirect("/spools/" + created.Items[0].ID)
+		to += "/" + created.Items[0].ID
 	}
-	return v.redirect("/spools")
+	return v.then(ok, err, to, func() error { return v.newSpools(422, f) })
 }

@@ -103,7 +103,6 @@ type orderPage struct {
 func showOrder(v *visit) error { return v.orderPage(200, "", nil) }
 
 func (v *visit) orderPage(status int, name string, f *form) error {
-	path := v.apiPath("/api/v1/orders/{id}")
 	p := &orderPage{Item: newForm()}
 	p.Item.Values.Set("quantity", "1")
 	if name == "items" {
@@ -112,10 +111,9 @@ func (v *visit) orderPage(status int, name string, f *form) error {
 		p.Problem = f.Problem
 	}
 	if err := v.fetch(
-		read{path: path, into: &p.Order},
-		read{path: path + "/availability", into: &p.Stock},
-		read{path: "/api/v1/products", query: url.Values{"limit": {"100"}, "sort_by": {"name"}, "sort_order": {"asc"}},
-			into: &p.Products},
+		get("/api/v1/orders/{id}", &p.Order),
+		get("/api/v1/orders/{id}/availability", &p.Stock),
+		get(productsByName, &p.Products),
 	); err != nil {
 		return err
 	}
@@ -123,10 +121,7 @@ func (v *visit) orderPage(status int, name string, f *form) error {
 	return v.show(status, "order", p.Order.Name(), p)
 }
 
-// changeOrder runs an operation on the order of the page, with the fields of a form.
-func changeOrder(name, method, operation string, fields ...field) func(*visit) error {
-	return action("/api/v1/orders", "/orders", name, method, operation, (*visit).orderPage, fields...)
-}
+var oneOrder = resource{"/api/v1/orders", "/orders", (*visit).orderPage}
 
 // Left returns how many pieces of an item are neither printed nor planned.
 func (o order) Left(quantity, produced, planned int) int { return max(0, quantity-produced-planned) }

@@ -3,7 +3,6 @@ package web
 import (
 	"cmp"
 	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -86,7 +85,7 @@ var printerList = &listOf[printer]{editor: printers, Title: "Printers", Class: "
 	orders: []listOrder{{"", "Name", "name", "asc"}, {"newest", "Newest first", "created_at", "desc"}},
 	fetch: func(v *visit, entries read, printers *[]printer) error {
 		var q queue
-		err := v.fetch(entries, read{path: "/api/v1/queue", into: &q})
+		err := v.fetch(entries, get("/api/v1/queue", &q))
 		for i, p := range *printers {
 			(*printers)[i].Runs = q.of(p.ID)
 		}
@@ -150,16 +149,13 @@ func (p *printerPage) Load(number int) input {
 func showPrinter(v *visit) error { return v.printerPage(200, "", newForm()) }
 
 func (v *visit) printerPage(status int, name string, f *form) error {
-	path := v.apiPath("/api/v1/printers/{id}")
-	id := url.Values{"printer_id": {v.r.PathValue("id")}}
 	p := &printerPage{Form: f, Slot: name}
 	var stock struct{ Items []spool }
 	if err := v.fetch(
-		read{path: path, into: &p.Printer},
-		read{path: "/api/v1/queue", query: id, into: &p.Queue},
-		read{path: "/api/v1/production-runs", into: &p.Ended, query: url.Values{"printer_id": id["printer_id"],
-			"status": {"completed,failed,cancelled"}, "limit": {"10"}}},
-		read{path: "/api/v1/spools", query: url.Values{"limit": {"100"}, "in_stock": {"true"}}, into: &stock},
+		get("/api/v1/printers/{id}", &p.Printer),
+		get("/api/v1/queue?printer_id={id}", &p.Queue),
+		get("/api/v1/production-runs?printer_id={id}&status=completed,failed,cancelled&limit=10", &p.Ended),
+		get(spoolsInStock, &stock),
 	); err != nil {
 		return err
 	}
@@ -196,14 +192,8 @@ func loadSlot(v *visit) error {
 		f.Errors["spool_number"] = "Is required."
 		return v.printerPage(422, slot, f)
 	}
-	ok, err := v.load(f, v.r.PathValue("id"), slot, "spool_number", numberOf(text))
-	if err != nil {
-		return err
-	}
-	if !ok {
-		return v.printerPage(422, slot, f)
-	}
-	return v.redirect("/printers/" + v.r.PathValue("id"))
+	ok, err := v.load(f, "{id}", slot, "spool_number", numberOf(text))
+	return v.then(ok, err, v.here("/printers"), func() error { return v.printerPage(422, slot, f) })
 }
 
 // loadSpool loads the spool of the page into the slot that was chosen, or takes it out of the slot where it is.
@@ -221,13 +211,7 @@ func loadSpool(v *visit) error {
 		return v.spoolPage(422, "load", f)
 	}
 	ok, err := v.load(f, printer, slot, "spool_id", spool)
-	if err != nil {
-		return err
-	}
-	if !ok {
-		return v.spoolPage(422, "load", f)
-	}
-	return v.redirect("/spools/" + v.r.PathValue("id") + v.query())
+	return v.then(ok, err, v.here("/spools"), func() error { return v.spoolPage(422, "load", f) })
 }
 
 // slotOptions returns the slots of printers to choose from, and the one with the spool as a value and in words.
@@ -252,10 +236,7 @@ func slotOptions(items []printer, spool string) (options []option, here option) 
 	return options, here
 }
 
-// changePrinter runs an operation on the printer of the page.
-func changePrinter(name, operation string) func(*visit) error {
-	return action("/api/v1/printers", "/printers", name, "POST", operation, (*visit).printerPage)
-}
+var onePrinter = resource{"/api/v1/printers", "/printers", (*visit).printerPage}
 
 // queue is the unfinished runs by printer.
 type queue struct {
@@ -325,7 +306,7 @@ func showQueue(v *visit) error { return v.queuePage(200, "") }
 // queuePage shows the queue, and what the API has refused.
 func (v *visit) queuePage(status int, problem string) error {
 	q := queue{Problem: problem}
-	if err := v.fetch(read{path: "/api/v1/queue", into: &q}); err != nil {
+	if err := v.fetch(get("/api/v1/queue", &q)); err != nil {
 		return err
 	}
 	return v.show(status, "queue", "Queue", &q)
@@ -333,12 +314,9 @@ func (v *visit) queuePage(status int, problem string) error {
 
 // moveRun moves a pending run to the place that the form names. A run that has started meanwhile stays where it is.
 func moveRun(v *visit) error {
-	f, ok, err := v.run("POST", "/api/v1/production-runs/{id}/move", field{"place", number})
-	if err != nil {
-		return err
-	}
-	if !ok {
+	f := v.sent()
+	ok, err := v.send(f, "POST", "/api/v1/production-runs/{id}/move", f.body(field{"place", number}), nil)
+	return v.then(ok, err, "/queue", func() error {
 		return v.queuePage(422, cmp.Or(f.Problem, "The run was not moved. "+f.Errors["place"]))
-	}
-	return v.redirect("/queue")
+	})
 }

@@ -1,9 +1,6 @@
 package web
 
-import (
-	"net/url"
-	"strconv"
-)
+import "strconv"
 
 // product is a product, as the API returns it.
 type product struct {
@@ -133,7 +130,6 @@ func showProduct(v *visit) error { return v.productPage(200, "", nil) }
 
 // productPage shows a product. If f is not nil, it is the form with the name, which the API has refused.
 func (v *visit) productPage(status int, name string, f *form) error {
-	path := v.apiPath("/api/v1/products/{id}")
 	id := v.r.PathValue("id")
 	p := &productPage{Quantity: "1", Material: newForm(), Part: newForm()}
 	p.Part.Values.Set("quantity", "1")
@@ -150,14 +146,12 @@ func (v *visit) productPage(status int, name string, f *form) error {
 		p.Quantity = strconv.Itoa(n)
 	}
 	if err := v.fetch(
-		read{path: path, into: &p.Product},
-		read{path: path + "/cost-breakdown", into: &p.Costs},
-		read{path: path + "/component-tree", query: url.Values{"limit": {"200"}}, into: &p.Tree},
-		read{path: path + "/availability", query: url.Values{"quantity": {p.Quantity}}, into: &p.Stock},
-		read{path: "/api/v1/products", query: url.Values{"component_product_id": {id}, "limit": {"20"}},
-			into: &p.UsedIn},
-		read{path: "/api/v1/products", query: url.Values{"limit": {"100"}, "sort_by": {"name"}, "sort_order": {"asc"}},
-			into: &p.Others},
+		get("/api/v1/products/{id}", &p.Product),
+		get("/api/v1/products/{id}/cost-breakdown", &p.Costs),
+		get("/api/v1/products/{id}/component-tree?limit=200", &p.Tree),
+		get("/api/v1/products/{id}/availability?quantity="+p.Quantity, &p.Stock),
+		get("/api/v1/products?component_product_id={id}&limit=20", &p.UsedIn),
+		get(productsByName, &p.Others),
 	); err != nil {
 		return err
 	}
@@ -170,6 +164,9 @@ func (v *visit) productPage(status int, name string, f *form) error {
 	p.Options.Products = productOptions(p.Others.Items, id)
 	return v.show(status, "product", p.Product.Name, p)
 }
+
+// productsByName are the products to choose from.
+const productsByName = "/api/v1/products?limit=100&sort_by=name&sort_order=asc"
 
 // productOptions returns a choice of products other than the one with the id.
 func productOptions(items []product, but string) []option {
@@ -187,7 +184,4 @@ func productOptions(items []product, but string) []option {
 	return options
 }
 
-// changeProduct runs an operation on the product of the page, with the fields of a form.
-func changeProduct(name, method, operation string, fields ...field) func(*visit) error {
-	return action("/api/v1/products", "/products", name, method, operation, (*visit).productPage, fields...)
-}
+var oneProduct = resource{"/api/v1/products", "/products", (*visit).productPage}

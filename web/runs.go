@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"html/template"
-	"net/url"
-	"strconv"
 	"strings"
 
 	"spoolwright/production"
@@ -84,21 +82,20 @@ func (c runColumn) Cards(v view) template.HTML {
 	return cards.html()
 }
 
+// runsThatPrint are the runs that print or are paused.
+const runsThatPrint = "/api/v1/production-runs?status=in_progress,paused&limit=100"
+
 // board shows the runs by what has to be done with them.
 func board(v *visit) error {
 	var planned, printing, ended, done struct {
 		Items []run
 		Total int
 	}
-	list := func(status string, limit int) url.Values {
-		return url.Values{"status": {status}, "limit": {strconv.Itoa(limit)}}
-	}
-	const path = "/api/v1/production-runs"
 	if err := v.fetch(
-		read{path: path, query: list("pending", 30), into: &planned},
-		read{path: path, query: list("in_progress,paused", 100), into: &printing},
-		read{path: path, query: list("completed", 50), into: &ended},
-		read{path: path, query: list("failed,cancelled", 20), into: &done},
+		get("/api/v1/production-runs?status=pending&limit=30", &planned),
+		get(runsThatPrint, &printing),
+		get("/api/v1/production-runs?status=completed&limit=50", &ended),
+		get("/api/v1/production-runs?status=failed,cancelled&limit=20", &done),
 	); err != nil {
 		return err
 	}
@@ -159,9 +156,9 @@ func showRun(v *visit) error { return v.runPage(200, "", nil) }
 
 // runPage shows a run. If f is not nil, it is the form with the name, which the API has refused.
 func (v *visit) runPage(status int, name string, f *form) error {
-	path := v.apiPath("/api/v1/production-runs/{id}")
 	p := &runPage{Complete: newForm(), Fail: newForm(), Open: name, Reasons: failureReasons}
-	if err := v.fetch(read{path: path, into: &p.Run}, read{path: path + "/check", into: &p.Check}); err != nil {
+	if err := v.fetch(get("/api/v1/production-runs/{id}", &p.Run),
+		get("/api/v1/production-runs/{id}/check", &p.Check)); err != nil {
 		return err
 	}
 	for i, m := range p.Run.Materials {
@@ -240,23 +237,7 @@ func (f *form) rows(list string, fields ...field) (rows []map[string]any) {
 	}
 }
 
-// changeRun runs an operation on the run of the page with a body made of a form.
-func changeRun(name string, body func(*form) map[string]any) func(*visit) error {
-	return func(v *visit) error {
-		path := v.apiPath("/api/v1/production-runs/{id}/" + name)
-		f := v.sent()
-		ok, err := v.send(f, "POST", path, body(f), nil)
-		if err != nil {
-			return err
-		}
-		if !ok {
-			return v.runPage(422, name, f)
-		}
-		return v.redirect("/runs/" + v.r.PathValue("id"))
-	}
-}
-
-func noBody(*form) map[string]any { return nil }
+var oneRun = resource{"/api/v1/production-runs", "/runs", (*visit).runPage}
 
 // nested returns the body of a form with rows, without empty lists.
 func nested(body map[string]any, lists map[string][]map[string]any) map[string]any {
@@ -308,9 +289,8 @@ func (v *visit) newRun(status int, f *form) error {
 	var all struct{ Items []product }
 	var stock struct{ Items []spool }
 	if err := v.fetch(
-		read{path: "/api/v1/products", query: url.Values{"limit": {"100"}, "sort_by": {"name"}, "sort_order": {"asc"}},
-			into: &all},
-		read{path: "/api/v1/spools", query: url.Values{"limit": {"100"}, "in_stock": {"true"}}, into: &stock},
+		get(productsByName, &all),
+		get(spoolsInStock, &stock),
 	); err != nil {
 		return err
 	}
@@ -340,11 +320,5 @@ func createRun(v *visit) error {
 		})
 	var created struct{ ID string }
 	ok, err := v.send(f, "POST", "/api/v1/production-runs", body, &created)
-	if err != nil {
-		return err
-	}
-	if !ok {
-		return v.newRun(422, f)
-	}
-	return v.redirect("/runs/" + created.ID)
+	return v.then(ok, err, "/runs/"+created.ID, func() error { return v.newRun(422, f) })
 }

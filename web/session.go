@@ -230,8 +230,7 @@ func showAccount(v *visit) error { return v.accountPage(200, newForm()) }
 
 func (v *visit) accountPage(status int, f *form) error {
 	p := &accountPage{Form: f}
-	if err := v.fetch(read{path: "/api/v1/auth/sessions", into: &p.Sessions,
-		query: url.Values{"limit": {"20"}, "sort_by": {"last_used_at"}}}); err != nil {
+	if err := v.fetch(get("/api/v1/auth/sessions?limit=20&sort_by=last_used_at", &p.Sessions)); err != nil {
 		return err
 	}
 	return v.show(status, "account", "Your account", p)
@@ -239,7 +238,8 @@ func (v *visit) accountPage(status int, f *form) error {
 
 // endSession ends a session of the visitor.
 func endSession(v *visit) error {
-	if _, _, err := v.run("DELETE", "/api/v1/auth/sessions/{id}"); err != nil && server.AsError(err).Status != 404 {
+	_, err := v.send(newForm(), "DELETE", "/api/v1/auth/sessions/{id}", nil, nil)
+	if err != nil && server.AsError(err).Status != 404 {
 		return err
 	}
 	return v.redirect("/account")

@@ -1,7 +1,6 @@
 package web
 
 import (
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -76,9 +75,8 @@ func (v *visit) settingsPage(status int, p *settingsPage) error {
 	var values map[string]any
 	if err := v.fetch(
 		read{path: "/api/v1/settings", into: &values, tag: &now.Tag},
-		read{path: "/api/v1/users", query: url.Values{"limit": {"100"}, "sort_by": {"name"}, "sort_order": {"asc"}},
-			into: &p.Users},
-		read{path: "/api/v1/api-keys", query: url.Values{"limit": {"100"}, "revoked": {"false"}}, into: &p.Keys},
+		get("/api/v1/users?limit=100&sort_by=name&sort_order=asc", &p.Users),
+		get("/api/v1/api-keys?limit=100&revoked=false", &p.Keys),
 		customRead("spool", &p.Extra[0]), customRead("filament", &p.Extra[1]), customRead("vendor", &p.Extra[2]),
 	); err != nil {
 		return err
@@ -106,16 +104,8 @@ func (p *settingsPage) Measured() []option {
 
 func changeSettings(v *visit) error {
 	f := v.sent()
-	const path = "/api/v1/settings"
-	ok, err := v.edit(f, path, farmFields,
-		func() (*form, error) { return v.formOf(path) })
-	if err != nil {
-		return err
-	}
-	if !ok {
-		return v.settingsPage(422, &settingsPage{Form: f})
-	}
-	return v.redirect("/settings")
+	ok, err := v.edit(f, "/api/v1/settings", farmFields)
+	return v.then(ok, err, "/settings", func() error { return v.settingsPage(422, &settingsPage{Form: f}) })
 }
 
 // createKey creates an API key and shows it, this once.
@@ -139,7 +129,7 @@ func createKey(v *visit) error {
 func createPasswordLink(v *visit) error {
 	var link struct{ Token string }
 	f := v.sent()
-	ok, err := v.send(f, "POST", v.apiPath("/api/v1/users/{id}/password-link"), nil, &link)
+	ok, err := v.send(f, "POST", "/api/v1/users/{id}/password-link", nil, &link)
 	if err != nil {
 		return err
 	}
@@ -150,12 +140,7 @@ func createPasswordLink(v *visit) error {
 }
 
 func revokeKey(v *visit) error {
-	f, ok, err := v.run("DELETE", "/api/v1/api-keys/{id}")
-	if err != nil {
-		return err
-	}
-	if !ok {
-		return v.settingsPage(422, &settingsPage{Key: f})
-	}
-	return v.redirect("/settings")
+	f := v.sent()
+	ok, err := v.send(f, "DELETE", "/api/v1/api-keys/{id}", nil, nil)
+	return v.then(ok, err, "/settings", func() error { return v.settingsPage(422, &settingsPage{Key: f}) })
 }

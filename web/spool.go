@@ -2,7 +2,6 @@ package web
 
 import (
 	"fmt"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -130,20 +129,18 @@ func showSpool(v *visit) error { return v.spoolPage(200, "", nil) }
 
 // spoolPage shows a spool. If f is not nil, it is the form with the name, which the API has refused.
 func (v *visit) spoolPage(status int, name string, f *form) error {
-	path := v.apiPath("/api/v1/spools/{id}")
 	id := v.r.PathValue("id")
 	list, query := v.spoolQuery()
 	list.Selected = id
 	var all struct{ Items []printer }
 	p := &spoolPage{List: list, Forms: map[string]*form{name: f}, Open: name}
 	err := v.fetch(
-		read{path: path, into: &p.Spool, tag: &p.Tag},
-		read{path: path + "/usage", query: url.Values{"limit": {"100"}}, into: &p.Usage},
-		read{path: "/api/v1/production-runs", query: url.Values{"spool_id": {id}, "limit": {"10"}}, into: &p.Runs},
+		read{path: "/api/v1/spools/{id}", into: &p.Spool, tag: &p.Tag},
+		get("/api/v1/spools/{id}/usage?limit=100", &p.Usage),
+		get("/api/v1/production-runs?spool_id={id}&limit=10", &p.Runs),
 		read{path: "/api/v1/spools", query: query, into: list},
 		customRead("spool", &p.Custom),
-		read{path: "/api/v1/printers", query: url.Values{"limit": {"100"}, "sort_by": {"name"}, "sort_order": {"asc"}},
-			into: &all},
+		get("/api/v1/printers?limit=100&sort_by=name&sort_order=asc", &all),
 	)
 	if err != nil {
 		return err
@@ -160,16 +157,13 @@ func spoolByNumber(v *visit) error {
 	if n, err := strconv.Atoi(number); err != nil || n < 1 || n > server.MaxNumber || strconv.Itoa(n) != number {
 		return server.ErrNotFound
 	}
-	if err := v.fetch(read{path: "/api/v1/spools/by-number/" + number, into: &s}); err != nil {
+	if err := v.fetch(get("/api/v1/spools/by-number/"+number, &s)); err != nil {
 		return err
 	}
 	return v.redirect("/spools/" + s.ID)
 }
 
-// changeSpool runs an operation on the spool of the page, with the fields of a form.
-func changeSpool(name, operation string, fields ...field) func(*visit) error {
-	return action("/api/v1/spools", "/spools", name, "POST", operation, (*visit).spoolPage, fields...)
-}
+var oneSpool = resource{"/api/v1/spools", "/spools", (*visit).spoolPage}
 
 func moveSpool(v *visit) error { return v.editOnPage("move", field{"location", text}) }
 
@@ -177,16 +171,9 @@ func archiveSpool(v *visit) error { return v.editOnPage("archive", field{"archiv
 
 // editOnPage changes the spool with a form of its page.
 func (v *visit) editOnPage(name string, fields ...field) error {
-	path := v.apiPath("/api/v1/spools/{id}")
 	f := v.sent()
-	ok, err := v.edit(f, path, fields, func() (*form, error) { return v.formOf(path) })
-	if err != nil {
-		return err
-	}
-	if !ok {
-		return v.spoolPage(422, name, f)
-	}
-	return v.redirect("/spools/" + v.r.PathValue("id") + v.query())
+	ok, err := v.edit(f, "/api/v1/spools/{id}", fields)
+	return v.then(ok, err, v.here("/spools"), func() error { return v.spoolPage(422, name, f) })
 }
 
 var widths = []option{{"1.75", "1.75 mm"}, {"2.85", "2.85 mm"}}

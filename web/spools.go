@@ -201,6 +201,9 @@ var materials, anyMaterial = func() (options, any []option) {
 	return options, append([]option{{"", "Any material"}}, options...)
 }()
 
+// spoolsInStock are the spools to choose from.
+const spoolsInStock = "/api/v1/spools?limit=100&in_stock=true"
+
 // listSpools shows the list of spools.
 func listSpools(v *visit) error {
 	l, query := v.spoolQuery()

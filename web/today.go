@@ -3,7 +3,6 @@ package web
 import (
 	"cmp"
 	"html/template"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -145,17 +144,13 @@ func today(v *visit) error {
 	var runs struct{ Items []run }
 	var all struct{ Items []printer }
 	err := v.fetch(
-		read{path: "/api/v1/production-runs", into: &runs,
-			query: url.Values{"status": {"in_progress,paused"}, "limit": {"100"}}},
-		read{path: "/api/v1/printers", into: &all, query: url.Values{"status": {"available,maintenance"},
-			"sort_by": {"name"}, "sort_order": {"asc"}, "limit": {"20"}}},
-		read{path: "/api/v1/stock-levels", into: &p.Low,
-			query: url.Values{"low": {"true"}, "limit": {"5"}, "sort_by": {"missing_grams"}}},
-		read{path: "/api/v1/orders", into: &p.Orders, query: url.Values{"status": {"received,in_production"},
-			"sort_by": {"due_date"}, "sort_order": {"asc"}, "limit": {"6"}}},
-		read{path: "/api/v1/orders/availability", into: &p.Open},
-		read{path: "/api/v1/reports/usage", query: url.Values{"group_by": {"day"}}, into: &p.Usage},
-		read{path: "/api/v1/reports/waste", query: url.Values{"group_by": {"reason"}}, into: &p.Waste},
+		get(runsThatPrint, &runs),
+		get("/api/v1/printers?status=available,maintenance&sort_by=name&sort_order=asc&limit=20", &all),
+		get("/api/v1/stock-levels?low=true&limit=5&sort_by=missing_grams", &p.Low),
+		get("/api/v1/orders?status=received,in_production&sort_by=due_date&sort_order=asc&limit=6", &p.Orders),
+		get("/api/v1/orders/availability", &p.Open),
+		get("/api/v1/reports/usage?group_by=day", &p.Usage),
+		get("/api/v1/reports/waste?group_by=reason", &p.Waste),
 	)
 	if err != nil {
 		return err

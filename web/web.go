@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"cmp"
 	"embed"
-	"encoding/json"
 	"html/template"
 	"net/http"
 	"slices"
@@ -61,12 +60,13 @@ var pages = slices.Concat([]page{
 	{"GET /spools/new", server.Write, showNewSpools},
 	{"POST /spools/new", server.Write, createSpools},
 	{"GET /spools/{id}", server.Read, showSpool},
-	{"POST /spools/{id}/weigh", server.Write, changeSpool("weigh", "/measure", field{"gross_grams", number})},
-	{"POST /spools/{id}/deduct", server.Write, changeSpool("deduct", "/deduct", field{"weight_grams", number},
-		field{"reason", text})},
+	{"POST /spools/{id}/weigh", server.Write,
+		oneSpool.action("weigh", "POST", "/measure", values(field{"gross_grams", number}))},
+	{"POST /spools/{id}/deduct", server.Write,
+		oneSpool.action("deduct", "POST", "/deduct", values(field{"weight_grams", number}, field{"reason", text}))},
 	{"POST /spools/{id}/move", server.Write, moveSpool},
 	{"POST /spools/{id}/archive", server.Write, archiveSpool},
-	{"POST /spools/{id}/restore", server.Write, changeSpool("restore", "/restore")},
+	{"POST /spools/{id}/restore", server.Write, oneSpool.action("restore", "POST", "/restore", nil)},
 	{"POST /spools/{id}/load", server.Write, loadSpool},
 	{"GET /s/{number}", server.Read, spoolByNumber},
 	{"GET /labels", server.Read, showLabels},
@@ -77,39 +77,39 @@ var pages = slices.Concat([]page{
 
 	{"GET /printers", server.Read, printerList.show},
 	{"GET /printers/{id}", server.Read, showPrinter},
-	{"POST /printers/{id}/maintained", server.Write, changePrinter("maintained", "/maintained")},
+	{"POST /printers/{id}/maintained", server.Write, onePrinter.action("maintained", "POST", "/maintained", nil)},
 	{"POST /printers/{id}/slots/{number}", server.Write, loadSlot},
 	{"GET /queue", server.Read, showQueue},
 
 	{"GET /products", server.Read, productList.show},
 	{"GET /products/{id}", server.Read, showProduct},
-	{"POST /products/{id}/recalculate", server.Write, changeProduct("costs", "POST", "/recalculate")},
-	{"POST /products/{id}/materials", server.Write, changeProduct("materials", "POST", "/materials",
-		field{"material_type", text}, field{"color", text}, field{"weight_grams", number})},
+	{"POST /products/{id}/recalculate", server.Write, oneProduct.action("costs", "POST", "/recalculate", nil)},
+	{"POST /products/{id}/materials", server.Write, oneProduct.action("materials", "POST", "/materials",
+		values(field{"material_type", text}, field{"color", text}, field{"weight_grams", number}))},
 	{"POST /products/{id}/materials/{part}/remove", server.Write,
-		changeProduct("part", "DELETE", "/materials/{part}")},
-	{"POST /products/{id}/components", server.Write, changeProduct("components", "POST", "/components",
-		field{"component_product_id", text}, field{"quantity", number})},
+		oneProduct.action("part", "DELETE", "/materials/{part}", nil)},
+	{"POST /products/{id}/components", server.Write, oneProduct.action("components", "POST", "/components",
+		values(field{"component_product_id", text}, field{"quantity", number}))},
 	{"POST /products/{id}/components/{part}/remove", server.Write,
-		changeProduct("part", "DELETE", "/components/{part}")},
+		oneProduct.action("part", "DELETE", "/components/{part}", nil)},
 
 	{"GET /runs", server.Read, board},
 	{"GET /runs/new", server.Write, showNewRun},
 	{"POST /runs/new", server.Write, createRun},
 	{"GET /runs/{id}", server.Read, showRun},
 	{"POST /runs/{id}/earlier", server.Write, moveRun},
-	{"POST /runs/{id}/start", server.Write, changeRun("start", noBody)},
-	{"POST /runs/{id}/complete", server.Write, changeRun("complete", completion)},
-	{"POST /runs/{id}/fail", server.Write, changeRun("fail", failure)},
-	{"POST /runs/{id}/cancel", server.Write, changeRun("cancel", failure)},
+	{"POST /runs/{id}/start", server.Write, oneRun.action("start", "POST", "/start", nil)},
+	{"POST /runs/{id}/complete", server.Write, oneRun.action("complete", "POST", "/complete", completion)},
+	{"POST /runs/{id}/fail", server.Write, oneRun.action("fail", "POST", "/fail", failure)},
+	{"POST /runs/{id}/cancel", server.Write, oneRun.action("cancel", "POST", "/cancel", failure)},
 
 	{"GET /orders", server.Read, orderList.show},
 	{"GET /orders/{id}", server.Read, showOrder},
 	{"GET /orders/{id}/plan", server.Write, showPlan},
 	{"POST /orders/{id}/plan", server.Write, createPlan},
-	{"POST /orders/{id}/cancel", server.Write, changeOrder("cancel", "POST", "/cancel")},
-	{"POST /orders/{id}/items", server.Write, changeOrder("items", "POST", "/items",
-		field{"product_id", text}, field{"quantity", number})},
+	{"POST /orders/{id}/cancel", server.Write, oneOrder.action("cancel", "POST", "/cancel", nil)},
+	{"POST /orders/{id}/items", server.Write, oneOrder.action("items", "POST", "/items",
+		values(field{"product_id", text}, field{"quantity", number}))},
 
 	{"GET /stock", server.Read, levelList.show},
 	{"GET /reports", server.Read, reports},
@@ -128,14 +128,12 @@ var pages = slices.Concat([]page{
 	{"GET /settings/webhooks", server.Admin, listWebhooks},
 	{"POST /settings/webhooks", server.Admin, createWebhook},
 	{"GET /settings/webhooks/{id}", server.Admin, showWebhook},
-	{"POST /settings/webhooks/{id}/test", server.Admin, changeWebhook("POST", "/test", nil)},
-	{"POST /settings/webhooks/{id}/enable", server.Admin,
-		changeWebhook("PATCH", "", map[string]any{"disabled": false})},
-	{"POST /settings/webhooks/{id}/disable", server.Admin,
-		changeWebhook("PATCH", "", map[string]any{"disabled": true})},
-	{"POST /settings/webhooks/{id}/remove", server.Admin, changeWebhook("DELETE", "", nil)},
+	{"POST /settings/webhooks/{id}/test", server.Admin, oneWebhook.action("test", "POST", "/test", nil)},
+	{"POST /settings/webhooks/{id}/enable", server.Admin, oneWebhook.action("enable", "PATCH", "", disabled(false))},
+	{"POST /settings/webhooks/{id}/disable", server.Admin, oneWebhook.action("disable", "PATCH", "", disabled(true))},
+	{"POST /settings/webhooks/{id}/remove", server.Admin, removeWebhook},
 	{"POST /settings/webhooks/{id}/deliveries/{part}", server.Admin,
-		changeWebhook("POST", "/deliveries/{part}/redeliver", nil)},
+		oneWebhook.action("deliver", "POST", "/deliveries/{part}/redeliver", nil)},
 }, spools.changes(write), printers.pages(write), filaments.pages(write), vendors.pages(write), products.pages(write),
 	orders.pages(write), levels.pages(write), users.pages(admin), definitions.pages(admin))
 
@@ -325,6 +323,3 @@ func (v *visit) Script() string { return asset("script.js") }
 
 // With returns a view of other data, for templates that pages share.
 func (v view) With(data any) view { return view{v.visit, v.Title, data} }
-
-// decode decodes the JSON of an answer of the API.
-func decode(body []byte, into any) error { return json.Unmarshal(body, into) }

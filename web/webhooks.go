@@ -55,7 +55,7 @@ func listWebhooks(v *visit) error { return v.webhookList(200, &webhookList{Form:
 
 func (v *visit) webhookList(status int, l *webhookList) error {
 	l.Events = webhookEvents()
-	if err := v.fetch(read{path: "/api/v1/webhooks", into: l}); err != nil {
+	if err := v.fetch(get("/api/v1/webhooks", l)); err != nil {
 		return err
 	}
 	return v.show(status, "webhooks", "Webhooks", l)
@@ -98,34 +98,28 @@ type deliveryList struct {
 var deliveryFilters = []filter{{"status", "status", "Status", []option{{"", "All deliveries"}, {"pending", "Pending"},
 	{"delivered", "Delivered"}, {"failed", "Failed"}}}}
 
-func showWebhook(v *visit) error { return v.webhookPage(200, "") }
+func showWebhook(v *visit) error { return v.webhookPage(200, "", newForm()) }
 
-func (v *visit) webhookPage(status int, refused string) error {
-	path := v.apiPath("/api/v1/webhooks/{id}")
+func (v *visit) webhookPage(status int, name string, f *form) error {
 	var query url.Values
-	l := &deliveryList{Refused: refused, Once: newForm().Key}
+	l := &deliveryList{Refused: f.Problem, Once: newForm().Key}
 	l.listing, query = v.listing("/settings/webhooks/"+v.r.PathValue("id"), "deliverie", deliveryFilters, nil)
-	if err := l.refused(v.fetch(read{path: path, into: &l.Webhook},
-		read{path: path + "/deliveries", query: query, into: l})); err != nil {
+	if err := l.refused(v.fetch(get("/api/v1/webhooks/{id}", &l.Webhook),
+		read{path: "/api/v1/webhooks/{id}/deliveries", query: query, into: l})); err != nil {
 		return err
 	}
 	return v.show(max(status, l.status()), "webhook", "Webhook", l)
 }
 
-// changeWebhook runs an operation on the webhook of the page.
-func changeWebhook(method, operation string, body map[string]any) func(*visit) error {
-	return func(v *visit) error {
-		path := v.apiPath("/api/v1/webhooks/{id}" + operation)
-		f := v.sent()
-		ok, err := v.send(f, method, path, body, nil)
-		switch {
-		case err != nil:
-			return err
-		case !ok:
-			return v.webhookPage(422, f.Problem)
-		case method == "DELETE":
-			return v.redirect("/settings/webhooks")
-		}
-		return v.redirect("/settings/webhooks/" + v.r.PathValue("id"))
-	}
+var oneWebhook = resource{"/api/v1/webhooks", "/settings/webhooks", (*visit).webhookPage}
+
+// disabled returns the body that disables a webhook, or enables it.
+func disabled(yes bool) func(*form) map[string]any {
+	return func(*form) map[string]any { return map[string]any{"disabled": yes} }
+}
+
+func removeWebhook(v *visit) error {
+	f := v.sent()
+	ok, err := v.send(f, "DELETE", "/api/v1/webhooks/{id}", nil, nil)
+	return v.then(ok, err, "/settings/webhooks", func() error { return v.webhookPage(422, "remove", f) })
 }
