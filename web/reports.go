@@ -13,27 +13,25 @@ import (
 // reportsPage is the reports of usage and of waste for the same days.
 type reportsPage struct {
 	From, To, By string
-	Usage        struct {
-		From  string
-		To    string
-		Grams num
-		Cost  num
-		Items []usageRow
+	Usage        usageReport
+	Waste        wasteReport
+	Rows         []reportRow
+	Problem      string
+}
+
+type usageReport struct {
+	From, To    string
+	Grams, Cost num
+	Items       []usageRow
+}
+
+type wasteReport struct {
+	Grams, Cost num
+	Items       []struct {
+		Reason      string
+		Grams, Cost num
+		Runs        int
 	}
-	Waste struct {
-		Grams  num
-		Cost   num
-		Rate   num
-		Failed int `json:"failed_runs"`
-		Items  []struct {
-			Reason string
-			Grams  num
-			Cost   num
-			Runs   int
-		}
-	}
-	Rows    []reportRow
-	Problem string
 }
 
 type usageRow struct {
@@ -44,7 +42,6 @@ type usageRow struct {
 	Grams     num
 	Cost      num
 	Remaining num `json:"remaining_grams"`
-	PerDay    num `json:"grams_per_day"`
 	Days      num `json:"days_left"`
 }
 

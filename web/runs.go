@@ -134,22 +134,22 @@ type runPage struct {
 	Form     *form
 	Open     string // the name of the form that is open
 	Reasons  []option
-	Outcome  []runItemInputs
+	Outcome  []runOutcome
 	Weights  []runWeight
 	Complete *form
 	Fail     *form
 	Problem  string
 }
 
-type runItemInputs struct {
-	Product      string
+// runOutcome is the inputs of an item of a run, and runWeight those of a material.
+type runOutcome struct {
+	ID, Product  string
 	Good, Failed input
-	ID           string
 }
 
 type runWeight struct {
-	Spool, SpoolID, ID string
-	Actual, Wasted     input
+	ID             string
+	Actual, Wasted input
 }
 
 func showRun(v *visit) error { return v.runPage(200, "", nil) }
@@ -161,17 +161,6 @@ func (v *visit) runPage(status int, name string, f *form) error {
 		get("/api/v1/production-runs/{id}/check", &p.Check)); err != nil {
 		return err
 	}
-	for i, m := range p.Run.Materials {
-		p.Complete.Values.Set(fmt.Sprintf("materials[%d].actual_weight_grams", i), firstOf(m.Actual, m.Estimate))
-	}
-	for i, item := range p.Run.Items {
-		good := string(item.Quantity)
-		if item.Successful != "" {
-			good = string(item.Successful)
-		}
-		p.Complete.Values.Set(fmt.Sprintf("items[%d].successful_quantity", i), good)
-		p.Complete.Values.Set(fmt.Sprintf("items[%d].failed_quantity", i), firstOf(item.Failed, "0"))
-	}
 	switch name {
 	case "complete":
 		p.Complete = f
@@ -182,26 +171,16 @@ func (v *visit) runPage(status int, name string, f *form) error {
 		p.Problem = f.Problem
 	}
 	for i, m := range p.Run.Materials {
-		p.Weights = append(p.Weights, runWeight{m.Spool, m.SpoolID, m.ID,
-			newInput(p.Complete, fmt.Sprintf("materials[%d].actual_weight_grams", i), m.Spool, "type=number",
-				"unit=g"),
-			newInput(p.Fail, fmt.Sprintf("materials[%d].wasted_grams", i), m.Spool, "type=number", "unit=g")})
+		p.Weights = append(p.Weights, runWeight{m.ID,
+			p.Complete.rowInput("materials", i, "actual_weight_grams", m.Spool, cmp.Or(m.Actual, m.Estimate), "unit=g"),
+			p.Fail.rowInput("materials", i, "wasted_grams", m.Spool, "", "unit=g")})
 	}
 	for i, item := range p.Run.Items {
-		p.Outcome = append(p.Outcome, runItemInputs{item.Product,
-			newInput(p.Complete, fmt.Sprintf("items[%d].successful_quantity", i), "Good", "type=number"),
-			newInput(p.Complete, fmt.Sprintf("items[%d].failed_quantity", i), "Failed", "type=number"), item.ID})
+		p.Outcome = append(p.Outcome, runOutcome{item.ID, item.Product,
+			p.Complete.rowInput("items", i, "successful_quantity", "Good", cmp.Or(item.Successful, item.Quantity)),
+			p.Complete.rowInput("items", i, "failed_quantity", "Failed", cmp.Or(item.Failed, "0"))})
 	}
 	return v.show(status, "run", p.Run.Name(), p)
-}
-
-func firstOf(all ...num) string {
-	for _, n := range all {
-		if n != "" {
-			return string(n)
-		}
-	}
-	return ""
 }
 
 // failureReasons are the reasons of the API.
@@ -211,6 +190,15 @@ var failureReasons = func() (options []option) {
 	}
 	return options
 }()
+
+// rowInput returns the input of a number in a row of a nested list. It has the value unless the form was sent.
+func (f *form) rowInput(list string, row int, name, label string, value num, more ...string) input {
+	name = fmt.Sprintf("%s[%d].%s", list, row, name)
+	if _, sent := f.Values[name]; !sent {
+		f.Values.Set(name, string(value))
+	}
+	return newInput(f, name, label, append(more, "type=number")...)
+}
 
 // rows returns the objects of a nested list: inputs such as items[0].sku. Those whose fields are all empty are left
 // out, except for the id.
@@ -265,16 +253,12 @@ func failure(f *form) map[string]any {
 // newRun is the page of a new run.
 type newRun struct {
 	Form      *form
-	Items     []newRunItem
-	Materials []newRunMaterial
+	Items     [][2]input // product and pieces
+	Materials [][2]input // spool and weight
 	Spools    []option
 	OrderItem string
 	More      bool // the form was sent, so that all its rows are shown
 }
-
-type newRunItem struct{ Product, Quantity input }
-
-type newRunMaterial struct{ Spool, Weight input }
 
 func showNewRun(v *visit) error {
 	f := newForm()
@@ -299,11 +283,10 @@ func (v *visit) newRun(status int, f *form) error {
 	for i := range 4 {
 		product := newInput(f, fmt.Sprintf("items[%d].product_id", i), "Product")
 		product.Options = options
-		p.Items = append(p.Items, newRunItem{product,
-			newInput(f, fmt.Sprintf("items[%d].quantity", i), "Pieces", "type=number")})
-		p.Materials = append(p.Materials, newRunMaterial{
-			newInput(f, fmt.Sprintf("materials[%d].spool_number", i), "Spool number", "type=number", "list=spools"),
-			newInput(f, fmt.Sprintf("materials[%d].estimated_weight_grams", i), "Estimate", "type=number", "unit=g")})
+		p.Items = append(p.Items, [2]input{product, f.rowInput("items", i, "quantity", "Pieces", "")})
+		p.Materials = append(p.Materials, [2]input{
+			f.rowInput("materials", i, "spool_number", "Spool number", "", "list=spools"),
+			f.rowInput("materials", i, "estimated_weight_grams", "Estimate", "", "unit=g")})
 	}
 	p.Spools = v.spoolOptions(stock.Items)
 	return v.show(status, "run-new", "New run", p)

@@ -78,7 +78,7 @@ func (v *visit) signedIn() error {
 	return nil
 }
 
-// signInPage is the data of the sign-in.
+// signInPage is the data of the sign-in, and of the page on which a person sets a password.
 type signInPage struct {
 	Form    *form
 	Next    string
@@ -163,19 +163,13 @@ func firstLogin(v *visit) error {
 	return v.redirect("/")
 }
 
-// passwordLinkPage is the data of the page on which a person sets a password.
-type passwordLinkPage struct {
-	Form    *form
-	Refused bool // the connection has no TLS
-}
-
 func showPasswordLink(v *visit) error { return v.passwordLinkPage(200, newForm()) }
 
 // passwordLinkPage shows the form. What the page loads must not get the address, which has the token.
 func (v *visit) passwordLinkPage(status int, f *form) error {
 	v.w.Header().Set("Referrer-Policy", "origin")
 	return v.show(status, "password-link", "Set your password",
-		passwordLinkPage{Form: f, Refused: !v.site.signsIn(v.r)})
+		signInPage{Form: f, Refused: !v.site.signsIn(v.r)})
 }
 
 func usePasswordLink(v *visit) error {

@@ -35,7 +35,6 @@ type apiKey struct {
 	ID, Name, Role, Hint, Key string
 	CreatedAt                 *time.Time `json:"created_at"`
 	LastUsedAt                *time.Time `json:"last_used_at"`
-	RevokedAt                 *time.Time `json:"revoked_at"`
 }
 
 var roles = []option{{"viewer", "Viewer: sees everything"}, {"operator", "Operator: also changes it"},

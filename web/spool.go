@@ -13,13 +13,11 @@ import (
 type usage struct {
 	Kind      string     `json:"kind"`
 	Reason    string     `json:"reason"`
-	RunID     string     `json:"run_id"`
 	UserName  string     `json:"user_name"`
 	APIKeyID  string     `json:"api_key_id"`
 	Before    num        `json:"before_grams"`
 	After     num        `json:"after_grams"`
 	Change    num        `json:"change_grams"`
-	Shortfall num        `json:"shortfall_grams"`
 	CreatedAt *time.Time `json:"created_at"`
 }
 

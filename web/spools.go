@@ -25,7 +25,6 @@ type spool struct {
 	Remaining    num        `json:"remaining_weight_grams"`
 	SpoolWeight  num        `json:"spool_weight_grams"`
 	Price        num        `json:"purchase_price"`
-	CostPerGram  num        `json:"cost_per_gram"`
 	Supplier     string     `json:"supplier"`
 	PurchaseDate string     `json:"purchase_date"`
 	Notes        string     `json:"notes"`
@@ -33,10 +32,8 @@ type spool struct {
 	LotNumber    string     `json:"lot_number"`
 	Density      num        `json:"density_g_cm3"`
 	Archived     bool       `json:"archived"`
-	FirstUsedAt  *time.Time `json:"first_used_at"`
 	LastUsedAt   *time.Time `json:"last_used_at"`
 	CreatedAt    *time.Time `json:"created_at"`
-	HiddenAt     *time.Time `json:"hidden_at"`
 	Extra        map[string]any
 }
 

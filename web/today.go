@@ -110,26 +110,6 @@ func (p *todayPage) verdict(v view, id string) string {
 	return ""
 }
 
-type usageReport struct {
-	Grams num
-	Cost  num
-	Items []struct {
-		Start string
-		Grams num
-	}
-}
-
-type wasteReport struct {
-	Grams num
-	Cost  num
-	Rate  num
-	Items []struct {
-		Reason string
-		Grams  num
-		Runs   int
-	}
-}
-
 // bar is a bar of a picture: its place from left to right and its height, in units of which the picture has 100 high,
 // and what it says.
 type bar struct {
