@@ -6,29 +6,23 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"net/http"
-	"path"
 	"strconv"
 	"strings"
 )
 
 // file is an asset. Its address has a hash of its content, so that browsers keep it for ever.
 type file struct {
-	contentType   string
-	plain, zipped []byte
+	address, contentType string
+	plain, zipped        []byte
 }
 
-// assets are the files of the folder static by their addresses, and assetNames these addresses by the names.
-var assets, assetNames = load()
+// assets are the files of the folder static by their names.
+var assets = load()
 
-func load() (map[string]*file, map[string]string) {
-	all, names := map[string]*file{}, map[string]string{}
-	entries, err := files.ReadDir("static")
-	if err != nil {
-		panic(err)
-	}
-	types := map[string]string{".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
-	for _, entry := range entries {
-		body, err := files.ReadFile("static/" + entry.Name())
+func load() map[string]*file {
+	all := map[string]*file{}
+	for name, contentType := range map[string]string{"style.css": "text/css", "script.js": "text/javascript"} {
+		body, err := files.ReadFile("static/" + name)
 		if err != nil {
 			panic(err)
 		}
@@ -37,17 +31,12 @@ func load() (map[string]*file, map[string]string) {
 		z.Write(body) // a bytes.Buffer returns no errors
 		z.Close()
 		sum := sha256.Sum256(body)
-		extension := path.Ext(entry.Name())
-		address := "/assets/" + strings.TrimSuffix(entry.Name(), extension) + "." + hex.EncodeToString(sum[:6]) +
-			extension
-		all[address] = &file{types[extension], body, zipped.Bytes()}
-		names[entry.Name()] = address
+		base, extension, _ := strings.Cut(name, ".")
+		all[name] = &file{"/assets/" + base + "." + hex.EncodeToString(sum[:6]) + "." + extension,
+			contentType + "; charset=utf-8", body, zipped.Bytes()}
 	}
-	return all, names
+	return all
 }
-
-// asset returns the address of an asset.
-func asset(name string) string { return assetNames[name] }
 
 func (f *file) serve(w http.ResponseWriter, r *http.Request) error {
 	h := w.Header()

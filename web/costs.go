@@ -1,7 +1,6 @@
 package web
 
 import (
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -58,8 +57,8 @@ func (c costs) sum(name string, amount num) costRow {
 	return row
 }
 
-// ofPiece returns the rows of a product, ofRun of a run, and ofOrder of an order.
-func (c costs) ofPiece(v *visit) []costRow {
+// OfPiece returns the rows of a product, OfRun of a run, and OfOrder of an order.
+func (c costs) OfPiece(v view) []costRow {
 	rows := append(c.partRows(c.Piece), c.sum("One good piece", c.Full))
 	if c.Price != "" {
 		rows = append(rows, costRow{Name: "Selling price", Amount: c.Price}, c.margin(v))
@@ -67,19 +66,19 @@ func (c costs) ofPiece(v *visit) []costRow {
 	return rows
 }
 
-func (c costs) ofRun() []costRow {
+func (c costs) OfRun() []costRow {
 	if c.Parts == nil || c.Cost == "" && len(c.Unknown) == 0 {
 		return nil
 	}
 	return append(c.partRows(c.Parts), c.sum("Cost", c.Cost))
 }
 
-func (c costs) ofOrder(v *visit) []costRow {
+func (c costs) OfOrder(v view) []costRow {
 	return []costRow{{Name: "Revenue", Amount: c.Revenue}, {Name: "Cost until now", Amount: c.Cost},
 		{Name: "Expected for the rest", Amount: c.Expected}, c.margin(v)}
 }
 
-func (c costs) margin(v *visit) costRow {
+func (c costs) margin(v view) costRow {
 	row := c.sum("Margin", c.Margin)
 	if c.Percent != "" {
 		row.Name += ", " + v.Number(c.Percent, 1) + "\u00a0%"
@@ -166,13 +165,8 @@ func (p *marginsPage) Group() pick { return pick{"by", "By", p.By, marginGroups}
 
 func margins(v *visit) error {
 	p := &marginsPage{}
-	days := p.apiQuery(v, "product")
-	grouped := url.Values{"group_by": {p.By}}
-	for name, values := range days {
-		grouped[name] = values
-	}
-	status, err := p.fetch(v, read{path: "/api/v1/reports/margins", query: grouped, into: &p.Margins},
-		read{path: "/api/v1/reports/printers", query: days, into: &p.Printers})
+	status, err := p.fetch(v, p.report(v, "margins", "product", &p.Margins),
+		get("/api/v1/reports/printers?"+p.days(), &p.Printers))
 	if err != nil {
 		return err
 	}

@@ -141,30 +141,22 @@ func (v *visit) Minutes(n num) string {
 }
 
 // Time writes a time in the time zone of the farm, and Date its day.
-func (v *visit) Time(t *time.Time) string {
-	if t == nil {
-		return "–"
-	}
-	return t.In(v.zone).Format(v.locale.date + "\u00a015:04")
-}
+func (v *visit) Time(t *time.Time) string { return v.at(t, v.locale.date+"\u00a015:04") }
+func (v *visit) Date(t *time.Time) string { return v.at(t, v.locale.date) }
 
-func (v *visit) Date(t *time.Time) string {
+func (v *visit) at(t *time.Time, layout string) string {
 	if t == nil {
 		return "–"
 	}
-	return t.In(v.zone).Format(v.locale.date)
+	return t.In(v.zone).Format(layout)
 }
 
 // Clock writes a time of today as an hour, and another one with its day.
-func (v *visit) Clock(at *time.Time) string {
-	if at == nil {
-		return "–"
+func (v *visit) Clock(t *time.Time) string {
+	if v.at(t, time.DateOnly) == v.Now().Format(time.DateOnly) {
+		return v.at(t, "15:04")
 	}
-	t := at.In(v.zone)
-	if t.Format(time.DateOnly) == v.Now().Format(time.DateOnly) {
-		return t.Format("15:04")
-	}
-	return t.Format(v.locale.day + "\u00a015:04")
+	return v.at(t, v.locale.day+"\u00a015:04")
 }
 
 // Until says until when a run prints, or since when, if it is not known when it ends.

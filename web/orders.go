@@ -28,9 +28,6 @@ type order struct {
 	costs
 }
 
-// Rows returns what the order brings and costs.
-func (o order) Rows(v view) []costRow { return o.ofOrder(v.visit) }
-
 // Name returns what a person calls the order.
 func (o order) Name() string {
 	switch {

@@ -123,9 +123,6 @@ type productPage struct {
 	Options  struct{ Materials, Products []option }
 }
 
-// Rows returns what a piece costs.
-func (p *productPage) Rows(v view) []costRow { return p.Costs.ofPiece(v.visit) }
-
 func showProduct(v *visit) error { return v.productPage(200, "", nil) }
 
 // productPage shows a product. If f is not nil, it is the form with the name, which the API has refused.

@@ -62,26 +62,27 @@ func (p *reportsPage) Group() pick { return pick{"by", "By", p.By, reportGroups}
 func (p *reportsPage) HasStock() bool { return p.By == "color" || p.By == "material" }
 
 // CSV returns the address of the report of usage as a file.
-func (p *reportsPage) CSV() string { return "/reports/usage.csv?" + p.query().Encode() }
+func (p *reportsPage) CSV() string {
+	return "/reports/usage.csv?by=" + url.QueryEscape(p.By) + p.days()
+}
 
-func (p *reportsPage) query() url.Values {
-	query := url.Values{}
-	for name, value := range map[string]string{"from": p.From, "to": p.To, "by": p.By} {
-		if value != "" {
-			query.Set(name, value)
-		}
+// days returns the part of a query that has the days.
+func (p *reportsPage) days() (query string) {
+	if p.From != "" {
+		query += "&from=" + url.QueryEscape(p.From)
+	}
+	if p.To != "" {
+		query += "&to=" + url.QueryEscape(p.To)
 	}
 	return query
 }
 
-// apiQuery returns the query of the API for the address of the page, which by default groups by the name.
-func (p *reportsPage) apiQuery(v *visit, by string) url.Values {
+// report returns the read of a report for the days that the address of the page has, grouped by what it has, or by the
+// default.
+func (p *reportsPage) report(v *visit, name, by string, into any) read {
 	asked := v.r.URL.Query()
-	p.From, p.To, p.By = asked.Get("from"), asked.Get("to"), asked.Get("by")
-	query := p.query()
-	query.Del("by")
-	p.By = cmp.Or(p.By, by)
-	return query
+	p.From, p.To, p.By = asked.Get("from"), asked.Get("to"), cmp.Or(asked.Get("by"), by)
+	return get("/api/v1/reports/"+name+"?group_by="+url.QueryEscape(p.By)+p.days(), into)
 }
 
 // fetch runs the reads. It keeps what the API says about the days and the group, and returns the status of the page.
@@ -96,13 +97,8 @@ func (p *reportsPage) fetch(v *visit, reads ...read) (int, error) {
 
 func reports(v *visit) error {
 	p := &reportsPage{}
-	days := p.apiQuery(v, "color")
-	usage, waste := url.Values{"group_by": {p.By}}, url.Values{"group_by": {"reason"}}
-	for name, values := range days {
-		usage[name], waste[name] = values, values
-	}
-	status, err := p.fetch(v, read{path: "/api/v1/reports/usage", query: usage, into: &p.Usage},
-		read{path: "/api/v1/reports/waste", query: waste, into: &p.Waste})
+	status, err := p.fetch(v, p.report(v, "usage", "color", &p.Usage),
+		get("/api/v1/reports/waste?group_by=reason"+p.days(), &p.Waste))
 	if err != nil {
 		return err
 	}
@@ -135,9 +131,7 @@ func reports(v *visit) error {
 // usageFile sends the report of usage as CSV.
 func usageFile(v *visit) error {
 	p := &reportsPage{}
-	query := p.apiQuery(v, "color")
-	query.Set("group_by", p.By)
-	if err := v.fetch(read{path: "/api/v1/reports/usage", query: query, into: &p.Usage}); err != nil {
+	if err := v.fetch(p.report(v, "usage", "color", &p.Usage)); err != nil {
 		return err
 	}
 	h := v.w.Header()

@@ -119,9 +119,6 @@ func board(v *visit) error {
 	return v.show(200, "runs", "Runs", &runBoard{columns})
 }
 
-// Rows returns what the run has cost.
-func (r runDetails) Rows() []costRow { return r.costs.ofRun() }
-
 // runPage is the page of a run.
 type runPage struct {
 	Run   runDetails

@@ -87,7 +87,7 @@ func (r run) When() *time.Time {
 
 // spoolPage is the page of a spool, beside the list from which the visitor came.
 type spoolPage struct {
-	Spool  spool
+	Spool  spoolDetails
 	Tag    string
 	List   *spoolList
 	Usage  struct{ Items []usage }

@@ -10,7 +10,7 @@ import (
 	"spoolwright/inventory"
 )
 
-// spool is a spool, as the API returns it.
+// spool is a spool in a list.
 type spool struct {
 	ID           string     `json:"id"`
 	Number       int64      `json:"number"`
@@ -20,19 +20,24 @@ type spool struct {
 	Color        string     `json:"color"`
 	ColorHex     string     `json:"color_hex"`
 	Finish       string     `json:"finish"`
-	Diameter     num        `json:"diameter_mm"`
 	NetWeight    num        `json:"net_weight_grams"`
 	Remaining    num        `json:"remaining_weight_grams"`
+	Location     string     `json:"location"`
+	Archived     bool       `json:"archived"`
+	LastUsedAt   *time.Time `json:"last_used_at"`
+}
+
+// spoolDetails is a spool, as the API returns it.
+type spoolDetails struct {
+	spool
+	Diameter     num        `json:"diameter_mm"`
 	SpoolWeight  num        `json:"spool_weight_grams"`
 	Price        num        `json:"purchase_price"`
 	Supplier     string     `json:"supplier"`
 	PurchaseDate string     `json:"purchase_date"`
 	Notes        string     `json:"notes"`
-	Location     string     `json:"location"`
 	LotNumber    string     `json:"lot_number"`
 	Density      num        `json:"density_g_cm3"`
-	Archived     bool       `json:"archived"`
-	LastUsedAt   *time.Time `json:"last_used_at"`
 	CreatedAt    *time.Time `json:"created_at"`
 	Extra        map[string]any
 }

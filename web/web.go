@@ -180,8 +180,8 @@ func New(c Config) func(*server.Server) *server.Site {
 		for _, p := range pages {
 			result.Pages = append(result.Pages, server.SitePage{Pattern: p.pattern, Serve: w.handler(p)})
 		}
-		for path, a := range assets {
-			result.Pages = append(result.Pages, server.SitePage{Pattern: "GET " + path, Asset: true, Serve: a.serve})
+		for _, a := range assets {
+			result.Pages = append(result.Pages, server.SitePage{Pattern: "GET " + a.address, Asset: true, Serve: a.serve})
 		}
 		return result
 	}
@@ -318,8 +318,8 @@ func (v *visit) links(links []option) template.HTML {
 }
 
 // Style and Script return the addresses of the assets.
-func (v *visit) Style() string  { return asset("style.css") }
-func (v *visit) Script() string { return asset("script.js") }
+func (v *visit) Style() string  { return assets["style.css"].address }
+func (v *visit) Script() string { return assets["script.js"].address }
 
 // With returns a view of other data, for templates that pages share.
 func (v view) With(data any) view { return view{v.visit, v.Title, data} }
