@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"spoolwright/server"
@@ -79,6 +80,28 @@ func (v *visit) then(ok bool, err error, path string, again func() error) error 
 // visitor came.
 func (v *visit) here(path string) string {
 	return path + "/" + v.r.PathValue("id") + v.query()
+}
+
+// forms are the forms of a page, of which the API may have refused one.
+type forms struct {
+	Open string // the name of that form, or ""
+	sent *form
+}
+
+// Form returns the form with the name, as the visitor has sent it or a new one.
+func (f forms) Form(name string) *form {
+	if f.sent != nil && f.Open == name {
+		return f.sent
+	}
+	return newForm()
+}
+
+// Refused returns what is wrong with a form as a whole that is none of those with the names, which say so themselves.
+func (f forms) Refused(names ...string) string {
+	if f.sent == nil || slices.Contains(names, f.Open) {
+		return ""
+	}
+	return f.sent.Problem
 }
 
 // resource is a collection of the API whose things have a page with forms.

@@ -306,7 +306,8 @@ type input struct {
 
 type option struct{ Value, Name string }
 
-// newInput returns an input of a form. More are required, autofocus, and settings such as unit=g.
+// newInput returns an input of a form. More are required, autofocus, and settings such as unit=g. A value is that of a
+// form that was not sent.
 func newInput(f *form, name, label string, more ...string) input {
 	in := input{Form: f, Name: name, Label: label}
 	for _, word := range more {
@@ -318,6 +319,10 @@ func newInput(f *form, name, label string, more ...string) input {
 			in.Unit = value
 		case "hint":
 			in.Hint = value
+		case "value":
+			if _, sent := f.Values[name]; !sent {
+				f.Values.Set(name, value)
+			}
 		case "list":
 			in.List = value
 		case "rows":

@@ -89,24 +89,17 @@ var orders = &editor{api: "/api/v1/orders", path: "/orders", noun: "order",
 
 // orderPage is the page of an order.
 type orderPage struct {
+	forms
 	Order    order
 	Stock    availability
 	Products struct{ Items []product }
 	Options  []option
-	Item     *form
-	Problem  string
 }
 
 func showOrder(v *visit) error { return v.orderPage(200, "", nil) }
 
 func (v *visit) orderPage(status int, name string, f *form) error {
-	p := &orderPage{Item: newForm()}
-	p.Item.Values.Set("quantity", "1")
-	if name == "items" {
-		p.Item = f
-	} else if f != nil {
-		p.Problem = f.Problem
-	}
+	p := &orderPage{forms: forms{name, f}}
 	if err := v.fetch(
 		get("/api/v1/orders/{id}", &p.Order),
 		get("/api/v1/orders/{id}/availability", &p.Stock),

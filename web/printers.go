@@ -130,27 +130,22 @@ var printers = &editor{api: "/api/v1/printers", path: "/printers", noun: "printe
 
 // printerPage is the page of a printer.
 type printerPage struct {
+	forms   // of slots, by their numbers
 	Printer printer
 	Queue   queue
 	Ended   struct{ Items []run }
 	Spools  []option // that can be loaded
-	Form    *form    // the form that the API has refused, or a new one
-	Slot    string   // to which it belongs
 }
 
 // Load returns the input for the spool of a slot.
 func (p *printerPage) Load(number int) input {
-	f := newForm()
-	if p.Slot == strconv.Itoa(number) {
-		f = p.Form
-	}
-	return newInput(f, "spool_number", "Spool", "list=spools")
+	return newInput(p.Form(strconv.Itoa(number)), "spool_number", "Spool", "list=spools")
 }
 
-func showPrinter(v *visit) error { return v.printerPage(200, "", newForm()) }
+func showPrinter(v *visit) error { return v.printerPage(200, "", nil) }
 
 func (v *visit) printerPage(status int, name string, f *form) error {
-	p := &printerPage{Form: f, Slot: name}
+	p := &printerPage{forms: forms{name, f}}
 	var stock struct{ Items []spool }
 	if err := v.fetch(
 		get("/api/v1/printers/{id}", &p.Printer),

@@ -110,6 +110,7 @@ func (v *visit) IsMissing(n num) bool { return value(n) > 0 }
 
 // productPage is the page of a product.
 type productPage struct {
+	forms
 	Product  product
 	Tree     partTree
 	Stock    availability
@@ -117,9 +118,6 @@ type productPage struct {
 	Costs    costs
 	UsedIn   struct{ Items []product }
 	Others   struct{ Items []product } // that can be components
-	Material *form
-	Part     *form
-	Problem  string
 	Options  struct{ Materials, Products []option }
 }
 
@@ -128,17 +126,7 @@ func showProduct(v *visit) error { return v.productPage(200, "", nil) }
 // productPage shows a product. If f is not nil, it is the form with the name, which the API has refused.
 func (v *visit) productPage(status int, name string, f *form) error {
 	id := v.r.PathValue("id")
-	p := &productPage{Quantity: "1", Material: newForm(), Part: newForm()}
-	p.Part.Values.Set("quantity", "1")
-	switch name {
-	case "materials":
-		p.Material = f
-	case "components":
-		p.Part = f
-	case "":
-	default:
-		p.Problem = f.Problem
-	}
+	p := &productPage{forms: forms{name, f}, Quantity: "1"}
 	if n, err := strconv.Atoi(v.r.URL.Query().Get("quantity")); err == nil && n > 0 && n <= 1_000_000 {
 		p.Quantity = strconv.Itoa(n)
 	}

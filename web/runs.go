@@ -49,15 +49,12 @@ func (r run) IsOpen() bool {
 
 func (r run) IsPlanned() bool { return r.Status == "pending" }
 
-// runBoard is the board of runs.
-type runBoard struct {
-	Columns []runColumn
-}
-
+// runColumn is a column of the board of runs.
 type runColumn struct {
-	Name, Empty string
-	Items       []run
-	Total       int
+	Name  string `json:"-"`
+	Empty string `json:"-"` // what the column says without runs
+	Items []run
+	Total int
 }
 
 // Cards returns the runs of the column.
@@ -87,40 +84,39 @@ const runsThatPrint = "/api/v1/production-runs?status=in_progress,paused&limit=1
 
 // board shows the runs by what has to be done with them.
 func board(v *visit) error {
-	var planned, printing, ended, done struct {
-		Items []run
-		Total int
-	}
+	planned := runColumn{Name: "Planned", Empty: "Nothing is planned."}
+	printing := runColumn{Name: "Printing", Empty: "Nothing prints."}
+	waiting := runColumn{Name: "To be confirmed", Empty: "No run waits for you."}
+	done := runColumn{Name: "Done", Empty: "Nothing was printed yet."}
+	var active, completed, failed struct{ Items []run }
 	if err := v.fetch(
 		get("/api/v1/production-runs?status=pending&limit=30", &planned),
-		get(runsThatPrint, &printing),
-		get("/api/v1/production-runs?status=completed&limit=50", &ended),
-		get("/api/v1/production-runs?status=failed,cancelled&limit=20", &done),
+		get(runsThatPrint, &active),
+		get("/api/v1/production-runs?status=completed&limit=50", &completed),
+		get("/api/v1/production-runs?status=failed,cancelled&limit=20", &failed),
 	); err != nil {
 		return err
 	}
-	columns := []runColumn{{"Planned", "Nothing is planned.", planned.Items, planned.Total},
-		{"Printing", "Nothing prints.", nil, 0}, {"To be confirmed", "No run waits for you.", nil, 0},
-		{"Done", "Nothing was printed yet.", nil, 0}}
-	for _, r := range printing.Items {
+	for _, r := range active.Items {
 		if r.hasEnded(v.Now()) {
-			columns[2].Items = append(columns[2].Items, r)
+			waiting.Items = append(waiting.Items, r)
 		} else {
-			columns[1].Items = append(columns[1].Items, r)
+			printing.Items = append(printing.Items, r)
 		}
 	}
-	for _, r := range append(ended.Items, done.Items...) {
+	for _, r := range append(completed.Items, failed.Items...) {
 		if r.Status == "completed" && !r.Deducted {
-			columns[2].Items = append(columns[2].Items, r)
-		} else if len(columns[3].Items) < 20 {
-			columns[3].Items = append(columns[3].Items, r)
+			waiting.Items = append(waiting.Items, r)
+		} else if len(done.Items) < 20 {
+			done.Items = append(done.Items, r)
 		}
 	}
-	return v.show(200, "runs", "Runs", &runBoard{columns})
+	return v.show(200, "runs", "Runs", []runColumn{planned, printing, waiting, done})
 }
 
 // runPage is the page of a run.
 type runPage struct {
+	forms
 	Run   runDetails
 	Check struct {
 		Steps []struct {
@@ -128,14 +124,11 @@ type runPage struct {
 			SpoolID string `json:"spool_id"`
 		}
 	}
-	Form     *form
-	Open     string // the name of the form that is open
 	Reasons  []option
 	Outcome  []runOutcome
 	Weights  []runWeight
 	Complete *form
 	Fail     *form
-	Problem  string
 }
 
 // runOutcome is the inputs of an item of a run, and runWeight those of a material.
@@ -153,19 +146,11 @@ func showRun(v *visit) error { return v.runPage(200, "", nil) }
 
 // runPage shows a run. If f is not nil, it is the form with the name, which the API has refused.
 func (v *visit) runPage(status int, name string, f *form) error {
-	p := &runPage{Complete: newForm(), Fail: newForm(), Open: name, Reasons: failureReasons}
+	p := &runPage{forms: forms{strings.Replace(name, "cancel", "fail", 1), f}, Reasons: failureReasons}
+	p.Complete, p.Fail = p.Form("complete"), p.Form("fail")
 	if err := v.fetch(get("/api/v1/production-runs/{id}", &p.Run),
 		get("/api/v1/production-runs/{id}/check", &p.Check)); err != nil {
 		return err
-	}
-	switch name {
-	case "complete":
-		p.Complete = f
-	case "fail", "cancel":
-		p.Fail = f
-	case "":
-	default:
-		p.Problem = f.Problem
 	}
 	for i, m := range p.Run.Materials {
 		p.Weights = append(p.Weights, runWeight{m.ID,
@@ -188,13 +173,10 @@ var failureReasons = func() (options []option) {
 	return options
 }()
 
-// rowInput returns the input of a number in a row of a nested list. It has the value unless the form was sent.
+// rowInput returns the input of a number in a row of a nested list.
 func (f *form) rowInput(list string, row int, name, label string, value num, more ...string) input {
-	name = fmt.Sprintf("%s[%d].%s", list, row, name)
-	if _, sent := f.Values[name]; !sent {
-		f.Values.Set(name, string(value))
-	}
-	return newInput(f, name, label, append(more, "type=number")...)
+	return newInput(f, fmt.Sprintf("%s[%d].%s", list, row, name), label,
+		append(more, "type=number", "value="+string(value))...)
 }
 
 // rows returns the objects of a nested list: inputs such as items[0].sku. Those whose fields are all empty are left

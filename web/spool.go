@@ -87,13 +87,12 @@ func (r run) When() *time.Time {
 
 // spoolPage is the page of a spool, beside the list from which the visitor came.
 type spoolPage struct {
+	forms
 	Spool  spoolDetails
 	Tag    string
 	List   *spoolList
 	Usage  struct{ Items []usage }
 	Runs   struct{ Items []run }
-	Forms  map[string]*form // weigh, deduct and move
-	Open   string           // the name of the form that is open
 	Chart  *chart
 	Slots  []option // of printers, to load the spool into
 	Here   option   // the slot where it is
@@ -105,10 +104,10 @@ func (p *spoolPage) Facts() []fact { return p.Custom.facts(p.Spool.Extra) }
 
 // Form returns a form of the page.
 func (p *spoolPage) Form(name string) *form {
-	if f := p.Forms[name]; f != nil {
+	f := p.forms.Form(name)
+	if f == p.sent {
 		return f
 	}
-	f := newForm()
 	f.Values.Set("slot", p.Here.Value)
 	if name == "move" || name == "archive" {
 		f.Tag = p.Tag
@@ -131,7 +130,7 @@ func (v *visit) spoolPage(status int, name string, f *form) error {
 	list, query := v.spoolQuery()
 	list.Selected = id
 	var all struct{ Items []printer }
-	p := &spoolPage{List: list, Forms: map[string]*form{name: f}, Open: name}
+	p := &spoolPage{forms: forms{name, f}, List: list}
 	err := v.fetch(
 		read{path: "/api/v1/spools/{id}", into: &p.Spool, tag: &p.Tag},
 		get("/api/v1/spools/{id}/usage?limit=100", &p.Usage),

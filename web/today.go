@@ -30,7 +30,6 @@ type todayPage struct {
 	}
 	Usage usageReport
 	Waste wasteReport
-	Days  []bar
 }
 
 // machine is a printer with the run that it prints, or nil.
@@ -87,12 +86,24 @@ func (p *todayPage) Due(v view) template.HTML {
 	return list.html()
 }
 
-// Bars returns the bars of the picture.
+// Bars returns the bars of the picture, one for each of the last 30 days, of which the highest has 100 units. It returns
+// nothing if no filament was used.
 func (p *todayPage) Bars(v view) template.HTML {
+	grams, most := map[string]num{}, 0.0
+	for _, item := range p.Usage.Items {
+		grams[item.Start] = item.Grams
+		most = max(most, value(item.Grams))
+	}
+	if most == 0 {
+		return ""
+	}
 	var list rows
-	for _, b := range p.Days {
-		list.add(`<rect x="{}" y="{}" width="8" height="{}"><title>{}: {}</title></rect>`, coordinate(b.X), coordinate(b.Y),
-			coordinate(b.Height), v.Day(b.Day), v.Grams(b.Grams))
+	for i := range 30 {
+		day := v.Now().AddDate(0, 0, i-29).Format(time.DateOnly)
+		height := max(0, value(grams[day])) / most * 100
+		list.add(`<rect x="{}" y="{}" width="8" height="{}"><title>{}: {}</title></rect>`,
+			strconv.Itoa(10*i), coordinate(100-height), coordinate(height), v.Day(day),
+			v.Grams(cmp.Or(grams[day], "0")))
 	}
 	return list.html()
 }
@@ -108,14 +119,6 @@ func (p *todayPage) verdict(v view, id string) string {
 		}
 	}
 	return ""
-}
-
-// bar is a bar of a picture: its place from left to right and its height, in units of which the picture has 100 high,
-// and what it says.
-type bar struct {
-	X, Y, Height float64
-	Day          string
-	Grams        num
 }
 
 // today shows what happens in the farm.
@@ -150,29 +153,5 @@ func today(v *visit) error {
 			p.Printing = append(p.Printing, r)
 		}
 	}
-	p.Days = dayBars(&p.Usage, now)
 	return v.show(200, "today", "Today", &p)
-}
-
-// dayBars returns a bar for each of the 30 days until now.
-func dayBars(report *usageReport, now time.Time) []bar {
-	grams := map[string]num{}
-	most := 0.0
-	for _, item := range report.Items {
-		grams[item.Start] = item.Grams
-		most = max(most, value(item.Grams))
-	}
-	if most == 0 {
-		return nil
-	}
-	bars := make([]bar, 30)
-	for i := range bars {
-		day := now.AddDate(0, 0, i-len(bars)+1).Format(time.DateOnly)
-		height := max(0, value(grams[day])) / most * 100
-		bars[i] = bar{X: float64(i * 10), Y: 100 - height, Height: height, Day: day, Grams: grams[day]}
-		if bars[i].Grams == "" {
-			bars[i].Grams = "0"
-		}
-	}
-	return bars
 }

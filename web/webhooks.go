@@ -90,19 +90,19 @@ type deliveryList struct {
 		CreatedAt               *time.Time `json:"created_at"`
 		NextTryAt               *time.Time `json:"next_try_at"`
 	} `json:"items"`
+	forms   `json:"-"`
 	Webhook webhook
 	Once    string // an idempotency key
-	Refused string
 }
 
 var deliveryFilters = []filter{{"status", "status", "Status", []option{{"", "All deliveries"}, {"pending", "Pending"},
 	{"delivered", "Delivered"}, {"failed", "Failed"}}}}
 
-func showWebhook(v *visit) error { return v.webhookPage(200, "", newForm()) }
+func showWebhook(v *visit) error { return v.webhookPage(200, "", nil) }
 
 func (v *visit) webhookPage(status int, name string, f *form) error {
 	var query url.Values
-	l := &deliveryList{Refused: f.Problem, Once: newForm().Key}
+	l := &deliveryList{forms: forms{name, f}, Once: newForm().Key}
 	l.listing, query = v.listing("/settings/webhooks/"+v.r.PathValue("id"), "deliverie", deliveryFilters, nil)
 	if err := l.refused(v.fetch(get("/api/v1/webhooks/{id}", &l.Webhook),
 		read{path: "/api/v1/webhooks/{id}/deliveries", query: query, into: l})); err != nil {
