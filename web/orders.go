@@ -53,7 +53,7 @@ func (o order) late(v *visit) string {
 	return ""
 }
 
-var orderList = &listOf[order]{editor: orders, Title: "Orders", Add: "Add an order",
+var orderList = &listOf[order]{editor: orders, Title: "Orders", Class: "fixed", Add: "Add an order",
 	Empty: "There are no open orders.",
 	filters: []filter{searchFilter, {"status", "status", "Status", []option{{"", "Open"},
 		{"received,in_production,done,cancelled", "All"}, {"received", "Received"},
@@ -71,7 +71,7 @@ var orderList = &listOf[order]{editor: orders, Title: "Orders", Add: "Add an ord
 		r.add(`<tr><td><a class="title" href="/orders/{}"><b>{}</b></a><small><span class="narrow-only">{}`, o.ID,
 			o.Name(), state)
 		r.when(o.Source != "", ` · `)
-		r.add(`</span>{}</small></td><td class="wide">{}</td><td class="wide short">{}</td>`, o.Source, o.Customer, state)
+		r.add(`</span>{}</small></td><td class="wide"><span class="clamp">{}</span></td><td class="wide short">{}</td>`, o.Source, o.Customer, state)
 		r.add(`<td class="amount{}">{}</td></tr>`+"\n", o.late(v), v.Day(o.DueDate))
 	}}
 

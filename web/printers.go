@@ -77,7 +77,7 @@ func (p printer) All() []slot {
 
 var printerStates = []option{{"available", "Available"}, {"maintenance", "In maintenance"}, {"retired", "Retired"}}
 
-var printerList = &listOf[printer]{editor: printers, Title: "Printers", Class: "machines", Add: "Add a printer",
+var printerList = &listOf[printer]{editor: printers, Title: "Printers", Class: "fixed", Add: "Add a printer",
 	Empty: "There are no printers yet. A printer has slots for spools and a queue of runs.",
 	First: "Add the first printer", Other: option{"/queue", "Queue"},
 	filters: []filter{searchFilter,

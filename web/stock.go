@@ -40,7 +40,7 @@ var levelList = &listOf[stockLevel]{editor: levels, Title: "Stock levels", Add: 
 		if v.CanWrite() {
 			r.add(`<tr><td><a class="title" href="/stock/{}/edit"><b>{}</b></a>`, l.ID, l.Name())
 		} else {
-			r.add(`<tr><td><b>{}</b>`, l.Name())
+			r.add(`<tr><td><span class="title"><b>{}</b></span>`, l.Name())
 		}
 		r.some(`<small>{}</small>`, l.Brand)
 		r.add(`</td><td class="wide gauge">`)

@@ -12,6 +12,7 @@ import (
 // todayPage is the first page.
 type todayPage struct {
 	Machines          []machine
+	Printers          int   // how many there are
 	Printing, Waiting []run // Printing are the runs without one of the printers
 	Orders            struct {
 		Items []order
@@ -125,7 +126,10 @@ func (p *todayPage) verdict(v view, id string) string {
 func today(v *visit) error {
 	var p todayPage
 	var runs struct{ Items []run }
-	var all struct{ Items []printer }
+	var all struct {
+		Items []printer
+		Total int
+	}
 	err := v.fetch(
 		get(runsThatPrint, &runs),
 		get("/api/v1/printers?status=available,maintenance&sort_by=name&sort_order=asc&limit=20", &all),
@@ -138,6 +142,7 @@ func today(v *visit) error {
 	if err != nil {
 		return err
 	}
+	p.Printers = all.Total
 	now := v.Now()
 	for _, one := range all.Items {
 		p.Machines = append(p.Machines, machine{printer: one})

@@ -21,7 +21,7 @@ var vendorList = &listOf[vendor]{editor: vendors, Title: "Vendors", Add: "Add a 
 		if v.CanWrite() {
 			r.add(`<tr><td><a class="title" href="/vendors/{}/edit"><b>{}</b></a>`, one.ID, one.Name)
 		} else {
-			r.add(`<tr><td><b>{}</b>`, one.Name)
+			r.add(`<tr><td><span class="title"><b>{}</b></span>`, one.Name)
 		}
 		r.some(`<small>{}</small>`, one.Notes)
 		r.add(`</td><td class="amount">{}</td><td class="amount">{}</td></tr>`+"\n", strconv.Itoa(one.SpoolCount),
