@@ -21,6 +21,12 @@ type read struct {
 	tag    *string // gets the ETag, if it is not nil
 }
 
+// found is a list of the API of which a page shows the first entries.
+type found[T any] struct {
+	Items []T
+	Total int
+}
+
 // get returns a read of a path.
 func get(path string, into any) read { return read{path: path, into: into} }
 
@@ -133,9 +139,4 @@ func values(fields ...field) func(*form) map[string]any {
 
 // query returns the query of the page's address with its question mark: the filters of the list from which the visitor
 // came.
-func (v *visit) query() string {
-	if v.r.URL.RawQuery == "" {
-		return ""
-	}
-	return "?" + v.r.URL.RawQuery
-}
+func (v *visit) query() string { return (&url.URL{RawQuery: v.r.URL.RawQuery}).String() }

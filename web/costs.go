@@ -45,13 +45,10 @@ func (c costs) partRows(parts map[string]num) (rows []costRow) {
 	return rows
 }
 
-// IsPart reports whether a part is unknown, so that sums are those of the others.
-func (c costs) IsPart() bool { return len(c.Unknown) > 0 }
-
 // sum returns a sum, which is not complete if a part is unknown.
 func (c costs) sum(name string, amount num) costRow {
 	row := costRow{Name: name, Amount: amount, IsSum: true}
-	if c.IsPart() {
+	if len(c.Unknown) > 0 {
 		row.Note = "of what is known"
 	}
 	return row

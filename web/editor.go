@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"net/http"
 	"strings"
+
+	"spoolwright/server"
 )
 
 // editor is the pages that create, change and remove the resources of a collection, with fields as data.
@@ -160,16 +162,16 @@ func (e *editor) remove(v *visit) error {
 }
 
 // pages are the pages of the editor.
-func (e *editor) pages(access func(pattern string, serve func(*visit) error) page) []page {
+func (e *editor) pages(access server.Access) []page {
 	return append(e.changes(access),
-		access("GET "+e.path+"/new", e.showNew), access("POST "+e.path+"/new", e.create))
+		page{"GET " + e.path + "/new", access, e.showNew}, page{"POST " + e.path + "/new", access, e.create})
 }
 
 // changes are the pages of the editor for what there is.
-func (e *editor) changes(access func(pattern string, serve func(*visit) error) page) []page {
+func (e *editor) changes(access server.Access) []page {
 	return []page{
-		access("GET "+e.path+"/{id}/edit", e.showEdit),
-		access("POST "+e.path+"/{id}/edit", e.edit),
-		access("POST "+e.path+"/{id}/remove", e.remove),
+		{"GET " + e.path + "/{id}/edit", access, e.showEdit},
+		{"POST " + e.path + "/{id}/edit", access, e.edit},
+		{"POST " + e.path + "/{id}/remove", access, e.remove},
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
-	"strconv"
 	"strings"
 
 	"spoolwright/server"
@@ -300,37 +299,36 @@ type input struct {
 	Type, Unit, Hint    string
 	Required, Autofocus bool
 	Options             []option
-	List                string // the id of a datalist
-	Rows                int
+	List, Rows          string // the id of a datalist; the lines of a longer text
 }
 
 type option struct{ Value, Name string }
+
+// labeled returns a choice of the names of the API, as words.
+func labeled(names []string) (options []option) {
+	for _, name := range names {
+		options = append(options, option{name, label(name)})
+	}
+	return options
+}
 
 // newInput returns an input of a form. More are required, autofocus, and settings such as unit=g. A value is that of a
 // form that was not sent.
 func newInput(f *form, name, label string, more ...string) input {
 	in := input{Form: f, Name: name, Label: label}
+	texts := map[string]*string{"type": &in.Type, "unit": &in.Unit, "hint": &in.Hint, "list": &in.List, "rows": &in.Rows}
 	for _, word := range more {
 		key, value, _ := strings.Cut(word, "=")
-		switch key {
-		case "type":
-			in.Type = value
-		case "unit":
-			in.Unit = value
-		case "hint":
-			in.Hint = value
-		case "value":
-			if _, sent := f.Values[name]; !sent {
-				f.Values.Set(name, value)
-			}
-		case "list":
-			in.List = value
-		case "rows":
-			in.Rows, _ = strconv.Atoi(value)
-		case "required":
+		_, sent := f.Values[name]
+		switch {
+		case texts[key] != nil:
+			*texts[key] = value
+		case key == "required":
 			in.Required = true
-		case "autofocus":
+		case key == "autofocus":
 			in.Autofocus = true
+		case key == "value" && !sent:
+			f.Values.Set(name, value)
 		}
 	}
 	return in

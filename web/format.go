@@ -214,7 +214,4 @@ func (v *visit) Ago(t *time.Time) string {
 	return v.Date(t)
 }
 
-// Language returns the language of the page.
-func (v *visit) Language() string { return "en" }
-
 var hexColor = regexp.MustCompile(`^#[0-9A-Fa-f]{6}$`)

@@ -103,10 +103,7 @@ func (l *listing) address(page int) string {
 	if page > 1 {
 		query.Set("page", strconv.Itoa(page))
 	}
-	if len(query) == 0 {
-		return l.Path
-	}
-	return l.Path + "?" + query.Encode()
+	return (&url.URL{Path: l.Path, RawQuery: query.Encode()}).String()
 }
 
 // Address returns the address of the list.

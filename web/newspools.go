@@ -2,13 +2,7 @@ package web
 
 import "strings"
 
-func showNewSpools(v *visit) error {
-	f := v.asked()
-	if f.Values.Get("quantity") == "" {
-		f.Values.Set("quantity", "1")
-	}
-	return v.newSpools(200, f)
-}
+func showNewSpools(v *visit) error { return v.newSpools(200, v.asked()) }
 
 // newSpools shows the form that adds spools of a filament, or with fields of their own.
 func (v *visit) newSpools(status int, f *form) error {
@@ -38,7 +32,7 @@ func (v *visit) newSpools(status int, f *form) error {
 	} else {
 		p.Action += "?own=1"
 	}
-	p.Inputs = append(p.Inputs, newInput(f, "quantity", "How many", "type=number", "required"))
+	p.Inputs = append(p.Inputs, newInput(f, "quantity", "How many", "type=number", "required", "value=1"))
 	p.Inputs = append(p.Inputs, spools.inputs(v, f, follows, &custom)...)
 	return v.show(status, "editor", "Add spools", p)
 }

@@ -71,7 +71,8 @@ var orderList = &listOf[order]{editor: orders, Title: "Orders", Class: "fixed", 
 		r.add(`<tr><td><a class="title" href="/orders/{}"><b>{}</b></a><small><span class="narrow-only">{}`, o.ID,
 			o.Name(), state)
 		r.when(o.Source != "", ` · `)
-		r.add(`</span>{}</small></td><td class="wide"><span class="clamp">{}</span></td><td class="wide short">{}</td>`, o.Source, o.Customer, state)
+		r.add(`</span>{}</small></td><td class="wide"><span class="clamp">{}</span></td><td class="wide short">{}</td>`,
+			o.Source, o.Customer, state)
 		r.add(`<td class="amount{}">{}</td></tr>`+"\n", o.late(v), v.Day(o.DueDate))
 	}}
 
@@ -113,11 +114,8 @@ func (v *visit) orderPage(status int, name string, f *form) error {
 
 var oneOrder = resource{"/api/v1/orders", "/orders", (*visit).orderPage}
 
-// Left returns how many pieces of an item are neither printed nor planned.
-func (o order) Left(quantity, produced, planned int) int { return max(0, quantity-produced-planned) }
-
-// RunOf returns the address of a new run of an item.
-func (o order) RunOf(product, item string, pieces int) string {
+// RunOf returns the address of a new run of an item, for the pieces that are neither printed nor planned.
+func (o order) RunOf(product, item string, quantity, produced, planned int) string {
 	return "/runs/new?" + url.Values{"product": {product}, "order_item": {item},
-		"quantity": {fmt.Sprint(max(1, pieces))}}.Encode()
+		"quantity": {fmt.Sprint(max(1, quantity-produced-planned))}}.Encode()
 }

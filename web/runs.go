@@ -166,12 +166,7 @@ func (v *visit) runPage(status int, name string, f *form) error {
 }
 
 // failureReasons are the reasons of the API.
-var failureReasons = func() (options []option) {
-	for _, name := range production.FailureReason("").Enum() {
-		options = append(options, option{name, label(name)})
-	}
-	return options
-}()
+var failureReasons = labeled(production.FailureReason("").Enum())
 
 // rowInput returns the input of a number in a row of a nested list.
 func (f *form) rowInput(list string, row int, name, label string, value num, more ...string) input {
@@ -179,9 +174,10 @@ func (f *form) rowInput(list string, row int, name, label string, value num, mor
 		append(more, "type=number", "value="+string(value))...)
 }
 
-// rows returns the objects of a nested list: inputs such as items[0].sku. Those whose fields are all empty are left
-// out, except for the id.
-func (f *form) rows(list string, fields ...field) (rows []map[string]any) {
+// putRows sets the objects of a nested list of a body: inputs such as items[0].sku. Those whose fields are all empty are
+// left out, except for the id, and so is a list without objects.
+func (f *form) putRows(body map[string]any, list string, fields ...field) {
+	var all []map[string]any
 	for i := 0; ; i++ {
 		row, here, filled := map[string]any{}, false, false
 		for _, in := range fields {
@@ -195,38 +191,29 @@ func (f *form) rows(list string, fields ...field) (rows []map[string]any) {
 				filled = filled || in.name != "id"
 			}
 		}
-		if !here {
-			return rows
-		}
 		if filled {
-			rows = append(rows, row)
+			all = append(all, row)
+			body[list] = all
+		}
+		if !here {
+			return
 		}
 	}
 }
 
 var oneRun = resource{"/api/v1/production-runs", "/runs", (*visit).runPage}
 
-// nested returns the body of a form with rows, without empty lists.
-func nested(body map[string]any, lists map[string][]map[string]any) map[string]any {
-	for name, rows := range lists {
-		if len(rows) > 0 {
-			body[name] = rows
-		}
-	}
+func completion(f *form) map[string]any {
+	body := map[string]any{}
+	f.putRows(body, "materials", field{"id", text}, field{"actual_weight_grams", number})
+	f.putRows(body, "items", field{"id", text}, field{"successful_quantity", number}, field{"failed_quantity", number})
 	return body
 }
 
-func completion(f *form) map[string]any {
-	return nested(map[string]any{}, map[string][]map[string]any{
-		"materials": f.rows("materials", field{"id", text}, field{"actual_weight_grams", number}),
-		"items": f.rows("items", field{"id", text}, field{"successful_quantity", number},
-			field{"failed_quantity", number}),
-	})
-}
-
 func failure(f *form) map[string]any {
-	return nested(f.body(field{"reason", text}, field{"notes", text}), map[string][]map[string]any{
-		"materials": f.rows("materials", field{"id", text}, field{"wasted_grams", number})})
+	body := f.body(field{"reason", text}, field{"notes", text})
+	f.putRows(body, "materials", field{"id", text}, field{"wasted_grams", number})
+	return body
 }
 
 // newRun is the page of a new run.
@@ -273,13 +260,9 @@ func (v *visit) newRun(status int, f *form) error {
 
 func createRun(v *visit) error {
 	f := v.sent()
-	body := nested(f.body(field{"printer_name", text}, field{"estimated_print_time_hours", number},
-		field{"notes", text}),
-		map[string][]map[string]any{
-			"items": f.rows("items", field{"product_id", text}, field{"quantity", number},
-				field{"order_item_id", text}),
-			"materials": f.rows("materials", field{"spool_number", number}, field{"estimated_weight_grams", number}),
-		})
+	body := f.body(field{"printer_name", text}, field{"estimated_print_time_hours", number}, field{"notes", text})
+	f.putRows(body, "items", field{"product_id", text}, field{"quantity", number}, field{"order_item_id", text})
+	f.putRows(body, "materials", field{"spool_number", number}, field{"estimated_weight_grams", number})
 	var created struct{ ID string }
 	ok, err := v.send(f, "POST", "/api/v1/production-runs", body, &created)
 	return v.then(ok, err, "/runs/"+created.ID, func() error { return v.newRun(422, f) })

@@ -3,6 +3,7 @@ package web
 import (
 	"html/template"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -60,12 +61,7 @@ func (s spool) IsTranslucent() bool {
 }
 
 // Percent returns how full the spool is.
-func (s spool) Percent() int {
-	if net := value(s.NetWeight); net > 0 {
-		return max(0, min(100, int(value(s.Remaining)/net*100+0.5)))
-	}
-	return 0
-}
+func (s spool) Percent() int { return percent(s.Remaining, s.NetWeight) }
 
 // Bar returns the picture of how full the spool is.
 func (s spool) Bar() template.HTML { return newBar(s.Percent()) }
@@ -178,10 +174,8 @@ func (l *spoolList) HasMore() bool {
 
 // Locations returns the locations of the spools on the page.
 func (l *spoolList) Locations() (names []string) {
-	known := map[string]bool{"": true}
 	for _, s := range l.Items {
-		if !known[s.Location] {
-			known[s.Location] = true
+		if s.Location != "" && !slices.Contains(names, s.Location) {
 			names = append(names, s.Location)
 		}
 	}
@@ -196,12 +190,10 @@ func (l *spoolList) Action() pick {
 }
 
 // materials are the types of material, and anyMaterial these as the choice of a filter.
-var materials, anyMaterial = func() (options, any []option) {
-	for _, name := range inventory.MaterialType("").Enum() {
-		options = append(options, option{name, name})
-	}
-	return options, append([]option{{"", "Any material"}}, options...)
-}()
+var (
+	materials   = labeled(inventory.MaterialType("").Enum())
+	anyMaterial = append([]option{{"", "Any material"}}, materials...)
+)
 
 // spoolsInStock are the spools to choose from.
 const spoolsInStock = "/api/v1/spools?limit=100&in_stock=true"
@@ -227,10 +219,9 @@ func (v *visit) spoolList(l *spoolList, query url.Values) error {
 func changeSpools(v *visit) error {
 	l, query := v.spoolQuery()
 	l.Form = v.sent()
-	numbers := []string{}
-	for _, id := range l.Form.Values["id"] {
+	ids := l.Form.Values["id"]
+	for _, id := range ids {
 		l.Chosen[id] = true
-		numbers = append(numbers, id)
 	}
 	changes := map[string]any{}
 	switch l.Form.Values.Get("action") {
@@ -243,22 +234,14 @@ func changeSpools(v *visit) error {
 	case "unarchive":
 		changes["archived"] = false
 	}
-	ok := false
+	ok, err := false, error(nil)
 	switch {
-	case len(numbers) == 0:
+	case len(ids) == 0:
 		l.Form.Problem = "Choose at least one spool."
 	case len(changes) == 0:
 		l.Form.Problem = "Choose what to do with the spools."
 	default:
-		l.Form.Tag = ""
-		var err error
-		if ok, err = v.send(l.Form, "PATCH", "/api/v1/spools", map[string]any{"ids": numbers, "changes": changes},
-			nil); err != nil {
-			return err
-		}
+		ok, err = v.send(l.Form, "PATCH", "/api/v1/spools", map[string]any{"ids": ids, "changes": changes}, nil)
 	}
-	if !ok {
-		return v.spoolList(l, query)
-	}
-	return v.redirect(l.Address())
+	return v.then(ok, err, l.Address(), func() error { return v.spoolList(l, query) })
 }

@@ -20,12 +20,7 @@ type stockLevel struct {
 func (l stockLevel) Name() string { return strings.TrimSpace(l.Material + " " + l.Color) }
 
 // Percent returns how much of the minimum is available.
-func (l stockLevel) Percent() int {
-	if minimum := value(l.Minimum); minimum > 0 {
-		return max(0, min(100, int(value(l.Available)/minimum*100)))
-	}
-	return 100
-}
+func (l stockLevel) Percent() int { return percent(l.Available, l.Minimum) }
 
 var levelList = &listOf[stockLevel]{editor: levels, Title: "Stock levels", Add: "Add a level",
 	Empty: "There are no stock levels yet. A level says how much of a filament should be there.",

@@ -38,6 +38,14 @@ func newSwatch(translucent bool, colors ...string) template.HTML {
 	return template.HTML(b.String())
 }
 
+// percent returns how much of a whole there is, from 0 to 100.
+func percent(part, whole num) int {
+	if value(whole) <= 0 {
+		return 0
+	}
+	return max(0, min(100, int(value(part)/value(whole)*100+0.5)))
+}
+
 // newBar returns the picture of how full something is.
 func newBar(percent int) template.HTML {
 	class := "level"

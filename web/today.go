@@ -14,15 +14,9 @@ type todayPage struct {
 	Machines          []machine
 	Printers          int   // how many there are
 	Printing, Waiting []run // Printing are the runs without one of the printers
-	Orders            struct {
-		Items []order
-		Total int
-	}
-	Low struct {
-		Items []stockLevel
-		Total int
-	}
-	Open struct {
+	Orders            found[order]
+	Low               found[stockLevel]
+	Open              struct {
 		Items []struct {
 			ID       string `json:"order_id"`
 			CanPrint bool   `json:"can_print"`
@@ -126,10 +120,7 @@ func (p *todayPage) verdict(v view, id string) string {
 func today(v *visit) error {
 	var p todayPage
 	var runs struct{ Items []run }
-	var all struct {
-		Items []printer
-		Total int
-	}
+	var all found[printer]
 	err := v.fetch(
 		get(runsThatPrint, &runs),
 		get("/api/v1/printers?status=available,maintenance&sort_by=name&sort_order=asc&limit=20", &all),

@@ -33,12 +33,6 @@ type page struct {
 	serve   func(*visit) error
 }
 
-// write returns a page that operators see.
-func write(pattern string, serve func(*visit) error) page { return page{pattern, server.Write, serve} }
-
-// admin returns a page that admins see.
-func admin(pattern string, serve func(*visit) error) page { return page{pattern, server.Admin, serve} }
-
 // pages are all pages and forms.
 var pages = slices.Concat([]page{
 	{"GET /sign-in", server.Public, showSignIn},
@@ -134,8 +128,9 @@ var pages = slices.Concat([]page{
 	{"POST /settings/webhooks/{id}/remove", server.Admin, removeWebhook},
 	{"POST /settings/webhooks/{id}/deliveries/{part}", server.Admin,
 		oneWebhook.action("deliver", "POST", "/deliveries/{part}/redeliver", nil)},
-}, spools.changes(write), printers.pages(write), filaments.pages(write), vendors.pages(write), products.pages(write),
-	orders.pages(write), levels.pages(write), users.pages(admin), definitions.pages(admin))
+}, spools.changes(server.Write), printers.pages(server.Write), filaments.pages(server.Write),
+	vendors.pages(server.Write), products.pages(server.Write), orders.pages(server.Write), levels.pages(server.Write),
+	users.pages(server.Admin), definitions.pages(server.Admin))
 
 // navigation is the main entries of the navigation, and outside the entries of pages that are not below their paths.
 var (

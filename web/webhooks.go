@@ -2,6 +2,7 @@ package web
 
 import (
 	"net/url"
+	"slices"
 	"time"
 
 	"spoolwright/webhooks"
@@ -43,12 +44,7 @@ type webhookList struct {
 
 // Gets reports whether the form has chosen the events.
 func (l *webhookList) Gets(events string) bool {
-	for _, chosen := range l.Form.Values["events"] {
-		if chosen == events {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(l.Form.Values["events"], events)
 }
 
 func listWebhooks(v *visit) error { return v.webhookList(200, &webhookList{Form: newForm()}) }
