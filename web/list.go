@@ -175,16 +175,6 @@ func (l *listing) Picks() (picks []pick) {
 	return picks
 }
 
-// Pick returns the choice with the name.
-func (l *listing) Pick(name string) pick {
-	for _, p := range l.Picks() {
-		if p.Name == name {
-			return p
-		}
-	}
-	return pick{}
-}
-
 // listOf is the page of a list of the API.
 type listOf[T any] struct {
 	*editor // of the entries

@@ -26,7 +26,8 @@ type printer struct {
 	Hours      num        `json:"printed_hours"`
 	Due        bool       `json:"maintenance_due"`
 	Loaded     []loaded
-	Runs       []queuedRun `json:"-"`
+	Runs       []queuedRun `json:"-"` // in its queue
+	Run        *run        `json:"-"` // that it prints, on Today
 }
 
 // loaded is a spool in a slot of a printer.
@@ -270,9 +271,6 @@ func (r queuedRun) Name() string {
 	}
 	return strings.Join(names, ", ")
 }
-
-// IsPending reports whether the run has not started.
-func (r queuedRun) IsPending() bool { return r.Status == "pending" }
 
 // of returns the runs of a printer.
 func (q *queue) of(printer string) (runs []queuedRun) {

@@ -42,12 +42,10 @@ func (r run) Name() string {
 	return r.PrinterName
 }
 
-// IsOpen reports whether the run can be completed, and IsPlanned whether it can start.
+// IsOpen reports whether the run can be completed.
 func (r run) IsOpen() bool {
 	return !r.Deducted && r.Status != "failed" && r.Status != "cancelled"
 }
-
-func (r run) IsPlanned() bool { return r.Status == "pending" }
 
 // runColumn is a column of the board of runs.
 type runColumn struct {

@@ -16,11 +16,6 @@ type searchPage struct {
 	Problem   string
 }
 
-// IsEmpty reports whether nothing was found.
-func (p *searchPage) IsEmpty() bool {
-	return len(p.Spools.Items)+len(p.Filaments.Items)+len(p.Products.Items)+len(p.Orders.Items) == 0
-}
-
 // search finds a spool by its number, and spools, filaments, products and orders by their texts.
 func search(v *visit) error {
 	p := &searchPage{Query: strings.TrimSpace(v.r.URL.Query().Get("q"))}

@@ -58,13 +58,9 @@ func (v *visit) signedIn() error {
 		if e := server.AsError(err); e.Status != http.StatusUnauthorized {
 			return err
 		}
-		next := "/"
-		if v.r.Method == http.MethodGet {
-			next = v.r.URL.RequestURI()
-		}
-		to := "/sign-in"
-		if next != "/" {
-			to += "?" + url.Values{"next": {next}}.Encode()
+		to, here := "/sign-in", v.r.URL.RequestURI()
+		if v.r.Method == http.MethodGet && here != "/" {
+			to += "?" + url.Values{"next": {here}}.Encode()
 		}
 		return v.redirect(to)
 	}
@@ -210,14 +206,11 @@ func streamChanges(v *visit) error {
 // accountPage is the page of the visitor's account.
 type accountPage struct {
 	Form     *form
-	Sessions struct {
-		Items []struct {
-			ID      string
-			Created *time.Time `json:"created_at"`
-			Used    *time.Time `json:"last_used_at"`
-		}
-		Total int
-	}
+	Sessions found[struct {
+		ID      string
+		Created *time.Time `json:"created_at"`
+		Used    *time.Time `json:"last_used_at"`
+	}]
 }
 
 func showAccount(v *visit) error { return v.accountPage(200, newForm()) }

@@ -162,15 +162,13 @@ func spoolByNumber(v *visit) error {
 
 var oneSpool = resource{"/api/v1/spools", "/spools", (*visit).spoolPage}
 
-func moveSpool(v *visit) error { return v.editOnPage("move", field{"location", text}) }
-
-func archiveSpool(v *visit) error { return v.editOnPage("archive", field{"archived", flag}) }
-
-// editOnPage changes the spool with a form of its page.
-func (v *visit) editOnPage(name string, fields ...field) error {
-	f := v.sent()
-	ok, err := v.edit(f, "/api/v1/spools/{id}", fields)
-	return v.then(ok, err, v.here("/spools"), func() error { return v.spoolPage(422, name, f) })
+// editSpool returns the handler of the form with the name on the page of a spool, which changes a field.
+func editSpool(name string, in field) func(*visit) error {
+	return func(v *visit) error {
+		f := v.sent()
+		ok, err := v.edit(f, "/api/v1/spools/{id}", []field{in})
+		return v.then(ok, err, v.here("/spools"), func() error { return v.spoolPage(422, name, f) })
+	}
 }
 
 var widths = []option{{"1.75", "1.75 mm"}, {"2.85", "2.85 mm"}}

@@ -11,8 +11,7 @@ import (
 
 // todayPage is the first page.
 type todayPage struct {
-	Machines          []machine
-	Printers          int   // how many there are
+	Machines          found[printer]
 	Printing, Waiting []run // Printing are the runs without one of the printers
 	Orders            found[order]
 	Low               found[stockLevel]
@@ -27,16 +26,10 @@ type todayPage struct {
 	Waste wasteReport
 }
 
-// machine is a printer with the run that it prints, or nil.
-type machine struct {
-	printer
-	Run *run
-}
-
 // Prints returns the printers, and the runs that print elsewhere.
 func (p *todayPage) Prints(v view) template.HTML {
 	var list rows
-	for _, m := range p.Machines {
+	for _, m := range p.Machines.Items {
 		if m.Run != nil {
 			list.add(`<li class="machine"><b><a href="/runs/{}">{}</a></b><span class="amount">`, m.Run.ID, m.Name)
 			list.add(`{}`, v.Until(m.Run.Status, m.Run.StartedAt, m.Run.End()))
@@ -120,10 +113,9 @@ func (p *todayPage) verdict(v view, id string) string {
 func today(v *visit) error {
 	var p todayPage
 	var runs struct{ Items []run }
-	var all found[printer]
 	err := v.fetch(
 		get(runsThatPrint, &runs),
-		get("/api/v1/printers?status=available,maintenance&sort_by=name&sort_order=asc&limit=20", &all),
+		get("/api/v1/printers?status=available,maintenance&sort_by=name&sort_order=asc&limit=20", &p.Machines),
 		get("/api/v1/stock-levels?low=true&limit=5&sort_by=missing_grams", &p.Low),
 		get("/api/v1/orders?status=received,in_production&sort_by=due_date&sort_order=asc&limit=6", &p.Orders),
 		get("/api/v1/orders/availability", &p.Open),
@@ -133,18 +125,14 @@ func today(v *visit) error {
 	if err != nil {
 		return err
 	}
-	p.Printers = all.Total
 	now := v.Now()
-	for _, one := range all.Items {
-		p.Machines = append(p.Machines, machine{printer: one})
-	}
 	for _, r := range runs.Items {
-		i := slices.IndexFunc(p.Machines, func(m machine) bool { return m.ID == r.PrinterID && m.Run == nil })
+		i := slices.IndexFunc(p.Machines.Items, func(m printer) bool { return m.ID == r.PrinterID && m.Run == nil })
 		switch {
 		case r.hasEnded(now):
 			p.Waiting = append(p.Waiting, r)
 		case i >= 0:
-			p.Machines[i].Run = &r
+			p.Machines.Items[i].Run = &r
 		default:
 			p.Printing = append(p.Printing, r)
 		}
