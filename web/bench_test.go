@@ -48,7 +48,8 @@ func benchFarm(tb testing.TB) (*testkit.API, *browser, *atomic.Int64) {
 }
 
 // benchPages are the pages with the most rows.
-var benchPages = []string{"/", "/spools", "/filaments", "/vendors", "/products", "/runs", "/orders", "/stock", "/reports"}
+var benchPages = []string{"/", "/spools", "/filaments", "/vendors", "/products", "/runs", "/orders", "/stock",
+	"/reports"}
 
 // A page with 50 rows has at most 60 KB, and 12 KB compressed.
 func TestPageSizes(t *testing.T) {
@@ -68,8 +69,8 @@ func TestPageSizes(t *testing.T) {
 	}
 }
 
-// BenchmarkPages measures the CPU time of the service for a page with 50 rows, without PostgreSQL: the median and the 5th
-// percentile, which other load of the machine disturbs least.
+// BenchmarkPages measures the CPU time of the service for a page with 50 rows, without PostgreSQL: the median and the
+// 5th percentile, which other load of the machine disturbs least.
 func BenchmarkPages(b *testing.B) {
 	api, visitor, _ := benchFarm(b)
 	for _, path := range benchPages {

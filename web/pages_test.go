@@ -32,8 +32,9 @@ func newFarm(t *testing.T, c *testkit.Client) map[string]string {
 			"choices": []string{hostile}}).Want(201)
 	}
 	c.Patch(t, "/api/v1/filaments/"+id["filament"], j{"extra": j{"x": hostile}}).Want(200)
-	id["spool"] = c.NewSpool(t, 400, j{"extra": j{"x": hostile}, "brand": hostile, "color": hostile, "finish": hostile, "supplier": hostile,
-		"notes": hostile, "location": hostile, "lot_number": hostile, "spool_weight_grams": 200, "purchase_price": 20})
+	id["spool"] = c.NewSpool(t, 400, j{"extra": j{"x": hostile}, "brand": hostile, "color": hostile, "finish": hostile,
+		"supplier": hostile,
+		"notes":    hostile, "location": hostile, "lot_number": hostile, "spool_weight_grams": 200, "purchase_price": 20})
 	c.Post(t, "/api/v1/spools", j{"filament_id": id["filament"]}).Want(201)
 	c.Post(t, "/api/v1/spools/"+id["spool"]+"/deduct", j{"weight_grams": 10, "reason": hostile}).Want(200)
 	id["product"] = c.Post(t, "/api/v1/products",
@@ -235,17 +236,20 @@ func TestPages(t *testing.T) {
 
 	// Nobody else sends the forms.
 	actions := []string{"/settings/fields/new", "/settings/webhooks", "/settings/webhooks/" + webhook + "/remove",
-		"/settings/webhooks/" + webhook + "/test", "/files", "/products/new", "/runs/new", "/orders/new", "/stock/new", "/stock/" + id["level"] + "/edit",
+		"/settings/webhooks/" + webhook + "/test", "/files", "/products/new", "/runs/new", "/orders/new", "/stock/new",
+		"/stock/" + id["level"] + "/edit",
 		"/stock/" + id["level"] + "/remove", "/settings", "/settings/keys", "/settings/users/new",
 		"/settings/users/" + admin.Actor.User + "/edit", "/settings/users/" + admin.Actor.User + "/remove"}
 	for _, of := range []string{"product edit", "product remove", "product recalculate", "product materials",
-		"product components", "printer edit", "printer remove", "printer maintained", "printer slots/1", "run earlier", "run start", "run complete", "run fail", "run cancel", "order edit", "order remove",
+		"product components", "printer edit", "printer remove", "printer maintained", "printer slots/1", "run earlier",
+		"run start", "run complete", "run fail", "run cancel", "order edit", "order remove",
 		"order cancel", "order items", "order plan"} {
 		kind, what, _ := strings.Cut(of, " ")
 		actions = append(actions, "/"+kind+"s/"+id[kind]+"/"+what)
 	}
 	for _, action := range append(actions, "/spools", "/spools/new", "/spools/"+id["spool"]+"/weigh",
-		"/spools/"+id["spool"]+"/deduct", "/spools/"+id["spool"]+"/load", "/spools/"+id["spool"]+"/move", "/spools/"+id["spool"]+"/archive",
+		"/spools/"+id["spool"]+"/deduct", "/spools/"+id["spool"]+"/load", "/spools/"+id["spool"]+"/move",
+		"/spools/"+id["spool"]+"/archive",
 		"/vendors/new", "/vendors/"+id["vendor"]+"/edit", "/vendors/"+id["vendor"]+"/remove",
 		"/filaments/new", "/filaments/"+id["filament"]+"/edit", "/filaments/"+id["filament"]+"/remove",
 		"/spools/"+id["spool"]+"/edit", "/spools/"+id["spool"]+"/remove", "/spools/"+id["spool"]+"/restore") {

@@ -172,8 +172,8 @@ func (f *form) rowInput(list string, row int, name, label string, value num, mor
 		append(more, "type=number", "value="+string(value))...)
 }
 
-// putRows sets the objects of a nested list of a body: inputs such as items[0].sku. Those whose fields are all empty are
-// left out, except for the id, and so is a list without objects.
+// putRows sets the objects of a nested list of a body: inputs such as items[0].sku. Those whose fields are all empty,
+// except for the id, are left out, and so is a list without objects.
 func (f *form) putRows(body map[string]any, list string, fields ...field) {
 	var all []map[string]any
 	for i := 0; ; i++ {

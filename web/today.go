@@ -74,8 +74,8 @@ func (p *todayPage) Due(v view) template.HTML {
 	return list.html()
 }
 
-// Bars returns the bars of the picture, one for each of the last 30 days, of which the highest has 100 units. It returns
-// nothing if no filament was used.
+// Bars returns the bars of the picture, one for each of the last 30 days, of which the highest has 100 units. It
+// returns nothing if no filament was used.
 func (p *todayPage) Bars(v view) template.HTML {
 	grams, most := map[string]num{}, 0.0
 	for _, item := range p.Usage.Items {
