@@ -129,7 +129,7 @@ func openOne(ctx context.Context, c Config) (*DB, error) {
 	}
 	d := &DB{
 		pool: pool, schema: Schema(c.Definitions), shares: fair.New(int(config.MaxConns), runtime.GOMAXPROCS(0)),
-		lanes: lanes{limit: max(1, int(config.MaxConns)/4), lanes: map[laneKey]*lane{}},
+		lanes: lanes{limit: max(2, int(config.MaxConns)/8), lanes: map[laneKey]*lane{}},
 		log:   c.Log, roundTrip: c.RoundTrip,
 		planAge: cmp.Or(c.PlanAge, 15*time.Second), named: named, queued: make(chan struct{}, 1),
 		further: len(c.Further),

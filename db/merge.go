@@ -17,7 +17,7 @@ import (
 // maxMerged is the maximum number of writes in one transaction.
 const maxMerged = 8
 
-// mergedWrite is a Write whose statements are all Mergeable. While those of an actor use a quarter of the connections,
+// mergedWrite is a Write whose statements are all Mergeable. While those of an actor use an eighth of the connections,
 // its further ones wait. The next one that gets a connection sends others that still wait in its transaction, which
 // together are bound to the actor once, and wait for the disk once. All of them are committed, or none. If PostgreSQL
 // rolls the transaction back, for whatever reason, each of the writes is repeated on its own, so that it has its own
