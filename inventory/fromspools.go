@@ -159,19 +159,20 @@ func groupSpools(locked []byte) (groups []*spoolGroup, more bool, err error) {
 	if err := json.Unmarshal(locked, &rows); err != nil {
 		return nil, false, err
 	}
-	spools := make([]spoolGroup, len(rows))
+	spools := make([]*spoolGroup, len(rows))
 	for i, row := range rows {
+		spools[i] = &spoolGroup{}
 		if err := json.Unmarshal(row, &spools[i].newest); err != nil {
 			return nil, false, err
 		}
 	}
-	slices.SortFunc(spools, func(a, b spoolGroup) int { return int(a.newest.Number - b.newest.Number) })
+	slices.SortFunc(spools, func(a, b *spoolGroup) int { return int(a.newest.Number - b.newest.Number) })
 	if more = len(spools) > maxStocked; more {
 		spools = spools[:maxStocked]
 	}
 	byKey := map[[5]string]*spoolGroup{}
-	for i := range spools {
-		s := &spools[i].newest
+	for _, first := range spools {
+		s := &first.newest
 		if s.BrandKey != nil && strings.TrimSpace(*s.BrandKey) == "" {
 			s.Brand, s.BrandKey = nil, nil
 		}
@@ -182,7 +183,7 @@ func groupSpools(locked []byte) (groups []*spoolGroup, more bool, err error) {
 		}
 		g := byKey[key]
 		if g == nil {
-			g = &spools[i]
+			g = first
 			byKey[key] = g
 			groups = append(groups, g)
 		}

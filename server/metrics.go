@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/pprof"
@@ -156,34 +157,29 @@ func (m MetricsWriter) Histogram(name, labels string, h *Histogram) {
 
 func (m *Metrics) write(out io.Writer) {
 	w := MetricsWriter{out}
-	type entry struct {
-		labels string
-		*Histogram
-	}
-	var entries []entry
+	histograms := map[string]*Histogram{} // by labels
 	m.series.Range(func(k, v any) bool {
 		key := k.(seriesKey)
-		labels := fmt.Sprintf(`route=%q,method=%q,status="%d"`, key.route, key.method, key.status)
-		entries = append(entries, entry{labels, v.(*Histogram)})
+		histograms[fmt.Sprintf(`route=%q,method=%q,status="%d"`, key.route, key.method, key.status)] = v.(*Histogram)
 		return true
 	})
-	slices.SortFunc(entries, func(a, b entry) int { return strings.Compare(a.labels, b.labels) })
+	series := slices.Sorted(maps.Keys(histograms))
 
 	one := func(name, kind, help string, value any) {
 		w.Head(name, kind, help)
 		w.Value(name, "", value)
 	}
 	w.Head("http_requests_total", "counter", "Requests by route, method and status.")
-	for _, e := range entries {
+	for _, labels := range series {
 		var n int64
-		for i := range e.counts {
-			n += e.counts[i].Load()
+		for i := range histograms[labels].counts {
+			n += histograms[labels].counts[i].Load()
 		}
-		w.Value("http_requests_total", e.labels, n)
+		w.Value("http_requests_total", labels, n)
 	}
 	w.Head("http_request_duration_seconds", "histogram", "Time to handle a request.")
-	for _, e := range entries {
-		w.Histogram("http_request_duration_seconds", e.labels, e.Histogram)
+	for _, labels := range series {
+		w.Histogram("http_request_duration_seconds", labels, histograms[labels])
 	}
 	one("http_requests_rate_limited_total", "counter", "Requests that exceeded the rate limits.", m.rateLimited.Load())
 	if m.pool != nil {

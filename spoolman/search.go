@@ -142,7 +142,7 @@ func (q request) search() error {
 	}
 	answer := object{"is_color_query": color != ""}
 	for i, k := range kinds {
-		var all []candidate
+		var all []*candidate
 		if len(found[i]) > 0 {
 			if err := json.Unmarshal(found[i], &all); err != nil {
 				return err
@@ -223,8 +223,8 @@ func (k searched) candidates(tenant, text string, words []string, color string, 
 }
 
 // best returns the best matches.
-func best(all []candidate, words []string, text, kind string, limit int) []candidate {
-	var matches []candidate
+func best(all []*candidate, words []string, text, kind string, limit int) []*candidate {
+	var matches []*candidate
 	for _, c := range all {
 		switch {
 		case kind == "spool" && text == strconv.FormatInt(c.ID, 10):
@@ -236,20 +236,20 @@ func best(all []candidate, words []string, text, kind string, limit int) []candi
 		}
 		matches = append(matches, c)
 	}
-	distance := func(c candidate) float64 {
+	distance := func(c *candidate) float64 {
 		if c.Distance == nil {
 			return 0
 		}
 		return *c.Distance
 	}
-	slices.SortFunc(matches, func(a, b candidate) int {
+	slices.SortFunc(matches, func(a, b *candidate) int {
 		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(distance(a), distance(b)), cmp.Compare(a.ID, b.ID))
 	})
 	return matches[:min(len(matches), limit)]
 }
 
 // spoolsOf returns objects with the first spools of filaments and their number.
-func (q request) spoolsOf(filaments []candidate, most int, condition string) (map[int64]json.RawMessage, error) {
+func (q request) spoolsOf(filaments []*candidate, most int, condition string) (map[int64]json.RawMessage, error) {
 	var ids []int64
 	for _, f := range filaments {
 		ids = append(ids, f.ID)
