@@ -271,3 +271,46 @@ func TestFraming(t *testing.T) {
 		}
 	}
 }
+
+// sizeQuery asks for a text of so many letters.
+type sizeQuery struct {
+	Count server.Optional[int64] `query:"count" rule:"minimum=1,maximum=100000"`
+}
+
+// Responses of all sizes arrive whole, one after the other on one connection, around the size from which their
+// beginning waits for the rest.
+func TestLargeResponses(t *testing.T) {
+	t.Parallel()
+	text := func(_ context.Context, r *server.Request[sizeQuery]) (server.OK[Echo], error) {
+		return server.Encode(Echo{strings.Repeat("x", int(r.In.Count.Or(0)))})
+	}
+	address, _ := serving(t, newServer(t, func(c *server.Config) {
+		c.Routes = []server.Route{server.Op("GET /api/v1/texts", server.Read, server.Handle(text), doc("text"))}
+	}))
+	get := func(c *client, method, target string) (*http.Response, string) {
+		t.Helper()
+		fmt.Fprintf(c, "%s %s HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer admin\r\n\r\n", method, target)
+		r, err := http.ReadResponse(c.r, &http.Request{Method: method})
+		testkit.Check(t, err)
+		body, err := io.ReadAll(r.Body)
+		testkit.Check(t, err)
+		return r, string(body)
+	}
+	c := connect(t, "127.0.0.1", address)
+	for _, size := range []int{1, 3000, 3500, 3900, 4000, 4050, 4080, 4096, 4097, 5000, 8000, 8192, 9000, 30000} {
+		for range 2 {
+			r, body := get(c, "GET", fmt.Sprintf("/api/v1/texts?count=%d", size))
+			if want := `{"got":"` + strings.Repeat("x", size) + `"}` + "\n"; r.StatusCode != 200 || body != want {
+				t.Errorf("%d: %d with %d bytes", size, r.StatusCode, len(body))
+			}
+		}
+	}
+	address, _ = serving(t, newServer(t))
+	c = connect(t, "127.0.0.1", address)
+	_, document := get(c, "GET", "/openapi.json")
+	head, none := get(c, "HEAD", "/openapi.json")
+	_, again := get(c, "GET", "/openapi.json")
+	if none != "" || head.ContentLength != int64(len(document)) || again != document {
+		t.Errorf("the document has %d and %d bytes, and %d of HEAD", len(document), len(again), head.ContentLength)
+	}
+}

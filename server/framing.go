@@ -1,7 +1,10 @@
 package server
 
 import (
+	"bytes"
+	"cmp"
 	"context"
+	"io"
 	"net"
 	"net/http"
 )
@@ -25,14 +28,49 @@ func (l framedListener) Accept() (net.Conn, error) {
 
 // framedConn is a connection that notices Content-Length in the header of a request. It does not see what net/http
 // read together with the previous request, of a client that does not wait for responses. Only the goroutine that reads
-// requests uses the fields.
+// requests uses the fields for that.
 type framedConn struct {
 	*net.TCPConn
+	joins bool   // whether join waits for more to write
+	begin []byte // what it has until then
+
 	inHeader  bool // whether a header is being read
 	begun     bool // whether the header has a line already: net/http ignores line breaks before it
 	column    int  // bytes of the current line
 	matched   int  // of these, those that begin contentLength
 	hasLength bool
+}
+
+// bufferedWrite is the size of the buffer in which net/http collects what it writes to a connection.
+const bufferedWrite = 4 << 10
+
+// join writes a part of a response that is larger than the buffer of net/http. That writes the full buffer, which has
+// the header, and then the rest; join sends both in one system call.
+func (c *framedConn) join(w io.Writer, b []byte) (n int, err error) {
+	c.joins = true
+	defer func() {
+		c.joins = false
+		if len(c.begin) > 0 { // there was no rest
+			_, flushErr := c.Write(nil)
+			err = cmp.Or(err, flushErr)
+		}
+	}()
+	return w.Write(b)
+}
+
+func (c *framedConn) Write(p []byte) (int, error) {
+	switch {
+	case c.joins && len(p) <= bufferedWrite:
+		c.joins, c.begin = false, bytes.Clone(p)
+		return len(p), nil
+	case len(c.begin) > 0:
+		both := net.Buffers{c.begin, p}
+		before := len(c.begin)
+		c.begin = nil
+		n, err := both.WriteTo(c.TCPConn)
+		return max(0, int(n)-before), err
+	}
+	return c.TCPConn.Write(p)
 }
 
 const contentLength = "content-length:"

@@ -572,9 +572,9 @@ func NewPage(items []byte, total, skip, limit int64) []byte {
 	return append(newPage(items, total, skip, limit), "null}"...)
 }
 
-// newPage returns the JSON of a page up to the value of next.
+// newPage returns the JSON of a page up to the value of next, with room for that and the rest.
 func newPage(items []byte, total, skip, limit int64) []byte {
-	answer := append(make([]byte, 0, len(items)+150), `{"items":`...)
+	answer := append(make([]byte, 0, len(items)+300), `{"items":`...)
 	answer = append(answer, items...)
 	return fmt.Appendf(answer, `,"total":%d,"skip":%d,"limit":%d,"next":`, total, skip, limit)
 }

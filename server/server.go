@@ -189,6 +189,7 @@ func infoOf(r *http.Request) *requestInfo {
 
 // statusWriter is a ResponseWriter that remembers the status.
 type statusWriter struct {
+	conn *framedConn // nil with TLS
 	http.ResponseWriter
 	status int
 }
@@ -203,6 +204,9 @@ func (w *statusWriter) WriteHeader(status int) {
 func (w *statusWriter) Write(b []byte) (int, error) {
 	if w.status == 0 {
 		w.status = 200
+	}
+	if w.conn != nil && len(b) > bufferedWrite {
+		return w.conn.join(w.ResponseWriter, b)
 	}
 	return w.ResponseWriter.Write(b)
 }
@@ -230,6 +234,7 @@ func (s *Server) ServeHTTP(writer http.ResponseWriter, r *http.Request) {
 	}
 	r = r.WithContext(context.WithValue(r.Context(), infoKey{}, info))
 	w := &statusWriter{ResponseWriter: writer}
+	w.conn, _ = r.Context().Value(connKey{}).(*framedConn)
 	h := w.Header()
 	h.Set("X-Request-Id", info.id)
 	h["X-Content-Type-Options"] = headerNoSniff
