@@ -72,7 +72,8 @@ type Statement struct {
 	Args []any
 }
 
-// deadline limits the time of one call, including the wait for a connection. The timeouts that bind_tenant sets in
+// deadline limits the time of one call, including the wait for a connection. A call that another one sends with its own
+// has the time of that one from then on. The timeouts that bind_tenant sets in
 // PostgreSQL are shorter, so that PostgreSQL cancels a slow statement and the connection stays usable.
 const deadline = 10 * time.Second
 
@@ -213,10 +214,10 @@ func (d *DB) Ready(ctx context.Context) error {
 // PoolStats are statistics of the connection pool.
 type PoolStats struct {
 	Max, Total, Idle, InUse int32
-	Acquires, Waits         int64 // since the start; Waits counts the acquires that waited for a share or an idle connection
+	Acquires, Waits         int64 // since the start; Waits counts acquires that waited for a share or an idle connection
 	WaitTime                time.Duration
 	Shared                  int64 // reads since the start that another request sent with its own
-	Merged                  int64 // writes since the start that another request committed with its own
+	Merged                  int64 // writes since the start that another request sent with its own
 }
 
 // Stats returns the current statistics of the pools of all databases together.

@@ -18,25 +18,25 @@ import (
 const maxMerged = 8
 
 // mergedWrite is a Write whose statements are all Mergeable. While those of an actor use an eighth of the connections,
-// its further ones wait. The next one that gets a connection sends others that still wait in its transaction, which
-// together are bound to the actor once, and wait for the disk once. All of them are committed, or none. If PostgreSQL
-// rolls the transaction back, for whatever reason, each of the writes is repeated on its own, so that it has its own
-// outcome. The same happens to a single one that waits for a row for long: it does not keep others from continuing.
+// and at least two, its further ones wait. The next one that gets a connection sends others that still wait in its
+// transaction: together they are bound to the actor once, and wait for the disk once. All of them are committed, or
+// none. If PostgreSQL rolls the transaction back, for whatever reason, each of the writes is repeated on its own, so
+// that it has its own outcome. The same happens to a single one that waits for a row for long, so that others go on.
 type mergedWrite struct {
 	stmts []*Stmt
 	row   string
 
-	ready chan struct{} // closed when the write may continue, or was sent
+	ready chan struct{} // closed when the write may continue, or was taken
 	taken bool          // whether another write sends this one
 	done  chan struct{} // closed when it has done so
 	err   error
 }
 
-// lanes are the mergeable writes in progress. Transactions that merge writes lock several rows in no particular order.
-// They cannot wait for each other because each row is locked by one of them only. Those of other instances of the
-// service end such a wait after mergedLockTimeout.
+// lanes are the mergeable writes in progress, by actor. Two transactions of one actor never change the same row,
+// although each may lock several, in no particular order. Whatever else makes them wait, such as a transaction of
+// another actor, ends after mergedLockTimeout.
 type lanes struct {
-	limit  int // of the transactions of one actor
+	limit  int // of the transactions of one actor at a time
 	mu     sync.Mutex
 	lanes  map[laneKey]*lane
 	merged int64 // writes that another one has sent
@@ -48,7 +48,6 @@ type laneKey struct {
 }
 
 type lane struct {
-	limit   int                     // of running
 	running int                     // transactions
 	rows    map[string]*mergedWrite // which a transaction changes: the write that sends it
 	waiting []*mergedWrite
@@ -58,12 +57,17 @@ type lane struct {
 // transaction has locked delays other writes of the actor.
 const mergedLockTimeout = `, set_config('lock_timeout', '100ms', true)`
 
+// commitLockTimeout is the last statement of a transaction of several writes. The locks that their triggers take at
+// commit are passed on from one transaction to the next, which takes longer where commits do.
+const commitLockTimeout = `select set_config('lock_timeout', '5s', true)`
+
 // errSeparate means that PostgreSQL rolled a merged transaction back, so that its writes must be repeated separately.
 var errSeparate = fmt.Errorf("%w: the transaction of several writes was rolled back", ErrUnavailable)
 
 // mergeable reports whether a Write of the statements can be merged with others. This requires prepared statements.
 func (d *DB) mergeable(stmts []*Stmt) bool {
-	return d.named && !d.unprepared.Load() && !slices.ContainsFunc(stmts, func(s *Stmt) bool { return !s.mergeable })
+	return len(stmts) > 0 && d.named && !d.unprepared.Load() &&
+		!slices.ContainsFunc(stmts, func(s *Stmt) bool { return !s.mergeable })
 }
 
 // writeMerged is sendOne for mergeable writes.
@@ -77,6 +81,9 @@ func (d *DB) writeMerged(ctx context.Context, g gate, stmts []*Stmt) error {
 			return d.sendOnce(ctx, client, g, fair.Write, stmts)
 		}
 		first = false
+		if ActorOf(ctx).Tenant == "" {
+			return errNoTenant
+		}
 		w := &mergedWrite{stmts: stmts, row: stmts[0].row}
 		key := laneKey{ActorOf(ctx), g}
 		sent, err := d.lanes.enter(ctx, client, key, w)
@@ -115,18 +122,25 @@ func (d *DB) sendWaiting(ctx, client context.Context, key laneKey, w *mergedWrit
 	bind := bindOf(key.actor, true)
 	bind.SQL += mergedLockTimeout
 	t := &pipelined{begin: append([]Statement{bind}, key.gate.statements(key.actor.Tenant, true)...)}
-	if len(others) > 0 { // which may have more time left than this one
-		var cancel context.CancelFunc
-		ctx, cancel = detach(ctx)
-		defer cancel()
-	}
 	for _, o := range append(others, w) {
 		t.requests = append(t.requests, o.stmts)
 	}
+	sending := ctx
+	if len(others) > 0 {
+		t.requests = append(t.requests, []*Stmt{SQL(commitLockTimeout)})
+		var cancel context.CancelFunc
+		sending, cancel = detach(ctx) // the others may have more time left than this one
+		defer cancel()
+	}
 	beginWrite(conn)
-	d.sendPipelined(ctx, conn.Conn(), session, t)
+	d.sendPipelined(sending, conn.Conn(), session, t)
 	err = d.endWrite(conn, t.err)
-	if t.rolledBack() && (len(others) > 0 || isLockTimeout(err)) {
+	switch {
+	case isReadOnly(err): // retry sends each of them once more, to the new primary
+	case !t.sent, t.rolledBack() && (len(others) > 0 || isLockTimeout(err)):
+		if isBroken(err) {
+			d.pool.Reset()
+		}
 		err = errSeparate
 	}
 	return err
@@ -141,10 +155,10 @@ func isLockTimeout(err error) bool {
 	return ok && pg.Code == "55P03"
 }
 
-// rolledBack reports whether the transaction certainly had no effect.
+// rolledBack reports whether PostgreSQL has certainly rolled the transaction back.
 func (t *pipelined) rolledBack() bool {
 	_, rejected := errors.AsType[*pgconn.PgError](t.err)
-	return t.err != nil && (!t.sent || rejected && !isBroken(t.err))
+	return rejected && !isBroken(t.err)
 }
 
 // enter waits until the write may continue, or until another one has sent it. It returns the error of ctx, or of
@@ -154,11 +168,11 @@ func (l *lanes) enter(ctx, client context.Context, key laneKey, w *mergedWrite) 
 	l.mu.Lock()
 	a := l.lanes[key]
 	if a == nil {
-		a = &lane{limit: l.limit, rows: map[string]*mergedWrite{}}
+		a = &lane{rows: map[string]*mergedWrite{}}
 		l.lanes[key] = a
 	}
 	a.waiting = append(a.waiting, w)
-	a.next()
+	a.next(l.limit)
 	l.mu.Unlock()
 	select {
 	case <-w.ready:
@@ -184,22 +198,22 @@ func (l *lanes) enter(ctx, client context.Context, key laneKey, w *mergedWrite) 
 }
 
 // next lets those of the waiting writes continue that may.
-func (a *lane) next() {
-	for i := 0; i < len(a.waiting) && a.running < a.limit; {
+func (a *lane) next(limit int) {
+	for i := 0; i < len(a.waiting) && a.running < limit; {
 		w := a.waiting[i]
 		if a.rows[w.row] != nil {
 			i++
 			continue
 		}
 		a.waiting = slices.Delete(a.waiting, i, i+1)
-		a.start(w, w)
+		a.claim(w, w)
 		a.running++
 		close(w.ready)
 	}
 }
 
-// start records that the write by changes the row of w.
-func (a *lane) start(w, by *mergedWrite) {
+// claim records that the write by sends w, and so changes its row.
+func (a *lane) claim(w, by *mergedWrite) {
 	if w.row != "" {
 		a.rows[w.row] = by
 	}
@@ -215,7 +229,7 @@ func (l *lanes) take(key laneKey, w *mergedWrite) (taken []*mergedWrite) {
 		if by != nil && by != w || len(taken) == maxMerged-1 {
 			return false
 		}
-		a.start(o, w)
+		a.claim(o, w)
 		o.taken = true
 		close(o.ready)
 		taken = append(taken, o)
@@ -232,7 +246,7 @@ func (l *lanes) leave(key laneKey, w *mergedWrite) {
 	a := l.lanes[key]
 	maps.DeleteFunc(a.rows, func(_ string, by *mergedWrite) bool { return by == w })
 	a.running--
-	a.next()
+	a.next(l.limit)
 	if a.running == 0 { // then nothing waits
 		delete(l.lanes, key)
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"strconv"
 
 	"github.com/jackc/pgx/v5"
@@ -20,7 +21,7 @@ type pipelined struct {
 	requests [][]*Stmt
 
 	slots  []slot
-	sent   bool
+	sent   bool // whether PostgreSQL may have run it
 	err    error
 	failed int // the number of the request with the error, or -1 if it is of the whole transaction
 }
@@ -47,15 +48,13 @@ const maxPrepared = 200
 func (d *DB) sendPipelined(ctx context.Context, conn *pgx.Conn, s *session, all ...*pipelined) {
 	types := conn.TypeMap()
 	s.trim(ctx, conn)
+	if s.outdated(d.planAge) { // within a transaction, so that a failure of this is one of that
+		all[0].begin = slices.Insert(all[0].begin, 0, Statement{SQL: discardSQL})
+	}
 	for _, t := range all {
 		t.prepare(ctx, conn, s)
 	}
 	pipeline := conn.PgConn().StartPipeline(ctx)
-	discard := pipelined{sent: s.outdated(d.planAge)}
-	if discard.sent {
-		pipeline.SendQueryParams(discardSQL, nil, nil, nil, nil)
-		pipeline.SendPipelineSync()
-	}
 	for _, t := range all {
 		t.send(pipeline, types, s)
 		if d.roundTrip != nil {
@@ -63,10 +62,6 @@ func (d *DB) sendPipelined(ctx context.Context, conn *pgx.Conn, s *session, all 
 		}
 	}
 	err := pipeline.Flush()
-	if err == nil {
-		discard.receive(pipeline, types)
-		err = discard.err
-	}
 	stale := false
 	for _, t := range all {
 		if err == nil {
@@ -166,8 +161,9 @@ func (t *pipelined) receive(pipeline *pgconn.Pipeline, types *pgtype.Map) {
 
 // statements returns the statements for the RoundTrip hook.
 func (t *pipelined) statements() []Statement {
-	var all []Statement
-	all = append(all, t.begin...)
+	all := slices.DeleteFunc(slices.Clone(t.begin), func(s Statement) bool {
+		return s.SQL == discardSQL // depends on the time
+	})
 	for _, stmts := range t.requests {
 		for _, s := range stmts {
 			all = append(all, Statement{s.sql, s.args})

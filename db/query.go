@@ -92,8 +92,9 @@ func Recordset(rows []map[string]any) string {
 func (s *Stmt) Quick() *Stmt { s.quick = true; return s }
 
 // Mergeable marks a statement that takes little time and either changes the row with the id, which it need not find,
-// or, if that is empty, only inserts rows. Under load, a Write of such statements, of one row, can share its
-// transaction with others of the actor (see mergedWrite).
+// or, if that is empty, only inserts rows. Under load, a Write of such statements, all of one row, can share its
+// transaction with others of the actor (see mergedWrite): with these it shares now(), the id of the transaction, and
+// what it sets for the transaction. It may run twice, the first time in a transaction that is rolled back.
 func (s *Stmt) Mergeable(row string) *Stmt { s.mergeable, s.row = true, row; return s }
 
 // Sparse makes the JSON of the rows lack columns that are null. Columns whose names have dots, such as vendor.name,

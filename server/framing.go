@@ -32,7 +32,7 @@ func (l framedListener) Accept() (net.Conn, error) {
 type framedConn struct {
 	*net.TCPConn
 	joins bool   // whether join waits for more to write
-	begin []byte // what it has until then
+	first []byte // what it has until then. Only the handler uses both, within join
 
 	inHeader  bool // whether a header is being read
 	begun     bool // whether the header has a line already: net/http ignores line breaks before it
@@ -50,7 +50,7 @@ func (c *framedConn) join(w io.Writer, b []byte) (n int, err error) {
 	c.joins = true
 	defer func() {
 		c.joins = false
-		if len(c.begin) > 0 { // there was no rest
+		if len(c.first) > 0 { // there was no rest
 			_, flushErr := c.Write(nil)
 			err = cmp.Or(err, flushErr)
 		}
@@ -61,12 +61,12 @@ func (c *framedConn) join(w io.Writer, b []byte) (n int, err error) {
 func (c *framedConn) Write(p []byte) (int, error) {
 	switch {
 	case c.joins && len(p) <= bufferedWrite:
-		c.joins, c.begin = false, bytes.Clone(p)
+		c.joins, c.first = false, bytes.Clone(p)
 		return len(p), nil
-	case len(c.begin) > 0:
-		both := net.Buffers{c.begin, p}
-		before := len(c.begin)
-		c.begin = nil
+	case len(c.first) > 0:
+		both := net.Buffers{c.first, p}
+		before := len(c.first)
+		c.first = nil
 		n, err := both.WriteTo(c.TCPConn)
 		return max(0, int(n)-before), err
 	}
