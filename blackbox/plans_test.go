@@ -230,12 +230,15 @@ func testPlans(t *testing.T, analyzed bool) {
 			insert into orders (id, status, content)
 				select gen_random_uuid(), 'done', sha256('') from generate_series(1, %[1]d);
 			insert into order_items (id, order_id, product_id, quantity)
-				select gen_random_uuid(), o.id, p.id, 1 from orders o cross join (select id from products limit 1) p;
+				select gen_random_uuid(), o.id, p.id, 1
+				from orders o cross join (select id from products where name = 'Name' limit 1) p where o.status = 'done';
 			insert into run_items (id, run_id, product_id, quantity)
-				select gen_random_uuid(), r.id, p.id, 1 from production_runs r cross join (select id from products limit 1) p;
+				select gen_random_uuid(), r.id, p.id, 1
+				from production_runs r cross join (select id from products where name = 'Name' limit 1) p
+				where r.status = 'completed';
 			insert into run_materials (id, run_id, spool_id)
 				select gen_random_uuid(), r.id, s.id from production_runs r cross join (select id from spools limit 1) s
-				on conflict do nothing`, rows))
+				where r.status = 'completed' on conflict do nothing`, rows))
 	}
 
 	// read returns the number of blocks that have been read of each table and index.
@@ -260,7 +263,9 @@ func testPlans(t *testing.T, analyzed bool) {
 		}
 		if strings.HasSuffix(op.Path(), "/availability") || op.Doc.ID == "planOrder" ||
 			op.Doc.ID == "moveProductionRun" {
-			most = plansRows / 3 // it reads the open orders and unfinished runs, which are those of this test, or all printers
+			// It reads the open orders and unfinished runs, which are about 120 of this test, or all printers. A table that
+			// is read again for each of them costs at least 30,000.
+			most = plansRows / 2
 		}
 		if op.Doc.ID == "listOrderAvailability" {
 			most = 3 * plansRows // it reads the spools of the usual filament
