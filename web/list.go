@@ -39,6 +39,12 @@ var searchFilter = filter{"search", "search", "", nil}
 // listOrder is an order of a list: its name in the address, what people call it, and the parameters of the API.
 type listOrder struct{ name, label, by, direction string }
 
+// maxSorted is the number of entries up to which a list offers the orders for which the API reads all of them.
+const maxSorted = 100_000
+
+// readsAll reports whether the API reads all entries of the list for the order, because no index has it.
+func (o listOrder) readsAll() bool { return o.by != "created_at" && o.by != "number" && o.by != "due_date" }
+
 // listing returns the list that the address of the page selects, and its query of the API.
 func (v *visit) listing(path, noun string, filters []filter, orders []listOrder) (listing, url.Values) {
 	asked := v.r.URL.Query()
@@ -168,7 +174,9 @@ func (l *listing) Picks() (picks []pick) {
 	if len(l.orders) > 1 {
 		p := pick{"sort", "Order", l.Filter.Get("sort"), []option{{"", l.orders[0].label}}}
 		for _, o := range l.orders[1:] {
-			p.Options = append(p.Options, option{o.name, o.label})
+			if l.Total <= maxSorted || !o.readsAll() || o.name == p.Value {
+				p.Options = append(p.Options, option{o.name, o.label})
+			}
 		}
 		picks = append(picks, p)
 	}
