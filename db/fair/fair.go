@@ -12,10 +12,11 @@
 //
 // Waiting tenants take turns. The requests of one tenant and class are served in the order in which they came.
 //
-// Quick reads get at most a quarter of the connections, half of those for reads: more of them share one (see
-// QuickRead) if fewer connections are used. A tenant that holds none does not wait for this limit. A quick read that
-// waited uses its connection for other waiting quick reads too, also for those of tenants that have reached their
-// limits, because each takes less time than PostgreSQL needs to switch to another connection.
+// Quick reads get as many connections as there are processors, but at least two and at most a quarter of all: more of
+// them share one (see QuickRead) if fewer connections are used, and PostgreSQL needs less time for a quick read than
+// the service does. For a tenant that holds none, the limit is twice as high. A quick read that waited uses its
+// connection for other waiting quick reads too, also for those of tenants that have reached their limits, because each
+// takes less time than PostgreSQL needs to switch to another connection.
 //
 // The tenant "" is the service itself: logins and readiness checks. It gets at most a quarter of the connections, but
 // no other limit applies to it, and a pool of at least 8 keeps a connection for it. It never counts as active.
@@ -107,10 +108,11 @@ type QuickRead interface {
 
 // New returns the shares of a pool. The processors are those of the computer that runs the service.
 func New(conns, processors int) *Shares {
+	quick := max(1, min(conns/4, max(2, processors)))
 	return &Shares{
 		conns:   conns,
 		total:   conns - min(1, conns/8),
-		limit:   [classes]int{Read: max(1, conns/2), Quick: max(1, conns/4), Write: conns - conns/4},
+		limit:   [classes]int{Read: max(1, conns/2), Quick: quick, Write: conns - conns/4},
 		slow:    max(1, processors-1),
 		tenants: map[string]*tenant{},
 	}
@@ -251,7 +253,7 @@ func (s *Shares) admits(t *tenant, c Class) bool {
 	if c == Serialized && t.used[Serialized] == maxSerialized {
 		return false
 	}
-	if c == Quick && t.held > 0 && s.used[Quick] >= s.limit[Quick] {
+	if used := s.used[Quick]; c == Quick && (used >= 2*s.limit[Quick] || used >= s.limit[Quick] && t.held > 0) {
 		return false
 	}
 	if c == Read && s.active > 1 && t.took > slowRead && t.used[Read]-t.used[Quick] >= s.slow {

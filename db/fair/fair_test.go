@@ -195,6 +195,28 @@ func TestSlowReads(t *testing.T) {
 	})
 }
 
+// Quick reads get a connection for each processor, and those of tenants without a connection get twice as many.
+func TestLimitOfQuickReads(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) { // a bubble, as in shareTest
+		s := New(32, 3)
+		a := s.ask(t, "a", Quick, 5)
+		want(t, "quick reads of one tenant", granted(a), 3)
+		others := [][]*request{a}
+		most := 0
+		for _, tenant := range []string{"b", "c", "d", "e", "f"} {
+			one := s.ask(t, tenant, Quick, 2)
+			most += granted(one)
+			others = append(others, one)
+		}
+		want(t, "quick reads of five others", most, 3)
+		reads := s.ask(t, "g", Read, 2)
+		want(t, "reads that are not quick", granted(reads), 2)
+		releaseAll(t, append(others, reads)...)
+		time.Sleep(10 * activeFor)
+	})
+}
+
 // However many tenants come, reads have half of the connections at most and writes three quarters.
 func TestClassesHaveShares(t *testing.T) {
 	shareTest(t, func(t *testing.T, s *Shares) {
