@@ -43,7 +43,9 @@ type listOrder struct{ name, label, by, direction string }
 const maxSorted = 100_000
 
 // readsAll reports whether the API reads all entries of the list for the order, because no index has it.
-func (o listOrder) readsAll() bool { return o.by != "created_at" && o.by != "number" && o.by != "due_date" }
+func (o listOrder) readsAll() bool {
+	return o.by != "created_at" && o.by != "number" && o.by != "due_date"
+}
 
 // listing returns the list that the address of the page selects, and its query of the API.
 func (v *visit) listing(path, noun string, filters []filter, orders []listOrder) (listing, url.Values) {
