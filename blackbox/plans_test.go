@@ -263,9 +263,7 @@ func testPlans(t *testing.T, analyzed bool) {
 		}
 		if strings.HasSuffix(op.Path(), "/availability") || op.Doc.ID == "planOrder" ||
 			op.Doc.ID == "moveProductionRun" {
-			// It reads the open orders and unfinished runs, which are about 120 of this test, or all printers. A table that
-			// is read again for each of them costs at least 30,000.
-			most = plansRows / 2
+			most = plansRows / 3 // it reads the open orders and unfinished runs, which are those of this test, or all printers
 		}
 		if op.Doc.ID == "listOrderAvailability" {
 			most = 3 * plansRows // it reads the spools of the usual filament
