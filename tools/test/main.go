@@ -5,6 +5,7 @@
 //
 // Go test itself has no such line: it prints nothing about the tests of a package that passes, neither their number
 // nor those skipped. Test prints what go test prints, each package when it ends, and exits with the status of go test.
+// Before the last line, it prints again why each test failed, because the output of one may be long.
 package main
 
 import (
@@ -34,9 +35,9 @@ func main() {
 		fmt.Fprintln(os.Stderr, "test:", err)
 		os.Exit(1)
 	}
-	line := report(os.Stdout, out)
+	last := report(os.Stdout, out)
 	err = c.Wait()
-	fmt.Println(line)
+	fmt.Println(last)
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.Exited() {
 		os.Exit(exit.ExitCode())
 	} else if err != nil {
@@ -48,16 +49,21 @@ func main() {
 // event is a line of go test -json. Test is empty in an event of the package.
 type event struct{ Action, Package, Test, Output string }
 
-var reason = regexp.MustCompile(`(?m)^\s*\w+\.go:\d+: (.*)$`)
+var (
+	reason = regexp.MustCompile(`(?m)^\s*\w+\.go:\d+: (.*)$`)
+	fault  = regexp.MustCompile(`(?m)^ *(\w+\.go:\d+: |FAIL ).{1,300}`) // the latter of scripts
+)
 
 // report reads the events of go test -json and writes the results of packages and the output of what failed. It
-// returns the last line: the counts of tests and subtests, and the reasons of skips.
+// returns the last lines: up to ten messages of each test that failed, the counts of tests and subtests, and the
+// reasons of skips.
 func report(w io.Writer, events io.Reader) string {
 	type key struct{ pkg, test string }
 	output := map[key]string{} // of tests without a result
 	var order []key            // the keys of output, and more
 	passed, failed, skipped, packages := 0, 0, 0, 0
 	reasons := map[string]int{}
+	var faults strings.Builder
 	lines := bufio.NewReader(events)
 	for {
 		line, err := lines.ReadBytes('\n')
@@ -101,6 +107,12 @@ func report(w io.Writer, events io.Reader) string {
 			case "fail":
 				failed++
 				io.WriteString(w, output[k])
+				for i, message := range fault.FindAllString(output[k], 10) {
+					if i == 0 {
+						fmt.Fprintln(&faults, "FAILED", k.pkg, k.test)
+					}
+					fmt.Fprintln(&faults, "   ", strings.TrimSpace(message))
+				}
 			case "skip":
 				skipped++
 				why := "no reason"
@@ -119,5 +131,5 @@ func report(w io.Writer, events io.Reader) string {
 	for i, why := range slices.Sorted(maps.Keys(reasons)) {
 		last += map[bool]string{true: ": ", false: "; "}[i == 0] + fmt.Sprintf("%s (%d)", why, reasons[why])
 	}
-	return last
+	return faults.String() + last
 }
