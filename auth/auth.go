@@ -27,7 +27,8 @@ type Service struct {
 
 // New returns a Service. It reads the time of failed logins and refresh tokens from now.
 func New(d *db.DB, tokens *Tokens, hasher *Hasher, now func() time.Time) *Service {
-	return &Service{db: d, tokens: tokens, hasher: hasher, throttle: NewThrottle(now), now: now}
+	return &Service{db: d, tokens: tokens, hasher: hasher, throttle: NewThrottle(now), now: now,
+		keys: keyring{writing: make(chan struct{}, 1)}}
 }
 
 // Role determines which operations a user may call.

@@ -21,6 +21,8 @@ type keyring struct {
 	mu   sync.RWMutex
 	keys map[string]*knownKey
 	due  []*knownKey // the keys whose use must be written; see used
+
+	writing chan struct{} // has a value while a Service writes uses; see writeDue
 }
 
 // knownKey is a key and the last time it was used.
@@ -133,23 +135,30 @@ func (s *Service) used(key *knownKey) {
 	defer s.keys.mu.Unlock()
 	if s.keys.due = append(s.keys.due, key); len(s.keys.due) == 1 {
 		time.AfterFunc(useDelay, func() {
-			s.keys.mu.Lock()
-			due := s.keys.due
-			s.keys.due = nil
-			s.keys.mu.Unlock()
-			s.writeUses(context.Background(), due) // after an error, the next use of a key tries again
+			s.writeDue(context.Background(), false) // after an error, the next use of a key tries again
 		})
 	}
 }
 
 // Stop writes the uses of API keys that have not been written. It must be called after the last request.
-func (s *Service) Stop(ctx context.Context) error {
+func (s *Service) Stop(ctx context.Context) error { return s.writeDue(ctx, true) }
+
+// writeDue writes the uses of the due keys, or of all keys, after it has waited for another writeDue to end.
+func (s *Service) writeDue(ctx context.Context, all bool) error {
+	select {
+	case s.keys.writing <- struct{}{}:
+		defer func() { <-s.keys.writing }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	s.keys.mu.Lock()
 	due := s.keys.due
 	s.keys.due = nil
-	for _, key := range s.keys.keys {
-		if key.used.Load() > key.written.Load() {
-			due = append(due, key)
+	if all {
+		for _, key := range s.keys.keys {
+			if key.used.Load() > key.written.Load() {
+				due = append(due, key)
+			}
 		}
 	}
 	s.keys.mu.Unlock()
