@@ -80,10 +80,12 @@ func TestAwaitErrors(t *testing.T) {
 		})
 	}
 	attempts := func(url string) (n int, err error) {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		err = db.Await(ctx, slog.New(slog.DiscardHandler), time.Minute, func(ctx context.Context) error {
-			n++
+		err = db.Await(ctx, slog.New(slog.DiscardHandler), testkit.WaitTimeout, func(ctx context.Context) error {
+			if n++; n == 2 {
+				cancel()
+			}
 			d, err := db.Open(ctx, db.Config{URL: url, MaxConns: 1, Definitions: app.Definitions})
 			if err == nil {
 				d.Close()
@@ -111,15 +113,19 @@ func TestAwaitErrors(t *testing.T) {
 		"a standby":      s.AppURL(),
 		"no primary yet": query("target_session_attrs", "read-write"),
 	} {
-		if n, err := attempts(url); n < 2 || err == nil {
+		if n, err := attempts(url); n != 2 || err == nil {
 			t.Errorf("%s: %d attempts, %v", name, n, err)
 		}
 	}
 	for code, waits := range map[string]bool{"57P03": true, "53300": true, "57P01": true, "42501": false,
 		"28000": false} {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
 		n := 0
-		db.Await(t.Context(), slog.New(slog.DiscardHandler), 300*time.Millisecond, func(context.Context) error {
-			n++
+		db.Await(ctx, slog.New(slog.DiscardHandler), testkit.WaitTimeout, func(context.Context) error {
+			if n++; n == 2 {
+				cancel()
+			}
 			return fmt.Errorf("database: %w", &pgconn.PgError{Code: code})
 		})
 		testkit.Equal(t, n > 1, waits, "SQLSTATE %s: %d attempts", code, n)

@@ -47,7 +47,7 @@ func (m *mergers) hold(ctx context.Context) (release func()) {
 		m.group.Add(1)
 		h.StartWaiting(1, func() {
 			defer m.group.Done()
-			forever := db.SQL(`select set_config('lock_timeout', '0', true)`).Mergeable("")
+			forever := waitForever().Mergeable("")
 			wait := db.SQL(`select pg_advisory_xact_lock_shared($1)::text`, key).Mergeable("")
 			testkit.Check(m.t, m.d.Write(ctx, forever, wait))
 		})
@@ -209,7 +209,7 @@ func TestMergedWritesAfterPanic(t *testing.T) {
 	go func() { m.wait(); close(done) }()
 	select {
 	case <-done:
-	case <-time.After(10 * time.Second):
+	case <-time.After(testkit.WaitTimeout):
 		t.Fatal("the requests still wait")
 	}
 	if !errors.Is(other.err, db.ErrOutcomeUnknown) {

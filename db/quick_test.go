@@ -26,7 +26,9 @@ func holdReads(t *testing.T, d *db.DB, ctx context.Context) (release func()) {
 		t.Fatal(err)
 	}
 	done := make(chan error, 1)
-	go func() { done <- d.Read(ctx, db.SQL(`select pg_advisory_xact_lock_shared(16001)::text`)) }()
+	go func() {
+		done <- d.Read(ctx, waitForever(), db.SQL(`select pg_advisory_xact_lock_shared(16001)::text`))
+	}()
 	testkit.Eventually(t, "a connection is in use", func() bool { return d.Stats().InUse > 0 })
 	return func() {
 		if _, err := super.Exec(t.Context(), `select pg_advisory_unlock(16001)`); err != nil {
@@ -222,7 +224,7 @@ func TestSharedReadsAfterPanic(t *testing.T) {
 	go func() { group.Wait(); close(done) }()
 	select {
 	case <-done:
-	case <-time.After(10 * time.Second):
+	case <-time.After(testkit.WaitTimeout):
 		t.Fatal("the requests still wait")
 	}
 	for i, err := range errs {
@@ -242,23 +244,18 @@ func TestSharedReadsAreRepeated(t *testing.T) {
 	var group sync.WaitGroup
 	var all []*quick
 	for i := range 12 { // more than one round trip
-		all = append(all, startQuick(t, d, &group, ctx, `select $1::text || coalesce(pg_sleep(0.05)::text, '')`,
-			fmt.Sprint(i)))
+		all = append(all, startQuick(t, d, &group, ctx,
+			`select $1::text || pg_advisory_xact_lock_shared(16002)::text`, fmt.Sprint(i)))
 	}
-	broken := make(chan bool)
-	go func() {
-		var pid int
-		for pid == 0 && d.Waiting() > 0 {
-			super.QueryRow(t.Context(), `select pid from pg_stat_activity where wait_event = 'PgSleep'
-				and query like 'select $1::text || coalesce(pg_sleep%'`).Scan(&pid)
-		}
-		_, err := super.Exec(t.Context(), `select pg_terminate_backend($1)`, pid)
-		broken <- err == nil && pid > 0
-	}()
+	unblock := blockAll(t, 16002)
 	release()
-	if !<-broken {
-		t.Error("no connection was broken")
-	}
+	testkit.Eventually(t, "a connection is broken", func() bool {
+		broken, err := super.Exec(t.Context(), `select pg_terminate_backend(pid) from pg_stat_activity
+			where wait_event = 'advisory' and query like '%(16002)%'`)
+		testkit.Check(t, err)
+		return broken.RowsAffected() > 0
+	})
+	unblock()
 	group.Wait()
 	for i, q := range all {
 		if q.err != nil || q.got != fmt.Sprint(i) {
@@ -274,14 +271,14 @@ func TestSharedReadsHaveTheirOwnTime(t *testing.T) {
 	ctx := newTenant(t, d)
 	var group sync.WaitGroup
 	group.Go(func() { // occupies the connection for reads
-		if err := d.Read(ctx, db.SQL(`select pg_sleep(4.6)::text`), db.SQL(`select pg_sleep(4.6)::text`)); err != nil {
+		if err := d.Read(ctx, db.SQL(`select pg_sleep(6)::text`)); err != nil {
 			t.Error(err)
 		}
 	})
 	testkit.Eventually(t, "a connection is in use", func() bool { return d.Stats().InUse > 0 })
-	const slow = `select $1::text || coalesce(pg_sleep(1)::text, '')`
+	const slow = `select $1::text || coalesce(pg_sleep(2.5)::text, '')`
 	startQuick(t, d, &group, ctx, slow, "sender")
-	time.Sleep(2 * time.Second) // so that other may wait longer than sender
+	time.Sleep(2 * time.Second) // so that other may wait longer than sender, which needs 6 of its 10 seconds for both
 	other := startQuick(t, d, &group, ctx, slow, "other")
 	group.Wait()
 	if other.err != nil || other.got != "other" {

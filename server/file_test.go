@@ -68,7 +68,7 @@ func TestFilesAtATime(t *testing.T) {
 		writing <- struct{}{}
 		select {
 		case <-release:
-		case <-time.After(5 * time.Second): // a fifth file was sent
+		case <-time.After(testkit.WaitTimeout): // a fifth file was sent
 		}
 		return nil
 	}

@@ -783,7 +783,11 @@ func TestMetrics(t *testing.T) {
 			WaitTime: 1500 * time.Millisecond,
 			Shared:   7, Merged: 6}
 	})
-	s := newServer(t, func(c *server.Config) { c.Metrics = m; c.PerMinute = 20 })
+	now := time.Now() // stands still, so that nobody gets more requests
+	s := newServer(t, func(c *server.Config) {
+		c.Metrics, c.PerMinute = m, 20
+		c.Now = func() time.Time { return now }
+	})
 	before := scrape(t, m)
 	for range 3 {
 		send(t, s, "GET", "/api/v1/things", "", "Authorization", "Bearer viewer.a")

@@ -63,13 +63,30 @@ func LoseStandby(tb testing.TB, s *local.Server) {
 	tb.Helper()
 	Exec(tb, s, `create table if not exists probe (n int)`,
 		`alter system set synchronous_standby_names = 'absent'`, `select pg_reload_conf()`)
+	super, err := pgx.Connect(context.Background(), s.SuperURL())
+	Check(tb, err)
+	defer super.Close(context.Background())
 	for waits := false; !waits; { // PostgreSQL does not say when the setting is in force
 		conn, err := pgx.Connect(context.Background(), s.SuperURL())
 		Check(tb, err)
-		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
-		_, err = conn.Exec(ctx, `insert into probe values (1)`)
-		waits = err != nil
-		cancel()
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			conn.Exec(context.Background(), `insert into probe values (1)`)
+		}()
+		Eventually(tb, "a commit waits or has ended", func() bool {
+			select {
+			case <-ended:
+				return true
+			default:
+			}
+			done, err := super.Exec(context.Background(), `select pg_terminate_backend(pid) from pg_stat_activity
+				where pid = $1 and wait_event = 'SyncRep'`, conn.PgConn().PID())
+			Check(tb, err)
+			waits = done.RowsAffected() > 0
+			return waits
+		})
+		<-ended
 		conn.Close(context.Background())
 	}
 }

@@ -69,14 +69,15 @@ func newArchived(t *testing.T) archived {
 	return a
 }
 
-// restore makes a data folder that recovers the base backup up to the restore point, slowly.
+// restore makes a data folder that recovers the base backup up to the restore point, slowly. PostgreSQL gets no
+// file of the archive while the folder has a file with the name closed.
 func (a archived) restore(t *testing.T, action string) (dir string) {
 	t.Helper()
 	dir = folder(t)
 	shell(t, "cp -a %s/base %s/postgres && cp -a %s/postgres.passwords %s", a.dir, dir, a.dir, dir)
 	shell(t, "cp -a %s/postgres/pg_wal/0* %s/postgres/pg_wal", a.dir, dir) // what was not archived yet
 	for _, line := range []string{
-		"restore_command = 'sleep 0.2; cp " + a.archive + "/%f %p'",
+		"restore_command = 'while [ -e " + dir + "/closed ]; do sleep 0.05; done; sleep 0.2; cp " + a.archive + "/%f %p'",
 		"recovery_target_name = 'target'",
 		"recovery_target_action = '" + action + "'",
 	} {
@@ -126,16 +127,23 @@ func TestArchiveRecovery(t *testing.T) {
 		t.Run(fmt.Sprint("interrupted after ", after), func(t *testing.T) {
 			t.Parallel()
 			dir := a.restore(t, "promote")
+			closed := filepath.Join(dir, "closed")
+			check(t, os.WriteFile(closed, nil, 0o600))
 			ctx, cancel := context.WithTimeout(t.Context(), after)
 			defer cancel()
 			var log logBuffer
-			s, err := local.Start(ctx, local.Options{Dir: dir, Log: slog.New(slog.NewTextHandler(&log, nil))})
-			if err == nil {
-				s.Stop(context.Background())
-				t.Fatal("recovery ended before the interrupt")
-			}
-			if !strings.Contains(log.String(), "is stopped when that has ended") {
-				t.Errorf("log: %s", log.String())
+			done := make(chan error, 1)
+			go func() {
+				_, err := local.Start(ctx, local.Options{Dir: dir, Log: slog.New(slog.NewTextHandler(&log, nil))})
+				done <- err
+			}()
+			defer os.Remove(closed)
+			testkit.Eventually(t, "the interrupt", func() bool {
+				return strings.Contains(log.String(), "is stopped when that has ended")
+			})
+			check(t, os.Remove(closed))
+			if err := <-done; err == nil || !strings.Contains(err.Error(), "context deadline exceeded") {
+				t.Errorf("got %v", err)
 			}
 			b, err := os.ReadFile(filepath.Join(dir, "postgres.log"))
 			check(t, err)
