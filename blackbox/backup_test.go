@@ -78,7 +78,7 @@ func createSampleData(t *testing.T, c *process, token string) {
 		return id, nil
 	}))
 	// A ledger entry for each spool that has filament left, and one deleted spool.
-	_, list := c.call(t, token, "GET", "/api/v1/spools?limit=100&in_stock=true", nil)
+	list := c.get(t, token, "/api/v1/spools?limit=100&in_stock=true")
 	spools := list["items"].([]any)
 	for _, spool := range spools {
 		path := fmt.Sprintf("/api/v1/spools/%v/deduct", spool.(map[string]any)["id"])
@@ -178,14 +178,14 @@ func writeContinuously(t *testing.T, c *process, token string) (end func()) {
 // and each spool with its ledger.
 func checkConsistency(t *testing.T, c *process, token string) {
 	t.Helper()
-	_, spools := c.call(t, token, "GET", "/api/v1/spools?limit=100", nil)
+	spools := c.get(t, token, "/api/v1/spools?limit=100")
 	items := spools["items"].([]any)
 	if total := int(spools["total"].(float64)); len(items) == 0 || len(items) != min(total, 100) {
 		t.Errorf("the total is %v, and the page has %d spools", spools["total"], len(items))
 	}
 	for _, item := range items {
 		spool := item.(map[string]any)
-		_, usage := c.call(t, token, "GET", fmt.Sprintf("/api/v1/spools/%v/usage", spool["id"]), nil)
+		usage := c.get(t, token, fmt.Sprintf("/api/v1/spools/%v/usage", spool["id"]))
 		sum := 0.0
 		for _, entry := range usage["items"].([]any) {
 			sum += entry.(map[string]any)["change_grams"].(float64)

@@ -174,8 +174,9 @@ func testReportAfterCrash(t *testing.T, p program) {
 		return committed
 	})
 	f.process = p.start(t, f.env)
-	// The start may have taken longer than the 5 seconds.
-	testkit.ExecURL(t, f.superURL, `update spool_usage set updated_at = now() where kind = 'printed'`)
+	// The start may have taken longer than the 5 seconds, and the repetition may take long.
+	testkit.ExecURL(t, f.superURL,
+		`update spool_usage set updated_at = now() + interval '10 minutes' where kind = 'printed'`)
 	check(t, use())
 	if used := f.used(t, 1); used != 20 {
 		t.Errorf("after the repetition, %v g are used, want 20", used)
@@ -184,6 +185,19 @@ func testReportAfterCrash(t *testing.T, p program) {
 	if used := f.used(t, 1); used != 30 {
 		t.Errorf("after the next report, %v g are used, want 30", used)
 	}
+}
+
+// awaitUsed waits until a spool has used the grams, within the tolerance. A report can take long on a busy machine.
+func (f *printerFarm) awaitUsed(t *testing.T, number int, grams, tolerance float64) {
+	t.Helper()
+	begin, used := time.Now(), f.used(t, number)
+	for ; math.Abs(used-grams) > tolerance; used = f.used(t, number) {
+		if time.Since(begin) > testkit.WaitTimeout {
+			t.Fatalf("spool %d has used %v g, want %v", number, used, grams)
+		}
+		time.Sleep(time.Second) // the service limits requests
+	}
+	t.Logf("spool %d has used %.6f g, want %.6f", number, used, grams)
 }
 
 // printerPython returns the interpreter of PRINTER_CLIENTS.
@@ -551,7 +565,7 @@ func (m *moonraker) sync(t *testing.T) {
 // flush waits until Moonraker has reported everything.
 func (m *moonraker) flush(t *testing.T) {
 	t.Helper()
-	// A report in progress is not pending, so it must be empty for longer than a report takes.
+	// A report in progress is not pending, so it must be empty for longer than a report usually takes.
 	since := time.Now()
 	eventually(t, "Moonraker has no pending reports", func() bool {
 		if s := m.status(t); !s.Connected || len(s.Pending) > 0 {
@@ -592,26 +606,20 @@ func testMoonraker(t *testing.T, f *printerFarm) {
 		m.sync(t)
 		reports += 2
 		spool = 3 - spool
-		if elapsed := time.Since(begin); elapsed > *printTime {
-			break
-		} else if elapsed > *printTime/3*time.Duration(restarts+1) {
+		if elapsed := time.Since(begin); restarts < 2 && elapsed > *printTime/3*time.Duration(restarts+1) {
 			restarts++
 			f.restart(t, syscall.SIGTERM)
+		} else if elapsed > *printTime {
+			break
 		}
 	}
 	m.flush(t)
-	if restarts == 0 {
-		t.Error("the service was not restarted")
-	}
 	for spool, perMM := range map[int]float64{1: plaPerMM, 2: petgPerMM} {
-		got, want := f.used(t, spool), extruded[spool]*perMM
+		want := extruded[spool] * perMM
 		if spool == 1 {
-			got -= before
+			want += before
 		}
-		t.Logf("spool %d: %.3f mm are %.6f g, the ledger has %.6f g", spool, extruded[spool], want, got)
-		if want == 0 || math.Abs(got-want) > reports*1e-6 {
-			t.Errorf("spool %d: the ledger has %v g, Klipper extruded %v g", spool, got, want)
-		}
+		f.awaitUsed(t, spool, want, reports*1e-6)
 	}
 
 	// Moonraker forgets a spool that is deleted, because of a message or of a report.
@@ -630,9 +638,7 @@ func testMoonraker(t *testing.T, f *printerFarm) {
 	m.choose(t, 1)
 	m.klippy.extrude(1e6)
 	m.flush(t)
-	if used := f.used(t, 1); !near(used, 1000) {
-		t.Errorf("an empty spool has used %v g", used)
-	}
+	f.awaitUsed(t, 1, 1000, 1e-6)
 }
 
 // testMoonrakerProxy sends the requests of web pages and of Happy Hare through Moonraker.
@@ -675,11 +681,11 @@ func testMoonrakerProxy(t *testing.T, f *printerFarm) {
 			t.Errorf("PATCH %v: %v %v", body, response, err)
 		}
 	}
-	spool, _ := proxy("GET", "spool/1", "", nil)
-	got := spool.(map[string]any)
-	if got["location"] != "Gate 3" || got["remaining_weight"] != 700.5 || got["spool_weight"] != 190.0 ||
+	spool, failure := proxy("GET", "spool/1", "", nil)
+	got, _ := spool.(map[string]any)
+	if failure != nil || got["location"] != "Gate 3" || got["remaining_weight"] != 700.5 || got["spool_weight"] != 190.0 ||
 		!reflect.DeepEqual(got["extra"], map[string]any{"printer_name": `"Voron"`, "mmu_gate_map": "3"}) {
-		t.Errorf("the spool is %v", got)
+		t.Errorf("the spool is %v, %v", got, failure)
 	}
 	for path, status := range map[string]float64{"spool/99": 404, "nonsense": 405} {
 		_, err := proxy("GET", path, "", nil)

@@ -658,7 +658,7 @@ func testNginx(t *testing.T, p program) {
 		}
 		var user string
 		for range 3 { // each time with another access token
-			_, me := proxy.call(t, tokens["access_token"].(string), "GET", "/api/v1/auth/me", nil)
+			me := proxy.get(t, tokens["access_token"].(string), "/api/v1/auth/me")
 			user = me["id"].(string)
 			refresh := map[string]any{"refresh_token": tokens["refresh_token"]}
 			if status, tokens = proxy.call(t, "", "POST", "/api/v1/auth/refresh", refresh); status != 200 {

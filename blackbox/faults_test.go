@@ -39,7 +39,7 @@ const (
 	faultInstances = 3
 
 	// recovery is the maximum time from the end of PostgreSQL's recovery until the service responds.
-	recovery = 5 * time.Second
+	recovery = 30 * time.Second
 )
 
 // TestFaults kills PostgreSQL (a backend, or the postmaster) and instances of the service while clients write. Each

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"spoolwright/db"
 	"spoolwright/server"
@@ -241,6 +242,7 @@ type fixture struct {
 	ids     map[string]string             // path of a collection, with ids filled in -> id of the resource created in it
 	created map[string]int                // path pattern of a collection -> number of resources created
 	bodies  map[*operation]map[string]any // see body
+	period  string                        // the query for reports, because today may become another day
 }
 
 // newFixture creates a tenant without resources.
@@ -250,6 +252,8 @@ func (w *testAPI) newFixture(t *testing.T) *fixture {
 	return &fixture{
 		testAPI: w, tenant: tenant, admin: tenant.User(t, "admin"),
 		ids: map[string]string{}, created: map[string]int{}, bodies: map[*operation]map[string]any{},
+		period: time.Now().UTC().AddDate(0, 0, -29).Format("?from=2006-01-02") +
+			time.Now().UTC().AddDate(0, 0, 2).Format("&to=2006-01-02"),
 	}
 }
 
@@ -425,6 +429,9 @@ func (f *fixture) snapshot(t *testing.T) map[string]string {
 	for _, op := range f.operations {
 		if op.Method() == "GET" {
 			path := f.path(t, op.Path())
+			if slices.Contains(op.query, "from") {
+				path += f.period
+			}
 			all[path] = string(f.admin.Get(t, path).Want(200).Body)
 		}
 	}

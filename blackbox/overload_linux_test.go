@@ -340,7 +340,7 @@ func testLockedRow(t *testing.T, p program) {
 		t.Error("no request for the locked spool got a 503")
 	}
 	for spool, ok := range map[string]int{s.spool: blocked[200], other: healthy[200]} {
-		_, answer := s.call(t, s.token, "GET", spool, nil)
+		answer := s.get(t, s.token, spool)
 		if left := fmt.Sprintf("%.0f", answer["remaining_weight_grams"]); left != strconv.Itoa(1_000_000-ok) {
 			t.Errorf("after %d deductions of 1 g, %s g are left of 1000000", ok, left)
 		}

@@ -359,15 +359,31 @@ func (c *process) call(t *testing.T, token, method, path string, body any) (int,
 	return response.StatusCode, fields
 }
 
-// login returns an access token.
-func (c *process) login(t *testing.T, email, password string) string {
+// get returns the fields of a response with the status 200.
+func (c *process) get(t *testing.T, token, path string) map[string]any {
+	t.Helper()
+	status, response := c.call(t, token, "GET", path, nil)
+	if status != 200 {
+		t.Fatalf("GET %s: %d %v", path, status, response)
+	}
+	return response
+}
+
+// tokens returns the response to a login, with the tokens.
+func (c *process) tokens(t *testing.T, email, password string) map[string]any {
 	t.Helper()
 	credentials := map[string]string{"email": email, "password": password}
 	status, response := c.call(t, "", "POST", "/api/v1/auth/login", credentials)
 	if status != 200 {
 		t.Fatalf("login: %d %v", status, response)
 	}
-	return response["access_token"].(string)
+	return response
+}
+
+// login returns an access token.
+func (c *process) login(t *testing.T, email, password string) string {
+	t.Helper()
+	return c.tokens(t, email, password)["access_token"].(string)
 }
 
 // createSpool creates a spool of 1000 g.
@@ -382,11 +398,7 @@ func (c *process) createSpool(t *testing.T, token string) {
 // countSpools returns the total of the list of spools.
 func (c *process) countSpools(t *testing.T, token string) int {
 	t.Helper()
-	status, response := c.call(t, token, "GET", "/api/v1/spools", nil)
-	if status != 200 {
-		t.Fatalf("GET /api/v1/spools: %d %v", status, response)
-	}
-	return int(response["total"].(float64))
+	return int(c.get(t, token, "/api/v1/spools")["total"].(float64))
 }
 
 // postmasterPID returns the process id of the PostgreSQL that runs on the service's data directory.

@@ -44,17 +44,26 @@ func TestUpgradeData(t *testing.T) {
 		"DATABASE_URL is set")
 
 	// Killed at several points, it leaves the old database; the data folder stays usable.
+	check(t, exec.Command("cp", "-a", dir, dir+".old").Run())
 	for _, point := range []string{"/data/upgrade", "api_keys:", "login_directory:"} {
-		u := p.launch(t, func(*exec.Cmd) {}, both, "upgrade-data")
-		for !strings.Contains(u.stdout.String()+u.stderr.String(), point) { // it ends soon after the last point
-			select {
-			case <-u.exited:
-				t.Fatalf("upgrade-data has ended before %s", point)
-			case <-time.After(time.Millisecond):
+		for killed := false; !killed; { // it ends soon after the last point
+			u := p.launch(t, func(*exec.Cmd) {}, both, "upgrade-data")
+			for ended := false; !ended && !strings.Contains(u.stdout.String()+u.stderr.String(), point); {
+				select {
+				case <-u.exited:
+					ended = true
+				case <-time.After(time.Millisecond):
+				}
+			}
+			u.signal(syscall.SIGKILL)
+			<-u.exited
+			if code := u.cmd.ProcessState.ExitCode(); code > 0 {
+				t.Fatalf("upgrade-data fails: %s", u.stderr.String())
+			} else if killed = code < 0; !killed {
+				check(t, os.RemoveAll(dir))
+				check(t, exec.Command("cp", "-a", dir+".old", dir).Run())
 			}
 		}
-		u.signal(syscall.SIGKILL)
-		<-u.exited
 		c = p.start(t, both)
 		wantSameData(t, want, readAll(t, c, token))
 		c.stop(t, syscall.SIGTERM)
