@@ -21,3 +21,17 @@ func Eventually(tb testing.TB, what string, condition func() bool) {
 		time.Sleep(pause)
 	}
 }
+
+// AwayFromMidnight waits for the end of a day in UTC, and for the time two hours later at which summarise_usage closes
+// the day, if less than two minutes are left. Tests call it first if their results differ before and after.
+func AwayFromMidnight(tb testing.TB) {
+	tb.Helper()
+	now := time.Now().UTC()
+	day := now.Truncate(24 * time.Hour)
+	for _, at := range []time.Time{day.Add(2 * time.Hour), day.Add(24 * time.Hour)} {
+		if left := at.Sub(now); left > 0 && left < 2*time.Minute {
+			tb.Logf("waiting for %v", at)
+			time.Sleep(left + time.Second)
+		}
+	}
+}
