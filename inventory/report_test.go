@@ -166,6 +166,7 @@ func TestReportDaysOfTimeZone(t *testing.T) {
 // Reports equal the ledger, whichever days are summarised, also after changes of spools and with concurrent summaries.
 func TestUsageReportEqualsLedger(t *testing.T) {
 	t.Parallel()
+	testkit.AwayFromMidnight(t)
 	random := rand.New(rand.NewPCG(seed.New(t), 0))
 	c := operator(t)
 	today := time.Now().UTC().Truncate(24 * time.Hour)
@@ -238,6 +239,7 @@ func TestUsageReportEqualsLedger(t *testing.T) {
 // A change of a spool that was used on many days does not make a summary long: it has no more days than otherwise.
 func TestChangedSpoolOfManyDays(t *testing.T) {
 	t.Parallel()
+	testkit.AwayFromMidnight(t)
 	c := operator(t)
 	id := c.Post(t, "/api/v1/spools", spool(j{"purchase_price": 20})).Want(201).ID()
 	today := time.Now().UTC().Truncate(24 * time.Hour)
@@ -263,6 +265,7 @@ func TestChangedSpoolOfManyDays(t *testing.T) {
 // The report shows the cause's printer, and how long the stock of a material lasts.
 func TestUsageReport(t *testing.T) {
 	t.Parallel()
+	testkit.AwayFromMidnight(t)
 	api := testkit.New(t, testkit.Options{}, inventory.Routes)
 	tenant := api.Tenant(t)
 	c := tenant.User(t, "operator")
