@@ -108,8 +108,11 @@ func TestMovesAtOnce(t *testing.T) {
 	h := c.Hold(t, `select from production_runs where id = '`+ids[0]+`' for update`)
 	send := func(id string) func() {
 		return func() {
-			if a, err := c.Send("POST", runs+"/"+id+"/move", j{"place": 1}); err != nil || a.Status != 200 {
-				t.Errorf("move: %v %s", err, a.Body)
+			switch a, err := c.Send("POST", runs+"/"+id+"/move", j{"place": 1}); {
+			case err != nil:
+				t.Errorf("move: %v", err)
+			case a.Status != 200:
+				t.Errorf("move: %d %s", a.Status, a.Body)
 			}
 		}
 	}
