@@ -2,6 +2,7 @@ package planning_test
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 
@@ -170,13 +171,12 @@ func TestConcurrentPlans(t *testing.T) {
 	var wg sync.WaitGroup
 	send := func(method, path string, body j, statuses ...int) {
 		wg.Go(func() {
-			a, err := f.Send(method, path, body)
-			for _, status := range statuses {
-				if err == nil && a.Status == status {
-					return
-				}
+			switch a, err := f.Send(method, path, body); {
+			case err != nil:
+				t.Errorf("%s %s: %v", method, path, err)
+			case !slices.Contains(statuses, a.Status):
+				t.Errorf("%s %s: %d %s", method, path, a.Status, a.Body)
 			}
-			t.Errorf("%s %s: %v %d", method, path, err, a.Status)
 		})
 	}
 	for i := range 4 {
