@@ -13,6 +13,7 @@ import (
 // Its queue shows what it prints, and a run moves forward in it.
 func TestPrinterPages(t *testing.T) {
 	t.Parallel()
+	testkit.AwayFromMidnight(t)
 	api := newAPI(t, testkit.Options{})
 	tenant := api.Tenant(t)
 	c := tenant.User(t, "operator")
