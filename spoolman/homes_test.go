@@ -3,6 +3,7 @@ package spoolman_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -32,12 +33,16 @@ func TestSocketsOfSeveralDatabases(t *testing.T) {
 	if _, err := conn.Exec(t.Context(), `begin; lock table spools in access exclusive mode`); err != nil {
 		t.Fatal(err)
 	}
+	var took []time.Duration
 	for i := range 6 {
 		begin := time.Now()
 		near.operator.Post(t, spool+"/deduct", j{"weight_grams": 1}).Want(200)
 		socket.wantEvents(t, fmt.Sprint("updated 1 ", 999-i))
-		if took := time.Since(begin); took > 3*time.Second {
-			t.Errorf("message %d took %v", i, took)
-		}
+		took = append(took, time.Since(begin))
+	}
+	// If polls waited for the other database, they would wait for lock_timeout each time. A slow machine may delay some.
+	slices.Sort(took)
+	if took[3] > 4*time.Second {
+		t.Errorf("the messages took %v", took)
 	}
 }

@@ -15,6 +15,7 @@ import (
 // the printer, also after the key has another one, and the printer is hidden when it is removed.
 func TestKeyOfPrinter(t *testing.T) {
 	t.Parallel()
+	testkit.AwayFromMidnight(t)
 	api := start(t)
 	const keys, printers = "/api/v1/api-keys", "/api/v1/printers"
 	tenant := api.Tenant(t)

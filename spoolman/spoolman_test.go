@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -266,10 +267,45 @@ func TestTokensOfReports(t *testing.T) {
 	}
 }
 
+// inTime calls try until it takes less than 5 seconds, and fails the test if that call returns a problem. Later, an
+// equal report is not a repeated one, and a report does not wait for a lock any more.
+func inTime(t *testing.T, try func() (problem string)) {
+	t.Helper()
+	testkit.Eventually(t, "reports take less than 5 seconds", func() bool {
+		begin := time.Now()
+		problem := try()
+		if time.Since(begin) >= 5*time.Second {
+			return false
+		}
+		if problem != "" {
+			t.Error(problem)
+		}
+		return true
+	})
+}
+
 // A report with an Idempotency-Key counts once. So does one that a client repeats after it did not get the answer.
 func TestRepeatedReports(t *testing.T) {
 	t.Parallel()
-	p := newPrinter(t, start(t), "printer")
+	var served, awaited atomic.Int64 // requests in progress, and those of them whose clients wait for the answer
+	api := testkit.New(t, testkit.Options{Change: func(c *server.Config) {
+		s := spoolman.Surface(c.DB)
+		serve := s.Serve
+		s.Serve = func(w http.ResponseWriter, r *http.Request, caller server.Caller) error {
+			served.Add(1)
+			defer served.Add(-1)
+			awaited.Add(1)
+			stop := context.AfterFunc(r.Context(), func() { awaited.Add(-1) })
+			defer func() {
+				if stop() {
+					awaited.Add(-1)
+				}
+			}()
+			return serve(w, r, caller)
+		}
+		c.Surfaces = []server.Surface{s}
+	}}, testkit.Features...)
+	p := newPrinter(t, api, "printer")
 	path := p.add(t, nil)
 	send := func(ctx context.Context, key, body string) (int, error) {
 		r, _ := http.NewRequestWithContext(ctx, "PUT", p.url+surface+"spool/1/use", strings.NewReader(body))
@@ -305,59 +341,68 @@ func TestRepeatedReports(t *testing.T) {
 		}
 		p.operator.Get(t, path).Want(200).Shows(map[string]string{"remaining_weight_grams": left})
 	}
-	p.operator.Patch(t, path, j{"remaining_weight_grams": 999}).Want(200)
-	// lock locks the spool, so that reports take longer than clients wait, until commit is called.
-	lock := func() (commit func()) {
-		tx, err := conn.Begin(t.Context())
+	left := func() string { t.Helper(); return p.operator.Get(t, path).Want(200).Text("remaining_weight_grams") }
+	// begin locks the spool, so that reports wait until h.Commit. It returns a report that is equal to no earlier one,
+	// and what is left if it counts once.
+	grams := 10
+	begin := func() (h *testkit.Holder, report, once string) {
+		t.Helper()
+		before, err := strconv.Atoi(left())
 		testkit.Check(t, err)
-		if _, err := tx.Exec(t.Context(), `select from spools where tenant_id = $1 for update`,
-			p.operator.Actor.Tenant); err != nil {
-			t.Fatal(err)
-		}
-		return func() {
-			testkit.Check(t, tx.Commit(t.Context()))
-		}
+		grams++
+		h = p.operator.Hold(t, `select from spools where tenant_id = '`+p.operator.Actor.Tenant+`' for update`)
+		return h, fmt.Sprintf(`{"use_weight": %d}`, grams), fmt.Sprint(before - grams)
 	}
-	// leave sends a report, and returns when the client does not wait for the answer any more.
-	leave := func() {
-		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	// leave sends a report, whose client goes away when n reports wait for h. It returns when the service has noticed
+	// that.
+	leave := func(h *testkit.Holder, n int, report string) {
+		t.Helper()
+		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		if status, err := send(ctx, "", `{"use_weight": 10}`); err == nil {
-			t.Fatalf("the report did not wait: %d", status)
-		}
+		done := h.Start(n, func() { send(ctx, "", report) })
+		cancel()
+		<-done
+		testkit.Eventually(t, "no client waits", func() bool { return awaited.Load() == 0 })
+	}
+	// ended returns when the service has answered all reports, also those whose clients are gone.
+	ended := func() {
+		t.Helper()
+		testkit.Eventually(t, "no report is in progress", func() bool { return served.Load() == 0 })
 	}
 
 	// Of several tries at the same time, of which all clients but the last are gone, one counts.
-	for _, c := range []struct {
-		gone int
-		left string
-	}{{1, "989"}, {2, "979"}} {
-		commit := lock()
-		for range c.gone {
-			leave()
-		}
-		var wg sync.WaitGroup
-		wg.Go(func() {
-			if status, err := send(t.Context(), "", `{"use_weight": 10}`); status != 200 {
-				t.Errorf("the repeated report: %d %v", status, err)
+	for _, gone := range []int{1, 2} {
+		inTime(t, func() string {
+			h, report, once := begin()
+			for n := range gone {
+				leave(h, n+1, report)
 			}
+			var status int
+			var err error
+			done := h.Start(gone+1, func() { status, err = send(t.Context(), "", report) })
+			h.Commit()
+			<-done
+			ended()
+			if got := left(); status != 200 || got != once {
+				return fmt.Sprintf("the repeated report: %d %v, left %s, want %s", status, err, got, once)
+			}
+			return ""
 		})
-		time.Sleep(200 * time.Millisecond) // nothing shows that the repeated report waits for the first one
-		commit()
-		wg.Wait()
-		p.operator.Get(t, path).Want(200).Shows(map[string]string{"remaining_weight_grams": c.left})
 	}
 
 	// A try of which the client is gone takes effect before the next one begins.
-	commit := lock()
-	leave()
-	time.Sleep(500 * time.Millisecond) // nothing shows that the service has noticed it
-	commit()
-	testkit.Eventually(t, "the report of a client that is gone takes effect", func() bool {
-		return p.operator.Get(t, path).Want(200).Text("remaining_weight_grams") == "969"
+	inTime(t, func() string {
+		h, report, once := begin()
+		leave(h, 1, report)
+		h.Commit()
+		ended()
+		first := left()
+		status, err := send(t.Context(), "", report)
+		if got := left(); status != 200 || first != once || got != once {
+			return fmt.Sprintf("the repeated report: %d %v, left %s and then %s, want %s", status, err, first, got, once)
+		}
+		return ""
 	})
-	time.Sleep(200 * time.Millisecond) // until the request has ended
-	p.want(t, "PUT", "spool/1/use", `{"use_weight": 10}`, 200, `"remaining_weight":969`)
 
 	p.operator.Patch(t, path, j{"remaining_weight_grams": 989}).Want(200)
 	// Equal reports that were answered count each time.
@@ -376,32 +421,59 @@ func TestReportsRepeatedToAnotherInstance(t *testing.T) {
 	path := first.add(t, nil)
 	first.add(t, nil)
 	conn := superuser(t)
-	use := func(p *printer, body, remaining string) {
+	left := 1000.0
+	// use sends a report of so many grams, and sets left.
+	use := func(p *printer, grams float64) {
 		t.Helper()
-		p.want(t, "PUT", "spool/1/use", body, 200, `"remaining_weight":`+remaining)
+		var spool struct {
+			Left float64 `json:"remaining_weight"`
+		}
+		a := p.want(t, "PUT", "spool/1/use", fmt.Sprintf(`{"use_weight": %v}`, grams), 200)
+		testkit.Check(t, json.Unmarshal([]byte(a.body), &spool))
+		left = spool.Left
 	}
-	const ten = `{"use_weight": 10}`
-	use(first, ten, "990")
-	second := another()
-	use(second, ten, "990") // repeated
-	use(second, ten, "980") // further ones count, and go to either instance
-	use(first, ten, "970")
-	use(second, ten, "960")
-	second.want(t, "PUT", "spool/2/use", ten, 200, `"remaining_weight":990`)
-	use(another(), `{"use_weight": 20}`, "940") // other content
+	counts := func(p *printer, grams float64) {
+		t.Helper()
+		want := left - grams
+		use(p, grams)
+		testkit.Equal(t, left, want, "what is left after a report of %v g", grams)
+	}
+	// repeats sends a report of 10 g, and returns a problem unless it is ignored.
+	repeats := func(p *printer) (problem string) {
+		t.Helper()
+		want := left
+		if use(p, 10); left != want {
+			problem = fmt.Sprintf("%v g are left after a repeated report, want %v", left, want)
+		}
+		return problem
+	}
+	var second *printer
+	inTime(t, func() string {
+		second = another()
+		counts(first, 10)
+		return repeats(second)
+	})
+	counts(second, 10) // further ones count, and go to either instance
+	counts(first, 10)
+	counts(second, 10)
+	second.want(t, "PUT", "spool/2/use", `{"use_weight": 10}`, 200, `"remaining_weight":990`)
+	counts(another(), 20) // other content
 
-	use(first, ten, "930")
-	first.operator.Post(t, path+"/deduct", j{"weight_grams": 30}).Want(200)
-	use(another(), ten, "900") // repeated, although something else has changed the spool
+	inTime(t, func() string {
+		counts(first, 10)
+		first.operator.Post(t, path+"/deduct", j{"weight_grams": 30}).Want(200)
+		left -= 30
+		return repeats(another()) // although something else has changed the spool
+	})
 	ofOther := &printer{another().url, keyOf(t, tenant, "printer"), first.operator}
-	use(ofOther, ten, "890") // of another key
+	counts(ofOther, 10) // of another key
 
-	use(first, ten, "880")
+	counts(first, 10)
 	if _, err := conn.Exec(t.Context(), `update spool_usage set updated_at = updated_at - interval '5 seconds'
 		where tenant_id = $1`, tenant.ID); err != nil {
 		t.Fatal(err)
 	}
-	use(another(), ten, "870") // too late
+	counts(another(), 10) // too late
 
 	// The entry that the first try was added to may be older.
 	if _, err := conn.Exec(t.Context(), `update spool_usage set created_at = created_at - interval '50 minutes'
@@ -409,16 +481,21 @@ func TestReportsRepeatedToAnotherInstance(t *testing.T) {
 		t.Fatal(err)
 	}
 	fourth := another()
-	use(fourth, `{"use_weight": 1}`, "869")
-	use(fourth, ten, "859")
-	use(another(), ten, "859") // repeated
+	counts(fourth, 1)
+	inTime(t, func() string {
+		counts(fourth, 10)
+		return repeats(another())
+	})
 
 	// An instance still takes it for a repetition if its own first try failed.
-	third := another()
-	first.operator.Delete(t, path).Want(204)
-	third.want(t, "PUT", "spool/1/use", ten, 404)
-	first.operator.Post(t, path+"/restore", nil).Want(200)
-	use(third, ten, "859")
+	inTime(t, func() string {
+		third := another()
+		counts(fourth, 10)
+		first.operator.Delete(t, path).Want(204)
+		third.want(t, "PUT", "spool/1/use", `{"use_weight": 10}`, 404)
+		first.operator.Post(t, path+"/restore", nil).Want(200)
+		return repeats(third)
+	})
 }
 
 // A report that is rejected because the spool was removed does not use its key: sent again, it takes effect.
