@@ -1,13 +1,9 @@
 package spoolman_test
 
 import (
-	"context"
 	"fmt"
-	"slices"
 	"testing"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"spoolwright/db"
 	"spoolwright/testkit"
@@ -18,31 +14,36 @@ func TestSocketsOfSeveralDatabases(t *testing.T) {
 	t.Parallel()
 	h := testkit.NewHomes(t, db.Config{MaxConns: 8})
 	api := startOn(t, h.Open(t))
-	newIn := func(home int) *printer {
+	// in returns a function that changes a spool in the database with the number, and waits for the message.
+	in := func(home int) (change func()) {
 		tenant := api.TenantIn(t, home)
-		return &printer{api.URL, keyOf(t, tenant, "printer"), tenant.User(t, "operator")}
+		p := &printer{api.URL, keyOf(t, tenant, "printer"), tenant.User(t, "operator")}
+		path := p.add(t, nil)
+		s, _ := p.dial(t, "")
+		left := 1000
+		return func() {
+			t.Helper()
+			p.operator.Post(t, path+"/deduct", j{"weight_grams": 1}).Want(200)
+			left--
+			s.wantEvents(t, fmt.Sprint("updated 1 ", left))
+		}
 	}
-	near, far := newIn(0), newIn(1)
-	spool := near.add(t, nil)
-	far.add(t, nil)
-	socket, _ := near.dial(t, "")
-	far.dial(t, "")
-	conn, err := pgx.Connect(t.Context(), h.Config.Further[0].OwnerURL)
-	testkit.Check(t, err)
-	defer conn.Close(context.Background())
-	if _, err := conn.Exec(t.Context(), `begin; lock table spools in access exclusive mode`); err != nil {
-		t.Fatal(err)
+	near, far := in(0), in(1)
+	var slowest time.Duration
+	for range 5 { // the machine may delay messages of some attempts
+		lock := testkit.Hold(t, h.Config.Further[0].OwnerURL, `lock table spools in access exclusive mode`)
+		slowest = 0
+		for range 6 {
+			begin := time.Now()
+			near()
+			slowest = max(slowest, time.Since(begin))
+		}
+		lock.Commit()
+		if slowest < 4*time.Second { // a poll that waits for the lock takes 5 seconds
+			return
+		}
+		far()
+		far() // this poll is quick again; the service waits longer for a poll after a quick one
 	}
-	var took []time.Duration
-	for i := range 6 {
-		begin := time.Now()
-		near.operator.Post(t, spool+"/deduct", j{"weight_grams": 1}).Want(200)
-		socket.wantEvents(t, fmt.Sprint("updated 1 ", 999-i))
-		took = append(took, time.Since(begin))
-	}
-	// If polls waited for the other database, they would wait for lock_timeout each time. A slow machine may delay some.
-	slices.Sort(took)
-	if took[3] > 4*time.Second {
-		t.Errorf("the messages took %v", took)
-	}
+	t.Errorf("one of six messages took %v, and one took as long in each attempt before", slowest)
 }
