@@ -86,7 +86,7 @@ func BenchmarkComplete(b *testing.B) {
 			for run := range runs {
 				a, err := users[n].Send("POST", "/api/v1/production-runs/"+run+"/complete", nil)
 				if err != nil || a.Status != 200 {
-					b.Errorf("%v %s", err, a.Body)
+					b.Errorf("%v %+v", err, a)
 					return
 				}
 			}

@@ -40,7 +40,14 @@ func testPlans(t *testing.T, analyzed bool) {
 		t.Helper()
 		for range events {
 			delivery := path + "/deliveries/" + admin.Post(t, path+"/test", nil).Want(200).ID()
-			eventually(t, admin, delivery, map[string]string{"status": "delivered"})
+			s.wait(t)
+			// To ask for the delivery until it shows the outcome would read blocks.
+			testkit.Eventually(t, "the worker has recorded the outcome and released the lease", func() bool {
+				state, err := d.Queues()[0].State(t.Context())
+				testkit.Check(t, err)
+				return state == db.QueueState{}
+			})
+			testkit.Equal(t, admin.Get(t, delivery).Want(200).Text("status"), "delivered", "the status of the delivery")
 		}
 	}
 	blocks := func() (n int) {

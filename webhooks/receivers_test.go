@@ -1,13 +1,16 @@
 package webhooks_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -47,10 +50,16 @@ func raw(t *testing.T, serve func(net.Conn)) string {
 // TestReceivers delivers an event to receivers that misbehave.
 func TestReceivers(t *testing.T) {
 	t.Parallel()
-	f := start(t, func(c *webhooks.Config) {
-		c.Schedule = []time.Duration{time.Hour}
-		c.Timeout = 700 * time.Millisecond
+	f := start(t, func(c *webhooks.Config) { c.Schedule = []time.Duration{time.Hour} })
+	const timeout = 2 * time.Second
+	slow := start(t, func(c *webhooks.Config) {
+		c.Schedule, c.Timeout = []time.Duration{time.Hour}, timeout
 	})
+	// A try can also end before it has the status, if the computer is slow.
+	slowBody := start(t, func(c *webhooks.Config) {
+		c.Schedule, c.Timeout = slices.Repeat([]time.Duration{100 * time.Millisecond}, 1000), timeout
+	})
+	limited := map[string]*farm{"hangs": slow, "drips": slow, "drips the body": slowBody}
 	secret := receive(t, nil) // must never get a request that follows a redirect
 	status := func(code int, header ...string) string {
 		return receive(t, func(w http.ResponseWriter, r *http.Request) {
@@ -65,6 +74,14 @@ func TestReceivers(t *testing.T) {
 		for part := []byte(strings.Repeat("y", 1<<20)); ; {
 			if _, err := w.Write(part); err != nil {
 				return
+			}
+		}
+	}
+	// drips writes the text, and then one byte at a time until the client closes the connection.
+	drips := func(text string) func(net.Conn) {
+		return func(c net.Conn) {
+			for _, err := c.Write([]byte(text)); err == nil; _, err = c.Write([]byte("z")) {
+				time.Sleep(100 * time.Millisecond) // far more often than timeout
 			}
 		}
 	}
@@ -94,21 +111,11 @@ func TestReceivers(t *testing.T) {
 		"negative": {status(429, "Retry-After", "-10000000000"), map[string]string{"status": "pending"}, time.Hour},
 		"negative beyond 64 bits": {status(429, "Retry-After", "-99999999999999999999"),
 			map[string]string{"status": "pending"}, time.Hour},
-		"hangs": {raw(t, func(c net.Conn) { time.Sleep(5 * time.Second) /* longer than a try */ }),
-			map[string]string{"error": "no response in time"}, time.Hour},
-		"drips": {raw(t, func(c net.Conn) {
-			for _, b := range []byte("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n") {
-				c.Write([]byte{b})
-				time.Sleep(100 * time.Millisecond) // slower than a try may be
-			}
-		}), map[string]string{"error": "no response in time"}, time.Hour},
-		"drips the body": {raw(t, func(c net.Conn) {
-			c.Write([]byte("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n"))
-			for range 100 {
-				c.Write([]byte("z"))
-				time.Sleep(100 * time.Millisecond) // likewise
-			}
-		}), map[string]string{"status": "delivered", "response_status": "200"}, 0},
+		"hangs": {raw(t, func(c net.Conn) { io.Copy(io.Discard, c) /* until the client closes the connection */ }),
+			failed("no response in time"), time.Hour},
+		"drips": {raw(t, drips("HTTP/1.1 200 OK\r\nX-Filler: ")), failed("no response in time"), time.Hour},
+		"drips the body": {raw(t, drips("HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")),
+			map[string]string{"status": "delivered", "response_status": "200"}, 0},
 		"switches protocols": {raw(t, func(c net.Conn) {
 			c.Write([]byte("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n"))
 			io.Copy(io.Discard, c) // until the client closes the connection
@@ -130,25 +137,26 @@ func TestReceivers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			f := cmp.Or(limited[name], f)
 			admin := f.Tenant(t).User(t, "admin")
 			path := hooksPath + f.webhook(t, admin, r.url).ID()
 			began := time.Now()
 			delivery := path + "/deliveries/" + admin.Post(t, path+"/test", nil).Want(200).ID()
-			want := map[string]string{"tries": "1"}
-			for field, text := range r.want {
-				want[field] = text
+			want := maps.Clone(r.want)
+			if f != slowBody {
+				want["tries"] = "1"
 			}
 			a := eventually(t, admin, delivery, want)
 			if next := a.Text("next_try_at"); r.pause == 0 && next != "null" {
 				t.Errorf("the next try is at %s, want none", next)
 			} else if r.pause > 0 {
 				at, err := time.Parse(time.RFC3339, next)
-				if pause := at.Sub(began); err != nil || pause < r.pause*9/10 || pause > r.pause*11/10+15*time.Second {
+				if pause := at.Sub(began); err != nil || pause < r.pause*9/10 || pause > r.pause*11/10+time.Minute {
 					t.Errorf("the next try is at %s, %v after the first, want %v", next, pause, r.pause)
 				}
 			}
-			if took, _ := strconv.Atoi(a.Text("duration_ms")); took > 2000 {
-				t.Errorf("the try took %d ms", took)
+			if took, err := strconv.Atoi(a.Text("duration_ms")); limited[name] != nil && (err != nil || took > 30_000) {
+				t.Errorf("the try took %d ms, %v, want hardly more than %v", took, err, timeout)
 			}
 			if name == "gone" {
 				eventually(t, admin, path, map[string]string{"disabled": "true", "disabled_reason": "gone"})
@@ -233,7 +241,7 @@ func TestRetries(t *testing.T) {
 func TestFailureBesideSuccess(t *testing.T) {
 	t.Parallel()
 	f := startWithout(t, testkit.Database(t, db.Config{}), func(c *webhooks.Config) {
-		c.Schedule, c.Timeout = []time.Duration{time.Hour}, 20*time.Second
+		c.Schedule = []time.Duration{time.Hour}
 	})
 	admin := f.Tenant(t).User(t, "admin")
 	var requests atomic.Int64
@@ -259,9 +267,7 @@ func TestFailureBesideSuccess(t *testing.T) {
 // An event that is redelivered while its last try runs is sent again, although that try fails.
 func TestRedeliveryDuringTry(t *testing.T) {
 	t.Parallel()
-	f := start(t, func(c *webhooks.Config) {
-		c.Schedule, c.Timeout = []time.Duration{100 * time.Millisecond}, 20*time.Second
-	})
+	f := start(t, func(c *webhooks.Config) { c.Schedule = []time.Duration{100 * time.Millisecond} })
 	admin := f.Tenant(t).User(t, "admin")
 	var tries atomic.Int64
 	redelivered := make(chan bool)
@@ -357,8 +363,7 @@ func dns(t *testing.T, resolve func(name string) netip.Addr) *net.Resolver {
 // at most four requests at a time, also with two instances.
 func TestSlowReceivers(t *testing.T) {
 	t.Parallel()
-	f := startWithout(t, testkit.Database(t, db.Config{MaxConns: 16}),
-		func(c *webhooks.Config) { c.Timeout = 5 * time.Second })
+	f := startWithout(t, testkit.Database(t, db.Config{MaxConns: 16}), nil)
 	f.run(t, f.config)
 	f.run(t, f.config)
 	held := make(chan struct{})
@@ -382,15 +387,11 @@ func TestSlowReceivers(t *testing.T) {
 		hanging.wait(t)
 	}
 	fast := receive(t, nil)
-	for name, c := range map[string]*testkit.Client{"the same tenant": admin,
-		"another tenant": f.Tenant(t).User(t, "admin")} {
+	for _, c := range []*testkit.Client{admin, f.Tenant(t).User(t, "admin")} { // of the same and of another tenant
 		other := hooksPath + f.webhook(t, c, fast.URL).ID()
 		for range 5 {
-			begin := time.Now()
 			c.Post(t, other+"/test", nil).Want(200)
-			if took := fast.wait(t).at.Sub(begin); took > 2*time.Second {
-				t.Errorf("%s: the event arrived after %v", name, took)
-			}
+			fast.wait(t) // shorter than the tries that hang
 		}
 	}
 	time.Sleep(300 * time.Millisecond) // no fifth request must begin
@@ -405,8 +406,11 @@ func TestSlowReceivers(t *testing.T) {
 func TestHangingReceivers(t *testing.T) {
 	t.Parallel()
 	var log lockedBuffer
+	// With fewer active ones, a receiver of another tenant that needs a second counts as one that hangs, and the
+	// dispatcher can end its request: the tenant with the most could have only one besides it.
+	const active = 6
 	f := start(t, func(c *webhooks.Config) {
-		c.Active, c.Timeout, c.Schedule = 4, time.Hour, []time.Duration{time.Hour}
+		c.Active, c.Schedule = active, []time.Duration{time.Hour}
 		c.Log = slog.New(slog.NewTextHandler(&log, nil))
 	})
 	release := make(chan struct{})
@@ -434,11 +438,11 @@ func TestHangingReceivers(t *testing.T) {
 	eventually(t, other, quick+"/deliveries?status=delivered", map[string]string{"total": "1"})
 	patient.Get(t, delivery).Want(200).Shows(map[string]string{"status": "pending", "tries": "0"})
 	n := len(hanging.requests())
-	if n > 4 {
-		t.Errorf("receivers that hang got %d requests, want at most 4", n)
+	if n > active {
+		t.Errorf("receivers that hang got %d requests, want at most %d", n, active)
 	}
 	warnings := strings.Count(log.String(), `level=WARN msg="too many receivers of webhooks hang`)
-	if warnings > 1 || warnings == 0 && n == 4 { // the last of 4 had to end
+	if warnings > 1 || warnings == 0 && n == active { // the last of them had to end
 		t.Errorf("%d warnings: %s", warnings, log.String())
 	}
 }
@@ -460,7 +464,7 @@ func TestInstancesShareWork(t *testing.T) {
 			for range 40 {
 				a, err := admin.Send("POST", path+"/test", nil)
 				if err != nil || a.Status != 200 {
-					t.Errorf("%v %s", err, a.Body)
+					t.Errorf("%v %+v", err, a)
 					return
 				}
 				mu.Lock()
