@@ -281,7 +281,7 @@ type httpFaultProxy struct {
 
 	mu    sync.Mutex
 	rules []*httpFault
-	log   []httpFaultLog
+	log   []*httpFaultLog
 }
 
 // httpFault breaks the requests that match it.
@@ -318,6 +318,7 @@ type httpFaultLog struct {
 	Agent   string `json:"agent"` // User-Agent
 	Proxied bool   `json:"proxied"`
 	Fault   string `json:"fault"`
+	Closed  bool   `json:"closed"` // the fault has closed the connection
 }
 
 func newHTTPFaultProxy(t *testing.T, target string) *httpFaultProxy {
@@ -333,8 +334,8 @@ func newHTTPFaultProxy(t *testing.T, target string) *httpFaultProxy {
 	return p
 }
 
-// rule returns the rule for the request, with its fault, and logs the request.
-func (p *httpFaultProxy) rule(r *http.Request) (httpFault, string) {
+// rule returns the rule for the request, and logs the request with its fault.
+func (p *httpFaultProxy) rule(r *http.Request) (httpFault, *httpFaultLog) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var found httpFault
@@ -355,9 +356,10 @@ func (p *httpFaultProxy) rule(r *http.Request) (httpFault, string) {
 	if fault == "cut" {
 		fault = []string{"before", "during", "after"}[found.broken%3]
 	}
-	p.log = append(p.log, httpFaultLog{r.Method, r.URL.Path, r.Header.Get("Idempotency-Key"), r.UserAgent(),
-		r.URL.Host != "", fault})
-	return found, fault
+	entry := &httpFaultLog{r.Method, r.URL.Path, r.Header.Get("Idempotency-Key"), r.UserAgent(), r.URL.Host != "",
+		fault, false}
+	p.log = append(p.log, entry)
+	return found, entry
 }
 
 func (p *httpFaultProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -369,7 +371,7 @@ func (p *httpFaultProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.URL.Path == "/_faults" && r.Method == "POST":
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.rules, p.log = nil, []httpFaultLog{}
+		p.rules, p.log = nil, []*httpFaultLog{}
 		if err := json.NewDecoder(r.Body).Decode(&p.rules); err != nil {
 			http.Error(w, err.Error(), 400)
 		}
@@ -385,7 +387,7 @@ func (p *httpFaultProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
-	rule, fault := p.rule(r)
+	rule, entry := p.rule(r)
 	pause := func() {
 		select {
 		case <-time.After(time.Duration(rule.Milliseconds) * time.Millisecond):
@@ -397,26 +399,37 @@ func (p *httpFaultProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.forward.ServeHTTP(rec, r)
 		return rec
 	}
-	switch fault {
+	hangUp := func(b []byte) {
+		conn, _, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			return
+		}
+		conn.Write(b)
+		conn.Close()
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		entry.Closed = true
+	}
+	switch entry.Fault {
 	case "":
 		p.forward.ServeHTTP(w, r)
 	case "before":
-		hangUp(w, nil)
+		hangUp(nil)
 	case "after":
 		recorded()
-		hangUp(w, nil)
+		hangUp(nil)
 	case "during":
 		b := rawResponse(recorded())
-		hangUp(w, b[:len(b)-len(b)/4])
+		hangUp(b[:len(b)-len(b)/4])
 	case "idle":
-		hangUp(w, rawResponse(recorded()))
+		hangUp(rawResponse(recorded()))
 	case "delay":
 		pause()
 		p.forward.ServeHTTP(w, r)
 	case "slow":
 		rec := recorded()
 		pause()
-		hangUp(w, rawResponse(rec))
+		hangUp(rawResponse(rec))
 	case "status":
 		w.Header().Set("Content-Type", "application/json")
 		for name, value := range rule.Headers {
@@ -425,7 +438,7 @@ func (p *httpFaultProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(rule.Status)
 		io.WriteString(w, rule.Body)
 	default:
-		http.Error(w, "unknown fault "+fault, 599)
+		http.Error(w, "unknown fault "+entry.Fault, 599)
 	}
 }
 
@@ -441,16 +454,6 @@ func rawResponse(rec *httptest.ResponseRecorder) []byte {
 	b.WriteString("\r\n")
 	b.Write(rec.Body.Bytes())
 	return b.Bytes()
-}
-
-// hangUp writes the bytes and closes the connection of a request.
-func hangUp(w http.ResponseWriter, b []byte) {
-	conn, _, err := w.(http.Hijacker).Hijack()
-	if err != nil {
-		return
-	}
-	conn.Write(b)
-	conn.Close()
 }
 
 // tunnel connects the client with a host until both have closed the connection.
