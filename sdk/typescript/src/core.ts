@@ -254,7 +254,12 @@ export class BaseClient {
       }
       const pause = 250 * 2 ** attempt;
       const milliseconds = (seconds ? seconds * 1000 : pause) + Math.random() * pause;
-      await abortable(new Promise((wake) => setTimeout(wake, milliseconds)), signal);
+      let timer: ReturnType<typeof setTimeout> | undefined;
+      try {
+        await abortable(new Promise((wake) => (timer = setTimeout(wake, milliseconds))), signal);
+      } finally {
+        clearTimeout(timer); // otherwise an aborted call would keep a program from ending
+      }
     }
   }
 
