@@ -260,13 +260,14 @@ describe("retries", () => {
     assert.equal(tries, 2);
   });
 
-  test("timeout includes a response that trickles", async () => {
+  test("timeout includes a response that trickles", async (t) => {
     const server = createServer((socket) => {
       socket.on("error", () => {});
       socket.write("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n");
       const timer = setInterval(() => socket.write(" "), 50);
       socket.on("close", () => clearInterval(timer));
     });
+    t.after(() => server.close()); // also after a failure
     await new Promise((done) => server.listen(0, "127.0.0.1", done));
     const options = { apiKey: "x", timeout: 500, retries: 0 };
     const trickle = new sw.Client(`http://127.0.0.1:${server.address().port}`, options);
