@@ -18,6 +18,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -39,7 +40,9 @@ func main() {
 		fmt.Fprintln(os.Stderr, "pause:", err)
 		os.Exit(1)
 	}
-	ended := make(chan error, 1)
+	// Pause must outlive the command, because it would leave processes stopped.
+	signals, ended := make(chan os.Signal, 1), make(chan error, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	go func() { ended <- c.Wait() }()
 	for pauses := 0; ; pauses++ {
 		select {
@@ -52,12 +55,14 @@ func main() {
 				os.Exit(1)
 			}
 			return
+		case s := <-signals:
+			c.Process.Signal(s)
 		case <-time.After(300*time.Millisecond + rand.N(2*time.Second)):
 		}
 		chosen := choose(descendants(c.Process.Pid))
-		signal(chosen, syscall.SIGSTOP)
+		send(chosen, syscall.SIGSTOP)
 		time.Sleep(rand.N(*most))
-		signal(chosen, syscall.SIGCONT)
+		send(chosen, syscall.SIGCONT)
 	}
 }
 
@@ -121,8 +126,8 @@ func choose(all []process) []process {
 	return all[at : at+1]
 }
 
-// signal sends a signal to each process.
-func signal(all []process, s syscall.Signal) {
+// send sends a signal to each process.
+func send(all []process, s syscall.Signal) {
 	for _, p := range all {
 		syscall.Kill(p.pid, s)
 	}

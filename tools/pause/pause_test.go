@@ -35,9 +35,9 @@ func TestPause(t *testing.T) {
 		_, rest, _ := strings.Cut(string(text), ") ")
 		return rest[:1]
 	}
-	signal(found, syscall.SIGSTOP)
+	send(found, syscall.SIGSTOP)
 	testkit.Eventually(t, "the process is stopped", func() bool { return state() == "T" })
-	signal(found, syscall.SIGCONT)
+	send(found, syscall.SIGCONT)
 	testkit.Eventually(t, "the process continues", func() bool { return state() == "S" })
 	for range 100 {
 		if len(choose(found)) > 1 {
