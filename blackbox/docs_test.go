@@ -62,18 +62,8 @@ func block(t *testing.T, language, has string) string {
 	return found[0]
 }
 
-const tourHeading = "\n## A tour in five minutes\n"
-
-// tourSection returns the tour of the README.
-func tourSection(t *testing.T) string {
-	t.Helper()
-	_, tour, ok := strings.Cut(page(t, "README.md"), tourHeading)
-	if !ok {
-		t.Fatalf("README.md lacks the heading %q", tourHeading)
-	}
-	tour, _, _ = strings.Cut(tour, "\n## ")
-	return tour
-}
+// tourPage has the tour, whose commands TestProgram/Tour runs.
+const tourPage = "docs/tour.md"
 
 // TestShellBlocksAreTested fails for a shell block in README.md or docs/*.md that no test runs or compares.
 func TestShellBlocksAreTested(t *testing.T) {
@@ -99,9 +89,8 @@ func TestShellBlocksAreTested(t *testing.T) {
 		{"docs/deployment.md", "docker compose", "TestDockerCommands"},
 	}
 	used := make([]bool, len(tests))
-	tour := tourSection(t) // run by TestProgram/Tour
 	for _, b := range fencedBlocks(t, "sh") {
-		covered := b.page == "README.md" && strings.Contains(tour, b.text)
+		covered := b.page == tourPage
 		for i, test := range tests {
 			if test.page == b.page && strings.Contains(b.text, test.has) {
 				covered, used[i] = true, true
@@ -195,6 +184,7 @@ func TestLinksResolve(t *testing.T) {
 	t.Parallel()
 	root, err := filepath.Glob("*.md")
 	check(t, err)
+	root = append(root, "blackbox/README.md")
 	links := 0
 	for _, path := range append(root, userPages(t)[1:]...) {
 		text := page(t, path)
@@ -240,22 +230,23 @@ func TestReadmeLinksToEveryPage(t *testing.T) {
 	}
 }
 
-// TestContributingListsTheBlackBoxTests compares the table of test files in CONTRIBUTING.md with the folder.
-func TestContributingListsTheBlackBoxTests(t *testing.T) {
+// TestListOfBlackBoxTests compares the table of test files in blackbox/README.md with the folder.
+func TestListOfBlackBoxTests(t *testing.T) {
 	t.Parallel()
-	text := page(t, "CONTRIBUTING.md")
+	const list = "blackbox/README.md"
+	text := page(t, list)
 	files, err := filepath.Glob("blackbox/*_test.go")
 	check(t, err)
 	for _, path := range files {
 		name := filepath.Base(path)
 		osSpecific := strings.HasPrefix(name, "terminal_")
 		if !osSpecific && !strings.Contains(text, "`"+name+"`") {
-			t.Errorf("CONTRIBUTING.md does not list %s", path)
+			t.Errorf("%s does not list %s", list, path)
 		}
 	}
 	for _, m := range regexp.MustCompile("`([a-z_]+_test\\.go)`").FindAllStringSubmatch(text, -1) {
 		if _, err := os.Stat(filepath.Join("blackbox", m[1])); err != nil {
-			t.Errorf("CONTRIBUTING.md lists %s: %v", m[1], err)
+			t.Errorf("%s lists %s: %v", list, m[1], err)
 		}
 	}
 }
@@ -270,10 +261,10 @@ func letters(s string) string {
 	}, s)
 }
 
-// testTour runs the commands of the README's tour against a demo, and compares the output with the responses that the
+// testTour runs the commands of the tour against a demo, and compares the output with the responses that the
 // tour shows. curl is configured to connect to the address of the test's demo.
 func testTour(t *testing.T, p program) {
-	tour := tourSection(t)
+	tour := page(t, tourPage)
 	if _, err := exec.LookPath("curl"); err != nil {
 		skipTest(t, "curl is not installed")
 	}
