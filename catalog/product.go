@@ -106,7 +106,7 @@ type ProductFilter struct {
 	ComponentProductID server.Optional[server.UUID]   `query:"component_product_id"`
 	CreatedFrom        server.Optional[server.Moment] `query:"created_from"`
 	CreatedTo          server.Optional[server.Moment] `query:"created_to"`
-	Search             server.Optional[string]        `query:"search" rule:"maxLength=100,trim"`
+	Search             server.Optional[string]        `query:"search" rule:"search"`
 	Hidden             server.Optional[bool]          `query:"hidden" rule:"default=false"`
 }
 

@@ -101,7 +101,7 @@ type FilamentFilter struct {
 	ExternalID    server.Optional[string]                   `query:"external_id"`
 	CreatedFrom   server.Optional[server.Moment]            `query:"created_from"`
 	CreatedTo     server.Optional[server.Moment]            `query:"created_to"`
-	Search        server.Optional[string]                   `query:"search" rule:"maxLength=100,trim"`
+	Search        server.Optional[string]                   `query:"search" rule:"search"`
 	Hidden        server.Optional[bool]                     `query:"hidden" rule:"default=false"`
 }
 
@@ -112,12 +112,15 @@ var listFilamentsDoc = &server.Doc{
 		"custom field has this value, not case-sensitive.",
 }
 
+// filamentByNumber is the query of the id of the filament with a number.
+const filamentByNumber = `select id from filaments where number = ? and num_nonnulls(number) = 1`
+
 // list returns the list of the filaments that the filter selects.
 func (f FilamentFilter) list() *server.List {
 	l := server.NewHidingList(filamentsTable, filamentColumns, "filaments", f.Hidden.Or(false))
 	l.Computed()
 	l.CountOrdered() // several indexes begin with the tenant and have no other condition
-	l.Among(`select id from filaments where number = ? and num_nonnulls(number) = 1`, f.Number)
+	l.Among(filamentByNumber, f.Number)
 	l.WhereEqual("vendor_id", f.VendorID)
 	l.WhereText("vendor_key", f.Vendor)
 	l.WhereEach("material_type", f.MaterialType)
@@ -126,7 +129,7 @@ func (f FilamentFilter) list() *server.List {
 	l.WhereText("external_id_key", f.ExternalID)
 	l.Between("created_at", f.CreatedFrom, f.CreatedTo)
 	l.WhereExtra(f.ExtraFilter)
-	l.Search(f.Search)
+	l.SearchNumbered(f.Search, filamentByNumber)
 	return l
 }
 

@@ -75,7 +75,7 @@ type CatalogFilter struct {
 	Vendor       server.Optional[string]                   `query:"vendor"`
 	MaterialType server.Optional[server.Set[MaterialType]] `query:"material_type"`
 	ExternalID   server.Optional[string]                   `query:"external_id"`
-	Search       server.Optional[string]                   `query:"search" rule:"maxLength=100,trim"`
+	Search       server.Optional[string]                   `query:"search" rule:"search"`
 }
 
 var listCatalogDoc = &server.Doc{
@@ -368,8 +368,8 @@ func writeCatalog(
 }
 
 // ExternalFilaments returns a statement whose only row is a JSON array, as text: the catalog in the form of
-// SpoolmanDB, without fields that are not set, in the order of the ids. Every word must be part of the manufacturer,
-// the name or the material, without regard to case. At most limit items are returned.
+// SpoolmanDB, without fields that are not set, in the order of the ids. Every word must occur as in the search of the
+// catalog. At most limit items are returned.
 func ExternalFilaments(words []string, limit int) *db.Stmt {
 	return db.SQL(`
 		select coalesce('[' || string_agg(item::text, ',' order by external_id) || ']', '[]') from (
@@ -382,7 +382,8 @@ func ExternalFilaments(words []string, limit int) *db.Stmt {
 				'multi_color_direction', color_arrangement, 'pattern', pattern, 'translucent', translucent, 'glow', glow
 			)) as item
 			from filament_catalog f where created_at > '-infinity' and not exists (
-				select from unnest($1::text[]) word where strpos(search_key, lower(word collate "und-x-icu") collate "C") = 0
+				select from unnest((select array_agg(`+server.Searchable("word")+`) from unnest($1::text[]) word)) word
+				where strpos(search_key, word) = 0
 			)
 			order by external_id limit $2
 		) items`, words, limit)

@@ -45,13 +45,16 @@ begin
 	new.supplier_key := lower(new.supplier collate "und-x-icu");
 	new.location_key := lower(new.location collate "und-x-icu");
 	new.lot_key := lower(new.lot_number collate "und-x-icu");
-	-- No text contains U+FFFD, so that no search matches across two fields.
-	new.search_key := lower(concat_ws(U&'\FFFD', new.material_type, coalesce(new.brand, ''), new.color,
-		coalesce(new.supplier, ''), coalesce(new.notes, '')) collate "und-x-icu");
+	-- See server.Searchable. A word of a search contains no line break, so that it does not match across two fields.
+	new.search_key := lower(concat_ws(E'\n', new.material_type, new.color, new.brand, new.finish, new.location,
+		new.lot_number, new.supplier, new.notes) collate "und-x-icu");
+	if octet_length(new.search_key) > length(new.search_key) then
+		new.search_key := regexp_replace(normalize(new.search_key, NFKD), U&'[\0300-\036F]', '', 'g');
+	end if;
 	return new;
 end $$;
-create or replace trigger spool_computed before insert or update of material_type, brand, color, net_weight_grams,
-		purchase_price, supplier, location, lot_number, notes,
+create or replace trigger spool_computed before insert or update of material_type, brand, color, finish,
+		net_weight_grams, purchase_price, supplier, location, lot_number, notes,
 		cost_per_gram, brand_key, color_key, supplier_key, location_key, lot_key, search_key on spools
 	for each row execute function spool_computed();
 alter table spools enable always trigger spool_computed; -- also while a copy of a database is filled

@@ -176,7 +176,7 @@ type SpoolFilter struct {
 	RemainingBelow server.Optional[server.Decimal]           `query:"remaining_below" rule:"maximum=1000000"`
 	CreatedFrom    server.Optional[server.Moment]            `query:"created_from"`
 	CreatedTo      server.Optional[server.Moment]            `query:"created_to"`
-	Search         server.Optional[string]                   `query:"search" rule:"maxLength=100,trim"`
+	Search         server.Optional[string]                   `query:"search" rule:"search"`
 	Archived       server.Optional[Archived]                 `query:"archived" rule:"default=false"`
 	Hidden         server.Optional[bool]                     `query:"hidden" rule:"default=false"`
 }
@@ -203,6 +203,9 @@ func (h handlers) list(ctx context.Context, r *server.Request[Filter]) (server.P
 	return server.ListPage[Spool](ctx, h.db.Read, l, r.In.ListQuery)
 }
 
+// spoolByNumber is the query of the id of the spool with a number.
+const spoolByNumber = `select id from spools where number = ?`
+
 // list returns the list of the spools that the filter selects.
 func (f SpoolFilter) list() *server.List {
 	hidden, archived := f.Hidden.Or(false), f.Archived.Or("false")
@@ -220,7 +223,7 @@ func (f SpoolFilter) list() *server.List {
 	case archived == "any" && !hidden:
 		l.Each("archived", "'{false,true}'::boolean[]") // which the indexes have apart
 	}
-	l.Among(`select id from spools where number = ?`, f.Number)
+	l.Among(spoolByNumber, f.Number)
 	l.WhereEach("material_type", f.MaterialType)
 	l.WhereText("brand_key", f.Brand)
 	l.WhereText("color_key", f.Color)
@@ -234,7 +237,9 @@ func (f SpoolFilter) list() *server.List {
 		l.Scan("remaining_weight_grams < ?::numeric", in.Arg())
 	}
 	l.WhereExtra(f.ExtraFilter)
-	l.Search(f.Search)
+	l.SearchNumbered(f.Search, spoolByNumber, server.Place{Column: "filament_id",
+		Rows: `select f.id from filaments f where true`, Key: `f.search_key`,
+		Texts: `concat_ws(E'\n', f.name, f.material_name)`})
 	return l
 }
 

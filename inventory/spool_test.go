@@ -13,6 +13,7 @@ import (
 
 	"spoolwright/db"
 	"spoolwright/inventory"
+	"spoolwright/server"
 	"spoolwright/testkit"
 )
 
@@ -318,7 +319,7 @@ func TestComputedColumns(t *testing.T) {
 		material_type, brand, cost_per_gram, brand_key, color_key, supplier_key, location_key, lot_key, search_key)
 		values ($1, 'RÖT', 1.75, 2, 1, 'PLA', 'BRAND', 5, 'x', 'x', 'x', 'x', 'x', 'x')`
 	for _, set := range []string{"", "material_type = 'ABS'", "brand = 'ÄB'", "brand = null", "color = 'Blue'",
-		"net_weight_grams = 4", "purchase_price = 3", "supplier = 'Shop'", "location = 'A'", "lot_number = 'L'",
+		"net_weight_grams = 4", "purchase_price = 3", "finish = 'Mätt'", "supplier = 'Shop'", "location = 'A'", "lot_number = 'L'",
 		"notes = 'Note'", "cost_per_gram = 9", "brand_key = 'X'", "color_key = 'X'", "supplier_key = 'X'",
 		"location_key = 'X'", "lot_key = 'X'", "search_key = 'X'"} {
 		id := db.NewID()
@@ -333,8 +334,8 @@ func TestComputedColumns(t *testing.T) {
 				is not distinct from row(round(purchase_price / net_weight_grams, 6),
 				lower(brand collate "und-x-icu"), lower(color collate "und-x-icu"),
 				lower(supplier collate "und-x-icu"), lower(location collate "und-x-icu"), lower(lot_number collate "und-x-icu"),
-				lower((material_type || U&'\FFFD' || coalesce(brand, '') || U&'\FFFD' || color || U&'\FFFD' ||
-					coalesce(supplier, '') || U&'\FFFD' || coalesce(notes, '')) collate "und-x-icu"))
+				`+server.Searchable(`concat_ws(E'\n', material_type, color, brand, finish, location, lot_number, supplier,
+					notes)`)+`)
 			from spools where id = $1`, id).Into(&computed))
 		if err := c.API.DB.Write(ctx, stmts...); err != nil || !computed {
 			t.Errorf("after set %s: computed %v, %v", set, computed, err)

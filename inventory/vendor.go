@@ -71,7 +71,7 @@ type VendorFilter struct {
 	ExternalID  server.Optional[string]        `query:"external_id"`
 	CreatedFrom server.Optional[server.Moment] `query:"created_from"`
 	CreatedTo   server.Optional[server.Moment] `query:"created_to"`
-	Search      server.Optional[string]        `query:"search" rule:"maxLength=100,trim"`
+	Search      server.Optional[string]        `query:"search" rule:"search"`
 	Hidden      server.Optional[bool]          `query:"hidden" rule:"default=false"`
 }
 
@@ -82,17 +82,20 @@ var listVendorsDoc = &server.Doc{
 		"custom field has this value, not case-sensitive.",
 }
 
+// vendorByNumber is the query of the id of the vendor with a number.
+const vendorByNumber = `select id from vendors where number = ? and num_nonnulls(number) = 1`
+
 // list returns the list of the vendors that the filter selects.
 func (f VendorFilter) list() *server.List {
 	l := server.NewHidingList(vendorsTable, vendorColumns, "vendors", f.Hidden.Or(false))
 	l.Computed()
 	l.CountOrdered()
-	l.Among(`select id from vendors where number = ? and num_nonnulls(number) = 1`, f.Number)
+	l.Among(vendorByNumber, f.Number)
 	l.WhereText("name_key", f.Name)
 	l.WhereText("external_id_key", f.ExternalID)
 	l.Between("created_at", f.CreatedFrom, f.CreatedTo)
 	l.WhereExtra(f.ExtraFilter)
-	l.Search(f.Search)
+	l.SearchNumbered(f.Search, vendorByNumber)
 	return l
 }
 

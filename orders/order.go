@@ -152,7 +152,7 @@ type OrderFilter struct {
 	DueTo       server.Optional[server.Date]             `query:"due_to"`
 	CreatedFrom server.Optional[server.Moment]           `query:"created_from"`
 	CreatedTo   server.Optional[server.Moment]           `query:"created_to"`
-	Search      server.Optional[string]                  `query:"search" rule:"maxLength=100,trim"`
+	Search      server.Optional[string]                  `query:"search" rule:"search"`
 	Hidden      server.Optional[bool]                    `query:"hidden" rule:"default=false"`
 }
 
@@ -174,7 +174,10 @@ func (f OrderFilter) list() *server.List {
 		and num_nonnulls(product_id) = 1`, f.ProductID)
 	l.Between("due_date", f.DueFrom, f.DueTo)
 	l.Between("created_at", f.CreatedFrom, f.CreatedTo)
-	l.Search(f.Search)
+	l.Search(f.Search, server.Place{Column: "id", Key: `p.search_key`, Texts: `concat_ws(E'\n', p.name, p.sku)`,
+		Rows: `select i.order_id from products p cross join lateral (
+			select order_id from order_items where product_id = p.id and num_nonnulls(product_id) = 1 offset 0) i
+			where true`})
 	return l
 }
 

@@ -119,7 +119,7 @@ type PrinterFilter struct {
 	SpoolID     server.Optional[server.UUID]        `query:"spool_id"`
 	CreatedFrom server.Optional[server.Moment]      `query:"created_from"`
 	CreatedTo   server.Optional[server.Moment]      `query:"created_to"`
-	Search      server.Optional[string]             `query:"search" rule:"maxLength=100,trim"`
+	Search      server.Optional[string]             `query:"search" rule:"search"`
 	Hidden      server.Optional[bool]               `query:"hidden" rule:"default=false"`
 }
 
@@ -129,12 +129,15 @@ var listDoc = &server.Doc{
 		"matching printers.",
 }
 
+// printerByNumber is the query of the id of the printer with a number.
+const printerByNumber = `select id from printers where number = ? and num_nonnulls(number) = 1`
+
 // list returns the list of the printers that the filter selects.
 func (f PrinterFilter) list() *server.List {
 	l := server.NewHidingList(printersTable, printerColumns, "printers", f.Hidden.Or(false))
 	l.Computed()
 	l.CountOrdered()
-	l.Among(`select id from printers where number = ? and num_nonnulls(number) = 1`, f.Number)
+	l.Among(printerByNumber, f.Number)
 	l.WhereText("name_key", f.Name)
 	if !f.Status.IsNull() {
 		l.And("num_nonnulls(status) = 1") // as in the predicate of the index
@@ -142,7 +145,7 @@ func (f PrinterFilter) list() *server.List {
 	l.WhereEach("status", f.Status)
 	l.Among(`select printer_id as id from printer_slots where spool_id = ?`, f.SpoolID)
 	l.Between("created_at", f.CreatedFrom, f.CreatedTo)
-	l.Search(f.Search)
+	l.SearchNumbered(f.Search, printerByNumber)
 	return l
 }
 

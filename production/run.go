@@ -241,7 +241,7 @@ type RunFilter struct {
 	CompletedTo   server.Optional[server.Moment]         `query:"completed_to"`
 	CreatedFrom   server.Optional[server.Moment]         `query:"created_from"`
 	CreatedTo     server.Optional[server.Moment]         `query:"created_to"`
-	Search        server.Optional[string]                `query:"search" rule:"maxLength=100,trim"`
+	Search        server.Optional[string]                `query:"search" rule:"search"`
 	Hidden        server.Optional[bool]                  `query:"hidden" rule:"default=false"`
 }
 
@@ -264,7 +264,9 @@ func (f RunFilter) list() *server.List {
 	l.Between("started_at", f.StartedFrom, f.StartedTo)
 	l.Between("completed_at", f.CompletedFrom, f.CompletedTo)
 	l.Between("created_at", f.CreatedFrom, f.CreatedTo)
-	l.Search(f.Search)
+	l.Search(f.Search, server.Place{Column: "id", Key: `p.search_key`, Texts: `concat_ws(E'\n', p.name, p.sku)`,
+		Rows: `select i.run_id from products p cross join lateral (
+			select run_id from run_items where product_id = p.id and num_nonnulls(product_id) = 1 offset 0) i where true`})
 	return l
 }
 

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"spoolwright/db"
 )
@@ -333,13 +335,97 @@ func (l *List) CountOrdered() { l.countOrdered = true }
 // Computed tells that the table is a query which computes columns from the rows of others. A page then takes longer.
 func (l *List) Computed() { l.computed = true }
 
-// Search adds the condition that the column search_key contains the text, if that is set, without regard to case. It
-// has no index: row-level security evaluates its condition first, because PostgreSQL does not regard text operators as
-// leakproof, so that a trigram index would not be used.
-func (l *List) Search(text Optional[string]) {
-	if !text.IsNull() {
-		l.Scan("strpos(search_key, "+compared+") > 0", *text.Value)
+// Searchable returns a SQL expression of the form in which a search compares a text: without regard to case and
+// accents. The columns search_key have this form.
+func Searchable(text string) string {
+	return `regexp_replace(normalize(lower((` + text + `) collate "und-x-icu") collate "C", NFKD), ` +
+		`U&'[\0300-\036F]', '', 'g')`
+}
+
+// maxWords is the maximum number of words of a search.
+const maxWords = 10
+
+// Search adds the condition that each word of the text occurs in the row, if the text is set: in the column
+// search_key, or in one of the places. Words are separated by white space; a single letter or digit must occur as a
+// word of its own, unless it is the whole search. They have no index: row-level
+// security evaluates its condition first, because PostgreSQL does not regard text operators as leakproof, so that a
+// trigram index would not be used.
+func (l *List) Search(text Optional[string], places ...Place) {
+	l.search(text, "", places)
+}
+
+// SearchNumbered is Search for a table with the column number. A word such as 70 also occurs in the row with this
+// number, and a word such as #70 only in that. The query of the id of a row has its number as ?.
+func (l *List) SearchNumbered(text Optional[string], query string, places ...Place) {
+	l.search(text, query, places)
+}
+
+func (l *List) search(text Optional[string], query string, places []Place) {
+	all := words(text.Or(""))
+	for _, word := range all {
+		digits, marked := strings.CutPrefix(word, "#")
+		number, err := strconv.ParseInt(digits, 10, 32)
+		isNumber := err == nil && number > 0 && digits[0] != '+'
+		if isNumber && marked && query != "" {
+			l.counted = ""
+			l.filters++
+			l.sets = append(l.sets, strings.ReplaceAll(query, "?", l.arg(number)+"::int"))
+			continue
+		}
+		if isNumber {
+			word = digits
+		}
+		// "Shelf A" is not meant to find "Shelf B" because of the A in PLA, nor 7 every spool of 1.75 mm.
+		first, size := utf8.DecodeRuneInString(word)
+		isWhole := size == len(word) && (unicode.IsLetter(first) && len(all) > 1 ||
+			unicode.IsDigit(first) && (len(all) > 1 || query != ""))
+		// The subquery makes PostgreSQL evaluate the expression once, and not for each row.
+		word = Searchable(l.arg(word) + "::text")
+		occurs := func(in string) string { return "strpos(" + in + ", (select " + word + ")) > 0" }
+		if isWhole {
+			occurs = func(in string) string {
+				return in + " ~ (select '(^|[^[:alnum:]])' || " + word + " || '($|[^[:alnum:]])')"
+			}
+		}
+		any := []string{occurs("search_key")}
+		if isNumber && query != "" {
+			any = append(any, "number = "+l.arg(number)+"::int")
+		}
+		for _, p := range places {
+			any = append(any, p.condition(occurs))
+		}
+		l.counted, l.scan = "", true
+		l.And("(" + strings.Join(any, " or ") + ")")
 	}
+}
+
+// Place is where else than in its search_key a row shows texts: in rows of other tables.
+type Place struct {
+	Column string // of the list's table
+	Rows   string // the beginning of a query of values of the column, up to its last condition
+	Key    string // the search_key of the rows with the texts, which has them and others
+	Texts  string // the texts: a SQL expression of such a row
+}
+
+// condition returns the condition that a word occurs in the texts. The array makes PostgreSQL expect few values, so
+// that it hashes them, however many the tables had when it planned the statement.
+func (p Place) condition(occurs func(text string) string) string {
+	return p.Column + " in (select unnest(array(" + p.Rows + " and " + occurs(p.Key) + " and " +
+		occurs(Searchable(p.Texts)) + ")))"
+}
+
+// words returns the words of a search, without what pages write around and between texts.
+func words(search string) (words []string) {
+	for _, word := range strings.FieldsFunc(search, isBlank) {
+		trimmed := strings.TrimRight(strings.TrimLeft(word, "("), "),")
+		if trimmed == "" {
+			trimmed = word
+		}
+		if trimmed != "·" && trimmed != "–" && !slices.Contains(words, trimmed) {
+			words = append(words, trimmed)
+		}
+	}
+	return words
 }
 
 // Scan is Where for a condition without an index. The page and its total come from one scan of the tenant's rows that

@@ -29,6 +29,7 @@ import (
 //	exclusiveMinimum=0   lower bound of a number that is itself not allowed
 //	maximum=9            upper bound of a number; every number in a request needs one
 //	trim                 remove the blanks around the text; after maxLength, which turns this off
+//	search               the text of List.Search, which has a maximum of words
 //	minLength=10         in characters
 //	maxLength=500        in characters; the default is 200, for short texts, which lose the blanks around them
 //	format=email         an e-mail address
@@ -72,6 +73,7 @@ type Field struct {
 
 	Unless string // the field that makes a required one optional
 
+	search bool     // the text of List.Search
 	short  bool     // a text without maxLength, around which blanks are removed
 	others []*Field // those with the rule insteadOf this field
 	index  []int
@@ -212,6 +214,8 @@ func (f *Field) parse(rules string) (insteadOf string) {
 			f.MaxLength, err = strconv.Atoi(value)
 		case "trim":
 			f.short = true
+		case "search":
+			f.short, f.search, f.MaxLength = true, true, 100
 		case "format":
 			if f.Format = value; !slices.Contains([]string{"email", "color", "alphaColor", "uri"}, value) {
 				err = fmt.Errorf("unknown format")

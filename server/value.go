@@ -585,6 +585,8 @@ func (f *Field) text(v any) (string, string) {
 		return "", "must be valid Unicode text"
 	case utf8.RuneCountInString(s) > f.MaxLength:
 		return "", "must have at most " + strconv.Itoa(f.MaxLength) + " characters"
+	case f.search && len(words(s)) > maxWords:
+		return "", "must have at most " + strconv.Itoa(maxWords) + " words"
 	case f.Required && strings.TrimFunc(s, isBlank) == "":
 		return "", "must not be blank"
 	case utf8.RuneCountInString(s) < f.MinLength:

@@ -2,6 +2,7 @@ package web
 
 import (
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -10,19 +11,26 @@ import (
 type searchPage struct {
 	Query     string
 	Spools    struct{ Items []spool }
+	Printers  struct{ Items []printer }
+	Vendors   struct{ Items []vendor }
+	Runs      struct{ Items []run }
 	Filaments struct{ Items []filament }
 	Products  struct{ Items []product }
 	Orders    struct{ Items []order }
 	Problem   string
 }
 
-// search finds a spool by its number, and spools, filaments, products and orders by their texts.
+// IsEmpty reports whether nothing was found.
+func (p *searchPage) IsEmpty() bool {
+	return len(p.Spools.Items)+len(p.Filaments.Items)+len(p.Products.Items)+len(p.Orders.Items)+len(p.Printers.Items)+
+		len(p.Vendors.Items)+len(p.Runs.Items) == 0
+}
+
+// search finds what has all words of the query. A number with # leads to the spool with the number, if there is one.
+// The spool with a number comes first, also if it is archived.
 func search(v *visit) error {
 	p := &searchPage{Query: strings.TrimSpace(v.r.URL.Query().Get("q"))}
 	number := strings.TrimPrefix(p.Query, "#")
-	if n, err := strconv.Atoi(number); err == nil && n > 0 && strconv.Itoa(n) == number && p.Query != number {
-		return v.redirect("/s/" + number)
-	}
 	if p.Query == "" {
 		return v.show(200, "search", "Search", p)
 	}
@@ -32,6 +40,9 @@ func search(v *visit) error {
 		{path: "/api/v1/filaments", query: query, into: &p.Filaments},
 		{path: "/api/v1/products", query: query, into: &p.Products},
 		{path: "/api/v1/orders", query: query, into: &p.Orders},
+		{path: "/api/v1/printers", query: query, into: &p.Printers},
+		{path: "/api/v1/vendors", query: query, into: &p.Vendors},
+		{path: "/api/v1/production-runs", query: query, into: &p.Runs},
 	}
 	var numbered struct{ Items []spool }
 	if n, err := strconv.Atoi(number); err == nil && n > 0 && n < 1_000_000_000 {
@@ -43,6 +54,13 @@ func search(v *visit) error {
 		return err
 	}
 	p.Problem = l.Problem
-	p.Spools.Items = append(numbered.Items, p.Spools.Items...)
+	if len(numbered.Items) > 0 {
+		first := numbered.Items[0]
+		if p.Query != number {
+			return v.redirect("/spools/" + first.ID)
+		}
+		p.Spools.Items = append(numbered.Items,
+			slices.DeleteFunc(p.Spools.Items, func(s spool) bool { return s.ID == first.ID })...)
+	}
 	return v.show(l.status(), "search", "Search", p)
 }

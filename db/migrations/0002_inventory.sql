@@ -20,8 +20,10 @@ create table vendors (
 	hidden_at timestamptz,
 	name_key text collate "C" generated always as (lower(name collate "und-x-icu") collate "C") stored,
 	external_id_key text collate "C" generated always as (lower(external_id collate "und-x-icu") collate "C") stored,
-	search_key text collate "C" not null generated always as
-		(lower((name || U&'\FFFD' || coalesce(notes, '')) collate "und-x-icu") collate "C") stored,
+	-- See server.Searchable. A word of a search contains no line break, so that it does not match across two fields.
+	search_key text collate "C" not null generated always as (regexp_replace(normalize(lower((
+		name || E'\n' || coalesce(notes, ''))
+		collate "und-x-icu") collate "C", NFKD), U&'[\0300-\036F]', '', 'g')) stored,
 	primary key (tenant_id, id)
 );
 call tenant_table('vendors', 'select, insert, update, delete');
@@ -73,10 +75,11 @@ create table filaments (
 	article_number_key text collate "C"
 		generated always as (lower(article_number collate "und-x-icu") collate "C") stored,
 	external_id_key text collate "C" generated always as (lower(external_id collate "und-x-icu") collate "C") stored,
-	search_key text collate "C" not null generated always as (lower((
-		material_type || U&'\FFFD' || coalesce(material_name, '') || U&'\FFFD' || coalesce(vendor_name, '') ||
-		U&'\FFFD' || coalesce(name, '') || U&'\FFFD' || color || U&'\FFFD' || coalesce(article_number, '') ||
-		U&'\FFFD' || coalesce(notes, '')) collate "und-x-icu") collate "C") stored,
+	search_key text collate "C" not null generated always as (regexp_replace(normalize(lower((
+		material_type || E'\n' || coalesce(material_name, '') || E'\n' || coalesce(vendor_name, '') ||
+		E'\n' || coalesce(name, '') || E'\n' || color || E'\n' || coalesce(article_number, '') ||
+		E'\n' || coalesce(notes, ''))
+		collate "und-x-icu") collate "C", NFKD), U&'[\0300-\036F]', '', 'g')) stored,
 	primary key (tenant_id, id),
 	foreign key (tenant_id, vendor_id) references vendors (tenant_id, id)
 );
@@ -128,8 +131,10 @@ create table filament_catalog (
 	created_at timestamptz not null default now(),
 	updated_at timestamptz not null default now(),
 	vendor_key text collate "C" generated always as (lower(vendor collate "und-x-icu") collate "C") stored,
-	search_key text collate "C" not null generated always as (lower((
-		vendor || ' ' || name || ' ' || material_name) collate "und-x-icu") collate "C") stored,
+	search_key text collate "C" not null generated always as (regexp_replace(normalize(lower((
+		vendor || E'\n' || name || E'\n' || material_type || E'\n' || material_name || E'\n' ||
+		coalesce(finish, '') || E'\n' || coalesce(pattern, '') || E'\n' || coalesce(spool_type, ''))
+		collate "und-x-icu") collate "C", NFKD), U&'[\0300-\036F]', '', 'g')) stored,
 	primary key (tenant_id, id)
 );
 call tenant_table('filament_catalog', 'select, insert, update, delete');
@@ -264,9 +269,10 @@ create table printers (
 	updated_at timestamptz not null default now(), -- of the printer and its slots
 	hidden_at timestamptz,
 	name_key text collate "C" generated always as (lower(name collate "und-x-icu") collate "C") stored,
-	search_key text collate "C" not null generated always as (lower((
-		name || U&'\FFFD' || coalesce(model, '') || U&'\FFFD' || coalesce(location, '') || U&'\FFFD' ||
-		coalesce(notes, '')) collate "und-x-icu") collate "C") stored,
+	search_key text collate "C" not null generated always as (regexp_replace(normalize(lower((
+		name || E'\n' || coalesce(model, '') || E'\n' || coalesce(location, '') || E'\n' ||
+		coalesce(notes, ''))
+		collate "und-x-icu") collate "C", NFKD), U&'[\0300-\036F]', '', 'g')) stored,
 	primary key (tenant_id, id)
 );
 call tenant_table('printers', 'select, insert, update, delete');

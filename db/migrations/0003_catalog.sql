@@ -25,9 +25,10 @@ create table products (
 	hidden_at timestamptz,
 	category_key text collate "C" generated always as (lower(category collate "und-x-icu") collate "C") stored,
 	sku_key text collate "C" generated always as (lower(sku collate "und-x-icu") collate "C") stored,
-	search_key text collate "C" not null generated always as
-		(lower((name || U&'\FFFD' || coalesce(description, '') || U&'\FFFD' || coalesce(sku, ''))
-			collate "und-x-icu") collate "C") stored,
+	search_key text collate "C" not null generated always as (regexp_replace(normalize(lower((
+		name || E'\n' || coalesce(sku, '') || E'\n' || coalesce(category, '') || E'\n' ||
+		coalesce(description, ''))
+		collate "und-x-icu") collate "C", NFKD), U&'[\0300-\036F]', '', 'g')) stored,
 	primary key (tenant_id, id)
 ) with (fillfactor = 85);
 call tenant_table('products', 'select, insert, update');

@@ -18,9 +18,10 @@ create table orders (
 	source_key text collate "C" generated always as (lower(source collate "und-x-icu") collate "C") stored,
 	reference_key text collate "C" generated always as (lower(reference collate "und-x-icu") collate "C") stored,
 	customer_key text collate "C" generated always as (lower(customer collate "und-x-icu") collate "C") stored,
-	search_key text collate "C" not null generated always as (lower((
-		coalesce(reference, '') || U&'\FFFD' || coalesce(customer, '') || U&'\FFFD' || coalesce(notes, ''))
-		collate "und-x-icu") collate "C") stored,
+	search_key text collate "C" not null generated always as (regexp_replace(normalize(lower((
+		coalesce(reference, '') || E'\n' || coalesce(source, '') || E'\n' || coalesce(customer, '') ||
+		E'\n' || coalesce(notes, ''))
+		collate "und-x-icu") collate "C", NFKD), U&'[\0300-\036F]', '', 'g')) stored,
 	primary key (tenant_id, id)
 ) with (fillfactor = 85);
 call tenant_table('orders', 'select, insert, update');

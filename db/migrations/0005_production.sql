@@ -39,8 +39,10 @@ create table production_runs (
 	labour_cost numeric(15,6) check (labour_cost >= 0 and labour_cost <= 999999999),
 	hidden_at timestamptz,
 	printer_key text collate "C" generated always as (lower(printer_name collate "und-x-icu") collate "C") stored,
-	search_key text collate "C" not null generated always as (lower((
-		coalesce(printer_name, '') || U&'\FFFD' || coalesce(notes, '')) collate "und-x-icu") collate "C") stored,
+	search_key text collate "C" not null generated always as (regexp_replace(normalize(lower((
+		coalesce(printer_name, '') || E'\n' || coalesce(notes, '') || E'\n' ||
+		coalesce(quality_notes, '') || E'\n' || coalesce(failure_notes, ''))
+		collate "und-x-icu") collate "C", NFKD), U&'[\0300-\036F]', '', 'g')) stored,
 	primary key (tenant_id, id),
 	foreign key (tenant_id, printer_id) references printers (tenant_id, id)
 ) with (fillfactor = 85);

@@ -4217,7 +4217,10 @@ class SpoolFilter(TypedDict, total=False):
     created_to: _dt.datetime
     """Only spools created before this time."""
     search: str
-    """Only spools with this text in material, brand, colour, supplier or notes, ignoring case; no wildcards."""
+    """Only spools in which every word of this text occurs: in material, colour, brand, name of the filament, finish,
+    location, lot number, supplier, notes or, for a number such as 7 or #7, as the number. Ignores case and
+    accents; no wildcards.
+    """
     archived: Archived
     """true: only archived spools; false: only the others; any: all. The default for removed spools is any."""
     hidden: bool
@@ -5429,7 +5432,8 @@ class VendorsResource:
         :param created_from: Only vendors created at this time or later: a timestamp, or a date, which begins at
         midnight in the tenant's time zone.
         :param created_to: Only vendors created before this time.
-        :param search: Only vendors with this text in name or notes, ignoring case; no wildcards.
+        :param search: Only vendors in which every word of this text occurs: in name, notes or, for a number such
+        as 7 or #7, as the number. Ignores case and accents; no wildcards.
         :param hidden: true: only removed vendors; false: only the others.
         """
         return self._client._call(
@@ -5478,7 +5482,8 @@ class VendorsResource:
         :param created_from: Only vendors created at this time or later: a timestamp, or a date, which begins at
         midnight in the tenant's time zone.
         :param created_to: Only vendors created before this time.
-        :param search: Only vendors with this text in name or notes, ignoring case; no wildcards.
+        :param search: Only vendors in which every word of this text occurs: in name, notes or, for a number such
+        as 7 or #7, as the number. Ignores case and accents; no wildcards.
         :param hidden: true: only removed vendors; false: only the others.
         """
         return _core.cursor_pages(self._client, "/vendors", _VendorList,
@@ -5559,7 +5564,8 @@ class VendorsResource:
         :param created_from: Only vendors created at this time or later: a timestamp, or a date, which begins at
         midnight in the tenant's time zone.
         :param created_to: Only vendors created before this time.
-        :param search: Only vendors with this text in name or notes, ignoring case; no wildcards.
+        :param search: Only vendors in which every word of this text occurs: in name, notes or, for a number such
+        as 7 or #7, as the number. Ignores case and accents; no wildcards.
         :param hidden: true: only removed vendors; false: only the others.
         """
         return self._client._call(
@@ -5788,8 +5794,9 @@ class FilamentsResource:
         :param created_from: Only filaments created at this time or later: a timestamp, or a date, which begins at
         midnight in the tenant's time zone.
         :param created_to: Only filaments created before this time.
-        :param search: Only filaments with this text in material, vendor, name, colour, article number or notes,
-        ignoring case; no wildcards.
+        :param search: Only filaments in which every word of this text occurs: in material, vendor, name, colour,
+        article number, notes or, for a number such as 7 or #7, as the number. Ignores case and accents; no
+        wildcards.
         :param hidden: true: only removed filaments; false: only the others.
         """
         return self._client._call(
@@ -5850,8 +5857,9 @@ class FilamentsResource:
         :param created_from: Only filaments created at this time or later: a timestamp, or a date, which begins at
         midnight in the tenant's time zone.
         :param created_to: Only filaments created before this time.
-        :param search: Only filaments with this text in material, vendor, name, colour, article number or notes,
-        ignoring case; no wildcards.
+        :param search: Only filaments in which every word of this text occurs: in material, vendor, name, colour,
+        article number, notes or, for a number such as 7 or #7, as the number. Ignores case and accents; no
+        wildcards.
         :param hidden: true: only removed filaments; false: only the others.
         """
         return _core.cursor_pages(self._client, "/filaments", _FilamentList,
@@ -6025,8 +6033,9 @@ class FilamentsResource:
         :param created_from: Only filaments created at this time or later: a timestamp, or a date, which begins at
         midnight in the tenant's time zone.
         :param created_to: Only filaments created before this time.
-        :param search: Only filaments with this text in material, vendor, name, colour, article number or notes,
-        ignoring case; no wildcards.
+        :param search: Only filaments in which every word of this text occurs: in material, vendor, name, colour,
+        article number, notes or, for a number such as 7 or #7, as the number. Ignores case and accents; no
+        wildcards.
         :param hidden: true: only removed filaments; false: only the others.
         """
         return self._client._call(
@@ -6363,8 +6372,8 @@ class FilamentCatalogResource:
         :param vendor: Only filaments of this manufacturer: the whole name, not case-sensitive.
         :param material_type: Only filaments of one of these materials, separated by commas.
         :param external_id: Only the filament with this id in SpoolmanDB.
-        :param search: Only filaments with this text in manufacturer, name and material, which are separated by
-        blanks, ignoring case; no wildcards.
+        :param search: Only filaments in which every word of this text occurs: in vendor, name, material, finish,
+        pattern or type of spool. Ignores case and accents; no wildcards.
         """
         return self._client._call(
             "GET",
@@ -6403,8 +6412,8 @@ class FilamentCatalogResource:
         :param vendor: Only filaments of this manufacturer: the whole name, not case-sensitive.
         :param material_type: Only filaments of one of these materials, separated by commas.
         :param external_id: Only the filament with this id in SpoolmanDB.
-        :param search: Only filaments with this text in manufacturer, name and material, which are separated by
-        blanks, ignoring case; no wildcards.
+        :param search: Only filaments in which every word of this text occurs: in vendor, name, material, finish,
+        pattern or type of spool. Ignores case and accents; no wildcards.
         """
         return _core.cursor_pages(self._client, "/filament-catalog", _CatalogFilamentList,
             query={
@@ -6510,8 +6519,9 @@ class SpoolsResource:
         :param created_from: Only spools created at this time or later: a timestamp, or a date, which begins at
         midnight in the tenant's time zone.
         :param created_to: Only spools created before this time.
-        :param search: Only spools with this text in material, brand, colour, supplier or notes, ignoring case; no
-        wildcards.
+        :param search: Only spools in which every word of this text occurs: in material, colour, brand, name of the
+        filament, finish, location, lot number, supplier, notes or, for a number such as 7 or #7, as the number.
+        Ignores case and accents; no wildcards.
         :param archived: true: only archived spools; false: only the others; any: all. The default for removed
         spools is any.
         :param hidden: true: only removed spools; false: only the others.
@@ -6585,8 +6595,9 @@ class SpoolsResource:
         :param created_from: Only spools created at this time or later: a timestamp, or a date, which begins at
         midnight in the tenant's time zone.
         :param created_to: Only spools created before this time.
-        :param search: Only spools with this text in material, brand, colour, supplier or notes, ignoring case; no
-        wildcards.
+        :param search: Only spools in which every word of this text occurs: in material, colour, brand, name of the
+        filament, finish, location, lot number, supplier, notes or, for a number such as 7 or #7, as the number.
+        Ignores case and accents; no wildcards.
         :param archived: true: only archived spools; false: only the others; any: all. The default for removed
         spools is any.
         :param hidden: true: only removed spools; false: only the others.
@@ -6972,8 +6983,9 @@ class SpoolsResource:
         :param created_from: Only spools created at this time or later: a timestamp, or a date, which begins at
         midnight in the tenant's time zone.
         :param created_to: Only spools created before this time.
-        :param search: Only spools with this text in material, brand, colour, supplier or notes, ignoring case; no
-        wildcards.
+        :param search: Only spools in which every word of this text occurs: in material, colour, brand, name of the
+        filament, finish, location, lot number, supplier, notes or, for a number such as 7 or #7, as the number.
+        Ignores case and accents; no wildcards.
         :param hidden: true: only removed spools; false: only the others.
         :param archived: Only archived spools (`true`), only the others (`false`), or both (`any`).
         """
@@ -7761,7 +7773,8 @@ class PrintersResource:
         :param created_from: Only printers created at this time or later: a timestamp, or a date, which begins at
         midnight in the tenant's time zone.
         :param created_to: Only printers created before this time.
-        :param search: Only printers with this text in name, model, location or notes, ignoring case; no wildcards.
+        :param search: Only printers in which every word of this text occurs: in name, model, location, notes or,
+        for a number such as 7 or #7, as the number. Ignores case and accents; no wildcards.
         :param hidden: true: only removed printers; false: only the others.
         """
         return self._client._call(
@@ -7813,7 +7826,8 @@ class PrintersResource:
         :param created_from: Only printers created at this time or later: a timestamp, or a date, which begins at
         midnight in the tenant's time zone.
         :param created_to: Only printers created before this time.
-        :param search: Only printers with this text in name, model, location or notes, ignoring case; no wildcards.
+        :param search: Only printers in which every word of this text occurs: in name, model, location, notes or,
+        for a number such as 7 or #7, as the number. Ignores case and accents; no wildcards.
         :param hidden: true: only removed printers; false: only the others.
         """
         return _core.cursor_pages(self._client, "/printers", _PrinterList,
@@ -7914,7 +7928,8 @@ class PrintersResource:
         :param created_from: Only printers created at this time or later: a timestamp, or a date, which begins at
         midnight in the tenant's time zone.
         :param created_to: Only printers created before this time.
-        :param search: Only printers with this text in name, model, location or notes, ignoring case; no wildcards.
+        :param search: Only printers in which every word of this text occurs: in name, model, location, notes or,
+        for a number such as 7 or #7, as the number. Ignores case and accents; no wildcards.
         :param hidden: true: only removed printers; false: only the others.
         """
         return self._client._call(
@@ -8160,7 +8175,8 @@ class ProductsResource:
         :param created_from: Only products created at this time or later: a timestamp, or a date, which begins at
         midnight in the tenant's time zone.
         :param created_to: Only products created before this time.
-        :param search: Only products with this text in name, description or SKU, ignoring case; no wildcards.
+        :param search: Only products in which every word of this text occurs: in name, SKU, category or
+        description. Ignores case and accents; no wildcards.
         :param hidden: true: only removed products; false: only the others.
         """
         return self._client._call(
@@ -8209,7 +8225,8 @@ class ProductsResource:
         :param created_from: Only products created at this time or later: a timestamp, or a date, which begins at
         midnight in the tenant's time zone.
         :param created_to: Only products created before this time.
-        :param search: Only products with this text in name, description or SKU, ignoring case; no wildcards.
+        :param search: Only products in which every word of this text occurs: in name, SKU, category or
+        description. Ignores case and accents; no wildcards.
         :param hidden: true: only removed products; false: only the others.
         """
         return _core.cursor_pages(self._client, "/products", _ProductList,
@@ -8310,7 +8327,8 @@ class ProductsResource:
         :param created_from: Only products created at this time or later: a timestamp, or a date, which begins at
         midnight in the tenant's time zone.
         :param created_to: Only products created before this time.
-        :param search: Only products with this text in name, description or SKU, ignoring case; no wildcards.
+        :param search: Only products in which every word of this text occurs: in name, SKU, category or
+        description. Ignores case and accents; no wildcards.
         :param hidden: true: only removed products; false: only the others.
         """
         return self._client._call(
@@ -8876,7 +8894,8 @@ class ProductionRunsResource:
         :param created_from: Only runs created at this time or later: a timestamp, or a date, which begins at
         midnight in the tenant's time zone.
         :param created_to: Only runs created before this time.
-        :param search: Only runs with this text in printer name or notes, ignoring case; no wildcards.
+        :param search: Only runs in which every word of this text occurs: in printer name, notes, quality notes,
+        failure notes, or in name or SKU of a product. Ignores case and accents; no wildcards.
         :param hidden: true: only removed runs; false: only the others.
         """
         return self._client._call(
@@ -8948,7 +8967,8 @@ class ProductionRunsResource:
         :param created_from: Only runs created at this time or later: a timestamp, or a date, which begins at
         midnight in the tenant's time zone.
         :param created_to: Only runs created before this time.
-        :param search: Only runs with this text in printer name or notes, ignoring case; no wildcards.
+        :param search: Only runs in which every word of this text occurs: in printer name, notes, quality notes,
+        failure notes, or in name or SKU of a product. Ignores case and accents; no wildcards.
         :param hidden: true: only removed runs; false: only the others.
         """
         return _core.cursor_pages(self._client, "/production-runs", _RunList,
@@ -9109,7 +9129,8 @@ class ProductionRunsResource:
         :param created_from: Only runs created at this time or later: a timestamp, or a date, which begins at
         midnight in the tenant's time zone.
         :param created_to: Only runs created before this time.
-        :param search: Only runs with this text in printer name or notes, ignoring case; no wildcards.
+        :param search: Only runs in which every word of this text occurs: in printer name, notes, quality notes,
+        failure notes, or in name or SKU of a product. Ignores case and accents; no wildcards.
         :param hidden: true: only removed runs; false: only the others.
         """
         return self._client._call(
@@ -9851,7 +9872,8 @@ class OrdersResource:
         :param created_from: Only orders created at this time or later: a timestamp, or a date, which begins at
         midnight in the tenant's time zone.
         :param created_to: Only orders created before this time.
-        :param search: Only orders with this text in reference, customer or notes, ignoring case; no wildcards.
+        :param search: Only orders in which every word of this text occurs: in reference, source, customer, notes,
+        or in name or SKU of a product. Ignores case and accents; no wildcards.
         :param hidden: true: only removed orders; false: only the others.
         """
         return self._client._call(
@@ -9912,7 +9934,8 @@ class OrdersResource:
         :param created_from: Only orders created at this time or later: a timestamp, or a date, which begins at
         midnight in the tenant's time zone.
         :param created_to: Only orders created before this time.
-        :param search: Only orders with this text in reference, customer or notes, ignoring case; no wildcards.
+        :param search: Only orders in which every word of this text occurs: in reference, source, customer, notes,
+        or in name or SKU of a product. Ignores case and accents; no wildcards.
         :param hidden: true: only removed orders; false: only the others.
         """
         return _core.cursor_pages(self._client, "/orders", _OrderList,
@@ -10018,7 +10041,8 @@ class OrdersResource:
         :param created_from: Only orders created at this time or later: a timestamp, or a date, which begins at
         midnight in the tenant's time zone.
         :param created_to: Only orders created before this time.
-        :param search: Only orders with this text in reference, customer or notes, ignoring case; no wildcards.
+        :param search: Only orders in which every word of this text occurs: in reference, source, customer, notes,
+        or in name or SKU of a product. Ignores case and accents; no wildcards.
         :param hidden: true: only removed orders; false: only the others.
         """
         return self._client._call(

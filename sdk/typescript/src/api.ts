@@ -2680,7 +2680,11 @@ export interface SpoolFilter {
   created_from?: string | Date | undefined;
   /** Only spools created before this time. */
   created_to?: string | Date | undefined;
-  /** Only spools with this text in material, brand, colour, supplier or notes, ignoring case; no wildcards. */
+  /**
+   * Only spools in which every word of this text occurs: in material, colour, brand, name of the filament, finish,
+   * location, lot number, supplier, notes or, for a number such as 7 or #7, as the number. Ignores case and accents;
+   * no wildcards.
+   */
   search?: string | undefined;
   /** true: only archived spools; false: only the others; any: all. The default for removed spools is any. */
   archived?: Archived | undefined;
@@ -3485,7 +3489,10 @@ export interface ListVendorsQuery {
   created_from?: string | Date | undefined;
   /** Only vendors created before this time. */
   created_to?: string | Date | undefined;
-  /** Only vendors with this text in name or notes, ignoring case; no wildcards. */
+  /**
+   * Only vendors in which every word of this text occurs: in name, notes or, for a number such as 7 or #7, as the
+   * number. Ignores case and accents; no wildcards.
+   */
   search?: string | undefined;
   /** true: only removed vendors; false: only the others. */
   hidden?: boolean | undefined;
@@ -3508,7 +3515,10 @@ export interface ExportVendorsQuery {
   created_from?: string | Date | undefined;
   /** Only vendors created before this time. */
   created_to?: string | Date | undefined;
-  /** Only vendors with this text in name or notes, ignoring case; no wildcards. */
+  /**
+   * Only vendors in which every word of this text occurs: in name, notes or, for a number such as 7 or #7, as the
+   * number. Ignores case and accents; no wildcards.
+   */
   search?: string | undefined;
   /** true: only removed vendors; false: only the others. */
   hidden?: boolean | undefined;
@@ -3562,8 +3572,8 @@ export interface ListFilamentsQuery {
   /** Only filaments created before this time. */
   created_to?: string | Date | undefined;
   /**
-   * Only filaments with this text in material, vendor, name, colour, article number or notes, ignoring case; no
-   * wildcards.
+   * Only filaments in which every word of this text occurs: in material, vendor, name, colour, article number, notes
+   * or, for a number such as 7 or #7, as the number. Ignores case and accents; no wildcards.
    */
   search?: string | undefined;
   /** true: only removed filaments; false: only the others. */
@@ -3596,8 +3606,8 @@ export interface ExportFilamentsQuery {
   /** Only filaments created before this time. */
   created_to?: string | Date | undefined;
   /**
-   * Only filaments with this text in material, vendor, name, colour, article number or notes, ignoring case; no
-   * wildcards.
+   * Only filaments in which every word of this text occurs: in material, vendor, name, colour, article number, notes
+   * or, for a number such as 7 or #7, as the number. Ignores case and accents; no wildcards.
    */
   search?: string | undefined;
   /** true: only removed filaments; false: only the others. */
@@ -3637,8 +3647,8 @@ export interface ListFilamentCatalogQuery {
   /** Only the filament with this id in SpoolmanDB. */
   external_id?: string | undefined;
   /**
-   * Only filaments with this text in manufacturer, name and material, which are separated by blanks, ignoring case;
-   * no wildcards.
+   * Only filaments in which every word of this text occurs: in vendor, name, material, finish, pattern or type of
+   * spool. Ignores case and accents; no wildcards.
    */
   search?: string | undefined;
 }
@@ -3693,7 +3703,11 @@ export interface ListSpoolsQuery {
   created_from?: string | Date | undefined;
   /** Only spools created before this time. */
   created_to?: string | Date | undefined;
-  /** Only spools with this text in material, brand, colour, supplier or notes, ignoring case; no wildcards. */
+  /**
+   * Only spools in which every word of this text occurs: in material, colour, brand, name of the filament, finish,
+   * location, lot number, supplier, notes or, for a number such as 7 or #7, as the number. Ignores case and accents;
+   * no wildcards.
+   */
   search?: string | undefined;
   /** true: only archived spools; false: only the others; any: all. The default for removed spools is any. */
   archived?: Archived | undefined;
@@ -3743,7 +3757,11 @@ export interface ExportSpoolsQuery {
   created_from?: string | Date | undefined;
   /** Only spools created before this time. */
   created_to?: string | Date | undefined;
-  /** Only spools with this text in material, brand, colour, supplier or notes, ignoring case; no wildcards. */
+  /**
+   * Only spools in which every word of this text occurs: in material, colour, brand, name of the filament, finish,
+   * location, lot number, supplier, notes or, for a number such as 7 or #7, as the number. Ignores case and accents;
+   * no wildcards.
+   */
   search?: string | undefined;
   /** true: only removed spools; false: only the others. */
   hidden?: boolean | undefined;
@@ -3882,7 +3900,10 @@ export interface ListPrintersQuery {
   created_from?: string | Date | undefined;
   /** Only printers created before this time. */
   created_to?: string | Date | undefined;
-  /** Only printers with this text in name, model, location or notes, ignoring case; no wildcards. */
+  /**
+   * Only printers in which every word of this text occurs: in name, model, location, notes or, for a number such as 7
+   * or #7, as the number. Ignores case and accents; no wildcards.
+   */
   search?: string | undefined;
   /** true: only removed printers; false: only the others. */
   hidden?: boolean | undefined;
@@ -3907,7 +3928,10 @@ export interface ExportPrintersQuery {
   created_from?: string | Date | undefined;
   /** Only printers created before this time. */
   created_to?: string | Date | undefined;
-  /** Only printers with this text in name, model, location or notes, ignoring case; no wildcards. */
+  /**
+   * Only printers in which every word of this text occurs: in name, model, location, notes or, for a number such as 7
+   * or #7, as the number. Ignores case and accents; no wildcards.
+   */
   search?: string | undefined;
   /** true: only removed printers; false: only the others. */
   hidden?: boolean | undefined;
@@ -3941,7 +3965,10 @@ export interface ListProductsQuery {
   created_from?: string | Date | undefined;
   /** Only products created before this time. */
   created_to?: string | Date | undefined;
-  /** Only products with this text in name, description or SKU, ignoring case; no wildcards. */
+  /**
+   * Only products in which every word of this text occurs: in name, SKU, category or description. Ignores case and
+   * accents; no wildcards.
+   */
   search?: string | undefined;
   /** true: only removed products; false: only the others. */
   hidden?: boolean | undefined;
@@ -3964,7 +3991,10 @@ export interface ExportProductsQuery {
   created_from?: string | Date | undefined;
   /** Only products created before this time. */
   created_to?: string | Date | undefined;
-  /** Only products with this text in name, description or SKU, ignoring case; no wildcards. */
+  /**
+   * Only products in which every word of this text occurs: in name, SKU, category or description. Ignores case and
+   * accents; no wildcards.
+   */
   search?: string | undefined;
   /** true: only removed products; false: only the others. */
   hidden?: boolean | undefined;
@@ -4041,7 +4071,10 @@ export interface ListProductionRunsQuery {
   created_from?: string | Date | undefined;
   /** Only runs created before this time. */
   created_to?: string | Date | undefined;
-  /** Only runs with this text in printer name or notes, ignoring case; no wildcards. */
+  /**
+   * Only runs in which every word of this text occurs: in printer name, notes, quality notes, failure notes, or in
+   * name or SKU of a product. Ignores case and accents; no wildcards.
+   */
   search?: string | undefined;
   /** true: only removed runs; false: only the others. */
   hidden?: boolean | undefined;
@@ -4084,7 +4117,10 @@ export interface ExportProductionRunsQuery {
   created_from?: string | Date | undefined;
   /** Only runs created before this time. */
   created_to?: string | Date | undefined;
-  /** Only runs with this text in printer name or notes, ignoring case; no wildcards. */
+  /**
+   * Only runs in which every word of this text occurs: in printer name, notes, quality notes, failure notes, or in
+   * name or SKU of a product. Ignores case and accents; no wildcards.
+   */
   search?: string | undefined;
   /** true: only removed runs; false: only the others. */
   hidden?: boolean | undefined;
@@ -4132,7 +4168,10 @@ export interface ListOrdersQuery {
   created_from?: string | Date | undefined;
   /** Only orders created before this time. */
   created_to?: string | Date | undefined;
-  /** Only orders with this text in reference, customer or notes, ignoring case; no wildcards. */
+  /**
+   * Only orders in which every word of this text occurs: in reference, source, customer, notes, or in name or SKU of
+   * a product. Ignores case and accents; no wildcards.
+   */
   search?: string | undefined;
   /** true: only removed orders; false: only the others. */
   hidden?: boolean | undefined;
@@ -4163,7 +4202,10 @@ export interface ExportOrdersQuery {
   created_from?: string | Date | undefined;
   /** Only orders created before this time. */
   created_to?: string | Date | undefined;
-  /** Only orders with this text in reference, customer or notes, ignoring case; no wildcards. */
+  /**
+   * Only orders in which every word of this text occurs: in reference, source, customer, notes, or in name or SKU of
+   * a product. Ignores case and accents; no wildcards.
+   */
   search?: string | undefined;
   /** true: only removed orders; false: only the others. */
   hidden?: boolean | undefined;
