@@ -448,6 +448,12 @@ const quickSkip = 100
 // endpoint.
 func ListPage[T any](ctx context.Context, run func(context.Context, ...*db.Stmt) error, l *List, q ListQuery,
 ) (Page[T], error) {
+	return listPage(ctx, run, l, q)
+}
+
+// listPage is ListPage for items of any type.
+func listPage(ctx context.Context, run func(context.Context, ...*db.Stmt) error, l *List, q ListQuery,
+) ([]byte, error) {
 	skip, limit, by := q.Skip.Or(0), q.Limit.Or(20), q.order.field.Name
 	inAllIndexes := by == "created_at" || by == "id"
 	p := pageOf{q: &q, ordered: inAllIndexes || slices.Contains(l.orders, by)}

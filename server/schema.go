@@ -300,8 +300,8 @@ func (s *Schema) Sortable() []string {
 
 // Assignments returns the list of a SET clause for the fields that the request contains, such as `brand = $2::text,
 // notes = $3::text`, and args with the values appended. Column names are field names, which come from the program and
-// not from the client. The list is empty if the request contains no field.
-func Assignments[T any](in *T, args []any) (string, []any) {
+// not from the client. The list is empty if the request contains no field. in is a pointer to the struct.
+func Assignments(in any, args []any) (string, []any) {
 	var b strings.Builder
 	v := reflect.ValueOf(in).Elem()
 	for _, f := range SchemaOfType(v.Type()).Fields {
@@ -337,16 +337,17 @@ func (s *Schema) Writable() []string {
 }
 
 // Row returns the values of the Writable fields by name, for json_populate_record. Fields that are not set are nil.
-func Row[T any](in *T) map[string]any {
+func Row(in any) map[string]any {
 	row, values := map[string]any{}, Values(in)
-	for i, name := range SchemaOf[T]().Writable() {
+	for i, name := range SchemaOfType(reflect.TypeOf(in).Elem()).Writable() {
 		row[name] = values[i]
 	}
 	return row
 }
 
-// Values returns the values of the Writable fields, in order. Fields that are not set are nil.
-func Values[T any](in *T) []any {
+// Values returns the values of the Writable fields of the struct that in points to, in order. Fields that are not set
+// are nil.
+func Values(in any) []any {
 	var values []any
 	v := reflect.ValueOf(in).Elem()
 	for _, f := range SchemaOfType(v.Type()).Fields {
