@@ -214,7 +214,8 @@ func (temporary) Error() string   { return "accept: too many open files" }
 func (temporary) Timeout() bool   { return false }
 func (temporary) Temporary() bool { return true }
 
-// A chunked request is the last one of its connection. It is rejected if it also has a Content-Length.
+// A chunked request is the last one of its connection, so that what follows is not read as another request, whatever
+// its Content-Length says.
 func TestFraming(t *testing.T) {
 	t.Parallel()
 	address, _ := serving(t, newServer(t))
@@ -228,8 +229,8 @@ func TestFraming(t *testing.T) {
 		request string
 		want    int
 	}{
-		"both":             {"content-LENGTH: 40\r\n" + chunked + chunks(thing), 400},
-		"in another order": {chunked + "Content-Length: 40\r\n" + chunks(thing), 400},
+		"both":             {"content-LENGTH: 4\r\n" + chunked + chunks(thing), 200},
+		"in another order": {chunked + "Content-Length: 4\r\n" + chunks(thing), 200},
 		"chunked":          {chunked + chunks(thing), 200},
 		"in another field": {"X-Content-Length: 1\r\n" + chunked + chunks(thing), 200},
 		"in the body":      {chunked + chunks("{\r\nContent-Length: 40\r\n}"), 400},
@@ -248,7 +249,7 @@ func TestFraming(t *testing.T) {
 					}
 					io.Copy(io.Discard, r.Body)
 				}
-				request := head + test.request
+				request := head + test.request + "GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n"
 				if split < 0 { // net/http ignores line breaks between a POST and the next request
 					if !strings.HasPrefix(before, "POST") {
 						continue
@@ -262,8 +263,7 @@ func TestFraming(t *testing.T) {
 					t.Fatalf("%s: %v", name, err)
 				}
 				body, _ := io.ReadAll(r.Body)
-				isTwo := strings.Contains(string(body), "both Content-Length and Transfer-Encoding")
-				if r.StatusCode != test.want || !r.Close || isTwo != (test.want == 400 && name != "in the body") {
+				if r.StatusCode != test.want || !r.Close {
 					t.Errorf("%s, after %q: %d %s, close is %v", name, before, r.StatusCode, body, r.Close)
 				}
 				c.wantClosed(t)
@@ -277,8 +277,7 @@ type sizeQuery struct {
 	Count server.Optional[int64] `query:"count" rule:"minimum=1,maximum=100000"`
 }
 
-// Responses of all sizes arrive whole, one after the other on one connection, around the size from which their
-// beginning waits for the rest.
+// Responses of all sizes arrive whole, one after the other on one connection.
 func TestLargeResponses(t *testing.T) {
 	t.Parallel()
 	text := func(_ context.Context, r *server.Request[sizeQuery]) (server.OK[Echo], error) {

@@ -189,7 +189,6 @@ func infoOf(r *http.Request) *requestInfo {
 
 // statusWriter is a ResponseWriter that remembers the status.
 type statusWriter struct {
-	conn *framedConn // nil with TLS
 	http.ResponseWriter
 	status int
 }
@@ -204,9 +203,6 @@ func (w *statusWriter) WriteHeader(status int) {
 func (w *statusWriter) Write(b []byte) (int, error) {
 	if w.status == 0 {
 		w.status = 200
-	}
-	if w.conn != nil && len(b) > bufferedWrite {
-		return w.conn.join(w.ResponseWriter, b)
 	}
 	return w.ResponseWriter.Write(b)
 }
@@ -234,7 +230,6 @@ func (s *Server) ServeHTTP(writer http.ResponseWriter, r *http.Request) {
 	}
 	r = r.WithContext(context.WithValue(r.Context(), infoKey{}, info))
 	w := &statusWriter{ResponseWriter: writer}
-	w.conn, _ = r.Context().Value(connKey{}).(*framedConn)
 	h := w.Header()
 	h.Set("X-Request-Id", info.id)
 	h["X-Content-Type-Options"] = headerNoSniff
@@ -261,10 +256,12 @@ func (s *Server) ServeHTTP(writer http.ResponseWriter, r *http.Request) {
 		s.Metrics.observe(info.pattern, r.Method, w.status, elapsed)
 		s.log(r, info, w.status, elapsed)
 	}()
-	badFraming := checkFraming(w, r)
+	if len(r.TransferEncoding) > 0 {
+		// The request may have a Content-Length too, which net/http has removed, and so be an attempt to smuggle another
+		// request past a proxy that considers only that. The connection ends with the response (RFC 9112, section 6.3).
+		h.Set("Connection", "close")
+	}
 	switch {
-	case badFraming != nil:
-		s.reject(w, r, badFraming)
 	case s.cors(w, r):
 	case isClean(r.URL.Path):
 		s.mux.ServeHTTP(w, r)
@@ -363,13 +360,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 		DisableGeneralOptionsHandler: true, // its response to OPTIONS * lacks the common headers
 		ErrorLog:                     log.New(&errorLog{log: s.Log}, "", 0),
 
-		ConnContext: withConn,
-		ConnState: func(conn net.Conn, state http.ConnState) {
-			if framed, ok := conn.(*framedConn); ok {
-				framed.changed(state)
-			}
-			s.connections.changed(conn, state)
-		},
+		ConnState: s.connections.changed,
 	}
 	for _, f := range s.Surfaces {
 		go f.Run(ctx)
@@ -382,7 +373,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 		background.Go(func() { s.Background(ctx) })
 	}
 	stopped := make(chan error, 1)
-	go func() { stopped <- h.Serve(framedListener{listener}) }()
+	go func() { stopped <- h.Serve(listener) }()
 	select {
 	case err := <-stopped:
 		return err
