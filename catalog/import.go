@@ -73,7 +73,9 @@ var importDoc = &server.Doc{
 		"With the `mode` `create`, each product is a new one and must satisfy the rules of `POST " +
 		"/api/v1/products`; ids are ignored otherwise. With `update`, rows change the product that their `id`, or " +
 		"else their `sku`, names: only the columns of the file change, and an empty cell is null. A row without " +
-		"both is skipped. With `upsert`, a row without an `id` whose `sku` no product has is a new product.\n\n" +
+		"both is skipped. With `upsert`, a row without both is a new product, and so is one with an unknown `id` or, " +
+		"without it, an unknown `sku`; a row with an unknown `id` and a known `sku` changes the product with the " +
+		"`sku`.\n\n" +
 		"A row names a material of its product by `materials.id` or, without it, by type and colour; if the " +
 		"product has no such material, it is added. A `materials.weight_grams` of 0 removes the material. " +
 		"Materials that the file does not name stay as they are, and so do components: their columns are ignored, " +
@@ -89,6 +91,7 @@ type productFile struct {
 	mode     transfer.Mode
 	columns  []string // that are imported
 	products []importedProduct
+	hidden   map[string]bool // the ids of removed products
 }
 
 // importedProduct is a product of a file.
@@ -98,6 +101,7 @@ type importedProduct struct {
 	in        Product                       // from its first row
 	materials []*transfer.Record[importRow] // the rows with a material
 	component bool                          // whether a row has a component
+	foreign   bool                          // whether the ids are those of another farm
 }
 
 // readImport decodes and validates at most so many rows of a CSV file. The error is a 422.
@@ -231,8 +235,17 @@ func (f *productFile) lock(ctx context.Context, d *db.DB) (products []transfer.S
 		select s.id from unnest($2::text[]) k (sku) cross join lateral (
 			select id from products where sku = k.sku and sku <> '' and hidden_at is null offset 0
 		) s`, "hidden_at is null", ids, skus)
-	if err := d.Write(ctx, lockCatalog(), locked); err != nil {
+	removed := []string{}
+	hidden := db.SQL(`
+		select coalesce(array_agg(p.id::text), '{}') from unnest($1::uuid[]) n (id) cross join lateral (
+			select id from products where id = n.id and hidden_at is not null offset 0
+		) p`, ids).Into(&removed)
+	if err := d.Write(ctx, lockCatalog(), locked, hidden); err != nil {
 		return nil, err
+	}
+	f.hidden = map[string]bool{}
+	for _, id := range removed {
+		f.hidden[id] = true
 	}
 	return transfer.StoredRows(locked)
 }
@@ -261,7 +274,9 @@ func (f *productFile) compare(products []transfer.Stored, report []ImportedProdu
 		switch {
 		case p.keys == nil:
 		case p.keys[0] != "":
-			if s = byID[p.keys[0]]; s == nil {
+			if s = byID[p.keys[0]]; s == nil && f.mode == transfer.Upsert && !f.hidden[p.keys[0]] {
+				s, p.foreign = bySKU[p.in.SKU.Or("")], true
+			} else if s == nil {
 				invalid.Add(p.line, "id", "is not the id of a product")
 			}
 		default:
@@ -356,10 +371,14 @@ func (f *productFile) changeMaterials(
 			invalid.Add(row.Line, "materials."+field, message, args...)
 		}
 		in := &row.In
+		named := in.MaterialID
+		if p.foreign {
+			named = server.Optional[server.UUID]{}
+		}
 		var same []transfer.Stored
 		for _, m := range old {
 			m := transfer.Stored(m.(map[string]any))
-			if id := in.MaterialID; !id.IsNull() && string(*id.Value) == m.Text("id") || id.IsNull() &&
+			if id := named; !id.IsNull() && string(*id.Value) == m.Text("id") || id.IsNull() &&
 				in.MaterialType.Arg() == m["material_type"] && strings.EqualFold(in.Color.Or(""), m.Text("color")) {
 				same = append(same, m)
 			}
@@ -368,7 +387,7 @@ func (f *productFile) changeMaterials(
 		switch {
 		case len(same) > 1:
 			problem("id", "is required, because the product has several materials of this type and colour")
-		case len(same) == 0 && s != nil && !in.MaterialID.IsNull():
+		case len(same) == 0 && s != nil && !named.IsNull():
 			problem("id", "is not the id of a material of the product")
 		case len(same) == 0:
 			for _, column := range []string{"material_type", "color", "weight_grams"} {
@@ -482,5 +501,6 @@ var productImport = transfer.Import[productFile, ImportedProducts]{
 		"material, with its own fields repeated: rows with the same id, else sku, else name are one product. If any\n" +
 		"row is invalid, nothing is imported. FILE may be - for standard input.\n\n" +
 		"With --mode update, the rows change the products that their id or sku names: the columns of the file, and\n" +
-		"no others. With --mode upsert, rows with a new sku, or without id and sku, are new products.",
+		"no others. With --mode upsert, the default, rows with an unknown id or sku, or without both, are new\n" +
+		"products, and with --mode create all rows.",
 }

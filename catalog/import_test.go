@@ -117,7 +117,8 @@ func TestImportOfInvalidProducts(t *testing.T) {
 	material := j{"material_type": "PLA", "color": "Black", "weight_grams": 1}
 	a := c.Post(t, products, j{"name": "A", "sku": "A", "materials": []j{material, material}}).Want(201)
 	b := c.Post(t, products, j{"name": "B", "sku": "B", "materials": []j{material}}).Want(201).ID()
-	c.Delete(t, products+"/"+c.Post(t, products, j{"name": "G", "sku": "G"}).Want(201).ID()).Want(204)
+	removed := c.Post(t, products, j{"name": "G", "sku": "G"}).Want(201).ID()
+	c.Delete(t, products+"/"+removed).Want(204)
 	theirs := other.Post(t, products, j{"name": "T", "sku": "T"}).Want(201).ID()
 	before := exportProducts(t, c)
 	const columns = "sku,materials.id,materials.material_type,materials.color,materials.weight_grams,name\n"
@@ -134,7 +135,7 @@ func TestImportOfInvalidProducts(t *testing.T) {
 		{"update", "name\nX\n", "line 1: no column names the resources to change: add a column id or sku"},
 		{"update", "sku,name\nA,x\nG,x\n", "line 3: sku is not the SKU of a product"},
 		{"update", "id,name\n" + theirs + ",x\n", "line 2: id is not the id of a product"},
-		{"upsert", "id,name\n" + theirs + ",x\n", "line 2: id is not the id of a product"},
+		{"upsert", "id,name\n" + removed + ",x\n", "line 2: id is not the id of a product"},
 		{"update", "id,name\nx,x\n", "line 2: id must be a UUID"},
 		{"update", "id,sku,name\n" + b + ",B,x\n,B,x\n", "line 3: row names the product of line 2"},
 		{"update", "id,sku\n" + b + ",A\n", "line 2: sku is that of another product"},

@@ -24,15 +24,13 @@ var Commands = []cli.Command{
 			"diameter_mm and net_weight_grams are required. The rules for a row are those of the API. Columns may be\n" +
 			"separated by commas, semicolons or tabs, numbers may have a decimal comma. If any row is invalid, nothing is\n" +
 			"imported. FILE may be - for standard input.\n\n" +
-			"With --mode update, each row changes the spool that its id or number names: the columns of the file,\n" +
-			"and no others. A row that names no spool is skipped, and with --mode upsert it is a new spool.",
+			"Each row changes the spool that its id or number names: the columns of the file, and no others. A row that\n" +
+			"names no spool, or one of another farm, is a new spool. With --mode update, such a row is skipped or invalid,\n" +
+			"and with --mode create, each row is a new spool.",
 		Setup: func(flags *flag.FlagSet) cli.Run {
 			mode, dryRun := transfer.ImportFlags(flags)
 			return accounts.InTenant(flags, func(ctx context.Context, c *cli.Call) error {
-				if *mode != transfer.Create || *dryRun {
-					return spoolImport.Run(ctx, c, *mode, *dryRun)
-				}
-				return runImport(c, func(i Importer, file io.ReadSeeker) (ImportResult, error) { return i.CSV(ctx, file) })
+				return importSpools(ctx, c, *mode, *dryRun)
 			})
 		},
 	}, {
@@ -61,14 +59,32 @@ var Commands = []cli.Command{
 	ExportFilaments.Command("filaments"),
 }
 
-// runImport opens the command's operand, imports the file, and reports invalid rows, the progress and the result.
-func runImport(c *cli.Call, importFile func(Importer, io.ReadSeeker) (ImportResult, error)) error {
+// importSpools imports the command's operand, a CSV file. A file all of whose rows are new spools is not kept in the
+// memory.
+func importSpools(ctx context.Context, c *cli.Call, mode transfer.Mode, dryRun bool) error {
 	file, err := transfer.OpenOperand(c, transfer.OpenFile)
 	if err != nil {
 		return err
 	}
 	defer file.Close()
+	if mode == transfer.Upsert && !dryRun {
+		if !transfer.HasColumn(file, "id", "number", "filament_id", "filament_number") {
+			mode = transfer.Create
+		}
+		if _, err := file.Seek(0, io.SeekStart); err != nil {
+			return err
+		}
+	}
+	if mode != transfer.Create || dryRun {
+		return spoolImport.Run(ctx, c, file, mode, dryRun)
+	}
+	return runImport(c, file, func(i Importer, file io.ReadSeeker) (ImportResult, error) { return i.CSV(ctx, file) })
+}
 
+// runImport imports a file, and reports invalid rows, the progress and the result.
+func runImport(
+	c *cli.Call, file *os.File, importFile func(Importer, io.ReadSeeker) (ImportResult, error),
+) error {
 	clearLine, importer := "", Importer{DB: c.DB}
 	invalid := 0
 	importer.Invalid = func(where string, problems []server.FieldError) {

@@ -37,7 +37,9 @@ var importDoc = &server.Doc{
 		"`material_type`, `color`, `diameter_mm` and `net_weight_grams` are required, and `id` and `number` are " +
 		"ignored. With `update`, a row changes the spool that its `id` or `number` names as a `PATCH` does: only " +
 		"the columns of the file change, and an empty cell is null. A row that names no spool is skipped. With " +
-		"`upsert`, such a row is a new spool. A row that already has the values of its spool changes nothing. A " +
+		"`upsert`, such a row is a new spool, and so is one whose `id` or `number` is unknown. The `id` decides: if no `id` " +
+		"of the file is known, the numbers count if the spools with them are all of the material, colour, brand and net " +
+		"weight of their rows. A row that already has the values of its spool changes nothing. A " +
 		"changed `remaining_weight_grams` is an entry of the usage ledger; leave the column out to change other " +
 		"fields while the spools are in use.\n\n" + transfer.ImportRules(maxRows),
 }
@@ -47,6 +49,7 @@ const importExample = "material_type,brand,color,diameter_mm,net_weight_grams,pu
 
 // importedFile are the rows of a file in the memory.
 type importedFile struct {
+	mode    transfer.Mode
 	fields  []string // the columns that are imported
 	rows    []transfer.Record[Spool]
 	number  int // of the first new spool
@@ -55,13 +58,73 @@ type importedFile struct {
 
 // readImport decodes and validates at most so many rows of a CSV file. The error is a 422.
 func readImport(file io.Reader, mode transfer.Mode, most int) (f importedFile, err error) {
+	f.mode = mode
 	f.rows, f.fields, err = transfer.ReadRows[Spool](file, mode, most, checkKeys, "id", "number")
+	return f, err
+}
+
+// prepare finds out which rows are new, and reserves their numbers.
+func (f *importedFile) prepare(ctx context.Context, d *db.DB, dryRun bool) (err error) {
+	if f.mode == transfer.Upsert {
+		known, err := knownRows(ctx, d, "spools", "material_type, color, brand, net_weight_grams", f.rows)
+		if err == nil {
+			err = transfer.Resolve(f.rows, known, func(in *Spool, s transfer.Stored) bool {
+				return transfer.EqualText(in.MaterialType, s, "material_type") && transfer.EqualText(in.Color, s, "color") &&
+					transfer.EqualText(in.Brand, s, "brand") &&
+					(!in.NetWeight.Set || transfer.ValueText(in.NetWeight.Arg()) == s.Text("net_weight_grams"))
+			}, differentSpool)
+		}
+		if err != nil {
+			return err
+		}
+	}
 	for _, row := range f.rows {
-		if mode != transfer.Update && row.Keys == nil {
+		if f.mode != transfer.Update && row.Keys == nil {
 			f.creates++
 		}
 	}
-	return f, err
+	if f.creates > 0 && !dryRun {
+		f.number, err = reserveNumbers(ctx, d, f.creates)
+	}
+	return err
+}
+
+// differentSpool returns the name of a spool if a row has another material and another colour.
+func differentSpool(in *Spool, s transfer.Stored) string {
+	if transfer.EqualText(in.MaterialType, s, "material_type") || transfer.EqualText(in.Color, s, "color") {
+		return ""
+	}
+	return s.Text("material_type") + " " + s.Text("color")
+}
+
+// knownRows returns the rows of a table that the rows of a file may name, with more columns.
+func knownRows[T any](
+	ctx context.Context, d *db.DB, table, columns string, rows []transfer.Record[T],
+) (transfer.Known, error) {
+	known := transfer.Known{}
+	ids, numbers := transfer.Named(rows)
+	if len(ids)+len(numbers) == 0 {
+		return known, nil
+	}
+	indexed := "num_nonnulls(number) = 1"
+	if table == "spools" {
+		indexed = "number is not null"
+	}
+	found := db.SQL(`
+		select k.* from (select distinct unnest($1::uuid[]) as id) n cross join lateral (
+			select id, number, hidden_at, `+columns+` from `+table+` where id = n.id offset 0
+		) k union all
+		select k.* from (select distinct unnest($2::int[]) as number) n cross join lateral (
+			select id, number, hidden_at, `+columns+` from `+table+` where number = n.number and `+indexed+` offset 0
+		) k`, ids, numbers)
+	if err := d.Read(ctx, found); err != nil {
+		return nil, err
+	}
+	all, err := transfer.StoredRows(found)
+	for _, s := range all {
+		known[s.Text("id")], known[s.Text("number")] = s, s
+	}
+	return known, err
 }
 
 // checkKeys brings the id and the number in their usual form, and returns the problems with them.
@@ -90,11 +153,8 @@ const maxRows = 10_000
 // transaction of a reservation. A response that is repeated for an Idempotency-Key leaves its numbers unused.
 var spoolImport = transfer.Import[importedFile, Imported]{
 	Resources: "spools", Most: maxRows, Example: importExample, Read: readImport, Error: costError,
-	Prepare: func(ctx context.Context, d *db.DB, f *importedFile, dryRun bool) (err error) {
-		if f.creates > 0 && !dryRun {
-			f.number, err = reserveNumbers(ctx, d, f.creates)
-		}
-		return err
+	Prepare: func(ctx context.Context, d *db.DB, f *importedFile, dryRun bool) error {
+		return f.prepare(ctx, d, dryRun)
 	},
 	Write: func(ctx context.Context, d *db.DB, f *importedFile, dryRun bool) (Imported, error) {
 		return f.write(ctx, d, dryRun)
@@ -206,7 +266,11 @@ func (f importedFile) attach(ctx context.Context, d *db.DB) error {
 		if !row.In.namesFilament() {
 			continue
 		}
-		if e, ok := errors.AsType[*server.Error](filaments.attach(&row.In, row.Keys == nil)); ok {
+		e, ok := errors.AsType[*server.Error](filaments.attach(&row.In, row.Keys == nil))
+		switch {
+		case ok && row.Foreign && e.Code == errUnknownFilament.Code: // of the other farm; the row has its values
+			row.In.FilamentID = server.Optional[server.UUID]{}
+		case ok:
 			invalid.Add(row.Line, e.Fields...)
 		}
 	}

@@ -27,7 +27,8 @@ type filamentRow struct {
 
 const importKinds = "With the `mode` `create`, each row is a new %[1]s; `id` and `number` are ignored. With " +
 	"`update`, a row changes the %[1]s that its %[2]s names: only the columns of the file change, and an empty cell " +
-	"is null. A row that names none is skipped. With `upsert`, such a row is a new %[1]s. A row that already has " +
+	"is null. A row that names none is skipped. With `upsert`, such a row is a new %[1]s, and so is one that names an " +
+	"unknown one. A row that already has " +
 	"the values of its %[1]s changes nothing.\n\n"
 
 var importVendorsDoc = &server.Doc{
@@ -70,13 +71,27 @@ type kind[T any] struct {
 	keys             []string
 	example, columns string // of a file
 	write            func(context.Context, *db.DB, *kindFile[T], bool) (Imported, error)
+	described        string // columns by which same and differs compare a row with what it may name
+	same             func(*T, transfer.Stored) bool
+	differs          func(*T, transfer.Stored) string
 }
 
 var (
 	vendorKind = kind[vendorRow]{"vendors", "vendor", []string{"id", "number", "name"}, importVendorsExample,
-		"The name is required.", writeVendors}
+		"The name is required.", writeVendors, "name", func(in *vendorRow, s transfer.Stored) bool {
+			return transfer.EqualText(in.Name, s, "name")
+		}, func(*vendorRow, transfer.Stored) string { return "" }}
 	filamentKind = kind[filamentRow]{"filaments", "filament", []string{"id", "number"}, importFilamentsExample,
-		"material_type, color and\ndiameter_mm are required; vendor_name names the vendor.", writeFilaments}
+		"material_type, color and\ndiameter_mm are required; vendor_name names the vendor.", writeFilaments,
+		"material_type, color, name, vendor_name", func(in *filamentRow, s transfer.Stored) bool {
+			return transfer.EqualText(in.MaterialType, s, "material_type") && transfer.EqualText(in.Color, s, "color") &&
+				transfer.EqualText(in.Name, s, "name") && transfer.EqualText(in.VendorName, s, "vendor_name")
+		}, func(in *filamentRow, s transfer.Stored) string {
+			if transfer.EqualText(in.MaterialType, s, "material_type") || transfer.EqualText(in.Color, s, "color") {
+				return ""
+			}
+			return s.Text("material_type") + " " + s.Text("color")
+		}}
 )
 
 // read decodes and validates at most so many rows of a CSV file. The error is a 422.
@@ -90,12 +105,23 @@ func (k kind[T]) read(file io.Reader, mode transfer.Mode, most int) (f kindFile[
 func (k kind[T]) imports() transfer.Import[kindFile[T], Imported] {
 	return transfer.Import[kindFile[T], Imported]{
 		Resources: k.table, Most: maxKinds, Example: k.example, Read: k.read, Write: k.write, Error: kindError,
+		Prepare: func(ctx context.Context, d *db.DB, f *kindFile[T], _ bool) error {
+			if f.mode != transfer.Upsert {
+				return nil
+			}
+			known, err := knownRows(ctx, d, f.table, f.described, f.rows)
+			if err != nil {
+				return err
+			}
+			return transfer.Resolve(f.rows, known, f.same, f.differs)
+		},
 		Help: "create or change " + k.table + " from a CSV file: all rows, or none\n\n" +
 			"The first line names the columns, which are those of `export " + k.table + "`. " + k.columns + "\n" +
 			"If any row is invalid, nothing is imported. FILE may be - for standard input.\n\n" +
 			"With --mode update, each row changes the " + k.one + " that its " + strings.Join(k.keys, " or ") +
-			" names: the columns of the\nfile, and no others. A row that names none is skipped, and with --mode upsert " +
-			"it is a new " + k.one + ".",
+			" names: the columns of the\nfile, and no others. A row that names none is skipped. With --mode upsert, the " +
+			"default, it is a new\n" + k.one + ", and so is one that names an unknown " + k.one + ". With --mode create, " +
+			"all rows are new.",
 	}
 }
 
@@ -539,6 +565,10 @@ func vendorsOf(
 		case !in.VendorID.IsNull():
 			id := string(*in.VendorID.Value)
 			s := known[id]
+			if s == nil && row.Foreign && !in.VendorName.IsNull() {
+				names, of = append(names, *in.VendorName.Value), append(of, i)
+				continue
+			}
 			if s == nil {
 				invalid.Add(row.Line, "vendor_id", "is not the id of a vendor")
 				continue

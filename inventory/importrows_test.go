@@ -74,13 +74,13 @@ func TestImportKinds(t *testing.T) {
 		vendors + "/import?mode=upsert": {
 			"name\nA\na\n":                    "line 3: name is that of line 2",
 			"number,name\n1,Third\n":          "line 2: name is that of another vendor",
-			"number,name\n9,A\n":              "line 2: number is not the number of a vendor",
 			"number,name\n1,\n":               "line 2: name must not be empty",
-			"id,name\n" + theirs + ",x\n":     "line 2: id is not the id of a vendor",
 			"number,name\n1,B\n1,C\n":         "line 3: row names the vendor of line 2",
 			"name,empty_spool_weight_grams\n": "",
 		},
-		vendors + "/import?mode=update": {"name\nNobody\n": "line 2: name is not the name of a vendor"},
+		vendors + "/import?mode=update": {"name\nNobody\n": "line 2: name is not the name of a vendor",
+			"number,name\n9,A\n":          "line 2: number is not the number of a vendor",
+			"id,name\n" + theirs + ",x\n": "line 2: id is not the id of a vendor"},
 		vendors + "/import": {"name\nTHIRD\n": "line 2: name is that of another vendor",
 			"notes\nx\n": "line 1: the column name"},
 		filaments + "/import?mode=upsert": {

@@ -225,7 +225,7 @@ type Mode string
 const (
 	Create Mode = "create" // creates a resource for each row
 	Update Mode = "update" // changes those that rows name, and skips other rows
-	Upsert Mode = "upsert" // changes those that rows name, and creates one for each other row
+	Upsert Mode = "upsert" // changes those that rows name, and creates one for each other row, also for an unknown name
 )
 
 // Enum returns all modes.
@@ -237,6 +237,18 @@ type Record[T any] struct {
 	Line     int      // on which the row starts
 	Keys     []string // the texts that name a resource, "" if the row has none; nil if it names no resource
 	Problems []server.FieldError
+	Foreign  bool // the ids of the row are those of another farm; see Resolve
+
+	asNew func() (T, []server.FieldError) // decodes the row as that of a new resource
+}
+
+// New returns the row as that of a new resource, whatever it names. The mode is Upsert.
+func (r Record[T]) New() Record[T] {
+	if r.asNew != nil {
+		r.In, r.Problems = r.asNew()
+	}
+	r.Keys, r.asNew, r.Foreign = nil, nil, true
+	return r
 }
 
 // ReadRecords reads the header. It returns an error if a required field is missing or a column is unknown. Columns of
@@ -275,7 +287,7 @@ func ReadRecords[T any](r io.Reader, mode Mode, keys ...string) (*Records[T], er
 	records := &Records[T]{csv: c, mode: mode}
 	for _, cell := range trim(header) {
 		shown := textOf(cell)
-		name := strings.NewReplacer(" ", "_", "-", "_").Replace(strings.ToLower(shown))
+		name := columnName(shown)
 		switch {
 		case known[name] == nil:
 			return problem("unknown column %q; the columns are %s", shorten(shown), strings.Join(writable, ", "))
@@ -285,18 +297,36 @@ func ReadRecords[T any](r io.Reader, mode Mode, keys ...string) (*Records[T], er
 		records.names, records.fields = append(records.names, name), append(records.fields, known[name])
 	}
 	missing := schema.Missing(func(name string) bool { return slices.Contains(records.names, name) })
-	if mode == Create && len(missing) > 0 {
-		return problem("the column %s is missing", missing[0])
-	}
+	named := false
 	if mode != Create {
 		for _, key := range keys {
-			records.keys = append(records.keys, slices.Index(records.names, key))
-		}
-		if slices.Max(records.keys) < 0 {
-			return problem("no column names the resources to change: add a column %s", strings.Join(keys, " or "))
+			column := slices.Index(records.names, key)
+			records.keys, named = append(records.keys, column), named || column >= 0
 		}
 	}
+	switch {
+	case named:
+	case mode == Update:
+		return problem("no column names the resources to change: add a column %s", strings.Join(keys, " or "))
+	case len(missing) > 0:
+		return problem("the column %s is missing", missing[0])
+	}
 	return records, nil
+}
+
+// columnName returns the name of a field for that of a column.
+func columnName(shown string) string {
+	return strings.NewReplacer(" ", "_", "-", "_").Replace(strings.ToLower(shown))
+}
+
+// HasColumn reports whether the header of a file has a column with one of the names.
+func HasColumn(r io.Reader, names ...string) bool {
+	c := NewReader(r)
+	c.detect()
+	header, _, err := c.Next()
+	return err == nil && slices.ContainsFunc(header, func(cell Cell) bool {
+		return slices.Contains(names, columnName(textOf(cell)))
+	})
 }
 
 // textOf returns the text of a cell without the blanks around it, or "" for null.
@@ -382,9 +412,22 @@ func (r *Records[T]) Next() (record Record[T], err error) {
 	for i, cell := range row {
 		cells[i] = normalize(r.fields[i], cell, comma)
 	}
-	record.In, record.Problems = server.DecodeTexts[T](r.names, cells, names)
-	for i := range record.Problems {
-		p := &record.Problems[i]
+	decode := func(patch bool) (T, []server.FieldError) {
+		in, problems := server.DecodeTexts[T](r.names, cells, patch)
+		r.explain(row, comma, problems)
+		return in, problems
+	}
+	record.In, record.Problems = decode(names)
+	if names && r.mode == Upsert {
+		record.asNew = func() (T, []server.FieldError) { return decode(false) }
+	}
+	return record, nil
+}
+
+// explain adds the values of the row to the problems with them.
+func (r *Records[T]) explain(row []Cell, comma bool, problems []server.FieldError) {
+	for i := range problems {
+		p := &problems[i]
 		column := slices.Index(r.names, p.Field)
 		if column < 0 || textOf(row[column]) == "" {
 			continue
@@ -401,7 +444,6 @@ func (r *Records[T]) Next() (record Record[T], err error) {
 			p.Message += ": write it without a thousands separator"
 		}
 	}
-	return record, nil
 }
 
 var (

@@ -133,8 +133,8 @@ func ReadRows[T any](
 // ImportFlags adds the flags of a command that imports a CSV file.
 func ImportFlags(flags *flag.FlagSet) (mode *Mode, dryRun *bool) {
 	mode = new(Mode)
-	*mode = Create
-	flags.Func("mode", "create, update or upsert (default create)", func(v string) error {
+	*mode = Upsert
+	flags.Func("mode", "create, update or upsert (default upsert)", func(v string) error {
 		if *mode = Mode(v); !slices.Contains(mode.Enum(), v) {
 			return errors.New("must be create, update or upsert")
 		}
@@ -143,14 +143,9 @@ func ImportFlags(flags *flag.FlagSet) (mode *Mode, dryRun *bool) {
 	return mode, flags.Bool("dry-run", false, "check the file and count the rows, but change nothing")
 }
 
-// runImport imports the command's operand, a CSV file, and prints what was done, or the invalid rows.
-func runImport(c *cli.Call, resources string, run func(file io.Reader) (ImportCounts, error)) error {
-	file, err := OpenOperand(c, OpenFile)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	counts, err := run(file)
+// runImport runs the import of a CSV file, and prints what was done, or the invalid rows.
+func runImport(c *cli.Call, resources string, run func() (ImportCounts, error)) error {
+	counts, err := run()
 	if e, ok := errors.AsType[*server.Error](err); ok && len(e.Fields) > 0 {
 		for _, p := range e.Fields {
 			fmt.Fprintln(c.Err, cli.Printable(p.Field+": "+p.Message))

@@ -70,15 +70,20 @@ func (i Import[F, R]) Command() cli.Command {
 		Setup: func(flags *flag.FlagSet) cli.Run {
 			mode, dryRun := ImportFlags(flags)
 			return accounts.InTenant(flags, func(ctx context.Context, c *cli.Call) error {
-				return i.Run(ctx, c, *mode, *dryRun)
+				file, err := OpenOperand(c, OpenFile)
+				if err != nil {
+					return err
+				}
+				defer file.Close()
+				return i.Run(ctx, c, file, *mode, *dryRun)
 			})
 		},
 	}
 }
 
-// Run imports the command's operand.
-func (i Import[F, R]) Run(ctx context.Context, c *cli.Call, mode Mode, dryRun bool) error {
-	return runImport(c, i.Resources, func(file io.Reader) (ImportCounts, error) {
+// Run imports the file of a command.
+func (i Import[F, R]) Run(ctx context.Context, c *cli.Call, file io.Reader, mode Mode, dryRun bool) error {
+	return runImport(c, i.Resources, func() (ImportCounts, error) {
 		f, err := i.read(ctx, c.DB, file, mode, math.MaxInt, dryRun)
 		var result R
 		if err == nil {

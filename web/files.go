@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"io"
@@ -49,8 +50,8 @@ var (
 	imports = []option{{"spools", "Spools"}, {"filaments", "Filaments"}, {"vendors", "Vendors"},
 		{"products", "Products"}}
 	exports     = append(imports[:4:4], option{"orders", "Orders"}, option{"production-runs", "Runs"})
-	importModes = []option{{"create", "Each row is new"}, {"update", "Rows change what they name"},
-		{"upsert", "Rows change what they name, or are new"}}
+	importModes = []option{{"upsert", "A known number or id is the same thing, other rows are new"},
+		{"update", "A known number or id is the same thing, nothing is new"}, {"create", "Each row is new"}}
 )
 
 // Exports returns what can be exported.
@@ -107,7 +108,7 @@ func importFile(v *visit) error {
 	if !dry {
 		header.Set("Idempotency-Key", f.Key)
 	}
-	query := url.Values{"mode": {f.Values.Get("mode")}, "dry_run": {strconv.FormatBool(dry)}}
+	query := url.Values{"mode": {cmp.Or(f.Values.Get("mode"), importModes[0].Value)}, "dry_run": {strconv.FormatBool(dry)}}
 	answer := v.call(v.r.Context(), "POST", "/api/v1/"+what+"/import?"+query.Encode(), header, []byte(body))
 	lines := strings.Split(body, "\n")
 	line := func(n int) importedRow {

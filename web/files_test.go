@@ -115,3 +115,45 @@ func TestWebhooks(t *testing.T) {
 	}
 	b.get(t, at).submit(t, at+"/remove").to(t, list).shows(t, "A webhook tells")
 }
+
+// An exported file that is imported again changes nothing, and creates nothing twice, also in another farm.
+func TestFilesComeBack(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t, testkit.Options{})
+	c, other := api.Operator(t), api.Operator(t)
+	b, there := signIn(t, c), signIn(t, other)
+	filament := c.Post(t, "/api/v1/filaments", j{"vendor": "Acme", "name": "Galaxy", "material_type": "PLA",
+		"color": "Black", "diameter_mm": 1.75, "net_weight_grams": 1000}).Want(201).ID()
+	c.Post(t, "/api/v1/filaments/"+filament+"/spools", j{"quantity": 5}).Want(201)
+	c.Post(t, "/api/v1/spools/batch", j{"quantity": 4, "material_type": "PETG", "color": "White", "diameter_mm": 1.75,
+		"net_weight_grams": 1000}).Want(201)
+	removed := c.NewSpool(t, 100, nil)
+	c.Post(t, "/api/v1/products", j{"name": "Box", "sku": "B-1",
+		"materials": []j{{"material_type": "PLA", "color": "Black", "weight_grams": 10}}}).Want(201)
+	for _, list := range []struct{ what, count string }{
+		{"vendors", "1"}, {"filaments", "1"}, {"spools", "10"}, {"products", "1"},
+	} {
+		file := b.get(t, "/files/"+list.what+".csv").want(t, 200).text
+		upload(t, b, file, "what", list.what).want(t, 200).shows(t, "0 created, 0 updated, "+list.count+" unchanged")
+		upload(t, b, file, "what", list.what, "import", "1").want(t, 200).
+			shows(t, "Imported: 0 created, 0 updated, "+list.count+" unchanged")
+		upload(t, there, file, "what", list.what, "import", "1").want(t, 200).
+			shows(t, "Imported: "+list.count+" created")
+		upload(t, there, file, "what", list.what, "import", "1").want(t, 200).
+			shows(t, "Imported: 0 created, 0 updated, "+list.count+" unchanged")
+	}
+
+	// The file of a farm with other spools of the same numbers changes none of them.
+	file := b.get(t, "/files/spools.csv").want(t, 200).text
+	third := api.Operator(t)
+	third.Post(t, "/api/v1/spools/batch", j{"quantity": 3, "material_type": "ABS", "color": "Red", "diameter_mm": 1.75,
+		"net_weight_grams": 750}).Want(201)
+	upload(t, signIn(t, third), file, "import", "1").want(t, 200).shows(t, "Imported: 10 created, 0 updated, 0 unchanged")
+	upload(t, signIn(t, third), "number,material_type,color,diameter_mm,net_weight_grams\n1,PLA,Blue,1.75,1000\n").
+		want(t, 422).shows(t, "number is that of ABS Red")
+	upload(t, signIn(t, third), "number,color\n1,Green\n").want(t, 200).shows(t, "0 created, 1 updated")
+
+	// A row of a removed spool does not create it again.
+	c.Delete(t, "/api/v1/spools/"+removed).Want(204)
+	upload(t, b, file).want(t, 422).shows(t, "is not the id of a spool")
+}

@@ -3528,7 +3528,7 @@ export interface ExportVendorsQuery {
 export interface ImportVendorsQuery {
   /**
    * `create`: each row is a new resource. `update`: rows change the resources that they name. `upsert`: rows that
-   * name none are new ones.
+   * name none, or an unknown one, are new ones; pages and commands use it by default.
    */
   mode?: ImportMode | undefined;
   /** true: check the file and answer as without it, but change nothing. */
@@ -3618,7 +3618,7 @@ export interface ExportFilamentsQuery {
 export interface ImportFilamentsQuery {
   /**
    * `create`: each row is a new resource. `update`: rows change the resources that they name. `upsert`: rows that
-   * name none are new ones.
+   * name none, or an unknown one, are new ones; pages and commands use it by default.
    */
   mode?: ImportMode | undefined;
   /** true: check the file and answer as without it, but change nothing. */
@@ -3719,7 +3719,7 @@ export interface ListSpoolsQuery {
 export interface ImportSpoolsQuery {
   /**
    * `create`: each row is a new resource. `update`: rows change the resources that they name. `upsert`: rows that
-   * name none are new ones.
+   * name none, or an unknown one, are new ones; pages and commands use it by default.
    */
   mode?: ImportMode | undefined;
   /** true: check the file and answer as without it, but change nothing. */
@@ -4004,7 +4004,7 @@ export interface ExportProductsQuery {
 export interface ImportProductsQuery {
   /**
    * `create`: each row is a new resource. `update`: rows change the resources that they name. `upsert`: rows that
-   * name none are new ones.
+   * name none, or an unknown one, are new ones; pages and commands use it by default.
    */
   mode?: ImportMode | undefined;
   /** true: check the file and answer as without it, but change nothing. */
@@ -5000,8 +5000,8 @@ export class VendorsResource<M extends DecimalMode = "number"> {
    *
    * With the `mode` `create`, each row is a new vendor; `id` and `number` are ignored. With `update`, a row changes
    * the vendor that its `id`, `number` or else `name` names: only the columns of the file change, and an empty cell
-   * is null. A row that names none is skipped. With `upsert`, such a row is a new vendor. A row that already has the
-   * values of its vendor changes nothing.
+   * is null. A row that names none is skipped. With `upsert`, such a row is a new vendor, and so is one that names an
+   * unknown one. A row that already has the values of its vendor changes nothing.
    *
    * A name that no vendor has is a new one with `upsert`. A new name changes filaments and spools, as `updateVendor`
    * does.
@@ -5182,8 +5182,8 @@ export class FilamentsResource<M extends DecimalMode = "number"> {
    *
    * With the `mode` `create`, each row is a new filament; `id` and `number` are ignored. With `update`, a row changes
    * the filament that its `id` or `number` names: only the columns of the file change, and an empty cell is null. A
-   * row that names none is skipped. With `upsert`, such a row is a new filament. A row that already has the values of
-   * its filament changes nothing.
+   * row that names none is skipped. With `upsert`, such a row is a new filament, and so is one that names an unknown
+   * one. A row that already has the values of its filament changes nothing.
    *
    * Spools change with their filaments, as with `updateFilament`: at most 10,000, and 2,000 in stock, for all rows
    * together.
@@ -5469,8 +5469,10 @@ export class SpoolsResource<M extends DecimalMode = "number"> {
    * `material_type`, `color`, `diameter_mm` and `net_weight_grams` are required, and `id` and `number` are ignored.
    * With `update`, a row changes the spool that its `id` or `number` names as a `PATCH` does: only the columns of the
    * file change, and an empty cell is null. A row that names no spool is skipped. With `upsert`, such a row is a new
-   * spool. A row that already has the values of its spool changes nothing. A changed `remaining_weight_grams` is an
-   * entry of the usage ledger; leave the column out to change other fields while the spools are in use.
+   * spool, and so is one whose `id` or `number` is unknown. The `id` decides: if no `id` of the file is known, the
+   * numbers count if the spools with them are all of the material, colour, brand and net weight of their rows. A row
+   * that already has the values of its spool changes nothing. A changed `remaining_weight_grams` is an entry of the
+   * usage ledger; leave the column out to change other fields while the spools are in use.
    *
    * Columns may be separated by commas, semicolons or tabs, numbers may have a decimal comma, and the names of
    * columns and the material types may have any case.
@@ -6090,7 +6092,8 @@ export class ProductsResource<M extends DecimalMode = "number"> {
    * With the `mode` `create`, each product is a new one and must satisfy the rules of `POST /api/v1/products`; ids
    * are ignored otherwise. With `update`, rows change the product that their `id`, or else their `sku`, names: only
    * the columns of the file change, and an empty cell is null. A row without both is skipped. With `upsert`, a row
-   * without an `id` whose `sku` no product has is a new product.
+   * without both is a new product, and so is one with an unknown `id` or, without it, an unknown `sku`; a row with an
+   * unknown `id` and a known `sku` changes the product with the `sku`.
    *
    * A row names a material of its product by `materials.id` or, without it, by type and colour; if the product has no
    * such material, it is added. A `materials.weight_grams` of 0 removes the material. Materials that the file does
