@@ -136,6 +136,9 @@ func importSpoolman(ctx context.Context, c *cli.Call, o SpoolmanOptions, report 
 		return fmt.Errorf("nothing was imported: %w", err)
 	}
 	text := []byte("entity,id,action,number,remark\n")
+	for _, f := range result.Fields {
+		text = fmt.Appendf(text, "custom field of a %s,%s,created,,%s\n", *f.Entity.Value, *f.Key.Value, *f.Type.Value)
+	}
 	for _, row := range result.Rows {
 		number := ""
 		if row.Number > 0 {
@@ -161,8 +164,11 @@ func importSpoolman(ctx context.Context, c *cli.Call, o SpoolmanOptions, report 
 			return fmt.Errorf("the import is done, but not the report: %w", err)
 		}
 	}
-	if result.Fields > 0 {
-		fmt.Fprintf(c.Out, "custom fields created: %d\n", result.Fields)
+	if len(result.Fields) > 0 {
+		fmt.Fprintf(c.Out, "custom fields created: %d\n", len(result.Fields))
+		for _, f := range result.Fields {
+			fmt.Fprintf(c.Out, "  %s %s: %s\n", *f.Entity.Value, *f.Key.Value, *f.Type.Value)
+		}
 	}
 	for _, t := range spoolmanTables {
 		n := result.Counts[t.entity]

@@ -82,15 +82,15 @@ func TestSpoolman(t *testing.T) {
 
 	// A dry run changes nothing.
 	dry, counts := importSpoolman(t, c, openSpoolman(t, spoolman.URL), inventory.SpoolmanOptions{DryRun: true})
-	if counts != "[3 0 0 0] [6 0 0 0] [5 0 0 0]" || dry.Fields != 2 {
-		t.Errorf("a dry run counts %s and %d fields", counts, dry.Fields)
+	if counts != "[3 0 0 0] [6 0 0 0] [5 0 0 0]" || len(dry.Fields) != 5 {
+		t.Errorf("a dry run counts %s and %d fields", counts, len(dry.Fields))
 	}
 	for _, path := range []string{vendors, filaments, spools, "/api/v1/custom-fields"} {
 		c.Get(t, path).Want(200).Shows(map[string]string{"total": "0"})
 	}
 	result, counts := importSpoolman(t, c, openSpoolman(t, spoolman.URL), inventory.SpoolmanOptions{})
-	if counts != "[3 0 0 0] [6 0 0 0] [5 0 0 0]" || result.Fields != 2 || !slices.Equal(result.Rows, dry.Rows) {
-		t.Errorf("the import counts %s and %d fields, and reports\n%v, the dry run\n%v", counts, result.Fields,
+	if counts != "[3 0 0 0] [6 0 0 0] [5 0 0 0]" || len(result.Fields) != 5 || !slices.Equal(result.Rows, dry.Rows) {
+		t.Errorf("the import counts %s and %d fields, and reports\n%v, the dry run\n%v", counts, len(result.Fields),
 			result.Rows, dry.Rows)
 	}
 	for _, row := range result.Rows {
@@ -143,7 +143,7 @@ func TestSpoolman(t *testing.T) {
 
 		"items.3.remaining_weight_grams": "1040.25", "items.3.purchase_price": "null",
 		"items.4.number": "5", "items.4.color": "Fog", "items.4.color_hex": "null"})
-	c.Get(t, "/api/v1/custom-fields?sort_order=asc").Want(200).Shows(map[string]string{"total": "2",
+	c.Get(t, "/api/v1/custom-fields?sort_order=asc").Want(200).Shows(map[string]string{"total": "5", "items.2.key": "rating", "items.2.type": "integer", "items.3.key": "drying",
 		"items.0.entity": "vendor", "items.0.key": "country", "items.0.choices.1": "Spain", "items.0.type": "choice",
 		"items.0.default_value": `"Spain"`, "items.1.unit": "%", "items.1.position": "2"})
 	c.Get(t, spools+"/"+list.Text("items.0.id")+"/usage").Want(200).Shows(map[string]string{"total": "1",

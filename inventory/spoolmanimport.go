@@ -46,7 +46,7 @@ type SpoolmanOptions struct {
 
 // SpoolmanResult is what an import from Spoolman has done.
 type SpoolmanResult struct {
-	Fields int                              // new definitions of custom fields
+	Fields []CustomField                    // new definitions of custom fields
 	Counts map[string]transfer.ImportCounts // by vendor, filament and spool; skipped are invalid
 	Rows   []SpoolmanRow
 }
@@ -66,7 +66,8 @@ type spoolmanSource struct {
 	known  map[string]map[string]*spoolmanItem // by entity and key
 }
 
-// Spoolman imports the vendors, filaments and spools of a Spoolman server, and the definitions of their custom fields.
+// Spoolman imports the vendors, filaments and spools of a Spoolman server, and the definitions of their custom fields,
+// which follow from the values if the source does not have them.
 // The source is what OpenSpoolman returns. An item keeps its id as number, if that is higher than all numbers that the
 // tenant has used. An import changes of the items of an earlier one what has changed in Spoolman since, and nothing
 // else; it does not change items that were removed. If any item is invalid, the error is InvalidRows, unless the
@@ -76,6 +77,10 @@ func (i Importer) Spoolman(
 ) (result SpoolmanResult, err error) {
 	source, err := i.readSource(file)
 	if err != nil {
+		return result, err
+	}
+	w := spoolmanWriter{d: i.DB, source: source, dryRun: o.DryRun}
+	if err := w.prepareFields(ctx); err != nil {
 		return result, err
 	}
 	invalid := 0
@@ -90,7 +95,6 @@ func (i Importer) Spoolman(
 	if invalid > 0 && !o.SkipInvalid {
 		return result, InvalidRows(invalid)
 	}
-	w := spoolmanWriter{d: i.DB, source: source, dryRun: o.DryRun}
 	if err := w.reserve(ctx); err != nil {
 		return result, err
 	}
@@ -173,8 +177,9 @@ type spoolmanWriter struct {
 	d      *db.DB
 	source *spoolmanSource
 	dryRun bool
-	last   int // the highest number of a spool that was used before the import
-	next   int // the first number of the spools that do not keep theirs
+	fields []CustomField // definitions to create, or to give more choices
+	last   int           // the highest number of a spool that was used before the import
+	next   int           // the first number of the spools that do not keep theirs
 }
 
 // importedItem is an item of an earlier import.
@@ -257,8 +262,10 @@ func (w *spoolmanWriter) reserve(ctx context.Context) error {
 // write writes all items in the transaction of ctx.
 func (w *spoolmanWriter) write(ctx context.Context) (result SpoolmanResult, err error) {
 	result.Counts = map[string]transfer.ImportCounts{}
-	if result.Fields, err = w.define(ctx); err != nil {
-		return result, err
+	if result.Fields = w.fields; len(w.fields) > 0 || w.source.hasExtra() {
+		if err := w.define(ctx); err != nil {
+			return result, err
+		}
 	}
 	ids := map[*spoolmanItem]string{}
 	for _, t := range spoolmanTables {
@@ -274,34 +281,6 @@ func (w *spoolmanWriter) write(ctx context.Context) (result SpoolmanResult, err 
 		result.Rows = append(result.Rows, items.rows...)
 	}
 	return result, nil
-}
-
-// define creates the definitions of custom fields that do not exist yet.
-func (w *spoolmanWriter) define(ctx context.Context) (created int, err error) {
-	existing := SelectCustomFields("spool", "filament", "vendor")
-	if err := w.d.Read(ctx, existing); err != nil {
-		return 0, err
-	}
-	all, err := CustomFields(existing)
-	if err != nil {
-		return 0, err
-	}
-	name := func(f CustomField) string { return string(f.Entity.Or("")) + " " + f.Key.Or("") }
-	known := map[string]bool{}
-	for _, f := range all {
-		known[name(f)] = true
-	}
-	for _, f := range w.source.fields {
-		if known[name(f)] {
-			continue
-		}
-		known[name(f)] = true
-		if err := DefineField(ctx, w.d, f); err != nil {
-			return created, err
-		}
-		created++
-	}
-	return created, nil
 }
 
 // spoolmanBatch writes the items of an entity.
