@@ -76,17 +76,26 @@ func Take(run, kind string, ids, grams []string) *db.Stmt {
 	}.statement(`select id from spool`, run, ids, grams)
 }
 
-// measure returns two statements for one transaction. The first locks the spool. The second sets its remaining weight
-// to the gross weight on a scale without the weight of the empty spool, at least 0; it returns no row if the weight of
-// the empty spool is unknown.
-func measure(id, gross string) (lock, measured *db.Stmt) {
+// plausibleGross is the condition that a spool can have the gross weight $2 on a scale. Half of the empty spool leaves
+// room for another kind of empty spool, and half a spool more for what vendors give in addition.
+const plausibleGross = `$2::numeric between spool_weight_grams / 2
+	and spool_weight_grams + greatest(net_weight_grams, remaining_weight_grams) * 1.5`
+
+// measure returns two statements for one transaction. The first locks the spool, and returns the weight of the empty
+// spool and the most that a full one can weigh. The second sets its remaining weight to the gross weight on a scale
+// without the weight of the empty spool, at least 0. It returns no row if the weight of the empty spool is unknown, or
+// if the weight is not plausible and not confirmed.
+func measure(id, gross string, confirmed bool) (lock, measured *db.Stmt) {
 	const condition = `id = $1 and hidden_at is null`
 	measured = weightChange{
 		spools: locked(`remaining_weight_grams = greatest($2::numeric - spool_weight_grams, 0), updated_at = now()`,
-			condition+` and spool_weight_grams is not null`),
+			condition+` and spool_weight_grams is not null and ($3 or `+plausibleGross+`)`),
 		before: "before", kind: "measured",
-	}.statement(`select id from spool`, id, gross)
-	return db.SQL(`select id from spools where `+condition+` for no key update`, id), measured
+	}.statement(`select id from spool`, id, gross, confirmed)
+	return db.SQL(`
+		select trim_scale(spool_weight_grams)::text,
+			trim_scale(spool_weight_grams + greatest(net_weight_grams, remaining_weight_grams))::text
+		from spools where `+condition+` for no key update`, id), measured
 }
 
 // edit returns a statement that sets columns of the spool for which condition is true, and returns columns of it, of

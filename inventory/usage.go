@@ -61,22 +61,34 @@ func (h handlers) deduct(ctx context.Context, r *server.Request[Deduction]) (ser
 
 // Measurement is the request to set the remaining weight from a scale.
 type Measurement struct {
-	Gross server.Optional[server.Decimal] `json:"gross_grams" rule:"required,maximum=1000000"`
+	Gross     server.Optional[server.Decimal] `json:"gross_grams" rule:"required,maximum=1000000"`
+	Confirmed server.Optional[bool]           `json:"confirmed" rule:"default=false"`
 }
 
 var measureDoc = &server.Doc{
 	ID: "measureSpool", Tag: tag, Summary: "Weigh a spool",
 	Description: "Sets the remaining weight to `gross_grams`, the weight of the spool with its filament on a scale, " +
 		"without `spool_weight_grams`, and at least 0. The ledger entry has the kind `measured`. Returns " +
-		"`VALIDATION_ERROR` if the spool has no `spool_weight_grams`.",
+		"`VALIDATION_ERROR` if the spool has no `spool_weight_grams`, or if the weight is hardly possible: less than half " +
+		"of the empty spool, or filament of more than one and a half full spools. `confirmed` records such a weight.",
 }
 
+// notPlausible is the message about a weight on a scale that a spool hardly has. Its end tells pages to ask.
+const notPlausible = "is %s g, but the empty spool weighs %s g and the full one %s g; " + Confirm
+
+// Confirm is the end of the message about a value that is recorded only if the request confirms it.
+const Confirm = "send confirmed if it is right"
+
 func (h handlers) measure(ctx context.Context, r *server.Request[Measurement]) (server.OK[Spool], error) {
-	locked, measured := measure(r.ID("id"), r.In.Gross.Value.String())
+	locked, measured := measure(r.ID("id"), r.In.Gross.Value.String(), r.In.Confirmed.Or(false))
 	spool := selectSpool(r.ID("id"))
-	err := h.db.Write(ctx, locked, measured, spool)
+	var empty, full *string
+	err := h.db.Write(ctx, locked.Into(&empty, &full), measured, spool)
 	if err == nil && locked.Rows() == 1 && measured.Rows() == 0 {
-		return nil, server.Invalid("spool_weight_grams", "of the spool must be set before it can be weighed")
+		if empty == nil {
+			return nil, server.Invalid("spool_weight_grams", "of the spool must be set before it can be weighed")
+		}
+		return nil, server.Invalid("gross_grams", notPlausible, *r.In.Gross.Value, *empty, *full)
 	}
 	return server.One(spool, server.Found(locked, err))
 }

@@ -290,10 +290,27 @@ func TestWeighing(t *testing.T) {
 	c.Get(t, path).Want(200).Shows(map[string]string{"remaining_weight_grams": "1000"})
 	c.Patch(t, path, j{"spool_weight_grams": 140.5}).Want(200)
 	want := []string{"1000"}
-	for _, test := range []struct{ gross, remaining string }{
-		{"990.5", "850"}, {"140.5", "0"}, {"100", "0"}, {"0", "0"}, {"1000000", "999859.5"},
+	for _, test := range []struct {
+		gross, remaining string
+		plausible        bool
+	}{
+		{"990.5", "850", true}, {"140.5", "0", true}, {"100", "0", true}, {"70.25", "0", true}, {"70.249999", "0", false},
+		{"1.185", "0", false}, {"0", "0", false}, {"1640.5", "1500", true}, {"1000000", "999859.5", false},
+		{"1185", "1044.5", true},
 	} {
-		c.Post(t, path+"/measure", j{"gross_grams": json.Number(test.gross)}).Want(200).
+		body := j{"gross_grams": json.Number(test.gross)}
+		if !test.plausible {
+			before := c.Get(t, path).Text("remaining_weight_grams")
+			refused := c.Post(t, path+"/measure", body).Fields("gross_grams")
+			for _, figure := range []string{test.gross + " g", "140.5 g"} {
+				if !strings.Contains(refused.Text("detail"), figure) {
+					t.Errorf("%s: the message does not name %s: %s", test.gross, figure, refused.Text("detail"))
+				}
+			}
+			c.Get(t, path).Shows(map[string]string{"remaining_weight_grams": before})
+			body["confirmed"] = true
+		}
+		c.Post(t, path+"/measure", body).Want(200).
 			Shows(map[string]string{"remaining_weight_grams": test.remaining, "first_used_at": "null"})
 		want = append(want, test.remaining)
 	}

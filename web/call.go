@@ -92,14 +92,18 @@ func (v *visit) here(path string) string {
 type forms struct {
 	Open string // the name of that form, or ""
 	sent *form
+	read reader
 }
+
+// forms returns the forms of a page, of which the API may have refused f, which has the name.
+func (v *visit) forms(name string, f *form) forms { return forms{name, f, v.reader()} }
 
 // Form returns the form with the name, as the visitor has sent it or a new one.
 func (f forms) Form(name string) *form {
 	if f.sent != nil && f.Open == name {
 		return f.sent
 	}
-	return newForm()
+	return newForm(f.read)
 }
 
 // Refused returns what is wrong with a form as a whole that is none of those with the names, which say so themselves.

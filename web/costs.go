@@ -220,7 +220,7 @@ func (p *planPage) Reason(code string) string {
 // Shown returns the runs to list.
 func (p *planPage) Shown() any { return p.Plan.Runs[:min(shownPlates, len(p.Plan.Runs))] }
 
-func showPlan(v *visit) error { return v.planPage(200, newForm()) }
+func showPlan(v *visit) error { return v.planPage(200, v.newForm()) }
 
 // planPage shows the plan of an order. The form is the one that creates its runs.
 func (v *visit) planPage(status int, f *form) error {
@@ -240,7 +240,7 @@ func createPlan(v *visit) error {
 	f := v.sent()
 	ok, err := v.send(f, "POST", "/api/v1/orders/{id}/plan", map[string]any{"create": true}, nil)
 	return v.then(ok, err, v.here("/orders"), func() error {
-		f.Key = newForm().Key
+		f.Key = v.newForm().Key
 		return v.planPage(409, f)
 	})
 }

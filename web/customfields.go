@@ -70,22 +70,22 @@ func (c *customFields) preset(f *form) {
 	for _, item := range c.Items {
 		var value any
 		if json.Unmarshal([]byte(item.Default), &value) == nil {
-			f.Values.Set("extra."+item.Key, customText(value))
+			f.Values.Set("extra."+item.Key, f.read.customText(value))
 		}
 	}
 }
 
 // customText returns the value of a custom field as the text of an input.
-func customText(value any) string {
+func (l *locale) customText(value any) string {
 	switch value := value.(type) {
 	case nil:
 		return ""
 	case float64:
-		return trimFloat(value)
+		return l.plain(value)
 	case []any:
 		texts, separator := make([]string, len(value)), ", "
 		for i, v := range value {
-			texts[i] = customText(v)
+			texts[i] = l.customText(v)
 			if _, ok := v.(string); !ok {
 				separator = "–"
 			}
@@ -99,10 +99,10 @@ func customText(value any) string {
 type fact struct{ Name, Value string }
 
 // facts returns the values that are set.
-func (c *customFields) facts(extra map[string]any) (facts []fact) {
+func (c *customFields) facts(l *locale, extra map[string]any) (facts []fact) {
 	for _, item := range c.Items {
 		value := extra[item.Key]
-		text := customText(value)
+		text := l.customText(value)
 		if yes, ok := value.(bool); ok {
 			text = map[bool]string{true: "Yes", false: "No"}[yes]
 		}

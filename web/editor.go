@@ -49,7 +49,12 @@ func (e *editor) inputs(v *visit, f *form, follows bool, custom *customFields) (
 		more := strings.FieldsFunc(strings.ReplaceAll(in.more, "$currency", v.Currency),
 			func(c rune) bool { return c == ';' })
 		shown := newInput(f, in.name, in.label, more...)
-		shown.Options = in.options
+		for _, o := range in.options {
+			if in.kind == number {
+				o.Value = strings.Replace(o.Value, ".", v.locale.decimal, 1)
+			}
+			shown.Options = append(shown.Options, o)
+		}
 		inputs = append(inputs, shown)
 	}
 	return append(inputs, custom.inputs(f)...)
@@ -68,7 +73,7 @@ func (e *editor) showNew(v *visit) error { return e.newPage(v, 200, v.asked()) }
 
 // asked returns a new form with the values that the address has.
 func (v *visit) asked() *form {
-	f := newForm()
+	f := v.newForm()
 	for name, values := range v.r.URL.Query() {
 		f.Values[name] = values
 	}
@@ -149,7 +154,7 @@ func (e *editor) edit(v *visit) error {
 }
 
 func (e *editor) remove(v *visit) error {
-	f := newForm()
+	f := v.newForm()
 	ok, err := v.send(f, http.MethodDelete, e.api+"/{id}", nil, nil)
 	return v.then(ok, err, e.list()+v.query(), func() error {
 		now, err := v.formOf(e.api + "/{id}")

@@ -106,6 +106,7 @@ type filamentPage struct {
 	Filament filament
 	Spools   spoolList
 	Custom   customFields
+	locale   *locale
 	Usage    struct {
 		Items []struct {
 			Material string `json:"material_type"`
@@ -117,7 +118,7 @@ type filamentPage struct {
 }
 
 // Facts returns the values of the custom fields.
-func (p *filamentPage) Facts() []fact { return p.Custom.facts(p.Filament.Extra) }
+func (p *filamentPage) Facts() []fact { return p.Custom.facts(p.locale, p.Filament.Extra) }
 
 // Days returns for how many days the stock of the material and color lasts, or "".
 func (p *filamentPage) Days() num {
@@ -130,7 +131,7 @@ func (p *filamentPage) Days() num {
 }
 
 func showFilament(v *visit) error {
-	p := &filamentPage{}
+	p := &filamentPage{locale: v.locale}
 	p.Spools.listing, _ = v.listing("/spools", "spool", spoolFilters, nil)
 	p.Spools.Filter = url.Values{"filament": {v.r.PathValue("id")}}
 	if err := v.fetch(

@@ -57,7 +57,7 @@ var (
 // Exports returns what can be exported.
 func (p *filesPage) Exports() []option { return exports }
 
-func showFiles(v *visit) error { return v.filesPage(200, &filesPage{Form: newForm()}) }
+func showFiles(v *visit) error { return v.filesPage(200, &filesPage{Form: v.newForm()}) }
 
 func (v *visit) filesPage(status int, p *filesPage) error {
 	p.What, p.Modes = imports, importModes
@@ -146,7 +146,7 @@ func importFile(v *visit) error {
 	}
 	p.More = len(p.Done.Rows)
 	if !dry {
-		p.Form, p.Text = newForm(), ""
+		p.Form, p.Text = v.newForm(), ""
 	}
 	return v.filesPage(200, p)
 }

@@ -5,9 +5,9 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
-	"regexp"
 	"strings"
 
+	"spoolwright/inventory"
 	"spoolwright/server"
 )
 
@@ -28,17 +28,23 @@ type form struct {
 	Problem string            // with the form as a whole
 	Key     string
 	Tag     string
+	read    reader
+	unread  map[string]string // by field: why a text is not a number
 }
 
 // newForm returns a form that has not been sent.
-func newForm() *form {
+func newForm(read reader) *form {
 	return &form{Values: url.Values{}, Was: url.Values{}, Theirs: url.Values{}, Errors: map[string]string{},
-		Key: rand.Text()}
+		Key: rand.Text(), read: read, unread: map[string]string{}}
 }
+
+func (v *visit) newForm() *form { return newForm(v.reader()) }
+
+func (v *visit) reader() reader { return reader{v.locale, v.Currency} }
 
 // sent returns the form that the visitor has sent.
 func (v *visit) sent() *form {
-	f := newForm()
+	f := v.newForm()
 	for name, values := range v.r.PostForm {
 		if field, ok := strings.CutPrefix(name, "was."); ok {
 			f.Was[field] = values
@@ -73,8 +79,6 @@ type field struct {
 	kind kind
 }
 
-var commaNumber = regexp.MustCompile(`^-?\d+,\d+$`)
-
 // value returns the value of a field as JSON: null for an empty input.
 func (f *form) value(in field) any {
 	s := strings.TrimSpace(strings.ReplaceAll(f.Values.Get(in.name), "\r\n", "\n"))
@@ -86,7 +90,7 @@ func (f *form) value(in field) any {
 	case s == "":
 		return nil
 	case in.kind == number:
-		return numberOf(s)
+		return f.number(in.name, s)
 	case in.kind == list || in.kind == set:
 		texts := strings.Split(s, ",")
 		for i := range texts {
@@ -94,27 +98,28 @@ func (f *form) value(in field) any {
 		}
 		return texts
 	case in.kind == span:
-		if from, to, ok := strings.Cut(s, "–"); ok {
-			return []any{numberOf(from), numberOf(to)}
-		} else if from, to, ok := strings.Cut(s, "-"); ok {
-			return []any{numberOf(from), numberOf(to)}
+		for _, dash := range []string{"–", "-"} {
+			if from, to, ok := strings.Cut(s, dash); ok {
+				return []any{f.number(in.name, from), f.number(in.name, to)}
+			}
 		}
 	}
 	return s
 }
 
-// numberOf returns a number, nil for an empty text, or a text that is none as it is.
-func numberOf(s string) any {
+// number returns the number that a text means as the value of a field, nil for an empty text, or a text that means none
+// as it is.
+func (f *form) number(name, s string) any {
 	s = strings.TrimSpace(s)
 	if s == "" {
 		return nil
 	}
-	n := s
-	if commaNumber.MatchString(n) {
-		n = strings.Replace(n, ",", ".", 1)
+	n, problem := f.read.read(name[strings.LastIndexByte(name, '.')+1:], s)
+	if n != "" {
+		return n
 	}
-	if json.Valid([]byte(n)) && strings.Trim(n, "0123456789.-") == "" {
-		return json.Number(n)
+	if problem != "" {
+		f.unread[name] = problem
 	}
 	return s
 }
@@ -206,16 +211,26 @@ func (f *form) refuse(err error) error {
 			_, shown = f.Values[name]
 		}
 		if shown && (name == problem.Field || f.Errors[name] == "") {
-			f.Errors[name] = sentence(strings.Replace(problem.Message, "must not be null", "is required", 1))
+			f.Errors[name] = sentence(strings.NewReplacer("must not be null", "is required", inventory.Confirm, confirmIt).
+				Replace(problem.Message))
 		} else if f.Problem == "" {
 			f.Problem = sentence(label(problem.Field) + " " + problem.Message)
 		}
+	}
+	for name, problem := range f.unread {
+		f.Errors[name] = sentence(problem)
 	}
 	if len(e.Fields) == 0 {
 		f.Problem = sentence(e.Detail)
 	}
 	return nil
 }
+
+// MustConfirm reports whether the API asks to confirm the value of a field.
+func (f *form) MustConfirm(name string) bool { return strings.Contains(f.Errors[name], confirmIt) }
+
+// confirmIt is what a page says in place of the API's inventory.Confirm.
+const confirmIt = "confirm it if it is right"
 
 // isConflict reports whether somebody else changed the resource after the page was shown.
 func isConflict(err error) bool {
@@ -266,7 +281,7 @@ func (v *visit) edit(f *form, path string, fields []field) (bool, error) {
 
 // formOf returns the resource at a path of the API, as it is now, as a form. More reads are in the same round trip.
 func (v *visit) formOf(path string, more ...read) (*form, error) {
-	f := newForm()
+	f := v.newForm()
 	var values map[string]any
 	if err := v.fetch(append(more, read{path: path, into: &values, tag: &f.Tag})...); err != nil {
 		return nil, err
@@ -279,11 +294,11 @@ func (v *visit) formOf(path string, more ...read) (*form, error) {
 func (f *form) fill(values map[string]any) {
 	extra, _ := values["extra"].(map[string]any)
 	for key, value := range extra {
-		f.Values.Set("extra."+key, customText(value))
-		f.Was.Set("extra."+key, customText(value))
+		f.Values.Set("extra."+key, f.read.customText(value))
+		f.Was.Set("extra."+key, f.Values.Get("extra."+key))
 	}
 	for name, value := range values {
-		f.Values.Set(name, customText(value))
+		f.Values.Set(name, f.read.customText(value))
 		f.Was.Set(name, f.Values.Get(name))
 		if other, ok := strings.CutSuffix(name, "_name"); ok && values[other+"_id"] != nil {
 			f.Values.Set(other, f.Values.Get(name))

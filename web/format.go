@@ -114,14 +114,27 @@ func (v *visit) Change(n num) string {
 	return v.Grams(n)
 }
 
+// minorUnits are the decimals of the currencies of ISO 4217 that do not have two.
+var minorUnits = map[string]int{
+	"BIF": 0, "CLP": 0, "DJF": 0, "GNF": 0, "ISK": 0, "JPY": 0, "KMF": 0, "KRW": 0, "PYG": 0, "RWF": 0, "UGX": 0,
+	"UYI": 0, "VND": 0, "VUV": 0, "XAF": 0, "XOF": 0, "XPF": 0,
+	"BHD": 3, "IQD": 3, "JOD": 3, "KWD": 3, "LYD": 3, "OMR": 3, "TND": 3, "CLF": 4, "UYW": 4,
+}
+
 // Money writes an amount in the currency of the farm.
 func (v *visit) Money(n num) string {
 	if n == "" {
 		return "–"
 	}
-	s := v.locale.number(value(n), 2)
-	whole, cents, _ := strings.Cut(s, v.locale.decimal)
-	s = whole + v.locale.decimal + (cents + "00")[:2]
+	decimals := 2
+	if n, ok := minorUnits[v.Currency]; ok {
+		decimals = n
+	}
+	s := v.locale.number(value(n), decimals)
+	if decimals > 0 {
+		whole, cents, _ := strings.Cut(s, v.locale.decimal)
+		s = whole + v.locale.decimal + (cents + "0000")[:decimals]
+	}
 	if v.Currency != "" {
 		s += "\u00a0" + v.Currency
 	}

@@ -100,7 +100,7 @@ type orderPage struct {
 func showOrder(v *visit) error { return v.orderPage(200, "", nil) }
 
 func (v *visit) orderPage(status int, name string, f *form) error {
-	p := &orderPage{forms: forms{name, f}}
+	p := &orderPage{forms: v.forms(name, f)}
 	if err := v.fetch(
 		get("/api/v1/orders/{id}", &p.Order),
 		get("/api/v1/orders/{id}/availability", &p.Stock),

@@ -146,7 +146,7 @@ func (p *printerPage) Load(number int) input {
 func showPrinter(v *visit) error { return v.printerPage(200, "", nil) }
 
 func (v *visit) printerPage(status int, name string, f *form) error {
-	p := &printerPage{forms: forms{name, f}}
+	p := &printerPage{forms: v.forms(name, f)}
 	var stock struct{ Items []spool }
 	if err := v.fetch(
 		get("/api/v1/printers/{id}", &p.Printer),
@@ -189,7 +189,7 @@ func loadSlot(v *visit) error {
 		f.Errors["spool_number"] = "Is required."
 		return v.printerPage(422, slot, f)
 	}
-	ok, err := v.load(f, "{id}", slot, "spool_number", numberOf(text))
+	ok, err := v.load(f, "{id}", slot, "spool_number", f.number("spool_number", strings.TrimPrefix(text, "#")))
 	return v.then(ok, err, v.here("/printers"), func() error { return v.printerPage(422, slot, f) })
 }
 

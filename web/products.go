@@ -126,7 +126,7 @@ func showProduct(v *visit) error { return v.productPage(200, "", nil) }
 // productPage shows a product. If f is not nil, it is the form with the name, which the API has refused.
 func (v *visit) productPage(status int, name string, f *form) error {
 	id := v.r.PathValue("id")
-	p := &productPage{forms: forms{name, f}, Quantity: "1"}
+	p := &productPage{forms: v.forms(name, f), Quantity: "1"}
 	if n, err := strconv.Atoi(v.r.URL.Query().Get("quantity")); err == nil && n > 0 && n <= 1_000_000 {
 		p.Quantity = strconv.Itoa(n)
 	}

@@ -144,7 +144,7 @@ func showRun(v *visit) error { return v.runPage(200, "", nil) }
 
 // runPage shows a run. If f is not nil, it is the form with the name, which the API has refused.
 func (v *visit) runPage(status int, name string, f *form) error {
-	p := &runPage{forms: forms{strings.Replace(name, "cancel", "fail", 1), f}, Reasons: failureReasons}
+	p := &runPage{forms: v.forms(strings.Replace(name, "cancel", "fail", 1), f), Reasons: failureReasons}
 	p.Complete, p.Fail = p.Form("complete"), p.Form("fail")
 	if err := v.fetch(get("/api/v1/production-runs/{id}", &p.Run),
 		get("/api/v1/production-runs/{id}/check", &p.Check)); err != nil {
@@ -169,7 +169,7 @@ var failureReasons = labeled(production.FailureReason("").Enum())
 // rowInput returns the input of a number in a row of a nested list.
 func (f *form) rowInput(list string, row int, name, label string, value num, more ...string) input {
 	return newInput(f, fmt.Sprintf("%s[%d].%s", list, row, name), label,
-		append(more, "type=number", "value="+string(value))...)
+		append(more, "type=number", "value="+f.read.text(value))...)
 }
 
 // putRows sets the objects of a nested list of a body: inputs such as items[0].sku. Those whose fields are all empty,
@@ -225,7 +225,7 @@ type newRun struct {
 }
 
 func showNewRun(v *visit) error {
-	f := newForm()
+	f := v.newForm()
 	query := v.r.URL.Query()
 	f.Values.Set("items[0].product_id", query.Get("product"))
 	f.Values.Set("items[0].order_item_id", query.Get("order_item"))

@@ -99,7 +99,7 @@ func showSignIn(v *visit) error {
 		}
 	}
 	v.w.Header().Del("Location")
-	return v.signInPage(200, newForm())
+	return v.signInPage(200, v.newForm())
 }
 
 func (v *visit) signInPage(status int, f *form) error {
@@ -149,7 +149,7 @@ func firstLogin(v *visit) error {
 	}
 	email, password, ok := v.site.Once.Take(v.r.FormValue("key"))
 	if !ok {
-		return v.show(404, "sign-in", "Sign in", signInPage{Form: newForm(), Next: "/", Old: true})
+		return v.show(404, "sign-in", "Sign in", signInPage{Form: v.newForm(), Next: "/", Old: true})
 	}
 	cookie, err := v.site.Auth.SignIn(v.r.Context(), email, password, server.Address(v.r))
 	if err != nil {
@@ -159,7 +159,7 @@ func firstLogin(v *visit) error {
 	return v.redirect("/")
 }
 
-func showPasswordLink(v *visit) error { return v.passwordLinkPage(200, newForm()) }
+func showPasswordLink(v *visit) error { return v.passwordLinkPage(200, v.newForm()) }
 
 // passwordLinkPage shows the form. What the page loads must not get the address, which has the token.
 func (v *visit) passwordLinkPage(status int, f *form) error {
@@ -213,7 +213,7 @@ type accountPage struct {
 	}]
 }
 
-func showAccount(v *visit) error { return v.accountPage(200, newForm()) }
+func showAccount(v *visit) error { return v.accountPage(200, v.newForm()) }
 
 func (v *visit) accountPage(status int, f *form) error {
 	p := &accountPage{Form: f}
@@ -225,7 +225,7 @@ func (v *visit) accountPage(status int, f *form) error {
 
 // endSession ends a session of the visitor.
 func endSession(v *visit) error {
-	_, err := v.send(newForm(), "DELETE", "/api/v1/auth/sessions/{id}", nil, nil)
+	_, err := v.send(v.newForm(), "DELETE", "/api/v1/auth/sessions/{id}", nil, nil)
 	if err != nil && server.AsError(err).Status != 404 {
 		return err
 	}

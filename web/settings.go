@@ -70,7 +70,7 @@ func (p *settingsPage) Fields() []customField {
 func showSettings(v *visit) error { return v.settingsPage(200, &settingsPage{}) }
 
 func (v *visit) settingsPage(status int, p *settingsPage) error {
-	now := newForm()
+	now := v.newForm()
 	var values map[string]any
 	if err := v.fetch(
 		read{path: "/api/v1/settings", into: &values, tag: &now.Tag},
@@ -85,7 +85,7 @@ func (v *visit) settingsPage(status int, p *settingsPage) error {
 		p.Form = now
 	}
 	if p.Key == nil {
-		p.Key = newForm()
+		p.Key = v.newForm()
 	}
 	p.Base = v.base()
 	return v.show(status, "settings", "Settings", p)

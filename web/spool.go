@@ -100,7 +100,7 @@ type spoolPage struct {
 }
 
 // Facts returns the values of the custom fields.
-func (p *spoolPage) Facts() []fact { return p.Custom.facts(p.Spool.Extra) }
+func (p *spoolPage) Facts() []fact { return p.Custom.facts(p.read.locale, p.Spool.Extra) }
 
 // Form returns a form of the page.
 func (p *spoolPage) Form(name string) *form {
@@ -130,7 +130,7 @@ func (v *visit) spoolPage(status int, name string, f *form) error {
 	list, query := v.spoolQuery()
 	list.Selected = id
 	var all struct{ Items []printer }
-	p := &spoolPage{forms: forms{name, f}, List: list}
+	p := &spoolPage{forms: v.forms(name, f), List: list}
 	err := v.fetch(
 		read{path: "/api/v1/spools/{id}", into: &p.Spool, tag: &p.Tag},
 		get("/api/v1/spools/{id}/usage?limit=100", &p.Usage),

@@ -98,7 +98,7 @@ var spoolOrders = []listOrder{
 // spoolQuery returns the list that the address of the page selects, and its parameters of the API.
 func (v *visit) spoolQuery() (*spoolList, url.Values) {
 	l, query := v.listing("/spools", "spool", spoolFilters, spoolOrders)
-	return &spoolList{listing: l, Form: newForm(), Chosen: map[string]bool{}}, query
+	return &spoolList{listing: l, Form: v.newForm(), Chosen: map[string]bool{}}, query
 }
 
 // Rows returns the rows of the list.

@@ -118,7 +118,16 @@ func TestSpool(t *testing.T) {
 
 	page = b.get(t, at)
 	page.submit(t, at+"/weigh", "gross_grams", "").want(t, 422)
-	page.submit(t, at+"/weigh", "gross_grams", "600").to(t, at).shows(t, "400 g", "Weighed")
+	page.submit(t, at+"/weigh", "gross_grams", "1.185").want(t, 422).
+		shows(t, "Is 1.185 g, but the empty spool weighs 200 g", "The scale shows this weight")
+	ambiguous := page.submit(t, at+"/weigh", "gross_grams", "1,185").want(t, 422).
+		shows(t, "1,185 can be read as 1185 or as 1.185")
+	c.Get(t, path).Shows(map[string]string{"remaining_weight_grams": "450"})
+	ambiguous.submit(t, at+"/weigh", "gross_grams", "1185").to(t, at).shows(t, "985 g")
+	b.get(t, at).submit(t, at+"/weigh", "gross_grams", "1.185").
+		submit(t, at+"/weigh", "confirmed", "true").to(t, at)
+	c.Get(t, path).Shows(map[string]string{"remaining_weight_grams": "0"})
+	b.get(t, at).submit(t, at+"/weigh", "gross_grams", "600").to(t, at).shows(t, "400 g", "Weighed")
 	b.get(t, at).submit(t, at+"/move", "location", "Printer 3").to(t, at).shows(t, "Location Printer 3")
 	b.get(t, at).submit(t, at+"/archive").to(t, at).shows(t, "Archived", "Take out of the archive")
 	b.get(t, at).submit(t, at+"/archive").to(t, at).hides(t, "Take out of the archive")
@@ -167,6 +176,35 @@ func TestSpoolEdit(t *testing.T) {
 	edit = b.get(t, action)
 	c.Patch(t, path, j{"location": "Same"}).Want(200)
 	edit.submit(t, action, "location", "Same").to(t, "/spools/"+id)
+}
+
+// Forms show and read numbers in the language of the browser.
+func TestNumbersOfForms(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t, testkit.Options{}).Operator(t)
+	id := c.NewSpool(t, 500, j{"spool_weight_grams": 200, "purchase_price": 29.99, "density_g_cm3": 1.185})
+	path, at := "/api/v1/spools/"+id, "/spools/"+id
+	for _, test := range []struct{ language, gross, remaining, level, minimum, price, density string }{
+		{"en-US", "1,185", "985", "5,000", "5000", "29.99", "1.185"},
+		{"de-DE", "1.185", "985", "5.000", "5000", "29,99", "1,185"},
+		{"fr-FR", "1\u202f185,5", "985.5", "5 000", "5000", "29,99", "1,185"},
+		{"de-CH", "1’185", "985", "5’000", "5000", "29.99", "1.185"},
+	} {
+		b := signIn(t, c)
+		b.header.Set("Accept-Language", test.language+",en;q=0.5")
+		b.get(t, at).submit(t, at+"/weigh", "gross_grams", test.gross).to(t, at)
+		c.Get(t, path).Shows(map[string]string{"remaining_weight_grams": test.remaining})
+		edit := b.get(t, at+"/edit").want(t, 200)
+		form := edit.form(t, at+"/edit")
+		if form.Get("purchase_price") != test.price || form.Get("density_g_cm3") != test.density {
+			t.Errorf("%s: the form shows %v", test.language, form)
+		}
+		edit.submit(t, at+"/edit", "notes", test.language).to(t, at)
+		c.Get(t, path).Shows(map[string]string{"density_g_cm3": "1.185", "purchase_price": "29.99"})
+		b.get(t, "/stock/new").submit(t, "/stock/new", "material_type", "PLA", "color", test.language,
+			"minimum_grams", test.level).want(t, 303)
+		c.Get(t, "/api/v1/stock-levels?limit=1").Shows(map[string]string{"items.0.minimum_grams": test.minimum})
+	}
 }
 
 func TestNewSpools(t *testing.T) {

@@ -55,7 +55,7 @@ var pages = slices.Concat([]page{
 	{"POST /spools/new", server.Write, createSpools},
 	{"GET /spools/{id}", server.Read, showSpool},
 	{"POST /spools/{id}/weigh", server.Write,
-		oneSpool.action("weigh", "POST", "/measure", values(field{"gross_grams", number}))},
+		oneSpool.action("weigh", "POST", "/measure", values(field{"gross_grams", number}, field{"confirmed", perhaps}))},
 	{"POST /spools/{id}/deduct", server.Write,
 		oneSpool.action("deduct", "POST", "/deduct", values(field{"weight_grams", number}, field{"reason", text}))},
 	{"POST /spools/{id}/move", server.Write, editSpool("move", field{"location", text})},

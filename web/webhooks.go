@@ -47,7 +47,7 @@ func (l *webhookList) Gets(events string) bool {
 	return slices.Contains(l.Form.Values["events"], events)
 }
 
-func listWebhooks(v *visit) error { return v.webhookList(200, &webhookList{Form: newForm()}) }
+func listWebhooks(v *visit) error { return v.webhookList(200, &webhookList{Form: v.newForm()}) }
 
 func (v *visit) webhookList(status int, l *webhookList) error {
 	l.Events = webhookEvents()
@@ -72,7 +72,7 @@ func createWebhook(v *visit) error {
 	case l.New.Secret == "": // the form was sent twice, and the response is not stored
 		return v.redirect("/settings/webhooks")
 	}
-	l.Form = newForm()
+	l.Form = v.newForm()
 	return v.webhookList(200, l)
 }
 
@@ -98,7 +98,7 @@ func showWebhook(v *visit) error { return v.webhookPage(200, "", nil) }
 
 func (v *visit) webhookPage(status int, name string, f *form) error {
 	var query url.Values
-	l := &deliveryList{forms: forms{name, f}, Once: newForm().Key}
+	l := &deliveryList{forms: v.forms(name, f), Once: v.newForm().Key}
 	l.listing, query = v.listing("/settings/webhooks/"+v.r.PathValue("id"), "deliverie", deliveryFilters, nil)
 	if err := l.refused(v.fetch(get("/api/v1/webhooks/{id}", &l.Webhook),
 		read{path: "/api/v1/webhooks/{id}/deliveries", query: query, into: l})); err != nil {

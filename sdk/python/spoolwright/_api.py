@@ -7227,18 +7227,21 @@ class SpoolsResource:
         id: str,
         *,
         gross_grams: DecimalInput,
+        confirmed: bool | None = None,
         idempotency_key: str | None = None,
     ) -> Spool:
         """Weigh a spool.
 
         Sets the remaining weight to `gross_grams`, the weight of the spool with its filament on a scale, without
         `spool_weight_grams`, and at least 0. The ledger entry has the kind `measured`. Returns `VALIDATION_ERROR`
-        if the spool has no `spool_weight_grams`.
+        if the spool has no `spool_weight_grams`, or if the weight is hardly possible: less than half of the empty
+        spool, or filament of more than one and a half full spools. `confirmed` records such a weight.
 
         Requires the role `operator` or `admin`.
 
         :param id: The id of the spool, a UUID.
         :param gross_grams: Weight of the spool with its filament in grams.
+        :param confirmed: Whether to record a weight that the spool hardly can have.
         :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
         a key.
         """
@@ -7248,6 +7251,7 @@ class SpoolsResource:
             _Spool,
             body={
                 "gross_grams": gross_grams,
+                "confirmed": UNSET if confirmed is None else confirmed,
             },
             idempotency_key=idempotency_key or _core.new_key(),
         )

@@ -2834,6 +2834,8 @@ export interface Deduction {
 export interface Measurement {
   /** Weight of the spool with its filament in grams. */
   gross_grams: Decimal;
+  /** Whether to record a weight that the spool hardly can have. */
+  confirmed?: boolean | null | undefined;
 }
 
 /** The type `CustomFieldCreate` of the API, in request bodies. */
@@ -5604,7 +5606,8 @@ export class SpoolsResource<M extends DecimalMode = "number"> {
    *
    * Sets the remaining weight to `gross_grams`, the weight of the spool with its filament on a scale, without
    * `spool_weight_grams`, and at least 0. The ledger entry has the kind `measured`. Returns `VALIDATION_ERROR` if the
-   * spool has no `spool_weight_grams`.
+   * spool has no `spool_weight_grams`, or if the weight is hardly possible: less than half of the empty spool, or
+   * filament of more than one and a half full spools. `confirmed` records such a weight.
    *
    * Requires the role `operator` or `admin`.
    */

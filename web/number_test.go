@@ -1,0 +1,153 @@
+package web
+
+import (
+	"encoding/json"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+)
+
+// allLocales are the locales by the names that an Accept-Language header has for them.
+func allLocales() map[string]*locale {
+	all := map[string]*locale{"": iso}
+	for name, l := range locales {
+		all[name] = l
+	}
+	return all
+}
+
+// What a page shows means the same number when it is typed on that page: with the marks between groups, and as the
+// text of an input.
+func TestNumbersAreReadAsShown(t *testing.T) {
+	t.Parallel()
+	for name, l := range allLocales() {
+		r := reader{l, "EUR"}
+		v := &visit{locale: l}
+		v.Currency = "EUR"
+		numbers := []float64{0, 0.001, 0.125, 0.5, 1, 1.185, 12.5, 12.345, 100, 999.999, 1000, 1185, 2980, 10000.25, 123456.789,
+			999999999, 0.000001, 1.000001}
+		for range 500 {
+			numbers = append(numbers, math.Round(math.Pow(10, 15*rand.Float64()-6)*1e6)/1e6)
+		}
+		for _, f := range numbers {
+			want := trimFloat(f)
+			for _, text := range []string{l.number(f, 6), l.plain(f), l.number(-f, 6)} {
+				got, problem := r.read("weight_grams", text)
+				if strings.TrimPrefix(string(got), "-") != want {
+					t.Errorf("%s: %q is read as %q (%s), want %s", name, text, got, problem, want)
+				}
+			}
+			n := json.Number(trimFloat(math.Round(f*100) / 100))
+			if got, problem := r.read("price", v.Money(n)); got != n {
+				t.Errorf("%s: %q is read as %q (%s), want %s", name, v.Money(n), got, problem, n)
+			}
+			n = json.Number(trimFloat(math.Round(f)))
+			if f > 100 {
+				if got, problem := r.read("weight_grams", v.Grams(n)); got != n {
+					t.Errorf("%s: %q is read as %q (%s), want %s", name, v.Grams(n), got, problem, n)
+				}
+			}
+		}
+	}
+}
+
+func TestReadNumbers(t *testing.T) {
+	t.Parallel()
+	english, german, french, other := reader{locales["en-us"], "USD"}, reader{locales["de"], "EUR"},
+		reader{locales["fr"], "EUR"}, reader{iso, ""}
+	for _, test := range []struct {
+		reader
+		field, text, want string // want is the number, "" for a text that is none, or a part of the problem
+	}{
+		{english, "weight_grams", "1,185", "1185"},
+		{english, "weight_grams", "1,185.5", "1185.5"},
+		{english, "weight_grams", "1.185,5", "1185.5"},
+		{english, "weight_grams", "12,5", "12.5"},
+		{english, "weight_grams", "0,125", "0.125"},
+		{english, "weight_grams", "1.185", "1.185"},
+		{english, "weight_grams", "1,000,000", "1000000"},
+		{english, "weight_grams", "1.000.000", "1000000"},
+		{english, "weight_grams", "1 000", "1000"},
+		{english, "weight_grams", "1\u202f000.5", "1000.5"},
+		{english, "weight_grams", "1’000.50", "1000.5"},
+		{english, "weight_grams", "1,2,3", ""},
+		{english, "weight_grams", "1,00,000", ""},
+		{english, "weight_grams", "1.000.0", ""},
+		{english, "weight_grams", "1 00", ""},
+		{english, "weight_grams", "1,000 000", ""},
+		{english, "weight_grams", "1e3", ""},
+		{english, "weight_grams", "-", ""},
+		{english, "weight_grams", ".", ""},
+		{english, "weight_grams", "1.5.", ""},
+		{english, "weight_grams", ".5", "0.5"},
+		{english, "weight_grams", "5.", "5"},
+		{english, "weight_grams", "007", "7"},
+		{english, "weight_grams", "−5", "-5"},
+		{english, "weight_grams", "1,185 g", "1185"},
+		{english, "weight_grams", "1.2kg", "1200"},
+		{english, "weight_grams", "2 lb", ""},
+		{english, "weight_grams", "１２．５", "12.5"},
+		{english, "weight_grams", "١٬١٨٥٫٥", "1185.5"},
+		{english, "purchase_price", "$2,980", "2980"},
+		{english, "purchase_price", "29.80 USD", "29.8"},
+		{english, "purchase_price", "29.80 €", ""},
+		{english, "quantity", "1,000", "1000"},
+		{english, "labour_minutes", "1 h 35 min", "95"},
+		{english, "labour_minutes", "1:35 h", "95"},
+		{english, "actual_print_time_hours", "1:30", "1.5"},
+		{english, "quantity", "1:30", ""},
+		{german, "weight_grams", "1.185", "1185"},
+		{german, "weight_grams", "1.185,5 g", "1185.5"},
+		{german, "weight_grams", "1,185", "1.185"},
+		{german, "weight_grams", "24.99", "24.99"},
+		{german, "purchase_price", "2.980", "2980"},
+		{german, "purchase_price", "29,80 €", "29.8"},
+		{french, "weight_grams", "1.185", "1.185 can be read as 1185 or as 1,185; write it without a mark, or as 1,185"},
+		{french, "weight_grams", "1,185", "1.185"},
+		{other, "weight_grams", "1,185", "1,185 can be read as 1185 or as 1.185"},
+		{other, "weight_grams", "1.185", "1.185"},
+		{other, "quantity", "5,000", "can be read as 5000 or as 5"},
+	} {
+		n, problem := test.read(test.field, test.text)
+		got := string(n) + problem
+		if got != test.want && (problem == "" || !strings.Contains(problem, test.want) || test.want == "") {
+			t.Errorf("%s, %s %q: read as %q, want %q", test.language, test.field, test.text, got, test.want)
+		}
+		if n != "" && !json.Valid([]byte(n)) {
+			t.Errorf("%q is read as %s, which is not a number of JSON", test.text, n)
+		}
+	}
+}
+
+// Any text is read without a panic, as a number of JSON or as none.
+func FuzzReadNumber(f *testing.F) {
+	for _, text := range []string{"1,185.5", "1:35 h", "€ 2.980", "１２"} {
+		f.Add("weight_grams", text)
+		f.Add("price", text)
+	}
+	f.Fuzz(func(t *testing.T, field, text string) {
+		for _, l := range allLocales() {
+			n, problem := reader{l, "EUR"}.read(field, text)
+			if n != "" && (problem != "" || !json.Valid([]byte(n))) {
+				t.Errorf("%q is read as %s, %s", text, n, problem)
+			}
+		}
+	})
+}
+
+// An amount has the decimals of its currency.
+func TestMoneyDecimals(t *testing.T) {
+	t.Parallel()
+	for currency, want := range map[string]string{"EUR": "1,234.60", "JPY": "1,235", "KWD": "1,234.600", "": "1,234.60",
+		"CLF": "1,234.6000"} {
+		v := &visit{locale: locales["en-us"]}
+		v.Currency = currency
+		if currency != "" {
+			want += "\u00a0" + currency
+		}
+		if got := v.Money("1234.6"); got != want {
+			t.Errorf("%s: %q, want %q", currency, got, want)
+		}
+	}
+}
