@@ -171,7 +171,9 @@ func testImportExport(t *testing.T, p program) {
 	spoolman := []string{"import", "spoolman", absolutePath(t, "testdata/spoolman/spools.json"), "--tenant", "south"}
 	out = p.succeeds(t, "", env, spoolman...) + p.succeeds(t, "", env, spoolman...)
 	const rest = "updated: 0; unchanged: %d; invalid and skipped: 0\n"
-	if want := fmt.Sprintf("vendors created: 2; "+rest+"filaments created: 5; "+rest+"spools created: 5; "+rest+
+	const fields = "custom fields created: 5\n  vendor country: text\n  vendor rating: integer\n  filament drying: text\n" +
+		"  spool humidity: integer\n  spool owner: text\n"
+	if want := fields + fmt.Sprintf("vendors created: 2; "+rest+"filaments created: 5; "+rest+"spools created: 5; "+rest+
 		"vendors created: 0; "+rest+"filaments created: 0; "+rest+"spools created: 0; "+rest, 0, 0, 0, 2, 5,
 		5); out != want {
 		t.Errorf("two calls of import spoolman print %q", out)
