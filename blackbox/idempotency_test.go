@@ -804,11 +804,6 @@ r = POST /production-runs @run
 > POST /production-runs/$r/@end {@reason@comma"materials": [{"id": "$none", @grams: 1}]}: 400 UNKNOWN_REFERENCE
 
 s = POST /spools @spool
-r = POST /production-runs {"materials": [{"spool_id": "$s", "actual_weight_grams": 11}]}
-> POST /production-runs/$r/@end {@reason}: 400 INSUFFICIENT_FILAMENT
-PATCH /spools/$s {"remaining_weight_grams": 12}
-
-s = POST /spools @spool
 r = POST /production-runs @run
 POST /production-runs/$r/complete
 > POST /production-runs/$r/@end {@reason}: 400 RUN_ALREADY_COMPLETED`

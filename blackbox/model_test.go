@@ -94,8 +94,8 @@ func runModel(t *testing.T, w *testAPI, farms, users, phases, operations int) {
 	if farms*users*phases*operations >= 10_000 && !t.Failed() {
 		for _, outcome := range []string{
 			"deduct ok", "deduct INSUFFICIENT_FILAMENT", "deduct NOT_FOUND",
-			"complete ok", "complete RUN_ALREADY_COMPLETED", "complete INSUFFICIENT_FILAMENT",
-			"complete ACTUAL_USAGE_MISSING", "complete RUN_NOT_OPEN", "weigh RUN_ALREADY_COMPLETED",
+			"complete ok", "complete RUN_ALREADY_COMPLETED", "complete ACTUAL_USAGE_MISSING",
+			"complete RUN_NOT_OPEN", "weigh RUN_ALREADY_COMPLETED",
 			"add component COMPONENT_CYCLE",
 			"delete product PRODUCT_IN_USE", "delete run ok", "delete spool ok",
 			"restore run ok", "restore spool ok", "restore run NOT_FOUND",
@@ -831,23 +831,10 @@ func (r *modelRun) completeOutcome(u *modelUser) string {
 	if len(r.materials) == 0 {
 		return "RUN_HAS_NO_MATERIALS"
 	}
-	need := map[*modelSpool]micro{}
-	for _, m := range r.materials {
-		if m.actual() < 0 {
-			return "ACTUAL_USAGE_MISSING"
-		}
-		need[m.spool] += m.actual()
+	if slices.ContainsFunc(r.materials, func(m *modelMaterial) bool { return m.actual() < 0 }) {
+		return "ACTUAL_USAGE_MISSING"
 	}
-	outcome := "ok"
-	for s, grams := range need {
-		switch {
-		case s.owner == u && s.deleted.Load(), !s.shared && s.weight < grams:
-			return "INSUFFICIENT_FILAMENT"
-		case s.shared: // other users deduct from it, and its owner may delete and restore it
-			outcome = ""
-		}
-	}
-	return outcome
+	return "ok" // whatever the spools have
 }
 
 func (u *modelUser) complete() {
@@ -888,7 +875,7 @@ func (u *modelUser) complete() {
 		if r.owner == u {
 			for _, m := range r.materials {
 				if !m.spool.shared {
-					m.spool.weight -= m.actual()
+					m.spool.weight = max(m.spool.weight-m.actual(), 0)
 				}
 			}
 		}
@@ -896,7 +883,7 @@ func (u *modelUser) complete() {
 		if r.completeSent.Load() < 2 {
 			u.errorf("complete: run %s is completed, but this is the first complete request", r.id)
 		}
-	case "NOT_FOUND", "RUN_NOT_OPEN", "RUN_HAS_NO_MATERIALS", "ACTUAL_USAGE_MISSING", "INSUFFICIENT_FILAMENT":
+	case "NOT_FOUND", "RUN_NOT_OPEN", "RUN_HAS_NO_MATERIALS", "ACTUAL_USAGE_MISSING":
 	default:
 		u.errorf("complete: %s %v", out, a)
 	}
@@ -1393,7 +1380,7 @@ func (f *modelTenant) checkLedger(
 		key := row.text("kind")
 		switch key {
 		case "run", "wasted":
-			runRows[row.text("run_id")] = append(runRows[row.text("run_id")], s.id+" "+(before-after).String())
+			runRows[row.text("run_id")] = append(runRows[row.text("run_id")], s.id+" "+(before-after+max(row.micro("shortfall_grams"), 0)).String())
 			continue
 		case "deducted":
 			key = row.text("reason")
@@ -1436,7 +1423,7 @@ func (f *modelTenant) checkRun(r *modelRun, rows []string) {
 	}
 	for _, s := range r.result {
 		d := s.micro("deducted")
-		if used[s.text("spool_id")] != d || s.micro("previous_weight")-s.micro("new_weight") != d {
+		if used[s.text("spool_id")] != d+s.micro("shortfall_grams") || s.micro("previous_weight")-s.micro("new_weight") != d {
 			f.t.Errorf("run %s: complete returned %v, want its materials %v", r.id, s, want)
 		}
 		delete(used, s.text("spool_id"))

@@ -2,6 +2,7 @@ package inventory
 
 import (
 	"cmp"
+	"encoding/json"
 
 	"spoolwright/db"
 )
@@ -65,15 +66,48 @@ func locked(set, condition string) string {
 		where id = old_id`
 }
 
-// Take returns a statement that deducts grams[n] from the spool ids[n] for a production run. The kind of the entries
-// is run or wasted. The transaction must have locked the spools and compared their weights.
-func Take(run, kind string, ids, grams []string) *db.Stmt {
-	const taken = `($3::numeric[])[array_position($2::uuid[], id)]`
+// Taken is what the end of a production run changes on a spool: its weight before and after, and the grams that were
+// used although they were not there, less than 0 if the run had recorded too many of those.
+type Taken struct {
+	Spool                    string
+	Before, After, Shortfall string
+}
+
+// Take returns a statement that sets the weights of spools, with entries of the kind run or wasted of the production
+// run. The transaction must have locked the spools and read their weights.
+func Take(run, kind string, taken []Taken) *db.Stmt {
 	return weightChange{
-		spools: `update spools set remaining_weight_grams = remaining_weight_grams - ` + taken + `, ` + setUsed + `
-			where id = any ($2::uuid[])`,
-		before: `remaining_weight_grams + ` + taken, kind: kind, run: "$1::uuid",
-	}.statement(`select id from spool`, run, ids, grams)
+		spools: takenSpools("$1", setUsed), before: takenColumn("$1", "before", "id"), kind: kind,
+		run: "$2::uuid", shortfall: `nullif(` + takenColumn("$1", "shortfall", "id") + `, 0)`,
+	}.statement(`select id from spool`, takenRows(taken), run)
+}
+
+// Return returns a statement that adds filament to spools again which left them without a run, because a run counts it
+// as its own. Take comes after it. Both are entries of the ledger, whose sum is what the spool has lost.
+func Return(reason string, returned []Taken) *db.Stmt {
+	return weightChange{
+		spools: takenSpools("$1", "updated_at = now()"), before: takenColumn("$1", "before", "id"), kind: "deducted",
+		reason: "$2",
+	}.statement(`select id from spool`, takenRows(returned), reason)
+}
+
+func takenRows(taken []Taken) string {
+	spools := map[string]map[string]string{}
+	for _, t := range taken {
+		spools[t.Spool] = map[string]string{"before": t.Before, "after": t.After, "shortfall": t.Shortfall}
+	}
+	b, _ := json.Marshal(spools) // strings cannot fail
+	return string(b)
+}
+
+// takenColumn returns an expression: a number of the spool in the argument, which takenRows has returned.
+func takenColumn(argument, name, spool string) string {
+	return `(` + argument + `::json -> (` + spool + `::text) ->> '` + name + `')::numeric`
+}
+
+func takenSpools(argument, set string) string {
+	return `update spools set remaining_weight_grams = ` + takenColumn(argument, "after", "id") + `, ` + set + `
+		where id = any (array(select key::uuid from json_each(` + argument + `::json)))`
 }
 
 // plausibleGross is the condition that a spool can have the gross weight $2 on a scale. Half of the empty spool leaves

@@ -268,8 +268,8 @@ var ExportUsage = transfer.Export[UsageEntry](1000, func(
 	return []*db.Stmt{db.FreshPlan(), db.SQL(`
 		with `+periodSQL("nullif(current_setting('app.tenant_id', true), '')::uuid", "$3", "$4")+`
 		select u.id, u.spool_id, u.kind, u.reason, u.run_id, u.user_id, `+userName("u.user_id")+` as user_name,
-			u.api_key_id, u.printer_id, u.before_grams, u.after_grams, u.change_grams, u.shortfall_grams, u.created_at,
-				u.updated_at,
+			u.api_key_id, u.printer_id, u.before_grams, u.after_grams, u.change_grams, u.shortfall_grams, u.covered_grams,
+				u.created_at, u.updated_at,
 			s.number as spool_number, spool_name(s.material_type, s.color, s.brand) as spool_name,
 			coalesce((select r.printer_name from production_runs r where r.id = u.run_id),
 				(select p.name from printers p where p.id = u.printer_id)) as printer_name, s.cost_per_gram

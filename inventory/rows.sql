@@ -21,7 +21,8 @@ end $$;
 create or replace function valid_usage(u spool_usage) returns boolean language plpgsql immutable parallel safe as $$
 begin
 	return u.kind in ('created', 'edited', 'deducted', 'run', 'measured', 'printed', 'wasted')
-		and u.shortfall_grams >= 0 and u.shortfall_grams <= 999999999
+		and u.shortfall_grams >= case when u.kind in ('run', 'wasted') then -999999999 else 0 end
+		and u.shortfall_grams <= 999999999
 		and length(u.reason) <= 10000;
 end $$;
 

@@ -11,6 +11,8 @@ import (
 type Deduction struct {
 	Weight server.Optional[server.Decimal] `json:"weight_grams" rule:"required,exclusiveMinimum=0,maximum=1000000"`
 	Reason server.Optional[string]         `json:"reason" rule:"maxLength=10000"`
+
+	AllowShortfall server.Optional[bool] `json:"allow_shortfall"`
 }
 
 // Deducted is the response to a Deduction.
@@ -18,12 +20,15 @@ type Deducted struct {
 	ID        server.UUID    `json:"id" rule:"notNull"`
 	Remaining server.Decimal `json:"remaining_weight_grams" rule:"notNull"`
 	Deducted  server.Decimal `json:"deducted" rule:"notNull"`
+	Shortfall server.Decimal `json:"shortfall_grams" rule:"notNull"`
 }
 
 var deductDoc = &server.Doc{
 	ID: "deductSpool", Tag: tag, Summary: "Deduct filament",
 	Description: "Deducts filament from a spool and adds an entry to its usage ledger, atomically. If the spool has " +
-		"less filament left, returns `INSUFFICIENT_FILAMENT` and changes nothing.",
+		"less filament left, returns `INSUFFICIENT_FILAMENT` and changes nothing. With `allow_shortfall`, the spool is " +
+		"then empty, and the entry keeps the other grams in `shortfall_grams`: what was used counts as use, whatever " +
+		"the spool was thought to have.",
 	Errors: []*server.Error{errInsufficient},
 }
 
@@ -36,8 +41,19 @@ func (h handlers) deduct(ctx context.Context, r *server.Request[Deduction]) (ser
 		spools: `update spools set remaining_weight_grams = remaining_weight_grams - $2::numeric, ` + setUsed + `
 			where id = $1 and hidden_at is null and remaining_weight_grams >= $2::numeric`,
 		before: `remaining_weight_grams + $2::numeric`, kind: "deducted", reason: "$3",
-	}.statement(`select id, remaining_weight_grams, $2::numeric as deducted from spool`,
+	}.statement(`select id, remaining_weight_grams, $2::numeric as deducted, 0 as shortfall_grams from spool`,
 		r.ID("id"), weight.String(), r.In.Reason.Arg()).Mergeable(r.ID("id"))
+	if r.In.AllowShortfall.Or(false) {
+		deducted = weightChange{
+			spools: locked(`remaining_weight_grams = greatest(remaining_weight_grams - $2::numeric, 0), `+setUsed,
+				`id = $1 and hidden_at is null`),
+			before: "before", kind: "deducted", reason: "$3",
+			shortfall: "nullif(greatest($2::numeric - before, 0), 0)",
+		}.statement(`select id, remaining_weight_grams, before - remaining_weight_grams as deducted,
+			greatest($2::numeric - before, 0) as shortfall_grams from spool`,
+			r.ID("id"), weight.String(), r.In.Reason.Arg())
+		return server.One(deducted, h.db.Write(ctx, deducted))
+	}
 	spool := db.SQL(`
 		select trim_scale(remaining_weight_grams)::text, remaining_weight_grams >= $2::numeric
 		from spools where id = $1 and hidden_at is null`, r.ID("id"), weight.String())
@@ -116,6 +132,7 @@ type Usage struct {
 	After     server.Decimal   `json:"after_grams" rule:"notNull"`
 	Change    server.Decimal   `json:"change_grams" rule:"notNull"`
 	Shortfall server.Decimal   `json:"shortfall_grams"`
+	Covered   server.Decimal   `json:"covered_grams"`
 	CreatedAt server.Timestamp `json:"created_at" rule:"notNull"`
 	UpdatedAt server.Timestamp `json:"updated_at"`
 }
@@ -143,7 +160,7 @@ func userName(id string) string {
 func (h handlers) usage(ctx context.Context, r *server.Request[UsageFilter]) (server.Page[Usage], error) {
 	l := server.NewList("spool_usage",
 		"id, spool_id, kind, reason, run_id, user_id, "+userName("user_id")+" as user_name, api_key_id, "+
-			"printer_id, before_grams, after_grams, change_grams, shortfall_grams, created_at, updated_at", "", "")
+			"printer_id, before_grams, after_grams, change_grams, shortfall_grams, covered_grams, created_at, updated_at", "", "")
 	l.Where("spool_id = ?", r.ID("id"))
 	l.WhereOneOf("kind", r.In.Kind)
 	l.Between("created_at", r.In.CreatedFrom, r.In.CreatedTo)

@@ -75,7 +75,7 @@ func TestDeduct(t *testing.T) {
 	} {
 		a := c.Post(t, path+"/deduct", `{"weight_grams":`+test.weight+`}`).Want(200)
 		is(t, a, "", j{"id": uuid, "remaining_weight_grams": json.Number(test.remaining),
-			"deducted": json.Number(test.deducted)})
+			"deducted": json.Number(test.deducted), "shortfall_grams": json.Number("0")})
 		got := c.Get(t, path).Want(200).Shows(map[string]string{"remaining_weight_grams": test.remaining})
 		if now := got.Text("updated_at"); compare(now, updated) <= 0 {
 			t.Errorf("updated_at was %s and is %s", updated, now)
@@ -176,7 +176,7 @@ func TestLedger(t *testing.T) {
 			"user_id": by.Actor.User, "user_name": "Test " + by.Actor.Role, "api_key_id": nil, "printer_id": nil,
 			"before_grams": json.Number(before), "after_grams": json.Number(after),
 			"change_grams":    json.Number(change),
-			"shortfall_grams": nil, "updated_at": nil,
+			"shortfall_grams": nil, "covered_grams": nil, "updated_at": nil,
 			"created_at": moment}
 	}
 	want := []j{

@@ -1,13 +1,13 @@
 -- Returns how many pieces of an item of an order have been produced, and how many its unfinished runs plan. This is
 -- the only place with these rules. A completed run, also one that was removed after it had deducted filament, has
 -- produced the good pieces of its items; an item without counts has produced all its pieces. A pending, running or
--- paused run plans all pieces of its items. Failed and cancelled runs do not count.
+-- paused run plans all pieces of its items, unless it was removed. Failed and cancelled runs do not count.
 create or replace function order_item_pieces(item uuid) returns table (produced bigint, planned bigint)
 language sql stable as $$
 	select coalesce(sum(n.good), 0),
-		coalesce(sum(i.quantity) filter (where r.status in ('pending', 'in_progress', 'paused')), 0)
+		coalesce(sum(i.quantity) filter (where r.status in ('pending', 'in_progress', 'paused') and r.hidden_at is null), 0)
 	from run_items i
-	cross join lateral (select r.status from production_runs r where r.id = i.run_id offset 0) r
+	cross join lateral (select r.status, r.hidden_at from production_runs r where r.id = i.run_id offset 0) r
 	cross join lateral run_item_pieces(r.status, i.quantity, i.successful_quantity, i.failed_quantity) n
 	where i.order_item_id = item
 $$;

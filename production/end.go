@@ -22,7 +22,15 @@ type CompleteRequest struct {
 // CompleteMaterial is the actual weight of a material.
 type CompleteMaterial struct {
 	MaterialName
-	ActualWeight server.Optional[server.Decimal] `json:"actual_weight_grams" rule:"required,maximum=1000000"`
+	ActualWeight server.Optional[server.Decimal] `json:"actual_weight_grams" rule:"maximum=1000000"`
+	CountOutside server.Optional[bool]           `json:"count_outside_use"`
+}
+
+// Check reports a material without anything to record.
+func (m *CompleteMaterial) Check(problems *server.Problems) {
+	if m.ActualWeight.IsNull() && !m.CountOutside.Or(false) {
+		problems.Add("actual_weight_grams", "is required without count_outside_use")
+	}
 }
 
 // CompleteItem is the numbers of good and failed pieces of an item, and why pieces failed.
@@ -41,6 +49,23 @@ type Completion struct {
 	CompletedAt      server.Timestamp `json:"completed_at" rule:"notNull"`
 	InventoryUpdated bool             `json:"inventory_updated" rule:"notNull"`
 	SpoolsUpdated    []SpoolDeduction `json:"spools_updated"`
+	Warnings         []EndWarning     `json:"warnings" rule:"notNull"`
+}
+
+// EndWarning is something about the end of a run that its users may not expect.
+type EndWarning struct {
+	Code    EndWarningCode `json:"code" rule:"notNull"`
+	Detail  string         `json:"detail" rule:"notNull"`
+	SpoolID server.UUID    `json:"spool_id" rule:"notNull"`
+	Grams   server.Decimal `json:"grams" rule:"notNull"`
+}
+
+// EndWarningCode is the kind of an EndWarning.
+type EndWarningCode string
+
+// Enum returns all codes.
+func (EndWarningCode) Enum() []string {
+	return []string{"FILAMENT_SHORTFALL", "SPOOL_REMOVED", "SPOOL_ARCHIVED", "USE_OUTSIDE_RUN"}
 }
 
 var errNotOpen = server.BadRequest("RUN_NOT_OPEN",
@@ -48,14 +73,14 @@ var errNotOpen = server.BadRequest("RUN_NOT_OPEN",
 
 var completeDoc = &server.Doc{
 	ID: "completeProductionRun", Tag: tag, Summary: "Complete a run and deduct its filament",
-	Description: "Deducts the actual weight of each material from its spool and adds an entry to each spool's " +
-		"usage ledger, all or nothing. A run is completed only once: later requests return " +
+	Description: "Deducts the actual weight of each material from its spool, less what printers have reported for the " +
+		"run (`reported_grams`), and adds an entry to each spool's usage ledger, all or nothing. A material without an " +
+		"actual weight has used what was reported. A run is completed only once: later requests return " +
 		"`RUN_ALREADY_COMPLETED`.\n\n" +
 		"The request fails and changes nothing if the run has the status `failed` or `cancelled` (`RUN_NOT_OPEN`), " +
-		"if it has no materials (`RUN_HAS_NO_MATERIALS`), if a " +
-		"material lacks `actual_weight_grams` (`ACTUAL_USAGE_MISSING`), or if a spool has too little filament " +
-		"or was removed (`INSUFFICIENT_FILAMENT`). The `detail` of the last two names the materials or " +
-		"spools.\n\n" +
+		"if it has no materials (`RUN_HAS_NO_MATERIALS`), or if a material lacks `actual_weight_grams` and printers " +
+		"reported nothing for it (`ACTUAL_USAGE_MISSING`, whose `detail` names the materials).\n\n" +
+		endWarnings + "\n\n" +
 		"Sets `status`, `completed_at` (to the current time, unless it is set), `actual_total_filament_grams` (to " +
 		"the sum, or null if it is more than 1,000,000) and `actual_print_time_hours` (to the time from start to " +
 		"completion, or null if it is more than 100,000 hours, unless the field is set). The weights include purged " +
@@ -65,24 +90,38 @@ var completeDoc = &server.Doc{
 		"`id`, `spool_id` or `spool_number` name a material if no other one of the run has the spool. As with " +
 		"`updateProductionRunMaterial`, the difference of both weights of the spool takes precedence over " +
 		"`actual_weight_grams`. An absent number of pieces keeps its value.",
-	Errors: []*server.Error{errNotOpen, errNoMaterials, errNotInRun, errUsageMissing, errInsufficient, errDeducted},
+	Errors: []*server.Error{errNotOpen, errNoMaterials, errNotInRun, errUsageMissing, errDeducted},
 }
 
 func (h handlers) complete(ctx context.Context, r *server.Request[CompleteRequest]) (server.OK[Completion], error) {
 	e := ending{status: completed, kind: "run", closed: errNotOpen, items: r.In.Items}
 	for i, m := range r.In.Materials {
 		e.grams = append(e.grams, sentGrams{MaterialName: m.MaterialName,
-			field: fmt.Sprintf("materials[%d].actual_weight_grams", i), grams: *m.ActualWeight.Value})
+			field: fmt.Sprintf("materials[%d].actual_weight_grams", i), grams: m.ActualWeight.Value,
+			outside: m.CountOutside.Or(false)})
 	}
 	return h.end(ctx, r.ID("id"), &e)
 }
 
-// SpoolDeduction is what was deducted from one spool.
+const endWarnings = "What was used is recorded, also if it does not fit, and `warnings` name what does not: a spool " +
+	"that had less filament is empty, and the ledger keeps the other grams in `shortfall_grams` " +
+	"(`FILAMENT_SHORTFALL`); filament was used from a spool that is removed or archived (`SPOOL_REMOVED`, " +
+	"`SPOOL_ARCHIVED`). `USE_OUTSIDE_RUN` says that grams left a spool without a run since this one started: by a " +
+	"deduction, weighing, an edit, or a report that belongs to no run (`outside_grams` of the material). They may be " +
+	"the run's. With `count_outside_use`, they are: the run takes that much less from the spool, and the ledger moves " +
+	"them to the run."
+
+// SpoolDeduction is what the end of a run deducted from one spool, beyond what printers had reported.
 type SpoolDeduction struct {
-	SpoolID  server.UUID    `json:"spool_id" rule:"notNull"`
-	Previous server.Decimal `json:"previous_weight" rule:"notNull"`
-	New      server.Decimal `json:"new_weight" rule:"notNull"`
-	Deducted server.Decimal `json:"deducted" rule:"notNull"`
+	SpoolID   server.UUID    `json:"spool_id" rule:"notNull"`
+	Previous  server.Decimal `json:"previous_weight" rule:"notNull"`
+	New       server.Decimal `json:"new_weight" rule:"notNull"`
+	Deducted  server.Decimal `json:"deducted" rule:"notNull"`
+	Shortfall server.Decimal `json:"shortfall_grams" rule:"notNull"`
+	Reported  server.Decimal `json:"reported_grams" rule:"notNull"`
+
+	counted server.Decimal // grams of use outside of the run that become the run's
+	silent  bool           // whether the ledger needs no entry
 }
 
 // The problems of complete, fail and cancel, apart from those of the body, and errNotOpen and errClosed.
@@ -97,10 +136,6 @@ var (
 	errUsageMissing = server.BadRequest("ACTUAL_USAGE_MISSING",
 		"Record actual_weight_grams, or spool_weight_before_grams and spool_weight_after_grams, first for: %s",
 		"PLA Black (Polymaker) (material 0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a53)")
-
-	errInsufficient = server.BadRequest("INSUFFICIENT_FILAMENT",
-		"Too little filament is left, or the spool was removed: %s",
-		"PLA Black (Polymaker) (spool 0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a41) has 100 g of the 155 g needed")
 )
 
 // ending is how complete, fail or cancel ends a run.
@@ -117,7 +152,8 @@ type ending struct {
 type sentGrams struct {
 	MaterialName
 	field    string // of the request, such as materials[0].wasted_grams
-	grams    server.Decimal
+	grams    *server.Decimal
+	outside  bool   // whether use of the spool outside of the run counts
 	material string // the id of the material, once check has found it
 }
 
@@ -165,6 +201,13 @@ type endingMaterial struct {
 	SpoolName   string          `json:"spool_name"`
 	Remaining   server.Decimal  `json:"remaining_weight_grams"`
 	Hidden      bool            `json:"hidden"`
+	Archived    bool            `json:"archived"`
+	Reported    *server.Decimal `json:"reported_grams"` // of the material
+	Outside     server.Decimal  `json:"outside_grams"`  // of the material; the last one of a spool has it
+	Short       server.Decimal  `json:"short_grams"`    // of the spool, by the run so far
+
+	used     *server.Decimal // set by deductions
+	reported bool            // whether printers reported used
 }
 
 type endingItem struct {
@@ -255,66 +298,118 @@ func orZero[T any](value *T) (v T) {
 	return v
 }
 
-// used returns the grams that a material used, or nil if they are unknown: the difference of both weights of its
-// spool, else what the request says, else what was recorded before.
-func (e *ending) used(m endingMaterial) *server.Decimal {
-	i := slices.IndexFunc(e.grams, func(sent sentGrams) bool { return sent.material == m.ID })
-	if m.Weighed || i < 0 {
-		return m.Actual // PostgreSQL computes it from both weights, or else has the recorded value
+// use returns the grams that a material used, or nil if they are unknown, and whether they are what printers reported:
+// the difference of both weights of its spool, else what the request says, else what was recorded before, else what was
+// reported and, if the request counts it, used outside of the run.
+func (e *ending) use(m endingMaterial) (grams *server.Decimal, reported bool) {
+	var sent sentGrams
+	if i := slices.IndexFunc(e.grams, func(sent sentGrams) bool { return sent.material == m.ID }); i >= 0 {
+		sent = e.grams[i]
 	}
-	return &e.grams[i].grams
+	switch {
+	case !m.Weighed && sent.grams != nil:
+		return sent.grams, false
+	case m.Actual != nil: // PostgreSQL computes it from both weights, or else has the recorded value
+		return m.Actual, false
+	case m.Reported == nil && (!sent.outside || m.Outside == 0):
+		return nil, true
+	}
+	used := orZero(m.Reported)
+	if sent.outside {
+		used += m.Outside
+	}
+	used = min(used, maxWeight)
+	return &used, true
 }
 
-// deductions returns what to deduct from each spool, in the order of their ids. A run that did not complete need not
-// have used its spools.
-func (e *ending) deductions(materials []endingMaterial) ([]SpoolDeduction, error) {
-	total := map[string]server.Decimal{}
+const maxWeight = 1_000_000 * server.DecimalOne // of a spool, and of the use of a material
+
+// deductions returns what to deduct from each spool, in the order of their ids, and what the user may not expect of it.
+// It sets what the materials used. A run that did not complete need not have used its spools.
+func (e *ending) deductions(materials []endingMaterial) ([]SpoolDeduction, []EndWarning, error) {
 	var missing []string
-	for _, m := range materials {
-		switch grams := e.used(m); {
-		case grams == nil && e.status == completed:
+	all, warnings := []SpoolDeduction{}, []EndWarning{}
+	for i := range materials {
+		m := &materials[i]
+		if m.used, m.reported = e.use(*m); m.used == nil && e.status == completed {
 			missing = append(missing, fmt.Sprintf("%s (material %s)", m.SpoolName, m.ID))
-		case orZero(grams) > 0 || e.status == completed:
-			total[m.SpoolID] += *grams
 		}
 	}
 	if missing != nil {
-		return nil, errUsageMissing.With(strings.Join(missing, ", ")).On("materials")
+		return nil, nil, errUsageMissing.With(strings.Join(missing, ", ")).On("materials")
 	}
-	all, short, fields := []SpoolDeduction{}, []string{}, []string(nil)
-	for _, m := range materials {
-		grams, ok := total[m.SpoolID]
-		if !ok {
-			continue
+	for len(materials) > 0 {
+		n := slices.IndexFunc(materials, func(m endingMaterial) bool { return m.SpoolID != materials[0].SpoolID })
+		if n < 0 {
+			n = len(materials)
 		}
-		delete(total, m.SpoolID)
-		switch {
-		case m.Remaining < grams:
-			short = append(short, fmt.Sprintf("%s (spool %s) has %s g of the %s g needed",
-				m.SpoolName, m.SpoolID, m.Remaining, grams))
-		case m.Hidden:
-			short = append(short, fmt.Sprintf("%s (spool %s) was removed", m.SpoolName, m.SpoolID))
-		default:
-			all = append(all, SpoolDeduction{server.UUID(m.SpoolID), m.Remaining, m.Remaining - grams, grams})
-			continue
+		d, w := e.deduction(materials[:n])
+		if d != nil {
+			all = append(all, *d)
 		}
-		fields = append(fields, e.sentFor(materials, m.SpoolID)...)
+		warnings = append(warnings, w...)
+		materials = materials[n:]
 	}
-	if len(short) > 0 {
-		return nil, errInsufficient.With(strings.Join(short, ", ")).On(fields...)
-	}
-	return all, nil
+	return all, warnings, nil
 }
 
-// sentFor returns the names of the fields of the request with grams of materials on the spool.
-func (e *ending) sentFor(materials []endingMaterial, spool string) (fields []string) {
-	for _, sent := range e.grams {
-		if slices.ContainsFunc(materials,
-			func(m endingMaterial) bool { return m.ID == sent.material && m.SpoolID == spool }) {
-			fields = append(fields, sent.field)
+// deduction returns what to deduct for all materials of a spool, or nil.
+func (e *ending) deduction(materials []endingMaterial) (d *SpoolDeduction, warnings []EndWarning) {
+	spool := materials[0]
+	var used, reported, outside, free server.Decimal // free are the reported grams that the figures leave out
+	var known, counts bool
+	for _, m := range materials {
+		used += orZero(m.used)
+		reported += orZero(m.Reported)
+		outside += m.Outside
+		known = known || m.Reported != nil
+		if m.reported {
+			free += orZero(m.Reported) - min(orZero(m.Reported), maxWeight)
 		}
+		counts = counts || slices.ContainsFunc(e.grams,
+			func(sent sentGrams) bool { return sent.material == m.ID && sent.outside })
 	}
-	return fields
+	warn := func(code EndWarningCode, grams server.Decimal, format string, args ...any) {
+		warnings = append(warnings, EndWarning{code,
+			spool.SpoolName + fmt.Sprintf(" (spool %d) ", spool.SpoolNumber) + fmt.Sprintf(format, args...),
+			server.UUID(spool.SpoolID), grams})
+	}
+	rest := used - reported + free // what this call takes, and the use outside that it counts
+	if used > 0 || known || e.status == completed {
+		d = &SpoolDeduction{SpoolID: server.UUID(spool.SpoolID), Previous: spool.Remaining, Reported: reported}
+		if counts {
+			d.counted = max(min(outside, rest, maxWeight-spool.Remaining), 0)
+		}
+		start := spool.Remaining + d.counted
+		if rest >= 0 {
+			d.New = max(start-rest, 0)
+			d.Shortfall = rest - (start - d.New)
+		} else { // first, less was short
+			if start == 0 {
+				d.Shortfall = max(rest, -spool.Short)
+			}
+			d.New = min(start-rest+d.Shortfall, maxWeight)
+			d.Shortfall = rest - (start - d.New)
+		}
+		d.Deducted = d.Previous - d.New
+		d.silent = rest == 0 && known
+		if d.Shortfall > 0 {
+			warn("FILAMENT_SHORTFALL", d.Shortfall, "was thought to have %s g, and %s g more were used; it is empty now",
+				start, d.Shortfall)
+		}
+		switch {
+		case used == 0 && rest == 0:
+		case spool.Hidden:
+			warn("SPOOL_REMOVED", used, "was removed, and %s g of it were used", used)
+		case spool.Archived:
+			warn("SPOOL_ARCHIVED", used, "is archived, and %s g of it were used", used)
+		}
+		outside -= d.counted
+	}
+	if outside > 0 {
+		warn("USE_OUTSIDE_RUN", outside, "lost %s g without a run since this one started, which are not counted", outside)
+	}
+	return d, warnings
 }
 
 // end ends a run and deducts the filament of its materials, all or nothing, and only once. It locks the run first, so
@@ -335,17 +430,25 @@ func (h handlers) end(ctx context.Context, id string, e *ending) ([]byte, error)
 		cross join lateral (
 			select id as spool_id, number as spool_number, spool_name(material_type, color, brand) as spool_name,
 				remaining_weight_grams,
-				hidden_at is not null as hidden
+				hidden_at is not null as hidden, archived
 			from spools where id = m.spool_id for no key update
 		) s`, id)
+	// Nobody adds to these grams any more: the run and the spools are locked.
+	used := db.SQL(`
+		select material_reported(m.run_id, m.spool_id, m.id) as reported_grams,
+			coalesce(material_outside(m.run_id, m.spool_id, m.id), 0) as outside_grams, coalesce(u.short, 0) as short_grams
+		from run_materials m
+		left join lateral (select u.short from run_use(m.run_id) u where u.spool_id = m.spool_id offset 0) u on true
+		where m.run_id = $1 order by m.spool_id, m.created_at, m.id`, id)
 	items := db.SQL(`
 		select id, quantity, successful_quantity, failed_quantity, failure_reason
 		from run_items where run_id = $1`, id)
-	reads := []*db.Stmt{locked, materials}
+	reads := []*db.Stmt{locked, materials, used}
 	if len(e.items) > 0 {
 		reads = append(reads, items)
 	}
 	var deductions []SpoolDeduction
+	var warnings []EndWarning
 	var completedAt time.Time
 	err := h.db.Decide(ctx, reads, func() (writes []*db.Stmt, err error) {
 		if locked.Rows() == 0 {
@@ -355,39 +458,60 @@ func (h handlers) end(ctx context.Context, id string, e *ending) ([]byte, error)
 		if err := json.Unmarshal(materials.Array(), &run.materials); err != nil {
 			return nil, err
 		}
+		var uses []endingMaterial // the same ones in the same order
+		if err := json.Unmarshal(used.Array(), &uses); err != nil {
+			return nil, err
+		}
+		for i, u := range uses {
+			m := &run.materials[i]
+			m.Reported, m.Outside, m.Short = u.Reported, u.Outside, u.Short
+		}
 		if err := json.Unmarshal(items.Array(), &run.items); err != nil {
 			return nil, err
 		}
 		if err := e.check(&run); err != nil {
 			return nil, err
 		}
-		if deductions, err = e.deductions(run.materials); err != nil {
+		if deductions, warnings, err = e.deductions(run.materials); err != nil {
 			return nil, err
 		}
-		writes = e.setLists(id, run.items)
-		if len(deductions) > 0 {
-			writes = append(writes, take(id, e.kind, deductions))
+		writes = append(e.setLists(id, run.materials, run.items), take(id, e.kind, deductions)...)
+		var total server.Decimal
+		for _, m := range run.materials {
+			total += orZero(m.used)
 		}
-		finished := h.finish(e, id, deductions, event, hooks).Into(&completedAt, nil)
+		finished := h.finish(e, id, total, event, hooks).Into(&completedAt, nil)
 		return append(writes, finished, h.orders.Follow(id)), nil
 	})
 	if err != nil {
 		return nil, err
 	}
 	at := server.Timestamp{Time: completedAt.UTC()}
-	return json.Marshal(End{server.UUID(id), string(e.status), at, true, deductions})
+	return json.Marshal(End{server.UUID(id), string(e.status), at, true, deductions, warnings})
 }
 
-// setLists returns statements that set what the request says about the run's materials and items.
-func (e *ending) setLists(id string, items []endingItem) (all []*db.Stmt) {
-	if len(e.grams) > 0 {
-		rows := make([]map[string]any, len(e.grams))
-		for i, sent := range e.grams {
-			rows[i] = map[string]any{"id": sent.material, "grams": sent.grams}
+// setLists returns statements that set what the materials of the run used, and what the request says about its items.
+// The price of each material is frozen.
+func (e *ending) setLists(id string, materials []endingMaterial, items []endingItem) (all []*db.Stmt) {
+	if len(materials) > 0 {
+		rows := make([]map[string]any, len(materials))
+		for i, m := range materials {
+			grams := m.used
+			if m.Weighed { // the weights of the spool take precedence
+				grams = nil
+				for _, sent := range e.grams {
+					if sent.material == m.ID {
+						grams = sent.grams
+					}
+				}
+			}
+			rows[i] = map[string]any{"id": m.ID, "grams": grams, "reported": m.reported}
 		}
 		all = append(all, db.SQL(`
-			update run_materials m set sent_actual_grams = e.grams
-			from json_to_recordset($2::json) e (id uuid, grams numeric)
+			update run_materials m set sent_actual_grams = coalesce(e.grams, m.sent_actual_grams),
+				actual_reported = e.reported,
+				cost_per_gram = coalesce(m.cost_per_gram, (select s.cost_per_gram from spools s where s.id = m.spool_id))
+			from json_to_recordset($2::json) e (id uuid, grams numeric, reported boolean)
 			where m.run_id = $1 and m.id = e.id`, id, db.Recordset(rows)))
 	}
 	if len(items) > 0 {
@@ -405,22 +529,34 @@ func (e *ending) setLists(id string, items []endingItem) (all []*db.Stmt) {
 	return all
 }
 
-// take returns a statement that deducts from the spools.
-func take(run, kind string, deductions []SpoolDeduction) *db.Stmt {
-	spools, grams := make([]string, len(deductions)), make([]string, len(deductions))
-	for i, d := range deductions {
-		spools[i], grams[i] = string(d.SpoolID), d.Deducted.String()
+// take returns statements that deduct from the spools, in the order of the ledger.
+func take(run, kind string, deductions []SpoolDeduction) (all []*db.Stmt) {
+	var returned, taken []inventory.Taken
+	for _, d := range deductions {
+		start := d.Previous + d.counted
+		if d.counted > 0 {
+			returned = append(returned, inventory.Taken{Spool: string(d.SpoolID), Before: d.Previous.String(),
+				After: start.String(), Shortfall: "0"})
+		}
+		if !d.silent {
+			taken = append(taken, inventory.Taken{Spool: string(d.SpoolID), Before: start.String(), After: d.New.String(),
+				Shortfall: d.Shortfall.String()})
+		}
 	}
-	return inventory.Take(run, kind, spools, grams)
+	if returned != nil {
+		all = append(all, inventory.Return("Counted in production run "+run, returned))
+	}
+	if taken != nil {
+		all = append(all, inventory.Take(run, kind, taken))
+	}
+	return all
 }
 
-// finish returns a statement that sets the status of the run and sends the event to the webhooks. It returns
-// completed_at and a column without meaning. Values that a client could not send back are null.
-func (h handlers) finish(e *ending, id string, deductions []SpoolDeduction, event string, hooks []string) *db.Stmt {
-	var total server.Decimal
-	for _, d := range deductions {
-		total += d.Deducted
-	}
+// finish returns a statement that sets the status of the run, which used total, and sends the event to the webhooks. It
+// returns completed_at and a column without meaning. Values that a client could not send back are null.
+func (h handlers) finish(
+	e *ending, id string, total server.Decimal, event string, hooks []string,
+) *db.Stmt {
 	emit, args := "null", []any{id, string(e.status), e.reason, e.notes, total.String()}
 	if hooks != nil {
 		emit, args = h.emit(e), append(args, hooks, event)

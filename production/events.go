@@ -16,13 +16,16 @@ var (
 	costsSQL string
 	//go:embed queue.sql
 	queueSQL string
+	//go:embed reports.sql
+	reportsSQL string
 )
 
-// Definitions are the SQL functions of production runs.
+// Definitions are the SQL functions of production runs. The package spoolman calls report_printed.
 var Definitions = []db.Definition{
 	{Name: "production/events", Version: 1, SQL: eventsSQL},
 	{Name: "production/costs", Version: 1, SQL: costsSQL},
 	{Name: "production/queue", Version: 1, SQL: queueSQL},
+	{Name: "production/reports", Version: 1, SQL: reportsSQL},
 }
 
 // Events are the events of production runs, for the OpenAPI document.

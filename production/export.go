@@ -27,7 +27,10 @@ var Export = transfer.Export[Run](200, transfer.ListPage(RunFilter.list, `
 					'spool_weight_after_grams', trim_scale(m.spool_weight_after_grams),
 					'estimated_purge_grams', trim_scale(m.estimated_purge_grams),
 					'actual_purge_grams', trim_scale(m.actual_purge_grams),
-					'cost_per_gram', trim_scale(m.cost_per_gram)) order by m.created_at, m.id), '[]')
+					'cost_per_gram', trim_scale(m.cost_per_gram),
+					'reported_grams', trim_scale(material_reported(m.run_id, m.spool_id, m.id)),
+					'outside_grams', trim_scale(material_outside(m.run_id, m.spool_id, m.id)),
+					'actual_reported', m.actual_reported) order by m.created_at, m.id), '[]')
 				from run_materials m join spools s on s.id = m.spool_id
 				where m.run_id = production_runs.id) as materials
 		from `+runsTable+` where production_runs.id = page.id`))

@@ -29,7 +29,8 @@ func TestExport(t *testing.T) {
 		t.Fatalf("%d rows: %q", len(rows), rows)
 	}
 	if !strings.HasPrefix(rows[0], "id,status,printer_id,printer_name,") ||
-		!strings.HasSuffix(rows[0], ",materials.cost_per_gram,variance_analysis.material_variance_grams,"+
+		!strings.HasSuffix(rows[0], ",materials.cost_per_gram,materials.reported_grams,materials.outside_grams,"+
+			"materials.actual_reported,variance_analysis.material_variance_grams,"+
 			"variance_analysis.material_variance_percent,variance_analysis.time_variance_hours,"+
 			"variance_analysis.time_variance_percent") {
 		t.Errorf("the header is %s", rows[0])

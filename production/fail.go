@@ -39,7 +39,15 @@ type Waste struct {
 // WastedMaterial is the weight that a material wasted.
 type WastedMaterial struct {
 	MaterialName
-	Wasted server.Optional[server.Decimal] `json:"wasted_grams" rule:"required,maximum=1000000"`
+	Wasted       server.Optional[server.Decimal] `json:"wasted_grams" rule:"maximum=1000000"`
+	CountOutside server.Optional[bool]           `json:"count_outside_use"`
+}
+
+// Check reports a material without anything to record.
+func (m *WastedMaterial) Check(problems *server.Problems) {
+	if m.Wasted.IsNull() && !m.CountOutside.Or(false) {
+		problems.Add("wasted_grams", "is required without count_outside_use")
+	}
 }
 
 // Check reports materials next to a weight of the whole run.
@@ -56,6 +64,7 @@ type End struct {
 	CompletedAt      server.Timestamp `json:"completed_at" rule:"notNull"`
 	InventoryUpdated bool             `json:"inventory_updated" rule:"notNull"`
 	SpoolsUpdated    []SpoolDeduction `json:"spools_updated"`
+	Warnings         []EndWarning     `json:"warnings" rule:"notNull"`
 }
 
 var errClosed = server.BadRequest("RUN_NOT_OPEN",
@@ -65,10 +74,10 @@ const endRules = " adds an entry of the kind `wasted` to each spool's usage ledg
 	"`fail` and `cancel` together end a run only once: later requests return `RUN_ALREADY_COMPLETED` after " +
 	"`complete`, else `RUN_NOT_OPEN`.\n\n" +
 	"The wasted grams of a material are the difference of both weights of its spool, if they are recorded, else " +
-	"`wasted_grams`, else its `actual_weight_grams`, else 0. The request fails and changes nothing if a spool has " +
-	"less filament, or filament was used from a spool that was removed (`INSUFFICIENT_FILAMENT`). Instead of its " +
+	"`wasted_grams`, else its `actual_weight_grams`, else what printers have reported for the run " +
+	"(`reported_grams`), else 0. What was reported has left the spool before, and is not deducted again. Instead of its " +
 	"`id`, `spool_id` or `spool_number` name a material if no other one of the run has the spool. For a run of one " +
-	"material, the request may have `wasted_grams` without `materials`.\n\n" +
+	"material, the request may have `wasted_grams` without `materials`.\n\n" + endWarnings + "\n\n" +
 	"Sets `status`, `completed_at` (to the current time, unless it is set), `actual_total_filament_grams` and " +
 	"`actual_print_time_hours` as `completeProductionRun` does, `inventory_updated`, and `failure_reason` and " +
 	"`failure_notes` to `reason` and `notes`, if they are sent. The costs of the run are those of this moment. " +
@@ -79,7 +88,7 @@ var failDoc = &server.Doc{
 	Description: "Deducts the filament that the failed print wasted from the spools, and" + endRules +
 		"A run whose status was set to `failed` by an update can still be ended by this operation; one with the " +
 		"status `completed` or `cancelled` cannot.",
-	Errors: []*server.Error{errClosed, errNotInRun, errInsufficient, errDeducted},
+	Errors: []*server.Error{errClosed, errNotInRun, errDeducted},
 }
 
 var cancelDoc = &server.Doc{
@@ -87,7 +96,7 @@ var cancelDoc = &server.Doc{
 	Description: "Deducts the filament that the run used until it was cancelled from the spools, and" + endRules +
 		"The body may be empty. A run whose status was set to `cancelled` by an update can still be ended by this " +
 		"operation; one with the status `completed` or `failed` cannot.",
-	Errors: []*server.Error{errClosed, errNotInRun, errInsufficient, errDeducted},
+	Errors: []*server.Error{errClosed, errNotInRun, errDeducted},
 }
 
 func (h handlers) fail(ctx context.Context, r *server.Request[FailRequest]) (server.OK[End], error) {
@@ -105,10 +114,11 @@ func (h handlers) waste(
 	e := ending{status: status, kind: "wasted", closed: errClosed, reason: reason, notes: notes}
 	for i, m := range w.Materials {
 		e.grams = append(e.grams, sentGrams{MaterialName: m.MaterialName,
-			field: fmt.Sprintf("materials[%d].wasted_grams", i), grams: *m.Wasted.Value})
+			field: fmt.Sprintf("materials[%d].wasted_grams", i), grams: m.Wasted.Value,
+			outside: m.CountOutside.Or(false)})
 	}
 	if !w.Wasted.IsNull() {
-		e.grams = append(e.grams, sentGrams{field: "wasted_grams", grams: *w.Wasted.Value})
+		e.grams = append(e.grams, sentGrams{field: "wasted_grams", grams: w.Wasted.Value})
 	}
 	return h.end(ctx, id, &e)
 }

@@ -97,10 +97,9 @@ func TestFailErrors(t *testing.T) {
 	api := newAPI(t)
 	tenant := api.Tenant(t)
 	c := tenant.User(t, "operator")
-	spool, poor := createSpool(t, c, nil), createSpool(t, c, j{"color": "Red", "remaining_weight_grams": 10})
+	spool := createSpool(t, c, nil)
 	path, material := newRun(t, c, spool)
 	_, foreign := newRun(t, c, spool)
-	short := c.Post(t, path+"/materials", j{"spool_id": poor}).Want(201).ID()
 	for _, outcome := range []string{"fail", "cancel"} {
 		post := func(materials ...j) *testkit.Response {
 			t.Helper()
@@ -108,9 +107,6 @@ func TestFailErrors(t *testing.T) {
 		}
 		post(j{"id": material, "wasted_grams": 5}, j{"id": foreign, "wasted_grams": 5}).
 			WantError(400, "UNKNOWN_REFERENCE").Shows(map[string]string{"detail": "Not in the run: materials[1].id"})
-		post(j{"id": material, "wasted_grams": 5}, j{"id": short, "wasted_grams": 10.5}).
-			WantError(400, "INSUFFICIENT_FILAMENT").Shows(map[string]string{"detail": "Too little filament is left, or the " +
-			"spool was removed: PLA Red (Polymaker) (spool " + poor + ") has 10 g of the 10.5 g needed"})
 		for _, bad := range []struct {
 			body  any
 			field string
@@ -136,9 +132,7 @@ func TestFailErrors(t *testing.T) {
 		"VALIDATION_ERROR").Shows(map[string]string{"errors.0.field": "reason"})
 	c.Get(t, path).Want(200).Shows(map[string]string{"status": "pending", "failure_reason": "null",
 		"materials.0.actual_weight_grams": "null", "inventory_updated": "false"})
-	for id, want := range map[string]string{spool: "1000", poor: "10"} {
-		testkit.Equal(t, remaining(t, c, id), want, "grams that remain")
-	}
+	testkit.Equal(t, remaining(t, c, spool), "1000", "grams that remain")
 }
 
 // An operation accepts the status that it sets, if an update set it, but no other final status.

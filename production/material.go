@@ -23,6 +23,9 @@ type RunMaterial struct {
 	EstimatedPurge  server.Optional[server.Decimal] `json:"estimated_purge_grams" rule:"maximum=1000000"`
 	ActualPurge     server.Optional[server.Decimal] `json:"actual_purge_grams" rule:"maximum=1000000"`
 	CostPerGram     server.Optional[server.Decimal] `json:"cost_per_gram" rule:"maximum=999999999"`
+	Reported        server.Decimal                  `json:"reported_grams" rule:"readOnly"`
+	Outside         server.Decimal                  `json:"outside_grams" rule:"readOnly"`
+	ActualReported  bool                            `json:"actual_reported" rule:"readOnly,notNull"`
 }
 
 // errUnknownSpool returns the error of a material whose spool does not exist.
@@ -50,7 +53,9 @@ func namedSpool(id, number string) string {
 
 const materialColumns = `m.id, m.spool_id, spool_name(s.material_type, s.color, s.brand) as spool_name,
 	m.estimated_weight_grams, m.actual_weight_grams, m.spool_weight_before_grams, m.spool_weight_after_grams,
-	m.estimated_purge_grams, m.actual_purge_grams, m.cost_per_gram`
+	m.estimated_purge_grams, m.actual_purge_grams, m.cost_per_gram,
+	material_reported(m.run_id, m.spool_id, m.id) as reported_grams,
+	material_outside(m.run_id, m.spool_id, m.id) as outside_grams, m.actual_reported`
 
 var (
 	errUnknownProduct = server.BadRequest("UNKNOWN_REFERENCE", "%s does not name a product", "product_id").
@@ -129,8 +134,18 @@ var updateMaterialDoc = &server.Doc{
 	ID: "updateProductionRunMaterial", Tag: tag, Summary: "Update a material of a run",
 	Description: "Records how much filament the run used. " + actualWeightRule + "\n\n" +
 		"After `complete`, a material cannot change; a request with its current values succeeds.",
-	Errors: []*server.Error{errUnknownSpool, errCompleted},
+	Errors: []*server.Error{errUnknownSpool, errReported, errCompleted},
 }
+
+// errReported is the error of a change after which a run would lack a spool that printers reported for it.
+var errReported = server.Conflict("MATERIAL_REPORTED",
+	"Printers have reported use of the spool for the run, so that the run keeps the spool as a material; its actual "+
+		"weight may be 0").On("spool_id")
+
+// unreported is a condition: no printer has reported use of the spool of the material m for its run, or another
+// material of the run has the spool. The run must be locked.
+const unreported = `(not exists (select from spool_usage u where u.run_id = m.run_id and u.spool_id = m.spool_id)
+	or exists (select from run_materials o where o.run_id = m.run_id and o.spool_id = m.spool_id and o.id <> m.id))`
 
 func (h handlers) updateMaterial(ctx context.Context, r *server.Request[RunMaterial]) (server.OK[RunMaterial], error) {
 	run, id, in := r.ID("id"), r.ID("material_id"), &r.In
@@ -157,19 +172,31 @@ func (h handlers) updateMaterial(ctx context.Context, r *server.Request[RunMater
 			unchanged = strings.TrimPrefix(unchanged+" and spool_id = "+spool, " and ")
 			known = " and " + spool + " is not null"
 		}
+		keeps := "true"
+		if in.SpoolID.Set {
+			keeps = fmt.Sprintf("(m.spool_id = $%d or %s)", len(args), unreported)
+		} else if in.SpoolNumber.Set {
+			keeps = fmt.Sprintf("(%s or m.spool_id = (select s.id from spools s where s.number = $%d))", unreported, len(args))
+		}
 		// actual_weight_grams is a generated column, from sent_actual_grams and the two weights of the spool.
 		set = strings.Replace(set, "actual_weight_grams = ", "sent_actual_grams = ", 1)
 		update := db.SQL(`
 			with changed as (
 				update run_materials m set `+set+` from production_runs run
 				where m.id = $1 and m.run_id = $2 and run.id = $2 and run.hidden_at is null
-					and (run.deducted_at is null or `+unchanged+`)`+known+`
+					and (run.deducted_at is null or `+unchanged+`)`+known+` and `+keeps+`
 				returning m.run_id
 			), `+touched+`
 			select run_id from changed`, args...)
 		var completed bool
+		free := true
 		locked := lockRun(run).Into(&completed)
-		err := h.db.Write(ctx, locked, update, material)
+		statements := []*db.Stmt{locked}
+		if keeps != "true" {
+			statements = append(statements, db.SQL(`select `+unreported+` from run_materials m where m.id = $1`, id).
+				Into(&free))
+		}
+		err := h.db.Write(ctx, append(statements, update, material)...)
 		switch {
 		case err != nil:
 			return nil, materialError(err)
@@ -178,6 +205,8 @@ func (h handlers) updateMaterial(ctx context.Context, r *server.Request[RunMater
 			return nil, server.ErrNotFound
 		case completed:
 			return nil, errCompleted
+		case !free:
+			return nil, errReported.On(in.spoolField())
 		default:
 			return nil, in.errUnknownSpool()
 		}
@@ -197,8 +226,9 @@ func materialError(err error) error {
 
 var deleteMaterialDoc = &server.Doc{
 	ID: "removeProductionRunMaterial", Tag: tag, Summary: "Remove a material from a run",
-	Description: "The spool does not change. After `complete`, a material cannot be removed.",
-	Errors:      []*server.Error{errCompleted},
+	Description: "The spool does not change. After `complete`, a material cannot be removed, and while the run is open, not " +
+		"the last one of a spool that printers reported for the run.",
+	Errors: []*server.Error{errReported.On(), errCompleted},
 }
 
 func (h handlers) deleteMaterial(ctx context.Context, r *server.Request[struct{}]) (server.NoContent, error) {
@@ -207,12 +237,16 @@ func (h handlers) deleteMaterial(ctx context.Context, r *server.Request[struct{}
 	deleted := db.SQL(`
 		with changed as (
 			delete from run_materials m using production_runs run
-			where m.id = $1 and m.run_id = $2 and run.id = $2 and run.deducted_at is null
+			where m.id = $1 and m.run_id = $2 and run.id = $2 and run.deducted_at is null and `+unreported+`
 			returning m.run_id
 		), `+touched+`
 		select run_id from changed`, id, run)
-	err := server.Found(material, h.db.Write(ctx, lockRun(run), material, deleted))
+	var completed bool
+	err := server.Found(material, h.db.Write(ctx, lockRun(run).Into(&completed), material, deleted))
 	if err == nil && deleted.Rows() == 0 {
+		if !completed {
+			return nil, errReported.On()
+		}
 		err = errCompleted
 	}
 	return nil, err

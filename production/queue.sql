@@ -15,7 +15,7 @@ language sql stable as $$
 		select r.*, r.status <> 'pending' as running, r.estimated_print_time_hours * interval '1 hour' as duration
 		from production_runs r
 		where r.tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid
-			and r.status in ('pending', 'in_progress', 'paused')
+			and r.status in ('pending', 'in_progress', 'paused') and r.hidden_at is null
 	), queue as (
 		select r.*, row_number() over w as place,
 			coalesce(max(greatest(now(), coalesce(r.started_at, now()) + coalesce(r.duration, '0'))) filter (where r.running)
@@ -111,16 +111,54 @@ begin
 	end if;
 end $$;
 
--- Returns the grams that each unfinished run takes from its spools, with the printer of the run.
+-- Returns the grams that each unfinished run still takes from its spools, with the printer of the run: the weights of
+-- its materials less what printers have reported. If they reported a spool without such a weight, it replaces others of
+-- the run: first those of its material and colour.
 create or replace function unfinished_materials()
 returns table (run_id uuid, printer_id uuid, spool_id uuid, grams numeric)
 language sql stable as $$
-	select r.id, r.printer_id, m.spool_id, m.grams
-	from production_runs r
-	cross join lateral (
-		select m.spool_id, coalesce(m.actual_weight_grams, m.estimated_weight_grams) as grams from run_materials m
-		where m.tenant_id = r.tenant_id and m.run_id = r.id offset 0
-	) m
-	where r.tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid
-		and r.status in ('pending', 'in_progress', 'paused') and m.grams > 0
+	select x.run_id, x.printer_id, x.spool_id, x.grams
+	from (
+		select w.run_id, w.printer_id, w.spool_id,
+			w.rest - least(w.rest, greatest(sum(w.unused) over r - coalesce(sum(w.rest) over (
+				partition by w.run_id order by w.spool_id rows between unbounded preceding and 1 preceding), 0), 0)) as grams
+		from (
+			select f.run_id, f.printer_id, f.spool_id,
+				f.rest - least(f.rest, greatest(f.spare - f.earlier, 0)) as rest,
+				case when f.place = 1 then greatest(f.spare - f.total, 0) else 0 end as unused
+			from (
+				select m.run_id, m.printer_id, m.spool_id, m.rest,
+					sum(m.spare) over c as spare, sum(m.rest) over c as total,
+					coalesce(sum(m.rest) over (partition by m.run_id, s.material_type, s.color_key order by m.spool_id
+						rows between unbounded preceding and 1 preceding), 0) as earlier,
+					row_number() over (partition by m.run_id, s.material_type, s.color_key order by m.spool_id) as place
+				from (
+					select n.run_id, n.printer_id, n.spool_id, greatest(n.grams - coalesce(u.reported, 0), 0) as rest,
+						case when n.grams = 0 then greatest(coalesce(u.reported, 0), 0) else 0 end as spare
+					from (
+						select r.id as run_id, r.printer_id, m.spool_id, coalesce(sum(m.grams), 0) as grams,
+							r.status <> 'pending' or r.started_at is not null as started
+						from production_runs r
+						cross join lateral (
+							select m.spool_id, coalesce(m.actual_weight_grams, m.estimated_weight_grams) as grams
+							from run_materials m where m.tenant_id = r.tenant_id and m.run_id = r.id offset 0
+						) m
+						where r.tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid
+							and r.status in ('pending', 'in_progress', 'paused') and r.hidden_at is null
+						group by r.id, r.printer_id, r.status, r.started_at, m.spool_id
+					) n
+					left join lateral (
+						select u.reported from run_use(n.run_id) u where n.started and u.spool_id = n.spool_id offset 0
+					) u on true
+				) m
+				cross join lateral (
+					select s.material_type, s.color_key from spools s
+					where s.tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid and s.id = m.spool_id offset 0
+				) s
+				window c as (partition by m.run_id, s.material_type, s.color_key)
+			) f
+		) w
+		window r as (partition by w.run_id)
+	) x
+	where x.grams > 0
 $$;

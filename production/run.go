@@ -626,24 +626,23 @@ func (h handlers) start(ctx context.Context, r *server.Request[struct{}]) (serve
 var deleteDoc = &server.Doc{
 	ID: "deleteProductionRun", Tag: tag, Summary: "Remove a production run",
 	Description: "Deletes the run with its items and materials. A run that has deducted filament " +
-		"(`inventory_updated`) is hidden instead, because usage ledgers name it: lists no longer contain it, and " +
+		"(`inventory_updated`), or for which printers have reported some, is hidden instead, because usage ledgers name it: lists no longer contain it, and " +
 		"requests with its id return 404. `GET /api/v1/production-runs?hidden=true` lists hidden runs, and " +
 		"`restoreProductionRun` shows one again. The deducted filament is not returned to the spools.",
 }
 
 func (h handlers) delete(ctx context.Context, r *server.Request[struct{}]) (server.NoContent, error) {
-	// The lock makes delete wait for complete, which decides whether the run is hidden or deleted.
+	// The lock makes delete wait for complete and reports, which decide whether the run is hidden or deleted.
+	locked := db.SQL(`select id from production_runs where id = $1 and hidden_at is null for update`, r.ID("id"))
 	removed := db.SQL(`
-		with run as (
-			select id, deducted_at from production_runs where id = $1 and hidden_at is null for update
+		with run as materialized (
+			select r.id, r.deducted_at is not null or exists (select from spool_usage u where u.run_id = $1) as used
+			from production_runs r where r.id = $1 and r.hidden_at is null
 		), hidden as (
-			update production_runs p set hidden_at = now(), updated_at = now() from run where p.id = run.id
-				and run.deducted_at is not null
-		), deleted as (
-			delete from production_runs p using run where p.id = run.id and run.deducted_at is null
+			update production_runs p set hidden_at = now(), updated_at = now() from run where p.id = run.id and run.used
 		)
-		select id from run`, r.ID("id"))
-	return nil, server.Found(removed, h.db.Write(ctx, removed))
+		delete from production_runs p using run where p.id = run.id and not run.used`, r.ID("id"))
+	return nil, server.Found(locked, h.db.Write(ctx, locked, removed))
 }
 
 var restoreDoc = &server.Doc{

@@ -45,7 +45,7 @@ func (q request) use(id int64) error {
 		return q.useOnce(id, key, report, weight, length)
 	}
 	p := q.reports.begin(q.r.Context(), q.caller.Actor.ID(), id, report)
-	used := db.SQL(`select spool from report_use(load_reported($1::int), $2::numeric, $3::numeric, $4::int8,
+	used := db.SQL(`select spool from report_printed($1::int, $2::numeric, $3::numeric, $4::int8,
 		$5::float8) spool
 		where spool is not null`, id, weight, length, p.token, p.window())
 	err = q.sendSpool(id, q.db.Write, used)
@@ -58,7 +58,7 @@ func (q request) useOnce(id int64, key, report string, weight, length any) error
 	sum := sha256.Sum256([]byte("use\n" + report))
 	var first []byte
 	used, stored := server.Once(q.caller.Actor.ID(), key, sum[:], &first,
-		`select report_use(load_reported($5::int), $6::numeric, $7::numeric, null, null) from claim`, id, weight, length)
+		`select report_printed($5::int, $6::numeric, $7::numeric, null, null) from claim`, id, weight, length)
 	spool := selectSpool(q.tenant(), id)
 	var found *string
 	used.Into(&found)

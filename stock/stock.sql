@@ -5,6 +5,7 @@
 --     neither produced nor planned in an unfinished run.
 --   * An unfinished run (pending, in_progress or paused) reserves the weights of its materials: the actual weight, or
 --     the estimate while there is none. A run without any such weight reserves the bills of materials of its items.
+--     What printers have reported for the run is not reserved any more; see unfinished_materials.
 --
 -- The tenant must be that of the transaction. If only_types is not null, only the filaments
 -- (only_types[n], only_keys[n]) are returned; a null key stands for all colours. without_orders reserve nothing;
@@ -15,18 +16,23 @@ create or replace function reserved_materials(
 returns table (material_type text, color_key text, grams numeric)
 language plpgsql stable as $$
 declare
-	runs uuid[];
 	unweighed uuid[];
+	reported uuid[]; -- those of them that may have reports
 	ids uuid[];
 	pieces numeric[];
 begin
-	select array_agg(r.id), array_agg(r.id) filter (where not exists (
-		select from run_materials m
-		where m.tenant_id = tenant and m.run_id = r.id
-			and coalesce(m.actual_weight_grams, m.estimated_weight_grams) is not null))
-	into runs, unweighed
-	from production_runs r
-	where r.tenant_id = tenant and r.status in ('pending', 'in_progress', 'paused'); -- these are never hidden
+	select array_agg(r.id) filter (where not r.reported), array_agg(r.id) filter (where r.reported)
+	into unweighed, reported
+	from (
+		select r.*, r.status <> 'pending' and exists (
+			select from run_materials m where m.tenant_id = tenant and m.run_id = r.id) as reported
+		from production_runs r
+	) r
+	where r.tenant_id = tenant and r.status in ('pending', 'in_progress', 'paused') and r.hidden_at is null
+		and not exists (
+			select from run_materials m
+			where m.tenant_id = tenant and m.run_id = r.id
+				and coalesce(m.actual_weight_grams, m.estimated_weight_grams) is not null);
 
 	select array_agg(n.product_id), array_agg(n.pieces) into ids, pieces
 	from (
@@ -57,14 +63,25 @@ begin
 			select e.material_type, e.color_key, e.grams from explode_products(ids, pieces) e
 			union all
 			select s.material_type, s.color_key, m.grams
-			from unnest(runs) r (id)
-			cross join lateral (
-				select m.spool_id, coalesce(m.actual_weight_grams, m.estimated_weight_grams) as grams
-				from run_materials m where m.tenant_id = tenant and m.run_id = r.id offset 0
-			) m
+			from unfinished_materials() m
 			cross join lateral (
 				select s.material_type, s.color_key from spools s where s.tenant_id = tenant and s.id = m.spool_id offset 0
 			) s
+			union all
+			select e.material_type, e.color_key, e.grams - coalesce(u.grams, 0)
+			from unnest(reported) r (id)
+			cross join lateral (
+				select array_agg(i.product_id) as ids, array_agg(i.quantity::numeric) as pieces
+				from run_items i where i.tenant_id = tenant and i.run_id = r.id
+			) i
+			cross join lateral explode_products(i.ids, i.pieces) e
+			left join lateral (
+				select sum(u.reported) as grams from run_use(r.id) u
+				cross join lateral (
+					select s.material_type, s.color_key from spools s where s.tenant_id = tenant and s.id = u.spool_id offset 0
+				) s
+				where s.material_type = e.material_type and s.color_key = e.color_key
+			) u on true
 		) t
 		where t.grams > 0 and (only_types is null or exists (
 			select from unnest(only_types, only_keys) f (material_type, color_key)

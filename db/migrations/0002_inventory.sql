@@ -332,14 +332,15 @@ create table spool_usage (
 	spool_id uuid not null,
 	kind text collate "C" not null,
 	reason text collate "C",
-	run_id uuid,
-	printer_id uuid, -- that of the run, or of the API key
+	run_id uuid, -- the run that used the filament
+	printer_id uuid, -- that of the run, or else of the API key or of the slot of the spool
 	user_id uuid default nullif(current_setting('app.user_id', true), '')::uuid,
 	api_key_id uuid default nullif(current_setting('app.api_key_id', true), '')::uuid,
 	before_grams numeric(15,6) not null,
 	after_grams numeric(15,6) not null,
 	change_grams numeric(15,6) not null generated always as (after_grams - before_grams) stored,
-	shortfall_grams numeric(15,6), -- reported by a printer, but not there
+	shortfall_grams numeric(15,6), -- used, but not there; negative if the end of a run found that less was short
+	covered_grams numeric(15,6), -- reported after the end of the run, whose use a person had stated by then
 	report_token bigint, -- identifies the last report in the entry; null if the report had an idempotency key
 	created_at timestamptz not null default clock_timestamp(),
 	updated_at timestamptz, -- when the entry grew last
@@ -348,7 +349,7 @@ create table spool_usage (
 	foreign key (tenant_id, printer_id) references printers (tenant_id, id)
 );
 call tenant_table('spool_usage', 'select, insert');
-grant update (after_grams, shortfall_grams, report_token, updated_at) on spool_usage to spoolwright_app;
+grant update (after_grams, shortfall_grams, covered_grams, report_token, updated_at) on spool_usage to spoolwright_app;
 create policy printed on spool_usage as restrictive for update using (kind = 'printed') with check (kind = 'printed');
 
 create index spool_usage_newest on spool_usage (tenant_id, spool_id, created_at, id);
@@ -356,6 +357,8 @@ create index spool_usage_newest on spool_usage (tenant_id, spool_id, created_at,
 -- the index, so that none with a spool or an id reads the whole ledger with it.
 create index spool_usage_times on spool_usage (tenant_id, created_at, id) where num_nonnulls(created_at) = 1;
 create index spool_usage_printer on spool_usage (tenant_id, printer_id, created_at, id) where printer_id is not null;
+-- For what a run has used.
+create index spool_usage_run on spool_usage (tenant_id, run_id, spool_id) where run_id is not null;
 create index spool_usage_printed on spool_usage (tenant_id, id) where kind = 'printed';
 
 -- What was used each day: a summary of the ledger, which reports read instead of it. The functions of the definition

@@ -64,6 +64,11 @@ create index production_runs_started on production_runs (tenant_id, started_at, 
 create index production_runs_completed on production_runs (tenant_id, completed_at, id)
 	where hidden_at is null and completed_at is not null;
 create index production_runs_hidden on production_runs (tenant_id, created_at, id) where hidden_at is not null;
+-- For the run that a report of a printer belongs to: those that print, and those that ended last.
+create index production_runs_printing on production_runs (tenant_id, printer_id, status)
+	where status in ('in_progress', 'paused') and printer_id is not null;
+create index production_runs_latest on production_runs (tenant_id, printer_id, (coalesce(deducted_at, completed_at)))
+	where status in ('completed', 'failed', 'cancelled') and printer_id is not null;
 -- For what unfinished runs reserve.
 create index production_runs_unfinished on production_runs (tenant_id, id)
 	where status in ('pending', 'in_progress', 'paused');
@@ -116,6 +121,7 @@ create table run_materials (
 	spool_weight_after_grams numeric(15,6) check (spool_weight_after_grams >= 0 and spool_weight_after_grams <= 1000000),
 	actual_weight_grams numeric(15,6)
 		generated always as (coalesce(spool_weight_before_grams - spool_weight_after_grams, sent_actual_grams)) stored,
+	actual_reported boolean not null default false, -- whether sent_actual_grams is what printers reported
 	estimated_purge_grams numeric(15,6) check (estimated_purge_grams >= 0 and estimated_purge_grams <= 1000000),
 	actual_purge_grams numeric(15,6) check (actual_purge_grams >= 0 and actual_purge_grams <= 1000000),
 	cost_per_gram numeric(15,6) check (cost_per_gram >= 0 and cost_per_gram <= 999999999),
