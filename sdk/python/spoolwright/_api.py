@@ -47,6 +47,8 @@ FailureReason = Literal["adhesion", "spaghetti", "layer_shift", "clog", "under_e
 
 CostPart = Literal["filament", "waste", "machine", "energy", "labour", "failures", "revenue"]
 
+EndWarningCode = Literal["FILAMENT_SHORTFALL", "SPOOL_REMOVED", "SPOOL_ARCHIVED", "USE_OUTSIDE_RUN"]
+
 WasteGroup = Literal["reason", "printer", "material", "product"]
 
 OrderStatus = Literal["received", "in_production", "done", "cancelled"]
@@ -1033,7 +1035,9 @@ class Deducted:
     remaining_weight_grams: Number
     """Grams of filament left."""
     deducted: Number
-    """Deducted grams."""
+    """Grams that left the spool."""
+    shortfall_grams: Number
+    """Grams that were used beyond what the spool was thought to have."""
 
 
 def _Deducted(d: Any, etag: str | None = None) -> Deducted:
@@ -1042,6 +1046,7 @@ def _Deducted(d: Any, etag: str | None = None) -> Deducted:
         id=get("id"),
         remaining_weight_grams=_core.number(get("remaining_weight_grams")),
         deducted=_core.number(get("deducted")),
+        shortfall_grams=_core.number(get("shortfall_grams")),
     )
 
 
@@ -1061,7 +1066,7 @@ class Usage:
     reason: str | None
     """Reason of a deduction."""
     run_id: str | None
-    """The production run, if it is the cause."""
+    """The production run that used the filament."""
     user_id: str | None
     """The user who made the change; null if an API key or the command line did."""
     user_name: str | None
@@ -1069,7 +1074,7 @@ class Usage:
     api_key_id: str | None
     """The API key that made the change."""
     printer_id: str | None
-    """The printer of the run, or of the API key."""
+    """The printer of the run, or of the API key, or else the printer in whose slot the spool was."""
     before_grams: Number
     """Grams left before the change."""
     after_grams: Number
@@ -1077,7 +1082,11 @@ class Usage:
     change_grams: Number
     """after_grams minus before_grams. All changes of a spool add up to its remaining weight."""
     shortfall_grams: Number | None
-    """Reported grams that the spool did not have any more; null unless a printer reported them."""
+    """Grams that were used, but that the spool was not thought to have. Less than 0 if the end of a run found that
+    less was used than its reports had recorded here.
+    """
+    covered_grams: Number | None
+    """Grams that a printer reported after a person had stated what the run used; the spool keeps its weight."""
     created_at: _dt.datetime
     """Time of the change."""
     updated_at: _dt.datetime | None
@@ -1100,6 +1109,7 @@ def _Usage(d: Any, etag: str | None = None) -> Usage:
         after_grams=_core.number(get("after_grams")),
         change_grams=_core.number(get("change_grams")),
         shortfall_grams=_core.number(get("shortfall_grams")),
+        covered_grams=_core.number(get("covered_grams")),
         created_at=_core.timestamp(get("created_at")),
         updated_at=_core.timestamp(get("updated_at")),
     )
@@ -2052,6 +2062,14 @@ class RunMaterial:
     """Actual grams of purged filament; the weights include them."""
     cost_per_gram: Number | None
     """Price per gram; by default cost_per_gram of the spool."""
+    reported_grams: Number | None
+    """Grams that printers have reported for the run; null if they reported none."""
+    outside_grams: Number | None
+    """Grams that left the spool without a run since this one started; null if there are none, and after the run has
+    ended.
+    """
+    actual_reported: bool
+    """Whether actual_weight_grams is what printers reported, so that a report which arrives late raises it."""
 
 
 def _RunMaterial(d: Any, etag: str | None = None) -> RunMaterial:
@@ -2067,6 +2085,9 @@ def _RunMaterial(d: Any, etag: str | None = None) -> RunMaterial:
         estimated_purge_grams=_core.number(get("estimated_purge_grams")),
         actual_purge_grams=_core.number(get("actual_purge_grams")),
         cost_per_gram=_core.number(get("cost_per_gram")),
+        reported_grams=_core.number(get("reported_grams")),
+        outside_grams=_core.number(get("outside_grams")),
+        actual_reported=get("actual_reported"),
     )
 
 
@@ -2224,7 +2245,13 @@ class SpoolDeduction:
     new_weight: Number
     """Remaining grams after."""
     deducted: Number
-    """Deducted grams."""
+    """Grams that this request took from the spool: what was used less what printers had reported; less than 0 if they
+    had reported too much.
+    """
+    shortfall_grams: Number
+    """Grams that were used beyond what the spool was thought to have."""
+    reported_grams: Number
+    """Grams that printers had reported for the run."""
 
 
 def _SpoolDeduction(d: Any, etag: str | None = None) -> SpoolDeduction:
@@ -2234,6 +2261,32 @@ def _SpoolDeduction(d: Any, etag: str | None = None) -> SpoolDeduction:
         previous_weight=_core.number(get("previous_weight")),
         new_weight=_core.number(get("new_weight")),
         deducted=_core.number(get("deducted")),
+        shortfall_grams=_core.number(get("shortfall_grams")),
+        reported_grams=_core.number(get("reported_grams")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndWarning:
+    """The type `EndWarning` of the API."""
+
+    code: EndWarningCode
+    """The warning, for programs."""
+    detail: str
+    """The warning, for people."""
+    spool_id: str
+    """The spool."""
+    grams: Number
+    """The grams that the warning is about."""
+
+
+def _EndWarning(d: Any, etag: str | None = None) -> EndWarning:
+    get = d.get
+    return EndWarning(
+        code=get("code"),
+        detail=get("detail"),
+        spool_id=get("spool_id"),
+        grams=_core.number(get("grams")),
     )
 
 
@@ -2251,6 +2304,8 @@ class Completion:
     """Always true."""
     spools_updated: tuple[SpoolDeduction, ...]
     """One entry per spool."""
+    warnings: tuple[EndWarning, ...]
+    """What users may not expect."""
 
 
 def _Completion(d: Any, etag: str | None = None) -> Completion:
@@ -2261,6 +2316,7 @@ def _Completion(d: Any, etag: str | None = None) -> Completion:
         completed_at=_core.timestamp(get("completed_at")),
         inventory_updated=get("inventory_updated"),
         spools_updated=_core.each(_SpoolDeduction, get("spools_updated")),
+        warnings=_core.each(_EndWarning, get("warnings")),
     )
 
 
@@ -2277,7 +2333,9 @@ class End:
     inventory_updated: bool
     """Always true."""
     spools_updated: tuple[SpoolDeduction, ...]
-    """One entry per spool from which filament was deducted."""
+    """One entry per spool of which filament was used."""
+    warnings: tuple[EndWarning, ...]
+    """What users may not expect."""
 
 
 def _End(d: Any, etag: str | None = None) -> End:
@@ -2288,6 +2346,7 @@ def _End(d: Any, etag: str | None = None) -> End:
         completed_at=_core.timestamp(get("completed_at")),
         inventory_updated=get("inventory_updated"),
         spools_updated=_core.each(_SpoolDeduction, get("spools_updated")),
+        warnings=_core.each(_EndWarning, get("warnings")),
     )
 
 
@@ -4354,12 +4413,7 @@ class RunMaterialCreate(TypedDict, total=False):
     """Price per gram; by default cost_per_gram of the spool."""
 
 
-class _CompleteMaterialRequired(TypedDict):
-    actual_weight_grams: DecimalInput
-    """Used grams, including purge."""
-
-
-class CompleteMaterial(_CompleteMaterialRequired, total=False):
+class CompleteMaterial(TypedDict, total=False):
     """The type `CompleteMaterial` of the API, in request bodies."""
 
     id: str | None
@@ -4368,6 +4422,10 @@ class CompleteMaterial(_CompleteMaterialRequired, total=False):
     """The material's spool, if the run has it once."""
     spool_number: int | None
     """The number of the material's spool, if the run has it once."""
+    actual_weight_grams: DecimalInput | None
+    """Used grams, including purge; absent: what printers reported."""
+    count_outside_use: bool | None
+    """Whether the run has used what left the spool without a run since it started; see outside_grams."""
 
 
 class _CompleteItemRequired(TypedDict):
@@ -4386,12 +4444,7 @@ class CompleteItem(_CompleteItemRequired, total=False):
     """Why pieces failed."""
 
 
-class _WastedMaterialRequired(TypedDict):
-    wasted_grams: DecimalInput
-    """Wasted grams; 0 if nothing was printed."""
-
-
-class WastedMaterial(_WastedMaterialRequired, total=False):
+class WastedMaterial(TypedDict, total=False):
     """The type `WastedMaterial` of the API, in request bodies."""
 
     id: str | None
@@ -4400,6 +4453,10 @@ class WastedMaterial(_WastedMaterialRequired, total=False):
     """The material's spool, if the run has it once."""
     spool_number: int | None
     """The number of the material's spool, if the run has it once."""
+    wasted_grams: DecimalInput | None
+    """Wasted grams; 0 if nothing was printed. Absent: what printers reported."""
+    count_outside_use: bool | None
+    """Whether the run has used what left the spool without a run since it started; see outside_grams."""
 
 
 class OrderItemCreate(TypedDict, total=False):
@@ -4547,6 +4604,10 @@ class MalformedJsonError(ApiError):
     """The service responded ``MALFORMED_JSON`` (status 400)."""
 
 
+class MaterialReportedError(ApiError):
+    """The service responded ``MATERIAL_REPORTED`` (status 409)."""
+
+
 class MethodNotAllowedError(ApiError):
     """The service responded ``METHOD_NOT_ALLOWED`` (status 405)."""
 
@@ -4670,6 +4731,7 @@ _ERRORS: dict[str, type[ApiError]] = {
     "INVALID_TOKEN": InvalidTokenError,
     "LAST_ADMIN": LastAdminError,
     "MALFORMED_JSON": MalformedJsonError,
+    "MATERIAL_REPORTED": MaterialReportedError,
     "METHOD_NOT_ALLOWED": MethodNotAllowedError,
     "NOT_FOUND": NotFoundError,
     "ORDER_CONFLICT": OrderConflictError,
@@ -7196,18 +7258,22 @@ class SpoolsResource:
         *,
         weight_grams: DecimalInput,
         reason: str | None = None,
+        allow_shortfall: bool | None = None,
         idempotency_key: str | None = None,
     ) -> Deducted:
         """Deduct filament.
 
         Deducts filament from a spool and adds an entry to its usage ledger, atomically. If the spool has less
-        filament left, returns `INSUFFICIENT_FILAMENT` and changes nothing.
+        filament left, returns `INSUFFICIENT_FILAMENT` and changes nothing. With `allow_shortfall`, the spool is
+        then empty, and the entry keeps the other grams in `shortfall_grams`: what was used counts as use, whatever
+        the spool was thought to have.
 
         Requires the role `operator` or `admin`.
 
         :param id: The id of the spool, a UUID.
         :param weight_grams: Grams to deduct.
         :param reason: Free text for the usage ledger.
+        :param allow_shortfall: Whether to record grams that the spool was not thought to have, too.
         :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
         a key.
         """
@@ -7218,6 +7284,7 @@ class SpoolsResource:
             body={
                 "weight_grams": weight_grams,
                 "reason": UNSET if reason is None else reason,
+                "allow_shortfall": UNSET if allow_shortfall is None else allow_shortfall,
             },
             idempotency_key=idempotency_key or _core.new_key(),
         )
@@ -7262,7 +7329,7 @@ class SpoolsResource:
         *,
         skip: int | None = None,
         limit: int | None = None,
-        sort_by: Literal["id", "spool_id", "kind", "reason", "run_id", "user_id", "api_key_id", "printer_id", "before_grams", "after_grams", "change_grams", "shortfall_grams", "created_at", "updated_at"] | None = None,
+        sort_by: Literal["id", "spool_id", "kind", "reason", "run_id", "user_id", "api_key_id", "printer_id", "before_grams", "after_grams", "change_grams", "shortfall_grams", "covered_grams", "created_at", "updated_at"] | None = None,
         sort_order: SortOrder | None = None,
         after: str | None = None,
         kind: UsageKind | Sequence[UsageKind] | None = None,
@@ -7306,7 +7373,7 @@ class SpoolsResource:
         self,
         id: str,
         *,
-        sort_by: Literal["id", "spool_id", "kind", "reason", "run_id", "user_id", "api_key_id", "printer_id", "before_grams", "after_grams", "change_grams", "shortfall_grams", "created_at", "updated_at"] | None = None,
+        sort_by: Literal["id", "spool_id", "kind", "reason", "run_id", "user_id", "api_key_id", "printer_id", "before_grams", "after_grams", "change_grams", "shortfall_grams", "covered_grams", "created_at", "updated_at"] | None = None,
         sort_order: SortOrder | None = None,
         kind: UsageKind | Sequence[UsageKind] | None = None,
         created_from: _dt.datetime | None = None,
@@ -9271,10 +9338,10 @@ class ProductionRunsResource:
     ) -> None:
         """Remove a production run.
 
-        Deletes the run with its items and materials. A run that has deducted filament (`inventory_updated`) is
-        hidden instead, because usage ledgers name it: lists no longer contain it, and requests with its id return
-        404. `GET /api/v1/production-runs?hidden=true` lists hidden runs, and `restoreProductionRun` shows one
-        again. The deducted filament is not returned to the spools.
+        Deletes the run with its items and materials. A run that has deducted filament (`inventory_updated`), or
+        for which printers have reported some, is hidden instead, because usage ledgers name it: lists no longer
+        contain it, and requests with its id return 404. `GET /api/v1/production-runs?hidden=true` lists hidden
+        runs, and `restoreProductionRun` shows one again. The deducted filament is not returned to the spools.
 
         Requires the role `operator` or `admin`.
 
@@ -9558,7 +9625,8 @@ class ProductionRunsResource:
     ) -> None:
         """Remove a material from a run.
 
-        The spool does not change. After `complete`, a material cannot be removed.
+        The spool does not change. After `complete`, a material cannot be removed, and while the run is open, not
+        the last one of a spool that printers reported for the run.
 
         Requires the role `operator` or `admin`.
 
@@ -9638,13 +9706,22 @@ class ProductionRunsResource:
     ) -> Completion:
         """Complete a run and deduct its filament.
 
-        Deducts the actual weight of each material from its spool and adds an entry to each spool's usage ledger,
-        all or nothing. A run is completed only once: later requests return `RUN_ALREADY_COMPLETED`.
+        Deducts the actual weight of each material from its spool, less what printers have reported for the run
+        (`reported_grams`), and adds an entry to each spool's usage ledger, all or nothing. A material without an
+        actual weight has used what was reported. A run is completed only once: later requests return
+        `RUN_ALREADY_COMPLETED`.
 
         The request fails and changes nothing if the run has the status `failed` or `cancelled` (`RUN_NOT_OPEN`),
-        if it has no materials (`RUN_HAS_NO_MATERIALS`), if a material lacks `actual_weight_grams`
-        (`ACTUAL_USAGE_MISSING`), or if a spool has too little filament or was removed (`INSUFFICIENT_FILAMENT`).
-        The `detail` of the last two names the materials or spools.
+        if it has no materials (`RUN_HAS_NO_MATERIALS`), or if a material lacks `actual_weight_grams` and printers
+        reported nothing for it (`ACTUAL_USAGE_MISSING`, whose `detail` names the materials).
+
+        What was used is recorded, also if it does not fit, and `warnings` name what does not: a spool that had
+        less filament is empty, and the ledger keeps the other grams in `shortfall_grams` (`FILAMENT_SHORTFALL`);
+        filament was used from a spool that is removed or archived (`SPOOL_REMOVED`, `SPOOL_ARCHIVED`).
+        `USE_OUTSIDE_RUN` says that grams left a spool without a run since this one started: by a deduction,
+        weighing, an edit, or a report that belongs to no run (`outside_grams` of the material). They may be the
+        run's. With `count_outside_use`, they are: the run takes that much less from the spool, and the ledger
+        moves them to the run.
 
         Sets `status`, `completed_at` (to the current time, unless it is set), `actual_total_filament_grams` (to
         the sum, or null if it is more than 1,000,000) and `actual_print_time_hours` (to the time from start to
@@ -9693,10 +9770,18 @@ class ProductionRunsResource:
         later requests return `RUN_ALREADY_COMPLETED` after `complete`, else `RUN_NOT_OPEN`.
 
         The wasted grams of a material are the difference of both weights of its spool, if they are recorded, else
-        `wasted_grams`, else its `actual_weight_grams`, else 0. The request fails and changes nothing if a spool
-        has less filament, or filament was used from a spool that was removed (`INSUFFICIENT_FILAMENT`). Instead of
-        its `id`, `spool_id` or `spool_number` name a material if no other one of the run has the spool. For a run
-        of one material, the request may have `wasted_grams` without `materials`.
+        `wasted_grams`, else its `actual_weight_grams`, else what printers have reported for the run
+        (`reported_grams`), else 0. What was reported has left the spool before, and is not deducted again. Instead
+        of its `id`, `spool_id` or `spool_number` name a material if no other one of the run has the spool. For a
+        run of one material, the request may have `wasted_grams` without `materials`.
+
+        What was used is recorded, also if it does not fit, and `warnings` name what does not: a spool that had
+        less filament is empty, and the ledger keeps the other grams in `shortfall_grams` (`FILAMENT_SHORTFALL`);
+        filament was used from a spool that is removed or archived (`SPOOL_REMOVED`, `SPOOL_ARCHIVED`).
+        `USE_OUTSIDE_RUN` says that grams left a spool without a run since this one started: by a deduction,
+        weighing, an edit, or a report that belongs to no run (`outside_grams` of the material). They may be the
+        run's. With `count_outside_use`, they are: the run takes that much less from the spool, and the ledger
+        moves them to the run.
 
         Sets `status`, `completed_at` (to the current time, unless it is set), `actual_total_filament_grams` and
         `actual_print_time_hours` as `completeProductionRun` does, `inventory_updated`, and `failure_reason` and
@@ -9744,10 +9829,18 @@ class ProductionRunsResource:
         run only once: later requests return `RUN_ALREADY_COMPLETED` after `complete`, else `RUN_NOT_OPEN`.
 
         The wasted grams of a material are the difference of both weights of its spool, if they are recorded, else
-        `wasted_grams`, else its `actual_weight_grams`, else 0. The request fails and changes nothing if a spool
-        has less filament, or filament was used from a spool that was removed (`INSUFFICIENT_FILAMENT`). Instead of
-        its `id`, `spool_id` or `spool_number` name a material if no other one of the run has the spool. For a run
-        of one material, the request may have `wasted_grams` without `materials`.
+        `wasted_grams`, else its `actual_weight_grams`, else what printers have reported for the run
+        (`reported_grams`), else 0. What was reported has left the spool before, and is not deducted again. Instead
+        of its `id`, `spool_id` or `spool_number` name a material if no other one of the run has the spool. For a
+        run of one material, the request may have `wasted_grams` without `materials`.
+
+        What was used is recorded, also if it does not fit, and `warnings` name what does not: a spool that had
+        less filament is empty, and the ledger keeps the other grams in `shortfall_grams` (`FILAMENT_SHORTFALL`);
+        filament was used from a spool that is removed or archived (`SPOOL_REMOVED`, `SPOOL_ARCHIVED`).
+        `USE_OUTSIDE_RUN` says that grams left a spool without a run since this one started: by a deduction,
+        weighing, an edit, or a report that belongs to no run (`outside_grams` of the material). They may be the
+        run's. With `count_outside_use`, they are: the run takes that much less from the spool, and the ledger
+        moves them to the run.
 
         Sets `status`, `completed_at` (to the current time, unless it is set), `actual_total_filament_grams` and
         `actual_print_time_hours` as `completeProductionRun` does, `inventory_updated`, and `failure_reason` and
@@ -11134,6 +11227,8 @@ __all__ = [
     "DuplicateVendorError",
     "EmailTakenError",
     "End",
+    "EndWarning",
+    "EndWarningCode",
     "ExportFormat",
     "FailureReason",
     "Filament",
@@ -11165,6 +11260,7 @@ __all__ = [
     "MarginGroup",
     "MarginReport",
     "MarginReportRow",
+    "MaterialReportedError",
     "MaterialShare",
     "MaterialType",
     "MethodNotAllowedError",

@@ -49,6 +49,8 @@ export type FailureReason = "adhesion" | "spaghetti" | "layer_shift" | "clog" | 
 
 export type CostPart = "filament" | "waste" | "machine" | "energy" | "labour" | "failures" | "revenue";
 
+export type EndWarningCode = "FILAMENT_SHORTFALL" | "SPOOL_REMOVED" | "SPOOL_ARCHIVED" | "USE_OUTSIDE_RUN";
+
 export type WasteGroup = "reason" | "printer" | "material" | "product";
 
 export type OrderStatus = "received" | "in_production" | "done" | "cancelled";
@@ -608,8 +610,10 @@ export interface Deducted<D = number> {
   readonly id: string;
   /** Grams of filament left. */
   readonly remaining_weight_grams: D;
-  /** Deducted grams. */
+  /** Grams that left the spool. */
   readonly deducted: D;
+  /** Grams that were used beyond what the spool was thought to have. */
+  readonly shortfall_grams: D;
 }
 
 /** The type `Usage` of the API. */
@@ -625,7 +629,7 @@ export interface Usage<D = number> {
   readonly kind: UsageKind;
   /** Reason of a deduction. */
   readonly reason: string | null;
-  /** The production run, if it is the cause. */
+  /** The production run that used the filament. */
   readonly run_id: string | null;
   /** The user who made the change; null if an API key or the command line did. */
   readonly user_id: string | null;
@@ -633,7 +637,7 @@ export interface Usage<D = number> {
   readonly user_name: string | null;
   /** The API key that made the change. */
   readonly api_key_id: string | null;
-  /** The printer of the run, or of the API key. */
+  /** The printer of the run, or of the API key, or else the printer in whose slot the spool was. */
   readonly printer_id: string | null;
   /** Grams left before the change. */
   readonly before_grams: D;
@@ -641,8 +645,13 @@ export interface Usage<D = number> {
   readonly after_grams: D;
   /** after_grams minus before_grams. All changes of a spool add up to its remaining weight. */
   readonly change_grams: D;
-  /** Reported grams that the spool did not have any more; null unless a printer reported them. */
+  /**
+   * Grams that were used, but that the spool was not thought to have. Less than 0 if the end of a run found that less
+   * was used than its reports had recorded here.
+   */
   readonly shortfall_grams: D | null;
+  /** Grams that a printer reported after a person had stated what the run used; the spool keeps its weight. */
+  readonly covered_grams: D | null;
   /** Time of the change. */
   readonly created_at: string;
   /** Time of the last report that is part of the entry; null unless a printer reported it. */
@@ -1187,6 +1196,15 @@ export interface RunMaterial<D = number> {
   readonly actual_purge_grams: D | null;
   /** Price per gram; by default cost_per_gram of the spool. */
   readonly cost_per_gram: D | null;
+  /** Grams that printers have reported for the run; null if they reported none. */
+  readonly reported_grams: D | null;
+  /**
+   * Grams that left the spool without a run since this one started; null if there are none, and after the run has
+   * ended.
+   */
+  readonly outside_grams: D | null;
+  /** Whether actual_weight_grams is what printers reported, so that a report which arrives late raises it. */
+  readonly actual_reported: boolean;
 }
 
 /** The type `Variance` of the API. */
@@ -1280,8 +1298,27 @@ export interface SpoolDeduction<D = number> {
   readonly previous_weight: D;
   /** Remaining grams after. */
   readonly new_weight: D;
-  /** Deducted grams. */
+  /**
+   * Grams that this request took from the spool: what was used less what printers had reported; less than 0 if they
+   * had reported too much.
+   */
   readonly deducted: D;
+  /** Grams that were used beyond what the spool was thought to have. */
+  readonly shortfall_grams: D;
+  /** Grams that printers had reported for the run. */
+  readonly reported_grams: D;
+}
+
+/** The type `EndWarning` of the API. */
+export interface EndWarning<D = number> {
+  /** The warning, for programs. */
+  readonly code: EndWarningCode;
+  /** The warning, for people. */
+  readonly detail: string;
+  /** The spool. */
+  readonly spool_id: string;
+  /** The grams that the warning is about. */
+  readonly grams: D;
 }
 
 /** The type `Completion` of the API. */
@@ -1296,6 +1333,8 @@ export interface Completion<D = number> {
   readonly inventory_updated: boolean;
   /** One entry per spool. */
   readonly spools_updated: readonly SpoolDeduction<D>[];
+  /** What users may not expect. */
+  readonly warnings: readonly EndWarning<D>[];
 }
 
 /** The type `End` of the API. */
@@ -1308,8 +1347,10 @@ export interface End<D = number> {
   readonly completed_at: string;
   /** Always true. */
   readonly inventory_updated: boolean;
-  /** One entry per spool from which filament was deducted. */
+  /** One entry per spool of which filament was used. */
   readonly spools_updated: readonly SpoolDeduction<D>[];
+  /** What users may not expect. */
+  readonly warnings: readonly EndWarning<D>[];
 }
 
 /** The type `ProductCostParts` of the API. */
@@ -2828,6 +2869,8 @@ export interface Deduction {
   weight_grams: Decimal;
   /** Free text for the usage ledger. */
   reason?: string | null | undefined;
+  /** Whether to record grams that the spool was not thought to have, too. */
+  allow_shortfall?: boolean | null | undefined;
 }
 
 /** The type `Measurement` of the API, in request bodies. */
@@ -3214,8 +3257,10 @@ export interface CompleteMaterial {
   spool_id?: string | null | undefined;
   /** The number of the material's spool, if the run has it once. */
   spool_number?: number | null | undefined;
-  /** Used grams, including purge. */
-  actual_weight_grams: Decimal;
+  /** Used grams, including purge; absent: what printers reported. */
+  actual_weight_grams?: Decimal | null | undefined;
+  /** Whether the run has used what left the spool without a run since it started; see outside_grams. */
+  count_outside_use?: boolean | null | undefined;
 }
 
 /** The type `CompleteItem` of the API, in request bodies. */
@@ -3246,8 +3291,10 @@ export interface WastedMaterial {
   spool_id?: string | null | undefined;
   /** The number of the material's spool, if the run has it once. */
   spool_number?: number | null | undefined;
-  /** Wasted grams; 0 if nothing was printed. */
-  wasted_grams: Decimal;
+  /** Wasted grams; 0 if nothing was printed. Absent: what printers reported. */
+  wasted_grams?: Decimal | null | undefined;
+  /** Whether the run has used what left the spool without a run since it started; see outside_grams. */
+  count_outside_use?: boolean | null | undefined;
 }
 
 /** The type `FailRequest` of the API, in request bodies. */
@@ -3778,7 +3825,7 @@ export interface ListSpoolUsageQuery {
   /** Maximum page size. */
   limit?: number | undefined;
   /** Any scalar field of the items. */
-  sort_by?: "id" | "spool_id" | "kind" | "reason" | "run_id" | "user_id" | "api_key_id" | "printer_id" | "before_grams" | "after_grams" | "change_grams" | "shortfall_grams" | "created_at" | "updated_at" | undefined;
+  sort_by?: "id" | "spool_id" | "kind" | "reason" | "run_id" | "user_id" | "api_key_id" | "printer_id" | "before_grams" | "after_grams" | "change_grams" | "shortfall_grams" | "covered_grams" | "created_at" | "updated_at" | undefined;
   /** Ascending or descending. */
   sort_order?: SortOrder | undefined;
   /**
@@ -4353,6 +4400,9 @@ export class LastAdminError extends ApiError {}
 /** The service responded `MALFORMED_JSON` (status 400). */
 export class MalformedJsonError extends ApiError {}
 
+/** The service responded `MATERIAL_REPORTED` (status 409). */
+export class MaterialReportedError extends ApiError {}
+
 /** The service responded `METHOD_NOT_ALLOWED` (status 405). */
 export class MethodNotAllowedError extends ApiError {}
 
@@ -4451,6 +4501,7 @@ const ERRORS: Record<string, typeof ApiError> = {
   INVALID_TOKEN: InvalidTokenError,
   LAST_ADMIN: LastAdminError,
   MALFORMED_JSON: MalformedJsonError,
+  MATERIAL_REPORTED: MaterialReportedError,
   METHOD_NOT_ALLOWED: MethodNotAllowedError,
   NOT_FOUND: NotFoundError,
   ORDER_CONFLICT: OrderConflictError,
@@ -4492,6 +4543,7 @@ const DECIMALS: ReadonlySet<string> = /* @__PURE__ */ new Set([
   "cost",
   "cost_per_gram",
   "cost_per_hour",
+  "covered_grams",
   "days_left",
   "deducted",
   "density_g_cm3",
@@ -4533,6 +4585,7 @@ const DECIMALS: ReadonlySet<string> = /* @__PURE__ */ new Set([
   "net_weight_grams",
   "new_weight",
   "nozzle_mm",
+  "outside_grams",
   "power_watts",
   "previous_total_cost",
   "previous_weight",
@@ -4544,6 +4597,7 @@ const DECIMALS: ReadonlySet<string> = /* @__PURE__ */ new Set([
   "remaining_below",
   "remaining_grams",
   "remaining_weight_grams",
+  "reported_grams",
   "reserved_grams",
   "revenue",
   "selling_price",
@@ -5589,7 +5643,9 @@ export class SpoolsResource<M extends DecimalMode = "number"> {
    * Deduct filament.
    *
    * Deducts filament from a spool and adds an entry to its usage ledger, atomically. If the spool has less filament
-   * left, returns `INSUFFICIENT_FILAMENT` and changes nothing.
+   * left, returns `INSUFFICIENT_FILAMENT` and changes nothing. With `allow_shortfall`, the spool is then empty, and
+   * the entry keeps the other grams in `shortfall_grams`: what was used counts as use, whatever the spool was thought
+   * to have.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -6485,10 +6541,10 @@ export class ProductionRunsResource<M extends DecimalMode = "number"> {
   /**
    * Remove a production run.
    *
-   * Deletes the run with its items and materials. A run that has deducted filament (`inventory_updated`) is hidden
-   * instead, because usage ledgers name it: lists no longer contain it, and requests with its id return 404. `GET
-   * /api/v1/production-runs?hidden=true` lists hidden runs, and `restoreProductionRun` shows one again. The deducted
-   * filament is not returned to the spools.
+   * Deletes the run with its items and materials. A run that has deducted filament (`inventory_updated`), or for
+   * which printers have reported some, is hidden instead, because usage ledgers name it: lists no longer contain it,
+   * and requests with its id return 404. `GET /api/v1/production-runs?hidden=true` lists hidden runs, and
+   * `restoreProductionRun` shows one again. The deducted filament is not returned to the spools.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -6606,7 +6662,8 @@ export class ProductionRunsResource<M extends DecimalMode = "number"> {
   /**
    * Remove a material from a run.
    *
-   * The spool does not change. After `complete`, a material cannot be removed.
+   * The spool does not change. After `complete`, a material cannot be removed, and while the run is open, not the
+   * last one of a spool that printers reported for the run.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -6656,13 +6713,20 @@ export class ProductionRunsResource<M extends DecimalMode = "number"> {
   /**
    * Complete a run and deduct its filament.
    *
-   * Deducts the actual weight of each material from its spool and adds an entry to each spool's usage ledger, all or
-   * nothing. A run is completed only once: later requests return `RUN_ALREADY_COMPLETED`.
+   * Deducts the actual weight of each material from its spool, less what printers have reported for the run
+   * (`reported_grams`), and adds an entry to each spool's usage ledger, all or nothing. A material without an actual
+   * weight has used what was reported. A run is completed only once: later requests return `RUN_ALREADY_COMPLETED`.
    *
    * The request fails and changes nothing if the run has the status `failed` or `cancelled` (`RUN_NOT_OPEN`), if it
-   * has no materials (`RUN_HAS_NO_MATERIALS`), if a material lacks `actual_weight_grams` (`ACTUAL_USAGE_MISSING`), or
-   * if a spool has too little filament or was removed (`INSUFFICIENT_FILAMENT`). The `detail` of the last two names
-   * the materials or spools.
+   * has no materials (`RUN_HAS_NO_MATERIALS`), or if a material lacks `actual_weight_grams` and printers reported
+   * nothing for it (`ACTUAL_USAGE_MISSING`, whose `detail` names the materials).
+   *
+   * What was used is recorded, also if it does not fit, and `warnings` name what does not: a spool that had less
+   * filament is empty, and the ledger keeps the other grams in `shortfall_grams` (`FILAMENT_SHORTFALL`); filament was
+   * used from a spool that is removed or archived (`SPOOL_REMOVED`, `SPOOL_ARCHIVED`). `USE_OUTSIDE_RUN` says that
+   * grams left a spool without a run since this one started: by a deduction, weighing, an edit, or a report that
+   * belongs to no run (`outside_grams` of the material). They may be the run's. With `count_outside_use`, they are:
+   * the run takes that much less from the spool, and the ledger moves them to the run.
    *
    * Sets `status`, `completed_at` (to the current time, unless it is set), `actual_total_filament_grams` (to the sum,
    * or null if it is more than 1,000,000) and `actual_print_time_hours` (to the time from start to completion, or
@@ -6692,10 +6756,17 @@ export class ProductionRunsResource<M extends DecimalMode = "number"> {
    * requests return `RUN_ALREADY_COMPLETED` after `complete`, else `RUN_NOT_OPEN`.
    *
    * The wasted grams of a material are the difference of both weights of its spool, if they are recorded, else
-   * `wasted_grams`, else its `actual_weight_grams`, else 0. The request fails and changes nothing if a spool has less
-   * filament, or filament was used from a spool that was removed (`INSUFFICIENT_FILAMENT`). Instead of its `id`,
-   * `spool_id` or `spool_number` name a material if no other one of the run has the spool. For a run of one material,
-   * the request may have `wasted_grams` without `materials`.
+   * `wasted_grams`, else its `actual_weight_grams`, else what printers have reported for the run (`reported_grams`),
+   * else 0. What was reported has left the spool before, and is not deducted again. Instead of its `id`, `spool_id`
+   * or `spool_number` name a material if no other one of the run has the spool. For a run of one material, the
+   * request may have `wasted_grams` without `materials`.
+   *
+   * What was used is recorded, also if it does not fit, and `warnings` name what does not: a spool that had less
+   * filament is empty, and the ledger keeps the other grams in `shortfall_grams` (`FILAMENT_SHORTFALL`); filament was
+   * used from a spool that is removed or archived (`SPOOL_REMOVED`, `SPOOL_ARCHIVED`). `USE_OUTSIDE_RUN` says that
+   * grams left a spool without a run since this one started: by a deduction, weighing, an edit, or a report that
+   * belongs to no run (`outside_grams` of the material). They may be the run's. With `count_outside_use`, they are:
+   * the run takes that much less from the spool, and the ledger moves them to the run.
    *
    * Sets `status`, `completed_at` (to the current time, unless it is set), `actual_total_filament_grams` and
    * `actual_print_time_hours` as `completeProductionRun` does, `inventory_updated`, and `failure_reason` and
@@ -6721,10 +6792,17 @@ export class ProductionRunsResource<M extends DecimalMode = "number"> {
    * once: later requests return `RUN_ALREADY_COMPLETED` after `complete`, else `RUN_NOT_OPEN`.
    *
    * The wasted grams of a material are the difference of both weights of its spool, if they are recorded, else
-   * `wasted_grams`, else its `actual_weight_grams`, else 0. The request fails and changes nothing if a spool has less
-   * filament, or filament was used from a spool that was removed (`INSUFFICIENT_FILAMENT`). Instead of its `id`,
-   * `spool_id` or `spool_number` name a material if no other one of the run has the spool. For a run of one material,
-   * the request may have `wasted_grams` without `materials`.
+   * `wasted_grams`, else its `actual_weight_grams`, else what printers have reported for the run (`reported_grams`),
+   * else 0. What was reported has left the spool before, and is not deducted again. Instead of its `id`, `spool_id`
+   * or `spool_number` name a material if no other one of the run has the spool. For a run of one material, the
+   * request may have `wasted_grams` without `materials`.
+   *
+   * What was used is recorded, also if it does not fit, and `warnings` name what does not: a spool that had less
+   * filament is empty, and the ledger keeps the other grams in `shortfall_grams` (`FILAMENT_SHORTFALL`); filament was
+   * used from a spool that is removed or archived (`SPOOL_REMOVED`, `SPOOL_ARCHIVED`). `USE_OUTSIDE_RUN` says that
+   * grams left a spool without a run since this one started: by a deduction, weighing, an edit, or a report that
+   * belongs to no run (`outside_grams` of the material). They may be the run's. With `count_outside_use`, they are:
+   * the run takes that much less from the spool, and the ledger moves them to the run.
    *
    * Sets `status`, `completed_at` (to the current time, unless it is set), `actual_total_filament_grams` and
    * `actual_print_time_hours` as `completeProductionRun` does, `inventory_updated`, and `failure_reason` and
