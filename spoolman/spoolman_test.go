@@ -260,7 +260,7 @@ func TestTokensOfReports(t *testing.T) {
 		{content | 2<<16 | 2, nil, "970"}, // another one
 		{8<<32 | 3<<16 | 1, 5.0, "960"},   // with another content
 	} {
-		err := p.operator.API.DB.Write(ctx, db.SQL(`select report_use(1, 10, null, $1::int8, $2::float8)`,
+		err := p.operator.API.DB.Write(ctx, db.SQL(`select spool from report_use(1, 10, null, $1::int8, $2::float8)`,
 			report.token, report.window))
 		testkit.Check(t, err)
 		p.operator.Get(t, path).Want(200).Shows(map[string]string{"remaining_weight_grams": report.left})
