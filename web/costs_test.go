@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"spoolwright/server"
+	"spoolwright/spoolman"
 	"spoolwright/testkit"
 )
 
@@ -62,4 +64,29 @@ func TestPlanAndCosts(t *testing.T) {
 	b.do(t, "POST", order+"/plan", form).want(t, 409)
 	viewer := signIn(t, tenant.User(t, "viewer"))
 	viewer.get(t, "/spools/"+spool).want(t, 200).hides(t, "Load into")
+}
+
+// The form that completes a run has what printers reported, and asks about what left the spool without a run.
+func TestCompleteReportedRun(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t, testkit.Options{Change: func(c *server.Config) {
+		c.Surfaces = []server.Surface{spoolman.Surface(c.DB)}
+	}}).Operator(t)
+	b := signIn(t, c)
+	id := c.NewSpool(t, 1000, nil)
+	number := c.Get(t, "/api/v1/spools/"+id).Text("number")
+	run := c.Post(t, "/api/v1/production-runs", j{"status": "in_progress",
+		"materials": []j{{"spool_id": id, "estimated_weight_grams": 100}}}).Want(201).ID()
+	at := "/runs/" + run
+	b.get(t, at).hides(t, "Printers reported", "without a run")
+	c.Do(t, "PUT", "/spoolman/api/v1/spool/"+number+"/use", j{"use_weight": 60}).Want(200)
+	c.Post(t, "/api/v1/spools/"+id+"/deduct", j{"weight_grams": 30}).Want(200)
+	page := b.get(t, at).shows(t, "Printers reported 60 g.", "The weight contains 30 g that left this spool without a run")
+	if got := page.form(t, at+"/complete").Get("materials[0].actual_weight_grams"); got != "60" {
+		t.Errorf("the form has %q g", got)
+	}
+	page.submit(t, at+"/complete", "materials[0].actual_weight_grams", "95",
+		"materials[0].count_outside_use", "true").to(t, at)
+	c.Get(t, "/api/v1/spools/"+id).Shows(map[string]string{"remaining_weight_grams": "905"})
+	c.Get(t, "/api/v1/production-runs/"+run).Shows(map[string]string{"actual_total_filament_grams": "95"})
 }

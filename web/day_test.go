@@ -76,8 +76,8 @@ func TestDay(t *testing.T) {
 	b.get(t, run).shows(t, "MK4", "Pending", "Hook 3", "PLA Black").submit(t, run+"/start").
 		to(t, run).shows(t, "In progress")
 	b.get(t, "/").shows(t, "Printing MK4", "A-7")
-	b.get(t, run).submit(t, run+"/complete", "materials[0].actual_weight_grams", "9000").want(t, 422).
-		shows(t, "Black").hides(t, "Completed")
+	b.get(t, run).submit(t, run+"/complete", "materials[0].actual_weight_grams", "many").want(t, 422).
+		shows(t, "Must be a number.").hides(t, "Completed")
 	form = b.get(t, run).form(t, run+"/complete")
 	form.Set("materials[0].actual_weight_grams", "92,5")
 	form.Set("items[0].successful_quantity", "2")

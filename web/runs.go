@@ -30,6 +30,8 @@ type runDetails struct {
 		Spool    string `json:"spool_name"`
 		Estimate num    `json:"estimated_weight_grams"`
 		Actual   num    `json:"actual_weight_grams"`
+		Reported num    `json:"reported_grams"`
+		Outside  num    `json:"outside_grams"`
 	}
 	Warnings []struct{ Detail string }
 }
@@ -138,6 +140,7 @@ type runOutcome struct {
 type runWeight struct {
 	ID             string
 	Actual, Wasted input
+	Outside        string // asks whether what left the spool without a run is the run's, or ""
 }
 
 func showRun(v *visit) error { return v.runPage(200, "", nil) }
@@ -151,9 +154,18 @@ func (v *visit) runPage(status int, name string, f *form) error {
 		return err
 	}
 	for i, m := range p.Run.Materials {
-		p.Weights = append(p.Weights, runWeight{m.ID,
-			p.Complete.rowInput("materials", i, "actual_weight_grams", m.Spool, cmp.Or(m.Actual, m.Estimate), "unit=g"),
-			p.Fail.rowInput("materials", i, "wasted_grams", m.Spool, "", "unit=g")})
+		hint := "hint="
+		if m.Reported != "" {
+			hint += "Printers reported " + v.Grams(m.Reported) + "."
+		}
+		w := runWeight{ID: m.ID,
+			Actual: p.Complete.rowInput("materials", i, "actual_weight_grams", m.Spool,
+				cmp.Or(m.Actual, m.Reported, m.Estimate), "unit=g", hint),
+			Wasted: p.Fail.rowInput("materials", i, "wasted_grams", m.Spool, m.Reported, "unit=g", hint)}
+		if m.Outside != "" {
+			w.Outside = "The weight contains " + v.Grams(m.Outside) + " that left this spool without a run since the start"
+		}
+		p.Weights = append(p.Weights, w)
 	}
 	for i, item := range p.Run.Items {
 		p.Outcome = append(p.Outcome, runOutcome{item.ID, item.Product,
@@ -203,14 +215,16 @@ var oneRun = resource{"/api/v1/production-runs", "/runs", (*visit).runPage}
 
 func completion(f *form) map[string]any {
 	body := map[string]any{}
-	f.putRows(body, "materials", field{"id", text}, field{"actual_weight_grams", number})
+	f.putRows(body, "materials", field{"id", text}, field{"actual_weight_grams", number},
+		field{"count_outside_use", perhaps})
 	f.putRows(body, "items", field{"id", text}, field{"successful_quantity", number}, field{"failed_quantity", number})
 	return body
 }
 
 func failure(f *form) map[string]any {
 	body := f.body(field{"reason", text}, field{"notes", text})
-	f.putRows(body, "materials", field{"id", text}, field{"wasted_grams", number})
+	f.putRows(body, "materials", field{"id", text}, field{"wasted_grams", number},
+		field{"count_outside_use", perhaps})
 	return body
 }
 
