@@ -28,7 +28,7 @@ const (
 
 	// plansBlocks is the maximum number of blocks that a request may read. With all rows, an index that is read from
 	// the tenant's first row to its last one has more than 160 blocks, a table more than 300.
-	plansBlocks = 155
+	plansBlocks = 160
 
 	// plansOneBlocks is plansBlocks for a GET of one resource. An index has more blocks with half of the rows.
 	plansOneBlocks = 50

@@ -4,8 +4,8 @@
 --   * the run in progress, else paused, on the printer; of several, one that has the spool, and then the one that
 --     started last
 --   * the only run in progress or paused without a printer, or any if the printer is not known, that has the spool
---   * the run that ended last on the printer, in the last 15 minutes; if the printer is not known, the last one that
---     has the spool. A client may send its last report late.
+--   * the run that ended last on the printer, in the last 15 minutes, if the printer is known. A client may send its
+--     last report late. Without a known printer, a report after the end of a run may be of another print.
 --
 -- A run ends when complete, fail or cancel ends it, or else at completed_at. Of the runs of a spool, the function reads
 -- the newest 200.
@@ -19,8 +19,8 @@ begin
 		return query
 			select r.id, r.printer_id, r.updated_at, false
 			from production_runs r
-			where r.tenant_id = tenant and r.printer_id = printer and r.status in ('in_progress', 'paused')
-				and r.hidden_at is null
+			where r.tenant_id = tenant and r.status in ('in_progress', 'paused') and r.printer_id = printer
+				and r.hidden_at is null and r.created_at < 'infinity' -- as in the index of lists by status
 			order by r.status = 'in_progress' desc,
 				exists (select from run_materials m where m.tenant_id = tenant and m.spool_id = spool and m.run_id = r.id
 					and num_nonnulls(m.spool_id) = 1) desc,
@@ -31,48 +31,41 @@ begin
 		end if;
 	end if;
 
-	select r.*, count(*) filter (where r.printing) over () as printing_runs into found_run
+	select r.*, count(*) over () as printing_runs into found_run
 	from (
 		select distinct m.run_id from run_materials m
 		where m.tenant_id = tenant and m.spool_id = spool and num_nonnulls(m.spool_id) = 1
 		order by m.run_id desc limit 200
 	) m
 	cross join lateral (
-		select r.id, r.printer_id, r.updated_at, r.deducted_at, r.status in ('in_progress', 'paused') as printing,
-			coalesce(r.deducted_at, r.completed_at) as ended_at
+		select r.id, r.printer_id, r.updated_at
 		from production_runs r
 		where r.tenant_id = tenant and r.id = m.run_id and (printer is null or r.printer_id is null)
-			and case when r.status in ('in_progress', 'paused') then r.hidden_at is null
-				else coalesce(r.deducted_at, r.completed_at) > now() - interval '15 minutes'
-					and coalesce(r.deducted_at, r.completed_at) < now() + interval '1 minute'
-					and (r.hidden_at is null or r.deducted_at is not null) end
+			and r.status in ('in_progress', 'paused') and r.hidden_at is null
 		offset 0
 	) r
-	order by r.printing desc, r.ended_at desc, r.id desc
 	limit 1;
-	if found_run.printing then
+	if found then
 		if found_run.printing_runs = 1 then
 			return query select found_run.id, found_run.printer_id, found_run.updated_at, false;
 		end if;
 		return;
 	end if;
 
-	return query
-		select r.id, r.printer_id, r.updated_at, r.deducted_at is not null
-		from (
-			(
-				select r.id, r.printer_id, r.updated_at, r.deducted_at from production_runs r
-				where r.tenant_id = tenant and r.printer_id = printer and r.status in ('completed', 'failed', 'cancelled')
-					and coalesce(r.deducted_at, r.completed_at) > now() - interval '15 minutes'
-					and coalesce(r.deducted_at, r.completed_at) < now() + interval '1 minute'
-					and (r.hidden_at is null or r.deducted_at is not null)
-				order by coalesce(r.deducted_at, r.completed_at) desc, r.id desc limit 1
-			)
-			union all
-			select found_run.id, found_run.printer_id, found_run.updated_at, found_run.deducted_at
-			where found_run.id is not null
-		) r
-		limit 1;
+	if printer is not null then
+		return query
+			select r.id, r.printer_id, r.updated_at, r.deducted_at is not null
+			from (
+				select x.* from production_runs x
+				where x.tenant_id = tenant and x.printer_id = printer and x.deducted_at > now() - interval '15 minutes'
+				union all
+				select x.* from production_runs x
+				where x.tenant_id = tenant and x.printer_id = printer and x.deducted_at is null and x.hidden_at is null
+					and x.status in ('completed', 'failed', 'cancelled')
+					and x.completed_at > now() - interval '15 minutes' and x.completed_at < now() + interval '1 minute'
+			) r
+			order by coalesce(r.deducted_at, r.completed_at) desc, r.id desc limit 1;
+	end if;
 end $$;
 
 -- Deducts what a printer reports, as report_use does, and records it as use of the run that it belongs to. Returns the

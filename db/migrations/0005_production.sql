@@ -64,11 +64,6 @@ create index production_runs_started on production_runs (tenant_id, started_at, 
 create index production_runs_completed on production_runs (tenant_id, completed_at, id)
 	where hidden_at is null and completed_at is not null;
 create index production_runs_hidden on production_runs (tenant_id, created_at, id) where hidden_at is not null;
--- For the run that a report of a printer belongs to: those that print, and those that ended last.
-create index production_runs_printing on production_runs (tenant_id, printer_id, status)
-	where status in ('in_progress', 'paused') and printer_id is not null;
-create index production_runs_latest on production_runs (tenant_id, printer_id, (coalesce(deducted_at, completed_at)))
-	where status in ('completed', 'failed', 'cancelled') and printer_id is not null;
 -- For what unfinished runs reserve.
 create index production_runs_unfinished on production_runs (tenant_id, id)
 	where status in ('pending', 'in_progress', 'paused');
