@@ -61,7 +61,7 @@ func (r *importRow) material() map[string]any {
 // hasMaterial reports whether the row has a value of a material.
 func (r *importRow) hasMaterial() bool {
 	return !r.MaterialID.IsNull() || !r.MaterialType.IsNull() || !r.Color.IsNull() || !r.Weight.IsNull() ||
-		!r.IsRequired.IsNull() || !r.MaterialNotes.IsNull()
+		r.IsRequired.Or(false) || !r.MaterialNotes.IsNull()
 }
 
 var importDoc = &server.Doc{
@@ -105,9 +105,9 @@ type importedProduct struct {
 }
 
 // readImport decodes and validates at most so many rows of a CSV file. The error is a 422.
-func readImport(file io.Reader, mode transfer.Mode, most int) (f productFile, err error) {
-	f.mode = mode
-	rows, columns, err := transfer.ReadRows[importRow](file, mode, most, checkID, "id", "sku")
+func readImport(file io.ReadSeeker, how transfer.Reading, most int) (f productFile, err error) {
+	f.mode = how.Mode
+	rows, columns, err := transfer.ReadRows[importRow](file, how, most, checkID, "id", "sku")
 	if err != nil {
 		return f, err
 	}

@@ -198,3 +198,28 @@ func TestImportRaces(t *testing.T) {
 	})
 	c.Get(t, products).Shows(map[string]string{"total": "10"})
 }
+
+// The weights of a bill of materials are read as the whole file shows them.
+func TestImportReadsTheWholeFile(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t).Operator(t)
+	const columns = "name\tmaterials.material_type\tmaterials.color\tmaterials.weight_grams\tmaterials.is_required\n"
+	const open = columns + "Dragon\tPLA\tBlack\t1.000\tx\n"
+	refused := importProducts(t, c, "mode=create", open).Fields("line 2")
+	if message := refused.Text("errors.0.message"); !strings.Contains(message, "can be read as 1000 or as 1,") {
+		t.Errorf("the message is %s", message)
+	}
+	importProducts(t, c, "mode=create&decimal=point", open).Want(200)
+	c.Get(t, products+"?sort_by=created_at").Shows(map[string]string{"total": "1"})
+	importProducts(t, c, "mode=create", strings.NewReplacer("Dragon", "Tower", "\t", ";").Replace(open)+
+		"Tower;PETG;Red;2,5 kg;\nHook;;;;\n").Want(200)
+	for name, want := range map[string]map[string]string{
+		"Dragon": {"materials.0.weight_grams": "1", "materials.0.is_required": "true"},
+		"Tower": {"materials.0.weight_grams": "1000", "materials.0.is_required": "true",
+			"materials.1.weight_grams": "2500", "materials.1.is_required": "false"},
+		"Hook": {"materials": "[]"},
+	} {
+		id := c.Get(t, products+"?search="+name).Text("items.0.id")
+		c.Get(t, products+"/"+id).Want(200).Shows(want)
+	}
+}

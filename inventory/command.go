@@ -17,20 +17,20 @@ import (
 // Commands are the commands for spools.
 var Commands = []cli.Command{
 	{
-		Name: "import spools", Args: "FILE.csv [--tenant NAME] [--mode create|update|upsert] [--dry-run]",
-		Needs: cli.Farm,
+		Name: "import spools", Args: transfer.ImportArgs, Needs: cli.Farm,
 		Help: "create or change spools from a CSV file: all rows, or none\n\n" +
 			"The first line names the columns. The names are the fields of a spool in the API; material_type, color,\n" +
 			"diameter_mm and net_weight_grams are required. The rules for a row are those of the API. Columns may be\n" +
-			"separated by commas, semicolons or tabs, numbers may have a decimal comma. If any row is invalid, nothing is\n" +
-			"imported. FILE may be - for standard input.\n\n" +
+			"separated by commas, semicolons or tabs. The whole file shows whether its numbers have a decimal comma, and\n" +
+			"the order of its dates; --decimal and --date-order do where the file does not. If any row is invalid, nothing\n" +
+			"is imported. FILE may be - for standard input.\n\n" +
 			"Each row changes the spool that its id or number names: the columns of the file, and no others. A row that\n" +
 			"names no spool, or one of another farm, is a new spool. With --mode update, such a row is skipped or invalid,\n" +
 			"and with --mode create, each row is a new spool.",
 		Setup: func(flags *flag.FlagSet) cli.Run {
-			mode, dryRun := transfer.ImportFlags(flags)
+			how, dryRun := transfer.ImportFlags(flags)
 			return accounts.InTenant(flags, func(ctx context.Context, c *cli.Call) error {
-				return importSpools(ctx, c, *mode, *dryRun)
+				return importSpools(ctx, c, *how, *dryRun)
 			})
 		},
 	}, {
@@ -61,24 +61,27 @@ var Commands = []cli.Command{
 
 // importSpools imports the command's operand, a CSV file. A file all of whose rows are new spools is not kept in the
 // memory.
-func importSpools(ctx context.Context, c *cli.Call, mode transfer.Mode, dryRun bool) error {
+func importSpools(ctx context.Context, c *cli.Call, how transfer.Reading, dryRun bool) error {
 	file, err := transfer.OpenOperand(c, transfer.OpenFile)
 	if err != nil {
 		return err
 	}
 	defer file.Close()
-	if mode == transfer.Upsert && !dryRun {
+	if how.Mode == transfer.Upsert && !dryRun {
 		if !transfer.HasColumn(file, "id", "number", "filament_id", "filament_number") {
-			mode = transfer.Create
+			how.Mode = transfer.Create
 		}
 		if _, err := file.Seek(0, io.SeekStart); err != nil {
 			return err
 		}
 	}
-	if mode != transfer.Create || dryRun {
-		return spoolImport.Run(ctx, c, file, mode, dryRun)
+	if how.Mode != transfer.Create || dryRun {
+		return spoolImport.Run(ctx, c, file, how, dryRun)
 	}
-	return runImport(c, file, func(i Importer, file io.ReadSeeker) (ImportResult, error) { return i.CSV(ctx, file) })
+	return runImport(c, file, func(i Importer, file io.ReadSeeker) (ImportResult, error) {
+		i.Reading = how
+		return i.CSV(ctx, file)
+	})
 }
 
 // runImport imports a file, and reports invalid rows, the progress and the result.

@@ -24,6 +24,7 @@ var Export = transfer.Export[Spool](500, transfer.ListPage(func(f SpoolFilter) *
 // is one transaction.
 type Importer struct {
 	DB       *db.DB
+	Reading  transfer.Reading                                 // of a CSV file
 	Invalid  func(where string, problems []server.FieldError) // called for each invalid row
 	Size     int64                                            // of the file in bytes; only for Progress
 	Progress func(percent int)                                // called after each batch of rows; may be nil
@@ -56,8 +57,14 @@ func (i Importer) CSV(ctx context.Context, file io.ReadSeeker) (ImportResult, er
 	if err != nil {
 		return ImportResult{}, err
 	}
+	how := i.Reading.In(ctx, i.DB)
+	how.Mode = transfer.Create
+	how = transfer.Survey[Spool](file, how)
+	if _, err := file.Seek(0, io.SeekStart); err != nil {
+		return ImportResult{}, err
+	}
 	return i.importFile(ctx, file, func(file io.Reader) (rowReader, error) {
-		records, err := transfer.ReadRecords[Spool](file, transfer.Create)
+		records, err := transfer.ReadRecords[Spool](file, how)
 		return func() (row importRow, err error) {
 			record, err := records.Next()
 			row = importRow{Spool: record.In, problems: record.Problems, where: fmt.Sprintf("line %d", record.Line)}

@@ -254,17 +254,13 @@ func TestImportShowsInvalidValues(t *testing.T) {
 	t.Parallel()
 	c := testkit.New(t, testkit.Options{}, inventory.Routes).Operator(t)
 	for row, want := range map[string]string{
-		"PLO,x,1.75,1000":      `must be one of PLA, PETG, ABS, TPU, ASA, Nylon, PC, HIPS, PVA, Custom; the value is "PLO"`,
-		`PLA,x,1.75,"1,000"`:   `must be written as 1000 or 1.0000: the value "1,000" can mean both`,
-		`PLA,x,"1,75",1.000`:   `must be written as 1000 or 1.0000: the value "1.000" can mean both`,
-		`PLA,x,"1,75","1,255"`: `must be written as 1255 or 1.2550: the value "1,255" can mean both`,
-		`PLA,x,1.75,"1,000,000"`: `must be a number between 0 and 1000000; the value is "1,000,000": ` +
-			`write it without a thousands separator`,
-		`PLA,x,"1,75",1.000.000`: `must be a number between 0 and 1000000; the value is "1.000.000": ` +
-			`write it without a thousands separator`,
-		"PLA,x,1.000,1.000": `must be one of 1.75, 2.85; the value is "1.000"`,
-		"PLA,x,1.75,0":      `must be greater than 0; the value is "0"`,
-		"PLA,x,1.75,":       "is required",
+		"PLO,x,1.75,1000":       `must be one of PLA, PETG, ABS, TPU, ASA, Nylon, PC, HIPS, PVA, Custom; the value is "PLO"`,
+		`PLA,x,1.75,"1,25,5"`:   `must be a number between 0 and 1000000; the value is "1,25,5"`,
+		`PLA,x,1.75,"1,00,000"`: `must be a number between 0 and 1000000; the value is "1,00,000"`,
+		`PLA,x,1.75,1000 lb`:    `must be a number between 0 and 1000000; the value is "1000 lb"`,
+		"PLA,x,1.000,1.000":     `must be one of 1.75, 2.85; the value is "1.000"`,
+		"PLA,x,1.75,0":          `must be greater than 0; the value is "0"`,
+		"PLA,x,1.75,":           "is required",
 		"PLA," + strings.Repeat("é", 201) + ",1.75,1": `must have at most 200 characters; the value is "` +
 			strings.Repeat("é", 40) + `…"`,
 		"PLA,\xff,1.75,1": `must be valid Unicode text; the value is "\xff"`,

@@ -57,9 +57,9 @@ type importedFile struct {
 }
 
 // readImport decodes and validates at most so many rows of a CSV file. The error is a 422.
-func readImport(file io.Reader, mode transfer.Mode, most int) (f importedFile, err error) {
-	f.mode = mode
-	f.rows, f.fields, err = transfer.ReadRows[Spool](file, mode, most, checkKeys, "id", "number")
+func readImport(file io.ReadSeeker, how transfer.Reading, most int) (f importedFile, err error) {
+	f.mode = how.Mode
+	f.rows, f.fields, err = transfer.ReadRows[Spool](file, how, most, checkKeys, "id", "number")
 	return f, err
 }
 

@@ -95,9 +95,9 @@ var (
 )
 
 // read decodes and validates at most so many rows of a CSV file. The error is a 422.
-func (k kind[T]) read(file io.Reader, mode transfer.Mode, most int) (f kindFile[T], err error) {
-	f.kind, f.mode = k, mode
-	f.rows, f.fields, err = transfer.ReadRows[T](file, mode, most, checkKeys, k.keys...)
+func (k kind[T]) read(file io.ReadSeeker, how transfer.Reading, most int) (f kindFile[T], err error) {
+	f.kind, f.mode = k, how.Mode
+	f.rows, f.fields, err = transfer.ReadRows[T](file, how, most, checkKeys, k.keys...)
 	return f, err
 }
 

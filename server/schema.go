@@ -84,6 +84,18 @@ func (f *Field) IsNumber() bool {
 	return f.Kind == reflect.TypeFor[Decimal]() || f.Kind == reflect.TypeFor[int64]()
 }
 
+// Allows reports whether a decimal number can be a value of the field.
+func (f *Field) Allows(decimal string) bool {
+	d, problem := f.number(number(decimal))
+	return problem == "" && (f.Kind != reflect.TypeFor[int64]() || d%DecimalOne == 0)
+}
+
+// IsBool reports whether the field's values are true and false.
+func (f *Field) IsBool() bool { return f.Kind == reflect.TypeFor[bool]() }
+
+// IsDate reports whether the field's values are calendar days.
+func (f *Field) IsDate() bool { return f.Kind == reflect.TypeFor[Date]() }
+
 // IsFreeText reports whether the field's values are texts of any form.
 func (f *Field) IsFreeText() bool {
 	return f.Kind == reflect.TypeFor[string]() && len(f.Enum) == 0 && f.Format == ""

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -208,14 +207,18 @@ func AppendCell(to []byte, c Cell) []byte {
 }
 
 // Records reads a CSV file whose header names fields of T, the input type of a POST. The rules for values are those of
-// the POST, but it also accepts what spreadsheet programs write: the separators ; and tab, numbers with a decimal
-// comma, empty rows, and headers and values of enums in any case.
+// the POST, but it also accepts what spreadsheet programs and people write: the separators ; and tab, numbers, dates
+// and booleans in the forms of several countries, empty rows, and headers and values of enums in any case. What can be
+// read in two ways is a problem of its row.
 type Records[T any] struct {
 	csv    *Reader
-	mode   Mode
+	how    Reading
 	names  []string
+	header int             // its line
 	fields []*server.Field // of the names
 	keys   []int           // the columns of the keys; -1 for one that is not there
+	farm   *string         // the currency of the farm, if it is known
+	first  string          // the first currency in the file
 }
 
 // Mode is what an import does with the rows of a file.
@@ -252,8 +255,37 @@ func (r Record[T]) New() Record[T] {
 }
 
 // ReadRecords reads the header. It returns an error if a required field is missing or a column is unknown. Columns of
-// read-only fields are ignored, except those of the keys, which name resources unless the mode is Create.
-func ReadRecords[T any](r io.Reader, mode Mode, keys ...string) (*Records[T], error) {
+// read-only fields are ignored, except those of the keys, which name resources unless the mode is Create. The reading
+// is that which Survey returns.
+func ReadRecords[T any](r io.Reader, how Reading, keys ...string) (*Records[T], error) {
+	records, err := open[T](r)
+	if err != nil {
+		return nil, err
+	}
+	records.how = how
+	missing := server.SchemaOf[T]().Missing(func(name string) bool { return slices.Contains(records.names, name) })
+	named := false
+	if how.Mode != Create {
+		for _, key := range keys {
+			column := slices.Index(records.names, key)
+			records.keys, named = append(records.keys, column), named || column >= 0
+		}
+	}
+	switch {
+	case named:
+	case how.Mode == Update:
+		err = fmt.Errorf("no column names the resources to change: add a column %s", strings.Join(keys, " or "))
+	case len(missing) > 0:
+		err = fmt.Errorf("the column %s is missing", missing[0])
+	}
+	if err != nil {
+		return nil, fmt.Errorf("line %d: %w", records.header, err)
+	}
+	return records, nil
+}
+
+// open reads the header.
+func open[T any](r io.Reader) (*Records[T], error) {
 	c := NewReader(r)
 	start, _ := c.r.Peek(4)
 	for _, f := range foreign {
@@ -284,7 +316,7 @@ func ReadRecords[T any](r io.Reader, mode Mode, keys ...string) (*Records[T], er
 			writable = append(writable, f.Name)
 		}
 	}
-	records := &Records[T]{csv: c, mode: mode}
+	records := &Records[T]{csv: c, header: line}
 	for _, cell := range trim(header) {
 		shown := textOf(cell)
 		name := columnName(shown)
@@ -295,21 +327,6 @@ func ReadRecords[T any](r io.Reader, mode Mode, keys ...string) (*Records[T], er
 			return problem("the column %s appears twice", name)
 		}
 		records.names, records.fields = append(records.names, name), append(records.fields, known[name])
-	}
-	missing := schema.Missing(func(name string) bool { return slices.Contains(records.names, name) })
-	named := false
-	if mode != Create {
-		for _, key := range keys {
-			column := slices.Index(records.names, key)
-			records.keys, named = append(records.keys, column), named || column >= 0
-		}
-	}
-	switch {
-	case named:
-	case mode == Update:
-		return problem("no column names the resources to change: add a column %s", strings.Join(keys, " or "))
-	case len(missing) > 0:
-		return problem("the column %s is missing", missing[0])
 	}
 	return records, nil
 }
@@ -389,92 +406,55 @@ func (r *Records[T]) Next() (record Record[T], err error) {
 		return record, nil
 	}
 	names := false
+	var wrong []server.FieldError // what can be read in two ways
 	for _, column := range r.keys {
 		text := ""
 		if column >= 0 {
 			text = textOf(row[column])
+			if f := r.fields[column]; f.IsNumber() && text != "" {
+				var problem string
+				if text, problem = r.number(f, text); problem != "" {
+					wrong = append(wrong, server.FieldError{Field: f.Name, Message: problem})
+				}
+			}
 		}
 		names = names || text != ""
 		record.Keys = append(record.Keys, text)
 	}
 	if !names {
 		record.Keys = nil
-		if r.mode == Update {
+		if r.how.Mode == Update {
 			return record, nil
 		}
 	}
-	comma := false // whether a number of the row proves a decimal comma
-	for i, cell := range row {
-		text := textOf(cell)
-		comma = comma || r.fields[i].IsNumber() && decimalComma.MatchString(text) && !ambiguous.MatchString(text)
-	}
 	cells := make([]Cell, len(row))
 	for i, cell := range row {
-		cells[i] = normalize(r.fields[i], cell, comma)
+		var problem string
+		if cells[i], problem = r.cell(r.fields[i], cell); problem != "" {
+			wrong = append(wrong, server.FieldError{Field: r.names[i], Message: problem})
+		}
 	}
 	decode := func(patch bool) (T, []server.FieldError) {
 		in, problems := server.DecodeTexts[T](r.names, cells, patch)
-		r.explain(row, comma, problems)
-		return in, problems
+		problems = slices.DeleteFunc(problems, func(p server.FieldError) bool {
+			return slices.ContainsFunc(wrong, func(w server.FieldError) bool { return w.Field == p.Field })
+		})
+		r.explain(row, problems)
+		return in, append(problems, wrong...)
 	}
 	record.In, record.Problems = decode(names)
-	if names && r.mode == Upsert {
+	if names && r.how.Mode == Upsert {
 		record.asNew = func() (T, []server.FieldError) { return decode(false) }
 	}
 	return record, nil
 }
 
 // explain adds the values of the row to the problems with them.
-func (r *Records[T]) explain(row []Cell, comma bool, problems []server.FieldError) {
+func (r *Records[T]) explain(row []Cell, problems []server.FieldError) {
 	for i := range problems {
 		p := &problems[i]
-		column := slices.Index(r.names, p.Field)
-		if column < 0 || textOf(row[column]) == "" {
-			continue
-		}
-		text, isNumber := textOf(row[column]), r.fields[column].IsNumber()
-		m := ambiguous.FindStringSubmatch(text)
-		if isNumber && m != nil && (comma || m[2] == ",") {
-			p.Message = fmt.Sprintf("must be written as %[1]s%[2]s or %[1]s.%[2]s0: the value %[3]q can mean both",
-				m[1], m[3], text)
-			continue
-		}
-		p.Message += fmt.Sprintf("; the value is %q", shorten(*row[column]))
-		if isNumber && grouped.MatchString(text) {
-			p.Message += ": write it without a thousands separator"
+		if column := slices.Index(r.names, p.Field); column >= 0 && textOf(row[column]) != "" {
+			p.Message += fmt.Sprintf("; the value is %q", shorten(*row[column]))
 		}
 	}
-}
-
-var (
-	// decimalComma matches a number with a decimal comma, and perhaps dots between thousands.
-	decimalComma = regexp.MustCompile(`^(-?(?:\d+|\d{1,3}(?:\.\d{3})+)),(\d+)$`)
-	// ambiguous matches a number whose comma or dot is a decimal mark or separates thousands.
-	ambiguous = regexp.MustCompile(`^(-?[1-9]\d{0,2})([.,])(\d{3})$`)
-	// grouped matches a number with several commas or dots between thousands.
-	grouped = regexp.MustCompile(`^-?[1-9]\d{0,2}(?:(?:,\d{3}){2,}|(?:\.\d{3}){2,})$`)
-)
-
-// normalize returns a cell in the form that the API accepts. Comma says that the row has a decimal comma: a dot in an
-// ambiguous number is then replaced with a comma, which makes the number invalid.
-func normalize(f *server.Field, cell Cell, comma bool) Cell {
-	text := textOf(cell)
-	if f.IsNumber() {
-		m := decimalComma.FindStringSubmatch(text)
-		switch {
-		case comma && ambiguous.MatchString(text):
-			text = strings.Replace(text, ".", ",", 1)
-		case m == nil || ambiguous.MatchString(text):
-			return cell
-		default:
-			text = strings.ReplaceAll(m[1], ".", "") + "." + m[2]
-		}
-		return &text
-	}
-	for _, value := range f.Enum {
-		if strings.EqualFold(text, value) {
-			return &value
-		}
-	}
-	return cell
 }

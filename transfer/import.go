@@ -21,8 +21,10 @@ var Fields string
 
 // ImportQuery are the parameters of an import.
 type ImportQuery struct {
-	Mode   server.Optional[Mode] `query:"mode" rule:"default=create,named=ImportMode"`
-	DryRun server.Optional[bool] `query:"dry_run" rule:"default=false"`
+	Mode      server.Optional[Mode]      `query:"mode" rule:"default=create,named=ImportMode"`
+	Decimal   server.Optional[Decimal]   `query:"decimal" rule:"named=DecimalMark"`
+	DateOrder server.Optional[DateOrder] `query:"date_order" rule:"named=DateOrder"`
+	DryRun    server.Optional[bool]      `query:"dry_run" rule:"default=false"`
 }
 
 // ImportCounts counts what an import has done.
@@ -59,8 +61,12 @@ const MaxListed = 50
 
 // ImportRules describes the files and the answers of an import of at most so many rows.
 func ImportRules(rows int) string {
-	return fmt.Sprintf("Columns may be separated by commas, semicolons or tabs, numbers may have a decimal "+
-		"comma, and the names of columns and the material types may have any case.\n\n"+
+	return fmt.Sprintf("Columns may be separated by commas, semicolons or tabs, and the names of columns and the "+
+		"material types may have any case. The whole file shows how its numbers and dates are to be read: a cell such "+
+		"as `1.750` is 1750 in a file with decimal commas, which are also assumed with semicolons between the columns, "+
+		"and 1.75 in one with decimal points; `01/02/2024` follows dates such as `31/01/2024`. What can be read in two "+
+		"ways is invalid, and the message names both; `decimal` and `date_order` decide it. An amount may have the "+
+		"currency of the farm, a weight its unit, and booleans the words of spreadsheets in other languages.\n\n"+
 		"With `dry_run`, the request is checked and answered as without it, but nothing changes; new resources then "+
 		"have no `id`.\n\n"+
 		"The `errors` of a `422` name the first %d invalid rows by their lines, such as `line 3`. A request can have "+
@@ -97,12 +103,16 @@ func Describe(problems []server.FieldError) string {
 	return strings.Join(texts, "; ")
 }
 
-// ReadRows decodes and validates at most so many rows of a CSV file, and returns the columns that it decodes. Check
-// returns the problems with the texts of the keys of a row, and can change them. The error is a 422.
+// ReadRows surveys a CSV file, decodes and validates at most so many of its rows, and returns the columns that it
+// decodes. Check returns the problems with the texts of the keys of a row, and can change them. The error is a 422.
 func ReadRows[T any](
-	file io.Reader, mode Mode, most int, check func(keys []string) []server.FieldError, keys ...string,
+	file io.ReadSeeker, how Reading, most int, check func(keys []string) []server.FieldError, keys ...string,
 ) (rows []Record[T], columns []string, err error) {
-	records, err := ReadRecords[T](file, mode, keys...)
+	how = Survey[T](file, how)
+	if _, err := file.Seek(0, io.SeekStart); err != nil {
+		return nil, nil, err
+	}
+	records, err := ReadRecords[T](file, how, keys...)
 	if err != nil {
 		if where, problem, ok := strings.Cut(err.Error(), ": "); ok && strings.HasPrefix(where, "line ") {
 			return nil, nil, server.Invalid(where, "%s", problem)
@@ -130,17 +140,32 @@ func ReadRows[T any](
 	}
 }
 
+// ImportArgs are the operand and the flags of a command that imports a CSV file.
+const ImportArgs = "FILE.csv [--tenant NAME] [--mode create|update|upsert] [--decimal comma|point] " +
+	"[--date-order dmy|mdy] [--dry-run]"
+
 // ImportFlags adds the flags of a command that imports a CSV file.
-func ImportFlags(flags *flag.FlagSet) (mode *Mode, dryRun *bool) {
-	mode = new(Mode)
-	*mode = Upsert
-	flags.Func("mode", "create, update or upsert (default upsert)", func(v string) error {
-		if *mode = Mode(v); !slices.Contains(mode.Enum(), v) {
-			return errors.New("must be create, update or upsert")
+func ImportFlags(flags *flag.FlagSet) (how *Reading, dryRun *bool) {
+	how = &Reading{Mode: Upsert}
+	choice(flags, "mode", "create, update or upsert (default upsert)", &how.Mode)
+	choice(flags, "decimal", "the decimal mark of the numbers, comma or point, if the file does not show it", &how.Decimal)
+	choice(flags, "date-order", "the order of the dates, dmy or mdy, if the file does not show it", &how.Dates)
+	return how, flags.Bool("dry-run", false, "check the file and count the rows, but change nothing")
+}
+
+// choice adds a flag whose values are those of an enum.
+func choice[E interface {
+	~string
+	server.Enum
+}](flags *flag.FlagSet, name, usage string, to *E) {
+	flags.Func(name, usage, func(v string) error {
+		all := E(v).Enum()
+		if *to = E(v); !slices.Contains(all, v) {
+			last := len(all) - 1
+			return fmt.Errorf("must be %s or %s", strings.Join(all[:last], ", "), all[last])
 		}
 		return nil
 	})
-	return mode, flags.Bool("dry-run", false, "check the file and count the rows, but change nothing")
 }
 
 // runImport runs the import of a CSV file, and prints what was done, or the invalid rows.

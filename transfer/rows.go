@@ -24,7 +24,7 @@ type Import[F any, R interface{ counts() ImportCounts }] struct {
 	Most      int    // rows of a request; a command has no limit
 	Example   string // of a file
 	Help      string // of the command
-	Read      func(file io.Reader, mode Mode, most int) (F, error)
+	Read      func(file io.ReadSeeker, how Reading, most int) (F, error)
 	Prepare   func(ctx context.Context, d *db.DB, file *F, dryRun bool) error      // before the transaction; or nil
 	Write     func(ctx context.Context, d *db.DB, file *F, dryRun bool) (R, error) // in the transaction of ctx
 	Error     func(error) error                                                    // converts the error of Write
@@ -32,9 +32,9 @@ type Import[F any, R interface{ counts() ImportCounts }] struct {
 
 // read reads a file and prepares its import.
 func (i Import[F, R]) read(
-	ctx context.Context, d *db.DB, file io.Reader, mode Mode, most int, dryRun bool,
+	ctx context.Context, d *db.DB, file io.ReadSeeker, how Reading, most int, dryRun bool,
 ) (f F, err error) {
-	f, err = i.Read(file, mode, most)
+	f, err = i.Read(file, how.In(ctx, d), most)
 	if err == nil && i.Prepare != nil {
 		err = i.Prepare(ctx, d, &f, dryRun)
 	}
@@ -47,7 +47,8 @@ func (c ImportCounts) counts() ImportCounts { return c }
 func (i Import[F, R]) Endpoint(d *db.DB) server.Endpoint {
 	return server.HandleText("text/csv", i.Example,
 		func(ctx context.Context, r *server.Request[ImportQuery], body []byte) (F, error) {
-			return i.read(ctx, d, bytes.NewReader(body), r.In.Mode.Or(Create), i.Most, r.In.DryRun.Or(false))
+			how := Reading{Mode: r.In.Mode.Or(Create), Decimal: r.In.Decimal.Or(""), Dates: r.In.DateOrder.Or("")}
+			return i.read(ctx, d, bytes.NewReader(body), how, i.Most, r.In.DryRun.Or(false))
 		},
 		func(ctx context.Context, r *server.Request[ImportQuery], f F) (server.OK[R], error) {
 			var result R
@@ -65,26 +66,26 @@ func (i Import[F, R]) Endpoint(d *db.DB) server.Endpoint {
 // Command returns the command of the import.
 func (i Import[F, R]) Command() cli.Command {
 	return cli.Command{
-		Name: "import " + i.Resources, Args: "FILE.csv [--tenant NAME] [--mode create|update|upsert] [--dry-run]",
+		Name: "import " + i.Resources, Args: ImportArgs,
 		Needs: cli.Farm, Help: i.Help,
 		Setup: func(flags *flag.FlagSet) cli.Run {
-			mode, dryRun := ImportFlags(flags)
+			how, dryRun := ImportFlags(flags)
 			return accounts.InTenant(flags, func(ctx context.Context, c *cli.Call) error {
 				file, err := OpenOperand(c, OpenFile)
 				if err != nil {
 					return err
 				}
 				defer file.Close()
-				return i.Run(ctx, c, file, *mode, *dryRun)
+				return i.Run(ctx, c, file, *how, *dryRun)
 			})
 		},
 	}
 }
 
 // Run imports the file of a command.
-func (i Import[F, R]) Run(ctx context.Context, c *cli.Call, file io.Reader, mode Mode, dryRun bool) error {
+func (i Import[F, R]) Run(ctx context.Context, c *cli.Call, file io.ReadSeeker, how Reading, dryRun bool) error {
 	return runImport(c, i.Resources, func() (ImportCounts, error) {
-		f, err := i.read(ctx, c.DB, file, mode, math.MaxInt, dryRun)
+		f, err := i.read(ctx, c.DB, file, how, math.MaxInt, dryRun)
 		var result R
 		if err == nil {
 			err = c.DB.Bulk(ctx, func(ctx context.Context) (err error) {

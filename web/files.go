@@ -19,7 +19,9 @@ type filesPage struct {
 	Form  *form
 	What  []option
 	Modes []option
-	Text  string // of the file that was sent, to be changed and sent again, unless it is large
+	Marks []option // decimal marks
+	Dates []option // orders of dates
+	Text  string   // of the file that was sent, to be changed and sent again, unless it is large
 	Done  *imported
 	Rows  []importedRow
 	More  int // rows that are not shown
@@ -52,6 +54,9 @@ var (
 	exports     = append(imports[:4:4], option{"orders", "Orders"}, option{"production-runs", "Runs"})
 	importModes = []option{{"upsert", "A known number or id is the same thing, other rows are new"},
 		{"update", "A known number or id is the same thing, nothing is new"}, {"create", "Each row is new"}}
+	decimalMarks = []option{{"", "The file decides"}, {"point", "1,234.5 (decimal point)"},
+		{"comma", "1.234,5 (decimal comma)"}}
+	dateOrders = []option{{"", "The file decides"}, {"dmy", "31/12/2024"}, {"mdy", "12/31/2024"}}
 )
 
 // Exports returns what can be exported.
@@ -60,7 +65,7 @@ func (p *filesPage) Exports() []option { return exports }
 func showFiles(v *visit) error { return v.filesPage(200, &filesPage{Form: v.newForm()}) }
 
 func (v *visit) filesPage(status int, p *filesPage) error {
-	p.What, p.Modes = imports, importModes
+	p.What, p.Modes, p.Marks, p.Dates = imports, importModes, decimalMarks, dateOrders
 	return v.show(status, "files", "Import and export", p)
 }
 
@@ -109,6 +114,11 @@ func importFile(v *visit) error {
 		header.Set("Idempotency-Key", f.Key)
 	}
 	query := url.Values{"mode": {cmp.Or(f.Values.Get("mode"), importModes[0].Value)}, "dry_run": {strconv.FormatBool(dry)}}
+	for _, name := range []string{"decimal", "date_order"} {
+		if chosen := f.Values.Get(name); chosen != "" {
+			query.Set(name, chosen)
+		}
+	}
 	answer := v.call(v.r.Context(), "POST", "/api/v1/"+what+"/import?"+query.Encode(), header, []byte(body))
 	lines := strings.Split(body, "\n")
 	line := func(n int) importedRow {

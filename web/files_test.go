@@ -82,6 +82,27 @@ func TestFiles(t *testing.T) {
 	viewer.get(t, "/files/spools").want(t, 404)
 }
 
+// A file that does not show how its numbers and dates are to be read is refused with both readings, until its sender
+// chooses.
+func TestFilesWithTwoReadings(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t, testkit.Options{}).Operator(t)
+	b := signIn(t, c)
+	const file = "material_type\tcolor\tdiameter_mm\tnet_weight_grams\tpurchase_price\tpurchase_date\n" +
+		"PLA\tRed\t1.75\t1.000\t29,99\t01/02/2024\n"
+	upload(t, b, file, "import", "1").want(t, 422).shows(t, "Nothing was imported",
+		"net_weight_grams can be read as 1000 or as 1,", "purchase_date can be read as 2024-02-01 or as 2024-01-02,")
+	chosen := upload(t, b, file, "decimal", "comma", "date_order", "dmy").want(t, 200).shows(t, "nothing was changed: 1 created")
+	form := chosen.form(t, "/files")
+	if form.Get("decimal") != "comma" || form.Get("date_order") != "dmy" {
+		t.Errorf("the form forgets the choice: %v", form)
+	}
+	form.Set("import", "1")
+	b.do(t, "POST", "/files", form).want(t, 200).shows(t, "Imported: 1 created")
+	c.Get(t, "/api/v1/spools").Shows(map[string]string{"items.0.net_weight_grams": "1000", "items.0.purchase_price": "29.99",
+		"items.0.purchase_date": "2024-02-01"})
+}
+
 // Webhooks are added, tested, disabled and removed on their pages. The secret is shown once.
 func TestWebhooks(t *testing.T) {
 	t.Parallel()

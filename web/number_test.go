@@ -105,6 +105,8 @@ func TestReadNumbers(t *testing.T) {
 		{german, "purchase_price", "29,80 €", "29.8"},
 		{french, "weight_grams", "1.185", "1.185 can be read as 1185 or as 1,185; write it without a mark, or as 1,185"},
 		{french, "weight_grams", "1,185", "1.185"},
+		{other, "purchase_price", "€ 29.80", "29.8"},
+		{other, "purchase_price", "29.80 pcs", ""},
 		{other, "weight_grams", "1,185", "1,185 can be read as 1185 or as 1.185"},
 		{other, "weight_grams", "1.185", "1.185"},
 		{other, "quantity", "5,000", "can be read as 5000 or as 5"},

@@ -1,0 +1,201 @@
+package transfer
+
+import (
+	"math/big"
+	"regexp"
+	"strings"
+	"unicode"
+)
+
+// Number is a number as people write it, on pages and in files: digits, marks between them, and perhaps a unit or a
+// currency.
+type Number struct {
+	Negative bool
+	Before   string // the currency before the digits
+	Text     string // the digits with their marks
+	Unit     string // or the currency behind them
+}
+
+var (
+	quantity = regexp.MustCompile(`^([-+−]?)\s*(\p{Sc}|[A-Za-z]{3})?\s*([0-9.,][0-9.,' ]*?)\s*([^0-9.,' ].*)?$`)
+	digits   = regexp.MustCompile(`^[0-9]+$`)
+	grouped  = regexp.MustCompile(`^[1-9][0-9]{0,2}(?:[ '.,][0-9]{3})+$`)
+)
+
+// ParseNumber returns the parts of a number, and whether the text is one.
+func ParseNumber(text string) (n Number, ok bool) {
+	m := quantity.FindStringSubmatch(ASCII(text))
+	if m == nil {
+		return n, false
+	}
+	return Number{m[1] == "-" || m[1] == "−", m[2], strings.TrimSpace(m[3]), strings.TrimSpace(m[4])}, true
+}
+
+// Readings returns the decimals that the digits mean with a decimal point and with a decimal comma, without their sign:
+// "" if they mean none. Spaces and apostrophes are marks between groups of three digits, and so is the mark that is not
+// the decimal one.
+func (n Number) Readings() (point, comma string) {
+	whole := ungroup(n.Text)
+	last := strings.LastIndexAny(n.Text, ".,")
+	if last < 0 {
+		return whole, whole
+	}
+	decimal := ""
+	if before, after := n.Text[:last], n.Text[last+1:]; !strings.Contains(before, n.Text[last:last+1]) &&
+		(digits.MatchString(after) || after == "" && before != "") {
+		if before == "" {
+			before = "0"
+		}
+		if decimal = ungroup(before); decimal != "" && after != "" {
+			decimal = TrimZeros(decimal + "." + after)
+		}
+	}
+	if n.Text[last] == ',' {
+		return whole, decimal
+	}
+	return decimal, whole
+}
+
+// Value returns what a reading of the number is as the value of a field: with its sign, and in the unit of the field.
+// It reports whether the number's unit fits the field: its own unit, kg for a weight in grams, hours for minutes, and
+// for an amount the currency, or any one if that is "".
+func (n Number) Value(field, reading, currency string) (value string, ok bool) {
+	factor, ok := n.factor(field, currency)
+	if !ok {
+		return "", false
+	}
+	if factor != 1 {
+		number, ok := new(big.Rat).SetString(reading)
+		if !ok {
+			return "", false
+		}
+		reading = TrimZeros(number.Mul(number, big.NewRat(factor, 1)).FloatString(9))
+	}
+	if n.Negative {
+		reading = "-" + reading
+	}
+	return reading, true
+}
+
+// IsAmount reports whether the values of a field are amounts of money.
+func IsAmount(field string) bool {
+	return strings.Contains(field, "price") || strings.Contains(field, "cost")
+}
+
+// ungroup returns the digits of a whole number, whose groups of three may have one kind of mark between them, or "".
+func ungroup(s string) string {
+	if digits.MatchString(s) {
+		if s = strings.TrimLeft(s, "0"); s == "" {
+			s = "0"
+		}
+		return s
+	}
+	if !grouped.MatchString(s) {
+		return ""
+	}
+	mark := s[strings.IndexAny(s, " '.,")]
+	if rest := strings.ReplaceAll(s, string(mark), ""); digits.MatchString(rest) {
+		return rest
+	}
+	return ""
+}
+
+// currencySigns are the signs of currencies that one country or union uses alone, or that mean one in most texts.
+var currencySigns = map[string]string{"€": "EUR", "£": "GBP", "₹": "INR", "₩": "KRW", "₺": "TRY", "₽": "RUB", "₴": "UAH",
+	"₪": "ILS", "₫": "VND", "₱": "PHP", "฿": "THB", "zł": "PLN", "kč": "CZK", "ft": "HUF", "lei": "RON"}
+
+// currencyForm matches the codes and the signs of currencies.
+var currencyForm = regexp.MustCompile(`^(?:[A-Z]{3}|\p{Sc}|(?i:kr|fr|zł|kč|ft|lei)\.?)$`)
+
+// Currency returns the code of the currency behind or before the number, if it has one, or else its sign.
+func (n Number) Currency() string {
+	sign := strings.TrimSuffix(strings.ToLower(n.Before+n.Unit), ".")
+	if code := currencySigns[sign]; code != "" {
+		return code
+	}
+	return strings.ToUpper(sign)
+}
+
+// factor returns by what the number is multiplied to be a value of the field.
+func (n Number) factor(field, currency string) (factor int64, ok bool) {
+	if n.Before != "" && n.Unit != "" {
+		return 0, false
+	}
+	unit := strings.TrimSuffix(strings.ToLower(n.Before+n.Unit), ".")
+	has := func(all ...string) bool {
+		for _, u := range all {
+			if unit == u {
+				return true
+			}
+		}
+		return false
+	}
+	ends := func(suffix string) bool { return strings.HasSuffix(field, suffix) }
+	switch {
+	case unit == "":
+		return 1, true
+	case IsAmount(field):
+		code := n.Currency()
+		shared := code == "$" && strings.HasSuffix(currency, "D") || code == "¥" && (currency == "JPY" ||
+			currency == "CNY") || code == "KR" && strings.HasSuffix(currency, "K") || code == "FR" && currency == "CHF"
+		return 1, code == currency || shared || currency == "" && currencyForm.MatchString(n.Before+n.Unit)
+	case n.Before != "":
+		return 0, false
+	case ends("_grams"):
+		if has("kg", "kilo", "kilogram", "kilogramm") {
+			return 1000, true
+		}
+		return 1, has("g", "gr", "gram", "grams", "gramm")
+	case ends("_minutes"):
+		if has("h", "hour", "hours", "std") {
+			return 60, true
+		}
+		return 1, has("m", "min", "minute", "minutes", "minuten")
+	case ends("_hours"):
+		return 1, has("h", "hour", "hours", "std")
+	case ends("_mm"):
+		return 1, has("mm")
+	case ends("_percent"):
+		return 1, has("%")
+	case ends("_c"):
+		return 1, has("°c", "c", "°")
+	case ends("_watts"):
+		return 1, has("w", "watt")
+	case ends("_g_cm3"):
+		return 1, has("g/cm³", "g/cm3")
+	case strings.Contains(field, "quantity"):
+		return 1, has("pcs", "pieces", "x", "×")
+	}
+	return 0, false
+}
+
+// ASCII replaces decimal digits, marks and spaces of all scripts by those of ASCII, and removes the blanks around a
+// text.
+func ASCII(s string) string {
+	return strings.TrimSpace(strings.Map(func(c rune) rune {
+		switch {
+		case c == '٫' || c == '．':
+			return '.'
+		case c == '٬' || c == '’':
+			return '\''
+		case c == '，':
+			return ','
+		case unicode.IsSpace(c):
+			return ' '
+		}
+		for _, block := range unicode.Nd.R16 { // each block has digits from 0 to 9
+			if c >= rune(block.Lo) && c <= rune(block.Hi) {
+				return '0' + (c-rune(block.Lo))%10
+			}
+		}
+		return c
+	}, s))
+}
+
+// TrimZeros removes the zeros at the end of a fraction.
+func TrimZeros(s string) string {
+	if strings.Contains(s, ".") {
+		s = strings.TrimRight(strings.TrimRight(s, "0"), ".")
+	}
+	return s
+}

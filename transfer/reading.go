@@ -1,0 +1,361 @@
+package transfer
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"spoolwright/db"
+	"spoolwright/server"
+)
+
+// Decimal is the decimal mark of the numbers of a file.
+type Decimal string
+
+// The decimal marks.
+const (
+	Comma Decimal = "comma"
+	Point Decimal = "point"
+)
+
+// Enum returns both marks.
+func (Decimal) Enum() []string { return []string{string(Comma), string(Point)} }
+
+// DateOrder is the order of day, month and year in the dates of a file whose years are last.
+type DateOrder string
+
+// The orders of dates.
+const (
+	DayFirst   DateOrder = "dmy"
+	MonthFirst DateOrder = "mdy"
+)
+
+// Enum returns both orders.
+func (DateOrder) Enum() []string { return []string{string(DayFirst), string(MonthFirst)} }
+
+// Reading is how an import reads a file: what the sender says, and then also what Survey finds.
+type Reading struct {
+	Mode    Mode
+	Decimal Decimal   // or "": the evidence of the file decides
+	Dates   DateOrder // likewise
+	// Currency returns that of the farm, or "" if the farm has none. It is called if an amount has a currency.
+	Currency func() (string, error)
+
+	marked map[string]bool // the columns of booleans with no other values than marks such as x
+}
+
+// In returns the reading with the currency of the actor's tenant.
+func (how Reading) In(ctx context.Context, d *db.DB) Reading {
+	how.Currency = func() (currency string, err error) {
+		err = d.Read(ctx, db.SQL(`select coalesce(currency, '') from tenants`).Into(&currency))
+		return currency, err
+	}
+	return how
+}
+
+// evidence is what the cells of a file prove.
+type evidence struct {
+	comma, point         bool
+	dayFirst, monthFirst bool
+}
+
+// Survey reads a file of records of T to its end, and decides what the reading leaves open: which decimal mark the
+// numbers have, and in which order the dates are. A cell that can be read in only one way is evidence for all others.
+// Cells that contradict each other decide nothing. If no cell decides the decimal mark, the separator does: spreadsheet
+// programs write semicolons where the comma is the decimal mark. Errors are left to ReadRecords.
+func Survey[T any](r io.Reader, how Reading) Reading {
+	records, err := open[T](r)
+	if err != nil {
+		return how
+	}
+	var found evidence
+	marks, others := map[string]bool{}, map[string]bool{}
+	for {
+		row, _, err := records.csv.Next()
+		if err == ErrSyntax {
+			continue
+		}
+		if err != nil {
+			break
+		}
+		for i, cell := range row[:min(len(row), len(records.fields))] {
+			text := textOf(cell)
+			switch f := records.fields[i]; {
+			case text == "":
+			case f.Set:
+			case f.IsNumber():
+				found.number(f, text)
+			case f.IsDate():
+				found.date(text)
+			case f.IsBool() && mark[strings.ToLower(text)]:
+				marks[f.Name] = true
+			case f.IsBool():
+				others[f.Name] = true
+			}
+		}
+	}
+	if how.Decimal == "" {
+		switch separator := records.csv.separator; {
+		case found.comma && found.point:
+		case found.comma || !found.point && separator == ';':
+			how.Decimal = Comma
+		case found.point || separator == ',':
+			how.Decimal = Point
+		}
+	}
+	if how.Dates == "" && found.dayFirst != found.monthFirst {
+		how.Dates = DayFirst
+		if found.monthFirst {
+			how.Dates = MonthFirst
+		}
+	}
+	how.marked = marks
+	for name := range others {
+		delete(marks, name)
+	}
+	return how
+}
+
+// plainNumber matches a number of the API that has no other reading: groups of digits have no leading zero.
+var plainNumber = regexp.MustCompile(`^-?\d+$|^-?\d+(\.\d+)?[eE][-+]?\d+$`)
+
+// number adds what a number proves.
+func (e *evidence) number(f *server.Field, text string) {
+	n, ok := ParseNumber(text)
+	if !ok || plainNumber.MatchString(text) {
+		return
+	}
+	point, comma := readings(f, n)
+	e.point = e.point || point != "" && comma == ""
+	e.comma = e.comma || comma != "" && point == ""
+}
+
+// readings are those of Number, without a reading that the field does not allow if it allows the other one.
+func readings(f *server.Field, n Number) (point, comma string) {
+	point, comma = n.Readings()
+	if point == comma || point == "" || comma == "" || !f.Input {
+		return point, comma
+	}
+	allowed := func(reading string) bool {
+		value, ok := n.Value(f.Name, reading, "")
+		return ok && f.Allows(value)
+	}
+	switch p, c := allowed(point), allowed(comma); {
+	case p && !c:
+		return point, ""
+	case c && !p:
+		return "", comma
+	}
+	return point, comma
+}
+
+// date adds what a date proves.
+func (e *evidence) date(text string) {
+	dmy, mdy := readDate(text)
+	e.dayFirst = e.dayFirst || dmy != "" && mdy == ""
+	e.monthFirst = e.monthFirst || mdy != "" && dmy == ""
+}
+
+// cell returns a cell in the form that the API accepts, or why it has none.
+func (r *Records[T]) cell(f *server.Field, cell Cell) (normal Cell, problem string) {
+	text := textOf(cell)
+	switch {
+	case f.ReadOnly || f.Set:
+	case f.IsBool() && text == "" && r.how.marked[f.Name]:
+		text = "false"
+		return &text, ""
+	case text == "":
+	case f.IsNumber():
+		text, problem = r.number(f, text)
+		return &text, problem
+	case f.IsDate():
+		text, problem = r.date(text)
+		return &text, problem
+	case f.IsBool():
+		if value, ok := truth[strings.ToLower(text)]; ok {
+			text = strconv.FormatBool(value)
+			return &text, ""
+		}
+	}
+	for _, value := range f.Enum {
+		if strings.EqualFold(text, value) {
+			return &value, ""
+		}
+	}
+	return cell, ""
+}
+
+// number returns a number in the form that the API accepts, or the text if it is none, or why it has two readings.
+func (r *Records[T]) number(f *server.Field, text string) (number, problem string) {
+	n, ok := ParseNumber(text)
+	if !ok || plainNumber.MatchString(text) {
+		return text, ""
+	}
+	point, comma := readings(f, n)
+	reading := point + comma // one of them is ""
+	if point != "" && comma != "" {
+		switch {
+		case point == comma || r.how.Decimal == Point:
+			reading = point
+		case r.how.Decimal == Comma:
+			reading = comma
+		default:
+			last := strings.LastIndexAny(n.Text, ".,")
+			whole, fraction := point, comma
+			if n.Text[last] == '.' {
+				whole, fraction = comma, point
+			}
+			return text, fmt.Sprintf("can be read as %s or as %s, and the file does not show which: choose its decimal mark "+
+				"(decimal), or write %s or %s.%s0; the value is %q", whole, fraction, whole, n.Text[:last], n.Text[last+1:], text)
+		}
+	}
+	if reading == "" {
+		return text, ""
+	}
+	currency := ""
+	if IsAmount(f.Name) && n.Currency() != "" {
+		var err error
+		if currency, err = r.currency(n); err != nil {
+			return text, "cannot be read: the currency of the farm is not known; try again"
+		}
+	}
+	value, ok := n.Value(f.Name, reading, currency)
+	switch {
+	case ok:
+		return value, ""
+	case currency != "" && currencyForm.MatchString(n.Before+n.Unit):
+		return text, fmt.Sprintf("must be an amount in %s; the value is %q", currency, shorten(text))
+	}
+	return text, ""
+}
+
+// currency returns the currency of the farm or, if the farm has none, the first one of the file.
+func (r *Records[T]) currency(n Number) (string, error) {
+	if r.farm == nil && r.how.Currency != nil {
+		currency, err := r.how.Currency()
+		if err != nil {
+			return "", err
+		}
+		r.farm = &currency
+	}
+	if r.farm != nil && *r.farm != "" {
+		return *r.farm, nil
+	}
+	if currencyForm.MatchString(n.Before+n.Unit) && r.first == "" {
+		r.first = n.Currency()
+	}
+	return r.first, nil
+}
+
+// date returns a date in the form that the API accepts, or the text if it is none, or why it has two readings.
+func (r *Records[T]) date(text string) (date, problem string) {
+	dmy, mdy := readDate(text)
+	switch {
+	case dmy == "" && mdy == "":
+		return text, ""
+	case mdy == "" || dmy == mdy || dmy != "" && r.how.Dates == DayFirst:
+		return dmy, ""
+	case dmy == "" || r.how.Dates == MonthFirst:
+		return mdy, ""
+	}
+	return text, fmt.Sprintf("can be read as %s or as %s, and the file does not show which: choose the order of its dates "+
+		"(date_order), or write one of these; the value is %q", dmy, mdy, text)
+}
+
+var (
+	// midnight matches the time that spreadsheet programs write behind a date.
+	midnight  = regexp.MustCompile(`[T ]+0?0:00(?::00(?:\.0+)?)?$`)
+	yearFirst = regexp.MustCompile(`^(\d{4})[-./](\d{1,2})[-./](\d{1,2})$`)
+	// 24-01-02 may have the year first.
+	yearLast = regexp.MustCompile(`^(\d{1,2})([-./])(\d{1,2})(?:[-./](\d{4})|[./](\d\d))$`)
+	dayMonth = regexp.MustCompile(`^(\d{1,2})\.?[- /]?(\pL+)\.?[- /,]*(\d{4}|\d\d)$`)
+	monthDay = regexp.MustCompile(`^(\pL+)\.?[- ]*(\d{1,2}),?[- ]+(\d{4})$`)
+)
+
+// readDate returns the date that a text means if the day is before the month, and if the month is before the day: ""
+// if it means none. Both are equal if the order does not matter. Dots are only between a day, a month and a year.
+func readDate(text string) (dmy, mdy string) {
+	text = midnight.ReplaceAllString(ASCII(text), "")
+	if m := yearFirst.FindStringSubmatch(text); m != nil {
+		date := dateOf(m[1], m[2], m[3])
+		return date, date
+	}
+	if m := yearLast.FindStringSubmatch(text); m != nil {
+		dmy = dateOf(m[4]+m[5], m[3], m[1])
+		if m[2] != "." {
+			mdy = dateOf(m[4]+m[5], m[1], m[3])
+		}
+		return dmy, mdy
+	}
+	if m := dayMonth.FindStringSubmatch(text); m != nil {
+		date := dateOf(m[3], monthOf(m[2]), m[1])
+		return date, date
+	}
+	if m := monthDay.FindStringSubmatch(text); m != nil {
+		date := dateOf(m[3], monthOf(m[1]), m[2])
+		return date, date
+	}
+	return "", ""
+}
+
+// dateOf returns the date in the form of the API, or "". A year of two digits is one of 1970 to 2069.
+func dateOf(year, month, day string) string {
+	if len(year) == 2 {
+		if year < "70" {
+			year = "20" + year
+		} else {
+			year = "19" + year
+		}
+	}
+	date := fmt.Sprintf("%s-%02s-%02s", year, month, day)
+	if _, err := time.Parse(time.DateOnly, date); err != nil {
+		return ""
+	}
+	return date
+}
+
+// months are the first letters of the names of months in several languages.
+var months = map[string]string{
+	"jan": "1", "ene": "1", "gen": "1", "jän": "1", "feb": "2", "fév": "2", "fev": "2", "mar": "3", "mär": "3", "mrt": "3",
+	"maa": "3", "mrz": "3", "apr": "4", "abr": "4", "avr": "4", "may": "5", "mai": "5", "maj": "5", "mag": "5", "mei": "5",
+	"jun": "6", "giu": "6", "juin": "6", "jul": "7", "lug": "7", "juil": "7", "aug": "8", "ago": "8", "aoû": "8",
+	"aou": "8", "sep": "9", "set": "9", "oct": "10", "okt": "10", "out": "10", "ott": "10", "nov": "11", "dec": "12",
+	"dez": "12", "dic": "12", "déc": "12",
+}
+
+// monthOf returns the number of the month with the name, or "".
+func monthOf(name string) string {
+	letters := []rune(strings.ToLower(name))
+	for n := min(4, len(letters)); n >= 3; n-- {
+		if month := months[string(letters[:n])]; month != "" {
+			return month
+		}
+	}
+	return ""
+}
+
+// truth are the booleans that spreadsheet programs write in several languages, and what people write.
+var truth = map[string]bool{}
+
+// mark are the texts that mean true beside empty cells.
+var mark = map[string]bool{"x": true, "✓": true, "✔": true, "☑": true}
+
+func init() {
+	for _, words := range []struct {
+		all   string
+		value bool
+	}{
+		{"true t yes y on 1 wahr ja j vrai oui o verdadero sí si s vero verdadeiro sim waar sant sann sand tosi kyllä " +
+			"prawda tak pravda ano áno igaz igen истина да doğru evet adevărat da ✓ ✔ ☑ x", true},
+		{"false f no n off 0 falsch nein faux non falso não nao nee onwaar falskt nej falsk usann nei epätosi ei " +
+			"fałsz nie nepravda ne hamis nem ложь нет yanlış hayır fals nu ✗ ✘ ☐", false},
+	} {
+		for word := range strings.FieldsSeq(words.all) {
+			truth[word] = words.value
+		}
+	}
+}
