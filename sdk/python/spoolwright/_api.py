@@ -23,6 +23,10 @@ ExportFormat = Literal["csv", "jsonl"]
 
 ImportMode = Literal["create", "update", "upsert"]
 
+DecimalMark = Literal["comma", "point"]
+
+DateOrder = Literal["dmy", "mdy"]
+
 ImportAction = Literal["created", "updated", "unchanged", "skipped"]
 
 MaterialType = Literal["PLA", "PETG", "ABS", "TPU", "ASA", "Nylon", "PC", "HIPS", "PVA", "Custom"]
@@ -5651,6 +5655,8 @@ class VendorsResource:
         csv: str | bytes,
         *,
         mode: ImportMode | None = None,
+        decimal: DecimalMark | None = None,
+        date_order: DateOrder | None = None,
         dry_run: bool | None = None,
         idempotency_key: str | None = None,
     ) -> Imported:
@@ -5667,8 +5673,12 @@ class VendorsResource:
         A name that no vendor has is a new one with `upsert`. A new name changes filaments and spools, as
         `updateVendor` does.
 
-        Columns may be separated by commas, semicolons or tabs, numbers may have a decimal comma, and the names of
-        columns and the material types may have any case.
+        Columns may be separated by commas, semicolons or tabs, and the names of columns and the material types may
+        have any case. The whole file shows how its numbers and dates are to be read: a cell such as `1.750` is
+        1750 in a file with decimal commas, which are also assumed with semicolons between the columns, and 1.75 in
+        one with decimal points; `01/02/2024` follows dates such as `31/01/2024`. What can be read in two ways is
+        invalid, and the message names both; `decimal` and `date_order` decide it. An amount may have the currency
+        of the farm, a weight its unit, and booleans the words of spreadsheets in other languages.
 
         With `dry_run`, the request is checked and answered as without it, but nothing changes; new resources then
         have no `id`.
@@ -5681,6 +5691,9 @@ class VendorsResource:
         :param csv: The CSV file.
         :param mode: `create`: each row is a new resource. `update`: rows change the resources that they name.
         `upsert`: rows that name none, or an unknown one, are new ones; pages and commands use it by default.
+        :param decimal: The decimal mark of the numbers of the file. By default, the whole file decides.
+        :param date_order: The order of day (d), month (m) and year (y) in dates such as 01/02/2024. By default,
+        the whole file decides.
         :param dry_run: true: check the file and answer as without it, but change nothing.
         :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
         a key.
@@ -5691,6 +5704,8 @@ class VendorsResource:
             _Imported,
             query={
                 "mode": mode,
+                "decimal": decimal,
+                "date_order": date_order,
                 "dry_run": dry_run,
             },
             csv=csv,
@@ -6125,6 +6140,8 @@ class FilamentsResource:
         csv: str | bytes,
         *,
         mode: ImportMode | None = None,
+        decimal: DecimalMark | None = None,
+        date_order: DateOrder | None = None,
         dry_run: bool | None = None,
         idempotency_key: str | None = None,
     ) -> Imported:
@@ -6143,8 +6160,12 @@ class FilamentsResource:
         Spools change with their filaments, as with `updateFilament`: at most 10,000, and 2,000 in stock, for all
         rows together.
 
-        Columns may be separated by commas, semicolons or tabs, numbers may have a decimal comma, and the names of
-        columns and the material types may have any case.
+        Columns may be separated by commas, semicolons or tabs, and the names of columns and the material types may
+        have any case. The whole file shows how its numbers and dates are to be read: a cell such as `1.750` is
+        1750 in a file with decimal commas, which are also assumed with semicolons between the columns, and 1.75 in
+        one with decimal points; `01/02/2024` follows dates such as `31/01/2024`. What can be read in two ways is
+        invalid, and the message names both; `decimal` and `date_order` decide it. An amount may have the currency
+        of the farm, a weight its unit, and booleans the words of spreadsheets in other languages.
 
         With `dry_run`, the request is checked and answered as without it, but nothing changes; new resources then
         have no `id`.
@@ -6157,6 +6178,9 @@ class FilamentsResource:
         :param csv: The CSV file.
         :param mode: `create`: each row is a new resource. `update`: rows change the resources that they name.
         `upsert`: rows that name none, or an unknown one, are new ones; pages and commands use it by default.
+        :param decimal: The decimal mark of the numbers of the file. By default, the whole file decides.
+        :param date_order: The order of day (d), month (m) and year (y) in dates such as 01/02/2024. By default,
+        the whole file decides.
         :param dry_run: true: check the file and answer as without it, but change nothing.
         :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
         a key.
@@ -6167,6 +6191,8 @@ class FilamentsResource:
             _Imported,
             query={
                 "mode": mode,
+                "decimal": decimal,
+                "date_order": date_order,
                 "dry_run": dry_run,
             },
             csv=csv,
@@ -6958,6 +6984,8 @@ class SpoolsResource:
         csv: str | bytes,
         *,
         mode: ImportMode | None = None,
+        decimal: DecimalMark | None = None,
+        date_order: DateOrder | None = None,
         dry_run: bool | None = None,
         idempotency_key: str | None = None,
     ) -> Imported:
@@ -6976,8 +7004,12 @@ class SpoolsResource:
         `remaining_weight_grams` is an entry of the usage ledger; leave the column out to change other fields while
         the spools are in use.
 
-        Columns may be separated by commas, semicolons or tabs, numbers may have a decimal comma, and the names of
-        columns and the material types may have any case.
+        Columns may be separated by commas, semicolons or tabs, and the names of columns and the material types may
+        have any case. The whole file shows how its numbers and dates are to be read: a cell such as `1.750` is
+        1750 in a file with decimal commas, which are also assumed with semicolons between the columns, and 1.75 in
+        one with decimal points; `01/02/2024` follows dates such as `31/01/2024`. What can be read in two ways is
+        invalid, and the message names both; `decimal` and `date_order` decide it. An amount may have the currency
+        of the farm, a weight its unit, and booleans the words of spreadsheets in other languages.
 
         With `dry_run`, the request is checked and answered as without it, but nothing changes; new resources then
         have no `id`.
@@ -6990,6 +7022,9 @@ class SpoolsResource:
         :param csv: The CSV file.
         :param mode: `create`: each row is a new resource. `update`: rows change the resources that they name.
         `upsert`: rows that name none, or an unknown one, are new ones; pages and commands use it by default.
+        :param decimal: The decimal mark of the numbers of the file. By default, the whole file decides.
+        :param date_order: The order of day (d), month (m) and year (y) in dates such as 01/02/2024. By default,
+        the whole file decides.
         :param dry_run: true: check the file and answer as without it, but change nothing.
         :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
         a key.
@@ -7000,6 +7035,8 @@ class SpoolsResource:
             _Imported,
             query={
                 "mode": mode,
+                "decimal": decimal,
+                "date_order": date_order,
                 "dry_run": dry_run,
             },
             csv=csv,
@@ -8425,6 +8462,8 @@ class ProductsResource:
         csv: str | bytes,
         *,
         mode: ImportMode | None = None,
+        decimal: DecimalMark | None = None,
+        date_order: DateOrder | None = None,
         dry_run: bool | None = None,
         idempotency_key: str | None = None,
     ) -> ImportedProducts:
@@ -8446,8 +8485,12 @@ class ProductsResource:
         file does not name stay as they are, and so do components: their columns are ignored, and a new product
         cannot have any.
 
-        Columns may be separated by commas, semicolons or tabs, numbers may have a decimal comma, and the names of
-        columns and the material types may have any case.
+        Columns may be separated by commas, semicolons or tabs, and the names of columns and the material types may
+        have any case. The whole file shows how its numbers and dates are to be read: a cell such as `1.750` is
+        1750 in a file with decimal commas, which are also assumed with semicolons between the columns, and 1.75 in
+        one with decimal points; `01/02/2024` follows dates such as `31/01/2024`. What can be read in two ways is
+        invalid, and the message names both; `decimal` and `date_order` decide it. An amount may have the currency
+        of the farm, a weight its unit, and booleans the words of spreadsheets in other languages.
 
         With `dry_run`, the request is checked and answered as without it, but nothing changes; new resources then
         have no `id`.
@@ -8460,6 +8503,9 @@ class ProductsResource:
         :param csv: The CSV file.
         :param mode: `create`: each row is a new resource. `update`: rows change the resources that they name.
         `upsert`: rows that name none, or an unknown one, are new ones; pages and commands use it by default.
+        :param decimal: The decimal mark of the numbers of the file. By default, the whole file decides.
+        :param date_order: The order of day (d), month (m) and year (y) in dates such as 01/02/2024. By default,
+        the whole file decides.
         :param dry_run: true: check the file and answer as without it, but change nothing.
         :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
         a key.
@@ -8470,6 +8516,8 @@ class ProductsResource:
             _ImportedProducts,
             query={
                 "mode": mode,
+                "decimal": decimal,
+                "date_order": date_order,
                 "dry_run": dry_run,
             },
             csv=csv,
@@ -11215,6 +11263,8 @@ __all__ = [
     "CustomFieldList",
     "CustomFieldsResource",
     "CustomType",
+    "DateOrder",
+    "DecimalMark",
     "Deducted",
     "Delivery",
     "DeliveryDetails",

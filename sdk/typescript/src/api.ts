@@ -25,6 +25,10 @@ export type ExportFormat = "csv" | "jsonl";
 
 export type ImportMode = "create" | "update" | "upsert";
 
+export type DecimalMark = "comma" | "point";
+
+export type DateOrder = "dmy" | "mdy";
+
 export type ImportAction = "created" | "updated" | "unchanged" | "skipped";
 
 export type MaterialType = "PLA" | "PETG" | "ABS" | "TPU" | "ASA" | "Nylon" | "PC" | "HIPS" | "PVA" | "Custom";
@@ -3580,6 +3584,10 @@ export interface ImportVendorsQuery {
    * name none, or an unknown one, are new ones; pages and commands use it by default.
    */
   mode?: ImportMode | undefined;
+  /** The decimal mark of the numbers of the file. By default, the whole file decides. */
+  decimal?: DecimalMark | undefined;
+  /** The order of day (d), month (m) and year (y) in dates such as 01/02/2024. By default, the whole file decides. */
+  date_order?: DateOrder | undefined;
   /** true: check the file and answer as without it, but change nothing. */
   dry_run?: boolean | undefined;
 }
@@ -3670,6 +3678,10 @@ export interface ImportFilamentsQuery {
    * name none, or an unknown one, are new ones; pages and commands use it by default.
    */
   mode?: ImportMode | undefined;
+  /** The decimal mark of the numbers of the file. By default, the whole file decides. */
+  decimal?: DecimalMark | undefined;
+  /** The order of day (d), month (m) and year (y) in dates such as 01/02/2024. By default, the whole file decides. */
+  date_order?: DateOrder | undefined;
   /** true: check the file and answer as without it, but change nothing. */
   dry_run?: boolean | undefined;
 }
@@ -3771,6 +3783,10 @@ export interface ImportSpoolsQuery {
    * name none, or an unknown one, are new ones; pages and commands use it by default.
    */
   mode?: ImportMode | undefined;
+  /** The decimal mark of the numbers of the file. By default, the whole file decides. */
+  decimal?: DecimalMark | undefined;
+  /** The order of day (d), month (m) and year (y) in dates such as 01/02/2024. By default, the whole file decides. */
+  date_order?: DateOrder | undefined;
   /** true: check the file and answer as without it, but change nothing. */
   dry_run?: boolean | undefined;
 }
@@ -4056,6 +4072,10 @@ export interface ImportProductsQuery {
    * name none, or an unknown one, are new ones; pages and commands use it by default.
    */
   mode?: ImportMode | undefined;
+  /** The decimal mark of the numbers of the file. By default, the whole file decides. */
+  decimal?: DecimalMark | undefined;
+  /** The order of day (d), month (m) and year (y) in dates such as 01/02/2024. By default, the whole file decides. */
+  date_order?: DateOrder | undefined;
   /** true: check the file and answer as without it, but change nothing. */
   dry_run?: boolean | undefined;
 }
@@ -5062,8 +5082,12 @@ export class VendorsResource<M extends DecimalMode = "number"> {
    * A name that no vendor has is a new one with `upsert`. A new name changes filaments and spools, as `updateVendor`
    * does.
    *
-   * Columns may be separated by commas, semicolons or tabs, numbers may have a decimal comma, and the names of
-   * columns and the material types may have any case.
+   * Columns may be separated by commas, semicolons or tabs, and the names of columns and the material types may have
+   * any case. The whole file shows how its numbers and dates are to be read: a cell such as `1.750` is 1750 in a file
+   * with decimal commas, which are also assumed with semicolons between the columns, and 1.75 in one with decimal
+   * points; `01/02/2024` follows dates such as `31/01/2024`. What can be read in two ways is invalid, and the message
+   * names both; `decimal` and `date_order` decide it. An amount may have the currency of the farm, a weight its unit,
+   * and booleans the words of spreadsheets in other languages.
    *
    * With `dry_run`, the request is checked and answered as without it, but nothing changes; new resources then have
    * no `id`.
@@ -5244,8 +5268,12 @@ export class FilamentsResource<M extends DecimalMode = "number"> {
    * Spools change with their filaments, as with `updateFilament`: at most 10,000, and 2,000 in stock, for all rows
    * together.
    *
-   * Columns may be separated by commas, semicolons or tabs, numbers may have a decimal comma, and the names of
-   * columns and the material types may have any case.
+   * Columns may be separated by commas, semicolons or tabs, and the names of columns and the material types may have
+   * any case. The whole file shows how its numbers and dates are to be read: a cell such as `1.750` is 1750 in a file
+   * with decimal commas, which are also assumed with semicolons between the columns, and 1.75 in one with decimal
+   * points; `01/02/2024` follows dates such as `31/01/2024`. What can be read in two ways is invalid, and the message
+   * names both; `decimal` and `date_order` decide it. An amount may have the currency of the farm, a weight its unit,
+   * and booleans the words of spreadsheets in other languages.
    *
    * With `dry_run`, the request is checked and answered as without it, but nothing changes; new resources then have
    * no `id`.
@@ -5530,8 +5558,12 @@ export class SpoolsResource<M extends DecimalMode = "number"> {
    * that already has the values of its spool changes nothing. A changed `remaining_weight_grams` is an entry of the
    * usage ledger; leave the column out to change other fields while the spools are in use.
    *
-   * Columns may be separated by commas, semicolons or tabs, numbers may have a decimal comma, and the names of
-   * columns and the material types may have any case.
+   * Columns may be separated by commas, semicolons or tabs, and the names of columns and the material types may have
+   * any case. The whole file shows how its numbers and dates are to be read: a cell such as `1.750` is 1750 in a file
+   * with decimal commas, which are also assumed with semicolons between the columns, and 1.75 in one with decimal
+   * points; `01/02/2024` follows dates such as `31/01/2024`. What can be read in two ways is invalid, and the message
+   * names both; `decimal` and `date_order` decide it. An amount may have the currency of the farm, a weight its unit,
+   * and booleans the words of spreadsheets in other languages.
    *
    * With `dry_run`, the request is checked and answered as without it, but nothing changes; new resources then have
    * no `id`.
@@ -6158,8 +6190,12 @@ export class ProductsResource<M extends DecimalMode = "number"> {
    * such material, it is added. A `materials.weight_grams` of 0 removes the material. Materials that the file does
    * not name stay as they are, and so do components: their columns are ignored, and a new product cannot have any.
    *
-   * Columns may be separated by commas, semicolons or tabs, numbers may have a decimal comma, and the names of
-   * columns and the material types may have any case.
+   * Columns may be separated by commas, semicolons or tabs, and the names of columns and the material types may have
+   * any case. The whole file shows how its numbers and dates are to be read: a cell such as `1.750` is 1750 in a file
+   * with decimal commas, which are also assumed with semicolons between the columns, and 1.75 in one with decimal
+   * points; `01/02/2024` follows dates such as `31/01/2024`. What can be read in two ways is invalid, and the message
+   * names both; `decimal` and `date_order` decide it. An amount may have the currency of the farm, a weight its unit,
+   * and booleans the words of spreadsheets in other languages.
    *
    * With `dry_run`, the request is checked and answered as without it, but nothing changes; new resources then have
    * no `id`.
