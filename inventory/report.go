@@ -196,7 +196,8 @@ func (h handlers) reportUsage(ctx context.Context, r *server.Request[UsageQuery]
 	remaining, daily, daysLeft := "null", "null", "null"
 	if stock != "" {
 		remaining, daily = "trim_scale(coalesce(remaining, 0))", "trim_scale(round(coalesce(daily, 0), 6))"
-		daysLeft = "trim_scale(least(round(coalesce(remaining, 0) / nullif(daily, 0), 1), 999999999))"
+		daysLeft = "case when round(daily, 6) > 0 then " +
+			"trim_scale(least(round(coalesce(remaining, 0) / round(daily, 6), 1), 999999999)) end"
 	}
 	report := db.SQL(`
 		with `+PeriodSQL+`, summarised as materialized (

@@ -24,6 +24,24 @@ const reportURL = "/api/v1/reports/usage"
 
 // addUsage adds an entry to the ledger of a spool at a time in the past. The spool's remaining weight stays. The
 // order of ids is not that of times.
+// What was used beyond what a spool was thought to have is use, and the stock of a material without use lasts for no
+// number of days.
+func TestUsageBeyondTheSpool(t *testing.T) {
+	t.Parallel()
+	c := operator(t)
+	id := c.Post(t, spools, spool(j{"remaining_weight_grams": 100, "purchase_price": 20})).Want(201).ID()
+	c.Post(t, spools, spool(j{"material_type": "PETG"})).Want(201)
+	report := reportURL + "?group_by=material"
+	c.Post(t, spools+"/"+id+"/deduct", j{"weight_grams": 150, "allow_shortfall": true}).Want(200)
+	c.Get(t, report).Want(200).Shows(map[string]string{"grams": "150", "cost": "3", "items.0.grams": "150",
+		"items.0.grams_per_day": "5", "items.0.days_left": "0"})
+	c.Patch(t, spools+"/"+id, j{"remaining_weight_grams": 1000, "spool_weight_grams": 200}).Want(200)
+	c.Post(t, spools+"/"+id+"/measure", j{"gross_grams": 1350}).Want(200)
+	c.Get(t, report).Want(200).Shows(map[string]string{"items.0.grams": "0", "items.0.days_left": "null"})
+	c.Post(t, spools+"/"+id+"/measure", j{"gross_grams": 1349.99999}).Want(200)
+	c.Get(t, report).Want(200).Shows(map[string]string{"items.0.grams_per_day": "0", "items.0.days_left": "null"})
+}
+
 func addUsage(t *testing.T, c *testkit.Client, spool, kind string, grams float64, at time.Time) {
 	t.Helper()
 	err := c.API.DB.Write(db.As(t.Context(), c.Actor), db.SQL(`

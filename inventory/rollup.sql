@@ -5,7 +5,7 @@
 -- returned.
 --
 -- Used is what was deducted, also by runs and printers, what failed runs wasted, and the differences that a scale
--- found. Edits of the remaining weight correct it and do not count. cost is at the price that the spool has now, and
+-- found. It includes the grams that a spool was not thought to have. Edits of the remaining weight correct it and do not count. cost is at the price that the spool has now, and
 -- null if no spool has one.
 --
 -- Only statements with the condition num_nonnulls(created_at) = 1 use the index by time. Where clocks are set back at
@@ -26,7 +26,8 @@ language sql stable as $$
 			coalesce(r.printer_name, p.name, k.name) as printer_name,
 			coalesce(u.printer_id::text,
 				lower(coalesce(r.printer_name, k.name, '') collate "und-x-icu") collate "C") as printer_key,
-			-u.change_grams as grams, -u.change_grams * s.cost_per_gram as cost
+			coalesce(u.shortfall_grams, 0) - u.change_grams as grams,
+			(coalesce(u.shortfall_grams, 0) - u.change_grams) * s.cost_per_gram as cost
 		from spool_usage u
 		join spools s on s.tenant_id = u.tenant_id and s.id = u.spool_id
 		left join production_runs r on r.tenant_id = u.tenant_id and r.id = u.run_id
