@@ -11,14 +11,16 @@ import (
 	"slices"
 	"time"
 
+	"spoolwright/archive"
 	"spoolwright/auth"
 	"spoolwright/auth/accounts"
 	"spoolwright/catalog"
 	"spoolwright/cli"
 	"spoolwright/db"
-	"spoolwright/db/local"
 	"spoolwright/demo"
 	"spoolwright/inventory"
+	"spoolwright/inventory/imports"
+	"spoolwright/local"
 	"spoolwright/orders"
 	"spoolwright/planning"
 	"spoolwright/printers"
@@ -31,29 +33,32 @@ import (
 	"spoolwright/webhooks"
 )
 
-// Features return the routes of the API other than accounts and webhooks, in the order of the documentation.
+// Features are functions that return the routes of the API, except accounts and webhooks, in the order of the
+// documentation.
 var Features = []func(*db.DB) []server.Route{
 	inventory.Routes,
+	imports.Routes,
 	printers.Routes,
 	catalog.Routes,
 	production.Routes(orders.Runs),
 	orders.Routes,
 	stock.Routes,
 	planning.Routes,
+	archive.Routes,
 }
 
-// Definitions are the SQL functions of the features. A feature comes after those whose functions it calls.
+// Definitions are the SQL functions of the features. A feature comes after the features whose functions it calls.
 var Definitions = slices.Concat(
-	webhooks.Definitions, inventory.Definitions, printers.Definitions, catalog.Definitions, production.Definitions,
-	orders.Definitions, stock.Definitions, spoolman.Definitions,
+	auth.Definitions, webhooks.Definitions, inventory.Definitions, printers.Definitions, catalog.Definitions,
+	production.Definitions, orders.Definitions, stock.Definitions, spoolman.Definitions,
 )
 
-// Events are the events that webhooks get.
+// Events are all events that webhooks can subscribe to.
 var Events = slices.Concat(
 	webhooks.Events, inventory.Events, catalog.Events, production.Events, orders.Events, stock.Events,
 )
 
-// Commands are all commands, in the order of the help. The first one is the default.
+// Commands are all commands, in the order of the help. The first command is the default.
 var Commands = slices.Concat(
 	[]cli.Command{
 		{Name: "serve", Help: "serve the API (the default)", Needs: cli.Settings, Setup: cli.Without(serve)},
@@ -64,8 +69,8 @@ var Commands = slices.Concat(
 		cli.HealthCommand,
 		cli.VersionCommand,
 	},
-	accounts.Commands(auth.Rounds),
-	inventory.Commands, spoolman.Commands,
+	accounts.Commands(auth.Rounds), archive.Commands,
+	imports.Commands, inventory.Commands, spoolman.Commands,
 	printers.Commands,
 	catalog.Commands,
 	production.Commands,
@@ -108,9 +113,9 @@ func serve(ctx context.Context, call *cli.Call) error {
 	})
 }
 
-// serveOn serves the database on the listeners until ctx ends. It calls announce after the last line that a start
-// logs, so that a login that it prints stays in sight. announce gets the URL of the service, and what makes a link of
-// a login, or nil if there are no pages.
+// serveOn serves the database on the listeners until ctx ends. It calls announce after the last log line of a start,
+// so that a login that announce prints stays visible. It passes to announce the URL of the service and the OneLogin
+// for a sign-in link, which is nil if there are no pages.
 func serveOn(ctx context.Context, c cli.Config, d *db.DB, l cli.Listeners,
 	announce func(base string, once *auth.OneLogin) error,
 ) error {
@@ -124,10 +129,15 @@ func serveOn(ctx context.Context, c cli.Config, d *db.DB, l cli.Listeners,
 	}
 	if l.Metrics != nil {
 		h := &http.Server{Handler: s.Metrics.Handler(), ReadHeaderTimeout: 10 * time.Second}
-		go h.Serve(l.Metrics)
+		go func() {
+			if err := h.Serve(l.Metrics); !errors.Is(err, http.ErrServerClosed) {
+				c.Log.Error("the metrics are not served any more", "error", err)
+			}
+		}()
 		defer h.Close()
 	}
 	go sweep(ctx, c, d)
+	go analyze(ctx, c, d)
 	base := c.BaseURL(l)
 	c.Log.Info("serving", "url", base, "docs", base+"/docs", "version", cli.BuildVersion())
 	if err := announce(base, once); err != nil {
@@ -138,7 +148,7 @@ func serveOn(ctx context.Context, c cli.Config, d *db.DB, l cli.Listeners,
 	return err
 }
 
-// newServer returns the server. Once is the login of the link that the first start prints, or nil.
+// newServer returns the server. The argument once is the login for the link that the first start prints, or nil.
 func newServer(c cli.Config, d *db.DB, once *auth.OneLogin) (*server.Server, error) {
 	tokens, err := auth.NewTokens(c.JWTSecrets, c.AccessTTL, c.RefreshTTL, time.Now)
 	if err != nil {
@@ -169,7 +179,7 @@ func newServer(c cli.Config, d *db.DB, once *auth.OneLogin) (*server.Server, err
 		PerMinute:  c.PerMinute, PerHour: c.PerHour, TenantPerMinute: c.TenantPerMinute,
 		TrustedProxies: c.TrustedProxies, CORSOrigins: c.CORSOrigins,
 		HSTS: c.TLSCert != "", DrainDelay: c.DrainDelay, Version: cli.Version, Log: c.Log,
-		Metrics: server.NewMetrics(cli.BuildVersion(), d.Stats, hooks.WriteMetrics).WithFurther(d.FurtherUp),
+		Metrics: server.NewMetrics(cli.BuildVersion(), d.Stats, hooks.WriteMetrics),
 	}), nil
 }
 
@@ -188,6 +198,22 @@ func sweep(ctx context.Context, c cli.Config, d *db.DB) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
+		}
+	}
+}
+
+// analyze keeps PostgreSQL's statistics up to date until ctx ends.
+func analyze(ctx context.Context, c cli.Config, d *db.DB) {
+	tick := time.NewTicker(15 * time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if err := d.Analyze(ctx); err != nil && ctx.Err() == nil {
+			c.Log.Warn("cannot analyze the tables that have grown; retrying in 15 s", "error", err)
 		}
 	}
 }

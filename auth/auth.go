@@ -1,5 +1,6 @@
-// Package auth manages tenants, users, passwords, sessions, tokens and API keys. It authenticates requests, serves
-// /api/v1/auth, /api/v1/users and /api/v1/api-keys, and implements the account commands.
+// Package auth manages users, passwords, sessions, tokens, API keys and the settings of tenants. It authenticates
+// requests and serves /api/v1/auth, /api/v1/users, /api/v1/api-keys and /api/v1/settings. Package accounts has the
+// commands.
 package auth
 
 import (
@@ -13,9 +14,10 @@ import (
 
 	"spoolwright/db"
 	"spoolwright/server"
+	"spoolwright/value"
 )
 
-// Service serves /api/v1/auth, /api/v1/users and /api/v1/api-keys, and authenticates the requests of all routes.
+// Service serves the operations of Routes, and authenticates the requests of all routes.
 type Service struct {
 	db       *db.DB
 	tokens   *Tokens
@@ -25,7 +27,7 @@ type Service struct {
 	now      func() time.Time
 }
 
-// New returns a Service. It reads the time of failed logins and refresh tokens from now.
+// New returns a Service. The times of failed logins and of refresh tokens come from now.
 func New(d *db.DB, tokens *Tokens, hasher *Hasher, now func() time.Time) *Service {
 	return &Service{db: d, tokens: tokens, hasher: hasher, throttle: NewThrottle(now), now: now,
 		keys: keyring{writing: make(chan struct{}, 1)}}
@@ -60,9 +62,9 @@ func (r Role) access() server.Access {
 
 // Authenticate is a server.Authenticate. It returns the caller that the access token or the API key names. The error
 // is server.ErrInvalidToken (also without credentials), server.ErrTokenExpired, server.ErrInvalidKey,
-// server.ErrTwoCredentials, or that of admit or of the database. The request's first statement checks that the user
-// still exists, is enabled and has the role, or that the API key is still valid: Authenticate itself reads the
-// database only for a key that it does not know yet.
+// server.ErrTwoCredentials, the error of admit, or an error of the database. Authenticate reads the database only for
+// an unknown API key: the request's first statement checks that the user still exists, is enabled and has the role, or
+// that the API key is still valid.
 func (s *Service) Authenticate(r *http.Request, basic bool, admit func() error) (server.Caller, error) {
 	if keys := r.Header["X-Api-Key"]; keys != nil {
 		if len(keys) > 1 || r.Header["Authorization"] != nil {
@@ -132,17 +134,17 @@ type TokenSet struct {
 
 // RefreshToken is the body of refresh and logout.
 type RefreshToken struct {
-	RefreshToken server.Optional[string] `json:"refresh_token" rule:"required,maxLength=4096"`
+	RefreshToken value.Optional[string] `json:"refresh_token" rule:"required,maxLength=4096"`
 }
 
 // User is the response of GET /api/v1/auth/me.
 type User struct {
-	ID        server.UUID      `json:"id" rule:"notNull"`
-	Email     string           `json:"email" rule:"notNull"`
-	Name      string           `json:"name" rule:"notNull"`
-	Role      Role             `json:"role" rule:"notNull"`
-	CreatedAt server.Timestamp `json:"created_at" rule:"notNull"`
-	TenantID  server.UUID      `json:"tenant_id" rule:"notNull"`
+	ID        value.UUID      `json:"id" rule:"notNull"`
+	Email     string          `json:"email" rule:"notNull"`
+	Name      string          `json:"name" rule:"notNull"`
+	Role      Role            `json:"role" rule:"notNull"`
+	CreatedAt value.Timestamp `json:"created_at" rule:"notNull"`
+	TenantID  value.UUID      `json:"tenant_id" rule:"notNull"`
 }
 
 // tokenSet returns an access token for the actor and the session's current refresh token.
@@ -169,11 +171,12 @@ var refreshDoc = &server.Doc{
 	Errors: []*server.Error{server.ErrInvalidToken, server.ErrTokenExpired},
 }
 
-// grace is how long the previous refresh token is accepted, so that a lost response does not end the session.
+// grace is the time for which the previous refresh token is accepted, so that a lost response does not end the
+// session.
 const grace = 30 * time.Second
 
-// refresh updates the session in one statement, under its row lock. The current token increments the counter, the
-// previous token within grace returns the current token again, and any other token of the session deletes the session.
+// refresh updates the session in one statement, under its row lock. The current token increments the counter. The
+// previous token, within grace, returns the current token again. Any other token of the session deletes the session.
 func (s *Service) refresh(ctx context.Context, r *server.Request[RefreshToken]) (server.OK[TokenSet], error) {
 	token, err := s.tokens.ParseRefresh(*r.In.RefreshToken.Value)
 	if err != nil {
@@ -239,12 +242,12 @@ func (s *Service) me(ctx context.Context, _ *server.Request[struct{}]) (server.O
 	return user.Object(), nil
 }
 
-// UserSession is a login of a user that has not ended.
+// UserSession is an active login of a user.
 type UserSession struct {
-	ID         server.UUID      `json:"id" rule:"notNull"`
-	CreatedAt  server.Timestamp `json:"created_at" rule:"notNull"`
-	LastUsedAt server.Timestamp `json:"last_used_at" rule:"notNull"`
-	ExpiresAt  server.Timestamp `json:"expires_at" rule:"notNull"`
+	ID         value.UUID      `json:"id" rule:"notNull"`
+	CreatedAt  value.Timestamp `json:"created_at" rule:"notNull"`
+	LastUsedAt value.Timestamp `json:"last_used_at" rule:"notNull"`
+	ExpiresAt  value.Timestamp `json:"expires_at" rule:"notNull"`
 }
 
 var sessionsDoc = &server.Doc{
@@ -272,5 +275,5 @@ func (s *Service) revokeSession(ctx context.Context, r *server.Request[struct{}]
 	return nil, server.Found(ended, s.db.Write(ctx, ended))
 }
 
-// EmailKey returns the form of an e-mail that the login directory stores and compares.
+// EmailKey returns the compared form of an e-mail, which the login directory stores.
 func EmailKey(email string) string { return strings.ToLower(strings.TrimSpace(email)) }

@@ -17,6 +17,7 @@ import (
 	"spoolwright/db"
 	"spoolwright/server"
 	"spoolwright/testkit"
+	"spoolwright/value"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
@@ -240,7 +241,7 @@ func TestRefreshRotates(t *testing.T) {
 		set = w.refresh(t, set.Refresh)
 	}
 	unknown := auth.Refresh{
-		TenantID: user.Actor.Tenant, UserID: user.Actor.User, SessionID: db.NewID(), Counter: 1,
+		TenantID: user.Actor.Tenant, UserID: user.Actor.User, SessionID: value.NewID(), Counter: 1,
 		IssuedAt: w.clock.now(),
 	}
 	for name, token := range map[string]string{

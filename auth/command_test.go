@@ -15,7 +15,9 @@ import (
 	"spoolwright/auth/accounts"
 	"spoolwright/cli"
 	"spoolwright/db"
+	"spoolwright/db/tables"
 	"spoolwright/testkit"
+	"spoolwright/value"
 )
 
 // command runs an account command as main does, and returns what it printed.
@@ -30,7 +32,7 @@ func commandOf(
 ) (stdout, stderr string, err error) {
 	t.Helper()
 	var out, errs bytes.Buffer
-	call := &cli.Call{In: strings.NewReader(stdin), Out: &out, Err: &errs, DB: a.DB, Owner: db.Owner{URL: ownerURL}}
+	call := &cli.Call{In: strings.NewReader(stdin), Out: &out, Err: &errs, DB: a.DB, Owner: tables.Owner{URL: ownerURL}}
 	_, run, err := cli.Parse(accounts.Commands(testRounds), args, call)
 	if err == nil {
 		err = run(t.Context(), call)
@@ -48,7 +50,7 @@ func must(t *testing.T, a accounts.Accounts, stdin string, args ...string) strin
 	return stdout
 }
 
-func email() string { return db.NewID() + "@test.example" }
+func email() string { return value.NewID() + "@test.example" }
 
 var shownPassword = regexp.MustCompile(`^password: ([A-Z2-7]{26})\n$`)
 
@@ -56,7 +58,7 @@ func TestUserAdd(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	a := w.accounts()
-	farm := "farm " + db.NewID()
+	farm := "farm " + value.NewID()
 	log := func(email, password string) *testkit.Response {
 		t.Helper()
 		return w.Anonymous().Post(t, loginPath, credentials(email, password))
@@ -104,7 +106,7 @@ func TestUserAdd(t *testing.T) {
 	// Lengths are counted in characters, not in bytes.
 	long := strings.Repeat("漢", 150)
 	must(t, a, "", "user", "add", "--role", "operator",
-		"--tenant", long+db.NewID(), "--new-tenant", "--email", email(), "--name", long)
+		"--tenant", long+value.NewID(), "--new-tenant", "--email", email(), "--name", long)
 
 	const (
 		badEmail  = "email must be an e-mail address"
@@ -205,7 +207,7 @@ func TestConcurrentUserAdd(t *testing.T) {
 	d := testkit.Open(t)
 	a := accounts.Accounts{DB: d, Hasher: auth.NewHasher(1)}
 	for range 10 { // one round does not always hit the race
-		farm, same := "farm "+db.NewID(), email()
+		farm, same := "farm "+value.NewID(), email()
 		actors := make([]db.Actor, 8)
 		errs := make([]error, 8)
 		var wg sync.WaitGroup
@@ -263,7 +265,7 @@ func TestAccountsWithOneConnection(t *testing.T) {
 	testkit.Check(t, err)
 	defer d.Close()
 	a := accounts.Accounts{DB: d, Hasher: auth.NewHasher(testRounds)}
-	farm, user := "farm "+db.NewID(), email()
+	farm, user := "farm "+value.NewID(), email()
 	must(t, a, "", "user", "add", "--role", "operator",
 		"--tenant", farm, "--new-tenant", "--email", user, "--name", "x")
 	must(t, a, "", "user", "passwd", "--email", user)
@@ -336,7 +338,7 @@ func TestListCommands(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	a := w.accounts()
-	farm, other := "farm "+db.NewID(), "other "+db.NewID()
+	farm, other := "farm "+value.NewID(), "other "+value.NewID()
 	ada, bob, eve := "a"+email(), "b"+email(), "c"+email()
 	for _, u := range [][]string{
 		{farm, bob, "Bob", "viewer"}, {farm, ada, "Ada", "admin"}, {other, eve, "Eve", "operator"},
@@ -353,7 +355,7 @@ func TestListCommands(t *testing.T) {
 		users[1].Email != bob || users[1].Disabled == nil {
 		t.Errorf("%+v", users)
 	}
-	if _, ok := db.ParseID(users[0].ID); !ok {
+	if _, ok := value.ParseID(users[0].ID); !ok {
 		t.Errorf("%+v", users[0])
 	}
 	lines := strings.Split(must(t, a, "", "user", "list", "--tenant", farm), "\n")

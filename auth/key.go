@@ -6,6 +6,7 @@ import (
 
 	"spoolwright/db"
 	"spoolwright/server"
+	"spoolwright/value"
 )
 
 var keysTag = &server.Tag{
@@ -40,20 +41,20 @@ func (KeyRole) Enum() []string { return []string{"viewer", "operator", "printer"
 
 // AccessKey is an API key without its secret.
 type AccessKey struct {
-	ID         server.UUID                       `json:"id" rule:"readOnly,notNull"`
-	Name       server.Optional[string]           `json:"name" rule:"required"`
-	Role       server.Optional[KeyRole]          `json:"role" rule:"required,named="`
-	PrinterID  server.Optional[server.UUID]      `json:"printer_id"`
-	Hint       string                            `json:"hint" rule:"readOnly,notNull"`
-	CreatedBy  server.UUID                       `json:"created_by" rule:"readOnly"`
-	CreatedAt  server.Timestamp                  `json:"created_at" rule:"readOnly,notNull"`
-	UpdatedAt  server.Timestamp                  `json:"updated_at" rule:"readOnly,notNull"`
-	ExpiresAt  server.Optional[server.Timestamp] `json:"expires_at"`
-	LastUsedAt server.Timestamp                  `json:"last_used_at" rule:"readOnly"`
-	RevokedAt  server.Timestamp                  `json:"revoked_at" rule:"readOnly"`
+	ID         value.UUID                      `json:"id" rule:"readOnly,notNull"`
+	Name       value.Optional[string]          `json:"name" rule:"required"`
+	Role       value.Optional[KeyRole]         `json:"role" rule:"required,named="`
+	PrinterID  value.Optional[value.UUID]      `json:"printer_id"`
+	Hint       string                          `json:"hint" rule:"readOnly,notNull"`
+	CreatedBy  value.UUID                      `json:"created_by" rule:"readOnly"`
+	CreatedAt  value.Timestamp                 `json:"created_at" rule:"readOnly,notNull"`
+	UpdatedAt  value.Timestamp                 `json:"updated_at" rule:"readOnly,notNull"`
+	ExpiresAt  value.Optional[value.Timestamp] `json:"expires_at"`
+	LastUsedAt value.Timestamp                 `json:"last_used_at" rule:"readOnly"`
+	RevokedAt  value.Timestamp                 `json:"revoked_at" rule:"readOnly"`
 }
 
-// AccessKeySecret is an API key with its secret, as the operations that create one return it.
+// AccessKeySecret is an API key with its secret, the response to creating or rotating a key.
 type AccessKeySecret struct {
 	AccessKey
 	Key string `json:"key" rule:"secret"`
@@ -61,14 +62,14 @@ type AccessKeySecret struct {
 
 // Rotation is the body of a rotation.
 type Rotation struct {
-	GraceHours server.Optional[int64] `json:"grace_hours" rule:"notNull,maximum=168"`
+	GraceHours value.Optional[int64] `json:"grace_hours" rule:"notNull,maximum=168"`
 }
 
 // keyColumns selects the fields of an AccessKey.
 const keyColumns = `id, name, role, printer_id, hint, created_by, created_at, updated_at, expires_at,
 	last_used_at, revoked_at`
 
-// withSecret adds a secret to the JSON of an object. PostgreSQL gets only its hash.
+// withSecret adds a secret to the JSON of an object. PostgreSQL gets only the hash of the secret.
 func withSecret(object []byte, name, secret string) []byte {
 	return append(object[:len(object)-1:len(object)-1], `,"`+name+`":"`+secret+`"}`...)
 }
@@ -80,9 +81,9 @@ var listKeysDoc = &server.Doc{
 
 // KeyFilter are the parameters of the list of API keys.
 type KeyFilter struct {
-	Name    server.Optional[string]              `query:"name"`
-	Role    server.Optional[server.Set[KeyRole]] `query:"role" rule:"named="`
-	Revoked server.Optional[bool]                `query:"revoked"`
+	Name    value.Optional[string]             `query:"name"`
+	Role    value.Optional[value.Set[KeyRole]] `query:"role" rule:"named="`
+	Revoked value.Optional[bool]               `query:"revoked"`
 }
 
 func (f KeyFilter) list() *server.List {
@@ -102,7 +103,7 @@ func readKey(id string) *db.Stmt {
 	return db.SQL(`select `+keyColumns+` from api_keys where id = $1`, id)
 }
 
-// maxKeys is the number of API keys that a tenant can have, without revoked keys.
+// maxKeys is the maximum number of API keys of a tenant. Revoked keys do not count.
 const maxKeys = 500
 
 var (
@@ -135,8 +136,8 @@ func (s *Service) createKey(
 	return InsertKey(ctx, s.db, &r.In)
 }
 
-// CheckExpiry returns a 422 if a new key would have expired already.
-func CheckExpiry(at server.Optional[server.Timestamp], now time.Time) error {
+// CheckExpiry returns a 422 if the expiry of a new key is not in the future.
+func CheckExpiry(at value.Optional[value.Timestamp], now time.Time) error {
 	if !at.IsNull() && !at.Value.After(now) {
 		return server.Invalid("expires_at", "must be in the future")
 	}
@@ -145,16 +146,16 @@ func CheckExpiry(at server.Optional[server.Timestamp], now time.Time) error {
 
 var errPrinterRole = server.Invalid("printer_id", "requires the role printer")
 
-// printer returns a subquery of the printer with the id, unless it is hidden. It locks the printer, so that nobody
-// removes it before the transaction ends.
+// printer returns a subquery that selects the printer with the id, unless the printer is hidden. The subquery locks
+// the printer, so that no other transaction can remove it before this transaction ends.
 func printer(id string) string {
 	return `(select p.id from printers p where p.id = ` + id + ` and p.hidden_at is null for key share)`
 }
 
-// InsertKey inserts an API key into the context's tenant, created by the context's user if there is one. It returns
-// the key with its secret, as JSON. The error is errKeyLimit if the tenant has too many keys.
+// InsertKey inserts an API key into the context's tenant. If the context has a user, the user is the creator of the
+// key. It returns the key with its secret, as JSON. The error is errKeyLimit if the tenant has too many keys.
 func InsertKey(ctx context.Context, d *db.DB, in *AccessKey) ([]byte, error) {
-	id, secret := db.NewID(), newKeySecret()
+	id, secret := value.NewID(), newKeySecret()
 	hash := []byte(keyHash(secret))
 	var user any
 	if actor := db.ActorOf(ctx); actor.User != "" {
@@ -246,7 +247,7 @@ func (s *Service) rotateKey(ctx context.Context, r *server.Request[Rotation]) (s
 		where id = $1 and revoked_at is null returning `+keyColumns, id, hash, keyHint(secret), grace.Seconds())
 	exists := db.SQL(`select id from api_keys where id = $1`, id)
 	err := s.db.Write(ctx,
-		// The row lock serializes rotations, so that each drops the hash that it replaces.
+		// The row lock serializes rotations, so that each rotation drops the hash that it replaces.
 		db.SQL(`select id from api_keys where id = $1 for no key update`, id),
 		db.SQL(`select key_drop(previous_hash)::text from api_keys where id = $1 and revoked_at is null`, id),
 		rotated,

@@ -21,6 +21,7 @@ import (
 	"spoolwright/inventory"
 	"spoolwright/server"
 	"spoolwright/testkit"
+	"spoolwright/value"
 )
 
 const (
@@ -157,17 +158,17 @@ func TestKeyValidation(t *testing.T) {
 	admin.Post(t, keysPath, j{"name": " ", "role": "admin"}).Fields("name", "role")
 	admin.Post(t, keysPath, j{"name": "x", "role": "viewer",
 		"expires_at": "2020-01-01T00:00:00Z"}).Fields("expires_at")
-	admin.Post(t, keysPath, j{"name": "x", "role": "viewer", "id": db.NewID(), "hint": "x"}).Want(201)
+	admin.Post(t, keysPath, j{"name": "x", "role": "viewer", "id": value.NewID(), "hint": "x"}).Want(201)
 	path := keysPath + "/" + admin.Post(t, keysPath, j{"name": "x", "role": "printer"}).Want(201).ID()
 	admin.Patch(t, path, j{"name": nil}).Fields("name")
 	admin.Patch(t, path, j{"key": "x"}).Fields("key")
 	admin.Post(t, path+"/rotate", j{"grace_hours": 169}).Fields("grace_hours")
 	admin.Post(t, path+"/rotate", j{"grace_hours": -1}).Fields("grace_hours")
 	admin.Post(t, path+"/rotate", nil).Want(200)
-	admin.Get(t, keysPath+"/"+db.NewID()).WantError(404, "NOT_FOUND")
-	admin.Delete(t, keysPath+"/"+db.NewID()).WantError(404, "NOT_FOUND")
-	admin.Patch(t, keysPath+"/"+db.NewID(), j{"name": "x"}).WantError(404, "NOT_FOUND")
-	admin.Post(t, keysPath+"/"+db.NewID()+"/rotate", nil).WantError(404, "NOT_FOUND")
+	admin.Get(t, keysPath+"/"+value.NewID()).WantError(404, "NOT_FOUND")
+	admin.Delete(t, keysPath+"/"+value.NewID()).WantError(404, "NOT_FOUND")
+	admin.Patch(t, keysPath+"/"+value.NewID(), j{"name": "x"}).WantError(404, "NOT_FOUND")
+	admin.Post(t, keysPath+"/"+value.NewID()+"/rotate", nil).WantError(404, "NOT_FOUND")
 }
 
 // Requests with a wrong secret, or with other credentials beside it, are rejected: with a wrong checksum without a

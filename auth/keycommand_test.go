@@ -9,15 +9,15 @@ import (
 	"spoolwright/auth"
 	"spoolwright/auth/accounts"
 	"spoolwright/cli"
-	"spoolwright/db"
 	"spoolwright/inventory"
 	"spoolwright/testkit"
+	"spoolwright/value"
 )
 
 // newFarm creates a tenant with an admin by the account commands, and returns the names of both.
 func newFarm(t *testing.T, a accounts.Accounts) (farm, admin string) {
 	t.Helper()
-	farm, admin = "farm "+db.NewID(), email()
+	farm, admin = "farm "+value.NewID(), email()
 	must(t, a, "", "user", "add", "--tenant", farm, "--new-tenant", "--email", admin, "--name", "Ada", "--role",
 		"admin")
 	return farm, admin
@@ -79,9 +79,9 @@ func TestKeyCommandErrors(t *testing.T) {
 		"add --name x --role admin --tenant F":                 "role must be one of",
 		"add --name x --role viewer --expires 2020-01-01":      "expires_at must be in the future",
 		"add --name x --role viewer --expires soon --tenant F": "expires_at",
-		"revoke":               "ID is missing",
-		"revoke swk_Ab3d":      "the id must be a UUID",
-		"revoke " + db.NewID(): "no API key has this id",
+		"revoke":                  "ID is missing",
+		"revoke swk_Ab3d":         "the id must be a UUID",
+		"revoke " + value.NewID(): "no API key has this id",
 	} {
 		words := strings.Fields(args)
 		for i, word := range words {

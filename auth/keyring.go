@@ -13,30 +13,31 @@ import (
 	"spoolwright/server"
 )
 
-// keyring maps the hashes of the secrets of API keys to their keys, so that a request with a known key takes no
-// additional round trip. That is safe, because a hash never becomes that of another key, and the tenant and the role
-// of a key never change; the request's first statement checks everything else. The keyring also records when keys were
-// used. When it is full, add empties it.
+// keyring maps hashes of the secrets of API keys to the keys, so that a request with a known key takes no additional
+// round trip. A cached entry stays correct, because a hash never becomes the hash of another key, and the tenant and
+// the role of a key never change; the request's first statement checks everything else. The keyring also records when
+// keys were used. When the keyring is full, add empties it.
 type keyring struct {
 	mu   sync.RWMutex
 	keys map[string]*knownKey
 	due  []*knownKey // the keys whose use must be written; see used
 
-	writing chan struct{} // has a value while a Service writes uses; see writeDue
+	writing chan struct{} // holds a value while writeDue runs
 }
 
 // knownKey is a key and the last time it was used.
 type knownKey struct {
 	caller  server.Caller
 	used    atomic.Int64 // in Unix microseconds
-	written atomic.Int64 // the last used that was written, or is in keyring.due
+	written atomic.Int64 // the latest value of used that was written to the database or waits in keyring.due
 }
 
 // maxKnownKeys bounds the keyring to about 5 MiB.
 const maxKnownKeys = 16_384
 
-// An API key's last_used_at is written within useDelay of a use if it is older than useInterval, and when the service
-// stops. So it is at most useInterval and useDelay too early, even if the service is killed.
+// After a use of an API key, its last_used_at is written within useDelay if the stored time is older than useInterval,
+// and when the service stops. Thus last_used_at is at most useInterval and useDelay too early, even if the service is
+// killed.
 const (
 	useInterval = 10 * time.Minute
 	useDelay    = time.Second
@@ -48,7 +49,7 @@ func (k *keyring) find(hash string) *knownKey {
 	return k.keys[hash]
 }
 
-// add returns the entry of the hash, which it creates if necessary.
+// add returns the entry of the hash. It creates the entry if it does not exist.
 func (k *keyring) add(hash string, caller server.Caller, lastUsed time.Time) *knownKey {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -65,7 +66,7 @@ func (k *keyring) add(hash string, caller server.Caller, lastUsed time.Time) *kn
 	return known
 }
 
-// keyRoles maps the roles of API keys to what they may do. Printer keys have their level only where a route accepts
+// keyRoles maps the roles of API keys to their permissions. A printer key has its level only on routes that accept
 // printers.
 var keyRoles = map[KeyRole]server.Caller{
 	"viewer":   {Level: server.Read},
@@ -93,7 +94,7 @@ func (s *Service) keyCaller(ctx context.Context, secret string, admit func() err
 	return known.caller, nil
 }
 
-// findKey finds the valid key with the hash and adds it to the keyring. If there is none, the error is
+// findKey finds the valid key with the hash and adds it to the keyring. If no valid key has the hash, the error is
 // server.ErrInvalidKey.
 func (s *Service) findKey(ctx context.Context, hash string) (*knownKey, error) {
 	actor, found, err := s.db.FindKey(ctx, hash)
@@ -113,7 +114,7 @@ func (s *Service) findKey(ctx context.Context, hash string) (*knownKey, error) {
 	}
 	caller, ok := keyRoles[KeyRole(role)]
 	if !ok {
-		return nil, server.ErrInvalidKey // a role of a newer program
+		return nil, server.ErrInvalidKey // the role is of a newer program
 	}
 	caller.Actor = actor
 	var used time.Time
@@ -123,8 +124,8 @@ func (s *Service) findKey(ctx context.Context, hash string) (*knownKey, error) {
 	return s.keys.add(hash, caller, used), nil
 }
 
-// used records the use of a key now. If the written time is too old, the key becomes due, and the due keys are written
-// together after useDelay.
+// used records the use of a key now. If the written time is older than useInterval, the key becomes due. All due keys
+// are written together after useDelay.
 func (s *Service) used(key *knownKey) {
 	now, written := s.now().UnixMicro(), key.written.Load()
 	key.used.Store(now)
@@ -140,10 +141,11 @@ func (s *Service) used(key *knownKey) {
 	}
 }
 
-// Stop writes the uses of API keys that have not been written. It must be called after the last request.
+// Stop writes the uses of API keys that are not in the database yet. It must be called after the last request.
 func (s *Service) Stop(ctx context.Context) error { return s.writeDue(ctx, true) }
 
-// writeDue writes the uses of the due keys, or of all keys, after it has waited for another writeDue to end.
+// writeDue writes the uses of the due keys or, if all is set, of all keys. It first waits until no other writeDue
+// runs.
 func (s *Service) writeDue(ctx context.Context, all bool) error {
 	select {
 	case s.keys.writing <- struct{}{}:
@@ -187,7 +189,7 @@ func (s *Service) writeUses(ctx context.Context, keys []*knownKey) error {
 			ids, times = append(ids, key.caller.Actor.APIKey), append(times, time.UnixMicro(used).UTC())
 			hashes = append(hashes, []byte(key.caller.Actor.KeyHash))
 		}
-		// A request with a secret that had expired or was revoked does not count as a use.
+		// A request with an expired or revoked secret does not count as a use.
 		err := s.db.Write(db.As(ctx, db.Actor{Tenant: tenant}), db.SQL(`
 			update api_keys k set last_used_at = u.used_at
 			from (

@@ -7,18 +7,20 @@ import (
 
 	"spoolwright/db"
 	"spoolwright/server"
+	"spoolwright/value"
 )
 
-// A password link lets a person set a password without another one. Its token is signed, and names tenant and user, so
-// that a forged one reaches no database. The user's row has only the SHA-256 of the newest token, until it is used.
+// A password link lets a person set a password without knowing the old password. Its token is signed and names the
+// tenant and the user, so that a forged token is rejected without a query. The user's row has only the SHA-256 of the
+// newest token, until the token is used.
 
 // linkFor is how long a password link is valid.
 const linkFor = 24 * time.Hour
 
 // PasswordLink is the response to the creation of a link.
 type PasswordLink struct {
-	Token     string           `json:"token" rule:"secret"`
-	ExpiresAt server.Timestamp `json:"expires_at" rule:"notNull"`
+	Token     string          `json:"token" rule:"secret"`
+	ExpiresAt value.Timestamp `json:"expires_at" rule:"notNull"`
 }
 
 var createPasswordLinkDoc = &server.Doc{
@@ -36,7 +38,7 @@ func (s *Service) createPasswordLink(
 ) (server.OK[PasswordLink], error) {
 	now, id := s.now().UTC().Truncate(time.Second), r.ID("id")
 	token, err := s.tokens.refresh(linkAudience, Refresh{TenantID: db.ActorOf(ctx).Tenant, UserID: id,
-		SessionID: db.NewID(), IssuedAt: now})
+		SessionID: value.NewID(), IssuedAt: now})
 	if err != nil {
 		return nil, err
 	}
@@ -58,8 +60,8 @@ func linkHash(token string) []byte {
 
 // LinkPassword is the body of the operation that uses a link.
 type LinkPassword struct {
-	Token server.Optional[string] `json:"token" rule:"required,writeOnly,maxLength=4096"`
-	New   server.Optional[string] `json:"new_password" rule:"required,writeOnly,maxLength=200,minLength=10"`
+	Token value.Optional[string] `json:"token" rule:"required,writeOnly,maxLength=4096"`
+	New   value.Optional[string] `json:"new_password" rule:"required,writeOnly,maxLength=200,minLength=10"`
 }
 
 // Check applies CheckPassword.
@@ -81,7 +83,8 @@ func (s *Service) usePasswordLink(ctx context.Context, r *server.Request[LinkPas
 	return nil, s.SetPassword(ctx, *r.In.Token.Value, *r.In.New.Value, r.Address)
 }
 
-// SetPassword sets the password, which CheckPassword accepts, of the user whom the token of a password link names.
+// SetPassword sets the password of the user whom the token of a password link names. The password must pass
+// CheckPassword.
 func (s *Service) SetPassword(ctx context.Context, token, password, address string) error {
 	link, _, err := s.tokens.parseRefresh(linkAudience, token)
 	if err != nil {

@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"spoolwright/db"
 	"spoolwright/testkit"
+	"spoolwright/value"
 )
 
 const linkPath = "/api/v1/auth/password-link"
@@ -45,7 +45,7 @@ func TestPasswordLink(t *testing.T) {
 		tenant.User(t, role).Post(t, path, nil).WantError(403, "FORBIDDEN")
 	}
 	api.Tenant(t).User(t, "admin").Post(t, path, nil).WantError(404, "NOT_FOUND")
-	admin.Post(t, usersPath+"/"+db.NewID()+"/password-link", nil).WantError(404, "NOT_FOUND")
+	admin.Post(t, usersPath+"/"+value.NewID()+"/password-link", nil).WantError(404, "NOT_FOUND")
 }
 
 // A link ends with its 24 hours, with a new password, and when the user is disabled.

@@ -7,12 +7,13 @@ import (
 
 	"spoolwright/db"
 	"spoolwright/server"
+	"spoolwright/value"
 )
 
 // Credentials is the body of a login.
 type Credentials struct {
-	Email    server.Optional[string] `json:"email" rule:"required,maxLength=320"`
-	Password server.Optional[string] `json:"password" rule:"required,maxLength=1000"`
+	Email    value.Optional[string] `json:"email" rule:"required,maxLength=320"`
+	Password value.Optional[string] `json:"password" rule:"required,maxLength=1000"`
 }
 
 var loginDoc = &server.Doc{
@@ -35,7 +36,7 @@ func (s *Service) login(ctx context.Context, r *server.Request[Credentials]) (se
 	return s.tokenSet(actor, session)
 }
 
-// startWith starts a session of the user with the e-mail and the password, who logs in from the address.
+// startWith starts a session for the user with the e-mail and the password, who logs in from the address.
 func (s *Service) startWith(
 	ctx context.Context, email, password, address string,
 ) (a db.Actor, session Refresh, err error) {
@@ -77,19 +78,19 @@ func (s *Service) startWith(
 	return user.actor, session, err
 }
 
-// loginUser is the user that a login names. If the user does not exist or is disabled, hash is empty.
+// loginUser is the user whom a login names. If the user does not exist or is disabled, hash is empty.
 type loginUser struct {
 	actor        db.Actor
 	hash         string
 	knownAddress bool // the user logged in or refreshed a session from the address within knownFor
 }
 
-// nobody is an id that no tenant and no user has. It is always the same one, so that db remembers that its home is the
-// first database, as it does for tenants that log in.
-var nobody = db.NewID()
+// nobody is an id that no tenant and no user has. All logins with unknown e-mails use this id, so that together they
+// get the connections of one tenant.
+var nobody = value.NewID()
 
-// findUser returns the user with the e-mail. It makes the same round trips for an unknown e-mail, so that the time of
-// the response does not tell whether the e-mail exists.
+// findUser returns the user with the e-mail. For an unknown e-mail, it makes the same round trips, so that the
+// response time does not reveal whether the e-mail exists.
 func (s *Service) findUser(ctx context.Context, email, address string) (*loginUser, error) {
 	actor, found, err := s.db.FindLogin(ctx, email)
 	if err != nil {
@@ -106,16 +107,16 @@ func (s *Service) findUser(ctx context.Context, email, address string) (*loginUs
 		Into(&u.hash, &u.actor.Role, &u.knownAddress))
 }
 
-// knownFor is how long an address counts as known after a login or a refresh, and maxKnown is how many of the latest
-// addresses of a user do.
+// knownFor is the time for which an address counts as known after a login or a refresh. Only the latest maxKnown
+// addresses of a user count.
 const (
 	knownFor = 30 * 24 * time.Hour
 	maxKnown = 20
 )
 
-// rememberAddress returns a statement that makes the address known for the user of the session, if the session exists,
-// and deletes addresses that are no longer known. To save writes, it does not update an address more often than once
-// an hour.
+// rememberAddress returns a statement that makes the address known for the user of the session, if the session exists.
+// The statement also deletes addresses that are no longer known. To save writes, it updates an address at most once an
+// hour.
 func rememberAddress(session Refresh, address string, now time.Time) *db.Stmt {
 	return db.SQL(`
 		with used as (
@@ -131,13 +132,13 @@ func rememberAddress(session Refresh, address string, now time.Time) *db.Stmt {
 		session.SessionID, session.UserID, address, now, now.Add(-knownFor), maxKnown-1)
 }
 
-// beginWait is how long an attempt waits for the outcome of others of the same account or address.
+// beginWait is the time for which an attempt waits for the outcome of other attempts of the same account or address.
 const beginWait = 10 * time.Second
 
-// begin calls the throttle's Begin. While running attempts fill a limit, it waits for their outcome, because they may
-// be logins with the right password. When the limit of the account is full, it asks known whether the address is a
-// known address of the account; a nil known means no. The error is one of known, a 429 if failures fill a limit, or a
-// 503 after beginWait.
+// begin calls the throttle's Begin. While running attempts fill a limit, begin waits for their outcome, because they
+// may be logins with the right password. When the limit of the account is full, begin calls known to find out whether
+// the address is a known address of the account; a nil known means no. The error is an error of known, a 429 if
+// failures fill a limit, or a 503 after beginWait.
 func (s *Service) begin(
 	ctx context.Context, email, address string, source Source, known func() (bool, error),
 ) (done func(Outcome), err error) {
@@ -180,10 +181,11 @@ func (s *Service) begin(
 }
 
 // startSession inserts a session for the user and deletes the user's expired sessions. The row lock waits for a
-// concurrent change of the user; if that replaced the password hash or disabled the user, the error is errCredentials.
+// concurrent change of the user. If the change replaced the password hash or disabled the user, the error is
+// errCredentials.
 func (s *Service) startSession(ctx context.Context, user *loginUser, address string) (Refresh, error) {
 	now, actor := s.now().UTC().Truncate(time.Second), user.actor
-	session := Refresh{TenantID: actor.Tenant, UserID: actor.User, SessionID: db.NewID(), Counter: 1, IssuedAt: now}
+	session := Refresh{TenantID: actor.Tenant, UserID: actor.User, SessionID: value.NewID(), Counter: 1, IssuedAt: now}
 	opened := db.SQL(`
 		with u as (select id from users where id = $2 and password_hash = $5 and disabled_at is null for share)
 		insert into sessions (id, user_id, counter, created_at, refreshed_at, expires_at)

@@ -11,10 +11,9 @@ import (
 	"spoolwright/server"
 )
 
-// The session of a browser is a row of sessions, as that of a refresh token is, and ends when that would. The cookie
-// is a token that names the session; it is neither an access token nor a refresh token. It stays the same until an
-// hour after its issue, when a request extends the session and gets a new cookie. So a session ends after a week
-// without requests.
+// The session of a browser is a row of sessions, and expires like the session of a refresh token. The cookie is a
+// token that names the session; it is neither an access token nor a refresh token. A request more than an hour after
+// the cookie was issued extends the session and gets a new cookie. Thus a session ends after a week without requests.
 
 // Visitor is the user of a browser's session.
 type Visitor struct {
@@ -23,13 +22,13 @@ type Visitor struct {
 	Name, Email              string
 	Farm, TimeZone, Currency string
 	Session                  string // its id
-	Cookie                   string // the new cookie of a session that was extended, or ""
+	Cookie                   string // the new cookie if the request extended the session, or ""
 }
 
-// extendAfter is the age of a cookie from which a request extends the session.
+// extendAfter is the minimum age of a cookie for which a request extends the session.
 const extendAfter = time.Hour
 
-// SignIn starts a session of a browser and returns its cookie. The errors are those of the login.
+// SignIn starts a session of a browser and returns its cookie. The errors are the errors of a login.
 func (s *Service) SignIn(ctx context.Context, email, password, address string) (cookie string, err error) {
 	_, session, err := s.startWith(ctx, email, password, address)
 	if err != nil {
@@ -41,7 +40,7 @@ func (s *Service) SignIn(ctx context.Context, email, password, address string) (
 // CookieAge is how long a cookie is valid.
 func (s *Service) CookieAge() time.Duration { return s.tokens.RefreshTTL() }
 
-// Identify returns the user that a cookie names, without a look into the database.
+// Identify returns the user that a cookie names. It does not read the database.
 func (s *Service) Identify(cookie string) (actor db.Actor, ok bool) {
 	session, err := s.tokens.parseCookie(cookie)
 	return db.Actor{Tenant: session.TenantID, User: session.UserID}, err == nil
@@ -60,9 +59,9 @@ func (s *Service) Visit(ctx context.Context, cookie, address string) (Visitor, e
 		select u.role, u.name, u.email, t.name, t.time_zone, coalesce(t.currency, '')
 		from sessions s cross join lateral (
 			select role, name, email from users
-			where tenant_id = s.tenant_id and id = s.user_id and disabled_at is null offset 0
+			where tenant_id = s.tenant_id and id = s.user_id and disabled_at is null
 		) u cross join lateral (
-			select name, time_zone, currency from tenants where tenant_id = s.tenant_id offset 0
+			select name, time_zone, currency from tenants where tenant_id = s.tenant_id
 		) t
 		where s.id = $1 and s.user_id = $2 and s.expires_at > $3`, session.SessionID, session.UserID, now).Quick().
 		Into(&v.Actor.Role, &v.Name, &v.Email, &v.Farm, &v.TimeZone, &v.Currency)
@@ -101,7 +100,7 @@ func (s *Service) SignOut(ctx context.Context, cookie string, everywhere bool) e
 			session.SessionID, session.UserID, everywhere))
 }
 
-// OneLogin is a login that can be used once, before the program ends. The zero value is none.
+// OneLogin is a login that can be used once while the program runs. The zero value has no login.
 type OneLogin struct {
 	mu                   sync.Mutex
 	key, email, password string
@@ -115,7 +114,7 @@ func (o *OneLogin) Offer(email, password string) (key string) {
 	return o.key
 }
 
-// Take returns the login with the key, once.
+// Take returns the login for the key. It returns each login only once.
 func (o *OneLogin) Take(key string) (email, password string, ok bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

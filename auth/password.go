@@ -27,14 +27,14 @@ const (
 	queueWait  = 2 * time.Second
 )
 
-// ErrBusy means that a password was not hashed because it waited 2 seconds for others.
+// ErrBusy means that a password was not hashed, because it waited 2 seconds for the hashing of other passwords.
 var ErrBusy = errors.New("auth: too many passwords wait to be hashed")
 
 var errMalformedHash = errors.New("auth: malformed password hash")
 
 // Hasher hashes passwords with PBKDF2-HMAC-SHA256, at most one per core at a time. Callers that wait share the cores
-// fairly: groups such as an account, an address or a tenant take turns, so that the passwords of one group cannot
-// delay those of the others for long. It is safe for concurrent use.
+// fairly: groups such as an account, an address or a tenant take turns, so that the passwords of one group do not
+// delay other groups for long. It is safe for concurrent use.
 type Hasher struct {
 	rounds int
 	queue  *queue
@@ -42,7 +42,8 @@ type Hasher struct {
 	key    func(password string, salt []byte, rounds int) ([]byte, error) // PBKDF2; replaced by tests
 }
 
-// NewHasher returns a Hasher that hashes new passwords with the number of rounds: Rounds, and fewer in tests.
+// NewHasher returns a Hasher that hashes new passwords with the number of rounds: Rounds in the program, fewer in
+// tests.
 func NewHasher(rounds int) *Hasher {
 	return &Hasher{rounds: rounds, queue: newQueue(runtime.GOMAXPROCS(0)), wait: queueWait, key: pbkdf2Key}
 }
@@ -51,8 +52,8 @@ func pbkdf2Key(password string, salt []byte, rounds int) ([]byte, error) {
 	return pbkdf2.Key(sha256.New, password, salt, rounds, keyBytes)
 }
 
-// Hash returns a hash of the password with a new salt, as pbkdf2-sha256$rounds$salt$key, on behalf of the groups. The
-// error is ErrBusy, or the error of ctx if it ended before the hashing started.
+// Hash returns a hash of the password with a new salt, as pbkdf2-sha256$rounds$salt$key. It waits for a core as a
+// member of the groups. The error is ErrBusy, or the error of ctx if ctx ended before the hashing started.
 func (h *Hasher) Hash(ctx context.Context, password string, groups ...string) (string, error) {
 	salt := make([]byte, saltBytes)
 	rand.Read(salt)
@@ -63,8 +64,8 @@ func (h *Hasher) Hash(ctx context.Context, password string, groups ...string) (s
 	return encodeHash(h.rounds, salt, key), nil
 }
 
-// Verify reports whether encoded is a hash of the password. For an empty hash, which stands for an unknown account, it
-// takes the same time and returns false. The error is one of Hash, or says that the hash is malformed.
+// Verify reports whether encoded is a hash of the password. An empty hash stands for an unknown account: Verify takes
+// the same time as for a hash and returns false. The error is an error of Hash, or says that the hash is malformed.
 func (h *Hasher) Verify(ctx context.Context, encoded, password string, groups ...string) (ok bool, err error) {
 	rounds, salt, want := h.rounds, make([]byte, saltBytes), make([]byte, keyBytes)
 	if encoded != "" {
@@ -79,7 +80,7 @@ func (h *Hasher) Verify(ctx context.Context, encoded, password string, groups ..
 	return subtle.ConstantTimeCompare(key, want) == 1 && encoded != "", nil
 }
 
-// derive computes the key once the queue grants a slot.
+// derive computes the key after the queue grants a slot.
 func (h *Hasher) derive(
 	ctx context.Context, password string, salt []byte, rounds int, groups []string,
 ) ([]byte, error) {
@@ -98,7 +99,7 @@ func encodeHash(rounds int, salt, key []byte) string {
 		hashEncoding.EncodeToString(salt), hashEncoding.EncodeToString(key))
 }
 
-// decodeHash accepts only what encodeHash returns; any other text gives errMalformedHash.
+// decodeHash parses the text that encodeHash returns. For any other text, it returns errMalformedHash.
 func decodeHash(encoded string) (rounds int, salt, key []byte, err error) {
 	parts := strings.Split(encoded, "$")
 	if len(parts) != 4 {

@@ -15,14 +15,14 @@ type queue struct {
 	mu      sync.Mutex
 	free    int
 	served  uint64            // number of slots granted
-	groups  map[string]*group // those that hold a slot or wait for one
+	groups  map[string]*group // the groups that hold a slot or wait for a slot
 	waiting []*waiter         // in order of arrival
 }
 
 type group struct {
 	name    string
 	members int    // number of slots held and callers waiting
-	served  uint64 // the value of queue.served after the group's latest grant; 0 if it had none
+	served  uint64 // the value of queue.served after the last slot of the group was granted; 0 if none was
 }
 
 type waiter struct {
@@ -34,7 +34,7 @@ func newQueue(slots int) *queue {
 	return &queue{free: slots, groups: make(map[string]*group)}
 }
 
-// acquire waits for a slot on behalf of the groups. The caller must call release. The error is ErrBusy if no slot
+// acquire waits for a slot as a member of the groups. The caller must call release. The error is ErrBusy if no slot
 // became free in time, or the error of ctx.
 func (q *queue) acquire(ctx context.Context, wait time.Duration, groups ...string) (release func(), err error) {
 	if err := ctx.Err(); err != nil {
@@ -75,7 +75,7 @@ func (q *queue) acquire(ctx context.Context, wait time.Duration, groups ...strin
 	return nil, err
 }
 
-// leave removes a waiter from the queue, or frees its slot if it has got one.
+// leave removes a waiter from the queue, or frees its slot if the waiter has a slot.
 func (q *queue) leave(w *waiter) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -92,7 +92,7 @@ func (q *queue) leave(w *waiter) {
 	q.grant()
 }
 
-// grant gives the free slots to waiters. Of several waiters of the same groups, the first to arrive comes first.
+// grant gives the free slots to waiters. Among waiters of the same groups, the first to arrive comes first.
 func (q *queue) grant() {
 	for q.free > 0 && len(q.waiting) > 0 {
 		next := slices.MinFunc(q.waiting, func(a, b *waiter) int { return slices.Compare(a.turns(), b.turns()) })

@@ -15,11 +15,13 @@ import (
 	"spoolwright/catalog"
 	"spoolwright/cli"
 	"spoolwright/db"
+	"spoolwright/db/tables"
 	"spoolwright/inventory"
 	"spoolwright/orders"
 	"spoolwright/production"
 	"spoolwright/server"
 	"spoolwright/testkit"
+	"spoolwright/value"
 	"spoolwright/webhooks"
 )
 
@@ -153,7 +155,7 @@ func TestTenantRename(t *testing.T) {
 	t.Parallel()
 	d := testkit.Open(t)
 	a := accounts.Accounts{DB: d, Hasher: auth.NewHasher(testRounds)}
-	one, two := "one "+db.NewID(), "two "+db.NewID()
+	one, two := "one "+value.NewID(), "two "+value.NewID()
 	for _, name := range []string{one, two} {
 		must(t, a, "", "user", "add", "--role", "operator",
 			"--tenant", name, "--new-tenant", "--email", email(), "--name", "x")
@@ -242,14 +244,15 @@ func testRemoveWaits(t *testing.T, w *world, create func(*testkit.Tenant, testin
 		if err := w.DB.CheckActor(ctx); err != nil {
 			return err
 		}
-		go func() { removed <- db.Owner{URL: testkit.Private().OwnerURL()}.RemoveTenant(t.Context(), farm.ID) }()
+		go func() { removed <- tables.Owner{URL: testkit.Private().OwnerURL()}.RemoveTenant(t.Context(), farm.ID) }()
 		select {
 		case err := <-removed:
 			t.Errorf("the removal did not wait: %v", err)
+			removed <- err
 			return err
 		case <-time.After(1500 * time.Millisecond):
 		}
-		return w.DB.Write(ctx, db.SQL(`insert into products (id, name) values ($1, 'late')`, db.NewID()))
+		return w.DB.Write(ctx, db.SQL(`insert into products (id, name) values ($1, 'late')`, value.NewID()))
 	})
 	testkit.Check(t, err)
 	testkit.Check(t, <-removed)
@@ -262,7 +265,7 @@ func testRemoveWaits(t *testing.T, w *world, create func(*testkit.Tenant, testin
 func TestOwnerCommandsNeedTheOwner(t *testing.T) {
 	t.Parallel()
 	a := accounts.Accounts{DB: testkit.Open(t), Hasher: auth.NewHasher(testRounds)}
-	name := "farm " + db.NewID()
+	name := "farm " + value.NewID()
 	must(t, a, "", "user", "add", "--role", "operator",
 		"--tenant", name, "--new-tenant", "--email", email(), "--name", "x")
 	_, _, err := commandOf(t, a, testkit.Private().AppURL(), "", "tenant", "rename", name, name+" 2")

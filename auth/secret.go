@@ -8,7 +8,7 @@ import (
 )
 
 // The secret of an API key consists of a prefix, random characters, and a checksum of both. The prefix lets scanners
-// of source code find secrets; with the checksum, the service rejects a wrong secret without a query.
+// of source code find secrets. With the checksum, the service rejects a mistyped secret without a query.
 const (
 	keyPrefix   = "swk_"
 	keyRandom   = 30
@@ -53,12 +53,12 @@ func isKeySecret(s string) bool {
 	return strings.Trim(random, base62) == "" && s[keyLength-keyChecksum:] == checksum(s[:keyLength-keyChecksum])
 }
 
-// keyHash returns the SHA-256 of a secret, as 32 bytes. The secret has 178 random bits, so that a slow hash such as
-// that of passwords would add no security.
+// keyHash returns the SHA-256 of a secret, as 32 bytes. The secret has 178 random bits, so that a slow hash, as for
+// passwords, would add no security.
 func keyHash(secret string) string {
 	hash := sha256.Sum256([]byte(secret))
 	return string(hash[:])
 }
 
-// keyHint returns the start of a secret, by which people can recognize it.
+// keyHint returns the start of a secret, so that people can recognize the key.
 func keyHint(secret string) string { return secret[:len(keyPrefix)+4] + "…" }

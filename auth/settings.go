@@ -7,6 +7,7 @@ import (
 
 	"spoolwright/db"
 	"spoolwright/server"
+	"spoolwright/value"
 )
 
 var settingsTag = &server.Tag{
@@ -29,15 +30,15 @@ func (s *Service) settingsRoutes() []server.Route {
 
 // Settings are the settings of a tenant.
 type Settings struct {
-	TimeZone     server.Optional[string]         `json:"time_zone" rule:"notNull,maxLength=100"`
-	Currency     server.Optional[string]         `json:"currency"`
-	LabourHour   server.Optional[server.Decimal] `json:"labour_hour_cost" rule:"maximum=1000000"`
-	MachineHour  server.Optional[server.Decimal] `json:"machine_hour_cost" rule:"maximum=1000000"`
-	MachinePower server.Optional[server.Decimal] `json:"machine_power_watts" rule:"maximum=1000000"`
-	EnergyKWh    server.Optional[server.Decimal] `json:"energy_kwh_cost" rule:"maximum=1000000"`
-	FailureRate  server.Optional[server.Decimal] `json:"failure_rate_percent" rule:"maximum=99"`
-	Measured     server.Optional[bool]           `json:"failure_rate_measured" rule:"notNull"`
-	UpdatedAt    server.Timestamp                `json:"updated_at" rule:"readOnly,notNull"`
+	TimeZone     value.Optional[string]        `json:"time_zone" rule:"notNull,maxLength=100"`
+	Currency     value.Optional[string]        `json:"currency"`
+	LabourHour   value.Optional[value.Decimal] `json:"labour_hour_cost" rule:"maximum=1000000"`
+	MachineHour  value.Optional[value.Decimal] `json:"machine_hour_cost" rule:"maximum=1000000"`
+	MachinePower value.Optional[value.Decimal] `json:"machine_power_watts" rule:"maximum=1000000"`
+	EnergyKWh    value.Optional[value.Decimal] `json:"energy_kwh_cost" rule:"maximum=1000000"`
+	FailureRate  value.Optional[value.Decimal] `json:"failure_rate_percent" rule:"maximum=99"`
+	Measured     value.Optional[bool]          `json:"failure_rate_measured" rule:"notNull"`
+	UpdatedAt    value.Timestamp               `json:"updated_at" rule:"readOnly,notNull"`
 }
 
 const (
@@ -75,7 +76,7 @@ func (s *Service) updateSettings(ctx context.Context, r *server.Request[Settings
 	if set == "" {
 		return s.getSettings(ctx, &server.Request[struct{}]{})
 	}
-	// The view has further names of the files of some systems.
+	// On some systems, pg_timezone_names also lists files that are not time zones.
 	settings := db.SQL(`
 		update tenants set `+set+`, updated_at = now()
 		where `+ownTenant+` and ($1::text is null or $1 !~ '^(posix|right)/'
@@ -89,7 +90,7 @@ func (s *Service) updateSettings(ctx context.Context, r *server.Request[Settings
 	return server.One(settings, err)
 }
 
-// currencies are the codes of ISO 4217 that are money.
+// currencies are the ISO 4217 codes of currencies, without codes for metals, funds and tests.
 var currencies = strings.Fields(`
 	AED AFN ALL AMD ANG AOA ARS AUD AWG AZN BAM BBD BDT BGN BHD BIF BMD BND BOB BRL BSD BTN BWP BYN BZD CAD CDF CHF CLP
 	CNY COP CRC CUP CVE CZK DJF DKK DOP DZD EGP ERN ETB EUR FJD FKP GBP GEL GHS GIP GMD GNF GTQ GYD HKD HNL HTG HUF IDR

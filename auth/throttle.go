@@ -15,7 +15,7 @@ type Outcome int
 const (
 	Failed    Outcome = iota // the password was wrong
 	Succeeded                // the password was right
-	Abandoned                // the password was not verified: the service was busy or the database unavailable
+	Abandoned                // Source says which failures count together for the limit of an account.
 )
 
 const (
@@ -44,12 +44,12 @@ const (
 	// Anonymous attempts of an account from all addresses count together.
 	Anonymous Source = iota
 
-	// KnownAddress is for an address that has succeeded for the account. The limit of the account does not apply, so
-	// that others cannot lock out its owner.
+	// KnownAddress is for an address from which the account has logged in before. The limit of the account does not
+	// apply, so that other people cannot lock out the owner of the account.
 	KnownAddress
 
-	// Session is for attempts of a caller who has an access token of the account. They count together, and not with
-	// anonymous attempts.
+	// Session is for attempts of a caller with an access token of the account. These attempts count together, but not
+	// with anonymous attempts.
 	Session
 )
 
@@ -61,11 +61,12 @@ type Throttle struct {
 
 	mu      sync.Mutex
 	seen    time.Time     // the last result of now
-	clock   time.Duration // time since NewThrottle; does not go backwards when now does
+	clock   time.Duration // time since NewThrottle; does not go backwards when the time of now does
 	windows [4]window
 }
 
-// window holds the attempts of each key: those that run, and those that ended with the outcome that it counts.
+// window holds the attempts of each key: the running attempts, and the ended attempts with the outcome that the window
+// counts.
 type window struct {
 	counts   Outcome
 	limit    int
@@ -78,7 +79,7 @@ type window struct {
 type attempts struct {
 	key     [32]byte
 	all     []*attempt    // sorted by time, at most the window's limit
-	changed chan struct{} // closed when a running attempt ends; nil if nothing waits for that
+	changed chan struct{} // closed when a running attempt ends; nil if no caller waits
 }
 
 type attempt struct {
@@ -103,26 +104,27 @@ func NewThrottle(now func() time.Time) *Throttle {
 
 // Limit says why an attempt is not allowed.
 type Limit struct {
-	// RetryAfter is the time until enough of the attempts that fill a limit expire. It is 0 if some of these still run:
-	// then their outcome decides.
+	// RetryAfter is the time until enough of the attempts that fill a limit expire. It is 0 if some of these attempts
+	// are still running: the limit then depends on their outcome.
 	RetryAfter time.Duration
 
 	// Changed is closed when one of the running attempts ends. It is nil if RetryAfter is not 0.
 	Changed <-chan struct{}
 
-	// Window is the index of the limit, such as accountWindow. Of several limits it is one with the longest RetryAfter.
+	// Window is the index of the limit, such as accountWindow. If several limits are full, it is a limit with the
+	// longest RetryAfter.
 	Window int
 }
 
-// Begin must be called before a password is verified. It counts the attempt as running and returns nil, or it returns
-// why the attempt is not allowed. Running attempts fill all limits, so that concurrent guesses are limited too. The
-// account is the normalized e-mail, which need not exist.
+// Begin must be called before a password is verified. If the attempt is allowed, Begin counts it as running and
+// returns a nil limit; otherwise, limit says why not. Running attempts count for all limits, so that concurrent
+// guesses are limited too. The account is the normalized e-mail, which need not exist.
 //
 // The caller must report the outcome by calling done; only the first call has an effect. Failed turns the attempt into
 // a failure. Succeeded turns it into a success and removes all failures of this account from this address. Abandoned
 // removes the attempt. An attempt without an outcome counts as running until it expires.
 func (t *Throttle) Begin(account, address string, source Source) (done func(Outcome), limit *Limit) {
-	// Hashes, because e-mails may be long.
+	// Keys are hashes, because e-mails may be long.
 	keys := [][32]byte{
 		sha256.Sum256([]byte(account + "\x00" + address)),
 		sha256.Sum256([]byte(address)),
@@ -219,8 +221,8 @@ func (w *window) add(key [32]byte, a *attempt) {
 	*all = append(*all, a)
 }
 
-// ended notifies the callers that wait for an attempt of the key to end, and removes the attempt unless the window
-// counts the outcome.
+// ended notifies the callers that wait for the end of an attempt of the key. It removes the attempt if the window does
+// not count the outcome.
 func (w *window) ended(key [32]byte, ended *attempt, outcome Outcome) {
 	element := w.keys[key]
 	if element == nil {

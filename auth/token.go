@@ -12,12 +12,12 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
-	"spoolwright/db"
 	"spoolwright/server"
+	"spoolwright/value"
 )
 
 var (
-	// ErrTokenExpired means that the token is valid except that it has expired.
+	// ErrTokenExpired means that the token has expired but is valid otherwise.
 	ErrTokenExpired = errors.New("auth: token is expired")
 
 	// ErrTokenInvalid means that the token is malformed, wrongly signed, or has an invalid claim.
@@ -71,8 +71,8 @@ type Tokens struct {
 }
 
 // tokenCache maps the SHA-256 of verified tokens to their content, because verification costs more CPU time than the
-// rest of a request, and a page needs it twice. The expiry is still checked on each use, and the database still checks
-// the user's role and the session. When the cache is full, add empties it.
+// rest of a request, and a page needs the content twice. Each use still checks the expiry, and the database still
+// checks the user's role and the session. When the cache is full, add empties it.
 type tokenCache[T any] struct {
 	mu     sync.RWMutex
 	tokens map[[sha256.Size]byte]cachedToken[T]
@@ -102,7 +102,8 @@ func (c *tokenCache[T]) add(hash [sha256.Size]byte, token cachedToken[T]) {
 	c.tokens[hash] = token
 }
 
-// parse returns the content of a token of the cache. It verifies another one, and remembers it if it is valid.
+// parse returns the content of a token. If the token is not in the cache, parse verifies it, and caches it if it is
+// valid.
 func (c *tokenCache[T]) parse(raw string, now func() time.Time, verify func() (T, time.Time, error),
 ) (content T, err error) {
 	if len(raw) > maxTokenBytes {
@@ -153,7 +154,8 @@ func NewTokens(secrets []string, accessTTL, refreshTTL time.Duration, now func()
 		}
 		t.keys.Keys = append(t.keys.Keys, []byte(secret))
 	}
-	// The library joins "expired" with other claim errors; check returns ErrTokenExpired only if it is the only error.
+	// The library joins "expired" with other claim errors; check returns ErrTokenExpired only if there is no other
+	// error.
 	t.parser = jwt.NewParser(
 		jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}),
 		jwt.WithStrictDecoding(),
@@ -181,7 +183,7 @@ func (t *Tokens) Access(p Principal) (string, error) {
 // r is invalid.
 func (t *Tokens) Refresh(r Refresh) (string, error) { return t.refresh(refreshAudience, r) }
 
-// refresh is Refresh for an audience.
+// refresh returns the token for r with the audience; see Refresh.
 func (t *Tokens) refresh(audience string, r Refresh) (string, error) {
 	if !r.valid() {
 		return "", fmt.Errorf("auth: invalid refresh token content: tenant %q, user %q, session %q, counter %d",
@@ -249,7 +251,7 @@ func (t *Tokens) parseRefresh(audience, raw string) (Refresh, time.Time, error) 
 
 // verify decodes the token into claims and reports whether it is well-formed and signed with one of the secrets.
 func (t *Tokens) verify(raw string, claims jwt.Claims) bool {
-	// encoding/base64 ignores line breaks, so a token with a line break in its signature would verify too.
+	// encoding/base64 ignores line breaks, so a token with a line break in its signature would also be accepted.
 	if len(raw) > maxTokenBytes || strings.ContainsAny(raw, "\r\n") {
 		return false
 	}
@@ -257,8 +259,8 @@ func (t *Tokens) verify(raw string, claims jwt.Claims) bool {
 	return err == nil
 }
 
-// check checks the registered claims of a token. The argument valid tells whether its other claims are valid. The
-// error is ErrTokenInvalid if any claim is, otherwise ErrTokenExpired if the token has expired.
+// check checks the registered claims of a token. The argument valid says whether its other claims are valid. The error
+// is ErrTokenInvalid if a claim is invalid, otherwise ErrTokenExpired if the token has expired.
 func (t *Tokens) check(c *jwt.RegisteredClaims, audience string, valid bool) error {
 	now := t.now()
 	if !valid || c.Issuer != issuer || len(c.Audience) != 1 || c.Audience[0] != audience || c.ID == "" ||
@@ -274,6 +276,6 @@ func (t *Tokens) check(c *jwt.RegisteredClaims, audience string, valid bool) err
 
 // isID reports whether s is a UUID in canonical form.
 func isID(s string) bool {
-	id, ok := db.ParseID(s)
+	id, ok := value.ParseID(s)
 	return ok && id == s
 }

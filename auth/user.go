@@ -6,6 +6,7 @@ import (
 
 	"spoolwright/db"
 	"spoolwright/server"
+	"spoolwright/value"
 )
 
 var usersTag = &server.Tag{
@@ -13,7 +14,7 @@ var usersTag = &server.Tag{
 	Description: "The users of the tenant and their roles. For admins.",
 }
 
-// userRoutes returns the operations of /api/v1/users and the change of the caller's own password.
+// userRoutes returns the operations of /api/v1/users and the operation that changes the caller's own password.
 func (s *Service) userRoutes() []server.Route {
 	return []server.Route{
 		server.Op("POST /api/v1/auth/password", server.Read, server.Handle(s.changePassword), changePasswordDoc).
@@ -32,16 +33,16 @@ func (s *Service) userRoutes() []server.Route {
 	}
 }
 
-// UserAccount is a user as admins of the tenant read and write it.
+// UserAccount is a user as admins of the tenant see and change it.
 type UserAccount struct {
-	ID        server.UUID             `json:"id" rule:"readOnly,notNull"`
-	Email     server.Optional[string] `json:"email" rule:"required,format=email,maxLength=320"`
-	Name      server.Optional[string] `json:"name" rule:"required"`
-	Role      server.Optional[Role]   `json:"role" rule:"required"`
-	Disabled  server.Optional[bool]   `json:"disabled" rule:"notNull"`
-	Password  server.Optional[string] `json:"password" rule:"required,writeOnly,maxLength=200,minLength=10"`
-	CreatedAt server.Timestamp        `json:"created_at" rule:"readOnly,notNull"`
-	UpdatedAt server.Timestamp        `json:"updated_at" rule:"readOnly,notNull"`
+	ID        value.UUID             `json:"id" rule:"readOnly,notNull"`
+	Email     value.Optional[string] `json:"email" rule:"required,format=email,maxLength=320"`
+	Name      value.Optional[string] `json:"name" rule:"required"`
+	Role      value.Optional[Role]   `json:"role" rule:"required"`
+	Disabled  value.Optional[bool]   `json:"disabled" rule:"notNull"`
+	Password  value.Optional[string] `json:"password" rule:"required,writeOnly,maxLength=200,minLength=10"`
+	CreatedAt value.Timestamp        `json:"created_at" rule:"readOnly,notNull"`
+	UpdatedAt value.Timestamp        `json:"updated_at" rule:"readOnly,notNull"`
 }
 
 // Check applies CheckPassword.
@@ -49,7 +50,7 @@ func (u *UserAccount) Check(problems *server.Problems) {
 	checkNewPassword(problems, "password", u.Password)
 }
 
-func checkNewPassword(problems *server.Problems, field string, password server.Optional[string]) {
+func checkNewPassword(problems *server.Problems, field string, password value.Optional[string]) {
 	if !password.IsNull() {
 		if err := CheckPassword(*password.Value); err != nil {
 			problems.Add(field, "%s", err)
@@ -67,9 +68,9 @@ var listUsersDoc = &server.Doc{
 
 // UserFilter are the parameters of the list of users.
 type UserFilter struct {
-	Email    server.Optional[string]           `query:"email" rule:"maxLength=320,trim"`
-	Role     server.Optional[server.Set[Role]] `query:"role"`
-	Disabled server.Optional[bool]             `query:"disabled"`
+	Email    value.Optional[string]          `query:"email" rule:"maxLength=320,trim"`
+	Role     value.Optional[value.Set[Role]] `query:"role"`
+	Disabled value.Optional[bool]            `query:"disabled"`
 }
 
 func (f UserFilter) list() *server.List {
@@ -103,7 +104,7 @@ var createUserDoc = &server.Doc{
 }
 
 // hashNew hashes the password of a new user. It checks the caller first, so that a revoked caller cannot cause the
-// work.
+// work of hashing.
 func (s *Service) hashNew(ctx context.Context, r *server.Request[UserAccount]) (hash string, err error) {
 	if err := s.db.CheckActor(ctx); err != nil {
 		return "", err
@@ -126,10 +127,10 @@ func tenantGroup(ctx context.Context) string { return "tenant " + db.ActorOf(ctx
 func (s *Service) createUser(
 	ctx context.Context, r *server.Request[UserAccount], hash string,
 ) (server.Created[UserAccount], error) {
-	return InsertUser(ctx, s.db, db.NewID(), &r.In, hash)
+	return InsertUser(ctx, s.db, value.NewID(), &r.In, hash)
 }
 
-// MaxUsers is the number of users that a tenant can have. It bounds what one tenant can cost the service in logins.
+// MaxUsers is the maximum number of users of a tenant. It limits the work that the logins of one tenant can cause.
 const MaxUsers = 200
 
 // InsertUser inserts a user with the id into the context's tenant and enters the e-mail in the login directory. It
@@ -230,13 +231,14 @@ func (s *Service) updateUser(ctx context.Context, r *server.Request[UserAccount]
 		select problem from checked`,
 		id, in.Name.Arg(), in.Role.Arg(), in.Disabled.Arg(), hash, otherEmail).Into(&problem)
 	user := readUser(id)
-	// The advisory lock serializes changes of users in a tenant, and the caller is checked again under it: of two
-	// admins who disable each other concurrently, one stays enabled. The row lock comes before the statement that
-	// deletes the sessions: a concurrent login has either inserted its session by then, or sees the change and fails.
+	// The advisory lock serializes changes of users in a tenant, and the caller is checked again under the lock: if
+	// two admins disable each other concurrently, one admin stays enabled. The row lock comes before the statement
+	// that deletes the sessions: a concurrent login has either inserted its session by then, or sees the change and
+	// fails.
 	caller := db.ActorOf(ctx)
 	err := s.db.Write(ctx,
 		lockUsers(),
-		db.SQL(`select bind_tenant($1, $2, $3)::text`, caller.Tenant, caller.User, caller.Role),
+		caller.Bind(),
 		db.SQL(`select id from users where id = $1 for no key update`, id),
 		change, user)
 	switch {
@@ -272,13 +274,13 @@ func (s *Service) deleteUser(ctx context.Context, r *server.Request[struct{}]) (
 	id, caller := r.ID("id"), db.ActorOf(ctx)
 	var email string
 	var last bool
-	// The lock and the check of the caller are those of updateUser.
+	// updateUser has the same lock and check of the caller.
 	found := db.SQL(`
 		select u.email, u.role = 'admin' and u.disabled_at is null and not exists (
 			select from users o where o.id <> u.id and o.role = 'admin' and o.disabled_at is null)
 		from users u where u.id = $1 for update`, id).Into(&email, &last)
 	err := s.db.Decide(ctx, []*db.Stmt{
-		lockUsers(), db.SQL(`select bind_tenant($1, $2, $3)::text`, caller.Tenant, caller.User, caller.Role), found,
+		lockUsers(), caller.Bind(), found,
 	}, func() ([]*db.Stmt, error) {
 		switch {
 		case found.Rows() == 0:
@@ -292,14 +294,11 @@ func (s *Service) deleteUser(ctx context.Context, r *server.Request[struct{}]) (
 		}
 		return append(stmts, db.SQL(`select login_drop($1, $2)::text`, EmailKey(email), id)), nil
 	})
-	if err == nil {
-		err = s.db.ForgetLogin(ctx, EmailKey(email), db.Actor{Tenant: caller.Tenant, User: id})
-	}
 	return nil, err
 }
 
-// DeleteUser returns the statements that delete a user and what belongs to the user alone, except the entry of the
-// login directory. The last one deletes the user.
+// DeleteUser returns the statements that delete a user and the data that belongs only to the user, except the entry of
+// the login directory. The last statement deletes the user.
 func DeleteUser(id string) []db.Statement {
 	return []db.Statement{
 		{SQL: `delete from sessions where user_id = $1`, Args: []any{id}},
@@ -313,8 +312,8 @@ func DeleteUser(id string) []db.Statement {
 
 // NewPassword is the body of POST /api/v1/auth/password.
 type NewPassword struct {
-	Current server.Optional[string] `json:"current_password" rule:"required,writeOnly,maxLength=1000"`
-	New     server.Optional[string] `json:"new_password" rule:"required,writeOnly,maxLength=200,minLength=10"`
+	Current value.Optional[string] `json:"current_password" rule:"required,writeOnly,maxLength=1000"`
+	New     value.Optional[string] `json:"new_password" rule:"required,writeOnly,maxLength=200,minLength=10"`
 }
 
 // Check applies CheckPassword.

@@ -18,6 +18,7 @@ import (
 	"spoolwright/inventory"
 	"spoolwright/server"
 	"spoolwright/testkit"
+	"spoolwright/value"
 )
 
 const (
@@ -65,7 +66,7 @@ func TestUserLifecycle(t *testing.T) {
 	t.Parallel()
 	api := testkit.New(t, testkit.Options{})
 	admin := api.Tenant(t).User(t, "admin")
-	email := "Bob." + db.NewID() + "@Test.Example"
+	email := "Bob." + value.NewID() + "@Test.Example"
 
 	created := admin.Post(t, usersPath, newUser(j{"email": email})).Want(201)
 	created.Shows(map[string]string{"email": email, "name": "Bob", "role": "operator", "disabled": "false"})
@@ -79,7 +80,7 @@ func TestUserLifecycle(t *testing.T) {
 	bearer(api, first).Get(t, "/api/v1/auth/me").Want(200).Shows(map[string]string{"id": created.ID(), "name": "Bob"})
 	admin.Patch(t, path, j{
 		"name": "Robert", "email": strings.ToUpper(email), "disabled": false, "role": "operator",
-		"id": db.NewID(), "created_at": "x",
+		"id": value.NewID(), "created_at": "x",
 	}).Want(200).Shows(map[string]string{"name": "Robert", "id": created.ID(), "email": email})
 	bearer(api, first).Get(t, "/api/v1/auth/me").Want(200).Shows(map[string]string{"name": "Robert"})
 	second := tryRefresh(t, api, first).Want(200)

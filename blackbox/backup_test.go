@@ -16,8 +16,8 @@ import (
 	"testing"
 	"time"
 
-	"spoolwright/db/local"
 	"spoolwright/demo"
+	"spoolwright/local"
 	"spoolwright/testkit"
 )
 

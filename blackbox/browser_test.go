@@ -9,10 +9,10 @@ import (
 	"testing"
 )
 
-// testBrowser opens the documentation pages of a demo in a headless Chromium, walks through its pages for people, and
-// audits them. PLAYWRIGHT_CORE is the directory of the npm package playwright-core if Node.js does not find it,
-// CHROMIUM the path of the browser if it is not /usr/bin/chromium, and PAGE_TOOLS a directory with the npm packages
-// axe-core and vnu-jar, without which nothing is audited.
+// testBrowser opens the documentation pages of a demo in a headless Chromium, walks through its pages for people,
+// mends mistakes there, and audits them. PLAYWRIGHT_CORE is the directory of the npm package playwright-core if Node.js
+// does not find it, CHROMIUM the path of the browser if it is not /usr/bin/chromium, and PAGE_TOOLS a directory with the
+// npm packages axe-core and vnu-jar, without which nothing is audited.
 func testBrowser(t *testing.T, p program) {
 	for _, tool := range []string{"node", browserPath()} {
 		if _, err := exec.LookPath(tool); err != nil {
@@ -47,6 +47,7 @@ func testBrowser(t *testing.T, p program) {
 	}
 	run(t, "docs.mjs", operations)
 	run(t, "pages.mjs")
+	run(t, "mend.mjs")
 	t.Run("Audit", func(t *testing.T) {
 		if os.Getenv("PAGE_TOOLS") == "" {
 			skipTest(t, "PAGE_TOOLS is not set")

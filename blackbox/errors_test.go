@@ -10,13 +10,15 @@ import (
 	"spoolwright/db"
 	"spoolwright/server"
 	"spoolwright/testkit"
+	"spoolwright/value"
 )
 
 // aboutNoField are the codes of errors with the status 400 or 409 that concern the state of a resource or a limit, and
 // no field of the request.
 var aboutNoField = []string{"RUN_NOT_OPEN", "RUN_HAS_NO_MATERIALS", "RUN_ALREADY_COMPLETED", "PRODUCT_IN_USE",
 	"ORDER_ITEM_IN_USE", "USER_LIMIT", "API_KEY_LIMIT", "API_KEY_REVOKED", "WEBHOOK_LIMIT", "WEBHOOK_DISABLED",
-	"STOCK_LEVEL_LIMIT", "ORDER_NOT_OPEN", "COMPONENT_HIDDEN", "PLAN_TOO_LARGE"}
+	"STOCK_LEVEL_LIMIT", "ORDER_NOT_OPEN", "COMPONENT_HIDDEN", "PLAN_TOO_LARGE", "RUN_NOT_ENDED", "MATERIAL_EXCHANGED",
+	"PRINTER_BUSY", "USAGE_ALREADY_REVERSED", "USAGE_OF_RUN", "USAGE_NOT_REVERSIBLE", "USAGE_NOT_MOVABLE"}
 
 // fieldName matches the name of a field in an error: a field of the body, or one of an entry of a list.
 var fieldName = regexp.MustCompile(`^(\w+)(?:\[\d+\](?:\.(\w+))?)?$`)
@@ -59,6 +61,7 @@ func TestFieldsOfErrors(t *testing.T) {
 	covered := map[string]bool{}
 	c := w.api.Tenant(t).User(t, "admin")
 	product, part := createProduct(t, c, 1), createProduct(t, c, 0)
+	productMaterial := product + "/materials/" + c.Get(t, product).Want(200).Text("materials.0.id")
 	c.Patch(t, part, testkit.JSON{"sku": "PART"}).Want(200)
 	component := c.Post(t, product+"/components", testkit.JSON{"component_product_id": idOf(part)}).Want(201).
 		Header.Get("Location")
@@ -99,24 +102,26 @@ func TestFieldsOfErrors(t *testing.T) {
 		body              any
 	}{
 		{"PATCH /api/v1/spools", spoolsURL, "UNKNOWN_REFERENCE", 400,
-			testkit.JSON{"ids": []any{db.NewID()}, "changes": testkit.JSON{"notes": "x"}}},
-		{"DELETE /api/v1/spools", spoolsURL, "UNKNOWN_REFERENCE", 400, testkit.JSON{"ids": []any{db.NewID()}}},
+			testkit.JSON{"ids": []any{value.NewID()}, "changes": testkit.JSON{"notes": "x"}}},
+		{"PATCH /api/v1/spools", spoolsURL, "SPOOLS_CHANGED", 409, testkit.JSON{"ids": []any{idOf(spool)},
+			"changes": testkit.JSON{"notes": "x"}, "unchanged_since": "2024-01-15T14:30:00Z"}},
+		{"DELETE /api/v1/spools", spoolsURL, "UNKNOWN_REFERENCE", 400, testkit.JSON{"ids": []any{value.NewID()}}},
 		{"PATCH /api/v1/products/{id}", product, "DUPLICATE_SKU", 409, testkit.JSON{"sku": "PART"}},
 		{"DELETE /api/v1/products/{id}", part, "PRODUCT_IN_USE", 400, nil},
 		{"PATCH /api/v1/products/{id}/components/{component_id}", component, "UNKNOWN_REFERENCE", 400,
-			testkit.JSON{"component_product_id": db.NewID()}},
+			testkit.JSON{"component_product_id": value.NewID()}},
 		{"PATCH /api/v1/products/{id}/components/{component_id}", component, "COMPONENT_CYCLE", 400,
 			testkit.JSON{"component_product_id": idOf(product)}},
 		{"PATCH /api/v1/products/{id}/components/{component_id}", component2, "DUPLICATE_COMPONENT", 409,
 			testkit.JSON{"component_product_id": idOf(part)}},
 		{"PATCH /api/v1/production-runs/{id}", run, "RUN_ALREADY_COMPLETED", 400, testkit.JSON{"status": "paused"}},
-		{"PATCH /api/v1/production-runs/{id}", run, "UNKNOWN_REFERENCE", 400, testkit.JSON{"printer_id": db.NewID()}},
+		{"PATCH /api/v1/production-runs/{id}", run, "UNKNOWN_REFERENCE", 400, testkit.JSON{"printer_id": value.NewID()}},
 		{"PATCH /api/v1/production-runs/{id}/items/{item_id}", item, "UNKNOWN_REFERENCE", 400,
-			testkit.JSON{"product_id": db.NewID()}},
+			testkit.JSON{"product_id": value.NewID()}},
 		{"PATCH /api/v1/production-runs/{id}/items/{item_id}", item, "UNKNOWN_REFERENCE", 400,
-			testkit.JSON{"order_item_id": db.NewID()}},
+			testkit.JSON{"order_item_id": value.NewID()}},
 		{"PATCH /api/v1/production-runs/{id}/materials/{material_id}", openMaterial, "UNKNOWN_REFERENCE", 400,
-			testkit.JSON{"spool_id": db.NewID()}},
+			testkit.JSON{"spool_id": value.NewID()}},
 		{"PATCH /api/v1/production-runs/{id}/materials/{material_id}", material, "RUN_ALREADY_COMPLETED", 400,
 			testkit.JSON{"actual_purge_grams": 3}},
 		{"DELETE /api/v1/production-runs/{id}/materials/{material_id}", material, "RUN_ALREADY_COMPLETED", 400, nil},
@@ -130,17 +135,21 @@ func TestFieldsOfErrors(t *testing.T) {
 		{"PATCH /api/v1/users/{id}", "/api/v1/users/" + c.Actor.User, "LAST_ADMIN", 409,
 			testkit.JSON{"disabled": true}},
 		{"DELETE /api/v1/users/{id}", "/api/v1/users/" + c.Actor.User, "LAST_ADMIN", 409, nil},
+		{"PATCH /api/v1/products/{id}/materials/{material_id}", productMaterial, "UNKNOWN_REFERENCE", 400,
+			testkit.JSON{"filament_id": value.NewID()}},
+		{"PATCH /api/v1/products/{id}/materials/{material_id}", productMaterial, "FILAMENT_FIELD", 409,
+			testkit.JSON{"filament_id": idOf(filament), "color": "another"}},
 		{"PATCH /api/v1/printers/{id}", printer, "DUPLICATE_PRINTER", 409, testkit.JSON{"name": "ALPHA"}},
 		{"PATCH /api/v1/printers/{id}", printer, "SLOT_IN_USE", 409, testkit.JSON{"slots": 1}},
 		{"PUT /api/v1/printers/{id}/slots/{number}", printer + "/slots/1", "UNKNOWN_REFERENCE", 400,
-			testkit.JSON{"spool_id": db.NewID()}},
-		{"PATCH /api/v1/api-keys/{id}", key, "UNKNOWN_REFERENCE", 400, testkit.JSON{"printer_id": db.NewID()}},
+			testkit.JSON{"spool_id": value.NewID()}},
+		{"PATCH /api/v1/api-keys/{id}", key, "UNKNOWN_REFERENCE", 400, testkit.JSON{"printer_id": value.NewID()}},
 		{"PATCH /api/v1/vendors/{id}", vendor, "DUPLICATE_VENDOR", 409, testkit.JSON{"name": "ALPHA"}},
 		{"PATCH /api/v1/spools", spoolsURL, "FILAMENT_FIELD", 409,
 			testkit.JSON{"ids": []any{idOf(follower)}, "changes": testkit.JSON{"color": "x"}}},
 		{"PATCH /api/v1/spools/{id}", follower, "FILAMENT_FIELD", 409, testkit.JSON{"color": "x", "brand": "y"}},
-		{"PATCH /api/v1/spools/{id}", spool, "UNKNOWN_REFERENCE", 400, testkit.JSON{"filament_id": db.NewID()}},
-		{"PATCH /api/v1/filaments/{id}", filament, "UNKNOWN_REFERENCE", 400, testkit.JSON{"vendor_id": db.NewID()}},
+		{"PATCH /api/v1/spools/{id}", spool, "UNKNOWN_REFERENCE", 400, testkit.JSON{"filament_id": value.NewID()}},
+		{"PATCH /api/v1/filaments/{id}", filament, "UNKNOWN_REFERENCE", 400, testkit.JSON{"vendor_id": value.NewID()}},
 		{"PATCH /api/v1/stock-levels/{id}", level, "STOCK_LEVEL_EXISTS", 409, testkit.JSON{"material_type": "PLA"}},
 	} {
 		covered[r.route+" "+r.code] = true

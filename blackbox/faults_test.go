@@ -21,10 +21,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"spoolwright/db"
-	"spoolwright/db/local"
-	"spoolwright/server"
+	"spoolwright/local"
 	"spoolwright/testkit"
+	"spoolwright/value"
 )
 
 var (
@@ -104,7 +103,7 @@ type faultTest struct {
 
 	// Grams of reports without a key, by spool: each was acknowledged once, and may have been applied again by each
 	// attempt without an answer.
-	reported, uncertain map[string]server.Decimal
+	reported, uncertain map[string]value.Decimal
 }
 
 // ack is an acknowledged write.
@@ -112,7 +111,7 @@ type ack struct {
 	kind     string // deduct, create, run, material, complete, fail, cancel, print, order, item
 	id       string // of the created resource, or of the run that has ended
 	spool    string // of a deduction or the end of a run
-	weight   server.Decimal
+	weight   value.Decimal
 	path     string // path, body and response are set for some writes, which verify repeats
 	body     any
 	response []byte
@@ -124,8 +123,8 @@ const faultNetGrams = "1000000" // initial weight of each spool
 func newFaultTest(t *testing.T) *faultTest {
 	t.Helper()
 	transport := &http.Transport{MaxIdleConnsPerHost: faultClients}
-	f := &faultTest{acked: map[string]ack{}, numbers: map[string]int{}, reported: map[string]server.Decimal{},
-		uncertain: map[string]server.Decimal{}, http: &http.Client{Transport: transport, Timeout: 30 * time.Second}}
+	f := &faultTest{acked: map[string]ack{}, numbers: map[string]int{}, reported: map[string]value.Decimal{},
+		uncertain: map[string]value.Decimal{}, http: &http.Client{Transport: transport, Timeout: 30 * time.Second}}
 	t.Cleanup(f.http.CloseIdleConnections)
 	f.ctx, f.fail = context.WithCancelCause(t.Context())
 	dir := tempDir(t)
@@ -420,7 +419,7 @@ func (f *faultTest) client(c int) {
 // acknowledged writes to acked.
 func (f *faultTest) step(key string, acked map[string]ack) error {
 	spool := f.spools[rand.IntN(faultSpools)]
-	weight := server.Decimal(1 + rand.IntN(500_000))
+	weight := value.Decimal(1 + rand.IntN(500_000))
 	repeatLater := rand.IntN(*faultWrites) < 200
 	write := func(key, path string, body any, status int, a ack) (ack, error) {
 		got, err := f.write(key, path, body, status)
@@ -527,7 +526,7 @@ func (f *faultTest) order(key string, write func(string, string, any, int, ack) 
 }
 
 // report sends a report as printers do: without a key, to random instances, until it is acknowledged.
-func (f *faultTest) report(spool string, weight server.Decimal) error {
+func (f *faultTest) report(spool string, weight value.Decimal) error {
 	f.writes.Add(1)
 	path := fmt.Sprintf("/spoolman/api/v1/spool/%d/use", f.numbers[spool])
 	body := map[string]any{"use_weight": json.Number(weight.String())}
@@ -579,7 +578,7 @@ func (f *faultTest) verify(t *testing.T) {
 	// and each row an acknowledged write.
 	left := maps.Clone(f.acked) // writes whose row was not found yet
 	byRun := map[string]string{}
-	used := map[string]server.Decimal{}
+	used := map[string]value.Decimal{}
 	for key, a := range f.acked {
 		used[a.spool] += a.weight
 		if endsRun("/" + a.kind) {
@@ -683,7 +682,7 @@ func (f *faultTest) verify(t *testing.T) {
 	if n := count(untouched); n != 0 {
 		report("%d spools without deductions have another weight than at first", n)
 	}
-	full, _ := server.ParseDecimal(faultNetGrams)
+	full, _ := value.ParseDecimal(faultNetGrams)
 	for i, spool := range f.spools {
 		_, answer := f.children[i%faultInstances].call(t, f.token, "GET", "/api/v1/spools/"+spool, nil)
 		var remaining string
@@ -691,14 +690,14 @@ func (f *faultTest) verify(t *testing.T) {
 		check(t, conn.QueryRow(t.Context(), query, spool).Scan(&remaining))
 		want := full - used[spool] - f.reported[spool]
 		least := want - f.uncertain[spool]
-		left, ok := server.ParseDecimal(remaining)
+		left, ok := value.ParseDecimal(remaining)
 		if !ok || left > want || left < least {
 			report("spool %s has %s g left, want %v to %v after the acknowledged writes", spool, remaining, least,
 				want)
 			continue
 		}
 		want = left
-		shown, ok := server.ParseDecimal(fmt.Sprintf("%.6f", answer["remaining_weight_grams"]))
+		shown, ok := value.ParseDecimal(fmt.Sprintf("%.6f", answer["remaining_weight_grams"]))
 		if !ok || shown != want {
 			report("GET returns spool %s with %v g, want %v", spool, answer["remaining_weight_grams"], want)
 		}
@@ -720,7 +719,7 @@ func (f *faultTest) verify(t *testing.T) {
 	if n := count(`select count(*) from spool_usage`); n != entries || repeated == 0 {
 		report("%d repeated requests added %d ledger entries, want some requests and 0 entries", repeated, n-entries)
 	}
-	last, err := f.post("/api/v1/spools", db.NewID(), faultSpool("end"))
+	last, err := f.post("/api/v1/spools", value.NewID(), faultSpool("end"))
 	if err != nil || last.status != 201 {
 		report("a new write: %d %s %v", last.status, last.body, err)
 	}

@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"spoolwright/db"
 	"spoolwright/server"
 	"spoolwright/testkit"
+	"spoolwright/value"
 )
 
 // The helpers in this file let a test go through all routes without naming them. They build request bodies from the
@@ -150,6 +150,11 @@ func hasID(op *operation) bool       { return strings.Contains(op.Path(), "id}")
 func endsRun(path string) bool {
 	return strings.HasSuffix(path, "/complete") || strings.HasSuffix(path, "/fail") ||
 		strings.HasSuffix(path, "/cancel")
+}
+
+// changesEnd reports whether the path is that of an operation on a production run that has ended.
+func changesEnd(path string) bool {
+	return strings.HasSuffix(path, "/correct") || strings.HasSuffix(path, "/reopen")
 }
 
 // createOperation returns the operation that creates resources in the collection, or nil.
@@ -293,6 +298,19 @@ func (f *fixture) prepareBodies(t *testing.T) *fixture {
 // path returns the path pattern with the ids and numbers of the fixture's resources filled in.
 func (f *fixture) path(t *testing.T, pattern string) string {
 	t.Helper()
+	if run, ok := strings.CutSuffix(pattern, "/{id}/replan"); ok { // of a pending run that can be planned
+		if f.ids[pattern] == "" {
+			f.create(t, "/api/v1/printers", "/api/v1/printers")
+			product := f.admin.Post(t, "/api/v1/products", testkit.JSON{"name": "Planned"}).Want(201).ID()
+			f.ids[pattern] = f.admin.Post(t, run, testkit.JSON{"items": []testkit.JSON{{"product_id": product}}}).
+				Want(201).ID()
+		}
+		return run + "/" + f.ids[pattern] + "/replan"
+	}
+	if changesEnd(pattern) { // of a run that has ended
+		collection, operation, _ := strings.Cut(pattern, "/{id}")
+		return f.endedRun(t, collection) + operation
+	}
 	prefix, path := "", strings.Builder{}
 	for _, part := range strings.Split(pattern, "/")[1:] {
 		if strings.HasPrefix(part, "{") {
@@ -315,6 +333,20 @@ func (f *fixture) path(t *testing.T, pattern string) string {
 	return path.String()
 }
 
+// endedRun returns the path of a completed run with an item and a material.
+func (f *fixture) endedRun(t *testing.T, collection string) string {
+	t.Helper()
+	if f.ids["ended run"] == "" {
+		product := f.create(t, "/api/v1/products", "/api/v1/products")
+		spool := f.create(t, "/api/v1/spools", "/api/v1/spools")
+		f.ids["ended run"] = f.admin.Post(t, collection, testkit.JSON{
+			"items":     []testkit.JSON{{"product_id": product, "quantity": 2}},
+			"materials": []testkit.JSON{{"spool_id": spool, "actual_weight_grams": 1}}}).Want(201).ID()
+		f.admin.Post(t, collection+"/"+f.ids["ended run"]+"/complete", nil).Want(200)
+	}
+	return collection + "/" + f.ids["ended run"]
+}
+
 // create creates one more resource in a collection and returns its id. Pattern is the collection's path pattern, path
 // the same with ids filled in.
 func (f *fixture) create(t *testing.T, pattern, path string) string {
@@ -324,6 +356,10 @@ func (f *fixture) create(t *testing.T, pattern, path string) string {
 	}
 	if pattern == "/api/v1/auth/sessions" { // a login creates one
 		return newSession(t, f.admin)
+	}
+	if spool, ok := strings.CutSuffix(path, "/usage"); ok { // a deduction creates an entry
+		f.admin.Post(t, spool+"/deduct", testkit.JSON{"weight_grams": 1}).Want(200)
+		return f.admin.Get(t, path+"?limit=1").Want(200).Text("items.0.id")
 	}
 	op := f.createOperation(pattern)
 	if op == nil {
@@ -365,7 +401,9 @@ func (f *fixture) newBody(t *testing.T, op *operation, example map[string]any) m
 	body := clone(example)
 	for _, name := range referenceFields(op, example) {
 		collection, id := f.collectionOf(t, op, name), ""
-		if hasParent := strings.Contains(collection, "{"); hasParent {
+		if list, _, ok := strings.Cut(name, "[0].id"); ok && changesEnd(op.Path()) {
+			id = f.admin.Get(t, strings.TrimSuffix(f.path(t, op.Path()), "/correct")).Want(200).Text(list + ".0.id")
+		} else if hasParent := strings.Contains(collection, "{"); hasParent {
 			id = idOf(f.path(t, collection+"/{id}"))
 		} else {
 			id = f.create(t, collection, collection)
@@ -375,16 +413,16 @@ func (f *fixture) newBody(t *testing.T, op *operation, example map[string]any) m
 	for _, name := range slices.Sorted(maps.Keys(body)) {
 		switch {
 		case name == "email" && op.creates:
-			body[name] = db.NewID() + "@test.example" // addresses are unique across tenants
+			body[name] = value.NewID() + "@test.example" // addresses are unique across tenants
 		case name == "reference" && op.creates:
-			body[name] = db.NewID() // unique
+			body[name] = value.NewID() // unique
 		case name == "color" && op.Pattern == "POST /api/v1/stock-levels":
-			body[name] = db.NewID() // the combination is unique
+			body[name] = value.NewID() // the combination is unique
 		case name == "key" && op.creates:
-			body[name] = strings.ReplaceAll(db.NewID(), "-", "_") // unique
+			body[name] = strings.ReplaceAll(value.NewID(), "-", "_") // unique
 		case name == "name" && (strings.HasPrefix(op.Path(), "/api/v1/vendors") ||
 			strings.HasPrefix(op.Path(), "/api/v1/printers")):
-			body[name] = db.NewID() // unique
+			body[name] = value.NewID() // unique
 		case name == "create": // of a plan, which needs a printer
 			f.create(t, "/api/v1/printers", "/api/v1/printers")
 			body[name] = true
@@ -427,7 +465,7 @@ func (f *fixture) snapshot(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}
 	for _, op := range f.operations {
-		if op.Method() == "GET" {
+		if op.Method() == "GET" && op.Endpoint.File == "" { // such a file has the time of the request
 			path := f.path(t, op.Path())
 			if slices.Contains(op.query, "from") {
 				path += f.period

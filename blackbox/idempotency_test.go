@@ -21,6 +21,7 @@ import (
 	"spoolwright/db"
 	"spoolwright/server"
 	"spoolwright/testkit"
+	"spoolwright/value"
 )
 
 // acceptsKey reports whether the operation accepts an Idempotency-Key: every POST outside /auth does.
@@ -297,7 +298,7 @@ func (r *keyTest) testConflicts(t *testing.T, others []*operation) {
 	if hasID(r.op) {
 		parts := strings.Split(r.path, "/")
 		isID := func(part string) bool { return strings.HasPrefix(part, "{") }
-		parts[slices.IndexFunc(strings.Split(r.op.Path(), "/"), isID)] = db.NewID()
+		parts[slices.IndexFunc(strings.Split(r.op.Path(), "/"), isID)] = value.NewID()
 		r.f.do(t, r.c, r.op, strings.Join(parts, "/"), r.body).WantError(409, "IDEMPOTENCY_CONFLICT")
 	}
 }
@@ -315,7 +316,7 @@ func (r *keyTest) otherBody(t *testing.T) map[string]any {
 			}
 			body[name] = v + " too"
 		case float64:
-			if schema.Enum != nil {
+			if schema.Enum != nil || name == "diameter_mm" { // of which there are two
 				continue
 			}
 			body[name] = v + 1
@@ -453,7 +454,7 @@ func TestKeysAndSecrets(t *testing.T) {
 	rotated := withSecrets("a newer secret, of more than 32 bytes", testkit.Secret)
 	replaced := withSecrets("another secret, of more than 32 bytes")
 	c := withKey(before.api.Tenant(t).User(t, "admin"), "key")
-	body := []byte(`{"email":"` + db.NewID() + `@farm.example","name":"Bob","role":"viewer",` +
+	body := []byte(`{"email":"` + value.NewID() + `@farm.example","name":"Bob","role":"viewer",` +
 		`"password":"a long and secret phrase"}`)
 	first := c.Do(t, "POST", "/api/v1/users", body).Want(201)
 	later := *c
@@ -583,6 +584,36 @@ o = POST /orders {"status": "cancelled"}
 > POST /orders/$o/plan {}: 409 ORDER_NOT_OPEN
 PATCH /orders/$o {"status": "received"}
 
+p = POST /printers {"name": @text}
+POST /production-runs {"printer_id": "$p", "status": "in_progress"}
+r = POST /production-runs {"printer_id": "$p"}
+> POST /production-runs/$r/start: 409 PRINTER_BUSY
+PATCH /production-runs/$r {"printer_id": null}
+
+r = POST /production-runs {"status": "in_progress"}
+> POST /production-runs/$r/replan: 409 RUN_STARTED
+
+r = POST /production-runs {}
+> POST /production-runs/$r/replan: 409 RUN_HAS_NO_ITEMS
+
+p = POST /products {"name": @text}
+r = POST /production-runs {"items": [{"product_id": "$p"}]}
+DELETE /products/$p
+POST /printers {"name": @text}
+> POST /production-runs/$r/replan: 409 PRODUCT_REMOVED
+POST /products/$p/restore
+
+p = POST /products {"name": @text}
+r = POST /production-runs {"items": [{"product_id": "$p"}]}
+> POST /production-runs/$r/replan: 409 PLAN_INCOMPLETE
+POST /printers {"name": @text}
+
+p = POST /products {"name": @text}
+POST /printers {"name": @text}
+r = POST /production-runs {"items": [{"product_id": "$p", "quantity": 5001}]}
+> POST /production-runs/$r/replan: 409 PLAN_TOO_LARGE
+PATCH /products/$p {"pieces_per_plate": 2}
+
 > POST /filaments {@black, "vendor_id": "$none"}: 400 UNKNOWN_REFERENCE
 
 > POST /spools {@black, "net_weight_grams": 0.000001, "purchase_price": 1000000}: 422 VALIDATION_ERROR
@@ -607,6 +638,60 @@ s = POST /spools @spool
 DELETE /spools/$s
 > POST /spools/$s/deduct {"weight_grams": 1}: 404 NOT_FOUND
 
+s = POST /spools @spool
+POST /spools/$s/deduct {"weight_grams": 1}
+u = GET /spools/$s/usage?limit=1
+POST /spools/$s/usage/$u.items.0.id/reverse
+> POST /spools/$s/usage/$u.items.0.id/reverse {"reason": "x"}: 409 USAGE_ALREADY_REVERSED
+
+s = POST /spools @spool
+r = POST /production-runs @run
+POST /production-runs/$r/complete
+u = GET /spools/$s/usage?limit=1
+> POST /spools/$s/usage/$u.items.0.id/reverse {"reason": "x"}: 409 USAGE_OF_RUN
+
+s = POST /spools @spool
+u = GET /spools/$s/usage?limit=1
+> POST /spools/$s/usage/$u.items.0.id/reverse {"reason": "x"}: 409 USAGE_NOT_REVERSIBLE
+
+o = POST /spools @spool
+s = POST /spools @spool
+POST /spools/$s/deduct {"weight_grams": 1}
+u = GET /spools/$s/usage?limit=1
+POST /spools/$s/usage/$u.items.0.id/reverse
+> POST /spools/$s/usage/$u.items.0.id/move {"spool_id": "$o"}: 409 USAGE_ALREADY_REVERSED
+
+o = POST /spools @spool
+s = POST /spools @spool
+r = POST /production-runs @run
+POST /production-runs/$r/complete
+u = GET /spools/$s/usage?limit=1
+> POST /spools/$s/usage/$u.items.0.id/move {"spool_id": "$o"}: 409 USAGE_OF_RUN
+
+o = POST /spools @spool
+s = POST /spools @spool
+u = GET /spools/$s/usage?limit=1
+> POST /spools/$s/usage/$u.items.0.id/move {"spool_id": "$o"}: 409 USAGE_NOT_REVERSIBLE
+
+o = POST /spools @spool
+s = POST /spools @spool
+PATCH /spools/$s {"remaining_weight_grams": 5}
+u = GET /spools/$s/usage?limit=1
+> POST /spools/$s/usage/$u.items.0.id/move {"spool_id": "$o"}: 409 USAGE_NOT_MOVABLE
+
+s = POST /spools @spool
+POST /spools/$s/deduct {"weight_grams": 1}
+u = GET /spools/$s/usage?limit=1
+> POST /spools/$s/usage/$u.items.0.id/move {"spool_id": "$s"}: 400 SAME_SPOOL
+
+o = POST /spools @spool
+s = POST /spools @spool
+POST /spools/$s/deduct {"weight_grams": 1}
+DELETE /spools/$o
+u = GET /spools/$s/usage?limit=1
+> POST /spools/$s/usage/$u.items.0.id/move {"spool_id": "$o"}: 400 UNKNOWN_REFERENCE
+POST /spools/$o/restore
+
 p = POST /products {"name": "x", "sku": @text}
 > POST /products {"name": "x", "sku": @text}: 409 DUPLICATE_SKU
 DELETE /products/$p
@@ -620,7 +705,19 @@ s = POST /spools @expensive
 > POST /products {"name": "x", "materials": [@heavy]}: 422 VALIDATION_ERROR
 DELETE /spools/$s
 
+f = POST /filaments {@black, "net_weight_grams": 1}
+> POST /products {"name": "x", "materials": [{"filament_id": "$f", "color": "Red", "weight_grams": 1}]}: 409 FILAMENT_FIELD
+PATCH /filaments/$f {"color": "Red"}
+
 > POST /products/$none/materials @heavy: 404 NOT_FOUND
+
+p = POST /products @empty
+> POST /products/$p/materials {"filament_id": "$none", "weight_grams": 1}: 400 UNKNOWN_REFERENCE
+
+f = POST /filaments {@black, "net_weight_grams": 1}
+p = POST /products @empty
+> POST /products/$p/materials {"filament_id": "$f", "color": "Red", "weight_grams": 1}: 409 FILAMENT_FIELD
+PATCH /filaments/$f {"color": "Red"}
 
 s = POST /spools @expensive
 p = POST /products @empty
@@ -730,6 +827,9 @@ PATCH /production-runs/$r/materials/$r.materials.0.id {"spool_weight_before_gram
 > POST /orders {"items": [{"sku": "cube"}]}: 400 UNKNOWN_REFERENCE
 POST /products {"name": "x", "sku": "cube"}
 
+o = POST /orders {}
+> POST /orders/$o/complete {"items": [{"id": "$o", "delivered": 1}]}: 400 UNKNOWN_REFERENCE
+
 o = POST /orders {"source": "etsy", "reference": "1"}
 > POST /orders {"source": "etsy", "reference": "1", "customer": "Ada"}: 409 ORDER_CONFLICT
 DELETE /orders/$o
@@ -765,6 +865,66 @@ POST /products/$p/restore
 r = POST /production-runs {"status": "failed"}
 > POST /production-runs/$r/start: 400 RUN_NOT_OPEN
 PATCH /production-runs/$r {"status": "paused"}
+
+r = POST /production-runs {}
+> POST /production-runs/$r/correct {}: 400 RUN_NOT_ENDED
+POST /production-runs/$r/cancel
+
+s = POST /spools @spool
+r = POST /production-runs @run
+POST /production-runs/$r/complete
+> POST /production-runs/$r/correct {"materials": [{"id": "$none", "actual_weight_grams": 1}]}: 400 UNKNOWN_REFERENCE
+
+s = POST /spools @spool
+other = POST /spools @spool
+r = POST /production-runs @run
+POST /production-runs/$r/complete
+DELETE /spools/$other
+> POST /production-runs/$r/correct {"materials": [{"spool_id": "$s", "to_spool_id": "$other"}]}: 400 UNKNOWN_REFERENCE
+POST /spools/$other/restore
+
+> POST /production-runs/$none/correct {}: 404 NOT_FOUND
+
+r = POST /production-runs {}
+> POST /production-runs/$r/reopen: 400 RUN_NOT_ENDED
+POST /production-runs/$r/cancel
+
+p = POST /printers {"name": @text}
+r = POST /production-runs {"printer_id": "$p", "status": "in_progress"}
+POST /production-runs/$r/cancel
+other = POST /production-runs {"printer_id": "$p", "status": "in_progress"}
+> POST /production-runs/$r/reopen: 409 PRINTER_BUSY
+POST /production-runs/$other/cancel
+
+> POST /production-runs/$none/reopen: 404 NOT_FOUND
+
+s = POST /spools @spool
+other = POST /spools @spool
+r = POST /production-runs @run
+DELETE /spools/$other
+> POST /production-runs/$r/materials/$r.materials.0.id/exchange {"spool_id": "$other"}: 400 UNKNOWN_REFERENCE
+POST /spools/$other/restore
+
+s = POST /spools @spool
+other = POST /spools @spool
+r = POST /production-runs @run
+> POST /production-runs/$r/materials/$r.materials.0.id/exchange {"spool_id": "$s"}: 400 SAME_SPOOL
+PATCH /production-runs/$r/materials/$r.materials.0.id {"spool_id": "$other"}
+
+s = POST /spools @spool
+other = POST /spools @spool
+r = POST /production-runs @run
+POST /production-runs/$r/materials/$r.materials.0.id/exchange {"spool_id": "$other"}
+> POST /production-runs/$r/materials/$r.materials.0.id/exchange {"spool_id": "$other"}: 400 MATERIAL_EXCHANGED
+
+s = POST /spools @spool
+other = POST /spools @spool
+r = POST /production-runs @run
+POST /production-runs/$r/complete
+> POST /production-runs/$r/materials/$r.materials.0.id/exchange {"spool_id": "$other"}: 400 RUN_NOT_OPEN
+POST /production-runs/$r/reopen
+
+> POST /production-runs/$none/materials/$none/exchange {"spool_id": "$none"}: 404 NOT_FOUND
 
 r = POST /production-runs {"status": "failed"}
 > POST /production-runs/$r/move {"place": 1}: 400 RUN_NOT_OPEN
@@ -836,7 +996,7 @@ func (s *errorScript) fill(line string) string {
 	return errorVariable.ReplaceAllStringFunc(line, func(name string) string {
 		switch name {
 		case "$none":
-			return db.NewID()
+			return value.NewID()
 		case "$email":
 			return s.c.Email
 		}
@@ -879,7 +1039,9 @@ func (s *errorScript) run(t *testing.T, lines string) {
 
 var (
 	errorRequest = regexp.MustCompile(`(?m)^> ((POST \S+).*): (\d+) (\w+)$`)
-	errorID      = strings.NewReplacer("/deliveries/$d", "/deliveries/{delivery_id}")
+	errorID      = strings.NewReplacer("/deliveries/$d", "/deliveries/{delivery_id}", "/usage/$u.items.0.id",
+		"/usage/{entry_id}", "/materials/$r.materials.0.id", "/materials/{material_id}", "/materials/$none",
+		"/materials/{material_id}")
 )
 
 // TestErrorsAreNotStored checks that an error response is the same with and without a key, and that the key is not

@@ -26,6 +26,7 @@ func testCommandHelp(t *testing.T, p program) {
 		"user disable": "-email", "user enable": "-email", "user list": "-json",
 		"user move": "-tenant", "user remove": "-email",
 		"tenant": "tenant list", "tenant list": "-json", "tenant rename": "NEW-NAME", "tenant remove": "-yes",
+		"tenant export": "-webhooks", "tenant import": "-init",
 		"import": "import spoolman", "import spools": "FILE.csv", "import products": "-dry-run",
 		"import spoolman": "-skip-bad",
 		"export":          "export production-runs", "export spools": "-format", "export products": "jsonl",
@@ -45,7 +46,7 @@ func testCommandHelp(t *testing.T, p program) {
 		}
 	}
 	for command, want := range map[string]string{
-		"import frogs x --tenant t":           "import spools, import spoolman",
+		"import frogs x --tenant t":           "import spools, import vendors",
 		"export frogs":                        "export production-runs",
 		"import spools":                       "is missing",
 		"import spools --tenant t":            "is missing",
@@ -178,6 +179,19 @@ func testImportExport(t *testing.T, p program) {
 		5); out != want {
 		t.Errorf("two calls of import spoolman print %q", out)
 	}
+	// Custom fields that the farm lacks are defined, and printed, by both ways to import.
+	for number, want := range map[string]string{"": "spools imported: 1\n", "9999": "spools created: 1; updated: 0; " +
+		"unchanged: 0; skipped rows: 0\n"} {
+		extra := "\"{\"\"tag" + number + "\"\":\"\"A\"\"}\"\n"
+		columns, row := header[:len(header)-len("notes\n")]+"extra\n", "PLA,Black,1.75,1000,"
+		if number != "" {
+			columns, row = "number,"+columns, number+","+row
+		}
+		out := p.succeeds(t, columns+row+extra, env, "import", "spools", "-", "--tenant", "south")
+		if out != "custom fields created: 1\n  tag"+number+": text\n"+want {
+			t.Errorf("import spools prints %q", out)
+		}
+	}
 	unreachable := []string{"import", "spoolman", "http://127.0.0.1:1", "--tenant", "south"}
 	p.fails(t, 1, env, unreachable, "127.0.0.1:1", "refused")
 
@@ -247,14 +261,17 @@ func absolutePath(t *testing.T, path string) string {
 	return path
 }
 
-// exportedColumns returns the rows of an export of spools without the first column, the id, and the last three, the
-// timestamps.
+// exportedColumns returns the rows of an export of spools without the first column, the id, and the last five: the
+// timestamps, and who removed the spool.
 func exportedColumns(t *testing.T, exported string) (rows []string) {
 	t.Helper()
 	all, err := csv.NewReader(strings.NewReader(exported)).ReadAll()
 	check(t, err)
-	for _, row := range all {
-		rows = append(rows, strings.Join(row[1:len(row)-3], "|"))
+	for i, row := range all {
+		if i == 0 && row[len(row)-5] != "created_at" {
+			t.Fatalf("the header ends with %q", row[len(row)-5:])
+		}
+		rows = append(rows, strings.Join(row[1:len(row)-5], "|"))
 	}
 	return rows
 }

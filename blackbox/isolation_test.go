@@ -32,6 +32,7 @@ import (
 	"spoolwright/server"
 	"spoolwright/testkit"
 	"spoolwright/testkit/seed"
+	"spoolwright/value"
 )
 
 // TestIsolation sends random requests of 50 tenants, concurrently, to every route. Each tenant writes its marker into
@@ -215,24 +216,38 @@ func (i *isolationTenant) act() {
 	op := i.routes[i.IntN(len(i.routes))]
 	target, pattern, rest, ok := i.target(op)
 	for !ok { // create a resource of the kind that op needs, or first its parent
+		if pattern == entryPattern {
+			target = i.usageEntry()
+			break
+		}
 		if op = i.createOperation(pattern[:strings.LastIndexByte(pattern, '/')]); op == nil {
 			i.checker.t.Errorf("no operation creates %s", pattern)
 			return
 		}
 		target, pattern, rest, ok = i.target(op)
 	}
+	if i.IntN(2) == 0 { // of a resource that the operation changes; few random ones are like that
+		switch op.Doc.ID {
+		case "replanProductionRun":
+			target = i.plannableRun()
+		case "correctProductionRun", "reopenProductionRun":
+			target = i.endedRun()
+		case "reverseSpoolUsage", "moveSpoolUsage":
+			target = i.usageEntry()
+		}
+	}
 	body := i.randomBody(op, target)
 	if other := i.checker.tenants[i.IntN(len(i.checker.tenants))]; other != i && i.IntN(4) == 0 {
 		if pattern != "" {
 			if foreign, ok := other.pick(pattern, i.Rand); ok {
-				missing := uuidPattern.ReplaceAllStringFunc(foreign.path, func(string) string { return db.NewID() })
+				missing := uuidPattern.ReplaceAllStringFunc(foreign.path, func(string) string { return value.NewID() })
 				i.compare(op, foreign.path+rest, missing+rest, body, body)
 				return
 			}
 		}
 		for _, name := range referenceFields(op, body) {
 			if resource, ok := other.pick(i.references(op, name), i.Rand); ok {
-				foreign, missing := withReference(body, name, resource.id), withReference(body, name, db.NewID())
+				foreign, missing := withReference(body, name, resource.id), withReference(body, name, value.NewID())
 				i.compare(op, target.path+rest, target.path+rest, foreign, missing)
 				return
 			}
@@ -249,6 +264,70 @@ func (i *isolationTenant) act() {
 	case 204:
 		i.recordDeleted(pattern, target)
 	}
+}
+
+// create creates a resource in a collection.
+func (i *isolationTenant) create(collection string, body map[string]any) resource {
+	op := i.createOperation(collection)
+	a := i.send(op, collection, body)
+	i.recordCreated(op, a)
+	var created struct{ ID string }
+	if err := json.Unmarshal(a.Body.Bytes(), &created); err != nil {
+		i.checker.t.Error(err)
+	}
+	return resource{a.Header().Get("Location"), created.ID}
+}
+
+// plannableRun creates a run that can be planned again: of a product that every printer prints.
+func (i *isolationTenant) plannableRun() resource {
+	i.create("/api/v1/printers", map[string]any{"name": i.text()})
+	product := i.create("/api/v1/products", map[string]any{"name": i.text()})
+	return i.create("/api/v1/production-runs",
+		map[string]any{"items": []any{map[string]any{"product_id": product.id}}})
+}
+
+// newSpool creates a spool with the example's properties.
+func (i *isolationTenant) newSpool() resource {
+	op := i.createOperation("/api/v1/spools")
+	return i.create("/api/v1/spools", i.randomBody(op, resource{}))
+}
+
+// endedRun creates a run with one material and completes it.
+func (i *isolationTenant) endedRun() resource {
+	run := i.create("/api/v1/production-runs", map[string]any{
+		"materials": []any{map[string]any{"spool_id": i.newSpool().id, "actual_weight_grams": 1}}})
+	i.send(i.operation("completeProductionRun"), run.path+"/complete", nil)
+	return run
+}
+
+// entryPattern is the path pattern of an entry of the usage ledger, which has no POST and no GET of its own.
+const entryPattern = "/api/v1/spools/{id}/usage/{entry_id}"
+
+// usageEntry deducts from a new spool and returns the entry.
+func (i *isolationTenant) usageEntry() resource {
+	spool := i.newSpool()
+	i.send(i.operation("deductSpool"), spool.path+"/deduct", map[string]any{"weight_grams": 1, "allow_shortfall": true})
+	a := i.send(i.operation("listSpoolUsage"), spool.path+"/usage", nil)
+	var list struct{ Items []struct{ ID string } }
+	if err := json.Unmarshal(a.Body.Bytes(), &list); err != nil || len(list.Items) == 0 {
+		i.checker.t.Errorf("no entry: %v %s", err, a.Body)
+		return resource{}
+	}
+	entry := resource{spool.path + "/usage/" + list.Items[0].ID, list.Items[0].ID}
+	i.checker.ids.LoadOrStore(entry.id, i.n)
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if all := i.own[entryPattern]; len(all) < 20 {
+		i.own[entryPattern] = append(all, entry)
+	} else {
+		all[i.IntN(len(all))] = entry
+	}
+	return entry
+}
+
+// operation returns the operation with the id.
+func (i *isolationTenant) operation(id string) *operation {
+	return i.operations[slices.IndexFunc(i.operations, func(op *operation) bool { return op.Doc.ID == id })]
 }
 
 // query returns random query parameters for a list, or none.
@@ -321,7 +400,7 @@ func (i *isolationTenant) randomize(body map[string]any, schema map[string]field
 			body[name] = strings.ReplaceAll(i.text(), " ", "_")
 		case isText && f.isFreeText():
 			body[name] = i.text()
-		case strings.HasSuffix(name, "_grams"):
+		case strings.HasSuffix(name, "_grams") && body[name] != nil:
 			body[name] = 1 + i.IntN(1000)
 		case name == "status" && body[name] == "received": // of an order
 			body[name] = []string{"received", "in_production", "done"}[i.IntN(3)]
@@ -464,7 +543,8 @@ func TestPgBouncer(t *testing.T) {
 			for _, op := range w.operations {
 				f := common
 				path := op.Path()
-				if op.Method() == "DELETE" || endsRun(path) || strings.HasSuffix(path, "/logout") {
+				if op.Method() == "DELETE" || endsRun(path) || strings.HasSuffix(path, "/logout") ||
+					strings.Contains(path, "/usage/{entry_id}/") {
 					f = w.newFixture(t) // other operations would fail after these
 				}
 				if a := f.do(t, f.admin, op, f.path(t, path), f.body(t, op)); a.Status >= 300 {

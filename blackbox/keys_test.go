@@ -13,6 +13,7 @@ import (
 	"spoolwright/db"
 	"spoolwright/server"
 	"spoolwright/testkit"
+	"spoolwright/value"
 )
 
 // TestKeyRoles checks for each operation and each role of API keys: it works if the access level of the role suffices,
@@ -142,7 +143,7 @@ func TestKeysOfOtherTenants(t *testing.T) {
 			if strings.HasPrefix(part, "number}") {
 				missing = append(missing, "1")
 			} else {
-				missing = append(missing, db.NewID())
+				missing = append(missing, value.NewID())
 			}
 		}
 		want := mine.do(t, key, op, server.PathOf(op.Path(), missing...), body).WantError(404, "NOT_FOUND")

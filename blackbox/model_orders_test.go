@@ -65,15 +65,23 @@ func (u *modelUser) changeOrder() {
 		quantity := 1 + u.Int64N(20)
 		out, a := u.call("edit order item", "PATCH", path+"/items/"+i.id, object{"quantity": quantity})
 		u.wantOutcome("edit order item", out, a, "ok")
+		if o.status == "done" && quantity > i.quantity { // open again, unless so many are produced
+			o.status = "in_production"
+		}
 		i.quantity = quantity
 	case n < 70 && there:
-		used := slices.ContainsFunc(u.modelUserRuns(), func(r *modelRun) bool { return r.prints(i) })
-		want := "ok"
-		if used {
-			want = "ORDER_ITEM_IN_USE"
+		want := []string{"ok"}
+		for _, r := range u.modelUserRuns() {
+			switch {
+			case !r.prints(i) || !r.isUnfinished():
+			case r.shared: // another user may complete it
+				want = []string{"ok", "ORDER_ITEM_IN_USE"}
+			default:
+				want = []string{"ORDER_ITEM_IN_USE"}
+			}
 		}
 		out, a := u.call("delete order item", "DELETE", path+"/items/"+i.id, nil)
-		if u.wantOutcome("delete order item", out, a, want); out == "ok" {
+		if u.wantOutcome("delete order item", out, a, want...); out == "ok" {
 			o.items = slices.DeleteFunc(o.items, func(other *modelOrderItem) bool { return other == i })
 		}
 	case n < 90:
@@ -88,6 +96,9 @@ func (u *modelUser) changeOrder() {
 		u.wantOutcome("add order item", out, a, "ok")
 		item.id = a.text("id")
 		o.items = append(o.items, item)
+		if o.status == "done" {
+			o.status = "in_production"
+		}
 	default:
 		out, a := u.call("delete order", "DELETE", path, nil)
 		u.wantOutcome("delete order", out, a, "ok")

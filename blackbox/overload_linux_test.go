@@ -24,7 +24,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"spoolwright/db/local"
+	"spoolwright/local"
 	"spoolwright/testkit"
 )
 

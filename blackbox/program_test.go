@@ -335,7 +335,7 @@ func testUsage(t *testing.T, p program) {
 		for _, command := range []string{
 			"serve", "demo", "migrate", "version", "user add", "user passwd", "user disable", "user list",
 			"user move", "user remove",
-			"tenant list", "tenant rename", "tenant remove", "import spools", "import spoolman", "export spools",
+			"tenant list", "tenant rename", "tenant remove", "tenant export", "tenant import", "import spools", "import spoolman", "export spools",
 		} {
 			if !strings.Contains(out, "\n  "+command) {
 				t.Errorf("%v does not list the command %s", args, command)
@@ -371,20 +371,17 @@ func testInvalidSettings(t *testing.T, p program) {
 	dir := tempDir(t)
 	data := "DATA_DIR=" + filepath.Join(dir, "data")
 	invalid := map[string][]string{
-		"LISTEN_ADDR":          {"8000", "localhost", "127.0.0.1:http", "127.0.0.1:70000"},
-		"DATABASE_URL":         {"postgres://farm:hidden@host:port/farm", "nonsense"},
-		"MIGRATE_DATABASE_URL": {"postgres://farm:hidden@host:port/farm", "postgres://farm:hidden@host/farm"},
-		"FURTHER_DATABASE_URLS": {"nonsense", "postgres://farm@host/farm", "postgres://farm:hidden@host:port/farm",
-			"postgres://farm@host/farm,nonsense"},
-		"FURTHER_MIGRATE_DATABASE_URLS": {"nonsense", "postgres://farm:hidden@host/farm"},
-		"DATA_DIR":                      {"/dev/null", "/dev/null/data"},
-		"JWT_SECRET":                    {"hidden", strings.Repeat("x", 40) + ",hidden", strings.Repeat("x", 31)},
-		"ACCESS_TOKEN_EXPIRE_MINUTES":   {"0", "-1", "1.5", "30m"},
-		"REFRESH_TOKEN_EXPIRE_DAYS":     {"0", "a week"},
-		"RATE_LIMIT_PER_MINUTE":         {"-1", "many"},
-		"RATE_LIMIT_PER_HOUR":           {"-1", "1e3"},
-		"RATE_LIMIT_TENANT_PER_MINUTE":  {"-1", "0.5"},
-		"TRUSTED_PROXIES":               {"proxy.example", "10.0.0.0/33", "10.0.0.1,nonsense"},
+		"LISTEN_ADDR":                  {"8000", "localhost", "127.0.0.1:http", "127.0.0.1:70000"},
+		"DATABASE_URL":                 {"postgres://farm:hidden@host:port/farm", "nonsense"},
+		"MIGRATE_DATABASE_URL":         {"postgres://farm:hidden@host:port/farm", "postgres://farm:hidden@host/farm"},
+		"DATA_DIR":                     {"/dev/null", "/dev/null/data"},
+		"JWT_SECRET":                   {"hidden", strings.Repeat("x", 40) + ",hidden", strings.Repeat("x", 31)},
+		"ACCESS_TOKEN_EXPIRE_MINUTES":  {"0", "-1", "1.5", "30m"},
+		"REFRESH_TOKEN_EXPIRE_DAYS":    {"0", "a week"},
+		"RATE_LIMIT_PER_MINUTE":        {"-1", "many"},
+		"RATE_LIMIT_PER_HOUR":          {"-1", "1e3"},
+		"RATE_LIMIT_TENANT_PER_MINUTE": {"-1", "0.5"},
+		"TRUSTED_PROXIES":              {"proxy.example", "10.0.0.0/33", "10.0.0.1,nonsense"},
 		"CORS_ALLOWED_ORIGINS": {"*", "farm.example", "https://farm.example/",
 			"https://farm.example,nonsense"},
 		"WEB":                      {"yes"},

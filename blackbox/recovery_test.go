@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"spoolwright/db/local"
+	"spoolwright/local"
 )
 
 // TestPointInTimeRecovery runs the commands of docs/recovery.md: a tenant is removed by mistake, and the database is

@@ -23,6 +23,7 @@ import (
 	"spoolwright/server/openapi"
 	"spoolwright/testkit"
 	"spoolwright/tools/sdkgen"
+	"spoolwright/value"
 )
 
 // TestOperationsPageGolden compares the table of operations with docs/operations.md.
@@ -236,7 +237,7 @@ func TestUnknownParameters(t *testing.T) {
 		}
 		send("surprise=1").Fields("surprise")
 		send("surprise").Fields("surprise")
-		send("limits=1&=1&tenant_id="+db.NewID()).Fields("", "limits", "tenant_id")
+		send("limits=1&=1&tenant_id="+value.NewID()).Fields("", "limits", "tenant_id")
 		for _, name := range op.query {
 			misspelled := name[:len(name)-1]
 			a := send(misspelled + "=1").Fields(misspelled)
@@ -299,7 +300,7 @@ func TestOtherTenants(t *testing.T) {
 			// Replace all ids but the first n.
 			missing, theirIDs, otherParent := slices.Clone(own), slices.Clone(own), slices.Clone(own)
 			for _, i := range ids[n:] {
-				missing[i], theirIDs[i], otherParent[i] = db.NewID(), foreign[i], others[i]
+				missing[i], theirIDs[i], otherParent[i] = value.NewID(), foreign[i], others[i]
 			}
 			send := func(parts []string) *testkit.Response {
 				t.Helper()
@@ -313,7 +314,7 @@ func TestOtherTenants(t *testing.T) {
 		}
 		for _, name := range referenceFields(op, body) {
 			collection := w.collectionOf(t, op, name)
-			missing, theirID := db.NewID(), idOf(theirs.path(t, collection+"/{id}"))
+			missing, theirID := value.NewID(), idOf(theirs.path(t, collection+"/{id}"))
 			send := func(id string) *testkit.Response {
 				t.Helper()
 				return mine.do(t, mine.admin, op, "/"+strings.Join(own, "/"), withReference(body, name, id))
@@ -372,7 +373,7 @@ func TestInvalidBodies(t *testing.T) {
 			send(notObject).Fields("body")
 		}
 		send(with(`"surprise":1`)).Fields("surprise")
-		send(with(`"tenant_id":"` + db.NewID() + `"`)).Fields("tenant_id")
+		send(with(`"tenant_id":"` + value.NewID() + `"`)).Fields("tenant_id")
 		upper := strings.ToUpper(name)
 		send(with(`"` + upper + `":1`)).Fields(upper)
 		send(with(`"surprise":"`+strings.Repeat("x", 1<<20)+`"`)).WantError(413, "PAYLOAD_TOO_LARGE")
@@ -450,10 +451,16 @@ func TestCursors(t *testing.T) {
 		t.Parallel()
 		own, other := w.newFixture(t), w.newFixture(t)
 		path := own.path(t, op.Path())
-		for range 5 {
+		if op.Doc.ID == "listProductionRunHistory" {
+			path = own.endedRun(t, "/api/v1/production-runs") + "/history"
+		}
+		for n := range 5 {
 			switch {
+			case op.Doc.ID == "listProductionRunHistory":
+				own.admin.Post(t, strings.TrimSuffix(path, "history")+"correct",
+					map[string]any{"actual_print_time_hours": n + 1}).Want(200)
 			case op.Doc.ID == "listFilamentCatalog":
-				own.admin.With("Content-Type", "application/jsonl").Post(t, path+"/import", `{"id":"`+db.NewID()+
+				own.admin.With("Content-Type", "application/jsonl").Post(t, path+"/import", `{"id":"`+value.NewID()+
 					`","manufacturer":"M","name":"N","material":"PLA","density":1.24,"weight":1000,"diameter":1.75}`).Want(200)
 			case strings.HasSuffix(path, "/usage"):
 				own.admin.Post(t, strings.TrimSuffix(path, "usage")+"deduct",
@@ -504,7 +511,7 @@ func TestCursors(t *testing.T) {
 			last := own.admin.Get(t, path+"?limit=1"+order).Text("next")
 			cursors[last] = true
 			for _, text := range []string{"", "x", last[1:], last + "AAAA", last[:31] + "!", strings.Repeat("f", 32),
-				"%00", base64.RawURLEncoding.EncodeToString([]byte("created_at desc now " + db.NewID()))} {
+				"%00", base64.RawURLEncoding.EncodeToString([]byte("created_at desc now " + value.NewID()))} {
 				own.admin.Get(t, path+"?after="+text+order).Fields("after")
 			}
 			for cursor := range cursors { // of the other orders

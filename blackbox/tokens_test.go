@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"spoolwright/auth"
-	"spoolwright/db"
 	"spoolwright/server"
 	"spoolwright/testkit"
+	"spoolwright/value"
 )
 
 // TestInvalidTokens checks that every route with authentication rejects invalid access tokens, without an effect, and
@@ -29,7 +29,7 @@ func TestInvalidTokens(t *testing.T) {
 		return "Bearer " + token
 	}
 	refresh, err := w.api.Tokens.Refresh(auth.Refresh{
-		TenantID: user.Tenant, UserID: user.User, SessionID: db.NewID(), Counter: 1, IssuedAt: time.Now(),
+		TenantID: user.Tenant, UserID: user.User, SessionID: value.NewID(), Counter: 1, IssuedAt: time.Now(),
 	})
 	check(t, err)
 	f.admin.With("Authorization", issue(testkit.Secret, 0)).Get(t, "/api/v1/auth/me").Want(200)

@@ -157,20 +157,20 @@ func checkNames(t *testing.T, s *server.Schema, checked map[string]bool) {
 			checkNames(t, nested, checked)
 			continue
 		}
-		isWeight := f.Kind.String() == "server.Decimal" && weightWord.MatchString(f.Name)
+		isWeight := f.Kind.String() == "value.Decimal" && weightWord.MatchString(f.Name)
 		if isWeight && !strings.HasSuffix(f.Name, "_grams") && !f.Query && !slices.Contains(contractNames, name) {
 			t.Errorf("the weight %s does not end in _grams", name)
 		}
 		isTime := strings.HasSuffix(f.Name, "_at") || strings.HasSuffix(f.Name, "_since")
-		if f.Kind.String() == "server.Timestamp" && !isTime && !f.Query {
+		if f.Kind.String() == "value.Timestamp" && !isTime && !f.Query {
 			t.Errorf("the time %s does not end in _at", name)
 		}
 		isPeriod := slices.Contains([]string{"from", "to", "start"}, f.Name) // of a report
-		if f.Kind.String() == "server.Date" && !strings.HasSuffix(f.Name, "_date") && !f.Query && !isPeriod {
+		if f.Kind.String() == "value.Date" && !strings.HasSuffix(f.Name, "_date") && !f.Query && !isPeriod {
 			t.Errorf("the date %s does not end in _date", name)
 		}
 		isRange := strings.HasSuffix(f.Name, "_from") || strings.HasSuffix(f.Name, "_to")
-		if f.Query && (f.Kind.String() == "server.Timestamp" || f.Kind.String() == "server.Date") &&
+		if f.Query && (f.Kind.String() == "value.Timestamp" || f.Kind.String() == "value.Date") &&
 			!isRange && f.Name != "from" && f.Name != "to" {
 			t.Errorf("the range %s does not end in _from or _to", name)
 		}

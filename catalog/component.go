@@ -7,18 +7,19 @@ import (
 
 	"spoolwright/db"
 	"spoolwright/server"
+	"spoolwright/value"
 )
 
 // ProductComponent is a component of a product: another product that one piece of it contains.
 type ProductComponent struct {
-	ID        server.UUID                  `json:"id" rule:"readOnly,notNull"`
-	ProductID server.Optional[server.UUID] `json:"component_product_id" rule:"notNull"`
-	SKU       server.Optional[string]      `json:"sku" rule:"writeOnly,notNull,insteadOf=component_product_id"`
-	Name      string                       `json:"component_name" rule:"readOnly,notNull"`
-	Quantity  server.Optional[int64]       `json:"quantity" rule:"notNull,minimum=1,maximum=1000000"`
-	Notes     server.Optional[string]      `json:"notes" rule:"maxLength=2000"`
-	UnitCost  server.Decimal               `json:"unit_cost" rule:"readOnly,notNull"`
-	Cost      server.Decimal               `json:"cost" rule:"readOnly,notNull"`
+	ID        value.UUID                 `json:"id" rule:"readOnly,notNull"`
+	ProductID value.Optional[value.UUID] `json:"component_product_id" rule:"notNull"`
+	SKU       value.Optional[string]     `json:"sku" rule:"writeOnly,notNull,insteadOf=component_product_id"`
+	Name      string                     `json:"component_name" rule:"readOnly,notNull"`
+	Quantity  value.Optional[int64]      `json:"quantity" rule:"notNull,minimum=1,maximum=1000000"`
+	Notes     value.Optional[string]     `json:"notes" rule:"maxLength=2000"`
+	UnitCost  value.Decimal              `json:"unit_cost" rule:"readOnly,notNull"`
+	Cost      value.Decimal              `json:"cost" rule:"readOnly,notNull"`
 }
 
 // productField returns the name of the field that names the contained product.
@@ -49,10 +50,11 @@ func getComponent(product, id string) *db.Stmt {
 			and exists (select from products p where p.id = $1 and p.hidden_at is null)`, product, id)
 }
 
-// checkComponent returns the beginning of a statement that adds or changes component $2 of product $1. $3 is the id of
-// the contained product, or $4 its SKU; both are null to keep it. The CTE "named" has its id. The CTE "checked" has
-// one row with the column problem: the code of an error, or null if the change is allowed. Target is a query that
-// returns a row if the product, or the component to change, exists.
+// checkComponent returns the beginning of a statement that adds or changes component $2 of product $1. $3 is the id,
+// or $4 the SKU, of the contained product. If both are null, the component keeps its contained product. The CTE
+// "named" has the id of the contained product. The CTE "checked" has one row with the column problem: the code of an
+// error, or null if the change is allowed. target is a query that returns a row if the product, or the component to
+// change, exists.
 func checkComponent(target string) string {
 	return `
 	with recursive named as materialized (
@@ -88,11 +90,11 @@ var componentErrors = []*server.Error{
 		On("component_product_id"),
 }
 
-// tooManyLevels is the message about components that recompute_costs rejects because of their levels.
+// tooManyLevels is the message of the error if recompute_costs rejects components because they nest too deep.
 const tooManyLevels = "nests components more than 50 levels deep"
 
-// write runs a statement that begins with checkComponent and returns the problem and the id of the recomputed product,
-// and then the one that reads the component.
+// write runs the statement change and then the statement component, which reads the component. change begins with
+// checkComponent and returns the problem and the id of the recomputed product.
 func (h handlers) write(ctx context.Context, in *ProductComponent, change, component *db.Stmt) error {
 	var problem, recomputed *string
 	err := h.db.Write(ctx, lockCatalog(), change.Into(&problem, &recomputed), component)
@@ -125,7 +127,7 @@ var addComponentDoc = &server.Doc{
 func (h handlers) addComponent(
 	ctx context.Context, r *server.Request[ProductComponent],
 ) (server.Created[ProductComponent], error) {
-	product, id, in := r.ID("id"), db.NewID(), &r.In
+	product, id, in := r.ID("id"), value.NewID(), &r.In
 	component := getComponent(product, id)
 	added := db.SQL(checkComponent(`select from products p where p.id = $1 and p.hidden_at is null`)+`, component as (
 			insert into product_components (id, product_id, component_product_id, quantity, notes)
@@ -144,7 +146,7 @@ func (h handlers) addComponent(
 func componentRows(components []ProductComponent) string {
 	rows := make([]map[string]any, len(components))
 	for i, c := range components {
-		rows[i] = map[string]any{"id": db.NewID(), "component_product_id": c.ProductID.Arg(), "sku": c.SKU.Arg(),
+		rows[i] = map[string]any{"id": value.NewID(), "component_product_id": c.ProductID.Arg(), "sku": c.SKU.Arg(),
 			"quantity": c.Quantity.Or(1), "notes": c.Notes.Arg()}
 	}
 	return db.Recordset(rows)
@@ -202,28 +204,28 @@ func (h handlers) deleteComponent(ctx context.Context, r *server.Request[struct{
 
 // ComponentTree has the components of a product through all levels.
 type ComponentTree struct {
-	ProductID server.UUID          `json:"product_id" rule:"readOnly,notNull"`
-	TotalCost server.Decimal       `json:"total_cost" rule:"readOnly,notNull"`
+	ProductID value.UUID           `json:"product_id" rule:"readOnly,notNull"`
+	TotalCost value.Decimal        `json:"total_cost" rule:"readOnly,notNull"`
 	Entries   []ComponentTreeEntry `json:"entries" rule:"readOnly,notNull"`
 	Complete  bool                 `json:"entries_complete" rule:"readOnly,notNull"`
 }
 
 // ComponentTreeEntry is a component in a ComponentTree.
 type ComponentTreeEntry struct {
-	ID            server.UUID    `json:"id" rule:"readOnly,notNull"`
-	Level         int64          `json:"level" rule:"readOnly,notNull"`
-	ProductID     server.UUID    `json:"component_product_id" rule:"readOnly,notNull"`
-	Name          string         `json:"component_name" rule:"readOnly,notNull"`
-	Quantity      int64          `json:"quantity" rule:"readOnly,notNull"`
-	TotalQuantity server.Decimal `json:"total_quantity" rule:"readOnly"`
-	MaterialCost  server.Decimal `json:"material_cost" rule:"readOnly,notNull"`
-	Cost          server.Decimal `json:"cost" rule:"readOnly,notNull"`
-	CostsComplete bool           `json:"costs_complete" rule:"readOnly,notNull"`
+	ID            value.UUID    `json:"id" rule:"readOnly,notNull"`
+	Level         int64         `json:"level" rule:"readOnly,notNull"`
+	ProductID     value.UUID    `json:"component_product_id" rule:"readOnly,notNull"`
+	Name          string        `json:"component_name" rule:"readOnly,notNull"`
+	Quantity      int64         `json:"quantity" rule:"readOnly,notNull"`
+	TotalQuantity value.Decimal `json:"total_quantity" rule:"readOnly"`
+	MaterialCost  value.Decimal `json:"material_cost" rule:"readOnly,notNull"`
+	Cost          value.Decimal `json:"cost" rule:"readOnly,notNull"`
+	CostsComplete bool          `json:"costs_complete" rule:"readOnly,notNull"`
 }
 
 // TreeQuery is the query of a ComponentTree.
 type TreeQuery struct {
-	Limit server.Optional[int64] `query:"limit" rule:"minimum=1,maximum=500,default=500"`
+	Limit value.Optional[int64] `query:"limit" rule:"minimum=1,maximum=500,default=500"`
 }
 
 var componentTreeDoc = &server.Doc{
@@ -238,7 +240,7 @@ var componentTreeDoc = &server.Doc{
 func (h handlers) componentTree(
 	ctx context.Context, r *server.Request[TreeQuery],
 ) (server.OK[ComponentTree], error) {
-	// PostgreSQL computes the levels one after another, and no more of them than the limit asks for.
+	// PostgreSQL computes one level after another, and stops when it has enough rows for the limit.
 	tree := db.SQL(`
 		with recursive tree (id, component_product_id, quantity, created_at, level, pieces) as (
 			(select c.id, c.component_product_id, c.quantity, c.created_at, 1, c.quantity::numeric

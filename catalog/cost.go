@@ -7,6 +7,7 @@ import (
 
 	"spoolwright/db"
 	"spoolwright/server"
+	"spoolwright/value"
 )
 
 var (
@@ -14,18 +15,21 @@ var (
 	costsSQL string
 	//go:embed explode.sql
 	explodeSQL string
+	//go:embed bom.sql
+	bomSQL string
 )
 
 // Definitions are the SQL functions of products: recompute_costs, which calls filament_prices of inventory, and
-// explode_products, which other packages call in their own statements.
+// explode_products and product_bom, which other packages call in their own statements.
 var Definitions = []db.Definition{
 	{Name: "catalog/costs", Version: 1, SQL: costsSQL},
 	{Name: "catalog/explode", Version: 1, SQL: explodeSQL},
+	{Name: "catalog/bom", Version: 1, SQL: bomSQL},
 }
 
 // lockCatalog locks the tenant's catalog until the end of the transaction. It must be the first statement of every
-// write that depends on the tree of components or on costs. Otherwise two concurrent writes could close a cycle
-// together, or one could compute a cost from another cost that is about to change.
+// write that depends on the tree of components or on costs. Otherwise two concurrent writes together could close a
+// cycle, or one write could compute a cost from a cost that the other write is about to change.
 func lockCatalog() *db.Stmt { return db.Lock("catalog") }
 
 // lockProduct is the server.Lock of a product. All changes of a bill of materials or of costs lock the catalog.
@@ -35,8 +39,8 @@ func lockProduct(ids ...string) []*db.Stmt {
 
 const costTooLarge = "makes a cost of this product, or of one that contains it, larger than 999,999,999"
 
-// costError returns an error of the field if err says that the cost of a product is too large. It may be the cost of
-// a product that contains the changed one.
+// costError returns an error of the field if err says that the cost of a product is too large. The product may be the
+// changed product or a product that contains the changed product.
 func costError(err error, field string) error {
 	if errors.Is(err, db.ErrOutOfRange) || db.Violates(err, "products_cost_range") ||
 		db.Violates(err, "product_materials_cost_range") {
@@ -47,13 +51,13 @@ func costError(err error, field string) error {
 
 // Costs is the response to recalculate.
 type Costs struct {
-	ID            server.UUID    `json:"id" rule:"readOnly,notNull"`
-	MaterialCost  server.Decimal `json:"material_cost" rule:"readOnly,notNull"`
-	ComponentCost server.Decimal `json:"component_cost" rule:"readOnly,notNull"`
-	TotalCost     server.Decimal `json:"total_cost" rule:"readOnly,notNull"`
-	CostsComplete bool           `json:"costs_complete" rule:"readOnly,notNull"`
-	Currency      string         `json:"currency" rule:"readOnly"`
-	CostBreakdown CostBreakdown  `json:"cost_breakdown" rule:"readOnly,notNull"`
+	ID            value.UUID    `json:"id" rule:"readOnly,notNull"`
+	MaterialCost  value.Decimal `json:"material_cost" rule:"readOnly,notNull"`
+	ComponentCost value.Decimal `json:"component_cost" rule:"readOnly,notNull"`
+	TotalCost     value.Decimal `json:"total_cost" rule:"readOnly,notNull"`
+	CostsComplete bool          `json:"costs_complete" rule:"readOnly,notNull"`
+	Currency      string        `json:"currency" rule:"readOnly"`
+	CostBreakdown CostBreakdown `json:"cost_breakdown" rule:"readOnly,notNull"`
 }
 
 // CostBreakdown lists the parts of a product's costs.
@@ -64,27 +68,29 @@ type CostBreakdown struct {
 
 // MaterialShare is a material in a CostBreakdown.
 type MaterialShare struct {
-	Material string         `json:"material" rule:"readOnly,notNull"`
-	Weight   server.Decimal `json:"weight" rule:"readOnly,notNull"`
-	Cost     server.Decimal `json:"cost" rule:"readOnly"`
+	Material string        `json:"material" rule:"readOnly,notNull"`
+	Weight   value.Decimal `json:"weight" rule:"readOnly,notNull"`
+	Cost     value.Decimal `json:"cost" rule:"readOnly"`
 }
 
 // ComponentShare is a component in a CostBreakdown.
 type ComponentShare struct {
-	Component string         `json:"component" rule:"readOnly,notNull"`
-	Quantity  int64          `json:"quantity" rule:"readOnly,notNull"`
-	Cost      server.Decimal `json:"cost" rule:"readOnly,notNull"`
+	Component string        `json:"component" rule:"readOnly,notNull"`
+	Quantity  int64         `json:"quantity" rule:"readOnly,notNull"`
+	Cost      value.Decimal `json:"cost" rule:"readOnly,notNull"`
 }
 
 var recalculateDoc = &server.Doc{
 	ID: "recalculateProduct", Tag: Tag, Summary: "Recalculate costs",
-	// The rule for prices is in filament_prices (inventory/prices.sql); this is its description for clients.
+	// filament_prices (inventory/prices.sql) has the rule for prices. This text describes the rule for clients.
 	Description: "Recomputes the costs of this product and of all products that it contains, directly or through " +
 		"others, from the current spool prices. Then it recomputes the costs of all products that contain any of " +
 		"these.\n\n" +
 		"The price per gram of a material is the mean `cost_per_gram` of the spools of that material and colour " +
-		"(ignoring case), weighted by their remaining weight. If they are all empty, it is the plain mean. If no " +
-		"spool of that colour has a price, the same applies to the spools of that material in any colour. Spools " +
+		"(as in `addProductMaterial`), weighted by their remaining weight. If they are all empty, it is the plain " +
+		"mean. If no spool of that colour has a price, the same applies to the spools of that material in any " +
+		"colour. A material that names a filament has the price of its spools, or else that of the material and " +
+		"colour. Filament with another `material_name` or diameter is another material. Spools " +
 		"without a price and removed spools do not count. The price is not rounded; a cost is rounded to six " +
 		"decimal places. Without any price, `cost` is null, and the sums do not include the material. If such a " +
 		"material is required, `costs_complete` is false, also in all products that contain this one.",
@@ -103,7 +109,8 @@ func (h handlers) recalculate(ctx context.Context, r *server.Request[struct{}]) 
 const CostColumns = `p.id, p.material_cost, p.component_cost, p.total_cost, p.costs_complete,
 			(select t.currency from tenants t where t.tenant_id = p.tenant_id) as currency, json_build_object(
 			'materials', (
-				select coalesce(json_agg(json_build_object('material', m.material_type || ' ' || m.color,
+				select coalesce(json_agg(json_build_object(
+					'material', material_label(m.material_type, m.material_name) || ' ' || m.color,
 					'weight', trim_scale(m.weight_grams), 'cost', trim_scale(m.cost))
 					order by m.created_at, m.id), '[]')
 				from product_materials m where m.product_id = p.id),

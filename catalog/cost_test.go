@@ -11,6 +11,7 @@ import (
 	"spoolwright/db"
 	"spoolwright/inventory"
 	"spoolwright/testkit"
+	"spoolwright/value"
 )
 
 // A change of a price takes effect when a product is changed or recalculated, and not before.
@@ -106,8 +107,8 @@ func TestComponentErrors(t *testing.T) {
 				"components.0.component_product_id": idOf(p[r.edge[1]])})
 	}
 	// An unknown component or product is reported first.
-	c.Patch(t, p[0]+"/components/"+db.NewID(), j{"component_product_id": idOf(p[0])}).WantError(404, "NOT_FOUND")
-	c.Post(t, products+"/"+db.NewID()+"/components", j{"component_product_id": db.NewID()}).
+	c.Patch(t, p[0]+"/components/"+value.NewID(), j{"component_product_id": idOf(p[0])}).WantError(404, "NOT_FOUND")
+	c.Post(t, products+"/"+value.NewID()+"/components", j{"component_product_id": value.NewID()}).
 		WantError(404, "NOT_FOUND")
 
 	c.Patch(t, edges[[2]int{1, 2}], j{"component_product_id": idOf(p[2])}).Want(200) // the current value
@@ -136,12 +137,12 @@ func TestFailedRequestsChangeNothing(t *testing.T) {
 
 	c.Post(t, a+"/components", j{"component_product_id": idOf(a)}).WantError(400, "COMPONENT_CYCLE")
 	c.Post(t, a+"/components", j{"component_product_id": idOf(b)}).WantError(409, "DUPLICATE_COMPONENT")
-	c.Post(t, a+"/components", j{"component_product_id": db.NewID()}).WantError(400, "UNKNOWN_REFERENCE")
+	c.Post(t, a+"/components", j{"component_product_id": value.NewID()}).WantError(400, "UNKNOWN_REFERENCE")
 	c.Patch(t, p, j{"component_product_id": idOf(a)}).WantError(400, "COMPONENT_CYCLE")
-	c.Patch(t, a+"/materials/"+db.NewID(), j{"weight_grams": 1}).WantError(404, "NOT_FOUND")
-	c.Delete(t, a+"/materials/"+db.NewID()).WantError(404, "NOT_FOUND")
-	c.Patch(t, a+"/components/"+db.NewID(), j{"quantity": 1}).WantError(404, "NOT_FOUND")
-	c.Delete(t, a+"/components/"+db.NewID()).WantError(404, "NOT_FOUND")
+	c.Patch(t, a+"/materials/"+value.NewID(), j{"weight_grams": 1}).WantError(404, "NOT_FOUND")
+	c.Delete(t, a+"/materials/"+value.NewID()).WantError(404, "NOT_FOUND")
+	c.Patch(t, a+"/components/"+value.NewID(), j{"quantity": 1}).WantError(404, "NOT_FOUND")
+	c.Delete(t, a+"/components/"+value.NewID()).WantError(404, "NOT_FOUND")
 	c.Delete(t, b).WantError(400, "PRODUCT_IN_USE")
 	testkit.Equal(t, string(c.Get(t, a).Want(200).Body), before, "the products have changed")
 }

@@ -1,7 +1,7 @@
--- Recomputes the stored costs of products, and whether they are complete, and returns the first id. With whole_tree,
--- also of all products below them (those that they contain, directly or through others). For these products, material
--- costs come from the current spool prices. Then the component costs of all products above any of them follow; the
--- material costs of those stay as they are stored.
+-- Recomputes the stored costs of products, and whether the costs are complete, and returns the first id. With
+-- whole_tree, it also recomputes all products that these products contain, directly or through others. The material
+-- costs of all these products come from the current spool prices. The function then updates the component costs of
+-- all products that contain any of these products, but keeps the material costs of the containing products.
 --
 -- Each product is computed once, after all of its components: products are updated level by level, where levels
 -- is 0 without components and otherwise one more than the highest level of a component. The caller must hold
@@ -9,15 +9,15 @@
 --
 -- Each product whose total cost changed causes the event product.cost_changed, unless the transaction created it.
 --
--- Joins with "lateral (... offset 0)" read each product by its primary key, whatever the planner knows of the table.
---
 -- Components may nest 50 levels deep: more levels raise a violation of the check products_levels_range, which is not
--- a constraint of the table. A product that has more already keeps them.
+-- a constraint of the table. A product that already has more levels keeps them.
 create or replace function recompute_costs(roots uuid[], whole_tree boolean) returns uuid language plpgsql as $$
 declare
 	tree uuid[] := roots;
-	material_types text[];
+	usual numeric := usual_diameter();
+	material_keys text[];
 	color_keys text[];
+	filament_ids uuid[];
 	next_level uuid[];
 	too_deep boolean;
 	ids uuid[];
@@ -35,30 +35,37 @@ begin
 			select id from below);
 	end if;
 
-	select array_agg(w.material_type), array_agg(w.color_key) into material_types, color_keys
-	from (select distinct m.material_type, m.color_key from product_materials m where m.product_id = any (tree)) w;
+	select array_agg(w.material_key), array_agg(w.color_key), array_agg(w.filament_id)
+	into material_keys, color_keys, filament_ids
+	from (
+		select distinct material_key(m.material_type, m.material_name, coalesce(m.diameter_mm, usual)) as material_key,
+			m.color_key, m.filament_id
+		from product_materials m where m.product_id = any (tree)
+	) w;
 
 	-- The cost is weight * amount / grams, rounded to six decimals, half away from zero. A numeric division has
 	-- a limited number of decimals, so that round(weight * amount / grams, 6) would round twice; div() on whole
 	-- numbers is exact.
-	update product_materials m set cost = n.cost
-	from (
-		select o.id, div(o.weight_grams * p.amount * 2000000 + p.grams, p.grams * 2) * 0.000001 as cost
+	-- Each part is computed once, whatever PostgreSQL knows about the sizes of the tables.
+	with price as materialized (
+		select * from filament_prices(material_keys, color_keys, filament_ids)
+	), n as materialized (
+		select o.id, div(o.weight_grams * p.amount * 2000000 + p.grams, p.grams * 2) * 0.000001 as cost, p.basis
 		from product_materials o
-		left join filament_prices(material_types, color_keys) p
-			on p.material_type = o.material_type and p.color_key = o.color_key
+		left join price p
+			on p.material_key = material_key(o.material_type, o.material_name, coalesce(o.diameter_mm, usual))
+				and p.color_key = o.color_key and p.filament_id is not distinct from o.filament_id
 		where o.product_id = any (tree)
-	) n
-	where m.id = n.id and m.cost is distinct from n.cost;
+	)
+	update product_materials m set cost = n.cost, cost_basis = n.basis
+	from n where m.id = n.id and (m.cost is distinct from n.cost or m.cost_basis is distinct from n.basis);
 
 	for next_level in
 		with recursive above (id) as (
 			select unnest(tree) union
 			select c.product_id from above a join product_components c on c.component_product_id = a.id
 		)
-		select array_agg(p.id) from above a cross join lateral (
-			select p.id, p.levels from products p where p.id = a.id and p.hidden_at is null offset 0
-		) p
+		select array_agg(p.id) from above a join products p on p.id = a.id and p.hidden_at is null
 		group by p.levels order by p.levels
 	loop
 		with changed as (
@@ -106,7 +113,7 @@ begin
 			'total_cost', trim_scale(p.total_cost), 'previous_total_cost', trim_scale(c.previous),
 			'costs_complete', p.costs_complete))
 		from unnest(changed_ids, changed_from) c (id, previous)
-		cross join lateral (select * from products p where p.id = c.id offset 0) p;
+		join products p on p.id = c.id;
 	end if;
 	return roots[1];
 end $$;

@@ -4,6 +4,7 @@ import (
 	"reflect"
 
 	"spoolwright/server"
+	"spoolwright/value"
 	"spoolwright/webhooks"
 )
 
@@ -17,10 +18,10 @@ var Events = webhooks.Declare(server.Event{
 
 // CostChanged is the data of a product.cost_changed.
 type CostChanged struct {
-	ID            server.UUID    `json:"id" rule:"notNull"`
-	SKU           string         `json:"sku"`
-	Name          string         `json:"name" rule:"notNull"`
-	TotalCost     server.Decimal `json:"total_cost" rule:"notNull"`
-	PreviousCost  server.Decimal `json:"previous_total_cost" rule:"notNull"`
-	CostsComplete bool           `json:"costs_complete" rule:"notNull"`
+	ID            value.UUID    `json:"id" rule:"notNull"`
+	SKU           string        `json:"sku"`
+	Name          string        `json:"name" rule:"notNull"`
+	TotalCost     value.Decimal `json:"total_cost" rule:"notNull"`
+	PreviousCost  value.Decimal `json:"previous_total_cost" rule:"notNull"`
+	CostsComplete bool          `json:"costs_complete" rule:"notNull"`
 }

@@ -1,8 +1,9 @@
--- Returns the products that pieces of products consist of, with the pieces of each: pieces[n] of ids[n], where a
--- product may occur several times, and their components through all levels, in no particular order.
+-- Returns the products that are needed for pieces[n] pieces of each product ids[n]: the product itself and its
+-- components through all levels. The result has one row for each product, with the number of pieces, in no particular
+-- order. ids may contain a product several times.
 --
--- The loop visits the products from the highest level down, so that each product is read once, however many paths lead
--- to it. A product that was removed may have components with its own level or a higher one; these are read again.
+-- The loop visits the products from the highest level down, so that each product is read once, however many paths
+-- lead to it. A removed product may have components with its own level or a higher one; the loop reads these again.
 create or replace function explode_pieces(ids uuid[], pieces numeric[]) returns table (id uuid, total numeric)
 language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare
@@ -37,25 +38,31 @@ begin
 		select e.id, sum(e.pieces) from unnest(all_ids, all_pieces) e (id, pieces) group by e.id;
 end $$;
 
--- Returns the filament that pieces of products need, with the materials of their components. Materials that are not
--- required do not count. One row for each material type and colour key, in no particular order; color is the first
--- spelling of the colour.
+-- Returns the filament that pieces of products and of their components need: one row for each material key, colour
+-- key and filament, in no particular order. Materials that are not required do not count. filament_id is null if any
+-- filament of the material and colour will do. material_name and color are the first spellings.
 create or replace function explode_products(ids uuid[], pieces numeric[])
-returns table (material_type text, color_key text, color text, grams numeric)
+returns table (material_key text, color_key text, filament_id uuid, material_type text, material_name text,
+	diameter_mm numeric, color text, grams numeric)
 language plpgsql stable as $$
+declare
+	usual numeric := usual_diameter();
 begin
 	return query
-		select m.material_type, m.color_key, min(m.color), sum(m.weight_grams * u.total)
+		select m.material_key, m.color_key, m.filament_id, min(m.material_type), min(nullif(m.material_name, '')),
+			min(m.diameter), min(m.color), sum(m.weight_grams * u.total)
 		from explode_pieces(ids, pieces) u
 		cross join lateral (
-			select * from product_materials m where m.product_id = u.id and m.is_required offset 0
+			select *, coalesce(m.diameter_mm, usual) as diameter,
+				material_key(m.material_type, m.material_name, coalesce(m.diameter_mm, usual)) as material_key
+			from product_materials m where m.product_id = u.id and m.is_required offset 0
 		) m
-		group by m.material_type, m.color_key;
+		group by m.material_key, m.color_key, m.filament_id;
 end $$;
 
--- Returns the filament and the time to print pieces of products with their components, each null if it is unknown: the
--- grams if no product has a required material, and the minutes if a product has no estimated print time, unless it has
--- components and no materials, and is only put together. labour_minutes is the work, null if it is unknown for a
+-- Returns the filament, the time to print and the work for pieces of products with their components. grams is null
+-- if no product has a required material. minutes is null if a product has no estimated print time, unless it has
+-- components and no materials, and is only put together. labour_minutes is null if the work is unknown for a
 -- product.
 create or replace function estimate_products(ids uuid[], pieces numeric[])
 	returns table (grams numeric, minutes numeric, labour_minutes numeric)
@@ -74,3 +81,69 @@ begin
 			from products p where p.id = u.id offset 0
 		) t;
 end $$;
+
+-- Copies the material, colour and diameter of a filament to a material of a product that names the filament. If the
+-- material has different values, the function raises a violation of the check product_materials_filament_field. If
+-- the filament does not exist, or is hidden and was not the material's filament before, it raises a violation of
+-- product_materials_filament. Neither is a constraint of the table; the detail of the error is the id of the
+-- material.
+--
+-- The filament is locked for share, so that it neither changes nor is removed before the end of the transaction.
+create or replace function product_material_follows() returns trigger language plpgsql as $$
+declare
+	f filaments;
+begin
+	if new.filament_id is null then
+		return new;
+	end if;
+	select l.* into f from filaments l where l.tenant_id = new.tenant_id and l.id = new.filament_id
+		and (l.hidden_at is null or tg_op = 'UPDATE' and old.filament_id = new.filament_id) for share;
+	if not found then
+		raise exception 'no such filament' using errcode = 'foreign_key_violation',
+			constraint = 'product_materials_filament', detail = new.id;
+	end if;
+	f.material_name := nullif(f.material_name, '');
+	-- Columns that an update does not change, or that an insert leaves out, follow the filament.
+	if tg_op = 'UPDATE' then
+		if (new.material_type <> old.material_type and new.material_type <> f.material_type)
+			or (new.material_name is distinct from old.material_name
+				and new.material_name is distinct from f.material_name)
+			or (new.color <> old.color and lower(new.color collate "und-x-icu") <> f.color_key)
+			or (new.diameter_mm is distinct from old.diameter_mm and new.diameter_mm is distinct from f.diameter_mm)
+		then
+			raise exception 'not the filament' using errcode = 'check_violation',
+				constraint = 'product_materials_filament_field', detail = new.id;
+		end if;
+	elsif new.material_type <> f.material_type or new.material_name is not null
+			and new.material_name is distinct from f.material_name
+		or lower(new.color collate "und-x-icu") <> f.color_key or new.diameter_mm <> f.diameter_mm then
+		raise exception 'not the filament' using errcode = 'check_violation',
+			constraint = 'product_materials_filament_field', detail = new.id;
+	end if;
+	new.material_type := f.material_type;
+	new.material_name := f.material_name;
+	new.color := f.color;
+	new.diameter_mm := f.diameter_mm;
+	return new;
+end $$;
+create or replace trigger product_material_follows before insert or update on product_materials
+	for each row when (new.filament_id is not null) execute function product_material_follows();
+
+-- Copies a changed filament to the materials of products, and updates the version of these products.
+create or replace function filament_materials() returns trigger language plpgsql as $$
+begin
+	with changed as (
+		update product_materials m
+		set material_type = new.material_type, material_name = nullif(new.material_name, ''), color = new.color,
+			diameter_mm = new.diameter_mm
+		where m.tenant_id = new.tenant_id and m.filament_id = new.id
+		returning m.product_id
+	)
+	update products p set updated_at = now() from (select distinct c.product_id from changed c) c
+	where p.tenant_id = new.tenant_id and p.id = c.product_id;
+	return null;
+end $$;
+create or replace trigger filament_materials after update on filaments
+	for each row when (row(old.material_type, old.material_name, old.color, old.diameter_mm)
+		is distinct from row(new.material_type, new.material_name, new.color, new.diameter_mm))
+	execute function filament_materials();

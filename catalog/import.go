@@ -4,12 +4,14 @@ import (
 	"context"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 
 	"spoolwright/db"
 	"spoolwright/inventory"
 	"spoolwright/server"
 	"spoolwright/transfer"
+	"spoolwright/value"
 )
 
 // ImportedProducts is the result of an import.
@@ -18,49 +20,58 @@ type ImportedProducts struct {
 	Rows []ImportedProduct `json:"rows"`
 }
 
-// ImportedProduct is what an import has done with a product.
+// ImportedProduct says how an import has changed a product.
 type ImportedProduct struct {
 	Row    int64                 `json:"row" rule:"notNull"`
-	ID     *server.UUID          `json:"id"`
+	ID     *value.UUID           `json:"id"`
 	SKU    *string               `json:"sku"`
 	Action transfer.ImportAction `json:"action" rule:"notNull"`
 }
 
 // importRow is a row of a file, with the columns of an export: a product, and perhaps one of its materials.
 type importRow struct {
-	ID server.Optional[string] `json:"id"`
+	ID value.Optional[string] `json:"id"`
 	Product
-	MaterialID    server.Optional[server.UUID]            `json:"materials.id"`
-	MaterialType  server.Optional[inventory.MaterialType] `json:"materials.material_type"`
-	Color         server.Optional[string]                 `json:"materials.color"`
-	Weight        server.Optional[server.Decimal]         `json:"materials.weight_grams" rule:"maximum=1000000"`
-	IsRequired    server.Optional[bool]                   `json:"materials.is_required"`
-	MaterialNotes server.Optional[string]                 `json:"materials.notes" rule:"maxLength=2000"`
-	Priced        server.Decimal                          `json:"materials.cost" rule:"readOnly"`
-	ComponentID   server.UUID                             `json:"components.id" rule:"readOnly"`
-	Component     server.Optional[server.UUID]            `json:"components.component_product_id"`
-	ComponentName string                                  `json:"components.component_name" rule:"readOnly"`
-	Quantity      int64                                   `json:"components.quantity" rule:"readOnly"`
-	PartNotes     string                                  `json:"components.notes" rule:"readOnly"`
-	UnitCost      server.Decimal                          `json:"components.unit_cost" rule:"readOnly"`
-	PartCost      server.Decimal                          `json:"components.cost" rule:"readOnly"`
+	MaterialID    value.Optional[value.UUID]             `json:"materials.id"`
+	MaterialType  value.Optional[inventory.MaterialType] `json:"materials.material_type"`
+	Color         value.Optional[string]                 `json:"materials.color"`
+	Weight        value.Optional[value.Decimal]          `json:"materials.weight_grams" rule:"maximum=1000000"`
+	IsRequired    value.Optional[bool]                   `json:"materials.is_required"`
+	MaterialNotes value.Optional[string]                 `json:"materials.notes" rule:"maxLength=2000"`
+	MaterialName  value.Optional[string]                 `json:"materials.material_name"`
+	DiameterMM    value.Optional[value.Decimal]          `json:"materials.diameter_mm" rule:"enum=1.75|2.85"`
+	FilamentID    value.Optional[value.UUID]             `json:"materials.filament_id"`
+	FilamentNo    value.Optional[int64]                  `json:"materials.filament_number" rule:"minimum=1,maximum=999999999"`
+	Brand         string                                 `json:"materials.brand" rule:"readOnly"`
+	Priced        value.Decimal                          `json:"materials.cost" rule:"readOnly"`
+	Basis         string                                 `json:"materials.cost_basis" rule:"readOnly"`
+	ComponentID   value.UUID                             `json:"components.id" rule:"readOnly"`
+	Component     value.Optional[value.UUID]             `json:"components.component_product_id"`
+	ComponentName string                                 `json:"components.component_name" rule:"readOnly"`
+	Quantity      int64                                  `json:"components.quantity" rule:"readOnly"`
+	PartNotes     string                                 `json:"components.notes" rule:"readOnly"`
+	UnitCost      value.Decimal                          `json:"components.unit_cost" rule:"readOnly"`
+	PartCost      value.Decimal                          `json:"components.cost" rule:"readOnly"`
 }
 
-// productColumns are the columns of products that an import sets, and materialColumns those of materials.
+// productColumns are the columns of products that an import sets. materialColumns are the columns of materials that an
+// import sets.
 var (
 	productColumns  = server.SchemaOf[Product]().Writable()
 	materialColumns = server.SchemaOf[ProductMaterial]().Writable()
 )
 
-// material returns the values of the row's material by column.
+// material maps columns to the row's values of a material.
 func (r *importRow) material() map[string]any {
-	return map[string]any{"material_type": r.MaterialType.Arg(), "color": r.Color.Arg(),
+	return map[string]any{"material_type": r.MaterialType.Arg(), "material_name": r.MaterialName.Arg(),
+		"color": r.Color.Arg(), "diameter_mm": r.DiameterMM.Arg(), "filament_id": r.FilamentID.Arg(),
 		"weight_grams": r.Weight.Arg(), "is_required": r.IsRequired.Arg(), "notes": r.MaterialNotes.Arg()}
 }
 
 // hasMaterial reports whether the row has a value of a material.
 func (r *importRow) hasMaterial() bool {
-	return !r.MaterialID.IsNull() || !r.MaterialType.IsNull() || !r.Color.IsNull() || !r.Weight.IsNull() ||
+	return !r.MaterialID.IsNull() || !r.FilamentID.IsNull() || !r.FilamentNo.IsNull() || !r.MaterialType.IsNull() ||
+		!r.MaterialName.IsNull() || !r.DiameterMM.IsNull() || !r.Color.IsNull() || !r.Weight.IsNull() ||
 		r.IsRequired.Or(false) || !r.MaterialNotes.IsNull()
 }
 
@@ -76,8 +87,10 @@ var importDoc = &server.Doc{
 		"both is skipped. With `upsert`, a row without both is a new product, and so is one with an unknown `id` or, " +
 		"without it, an unknown `sku`; a row with an unknown `id` and a known `sku` changes the product with the " +
 		"`sku`.\n\n" +
-		"A row names a material of its product by `materials.id` or, without it, by type and colour; if the " +
-		"product has no such material, it is added. A `materials.weight_grams` of 0 removes the material. " +
+		"A row names a material of its product by `materials.id` or, without it, by its filament, or else by type, " +
+		"colour, name and diameter as far as the file has them; if the product has no such material, it is added. " +
+		"`materials.filament_number` can stand for `materials.filament_id`. A `materials.weight_grams` of 0 removes " +
+		"the material. " +
 		"Materials that the file does not name stay as they are, and so do components: their columns are ignored, " +
 		"and a new product cannot " +
 		"have any.\n\n" + transfer.ImportRules(maxRows),
@@ -89,22 +102,24 @@ const importExample = "name,category,materials.material_type,materials.color,mat
 // productFile has the products of a file.
 type productFile struct {
 	mode     transfer.Mode
-	columns  []string // that are imported
+	columns  []string // the imported columns
 	products []importedProduct
 	hidden   map[string]bool // the ids of removed products
+
+	filaments map[string]transfer.Stored // by id and, unless hidden, by number
 }
 
 // importedProduct is a product of a file.
 type importedProduct struct {
-	line      int                           // of its first row
+	line      int                           // the line of its first row
 	keys      []string                      // its id and SKU, if they can name a product
-	in        Product                       // from its first row
+	in        Product                       // the fields of its first row
 	materials []*transfer.Record[importRow] // the rows with a material
 	component bool                          // whether a row has a component
-	foreign   bool                          // whether the ids are those of another farm
+	foreign   bool                          // whether the ids come from another farm
 }
 
-// readImport decodes and validates at most so many rows of a CSV file. The error is a 422.
+// readImport decodes and validates the rows of a CSV file. most is the maximum number of rows. The error is a 422.
 func readImport(file io.ReadSeeker, how transfer.Reading, most int) (f productFile, err error) {
 	f.mode = how.Mode
 	rows, columns, err := transfer.ReadRows[importRow](file, how, most, checkID, "id", "sku")
@@ -113,7 +128,7 @@ func readImport(file io.ReadSeeker, how transfer.Reading, most int) (f productFi
 	}
 	f.columns = columns
 	invalid := transfer.RowProblems{}
-	known := map[string]int{} // the products by what makes rows one product
+	known := map[string]int{} // the index of each product by its id, its SKU or its name
 	for i := range rows {
 		row := &rows[i]
 		name := "name " + row.In.Name.Or("")
@@ -142,12 +157,12 @@ func readImport(file io.ReadSeeker, how transfer.Reading, most int) (f productFi
 	return f, invalid.Err()
 }
 
-// checkID brings the id in its usual form, and returns the problem with it.
+// checkID replaces the id, keys[0], by its usual form. It returns a problem if the id is not valid.
 func checkID(keys []string) []server.FieldError {
 	if keys[0] == "" {
 		return nil
 	}
-	id, ok := db.ParseID(keys[0])
+	id, ok := value.ParseID(keys[0])
 	if !ok {
 		return []server.FieldError{{Field: "id", Message: "must be a UUID"}}
 	}
@@ -155,7 +170,7 @@ func checkID(keys []string) []server.FieldError {
 	return nil
 }
 
-// skips reports whether a row with the keys is skipped.
+// skips reports whether the import skips a row with the keys.
 func (f *productFile) skips(keys []string) bool { return f.mode == transfer.Update && keys == nil }
 
 // difference returns the name of a column in which two rows differ, or "".
@@ -169,11 +184,11 @@ func difference(a, b *Product) string {
 	return ""
 }
 
-// maxRows limits the time that the transaction of an import through the API takes: it recomputes the costs of each
-// product.
+// maxRows is the maximum number of rows of an import through the API. It limits the time of the import's transaction,
+// which recomputes the costs of each product.
 const maxRows = 2_000
 
-// importError returns the error of an import for that of its statements.
+// importError converts an error of the import's statements to an error of the import.
 func importError(err error) error {
 	if db.Violates(err, "products_sku") { // a concurrent change
 		return server.Invalid("sku", "of a row was given to another product meanwhile; try again").Because(err)
@@ -227,18 +242,19 @@ func (f *productFile) lock(ctx context.Context, d *db.DB) (products []transfer.S
 		}
 	}
 	locked := server.LockRows("products", `id, `+strings.Join(productColumns, ", ")+`, (
-				select coalesce(json_agg(json_build_object('id', m.id, 'material_type', m.material_type,
-					'color', m.color, 'weight_grams', trim_scale(m.weight_grams), 'is_required', m.is_required,
+				select coalesce(json_agg(json_build_object('id', m.id, 'filament_id', m.filament_id,
+					'material_type', m.material_type, 'material_name', m.material_name, 'color', m.color,
+					'diameter_mm', trim_scale(m.diameter_mm), 'weight_grams', trim_scale(m.weight_grams), 'is_required', m.is_required,
 						'notes', m.notes)), '[]')
 				from product_materials m where m.product_id = products.id) as materials`, `
 		select unnest($1::uuid[]) as id union all
 		select s.id from unnest($2::text[]) k (sku) cross join lateral (
-			select id from products where sku = k.sku and sku <> '' and hidden_at is null offset 0
+			select id from products where sku = k.sku and sku <> '' and hidden_at is null
 		) s`, "hidden_at is null", ids, skus)
 	removed := []string{}
 	hidden := db.SQL(`
 		select coalesce(array_agg(p.id::text), '{}') from unnest($1::uuid[]) n (id) cross join lateral (
-			select id from products where id = n.id and hidden_at is not null offset 0
+			select id from products where id = n.id and hidden_at is not null
 		) p`, ids).Into(&removed)
 	if err := d.Write(ctx, lockCatalog(), locked, hidden); err != nil {
 		return nil, err
@@ -247,7 +263,97 @@ func (f *productFile) lock(ctx context.Context, d *db.DB) (products []transfer.S
 	for _, id := range removed {
 		f.hidden[id] = true
 	}
-	return transfer.StoredRows(locked)
+	if products, err = transfer.StoredRows(locked); err != nil {
+		return nil, err
+	}
+	return products, f.lockFilaments(ctx, d, products)
+}
+
+// lockFilaments locks the filaments that materials of the file and of the products name, and sets f.filaments.
+func (f *productFile) lockFilaments(ctx context.Context, d *db.DB, products []transfer.Stored) error {
+	ids, numbers := []string{}, []int64{}
+	for _, p := range f.products {
+		for _, row := range p.materials {
+			if !row.In.FilamentID.IsNull() {
+				ids = append(ids, string(*row.In.FilamentID.Value))
+			}
+			if !row.In.FilamentNo.IsNull() {
+				numbers = append(numbers, *row.In.FilamentNo.Value)
+			}
+		}
+	}
+	for _, p := range products {
+		for _, m := range p["materials"].([]any) {
+			if id := transfer.Stored(m.(map[string]any)).Text("filament_id"); id != "" {
+				ids = append(ids, id)
+			}
+		}
+	}
+	f.filaments = map[string]transfer.Stored{}
+	if len(ids)+len(numbers) == 0 {
+		return nil
+	}
+	locked := db.SQL(`
+		with named as materialized (
+			select unnest($1::uuid[]) as id union all
+			select f.id from unnest($2::int[]) n (number) cross join lateral (
+				select id from filaments where number = n.number
+			) f
+		)
+		select locked.* from (select distinct id from named order by id) ids cross join lateral (
+			select id, number, material_type, nullif(material_name, '') as material_name, color, diameter_mm,
+				hidden_at is not null as hidden
+			from filaments where id = ids.id for share
+		) locked`, ids, numbers)
+	if err := d.Write(ctx, locked); err != nil {
+		return err
+	}
+	rows, err := transfer.StoredRows(locked)
+	for _, row := range rows {
+		f.filaments[row.Text("id")] = row
+		if row.Text("hidden") == "false" {
+			f.filaments["number "+row.Text("number")] = row
+		}
+	}
+	return err
+}
+
+// filament returns the filament for the material of a row: the filament that the row names or, if the file has no
+// column for it, the filament of the stored material. stored is nil for a new material. ok is false if there is no
+// such filament.
+func (f *productFile) filament(in *importRow, stored transfer.Stored) (filament transfer.Stored, ok bool) {
+	old := ""
+	if stored != nil {
+		old = stored.Text("filament_id")
+	}
+	name := old
+	switch {
+	case !in.FilamentID.IsNull():
+		name = string(*in.FilamentID.Value)
+	case !in.FilamentNo.IsNull():
+		name = "number " + strconv.FormatInt(*in.FilamentNo.Value, 10)
+	case f.hasFilaments():
+		name = ""
+	}
+	if name == "" {
+		return nil, true
+	}
+	filament = f.filaments[name]
+	return filament, filament != nil && (filament.Text("hidden") == "false" || name == old)
+}
+
+// names reports whether a row without the id of a material matches the stored material m.
+func (f *productFile) names(in *importRow, m transfer.Stored) bool {
+	if filament, ok := f.filament(in, nil); filament != nil || !ok {
+		return filament != nil && filament.Text("id") == m.Text("filament_id")
+	}
+	for column, value := range map[string]string{"material_name": in.MaterialName.Or(""),
+		"diameter_mm": transfer.ValueText(in.DiameterMM.Arg())} {
+		if slices.Contains(f.columns, "materials."+column) && !strings.EqualFold(value, m.Text(column)) {
+			return false
+		}
+	}
+	return in.MaterialType.Arg() == m["material_type"] && strings.EqualFold(in.Color.Or(""), m.Text("color"))
 }
 
 // compare returns what must change, and sets the report. The error is a 422.
@@ -306,7 +412,7 @@ func (f *productFile) compare(products []transfer.Stored, report []ImportedProdu
 			report[i].SKU = &name
 		}
 	}
-	for _, s := range products { // those that have the SKU of a row, and do not give it away
+	for _, s := range products { // products that have the SKU of a row and keep it
 		name, id := s.Text("sku"), s.Text("id")
 		if after, ok := sku[id]; name != "" && skus[name] > 0 && (!ok || after == name) && first[id] != skus[name] {
 			invalid.Add(skus[name], "sku", "is that of another product")
@@ -315,11 +421,12 @@ func (f *productFile) compare(products []transfer.Stored, report []ImportedProdu
 	return c, invalid.Err()
 }
 
-// change adds to c what makes the stored product the one of the file; s is nil for a new product.
+// change adds to c the changes that make the stored product s equal to the product of the file. s is nil for a new
+// product.
 func (f *productFile) change(
 	c *productChanges, p *importedProduct, s transfer.Stored, report *ImportedProduct, invalid transfer.RowProblems,
 ) {
-	values, id := server.Row(&p.in), db.NewID()
+	values, id := server.Row(&p.in), value.NewID()
 	if s == nil {
 		if p.in.Name.IsNull() {
 			invalid.Add(p.line, "name", "is required")
@@ -348,7 +455,7 @@ func (f *productFile) change(
 			c.updated = append(c.updated, values)
 		}
 	}
-	report.ID = (*server.UUID)(&id)
+	report.ID = (*value.UUID)(&id)
 	if f.changeMaterials(c, p, s, id, invalid) {
 		c.computed = append(c.computed, id)
 		if s != nil {
@@ -357,7 +464,7 @@ func (f *productFile) change(
 	}
 }
 
-// changeMaterials is change for the materials. It reports whether any changes.
+// changeMaterials adds to c the changes to the materials of the product. It reports whether there are any.
 func (f *productFile) changeMaterials(
 	c *productChanges, p *importedProduct, s transfer.Stored, product string, invalid transfer.RowProblems,
 ) (changed bool) {
@@ -373,17 +480,34 @@ func (f *productFile) changeMaterials(
 		in := &row.In
 		named := in.MaterialID
 		if p.foreign {
-			named = server.Optional[server.UUID]{}
+			named = value.Optional[value.UUID]{}
 		}
 		var same []transfer.Stored
 		for _, m := range old {
 			m := transfer.Stored(m.(map[string]any))
-			if id := named; !id.IsNull() && string(*id.Value) == m.Text("id") || id.IsNull() &&
-				in.MaterialType.Arg() == m["material_type"] && strings.EqualFold(in.Color.Or(""), m.Text("color")) {
+			if id := named; !id.IsNull() && string(*id.Value) == m.Text("id") || id.IsNull() && f.names(in, m) {
 				same = append(same, m)
 			}
 		}
 		values, removes := in.material(), in.Weight.Or(1) == 0
+		var stored transfer.Stored
+		if len(same) == 1 {
+			stored = same[0]
+		}
+		filament, ok := f.filament(in, stored)
+		if values["filament_id"] = nil; !ok {
+			problem("filament_id", "is not the id or the number of a filament")
+		} else if filament != nil {
+			values["filament_id"] = filament["id"]
+			for _, column := range []string{"material_type", "material_name", "color", "diameter_mm"} {
+				value := transfer.ValueText(values[column])
+				if value != "" && slices.Contains(f.columns, "materials."+column) &&
+					!strings.EqualFold(value, filament.Text(column)) {
+					problem(column, "is not that of the filament")
+				}
+				values[column] = filament[column]
+			}
+		}
 		switch {
 		case len(same) > 1:
 			problem("id", "is required, because the product has several materials of this type and colour")
@@ -398,7 +522,7 @@ func (f *productFile) changeMaterials(
 			if removes {
 				problem("weight_grams", "must be greater than 0")
 			}
-			values["id"], values["product_id"], values["is_required"] = db.NewID(), product, in.IsRequired.Or(true)
+			values["id"], values["product_id"], values["is_required"] = value.NewID(), product, in.IsRequired.Or(true)
 			c.addedMaterials, changed = append(c.addedMaterials, values), true
 			count++
 		default:
@@ -417,10 +541,11 @@ func (f *productFile) changeMaterials(
 			for _, column := range materialColumns {
 				value := transfer.ValueText(values[column])
 				switch {
-				case value == m.Text(column), !slices.Contains(f.columns, "materials."+column),
-					value == "" && column == "is_required":
+				case value == m.Text(column), value == "" && column == "is_required",
+					!slices.Contains(f.columns, "materials."+column) &&
+						(filament == nil && (column != "filament_id" || !f.hasFilaments()) || !follows(column)):
 					values[column] = m[column]
-				case value == "" && column != "notes":
+				case value == "" && slices.Contains([]string{"material_type", "color", "weight_grams"}, column):
 					problem(column, "must not be empty")
 				default:
 					differs = true
@@ -437,9 +562,20 @@ func (f *productFile) changeMaterials(
 	return changed
 }
 
+// hasFilaments reports whether the file has a column that names filaments.
+func (f *productFile) hasFilaments() bool {
+	return slices.Contains(f.columns, "materials.filament_id") ||
+		slices.Contains(f.columns, "materials.filament_number")
+}
+
+// follows reports whether a column of a material depends on its filament.
+func follows(column string) bool {
+	return slices.Contains([]string{"filament_id", "material_type", "material_name", "color", "diameter_mm"}, column)
+}
+
 // write writes the changes.
 func (c *productChanges) write(ctx context.Context, d *db.DB) error {
-	// Products that exchange their SKUs have none for a moment.
+	// First clear each SKU that changes, so that products can exchange their SKUs.
 	if err := inBatches(ctx, d, c.renamed, `update products set sku = null where id = any ($1::uuid[])`); err != nil {
 		return err
 	}
@@ -475,7 +611,7 @@ func (c *productChanges) write(ctx context.Context, d *db.DB) error {
 	return inBatches(ctx, d, c.computed, `select recompute_costs($1::uuid[], false)::text`)
 }
 
-// inBatches runs a statement with the ids $1, for some of them at a time.
+// inBatches runs a statement for batches of the ids. $1 is the ids of a batch.
 func inBatches(ctx context.Context, d *db.DB, ids []string, statement string) error {
 	for batch := range slices.Chunk(ids, transfer.BatchRows) {
 		if err := d.Write(ctx, db.SQL(statement, batch)); err != nil {
@@ -485,7 +621,7 @@ func inBatches(ctx context.Context, d *db.DB, ids []string, statement string) er
 	return nil
 }
 
-// inRows runs a statement with the rows $1 and their ids $2, for some of them at a time.
+// inRows runs a statement for batches of the rows. $1 is the rows of a batch, and $2 is their ids.
 func inRows(ctx context.Context, d *db.DB, rows []map[string]any, statement string) error {
 	return transfer.InBatches(rows, func(list string, ids []string) error {
 		return d.Write(ctx, db.SQL(statement, list, ids))

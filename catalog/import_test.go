@@ -223,3 +223,43 @@ func TestImportReadsTheWholeFile(t *testing.T) {
 		c.Get(t, products+"/"+id).Want(200).Shows(want)
 	}
 }
+
+// Materials in files have their name, diameter and filament; a filament has a number, too.
+func TestImportOfFilaments(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t)
+	c, other := api.Operator(t), api.Operator(t)
+	acme := c.Post(t, "/api/v1/filaments", j{"material_type": "PETG", "material_name": "PETG-CF", "color": "Black",
+		"vendor": "Acme", "diameter_mm": 1.75}).Want(201)
+	c.Post(t, products, j{"name": "Lamp", "sku": "L", "materials": []j{
+		{"filament_id": acme.ID(), "weight_grams": 5},
+		{"material_type": "PETG", "color": "Black", "weight_grams": 6},
+		{"material_type": "PETG", "material_name": "PETG-CF", "color": "Black", "diameter_mm": 2.85, "weight_grams": 7},
+	}}).Want(201)
+	before := exportProducts(t, c)
+	if !strings.Contains(before, ",PETG-CF,2.85,") || !strings.Contains(before, acme.ID()) {
+		t.Errorf("the export is %s", before)
+	}
+	importProducts(t, c, "mode=upsert", before).Want(200).Shows(imported(0, 0, 1, 0))
+
+	// Another farm has the filament under its number.
+	entry := other.Post(t, "/api/v1/filaments", j{"material_type": "PETG", "material_name": "PETG-CF", "color": "Black",
+		"diameter_mm": 1.75}).Want(201)
+	file := "name,sku,materials.filament_number,materials.material_type,materials.material_name,materials.color," +
+		"materials.diameter_mm,materials.weight_grams\n" +
+		"Lamp,L," + entry.Text("number") + ",,,,,5\nLamp,L,,PETG,,Black,,6\nLamp,L,,PETG,PETG-CF,Black,2.85,7\n"
+	importProducts(t, other, "mode=upsert", file).Want(200).Shows(imported(1, 0, 0, 0))
+	importProducts(t, other, "mode=upsert", file).Want(200).Shows(imported(0, 0, 1, 0))
+	id := other.Get(t, products+"?sku=L").Want(200).Text("items.0.id")
+	other.Get(t, products+"/"+id).Want(200).Shows(map[string]string{
+		"materials.0.filament_id": entry.ID(), "materials.0.material_name": "PETG-CF", "materials.0.color": "Black",
+		"materials.1.material_name": "null", "materials.1.diameter_mm": "null", "materials.1.weight_grams": "6",
+		"materials.2.material_name": "PETG-CF", "materials.2.diameter_mm": "2.85"})
+	// Each row changes its own material.
+	importProducts(t, other, "mode=upsert", strings.NewReplacer(",5\n", ",50\n", ",6\n", ",60\n", ",7\n", ",70\n").
+		Replace(file)).Want(200).Shows(imported(0, 1, 0, 0))
+	other.Get(t, products+"/"+id).Want(200).Shows(map[string]string{"materials.0.weight_grams": "50",
+		"materials.1.weight_grams": "60", "materials.2.weight_grams": "70"})
+	importProducts(t, other, "mode=upsert", "name,sku,materials.filament_number,materials.weight_grams\nLamp,L,999,1\n").
+		Want(422)
+}

@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"slices"
 
+	"spoolwright/auth"
 	"spoolwright/db"
 	"spoolwright/server"
 	"spoolwright/transfer"
+	"spoolwright/value"
 )
 
 // Tag is the tag of the operations.
@@ -59,55 +61,59 @@ type handlers struct{ db *db.DB }
 
 // Product is a product in requests and in responses, except lists.
 type Product struct {
-	ID            server.UUID                     `json:"id" rule:"readOnly,notNull"`
-	Name          server.Optional[string]         `json:"name" rule:"required"`
-	Description   server.Optional[string]         `json:"description" rule:"maxLength=10000"`
-	SKU           server.Optional[string]         `json:"sku"`
-	Category      server.Optional[string]         `json:"category"`
-	PrintMinutes  server.Optional[int64]          `json:"estimated_print_time_minutes" rule:"maximum=1000000"`
-	Labour        server.Optional[server.Decimal] `json:"labour_minutes" rule:"maximum=1000000"`
-	PerPlate      server.Optional[int64]          `json:"pieces_per_plate" rule:"minimum=1,maximum=1000000"`
-	SellingPrice  server.Optional[server.Decimal] `json:"selling_price" rule:"maximum=1000000"`
-	Notes         server.Optional[string]         `json:"notes" rule:"maxLength=10000"`
-	Materials     []ProductMaterial               `json:"materials"`
-	Components    []ProductComponent              `json:"components"`
-	MaterialCost  server.Decimal                  `json:"material_cost" rule:"readOnly,notNull"`
-	ComponentCost server.Decimal                  `json:"component_cost" rule:"readOnly,notNull"`
-	TotalCost     server.Decimal                  `json:"total_cost" rule:"readOnly,notNull"`
-	CostsComplete bool                            `json:"costs_complete" rule:"readOnly,notNull"`
-	CreatedAt     server.Timestamp                `json:"created_at" rule:"readOnly,notNull"`
-	UpdatedAt     server.Timestamp                `json:"updated_at" rule:"readOnly,notNull"`
-	HiddenAt      server.Timestamp                `json:"hidden_at" rule:"readOnly"`
+	ID            value.UUID                    `json:"id" rule:"readOnly,notNull"`
+	Name          value.Optional[string]        `json:"name" rule:"required"`
+	Description   value.Optional[string]        `json:"description" rule:"maxLength=10000"`
+	SKU           value.Optional[string]        `json:"sku"`
+	Category      value.Optional[string]        `json:"category"`
+	PrintMinutes  value.Optional[int64]         `json:"estimated_print_time_minutes" rule:"maximum=1000000"`
+	Labour        value.Optional[value.Decimal] `json:"labour_minutes" rule:"maximum=1000000"`
+	PerPlate      value.Optional[int64]         `json:"pieces_per_plate" rule:"minimum=1,maximum=1000000"`
+	SellingPrice  value.Optional[value.Decimal] `json:"selling_price" rule:"maximum=1000000"`
+	Notes         value.Optional[string]        `json:"notes" rule:"maxLength=10000"`
+	Materials     []ProductMaterial             `json:"materials"`
+	Components    []ProductComponent            `json:"components"`
+	MaterialCost  value.Decimal                 `json:"material_cost" rule:"readOnly,notNull"`
+	ComponentCost value.Decimal                 `json:"component_cost" rule:"readOnly,notNull"`
+	TotalCost     value.Decimal                 `json:"total_cost" rule:"readOnly,notNull"`
+	CostsComplete bool                          `json:"costs_complete" rule:"readOnly,notNull"`
+	CreatedAt     value.Timestamp               `json:"created_at" rule:"readOnly,notNull"`
+	UpdatedAt     value.Timestamp               `json:"updated_at" rule:"readOnly,notNull"`
+	HiddenAt      value.Timestamp               `json:"hidden_at" rule:"readOnly"`
+	HiddenBy      value.UUID                    `json:"hidden_by" rule:"readOnly"`
+	Hider         string                        `json:"hidden_by_name" rule:"readOnly,unsorted"`
 }
 
 // ProductListItem is a product in lists.
 type ProductListItem struct {
-	ID           server.UUID      `json:"id" rule:"readOnly,notNull"`
-	Name         string           `json:"name" rule:"readOnly,notNull"`
-	Description  string           `json:"description" rule:"readOnly"`
-	SKU          string           `json:"sku" rule:"readOnly"`
-	Category     string           `json:"category" rule:"readOnly"`
-	PrintMinutes int64            `json:"estimated_print_time_minutes" rule:"readOnly"`
-	Labour       server.Decimal   `json:"labour_minutes" rule:"readOnly"`
-	PerPlate     int64            `json:"pieces_per_plate" rule:"readOnly"`
-	SellingPrice server.Decimal   `json:"selling_price" rule:"readOnly"`
-	MaterialCost server.Decimal   `json:"material_cost" rule:"readOnly,notNull"`
-	TotalCost    server.Decimal   `json:"total_cost" rule:"readOnly,notNull"`
-	Complete     bool             `json:"costs_complete" rule:"readOnly,notNull"`
-	CreatedAt    server.Timestamp `json:"created_at" rule:"readOnly,notNull"`
-	UpdatedAt    server.Timestamp `json:"updated_at" rule:"readOnly,notNull"`
-	HiddenAt     server.Timestamp `json:"hidden_at" rule:"readOnly"`
+	ID           value.UUID      `json:"id" rule:"readOnly,notNull"`
+	Name         string          `json:"name" rule:"readOnly,notNull"`
+	Description  string          `json:"description" rule:"readOnly"`
+	SKU          string          `json:"sku" rule:"readOnly"`
+	Category     string          `json:"category" rule:"readOnly"`
+	PrintMinutes int64           `json:"estimated_print_time_minutes" rule:"readOnly"`
+	Labour       value.Decimal   `json:"labour_minutes" rule:"readOnly"`
+	PerPlate     int64           `json:"pieces_per_plate" rule:"readOnly"`
+	SellingPrice value.Decimal   `json:"selling_price" rule:"readOnly"`
+	MaterialCost value.Decimal   `json:"material_cost" rule:"readOnly,notNull"`
+	TotalCost    value.Decimal   `json:"total_cost" rule:"readOnly,notNull"`
+	Complete     bool            `json:"costs_complete" rule:"readOnly,notNull"`
+	CreatedAt    value.Timestamp `json:"created_at" rule:"readOnly,notNull"`
+	UpdatedAt    value.Timestamp `json:"updated_at" rule:"readOnly,notNull"`
+	HiddenAt     value.Timestamp `json:"hidden_at" rule:"readOnly"`
+	HiddenBy     value.UUID      `json:"hidden_by" rule:"readOnly"`
+	Hider        string          `json:"hidden_by_name" rule:"readOnly,unsorted"`
 }
 
 // ProductFilter selects products.
 type ProductFilter struct {
-	Category           server.Optional[string]        `query:"category"`
-	SKU                server.Optional[string]        `query:"sku"`
-	ComponentProductID server.Optional[server.UUID]   `query:"component_product_id"`
-	CreatedFrom        server.Optional[server.Moment] `query:"created_from"`
-	CreatedTo          server.Optional[server.Moment] `query:"created_to"`
-	Search             server.Optional[string]        `query:"search" rule:"search"`
-	Hidden             server.Optional[bool]          `query:"hidden" rule:"default=false"`
+	Category           value.Optional[string]       `query:"category"`
+	SKU                value.Optional[string]       `query:"sku"`
+	ComponentProductID value.Optional[value.UUID]   `query:"component_product_id"`
+	CreatedFrom        value.Optional[value.Moment] `query:"created_from"`
+	CreatedTo          value.Optional[value.Moment] `query:"created_to"`
+	Search             value.Optional[string]       `query:"search" rule:"search"`
+	server.Hiding
 }
 
 var listDoc = &server.Doc{
@@ -120,7 +126,7 @@ var listDoc = &server.Doc{
 func (f ProductFilter) list() *server.List {
 	l := server.NewHidingList("products", `id, name, description, sku, category, estimated_print_time_minutes,
 		labour_minutes, pieces_per_plate, selling_price, material_cost, total_cost, costs_complete, created_at,
-			updated_at, hidden_at`, "products", f.Hidden.Or(false))
+			updated_at, hidden_at, `+auth.HiddenBy, "products", f.Hiding)
 	l.WhereText("category_key", f.Category)
 	l.WhereText("sku_key", f.SKU)
 	l.Among(`select product_id as id from product_components where component_product_id = ?`, f.ComponentProductID)
@@ -136,9 +142,11 @@ const selectProducts = `
 	select p.id, p.name, p.description, p.sku, p.category, p.estimated_print_time_minutes, p.labour_minutes,
 		p.pieces_per_plate, p.selling_price, p.notes,
 		(select coalesce(json_agg(json_build_object(
-				'id', m.id, 'material_type', m.material_type, 'color', m.color,
+				'id', m.id, 'filament_id', m.filament_id, 'material_type', m.material_type,
+				'material_name', m.material_name, 'color', m.color, 'diameter_mm', trim_scale(m.diameter_mm),
+				'brand', (select f.vendor_name from filaments f where f.id = m.filament_id),
 				'weight_grams', trim_scale(m.weight_grams), 'is_required', m.is_required,
-				'notes', m.notes, 'cost', trim_scale(m.cost)) order by m.created_at, m.id), '[]')
+				'notes', m.notes, 'cost', trim_scale(m.cost), 'cost_basis', m.cost_basis) order by m.created_at, m.id), '[]')
 			from product_materials m where m.product_id = p.id) as materials,
 		(select coalesce(json_agg(json_build_object(
 				'id', c.id, 'component_product_id', c.component_product_id, 'component_name', s.name,
@@ -147,7 +155,7 @@ const selectProducts = `
 			from product_components c join products s on s.id = c.component_product_id
 			where c.product_id = p.id) as components,
 		p.material_cost, p.component_cost, p.total_cost, p.costs_complete, p.created_at, p.updated_at,
-		p.hidden_at
+		p.hidden_at, ` + auth.HiddenBy + `
 	from products p`
 
 var getDoc = &server.Doc{
@@ -164,14 +172,14 @@ func (h handlers) read(ctx context.Context, id string) (server.OK[Product], erro
 	return server.One(product, h.db.Read(ctx, product))
 }
 
-// Named returns a subquery of the product, unless it is hidden, that has the id or, if the id is null, the SKU.
-// "offset 0" makes PostgreSQL look it up in an index.
+// Named returns a subquery that finds the product with the id or, if the id is null, with the SKU. It does not find a
+// hidden product.
 func Named(id, sku string) string {
 	return `(
-				(select * from products p where p.id = ` + id + ` and p.hidden_at is null offset 0)
+				(select * from products p where p.id = ` + id + ` and p.hidden_at is null)
 				union all
 				(select * from products p where ` + id + ` is null and p.sku = ` + sku + ` and p.sku <> ''
-					and p.hidden_at is null offset 0)
+					and p.hidden_at is null)
 			)`
 }
 
@@ -193,17 +201,18 @@ var createDoc = &server.Doc{
 	Description: "The request may contain the product's materials and components, all or nothing. Errors name the " +
 		"entry, such as `components[1].sku`. The costs are computed from the current spool prices. " +
 		"A `sku` that is not empty must be unique.",
-	Errors: []*server.Error{errDuplicateSKU, errUnknownComponents, errDuplicateEntry},
-	// The example has no SKU, so that it works more than once.
+	Errors: []*server.Error{errDuplicateSKU, errUnknownComponents, errDuplicateEntry, errUnknownFilament,
+		errFilamentField},
+	// The example has no SKU, so that users can send it more than once.
 	Request: `{"name":"Dragon","description":"Articulated dragon","category":"Toys","estimated_print_time_minutes":180,` +
 		`"notes":"0.2 mm layers, no supports"}`,
 }
 
 func (h handlers) create(ctx context.Context, r *server.Request[Product]) (server.Created[Product], error) {
-	id, in := db.NewID(), &r.In
+	id, in := value.NewID(), &r.In
 	var added, expensive bool // expensive means that the components together cost too much
 	var unknown []int32       // the indexes of unknown components
-	var twice []int32         // the indexes of the first component that repeats another one, and of that one
+	var twice []int32         // the indexes of the first repeated component and of the component that it repeats
 	statements := []*db.Stmt{db.SQL(`
 		with component as materialized (
 			select c.*, p.id as product, c.quantity * p.total_cost as cost,
@@ -231,9 +240,13 @@ func (h handlers) create(ctx context.Context, r *server.Request[Product]) (serve
 		id, in.Name.Arg(), in.Description.Arg(), in.SKU.Arg(), in.Category.Arg(), in.PrintMinutes.Arg(),
 		in.Notes.Arg(), componentRows(in.Components), in.Labour.Arg(), in.PerPlate.Arg(),
 		in.SellingPrice.Arg()).Into(&added, &unknown, &twice, &expensive)}
+	ids := make([]string, len(in.Materials))
+	for i := range ids {
+		ids[i] = value.NewID()
+	}
 	if len(in.Materials)+len(in.Components) > 0 {
 		statements = slices.Concat([]*db.Stmt{lockCatalog()}, statements, []*db.Stmt{
-			addMaterials(id, in.Materials),
+			addMaterials(id, in.Materials, ids),
 			db.SQL(`select recompute_costs(array[id], false) from products where id = $1`, id)})
 	}
 	product := db.SQL(getProduct, id)
@@ -243,7 +256,7 @@ func (h handlers) create(ctx context.Context, r *server.Request[Product]) (serve
 	case db.Violates(err, "products_levels_range"):
 		return nil, server.Invalid("components", tooManyLevels).Because(err)
 	case err != nil:
-		return nil, costError(err, "materials")
+		return nil, costError(in.filamentError(err, ids), "materials")
 	case expensive:
 		return nil, server.Invalid("components", costTooLarge)
 	case len(unknown) > 0:
@@ -258,6 +271,14 @@ func (h handlers) create(ctx context.Context, r *server.Request[Product]) (serve
 		return nil, errDuplicateSKU.With(in.SKU.Or(""))
 	}
 	return product.Object(), nil
+}
+
+// filamentError is ProductMaterial.filamentError for the material with the id that the error names.
+func (p *Product) filamentError(err error, ids []string) error {
+	if i := slices.Index(ids, db.Detail(err)); i >= 0 {
+		return p.Materials[i].filamentError(err, fmt.Sprintf("materials[%d].", i))
+	}
+	return err
 }
 
 var updateDoc = &server.Doc{
@@ -334,7 +355,7 @@ var restoreDoc = &server.Doc{
 }
 
 func (h handlers) restore(ctx context.Context, r *server.Request[struct{}]) (server.OK[Product], error) {
-	var sku, part *string // of the product that has the SKU, and the name of a hidden component
+	var sku, part *string // the SKU if another product has it, and the name of a hidden component
 	checked := db.SQL(`
 		with product as (
 			select p.id, (
@@ -342,8 +363,7 @@ func (h handlers) restore(ctx context.Context, r *server.Request[struct{}]) (ser
 				where o.sku = p.sku and o.sku <> '' and o.id <> p.id and o.hidden_at is null limit 1
 			) as sku, (
 				select s.name from product_components c
-				cross join lateral (select s.name, s.hidden_at from products s
-					where s.id = c.component_product_id offset 0) s
+				join products s on s.id = c.component_product_id
 				where c.product_id = p.id and s.hidden_at is not null limit 1
 			) as part
 			from products p where p.id = $1 and p.hidden_at is not null

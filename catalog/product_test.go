@@ -11,6 +11,7 @@ import (
 	"spoolwright/db"
 	"spoolwright/inventory"
 	"spoolwright/testkit"
+	"spoolwright/value"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
@@ -175,7 +176,7 @@ func TestProductPatch(t *testing.T) {
 	for _, empty := range []string{path, m, p} {
 		c.Patch(t, empty, j{}).Want(200)
 	}
-	c.Patch(t, path, j{"id": db.NewID(), "materials": []j{}, "components": before.Value("components"),
+	c.Patch(t, path, j{"id": value.NewID(), "materials": []j{}, "components": before.Value("components"),
 		"total_cost": 1, "created_at": "x"}).Want(200)
 	c.Patch(t, m, j{"id": 1, "cost": 2}).Want(200)
 	c.Patch(t, p, j{"id": 1, "component_name": "x", "unit_cost": 2, "cost": 3}).Want(200)
@@ -217,7 +218,7 @@ func TestSKU(t *testing.T) {
 	c.Patch(t, b, j{"sku": "X-1", "name": "C"}).WantError(409, "DUPLICATE_SKU")
 	c.Get(t, b).Shows(map[string]string{"sku": "X-2", "name": "B"})
 	c.Patch(t, b, j{"sku": "X-2"}).Want(200)
-	c.Patch(t, products+"/"+db.NewID(), j{"sku": "X-1"}).WantError(404, "NOT_FOUND")
+	c.Patch(t, products+"/"+value.NewID(), j{"sku": "X-1"}).WantError(404, "NOT_FOUND")
 	for range 2 {
 		c.Post(t, products, j{"name": "without"}).Want(201)
 		c.Post(t, products, j{"name": "empty", "sku": ""}).Want(201)
@@ -316,7 +317,7 @@ func TestProductList(t *testing.T) {
 	item := c.Get(t, products+"?limit=1").Want(200).Value("items.0").(map[string]any)
 	want := []string{"id", "name", "description", "sku", "category", "estimated_print_time_minutes", "labour_minutes",
 		"pieces_per_plate", "selling_price", "material_cost", "total_cost", "costs_complete", "hidden_at",
-		"created_at", "updated_at"}
+		"created_at", "updated_at", "hidden_by", "hidden_by_name"}
 	for _, name := range want {
 		if _, ok := item[name]; !ok {
 			t.Errorf("the list item has no %s", name)

@@ -1,5 +1,5 @@
-// Package cli is the program's command line: its commands, its settings in the environment, and the database that
-// commands work on.
+// Package cli is the program's command line: the commands, the settings in the environment, and the database of the
+// commands.
 package cli
 
 import (
@@ -18,55 +18,56 @@ import (
 	"unicode"
 
 	"spoolwright/db"
-	"spoolwright/db/local"
+	"spoolwright/db/tables"
+	"spoolwright/local"
 )
 
-// Program is what the command line is made of.
+// Program defines the command line.
 type Program struct {
 	Commands    []Command       // in the order of the help; the first one is the default
 	Definitions []db.Definition // the SQL functions that the database must have
 }
 
-// Command is a command of the program. Help and the checks of arguments follow from its fields.
+// Command is a command of the program. Its fields determine its help and the checks of its arguments.
 type Command struct {
 	// Name is one or two words, such as "user add".
 	Name string
 	// Args are the operands and flags as the help shows them: FILE --tenant NAME [--format csv|jsonl]. The command
-	// takes as many operands as are named here, and all of them and the flags outside of brackets are required.
+	// takes exactly the operands in Args. Operands and flags outside of brackets are required.
 	Args string
-	// Help says what the command does. The list of commands shows the first paragraph, -h all of it.
+	// Help says what the command does. The list of commands shows its first paragraph; -h shows the whole text.
 	Help string
-	// Needs is what must be there before the command runs.
+	// Needs says what must exist before the command runs.
 	Needs Need
 	// Setup registers the flags and returns the function that runs the command after they are parsed.
 	Setup func(*flag.FlagSet) Run
 }
 
-// Need is what a command needs. Each level includes the ones before.
+// Need says what a command needs. Each level includes the levels before it.
 type Need int
 
 const (
 	Nothing  Need = iota
 	Settings      // the environment is read into Call.Config
 	Farm          // Call.DB is the migrated database; a private one must exist
-	InitFarm      // like Farm, and the flag --init, which Parse adds, makes it NewFarm
-	NewFarm       // like Farm, and a private database is created if it does not exist
+	InitFarm      // like Farm; with the flag --init, which Parse adds, like NewFarm
+	NewFarm       // like Farm, and creates a private database if none exists
 )
 
 // Run runs a command. Its error becomes the program's last line on standard error.
 type Run func(context.Context, *Call) error
 
-// Without is a Setup without flags.
+// Without returns a Setup that registers no flags.
 func Without(run Run) func(*flag.FlagSet) Run { return func(*flag.FlagSet) Run { return run } }
 
-// Call is one call of a command.
+// Call is a call of a command.
 type Call struct {
 	Operands []string
 	In       io.Reader
 	Out, Err io.Writer
 	Config   Config
 	DB       *db.DB
-	Owner    db.Owner // the login that migrated DB
+	Owner    tables.Owner // the login that migrated DB
 
 	init bool // the flag --init of InitFarm
 }
@@ -76,7 +77,7 @@ type Misuse struct{ Err error }
 
 func (m Misuse) Error() string { return m.Err.Error() }
 
-// ErrInterrupted is wrapped by the error of a command that a signal stopped.
+// ErrInterrupted is wrapped by the error of a command that a signal has stopped.
 var ErrInterrupted = errors.New("interrupted")
 
 func interrupted(ctx context.Context, err error) error {
@@ -86,7 +87,7 @@ func interrupted(ctx context.Context, err error) error {
 	return err
 }
 
-// interruption is the error of a command that a signal stopped. Its text does not mention the context.
+// interruption is the error of a command that a signal has stopped. Its text does not mention the context.
 type interruption struct{ err error }
 
 func (i interruption) Error() string {
@@ -99,11 +100,11 @@ func (i interruption) Error() string {
 
 func (i interruption) Unwrap() []error { return []error{ErrInterrupted, i.err} }
 
-// Main runs the command that args name and returns the exit status: 0 for success, 2 for a Misuse, 1 for any other
-// failure.
+// Main runs the command that args name and returns the exit status: 0 for success, 2 for a Misuse, and 1 for any other
+// error.
 func (p Program) Main(args []string, getenv func(string) string, in io.Reader, out, stderr io.Writer) int {
 	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
-	if !signal.Ignored(syscall.SIGHUP) { // nohup ignores it
+	if !signal.Ignored(syscall.SIGHUP) { // nohup ignores SIGHUP
 		signals = append(signals, syscall.SIGHUP)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), signals...)
@@ -146,13 +147,13 @@ func (p Program) run(ctx context.Context, args []string, getenv func(string) str
 	if c := call.Config; command.Needs < NewFarm && !call.init && c.DatabaseURL == "" && !local.Exists(c.DataDir) {
 		return Misuse{noFarm(c.DataDir, command.Needs == InitFarm)}
 	}
-	return withDatabase(ctx, call.Config, local.Attach, func(d *db.DB, owner db.Owner) error {
+	return withDatabase(ctx, call.Config, local.Attach, func(d *db.DB, owner tables.Owner) error {
 		call.DB, call.Owner = d, owner
 		return interrupted(ctx, run(ctx, call))
 	})
 }
 
-// noFarm returns the error of a command that needs a farm, if the data folder contains none.
+// noFarm returns the error of a command that needs a farm when the data folder contains none.
 func noFarm(dir string, canInit bool) error {
 	if absolute, err := filepath.Abs(dir); err == nil {
 		dir = absolute
@@ -164,8 +165,8 @@ func noFarm(dir string, canInit bool) error {
 	return errors.New(text)
 }
 
-// Parse returns the command that args name and the function that runs it, and sets call.Operands. If args ask for
-// help, it writes the help to call.Out and returns no function. Every error is a Misuse.
+// Parse finds the command that args name, and sets call.Operands. It returns the command and the function that runs
+// it. If args ask for help, it writes the help to call.Out and returns no function. Every error is a Misuse.
 func Parse(commands []Command, args []string, call *Call) (Command, Run, error) {
 	if len(args) == 0 {
 		args = []string{commands[0].Name}
@@ -204,7 +205,7 @@ func Parse(commands []Command, args []string, call *Call) (Command, Run, error) 
 
 func isHelp(arg string) bool { return slices.Contains([]string{"-h", "-help", "--help"}, arg) }
 
-// parse parses the arguments after the name. Flags may come before, between and after operands.
+// parse parses the arguments after the name of the command. Flags may be before, between and after operands.
 func (c Command) parse(args []string, call *Call) (Run, error) {
 	flags := flag.NewFlagSet(c.Name, flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
@@ -245,13 +246,13 @@ func (c Command) parse(args []string, call *Call) (Run, error) {
 	return run, nil
 }
 
-// required returns the operands and the flags that Args has outside of brackets.
+// required returns the operands and the flags in Args that are outside of brackets.
 func (c Command) required() (operands, flags []string) {
 	words := strings.Fields(c.Args)
 	for i, word := range words {
 		switch {
 		case strings.HasPrefix(word, "["):
-			return operands, flags // what is optional comes last
+			return operands, flags // optional arguments come last
 		case strings.HasPrefix(word, "--"):
 			flags = append(flags, word[len("--"):])
 		case i == 0 || !strings.HasPrefix(words[i-1], "--"):
@@ -280,7 +281,8 @@ func writeUsage(w io.Writer, commands []Command) {
 	writeSettings(w)
 }
 
-// writeCommands lists the commands, with their help beside the name or, where that is too long, below it.
+// writeCommands lists the commands. The help of a command is beside its synopsis or, if the synopsis is too long,
+// below it.
 func writeCommands(w io.Writer, commands []Command) {
 	const indent = "                       "
 	for _, c := range commands {
@@ -294,7 +296,7 @@ func writeCommands(w io.Writer, commands []Command) {
 	}
 }
 
-// printableLines is Printable for a text of several lines, such as an error that repeats what a server sent.
+// printableLines is Printable for a text of several lines, such as an error that contains text from a server.
 func printableLines(s string) string {
 	var lines []string
 	for line := range strings.SplitSeq(s, "\n") {
@@ -303,8 +305,8 @@ func printableLines(s string) string {
 	return strings.Join(lines, "\n")
 }
 
-// Printable returns a text of unknown origin in a form that is safe to show on a terminal: characters that move the
-// cursor or change the direction of text are replaced.
+// Printable returns a text of unknown origin in a form that is safe to print on a terminal. It replaces characters
+// that move the cursor or change the direction of text.
 func Printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) {

@@ -22,14 +22,13 @@ import (
 	"spoolwright/server"
 )
 
-// Config is the environment, parsed and validated.
+// Config is the parsed and validated environment.
 type Config struct {
 	Listen, MetricsAddr     string
 	DatabaseURL, MigrateURL string // DatabaseURL is empty for a private PostgreSQL in DataDir
-	further, furtherMigrate []string
 	DataDir                 string
 	elsewhere               string   // local.Options.Elsewhere
-	JWTSecrets              []string // the first signs, all verify
+	JWTSecrets              []string // the first secret signs, all verify
 	AccessTTL, RefreshTTL   time.Duration
 	PerMinute, PerHour      int // limits of requests of a user; 0 means none
 	TenantPerMinute         int // limit of requests of all users of a tenant
@@ -48,13 +47,14 @@ type Config struct {
 	logFormat, logLevel     string
 }
 
-// setting is an environment variable. Set parses the value, by default the field value, into a Config.
+// setting is an environment variable. The function set parses a value into a Config. The field value is the default.
 type setting struct {
 	name, value, usage string
 	set                func(v string) error
 }
 
-// settings are all environment variables, in the order of the help. A test compares docs/configuration.md with them.
+// settings returns all environment variables, in the order of the help. A test compares them with
+// docs/configuration.md.
 func (c *Config) settings() []setting {
 	return []setting{
 		{"LISTEN_ADDR", "127.0.0.1:8000", "address to serve on", text(&c.Listen, checkAddr)},
@@ -62,10 +62,6 @@ func (c *Config) settings() []setting {
 			text(&c.DatabaseURL, checkURL)},
 		{"MIGRATE_DATABASE_URL", "", "login of the database's owner, for migrations; DATABASE_URL then needs no ownership",
 			text(&c.MigrateURL, checkURL)},
-		{"FURTHER_DATABASE_URLS", "", "more databases for tenants, separated by commas; their order must never change",
-			urls(&c.further)},
-		{"FURTHER_MIGRATE_DATABASE_URLS", "", "logins of the owners of FURTHER_DATABASE_URLS, in the same order",
-			urls(&c.furtherMigrate)},
 		{"DATA_DIR", "./data", "folder of the private PostgreSQL and of generated secrets",
 			text(&c.DataDir, checkFolder)},
 		{"JWT_SECRET", "", "token secrets, at least 32 bytes each, separated by commas; the first signs, all verify",
@@ -106,8 +102,8 @@ func (c *Config) settings() []setting {
 	}
 }
 
-// loadConfig returns the configuration of the environment, with a logger that writes to w. The caller must flush
-// Config.log in the end. Errors name the variable.
+// loadConfig returns the configuration from the environment, with a logger that writes to w. In the end, the caller
+// must flush Config.log. Errors name the variable.
 func loadConfig(getenv func(string) string, w io.Writer) (Config, error) {
 	c := Config{TenantPerMinute: -1}
 	for _, s := range c.settings() {
@@ -124,13 +120,8 @@ func loadConfig(getenv func(string) string, w io.Writer) (Config, error) {
 		return c, errors.New("TLS_CERT_FILE and TLS_KEY_FILE must be set together")
 	case c.MigrateURL != "" && c.DatabaseURL == "":
 		return c, errors.New("MIGRATE_DATABASE_URL requires DATABASE_URL")
-	case c.further != nil && c.DatabaseURL == "":
-		return c, errors.New("FURTHER_DATABASE_URLS requires DATABASE_URL")
-	case c.furtherMigrate != nil && len(c.furtherMigrate) != len(c.further):
-		return c, fmt.Errorf("FURTHER_MIGRATE_DATABASE_URLS names %d databases, and FURTHER_DATABASE_URLS %d",
-			len(c.furtherMigrate), len(c.further))
 	}
-	if getenv("DATA_DIR") == "" { // a folder that the user chose, such as a mounted volume, is used or is an error
+	if getenv("DATA_DIR") == "" { // a folder that the user set, such as a mounted volume, must be usable
 		c.elsewhere = "/var/lib/spoolwright"
 	}
 	if c.TenantPerMinute < 0 {
@@ -161,7 +152,7 @@ func writeSettings(w io.Writer) {
 	}
 }
 
-// text parses a text. Check may be nil.
+// text returns a function that stores a text if check accepts it. Check may be nil.
 func text(to *string, check func(string) error) func(string) error {
 	return func(v string) error {
 		*to = v
@@ -172,7 +163,7 @@ func text(to *string, check func(string) error) func(string) error {
 	}
 }
 
-// list parses texts that are separated by commas.
+// list returns a function that stores texts which are separated by commas.
 func list(to *[]string, check func(string) error) func(string) error {
 	return func(v string) error {
 		for item := range strings.SplitSeq(v, ",") {
@@ -245,7 +236,7 @@ func checkAddr(v string) error {
 
 func checkURL(v string) error {
 	c, err := pgconn.ParseConfig(v)
-	// An @ or / of a password ends it too early, so that the real @ is in the host or the database.
+	// An @ or / in a password ends the password too early; the real @ is then part of the host or the database.
 	split := err == nil && strings.Contains(v, "://") &&
 		(strings.LastIndex(c.Host, "@") > 0 || strings.Contains(c.Database, "@"))
 	if err != nil || split {
@@ -256,29 +247,7 @@ func checkURL(v string) error {
 	return nil
 }
 
-// urls parses URLs that are separated by commas. A URL with several hosts contains commas itself.
-func urls(to *[]string) func(string) error {
-	return func(v string) error {
-		for item := range strings.SplitSeq(v, ",") {
-			item = strings.TrimSpace(item)
-			if strings.HasPrefix(item, "postgres://") || strings.HasPrefix(item, "postgresql://") {
-				*to = append(*to, item)
-			} else if n := len(*to); n > 0 {
-				(*to)[n-1] += "," + item
-			} else {
-				return errors.New("each must begin with postgres://; " + percentEncode)
-			}
-		}
-		for _, item := range *to {
-			if err := checkURL(item); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-}
-
-// checkFolder accepts a folder, and a path where one can be created.
+// checkFolder accepts a folder, or a path at which a folder can be created.
 func checkFolder(v string) error {
 	info, err := os.Stat(v)
 	if errors.Is(err, syscall.ENOTDIR) || err == nil && !info.IsDir() {

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -11,24 +10,26 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"spoolwright/db"
-	"spoolwright/db/local"
+	"spoolwright/db/schema"
+	"spoolwright/db/tables"
+	"spoolwright/local"
 )
 
-// databasePatience is how long a program that starts waits for a database that is out of reach.
+// databasePatience is the time for which a program that starts waits for an unreachable database.
 const databasePatience = time.Minute
 
-// WithDatabase connects to DATABASE_URL or gets a private PostgreSQL from start (local.Start or local.Attach),
-// migrates the database, calls fn, and closes what it opened. It waits for a database that is out of reach. The error
-// wraps ErrInterrupted if ctx ended before fn was called. Errors about a database that the user runs name the
+// WithDatabase connects to DATABASE_URL or to a private PostgreSQL from start (local.Start or local.Attach), migrates
+// the database, calls fn, and closes the connections and the private PostgreSQL. It waits for an unreachable database.
+// The error wraps ErrInterrupted if ctx ended before fn was called. If the user runs the database, errors name the
 // variable.
 func WithDatabase(ctx context.Context, c Config, start func(context.Context, local.Options) (*local.Server, error),
 	fn func(*db.DB) error) error {
-	return withDatabase(ctx, c, start, func(d *db.DB, _ db.Owner) error { return fn(d) })
+	return withDatabase(ctx, c, start, func(d *db.DB, _ tables.Owner) error { return fn(d) })
 }
 
-// withDatabase is WithDatabase for an fn that also needs the login that migrates.
+// withDatabase is WithDatabase for a function that also needs the login for migrations.
 func withDatabase(ctx context.Context, c Config, start func(context.Context, local.Options) (*local.Server, error),
-	fn func(d *db.DB, owner db.Owner) error) (err error) {
+	fn func(d *db.DB, owner tables.Owner) error) (err error) {
 	ownerURL, appURL := c.MigrateURL, c.DatabaseURL
 	ownerVariable, appVariable := "DATABASE_URL", "DATABASE_URL"
 	if ownerURL != "" {
@@ -53,7 +54,7 @@ func withDatabase(ctx context.Context, c Config, start func(context.Context, loc
 	if ownerURL == "" {
 		ownerURL = appURL
 	}
-	var applied db.Applied
+	var applied schema.Applied
 	err = db.Await(ctx, c.Log, databasePatience, func(ctx context.Context) (err error) {
 		applied, err = db.Migrate(ctx, ownerURL, appURL, c.Definitions)
 		return err
@@ -61,38 +62,26 @@ func withDatabase(ctx context.Context, c Config, start func(context.Context, loc
 	if err != nil {
 		return interrupted(ctx, explain(ownerVariable, err))
 	}
-	if applied != (db.Applied{}) {
+	if applied != (schema.Applied{}) {
 		c.Log.Info("the database was migrated", "migrations", applied.Migrations, "definitions", applied.Definitions)
 	}
 	var d *db.DB
 	config := db.Config{URL: appURL, MaxConns: c.MaxConns, Log: c.Log, Definitions: c.Definitions}
-	owner := db.Owner{URL: ownerURL}
-	for i, url := range c.further {
-		f := db.Further{URL: url, OwnerURL: url}
-		if c.furtherMigrate != nil {
-			f.OwnerURL = c.furtherMigrate[i]
-		}
-		config.Further, owner.Further = append(config.Further, f), append(owner.Further, f.OwnerURL)
-	}
 	err = db.Await(ctx, c.Log, databasePatience, func(ctx context.Context) (err error) {
 		d, err = db.Open(ctx, config)
 		return err
 	})
-	if further, ok := errors.AsType[*db.FurtherError](err); ok {
-		appVariable = fmt.Sprintf("FURTHER_DATABASE_URLS (database %d)", further.Number)
-	}
 	if err != nil {
 		return interrupted(ctx, explain(appVariable, err))
 	}
 	defer d.Close()
-	owner.DB = d
-	return fn(d, owner)
+	return fn(d, tables.Owner{URL: ownerURL})
 }
 
 const percentEncode = "percent-encode special characters of the password: @ is %40, / is %2F, % is %25"
 
-// explain adds the variable to an error of the database at its URL, and advice where there is some. An empty variable
-// means the private PostgreSQL.
+// explain adds the name of the variable to an error of the database whose URL is in the variable, and advice if there
+// is any. An empty variable means the private PostgreSQL.
 func explain(variable string, err error) error {
 	if variable == "" {
 		return err
@@ -119,7 +108,7 @@ type startError struct {
 }
 
 func (e startError) Error() string {
-	// An error of pgx has a line for each attempt to connect, first with TLS and then without it.
+	// A pgx error has a line for each attempt to connect: first with TLS, then without TLS.
 	attempts := slices.Compact(strings.Split(strings.TrimPrefix(e.err.Error(), "database: "), "\n\t"))
 	text := e.variable + ": " + attempts[0]
 	if len(attempts) > 1 {

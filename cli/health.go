@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// HealthCommand is the command health, for images of containers, which have no other HTTP client.
+// HealthCommand is the command health. Container images use it, because they contain no other HTTP client.
 var HealthCommand = Command{
 	Name: "health", Args: "[--ready]",
 	Help: "ask the service on this machine whether it runs\n\n" +
@@ -38,7 +38,7 @@ func askHealth(ctx context.Context, c Config, path string) error {
 	if err != nil {
 		return err
 	}
-	// The connection stays on this machine, and the certificate names the public host.
+	// The connection does not leave this machine, and the certificate is for the public host name.
 	client := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	response, err := client.Do(request)
 	if err != nil {
@@ -51,7 +51,7 @@ func askHealth(ctx context.Context, c Config, path string) error {
 	return nil
 }
 
-// localURL returns the URL of the API, which listens on the address, for a client on this machine.
+// localURL returns the URL of an API that listens on the address, for a client on this machine.
 func (c Config) localURL(address string) string {
 	scheme := "http"
 	if c.TLSCert != "" {

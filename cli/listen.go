@@ -4,18 +4,16 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net"
-
-	"spoolwright/server"
 )
 
-// Listeners are the addresses that the service accepts connections on.
+// Listeners accept the connections of the service.
 type Listeners struct{ API, Metrics net.Listener } // Metrics may be nil
 
-// Listen opens the listeners. It comes first in a start, so that an address in use changes nothing.
+// Listen opens the listeners. The service calls it first, so that a start with an address in use changes nothing.
 func Listen(c Config) (l Listeners, err error) {
 	var secure *tls.Config
 	if c.TLSCert != "" {
-		if secure, err = server.NewTLSConfig(c.TLSCert, c.TLSKey, c.Log); err != nil {
+		if secure, err = newTLSConfig(c.TLSCert, c.TLSKey, c.Log); err != nil {
 			return l, Misuse{fmt.Errorf("TLS_CERT_FILE and TLS_KEY_FILE: %w", err)}
 		}
 	}
@@ -38,7 +36,7 @@ func Listen(c Config) (l Listeners, err error) {
 	return l, nil
 }
 
-// public reports whether a listener, if there is one, accepts connections from other machines.
+// public reports whether a listener accepts connections from other machines. The listener may be nil.
 func public(l net.Listener) bool {
 	if l == nil {
 		return false

@@ -12,11 +12,11 @@ const (
 	// logDelay is the maximum time for which lines of a busy log stay in memory.
 	logDelay = 100 * time.Millisecond
 
-	// maxLogBuffer is the number of bytes from which they are written at once.
+	// maxLogBuffer is the number of bytes in memory at which lines are written at once.
 	maxLogBuffer = 64 << 10
 )
 
-// logWriter is a writer of log lines that saves system calls. It writes a line at once if there was none in the last
+// logWriter writes log lines with few system calls. It writes a line at once if it has written nothing in the last
 // logDelay. Otherwise it collects lines for at most logDelay. It is safe for concurrent use.
 type logWriter struct {
 	w io.Writer
@@ -27,7 +27,7 @@ type logWriter struct {
 	timer   *time.Timer // calls Flush; runs if lines is not empty
 }
 
-// Write takes a line. It returns no error: a log that cannot be written is no reason to fail.
+// Write takes a line. It never returns an error: a failure to write the log must not stop the program.
 func (l *logWriter) Write(line []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -45,7 +45,7 @@ func (l *logWriter) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// Flush writes the lines that were collected.
+// Flush writes the collected lines.
 func (l *logWriter) Flush() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

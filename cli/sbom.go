@@ -9,17 +9,18 @@ import (
 	"slices"
 	"strings"
 
-	"spoolwright/server"
+	"spoolwright/server/docs"
 )
 
-// directModules are the modules that go.mod requires directly.
+// directModules are the direct requirements in go.mod.
 var directModules = []string{
-	"github.com/golang-jwt/jwt/v5", "github.com/jackc/pgx/v5", "golang.org/x/time", "rsc.io/qr",
+	"github.com/coder/websocket", "github.com/golang-jwt/jwt/v5", "github.com/jackc/pgx/v5", "golang.org/x/time",
+	"rsc.io/qr",
 }
 
-// BillOfMaterials returns the software bill of materials of a build, a CycloneDX 1.6 document in JSON: Go's standard
-// library, the modules of the build, and the JavaScript bundles of the documentation pages with the packages that they
-// are known to contain. The same build has the same document.
+// BillOfMaterials returns the software bill of materials of a build, a CycloneDX 1.6 document in JSON. It lists Go's
+// standard library, the modules of the build, the JavaScript bundles of the documentation pages, and the known
+// packages in these bundles. The document depends only on the build.
 func BillOfMaterials(info *debug.BuildInfo) []byte {
 	type object = map[string]any
 	component := func(kind, purl, name, version string) object {
@@ -55,7 +56,7 @@ func BillOfMaterials(info *debug.BuildInfo) []byte {
 		direct = append(direct, refs[path])
 	}
 	var dependencies []object
-	for _, b := range server.Bundles {
+	for _, b := range docs.Bundles {
 		c := component("library", "pkg:npm/"+b.Name+"@"+b.Version, b.Name, b.Version)
 		sum := sha256.Sum256(b.Body())
 		c["hashes"], c["licenses"] = hashes(sum[:]), licenses(b.License)

@@ -6,7 +6,8 @@ import (
 	"fmt"
 
 	"spoolwright/db"
-	"spoolwright/db/local"
+	"spoolwright/db/tables"
+	"spoolwright/local"
 )
 
 // UpgradeCommand moves the private database to a newer PostgreSQL.
@@ -38,7 +39,7 @@ func upgradeData(ctx context.Context, call *Call) error {
 			if err := errors.Join(migrate(ctx, from), migrate(ctx, to)); err != nil {
 				return err
 			}
-			return db.CopyAll(ctx, from.SuperURL(), to.SuperURL(), func(table string, rows int64) {
+			return tables.CopyAll(ctx, from.SuperURL(), to.SuperURL(), func(table string, rows int64) {
 				fmt.Fprintf(call.Out, "%s: %d rows copied and compared\n", table, rows)
 			})
 		})

@@ -8,15 +8,14 @@ import (
 	"runtime/debug"
 )
 
-// Version is the release. All packages, clients and documents have it from here.
+// Version is the release. All packages, clients and documents use this constant.
 const Version = "1.0.0"
 
-// commit is the Git commit of a release. tools/release sets it, because a release has no stamp of the version control:
-// two builds of the same source are identical.
+// commit is the Git commit of a release. tools/release sets it: a release is built without version control
+// information, so that two builds of the same source are identical.
 var commit string
 
-// BuildVersion returns the release and the first 12 digits of the commit, if the program knows it: 1.0.0
-// (0123456789ab).
+// BuildVersion returns the release and, if known, the first 12 digits of the commit: 1.0.0 (0123456789ab).
 func BuildVersion() string {
 	c := commit
 	if info, ok := debug.ReadBuildInfo(); ok && c == "" {

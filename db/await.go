@@ -17,9 +17,9 @@ const (
 	awaitLog   = 5 * time.Second        // between two log lines
 )
 
-// Await calls connect, which is Migrate or Open, until it succeeds, and returns its last error after the patience has
-// run out. It waits only for a database that may come back: an error of the login, the URL or the certificate, or of
-// the schema, is returned at once.
+// Await calls connect, which is Migrate or Open, until connect succeeds or the patience has run out, and returns the
+// last error of connect. It repeats the call only if the database may become available: Await returns an error of the
+// login, the URL, the certificate or the schema at once.
 func Await(ctx context.Context, log *slog.Logger, patience time.Duration, connect func(context.Context) error) error {
 	begin, logged := time.Now(), time.Time{}
 	for {
@@ -40,7 +40,8 @@ func Await(ctx context.Context, log *slog.Logger, patience time.Duration, connec
 	}
 }
 
-// isAway reports whether err may pass: the database is out of reach, starts, stops, fails over, or is overloaded.
+// isAway reports whether the cause of err may pass: the database is out of reach, starts, stops, fails over, or is
+// overloaded.
 func isAway(err error) bool {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) {

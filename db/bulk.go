@@ -7,19 +7,11 @@ import (
 )
 
 // Bulk runs fn in one transaction, as Tx does, for commands with many statements such as an import. The transaction
-// may take as long as ctx allows, ends when ctx is cancelled, and is never repeated. It adds to a shard of row_counts
-// of its own, so that other transactions of the tenant do not wait for it. A tenant has one Bulk at a time: while
-// another one runs, the error is ErrBulk.
+// may take as long as ctx allows, ends when ctx is cancelled, and is never repeated. It uses its own shard of
+// row_counts, so that other transactions of the tenant do not wait for it. A tenant can run one Bulk at a time: a
+// second Bulk returns ErrBulk. At the end, Bulk calls Analyze.
 func (d *DB) Bulk(ctx context.Context, fn func(ctx context.Context) error) error {
-	if d.homes == nil {
-		return d.bulkOne(ctx, ungated, fn)
-	}
-	return d.homes.visit(ctx, true, func(d *DB, g gate) error { return d.bulkOne(ctx, g, fn) })
-}
-
-// bulkOne is Bulk for the tenants of this database.
-func (d *DB) bulkOne(ctx context.Context, g gate, fn func(ctx context.Context) error) error {
-	_, err := d.tryTx(ctx, ctx, g, fair.Write, func(ctx context.Context) error {
+	_, err := d.tryTx(ctx, ctx, fair.Write, func(ctx context.Context) error {
 		var locked bool
 		err := d.Write(ctx,
 			SQL(`select set_config('statement_timeout', '30min', true), set_config('lock_timeout', '1min', true),
@@ -35,8 +27,11 @@ func (d *DB) bulkOne(ctx context.Context, g gate, fn func(ctx context.Context) e
 		}
 		return fn(ctx)
 	})
-	if err == nil {
-		return nil
+	if err != nil {
+		return classify(err)
 	}
-	return classify(err)
+	if err := d.Analyze(ctx); err != nil {
+		d.log.Warn("cannot analyze the tables that have grown", "error", err)
+	}
+	return nil
 }

@@ -1,6 +1,6 @@
--- Trigger functions that maintain row_counts, from which lists read their totals. A count is the sum of its
--- shards; each backend adds to a shard of its own, so that concurrent transactions of one tenant do not wait
--- for the same row.
+-- Trigger functions that maintain row_counts, from which lists read their totals. A count is the sum of its 32 shards.
+-- A backend uses the shard of its process number, so that concurrent transactions of one tenant rarely wait for the
+-- same row.
 
 -- Adds the inserted rows to the table's count. For a statement-level trigger with the transition table "added".
 -- Long transactions set app.count_shard to a shard that no other transaction uses, because a shard stays locked
@@ -15,7 +15,7 @@ begin
 	return null;
 end $$;
 
--- Like count_added, for spools, of which archived ones do not count.
+-- Like count_added, but counts only the spools that are neither hidden nor archived.
 create or replace function count_spools_added() returns trigger language plpgsql as $$
 begin
 	insert into row_counts (tenant_id, resource, shard, rows)
@@ -26,8 +26,8 @@ begin
 	return null;
 end $$;
 
--- Adds its argument, 1 or -1, to the table's count: for row-level triggers on the UPDATE that shows a hidden row again
--- or hides one, and on DELETE.
+-- Adds its argument, 1 or -1, to the table's count. For row-level triggers on DELETE and on an UPDATE that hides a row
+-- or shows it again.
 create or replace function count_changed() returns trigger language plpgsql as $$
 begin
 	insert into row_counts (tenant_id, resource, shard, rows)

@@ -1,11 +1,10 @@
 // Package db is the only access to the database. It does not export its connection pool. Every statement runs in a
 // transaction that is bound to one tenant and has a role to which row-level security applies; the same round trip
-// checks the caller. The only exceptions are the directories (directory.go, home.go) and the queue (queue.go), which
-// have narrow functions instead.
+// checks the caller. The only exceptions are the directories (directory.go) and the queue (queue.go), which have narrow
+// functions instead.
 package db
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,6 +23,7 @@ import (
 	"spoolwright/db/dial"
 	"spoolwright/db/fair"
 	"spoolwright/db/schema"
+	"spoolwright/value"
 )
 
 // Config configures Open.
@@ -35,68 +35,42 @@ type Config struct {
 	// Definitions are the features' definitions, as given to Migrate. Open and Ready fail while one is missing.
 	Definitions []Definition
 
-	// PlanAge is the time for which a connection keeps the plans of its statements. PostgreSQL itself keeps them until
-	// it analyzes a table, which may be a minute after a small table became large. 0 means 15 seconds.
-	PlanAge time.Duration
-
-	// Further are the databases other than that of URL in which tenants are at home. Their order must never change.
-	Further []Further
-
 	// RoundTrip, if not nil, is called for each round trip with its statements, by tests and benchmarks.
 	RoundTrip func(statements []Statement)
 }
 
-// DB is a pool of connections to a migrated database, and to the further ones if there are any. Its methods may be
-// called concurrently.
+// DB is a pool of connections to a migrated database. Its methods may be called concurrently.
 type DB struct {
-	homes     *homes // nil if there is one database
 	pool      *pgxpool.Pool
 	schema    schema.Schema
-	shares    *fair.Shares // of the pool; every use of a connection has one
-	lanes     lanes        // of mergeable writes
+	shares    *fair.Shares // of the pool; a connection is used only with a share
+	quick     quickReads
 	log       *slog.Logger
 	roundTrip func(statements []Statement)
-	planAge   time.Duration
 	named     bool // whether statements are prepared by name
 
 	unprepared  atomic.Bool   // whether a session has lost its settings, as behind a pooler that was not recognized
-	further     int           // the number of further databases
-	queued      chan struct{} // see Queue
+	queued      chan struct{} // see Queued
 	reconnected atomic.Int64  // when reconnect last closed the connections, in Unix nanoseconds
-	diskFailed  atomic.Int64  // when a statement last had isDiskFailure, in Unix nanoseconds; 0 after a write
+	snapshots   atomic.Int32  // how many snapshots run
+	diskFailed  atomic.Int64  // when isDiskFailure was last true for a statement, in Unix nanoseconds; 0 after a write
 }
 
-// Statement is a statement that was sent.
+// Statement is a statement that was sent to PostgreSQL.
 type Statement struct {
 	SQL  string
 	Args []any
 }
 
-// deadline limits the time of one call, including the wait for a connection. A call that another one sends with its own
-// has the time of that one from then on. The timeouts that bind_tenant sets in
-// PostgreSQL are shorter, so that PostgreSQL cancels a slow statement and the connection stays usable.
+// deadline limits the time of one call, including the wait for a connection. If another call sends a quick read in its
+// pipeline, the pipeline has a new deadline. The timeouts of settingsSQL are shorter, so that PostgreSQL cancels a
+// slow statement and the connection stays usable.
 const deadline = 10 * time.Second
 
-// Open connects to the database, and proves with a self-test that row-level security applies to the transactions of
-// the DB. The error, of one line, says that the database is unreachable, that it is not migrated, or that a tenant
-// could see the rows of another one.
-//
-// Open also migrates and connects to the further databases. One that is out of reach is no error: until Open has
-// connected to it in the background, everything that needs it fails with ErrUnavailable.
+// Open connects to the database, and tests that row-level security applies to the transactions of the DB. The error
+// has one line. It says that the database is unreachable, that it is not migrated, or that a tenant could see rows of
+// another tenant.
 func Open(ctx context.Context, c Config) (*DB, error) {
-	d, err := openOne(ctx, c)
-	if err != nil || len(c.Further) == 0 {
-		return d, err
-	}
-	if d.homes, err = openHomes(ctx, d, c); err != nil {
-		d.pool.Close()
-		return nil, err
-	}
-	return d, nil
-}
-
-// openOne is Open without the further databases.
-func openOne(ctx context.Context, c Config) (*DB, error) {
 	config, err := pgxpool.ParseConfig(c.URL)
 	if err != nil {
 		return nil, dial.ErrURL
@@ -110,13 +84,14 @@ func openOne(ctx context.Context, c Config) (*DB, error) {
 	if config.ConnConfig.ConnectTimeout == 0 {
 		config.ConnConfig.ConnectTimeout = dial.ConnectTimeout
 	}
-	// The encoding of text results (see appendRow) depends on these. Poolers accept both parameters.
+	// The encoding of text results (see appendRow) depends on these two parameters. Poolers accept both.
 	maps.DeleteFunc(config.ConnConfig.RuntimeParams, func(name, _ string) bool {
 		return strings.EqualFold(name, "timezone") || strings.EqualFold(name, "datestyle")
 	})
 	config.ConnConfig.RuntimeParams["timezone"] = "UTC"
 	config.ConnConfig.RuntimeParams["datestyle"] = "ISO"
-	// By default pgx closes the connection when its context is cancelled. A cancel request keeps it.
+	// By default, pgx closes the connection when its context is cancelled. After a cancel request, the connection
+	// stays open.
 	config.ConnConfig.BuildContextWatcherHandler = func(conn *pgconn.PgConn) ctxwatch.Handler {
 		return &pgconn.CancelRequestContextWatcherHandler{Conn: conn, CancelRequestDelay: 0,
 			DeadlineDelay: time.Second}
@@ -129,11 +104,9 @@ func openOne(ctx context.Context, c Config) (*DB, error) {
 		return nil, err
 	}
 	d := &DB{
-		pool: pool, schema: Schema(c.Definitions), shares: fair.New(int(config.MaxConns), runtime.GOMAXPROCS(0)),
-		lanes: lanes{limit: max(2, int(config.MaxConns)/8), lanes: map[laneKey]*lane{}},
-		log:   c.Log, roundTrip: c.RoundTrip,
-		planAge: cmp.Or(c.PlanAge, 15*time.Second), named: named, queued: make(chan struct{}, 1),
-		further: len(c.Further),
+		pool: pool, schema: schemaOf(c.Definitions), shares: fair.New(int(config.MaxConns), runtime.GOMAXPROCS(0)),
+		log: c.Log, roundTrip: c.RoundTrip,
+		named: named, queued: make(chan struct{}, 1),
 	}
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)
@@ -151,15 +124,10 @@ func openOne(ctx context.Context, c Config) (*DB, error) {
 }
 
 // Close waits until no connection is in use, and closes all of them.
-func (d *DB) Close() {
-	if d.homes != nil {
-		d.homes.close()
-	}
-	d.pool.Close()
-}
+func (d *DB) Close() { d.pool.Close() }
 
 // Ready returns nil if the database accepts writes and has the migrations and definitions of this program, or later
-// ones. It takes one round trip, which reads three small tables. It does not check the further databases.
+// versions of them. It takes one round trip, which reads two small tables.
 func (d *DB) Ready(ctx context.Context) error {
 	share, err := d.shares.Acquire(ctx, ctx, "", fair.Read)
 	if err != nil {
@@ -170,7 +138,7 @@ func (d *DB) Ready(ctx context.Context) error {
 	for i, need := range d.schema.Definitions {
 		names[i], versions[i] = need.Name, need.Version
 	}
-	var version, further int
+	var version int
 	var missing []string
 	var readOnly bool
 	// A batch: in some exec modes, a statement outside of a batch takes two round trips, and a pooler in transaction
@@ -182,9 +150,8 @@ func (d *DB) Ready(ctx context.Context) error {
 				select n.name || ' ' || n.version from unnest($1::text[], $2::int[]) n (name, version)
 				where not exists (select from schema_definitions d where d.name = n.name and d.version >= n.version)
 				order by 1),
-			pg_is_in_recovery() or current_setting('transaction_read_only')::boolean,
-			(select coalesce(max(home), 0) from further_databases where used)`, names, versions).
-		QueryRow(func(row pgx.Row) error { return row.Scan(&version, &missing, &readOnly, &further) })
+			pg_is_in_recovery() or current_setting('transaction_read_only')::boolean`, names, versions).
+		QueryRow(func(row pgx.Row) error { return row.Scan(&version, &missing, &readOnly) })
 	err = d.pool.SendBatch(ctx, &b).Close()
 	var pg *pgconn.PgError
 	switch want := d.schema.Latest(); {
@@ -201,9 +168,6 @@ func (d *DB) Ready(ctx context.Context) error {
 	case len(missing) > 0:
 		return fmt.Errorf("the database lacks the definitions %s: %s", strings.Join(missing, ", "),
 			schema.HowToMigrate)
-	case further > d.further:
-		return fmt.Errorf("tenants are at home in %d further databases, and %d are named: "+
-			"set FURTHER_DATABASE_URLS as for the other instances", further, d.further)
 	}
 	if at := d.diskFailed.Load(); at != 0 && time.Since(time.Unix(0, at)) < diskFailedFor {
 		return errDiskFailed
@@ -216,47 +180,21 @@ type PoolStats struct {
 	Max, Total, Idle, InUse int32
 	Acquires, Waits         int64 // since the start; Waits counts acquires that waited for a share or an idle connection
 	WaitTime                time.Duration
-	Shared                  int64 // reads since the start that another request sent with its own
-	Merged                  int64 // writes since the start that another request sent with its own
+	Shared                  int64 // reads since the start that were sent in the pipeline of another request
 }
 
-// Stats returns the current statistics of the pools of all databases together.
+// Stats returns the current statistics of the pool.
 func (d *DB) Stats() PoolStats {
-	sum := d.stats()
-	if d.homes == nil {
-		return sum
-	}
-	for _, h := range d.homes.all[1:] {
-		further := h.db.Load()
-		if further == nil {
-			continue
-		}
-		s := further.stats()
-		sum.Max += s.Max
-		sum.Total += s.Total
-		sum.Idle += s.Idle
-		sum.InUse += s.InUse
-		sum.Acquires += s.Acquires
-		sum.Waits += s.Waits
-		sum.WaitTime += s.WaitTime
-		sum.Shared += s.Shared
-		sum.Merged += s.Merged
-	}
-	return sum
-}
-
-func (d *DB) stats() PoolStats {
 	s, shares := d.pool.Stat(), d.shares.Stats()
 	return PoolStats{
 		Max: s.MaxConns(), Total: s.TotalConns(), Idle: s.IdleConns(), InUse: s.AcquiredConns(),
 		Acquires: s.AcquireCount(), Waits: s.EmptyAcquireCount() + shares.Waits,
-		WaitTime: s.EmptyAcquireWaitTime() + shares.WaitTime, Shared: shares.Shared,
-		Merged: d.lanes.count(),
+		WaitTime: s.EmptyAcquireWaitTime() + shares.WaitTime, Shared: d.quick.count(),
 	}
 }
 
-// selfTest inserts a row as one tenant, in a transaction that it rolls back, and checks that another tenant cannot
-// see it.
+// selfTest inserts a row as one tenant, and checks that another tenant cannot see the row. It rolls the transaction
+// back.
 func (d *DB) selfTest(ctx context.Context) error {
 	tx, err := d.pool.Begin(ctx)
 	if err != nil {
@@ -279,13 +217,15 @@ func (d *DB) selfTest(ctx context.Context) error {
 			"commit without its synchronous standby; run ALTER ROLE %s SET client_min_messages = warning",
 			login, pgx.Identifier{login}.Sanitize())
 	}
-	tenant, other := NewID(), NewID()
-	// Test bind_tenant as it works in a session that is not prepared.
+	tenant, other := value.NewID(), value.NewID()
+	// Test the binding as it works in a session without the settings.
 	if _, err := tx.Exec(ctx, `select set_config('role', 'none', true)`); err != nil {
 		return fmt.Errorf("database: %w", err)
 	}
-	if _, err := tx.Exec(ctx, bindSQL, tenant, nil, nil); err != nil {
-		return bindError(err, login)
+	for _, s := range bindOf(Actor{Tenant: tenant}, false) {
+		if _, err := tx.Exec(ctx, s.SQL, s.Args...); err != nil {
+			return bindError(err, login)
+		}
 	}
 	var plain bool
 	err = tx.QueryRow(ctx, `select current_user = '`+appRole+`' and not r.rolsuper and not r.rolbypassrls
@@ -300,7 +240,7 @@ func (d *DB) selfTest(ctx context.Context) error {
 	var unprotected []string
 	err = tx.QueryRow(ctx, `select coalesce(array_agg(c.relname::text), '{}') from pg_class c
 		join pg_attribute a on a.attrelid = c.oid and a.attname = 'tenant_id' and not a.attisdropped
-		where c.relkind in ('r', 'p') and c.relname not in ('login_directory', 'key_directory', 'tenant_homes',
+		where c.relkind in ('r', 'p') and c.relname not in ('login_directory', 'tenant_directory', 'key_directory',
 			'queue_signals', 'queue_items')
 			and c.relnamespace = (select relnamespace from pg_class where oid = 'tenants'::regclass)
 			and not (c.relrowsecurity and c.relforcerowsecurity
@@ -341,7 +281,7 @@ func (d *DB) selfTest(ctx context.Context) error {
 	return nil
 }
 
-// bindError explains the error of bind_tenant where the login is not a member of the role.
+// bindError explains the error of settingsSQL for a login that is not a member of the role.
 func bindError(err error, login string) error {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && (pg.Code == "42501" || pg.Code == "22023") {

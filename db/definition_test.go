@@ -13,6 +13,7 @@ import (
 
 	"spoolwright/app"
 	"spoolwright/db"
+	"spoolwright/db/schema"
 	"spoolwright/testkit"
 )
 
@@ -113,7 +114,7 @@ func TestDefinitionsNeedTheOwner(t *testing.T) {
 	t.Parallel()
 	u := migratedDatabase(t)
 	if applied, err := db.Migrate(t.Context(), u.app, u.app, app.Definitions); err != nil ||
-		applied != (db.Applied{}) {
+		applied != (schema.Applied{}) {
 		t.Errorf("%+v, %v", applied, err)
 	}
 	report := slices.IndexFunc(app.Definitions, func(d db.Definition) bool { return d.Name == "inventory/report" })
@@ -150,8 +151,8 @@ func TestReadyNeedsDefinitions(t *testing.T) {
 		t.Errorf("Ready with a higher version: %v", err)
 	}
 	super := connect(t, u.super)
-	exec(t, super, `delete from schema_definitions where name in ('test/answer', 'db/bind')`)
-	all := regexp.MustCompile(`lacks the definitions db/bind \d+, test/answer 2:`)
+	exec(t, super, `delete from schema_definitions where name in ('test/answer', 'db/refuse')`)
+	all := regexp.MustCompile(`lacks the definitions db/refuse \d+, test/answer 2:`)
 	if err := d.Ready(t.Context()); err == nil || !all.MatchString(err.Error()) {
 		t.Errorf("Ready without the definitions: %v", err)
 	}

@@ -1,5 +1,6 @@
--- The only access to login_directory and key_directory. These functions run with their owner's privileges (security
--- definer), so each does one narrow thing, has a fixed search_path, and may be called by the service's role only.
+-- The only access to login_directory, tenant_directory and key_directory. These functions run with their owner's
+-- privileges (security definer), so each does one narrow thing, has a fixed search_path, and may be called by the
+-- service's role only.
 
 -- Returns the tenant and the user of an e-mail address in its compared form, or no row.
 create or replace function login_find(email text) returns table (tenant_id uuid, user_id uuid)
@@ -15,11 +16,28 @@ language sql security definer set search_path = public, pg_temp as $$
 	values (email, nullif(current_setting('app.tenant_id', true), '')::uuid, login_user)
 $$;
 
--- Returns the ids of all tenants that have a user, for the account commands, which bind to one tenant after the
--- other.
+-- Deletes the entry of a user of the tenant that the transaction is bound to.
+create or replace function login_drop(email text, login_user uuid) returns void
+language sql security definer set search_path = public, pg_temp as $$
+	delete from login_directory d where d.email_key = email and d.user_id = login_user
+		and d.tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid
+$$;
+
+-- Enters a new tenant.
+create or replace function tenant_created() returns trigger
+language plpgsql security definer set search_path = public, pg_temp as $$
+begin
+	insert into tenant_directory (tenant_id) values (new.tenant_id) on conflict do nothing;
+	return null;
+end $$;
+create or replace trigger tenant_created after insert on tenants for each row execute function tenant_created();
+
+-- Returns the ids of all tenants, for the account commands, which bind to one tenant after the other. If rows of
+-- tenants were restored without triggers, tenant_directory lacks these tenants, and login_directory has the ids of
+-- those with users.
 create or replace function login_tenants() returns setof uuid
 language sql stable security definer set search_path = public, pg_temp as $$
-	select distinct d.tenant_id from login_directory d order by 1
+	select t.tenant_id from tenant_directory t union select d.tenant_id from login_directory d order by 1
 $$;
 
 -- Returns the tenant and the id of the API key whose secret has the SHA-256, or no row.
@@ -42,5 +60,7 @@ language sql security definer set search_path = public, pg_temp as $$
 	where d.hash = key_hash and d.tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid
 $$;
 
-revoke all on function login_find, login_claim, login_tenants, key_find, key_claim, key_drop from public;
-grant execute on function login_find, login_claim, login_tenants, key_find, key_claim, key_drop to spoolwright_app;
+revoke all on function tenant_created, login_find, login_claim, login_drop, login_tenants, key_find, key_claim,
+	key_drop from public;
+grant execute on function login_find, login_claim, login_drop, login_tenants, key_find, key_claim,
+	key_drop to spoolwright_app;

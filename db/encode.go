@@ -13,6 +13,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
+
+	"spoolwright/value"
 )
 
 // appendRow appends a result row as a JSON object. The names of the columns are the keys, and their SQL types
@@ -76,63 +78,63 @@ func appendSparse(to []byte, columns []pgconn.FieldDescription, values [][]byte)
 	return append(to, '}'), nil
 }
 
-func appendValue(to []byte, column pgconn.FieldDescription, value []byte) ([]byte, error) {
-	if value == nil {
+func appendValue(to []byte, column pgconn.FieldDescription, text []byte) ([]byte, error) {
+	if text == nil {
 		return append(to, "null"...), nil
 	}
 	binaryFormat := column.Format == pgx.BinaryFormatCode
 	switch column.DataTypeOID {
 	case pgtype.TextOID, pgtype.VarcharOID, pgtype.UnknownOID:
-		return AppendString(to, value), nil
+		return appendString(to, text), nil
 	case pgtype.UUIDOID:
 		to = append(to, '"')
 		if binaryFormat {
-			to = appendID(to, value)
+			to = value.AppendID(to, text)
 		} else {
-			to = append(to, value...)
+			to = append(to, text...)
 		}
 		return append(to, '"'), nil
 	case pgtype.NumericOID:
 		if binaryFormat {
-			return appendNumeric(to, value)
+			return appendNumeric(to, text)
 		}
-		if c := value[len(value)-1]; c < '0' || c > '9' {
+		if c := text[len(text)-1]; c < '0' || c > '9' {
 			return nil, errNotFinite
 		}
-		return append(to, trimZeros(string(value))...), nil
+		return append(to, trimZeros(string(text))...), nil
 	case pgtype.Int2OID, pgtype.Int4OID, pgtype.Int8OID:
 		if !binaryFormat {
-			return append(to, value...), nil
+			return append(to, text...), nil
 		}
-		switch len(value) {
+		switch len(text) {
 		case 2:
-			return strconv.AppendInt(to, int64(int16(binary.BigEndian.Uint16(value))), 10), nil
+			return strconv.AppendInt(to, int64(int16(binary.BigEndian.Uint16(text))), 10), nil
 		case 4:
-			return strconv.AppendInt(to, int64(int32(binary.BigEndian.Uint32(value))), 10), nil
+			return strconv.AppendInt(to, int64(int32(binary.BigEndian.Uint32(text))), 10), nil
 		default:
-			return strconv.AppendInt(to, int64(binary.BigEndian.Uint64(value)), 10), nil
+			return strconv.AppendInt(to, int64(binary.BigEndian.Uint64(text)), 10), nil
 		}
 	case pgtype.BoolOID:
-		return strconv.AppendBool(to, value[0] == 1 || value[0] == 't'), nil
+		return strconv.AppendBool(to, text[0] == 1 || text[0] == 't'), nil
 	case pgtype.TimestamptzOID:
-		t, err := parseTimestamp(value, binaryFormat)
+		t, err := parseTimestamp(text, binaryFormat)
 		if err != nil {
 			return nil, err
 		}
 		return appendTime(to, t), nil
 	case pgtype.DateOID:
-		t, err := parseDate(value, binaryFormat)
+		t, err := parseDate(text, binaryFormat)
 		if err != nil {
 			return nil, err
 		}
 		return t.AppendFormat(to, `"2006-01-02"`), nil
 	case pgtype.JSONOID:
-		return appendCompact(to, value), nil
+		return appendCompact(to, text), nil
 	case pgtype.JSONBOID:
 		if binaryFormat {
-			value = value[1:]
+			text = text[1:]
 		}
-		return appendCompact(to, value), nil
+		return appendCompact(to, text), nil
 	}
 	return nil, fmt.Errorf("no JSON encoding for the SQL type %d", column.DataTypeOID)
 }
@@ -273,8 +275,8 @@ func trimZeros(s string) string {
 	return strings.TrimSuffix(strings.TrimRight(s, "0"), ".")
 }
 
-// AppendString appends s as a JSON string. It replaces invalid UTF-8 with U+FFFD.
-func AppendString[S string | []byte](to []byte, s S) []byte {
+// appendString appends s as a JSON string. It replaces invalid UTF-8 with U+FFFD.
+func appendString[S string | []byte](to []byte, s S) []byte {
 	to = append(to, '"')
 	start := 0
 	for i := 0; i < len(s); {

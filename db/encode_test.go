@@ -332,20 +332,20 @@ func TestStatementResults(t *testing.T) {
 	rows := func(n int) *db.Stmt {
 		return db.SQL(`select i as "row", i * 1.5 as half from generate_series(1, $1::int) i`, n)
 	}
-	none, single, three, scanned := rows(0), rows(1), rows(3), rows(3)
+	none, one, three, scanned := rows(0), rows(1), rows(3), rows(3)
 	var i int
 	var half string
 	scanned.Into(&i, &half)
 	missing := rows(0)
 	missing.Into(&i, &half)
-	read(t, d, ctx, none, single, three, scanned, missing)
+	read(t, d, ctx, none, one, three, scanned, missing)
 	for _, c := range []struct {
 		stmt  *db.Stmt
 		rows  int
 		array string
 	}{
 		{none, 0, `[]`},
-		{single, 1, `[{"row":1,"half":1.5}]`},
+		{one, 1, `[{"row":1,"half":1.5}]`},
 		{three, 3, `[{"row":1,"half":1.5},{"row":2,"half":3},{"row":3,"half":4.5}]`},
 	} {
 		if c.stmt.Rows() != c.rows || string(c.stmt.Array()) != c.array {
@@ -358,12 +358,12 @@ func TestStatementResults(t *testing.T) {
 	if scanned.Rows() != 3 || i != 1 || half != "1.5" || missing.Rows() != 0 {
 		t.Errorf("scanned %d rows: %d, %s; and %d rows", scanned.Rows(), i, half, missing.Rows())
 	}
-	read(t, d, ctx, three, single)
+	read(t, d, ctx, three, one)
 	testkit.Equal(t, string(three.Array()), `[{"row":1,"half":1.5},{"row":2,"half":3},{"row":3,"half":4.5}]`,
 		"after the second run")
 	if err := d.Read(ctx, rows(1).Into(&i)); err == nil {
 		t.Error("two columns were scanned into one variable")
 	}
-	testkit.Equal(t, fmt.Sprint(value[[]string](t, d, ctx, `select array['a', 'b']`)), "[a b]",
+	testkit.Equal(t, fmt.Sprint(single[[]string](t, d, ctx, `select array['a', 'b']`)), "[a b]",
 		"an array was not scanned")
 }

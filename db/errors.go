@@ -18,25 +18,25 @@ var (
 	// a write was committed may be unknown. The client may retry the request.
 	ErrUnavailable = errors.New("the database is unavailable")
 
-	// ErrOutcomeUnknown is an ErrUnavailable after which a write may be committed, rolled back, or committed and later
+	// ErrOutcomeUnknown is an ErrUnavailable for a write that may be committed, rolled back, or committed and later
 	// lost in a failover.
 	ErrOutcomeUnknown = fmt.Errorf("%w, and the outcome of the write is unknown", ErrUnavailable)
+
+	// ErrTimeout is an ErrUnavailable for a statement that PostgreSQL cancelled because it took too long.
+	ErrTimeout = fmt.Errorf("%w: a statement took too long", ErrUnavailable)
 
 	// ErrRevoked means that the context's actor does not exist, is disabled, or has another role.
 	ErrRevoked = errors.New("the caller's access was revoked")
 
-	// ErrKeyRevoked means that the context's API key does not exist, was revoked, or that it or its secret has expired.
+	// ErrKeyRevoked means that the context's API key does not exist, was revoked or has expired, or that its secret
+	// has.
 	ErrKeyRevoked = errors.New("the API key is not valid")
-
-	// errMoved means that the tenant has moved to another database, or is about to. It is an ErrUnavailable for callers
-	// that cannot look up the new one.
-	errMoved = fmt.Errorf("%w: the tenant moved to another database", ErrUnavailable)
-
-	// errMoving means that the tenant cannot be changed while it is moved to another database.
-	errMoving = fmt.Errorf("%w: the tenant is being moved to another database", ErrUnavailable)
 
 	// ErrBulk means that another Bulk of the tenant is running.
 	ErrBulk = errors.New("another import into this tenant is running: try again when it has ended")
+
+	// ErrLoginTaken means that another user has the e-mail address.
+	ErrLoginTaken = errors.New("another user has the e-mail address")
 
 	// ErrOutOfRange means that a computed number does not fit into its column.
 	ErrOutOfRange = errors.New("a computed number is out of range")
@@ -48,20 +48,24 @@ func Violates(err error, constraint string) bool {
 	return errors.As(err, &pg) && strings.HasPrefix(pg.Code, "23") && pg.ConstraintName == constraint
 }
 
-// IsTimeout reports whether PostgreSQL cancelled a statement that took too long.
-func IsTimeout(err error) bool {
+// Detail returns the DETAIL field of the PostgreSQL error in err, or "". SQL functions that raise errors can name a
+// row there.
+func Detail(err error) string {
 	var pg *pgconn.PgError
-	return errors.As(err, &pg) && pg.Code == "57014"
+	if errors.As(err, &pg) {
+		return pg.Detail
+	}
+	return ""
 }
 
-// classify wraps err in ErrRevoked, ErrKeyRevoked, ErrOutOfRange or ErrUnavailable, or returns it as it is.
+// classify wraps err in ErrRevoked, ErrKeyRevoked, ErrOutOfRange or ErrUnavailable, or returns err unchanged.
 func classify(err error) error {
 	if errors.Is(err, ErrUnavailable) || errors.Is(err, ErrRevoked) || errors.Is(err, ErrKeyRevoked) ||
 		errors.Is(err, ErrOutOfRange) {
 		return err // classified within a transaction
 	}
 	var connect *pgconn.ConnectError
-	if errors.As(err, &connect) { // for any reason that PostgreSQL or a pooler may have
+	if errors.As(err, &connect) { // whatever reason PostgreSQL or a pooler gives
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	var pg *pgconn.PgError
@@ -71,14 +75,12 @@ func classify(err error) error {
 			return fmt.Errorf("%w: %w", ErrRevoked, err)
 		case pg.Code == "SW402":
 			return fmt.Errorf("%w: %w", ErrKeyRevoked, err)
-		case pg.Code == "SW410":
-			return errMoved
-		case pg.Code == "SW503":
-			return errMoving
 		case pg.Code == "22003":
 			return fmt.Errorf("%w: %w", ErrOutOfRange, err)
+		case pg.Code == "57014":
+			return fmt.Errorf("%w: %w", ErrTimeout, err)
 		case isTransient(err), isBroken(err),
-			pg.Code == "57014", pg.Code == "55P03", // statement and lock timeout
+			pg.Code == "55P03",                     // lock timeout
 			pg.Code == "25006",                     // read-only: a standby
 			strings.HasPrefix(pg.Code, "53"),       // out of connections, memory or disk space
 			strings.HasPrefix(pg.Code, "58"),       // I/O error
@@ -108,9 +110,9 @@ func isStale(err error) bool {
 	return errors.As(err, &pg) && pg.Code == "0A000" && pg.Routine == "RevalidateCachedQuery"
 }
 
-// internalError returns the PostgreSQL internal error (XX000) in err, or nil. Some of these errors are caused by rare
-// races between transactions, such as "new multixact has more than one updating member", which TestFaults has seen
-// once in 150,000 writes.
+// internalError returns the PostgreSQL internal error (XX000) in err, or nil. Rare races between transactions cause
+// some of these errors, such as "new multixact has more than one updating member": TestFaults saw it once in 150,000
+// writes.
 func internalError(err error) *pgconn.PgError {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && pg.Code == "XX000" {
@@ -119,14 +121,14 @@ func internalError(err error) *pgconn.PgError {
 	return nil
 }
 
-// diskFailedFor is the time for which a failure of the disk makes Ready fail, unless a write succeeds before. After
-// it, requests try again: without requests, nothing else would find out that the disk has space.
+// diskFailedFor is the time for which Ready fails after a failure of the disk, unless a write succeeds earlier. Then
+// requests try to write again: without requests, the service would not notice that the disk has space again.
 const diskFailedFor = time.Minute
 
 var errDiskFailed = fmt.Errorf("%w: PostgreSQL could not write to its disk, and no write has succeeded since",
 	ErrUnavailable)
 
-// isDiskFailure reports whether PostgreSQL could not write a file, mostly because the disk is full.
+// isDiskFailure reports whether PostgreSQL could not write a file, usually because the disk is full.
 func isDiskFailure(err error) bool {
 	var pg *pgconn.PgError
 	return errors.As(err, &pg) && (pg.Code == "53100" || pg.Code == "58030")
@@ -145,8 +147,8 @@ func isBroken(err error) bool {
 		errors.Is(err, pgconn.ErrConnClosed)
 }
 
-// neverSent reports whether the failed statements cannot have reached PostgreSQL. pgconn.SafeToRetry also includes a
-// connection that was found closed while the response was read.
+// neverSent reports whether the failed statements cannot have reached PostgreSQL. pgconn.SafeToRetry alone is not
+// enough: it also accepts a connection that was found closed while the response was read.
 func neverSent(err error) bool {
 	var connect *pgconn.ConnectError
 	return errors.As(err, &connect) || pgconn.SafeToRetry(err) && !errors.Is(err, pgconn.ErrConnClosed)

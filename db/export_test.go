@@ -5,25 +5,26 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"spoolwright/db/schema"
 )
 
 // Pool returns the pool, for tests that use a connection without a tenant.
 func (d *DB) Pool() *pgxpool.Pool { return d.pool }
+
+// Unprepare makes each transaction apply the settings of settingsSQL, as on connections through a pooler.
+func (d *DB) Unprepare() { d.unprepared.Store(true) }
 
 // Notify delivers a notice as if PostgreSQL had sent it on the connection of the transaction of ctx.
 func Notify(ctx context.Context, n *pgconn.Notice) {
 	recordNotice(ctx.Value(txKey{}).(*transaction).conn.Conn().PgConn(), n)
 }
 
-// Waiting returns the number of reads and writes that wait for a connection.
-func (d *DB) Waiting() int { return d.shares.Waiting() + d.lanes.wait() }
+// Schema is schemaOf.
+func Schema(features []Definition) schema.Schema { return schemaOf(features) }
 
-// wait returns the number of mergeable writes that wait.
-func (l *lanes) wait() (n int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, a := range l.lanes {
-		n += len(a.waiting)
-	}
-	return n
-}
+// AppendString is appendString.
+func AppendString[S string | []byte](to []byte, s S) []byte { return appendString(to, s) }
+
+// Waiting returns the number of reads and writes that wait for a connection.
+func (d *DB) Waiting() int { return d.shares.Waiting() }

@@ -1,6 +1,5 @@
--- Returns a new UUIDv7 (RFC 9562), for rows that a statement inserts without an id from the program. The first
--- 48 bits are the time in milliseconds; the version and variant bits replace those of gen_random_uuid, which
--- makes a UUIDv4.
+-- Returns a new UUIDv7 (RFC 9562), for rows that a statement inserts without an id from the program. The first 48 bits
+-- are the time in milliseconds. The function overwrites the version bits of a UUIDv4 from gen_random_uuid.
 create or replace function uuid_v7() returns uuid language sql volatile parallel safe as $$
 	select encode(
 		set_bit(set_bit(

@@ -9,6 +9,7 @@ import (
 
 	"spoolwright/db"
 	"spoolwright/testkit"
+	"spoolwright/value"
 )
 
 // newKey inserts an API key of the context's tenant with the columns, and returns an actor for its current secret and
@@ -19,7 +20,7 @@ func newKey(t *testing.T, d *db.DB, ctx context.Context, columns string) (curren
 		hash := sha256.Sum256([]byte(secret))
 		return db.Actor{Tenant: db.ActorOf(ctx).Tenant, APIKey: id, KeyHash: string(hash[:])}
 	}
-	id := db.NewID()
+	id := value.NewID()
 	current, previous = actor(id, id), actor("previous "+id, id)
 	write(t, d, ctx,
 		db.SQL(`insert into api_keys (id, name, role, hint, hash, previous_hash) values ($1, 'x', 'viewer', 'x', $2, $3)`,
@@ -87,9 +88,9 @@ func TestBindKeyNamesTheKey(t *testing.T) {
 		key, _ := newKey(t, d, tenant, `name = 'y'`)
 		const bound = `select coalesce(current_setting('app.api_key_id', true), '') || ' ' ||
 			coalesce(current_setting('app.user_id', true), '')`
-		testkit.Equal(t, value[string](t, d, db.As(t.Context(), key), bound), key.APIKey+" ",
+		testkit.Equal(t, single[string](t, d, db.As(t.Context(), key), bound), key.APIKey+" ",
 			"the transaction of %s has the key and the user", key.APIKey)
-		testkit.Equal(t, value[string](t, d, tenant, bound), " ", "the transaction after it has the key and the user")
+		testkit.Equal(t, single[string](t, d, tenant, bound), " ", "the transaction after it has the key and the user")
 		unprepare(t, d)
 	}
 }
@@ -108,7 +109,7 @@ func TestKeyDirectory(t *testing.T) {
 	if _, found, err := d.FindKey(t.Context(), strings.Repeat("x", 32)); found || err != nil {
 		t.Errorf("an unknown hash: %v, %v", found, err)
 	}
-	err := d.Write(ctxB, db.SQL(`select key_claim($1, $2)::text`, []byte(key.KeyHash), db.NewID()))
+	err := d.Write(ctxB, db.SQL(`select key_claim($1, $2)::text`, []byte(key.KeyHash), value.NewID()))
 	if !db.Violates(err, "key_directory_pkey") {
 		t.Errorf("another tenant claims the hash: %v", err)
 	}

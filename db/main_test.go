@@ -8,6 +8,7 @@ import (
 
 	"spoolwright/db"
 	"spoolwright/testkit"
+	"spoolwright/value"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
@@ -59,7 +60,7 @@ func openSingle(t *testing.T) *db.DB {
 // newTenant creates a tenant and returns a context that is bound to it.
 func newTenant(t *testing.T, d *db.DB) context.Context {
 	t.Helper()
-	ctx := db.As(t.Context(), db.Actor{Tenant: db.NewID()})
+	ctx := db.As(t.Context(), db.Actor{Tenant: value.NewID()})
 	write(t, d, ctx, db.SQL(`insert into tenants (name) values ('test')`))
 	return ctx
 }
@@ -74,8 +75,8 @@ func write(t *testing.T, d *db.DB, ctx context.Context, stmts ...*db.Stmt) {
 	testkit.Check(t, d.Write(ctx, stmts...))
 }
 
-// value returns the value of a query with one row and one column.
-func value[T any](t *testing.T, d *db.DB, ctx context.Context, sql string, args ...any) T {
+// single returns the value of a query with one row and one column.
+func single[T any](t *testing.T, d *db.DB, ctx context.Context, sql string, args ...any) T {
 	t.Helper()
 	var v T
 	read(t, d, ctx, db.SQL(sql, args...).Into(&v))
@@ -84,5 +85,5 @@ func value[T any](t *testing.T, d *db.DB, ctx context.Context, sql string, args 
 
 // newBinding returns a context that is bound to a tenant without any row.
 func newBinding(t *testing.T) context.Context {
-	return db.As(t.Context(), db.Actor{Tenant: db.NewID()})
+	return db.As(t.Context(), db.Actor{Tenant: value.NewID()})
 }

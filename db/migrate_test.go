@@ -3,6 +3,7 @@ package db_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -16,9 +17,11 @@ import (
 
 	"spoolwright/app"
 	"spoolwright/db"
-	"spoolwright/db/local"
+	"spoolwright/db/schema"
 	"spoolwright/inventory"
+	"spoolwright/local"
 	"spoolwright/testkit"
+	"spoolwright/value"
 )
 
 func latestMigration(t *testing.T) int {
@@ -31,16 +34,16 @@ func latestMigration(t *testing.T) int {
 }
 
 // everything returns the counts of a migration of an empty database.
-func everything(t *testing.T) db.Applied {
+func everything(t *testing.T) schema.Applied {
 	t.Helper()
-	return db.Applied{Migrations: latestMigration(t), Definitions: len(db.Schema(app.Definitions).Definitions)}
+	return schema.Applied{Migrations: latestMigration(t), Definitions: len(db.Schema(app.Definitions).Definitions)}
 }
 
 // Eight instances start at the same time on an empty database. Each migration and definition is applied once.
 func TestMigrateConcurrently(t *testing.T) {
 	t.Parallel()
 	u := emptyDatabase(t)
-	applied := make([]db.Applied, 8)
+	applied := make([]schema.Applied, 8)
 	testkit.Concurrently(len(applied), func(i int) {
 		var err error
 		if applied[i], err = db.Migrate(t.Context(), u.owner, u.app, app.Definitions); err != nil {
@@ -56,7 +59,7 @@ func TestMigrateConcurrently(t *testing.T) {
 			t.Errorf("instance %d: %v", i, err)
 		}
 	})
-	var sum db.Applied
+	var sum schema.Applied
 	for _, a := range applied {
 		sum.Migrations += a.Migrations
 		sum.Definitions += a.Definitions
@@ -69,7 +72,7 @@ func TestMigrateConcurrently(t *testing.T) {
 	if len(rows) != latestMigration(t) || !strings.HasPrefix(rows[0], "1 0001_") {
 		t.Errorf("schema_migrations has %v", rows)
 	}
-	if n, err := db.Migrate(t.Context(), u.owner, u.app, app.Definitions); n != (db.Applied{}) || err != nil {
+	if n, err := db.Migrate(t.Context(), u.owner, u.app, app.Definitions); n != (schema.Applied{}) || err != nil {
 		t.Errorf("again: %+v, %v", n, err)
 	}
 }
@@ -82,7 +85,7 @@ func TestMigrateNewerDatabase(t *testing.T) {
 	testkit.Check(t, d.Ready(t.Context()))
 	newer := latestMigration(t) + 1
 	exec(t, super, fmt.Sprintf(`insert into schema_migrations (version, name) values (%d, 'of tomorrow')`, newer))
-	if n, err := db.Migrate(t.Context(), u.owner, u.app, app.Definitions); n != (db.Applied{}) || err == nil ||
+	if n, err := db.Migrate(t.Context(), u.owner, u.app, app.Definitions); n != (schema.Applied{}) || err == nil ||
 		!strings.Contains(err.Error(), fmt.Sprintf("is at migration %d, newer than this program", newer)) {
 		t.Errorf("%+v, %v", n, err)
 	}
@@ -149,9 +152,6 @@ func TestOpenErrors(t *testing.T) {
 			}
 		}
 	})
-	const replaceBind = `
-		create or replace function bind_tenant(tenant uuid, caller uuid, caller_role text) returns void
-		language sql as $$ `
 	for name, c := range map[string]struct{ spoil, want string }{
 		"no policy":             {`drop policy tenant on spools`, "[spools]"},
 		"no policy for tenants": {`drop policy tenant on tenants`, "[tenants]"},
@@ -162,11 +162,7 @@ func TestOpenErrors(t *testing.T) {
 			"[machines]"},
 		"a policy for all rows": {`alter policy tenant on tenants using (true) with check (true)`, "does not apply"},
 		"a second policy":       {`create policy more on tenants using (true)`, "does not apply"},
-		"the role is not set": {
-			replaceBind + `select set_config('app.tenant_id', tenant::text, true) $$`, "not in force"},
-		"the tenant is not set": {
-			replaceBind + `select set_config('role', 'spoolwright_app', true) $$`, "self-test"},
-		"no privilege": {`revoke insert on tenants from spoolwright_app`, "self-test"},
+		"no privilege":          {`revoke insert on tenants from spoolwright_app`, "self-test"},
 		"no warnings": {
 			`do $$ begin
 				execute format('alter database %I set client_min_messages = error', current_database());
@@ -263,7 +259,7 @@ func TestOwnerWithoutCreateRole(t *testing.T) {
 	c.login(t, "plain", "", true)
 	url := c.url("plain", "plain")
 	n, err := db.Migrate(ctx, url, url, app.Definitions)
-	if n != (db.Applied{}) || err == nil {
+	if n != (schema.Applied{}) || err == nil {
 		t.Fatalf("%+v, %v", n, err)
 	}
 	for _, want := range []string{"spoolwright_app is missing", "plain may not create it",
@@ -292,6 +288,27 @@ func TestOwnerWithoutCreateRole(t *testing.T) {
 	}
 	exec(t, c.super, `GRANT spoolwright_app TO "stranger"`)
 	open(t, db.Config{URL: stranger, MaxConns: 1})
+
+	// A login needs no privileges of the role before its transactions have the role.
+	exec(t, c.super, `alter role stranger noinherit`)
+	d := open(t, db.Config{URL: stranger, MaxConns: 1})
+	actor := db.As(ctx, db.Actor{Tenant: value.NewID(), User: value.NewID(), Role: "admin"})
+	for _, session := range []string{"prepared", "not prepared"} {
+		if err := d.CheckActor(actor); !errors.Is(err, db.ErrRevoked) {
+			t.Errorf("%s: the user of a login without privileges is checked: %v", session, err)
+		}
+		d.Unprepare()
+		unprepare(t, d)
+	}
+
+	for _, attribute := range []string{"bypassrls", "superuser"} {
+		exec(t, c.super, `alter role spoolwright_app `+attribute)
+		_, err = db.Open(ctx, db.Config{URL: stranger, MaxConns: 1})
+		if err == nil || !strings.Contains(err.Error(), "not in force, or is a superuser or BYPASSRLS") {
+			t.Errorf("the role is %s: %v", attribute, err)
+		}
+		exec(t, c.super, `alter role spoolwright_app no`+attribute)
+	}
 }
 
 // An owner creates the role, and another login serves. Requests have the privileges of the role only.

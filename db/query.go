@@ -19,16 +19,11 @@ import (
 	"spoolwright/db/fair"
 )
 
-const (
-	appRole = "spoolwright_app"
-	bindSQL = `select bind_tenant($1, $2, $3)`
-
-	bindKeySQL = `select bind_key($1, $2, $3)`
-)
+const appRole = "spoolwright_app"
 
 // Actor is the tenant and the user or API key on whose behalf statements run. Every transaction is bound to Tenant. If
 // User is not empty, the same round trip checks that the user exists, is enabled, and has Role. If APIKey is not
-// empty, it checks that the key exists and has a secret with KeyHash, and that neither has expired or was revoked.
+// empty, it checks that the key exists and has a secret with KeyHash, and that the key and the secret are valid.
 type Actor struct {
 	Tenant, User, Role string
 	APIKey             string // the id of an API key; User is then empty
@@ -66,68 +61,60 @@ type Stmt struct {
 	lock      bool // whether the statement is a Lock
 	sparse    bool // see Sparse
 	quick     bool
-	mergeable bool
-	row       string // that a mergeable statement changes
 	total     *int64
 }
 
 // SQL returns a statement that keeps its rows as JSON.
 func SQL(sql string, args ...any) *Stmt { return &Stmt{sql: sql, args: args} }
 
-// Recordset returns rows as an argument for json_to_recordset. Their values are strings, numbers, bools and nil, and
-// the number of each row, counted from 0, is added as n.
+// Recordset returns rows as an argument for json_to_recordset. The values of rows must be strings, numbers, bools or
+// nil. Recordset adds the number of each row, counted from 0, as n.
 func Recordset(rows []map[string]any) string {
 	for i, row := range rows {
 		row["n"] = i
 	}
 	text, err := json.Marshal(rows)
 	if err != nil {
-		panic(err) // not for such values
+		panic(err) // not for strings, numbers, bools and nil
 	}
 	return string(text)
 }
 
-// Quick marks a statement that reads few rows by an index, however large the tenant is. Under load, a Read
-// of such statements can share its round trip with other ones.
+// Quick marks a statement that reads few rows by an index, whatever the size of the tenant. Under load, a Read whose
+// statements are all Quick can share its round trip with other reads.
 func (s *Stmt) Quick() *Stmt { s.quick = true; return s }
 
-// Mergeable marks a statement that takes little time and either changes the row with the id, which it need not find,
-// or, if that is empty, only inserts rows. Under load, a Write of such statements, all of one row, can share its
-// transaction with others of the actor (see mergedWrite): with these it shares now(), the id of the transaction, and
-// what it sets for the transaction. It may run twice, the first time in a transaction that is rolled back.
-func (s *Stmt) Mergeable(row string) *Stmt { s.mergeable, s.row = true, row; return s }
-
-// Sparse makes the JSON of the rows lack columns that are null. Columns whose names have dots, such as vendor.name,
-// are members of nested objects; those of an object follow each other, and one of them is not null.
+// Sparse omits null columns from the JSON of the rows. A column whose name has a dot, such as vendor.name, becomes a
+// member of a nested object. The columns of an object must follow each other, and one of them must not be null.
 func (s *Stmt) Sparse() *Stmt { s.sparse = true; return s }
 
 // Into makes the statement scan its first row into dest instead of keeping JSON.
 func (s *Stmt) Into(dest ...any) *Stmt { s.into = dest; return s }
 
-// Expect sets the expected number of rows, to allocate the memory for their JSON at once.
+// Expect sets the expected number of rows, so that the memory for their JSON is allocated at once.
 func (s *Stmt) Expect(rows int) *Stmt { s.expect = rows; return s }
 
-// Total makes the statement read the first column of its rows, a bigint that is the same in all of them, into dest
-// instead of keeping it. A row whose second column is null counts as no row: it carries the total where there are no
-// rows.
+// Total makes the statement store the first column of its rows in dest and omit the column from the JSON. The column
+// must be a bigint with the same value in all rows. A row whose second column is null does not count as a row: the
+// statement returns such a row to report the total when it selects nothing.
 func (s *Stmt) Total(dest *int64) *Stmt { s.total = dest; return s }
 
-// Position is the position of a row in the order of a column and of id. Value is the text of the column, in the form
-// that it has in JSON.
+// Position is the position of a row in an order by a column and then by id. Value is the text of the column as in
+// JSON.
 type Position struct{ Value, ID string }
 
-// Keep makes the statement, whose rows are in the order of the column by and of id, keep at most n rows. Next then
-// reports whether there are more.
+// Keep makes the statement keep at most n rows. The rows must be in the order of the column by, and then of id.
+// Afterwards, Next reports whether there are more rows.
 func (s *Stmt) Keep(n int, by string) *Stmt { s.keep, s.by = n, by; return s }
 
-// KeepBytes makes a statement with Keep keep rows only until their JSON has n bytes.
+// KeepBytes makes a statement with Keep stop keeping rows when their JSON has n bytes.
 func (s *Stmt) KeepBytes(n int) *Stmt { s.keepBytes = n; return s }
 
 // Next returns the position of the last row that was kept, if the statement returned more rows than Keep or KeepBytes
-// allows, and nil otherwise. The rows must have the column id and that of the order, which must not be null.
+// allows, and nil otherwise. The rows must have the column id and the column of the order, which must not be null.
 func (s *Stmt) Next() *Position { return s.next }
 
-// Rows returns the number of rows that the statement returned, or kept.
+// Rows returns the number of rows that the statement returned or, with Keep, kept.
 func (s *Stmt) Rows() int { return s.rows }
 
 // Object returns the first row as a JSON object. The statement must have returned a row.
@@ -141,35 +128,11 @@ func (s *Stmt) Array() []byte {
 	return slices.Clip(s.json)
 }
 
-// equal reports whether the statements have the same result if they run at the same time. It returns false if it does
-// not know, as for arguments of other types than those below.
-func (s *Stmt) equal(other *Stmt) bool {
-	return s.sql == other.sql && s.sparse == other.sparse && s.keep == other.keep && s.by == other.by &&
-		s.into == nil && other.into == nil &&
-		(s.total == nil) == (other.total == nil) &&
-		slices.EqualFunc(s.args, other.args, func(a, b any) bool {
-			switch a.(type) {
-			case nil, string, bool, int, int64, time.Time:
-				return a == b
-			}
-			return false
-		})
-}
-
-// copyResult gives s the result of an equal statement. Both share the JSON, which must not be changed after that.
-func (s *Stmt) copyResult(from *Stmt) {
-	s.json, s.rows, s.one, s.next = from.json, from.rows, from.one, from.next
-	if s.total != nil {
-		*s.total = *from.total
-	}
-}
-
 // rowSize is the initial capacity for the JSON of a row. Most rows have fewer bytes.
 const rowSize = 1 << 10
 
 func (s *Stmt) read(rows pgx.Rows) error {
-	// Other statements may have the JSON of an earlier run: see copyResult.
-	s.rows, s.one, s.json, s.next = 0, 0, nil, nil
+	s.rows, s.one, s.json, s.next = 0, 0, nil, nil // of an earlier run
 	var columns []pgconn.FieldDescription
 	var last Position // if full
 	full := false
@@ -236,7 +199,7 @@ func (s *Stmt) read(rows pgx.Rows) error {
 	return rows.Err()
 }
 
-// positionOf returns the position of a row in the order of a column and of id.
+// positionOf returns the position of a row in an order by the column named by and then by id.
 func positionOf(columns []pgconn.FieldDescription, values [][]byte, by string) (p Position, err error) {
 	for i, column := range columns {
 		if column.Name != by && column.Name != "id" || values[i] == nil {
@@ -260,8 +223,8 @@ func positionOf(columns []pgconn.FieldDescription, values [][]byte, by string) (
 	return p, nil
 }
 
-// Lock returns a statement that acquires the tenant's lock of that name until the transaction ends. At most two
-// transactions of a tenant that need a Lock have a connection; the others wait without one.
+// Lock returns a statement that acquires the tenant's lock with the name until the transaction ends. At most two
+// transactions of a tenant that use a Lock hold a connection; others wait without a connection.
 func Lock(name string) *Stmt {
 	return &Stmt{lock: true, sql: `select pg_advisory_xact_lock(` + lockKey(name) + `)::text`}
 }
@@ -273,14 +236,14 @@ func lockKey(name string) string {
 func isLock(s *Stmt) bool { return s.lock }
 
 // Read runs the statements in one round trip, as one transaction that is bound to the context's actor. It retries
-// after a broken connection and transient failures. The error wraps ErrUnavailable, ErrRevoked, ErrKeyRevoked or
-// ErrOutOfRange where one applies.
+// after a broken connection and after transient failures. The error may wrap ErrUnavailable, ErrRevoked, ErrKeyRevoked
+// or ErrOutOfRange.
 func (d *DB) Read(ctx context.Context, stmts ...*Stmt) error {
 	return d.send(ctx, true, stmts)
 }
 
-// CheckActor checks that the context's actor still exists, is enabled, and has its role. The error is ErrRevoked or
-// ErrKeyRevoked if not.
+// CheckActor checks that the context's actor still exists, is enabled, and has its role. Otherwise it returns
+// ErrRevoked or ErrKeyRevoked.
 func (d *DB) CheckActor(ctx context.Context) error { return d.Read(ctx) }
 
 // Write is like Read for statements that change data: either all of them take effect or none. It retries transient
@@ -293,24 +256,8 @@ func (d *DB) send(ctx context.Context, readOnly bool, stmts []*Stmt) error {
 	if tx, ok := ctx.Value(txKey{}).(*transaction); ok {
 		return tx.send(stmts, false)
 	}
-	if m, ok := ctx.Value(togetherKey{}).(*member); ok && readOnly {
-		if sent, err := m.read(stmts); sent {
-			return err
-		}
-	}
-	if d.homes == nil {
-		return d.sendOne(ctx, ungated, readOnly, stmts)
-	}
-	return d.homes.visit(ctx, !readOnly, func(d *DB, g gate) error { return d.sendOne(ctx, g, readOnly, stmts) })
-}
-
-// sendOne is send for the tenants of this database.
-func (d *DB) sendOne(ctx context.Context, g gate, readOnly bool, stmts []*Stmt) error {
 	if readOnly && d.shareable(stmts) {
-		return d.readQuick(ctx, g, stmts)
-	}
-	if !readOnly && d.mergeable(stmts) {
-		return d.writeMerged(ctx, g, stmts)
+		return d.readQuick(ctx, stmts)
 	}
 	class := fair.Write
 	switch {
@@ -322,11 +269,11 @@ func (d *DB) sendOne(ctx context.Context, g gate, readOnly bool, stmts []*Stmt) 
 	client := ctx
 	ctx, cancel := detach(ctx)
 	defer cancel()
-	return d.retry(ctx, readOnly, func() error { return d.sendOnce(ctx, client, g, class, stmts) })
+	return d.retry(ctx, readOnly, func() error { return d.sendOnce(ctx, client, class, stmts) })
 }
 
-// sendOnce sends the statements when the tenant has a connection for the class.
-func (d *DB) sendOnce(ctx, client context.Context, g gate, c fair.Class, stmts []*Stmt) (err error) {
+// sendOnce sends the statements once. It first waits until the tenant may use a connection for the class.
+func (d *DB) sendOnce(ctx, client context.Context, c fair.Class, stmts []*Stmt) (err error) {
 	share, err := d.shares.Acquire(ctx, client, ActorOf(ctx).Tenant, c)
 	if err != nil {
 		return err
@@ -337,13 +284,13 @@ func (d *DB) sendOnce(ctx, client context.Context, g gate, c fair.Class, stmts [
 		return err
 	}
 	defer func() { release(ctx, conn, err) }()
-	return d.sendOn(ctx, conn, g, c == fair.Read, stmts)
+	return d.sendOn(ctx, conn, c == fair.Read, stmts)
 }
 
 // sendOn sends the statements on a connection.
-func (d *DB) sendOn(ctx context.Context, conn *pgxpool.Conn, g gate, readOnly bool, stmts []*Stmt) error {
+func (d *DB) sendOn(ctx context.Context, conn *pgxpool.Conn, readOnly bool, stmts []*Stmt) error {
 	var b pgx.Batch
-	if err := d.queue(ctx, &b, stmts, conn.Conn(), g, !readOnly); err != nil {
+	if err := d.queue(ctx, &b, stmts, conn.Conn()); err != nil {
 		return err
 	}
 	if readOnly {
@@ -353,22 +300,23 @@ func (d *DB) sendOn(ctx context.Context, conn *pgxpool.Conn, g gate, readOnly bo
 	return d.endWrite(conn, conn.SendBatch(ctx, &b).Close())
 }
 
-// detach returns a context for statements, which ends at the deadline but not when the client disconnects. That would
-// break a connection, or leave the outcome of a write unknown, and the work is short.
+// detach returns a context for statements. The context ends at the deadline, but not when the client disconnects:
+// cancelling a statement would break a connection or leave the outcome of a write unknown, and statements are short.
 func detach(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), deadline)
 }
 
-// queue adds the statements to b, after those that bind the transaction to the context's actor and pass the gate if
-// bind, the connection on which the transaction begins, is not nil.
-func (d *DB) queue(ctx context.Context, b *pgx.Batch, stmts []*Stmt, bind *pgx.Conn, g gate, write bool) error {
+var errNoTenant = errors.New("db: the context has no tenant")
+
+// queue adds the statements to b. If bind is not nil, the transaction begins with b on the connection bind, and queue
+// first adds the statements that bind the transaction to the context's actor.
+func (d *DB) queue(ctx context.Context, b *pgx.Batch, stmts []*Stmt, bind *pgx.Conn) error {
 	if bind != nil {
 		a := ActorOf(ctx)
 		if a.Tenant == "" {
 			return errNoTenant
 		}
 		d.queueBind(b, bind, a)
-		g.queue(b, a.Tenant, write)
 	}
 	for _, s := range stmts {
 		b.Queue(s.sql, s.args...).Query(s.read)
@@ -376,9 +324,6 @@ func (d *DB) queue(ctx context.Context, b *pgx.Batch, stmts []*Stmt, bind *pgx.C
 	if d.roundTrip != nil {
 		var all []Statement
 		for _, q := range b.QueuedQueries {
-			if q.SQL == discardSQL {
-				continue // depends on the time
-			}
 			all = append(all, Statement{q.SQL, q.Arguments})
 		}
 		d.roundTrip(all)
@@ -387,8 +332,8 @@ func (d *DB) queue(ctx context.Context, b *pgx.Batch, stmts []*Stmt, bind *pgx.C
 }
 
 // retry calls attempt up to ten times, with random pauses. It retries transient failures (deadlock, serialization),
-// statements that never reached PostgreSQL, once those that a read-only PostgreSQL rejected, for the new connection
-// may lead to the new primary, and, if repeatable is set, any broken connection.
+// statements that never reached PostgreSQL, and, if repeatable is set, any broken connection. It retries once if
+// PostgreSQL is read-only, because a new connection may lead to the new primary.
 func (d *DB) retry(ctx context.Context, repeatable bool, attempt func() error) error {
 	for n := 0; ; n++ {
 		err := attempt()
@@ -397,14 +342,14 @@ func (d *DB) retry(ctx context.Context, repeatable bool, attempt func() error) e
 		}
 		broken := isBroken(err)
 		unknown := broken || errors.Is(err, errUnreplicated)
-		again := isTransient(err) || errors.Is(err, errSeparate) || broken && neverSent(err) || unknown && repeatable
+		again := isTransient(err) || broken && neverSent(err) || unknown && repeatable
 		if broken {
-			// After a restart of PostgreSQL all idle connections are broken. Close them, so that others need not fail
-			// first.
+			// After a restart of PostgreSQL, all idle connections are broken. Close them, so that other requests do
+			// not fail first.
 			d.pool.Reset()
 		}
 		if isUnprepared(err) {
-			d.log.Warn("a database session lost its settings: binding each transaction with bind_tenant from now on")
+			d.log.Warn("a database session lost its settings: each transaction sets them from now on")
 			d.unprepared.Store(true)
 			again = true
 		}
@@ -433,24 +378,23 @@ func (d *DB) retry(ctx context.Context, repeatable bool, attempt func() error) e
 
 type txKey struct{}
 
-// transaction is an explicit transaction. Its first statements begin it: BEGIN and the binding to the actor are part
-// of their round trip.
+// transaction is an explicit transaction. BEGIN and the binding to the actor are sent with its first statements, in
+// the same round trip.
 type transaction struct {
 	d     *DB
-	gate  gate
 	ctx   context.Context
 	conn  *pgxpool.Conn
 	tx    pgx.Tx
 	share fair.Share
 	busy  bool // see errBusy
-	ended bool // whether the last statements have committed it
+	ended bool // whether the transaction is committed
 }
 
-// errBusy rolls back a transaction that needs a Lock while enough transactions of the tenant that need one have a
-// connection. The transaction is run again, as a serialized one, which waits without a connection.
+// errBusy rolls back a transaction that needs a Lock while the tenant has maxSerialized connections for such
+// transactions. The transaction runs again as a serialized transaction, which waits without a connection.
 var errBusy = fmt.Errorf("%w: too many transactions of the tenant wait for a lock", ErrUnavailable)
 
-// send sends the statements and, if they are the last ones, commits in the same round trip.
+// send sends the statements. If last is set, it commits in the same round trip.
 func (t *transaction) send(stmts []*Stmt, last bool) error {
 	if slices.ContainsFunc(stmts, isLock) && !t.share.Serialize() {
 		t.busy = true
@@ -466,7 +410,7 @@ func (t *transaction) send(stmts []*Stmt, last bool) error {
 		b.BeginTx(pgx.TxOptions{})
 		bind = t.conn.Conn()
 	}
-	if err := t.d.queue(t.ctx, &b, stmts, bind, t.gate, true); err != nil {
+	if err := t.d.queue(t.ctx, &b, stmts, bind); err != nil {
 		return err
 	}
 	results := t.conn.SendBatch(t.ctx, &b)
@@ -484,9 +428,9 @@ func (t *transaction) send(stmts []*Stmt, last bool) error {
 	return nil
 }
 
-// Decide runs statements, then the ones that decide returns, and commits with these: one transaction in two round
-// trips. If decide returns an error, the transaction is rolled back, and the error is that of Decide. Decide may be
-// called several times, as the function of Tx. Within a Tx, the statements are part of that transaction.
+// Decide runs reads, calls decide, runs the statements that decide returns, and commits: one transaction in two round
+// trips. If decide returns an error, Decide rolls the transaction back and returns that error. Decide may call decide
+// several times, as Tx calls fn. Within a Tx, the statements are part of the transaction of the Tx.
 func (d *DB) Decide(ctx context.Context, reads []*Stmt, decide func() ([]*Stmt, error)) error {
 	_, within := ctx.Value(txKey{}).(*transaction)
 	return d.Tx(ctx, func(ctx context.Context) error {
@@ -502,14 +446,20 @@ func (d *DB) Decide(ctx context.Context, reads []*Stmt, decide func() ([]*Stmt, 
 }
 
 // Tx runs fn in one transaction: all reads and writes with the context that fn receives are part of it. If fn returns
-// an error, the transaction is rolled back. Tx may call fn several times, to retry transient failures, so that fn
-// must not have effects outside of the transaction. Within another Tx, fn is part of that transaction.
+// an error, the transaction is rolled back. Tx may call fn several times to retry transient failures, so fn must not
+// have effects outside of the transaction. Within another Tx, fn is part of the outer transaction.
 func (d *DB) Tx(ctx context.Context, fn func(ctx context.Context) error) error {
 	return d.transact(ctx, false, fn)
 }
 
-// TxRepeatable is like Tx, for an fn that itself detects whether an earlier attempt was committed. It also retries
-// when the connection breaks, even during COMMIT.
+// InTx reports whether ctx is the context that Tx passes to its function.
+func InTx(ctx context.Context) bool {
+	_, ok := ctx.Value(txKey{}).(*transaction)
+	return ok
+}
+
+// TxRepeatable is like Tx, but also retries when the connection breaks, even during COMMIT. The function fn must
+// itself detect whether an earlier attempt was committed.
 func (d *DB) TxRepeatable(ctx context.Context, fn func(ctx context.Context) error) error {
 	return d.transact(ctx, true, fn)
 }
@@ -518,36 +468,28 @@ func (d *DB) transact(ctx context.Context, repeatable bool, fn func(ctx context.
 	if _, ok := ctx.Value(txKey{}).(*transaction); ok {
 		return fn(ctx)
 	}
-	if d.homes == nil {
-		return d.transactOne(ctx, ungated, repeatable, fn)
-	}
-	return d.homes.visit(ctx, true, func(d *DB, g gate) error { return d.transactOne(ctx, g, repeatable, fn) })
-}
-
-// transactOne is transact for the tenants of this database.
-func (d *DB) transactOne(ctx context.Context, g gate, repeatable bool, fn func(ctx context.Context) error) error {
 	client := ctx
 	ctx, cancel := detach(ctx)
 	defer cancel()
 	class := fair.Write
 	return d.retry(ctx, repeatable, func() error {
-		busy, err := d.tryTx(ctx, client, g, class, fn)
+		busy, err := d.tryTx(ctx, client, class, fn)
 		if busy {
 			class = fair.Serialized
-			_, err = d.tryTx(ctx, client, g, class, fn)
+			_, err = d.tryTx(ctx, client, class, fn)
 		}
 		return err
 	})
 }
 
 // tryTx runs a transaction once. If busy is set, the transaction was rolled back with errBusy.
-func (d *DB) tryTx(ctx, client context.Context, g gate, c fair.Class, fn func(ctx context.Context) error,
+func (d *DB) tryTx(ctx, client context.Context, c fair.Class, fn func(ctx context.Context) error,
 ) (busy bool, err error) {
 	share, err := d.shares.Acquire(ctx, client, ActorOf(ctx).Tenant, c)
 	if err != nil {
 		return false, err
 	}
-	t := &transaction{d: d, gate: g, share: share}
+	t := &transaction{d: d, share: share}
 	defer func() { t.share.Release() }()
 	conn, err := d.pool.Acquire(ctx)
 	if err != nil {

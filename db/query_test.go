@@ -15,6 +15,7 @@ import (
 
 	"spoolwright/db"
 	"spoolwright/testkit"
+	"spoolwright/value"
 )
 
 const countTenants = `select count(*) from tenants`
@@ -26,7 +27,7 @@ func addRow(name string) *db.Stmt {
 
 func rowNames(t *testing.T, d *db.DB, ctx context.Context) []string {
 	t.Helper()
-	return value[[]string](t, d, ctx,
+	return single[[]string](t, d, ctx,
 		`select coalesce(array_agg(resource::text order by resource), '{}') from row_counts`)
 }
 
@@ -52,7 +53,7 @@ func TestNoTenant(t *testing.T) {
 		},
 	} {
 		for _, ctx := range []context.Context{t.Context(), db.As(t.Context(), db.Actor{}),
-			db.As(t.Context(), db.Actor{User: db.NewID(), Role: "admin"})} {
+			db.As(t.Context(), db.Actor{User: value.NewID(), Role: "admin"})} {
 			if err := run(ctx); err == nil || errors.Is(err, db.ErrUnavailable) {
 				t.Errorf("%s for %+v: %v", name, db.ActorOf(ctx), err)
 			}
@@ -85,7 +86,7 @@ func TestRevokedCaller(t *testing.T) {
 
 func testRevoked(t *testing.T, d *db.DB) {
 	tenant, other := newTenant(t, d), newTenant(t, d)
-	user, disabled := db.NewID(), db.NewID()
+	user, disabled := value.NewID(), value.NewID()
 	insert := `insert into users (id, email, name, role, password_hash) values ($1, 'e', 'n', $2, 'h')`
 	write(t, d, tenant, db.SQL(insert, user, "operator"), db.SQL(insert, disabled, "operator"),
 		db.SQL(`update users set disabled_at = now() where id = $1`, disabled))
@@ -99,7 +100,7 @@ func testRevoked(t *testing.T, d *db.DB) {
 		{"another role", db.Actor{Tenant: here, User: user, Role: "admin"}, db.ErrRevoked},
 		{"no role", db.Actor{Tenant: here, User: user}, db.ErrRevoked},
 		{"disabled", db.Actor{Tenant: here, User: disabled, Role: "operator"}, db.ErrRevoked},
-		{"unknown", db.Actor{Tenant: here, User: db.NewID(), Role: "operator"}, db.ErrRevoked},
+		{"unknown", db.Actor{Tenant: here, User: value.NewID(), Role: "operator"}, db.ErrRevoked},
 		{"another tenant", db.Actor{Tenant: there, User: user, Role: "operator"}, db.ErrRevoked},
 	} {
 		ctx := db.As(t.Context(), c.actor)
@@ -182,7 +183,7 @@ func TestTxRollsBack(t *testing.T) {
 	t.Parallel()
 	d := openSingle(t)
 	ctx := newTenant(t, d)
-	pid := value[int](t, d, ctx, `select pg_backend_pid()`)
+	pid := single[int](t, d, ctx, `select pg_backend_pid()`)
 	mine := errors.New("mine")
 	if err := d.Tx(ctx, func(ctx context.Context) error {
 		write(t, d, ctx, addRow("a"))
@@ -217,7 +218,7 @@ func TestTxRollsBack(t *testing.T) {
 		t.Error(err)
 	}
 	wantRows(t, d, ctx, "c")
-	testkit.Equal(t, value[int](t, d, ctx, `select pg_backend_pid()`), pid, "a rollback closed the connection")
+	testkit.Equal(t, single[int](t, d, ctx, `select pg_backend_pid()`), pid, "a rollback closed the connection")
 }
 
 // A panic in fn rolls the transaction back and releases the connection, the only one of the pool.
@@ -277,7 +278,7 @@ func TestDeadlockIsRetried(t *testing.T) {
 	if tries.Load() < 3 {
 		t.Errorf("%d attempts: there was no deadlock", tries.Load())
 	}
-	testkit.Equal(t, value[int](t, d, ctx, `select sum(rows)::int from row_counts`), 4, "changes")
+	testkit.Equal(t, single[int](t, d, ctx, `select sum(rows)::int from row_counts`), 4, "changes")
 }
 
 // Internal errors of PostgreSQL, which are mostly races, are retried. If they persist, the error is ErrUnavailable.
@@ -340,23 +341,20 @@ func TestTemporaryTables(t *testing.T) {
 	exec(t, connect(t, u.super), `do $$ begin
 		execute format('grant temporary on database %I to public', current_database());
 	end $$`)
-	conn := connect(t, u.app)
-	tenant, user := db.NewID(), db.NewID()
-	exec(t, conn, fmt.Sprintf(`create temporary table users as select '%s'::uuid as tenant_id, '%s'::uuid as id,
-		'admin' as role, null::timestamptz as disabled_at; grant select on users to spoolwright_app`, tenant, user))
-	_, err := conn.Exec(t.Context(), `select bind_tenant($1, $2, 'admin')`, tenant, user)
-	if err == nil || !strings.Contains(err.Error(), "SW401") {
-		t.Errorf("a user of a temporary table is bound: %v", err)
-	}
-	tx, err := conn.Begin(t.Context())
-	testkit.Check(t, err)
-	defer tx.Rollback(context.Background())
-	var users int
-	if _, err = tx.Exec(t.Context(), `select bind_tenant($1, null, null)`, tenant); err == nil {
-		err = tx.QueryRow(t.Context(), `select count(*) from users`).Scan(&users)
-	}
-	if err != nil || users != 0 {
-		t.Errorf("a bound transaction reads %d users of a temporary table, %v", users, err)
+	for _, mode := range []string{"cache_statement", "cache_describe", "describe_exec", "exec", "simple_protocol"} {
+		d := open(t, db.Config{URL: u.app + "&default_query_exec_mode=" + mode, MaxConns: 1})
+		unprepare(t, d)
+		actor := db.Actor{Tenant: value.NewID(), User: value.NewID(), Role: "admin"}
+		_, err := d.Pool().Exec(t.Context(), fmt.Sprintf(`create temporary table users as select '%s'::uuid as tenant_id,
+			'%s'::uuid as id, 'admin' as role, null::timestamptz as disabled_at;
+			grant select on users to spoolwright_app`, actor.Tenant, actor.User), pgx.QueryExecModeSimpleProtocol)
+		testkit.Check(t, err)
+		if err := d.CheckActor(db.As(t.Context(), actor)); !errors.Is(err, db.ErrRevoked) {
+			t.Errorf("%s: a user of a temporary table is bound: %v", mode, err)
+		}
+		tenant := db.As(t.Context(), db.Actor{Tenant: actor.Tenant})
+		testkit.Equal(t, single[int](t, d, tenant, `select count(*) from users`), 0,
+			"%s: users of a temporary table that a bound transaction reads", mode)
 	}
 }
 
@@ -400,17 +398,17 @@ func testSettings(t *testing.T, d *db.DB, unbound string) {
 	before, pid := outside()
 	testkit.Equal(t, before, unbound, "before")
 	inside := func(ctx context.Context) error {
-		testkit.Equal(t, value[string](t, d, ctx, state), bound, "inside")
+		testkit.Equal(t, single[string](t, d, ctx, state), bound, "inside")
 		return nil
 	}
 	mine := errors.New("mine")
 	for name, run := range map[string]func(){
 		"Read":           func() { inside(ctx) },
 		"Read, failing":  func() { d.Read(ctx, db.SQL(`select 1/0`)) },
-		"Write":          func() { write(t, d, ctx, addRow(db.NewID())) },
+		"Write":          func() { write(t, d, ctx, addRow(value.NewID())) },
 		"Write, failing": func() { d.Write(ctx, addRow("a"), addRow("a")) },
 		"revoked": func() {
-			d.Write(db.As(ctx, db.Actor{Tenant: tenant, User: db.NewID(), Role: "admin"}),
+			d.Write(db.As(ctx, db.Actor{Tenant: tenant, User: value.NewID(), Role: "admin"}),
 				addRow("a"))
 		},
 		"Tx": func() { d.Tx(ctx, inside) },
@@ -432,8 +430,7 @@ func testSettings(t *testing.T, d *db.DB, unbound string) {
 	}
 }
 
-// A session that lost its role or its schemas serves no transaction: the transaction runs again, bound by bind_tenant.
-// This also applies to a transaction that changes data, because nothing of it has been executed.
+// A session that lost its role or its schemas serves no transaction: the transaction runs again, and sets them. This also applies to a transaction that changes data, because nothing of it has been executed.
 func TestLostSettings(t *testing.T) {
 	t.Parallel()
 	for name, lose := range map[string]string{
@@ -443,9 +440,9 @@ func TestLostSettings(t *testing.T) {
 			t.Parallel()
 			for run, do := range map[string]func(context.Context, *db.DB) error{
 				"Read":  func(ctx context.Context, d *db.DB) error { return d.Read(ctx, db.SQL(`select 1`)) },
-				"Write": func(ctx context.Context, d *db.DB) error { return d.Write(ctx, addRow(db.NewID())) },
+				"Write": func(ctx context.Context, d *db.DB) error { return d.Write(ctx, addRow(value.NewID())) },
 				"Tx": func(ctx context.Context, d *db.DB) error {
-					return d.Tx(ctx, func(ctx context.Context) error { return d.Write(ctx, addRow(db.NewID())) })
+					return d.Tx(ctx, func(ctx context.Context) error { return d.Write(ctx, addRow(value.NewID())) })
 				},
 				"directory": func(ctx context.Context, d *db.DB) error {
 					_, err := d.Tenants(ctx)
@@ -468,10 +465,10 @@ func TestLostSettings(t *testing.T) {
 					t.Errorf("%s: %v", run, err)
 				}
 				if all := strings.Join(sent, "\n"); run != "directory" &&
-					(!strings.Contains(all, "current_user <>") || !strings.Contains(all, "bind_tenant")) {
+					(strings.Count(all, "current_user <>") != 2 || strings.Count(all, "'search_path', 'public, pg_temp'") != 1) {
 					t.Errorf("%s: the statements are %s", run, all)
 				}
-				role := value[string](t, d, ctx, `select current_user || ' ' || current_setting('search_path')`)
+				role := single[string](t, d, ctx, `select current_user || ' ' || current_setting('search_path')`)
 				testkit.Equal(t, role, "spoolwright_app public, pg_temp",
 					"%s: afterwards, the role and the schemas", run)
 			}
@@ -496,7 +493,7 @@ func TestTimeouts(t *testing.T) {
 	testkit.Check(t, err)
 	defer tx.Rollback(t.Context())
 
-	pid := value[int](t, d, ctx, `select pg_backend_pid()`)
+	pid := single[int](t, d, ctx, `select pg_backend_pid()`)
 	for name, stmts := range map[string][]*db.Stmt{
 		"statement timeout": {addRow("lost"), set("statement_timeout", "20ms"), db.SQL(`select pg_sleep(60)::text`)},
 		"lock timeout": {addRow("lost"), set("lock_timeout", "20ms"),
@@ -511,7 +508,7 @@ func TestTimeouts(t *testing.T) {
 		}
 		wantRows(t, d, ctx, "locked")
 	}
-	testkit.Equal(t, value[int](t, d, ctx, `select pg_backend_pid()`), pid, "a timeout closed the connection")
+	testkit.Equal(t, single[int](t, d, ctx, `select pg_backend_pid()`), pid, "a timeout closed the connection")
 }
 
 // A tenant with so many rows that a statement takes too long does not keep the maintenance from the other tenants.
@@ -520,7 +517,7 @@ func TestEachTenantGoesOnAfterTimeout(t *testing.T) {
 	u := migratedDatabase(t)
 	d := open(t, db.Config{URL: u.app})
 	for range 3 {
-		id := db.NewID()
+		id := value.NewID()
 		err := d.WriteLogin(newTenant(t, d), id+"@farm.example", id, db.Lock("users"), db.SQL(`
 			insert into users (id, email, name, role, password_hash) values ($1, $2, 'User', 'admin', '') returning id`,
 			id, id+"@farm.example"))
@@ -534,7 +531,7 @@ func TestEachTenantGoesOnAfterTimeout(t *testing.T) {
 		}
 		return d.Write(ctx, addRow("kept"))
 	})
-	if calls != 3 || !db.IsTimeout(err) {
+	if calls != 3 || !errors.Is(err, db.ErrTimeout) {
 		t.Errorf("%d of 3 tenants were visited, with the error %v", calls, err)
 	}
 	failed := errors.New("failed")
@@ -565,11 +562,11 @@ func TestCancelledContext(t *testing.T) {
 	t.Parallel()
 	d := openSingle(t)
 	tenant := newTenant(t, d)
-	pid := value[int](t, d, tenant, `select pg_backend_pid()`)
+	pid := single[int](t, d, tenant, `select pg_backend_pid()`)
 	ended, cancel := context.WithCancel(tenant)
 	cancel()
 	write(t, d, ended, addRow("before"))
-	testkit.Equal(t, value[int](t, d, ended, countTenants), 1, "tenants")
+	testkit.Equal(t, single[int](t, d, ended, countTenants), 1, "tenants")
 	ctx, cancel := context.WithCancel(tenant)
 	h := testkit.Hold(t, testkit.Private().SuperURL(), `select pg_advisory_xact_lock(1200)`)
 	done := h.StartWaiting(1, func() {
@@ -584,7 +581,7 @@ func TestCancelledContext(t *testing.T) {
 		t.Error(err)
 	}
 	wantRows(t, d, tenant, "before", "during", "tx")
-	testkit.Equal(t, value[int](t, d, tenant, `select pg_backend_pid()`), pid, "backend")
+	testkit.Equal(t, single[int](t, d, tenant, `select pg_backend_pid()`), pid, "backend")
 }
 
 // terminate terminates a backend; if sleeping is set, after it has started to sleep.
@@ -608,20 +605,20 @@ func TestBackendIsKilledWhileIdle(t *testing.T) {
 	d := openSingle(t)
 	ctx := newTenant(t, d)
 	for i := range 5 {
-		pid := value[int](t, d, ctx, `select pg_backend_pid()`)
+		pid := single[int](t, d, ctx, `select pg_backend_pid()`)
 		terminate(t, super, pid, false)
-		if n := value[int](t, d, ctx, countTenants); n != 1 { // fails the test if the read fails
+		if n := single[int](t, d, ctx, countTenants); n != 1 { // fails the test if the read fails
 			t.Errorf("%d tenants", n)
 		}
 
-		pid = value[int](t, d, ctx, `select pg_backend_pid()`)
+		pid = single[int](t, d, ctx, `select pg_backend_pid()`)
 		terminate(t, super, pid, false)
 		name := fmt.Sprint(i)
 		err := d.Write(ctx, addRow(name))
 		if err != nil && !errors.Is(err, db.ErrUnavailable) {
 			t.Errorf("Write: %v", err)
 		}
-		if n := value[int](t, d, ctx, `select count(*) from row_counts where resource = $1`, name); n > 1 ||
+		if n := single[int](t, d, ctx, `select count(*) from row_counts where resource = $1`, name); n > 1 ||
 			err == nil && n == 0 {
 			t.Errorf("the row exists %d times, and Write returned %v", n, err)
 		}
@@ -662,7 +659,7 @@ func TestBackendIsKilledAtWork(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			d := openSingle(t)
 			ctx := newTenant(t, d)
-			pid := value[int](t, d, ctx, `select pg_backend_pid()`)
+			pid := single[int](t, d, ctx, `select pg_backend_pid()`)
 			done := make(chan error)
 			go func() {
 				done <- c.run(d, ctx, addRow("once"),
@@ -786,28 +783,6 @@ func TestReadsAndWritesLeaveConnections(t *testing.T) {
 	}
 }
 
-// Exclusive has no time limit: the commands that use it read all tenants.
-func TestExclusiveHasNoTimeLimit(t *testing.T) {
-	t.Parallel()
-	d := testkit.NewHomes(t, db.Config{MaxConns: 2}).Open(t)
-	err := d.Exclusive(t.Context(), "long", func() error {
-		time.Sleep(10*time.Second + 200*time.Millisecond) // longer than a transaction may take
-		ended, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-		defer cancel()
-		if d.Exclusive(ended, "long", func() error { return nil }) == nil {
-			t.Error("two have the lock")
-		}
-		return nil
-	})
-	if err != nil {
-		t.Error(err)
-	}
-	failed := errors.New("failed")
-	if err := d.Exclusive(t.Context(), "long", func() error { return failed }); !errors.Is(err, failed) {
-		t.Errorf("got %v, want the error of the function", err)
-	}
-}
-
 // Transactions that wait for a lock of their tenant hold no connections while they wait, whether the lock is all that
 // they need or comes after other statements.
 func TestLockWaitsWithoutConnection(t *testing.T) {
@@ -890,25 +865,10 @@ func TestClientDisconnectsWhileItWaits(t *testing.T) {
 	wantRows(t, d, tenant)
 }
 
-// A connection discards its plans when they are older than PlanAge, as part of the next transaction.
-func TestPlanAge(t *testing.T) {
-	t.Parallel()
-	for age, want := range map[time.Duration]bool{time.Nanosecond: true, time.Hour: false} {
-		d := open(t, db.Config{URL: testkit.Private().AppURL(), MaxConns: 1, PlanAge: age})
-		ctx := newTenant(t, d)
-		err := d.Tx(ctx, func(ctx context.Context) error { return d.Write(ctx, addRow("a")) })
-		testkit.Check(t, err)
-		wantRows(t, d, ctx, "a")
-		discards := value[bool](t, d, ctx,
-			`select exists (select from pg_prepared_statements where statement = 'discard plans')`)
-		testkit.Equal(t, discards, want, "plans kept for %v: discarded", age)
-	}
-}
-
 // PostgreSQL does not compile plans in the service's sessions: compiling takes longer than any of its statements.
 func TestNoJIT(t *testing.T) {
 	t.Parallel()
 	d := openSingle(t)
 	ctx := newTenant(t, d)
-	testkit.Equal(t, value[string](t, d, ctx, `select current_setting('jit')`), "off", "jit")
+	testkit.Equal(t, single[string](t, d, ctx, `select current_setting('jit')`), "off", "jit")
 }

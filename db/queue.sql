@@ -1,19 +1,19 @@
 -- The queue of items with due work, such as webhooks with deliveries. The service may only insert into queue_signals,
 -- for the tenant that the transaction is bound to. The functions after queue_add run with their owner's privileges
--- (security definer), to whom row-level security does not apply; they have a fixed search_path, and may be called by
--- the service's role only. queue_claim and queue_state work on items of all tenants, the others on those of the
--- transaction's tenant.
+-- (security definer), and row-level security does not apply to the owner. These functions have a fixed search_path,
+-- and only the service's role may call them. queue_claim and queue_state work on items of all tenants; the other
+-- functions work on items of the transaction's tenant.
 
--- Makes the items due now. It only inserts rows, so that it waits for no other transaction. A notice of the SQLSTATE
--- SW200 makes the service claim items as soon as the transaction is committed.
+-- Makes the items due now. The function only inserts rows, so that it never waits for another transaction. It raises a
+-- notice with the SQLSTATE SW200, after which the service claims items as soon as the transaction is committed.
 create or replace function queue_add(items uuid[]) returns void language plpgsql as $$
 begin
 	insert into queue_signals (item_id) select unnest(items);
 	raise notice 'work was added to the queue' using errcode = 'SW200';
 end $$;
 
--- Leases up to most items that are due, of any tenant but the exceptions, to holder. Also returns, with fresh = false,
--- the items that holder has leased already and that queue_add was called for since.
+-- Leases up to most due items of any tenant, except the tenants in exceptions, to holder. Also returns, with fresh =
+-- false, the items that holder leased earlier and for which queue_add was called since.
 create or replace function queue_claim(holder uuid, most int, lease_seconds int, exceptions uuid[])
 returns table (tenant_id uuid, item_id uuid, fresh boolean)
 language plpgsql security definer set search_path = public, pg_temp as $$
@@ -43,7 +43,7 @@ begin
 		returning q.tenant_id, q.item_id, true;
 end $$;
 
--- Extends the lease of an item. Returns false if holder does not have it any more.
+-- Extends the lease of an item. Returns false if holder no longer has the lease.
 create or replace function queue_renew(item uuid, holder uuid, lease_seconds int) returns boolean
 language plpgsql security definer set search_path = public, pg_temp as $$
 begin
@@ -53,10 +53,10 @@ begin
 	return found;
 end $$;
 
--- Ends the lease of an item, which becomes due again after the seconds, or leaves the queue if they are null. If
--- queue_add was called for the item since the lease began or since the last call, the lease does not end, and the
--- function returns false. The conditions on signalled are in the statements that end the lease: they wait for a
--- queue_claim that merges a signal at the same time, and then see it.
+-- Ends the lease of an item. The item becomes due again after due_seconds, or leaves the queue if due_seconds is null.
+-- If queue_add was called for the item since the lease began or since the last call, the lease does not end, and the
+-- function returns false. The statements that end the lease check signalled: they wait for a concurrent queue_claim
+-- that merges a signal, and then see the merged signal.
 create or replace function queue_release(item uuid, holder uuid, due_seconds float8) returns boolean
 language plpgsql security definer set search_path = public, pg_temp as $$
 declare
@@ -78,8 +78,9 @@ begin
 	return not found;
 end $$;
 
--- Returns the state of the queue, for monitoring: signals that queue_claim has not merged, at most 1,000; due items
--- that no holder has leased, those that one has leased, and the seconds since the first of the former became due.
+-- Returns the state of the queue, for monitoring: the number of signals that queue_claim has not merged, at most
+-- 1,000; of due items without a lease; of due items with a lease; and the seconds since the first item without a lease
+-- became due.
 create or replace function queue_state(out signals int, out waiting int, out leased int, out oldest_seconds float8)
 language plpgsql stable security definer set search_path = public, pg_temp as $$
 begin

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -11,196 +12,153 @@ import (
 	"spoolwright/db/fair"
 )
 
-// maxShared is the maximum number of quick reads in one round trip. Each of them delays the responses to the others by
-// its own time in PostgreSQL.
+// maxShared is the maximum number of quick reads in one round trip. Each quick read delays the responses of the others
+// by the time that PostgreSQL needs for it.
 const maxShared = 8
 
-// quickRead is a Read whose statements are all Quick. While the connections for quick reads are busy (see package
-// fair), others wait. The one that gets a connection sends the statements of others too, all of them in one pipeline.
-// This saves switches between processes, which cost as much as the statements. The reads of one actor are one
-// transaction, because binding it to the actor takes longer than most reads; if one of them fails, the others are
-// sent again without it. Of equal reads of one actor, which all wait already, only one is sent, and all get its
-// result: clients that poll the same page then cost PostgreSQL as much as one.
+// quickReads are the quick reads that wait for a connection.
+//
+// Few connections are used for quick reads (see package fair). The request that gets a connection sends its own read
+// and other waiting reads in one pipeline. This saves switches between processes, which cost as much as the
+// statements. Each read is a transaction of its own, with its own actor and outcome.
+type quickReads struct {
+	mu      sync.Mutex
+	waiting []*quickRead // in order of arrival
+	shared  int64        // the number of reads that another request has sent
+}
+
+// quickRead is a call of Read whose statements are all Quick.
 type quickRead struct {
+	pipelined
 	actor Actor
-	gate  gate
-	stmts []*Stmt
 
-	others []*quickRead // which this one must send too
-	copies []*quickRead // which get the result of this one
-
-	sent chan struct{} // see Sent; nil before the request waits
-
-	finished bool
-	err      error
+	stop  context.CancelFunc // ends the wait for a connection
+	taken bool               // whether another request sends the read
+	done  chan struct{}      // closed when another request has sent the read, and err is set
 }
 
-// Sent implements fair.QuickRead.
-func (q *quickRead) Sent() <-chan struct{} {
-	q.sent = make(chan struct{})
-	return q.sent
+// wait adds a read. The caller must then wait for a connection with the returned context.
+func (w *quickReads) wait(ctx context.Context, q *quickRead) context.Context {
+	ctx, q.stop = context.WithCancel(ctx)
+	q.done = make(chan struct{})
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.waiting = append(w.waiting, q)
+	return ctx
 }
 
-// Take implements fair.QuickRead.
-func (q *quickRead) Take(waiting fair.QuickRead) bool {
-	other := waiting.(*quickRead)
-	switch same := q.find(other); {
-	case same != nil:
-		same.copies = append(same.copies, other)
-	case len(q.others) < maxShared-1:
-		q.others = append(q.others, other)
-	default:
-		return false
+// leave removes a read whose wait for a connection has ended. If taken is set, another request sends the read.
+// Otherwise, if sends is set, the caller must send the reads in others together with its own.
+func (w *quickReads) leave(q *quickRead, sends bool) (others []*quickRead, taken bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	q.stop()
+	if q.taken {
+		return nil, true
 	}
-	return true
+	i := slices.Index(w.waiting, q)
+	w.waiting = slices.Delete(w.waiting, i, i+1)
+	if !sends {
+		return nil, false
+	}
+	others = slices.Clone(w.waiting[:min(maxShared-1, len(w.waiting))])
+	w.waiting = slices.Delete(w.waiting, 0, len(others))
+	for _, o := range others {
+		o.taken = true
+		o.stop()
+	}
+	w.shared += int64(len(others))
+	return others, false
 }
 
-// find returns the read equal to other among those that q sends, or nil.
-func (q *quickRead) find(other *quickRead) *quickRead {
-	if q.equal(other) {
-		return q
-	}
-	for _, o := range q.others {
-		if o.equal(other) {
-			return o
-		}
-	}
-	return nil
+// count returns the number of reads that another request has sent.
+func (w *quickReads) count() int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.shared
 }
 
-// equal reports whether the reads have the same actor and the same statements.
-func (q *quickRead) equal(other *quickRead) bool {
-	return q.actor == other.actor && q.gate == other.gate && slices.EqualFunc(q.stmts, other.stmts, (*Stmt).equal)
-}
-
-// finish tells the request, and those of the copies, that its read has ended.
-func (q *quickRead) finish(err error) {
-	q.finished, q.err = true, err
-	for _, c := range q.copies {
-		if err == nil {
-			for i, s := range c.stmts {
-				s.copyResult(q.stmts[i])
-			}
-		}
-		c.finish(err)
-	}
-	if q.sent != nil {
-		close(q.sent)
-	}
-}
-
-// shareable reports whether a Read of the statements can share a round trip. This requires prepared statements.
+// shareable reports whether a Read of the statements can share a round trip. Sharing requires prepared statements.
 func (d *DB) shareable(stmts []*Stmt) bool {
-	if !d.named || d.unprepared.Load() {
-		return false
-	}
-	for _, s := range stmts {
-		if !s.quick {
-			return false
-		}
-	}
-	return true
+	return d.named && !d.unprepared.Load() && !slices.ContainsFunc(stmts, func(s *Stmt) bool { return !s.quick })
 }
 
-// readQuick is sendOne for quick reads.
-func (d *DB) readQuick(ctx context.Context, g gate, stmts []*Stmt) error {
+// readQuick is send for quick reads.
+func (d *DB) readQuick(ctx context.Context, stmts []*Stmt) error {
 	client := ctx
 	ctx, cancel := detach(ctx)
 	defer cancel()
+	if ActorOf(ctx).Tenant == "" {
+		return errNoTenant
+	}
 	return d.retry(ctx, true, func() error {
-		ctx := ctx
-		q := &quickRead{actor: ActorOf(ctx), gate: g, stmts: stmts}
-		if q.actor.Tenant == "" {
-			return errNoTenant
-		}
-		share, sent, err := d.shares.AcquireQuick(ctx, client, q.actor.Tenant, q)
-		switch {
-		case err != nil:
-			return err
-		case sent:
+		q := &quickRead{actor: ActorOf(ctx), pipelined: pipelined{stmts: stmts}}
+		share, err := d.shares.Acquire(d.quick.wait(ctx, q), client, q.actor.Tenant, fair.Quick)
+		others, taken := d.quick.leave(q, err == nil)
+		if taken {
+			if err == nil {
+				share.Release()
+			}
+			<-q.done
 			return q.err
 		}
-		defer share.Release()
-		if len(q.others)+len(q.copies) > 0 { // which may have more time left than this one
-			var cancel context.CancelFunc
-			ctx, cancel = detach(ctx)
-			defer cancel()
-		}
-		conn, err := d.pool.Acquire(ctx)
 		if err != nil {
-			for _, read := range append(q.others, q) {
-				read.finish(err)
-			}
 			return err
 		}
-		defer conn.Release()
-		d.sendQuick(ctx, conn, append(q.others, q))
+		defer share.Release()
+		d.sendQuick(ctx, q, others)
 		return q.err
 	})
 }
 
-// errAbandoned is the error of reads that wait for a request that panics.
+// errAbandoned is the error of a read if the request that sends it panics.
 var errAbandoned = fmt.Errorf("%w: the request that sent the read failed", ErrUnavailable)
 
-// sendQuick sends the reads in one pipeline and finishes all of them.
-func (d *DB) sendQuick(ctx context.Context, conn *pgxpool.Conn, reads []*quickRead) {
-	defer func() { // nothing is left, except after a panic
-		for _, q := range reads {
-			if !q.finished {
-				q.finish(errAbandoned)
+// sendQuick sends a read and the reads of other requests in one pipeline.
+func (d *DB) sendQuick(ctx context.Context, q *quickRead, others []*quickRead) {
+	finished := false
+	defer func() {
+		for _, o := range others {
+			if !finished {
+				o.err = errAbandoned
 			}
+			close(o.done)
 		}
 	}()
+	if len(others) > 0 { // other reads may have more time left than q
+		var cancel context.CancelFunc
+		ctx, cancel = detach(ctx)
+		defer cancel()
+	}
+	all := append([]*quickRead{q}, others...)
+	conn, err := d.pool.Acquire(ctx)
+	if err != nil {
+		for _, q := range all {
+			q.err = err
+		}
+	} else {
+		defer conn.Release()
+		d.pipeline(ctx, conn, all)
+	}
+	finished = true
+}
+
+// pipeline sends the reads on a connection, and sets their errors.
+func (d *DB) pipeline(ctx context.Context, conn *pgxpool.Conn, reads []*quickRead) {
 	session := d.sessionOf(conn.Conn())
-	if session == nil { // it has lost its settings since the reads were combined
+	if session == nil { // the session lost its settings after the reads began to wait
 		for _, q := range reads {
 			var b pgx.Batch
-			err := d.queue(As(ctx, q.actor), &b, q.stmts, conn.Conn(), q.gate, false)
-			if err == nil {
-				err = conn.SendBatch(ctx, &b).Close()
+			if q.err = d.queue(As(ctx, q.actor), &b, q.stmts, conn.Conn()); q.err == nil {
+				q.err = conn.SendBatch(ctx, &b).Close()
 			}
-			q.finish(err)
 		}
 		return
 	}
-	for left := reads; len(left) > 0; {
-		groups := byActor(left)
-		transactions := make([]*pipelined, len(groups))
-		for i, group := range groups {
-			transactions[i] = &pipelined{begin: group[0].begin()}
-			for _, q := range group {
-				transactions[i].requests = append(transactions[i].requests, q.stmts)
-			}
-		}
-		d.sendPipelined(ctx, conn.Conn(), session, transactions...)
-		left = nil
-		for i, group := range groups {
-			t := transactions[i]
-			for n, q := range group {
-				if t.err == nil || t.failed < 0 || t.failed == n {
-					q.finish(t.err)
-				} else {
-					left = append(left, q)
-				}
-			}
-		}
+	transactions := make([]*pipelined, len(reads))
+	for i, q := range reads {
+		q.begin = bindOf(q.actor, true)
+		transactions[i] = &q.pipelined
 	}
-}
-
-// byActor returns the reads of each actor, in the order of their first ones.
-func byActor(reads []*quickRead) (groups [][]*quickRead) {
-	for _, q := range reads {
-		i := slices.IndexFunc(groups, func(g []*quickRead) bool { return g[0].actor == q.actor && g[0].gate == q.gate })
-		if i < 0 {
-			groups = append(groups, []*quickRead{q})
-		} else {
-			groups[i] = append(groups[i], q)
-		}
-	}
-	return groups
-}
-
-// begin returns the statements that begin the transaction.
-func (q *quickRead) begin() []Statement {
-	return append([]Statement{bindOf(q.actor, true)}, q.gate.statements(q.actor.Tenant, false)...)
+	d.sendPipelined(ctx, conn.Conn(), session, transactions)
 }

@@ -10,6 +10,7 @@ import (
 
 	"spoolwright/db"
 	"spoolwright/testkit"
+	"spoolwright/value"
 )
 
 // openForSharing returns a DB with one connection for reads, so that a second read waits.
@@ -66,7 +67,7 @@ func TestSharedReads(t *testing.T) {
 	var group sync.WaitGroup
 	first := startQuick(t, d, &group, a, seen, "1")
 	of := db.ActorOf(a)
-	of.User, of.Role = db.NewID(), "admin"
+	of.User, of.Role = value.NewID(), "admin"
 	revoked := startQuick(t, d, &group, db.As(t.Context(), of), seen, "2")
 	failing := startQuick(t, d, &group, a, `select (1 / ($1::int - 1))::text`, 1)
 	misused := startQuick(t, d, &group, a, `select $1::int::text`, "no number")
@@ -104,7 +105,7 @@ func TestSharedReadsAfterFailures(t *testing.T) {
 	d := openForSharing(t)
 	a := newTenant(t, d)
 	of := db.ActorOf(a)
-	of.User, of.Role = db.NewID(), "admin"
+	of.User, of.Role = value.NewID(), "admin"
 	revoked := db.As(t.Context(), of)
 	release := holdReads(t, d, a)
 	var group sync.WaitGroup
@@ -127,72 +128,6 @@ func TestSharedReadsAfterFailures(t *testing.T) {
 	}
 	release()
 	group.Wait()
-}
-
-// Of the equal quick reads of one actor that wait, one is sent, and all get its result. Other reads have their own.
-func TestEqualReads(t *testing.T) {
-	const one = `select 7::bigint as total, uuid_v7() as id, now() as created_at, $1::text as arg`
-	d := openForSharing(t)
-	a, b := newTenant(t, d), newTenant(t, d)
-	nobody := db.ActorOf(a)
-	nobody.User, nobody.Role = db.NewID(), "admin"
-	release := holdReads(t, d, a)
-	var group sync.WaitGroup
-	type read struct {
-		*db.Stmt
-		total int64
-		err   error
-	}
-	start := func(ctx context.Context, keep int, sql string, args ...any) *read {
-		r := &read{}
-		r.Stmt = db.SQL(sql, args...).Total(&r.total).Keep(keep, "created_at").Quick()
-		waiting := d.Waiting()
-		group.Go(func() { r.err = d.Read(ctx, r.Stmt) })
-		testkit.Eventually(t, "the reads wait", func() bool { return d.Waiting() > waiting })
-		return r
-	}
-	const two = one + ` union all ` + one
-	var equal, failing []*read
-	for range 12 {
-		equal = append(equal, start(a, 1, two, "x"))
-	}
-	for range 2 {
-		failing = append(failing, start(a, 1, `select 1 / $1::int`, 0))
-	}
-	others := []*read{start(a, 1, two, "y"), start(b, 1, two, "x"), start(a, 2, two, "x"), start(a, 1, one, "x"),
-		start(a, 1, two, []byte("x"))}
-	revoked := start(db.As(t.Context(), nobody), 1, two, "x")
-	release()
-	group.Wait()
-	first := equal[0]
-	for i, r := range append(equal, others...) {
-		if r.err != nil || r.total != 7 || r.Rows() == 0 {
-			t.Fatalf("read %d: %d rows of %d, %v", i, r.Rows(), r.total, r.err)
-		}
-		isEqual := string(r.Array()) == string(first.Array()) && string(r.Object()) == string(first.Object()) &&
-			r.Rows() == first.Rows() && r.Next() != nil && *r.Next() == *first.Next()
-		testkit.Equal(t, isEqual, i < len(equal),
-			"read %d has the result of the first: %s, %s", i, r.Array(), first.Array())
-	}
-	for _, r := range failing {
-		if r.err == nil || errors.Is(r.err, db.ErrUnavailable) {
-			t.Errorf("a read that fails: %v", r.err)
-		}
-	}
-	if !errors.Is(revoked.err, db.ErrRevoked) {
-		t.Errorf("an unknown user: %v", revoked.err)
-	}
-	// The receivers can append to the results, which share memory.
-	longer := append(equal[1].Array(), "longer"...)
-	_, _ = append(equal[2].Array(), "changed"...), append(equal[2].Object(), "changed"...)
-	testkit.Equal(t, string(longer), string(first.Array())+"longer", "the result of a read was changed by another")
-	testkit.Equal(t, d.Stats().Shared, 19, "reads that shared the round trip of the first")
-	// A statement can run again, for example when its tenant has moved meanwhile. Its earlier result stays as it is.
-	before := string(equal[1].Array())
-	if err := d.Read(a, first.Stmt); err != nil || string(first.Array()) == before ||
-		string(equal[1].Array()) != before {
-		t.Errorf("the result of a read was changed by the repetition of another: %s", equal[1].Array())
-	}
 }
 
 // A panic does not keep the requests waiting whose reads were in the same round trip.
@@ -316,7 +251,7 @@ func TestQuickReadsOfManyTexts(t *testing.T) {
 			t.Fatalf("read %d: %d, %v", i, got, err)
 		}
 	}
-	if n := value[int](t, d, ctx, `select count(*) from pg_prepared_statements`); n > 215 {
+	if n := single[int](t, d, ctx, `select count(*) from pg_prepared_statements`); n > 215 {
 		t.Errorf("%d prepared statements", n)
 	}
 }

@@ -17,12 +17,13 @@ import (
 var errUnreplicated = fmt.Errorf("%w: committed on the primary, but not confirmed by a synchronous standby",
 	ErrOutcomeUnknown)
 
-// unreplicatedKey is the key in a connection's custom data for a notice that it got since beginWrite.
+// unreplicatedKey is the key in a connection's custom data that is set if PostgreSQL sent the warning since
+// beginWrite.
 const unreplicatedKey = "spoolwright.unreplicated"
 
 // recordNotice is the notice handler of every connection. When something ends the wait for a synchronous standby (a
-// cancel request, the end of the session), PostgreSQL reports success and sends a warning. Its SQLSTATE is that of
-// any warning and its text is translated; the name of the C function that raised it is neither.
+// cancel request, the end of the session), PostgreSQL reports success and sends a warning. The SQLSTATE of the warning
+// is not specific, and its text is translated, so recordNotice checks the name of the C function that raised it.
 func recordNotice(conn *pgconn.PgConn, n *pgconn.Notice) {
 	if strings.HasPrefix(n.Routine, "SyncRepWait") || strings.Contains(n.Detail, "might not have been replicated") {
 		conn.CustomData()[unreplicatedKey] = true
@@ -39,7 +40,7 @@ func beginWrite(conn *pgxpool.Conn) {
 	delete(data, queuedKey)
 }
 
-// endWrite returns the outcome of a transaction that changed something, where err is the result of its commit.
+// endWrite returns the outcome of a transaction that changed something. The argument err is the result of its commit.
 func (d *DB) endWrite(conn *pgxpool.Conn, err error) error {
 	data := conn.Conn().PgConn().CustomData()
 	if data[queuedKey] != nil {
@@ -60,7 +61,7 @@ func (d *DB) endWrite(conn *pgxpool.Conn, err error) error {
 	return nil
 }
 
-// withOutcome wraps the error of a commit in ErrOutcomeUnknown unless the error proves that PostgreSQL rolled back.
+// withOutcome wraps the error of a commit in ErrOutcomeUnknown if PostgreSQL may have committed.
 func withOutcome(err error) error {
 	var pg *pgconn.PgError
 	switch {
@@ -73,7 +74,7 @@ func withOutcome(err error) error {
 	return err
 }
 
-// errReadOnly means that the connection leads to a standby, or to a primary that a failover has demoted.
+// errReadOnly means that the connection leads to a standby, or to a former primary that a failover has demoted.
 var errReadOnly = fmt.Errorf("%w: PostgreSQL accepts only reads: it is a standby, or was demoted", ErrUnavailable)
 
 // isReadOnly reports whether PostgreSQL rejected a write because it accepts only reads.
@@ -85,11 +86,11 @@ func isReadOnly(err error) bool {
 	return errors.Is(err, errReadOnly) || errors.As(err, &pg) && pg.Code == "25006"
 }
 
-// reconnectAfter limits how often a PostgreSQL that stays read-only makes the pool replace its connections.
+// reconnectAfter is the minimum time between two replacements of the connections because PostgreSQL is read-only.
 const reconnectAfter = time.Second
 
-// reconnect closes the connections of the pool, those in use when they are released, so that new ones lead to the new
-// primary.
+// reconnect closes the idle connections of the pool at once, and the others when they are released, so that new
+// connections lead to the new primary.
 func (d *DB) reconnect() {
 	now, last := time.Now().UnixNano(), d.reconnected.Load()
 	if now-last >= int64(reconnectAfter) && d.reconnected.CompareAndSwap(last, now) {

@@ -38,7 +38,7 @@ func TestCommitWithoutStandby(t *testing.T) {
 			if err := run(addRow(row)); !errors.Is(err, db.ErrOutcomeUnknown) || !errors.Is(err, db.ErrUnavailable) {
 				t.Errorf("%s: %v", row, err)
 			}
-			if got := value[int](t, d, ctx, `select count(*)::int from row_counts where resource = $1`,
+			if got := single[int](t, d, ctx, `select count(*)::int from row_counts where resource = $1`,
 				row); got != 1 {
 				t.Errorf("%s: %d rows, want the committed one", row, got)
 			}
@@ -124,7 +124,7 @@ func TestDemotedPrimary(t *testing.T) {
 	testkit.Exec(t, promoted, `insert into tenants (tenant_id, name) values ('`+db.ActorOf(ctx).Tenant+`', 'test')`)
 	system := func() string {
 		t.Helper()
-		return value[string](t, d, ctx, `select pg_postmaster_start_time()::text`)
+		return single[string](t, d, ctx, `select pg_postmaster_start_time()::text`)
 	}
 	fill := func() { // opens several connections
 		var wg sync.WaitGroup
@@ -175,7 +175,7 @@ func TestDemotedPrimary(t *testing.T) {
 func eventuallyReadOnly(t *testing.T, d *db.DB, ctx context.Context) {
 	t.Helper()
 	testkit.Eventually(t, "PostgreSQL is read-only", func() bool {
-		return value[string](t, d, ctx, `select current_setting('default_transaction_read_only')`) == "on"
+		return single[string](t, d, ctx, `select current_setting('default_transaction_read_only')`) == "on"
 	})
 }
 
@@ -198,7 +198,7 @@ func testReadyReadOnly(t *testing.T, before []string) {
 	s := testkit.Cluster(t, nil)
 	d := open(t, db.Config{URL: s.AppURL(), MaxConns: 1})
 	ctx := newTenant(t, d)
-	pid := value[int](t, d, ctx, `select pg_backend_pid()`)
+	pid := single[int](t, d, ctx, `select pg_backend_pid()`)
 	testkit.Exec(t, s, before...)
 	testkit.Exec(t, s, `alter system set default_transaction_read_only = on`, `select pg_reload_conf()`)
 	eventuallyReadOnly(t, d, ctx)
@@ -206,7 +206,7 @@ func testReadyReadOnly(t *testing.T, before []string) {
 	if err := d.Ready(t.Context()); !errors.Is(err, db.ErrUnavailable) {
 		t.Errorf("ready: %v", err)
 	}
-	next := value[int](t, d, ctx, `select pg_backend_pid()`)
+	next := single[int](t, d, ctx, `select pg_backend_pid()`)
 	if next == pid {
 		t.Error("the connection is the same as before")
 	}
@@ -214,7 +214,7 @@ func testReadyReadOnly(t *testing.T, before []string) {
 		if err := d.Ready(t.Context()); !errors.Is(err, db.ErrUnavailable) {
 			t.Errorf("ready: %v", err)
 		}
-		if now := value[int](t, d, ctx, `select pg_backend_pid()`); now != next && time.Since(begin) < time.Second {
+		if now := single[int](t, d, ctx, `select pg_backend_pid()`); now != next && time.Since(begin) < time.Second {
 			t.Error("a check within a second replaced the connection again")
 		}
 	}

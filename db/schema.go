@@ -8,50 +8,50 @@ import (
 	"spoolwright/db/schema"
 )
 
-// Definition and Applied are those of package schema.
-type (
-	Definition = schema.Definition
-	Applied    = schema.Applied
-)
+// Definition is schema.Definition.
+type Definition = schema.Definition
 
 var (
-	// The migrations are append-only: a released file is never edited. They hold tables; functions and triggers are
-	// definitions.
+	// The migrations are append-only: a released file is never edited. They create tables; functions and triggers are
+	// in definitions.
 	//
 	//go:embed migrations/*.sql
 	migrations embed.FS
 
-	//go:embed home.sql
-	homeSQL string
 	//go:embed id.sql
 	idSQL string
-	//go:embed bind.sql
-	bindTenantSQL string
+	//go:embed refuse.sql
+	refuseSQL string
 	//go:embed counts.sql
 	countsSQL string
+	//go:embed hidden.sql
+	hiddenSQL string
 	//go:embed directory.sql
 	directorySQL string
 	//go:embed queue.sql
 	queueSQL string
+	//go:embed statistics.sql
+	statisticsSQL string
 )
 
 // ownDefinitions are the functions of this package, which the features' definitions may call.
 var ownDefinitions = []Definition{
 	{Name: "db/id", Version: 1, SQL: idSQL},
-	{Name: "db/bind", Version: 1, SQL: bindTenantSQL},
+	{Name: "db/refuse", Version: 1, SQL: refuseSQL},
 	{Name: "db/counts", Version: 1, SQL: countsSQL},
+	{Name: "db/hidden", Version: 1, SQL: hiddenSQL},
 	{Name: "db/directory", Version: 1, SQL: directorySQL},
 	{Name: "db/queue", Version: 1, SQL: queueSQL},
-	{Name: "db/home", Version: 1, SQL: homeSQL},
+	{Name: "db/statistics", Version: 1, SQL: statisticsSQL},
 }
 
-// Schema returns the schema of a program with the definitions of its features.
-func Schema(features []Definition) schema.Schema {
+// schemaOf returns the schema of a program with the definitions of its features.
+func schemaOf(features []Definition) schema.Schema {
 	return schema.Schema{Migrations: migrations, Definitions: slices.Concat(ownDefinitions, features), Role: appRole}
 }
 
-// Migrate brings the database at ownerURL up to this program's Schema. The login of memberURL, if it is another one,
-// becomes a member of spoolwright_app where the owner may grant that.
-func Migrate(ctx context.Context, ownerURL, memberURL string, features []Definition) (Applied, error) {
-	return Schema(features).Migrate(ctx, ownerURL, memberURL)
+// Migrate migrates the database at ownerURL to this program's schema. The login of memberURL, if it is another login,
+// becomes a member of spoolwright_app if the owner may grant the membership.
+func Migrate(ctx context.Context, ownerURL, memberURL string, features []Definition) (schema.Applied, error) {
+	return schemaOf(features).Migrate(ctx, ownerURL, memberURL)
 }

@@ -14,6 +14,7 @@ import (
 	"spoolwright/db/schema"
 	"spoolwright/inventory"
 	"spoolwright/testkit"
+	"spoolwright/value"
 )
 
 // nextMigration is a migration of a release after this one.
@@ -82,7 +83,7 @@ func TestNextRelease(t *testing.T) {
 	next := nextDefinitions(t)
 	var migrating, serving sync.WaitGroup
 	var mu sync.Mutex
-	var sum db.Applied
+	var sum schema.Applied
 	stop := make(chan struct{})
 	serving.Go(func() {
 		for !t.Failed() {
@@ -108,7 +109,7 @@ func TestNextRelease(t *testing.T) {
 		})
 		migrating.Go(func() {
 			applied, err := db.Migrate(t.Context(), u.owner, u.app, app.Definitions)
-			if applied != (db.Applied{}) || err != nil && !strings.Contains(err.Error(), "newer than this program") {
+			if applied != (schema.Applied{}) || err != nil && !strings.Contains(err.Error(), "newer than this program") {
 				t.Errorf("this release: %+v, %v", applied, err)
 			}
 		})
@@ -116,7 +117,7 @@ func TestNextRelease(t *testing.T) {
 	migrating.Wait()
 	close(stop)
 	serving.Wait()
-	if want := (db.Applied{Migrations: 1, Definitions: len(next)}); sum != want {
+	if want := (schema.Applied{Migrations: 1, Definitions: len(next)}); sum != want {
 		t.Errorf("%+v were applied, want %+v", sum, want)
 	}
 
@@ -129,7 +130,7 @@ func TestNextRelease(t *testing.T) {
 	open(t, db.Config{URL: u.app, MaxConns: 1, Definitions: next})
 	super := connect(t, u.super)
 	exec(t, super, `update spools set shelf = 'A'`)
-	wantRejected(t, super, "spools", tableRow{"tenant_id": "'" + db.NewID() + "'", "id": "'" + db.NewID() + "'",
+	wantRejected(t, super, "spools", tableRow{"tenant_id": "'" + value.NewID() + "'", "id": "'" + value.NewID() + "'",
 		"number": "1", "material_type": "'PLA'", "color": "''", "diameter_mm": "1.75", "net_weight_grams": "1",
 		"remaining_weight_grams": "1", "shelf": "repeat('x', 11)"}, "a shelf of 11 characters")
 	if n := len(queryStrings(t, super,
@@ -159,7 +160,7 @@ func TestDatabaseBeforeFirstRelease(t *testing.T) {
 		}
 		before := state()
 		applied, err := db.Migrate(t.Context(), u.owner, u.app, app.Definitions)
-		if applied != (db.Applied{}) || err == nil || strings.Contains(err.Error(), "\n") ||
+		if applied != (schema.Applied{}) || err == nil || strings.Contains(err.Error(), "\n") ||
 			!strings.Contains(err.Error(), "before 1.0.0") || !strings.Contains(err.Error(), "pg_dump --data-only") {
 			t.Errorf("at migration %d: %+v, %v", version, applied, err)
 		}

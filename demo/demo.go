@@ -1,4 +1,4 @@
-// Package demo is a farm with sample data, for trying the API.
+// Package demo runs a farm with sample data, to try the API.
 package demo
 
 import (
@@ -24,31 +24,32 @@ import (
 	"spoolwright/auth/accounts"
 	"spoolwright/cli"
 	"spoolwright/db"
-	"spoolwright/db/local"
+	"spoolwright/local"
 	"spoolwright/server"
 )
 
-// sample lists requests in the order in which they are sent, with POST unless they name another method. A path or body
-// may name the resource of an earlier request by its ref in braces. A body may have a time by its hours from now, such
-// as {hours -2}, and a date by its days from today.
+// sample is a list of requests in the order in which Load sends them. The method is POST unless a request names
+// another method. A path or body can contain the ref of an earlier request in braces; Load replaces it with the id of
+// the created resource. A body can contain a time as hours from now, such as {hours -2}, and a date as days from
+// today.
 //
 //go:embed farm.json
 var sample []byte
 
 var relative = regexp.MustCompile(`\{(hours|days) (-?\d+)\}`)
 
-// moment returns the time, or the date, that a match of relative is about.
+// moment returns the time or the date for a match of relative.
 func moment(relation string) string {
 	found := relative.FindStringSubmatch(relation)
-	n, _ := strconv.Atoi(found[2]) // the pattern has digits only
+	n, _ := strconv.Atoi(found[2]) // the pattern allows only digits
 	if found[1] == "days" {
 		return time.Now().UTC().AddDate(0, 0, n).Format(time.DateOnly)
 	}
 	return time.Now().UTC().Add(time.Duration(n) * time.Hour).Format(time.RFC3339)
 }
 
-// Load creates the sample data through the API. It calls send for one request after the other; send returns the id in
-// the answer.
+// Load creates the sample data through the API. It calls send for each request in turn; send returns the id in the
+// response.
 func Load(send func(method, path string, body []byte) (id string, err error)) error {
 	var requests []struct {
 		Ref, Method, Path string
@@ -72,7 +73,7 @@ func Load(send func(method, path string, body []byte) (id string, err error)) er
 	return nil
 }
 
-// Command returns the command demo. It gets main's functions that make a server and run it.
+// Command returns the command demo. The arguments are functions of package app that create a server and serve it.
 func Command(newServer func(cli.Config, *db.DB) (*server.Server, error),
 	serve func(context.Context, cli.Config, *db.DB, cli.Listeners, func(string, *auth.OneLogin) error) error,
 ) cli.Command {
@@ -118,7 +119,7 @@ func Command(newServer func(cli.Config, *db.DB) (*server.Server, error),
 	}
 }
 
-// load sends the sample data as the user to a second server, without request limits.
+// load sends the sample data, as the user, to a second server without request limits.
 func load(ctx context.Context, c cli.Config, d *db.DB, user accounts.NewUser,
 	newServer func(cli.Config, *db.DB) (*server.Server, error)) error {
 	c.PerMinute, c.PerHour, c.DrainDelay, c.Log = 0, 0, 0, slog.New(slog.DiscardHandler)

@@ -7,13 +7,13 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"spoolwright/db/local"
+	"spoolwright/local"
 )
 
 const folderPrefix = "spoolwright-demo-"
 
-// makeFolder creates a temporary folder and locks it, so that RemoveLeftovers of another process leaves it alone.
-// remove removes it.
+// makeFolder creates a temporary folder and locks it, so that RemoveLeftovers of another process does not remove it.
+// The function remove removes the folder.
 func makeFolder() (dir string, remove func(), err error) {
 	for range 10 {
 		if dir, err = os.MkdirTemp("", folderPrefix); err != nil {
@@ -31,8 +31,8 @@ func makeFolder() (dir string, remove func(), err error) {
 	return "", nil, err
 }
 
-// lockFolder locks a folder until the result is closed or this process ends. It fails if another process holds the
-// lock, or dir is not a folder of this account.
+// lockFolder locks a folder until the returned file is closed or this process ends. It fails if another process holds
+// the lock, or if dir is not a folder of this account.
 func lockFolder(dir string) (*os.File, error) {
 	f, err := os.OpenFile(dir, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOFOLLOW, 0)
 	if err != nil {
@@ -52,7 +52,7 @@ func lockFolder(dir string) (*os.File, error) {
 	return f, nil
 }
 
-// RemoveLeftovers removes the temporary folders of demos of this account that were killed.
+// RemoveLeftovers removes the temporary folders of demos that were killed, if they belong to this account.
 func RemoveLeftovers(log *slog.Logger) {
 	folders, _ := filepath.Glob(filepath.Join(os.TempDir(), folderPrefix+"*"))
 	for _, dir := range folders {

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Creates the database with an owner, which only migrates, and a login for the service that owns nothing. The
-# PostgreSQL image runs this script when it creates a new cluster. psql reads the passwords from the environment,
-# because other accounts can see arguments.
+# Creates the database, its owner and the login of the service. farm_owner only migrates the database. farm_service
+# owns nothing. The PostgreSQL image runs this script when it creates a new cluster. psql reads the passwords from the
+# environment, because other accounts can see arguments.
 set -eu
 : "${OWNER_PASSWORD:?}" "${SERVICE_PASSWORD:?}"
 psql -v ON_ERROR_STOP=1 --username "${POSTGRES_USER:-postgres}" --dbname postgres <<'END'

@@ -6,21 +6,23 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strconv"
 
 	"spoolwright/db"
 	"spoolwright/server"
 	"spoolwright/transfer"
+	"spoolwright/value"
 )
 
-// Selection selects spools in one of three ways.
+// Selection selects spools by their ids, their numbers or a filter.
 type Selection struct {
-	IDs     server.Optional[server.Several[server.UUID]] `json:"ids"`
-	Numbers server.Optional[server.Several[int64]]       `json:"numbers" rule:"minimum=1,maximum=999999999"`
-	Filter  *SpoolFilter                                 `json:"filter"`
-	DryRun  server.Optional[bool]                        `json:"dry_run"`
+	IDs     value.Optional[value.Several[value.UUID]] `json:"ids"`
+	Numbers value.Optional[value.Several[int64]]      `json:"numbers" rule:"minimum=1,maximum=999999999"`
+	Filter  *SpoolFilter                              `json:"filter"`
+	DryRun  value.Optional[bool]                      `json:"dry_run"`
 }
 
-// Check accepts a selection with exactly one of its ways.
+// Check reports a selection that does not use exactly one of these three ways.
 func (s *Selection) Check(problems *server.Problems) {
 	given := 0
 	for _, is := range []bool{!s.IDs.IsNull(), !s.Numbers.IsNull(), s.Filter != nil} {
@@ -39,7 +41,8 @@ func (s *Selection) Check(problems *server.Problems) {
 // SpoolChanges is the request to change several spools.
 type SpoolChanges struct {
 	Selection
-	Changes *Spool `json:"changes" rule:"required"`
+	Changes        *Spool                          `json:"changes" rule:"required"`
+	UnchangedSince value.Optional[value.Timestamp] `json:"unchanged_since"`
 }
 
 // SpoolRemoval is the request to remove several spools.
@@ -50,7 +53,12 @@ type BulkResult struct {
 	Matched int64 `json:"matched" rule:"notNull"`
 	Changed int64 `json:"changed" rule:"notNull"`
 	DryRun  bool  `json:"dry_run" rule:"notNull"`
+
+	At value.Timestamp `json:"changed_at"`
 }
+
+var errChangedSpools = server.Conflict("SPOOLS_CHANGED", "These spools were changed since: %s", "3, 7").
+	On("unchanged_since")
 
 var errUnknownSpools = server.BadRequest("UNKNOWN_REFERENCE", "Not a spool: %s", "ids[3]").On("ids[3]")
 
@@ -61,10 +69,12 @@ const bulkRules = "The request selects at most 1,000 spools by `ids`, by `number
 	"not supported."
 
 var updateManyDoc = &server.Doc{
-	ID: "updateSpools", Tag: tag, Summary: "Update several spools",
+	ID: "updateSpools", Tag: SpoolsTag, Summary: "Update several spools",
 	Description: "Changes the fields in `changes` of several spools. " + bulkRules + "\n\nFor each spool, a changed " +
-		"`remaining_weight_grams` is an entry of the usage ledger, as when it is updated alone.",
-	Errors:  []*server.Error{errUnknownSpools, errFilamentField.On("changes")},
+		"`remaining_weight_grams` is an entry of the usage ledger, as when it is updated alone.\n\nWith " +
+		"`unchanged_since`, nothing changes if one of the spools was changed after that time (`SPOOLS_CHANGED`). A " +
+		"request with the `changed_at` of another one takes that one back, and nothing that happened since.",
+	Errors:  []*server.Error{errUnknownSpools, errChangedSpools, errFilamentField.On("changes")},
 	Request: `{"filter":{"brand":"Polymaker","archived":"true"},"changes":{"location":"Shelf A3"},"dry_run":false}`,
 }
 
@@ -79,7 +89,8 @@ func (h handlers) updateMany(ctx context.Context, r *server.Request[SpoolChanges
 
 // updateAll changes the spools.
 func (h handlers) updateAll(ctx context.Context, r *server.Request[SpoolChanges]) (server.OK[BulkResult], error) {
-	result, err := h.bulk(ctx, &r.In.Selection, r.In.Changes, func(ids []string, changes *Spool) *db.Stmt {
+	in := &r.In
+	result, err := h.bulk(ctx, &in.Selection, in.UnchangedSince, in.Changes, func(ids []string, changes *Spool) *db.Stmt {
 		set, args := server.Assignments(changes, []any{ids})
 		if set == "" {
 			return db.SQL(`select 0`)
@@ -96,14 +107,15 @@ func (h handlers) updateAll(ctx context.Context, r *server.Request[SpoolChanges]
 }
 
 var deleteManyDoc = &server.Doc{
-	ID: "deleteSpools", Tag: tag, Summary: "Remove several spools",
+	ID: "deleteSpools", Tag: SpoolsTag, Summary: "Remove several spools",
 	Description: "Hides several spools, as `deleteSpool` does. " + bulkRules,
 	Errors:      []*server.Error{errUnknownSpools},
 	Request:     `{"filter":{"in_stock":false,"brand":"Polymaker"},"dry_run":false}`,
 }
 
 func (h handlers) deleteMany(ctx context.Context, r *server.Request[SpoolRemoval]) (server.OK[BulkResult], error) {
-	return h.bulk(ctx, &r.In.Selection, &Spool{}, func(ids []string, _ *Spool) *db.Stmt {
+	var since value.Optional[value.Timestamp] // any spool may have changed
+	return h.bulk(ctx, &r.In.Selection, since, &Spool{}, func(ids []string, _ *Spool) *db.Stmt {
 		return db.SQL(`
 			with hidden as (
 				update spools set hidden_at = now(), updated_at = now(), edited_at = now()
@@ -113,9 +125,11 @@ func (h handlers) deleteMany(ctx context.Context, r *server.Request[SpoolRemoval
 	})
 }
 
-// bulk locks the selected spools and runs the statement for their ids, which returns how many it has changed. A dry
-// run does the same and rolls back, so that its counts and errors are the same.
-func (h handlers) bulk(ctx context.Context, s *Selection, in *Spool, change func([]string, *Spool) *db.Stmt,
+// bulk locks the selected spools, passes their ids to change, and runs the statement that change returns. The
+// statement returns how many spools it changed. If since is set, the error names spools that changed after that time.
+// A dry run does the same and then rolls back, so it reports the same counts and errors.
+func (h handlers) bulk(ctx context.Context, s *Selection, since value.Optional[value.Timestamp], in *Spool,
+	change func([]string, *Spool) *db.Stmt,
 ) (server.OK[BulkResult], error) {
 	if s.Filter != nil && reflect.ValueOf(*s.Filter).IsZero() {
 		return nil, server.Invalid("filter", "must have at least one filter")
@@ -123,16 +137,16 @@ func (h handlers) bulk(ctx context.Context, s *Selection, in *Spool, change func
 	result := BulkResult{DryRun: s.DryRun.Or(false)}
 	run := func(ctx context.Context) error {
 		lock := s.lock(ctx)
-		if in.namesFilament() {
+		if in.NamesFilament() {
 			lock = append([]*db.Stmt{lockFilaments(in)}, lock...)
 		}
 		return h.db.Decide(ctx, lock, func() ([]*db.Stmt, error) {
-			ids, err := s.found(lock[len(lock)-1])
+			ids, at, err := s.found(lock[len(lock)-1], since)
 			changes := *in
 			if err != nil {
 				return nil, err
 			}
-			if in.namesFilament() {
+			if in.NamesFilament() {
 				err = attachOne(lock[0], &changes, false)
 			} else if in.mayFollow() {
 				err = stayAll(lock[len(lock)-1], &changes)
@@ -142,7 +156,7 @@ func (h handlers) bulk(ctx context.Context, s *Selection, in *Spool, change func
 			} else if err != nil {
 				return nil, err
 			}
-			result.Matched = int64(len(ids))
+			result.Matched, result.At = int64(len(ids)), at
 			return []*db.Stmt{change(ids, &changes).Into(&result.Changed)}, nil
 		})
 	}
@@ -158,7 +172,7 @@ func (h handlers) bulk(ctx context.Context, s *Selection, in *Spool, change func
 
 var errDryRun = errors.New("dry run")
 
-// dryRun runs fn in a transaction and rolls it back. The error is that of fn.
+// dryRun runs fn in a transaction, rolls the transaction back, and returns the error of fn.
 func dryRun(ctx context.Context, d *db.DB, fn func(ctx context.Context) error) error {
 	err := d.Tx(ctx, func(ctx context.Context) error {
 		if err := fn(ctx); err != nil {
@@ -172,16 +186,17 @@ func dryRun(ctx context.Context, d *db.DB, fn func(ctx context.Context) error) e
 	return err
 }
 
-// lock returns statements that lock the selected spools. The last one returns their ids and numbers.
+// lock returns statements that lock the selected spools. The last statement returns the ids and numbers of these
+// spools.
 func (s *Selection) lock(ctx context.Context) []*db.Stmt {
-	const columns, shown = "id, number, filament_id, " + followed, "hidden_at is null"
+	const columns, shown = "id, number, updated_at, now() as at, filament_id, " + Followed, "hidden_at is null"
 	switch {
 	case s.Filter != nil:
-		return s.Filter.list().Lock(ctx, columns, server.MaxSeveral+1)
+		return s.Filter.list().Lock(ctx, columns, value.MaxSeveral+1)
 	case s.IDs.IsNull():
 		return []*db.Stmt{server.LockRows("spools", columns, `
 			select s.id from unnest($1::int[]) n (number) cross join lateral (
-				select id from spools where number = n.number and hidden_at is null offset 0
+				select id from spools where number = n.number and hidden_at is null
 			) s`, shown, []int64(*s.Numbers.Value))}
 	}
 	var ids []string
@@ -191,19 +206,26 @@ func (s *Selection) lock(ctx context.Context) []*db.Stmt {
 	return []*db.Stmt{server.LockRows("spools", columns, `select unnest($1::uuid[]) as id`, shown, ids)}
 }
 
-// found returns the ids of the spools that were locked. The error says that there are too many, or names ids or
-// numbers of which there is no spool.
-func (s *Selection) found(locked *db.Stmt) (ids []string, err error) {
+// found returns the ids of the locked spools, and the time of the transaction if there are any. It returns an error if
+// the selection has too many spools, names ids or numbers that do not exist, or has spools that changed after since.
+func (s *Selection) found(locked *db.Stmt, since value.Optional[value.Timestamp],
+) (ids []string, at value.Timestamp, err error) {
 	var spools []struct {
-		ID     server.UUID
-		Number int64
+		ID        value.UUID
+		Number    int64
+		UpdatedAt value.Timestamp `json:"updated_at"`
+		At        value.Timestamp
 	}
 	if err := json.Unmarshal(locked.Array(), &spools); err != nil {
-		return nil, err
+		return nil, at, err
 	}
 	known := map[any]bool{}
+	var changed []string
 	for _, spool := range spools {
-		ids = append(ids, string(spool.ID))
+		ids, at = append(ids, string(spool.ID)), spool.At
+		if !since.IsNull() && spool.UpdatedAt.After(since.Value.Time) {
+			changed = append(changed, strconv.FormatInt(spool.Number, 10))
+		}
 		known[spool.ID], known[spool.Number] = true, true
 	}
 	var unknown []string
@@ -213,8 +235,8 @@ func (s *Selection) found(locked *db.Stmt) (ids []string, err error) {
 		}
 	}
 	switch {
-	case s.Filter != nil && len(ids) > server.MaxSeveral:
-		return nil, server.Invalid("filter", "must match at most %d spools", server.MaxSeveral)
+	case s.Filter != nil && len(ids) > value.MaxSeveral:
+		return nil, at, server.Invalid("filter", "must match at most %d spools", value.MaxSeveral)
 	case s.Filter != nil:
 	case s.IDs.IsNull():
 		for i, number := range *s.Numbers.Value {
@@ -227,7 +249,10 @@ func (s *Selection) found(locked *db.Stmt) (ids []string, err error) {
 	}
 	if len(unknown) > 0 {
 		listed := unknown[:min(transfer.MaxListed, len(unknown))]
-		return nil, errUnknownSpools.With(server.JoinFields(unknown)).On(listed...)
+		return nil, at, errUnknownSpools.With(server.JoinFields(unknown)).On(listed...)
 	}
-	return ids, nil
+	if len(changed) > 0 {
+		return nil, at, errChangedSpools.With(server.JoinFields(changed))
+	}
+	return ids, at, nil
 }

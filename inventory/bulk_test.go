@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"testing"
 
-	"spoolwright/db"
 	"spoolwright/inventory"
 	"spoolwright/testkit"
+	"spoolwright/value"
 )
 
 // counts are the fields of the answer of a bulk operation.
@@ -108,7 +108,7 @@ func TestBulkErrors(t *testing.T) {
 	tenant, c, ids, theirs := twoFarms(t)
 	before := c.Get(t, spools).Want(200).Body
 	changes := j{"location": "B"}
-	for _, unknown := range []string{db.NewID(), theirs[0], ids[2]} {
+	for _, unknown := range []string{value.NewID(), theirs[0], ids[2]} {
 		c.Patch(t, spools, j{"ids": []string{ids[0], unknown}, "changes": changes}).
 			WantError(400, "UNKNOWN_REFERENCE").
 			Shows(map[string]string{"errors.0.field": "ids[1]"})
@@ -227,4 +227,30 @@ func wantLedgers(t *testing.T, c *testkit.Client) {
 		testkit.Equal(t, s["remaining_weight_grams"].(json.Number).String(), fmt.Sprint(sum),
 			"the remaining weight, beside the ledger")
 	}
+}
+
+// A bulk update is taken back by another one, unless a spool was changed meanwhile.
+func TestTakeBulkUpdateBack(t *testing.T) {
+	t.Parallel()
+	c := testkit.New(t, testkit.Options{}, inventory.Routes).Operator(t)
+	ids := insertSpools(t, c, 3)
+	change := func(location any, since string) *testkit.Response {
+		t.Helper()
+		body := j{"ids": ids, "changes": j{"location": location}}
+		if since != "" {
+			body["unchanged_since"] = since
+		}
+		return c.Patch(t, spools, body)
+	}
+	at := change("A", "").Want(200).Text("changed_at")
+	c.Get(t, spools+"/"+ids[0]).Want(200).Shows(map[string]string{"updated_at": at})
+	at = change(nil, at).Want(200).Text("changed_at")
+	c.Get(t, spools+"/"+ids[0]).Want(200).Shows(map[string]string{"location": "null"})
+	c.Patch(t, spools+"/"+ids[1], j{"notes": "x"}).Want(200)
+	change("B", at).WantError(409, "SPOOLS_CHANGED").Shows(map[string]string{
+		"detail": "These spools were changed since: 2", "errors.0.field": "unchanged_since"})
+	c.Get(t, spools+"/"+ids[0]).Want(200).Shows(map[string]string{"location": "null"})
+	change("B", "yesterday").Fields("unchanged_since")
+	c.Patch(t, spools, j{"filter": j{"brand": "none"}, "changes": j{"location": "A"}}).Want(200).
+		Shows(map[string]string{"changed_at": "null"})
 }

@@ -10,6 +10,7 @@ import (
 
 	"spoolwright/db"
 	"spoolwright/server"
+	"spoolwright/value"
 )
 
 var customFieldTag = &server.Tag{
@@ -17,7 +18,7 @@ var customFieldTag = &server.Tag{
 	Description: "Fields that a tenant adds to its spools, filaments and vendors. `extra` has their values.",
 }
 
-// CustomEntity is what has a custom field.
+// CustomEntity is the kind of resource that has a custom field.
 type CustomEntity string
 
 // Enum returns all entities.
@@ -33,44 +34,44 @@ func (CustomType) Enum() []string {
 
 // CustomField is the definition of a custom field in requests and responses.
 type CustomField struct {
-	ID        server.UUID                   `json:"id" rule:"readOnly,notNull"`
-	Entity    server.Optional[CustomEntity] `json:"entity" rule:"required"`
-	Key       server.Optional[string]       `json:"key" rule:"required,maxLength=64"`
-	Name      server.Optional[string]       `json:"name" rule:"required"`
-	Type      server.Optional[CustomType]   `json:"type" rule:"required"`
-	Position  server.Optional[int64]        `json:"position" rule:"notNull,maximum=1000000"`
-	Unit      server.Optional[string]       `json:"unit"`
-	Default   server.Optional[string]       `json:"default_value" rule:"maxLength=10000"`
-	Choices   server.Optional[server.Texts] `json:"choices" rule:"notNull"`
-	Multiple  server.Optional[bool]         `json:"multiple" rule:"notNull"`
-	CreatedAt server.Timestamp              `json:"created_at" rule:"readOnly,notNull"`
-	UpdatedAt server.Timestamp              `json:"updated_at" rule:"readOnly,notNull"`
+	ID        value.UUID                   `json:"id" rule:"readOnly,notNull"`
+	Entity    value.Optional[CustomEntity] `json:"entity" rule:"required"`
+	Key       value.Optional[string]       `json:"key" rule:"required,maxLength=64"`
+	Name      value.Optional[string]       `json:"name" rule:"required"`
+	Type      value.Optional[CustomType]   `json:"type" rule:"required"`
+	Position  value.Optional[int64]        `json:"position" rule:"notNull,maximum=1000000"`
+	Unit      value.Optional[string]       `json:"unit"`
+	Default   value.Optional[string]       `json:"default_value" rule:"maxLength=10000"`
+	Choices   value.Optional[value.Texts]  `json:"choices" rule:"notNull"`
+	Multiple  value.Optional[bool]         `json:"multiple" rule:"notNull"`
+	CreatedAt value.Timestamp              `json:"created_at" rule:"readOnly,notNull"`
+	UpdatedAt value.Timestamp              `json:"updated_at" rule:"readOnly,notNull"`
 }
 
 // CustomFieldChange is the request to change a custom field.
 type CustomFieldChange struct {
-	Entity   server.Optional[CustomEntity] `json:"entity" rule:"readOnly"`
-	Key      server.Optional[string]       `json:"key" rule:"readOnly"`
-	Name     server.Optional[string]       `json:"name" rule:"required"`
-	Type     server.Optional[CustomType]   `json:"type" rule:"readOnly"`
-	Position server.Optional[int64]        `json:"position" rule:"notNull,maximum=1000000"`
-	Unit     server.Optional[string]       `json:"unit"`
-	Default  server.Optional[string]       `json:"default_value" rule:"maxLength=10000"`
-	Choices  server.Optional[server.Texts] `json:"choices" rule:"notNull"`
-	Multiple server.Optional[bool]         `json:"multiple" rule:"readOnly"`
+	Entity   value.Optional[CustomEntity] `json:"entity" rule:"readOnly"`
+	Key      value.Optional[string]       `json:"key" rule:"readOnly"`
+	Name     value.Optional[string]       `json:"name" rule:"required"`
+	Type     value.Optional[CustomType]   `json:"type" rule:"readOnly"`
+	Position value.Optional[int64]        `json:"position" rule:"notNull,maximum=1000000"`
+	Unit     value.Optional[string]       `json:"unit"`
+	Default  value.Optional[string]       `json:"default_value" rule:"maxLength=10000"`
+	Choices  value.Optional[value.Texts]  `json:"choices" rule:"notNull"`
+	Multiple value.Optional[bool]         `json:"multiple" rule:"readOnly"`
 }
 
 const (
 	customFieldColumns = `id, entity, key, name, type, position, unit, default_value, array_to_json(choices) as choices,
 		multiple, created_at, updated_at`
 
-	// maxCustomFields is the maximum number of custom fields of an entity.
-	maxCustomFields = 100
+	// MaxCustomFields is the maximum number of custom fields of an entity.
+	MaxCustomFields = 100
 )
 
-var customKeyForm = regexp.MustCompile(server.ExtraKey)
+var customKeyForm = regexp.MustCompile(value.ExtraKey)
 
-// Check validates the fields of a POST. Those of a PATCH have no type.
+// Check validates the fields of a POST. A PATCH is checked by CustomField.change instead, because it has no type.
 func (f *CustomField) Check(problems *server.Problems) {
 	if f.Type.IsNull() {
 		return
@@ -83,7 +84,7 @@ func (f *CustomField) Check(problems *server.Problems) {
 	}
 }
 
-// problem returns the first contradiction in a definition, with the name of its field.
+// problem returns the first contradiction in a definition, and the name of the field that causes it.
 func (f *CustomField) problem() (field, problem string) {
 	isChoice, choices := *f.Type.Value == "choice", f.Choices.Or(nil)
 	switch {
@@ -96,12 +97,12 @@ func (f *CustomField) problem() (field, problem string) {
 	case f.Default.IsNull():
 		return "", ""
 	}
-	return "default_value", f.valueProblem(json.RawMessage(*f.Default.Value))
+	return "default_value", f.ValueProblem(json.RawMessage(*f.Default.Value))
 }
 
-// valueProblem returns the problem with the value of the field, or "".
-func (f *CustomField) valueProblem(text json.RawMessage) string {
-	if problem := (server.Extra{"value": text}).Problem(); problem != "" || !json.Valid(text) {
+// ValueProblem returns the problem with the value of the field, or "".
+func (f *CustomField) ValueProblem(text json.RawMessage) string {
+	if problem := (value.Extra{"value": text}).Problem(); problem != "" || !json.Valid(text) {
 		return "must be JSON that can be stored"
 	}
 	var value any
@@ -145,19 +146,24 @@ func (f *CustomField) valueProblem(text json.RawMessage) string {
 	return ""
 }
 
-// isNumber reports whether a decoded value is a number, and whole if that is asked for.
+// isNumber reports whether a decoded value is a number, and, if whole is set, whether it is an integer.
 func isNumber(v any, whole bool) bool {
 	n, ok := v.(json.Number)
 	return ok && !(whole && strings.ContainsAny(string(n), ".eE"))
 }
 
-// lockCustomFields returns a statement that locks the definitions of the fields of an entity, so that they do not
-// change before the end of the transaction.
-func lockCustomFields(entity string) *db.Stmt {
+// LockCustomFields returns a statement that reads the definitions of an entity's custom fields and locks them until
+// the end of the transaction.
+func LockCustomFields(entity string) *db.Stmt {
 	return db.SQL(`select `+customFieldColumns+` from custom_fields where entity = $1 for share`, entity)
 }
 
-// CustomFields returns the definitions that a statement with all their columns has returned.
+// LockAllCustomFields is LockCustomFields for every entity.
+func LockAllCustomFields() *db.Stmt {
+	return db.SQL(`select ` + customFieldColumns + ` from custom_fields order by id for share`)
+}
+
+// CustomFields decodes the definitions that a statement returned. The statement must select customFieldColumns.
 func CustomFields(s *db.Stmt) (all []CustomField, err error) {
 	var rows []json.RawMessage
 	if err := json.Unmarshal(s.Array(), &rows); err != nil {
@@ -173,15 +179,25 @@ func CustomFields(s *db.Stmt) (all []CustomField, err error) {
 	return all, nil
 }
 
-// SelectCustomFields returns a statement that reads the definitions of the fields of entities, for CustomFields.
+// SelectCustomFields returns a statement that reads the definitions of the entities' custom fields. CustomFields
+// decodes its rows.
 func SelectCustomFields(entities ...string) *db.Stmt {
 	return db.SQL(`select `+customFieldColumns+` from custom_fields where entity = any ($1::text[])
 		order by entity, created_at, id`, entities)
 }
 
-// withExtra runs change in a transaction in which the definitions of the custom fields do not change, if the values
-// conform to them. Without values, it only runs change.
-func withExtra(ctx context.Context, d *db.DB, entity string, extra server.Optional[server.Extra],
+// FieldWithKey returns the definition with a key, or nil.
+func FieldWithKey(fields []CustomField, key string) *CustomField {
+	i := slices.IndexFunc(fields, func(f CustomField) bool { return *f.Key.Value == key })
+	if i < 0 {
+		return nil
+	}
+	return &fields[i]
+}
+
+// withExtra runs change in a transaction if the values conform to the definitions of the custom fields. The
+// transaction locks the definitions. Without values, withExtra only runs change.
+func withExtra(ctx context.Context, d *db.DB, entity string, extra value.Optional[value.Extra],
 	change func(context.Context) error) error {
 	if len(extra.Or(nil)) == 0 {
 		return change(ctx)
@@ -203,54 +219,22 @@ func withExtra(ctx context.Context, d *db.DB, entity string, extra server.Option
 var errLongExtra = server.BadRequest("EXTRA_TOO_LONG",
 	"The values of all custom fields of an item have at most 100,000 characters").On("extra")
 
-// extraJSON is Extra.Values for the rows of json_populate_recordset.
-func extraJSON(extra server.Optional[server.Extra]) json.RawMessage {
-	return json.RawMessage(extra.Or(nil).Values())
-}
-
-// checkExtras calls problem for the values of the rows of a file that do not conform to the definitions of the
-// entity's custom fields, which it locks until the end of the transaction.
-func checkExtras(ctx context.Context, d *db.DB, entity string, rows int, extra func(row int) server.Extra,
-	problem func(row int, field, message string)) error {
-	var defined []CustomField
-	for i := range rows {
-		if len(extra(i)) == 0 {
-			continue
-		}
-		if defined == nil {
-			locked := lockCustomFields(entity)
-			if err := d.Write(ctx, locked); err != nil {
-				return err
-			}
-			var err error
-			if defined, err = CustomFields(locked); err != nil {
-				return err
-			}
-		}
-		for _, p := range extraProblems(defined, extra(i)) {
-			problem(i, p.Field, p.Message)
-		}
-	}
-	return nil
-}
-
-// extraProblems returns the problems with the values of custom fields.
-func extraProblems(defined []CustomField, extra server.Extra) (problems server.Problems) {
+// ExtraProblems returns the problems with the values of custom fields.
+func ExtraProblems(defined []CustomField, extra value.Extra) (problems server.Problems) {
 	for key, value := range extra {
-		i := slices.IndexFunc(defined, func(f CustomField) bool { return *f.Key.Value == key })
-		if i < 0 {
+		if f := FieldWithKey(defined, key); f == nil {
 			problems.Add("extra."+key, "is not a custom field: POST /api/v1/custom-fields defines one")
-		} else if problem := defined[i].valueProblem(value); problem != "" && string(value) != "null" {
+		} else if problem := f.ValueProblem(value); problem != "" && string(value) != "null" {
 			problems.Add("extra."+key, "%s", problem)
 		}
 	}
 	return problems
 }
 
-// CheckExtra returns a 422 unless the values conform to the definitions of the entity's custom fields, which it locks
-// until the end of the transaction. A null needs only the definition.
-func CheckExtra(ctx context.Context, d *db.DB, entity string, extra server.Extra) error {
-	locked := lockCustomFields(entity)
+// CheckExtra returns a 422 unless the values conform to the definitions of the entity's custom fields. It locks
+// these definitions until the end of the transaction. A null needs a definition but fits every type.
+func CheckExtra(ctx context.Context, d *db.DB, entity string, extra value.Extra) error {
+	locked := LockCustomFields(entity)
 	if err := d.Write(ctx, locked); err != nil {
 		return err
 	}
@@ -258,12 +242,12 @@ func CheckExtra(ctx context.Context, d *db.DB, entity string, extra server.Extra
 	if err != nil {
 		return err
 	}
-	return extraProblems(defined, extra).Err()
+	return ExtraProblems(defined, extra).Err()
 }
 
 // CustomFieldFilter are the parameters of the list of custom fields.
 type CustomFieldFilter struct {
-	Entity server.Optional[CustomEntity] `query:"entity"`
+	Entity value.Optional[CustomEntity] `query:"entity"`
 }
 
 var listCustomFieldsDoc = &server.Doc{
@@ -272,7 +256,7 @@ var listCustomFieldsDoc = &server.Doc{
 }
 
 func (f CustomFieldFilter) list() *server.List {
-	l := server.NewList("custom_fields", customFieldColumns, server.Newest, "")
+	l := server.NewList("custom_fields", customFieldColumns, "", "")
 	l.CountOrdered()
 	l.WhereEqual("entity", f.Entity)
 	return l
@@ -293,7 +277,7 @@ var lockCustomField = server.LockRow("custom_fields")
 var (
 	errDuplicateField = server.Conflict("DUPLICATE_CUSTOM_FIELD", "There is a custom field %s of a %s already", "tag",
 		"spool").On("key")
-	errManyFields = server.Invalid("entity", "has %d custom fields already", maxCustomFields)
+	errManyFields = server.Invalid("entity", "has %d custom fields already", MaxCustomFields)
 	errFieldInUse = server.Invalid("id", "cannot be removed: more than %d items have a value of the custom field",
 		maxFollowers)
 )
@@ -320,16 +304,16 @@ func (h handlers) createCustomField(
 	return server.One(field, err)
 }
 
-// insertCustomField returns a statement that creates a custom field and returns it, or no row if the entity has too
-// many.
+// insertCustomField returns a statement that creates a custom field and returns it. The statement returns no row if
+// the entity has MaxCustomFields fields already.
 func insertCustomField(in *CustomField) *db.Stmt {
 	return db.SQL(`
 		insert into custom_fields (id, entity, key, name, type, position, unit, default_value, choices, multiple)
 		select $1::uuid, $2, $3, $4, $5, $6::int, $7, $8, $9::text[], $10::boolean
-		where (select count(*) from custom_fields where entity = $2) < `+strconv.Itoa(maxCustomFields)+`
+		where (select count(*) from custom_fields where entity = $2) < `+strconv.Itoa(MaxCustomFields)+`
 		returning `+customFieldColumns,
-		db.NewID(), in.Entity.Arg(), in.Key.Arg(), in.Name.Arg(), in.Type.Arg(), in.Position.Or(0), in.Unit.Arg(),
-		in.Default.Arg(), []string(in.Choices.Or(server.Texts{})), in.Multiple.Or(false))
+		value.NewID(), in.Entity.Arg(), in.Key.Arg(), in.Name.Arg(), in.Type.Arg(), in.Position.Or(0), in.Unit.Arg(),
+		in.Default.Arg(), []string(in.Choices.Or(value.Texts{})), in.Multiple.Or(false))
 }
 
 var updateCustomFieldDoc = &server.Doc{
@@ -362,7 +346,7 @@ func (h handlers) updateCustomField(
 	return server.One(field, err)
 }
 
-// updateCustomField returns the statement that changes a custom field, if the request has fields.
+// updateCustomField returns the statement that changes a custom field, or no statement if the request has no fields.
 func updateCustomField(id string, in *CustomField) []*db.Stmt {
 	set, args := server.Assignments(in, []any{id})
 	if set == "" {
@@ -371,8 +355,8 @@ func updateCustomField(id string, in *CustomField) []*db.Stmt {
 	return []*db.Stmt{db.SQL(`update custom_fields set `+set+`, updated_at = now() where id = $1`, args...)}
 }
 
-// change adds the fields of a definition that the request does not have, and returns the first problem with the
-// request, with the name of its field.
+// change fills in the fields of the definition that the request leaves out. It returns the first problem with the
+// request, and the name of the field that causes it.
 func (f *CustomField) change(old *CustomField) (field, problem string) {
 	inherit(&f.Entity, old.Entity.Value)
 	inherit(&f.Key, old.Key.Value)
@@ -402,8 +386,7 @@ func (f *CustomField) change(old *CustomField) (field, problem string) {
 	return f.problem()
 }
 
-// DefineField creates a custom field, or changes the one with its entity and key. The error is that of
-// createCustomField or updateCustomField.
+// DefineField creates a custom field, or changes the custom field that has the same entity and key.
 func DefineField(ctx context.Context, d *db.DB, in CustomField) error {
 	var id string
 	entity := string(*in.Entity.Value)
@@ -444,12 +427,12 @@ func (h handlers) deleteCustomField(ctx context.Context, r *server.Request[struc
 	return nil, removeField(ctx, h.db, `id = $1::uuid`, r.ID("id"))
 }
 
-// RemoveField removes the custom field of an entity with a key, and its values.
+// RemoveField removes the custom field that has the entity and the key, and the values of the field.
 func RemoveField(ctx context.Context, d *db.DB, entity, key string) error {
 	return removeField(ctx, d, `entity = $1 and key = $2`, entity, key)
 }
 
-// removeField removes the custom field for which condition is true, and its values.
+// removeField removes the custom field that the condition selects, and the values of the field.
 func removeField(ctx context.Context, d *db.DB, condition string, args ...any) error {
 	var entity, key string
 	// The lock waits for transactions that are about to store values.
@@ -471,8 +454,8 @@ func removeField(ctx context.Context, d *db.DB, condition string, args ...any) e
 	})
 }
 
-// changeEach changes the rows of a table for which condition is true, and returns how many they are. If these are more
-// than maxFollowers, it changes none. $1 is the tenant; args begin with $2.
+// changeEach changes the rows of a table that the condition selects, and returns their number. If the condition
+// selects more than maxFollowers rows, changeEach changes none. $1 is the tenant; args begin with $2.
 func changeEach(ctx context.Context, d *db.DB, table, condition, set string, args ...any) (count int, err error) {
 	if table == "spools" {
 		set += ", edited_at = now()"
@@ -490,5 +473,5 @@ func changeEach(ctx context.Context, d *db.DB, table, condition, set string, arg
 			from locked where `+table+`.id = locked.id and `+condition+`
 		)
 		select count(*) from found`, append([]any{db.ActorOf(ctx).Tenant}, args...)...).Into(&count)
-	return count, d.Write(ctx, db.AllowScans(), changed)
+	return count, d.Write(ctx, db.FreshPlan(), changed)
 }

@@ -7,12 +7,15 @@ import (
 	"slices"
 	"strings"
 
+	"spoolwright/auth"
 	"spoolwright/db"
 	"spoolwright/server"
 	"spoolwright/transfer"
+	"spoolwright/value"
 )
 
-var filamentTag = &server.Tag{
+// FilamentsTag is the tag of the operations on filaments.
+var FilamentsTag = &server.Tag{
 	Name: "filaments", Fields: fields,
 	Description: "Filaments as they are bought: the material, colour and price that their spools have.",
 }
@@ -22,13 +25,8 @@ func (h handlers) filamentRoutes() []server.Route {
 		server.Op("GET /api/v1/filaments", server.Read,
 			server.HandleList[Filament](h.db, FilamentFilter.list), listFilamentsDoc),
 		server.Op("POST /api/v1/filaments", server.Write, server.Handle(h.createFilament), createFilamentDoc),
-		server.Op("POST /api/v1/filaments/from-spools", server.Write,
-			server.Handle(h.filamentsFromSpools).OptionalBody(),
-			filamentsFromSpoolsDoc),
 		server.Op("GET /api/v1/filaments/export", server.Read, ExportFilaments.Handle(h.db, "filaments"),
 			exportFilamentsDoc),
-		server.Op("POST /api/v1/filaments/import", server.Write, filamentKind.imports().Endpoint(h.db),
-			importFilamentsDoc),
 		server.Op("GET /api/v1/filaments/{id}", server.Read,
 			server.HandleGet[Filament](h.db, selectFilament), getFilamentDoc).Versioned(lockFilament),
 		server.Op("PATCH /api/v1/filaments/{id}", server.Write, server.Handle(h.updateFilament), updateFilamentDoc),
@@ -40,7 +38,7 @@ func (h handlers) filamentRoutes() []server.Route {
 	}
 }
 
-// ColorArrangement tells how the colours of a filament with several ones are arranged.
+// ColorArrangement tells how the colours of a filament with several colours are arranged.
 type ColorArrangement string
 
 // Enum returns all arrangements: side by side, or one after the other.
@@ -48,76 +46,78 @@ func (ColorArrangement) Enum() []string { return []string{"coaxial", "longitudin
 
 // Filament is a kind of filament in requests and responses.
 type Filament struct {
-	ID                  server.UUID                       `json:"id" rule:"readOnly,notNull"`
-	Number              int64                             `json:"number" rule:"readOnly,notNull"`
-	VendorID            server.Optional[server.UUID]      `json:"vendor_id"`
-	Vendor              server.Optional[string]           `json:"vendor" rule:"writeOnly,notNull,minLength=1,insteadOf=vendor_id,optional"`
-	VendorName          string                            `json:"vendor_name" rule:"readOnly"`
-	Name                server.Optional[string]           `json:"name"`
-	MaterialType        server.Optional[MaterialType]     `json:"material_type" rule:"required"`
-	MaterialName        server.Optional[string]           `json:"material_name"`
-	Color               server.Optional[string]           `json:"color" rule:"required"`
-	ColorHex            server.Optional[string]           `json:"color_hex" rule:"format=alphaColor"`
-	ColorHexes          server.Optional[server.Colors]    `json:"color_hexes" rule:"notNull,format=alphaColor"`
-	ColorArrangement    server.Optional[ColorArrangement] `json:"color_arrangement"`
-	DiameterMM          server.Optional[server.Decimal]   `json:"diameter_mm" rule:"required,enum=1.75|2.85"`
-	Density             server.Optional[server.Decimal]   `json:"density_g_cm3" rule:"exclusiveMinimum=0,maximum=100"`
-	NetWeight           server.Optional[server.Decimal]   `json:"net_weight_grams" rule:"exclusiveMinimum=0,maximum=1000000"`
-	SpoolWeight         server.Optional[server.Decimal]   `json:"spool_weight_grams" rule:"maximum=1000000"`
-	Price               server.Optional[server.Decimal]   `json:"price" rule:"maximum=1000000"`
-	ExtruderTemperature server.Optional[int64]            `json:"extruder_temperature_c" rule:"maximum=1000"`
-	BedTemperature      server.Optional[int64]            `json:"bed_temperature_c" rule:"maximum=1000"`
-	ArticleNumber       server.Optional[string]           `json:"article_number"`
-	ExternalID          server.Optional[string]           `json:"external_id"`
-	Notes               server.Optional[string]           `json:"notes" rule:"maxLength=10000"`
-	Extra               server.Optional[server.Extra]     `json:"extra" rule:"notNull,unsorted"`
-	SpoolCount          int64                             `json:"spool_count" rule:"readOnly,notNull"`
-	Remaining           server.Decimal                    `json:"remaining_grams" rule:"readOnly,notNull"`
-	CreatedAt           server.Timestamp                  `json:"created_at" rule:"readOnly,notNull"`
-	UpdatedAt           server.Timestamp                  `json:"updated_at" rule:"readOnly,notNull"`
-	HiddenAt            server.Timestamp                  `json:"hidden_at" rule:"readOnly"`
+	ID                  value.UUID                       `json:"id" rule:"readOnly,notNull"`
+	Number              int64                            `json:"number" rule:"readOnly,notNull"`
+	VendorID            value.Optional[value.UUID]       `json:"vendor_id"`
+	Vendor              value.Optional[string]           `json:"vendor" rule:"writeOnly,notNull,minLength=1,insteadOf=vendor_id,optional"`
+	VendorName          string                           `json:"vendor_name" rule:"readOnly"`
+	Name                value.Optional[string]           `json:"name"`
+	MaterialType        value.Optional[MaterialType]     `json:"material_type" rule:"required"`
+	MaterialName        value.Optional[string]           `json:"material_name"`
+	Color               value.Optional[string]           `json:"color" rule:"required"`
+	ColorHex            value.Optional[string]           `json:"color_hex" rule:"format=alphaColor"`
+	ColorHexes          value.Optional[value.Colors]     `json:"color_hexes" rule:"notNull,format=alphaColor"`
+	ColorArrangement    value.Optional[ColorArrangement] `json:"color_arrangement"`
+	DiameterMM          value.Optional[value.Decimal]    `json:"diameter_mm" rule:"required,enum=1.75|2.85"`
+	Density             value.Optional[value.Decimal]    `json:"density_g_cm3" rule:"exclusiveMinimum=0,maximum=100"`
+	NetWeight           value.Optional[value.Decimal]    `json:"net_weight_grams" rule:"exclusiveMinimum=0,maximum=1000000"`
+	SpoolWeight         value.Optional[value.Decimal]    `json:"spool_weight_grams" rule:"maximum=1000000"`
+	Price               value.Optional[value.Decimal]    `json:"price" rule:"maximum=1000000"`
+	ExtruderTemperature value.Optional[int64]            `json:"extruder_temperature_c" rule:"maximum=1000"`
+	BedTemperature      value.Optional[int64]            `json:"bed_temperature_c" rule:"maximum=1000"`
+	ArticleNumber       value.Optional[string]           `json:"article_number"`
+	ExternalID          value.Optional[string]           `json:"external_id"`
+	Notes               value.Optional[string]           `json:"notes" rule:"maxLength=10000"`
+	Extra               value.Optional[value.Extra]      `json:"extra" rule:"notNull,unsorted"`
+	SpoolCount          int64                            `json:"spool_count" rule:"readOnly,notNull"`
+	Remaining           value.Decimal                    `json:"remaining_grams" rule:"readOnly,notNull"`
+	CreatedAt           value.Timestamp                  `json:"created_at" rule:"readOnly,notNull"`
+	UpdatedAt           value.Timestamp                  `json:"updated_at" rule:"readOnly,notNull"`
+	HiddenAt            value.Timestamp                  `json:"hidden_at" rule:"readOnly"`
+	HiddenBy            value.UUID                       `json:"hidden_by" rule:"readOnly"`
+	Hider               string                           `json:"hidden_by_name" rule:"readOnly,unsorted"`
 }
 
-// A name or a material that clients of the API of Spoolman left out is ” in the table.
+// The table stores an empty string for a name or a material that clients of the API of Spoolman left out.
 const filamentColumns = `id, number, vendor_id, vendor_name, nullif(name, '') as name, material_type,
 	nullif(material_name, '') as material_name, color, color_hex,
 	array_to_json(color_hexes) as color_hexes, color_arrangement, diameter_mm, density_g_cm3, net_weight_grams,
 	spool_weight_grams, price, extruder_temperature_c, bed_temperature_c, article_number, external_id, notes, extra,
-	spool_count, remaining_grams, created_at, updated_at, hidden_at`
+	spool_count, remaining_grams, created_at, updated_at, hidden_at, ` + auth.HiddenBy
 
-// filamentsTable is filaments with the quantities of their spools in stock; see vendorsTable.
+// filamentsTable is filaments with the number and the weight of each filament's spools in stock; see vendorsTable.
 var filamentsTable = `(select f.*, ` + quantities(`spools s where s.filament_id = f.id and `+inStock) +
 	` from filaments f) filaments`
 
 // FilamentFilter selects filaments.
 type FilamentFilter struct {
 	server.ExtraFilter
-	Number        server.Optional[int64]                    `query:"number" rule:"minimum=1,maximum=999999999"`
-	VendorID      server.Optional[server.UUID]              `query:"vendor_id"`
-	Vendor        server.Optional[string]                   `query:"vendor"`
-	MaterialType  server.Optional[server.Set[MaterialType]] `query:"material_type"`
-	Color         server.Optional[string]                   `query:"color"`
-	ArticleNumber server.Optional[string]                   `query:"article_number"`
-	ExternalID    server.Optional[string]                   `query:"external_id"`
-	CreatedFrom   server.Optional[server.Moment]            `query:"created_from"`
-	CreatedTo     server.Optional[server.Moment]            `query:"created_to"`
-	Search        server.Optional[string]                   `query:"search" rule:"search"`
-	Hidden        server.Optional[bool]                     `query:"hidden" rule:"default=false"`
+	Number        value.Optional[int64]                   `query:"number" rule:"minimum=1,maximum=999999999"`
+	VendorID      value.Optional[value.UUID]              `query:"vendor_id"`
+	Vendor        value.Optional[string]                  `query:"vendor"`
+	MaterialType  value.Optional[value.Set[MaterialType]] `query:"material_type"`
+	Color         value.Optional[string]                  `query:"color"`
+	ArticleNumber value.Optional[string]                  `query:"article_number"`
+	ExternalID    value.Optional[string]                  `query:"external_id"`
+	CreatedFrom   value.Optional[value.Moment]            `query:"created_from"`
+	CreatedTo     value.Optional[value.Moment]            `query:"created_to"`
+	Search        value.Optional[string]                  `query:"search" rule:"search"`
+	server.Hiding
 }
 
 var listFilamentsDoc = &server.Doc{
-	ID: "listFilaments", Tag: filamentTag, Summary: "List filaments",
+	ID: "listFilaments", Tag: FilamentsTag, Summary: "List filaments",
 	Description: "All filters but `search` use an index. `search`, `extra.KEY` and a `sort_by` without an index " +
 		"read all matching filaments. A parameter `extra.KEY`, such as `extra.tag`, selects those in which the " +
 		"custom field has this value, not case-sensitive.",
 }
 
-// filamentByNumber is the query of the id of the filament with a number.
-const filamentByNumber = `select id from filaments where number = ? and num_nonnulls(number) = 1`
+// filamentByNumber selects the id of the filament with a number.
+const filamentByNumber = `select id from filaments where number = ?`
 
-// list returns the list of the filaments that the filter selects.
+// list returns the list of the selected filaments.
 func (f FilamentFilter) list() *server.List {
-	l := server.NewHidingList(filamentsTable, filamentColumns, "filaments", f.Hidden.Or(false))
+	l := server.NewHidingList(filamentsTable, filamentColumns, "filaments", f.Hiding)
 	l.Computed()
 	l.CountOrdered() // several indexes begin with the tenant and have no other condition
 	l.Among(filamentByNumber, f.Number)
@@ -134,7 +134,7 @@ func (f FilamentFilter) list() *server.List {
 }
 
 var getFilamentDoc = &server.Doc{
-	ID: "getFilament", Tag: filamentTag, Summary: "Get a filament",
+	ID: "getFilament", Tag: FilamentsTag, Summary: "Get a filament",
 	Description: "Returns the filament with the quantities of its spools in stock, which are part of its `ETag`.",
 }
 
@@ -150,9 +150,9 @@ const vendorRules = "`vendor` names the vendor instead of `vendor_id`, without r
 // lockFilament is the server.Lock of a filament.
 var lockFilament = server.LockRow("filaments")
 
-// namedVendor returns CTEs of which the last one, vendor, has the id and the name of the vendor that the request
-// names, and args with the further arguments. The vendor is locked, so that its name does not change before the end of
-// the transaction. It returns "" if the request names none.
+// namedVendor returns CTEs, and args with further arguments appended. The last CTE, vendor, has the id and the name
+// of the vendor that the request names. The CTE locks the vendor until the end of the transaction, so that its name
+// does not change. namedVendor returns "" if the request names no vendor.
 func namedVendor(in *Filament, args []any) (string, []any) {
 	n := len(args)
 	switch {
@@ -174,20 +174,17 @@ func namedVendor(in *Filament, args []any) (string, []any) {
 			returning id, name
 		), vendor as materialized (
 			select id, name from found union all select id, name from added
-		) `, n+1, n+2), append(args, db.NewID(), in.Vendor.Arg())
+		) `, n+1, n+2), append(args, value.NewID(), in.Vendor.Arg())
 }
 
 var createFilamentDoc = &server.Doc{
-	ID: "createFilament", Tag: filamentTag, Summary: "Create a filament", Description: vendorRules,
+	ID: "createFilament", Tag: FilamentsTag, Summary: "Create a filament", Description: vendorRules,
 	Errors: []*server.Error{errUnknownVendor},
 }
 
-// filamentInputs are the columns that requests set, without vendor_id.
+// filamentInputs are the columns that requests set, except vendor_id.
 var filamentInputs = slices.DeleteFunc(server.SchemaOf[Filament]().Writable(),
 	func(name string) bool { return name == "vendor_id" })
-
-// filamentColumnsSet are the columns of which new filaments have values.
-var filamentColumnsSet = append(slices.Clone(filamentInputs), "vendor_id", "vendor_name")
 
 func (h handlers) createFilament(
 	ctx context.Context, r *server.Request[Filament],
@@ -201,8 +198,8 @@ func (h handlers) createFilament(
 
 // addFilament creates a filament.
 func (h handlers) addFilament(ctx context.Context, in Filament) (server.Created[Filament], error) {
-	id, row := db.NewID(), server.Row(&in)
-	row["color_hexes"] = []string(in.ColorHexes.Or(server.Colors{}))
+	id, row := value.NewID(), server.Row(&in)
+	row["color_hexes"] = []string(in.ColorHexes.Or(value.Colors{}))
 	row["extra"] = in.Extra.Or(nil).Values()
 	args := []any{id}
 	for _, name := range filamentInputs {
@@ -225,12 +222,13 @@ func (h handlers) addFilament(ctx context.Context, in Filament) (server.Created[
 }
 
 const spreadRules = "The spools of the filament change with it, in the same transaction: their `material_type`, " +
-	"`brand` (the name of the vendor), `color`, `color_hex`, `diameter_mm`, `density_g_cm3` and `updated_at`, also " +
+	"`material_name`, `brand` (the name of the vendor), `color`, `color_hex`, `diameter_mm`, `density_g_cm3` and " +
+	"`updated_at`, also " +
 	"those of archived and removed spools. A filament with more than 10,000 spools, or 2,000 in stock, keeps these " +
 	"fields (`422`)."
 
 var updateFilamentDoc = &server.Doc{
-	ID: "updateFilament", Tag: filamentTag, Summary: "Update a filament",
+	ID: "updateFilament", Tag: FilamentsTag, Summary: "Update a filament",
 	Description: spreadRules + "\n\n" + vendorRules,
 	Errors:      []*server.Error{errUnknownVendor},
 }
@@ -267,7 +265,8 @@ func (h handlers) changeFilament(ctx context.Context, id string, in Filament) (s
 		where id = $1::uuid and hidden_at is null`+condition+` returning id`, args...)
 	var fields []string
 	for name, isSet := range map[string]bool{"vendor_id": with != "" && in.Vendor.IsNull() || removed,
-		"vendor": !in.Vendor.IsNull(), "material_type": in.MaterialType.Set, "color": in.Color.Set,
+		"vendor": !in.Vendor.IsNull(), "material_type": in.MaterialType.Set,
+		"material_name": in.MaterialName.Set, "color": in.Color.Set,
 		"color_hex": in.ColorHex.Set, "diameter_mm": in.DiameterMM.Set, "density_g_cm3": in.Density.Set} {
 		if isSet {
 			fields = append(fields, name)
@@ -286,19 +285,24 @@ func (h handlers) changeFilament(ctx context.Context, id string, in Filament) (s
 	return server.One(filament, err)
 }
 
+// filamentUses selects the spools and the materials of products that name a filament.
+const filamentUses = `select from spools where filament_id = $1
+	union all select from product_materials where filament_id = $1`
+
 var deleteFilamentDoc = &server.Doc{
-	ID: "deleteFilament", Tag: filamentTag, Summary: "Remove a filament",
-	Description: "Deletes the filament. If spools are of it, it is hidden instead: lists no longer contain it, " +
-		"requests with its id return 404, and its spools stay as they are. `GET /api/v1/filaments?hidden=true` " +
+	ID: "deleteFilament", Tag: FilamentsTag, Summary: "Remove a filament",
+	Description: "Deletes the filament. If spools are of it, or products name it, it is hidden instead: lists no " +
+		"longer contain it, requests with its id return 404, and its spools and the materials of products stay as they " +
+		"are. `GET /api/v1/filaments?hidden=true` " +
 		"lists hidden filaments, and `restoreFilament` shows one again.",
 }
 
 func (h handlers) deleteFilament(ctx context.Context, r *server.Request[struct{}]) (server.NoContent, error) {
-	return nil, h.remove(ctx, "filaments", r.ID("id"), `select from spools where filament_id = $1`)
+	return nil, h.remove(ctx, "filaments", r.ID("id"), filamentUses)
 }
 
 var restoreFilamentDoc = &server.Doc{
-	ID: "restoreFilament", Tag: filamentTag, Summary: "Restore a removed filament",
+	ID: "restoreFilament", Tag: FilamentsTag, Summary: "Restore a removed filament",
 	Description: "Shows a filament again that was hidden when it was removed. For a filament that is not hidden, " +
 		"the operation changes nothing and returns the filament.",
 }
@@ -308,28 +312,28 @@ func (h handlers) restoreFilament(ctx context.Context, r *server.Request[struct{
 	restored := db.SQL(`update filaments set hidden_at = null, updated_at = now()
 		where id = $1 and hidden_at is not null`, id)
 	filament := selectFilament(id)
-	// The lock makes restore wait for a delete that has begun.
+	// The lock makes restore wait for a running delete.
 	return server.One(filament, h.db.Write(ctx, lockFilament(id)[0], restored, filament))
 }
 
 // FilamentSpools is the body of a request that creates equal spools of a filament.
 type FilamentSpools struct {
-	Quantity      server.Optional[int64]          `json:"quantity" rule:"required,writeOnly,minimum=1,maximum=100"`
-	Finish        server.Optional[string]         `json:"finish"`
-	NetWeight     server.Optional[server.Decimal] `json:"net_weight_grams" rule:"notNull,exclusiveMinimum=0,maximum=1000000"`
-	Remaining     server.Optional[server.Decimal] `json:"remaining_weight_grams" rule:"notNull,maximum=1000000"`
-	SpoolWeight   server.Optional[server.Decimal] `json:"spool_weight_grams" rule:"maximum=1000000"`
-	PurchasePrice server.Optional[server.Decimal] `json:"purchase_price" rule:"maximum=1000000"`
-	Supplier      server.Optional[string]         `json:"supplier"`
-	PurchaseDate  server.Optional[server.Date]    `json:"purchase_date"`
-	Notes         server.Optional[string]         `json:"notes" rule:"maxLength=10000"`
-	Location      server.Optional[string]         `json:"location"`
-	LotNumber     server.Optional[string]         `json:"lot_number"`
-	Archived      server.Optional[bool]           `json:"archived" rule:"notNull"`
+	Quantity      value.Optional[int64]         `json:"quantity" rule:"required,writeOnly,minimum=1,maximum=100"`
+	Finish        value.Optional[string]        `json:"finish"`
+	NetWeight     value.Optional[value.Decimal] `json:"net_weight_grams" rule:"notNull,exclusiveMinimum=0,maximum=1000000"`
+	Remaining     value.Optional[value.Decimal] `json:"remaining_weight_grams" rule:"notNull,maximum=1000000"`
+	SpoolWeight   value.Optional[value.Decimal] `json:"spool_weight_grams" rule:"maximum=1000000"`
+	PurchasePrice value.Optional[value.Decimal] `json:"purchase_price" rule:"maximum=1000000"`
+	Supplier      value.Optional[string]        `json:"supplier"`
+	PurchaseDate  value.Optional[value.Date]    `json:"purchase_date"`
+	Notes         value.Optional[string]        `json:"notes" rule:"maxLength=10000"`
+	Location      value.Optional[string]        `json:"location"`
+	LotNumber     value.Optional[string]        `json:"lot_number"`
+	Archived      value.Optional[bool]          `json:"archived" rule:"notNull"`
 }
 
 var addFilamentSpoolsDoc = &server.Doc{
-	ID: "addFilamentSpools", Tag: filamentTag, Summary: "Create spools of a filament",
+	ID: "addFilamentSpools", Tag: FilamentsTag, Summary: "Create spools of a filament",
 	Description: "Creates `quantity` equal spools of the filament, all or none, as `createSpoolBatch` does. " +
 		"`net_weight_grams`, `spool_weight_grams` and `purchase_price` are those of the filament by default. " +
 		initialWeight + " The `Location` is the filament.",
@@ -340,12 +344,12 @@ func (h handlers) addFilamentSpools(
 ) (server.Created[CreatedSpools], error) {
 	in := &r.In
 	spools, err := h.insert(ctx, Spool{
-		FilamentID: server.Some(server.UUID(r.ID("id"))), Finish: in.Finish, NetWeight: in.NetWeight,
+		FilamentID: value.Some(value.UUID(r.ID("id"))), Finish: in.Finish, NetWeight: in.NetWeight,
 		Remaining: in.Remaining, SpoolWeight: in.SpoolWeight, PurchasePrice: in.PurchasePrice, Supplier: in.Supplier,
 		PurchaseDate: in.PurchaseDate, Notes: in.Notes, Location: in.Location, LotNumber: in.LotNumber,
 		Archived: in.Archived,
 	}, *in.Quantity.Value)
-	if e, ok := errors.AsType[*server.Error](err); ok && e.Code == errUnknownFilament.Code {
+	if e, ok := errors.AsType[*server.Error](err); ok && e.Code == ErrUnknownFilament.Code {
 		return nil, server.ErrNotFound
 	}
 	if err != nil {
@@ -359,7 +363,7 @@ var ExportFilaments = transfer.Export[Filament](500, transfer.ListPage(FilamentF
 	`select `+filamentColumns+` from `+filamentsTable+` where id = page.id`))
 
 var exportFilamentsDoc = &server.Doc{
-	ID: "exportFilaments", Tag: filamentTag, Summary: "Export filaments",
+	ID: "exportFilaments", Tag: FilamentsTag, Summary: "Export filaments",
 	Description: transfer.ExportDescription +
 		"filament, oldest first, which `POST /api/v1/filaments/import` can read; several colours are separated by " +
 		"commas.",

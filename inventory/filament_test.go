@@ -3,11 +3,12 @@ package inventory_test
 import (
 	"fmt"
 	"maps"
+	"strings"
 	"testing"
 
-	"spoolwright/db"
 	"spoolwright/inventory"
 	"spoolwright/testkit"
+	"spoolwright/value"
 )
 
 const filaments = "/api/v1/filaments"
@@ -59,7 +60,7 @@ func TestFilaments(t *testing.T) {
 	// A vendor that filaments name is hidden, and no other filament can name it.
 	c.Delete(t, vendors+"/"+vendor).Want(204)
 	c.Get(t, path).Want(200).Shows(map[string]string{"vendor_id": vendor, "vendor_name": "Polymaker"})
-	for _, id := range []string{vendor, db.NewID(), api.Operator(t).Post(t, vendors, j{"name": "x"}).Want(201).ID()} {
+	for _, id := range []string{vendor, value.NewID(), api.Operator(t).Post(t, vendors, j{"name": "x"}).Want(201).ID()} {
 		c.Post(t, filaments, filament(j{"vendor_id": id})).WantError(400, "UNKNOWN_REFERENCE")
 		c.Patch(t, path, j{"vendor_id": id, "name": "x"}).WantError(400, "UNKNOWN_REFERENCE")
 	}
@@ -96,4 +97,41 @@ func TestConcurrentFilamentsOfNewVendor(t *testing.T) {
 	}).Want(t, map[string]int{"201": 10})
 	c.Get(t, vendors).Want(200).Shows(map[string]string{"total": "1"})
 	c.Get(t, filaments+"?vendor=prusament").Want(200).Shows(map[string]string{"total": "10"})
+}
+
+// Spools of a filament have its weights and price, unless the request has others.
+func TestCreateFilamentSpools(t *testing.T) {
+	t.Parallel()
+	api := testkit.New(t, testkit.Options{}, inventory.Routes)
+	tenant := api.Tenant(t)
+	c := tenant.User(t, "operator")
+	made := c.Post(t, filaments, filament(j{"vendor": "V", "net_weight_grams": 750, "spool_weight_grams": 140,
+		"price": 15})).Want(201)
+	path := filaments + "/" + made.ID()
+	a := c.Post(t, path+"/spools", j{"quantity": 2}).Want(201).Shows(map[string]string{"items.0.number": "1",
+		"items.1.number": "2", "items.1.net_weight_grams": "750", "items.1.remaining_weight_grams": "750",
+		"items.1.spool_weight_grams": "140", "items.1.purchase_price": "15", "items.0.filament_id": made.ID(),
+		"items.0.brand": "V"})
+	testkit.Equal(t, a.Header.Get("Location"), path, "the Location")
+	c.Post(t, path+"/spools", j{"quantity": 1, "net_weight_grams": 1000, "remaining_weight_grams": 10,
+		"spool_weight_grams": nil, "purchase_price": nil, "location": "A", "lot_number": "L", "supplier": "S",
+		"purchase_date": "2024-01-10", "finish": "Matte", "notes": "n", "archived": true}).Want(201).
+		Shows(map[string]string{"items.0.net_weight_grams": "1000", "items.0.remaining_weight_grams": "10",
+			"items.0.spool_weight_grams": "null", "items.0.purchase_price": "null", "items.0.location": "A",
+			"items.0.lot_number": "L", "items.0.supplier": "S", "items.0.purchase_date": "2024-01-10",
+			"items.0.finish": "Matte", "items.0.notes": "n", "items.0.archived": "true"})
+	c.Get(t, path).Want(200).Shows(map[string]string{"spool_count": "2", "remaining_grams": "1500"})
+	wantLedgers(t, c)
+
+	c.Post(t, path+"/spools", j{"quantity": 101, "net_weight_grams": 0}).Fields("quantity", "net_weight_grams")
+	c.Post(t, path+"/spools", j{}).Fields("quantity")
+	c.Post(t, path+"/spools", j{"quantity": 1, "color": "Red"}).Fields("color")
+	bare := filaments + "/" + c.Post(t, filaments, filament(nil)).Want(201).ID()
+	c.Post(t, bare+"/spools", j{"quantity": 1}).Fields("net_weight_grams")
+	c.Delete(t, bare).Want(204)
+	foreign := api.Operator(t).Post(t, filaments, filament(nil)).Want(201).ID()
+	for _, id := range []string{value.NewID(), foreign, strings.TrimPrefix(bare, filaments+"/")} {
+		c.Post(t, filaments+"/"+id+"/spools", j{"quantity": 1, "net_weight_grams": 1}).WantError(404, "NOT_FOUND")
+	}
+	tenant.User(t, "viewer").Post(t, path+"/spools", j{"quantity": 1}).WantError(403, "FORBIDDEN")
 }

@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -17,10 +18,12 @@ import (
 	"spoolwright/db"
 	"spoolwright/server"
 	"spoolwright/transfer"
+	"spoolwright/value"
 )
 
-// The filament catalog of a tenant has filaments that can be bought, to choose new ones from. It comes from a file of
-// SpoolmanDB. It is part of the tenant, so that the rules of isolation hold for it as for everything else.
+// The filament catalog of a tenant lists commercial filaments, from which users create their own filaments. It is
+// imported from a SpoolmanDB file. It is a table of the tenant, so that row-level security protects it like every
+// other table.
 
 var catalogTag = &server.Tag{
 	Name: "filament-catalog", Fields: fields,
@@ -39,32 +42,32 @@ func (h handlers) catalogRoutes() []server.Route {
 
 // CatalogFilament is a filament of the catalog in responses.
 type CatalogFilament struct {
-	ID                  server.UUID                    `json:"id" rule:"readOnly,notNull"`
-	ExternalID          string                         `json:"external_id" rule:"readOnly,notNull"`
-	Vendor              string                         `json:"vendor" rule:"readOnly,notNull"`
-	Name                string                         `json:"name" rule:"readOnly,notNull"`
-	MaterialType        MaterialType                   `json:"material_type" rule:"readOnly,notNull"`
-	MaterialName        string                         `json:"material_name" rule:"readOnly,notNull"`
-	Color               string                         `json:"color" rule:"readOnly,notNull"`
-	ColorHex            string                         `json:"color_hex" rule:"readOnly"`
-	ColorHexes          server.Optional[server.Colors] `json:"color_hexes" rule:"readOnly,notNull"`
-	ColorArrangement    ColorArrangement               `json:"color_arrangement" rule:"readOnly"`
-	DiameterMM          server.Decimal                 `json:"diameter_mm" rule:"readOnly,notNull"`
-	Density             server.Decimal                 `json:"density_g_cm3" rule:"readOnly,notNull"`
-	NetWeight           server.Decimal                 `json:"net_weight_grams" rule:"readOnly,notNull"`
-	SpoolWeight         server.Decimal                 `json:"spool_weight_grams" rule:"readOnly"`
-	ExtruderTemperature int64                          `json:"extruder_temperature_c" rule:"readOnly"`
-	BedTemperature      int64                          `json:"bed_temperature_c" rule:"readOnly"`
-	SpoolType           string                         `json:"spool_type" rule:"readOnly"`
-	Finish              string                         `json:"finish" rule:"readOnly"`
-	Pattern             string                         `json:"pattern" rule:"readOnly"`
-	Translucent         bool                           `json:"translucent" rule:"readOnly,notNull"`
-	Glow                bool                           `json:"glow" rule:"readOnly,notNull"`
-	CreatedAt           server.Timestamp               `json:"created_at" rule:"readOnly,notNull"`
-	UpdatedAt           server.Timestamp               `json:"updated_at" rule:"readOnly,notNull"`
+	ID                  value.UUID                   `json:"id" rule:"readOnly,notNull"`
+	ExternalID          string                       `json:"external_id" rule:"readOnly,notNull"`
+	Vendor              string                       `json:"vendor" rule:"readOnly,notNull"`
+	Name                string                       `json:"name" rule:"readOnly,notNull"`
+	MaterialType        MaterialType                 `json:"material_type" rule:"readOnly,notNull"`
+	MaterialName        string                       `json:"material_name" rule:"readOnly,notNull"`
+	Color               string                       `json:"color" rule:"readOnly,notNull"`
+	ColorHex            string                       `json:"color_hex" rule:"readOnly"`
+	ColorHexes          value.Optional[value.Colors] `json:"color_hexes" rule:"readOnly,notNull"`
+	ColorArrangement    ColorArrangement             `json:"color_arrangement" rule:"readOnly"`
+	DiameterMM          value.Decimal                `json:"diameter_mm" rule:"readOnly,notNull"`
+	Density             value.Decimal                `json:"density_g_cm3" rule:"readOnly,notNull"`
+	NetWeight           value.Decimal                `json:"net_weight_grams" rule:"readOnly,notNull"`
+	SpoolWeight         value.Decimal                `json:"spool_weight_grams" rule:"readOnly"`
+	ExtruderTemperature int64                        `json:"extruder_temperature_c" rule:"readOnly"`
+	BedTemperature      int64                        `json:"bed_temperature_c" rule:"readOnly"`
+	SpoolType           string                       `json:"spool_type" rule:"readOnly"`
+	Finish              string                       `json:"finish" rule:"readOnly"`
+	Pattern             string                       `json:"pattern" rule:"readOnly"`
+	Translucent         bool                         `json:"translucent" rule:"readOnly,notNull"`
+	Glow                bool                         `json:"glow" rule:"readOnly,notNull"`
+	CreatedAt           value.Timestamp              `json:"created_at" rule:"readOnly,notNull"`
+	UpdatedAt           value.Timestamp              `json:"updated_at" rule:"readOnly,notNull"`
 }
 
-// catalogColumns are those of responses.
+// catalogColumns are the columns of responses.
 const catalogColumns = `id, external_id, vendor, name, material_type, material_name, color, color_hex,
 	array_to_json(color_hexes) as color_hexes, color_arrangement, diameter_mm, density_g_cm3, net_weight_grams,
 	spool_weight_grams, extruder_temperature_c, bed_temperature_c, spool_type, finish, pattern, translucent, glow,
@@ -72,10 +75,10 @@ const catalogColumns = `id, external_id, vendor, name, material_type, material_n
 
 // CatalogFilter selects filaments of the catalog.
 type CatalogFilter struct {
-	Vendor       server.Optional[string]                   `query:"vendor"`
-	MaterialType server.Optional[server.Set[MaterialType]] `query:"material_type"`
-	ExternalID   server.Optional[string]                   `query:"external_id"`
-	Search       server.Optional[string]                   `query:"search" rule:"search"`
+	Vendor       value.Optional[string]                  `query:"vendor"`
+	MaterialType value.Optional[value.Set[MaterialType]] `query:"material_type"`
+	ExternalID   value.Optional[string]                  `query:"external_id"`
+	Search       value.Optional[string]                  `query:"search" rule:"search"`
 }
 
 var listCatalogDoc = &server.Doc{
@@ -89,10 +92,7 @@ func (f CatalogFilter) list() *server.List {
 	l := server.NewList("filament_catalog", catalogColumns, "", "")
 	l.CountOrdered()
 	l.WhereText("vendor_key", f.Vendor)
-	if !f.MaterialType.IsNull() {
-		l.And("num_nonnulls(material_type) = 1") // as in the predicate of the index
-		l.WhereEach("material_type", f.MaterialType)
-	}
+	l.WhereEach("material_type", f.MaterialType)
 	l.Among(`select id from filament_catalog where external_id = ?`, f.ExternalID)
 	l.Search(f.Search)
 	return l
@@ -100,8 +100,8 @@ func (f CatalogFilter) list() *server.List {
 
 // CatalogImport are the parameters of an import of the catalog.
 type CatalogImport struct {
-	Replace server.Optional[bool] `query:"replace" rule:"default=false"`
-	DryRun  server.Optional[bool] `query:"dry_run" rule:"default=false"`
+	Replace value.Optional[bool] `query:"replace" rule:"default=false"`
+	DryRun  value.Optional[bool] `query:"dry_run" rule:"default=false"`
 }
 
 const (
@@ -143,12 +143,14 @@ type externalFilament struct {
 	Glow         bool         `json:"glow"`
 }
 
-// row returns the columns of the item, and the problems with it.
+var hexCode = regexp.MustCompile(`^#?([0-9A-Fa-f]{6})([0-9A-Fa-f]{2})?$`)
+
+// row returns the columns of the item, and the invalid fields.
 func (e *externalFilament) row() (row map[string]any, problems []server.FieldError) {
 	problem := func(field, message string) {
 		problems = append(problems, server.FieldError{Field: field, Message: message})
 	}
-	row = map[string]any{"id": db.NewID(), "translucent": e.Translucent, "glow": e.Glow}
+	row = map[string]any{"id": value.NewID(), "translucent": e.Translucent, "glow": e.Glow}
 	for _, text := range []struct {
 		column, field string
 		value         *string
@@ -174,12 +176,12 @@ func (e *externalFilament) row() (row map[string]any, problems []server.FieldErr
 		}
 	}
 	row["color"] = row["name"]
-	row["material_type"], _ = materialOf(e.Material)
+	row["material_type"] = MaterialOf(e.Material)
 	for _, number := range []struct {
 		column, field string
 		value         *json.Number
 		positive      bool
-		most          server.Decimal
+		most          value.Decimal
 	}{
 		{"density_g_cm3", "density", &e.Density, true, 100},
 		{"net_weight_grams", "weight", &e.Weight, true, 1_000_000},
@@ -191,10 +193,10 @@ func (e *externalFilament) row() (row map[string]any, problems []server.FieldErr
 		if number.value == nil {
 			continue
 		}
-		d, ok := server.ParseDecimal(string(*number.value))
+		d, ok := value.ParseDecimal(string(*number.value))
 		whole := strings.HasSuffix(number.column, "_c")
-		if !ok || d < 0 || d == 0 && number.positive || d > number.most*server.DecimalOne ||
-			whole && d%server.DecimalOne != 0 {
+		if !ok || d < 0 || d == 0 && number.positive || d > number.most*value.DecimalOne ||
+			whole && d%value.DecimalOne != 0 {
 			problem(number.field, "is not a valid number")
 			continue
 		}
@@ -215,8 +217,8 @@ func (e *externalFilament) row() (row map[string]any, problems []server.FieldErr
 	for _, code := range e.ColorHexes {
 		colors = append(colors, color("color_hexes", code))
 	}
-	if row["color_hexes"] = colors; len(colors) > server.MaxColors {
-		problem("color_hexes", fmt.Sprintf("must have at most %d entries", server.MaxColors))
+	if row["color_hexes"] = colors; len(colors) > value.MaxColors {
+		problem("color_hexes", fmt.Sprintf("must have at most %d entries", value.MaxColors))
 	}
 	if e.Direction != nil {
 		row["color_arrangement"] = *e.Direction
@@ -227,7 +229,7 @@ func (e *externalFilament) row() (row map[string]any, problems []server.FieldErr
 	return row, problems
 }
 
-// readCatalog reads a JSON array of filaments, or one after the other. The error is a 422.
+// readCatalog reads a JSON array of filaments, or JSON objects that follow each other. The error is a 422.
 func readCatalog(r io.Reader) (rows []map[string]any, err error) {
 	d := json.NewDecoder(io.LimitReader(r, maxCatalogFile))
 	var listed server.Problems
@@ -289,7 +291,7 @@ func (h handlers) importCatalog(
 	return server.Encode(result)
 }
 
-// CatalogImported counts what an import of the catalog has done.
+// CatalogImported counts the changes of an import of the catalog.
 type CatalogImported struct {
 	Created   int64 `json:"created" rule:"notNull"`
 	Updated   int64 `json:"updated" rule:"notNull"`
@@ -298,7 +300,7 @@ type CatalogImported struct {
 	DryRun    bool  `json:"dry_run" rule:"notNull"`
 }
 
-// catalogInputs are the columns that a file sets.
+// catalogInputs are the columns that an import sets.
 var catalogInputs = strings.Split("external_id vendor name material_type material_name color color_hex color_hexes "+
 	"color_arrangement diameter_mm density_g_cm3 net_weight_grams spool_weight_grams extruder_temperature_c "+
 	"bed_temperature_c spool_type finish pattern translucent glow", " ")
@@ -325,7 +327,7 @@ func writeCatalog(
 			select count(*) filter (where f.id is null), count(*) filter (where f.changed)`+from+`
 			left join lateral (
 				select f.id, row(`+values("f")+`) is distinct from row(`+values("r")+`) as changed
-				from filament_catalog f where f.external_id = r.external_id offset 0
+				from filament_catalog f where f.external_id = r.external_id
 			) f on true`, string(list)).Into(&created, &updated)}
 		if !dryRun {
 			stmts = append(stmts, db.SQL(`
@@ -344,20 +346,18 @@ func writeCatalog(
 		removed := db.SQL(`
 			with old as (
 				select f.id from filament_catalog f
-				where created_at > '-infinity' and not exists (
+				where not exists (
 					select from unnest($1::text[]) n (external_id) where n.external_id = f.external_id)
 			), removed as (
 				delete from filament_catalog where not $2::boolean and id in (select id from old)
 			)
 			select count(*) from old`, ids, dryRun).Into(&result.Removed)
-		if err := d.Write(ctx, db.AllowScans(), removed); err != nil {
+		if err := d.Write(ctx, db.FreshPlan(), removed); err != nil {
 			return result, err
 		}
 	}
 	var total int64
-	err = d.Write(ctx, db.SQL(`select count(*) from (
-			select from filament_catalog where created_at > '-infinity' limit $1
-		) c`, maxCatalog+1).Into(&total))
+	err = d.Write(ctx, db.SQL(`select count(*) from (select from filament_catalog limit $1) c`, maxCatalog+1).Into(&total))
 	if dryRun {
 		total += result.Created - result.Removed
 	}
@@ -367,9 +367,9 @@ func writeCatalog(
 	return result, err
 }
 
-// ExternalFilaments returns a statement whose only row is a JSON array, as text: the catalog in the form of
-// SpoolmanDB, without fields that are not set, in the order of the ids. Every word must occur as in the search of the
-// catalog. At most limit items are returned.
+// ExternalFilaments returns a statement whose only row is a JSON array as text: the items of the catalog in the form
+// of SpoolmanDB, ordered by id, without unset fields. It selects at most limit items that contain every word, as the
+// search of the catalog does.
 func ExternalFilaments(words []string, limit int) *db.Stmt {
 	return db.SQL(`
 		select coalesce('[' || string_agg(item::text, ',' order by external_id) || ']', '[]') from (
@@ -381,7 +381,7 @@ func ExternalFilaments(words []string, limit int) *db.Stmt {
 				'extruder_temp', extruder_temperature_c, 'bed_temp', bed_temperature_c, 'finish', finish,
 				'multi_color_direction', color_arrangement, 'pattern', pattern, 'translucent', translucent, 'glow', glow
 			)) as item
-			from filament_catalog f where created_at > '-infinity' and not exists (
+			from filament_catalog f where not exists (
 				select from unnest((select array_agg(`+server.Searchable("word")+`) from unnest($1::text[]) word)) word
 				where strpos(search_key, word) = 0
 			)
@@ -389,15 +389,15 @@ func ExternalFilaments(words []string, limit int) *db.Stmt {
 		) items`, words, limit)
 }
 
-// ExternalMaterials returns a statement whose only row is a JSON array, as text: the materials of the catalog in the
-// form of SpoolmanDB, each with the density and temperatures of its first filament.
+// ExternalMaterials returns a statement whose only row is a JSON array as text: the materials of the catalog in the
+// form of SpoolmanDB. Each material has the density and the temperatures of its first filament.
 func ExternalMaterials() *db.Stmt {
 	return db.SQL(`
 		select coalesce('[' || string_agg(item::text, ',' order by material_name) || ']', '[]') from (
 			select distinct on (material_name) material_name, json_strip_nulls(json_build_object(
 				'material', material_name, 'density', trim_scale(density_g_cm3),
 				'extruder_temp', extruder_temperature_c, 'bed_temp', bed_temperature_c)) as item
-			from filament_catalog where created_at > '-infinity' order by material_name, external_id
+			from filament_catalog order by material_name, external_id
 		) items`)
 }
 

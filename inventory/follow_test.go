@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	"spoolwright/db"
 	"spoolwright/inventory"
 	"spoolwright/testkit"
+	"spoolwright/value"
 )
 
 // A spool needs nothing but a filament, and changes with it.
@@ -17,10 +17,10 @@ func TestSpoolsFollowFilament(t *testing.T) {
 	tenant := api.Tenant(t)
 	c := tenant.User(t, "operator")
 	made := c.Post(t, filaments, filament(j{"vendor": "Polymaker", "color_hex": "#1A1A1A", "net_weight_grams": 750,
-		"spool_weight_grams": 140, "price": 15, "density_g_cm3": 1.25})).Want(201)
+		"spool_weight_grams": 140, "price": 15, "density_g_cm3": 1.25, "material_name": "PLA-CF"})).Want(201)
 	path, id := filaments+"/"+made.ID(), made.ID()
 	followed := map[string]string{"filament_id": id, "material_type": "PLA", "brand": "Polymaker", "color": "Black",
-		"color_hex": "#1A1A1A", "diameter_mm": "1.75", "density_g_cm3": "1.25"}
+		"material_name": "PLA-CF", "color_hex": "#1A1A1A", "diameter_mm": "1.75", "density_g_cm3": "1.25"}
 	created := c.Post(t, spools, j{"filament_id": id}).Want(201).Shows(followed).Shows(map[string]string{
 		"net_weight_grams": "750", "remaining_weight_grams": "750", "spool_weight_grams": "140",
 		"purchase_price": "15", "cost_per_gram": "0.02"})
@@ -35,9 +35,9 @@ func TestSpoolsFollowFilament(t *testing.T) {
 
 	// The fields of the filament change with it, and with its vendor, and not otherwise.
 	old := c.Get(t, spoolPath).Want(200)
-	c.Patch(t, path, j{"material_type": "PETG", "color": "Jet", "color_hex": nil, "diameter_mm": 2.85,
+	c.Patch(t, path, j{"material_type": "PETG", "material_name": "PETG+", "color": "Jet", "color_hex": nil, "diameter_mm": 2.85,
 		"vendor": "Prusament", "density_g_cm3": 1.27, "price": 99, "net_weight_grams": 1}).Want(200)
-	changed := map[string]string{"material_type": "PETG", "brand": "Prusament", "color": "Jet", "color_hex": "null",
+	changed := map[string]string{"material_type": "PETG", "material_name": "PETG+", "brand": "Prusament", "color": "Jet", "color_hex": "null",
 		"diameter_mm": "2.85", "density_g_cm3": "1.27", "purchase_price": "15", "net_weight_grams": "750"}
 	now := c.Get(t, spoolPath).Want(200).Shows(changed)
 	if now.Text("updated_at") <= old.Text("updated_at") || now.Header.Get("ETag") == old.Header.Get("ETag") {
@@ -56,7 +56,7 @@ func TestSpoolsFollowFilament(t *testing.T) {
 
 	// A spool cannot differ from its filament; the values that it has may be sent.
 	current := c.Get(t, spoolPath).Want(200)
-	for name, value := range map[string]any{"material_type": "PLA", "brand": nil, "color": "Red",
+	for name, value := range map[string]any{"material_type": "PLA", "material_name": nil, "brand": nil, "color": "Red",
 		"color_hex": "#000000", "diameter_mm": 1.75, "density_g_cm3": nil} {
 		for _, body := range []j{
 			{name: value}, {name: value, "filament_id": id}, {name: value, "filament_number": 1},
@@ -93,7 +93,7 @@ func TestSpoolsFollowFilament(t *testing.T) {
 
 	// Bad input, other tenants, roles.
 	foreign := api.Operator(t).Post(t, filaments, filament(nil)).Want(201).ID()
-	for _, body := range []j{{"filament_id": db.NewID()}, {"filament_id": foreign}, {"filament_number": 9}} {
+	for _, body := range []j{{"filament_id": value.NewID()}, {"filament_id": foreign}, {"filament_number": 9}} {
 		a := c.Post(t, spools, body).WantError(400, "UNKNOWN_REFERENCE")
 		for name := range body {
 			a.Shows(map[string]string{"errors.0.field": name})
@@ -118,35 +118,6 @@ func TestSpoolsFollowFilament(t *testing.T) {
 	c.Patch(t, vendors+"/"+vendor, j{"name": "Pru"}).Want(200)
 	c.Get(t, spoolPath).Want(200).Shows(map[string]string{"brand": "Pru"})
 	c.Post(t, path+"/restore", nil).Want(200).Shows(map[string]string{"vendor_name": "Pru", "spool_count": "3"})
-}
-
-func TestImportSpoolsOfFilaments(t *testing.T) {
-	t.Parallel()
-	c := operator(t)
-	id := c.Post(t, filaments, filament(j{"vendor": "V", "net_weight_grams": 500, "price": 5})).Want(201).ID()
-	c.Post(t, filaments, filament(j{"color": "Red"})).Want(201)
-	own := spools + "/" + c.Post(t, spools, spool(j{"brand": "Own", "color": "Blue"})).Want(201).ID()
-	csv := c.With("Content-Type", "text/csv")
-	csv.Post(t, spools+"/import", "filament_id,filament_number,notes,net_weight_grams\n"+id+",,a,\n,1,b,20\n").
-		Want(200).Shows(map[string]string{"created": "2"})
-	c.Get(t, spools+"?filament_id="+id+"&sort_order=asc").Want(200).Shows(map[string]string{"total": "2",
-		"items.0.brand": "V", "items.0.net_weight_grams": "500", "items.0.purchase_price": "5",
-		"items.1.net_weight_grams": "20", "items.1.notes": "b"})
-
-	// Rows attach and detach spools, or are invalid.
-	csv.Post(t, spools+"/import?mode=update", "number,filament_id,color\n1,"+id+",Black\n2,,Green\n").Want(200).
-		Shows(map[string]string{"updated": "2"})
-	c.Get(t, own).Want(200).Shows(map[string]string{"filament_id": id, "brand": "V", "color": "Black"})
-	c.Get(t, spools+"?number=2").Want(200).
-		Shows(map[string]string{"items.0.filament_id": "null", "items.0.color": "Green", "items.0.brand": "V"})
-	csv.Post(t, spools+"/import?mode=update", "number,color,notes\n1,Black,n\n2,Grey,n\n").Want(200)
-	csv.Post(t, spools+"/import?mode=update", "number,color\n1,Red\n2,Red\n").Fields("line 2")
-	csv.Post(t, spools+"/import?mode=upsert",
-		"number,filament_id,color\n1,"+id+",Red\n,"+id+",Red\n,"+db.NewID()+",\n").Fields("line 2", "line 3", "line 4")
-	csv.Post(t, spools+"/import", "filament_number\n2\n").Fields("line 2")
-	csv.Post(t, spools+"/import", "filament_number,notes\n,x\n").Fields("line 2")
-	export := c.Get(t, spools+"/export").Want(200)
-	csv.Post(t, spools+"/import?mode=update", string(export.Body)).Want(200).Shows(map[string]string{"unchanged": "3"})
 }
 
 // While a filament changes, spools of it are created and attached: all of them follow it in the end.

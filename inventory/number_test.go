@@ -3,8 +3,6 @@ package inventory_test
 import (
 	"context"
 	"errors"
-	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -12,6 +10,7 @@ import (
 
 	"spoolwright/db"
 	"spoolwright/inventory"
+	"spoolwright/inventory/imports"
 	"spoolwright/testkit"
 )
 
@@ -22,14 +21,6 @@ func numbersOf(t *testing.T, c *testkit.Client) []int {
 	err := c.API.DB.Read(db.As(context.Background(), db.Actor{Tenant: c.Actor.Tenant}),
 		db.SQL(`select coalesce(array_agg(number order by number), '{}') from spools`).Into(&all))
 	testkit.Check(t, err)
-	return all
-}
-
-// upTo returns 1, 2, 3, ..., n.
-func upTo(n int) (all []int) {
-	for i := range n {
-		all = append(all, i+1)
-	}
 	return all
 }
 
@@ -128,9 +119,9 @@ func TestConcurrentNumbers(t *testing.T) {
 			}
 		})
 	}
-	importer, ctx, _ := newImporter(t, c)
-	file := header + "\n" + strings.Repeat("PLA,Black,1.75,1000\n", rows)
-	if result, err := importer.CSV(ctx, strings.NewReader(file)); err != nil || result.Created != rows {
+	file := "material_type,color,diameter_mm,net_weight_grams\n" + strings.Repeat("PLA,Black,1.75,1000\n", rows)
+	ctx := db.As(context.Background(), db.Actor{Tenant: c.Actor.Tenant})
+	if result, err := (imports.Importer{DB: c.API.DB}).CSV(ctx, strings.NewReader(file)); err != nil || result.Created != rows {
 		t.Errorf("%+v %v", result, err)
 	}
 	wg.Wait()
@@ -160,42 +151,4 @@ func TestNumbersDoNotWait(t *testing.T) {
 		return nil
 	})
 	testkit.Check(t, err)
-}
-
-// An import that skips existing spools, or names one twice, uses no numbers for them.
-func TestNumbersOfImports(t *testing.T) {
-	t.Parallel()
-	c := testkit.New(t, testkit.Options{}, inventory.Routes).Operator(t)
-	list := func(ids ...int) *strings.Reader {
-		var all []string
-		for _, id := range ids {
-			all = append(all, fmt.Sprintf(`{"id":%d,"registered":"2024-01-01T00:00:00Z",
-				"filament":{"material":"PLA","diameter":1.75,"weight":1000}}`, id))
-		}
-		return strings.NewReader("[" + strings.Join(all, ",") + "]")
-	}
-	var many []int
-	for id := range 1100 { // two batches, each of which repeats spools
-		many = append(many, id, id/2)
-	}
-	for _, test := range []struct {
-		ids  []int
-		want string
-	}{
-		{[]int{1, 2}, "[1 0 0 0] [2 0 0 0]"},
-		{[]int{1, 2, 3}, "[0 0 1 0] [1 0 2 0]"},
-		{[]int{3, 2}, "[0 0 1 0] [0 0 2 0]"},
-		{many, "[0 0 1 0] [1097 0 3 0]"},
-	} {
-		_, counts := importSpoolman(t, c, list(test.ids...), inventory.SpoolmanOptions{})
-		if want := "[0 0 0 0] " + test.want; counts != want {
-			t.Errorf("%d spools: %s, want %s", len(test.ids), counts, want)
-		}
-		c.Post(t, spools, spool(nil)).Want(201)
-	}
-	if got := numbersOf(t, c); !slices.Equal(got, upTo(1104)) {
-		t.Errorf("%d numbers up to %d", len(got), got[len(got)-1])
-	}
-	listed := c.Get(t, query("sort_by", "number", "sort_order", "asc", "limit", 5)).Want(200)
-	listed.Shows(map[string]string{"items.0.number": "1", "items.4.number": "5"})
 }

@@ -122,12 +122,14 @@ func TestPrices(t *testing.T) {
 			var rows int
 			var amount, grams *string
 			ctx := db.As(context.Background(), db.Actor{Tenant: client.Actor.Tenant})
-			materials, colors := []string{c.material, "ASA", c.material}, []string{c.color, c.color, c.color}
+			key := c.material + "//1.75"
+			materials, colors := []string{key, "ASA//1.75", key}, []string{c.color, c.color, c.color}
+			const prices = `filament_prices($1::text[], $2::text[], array[null, null, null]::uuid[])`
 			err := api.DB.Read(ctx,
-				db.SQL(`select count(*) from filament_prices($1::text[], $2::text[])`, materials, colors).Into(&rows),
+				db.SQL(`select count(*) from `+prices, materials, colors).Into(&rows),
 				db.SQL(`
-					select amount::text, grams::text from filament_prices($1::text[], $2::text[])
-					where material_type = $3 and color_key = $4`, materials, colors, c.material, c.color).Into(&amount,
+					select amount::text, grams::text from `+prices+`
+					where material_key = $3 and color_key = $4`, materials, colors, key, c.color).Into(&amount,
 					&grams))
 			testkit.Check(t, err)
 			testkit.Equal(t, rows, 2, "rows")

@@ -1,21 +1,25 @@
--- Returns the price of filament for pairs of a material type and a colour key (a colour in its compared form, as
--- the column color_key has it): one row for each distinct pair, in no particular order.
+-- Returns the price of filament for triples of a material key, a colour key (the normalised colour in the column
+-- color_key), and a filament or null. There is one row for each distinct triple, in no particular order.
 --
--- The price per gram is amount / grams. It is a fraction so that callers round once, after they multiply. Both
--- are null if there is no price. Only spools of the transaction's tenant count that have a price and are not
--- hidden. Archived spools count as empty. The price is the first of these that exists:
+-- The price per gram is amount / grams. It is a fraction so that callers round once, after they multiply. Both are
+-- null if there is no price. The function reads the spools of the transaction's tenant that have a price and are not
+-- hidden. It treats archived spools as empty. The price is the first of these means that exists:
 --
---   1. the mean cost_per_gram of that material and colour, weighted by the remaining filament;
---   2. the plain mean of these, if nothing remains on any of them;
---   3. and 4. the same two over that material in any colour.
-create or replace function filament_prices(material_types text[], color_keys text[])
-returns table (material_type text, color_key text, amount numeric, grams numeric)
+--   1. the mean cost_per_gram of the filament's spools, weighted by remaining weight, if the triple has a filament;
+--   2. the plain mean of the same spools, if all of them are empty;
+--   3. and 4. the same two means of the spools of that material and colour;
+--   5. and 6. the same two means of the spools of that material in any colour.
+--
+-- basis tells which mean is used: filament for 1. and 2., color for 3. and 4., material for 5. and 6., null without
+-- a price. A spool of another material or diameter never counts: material_key has the rule for what is equal.
+create or replace function filament_prices(material_keys text[], color_keys text[], filament_ids uuid[])
+returns table (material_key text, color_key text, filament_id uuid, amount numeric, grams numeric, basis text)
 language sql stable as $$
-	with wanted as (
-		select distinct w.material_type collate "C" as material_type, w.color_key collate "C" as color_key
-		from unnest(material_types, color_keys) w (material_type, color_key)
-	), exact as materialized (
-		select w.material_type, w.color_key, p.amount, p.grams
+	with wanted as materialized (
+		select distinct w.material_key collate "C" as material_key, w.color_key collate "C" as color_key, w.filament_id
+		from unnest(material_keys, color_keys, filament_ids) w (material_key, color_key, filament_id)
+	), own as materialized (
+		select w.filament_id, w.material_key, w.color_key, p.amount, p.grams
 		from wanted w cross join lateral (
 			select case when sum(s.remaining_weight_grams) filter (where not s.archived) > 0
 					then sum(s.cost_per_gram * s.remaining_weight_grams) filter (where not s.archived)
@@ -24,12 +28,18 @@ language sql stable as $$
 					then sum(s.remaining_weight_grams) filter (where not s.archived)
 					else nullif(count(*), 0) end as grams
 			from spools s
-			where s.material_type = w.material_type and s.color_key = w.color_key
+			where s.material_key = w.material_key and s.color_key = w.color_key and s.filament_id = w.filament_id
 				and s.hidden_at is null and s.cost_per_gram is not null
 		) p
-	), any_color as materialized (
-		select w.material_type, p.amount, p.grams
-		from (select distinct e.material_type from exact e where e.amount is null) w cross join lateral (
+		where w.filament_id is not null
+	), exact as materialized (
+		select w.material_key, w.color_key, p.amount, p.grams
+		from (
+			select distinct w.material_key, w.color_key from wanted w
+			where w.filament_id is null or exists (
+				select from own o where o.filament_id = w.filament_id and o.material_key = w.material_key
+					and o.color_key = w.color_key and o.amount is null)
+		) w cross join lateral (
 			select case when sum(s.remaining_weight_grams) filter (where not s.archived) > 0
 					then sum(s.cost_per_gram * s.remaining_weight_grams) filter (where not s.archived)
 					else sum(s.cost_per_gram) end as amount,
@@ -37,10 +47,28 @@ language sql stable as $$
 					then sum(s.remaining_weight_grams) filter (where not s.archived)
 					else nullif(count(*), 0) end as grams
 			from spools s
-			where s.material_type = w.material_type and s.hidden_at is null and s.cost_per_gram is not null
+			where s.material_key = w.material_key and s.color_key = w.color_key
+				and s.hidden_at is null and s.cost_per_gram is not null
+		) p
+	), any_color as materialized (
+		select w.material_key, p.amount, p.grams
+		from (select distinct e.material_key from exact e where e.amount is null) w cross join lateral (
+			select case when sum(s.remaining_weight_grams) filter (where not s.archived) > 0
+					then sum(s.cost_per_gram * s.remaining_weight_grams) filter (where not s.archived)
+					else sum(s.cost_per_gram) end as amount,
+				case when sum(s.remaining_weight_grams) filter (where not s.archived) > 0
+					then sum(s.remaining_weight_grams) filter (where not s.archived)
+					else nullif(count(*), 0) end as grams
+			from spools s
+			where s.material_key = w.material_key and s.hidden_at is null and s.cost_per_gram is not null
 		) p
 	)
-	select e.material_type, e.color_key, coalesce(e.amount, a.amount),
-		case when e.amount is null then a.grams else e.grams end
-	from exact e left join any_color a on e.amount is null and a.material_type = e.material_type
+	select w.material_key, w.color_key, w.filament_id, coalesce(o.amount, e.amount, a.amount),
+		case when o.amount is not null then o.grams when e.amount is not null then e.grams else a.grams end,
+		case when o.amount is not null then 'filament' when e.amount is not null then 'color'
+			when a.amount is not null then 'material' end
+	from wanted w
+	left join own o on o.filament_id = w.filament_id and o.material_key = w.material_key and o.color_key = w.color_key
+	left join exact e on o.amount is null and e.material_key = w.material_key and e.color_key = w.color_key
+	left join any_color a on o.amount is null and e.amount is null and a.material_key = w.material_key
 $$;

@@ -2,6 +2,7 @@ package inventory
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"spoolwright/db"
 	"spoolwright/server"
 	"spoolwright/transfer"
+	"spoolwright/value"
 )
 
 // ReportsTag is the tag of the operations that return reports.
@@ -21,22 +23,22 @@ var ReportsTag = &server.Tag{
 
 // Period are the query parameters of a report: its first and its last day, in the time zone of the tenant.
 type Period struct {
-	From server.Optional[server.Date] `query:"from"`
-	To   server.Optional[server.Date] `query:"to"`
+	From value.Optional[value.Date] `query:"from"`
+	To   value.Optional[value.Date] `query:"to"`
 }
 
 const (
-	defaultDays = 30   // of a report without from
-	maxDays     = 3660 // of a report
+	defaultDays = 30   // the length of the period if the request has no from
+	maxDays     = 3660 // the maximum length of a period
 )
 
 // MaxGroups is the maximum number of groups in a report.
 const MaxGroups = 1000
 
-// Check checks that the period is not empty or too long. It does not know which day is today in the time zone: without
-// to, a period may begin tomorrow, and is then that day.
+// Check checks that the period is neither empty nor too long. It does not know the current day in the tenant's time
+// zone. So a period without to may begin tomorrow; the period is then that one day.
 func (p *Period) Check(problems *server.Problems) {
-	parse := func(d server.Optional[server.Date], otherwise time.Time) time.Time {
+	parse := func(d value.Optional[value.Date], otherwise time.Time) time.Time {
 		if d.IsNull() {
 			return otherwise
 		}
@@ -62,8 +64,9 @@ func (p Period) Args(ctx context.Context) []any {
 	return []any{db.ActorOf(ctx).Tenant, p.From.Arg(), p.To.Arg()}
 }
 
-// PeriodSQL is a table expression: the period of a report of the tenant $1 from the day $2 to the day $3, which may be
-// null, with its first day, the day after its last one, the current day, and the tenant's time zone and currency.
+// PeriodSQL is a table expression for the period of a report of the tenant $1 from the day $2 to the day $3. Both
+// days may be null. Its columns are the first day, the day after the last day, the current day, and the tenant's
+// time zone and currency.
 var PeriodSQL = periodSQL("$1", "$2", "$3")
 
 func periodSQL(tenant, from, to string) string {
@@ -79,7 +82,7 @@ func periodSQL(tenant, from, to string) string {
 		)`, tenant, from, to, defaultDays-1)
 }
 
-// UsageGroup is what a group of the usage report has in common.
+// UsageGroup tells how the usage report groups its rows.
 type UsageGroup string
 
 // Enum returns all groups.
@@ -89,43 +92,49 @@ func (UsageGroup) Enum() []string {
 
 // UsageQuery are the parameters of the usage report.
 type UsageQuery struct {
-	GroupBy   server.Optional[UsageGroup]  `query:"group_by" rule:"default=material"`
-	PrinterID server.Optional[server.UUID] `query:"printer_id"`
+	GroupBy   value.Optional[UsageGroup] `query:"group_by" rule:"default=material"`
+	PrinterID value.Optional[value.UUID] `query:"printer_id"`
 	Period
 }
 
 // UsageReport is the filament that was used in a period.
 type UsageReport struct {
-	From     server.Date      `json:"from" rule:"notNull"`
-	To       server.Date      `json:"to" rule:"notNull"`
-	GroupBy  UsageGroup       `json:"group_by" rule:"notNull"`
-	Grams    server.Decimal   `json:"grams" rule:"notNull"`
-	Cost     server.Decimal   `json:"cost"`
-	Currency string           `json:"currency"`
-	Groups   int64            `json:"groups" rule:"notNull"`
-	Items    []UsageReportRow `json:"items"`
+	From      value.Date       `json:"from" rule:"notNull"`
+	To        value.Date       `json:"to" rule:"notNull"`
+	GroupBy   UsageGroup       `json:"group_by" rule:"notNull"`
+	Grams     value.Decimal    `json:"grams" rule:"notNull"`
+	Wasted    value.Decimal    `json:"wasted_grams" rule:"notNull"`
+	Corrected value.Decimal    `json:"corrected_grams" rule:"notNull"`
+	Cost      value.Decimal    `json:"cost"`
+	Currency  string           `json:"currency"`
+	Groups    int64            `json:"groups" rule:"notNull"`
+	Items     []UsageReportRow `json:"items"`
 }
 
 // UsageReportRow is a group of the usage report.
 type UsageReportRow struct {
-	Material  MaterialType   `json:"material_type"`
-	Color     string         `json:"color"`
-	PrinterID server.UUID    `json:"printer_id"`
-	Printer   string         `json:"printer_name"`
-	Start     server.Date    `json:"start"`
-	Grams     server.Decimal `json:"grams" rule:"notNull"`
-	Cost      server.Decimal `json:"cost"`
-	Remaining server.Decimal `json:"remaining_grams"`
-	Daily     server.Decimal `json:"grams_per_day"`
-	DaysLeft  server.Decimal `json:"days_left"`
+	Material  MaterialType  `json:"material_type"`
+	Color     string        `json:"color"`
+	PrinterID value.UUID    `json:"printer_id"`
+	Printer   string        `json:"printer_name"`
+	Start     value.Date    `json:"start"`
+	Grams     value.Decimal `json:"grams" rule:"notNull"`
+	Wasted    value.Decimal `json:"wasted_grams" rule:"notNull"`
+	Corrected value.Decimal `json:"corrected_grams" rule:"notNull"`
+	Cost      value.Decimal `json:"cost"`
+	Remaining value.Decimal `json:"remaining_grams"`
+	Daily     value.Decimal `json:"grams_per_day"`
+	DaysLeft  value.Decimal `json:"days_left"`
 }
 
 var usageReportDoc = &server.Doc{
 	ID: "reportUsage", Tag: ReportsTag, Summary: "Report the filament that was used",
-	Description: "Adds up the usage ledger: deductions, completed runs, waste, reports of printers, and what " +
-		"weighing a spool found missing or left over. Edits of the remaining weight correct it and do not count. " +
-		"`cost` is at the current price of each spool; spools without a price add nothing to it, and 0 g cost " +
-		"0.\n\n" +
+	Description: "Adds up the usage ledger. `grams` are what was used: by deductions, by runs, and by reports of " +
+		"printers, with what a spool was not thought to have. `wasted_grams` are those of them that runs wasted: what " +
+		"failed and cancelled runs used, and the share of the failed pieces of completed runs. `corrected_grams` are " +
+		"what weighing and edits of the remaining weight took away, less than 0 if they added more; they are not in " +
+		"`grams`. What a run used counts on the day of its end (`completed_at`), once it has ended. `cost` is at the " +
+		"current price of each spool; spools without a price add nothing to it, and 0 g cost 0.\n\n" +
 		"`group_by=material` and `color` (a material and a colour) also return what remains in stock, the mean use " +
 		"of the last 30 days, and how many days the stock lasts at that rate. `printer` is the printer of the run " +
 		"or of the API key that reported the use, or else only a name: the `printer_name` of the run or that of " +
@@ -138,23 +147,25 @@ var usageReportDoc = &server.Doc{
 		"material, colour or price changes their costs and groups within about an hour.",
 }
 
-// usageBetween is a query of what was used by the tenant $1, at the printer $4 or anywhere if it is null, between the
-// days first and end, which are expressions of the columns of the table expression summarised: of the rows of
-// usage_days, and of the ledger for the days that are not in it.
+// usageBetween returns a query for the use of filament by the tenant $1 from the day first until the day before end,
+// at the printer $4, or anywhere if $4 is null. first and end are expressions of columns of the table expression
+// summarised. The query reads usage_days for summarised days, and the ledger for the other days.
 func usageBetween(byPrinter bool, first, end string) string {
 	return fmt.Sprintf(`
-		select d.day, d.material_type, d.color_key, d.printer_key, d.color, d.printer_name, d.grams, d.cost
+		select d.day, d.material_type, d.color_key, d.printer_key, d.color, d.printer_name, d.grams, d.wasted_grams,
+			d.corrected_grams, d.cost
 		from usage_days d
 		where d.tenant_id = $1 and d.by_printer = %[1]v and d.day >= (select %[2]s from summarised)
 			and d.day < (select least(%[3]s, next_day) from summarised)
 		union all
-		select l.day, l.material_type, l.color_key, l.printer_key, l.color, l.printer_name, l.grams, l.cost
+		select l.day, l.material_type, l.color_key, l.printer_key, l.color, l.printer_name, l.grams, l.wasted_grams,
+			l.corrected_grams, l.cost
 		from (select greatest(%[2]s, next_day) as first_day, %[3]s as end_day, zone from summarised) s
 		cross join lateral ledger_usage($1, s.first_day, s.end_day, s.zone, $4::uuid) l where l.by_printer = %[1]v`,
 		byPrinter, first, end)
 }
 
-// usageGroups are the grouping keys of the rows of usageBetween and the fields of the report that they fill.
+// usageGroups has the grouping key of the rows of usageBetween, and the report fields that the key fills.
 var usageGroups = map[UsageGroup]struct{ key, fields string }{
 	"material": {"material_type", "material_type as material_type"},
 	"color":    {"material_type, color_key", "material_type as material_type, min(color) as color"},
@@ -178,7 +189,7 @@ func (h handlers) reportUsage(ctx context.Context, r *server.Request[UsageQuery]
 	case "day", "week", "month":
 		order = "g.start"
 	case "material", "color":
-		// Weights that remain and the rates have the same keys as the groups.
+		// The remaining weights and the rates have the same keys as the groups.
 		stock = `, recent as (
 				select array[` + group.key + `] as keys, greatest(sum(grams), 0) / 30 as daily
 				from (` + usageBetween(false, "today - 29", "today + 1") + `) u group by ` + group.key + `
@@ -208,6 +219,7 @@ func (h handlers) reportUsage(ctx context.Context, r *server.Request[UsageQuery]
 			from period p
 		), grouped as materialized (
 			select array[`+group.key+`]::text[] as keys, `+group.fields+`, sum(grams) as grams,
+				sum(wasted_grams) as wasted, sum(corrected_grams) as corrected,
 				coalesce(sum(cost), case when sum(grams) = 0 then 0 end) as cost
 			from (`+usageBetween(by == "printer", "first", "until")+`) u group by `+group.key+`
 		)`+strings.ReplaceAll(stock, "] as keys", "]::text[] as keys")+`, page as (
@@ -215,24 +227,28 @@ func (h handlers) reportUsage(ctx context.Context, r *server.Request[UsageQuery]
 				`+daily+` as daily, `+daysLeft+` as days_left
 			from (select * from grouped g order by `+order+` limit `+strconv.Itoa(MaxGroups)+`) g`+left+`
 		)
-		select p.first as "from", p.until - 1 as "to", '`+string(by)+`' as group_by, t.grams, t.cost, p.currency,
-			t.groups,
+		select p.first as "from", p.until - 1 as "to", '`+string(by)+`' as group_by, t.grams, t.wasted_grams,
+			t.corrected_grams,
+			t.cost, p.currency, t.groups,
 			(select coalesce(json_agg(json_build_object(
 					'material_type', `+row("material_type", "null")+`, 'color', `+row("color", "null")+`,
 					'printer_id', g.printer_id, 'printer_name', g.printer,
 					'start', `+row("start", "null")+`,
-					'grams', trim_scale(g.grams), 'cost', trim_scale(round(g.cost, 6)), 'remaining_grams', g.remaining,
+					'grams', trim_scale(g.grams), 'wasted_grams', trim_scale(g.wasted),
+					'corrected_grams', trim_scale(g.corrected), 'cost', trim_scale(round(g.cost, 6)),
+					'remaining_grams', g.remaining,
 					'grams_per_day', g.daily, 'days_left', g.days_left) order by `+order+`), '[]')
 				from page g) as items
 		from (
-			select round(coalesce(sum(grams), 0), 6) as grams,
+			select round(coalesce(sum(grams), 0), 6) as grams, round(coalesce(sum(wasted), 0), 6) as wasted_grams,
+				round(coalesce(sum(corrected), 0), 6) as corrected_grams,
 				round(coalesce(sum(cost), case when coalesce(sum(grams), 0) = 0 then 0 end), 6) as cost, count(*) as groups
 			from grouped
 		) t, period p`, append(r.In.Args(ctx), r.In.PrinterID.Arg())...)
-	err := h.db.Read(ctx, db.AllowScans(), report)
-	if db.IsTimeout(err) { // the ledger is long, and the service, which has just started, has not summarised it yet
+	err := h.db.Read(ctx, db.FreshPlan(), report)
+	if errors.Is(err, db.ErrTimeout) { // the ledger is long, and the service, which has just started, has not summarised it yet
 		if err = summariseUsage(ctx, h.db); err == nil {
-			err = h.db.Read(ctx, db.AllowScans(), report)
+			err = h.db.Read(ctx, db.FreshPlan(), report)
 		}
 	}
 	return server.One(report, err)
@@ -241,20 +257,23 @@ func (h handlers) reportUsage(ctx context.Context, r *server.Request[UsageQuery]
 // UsageEntry is an entry of the usage ledger in an export.
 type UsageEntry struct {
 	Usage
-	SpoolNumber int64          `json:"spool_number" rule:"notNull"`
-	SpoolName   string         `json:"spool_name" rule:"notNull"`
-	PrinterName string         `json:"printer_name"`
-	CostPerGram server.Decimal `json:"cost_per_gram"`
+	SpoolNumber int64         `json:"spool_number" rule:"notNull"`
+	SpoolName   string        `json:"spool_name" rule:"notNull"`
+	PrinterName string        `json:"printer_name"`
+	CostPerGram value.Decimal `json:"cost_per_gram"`
+
+	CountedAt value.Timestamp `json:"counted_at" rule:"notNull"`
 }
 
 // UsageSelection selects entries of the usage ledger.
 type UsageSelection struct {
 	Period
-	Kind      server.Optional[server.Set[UsageKind]] `query:"kind"`
-	PrinterID server.Optional[server.UUID]           `query:"printer_id"`
+	Kind      value.Optional[value.Set[UsageKind]] `query:"kind"`
+	PrinterID value.Optional[value.UUID]           `query:"printer_id"`
 }
 
-// ExportUsage writes the usage ledgers of all spools: the entries of the period, or all without its days.
+// ExportUsage writes the usage ledgers of all spools: the entries of the period, or all entries if there is no
+// period.
 var ExportUsage = transfer.Export[UsageEntry](1000, func(
 	_ context.Context, f UsageSelection, limit int, after *db.Position,
 ) []*db.Stmt {
@@ -268,40 +287,39 @@ var ExportUsage = transfer.Export[UsageEntry](1000, func(
 	}
 	return []*db.Stmt{db.FreshPlan(), db.SQL(`
 		with `+periodSQL("nullif(current_setting('app.tenant_id', true), '')::uuid", "$3", "$4")+`
-		select u.id, u.spool_id, u.kind, u.reason, u.run_id, u.user_id, `+userName("u.user_id")+` as user_name,
-			u.api_key_id, u.printer_id, u.before_grams, u.after_grams, u.change_grams, u.shortfall_grams, u.covered_grams,
-				u.created_at, u.updated_at,
-			s.number as spool_number, spool_name(s.material_type, s.color, s.brand) as spool_name,
+		select `+usageColumns("u")+`, u.counted_at,
+			s.number as spool_number, spool_name(s.material_type, s.material_name, s.color, s.brand) as spool_name,
 			coalesce((select r.printer_name from production_runs r where r.id = u.run_id),
 				(select p.name from printers p where p.id = u.printer_id)) as printer_name, s.cost_per_gram
 		from (
-			select * from spool_usage where num_nonnulls(created_at) = 1
-				and (created_at, id) > ($1::text::timestamptz, $2::uuid)
-				and created_at >= (select first::timestamp at time zone zone from period)
-				and created_at < (select until::timestamp at time zone zone from period)
+			select *, coalesce(used_at, created_at) as counted_at from spool_usage
+			where (coalesce(used_at, created_at), id) > ($1::text::timestamptz, $2::uuid)
+				and coalesce(used_at, created_at) >= (select first::timestamp at time zone zone from period)
+				and coalesce(used_at, created_at) < (select until::timestamp at time zone zone from period)
 				and ($5 = '' or kind = any(string_to_array($5, ','))) and ($6::uuid is null or printer_id = $6)
-			order by created_at, id limit `+strconv.Itoa(limit+1)+`
+			order by coalesce(used_at, created_at), id limit `+strconv.Itoa(limit+1)+`
 		) u
-		cross join lateral (select * from spools s where s.id = u.spool_id offset 0) s
-		order by u.created_at, u.id`, last.Value, last.ID, first, end, strings.Join(f.Kind.Values(), ","),
+		join spools s on s.id = u.spool_id
+		order by u.counted_at, u.id`, last.Value, last.ID, first, end, strings.Join(f.Kind.Values(), ","),
 		f.PrinterID.Arg()).
-		Keep(limit, "created_at")}
+		Keep(limit, "counted_at")}
 })
 
 var exportUsageDoc = &server.Doc{
 	ID: "exportUsage", Tag: ReportsTag, Summary: "Export the usage ledger",
 	Description: transfer.ExportDescription +
-		"entry of the usage ledgers of all spools, also of removed ones, oldest first.\n\n" +
+		"entry of the usage ledgers of all spools, also of removed ones, by `counted_at`, the oldest first: the time by " +
+		"which reports count it.\n\n" +
 		"With `from` or `to`, the file has the entries of the days that `reportUsage` covers with the same " +
 		"parameters, and without both those of all days.",
 }
 
-// SummariseUsage summarises the past days of the usage ledgers of all tenants, which the usage report reads.
+// SummariseUsage summarises the past days of all tenants' usage ledgers. The usage report reads these summaries.
 func SummariseUsage(ctx context.Context, d *db.DB) error {
 	return d.EachTenant(ctx, func(ctx context.Context, _ string) error { return summariseUsage(ctx, d) })
 }
 
-// summariseUsage summarises the ledger of one tenant, in a transaction for each month.
+// summariseUsage summarises the ledger of one tenant, in one transaction for each month.
 func summariseUsage(ctx context.Context, d *db.DB) error {
 	for ctx.Err() == nil {
 		var days int

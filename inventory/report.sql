@@ -5,37 +5,40 @@ language sql immutable parallel safe as $$
 		when 'PC' then 1.20 when 'HIPS' then 1.03 when 'PVA' then 1.23 when 'Nylon' then 1.14 else 1.24 end
 $$;
 
--- Returns the grams of a millimetre of filament with the diameter in mm and the density in g/cm3.
+-- Returns the grams of one millimetre of filament. diameter is in mm, density in g/cm3.
 create or replace function grams_per_mm(diameter numeric, density numeric) returns numeric
 language sql immutable parallel safe as $$
 	select 3.14159265358979324 / 4 * diameter * diameter * density / 1000
 $$;
 
--- Deducts what a printer reports: weight in grams or, if that is null, length in mm. A negative report adds filament,
--- but not more than a full spool has. Returns the spool, or null if there is none with the number; the run that the
--- report belongs to; and the grams that the ledger has got for it, or null if the report repeats another one or
--- reports nothing.
+-- Deducts the use that a printer reports: weight in grams or, if weight is null, length in mm. A negative report
+-- adds filament, up to the net weight of the spool. The function returns the spool, or null if no spool has the
+-- number; the run of the report; and the grams that it added to the ledger, or null if the report repeats another
+-- report or reports nothing.
 --
--- A printer cannot undo what it has printed, so a report that exceeds the remaining weight leaves 0 g, and the ledger
--- keeps the shortfall. Reports of the same caller within an hour of the first one, for the same run and with no other
--- change of the spool in between, are one ledger entry, which grows. Every change of a spool sets updated_at, so the
--- entry grows only if both still have the time and the weight of its last report; the order of the clock's times does
--- not matter for that.
+-- A printer cannot undo a print, so a report that exceeds the remaining weight leaves 0 g, and the ledger stores the
+-- shortfall. A report extends the last ledger entry of the spool if the same caller reported that entry for the same
+-- run, at most an hour ago, and the spool did not change in between. Every change of a spool sets updated_at, so the
+-- function compares the time and the weight of the entry with those of the spool; the comparison does not depend on
+-- the order of clock times. An entry without a run that is older than since is never extended.
 --
--- The caller has locked the run, if there is one, before this function locks the spool, as whatever ends a run does. A
--- negative report of more than the run has used belongs to no run. If covered, the use of the run is known without the
--- report: the entry has the grams in covered_grams, and the spool keeps its weight.
+-- If there is a run, the caller has locked it before this function locks the spool, in the same order as the end of
+-- a run. A negative report of more grams than the run has used belongs to no run. returnable is the use of the run;
+-- if it is null, the ledger tells the use. If covered is true, the use of the run is known without the report: the
+-- entry stores the grams in covered_grams, and the spool keeps its weight.
 --
--- Together with weightChange in ledger.go, the function is all that changes remaining weights.
+-- Only this function and weightChange in ledger.go change remaining weights.
 --
--- token identifies the report, and is null if the client sent a key. If repeat_seconds is not null, the report may
--- repeat one that took effect: that with the same token or, of other processes, one in the last repeat_seconds that is
--- equal, which means that its token has the same upper half. Then the function changes nothing. The lower half of a
--- token starts with 16 bits of the process.
+-- token identifies the report. It is null if the client sent an idempotency key. If repeat_seconds is not null, the
+-- report may repeat an earlier report that took effect: a report with the same token, or an equal report that
+-- another process received in the last repeat_seconds. Equal reports have the same upper 32 bits of their tokens;
+-- the next 16 bits identify the process. The function changes nothing for a repeated report.
 drop function if exists report_use(int, numeric, numeric, bigint, float8);
+drop function if exists report_use(int, numeric, numeric, bigint, float8, uuid, uuid, boolean);
 create or replace function report_use(
 	spool_number int, weight numeric, length numeric, token bigint, repeat_seconds float8,
 	for_printer uuid default null, for_run uuid default null, covered boolean default false,
+	since timestamptz default null, returnable numeric default null,
 	out spool uuid, out run uuid, out grams numeric
 )
 language plpgsql as $$
@@ -47,7 +50,7 @@ declare
 	start_grams numeric;
 	left_grams numeric;
 	shortfall numeric;
-	printer uuid := ( -- locked, so that nobody deletes it before the ledger has it
+	printer uuid := ( -- locked, so that nobody deletes it before the ledger refers to it
 		select p.id from printers p where p.tenant_id = tenant and p.id = for_printer for key share);
 begin
 	select * into s from spools x where x.tenant_id = tenant and x.number = spool_number
@@ -60,7 +63,7 @@ begin
 	used := round(coalesce(weight, length * grams_per_mm(s.diameter_mm,
 		coalesce(s.density_g_cm3, usual_density(s.material_type)))), 6);
 	used := least(greatest(used, -1000000), 1000000);
-	if used = 0 then -- which is no change of the remaining weight, but a use
+	if used = 0 then -- no change of the remaining weight, but a use of the spool
 		update spools x set updated_at = now(), edited_at = now(), last_used_at = now(),
 			first_used_at = coalesce(x.first_used_at, now())
 		where x.tenant_id = tenant and x.id = s.id;
@@ -76,7 +79,7 @@ begin
 		return;
 	end if;
 	run := for_run;
-	if used < 0 and run is not null and used + coalesce(
+	if used < 0 and run is not null and used + coalesce(returnable,
 		(select u.grams from run_use(run) u where u.spool_id = s.id), 0) < 0
 	then
 		run := null;
@@ -89,7 +92,7 @@ begin
 	if e.kind = 'printed' and e.after_grams = s.remaining_weight_grams and e.updated_at = s.updated_at
 		and e.api_key_id is not distinct from nullif(current_setting('app.api_key_id', true), '')::uuid
 		and e.printer_id is not distinct from printer and e.run_id is not distinct from run
-		and (e.covered_grams is not null) = covered
+		and (e.covered_grams is not null) = covered and (run is not null or since is null or e.created_at >= since)
 		and e.user_id is not distinct from nullif(current_setting('app.user_id', true), '')::uuid
 		and e.created_at between clock_timestamp() - interval '1 hour' and clock_timestamp()
 	then
@@ -124,27 +127,56 @@ begin
 	where x.tenant_id = tenant and x.id = s.id;
 end $$;
 
--- Returns what a run has used of each spool: grams by all entries of its ledger, and reported by those of printers,
--- with what they reported after a person had stated the use. short are the grams of it that the spool did not have.
+-- Returns the use of a run for each spool. grams is the sum of all ledger entries of the run. reported is the sum of
+-- the entries of printers, with the grams that they reported after a person stated the use. short is the part of
+-- grams that the spool did not have. taken is the sum of the entries that do not come from printers.
+drop function if exists run_use(uuid);
 create or replace function run_use(run uuid)
-returns table (spool_id uuid, grams numeric, reported numeric, short numeric)
+returns table (spool_id uuid, grams numeric, reported numeric, short numeric, taken numeric)
 language sql stable as $$
 	select u.spool_id, sum(coalesce(u.shortfall_grams, 0) - u.change_grams),
 		sum(coalesce(u.shortfall_grams, 0) - u.change_grams + coalesce(u.covered_grams, 0))
 			filter (where u.kind = 'printed'),
-		sum(coalesce(u.shortfall_grams, 0))
+		sum(coalesce(u.shortfall_grams, 0)),
+		coalesce(sum(coalesce(u.shortfall_grams, 0) - u.change_grams) filter (where u.kind <> 'printed'), 0)
 	from spool_usage u
 	where u.tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid and u.run_id = run
 	group by u.spool_id
 $$;
 
--- Returns the grams that left a spool between two times without a run: by reports, deductions, weighing and edits. It
--- is negative if more was added.
-create or replace function use_outside_runs(spool uuid, since timestamptz, until timestamptz) returns numeric
+-- Returns the grams that left a spool between two times outside of runs: by reports, deductions, weighing and edits,
+-- or only by the given kinds of entries. The result is negative if more grams were added. An entry that reverses or
+-- moves another entry counts at the time of that other entry.
+drop function if exists use_outside_runs(uuid, timestamptz, timestamptz);
+create or replace function use_outside_runs(
+	spool uuid, since timestamptz, until timestamptz, kinds text[] default '{deducted,printed,measured,edited}'
+) returns numeric
 language sql stable as $$
 	select coalesce(sum(coalesce(u.shortfall_grams, 0) - u.change_grams), 0)
-	from spool_usage u
-	where u.tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid and u.spool_id = spool
-		and u.created_at >= since and u.created_at < until
-		and u.run_id is null and u.kind in ('deducted', 'printed', 'measured', 'edited')
+	from (
+		select x.kind, x.change_grams, x.shortfall_grams from spool_usage x
+		where x.tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid and x.spool_id = spool
+			and x.created_at >= since and x.created_at < until and x.run_id is null and x.used_at is null
+		union all
+		select x.kind, x.change_grams, x.shortfall_grams from spool_usage x
+		where x.tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid and x.spool_id = spool
+			and x.used_at >= since and x.used_at < until and x.run_id is null
+	) u
+	where u.kind = any (kinds)
+$$;
+
+-- Returns the run that counts an entry of a spool as its own use although the entry has no run, or null. created is
+-- the time of the entry, and used the time of the use.
+create or replace function counting_run(spool uuid, used timestamptz, created timestamptz) returns uuid
+language sql stable as $$
+	select c.run_id
+	from (
+		select u.counted_run_id as run_id, max(u.created_at) as counted_at from spool_usage u
+		where u.tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid and u.spool_id = spool
+			and u.created_at >= created and u.counted_run_id is not null
+		group by u.counted_run_id having sum(coalesce(u.shortfall_grams, 0) - u.change_grams) < 0
+	) c
+	join production_runs r on r.tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid and r.id = c.run_id
+	where used >= r.started_at and used < case when r.ended_at < r.deducted_at then r.ended_at else c.counted_at end
+	limit 1
 $$;

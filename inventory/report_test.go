@@ -37,9 +37,24 @@ func TestUsageBeyondTheSpool(t *testing.T) {
 		"items.0.grams_per_day": "5", "items.0.days_left": "0"})
 	c.Patch(t, spools+"/"+id, j{"remaining_weight_grams": 1000, "spool_weight_grams": 200}).Want(200)
 	c.Post(t, spools+"/"+id+"/measure", j{"gross_grams": 1350}).Want(200)
-	c.Get(t, report).Want(200).Shows(map[string]string{"items.0.grams": "0", "items.0.days_left": "null"})
-	c.Post(t, spools+"/"+id+"/measure", j{"gross_grams": 1349.99999}).Want(200)
-	c.Get(t, report).Want(200).Shows(map[string]string{"items.0.grams_per_day": "0", "items.0.days_left": "null"})
+	c.Get(t, report).Want(200).Shows(map[string]string{"grams": "150", "corrected_grams": "-1150",
+		"items.0.grams": "150", "items.0.corrected_grams": "-1150", "items.0.wasted_grams": "0",
+		"items.0.days_left": "230"})
+	c.Post(t, spools+"/"+id+"/measure", j{"gross_grams": 1250}).Want(200)
+	c.Get(t, report).Want(200).Shows(map[string]string{"cost": "3", "items.0.corrected_grams": "-1050",
+		"items.0.grams_per_day": "5", "items.0.days_left": "210"})
+}
+
+// A material that was only weighed, or whose use was taken back, lasts for no number of days.
+func TestNoDaysWithoutUse(t *testing.T) {
+	t.Parallel()
+	c := operator(t)
+	id := c.Post(t, spools, spool(j{"spool_weight_grams": 200, "purchase_price": nil})).Want(201).ID()
+	c.Post(t, spools+"/"+id+"/measure", j{"gross_grams": 700}).Want(200)
+	c.Get(t, reportURL).Want(200).Shows(map[string]string{"grams": "0", "cost": "0", "corrected_grams": "500",
+		"items.0.grams": "0", "items.0.cost": "0", "items.0.grams_per_day": "0", "items.0.days_left": "null"})
+	addUsage(t, c, id, "printed", -0.00001, time.Now())
+	c.Get(t, reportURL).Want(200).Shows(map[string]string{"items.0.grams_per_day": "0", "items.0.days_left": "null"})
 }
 
 func addUsage(t *testing.T, c *testkit.Client, spool, kind string, grams float64, at time.Time) {
@@ -72,12 +87,14 @@ func wantReport(t *testing.T, c *testkit.Client, by string, first, last time.Tim
 	}
 	var text string
 	err := c.API.DB.Read(db.As(t.Context(), c.Actor), db.SQL(`
-		select coalesce(json_object_agg(key, grams || ' ' || coalesce(cost::text, 'null')), '{}')::text from (
-			select `+keys[by]+` as key, trim_scale(sum(u.before_grams - u.after_grams)) as grams,
-				trim_scale(round(coalesce(sum((u.before_grams - u.after_grams) * s.cost_per_gram),
-					case when sum(u.before_grams - u.after_grams) = 0 then 0 end), 6)) as cost
-			from spool_usage u join spools s on s.id = u.spool_id
-			where u.kind not in ('created', 'edited') and u.created_at >= $1::text::timestamptz
+		select coalesce(json_object_agg(key, grams || ' ' || coalesce(cost::text, 'null') || ' ' || corrected), '{}')::text from (
+			select `+keys[by]+` as key, trim_scale(sum(u.grams)) as grams, trim_scale(sum(u.corrected)) as corrected,
+				trim_scale(round(coalesce(sum(u.grams * s.cost_per_gram) filter (where u.kind not in ('measured', 'edited')),
+					case when sum(u.grams) = 0 then 0 end), 6)) as cost
+			from (select *, case when kind not in ('measured', 'edited') then before_grams - after_grams else 0 end as grams,
+				case when kind in ('measured', 'edited') then before_grams - after_grams else 0 end as corrected
+				from spool_usage) u join spools s on s.id = u.spool_id
+			where u.kind <> 'created' and u.created_at >= $1::text::timestamptz
 				and u.created_at < $2::text::timestamptz
 			group by `+group+`
 		) t`, first.Format(time.RFC3339), last.AddDate(0, 0, 1).Format(time.RFC3339)).Into(&text))
@@ -93,16 +110,15 @@ func wantReport(t *testing.T, c *testkit.Client, by string, first, last time.Tim
 		key := map[string]string{"material": text("material_type"), "color": text("material_type") + " " +
 			text("color"),
 			"printer": "", "day": text("start"), "week": text("start"), "month": text("start")}[by]
-		got[key] = text("grams") + " " + text("cost")
+		got[key] = text("grams") + " " + text("cost") + " " + text("corrected_grams")
 	}
 	// The summary rounds the cost of each day.
 	same := func(got, want string) bool {
-		gotGrams, gotCost, _ := strings.Cut(got, " ")
-		wantGrams, wantCost, _ := strings.Cut(want, " ")
-		if gotCost == "null" || wantCost == "null" || gotGrams != wantGrams {
+		a, b := strings.Fields(got), strings.Fields(want)
+		if a[1] == "null" || b[1] == "null" || a[0] != b[0] || a[2] != b[2] {
 			return got == want
 		}
-		difference := new(big.Rat).Sub(rat(gotCost), rat(wantCost))
+		difference := new(big.Rat).Sub(rat(a[1]), rat(b[1]))
 		return difference.Abs(difference).Cmp(rat("0.001")) < 0
 	}
 	if !maps.EqualFunc(got, want, same) {
@@ -401,7 +417,7 @@ func TestUsageReportSummarises(t *testing.T) {
 		create function ledger_usage(tenant uuid, first date, last date, zone text, only_printer uuid default null)
 		returns table (
 			by_printer boolean, day date, material_type text, color_key text, printer_key text, color text, printer_name text,
-			grams numeric, cost numeric
+			grams numeric, wasted_grams numeric, corrected_grams numeric, cost numeric
 		)
 		language plpgsql stable as $$
 		begin

@@ -1,7 +1,7 @@
--- What PostgreSQL checks and fills in when rows of spools and of their ledger are inserted or changed, and the name of
--- a spool.
+-- The checks and computed columns of spools and of their ledger, and the name of a spool.
 --
--- As in a list of checks, a condition that is null is met: false and null is false, and null passes a check.
+-- valid_spool may return null. A null condition counts as met: a check constraint accepts null, and false and null
+-- is false.
 create or replace function valid_spool(s spools) returns boolean language plpgsql immutable parallel safe as $$
 begin
 	return coalesce(s.number, 0) > 0
@@ -12,17 +12,45 @@ begin
 		and greatest(s.net_weight_grams, s.remaining_weight_grams, s.spool_weight_grams, s.purchase_price) <= 1000000
 		and s.density_g_cm3 > 0 and s.density_g_cm3 <= 100
 		and s.color_hex ~ '^#[0-9A-Fa-f]{6}$'
-		and greatest(length(s.brand), length(s.color), length(s.finish), length(s.supplier), length(s.location),
+		and greatest(length(s.material_name), length(s.brand), length(s.color), length(s.finish), length(s.supplier),
+			length(s.location),
 			length(s.lot_number)) <= 200
 		and length(s.notes) <= 10000
 		and (s.extra = '{}' or length(s.extra::text) <= 100000);
 end $$;
 
+-- Returns a key for comparing filament apart from its colour. Two filaments are equal if they have the same colour,
+-- material type, material name and diameter. This is the only place with the rule:
+--
+--   * Names are compared without regard to case, blanks, hyphens and underscores: PETG-CF is petg cf.
+--   * A name that only repeats the type, such as PLA or, for nylon, PA, is the same as no name.
+create or replace function material_key(material_type text, material_name text, diameter_mm numeric) returns text
+language plpgsql immutable parallel safe as $$
+declare
+	name text := translate(lower(material_name collate "und-x-icu"), U&' \0009\00A0-_', '');
+begin
+	if name = lower(material_type) or material_type = 'Nylon' and name in ('pa', 'polyamide')
+		or material_type = 'PC' and name = 'polycarbonate' then
+		name := '';
+	end if;
+	return material_type || '/' || coalesce(name, '') || '/' || trim_scale(diameter_mm);
+end $$;
+
+-- Returns the name of a material for people. If the name is only another spelling of the type, it returns the type.
+create or replace function material_label(material_type text, material_name text) returns text
+language sql immutable parallel safe as $$
+	select case when material_name = '' or material_key(material_type, material_name, 0)
+			= material_key(material_type, null, 0) then material_type
+		else coalesce(btrim(material_name), material_type) end
+$$;
+
 create or replace function valid_usage(u spool_usage) returns boolean language plpgsql immutable parallel safe as $$
 begin
 	return u.kind in ('created', 'edited', 'deducted', 'run', 'measured', 'printed', 'wasted')
-		and u.shortfall_grams >= case when u.kind in ('run', 'wasted') then -999999999 else 0 end
+		and u.shortfall_grams >= case when u.kind in ('run', 'wasted') or u.reverses_id is not null then -999999999
+			else 0 end
 		and u.shortfall_grams <= 999999999
+		and num_nonnulls(u.reverses_id, u.moves_id) <= 1
 		and length(u.reason) <= 10000;
 end $$;
 
@@ -36,31 +64,33 @@ begin
 	end if;
 end $$;
 
--- Computes the columns of a spool that follow from others, whatever the statement sets them to. They are not generated
--- columns, whose expressions PostgreSQL would parse for each deduction.
+-- Computes the columns of a spool that depend on other columns, and ignores what the statement sets them to. They
+-- are not generated columns, because PostgreSQL would parse the expressions of generated columns for each deduction.
 create or replace function spool_computed() returns trigger language plpgsql as $$
 begin
 	new.cost_per_gram := round(new.purchase_price / new.net_weight_grams, 6);
 	new.brand_key := lower(new.brand collate "und-x-icu");
 	new.color_key := lower(new.color collate "und-x-icu");
+	new.material_key := material_key(new.material_type, new.material_name, new.diameter_mm);
 	new.supplier_key := lower(new.supplier collate "und-x-icu");
 	new.location_key := lower(new.location collate "und-x-icu");
 	new.lot_key := lower(new.lot_number collate "und-x-icu");
 	-- See server.Searchable. A word of a search contains no line break, so that it does not match across two fields.
-	new.search_key := lower(concat_ws(E'\n', new.material_type, new.color, new.brand, new.finish, new.location,
-		new.lot_number, new.supplier, new.notes) collate "und-x-icu");
+	new.search_key := lower(concat_ws(E'\n', new.material_type, new.material_name, new.color, new.brand, new.finish,
+		new.location, new.lot_number, new.supplier, new.notes) collate "und-x-icu");
 	if octet_length(new.search_key) > length(new.search_key) then
 		new.search_key := regexp_replace(normalize(new.search_key, NFKD), U&'[\0300-\036F]', '', 'g');
 	end if;
 	return new;
 end $$;
-create or replace trigger spool_computed before insert or update of material_type, brand, color, finish,
-		net_weight_grams, purchase_price, supplier, location, lot_number, notes,
-		cost_per_gram, brand_key, color_key, supplier_key, location_key, lot_key, search_key on spools
+create or replace trigger spool_computed before insert or update of material_type, material_name, brand, color,
+		finish, diameter_mm, net_weight_grams, purchase_price, supplier, location, lot_number, notes,
+		cost_per_gram, brand_key, color_key, material_key, supplier_key, location_key, lot_key, search_key on spools
 	for each row execute function spool_computed();
 alter table spools enable always trigger spool_computed; -- also while a copy of a database is filled
 
--- Moves a spool from a location to another; null is none. A spool that someone has moved elsewhere stays there.
+-- Moves a spool from one location to another; null is no location. If someone has moved the spool elsewhere, it
+-- stays there.
 create or replace function move_spool(spool uuid, old_location text, new_location text) returns void
 language sql as $$
 	update spools s set location = new_location, updated_at = now(), edited_at = now()
@@ -68,17 +98,18 @@ language sql as $$
 		and s.location is not distinct from old_location and s.location is distinct from new_location
 $$;
 
--- Returns the name of a spool in answers about something else, such as "PLA Black (Polymaker)".
-create or replace function spool_name(material_type text, color text, brand text) returns text
+-- Returns the name of a spool for messages and responses, such as "PLA Black (Polymaker)".
+create or replace function spool_name(material_type text, material_name text, color text, brand text) returns text
 language sql immutable parallel safe as $$
-	select material_type || ' ' || color || coalesce(' (' || nullif(brand, '') || ')', '')
+	select material_label(material_type, material_name) || ' ' || color || coalesce(' (' || nullif(brand, '') || ')', '')
 $$;
 
--- Sends the event spool.empty when the last filament of a spool is used, in whatever way its remaining weight changes.
+-- Sends the event spool.empty when the remaining weight of a spool becomes 0, whatever statement changes it.
 create or replace function spool_emptied() returns trigger language plpgsql as $$
 begin
 	perform emit_event(event_webhooks('spool.empty'), 'spool.empty', json_build_object('id', new.id, 'number', new.number,
-		'material_type', new.material_type, 'color', new.color, 'brand', new.brand, 'location', new.location));
+		'material_type', new.material_type, 'material_name', new.material_name, 'color', new.color, 'brand', new.brand,
+		'location', new.location));
 	return null;
 end $$;
 create or replace trigger spool_emptied after update of remaining_weight_grams on spools

@@ -10,12 +10,14 @@ import (
 	"slices"
 	"strings"
 
+	"spoolwright/auth"
 	"spoolwright/db"
 	"spoolwright/server"
-	"spoolwright/transfer"
+	"spoolwright/value"
 )
 
-var tag = &server.Tag{
+// SpoolsTag is the tag of the operations on spools.
+var SpoolsTag = &server.Tag{
 	Name: "spools", Fields: fields,
 	Description: "Filament spools, their costs, and the ledger of the filament used.",
 }
@@ -23,9 +25,7 @@ var tag = &server.Tag{
 // fields describes the fields of the requests and responses.
 //
 //go:embed fields.md
-var ownFields string
-
-var fields = ownFields + transfer.Fields
+var fields string
 
 // Routes are the operations of vendors, filaments and spools, and the report of usage.
 func Routes(d *db.DB) []server.Route {
@@ -36,7 +36,6 @@ func Routes(d *db.DB) []server.Route {
 		server.Op("PATCH /api/v1/spools", server.Write, server.Handle(h.updateMany), updateManyDoc),
 		server.Op("DELETE /api/v1/spools", server.Write, server.Handle(h.deleteMany), deleteManyDoc),
 		server.Op("POST /api/v1/spools/batch", server.Write, server.Handle(h.createBatch), createBatchDoc),
-		server.Op("POST /api/v1/spools/import", server.Write, spoolImport.Endpoint(h.db), importDoc),
 		server.Op("GET /api/v1/spools/export", server.Read, server.HandleExport("spools", h.export), exportDoc),
 		server.Op("GET /api/v1/spools/{id}", server.Read,
 			server.HandleGet[Spool](h.db, selectSpool), getDoc).Versioned(lockSpool),
@@ -48,6 +47,9 @@ func Routes(d *db.DB) []server.Route {
 		server.Op("POST /api/v1/spools/{id}/deduct", server.Write, server.Handle(h.deduct), deductDoc),
 		server.Op("POST /api/v1/spools/{id}/measure", server.Write, server.Handle(h.measure), measureDoc),
 		server.Op("GET /api/v1/spools/{id}/usage", server.Read, server.Handle(h.usage), usageDoc),
+		server.Op("POST /api/v1/spools/{id}/usage/{entry_id}/reverse", server.Write,
+			server.Handle(h.reverse).OptionalBody(), reverseDoc),
+		server.Op("POST /api/v1/spools/{id}/usage/{entry_id}/move", server.Write, server.Handle(h.move), moveDoc),
 		server.Op("GET /api/v1/custom-fields", server.Read,
 			server.HandleList[CustomField](h.db, CustomFieldFilter.list), listCustomFieldsDoc),
 		server.Op("POST /api/v1/custom-fields", server.Write, server.Handle(h.createCustomField),
@@ -66,57 +68,53 @@ func Routes(d *db.DB) []server.Route {
 
 type handlers struct{ db *db.DB }
 
-// MaterialType is a kind of filament.
-type MaterialType string
-
-// Enum returns all types.
-func (MaterialType) Enum() []string {
-	return []string{"PLA", "PETG", "ABS", "TPU", "ASA", "Nylon", "PC", "HIPS", "PVA", "Custom"}
-}
-
 // Spool is a spool of filament in requests and responses.
 type Spool struct {
-	ID             server.UUID                     `json:"id" rule:"readOnly,notNull"`
-	Number         int64                           `json:"number" rule:"readOnly,notNull"`
-	FilamentID     server.Optional[server.UUID]    `json:"filament_id"`
-	FilamentNumber server.Optional[int64]          `json:"filament_number" rule:"writeOnly,notNull,insteadOf=filament_id,optional,minimum=1,maximum=999999999"`
-	MaterialType   server.Optional[MaterialType]   `json:"material_type" rule:"required,unless=filament_id"`
-	Brand          server.Optional[string]         `json:"brand"`
-	Color          server.Optional[string]         `json:"color" rule:"required,unless=filament_id"`
-	ColorHex       server.Optional[string]         `json:"color_hex" rule:"format=color"`
-	Finish         server.Optional[string]         `json:"finish"`
-	DiameterMM     server.Optional[server.Decimal] `json:"diameter_mm" rule:"required,unless=filament_id,enum=1.75|2.85"`
-	NetWeight      server.Optional[server.Decimal] `json:"net_weight_grams" rule:"required,unless=filament_id,exclusiveMinimum=0,maximum=1000000"`
-	Remaining      server.Optional[server.Decimal] `json:"remaining_weight_grams" rule:"notNull,maximum=1000000"`
-	SpoolWeight    server.Optional[server.Decimal] `json:"spool_weight_grams" rule:"maximum=1000000"`
-	PurchasePrice  server.Optional[server.Decimal] `json:"purchase_price" rule:"maximum=1000000"`
-	CostPerGram    server.Decimal                  `json:"cost_per_gram" rule:"readOnly"`
-	Supplier       server.Optional[string]         `json:"supplier"`
-	PurchaseDate   server.Optional[server.Date]    `json:"purchase_date"`
-	Notes          server.Optional[string]         `json:"notes" rule:"maxLength=10000"`
-	Location       server.Optional[string]         `json:"location"`
-	LotNumber      server.Optional[string]         `json:"lot_number"`
-	Density        server.Optional[server.Decimal] `json:"density_g_cm3" rule:"exclusiveMinimum=0,maximum=100"`
-	Archived       server.Optional[bool]           `json:"archived" rule:"notNull"`
-	Extra          server.Optional[server.Extra]   `json:"extra" rule:"notNull,unsorted"`
-	FirstUsedAt    server.Timestamp                `json:"first_used_at" rule:"readOnly"`
-	LastUsedAt     server.Timestamp                `json:"last_used_at" rule:"readOnly"`
-	CreatedAt      server.Timestamp                `json:"created_at" rule:"readOnly,notNull"`
-	UpdatedAt      server.Timestamp                `json:"updated_at" rule:"readOnly,notNull"`
-	HiddenAt       server.Timestamp                `json:"hidden_at" rule:"readOnly"`
+	ID             value.UUID                    `json:"id" rule:"readOnly,notNull"`
+	Number         int64                         `json:"number" rule:"readOnly,notNull"`
+	FilamentID     value.Optional[value.UUID]    `json:"filament_id"`
+	FilamentNumber value.Optional[int64]         `json:"filament_number" rule:"writeOnly,notNull,insteadOf=filament_id,optional,minimum=1,maximum=999999999"`
+	MaterialType   value.Optional[MaterialType]  `json:"material_type" rule:"required,unless=filament_id"`
+	Brand          value.Optional[string]        `json:"brand"`
+	Color          value.Optional[string]        `json:"color" rule:"required,unless=filament_id"`
+	ColorHex       value.Optional[string]        `json:"color_hex" rule:"format=color"`
+	Finish         value.Optional[string]        `json:"finish"`
+	DiameterMM     value.Optional[value.Decimal] `json:"diameter_mm" rule:"required,unless=filament_id,enum=1.75|2.85"`
+	NetWeight      value.Optional[value.Decimal] `json:"net_weight_grams" rule:"required,unless=filament_id,exclusiveMinimum=0,maximum=1000000"`
+	Remaining      value.Optional[value.Decimal] `json:"remaining_weight_grams" rule:"notNull,maximum=1000000"`
+	SpoolWeight    value.Optional[value.Decimal] `json:"spool_weight_grams" rule:"maximum=1000000"`
+	PurchasePrice  value.Optional[value.Decimal] `json:"purchase_price" rule:"maximum=1000000"`
+	CostPerGram    value.Decimal                 `json:"cost_per_gram" rule:"readOnly"`
+	Supplier       value.Optional[string]        `json:"supplier"`
+	PurchaseDate   value.Optional[value.Date]    `json:"purchase_date"`
+	Notes          value.Optional[string]        `json:"notes" rule:"maxLength=10000"`
+	Location       value.Optional[string]        `json:"location"`
+	LotNumber      value.Optional[string]        `json:"lot_number"`
+	Density        value.Optional[value.Decimal] `json:"density_g_cm3" rule:"exclusiveMinimum=0,maximum=100"`
+	MaterialName   value.Optional[string]        `json:"material_name"`
+	Archived       value.Optional[bool]          `json:"archived" rule:"notNull"`
+	Extra          value.Optional[value.Extra]   `json:"extra" rule:"notNull,unsorted"`
+	FirstUsedAt    value.Timestamp               `json:"first_used_at" rule:"readOnly"`
+	LastUsedAt     value.Timestamp               `json:"last_used_at" rule:"readOnly"`
+	CreatedAt      value.Timestamp               `json:"created_at" rule:"readOnly,notNull"`
+	UpdatedAt      value.Timestamp               `json:"updated_at" rule:"readOnly,notNull"`
+	HiddenAt       value.Timestamp               `json:"hidden_at" rule:"readOnly"`
+	HiddenBy       value.UUID                    `json:"hidden_by" rule:"readOnly"`
+	Hider          string                        `json:"hidden_by_name" rule:"readOnly,unsorted"`
 }
 
 var (
-	spoolColumns = columnsOf[Spool]()                  // all, in the order of the fields
-	inputNames   = server.SchemaOf[Spool]().Writable() // those of requests
+	spoolFields  = strings.Replace(columnsOf[Spool](), ", hidden_by_name", "", 1) // in the order of the fields
+	spoolColumns = strings.Replace(spoolFields, "hidden_by", auth.HiddenBy, 1)    // with an expression for hidden_by
+	inputNames   = server.SchemaOf[Spool]().Writable()                            // the fields of requests
 	inputColumns = strings.Join(inputNames, ", ")
-	inputValues  = parameters(2, len(inputNames)) // which $1 precedes: the id
+	inputValues  = parameters(2, len(inputNames)) // their parameters; $1 is the id
 )
 
-// inputValue returns the one of the inputValues for a column.
+// inputValue returns the parameter for a column.
 func inputValue(column string) string { return fmt.Sprintf("$%d", 2+slices.Index(inputNames, column)) }
 
-// columnsOf returns the columns of a table with the fields of T in responses.
+// columnsOf returns the columns that have the names of T's response fields.
 func columnsOf[T any]() string {
 	var names []string
 	for _, f := range server.SchemaOf[T]().Fields {
@@ -136,8 +134,7 @@ func parameters(from, n int) string {
 	return strings.Join(names, ", ")
 }
 
-// values returns the values of a new spool, in the order of inputNames, with defaults for what the request or file
-// omits.
+// values returns the values of a new spool in the order of inputNames. It replaces omitted fields by their defaults.
 func (s *Spool) values() []any {
 	values := server.Values(s)
 	for i, name := range inputNames {
@@ -155,6 +152,16 @@ func (s *Spool) values() []any {
 	return values
 }
 
+// NewRow returns the columns of a new spool for json_populate_recordset, with the same defaults as values.
+func (s *Spool) NewRow() map[string]any {
+	row := map[string]any{}
+	for i, value := range s.values() {
+		row[inputNames[i]] = value
+	}
+	row["extra"] = json.RawMessage(s.Extra.Or(nil).Values())
+	return row
+}
+
 // Filter are the parameters of the spool list.
 type Filter struct {
 	server.ListQuery
@@ -164,31 +171,31 @@ type Filter struct {
 // SpoolFilter selects spools.
 type SpoolFilter struct {
 	server.ExtraFilter
-	Number         server.Optional[int64]                    `query:"number" rule:"minimum=1,maximum=999999999"`
-	MaterialType   server.Optional[server.Set[MaterialType]] `query:"material_type"`
-	Brand          server.Optional[string]                   `query:"brand"`
-	Color          server.Optional[string]                   `query:"color"`
-	FilamentID     server.Optional[server.UUID]              `query:"filament_id"`
-	Location       server.Optional[string]                   `query:"location"`
-	LotNumber      server.Optional[string]                   `query:"lot_number"`
-	Supplier       server.Optional[string]                   `query:"supplier"`
-	InStock        server.Optional[bool]                     `query:"in_stock"`
-	RemainingBelow server.Optional[server.Decimal]           `query:"remaining_below" rule:"maximum=1000000"`
-	CreatedFrom    server.Optional[server.Moment]            `query:"created_from"`
-	CreatedTo      server.Optional[server.Moment]            `query:"created_to"`
-	Search         server.Optional[string]                   `query:"search" rule:"search"`
-	Archived       server.Optional[Archived]                 `query:"archived" rule:"default=false"`
-	Hidden         server.Optional[bool]                     `query:"hidden" rule:"default=false"`
+	Number         value.Optional[int64]                   `query:"number" rule:"minimum=1,maximum=999999999"`
+	MaterialType   value.Optional[value.Set[MaterialType]] `query:"material_type"`
+	Brand          value.Optional[string]                  `query:"brand"`
+	Color          value.Optional[string]                  `query:"color"`
+	FilamentID     value.Optional[value.UUID]              `query:"filament_id"`
+	Location       value.Optional[string]                  `query:"location"`
+	LotNumber      value.Optional[string]                  `query:"lot_number"`
+	Supplier       value.Optional[string]                  `query:"supplier"`
+	InStock        value.Optional[bool]                    `query:"in_stock"`
+	RemainingBelow value.Optional[value.Decimal]           `query:"remaining_below" rule:"maximum=1000000"`
+	CreatedFrom    value.Optional[value.Moment]            `query:"created_from"`
+	CreatedTo      value.Optional[value.Moment]            `query:"created_to"`
+	Search         value.Optional[string]                  `query:"search" rule:"search"`
+	Archived       value.Optional[Archived]                `query:"archived" rule:"default=false"`
+	server.Hiding
 }
 
-// Archived selects spools of a list.
+// Archived is the filter of a list for archived spools.
 type Archived string
 
 // Enum returns all values: only archived spools, only the others, or all.
 func (Archived) Enum() []string { return []string{"true", "false", "any"} }
 
 var listDoc = &server.Doc{
-	ID: "listSpools", Tag: tag, Summary: "List spools",
+	ID: "listSpools", Tag: SpoolsTag, Summary: "List spools",
 	Description: "All filters but `search`, `extra.KEY` and `remaining_below` use an index. These, and a `sort_by` " +
 		"without an index, read all matching spools. A parameter `extra.KEY`, such as `extra.tag`, selects the " +
 		"spools in which the custom field has this value, not case-sensitive.",
@@ -197,23 +204,23 @@ var listDoc = &server.Doc{
 func (h handlers) list(ctx context.Context, r *server.Request[Filter]) (server.Page[Spool], error) {
 	l := r.In.list()
 	if r.In.SortBy.Or("") == "number" {
-		l.And("number is not null") // as in the predicate of the index
+		l.And("number is not null") // the partial index has this predicate
 		l.Ordered("number")
 	}
 	return server.ListPage[Spool](ctx, h.db.Read, l, r.In.ListQuery)
 }
 
-// spoolByNumber is the query of the id of the spool with a number.
+// spoolByNumber selects the id of the spool with a number.
 const spoolByNumber = `select id from spools where number = ?`
 
-// list returns the list of the spools that the filter selects.
+// list returns the list of the selected spools.
 func (f SpoolFilter) list() *server.List {
 	hidden, archived := f.Hidden.Or(false), f.Archived.Or("false")
 	counted := "spools" // neither hidden nor archived
 	if archived != "false" {
 		counted = ""
 	}
-	l := server.NewHidingList("spools", spoolColumns, counted, hidden)
+	l := server.NewHidingList("spools", spoolColumns, counted, f.Hiding)
 	l.CountOrdered() // spools_in_stock and others begin with the tenant and have no other condition
 	switch {
 	case archived == "true":
@@ -221,7 +228,7 @@ func (f SpoolFilter) list() *server.List {
 	case archived == "false" && !(hidden && f.Archived.IsNull()):
 		l.And("not archived")
 	case archived == "any" && !hidden:
-		l.Each("archived", "'{false,true}'::boolean[]") // which the indexes have apart
+		l.Each("archived", "'{false,true}'::boolean[]") // the indexes hold archived and other spools separately
 	}
 	l.Among(spoolByNumber, f.Number)
 	l.WhereEach("material_type", f.MaterialType)
@@ -244,12 +251,12 @@ func (f SpoolFilter) list() *server.List {
 }
 
 var getDoc = &server.Doc{
-	ID: "getSpool", Tag: tag, Summary: "Get a spool",
+	ID: "getSpool", Tag: SpoolsTag, Summary: "Get a spool",
 	Description: "`GET /api/v1/spools/{id}/usage` returns the history of its remaining weight.",
 }
 
 var getByNumberDoc = &server.Doc{
-	ID: "getSpoolByNumber", Tag: tag, Summary: "Get the spool with a number",
+	ID: "getSpoolByNumber", Tag: SpoolsTag, Summary: "Get the spool with a number",
 	Description: "Returns what `getSpool` does, for the number that is on the label of a spool.",
 }
 
@@ -272,10 +279,10 @@ func selectSpool(id string) *db.Stmt { return db.SQL(selectSpoolSQL, id).Quick()
 
 const costTooLarge = "makes cost_per_gram larger than 999,999,999"
 
-// costError converts the error of a cost_per_gram out of range to a 422. PostgreSQL computes that column.
-func costError(err error) error { return costErrorOn("purchase_price", err) }
+// CostError converts the error for a cost_per_gram out of range to a 422. PostgreSQL computes cost_per_gram.
+func CostError(err error) error { return costErrorOn("purchase_price", err) }
 
-// costErrorOn is costError with the name of the field in the request.
+// costErrorOn is CostError for the given field of the request.
 func costErrorOn(field string, err error) error {
 	if errors.Is(err, db.ErrOutOfRange) || db.Violates(err, "spools_cost_per_gram_check") {
 		return server.Invalid(field, costTooLarge).Because(err)
@@ -283,8 +290,8 @@ func costErrorOn(field string, err error) error {
 	return err
 }
 
-// Check rejects a price whose cost_per_gram is out of range, if the request has both numbers, so that an import can
-// name the row.
+// Check rejects a price if the request has the price and the net weight and cost_per_gram is out of range. It exists
+// so that an import can name the row.
 func (s *Spool) Check(problems *server.Problems) {
 	if s.PurchasePrice.IsNull() || s.NetWeight.IsNull() {
 		return
@@ -298,11 +305,11 @@ func (s *Spool) Check(problems *server.Problems) {
 
 // SpoolBatch is the body of a request that creates several equal spools.
 type SpoolBatch struct {
-	Quantity server.Optional[int64] `json:"quantity" rule:"required,writeOnly,minimum=1,maximum=100"`
+	Quantity value.Optional[int64] `json:"quantity" rule:"required,writeOnly,minimum=1,maximum=100"`
 	Spool
 }
 
-// CreatedSpools are the spools that a request has created.
+// CreatedSpools is the list of spools that a request created.
 type CreatedSpools struct {
 	Items []Spool `json:"items" rule:"readOnly,notNull"`
 }
@@ -310,17 +317,18 @@ type CreatedSpools struct {
 const initialWeight = "`remaining_weight_grams` is `net_weight_grams` by default. It is the first entry of the " +
 	"usage ledger."
 
-const filamentRules = "With `filament_id` or `filament_number`, the spool has its `material_type`, `brand`, " +
-	"`color`, `color_hex`, `diameter_mm` and `density_g_cm3` from the filament, and they change with it; other " +
+const filamentRules = "With `filament_id` or `filament_number`, the spool has its `material_type`, " +
+	"`material_name`, `brand`, `color`, `color_hex`, `diameter_mm` and `density_g_cm3` from the filament, and they change " +
+	"with it; other " +
 	"values in the request are a `FILAMENT_FIELD`."
 
 const inheritRules = filamentRules + " `net_weight_grams`, `spool_weight_grams` and `purchase_price` are those of " +
 	"the filament by default."
 
 var createDoc = &server.Doc{
-	ID: "createSpool", Tag: tag, Summary: "Create a spool",
+	ID: "createSpool", Tag: SpoolsTag, Summary: "Create a spool",
 	Description: initialWeight + " `createSpoolBatch` creates several equal spools.\n\n" + inheritRules,
-	Errors:      []*server.Error{errUnknownFilament, errFilamentField},
+	Errors:      []*server.Error{ErrUnknownFilament, errFilamentField},
 }
 
 func (h handlers) create(ctx context.Context, r *server.Request[Spool]) (server.Created[Spool], error) {
@@ -332,10 +340,10 @@ func (h handlers) create(ctx context.Context, r *server.Request[Spool]) (server.
 }
 
 var createBatchDoc = &server.Doc{
-	ID: "createSpoolBatch", Tag: tag, Summary: "Create several equal spools",
+	ID: "createSpoolBatch", Tag: SpoolsTag, Summary: "Create several equal spools",
 	Description: "Creates `quantity` equal spools, all or none. " + initialWeight +
 		" The `Location` is the list of spools.\n\n" + inheritRules,
-	Errors: []*server.Error{errUnknownFilament, errFilamentField},
+	Errors: []*server.Error{ErrUnknownFilament, errFilamentField},
 }
 
 func (h handlers) createBatch(
@@ -352,7 +360,7 @@ func createdSpools(spools *db.Stmt) []byte {
 	return slices.Concat([]byte(`{"items":`), spools.Array(), []byte(`}`))
 }
 
-// add checks the custom fields, and then creates equal spools as insert does.
+// add checks the custom fields, and then creates equal spools with insert.
 func (h handlers) add(ctx context.Context, in Spool, quantity int64) (spools *db.Stmt, err error) {
 	err = withExtra(ctx, h.db, "spool", in.Extra, func(ctx context.Context) error {
 		spools, err = h.insert(ctx, in, quantity)
@@ -361,14 +369,13 @@ func (h handlers) add(ctx context.Context, in Spool, quantity int64) (spools *db
 	return spools, err
 }
 
-// insert creates equal spools, of the filament that the request names if it does, and returns the statement that has
-// done so.
+// insert creates equal spools, attached to a filament if the request names one. It returns the executed statement.
 func (h handlers) insert(ctx context.Context, in Spool, quantity int64) (spools *db.Stmt, err error) {
-	if !in.namesFilament() {
+	if !in.NamesFilament() {
 		if spools, err = insert(&in, quantity); err == nil {
 			err = h.db.Write(ctx, spools)
 		}
-		return spools, costError(err)
+		return spools, CostError(err)
 	}
 	locked := lockFilaments(&in)
 	err = h.db.Decide(ctx, []*db.Stmt{locked}, func() ([]*db.Stmt, error) {
@@ -379,7 +386,7 @@ func (h handlers) insert(ctx context.Context, in Spool, quantity int64) (spools 
 		}
 		return []*db.Stmt{spools}, err
 	})
-	return spools, costError(err)
+	return spools, CostError(err)
 }
 
 // insertSQL creates the spool $1, with the first entry of its ledger, and returns it.
@@ -393,11 +400,11 @@ var insertSQL = `
 // insert returns a statement that creates equal spools, and returns them in the order of their ids.
 func insert(in *Spool, quantity int64) (*db.Stmt, error) {
 	if quantity == 1 { // quicker than the statement below
-		return db.SQL(insertSQL, slices.Insert(in.values(), 0, any(db.NewID()))...).Expect(1).Mergeable(""), nil
+		return db.SQL(insertSQL, slices.Insert(in.values(), 0, any(value.NewID()))...).Expect(1), nil
 	}
 	ids := make([]string, quantity)
 	for i := range ids {
-		ids[i] = db.NewID()
+		ids[i] = value.NewID()
 	}
 	list, err := json.Marshal(ids)
 	if err != nil {
@@ -407,17 +414,17 @@ func insert(in *Spool, quantity int64) (*db.Stmt, error) {
 			insert into spools (id, ` + inputColumns + `)
 			select list.id::uuid, ` + inputValues + `
 			from json_array_elements_text($1::json) list (id)`)
-	change.columns = spoolColumns
+	change.columns = spoolFields
 	return change.statement(`select `+spoolColumns+` from spool order by id`,
 		slices.Insert(in.values(), 0, any(string(list)))...).Expect(len(ids)), nil
 }
 
 var updateDoc = &server.Doc{
-	ID: "updateSpool", Tag: tag, Summary: "Update a spool",
+	ID: "updateSpool", Tag: SpoolsTag, Summary: "Update a spool",
 	Description: "A changed `remaining_weight_grams`, for example after weighing the spool, is an entry of the " +
 		"usage ledger. Omit it to change other fields: a value that you fetched earlier would undo the deductions " +
 		"since then.\n\n" + filamentRules + " A `filament_id` of null detaches the spool, which keeps its values.",
-	Errors: []*server.Error{errUnknownFilament, errFilamentField},
+	Errors: []*server.Error{ErrUnknownFilament, errFilamentField},
 }
 
 func (h handlers) update(ctx context.Context, r *server.Request[Spool]) (ok server.OK[Spool], err error) {
@@ -436,18 +443,18 @@ func (h handlers) change(ctx context.Context, id string, in Spool) (server.OK[Sp
 			run = h.db.Read
 		}
 		spool := update(id, &in)
-		return server.One(spool, costError(run(ctx, spool)))
+		return server.One(spool, CostError(run(ctx, spool)))
 	}
 	locked := lockFilaments(&in)
-	if !in.namesFilament() {
-		locked = db.SQL(`select filament_id, `+followed+` from spools where id = $1 and hidden_at is null
+	if !in.NamesFilament() {
+		locked = db.SQL(`select filament_id, `+Followed+` from spools where id = $1 and hidden_at is null
 			for no key update`, id)
 	}
 	var spool *db.Stmt
 	err := h.db.Decide(ctx, []*db.Stmt{locked}, func() ([]*db.Stmt, error) {
 		changes := in
 		err := server.Found(locked, nil)
-		if in.namesFilament() {
+		if in.NamesFilament() {
 			err = attachOne(locked, &changes, false)
 		} else if err == nil {
 			err = stayAll(locked, &changes)
@@ -456,7 +463,7 @@ func (h handlers) change(ctx context.Context, id string, in Spool) (server.OK[Sp
 		return []*db.Stmt{spool}, err
 	})
 	if err != nil {
-		return nil, costError(err)
+		return nil, CostError(err)
 	}
 	return server.One(spool, nil)
 }
@@ -468,14 +475,14 @@ func update(id string, in *Spool) *db.Stmt {
 	case set == "":
 		return selectSpool(id)
 	case in.Remaining.Set:
-		return edit(`id = $1 and hidden_at is null`, spoolColumns, set, args)
+		return edit(`id = $1 and hidden_at is null`, spoolFields, spoolColumns, set, args)
 	}
 	return db.SQL(`update spools set `+set+`, updated_at = now(), edited_at = now()
 		where id = $1 and hidden_at is null returning `+spoolColumns, args...)
 }
 
 var deleteDoc = &server.Doc{
-	ID: "deleteSpool", Tag: tag, Summary: "Remove a spool",
+	ID: "deleteSpool", Tag: SpoolsTag, Summary: "Remove a spool",
 	Description: "Hides the spool: lists no longer contain it, and requests with its id return 404, except for " +
 		"`listSpoolUsage`. It does not count for prices. Production runs with this spool keep its name and cost. " +
 		"`GET /api/v1/spools?hidden=true` lists hidden spools, and `restoreSpool` shows one again.",
@@ -486,15 +493,15 @@ func (h handlers) delete(ctx context.Context, r *server.Request[struct{}]) (serv
 	return nil, server.Found(hidden, h.db.Write(ctx, hidden))
 }
 
-// hide returns a statement that hides the spool for which condition is true, with the argument $1, and returns its id.
-// As every change of a spool, it sets updated_at, on which report_use relies.
+// hide returns a statement that hides the spool that the condition selects, and returns its id. arg is $1. The
+// statement sets updated_at, as every change of a spool must, because report_use relies on it.
 func hide(condition string, arg any) *db.Stmt {
 	return db.SQL(`update spools set hidden_at = now(), updated_at = now(), edited_at = now()
 		where `+condition+` returning id`, arg)
 }
 
 var restoreDoc = &server.Doc{
-	ID: "restoreSpool", Tag: tag, Summary: "Restore a removed spool",
+	ID: "restoreSpool", Tag: SpoolsTag, Summary: "Restore a removed spool",
 	Description: "Shows a spool again that was removed. Its fields and its usage ledger are those that it had " +
 		"before. For a spool that is not hidden, the operation changes nothing and returns the spool.",
 }
@@ -504,6 +511,7 @@ func (h handlers) restore(ctx context.Context, r *server.Request[struct{}]) (ser
 		update spools set hidden_at = null, updated_at = now(), edited_at = now()
 		where id = $1 and hidden_at is not null`, r.ID("id"))
 	spool := selectSpool(r.ID("id"))
-	// The lock makes restore wait for a delete that has begun. Without it, the spool could be hidden after the update.
+	// The lock makes restore wait for a running delete. Without it, the delete could hide the spool after the
+	// update.
 	return server.One(spool, h.db.Write(ctx, lockSpool(r.ID("id"))[0], restored, spool))
 }

@@ -13,8 +13,10 @@ import (
 
 	"spoolwright/db"
 	"spoolwright/inventory"
+	"spoolwright/inventory/imports"
 	"spoolwright/server"
 	"spoolwright/testkit"
+	"spoolwright/value"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
@@ -39,7 +41,7 @@ func spool(fields j) j {
 
 func operator(t *testing.T) *testkit.Client {
 	t.Helper()
-	return testkit.New(t, testkit.Options{}, inventory.Routes).Operator(t)
+	return testkit.New(t, testkit.Options{}, inventory.Routes, imports.Routes).Operator(t)
 }
 
 // is fails the test unless the value at the path of the response equals want: the same fields, types and digits. A
@@ -123,7 +125,7 @@ func TestSpoolFields(t *testing.T) {
 	t.Parallel()
 	c := operator(t)
 	defaults := j{
-		"id": uuid, "filament_id": nil, "material_type": "PLA", "brand": nil, "color": "Black", "color_hex": nil,
+		"id": uuid, "filament_id": nil, "material_type": "PLA", "material_name": nil, "brand": nil, "color": "Black", "color_hex": nil,
 		"finish": nil, "diameter_mm": json.Number("1.75"), "net_weight_grams": json.Number("1000"),
 		"remaining_weight_grams": json.Number("1000"),
 		"spool_weight_grams":     nil, "purchase_price": nil, "cost_per_gram": nil, "supplier": nil,
@@ -131,9 +133,10 @@ func TestSpoolFields(t *testing.T) {
 		"notes":         nil, "location": nil, "lot_number": nil, "density_g_cm3": nil, "archived": false,
 		"extra":         map[string]any{},
 		"first_used_at": nil, "last_used_at": nil, "created_at": moment, "updated_at": moment, "hidden_at": nil,
+		"hidden_by": nil, "hidden_by_name": nil,
 	}
 	all := j{
-		"material_type": "Nylon", "brand": "Fiberlogy", "color": "Türkis", "color_hex": "#1aB2c3", "finish": "Matte",
+		"material_type": "Nylon", "material_name": "PA6-CF", "brand": "Fiberlogy", "color": "Türkis", "color_hex": "#1aB2c3", "finish": "Matte",
 		"diameter_mm": json.Number("2.85"), "net_weight_grams": json.Number("750.5"),
 		"remaining_weight_grams": json.Number("0"),
 		"spool_weight_grams":     json.Number("200.123456"), "purchase_price": json.Number("52.99"),
@@ -316,13 +319,14 @@ func TestComputedColumns(t *testing.T) {
 	c := operator(t)
 	ctx := db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant})
 	const insert = `insert into spools (id, color, diameter_mm, net_weight_grams, remaining_weight_grams,
-		material_type, brand, cost_per_gram, brand_key, color_key, supplier_key, location_key, lot_key, search_key)
-		values ($1, 'RÖT', 1.75, 2, 1, 'PLA', 'BRAND', 5, 'x', 'x', 'x', 'x', 'x', 'x')`
-	for _, set := range []string{"", "material_type = 'ABS'", "brand = 'ÄB'", "brand = null", "color = 'Blue'",
+		material_type, brand, cost_per_gram, brand_key, color_key, material_key, supplier_key, location_key, lot_key, search_key)
+		values ($1, 'RÖT', 1.75, 2, 1, 'PLA', 'BRAND', 5, 'x', 'x', 'x', 'x', 'x', 'x', 'x')`
+	for _, set := range []string{"", "material_type = 'ABS'", "material_name = 'PLA-CF'",
+		"diameter_mm = 2.85", "material_key = 'x'", "brand = 'ÄB'", "brand = null", "color = 'Blue'",
 		"net_weight_grams = 4", "purchase_price = 3", "finish = 'Mätt'", "supplier = 'Shop'", "location = 'A'", "lot_number = 'L'",
 		"notes = 'Note'", "cost_per_gram = 9", "brand_key = 'X'", "color_key = 'X'", "supplier_key = 'X'",
 		"location_key = 'X'", "lot_key = 'X'", "search_key = 'X'"} {
-		id := db.NewID()
+		id := value.NewID()
 		stmts := []*db.Stmt{db.SQL(insert, id)}
 		if set != "" {
 			stmts = append(stmts, db.SQL(`update spools set supplier = 'S', location = 'B', lot_number = 'M',
@@ -330,11 +334,12 @@ func TestComputedColumns(t *testing.T) {
 		}
 		var computed bool
 		stmts = append(stmts, db.SQL(`
-			select row(cost_per_gram, brand_key, color_key, supplier_key, location_key, lot_key, search_key)
+			select row(cost_per_gram, brand_key, color_key, material_key, supplier_key, location_key, lot_key, search_key)
 				is not distinct from row(round(purchase_price / net_weight_grams, 6),
 				lower(brand collate "und-x-icu"), lower(color collate "und-x-icu"),
-				lower(supplier collate "und-x-icu"), lower(location collate "und-x-icu"), lower(lot_number collate "und-x-icu"),
-				`+server.Searchable(`concat_ws(E'\n', material_type, color, brand, finish, location, lot_number, supplier,
+				material_type || '/' || case when material_name is null then '' else 'placf' end || '/' ||
+					trim_scale(diameter_mm), lower(supplier collate "und-x-icu"), lower(location collate "und-x-icu"), lower(lot_number collate "und-x-icu"),
+				`+server.Searchable(`concat_ws(E'\n', material_type, material_name, color, brand, finish, location, lot_number, supplier,
 					notes)`)+`)
 			from spools where id = $1`, id).Into(&computed))
 		if err := c.API.DB.Write(ctx, stmts...); err != nil || !computed {
@@ -465,7 +470,7 @@ func TestHideAndRestoreSpool(t *testing.T) {
 	c.Get(t, spools+"?hidden=maybe").Fields("hidden")
 
 	other.Post(t, path+"/restore", nil).WantError(404, "NOT_FOUND")
-	c.Post(t, spools+"/"+db.NewID()+"/restore", nil).WantError(404, "NOT_FOUND")
+	c.Post(t, spools+"/"+value.NewID()+"/restore", nil).WantError(404, "NOT_FOUND")
 	restored := c.Post(t, path+"/restore", nil).Want(200)
 	if got := c.Get(t, path).Want(200); !bytes.Equal(got.Body, restored.Body) {
 		t.Errorf("the spool is %s, and restore returned %s", got.Body, restored.Body)

@@ -7,25 +7,26 @@ import (
 
 	"spoolwright/db"
 	"spoolwright/server"
+	"spoolwright/value"
 )
 
-// The functions below change spools, filaments and vendors for clients that know only their numbers. Those that get a
-// context run several statements in one transaction, which can be part of a larger one.
+// The functions below change spools, filaments and vendors by number, for the API of Spoolman. The functions with a
+// context run several statements in one transaction, which can be part of a larger transaction.
 
-// byNumber is the condition of statements that select the spool with the number $1, unless it is hidden. The subquery
-// makes PostgreSQL use the index of numbers, and not one of those of the spools that are not hidden.
+// byNumber is the condition that selects the spool with the number $1, unless it is hidden. The subquery makes
+// PostgreSQL use the index of numbers, and not an index of the spools that are not hidden.
 const byNumber = `id = (select n.id from spools n where n.number = $1) and hidden_at is null`
 
-// SpoolUse are changes of a spool that Spool does not have.
+// SpoolUse has changes of a spool that Spool cannot express.
 type SpoolUse struct {
-	// Used is the weight that was used from the initial one. Without it, a change of net_weight_grams alone keeps the
-	// used weight.
-	Used                server.Optional[server.Decimal]
-	FirstUsed, LastUsed server.Optional[server.Timestamp]
+	// Used is the used weight: the initial weight less the remaining weight. Without it, a change of
+	// net_weight_grams alone keeps the used weight.
+	Used                value.Optional[value.Decimal]
+	FirstUsed, LastUsed value.Optional[value.Timestamp]
 }
 
-// Edit returns a statement that changes the fields of the spool with the number that in contains, and returns its id.
-// A changed remaining weight is an entry of the ledger.
+// Edit returns a statement that changes the spool with the number to the fields of in, and returns the spool's id.
+// If the remaining weight changes, the ledger gets an entry.
 func Edit(number int64, in *Spool, use SpoolUse) *db.Stmt {
 	set, args := server.Assignments(in, []any{number})
 	add := func(column, value string, arg any) {
@@ -54,14 +55,14 @@ func Edit(number int64, in *Spool, use SpoolUse) *db.Stmt {
 		add("last_used_at", "?::timestamptz", use.LastUsed.Arg())
 	}
 	if set == "" {
-		set = "hidden_at = null" // its value
+		set = "hidden_at = null" // the column keeps its value
 	}
-	return edit(byNumber, "id, remaining_weight_grams", set, args)
+	return edit(byNumber, "id, remaining_weight_grams", "id, remaining_weight_grams", set, args)
 }
 
-// Attach makes the request follow the filament that it names, which it locks. A new spool gets its weights and its
-// price, too; if the filament has no weight, that of the spool is otherwise.
-func Attach(ctx context.Context, d *db.DB, in *Spool, isNew bool, otherwise server.Decimal) error {
+// Attach locks the filament that the request names, and makes the request follow it. A new spool also gets the
+// weights and the price of the filament; if the filament has no weight, the spool gets the weight otherwise.
+func Attach(ctx context.Context, d *db.DB, in *Spool, isNew bool, otherwise value.Decimal) error {
 	locked := lockFilaments(in)
 	if err := d.Write(ctx, locked); err != nil {
 		return err
@@ -81,14 +82,14 @@ func Attach(ctx context.Context, d *db.DB, in *Spool, isNew bool, otherwise serv
 // AddSpool creates a spool and returns its number.
 func AddSpool(ctx context.Context, d *db.DB, in *Spool, use SpoolUse) (number int64, err error) {
 	if !use.Used.IsNull() {
-		in.Remaining = server.Some(max(*in.NetWeight.Value-*use.Used.Value, 0))
+		in.Remaining = value.Some(max(*in.NetWeight.Value-*use.Used.Value, 0))
 	}
 	spools, err := insert(in, 1)
 	if err != nil {
 		return 0, err
 	}
 	if err := d.Write(ctx, spools); err != nil {
-		return 0, costError(err)
+		return 0, CostError(err)
 	}
 	number, err = numberOf(spools.Object())
 	if err == nil && (use.FirstUsed.Set || use.LastUsed.Set) {
@@ -97,7 +98,7 @@ func AddSpool(ctx context.Context, d *db.DB, in *Spool, use SpoolUse) (number in
 	return number, err
 }
 
-// numberOf returns the number of a resource in JSON.
+// numberOf returns the number in the JSON of a resource.
 func numberOf(text []byte) (int64, error) {
 	var resource struct {
 		Number int64 `json:"number"`
@@ -111,9 +112,9 @@ func Hide(number int64) *db.Stmt {
 	return hide(byNumber, number)
 }
 
-// MeasureGross returns a statement that sets the remaining weight of the spool with the number to the gross weight on
-// a scale, without the weight of the empty spool, which is that of the spool, of its filament or of its vendor, or
-// else 0. A weight above the initial one becomes the initial one. It returns the spool's id.
+// MeasureGross returns a statement that sets the remaining weight of the spool to the gross weight less the weight
+// of the empty spool, and returns the spool's id. The weight of the empty spool comes from the spool, its filament
+// or its vendor, or else is 0. If the result exceeds the initial weight, it becomes the initial weight, too.
 func MeasureGross(number int64, gross string) *db.Stmt {
 	return weightChange{
 		spools: `update spools set remaining_weight_grams = greatest(net, 0),
@@ -133,15 +134,15 @@ func MeasureGross(number int64, gross string) *db.Stmt {
 	}.statement(`select id from spool`, number, gross)
 }
 
-// numbered returns the id of the row of a table with a number, which it locks.
+// numbered locks the row of a table that has the number, and returns its id.
 func numbered(ctx context.Context, d *db.DB, table string, number int64) (id string, err error) {
-	row := db.SQL(`select id::text from `+table+` where number = $1 and num_nonnulls(number) = 1 and hidden_at is null
+	row := db.SQL(`select id::text from `+table+` where number = $1 and hidden_at is null
 		for no key update`, number).Into(&id)
 	return id, server.Found(row, d.Write(ctx, row))
 }
 
-// AddVendor creates a vendor and returns its number. If there is one with the name, it gets the fields that it does
-// not have.
+// AddVendor creates a vendor and returns its number. If a vendor has the name already, AddVendor fills in the fields
+// that this vendor does not have.
 func AddVendor(ctx context.Context, d *db.DB, in *Vendor) (number int64, err error) {
 	const fill = `set notes = coalesce(v.notes, n.notes), external_id = coalesce(v.external_id, n.external_id),
 		empty_spool_weight_grams = coalesce(v.empty_spool_weight_grams, n.empty_spool_weight_grams),
@@ -162,7 +163,7 @@ func AddVendor(ctx context.Context, d *db.DB, in *Vendor) (number int64, err err
 			returning number
 		)
 		select number from found union all select number from added`,
-		db.NewID(), in.Name.Arg(), in.Notes.Arg(), in.EmptySpoolWeight.Arg(), in.ExternalID.Arg(),
+		value.NewID(), in.Name.Arg(), in.Notes.Arg(), in.EmptySpoolWeight.Arg(), in.ExternalID.Arg(),
 		in.Extra.Or(nil).Values()).Into(&number)
 	return number, d.Write(ctx, added)
 }
@@ -179,7 +180,7 @@ func EditVendor(ctx context.Context, d *db.DB, number int64, in Vendor) error {
 var errLargeVendor = server.Conflict("VENDOR_IN_USE",
 	"The filaments of the vendor have more than %d spools, or more than %d in stock", maxFollowers, maxStocked)
 
-// RemoveVendor deletes the vendor with the number. Its filaments and their spools then have none.
+// RemoveVendor deletes the vendor with the number. Its filaments and their spools then have no vendor.
 func RemoveVendor(ctx context.Context, d *db.DB, number int64) error {
 	id, err := numbered(ctx, d, "vendors", number)
 	if err != nil {
@@ -218,10 +219,10 @@ func EditFilament(ctx context.Context, d *db.DB, number int64, in Filament) erro
 	return err
 }
 
-// ErrFilamentInUse is the error of RemoveFilament.
+// ErrFilamentInUse is the error of RemoveFilament for a filament that has spools.
 var ErrFilamentInUse = &server.Error{Status: 403, Code: "FILAMENT_IN_USE", Detail: "Spools are of the filament"}
 
-// RemoveFilament removes the filament with the number, unless a spool that is not hidden is of it.
+// RemoveFilament removes the filament with the number, unless it has a spool that is not hidden.
 func RemoveFilament(ctx context.Context, d *db.DB, number int64) error {
 	id, err := numbered(ctx, d, "filaments", number)
 	if err != nil {
@@ -234,54 +235,35 @@ func RemoveFilament(ctx context.Context, d *db.DB, number int64) error {
 	if used.Rows() > 0 {
 		return ErrFilamentInUse
 	}
-	return handlers{d}.remove(ctx, "filaments", id, `select from spools where filament_id = $1`)
+	return handlers{d}.remove(ctx, "filaments", id, filamentUses)
 }
 
-// VendorByNumber returns the id of the vendor with a number, which it locks, and the weight of its empty spools.
+// VendorByNumber locks the vendor with a number, and returns its id and the weight of its empty spools.
 func VendorByNumber(
 	ctx context.Context, d *db.DB, number int64,
-) (id server.UUID, weight server.Optional[server.Decimal], err error) {
+) (id value.UUID, weight value.Optional[value.Decimal], err error) {
 	var text string
 	var grams *string
 	row := db.SQL(`select id::text, trim_scale(empty_spool_weight_grams)::text from vendors
-		where number = $1 and num_nonnulls(number) = 1 and hidden_at is null for share`, number).Into(&text, &grams)
+		where number = $1 and hidden_at is null for share`, number).Into(&text, &grams)
 	if err := server.Found(row, d.Write(ctx, row)); err != nil {
 		return "", weight, err
 	}
 	if grams != nil {
-		n, _ := server.ParseDecimal(*grams)
-		weight = server.Some(n)
+		n, _ := value.ParseDecimal(*grams)
+		weight = value.Some(n)
 	}
-	return server.UUID(text), weight, nil
-}
-
-// MaterialOf returns the type of a material, such as PLA for PLA+.
-func MaterialOf(text string) MaterialType {
-	name, _ := materialOf(text)
-	return MaterialType(name)
-}
-
-// NearestDiameter returns the diameter in mm that filament with about this diameter has: what is sold as 3 mm is 2.85
-// mm thick. It is not ok if there is none.
-func NearestDiameter(d server.Decimal) (nearest server.Decimal, ok bool) {
-	const tenth = 100_000
-	switch {
-	case d >= 1_750_000-tenth && d <= 1_750_000+tenth:
-		return 1_750_000, true
-	case d >= 2_850_000-tenth && d <= 3_000_000+tenth:
-		return 2_850_000, true
-	}
-	return 0, false
+	return value.UUID(text), weight, nil
 }
 
 var errManySpools = server.BadRequest("TOO_MANY_SPOOLS", "More than %d spools have this value", maxFollowers)
 
-// RenameLocation moves all spools at a location to another, and returns how many.
+// RenameLocation moves all spools from one location to another, and returns their number.
 func RenameLocation(ctx context.Context, d *db.DB, from, to string) (int, error) {
 	return rename(changeEach(ctx, d, "spools", `location = $2 and hidden_at is null`, `location = $3`, from, to))
 }
 
-// RenameValue replaces a text of a custom field in all spools that have it, and returns how many.
+// RenameValue replaces a text of a custom field in all spools that have this text, and returns their number.
 func RenameValue(ctx context.Context, d *db.DB, key, from, to string) (int, error) {
 	return rename(changeEach(ctx, d, "spools", `extra ->> $2 = $3 and hidden_at is null`,
 		`extra = jsonb_set(extra, array[$2], to_jsonb($4::text))`, key, from, to))

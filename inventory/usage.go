@@ -2,29 +2,31 @@ package inventory
 
 import (
 	"context"
+	"strings"
 
 	"spoolwright/db"
 	"spoolwright/server"
+	"spoolwright/value"
 )
 
 // Deduction is the request to deduct filament.
 type Deduction struct {
-	Weight server.Optional[server.Decimal] `json:"weight_grams" rule:"required,exclusiveMinimum=0,maximum=1000000"`
-	Reason server.Optional[string]         `json:"reason" rule:"maxLength=10000"`
+	Weight value.Optional[value.Decimal] `json:"weight_grams" rule:"required,exclusiveMinimum=0,maximum=1000000"`
+	Reason value.Optional[string]        `json:"reason" rule:"maxLength=10000"`
 
-	AllowShortfall server.Optional[bool] `json:"allow_shortfall"`
+	AllowShortfall value.Optional[bool] `json:"allow_shortfall"`
 }
 
 // Deducted is the response to a Deduction.
 type Deducted struct {
-	ID        server.UUID    `json:"id" rule:"notNull"`
-	Remaining server.Decimal `json:"remaining_weight_grams" rule:"notNull"`
-	Deducted  server.Decimal `json:"deducted" rule:"notNull"`
-	Shortfall server.Decimal `json:"shortfall_grams" rule:"notNull"`
+	ID        value.UUID    `json:"id" rule:"notNull"`
+	Remaining value.Decimal `json:"remaining_weight_grams" rule:"notNull"`
+	Deducted  value.Decimal `json:"deducted" rule:"notNull"`
+	Shortfall value.Decimal `json:"shortfall_grams" rule:"notNull"`
 }
 
 var deductDoc = &server.Doc{
-	ID: "deductSpool", Tag: tag, Summary: "Deduct filament",
+	ID: "deductSpool", Tag: SpoolsTag, Summary: "Deduct filament",
 	Description: "Deducts filament from a spool and adds an entry to its usage ledger, atomically. If the spool has " +
 		"less filament left, returns `INSUFFICIENT_FILAMENT` and changes nothing. With `allow_shortfall`, the spool is " +
 		"then empty, and the entry keeps the other grams in `shortfall_grams`: what was used counts as use, whatever " +
@@ -42,7 +44,7 @@ func (h handlers) deduct(ctx context.Context, r *server.Request[Deduction]) (ser
 			where id = $1 and hidden_at is null and remaining_weight_grams >= $2::numeric`,
 		before: `remaining_weight_grams + $2::numeric`, kind: "deducted", reason: "$3",
 	}.statement(`select id, remaining_weight_grams, $2::numeric as deducted, 0 as shortfall_grams from spool`,
-		r.ID("id"), weight.String(), r.In.Reason.Arg()).Mergeable(r.ID("id"))
+		r.ID("id"), weight.String(), r.In.Reason.Arg())
 	if r.In.AllowShortfall.Or(false) {
 		deducted = weightChange{
 			spools: locked(`remaining_weight_grams = greatest(remaining_weight_grams - $2::numeric, 0), `+setUsed,
@@ -77,19 +79,20 @@ func (h handlers) deduct(ctx context.Context, r *server.Request[Deduction]) (ser
 
 // Measurement is the request to set the remaining weight from a scale.
 type Measurement struct {
-	Gross     server.Optional[server.Decimal] `json:"gross_grams" rule:"required,maximum=1000000"`
-	Confirmed server.Optional[bool]           `json:"confirmed" rule:"default=false"`
+	Gross     value.Optional[value.Decimal] `json:"gross_grams" rule:"required,maximum=1000000"`
+	Confirmed value.Optional[bool]          `json:"confirmed" rule:"default=false"`
 }
 
 var measureDoc = &server.Doc{
-	ID: "measureSpool", Tag: tag, Summary: "Weigh a spool",
+	ID: "measureSpool", Tag: SpoolsTag, Summary: "Weigh a spool",
 	Description: "Sets the remaining weight to `gross_grams`, the weight of the spool with its filament on a scale, " +
 		"without `spool_weight_grams`, and at least 0. The ledger entry has the kind `measured`. Returns " +
 		"`VALIDATION_ERROR` if the spool has no `spool_weight_grams`, or if the weight is hardly possible: less than half " +
 		"of the empty spool, or filament of more than one and a half full spools. `confirmed` records such a weight.",
 }
 
-// notPlausible is the message about a weight on a scale that a spool hardly has. Its end tells pages to ask.
+// notPlausible is the message about an implausible weight on a scale. Web pages recognise Confirm at its end, and
+// ask.
 const notPlausible = "is %s g, but the empty spool weighs %s g and the full one %s g; " + Confirm
 
 // Confirm is the end of the message about a value that is recorded only if the request confirms it.
@@ -119,48 +122,60 @@ func (UsageKind) Enum() []string {
 
 // Usage is an entry of the usage ledger, about one change of a spool's remaining weight.
 type Usage struct {
-	ID        server.UUID      `json:"id" rule:"notNull"`
-	SpoolID   server.UUID      `json:"spool_id" rule:"notNull"`
-	Kind      UsageKind        `json:"kind" rule:"notNull"`
-	Reason    string           `json:"reason"`
-	RunID     server.UUID      `json:"run_id"`
-	UserID    server.UUID      `json:"user_id"`
-	UserName  string           `json:"user_name" rule:"unsorted"`
-	APIKeyID  server.UUID      `json:"api_key_id"`
-	PrinterID server.UUID      `json:"printer_id"`
-	Before    server.Decimal   `json:"before_grams" rule:"notNull"`
-	After     server.Decimal   `json:"after_grams" rule:"notNull"`
-	Change    server.Decimal   `json:"change_grams" rule:"notNull"`
-	Shortfall server.Decimal   `json:"shortfall_grams"`
-	Covered   server.Decimal   `json:"covered_grams"`
-	CreatedAt server.Timestamp `json:"created_at" rule:"notNull"`
-	UpdatedAt server.Timestamp `json:"updated_at"`
+	ID        value.UUID    `json:"id" rule:"notNull"`
+	SpoolID   value.UUID    `json:"spool_id" rule:"notNull"`
+	Kind      UsageKind     `json:"kind" rule:"notNull"`
+	Reason    string        `json:"reason"`
+	RunID     value.UUID    `json:"run_id"`
+	UserID    value.UUID    `json:"user_id"`
+	UserName  string        `json:"user_name" rule:"unsorted"`
+	APIKeyID  value.UUID    `json:"api_key_id"`
+	PrinterID value.UUID    `json:"printer_id"`
+	Before    value.Decimal `json:"before_grams" rule:"notNull"`
+	After     value.Decimal `json:"after_grams" rule:"notNull"`
+	Change    value.Decimal `json:"change_grams" rule:"notNull"`
+	Shortfall value.Decimal `json:"shortfall_grams"`
+	Covered   value.Decimal `json:"covered_grams"`
+
+	ReversesID   value.UUID `json:"reverses_id" rule:"unsorted"`
+	ReversedByID value.UUID `json:"reversed_by_id" rule:"unsorted"`
+	MovesID      value.UUID `json:"moves_id" rule:"unsorted"`
+
+	CreatedAt value.Timestamp `json:"created_at" rule:"notNull"`
+	UpdatedAt value.Timestamp `json:"updated_at"`
 }
 
 var usageDoc = &server.Doc{
-	ID: "listSpoolUsage", Tag: tag, Summary: "List a spool's usage",
+	ID: "listSpoolUsage", Tag: SpoolsTag, Summary: "List a spool's usage",
 	Description: "Lists all changes of the spool's remaining weight, newest first. Entries are never removed, " +
-		"and only the newest one can change: consecutive reports of a printer within an hour are one entry, which grows.",
+		"and only the newest one can change: consecutive reports of a printer within an hour are one entry, which grows. " +
+		"`reverseSpoolUsage` and `moveSpoolUsage` correct an entry by another one.",
 }
 
 // UsageFilter are the parameters of the list of a spool's usage.
 type UsageFilter struct {
 	server.ListQuery
-	Kind        server.Optional[server.Set[UsageKind]] `query:"kind"`
-	CreatedFrom server.Optional[server.Moment]         `query:"created_from"`
-	CreatedTo   server.Optional[server.Moment]         `query:"created_to"`
+	Kind        value.Optional[value.Set[UsageKind]] `query:"kind"`
+	CreatedFrom value.Optional[value.Moment]         `query:"created_from"`
+	CreatedTo   value.Optional[value.Moment]         `query:"created_to"`
 }
 
-// userName returns an expression: the name of the user with the id, who may be deleted, or null.
+// userName returns an expression for the name of the user with the id, who may be deleted, or null.
 func userName(id string) string {
 	return `coalesce((select n.name from users n where n.id = ` + id + `),
 		(select n.name from former_users n where n.id = ` + id + `))`
 }
 
+// usageColumns returns the columns of Usage. table is the name of the ledger in the statement.
+func usageColumns(table string) string {
+	return strings.ReplaceAll(`u.id, u.spool_id, u.kind, u.reason, u.run_id, u.user_id, `+userName("u.user_id")+` as user_name,
+		u.api_key_id, u.printer_id, u.before_grams, u.after_grams, u.change_grams, u.shortfall_grams, u.covered_grams,
+		u.reverses_id, (select v.id from spool_usage v where v.reverses_id = u.id) as reversed_by_id, u.moves_id,
+		u.created_at, u.updated_at`, "u.", table+".")
+}
+
 func (h handlers) usage(ctx context.Context, r *server.Request[UsageFilter]) (server.Page[Usage], error) {
-	l := server.NewList("spool_usage",
-		"id, spool_id, kind, reason, run_id, user_id, "+userName("user_id")+" as user_name, api_key_id, "+
-			"printer_id, before_grams, after_grams, change_grams, shortfall_grams, covered_grams, created_at, updated_at", "", "")
+	l := server.NewList("spool_usage", usageColumns("spool_usage"), "", "")
 	l.Where("spool_id = ?", r.ID("id"))
 	l.WhereOneOf("kind", r.In.Kind)
 	l.Between("created_at", r.In.CreatedFrom, r.In.CreatedTo)

@@ -14,23 +14,24 @@ var (
 	costsSQL string
 )
 
-// Definitions are the SQL functions of orders. Package stock calls order_item_pieces in its own statements.
+// Definitions are the SQL functions of orders. Packages stock and planning call order_item_pieces in their
+// statements.
 var Definitions = []db.Definition{
 	{Name: "orders/orders", Version: 1, SQL: ordersSQL},
 	{Name: "orders/costs", Version: 1, SQL: costsSQL},
 }
 
-// Runs is what package production needs of this one.
+// Runs has the functions of orders that package production calls.
 var Runs = production.Orders{
 	Follow: func(run string) *db.Stmt {
 		return db.SQL(`
 			select settle_orders(array(
 				select o.order_id
 				from run_items i
-				cross join lateral (select o.order_id from order_items o where o.id = i.order_item_id offset 0) o
+				join order_items o on o.id = i.order_item_id
 				where i.run_id = $1 and i.order_item_id is not null))::text`, run)
 	},
-	// In the order of the orders' ids, as settle_orders locks them.
+	// Lock locks orders in the sequence of their ids, as settle_orders does.
 	Lock: func(run string, items ...string) *db.Stmt {
 		return db.SQL(`
 			select o.id from (
@@ -40,16 +41,16 @@ var Runs = production.Orders{
 					union all
 					select unnest($2::uuid[])
 				) i
-				cross join lateral (select o.order_id from order_items o where o.id = i.id offset 0) o
+				join order_items o on o.id = i.id
 				order by o.order_id
 			) u
 			cross join lateral (select o.id from orders o where o.id = u.id for no key update) o`, run, items)
 	},
-	Printed: func(run string) string {
-		return `(select coalesce(json_agg(json_build_object('id', o.order_id)), '[]') from (
-			select distinct o.order_id from run_items i
-			cross join lateral (select o.order_id from order_items o where o.id = i.order_item_id offset 0) o
-			where i.run_id = ` + run + ` order by o.order_id limit 100) o)`
+	Done: func(run string, ids *[]string) *db.Stmt {
+		return db.SQL(`select array(select o.id::text from produced_orders($1) o (id))`, run).Into(ids)
 	},
+	Reopen:  func(ids []string) *db.Stmt { return db.SQL(`select reopen_orders($1::uuid[])::text`, ids) },
+	Printed: func(run string) string { return "printed_orders(" + run + ")" },
+	State:   func(item string) string { return "order_item_state(" + item + ")" },
 	Problem: func(item, product string) string { return "order_item_problem(" + item + ", " + product + ")" },
 }

@@ -9,9 +9,10 @@ import (
 	"spoolwright/inventory"
 	"spoolwright/production"
 	"spoolwright/server"
+	"spoolwright/value"
 )
 
-// MarginGroup is what a group of the margins report has in common.
+// MarginGroup tells how the margins report groups its rows.
 type MarginGroup string
 
 // Enum returns all groups.
@@ -21,14 +22,14 @@ func (MarginGroup) Enum() []string {
 
 // MarginQuery are the parameters of the margins report.
 type MarginQuery struct {
-	GroupBy server.Optional[MarginGroup] `query:"group_by" rule:"default=product"`
+	GroupBy value.Optional[MarginGroup] `query:"group_by" rule:"default=product"`
 	inventory.Period
 }
 
-// MarginReport is what the runs that ended in a period cost, and the revenue of their pieces.
+// MarginReport has the cost of the runs that ended in a period, and the revenue of their pieces.
 type MarginReport struct {
-	From     server.Date `json:"from" rule:"notNull"`
-	To       server.Date `json:"to" rule:"notNull"`
+	From     value.Date  `json:"from" rule:"notNull"`
+	To       value.Date  `json:"to" rule:"notNull"`
 	GroupBy  MarginGroup `json:"group_by" rule:"notNull"`
 	Currency string      `json:"currency"`
 	Money
@@ -38,24 +39,24 @@ type MarginReport struct {
 
 // MarginReportRow is a group of the margins report.
 type MarginReportRow struct {
-	ProductID server.UUID `json:"product_id"`
-	Product   string      `json:"product_name"`
-	OrderID   server.UUID `json:"order_id"`
-	Reference string      `json:"reference"`
-	Customer  string      `json:"customer"`
-	Start     server.Date `json:"start"`
-	PrinterID server.UUID `json:"printer_id"`
-	Printer   string      `json:"printer_name"`
+	ProductID value.UUID `json:"product_id"`
+	Product   string     `json:"product_name"`
+	OrderID   value.UUID `json:"order_id"`
+	Reference string     `json:"reference"`
+	Customer  string     `json:"customer"`
+	Start     value.Date `json:"start"`
+	PrinterID value.UUID `json:"printer_id"`
+	Printer   string     `json:"printer_name"`
 	Money
 }
 
 // Money is the revenue and the cost of pieces.
 type Money struct {
-	Revenue server.Decimal          `json:"revenue"`
-	Cost    server.Decimal          `json:"cost"`
+	Revenue value.Decimal           `json:"revenue"`
+	Cost    value.Decimal           `json:"cost"`
 	Parts   production.RunCostParts `json:"cost_parts" rule:"notNull"`
-	Margin  server.Decimal          `json:"margin"`
-	Percent server.Decimal          `json:"margin_percent"`
+	Margin  value.Decimal           `json:"margin"`
+	Percent value.Decimal           `json:"margin_percent"`
 	Unknown production.UnknownParts `json:"unknown_parts" rule:"readOnly,notNull,empty"`
 	Runs    int64                   `json:"runs" rule:"notNull"`
 	Pieces  int64                   `json:"pieces" rule:"notNull"`
@@ -65,10 +66,12 @@ type Money struct {
 var marginReportDoc = &server.Doc{
 	ID: "reportMargins", Tag: inventory.ReportsTag, Summary: "Report revenue, costs and margins",
 	Description: "Adds up what the runs cost that `completeProductionRun`, `failProductionRun` and " +
-		"`cancelProductionRun` ended, by the day of that, also of runs that were removed since, and the revenue of " +
-		"their good pieces. A good piece of a completed run has the `unit_price` of the order's item that it was " +
-		"printed for, unless the order is cancelled, or has as many pieces already. Other pieces have no revenue: they " +
-		"are in stock.\n\n" +
+		"`cancelProductionRun` ended, by the day of their `completed_at`, also of runs that were removed since, " +
+		"and the revenue of their good pieces. A good piece of a completed run has the `unit_price` of the order's item " +
+		"that it was " +
+		"printed for, unless the order has as many pieces already, is cancelled, or was removed while it was open, or the " +
+		"item was withdrawn. Other pieces have no revenue: they are in stock. Pieces that a customer got when the order " +
+		"was marked done by hand, and that no run printed for it, have their revenue on that day, and no cost.\n\n" +
 		"The items of a run share its cost as `getOrder` says. A group whose field is null has the runs without a " +
 		"product, order, customer or printer. `month` returns the first day of each, oldest first; the other groups " +
 		"have the largest revenue first. `pieces` are good ones.\n\n" +
@@ -77,7 +80,7 @@ var marginReportDoc = &server.Doc{
 		"other fields are totals of all runs.",
 }
 
-// marginGroups are, for each group, the grouping key and the fields that it fills.
+// marginGroups has the grouping key of each group, and the report fields that the key fills.
 var marginGroups = map[MarginGroup]struct{ key, fields string }{
 	"product":  {"product_id", "product_id"},
 	"order":    {"order_id", "order_id reference customer"},
@@ -108,51 +111,38 @@ func (h handlers) reportMargins(ctx context.Context, r *server.Request[MarginQue
 	}
 	report := db.SQL(`
 		with `+inventory.PeriodSQL+`, line as materialized (
-			select r.id, share_of(r.filament_cost, s.low, s.high, s.total) as filament,
-				share_of(r.waste_cost, s.low, s.high, s.total) as waste,
-				share_of(r.machine_cost, s.low, s.high, s.total) as machine,
-				share_of(r.energy_cost, s.low, s.high, s.total) as energy,
-				share_of(r.labour_cost, s.low, s.high, s.total) as labour,
-				r.printer_id, r.printer_key, r.printer_name, s.item, s.product_id,
-				date_trunc('month', r.deducted_at at time zone p.zone)::date as start,
-				o.id as order_id, o.reference, o.customer, o.customer_key, o.item_id as order_item_id, o.quantity, o.unit_price,
-				o.status <> 'cancelled' as sells, n.good, n.failed
+			select r.id, l.*, r.printer_id, r.printer_key, r.printer_name,
+				date_trunc('month', r.ended_at at time zone p.zone)::date as start,
+				o.id as order_id, o.reference, o.customer, o.customer_key
 			from period p cross join production_runs r
-			cross join lateral (
-				select s.id as item, s.product_id, s.order_item_id, coalesce(s.low, 0) as low,
-					coalesce(s.high, 1) as high, coalesce(s.total, 1) as total, s.quantity,
-					s.successful_quantity, s.failed_quantity
-				from (select) always left join run_shares(r.id) s on true
-			) s
-			cross join lateral run_item_pieces(r.status, s.quantity, s.successful_quantity, s.failed_quantity) n
+			cross join lateral run_lines(r.id) l
 			left join lateral (
-				select i.id as item_id, i.quantity, i.unit_price, o.*
-				from (select * from order_items i where i.tenant_id = $1 and i.id = s.order_item_id offset 0) i
-				cross join lateral (
-					select o.id, o.reference, o.customer, o.customer_key, o.status from orders o
-					where o.tenant_id = $1 and o.id = i.order_id offset 0
-				) o
+				select o.*
+				from (select i.order_id from order_items i where i.tenant_id = $1 and i.id = l.order_item_id) i
+				join orders o on o.tenant_id = $1 and o.id = i.order_id
 			) o on true
-			where r.tenant_id = $1 and r.status in ('completed', 'failed', 'cancelled') and r.deducted_at is not null
-				and r.deducted_at >= p.first::timestamp at time zone p.zone
-				and r.deducted_at < p.until::timestamp at time zone p.zone
+			where r.tenant_id = $1 and r.status in ('completed', 'failed', 'cancelled') and r.ended_at is not null
+				and r.ended_at >= p.first::timestamp at time zone p.zone
+				and r.ended_at < p.until::timestamp at time zone p.zone
 		), sold as materialized (
-			select n.item, least(n.good, greatest(u.quantity - coalesce(n.before, 0), 0)) as pieces
-			from (select distinct l.order_item_id, l.quantity from line l where l.sells and l.good > 0) u
-			cross join lateral (
-				select i.id as item, n.good, sum(n.good) over (order by r.deducted_at, i.run_id, i.id
-					rows between unbounded preceding and 1 preceding) as before
-				from run_items i
-				cross join lateral (
-					select r.status, r.deducted_at from production_runs r
-					where r.tenant_id = $1 and r.id = i.run_id and r.deducted_at is not null offset 0
-				) r
-				cross join lateral run_item_pieces(r.status, i.quantity, i.successful_quantity, i.failed_quantity) n
-				where i.tenant_id = $1 and i.order_item_id = u.order_item_id
-			) n
+			select s.* from (select distinct l.order_item_id from line l where l.good > 0) u
+			cross join lateral order_item_sales(u.order_item_id) s
 		), priced as (
-			select l.*, nullif(s.pieces, 0) * l.unit_price as revenue, s.pieces > 0 and l.unit_price is null as unpriced
+			select l.id, l.product_id, l.order_id, l.reference, l.customer, l.customer_key, l.start, l.printer_id,
+				l.printer_key, l.printer_name, l.filament, l.waste, l.machine, l.energy, l.labour, l.good, l.failed,
+				s.revenue, s.pieces > 0 and s.revenue is null as unpriced
 			from line l left join sold s on s.item = l.item
+			union all
+			select null, i.product_id, o.id, o.reference, o.customer, o.customer_key,
+				date_trunc('month', i.delivered_at at time zone p.zone)::date, null, null, null, 0, 0, 0, 0, 0, 0, 0,
+				(i.delivered - s.pieces) * i.unit_price, i.unit_price is null
+			from period p
+			join order_items i on i.tenant_id = $1 and i.delivered_at >= p.first::timestamp at time zone p.zone
+				and i.delivered_at < p.until::timestamp at time zone p.zone
+			join orders o on o.tenant_id = $1 and o.id = i.order_id
+				and order_item_earns(o.status, o.hidden_at, i.withdrawn_at)
+			cross join lateral (select coalesce(sum(s.pieces), 0) as pieces from order_item_sales(i.id) s) s
+			where i.delivered > s.pieces
 		), grouped as materialized (
 			select g.*, g.revenue - g.cost as margin,
 				round((g.revenue - g.cost) * 100 / nullif(g.revenue, 0), 1) as margin_percent
@@ -186,5 +176,5 @@ func (h handlers) reportMargins(ctx context.Context, r *server.Request[MarginQue
 				from (select * from grouped g where not g.is_total order by `+order+` limit `+
 		strconv.Itoa(inventory.MaxGroups)+`) g) as items
 		from period p, grouped t where t.is_total`, r.In.Args(ctx)...)
-	return server.One(report, h.db.Read(ctx, db.AllowScans(), report))
+	return server.One(report, h.db.Read(ctx, db.FreshPlan(), report))
 }

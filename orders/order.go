@@ -1,4 +1,4 @@
-// Package orders owns the orders of customers, and answers whether the filament to print them is there.
+// Package orders implements the orders of customers, and reports whether a farm has the filament to print them.
 package orders
 
 import (
@@ -9,10 +9,12 @@ import (
 	"fmt"
 	"reflect"
 
+	"spoolwright/auth"
 	"spoolwright/catalog"
 	"spoolwright/db"
 	"spoolwright/production"
 	"spoolwright/server"
+	"spoolwright/value"
 	"spoolwright/webhooks"
 )
 
@@ -20,7 +22,8 @@ import (
 var Events = webhooks.Declare(
 	event("order.received", "An order was received",
 		"Sent when `createOrder` has created an order with the status `received`, not when a shop sends it again."),
-	event("order.in_production", "An order went into production", became("in_production")),
+	event("order.in_production", "An order went into production", became("in_production")+
+		" A `done` order to which something is added becomes `in_production` again."),
 	event("order.done", "An order is done", became("done")),
 	event("order.cancelled", "An order was cancelled", became("cancelled")),
 )
@@ -37,11 +40,11 @@ func became(status string) string {
 
 // OrderEvent is the data of the events of orders.
 type OrderEvent struct {
-	ID        server.UUID      `json:"id" rule:"notNull"`
+	ID        value.UUID       `json:"id" rule:"notNull"`
 	Source    string           `json:"source"`
 	Reference string           `json:"reference"`
 	Customer  string           `json:"customer"`
-	DueDate   server.Date      `json:"due_date"`
+	DueDate   value.Date       `json:"due_date"`
 	Status    OrderStatus      `json:"status" rule:"notNull"`
 	Items     []OrderEventItem `json:"items" rule:"notNull"`
 	ItemCount int64            `json:"item_count" rule:"notNull"`
@@ -49,10 +52,10 @@ type OrderEvent struct {
 
 // OrderEventItem is an item of an order in an event.
 type OrderEventItem struct {
-	ID        server.UUID `json:"id" rule:"notNull"`
-	ProductID server.UUID `json:"product_id" rule:"notNull"`
-	SKU       string      `json:"sku"`
-	Quantity  int64       `json:"quantity" rule:"notNull"`
+	ID        value.UUID `json:"id" rule:"notNull"`
+	ProductID value.UUID `json:"product_id" rule:"notNull"`
+	SKU       string     `json:"sku"`
+	Quantity  int64      `json:"quantity" rule:"notNull"`
 }
 
 // Tag is the tag of the operations.
@@ -80,12 +83,15 @@ func Routes(d *db.DB) []server.Route {
 		server.Op("DELETE /api/v1/orders/{id}", server.Write, server.Handle(h.delete), deleteDoc),
 		server.Op("POST /api/v1/orders/{id}/restore", server.Write, server.Handle(h.restore), restoreDoc),
 		server.Op("POST /api/v1/orders/{id}/cancel", server.Write, server.Handle(h.cancel), cancelDoc),
+		server.Op("POST /api/v1/orders/{id}/complete", server.Write, server.Handle(h.complete).OptionalBody(), completeDoc),
 		server.Op("POST /api/v1/orders/{id}/items", server.Write, server.Handle(h.addItem), addItemDoc),
 		server.Op("PATCH /api/v1/orders/{id}/items/{item_id}", server.Write, server.Handle(h.updateItem),
 			updateItemDoc),
 		server.Op("GET /api/v1/reports/margins", server.Read, server.Handle(h.reportMargins), marginReportDoc),
 		server.Op("DELETE /api/v1/orders/{id}/items/{item_id}", server.Write, server.Handle(h.deleteItem),
 			deleteItemDoc),
+		server.Op("POST /api/v1/orders/{id}/items/{item_id}/restore", server.Write, server.Handle(h.restoreItem),
+			restoreItemDoc),
 	}
 }
 
@@ -94,66 +100,70 @@ type handlers struct{ db *db.DB }
 // OrderStatus is the state of an order.
 type OrderStatus string
 
-// Enum returns all states. The first two are those of open orders.
+// Enum returns all states. The first two are the states of open orders.
 func (OrderStatus) Enum() []string { return []string{"received", "in_production", "done", "cancelled"} }
 
 // Order is an order in requests and in responses, except lists.
 type Order struct {
-	ID        server.UUID                  `json:"id" rule:"readOnly,notNull"`
-	Source    server.Optional[string]      `json:"source"`
-	Reference server.Optional[string]      `json:"reference"`
-	Customer  server.Optional[string]      `json:"customer"`
-	DueDate   server.Optional[server.Date] `json:"due_date"`
-	Notes     server.Optional[string]      `json:"notes" rule:"maxLength=10000"`
-	Status    server.Optional[OrderStatus] `json:"status" rule:"notNull"`
-	Items     []OrderItem                  `json:"items"`
-	CreatedAt server.Timestamp             `json:"created_at" rule:"readOnly,notNull"`
-	UpdatedAt server.Timestamp             `json:"updated_at" rule:"readOnly,notNull"`
-	HiddenAt  server.Timestamp             `json:"hidden_at" rule:"readOnly"`
-	Revenue   server.Decimal               `json:"revenue" rule:"readOnly"`
-	Cost      server.Decimal               `json:"cost" rule:"readOnly"`
-	Expected  server.Decimal               `json:"expected_cost" rule:"readOnly"`
-	Margin    server.Decimal               `json:"margin" rule:"readOnly"`
-	Percent   server.Decimal               `json:"margin_percent" rule:"readOnly"`
-	Unknown   production.UnknownParts      `json:"unknown_parts" rule:"readOnly,notNull,empty"`
-	Runs      []OrderRun                   `json:"runs" rule:"readOnly"`
+	ID        value.UUID                  `json:"id" rule:"readOnly,notNull"`
+	Source    value.Optional[string]      `json:"source"`
+	Reference value.Optional[string]      `json:"reference"`
+	Customer  value.Optional[string]      `json:"customer"`
+	DueDate   value.Optional[value.Date]  `json:"due_date"`
+	Notes     value.Optional[string]      `json:"notes" rule:"maxLength=10000"`
+	Status    value.Optional[OrderStatus] `json:"status" rule:"notNull"`
+	Items     []OrderItem                 `json:"items"`
+	CreatedAt value.Timestamp             `json:"created_at" rule:"readOnly,notNull"`
+	UpdatedAt value.Timestamp             `json:"updated_at" rule:"readOnly,notNull"`
+	HiddenAt  value.Timestamp             `json:"hidden_at" rule:"readOnly"`
+	HiddenBy  value.UUID                  `json:"hidden_by" rule:"readOnly"`
+	Hider     string                      `json:"hidden_by_name" rule:"readOnly,unsorted"`
+	Revenue   value.Decimal               `json:"revenue" rule:"readOnly"`
+	Cost      value.Decimal               `json:"cost" rule:"readOnly"`
+	Expected  value.Decimal               `json:"expected_cost" rule:"readOnly"`
+	Margin    value.Decimal               `json:"margin" rule:"readOnly"`
+	Percent   value.Decimal               `json:"margin_percent" rule:"readOnly"`
+	Unknown   production.UnknownParts     `json:"unknown_parts" rule:"readOnly,notNull,empty"`
+	Runs      []OrderRun                  `json:"runs" rule:"readOnly"`
 }
 
 // OrderRun is a production run that prints an item of an order.
 type OrderRun struct {
-	ID          server.UUID          `json:"id" rule:"notNull"`
+	ID          value.UUID           `json:"id" rule:"notNull"`
 	Status      production.RunStatus `json:"status" rule:"notNull"`
 	PrinterName string               `json:"printer_name"`
-	StartedAt   server.Timestamp     `json:"started_at"`
-	CompletedAt server.Timestamp     `json:"completed_at"`
+	StartedAt   value.Timestamp      `json:"started_at"`
+	CompletedAt value.Timestamp      `json:"completed_at"`
 }
 
 // OrderListItem is an order in lists.
 type OrderListItem struct {
-	ID        server.UUID      `json:"id" rule:"notNull"`
-	Source    string           `json:"source"`
-	Reference string           `json:"reference"`
-	Customer  string           `json:"customer"`
-	DueDate   server.Date      `json:"due_date"`
-	Status    OrderStatus      `json:"status" rule:"notNull"`
-	CreatedAt server.Timestamp `json:"created_at" rule:"notNull"`
-	UpdatedAt server.Timestamp `json:"updated_at" rule:"notNull"`
-	HiddenAt  server.Timestamp `json:"hidden_at"`
+	ID        value.UUID      `json:"id" rule:"notNull"`
+	Source    string          `json:"source"`
+	Reference string          `json:"reference"`
+	Customer  string          `json:"customer"`
+	DueDate   value.Date      `json:"due_date"`
+	Status    OrderStatus     `json:"status" rule:"notNull"`
+	CreatedAt value.Timestamp `json:"created_at" rule:"notNull"`
+	UpdatedAt value.Timestamp `json:"updated_at" rule:"notNull"`
+	HiddenAt  value.Timestamp `json:"hidden_at"`
+	HiddenBy  value.UUID      `json:"hidden_by"`
+	Hider     string          `json:"hidden_by_name" rule:"unsorted"`
 }
 
 // OrderFilter selects orders.
 type OrderFilter struct {
-	Status      server.Optional[server.Set[OrderStatus]] `query:"status"`
-	Source      server.Optional[string]                  `query:"source"`
-	Reference   server.Optional[string]                  `query:"reference"`
-	Customer    server.Optional[string]                  `query:"customer"`
-	ProductID   server.Optional[server.UUID]             `query:"product_id"`
-	DueFrom     server.Optional[server.Date]             `query:"due_from"`
-	DueTo       server.Optional[server.Date]             `query:"due_to"`
-	CreatedFrom server.Optional[server.Moment]           `query:"created_from"`
-	CreatedTo   server.Optional[server.Moment]           `query:"created_to"`
-	Search      server.Optional[string]                  `query:"search" rule:"search"`
-	Hidden      server.Optional[bool]                    `query:"hidden" rule:"default=false"`
+	Status      value.Optional[value.Set[OrderStatus]] `query:"status"`
+	Source      value.Optional[string]                 `query:"source"`
+	Reference   value.Optional[string]                 `query:"reference"`
+	Customer    value.Optional[string]                 `query:"customer"`
+	ProductID   value.Optional[value.UUID]             `query:"product_id"`
+	DueFrom     value.Optional[value.Date]             `query:"due_from"`
+	DueTo       value.Optional[value.Date]             `query:"due_to"`
+	CreatedFrom value.Optional[value.Moment]           `query:"created_from"`
+	CreatedTo   value.Optional[value.Moment]           `query:"created_to"`
+	Search      value.Optional[string]                 `query:"search" rule:"search"`
+	server.Hiding
 }
 
 var listDoc = &server.Doc{
@@ -165,18 +175,18 @@ var listDoc = &server.Doc{
 // list returns the list of the orders that the filter selects.
 func (f OrderFilter) list() *server.List {
 	l := server.NewHidingList("orders", `id, source, reference, customer, due_date, status, created_at, updated_at,
-		hidden_at`, "orders", f.Hidden.Or(false))
+		hidden_at, `+auth.HiddenBy, "orders", f.Hiding)
 	l.WhereEach("status", f.Status)
 	l.WhereText("source_key", f.Source)
 	l.WhereText("reference_key", f.Reference)
 	l.WhereText("customer_key", f.Customer)
 	l.Among(`select order_id as id from order_items where product_id = ?
-		and num_nonnulls(product_id) = 1`, f.ProductID)
+		and withdrawn_at is null`, f.ProductID)
 	l.Between("due_date", f.DueFrom, f.DueTo)
 	l.Between("created_at", f.CreatedFrom, f.CreatedTo)
 	l.Search(f.Search, server.Place{Column: "id", Key: `p.search_key`, Texts: `concat_ws(E'\n', p.name, p.sku)`,
-		Rows: `select i.order_id from products p cross join lateral (
-			select order_id from order_items where product_id = p.id and num_nonnulls(product_id) = 1 offset 0) i
+		Rows: `select i.order_id from products p
+			join order_items i on i.product_id = p.id and i.withdrawn_at is null
 			where true`})
 	return l
 }
@@ -186,31 +196,32 @@ const selectOrders = `
 	select o.id, o.source, o.reference, o.customer, o.due_date, o.notes, o.status,
 		(select coalesce(json_agg(json_build_object(
 				'id', i.id, 'product_id', i.product_id, 'sku', p.sku, 'product_name', p.name, 'quantity', i.quantity,
-				'unit_price', trim_scale(i.unit_price), 'produced', n.produced, 'planned', n.planned)
+				'unit_price', trim_scale(i.unit_price), 'produced', n.produced, 'planned', n.planned,
+				'delivered', i.delivered)
 					order by i.created_at, i.id), '[]')
 			from order_items i
-			cross join lateral (select p.name, p.sku from products p where p.id = i.product_id offset 0) p
+			join products p on p.id = i.product_id
 			cross join lateral order_item_pieces(i.id) n
-			where i.order_id = o.id) as items,
-		o.created_at, o.updated_at, o.hidden_at,
+			where i.order_id = o.id and i.withdrawn_at is null) as items,
+		o.created_at, o.updated_at, o.hidden_at, ` + auth.HiddenBy + `,
 		(select coalesce(json_agg(json_build_object('id', r.id, 'status', r.status, 'printer_name', r.printer_name,
 				'started_at', event_time(r.started_at), 'completed_at', event_time(r.completed_at))
 				order by r.created_at desc, r.id desc), '[]')
 			from (
 				select r.* from (
-					select distinct x.run_id from order_items i
-					cross join lateral (select x.run_id from run_items x where x.order_item_id = i.id offset 0) x
+					select distinct x.run_id from order_items i join run_items x on x.order_item_id = i.id
 					where i.order_id = o.id
 				) u
 				cross join lateral (
-					select * from production_runs r where r.id = u.run_id and r.hidden_at is null offset 0
+					select * from production_runs r where r.id = u.run_id and r.hidden_at is null
+					offset 0 -- finds each run by its id, also before PostgreSQL has statistics of the runs
 				) r
 				order by r.created_at desc, r.id desc limit 100
 			) r) as runs,
 		m.revenue, m.cost, m.expected_cost, m.revenue - m.cost - m.expected_cost as margin,
 		round((m.revenue - m.cost - m.expected_cost) * 100 / nullif(m.revenue, 0), 1) as margin_percent,
 		to_json(m.unknown) as unknown_parts
-	from orders o cross join lateral order_money(o.id, o.is_open) m`
+	from orders o cross join lateral order_money(o.id) m`
 
 func selectOrder(id string) *db.Stmt {
 	return db.SQL(selectOrders+` where o.hidden_at is null and o.id = $1`, id)
@@ -226,13 +237,17 @@ var getDoc = &server.Doc{
 	Description: "Returns the order with its items. `produced` counts the good pieces of completed production runs " +
 		"whose items have the `order_item_id`, and all pieces of an item without counts. `planned` counts the pieces of " +
 		"such runs that are `pending`, `in_progress` or `paused`. `runs` has the newest 100 of those runs.\n\n" +
-		"`revenue` is that of all items. `cost` is the share of the order in what the ended runs that print its items " +
-		"cost: the items of a run share its cost in proportion to their `estimated_total_cost`, or " +
-		"`estimated_material_cost` if that is more, or to their quantities if no item has one. `expected_cost` is the " +
+		"`revenue` is what all items earn: an order that is `cancelled`, or was removed while it was open, earns nothing, " +
+		"and its `revenue` is 0. `cost` is the share of the order in what the ended runs that print its items cost, also " +
+		"if the order was cancelled or the item was removed from it: the items of a run share its cost in proportion to " +
+		"their `estimated_total_cost`, or `estimated_material_cost` if that is more, or to their quantities if no item " +
+		"has one. `expected_cost` is the " +
 		"`full_cost` of the pieces that an open order still needs. Parts in `unknown_parts` add nothing to the sums.\n\n" +
 		"An order is open while it is `received` or `in_production`. When a run that prints one of its items starts, an " +
-		"open order becomes `in_production`, and when all its items are produced, `done`, in the same transaction. The " +
-		"service never changes a status back.",
+		"open order becomes `in_production`, and when all its items are produced, `done`, in the same transaction. " +
+		"`addOrderItem` and `updateOrderItem` open a `done` order again that needs more pieces then, and so do " +
+		"`correctProductionRun` and `reopenProductionRun` if the run had made it `done`; otherwise the service never " +
+		"changes a status back.",
 }
 
 var (
@@ -256,7 +271,7 @@ var createDoc = &server.Doc{
 func (h handlers) create(
 	ctx context.Context, r *server.Request[Order],
 ) (server.CreatedOrExisting[Order], error) {
-	id, in := db.NewID(), &r.In
+	id, in := value.NewID(), &r.In
 	content, err := contentOf(in)
 	if err != nil {
 		return nil, err
@@ -282,7 +297,8 @@ func (h handlers) create(
 		select array(select i.n from item i where i.product_id is null order by i.n)`,
 		id, in.Source.Arg(), in.Reference.Arg(), in.Customer.Arg(), in.DueDate.Arg(), in.Notes.Arg(),
 		string(in.Status.Or("received")), content, itemRows(in.Items)).Into(&unknown)
-	// The statements after it see the order of a concurrent request that it waited for.
+	// If the insert waits for a concurrent request with the same reference, the next statements see that request's
+	// order.
 	const found = `(
 		select coalesce((
 			select o.id from orders o where coalesce(o.source, '') = coalesce($2::text, '') and o.reference = $3::text
@@ -293,7 +309,11 @@ func (h handlers) create(
 		id, in.Source.Arg(), in.Reference.Arg(), content).Into(&existing, &equal)
 	order := db.SQL(selectOrders+` where o.hidden_at is null and o.id = `+found, id, in.Source.Arg(),
 		in.Reference.Arg())
-	err = h.db.Write(ctx, created, known, order)
+	stmts := []*db.Stmt{created, known, order}
+	if in.Status.Or("") == "done" {
+		stmts = []*db.Stmt{created, deliverNew(id), known, order}
+	}
+	err = h.db.Write(ctx, stmts...)
 	switch {
 	case err != nil:
 		return nil, err
@@ -327,7 +347,8 @@ func contentOf(o *Order) ([]byte, error) {
 var updateDoc = &server.Doc{
 	ID: "updateOrder", Tag: Tag, Summary: "Update an order",
 	Description: "Any `status` may be set. A `done` or `cancelled` order reserves no filament, and its status no " +
-		"longer follows its production runs; set it to `received` or `in_production` to open it again. The runs of " +
+		"longer follows its production runs; set it to `received` or `in_production` to open it again. An order that becomes " +
+		"`done` here is marked done by hand, as with `completeOrder`: the customer got all pieces. The runs of " +
 		"a cancelled order stay as they are, and go on reserving filament until they end, but no further run can " +
 		"print its items.\n\n" +
 		"Items have their own operations; this one ignores `items`.",
@@ -342,7 +363,11 @@ func (h handlers) update(ctx context.Context, r *server.Request[Order]) (server.
 	}
 	changed := db.SQL(`update orders set `+set+`, updated_at = now() where id = $1 and hidden_at is null returning id`,
 		args...)
-	err := h.db.Write(ctx, changed, order)
+	stmts := []*db.Stmt{changed, order}
+	if r.In.Status.Or("") == "done" {
+		stmts = append([]*db.Stmt{lockOrder(r.ID("id"))[0], deliverAll(r.ID("id"))}, stmts...)
+	}
+	err := h.db.Write(ctx, stmts...)
 	if db.Violates(err, "orders_reference") {
 		return nil, errConflict.With(r.In.Source.Or(""), r.In.Reference.Or(""))
 	}
@@ -352,7 +377,8 @@ func (h handlers) update(ctx context.Context, r *server.Request[Order]) (server.
 var deleteDoc = &server.Doc{
 	ID: "deleteOrder", Tag: Tag, Summary: "Remove an order",
 	Description: "Hides the order: lists no longer contain it, requests with its id return 404, and it reserves no " +
-		"filament. Another order can have its `reference`. Production runs that print its items stay as they are. " +
+		"filament. If it was open, it earns nothing. Another order can have its `reference`. Production " +
+		"runs that print its items stay as they are. " +
 		"`GET /api/v1/orders?hidden=true` lists hidden orders, and `restoreOrder` shows one again. `cancelOrder` " +
 		"ends an order that is not to be printed and keeps it in the lists.",
 }
@@ -395,7 +421,8 @@ var errOrderDone = server.Conflict("ORDER_NOT_OPEN", "The order is done; it cann
 var cancelDoc = &server.Doc{
 	ID: "cancelOrder", Tag: Tag, Summary: "Cancel an order",
 	Description: "Sets the `status` to `cancelled`: the order reserves no filament, and no further run can print " +
-		"its items. Its runs stay as they are, and go on reserving filament until they end. An order that is `done` " +
+		"its items. Its runs stay as they are, and go on reserving filament until they end. The order earns nothing; its " +
+		"`cost` is what its ended runs cost. An order that is `done` " +
 		"cannot be cancelled (`ORDER_NOT_OPEN`). For a cancelled order, the operation changes nothing and returns " +
 		"the order.",
 	Errors: []*server.Error{errOrderDone},

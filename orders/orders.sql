@@ -7,32 +7,82 @@ language sql stable as $$
 	select coalesce(sum(n.good), 0),
 		coalesce(sum(i.quantity) filter (where r.status in ('pending', 'in_progress', 'paused') and r.hidden_at is null), 0)
 	from run_items i
-	cross join lateral (select r.status, r.hidden_at from production_runs r where r.id = i.run_id offset 0) r
+	join production_runs r on r.id = i.run_id
 	cross join lateral run_item_pieces(r.status, i.quantity, i.successful_quantity, i.failed_quantity) n
 	where i.order_item_id = item
 $$;
 
+-- Returns the state of an order's item for the run that prints it, as an object: the id, reference, customer and
+-- status of the order, whether the order was removed, whether the item was withdrawn, the quantity of the item, and
+-- the columns of order_item_pieces.
+create or replace function order_item_state(item uuid) returns json language sql stable as $$
+	select json_build_object('order_id', o.id, 'reference', o.reference, 'customer', o.customer, 'status', o.status,
+		'removed', o.hidden_at is not null, 'withdrawn', i.withdrawn_at is not null, 'quantity', i.quantity,
+		'produced', p.produced, 'planned', p.planned)
+	from (select * from order_items i where i.id = item) i
+	join orders o on o.id = i.order_id
+	cross join lateral order_item_pieces(i.id) p
+$$;
+
 -- Returns why an item of a run with the product cannot print an item of an order, or null if it can:
 --
---   UNKNOWN        the item does not exist, or its order was removed
+--   UNKNOWN        the item does not exist, or was withdrawn, or its order was removed
 --   OTHER_PRODUCT  the item has another product
 --   CANCELLED      the order is cancelled
 create or replace function order_item_problem(item uuid, product uuid) returns text language sql stable as $$
 	select case when o.id is null then 'UNKNOWN' when i.product_id <> product then 'OTHER_PRODUCT'
 		when o.status = 'cancelled' then 'CANCELLED' end
 	from (select) always
-	left join lateral (select i.order_id, i.product_id from order_items i where i.id = item offset 0) i on true
-	left join lateral (
-		select o.id, o.status from orders o where o.id = i.order_id and o.hidden_at is null offset 0
-	) o on true
+	left join order_items i on i.id = item and i.withdrawn_at is null
+	left join orders o on o.id = i.order_id and o.hidden_at is null
 $$;
 
--- Changes the status of open orders (received, in_production) to what their runs have achieved: in_production when
--- a run that prints one of their items has started, and done when everything is produced. It never changes a status
--- back, and leaves done and cancelled orders as they are.
+-- Returns the orders whose items a run prints, at most 100, each as an object with its id.
+create or replace function printed_orders(run uuid) returns json language sql stable as $$
+	select coalesce(json_agg(json_build_object('id', o.order_id)), '[]')
+	from (
+		select distinct o.order_id from run_items i join order_items o on o.id = i.order_item_id
+		where i.run_id = run order by o.order_id limit 100
+	) o
+$$;
+
+-- Returns the orders whose items a run prints and that are done because everything is produced.
+create or replace function produced_orders(run uuid) returns setof uuid language sql stable as $$
+	select o.id
+	from (
+		select distinct x.order_id as id from run_items i join order_items x on x.id = i.order_item_id where i.run_id = run
+	) u
+	join orders o on o.id = u.id
+	where o.status = 'done' and not exists (
+		select from order_items i cross join order_item_pieces(i.id) p
+		where i.order_id = o.id and i.withdrawn_at is null and p.produced < i.quantity)
+$$;
+
+-- Reopens done orders that no longer have all pieces because the end of a run was corrected or removed. An order
+-- that was marked done by hand stays done.
+create or replace function reopen_orders(ids uuid[]) returns void language sql as $$
+	update orders o set status = 'in_production', updated_at = now()
+	where o.id = any (ids) and o.status = 'done' and exists (
+		select from order_items i cross join order_item_pieces(i.id) p
+		where i.order_id = o.id and i.withdrawn_at is null and i.delivered is null and p.produced < i.quantity)
+$$;
+
+-- Forgets the delivered pieces of an order that is no longer done.
+create or replace function order_reopened() returns trigger language plpgsql as $$
+begin
+	update order_items i set delivered = null, delivered_at = null
+	where i.order_id = new.id and i.delivered is not null;
+	return null;
+end $$;
+create or replace trigger order_reopened after update of status on orders
+	for each row when (old.status = 'done' and new.status <> 'done') execute function order_reopened();
+
+-- Updates the status of open orders (received, in_production) to the progress of their runs: in_production when a
+-- run that prints an item has started, and done when everything is produced. It never changes a status back;
+-- reopen_orders does. It does not change done and cancelled orders, nor orders without items.
 --
--- The orders are locked first, in the order of their ids. The statement after that sees the runs of the transactions
--- that it waited for: the last of several concurrent runs finds everything produced.
+-- The orders are locked first, in the order of their ids. The next statement sees the runs of the transactions for
+-- which the lock waited, so that the last of several concurrent runs finds everything produced.
 create or replace function settle_orders(ids uuid[]) returns void language plpgsql as $$
 begin
 	if cardinality(ids) = 0 then
@@ -46,11 +96,11 @@ begin
 		select u.id, case when bool_and(p.produced >= i.quantity) then 'done'
 			when bool_or(exists (
 				select from run_items r
-				cross join lateral (select s.status from production_runs s where s.id = r.run_id offset 0) s
+				join production_runs s on s.id = r.run_id
 				where r.order_item_id = i.id and s.status in ('in_progress', 'paused', 'completed')
 			)) then 'in_production' end as status
 		from (select distinct u.id from unnest(ids) u (id)) u
-		cross join lateral (select i.id, i.quantity from order_items i where i.order_id = u.id offset 0) i
+		join order_items i on i.order_id = u.id and i.withdrawn_at is null
 		cross join lateral order_item_pieces(i.id) p
 		group by u.id
 	) n
@@ -58,8 +108,9 @@ begin
 end $$;
 
 -- Sends the event of the status of an order that was created or got another status, in whatever way: order.received,
--- order.in_production, order.done or order.cancelled. A change back to received has none: the order was received
--- before. An event has less than 19 kB, and so the oldest of the items, as many as fit. item_count counts all of them.
+-- order.in_production, order.done or order.cancelled. A change back to received sends no event, because the order was
+-- received before. An event has less than 19 kB, so it has only the oldest items, as many as fit. item_count counts
+-- all items.
 create or replace function order_changed() returns trigger language plpgsql as $$
 declare
 	event text := 'order.' || new.status;
@@ -79,8 +130,8 @@ begin
 			select row_number() over (order by i.created_at, i.id) as n, json_build_object('id', i.id,
 				'product_id', i.product_id, 'sku', p.sku, 'quantity', i.quantity) as item
 			from order_items i
-			cross join lateral (select p.sku from products p where p.id = i.product_id offset 0) p
-			where i.order_id = new.id
+			join products p on p.id = i.product_id
+			where i.order_id = new.id and i.withdrawn_at is null
 		) j
 	) l on true;
 	return null;

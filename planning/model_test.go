@@ -2,48 +2,69 @@ package planning
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"reflect"
 	"testing"
 	"time"
 
-	"spoolwright/server"
+	"spoolwright/value"
 )
 
-// randomFarm returns a farm with few printers, spools and filaments, so that much is missing.
+// randomFarm returns a farm with few printers, spools and filaments, so that much is missing. Some spools are of an
+// entry of the filaments, which some products demand.
 func randomFarm(r *rand.Rand) *farm {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	filaments := []filament{{"PLA", "black"}, {"PLA", "red"}, {"ABS", "black"}}
-	f := &farm{products: map[string]product{}, budget: map[filament]server.Decimal{}}
+	thin, thick := value.Decimal(1_750_000), value.Decimal(2_850_000)
+	carbon := "PLA-CF"
+	needs := []need{
+		{group: group{filament{"PLA//1.75", "black"}, ""}, Type: "PLA", Diameter: thin},
+		{group: group{filament{"PLA//1.75", "black"}, "x"}, Type: "PLA", Diameter: thin},
+		{group: group{filament{"PLA//1.75", "red"}, ""}, Type: "PLA", Diameter: thin},
+		{group: group{filament{"PLA/placf/1.75", "black"}, ""}, Type: "PLA", Name: &carbon, Diameter: thin},
+		{group: group{filament{"ABS//2.85", "black"}, ""}, Type: "ABS", Diameter: thick},
+	}
+	f := &farm{products: map[string]product{}, left: map[group]value.Decimal{}, loose: map[filament]value.Decimal{}}
 	for i := range r.IntN(4) {
-		p := printer{ID: fmt.Sprint("p", i), Slots: 1 + r.IntN(3), Free: start.Add(time.Duration(r.IntN(5)) * time.Hour)}
+		p := printer{ID: fmt.Sprint("p", i), Slots: 1 + r.IntN(3), Diameter: thin,
+			Free: start.Add(time.Duration(r.IntN(5)) * time.Hour)}
 		if r.IntN(3) == 0 {
 			p.Materials = []string{[]string{"PLA", "ABS"}[r.IntN(2)]}
 		}
+		if r.IntN(3) == 0 {
+			p.Diameter = thick
+		}
 		f.printers = append(f.printers, p)
 	}
-	for i := range r.IntN(8) {
-		s := spool{ID: fmt.Sprint("s", i), Number: int64(i), Free: server.Decimal(r.IntN(1000)), Opened: r.IntN(2) == 0,
-			filament: filaments[r.IntN(3)]}
+	for i := range r.IntN(10) {
+		s := spool{ID: fmt.Sprint("s", i), Number: int64(i), Free: value.Decimal(r.IntN(1000)), Opened: r.IntN(2) == 0,
+			group: needs[r.IntN(len(needs))].group}
+		if s.Filament == "" && r.IntN(3) == 0 {
+			s.Filament = "y"
+		}
 		if len(f.printers) > 0 && r.IntN(3) == 0 {
 			s.Printer = f.printers[r.IntN(len(f.printers))].ID
 		}
 		f.spools = append(f.spools, s)
-		f.budget[s.filament] += s.Free
+		f.left[s.group] += s.Free
 	}
-	for _, n := range filaments {
-		f.budget[n] -= server.Decimal(r.IntN(300))
+	for g := range f.left {
+		f.left[g] = max(0, f.left[g]-value.Decimal(len(g.Filament)*100))
+	}
+	for _, n := range needs {
+		f.loose[n.filament] = value.Decimal(r.IntN(300))
 	}
 	for i := range 1 + r.IntN(4) {
 		p := product{PerPlate: 1 + r.Int64N(4)}
 		if r.IntN(4) > 0 {
-			minutes := server.Decimal(r.IntN(600)) * server.DecimalOne
+			minutes := value.Decimal(r.IntN(600)) * value.DecimalOne
 			p.Minutes = &minutes
 		}
-		for _, n := range filaments {
-			if r.IntN(2) == 0 {
-				p.Materials = append(p.Materials, need{n, n.Key, 1 + server.Decimal(r.IntN(150))})
+		for _, n := range needs {
+			if r.IntN(3) == 0 {
+				n.Grams = 1 + value.Decimal(r.IntN(150))
+				p.Materials = append(p.Materials, n)
 			}
 		}
 		f.products[fmt.Sprint(i)] = p
@@ -58,10 +79,7 @@ func randomFarm(r *rand.Rand) *farm {
 func (f *farm) copied() *farm {
 	c := *f
 	c.printers, c.spools = append([]printer(nil), f.printers...), append([]spool(nil), f.spools...)
-	c.budget = map[filament]server.Decimal{}
-	for n, grams := range f.budget {
-		c.budget[n] = grams
-	}
+	c.left, c.loose = maps.Clone(f.left), maps.Clone(f.loose)
 	return &c
 }
 
@@ -81,8 +99,8 @@ func TestPlansOfRandomFarms(t *testing.T) {
 		if again := before.copied().plan(nil, false); !reflect.DeepEqual(plan, again) {
 			t.Fatalf("farm %d has two plans:\n%+v\n%+v", seed, plan, again)
 		}
-		spools, budget := map[string]spool{}, map[filament]server.Decimal{}
-		taken, used := map[server.UUID]server.Decimal{}, map[filament]server.Decimal{}
+		spools, left := map[string]spool{}, map[filament]value.Decimal{}
+		taken, used := map[value.UUID]value.Decimal{}, map[group]value.Decimal{}
 		printers, free := map[string]printer{}, map[string]time.Time{}
 		for _, s := range before.spools {
 			spools[s.ID] = s
@@ -90,8 +108,8 @@ func TestPlansOfRandomFarms(t *testing.T) {
 		for _, p := range before.printers {
 			printers[p.ID], free[p.ID] = p, p.Free
 		}
-		for n, grams := range before.budget {
-			budget[n] = grams
+		for g, grams := range before.left {
+			left[g.filament] += grams
 		}
 		pieces := map[string]int64{}
 		for _, r := range plan.Runs {
@@ -113,24 +131,40 @@ func TestPlansOfRandomFarms(t *testing.T) {
 			}
 			if p.Minutes != nil {
 				free[at.ID] = r.EndAt.Time
-				want := time.Duration(*p.Minutes/server.DecimalOne) * time.Minute * time.Duration(r.Quantity)
+				want := time.Duration(*p.Minutes/value.DecimalOne) * time.Minute * time.Duration(r.Quantity)
 				if got := r.EndAt.Sub(r.StartAt.Time); (got - want).Abs() > time.Second {
 					t.Fatalf("farm %d: a run of %s takes %s", seed, want, got)
 				}
 			}
-			sum := map[filament]server.Decimal{}
+			sum, own := map[filament]value.Decimal{}, map[group]value.Decimal{} // of the run
 			for _, m := range r.Materials {
 				s := spools[string(m.SpoolID)]
 				taken[m.SpoolID] += m.Grams
-				used[s.filament] += m.Grams
+				used[s.group] += m.Grams
 				sum[s.filament] += m.Grams
+				own[s.group] += m.Grams
+				left[s.filament] -= m.Grams
 				if taken[m.SpoolID] > s.Free || m.Grams <= 0 {
 					t.Fatalf("farm %d: %s is over-committed", seed, s.ID)
 				}
+				if used[s.group] > before.left[s.group] {
+					t.Fatalf("farm %d: what is reserved of %v is taken", seed, s.group)
+				}
+				if left[s.filament] < before.loose[s.filament] {
+					t.Fatalf("farm %d: %d g are left of %v, and %d reserved", seed, left[s.filament], s.filament,
+						before.loose[s.filament])
+				}
 			}
 			for _, n := range p.Materials {
-				if sum[n.filament] != n.Grams*server.Decimal(r.Quantity) || used[n.filament] > budget[n.filament] {
-					t.Fatalf("farm %d: a run takes %d of %d g of %v", seed, sum[n.filament], n.Grams, n.filament)
+				want := n.Grams * value.Decimal(r.Quantity)
+				sum[n.filament] -= want
+				if n.Filament != "" && own[n.group] < want {
+					t.Fatalf("farm %d: a run takes %d of %d g of %v", seed, own[n.group], want, n.group)
+				}
+			}
+			for n, grams := range sum {
+				if grams != 0 {
+					t.Fatalf("farm %d: a run takes %d g too many of %v", seed, grams, n)
 				}
 			}
 		}
@@ -167,7 +201,7 @@ func canPrint(at printer, p product) bool {
 		for _, m := range at.Materials {
 			known = known || m == n.Type
 		}
-		if !known {
+		if !known || n.Diameter != at.Diameter {
 			return false
 		}
 	}

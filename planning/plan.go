@@ -7,6 +7,7 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"spoolwright/orders"
 	"spoolwright/production"
 	"spoolwright/server"
+	"spoolwright/value"
 )
 
 var tag = &server.Tag{
@@ -35,6 +37,7 @@ func Routes(d *db.DB) []server.Route {
 		server.Op("POST /api/v1/plan", server.Write, server.Handle(h.plan).OptionalBody(), planDoc),
 		server.Op("POST /api/v1/orders/{id}/plan", server.Write, server.Handle(h.planOrder).OptionalBody(),
 			planOrderDoc),
+		server.Op("POST /api/v1/production-runs/{id}/replan", server.Write, server.Handle(h.replan), replanDoc),
 	}
 }
 
@@ -42,26 +45,26 @@ type handlers struct{ db *db.DB }
 
 // OrderPlanRequest is the body of a plan of an order.
 type OrderPlanRequest struct {
-	Create server.Optional[bool] `json:"create" rule:"notNull"`
+	Create value.Optional[bool] `json:"create" rule:"notNull"`
 }
 
 // PlanRequest is the body of a plan.
 type PlanRequest struct {
-	Create server.Optional[bool] `json:"create" rule:"notNull"`
-	Items  []PlanItem            `json:"items"`
+	Create value.Optional[bool] `json:"create" rule:"notNull"`
+	Items  []PlanItem           `json:"items"`
 }
 
 // PlanItem is a product to plan.
 type PlanItem struct {
-	ProductID server.Optional[server.UUID] `json:"product_id" rule:"notNull"`
-	SKU       server.Optional[string]      `json:"sku" rule:"writeOnly,notNull,insteadOf=product_id"`
-	Quantity  server.Optional[int64]       `json:"quantity" rule:"notNull,minimum=1,maximum=1000000"`
+	ProductID value.Optional[value.UUID] `json:"product_id" rule:"notNull"`
+	SKU       value.Optional[string]     `json:"sku" rule:"writeOnly,notNull,insteadOf=product_id"`
+	Quantity  value.Optional[int64]      `json:"quantity" rule:"notNull,minimum=1,maximum=1000000"`
 }
 
-// Plan is what a plan proposes, or has created.
+// Plan lists the runs that a plan proposes or created.
 type Plan struct {
 	Created    bool              `json:"created" rule:"notNull"`
-	FinishedAt server.Timestamp  `json:"finished_at"`
+	FinishedAt value.Timestamp   `json:"finished_at"`
 	Runs       []PlannedRun      `json:"runs" rule:"notNull"`
 	Unplanned  []UnplannedItem   `json:"unplanned" rule:"notNull"`
 	Missing    []MissingFilament `json:"missing" rule:"notNull"`
@@ -69,45 +72,50 @@ type Plan struct {
 
 // PlannedRun is a run of a plan.
 type PlannedRun struct {
-	ID          *server.UUID      `json:"id"`
-	PrinterID   server.UUID       `json:"printer_id" rule:"notNull"`
+	ID          *value.UUID       `json:"id"`
+	PrinterID   value.UUID        `json:"printer_id" rule:"notNull"`
 	PrinterName string            `json:"printer_name" rule:"notNull"`
-	OrderID     *server.UUID      `json:"order_id"`
-	OrderItemID *server.UUID      `json:"order_item_id"`
-	ProductID   server.UUID       `json:"product_id" rule:"notNull"`
+	OrderID     *value.UUID       `json:"order_id"`
+	OrderItemID *value.UUID       `json:"order_item_id"`
+	ProductID   value.UUID        `json:"product_id" rule:"notNull"`
 	ProductName string            `json:"product_name" rule:"notNull"`
 	Quantity    int64             `json:"quantity" rule:"notNull"`
-	Hours       *server.Decimal   `json:"estimated_print_time_hours"`
-	Grams       server.Decimal    `json:"estimated_total_filament_grams" rule:"notNull"`
-	StartAt     server.Timestamp  `json:"expected_start_at" rule:"notNull"`
-	EndAt       server.Timestamp  `json:"expected_end_at"`
+	Hours       *value.Decimal    `json:"estimated_print_time_hours"`
+	Grams       value.Decimal     `json:"estimated_total_filament_grams" rule:"notNull"`
+	StartAt     value.Timestamp   `json:"expected_start_at" rule:"notNull"`
+	EndAt       value.Timestamp   `json:"expected_end_at"`
 	Materials   []PlannedMaterial `json:"materials" rule:"notNull"`
 }
 
-// PlannedMaterial is what a run of a plan takes from a spool.
+// PlannedMaterial is the filament that a planned run takes from a spool.
 type PlannedMaterial struct {
 	MaterialType inventory.MaterialType `json:"material_type" rule:"notNull"`
+	MaterialName *string                `json:"material_name"`
 	Color        string                 `json:"color" rule:"notNull"`
-	SpoolID      server.UUID            `json:"spool_id" rule:"notNull"`
+	DiameterMM   value.Decimal          `json:"diameter_mm" rule:"notNull"`
+	SpoolID      value.UUID             `json:"spool_id" rule:"notNull"`
 	SpoolNumber  int64                  `json:"spool_number" rule:"notNull"`
-	Grams        server.Decimal         `json:"grams" rule:"notNull"`
+	Grams        value.Decimal          `json:"grams" rule:"notNull"`
 }
 
-// UnplannedItem is what no run of a plan prints.
+// UnplannedItem is an item whose pieces no run of the plan prints.
 type UnplannedItem struct {
-	OrderID     *server.UUID `json:"order_id"`
-	OrderItemID *server.UUID `json:"order_item_id"`
-	ProductID   server.UUID  `json:"product_id" rule:"notNull"`
-	ProductName string       `json:"product_name" rule:"notNull"`
-	Quantity    int64        `json:"quantity" rule:"notNull"`
-	Reason      string       `json:"reason" rule:"notNull,enum=NO_PRINTER|NO_FILAMENT"`
+	OrderID     *value.UUID `json:"order_id"`
+	OrderItemID *value.UUID `json:"order_item_id"`
+	ProductID   value.UUID  `json:"product_id" rule:"notNull"`
+	ProductName string      `json:"product_name" rule:"notNull"`
+	Quantity    int64       `json:"quantity" rule:"notNull"`
+	Reason      string      `json:"reason" rule:"notNull,enum=NO_PRINTER|NO_FILAMENT"`
 }
 
 // MissingFilament is filament that is missing for the pieces that are not planned.
 type MissingFilament struct {
 	MaterialType inventory.MaterialType `json:"material_type" rule:"notNull"`
+	MaterialName *string                `json:"material_name"`
 	Color        string                 `json:"color" rule:"notNull"`
-	Missing      server.Decimal         `json:"missing_grams" rule:"notNull"`
+	DiameterMM   value.Decimal          `json:"diameter_mm" rule:"notNull"`
+	FilamentID   *value.UUID            `json:"filament_id"`
+	Missing      value.Decimal          `json:"missing_grams" rule:"notNull"`
 }
 
 // maxRuns is the maximum number of runs of a plan.
@@ -155,34 +163,46 @@ func (h handlers) planOrder(ctx context.Context, r *server.Request[OrderPlanRequ
 	return h.answer(ctx, request{order: r.ID("id"), items: []map[string]any{}, create: r.In.Create.Or(false)})
 }
 
-// request is what to plan: an order, items, or else all open orders.
+// request tells what to plan: an order, a list of items, the items of a replaced run, or all open orders.
 type request struct {
 	order  string
 	items  []map[string]any
 	named  []PlanItem
+	replan bool
 	create bool
 }
 
 // answer plans in one round trip, and creates the runs in another.
 func (h handlers) answer(ctx context.Context, q request) (server.OK[Plan], error) {
-	plan, err := h.attempt(ctx, q)
-	for try := 1; try < 4 && db.Violates(err, "plan_outdated"); try++ {
-		plan, err = h.attempt(ctx, q)
-	}
-	if db.Violates(err, "plan_outdated") {
-		err = errOutdated.Because(err)
-	}
+	plan, err := h.attempts(ctx, q)
 	if err != nil {
 		return nil, err
 	}
 	return server.Encode(plan)
 }
 
-// stateSQL returns the state from which a plan follows, in one row. $1 is an order, $2 whether to plan all open
-// orders, $3 the list of items to plan, and $4 the tenant.
+// attempts tries to plan up to four times, because printers or spools may change during an attempt.
+func (h handlers) attempts(ctx context.Context, q request) (plan Plan, err error) {
+	for range 4 {
+		if plan, err = h.attempt(ctx, q); !db.Violates(err, "plan_outdated") {
+			return plan, err
+		}
+		if db.InTx(ctx) { // the rest of the transaction stays
+			if err := h.db.Write(ctx, db.SQL("rollback to savepoint plan")); err != nil {
+				return plan, err
+			}
+		}
+	}
+	return plan, errOutdated.Because(err)
+}
+
+// stateSQL selects the input of a plan in one row. $1 is an order, $2 whether to plan all open orders, $3 the list
+// of items to plan, and $4 the tenant.
 //
-// item is what to plan: what is neither produced nor planned by unfinished runs, in the order in which it is planned:
-// by the due dates of the orders, those without one last, and then by their creation.
+// item lists the pieces to plan, which are neither produced nor planned in unfinished runs. It is ordered by the due
+// dates of the orders, orders without a due date last, and then by the creation of the orders. A plan prefers the
+// first printer among printers that are free at the same time: printers whose run should have ended by now come
+// last.
 var stateSQL = `
 	with item as materialized (
 		select n.*, row_number() over (order by n.due, n.created_at, n.order_id, n.added, n.order_item_id) as place
@@ -190,25 +210,37 @@ var stateSQL = `
 			select o.id as order_id, i.id as order_item_id, i.product_id, i.quantity - p.produced - p.planned as quantity,
 				o.due_date as due, o.created_at, extract(epoch from i.created_at) as added
 			from orders o
-			cross join lateral (select * from order_items i where i.order_id = o.id offset 0) i
+			join order_items i on i.order_id = o.id and i.withdrawn_at is null
 			cross join lateral order_item_pieces(i.id) p
 			where o.is_open and ($2 or o.id = $1::uuid)
 			union all
-			select null, null, p.id, l.quantity, null, null, l.n
-			from json_to_recordset($3::json) l (n int, product_id uuid, sku text, quantity bigint)
+			select i.order_id, i.id, p.id, case when l.order_item_id is null then l.quantity
+				when i.id is null then 0 else least(l.quantity, i.missing) end, null, null, l.n
+			from json_to_recordset($3::json) l (n int, product_id uuid, sku text, order_item_id uuid, quantity bigint)
 			left join lateral ` + catalog.Named("l.product_id", "l.sku") + ` p on true
+			left join lateral (
+				select i.id, i.order_id, i.quantity - c.produced - c.planned as missing
+				from order_items i
+				join orders o on o.id = i.order_id and o.is_open
+				cross join lateral order_item_pieces(i.id) c
+				where i.id = l.order_item_id and i.withdrawn_at is null
+			) i on true
 		) n
 		where n.quantity > 0
 	), product as materialized (
 		select p.id, p.name, coalesce(p.pieces_per_plate, 1) as per_plate, e.minutes
 		from (select distinct i.product_id as id from item i) i
-		cross join lateral (select * from products p where p.id = i.id offset 0) p
+		join products p on p.id = i.id
 		cross join lateral estimate_products(array[p.id], array[1::numeric]) e
 	), material as materialized (
-		select p.id as product_id, m.material_type as type, m.color_key as key, m.color, m.grams
-		from product p
+		select p.id as product_id, m.* from product p
 		cross join lateral explode_products(array[p.id], array[1::numeric]) m
 		where m.grams > 0
+	), busy as materialized (
+		select distinct r.printer_id as id from production_runs r
+		where r.printer_id is not null and r.status in ('in_progress', 'paused') and r.hidden_at is null
+	), filament as materialized (
+		select distinct m.material_key, m.color_key from material m
 	), queue as materialized (
 		select * from run_queue()
 	), taken as materialized (
@@ -224,41 +256,42 @@ var stateSQL = `
 				'materials', m.materials)), '[]')
 			from product p
 			cross join lateral (
-				select coalesce(json_agg(json_build_object('type', m.type, 'key', m.key, 'color', m.color,
-					'grams', trim_scale(least(round(m.grams, 6), 999999999))) order by m.type, m.key), '[]') as materials
+				select coalesce(json_agg(json_build_object('material', m.material_key, 'key', m.color_key,
+					'filament', m.filament_id, 'type', m.material_type, 'name', m.material_name, 'color', m.color,
+					'diameter', trim_scale(m.diameter_mm), 'grams', trim_scale(least(round(m.grams, 6), 999999999)))
+						order by m.material_key, m.color_key, m.filament_id nulls first), '[]') as materials
 				from material m where m.product_id = p.id
 			) m) as products,
 		(select coalesce(json_agg(json_build_object('id', p.id, 'name', p.name, 'slots', p.slots,
-				'materials', p.materials, 'updated_at', p.updated_at, 'free', event_time(greatest(q.free, now())))
-					order by p.number), '[]')
+				'diameter', trim_scale(p.diameter_mm), 'materials', p.materials, 'updated_at', p.updated_at,
+				'free', event_time(greatest(q.free, now()))) order by b.id is not null, p.number), '[]')
 			from printers p
+			left join busy b on b.id = p.id
 			left join (select q.printer_id, max(q.expected_end) as free from queue q group by q.printer_id) q
 				on q.printer_id = p.id
 			where p.status = 'available' and p.hidden_at is null) as printers,
-		(select coalesce(json_agg(json_build_object('id', s.id, 'number', s.number, 'type', s.material_type,
-				'key', s.color_key, 'edited_at', s.edited_at, 'remaining', trim_scale(s.remaining_weight_grams),
+		(select coalesce(json_agg(json_build_object('id', s.id, 'number', s.number, 'material', s.material_key,
+				'key', s.color_key, 'filament', s.filament_id, 'edited_at', s.edited_at,
 				'free', trim_scale(greatest(s.remaining_weight_grams - coalesce(t.grams, 0), 0)),
 				'opened', s.first_used_at is not null or s.remaining_weight_grams < s.net_weight_grams,
 				'printer', coalesce(l.printer_id, t.printer_id)) order by s.number), '[]')
-			from (select distinct m.type, m.key from material m) f
-			cross join lateral (
-				select * from spools s
-				where s.material_type = f.type and s.color_key = f.key and s.in_stock and not s.archived
-					and s.hidden_at is null and s.created_at < 'infinity' offset 0
-			) s
+			from filament f
+			join spools s on s.color_key = f.color_key and s.material_key = f.material_key and s.in_stock and not s.archived
+					and s.hidden_at is null
 			left join taken t on t.spool_id = s.id
 			left join printer_slots l on l.spool_id = s.id) as spools,
-		(select coalesce(json_agg(json_build_object('type', r.material_type, 'key', r.color_key,
-				'grams', trim_scale(least(round(r.grams, 6), 999999999)))), '[]')
-			from (select array_agg(f.type) as types, array_agg(f.key) as keys
-				from (select distinct m.type, m.key from material m) f having count(*) > 0) f
-			cross join lateral reserved_materials($4, f.types, f.keys,
-				array(select distinct i.order_id from item i where i.order_id is not null)) r) as reserved,
+		(select coalesce(json_agg(json_build_object('material', g.material_key, 'key', g.color_key,
+				'filament', g.filament_id, 'left', trim_scale(round(g.remaining - g.held, 6)),
+				'loose', trim_scale(least(round(g.loose, 6), 999999999)))), '[]')
+			from (select array_agg(f.material_key) as materials, array_agg(f.color_key) as colors
+				from filament f having count(*) > 0) f
+			cross join lateral filament_stock($4, f.materials, f.colors,
+				array(select distinct i.order_id from item i where i.order_id is not null)) g) as stock,
 		-- When the unfinished runs of the order end.
 		(select json_build_object('last', event_time(max(q.expected_end)),
 				'unknown', coalesce(bool_or(q.expected_end is null), false))
 			from order_items i
-			cross join lateral (select r.run_id from run_items r where r.order_item_id = i.id offset 0) r
+			join run_items r on r.order_item_id = i.id
 			join queue q on q.id = r.run_id
 			where i.order_id = $1::uuid) as planned`
 
@@ -284,6 +317,9 @@ func (h handlers) attempt(ctx context.Context, q request) (plan Plan, err error)
 		if err := q.unknown(s.Items); err != nil {
 			return err
 		}
+		if q.replan && slices.ContainsFunc(s.Items, func(i item) bool { return i.ProductID == "" }) {
+			return errRemoved
+		}
 		f = s.farm()
 		total := int64(0)
 		for _, i := range f.items {
@@ -292,35 +328,39 @@ func (h handlers) attempt(ctx context.Context, q request) (plan Plan, err error)
 			}
 		}
 		plan = f.plan(s.Planned.Last, s.Planned.Unknown)
+		if q.replan {
+			return plan.complete()
+		}
 		return nil
 	}
 	if !q.create {
-		if err = h.db.Read(ctx, db.AllowScans(), read); err == nil {
+		if err = h.db.Read(ctx, db.FreshPlan(), read); err == nil {
 			err = choose()
 		}
 		return plan, err
 	}
-	// The locks make plans of a tenant wait for each other, and keep other runs from printing the items meanwhile.
-	before := []*db.Stmt{db.Lock("plan"), db.AllowScans(), db.SQL(`
+	// The locks make the plans of a tenant wait for each other, and keep other runs from printing the items
+	// meanwhile.
+	before := []*db.Stmt{db.SQL("savepoint plan"), db.Lock("plan"), db.FreshPlan(), db.SQL(`
 		select from (
 			select o.id from orders o where o.is_open and ($2 or o.id = $1::uuid) order by o.id
-		) u cross join lateral (select from orders o where o.id = u.id offset 0 for no key update) o`, order, all), read}
+		) u cross join lateral (select from orders o where o.id = u.id for no key update) o`, order, all), read}
 	err = h.db.Decide(ctx, before, func() ([]*db.Stmt, error) {
 		if err := choose(); err != nil {
 			return nil, err
 		}
 		plan.Created = true
-		updated, edited := map[server.UUID]string{}, map[server.UUID]*string{}
+		updated, edited := map[value.UUID]string{}, map[value.UUID]*string{}
 		for _, p := range f.printers {
-			updated[server.UUID(p.ID)] = p.UpdatedAt
+			updated[value.UUID(p.ID)] = p.UpdatedAt
 		}
 		for _, s := range f.spools {
-			edited[server.UUID(s.ID)] = s.EditedAt
+			edited[value.UUID(s.ID)] = s.EditedAt
 		}
 		rows := make([]map[string]any, len(plan.Runs))
 		for i := range plan.Runs {
 			r := &plan.Runs[i]
-			id := server.UUID(db.NewID())
+			id := value.UUID(value.NewID())
 			r.ID = &id
 			materials := make([]map[string]any, len(r.Materials))
 			for j, m := range r.Materials {
@@ -355,7 +395,7 @@ func (q request) unknown(items []item) error {
 	return nil
 }
 
-// state is what stateSQL returns.
+// state is the result of stateSQL.
 type state struct {
 	Status   *string
 	Items    []item
@@ -363,17 +403,14 @@ type state struct {
 		ID        string
 		Name      string
 		PerPlate  int64 `json:"per_plate"`
-		Minutes   *server.Decimal
+		Minutes   *value.Decimal
 		Materials []need
 	}
 	Printers []printer
-	Spools   []struct {
-		spool
-		Remaining server.Decimal
-	}
-	Reserved []struct {
-		filament
-		Grams server.Decimal
+	Spools   []spool
+	Stock    []struct { // the groups of each filament; see filament_stock
+		group
+		Left, Loose value.Decimal
 	}
 	Planned struct {
 		Last    *time.Time
@@ -381,25 +418,30 @@ type state struct {
 	}
 }
 
-// farm returns the farm in the state.
+// text returns a text, "" for nil.
+func text(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+// farm converts the state to a farm.
 func (s *state) farm() *farm {
 	f := &farm{items: s.Items, products: map[string]product{}, printers: s.Printers,
-		budget: map[filament]server.Decimal{}}
+		spools: s.Spools, left: map[group]value.Decimal{}, loose: map[filament]value.Decimal{}}
 	for _, p := range s.Products {
 		f.products[p.ID] = product{p.Name, p.PerPlate, p.Minutes, p.Materials}
 	}
-	for _, one := range s.Spools {
-		f.spools = append(f.spools, one.spool)
-		f.budget[one.filament] += one.Remaining
-	}
-	for _, r := range s.Reserved {
-		f.budget[r.filament] -= r.Grams
+	for _, g := range s.Stock {
+		f.left[g.group] += g.Left
+		f.loose[g.filament] = g.Loose
 	}
 	return f
 }
 
-// plan returns the plan for the farm, which it changes. Last is when the runs end that are planned already, unless
-// that is unknown.
+// plan returns the plan for the farm, and changes the farm. last is the end of the runs that are planned already;
+// unknown tells that this end is unknown.
 func (f *farm) plan(last *time.Time, unknown bool) Plan {
 	plan := Plan{Runs: []PlannedRun{}, Unplanned: []UnplannedItem{}, Missing: []MissingFilament{}}
 	runs, rest := f.choose()
@@ -407,50 +449,58 @@ func (f *farm) plan(last *time.Time, unknown bool) Plan {
 	if last != nil {
 		plan.FinishedAt.Time = last.UTC()
 	}
-	id := func(s *string) *server.UUID { return (*server.UUID)(s) }
+	id := func(s *string) *value.UUID { return (*value.UUID)(s) }
 	for _, r := range runs {
-		one := PlannedRun{PrinterID: server.UUID(r.printer.ID), PrinterName: r.printer.Name, OrderID: id(r.OrderID),
-			OrderItemID: id(r.OrderItemID), ProductID: server.UUID(r.ProductID), ProductName: f.products[r.ProductID].Name,
-			Quantity: r.Quantity, Hours: r.hours, Grams: r.grams, StartAt: server.Timestamp{Time: r.start},
+		one := PlannedRun{PrinterID: value.UUID(r.printer.ID), PrinterName: r.printer.Name, OrderID: id(r.OrderID),
+			OrderItemID: id(r.OrderItemID), ProductID: value.UUID(r.ProductID), ProductName: f.products[r.ProductID].Name,
+			Quantity: r.Quantity, Hours: r.hours, Grams: r.grams, StartAt: value.Timestamp{Time: r.start},
 			Materials: []PlannedMaterial{}}
 		if r.hours == nil {
 			known = false
 		} else {
-			one.EndAt = server.Timestamp{Time: r.end}
+			one.EndAt = value.Timestamp{Time: r.end}
 			if r.end.After(plan.FinishedAt.Time) {
 				plan.FinishedAt.Time = r.end
 			}
 		}
 		for _, m := range r.materials {
-			one.Materials = append(one.Materials, PlannedMaterial{inventory.MaterialType(m.Type), m.Color,
-				server.UUID(m.spool.ID), m.spool.Number, m.Grams})
+			one.Materials = append(one.Materials, PlannedMaterial{inventory.MaterialType(m.Type), m.Name, m.Color, m.Diameter,
+				value.UUID(m.spool.ID), m.spool.Number, m.Grams})
 		}
 		plan.Runs = append(plan.Runs, one)
 	}
 	if !known {
 		plan.FinishedAt.Time = time.Time{}
 	}
-	left := map[filament]server.Decimal{}
-	for _, s := range f.spools {
-		left[s.filament] += max(s.Free, 0)
-	}
-	needed, colors := map[filament]server.Decimal{}, map[filament]string{}
+	needed := map[group]need{}
 	for _, u := range rest {
 		p := f.products[u.ProductID]
-		plan.Unplanned = append(plan.Unplanned, UnplannedItem{id(u.OrderID), id(u.OrderItemID), server.UUID(u.ProductID),
+		plan.Unplanned = append(plan.Unplanned, UnplannedItem{id(u.OrderID), id(u.OrderItemID), value.UUID(u.ProductID),
 			p.Name, u.Quantity, u.reason})
 		for _, n := range p.Materials {
-			needed[n.filament] = min(needed[n.filament]+times(n.Grams, u.Quantity), times(server.DecimalOne, 999_999_999))
-			colors[n.filament] = n.Color
+			grams := min(needed[n.group].Grams+times(n.Grams, u.Quantity), times(value.DecimalOne, 999_999_999))
+			n.Grams = grams
+			needed[n.group] = n
 		}
 	}
-	for n, grams := range needed {
-		if grams -= max(0, min(left[n], f.budget[n])); grams > 0 {
-			plan.Missing = append(plan.Missing, MissingFilament{inventory.MaterialType(n.Type), colors[n], grams})
+	taken := map[filament]value.Decimal{} // the grams that needs of single groups take first
+	for _, n := range first(slices.SortedFunc(maps.Values(needed), func(a, b need) int {
+		return cmp.Or(cmp.Compare(a.Material, b.Material), cmp.Compare(a.Key, b.Key), cmp.Compare(a.Filament, b.Filament))
+	})) {
+		has := min(f.free(n), f.onSpools(n))
+		if n.Filament == "" {
+			has = max(0, has-taken[n.filament])
+		} else {
+			taken[n.filament] += min(has, n.Grams)
+		}
+		if n.Grams > has {
+			plan.Missing = append(plan.Missing, MissingFilament{inventory.MaterialType(n.Type), n.Name, n.Color, n.Diameter,
+				id(n.entry()), n.Grams - has})
 		}
 	}
-	slices.SortFunc(plan.Missing, func(a, b MissingFilament) int {
-		return cmp.Or(cmp.Compare(a.MaterialType, b.MaterialType), cmp.Compare(a.Color, b.Color))
+	slices.SortStableFunc(plan.Missing, func(a, b MissingFilament) int {
+		return cmp.Or(cmp.Compare(a.MaterialType, b.MaterialType), cmp.Compare(text(a.MaterialName), text(b.MaterialName)),
+			cmp.Compare(a.Color, b.Color), cmp.Compare(a.DiameterMM, b.DiameterMM))
 	})
 	return plan
 }

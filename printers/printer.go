@@ -5,11 +5,13 @@ import (
 	"context"
 	_ "embed"
 
+	"spoolwright/auth"
 	"spoolwright/cli"
 	"spoolwright/db"
 	"spoolwright/inventory"
 	"spoolwright/server"
 	"spoolwright/transfer"
+	"spoolwright/value"
 )
 
 var tag = &server.Tag{
@@ -25,10 +27,15 @@ var (
 	fields string
 	//go:embed slots.sql
 	slotsSQL string
+	//go:embed diameter.sql
+	diameterSQL string
 )
 
 // Definitions are the SQL functions of printers.
-var Definitions = []db.Definition{{Name: "printers/slots", Version: 1, SQL: slotsSQL}}
+var Definitions = []db.Definition{
+	{Name: "printers/slots", Version: 1, SQL: slotsSQL},
+	{Name: "printers/diameter", Version: 1, SQL: diameterSQL},
+}
 
 // Commands are the commands for printers.
 var Commands = []cli.Command{Export.Command("printers")}
@@ -60,67 +67,70 @@ func (Status) Enum() []string { return []string{"available", "maintenance", "ret
 
 // Printer is a printer in requests and responses.
 type Printer struct {
-	ID                  server.UUID                                         `json:"id" rule:"readOnly,notNull"`
-	Number              int64                                               `json:"number" rule:"readOnly,notNull"`
-	Name                server.Optional[string]                             `json:"name" rule:"required"`
-	Model               server.Optional[string]                             `json:"model"`
-	Location            server.Optional[string]                             `json:"location"`
-	Notes               server.Optional[string]                             `json:"notes" rule:"maxLength=10000"`
-	NozzleMM            server.Optional[server.Decimal]                     `json:"nozzle_mm" rule:"exclusiveMinimum=0,maximum=10"`
-	Slots               server.Optional[int64]                              `json:"slots" rule:"notNull,minimum=1,maximum=64"`
-	Materials           server.Optional[server.Set[inventory.MaterialType]] `json:"materials" rule:"notNull,empty"`
-	HourCost            server.Optional[server.Decimal]                     `json:"hour_cost" rule:"maximum=1000000"`
-	PowerWatts          server.Optional[server.Decimal]                     `json:"power_watts" rule:"maximum=1000000"`
-	Status              server.Optional[Status]                             `json:"status" rule:"notNull,named=PrinterStatus"`
-	MaintenanceInterval server.Optional[server.Decimal]                     `json:"maintenance_interval_hours" rule:"exclusiveMinimum=0,maximum=1000000"`
-	MaintainedAt        server.Timestamp                                    `json:"maintained_at" rule:"readOnly"`
-	PrintedHours        server.Decimal                                      `json:"printed_hours" rule:"readOnly,notNull"`
-	MaintenanceDue      bool                                                `json:"maintenance_due" rule:"readOnly,notNull"`
-	Loaded              []LoadedSpool                                       `json:"loaded" rule:"readOnly,notNull"`
-	CreatedAt           server.Timestamp                                    `json:"created_at" rule:"readOnly,notNull"`
-	UpdatedAt           server.Timestamp                                    `json:"updated_at" rule:"readOnly,notNull"`
-	HiddenAt            server.Timestamp                                    `json:"hidden_at" rule:"readOnly"`
+	ID                  value.UUID                                        `json:"id" rule:"readOnly,notNull"`
+	Number              int64                                             `json:"number" rule:"readOnly,notNull"`
+	Name                value.Optional[string]                            `json:"name" rule:"required"`
+	Model               value.Optional[string]                            `json:"model"`
+	Location            value.Optional[string]                            `json:"location"`
+	Notes               value.Optional[string]                            `json:"notes" rule:"maxLength=10000"`
+	NozzleMM            value.Optional[value.Decimal]                     `json:"nozzle_mm" rule:"exclusiveMinimum=0,maximum=10"`
+	DiameterMM          value.Optional[value.Decimal]                     `json:"diameter_mm" rule:"notNull,enum=1.75|2.85"`
+	Slots               value.Optional[int64]                             `json:"slots" rule:"notNull,minimum=1,maximum=64"`
+	Materials           value.Optional[value.Set[inventory.MaterialType]] `json:"materials" rule:"notNull,empty"`
+	HourCost            value.Optional[value.Decimal]                     `json:"hour_cost" rule:"maximum=1000000"`
+	PowerWatts          value.Optional[value.Decimal]                     `json:"power_watts" rule:"maximum=1000000"`
+	Status              value.Optional[Status]                            `json:"status" rule:"notNull,named=PrinterStatus"`
+	MaintenanceInterval value.Optional[value.Decimal]                     `json:"maintenance_interval_hours" rule:"exclusiveMinimum=0,maximum=1000000"`
+	MaintainedAt        value.Timestamp                                   `json:"maintained_at" rule:"readOnly"`
+	PrintedHours        value.Decimal                                     `json:"printed_hours" rule:"readOnly,notNull"`
+	MaintenanceDue      bool                                              `json:"maintenance_due" rule:"readOnly,notNull"`
+	Loaded              []LoadedSpool                                     `json:"loaded" rule:"readOnly,notNull"`
+	CreatedAt           value.Timestamp                                   `json:"created_at" rule:"readOnly,notNull"`
+	UpdatedAt           value.Timestamp                                   `json:"updated_at" rule:"readOnly,notNull"`
+	HiddenAt            value.Timestamp                                   `json:"hidden_at" rule:"readOnly"`
+	HiddenBy            value.UUID                                        `json:"hidden_by" rule:"readOnly"`
+	Hider               string                                            `json:"hidden_by_name" rule:"readOnly,unsorted"`
 }
 
 // LoadedSpool is a spool in a slot of a printer.
 type LoadedSpool struct {
-	Slot        int64          `json:"slot" rule:"notNull"`
-	SpoolID     server.UUID    `json:"spool_id" rule:"notNull"`
-	SpoolNumber int64          `json:"spool_number" rule:"notNull"`
-	Name        string         `json:"name" rule:"notNull"`
-	Remaining   server.Decimal `json:"remaining_grams" rule:"notNull"`
+	Slot        int64         `json:"slot" rule:"notNull"`
+	SpoolID     value.UUID    `json:"spool_id" rule:"notNull"`
+	SpoolNumber int64         `json:"spool_number" rule:"notNull"`
+	Name        string        `json:"name" rule:"notNull"`
+	Remaining   value.Decimal `json:"remaining_grams" rule:"notNull"`
 }
 
-const printerColumns = `id, number, name, model, location, notes, nozzle_mm, slots,
+const printerColumns = `id, number, name, model, location, notes, nozzle_mm, diameter_mm, slots,
 	array_to_json(materials) as materials, hour_cost, power_watts, status, maintenance_interval_hours, maintained_at,
-	printed_hours, maintenance_due, loaded, created_at, updated_at, hidden_at`
+	printed_hours, maintenance_due, loaded, created_at, updated_at, hidden_at, ` + auth.HiddenBy
 
-// printersTable is printers with what is computed: the hours of the completed and failed runs that ended since the
-// last maintenance, and the spools in the slots.
+// printersTable is printers with computed columns: the hours of completed and failed runs that ended since the last
+// maintenance, and the spools in the slots.
 const printersTable = `(select p.*, h.printed_hours,
 		coalesce(h.printed_hours >= p.maintenance_interval_hours, false) as maintenance_due,
 		(select coalesce(json_agg(json_build_object('slot', l.slot, 'spool_id', s.id, 'spool_number', s.number,
-				'name', spool_name(s.material_type, s.color, s.brand),
+				'name', spool_name(s.material_type, s.material_name, s.color, s.brand),
 				'remaining_grams', trim_scale(s.remaining_weight_grams)) order by l.slot), '[]')
-			from (select l.slot, l.spool_id from printer_slots l where l.printer_id = p.id offset 0) l
-			cross join lateral (select * from spools s where s.id = l.spool_id and s.hidden_at is null offset 0) s) as loaded
+			from (select l.slot, l.spool_id from printer_slots l where l.printer_id = p.id) l
+			join spools s on s.id = l.spool_id and s.hidden_at is null) as loaded
 	from printers p
 	cross join lateral (
 		select coalesce(sum(r.actual_print_time_hours), 0) as printed_hours from production_runs r
-		where r.printer_id = p.id and r.deducted_at >= coalesce(p.maintained_at, '-infinity')
+		where r.printer_id = p.id and r.ended_at >= coalesce(p.maintained_at, '-infinity')
 			and r.status in ('completed', 'failed')
 	) h) printers`
 
 // PrinterFilter selects printers.
 type PrinterFilter struct {
-	Number      server.Optional[int64]              `query:"number" rule:"minimum=1,maximum=999999999"`
-	Name        server.Optional[string]             `query:"name"`
-	Status      server.Optional[server.Set[Status]] `query:"status" rule:"named=PrinterStatus"`
-	SpoolID     server.Optional[server.UUID]        `query:"spool_id"`
-	CreatedFrom server.Optional[server.Moment]      `query:"created_from"`
-	CreatedTo   server.Optional[server.Moment]      `query:"created_to"`
-	Search      server.Optional[string]             `query:"search" rule:"search"`
-	Hidden      server.Optional[bool]               `query:"hidden" rule:"default=false"`
+	Number      value.Optional[int64]             `query:"number" rule:"minimum=1,maximum=999999999"`
+	Name        value.Optional[string]            `query:"name"`
+	Status      value.Optional[value.Set[Status]] `query:"status" rule:"named=PrinterStatus"`
+	SpoolID     value.Optional[value.UUID]        `query:"spool_id"`
+	CreatedFrom value.Optional[value.Moment]      `query:"created_from"`
+	CreatedTo   value.Optional[value.Moment]      `query:"created_to"`
+	Search      value.Optional[string]            `query:"search" rule:"search"`
+	server.Hiding
 }
 
 var listDoc = &server.Doc{
@@ -129,19 +139,16 @@ var listDoc = &server.Doc{
 		"matching printers.",
 }
 
-// printerByNumber is the query of the id of the printer with a number.
-const printerByNumber = `select id from printers where number = ? and num_nonnulls(number) = 1`
+// printerByNumber selects the id of the printer with a number.
+const printerByNumber = `select id from printers where number = ?`
 
-// list returns the list of the printers that the filter selects.
+// list returns the list of the selected printers.
 func (f PrinterFilter) list() *server.List {
-	l := server.NewHidingList(printersTable, printerColumns, "printers", f.Hidden.Or(false))
+	l := server.NewHidingList(printersTable, printerColumns, "printers", f.Hiding)
 	l.Computed()
 	l.CountOrdered()
 	l.Among(printerByNumber, f.Number)
 	l.WhereText("name_key", f.Name)
-	if !f.Status.IsNull() {
-		l.And("num_nonnulls(status) = 1") // as in the predicate of the index
-	}
 	l.WhereEach("status", f.Status)
 	l.Among(`select printer_id as id from printer_slots where spool_id = ?`, f.SpoolID)
 	l.Between("created_at", f.CreatedFrom, f.CreatedTo)
@@ -158,27 +165,39 @@ func selectPrinter(id string) *db.Stmt {
 	return db.SQL(`select `+printerColumns+` from `+printersTable+` where id = $1 and hidden_at is null`, id)
 }
 
-// Named returns a subquery of the printer, unless it is hidden, that has the id or, if the id is null, the name. It
-// locks the printer, so that nobody removes it before the transaction ends.
+// Named returns a subquery for the printer that has the id or, if the id is null, the name. Hidden printers do not
+// count. The subquery locks the printer, so that nobody removes it before the transaction ends.
 func Named(id, name string) string {
 	return `(
 				select l.id, l.name
 				from (
-					(select p.id from printers p where p.id = ` + id + ` offset 0)
+					(select p.id from printers p where p.id = ` + id + `)
 					union all
 					(select p.id from printers p
 						where ` + id + ` is null and p.name_key = lower(` + name + ` collate "und-x-icu") collate "C"
-							and p.hidden_at is null offset 0)
+							and p.hidden_at is null)
 				) n
 				cross join lateral (
-					select p.id, p.name from printers p where p.id = n.id and p.hidden_at is null offset 0 for key share
+					select p.id, p.name from printers p where p.id = n.id and p.hidden_at is null for key share
 				) l
 			)`
 }
 
-// lockSlots returns a statement that makes the changes of the slots of a tenant's printers wait for each other. It
-// comes before the locks of printers.
+// lockSlots returns a statement that makes changes of the slots of a tenant's printers wait for each other. It must
+// run before the locks of printers.
 func lockSlots() *db.Stmt { return db.Lock("printer_slots") }
+
+// LockSlots returns lockSlots. A transaction with Exchange must run it before it locks printers and spools.
+func LockSlots() *db.Stmt { return lockSlots() }
+
+// Exchange returns a statement that replaces a spool by the spool next in its slot. If printer is not nil, only a
+// slot of this printer counts.
+func Exchange(printer *string, spool, next string) *db.Stmt {
+	return db.SQL(`
+		select load_slot(l.printer_id, l.slot, $3)::text
+		from (select l.printer_id, l.slot from printer_slots l
+			where l.spool_id = $2 and ($1::uuid is null or l.printer_id = $1::uuid)) l`, printer, spool, next)
+}
 
 // lockPrinter is the server.Lock of a printer.
 func lockPrinter(ids ...string) []*db.Stmt {
@@ -192,7 +211,7 @@ var (
 	errUnknownSpool = server.BadRequest("UNKNOWN_REFERENCE", "%s does not name a spool", "spool_id").On("spool_id")
 )
 
-// nameError returns the 409 for a name that another printer has.
+// nameError converts the error for a name that another printer has to a 409.
 func nameError(err error, name string) error {
 	if db.Violates(err, "printers_name") {
 		return errDuplicate.With(name).Because(err)
@@ -208,15 +227,17 @@ var createDoc = &server.Doc{
 }
 
 func (h handlers) create(ctx context.Context, r *server.Request[Printer]) (server.Created[Printer], error) {
-	id, in := db.NewID(), &r.In
-	materials := in.Materials.Or(server.Set[inventory.MaterialType]{})
+	id, in := value.NewID(), &r.In
+	materials := in.Materials.Or(value.Set[inventory.MaterialType]{})
 	created := db.SQL(`
-		insert into printers (id, name, model, location, notes, nozzle_mm, slots, materials, hour_cost, power_watts,
+		insert into printers (id, name, model, location, notes, nozzle_mm, diameter_mm, slots, materials, hour_cost,
+			power_watts,
 			status, maintenance_interval_hours)
-		values ($1, $2, $3, $4, $5, $6::numeric, $7::int, $8::text[], $9::numeric, $10::numeric, $11, $12::numeric)`,
+		values ($1, $2, $3, $4, $5, $6::numeric, $13::numeric, $7::int, $8::text[], $9::numeric, $10::numeric, $11,
+			$12::numeric)`,
 		id, in.Name.Arg(), in.Model.Arg(), in.Location.Arg(), in.Notes.Arg(), in.NozzleMM.Arg(), in.Slots.Or(1),
 		[]string(materials), in.HourCost.Arg(), in.PowerWatts.Arg(), string(in.Status.Or("available")),
-		in.MaintenanceInterval.Arg())
+		in.MaintenanceInterval.Arg(), in.DiameterMM.Or(1_750_000).String())
 	printer := selectPrinter(id)
 	return server.One(printer, nameError(h.db.Write(ctx, created, printer), in.Name.Or("")))
 }
@@ -270,19 +291,12 @@ var deleteDoc = &server.Doc{
 
 func (h handlers) delete(ctx context.Context, r *server.Request[struct{}]) (server.NoContent, error) {
 	id := r.ID("id")
-	// The lock waits for transactions that are about to refer to the printer. The next statements read their rows.
-	locked := db.SQL(`select id from printers where id = $1 and hidden_at is null for update`, id)
-	const named = `select from production_runs where printer_id = $1 union all
-		select from spool_usage where printer_id = $1 union all select from api_keys where printer_id = $1`
+	locked, removed := server.Remove("printers", id, `select from production_runs where printer_id = $1 union all
+		select from spool_usage where printer_id = $1 union all select from api_keys where printer_id = $1`)
 	return nil, server.Found(locked, h.db.Write(ctx, lockSlots(), locked,
 		db.SQL(`select load_slot(l.printer_id, l.slot, null)::text
 			from (select l.printer_id, l.slot from printer_slots l where l.printer_id = $1 order by l.spool_id) l`, id),
-		db.SQL(`
-			with hidden as (
-				update printers set hidden_at = now(), updated_at = now()
-				where id = $1 and hidden_at is null and exists (`+named+`)
-			)
-			delete from printers where id = $1 and hidden_at is null and not exists (`+named+`)`, id)))
+		removed))
 }
 
 var restoreDoc = &server.Doc{
@@ -294,17 +308,8 @@ var restoreDoc = &server.Doc{
 }
 
 func (h handlers) restore(ctx context.Context, r *server.Request[struct{}]) (server.OK[Printer], error) {
-	var name string
 	id := r.ID("id")
-	locked := db.SQL(`select name from printers where id = $1 for no key update`, id).Into(&name)
-	restored := db.SQL(`update printers set hidden_at = null, updated_at = now()
-		where id = $1 and hidden_at is not null`, id)
-	printer := selectPrinter(id)
-	err := h.db.Write(ctx, locked, restored, printer)
-	if db.Violates(err, "printers_name") {
-		return nil, errDuplicate.With(name).On().Because(err)
-	}
-	return server.One(printer, err)
+	return server.Restore(ctx, h.db, "printers", id, selectPrinter(id), "printers_name", errDuplicate)
 }
 
 var maintainedDoc = &server.Doc{
@@ -325,8 +330,8 @@ func (h handlers) maintained(ctx context.Context, r *server.Request[struct{}]) (
 
 // Load is the body of a request that loads a spool into a slot.
 type Load struct {
-	SpoolID     server.Optional[server.UUID] `json:"spool_id"`
-	SpoolNumber server.Optional[int64]       `json:"spool_number" rule:"insteadOf=spool_id,optional,minimum=1,maximum=999999999"`
+	SpoolID     value.Optional[value.UUID] `json:"spool_id"`
+	SpoolNumber value.Optional[int64]      `json:"spool_number" rule:"insteadOf=spool_id,optional,minimum=1,maximum=999999999"`
 }
 
 // Check reports a request without a field: null must be sent to unload a slot.
@@ -360,9 +365,9 @@ func (h handlers) load(ctx context.Context, r *server.Request[Load]) (server.OK[
 	var spool *string
 	found := db.SQL(`select slots::bigint from printers where id = $1 and hidden_at is null`, id).Into(&slots)
 	named := db.SQL(`
-		(select s.id::text from spools s where s.id = $1::uuid and s.hidden_at is null offset 0)
+		(select s.id::text from spools s where s.id = $1::uuid and s.hidden_at is null)
 		union all
-		(select s.id::text from spools s where s.number = $2::int and s.hidden_at is null offset 0)`,
+		(select s.id::text from spools s where s.number = $2::int and s.hidden_at is null)`,
 		in.SpoolID.Arg(), in.SpoolNumber.Arg()).Into(&spool)
 	printer := selectPrinter(id)
 	err := h.db.Decide(ctx, []*db.Stmt{lockSlots(), found, named}, func() ([]*db.Stmt, error) {

@@ -1,11 +1,12 @@
 alter table printers alter number set default next_number('printers');
 
--- Loads a spool into a slot of a printer, or unloads the slot if the spool is null. The transaction must have the lock
--- printer_slots. What was in the slot before is unloaded, and so is the spool from where it was.
+-- Loads a spool into a slot of a printer, or unloads the slot if the spool is null. The transaction must hold the
+-- lock printer_slots. The function first unloads the spool that was in the slot, and the slot in which the new spool
+-- was.
 --
--- A loaded spool has the printer's name as its location. Unloading it brings it back to the location that it had
--- before, unless someone has moved it meanwhile. Both printers and the spools are locked in the order of their ids,
--- the printers first. Nothing changes if the spool is in the slot already.
+-- A loaded spool has the printer's name as its location. When it is unloaded, it gets its previous location again,
+-- unless someone has moved it meanwhile. Both printers and the spools are locked in the order of their ids, printers
+-- first. Nothing changes if the spool is in the slot already.
 create or replace function load_slot(printer uuid, slot int, spool uuid) returns void language plpgsql as $$
 declare
 	tenant uuid := nullif(current_setting('app.tenant_id', true), '')::uuid;
@@ -43,7 +44,7 @@ begin
 			union all
 			select * from printer_slots l where l.tenant_id = tenant and l.spool_id = load_slot.spool
 		) l
-		cross join lateral (select p.name from printers p where p.tenant_id = tenant and p.id = l.printer_id offset 0) p
+		join printers p on p.tenant_id = tenant and p.id = l.printer_id
 	loop
 		delete from printer_slots l
 		where l.tenant_id = tenant and l.printer_id = other.printer_id and l.slot = other.slot;
@@ -62,9 +63,8 @@ begin
 	update printers p set updated_at = now() where p.tenant_id = tenant and p.id = printer;
 end $$;
 
--- Loads the spool with the number, if the caller is an API key that belongs to a printer with one slot: the printer
--- reports what it uses of that spool. Returns the number. A transaction must call it before it locks printers or
--- spools.
+-- Loads the spool with the number if the caller is an API key of a printer with one slot: the printer reports use of
+-- that spool. Returns the number. A transaction must call it before it locks printers or spools.
 create or replace function load_reported(spool_number int) returns int language plpgsql as $$
 declare
 	tenant uuid := nullif(current_setting('app.tenant_id', true), '')::uuid;
@@ -74,17 +74,12 @@ begin
 	for attempt in 1..2 loop
 		select p.id as printer, s.id as spool into loads
 		from api_keys k
-		cross join lateral (
-			select p.id from printers p
-			where p.tenant_id = tenant and p.id = k.printer_id and p.slots = 1 and p.hidden_at is null offset 0
-		) p
-		cross join lateral (
-			select s.id from spools s where s.tenant_id = tenant and s.number = spool_number and s.hidden_at is null offset 0
-		) s
+		join printers p on p.tenant_id = tenant and p.id = k.printer_id and p.slots = 1 and p.hidden_at is null
+		join spools s on s.tenant_id = tenant and s.number = spool_number and s.hidden_at is null
 		where k.tenant_id = tenant and k.id = key and not exists (
 			select from printer_slots l where l.tenant_id = tenant and l.printer_id = p.id and l.spool_id = s.id);
 		exit when not found;
-		if attempt = 1 then -- the second attempt decides what nobody else changes
+		if attempt = 1 then -- the second attempt decides only what no other transaction changes
 			perform pg_advisory_xact_lock(hashtextextended('printer_slots ' || tenant, 0));
 		else
 			perform load_slot(loads.printer, 1, loads.spool);

@@ -6,6 +6,7 @@ import (
 	"spoolwright/catalog"
 	"spoolwright/db"
 	"spoolwright/server"
+	"spoolwright/value"
 )
 
 // CostPart is a part of a cost, or the revenue from which it is subtracted.
@@ -16,27 +17,27 @@ func (CostPart) Enum() []string {
 	return []string{"filament", "waste", "machine", "energy", "labour", "failures", "revenue"}
 }
 
-// UnknownParts are the parts that are not known.
-type UnknownParts = server.Optional[server.Set[CostPart]]
+// UnknownParts lists the parts whose amounts are not known.
+type UnknownParts = value.Optional[value.Set[CostPart]]
 
-// ProductCosts is what a product is expected to cost.
+// ProductCosts is the expected cost of a product.
 type ProductCosts struct {
 	catalog.Costs
-	Full    server.Decimal   `json:"full_cost"`
+	Full    value.Decimal    `json:"full_cost"`
 	Parts   ProductCostParts `json:"full_cost_parts" rule:"notNull"`
 	Unknown UnknownParts     `json:"unknown_parts" rule:"readOnly,notNull,empty"`
-	Price   server.Decimal   `json:"selling_price"`
-	Margin  server.Decimal   `json:"margin"`
-	Percent server.Decimal   `json:"margin_percent"`
+	Price   value.Decimal    `json:"selling_price"`
+	Margin  value.Decimal    `json:"margin"`
+	Percent value.Decimal    `json:"margin_percent"`
 }
 
 // ProductCostParts are the parts of the full cost of a product.
 type ProductCostParts struct {
-	Filament server.Decimal `json:"filament"`
-	Machine  server.Decimal `json:"machine"`
-	Energy   server.Decimal `json:"energy"`
-	Labour   server.Decimal `json:"labour"`
-	Failures server.Decimal `json:"failures"`
+	Filament value.Decimal `json:"filament"`
+	Machine  value.Decimal `json:"machine"`
+	Energy   value.Decimal `json:"energy"`
+	Labour   value.Decimal `json:"labour"`
+	Failures value.Decimal `json:"failures"`
 }
 
 var productCostsDoc = &server.Doc{

@@ -1,12 +1,12 @@
--- Returns amount / divisor, rounded to six decimals, half away from zero, or null if it is not known or larger than
--- 999,999,999. A numeric division has a limited number of decimals, so that round(amount / divisor, 6) would round
--- twice; div() on whole numbers is exact.
+-- Returns amount / divisor, rounded to six decimals, half away from zero. The result is null if an argument is null
+-- or the quotient exceeds 999,999,999. A numeric division has a limited number of decimals, so that round(amount /
+-- divisor, 6) would round twice; div() on whole numbers is exact.
 create or replace function cost_of(amount numeric, divisor numeric) returns numeric language sql immutable as $$
 	select case when amount <= 999999999 * divisor then div(amount * 2000000 + divisor, divisor * 2) * 0.000001 end
 $$;
 
--- Returns how many good pieces an item of a run has, and how many failed ones, by the status of the run. A completed
--- run without counts has only good pieces; all pieces of a failed run failed; those of other runs are neither.
+-- Returns the numbers of good and failed pieces of an item, by the status of its run. If a completed run has no
+-- counts, all pieces are good. All pieces of a failed run are failed. In other runs, both numbers are 0.
 create or replace function run_item_pieces(status text, quantity int, successful_quantity int, failed_quantity int)
 returns table (good int, failed int)
 language sql immutable as $$
@@ -16,12 +16,15 @@ language sql immutable as $$
 			when 'failed' then quantity else 0 end
 $$;
 
--- Returns the items of a run, each with its share of what the run costs: in proportion to the items' estimated costs,
--- or to their quantities if no item has one. The share is that between the sums low and high of all.
+-- Returns the items of a run, each with its share of the run's cost. The shares are proportional to the items'
+-- estimated costs, or to their quantities if no item has an estimate. The share of an item is the interval from low
+-- to high of total.
+drop function if exists run_shares(uuid);
 create or replace function run_shares(run uuid) returns table (id uuid, product_id uuid, order_item_id uuid,
-	quantity int, successful_quantity int, failed_quantity int, low numeric, high numeric, total numeric)
+	quantity int, successful_quantity int, failed_quantity int, failure_reason text, low numeric, high numeric,
+	total numeric)
 language sql stable as $$
-	select i.id, i.product_id, i.order_item_id, i.quantity, i.successful_quantity, i.failed_quantity,
+	select i.id, i.product_id, i.order_item_id, i.quantity, i.successful_quantity, i.failed_quantity, i.failure_reason,
 		sum(i.weight) over w - i.weight, sum(i.weight) over w, sum(i.weight) over ()
 	from (
 		select i.*, case when coalesce(sum(i.cost) over (), 0) = 0 then i.quantity else coalesce(i.cost, 0) end as weight
@@ -39,36 +42,73 @@ language sql immutable as $$
 	select cost_of(amount * high, total) - cost_of(amount * low, total)
 $$;
 
--- Returns what a run costs that ends now with the status and the hours of printing, in parts that add up. A part is
--- null if it is unknown. A rate of 0 leaves its part out.
+-- Returns which part of a run's filament is waste if the run ends with the status: for each item, a part between 0
+-- and 1. The part is the share of the item and, in a completed run, only the share of the item's failed pieces. A
+-- run without items has one row for the whole run.
+create or replace function run_waste(run uuid, status text)
+returns table (product_id uuid, failure_reason text, part numeric)
+language sql stable as $$
+	select s.product_id, s.failure_reason, case when status = 'completed' then coalesce(w.part * n.failed / s.quantity, 0)
+		else coalesce(w.part, 1) end
+	from (select) always
+	left join run_shares(run) s on true
+	cross join lateral (select (s.high - s.low) / s.total as part) w
+	cross join lateral run_item_pieces(status, s.quantity, s.successful_quantity, s.failed_quantity) n
+$$;
+
+-- Returns the waste of a completed run: the part of its cost, or null if the cost is unknown, and the sum of
+-- run_waste in millionths of a millionth.
+create or replace function completed_waste(run uuid, spent numeric, out cost numeric, out parts bigint)
+language sql stable as $$
+	select case when spent is not null
+			then coalesce(sum(cost_of(share_of(spent, s.low, s.high, s.total) * n.failed, s.quantity)), 0) end,
+		least(round(coalesce(sum((s.high - s.low) / s.total * n.failed / s.quantity), 0) * 1000000000000),
+			1000000000000)::bigint
+	from run_shares(run) s
+	cross join lateral run_item_pieces('completed', s.quantity, s.successful_quantity, s.failed_quantity) n
+	where n.failed > 0
+$$;
+
+-- Returns the hours between the start and the end of a run, or null if they are not plausible, because the start or
+-- the end was recorded late. Hours are not plausible if they are less than a minute, more than 100,000 hours or, in
+-- a completed run, less than a tenth of the estimate.
+create or replace function plausible_hours(status text, started timestamptz, ended timestamptz, estimate numeric)
+returns numeric language sql immutable as $$
+	select case when d.hours >= 1 / 60.0 and d.hours <= 100000
+		and (status <> 'completed' or d.hours * 10 >= coalesce(estimate, 0)) then d.hours end
+	from (select round(extract(epoch from ended - started) / 3600, 6) as hours) d
+$$;
+
+-- Returns the cost of a run that ends with the status and the hours of printing, in parts that add up. A part is
+-- null if it is unknown. A rate of 0 makes its part 0.
 --
--- filament  the grams at the price of each material of the run, or else of its spool, less the waste
--- waste     the share of that for failed pieces; all of it, unless the run is completed
--- machine   the hours at the rate of the printer, or else of the tenant
--- energy    the hours at the power of the printer, or else of the tenant
--- labour    the work on the good pieces, with their components
+--   filament  the grams at the price of each material or else of its spool, without the waste
+--   waste     the filament of failed pieces; all filament of the run, unless the run is completed
+--   machine   the hours at the rate of the printer, or else of the tenant
+--   energy    the hours at the power of the printer, or else of the tenant
+--   labour    the work on the good pieces, with their components
+--
+-- wasted_parts, hour_cost, power_watts, energy_kwh_cost and labour_hour_cost are values for the columns of
+-- production_runs. If the run has ended before, the prices are the run's stored prices, or else the current prices.
+drop function if exists run_cost(uuid, text, numeric);
 create or replace function run_cost(run uuid, status text, hours numeric)
-returns table (filament numeric, waste numeric, machine numeric, energy numeric, labour numeric)
+returns table (filament numeric, waste numeric, machine numeric, energy numeric, labour numeric, wasted_parts bigint,
+	hour_cost numeric, power_watts numeric, energy_kwh_cost numeric, labour_hour_cost numeric)
 language plpgsql stable as $$
 declare
-	hour_cost numeric;
-	hour_energy numeric; -- cost of the energy of an hour
-	work_cost numeric; -- of an hour
+	hour_energy numeric; -- cost of the energy for an hour
 	minutes numeric := 0;
 	spent numeric;
 begin
-	select coalesce(p.hour_cost, t.machine_hour_cost),
-		case when t.energy_kwh_cost = 0 then 0
-			else t.energy_kwh_cost * coalesce(p.power_watts, t.machine_power_watts) / 1000 end,
-		t.labour_hour_cost
-	into hour_cost, hour_energy, work_cost
+	select coalesce(r.hour_cost, p.hour_cost, t.machine_hour_cost),
+		coalesce(r.power_watts, p.power_watts, t.machine_power_watts),
+		coalesce(r.energy_kwh_cost, t.energy_kwh_cost), coalesce(r.labour_hour_cost, t.labour_hour_cost)
+	into hour_cost, power_watts, energy_kwh_cost, labour_hour_cost
 	from tenants t
-	left join lateral (
-		select p.hour_cost, p.power_watts from production_runs r
-		cross join lateral (select * from printers p where p.id = r.printer_id offset 0) p
-		where r.id = run
-	) p on true
+	left join production_runs r on r.tenant_id = t.tenant_id and r.id = run
+	left join printers p on p.tenant_id = t.tenant_id and p.id = r.printer_id
 	where t.tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid;
+	hour_energy := case when energy_kwh_cost = 0 then 0 else energy_kwh_cost * power_watts / 1000 end;
 
 	select case when bool_and(m.price is not null) is not false
 			then cost_of(coalesce(sum(m.grams * m.price), 0), 1) end
@@ -76,46 +116,48 @@ begin
 	from (
 		select m.actual_weight_grams as grams, coalesce(m.cost_per_gram, s.cost_per_gram) as price
 		from run_materials m
-		cross join lateral (select s.cost_per_gram from spools s where s.id = m.spool_id offset 0) s
+		join spools s on s.id = m.spool_id
 		where m.run_id = run and m.actual_weight_grams > 0
 	) m;
 	if status = 'completed' then
-		select sum(cost_of(share_of(spent, s.low, s.high, s.total) * n.failed, s.quantity)) into waste
-		from run_shares(run) s
-		cross join lateral run_item_pieces(status, s.quantity, s.successful_quantity, s.failed_quantity) n
-		where n.failed > 0;
-		waste := case when spent is not null then coalesce(waste, 0) end;
-		if work_cost > 0 then
-			select case when i.ids is null then 0 else e.labour_minutes end
-			into minutes
-			from (
-				select array_agg(i.product_id) as ids, array_agg(n.good::numeric) as pieces
+		select w.cost, w.parts into waste, wasted_parts from completed_waste(run, spent) w;
+		if labour_hour_cost > 0 then
+			with item as (
+				select i.product_id, n.good, i.labour_minutes
 				from run_items i
 				cross join lateral run_item_pieces(status, i.quantity, i.successful_quantity, i.failed_quantity) n
 				where i.run_id = run and n.good > 0
-			) i
-			cross join lateral estimate_products(i.ids, i.pieces) e;
+			), product as (
+				select u.id, e.labour_minutes
+				from (select distinct i.product_id as id from item i where i.labour_minutes is null) u
+				cross join lateral estimate_products(array[u.id], array[1::numeric]) e
+			)
+			select case when bool_and(coalesce(i.labour_minutes, p.labour_minutes) is not null) is not false
+				then coalesce(sum(i.good * coalesce(i.labour_minutes, p.labour_minutes)), 0) end
+			into minutes
+			from item i left join product p on p.id = i.product_id;
 		end if;
+		labour := case when labour_hour_cost = 0 then 0 else cost_of(minutes * labour_hour_cost, 60) end;
 	else
 		waste := spent;
-		work_cost := coalesce(work_cost, 0); -- there is none
+		wasted_parts := 1000000000000;
+		labour := 0; -- the run has no work
 	end if;
 	filament := spent - waste;
 	machine := case when hour_cost = 0 then 0 else cost_of(hours * hour_cost, 1) end;
 	energy := case when hour_energy = 0 then 0 else cost_of(hours * hour_energy, 1) end;
-	labour := case when work_cost = 0 then 0 else cost_of(minutes * work_cost, 60) end;
 	return next;
 end $$;
 
--- Returns what is expected for one good piece of each product, with its components: the parts of its cost, each null
--- if it is unknown.
+-- Returns the expected cost of one good piece of each product, with its components, in parts. A part is null if it
+-- is unknown.
 --
--- filament  the stored total_cost, if it is complete
--- machine   the estimated print time at the rate of the tenant
--- energy    the estimated print time at the power of the tenant
--- labour    the work
--- failures  the filament, machine and energy of the failed pieces for a good one. If f pieces of a hundred fail, there
---           are f / (100 - f) failed ones for each good one.
+--   filament  the stored total_cost, if it is complete
+--   machine   the estimated print time at the rate of the tenant
+--   energy    the estimated print time at the power of the tenant
+--   labour    the work
+--   failures  the filament, machine and energy of the failed pieces for each good piece. If f of 100 pieces fail,
+--             f / (100 - f) pieces fail for each good piece.
 --
 -- force_generic_plan: planning takes longer than running, also in explode_pieces and estimate_products.
 create or replace function product_costs(ids uuid[])
@@ -141,7 +183,7 @@ begin
 					else cost_of(e.labour_minutes * tenant.labour_hour_cost, 60) end as labour
 			from unnest(ids) u (id)
 			cross join lateral (
-				select p.id as product, p.costs_complete, p.total_cost from products p where p.id = u.id offset 0
+				select p.id as product, p.costs_complete, p.total_cost from products p where p.id = u.id
 			) p
 			cross join lateral estimate_products(array[u.id], array[1::numeric]) e
 		) c
@@ -152,32 +194,32 @@ begin
 		) o;
 end $$;
 
--- Returns the good and the failed pieces of a product in the runs that complete or fail has ended in the last 90 days.
--- It reads the newest 1,000 items of runs with the product.
+-- Returns the numbers of good and failed pieces of a product in runs that complete or fail has ended in the last 90
+-- days. It reads the newest 1,000 items of runs with the product.
 create or replace function measured_failures(product uuid) returns table (good bigint, failed bigint)
 language sql stable as $$
 	select sum(n.good), sum(n.failed)
 	from (
-		select i.* from run_items i where i.product_id = product and num_nonnulls(i.product_id) = 1
+		select i.* from run_items i where i.product_id = product
 		order by i.run_id desc limit 1000
 	) i
-	cross join lateral (select r.status, r.deducted_at from production_runs r where r.id = i.run_id offset 0) r
+	join production_runs r on r.id = i.run_id
 	cross join lateral run_item_pieces(r.status, i.quantity, i.successful_quantity, i.failed_quantity) n
-	where r.deducted_at > now() - interval '90 days'
+	where r.ended_at > now() - interval '90 days'
 $$;
 
--- Returns the sum of the amounts that are not null, or null if all are.
+-- Returns the sum of the amounts that are not null, or null if all amounts are null.
 create or replace function known_sum(amounts numeric[]) returns numeric language sql immutable as $$
 	select sum(p.amount) from unnest(amounts) p (amount)
 $$;
 
--- Returns the names of the parts that are null.
+-- Returns the names of the parts whose amounts are null.
 create or replace function unknown_parts(names text[], amounts numeric[]) returns text[] language sql immutable as $$
 	select coalesce(array_agg(p.name order by p.n), '{}')
 	from unnest(names, amounts) with ordinality p (name, amount, n) where p.amount is null
 $$;
 
--- Returns the names of the parts that fewer than all rows know.
+-- Returns the names of the parts that are known for fewer than all rows.
 create or replace function incomplete_parts(names text[], known bigint[], all_rows bigint) returns text[]
 language sql immutable as $$
 	select coalesce(array_agg(p.name order by p.n), '{}')

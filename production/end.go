@@ -11,19 +11,27 @@ import (
 	"spoolwright/db"
 	"spoolwright/inventory"
 	"spoolwright/server"
+	"spoolwright/value"
 )
 
 // CompleteRequest is the body of complete.
 type CompleteRequest struct {
 	Materials []CompleteMaterial `json:"materials"`
 	Items     []CompleteItem     `json:"items"`
+	EndTime
+}
+
+// EndTime is when printing ended, and how long it took.
+type EndTime struct {
+	CompletedAt value.Optional[value.Timestamp] `json:"completed_at"`
+	Hours       value.Optional[value.Decimal]   `json:"actual_print_time_hours" rule:"maximum=100000"`
 }
 
 // CompleteMaterial is the actual weight of a material.
 type CompleteMaterial struct {
 	MaterialName
-	ActualWeight server.Optional[server.Decimal] `json:"actual_weight_grams" rule:"maximum=1000000"`
-	CountOutside server.Optional[bool]           `json:"count_outside_use"`
+	ActualWeight value.Optional[value.Decimal] `json:"actual_weight_grams" rule:"maximum=1000000"`
+	CountOutside value.Optional[bool]          `json:"count_outside_use"`
 }
 
 // Check reports a material without anything to record.
@@ -33,31 +41,31 @@ func (m *CompleteMaterial) Check(problems *server.Problems) {
 	}
 }
 
-// CompleteItem is the numbers of good and failed pieces of an item, and why pieces failed.
+// CompleteItem has the numbers of good and failed pieces of an item, and the reason for the failures.
 type CompleteItem struct {
-	ID                 server.Optional[server.UUID] `json:"id" rule:"required"`
-	SuccessfulQuantity server.Optional[int64]       `json:"successful_quantity" rule:"maximum=1000000"`
-	FailedQuantity     server.Optional[int64]       `json:"failed_quantity" rule:"maximum=1000000"`
+	ID                 value.Optional[value.UUID] `json:"id" rule:"required"`
+	SuccessfulQuantity value.Optional[int64]      `json:"successful_quantity" rule:"maximum=1000000"`
+	FailedQuantity     value.Optional[int64]      `json:"failed_quantity" rule:"maximum=1000000"`
 
-	FailureReason server.Optional[FailureReason] `json:"failure_reason"`
+	FailureReason value.Optional[FailureReason] `json:"failure_reason"`
 }
 
 // Completion is the response to complete.
 type Completion struct {
-	ID               server.UUID      `json:"id" rule:"notNull"`
+	ID               value.UUID       `json:"id" rule:"notNull"`
 	Status           string           `json:"status" rule:"notNull,enum=completed"`
-	CompletedAt      server.Timestamp `json:"completed_at" rule:"notNull"`
+	CompletedAt      value.Timestamp  `json:"completed_at" rule:"notNull"`
 	InventoryUpdated bool             `json:"inventory_updated" rule:"notNull"`
 	SpoolsUpdated    []SpoolDeduction `json:"spools_updated"`
 	Warnings         []EndWarning     `json:"warnings" rule:"notNull"`
 }
 
-// EndWarning is something about the end of a run that its users may not expect.
+// EndWarning is an effect of the end of a run that its users may not expect.
 type EndWarning struct {
 	Code    EndWarningCode `json:"code" rule:"notNull"`
 	Detail  string         `json:"detail" rule:"notNull"`
-	SpoolID server.UUID    `json:"spool_id" rule:"notNull"`
-	Grams   server.Decimal `json:"grams" rule:"notNull"`
+	SpoolID value.UUID     `json:"spool_id" rule:"notNull"`
+	Grams   value.Decimal  `json:"grams" rule:"notNull"`
 }
 
 // EndWarningCode is the kind of an EndWarning.
@@ -72,21 +80,20 @@ var errNotOpen = server.BadRequest("RUN_NOT_OPEN",
 	"The status of the run is failed or cancelled; such a run cannot be completed")
 
 var completeDoc = &server.Doc{
-	ID: "completeProductionRun", Tag: tag, Summary: "Complete a run and deduct its filament",
+	ID: "completeProductionRun", Tag: Tag, Summary: "Complete a run and deduct its filament",
 	Description: "Deducts the actual weight of each material from its spool, less what printers have reported for the " +
 		"run (`reported_grams`), and adds an entry to each spool's usage ledger, all or nothing. A material without an " +
-		"actual weight has used what was reported. A run is completed only once: later requests return " +
-		"`RUN_ALREADY_COMPLETED`.\n\n" +
+		"actual weight has used what was reported. A run is completed only once, unless it is reopened: later requests " +
+		"return `RUN_ALREADY_COMPLETED`.\n\n" +
 		"The request fails and changes nothing if the run has the status `failed` or `cancelled` (`RUN_NOT_OPEN`), " +
 		"if it has no materials (`RUN_HAS_NO_MATERIALS`), or if a material lacks `actual_weight_grams` and printers " +
 		"reported nothing for it (`ACTUAL_USAGE_MISSING`, whose `detail` names the materials).\n\n" +
 		endWarnings + "\n\n" +
-		"Sets `status`, `completed_at` (to the current time, unless it is set), `actual_total_filament_grams` (to " +
-		"the sum, or null if it is more than 1,000,000) and `actual_print_time_hours` (to the time from start to " +
-		"completion, or null if it is more than 100,000 hours, unless the field is set). The weights include purged " +
-		"filament, so purge is not deducted separately. The costs of the run are those of this moment.\n\n" +
-		"The body may be empty. It can contain the actual weights of materials and the numbers of pieces of items, " +
-		"which are set in the same transaction. Instead of its " +
+		"Sets `status`, `completed_at`, `actual_total_filament_grams` (to the sum, or null if it is more than 1,000,000) " +
+		"and `actual_print_time_hours`. The weights include purged filament, so purge is not deducted separately. The " +
+		"costs of the run are those of this moment.\n\n" + endTimes + "\n\n" +
+		"The body may be empty. It can contain the actual weights of materials, the numbers of pieces of items, " +
+		"`completed_at` and `actual_print_time_hours`, which are set in the same transaction. Instead of its " +
 		"`id`, `spool_id` or `spool_number` name a material if no other one of the run has the spool. As with " +
 		"`updateProductionRunMaterial`, the difference of both weights of the spool takes precedence over " +
 		"`actual_weight_grams`. An absent number of pieces keeps its value.",
@@ -94,7 +101,7 @@ var completeDoc = &server.Doc{
 }
 
 func (h handlers) complete(ctx context.Context, r *server.Request[CompleteRequest]) (server.OK[Completion], error) {
-	e := ending{status: completed, kind: "run", closed: errNotOpen, items: r.In.Items}
+	e := ending{status: completed, kind: "run", closed: errNotOpen, items: r.In.Items, EndTime: r.In.EndTime}
 	for i, m := range r.In.Materials {
 		e.grams = append(e.grams, sentGrams{MaterialName: m.MaterialName,
 			field: fmt.Sprintf("materials[%d].actual_weight_grams", i), grams: m.ActualWeight.Value,
@@ -102,6 +109,13 @@ func (h handlers) complete(ctx context.Context, r *server.Request[CompleteReques
 	}
 	return h.end(ctx, r.ID("id"), &e)
 }
+
+const endTimes = "The run ends at `completed_at`: that of the request, or else the one that the run has, or else now. " +
+	"`actual_print_time_hours` are those of the request, or else those that the run has, or else the time from " +
+	"`started_at` to `completed_at`. That time is not plausible, and the hours are null, if it is less than a minute or " +
+	"more than 100,000 hours, or, of a completed run, less than a tenth of the estimate: then the start was recorded " +
+	"late. Without hours, the costs of machine and energy are unknown, and `unknown_parts` names them. Reports count " +
+	"the run, and all that it used, on the day of `completed_at`."
 
 const endWarnings = "What was used is recorded, also if it does not fit, and `warnings` name what does not: a spool " +
 	"that had less filament is empty, and the ledger keeps the other grams in `shortfall_grams` " +
@@ -111,20 +125,28 @@ const endWarnings = "What was used is recorded, also if it does not fit, and `wa
 	"the run's. With `count_outside_use`, they are: the run takes that much less from the spool, and the ledger moves " +
 	"them to the run."
 
-// SpoolDeduction is what the end of a run deducted from one spool, beyond what printers had reported.
+// SpoolDeduction is the filament that the end of a run deducted from one spool, in addition to what printers
+// reported.
 type SpoolDeduction struct {
-	SpoolID   server.UUID    `json:"spool_id" rule:"notNull"`
-	Previous  server.Decimal `json:"previous_weight" rule:"notNull"`
-	New       server.Decimal `json:"new_weight" rule:"notNull"`
-	Deducted  server.Decimal `json:"deducted" rule:"notNull"`
-	Shortfall server.Decimal `json:"shortfall_grams" rule:"notNull"`
-	Reported  server.Decimal `json:"reported_grams" rule:"notNull"`
+	SpoolID   value.UUID    `json:"spool_id" rule:"notNull"`
+	Previous  value.Decimal `json:"previous_weight" rule:"notNull"`
+	New       value.Decimal `json:"new_weight" rule:"notNull"`
+	Deducted  value.Decimal `json:"deducted" rule:"notNull"`
+	Shortfall value.Decimal `json:"shortfall_grams" rule:"notNull"`
+	Reported  value.Decimal `json:"reported_grams" rule:"notNull"`
 
-	counted server.Decimal // grams of use outside of the run that become the run's
-	silent  bool           // whether the ledger needs no entry
+	counted  counted // use outside of the run that becomes the run's
+	released counted // use outside of the run that is no longer the run's
+	silent   bool    // whether the ledger needs no entry
 }
 
-// The problems of complete, fail and cancel, apart from those of the body, and errNotOpen and errClosed.
+// counted is filament that left a spool outside of a run and that the run counts as its own use.
+type counted struct {
+	grams     value.Decimal
+	corrected value.Decimal // the part of grams that weighing and edits removed
+}
+
+// The errors of complete, fail and cancel, apart from errors of the body, errNotOpen and errClosed.
 var (
 	errNotInRun = server.BadRequest("UNKNOWN_REFERENCE", "Not in the run: %s", "materials[1].id").On("materials[1].id")
 
@@ -138,33 +160,37 @@ var (
 		"PLA Black (Polymaker) (material 0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a53)")
 )
 
-// ending is how complete, fail or cancel ends a run.
+// ending describes how a request ends a run.
 type ending struct {
 	status        RunStatus
 	kind          string        // of the entries of the usage ledgers
 	closed        *server.Error // for a run with another final status
-	reason, notes any           // nil keeps what the run has
+	reason, notes any           // nil keeps the value of the run
+	why           any           // the reason in the history of the run
 	grams         []sentGrams
 	items         []CompleteItem
+	again         bool // whether the request corrects the end of a run: omitted fields keep their values
+	started       value.Optional[value.Timestamp]
+	EndTime
 }
 
-// sentGrams is what the request says that a material used.
+// sentGrams is the used weight that the request sends for a material.
 type sentGrams struct {
 	MaterialName
 	field    string // of the request, such as materials[0].wasted_grams
-	grams    *server.Decimal
-	outside  bool   // whether use of the spool outside of the run counts
-	material string // the id of the material, once check has found it
+	grams    *value.Decimal
+	outside  bool   // whether the run counts use of the spool outside of runs
+	material string // the id of the material, set by check
 }
 
 // MaterialName names a material of a run: by its id, or by its spool.
 type MaterialName struct {
-	ID          server.Optional[server.UUID] `json:"id"`
-	SpoolID     server.Optional[server.UUID] `json:"spool_id" rule:"insteadOf=id"`
-	SpoolNumber server.Optional[int64]       `json:"spool_number" rule:"insteadOf=id,minimum=1,maximum=999999999"`
+	ID          value.Optional[value.UUID] `json:"id"`
+	SpoolID     value.Optional[value.UUID] `json:"spool_id" rule:"insteadOf=id"`
+	SpoolNumber value.Optional[int64]      `json:"spool_number" rule:"insteadOf=id,minimum=1,maximum=999999999"`
 }
 
-// field returns the name of the field that is sent, or "" if none is.
+// field returns the name of the field that the request sends, or "".
 func (n MaterialName) field() string {
 	switch {
 	case !n.ID.IsNull():
@@ -177,37 +203,59 @@ func (n MaterialName) field() string {
 	return ""
 }
 
-// names reports whether the name is that of the material. The name of no field is that of any material.
+// names reports whether the material has the given id or spool. An empty MaterialName names every material.
 func (n MaterialName) names(m endingMaterial) bool {
-	return server.UUID(m.ID) == n.ID.Or(server.UUID(m.ID)) &&
-		server.UUID(m.SpoolID) == n.SpoolID.Or(server.UUID(m.SpoolID)) &&
+	return value.UUID(m.ID) == n.ID.Or(value.UUID(m.ID)) &&
+		value.UUID(m.SpoolID) == n.SpoolID.Or(value.UUID(m.SpoolID)) &&
 		m.SpoolNumber == n.SpoolNumber.Or(m.SpoolNumber)
 }
 
-// endingRun is a run that ends, as the rules see it. The run and the spools of its materials are locked.
+// endingRun is a run whose end is recorded. The run and the spools of its materials are locked.
 type endingRun struct {
 	status    RunStatus
 	deducted  bool
+	started   *time.Time
+	ended     *time.Time
+	hours     *string
+	early     bool             // whether the run ends, at the time in the request, before it started
+	future    bool             // whether the time in the request is in the future
 	materials []endingMaterial // in the order of the spools' ids
 	items     []endingItem     // only if the request names items
 }
 
 type endingMaterial struct {
-	ID          string          `json:"id"`
-	Weighed     bool            `json:"weighed"` // whether both weights of the spool are recorded
-	Actual      *server.Decimal `json:"actual_weight_grams"`
-	SpoolID     string          `json:"spool_id"`
-	SpoolNumber int64           `json:"spool_number"`
-	SpoolName   string          `json:"spool_name"`
-	Remaining   server.Decimal  `json:"remaining_weight_grams"`
-	Hidden      bool            `json:"hidden"`
-	Archived    bool            `json:"archived"`
-	Reported    *server.Decimal `json:"reported_grams"` // of the material
-	Outside     server.Decimal  `json:"outside_grams"`  // of the material; the last one of a spool has it
-	Short       server.Decimal  `json:"short_grams"`    // of the spool, by the run so far
+	ID          string         `json:"id"`
+	Weighed     bool           `json:"weighed"` // whether both weights of the spool are recorded
+	Actual      *value.Decimal `json:"actual_weight_grams"`
+	SpoolID     string         `json:"spool_id"`
+	SpoolNumber int64          `json:"spool_number"`
+	SpoolName   string         `json:"spool_name"`
+	Remaining   value.Decimal  `json:"remaining_weight_grams"`
+	Hidden      bool           `json:"hidden"`
+	Archived    bool           `json:"archived"`
+	Reported    *value.Decimal `json:"reported_grams"` // of the material
+	Outside     value.Decimal  `json:"outside_grams"`  // of the material; the last one of a spool has it
+	Corrected   value.Decimal  `json:"corrected"`      // grams of Outside by weighing and edits, if the request counts them
+	Short       value.Decimal  `json:"short_grams"`    // of the spool, by the run so far
+	Recorded    value.Decimal  `json:"recorded_grams"` // of the spool, by all entries of the run
+	Taken       value.Decimal  `json:"taken_grams"`    // of the spool, by the entries of the run's end
 
-	used     *server.Decimal // set by deductions
-	reported bool            // whether printers reported used
+	// For the history.
+	Estimated *value.Decimal `json:"estimated_weight_grams"`
+	Price     *value.Decimal `json:"cost_per_gram"`
+
+	// The recorded values of a run that has ended before.
+	ActualReported bool          `json:"actual_reported"`
+	Counted        value.Decimal `json:"counted_grams"`
+	Corrections    value.Decimal `json:"counted_corrections"`
+
+	// Changes of a correction.
+	moved, unweighed, repriced bool
+	price                      *value.Decimal // nil is the price of the spool
+	left                       bool           // whether move added it for the old spool; stored only if needed
+
+	used     *value.Decimal // set by deductions
+	reported bool           // whether printers reported used
 }
 
 type endingItem struct {
@@ -218,11 +266,14 @@ type endingItem struct {
 	Reason     *FailureReason `json:"failure_reason"`
 }
 
-// check returns why the run cannot end like this, or nil. It does not check the materials' weights. The values that
-// the request sends for items replace those in run.items.
+// check returns why the run cannot end this way, or nil. It does not check the weights of materials. It copies the
+// values that the request sends for items to run.items.
 func (e *ending) check(run *endingRun) error {
 	final := run.status == completed || run.status == failed || run.status == cancelled
 	switch {
+	case e.again && !run.deducted:
+		return errNotEnded
+	case e.again:
 	case run.deducted && run.status == completed:
 		return errDeducted
 	case run.deducted || final && run.status != e.status:
@@ -230,6 +281,16 @@ func (e *ending) check(run *endingRun) error {
 	}
 	var unknown []string
 	var problems server.Problems
+	switch {
+	case run.future:
+		problems.Add("completed_at", "must not be in the future")
+	case run.early && !e.started.IsNull() && e.CompletedAt.IsNull():
+		problems.Add("started_at", "must not be after completed_at, %s", run.ended.UTC().Format(time.RFC3339))
+	case run.early && !e.started.IsNull():
+		problems.Add("completed_at", "must not be before started_at")
+	case run.early:
+		problems.Add("completed_at", "must not be before started_at, %s", run.started.UTC().Format(time.RFC3339))
+	}
 	for i := range e.grams {
 		sent := &e.grams[i]
 		var found []string
@@ -285,7 +346,7 @@ func (e *ending) check(run *endingRun) error {
 	return nil
 }
 
-func replace[T any](stored **T, sent server.Optional[T]) {
+func replace[T any](stored **T, sent value.Optional[T]) {
 	if sent.Set {
 		*stored = sent.Value
 	}
@@ -298,10 +359,11 @@ func orZero[T any](value *T) (v T) {
 	return v
 }
 
-// use returns the grams that a material used, or nil if they are unknown, and whether they are what printers reported:
-// the difference of both weights of its spool, else what the request says, else what was recorded before, else what was
-// reported and, if the request counts it, used outside of the run.
-func (e *ending) use(m endingMaterial) (grams *server.Decimal, reported bool) {
+// use returns the grams that a material used, or nil if they are unknown. The first known value counts: the
+// difference of both weights of its spool, the weight in the request, the weight recorded before, or the grams that
+// printers reported. If the request counts use outside of runs, use adds that use to the reported grams. reported
+// tells whether the result is the reported grams.
+func (e *ending) use(m endingMaterial) (grams *value.Decimal, reported bool) {
 	var sent sentGrams
 	if i := slices.IndexFunc(e.grams, func(sent sentGrams) bool { return sent.material == m.ID }); i >= 0 {
 		sent = e.grams[i]
@@ -309,7 +371,9 @@ func (e *ending) use(m endingMaterial) (grams *server.Decimal, reported bool) {
 	switch {
 	case !m.Weighed && sent.grams != nil:
 		return sent.grams, false
-	case m.Actual != nil: // PostgreSQL computes it from both weights, or else has the recorded value
+	case e.again:
+		return m.Actual, m.ActualReported
+	case m.Actual != nil: // a generated column: the difference of both weights, or else the recorded value
 		return m.Actual, false
 	case m.Reported == nil && (!sent.outside || m.Outside == 0):
 		return nil, true
@@ -322,16 +386,16 @@ func (e *ending) use(m endingMaterial) (grams *server.Decimal, reported bool) {
 	return &used, true
 }
 
-const maxWeight = 1_000_000 * server.DecimalOne // of a spool, and of the use of a material
+const maxWeight = 1_000_000 * value.DecimalOne // of a spool, and of the use of a material
 
-// deductions returns what to deduct from each spool, in the order of their ids, and what the user may not expect of it.
-// It sets what the materials used. A run that did not complete need not have used its spools.
+// deductions returns the deduction from each spool, in the order of the spools' ids, and warnings about them. It
+// sets the use of each material. Only a completed run must know the use of all materials.
 func (e *ending) deductions(materials []endingMaterial) ([]SpoolDeduction, []EndWarning, error) {
 	var missing []string
 	all, warnings := []SpoolDeduction{}, []EndWarning{}
 	for i := range materials {
 		m := &materials[i]
-		if m.used, m.reported = e.use(*m); m.used == nil && e.status == completed {
+		if m.used, m.reported = e.use(*m); m.used == nil && e.status == completed && !e.again {
 			missing = append(missing, fmt.Sprintf("%s (material %s)", m.SpoolName, m.ID))
 		}
 	}
@@ -353,12 +417,16 @@ func (e *ending) deductions(materials []endingMaterial) ([]SpoolDeduction, []End
 	return all, warnings, nil
 }
 
-// deduction returns what to deduct for all materials of a spool, or nil.
+// deduction returns the deduction for all materials of one spool, or nil. The deduction is the use by the run less
+// the use that the ledger has already. This holds for a first end, a second end and a correction. deduction also
+// sets how much use outside of runs each material counts.
 func (e *ending) deduction(materials []endingMaterial) (d *SpoolDeduction, warnings []EndWarning) {
 	spool := materials[0]
-	var used, reported, outside, free server.Decimal // free are the reported grams that the figures leave out
+	var used, reported, outside, free value.Decimal // free: reported grams that the sent weights leave out
+	var had counted
 	var known, counts bool
-	for _, m := range materials {
+	for i := range materials {
+		m := &materials[i]
 		used += orZero(m.used)
 		reported += orZero(m.Reported)
 		outside += m.Outside
@@ -368,43 +436,43 @@ func (e *ending) deduction(materials []endingMaterial) (d *SpoolDeduction, warni
 		}
 		counts = counts || slices.ContainsFunc(e.grams,
 			func(sent sentGrams) bool { return sent.material == m.ID && sent.outside })
+		had.grams, had.corrected = had.grams+m.Counted, had.corrected+m.Corrections
+		m.Counted, m.Corrections = 0, 0
 	}
-	warn := func(code EndWarningCode, grams server.Decimal, format string, args ...any) {
+	warn := func(code EndWarningCode, grams value.Decimal, format string, args ...any) {
 		warnings = append(warnings, EndWarning{code,
 			spool.SpoolName + fmt.Sprintf(" (spool %d) ", spool.SpoolNumber) + fmt.Sprintf(format, args...),
-			server.UUID(spool.SpoolID), grams})
+			value.UUID(spool.SpoolID), grams})
 	}
-	rest := used - reported + free // what this call takes, and the use outside that it counts
-	if used > 0 || known || e.status == completed {
-		d = &SpoolDeduction{SpoolID: server.UUID(spool.SpoolID), Previous: spool.Remaining, Reported: reported}
+	rest := used - spool.Recorded + free // the grams that this call deducts, with the counted use outside of runs
+	if used > 0 || rest != 0 || known || e.status == completed {
+		d = &SpoolDeduction{SpoolID: value.UUID(spool.SpoolID), Previous: spool.Remaining, Reported: reported}
 		if counts {
-			d.counted = max(min(outside, rest, maxWeight-spool.Remaining), 0)
-		}
-		start := spool.Remaining + d.counted
-		if rest >= 0 {
-			d.New = max(start-rest, 0)
-			d.Shortfall = rest - (start - d.New)
-		} else { // first, less was short
-			if start == 0 {
-				d.Shortfall = max(rest, -spool.Short)
+			d.counted.grams = max(min(outside, rest, maxWeight-spool.Remaining), 0)
+			for _, m := range materials {
+				d.counted.corrected = min(d.counted.corrected+m.Corrected, d.counted.grams)
 			}
-			d.New = min(start-rest+d.Shortfall, maxWeight)
-			d.Shortfall = rest - (start - d.New)
 		}
-		d.Deducted = d.Previous - d.New
-		d.silent = rest == 0 && known
+		start := spool.Remaining + d.counted.grams
+		d.New, d.Shortfall = left(start, rest, spool.Short)
+		d.silent = rest == 0 && (known || e.again)
 		if d.Shortfall > 0 {
 			warn("FILAMENT_SHORTFALL", d.Shortfall, "was thought to have %s g, and %s g more were used; it is empty now",
 				start, d.Shortfall)
 		}
 		switch {
-		case used == 0 && rest == 0:
+		case rest == 0 && (used == 0 || e.again):
 		case spool.Hidden:
 			warn("SPOOL_REMOVED", used, "was removed, and %s g of it were used", used)
 		case spool.Archived:
 			warn("SPOOL_ARCHIVED", used, "is archived, and %s g of it were used", used)
 		}
-		outside -= d.counted
+		outside -= d.counted.grams
+		keeps := had.atMost(max(spool.Taken+rest, 0))
+		d.released = counted{had.grams - keeps.grams, had.corrected - keeps.corrected}
+		d.Deducted = d.Previous - max(d.New-d.released.grams, 0)
+		last := &materials[len(materials)-1]
+		last.Counted, last.Corrections = keeps.grams+d.counted.grams, keeps.corrected+d.counted.corrected
 	}
 	if outside > 0 {
 		warn("USE_OUTSIDE_RUN", outside, "lost %s g without a run since this one started, which are not counted", outside)
@@ -412,107 +480,202 @@ func (e *ending) deduction(materials []endingMaterial) (d *SpoolDeduction, warni
 	return d, warnings
 }
 
-// end ends a run and deducts the filament of its materials, all or nothing, and only once. It locks the run first, so
-// that its items and materials do not change, and then the spools in the order of their ids, so that runs with common
-// spools cannot deadlock. It returns the JSON of a Completion or an End.
-func (h handlers) end(ctx context.Context, id string, e *ending) ([]byte, error) {
-	var run endingRun
-	var hooks []string                            // the webhooks that want the event
-	event := "production_run." + string(e.status) // there is none for cancelled
-	locked := db.SQL(`
-		select status, deducted_at is not null, event_webhooks($2)::text[] from production_runs
-		where id = $1 and hidden_at is null for no key update`, id, event).Into(&run.status, &run.deducted, &hooks)
-	// The join reads the spools in the order of the materials, and each by its primary key.
-	materials := db.SQL(`
+// atMost returns c, limited to the grams.
+func (c counted) atMost(grams value.Decimal) counted {
+	return counted{min(c.grams, grams), min(c.corrected, grams)}
+}
+
+// left returns the remaining grams of a spool after a deduction of rest grams from start grams, and the shortfall:
+// the grams that the spool did not have. A negative rest returns grams; it first reduces the shortfall short.
+func left(start, rest, short value.Decimal) (grams, shortfall value.Decimal) {
+	if rest >= 0 {
+		grams = max(start-rest, 0)
+	} else {
+		if start == 0 {
+			shortfall = max(rest, -short)
+		}
+		grams = min(start-rest+shortfall, maxWeight)
+	}
+	return grams, rest - (start - grams)
+}
+
+// reading reads a run whose end is recorded or changed. It locks the run first, so that its items and materials do
+// not change. Then it locks the spools in the order of their ids, so that runs with common spools cannot deadlock.
+type reading struct {
+	run    endingRun
+	hooks  []string // the webhooks that want the event
+	state  string   // the result of run_state
+	before *db.Stmt // the entry of the history
+	locked *db.Stmt
+
+	materials, used, items *db.Stmt
+}
+
+// reads returns the statements that lock and read the run. event is the event that the end sends.
+func (r *reading) reads(id string, e *ending, event string) []*db.Stmt {
+	r.locked = db.SQL(`
+		select status, deducted_at is not null, event_webhooks($2)::text[], started_at, completed_at,
+			trim_scale(actual_print_time_hours)::text,
+			coalesce(coalesce($3::timestamptz, case when $4::timestamptz is not null then completed_at end)
+				< date_trunc('minute', case when $5 then $4::timestamptz else started_at end), false),
+			coalesce($3::timestamptz >= date_trunc('minute', now()) + interval '1 minute', false),
+			run_state(production_runs)::text
+		from production_runs where id = $1 and hidden_at is null for no key update`, id, event, e.CompletedAt.Arg(),
+		e.started.Arg(), e.started.Set).
+		Into(&r.run.status, &r.run.deducted, &r.hooks, &r.run.started, &r.run.ended, &r.run.hours, &r.run.early,
+			&r.run.future, &r.state)
+	// The join reads the spools in the order of the materials, each by its primary key.
+	r.materials = db.SQL(`
 		select m.id, num_nulls(m.spool_weight_before_grams, m.spool_weight_after_grams) = 0 as weighed,
-			m.actual_weight_grams, s.*
+			m.actual_weight_grams, m.estimated_weight_grams, m.cost_per_gram, m.actual_reported,
+			coalesce(m.counted_grams, 0) as counted_grams,
+			coalesce(m.counted_corrections, 0) as counted_corrections, s.*
 		from (select * from run_materials where run_id = $1 order by spool_id, created_at, id) m
 		cross join lateral (
-			select id as spool_id, number as spool_number, spool_name(material_type, color, brand) as spool_name,
-				remaining_weight_grams,
-				hidden_at is not null as hidden, archived
-			from spools where id = m.spool_id for no key update
+			select `+endingSpool+` from spools where id = m.spool_id for no key update
 		) s`, id)
-	// Nobody adds to these grams any more: the run and the spools are locked.
-	used := db.SQL(`
-		select material_reported(m.run_id, m.spool_id, m.id) as reported_grams,
-			coalesce(material_outside(m.run_id, m.spool_id, m.id), 0) as outside_grams, coalesce(u.short, 0) as short_grams
+	// No other transaction can add to these grams, because the run and the spools are locked.
+	corrected := "0"
+	if slices.ContainsFunc(e.grams, func(sent sentGrams) bool { return sent.outside }) {
+		corrected = "coalesce(material_outside(m.run_id, m.spool_id, m.id, '{measured,edited}'), 0)"
+	}
+	r.used = db.SQL(`
+		select `+corrected+` as corrected, material_reported(m.run_id, m.spool_id, m.id) as reported_grams,
+			coalesce(material_outside(m.run_id, m.spool_id, m.id), 0) as outside_grams, coalesce(u.short, 0) as short_grams,
+			coalesce(u.grams, 0) as recorded_grams, coalesce(u.taken, 0) as taken_grams
 		from run_materials m
-		left join lateral (select u.short from run_use(m.run_id) u where u.spool_id = m.spool_id offset 0) u on true
+		left join run_use($1) u on u.spool_id = m.spool_id
 		where m.run_id = $1 order by m.spool_id, m.created_at, m.id`, id)
-	items := db.SQL(`
+	r.items = db.SQL(`
 		select id, quantity, successful_quantity, failed_quantity, failure_reason
 		from run_items where run_id = $1`, id)
-	reads := []*db.Stmt{locked, materials, used}
+	reads := []*db.Stmt{r.locked, r.materials, r.used}
 	if len(e.items) > 0 {
-		reads = append(reads, items)
+		reads = append(reads, r.items)
 	}
+	return reads
+}
+
+// endingSpool lists the columns of a spool in endingMaterial.
+const endingSpool = `id as spool_id, number as spool_number,
+	spool_name(material_type, material_name, color, brand) as spool_name, remaining_weight_grams,
+	hidden_at is not null as hidden, archived`
+
+// read decodes the results of the statements into r.run.
+func (r *reading) read() error {
+	if r.locked.Rows() == 0 {
+		return server.ErrNotFound
+	}
+	r.run.materials, r.run.items = nil, nil
+	if err := json.Unmarshal(r.materials.Array(), &r.run.materials); err != nil {
+		return err
+	}
+	var uses []endingMaterial // uses has the same materials in the same order
+	if err := json.Unmarshal(r.used.Array(), &uses); err != nil {
+		return err
+	}
+	for i, u := range uses {
+		m := &r.run.materials[i]
+		m.Reported, m.Outside, m.Short, m.Corrected = u.Reported, u.Outside, u.Short, u.Corrected
+		m.Recorded, m.Taken = u.Recorded, u.Taken
+	}
+	return json.Unmarshal(r.items.Array(), &r.run.items)
+}
+
+// end ends a run and deducts the filament of its materials, in one transaction and only once. It returns the JSON of
+// a Completion or an End.
+func (h handlers) end(ctx context.Context, id string, e *ending) ([]byte, error) {
+	var r reading
 	var deductions []SpoolDeduction
 	var warnings []EndWarning
 	var completedAt time.Time
-	err := h.db.Decide(ctx, reads, func() (writes []*db.Stmt, err error) {
-		if locked.Rows() == 0 {
-			return nil, server.ErrNotFound
-		}
-		run.materials, run.items = nil, nil
-		if err := json.Unmarshal(materials.Array(), &run.materials); err != nil {
+	event := "production_run." + string(e.status) // cancelled runs have no event
+	err := h.db.Decide(ctx, r.reads(id, e, event), func() (writes []*db.Stmt, err error) {
+		if err := r.read(); err != nil {
 			return nil, err
 		}
-		var uses []endingMaterial // the same ones in the same order
-		if err := json.Unmarshal(used.Array(), &uses); err != nil {
+		if r.before, err = r.remember(id, string(e.status), e.why); err != nil {
 			return nil, err
 		}
-		for i, u := range uses {
-			m := &run.materials[i]
-			m.Reported, m.Outside, m.Short = u.Reported, u.Outside, u.Short
-		}
-		if err := json.Unmarshal(items.Array(), &run.items); err != nil {
+		if err := e.check(&r.run); err != nil {
 			return nil, err
 		}
-		if err := e.check(&run); err != nil {
+		if deductions, warnings, err = e.deductions(r.run.materials); err != nil {
 			return nil, err
 		}
-		if deductions, warnings, err = e.deductions(run.materials); err != nil {
-			return nil, err
-		}
-		writes = append(e.setLists(id, run.materials, run.items), take(id, e.kind, deductions)...)
-		var total server.Decimal
-		for _, m := range run.materials {
-			total += orZero(m.used)
-		}
-		finished := h.finish(e, id, total, event, hooks).Into(&completedAt, nil)
-		return append(writes, finished, h.orders.Follow(id)), nil
+		writes = h.write(id, e, &r, deductions, event, &completedAt)
+		return append(writes, h.orders.Follow(id)), nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	at := server.Timestamp{Time: completedAt.UTC()}
-	return json.Marshal(End{server.UUID(id), string(e.status), at, true, deductions, warnings})
+	at := value.Timestamp{Time: completedAt.UTC()}
+	return json.Marshal(End{value.UUID(id), string(e.status), at, true, deductions, warnings})
 }
 
-// setLists returns statements that set what the materials of the run used, and what the request says about its items.
-// The price of each material is frozen.
+// write returns the statements that record the end of a run, or its correction, and deduct from the spools. The
+// statements set completedAt.
+func (h handlers) write(
+	id string, e *ending, r *reading, deductions []SpoolDeduction, event string, completedAt *time.Time,
+) []*db.Stmt {
+	var total value.Decimal
+	for _, m := range r.run.materials {
+		total += orZero(m.used)
+	}
+	writes := append([]*db.Stmt{r.before}, e.setLists(id, r.run.materials, r.run.items)...)
+	if e.again && (e.started.Set || e.CompletedAt.Set || e.Hours.Set) {
+		writes = append(writes, e.setTimes(id))
+	}
+	writes = append(writes, h.finish(e, id, total, event, r.hooks).Into(completedAt, nil)) // dates the ledger
+	return append(writes, take(id, e.kind, deductions)...)
+}
+
+// setLists returns statements that set the use of the run's materials and the item values of the request. They
+// freeze the price of each material. They keep the values from before the first end, so that reopen can restore
+// them.
 func (e *ending) setLists(id string, materials []endingMaterial, items []endingItem) (all []*db.Stmt) {
-	if len(materials) > 0 {
-		rows := make([]map[string]any, len(materials))
-		for i, m := range materials {
-			grams := m.used
-			if m.Weighed { // the weights of the spool take precedence
-				grams = nil
-				for _, sent := range e.grams {
-					if sent.material == m.ID {
-						grams = sent.grams
-					}
+	var rows []map[string]any
+	for _, m := range materials {
+		if m.left {
+			if m.Reported != nil {
+				all = append(all, db.SQL(`
+					insert into run_materials (id, run_id, spool_id, sent_actual_grams, cost_per_gram, planned_filament)
+					select $1, $2, s.id, 0, s.cost_per_gram, spool_filament(s) from spools s where s.id = $3`, m.ID, id, m.SpoolID))
+			}
+			continue
+		}
+		grams := m.used
+		if m.Weighed { // the weights of the spool take precedence over the recorded weight
+			grams = nil
+			for _, sent := range e.grams {
+				if sent.material == m.ID {
+					grams = sent.grams
 				}
 			}
-			rows[i] = map[string]any{"id": m.ID, "grams": grams, "reported": m.reported}
 		}
+		row := map[string]any{"id": m.ID, "grams": grams, "reported": m.reported, "spool_id": m.SpoolID,
+			"moved": m.moved, "unweighed": m.unweighed, "repriced": m.repriced, "price": m.price}
+		if m.Counted > 0 {
+			row["counted"], row["corrections"] = m.Counted, m.Corrections
+		}
+		rows = append(rows, row)
+	}
+	if rows != nil {
+		const price = `(select s.cost_per_gram from spools s where s.id = e.spool_id)`
 		all = append(all, db.SQL(`
-			update run_materials m set sent_actual_grams = coalesce(e.grams, m.sent_actual_grams),
-				actual_reported = e.reported,
-				cost_per_gram = coalesce(m.cost_per_gram, (select s.cost_per_gram from spools s where s.id = m.spool_id))
-			from json_to_recordset($2::json) e (id uuid, grams numeric, reported boolean)
-			where m.run_id = $1 and m.id = e.id`, id, db.Recordset(rows)))
+			update run_materials m set spool_id = e.spool_id, actual_reported = e.reported,
+				sent_actual_grams = coalesce(e.grams, m.sent_actual_grams),
+				spool_weight_before_grams = case when not e.unweighed then m.spool_weight_before_grams end,
+				spool_weight_after_grams = case when not e.unweighed then m.spool_weight_after_grams end,
+				cost_per_gram = coalesce(case when e.repriced then e.price else m.cost_per_gram end, `+price+`),
+				planned_filament = case when e.moved then (select spool_filament(s) from spools s where s.id = e.spool_id)
+					else m.planned_filament end,
+				counted_grams = e.counted, counted_corrections = e.corrections,
+				given_grams = case when $3 then m.given_grams else m.sent_actual_grams end,
+				given_cost = case when e.moved then `+price+` when $3 then m.given_cost else m.cost_per_gram end
+			from json_to_recordset($2::json) e (id uuid, grams numeric, reported boolean, spool_id uuid, moved boolean,
+				unweighed boolean, repriced boolean, price numeric, counted numeric, corrections numeric)
+			where m.run_id = $1 and m.id = e.id`, id, db.Recordset(rows), e.again))
 	}
 	if len(items) > 0 {
 		rows := make([]map[string]any, len(items))
@@ -529,68 +692,124 @@ func (e *ending) setLists(id string, materials []endingMaterial, items []endingI
 	return all
 }
 
-// take returns statements that deduct from the spools, in the order of the ledger.
+// take returns statements that deduct from the spools, in the order in which the ledger must have the entries.
 func take(run, kind string, deductions []SpoolDeduction) (all []*db.Stmt) {
-	var returned, taken []inventory.Taken
+	var returned, released []inventory.Returned
+	var taken []inventory.Taken
 	for _, d := range deductions {
-		start := d.Previous + d.counted
-		if d.counted > 0 {
-			returned = append(returned, inventory.Taken{Spool: string(d.SpoolID), Before: d.Previous.String(),
-				After: start.String(), Shortfall: "0"})
+		start := d.Previous
+		for _, part := range d.counted.parts() {
+			returned = append(returned, inventory.Returned{Spool: string(d.SpoolID), Before: start.String(),
+				After: (start + part.grams).String(), Shortfall: "0", Corrected: part.corrected > 0})
+			start += part.grams
 		}
 		if !d.silent {
 			taken = append(taken, inventory.Taken{Spool: string(d.SpoolID), Before: start.String(), After: d.New.String(),
 				Shortfall: d.Shortfall.String()})
 		}
+		start = d.New
+		for _, part := range d.released.parts() {
+			after := max(start-part.grams, 0)
+			released = append(released, inventory.Returned{Spool: string(d.SpoolID), Before: start.String(),
+				After: after.String(), Shortfall: (part.grams - start + after).String(), Corrected: part.corrected > 0})
+			start = after
+		}
 	}
 	if returned != nil {
-		all = append(all, inventory.Return("Counted in production run "+run, returned))
+		all = append(all, inventory.Return(run, "Counted in production run "+run, returned)...)
 	}
 	if taken != nil {
 		all = append(all, inventory.Take(run, kind, taken))
 	}
+	if released != nil {
+		all = append(all, inventory.Return(run, "No longer counted in production run "+run, released)...)
+	}
 	return all
 }
 
-// finish returns a statement that sets the status of the run, which used total, and sends the event to the webhooks. It
-// returns completed_at and a column without meaning. Values that a client could not send back are null.
+// parts splits c into the grams that weighing and edits removed and the other grams, in the order of
+// inventory.Return.
+func (c counted) parts() (parts []counted) {
+	for _, part := range []counted{{c.corrected, c.corrected}, {c.grams - c.corrected, 0}} {
+		if part.grams > 0 {
+			parts = append(parts, part)
+		}
+	}
+	return parts
+}
+
+// finish returns a statement that sets the status of the run and its total use, and sends the event to the webhooks.
+// The statement returns completed_at and a second column that callers ignore. It stores null for values that a
+// client could not send back.
 func (h handlers) finish(
-	e *ending, id string, total server.Decimal, event string, hooks []string,
+	e *ending, id string, total value.Decimal, event string, hooks []string,
 ) *db.Stmt {
-	emit, args := "null", []any{id, string(e.status), e.reason, e.notes, total.String()}
+	emit, args := "null", []any{id, string(e.status), e.reason, e.notes, total.String(), e.CompletedAt.Arg(),
+		e.Hours.Arg()}
 	if hooks != nil {
 		emit, args = h.emit(e), append(args, hooks, event)
 	}
 	return db.SQL(`
 		with ended as materialized (
-			select r.id, coalesce(r.actual_print_time_hours,
-				(select case when h <= 100000 then h end from (
-					select greatest(0, round(extract(epoch from coalesce(r.completed_at, now()) - r.started_at) / 3600, 6)) as h
-					where r.started_at is not null) t)) as hours, $2 = 'cancelled' and r.started_at is null as unstarted
-			from production_runs r where r.id = $1
+			select r.id, t.ended, coalesce($7::numeric, r.actual_print_time_hours,
+				plausible_hours($2, r.started_at, t.ended, r.estimated_print_time_hours)) as hours,
+				$2 = 'cancelled' and r.started_at is null as unstarted
+			from production_runs r
+			cross join lateral (
+				select case when $6::timestamptz is null then least(coalesce(r.completed_at, r.deducted_at, now()), now())
+					else greatest(least($6::timestamptz, now()), r.started_at) end as ended
+			) t
+			where r.id = $1
+		), cost as materialized (
+			select e.id, e.ended, e.hours, c.*
+			from ended e cross join run_cost(e.id, $2, coalesce(e.hours, case when e.unstarted then 0 end)) c
+		), work as ( -- so that a correction finds the work on a piece, if that has a price
+			update run_items i set labour_minutes = w.labour_minutes
+			from cost c
+			cross join lateral (
+				select u.id, w.labour_minutes
+				from (select distinct i.product_id as id from run_items i where i.run_id = c.id and i.labour_minutes is null) u
+				cross join estimate_products(array[u.id], array[1::numeric]) w
+			) w
+			where $2 = 'completed' and c.labour_hour_cost > 0 and i.run_id = c.id and i.product_id = w.id
+				and i.labour_minutes is null and w.labour_minutes <= 999999999
 		)
-		update production_runs r set status = $2, deducted_at = now(), updated_at = now(),
-			completed_at = coalesce(r.completed_at, now()),
+		update production_runs r set status = $2, deducted_at = coalesce(r.deducted_at, now()), updated_at = now(),
+			wasted_parts = c.wasted_parts, completed_at = c.ended,
 			failure_reason = coalesce($3, r.failure_reason), failure_notes = coalesce($4, r.failure_notes),
 			actual_total_filament_grams = case when $5::numeric <= 1000000 then $5::numeric end,
-			actual_print_time_hours = e.hours, filament_cost = c.filament, waste_cost = c.waste,
-			machine_cost = c.machine, energy_cost = c.energy, labour_cost = c.labour
-		from ended e
-		cross join lateral run_cost(e.id, $2, coalesce(e.hours, case when e.unstarted then 0 end)) c
+			actual_print_time_hours = c.hours, filament_cost = c.filament, waste_cost = c.waste,
+			machine_cost = c.machine, energy_cost = c.energy, labour_cost = c.labour, hour_cost = c.hour_cost,
+			power_watts = c.power_watts, energy_kwh_cost = c.energy_kwh_cost, labour_hour_cost = c.labour_hour_cost
+		from cost c
 		where r.id = $1
 		returning r.completed_at, `+emit, args...)
 }
 
-// emit returns the expression that sends the event $7 to the webhooks $6.
+// emit returns the SQL expression that sends the event $9 to the webhooks $8.
 func (h handlers) emit(e *ending) string {
-	reason := ""
-	if e.status == failed {
-		reason = `, 'failure_reason', r.failure_reason`
+	more := ""
+	if e.again {
+		more = `, 'status', r.status`
 	}
-	return `emit_event($6::uuid[], $7, json_build_object(
+	if e.again || e.status == failed {
+		more += `, 'failure_reason', r.failure_reason`
+	}
+	return `emit_event($8::uuid[], $9, json_build_object(
 			'id', r.id, 'started_at', event_time(r.started_at), 'completed_at', event_time(r.completed_at),
 			'printer_id', r.printer_id, 'printer_name', r.printer_name,
 			'actual_print_time_hours', trim_scale(r.actual_print_time_hours),
 			'actual_total_filament_grams', trim_scale(r.actual_total_filament_grams),
-			'orders', ` + h.orders.Printed("r.id") + reason + `))::text`
+			'orders', ` + h.orders.Printed("r.id") + more + `))::text`
+}
+
+// setTimes returns a statement that sets the times of an ended run to those of a correction, except the times that
+// finish sets. If the hours were the time from the start to the end, the statement computes them again.
+func (e *ending) setTimes(id string) *db.Stmt {
+	return db.SQL(`
+		update production_runs r set started_at = case when $2 then $3::timestamptz else r.started_at end,
+			completed_at = case when not $4 then r.completed_at end,
+			actual_print_time_hours = case when not $5 and r.actual_print_time_hours is distinct from plausible_hours(
+				r.status, r.started_at, r.completed_at, r.estimated_print_time_hours) then r.actual_print_time_hours end
+		where r.id = $1`, id, e.started.Set, e.started.Arg(), e.CompletedAt.Set && e.CompletedAt.IsNull(), e.Hours.Set)
 }

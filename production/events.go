@@ -6,6 +6,7 @@ import (
 
 	"spoolwright/db"
 	"spoolwright/server"
+	"spoolwright/value"
 	"spoolwright/webhooks"
 )
 
@@ -18,6 +19,8 @@ var (
 	queueSQL string
 	//go:embed reports.sql
 	reportsSQL string
+	//go:embed history.sql
+	historySQL string
 )
 
 // Definitions are the SQL functions of production runs. The package spoolman calls report_printed.
@@ -26,64 +29,92 @@ var Definitions = []db.Definition{
 	{Name: "production/costs", Version: 1, SQL: costsSQL},
 	{Name: "production/queue", Version: 1, SQL: queueSQL},
 	{Name: "production/reports", Version: 1, SQL: reportsSQL},
+	{Name: "production/history", Version: 1, SQL: historySQL},
 }
 
 // Events are the events of production runs, for the OpenAPI document.
 var Events = webhooks.Declare(server.Event{
-	Type: "production_run.planned", Tag: tag, Summary: "A production run was planned",
+	Type: "production_run.planned", Tag: Tag, Summary: "A production run was planned",
 	Description: "Sent for each run that `planOrder` or `createPlan` has created.",
 	Data:        reflect.TypeFor[RunPlanned](),
 }, server.Event{
-	Type: "production_run.started", Tag: tag, Summary: "A production run was started",
+	Type: "production_run.started", Tag: Tag, Summary: "A production run was started",
 	Description: "Sent when a run gets the status `in_progress`, also when it is created with it. A paused run that " +
 		"continues has no event.",
 	Data: reflect.TypeFor[RunStarted](),
 }, server.Event{
-	Type: "production_run.completed", Tag: tag, Summary: "A production run was completed",
+	Type: "production_run.completed", Tag: Tag, Summary: "A production run was completed",
 	Description: "Sent when `completeProductionRun` has deducted the filament of the run.",
 	Data:        reflect.TypeFor[RunCompleted](),
 }, server.Event{
-	Type: "production_run.failed", Tag: tag, Summary: "A production run failed",
+	Type: "production_run.failed", Tag: Tag, Summary: "A production run failed",
 	Description: "Sent when `failProductionRun` has ended the run. A cancelled run has no event.",
 	Data:        reflect.TypeFor[RunFailed](),
+}, server.Event{
+	Type: "production_run.corrected", Tag: Tag, Summary: "The end of a production run was corrected",
+	Description: "Sent when `correctProductionRun`, or an update of its times or hours, has changed a run that had " +
+		"ended. The data are those of the run after it.",
+	Data: reflect.TypeFor[RunCorrected](),
+}, server.Event{
+	Type: "production_run.reopened", Tag: Tag, Summary: "A production run prints again",
+	Description: "Sent when `reopenProductionRun` has taken back the end of a run. There is no " +
+		"`production_run.started` then.",
+	Data: reflect.TypeFor[RunReopened](),
 })
 
 // RunPlanned is the data of a production_run.planned.
 type RunPlanned struct {
-	ID             server.UUID    `json:"id" rule:"notNull"`
-	PrinterID      server.UUID    `json:"printer_id" rule:"notNull"`
-	PrinterName    string         `json:"printer_name" rule:"notNull"`
-	EstimatedHours server.Decimal `json:"estimated_print_time_hours"`
-	EstimatedGrams server.Decimal `json:"estimated_total_filament_grams"`
+	ID             value.UUID    `json:"id" rule:"notNull"`
+	PrinterID      value.UUID    `json:"printer_id" rule:"notNull"`
+	PrinterName    string        `json:"printer_name" rule:"notNull"`
+	EstimatedHours value.Decimal `json:"estimated_print_time_hours"`
+	EstimatedGrams value.Decimal `json:"estimated_total_filament_grams"`
 }
 
 // RunStarted is the data of a production_run.started.
 type RunStarted struct {
-	ID          server.UUID      `json:"id" rule:"notNull"`
-	PrinterID   server.UUID      `json:"printer_id"`
-	PrinterName string           `json:"printer_name"`
-	StartedAt   server.Timestamp `json:"started_at"`
+	ID          value.UUID      `json:"id" rule:"notNull"`
+	PrinterID   value.UUID      `json:"printer_id"`
+	PrinterName string          `json:"printer_name"`
+	StartedAt   value.Timestamp `json:"started_at"`
 }
 
 // RunCompleted is the data of a production_run.completed.
 type RunCompleted struct {
-	ID          server.UUID      `json:"id" rule:"notNull"`
-	PrinterID   server.UUID      `json:"printer_id"`
-	PrinterName string           `json:"printer_name"`
-	StartedAt   server.Timestamp `json:"started_at"`
-	CompletedAt server.Timestamp `json:"completed_at" rule:"notNull"`
-	ActualHours server.Decimal   `json:"actual_print_time_hours"`
-	ActualGrams server.Decimal   `json:"actual_total_filament_grams"`
-	Orders      []PrintedOrder   `json:"orders" rule:"notNull"`
+	ID          value.UUID      `json:"id" rule:"notNull"`
+	PrinterID   value.UUID      `json:"printer_id"`
+	PrinterName string          `json:"printer_name"`
+	StartedAt   value.Timestamp `json:"started_at"`
+	CompletedAt value.Timestamp `json:"completed_at" rule:"notNull"`
+	ActualHours value.Decimal   `json:"actual_print_time_hours"`
+	ActualGrams value.Decimal   `json:"actual_total_filament_grams"`
+	Orders      []PrintedOrder  `json:"orders" rule:"notNull"`
 }
 
 // PrintedOrder is an order that a run printed items of.
 type PrintedOrder struct {
-	ID server.UUID `json:"id" rule:"notNull"`
+	ID value.UUID `json:"id" rule:"notNull"`
 }
 
 // RunFailed is the data of a production_run.failed.
 type RunFailed struct {
 	RunCompleted
 	FailureReason FailureReason `json:"failure_reason" rule:"notNull"`
+}
+
+// RunCorrected is the data of a production_run.corrected.
+type RunCorrected struct {
+	RunCompleted
+	Status        RunStatus     `json:"status" rule:"notNull"`
+	FailureReason FailureReason `json:"failure_reason"`
+}
+
+// RunReopened is the data of a production_run.reopened.
+type RunReopened struct {
+	ID          value.UUID      `json:"id" rule:"notNull"`
+	Status      RunStatus       `json:"status" rule:"notNull"`
+	PrinterID   value.UUID      `json:"printer_id"`
+	PrinterName string          `json:"printer_name"`
+	StartedAt   value.Timestamp `json:"started_at"`
+	Orders      []PrintedOrder  `json:"orders" rule:"notNull"`
 }

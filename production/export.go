@@ -20,7 +20,7 @@ var Export = transfer.Export[Run](200, transfer.ListPage(RunFilter.list, `
 					'estimated_total_cost', trim_scale(i.estimated_total_cost)) order by i.created_at, i.id), '[]')
 				from run_items i join products p on p.id = i.product_id where i.run_id = production_runs.id) as items,
 			(select coalesce(json_agg(json_build_object(
-					'id', m.id, 'spool_id', m.spool_id, 'spool_name', spool_name(s.material_type, s.color, s.brand),
+					'id', m.id, 'spool_id', m.spool_id, 'spool_name', spool_name(s.material_type, s.material_name, s.color, s.brand),
 					'estimated_weight_grams', trim_scale(m.estimated_weight_grams),
 					'actual_weight_grams', trim_scale(m.actual_weight_grams),
 					'spool_weight_before_grams', trim_scale(m.spool_weight_before_grams),
@@ -30,13 +30,14 @@ var Export = transfer.Export[Run](200, transfer.ListPage(RunFilter.list, `
 					'cost_per_gram', trim_scale(m.cost_per_gram),
 					'reported_grams', trim_scale(material_reported(m.run_id, m.spool_id, m.id)),
 					'outside_grams', trim_scale(material_outside(m.run_id, m.spool_id, m.id)),
-					'actual_reported', m.actual_reported) order by m.created_at, m.id), '[]')
+					'actual_reported', m.actual_reported, 'exchanged_at', event_time(m.exchanged_at))
+					order by m.created_at, m.id), '[]')
 				from run_materials m join spools s on s.id = m.spool_id
 				where m.run_id = production_runs.id) as materials
 		from `+runsTable+` where production_runs.id = page.id`))
 
 var exportDoc = &server.Doc{
-	ID: "exportProductionRuns", Tag: tag, Summary: "Export production runs",
+	ID: "exportProductionRuns", Tag: Tag, Summary: "Export production runs",
 	Description: transfer.ExportDescription +
 		"item and each material of a run, with the fields of the run repeated, " +
 		"and a row for a run without either. Runs are in the order of their creation.",

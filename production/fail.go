@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"spoolwright/server"
+	"spoolwright/value"
 )
 
 // FailureReason is why a run or its pieces failed, or why it was cancelled.
@@ -18,29 +19,31 @@ func (FailureReason) Enum() []string {
 
 // FailRequest is the body of fail.
 type FailRequest struct {
-	Reason server.Optional[FailureReason] `json:"reason" rule:"required"`
-	Notes  server.Optional[string]        `json:"notes" rule:"maxLength=10000"`
+	Reason value.Optional[FailureReason] `json:"reason" rule:"required"`
+	Notes  value.Optional[string]        `json:"notes" rule:"maxLength=10000"`
 	Waste
+	EndTime
 }
 
 // CancelRequest is the body of cancel.
 type CancelRequest struct {
-	Reason server.Optional[FailureReason] `json:"reason"`
-	Notes  server.Optional[string]        `json:"notes" rule:"maxLength=10000"`
+	Reason value.Optional[FailureReason] `json:"reason"`
+	Notes  value.Optional[string]        `json:"notes" rule:"maxLength=10000"`
 	Waste
+	EndTime
 }
 
-// Waste is what a run wasted: the weight of each material, or the only one.
+// Waste is the filament that a run wasted: a weight for each material, or one weight if the run has one material.
 type Waste struct {
-	Materials []WastedMaterial                `json:"materials"`
-	Wasted    server.Optional[server.Decimal] `json:"wasted_grams" rule:"maximum=1000000"`
+	Materials []WastedMaterial              `json:"materials"`
+	Wasted    value.Optional[value.Decimal] `json:"wasted_grams" rule:"maximum=1000000"`
 }
 
 // WastedMaterial is the weight that a material wasted.
 type WastedMaterial struct {
 	MaterialName
-	Wasted       server.Optional[server.Decimal] `json:"wasted_grams" rule:"maximum=1000000"`
-	CountOutside server.Optional[bool]           `json:"count_outside_use"`
+	Wasted       value.Optional[value.Decimal] `json:"wasted_grams" rule:"maximum=1000000"`
+	CountOutside value.Optional[bool]          `json:"count_outside_use"`
 }
 
 // Check reports a material without anything to record.
@@ -59,9 +62,9 @@ func (w *Waste) Check(problems *server.Problems) {
 
 // End is the response to fail and cancel.
 type End struct {
-	ID               server.UUID      `json:"id" rule:"notNull"`
+	ID               value.UUID       `json:"id" rule:"notNull"`
 	Status           string           `json:"status" rule:"notNull,enum=failed|cancelled"`
-	CompletedAt      server.Timestamp `json:"completed_at" rule:"notNull"`
+	CompletedAt      value.Timestamp  `json:"completed_at" rule:"notNull"`
 	InventoryUpdated bool             `json:"inventory_updated" rule:"notNull"`
 	SpoolsUpdated    []SpoolDeduction `json:"spools_updated"`
 	Warnings         []EndWarning     `json:"warnings" rule:"notNull"`
@@ -78,13 +81,13 @@ const endRules = " adds an entry of the kind `wasted` to each spool's usage ledg
 	"(`reported_grams`), else 0. What was reported has left the spool before, and is not deducted again. Instead of its " +
 	"`id`, `spool_id` or `spool_number` name a material if no other one of the run has the spool. For a run of one " +
 	"material, the request may have `wasted_grams` without `materials`.\n\n" + endWarnings + "\n\n" +
-	"Sets `status`, `completed_at` (to the current time, unless it is set), `actual_total_filament_grams` and " +
-	"`actual_print_time_hours` as `completeProductionRun` does, `inventory_updated`, and `failure_reason` and " +
-	"`failure_notes` to `reason` and `notes`, if they are sent. The costs of the run are those of this moment. " +
-	"Afterwards the status and the materials are fixed. "
+	"Sets `status`, `completed_at`, `actual_total_filament_grams` and `actual_print_time_hours` as " +
+	"`completeProductionRun` does, `inventory_updated`, and `failure_reason` and `failure_notes` to `reason` and " +
+	"`notes`, if they are sent. The costs of the run are those of this moment. Afterwards `correctProductionRun` and " +
+	"`reopenProductionRun` change all that.\n\n" + endTimes + "\n\n"
 
 var failDoc = &server.Doc{
-	ID: "failProductionRun", Tag: tag, Summary: "Record that a run failed, and the filament it wasted",
+	ID: "failProductionRun", Tag: Tag, Summary: "Record that a run failed, and the filament it wasted",
 	Description: "Deducts the filament that the failed print wasted from the spools, and" + endRules +
 		"A run whose status was set to `failed` by an update can still be ended by this operation; one with the " +
 		"status `completed` or `cancelled` cannot.",
@@ -92,7 +95,7 @@ var failDoc = &server.Doc{
 }
 
 var cancelDoc = &server.Doc{
-	ID: "cancelProductionRun", Tag: tag, Summary: "Cancel a run, and record the filament it wasted",
+	ID: "cancelProductionRun", Tag: Tag, Summary: "Cancel a run, and record the filament it wasted",
 	Description: "Deducts the filament that the run used until it was cancelled from the spools, and" + endRules +
 		"The body may be empty. A run whose status was set to `cancelled` by an update can still be ended by this " +
 		"operation; one with the status `completed` or `failed` cannot.",
@@ -100,18 +103,22 @@ var cancelDoc = &server.Doc{
 }
 
 func (h handlers) fail(ctx context.Context, r *server.Request[FailRequest]) (server.OK[End], error) {
-	return h.waste(ctx, r.ID("id"), failed, r.In.Reason.Arg(), r.In.Notes.Arg(), r.In.Waste)
+	return h.waste(ctx, r.ID("id"), failed, r.In.Reason.Arg(), r.In.Notes.Arg(), r.In.Waste, r.In.EndTime)
 }
 
 func (h handlers) cancel(ctx context.Context, r *server.Request[CancelRequest]) (server.OK[End], error) {
-	return h.waste(ctx, r.ID("id"), cancelled, r.In.Reason.Arg(), r.In.Notes.Arg(), r.In.Waste)
+	return h.waste(ctx, r.ID("id"), cancelled, r.In.Reason.Arg(), r.In.Notes.Arg(), r.In.Waste,
+		r.In.EndTime)
 }
 
 // waste ends a run with the status failed or cancelled.
 func (h handlers) waste(
-	ctx context.Context, id string, status RunStatus, reason, notes any, w Waste,
+	ctx context.Context, id string, status RunStatus, reason, notes any, w Waste, t EndTime,
 ) (server.OK[End], error) {
-	e := ending{status: status, kind: "wasted", closed: errClosed, reason: reason, notes: notes}
+	e := ending{status: status, kind: "wasted", closed: errClosed, reason: reason, notes: notes, EndTime: t}
+	if e.why = notes; notes == nil {
+		e.why = reason
+	}
 	for i, m := range w.Materials {
 		e.grams = append(e.grams, sentGrams{MaterialName: m.MaterialName,
 			field: fmt.Sprintf("materials[%d].wasted_grams", i), grams: m.Wasted.Value,

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"spoolwright/db"
 	"spoolwright/production"
 	"spoolwright/testkit"
+	"spoolwright/value"
 )
 
 // newRun creates a run with a material of the spool, and returns its path and the id of the material.
@@ -123,7 +123,7 @@ func TestFailErrors(t *testing.T) {
 			c.Post(t, path+"/"+outcome, bad.body).WantError(422, "VALIDATION_ERROR").
 				Shows(map[string]string{"errors.0.field": bad.field})
 		}
-		c.Post(t, runs+"/"+db.NewID()+"/"+outcome, j{"reason": "clog"}).WantError(404, "NOT_FOUND")
+		c.Post(t, runs+"/"+value.NewID()+"/"+outcome, j{"reason": "clog"}).WantError(404, "NOT_FOUND")
 		tenant.User(t, "viewer").Post(t, path+"/"+outcome, j{"reason": "clog"}).WantError(403, "FORBIDDEN")
 		api.Operator(t).Post(t, path+"/"+outcome, j{"reason": "clog"}).WantError(404, "NOT_FOUND") // another tenant
 	}

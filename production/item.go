@@ -9,21 +9,22 @@ import (
 	"spoolwright/catalog"
 	"spoolwright/db"
 	"spoolwright/server"
+	"spoolwright/value"
 )
 
 // RunItem is a product to print in a run.
 type RunItem struct {
-	ID                    server.UUID                     `json:"id" rule:"readOnly,notNull"`
-	ProductID             server.Optional[server.UUID]    `json:"product_id" rule:"notNull"`
-	SKU                   server.Optional[string]         `json:"sku" rule:"writeOnly,notNull,insteadOf=product_id"`
-	ProductName           string                          `json:"product_name" rule:"readOnly,notNull"`
-	OrderItemID           server.Optional[server.UUID]    `json:"order_item_id"`
-	Quantity              server.Optional[int64]          `json:"quantity" rule:"notNull,exclusiveMinimum=0,maximum=1000000"`
-	SuccessfulQuantity    server.Optional[int64]          `json:"successful_quantity" rule:"maximum=1000000"`
-	FailedQuantity        server.Optional[int64]          `json:"failed_quantity" rule:"maximum=1000000"`
-	FailureReason         server.Optional[FailureReason]  `json:"failure_reason"`
-	EstimatedMaterialCost server.Optional[server.Decimal] `json:"estimated_material_cost" rule:"maximum=999999999"`
-	EstimatedTotalCost    server.Optional[server.Decimal] `json:"estimated_total_cost" rule:"maximum=999999999"`
+	ID                    value.UUID                    `json:"id" rule:"readOnly,notNull"`
+	ProductID             value.Optional[value.UUID]    `json:"product_id" rule:"notNull"`
+	SKU                   value.Optional[string]        `json:"sku" rule:"writeOnly,notNull,insteadOf=product_id"`
+	ProductName           string                        `json:"product_name" rule:"readOnly,notNull"`
+	OrderItemID           value.Optional[value.UUID]    `json:"order_item_id"`
+	Quantity              value.Optional[int64]         `json:"quantity" rule:"notNull,exclusiveMinimum=0,maximum=1000000"`
+	SuccessfulQuantity    value.Optional[int64]         `json:"successful_quantity" rule:"maximum=1000000"`
+	FailedQuantity        value.Optional[int64]         `json:"failed_quantity" rule:"maximum=1000000"`
+	FailureReason         value.Optional[FailureReason] `json:"failure_reason"`
+	EstimatedMaterialCost value.Optional[value.Decimal] `json:"estimated_material_cost" rule:"maximum=999999999"`
+	EstimatedTotalCost    value.Optional[value.Decimal] `json:"estimated_total_cost" rule:"maximum=999999999"`
 }
 
 // productField returns the name of the field that names the product.
@@ -38,7 +39,7 @@ const itemColumns = `i.id, i.product_id, p.name as product_name, i.order_item_id
 	i.failed_quantity, i.failure_reason, i.estimated_material_cost, i.estimated_total_cost`
 
 var addItemDoc = &server.Doc{
-	ID: "addProductionRunItem", Tag: tag, Summary: "Add a product to a run",
+	ID: "addProductionRunItem", Tag: Tag, Summary: "Add a product to a run",
 	Description: "The defaults of the estimated costs come from the current costs of the product, and do not " +
 		"change with them later. With `order_item_id`, the pieces count for an item of an order, which must have " +
 		"the same product; `getOrder` shows what that does.",
@@ -46,14 +47,15 @@ var addItemDoc = &server.Doc{
 }
 
 func (h handlers) addItem(ctx context.Context, r *server.Request[RunItem]) (server.Created[RunItem], error) {
-	id, run, in := db.NewID(), r.ID("id"), &r.In
+	id, run, in := value.NewID(), r.ID("id"), &r.In
 	item := db.SQL(`
 		with changed as (
 			insert into run_items (id, run_id, product_id, quantity, successful_quantity, failed_quantity, failure_reason,
-				estimated_material_cost, estimated_total_cost, order_item_id)
+				estimated_material_cost, estimated_total_cost, order_item_id, planned_bom)
 			select $1::uuid, run.id, p.id, $4::int, $5::int, $6::int, $10,
 				coalesce($7::numeric, round(p.material_cost * $4::int, 6)),
-				coalesce($8::numeric, round(p.total_cost * $4::int, 6)), $11::uuid
+				coalesce($8::numeric, round(p.total_cost * $4::int, 6)), $11::uuid,
+				case when run.status = 'pending' then product_bom(p.id) end
 			from production_runs run cross join lateral `+catalog.Named("$3::uuid", "$12::text")+` p
 			where run.id = $2 and run.hidden_at is null
 				and (select count(*) from run_items other where other.run_id = $2) < $9
@@ -89,21 +91,22 @@ func (h handlers) addItem(ctx context.Context, r *server.Request[RunItem]) (serv
 	return nil, order.err(in)
 }
 
-// lockRun locks a run until the end of the transaction, so that concurrent requests cannot fill its lists beyond the
-// limit, and changes of its items and materials wait for complete and for an edit with If-Match, and the reverse. The
-// statements after it see what the transaction that it waited for has changed.
+// lockRun returns a statement that locks a run until the end of the transaction. So concurrent requests cannot fill
+// its lists beyond the limit. Changes of items and materials also wait for complete and for an edit with If-Match,
+// and these wait for the changes. The statements after lockRun see the changes of the transaction for which it
+// waited.
 func lockRun(run string) *db.Stmt {
 	return db.SQL(`select deducted_at is not null as completed from production_runs
 		where id = $1 and hidden_at is null for no key update`, run)
 }
 
-// orderItem is why an item of a run could not be changed, if the request has an item of an order.
+// orderItem tells why an item of a run cannot print an item of an order.
 type orderItem struct {
 	problem *string
-	product bool // whether there was such a product
+	product bool // whether the product exists
 }
 
-// check returns the statements that lock the orders and read the reasons, for an item with the id, which may be new.
+// check returns statements that lock the orders and set o. id is the id of the item of the run, which may be new.
 func (o *orderItem) check(orders Orders, run, id string, in *RunItem) []*db.Stmt {
 	return []*db.Stmt{orders.Lock(run, string(*in.OrderItemID.Value)), db.SQL(`
 		select case when i.order_item_id is distinct from $2::uuid
@@ -115,8 +118,8 @@ func (o *orderItem) check(orders Orders, run, id string, in *RunItem) []*db.Stmt
 		Into(&o.problem, &o.product)}
 }
 
-// err returns the error of a statement that changed no row, although the run and the item exist: the item of the order
-// does not fit, or else the product did not exist.
+// err returns the error of a statement that changed no row although the run and the item exist: either the item of
+// the order does not fit, or the product does not exist.
 func (o *orderItem) err(in *RunItem) error {
 	if o.product && o.problem != nil {
 		return orderItemError(*o.problem)
@@ -124,7 +127,7 @@ func (o *orderItem) err(in *RunItem) error {
 	return errUnknownProduct.With(in.productField()).On(in.productField())
 }
 
-// isFull sets full to whether a run has the maximum number of rows in the table.
+// isFull returns a statement that sets full to whether the run has the maximum number of rows in the table.
 func isFull(table, run string, full *bool) *db.Stmt {
 	return db.SQL(`select count(*) >= $2 from `+table+` where run_id = $1`, run, server.MaxEntries).Into(full)
 }
@@ -133,7 +136,7 @@ func isFull(table, run string, full *bool) *db.Stmt {
 func itemRows(items []RunItem) string {
 	rows := make([]map[string]any, len(items))
 	for i, item := range items {
-		rows[i] = map[string]any{"id": db.NewID(), "product_id": item.ProductID.Arg(), "sku": item.SKU.Arg(),
+		rows[i] = map[string]any{"id": value.NewID(), "product_id": item.ProductID.Arg(), "sku": item.SKU.Arg(),
 			"quantity":            item.Quantity.Or(1),
 			"order_item_id":       item.OrderItemID.Arg(),
 			"successful_quantity": item.SuccessfulQuantity.Arg(), "failed_quantity": item.FailedQuantity.Arg(),
@@ -148,9 +151,9 @@ func itemRows(items []RunItem) string {
 const visibleRun = `exists (select from production_runs r where r.id = $2 and r.hidden_at is null)`
 
 var updateItemDoc = &server.Doc{
-	ID: "updateProductionRunItem", Tag: tag, Summary: "Update an item of a run",
+	ID: "updateProductionRunItem", Tag: Tag, Summary: "Update an item of a run",
 	Description: "Records the numbers of good and failed pieces. A change of the quantity or the product does not " +
-		"change the estimated costs.",
+		"change the estimated costs. The costs of a completed run follow from its pieces, at the prices of its end.",
 	Errors: []*server.Error{errUnknownProduct, errUnknownOrderItem},
 }
 
@@ -165,7 +168,7 @@ func (h handlers) updateItem(ctx context.Context, r *server.Request[RunItem]) (s
 			return nil, err
 		}
 	} else {
-		known := "" // the product may be a removed one only if the item has it already
+		known := "" // a removed product is allowed only if the item has it already
 		if in.ProductID.Set {
 			args = append(args, in.ProductID.Arg())
 			known = fmt.Sprintf(` and (product_id = $%d or
@@ -180,7 +183,16 @@ func (h handlers) updateItem(ctx context.Context, r *server.Request[RunItem]) (s
 			set = strings.TrimPrefix(set+", product_id = "+sku, ", ")
 			known += " and " + sku + " is not null"
 		}
-		if !in.OrderItemID.IsNull() { // the order may be a cancelled or removed one only if the item prints it already
+		if in.ProductID.Set || in.SKU.Set {
+			product := sku
+			if in.ProductID.Set {
+				product = fmt.Sprintf("$%d::uuid", len(args))
+			}
+			set += `, planned_bom = case when product_id = ` + product + ` then planned_bom
+				when exists (select from production_runs r where r.id = $2 and r.status = 'pending')
+				then product_bom(` + product + `) end`
+		}
+		if !in.OrderItemID.IsNull() { // a cancelled or removed order is allowed only if the item prints it already
 			args = append(args, in.OrderItemID.Arg(), in.ProductID.Arg())
 			item, product := fmt.Sprintf("$%d", len(args)-1),
 				fmt.Sprintf("coalesce($%d::uuid, %s, product_id)", len(args), sku)
@@ -222,6 +234,20 @@ const (
 	costTooLarge  = "makes the estimated cost larger than 999,999,999"
 )
 
+// replanned returns a statement that stores the current bills of materials with the items of a run, if the run is
+// pending. It must come after statements that change the planned use of filament.
+func replanned(run string) *db.Stmt {
+	return db.SQL(`
+		update run_items i set planned_bom = b.bom
+		from (
+			select u.id, product_bom(u.id) as bom
+			from (select distinct i.product_id as id from production_runs r
+				join run_items i on i.run_id = r.id
+				where r.id = $1 and r.status = 'pending' and r.hidden_at is null) u
+		) b
+		where i.run_id = $1 and i.product_id = b.id and i.planned_bom is distinct from b.bom`, run)
+}
+
 // itemError returns the field error for the violation of a constraint of run_items.
 func itemError(err error) error {
 	switch {
@@ -246,7 +272,7 @@ func orderItemError(problem string) error {
 }
 
 var deleteItemDoc = &server.Doc{
-	ID: "removeProductionRunItem", Tag: tag, Summary: "Remove an item from a run",
+	ID: "removeProductionRunItem", Tag: Tag, Summary: "Remove an item from a run",
 	Description: "Items can be removed even after the run was completed. The materials of the run do not change.",
 }
 

@@ -8,27 +8,29 @@ import (
 
 	"spoolwright/db"
 	"spoolwright/server"
+	"spoolwright/value"
 )
 
 // RunMaterial is a spool that a run prints from.
 type RunMaterial struct {
-	ID              server.UUID                     `json:"id" rule:"readOnly,notNull"`
-	SpoolID         server.Optional[server.UUID]    `json:"spool_id" rule:"notNull"`
-	SpoolNumber     server.Optional[int64]          `json:"spool_number" rule:"writeOnly,notNull,insteadOf=spool_id,minimum=1,maximum=999999999"`
-	SpoolName       string                          `json:"spool_name" rule:"readOnly,notNull"`
-	EstimatedWeight server.Optional[server.Decimal] `json:"estimated_weight_grams" rule:"maximum=1000000"`
-	ActualWeight    server.Optional[server.Decimal] `json:"actual_weight_grams" rule:"maximum=1000000"`
-	WeightBefore    server.Optional[server.Decimal] `json:"spool_weight_before_grams" rule:"maximum=1000000"`
-	WeightAfter     server.Optional[server.Decimal] `json:"spool_weight_after_grams" rule:"maximum=1000000"`
-	EstimatedPurge  server.Optional[server.Decimal] `json:"estimated_purge_grams" rule:"maximum=1000000"`
-	ActualPurge     server.Optional[server.Decimal] `json:"actual_purge_grams" rule:"maximum=1000000"`
-	CostPerGram     server.Optional[server.Decimal] `json:"cost_per_gram" rule:"maximum=999999999"`
-	Reported        server.Decimal                  `json:"reported_grams" rule:"readOnly"`
-	Outside         server.Decimal                  `json:"outside_grams" rule:"readOnly"`
-	ActualReported  bool                            `json:"actual_reported" rule:"readOnly,notNull"`
+	ID              value.UUID                    `json:"id" rule:"readOnly,notNull"`
+	SpoolID         value.Optional[value.UUID]    `json:"spool_id" rule:"notNull"`
+	SpoolNumber     value.Optional[int64]         `json:"spool_number" rule:"writeOnly,notNull,insteadOf=spool_id,minimum=1,maximum=999999999"`
+	SpoolName       string                        `json:"spool_name" rule:"readOnly,notNull"`
+	EstimatedWeight value.Optional[value.Decimal] `json:"estimated_weight_grams" rule:"maximum=1000000"`
+	ActualWeight    value.Optional[value.Decimal] `json:"actual_weight_grams" rule:"maximum=1000000"`
+	WeightBefore    value.Optional[value.Decimal] `json:"spool_weight_before_grams" rule:"maximum=1000000"`
+	WeightAfter     value.Optional[value.Decimal] `json:"spool_weight_after_grams" rule:"maximum=1000000"`
+	EstimatedPurge  value.Optional[value.Decimal] `json:"estimated_purge_grams" rule:"maximum=1000000"`
+	ActualPurge     value.Optional[value.Decimal] `json:"actual_purge_grams" rule:"maximum=1000000"`
+	CostPerGram     value.Optional[value.Decimal] `json:"cost_per_gram" rule:"maximum=999999999"`
+	Reported        value.Decimal                 `json:"reported_grams" rule:"readOnly"`
+	Outside         value.Decimal                 `json:"outside_grams" rule:"readOnly"`
+	ActualReported  bool                          `json:"actual_reported" rule:"readOnly,notNull"`
+	ExchangedAt     value.Timestamp               `json:"exchanged_at" rule:"readOnly"`
 }
 
-// errUnknownSpool returns the error of a material whose spool does not exist.
+// errUnknownSpool returns the error for a material whose spool does not exist.
 func (m *RunMaterial) errUnknownSpool() error {
 	return errUnknownSpool.With(m.spoolField()).On(m.spoolField())
 }
@@ -41,21 +43,24 @@ func (m *RunMaterial) spoolField() string {
 	return "spool_number"
 }
 
-// namedSpool returns a subquery of the spool, unless it is hidden, that has the id or, if the id is null, the number.
+// namedSpool returns a subquery for the spool that has the id or, if the id is null, the number. Hidden spools do
+// not count.
 func namedSpool(id, number string) string {
 	return `(
-				(select * from spools s where s.id = ` + id + ` and s.hidden_at is null offset 0)
+				(select s.*, spool_filament(s) as filament from spools s
+					where s.id = ` + id + ` and s.hidden_at is null)
 				union all
-				(select * from spools s where ` + id + ` is null and s.number = ` + number + ` and s.hidden_at is null
-					offset 0)
+				(select s.*, spool_filament(s) as filament from spools s
+					where ` + id + ` is null and s.number = ` + number + ` and s.hidden_at is null)
 			)`
 }
 
-const materialColumns = `m.id, m.spool_id, spool_name(s.material_type, s.color, s.brand) as spool_name,
+const materialColumns = `m.id, m.spool_id, spool_name(s.material_type, s.material_name, s.color, s.brand) as spool_name,
 	m.estimated_weight_grams, m.actual_weight_grams, m.spool_weight_before_grams, m.spool_weight_after_grams,
 	m.estimated_purge_grams, m.actual_purge_grams, m.cost_per_gram,
 	material_reported(m.run_id, m.spool_id, m.id) as reported_grams,
-	material_outside(m.run_id, m.spool_id, m.id) as outside_grams, m.actual_reported`
+	material_outside(m.run_id, m.spool_id, m.id) as outside_grams, m.actual_reported,
+	m.exchanged_at`
 
 var (
 	errUnknownProduct = server.BadRequest("UNKNOWN_REFERENCE", "%s does not name a product", "product_id").
@@ -71,7 +76,7 @@ const actualWeightRule = "Send either `actual_weight_grams`, as a slicer or prin
 	"a value that was sent has no effect until one of the weights is cleared."
 
 var addMaterialDoc = &server.Doc{
-	ID: "addProductionRunMaterial", Tag: tag, Summary: "Add a spool to a run",
+	ID: "addProductionRunMaterial", Tag: Tag, Summary: "Add a spool to a run",
 	Description: "The default of `cost_per_gram` is the current value of the spool, and does not change with it " +
 		"later. A spool may be added more than once.\n\n" + actualWeightRule,
 	Errors: []*server.Error{errUnknownSpool, errCompleted},
@@ -80,16 +85,16 @@ var addMaterialDoc = &server.Doc{
 func (h handlers) addMaterial(
 	ctx context.Context, r *server.Request[RunMaterial],
 ) (server.Created[RunMaterial], error) {
-	id, run, in := db.NewID(), r.ID("id"), &r.In
+	id, run, in := value.NewID(), r.ID("id"), &r.In
 	material := db.SQL(`
 		with run as (
 			select id from production_runs where id = $2 and hidden_at is null and deducted_at is null
 		), changed as (
 			insert into run_materials (id, run_id, spool_id, estimated_weight_grams,
 				spool_weight_before_grams, spool_weight_after_grams, sent_actual_grams,
-				estimated_purge_grams, actual_purge_grams, cost_per_gram)
+				estimated_purge_grams, actual_purge_grams, cost_per_gram, planned_filament)
 			select $1::uuid, run.id, s.id, $4::numeric, $5::numeric, $6::numeric, $7::numeric, $8::numeric, $9::numeric,
-				coalesce($10::numeric, s.cost_per_gram)
+				coalesce($10::numeric, s.cost_per_gram), s.filament
 			from run cross join lateral `+namedSpool("$3::uuid", "$12::int")+` s
 			where (select count(*) from run_materials other where other.run_id = $2) < $11
 			returning *
@@ -100,7 +105,11 @@ func (h handlers) addMaterial(
 		server.MaxEntries, in.SpoolNumber.Arg())
 	var completed, full bool
 	locked := lockRun(run).Into(&completed)
-	err := h.db.Write(ctx, locked, isFull("run_materials", run, &full), material)
+	statements := []*db.Stmt{locked, isFull("run_materials", run, &full), material}
+	if !in.EstimatedWeight.IsNull() {
+		statements = append(statements, replanned(run))
+	}
+	err := h.db.Write(ctx, statements...)
 	switch {
 	case err != nil:
 		return nil, materialError(err)
@@ -120,7 +129,7 @@ func (h handlers) addMaterial(
 func materialRows(materials []RunMaterial) string {
 	rows := make([]map[string]any, len(materials))
 	for i, m := range materials {
-		rows[i] = map[string]any{"id": db.NewID(), "spool_id": m.SpoolID.Arg(),
+		rows[i] = map[string]any{"id": value.NewID(), "spool_id": m.SpoolID.Arg(),
 			"spool_number":           m.SpoolNumber.Arg(),
 			"estimated_weight_grams": m.EstimatedWeight.Arg(), "sent_actual_grams": m.ActualWeight.Arg(),
 			"spool_weight_before_grams": m.WeightBefore.Arg(), "spool_weight_after_grams": m.WeightAfter.Arg(),
@@ -131,20 +140,21 @@ func materialRows(materials []RunMaterial) string {
 }
 
 var updateMaterialDoc = &server.Doc{
-	ID: "updateProductionRunMaterial", Tag: tag, Summary: "Update a material of a run",
+	ID: "updateProductionRunMaterial", Tag: Tag, Summary: "Update a material of a run",
 	Description: "Records how much filament the run used. " + actualWeightRule + "\n\n" +
 		"After `complete`, a material cannot change; a request with its current values succeeds.",
 	Errors: []*server.Error{errUnknownSpool, errReported, errCompleted},
 }
 
-// errReported is the error of a change after which a run would lack a spool that printers reported for it.
+// errReported is the error of a change that would remove a spool from a run although printers reported its use.
 var errReported = server.Conflict("MATERIAL_REPORTED",
 	"Printers have reported use of the spool for the run, so that the run keeps the spool as a material; its actual "+
 		"weight may be 0").On("spool_id")
 
-// unreported is a condition: no printer has reported use of the spool of the material m for its run, or another
-// material of the run has the spool. The run must be locked.
-const unreported = `(not exists (select from spool_usage u where u.run_id = m.run_id and u.spool_id = m.spool_id)
+// unreported is a SQL condition: no printer has reported use of the material m's spool for its run, or another
+// material of the run has the same spool. The run must be locked.
+const unreported = `(not exists (
+		select from spool_usage u where u.run_id = m.run_id and u.spool_id = m.spool_id and u.kind = 'printed')
 	or exists (select from run_materials o where o.run_id = m.run_id and o.spool_id = m.spool_id and o.id <> m.id))`
 
 func (h handlers) updateMaterial(ctx context.Context, r *server.Request[RunMaterial]) (server.OK[RunMaterial], error) {
@@ -158,7 +168,7 @@ func (h handlers) updateMaterial(ctx context.Context, r *server.Request[RunMater
 			return nil, err
 		}
 	} else {
-		known := "" // the spool may be a removed one only if the material has it already
+		known := "" // a removed spool is allowed only if the material has it already
 		if in.SpoolID.Set {
 			args = append(args, in.SpoolID.Arg())
 			known = fmt.Sprintf(` and (spool_id = $%d or
@@ -178,7 +188,15 @@ func (h handlers) updateMaterial(ctx context.Context, r *server.Request[RunMater
 		} else if in.SpoolNumber.Set {
 			keeps = fmt.Sprintf("(%s or m.spool_id = (select s.id from spools s where s.number = $%d))", unreported, len(args))
 		}
-		// actual_weight_grams is a generated column, from sent_actual_grams and the two weights of the spool.
+		if in.SpoolID.Set || in.SpoolNumber.Set {
+			spool := fmt.Sprintf("s.id = $%d", len(args))
+			if in.SpoolNumber.Set {
+				spool = fmt.Sprintf("s.number = $%d and s.hidden_at is null", len(args))
+			}
+			set += `, planned_filament = (select spool_filament(s) from spools s where ` + spool + `)`
+		}
+		// actual_weight_grams is a generated column. It is computed from sent_actual_grams and both weights of the
+		// spool.
 		set = strings.Replace(set, "actual_weight_grams = ", "sent_actual_grams = ", 1)
 		update := db.SQL(`
 			with changed as (
@@ -196,7 +214,11 @@ func (h handlers) updateMaterial(ctx context.Context, r *server.Request[RunMater
 			statements = append(statements, db.SQL(`select `+unreported+` from run_materials m where m.id = $1`, id).
 				Into(&free))
 		}
-		err := h.db.Write(ctx, append(statements, update, material)...)
+		statements = append(statements, update, material)
+		if in.EstimatedWeight.Set {
+			statements = append(statements, replanned(run))
+		}
+		err := h.db.Write(ctx, statements...)
 		switch {
 		case err != nil:
 			return nil, materialError(err)
@@ -225,7 +247,7 @@ func materialError(err error) error {
 }
 
 var deleteMaterialDoc = &server.Doc{
-	ID: "removeProductionRunMaterial", Tag: tag, Summary: "Remove a material from a run",
+	ID: "removeProductionRunMaterial", Tag: Tag, Summary: "Remove a material from a run",
 	Description: "The spool does not change. After `complete`, a material cannot be removed, and while the run is open, not " +
 		"the last one of a spool that printers reported for the run.",
 	Errors: []*server.Error{errReported.On(), errCompleted},

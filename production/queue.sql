@@ -1,12 +1,11 @@
--- Returns the unfinished runs with the place of each among those of its printer, and when it is expected to start and
--- to end. This is the only place with these rules:
+-- Returns the unfinished runs, with the place of each run in the queue of its printer and its expected start and
+-- end. This is the only place with these rules:
 --
---   * Runs that are in progress or paused come first, in the order of their start. The others follow in the order of
---     queue_position; those without one come last, in the order of their creation.
---   * A run that has started ends when its estimated time is over, but not before now. A pending run starts when all
---     runs before it have ended.
---   * A run without an estimated time takes no time, and when it ends is unknown. A run without a printer has no
---     times.
+--   * Runs that are in progress or paused come first, in the order of their start. The other runs follow in the order
+--     of queue_position. Runs without queue_position come last, in the order of their creation.
+--   * A started run ends when its estimated time is over, but not before now. A pending run starts when all runs
+--     before it have ended.
+--   * A run without an estimated time takes no time, and its end is unknown. A run without a printer has no times.
 --   * No time is after the year 9999.
 create or replace function run_queue()
 returns table (id uuid, printer_id uuid, place bigint, expected_start timestamptz, expected_end timestamptz)
@@ -35,16 +34,16 @@ language sql stable as $$
 	from queue q
 $$;
 
--- Creates runs as a plan has them. Each run is an object with id, printer_id, printer_updated_at, product_id,
--- order_item_id, quantity, hours, grams and materials, and each material one with spool_id, edited_at and grams. The
--- times are those of the printers and spools that the plan has read.
+-- Creates the runs of a plan. Each run is an object with id, printer_id, printer_updated_at, product_id,
+-- order_item_id, quantity, hours, grams and materials. Each material is an object with spool_id, edited_at and
+-- grams. printer_updated_at and edited_at are the times of the printer and the spool that the plan has read.
 --
--- It raises a violation of the check plan_outdated, which is not a constraint of a table, if a printer or spool was
--- changed since, or if a spool has less than its unfinished runs take.
+-- The function raises a violation of the check plan_outdated, which is not a constraint of a table, if a printer or
+-- spool has changed since the plan read it, or if a spool has less filament than its unfinished runs take.
 --
--- Printers are locked until the transaction ends. Spools are not: they are checked at the end, in one snapshot, so
--- that no report of a printer waits for the plan. One that comes after the check might as well have come after the
--- commit.
+-- Printers are locked until the transaction ends. Spools are not locked: they are checked at the end, in one
+-- snapshot, so that no report of a printer waits for the plan. A report after the check has the same effect as a
+-- report after the commit.
 create or replace function create_planned_runs(runs json) returns void language plpgsql as $$
 declare
 	tenant uuid := nullif(current_setting('app.tenant_id', true), '')::uuid;
@@ -61,7 +60,7 @@ begin
 	if outdated then
 		raise exception 'a printer was changed' using errcode = 'check_violation', constraint = 'plan_outdated';
 	end if;
-	-- In one order, as the foreign keys lock them.
+	-- Locks the spools in one order, as the foreign keys lock them.
 	perform from (
 		select distinct m.spool_id as id
 		from json_to_recordset(runs) r (materials json), json_to_recordset(r.materials) m (spool_id uuid) order by id
@@ -71,26 +70,32 @@ begin
 		estimated_total_filament_grams)
 	select r.id, 'pending', r.printer_id, p.name, r.hours, case when r.grams <= 1000000 then r.grams end
 	from json_to_recordset(runs) r (id uuid, printer_id uuid, hours numeric, grams numeric)
-	cross join lateral (select p.name from printers p where p.tenant_id = tenant and p.id = r.printer_id offset 0) p
+	join printers p on p.tenant_id = tenant and p.id = r.printer_id
 	order by r.id;
-	insert into run_items (id, run_id, product_id, order_item_id, quantity, estimated_material_cost, estimated_total_cost)
+	insert into run_items (id, run_id, product_id, order_item_id, quantity, estimated_material_cost, estimated_total_cost,
+		planned_bom)
 	select uuid_v7(), r.id, r.product_id, r.order_item_id, r.quantity, p.material_cost * r.quantity,
-		p.total_cost * r.quantity
+		p.total_cost * r.quantity, p.bom
 	from json_to_recordset(runs) r (id uuid, product_id uuid, order_item_id uuid, quantity int)
-	cross join lateral (
-		select p.material_cost, p.total_cost from products p where p.tenant_id = tenant and p.id = r.product_id offset 0
-	) p;
-	insert into run_materials (id, run_id, spool_id, estimated_weight_grams, cost_per_gram)
-	select uuid_v7(), r.id, m.spool_id, m.grams, s.cost_per_gram
+	join (
+		select p.id, p.material_cost, p.total_cost, product_bom(p.id) as bom
+		from (select distinct r.product_id as id from json_to_recordset(runs) r (product_id uuid)) u
+		join products p on p.tenant_id = tenant and p.id = u.id
+	) p on p.id = r.product_id;
+	insert into run_materials (id, run_id, spool_id, estimated_weight_grams, cost_per_gram, planned_filament)
+	select uuid_v7(), r.id, m.spool_id, m.grams, s.cost_per_gram, s.filament
 	from json_to_recordset(runs) r (id uuid, materials json),
 		json_to_recordset(r.materials) m (spool_id uuid, grams numeric)
-	cross join lateral (select s.cost_per_gram from spools s where s.tenant_id = tenant and s.id = m.spool_id offset 0) s;
+	cross join lateral (
+		select s.cost_per_gram, spool_filament(s) as filament from spools s
+		where s.tenant_id = tenant and s.id = m.spool_id
+	) s;
 	if hooks is not null then
 		perform emit_event(hooks, 'production_run.planned', json_build_object('id', r.id, 'printer_id', r.printer_id,
 				'printer_name', r.printer_name, 'estimated_print_time_hours', trim_scale(r.estimated_print_time_hours),
 				'estimated_total_filament_grams', trim_scale(r.estimated_total_filament_grams)))
 		from (select u.id from json_to_recordset(runs) u (id uuid) order by u.id) u
-		cross join lateral (select * from production_runs r where r.tenant_id = tenant and r.id = u.id offset 0) r;
+		join production_runs r on r.tenant_id = tenant and r.id = u.id;
 	end if;
 	if exists (
 		select from (
@@ -104,16 +109,17 @@ begin
 			) u
 			group by u.id having bool_or(u.planned)
 		) u
-		cross join lateral (select * from spools s where s.tenant_id = tenant and s.id = u.id offset 0) s
+		join spools s on s.tenant_id = tenant and s.id = u.id
 		where s.edited_at is distinct from u.edited_at or s.remaining_weight_grams < u.grams
 	) then
 		raise exception 'a spool was changed' using errcode = 'check_violation', constraint = 'plan_outdated';
 	end if;
 end $$;
 
--- Returns the grams that each unfinished run still takes from its spools, with the printer of the run: the weights of
--- its materials less what printers have reported. If they reported a spool without such a weight, it replaces others of
--- the run: first those of its material and colour.
+-- Returns the grams that each unfinished run still takes from its spools, and the printer of the run. The grams are
+-- the weights of the run's materials less the grams that printers have reported. If printers reported a spool
+-- without such a weight, the reported grams reduce the weights of other spools of the run: first the spools of the
+-- same material and colour.
 create or replace function unfinished_materials()
 returns table (run_id uuid, printer_id uuid, spool_id uuid, grams numeric)
 language sql stable as $$
@@ -129,9 +135,9 @@ language sql stable as $$
 			from (
 				select m.run_id, m.printer_id, m.spool_id, m.rest,
 					sum(m.spare) over c as spare, sum(m.rest) over c as total,
-					coalesce(sum(m.rest) over (partition by m.run_id, s.material_type, s.color_key order by m.spool_id
+					coalesce(sum(m.rest) over (partition by m.run_id, s.material_key, s.color_key order by m.spool_id
 						rows between unbounded preceding and 1 preceding), 0) as earlier,
-					row_number() over (partition by m.run_id, s.material_type, s.color_key order by m.spool_id) as place
+					row_number() over (partition by m.run_id, s.material_key, s.color_key order by m.spool_id) as place
 				from (
 					select n.run_id, n.printer_id, n.spool_id, greatest(n.grams - coalesce(u.reported, 0), 0) as rest,
 						case when n.grams = 0 then greatest(coalesce(u.reported, 0), 0) else 0 end as spare
@@ -141,24 +147,40 @@ language sql stable as $$
 						from production_runs r
 						cross join lateral (
 							select m.spool_id, coalesce(m.actual_weight_grams, m.estimated_weight_grams) as grams
-							from run_materials m where m.tenant_id = r.tenant_id and m.run_id = r.id offset 0
+							from run_materials m where m.tenant_id = r.tenant_id and m.run_id = r.id
 						) m
 						where r.tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid
 							and r.status in ('pending', 'in_progress', 'paused') and r.hidden_at is null
 						group by r.id, r.printer_id, r.status, r.started_at, m.spool_id
 					) n
 					left join lateral (
-						select u.reported from run_use(n.run_id) u where n.started and u.spool_id = n.spool_id offset 0
+						select u.reported from run_use(n.run_id) u where n.started and u.spool_id = n.spool_id
 					) u on true
 				) m
-				cross join lateral (
-					select s.material_type, s.color_key from spools s
-					where s.tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid and s.id = m.spool_id offset 0
-				) s
-				window c as (partition by m.run_id, s.material_type, s.color_key)
+				join spools s on s.tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid and s.id = m.spool_id
+				window c as (partition by m.run_id, s.material_key, s.color_key)
 			) f
 		) w
 		window r as (partition by w.run_id)
 	) x
 	where x.grams > 0
+$$;
+
+-- Reports whether the printer prints another run, so that the run, which has the status run_status, cannot start on
+-- it. This is the only place with the rule. A paused print is still on the printer, so pending runs wait for it. Of
+-- several paused runs, any can continue.
+create or replace function printer_is_busy(printer uuid, run uuid, run_status text) returns boolean
+language sql stable as $$
+	select exists (
+		select from production_runs o
+		where o.printer_id = printer and o.id <> run and o.status in ('in_progress', 'paused') and o.hidden_at is null
+			and (o.status = 'in_progress' or run_status = 'pending')
+	)
+$$;
+
+-- Returns a text for people that describes the filament of a spool, to tell that it has changed since a run was
+-- planned.
+create or replace function spool_filament(spool spools) returns text language sql immutable as $$
+	select material_label(spool.material_type, spool.material_name) || ' ' || spool.color
+		|| case when spool.diameter_mm <> 1.75 then ' ' || trim_scale(spool.diameter_mm) || ' mm' else '' end
 $$;

@@ -10,6 +10,7 @@ import (
 	"spoolwright/orders"
 	"spoolwright/production"
 	"spoolwright/testkit"
+	"spoolwright/value"
 )
 
 // What a request refers to may come back while the request is rejected because it was missing. The response is then
@@ -91,7 +92,7 @@ func TestRestoreWhileRemoved(t *testing.T) {
 		remove := "update " + row[0] + " set hidden_at = now() where id = '" + row[2] + "'"
 		restored := during(t, c, remove, func() (*testkit.Response, error) {
 			return c.Send("POST", row[1]+row[2]+"/restore", nil)
-		}, `update spools set color = color where id = $1`, db.NewID())
+		}, `update spools set color = color where id = $1`, value.NewID())
 		testkit.Equal(t, restored.Status, 200, "%s: %s", row[0], restored.Body)
 		c.Get(t, row[1]+row[2]).Want(200)
 	}

@@ -5,17 +5,22 @@ package production
 import (
 	"context"
 	_ "embed"
+	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
+	"spoolwright/auth"
 	"spoolwright/catalog"
 	"spoolwright/db"
 	"spoolwright/printers"
 	"spoolwright/server"
+	"spoolwright/value"
 )
 
-var tag = &server.Tag{
+// Tag is the tag of the operations.
+var Tag = &server.Tag{
 	Name: "production-runs", Fields: fields,
 	Description: "Print jobs. Completing a run deducts the filament that it used from the spools. A run can also " +
 		"fail or be cancelled, which deducts the filament that it wasted.",
@@ -26,23 +31,35 @@ var tag = &server.Tag{
 //go:embed fields.md
 var fields string
 
-// Orders is what production needs to know about the orders that runs print items of. Their package is above this one.
+// Orders has the functions of package orders that production calls. orders imports production, so it passes them.
 type Orders struct {
-	// Follow returns a statement that changes the status of the orders that a run prints items of. It comes after the
-	// statements that change the status of the run, or add or change its items.
+	// Follow returns a statement that updates the status of the orders whose items the run prints. It must follow
+	// the statements that change the status of the run, or add or change its items.
 	Follow func(run string) *db.Stmt
 
-	// Lock returns a statement that locks the orders of the items that a run prints, and of further items, until the end
-	// of the transaction: nobody removes those items or cancels the orders meanwhile. The run must be locked, if it
-	// exists.
+	// Lock returns a statement that locks the orders of the items that a run prints, and the orders of further
+	// items, until the end of the transaction. So nobody removes those items or cancels the orders meanwhile. The
+	// run must be locked, if it exists.
 	Lock func(run string, items ...string) *db.Stmt
 
-	// Printed returns a SQL expression of the id of a run: a JSON array of the orders that the run prints items of, at
-	// most 100, each an object with its id.
+	// Done returns a statement that sets ids to the orders of the run that are done because everything is produced.
+	// The orders must be locked.
+	Done func(run string, ids *[]string) *db.Stmt
+
+	// Reopen returns a statement that reopens orders that are done although not everything is produced.
+	Reopen func(ids []string) *db.Stmt
+
+	// Printed returns a SQL expression for a JSON array of the orders whose items a run prints: at most 100 objects
+	// with an id. run is a SQL expression for the id of the run.
 	Printed func(run string) string
 
-	// Problem returns a SQL expression of an item of an order and the product of an item of a run: why the latter cannot
-	// print the former (UNKNOWN, OTHER_PRODUCT or CANCELLED), or null if it can.
+	// State returns a SQL expression for a JSON object about an item of an order. item is a SQL expression for the
+	// id of the item. The object has the order_id, reference, customer and status of the order, whether the order
+	// was removed, the quantity of the item, and the numbers of pieces that are produced and planned.
+	State func(item string) string
+
+	// Problem returns a SQL expression for the reason why an item of a run with the product cannot print the item of
+	// an order (UNKNOWN, OTHER_PRODUCT or CANCELLED), or null if it can. Both parameters are SQL expressions.
 	Problem func(item, product string) string
 }
 
@@ -74,6 +91,8 @@ func routes(h handlers) []server.Route {
 			server.Handle(h.updateMaterial), updateMaterialDoc),
 		server.Op("DELETE /api/v1/production-runs/{id}/materials/{material_id}", server.Write,
 			server.Handle(h.deleteMaterial), deleteMaterialDoc),
+		server.Op("POST /api/v1/production-runs/{id}/materials/{material_id}/exchange", server.Write,
+			server.Handle(h.exchange), exchangeDoc),
 		server.Op("POST /api/v1/production-runs/{id}/start", server.Write, server.Handle(h.start), startDoc),
 		server.Op("POST /api/v1/production-runs/{id}/move", server.Write, server.Handle(h.move), moveDoc),
 		server.Op("POST /api/v1/production-runs/{id}/complete", server.Write, server.Handle(h.complete).OptionalBody(),
@@ -81,6 +100,10 @@ func routes(h handlers) []server.Route {
 		server.Op("POST /api/v1/production-runs/{id}/fail", server.Write, server.Handle(h.fail), failDoc),
 		server.Op("POST /api/v1/production-runs/{id}/cancel", server.Write, server.Handle(h.cancel).OptionalBody(),
 			cancelDoc),
+		server.Op("POST /api/v1/production-runs/{id}/correct", server.Write, server.Handle(h.correct), correctDoc),
+		server.Op("POST /api/v1/production-runs/{id}/reopen", server.Write, server.Handle(h.reopen).OptionalBody(),
+			reopenDoc),
+		server.Op("GET /api/v1/production-runs/{id}/history", server.Read, server.Handle(h.history), historyDoc),
 		server.Op("GET /api/v1/products/{id}/cost-breakdown", server.Read,
 			server.Handle(h.productCosts), productCostsDoc),
 		server.Op("GET /api/v1/reports/printers", server.Read, server.Handle(h.reportPrinters), printerReportDoc),
@@ -115,100 +138,123 @@ func (RunStatus) Enum() []string {
 
 // Run is a production run in requests and in responses, except lists.
 type Run struct {
-	ID             server.UUID                       `json:"id" rule:"readOnly,notNull"`
-	Status         server.Optional[RunStatus]        `json:"status" rule:"notNull"`
-	PrinterID      server.Optional[server.UUID]      `json:"printer_id"`
-	PrinterName    server.Optional[string]           `json:"printer_name"`
-	QueuePosition  server.Optional[server.Decimal]   `json:"queue_position" rule:"maximum=1000000"`
-	StartedAt      server.Optional[server.Timestamp] `json:"started_at"`
-	CompletedAt    server.Optional[server.Timestamp] `json:"completed_at"`
-	EstimatedHours server.Optional[server.Decimal]   `json:"estimated_print_time_hours" rule:"maximum=100000"`
-	ActualHours    server.Optional[server.Decimal]   `json:"actual_print_time_hours" rule:"maximum=100000"`
-	EstimatedGrams server.Optional[server.Decimal]   `json:"estimated_total_filament_grams" rule:"maximum=1000000"`
-	ActualGrams    server.Optional[server.Decimal]   `json:"actual_total_filament_grams" rule:"maximum=1000000"`
-	QualityRating  server.Optional[int64]            `json:"quality_rating" rule:"minimum=1,maximum=5"`
-	QualityNotes   server.Optional[string]           `json:"quality_notes" rule:"maxLength=10000"`
-	Notes          server.Optional[string]           `json:"notes" rule:"maxLength=10000"`
-	FailureReason  server.Optional[FailureReason]    `json:"failure_reason"`
-	FailureNotes   server.Optional[string]           `json:"failure_notes" rule:"maxLength=10000"`
-	CreatedAt      server.Timestamp                  `json:"created_at" rule:"readOnly,notNull"`
-	UpdatedAt      server.Timestamp                  `json:"updated_at" rule:"readOnly,notNull"`
-	Deducted       bool                              `json:"inventory_updated" rule:"readOnly,notNull"`
-	DeductedAt     server.Timestamp                  `json:"inventory_updated_at" rule:"readOnly"`
-	HiddenAt       server.Timestamp                  `json:"hidden_at" rule:"readOnly"`
-	Cost           server.Decimal                    `json:"cost" rule:"readOnly"`
-	Parts          RunCostParts                      `json:"cost_parts" rule:"readOnly,notNull"`
-	Unknown        UnknownParts                      `json:"unknown_parts" rule:"readOnly,notNull,empty"`
-	Items          []RunItem                         `json:"items"`
-	Materials      []RunMaterial                     `json:"materials"`
-	Variance       Variance                          `json:"variance_analysis" rule:"readOnly,notNull"`
-	Warnings       []RunWarning                      `json:"warnings" rule:"readOnly,notNull"`
+	ID             value.UUID                      `json:"id" rule:"readOnly,notNull"`
+	Status         value.Optional[RunStatus]       `json:"status" rule:"notNull"`
+	PrinterID      value.Optional[value.UUID]      `json:"printer_id"`
+	PrinterName    value.Optional[string]          `json:"printer_name"`
+	QueuePosition  value.Optional[value.Decimal]   `json:"queue_position" rule:"maximum=1000000"`
+	StartedAt      value.Optional[value.Timestamp] `json:"started_at"`
+	CompletedAt    value.Optional[value.Timestamp] `json:"completed_at"`
+	EstimatedHours value.Optional[value.Decimal]   `json:"estimated_print_time_hours" rule:"maximum=100000"`
+	ActualHours    value.Optional[value.Decimal]   `json:"actual_print_time_hours" rule:"maximum=100000"`
+	EstimatedGrams value.Optional[value.Decimal]   `json:"estimated_total_filament_grams" rule:"maximum=1000000"`
+	ActualGrams    value.Optional[value.Decimal]   `json:"actual_total_filament_grams" rule:"maximum=1000000"`
+	QualityRating  value.Optional[int64]           `json:"quality_rating" rule:"minimum=1,maximum=5"`
+	QualityNotes   value.Optional[string]          `json:"quality_notes" rule:"maxLength=10000"`
+	Notes          value.Optional[string]          `json:"notes" rule:"maxLength=10000"`
+	FailureReason  value.Optional[FailureReason]   `json:"failure_reason"`
+	FailureNotes   value.Optional[string]          `json:"failure_notes" rule:"maxLength=10000"`
+	CreatedAt      value.Timestamp                 `json:"created_at" rule:"readOnly,notNull"`
+	UpdatedAt      value.Timestamp                 `json:"updated_at" rule:"readOnly,notNull"`
+	Deducted       bool                            `json:"inventory_updated" rule:"readOnly,notNull"`
+	DeductedAt     value.Timestamp                 `json:"inventory_updated_at" rule:"readOnly"`
+	HiddenAt       value.Timestamp                 `json:"hidden_at" rule:"readOnly"`
+	HiddenBy       value.UUID                      `json:"hidden_by" rule:"readOnly"`
+	Hider          string                          `json:"hidden_by_name" rule:"readOnly,unsorted"`
+	Cost           value.Decimal                   `json:"cost" rule:"readOnly"`
+	Parts          RunCostParts                    `json:"cost_parts" rule:"readOnly,notNull"`
+	Unknown        UnknownParts                    `json:"unknown_parts" rule:"readOnly,notNull,empty"`
+	Items          []RunItem                       `json:"items"`
+	Materials      []RunMaterial                   `json:"materials"`
+	Variance       Variance                        `json:"variance_analysis" rule:"readOnly,notNull"`
+	Warnings       []RunWarning                    `json:"warnings" rule:"readOnly,notNull"`
+	LikelyEnd      value.Timestamp                 `json:"likely_completed_at" rule:"readOnly"`
 }
 
-// RunCostParts are the parts of what a run cost.
+// RunCostParts are the parts of the cost of a run.
 type RunCostParts struct {
-	Filament server.Decimal `json:"filament"`
-	Waste    server.Decimal `json:"waste"`
-	Machine  server.Decimal `json:"machine"`
-	Energy   server.Decimal `json:"energy"`
-	Labour   server.Decimal `json:"labour"`
+	Filament value.Decimal `json:"filament"`
+	Waste    value.Decimal `json:"waste"`
+	Machine  value.Decimal `json:"machine"`
+	Energy   value.Decimal `json:"energy"`
+	Labour   value.Decimal `json:"labour"`
 }
 
 // RunWarning is a state of a run that its users may not expect.
 type RunWarning struct {
-	Code   string `json:"code" rule:"notNull,enum=INVENTORY_NOT_UPDATED"`
-	Detail string `json:"detail" rule:"notNull"`
+	Code      RunWarningCode `json:"code" rule:"notNull"`
+	Detail    string         `json:"detail" rule:"notNull"`
+	SpoolID   *value.UUID    `json:"spool_id"`
+	OrderID   *value.UUID    `json:"order_id"`
+	ProductID *value.UUID    `json:"product_id"`
 }
 
-// notUpdated is the detail of the warning INVENTORY_NOT_UPDATED. It is part of a SQL literal.
-const notUpdated = "The status is completed, but no filament was deducted from the spools; " +
-	"completeProductionRun deducts it"
+// RunWarningCode is the kind of a RunWarning: INVENTORY_NOT_UPDATED, a StepCode, or an EndWarningCode of a correction.
+type RunWarningCode string
+
+// Enum returns all codes.
+func (RunWarningCode) Enum() []string {
+	return append([]string{"INVENTORY_NOT_UPDATED", "FILAMENT_SHORTFALL", "SPOOL_ARCHIVED"}, StepCode("").Enum()[1:]...)
+}
+
+// The details of warnings. They are parts of SQL literals.
+const (
+	notUpdated = "The status is completed, but no filament was deducted from the spools; " +
+		"completeProductionRun deducts it"
+	twoAtOnce = "Another run is in progress on the printer as well"
+)
 
 // RunListItem is a production run in lists.
 type RunListItem struct {
-	ID             server.UUID      `json:"id" rule:"notNull"`
-	Status         RunStatus        `json:"status" rule:"notNull"`
-	PrinterID      server.UUID      `json:"printer_id"`
-	PrinterName    string           `json:"printer_name"`
-	QueuePosition  server.Decimal   `json:"queue_position"`
-	StartedAt      server.Timestamp `json:"started_at"`
-	CompletedAt    server.Timestamp `json:"completed_at"`
-	EstimatedHours server.Decimal   `json:"estimated_print_time_hours"`
-	ActualHours    server.Decimal   `json:"actual_print_time_hours"`
-	EstimatedGrams server.Decimal   `json:"estimated_total_filament_grams"`
-	ActualGrams    server.Decimal   `json:"actual_total_filament_grams"`
-	QualityRating  int64            `json:"quality_rating"`
-	FailureReason  FailureReason    `json:"failure_reason"`
-	CreatedAt      server.Timestamp `json:"created_at" rule:"notNull"`
-	UpdatedAt      server.Timestamp `json:"updated_at" rule:"notNull"`
-	Deducted       bool             `json:"inventory_updated" rule:"notNull"`
-	DeductedAt     server.Timestamp `json:"inventory_updated_at"`
-	HiddenAt       server.Timestamp `json:"hidden_at"`
-	Cost           server.Decimal   `json:"cost"`
+	ID             value.UUID      `json:"id" rule:"notNull"`
+	Status         RunStatus       `json:"status" rule:"notNull"`
+	PrinterID      value.UUID      `json:"printer_id"`
+	PrinterName    string          `json:"printer_name"`
+	QueuePosition  value.Decimal   `json:"queue_position"`
+	StartedAt      value.Timestamp `json:"started_at"`
+	CompletedAt    value.Timestamp `json:"completed_at"`
+	EstimatedHours value.Decimal   `json:"estimated_print_time_hours"`
+	ActualHours    value.Decimal   `json:"actual_print_time_hours"`
+	EstimatedGrams value.Decimal   `json:"estimated_total_filament_grams"`
+	ActualGrams    value.Decimal   `json:"actual_total_filament_grams"`
+	QualityRating  int64           `json:"quality_rating"`
+	FailureReason  FailureReason   `json:"failure_reason"`
+	CreatedAt      value.Timestamp `json:"created_at" rule:"notNull"`
+	UpdatedAt      value.Timestamp `json:"updated_at" rule:"notNull"`
+	Deducted       bool            `json:"inventory_updated" rule:"notNull"`
+	DeductedAt     value.Timestamp `json:"inventory_updated_at"`
+	HiddenAt       value.Timestamp `json:"hidden_at"`
+	HiddenBy       value.UUID      `json:"hidden_by"`
+	Hider          string          `json:"hidden_by_name" rule:"unsorted"`
+	Cost           value.Decimal   `json:"cost"`
 }
 
 // Variance has the differences between the actual values of a run and its estimates: actual minus estimated. A
 // difference is null if one of the values is null. A percentage is also null if the estimate is zero.
 type Variance struct {
-	MaterialGrams   server.Decimal `json:"material_variance_grams"`
-	MaterialPercent server.Decimal `json:"material_variance_percent"`
-	TimeHours       server.Decimal `json:"time_variance_hours"`
-	TimePercent     server.Decimal `json:"time_variance_percent"`
+	MaterialGrams   value.Decimal `json:"material_variance_grams"`
+	MaterialPercent value.Decimal `json:"material_variance_percent"`
+	TimeHours       value.Decimal `json:"time_variance_hours"`
+	TimePercent     value.Decimal `json:"time_variance_percent"`
 }
 
 const listColumns = `id, status, printer_id, printer_name, queue_position, started_at, completed_at,
 	estimated_print_time_hours, actual_print_time_hours, estimated_total_filament_grams, actual_total_filament_grams,
-	quality_rating, failure_reason, created_at, updated_at, inventory_updated, inventory_updated_at, hidden_at, cost`
+	quality_rating, failure_reason, created_at, updated_at, inventory_updated, inventory_updated_at, hidden_at,
+	` + auth.HiddenBy + `, cost`
 
 // runsTable is production_runs with the fields that have no column of the same name.
 const runsTable = `(select *, deducted_at is not null as inventory_updated, deducted_at as inventory_updated_at,
 		known_sum(array[filament_cost, waste_cost, machine_cost, energy_cost, labour_cost]) as cost
 	from production_runs) production_runs`
 
-const runColumns = `id, status, printer_id, printer_name, queue_position, started_at, completed_at,
+const runColumns = stateColumns + ", " + warningsColumn
+
+// stateColumns lists the columns of a run without its warnings.
+const stateColumns = `id, status, printer_id, printer_name, queue_position, started_at, completed_at,
 	estimated_print_time_hours, actual_print_time_hours, estimated_total_filament_grams, actual_total_filament_grams,
 	quality_rating, quality_notes, notes, failure_reason, failure_notes, created_at, updated_at, inventory_updated,
-	inventory_updated_at, hidden_at, cost,
+	inventory_updated_at, hidden_at, ` + auth.HiddenBy + `, cost,
 	json_build_object('filament', trim_scale(filament_cost), 'waste', trim_scale(waste_cost),
 		'machine', trim_scale(machine_cost), 'energy', trim_scale(energy_cost), 'labour', trim_scale(labour_cost)
 	) as cost_parts,
@@ -222,56 +268,68 @@ const runColumns = `id, status, printer_id, printer_name, queue_position, starte
 		'time_variance_percent', trim_scale(round((actual_print_time_hours - estimated_print_time_hours)
 			* 100 / nullif(estimated_print_time_hours, 0), 1))
 	) as variance_analysis,
-	case when status = 'completed' and not inventory_updated
+	case when not inventory_updated and status in ('in_progress', 'paused', 'completed') then
+		coalesce(completed_at,
+			(select greatest(max(coalesce(u.updated_at, u.created_at)), production_runs.started_at)
+				from spool_usage u where u.run_id = production_runs.id and u.kind = 'printed' having count(*) > 0),
+			started_at + make_interval(secs => (estimated_print_time_hours * 3600)::float8))
+	end as likely_completed_at`
+
+// warningsColumn selects the warnings of a run, except the warnings of its check.
+const warningsColumn = `case
+	when status = 'completed' and not inventory_updated
 			and exists (select from run_materials m where m.run_id = production_runs.id)
-		then json_build_array(json_build_object('code', 'INVENTORY_NOT_UPDATED', 'detail', '` + notUpdated + `'))
-		else '[]' end as warnings`
+		then json_build_array(json_build_object('code', 'INVENTORY_NOT_UPDATED', 'detail', '` + notUpdated + `',
+			'spool_id', null, 'order_id', null, 'product_id', null))
+	when status = 'in_progress' and printer_id is not null and printer_is_busy(printer_id, id, status)
+		then json_build_array(json_build_object('code', 'PRINTER_BUSY', 'detail', '` + twoAtOnce + `',
+			'spool_id', null, 'order_id', null, 'product_id', null))
+	else '[]' end as warnings`
 
 // RunFilter selects production runs.
 type RunFilter struct {
-	Status        server.Optional[server.Set[RunStatus]] `query:"status"`
-	PrinterID     server.Optional[server.UUID]           `query:"printer_id"`
-	PrinterName   server.Optional[string]                `query:"printer_name"`
-	OrderID       server.Optional[server.UUID]           `query:"order_id"`
-	ProductID     server.Optional[server.UUID]           `query:"product_id"`
-	SpoolID       server.Optional[server.UUID]           `query:"spool_id"`
-	StartedFrom   server.Optional[server.Moment]         `query:"started_from"`
-	StartedTo     server.Optional[server.Moment]         `query:"started_to"`
-	CompletedFrom server.Optional[server.Moment]         `query:"completed_from"`
-	CompletedTo   server.Optional[server.Moment]         `query:"completed_to"`
-	CreatedFrom   server.Optional[server.Moment]         `query:"created_from"`
-	CreatedTo     server.Optional[server.Moment]         `query:"created_to"`
-	Search        server.Optional[string]                `query:"search" rule:"search"`
-	Hidden        server.Optional[bool]                  `query:"hidden" rule:"default=false"`
+	Status        value.Optional[value.Set[RunStatus]] `query:"status"`
+	PrinterID     value.Optional[value.UUID]           `query:"printer_id"`
+	PrinterName   value.Optional[string]               `query:"printer_name"`
+	OrderID       value.Optional[value.UUID]           `query:"order_id"`
+	ProductID     value.Optional[value.UUID]           `query:"product_id"`
+	SpoolID       value.Optional[value.UUID]           `query:"spool_id"`
+	StartedFrom   value.Optional[value.Moment]         `query:"started_from"`
+	StartedTo     value.Optional[value.Moment]         `query:"started_to"`
+	CompletedFrom value.Optional[value.Moment]         `query:"completed_from"`
+	CompletedTo   value.Optional[value.Moment]         `query:"completed_to"`
+	CreatedFrom   value.Optional[value.Moment]         `query:"created_from"`
+	CreatedTo     value.Optional[value.Moment]         `query:"created_to"`
+	Search        value.Optional[string]               `query:"search" rule:"search"`
+	server.Hiding
 }
 
 var listDoc = &server.Doc{
-	ID: "listProductionRuns", Tag: tag, Summary: "List production runs",
+	ID: "listProductionRuns", Tag: Tag, Summary: "List production runs",
 	Description: "The list has no items and materials. All filters but `search` use an index. `search` and a " +
 		"`sort_by` without an index read all matching runs.",
 }
 
-// list returns the list of the production runs that the filter selects.
+// list returns the list of the selected production runs.
 func (f RunFilter) list() *server.List {
-	l := server.NewHidingList(runsTable, listColumns, "production_runs", f.Hidden.Or(false))
+	l := server.NewHidingList(runsTable, listColumns, "production_runs", f.Hiding)
 	l.WhereEach("status", f.Status)
 	l.WhereEqual("printer_id", f.PrinterID)
 	l.WhereText("printer_key", f.PrinterName)
-	l.Among(`select i.run_id as id from order_items o cross join lateral (
-			select run_id from run_items where order_item_id = o.id offset 0) i where o.order_id = ?`, f.OrderID)
-	l.Among(`select run_id as id from run_items where product_id = ? and num_nonnulls(product_id) = 1`, f.ProductID)
-	l.Among(`select run_id as id from run_materials where spool_id = ? and num_nonnulls(spool_id) = 1`, f.SpoolID)
+	l.Among(`select i.run_id as id from order_items o join run_items i on i.order_item_id = o.id where o.order_id = ?`,
+		f.OrderID)
+	l.Among(`select run_id as id from run_items where product_id = ?`, f.ProductID)
+	l.Among(`select run_id as id from run_materials where spool_id = ?`, f.SpoolID)
 	l.Between("started_at", f.StartedFrom, f.StartedTo)
 	l.Between("completed_at", f.CompletedFrom, f.CompletedTo)
 	l.Between("created_at", f.CreatedFrom, f.CreatedTo)
 	l.Search(f.Search, server.Place{Column: "id", Key: `p.search_key`, Texts: `concat_ws(E'\n', p.name, p.sku)`,
-		Rows: `select i.run_id from products p cross join lateral (
-			select run_id from run_items where product_id = p.id and num_nonnulls(product_id) = 1 offset 0) i where true`})
+		Rows: `select i.run_id from products p join run_items i on i.product_id = p.id where true`})
 	return l
 }
 
 var getDoc = &server.Doc{
-	ID: "getProductionRun", Tag: tag, Summary: "Get a production run",
+	ID: "getProductionRun", Tag: Tag, Summary: "Get a production run",
 	Description: "Returns the run with its items, its materials, and the differences between actual values and " +
 		"estimates. The names of removed products and spools remain.",
 }
@@ -280,12 +338,20 @@ func (h handlers) get(ctx context.Context, r *server.Request[struct{}]) (server.
 	return respond(ctx, h.db.Read, r.ID("id"))
 }
 
-// respond sends the statements before, and three that select the run, its items and its materials, in one round trip.
-// Send is db.Read or db.Write. It returns the JSON of a Run, or ErrNotFound.
+// respond runs the statements before, and three statements that select the run, its items and its materials, in one
+// round trip. send is db.Read or db.Write. respond returns the JSON of a Run, or ErrNotFound.
 func respond(
 	ctx context.Context, send func(context.Context, ...*db.Stmt) error, id string, before ...*db.Stmt,
 ) ([]byte, error) {
-	run := db.SQL(`select `+runColumns+` from `+runsTable+` where id = $1 and hidden_at is null`, id)
+	return respondWith(ctx, send, id, runColumns, nil, before...)
+}
+
+// respondWith is respond with the given columns of the run. If warnings is not nil, the run gets the warnings that
+// it returns.
+func respondWith(ctx context.Context, send func(context.Context, ...*db.Stmt) error, id, columns string,
+	warnings func() ([]CheckStep, error), before ...*db.Stmt,
+) ([]byte, error) {
+	run := db.SQL(`select `+columns+` from `+runsTable+` where id = $1 and hidden_at is null`, id)
 	items := db.SQL(`
 		select `+itemColumns+` from run_items i join products p on p.id = i.product_id
 		where i.run_id = $1 order by i.created_at, i.id`, id)
@@ -302,6 +368,17 @@ func respond(
 	b = append(b, items.Array()...)
 	b = append(b, `,"materials":`...)
 	b = append(b, materials.Array()...)
+	if warnings != nil {
+		list, err := warnings()
+		if err != nil {
+			return nil, err
+		}
+		encoded, err := json.Marshal(list)
+		if err != nil {
+			return nil, err
+		}
+		b = append(append(b, `,"warnings":`...), encoded...)
+	}
 	return append(b, '}'), nil
 }
 
@@ -316,7 +393,7 @@ var errUnknownPrinter = server.BadRequest("UNKNOWN_REFERENCE",
 	"printer_id is not the id of a printer").On("printer_id")
 
 var createDoc = &server.Doc{
-	ID: "createProductionRun", Tag: tag, Summary: "Create a production run",
+	ID: "createProductionRun", Tag: Tag, Summary: "Create a production run",
 	Description: "All fields are optional. The default `status` is `pending`. Unless the request has the time, " +
 		"`in_progress` sets `started_at` and `completed` sets `completed_at` to the current time.\n\n" +
 		"The request may contain the run's items and materials, all or nothing. Errors name the entry, such as " +
@@ -333,14 +410,14 @@ var createDoc = &server.Doc{
 }
 
 func (h handlers) create(ctx context.Context, r *server.Request[Run]) (server.Created[Run], error) {
-	id, in := db.NewID(), &r.In
+	id, in := value.NewID(), &r.In
 	status := in.Status.Or(pending)
-	now := server.Timestamp{Time: time.Now().UTC().Truncate(time.Microsecond)}
+	now := value.Timestamp{Time: time.Now().UTC().Truncate(time.Microsecond)}
 	if status == inProgress && in.StartedAt.IsNull() {
-		in.StartedAt = server.Some(now)
+		in.StartedAt = value.Some(now)
 	}
 	if status == completed && in.CompletedAt.IsNull() {
-		in.CompletedAt = server.Some(now)
+		in.CompletedAt = value.Some(now)
 	}
 	items, materials := itemRows(in.Items), materialRows(in.Materials)
 	var invalid invalidEntries
@@ -356,7 +433,7 @@ func (h handlers) create(ctx context.Context, r *server.Request[Run]) (server.Cr
 				estimated_material_cost numeric, estimated_total_cost numeric)
 			left join lateral `+catalog.Named("i.product_id", "i.sku")+` p on true
 		), material as materialized (
-			select m.*, s.id as spool, s.cost_per_gram as spool_cost
+			select m.*, s.id as spool, s.cost_per_gram as spool_cost, s.filament
 			from json_to_recordset($14::json) m (n int, id uuid, spool_id uuid, spool_number int,
 				estimated_weight_grams numeric, sent_actual_grams numeric, spool_weight_before_grams numeric,
 				spool_weight_after_grams numeric, estimated_purge_grams numeric, actual_purge_grams numeric,
@@ -379,17 +456,18 @@ func (h handlers) create(ctx context.Context, r *server.Request[Run]) (server.Cr
 			returning id
 		), items as (
 			insert into run_items (id, run_id, product_id, order_item_id, quantity, successful_quantity,
-				failed_quantity, failure_reason, estimated_material_cost, estimated_total_cost)
+				failed_quantity, failure_reason, estimated_material_cost, estimated_total_cost, planned_bom)
 			select i.id, run.id, i.product, i.order_item_id, i.quantity, i.successful_quantity, i.failed_quantity,
-				i.failure_reason, round(i.material_cost, 6), round(i.total_cost, 6)
+				i.failure_reason, round(i.material_cost, 6), round(i.total_cost, 6),
+				case when $2 = 'pending' then product_bom(i.product) end
 			from run, item i order by i.n
 		), materials as (
 			insert into run_materials (id, run_id, spool_id, estimated_weight_grams, sent_actual_grams,
 				spool_weight_before_grams, spool_weight_after_grams, estimated_purge_grams, actual_purge_grams,
-				cost_per_gram)
+				cost_per_gram, planned_filament)
 			select m.id, run.id, m.spool, m.estimated_weight_grams, m.sent_actual_grams, m.spool_weight_before_grams,
 				m.spool_weight_after_grams, m.estimated_purge_grams, m.actual_purge_grams,
-				coalesce(m.cost_per_gram, m.spool_cost)
+				coalesce(m.cost_per_gram, m.spool_cost), m.filament
 			from run, material m order by m.n
 		)
 		select array(select n from item where unknown order by n),
@@ -424,7 +502,7 @@ func (h handlers) create(ctx context.Context, r *server.Request[Run]) (server.Cr
 	return run, itemError(err)
 }
 
-// invalidEntries has the indexes of the items and materials of a new run that are not valid.
+// invalidEntries has the indexes of the invalid items and materials of a new run.
 type invalidEntries struct {
 	products      []int32 // items with an unknown product
 	costs         []int32 // items whose estimated costs are too large
@@ -488,34 +566,110 @@ func (r *Run) Check(problems *server.Problems) {
 }
 
 var errCompleted = server.BadRequest("RUN_ALREADY_COMPLETED",
-	"The run has ended and its filament is deducted: its status and its materials are fixed")
+	"The run has ended and its filament is deducted; correctProductionRun and reopenProductionRun change that")
 
 var updateDoc = &server.Doc{
-	ID: "updateProductionRun", Tag: tag, Summary: "Update a production run",
+	ID: "updateProductionRun", Tag: Tag, Summary: "Update a production run",
 	Description: "A change of `status` does not deduct filament, also not to `completed`: `inventory_updated` stays " +
 		"false, and `warnings` has `INVENTORY_NOT_UPDATED` if the run has materials. To deduct the filament, call " +
 		"`completeProductionRun`, `failProductionRun` or `cancelProductionRun`, before or after that. After it, the " +
-		"status cannot change (`RUN_ALREADY_COMPLETED`, except for the same value), but all other fields can. " +
+		"status cannot change (`RUN_ALREADY_COMPLETED`, except for the same value), but all other fields can. A change of " +
+		"`started_at`, `completed_at` or `actual_print_time_hours` then is a correction, with all that follows from " +
+		"`correctProductionRun`. " +
 		"`in_progress` sets `started_at`, and `completed` sets `completed_at`, to the current time, unless the run " +
-		"or the request has the time.\n\n" + printerRules,
+		"or the request has the time. A run that had ended and is set back to another status has no `completed_at`, " +
+		"unless the request has it.\n\n" + printerRules,
 	Errors: []*server.Error{errUnknownPrinter, errCompleted},
 }
 
 func (h handlers) update(ctx context.Context, r *server.Request[Run]) (server.OK[Run], error) {
-	in := &r.In
+	id, in := r.ID("id"), r.In
+	u := h.updateOf(id, in)
+	if !in.StartedAt.Set && !in.CompletedAt.Set && !in.ActualHours.Set {
+		if u.update == nil {
+			return respond(ctx, h.db.Read, id)
+		}
+		run, err := respond(ctx, h.db.Write, id, u.statements...)
+		return run, u.err(err)
+	}
+	// For an ended run, the request is a correction.
+	e := ending{again: true, started: in.StartedAt, EndTime: EndTime{in.CompletedAt, in.ActualHours}}
+	c, known := correction{ending: e}, true
+	reads := c.reads(h, id)
+	if !in.PrinterID.IsNull() {
+		reads = append(reads, db.SQL(`
+			select (select count(*) from `+printers.Named("$2::uuid", "null")+` p) = 1
+				or exists (select from production_runs r where r.id = $1 and r.printer_id = $2)`,
+			id, in.PrinterID.Arg()).Into(&known))
+	}
+	run, err := respond(ctx, func(ctx context.Context, stmts ...*db.Stmt) error {
+		return h.db.Decide(ctx, reads, func() (writes []*db.Stmt, err error) {
+			if err := c.read.read(); err != nil {
+				return nil, err
+			}
+			if u = h.updateOf(id, in); c.read.run.deducted {
+				switch c.ending = e; {
+				case !known:
+					return nil, errUnknownPrinter
+				case in.Status.Or(c.read.run.status) != c.read.run.status:
+					return nil, errCompleted.On("status")
+				case c.changes():
+					if writes, err = c.writes(h, id); err != nil {
+						return nil, err
+					}
+				}
+				rest := in
+				rest.StartedAt.Set, rest.CompletedAt.Set, rest.ActualHours.Set = false, false, false
+				u = h.updateOf(id, rest)
+			}
+			return slices.Concat(writes, u.statements, stmts), nil
+		})
+	}, id)
+	return run, u.err(err)
+}
+
+// runUpdate has the statements that set fields of a run.
+type runUpdate struct {
+	statements     []*db.Stmt
+	locked, update *db.Stmt // null if there is nothing to set
+	known          bool     // whether the printer is known
+}
+
+// err converts the error of the statements.
+func (u *runUpdate) err(err error) error {
+	if u.update == nil {
+		return err
+	}
+	if err = server.Found(u.locked, err); err == nil && !u.known {
+		return errUnknownPrinter
+	} else if err == nil && u.update.Rows() == 0 {
+		return errCompleted.On("status")
+	}
+	return err
+}
+
+// updateOf returns the statements that set the fields of a PATCH.
+func (h handlers) updateOf(run string, in Run) *runUpdate {
 	fill := ""
 	switch in.Status.Or("") {
 	case inProgress:
 		fill = fillTime(&in.StartedAt, "started_at")
 	case completed:
 		fill = fillTime(&in.CompletedAt, "completed_at")
+	case pending:
+		if !in.StartedAt.Set {
+			fill = `, started_at = ` + startedBy("r.started_at", "r.id")
+		}
+	}
+	if open := []RunStatus{pending, inProgress, paused}; slices.Contains(open, in.Status.Or("")) && !in.CompletedAt.Set {
+		fill += `, completed_at = case when r.status in ('pending', 'in_progress', 'paused') then r.completed_at end`
 	}
 	printer, name := in.PrinterID, in.PrinterName
 	in.PrinterID.Set, in.PrinterName.Set = false, false
-	set, args := server.Assignments(in, []any{r.ID("id")})
-	open, known := "", true
-	locked := lockRun(r.ID("id"))
-	statements := []*db.Stmt{locked}
+	set, args := server.Assignments(&in, []any{run})
+	u := &runUpdate{known: true, locked: lockRun(run)}
+	open := ""
+	u.statements = []*db.Stmt{u.locked}
 	if printer.Set || name.Set {
 		args = append(args, printer.Arg(), name.Arg())
 		id, text := fmt.Sprintf("$%d::uuid", len(args)-1), fmt.Sprintf("$%d::text", len(args))
@@ -523,17 +677,17 @@ func (h handlers) update(ctx context.Context, r *server.Request[Run]) (server.OK
 			select case when r.printer_id = `+id+` then r.printer_id else p.id end,
 				case when r.printer_id = `+id+` then r.printer_name else coalesce(p.name, `+text+`) end
 			from (select) always left join lateral `+printers.Named(id, text)+` p on true)`, ", ")
-		if !printer.IsNull() { // the printer may be a removed one only if the run has it already
-			statements = append(statements, db.SQL(`
+		if !printer.IsNull() { // a removed printer is allowed only if the run has it already
+			u.statements = append(u.statements, db.SQL(`
 				select exists (select from printers p where p.id = $2 and p.hidden_at is null)
 					or exists (select from production_runs r where r.id = $1 and r.printer_id = $2)`,
-				r.ID("id"), printer.Arg()).Into(&known))
+				run, printer.Arg()).Into(&u.known))
 			open = ` and (r.printer_id = ` + id + ` or exists (
 				select from printers p where p.id = ` + id + ` and p.hidden_at is null))`
 		}
 	}
 	if set == "" {
-		return respond(ctx, h.db.Read, r.ID("id"))
+		return &runUpdate{}
 	}
 	if in.Status.Set {
 		args = append(args, in.Status.Arg())
@@ -545,50 +699,50 @@ func (h handlers) update(ctx context.Context, r *server.Request[Run]) (server.OK
 	if in.EstimatedHours.Set {
 		fill += fmt.Sprintf(", hours_given = %t", !in.EstimatedHours.IsNull())
 	}
-	update := db.SQL(`update production_runs r set `+set+fill+`, updated_at = now()
+	u.update = db.SQL(`update production_runs r set `+set+fill+`, updated_at = now()
 		where id = $1 and hidden_at is null`+open+` returning id`, args...)
-	statements = append(statements, update)
+	u.statements = append(u.statements, u.update)
 	if in.EstimatedGrams.Set || in.EstimatedHours.Set {
-		statements = append(statements, estimate(r.ID("id")))
+		u.statements = append(u.statements, estimate(run))
 	}
 	if in.Status.Set {
-		statements = append(statements, h.orders.Follow(r.ID("id")))
+		u.statements = append(u.statements, h.orders.Follow(run))
 	}
-	changed, err := respond(ctx, h.db.Write, r.ID("id"), statements...)
-	if err = server.Found(locked, err); err == nil && !known {
-		err = errUnknownPrinter
-	} else if err == nil && update.Rows() == 0 {
-		err = errCompleted.On("status")
-	}
-	return changed, err
+	return u
 }
 
-// estimate returns a statement that sets the estimates that no client gave, from the bills of materials of the run's
-// items as they are now. It comes after those that change items. An estimate is null without items, and if it exceeds
-// the largest value. A run that has ended keeps its estimates.
+// estimate returns a statement that computes the estimates that no client gave from the current bills of materials
+// of the run's items. It must follow statements that change items. An estimate is null without items, and if it
+// exceeds the largest value. A run that has ended keeps its estimates. In a completed run, the statement also
+// computes the work and the wasted part of the filament from the numbers of pieces, as a correction does.
 func estimate(run string) *db.Stmt {
 	return db.SQL(`
 		update production_runs r set
-			estimated_total_filament_grams = case when r.grams_given then r.estimated_total_filament_grams
-				when e.grams <= 1000000 then e.grams end,
-			estimated_print_time_hours = case when r.hours_given then r.estimated_print_time_hours
-				when e.minutes <= 6000000 then round(e.minutes / 60, 6) end
+			estimated_total_filament_grams = case when r.grams_given or r.deducted_at is not null
+				then r.estimated_total_filament_grams when e.grams <= 1000000 then e.grams end,
+			estimated_print_time_hours = case when r.hours_given or r.deducted_at is not null
+				then r.estimated_print_time_hours when e.minutes <= 6000000 then round(e.minutes / 60, 6) end,
+			(wasted_parts, filament_cost, waste_cost, labour_cost) = (
+				select c.wasted_parts, case when r.filament_cost is not null then c.filament end,
+					case when r.waste_cost is not null then c.waste end, case when r.labour_cost is not null then c.labour end
+				from run_cost(r.id, r.status, r.actual_print_time_hours) c where r.deducted_at is not null)
 		from (
 			select array_agg(i.product_id) as ids, array_agg(i.quantity::numeric) as pieces
 			from run_items i where i.run_id = $1
 		) i
 		cross join lateral estimate_products(i.ids, i.pieces) e
-		where r.id = $1 and r.hidden_at is null and r.deducted_at is null and not (r.grams_given and r.hours_given)`, run)
+		where r.id = $1 and r.hidden_at is null and case when r.deducted_at is null
+			then not (r.grams_given and r.hours_given) else r.status = 'completed' end`, run)
 }
 
-// touched is a CTE that sets updated_at of the run of the rows that the CTE "changed" returns.
+// touched is a CTE that sets updated_at of the runs whose rows the CTE "changed" returns.
 const touched = `touched as (
 			update production_runs r set updated_at = now() from changed c where r.id = c.run_id
 		)`
 
-// fillTime returns the assignment that a status adds to a SET clause, or "". It sets the column to the current time,
-// unless the request sends a time, or the run has one and the request does not clear it.
-func fillTime(sent *server.Optional[server.Timestamp], column string) string {
+// fillTime returns the assignment of the current time to the column, for a SET clause. It returns "" if the request
+// sends a time. The assignment keeps a time that the run has, unless the request clears it.
+func fillTime(sent *value.Optional[value.Timestamp], column string) string {
 	if !sent.IsNull() {
 		return ""
 	}
@@ -600,31 +754,57 @@ func fillTime(sent *server.Optional[server.Timestamp], column string) string {
 	return ", " + column + " = coalesce(" + column + ", now())"
 }
 
-var errEnded = server.BadRequest("RUN_NOT_OPEN", "The run is completed, failed or cancelled; it cannot be started")
+var (
+	errEnded = server.BadRequest("RUN_NOT_OPEN", "The run is completed, failed or cancelled; it cannot be started")
+	errBusy  = server.Conflict("PRINTER_BUSY",
+		"%s prints something else. End that run first, or choose another printer", "Prusa 1")
+)
 
 var startDoc = &server.Doc{
-	ID: "startProductionRun", Tag: tag, Summary: "Start or continue a production run",
+	ID: "startProductionRun", Tag: Tag, Summary: "Start or continue a production run",
 	Description: "Sets the `status` to `in_progress`, and `started_at` to the current time unless it is set. A run " +
-		"that is `completed`, `failed` or `cancelled` cannot be started (`RUN_NOT_OPEN`). For a run that is in " +
-		"progress, the operation changes nothing and returns the run.",
-	Errors: []*server.Error{errEnded},
+		"that is `completed`, `failed` or `cancelled` cannot be started (`RUN_NOT_OPEN`).\n\n" +
+		"A printer prints one run at a time: while another run is in progress on the printer of the run, it cannot " +
+		"start or continue, and while another one is paused there, a pending run cannot start (`PRINTER_BUSY`). Of " +
+		"several requests at the same time, one succeeds. Whatever else `getProductionRunCheck` says does not prevent " +
+		"the start; the response has it as `warnings`.\n\n" +
+		"For a run that is in progress, the operation changes nothing and returns the run.",
+	Errors: []*server.Error{errEnded, errBusy},
 }
 
 func (h handlers) start(ctx context.Context, r *server.Request[struct{}]) (server.OK[Run], error) {
+	id := r.ID("id")
+	// Starts on one printer wait for each other here. The update sees whether the previous transaction has started a
+	// run.
+	alone := db.SQL(`select pg_advisory_xact_lock(hashtextextended('start on ' || printer_id, 0))::text
+		from production_runs where id = $1 and printer_id is not null`, id)
 	started := db.SQL(`
 		update production_runs set status = 'in_progress', started_at = coalesce(started_at, now()),
 			updated_at = case when status = 'in_progress' and started_at is not null then updated_at else now() end
-		where id = $1 and hidden_at is null and deducted_at is null and status in ('pending', 'in_progress', 'paused')
-		returning id`, r.ID("id"))
-	run, err := respond(ctx, h.db.Write, r.ID("id"), started, h.orders.Follow(r.ID("id")))
-	if err == nil && started.Rows() == 0 {
-		err = errEnded
+		where id = $1 and hidden_at is null and deducted_at is null and (status = 'in_progress'
+			or status in ('pending', 'paused') and not (printer_id is not null and printer_is_busy(printer_id, id, status)))
+		returning id`, id)
+	var ended bool
+	var printer string
+	state := db.SQL(`
+		select deducted_at is not null or status not in ('pending', 'in_progress', 'paused'), coalesce(printer_name, '')
+		from production_runs where id = $1`, id).Into(&ended, &printer)
+	checks := h.checks(`select $1::uuid as id`, id)
+	run, err := respondWith(ctx, h.db.Write, id, stateColumns, func() ([]CheckStep, error) {
+		all, err := readSteps(checks)
+		return all[id], err
+	}, lockRun(id), alone, started, state, h.orders.Follow(id), checks)
+	switch {
+	case err != nil || started.Rows() == 1:
+		return run, err
+	case ended:
+		return nil, errEnded
 	}
-	return run, err
+	return nil, errBusy.With(printer)
 }
 
 var deleteDoc = &server.Doc{
-	ID: "deleteProductionRun", Tag: tag, Summary: "Remove a production run",
+	ID: "deleteProductionRun", Tag: Tag, Summary: "Remove a production run",
 	Description: "Deletes the run with its items and materials. A run that has deducted filament " +
 		"(`inventory_updated`), or for which printers have reported some, is hidden instead, because usage ledgers name it: lists no longer contain it, and " +
 		"requests with its id return 404. `GET /api/v1/production-runs?hidden=true` lists hidden runs, and " +
@@ -632,7 +812,8 @@ var deleteDoc = &server.Doc{
 }
 
 func (h handlers) delete(ctx context.Context, r *server.Request[struct{}]) (server.NoContent, error) {
-	// The lock makes delete wait for complete and reports, which decide whether the run is hidden or deleted.
+	// The lock makes delete wait for complete and for reports, because they decide whether delete hides or deletes
+	// the run.
 	locked := db.SQL(`select id from production_runs where id = $1 and hidden_at is null for update`, r.ID("id"))
 	removed := db.SQL(`
 		with run as materialized (
@@ -646,13 +827,13 @@ func (h handlers) delete(ctx context.Context, r *server.Request[struct{}]) (serv
 }
 
 var restoreDoc = &server.Doc{
-	ID: "restoreProductionRun", Tag: tag, Summary: "Restore a removed production run",
+	ID: "restoreProductionRun", Tag: Tag, Summary: "Restore a removed production run",
 	Description: "Shows a run again that was hidden when it was removed, with its items and materials. For a run " +
 		"that is not hidden, the operation changes nothing and returns the run.",
 }
 
 func (h handlers) restore(ctx context.Context, r *server.Request[struct{}]) (server.OK[Run], error) {
-	// The lock makes restore wait for a delete that has begun. Without it, the run could be hidden after the update.
+	// The lock makes restore wait for a running delete. Without it, the delete could hide the run after the update.
 	locked := db.SQL(`select id from production_runs where id = $1 for no key update`, r.ID("id"))
 	restored := db.SQL(`update production_runs set hidden_at = null, updated_at = now()
 		where id = $1 and hidden_at is not null`, r.ID("id"))

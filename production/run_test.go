@@ -331,6 +331,12 @@ func TestStatusSetsTimes(t *testing.T) {
 	if a := c.Patch(t, path, j{"status": "completed"}).Want(200); !set(a, "completed_at") {
 		t.Errorf("no completed_at: %s", a.Body)
 	}
+	// A run that is open again has no end.
+	c.Patch(t, path, j{"status": "paused"}).Want(200).Shows(map[string]string{"completed_at": "null"})
+	const end = "2024-01-15T14:00:00Z"
+	c.Patch(t, path, j{"completed_at": end}).Want(200).Shows(map[string]string{"completed_at": end})
+	c.Patch(t, path, j{"status": "in_progress"}).Want(200).Shows(map[string]string{"completed_at": end})
+	c.Patch(t, path, j{"status": "completed"}).Want(200).Shows(map[string]string{"completed_at": end})
 	// Each status can follow each other one.
 	for _, status := range []string{"pending", "cancelled", "in_progress", "failed", "paused", "completed",
 		"pending"} {
@@ -382,11 +388,11 @@ func TestCompleteTimes(t *testing.T) {
 	complete(j{"completed_at": "2024-01-15T14:30:00Z"}).
 		Shows(map[string]string{"actual_print_time_hours": "null", "completed_at": "2024-01-15T14:30:00Z"})
 	complete(j{"started_at": "2024-01-15T14:00:00Z", "completed_at": "2024-01-15T14:00:01Z"}).
-		Shows(map[string]string{"actual_print_time_hours": "0.000278"})
+		Shows(map[string]string{"actual_print_time_hours": "null"})
 	complete(j{"started_at": "2024-01-15T14:00:00Z", "completed_at": "2024-01-15T15:00:00Z",
 		"actual_print_time_hours": 7}).Shows(map[string]string{"actual_print_time_hours": "7"})
 	complete(j{"started_at": "2024-01-15T14:00:00Z", "completed_at": "2024-01-15T13:00:00Z"}).
-		Shows(map[string]string{"actual_print_time_hours": "0"})
+		Shows(map[string]string{"actual_print_time_hours": "null"})
 	complete(j{"started_at": "0001-01-01T00:00:00Z", "completed_at": "9999-12-31T23:00:00Z"}).
 		Shows(map[string]string{"actual_print_time_hours": "null"})
 	complete(j{"actual_total_filament_grams": 12}).Shows(map[string]string{"actual_total_filament_grams": "1"})

@@ -8,9 +8,10 @@ import (
 	"spoolwright/db"
 	"spoolwright/inventory"
 	"spoolwright/server"
+	"spoolwright/value"
 )
 
-// WasteGroup is what a group of the waste report has in common.
+// WasteGroup tells how the waste report groups its rows.
 type WasteGroup string
 
 // Enum returns all groups.
@@ -18,23 +19,23 @@ func (WasteGroup) Enum() []string { return []string{"reason", "printer", "materi
 
 // WasteQuery are the parameters of the waste report.
 type WasteQuery struct {
-	GroupBy   server.Optional[WasteGroup]  `query:"group_by" rule:"default=reason"`
-	PrinterID server.Optional[server.UUID] `query:"printer_id"`
+	GroupBy   value.Optional[WasteGroup] `query:"group_by" rule:"default=reason"`
+	PrinterID value.Optional[value.UUID] `query:"printer_id"`
 	inventory.Period
 }
 
-// WasteReport is the filament that failed and cancelled runs wasted in a period.
+// WasteReport is the filament that runs wasted in a period.
 type WasteReport struct {
-	From      server.Date      `json:"from" rule:"notNull"`
-	To        server.Date      `json:"to" rule:"notNull"`
+	From      value.Date       `json:"from" rule:"notNull"`
+	To        value.Date       `json:"to" rule:"notNull"`
 	GroupBy   WasteGroup       `json:"group_by" rule:"notNull"`
-	Grams     server.Decimal   `json:"grams" rule:"notNull"`
-	Cost      server.Decimal   `json:"cost"`
+	Grams     value.Decimal    `json:"grams" rule:"notNull"`
+	Cost      value.Decimal    `json:"cost"`
 	Currency  string           `json:"currency"`
 	Runs      int64            `json:"runs" rule:"notNull"`
 	Failed    int64            `json:"failed_runs" rule:"notNull"`
 	Completed int64            `json:"completed_runs" rule:"notNull"`
-	Rate      server.Decimal   `json:"rate"`
+	Rate      value.Decimal    `json:"rate"`
 	Groups    int64            `json:"groups" rule:"notNull"`
 	Items     []WasteReportRow `json:"items"`
 }
@@ -42,53 +43,43 @@ type WasteReport struct {
 // WasteReportRow is a group of the waste report.
 type WasteReportRow struct {
 	Reason    FailureReason          `json:"reason"`
-	PrinterID server.UUID            `json:"printer_id"`
+	PrinterID value.UUID             `json:"printer_id"`
 	Printer   string                 `json:"printer_name"`
 	Material  inventory.MaterialType `json:"material_type"`
-	ProductID server.UUID            `json:"product_id"`
+	ProductID value.UUID             `json:"product_id"`
 	Product   string                 `json:"product_name"`
-	Grams     server.Decimal         `json:"grams" rule:"notNull"`
-	Cost      server.Decimal         `json:"cost"`
+	Grams     value.Decimal          `json:"grams" rule:"notNull"`
+	Cost      value.Decimal          `json:"cost"`
 	Runs      int64                  `json:"runs" rule:"notNull"`
 	Failed    int64                  `json:"failed_runs" rule:"notNull"`
 	Completed int64                  `json:"completed_runs" rule:"notNull"`
-	Rate      server.Decimal         `json:"rate"`
+	Rate      value.Decimal          `json:"rate"`
 }
 
 var wasteReportDoc = &server.Doc{
-	ID: "reportWaste", Tag: inventory.ReportsTag, Summary: "Report the filament that failed runs wasted",
-	Description: "Adds up the filament that `failProductionRun` and `cancelProductionRun` deducted, by the day of " +
-		"that, also of runs that were removed since. `cost` is at the prices of the runs' materials; materials " +
-		"without a price add nothing to it, and 0 g cost 0. `runs` failed or were cancelled. `rate` is " +
+	ID: "reportWaste", Tag: inventory.ReportsTag, Summary: "Report the filament that was wasted",
+	Description: "Adds up what failed and cancelled runs used, and the share of the failed pieces of completed runs, by " +
+		"the day of their end (`completed_at`), also of runs that were removed since. `cost` is at the prices of the " +
+		"runs' materials; materials without a price add nothing to it, and 0 g cost 0. `runs` failed, were cancelled, or " +
+		"have failed pieces. `rate` is " +
 		"`failed_runs` / (`failed_runs` + `completed_runs`); cancelled runs, and runs that an update alone set to " +
 		"a status, do not count for it.\n\n" +
-		"`group_by=reason` has the rate of each reason among all runs. A run of several materials or products is " +
+		"`group_by=reason` has the rate of each reason among all runs. The reason is that of the run, or of the item; " +
+		"failed pieces of a completed run have the reason of their item, or else that of the run. A run of several " +
+		"reasons, materials or products is " +
 		"in the group of each: products share the waste in proportion to their `estimated_total_cost`, or " +
 		"`estimated_material_cost` if that is more, or to their quantities if no item has one. A group whose field " +
 		"is null has the runs without a reason, printer, material or product. The groups with the most grams come " +
 		"first. A report has at most 1,000 groups; the other fields are totals of all runs.",
 }
 
-// wasteGroups are, for each group: the joins of a row for each run r and group, with the share of the waste; the
-// grouping key; and the fields that it fills. The waste w of a run has a row for each material type.
-var wasteGroups = map[WasteGroup]struct{ joins, share, key, fields string }{
-	"reason": {"", "1", "failure_reason", "failure_reason as reason"},
-	"printer": {"", "1", "coalesce(printer_id::text, printer_key)",
+// wasteGroups has the grouping key of each group, and the report fields that the key fills.
+var wasteGroups = map[WasteGroup]struct{ key, fields string }{
+	"reason": {"failure_reason", "failure_reason as reason"},
+	"printer": {"coalesce(printer_id::text, printer_key)",
 		"min(printer_id::text)::uuid as printer_id, min(printer_name) as printer_name"},
-	"material": {"", "1", "material_type", "material_type as material_type"},
-	"product": {` left join lateral (
-				select i.product_id, sum(i.share) as share from (
-					select c.product_id, coalesce(
-						c.cost / nullif(sum(c.cost) over (), 0),
-						case when coalesce(sum(c.cost) over (), 0) = 0
-							then c.quantity::numeric / sum(c.quantity) over () else 0 end) as share
-					from (
-						select x.product_id, x.quantity,
-							greatest(x.estimated_material_cost, x.estimated_total_cost) as cost
-						from run_items x where x.tenant_id = $1 and x.run_id = r.id
-					) c
-				) i group by i.product_id
-			) i on true`, "coalesce(i.share, 1)", "product_id", "product_id as product_id, " +
+	"material": {"material_type", "material_type as material_type"},
+	"product": {"product_id", "product_id as product_id, " +
 		"(select p.name from products p where p.tenant_id = $1 and p.id = product_id) as product_name"},
 }
 
@@ -101,21 +92,20 @@ func (h handlers) reportWaste(ctx context.Context, r *server.Request[WasteQuery]
 		}
 		return "'" + name + "', null"
 	}
-	columns := "null::uuid as product_id"
-	if by == "product" {
-		columns = "i.product_id"
-	}
-	// Completed runs have no waste. Only the rate by material needs to know their materials; that by reason uses the
-	// number of all completed runs.
-	materials := "and r.status <> 'completed'"
-	if by == "material" {
-		materials = ""
+	// The rate by product needs the products of completed runs without waste, and the rate by material needs their
+	// materials. The rate by reason uses the number of all completed runs.
+	products, materials := "r.wasted_parts > 0", "r.wasted_parts > 0"
+	switch by {
+	case "product":
+		products = "true"
+	case "material":
+		materials = "true"
 	}
 	completed := "count(distinct id) filter (where status = 'completed')"
 	having := ""
 	if by == "reason" {
 		completed, having = "(select count(*) from runs where status = 'completed')",
-			" having bool_or(status <> 'completed')"
+			" having bool_or(status <> 'completed' or part > 0)"
 	}
 	failedOf := "count(distinct id) filter (where status = 'failed')"
 	rate := func(failed, completed string) string {
@@ -126,33 +116,32 @@ func (h handlers) reportWaste(ctx context.Context, r *server.Request[WasteQuery]
 	}
 	report := db.SQL(`
 		with `+inventory.PeriodSQL+`, runs as materialized (
-			select r.id, r.status, r.failure_reason, r.printer_id, r.printer_key, r.printer_name from production_runs r
+			select r.id, r.status, r.failure_reason, r.printer_id, r.printer_key, r.printer_name, r.wasted_parts
+			from production_runs r
 			where r.tenant_id = $1 and r.status in ('completed', 'failed', 'cancelled')
-				and r.deducted_at is not null and ($4::uuid is null or r.printer_id = $4)
-				and r.deducted_at >= (select first::timestamp at time zone zone from period)
-				and r.deducted_at < (select until::timestamp at time zone zone from period)
+				and r.ended_at is not null and ($4::uuid is null or r.printer_id = $4)
+				and r.ended_at >= (select first::timestamp at time zone zone from period)
+				and r.ended_at < (select until::timestamp at time zone zone from period)
 		), wasted as materialized (
-			select r.*, w.material_type,
-				case when r.status <> 'completed' then w.grams else 0 end as grams,
-				case when r.status <> 'completed' then w.cost end as cost
+			select r.id, r.status, case when r.status = 'completed' then coalesce(i.failure_reason, r.failure_reason)
+					else coalesce(r.failure_reason, i.failure_reason) end as failure_reason,
+				r.printer_id, r.printer_key, r.printer_name, i.product_id, w.material_type, coalesce(i.part, 0) as part,
+				w.grams * coalesce(i.part, 0) as grams, case when i.part > 0 then w.cost * i.part end as cost
 			from runs r
+			left join lateral run_waste(r.id, r.status) i on `+products+`
 			left join lateral (
 				select s.material_type, sum(m.actual_weight_grams) as grams,
 					sum(m.actual_weight_grams * coalesce(m.cost_per_gram, s.cost_per_gram)) as cost
 				from run_materials m join spools s on s.tenant_id = m.tenant_id and s.id = m.spool_id
-				where m.tenant_id = $1 and m.run_id = r.id and m.actual_weight_grams > 0 `+materials+`
+				where m.tenant_id = $1 and m.run_id = r.id and m.actual_weight_grams > 0
 				group by s.material_type
-			) w on true
+			) w on `+materials+`
 		), grouped as materialized (
 			select `+group.key+`::text as key, `+group.fields+`, coalesce(sum(grams), 0) as grams,
 				coalesce(sum(cost), case when coalesce(sum(grams), 0) = 0 then 0 end) as cost,
-				count(distinct id) filter (where status <> 'completed') as runs,
+				count(distinct id) filter (where status <> 'completed' or part > 0) as runs,
 				`+failedOf+` as failed, `+completed+` as completed, `+rate(failedOf, completed)+` as rate
-			from (
-				select r.id, r.status, r.failure_reason, r.printer_id, r.printer_key, r.printer_name, r.material_type,
-					r.grams * `+group.share+` as grams, r.cost * `+group.share+` as cost, `+columns+`
-				from wasted r`+group.joins+`
-			) w
+			from wasted
 			group by `+group.key+having+`
 		)
 		select p.first as "from", p.until - 1 as "to", '`+string(by)+`' as group_by,
@@ -168,7 +157,8 @@ func (h handlers) reportWaste(ctx context.Context, r *server.Request[WasteQuery]
 		strconv.Itoa(inventory.MaxGroups)+`) g
 			) as items
 		from (
-			select count(*) filter (where status <> 'completed') as runs, count(*) filter (where status = 'failed') as failed,
+			select count(*) filter (where status <> 'completed' or wasted_parts > 0) as runs,
+				count(*) filter (where status = 'failed') as failed,
 				count(*) filter (where status = 'completed') as completed
 			from runs
 		) t, (
@@ -176,5 +166,5 @@ func (h handlers) reportWaste(ctx context.Context, r *server.Request[WasteQuery]
 				round(coalesce(sum(cost), case when coalesce(sum(grams), 0) = 0 then 0 end), 6) as cost
 			from wasted
 		) w, period p`, append(r.In.Args(ctx), r.In.PrinterID.Arg())...)
-	return server.One(report, h.db.Read(ctx, db.AllowScans(), report))
+	return server.One(report, h.db.Read(ctx, db.FreshPlan(), report))
 }

@@ -98,12 +98,12 @@ func TestWasteReport(t *testing.T) {
 		}
 	}
 
-	// The day is that of the operation, in UTC.
+	// The day is that of the end, in UTC.
 	today := time.Now().UTC().Truncate(24 * time.Hour)
 	tx := db.As(t.Context(), c.Actor)
 	for i, at := range []time.Time{today.AddDate(0, 0, -2), today.AddDate(0, 0, -1).Add(-time.Microsecond),
 		today.AddDate(0, 0, -1)} {
-		testkit.Check(t, api.DB.Write(tx, db.SQL(`update production_runs set deducted_at = $1::text::timestamptz
+		testkit.Check(t, api.DB.Write(tx, db.SQL(`update production_runs set completed_at = $1::text::timestamptz
 			where failure_reason = 'warping'`, at.Format(time.RFC3339Nano))))
 		day := today.AddDate(0, 0, -2).Format(time.DateOnly)
 		if i == 2 { // the next day

@@ -3,6 +3,7 @@ package server
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
@@ -39,9 +40,9 @@ func ParsePrefixes(s string) ([]netip.Prefix, error) {
 	return prefixes, nil
 }
 
-// clientAddr returns the address that a request counts for: an IPv4 address, or the /64 network of an IPv6 address,
-// because providers assign a /64 or more to one customer. It is the peer's address, or, if that is a trusted proxy,
-// the last address in X-Forwarded-For that is not a trusted proxy. The client can forge the addresses before it.
+// clientAddr returns the client's address for logs and limits: an IPv4 address, or the /64 network of an IPv6 address,
+// because providers assign a /64 or more to one customer. The client is the peer or, if the peer is a trusted proxy,
+// the last address in X-Forwarded-For that is not a trusted proxy. Clients can forge earlier addresses in the header.
 func clientAddr(remoteAddr, xff string, trusted []netip.Prefix) string {
 	peer, ok := parseAddr(remoteAddr)
 	if !ok {
@@ -94,4 +95,23 @@ func addrKey(address netip.Addr) string {
 		return netip.PrefixFrom(address, 64).Masked().String()
 	}
 	return address.String()
+}
+
+// Address returns the client's address, as in the rate limits.
+func Address(r *http.Request) string { return infoOf(r).address }
+
+// IsSecure reports whether the client sent the request over TLS, either to the service or, according to
+// X-Forwarded-Proto, to a trusted proxy.
+func (s *Server) IsSecure(r *http.Request) bool {
+	return r.TLS != nil || isTrustedPeer(r.RemoteAddr, s.TrustedProxies) &&
+		strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https")
+}
+
+// IsLoopback reports whether the client runs on the machine of the service and connects without a proxy.
+func IsLoopback(r *http.Request) bool {
+	peer, ok := parseAddr(r.RemoteAddr)
+	host, _ := parseAddr(r.Host)
+	name, _, _ := strings.Cut(r.Host, ":")
+	return ok && peer.IsLoopback() && (host.IsLoopback() || name == "localhost") &&
+		r.Header["X-Forwarded-For"] == nil && r.Header["Forwarded"] == nil
 }

@@ -11,18 +11,18 @@ import (
 )
 
 const (
-	streamsPerUser = 50 // open at a time
+	streamsPerUser = 50 // the maximum number of open streams of a user
 
-	// streamPause is the least time between two events of a stream, so that the pages which are read again do not come
-	// near the limits of requests.
+	// streamPause is the minimum time between two events of a stream. A page is read again after each event; the pause
+	// keeps these requests far below the rate limits.
 	streamPause = 10 * time.Second
 
-	// streamBeat is the longest time between two events. It makes pages show what time has changed, and what other
-	// instances of the service have.
+	// streamBeat is the maximum time between two events. It makes pages show changes that depend on the time, and
+	// changes by other instances of the service.
 	streamBeat = time.Minute
 )
 
-// changes tells the streams of this instance that a request has changed something of their tenant.
+// changes contains the open streams of this instance, and tells them when a request has changed data of their tenant.
 type changes struct {
 	mu      sync.Mutex
 	closed  bool
@@ -72,12 +72,12 @@ func (c *changes) notify(tenant string) {
 	for s := range c.tenants[tenant] {
 		select {
 		case s.changed <- true:
-		default: // it has not yet been told of an earlier one
+		default: // the stream has not yet received the value of an earlier change
 		}
 	}
 }
 
-// close ends all streams, and rejects new ones.
+// close ends all streams. Afterwards, add rejects new streams.
 func (c *changes) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -89,11 +89,13 @@ func (c *changes) close() {
 	}
 }
 
-// StreamChanges answers a request of the user with server-sent events that have no data: one soon after a request has
-// changed something of the user's tenant, and one after each minute. The stream ends with the connection or the
-// service, and when check, which is called before each event, returns an error. It counts as a WebSocket in the bounds
-// of connections, and holds no connection to the database. The error is ErrTooManyWebSockets if the user or the tenant
-// has too many.
+// StreamChanges answers a request of the user with a stream of server-sent events without data. It sends an event soon
+// after a request has changed data of the user's tenant, and at least one event a minute. Before each event, it calls
+// check. The stream ends when check returns an error, when the connection ends, and when the service stops.
+//
+// A stream counts as a WebSocket in the bounds of connections, and holds no connection to the database. The error is
+// ErrTooManyWebSockets if the user or the tenant has too many streams, and ErrUnavailable if all tenants together have
+// too many.
 func (s *Server) StreamChanges(
 	w http.ResponseWriter, r *http.Request, actor db.Actor, check func(context.Context) error,
 ) error {
@@ -123,7 +125,7 @@ func (s *Server) StreamChanges(
 		}
 		return control.Flush()
 	}
-	// wait returns true after a change or the time, and false when the stream has ended.
+	// wait returns true after a change or the time most, and false when the stream has ended.
 	wait := func(changed <-chan bool, most time.Duration) bool {
 		timer := time.NewTimer(most)
 		defer timer.Stop()

@@ -5,9 +5,11 @@ import (
 	"compress/gzip"
 	"net/http"
 	"sync"
+
+	"spoolwright/server/docs"
 )
 
-// compressFrom is the size of a list from which its response is compressed. Smaller ones fit into two packets anyway.
+// compressFrom is the minimum size of a compressed list or page. A smaller body fits into two packets uncompressed.
 const compressFrom = 2 << 10
 
 var gzipWriters = sync.Pool{New: func() any {
@@ -18,11 +20,11 @@ var gzipWriters = sync.Pool{New: func() any {
 	return w
 }}
 
-// compressed returns the body with gzip, if the client accepts it and the body is large enough, and nil otherwise. It
-// sets the header Vary in both cases.
+// compressed returns the body and a newline, compressed with gzip. It returns nil if the client does not accept gzip
+// or the body is small. It adds the header Vary in both cases.
 func compressed(w http.ResponseWriter, r *http.Request, body []byte) []byte {
 	w.Header().Add("Vary", "Accept-Encoding")
-	if len(body) < compressFrom || !acceptsGzip(r.Header.Values("Accept-Encoding")) {
+	if len(body) < compressFrom || !docs.AcceptsGzip(r.Header.Values("Accept-Encoding")) {
 		return nil
 	}
 	b := bytes.NewBuffer(make([]byte, 0, len(body)/4))

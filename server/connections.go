@@ -1,7 +1,6 @@
 package server
 
 import (
-	"bufio"
 	"container/list"
 	"crypto/tls"
 	"errors"
@@ -13,21 +12,23 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"spoolwright/value"
 )
 
-// Bounds of the connections of clients. Without them, one client could use up the file descriptors of the process, or
-// its memory: an idle connection takes about 20 KB.
+// Bounds of the connections of clients. Without bounds, one client could use up the file descriptors or the memory of
+// the process: an idle connection takes about 20 KB.
 const (
-	maxConnections   = 20_000 // of all clients together, if the limit of open files permits them
-	addressShare     = 4      // a client address has at most one part in so many
-	tenantShare      = 4      // the same for the WebSockets of a tenant
-	webSocketShare   = 2      // and for those of all tenants
-	spareConnections = 16     // further ones, for client addresses that have no other
+	maxConnections   = 20_000 // the maximum of all clients together, if the limit of open files permits it
+	addressShare     = 4      // a client address has at most 1/addressShare of the connections
+	tenantShare      = 4      // the WebSockets of a tenant are at most 1/tenantShare of the connections
+	webSocketShare   = 2      // the WebSockets of all tenants are at most 1/webSocketShare of the connections
+	spareConnections = 16     // connections above the maximum, for client addresses that have no other connection
 )
 
-// connectionLimit returns the number of connections that clients may have: half of the open files that the database
-// connections leave to the process. The other half is for files, webhooks and metrics. The Go runtime has raised the
-// soft limit of open files to the hard limit.
+// connectionLimit returns the maximum number of connections of clients. Database is the number of connections to the
+// database, which use open files too. Half of the remaining open files is for clients, and the other half is for
+// files, webhooks and metrics. The Go runtime has raised the soft limit of open files to the hard limit.
 func connectionLimit(database int) int {
 	var files syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files) != nil {
@@ -37,8 +38,8 @@ func connectionLimit(database int) int {
 	return min(max(n, spareConnections), maxConnections)
 }
 
-// connections counts and bounds the connections of clients. At the bound of all connections, a new one replaces the
-// one that has been without a request for the longest time.
+// connections counts and bounds the connections of clients. When there are max connections, a new connection replaces
+// the connection that has been without a request for the longest time.
 type connections struct {
 	max     int
 	trusted []netip.Prefix
@@ -46,9 +47,9 @@ type connections struct {
 
 	mu         sync.Mutex
 	open       map[net.Conn]*connection
-	waiting    list.List      // of *connection: those without a request, in the order in which they began to wait
-	addresses  map[string]int // connections by client address, without those of trusted proxies
-	tenants    map[string]int // WebSockets
+	waiting    list.List      // of *connection: connections without a request, in the order in which they began to wait
+	addresses  map[string]int // the number of connections by client address, without connections of trusted proxies
+	tenants    map[string]int // the number of WebSockets by tenant
 	webSockets int
 
 	perAddress, replaced, rejected, perTenant, allWebSockets bound
@@ -57,7 +58,7 @@ type connections struct {
 type connection struct {
 	conn    net.Conn
 	address string        // empty for a trusted proxy
-	waits   *list.Element // in connections.waiting; nil while there is a request or a WebSocket
+	waits   *list.Element // the element of connections.waiting; nil during a request or a WebSocket
 }
 
 // bound counts how often clients reached a bound.
@@ -65,6 +66,12 @@ type bound struct {
 	count    int64
 	throttle throttle
 }
+
+// ErrTooManyWebSockets is the error for a client that has too many open WebSocket connections.
+var ErrTooManyWebSockets = &Error{Status: 429, Code: "RATE_LIMIT_EXCEEDED", RetryAfter: 30 * time.Second,
+	Detail: "Too many open WebSocket connections"}
+
+var errWebSockets = errors.New("too many WebSocket connections of all tenants")
 
 func newConnections(most int, trusted []netip.Prefix, log *slog.Logger) *connections {
 	return &connections{max: most, trusted: trusted, log: log, open: map[net.Conn]*connection{},
@@ -79,7 +86,8 @@ func (c *connections) reached(b *bound, message string, args ...any) {
 	}
 }
 
-// changed is the ConnState of the http.Server. A WebSocket ends with the Close of the connection that hijack returns.
+// changed is the ConnState of the http.Server. The http.Server does not report the end of a WebSocket; webSocketConn
+// does.
 func (c *connections) changed(conn net.Conn, state http.ConnState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -98,7 +106,7 @@ func (c *connections) changed(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// add admits a new connection or closes it.
+// add admits a new connection, or closes it if there are too many.
 func (c *connections) add(conn net.Conn) {
 	added := &connection{conn: conn}
 	if remote := conn.RemoteAddr().String(); !isTrustedPeer(remote, c.trusted) {
@@ -158,47 +166,12 @@ func decrement(counts map[string]int, key string) {
 	}
 }
 
-// closeNow closes a connection without the last message of TLS, which may have to wait for the client.
+// closeNow closes a connection without the closing message of TLS, because sending it may have to wait for the client.
 func closeNow(conn net.Conn) {
 	if secure, ok := conn.(*tls.Conn); ok {
 		conn = secure.NetConn()
 	}
 	conn.Close()
-}
-
-// ErrTooManyWebSockets is the error for a client that has too many open WebSocket connections.
-var ErrTooManyWebSockets = &Error{Status: 429, Code: "RATE_LIMIT_EXCEEDED", RetryAfter: 30 * time.Second,
-	Detail: "Too many open WebSocket connections"}
-
-var errWebSockets = errors.New("too many WebSocket connections of all tenants")
-
-// Hijack takes over the connection of a request to a Surface, for a WebSocket. The error is ErrTooManyWebSockets if
-// the caller's tenant has too many, and ErrUnavailable if all tenants together have.
-func Hijack(w http.ResponseWriter, r *http.Request) (net.Conn, *bufio.ReadWriter, error) {
-	info := infoOf(r)
-	c, tenant := info.connections, info.caller.Actor.Tenant
-	if err := c.addWebSocket(tenant); err != nil {
-		return nil, nil, err
-	}
-	conn, buffered, err := http.NewResponseController(w).Hijack()
-	if err != nil {
-		c.removeWebSocket(tenant, nil)
-		return nil, nil, err
-	}
-	return &webSocketConn{Conn: conn, release: func() { c.removeWebSocket(tenant, conn) }}, buffered, nil
-}
-
-// webSocketConn is the connection of a WebSocket, which counts until it is closed.
-type webSocketConn struct {
-	net.Conn
-	once    sync.Once
-	release func()
-}
-
-func (s *webSocketConn) Close() error {
-	err := s.Conn.Close()
-	s.once.Do(s.release)
-	return err
 }
 
 func (c *connections) addWebSocket(tenant string) error {
@@ -255,7 +228,8 @@ type throttle struct {
 	held   int
 }
 
-// allow returns 0 if an event passed less than a minute ago, and otherwise the number of events since then.
+// allow reports an event. It returns 0 if an earlier event passed less than a minute ago. Otherwise the event passes,
+// and allow returns the number of events since the last event that passed.
 func (t *throttle) allow() (events int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -266,14 +240,15 @@ func (t *throttle) allow() (events int) {
 	return events
 }
 
-// errorLog is the writer of the http.Server's own errors. Clients cause most of them, so one a minute is a warning.
+// errorLog logs the http.Server's own errors. Clients cause most of these errors. Therefore at most one a minute is
+// logged as a warning.
 type errorLog struct {
 	log      *slog.Logger
 	throttle throttle
 }
 
 func (l *errorLog) Write(line []byte) (int, error) {
-	text := shorten(strings.TrimSpace(string(line)), maxLoggedError)
+	text := value.Shorten(strings.TrimSpace(string(line)), maxLoggedError)
 	if n := l.throttle.allow(); n > 0 {
 		l.log.Warn("HTTP server", "error", text, "times", n)
 	} else {

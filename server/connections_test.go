@@ -16,6 +16,7 @@ import (
 
 	"spoolwright/server"
 	"spoolwright/testkit"
+	"spoolwright/value"
 )
 
 // client is a connection that keeps alive.
@@ -274,7 +275,7 @@ func TestFraming(t *testing.T) {
 
 // sizeQuery asks for a text of so many letters.
 type sizeQuery struct {
-	Count server.Optional[int64] `query:"count" rule:"minimum=1,maximum=100000"`
+	Count value.Optional[int64] `query:"count" rule:"minimum=1,maximum=100000"`
 }
 
 // Responses of all sizes arrive whole, one after the other on one connection.

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"spoolwright/value"
 )
 
 const (
@@ -20,8 +22,8 @@ const (
 	maxBody  = 1 << 20
 	maxDepth = 32
 
-	// maxUnknown limits how many unknown fields an error names, so that a body of unknown fields causes no long
-	// response.
+	// maxUnknown is the maximum number of unknown fields or parameters that an error names. Without a limit, a request
+	// with many unknown fields would cause a long response.
 	maxUnknown = 100
 )
 
@@ -34,7 +36,7 @@ var (
 		Header: http.Header{"Connection": {"close"}}}
 )
 
-// ErrNotMedia is the error of a body with another media type than that of the operation.
+// ErrNotMedia returns the error of a body that does not have the media type of the operation.
 func ErrNotMedia(media string) *Error {
 	return &Error{Status: 415, Code: "UNSUPPORTED_MEDIA_TYPE", Detail: "Send the body as Content-Type: " + media}
 }
@@ -55,7 +57,8 @@ func readMedia(w http.ResponseWriter, r *http.Request, media string, optional bo
 	return body, checkMedia(r, media)
 }
 
-// checkMedia returns a 415 if the request's body has another media type, character encoding or content encoding.
+// checkMedia returns a 415 if the request's body has another media type, has another character encoding than UTF-8, or
+// is compressed.
 func checkMedia(r *http.Request, media string) error {
 	got, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	charset, named := params["charset"]
@@ -68,15 +71,15 @@ func checkMedia(r *http.Request, media string) error {
 	return nil
 }
 
-// drainBytes and drainTimeout limit how much of a body that is too large is read, and for how long.
+// drainBytes and drainTimeout are the maximum number of bytes that drain reads, and the maximum time that it takes.
 const (
 	drainBytes   = 8 << 20
 	drainTimeout = 5 * time.Second
 )
 
-// drain sends the response and then reads a part of the body that is too large. Without it, the server would reset a
-// connection on which the client still sends, and the client might not see the response. HTTP/2 needs no drain, because
-// it resets only the stream, after the response.
+// drain sends the response and then reads a part of a body that is too large. Without drain, the server would reset a
+// connection on which the client still sends, and the client might not see the response. HTTP/2 needs no drain,
+// because an HTTP/2 server resets only the stream, after the response.
 func drain(w http.ResponseWriter, r *http.Request) {
 	c := http.NewResponseController(w)
 	if r.ProtoMajor == 1 && c.Flush() == nil && c.SetReadDeadline(time.Now().Add(drainTimeout)) == nil {
@@ -87,7 +90,7 @@ func drain(w http.ResponseWriter, r *http.Request) {
 // ReadBody reads a body of any content type. The error is a 413 or 400.
 func ReadBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if r.ContentLength > maxBody {
-		return nil, ErrTooLarge // before the client that waits for 100 Continue sends it
+		return nil, ErrTooLarge // a client that waits for 100 Continue then does not send the body
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	var tooLarge *http.MaxBytesError
@@ -105,8 +108,8 @@ var ErrMalformed = BadRequest("MALFORMED_JSON", "%s", "The body is not valid JSO
 
 func malformed(detail string) *Error { return ErrMalformed.With(detail) }
 
-// decodeBody decodes one JSON object into in, a pointer to a struct with a Schema, and validates it. A PATCH may omit
-// required fields. The error is a 400, or a 422 with all problems.
+// decodeBody decodes the JSON object in body into in, a pointer to a struct with a Schema, and validates it. A patch
+// may omit required fields. The error is a 400, or a 422 with all problems.
 func decodeBody(body []byte, in any, patch bool) error {
 	if !utf8.Valid(body) {
 		return malformed("The body is not valid UTF-8")
@@ -138,18 +141,19 @@ func TooManyEntries(list string) *Error { return Invalid(list, tooManyEntries) }
 type decoder struct {
 	patch    bool
 	problems Problems
-	unknown  int // unknown fields so far
+	unknown  int // the number of unknown fields so far
 }
 
-// object decodes and validates a JSON object that json.Valid accepts, and adds its problems to d.problems. Prefix
-// precedes the names of its fields in them, such as "items[2].". The error is a 400 or a 422.
+// object decodes the JSON object in text into v and validates it. The text must be valid JSON. The problems with the
+// fields are added to d.problems, with a prefix such as "items[2]." before the names of the fields. The error is a
+// 400, or a 422 if the text is not an object.
 func (d *decoder) object(text []byte, v reflect.Value, prefix string) error {
 	schema := SchemaOfType(v.Type())
 	var problems Problems
-	lists, parts := map[*Field]array{}, map[*Field]part{}
+	lists, parts := map[*Field]value.Array{}, map[*Field]value.Object{}
 	seen := make(map[string]bool, 16)
-	walker := walker{text: text, member: func(key string, value any) {
-		seen[key] = value != nil
+	walker := walker{text: text, member: func(key string, sent any) {
+		seen[key] = sent != nil
 		f := schema.byName[key]
 		switch {
 		case f == nil:
@@ -158,7 +162,7 @@ func (d *decoder) object(text []byte, v reflect.Value, prefix string) error {
 			}
 		case f.ReadOnly:
 		case f.List:
-			if entries, ok := value.(array); d.patch || value == nil {
+			if entries, ok := sent.(value.Array); d.patch || sent == nil {
 				return
 			} else if !ok {
 				problems.Add(key, "must be a list")
@@ -168,23 +172,23 @@ func (d *decoder) object(text []byte, v reflect.Value, prefix string) error {
 				lists[f] = entries
 			}
 		case f.Part:
-			if text, ok := value.(part); ok {
+			if text, ok := sent.(value.Object); ok {
 				parts[f] = text
-			} else if value != nil || f.Required {
+			} else if sent != nil || f.Required {
 				problems.Add(key, "must be a JSON object")
 			}
 		default:
 			if f.Query {
 				var problem string
-				if value, problem = f.fromJSON(value); problem != "" {
+				if sent, problem = f.fromJSON(sent); problem != "" {
 					problems.Add(key, "%s", problem)
 					return
 				}
 			}
 			field := v.FieldByIndex(f.index).Addr().Interface().(settable)
-			if problem := field.set(f, value); problem != "" {
+			if problem := f.decode(field, sent); problem != "" {
 				problems.Add(key, "%s", problem)
-			} else if value == nil && (f.Required || d.patch && f.NotNull) {
+			} else if sent == nil && (f.Required || d.patch && f.NotNull) {
 				problems.Add(key, "must not be null")
 			}
 		}
@@ -224,7 +228,7 @@ func (d *decoder) object(text []byte, v reflect.Value, prefix string) error {
 	return nil
 }
 
-// checkNames checks the rule insteadOf. An empty text names nothing in a POST.
+// checkNames checks the rule insteadOf of Schema. In a POST, a field with an empty text counts as missing.
 func (d *decoder) checkNames(schema *Schema, v reflect.Value, problems *Problems) {
 	for _, f := range schema.Fields {
 		if f.others == nil {
@@ -251,7 +255,7 @@ func (d *decoder) checkNames(schema *Schema, v reflect.Value, problems *Problems
 	}
 }
 
-// notAField returns the problem with a field of an object that its schema does not have.
+// notAField returns the problem with a name in an object that is not the name of a field of the schema.
 func notAField(name string, schema *Schema) string {
 	names := make([]string, 0, len(schema.Fields))
 	for _, f := range schema.Fields {
@@ -265,8 +269,8 @@ func notAField(name string, schema *Schema) string {
 	return "is not a known field"
 }
 
-// entries decodes the entries of the list f in an object into its struct v.
-func (d *decoder) entries(texts array, v reflect.Value, f *Field, prefix string) error {
+// entries decodes texts, the entries of the nested list f, into the list's field in v.
+func (d *decoder) entries(texts value.Array, v reflect.Value, f *Field, prefix string) error {
 	if len(texts) == 0 {
 		return nil
 	}
@@ -283,15 +287,15 @@ func (d *decoder) entries(texts array, v reflect.Value, f *Field, prefix string)
 	return nil
 }
 
-// DecodeBody decodes and validates the body of a POST with the input type T, for input that a command builds. Its
-// errors are those of a request.
+// DecodeBody decodes and validates the body of a POST with the input type T, for bodies that the program builds
+// itself, for example in a command. The errors are the same as for a request.
 func DecodeBody[T any](body []byte) (T, error) {
 	var in T
 	err := decodeBody(body, &in, false)
 	return in, err
 }
 
-// Checker is an input type with rules about several fields.
+// Checker is an input type with rules that concern several fields.
 type Checker interface{ Check(*Problems) }
 
 func check(in any, problems Problems) error {
@@ -301,16 +305,8 @@ func check(in any, problems Problems) error {
 	return problems.Err()
 }
 
-// array and part are the values of a list and of an object that are members of the outermost object: the texts of the
-// list's entries, and the text of the object. nested is the value of any other list or object.
-type (
-	array  [][]byte
-	part   []byte
-	nested struct{}
-)
-
-// walker reads a text that json.Valid accepts. It rejects what json.Valid does not, deep nesting and repeated keys,
-// and calls member for each member of the outermost object.
+// walker reads a text that json.Valid accepts, and calls member for each member of the outermost object. It rejects
+// deep nesting and repeated keys, which json.Valid accepts.
 type walker struct {
 	text   []byte
 	at     int
@@ -346,15 +342,15 @@ func (w *walker) value(depth int) (any, error) {
 	case '{':
 		start := w.at
 		if err := w.object(depth); err != nil || depth != 2 {
-			return nested{}, err
+			return value.Nested{}, err
 		}
-		return part(w.text[start:w.at]), nil
+		return value.Object(w.text[start:w.at]), nil
 	case '[':
 		entries, err := w.list(depth)
 		if depth == 2 {
 			return entries, err
 		}
-		return nested{}, err
+		return value.Nested{}, err
 	case '"':
 		return w.string(), nil
 	case 't':
@@ -371,11 +367,11 @@ func (w *walker) value(depth int) (any, error) {
 	for w.at < len(w.text) && strings.IndexByte("+-.0123456789eE", w.text[w.at]) >= 0 {
 		w.at++
 	}
-	return number(w.text[start:w.at]), nil
+	return value.Number(w.text[start:w.at]), nil
 }
 
-// list returns the texts of the entries, for a member of the outermost object, and nil for any other list.
-func (w *walker) list(depth int) (entries array, err error) {
+// list returns the texts of the entries if the list is a member of the outermost object, and nil for any other list.
+func (w *walker) list(depth int) (entries value.Array, err error) {
 	w.at++
 	w.space()
 	if w.text[w.at] == ']' {
@@ -411,7 +407,7 @@ func (w *walker) object(depth int) error {
 		w.space()
 		key := w.string()
 		if keys[key] {
-			return malformed("The body has the key " + shorten(key, maxRepeated) + " twice")
+			return malformed("The body has the key " + value.Shorten(key, value.MaxRepeated) + " twice")
 		}
 		keys[key] = true
 		w.space()
@@ -448,13 +444,13 @@ func (w *walker) string() string {
 	return s
 }
 
-// fromJSON returns the scalar for the value of a query parameter in a body, where numbers and booleans may also be
-// texts.
+// fromJSON converts the JSON value of a query parameter in a body to a scalar. The JSON value of a number or a boolean
+// may be a string.
 func (f *Field) fromJSON(v any) (any, string) {
 	switch v := v.(type) {
 	case string:
 		return f.fromText(v), ""
-	case number:
+	case value.Number:
 		return f.fromText(string(v)), ""
 	case bool:
 		return f.fromText(strconv.FormatBool(v)), ""
@@ -462,14 +458,14 @@ func (f *Field) fromJSON(v any) (any, string) {
 	return nil, "must be a text, a number, true or false, as the parameter of the list"
 }
 
-// fromText returns the scalar for the text of a query parameter or a cell of a CSV file.
+// fromText converts the text of a query parameter or of a cell of a CSV file to a scalar.
 func (f *Field) fromText(text string) any {
 	if f.Set {
-		return separated(text)
+		return value.Separated(text)
 	}
 	switch f.Kind {
-	case reflect.TypeFor[int64](), reflect.TypeFor[Decimal]():
-		return number(text)
+	case reflect.TypeFor[int64](), reflect.TypeFor[value.Decimal]():
+		return value.Number(text)
 	case reflect.TypeFor[bool]():
 		switch strings.ToLower(text) { // Python clients send True
 		case "true", "1":
@@ -481,10 +477,11 @@ func (f *Field) fromText(text string) any {
 	return text
 }
 
-// DecodeTexts decodes and validates texts, such as the cells of a CSV file, as DecodeBody does a JSON object: names
-// are fields of T, and a nil text is null. It returns all problems. Except in fields of free text, blanks around a
-// text are ignored and an empty text is null. Values of read-only fields are ignored. A patch may omit required
-// fields, and sets the others to null.
+// DecodeTexts decodes and validates texts, such as the cells of a row of a CSV file, in the same way as DecodeBody a
+// JSON object. Names are the fields of T to which the texts belong. A nil text is null. Except in fields of free text,
+// blanks around a text are ignored and an empty text is null. Values of read-only fields are ignored. If patch is set,
+// names may omit required fields, and a null sets its field to null; otherwise a null counts as missing. DecodeTexts
+// returns all problems.
 func DecodeTexts[T any](names []string, texts []*string, patch bool) (T, []FieldError) {
 	var in T
 	v := reflect.ValueOf(&in).Elem()
@@ -504,11 +501,11 @@ func DecodeTexts[T any](names []string, texts []*string, patch bool) (T, []Field
 			text = strings.TrimSpace(text)
 			null = text == "" && !(f.Set && f.NotNull) // an empty list
 		}
-		if null && patch && f.Kind == reflect.TypeFor[Extra]() {
+		if null && patch && f.Kind == reflect.TypeFor[value.Extra]() {
 			text, null = "{}", false
 		}
 		if null && patch {
-			v.FieldByIndex(f.index).Addr().Interface().(settable).set(f, nil)
+			f.decode(v.FieldByIndex(f.index).Addr().Interface().(settable), nil)
 			if f.NotNull {
 				problems.Add(name, "must not be empty")
 			}
@@ -517,7 +514,7 @@ func DecodeTexts[T any](names []string, texts []*string, patch bool) (T, []Field
 			continue
 		}
 		given[name] = true
-		if problem := v.FieldByIndex(f.index).Addr().Interface().(settable).set(f, f.fromText(text)); problem != "" {
+		if problem := f.decode(v.FieldByIndex(f.index).Addr().Interface().(settable), f.fromText(text)); problem != "" {
 			problems.Add(name, "%s", problem)
 		}
 	}

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"spoolwright/server/docs"
 )
 
 var docsServer = sync.OnceValue(func() *Server { return New(Config{}) })
@@ -234,11 +236,11 @@ func TestAcceptsGzip(t *testing.T) {
 		"identity; q=0.5 , gzip ; q=1": true,
 	}
 	for _, header := range slices.Sorted(maps.Keys(cases)) {
-		if got := acceptsGzip([]string{header}); got != cases[header] {
+		if got := docs.AcceptsGzip([]string{header}); got != cases[header] {
 			t.Errorf("Accept-Encoding %q: %v, want %v", header, got, cases[header])
 		}
 	}
-	if !acceptsGzip([]string{"br", "gzip"}) {
+	if !docs.AcceptsGzip([]string{"br", "gzip"}) {
 		t.Error("the second of two headers is ignored")
 	}
 }

@@ -13,10 +13,11 @@ import (
 	"time"
 
 	"spoolwright/db"
+	"spoolwright/value"
 )
 
-// Error is an error response. Its body is {"detail", "code"} and, if the error concerns fields of the request,
-// "errors" with all of them. Err is logged and never sent.
+// Error is an error response. Its body has the members "detail" and "code" and, if the error concerns fields of the
+// request, "errors" with all of these fields. The field err is logged and never sent.
 type Error struct {
 	Status     int
 	Code       string // machine-readable, such as NOT_FOUND
@@ -24,11 +25,11 @@ type Error struct {
 	Fields     []FieldError
 	RetryAfter time.Duration // sent as Retry-After if it is not zero
 	Header     http.Header   // further headers
-	format     string        // of Detail
+	format     string        // the format of Detail, for With
 	err        error
 }
 
-// FieldError is a field of a request and the problem with it.
+// FieldError is a problem with a field of a request.
 type FieldError struct {
 	Field   string `json:"field"`
 	Message string `json:"message"`
@@ -43,14 +44,14 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.err }
 
-// Because returns a copy of e that logs err.
+// Because returns a copy of e with err as the error to log.
 func (e *Error) Because(err error) *Error {
 	c := *e
 	c.err = err
 	return &c
 }
 
-// With returns a copy of e with these values in its detail, in place of those of the example.
+// With returns a copy of e whose detail has these values in place of the example values.
 func (e *Error) With(values ...any) *Error {
 	c := *e
 	c.Detail = fmt.Sprintf(e.format, values...)
@@ -61,7 +62,7 @@ func (e *Error) With(values ...any) *Error {
 	return c.On(fields...)
 }
 
-// On returns a copy of e that concerns these fields of the request. The message of each is the detail.
+// On returns a copy of e that concerns these fields of the request. The message of each field is the detail.
 func (e *Error) On(fields ...string) *Error {
 	c := *e
 	c.Fields = nil
@@ -85,7 +86,7 @@ var (
 	ErrTwoCredentials = &Error{Status: 401, Code: "INVALID_API_KEY",
 		Detail: "Send one X-API-Key header or an Authorization header, not both"}
 
-	// errOnlyUsers is ErrForbidden for an API key where only users are allowed.
+	// errOnlyUsers is ErrForbidden for a request with an API key to an operation for users only.
 	errOnlyUsers = &Error{Status: 403, Code: "FORBIDDEN",
 		Detail: "API keys do not permit this; log in as a user"}
 
@@ -95,12 +96,22 @@ var (
 			"repeat it with the same Idempotency-Key, or check before you repeat it"}
 )
 
+var (
+	errNoPath = &Error{Status: 404, Code: "NOT_FOUND", Detail: "The path does not exist"}
+
+	// ErrMethod is the error of a request with a method that the path does not support.
+	ErrMethod = &Error{Status: 405, Code: "METHOD_NOT_ALLOWED", Detail: "The path does not support this method"}
+
+	// ErrTooMany is the error of a request that exceeds a rate limit.
+	ErrTooMany = &Error{Status: 429, Code: "RATE_LIMIT_EXCEEDED", Detail: "Too many requests; try again later"}
+)
+
 // ErrInternal is the error of a defect of the service.
 var ErrInternal = &Error{Status: 500, Code: "INTERNAL_ERROR",
 	Detail: "Internal error; the log of the service contains it under this request's id"}
 
-// BadRequest returns a 400: the request is valid, but cannot be executed. Its detail, formatted with the example
-// values, is the example in the OpenAPI document; a handler returns the error With other values.
+// BadRequest returns a 400: the request is valid, but cannot be executed. The detail is formatted with example values,
+// for the OpenAPI document. A handler calls With to replace the example values by its own.
 func BadRequest(code, format string, example ...any) *Error {
 	return &Error{Status: 400, Code: code, Detail: fmt.Sprintf(format, example...), format: format}
 }
@@ -122,7 +133,7 @@ type Problems []FieldError
 
 // Add adds a problem with a field, unless the field already has one.
 func (p *Problems) Add(field, message string, args ...any) {
-	field = shorten(field, maxRepeated)
+	field = value.Shorten(field, value.MaxRepeated)
 	for _, known := range *p {
 		if known.Field == field {
 			return
@@ -139,8 +150,8 @@ func (p Problems) Err() error {
 	return invalid(p)
 }
 
-// join returns a 422 with these problems and those of err, which is nil or the error of reading and decoding the body.
-// If there are problems, they take precedence over an err with another status.
+// join returns a 422 with the problems p and the fields of err. Err is nil or the error of reading and decoding the
+// body. If p is not empty, an err without fields, such as a 400, is dropped; if p is empty, join returns err.
 func (p Problems) join(err error) error {
 	if len(p) == 0 {
 		return err
@@ -155,8 +166,8 @@ func (p Problems) join(err error) error {
 	return all.Err()
 }
 
-// JoinFields returns the names of fields for the detail of an error, such as "items[0].product_id, items[2].sku and 3
-// more".
+// JoinFields joins the names of fields for the detail of an error. It names at most ten, such as "items[0].product_id,
+// items[2].sku and 3 more".
 func JoinFields(names []string) string {
 	shown := names[:min(10, len(names))]
 	text := strings.Join(shown, ", ")
@@ -164,17 +175,6 @@ func JoinFields(names []string) string {
 		text += " and " + strconv.Itoa(more) + " more"
 	}
 	return text
-}
-
-// maxRepeated is the length of a client's text that an error repeats.
-const maxRepeated = 100
-
-// shorten returns the first bytes of s, at most as many as given, and an ellipsis if that is not all.
-func shorten(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	return strings.ToValidUTF8(s[:most], "") + "..."
 }
 
 func invalid(problems Problems) *Error {
@@ -189,7 +189,7 @@ func invalid(problems Problems) *Error {
 	return &Error{Status: 422, Code: "VALIDATION_ERROR", Detail: detail, Fields: problems}
 }
 
-// asError converts an error of a handler to the response.
+// asError converts an error of a handler to an Error, the response. An unknown error becomes ErrInternal.
 func asError(err error) *Error {
 	var e *Error
 	switch {
@@ -209,7 +209,10 @@ func asError(err error) *Error {
 	return ErrInternal.Because(err)
 }
 
-// Body returns the JSON of the response.
+// AsError converts an error of Call or of the database to an Error, the response.
+func AsError(err error) *Error { return asError(err) }
+
+// Body returns the JSON body of the response. The detail of a status 500 ends with the id of the request.
 func (e *Error) Body(requestID string) []byte {
 	detail := e.Detail
 	if e.Status == 500 {
@@ -223,10 +226,10 @@ func (e *Error) Body(requestID string) []byte {
 		Code   string       `json:"code"`
 		Errors []FieldError `json:"errors,omitempty"`
 	}{detail, e.Code, e.Fields}) // strings have no encoding errors
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")) // writeJSON adds it
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")) // writeJSON adds a newline
 }
 
-// detailed returns a copy of an internal error whose detail names the request.
+// detailed returns a copy of e, an internal error, whose detail ends with the id of the request.
 func (e *Error) detailed(requestID string) *Error {
 	c := *e
 	c.Detail += " (" + requestID + ")"
@@ -254,8 +257,9 @@ func (e *Error) write(w http.ResponseWriter, requestID string) {
 }
 
 func writeJSON(w http.ResponseWriter, status int, body []byte) {
-	// In terminals, the prompt then begins on a new line. To append it, most bodies would have to be copied; a large one
-	// and the newline would take two system calls.
+	// The newline makes the prompt of a terminal begin on a new line. A small body and the newline are written one after
+	// the other, because append would have to copy most bodies. A large body gets the newline appended, because two
+	// writes would take two system calls.
 	if len(body) < 2<<10 {
 		send(w, status, body, newline)
 	} else {
@@ -263,9 +267,18 @@ func writeJSON(w http.ResponseWriter, status int, body []byte) {
 	}
 }
 
+// Values of headers that most responses have. Header.Set would allocate a slice for each value. The slices must not be
+// changed. Header.Add copies them, because they have no spare capacity.
+var (
+	headerNoSniff = []string{"nosniff"}
+	headerNoStore = []string{"no-store"}
+	headerJSON    = []string{"application/json"}
+)
+
 var newline = []byte("\n")
 
-// send sends a response with a body that is JSON, perhaps compressed.
+// send sends a response. The parts of the body follow each other, and may be compressed. The Content-Type is JSON for
+// an error, and if the header has no Content-Type.
 func send(w http.ResponseWriter, status int, body ...[]byte) error {
 	h := w.Header()
 	if h["Content-Type"] == nil || status >= 400 {

@@ -11,8 +11,8 @@ import (
 	"spoolwright/db"
 )
 
-// Lock returns statements that lock a resource, so that other transactions cannot change it until this one ends. IDs
-// are those of the resource's path.
+// Lock returns statements that lock a resource, so that other transactions cannot change the resource until this
+// transaction ends. The ids are the parameters of the resource's path.
 type Lock func(ids ...string) []*db.Stmt
 
 // LockRow returns the Lock of a resource that is a row of a table.
@@ -22,16 +22,17 @@ func LockRow(table string) Lock {
 	}
 }
 
-// Versioned returns the GET route of a resource whose responses have an ETag. The route that creates such resources
-// has it too, unless its response also has a secret. The PATCH and DELETE routes of the same path then accept
-// If-Match: they compare it with the representation under the lock, in the transaction of the write.
+// Versioned returns a copy of r, the GET route of a resource, whose responses have an ETag. The responses of the route
+// that creates such resources have an ETag too, unless they contain a secret. The PATCH and DELETE routes of the same
+// path then accept If-Match. In the transaction of the write, they lock the resource, read it, and compare its ETag
+// with If-Match.
 func (r Route) Versioned(lock Lock) Route {
 	r.Lock = lock
 	return r
 }
 
-// CreatesVersioned reports whether the response of the route is that of the GET route of the resource that it creates,
-// which is versioned.
+// CreatesVersioned reports whether the route creates a versioned resource and returns it without a secret, as the GET
+// route of the resource does. Versioned reports whether a path has a versioned GET route.
 func (r Route) CreatesVersioned(versioned func(path string) bool) bool {
 	item := r.Endpoint.Out.Item
 	return r.Method() == http.MethodPost && item != nil && versioned(r.Path()+"/{id}") &&
@@ -42,13 +43,14 @@ func (r Route) CreatesVersioned(versioned func(path string) bool) bool {
 var ErrPrecondition = &Error{Status: 412, Code: "PRECONDITION_FAILED",
 	Detail: "The resource has changed: its ETag is not in If-Match. Get it again, and repeat the change"}
 
-// etag returns the strong entity tag of a representation. It is the same on all instances of a version of the program.
+// etag returns the strong entity tag of a representation. All instances of one version of the program compute the same
+// tag.
 func etag(body []byte) string {
 	sum := sha256.Sum256(body)
 	return `"` + hex.EncodeToString(sum[:16]) + `"`
 }
 
-// entityTags returns the tags of an If-Match or If-None-Match header, of which "*" is one.
+// entityTags returns the tags of an If-Match or If-None-Match header. A "*" is returned like a tag.
 func entityTags(r *http.Request, header string) (tags []string) {
 	for tag := range strings.SplitSeq(strings.Join(r.Header.Values(header), ","), ",") {
 		if tag = strings.TrimSpace(tag); tag != "" {
@@ -58,15 +60,15 @@ func entityTags(r *http.Request, header string) (tags []string) {
 	return tags
 }
 
-// isKnown reports whether a client that sent If-None-Match has the representation with the tag.
+// isKnown reports whether the If-None-Match of a request contains the tag or "*".
 func isKnown(r *http.Request, tag string) bool {
 	return slices.ContainsFunc(entityTags(r, "If-None-Match"), func(known string) bool {
 		return known == "*" || strings.TrimPrefix(known, "W/") == tag
 	})
 }
 
-// ifMatch runs a write if the tag of the current representation is one of tags. The error is a 412 if it is not, and
-// that of the GET route if there is no such resource.
+// ifMatch runs a write if tags contains "*" or the tag of the current representation. Otherwise the error is a 412. If
+// the resource does not exist, the error is that of the GET route.
 func (o *operation) ifMatch(ctx context.Context, c call, tags []string,
 	write func(context.Context) (Response, error)) (answer Response, err error) {
 	get, err := o.current.route.Endpoint.prepare(ctx, call{ids: c.ids})

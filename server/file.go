@@ -7,9 +7,11 @@ import (
 	"net/http"
 	"reflect"
 	"time"
+
+	"spoolwright/value"
 )
 
-// file is the response of an endpoint that HandleExport made.
+// file is the response of an endpoint from HandleExport or HandleFile.
 type file struct {
 	media, name string
 	write       func(context.Context, io.Writer) error
@@ -26,14 +28,15 @@ var ExportMedia = map[ExportFormat]string{"csv": "text/csv", "jsonl": "applicati
 
 // ExportQuery are the parameters of every export. The query type of an export embeds it as its first field.
 type ExportQuery struct {
-	Format Optional[ExportFormat] `query:"format" rule:"default=csv"`
+	Format value.Optional[ExportFormat] `query:"format" rule:"default=csv"`
 }
 
 func (q ExportQuery) format() ExportFormat { return q.Format.Or("csv") }
 
-// HandleExport returns an endpoint whose response is a file in the format that the query has. In embeds ExportQuery.
-// It sends the file while write runs. An error before the first 64 KiB is an error response; a later one breaks the
-// connection, so that the client does not take the part for the whole. The name of the file is that of the resources.
+// HandleExport returns an endpoint whose response is a file, in the format that the query names. In embeds
+// ExportQuery. The service sends the file while write runs. An error before write has written 64 KiB causes an error
+// response. A later error breaks the connection, so that the client does not mistake a part for the whole file. The
+// file is named after the resources, such as spools.csv.
 func HandleExport[In interface{ format() ExportFormat }](
 	resources string, write func(ctx context.Context, r *Request[In], w io.Writer, f ExportFormat) error,
 ) Endpoint {
@@ -42,19 +45,30 @@ func HandleExport[In interface{ format() ExportFormat }](
 	e.export = func(c call) (*file, error) {
 		r, err := decode(c)
 		f := r.In.format()
-		return &file{ExportMedia[f], resources + "." + string(f), func(ctx context.Context, w io.Writer) error {
-			return write(ctx, &r, w, f)
-		}}, err
+		send := func(ctx context.Context, w io.Writer) error { return write(ctx, &r, w, f) }
+		return &file{ExportMedia[f] + "; charset=utf-8", resources + "." + string(f), send}, err
+	}
+	return e
+}
+
+// HandleFile returns an endpoint whose response is a file with the media type and the name. The service sends the file
+// in the same way as a file of HandleExport.
+func HandleFile(media, name string, write func(context.Context, io.Writer) error) Endpoint {
+	e := Endpoint{In: reflect.TypeFor[struct{}](), Out: Outcome{Status: 200}, File: media}
+	decode := requestOf[struct{}](e)
+	e.export = func(c call) (*file, error) {
+		_, err := decode(c)
+		return &file{media, name, write}, err
 	}
 	return e
 }
 
 const (
 	fileBuffer   = 64 << 10
-	fileInFlight = 8 << 20 // what a file that is being sent counts as: an export has a page in memory
+	fileInFlight = 8 << 20 // the bytes in flight that a file counts as, because an export has a page in memory
 )
 
-// sendFile answers the request of an endpoint that HandleExport made.
+// sendFile answers the request of an endpoint from HandleExport or HandleFile.
 func (o *operation) sendFile(w http.ResponseWriter, r *http.Request, info *requestInfo) error {
 	ctx, err := o.authorize(w, r, info)
 	if err != nil {
@@ -94,8 +108,8 @@ func (o *operation) sendFile(w http.ResponseWriter, r *http.Request, info *reque
 	return nil
 }
 
-// fileWriter sends a file. A client that does not read for a minute loses the connection; the whole file may take
-// longer.
+// fileWriter sends a file. It breaks the connection of a client that does not read for a minute. The whole file may
+// take longer than a minute.
 type fileWriter struct {
 	w       http.ResponseWriter
 	file    *file
@@ -105,16 +119,16 @@ type fileWriter struct {
 func (f *fileWriter) Write(b []byte) (int, error) {
 	if !f.started {
 		f.started = true
-		f.w.Header().Set("Content-Type", f.file.media+"; charset=utf-8")
+		f.w.Header().Set("Content-Type", f.file.media)
 		f.w.Header().Set("Content-Disposition", `attachment; filename="`+f.file.name+`"`)
 	}
 	http.NewResponseController(f.w).SetWriteDeadline(time.Now().Add(time.Minute))
 	return f.w.Write(b)
 }
 
-// HandleText returns an endpoint that reads a body with another media type than JSON, and the query In. The example is
-// for the OpenAPI document. Prepare validates the body before the transaction of an Idempotency-Key begins; fn gets
-// its result.
+// HandleText returns an endpoint that reads a body with another media type than JSON, and the query In. Example is an
+// example of the body for the OpenAPI document. Prepare validates the body before the transaction of an
+// Idempotency-Key begins. Fn gets the result of prepare.
 func HandleText[In, P any, Out result](media, example string,
 	prepare func(context.Context, *Request[In], []byte) (P, error),
 	fn func(context.Context, *Request[In], P) (Out, error)) Endpoint {

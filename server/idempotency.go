@@ -12,8 +12,8 @@ import (
 	"spoolwright/db"
 )
 
-// IdempotencyKey returns the Idempotency-Key of a request, or "" if it has none, and adds an invalid one to the
-// problems.
+// IdempotencyKey returns the Idempotency-Key of a request, or "" if the request has none. If the key is invalid, it
+// adds a problem to problems.
 func IdempotencyKey(r *http.Request, problems *Problems) string {
 	values := r.Header.Values("Idempotency-Key")
 	if len(values) == 0 {
@@ -31,8 +31,8 @@ func IdempotencyKey(r *http.Request, problems *Problems) string {
 var ErrKeyConflict = &Error{Status: 409, Code: "IDEMPOTENCY_CONFLICT",
 	Detail: "This Idempotency-Key was used for another request within the last 24 hours"}
 
-// claimSQL stores a key of a caller with the fingerprint of its request and the status of the response. It returns no
-// row if the caller has used the key within 24 hours.
+// claimSQL stores a caller's key with the fingerprint of the request and the status of the response. It returns a row
+// unless the caller has used the key within 24 hours.
 const claimSQL = `
 	insert into idempotency_keys as k (user_id, key, request, status) values ($1, $2, $3, $4)
 	on conflict (tenant_id, user_id, key) do update
@@ -40,21 +40,25 @@ const claimSQL = `
 		where k.created_at < now() - interval '24 hours'
 	returning key`
 
-// Once returns two statements for one transaction, which stores no response. The first runs sql, a statement that
-// reads from claim: a row if the caller has not used the key within 24 hours, and none otherwise. The parameters of
-// sql are args, from $5 on. The second sets first to the fingerprint of the request that has used the key.
+// Once returns two statements for one transaction. The first stores the key without a response, and runs sql. Sql is a
+// statement that reads from claim, which has one row if the caller has not used the key within 24 hours, and no row
+// otherwise. The parameters of sql from $5 on are args. The second statement sets first to the fingerprint of the
+// request that has used the key.
 func Once(caller, key string, request []byte, first *[]byte, sql string, args ...any) (once, stored *db.Stmt) {
 	once = db.SQL("with claim as ("+claimSQL+") "+sql, append([]any{caller, key, request, http.StatusOK}, args...)...)
 	stored = db.SQL(`select request from idempotency_keys where user_id = $1 and key = $2`, caller, key).Into(first)
 	return once, stored
 }
 
-// once runs a handler at most once for a key of the caller, and returns the stored response if it has run. The column
-// user_id has the id of the user or of the API key. One transaction stores the key and contains the handler's effect.
-// A concurrent request with the same key waits at the insert until the first one ends. After a broken connection, also
-// during COMMIT, it tries again: if the key is stored, so is the effect. The insert locks the row that it finds, so a
-// replay commits a change as well: with synchronous replication it waits until the standby has the row and, before it,
-// the effect.
+// once runs a handler at most once for a key of the caller. If the handler has already run, once returns the stored
+// response. The column user_id holds the id of the user or of the API key.
+//
+// One transaction stores the key and contains the handler's effect. A concurrent request with the same key waits at
+// the insert until the first request ends. After a broken connection, also during COMMIT, once tries again: if the key
+// is stored, the effect is stored too.
+//
+// The insert locks an existing row of the key. Therefore a replay also commits a change: with synchronous replication,
+// its COMMIT waits until the standby has the lock and all earlier changes, such as the handler's effect.
 func (s *Server) once(ctx context.Context, key, path string, body []byte, run func(context.Context) (Response, error),
 ) (answer Response, replayed bool, err error) {
 	user := db.ActorOf(ctx).ID()
@@ -90,8 +94,8 @@ func (s *Server) once(ctx context.Context, key, path string, body []byte, run fu
 	return answer, replayed && err == nil, err
 }
 
-// fingerprints returns a hash of the request for each secret, the newest first. They are keyed, so that someone who
-// reads the table cannot guess a password in a body.
+// fingerprints returns a hash of the request for each secret, beginning with the newest secret. The secret is the key
+// of the hash, so that someone who reads the table cannot guess a password in a body.
 func (s *Server) fingerprints(path string, body []byte) (all [][]byte) {
 	for _, secret := range s.Secrets {
 		sum := hmac.New(sha256.New, []byte(secret))
@@ -102,18 +106,18 @@ func (s *Server) fingerprints(path string, body []byte) (all [][]byte) {
 	return all
 }
 
-// ForgetKeys returns the statement that deletes the stored responses of a user.
+// ForgetKeys returns the statement that deletes a user's keys with the stored responses.
 func ForgetKeys(user string) db.Statement {
 	return db.Statement{SQL: `delete from idempotency_keys where user_id = $1`, Args: []any{user}}
 }
 
-// sweepSQL deletes up to 20 expired keys of the tenant. Each write with a key runs it, so keys expire faster than they
-// are added.
+// sweepSQL deletes up to 20 expired keys of the tenant. Each write with a key runs it, so that expired keys are
+// deleted faster than new keys are added.
 const sweepSQL = `delete from idempotency_keys where (tenant_id, user_id, key) in (
 	select tenant_id, user_id, key from idempotency_keys where created_at < now() - interval '24 hours'
 	order by created_at limit 20 for update skip locked)`
 
-// Sweep deletes the expired idempotency keys of all tenants, including those that no longer write.
+// Sweep deletes the expired idempotency keys of all tenants, including tenants that no longer write.
 func Sweep(ctx context.Context, d *db.DB) error {
 	return d.EachTenant(ctx, func(ctx context.Context, _ string) error {
 		for ctx.Err() == nil {

@@ -12,6 +12,7 @@ import (
 	"spoolwright/db"
 	"spoolwright/server"
 	"spoolwright/testkit"
+	"spoolwright/value"
 )
 
 // These tests need no feature. The package blackbox tests keys with each POST of the service.
@@ -112,7 +113,7 @@ func TestRetryGetsOriginalRequest(t *testing.T) {
 		handle := func(ctx context.Context, r *server.Request[Thing]) (server.OK[Echo], error) {
 			tries++
 			name := r.In.Name.Or("no name")
-			r.In.Name = server.Some("changed")
+			r.In.Name = value.Some("changed")
 			if tries < 3 {
 				return nil, d.Write(ctx, db.SQL(`do $$ begin raise exception 'not now' using errcode = '40001'; end $$`))
 			}

@@ -3,14 +3,15 @@ package server
 import "sync"
 
 const (
-	// maxInFlight limits the memory of response bodies that are being sent. Without it, clients that request large
-	// resources and do not read the responses could occupy any amount of memory until WriteTimeout.
+	// maxInFlight limits the memory of response bodies that are being sent. Without this limit, clients that request
+	// large resources and do not read the responses could occupy any amount of memory until WriteTimeout.
 	maxInFlight = 256 << 20
 
-	// maxInFlightCaller limits the share of one user.
+	// maxInFlightCaller limits the share of one user or API key.
 	maxInFlightCaller = maxInFlight / 8
 
-	// smallBody is the size up to which bodies are not counted: the number of connections limits their memory.
+	// smallBody is the maximum size of a body that is not counted. The number of connections limits the memory of such
+	// bodies.
 	smallBody = 16 << 10
 )
 
@@ -21,8 +22,8 @@ type inFlight struct {
 	byCaller map[string]int
 }
 
-// add counts n bytes for the caller and returns true. If required is false and a limit would be exceeded, it counts
-// nothing and returns false.
+// add adds n bytes to the count of the caller and returns true. If this would exceed a limit and required is false, it
+// adds nothing and returns false.
 func (f *inFlight) add(caller string, n int, required bool) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -37,7 +38,7 @@ func (f *inFlight) add(caller string, n int, required bool) bool {
 	return true
 }
 
-// remove reverts add.
+// remove subtracts n bytes that add has added.
 func (f *inFlight) remove(caller string, n int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -12,35 +12,36 @@ import (
 	"unicode/utf8"
 
 	"spoolwright/db"
+	"spoolwright/value"
 )
 
-// ListQuery are the parameters of every list. The query type of a list embeds it as its first field, unless it is that
-// of HandleList.
+// ListQuery are the parameters of every list. The query type of a list embeds ListQuery as its first field. The query
+// type of HandleList is Listing.
 type ListQuery struct {
-	Skip      Optional[int64]     `query:"skip" rule:"maximum=999999999,default=0"`
-	Limit     Optional[int64]     `query:"limit" rule:"minimum=1,maximum=100,default=20"`
-	SortBy    Optional[string]    `query:"sort_by" rule:"default=created_at"`
-	SortOrder Optional[SortOrder] `query:"sort_order" rule:"default=desc"`
-	After     Optional[string]    `query:"after"`
+	Skip      value.Optional[int64]     `query:"skip" rule:"maximum=999999999,default=0"`
+	Limit     value.Optional[int64]     `query:"limit" rule:"minimum=1,maximum=100,default=20"`
+	SortBy    value.Optional[string]    `query:"sort_by" rule:"default=created_at"`
+	SortOrder value.Optional[SortOrder] `query:"sort_order" rule:"default=desc"`
+	After     value.Optional[string]    `query:"after"`
 
 	order order
-	last  *db.Position // that After names
+	last  *db.Position // the position that After names
 }
 
-// Listing are the parameters of a list: those of every list, and a filter.
+// Listing are the parameters of a list of HandleList: the parameters of every list, and the parameters of a filter.
 type Listing[F any] struct {
 	ListQuery
 	Filter F `query:"*"`
 }
 
-// HandleList returns the endpoint of a list of the items T that a filter selects.
+// HandleList returns the endpoint of a list of items of type T. List returns the items that a filter selects.
 func HandleList[T, F any](d *db.DB, list func(filter F) *List) Endpoint {
 	return Handle(func(ctx context.Context, r *Request[Listing[F]]) (Page[T], error) {
 		return ListPage[T](ctx, d.Read, list(r.In.Filter), r.In.ListQuery)
 	})
 }
 
-// resolve checks SortBy and After for a list of items with the schema.
+// resolve checks SortBy, After and Skip for a list of items with the schema, and sets order and last.
 func (q *ListQuery) resolve(items *Schema, problems *Problems) {
 	q.order = order{items.byName[q.SortBy.Or("created_at")], q.SortOrder.Or("desc")}
 	if f := q.order.field; f == nil || !f.isSortable() {
@@ -65,7 +66,7 @@ type SortOrder string
 // Enum returns all orders.
 func (SortOrder) Enum() []string { return []string{"asc", "desc"} }
 
-// order is an order of items: by a field, and then by id.
+// order is an order of items: by a field, and for equal values by id.
 type order struct {
 	field     *Field
 	direction SortOrder
@@ -83,7 +84,7 @@ func (o order) clause() string {
 	return text
 }
 
-// columns returns the columns by which the order sorts, with the key of the item.
+// columns returns the columns of an item's key, and the column by which the order sorts.
 func (o order) columns() string {
 	if o.field.Name == "id" {
 		return "tenant_id, id"
@@ -91,7 +92,7 @@ func (o order) columns() string {
 	return "tenant_id, id, " + o.field.Name
 }
 
-// after returns the condition for the items after the position. Columns that are null are not after it.
+// after returns the condition that an item comes after the position. Items whose column is null do not meet it.
 func (o order) after(p *db.Position, arg func(any) string) string {
 	operator := " < "
 	if o.direction == "asc" {
@@ -105,18 +106,18 @@ func (o order) after(p *db.Position, arg func(any) string) string {
 	return "(" + o.field.Name + ", id)" + operator + "(" + value + ", " + id + ")"
 }
 
-// cursorTypes are the SQL types of the columns whose order can have cursors.
+// cursorTypes are the SQL types of columns by their Go types. An order by a column of another type has no cursors.
 var cursorTypes = map[reflect.Type]string{
-	reflect.TypeFor[Timestamp](): "timestamptz",
-	reflect.TypeFor[Date]():      "date",
-	reflect.TypeFor[int64]():     "int",
-	reflect.TypeFor[UUID]():      "uuid",
+	reflect.TypeFor[value.Timestamp](): "timestamptz",
+	reflect.TypeFor[value.Date]():      "date",
+	reflect.TypeFor[int64]():           "int",
+	reflect.TypeFor[value.UUID]():      "uuid",
 }
 
 // A cursor is the position of an item in an order. It consists of four words, in base64: the field and the direction
 // of the order, and the value of the field and the id of the item.
 
-// cursor returns the value of next for a page that ends at the position.
+// cursor returns the cursor of a position: the value of next in a page that ends there.
 func (o order) cursor(p db.Position) string {
 	words := []string{o.field.Name, string(o.direction), p.Value, p.ID}
 	return base64.RawURLEncoding.EncodeToString([]byte(strings.Join(words, " ")))
@@ -134,18 +135,18 @@ func (o order) parse(text string) (*db.Position, string) {
 		return nil, "belongs to another order: repeat the sort_by and sort_order of the page that had it as `next`"
 	}
 	p := &db.Position{Value: words[2], ID: words[3]}
-	id, ok := db.ParseID(p.ID)
+	id, ok := value.ParseID(p.ID)
 	switch o.field.Kind {
-	case reflect.TypeFor[Timestamp]():
-		t, problem := parseTimestamp(p.Value)
+	case reflect.TypeFor[value.Timestamp]():
+		t, problem := value.ParseTimestamp(p.Value)
 		ok = ok && problem == "" && t.Format("2006-01-02T15:04:05.999999Z") == p.Value
-	case reflect.TypeFor[Date]():
-		_, problem := parseDate(p.Value)
+	case reflect.TypeFor[value.Date]():
+		_, problem := value.ParseDate(p.Value)
 		ok = ok && problem == ""
 	case reflect.TypeFor[int64]():
 		n, err := strconv.ParseInt(p.Value, 10, 32)
 		ok = ok && err == nil && strconv.FormatInt(n, 10) == p.Value
-	case reflect.TypeFor[UUID]():
+	case reflect.TypeFor[value.UUID]():
 		ok = ok && p.Value == p.ID
 	default:
 		ok = false
@@ -157,10 +158,10 @@ func (o order) parse(text string) (*db.Position, string) {
 }
 
 // ExampleCursor is the cursor of an item in the OpenAPI document.
-var ExampleCursor = order{&Field{Name: "created_at"}, "desc"}.cursor(
+var ExampleCursor = order{&Field{Rule: value.Rule{Name: "created_at"}}, "desc"}.cursor(
 	db.Position{Value: "2024-01-15T10:00:00Z", ID: "018d0c4f-7a00-7c3e-8b5a-1f2e3d4c5b6a"})
 
-// List builds the statements of a list: the pages that ListPage returns, and those of an export.
+// List builds the statements that read the pages of a list and of an export.
 type List struct {
 	table, columns, counted string
 	where                   []string
@@ -169,21 +170,20 @@ type List struct {
 	sets                    []string // see Among
 	ranges                  []string // the columns of Between other than created_at
 	orders                  []string // see Ordered
-	filters                 int      // conditions other than those of Each, Between and Scan
-	newest                  string   // the condition for the index of the default order, if it needs one
+	filters                 int      // the number of conditions, except those of And, Each, Between, Search and Scan
 	scan                    bool     // whether a condition has no index
 	countOrdered            bool     // see CountOrdered
 	computed                bool     // see Computed
 }
 
-// choice is the condition that a column has one of several values.
+// choice is the condition that a column has one of several values. Values is a SQL expression of an array.
 type choice struct{ column, values string }
 
 // any returns the condition as SQL.
 func (c choice) any() string { return c.column + " = any(" + c.values + ")" }
 
-// NewList returns a list of a table's columns in the rows that meet the condition base, if it is not empty. Counted
-// names the resource in row_counts with their number, or is empty.
+// NewList returns a list of a table's columns. If base is not empty, the list contains only rows that meet the
+// condition base. Counted names the resource for which the table row_counts has the number of these rows, or is empty.
 func NewList(table, columns, base, counted string) *List {
 	l := &List{table: table, columns: columns, counted: counted}
 	if base != "" {
@@ -192,32 +192,28 @@ func NewList(table, columns, base, counted string) *List {
 	return l
 }
 
-// NewHidingList returns a list of a table with the column hidden_at: of the rows in which it is null, or of the hidden
-// ones. The index that has the former in the default order has the predicate "hidden_at is null and " + Newest.
-func NewHidingList(table, columns, counted string, hidden bool) *List {
-	if hidden {
-		return NewList(table, columns, "hidden_at is not null", "")
-	}
+// Hiding are the parameters of each list of a table with the column hidden_at.
+type Hiding struct {
+	ID     value.Optional[value.UUID] `query:"id"`
+	Hidden value.Optional[bool]       `query:"hidden" rule:"default=false"`
+}
+
+// NewHidingList returns a list of a table with the column hidden_at. The list contains the rows in which hidden_at is
+// null or, if by.Hidden is true, the other rows.
+func NewHidingList(table, columns, counted string, by Hiding) *List {
 	l := NewList(table, columns, "hidden_at is null", counted)
-	l.newest = Newest
+	if by.Hidden.Or(false) {
+		l = NewList(table, columns, "hidden_at is not null", "")
+	}
+	l.WhereEqual("id", by.ID)
 	return l
 }
 
-// Newest is a condition that is true for all rows. It is in the predicates of the indexes of the default order, so
-// that only statements with it use them. Others have a filter: while the table is small, reading all rows in their
-// order would seem as good as the index of the filter.
-const Newest = "created_at > '-infinity'"
-
-// Filtered is a condition that is true for all rows. It is in the predicates of the indexes of filters by columns that
-// are never null, so that only statements with it use them. While PostgreSQL has no statistics, such an index, which
-// ends with the id, would seem as good as the primary key for a row that is selected by its id and "hidden_at is
-// null", but all entries of the tenant would be read.
-const Filtered = "created_at < 'infinity'"
-
-// And adds a condition without a parameter. It does not change how the total is determined.
+// And adds a condition without a parameter. It does not change how the list determines the total.
 func (l *List) And(condition string) { l.where = append(l.where, condition) }
 
-// Where adds a condition; each ? in it is replaced by the parameter of arg. The total is then counted.
+// Where adds a condition, in which it replaces each ? by the parameter of arg. The total is then counted, and not read
+// from row_counts.
 func (l *List) Where(condition string, arg any) {
 	l.counted = ""
 	l.filters++
@@ -230,32 +226,33 @@ func (l *List) arg(v any) string {
 	return "$" + strconv.Itoa(len(l.args))
 }
 
-// compared is the form of a text in which it is compared without regard to case, as columns ending in _key have it.
+// compared is a SQL expression of the form in which texts are compared without regard to case. Columns whose names end
+// in _key have this form.
 const compared = `lower(?::text collate "und-x-icu") collate "C"`
 
-// WhereText adds the condition that a text equals the filter, if that is set, without regard to case. The column has
-// the text in its compared form.
-func (l *List) WhereText(column string, filter Optional[string]) {
+// WhereText adds the condition that a text equals the filter without regard to case, if the filter is set. The column
+// must contain the text in the form compared.
+func (l *List) WhereText(column string, filter value.Optional[string]) {
 	if !filter.IsNull() {
 		l.Where(column+" = "+compared, *filter.Value)
 	}
 }
 
-// value is a parameter of a query.
-type value interface {
+// filter is a parameter of a query.
+type filter interface {
 	IsNull() bool
 	Arg() any
-	sqlType() string
+	SQLType() string
 }
 
-// WhereEqual adds the condition that a column equals the filter, if that is set.
-func (l *List) WhereEqual(column string, filter value) {
-	if !filter.IsNull() {
-		l.Where(column+" = ?::"+filter.sqlType(), filter.Arg())
+// WhereEqual adds the condition that a column equals the filter, if the filter is set.
+func (l *List) WhereEqual(column string, by filter) {
+	if !by.IsNull() {
+		l.Where(column+" = ?::"+by.SQLType(), by.Arg())
 	}
 }
 
-// WhereOneOf adds the condition that a column has one of the values of the filter, if that is set.
+// WhereOneOf adds the condition that a column has one of the values of the filter, if the filter is set.
 func (l *List) WhereOneOf(column string, filter interface{ Values() []string }) {
 	if values := filter.Values(); len(values) == 1 {
 		l.Where(column+" = ?", values[0])
@@ -266,8 +263,8 @@ func (l *List) WhereOneOf(column string, filter interface{ Values() []string }) 
 	}
 }
 
-// WhereEach is WhereOneOf for a column with which an index begins that has the default order for each of its values. A
-// page is then found among the first items for each value, however many there are.
+// WhereEach is WhereOneOf for a column that has an index in which the default order follows the column. The page is
+// then found among the first items for each value, without reading the other items.
 func (l *List) WhereEach(column string, filter interface{ Values() []string }) {
 	values := filter.Values()
 	if len(values) < 2 {
@@ -278,16 +275,16 @@ func (l *List) WhereEach(column string, filter interface{ Values() []string }) {
 	l.Each(column, "string_to_array("+l.arg(strings.Join(values, ","))+", ',')")
 }
 
-// Each is WhereEach for the values of an array, which is SQL, that are those of most rows. The index of the default
-// order also begins with the column.
+// Each adds the condition of WhereEach for a column whose values are in an array, a SQL expression. Most rows must
+// have one of the values, and the index of the default order must begin with the column.
 func (l *List) Each(column, values string) {
 	l.counted = ""
 	l.each = append(l.each, choice{column, values})
 }
 
-// Between adds the conditions that a column is at least from and less than to, if these are set. An index has the rows
-// in which the column is not null in its order; created_at is in all indexes of lists.
-func (l *List) Between(column string, from, to value) {
+// Between adds the conditions that a column is at least from and less than to, if these filters are set. An index must
+// have the order of the column for rows in which the column is not null. All indexes of lists contain created_at.
+func (l *List) Between(column string, from, to filter) {
 	if from.IsNull() && to.IsNull() {
 		return
 	}
@@ -307,32 +304,35 @@ func (l *List) Between(column string, from, to value) {
 }
 
 // bound returns the value of a bound of Between as SQL.
-func (l *List) bound(v value) string {
-	if m, ok := v.(Optional[Moment]); ok && m.Value.date != "" {
+func (l *List) bound(v filter) string {
+	if m, ok := v.(value.Optional[value.Moment]); ok && m.Value.IsDay() {
 		return "(select " + l.arg(v.Arg()) + `::text::date::timestamp at time zone t.time_zone from tenants t
 			where t.tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid)`
 	}
-	return l.arg(v.Arg()) + "::" + v.sqlType()
+	return l.arg(v.Arg()) + "::" + v.SQLType()
 }
 
-// Ordered tells that an index has the order of a column for the rows of the list, and that it is not null in them.
+// Ordered declares that an index has the order of a column for the rows of the list, and that the column is not null
+// in these rows.
 func (l *List) Ordered(column string) { l.orders = append(l.orders, column) }
 
-// Among adds the condition that the id is one of those that a query returns, if the filter is set; each ? in it is
-// replaced by its parameter. The rows are looked up by these ids.
-func (l *List) Among(ids string, filter value) {
-	if !filter.IsNull() {
+// Among adds the condition that the id of a row is among the ids that a query returns, if the filter is set. It
+// replaces each ? in the query by the parameter of the filter. The list looks up rows by these ids.
+func (l *List) Among(ids string, by filter) {
+	if !by.IsNull() {
 		l.counted = ""
 		l.filters++
-		l.sets = append(l.sets, strings.ReplaceAll(ids, "?", l.arg(filter.Arg())+"::"+filter.sqlType()))
+		l.sets = append(l.sets, strings.ReplaceAll(ids, "?", l.arg(by.Arg())+"::"+by.SQLType()))
 	}
 }
 
-// CountOrdered makes the total read the index of the default order. Without it, the plan of the count can use any
-// index that begins with the tenant: for a small table, the costs of all of them are about the same.
+// CountOrdered makes the count of the total read the index of the default order. Without CountOrdered, PostgreSQL can
+// choose any index that begins with the tenant, because for a small table the costs of all these indexes are about the
+// same.
 func (l *List) CountOrdered() { l.countOrdered = true }
 
-// Computed tells that the table is a query which computes columns from the rows of others. A page then takes longer.
+// Computed declares that the table is a query that computes columns from rows of other tables. A page then takes
+// longer.
 func (l *List) Computed() { l.computed = true }
 
 // Searchable returns a SQL expression of the form in which a search compares a text: without regard to case and
@@ -345,22 +345,24 @@ func Searchable(text string) string {
 // maxWords is the maximum number of words of a search.
 const maxWords = 10
 
-// Search adds the condition that each word of the text occurs in the row, if the text is set: in the column
-// search_key, or in one of the places. Words are separated by white space; a single letter or digit must occur as a
-// word of its own, unless it is the whole search. They have no index: row-level
-// security evaluates its condition first, because PostgreSQL does not regard text operators as leakproof, so that a
-// trigram index would not be used.
-func (l *List) Search(text Optional[string], places ...Place) {
+// Search adds the condition that each word of the text occurs in the column search_key or in one of the places, if the
+// text is set. White space separates words. A single letter or digit must occur as a word of its own, unless it is the
+// whole search.
+//
+// A search uses no index. PostgreSQL does not regard text operators as leakproof, and therefore evaluates the
+// condition of row-level security first, so that it would not use a trigram index.
+func (l *List) Search(text value.Optional[string], places ...Place) {
 	l.search(text, "", places)
 }
 
-// SearchNumbered is Search for a table with the column number. A word such as 70 also occurs in the row with this
-// number, and a word such as #70 only in that. The query of the id of a row has its number as ?.
-func (l *List) SearchNumbered(text Optional[string], query string, places ...Place) {
+// SearchNumbered is Search for a table with the column number. A word such as 70 also occurs in the row with the
+// number 70, and a word such as #70 occurs only in the row with this number. Query returns the id of the row with the
+// number ?.
+func (l *List) SearchNumbered(text value.Optional[string], query string, places ...Place) {
 	l.search(text, query, places)
 }
 
-func (l *List) search(text Optional[string], query string, places []Place) {
+func (l *List) search(text value.Optional[string], query string, places []Place) {
 	all := words(text.Or(""))
 	for _, word := range all {
 		digits, marked := strings.CutPrefix(word, "#")
@@ -375,7 +377,8 @@ func (l *List) search(text Optional[string], query string, places []Place) {
 		if isNumber {
 			word = digits
 		}
-		// "Shelf A" is not meant to find "Shelf B" because of the A in PLA, nor 7 every spool of 1.75 mm.
+		// If a single letter or digit could be a part of a word, "Shelf A" would find PLA on "Shelf B", and 7 would find
+		// every spool of 1.75 mm.
 		first, size := utf8.DecodeRuneInString(word)
 		isWhole := size == len(word) && (unicode.IsLetter(first) && len(all) > 1 ||
 			unicode.IsDigit(first) && (len(all) > 1 || query != ""))
@@ -399,24 +402,25 @@ func (l *List) search(text Optional[string], query string, places []Place) {
 	}
 }
 
-// Place is where else than in its search_key a row shows texts: in rows of other tables.
+// Place is a place outside the search_key of a row where a search also looks: texts in rows of other tables.
 type Place struct {
-	Column string // of the list's table
-	Rows   string // the beginning of a query of values of the column, up to its last condition
-	Key    string // the search_key of the rows with the texts, which has them and others
-	Texts  string // the texts: a SQL expression of such a row
+	Column string // the column of the list's table that must be among the results of Rows
+	Rows   string // the beginning of a query of the other rows, up to and with its first conditions
+	Key    string // the search_key of the other rows, which contains Texts and may contain more
+	Texts  string // a SQL expression of the texts in the other rows
 }
 
-// condition returns the condition that a word occurs in the texts. The array makes PostgreSQL expect few values, so
-// that it hashes them, however many the tables had when it planned the statement.
+// condition returns the condition that a word occurs in the texts. The array makes PostgreSQL expect few values and
+// hash them, regardless of the size of the tables when it planned the statement.
 func (p Place) condition(occurs func(text string) string) string {
 	return p.Column + " in (select unnest(array(" + p.Rows + " and " + occurs(p.Key) + " and " +
 		occurs(Searchable(p.Texts)) + ")))"
 }
 
-// words returns the words of a search, without what pages write around and between texts.
+// words returns the different words of a search. It removes the parentheses, commas, dots and dashes that pages write
+// around and between texts, because people copy them from a page.
 func words(search string) (words []string) {
-	for _, word := range strings.FieldsFunc(search, isBlank) {
+	for _, word := range strings.FieldsFunc(search, value.IsBlank) {
 		trimmed := strings.TrimRight(strings.TrimLeft(word, "("), "),")
 		if trimmed == "" {
 			trimmed = word
@@ -428,24 +432,24 @@ func words(search string) (words []string) {
 	return words
 }
 
-// Scan is Where for a condition without an index. The page and its total come from one scan of the tenant's rows that
-// meet the other conditions.
+// Scan is Where for a condition without an index. One scan of the tenant's rows that meet the other conditions then
+// yields both the page and the total.
 func (l *List) Scan(condition string, arg any) {
 	l.Where(condition, arg)
 	l.filters--
 	l.scan = true
 }
 
-// deepSkip is the number of skipped rows from which ListPage reads only the index to find a page, and then its rows.
-// With an order that has no index, it always finds the keys of the page first: reading all columns of all rows would
-// take half as long again.
+// deepSkip is the minimum number of skipped rows for which ListPage first finds the keys of the page in an index, and
+// then reads the rows with these keys. With an order that has no index, ListPage always finds the keys first: reading
+// all columns of all rows would take half as long again.
 const deepSkip = 1000
 
-// quickSkip is the number of skipped rows from which a page takes too long to share a round trip with other reads.
+// quickSkip is the minimum number of skipped rows for which a page takes too long to share a round trip with other
+// reads.
 const quickSkip = 100
 
-// ListPage returns a page of a list. It calls run once. T is the type of the items, and Page[T] the result of the
-// endpoint.
+// ListPage returns a page of a list of items of type T. It calls run once, with all statements of the page.
 func ListPage[T any](ctx context.Context, run func(context.Context, ...*db.Stmt) error, l *List, q ListQuery,
 ) (Page[T], error) {
 	return listPage(ctx, run, l, q)
@@ -457,7 +461,7 @@ func listPage(ctx context.Context, run func(context.Context, ...*db.Stmt) error,
 	skip, limit, by := q.Skip.Or(0), q.Limit.Or(20), q.order.field.Name
 	inAllIndexes := by == "created_at" || by == "id"
 	p := pageOf{q: &q, ordered: inAllIndexes || slices.Contains(l.orders, by)}
-	// A filter can leave few rows that an index of another order would find late, or never.
+	// If few rows match a filter, PostgreSQL would find them late or never in an index with the order of another column.
 	p.scans = l.scan || !p.ordered || !inAllIndexes && l.filters > 0
 	p.found = l.scan || len(l.sets) > 0 ||
 		slices.ContainsFunc(l.ranges, func(column string) bool { return column != by })
@@ -466,7 +470,7 @@ func listPage(ctx context.Context, run func(context.Context, ...*db.Stmt) error,
 	}
 	var before []*db.Stmt
 	if p.scans {
-		before = []*db.Stmt{db.AllowScans()}
+		before = []*db.Stmt{db.FreshPlan()}
 		l.And("tenant_id = " + l.arg(db.ActorOf(ctx).Tenant))
 	}
 	var total int64
@@ -487,17 +491,18 @@ func listPage(ctx context.Context, run func(context.Context, ...*db.Stmt) error,
 	return append(answer, "null}"...), nil
 }
 
-// pageOf tells how the page of a list is found.
+// pageOf describes how the statement of a page finds the page.
 type pageOf struct {
 	q       *ListQuery
-	ordered bool // an index has the order, so that the page can have a next
-	scans   bool // PostgreSQL may read all rows of the tenant
-	found   bool // all rows that meet the conditions are read once: an index has them in another order, or none has
+	ordered bool // whether an index has the order, so that the page can have a next
+	scans   bool // whether PostgreSQL may read all rows of the tenant
+	found   bool // whether the keys of all matching rows are read once, because no index has them in the order
 }
 
-// page returns the statement of a page and the total. It is one statement, and so one snapshot: the statements of a
-// request see the commits of others between them. Each of its rows has the total, which counts the items of all pages.
-// If the page can have a next, the statement reads one more item than the limit, which tells whether there is one.
+// page returns the statement that reads a page and the total. A single statement reads both from one snapshot, because
+// later statements of a request see the commits of other requests. Each row of the result has the total, which counts
+// the items of all pages. If the page can have a next, the statement reads one item more than the limit, to find out
+// whether there is a next page.
 func (l *List) page(p pageOf) *db.Stmt {
 	by, skip, fetch := p.q.order, p.q.Skip.Or(0), p.q.Limit.Or(20)
 	if p.ordered {
@@ -525,7 +530,7 @@ func (l *List) page(p pageOf) *db.Stmt {
 		}
 		source = l.first(by, after, most)
 	default:
-		source = l.table + whereOf(append(l.indexed(l.conditions()), after...))
+		source = l.table + whereOf(append(l.conditions(), after...))
 	}
 	source += by.clause() + " limit " + limit + window
 	if len(l.each) > 0 || p.found || p.scans || skip >= deepSkip {
@@ -535,13 +540,11 @@ func (l *List) page(p pageOf) *db.Stmt {
 		" from "+source+") page on true"+by.clause(), l.args...)
 }
 
-// Export returns the statements of a page of an export: of the first rows after the position, or of the first ones of
-// all, in the order of their creation. The last statement returns the rows of resource, a query with the condition
-// "id = page.id" at its end.
+// Export returns the statements that read a page of an export: the first rows after the position, or the first rows of
+// all if after is nil, in the order of their creation. The last statement returns the rows of resource, a query that
+// ends with the condition "id = page.id".
 func (l *List) Export(ctx context.Context, resource string, limit int, after *db.Position) []*db.Stmt {
-	before := db.FreshPlan()
-	if l.scan || len(l.ranges) > 0 { // an index of the range, or the order and all rows: that depends on their numbers
-		before = db.AllowScans()
+	if l.scan || len(l.ranges) > 0 { // PostgreSQL chooses the index of a range or of the order by the numbers of rows
 		l.And("tenant_id = " + l.arg(db.ActorOf(ctx).Tenant))
 		l.ranges = nil
 	}
@@ -557,15 +560,15 @@ func (l *List) Export(ctx context.Context, resource string, limit int, after *db
 	case len(l.each) > 0:
 		source = l.first(by, position, most)
 	default:
-		source = l.table + whereOf(append(l.indexed(l.conditions()), position...))
+		source = l.table + whereOf(append(l.conditions(), position...))
 	}
-	return []*db.Stmt{before, db.SQL(`
+	return []*db.Stmt{db.FreshPlan(), db.SQL(`
 		select resource.* from (select created_at, id from `+source+by.clause()+` limit `+most+`) page
-		cross join lateral (`+resource+` offset 0) resource order by page.created_at, page.id`, l.args...).
+		cross join lateral (`+resource+`) resource order by page.created_at, page.id`, l.args...).
 		Keep(limit, "created_at")}
 }
 
-// conditions returns all conditions but those of Among.
+// conditions returns all conditions, except the conditions of Among.
 func (l *List) conditions() []string {
 	all := slices.Clone(l.where)
 	for _, c := range l.each {
@@ -574,34 +577,22 @@ func (l *List) conditions() []string {
 	return all
 }
 
-// indexed returns the conditions, and that for the indexes of filters, or for the index of the default order if there
-// is no filter.
-func (l *List) indexed(conditions []string) []string {
-	switch {
-	case l.newest == "":
-		return conditions
-	case l.filters == 0 && len(l.ranges) == 0:
-		return append(conditions, l.newest)
-	default:
-		return append(conditions, Filtered)
-	}
-}
-
-// matching returns the source of the columns of all rows that meet the conditions.
+// matching returns the FROM item of the columns of all rows that meet the conditions.
 func (l *List) matching(columns string) string {
 	if len(l.sets) == 0 {
-		return l.table + whereOf(l.indexed(l.conditions()))
+		return l.table + whereOf(l.conditions())
 	}
 	// Offset 0 makes PostgreSQL look up each id.
 	return "(select id as listed from (" + strings.Join(l.sets, " intersect ") + ") ids group by id) ids" +
 		" cross join lateral (select " + columns + " from " + l.table +
-		whereOf(append(l.conditions(), "id = listed")) + " offset 0) matched"
+		whereOf(append(l.conditions(), "id = listed")) + ") matched"
 }
 
-// first returns the source of the keys of the first rows for each of the values of l.each, up to the limit for each.
+// first returns the FROM item of the keys of the first rows for each combination of the values of l.each: at most
+// limit rows for each combination.
 func (l *List) first(by order, after []string, limit string) string {
 	var values strings.Builder
-	where := append(l.indexed(slices.Clone(l.where)), after...)
+	where := append(slices.Clone(l.where), after...)
 	for i, c := range l.each {
 		fmt.Fprintf(&values, "unnest(%s) as each%d (value) cross join ", c.values, i)
 		where = append(where, fmt.Sprintf("%s = each%d.value", c.column, i))
@@ -611,24 +602,24 @@ func (l *List) first(by order, after []string, limit string) string {
 }
 
 // newest is the default order.
-var newest = order{&Field{Name: "created_at", NotNull: true, Kind: reflect.TypeFor[Timestamp]()}, "desc"}
+var newest = order{&Field{Rule: value.Rule{Name: "created_at"}, NotNull: true, Kind: reflect.TypeFor[value.Timestamp]()}, "desc"}
 
-// Lock returns statements that lock the rows which meet the conditions, at most limit, in the order of their ids. The
-// last one returns the columns of these rows.
+// Lock returns statements that lock at most limit rows that meet the conditions, in the order of the ids. The last
+// statement returns the columns of these rows.
 func (l *List) Lock(ctx context.Context, columns string, limit int) []*db.Stmt {
 	var before []*db.Stmt
 	if l.scan {
-		before = []*db.Stmt{db.AllowScans()}
+		before = []*db.Stmt{db.FreshPlan()}
 		l.And("tenant_id = " + l.arg(db.ActorOf(ctx).Tenant))
 	}
-	// In the default order, which an index has for each filter.
+	// For each filter, an index has the default order.
 	ids := "select id from " + l.matching("id, created_at") + " order by created_at desc, id desc limit " +
 		strconv.Itoa(limit)
 	return append(before, LockRows(l.table, columns, ids, strings.Join(l.conditions(), " and "), l.args...))
 }
 
-// LockRows returns a statement that locks the rows of a table whose ids a query returns, in the order of the ids. It
-// returns the columns of those that meet the condition when they are locked.
+// LockRows returns a statement that locks the rows of a table with the ids that a query returns, in the order of the
+// ids. The statement returns the columns of the rows that still meet the condition when they are locked.
 func LockRows(table, columns, ids, condition string, args ...any) *db.Stmt {
 	return db.SQL(`
 		with found as materialized (`+ids+`)
@@ -644,9 +635,9 @@ func whereOf(conditions []string) string {
 	return " where " + strings.Join(conditions, " and ")
 }
 
-// count returns the query that counts the rows of the list as total.
+// count returns a query of the number of rows of the list, in the column total.
 func (l *List) count() string {
-	switch where := whereOf(l.indexed(l.conditions())); {
+	switch where := whereOf(l.conditions()); {
 	case l.counted != "":
 		return "select coalesce(sum(rows), 0)::bigint as total from row_counts where resource = '" + l.counted + "'"
 	case len(l.each) > 0:
@@ -659,12 +650,8 @@ func (l *List) count() string {
 	}
 }
 
-// NewPage returns the JSON of the only page of a list, with these items, a JSON array.
-func NewPage(items []byte, total, skip, limit int64) []byte {
-	return append(newPage(items, total, skip, limit), "null}"...)
-}
-
-// newPage returns the JSON of a page up to the value of next, with room for that and the rest.
+// newPage returns the beginning of a page's JSON, up to the value of next. The slice has capacity for the value and
+// the end of the JSON.
 func newPage(items []byte, total, skip, limit int64) []byte {
 	answer := append(make([]byte, 0, len(items)+300), `{"items":`...)
 	answer = append(answer, items...)

@@ -20,28 +20,29 @@ import (
 	"spoolwright/server"
 	"spoolwright/server/openapi"
 	"spoolwright/testkit"
+	"spoolwright/value"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
 // Thing has a field of each type. Its routes return the decoded request.
 type Thing struct {
-	ID      server.UUID                       `json:"id" rule:"readOnly,notNull"`
-	Name    server.Optional[string]           `json:"name" rule:"required"`
-	Note    server.Optional[string]           `json:"note" rule:"maxLength=10"`
-	Kind    server.Optional[string]           `json:"kind" rule:"enum=PLA|PETG"`
-	Hex     server.Optional[string]           `json:"hex" rule:"format=color"`
-	Weight  server.Optional[server.Decimal]   `json:"weight" rule:"required,exclusiveMinimum=0,maximum=1000000"`
-	Price   server.Optional[server.Decimal]   `json:"price" rule:"maximum=1000000"`
-	Size    server.Optional[server.Decimal]   `json:"size" rule:"enum=1.75|2.85"`
-	Count   server.Optional[int64]            `json:"count" rule:"minimum=1,maximum=100"`
-	Left    server.Optional[server.Decimal]   `json:"left" rule:"notNull,maximum=10"`
-	Flag    server.Optional[bool]             `json:"flag"`
-	At      server.Optional[server.Timestamp] `json:"at"`
-	Day     server.Optional[server.Date]      `json:"day"`
-	Ref     server.Optional[server.UUID]      `json:"ref"`
-	Parts   []Part                            `json:"parts"`
-	Created server.Timestamp                  `json:"created_at" rule:"readOnly,notNull"`
+	ID      value.UUID                      `json:"id" rule:"readOnly,notNull"`
+	Name    value.Optional[string]          `json:"name" rule:"required"`
+	Note    value.Optional[string]          `json:"note" rule:"maxLength=10"`
+	Kind    value.Optional[string]          `json:"kind" rule:"enum=PLA|PETG"`
+	Hex     value.Optional[string]          `json:"hex" rule:"format=color"`
+	Weight  value.Optional[value.Decimal]   `json:"weight" rule:"required,exclusiveMinimum=0,maximum=1000000"`
+	Price   value.Optional[value.Decimal]   `json:"price" rule:"maximum=1000000"`
+	Size    value.Optional[value.Decimal]   `json:"size" rule:"enum=1.75|2.85"`
+	Count   value.Optional[int64]           `json:"count" rule:"minimum=1,maximum=100"`
+	Left    value.Optional[value.Decimal]   `json:"left" rule:"notNull,maximum=10"`
+	Flag    value.Optional[bool]            `json:"flag"`
+	At      value.Optional[value.Timestamp] `json:"at"`
+	Day     value.Optional[value.Date]      `json:"day"`
+	Ref     value.Optional[value.UUID]      `json:"ref"`
+	Parts   []Part                          `json:"parts"`
+	Created value.Timestamp                 `json:"created_at" rule:"readOnly,notNull"`
 }
 
 // Check implements server.Checker with a rule about two fields.
@@ -53,7 +54,7 @@ func (t *Thing) Check(problems *server.Problems) {
 
 // Part is an element of a nested list.
 type Part struct {
-	ID server.UUID `json:"id" rule:"readOnly,notNull"`
+	ID value.UUID `json:"id" rule:"readOnly,notNull"`
 }
 
 // Echo is the response of the routes: the fields that the request contains, as JSON text.
@@ -64,10 +65,10 @@ type Echo struct {
 // ThingQuery is the query of a list.
 type ThingQuery struct {
 	server.ListQuery
-	Kind   server.Optional[string]         `query:"kind" rule:"enum=PLA|PETG"`
-	Name   server.Optional[string]         `query:"name"`
-	Flag   server.Optional[bool]           `query:"flag"`
-	Weight server.Optional[server.Decimal] `query:"weight" rule:"maximum=1000"`
+	Kind   value.Optional[string]        `query:"kind" rule:"enum=PLA|PETG"`
+	Name   value.Optional[string]        `query:"name"`
+	Flag   value.Optional[bool]          `query:"flag"`
+	Weight value.Optional[value.Decimal] `query:"weight" rule:"maximum=1000"`
 }
 
 var thingTag = &server.Tag{Name: "things", Description: "For tests.", Fields: thingFields}
@@ -86,7 +87,7 @@ func echo(fields map[string]any) string {
 	return string(b)
 }
 
-func field[T any](fields map[string]any, name string, o server.Optional[T]) {
+func field[T any](fields map[string]any, name string, o value.Optional[T]) {
 	if o.Set {
 		fields[name] = o.Arg()
 	}

@@ -25,7 +25,6 @@ type Metrics struct {
 	version     string
 	started     time.Time
 	pool        func() db.PoolStats
-	further     func() []bool // see WithFurther
 	more        []func(MetricsWriter)
 	rateLimited atomic.Int64
 	series      sync.Map // seriesKey -> *Histogram
@@ -52,21 +51,18 @@ func (h *Histogram) Observe(elapsed time.Duration) {
 	h.nanos.Add(int64(elapsed))
 }
 
-// NewMetrics returns Metrics that start at zero. Each scrape calls pool, if it is not nil, for the connection pool's
-// state, and the functions more, which write metrics of features.
+// NewMetrics returns Metrics that start at zero. Each scrape calls pool, if it is not nil, for the state of the
+// connection pool. It also calls the functions more, which write metrics of features.
 func NewMetrics(version string, pool func() db.PoolStats, more ...func(MetricsWriter)) *Metrics {
 	return &Metrics{version: version, started: time.Now(), pool: pool, more: more}
 }
-
-// WithFurther makes each scrape call up, which returns for each further database whether it is within reach.
-func (m *Metrics) WithFurther(up func() []bool) *Metrics { m.further = up; return m }
 
 func (m *Metrics) observe(route, method string, status int, elapsed time.Duration) {
 	if route == "" {
 		route = "none"
 	}
 	if !slices.Contains([]string{"GET", "POST", "PATCH", "DELETE", "HEAD", "PUT", "OPTIONS"}, method) {
-		method = "other" // clients must not be able to add series
+		method = "other" // clients must not be able to create time series
 	}
 	key := seriesKey{route, method, status}
 	v, ok := m.series.Load(key)
@@ -78,8 +74,8 @@ func (m *Metrics) observe(route, method string, status int, elapsed time.Duratio
 
 func (m *Metrics) limited() { m.rateLimited.Add(1) }
 
-// Handler serves /metrics in the Prometheus text format, and /debug/pprof/. Clients must not reach it: serve it on a
-// separate address.
+// Handler returns the handler of /metrics, in the Prometheus text format, and of /debug/pprof/. Clients must not reach
+// the handler: serve it on a separate address.
 func (m *Metrics) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
@@ -102,8 +98,9 @@ func (m *Metrics) Handler() http.Handler {
 	})
 }
 
-// isLocalName reports whether a request to a loopback address has a Host header that names a loopback address. A web
-// page whose name an attacker resolves to 127.0.0.1 (DNS rebinding) could read the responses otherwise.
+// isLocalName reports whether the Host header of a request to a loopback address names a loopback address. It returns
+// true for a request to any other address. Without the check, a web page whose name an attacker resolves to 127.0.0.1
+// (DNS rebinding) could read the responses.
 func isLocalName(r *http.Request) bool {
 	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	if !ok || !isLoopback(local.String()) {
@@ -129,8 +126,8 @@ func (m MetricsWriter) Head(name, kind, help string) {
 	fmt.Fprintf(m.w, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind)
 }
 
-// Value writes a value of the metric. Labels are empty or have the form a="x",b="y"; few combinations may occur, and
-// clients must not be able to add some.
+// Value writes a value of the metric. Labels are empty or have the form a="x",b="y". The number of different labels
+// must be small, and clients must not be able to create new ones.
 func (m MetricsWriter) Value(name, labels string, value any) {
 	if labels != "" {
 		labels = "{" + labels + "}"
@@ -192,10 +189,6 @@ func (m *Metrics) write(out io.Writer) {
 		one("db_pool_waits_total", "counter", "Acquisitions that had to wait for a connection.", p.Waits)
 		one("db_pool_wait_seconds_total", "counter", "Time spent waiting for a connection.", p.WaitTime.Seconds())
 		one("db_pool_shared_reads_total", "counter", "Reads that shared the round trip of another request.", p.Shared)
-		one("db_pool_merged_writes_total", "counter", "Writes that shared the transaction of another request.", p.Merged)
-	}
-	if m.further != nil {
-		writeFurther(w, m.further())
 	}
 	for _, more := range m.more {
 		more(w)
@@ -213,19 +206,4 @@ func (m *Metrics) write(out io.Writer) {
 	one("process_start_time_seconds", "gauge", "Start time of the process, in Unix time.", m.started.Unix())
 	w.Head("spoolwright_build_info", "gauge", "Version of the service and of Go.")
 	w.Value("spoolwright_build_info", fmt.Sprintf("version=%q,goversion=%q", m.version, runtime.Version()), 1)
-}
-
-// writeFurther writes whether the further databases are within reach.
-func writeFurther(w MetricsWriter, up []bool) {
-	if len(up) == 0 {
-		return
-	}
-	w.Head("db_further_up", "gauge", "Whether a database of FURTHER_DATABASE_URLS is within reach.")
-	for i, is := range up {
-		value := 0
-		if is {
-			value = 1
-		}
-		w.Value("db_further_up", fmt.Sprintf(`database="%d"`, i+1), value)
-	}
 }

@@ -9,14 +9,15 @@ import (
 	"testing"
 
 	"spoolwright/server"
+	"spoolwright/value"
 )
 
 // Box has nested lists, which a POST may contain.
 type Box struct {
-	Label   server.Optional[string] `json:"label" rule:"required"`
-	Pieces  []Piece                 `json:"pieces"`
-	Stamps  []Stamp                 `json:"stamps"`
-	Printed []Stamp                 `json:"printed" rule:"readOnly"`
+	Label   value.Optional[string] `json:"label" rule:"required"`
+	Pieces  []Piece                `json:"pieces"`
+	Stamps  []Stamp                `json:"stamps"`
+	Printed []Stamp                `json:"printed" rule:"readOnly"`
 }
 
 // Check rejects two pieces with the same name.
@@ -28,10 +29,10 @@ func (b *Box) Check(problems *server.Problems) {
 
 // Piece is an entry of a Box.
 type Piece struct {
-	ID    server.UUID             `json:"id" rule:"readOnly,notNull"`
-	Name  server.Optional[string] `json:"name" rule:"required"`
-	Count server.Optional[int64]  `json:"count" rule:"minimum=1,maximum=9"`
-	Color server.Optional[string] `json:"color"`
+	ID    value.UUID             `json:"id" rule:"readOnly,notNull"`
+	Name  value.Optional[string] `json:"name" rule:"required"`
+	Count value.Optional[int64]  `json:"count" rule:"minimum=1,maximum=9"`
+	Color value.Optional[string] `json:"color"`
 }
 
 // Check rejects more than one white piece.
@@ -43,7 +44,7 @@ func (p *Piece) Check(problems *server.Problems) {
 
 // Stamp is an entry of a Box.
 type Stamp struct {
-	At server.Optional[server.Date] `json:"at"`
+	At value.Optional[value.Date] `json:"at"`
 }
 
 const boxFields = `

@@ -42,8 +42,9 @@ func (s *Server) handle(pattern string, handler http.HandlerFunc) {
 	}
 }
 
-// MuxPath returns the path of a route as a pattern of a mux. A segment such as by-number is there a wildcard with the
-// name by, and also returned: as a literal, /spools/by-number/{number} would conflict with /spools/{id}/usage.
+// MuxPath converts the path of a route to a pattern of a mux. It replaces a segment such as by-number with the
+// wildcard {by}, and returns the segment as by. With the literal segment, the mux would reject
+// /spools/by-number/{number} and /spools/{id}/usage as conflicting patterns.
 func MuxPath(path string) (pattern, by string) {
 	start, rest, ok := strings.Cut(path, "/by-")
 	if !ok {
@@ -53,7 +54,8 @@ func MuxPath(path string) (pattern, by string) {
 	return start + "/{by}/" + rest, "by-" + noun
 }
 
-// ServeHTTP calls the method's handler, or answers 405 with the methods that have one.
+// ServeHTTP calls the method's handler. For a method without a handler, it answers 405 with the list of the path's
+// methods.
 func (p *resource) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.PathValue("by") != p.by {
 		p.s.reject(w, r, errNoPath)
@@ -77,16 +79,6 @@ func (p *resource) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.s.reject(w, r, &e)
 }
 
-var (
-	errNoPath = &Error{Status: 404, Code: "NOT_FOUND", Detail: "The path does not exist"}
-
-	// ErrMethod is the error of a method that the path does not have.
-	ErrMethod = &Error{Status: 405, Code: "METHOD_NOT_ALLOWED", Detail: "The path does not support this method"}
-
-	// ErrTooMany is the error of a request for which no token of the rate limits is left.
-	ErrTooMany = &Error{Status: 429, Code: "RATE_LIMIT_EXCEEDED", Detail: "Too many requests; try again later"}
-)
-
 var errInFlight = errors.New("too many bytes of large responses are being sent; clients read them too slowly")
 
 // isClean reports whether a path has no empty, "." or ".." elements. ServeMux would redirect other paths.
@@ -98,7 +90,8 @@ func isClean(p string) bool {
 	return clean == p && strings.HasPrefix(p, "/")
 }
 
-// reject answers a request that no route serves. Below /api/v1 it counts against the rate limits.
+// reject answers a request that no route serves with the error e. A request below /api/v1 counts against the rate
+// limits of the API, and any other request against the limit of pages.
 func (s *Server) reject(w http.ResponseWriter, r *http.Request, e *Error) {
 	info := infoOf(r)
 	if strings.HasPrefix(r.URL.Path+"/", apiPrefix) {
@@ -118,14 +111,14 @@ func (s *Server) reject(w http.ResponseWriter, r *http.Request, e *Error) {
 type operation struct {
 	s     *Server
 	route Route
-	names []string // of the path parameters
+	names []string // the names of the path parameters
 
-	parameters []string // the names of those of the query
+	parameters []string // the names of the query parameters
 
 	current *operation // the GET operation of the same path, if its responses have an ETag
 	tagged  bool       // whether the responses have an ETag
 
-	secrets []*regexp.Regexp // match the secret fields of responses, up to the colon as a group
+	secrets []*regexp.Regexp // match the secret fields of responses; group 1 is the name and the colon
 }
 
 func (s *Server) operation(route Route) *operation {
@@ -133,7 +126,7 @@ func (s *Server) operation(route Route) *operation {
 	if item := route.Endpoint.Out.Item; item != nil {
 		for _, f := range SchemaOfType(item).Fields {
 			if f.Secret {
-				// A JSON text has these bytes only where the field is: quotes within a string are escaped.
+				// The expression cannot match within a JSON string, because quotes are escaped there.
 				o.secrets = append(o.secrets, regexp.MustCompile(`("`+f.Name+`": *)"[^"\\]*"`))
 			}
 		}
@@ -141,7 +134,8 @@ func (s *Server) operation(route Route) *operation {
 	return o
 }
 
-// ServeHTTP answers a request. It checks in this order: token, rate limits, role, path, Idempotency-Key, body.
+// ServeHTTP answers a request. It checks in this order: token or API key, rate limits, role, path, query, headers,
+// body.
 func (o *operation) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header()["Cache-Control"] = headerNoStore
 	info := infoOf(r)
@@ -184,7 +178,7 @@ func (o *operation) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		encoded = compressed(w, r, answer.Body)
 	}
 	if n := cmp.Or(len(encoded), len(answer.Body)); n > smallBody {
-		// The effect of a write is committed, so its response is always sent.
+		// The response to a write is always sent, because the effect of the write is already committed.
 		if !o.s.inFlight.add(info.caller.Actor.ID(), n, o.route.Method() != http.MethodGet) {
 			info.err = errInFlight
 			ErrUnavailable.write(w, info.id)
@@ -200,8 +194,9 @@ func (o *operation) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, answer.Status, answer.Body)
 }
 
-// answer authorizes the request, decodes it, and runs it. With an Idempotency-Key, only the last step is in the
-// transaction: an invalid body is a 400 or 422 and needs no connection, even if the key was used for another request.
+// answer authorizes, decodes and runs the request. With an Idempotency-Key, only the run is in the transaction.
+// Therefore an invalid body is a 400 or 422 even if the key was used for another request, and needs no connection to
+// the database.
 func (o *operation) answer(w http.ResponseWriter, r *http.Request, info *requestInfo) (Response, error) {
 	ctx, err := o.authorize(w, r, info)
 	if err != nil {
@@ -242,7 +237,8 @@ func (o *operation) answer(w http.ResponseWriter, r *http.Request, info *request
 	return answer, err
 }
 
-// authorize checks the token or API key, the rate limits and the role. It returns the context bound to the caller.
+// authorize checks the token or API key, the rate limits and the role. It returns the request's context, bound to the
+// caller unless the route is public.
 func (o *operation) authorize(w http.ResponseWriter, r *http.Request, info *requestInfo) (context.Context, error) {
 	public := o.route.Access == Public
 	var denied error
@@ -267,7 +263,8 @@ func (o *operation) authorize(w http.ResponseWriter, r *http.Request, info *requ
 	return db.As(r.Context(), info.caller.Actor), nil
 }
 
-// read reads the parts of the request that the operation needs, and the Idempotency-Key.
+// read returns the parts of the request that the operation needs, and the Idempotency-Key. It collects problems with
+// the path, the query and the headers in c.problems. The error is that of reading the body.
 func (o *operation) read(w http.ResponseWriter, r *http.Request) (c call, key string, err error) {
 	c = call{patch: o.route.IsPartial()}
 	c.ids = pathIDs(r, o.names, &c.problems)
@@ -297,7 +294,8 @@ func (o *operation) read(w http.ResponseWriter, r *http.Request) (c call, key st
 	return c, key, err
 }
 
-// response returns the response for the result of a handler.
+// response returns the response with the result of a handler. Existing reports whether the handler called
+// Request.Existing.
 func (o *operation) response(c call, body []byte, existing bool) (Response, error) {
 	answer := Response{Status: o.route.Endpoint.Out.Status, Body: body, stored: body}
 	if existing {
@@ -318,8 +316,8 @@ func (o *operation) response(c call, body []byte, existing bool) (Response, erro
 	return answer, err
 }
 
-// idOf returns the id of a resource, or "" if it has none. It decodes only the fields before the id, which is usually
-// the first one.
+// idOf returns the id of a resource, or "" if the resource has none. It stops decoding after the id, which is usually
+// the first field.
 func idOf(resource []byte) (id string, err error) {
 	d := json.NewDecoder(bytes.NewReader(resource))
 	_, err = d.Token() // the brace
@@ -338,7 +336,7 @@ func idOf(resource []byte) (id string, err error) {
 	return id, err
 }
 
-// path returns the route's path with the ids in canonical form.
+// path returns the path of the call, with ids in canonical form.
 func (o *operation) path(c call) string {
 	var values []string
 	for _, name := range o.names {

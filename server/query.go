@@ -7,10 +7,12 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"spoolwright/value"
 )
 
-// readQuery returns the parameters of a URL's query, of an operation that has the parameters names. It adds those that
-// the operation does not have, and those that are given more than once, to the problems.
+// readQuery returns the parameters in the query of a URL. Names are the parameters that the operation has. Other
+// parameters, and parameters that are given more than once, become problems.
 func readQuery(raw string, names []string, problems *Problems) url.Values {
 	if raw == "" {
 		return nil
@@ -35,7 +37,7 @@ func readQuery(raw string, names []string, problems *Problems) url.Values {
 	return values
 }
 
-// notAParameter returns the problem with a parameter that is not one of names.
+// notAParameter returns the problem with a parameter that is not among names, the parameters of the operation.
 func notAParameter(name string, names []string) string {
 	if len(names) == 0 {
 		return "is not a parameter: this operation has none"
@@ -47,10 +49,10 @@ func notAParameter(name string, names []string) string {
 	return problem
 }
 
-// nearest returns the name that takes the fewest edits of letters to get from the given one, or "" if more than half
-// of the letters differ.
+// nearest returns the name that results from the given text with the fewest edits of letters, or "" if every name
+// needs edits of more than half of the letters.
 func nearest(given string, names []string) string {
-	given = strings.ToLower(shorten(given, maxRepeated))
+	given = strings.ToLower(value.Shorten(given, value.MaxRepeated))
 	best, least := "", 0
 	for _, name := range names {
 		edits := distance(given, name)
@@ -63,7 +65,7 @@ func nearest(given string, names []string) string {
 
 // distance returns the number of bytes to insert, remove or replace to get from a to b.
 func distance(a, b string) int {
-	row := make([]int, len(b)+1) // of the distances from the start of a to each start of b
+	row := make([]int, len(b)+1) // the distances from a prefix of a to each prefix of b
 	for j := range row {
 		row[j] = j
 	}
@@ -82,15 +84,15 @@ func distance(a, b string) int {
 	return row[len(b)]
 }
 
-// decodeQuery decodes the parameters of a query into in, a pointer to a struct with a Schema, and validates them. If
-// item is not nil, the request is for a list of such items. The error is a 422 with all problems.
+// decodeQuery decodes the parameters of a query into in, a pointer to a struct with a Schema, and validates them. Item
+// is the type of a list's items if the request is for a list, and nil otherwise. The error is a 422 with all problems.
 func decodeQuery(values url.Values, in any, item reflect.Type) error {
 	v := reflect.ValueOf(in).Elem()
 	schema := SchemaOfType(v.Type())
 	var problems Problems
 	for _, f := range schema.Fields {
 		if given := values[f.Name]; len(given) == 1 {
-			problem := v.FieldByIndex(f.index).Addr().Interface().(settable).set(f, f.fromText(given[0]))
+			problem := f.decode(v.FieldByIndex(f.index).Addr().Interface().(settable), f.fromText(given[0]))
 			if problem != "" {
 				problems.Add(f.Name, "%s", problem)
 			}
@@ -134,8 +136,8 @@ const (
 )
 
 // ExtraFilter is embedded in the parameters of a list whose items have custom fields. A parameter extra.KEY selects
-// the items in which the field has this value, without regard to case. The OpenAPI document cannot have such
-// parameters.
+// the items in which the custom field KEY has the parameter's value, without regard to case. The OpenAPI document
+// cannot describe parameters with any name.
 type ExtraFilter struct{ values map[string]string }
 
 func (e *ExtraFilter) set(query url.Values, problems *Problems) {
@@ -143,9 +145,9 @@ func (e *ExtraFilter) set(query url.Values, problems *Problems) {
 		key, ok := strings.CutPrefix(name, extraPrefix)
 		switch {
 		case !ok || len(given) != 1:
-		case !extraKeyForm.MatchString(key):
+		case !value.IsExtraKey(key):
 			problems.Add(name, "must name a custom field by its key")
-		case len(given[0]) > maxExtra || strings.ContainsRune(given[0], 0) || !utf8.ValidString(given[0]):
+		case len(given[0]) > value.MaxExtra || strings.ContainsRune(given[0], 0) || !utf8.ValidString(given[0]):
 			problems.Add(name, "must be valid Unicode text")
 		default:
 			if e.values == nil {
@@ -156,7 +158,7 @@ func (e *ExtraFilter) set(query url.Values, problems *Problems) {
 	}
 }
 
-// WhereExtra adds the conditions of an ExtraFilter. They have no index.
+// WhereExtra adds the conditions of an ExtraFilter. The conditions have no index.
 func (l *List) WhereExtra(filter ExtraFilter) {
 	for _, key := range slices.Sorted(maps.Keys(filter.values)) {
 		l.Scan("lower(extra ->> (?::text[])[1]) = lower((?::text[])[2])", []string{key, filter.values[key]})

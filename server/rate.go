@@ -8,16 +8,17 @@ import (
 	"spoolwright/server/limit"
 )
 
-// Limits of an API key of a printer, which reports every few seconds. They apply if they are higher than the limits of
-// users, and are off where those are. The printers of a tenant do not use up the limit of its users.
+// The limits of API keys of printers, because a printer reports every few seconds. A limit of users that is higher
+// applies to printers too, and a limit that is turned off for users is off for printers. The printers of a tenant do
+// not use up the limit of the tenant's users.
 const (
 	printerPerMinute = 300
 	printerPerHour   = 3600
-	printersPerUsers = 3 // the limit of all printers of a tenant, as a multiple of that of its users
+	printersPerUsers = 3 // the limit of all printers of a tenant, as a multiple of the limit of all its users
 )
 
-// limit takes one token from the buckets of the caller and the caller's tenant, or from those of the client's address,
-// and sets the X-RateLimit headers. It returns a 429 if there is no token left.
+// limit takes one token from each bucket of the caller and the caller's tenant or, if byAddress is set, of the
+// client's address. It sets the X-RateLimit headers. It returns a 429 if a bucket is empty.
 func (s *Server) limit(w http.ResponseWriter, info *requestInfo, byAddress bool) *Error {
 	var rate limit.Rate
 	var ok bool
@@ -47,7 +48,7 @@ func (s *Server) limit(w http.ResponseWriter, info *requestInfo, byAddress bool)
 	return s.tooMany(rate)
 }
 
-// orOff returns the higher limit, or 0 if the limit of users is turned off.
+// orOff returns the higher of two limits, or 0 if the limit of users is turned off.
 func orOff(users, printers int) int {
 	if users == 0 {
 		return 0
@@ -63,8 +64,8 @@ func claim(key string, perMinute, perHour int) limit.Claim {
 	return limit.Claim{Key: key, Limits: limit.Limits{PerMinute: perMinute, PerHour: perHour}}
 }
 
-// admit returns a function that returns a 429 if the bucket of the client's address is empty. It takes no token: only
-// requests without valid credentials count for the address.
+// admit returns a function that returns a 429 if a bucket of the client's address is empty. The function takes no
+// token, because only requests without valid credentials count for the address.
 func (s *Server) admit(info *requestInfo) func() error {
 	return func() error {
 		rate, ok := s.limiter.Peek(s.addressClaim(info))
@@ -86,12 +87,13 @@ func tooMany(rate limit.Rate) *Error {
 	return &e
 }
 
-// pagesPerMinute limits the requests of an address for paths outside /api/v1. The rate limits of the API turn it off
-// too, for those who test. /healthz and /readyz have no limit: a load balancer that got a 429 would stop using the
-// instance, and they cost next to nothing.
+// pagesPerMinute is the limit of a client address for requests outside /api/v1 that have no other limit: requests of
+// people who are not signed in, except forms, and requests for documentation and assets. Without a limit per minute
+// for the API, such as in a test, this limit is off too. /healthz and /readyz have no limit, because they cost next to
+// nothing, and because a load balancer that gets a 429 would stop using the instance.
 const pagesPerMinute = 600
 
-// page limits a handler that is not part of the API.
+// page returns the handler with the limit of pages, for a path that is not part of the API.
 func (s *Server) page(handler http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if limited := s.limitPage(infoOf(r)); limited != nil {

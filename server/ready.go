@@ -9,17 +9,17 @@ import (
 )
 
 const (
-	readyTimeout = 2 * time.Second // of one check
-	readyFor     = time.Second     // for which the result of a check is used
+	readyTimeout = 2 * time.Second // the maximum duration of a check
+	readyFor     = time.Second     // how long the result of a check is used
 )
 
-// readiness shares the checks of readiness among requests, because /readyz has no rate limit: one check runs at a
-// time, and at most one begins in a second.
+// readiness shares the checks of readiness among requests, because /readyz has no rate limit. At most one check runs
+// at a time, and a check begins at the earliest a second after the end of the previous check.
 type readiness struct {
 	check func(context.Context) error
 
 	mu   sync.Mutex
-	last *readyCheck // the newest one; nil before the first request
+	last *readyCheck // the newest check; nil before the first request
 }
 
 type readyCheck struct {
@@ -28,8 +28,8 @@ type readyCheck struct {
 	err   error
 }
 
-// get returns the result of a check that runs now or ended at most a second ago. It starts one if there is none. It
-// returns the context's error if ctx ends first.
+// get returns the result of a check that runs now or ended less than a second ago. If there is no such check, it
+// starts one. If ctx ends before the check, get returns the error of ctx.
 func (r *readiness) get(ctx context.Context) error {
 	r.mu.Lock()
 	c := r.last

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"spoolwright/db"
+	"spoolwright/value"
 )
 
 // Access is the access level that a route requires or a caller has.
@@ -32,17 +33,17 @@ type Route struct {
 	Doc        *Doc
 	Idempotent bool // accepts an Idempotency-Key
 	UsersOnly  bool // rejects API keys with a 403; by default, operators' and viewers' keys have their access level
-	Lock       Lock // of a resource with an ETag, on its GET route; nil for others
+	Lock       Lock // on the GET route of a resource with an ETag, the lock of the resource; otherwise nil
 }
 
-// Op returns a Route. It accepts an Idempotency-Key if it is a POST and requires a user or an API key.
+// Op returns a Route. The route accepts an Idempotency-Key if it is a POST and requires a user or an API key.
 func Op(pattern string, access Access, endpoint Endpoint, doc *Doc) Route {
 	idempotent := strings.HasPrefix(pattern, "POST ") && access != Public
 	return Route{Pattern: pattern, Access: access, Endpoint: endpoint, Doc: doc, Idempotent: idempotent}
 }
 
-// ForUsers returns the route, which then rejects API keys. Operations on accounts and API keys need it, so that a key
-// cannot create another key.
+// ForUsers returns a copy of the route that rejects API keys. Operations on accounts and API keys need ForUsers, so
+// that a key cannot create another key.
 func (r Route) ForUsers() Route {
 	r.UsersOnly = true
 	return r
@@ -60,7 +61,7 @@ func (r Route) Method() string { method, _, _ := strings.Cut(r.Pattern, " "); re
 // Path returns the pattern's path.
 func (r Route) Path() string { _, path, _ := strings.Cut(r.Pattern, " "); return path }
 
-// IsPartial reports whether the body is a part of a resource, the one that a PATCH changes.
+// IsPartial reports whether the body contains only the fields of a resource that a PATCH changes.
 func (r Route) IsPartial() bool {
 	return r.Method() == http.MethodPatch && !SchemaOfType(r.Endpoint.In).HasParts()
 }
@@ -68,14 +69,15 @@ func (r Route) IsPartial() bool {
 // Doc is the part of a route's documentation that its types do not contain.
 type Doc struct {
 	ID          string   // operationId
-	Tag         *Tag     // the group that documentation pages show it in
+	Tag         *Tag     // the group in which documentation pages show the operation
 	Summary     string   // one line without a full stop
 	Description string   // Markdown
 	Errors      []*Error // the operation's own errors with status 400, 401 and 409
 	Request     string   // an example of the body, if the examples of its fields do not suffice
 
-	// Events means that the request's "url" gets the events from then on. The OpenAPI document then describes them as a
-	// callback too. Some generators of clients read only what the paths refer to.
+	// Events means that the operation registers the request's "url" as a receiver of events. The OpenAPI document then
+	// describes the events also as callbacks of the operation, because some generators of clients read only schemas that
+	// the paths refer to.
 	Events bool
 }
 
@@ -83,8 +85,8 @@ type Doc struct {
 type Tag struct {
 	Name, Description string
 
-	// Fields describes the fields of the operations' types, in Markdown: under a heading such as "## inventory.Spool",
-	// a table with the columns field, description and example. A text need not be quoted in the example.
+	// Fields describes the fields of the operations' types, in Markdown: under a heading such as "## inventory.Spool", a
+	// table with the columns field, description and example. An example that is a text needs no quotes.
 	Fields string
 }
 
@@ -94,19 +96,19 @@ type Event struct {
 	Tag         *Tag
 	Summary     string       // one line without a full stop
 	Description string       // Markdown
-	Data        reflect.Type // of the field data
+	Data        reflect.Type // the type of the field data
 }
 
 // Request is the decoded and validated request that a handler gets. The context contains the caller's identity.
 type Request[In any] struct {
 	In      In
-	Address string // of the client, as in the rate limits
+	Address string // the client's address, as in the rate limits
 	ids     map[string]string
 
 	existing bool
 }
 
-// Existing makes the response of a CreatedOrExisting a 200: the request has created nothing.
+// Existing sets the status of a CreatedOrExisting to 200: the request has created nothing.
 func (r *Request[In]) Existing() { r.existing = true }
 
 // ID returns a path parameter, a UUID in canonical form.
@@ -118,18 +120,19 @@ func (r *Request[In]) Number() int64 {
 	return n
 }
 
-// The results of handlers are JSON texts, or nil with an error. The Go type determines the status; T is the type of
-// the resource in the OpenAPI document.
+// A handler returns one of these results, a JSON text, or nil with an error. The Go type of the result determines the
+// status. T is the type of the resource in the OpenAPI document.
 type (
 	OK[T any]   []byte // 200 with a resource
-	Page[T any] []byte // 200 with a list; ListPage makes it
+	Page[T any] []byte // 200 with a list, from ListPage
 
 	// Created is a 201 with a resource. The Location is the request's path followed by the resource's id. If T has no
-	// id, because it has several new resources, the Location is their list: the path without its last part.
+	// id, because T contains several new resources, the Location is the list of the resources: the request's path
+	// without its last segment.
 	Created[T any] []byte
 
-	// CreatedOrExisting is a Created, or a 200 with a resource that an equal request has created before: see
-	// Request.Existing.
+	// CreatedOrExisting is a Created, or, after a call of Request.Existing, a 200 with a resource that an equal request
+	// created earlier.
 	CreatedOrExisting[T any] []byte
 
 	// NoContent is a 204. Its only value is nil.
@@ -144,9 +147,9 @@ type result interface {
 // Outcome describes a type of results.
 type Outcome struct {
 	Status   int
-	Item     reflect.Type // of the resource, or of a list's items; nil without a body
+	Item     reflect.Type // the type of the resource, or of a list's items; nil without a body
 	List     bool
-	Existing bool // the status may also be 200
+	Existing bool // whether the status may also be 200
 }
 
 func (OK[T]) outcome() Outcome      { return Outcome{Status: 200, Item: reflect.TypeFor[T]()} }
@@ -159,8 +162,8 @@ func (Page[T]) outcome() Outcome {
 }
 func (NoContent) outcome() Outcome { return Outcome{Status: 204} }
 
-// One returns the first row of a statement that was run with the outcome err, as JSON. It returns err if err is not
-// nil, and ErrNotFound if the statement returned no row.
+// One returns the first row of a statement as JSON. Err is the error of running the statement; One returns err if it
+// is not nil, and ErrNotFound if the statement returned no row.
 func One(s *db.Stmt, err error) ([]byte, error) {
 	if err := Found(s, err); err != nil {
 		return nil, err
@@ -168,7 +171,8 @@ func One(s *db.Stmt, err error) ([]byte, error) {
 	return s.Object(), nil
 }
 
-// Found returns err, or ErrNotFound if the statement returned no row.
+// Found returns err, the error of running a statement, if it is not nil, and ErrNotFound if the statement returned no
+// row.
 func Found(s *db.Stmt, err error) error {
 	if err == nil && s.Rows() == 0 {
 		return ErrNotFound
@@ -176,29 +180,31 @@ func Found(s *db.Stmt, err error) error {
 	return err
 }
 
-// Response is a successful response, as it is sent and stored for an Idempotency-Key.
+// Response is a successful response. The service sends it, and stores it for an Idempotency-Key.
 type Response struct {
 	Status   int
 	Location string
 	Body     []byte
-	stored   []byte // Body as it is stored: without the secrets
+	stored   []byte // Body without the secrets, to store for an Idempotency-Key
 }
 
-// Endpoint is a handler with the types of its request and result. Handle returns one.
+// Endpoint is a handler with the types of its request and result. Handle and similar functions return an Endpoint.
 type Endpoint struct {
-	In       reflect.Type // struct{} if nothing is read
+	In       reflect.Type // struct{} if the handler reads neither query nor body
 	Out      Outcome
-	Optional bool                      // the body may be missing
-	Media    string                    // of the body, if it is not JSON
-	Example  string                    // of such a body
-	export   func(call) (*file, error) // opens the response, if it is not JSON
+	Optional bool                      // whether the body may be missing
+	Media    string                    // the media type of the body, if the body is not JSON
+	Example  string                    // an example of a body with the type Media
+	File     string                    // the media type of the response, if HandleFile made the endpoint
+	export   func(call) (*file, error) // opens the response, if the response is a file
 	prepare  func(context.Context, call) (run, error)
 }
 
 // IsExport reports whether the response is a file with one of the ExportMedia.
-func (e Endpoint) IsExport() bool { return e.export != nil }
+func (e Endpoint) IsExport() bool { return e.export != nil && e.File == "" }
 
-// OptionalBody returns the endpoint for requests without a body too, in which all fields are absent.
+// OptionalBody returns a copy of the endpoint that also accepts requests without a body. The handler then gets a
+// request in which no field is set.
 func (e Endpoint) OptionalBody() Endpoint {
 	e.Optional = true
 	return e
@@ -207,20 +213,21 @@ func (e Endpoint) OptionalBody() Endpoint {
 // call contains the parts of a request that its endpoint needs.
 type call struct {
 	ids      map[string]string // the path parameters
-	problems Problems          // with the path and the headers
-	address  string            // of the client, as in the rate limits
+	problems Problems          // the problems with the path, the names of query parameters, the headers and the body
+	address  string            // the client's address, as in the rate limits
 	query    url.Values
 	body     []byte
-	optional bool // the body may be empty
-	patch    bool // the body is partial
+	optional bool // whether the body may be empty
+	patch    bool // whether the body is partial
 }
 
-// run executes a prepared call. It is called again if its transaction is retried. Existing is that of the Request.
+// run executes a prepared call. If the transaction is retried, run is called again. Existing reports whether the
+// handler called Request.Existing.
 type run func(context.Context) (body []byte, existing bool, err error)
 
-// Handle returns the endpoint of the handler fn. In determines what it reads: a struct with `query` tags the URL's
-// query, struct{} nothing, and any other struct the JSON body. Out determines the status. If a transaction is
-// retried, fn is called again with an equal Request.
+// Handle returns the endpoint of the handler fn. In determines the input: for a struct with `query` tags it is the
+// URL's query, for struct{} there is none, and for any other struct it is the JSON body. Out determines the status. If
+// a transaction is retried, fn is called again with an equal Request.
 func Handle[In any, Out result](fn func(context.Context, *Request[In]) (Out, error)) Endpoint {
 	nothing := func(context.Context, *Request[In]) (struct{}, error) { return struct{}{}, nil }
 	return HandlePrepared(nothing, func(ctx context.Context, r *Request[In], _ struct{}) (Out, error) {
@@ -228,7 +235,8 @@ func Handle[In any, Out result](fn func(context.Context, *Request[In]) (Out, err
 	})
 }
 
-// HandleGet returns the endpoint of the resource T with the id in the path, which is the row that a statement returns.
+// HandleGet returns the endpoint of a resource T. Read returns the statement that reads the resource with the id in
+// the path.
 func HandleGet[T any](d *db.DB, read func(id string) *db.Stmt) Endpoint {
 	return Handle(func(ctx context.Context, r *Request[struct{}]) (OK[T], error) {
 		resource := read(r.ID("id"))
@@ -263,7 +271,7 @@ func HandlePrepared[In, P any, Out result](
 	return e
 }
 
-// requestOf returns the function that decodes the requests of an endpoint that reads an In.
+// requestOf returns the function that decodes the requests of an endpoint with the input type In.
 func requestOf[In any](e Endpoint) func(call) (Request[In], error) {
 	query, body := e.ReadsQuery(), e.ReadsBody()
 	var item reflect.Type
@@ -290,30 +298,30 @@ func (e Endpoint) ReadsQuery() bool {
 // ReadsBody reports whether the endpoint reads a JSON body.
 func (e Endpoint) ReadsBody() bool { return e.In.NumField() > 0 && !e.ReadsQuery() }
 
-// NumberParameter is the name of the path parameter that is a number, from 1 to MaxNumber.
+// NumberParameter is the name of the only path parameter that is not a UUID: a number from 1 to MaxNumber.
 const (
 	NumberParameter = "number"
 	MaxNumber       = 999_999_999
 )
 
-// pathIDs returns the path parameters in canonical form, and adds those that are not UUIDs, or not numbers, to the
-// problems.
+// pathIDs returns the path parameters in canonical form. A parameter that is not a UUID or, for NumberParameter, not a
+// number, becomes one of the problems.
 func pathIDs(r *http.Request, names []string, problems *Problems) map[string]string {
 	if len(names) == 0 {
 		return nil
 	}
 	ids := make(map[string]string, len(names))
 	for _, name := range names {
-		value := r.PathValue(name)
+		text := r.PathValue(name)
 		if name == NumberParameter {
-			n, err := strconv.ParseInt(value, 10, 64)
-			if err != nil || n < 1 || n > MaxNumber || strconv.FormatInt(n, 10) != value {
+			n, err := strconv.ParseInt(text, 10, 64)
+			if err != nil || n < 1 || n > MaxNumber || strconv.FormatInt(n, 10) != text {
 				problems.Add(name, "must be a whole number from 1 to %d", MaxNumber)
 			}
-			ids[name] = value
+			ids[name] = text
 			continue
 		}
-		id, ok := db.ParseID(value)
+		id, ok := value.ParseID(text)
 		if !ok {
 			problems.Add(name, "must be a UUID")
 		}
@@ -332,7 +340,7 @@ func wildcards(pattern string) []string {
 	return names
 }
 
-// PathOf replaces the wildcards of a path pattern by ids.
+// PathOf returns the path that results from replacing the wildcards of a pattern, from left to right, by ids.
 func PathOf(pattern string, ids ...string) string {
 	for _, id := range ids {
 		start, end := strings.IndexByte(pattern, '{'), strings.IndexByte(pattern, '}')
@@ -341,5 +349,5 @@ func PathOf(pattern string, ids ...string) string {
 	return pattern
 }
 
-// Encode returns the OK of a Go value, for results that do not come from the database.
+// Encode returns v as JSON, for handlers whose result is a Go value and not a row of the database.
 func Encode[T any](v T) (OK[T], error) { return json.Marshal(v) }

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"spoolwright/value"
 )
 
 // Schema describes the fields of a Go type, as its tags define them. Decoding, validation, sorting and the OpenAPI
@@ -16,100 +18,101 @@ import (
 // The tag `rule` is a comma-separated list of:
 //
 //	required             must be present and not null in a POST, and not null in a PATCH
-//	unless=filament_id   with required: a POST need not have the field if it has the other one, or another name of it
-//	insteadOf=product_id names the same thing as the other field, of which several can be another name: a POST has
-//	                     exactly one of them all, and a PATCH at most one
-//	optional             with insteadOf: a POST can have none of them
+//	unless=filament_id   with required: a POST may omit the field if it has filament_id, or a field insteadOf it
+//	insteadOf=product_id identifies the same thing as product_id; several fields can be insteadOf product_id. Of all
+//	                     these fields, a POST has exactly one, and a PATCH at most one
+//	optional             with insteadOf: a POST may have none of these fields
 //	readOnly             only in responses; ignored in requests
 //	writeOnly            only in requests
-//	secret               only in responses, and empty in a response that is repeated for an Idempotency-Key, because
-//	                     the service does not store the value; a string without characters that JSON escapes
+//	secret               only in responses; empty in the repeated response for an Idempotency-Key, because the service
+//	                     does not store the value. The value is a string without characters that JSON escapes
 //	notNull              never null in a response or in a PATCH; implied by required
 //	minimum=1            lower bound of a number; the default is 0
-//	exclusiveMinimum=0   lower bound of a number that is itself not allowed
+//	exclusiveMinimum=0   lower bound of a number; the bound itself is not allowed
 //	maximum=9            upper bound of a number; every number in a request needs one
-//	trim                 remove the blanks around the text; after maxLength, which turns this off
-//	search               the text of List.Search, which has a maximum of words
+//	trim                 remove the blanks around the text; must follow maxLength, which turns trim off
+//	search               the text of List.Search, which has a maximum number of words
 //	minLength=10         in characters
-//	maxLength=500        in characters; the default is 200, for short texts, which lose the blanks around them
+//	maxLength=500        in characters, with the blanks around the text; without maxLength, a text has at most 200
+//	                     characters, and blanks around it are removed
 //	format=email         an e-mail address
 //	format=color         #RRGGBB
 //	format=alphaColor    #RRGGBB or #RRGGBBAA
 //	format=uri           an absolute URL; the handler checks it
 //	enum=A|B             the allowed strings or numbers
-//	named=Kind           the name of the enum's schema in the document; without a name, it is part of the field's: Go
-//	                     clients of openapi-generator do not compile if two named enums have a value in common
-//	empty                a Set that may have no entry
+//	named=Kind           the name of the enum's schema in the document; without a name, the enum is part of the field's
+//	                     schema: Go clients of openapi-generator do not compile if two named enums share a value
+//	empty                a Set that may be empty
 //	unsorted             lists cannot be sorted by the field
-//	default=20           of a query parameter, for the document only
+//	default=20           the default of a query parameter, for the document only
 type Schema struct {
 	Name   string // the Go type, with an upper-case initial
 	Fields []*Field
 	byName map[string]*Field
-	extra  []int // the index of an ExtraFilter, or nil
-	filter []int // the index of the field with the tag `query:"*"`, or nil
+	extra  []int // the index of the struct's field of type ExtraFilter, or nil
+	filter []int // the index of the struct's field with the tag `query:"*"`, or nil
 }
 
 // Field is one field of a Schema.
 type Field struct {
-	Name, Default, Format, Named                  string
-	Query, Required, ReadOnly, WriteOnly, NotNull bool
-	Secret                                        bool // ReadOnly, and not stored
-	Empty                                         bool // a Set may have no entry
-	Unsorted                                      bool // lists cannot be sorted by it
-	Optional                                      bool // of the rule insteadOf: a POST can have none of the fields
-	Exclusive                                     bool // Minimum itself is not allowed
-	Minimum, Maximum                              Decimal
-	MinLength, MaxLength                          int
-	Enum                                          []string
-	Numbers                                       []Decimal // the enum of a number
+	value.Rule
+
+	Default, Named                      string
+	Query, ReadOnly, WriteOnly, NotNull bool
+	Secret                              bool // ReadOnly, and not stored
+	Unsorted                            bool // lists cannot be sorted by the field
+	Optional                            bool // see the rule optional of Schema
 
 	Kind  reflect.Type // the type of the value, or of the elements of a list
-	Input bool         // an Optional, which requests may contain
-	List  bool         // a nested list, which a POST and single responses contain, and a PATCH ignores
+	Input bool         // whether the type is an Optional, which requests may contain
+	List  bool         // a nested list: POST requests and single responses contain it, and a PATCH ignores it
 	Set   bool         // a Set or a Several; Kind is the type of an entry
 	Part  bool         // a pointer to a struct: an object in a request, with the fields of a PATCH or of a query
 	Owner reflect.Type // the struct that declares the field
 
-	Unless string // the field that makes a required one optional
+	Unless string // the name of the field with which a POST may omit this required field
 
-	search bool     // the text of List.Search
-	short  bool     // a text without maxLength, around which blanks are removed
-	others []*Field // those with the rule insteadOf this field
+	search bool     // whether the field is the text of List.Search
+	others []*Field // the fields with the rule insteadOf this field
 	index  []int
 }
 
 // IsNumber reports whether the field's values are numbers.
 func (f *Field) IsNumber() bool {
-	return f.Kind == reflect.TypeFor[Decimal]() || f.Kind == reflect.TypeFor[int64]()
+	return f.Kind == reflect.TypeFor[value.Decimal]() || f.Kind == reflect.TypeFor[int64]()
 }
 
 // Allows reports whether a decimal number can be a value of the field.
 func (f *Field) Allows(decimal string) bool {
-	d, problem := f.number(number(decimal))
-	return problem == "" && (f.Kind != reflect.TypeFor[int64]() || d%DecimalOne == 0)
+	d, problem := f.Number(value.Number(decimal))
+	return problem == "" && (f.Kind != reflect.TypeFor[int64]() || d%value.DecimalOne == 0)
+}
+
+// decode decodes v, a value of the field, into to. It returns the problem with v, or "".
+func (f *Field) decode(to settable, v any) string {
+	problem := to.Decode(&f.Rule, v)
+	if text, ok := v.(string); problem == "" && f.search && ok && len(words(text)) > maxWords {
+		problem = "must have at most " + strconv.Itoa(maxWords) + " words"
+	}
+	return problem
 }
 
 // IsBool reports whether the field's values are true and false.
 func (f *Field) IsBool() bool { return f.Kind == reflect.TypeFor[bool]() }
 
 // IsDate reports whether the field's values are calendar days.
-func (f *Field) IsDate() bool { return f.Kind == reflect.TypeFor[Date]() }
+func (f *Field) IsDate() bool { return f.Kind == reflect.TypeFor[value.Date]() }
 
 // IsFreeText reports whether the field's values are texts of any form.
 func (f *Field) IsFreeText() bool {
 	return f.Kind == reflect.TypeFor[string]() && len(f.Enum) == 0 && f.Format == ""
 }
 
-// Enum is a string type with a fixed list of values. Fields of the type accept only these, and the OpenAPI document
-// has a schema with the type's name. testkit.WantChecked compares the values with the check of the table's column.
-type Enum interface{ Enum() []string }
-
 type settable interface {
-	set(f *Field, v any) string
-	isSet() bool
+	Decode(rule *value.Rule, v any) string
+	IsSet() bool
 	Arg() any
-	sqlType() string
+	SQLType() string
 }
 
 var schemas sync.Map // reflect.Type -> *Schema
@@ -140,16 +143,17 @@ func SchemaOfType(t reflect.Type) *Schema {
 			continue
 		}
 		f := &Field{
-			Name: name, Query: query, MaxLength: 200, Maximum: -1, Kind: sf.Type, index: sf.Index, Owner: t,
+			Rule: value.Rule{Name: name, MaxLength: 200, Maximum: -1, Trim: true}, Query: query, Kind: sf.Type,
+			index: sf.Index, Owner: t,
 		}
 		if last := len(sf.Index) - 1; last > 0 {
 			f.Owner = t.FieldByIndex(sf.Index[:last]).Type
 		}
 		if reflect.PointerTo(sf.Type).Implements(reflect.TypeFor[settable]()) {
-			value, _ := sf.Type.FieldByName("Value")
-			f.Kind, f.Input = value.Type.Elem(), true
-			if set, ok := reflect.Zero(f.Kind).Interface().(interface{ element() reflect.Type }); ok {
-				f.Set, f.Kind = true, set.element()
+			holder, _ := sf.Type.FieldByName("Value")
+			f.Kind, f.Input = holder.Type.Elem(), true
+			if set, ok := reflect.Zero(f.Kind).Interface().(interface{ Element() reflect.Type }); ok {
+				f.Set, f.Kind = true, set.Element()
 			}
 		} else if sf.Type.Kind() == reflect.Slice {
 			f.List, f.Kind = true, sf.Type.Elem()
@@ -157,10 +161,9 @@ func SchemaOfType(t reflect.Type) *Schema {
 			f.Kind = sf.Type.Elem()
 			f.Part = f.Kind.Kind() == reflect.Struct
 		}
-		if enum, ok := reflect.Zero(f.Kind).Interface().(Enum); ok {
+		if enum, ok := reflect.Zero(f.Kind).Interface().(value.Enum); ok {
 			f.Enum, f.Named, f.Kind = enum.Enum(), f.Kind.Name(), reflect.TypeFor[string]()
 		}
-		f.short = true
 		if first := f.parse(sf.Tag.Get("rule")); first != "" {
 			s.byName[first].others = append(s.byName[first].others, f)
 		}
@@ -171,8 +174,8 @@ func SchemaOfType(t reflect.Type) *Schema {
 	return actual.(*Schema)
 }
 
-// visibleFields returns the fields of a struct, with those of embedded structs and of fields with the tag `query:"*"`,
-// which are like embedded ones: Go embeds no type parameter.
+// visibleFields returns the fields of a struct, of its embedded structs, and of the structs in fields with the tag
+// `query:"*"`. The tag stands for embedding, because Go cannot embed a type parameter.
 func visibleFields(t reflect.Type) (all []reflect.StructField) {
 	for _, sf := range reflect.VisibleFields(t) {
 		all = append(all, sf)
@@ -186,15 +189,15 @@ func visibleFields(t reflect.Type) (all []reflect.StructField) {
 	return all
 }
 
-// parse sets what the rules say, and returns the field of the rule insteadOf.
+// parse sets the fields of f according to the rules, and returns the name in the rule insteadOf, or "".
 func (f *Field) parse(rules string) (insteadOf string) {
 	isNumber := f.IsNumber()
 	for rule := range strings.SplitSeq(rules, ",") {
-		name, value, _ := strings.Cut(strings.TrimSpace(rule), "=")
+		name, text, _ := strings.Cut(strings.TrimSpace(rule), "=")
 		var err error
-		bound := func() (d Decimal) {
+		bound := func() (d value.Decimal) {
 			var ok bool
-			if d, ok = ParseDecimal(value); !ok {
+			if d, ok = value.ParseDecimal(text); !ok {
 				err = fmt.Errorf("not a number")
 			}
 			return d
@@ -220,33 +223,33 @@ func (f *Field) parse(rules string) (insteadOf string) {
 		case "maximum":
 			f.Maximum = bound()
 		case "minLength":
-			f.MinLength, err = strconv.Atoi(value)
+			f.MinLength, err = strconv.Atoi(text)
 		case "maxLength":
-			f.short = false
-			f.MaxLength, err = strconv.Atoi(value)
+			f.Trim = false
+			f.MaxLength, err = strconv.Atoi(text)
 		case "trim":
-			f.short = true
+			f.Trim = true
 		case "search":
-			f.short, f.search, f.MaxLength = true, true, 100
+			f.Trim, f.search, f.MaxLength = true, true, 100
 		case "format":
-			if f.Format = value; !slices.Contains([]string{"email", "color", "alphaColor", "uri"}, value) {
+			if f.Format = text; !slices.Contains([]string{"email", "color", "alphaColor", "uri"}, text) {
 				err = fmt.Errorf("unknown format")
 			}
 		case "insteadOf":
-			insteadOf = value
+			insteadOf = text
 		case "optional":
 			f.Optional = true
 		case "unless":
-			f.Unless = value
+			f.Unless = text
 		case "default":
-			f.Default = value
+			f.Default = text
 		case "named":
-			f.Named = value
+			f.Named = text
 		case "enum":
-			f.Enum = strings.Split(value, "|")
+			f.Enum = strings.Split(text, "|")
 			if isNumber {
 				for _, n := range f.Enum {
-					d, _ := ParseDecimal(n)
+					d, _ := value.ParseDecimal(n)
 					f.Numbers = append(f.Numbers, d)
 				}
 				f.Enum = nil
@@ -263,26 +266,26 @@ func (f *Field) parse(rules string) (insteadOf string) {
 		if isNumber && f.Input && !f.ReadOnly {
 			panic("server: field " + f.Name + " needs a maximum")
 		}
-		f.Maximum = maxDecimal
+		f.Maximum = value.MaxDecimal
 	}
 	return insteadOf
 }
 
-// HasParts reports whether a field is an object in a request. All required fields of such a request must be present,
-// also in a PATCH.
+// HasParts reports whether a field of the schema is a Part. A PATCH with such a schema must contain all required
+// fields.
 func (s *Schema) HasParts() bool {
 	return slices.ContainsFunc(s.Fields, func(f *Field) bool { return f.Part })
 }
 
-// Nested returns the schema of the object that the field holds, or of each object in its list. It is nil for a scalar.
+// Nested returns the schema of the object in the field, or of the objects in its list. For a scalar, it returns nil.
 func (f *Field) Nested() (schema *Schema, isList bool) {
-	if !f.List && (f.Kind.Kind() != reflect.Struct || f.Kind == reflect.TypeFor[Timestamp]()) {
+	if !f.List && (f.Kind.Kind() != reflect.Struct || f.Kind == reflect.TypeFor[value.Timestamp]()) {
 		return nil, false
 	}
 	return SchemaOfType(f.Kind), f.List
 }
 
-// Missing returns the names of the fields that a POST must have and lacks. Given reports whether it has a field.
+// Missing returns the names of required fields that a POST lacks. Given reports whether the POST has a field.
 func (s *Schema) Missing(given func(name string) bool) (names []string) {
 	for _, f := range s.Fields {
 		if !f.Required || f.ReadOnly || given(f.Name) {
@@ -310,9 +313,10 @@ func (s *Schema) Sortable() []string {
 	return names
 }
 
-// Assignments returns the list of a SET clause for the fields that the request contains, such as `brand = $2::text,
-// notes = $3::text`, and args with the values appended. Column names are field names, which come from the program and
-// not from the client. The list is empty if the request contains no field. in is a pointer to the struct.
+// Assignments returns the list of a SET clause for the fields that a request contains, such as `brand = $2::text,
+// notes = $3::text`, and args with the values of these fields appended. In is a pointer to the decoded request. The
+// columns have the names of the fields, which come from the program and not from the client. The list is empty if the
+// request contains no field.
 func Assignments(in any, args []any) (string, []any) {
 	var b strings.Builder
 	v := reflect.ValueOf(in).Elem()
@@ -321,23 +325,23 @@ func Assignments(in any, args []any) (string, []any) {
 			continue
 		}
 		o, ok := v.FieldByIndex(f.index).Addr().Interface().(settable)
-		if !ok || !o.isSet() {
+		if !ok || !o.IsSet() {
 			continue
 		}
 		if b.Len() > 0 {
 			b.WriteString(", ")
 		}
 		args = append(args, o.Arg())
-		value := fmt.Sprintf("$%d::%s", len(args), o.sqlType())
-		if f.Kind == reflect.TypeFor[Extra]() {
-			value = "jsonb_strip_nulls(" + f.Name + " || " + value + ")"
+		assigned := fmt.Sprintf("$%d::%s", len(args), o.SQLType())
+		if f.Kind == reflect.TypeFor[value.Extra]() {
+			assigned = "jsonb_strip_nulls(" + f.Name + " || " + assigned + ")"
 		}
-		b.WriteString(f.Name + " = " + value)
+		b.WriteString(f.Name + " = " + assigned)
 	}
 	return b.String(), args
 }
 
-// Writable returns the names of the fields that requests set, in order, but nested lists: the columns of Row.
+// Writable returns the names of the fields that requests set, in order, except nested lists.
 func (s *Schema) Writable() []string {
 	var names []string
 	for _, f := range s.Fields {
@@ -348,7 +352,8 @@ func (s *Schema) Writable() []string {
 	return names
 }
 
-// Row returns the values of the Writable fields by name, for json_populate_record. Fields that are not set are nil.
+// Row returns the values of the Writable fields of the struct that in points to, by name, for json_populate_record.
+// The values of fields that are not set are nil.
 func Row(in any) map[string]any {
 	row, values := map[string]any{}, Values(in)
 	for i, name := range SchemaOfType(reflect.TypeOf(in).Elem()).Writable() {
@@ -357,8 +362,8 @@ func Row(in any) map[string]any {
 	return row
 }
 
-// Values returns the values of the Writable fields of the struct that in points to, in order. Fields that are not set
-// are nil.
+// Values returns the values of the Writable fields of the struct that in points to, in order. The values of fields
+// that are not set are nil.
 func Values(in any) []any {
 	var values []any
 	v := reflect.ValueOf(in).Elem()
@@ -370,7 +375,7 @@ func Values(in any) []any {
 	return values
 }
 
-// Unchanged converts the list of Assignments to a condition that holds if every column already has its new value.
+// Unchanged converts the list from Assignments to a condition that is true if every column already has its new value.
 func Unchanged(assignments string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(assignments, " = $", " is not distinct from $"), ", ", " and ")
 }

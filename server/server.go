@@ -1,5 +1,5 @@
 // Package server is the HTTP toolkit: routes as data, decoding and encoding of JSON, errors, lists, rate limits, the
-// pages of the OpenAPI document. It depends on no feature. Of a caller it knows only the actor and the access level.
+// pages of the OpenAPI document. It depends on no feature, and knows only the actor and the access level of a caller.
 package server
 
 import (
@@ -19,7 +19,9 @@ import (
 	"time"
 
 	"spoolwright/db"
+	"spoolwright/server/docs"
 	"spoolwright/server/limit"
+	"spoolwright/value"
 )
 
 const apiPrefix = "/api/v1/"
@@ -28,42 +30,42 @@ const apiPrefix = "/api/v1/"
 type Caller struct {
 	Actor   db.Actor
 	Level   Access // the highest access level that the caller has
-	Printer bool   // an API key of a printer, which has Level only on a Surface
+	Printer bool   // whether the caller is an API key of a printer; such a key has Level only on a Surface
 }
 
 // Config configures a Server. Only Routes, Document, DB, Authenticate and Ready are required.
 type Config struct {
 	Routes       []Route
 	Surfaces     []Surface
-	Site         func(*Server) *Site         // returns the pages for people; nil means none
-	Events       []Event                     // that webhooks get, for the OpenAPI document
-	Document     Document                    // of package openapi
-	Secrets      []string                    // key the fingerprints of requests with an Idempotency-Key
+	Site         func(*Server) *Site         // returns the pages for people; nil means no pages
+	Events       []Event                     // the events that webhooks get, for the OpenAPI document
+	Document     Document                    // makes the OpenAPI document; package openapi has this function
+	Secrets      []string                    // the keys of the fingerprints of requests with an Idempotency-Key
 	DB           *db.DB                      // stores responses to requests with an Idempotency-Key
 	Authenticate Authenticate                // checks the access token or the API key of a request
 	Ready        func(context.Context) error // checks that the database is reachable and migrated
 	PerMinute    int                         // requests per user, API key or address; 0 turns the limit off
-	PerHour      int                         // the same
-	Stopped      func(context.Context) error // if not nil, is called by Serve after the last request, to save state
-	// Background, if not nil, is called by Serve in a goroutine of its own. Serve waits until it has returned, which it
-	// must do soon after its context ended.
+	PerHour      int                         // the same for an hour
+	Stopped      func(context.Context) error // if not nil, Serve calls it after the last request, to save state
+	// Serve calls Background in a goroutine of its own, if it is not nil. Background must return soon after its context
+	// ends. Serve waits until Background returns.
 	Background func(context.Context)
 	// TenantPerMinute limits the requests of all users of a tenant together; 0 turns the limit off.
 	TenantPerMinute int
 	TrustedProxies  []netip.Prefix // proxies whose X-Forwarded-For is trusted
 	CORSOrigins     []string       // allowed origins, as browsers send them
-	HSTS            bool           // clients reach the service over TLS
+	HSTS            bool           // whether clients reach the service over TLS
 	Version         string
 	Log             *slog.Logger
 	Metrics         *Metrics
 	MaxConnections  int              // of all clients together; 0 derives it from the limit of open files
-	DrainDelay      time.Duration    // from "not ready" to the close of the listener
+	DrainDelay      time.Duration    // how long the service is "not ready" before it closes the listener
 	Now             func() time.Time // for tests
 }
 
 // Authenticate returns the sender of a request. If basic is set, it accepts an API key as the password of Basic
-// authentication and as a Bearer token. It calls admit before it looks up in the database whether an API key exists,
-// and returns the error of admit, which means that the client's address has sent too many invalid keys.
+// authentication and as a Bearer token. It calls admit before it looks up an API key in the database. An error of
+// admit means that the client's address has sent too many invalid keys; Authenticate returns this error.
 type Authenticate func(r *http.Request, basic bool, admit func() error) (Caller, error)
 
 // Document returns the OpenAPI document of the routes and events.
@@ -79,7 +81,7 @@ type Server struct {
 	inFlight  inFlight
 	draining  atomic.Bool
 	changes   changes
-	forwarded sync.Once // warns of X-Forwarded-For from an untrusted address
+	forwarded sync.Once // logs one warning about X-Forwarded-For from an untrusted address
 	readiness readiness
 
 	connections *connections
@@ -137,15 +139,15 @@ func New(c Config) *Server {
 			s.mux.HandleFunc(f.KeyPrefix, f.keyed(surface))
 		}
 	}
-	docs := docsHandler()
+	pages := docs.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { ErrNotFound.write(w, "") }))
 	for _, pattern := range []string{"GET /docs", "GET /docs/", "GET /redoc", "GET /redoc/"} {
-		s.handle(pattern, s.page(docs.ServeHTTP))
+		s.handle(pattern, s.page(pages.ServeHTTP))
 	}
-	openapi := sync.OnceValue(func() http.Handler { // most services are never asked for it
-		return plainAsset(append(c.Document(c.Routes, c.Version, c.Events...), '\n'), "application/json", "")
+	openapi := sync.OnceValue(func() http.Handler { // nobody asks most services for the document
+		return docs.Document(append(c.Document(c.Routes, c.Version, c.Events...), '\n'))
 	})
 	s.handle("GET /openapi.json", s.page(func(w http.ResponseWriter, r *http.Request) { openapi().ServeHTTP(w, r) }))
-	s.handle("GET /favicon.ico", s.page(ownAsset("docs/favicon.svg", typeSVG, swaggerCSP).ServeHTTP))
+	s.handle("GET /favicon.ico", s.page(docs.Icon().ServeHTTP))
 	if c.Site != nil {
 		s.addSite()
 	} else {
@@ -161,30 +163,6 @@ func New(c Config) *Server {
 	s.handle("GET /readyz", s.ready)
 	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { s.reject(w, r, errNoPath) })
 	return s
-}
-
-// requestInfo is the part of a request's log line that handlers know.
-type requestInfo struct {
-	id      string
-	pattern string
-	caller  Caller
-	address string
-	err     error
-	streams bool // by StreamChanges: the time that it takes says nothing about the service
-	called  bool // by Server.Call: the caller is known, and the request counts in no limit
-
-	inFlight    *inFlight    // of the server, in requests of a Surface
-	connections *connections // the same
-}
-
-type infoKey struct{}
-
-func infoOf(r *http.Request) *requestInfo {
-	info, _ := r.Context().Value(infoKey{}).(*requestInfo)
-	if info == nil {
-		return &requestInfo{}
-	}
-	return info
 }
 
 // statusWriter is a ResponseWriter that remembers the status.
@@ -209,19 +187,11 @@ func (w *statusWriter) Write(b []byte) (int, error) {
 
 func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// Values of headers that most responses have: Header.Set would allocate a slice for each. They must not be changed;
-// Header.Add copies them, because they have no capacity left.
-var (
-	headerNoSniff = []string{"nosniff"}
-	headerNoStore = []string{"no-store"}
-	headerJSON    = []string{"application/json"}
-)
-
 // ServeHTTP answers a request, and logs and counts it. A panic is a 500.
 func (s *Server) ServeHTTP(writer http.ResponseWriter, r *http.Request) {
 	start := time.Now()
 	forwarded := strings.Join(r.Header.Values("X-Forwarded-For"), ",")
-	info := &requestInfo{id: requestID(r), address: shorten(clientAddr(r.RemoteAddr, forwarded, s.TrustedProxies), 64)}
+	info := &requestInfo{id: requestID(r), address: value.Shorten(clientAddr(r.RemoteAddr, forwarded, s.TrustedProxies), 64)}
 	if forwarded != "" && !isTrustedPeer(r.RemoteAddr, s.TrustedProxies) {
 		s.forwarded.Do(func() {
 			s.Log.Warn("ignoring X-Forwarded-For: it comes from an address that is not in TRUSTED_PROXIES; if that is the "+
@@ -257,8 +227,9 @@ func (s *Server) ServeHTTP(writer http.ResponseWriter, r *http.Request) {
 		s.log(r, info, w.status, elapsed)
 	}()
 	if len(r.TransferEncoding) > 0 {
-		// The request may have a Content-Length too, which net/http has removed, and so be an attempt to smuggle another
-		// request past a proxy that considers only that. The connection ends with the response (RFC 9112, section 6.3).
+		// The request may also have had a Content-Length, which net/http removes. Such a request can smuggle another
+		// request past a proxy that reads only the Content-Length. Therefore the connection ends with the response (RFC
+		// 9112, section 6.3).
 		h.Set("Connection", "close")
 	}
 	switch {
@@ -270,15 +241,15 @@ func (s *Server) ServeHTTP(writer http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// maxLoggedError limits the error of a log line. It has room for the stack of a panic.
+// maxLoggedError is the maximum length of the error in a log line. It has room for the stack of a panic.
 const maxLoggedError = 8 << 10
 
-// log writes the log line of a request. Clients choose the method and parts of errors, so every field has a maximum
-// length: otherwise they could fill the disk.
+// log writes the log line of a request. Every field has a maximum length: clients choose the method and parts of
+// errors, and could otherwise fill the disk.
 func (s *Server) log(r *http.Request, info *requestInfo, status int, elapsed time.Duration) {
 	level := slog.LevelInfo
 	switch {
-	case r.Context().Err() != nil: // the client disconnected, which is no error of the service
+	case r.Context().Err() != nil: // the client disconnected: no error of the service
 	case status >= 500 && info.pattern != "GET /readyz":
 		level = slog.LevelError
 	case info.pattern == "GET /healthz" || info.pattern == "GET /readyz":
@@ -289,7 +260,7 @@ func (s *Server) log(r *http.Request, info *requestInfo, status int, elapsed tim
 	}
 	attrs := make([]slog.Attr, 0, 10)
 	attrs = append(attrs,
-		slog.String("request_id", info.id), slog.String("method", shorten(r.Method, 16)),
+		slog.String("request_id", info.id), slog.String("method", value.Shorten(r.Method, 16)),
 		slog.String("route", info.pattern),
 		slog.Int("status", status), slog.Duration("duration", elapsed), slog.String("address", info.address))
 	switch actor := info.caller.Actor; {
@@ -299,25 +270,13 @@ func (s *Server) log(r *http.Request, info *requestInfo, status int, elapsed tim
 		attrs = append(attrs, slog.String("api_key", actor.APIKey), slog.String("tenant", actor.Tenant))
 	}
 	if info.err != nil {
-		attrs = append(attrs, slog.String("error", shorten(info.err.Error(), maxLoggedError)))
+		attrs = append(attrs, slog.String("error", value.Shorten(info.err.Error(), maxLoggedError)))
 	}
 	s.Log.LogAttrs(r.Context(), level, "request", attrs...)
 }
 
-// requestID returns the X-Request-Id of the request if it has a safe form, and otherwise a new id.
-func requestID(r *http.Request) string {
-	id := r.Header.Get("X-Request-Id")
-	if id == "" || len(id) > 128 || strings.ContainsFunc(id, func(c rune) bool {
-		return !(c >= '0' && c <= '9' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' || c == '-' || c == '_' ||
-			c == '.')
-	}) {
-		return db.NewID()
-	}
-	return id
-}
-
-// cors adds the CORS headers for requests of an allowed origin, and answers its preflight requests. It reports
-// whether it answered the request.
+// cors adds the CORS headers to the response if the origin of the request is allowed. It answers preflight requests of
+// allowed origins, and reports whether it answered the request.
 func (s *Server) cors(w http.ResponseWriter, r *http.Request) bool {
 	if len(s.CORSOrigins) == 0 {
 		return false
@@ -342,12 +301,12 @@ func (s *Server) cors(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// drainTime is the time that running requests have to finish when the service stops.
+// drainTime is how long running requests may take to finish when the service stops.
 const drainTime = 20 * time.Second
 
-// Serve serves requests on the listener until ctx is done. Then it stops: /readyz fails at once; after DrainDelay, in
-// which load balancers notice this, it closes the listener; running requests have 20 seconds to finish. It returns
-// nil after a stop, and the error of http.Server.Serve otherwise.
+// Serve serves requests on the listener until ctx is done. Then /readyz fails at once, and load balancers have
+// DrainDelay to notice. After DrainDelay, Serve closes the listener, and running requests have 20 seconds to finish.
+// Serve returns nil after such a stop, and the error of http.Server.Serve otherwise.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	h := &http.Server{
 		Handler:           s,

@@ -10,31 +10,30 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"spoolwright/db"
 )
 
-// Site is pages for people, on paths outside of the API. They read and write with Server.Call.
+// Site contains the pages for people, on paths outside the API. The pages read and write with Server.Call.
 type Site struct {
 	Pages []SitePage
 
-	// Identify returns the caller that the cookie of a request names, without a look into the database, and whether
-	// there is one. The page itself must check that the caller's session exists.
+	// Identify returns the caller that the cookie of a request names, and whether the cookie names a caller. It does not
+	// read the database: the page must check that the caller's session exists.
 	Identify func(r *http.Request) (Caller, bool)
 
 	// Fail writes the page of an error.
 	Fail func(w http.ResponseWriter, r *http.Request, e *Error)
 }
 
-// SitePage answers the requests of a pattern such as "GET /spools". An error that Serve returns is answered by Fail.
+// SitePage answers the requests of a pattern such as "GET /spools". If Serve returns an error, Fail of the Site
+// answers the request.
 type SitePage struct {
 	Pattern string
-	Asset   bool // a file that is the same for everybody
+	Asset   bool // whether the page is a file that is the same for everybody
 	Serve   func(w http.ResponseWriter, r *http.Request) error
 }
 
-// addSite registers the pages. A request of a caller counts in the limits of that caller, a POST of somebody else,
-// such as a login, in those of the address, and any other request in that of addresses for pages.
+// addSite registers the pages. A request with a caller counts in the limits of the caller. Without a caller, a POST,
+// such as a login, counts in the limits of the client's address, and any other request in pagesPerMinute.
 func (s *Server) addSite() {
 	s.site = s.Config.Site(s)
 	for _, page := range s.site.Pages {
@@ -65,8 +64,8 @@ func (s *Server) addSite() {
 	}
 }
 
-// fail answers a request with an error: with a page, if the service has pages, the path is not one of the API, and the
-// client is a browser.
+// fail answers a request with an error. It sends a page if the service has pages, the path is outside the API, and the
+// client accepts HTML; otherwise it sends JSON.
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, e *Error) {
 	if s.site != nil && !strings.HasPrefix(r.URL.Path, "/api/") &&
 		strings.Contains(r.Header.Get("Accept"), "text/html") {
@@ -77,10 +76,10 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, e *Error) {
 	e.write(w, infoOf(r).id)
 }
 
-// Page sets the headers of the response to the error, and returns what its page says.
+// Page sets the headers of the error's response, and returns the status and the text for the page of the error.
 func (e *Error) Page(w http.ResponseWriter, r *http.Request) (status int, detail string) {
 	c := *e
-	c.Status = http.StatusOK // no challenge: a browser would ask for a password
+	c.Status = http.StatusOK // omits WWW-Authenticate, at which a browser would ask for a password
 	c.writeHeaders(w)
 	if e.Status == http.StatusInternalServerError {
 		e = e.detailed(infoOf(r).id)
@@ -88,18 +87,15 @@ func (e *Error) Page(w http.ResponseWriter, r *http.Request) (status int, detail
 	return e.Status, e.Detail
 }
 
-// AsError returns the response to an error of Call or of the database.
-func AsError(err error) *Error { return asError(err) }
-
-// Answer is the response of an operation to Call.
+// Answer is the response of an operation that Call has run.
 type Answer struct {
 	Status int
 	Header http.Header
 	Body   []byte
-	cause  error // of a status 500 or 503
+	cause  error // the error that the service logs, or nil
 }
 
-// Err returns the error of the response, or nil if it is a success.
+// Err returns the error that the response contains, or nil if the status is below 300.
 func (a *Answer) Err() error {
 	if a.Status < 300 {
 		return nil
@@ -119,30 +115,28 @@ func (a *Answer) Err() error {
 	return e
 }
 
-// Call runs an operation of the API on behalf of the caller, in this process. Target is the path with the query. A
-// body that is not nil is sent as JSON, unless the header has another type. The request counts in no limit; otherwise
-// it is like one of a client. R is the request that needs the operation; ctx may be one of db.Together.
-func (s *Server) Call(ctx context.Context, r *http.Request, caller Caller, method, target string, header http.Header,
-	body []byte,
-) *Answer {
+// Call runs an operation of the API on behalf of the caller, in this process. R is the request that needs the
+// operation. Target is the path with the query. The Content-Type of a body that is not nil is JSON, unless header has
+// another one. The called request counts in no limit; in all other ways the service treats it like a client's request.
+func (s *Server) Call(r *http.Request, caller Caller, method, target string, header http.Header, body []byte) *Answer {
 	w := &answerWriter{header: http.Header{}}
-	info := s.call(ctx, w, r, caller, method, target, header, body)
+	info := s.call(w, r, caller, method, target, header, body)
 	return &Answer{w.status, w.header, w.body.Bytes(), info.err}
 }
 
-// Forward answers a request with the response of a GET, as Call runs it. It sends files while they are read.
+// Forward runs a GET operation as Call does, and writes the response to w. It sends a file while reading it.
 func (s *Server) Forward(w http.ResponseWriter, r *http.Request, caller Caller, target string) {
-	s.call(r.Context(), w, r, caller, http.MethodGet, target, nil, nil)
+	s.call(w, r, caller, http.MethodGet, target, nil, nil)
 }
 
-func (s *Server) call(ctx context.Context, w http.ResponseWriter, r *http.Request, caller Caller, method, target string,
-	header http.Header, body []byte,
+func (s *Server) call(w http.ResponseWriter, r *http.Request, caller Caller, method, target string, header http.Header,
+	body []byte,
 ) *requestInfo {
 	outer := infoOf(r)
 	info := &requestInfo{id: outer.id, caller: caller, address: outer.address, called: true}
 	u, err := url.ParseRequestURI(target)
 	if err != nil {
-		panic("server: Call of " + target) // the path of an operation with ids that were parsed
+		panic("server: Call of " + target) // not reached: pages build targets from constants and parsed ids
 	}
 	called := &http.Request{Method: method, URL: u, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Header: http.Header{},
@@ -156,16 +150,11 @@ func (s *Server) call(ctx context.Context, w http.ResponseWriter, r *http.Reques
 		}
 		called.Body, called.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	}
-	s.mux.ServeHTTP(w, called.WithContext(context.WithValue(ctx, infoKey{}, info)))
+	s.mux.ServeHTTP(w, called.WithContext(context.WithValue(r.Context(), infoKey{}, info)))
 	return info
 }
 
-// Together runs the functions with db.Together, bound to the actor.
-func (s *Server) Together(ctx context.Context, actor db.Actor, functions ...func(ctx context.Context)) {
-	s.DB.Together(db.As(ctx, actor), functions...)
-}
-
-// answerWriter keeps a response.
+// answerWriter is a ResponseWriter that keeps the response in memory.
 type answerWriter struct {
 	header http.Header
 	status int
@@ -185,28 +174,10 @@ func (w *answerWriter) Write(b []byte) (int, error) {
 	return w.body.Write(b)
 }
 
-// Address returns the address of the client that a request counts for.
-func Address(r *http.Request) string { return infoOf(r).address }
-
-// IsSecure reports whether the client sent the request over TLS, to the service or to a trusted proxy that says so.
-func (s *Server) IsSecure(r *http.Request) bool {
-	return r.TLS != nil || isTrustedPeer(r.RemoteAddr, s.TrustedProxies) &&
-		strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https")
-}
-
-// IsLoopback reports whether the client runs on the machine of the service, and no proxy is between them.
-func IsLoopback(r *http.Request) bool {
-	peer, ok := parseAddr(r.RemoteAddr)
-	host, _ := parseAddr(r.Host)
-	name, _, _ := strings.Cut(r.Host, ":")
-	return ok && peer.IsLoopback() && (host.IsLoopback() || name == "localhost") &&
-		r.Header["X-Forwarded-For"] == nil && r.Header["Forwarded"] == nil
-}
-
 // SendPage sends a page, compressed if the client accepts it.
 func SendPage(w http.ResponseWriter, r *http.Request, status int, body []byte) {
 	h := w.Header()
-	h.Set("Content-Type", typeHTML)
+	h.Set("Content-Type", "text/html; charset=utf-8")
 	if encoded := compressed(w, r, body); encoded != nil {
 		h.Set("Content-Encoding", "gzip")
 		body = encoded

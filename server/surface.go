@@ -9,36 +9,38 @@ import (
 	"spoolwright/db"
 )
 
-// Surface serves all paths below a prefix in the format of another API, for clients that know only that one. Its
+// Surface serves all paths below a prefix in the format of another API, for clients that know only the other API. Its
 // routes are not part of the OpenAPI document. Unlike other routes, it also accepts API keys of printers, and API keys
 // as the password of Basic authentication: clients in printers often support nothing else.
 type Surface struct {
 	Prefix string // with a slash at the start and the end
 
-	// KeyPrefix, if not empty, is another prefix, with {key} in the place of an API key, for clients that can send one
-	// only as part of an address.
+	// KeyPrefix, if not empty, is another prefix. It contains {key} in the place of an API key, for clients that can
+	// send an API key only as part of an address.
 	KeyPrefix string
 
-	// Serve answers a request of the caller, to whom the request's context is bound, with Respond. If it returns
-	// another error than ErrUndelivered, it must not have written anything; the response is Fail's then.
+	// Serve answers a request of the caller by calling Respond. The request's context is bound to the caller. If Serve
+	// returns another error than ErrUndelivered, it must not have written anything: the service then sends the error
+	// with the body that Fail returns.
 	Serve func(w http.ResponseWriter, r *http.Request, caller Caller) error
 
-	// Fail returns the body of an error.
+	// Fail returns the body of the response to an error.
 	Fail func(e *Error) []byte
 
 	// Run is called when the service starts, and returns when ctx ends.
 	Run func(ctx context.Context)
 
-	// Close ends open connections that do not belong to the HTTP server any more. It is called when the service stops.
+	// Close ends open connections that no longer belong to the HTTP server, such as WebSockets. It is called when the
+	// service stops.
 	Close func()
 }
 
-// ErrUndelivered is the error of Respond if a response that was begun could not be written.
+// ErrUndelivered is the error of Respond if it has begun to write a response and could not finish.
 var ErrUndelivered = errors.New("the response could not be written")
 
-// Respond sends a response of a Surface, with status 200: JSON, unless the header has another Content-Type. If too
-// many large bodies are being sent, it writes nothing and returns ErrUnavailable, except for writes, whose effect is
-// committed.
+// Respond sends a response of a Surface with status 200. The Content-Type is JSON, unless the header has another one.
+// If too many large bodies are being sent, Respond writes nothing and returns ErrUnavailable. It always sends the
+// response to a request with another method than GET, because the effect of a write is already committed.
 func Respond(w http.ResponseWriter, r *http.Request, body []byte) error {
 	info := infoOf(r)
 	if n := len(body); n > smallBody && info.inFlight != nil {
@@ -53,7 +55,8 @@ func Respond(w http.ResponseWriter, r *http.Request, body []byte) error {
 	return nil
 }
 
-// keyed returns the handler of paths with an API key, which calls that of the Surface.
+// keyed returns the handler of paths below KeyPrefix. It moves the API key from the path to the header X-Api-Key, and
+// calls surface, the handler of the paths below Prefix.
 func (f Surface) keyed(surface http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		key := r.PathValue("key")
@@ -81,7 +84,7 @@ func (s *Server) surface(f Surface) http.HandlerFunc {
 	}
 	return func(w http.ResponseWriter, r *http.Request) {
 		info := infoOf(r)
-		info.pattern = "* " + f.Prefix // metrics with the paths and methods of clients would have too many time series
+		info.pattern = "* " + f.Prefix // a pattern for each path of a client would create too many time series
 		info.inFlight, info.connections = &s.inFlight, s.connections
 		w.Header().Set("Cache-Control", "no-store")
 		var denied error
@@ -98,9 +101,6 @@ func (s *Server) surface(f Surface) http.HandlerFunc {
 		if err := f.Serve(w, r.WithContext(db.As(r.Context(), info.caller.Actor)), info.caller); err != nil &&
 			!errors.Is(err, ErrUndelivered) {
 			fail(w, r, err)
-		}
-		if sw, ok := w.(*statusWriter); ok && sw.status == 0 { // the connection is a WebSocket now
-			sw.status = http.StatusSwitchingProtocols
 		}
 	}
 }

@@ -16,12 +16,14 @@ import (
 
 	"spoolwright/inventory"
 	"spoolwright/server"
+	"spoolwright/value"
 )
 
 // body is the body of a request: its fields and their JSON.
 type body map[string]json.RawMessage
 
-// body reads a JSON object, or a JSON string that contains one, as Moonraker sends it, of any content type.
+// body reads the body of a request, whatever its content type: a JSON object, or a JSON string that contains a JSON
+// object. Moonraker sends such strings.
 func (q request) body() (body, error) {
 	text, err := server.ReadBody(q.w, q.r)
 	if err != nil {
@@ -44,19 +46,20 @@ func (b body) isNull(name string) bool { return len(b[name]) == 0 || string(b[na
 // has reports whether the body has the field.
 func (b body) has(name string) bool { return b[name] != nil }
 
-// decimal returns a number, which can be in a text, or nil if it is absent or null.
-func (b body) decimal(name string) (*server.Decimal, error) {
+// decimal returns the number in a field, or nil if the field is absent or null. The field may be a text that contains
+// a number.
+func (b body) decimal(name string) (*value.Decimal, error) {
 	if b.isNull(name) {
 		return nil, nil
 	}
-	d, ok := server.ParseDecimal(string(unquoted(b[name])))
+	d, ok := value.ParseDecimal(string(unquoted(b[name])))
 	if !ok {
 		return nil, server.Invalid(name, "must be a number between -999999999 and 999999999")
 	}
 	return &d, nil
 }
 
-// text returns a text, or "" if it is absent or null.
+// text returns the text in a field, or "" if the field is absent or null.
 func (b body) text(name string) (string, error) {
 	var s *string
 	if b.has(name) && json.Unmarshal(b[name], &s) != nil {
@@ -71,7 +74,16 @@ func (b body) text(name string) (string, error) {
 	return *s, nil
 }
 
-// id returns an id, or nil if it is absent or null.
+// required returns the text in a field, or an error if the text is empty.
+func (b body) required(name string) (string, error) {
+	value, err := b.text(name)
+	if err == nil && value == "" {
+		err = server.Invalid(name, "must not be empty")
+	}
+	return value, err
+}
+
+// id returns the id in a field, or nil if the field is absent or null.
 func (b body) id(name string) (*int64, error) {
 	if b.isNull(name) {
 		return nil, nil
@@ -83,9 +95,9 @@ func (b body) id(name string) (*int64, error) {
 	return &n, nil
 }
 
-// time returns a time; it is set if the body has it. A number is the time since 1970 in seconds, or in milliseconds
-// above 20,000,000,000, as in Spoolman.
-func (b body) time(name string) (t server.Optional[server.Timestamp], err error) {
+// time returns the time in a field. The result is set if the body has the field. As in Spoolman, a number counts
+// seconds since 1970, or milliseconds if it is above 20,000,000,000.
+func (b body) time(name string) (t value.Optional[value.Timestamp], err error) {
 	if !b.has(name) {
 		return t, nil
 	}
@@ -97,7 +109,7 @@ func (b body) time(name string) (t server.Optional[server.Timestamp], err error)
 			n *= 1000
 		}
 		if at := time.UnixMilli(int64(n)).UTC(); math.Abs(n) < 1e15 && at.Year() > 0 && at.Year() < 10000 {
-			return server.Some(server.Timestamp{Time: at}), nil
+			return value.Some(value.Timestamp{Time: at}), nil
 		}
 	}
 	s, err := b.text(name)
@@ -105,22 +117,24 @@ func (b body) time(name string) (t server.Optional[server.Timestamp], err error)
 	if err != nil || !ok {
 		return t, server.Invalid(name, "must be a time such as 2024-05-01T12:00:00Z")
 	}
-	return server.Some(server.Timestamp{Time: at}), nil
+	return value.Some(value.Timestamp{Time: at}), nil
 }
 
-// unquoted returns the number in a text, as clients send it, too.
-func unquoted(value json.RawMessage) json.RawMessage {
+// unquoted removes the quotes of a number in a JSON string, because some clients send numbers as strings. It returns
+// other JSON unchanged.
+func unquoted(text json.RawMessage) json.RawMessage {
 	var s string
-	if json.Unmarshal(value, &s) == nil {
-		if _, ok := server.ParseDecimal(strings.TrimSpace(s)); ok {
+	if json.Unmarshal(text, &s) == nil {
+		if _, ok := value.ParseDecimal(strings.TrimSpace(s)); ok {
 			return json.RawMessage(strings.TrimSpace(s))
 		}
 	}
-	return value
+	return text
 }
 
-// extra returns the custom fields of the body, whose values are texts with JSON.
-func (b body) extra() (extra server.Optional[server.Extra], err error) {
+// extra returns the custom fields in the body. The body has the value of each custom field as a text that contains
+// JSON.
+func (b body) extra() (extra value.Optional[value.Extra], err error) {
 	if b.isNull("extra") {
 		return extra, nil
 	}
@@ -128,7 +142,7 @@ func (b body) extra() (extra server.Optional[server.Extra], err error) {
 	if json.Unmarshal(b["extra"], &values) != nil {
 		return extra, server.Invalid("extra", "must be an object whose values are texts with JSON")
 	}
-	all := server.Extra{}
+	all := value.Extra{}
 	for key, text := range values {
 		if text == nil {
 			all[key] = json.RawMessage("null")
@@ -139,10 +153,11 @@ func (b body) extra() (extra server.Optional[server.Extra], err error) {
 	if problem := all.Problem(); problem != "" {
 		return extra, badRequest("extra %s", problem)
 	}
-	return server.Some(all), nil
+	return value.Some(all), nil
 }
 
-// Fields of this API, and those of the service with the same meaning.
+// spoolFields, filamentFields and vendorFields map fields of this API to the fields of the service with the same
+// meaning. numeric lists the fields of this API whose values are numbers.
 var (
 	spoolFields = map[string]string{
 		"initial_weight": "net_weight_grams", "remaining_weight": "remaining_weight_grams",
@@ -164,8 +179,8 @@ var (
 		"settings_extruder_temp", "settings_bed_temp", "empty_spool_weight"}
 )
 
-// decode converts the fields of a body to those of T and validates them. Other fields are ignored: clients send back
-// what they have read.
+// decode converts the fields of a body to the fields of T and validates them. names maps the names. decode ignores all
+// other fields, because clients send whole items back that they have read.
 func decode[T any](b body, names map[string]string) (T, error) {
 	native := body{}
 	for name, field := range names {
@@ -220,10 +235,10 @@ func readSpool(b body) (s spoolBody, err error) {
 		return s, err
 	}
 	if used != nil {
-		if *used < 0 || *used > 1_000_000*server.DecimalOne {
+		if *used < 0 || *used > 1_000_000*value.DecimalOne {
 			return s, server.Invalid("used_weight", "must be a number between 0 and 1000000")
 		}
-		s.use.Used = server.Some(*used)
+		s.use.Used = value.Some(*used)
 	}
 	if s.use.FirstUsed, err = b.time("first_used"); err == nil {
 		s.use.LastUsed, err = b.time("last_used")
@@ -237,8 +252,8 @@ func readSpool(b body) (s spoolBody, err error) {
 	return s, err
 }
 
-func isZero(value json.RawMessage) bool {
-	d, ok := server.ParseDecimal(string(unquoted(value)))
+func isZero(text json.RawMessage) bool {
+	d, ok := value.ParseDecimal(string(unquoted(text)))
 	return ok && d == 0
 }
 
@@ -268,23 +283,24 @@ func readFilament(b body, isNew bool) (in inventory.Filament, err error) {
 	if utf8.RuneCountInString(name) > 200 || utf8.RuneCountInString(material) > 200 {
 		return in, server.Invalid("name", "and material must have at most 200 characters")
 	}
-	// Also for a new filament without them, so that it has neither its colour as name nor its type as material.
+	// A new filament without a name or a material gets empty texts. Otherwise the API would show the filament's colour
+	// as its name, and its type as its material.
 	if isNew || b.has("name") {
-		in.Name = server.Some(name)
+		in.Name = value.Some(name)
 	}
 	if isNew || b.has("material") {
-		in.MaterialType, in.MaterialName = server.Some(inventory.MaterialOf(material)), server.Some(material)
+		in.MaterialType, in.MaterialName = value.Some(inventory.MaterialOf(material)), value.Some(material)
 	}
 	if b.has("diameter") {
 		diameter, err := b.decimal("diameter")
 		if err != nil {
 			return in, err
 		}
-		nearest, ok := inventory.NearestDiameter(*diameter)
+		nearest, ok := nearestDiameter(*diameter)
 		if !ok {
 			return in, server.Invalid("diameter", "must be about 1.75 or 2.85")
 		}
-		in.DiameterMM = server.Some(nearest)
+		in.DiameterMM = value.Some(nearest)
 	}
 	if err := readColors(b, &in); err != nil {
 		return in, err
@@ -294,7 +310,7 @@ func readFilament(b body, isNew bool) (in inventory.Filament, err error) {
 		if color == "" {
 			color = in.ColorHex.Or("Unknown")
 		}
-		in.Color = server.Some(color)
+		in.Color = value.Some(color)
 	}
 	return in, nil
 }
@@ -313,7 +329,7 @@ func readColors(b body, in *inventory.Filament) error {
 	if err != nil {
 		return err
 	}
-	var colors server.Colors
+	var colors value.Colors
 	for code := range strings.SplitSeq(strings.Trim(one+","+several, ","), ",") {
 		if code == "" {
 			continue
@@ -327,8 +343,8 @@ func readColors(b body, in *inventory.Filament) error {
 	switch {
 	case one != "" && several != "":
 		return server.Invalid("color_hex", "and multi_color_hexes exclude each other")
-	case several != "" && (len(colors) < 2 || len(colors) > server.MaxColors):
-		return server.Invalid("multi_color_hexes", "must have 2 to %d colours", server.MaxColors)
+	case several != "" && (len(colors) < 2 || len(colors) > value.MaxColors):
+		return server.Invalid("multi_color_hexes", "must have 2 to %d colours", value.MaxColors)
 	case several != "" && direction == "" || several == "" && direction != "":
 		return server.Invalid("multi_color_direction", "belongs to multi_color_hexes: send both or neither")
 	case direction != "" && direction != "coaxial" && direction != "longitudinal":
@@ -336,19 +352,20 @@ func readColors(b body, in *inventory.Filament) error {
 	}
 	if b.has("color_hex") || b.has("multi_color_hexes") {
 		in.ColorHex.Set, in.ColorArrangement.Set = true, true
-		in.ColorHexes = server.Some(server.Colors{})
+		in.ColorHexes = value.Some(value.Colors{})
 		if len(colors) > 0 {
-			in.ColorHex = server.Some(colors[0])
+			in.ColorHex = value.Some(colors[0])
 		}
 		if several != "" {
-			in.ColorHexes = server.Some(colors)
-			in.ColorArrangement = server.Some(inventory.ColorArrangement(direction))
+			in.ColorHexes = value.Some(colors)
+			in.ColorArrangement = value.Some(inventory.ColorArrangement(direction))
 		}
 	}
 	return nil
 }
 
-// setVendor sets the vendor of a filament to that with the id of the body.
+// setVendor sets the vendor of a filament to the vendor whose id is in the body. If the id is the id of a computed
+// vendor, the filament gets the vendor with its name.
 func (q request) setVendor(ctx context.Context, b body, in *inventory.Filament, isNew bool) error {
 	id, err := b.id("vendor_id")
 	if err != nil || !b.has("vendor_id") {
@@ -379,6 +396,40 @@ func (q request) setVendor(ctx context.Context, b body, in *inventory.Filament, 
 	}
 	var vendor struct{ Name string }
 	err = json.NewDecoder(bytes.NewReader(text)).Decode(&vendor)
-	in.VendorID, in.Vendor = server.Optional[server.UUID]{}, server.Some(vendor.Name)
+	in.VendorID, in.Vendor = value.Optional[value.UUID]{}, value.Some(vendor.Name)
 	return err
+}
+
+// readVendor converts the body of a request that creates or changes a vendor.
+func readVendor(b body, isNew bool) (in inventory.Vendor, err error) {
+	name, err := b.text("name")
+	if err != nil {
+		return in, err
+	}
+	if (isNew || b.has("name")) && b.isNull("name") {
+		return in, server.Invalid("name", "must be a text")
+	}
+	if b.has("name") && name == "" { // only this API accepts an empty name
+		rest := maps.Clone(b)
+		delete(rest, "name")
+		b = rest
+		defer func() { in.Name = value.Some("") }()
+	}
+	if in, err = decode[inventory.Vendor](b, vendorFields); err == nil {
+		in.Extra, err = b.extra()
+	}
+	return in, err
+}
+
+// nearestDiameter returns the standard diameter of a filament in mm, 1.75 or 2.85. Filament that is sold as 3 mm is
+// 2.85 mm thick. ok is false if d is not close to a standard diameter.
+func nearestDiameter(d value.Decimal) (nearest value.Decimal, ok bool) {
+	const tenth = 100_000
+	switch {
+	case d >= 1_750_000-tenth && d <= 1_750_000+tenth:
+		return 1_750_000, true
+	case d >= 2_850_000-tenth && d <= 3_000_000+tenth:
+		return 2_850_000, true
+	}
+	return 0, false
 }

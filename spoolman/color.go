@@ -2,7 +2,7 @@ package spoolman
 
 import "strings"
 
-// colors are the colours that CSS names, and their hexadecimal digits.
+// colors maps the names of colours in CSS to their hexadecimal digits.
 var colors = func() map[string]string {
 	all := map[string]string{}
 	words := strings.Fields(namedColors)

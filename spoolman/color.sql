@@ -1,4 +1,5 @@
--- Returns a colour, #RRGGBB with or without the number sign and an alpha, in the CIELAB colour space (D65).
+-- Converts a colour to the CIELAB colour space (D65). The colour is RRGGBB or RRGGBBAA, with or without a number sign.
+-- The alpha does not count.
 create or replace function color_lab(hex text) returns float8[]
 language plpgsql immutable parallel safe as $$
 declare
@@ -20,8 +21,8 @@ begin
 	return array[116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])];
 end $$;
 
--- Returns the difference of two colours (CIE94): 0 for equal ones, about 2 for ones that are hard to tell apart, and
--- 100 for black and white.
+-- Returns the difference of two colours (CIE94): 0 for equal colours, about 2 for colours that are hard to tell apart,
+-- and 100 for black and white.
 create or replace function color_distance(a text, b text) returns float8
 language plpgsql immutable parallel safe as $$
 declare

@@ -4,20 +4,20 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"maps"
 	"strings"
 	"unicode/utf8"
 
 	"spoolwright/db"
 	"spoolwright/inventory"
 	"spoolwright/server"
+	"spoolwright/value"
 )
 
-// errComputed is the error of a change of a computed filament or vendor.
+// errComputed is the error of a request to change or delete a computed filament or vendor.
 var errComputed = badRequest("This filament or vendor only shows what spools without a filament have: change these " +
 	"spools, or create filaments of them with POST /api/v1/filaments/from-spools")
 
-// change runs the changes of an item in one transaction, and sends the item. The changes return its number.
+// change calls changes in a transaction, and sends the changed item. changes returns the number of the item.
 func (q request) change(name string, changes func(ctx context.Context) (number int64, err error)) error {
 	var text []byte
 	err := q.db.Tx(q.r.Context(), func(ctx context.Context) error {
@@ -40,8 +40,9 @@ func (q request) change(name string, changes func(ctx context.Context) (number i
 	return q.sendChanged(text)
 }
 
-// checkExtra is inventory.CheckExtra with the status of this API.
-func (q request) checkExtra(ctx context.Context, entity string, extra server.Optional[server.Extra]) error {
+// checkExtra is inventory.CheckExtra, but it returns a 400 instead of a 422: this API responds 400 to custom fields
+// that are not valid.
+func (q request) checkExtra(ctx context.Context, entity string, extra value.Optional[value.Extra]) error {
 	if len(extra.Or(nil)) == 0 {
 		return nil
 	}
@@ -52,7 +53,7 @@ func (q request) checkExtra(ctx context.Context, entity string, extra server.Opt
 	return err
 }
 
-// extraError converts the error of custom fields that are too long with those that the item has already.
+// extraError converts the database's error for an item whose new and stored custom fields are too long together.
 func extraError(err error) error {
 	for _, check := range []string{"spools_valid", "filaments_extra_check", "vendors_extra_check"} {
 		if db.Violates(err, check) {
@@ -101,7 +102,8 @@ func (q request) create(name string) error {
 	})
 }
 
-// createSpool creates a spool of a filament. For a computed one, it has the fields of the spools that show it.
+// createSpool creates a spool of a filament. If the filament is computed, the new spool gets the fields of a spool
+// that shows this filament.
 func (q request) createSpool(b body) error {
 	s, err := readSpool(b)
 	if err != nil {
@@ -123,24 +125,26 @@ func (q request) createSpool(b body) error {
 	})
 }
 
-// attach gives a spool the filament with an id.
+// attach sets the filament of the spool in to the filament with the id. If that filament is computed, in gets no
+// filament. Instead, in gets the fields of the first spool that shows the computed filament.
 func (q request) attach(ctx context.Context, in *inventory.Spool, id int64, isNew bool) error {
 	switch {
 	case id < 1:
 		return notFound("filament", id)
 	case id < firstComputed:
-		in.FilamentNumber = server.Some(id)
-		err := inventory.Attach(ctx, q.db, in, isNew, inventory.UsualWeight)
+		in.FilamentNumber = value.Some(id)
+		err := inventory.Attach(ctx, q.db, in, isNew, usualWeight)
 		if e, ok := errors.AsType[*server.Error](err); ok && e.Code == "UNKNOWN_REFERENCE" {
 			return notFound("filament", id)
 		}
 		return err
 	}
-	sample := db.SQL(`select s.material_type, s.brand, s.color, s.color_hex, s.finish, s.diameter_mm, s.density_g_cm3,
+	sample := db.SQL(`select s.material_type, s.material_name, s.brand, s.color, s.color_hex, s.finish, s.diameter_mm,
+			s.density_g_cm3,
 			s.net_weight_grams, s.spool_weight_grams, s.purchase_price
 		from spools s where s.tenant_id = $1::uuid and s.hidden_at is null and s.filament_id is null
 			and `+groupID+` = $2::int order by s.number limit 1`, q.tenant(), id)
-	if err := q.db.Write(ctx, db.AllowScans(), sample); err != nil {
+	if err := q.db.Write(ctx, db.FreshPlan(), sample); err != nil {
 		return err
 	}
 	if sample.Rows() == 0 {
@@ -150,14 +154,15 @@ func (q request) attach(ctx context.Context, in *inventory.Spool, id int64, isNe
 	if err != nil {
 		return err
 	}
-	in.FilamentID = server.Optional[server.UUID]{Set: true}
-	in.MaterialType, in.Brand, in.Color, in.ColorHex = other.MaterialType, other.Brand, other.Color, other.ColorHex
+	in.FilamentID = value.Optional[value.UUID]{Set: true}
+	in.MaterialType, in.MaterialName, in.Brand = other.MaterialType, other.MaterialName, other.Brand
+	in.Color, in.ColorHex = other.Color, other.ColorHex
 	in.Finish, in.DiameterMM, in.Density = other.Finish, other.DiameterMM, other.Density
 	if !isNew {
 		return nil
 	}
 	for _, field := range []struct {
-		to, from *server.Optional[server.Decimal]
+		to, from *value.Optional[value.Decimal]
 	}{{&in.NetWeight, &other.NetWeight},
 		{&in.SpoolWeight, &other.SpoolWeight}, {&in.PurchasePrice, &other.PurchasePrice}} {
 		if !field.to.Set {
@@ -210,14 +215,15 @@ func (q request) edit(name string, id int64) error {
 	})
 }
 
-// recolor makes the colour of a filament follow a new name if it was the old one: this API has no other colour.
+// recolor also changes the name of a filament's colour to the new name of the filament, if the colour has the old name
+// of the filament or that name is empty. This API has no field for the name of the colour.
 func (q request) recolor(ctx context.Context, id int64, in *inventory.Filament) error {
 	if in.Name.Or("") == "" {
 		return nil
 	}
 	var named bool
 	row := db.SQL(`select f.name = f.color or f.name = '' from filaments f where f.tenant_id = $1::uuid
-		and f.number = $2::int and num_nonnulls(f.number) = 1 and f.name is not null`, q.tenant(), id).Into(&named)
+		and f.number = $2::int and f.name is not null`, q.tenant(), id).Into(&named)
 	if err := q.db.Write(ctx, row); err != nil {
 		return err
 	}
@@ -227,7 +233,7 @@ func (q request) recolor(ctx context.Context, id int64, in *inventory.Filament) 
 	return nil
 }
 
-// missing returns the 404 of an item instead of the service's.
+// missing replaces server.ErrNotFound by a 404 that names the item. It returns all other errors unchanged.
 func missing(err error, name string, id int64) error {
 	if errors.Is(err, server.ErrNotFound) {
 		return notFound(name, id)
@@ -293,40 +299,11 @@ func (q request) remove(name string, id int64) error {
 	return q.send([]byte(`{"message":"Success!"}`))
 }
 
-// readVendor converts the body of a request that creates or changes a vendor.
-func readVendor(b body, isNew bool) (in inventory.Vendor, err error) {
-	name, err := b.text("name")
-	if err != nil {
-		return in, err
-	}
-	if (isNew || b.has("name")) && b.isNull("name") {
-		return in, server.Invalid("name", "must be a text")
-	}
-	if b.has("name") && name == "" { // which only this API accepts
-		rest := maps.Clone(b)
-		delete(rest, "name")
-		b = rest
-		defer func() { in.Name = server.Some("") }()
-	}
-	if in, err = decode[inventory.Vendor](b, vendorFields); err == nil {
-		in.Extra, err = b.extra()
-	}
-	return in, err
-}
-
-// required returns a text that is not empty.
-func (b body) required(name string) (string, error) {
-	value, err := b.text(name)
-	if err == nil && value == "" {
-		err = server.Invalid(name, "must not be empty")
-	}
-	return value, err
-}
-
-// maxLocation is the maximum length of a location that clients of this API expect.
+// maxLocation is the maximum length of a renamed location in characters. Clients of this API expect no longer
+// locations.
 const maxLocation = 64
 
-func (q request) renameLocation(from string) error {
+func (q request) renameLocation() error {
 	b, err := q.body()
 	if err != nil {
 		return err
@@ -336,7 +313,7 @@ func (q request) renameLocation(from string) error {
 		err = badRequest("A location must have at most %d characters", maxLocation)
 	}
 	if err == nil {
-		_, err = inventory.RenameLocation(q.r.Context(), q.db, from, to)
+		_, err = inventory.RenameLocation(q.r.Context(), q.db, q.r.PathValue("name"), to)
 	}
 	if err != nil {
 		return err
@@ -345,8 +322,9 @@ func (q request) renameLocation(from string) error {
 	return q.encode(to)
 }
 
-// renameValue replaces a value of a location or of a custom field in all spools.
-func (q request) renameValue(field string) error {
+// renameValue replaces a location, or a value of a custom field, in all spools.
+func (q request) renameValue() error {
+	field := q.r.PathValue("field")
 	b, err := q.body()
 	if err != nil {
 		return err
@@ -384,14 +362,14 @@ func (q request) renameValue(field string) error {
 	return q.encode(object{"spools_updated": n})
 }
 
-// checkGroupable returns a 400 unless each value of a custom field of spools is one text, and the given text can be
-// one.
+// checkGroupable returns a 400 if the values of a custom field of spools are not single texts, or if the text is not a
+// valid value of the field.
 func (q request) checkGroupable(ctx context.Context, key, text string) error {
-	value, err := json.Marshal(text)
+	encoded, err := json.Marshal(text)
 	if err != nil {
 		return err
 	}
-	if err := q.checkExtra(ctx, "spool", server.Some(server.Extra{key: value})); err != nil {
+	if err := q.checkExtra(ctx, "spool", value.Some(value.Extra{key: encoded})); err != nil {
 		return err
 	}
 	definitions := inventory.SelectCustomFields("spool")
@@ -407,7 +385,8 @@ func (q request) checkGroupable(ctx context.Context, key, text string) error {
 	return err
 }
 
-// isGroupable reports whether each value of a custom field is one text that several items can share.
+// isGroupable reports whether each value of a custom field is a single text. Several items can have the same text, so
+// a request can group the items by it.
 func isGroupable(f inventory.CustomField) bool {
 	return *f.Type.Value == "text" || *f.Type.Value == "choice" && !f.Multiple.Or(false)
 }

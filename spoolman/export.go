@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -39,9 +38,10 @@ func prefixed(prefix string, names []string) []string {
 	return all
 }
 
-// export sends all items of a kind in CSV or JSON, with one column for each field, also of the filament and the
-// vendor.
-func (q request) export(name string) error {
+// export sends all items of a kind in CSV or JSON. Each field of the item, of its filament and of its vendor is one
+// column.
+func (q request) export() error {
+	name := q.r.PathValue("items")
 	columns := map[string][]string{"spools": spoolCells, "filaments": filamentCells, "vendors": vendorCells}[name]
 	if columns == nil {
 		return errMethod
@@ -88,8 +88,8 @@ func (q request) export(name string) error {
 	return q.send(text)
 }
 
-// flatten adds the fields of an item to a row; those of the filament and the vendor have names such as filament.name.
-// A filament without a vendor has none in a file.
+// flatten adds the fields of an item to a row. Fields of its filament and its vendor get names such as filament.name.
+// flatten leaves out the vendor that the API shows for a filament without a vendor.
 func flatten(row map[string]any, prefix string, item map[string]any) {
 	for name, value := range item {
 		inner, isObject := value.(map[string]any)
@@ -134,7 +134,7 @@ func exportText(format string, columns []string, rows []map[string]any) ([]byte,
 			case bool:
 				cells[i] = map[bool]string{false: "False", true: "True"}[v]
 			case string:
-				// A spreadsheet would run a text that begins so as a formula.
+				// A spreadsheet would run a text with such a first character as a formula.
 				if cells[i] = v; v != "" && strings.ContainsRune("=+-@\t\r", rune(v[0])) {
 					cells[i] = "'" + v
 				}
@@ -148,35 +148,35 @@ func exportText(format string, columns []string, rows []map[string]any) ([]byte,
 	return b.Bytes(), w.Error()
 }
 
-// external sends the catalog of the tenant.
-func (q request) external(path string) error {
-	var stmt *db.Stmt
-	switch path {
-	case "filament":
-		stmt = inventory.ExternalFilaments(nil, maxItems)
-	case "filament/search":
-		words := strings.Fields(q.query.Get("query"))
-		limit := 20
-		if text := q.query.Get("limit"); text != "" {
-			n, err := strconv.Atoi(text)
-			if err != nil || n < 1 || n > 100 {
-				return server.Invalid("limit", "must be a whole number between 1 and 100")
-			}
-			limit = n
+func (q request) externalFilaments() error {
+	return q.sendExternal(inventory.ExternalFilaments(nil, maxItems))
+}
+
+func (q request) searchExternal() error {
+	words := strings.Fields(q.query.Get("query"))
+	limit := 20
+	if text := q.query.Get("limit"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 || n > 100 {
+			return server.Invalid("limit", "must be a whole number between 1 and 100")
 		}
-		if len(words) > maxTerms {
-			return server.Invalid("query", "must have at most %d words", maxTerms)
-		}
-		if stmt = inventory.ExternalFilaments(words, limit); len(words) == 0 {
-			return q.encode([]object{})
-		}
-	case "material":
-		stmt = inventory.ExternalMaterials()
-	default:
-		return &server.Error{Status: http.StatusNotFound, Code: "NOT_FOUND", Detail: "There is no such catalog"}
+		limit = n
 	}
+	switch {
+	case len(words) > maxTerms:
+		return server.Invalid("query", "must have at most %d words", maxTerms)
+	case len(words) == 0:
+		return q.encode([]object{})
+	}
+	return q.sendExternal(inventory.ExternalFilaments(words, limit))
+}
+
+func (q request) externalMaterials() error { return q.sendExternal(inventory.ExternalMaterials()) }
+
+// sendExternal runs a statement that reads a part of the tenant's catalog, and sends the result.
+func (q request) sendExternal(stmt *db.Stmt) error {
 	var body []byte
-	if err := q.db.Read(q.r.Context(), db.AllowScans(), stmt.Into(&body)); err != nil {
+	if err := q.db.Read(q.r.Context(), db.FreshPlan(), stmt.Into(&body)); err != nil {
 		return err
 	}
 	return q.send(body)

@@ -4,18 +4,18 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"net/http"
 	"regexp"
 	"slices"
 
 	"spoolwright/db"
 	"spoolwright/inventory"
 	"spoolwright/server"
+	"spoolwright/value"
 )
 
-var keyForm = regexp.MustCompile(server.ExtraKey)
+var keyForm = regexp.MustCompile(value.ExtraKey)
 
-// definition is a custom field in this API.
+// definition is the definition of a custom field in requests and responses of this API.
 type definition struct {
 	Name     *string  `json:"name"`
 	Order    int64    `json:"order"`
@@ -28,7 +28,7 @@ type definition struct {
 	Entity   string   `json:"entity_type"`
 }
 
-// definitionOf converts a custom field.
+// definitionOf returns the definition of a custom field.
 func definitionOf(f inventory.CustomField) definition {
 	kind := string(*f.Type.Value)
 	d := definition{Name: f.Name.Value, Order: f.Position.Or(0), Unit: f.Unit.Value, Type: &kind,
@@ -40,8 +40,8 @@ func definitionOf(f inventory.CustomField) definition {
 	return d
 }
 
-// readDefinition decodes and validates a custom field. The status of what contradicts itself is 400, and 422 of what
-// has another form.
+// readDefinition decodes and validates the definition of a custom field. The error is a 422 if the definition has the
+// wrong form, and a 400 if its fields contradict each other.
 func readDefinition(text []byte, entity, key string) (f inventory.CustomField, err error) {
 	var d definition
 	if err := json.Unmarshal(text, &d); err != nil {
@@ -72,7 +72,7 @@ func readDefinition(text []byte, entity, key string) (f inventory.CustomField, e
 	if f, err = server.DecodeBody[inventory.CustomField](text); err != nil || d.Default == nil {
 		return f, err
 	}
-	f.Default = server.Some(*d.Default)
+	f.Default = value.Some(*d.Default)
 	var problems server.Problems
 	if f.Check(&problems); problems.Err() != nil {
 		return f, contradiction(problems.Err())
@@ -80,8 +80,8 @@ func readDefinition(text []byte, entity, key string) (f inventory.CustomField, e
 	return f, nil
 }
 
-// contradiction converts a 422 of the service to the 400 that this API has for a definition that contradicts itself or
-// the one that is there.
+// contradiction converts a 422 to a 400. This API responds 400 if a definition contradicts itself or the stored
+// definition of the same field.
 func contradiction(err error) error {
 	if e, ok := errors.AsType[*server.Error](err); ok && e.Status == 422 {
 		return badRequest("%s", e.Detail)
@@ -89,47 +89,74 @@ func contradiction(err error) error {
 	return err
 }
 
-// field lists, defines and removes custom fields, and lists their values.
-func (q request) field(method string, parts []string) error {
-	if len(parts) == 0 || resources[parts[0]].json == "" {
-		return server.Invalid("entity_type", "must be vendor, filament or spool")
+// entity returns the entity in the path of a request about custom fields: vendor, filament or spool.
+func (q request) entity() (string, error) {
+	entity := q.r.PathValue("entity")
+	if resources[entity].json == "" {
+		return "", server.Invalid("entity_type", "must be vendor, filament or spool")
 	}
-	entity := parts[0]
-	if len(parts) > 1 && !keyForm.MatchString(parts[1]) {
-		return server.Invalid("key", "must have 1 to 64 lower-case letters, digits and underscores")
+	return entity, nil
+}
+
+// entityKey returns the entity and the key of the custom field in the path of a request.
+func (q request) entityKey() (entity, key string, err error) {
+	if entity, err = q.entity(); err != nil {
+		return "", "", err
 	}
-	switch {
-	case len(parts) == 1 && method == http.MethodGet:
-	case len(parts) == 3 && parts[2] == "values" && method == http.MethodGet:
-		return q.fieldValues(entity, parts[1])
-	case len(parts) == 2 && method == http.MethodDelete:
-		err := inventory.RemoveField(q.r.Context(), q.db, entity, parts[1])
-		if errors.Is(err, server.ErrNotFound) {
-			return noField(entity, parts[1])
-		}
-		if err != nil {
-			return contradiction(err)
-		}
-	case len(parts) == 2 && method == http.MethodPost:
-		text, err := server.ReadBody(q.w, q.r)
-		if err != nil {
-			return err
-		}
-		f, err := readDefinition(text, entity, parts[1])
-		if err == nil {
-			err = contradiction(inventory.DefineField(q.r.Context(), q.db, f))
-		}
-		if err != nil {
-			return err
-		}
-	default:
-		return errMethod
+	if key = q.r.PathValue("key"); !keyForm.MatchString(key) {
+		return "", "", server.Invalid("key", "must have 1 to 64 lower-case letters, digits and underscores")
 	}
+	return entity, key, nil
+}
+
+func (q request) fields() error {
+	entity, err := q.entity()
+	if err != nil {
+		return err
+	}
+	return q.sendFields(entity)
+}
+
+func (q request) sendFields(entity string) error {
 	all, err := q.definitions(q.r.Context(), q.db.Read, entity)
 	if err != nil {
 		return err
 	}
 	return q.sendJSON(all)
+}
+
+func (q request) defineField() error {
+	entity, key, err := q.entityKey()
+	if err != nil {
+		return err
+	}
+	text, err := server.ReadBody(q.w, q.r)
+	if err != nil {
+		return err
+	}
+	f, err := readDefinition(text, entity, key)
+	if err == nil {
+		err = contradiction(inventory.DefineField(q.r.Context(), q.db, f))
+	}
+	if err != nil {
+		return err
+	}
+	return q.sendFields(entity)
+}
+
+func (q request) removeField() error {
+	entity, key, err := q.entityKey()
+	if err != nil {
+		return err
+	}
+	err = inventory.RemoveField(q.r.Context(), q.db, entity, key)
+	if errors.Is(err, server.ErrNotFound) {
+		return noField(entity, key)
+	}
+	if err != nil {
+		return contradiction(err)
+	}
+	return q.sendFields(entity)
 }
 
 func noField(entity, key string) error {
@@ -150,11 +177,15 @@ func (q request) definitions(ctx context.Context, run runner, entity string) ([]
 	return all, err
 }
 
-// fieldValues sends the distinct texts of a custom field.
-func (q request) fieldValues(entity, key string) error {
+// fieldValues sends the distinct values of a custom field as texts.
+func (q request) fieldValues() error {
+	entity, key, err := q.entityKey()
+	if err != nil {
+		return err
+	}
 	var defined bool
 	var items []byte
-	err := q.db.Read(q.r.Context(), db.AllowScans(), db.SQL(`
+	err = q.db.Read(q.r.Context(), db.FreshPlan(), db.SQL(`
 		select exists (select from custom_fields where entity = $2 and key = $3), (
 			select coalesce(json_agg(v order by v), '[]')::text from (
 				select distinct x.extra ->> $3::text as v from `+entity+`s x
@@ -169,7 +200,8 @@ func (q request) fieldValues(entity, key string) error {
 	return q.send(items)
 }
 
-// setDefinitions makes the custom fields of an entity those of a JSON list, and removes the others.
+// setDefinitions defines all custom fields of an entity. text is a JSON list of definitions. setDefinitions removes
+// the custom fields of the entity that the list does not contain.
 func (q request) setDefinitions(ctx context.Context, entity, text string) error {
 	var items []json.RawMessage
 	if json.Unmarshal([]byte(text), &items) != nil {

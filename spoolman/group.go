@@ -15,7 +15,8 @@ func (q request) groups() error {
 		return err
 	}
 	by := q.query.Get("group_by")
-	// The key of a group, what its title is, and the JSON of its filament or vendor, of the spool with the lowest number.
+	// SQL expressions for the key and the title of a group, and for the JSON of its filament or vendor. The JSON comes
+	// from the group's spool with the lowest number.
 	key, title, item, join := "", "", "null::text", ""
 	switch by {
 	case "":
@@ -67,7 +68,7 @@ func (q request) groups() error {
 	}
 	var items []byte
 	var total int64
-	err = q.db.Read(q.r.Context(), db.AllowScans(), db.SQL(`
+	err = q.db.Read(q.r.Context(), db.FreshPlan(), db.SQL(`
 		with groups as materialized (
 			select `+key+` as key, min(`+title+`) as title, count(*) as spools,
 				count(*) filter (where `+used+` > 0) as in_use, sum(s.remaining_weight_grams) as remaining,

@@ -9,8 +9,9 @@ import (
 	"testing"
 
 	"spoolwright/db"
-	"spoolwright/inventory"
+	"spoolwright/inventory/imports"
 	"spoolwright/server"
+	"spoolwright/spoolman"
 	"spoolwright/testkit"
 )
 
@@ -29,15 +30,17 @@ const extraFile = `[{"id": 1, "registered": "2024-01-01T10:00:00Z", "initial_wei
 		"vendor": {"id": 1, "registered": "2024-01-01T10:00:00Z", "name": "Acme", "extra": {"country": "\"DE\""}}}}]`
 
 // imports imports a file of Spoolman, and returns the new definitions, the counts of spools and the invalid items.
-func (p *printer) imports(t *testing.T, api *testkit.API, file string, o inventory.SpoolmanOptions) (
+func (p *printer) imports(t *testing.T, api *testkit.API, file string, o imports.SourceOptions) (
 	fields string, spools [3]int64, invalid string, err error,
 ) {
 	t.Helper()
-	result, err := inventory.Importer{DB: api.DB, Invalid: func(where string, problems []server.FieldError) {
+	importer := imports.Importer{DB: api.DB, Invalid: func(where string, problems []server.FieldError) {
 		for _, problem := range problems {
 			invalid += where + ": " + problem.Field + " " + problem.Message + "\n"
 		}
-	}}.Spoolman(db.As(t.Context(), db.Actor{Tenant: p.operator.Actor.Tenant}), strings.NewReader(file), o)
+	}}
+	ctx := db.As(t.Context(), db.Actor{Tenant: p.operator.Actor.Tenant})
+	result, err := spoolman.Import(ctx, importer, strings.NewReader(file), o)
 	for _, f := range result.Fields {
 		fields += fmt.Sprintf("%s %s %s\n", *f.Entity.Value, *f.Key.Value, *f.Type.Value)
 	}
@@ -56,7 +59,7 @@ func TestImportedExtras(t *testing.T) {
 		"spool object text\nspool opened boolean\nspool plain text\nspool quote text\nspool range float_range\n" +
 		"spool rank integer\nspool tag text\nspool uses choice\n"
 	for _, dry := range []bool{true, false} {
-		fields, spools, invalid, err := p.imports(t, api, extraFile, inventory.SpoolmanOptions{DryRun: dry})
+		fields, spools, invalid, err := p.imports(t, api, extraFile, imports.SourceOptions{DryRun: dry})
 		if fields != want || spools != [3]int64{2} || err != nil {
 			t.Fatalf("dry run %v: %v, %s, spools %v, new fields\n%swant\n%s", dry, err, invalid, spools, fields, want)
 		}
@@ -68,7 +71,7 @@ func TestImportedExtras(t *testing.T) {
 		"items.0.extra.uses.1": "box", "items.0.extra.range.1": "2.5"})
 
 	// The same again changes nothing.
-	fields, counts, invalid, err := p.imports(t, api, extraFile, inventory.SpoolmanOptions{})
+	fields, counts, invalid, err := p.imports(t, api, extraFile, imports.SourceOptions{})
 	if fields != "" || counts != [3]int64{0, 0, 2} || err != nil {
 		t.Errorf("again: %v %s, spools %v, new fields %s", err, invalid, counts, fields)
 	}
@@ -98,7 +101,7 @@ func TestImportedExtras(t *testing.T) {
 	for _, format := range []string{"json", "csv"} {
 		to := newPrinter(t, api, "operator")
 		file := p.do(t, "GET", "export/spools?fmt="+format, "").body
-		fields, counts, invalid, err := to.imports(t, api, file, inventory.SpoolmanOptions{})
+		fields, counts, invalid, err := to.imports(t, api, file, imports.SourceOptions{})
 		if counts != [3]int64{2} || err != nil || !strings.Contains(fields, "spool tag text\n") {
 			t.Errorf("the export in %s: %v %s, spools %v, new fields %s", format, err, invalid, counts, fields)
 		}
@@ -124,7 +127,7 @@ func TestImportedExtrasThatDoNotFit(t *testing.T) {
 	define("rank", "boolean", nil)
 	define("tag", "integer", nil)
 	define("uses", "choice", j{"choices": []string{"toy"}, "multiple": true})
-	fields, _, invalid, err := p.imports(t, api, extraFile, inventory.SpoolmanOptions{})
+	fields, _, invalid, err := p.imports(t, api, extraFile, imports.SourceOptions{})
 	if err == nil || fields != "" {
 		t.Errorf("the import: %v, new fields %s", err, fields)
 	}
@@ -145,7 +148,7 @@ func TestImportedExtrasThatDoNotFit(t *testing.T) {
 	}
 	q := newPrinter(t, api, "operator")
 	_, _, _, err = q.imports(t, api, `[{"id":1,"initial_weight":1,"extra":{`+extra[1:]+
-		`},"filament":{"id":1,"diameter":1.75,"density":1}}]`, inventory.SpoolmanOptions{})
+		`},"filament":{"id":1,"diameter":1.75,"density":1}}]`, imports.SourceOptions{})
 	if err == nil || !strings.Contains(err.Error(), "at most 100") {
 		t.Errorf("101 custom fields: %v", err)
 	}
@@ -158,14 +161,14 @@ func TestImportedExtrasThatDoNotFit(t *testing.T) {
 			r.operator.Post(t, "/api/v1/custom-fields", j{"entity": "spool", "key": "tag", "name": "t", "type": "text"})
 			return
 		}
-		_, _, _, errs[n] = r.imports(t, api, extraFile, inventory.SpoolmanOptions{})
+		_, _, _, errs[n] = r.imports(t, api, extraFile, imports.SourceOptions{})
 	})
 	for _, err := range errs {
 		if err != nil && !strings.Contains(err.Error(), "try again") {
 			t.Errorf("an import at once with others: %v", err)
 		}
 	}
-	if _, _, invalid, err := r.imports(t, api, extraFile, inventory.SpoolmanOptions{}); err != nil {
+	if _, _, invalid, err := r.imports(t, api, extraFile, imports.SourceOptions{}); err != nil {
 		t.Errorf("an import after others: %v %s", err, invalid)
 	}
 	r.operator.Get(t, "/api/v1/custom-fields").Want(200).Shows(map[string]string{"total": "13"})

@@ -12,24 +12,26 @@ import (
 
 	"spoolwright/db"
 	"spoolwright/inventory"
+	"spoolwright/inventory/imports"
 	"spoolwright/server"
+	"spoolwright/value"
 )
 
-// resource is one of the lists: its rows, their JSON, and the columns that its parameters filter and sort by. A column
-// is an expression.
+// resource describes a list: its rows, their JSON, and the columns to filter and to sort by. A column is a SQL
+// expression.
 type resource struct {
-	rows    string // with the tenant $1
+	rows    string // the rows of tenant $1
 	json    string
 	id      string
-	texts   map[string]string // text filters, of which "" selects what is unset
-	names   map[string]string // text filters, of which "" selects an empty text only
-	ids     map[string]string // filters by ids, of which -1 selects what is unset
+	texts   map[string]string // text filters; "" selects unset values
+	names   map[string]string // text filters; "" selects only empty texts
+	ids     map[string]string // filters by ids; -1 selects unset values
 	times   map[string]string // filters by times
 	numbers map[string]string // further columns to sort by
 	extras  map[string]extra  // custom fields, by the prefix of their names
 }
 
-// extra is a column of custom fields, and what they belong to.
+// extra is a column with custom fields, and the entity that the fields belong to.
 type extra struct{ column, entity string }
 
 var (
@@ -37,7 +39,7 @@ var (
 	vendorID   = `coalesce(v.number, case when s.filament_id is null then ` + brandID + ` end)`
 	filamentID = `coalesce(f.number, ` + groupID + `)`
 	spoolName  = `nullif(coalesce(f.name, s.color), '')`
-	material   = `nullif(coalesce(f.material_name, s.material_type), '')`
+	material   = `nullif(coalesce(f.material_name, nullif(s.material_name, ''), s.material_type), '')`
 
 	resources = map[string]resource{
 		"spool": {
@@ -95,7 +97,7 @@ var (
 		},
 	}
 
-	// filamentRows are all filaments, and the computed ones of the spools without a filament.
+	// filamentRows are all filaments, and the computed filaments of the spools without a filament.
 	filamentRows = `(
 		select f.number as id, f.created_at as registered, ` + filamentName + ` as name, v.number as vendor_id,
 			v.name as vendor_name, v.created_at as vendor_registered, v.notes as vendor_comment,
@@ -111,7 +113,7 @@ var (
 		union all
 		select ` + groupID + `, s.created_at, s.color, coalesce(v.number, ` + brandID + `), coalesce(v.name, s.brand),
 			coalesce(v.created_at, s.created_at), v.notes, v.empty_spool_weight_grams, v.external_id, v.extra,
-			s.material_type, s.purchase_price, ` + density +
+			coalesce(nullif(s.material_name, ''), s.material_type), s.purchase_price, ` + density +
 		`, s.diameter_mm, s.net_weight_grams, s.spool_weight_grams,
 			null, null, null, null, case when s.color_hex is not null then array[s.color_hex] end, null, null, null,
 			` + groupJSON + `
@@ -119,10 +121,10 @@ var (
 			select distinct on (` + groupID + `) s.* from spools s
 			where s.tenant_id = $1::uuid and s.hidden_at is null and s.filament_id is null
 			order by ` + groupID + `, s.number
-		) s left join lateral (select * from ` + vendorOfBrand + ` offset 0) v on true
+		) s left join lateral (select * from ` + vendorOfBrand + `) v on true
 	) i`
 
-	// vendorRows are all vendors, and the other brands of the spools without a filament.
+	// vendorRows are all vendors, and the computed vendors of the spools without a filament.
 	vendorRows = `(
 		select v.number as id, v.created_at as registered, v.name, v.notes as comment,
 			v.empty_spool_weight_grams as weight, v.external_id, v.extra, ` + vendorJSON + ` as json
@@ -151,22 +153,17 @@ func (f resource) sortable(name string) string {
 func isOldName(name string) bool { return name == "filament_name" || name == "filament_material" }
 
 const (
-	// maxItems is the maximum number of items of a list. Clients want all spools at once, so it is far above what a
-	// farm has.
+	// maxItems is the maximum number of items of a list. Clients read all spools at once, so maxItems is far above the
+	// number of spools of a farm.
 	maxItems = 20_000
 
-	// maxListBytes bounds the memory that a list takes: comments and custom fields can be long. It is less than the
-	// bytes of responses that a caller may leave unread, so that a list can always be sent.
+	// maxListBytes limits the memory for a list, because comments and custom fields can be long. It is less than the
+	// limit for unread bytes of responses to a caller, so the service can always send a list.
 	maxListBytes = 30_000_000
 
-	// maxTerms is the maximum number of values of a filter, each of which is compared with all items.
+	// maxTerms is the maximum number of values of a filter. The database compares each value with all items.
 	maxTerms = 20
 )
-
-// badRequest returns a 400 of this API.
-func badRequest(format string, args ...any) *server.Error {
-	return &server.Error{Status: 400, Code: "VALIDATION_ERROR", Detail: fmt.Sprintf(format, args...)}
-}
 
 // selection selects and orders the rows of a resource.
 type selection struct {
@@ -174,7 +171,7 @@ type selection struct {
 	where  []string
 	order  string
 	args   []any
-	plain  bool // no filter, and the order of the ids
+	plain  bool // whether there is no filter, and ids decide the order
 	fields map[string]inventory.CustomField
 }
 
@@ -184,8 +181,8 @@ func (s *selection) arg(v any) string {
 	return "$" + strconv.Itoa(len(s.args))
 }
 
-// selects reads the filters of the query. It reads the custom fields if the query names some, and ignores parameters
-// that the resource does not have.
+// selects returns the selection for the filters of the query. It reads the definitions of custom fields only if the
+// query names custom fields. It ignores parameters that the resource does not have.
 func (q request) selects(name string) (*selection, error) {
 	s := &selection{resource: resources[name], args: []any{q.tenant()}, plain: true}
 	if name == "spool" {
@@ -238,7 +235,7 @@ func (q request) readFields(s *selection) error {
 	return err
 }
 
-// extraField returns the column and the definition of the custom field that a name such as extra.tag names.
+// extraField returns the column, the key and the definition of the custom field with a name such as extra.tag.
 func (s *selection) extraField(name string) (column, key string, field inventory.CustomField, ok bool) {
 	for prefix, e := range s.extras {
 		if key, found := strings.CutPrefix(name, prefix); found {
@@ -249,7 +246,7 @@ func (s *selection) extraField(name string) (column, key string, field inventory
 	return "", "", field, false
 }
 
-// filter returns the condition of a parameter, or "" if the resource has none of this name.
+// filter returns the condition of a parameter, or "" if the resource has no parameter of this name.
 func (s *selection) filter(name, value string) (string, error) {
 	parts := strings.Split(value, ",")
 	if len(parts) > maxTerms {
@@ -270,7 +267,7 @@ func (s *selection) filter(name, value string) (string, error) {
 				return column + " is null", nil
 			case column == filamentID && n < firstComputed:
 				return "s.filament_id = (select x.id from filaments x where x.tenant_id = $1::uuid and x.number = " +
-					s.arg(n) + "::int and num_nonnulls(x.number) = 1)", nil
+					s.arg(n) + "::int)", nil
 			}
 			return column + " = " + s.arg(n) + "::int", nil
 		}
@@ -292,7 +289,7 @@ func (s *selection) filter(name, value string) (string, error) {
 	return strings.Join(any, " or "), nil
 }
 
-// unquote returns the text within quotes.
+// unquote returns a text without its quotes, and whether it had quotes.
 func unquote(part string) (string, bool) {
 	if len(part) > 1 && part[0] == '"' && part[len(part)-1] == '"' {
 		return part[1 : len(part)-1], true
@@ -300,7 +297,8 @@ func unquote(part string) (string, bool) {
 	return part, false
 }
 
-// textFilter returns the condition for a value of a text: quotes ask for an exact match.
+// textFilter returns the condition that a text contains a value, or equals the value if the value has quotes. An empty
+// value selects empty texts and, if optional is true, unset texts.
 func (s *selection) textFilter(column, part string, optional bool) string {
 	value, exact := unquote(part)
 	switch {
@@ -314,8 +312,8 @@ func (s *selection) textFilter(column, part string, optional bool) string {
 	return `strpos(lower(` + column + `), lower(` + s.arg(value) + `::text)) > 0`
 }
 
-// timeFilter returns the condition for a time, or for a range such as from|to. Times have whole seconds, as in
-// answers.
+// timeFilter returns the condition for a time, or for a range such as from|to. It compares times in whole seconds,
+// because responses have whole seconds.
 func (s *selection) timeFilter(name, column, part string) (string, error) {
 	value, _ := unquote(part)
 	if value == "" {
@@ -349,19 +347,19 @@ func (s *selection) timeFilter(name, column, part string) (string, error) {
 	return lower + " and " + upper, err
 }
 
-// parseTime parses a time of a query in ISO 8601, which is UTC without an offset.
+// parseTime parses a time in ISO 8601. A time without an offset is in UTC.
 func parseTime(text string) (time.Time, bool) {
 	text = strings.TrimSpace(text)
-	t, ok := inventory.ParseSpoolmanTime(text)
-	if !ok { // the plus of an offset may have become a blank
-		t, ok = inventory.ParseSpoolmanTime(strings.Replace(text, " ", "+", 1))
+	t, ok := imports.ParseTime(text)
+	if !ok { // the plus sign of an offset becomes a blank if a client does not encode it in a query
+		t, ok = imports.ParseTime(strings.Replace(text, " ", "+", 1))
 	}
 	return t, ok
 }
 
-// value returns the expression for the value of a custom field as text, or as number for a type of numbers. Of a
-// range, it is that of the bound with the index.
-func value(column, key string, field inventory.CustomField, index int) string {
+// textOf returns the expression for the value of a custom field as text, or as a number if its type is numeric. For
+// a range, index selects the bound.
+func textOf(column, key string, field inventory.CustomField, index int) string {
 	text := column + " ->> " + key
 	switch *field.Type.Value {
 	case "integer", "float":
@@ -386,8 +384,8 @@ func (s *selection) extraFilter(column, name string, field inventory.CustomField
 		return empty, nil
 	}
 	number := func(text string) (string, error) {
-		d, ok := server.ParseDecimal(text)
-		if !ok || strings.HasPrefix(string(kind), "integer") && d%server.DecimalOne != 0 {
+		d, ok := value.ParseDecimal(text)
+		if !ok || strings.HasPrefix(string(kind), "integer") && d%value.DecimalOne != 0 {
 			return "", badRequest("Invalid %s filter value for the custom field %s: %q",
 				strings.ReplaceAll(string(kind), "_", " "), name, text)
 		}
@@ -408,7 +406,7 @@ func (s *selection) extraFilter(column, name string, field inventory.CustomField
 			if err != nil {
 				return "", err
 			}
-			both = append(both, value(column, key, field, i)+bound.operator+n)
+			both = append(both, textOf(column, key, field, i)+bound.operator+n)
 		}
 		return strings.Join(both, " and "), nil
 	}
@@ -420,7 +418,7 @@ func (s *selection) extraFilter(column, name string, field inventory.CustomField
 			return bounds()
 		}
 		n, err := number(wanted)
-		return value(column, key, field, 0) + " = " + n, err
+		return textOf(column, key, field, 0) + " = " + n, err
 	case "integer_range", "float_range":
 		return bounds()
 	case "boolean":
@@ -432,10 +430,10 @@ func (s *selection) extraFilter(column, name string, field inventory.CustomField
 		if from, to, isRange := strings.Cut(wanted, "|"); isRange {
 			var both []string
 			if from != "" {
-				both = append(both, value(column, key, field, 0)+" >= "+s.arg(from)+"::text")
+				both = append(both, textOf(column, key, field, 0)+" >= "+s.arg(from)+"::text")
 			}
 			if to != "" {
-				both = append(both, value(column, key, field, 0)+" <= "+s.arg(to)+"::text")
+				both = append(both, textOf(column, key, field, 0)+" <= "+s.arg(to)+"::text")
 			}
 			if both == nil {
 				return "", badRequest("A datetime range filter of the custom field %s needs a bound", name)
@@ -447,10 +445,10 @@ func (s *selection) extraFilter(column, name string, field inventory.CustomField
 			return column + " -> " + key + " ? " + s.arg(wanted) + "::text", nil
 		}
 	}
-	return value(column, key, field, 0) + " = " + s.arg(wanted) + "::text", nil
+	return textOf(column, key, field, 0) + " = " + s.arg(wanted) + "::text", nil
 }
 
-// sort sets the order from the parameter. Unset values come last, and ids decide between equal ones.
+// sort sets the order from the parameter. Unset values come last. The ids decide the order of items with equal values.
 func (s *selection) sort(text string, columns func(name string) []string) error {
 	for item := range strings.SplitSeq(text, ",") {
 		if item = strings.TrimSpace(item); item == "" {
@@ -483,7 +481,7 @@ func (s *selection) sort(text string, columns func(name string) []string) error 
 func (s *selection) columns(name string) []string {
 	if _, key, field, ok := s.extraField(name); ok {
 		column, _, _, _ := s.extraField(name)
-		return []string{value(column, s.arg(key)+"::text", field, 0)}
+		return []string{textOf(column, s.arg(key)+"::text", field, 0)}
 	}
 	if strings.HasPrefix(name, "extra.") {
 		return []string{""} // ignored
@@ -502,7 +500,8 @@ var (
 	namesVendor   = regexp.MustCompile(`\bv\.`)
 )
 
-// source returns the rows that the selection needs, which expressions refer to.
+// source returns the rows of the selection. It joins the filament and the vendor of a spool only if an expression, a
+// filter or the order refers to them.
 func (s *selection) source(expressions ...string) string {
 	if s.id != "s.number" {
 		return s.rows
@@ -524,8 +523,8 @@ func (s *selection) condition() string {
 	return " where " + strings.Join(s.where, " and ")
 }
 
-// window returns the limit and the offset of the query as SQL. Without a limit, the offset does not count. The offset
-// is an argument, so that all pages have one statement; see server.List for the limit.
+// window returns the limit and the offset of the query as SQL. Without a limit, window ignores the offset. The offset
+// is an argument, so that all pages of a list have the same statement. See server.List for the limit.
 func (s *selection) window(query url.Values, most int) (text string, offset int64, limited bool, err error) {
 	read := func(name string, otherwise int64) int64 {
 		if query.Get(name) == "" {
@@ -583,7 +582,7 @@ func (q request) list(name string) error {
 		Sparse().Total(&count).Keep(maxItems, "id").KeepBytes(maxListBytes).Expect(20)
 	run := []*db.Stmt{list}
 	if !plain {
-		run = []*db.Stmt{db.AllowScans(), list}
+		run = []*db.Stmt{db.FreshPlan(), list}
 	} else if offset < quickOffset {
 		list.Quick()
 	}
@@ -602,7 +601,7 @@ func longList(total int64) error {
 		maxItems, total, maxListBytes/1_000_000)
 }
 
-// sendTexts sends a page of filaments or vendors, whose JSON is text in the database.
+// sendTexts sends a page of filaments or vendors. The database returns the whole page as one JSON text.
 func (q request) sendTexts(s *selection, total, page string) error {
 	var body []byte
 	var count int64
@@ -615,7 +614,7 @@ func (q request) sendTexts(s *selection, total, page string) error {
 				select i.json from `+s.source()+s.condition()+` order by `+s.order+page+`
 			) page
 		) items`, s.args...).Into(&body, &count)
-	if err := q.db.Read(q.r.Context(), db.AllowScans(), list); err != nil {
+	if err := q.db.Read(q.r.Context(), db.FreshPlan(), list); err != nil {
 		return err
 	}
 	if body == nil {
@@ -625,18 +624,18 @@ func (q request) sendTexts(s *selection, total, page string) error {
 	return q.send(body)
 }
 
-// quickOffset is the offset from which a page takes too long to share a round trip with other reads.
+// quickOffset is the lowest offset of pages that take too long to share a round trip with other reads.
 const quickOffset = 100
 
 var anyColor = regexp.MustCompile(`^#?[0-9A-Fa-f]{6}([0-9A-Fa-f]{2})?$`)
 
-// colorFilter selects the filaments one of whose colours is similar to that of the query.
+// colorFilter selects the filaments that have a colour similar to the colour in the query.
 func (q request) colorFilter(s *selection) error {
 	color, threshold := q.query.Get("color_hex"), "20"
 	if q.query.Get("color_similarity_threshold") != "" {
 		threshold = q.query.Get("color_similarity_threshold")
 	}
-	d, ok := server.ParseDecimal(threshold)
+	d, ok := value.ParseDecimal(threshold)
 	if !ok {
 		return server.Invalid("color_similarity_threshold", "must be a number")
 	}
@@ -649,10 +648,24 @@ func (q request) colorFilter(s *selection) error {
 	return nil
 }
 
-// values sends the distinct values of a column. The rows end with the keyword where, or with and.
+// Sources of distinct values, for values.
+const (
+	ofSpools    = `spools s where s.tenant_id = $1::uuid and s.hidden_at is null and `
+	ofFilaments = `(select f.article_number, ` + filamentMaterial + ` as material from filaments f
+		where f.tenant_id = $1::uuid and f.hidden_at is null union all
+		select null, coalesce(nullif(s.material_name, ''), s.material_type) from spools s
+		where s.tenant_id = $1::uuid and s.hidden_at is null and s.filament_id is null) i where `
+)
+
+func (q request) locations() error      { return q.values(ofSpools, "s.location") }
+func (q request) lotNumbers() error     { return q.values(ofSpools, "s.lot_number") }
+func (q request) materials() error      { return q.values(ofFilaments, "i.material") }
+func (q request) articleNumbers() error { return q.values(ofFilaments, "i.article_number") }
+
+// values sends the distinct values of a column. rows is SQL that ends with the keyword where or and.
 func (q request) values(rows, column string) error {
 	var items []byte
-	err := q.db.Read(q.r.Context(), db.AllowScans(), db.SQL(`
+	err := q.db.Read(q.r.Context(), db.FreshPlan(), db.SQL(`
 		select coalesce(json_agg(v order by v), '[]')::text from (
 			select distinct `+column+` as v from `+rows+column+` <> ''
 			limit `+strconv.Itoa(maxItems)+`) found`, q.tenant()).Into(&items))

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"maps"
@@ -14,38 +13,14 @@ import (
 	"strconv"
 	"strings"
 
-	"spoolwright/auth/accounts"
 	"spoolwright/cli"
 	"spoolwright/db"
 	"spoolwright/inventory"
-	"spoolwright/server"
+	"spoolwright/value"
 )
 
-// Commands are the commands for the way back to Spoolman.
-var Commands = []cli.Command{{
-	Name: "export spoolman", Args: "[--to URL] [--tenant NAME]", Needs: cli.Farm,
-	Help: "write all vendors, filaments, spools and custom fields in the form of Spoolman\n\n" +
-		"Without --to, the output is a JSON file, which `import spoolman` reads. With --to, they are created in the\n" +
-		"Spoolman server at this address, such as http://spoolman.local:7912, which must be empty. Numbers become ids.",
-	Setup: func(flags *flag.FlagSet) cli.Run {
-		to := flags.String("to", "", "create everything in the empty Spoolman server at this `URL`")
-		return accounts.InTenant(flags, func(ctx context.Context, c *cli.Call) error {
-			if *to == "" {
-				return Export(ctx, c.DB, c.Out)
-			}
-			created, err := Load(ctx, c.DB, *to)
-			if err != nil {
-				err = fmt.Errorf("created before the error: %d vendors, filaments and spools: %w", created, err)
-			} else {
-				fmt.Fprintf(c.Out, "vendors, filaments and spools created: %d\n", created)
-			}
-			return err
-		})
-	},
-}}
-
-// Export writes all that the tenant of ctx has, without what is removed, as a JSON object with the lists of Spoolman.
-// inventory.Importer reads it.
+// Export writes the custom fields, vendors, filaments and spools of the tenant of ctx, except removed items, as a JSON
+// object with the lists of Spoolman. Import reads this format.
 func Export(ctx context.Context, d *db.DB, w io.Writer) error {
 	f, err := readFarm(ctx, d)
 	if err != nil {
@@ -54,8 +29,8 @@ func Export(ctx context.Context, d *db.DB, w io.Writer) error {
 	return f.write(w)
 }
 
-// Load creates all that Export writes in the empty Spoolman server at an address, and returns how many vendors,
-// filaments and spools it has created, also with an error.
+// Load creates the resources of the tenant of ctx in an empty Spoolman server. Export writes the same resources. Load
+// returns the number of vendors, filaments and spools that it created, also if it fails.
 func Load(ctx context.Context, d *db.DB, address string) (created int, err error) {
 	f, err := readFarm(ctx, d)
 	if err != nil {
@@ -67,7 +42,7 @@ func Load(ctx context.Context, d *db.DB, address string) (created int, err error
 // entities are the lists of a farm, in the order in which they can be created.
 var entities = []string{"vendor", "filament", "spool"}
 
-// farm is all that a tenant has, in the form of Spoolman.
+// farm holds the custom fields, vendors, filaments and spools of a tenant, in the format of Spoolman.
 type farm struct {
 	fields map[string][]definition
 	lists  map[string][]map[string]any
@@ -78,19 +53,20 @@ func exported(entity string) string {
 	switch entity {
 	case "vendor":
 		return `select v.number as id, (` + vendorJSON + `)::json as item from vendors v
-			where v.tenant_id = $1::uuid and v.number > $2::int and num_nonnulls(v.number) = 1 and v.hidden_at is null
+			where v.tenant_id = $1::uuid and v.number > $2::int and v.hidden_at is null
 			order by v.number limit $3`
 	case "filament":
 		return `select f.number as id, (` + filamentJSON +
 			`)::json as item, f.extruder_temperature_c is null as no_extruder,
 				f.bed_temperature_c is null as no_bed
 			from filaments f` + joinVendor + `
-			where f.tenant_id = $1::uuid and f.number > $2::int and num_nonnulls(f.number) = 1 and f.hidden_at is null
+			where f.tenant_id = $1::uuid and f.number > $2::int and f.hidden_at is null
 			order by f.number limit $3`
 	}
-	// More can have been used of an empty spool than it had: the last entry of its ledger has the rest.
+	// Reports can use more filament than a spool has. The last ledger entry of the empty spool then has the shortfall.
 	return `select s.number as id, (` + spoolJSON + `)::json as item, case when s.remaining_weight_grams = 0 then (
-				select u.shortfall_grams from spool_usage u where u.tenant_id = $1::uuid and u.spool_id = s.id
+				select nullif(greatest(u.shortfall_grams, 0), 0) from spool_usage u
+				where u.tenant_id = $1::uuid and u.spool_id = s.id
 				order by u.created_at desc, u.id desc limit 1
 			) end as shortfall
 		from spools s` + joinFilamentJSON + `
@@ -134,7 +110,7 @@ func readFarm(ctx context.Context, d *db.DB) (*farm, error) {
 				return nil, err
 			}
 			for _, row := range items {
-				if last = row.ID; row.NoExtruder { // the surface shows a usual temperature where a client fails without one
+				if last = row.ID; row.NoExtruder { // the JSON has a usual temperature, which no user has set
 					delete(row.Item, "settings_extruder_temp")
 				}
 				if row.NoBed {
@@ -154,8 +130,8 @@ func readFarm(ctx context.Context, d *db.DB) (*farm, error) {
 }
 
 func sum(a, b any) json.Number {
-	x, _ := server.ParseDecimal(fmt.Sprint(a))
-	y, _ := server.ParseDecimal(fmt.Sprint(b))
+	x, _ := value.ParseDecimal(fmt.Sprint(a))
+	y, _ := value.ParseDecimal(fmt.Sprint(b))
 	return json.Number((x + y).String())
 }
 
@@ -166,7 +142,7 @@ func idOf(item any) int64 {
 	return id
 }
 
-// add adds an item, without the vendor that clients see where there is none.
+// add adds an item. It leaves out the vendor that the API shows for a filament without a vendor.
 func (f *farm) add(entity string, item map[string]any) {
 	filament, _ := item["filament"].(map[string]any)
 	for _, object := range []map[string]any{item, filament} {
@@ -175,7 +151,7 @@ func (f *farm) add(entity string, item map[string]any) {
 		}
 	}
 	if filament != nil && fmt.Sprint(filament["price"]) == fmt.Sprint(item["price"]) {
-		delete(item, "price") // it is that of the filament
+		delete(item, "price") // the filament has the same price
 	}
 	f.lists[entity] = append(f.lists[entity], item)
 }
@@ -251,17 +227,18 @@ var parameters = map[string][]string{
 // maxPlaceholders is the maximum number of items that are created and deleted again so that ids equal numbers.
 const maxPlaceholders = 10_000
 
-// load creates everything in an empty Spoolman server, and returns how many items it has created. The server gives ids
-// in order, so items in between that the farm does not have are created, and deleted in the end.
+// load creates everything in an empty Spoolman server, and returns the number of created items. The server assigns
+// ids in order. So load also creates items for numbers that the farm does not use, and deletes these items at the
+// end.
 func (f *farm) load(ctx context.Context, address string) (created int, err error) {
-	base, remote, err := inventory.SpoolmanAddress(address)
+	base, remote, err := serverAddress(address)
 	if err == nil && !remote {
 		err = errors.New("the address of Spoolman must be like http://spoolman.example:7912")
 	}
 	if err != nil {
 		return 0, err
 	}
-	client, done := inventory.SpoolmanClient()
+	client, done := newClient()
 	defer done()
 	l := &loader{client: client, base: base}
 	for _, path := range []string{"vendor", "filament", "spool?allow_archived=true&limit=1"} {
@@ -280,7 +257,7 @@ func (f *farm) load(ctx context.Context, address string) (created int, err error
 			}
 		}
 	}
-	ids := map[string]map[int64]int64{"vendor": {}, "filament": {}, "spool": {}} // in the server, by number
+	ids := map[string]map[int64]int64{"vendor": {}, "filament": {}, "spool": {}} // the server's ids, by number
 	last := map[string]int64{}                                                   // the highest id that the server has given
 	var placeholders []string
 	for _, entity := range entities {
@@ -298,12 +275,12 @@ func (f *farm) load(ctx context.Context, address string) (created int, err error
 				}
 			case "spool":
 				body["filament_id"] = ids["filament"][idOf(item["filament"])]
-				remaining, _ := server.ParseDecimal(fmt.Sprint(item["remaining_weight"]))
-				initial, _ := server.ParseDecimal(fmt.Sprint(item["initial_weight"]))
+				remaining, _ := value.ParseDecimal(fmt.Sprint(item["remaining_weight"]))
+				initial, _ := value.ParseDecimal(fmt.Sprint(item["initial_weight"]))
 				body["initial_weight"] = json.Number(max(initial, remaining).String())
 			}
 			number := idOf(item)
-			// create returns the id, and the fields that the server has set by itself, as null.
+			// create creates an item. It returns the id, and null for each field that the server has set by itself.
 			create := func(body map[string]any) (id int64, others map[string]any, err error) {
 				var answer map[string]any
 				if err := l.send(ctx, http.MethodPost, entity, body, &answer); err != nil {
@@ -319,7 +296,7 @@ func (f *farm) load(ctx context.Context, address string) (created int, err error
 			}
 			for number < firstComputed && last[entity]+1 < number && len(placeholders) < maxPlaceholders {
 				between := maps.Clone(body)
-				if entity == "vendor" { // our own names are unique
+				if entity == "vendor" { // Spoolwright, as the server, requires unique names
 					between["name"] = fmt.Sprint("Placeholder ", last[entity]+1)
 				}
 				if last[entity], _, err = create(between); err != nil {
@@ -331,7 +308,7 @@ func (f *farm) load(ctx context.Context, address string) (created int, err error
 			if last[entity], others, err = create(body); err != nil {
 				return l.created, err
 			}
-			if len(others) > 0 { // such as the weight of the vendor's spools
+			if len(others) > 0 { // for example the spool weight, which the server copies from the vendor
 				path := fmt.Sprintf("%s/%d", entity, last[entity])
 				if err := l.send(ctx, http.MethodPatch, path, others, nil); err != nil {
 					return l.created, err

@@ -13,9 +13,11 @@ import (
 
 	"spoolwright/db"
 	"spoolwright/inventory"
+	"spoolwright/inventory/imports"
 	"spoolwright/server"
 	"spoolwright/spoolman"
 	"spoolwright/testkit"
+	"spoolwright/value"
 )
 
 // recorded returns what an import reads from a Spoolman server with 300 spools: all that such a server can have, and
@@ -111,22 +113,22 @@ func flat(t *testing.T, text []byte) map[string]string {
 	all := map[string]string{}
 	var add func(prefix string, object map[string]any)
 	add = func(prefix string, object map[string]any) {
-		for name, value := range object {
-			inner, isObject := value.(map[string]any)
+		for name, v := range object {
+			inner, isObject := v.(map[string]any)
 			switch {
 			case isObject:
 				add(prefix+name+".", inner)
 			case strings.HasSuffix(prefix, "extra."): // JSON in a text
-				var v any
-				if json.Unmarshal([]byte(value.(string)), &v) != nil {
-					t.Errorf("%s%s is %v", prefix, name, value)
+				var inner any
+				if json.Unmarshal([]byte(v.(string)), &inner) != nil {
+					t.Errorf("%s%s is %v", prefix, name, v)
 				}
-				all[prefix+name] = fmt.Sprint(v)
+				all[prefix+name] = fmt.Sprint(inner)
 			case strings.HasSuffix(name, "_length"): // computed
 			default:
-				all[prefix+name] = fmt.Sprint(value)
-				if n, ok := value.(json.Number); ok {
-					decimal, _ := server.ParseDecimal(string(n))
+				all[prefix+name] = fmt.Sprint(v)
+				if n, ok := v.(json.Number); ok {
+					decimal, _ := value.ParseDecimal(string(n))
 					all[prefix+name] = decimal.String()
 				}
 			}
@@ -156,9 +158,10 @@ func TestRoundTripOfSpoolman(t *testing.T) {
 	}
 	importInto := func(p *printer, source []byte) {
 		t.Helper()
-		_, err := inventory.Importer{DB: api.DB, Invalid: func(where string, problems []server.FieldError) {
+		importer := imports.Importer{DB: api.DB, Invalid: func(where string, problems []server.FieldError) {
 			t.Error(where, problems)
-		}}.Spoolman(inTenant(p), bytes.NewReader(source), inventory.SpoolmanOptions{})
+		}}
+		_, err := spoolman.Import(inTenant(p), importer, bytes.NewReader(source), imports.SourceOptions{})
 		testkit.Check(t, err)
 	}
 	export := func(p *printer) []byte {
@@ -215,7 +218,7 @@ func TestRoundTripOfSpoolman(t *testing.T) {
 
 	// Our own API is also a server to import from.
 	fourth := newPrinter(t, api, "operator")
-	file, err := inventory.OpenSpoolman(t.Context(), address(second))
+	file, err := spoolman.Open(t.Context(), address(second))
 	testkit.Check(t, err)
 	defer file.Close()
 	var text bytes.Buffer

@@ -14,10 +14,11 @@ import (
 	"spoolwright/db"
 	"spoolwright/inventory"
 	"spoolwright/server"
+	"spoolwright/value"
 )
 
-// use deducts the reported filament. Without an Idempotency-Key, the body alone does not tell a repeated report from a
-// new one: printers report equal lengths one after the other.
+// use deducts the reported filament. If a report has no Idempotency-Key, its body does not show whether the report is
+// new or repeated: a printer can report the same length several times in a row.
 func (q request) use(id int64) error {
 	body, err := q.body()
 	if err != nil {
@@ -53,7 +54,7 @@ func (q request) use(id int64) error {
 	return err
 }
 
-// useOnce is use for a report with an Idempotency-Key, which takes effect once within 24 hours.
+// useOnce is use for a report with an Idempotency-Key. Such a report takes effect once within 24 hours.
 func (q request) useOnce(id int64, key, report string, weight, length any) error {
 	sum := sha256.Sum256([]byte("use\n" + report))
 	var first []byte
@@ -83,7 +84,7 @@ func (q request) useOnce(id int64, key, report string, weight, length any) error
 	return q.sendChanged(spool.Object())
 }
 
-// amount returns a number of a body as SQL argument, or nil if it is absent or null.
+// amount returns the number in a field of a body as a SQL argument, or nil if the field is absent or null.
 func amount(b body, name string) (any, error) {
 	d, err := b.decimal(name)
 	if err != nil || d == nil {
@@ -101,36 +102,36 @@ func (q request) measure(id int64) error {
 	if err != nil {
 		return err
 	}
-	if weight == nil || *weight < 0 || *weight > 1_000_000*server.DecimalOne {
+	if weight == nil || *weight < 0 || *weight > 1_000_000*value.DecimalOne {
 		return server.Invalid("weight", "must be a number between 0 and 1000000")
 	}
 	return q.sendSpool(id, q.db.Write, inventory.MeasureGross(id, weight.String()))
 }
 
 const (
-	// repeatTime is the time after a report whose answer was lost in which an equal report of the caller repeats it.
+	// repeatTime is the time within which an equal report of the caller repeats a report that got no answer.
 	repeatTime = 5 * time.Second
-	// knownTime is the time after a report in which this instance is taken to get all reports of the caller on the
-	// spool.
+	// If this instance got a report of a caller on a spool within knownTime, it assumes that no other instance gets
+	// reports of this caller on this spool.
 	knownTime = time.Minute
 	// noticeTime is the time within which the service notices that a client has disconnected. Until then, an equal
-	// report may be a repetition or one of another printer with the same key.
+	// report may be a repetition, or a report of another printer with the same key.
 	noticeTime = 100 * time.Millisecond
 )
 
 // reports recognises reports that a client sends again because it did not get the answer: its connection broke, it
-// stopped waiting, or the service or its database crashed. A report has a token, which the ledger keeps with the entry
-// that the report was added to. A repetition has the token of the first try, so that the database can tell whether
-// that took effect, whatever became of its transaction.
+// stopped waiting, or the service or its database crashed. Each report has a token. A repetition has the token of the
+// first try. The ledger keeps the token of a report with the entry to which the report was added, so the database can
+// tell whether the first try took effect.
 //
-// An instance that has got no report of a caller on a spool for a minute, for example since its start, cannot know
-// whether another instance, or this one before a restart, got the previous report and did not answer. So it takes its
-// first report for a repetition if an equal one took effect within repeatTime.
+// If an instance has got no report of a caller on a spool for a minute, for example after its start, it cannot know
+// whether another process got the previous report and did not answer. So it treats the first report as a repetition if
+// an equal report took effect within repeatTime.
 type reports struct {
 	mu       sync.Mutex
 	process  int64 // random
 	sequence int64
-	// The last report of each caller on each spool, by caller and spool. Those in older began before renewed.
+	// The last report of each caller on each spool, by caller and spool. All reports in older began before renewed.
 	recent, older map[string]*report
 	renewed       time.Time
 }
@@ -139,8 +140,8 @@ type reports struct {
 type report struct {
 	key   string
 	token int64     // from the top: 32 bits of a hash of the report, 16 of the process, 16 of the sequence
-	since time.Time // if not zero, an equal report of another process since then is this one
-	again bool      // whether the token is that of an earlier request
+	since time.Time // if not zero, an equal report that another process got since this time is the same report
+	again bool      // whether the token is the token of an earlier request
 	begun time.Time
 	gone  context.Context // ends when the client disconnects; nil at the end
 	done  chan struct{}   // closed at the end
@@ -149,7 +150,7 @@ type report struct {
 	answered bool
 }
 
-// window returns repeat_seconds, the last argument of report_use.
+// window returns repeat_seconds, the last argument of report_printed.
 func (p *report) window() any {
 	switch {
 	case !p.since.IsZero():
@@ -160,7 +161,7 @@ func (p *report) window() any {
 	return nil
 }
 
-// isLost reports whether the client did not get the answer, and may repeat the report.
+// isLost reports whether the client did not get the answer and therefore may repeat the report.
 func (p *report) isLost() bool {
 	if p.ended.IsZero() {
 		return p.gone.Err() != nil
@@ -172,8 +173,9 @@ func newReports() *reports {
 	return &reports{process: int64(rand.Uint32() & 0xffff), recent: map[string]*report{}}
 }
 
-// begin returns the report of a request with the content. ctx ends when the client disconnects. The caller must call
-// end. While an equal report is in progress, begin waits for at most noticeTime.
+// begin returns the report of a request with the content. ctx ends when the client disconnects. If an equal report is
+// in progress, begin first waits until that report ends or its client disconnects, but for at most noticeTime. The
+// caller of begin must call end.
 func (r *reports) begin(ctx context.Context, caller string, spool int64, content string) *report {
 	p := &report{key: fmt.Sprint(caller, spool), begun: time.Now(), gone: ctx, done: make(chan struct{})}
 	sum := sha256.Sum256([]byte(caller + "\n" + content))
@@ -210,7 +212,7 @@ func (r *reports) begin(ctx context.Context, caller string, spool int64, content
 	return p
 }
 
-// end records that the request has ended. Answered means that the client has got the answer.
+// end records that the request has ended. answered says whether the client has got the answer.
 func (r *reports) end(p *report, answered bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

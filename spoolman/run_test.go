@@ -173,6 +173,24 @@ func TestLateReports(t *testing.T) {
 		"items.0.covered_grams": "40", "items.0.run_id": run[len(productionRuns)+1:]})
 	f.shows(t, run, map[string]string{"actual_total_filament_grams": "105", "materials.0.reported_grams": "100"})
 
+	// A run that was cancelled before it started has not printed.
+	pending := productionRuns + "/" + f.operator.Post(t, productionRuns, j{"printer_id": f.printers[0],
+		"materials": []j{{"spool_id": b}}}).Want(201).ID()
+	f.operator.Post(t, pending+"/cancel", nil).Want(200)
+	f.keys[0].uses(t, 1, 10)
+	f.shows(t, run, map[string]string{"materials.0.reported_grams": "110"})
+	f.shows(t, spools+"/"+a, map[string]string{"remaining_weight_grams": "795"})
+
+	// A correction may be more than the last of several materials of the spool has used.
+	twice := f.run(t, 0, b, 3, b, 40)
+	f.keys[0].uses(t, 2, 12)
+	f.operator.Post(t, twice+"/complete", nil).Want(200)
+	f.keys[0].uses(t, 2, -10)
+	f.shows(t, twice, map[string]string{"actual_total_filament_grams": "2", "materials.0.actual_weight_grams": "2",
+		"materials.1.actual_weight_grams": "0", "cost_parts.filament": "0.04"})
+	f.keys[0].uses(t, 2, -3) // of something else
+	f.shows(t, twice, map[string]string{"actual_total_filament_grams": "2", "materials.0.reported_grams": "2"})
+
 	// A run that prints now comes first.
 	next := f.run(t, 0, b, 100)
 	f.keys[0].uses(t, 1, 5)
@@ -242,6 +260,18 @@ func TestUseOutsideRun(t *testing.T) {
 	c.Post(t, run+"/fail", j{"reason": "clog", "materials": []j{{"spool_id": a, "count_outside_use": true}}}).Want(200).
 		Shows(map[string]string{"spools_updated.0.deducted": "0", "spools_updated.0.new_weight": "800"})
 	f.shows(t, run, map[string]string{"actual_total_filament_grams": "50"})
+
+	// Reports without a run before and after a start are two entries, so that only the later use may be the run's.
+	f.keys[1].uses(t, 1, 5)
+	run = f.run(t, 0, a, 100)
+	f.keys[1].uses(t, 1, 7)
+	f.keys[1].uses(t, 1, 1)
+	f.shows(t, run, map[string]string{"materials.0.outside_grams": "8"})
+	c.Patch(t, run, j{"status": "completed"}).Want(200)
+	f.keys[1].uses(t, 1, 2)
+	f.shows(t, run, map[string]string{"materials.0.outside_grams": "8"})
+	c.Patch(t, run, j{"status": "in_progress"}).Want(200) // completed by mistake
+	f.shows(t, run, map[string]string{"materials.0.outside_grams": "10"})
 }
 
 // A run reserves its estimate less what was reported, and one with reports is hidden when it is removed.
@@ -282,6 +312,27 @@ func TestReservedLessReported(t *testing.T) {
 	available("600", "750")
 	f.keys[1].uses(t, 1, 500)
 	available("100", "750")
+	c.Patch(t, run, j{"status": "pending"}).Want(200) // it waits again
+	available("100", "750")
 	c.Post(t, run+"/complete", nil).Want(200)
 	available("0", "850")
+}
+
+// The check of a run that has started asks for what printers have not reported yet.
+func TestCheckOfReportedRun(t *testing.T) {
+	t.Parallel()
+	f := newFarm(t)
+	c := f.operator
+	a := f.spool(t, 250)
+	c.Do(t, "PUT", "/api/v1/printers/"+f.printers[0]+"/slots/1", j{"spool_id": a}).Want(200)
+	run := f.run(t, 0, a, 200)
+	f.keys[0].uses(t, 1, 150)
+	f.shows(t, run+"/check", map[string]string{"ready": "true"})
+	c.Patch(t, run, j{"status": "paused"}).Want(200)
+	c.Patch(t, "/api/v1/spools/"+a, j{"remaining_weight_grams": 40}).Want(200)
+	check := c.Get(t, run+"/check").Want(200)
+	check.Shows(map[string]string{"steps.0.code": "TOO_LITTLE_FILAMENT", "steps.0.spool_id": a})
+	if got := check.Text("steps.0.detail"); got != "Spool 1, PLA Black, has 40 g of the 50 g needed" {
+		t.Error(got)
+	}
 }

@@ -9,15 +9,17 @@ import (
 
 	"spoolwright/db"
 	"spoolwright/server"
+	"spoolwright/value"
 )
 
 const (
-	maxWords      = 8   // of a search
-	maxCandidates = 200 // of each kind, the newest ones, of which the best are sent
+	maxWords      = 8   // the words of a query that a search uses; it ignores further words
+	maxCandidates = 200 // the items of each kind that a search reads and ranks, newest first
 )
 
-// The ranks of matches, the best first: of an id or a colour, of a field of the item, of its vendor, and of a custom
-// field. A match that is not at the start of a text has the next rank.
+// The rank of a match; a lower rank is better. rankSure is the rank of an id or a colour, rankOwn of a field of the
+// item, rankVendor of the name of the item's vendor, and rankExtra of a custom field. A match that is not at the start
+// of a text has the rank plus 1.
 const (
 	rankSure   = -1
 	rankOwn    = 0
@@ -30,14 +32,15 @@ type candidate struct {
 	ID       int64
 	JSON     string
 	Texts    [][3]any
-	Distance *float64 // of its colour from that of the search
+	Distance *float64 // from its colour to the colour in the query; nil if the colours are not similar
 
 	field string
 	rank  int
 	isID  bool
 }
 
-// match finds the best field that a word matches, and the worst rank of the words. It reports whether all words match.
+// match reports whether each word matches a text of the item. It sets c.field to the field with the best match of all
+// words. The rank of a word is the rank of its best match; match sets c.rank to the worst rank of a word.
 func (c *candidate) match(words []string) bool {
 	best := 1 << 10
 	c.rank = rankSure
@@ -66,14 +69,15 @@ func (c *candidate) match(words []string) bool {
 // searched is a kind of items to search.
 type searched struct {
 	name, from, json, id string
-	fields               [][2]string // and their expressions
+	fields               [][2]string // the names of fields, and SQL expressions for their values
 	vendor               string      // the expression for the name of the vendor, or ""
 	extra, entity        string
 	where                string
 }
 
-// search finds spools, filaments and vendors whose texts contain all words of the query. A query that is a number also
-// finds the spool with this id, and one that is a colour the filaments of similar ones.
+// search finds spools, filaments and vendors whose texts contain all words of the query. If the query is a number,
+// search also finds the spool with this id. If the query is a colour, search also finds the filaments with similar
+// colours.
 func (q request) search() error {
 	text := strings.TrimSpace(q.query.Get("q"))
 	if q.query.Get("q") == "" {
@@ -97,10 +101,10 @@ func (q request) search() error {
 	if err != nil {
 		return err
 	}
-	threshold := server.Decimal(20 * server.DecimalOne)
-	if value := q.query.Get("color_similarity_threshold"); value != "" {
+	threshold := value.Decimal(20 * value.DecimalOne)
+	if text := q.query.Get("color_similarity_threshold"); text != "" {
 		var ok bool
-		if threshold, ok = server.ParseDecimal(value); !ok || threshold < 0 || threshold > 100*server.DecimalOne {
+		if threshold, ok = value.ParseDecimal(text); !ok || threshold < 0 || threshold > 100*value.DecimalOne {
 			return server.Invalid("color_similarity_threshold", "must be a number between 0 and 100")
 		}
 	}
@@ -129,7 +133,7 @@ func (q request) search() error {
 			where: "true"},
 	}
 	found := make([][]byte, len(kinds))
-	stmts := []*db.Stmt{db.AllowScans()}
+	stmts := []*db.Stmt{db.FreshPlan()}
 	for i, k := range kinds {
 		stmts = append(stmts, k.candidates(q.tenant(), text, words, color, threshold).Into(&found[i]))
 	}
@@ -173,8 +177,8 @@ func (q request) search() error {
 	return q.sendJSON(answer)
 }
 
-// candidates returns the statement that reads the items that may match.
-func (k searched) candidates(tenant, text string, words []string, color string, threshold server.Decimal) *db.Stmt {
+// candidates returns the statement that reads the newest items that may match, at most maxCandidates.
+func (k searched) candidates(tenant, text string, words []string, color string, threshold value.Decimal) *db.Stmt {
 	args := []any{tenant}
 	arg := func(v any) string {
 		args = append(args, v)
@@ -222,7 +226,7 @@ func (k searched) candidates(tenant, text string, words []string, color string, 
 		) found`, args...)
 }
 
-// best returns the best matches.
+// best returns the best matches, at most limit, the best first.
 func best(all []*candidate, words []string, text, kind string, limit int) []*candidate {
 	var matches []*candidate
 	for _, c := range all {
@@ -248,7 +252,8 @@ func best(all []*candidate, words []string, text, kind string, limit int) []*can
 	return matches[:min(len(matches), limit)]
 }
 
-// spoolsOf returns objects with the first spools of filaments and their number.
+// spoolsOf returns a JSON object for each filament. "spools" has the spools with the lowest ids, up to the number
+// most. "spool_count" is the number of all spools of the filament. condition excludes spools from both.
 func (q request) spoolsOf(filaments []*candidate, most int, condition string) (map[int64]json.RawMessage, error) {
 	var ids []int64
 	for _, f := range filaments {
@@ -257,7 +262,7 @@ func (q request) spoolsOf(filaments []*candidate, most int, condition string) (m
 	var body []byte
 	spool := objectOf(member{"id", whole, "s.number"}, member{"remaining_weight", decimal, "s.remaining_weight_grams"},
 		member{"location", text, "s.location"}, member{"archived", whole, "s.archived"})
-	err := q.db.Read(q.r.Context(), db.AllowScans(), db.SQL(`
+	err := q.db.Read(q.r.Context(), db.FreshPlan(), db.SQL(`
 		select coalesce(json_object_agg(id, json_build_object('spools', spools, 'spool_count', total)), '{}')::text from (
 			select ids.id, coalesce(json_agg(s.json::json order by s.number) filter (where s.place <= $3::int), '[]') as spools,
 				count(s.number) as total
@@ -275,7 +280,8 @@ func (q request) spoolsOf(filaments []*candidate, most int, condition string) (m
 	return all, json.Unmarshal(body, &all)
 }
 
-// colorOf returns the digits of a colour that a text names in CSS, by its code or its name, or "".
+// colorOf returns the six hexadecimal digits of a colour. The text is a code or a name of CSS, such as #fa0 or orange.
+// The result is "" for any other text.
 func colorOf(text string) string {
 	name := strings.ReplaceAll(strings.ToLower(strings.TrimSpace(text)), " ", "")
 	code := strings.TrimPrefix(name, "#")

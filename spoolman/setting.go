@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"mime"
-	"net/http"
 	"strings"
 	"unicode/utf8"
 
@@ -12,8 +11,9 @@ import (
 	"spoolwright/server"
 )
 
-// settings are the settings of this API: the JSON types of their values, and their defaults. Only clients use them;
-// the lists of custom fields are those of the service.
+// settings has the JSON type and the default of each setting. The service stores the settings for clients and does not
+// use them itself, except extra_fields_vendor, extra_fields_filament and extra_fields_spool: these are the service's
+// custom fields.
 var settings = map[string]struct{ kind, otherwise string }{
 	"currency": {"string", `"EUR"`}, "round_prices": {"boolean", "false"}, "print_presets": {"array", "[]"},
 	"label_designs": {"array", "[]"}, "extra_fields_vendor": {"array", "[]"}, "extra_fields_filament": {"array", "[]"},
@@ -22,7 +22,7 @@ var settings = map[string]struct{ kind, otherwise string }{
 	"dashboard_spoolorders": {"object", "{}"},
 }
 
-// maxSetting is the maximum length of a setting.
+// maxSetting is the maximum length of a setting in characters.
 const maxSetting = 1<<16 - 1
 
 const extraFields = "extra_fields_"
@@ -75,38 +75,51 @@ func (q request) settings() error {
 	return q.sendJSON(all)
 }
 
-func (q request) setting(method, key string) error {
-	switch {
-	case key == "" && method == http.MethodGet:
-		return q.settings()
-	case settings[key].kind == "":
-		return &server.Error{Status: 404, Code: "NOT_FOUND", Detail: "There is no setting " + key}
-	case method == http.MethodPost:
-		if err := q.set(key); err != nil {
-			return err
-		}
-	case method != http.MethodGet:
-		return errMethod
-	}
-	all, err := q.readSettings(q.r.Context(), q.db.Read)
+func noSetting(key string) error {
+	return &server.Error{Status: 404, Code: "NOT_FOUND", Detail: "There is no setting " + key}
+}
+
+func (q request) setting() error {
+	body, err := q.readSetting(q.r.PathValue("key"))
 	if err != nil {
 		return err
-	}
-	body, err := json.Marshal(all[key])
-	if err != nil {
-		return err
-	}
-	if method == http.MethodPost {
-		q.sockets.changedSetting(q.tenant(), key, body)
 	}
 	return q.send(body)
 }
 
-// set sets a setting to the body, a JSON text that contains JSON, or resets it if that is empty or null.
+func (q request) readSetting(key string) ([]byte, error) {
+	if settings[key].kind == "" {
+		return nil, noSetting(key)
+	}
+	all, err := q.readSettings(q.r.Context(), q.db.Read)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(all[key])
+}
+
+func (q request) changeSetting() error {
+	key := q.r.PathValue("key")
+	if settings[key].kind == "" {
+		return noSetting(key)
+	}
+	if err := q.set(key); err != nil {
+		return err
+	}
+	body, err := q.readSetting(key)
+	if err != nil {
+		return err
+	}
+	q.sockets.changedSetting(q.tenant(), key, body)
+	return q.send(body)
+}
+
+// set changes a setting. The body is a JSON string whose text is the new value as JSON. If the text is empty or null,
+// set resets the setting.
 func (q request) set(key string) error {
 	media, _, err := mime.ParseMediaType(q.r.Header.Get("Content-Type"))
 	if err != nil || media != "application/json" && !strings.HasSuffix(media, "+json") {
-		// Browsers send the content types of forms from pages of other sites.
+		// A page of another site can make a browser send a form, but not this content type.
 		return &server.Error{Status: 415, Code: "UNSUPPORTED_MEDIA_TYPE", Detail: "The body must be application/json"}
 	}
 	text, err := server.ReadBody(q.w, q.r)

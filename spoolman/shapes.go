@@ -6,41 +6,43 @@ import (
 	"strings"
 
 	"spoolwright/db"
-	"spoolwright/inventory"
 )
 
-// Filaments and vendors have the ids of their numbers. A spool without a filament shows one that is computed from its
-// own fields. Equal spools show the same, whose id is a hash of these fields, above all numbers. So do brands of such
-// spools for vendors, unless a vendor has the name of the brand.
-const firstComputed = inventory.UnknownVendor
+// The id of a filament or vendor is its number. A spool without a filament shows a filament that is computed from
+// the spool's own fields. Equal spools show the same computed filament; its id is a hash of these fields, and higher
+// than all numbers. In the same way, the brand of such a spool shows a computed vendor, unless a vendor has the name
+// of the brand.
+const firstComputed = 1_000_000_000
 
-// unknownVendor is the id of the vendor that filaments without one show: OpenSpoolMan reads its name without asking.
-const unknownVendor = inventory.UnknownVendor
+// unknownVendor is the id of the vendor that a filament without a vendor shows. Every filament shows a vendor, because
+// OpenSpoolMan does not check whether a filament has a vendor before it reads the vendor's name.
+const unknownVendor = firstComputed
 
 func computedID(fields ...string) string {
 	return fmt.Sprintf(`(%d + (('x' || left(md5(concat_ws('|', %s)), 8))::bit(32)::int & 1073741823))`,
 		firstComputed+1, strings.Join(fields, ", "))
 }
 
-// The ids of the computed filament and vendor of a spool s without a filament. The vendor's is null without a brand.
+// groupID is the id of the computed filament of a spool s without a filament, and brandID the id of its computed
+// vendor. brandID is null if the spool has no brand.
 var (
 	groupID = computedID(`s.material_type`, `coalesce(s.brand_key, '')`, `s.color_key`,
-		`coalesce(upper(s.color_hex), '')`, `s.diameter_mm::text`)
+		`coalesce(upper(s.color_hex), '')`, `s.diameter_mm::text`, `nullif(s.material_name, '')`)
 	brandID = `case when s.brand_key <> '' then ` + computedID(`s.brand_key`) + ` end`
 )
 
-// member is a member of a JSON object: its name, and the expression for its value. If that is null, the object does
-// not have the member.
+// member is a member of a JSON object: its name, and the SQL expression for its value. If the value is null, the
+// object does not have the member.
 type member struct {
 	name  string
 	kind  kind
 	value string
 }
 
-// kind says how the value of a member becomes JSON.
+// kind returns the SQL expression that converts the value of a member to JSON.
 type kind func(value string) string
 
-func whole(value string) string   { return value } // also true or false, and JSON as text
+func whole(value string) string   { return value } // for integers, booleans, and texts that are JSON
 func decimal(value string) string { return `trim_scale(` + value + `)` }
 func text(value string) string    { return `to_json(` + value + `)` }
 
@@ -58,7 +60,7 @@ func objectOf(members ...member) string {
 	return b.String() + `, '}')`
 }
 
-// column returns the expression for a member as a column of a statement with db.Stmt.Sparse.
+// column returns the member as a column of a statement that uses db.Stmt.Sparse.
 func (m member) column(prefix string) string {
 	value := m.value
 	switch {
@@ -79,8 +81,8 @@ func columnsOf(prefix string, members []member) string {
 	return strings.Join(columns, ", ")
 }
 
-// either returns the members of the object that is the first one if the condition is true, and the second one
-// otherwise, which has all members of the first one.
+// either returns members with the values of first if the condition is true, and with the values of second otherwise.
+// second must have all members of first.
 func either(condition string, first, second []member) []member {
 	all := slices.Clone(second)
 	for i, m := range all {
@@ -95,14 +97,14 @@ func either(condition string, first, second []member) []member {
 	return all
 }
 
-// extraOf returns the custom fields of a row, whose values are texts with JSON.
+// extraOf returns the expression for the custom fields of a row. Each value becomes a text that contains JSON.
 func extraOf(row string) string {
 	return `case when ` + row + `.extra = '{}' then '{}'
 		else (select jsonb_object_agg(key, value::text)::text from jsonb_each(` + row + `.extra)) end`
 }
 
-// usualTemperature returns the expression for the usual temperature in °C of the extruder (0) or the bed (1) with a
-// material. The templates of spoolman2slicer fail without one.
+// usualTemperature returns the expression for the usual temperature in °C of a material. part is 0 for the extruder
+// and 1 for the bed. The templates of spoolman2slicer fail if a filament has no temperature.
 func usualTemperature(part int, material string) string {
 	expression := "case " + material
 	for _, m := range []struct {
@@ -116,8 +118,9 @@ func usualTemperature(part int, material string) string {
 	return expression + " end"
 }
 
-// temperature returns the temperature of a filament f. Only a filament of an unnamed custom material, which clients of
-// this API cannot create, has one without its user's choice.
+// temperature returns the expression for the temperature of a filament f. If nobody has set the temperature, it is
+// null, unless the filament has a custom material without a name: then it is the usual temperature. Clients of this
+// API cannot create such filaments.
 func temperature(column string, part int) string {
 	return `coalesce(f.` + column + `, case when f.material_type = 'Custom' and f.material_name is null then ` +
 		usualTemperature(part, "f.material_type") + ` end)`
@@ -132,15 +135,15 @@ const (
 	filamentMaterial = `nullif(coalesce(f.material_name, f.material_type), '')`
 	filamentDensity  = `coalesce(f.density_g_cm3, usual_density(f.material_type))`
 
-	// Of a filament with several colours, color_hex is the first one, which only the service's own API shows.
+	// If a filament has several colours, f.color_hex is the first colour. Only the service's own API shows it.
 	oneColor      = `case when cardinality(f.color_hexes) < 2 then upper(substr(f.color_hex, 2)) end`
 	severalColors = `case when cardinality(f.color_hexes) > 1
 		then upper(replace(array_to_string(f.color_hexes, ','), '#', '')) end`
 )
 
-// The JSON objects as text, of rows v of vendors, f of filaments with v, and s of spools. Clients fail on null, so
-// unset fields are missing. Every filament has a vendor, and every spool a remaining weight, because clients read
-// these without asking.
+// The JSON objects, as text, of a vendor v, a filament f with its vendor v, and a spool s. Clients fail on null, so
+// the objects do not have unset fields. Every filament has a vendor, and every spool has a remaining weight, because
+// clients do not check whether these fields exist.
 var (
 	vendorMembers = []member{
 		{"id", whole, "v.number"},
@@ -178,7 +181,7 @@ var (
 		member{"vendor", whole, `coalesce(case when v.id is not null
 		then ` + vendorJSON + ` end, ` + unnamed("f.created_at") + `)`})...)
 
-	// brandJSON is the vendor of a spool without a filament, and groupJSON its filament.
+	// brandJSON is the vendor that a spool without a filament shows, and groupJSON is the filament.
 	brandJSON = `coalesce((select ` + vendorJSON + ` from ` + vendorOfBrand + `),
 		case when s.brand_key <> '' then ` + objectOf(
 		member{"id", whole, computedID("s.brand_key")},
@@ -190,7 +193,7 @@ var (
 		{"id", whole, groupID},
 		{"registered", instant, "s.created_at"},
 		{"name", text, "s.color"},
-		{"material", text, "s.material_type"},
+		{"material", text, "coalesce(nullif(s.material_name, ''), s.material_type)"},
 		{"price", decimal, "s.purchase_price"},
 		{"density", decimal, density},
 		{"diameter", decimal, "s.diameter_mm"},
@@ -203,7 +206,7 @@ var (
 	}
 	groupJSON = objectOf(append(slices.Clone(groupMembers), member{"vendor", whole, brandJSON})...)
 
-	// spoolJSON needs the JSON of the spool's filament as fil.json, which is null for a spool without one.
+	// spoolJSON needs the JSON of the spool's filament as fil.json. fil.json is null if the spool has no filament.
 	spoolMembers = []member{
 		{"id", whole, "s.number"},
 		{"registered", instant, "s.created_at"},
@@ -225,8 +228,8 @@ var (
 	spoolJSON = objectOf(append(slices.Clone(spoolMembers),
 		member{"filament", whole, `coalesce(fil.json, ` + groupJSON + `)`})...)
 
-	// spoolColumns are spoolJSON as columns, of a spool s, its filament f and its vendor v, for db.Stmt.Sparse. They take
-	// a third of the time of the JSON.
+	// spoolColumns are the fields of spoolJSON as columns, for db.Stmt.Sparse. They need the spool s, its filament f
+	// and its vendor v. A statement with spoolColumns takes a third of the time of a statement with spoolJSON.
 	spoolColumns = columnsOf("", spoolMembers) + ", " +
 		columnsOf("filament.", either("s.filament_id is null", groupMembers, filamentMembers)) + ", " +
 		columnsOf("filament.vendor.", []member{
@@ -241,23 +244,21 @@ var (
 		})
 )
 
-// unnamed returns the JSON of the vendor of a filament without one.
+// unnamed returns the JSON of the vendor that a filament without a vendor shows.
 func unnamed(created string) string {
 	return objectOf(member{"id", whole, fmt.Sprint(unknownVendor)}, member{"registered", instant, created},
 		member{"name", whole, `'"Unknown"'`}, member{"extra", whole, "'{}'"})
 }
 
-// Joins of the filament f of a spool s, of the vendor v of f, and of the JSON of the former. The tenant is $1.
+// Joins of the filament f of a spool s, of the vendor v of f, and of the JSON of f. The tenant is $1.
 const (
-	joinFilament = ` left join lateral (
-		select * from filaments f where f.tenant_id = $1::uuid and f.id = s.filament_id offset 0) f on true`
-	joinVendor = ` left join lateral (
-		select * from vendors v where v.tenant_id = $1::uuid and v.id = f.vendor_id offset 0) v on true`
+	joinFilament = ` left join filaments f on f.tenant_id = $1::uuid and f.id = s.filament_id`
+	joinVendor   = ` left join vendors v on v.tenant_id = $1::uuid and v.id = f.vendor_id`
 
-	// vendorOfBrand is the vendor v of a spool s without a filament: that with the name of the brand.
+	// vendorOfBrand selects the vendor v of a spool s without a filament: the vendor's name is the brand of the spool.
 	vendorOfBrand = `vendors v where v.tenant_id = $1::uuid and v.name_key = s.brand_key and s.brand_key <> ''
 		and v.hidden_at is null`
-	// joinSpoolVendor joins the vendor of f or of the brand.
+	// joinSpoolVendor joins the vendor of the filament f or, if the spool has no filament, vendorOfBrand.
 	joinSpoolVendor = ` left join lateral (
 		select * from vendors v where v.tenant_id = $1::uuid and v.id = f.vendor_id
 		union all
@@ -265,17 +266,17 @@ const (
 )
 
 var joinFilamentJSON = ` left join lateral (select ` + filamentJSON + ` as json
-	from (select * from filaments f where f.tenant_id = $1::uuid and f.id = s.filament_id offset 0) f` + joinVendor +
+	from (select * from filaments f where f.tenant_id = $1::uuid and f.id = s.filament_id) f` + joinVendor +
 	`) fil on true`
 
-// numbered are the queries for the JSON of the item with the number $2, which can be hidden.
+// numbered are the queries for the JSON of the item with the number $2. They find hidden items too.
 var numbered = map[string]string{
 	"spool": `select ` + spoolJSON + ` from spools s` + joinFilamentJSON + `
 		where s.tenant_id = $1::uuid and s.number = $2::int`,
 	"filament": `select ` + filamentJSON + ` from filaments f` + joinVendor + `
-		where f.tenant_id = $1::uuid and f.number = $2::int and num_nonnulls(f.number) = 1`,
+		where f.tenant_id = $1::uuid and f.number = $2::int`,
 	"vendor": `select ` + vendorJSON + ` from vendors v
-		where v.tenant_id = $1::uuid and v.number = $2::int and num_nonnulls(v.number) = 1`,
+		where v.tenant_id = $1::uuid and v.number = $2::int`,
 }
 
 // selectSpool returns the statement whose Object is the spool with the number. It returns no row if the spool does not
@@ -285,8 +286,8 @@ func selectSpool(tenant string, number int64) *db.Stmt {
 		where s.tenant_id = $1::uuid and s.number = $2::int and s.hidden_at is null`, tenant, number).Sparse()
 }
 
-// selectFilament returns the statement that reads the filament with the number, also a computed one, as text. It
-// returns no row if there is none, or it is hidden.
+// selectFilament returns the statement that reads the JSON of the filament with an id. The filament may be computed.
+// The statement returns no row if the filament does not exist or is hidden.
 func selectFilament(tenant string, number int64) *db.Stmt {
 	if number < firstComputed {
 		return db.SQL(numbered["filament"]+` and f.hidden_at is null`, tenant, number)
@@ -303,4 +304,15 @@ func selectVendor(tenant string, number int64) *db.Stmt {
 	return db.SQL(`select `+brandJSON+` from spools s where s.tenant_id = $1::uuid and s.hidden_at is null
 		and s.filament_id is null and s.brand_key <> '' and `+brandID+` = $2::int order by s.number limit 1`,
 		tenant, number)
+}
+
+// selectItem returns the statement that reads the JSON of an item.
+func (q request) selectItem(name string, id int64) *db.Stmt {
+	switch name {
+	case "spool":
+		return db.SQL(numbered["spool"]+` and s.hidden_at is null`, q.tenant(), id)
+	case "filament":
+		return selectFilament(q.tenant(), id)
+	}
+	return selectVendor(q.tenant(), id)
 }

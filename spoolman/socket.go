@@ -1,214 +1,97 @@
 package spoolman
 
 import (
-	"bufio"
-	"crypto/sha1"
-	"encoding/base64"
-	"encoding/binary"
-	"errors"
-	"io"
-	"net"
+	"context"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/coder/websocket"
 	"golang.org/x/time/rate"
 
 	"spoolwright/db"
 	"spoolwright/server"
 )
 
-// The server side of WebSocket (RFC 6455), without extensions.
+// Bounds of WebSockets.
 const (
-	maxMessage = 4 << 10 // of a client, in bytes
-	maxQueued  = 256     // messages for a client that reads slowly; then the socket is closed
+	maxMessage = 4 << 10 // the size of a client's message, in bytes
+	maxQueued  = 256     // messages that wait for a slow client; one message more closes the socket
 	maxPerKey  = 100     // open sockets of a user or API key
 
-	// largeFrame is the size above which frames for all sockets together are sent at most at largeRate bytes a second.
-	// Otherwise requests would wait while a spool with long texts is sent to thousands of sockets.
-	largeFrame = 16 << 10
-	largeRate  = 128 << 20
-	largeBurst = 1 << 20
+	// Messages of more than largeMessage bytes share a limit of largeRate bytes a second over all sockets. Without
+	// the limit, requests would wait while the service sends a spool with long texts to thousands of sockets.
+	largeMessage = 16 << 10
+	largeRate    = 128 << 20
+	largeBurst   = 1 << 20
 
-	pingEvery   = 20 * time.Second
-	silentAfter = 3 * pingEvery // a client that has not even answered a ping is gone
-	writeWithin = 10 * time.Second
-)
-
-const (
-	opContinuation = 0
-	opText         = 1
-	opBinary       = 2
-	opClose        = 8
-	opPing         = 9
-	opPong         = 10
+	pingEvery    = 20 * time.Second
+	answerWithin = 40 * time.Second // the time that a client has to answer a ping
+	writeWithin  = 10 * time.Second
 )
 
 const healthy = `{"status": "healthy"}`
 
-// Status codes of a close frame.
-const (
-	closeGoingAway = 1001
-	closeProtocol  = 1002
-	closePolicy    = 1008
-	closeTooBig    = 1009
-	closeTryLater  = 1013
-)
-
-func hasToken(values []string, token string) bool {
-	for _, value := range values {
-		for part := range strings.SplitSeq(value, ",") {
-			if strings.EqualFold(strings.TrimSpace(part), token) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
 func isUpgrade(r *http.Request) bool {
-	return hasToken(r.Header.Values("Connection"), "upgrade") && hasToken(r.Header.Values("Upgrade"), "websocket")
-}
-
-// topics are the first parts of the paths of sockets, and what they get the changes of; "" is all.
-var topics = []string{"", "spool", "filament", "vendor", "setting"}
-
-// upgrade turns the connection into a socket that gets the changes of a topic, or of the item whose id is given.
-func (q request) upgrade(topic string, id []string) error {
-	w, r, h := q.w, q.r, q.handlers
-	key, err := base64.StdEncoding.DecodeString(r.Header.Get("Sec-WebSocket-Key"))
-	if r.Header.Get("Sec-WebSocket-Version") != "13" || err != nil || len(key) != 16 {
-		return &server.Error{Status: 400, Code: "VALIDATION_ERROR", Detail: "The WebSocket handshake is not valid",
-			Header: http.Header{"Sec-WebSocket-Version": {"13"}}}
-	}
-	// Unlike other GETs, this one would return data to a page of another site.
-	if origin := r.Header.Get("Origin"); origin != "" && r.Header.Get("Sec-Fetch-Site") != "same-origin" {
-		if _, host, _ := strings.Cut(origin, "://"); host != r.Host {
-			return server.ErrForbidden
-		}
-	}
-	s := &socket{caller: q.caller.Actor, out: make(chan []byte, maxQueued), gone: make(chan bool)}
-	if err := q.choose(s, topic, id); err != nil {
-		return err
-	}
-	if !h.sockets.add(s) {
-		return server.ErrTooManyWebSockets
-	}
-	// Later changes are those since this poll.
-	if err := h.sockets.poll(r.Context(), q.tenant()); err != nil {
-		h.sockets.remove(s)
-		return err
-	}
-	conn, buffered, err := server.Hijack(w, r)
-	if err != nil {
-		h.sockets.remove(s)
-		return err
-	}
-	conn.SetDeadline(time.Time{})
-	s.conn = conn
-	sum := sha1.Sum([]byte(r.Header.Get("Sec-WebSocket-Key") + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"))
-	answer := "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: " +
-		base64.StdEncoding.EncodeToString(sum[:]) + "\r\n\r\n"
-	go s.write(answer, h.sockets.pace)
-	go func() {
-		s.read(buffered.Reader)
-		h.sockets.remove(s)
-	}()
-	return nil
-}
-
-// choose checks the caller, and makes the socket get only the changes of a topic, or of the item with the id.
-func (q request) choose(s *socket, topic string, id []string) error {
-	s.topic = topic
-	switch {
-	case len(id) == 0 || id[0] == "":
-		return q.db.CheckActor(q.r.Context())
-	case topic == "setting" && settings[id[0]].kind != "":
-		s.item = id[0]
-		return q.db.CheckActor(q.r.Context())
-	case topic == "setting" || topic == "":
-		return notFound("setting", id[0])
-	}
-	number, err := parseID(id[0])
-	if err != nil {
-		return err
-	}
-	s.item = strconv.FormatInt(number, 10)
-	var text []byte
-	item := q.selectItem(topic, number).Into(&text)
-	if err := q.db.Read(q.r.Context(), db.AllowScans(), item); err != nil {
-		return err
-	}
-	if item.Rows() == 0 {
-		return notFound(topic, number)
-	}
-	return nil
+	return strings.Contains(strings.ToLower(r.Header.Get("Upgrade")), "websocket")
 }
 
 // socket is an open WebSocket connection.
 type socket struct {
 	caller db.Actor
-	topic  string // what it gets the changes of; "" for all
-	item   string // the id of the only item of the topic, or ""
-	conn   net.Conn
-	out    chan []byte // frames
-	gone   chan bool   // closed when the socket is to be closed
+	topic  string // the resource, or "setting", whose changes the client gets; "" for all changes
+	item   string // the id or key of the item whose changes the client gets; "" for all items of the topic
+	conn   *server.WebSocket
+	out    chan []byte // messages to send
+	gone   chan bool   // closed by end
 	once   sync.Once
-	last   []byte // a frame that is sent before the close
+	code   websocket.StatusCode // the code of the close frame
 }
 
-// end closes the socket after it sent a close frame with the code, or none if the code is 0.
-func (s *socket) end(code int) {
+// end makes write send a close frame with the code and close the connection. Only the first call has an effect.
+func (s *socket) end(code websocket.StatusCode) {
 	s.once.Do(func() {
-		if code != 0 {
-			s.last = frame(opClose, binary.BigEndian.AppendUint16(nil, uint16(code)))
-		}
+		s.code = code
 		close(s.gone)
 	})
 }
 
-// send queues a frame. It closes the socket if the client reads too slowly.
-func (s *socket) send(f []byte) {
+// send queues a message. It closes the socket if the client reads too slowly.
+func (s *socket) send(message []byte) {
 	select {
-	case s.out <- f:
+	case s.out <- message:
 	default:
-		s.end(closePolicy)
+		s.end(websocket.StatusPolicyViolation)
 	}
 }
 
-// write writes the frames until the socket ends, then closes the connection.
-func (s *socket) write(start string, pace *rate.Limiter) {
-	defer s.conn.Close()
+// write sends the queued messages and pings until end is called. Then it closes the connection.
+func (s *socket) write(pace *rate.Limiter) {
 	ping := time.NewTicker(pingEvery)
 	defer ping.Stop()
-	next := []byte(start)
 	for {
-		if len(next) > largeFrame {
-			s.pause(pace.ReserveN(time.Now(), min(len(next), largeBurst)))
-		}
-		s.conn.SetWriteDeadline(time.Now().Add(writeWithin))
-		if _, err := s.conn.Write(next); err != nil {
-			s.end(0)
-			return
-		}
 		select {
-		case next = <-s.out:
-		case <-ping.C:
-			next = frame(opPing, nil)
-		case <-s.gone:
-			if s.last != nil {
-				s.conn.SetWriteDeadline(time.Now().Add(time.Second))
-				s.conn.Write(s.last)
+		case message := <-s.out:
+			if len(message) > largeMessage {
+				s.pause(pace.ReserveN(time.Now(), min(len(message), largeBurst)))
 			}
+			ctx, cancel := context.WithTimeout(context.Background(), writeWithin)
+			if s.conn.Write(ctx, websocket.MessageText, message) != nil {
+				s.end(websocket.StatusPolicyViolation)
+			}
+			cancel()
+		case <-ping.C:
+			go s.ping()
+		case <-s.gone:
+			s.conn.End(s.code)
 			return
 		}
 	}
 }
 
-// pause waits until a large frame may be sent or the socket ends.
+// pause waits until the limit for large messages allows the next message, or until end is called.
 func (s *socket) pause(turn *rate.Reservation) {
 	select {
 	case <-time.After(turn.Delay()):
@@ -217,206 +100,83 @@ func (s *socket) pause(turn *rate.Reservation) {
 	}
 }
 
-// frame returns an unmasked frame with a whole message.
-func frame(op byte, payload []byte) []byte {
-	f := []byte{0x80 | op}
-	switch n := len(payload); {
-	case n < 126:
-		f = append(f, byte(n))
-	case n < 1<<16:
-		f = binary.BigEndian.AppendUint16(append(f, 126), uint16(n))
-	default:
-		f = binary.BigEndian.AppendUint64(append(f, 127), uint64(n))
+// ping sends a ping. It closes the socket if the client does not answer within answerWithin.
+func (s *socket) ping() {
+	ctx, cancel := context.WithTimeout(context.Background(), answerWithin)
+	defer cancel()
+	if s.conn.Ping(ctx) != nil {
+		s.end(websocket.StatusPolicyViolation)
 	}
-	return append(f, payload...)
 }
 
-// read answers the client's messages until the connection or the socket ends.
-func (s *socket) read(r *bufio.Reader) {
-	message, inMessage := 0, false
+// read answers each message of the client until the connection ends.
+func (s *socket) read() {
 	for {
-		s.conn.SetReadDeadline(time.Now().Add(silentAfter))
-		op, final, payload, err := readFrame(r, maxMessage-message)
-		var e closeError
-		switch {
-		case errors.As(err, &e):
-			s.end(int(e))
-			return
-		case err != nil:
-			s.end(0)
+		if _, _, err := s.conn.Read(context.Background()); err != nil {
+			// If the WebSocket library has already sent a close frame, this code is not sent.
+			s.end(websocket.StatusProtocolError)
 			return
 		}
-		switch op {
-		case opPing:
-			s.send(frame(opPong, payload))
-		case opPong:
-		case opClose:
-			s.end(1000)
-			return
-		case opText, opBinary, opContinuation:
-			if inMessage != (op == opContinuation) {
-				s.end(closeProtocol)
-				return
-			}
-			message += len(payload)
-			if inMessage = !final; final {
-				message = 0
-				s.send(frame(opText, []byte(healthy)))
-			}
-		}
+		s.send([]byte(healthy))
 	}
 }
 
-// closeError is the status code of the close frame for a violation of the protocol.
-type closeError int
-
-func (closeError) Error() string { return "spoolman: the client violated the WebSocket protocol" }
-
-// readFrame reads a frame of a client with at most so many bytes.
-func readFrame(r *bufio.Reader, most int) (op byte, final bool, payload []byte, err error) {
-	var head [2]byte
-	if _, err = io.ReadFull(r, head[:]); err != nil {
-		return
+// choose sets the topic and the item of the socket. It returns an error if the caller's key is not valid any more, or
+// if the topic has no item with the id. An empty id means all items.
+func (q request) choose(s *socket, topic, id string) error {
+	s.topic = topic
+	switch {
+	case id == "":
+		return q.db.CheckActor(q.r.Context())
+	case topic == "setting" && settings[id].kind == "":
+		return noSetting(id)
+	case topic == "setting":
+		s.item = id
+		return q.db.CheckActor(q.r.Context())
 	}
-	op, final = head[0]&15, head[0]&0x80 != 0
-	n := uint64(head[1] & 0x7f)
-	isControl := op >= opClose
-	if head[0]&0x70 != 0 || head[1]&0x80 == 0 || op > opBinary && op < opClose || op > opPong ||
-		isControl && (n > 125 || !final) {
-		return 0, false, nil, closeError(closeProtocol)
+	number, err := parseID(id)
+	if err != nil {
+		return err
 	}
-	if n >= 126 {
-		size := make([]byte, 2)
-		if n == 127 {
-			size = make([]byte, 8)
-		}
-		if _, err = io.ReadFull(r, size); err != nil {
-			return
-		}
-		n = 0
-		for _, b := range size {
-			n = n<<8 | uint64(b)
-		}
+	s.item = strconv.FormatInt(number, 10)
+	var text []byte
+	item := q.selectItem(topic, number).Into(&text)
+	if err := q.db.Read(q.r.Context(), db.FreshPlan(), item); err != nil {
+		return err
 	}
-	if !isControl && n > uint64(most) {
-		return 0, false, nil, closeError(closeTooBig)
+	if item.Rows() == 0 {
+		return notFound(topic, number)
 	}
-	var mask [4]byte
-	if _, err = io.ReadFull(r, mask[:]); err != nil {
-		return
-	}
-	payload = make([]byte, n)
-	if _, err = io.ReadFull(r, payload); err != nil {
-		return
-	}
-	for i := range payload {
-		payload[i] ^= mask[i%4]
-	}
-	return op, final, payload, nil
+	return nil
 }
 
-// hub has the open sockets of this instance.
-type hub struct {
-	db   *db.DB
-	wake chan bool     // an item was changed by this instance
-	pace *rate.Limiter // of large frames
-
-	mu      sync.Mutex
-	closed  bool
-	tenants map[string]*audience
-	perKey  map[string]int
-	dirty   map[string]bool
-}
-
-// audience has the sockets of a tenant.
-type audience struct {
-	sockets map[*socket]bool
-	seen    map[item]state // of the items that changed recently; nil before the first poll
-	removed map[item]bool  // told when they were removed
-	missed  bool           // too many items changed to tell which
-	visited bool           // whether visit runs
-	slow    bool           // whether the last visit took long
-}
-
-func newHub(d *db.DB) *hub {
-	return &hub{db: d, wake: make(chan bool, 1), pace: rate.NewLimiter(largeRate, largeBurst),
-		tenants: map[string]*audience{}, perKey: map[string]int{}, dirty: map[string]bool{}}
-}
-
-// add adds a socket, unless its key has too many.
-func (h *hub) add(s *socket) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	key := s.caller.ID()
-	if h.closed || h.perKey[key] >= maxPerKey {
-		return false
+// upgrade turns the connection into a WebSocket. The client then gets the changes of the item with the id, of all
+// items of the topic if id is empty, or of all topics if topic is empty too.
+func (q request) upgrade(topic, id string) error {
+	h := q.handlers
+	s := &socket{caller: q.caller.Actor, out: make(chan []byte, maxQueued), gone: make(chan bool)}
+	if err := q.choose(s, topic, id); err != nil {
+		return err
 	}
-	h.perKey[key]++
-	a := h.tenants[s.caller.Tenant]
-	if a == nil {
-		a = &audience{sockets: map[*socket]bool{}, removed: map[item]bool{}}
-		h.tenants[s.caller.Tenant] = a
+	if !h.sockets.add(s) {
+		return server.ErrTooManyWebSockets
 	}
-	a.sockets[s] = true
-	return true
-}
-
-func (h *hub) remove(s *socket) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if key := s.caller.ID(); h.perKey[key] == 1 {
-		delete(h.perKey, key)
-	} else {
-		h.perKey[key]--
+	// This poll reads the current versions of the items. Later polls send the changes since then.
+	if err := h.sockets.poll(q.r.Context(), q.tenant()); err != nil {
+		h.sockets.remove(s)
+		return err
 	}
-	a := h.tenants[s.caller.Tenant]
-	if delete(a.sockets, s); len(a.sockets) == 0 {
-		delete(h.tenants, s.caller.Tenant)
+	conn, err := server.AcceptWebSocket(q.w, q.r)
+	if err != nil {
+		h.sockets.remove(s)
+		return err
 	}
-}
-
-// close closes all sockets, and rejects new ones.
-func (h *hub) close() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.closed = true
-	for _, a := range h.tenants {
-		for s := range a.sockets {
-			s.end(closeGoingAway)
-		}
-	}
-}
-
-// removed tells the sockets of this instance that an item was deleted, whose JSON is payload.
-func (h *hub) removed(tenant, resource string, number int64, payload []byte) {
-	it := item{resource, strconv.FormatInt(number, 10)}
-	h.mu.Lock()
-	if a := h.tenants[tenant]; a != nil {
-		a.removed[it] = true // the poll finds it, too, if it is hidden
-	}
-	h.mu.Unlock()
-	h.tell(tenant, it, message("deleted", resource, payload))
-}
-
-// changedSetting tells the sockets of this instance that a setting has changed, whose JSON is given.
-func (h *hub) changedSetting(tenant, key string, setting []byte) {
-	payload := slices.Concat([]byte(`{"key":"`+key+`","setting":`), setting, []byte("}"))
-	h.tell(tenant, item{"setting", key}, message("updated", "setting", payload))
-}
-
-// changed makes the sockets of the tenant get its changed items after wakeDelay, before the next regular poll.
-func (h *hub) changed(tenant string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.tenants[tenant] != nil {
-		h.notify(tenant)
-	}
-}
-
-func (h *hub) notify(tenant string) {
-	h.dirty[tenant] = true
-	select {
-	case h.wake <- true:
-	default:
-	}
+	conn.SetReadLimit(maxMessage)
+	s.conn = conn
+	go s.write(h.sockets.pace)
+	go func() {
+		s.read()
+		h.sockets.remove(s)
+	}()
+	return nil
 }

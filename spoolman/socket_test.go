@@ -7,12 +7,11 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"os"
+	"net/http/httptest"
 	"runtime"
 	"strings"
 	"sync"
@@ -253,6 +252,54 @@ func TestSocketsOfManySpools(t *testing.T) {
 	s.wantEvents(t, "deleted 6 1000")
 }
 
+// While the requests of one tenant have all its connections, so that its polls wait, sockets of other tenants get their
+// messages in time.
+func TestSocketsBesideBusyTenant(t *testing.T) {
+	t.Parallel()
+	api := startOn(t, testkit.Database(t, db.Config{MaxConns: 8}))
+	// tenant returns a tenant with a socket, and a function that changes a spool of it and waits for the message.
+	tenant := func() (client *testkit.Client, change func()) {
+		tenant := api.Tenant(t)
+		p := &printer{api.URL, keyOf(t, tenant, "printer"), tenant.User(t, "operator")}
+		path := p.add(t, nil)
+		s, _ := p.dial(t, "")
+		left := 1000
+		return p.operator, func() {
+			t.Helper()
+			p.operator.Post(t, path+"/deduct", j{"weight_grams": 1}).Want(200)
+			left--
+			s.wantEvents(t, fmt.Sprint("updated 1 ", left))
+		}
+	}
+	_, change := tenant()
+	busy, changeBusy := tenant()
+	for range 5 { // the machine may delay messages of some attempts
+		lock := busy.Hold(t, `select pg_advisory_xact_lock(1)`)
+		var reads sync.WaitGroup
+		var ended atomic.Int64
+		for range 8 { // each ends after lock_timeout, 5 seconds
+			reads.Go(func() {
+				api.DB.Read(db.As(t.Context(), db.Actor{Tenant: busy.Actor.Tenant}),
+					db.SQL(`select pg_advisory_xact_lock_shared(1)::text`))
+				ended.Add(1)
+			})
+		}
+		for begin := time.Now(); time.Since(begin) < 3*time.Second; {
+			change()
+		}
+		waited := ended.Load() > 0
+		lock.Commit()
+		reads.Wait()
+		if !waited {
+			return
+		}
+		// The service waits only for polls of tenants whose last poll was quick, as that of the second change is.
+		changeBusy()
+		changeBusy()
+	}
+	t.Error("in each attempt, messages waited for the poll of another tenant")
+}
+
 // The path of a socket names a spool that exists, or the response is an error before the connection is a socket.
 func TestSocketOfSpool(t *testing.T) {
 	t.Parallel()
@@ -304,12 +351,17 @@ func TestSocketProtocol(t *testing.T) {
 		send func(*socket)
 		code uint16
 	}{
-		"close":     {func(s *socket) { s.raw(0x88, nil) }, 1000},
-		"too large": {func(s *socket) { s.raw(0x81, make([]byte, 5000)) }, 1009},
+		"close":              {func(s *socket) { s.raw(0x88, []byte{0x03, 0xe8}) }, 1000},
+		"close without code": {func(s *socket) { s.raw(0x88, nil) }, 0},
+		"too large":          {func(s *socket) { s.raw(0x81, make([]byte, 5000)) }, 1009},
 		"large in fragments": {func(s *socket) { s.raw(0x01, make([]byte, 3000)); s.raw(0x80, make([]byte, 3000)) },
 			1009},
-		"huge length": {func(s *socket) { s.Write([]byte{0x81, 0xff, 255, 255, 255, 255, 255, 255, 255, 255}) },
-			1009},
+		"huge length": {func(s *socket) {
+			s.Write(append([]byte{0x81, 0xff, 127, 255, 255, 255, 255, 255, 255, 255}, make([]byte, 5000)...))
+		}, 1009},
+		"length with the first bit": {func(s *socket) {
+			s.Write([]byte{0x81, 0xff, 255, 255, 255, 255, 255, 255, 255, 255})
+		}, 1002},
 		"not masked":        {func(s *socket) { s.Write([]byte{0x81, 1, 'x'}) }, 1002},
 		"reserved bit":      {func(s *socket) { s.raw(0xc1, nil) }, 1002},
 		"unknown opcode":    {func(s *socket) { s.raw(0x83, nil) }, 1002},
@@ -317,15 +369,25 @@ func TestSocketProtocol(t *testing.T) {
 		"ping in fragments": {func(s *socket) { s.raw(0x09, nil) }, 1002},
 		"no first fragment": {func(s *socket) { s.raw(0x80, nil) }, 1002},
 	} {
-		s, _ := p.dial(t, "spool")
-		test.send(s)
-		op, payload, err := s.next()
-		if err != nil || op != 8 || len(payload) != 2 || binary.BigEndian.Uint16(payload) != test.code {
-			t.Errorf("%s: opcode %d, %v, %v; want a close with %d", name, op, payload, err, test.code)
-		}
-		if _, _, err := s.next(); err != io.EOF && !strings.Contains(fmt.Sprint(err), "reset") {
-			t.Errorf("%s: the connection is open: %v", name, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // the server waits for the close frame of the client, which this one does not send
+			s, _ := p.dial(t, "spool")
+			test.send(s)
+			op, payload, err := s.next()
+			code := uint16(0)
+			if len(payload) >= 2 { // the reason follows
+				code = binary.BigEndian.Uint16(payload)
+			}
+			if err != nil || op != 8 || code != test.code {
+				t.Errorf("opcode %d, %v, %v; want a close with %d", op, payload, err, test.code)
+			}
+			if _, _, err := s.next(); err != io.EOF && !strings.Contains(fmt.Sprint(err), "reset") {
+				t.Errorf("the connection is open: %v", err)
+			}
+		})
+	}
+	if _, status := p.dial(t, "", "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA=="); status != 400 {
+		t.Errorf("a handshake with two keys: %d", status)
 	}
 	if _, status := (&printer{url: p.url, key: "swk_x"}).dial(t, ""); status != 401 {
 		t.Errorf("a socket with an invalid key: %d", status)
@@ -347,21 +409,22 @@ func TestSocketProtocol(t *testing.T) {
 // A socket that never reads is closed, and delays neither the other sockets nor the requests.
 func TestSocketThatNeverReads(t *testing.T) {
 	t.Parallel()
-	p := newPrinter(t, start(t), "printer")
+	api := start(t)
+	p := newPrinter(t, api, "printer")
 	p.add(t, nil)
 	slow, _ := p.dial(t, "")
 	slow.Conn.(*net.TCPConn).SetReadBuffer(4 << 10)
-	closed := false
-	// each makes the server queue an answer
-	for begin := time.Now(); !closed && time.Since(begin) < testkit.WaitTimeout; {
-		slow.SetWriteDeadline(begin.Add(testkit.WaitTimeout))
-		message := append([]byte{0x89, 0x80 | 125, 0, 0, 0, 0}, make([]byte, 125)...)
-		_, err := slow.Write(bytes.Repeat(message, 20))
-		closed = err != nil && !errors.Is(err, os.ErrDeadlineExceeded)
-	}
-	if !closed {
-		t.Error("the server keeps a socket that never reads")
-	}
+	go func() { // each ping makes the server write an answer
+		ping := append([]byte{0x89, 0x80 | 125, 0, 0, 0, 0}, make([]byte, 125)...)
+		for err := error(nil); err == nil; {
+			_, err = slow.Write(bytes.Repeat(ping, 20))
+		}
+	}()
+	testkit.Eventually(t, "the server closes a socket that never reads", func() bool {
+		w := httptest.NewRecorder()
+		api.Server.Metrics.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+		return strings.Contains(w.Body.String(), `http_connections{state="websocket"} 0`)
+	})
 	fast, _ := p.dial(t, "")
 	p.want(t, "PUT", "spool/1/use", `{"use_weight": 1}`, 200)
 	fast.wantEvents(t, "updated 1 999")

@@ -4,43 +4,40 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"slices"
 	"strconv"
 	"time"
+
+	"github.com/coder/websocket"
 
 	"spoolwright/db"
 )
 
 const (
 	pollEvery  = time.Second
-	checkEvery = 10 // regular polls, after which the keys of the sockets are checked
+	checkEvery = 10 // every tenth regular poll also checks the keys of the sockets
 
-	// waitFor is how long other tenants wait for the poll of a tenant, unless its last one took longer.
+	// waitFor is how long watch waits for the poll of a tenant before it polls the next tenant. If the previous poll
+	// of the tenant took longer than waitFor, watch does not wait.
 	waitFor = 100 * time.Millisecond
 
-	// pollWindow is longer than transactions take, because updated_at is the time at which a transaction begins.
+	// A poll reads the items that changed within pollWindow. pollWindow is longer than any transaction takes, because
+	// updated_at is the time at which the transaction began.
 	pollWindow = "20 seconds"
 
-	// wakeDelay is the time from a change by this instance to the poll that sends it together with others.
+	// wakeDelay is the time from a change by this instance to the poll that sends the change. The poll also sends all
+	// other changes that happened during wakeDelay.
 	wakeDelay = 100 * time.Millisecond
 
-	// After more than maxChanges changes between two polls, or more than maxRecent within pollWindow, for example by an
-	// import, the sockets are closed instead: their clients read the lists when they connect again.
+	// The hub closes a tenant's sockets, instead of sending the changes, after more than maxChanges changes between
+	// two polls or more than maxRecent changes within pollWindow, for example by an import. The clients read the lists
+	// when they connect again.
 	maxChanges = 1000
 	maxRecent  = 10_000
 )
 
-// item names a spool, a filament, a vendor or a setting.
-type item struct{ resource, id string }
-
-// state tells versions of an item apart.
-type state struct {
-	at     string
-	hidden bool
-}
-
-// watch sends the changes of spools, filaments and vendors to the sockets until ctx ends. It polls the tenants that
-// have an open socket. So it finds the changes of other instances too, and writes have no additional cost.
+// watch sends the changes of spools, filaments and vendors to the sockets until ctx ends. It polls the database for
+// the changes of each tenant that has an open socket. So it finds changes by other instances too, and a write needs no
+// additional statement.
 func (h *hub) watch(ctx context.Context) {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
@@ -73,8 +70,9 @@ func (h *hub) watch(ctx context.Context) {
 	}
 }
 
-// visit polls a tenant, and then checks the keys of its sockets if check is set. It does not wait long for the
-// database, which may be one of several and hang, and does nothing while it still waits for an earlier visit.
+// visit polls a tenant. If check is set, it then checks the keys of the tenant's sockets. visit returns after waitFor
+// even if the poll is still in progress: the poll may wait until other requests of the tenant release a database
+// connection. visit does nothing while an earlier visit of the tenant is in progress.
 func (h *hub) visit(ctx context.Context, tenant string, check bool) {
 	h.mu.Lock()
 	a := h.tenants[tenant]
@@ -122,29 +120,15 @@ func (h *hub) check(ctx context.Context, a *audience) {
 	}
 }
 
-// endAll closes the sockets of a caller.
-func (h *hub) endAll(caller db.Actor) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if a := h.tenants[caller.Tenant]; a != nil {
-		for s := range a.sockets {
-			if s.caller == caller {
-				s.end(closePolicy)
-			}
-		}
-	}
-}
-
-// newerThan returns the SQL expression for an id between those of older and those of younger ledger entries. The first
-// 48 bits of an id are the time in milliseconds.
+// newerThan returns the SQL expression for the lowest possible id of a ledger entry that is younger than the interval.
+// The first 48 bits of an id are the time in milliseconds.
 func newerThan(interval string) string {
 	return `(lpad(to_hex((extract(epoch from now() - interval '` + interval + `') * 1000)::bigint), 12, '0') ||
 		repeat('0', 20))::uuid`
 }
 
-// changedSpools selects the ids of tenant $1's spools that changed within pollWindow. It reads only these, however
-// many spools the tenant has, and needs no index on columns that a deduction changes: those would make deductions
-// slower.
+// changedSpools selects the ids of tenant $1's spools that changed within pollWindow. It does not read the tenant's
+// other spools. It needs no index on a column that a deduction changes: such an index would make deductions slower.
 var changedSpools = `(
 	select u.spool_id as id from spool_usage u where u.tenant_id = $1::uuid and u.id > ` + newerThan(pollWindow) + `
 	union select u.spool_id from spool_usage u
@@ -154,21 +138,22 @@ var changedSpools = `(
 		and s.edited_at > now() - interval '` + pollWindow + `'
 	limit ` + strconv.Itoa(maxRecent+1) + `) changed`
 
-// changedItems selects what changed within pollWindow: resource, number, version, hidden, new. A spool that only
-// follows its filament has no new version: its clients get the message about the filament.
+// changedItems selects the spools, filaments and vendors that changed within pollWindow, with the columns resource,
+// number, version, hidden, new and updated_at. A change of a filament gives its spools no new version: clients get a
+// message about the filament only.
 var changedItems = `(
 	select 'spool' as resource, s.number,
 		concat_ws('|', s.edited_at, s.last_used_at, s.remaining_weight_grams) as version,
 		s.hidden_at is not null as hidden, s.created_at = s.updated_at as new, s.updated_at
 	from ` + changedSpools + ` cross join lateral (
-		select * from spools x where x.tenant_id = $1::uuid and x.id = changed.id offset 0) s
+		select * from spools x where x.tenant_id = $1::uuid and x.id = changed.id) s
 	union all select 'filament', f.number, f.updated_at::text, f.hidden_at is not null, f.created_at = f.updated_at,
 		f.updated_at
-	from filaments f where f.tenant_id = $1::uuid and num_nonnulls(f.updated_at) = 1
+	from filaments f where f.tenant_id = $1::uuid
 		and f.updated_at > now() - interval '` + pollWindow + `'
 	union all select 'vendor', v.number, v.updated_at::text, v.hidden_at is not null, v.created_at = v.updated_at,
 		v.updated_at
-	from vendors v where v.tenant_id = $1::uuid and num_nonnulls(v.updated_at) = 1
+	from vendors v where v.tenant_id = $1::uuid
 		and v.updated_at > now() - interval '` + pollWindow + `'
 ) changes`
 
@@ -222,7 +207,7 @@ func (h *hub) poll(ctx context.Context, tenant string) error {
 	tooMany := a.missed || len(changed) > maxChanges
 	if tooMany {
 		for s := range a.sockets {
-			s.end(closeTryLater)
+			s.end(websocket.StatusTryAgainLater)
 		}
 		a.seen, a.missed = seen, false
 	}
@@ -246,8 +231,8 @@ func (h *hub) poll(ctx context.Context, tenant string) error {
 			return err
 		}
 		for i, it := range part {
-			if payloads[i] != nil { // otherwise it was deleted meanwhile
-				h.tell(tenant, it, message(types[it], it.resource, payloads[i]))
+			if payloads[i] != nil { // nil if the item was deleted meanwhile
+				h.tell(tenant, it, messageOf(types[it], it.resource, payloads[i]))
 			}
 		}
 	}
@@ -255,23 +240,4 @@ func (h *hub) poll(ctx context.Context, tenant string) error {
 	a.seen = seen
 	h.mu.Unlock()
 	return nil
-}
-
-// message returns the frame of a message about an item whose JSON is payload.
-func message(kind, resource string, payload []byte) []byte {
-	return frame(opText, slices.Concat([]byte(`{"type":"`+kind+`","resource":"`+resource+`","date":"`+
-		time.Now().UTC().Format(time.RFC3339)+`","payload":`), payload, []byte("}")))
-}
-
-// tell sends a frame to the tenant's sockets that want the item.
-func (h *hub) tell(tenant string, it item, f []byte) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if a := h.tenants[tenant]; a != nil {
-		for s := range a.sockets {
-			if s.topic == "" || s.topic == it.resource && (s.item == "" || s.item == it.id) {
-				s.send(f)
-			}
-		}
-	}
 }

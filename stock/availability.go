@@ -8,11 +8,12 @@ import (
 	"spoolwright/inventory"
 	"spoolwright/orders"
 	"spoolwright/server"
+	"spoolwright/value"
 )
 
-// ProductAvailability says whether the filament for a number of pieces of a product is there.
+// ProductAvailability tells whether the stock has enough filament for a number of pieces of a product.
 type ProductAvailability struct {
-	ProductID     server.UUID         `json:"product_id" rule:"notNull"`
+	ProductID     value.UUID          `json:"product_id" rule:"notNull"`
 	ProductName   string              `json:"product_name" rule:"notNull"`
 	Quantity      int64               `json:"quantity" rule:"notNull"`
 	CanPrint      bool                `json:"can_print" rule:"notNull"`
@@ -20,70 +21,94 @@ type ProductAvailability struct {
 	Materials     []AvailableMaterial `json:"materials" rule:"notNull"`
 }
 
-// OrderAvailability says whether the filament for an order is there.
+// OrderAvailability tells whether the stock has enough filament for an order.
 type OrderAvailability struct {
-	OrderID       server.UUID         `json:"order_id" rule:"notNull"`
+	OrderID       value.UUID          `json:"order_id" rule:"notNull"`
 	Status        orders.OrderStatus  `json:"status" rule:"notNull"`
 	CanPrint      bool                `json:"can_print" rule:"notNull"`
 	MaterialCount int64               `json:"material_count" rule:"notNull"`
 	Materials     []AvailableMaterial `json:"materials" rule:"notNull"`
 }
 
-// OpenOrders says for open orders whether the filament for each of them is there.
+// OpenOrders tells for each open order whether the stock has enough filament.
 type OpenOrders struct {
 	Items []OpenOrder `json:"items" rule:"notNull"`
 }
 
-// OpenOrder says whether the filament for an order is there, in grams.
+// OpenOrder tells whether the stock has enough filament for an order, in grams.
 type OpenOrder struct {
-	OrderID  server.UUID        `json:"order_id" rule:"notNull"`
+	OrderID  value.UUID         `json:"order_id" rule:"notNull"`
 	Status   orders.OrderStatus `json:"status" rule:"notNull"`
 	CanPrint bool               `json:"can_print" rule:"notNull"`
-	Missing  server.Decimal     `json:"missing_grams" rule:"notNull"`
+	Missing  value.Decimal      `json:"missing_grams" rule:"notNull"`
 }
 
 // AvailableMaterial is a filament that pieces need, in grams.
 type AvailableMaterial struct {
 	MaterialType inventory.MaterialType `json:"material_type" rule:"notNull"`
+	MaterialName string                 `json:"material_name"`
 	Color        string                 `json:"color" rule:"notNull"`
-	Needed       server.Decimal         `json:"needed_grams" rule:"notNull"`
-	Remaining    server.Decimal         `json:"remaining_grams" rule:"notNull"`
-	Reserved     server.Decimal         `json:"reserved_grams" rule:"notNull"`
-	Available    server.Decimal         `json:"available_grams" rule:"notNull"`
-	Missing      server.Decimal         `json:"missing_grams" rule:"notNull"`
+	Brand        string                 `json:"brand"`
+	DiameterMM   value.Decimal          `json:"diameter_mm" rule:"notNull"`
+	FilamentID   *value.UUID            `json:"filament_id"`
+	Needed       value.Decimal          `json:"needed_grams" rule:"notNull"`
+	Remaining    value.Decimal          `json:"remaining_grams" rule:"notNull"`
+	Reserved     value.Decimal          `json:"reserved_grams" rule:"notNull"`
+	Available    value.Decimal          `json:"available_grams" rule:"notNull"`
+	Missing      value.Decimal          `json:"missing_grams" rule:"notNull"`
+	SpoolCount   int64                  `json:"spool_count" rule:"notNull"`
 	Spools       []AvailableSpool       `json:"spools" rule:"notNull"`
+	InStock      []StockedFilament      `json:"in_stock" rule:"notNull"`
 }
 
-// AvailableSpool is a spool that has all that is needed of a filament.
+// StockedFilament is a filament in stock that is similar to a missing filament.
+type StockedFilament struct {
+	MaterialType inventory.MaterialType `json:"material_type" rule:"notNull"`
+	MaterialName string                 `json:"material_name"`
+	Color        string                 `json:"color" rule:"notNull"`
+	DiameterMM   value.Decimal          `json:"diameter_mm" rule:"notNull"`
+	Remaining    value.Decimal          `json:"remaining_grams" rule:"notNull"`
+}
+
+// AvailableSpool is a spool that alone has enough of a filament.
 type AvailableSpool struct {
-	ID        server.UUID    `json:"id" rule:"notNull"`
-	Number    int64          `json:"number" rule:"notNull"`
-	Name      string         `json:"name" rule:"notNull"`
-	Remaining server.Decimal `json:"remaining_weight_grams" rule:"notNull"`
-	Location  string         `json:"location"`
+	ID        value.UUID    `json:"id" rule:"notNull"`
+	Number    int64         `json:"number" rule:"notNull"`
+	Name      string        `json:"name" rule:"notNull"`
+	Remaining value.Decimal `json:"remaining_weight_grams" rule:"notNull"`
+	Location  string        `json:"location"`
 }
 
 // Quantity is the query parameter of the availability of a product.
 type Quantity struct {
-	Quantity server.Optional[int64] `query:"quantity" rule:"minimum=1,maximum=1000000,default=1"`
+	Quantity value.Optional[int64] `query:"quantity" rule:"minimum=1,maximum=1000000,default=1"`
 }
 
-// summary is the part of a select list about the rows of available_materials, which are called a. The list has at most
-// 500 materials, missing ones first.
+// summary is a part of a select list that summarises the rows of available_materials, which have the alias a. It
+// lists at most 500 materials, missing materials first.
 const summary = `
 	(select coalesce(bool_and(a.missing = 0), true) from a) as can_print,
 	(select count(*) from a) as material_count,
 	(select coalesce(json_agg(json_build_object(
-			'material_type', m.material_type, 'color', m.color,
+			'material_type', m.material_type, 'material_name', m.material_name, 'color', m.color, 'brand', m.brand,
+			'diameter_mm', trim_scale(m.diameter_mm), 'filament_id', m.filament_id,
 			'needed_grams', trim_scale(m.needed), 'remaining_grams', trim_scale(m.remaining),
 			'reserved_grams', trim_scale(m.reserved), 'available_grams', trim_scale(m.available),
-			'missing_grams', trim_scale(m.missing), 'spools', m.spools)
-			order by m.missing = 0, m.material_type, m.color), '[]')
-		from (select * from a order by a.missing = 0, a.material_type, a.color limit 500) m) as materials`
+			'missing_grams', trim_scale(m.missing), 'spool_count', m.spool_count, 'spools', m.spools,
+			'in_stock', case when m.spool_count = 0 and m.n <= 20
+				then like_in_stock(m.tenant_id, m.material_type, m.material_key, m.color_key) else '[]' end)
+			order by m.n), '[]')
+		from (
+			select *, nullif(current_setting('app.tenant_id', true), '')::uuid as tenant_id, row_number() over (
+				order by missing = 0, material_type, material_key, color_key, filament_id nulls first) as n
+			from a
+		) m where m.n <= 500) as materials`
 
 const availabilityRules = "Follows the bill of materials through all components. Materials that are not required do " +
-	"not count. The weights are those of each material and colour (ignoring case). Archived and removed spools do " +
-	"not count.\n\n" +
+	"not count. The weights are those of each material and colour: of the spools with the same `material_type`, " +
+	"`material_name`, `diameter_mm` and `color`, or of the filament that the material of the product names. " +
+	"`docs/planning.md` has the rule. Archived and removed spools do not count. `spool_count` is 0 if nothing in " +
+	"stock is what is needed; `in_stock` then has what there is of the material type, the most similar first.\n\n" +
 	"Open orders reserve what their pieces need that are neither produced nor in an unfinished run (`pending`, " +
 	"`in_progress`, `paused`). Unfinished runs reserve the weights of their materials, actual or else estimated; a " +
 	"run without such weights reserves the bills of materials of its items. Reservations are computed at each " +
@@ -116,17 +141,17 @@ var openOrdersDoc = &server.Doc{
 }
 
 func (h handlers) openOrders(ctx context.Context, _ *server.Request[struct{}]) (server.OK[OpenOrders], error) {
-	// The reservations of an order are what it needs. So what it misses of a material is what all of them exceed the
-	// stock by, and one look at the stock is enough.
+	// The needs of an order are its reservations. So the missing grams of a material are the excess of all
+	// reservations over the stock, and one query of the stock is enough.
 	found := db.SQL(`
 		with o as materialized (
 			select o.id, o.status, o.due_date from orders o where o.is_open order by o.due_date, o.id limit 10
 		), n as materialized (
 			select o.id, i.product_id, greatest(0, i.quantity - n.produced) as pieces
 			from o cross join order_items i cross join lateral order_item_pieces(i.id) n
-			where i.order_id = o.id and n.produced < i.quantity
+			where i.order_id = o.id and i.withdrawn_at is null and n.produced < i.quantity
 		), a as materialized (
-			select a.material_type, lower(a.color collate "und-x-icu") collate "C" as color_key, -a.available as missing
+			select a.material_key, a.color_key, a.filament_id, -a.available as missing
 			from available_materials($1, array(select n.product_id from n), array(select n.pieces from n), null, null) a
 			where a.available < 0
 		)
@@ -136,7 +161,8 @@ func (h handlers) openOrders(ctx context.Context, _ *server.Request[struct{}]) (
 			select coalesce(sum(a.missing), 0) as missing
 			from explode_products(array(select n.product_id from n where n.id = o.id),
 				array(select n.pieces from n where n.id = o.id)) e
-			join a on a.material_type = e.material_type and a.color_key = e.color_key
+			join a on a.material_key = e.material_key and a.color_key = e.color_key
+				and a.filament_id is not distinct from e.filament_id
 		) m`, db.ActorOf(ctx).Tenant)
 	return server.One(found, h.db.Read(ctx, found))
 }
@@ -159,7 +185,7 @@ func (h handlers) orderAvailability(
 			select i.product_id, greatest(0, i.quantity - n.produced) as pieces,
 				greatest(0, i.quantity - n.produced - n.planned) as waiting
 			from o cross join order_items i cross join lateral order_item_pieces(i.id) n
-			where o.is_open and i.order_id = $1 and n.produced < i.quantity
+			where o.is_open and i.order_id = $1 and i.withdrawn_at is null and n.produced < i.quantity
 		), a as materialized (
 			select a.* from o, available_materials($2, array(select n.product_id from n), array(select n.pieces from n),
 				array(select n.waiting from n), o.id) a

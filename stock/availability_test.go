@@ -6,6 +6,7 @@ import (
 
 	"spoolwright/catalog"
 	"spoolwright/inventory"
+	"spoolwright/inventory/imports"
 	"spoolwright/orders"
 	"spoolwright/production"
 	"spoolwright/stock"
@@ -24,8 +25,8 @@ const (
 
 func newAPI(t testing.TB) *testkit.API {
 	t.Helper()
-	return testkit.New(t, testkit.Options{PerMinute: 1_000_000, PerHour: 10_000_000}, inventory.Routes, catalog.Routes,
-		production.Routes(orders.Runs), orders.Routes, stock.Routes)
+	return testkit.New(t, testkit.Options{PerMinute: 1_000_000, PerHour: 10_000_000}, inventory.Routes, imports.Routes,
+		catalog.Routes, production.Routes(orders.Runs), orders.Routes, stock.Routes)
 }
 
 // reserved checks what is reserved of PLA Black, as the availability of a product shows it.

@@ -7,6 +7,7 @@ import (
 	"spoolwright/db"
 	"spoolwright/inventory"
 	"spoolwright/server"
+	"spoolwright/value"
 	"spoolwright/webhooks"
 )
 
@@ -15,22 +16,24 @@ var levelsTag = &server.Tag{
 	Description: "How much filament should be in stock. The levels that are low are the shopping list.",
 }
 
-// StockLevel is the grams of a filament that should be in stock.
+// StockLevel is a minimum for the grams of a filament in stock.
 type StockLevel struct {
-	ID           server.UUID                             `json:"id" rule:"readOnly,notNull"`
-	MaterialType server.Optional[inventory.MaterialType] `json:"material_type" rule:"required"`
-	Color        server.Optional[string]                 `json:"color"`
-	Brand        server.Optional[string]                 `json:"brand"`
-	Minimum      server.Optional[server.Decimal]         `json:"minimum_grams" rule:"required,exclusiveMinimum=0,maximum=999999999"`
-	Remaining    server.Decimal                          `json:"remaining_grams" rule:"readOnly,notNull"`
-	Reserved     server.Decimal                          `json:"reserved_grams" rule:"readOnly,notNull"`
-	Available    server.Decimal                          `json:"available_grams" rule:"readOnly,notNull"`
-	Missing      server.Decimal                          `json:"missing_grams" rule:"readOnly,notNull"`
-	SpoolCount   int64                                   `json:"spool_count" rule:"readOnly,notNull"`
-	Low          bool                                    `json:"low" rule:"readOnly,notNull"`
-	LowSince     server.Timestamp                        `json:"low_since" rule:"readOnly"`
-	CreatedAt    server.Timestamp                        `json:"created_at" rule:"readOnly,notNull"`
-	UpdatedAt    server.Timestamp                        `json:"updated_at" rule:"readOnly,notNull"`
+	ID           value.UUID                             `json:"id" rule:"readOnly,notNull"`
+	MaterialType value.Optional[inventory.MaterialType] `json:"material_type" rule:"required"`
+	MaterialName value.Optional[string]                 `json:"material_name"`
+	Color        value.Optional[string]                 `json:"color"`
+	Brand        value.Optional[string]                 `json:"brand"`
+	DiameterMM   value.Optional[value.Decimal]          `json:"diameter_mm" rule:"enum=1.75|2.85"`
+	Minimum      value.Optional[value.Decimal]          `json:"minimum_grams" rule:"required,exclusiveMinimum=0,maximum=999999999"`
+	Remaining    value.Decimal                          `json:"remaining_grams" rule:"readOnly,notNull"`
+	Reserved     value.Decimal                          `json:"reserved_grams" rule:"readOnly,notNull"`
+	Available    value.Decimal                          `json:"available_grams" rule:"readOnly,notNull"`
+	Missing      value.Decimal                          `json:"missing_grams" rule:"readOnly,notNull"`
+	SpoolCount   int64                                  `json:"spool_count" rule:"readOnly,notNull"`
+	Low          bool                                   `json:"low" rule:"readOnly,notNull"`
+	LowSince     value.Timestamp                        `json:"low_since" rule:"readOnly"`
+	CreatedAt    value.Timestamp                        `json:"created_at" rule:"readOnly,notNull"`
+	UpdatedAt    value.Timestamp                        `json:"updated_at" rule:"readOnly,notNull"`
 }
 
 // Events are the events of stock levels.
@@ -43,20 +46,23 @@ var Events = webhooks.Declare(server.Event{
 
 // LowStock is the data of an inventory.low_stock.
 type LowStock struct {
-	ID           server.UUID            `json:"id" rule:"notNull"`
+	ID           value.UUID             `json:"id" rule:"notNull"`
 	MaterialType inventory.MaterialType `json:"material_type" rule:"notNull"`
+	MaterialName string                 `json:"material_name"`
 	Color        string                 `json:"color"`
 	Brand        string                 `json:"brand"`
-	Minimum      server.Decimal         `json:"minimum_grams" rule:"notNull"`
-	Available    server.Decimal         `json:"available_grams" rule:"notNull"`
-	Missing      server.Decimal         `json:"missing_grams" rule:"notNull"`
-	LowSince     server.Timestamp       `json:"low_since" rule:"notNull"`
+	DiameterMM   *value.Decimal         `json:"diameter_mm"`
+	Minimum      value.Decimal          `json:"minimum_grams" rule:"notNull"`
+	Available    value.Decimal          `json:"available_grams" rule:"notNull"`
+	Missing      value.Decimal          `json:"missing_grams" rule:"notNull"`
+	LowSince     value.Timestamp        `json:"low_since" rule:"notNull"`
 }
 
-const levelColumns = `id, material_type, color, brand, minimum_grams, remaining_grams, reserved_grams, available_grams,
+const levelColumns = `id, material_type, material_name, color, brand, diameter_mm, minimum_grams, remaining_grams,
+	reserved_grams, available_grams,
 	missing_grams, spool_count, low, low_since, created_at, updated_at`
 
-// levelsTable is stock_levels with the fields that are computed.
+// levelsTable is stock_levels with the computed fields.
 const levelsTable = `(select l.*, s.remaining as remaining_grams, s.reserved as reserved_grams,
 		s.remaining - s.reserved as available_grams,
 		case when l.low_since is null then 0 else greatest(0, l.minimum_grams * 1.1 - s.remaining + s.reserved) end
@@ -69,17 +75,18 @@ const maxLevels = 500
 
 var (
 	errLevelExists = server.Conflict("STOCK_LEVEL_EXISTS",
-		"There is a stock level for this material, colour and brand already").On("material_type", "color", "brand")
+		"There is a stock level for this material, colour, brand and diameter already").
+		On("material_type", "material_name", "color", "brand", "diameter_mm")
 	errLevelLimit = server.Conflict("STOCK_LEVEL_LIMIT", "A tenant can have %d stock levels", maxLevels)
 )
 
 // LevelFilter are the parameters of the list of stock levels.
 type LevelFilter struct {
 	server.ListQuery
-	Low          server.Optional[bool]                               `query:"low"`
-	MaterialType server.Optional[server.Set[inventory.MaterialType]] `query:"material_type"`
-	Brand        server.Optional[string]                             `query:"brand"`
-	Color        server.Optional[string]                             `query:"color"`
+	Low          value.Optional[bool]                              `query:"low"`
+	MaterialType value.Optional[value.Set[inventory.MaterialType]] `query:"material_type"`
+	Brand        value.Optional[string]                            `query:"brand"`
+	Color        value.Optional[string]                            `query:"color"`
 }
 
 var listLevelsDoc = &server.Doc{
@@ -95,7 +102,7 @@ func (h handlers) listLevels(ctx context.Context, r *server.Request[LevelFilter]
 	l.WhereText("brand_key", r.In.Brand)
 	l.WhereText("color_key", r.In.Color)
 	return server.ListPage[StockLevel](ctx, func(ctx context.Context, stmts ...*db.Stmt) error {
-		return h.db.Read(ctx, append([]*db.Stmt{db.AllowScans()}, stmts...)...)
+		return h.db.Read(ctx, append([]*db.Stmt{db.FreshPlan()}, stmts...)...)
 	}, l, r.In.ListQuery)
 }
 
@@ -108,24 +115,28 @@ var getLevelDoc = &server.Doc{
 	Description: "Returns a stock level with what is in stock, reserved and missing now.",
 }
 
-// lockLevels makes transactions that change stock wait at their commits, and waits for those that are committing. It
-// comes before the statements that change levels.
+// lockLevels returns a statement that waits for the commits of transactions that change stock, and makes later ones
+// wait at their commit. It must run before the statements that change levels.
 func lockLevels() *db.Stmt { return db.SQL(`select lock_stock_levels()::text`) }
 
-// refreshLevels finds out which levels are low. It comes after the statements that change levels.
+// refreshLevels returns a statement that computes which levels are low. It must run after the statements that change
+// levels.
 func refreshLevels() *db.Stmt { return db.SQL(`select refresh_levels(null)::text`) }
 
-const levelRules = "With no `color` or `brand`, or an empty one, all colours or brands count. Spools that are " +
-	"archived or removed do not count.\n\n" +
+const levelRules = "With no `color` or `brand`, or an empty one, all colours or brands count. Only spools with the " +
+	"same `material_name` and `diameter_mm` count: without `material_name`, those without one or with that of " +
+	"their type; without `diameter_mm`, those with the diameter of the farm's printers, or 1.75 mm if these differ. " +
+	"Spools that are archived or removed do not count.\n\n" +
 	"`reserved_grams` is what open orders and unfinished production runs still take, as in " +
 	"`getProductAvailability`; for a level with a brand, as far as other brands do not cover it. A level becomes " +
 	"`low` when `available_grams` is less than `minimum_grams`, and is low until it reaches 110 % of that, so that " +
 	"it does not change with each gram. `missing_grams` are missing to the 110 %. Each change of spools, runs, " +
 	"orders and products updates `low` in the same transaction."
 
-// clear makes an empty colour or brand, as a form without an entry sends it, null: no spool would match it.
+// clear sets an empty name, colour or brand to null, because forms send empty fields and no spool would match an
+// empty text.
 func (l *StockLevel) clear() {
-	for _, field := range []*server.Optional[string]{&l.Color, &l.Brand} {
+	for _, field := range []*value.Optional[string]{&l.MaterialName, &l.Color, &l.Brand} {
 		if field.Or("") == "" {
 			field.Value = nil
 		}
@@ -134,17 +145,20 @@ func (l *StockLevel) clear() {
 
 var createLevelDoc = &server.Doc{
 	ID: "createStockLevel", Tag: levelsTag, Summary: "Create a stock level",
-	Description: "Each combination of material, colour and brand has one level (`STOCK_LEVEL_EXISTS`). " + levelRules,
-	Errors:      []*server.Error{errLevelLimit, errLevelExists},
+	Description: "Each combination of material, colour, brand and diameter has one level (`STOCK_LEVEL_EXISTS`). " +
+		levelRules,
+	Errors: []*server.Error{errLevelLimit, errLevelExists},
 }
 
 func (h handlers) createLevel(ctx context.Context, r *server.Request[StockLevel]) (server.Created[StockLevel], error) {
-	id, in := db.NewID(), &r.In
+	id, in := value.NewID(), &r.In
 	in.clear()
 	created := db.SQL(`
-		insert into stock_levels (id, material_type, color, brand, minimum_grams)
-		select $1::uuid, $2, $3, $4, $5::numeric where (select count(*) from stock_levels) < $6 returning id`,
-		id, in.MaterialType.Arg(), in.Color.Arg(), in.Brand.Arg(), in.Minimum.Arg(), maxLevels)
+		insert into stock_levels (id, material_type, color, brand, minimum_grams, material_name, diameter_mm)
+		select $1::uuid, $2, $3, $4, $5::numeric, $7, $8::numeric
+		where (select count(*) from stock_levels) < $6 returning id`,
+		id, in.MaterialType.Arg(), in.Color.Arg(), in.Brand.Arg(), in.Minimum.Arg(), maxLevels,
+		in.MaterialName.Arg(), in.DiameterMM.Arg())
 	level := selectLevel(id)
 	if err := h.db.Write(ctx, lockLevels(), created, refreshLevels(), level); err != nil {
 		return nil, levelError(err)

@@ -8,7 +8,8 @@ import (
 	"testing"
 
 	"spoolwright/db"
-	"spoolwright/inventory"
+	"spoolwright/inventory/imports"
+	"spoolwright/spoolman"
 	"spoolwright/testkit"
 )
 
@@ -86,15 +87,15 @@ func TestLevelsFollowOperations(t *testing.T) {
 		}},
 		"import by the commands": {deduct, func(f *farm) {
 			file := strings.NewReader("material_type,color,diameter_mm,net_weight_grams\nPLA,black,1.75,140\n")
-			if _, err := (inventory.Importer{DB: api.DB}).CSV(db.As(f.t.Context(), f.Actor), file); err != nil {
+			if _, err := (imports.Importer{DB: api.DB}).CSV(db.As(f.t.Context(), f.Actor), file); err != nil {
 				f.t.Fatal(err)
 			}
 		}, deduct, func(f *farm) {
 			file := strings.NewReader(`[{"id": 1, "registered": "2024-01-15T10:00:00Z", "archived": false, "initial_weight": 150,
 				"remaining_weight": 150, "filament": {"id": 1, "registered": "2024-01-15T10:00:00Z", "name": "Black",
 				"material": "PLA", "density": 1.24, "diameter": 1.75, "weight": 150}}]`)
-			result, err := (inventory.Importer{DB: api.DB}).Spoolman(db.As(f.t.Context(), f.Actor), file,
-				inventory.SpoolmanOptions{})
+			result, err := spoolman.Import(db.As(f.t.Context(), f.Actor), imports.Importer{DB: api.DB}, file,
+				imports.SourceOptions{})
 			if err != nil || result.Counts["spool"].Created != 1 {
 				f.t.Fatal(result, err)
 			}

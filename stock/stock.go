@@ -1,5 +1,5 @@
-// Package stock answers what filament is in stock, reserved and missing: stock levels, and the availability of what
-// products and orders need. docs/commit.md lists the triggers that keep levels current.
+// Package stock computes which filament is in stock, reserved and missing, for stock levels and for the availability
+// of products and orders. docs/commit.md lists the triggers that keep levels current.
 package stock
 
 import (
@@ -17,7 +17,7 @@ var fields string
 //go:embed stock.sql
 var stockSQL string
 
-// Definitions are the SQL functions that compute what is reserved and available, and the triggers of stock levels.
+// Definitions are the SQL functions that compute reserved and available filament, and the triggers of stock levels.
 var Definitions = []db.Definition{{Name: "stock/stock", Version: 1, SQL: stockSQL}}
 
 // Routes are the operations of /api/v1/stock-levels, and the availability of products and orders.

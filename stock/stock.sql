@@ -1,30 +1,32 @@
--- Returns the filament that the open orders and unfinished runs of the tenant still take: grams for each material type
--- and colour key, in no particular order. This is the only place that says what reserves filament:
+-- Returns the filament that the open orders and unfinished runs of the tenant still take: grams for each material
+-- key, colour key and filament, in no particular order. The filament is null if any filament of the material and
+-- colour will do. by_run is true for filament that runs take from their spools, also if the spools do not have it.
+-- This is the only place with the rules for reserved filament:
 --
 --   * An open order (received or in_production) reserves the bills of materials of the pieces of its items that are
 --     neither produced nor planned in an unfinished run.
 --   * An unfinished run (pending, in_progress or paused) reserves the weights of its materials: the actual weight, or
---     the estimate while there is none. A run without any such weight reserves the bills of materials of its items.
---     What printers have reported for the run is not reserved any more; see unfinished_materials.
+--     the estimate if there is no actual weight. A run without any such weight reserves the bills of materials of its
+--     items. Filament that printers have reported for the run is no longer reserved; see unfinished_materials.
 --
--- The tenant must be that of the transaction. If only_types is not null, only the filaments
--- (only_types[n], only_keys[n]) are returned; a null key stands for all colours. without_orders reserve nothing;
--- runs that print their items do.
+-- The tenant must be the tenant of the transaction. Only the filaments (materials[n], colors[n]) are returned; a
+-- null colour key stands for all colours. The orders without_orders reserve nothing, but runs that print their items
+-- do.
 create or replace function reserved_materials(
-	tenant uuid, only_types text[] default null, only_keys text[] default null, without_orders uuid[] default '{}'
+	tenant uuid, materials text[], colors text[], without_orders uuid[] default '{}'
 )
-returns table (material_type text, color_key text, grams numeric)
+returns table (material_key text, color_key text, filament_id uuid, by_run boolean, grams numeric)
 language plpgsql stable as $$
 declare
 	unweighed uuid[];
-	reported uuid[]; -- those of them that may have reports
+	reported uuid[]; -- the unweighed runs that may have reports
 	ids uuid[];
 	pieces numeric[];
 begin
 	select array_agg(r.id) filter (where not r.reported), array_agg(r.id) filter (where r.reported)
 	into unweighed, reported
 	from (
-		select r.*, r.status <> 'pending' and exists (
+		select r.*, (r.status <> 'pending' or r.started_at is not null) and exists (
 			select from run_materials m where m.tenant_id = tenant and m.run_id = r.id) as reported
 		from production_runs r
 	) r
@@ -32,7 +34,7 @@ begin
 		and not exists (
 			select from run_materials m
 			where m.tenant_id = tenant and m.run_id = r.id
-				and coalesce(m.actual_weight_grams, m.estimated_weight_grams) is not null);
+				and coalesce(m.actual_weight_grams, m.estimated_weight_grams) is not null offset 0);
 
 	select array_agg(n.product_id), array_agg(n.pieces) into ids, pieces
 	from (
@@ -42,7 +44,7 @@ begin
 			from orders o
 			cross join lateral (
 				select i.id, i.product_id, i.quantity from order_items i
-				where i.tenant_id = tenant and i.order_id = o.id offset 0
+				where i.tenant_id = tenant and i.order_id = o.id and i.withdrawn_at is null offset 0
 			) i
 			cross join lateral order_item_pieces(i.id) p
 			where o.tenant_id = tenant and o.is_open and o.id <> all (without_orders)
@@ -58,17 +60,19 @@ begin
 	where n.pieces > 0;
 
 	return query
-		select t.material_type, t.color_key, sum(t.grams)
+		select t.material_key, t.color_key, t.filament_id, t.by_run, sum(t.grams)
 		from (
-			select e.material_type, e.color_key, e.grams from explode_products(ids, pieces) e
+			select e.material_key, e.color_key, e.filament_id, false as by_run, e.grams
+			from explode_products(ids, pieces) e
 			union all
-			select s.material_type, s.color_key, m.grams
+			select s.material_key, s.color_key, s.filament_id, true, m.grams
 			from unfinished_materials() m
 			cross join lateral (
-				select s.material_type, s.color_key from spools s where s.tenant_id = tenant and s.id = m.spool_id offset 0
+				select s.material_key, s.color_key, s.filament_id from spools s
+				where s.tenant_id = tenant and s.id = m.spool_id offset 0
 			) s
 			union all
-			select e.material_type, e.color_key, e.grams - coalesce(u.grams, 0)
+			select e.material_key, e.color_key, e.filament_id, false, e.grams - coalesce(u.grams, 0)
 			from unnest(reported) r (id)
 			cross join lateral (
 				select array_agg(i.product_id) as ids, array_agg(i.quantity::numeric) as pieces
@@ -78,80 +82,178 @@ begin
 			left join lateral (
 				select sum(u.reported) as grams from run_use(r.id) u
 				cross join lateral (
-					select s.material_type, s.color_key from spools s where s.tenant_id = tenant and s.id = u.spool_id offset 0
+					select s.material_key, s.color_key, s.filament_id from spools s
+					where s.tenant_id = tenant and s.id = u.spool_id offset 0
 				) s
-				where s.material_type = e.material_type and s.color_key = e.color_key
+				where s.material_key = e.material_key and s.color_key = e.color_key
+					and (s.filament_id = e.filament_id or e.filament_id is null and (s.filament_id is null or not exists (
+						select from explode_products(i.ids, i.pieces) o where o.filament_id = s.filament_id)))
 			) u on true
 		) t
-		where t.grams > 0 and (only_types is null or exists (
-			select from unnest(only_types, only_keys) f (material_type, color_key)
-			where f.material_type = t.material_type and coalesce(f.color_key, t.color_key) = t.color_key))
-		group by t.material_type, t.color_key;
+		where t.grams > 0 and exists (
+			select from unnest(materials, colors) f (material_key, color_key)
+			where f.material_key = t.material_key and coalesce(f.color_key, t.color_key) = t.color_key)
+		group by t.material_key, t.color_key, t.filament_id, t.by_run;
 end $$;
 
--- Returns what filament pieces of products need, and what there is: pieces[n] of ids[n]. One row for each material and
--- colour that any of the pieces need, with grams:
+-- Returns the stock of the filaments (materials[n], colors[n]) and its reservations, in groups of spools. A group
+-- has the spools of one filament or, for spools without a filament, of one brand. A null colour key stands for all
+-- colours.
+--
+--   remaining  the grams on the spools that are neither archived nor hidden
+--   own        the grams reserved of this group only: by bills of materials that name its filament, and by runs with
+--              its spools
+--   held       the part of own that the group has
+--   loose      the grams reserved of the material and colour in any group: by bills of materials that name no
+--              filament, by runs with spools without a filament, and by runs that take more of a group than it has.
+--              All groups of a material and colour have the same value
+--
+-- The free grams of a material and colour are the sum of remaining - held over its groups, less loose. The free
+-- grams of one group are remaining - own, less the part of loose that exceeds the free grams of the other groups.
+--
+-- The tenant must be the tenant of the transaction; see reserved_materials for without_orders.
+create or replace function filament_stock(
+	tenant uuid, materials text[], colors text[], without_orders uuid[] default '{}'
+)
+returns table (material_key text, color_key text, filament_id uuid, brand_key text, remaining numeric, spools bigint,
+	own numeric, held numeric, loose numeric)
+language plpgsql stable as $$
+begin
+	return query
+		with wanted as materialized (
+			select distinct u.material_key collate "C" as material_key, u.color_key collate "C" as color_key
+			from unnest(materials, colors) u (material_key, color_key)
+		), spool as (
+			select s.material_key, s.color_key, s.filament_id, s.brand_key, s.remaining_weight_grams as grams
+			from wanted w
+			cross join lateral (
+				select * from spools s
+				where s.tenant_id = tenant and s.color_key = w.color_key and s.material_key = w.material_key
+					and s.in_stock and not s.archived and s.hidden_at is null
+			) s
+			where w.color_key is not null
+			union all
+			select s.material_key, s.color_key, s.filament_id, s.brand_key, s.remaining_weight_grams
+			from spools s
+			where s.tenant_id = tenant and s.in_stock and not s.archived and s.hidden_at is null
+				and s.material_type = any (array(
+					select split_part(w.material_key, '/', 1) from wanted w where w.color_key is null))
+				and s.material_key = any (array(select w.material_key from wanted w where w.color_key is null))
+				and not exists (select from wanted w where w.material_key = s.material_key and w.color_key = s.color_key)
+		), stock as materialized (
+			select s.material_key, s.color_key, s.filament_id, s.brand_key, sum(s.grams) as grams, count(*) as n
+			from spool s group by s.material_key, s.color_key, s.filament_id, s.brand_key
+		), claim as materialized (
+			select r.material_key, r.color_key, r.filament_id, sum(r.grams) filter (where r.by_run) as run,
+				sum(r.grams) filter (where not r.by_run) as bill
+			from reserved_materials(tenant, materials, colors, without_orders) r
+			group by r.material_key, r.color_key, r.filament_id
+		), part as (
+			select coalesce(s.material_key, c.material_key) as material_key, coalesce(s.color_key, c.color_key) as color_key,
+				coalesce(s.filament_id, c.filament_id) as filament_id,
+				case when s.material_key is not null then s.brand_key
+					else (select f.vendor_key from filaments f where f.tenant_id = tenant and f.id = c.filament_id) end
+						as brand_key,
+				coalesce(s.grams, 0) as grams, coalesce(s.n, 0) as n, coalesce(c.run, 0) as run, coalesce(c.bill, 0) as bill,
+				0 as loose
+			from stock s
+			full join (select * from claim c where c.filament_id is not null) c on c.material_key = s.material_key
+				and c.color_key = s.color_key and c.filament_id = s.filament_id
+			union all
+			select c.material_key, c.color_key, null, null, 0, 0, 0, 0, coalesce(c.run, 0) + coalesce(c.bill, 0)
+			from claim c where c.filament_id is null
+		)
+		select p.material_key, p.color_key, p.filament_id, p.brand_key, p.grams, p.n::bigint,
+			least(p.run, p.grams) + p.bill, least(p.run + p.bill, p.grams),
+			sum(p.loose + greatest(p.run - p.grams, 0)) over (partition by p.material_key, p.color_key)
+		from part p;
+end $$;
+
+-- Returns the filament that pieces[n] pieces of the products ids[n] need, and its stock. There is one row for each
+-- filament that any piece needs, with its keys (see explode_products), and grams:
 --
 --   needed     for waiting[n] of the pieces; the others are in unfinished runs. A null array stands for all pieces
 --   remaining  on the spools that are neither archived nor hidden
---   reserved   by open orders and unfinished runs, except without_order (see reserved_materials)
+--   reserved   by open orders and unfinished runs, except without_order (see filament_stock)
 --   available  remaining less reserved, which may be negative
---   missing    needed less available, or 0
+--   missing    needed less available, at least 0. If the pieces also need a single filament of the material and
+--              colour, that filament takes its part first
 --
--- No number exceeds 999,999,999. spools is a JSON array of the spools that have all that is needed, at most ten, those
--- with the least filament first. The tenant must be that of the transaction.
+-- No number exceeds 999,999,999. spools is a JSON array of at most ten spools that alone have the needed grams, the
+-- spools with the least filament first. The tenant must be the tenant of the transaction.
 create or replace function available_materials(
 	tenant uuid, ids uuid[], pieces numeric[], waiting numeric[], without_order uuid
 )
 returns table (
-	material_type text, color text, needed numeric, remaining numeric, reserved numeric, available numeric,
-	missing numeric, spools json
+	material_key text, color_key text, filament_id uuid, material_type text, material_name text, diameter_mm numeric,
+	color text, brand text, needed numeric, remaining numeric, reserved numeric, available numeric, missing numeric,
+	spool_count bigint, spools json
 )
 language plpgsql stable as $$
 declare
-	types text[];
+	materials text[];
 	keys text[];
+	filaments uuid[];
+	types text[];
+	names text[];
+	diameters numeric[];
 	colors text[];
 	needs numeric[];
 begin
-	select array_agg(e.material_type), array_agg(e.color_key), array_agg(e.color), array_agg(e.grams)
-	into types, keys, colors, needs
+	select array_agg(e.material_key), array_agg(e.color_key), array_agg(e.filament_id), array_agg(e.material_type),
+		array_agg(e.material_name), array_agg(e.diameter_mm), array_agg(e.color), array_agg(e.grams)
+	into materials, keys, filaments, types, names, diameters, colors, needs
 	from explode_products(ids, pieces) e;
 	if waiting is not null then
 		needs := array(
 			select coalesce(w.grams, 0)
-			from unnest(types, keys) with ordinality u (material_type, color_key, n)
-			left join explode_products(ids, waiting) w
-				on w.material_type = u.material_type and w.color_key = u.color_key
+			from unnest(materials, keys, filaments) with ordinality u (material_key, color_key, filament_id, n)
+			left join explode_products(ids, waiting) w on w.material_key = u.material_key
+				and w.color_key = u.color_key and w.filament_id is not distinct from u.filament_id
 			order by u.n);
 	end if;
 
 	return query
-		with reserves as materialized (
-			select r.material_type, r.color_key, r.grams
-			from reserved_materials(tenant, types, keys, array_remove(array[without_order], null)) r
+		with part as materialized (
+			select p.* from filament_stock(tenant, materials, keys, array_remove(array[without_order], null)) p
+		), need as materialized (
+			select u.* from unnest(materials, keys, filaments, types, names, diameters, colors, needs) u
+				(material_key, color_key, filament_id, material_type, material_name, diameter_mm, color, needed)
 		), stock as materialized (
-			select u.material_type, u.color_key, u.color, u.needed,
-				coalesce((select r.grams from reserves r
-					where r.material_type = u.material_type and r.color_key = u.color_key), 0) as reserved,
-				coalesce((select sum(s.remaining_weight_grams) from spools s
-					where s.tenant_id = tenant and s.material_type = u.material_type and s.color_key = u.color_key
-						and s.in_stock and not s.archived and s.hidden_at is null
-						and s.created_at < 'infinity'), 0) as remaining
-			from unnest(types, keys, colors, needs) u (material_type, color_key, color, needed)
+			select n.*, coalesce(p.remaining, 0) as remaining, coalesce(p.n, 0)::bigint as spool_count,
+				case when n.filament_id is null then coalesce(p.held, 0) + coalesce(p.loose, 0)
+					else coalesce(p.own, 0) + greatest(coalesce(p.loose, 0) - coalesce(p.others, 0), 0) end as reserved,
+				-- The grams of single filaments, which the pieces take first.
+				case when n.filament_id is null then coalesce((
+					select sum(least(m.needed, greatest(q.remaining - q.held, 0)))
+					from need m join part q on q.filament_id = m.filament_id
+						and q.material_key = m.material_key and q.color_key = m.color_key
+					where m.material_key = n.material_key and m.color_key = n.color_key), 0) else 0 end as taken
+			from need n
+			left join lateral (
+				select sum(q.remaining) filter (where n.filament_id is null or q.filament_id = n.filament_id) as remaining,
+					sum(q.spools) filter (where n.filament_id is null or q.filament_id = n.filament_id) as n,
+					sum(q.own) filter (where q.filament_id = n.filament_id) as own, sum(q.held) as held,
+					max(q.loose) as loose,
+					sum(q.remaining - q.held) filter (where q.filament_id is distinct from n.filament_id) as others
+				from part q where q.material_key = n.material_key and q.color_key = n.color_key
+			) p on true
 		)
-		select k.material_type, k.color, least(k.needed, 999999999), least(k.remaining, 999999999),
-			least(k.reserved, 999999999), greatest(k.remaining - k.reserved, -999999999),
-			least(greatest(k.needed + k.reserved - k.remaining, 0), 999999999),
+		select k.material_key, k.color_key, k.filament_id, k.material_type, k.material_name, k.diameter_mm, k.color,
+			(select f.vendor_name from filaments f where f.tenant_id = tenant and f.id = k.filament_id),
+			least(k.needed, 999999999), least(k.remaining, 999999999), least(k.reserved, 999999999),
+			greatest(k.remaining - k.reserved, -999999999),
+			least(greatest(k.needed + k.reserved + k.taken - k.remaining, 0), 999999999), k.spool_count,
 			(
 				select coalesce(json_agg(json_build_object('id', f.id, 'number', f.number,
-					'name', spool_name(f.material_type, f.color, f.brand),
+					'name', spool_name(f.material_type, f.material_name, f.color, f.brand),
 					'remaining_weight_grams', trim_scale(f.remaining_weight_grams), 'location', f.location)
 					order by f.remaining_weight_grams, f.number), '[]')
 				from (
 					select s.* from spools s
-					where s.tenant_id = tenant and s.material_type = k.material_type and s.color_key = k.color_key
-						and s.in_stock and not s.archived and s.hidden_at is null and s.created_at < 'infinity'
+					where s.tenant_id = tenant and s.material_key = k.material_key and s.color_key = k.color_key
+						and (k.filament_id is null or s.filament_id = k.filament_id)
+						and s.in_stock and not s.archived and s.hidden_at is null
 						and k.needed > 0 and s.remaining_weight_grams >= k.needed
 					order by s.remaining_weight_grams, s.number limit 10
 				) f
@@ -159,70 +261,112 @@ begin
 		from stock k;
 end $$;
 
--- Returns for each stock level of the tenant the grams and the number of its spools in stock, and what open orders and
--- unfinished runs reserve of it. If only_types is not null, only the levels of these material types are returned.
--- Reservations name a material and a colour; a level with a brand is reserved what spools of other brands do not
--- cover.
+-- Returns the similarity of two texts from 0 to 1: twice the number of letter pairs that both texts have, divided by
+-- the number of letter pairs in both. A letter pair is two adjacent letters. Equal texts have the similarity 1.
+create or replace function likeness(a text, b text) returns numeric language sql immutable as $$
+	with pair as (
+		select distinct t.n, substr(' ' || t.text || ' ', i, 2) as letters
+		from (values (1, left(a, 100)), (2, left(b, 100))) t (n, text), generate_series(1, length(t.text) + 1) i
+	)
+	select case when a = b then 1 else round(2.0 * count(*) filter (where p.both) / nullif(count(*), 0), 4) end
+	from (select count(*) over (partition by letters) > 1 as both, n from pair) p
+$$;
+
+-- Returns a JSON array of at most ten filaments of a material type that are in stock. The filaments that are most
+-- similar to the wanted filament come first. The function reads the newest 2,000 spools of the type.
+create or replace function like_in_stock(tenant uuid, material text, wanted_material text, wanted_color text)
+returns json language sql stable as $$
+	select coalesce(json_agg(json_build_object('material_type', material, 'material_name', o.material_name,
+		'color', o.color, 'diameter_mm', trim_scale(o.diameter_mm), 'remaining_grams', trim_scale(o.grams))
+		order by o.n), '[]')
+	from (
+		select f.*, row_number() over (order by (f.material_key = wanted_material)::int
+			+ (f.diameter_mm = split_part(wanted_material, '/', 3)::numeric)::int
+			+ 2 * likeness(f.color_key, wanted_color) desc, f.grams desc, f.material_key, f.color_key) as n
+		from (
+			select s.material_key, s.color_key, min(s.material_name) as material_name, min(s.color) as color,
+				min(s.diameter_mm) as diameter_mm, least(sum(s.remaining_weight_grams), 999999999) as grams
+			from (
+				select * from spools s
+				where s.tenant_id = tenant and s.material_type = material and not s.archived and s.hidden_at is null
+				order by s.created_at desc, s.id desc limit 2000
+			) s
+			where s.in_stock
+			group by s.material_key, s.color_key
+		) f
+	) o where o.n <= 10
+$$;
+
+-- Returns for each stock level of the tenant the grams and the number of its spools in stock, and the grams that
+-- open orders and unfinished runs reserve of it (see filament_stock). If only_types is not null, only the levels of
+-- these material types are returned. A reservation of any brand counts for a level with a brand only if other brands
+-- do not have the reserved grams.
 create or replace function level_stock(only_types text[])
 returns table (level uuid, remaining numeric, reserved numeric, spools bigint)
 language plpgsql stable as $$
 declare
 	tenant uuid := nullif(current_setting('app.tenant_id', true), '')::uuid;
-	types text[] := array(
-		select distinct l.material_type from stock_levels l
-		where l.tenant_id = tenant and (only_types is null or l.material_type = any (only_types)));
+	usual numeric := usual_diameter();
+	materials text[];
+	colors text[];
 begin
-	return query
-		with stock as materialized (
-			select s.material_type, s.color_key, s.brand_key, sum(s.remaining_weight_grams) as grams, count(*) as n
-			from spools s
-			where s.tenant_id = tenant and s.in_stock and not s.archived and s.hidden_at is null
-				and s.created_at < 'infinity' and s.material_type = any (types)
-			group by s.material_type, s.color_key, s.brand_key
-		), taken as materialized (
-			select r.material_type, r.color_key, r.grams
-			from reserved_materials(tenant, types, array(select null::text from unnest(types))) r
-		)
-		select l.id, coalesce(s.grams, 0),
-			case when l.brand_key is null then coalesce(t.grams, 0)
-				else greatest(coalesce(t.grams, 0) - coalesce(s.others, 0), 0) end,
-			coalesce(s.n, 0)::bigint
+	select array_agg(k.material_key), array_agg(k.color_key) into materials, colors
+	from (
+		select distinct material_key(l.material_type, l.material_name, coalesce(l.diameter_mm, usual)) as material_key,
+			l.color_key
 		from stock_levels l
+		where l.tenant_id = tenant and (only_types is null or l.material_type = any (only_types))
+	) k;
+	return query
+		with part as materialized (
+			select p.* from filament_stock(tenant, materials, colors) p
+		), wanted as materialized (
+			select l.id, l.color_key, l.brand_key,
+				material_key(l.material_type, l.material_name, coalesce(l.diameter_mm, usual)) as material_key
+			from stock_levels l
+			where l.tenant_id = tenant and (only_types is null or l.material_type = any (only_types))
+		)
+		select w.id, coalesce(s.remaining, 0), coalesce(s.reserved, 0), coalesce(s.spools, 0)::bigint
+		from wanted w
 		left join lateral (
-			select sum(s.grams) filter (where l.brand_key is null or s.brand_key = l.brand_key) as grams,
-				sum(s.n) filter (where l.brand_key is null or s.brand_key = l.brand_key) as n,
-				sum(s.grams) filter (where s.brand_key is distinct from l.brand_key) as others
-			from stock s
-			where s.material_type = l.material_type and (l.color_key is null or s.color_key = l.color_key)
-		) s on true
-		left join lateral (
-			select sum(t.grams) as grams from taken t
-			where t.material_type = l.material_type and (l.color_key is null or t.color_key = l.color_key)
-		) t on true
-		where l.tenant_id = tenant and l.material_type = any (types);
+			select sum(c.remaining) as remaining, sum(c.spools) as spools,
+				sum(c.own + greatest(c.loose - c.others, 0)) as reserved
+			from (
+				select coalesce(sum(p.remaining) filter (where w.brand_key is null or p.brand_key = w.brand_key), 0)
+						as remaining,
+					coalesce(sum(p.spools) filter (where w.brand_key is null or p.brand_key = w.brand_key), 0) as spools,
+					coalesce(sum(p.own) filter (where w.brand_key is null or p.brand_key = w.brand_key), 0) as own,
+					coalesce(sum(p.remaining - p.held) filter (
+						where w.brand_key is not null and p.brand_key is distinct from w.brand_key), 0) as others,
+					max(p.loose) as loose
+				from part p
+				where p.material_key = w.material_key and (w.color_key is null or p.color_key = w.color_key)
+				group by p.color_key
+			) c
+		) s on true;
 end $$;
 
--- Stock levels are correct whatever transactions run at once, because of two locks, which last until commit:
+-- Two locks, which last until commit, keep stock levels correct under concurrent transactions:
 --
---   * A transaction that creates or changes a level takes the first lock alone, with lock_stock_levels, before it
---     locks a row. Transactions that change stock or reservations share it, as the first thing of their commit. So
---     either the one that changes stock has committed before the level reads the stock, or it finds the level when it
---     commits.
---   * Of the transactions that change stock, those that concern a level then take the second lock, one after the
---     other. When two of them make a level low together, the second one reads what the first one has committed, and
---     exactly one finds that the level became low.
+--   * A transaction that creates or changes a level takes the first lock exclusively, with lock_stock_levels, before
+--     it locks a row. A transaction that changes stock or reservations takes the first lock shared, as the first step
+--     of its commit. So either the change of the stock is committed before the level reads the stock, or the commit
+--     of the change finds the level.
+--   * A transaction whose change of the stock concerns a level then takes the second lock exclusively. When two
+--     such transactions together make a level low, the second one reads the committed change of the first one, and
+--     exactly one of them finds that the level became low.
 --
--- Nothing waits for these locks while it holds the second one, and they come after the locks of all rows other than
--- levels, so that they cannot cause a deadlock.
+-- No transaction waits for these locks while it holds the second one. Both locks come after the locks of all rows
+-- except levels, so that they cannot cause a deadlock.
 create or replace function lock_stock_levels() returns void language sql as $$
 	select pg_advisory_xact_lock(
 		hashtextextended('stock levels ' || nullif(current_setting('app.tenant_id', true), ''), 0))
 $$;
 
--- Updates which stock levels of the tenant are low, of these material types, or of all if they are null, and sends the
--- event inventory.low_stock for each that became low. A level becomes low when the available grams (remaining less
--- reserved) are below its minimum, and fine again when they reach 110 % of it. The transaction must have one of the
--- locks above.
+-- Updates which stock levels of the tenant are low, for the given material types, or for all types if only_types is
+-- null. It sends the event inventory.low_stock for each level that became low. A level becomes low when the
+-- available grams (remaining less reserved) fall below its minimum. It is fine again when they reach 110 % of the
+-- minimum. The transaction must hold one of the locks above.
 --
 -- force_generic_plan: planning the statements for the given arrays takes longer than running them.
 create or replace function refresh_levels(only_types text[]) returns void
@@ -244,7 +388,8 @@ begin
 	loop
 		if level.low_since is not null then
 			perform emit_event(event_webhooks('inventory.low_stock'), 'inventory.low_stock', json_build_object(
-				'id', level.id, 'material_type', level.material_type, 'color', level.color, 'brand', level.brand,
+				'id', level.id, 'material_type', level.material_type, 'material_name', level.material_name,
+				'color', level.color, 'brand', level.brand, 'diameter_mm', trim_scale(level.diameter_mm),
 				'minimum_grams', trim_scale(level.minimum_grams), 'available_grams', trim_scale(level.available),
 				'missing_grams', trim_scale(level.minimum_grams * 1.1 - level.available),
 				'low_since', event_time(level.low_since)));
@@ -252,9 +397,9 @@ begin
 	end loop;
 end $$;
 
--- Refreshes the stock levels when the transaction commits, at its first event: all its statements have run then. An
--- event of a spool concerns the levels of its material, another one all levels. app.stock_refreshed has the material
--- types that the transaction has refreshed, or 'all'.
+-- Refreshes the stock levels at commit, after all statements of the transaction. Only the first event of the
+-- transaction has an effect. An event of a spool refreshes the levels of its material; any other event refreshes all
+-- levels. app.stock_refreshed lists the material types that the transaction has refreshed, or is 'all'.
 create or replace function stock_changed() returns trigger language plpgsql as $$
 declare
 	tenant text := nullif(current_setting('app.tenant_id', true), '');
@@ -293,11 +438,14 @@ declare
 	events text;
 begin
 	for name, events in values
-		('spools', 'insert or delete or update of remaining_weight_grams, hidden_at, archived, material_type, color, brand'),
-		('product_materials', 'insert or delete or update of material_type, color, weight_grams, is_required'),
+		('spools', 'insert or delete or update of remaining_weight_grams, hidden_at, archived, material_type,
+			material_name, diameter_mm, color, brand, filament_id'),
+		('printers', 'insert or delete or update of diameter_mm, status, hidden_at'),
+		('product_materials', 'insert or delete or update of material_type, material_name, color,
+			diameter_mm, filament_id, weight_grams, is_required'),
 		('product_components', 'insert or delete or update of component_product_id, quantity'),
 		('orders', 'update of status, hidden_at'),
-		('order_items', 'insert or delete or update of product_id, quantity'),
+		('order_items', 'insert or delete or update of product_id, quantity, withdrawn_at'),
 		('production_runs', 'update of status, hidden_at or delete'),
 		('run_items', 'insert or delete
 			or update of product_id, quantity, successful_quantity, failed_quantity, order_item_id'),
@@ -310,3 +458,8 @@ begin
 		end if;
 	end loop;
 end $$;
+
+-- A tenant has at most one level for a filament, colour and brand.
+create unique index if not exists stock_levels_filament on stock_levels (tenant_id,
+	material_key(material_type, material_name, coalesce(diameter_mm, 0)), coalesce(color_key, ''),
+	coalesce(brand_key, ''));

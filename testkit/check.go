@@ -14,7 +14,7 @@ func Check(tb testing.TB, err error) {
 	}
 }
 
-// Equal reports an error unless got is want. The text, in the format of package fmt, says what they are.
+// Equal reports an error unless got equals want. The text, in the format of package fmt, describes the value.
 func Equal[T comparable](tb testing.TB, got, want T, what string, args ...any) {
 	if got != want {
 		tb.Helper()

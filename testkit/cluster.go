@@ -15,10 +15,10 @@ import (
 
 	"spoolwright/app"
 	"spoolwright/db"
-	"spoolwright/db/local"
+	"spoolwright/local"
 )
 
-// Synchronous are the settings of a PostgreSQL whose commits can wait for a standby.
+// Synchronous contains the settings of a PostgreSQL whose commits can wait for a standby.
 var Synchronous = map[string]string{"synchronous_commit": "on", "wal_level": "replica", "max_wal_senders": "4"}
 
 // Cluster starts and migrates a PostgreSQL for one test.
@@ -39,13 +39,13 @@ func Cluster(tb testing.TB, settings map[string]string) *local.Server {
 	return s
 }
 
-// Exec runs statements as the superuser of s.
+// Exec runs statements on s as the superuser.
 func Exec(tb testing.TB, s *local.Server, statements ...string) {
 	tb.Helper()
 	ExecURL(tb, s.SuperURL(), statements...)
 }
 
-// ExecURL runs statements at a connection string.
+// ExecURL runs statements in the database of a connection string.
 func ExecURL(tb testing.TB, url string, statements ...string) {
 	tb.Helper()
 	conn, err := pgx.Connect(context.Background(), url)
@@ -58,7 +58,7 @@ func ExecURL(tb testing.TB, url string, statements ...string) {
 	}
 }
 
-// LoseStandby makes the commits of s wait for a standby that does not exist. FindStandby ends that.
+// LoseStandby makes the commits of s wait for a standby that does not exist. FindStandby ends this state.
 func LoseStandby(tb testing.TB, s *local.Server) {
 	tb.Helper()
 	Exec(tb, s, `create table if not exists probe (n int)`,
@@ -66,7 +66,7 @@ func LoseStandby(tb testing.TB, s *local.Server) {
 	super, err := pgx.Connect(context.Background(), s.SuperURL())
 	Check(tb, err)
 	defer super.Close(context.Background())
-	for waits := false; !waits; { // PostgreSQL does not say when the setting is in force
+	for waits := false; !waits; { // PostgreSQL does not report when the setting takes effect
 		conn, err := pgx.Connect(context.Background(), s.SuperURL())
 		Check(tb, err)
 		ended := make(chan struct{})
@@ -91,14 +91,14 @@ func LoseStandby(tb testing.TB, s *local.Server) {
 	}
 }
 
-// FindStandby makes the commits of s wait for no standby, those included that wait already.
+// FindStandby makes the commits of s wait for no standby. Commits that are already waiting stop waiting.
 func FindStandby(tb testing.TB, s *local.Server) {
 	tb.Helper()
 	Exec(tb, s, `alter system reset synchronous_standby_names`, `select pg_reload_conf()`)
 }
 
-// Interrupt calls a function such as pg_cancel_backend for every backend of s that waits for a standby, until stop is
-// called.
+// Interrupt calls a function such as pg_cancel_backend for every backend of s that waits for a standby. It repeats
+// that until stop is called.
 func Interrupt(tb testing.TB, s *local.Server, function string) (stop func()) {
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -115,7 +115,8 @@ func Interrupt(tb testing.TB, s *local.Server, function string) (stop func()) {
 	return func() { close(done); <-ended }
 }
 
-// Standby starts a hot standby of s. It returns a function that changes a connection string of s to the standby.
+// Standby starts a hot standby of s. It returns a function that changes a connection string of s so that it leads to
+// the standby.
 func Standby(tb testing.TB, s *local.Server) (at func(url string) string) {
 	tb.Helper()
 	conn, err := pgx.Connect(context.Background(), s.SuperURL())

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// Concurrently calls do with 0, 1, ..., n-1, each on a goroutine of its own, and waits for all calls.
+// Concurrently calls do with 0, 1, ..., n-1, each in its own goroutine, and waits for all calls to return.
 func Concurrently(n int, do func(i int)) {
 	var all sync.WaitGroup
 	for i := range n {
@@ -28,11 +28,11 @@ func Race(tb testing.TB, n int, send func(i int) (*Response, error)) Responses {
 	return all
 }
 
-// Responses are those of requests that were sent at the same time.
+// Responses are responses to requests that were sent at the same time.
 type Responses []*Response
 
-// Want reports an error unless the responses have these statuses so many times, those of errors with their codes:
-// "201" and "409 USER_LIMIT".
+// Want reports an error unless each status occurs as often as want says. The key for an error response has the status
+// and the code, such as "409 USER_LIMIT"; the key for another response has only the status, such as "201".
 func (all Responses) Want(tb testing.TB, want map[string]int) {
 	tb.Helper()
 	got := map[string]int{}

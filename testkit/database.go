@@ -1,6 +1,6 @@
-// Package testkit is what tests share: a private, migrated PostgreSQL that ends with them, and the real handler,
-// called over HTTP by users of new tenants, whose responses are checked against the OpenAPI document. It is not part
-// of the program.
+// Package testkit contains what tests share: a private, migrated PostgreSQL that ends with the tests, and the real
+// handler. Users of new tenants call the handler over HTTP, and testkit checks the responses against the OpenAPI
+// document. The package is not part of the program.
 package testkit
 
 import (
@@ -27,7 +27,8 @@ import (
 
 	"spoolwright/app"
 	"spoolwright/db"
-	"spoolwright/db/local"
+	"spoolwright/local"
+	"spoolwright/value"
 )
 
 var (
@@ -35,16 +36,16 @@ var (
 	folder  string // of private
 )
 
-// Main is the TestMain of a package whose tests need a database. If PostgreSQL cannot start, it prints one line and
-// fails.
+// Main is the TestMain of a package whose tests need a database. If PostgreSQL cannot start, Main prints one line, and
+// the tests fail.
 func Main(m *testing.M) { os.Exit(Run(m)) }
 
 //go:embed initdb.sh
 var initdb string
 
-// UsePostgres puts a folder first in PATH in which initdb is quick, because it copies the first cluster that it made.
-// The tests use the PostgreSQL and the client programs in the folder POSTGRES_BIN, if it is set. The caller must
-// remove the folder that UsePostgres returns.
+// UsePostgres puts a folder first in PATH whose initdb is fast, because it copies the first cluster that it created.
+// If POSTGRES_BIN is set, the tests use the PostgreSQL and the client programs in that folder. The caller must remove
+// the folder that UsePostgres returns.
 func UsePostgres() (folder string, err error) {
 	if folder := os.Getenv("POSTGRES_BIN"); folder != "" {
 		os.Setenv("PATH", folder+string(os.PathListSeparator)+os.Getenv("PATH"))
@@ -56,7 +57,7 @@ func UsePostgres() (folder string, err error) {
 	if bin == "" {
 		return folder, nil
 	}
-	// Other accounts run the scripts, and put their clusters there.
+	// Other accounts run the scripts, and create their clusters in the folder.
 	err = os.Chmod(folder, 0o777|os.ModeSticky)
 	for name, script := range map[string]string{
 		"initdb":   strings.ReplaceAll(initdb, "$POSTGRES", bin),
@@ -69,10 +70,11 @@ func UsePostgres() (folder string, err error) {
 	return folder, err
 }
 
-// TruePostgres returns the folder of the installed programs that the tests use, or "" if none is in a usual place.
+// TruePostgres returns the folder of the installed PostgreSQL that the tests use, or "" if PATH and the usual folders
+// have none.
 var TruePostgres = sync.OnceValue(func() string {
 	if path, err := exec.LookPath("postgres"); err == nil {
-		if path, err = filepath.EvalSymlinks(path); err == nil { // initdb is beside the file, not beside the link
+		if path, err = filepath.EvalSymlinks(path); err == nil { // initdb is beside the target of the link
 			return filepath.Dir(path)
 		}
 	}
@@ -83,9 +85,10 @@ var TruePostgres = sync.OnceValue(func() string {
 	return folders[len(folders)-1] // the newest version
 })
 
-// Run does what Main does, but returns the status of the exit.
+// Run is Main, but returns the exit status.
 func Run(m *testing.M) int {
-	// Tests wait for PostgreSQL, for deadlines and for processes. On two cores, two at once would leave the cores idle.
+	// Tests wait for PostgreSQL, for deadlines and for processes. On two cores, two parallel tests would leave the
+	// cores idle.
 	flag.Set("test.parallel", strconv.Itoa(max(4, runtime.GOMAXPROCS(0)))) // -parallel overrides it
 	fail := func(err error) int {
 		fmt.Fprintln(os.Stderr, "the tests need PostgreSQL:", err)
@@ -115,8 +118,8 @@ func Run(m *testing.M) int {
 	return m.Run()
 }
 
-// Dir creates a folder for a private PostgreSQL, in memory if there is 1 GiB of free space. Other accounts may
-// traverse it. The caller must remove it. Dir also removes the folders of test processes that were killed.
+// Dir creates a folder for a private PostgreSQL, in memory if at least 1 GiB is free there. Other accounts may
+// traverse the folder. The caller must remove it. Dir also removes the folders of killed test processes.
 func Dir() (string, error) {
 	base := os.TempDir()
 	var free syscall.Statfs_t
@@ -141,7 +144,8 @@ func Dir() (string, error) {
 // Private returns the PostgreSQL of this test process.
 func Private() *local.Server { return private }
 
-// Folder returns a folder for files that all tests of this process share. It is removed when they have ended.
+// Folder returns a folder for files that all tests of this process share. The folder is removed when the tests have
+// ended.
 func Folder() string { return folder }
 
 var shared = sync.OnceValues(func() (*db.DB, error) {
@@ -177,7 +181,7 @@ func MigratedDatabase(tb testing.TB) (name string) {
 	return copyOf(tb, name)
 }
 
-// migrated returns the name of a database that MigratedDatabase copies. A copy takes a fifth of the time of the
+// migrated returns the name of the database that MigratedDatabase copies. A copy takes a fifth of the time of the
 // migrations.
 var migrated = sync.OnceValues(func() (name string, err error) {
 	name = "migrated"
@@ -202,57 +206,14 @@ func copyOf(tb testing.TB, template string) (name string) {
 	return name
 }
 
-// WithDatabase returns a connection string of the private PostgreSQL with another database.
+// WithDatabase changes the database in a connection string of the private PostgreSQL.
 func WithDatabase(url, name string) string {
 	return strings.Replace(url, "@/spoolwright?", "@/"+name+"?", 1)
 }
 
-// Homes are two databases of one installation.
-type Homes struct {
-	Config db.Config  // of DB
-	Owner  db.Owner   // of both
-	Super  [2]string  // connection strings of the superuser
-	gate   *Forwarder // to the further database
-	direct string     // a connection string of it that does not lead through gate
-}
-
-// NewHomes creates two databases in the private PostgreSQL for one test. The caller opens them with Config.
-func NewHomes(tb testing.TB, c db.Config) *Homes {
-	tb.Helper()
-	h := &Homes{Config: c}
-	first, further := MigratedDatabase(tb), NewDatabase(tb)
-	for i, name := range []string{first, further} {
-		h.Super[i] = WithDatabase(private.SuperURL(), name)
-	}
-	h.Config.URL, h.Config.Definitions = WithDatabase(private.AppURL(), first), app.Definitions
-	h.Owner.URL = WithDatabase(private.OwnerURL(), first)
-	owner, login := WithDatabase(private.OwnerURL(), further), WithDatabase(private.AppURL(), further)
-	h.direct = owner
-	h.gate = NewForwarder(tb, "127.0.0.1:0", owner)
-	h.Config.Further = []db.Further{{URL: h.gate.URL(tb, login), OwnerURL: h.gate.URL(tb, owner)}}
-	h.Owner.Further = []string{h.gate.URL(tb, owner)}
-	return h
-}
-
-// Open opens the databases.
-func (h *Homes) Open(tb testing.TB) *db.DB {
-	tb.Helper()
-	d, err := db.Open(context.Background(), h.Config)
-	Check(tb, err)
-	tb.Cleanup(d.Close)
-	h.Owner.DB = d
-	return d
-}
-
-// Down makes the further database unreachable.
-func (h *Homes) Down() { h.gate.Down() }
-
-// Up ends Down.
-func (h *Homes) Up(tb testing.TB) { tb.Helper(); h.gate.Switch(tb, h.direct) }
-
 var allowedText = regexp.MustCompile(`'([^']*)'::text`)
 
-// WantChecked fails the test unless the checks of the column allow exactly these texts, and null is not allowed.
+// WantChecked fails the test unless the checks of the column allow exactly these texts, and do not allow null.
 func WantChecked(tb testing.TB, table, column string, want []string) {
 	tb.Helper()
 	wantChecked(tb, table, column, want, true)
@@ -268,9 +229,9 @@ func wantChecked(tb testing.TB, table, column string, want []string, wantNotNull
 	tb.Helper()
 	var checks string
 	var notNull bool
-	// A check of one column with a list of texts reads: CHECK ((role = ANY (ARRAY['admin'::text, 'viewer'::text])))
-	// In a function that checks whole rows, it is a line with: u.role in ('admin', 'viewer')
-	err := Open(tb).Read(db.As(context.Background(), db.Actor{Tenant: db.NewID()}), db.SQL(`
+	// A check of one column with a list of texts has the form: CHECK ((role = ANY (ARRAY['admin'::text,
+	// 'viewer'::text]))). A function that checks whole rows has a line of the form: u.role in ('admin', 'viewer')
+	err := Open(tb).Read(db.As(context.Background(), db.Actor{Tenant: value.NewID()}), db.SQL(`
 		select coalesce(string_agg(coalesce(pg_get_constraintdef(c.oid), regexp_replace(
 				'CHECK ((' || a.attname || ' = ANY (ARRAY[' || f.list || '])))', '(''[^'']*'')', '\1::text', 'g')), ' and '), ''),
 			bool_and(a.attnotnull)

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// WaitTimeout bounds each wait for a state that normally comes within milliseconds or seconds. It is long, because it
-// must not depend on the speed of the machine.
+// WaitTimeout limits each wait for a state that is normally reached within milliseconds or seconds. It is long, so
+// that it does not depend on the speed of the machine.
 const WaitTimeout = 3 * time.Minute
 
-// Eventually waits until condition returns true. It ends the test after WaitTimeout. It asks often at first and then
-// seldom: other tests need the processor while this one waits.
+// Eventually waits until condition returns true. It ends the test after WaitTimeout. It calls condition frequently at
+// first and then less often, because other tests need the processor.
 func Eventually(tb testing.TB, what string, condition func() bool) {
 	tb.Helper()
 	pause := 5 * time.Millisecond
@@ -22,8 +22,8 @@ func Eventually(tb testing.TB, what string, condition func() bool) {
 	}
 }
 
-// AwayFromMidnight waits for the end of a day in UTC, and for the time two hours later at which summarise_usage closes
-// the day, if less than two minutes are left. Tests call it first if their results differ before and after.
+// AwayFromMidnight waits if less than two minutes are left until the end of a day in UTC, or until two hours later,
+// when summarise_usage closes the day. Tests whose results change at these times call it first.
 func AwayFromMidnight(tb testing.TB) {
 	tb.Helper()
 	now := time.Now().UTC()

@@ -9,14 +9,15 @@ import (
 	"testing"
 )
 
-// NewProduct creates a product that needs grams of PLA Black, and returns its id.
+// NewProduct creates a product that needs so many grams of black PLA, and returns its id.
 func (c *Client) NewProduct(tb testing.TB, sku string, grams float64) string {
 	tb.Helper()
 	return c.Post(tb, "/api/v1/products", JSON{"name": "Product " + sku, "sku": sku, "materials": []JSON{
 		{"material_type": "PLA", "color": "Black", "weight_grams": grams}}}).Want(201).ID()
 }
 
-// NewSpool creates a spool with so many grams of PLA Black left, and returns its id. The fields replace others.
+// NewSpool creates a spool with so many grams of black PLA left, and returns its id. The fields replace default
+// fields.
 func (c *Client) NewSpool(tb testing.TB, grams float64, fields JSON) string {
 	tb.Helper()
 	body := JSON{"material_type": "PLA", "color": "Black", "diameter_mm": 1.75, "net_weight_grams": 1000,
@@ -25,14 +26,16 @@ func (c *Client) NewSpool(tb testing.TB, grams float64, fields JSON) string {
 	return c.Post(tb, "/api/v1/spools", body).Want(201).ID()
 }
 
-// NewOrder creates an order of pieces of a product, and returns its path and the id of its item.
+// NewOrder creates an order with one item, pieces of a product. It returns the path of the order and the id of the
+// item.
 func (c *Client) NewOrder(tb testing.TB, product string, pieces int) (order, item string) {
 	tb.Helper()
 	a := c.Post(tb, "/api/v1/orders", JSON{"items": []JSON{{"product_id": product, "quantity": pieces}}}).Want(201)
 	return "/api/v1/orders/" + a.ID(), a.Text("items.0.id")
 }
 
-// NewRun creates a run that prints pieces of an item of an order, with these fields, and returns its path.
+// NewRun creates a run that prints pieces of an item of an order, with further fields, and returns the path of the
+// run.
 func (c *Client) NewRun(tb testing.TB, product, item string, pieces int, fields JSON) string {
 	tb.Helper()
 	body := JSON{"items": []JSON{{"product_id": product, "order_item_id": item, "quantity": pieces}}}
@@ -40,7 +43,7 @@ func (c *Client) NewRun(tb testing.TB, product, item string, pieces int, fields 
 	return "/api/v1/production-runs/" + c.Post(tb, "/api/v1/production-runs", body).Want(201).ID()
 }
 
-// Exported returns the lines of an export of the resources at the path.
+// Exported returns the lines of an export of the resources at the path, in the format.
 func (c *Client) Exported(tb testing.TB, path, format string) []string {
 	tb.Helper()
 	text := string(c.Get(tb, path+"/export?format="+format).Want(200).Body)

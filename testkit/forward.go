@@ -4,26 +4,21 @@ import (
 	"io"
 	"net"
 	"net/url"
-	"sync"
 	"sync/atomic"
 	"testing"
 )
 
-// Forwarder forwards connections to a PostgreSQL, like the proxy of a cluster that fails over. It does not end the
-// connections to the old PostgreSQL when it is given a new one.
+// Forwarder forwards connections to a PostgreSQL, like the proxy of a cluster with failover. Switch does not end
+// existing connections to the previous PostgreSQL.
 type Forwarder struct {
 	addr   string
-	target atomic.Pointer[string] // a socket; nil while Down
-
-	mu    sync.Mutex
-	conns map[net.Conn]bool // of clients
+	target atomic.Pointer[string] // a socket
 }
 
-// NewForwarder starts a forwarder to the PostgreSQL of a connection string. Addr is where it listens, such as
-// 127.0.0.1:0.
+// NewForwarder starts a forwarder to the PostgreSQL of a connection string. It listens on addr, such as 127.0.0.1:0.
 func NewForwarder(tb testing.TB, addr, to string) *Forwarder {
 	tb.Helper()
-	f := &Forwarder{conns: map[net.Conn]bool{}}
+	f := new(Forwarder)
 	f.Switch(tb, to)
 	l, err := net.Listen("tcp", addr)
 	Check(tb, err)
@@ -59,31 +54,9 @@ func (f *Forwarder) URL(tb testing.TB, direct string) string {
 	return u.String()
 }
 
-// Down ends all connections, and all new ones until Switch is called.
-func (f *Forwarder) Down() {
-	f.target.Store(nil)
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for client := range f.conns {
-		client.Close()
-	}
-}
-
 func (f *Forwarder) forward(client net.Conn) {
-	f.mu.Lock()
-	f.conns[client] = true
-	f.mu.Unlock()
-	defer func() {
-		client.Close()
-		f.mu.Lock()
-		delete(f.conns, client)
-		f.mu.Unlock()
-	}()
-	target := f.target.Load()
-	if target == nil {
-		return
-	}
-	postgres, err := net.Dial("unix", *target)
+	defer client.Close()
+	postgres, err := net.Dial("unix", *f.target.Load())
 	if err != nil {
 		return
 	}

@@ -11,14 +11,14 @@ import (
 	"spoolwright/db"
 )
 
-// A Holder is a transaction of the superuser that has locks for which the requests of a test wait.
+// A Holder is a transaction of the superuser. The requests of a test wait for its locks.
 type Holder struct {
 	tb testing.TB
 	tx pgx.Tx
 }
 
-// Hold begins a transaction in the client's database, with the client's tenant, and executes the statements. The test
-// must call Commit.
+// Hold begins a transaction in the database of the client, bound to the client's tenant, and executes the statements.
+// The test must call Commit.
 func (c *Client) Hold(tb testing.TB, statements ...string) *Holder {
 	tb.Helper()
 	var name string
@@ -54,7 +54,7 @@ func (h *Holder) Exec(sql string, args ...any) {
 }
 
 // Start calls do in another goroutine. It returns when n backends wait for the transaction or for each other, or when
-// do has returned, which closes the channel.
+// do has returned. The channel is closed when do returns.
 func (h *Holder) Start(n int, do func()) (done chan struct{}) {
 	h.tb.Helper()
 	done = make(chan struct{})
@@ -62,7 +62,7 @@ func (h *Holder) Start(n int, do func()) (done chan struct{}) {
 		defer close(done)
 		do()
 	}()
-	// A transaction does not see new processes in pg_stat_activity after it has read that once.
+	// Within a transaction, pg_stat_activity shows no new processes after it has been read once.
 	const query = `
 		with recursive waits as (
 			select pg_backend_pid() as pid
@@ -83,7 +83,7 @@ func (h *Holder) Start(n int, do func()) (done chan struct{}) {
 	return done
 }
 
-// StartWaiting is Start for what must wait: the test fails if do returns before it waits.
+// StartWaiting is Start for a function that must wait: the test fails if do returns before it waits.
 func (h *Holder) StartWaiting(n int, do func()) (done chan struct{}) {
 	h.tb.Helper()
 	done = h.Start(n, do)
@@ -95,7 +95,7 @@ func (h *Holder) StartWaiting(n int, do func()) (done chan struct{}) {
 	return done
 }
 
-// Commit commits the transaction, so that the requests go on.
+// Commit commits the transaction, so that waiting requests continue.
 func (h *Holder) Commit() {
 	h.tb.Helper()
 	if err := h.tx.Commit(context.Background()); err != nil {

@@ -20,6 +20,7 @@ import (
 	"spoolwright/db"
 	"spoolwright/server"
 	"spoolwright/server/openapi"
+	"spoolwright/value"
 	"spoolwright/web"
 	"spoolwright/webhooks"
 )
@@ -51,7 +52,7 @@ type Options struct {
 	Change             func(*server.Config) // edits the configuration before the server is created
 }
 
-// Features return the routes of the whole API other than accounts. No dispatcher of webhooks runs.
+// Features are functions that return the routes of the whole API, except accounts. No dispatcher of webhooks runs.
 var Features = append(slices.Clip(app.Features), func(d *db.DB) []server.Route {
 	return webhooks.New(webhooks.Config{DB: d, Secrets: []string{Secret}}).Routes()
 })
@@ -65,7 +66,7 @@ func Routes(d *db.DB, a *auth.Service) []server.Route {
 	return all
 }
 
-// New starts a service with the auth routes and the routes of the given features. It stops when the test ends.
+// New starts a service with the routes of package auth and of the features. The service stops when the test ends.
 func New(tb testing.TB, o Options, features ...func(*db.DB) []server.Route) *API {
 	tb.Helper()
 	if o.Now == nil {
@@ -113,8 +114,8 @@ func New(tb testing.TB, o Options, features ...func(*db.DB) []server.Route) *API
 // Document returns the service's OpenAPI document.
 func (a *API) Document() []byte { return a.spec.Text }
 
-// CheckEvent returns an error if the body of a request to a webhook differs from what the OpenAPI document describes
-// for events of the type.
+// CheckEvent returns an error if the body of a request to a webhook does not match the schema of events of the type in
+// the OpenAPI document.
 func (a *API) CheckEvent(kind string, body []byte) error {
 	path, ok := a.spec.Root["webhooks"].(map[string]any)[kind].(map[string]any)
 	if !ok {
@@ -135,38 +136,28 @@ type Tenant struct {
 }
 
 // Tenant creates a tenant.
-func (a *API) Tenant(tb testing.TB) *Tenant { tb.Helper(); return a.tenant(tb, db.NewID()) }
-
-// TenantIn creates a tenant in the database with the number.
-func (a *API) TenantIn(tb testing.TB, home int) *Tenant {
+func (a *API) Tenant(tb testing.TB) *Tenant {
 	tb.Helper()
-	id := db.NewID()
-	Check(tb, a.DB.SettleIn(context.Background(), id, home))
-	return a.tenant(tb, id)
-}
-
-func (a *API) tenant(tb testing.TB, id string) *Tenant {
-	tb.Helper()
-	t := &Tenant{ID: id, api: a}
+	t := &Tenant{ID: value.NewID(), api: a}
 	err := a.DB.Write(db.As(context.Background(), db.Actor{Tenant: t.ID}),
 		db.SQL(`insert into tenants (name) values ($1)`, "tenant "+t.ID))
 	Check(tb, err)
 	return t
 }
 
-// TenantOf returns a tenant that the test created otherwise.
+// TenantOf returns the Tenant with the id, for a tenant that the test created in another way.
 func (a *API) TenantOf(id string) *Tenant { return &Tenant{ID: id, api: a} }
 
 var passwordHash = sync.OnceValues(func() (string, error) {
 	return auth.NewHasher(1000).Hash(context.Background(), Password)
 })
 
-// User creates a user with the role and returns a client with an access token of that user.
+// User creates a user with the role and returns a client with an access token of the user.
 func (t *Tenant) User(tb testing.TB, role string) *Client {
 	tb.Helper()
 	hash, err := passwordHash()
 	Check(tb, err)
-	c := &Client{API: t.api, Actor: db.Actor{Tenant: t.ID, User: db.NewID(), Role: role}}
+	c := &Client{API: t.api, Actor: db.Actor{Tenant: t.ID, User: value.NewID(), Role: role}}
 	c.Email = c.Actor.User + "@test.example"
 	err = t.api.DB.WriteLogin(db.As(context.Background(), db.Actor{Tenant: t.ID}), c.Email, c.Actor.User,
 		db.SQL(`insert into users (id, email, name, role, password_hash) values ($1, $2, $3, $4, $5) returning id`,
@@ -178,7 +169,7 @@ func (t *Tenant) User(tb testing.TB, role string) *Client {
 	return c
 }
 
-// Key creates an API key with the role and returns a client that sends it. An admin of the tenant creates it.
+// Key creates an admin, who creates an API key with the role, and returns a client that sends the key.
 func (t *Tenant) Key(tb testing.TB, role string) *Client {
 	tb.Helper()
 	a := t.User(tb, "admin").Post(tb, "/api/v1/api-keys", JSON{"name": "Test " + role, "role": role}).Want(201)
@@ -188,7 +179,7 @@ func (t *Tenant) Key(tb testing.TB, role string) *Client {
 	return c
 }
 
-// Client calls the service: as a user if Token is set, with the headers of an API key, or else anonymously.
+// Client calls the service: with an access token if Token is set, with an API key in Header, or anonymously.
 type Client struct {
 	API    *API
 	Actor  db.Actor
@@ -223,16 +214,16 @@ type Response struct {
 	What   string // method and path
 	Status int
 	Header http.Header
-	Body   []byte // JSON is without the newline at its end
+	Body   []byte // without the newline at the end of JSON
 }
 
-// NewResponse returns a response with a body that the test got elsewhere, such as a request to a webhook.
+// NewResponse returns a response with a body from another source, such as a request to a webhook.
 func NewResponse(tb testing.TB, body []byte) *Response {
 	return &Response{tb: tb, What: "body", Body: body}
 }
 
-// Do sends a request and checks the response against the OpenAPI document. A body of type string or []byte is sent
-// unchanged, any other value as JSON, nil as no body.
+// Do sends a request and checks the response against the OpenAPI document. It sends a body of type string or []byte
+// unchanged, another value as JSON, and no body for nil.
 func (c *Client) Do(tb testing.TB, method, path string, body any) *Response {
 	tb.Helper()
 	a, err := c.Send(method, path, body)
@@ -287,7 +278,7 @@ func (c *Client) Send(method, path string, body any) (*Response, error) {
 	return &Response{What: method + " " + path, Status: response.StatusCode, Header: response.Header, Body: text}, err
 }
 
-// Get, Post, Patch and Delete send a request.
+// Get sends a GET request; the following methods send requests with other methods.
 func (c *Client) Get(tb testing.TB, path string) *Response {
 	tb.Helper()
 	return c.Do(tb, "GET", path, nil)
@@ -323,7 +314,7 @@ func (a *Response) WantError(status int, code string) *Response {
 	return a
 }
 
-// Fields ends the test unless the response is a 422 that names exactly these fields, in any order.
+// Fields ends the test unless the response is a 422 that names exactly the fields, in any order.
 func (a *Response) Fields(names ...string) *Response {
 	a.tb.Helper()
 	a.WantError(422, "VALIDATION_ERROR")
@@ -404,7 +395,7 @@ func (a *Response) List(path string) []any {
 // ID returns the id of the resource in the response.
 func (a *Response) ID() string { a.tb.Helper(); return a.Text("id") }
 
-// Shows ends the test unless the response has these values at these paths, as Text returns them.
+// Shows reports an error unless the response has the values at the paths, in the form of Text.
 func (a *Response) Shows(want map[string]string) *Response {
 	a.tb.Helper()
 	for path, text := range want {

@@ -14,26 +14,27 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"spoolwright/db"
 	"spoolwright/server"
 	"spoolwright/server/openapi"
+	"spoolwright/value"
 )
 
-// Document is an OpenAPI document that responses are checked against.
+// Document is an OpenAPI document for checks of responses.
 type Document struct {
 	Text  []byte
 	Root  JSON
 	mux   *http.ServeMux
-	paths map[string]string // of the document, by the path in the mux
+	paths map[string]string // paths in the document, by the path in the mux
 }
 
-// specs are the documents by their routes and events. Services with the same patterns have the same document.
+// specs caches the documents by routes and events. Services with the same patterns have the same document.
 var specs struct {
 	sync.Mutex
 	byRoutes map[string]*Document
 }
 
-// specOf returns the document of the routes and events. Tests start many services, so it is generated once.
+// specOf returns the document for the routes and events. It generates a document only once, because tests start many
+// services.
 func specOf(tb testing.TB, routes []server.Route, events []server.Event) *Document {
 	tb.Helper()
 	var key strings.Builder
@@ -73,8 +74,8 @@ func ReadDocument(tb testing.TB, text []byte) *Document {
 	return d
 }
 
-// check returns an error if the response differs from what the document describes for its route. Responses to unknown
-// paths and methods must be errors.
+// check returns an error if the response does not match the document for its route. Responses to unknown paths and
+// methods must be errors.
 func (d *Document) check(method, target string, a *Response) error {
 	if !strings.HasPrefix(target, "/api/v1/") {
 		return nil
@@ -110,6 +111,12 @@ func (d *Document) check(method, target string, a *Response) error {
 			}
 			return nil
 		}
+		if got := a.Header.Get("Content-Type"); content["application/gzip"] != nil {
+			if got != "application/gzip" {
+				return fmt.Errorf("the content type is %q", got)
+			}
+			return nil
+		}
 		schema = content["application/json"].(map[string]any)["schema"].(map[string]any)
 	} else if len(responses) > 0 || a.Status != 404 && a.Status != 405 && a.Status != 429 {
 		return fmt.Errorf("the document does not describe the status")
@@ -127,8 +134,8 @@ func (d *Document) check(method, target string, a *Response) error {
 	return d.Match(schema, v, "body")
 }
 
-// Resolve follows a reference such as #/components/schemas/Spool, and returns nil if it has no target. It returns any
-// other schema unchanged.
+// Resolve returns the target of a reference such as #/components/schemas/Spool, or nil if it has no target. It returns
+// a schema that is not a reference unchanged.
 func (d *Document) Resolve(o JSON) JSON {
 	name, ok := o["$ref"].(string)
 	if !ok {
@@ -141,7 +148,7 @@ func (d *Document) Resolve(o JSON) JSON {
 	return at
 }
 
-// Match returns an error if v, found at the path at, does not match the schema.
+// Match returns an error if v does not match the schema. The error contains at, the path of v.
 func (d *Document) Match(schema JSON, v any, at string) error {
 	schema = d.Resolve(schema)
 	if options, ok := schema["anyOf"].([]any); ok {
@@ -238,7 +245,7 @@ func (d *Document) Match(schema JSON, v any, at string) error {
 		var err error
 		switch schema["format"] {
 		case "uuid":
-			if _, ok := db.ParseID(v); !ok {
+			if _, ok := value.ParseID(v); !ok {
 				return bad("%q is not a UUID", v)
 			}
 		case "date":

@@ -1,4 +1,4 @@
-// Package transfer reads and writes the files by which resources move in and out of the service.
+// Package transfer reads and writes files with resources, for imports and exports.
 package transfer
 
 import (
@@ -13,11 +13,11 @@ import (
 	"spoolwright/server"
 )
 
-// A Cell is a field of a CSV file: nil for null, which is an empty field without quotes.
+// Cell is a field of a CSV file. It is nil for null, which is an empty field without quotes.
 type Cell = *string
 
-// Reader reads CSV (RFC 4180). It does three things that encoding/csv does not: it distinguishes null from an empty
-// text, which is quoted; it keeps \r\n in a quoted field; and it limits the length of a row.
+// Reader reads CSV (RFC 4180). Unlike encoding/csv, it distinguishes null from an empty text, which is quoted; it
+// keeps \r\n in a quoted field; and it limits the length of a row.
 type Reader struct {
 	r         *bufio.Reader
 	separator byte
@@ -26,7 +26,7 @@ type Reader struct {
 	text      []byte // of the cell
 }
 
-// NewReader returns a reader that skips a byte order mark at the start.
+// NewReader returns a reader that skips a byte order mark at the beginning.
 func NewReader(r io.Reader) *Reader {
 	c := &Reader{r: bufio.NewReaderSize(r, 64<<10), separator: ','}
 	if mark, _ := c.r.Peek(3); string(mark) == "\xef\xbb\xbf" {
@@ -35,11 +35,12 @@ func NewReader(r io.Reader) *Reader {
 	return c
 }
 
-// separators are those of spreadsheet programs, which choose one by the language of the system.
+// separators are the separators that spreadsheet programs write, depending on the language of the system.
 const separators = ",;\t"
 
-// detect sets the separator to the one that the first line contains most often outside of quotes, or to the one that a
-// line such as "sep=;", which Excel understands, names; it skips that line.
+// detect finds the separator. If the first line is a line such as "sep=;", which Excel understands, detect uses the
+// separator that the line names, and skips the line. Otherwise, it uses the separator that occurs most often in the
+// first line outside of quotes.
 func (c *Reader) detect() {
 	start, _ := c.r.Peek(c.r.Size())
 	for len(start) > 0 && (start[0] == '\r' || start[0] == '\n') {
@@ -67,7 +68,7 @@ func (c *Reader) detect() {
 	}
 }
 
-// foreign are the first bytes of files that are not CSV in UTF-8, and what to do with such a file.
+// foreign lists the first bytes of files that are not CSV in UTF-8, with the message for each kind of file.
 var foreign = []struct{ start, problem string }{
 	{"PK\x03\x04", "the file is a spreadsheet such as .xlsx or .ods: " + saveAs},
 	{"\xd0\xcf\x11\xe0", "the file is an old spreadsheet such as .xls: " + saveAs},
@@ -77,17 +78,17 @@ var foreign = []struct{ start, problem string }{
 
 const saveAs = "open it in a spreadsheet program, save it as CSV in UTF-8, and import that file"
 
-// ErrSyntax is returned for a row with a syntax error. The reader can continue with the next row.
+// ErrSyntax is the error of a row with a syntax error. The reader can continue with the next row.
 var ErrSyntax = errors.New("a quoted field does not end properly: " +
 	"double the quotes inside it, and write a separator or a line break after its closing quote")
 
-// maxRow is the maximum length of a row in bytes, the same as that of a request body.
+// maxRow is the maximum length of a row in bytes. It equals the maximum length of a request body.
 const maxRow = 1 << 20
 
 var errLongRow = fmt.Errorf("a row is longer than %d bytes; is a closing quote missing?", maxRow)
 
-// Next returns the next row that is not blank and the line on which it starts, counted from 1. The error is io.EOF
-// after the last row, ErrSyntax, or final.
+// Next returns the next row that is not blank, and the number of its first line, counted from 1. The error is io.EOF
+// after the last row. After ErrSyntax the reader can continue; after any other error it cannot.
 func (c *Reader) Next() (row []Cell, line int, err error) {
 	for {
 		row, line, err = c.next()
@@ -120,7 +121,8 @@ func (c *Reader) next() (row []Cell, line int, err error) {
 	return row, line, nil
 }
 
-// cell reads a cell and what ends it. It reports whether the row has more cells, also with ErrSyntax.
+// cell reads a cell and the separator or line break after it. It reports whether the row has more cells, also with
+// ErrSyntax.
 func (c *Reader) cell() (cell Cell, more bool, err error) {
 	if !c.quote() {
 		text, more, err := c.plain()
@@ -140,7 +142,7 @@ func (c *Reader) cell() (cell Cell, more bool, err error) {
 	return &text, more, err
 }
 
-// plain reads up to the end of a cell that is not quoted.
+// plain reads a cell without quotes, including the separator or line break after it.
 func (c *Reader) plain() (text string, more bool, err error) {
 	for c.text = c.text[:0]; ; {
 		b, err := c.read()
@@ -156,7 +158,7 @@ func (c *Reader) plain() (text string, more bool, err error) {
 	}
 }
 
-// quoted reads up to the closing quote.
+// quoted reads the rest of a quoted text, including the closing quote.
 func (c *Reader) quoted() (text string, err error) {
 	for c.text = c.text[:0]; ; {
 		b, err := c.read()
@@ -174,12 +176,12 @@ func (c *Reader) quoted() (text string, err error) {
 	}
 }
 
-// quote skips a quote if it is next, and reports whether it was.
+// quote reports whether the next byte is a quote, and skips the quote.
 func (c *Reader) quote() bool {
 	if next, _ := c.r.Peek(1); string(next) != `"` {
 		return false
 	}
-	c.read() // the next read returns the error about a long row, too
+	c.read() // the next read also returns the error about a long row
 	return true
 }
 
@@ -192,7 +194,7 @@ func (c *Reader) read() (byte, error) {
 	return b, err
 }
 
-// AppendCell appends a cell in the form that Reader reads back unchanged. (encoding/csv does not quote an empty text.)
+// AppendCell appends a cell so that Reader reads back the same cell. (encoding/csv does not quote an empty text.)
 func AppendCell(to []byte, c Cell) []byte {
 	if c == nil {
 		return to
@@ -206,29 +208,29 @@ func AppendCell(to []byte, c Cell) []byte {
 	return append(to, '"')
 }
 
-// Records reads a CSV file whose header names fields of T, the input type of a POST. The rules for values are those of
-// the POST, but it also accepts what spreadsheet programs and people write: the separators ; and tab, numbers, dates
-// and booleans in the forms of several countries, empty rows, and headers and values of enums in any case. What can be
-// read in two ways is a problem of its row.
+// Records reads a CSV file whose header names fields of T, the input type of a POST. The rules for values are the
+// rules of the POST. Records also accepts the forms that spreadsheet programs and people write: the separators ; and
+// tab; numbers, dates and booleans in the forms of several countries; empty rows; and headers and values of enums in
+// any case. An ambiguous value is a problem of its row.
 type Records[T any] struct {
 	csv    *Reader
 	how    Reading
 	names  []string
-	header int             // its line
-	fields []*server.Field // of the names
-	keys   []int           // the columns of the keys; -1 for one that is not there
-	farm   *string         // the currency of the farm, if it is known
+	header int             // the line of the header
+	fields []*server.Field // the fields with the names
+	keys   []int           // the columns of the keys; -1 for a missing column
+	farm   *string         // the currency of the farm; nil until it has been read
 	first  string          // the first currency in the file
 }
 
-// Mode is what an import does with the rows of a file.
+// Mode says what an import does with the rows of a file.
 type Mode string
 
 // The modes of imports.
 const (
 	Create Mode = "create" // creates a resource for each row
-	Update Mode = "update" // changes those that rows name, and skips other rows
-	Upsert Mode = "upsert" // changes those that rows name, and creates one for each other row, also for an unknown name
+	Update Mode = "update" // changes the resources that rows name, and skips other rows
+	Upsert Mode = "upsert" // changes the resources that rows name, and creates one for each other row
 )
 
 // Enum returns all modes.
@@ -238,14 +240,14 @@ func (Mode) Enum() []string { return []string{string(Create), string(Update), st
 type Record[T any] struct {
 	In       T
 	Line     int      // on which the row starts
-	Keys     []string // the texts that name a resource, "" if the row has none; nil if it names no resource
+	Keys     []string // the texts that name a resource, "" for a missing text; nil if the row names no resource
 	Problems []server.FieldError
-	Foreign  bool // the ids of the row are those of another farm; see Resolve
+	Foreign  bool // whether the ids of the row are from another farm; see Resolve
 
-	asNew func() (T, []server.FieldError) // decodes the row as that of a new resource
+	asNew func() (T, []server.FieldError) // decodes the row as a new resource
 }
 
-// New returns the row as that of a new resource, whatever it names. The mode is Upsert.
+// New returns the row decoded as a new resource, even if the row names a resource. The mode must be Upsert.
 func (r Record[T]) New() Record[T] {
 	if r.asNew != nil {
 		r.In, r.Problems = r.asNew()
@@ -254,9 +256,9 @@ func (r Record[T]) New() Record[T] {
 	return r
 }
 
-// ReadRecords reads the header. It returns an error if a required field is missing or a column is unknown. Columns of
-// read-only fields are ignored, except those of the keys, which name resources unless the mode is Create. The reading
-// is that which Survey returns.
+// ReadRecords reads the header. It returns an error if a required field is missing or a column is unknown. It ignores
+// columns of read-only fields, except the columns of the keys, which name resources unless the mode is Create. The
+// argument how is the result of Survey.
 func ReadRecords[T any](r io.Reader, how Reading, keys ...string) (*Records[T], error) {
 	records, err := open[T](r)
 	if err != nil {
@@ -331,7 +333,7 @@ func open[T any](r io.Reader) (*Records[T], error) {
 	return records, nil
 }
 
-// columnName returns the name of a field for that of a column.
+// columnName returns the field name for the title of a column.
 func columnName(shown string) string {
 	return strings.NewReplacer(" ", "_", "-", "_").Replace(strings.ToLower(shown))
 }
@@ -381,9 +383,10 @@ func (r *Records[T]) Fields() (names []string) {
 	return names
 }
 
-// Next decodes the next row that is not blank, with all its problems; their messages contain the values. A row that
-// names a resource is decoded as a PATCH. With the mode Update, another row is not decoded. The error is io.EOF after
-// the last row, or final; the record then has the line.
+// Next decodes the next row that is not blank, with all its problems; the messages of the problems contain the values.
+// Next decodes a row that names a resource as a PATCH. With the mode Update, it does not decode other rows. The error
+// is io.EOF after the last row. After any other error, reading cannot continue; the record then has the line of the
+// error.
 func (r *Records[T]) Next() (record Record[T], err error) {
 	row, line, err := r.csv.Next()
 	for err == nil && len(trim(row)) == 0 {
@@ -406,7 +409,7 @@ func (r *Records[T]) Next() (record Record[T], err error) {
 		return record, nil
 	}
 	names := false
-	var wrong []server.FieldError // what can be read in two ways
+	var wrong []server.FieldError // ambiguous values
 	for _, column := range r.keys {
 		text := ""
 		if column >= 0 {
@@ -449,7 +452,7 @@ func (r *Records[T]) Next() (record Record[T], err error) {
 	return record, nil
 }
 
-// explain adds the values of the row to the problems with them.
+// explain adds the values of the row to the messages of the problems.
 func (r *Records[T]) explain(row []Cell, problems []server.FieldError) {
 	for i := range problems {
 		p := &problems[i]

@@ -19,20 +19,20 @@ import (
 	"spoolwright/server"
 )
 
-// Exporter writes the resources of a kind in the tenant of ctx that the filter selects, oldest first. It reads one
-// page at a time, and writes one row at a time, so the memory it needs does not grow with their number; a resource
-// that changes meanwhile is written as it was before or after the change.
+// Exporter writes the resources of one kind that the filter selects in the tenant of ctx, oldest first. It reads one
+// page at a time and writes one row at a time, so that the memory that it needs does not grow with the number of
+// resources. A resource that changes during the export is written as it was before or after the change.
 //
-// The format jsonl is one JSON object per line, as the GET of the resource returns it. In the format csv, a field of a
-// nested object is a column with a name such as materials.color. A resource has a row for each entry of its nested
-// lists, with its own fields repeated, or one row if the lists are empty.
+// The format jsonl has one JSON object per line, equal to the response of the GET of the resource. In the format csv,
+// a field of a nested object is a column with a name such as materials.color. A resource has a row for each entry of
+// its nested lists, and each row repeats the fields of the resource. If the lists are empty, the resource has one row.
 type Exporter[F any] func(ctx context.Context, d *db.DB, w io.Writer, format server.ExportFormat, filter F) error
 
-// pageBytes is the size of a page, in bytes, after which its further resources are left for the next one. A resource
-// with long nested lists has several megabytes.
+// pageBytes limits the size of a page: when the resources of a page have this many bytes, further resources are in the
+// next page. A resource with long nested lists has several megabytes.
 const pageBytes = 4 << 20
 
-// Page returns the statements that select the resources after a position, the last of them with Keep(limit,
+// Page returns the statements that select the resources after a position. The last statement must have Keep(limit,
 // "created_at").
 type Page[F any] func(ctx context.Context, filter F, limit int, after *db.Position) []*db.Stmt
 
@@ -43,7 +43,7 @@ func ListPage[F any](list func(F) *server.List, resource string) Page[F] {
 	}
 }
 
-// Export returns the exporter of resources with the type T, which reads pages of at most limit resources.
+// Export returns the exporter of resources of type T. It reads pages of at most limit resources.
 func Export[T, F any](limit int, page Page[F]) Exporter[F] {
 	return func(ctx context.Context, d *db.DB, w io.Writer, format server.ExportFormat, filter F) error {
 		write := writeLine
@@ -82,13 +82,13 @@ func Export[T, F any](limit int, page Page[F]) Exporter[F] {
 	}
 }
 
-// exporting are the parameters of the endpoint of an Exporter.
+// exporting has the parameters of the endpoint of an Exporter.
 type exporting[F any] struct {
 	server.ExportQuery
 	Filter F `query:"*"`
 }
 
-// Handle returns the endpoint that exports resources, with their name in the plural.
+// Handle returns the endpoint that exports resources. The argument is the plural name of the resources.
 func (e Exporter[F]) Handle(d *db.DB, resources string) server.Endpoint {
 	return server.HandleExport(resources, func(
 		ctx context.Context, r *server.Request[exporting[F]], w io.Writer, format server.ExportFormat,
@@ -97,12 +97,12 @@ func (e Exporter[F]) Handle(d *db.DB, resources string) server.Endpoint {
 	})
 }
 
-// ExportDescription describes what an endpoint of an Exporter returns.
+// ExportDescription begins the description of an endpoint of an Exporter.
 const ExportDescription = "Returns what the filters select, in a file in UTF-8. A list and its export have the " +
 	"same filters. `format=jsonl` is a JSON object per line, as the GET of the resource returns it. `format=csv` " +
 	"(separated by commas) has a row for each "
 
-// Command returns the command that exports resources, with their name in the plural.
+// Command returns the command that exports resources. The argument is the plural name of the resources.
 func (e Exporter[F]) Command(resources string) cli.Command {
 	return cli.Command{
 		Name: "export " + resources, Args: "[--tenant NAME] [--format csv|jsonl]", Needs: cli.Farm,
@@ -116,7 +116,8 @@ func (e Exporter[F]) Command(resources string) cli.Command {
 				return nil
 			})
 			return accounts.InTenant(flags, func(ctx context.Context, c *cli.Call) error {
-				// With `| head`, writing must return an error: the signal would leave a private PostgreSQL running.
+				// With `| head`, writing must return an error: if SIGPIPE ended the program, a private PostgreSQL
+				// would keep running.
 				signal.Ignore(syscall.SIGPIPE)
 				out := bufio.NewWriterSize(c.Out, 64<<10)
 				var all F
@@ -141,7 +142,8 @@ func writeLine(w io.Writer, row []byte) error {
 
 type columns []column
 
-// column is a column of a CSV file. Its value is the field name, or the field name of the object or list outer.
+// column is a column of a CSV file. Its value is the field name of the resource, or of the object or list outer if
+// outer is set.
 type column struct {
 	outer, name string
 	isList      bool
@@ -184,15 +186,15 @@ func (c columns) appendHeader(to []byte) []byte {
 // fields are the members of a JSON object.
 type fields map[string]json.RawMessage
 
-// writeRows writes the rows of a resource one by one: together they can have a hundred times the size of the resource,
-// because its own fields are in each of them.
+// writeRows writes the rows of a resource one by one: all rows together can have a hundred times the size of the
+// resource, because each row repeats the fields of the resource.
 func (c columns) writeRows(w io.Writer, resource []byte) (err error) {
 	decode := func(from []byte, into any) {
 		err = errors.Join(err, json.Unmarshal(from, into))
 	}
 	var own fields
 	decode(resource, &own)
-	objects := map[string]fields{"": own} // by the column's outer field; those of lists are set for each row
+	objects := map[string]fields{"": own} // by the column's outer field; the objects of lists are set for each row
 	var lists []string
 	entries := map[string][]fields{}
 	for i, column := range c {

@@ -12,22 +12,23 @@ import (
 
 	"spoolwright/cli"
 	"spoolwright/server"
+	"spoolwright/value"
 )
 
-// Fields describes the fields of the requests and responses of imports. The tags of their operations need it.
+// Fields describes the fields of the requests and responses of imports. The tags of import operations refer to it.
 //
 //go:embed fields.md
 var Fields string
 
 // ImportQuery are the parameters of an import.
 type ImportQuery struct {
-	Mode      server.Optional[Mode]      `query:"mode" rule:"default=create,named=ImportMode"`
-	Decimal   server.Optional[Decimal]   `query:"decimal" rule:"named=DecimalMark"`
-	DateOrder server.Optional[DateOrder] `query:"date_order" rule:"named=DateOrder"`
-	DryRun    server.Optional[bool]      `query:"dry_run" rule:"default=false"`
+	Mode      value.Optional[Mode]      `query:"mode" rule:"default=create,named=ImportMode"`
+	Decimal   value.Optional[Decimal]   `query:"decimal" rule:"named=DecimalMark"`
+	DateOrder value.Optional[DateOrder] `query:"date_order" rule:"named=DateOrder"`
+	DryRun    value.Optional[bool]      `query:"dry_run" rule:"default=false"`
 }
 
-// ImportCounts counts what an import has done.
+// ImportCounts has the numbers of rows that an import created, updated, left unchanged and skipped.
 type ImportCounts struct {
 	Created   int64 `json:"created" rule:"notNull"`
 	Updated   int64 `json:"updated" rule:"notNull"`
@@ -50,7 +51,7 @@ func (c *ImportCounts) Count(a ImportAction) {
 	}
 }
 
-// ImportAction is what an import does with a row.
+// ImportAction is the action of an import for a row.
 type ImportAction string
 
 // Enum returns all actions.
@@ -59,7 +60,7 @@ func (ImportAction) Enum() []string { return []string{"created", "updated", "unc
 // MaxListed is the maximum number of invalid rows that an import lists.
 const MaxListed = 50
 
-// ImportRules describes the files and the answers of an import of at most so many rows.
+// ImportRules describes the files and the responses of an import with the maximum number of rows.
 func ImportRules(rows int) string {
 	return fmt.Sprintf("Columns may be separated by commas, semicolons or tabs, and the names of columns and the "+
 		"material types may have any case. The whole file shows how its numbers and dates are to be read: a cell such "+
@@ -73,13 +74,13 @@ func ImportRules(rows int) string {
 		"1 MiB and %d rows.", MaxListed, rows)
 }
 
-// Problems are those of the rows of a file, of which the first are listed.
+// Problems collects the problems of the rows of a file. It lists the first MaxListed rows with problems.
 type Problems struct {
 	listed  server.Problems
 	invalid int
 }
 
-// Add adds those of a row.
+// Add adds the problems of a row.
 func (p *Problems) Add(line int, all ...server.FieldError) {
 	if p.invalid++; p.invalid <= MaxListed {
 		p.listed.Add(fmt.Sprintf("line %d", line), "%s", Describe(all))
@@ -94,7 +95,7 @@ func (p *Problems) Err() error {
 	return p.listed.Err()
 }
 
-// Describe joins the problems of a row.
+// Describe joins the problems of a row into a text.
 func Describe(problems []server.FieldError) string {
 	var texts []string
 	for _, p := range problems {
@@ -103,8 +104,9 @@ func Describe(problems []server.FieldError) string {
 	return strings.Join(texts, "; ")
 }
 
-// ReadRows surveys a CSV file, decodes and validates at most so many of its rows, and returns the columns that it
-// decodes. Check returns the problems with the texts of the keys of a row, and can change them. The error is a 422.
+// ReadRows surveys a CSV file, decodes and validates at most so many of its rows, and returns the rows and the columns
+// that it decodes. Check returns the problems with the texts of a row's keys, and may change the texts. The error is a
+// 422.
 func ReadRows[T any](
 	file io.ReadSeeker, how Reading, most int, check func(keys []string) []server.FieldError, keys ...string,
 ) (rows []Record[T], columns []string, err error) {
@@ -153,10 +155,10 @@ func ImportFlags(flags *flag.FlagSet) (how *Reading, dryRun *bool) {
 	return how, flags.Bool("dry-run", false, "check the file and count the rows, but change nothing")
 }
 
-// choice adds a flag whose values are those of an enum.
+// choice adds a flag whose value must be a value of the enum E.
 func choice[E interface {
 	~string
-	server.Enum
+	value.Enum
 }](flags *flag.FlagSet, name, usage string, to *E) {
 	flags.Func(name, usage, func(v string) error {
 		all := E(v).Enum()
@@ -168,9 +170,9 @@ func choice[E interface {
 	})
 }
 
-// runImport runs the import of a CSV file, and prints what was done, or the invalid rows.
-func runImport(c *cli.Call, resources string, run func() (ImportCounts, error)) error {
-	counts, err := run()
+// runImport runs the import of a CSV file, and prints the counts or the invalid rows.
+func runImport(c *cli.Call, resources string, run func() (counts ImportCounts, notes []string, err error)) error {
+	counts, notes, err := run()
 	if e, ok := errors.AsType[*server.Error](err); ok && len(e.Fields) > 0 {
 		for _, p := range e.Fields {
 			fmt.Fprintln(c.Err, cli.Printable(p.Field+": "+p.Message))
@@ -180,6 +182,9 @@ func runImport(c *cli.Call, resources string, run func() (ImportCounts, error)) 
 	if err != nil {
 		return fmt.Errorf("nothing was imported: %w", err)
 	}
+	for _, line := range notes {
+		fmt.Fprintln(c.Out, line)
+	}
 	fmt.Fprintf(c.Out, "%s created: %d; updated: %d; unchanged: %d; skipped rows: %d\n", resources, counts.Created,
 		counts.Updated, counts.Unchanged, counts.Skipped)
 	if counts.DryRun {
@@ -188,7 +193,7 @@ func runImport(c *cli.Call, resources string, run func() (ImportCounts, error)) 
 	return nil
 }
 
-// OpenFile opens a regular file.
+// OpenFile opens a file. It copies a pipe with Keep.
 func OpenFile(path string) (*os.File, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -209,7 +214,7 @@ func OpenFile(path string) (*os.File, error) {
 	return f, nil
 }
 
-// Keep copies what can be read only once into a temporary file that is already unlinked.
+// Keep copies a reader that can be read only once into a temporary file that is already unlinked.
 func Keep(r io.Reader) (*os.File, error) {
 	f, err := os.CreateTemp("", "spoolwright-import-")
 	if err != nil {

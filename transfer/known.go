@@ -3,19 +3,21 @@ package transfer
 import (
 	"strings"
 
-	"spoolwright/server"
+	"spoolwright/value"
 )
 
-// Known are the resources that the rows of a file may name, also hidden ones, by id and by number.
+// Known contains the resources that the rows of a file may name, including hidden resources, by id and by number.
 type Known map[string]Stored
 
-// Resolve makes those rows new ones that name no known resource, for the mode Upsert: the keys of a row are its id and
-// its number, and perhaps others. The id decides before the number. The ids of a file of another farm, or of one that
-// was imported before into this one, are unknown. Its numbers then name resources if all of them do that are known:
-// same reports whether a row describes a resource. Rows that name a hidden resource stay as they are.
+// Resolve decides, for the mode Upsert, which rows name a known resource, and makes the other rows new resources. The
+// keys of a row are its id, its number, and perhaps others. A known id takes precedence over the number. If a file is
+// from another farm, or was imported into this farm before, its ids are unknown. The numbers of its rows then name the
+// known resources with these numbers, if each of these rows describes its resource: same reports whether it does. Rows
+// that name a hidden resource stay as they are.
 //
-// A row that has only a number can be a list of other things, numbered by hand. It must not differ from what it names
-// in all that differs tells: the return value describes the resource, or is "".
+// A file whose rows have numbers but no ids can be another list that is numbered by hand. Such a row is an error if it
+// does not describe the resource with its number: differs then returns a description of the resource, and otherwise
+// "".
 func Resolve[T any](rows []Record[T], known Known, same func(*T, Stored) bool, differs func(*T, Stored) string) error {
 	agree := true
 	var unknown []int
@@ -58,7 +60,7 @@ func Resolve[T any](rows []Record[T], known Known, same func(*T, Stored) bool, d
 	return invalid.Err()
 }
 
-// Named returns the ids and the numbers by which rows name resources, of a file with the mode Upsert.
+// Named returns the ids and the numbers by which the rows of a file name resources. The mode is Upsert.
 func Named[T any](rows []Record[T]) (ids, numbers []string) {
 	for _, row := range rows {
 		if row.Keys == nil {
@@ -74,7 +76,8 @@ func Named[T any](rows []Record[T]) (ids, numbers []string) {
 	return ids, numbers
 }
 
-// EqualText reports whether a field of a row, if the file has it, is the text of a column, without regard to case.
-func EqualText[T ~string](field server.Optional[T], s Stored, column string) bool {
+// EqualText reports whether a field equals the text of a column, without regard to case. If the file lacks the field,
+// EqualText returns true.
+func EqualText[T ~string](field value.Optional[T], s Stored, column string) bool {
 	return !field.Set || strings.EqualFold(string(field.Or("")), s.Text(column))
 }

@@ -7,8 +7,8 @@ import (
 	"unicode"
 )
 
-// Number is a number as people write it, on pages and in files: digits, marks between them, and perhaps a unit or a
-// currency.
+// Number is a number in the form that people write on pages and in files: digits, marks between them, and perhaps a
+// unit or a currency.
 type Number struct {
 	Negative bool
 	Before   string // the currency before the digits
@@ -22,7 +22,7 @@ var (
 	grouped  = regexp.MustCompile(`^[1-9][0-9]{0,2}(?:[ '.,][0-9]{3})+$`)
 )
 
-// ParseNumber returns the parts of a number, and whether the text is one.
+// ParseNumber returns the parts of a number, and false if the text is not a number.
 func ParseNumber(text string) (n Number, ok bool) {
 	m := quantity.FindStringSubmatch(ASCII(text))
 	if m == nil {
@@ -31,9 +31,8 @@ func ParseNumber(text string) (n Number, ok bool) {
 	return Number{m[1] == "-" || m[1] == "−", m[2], strings.TrimSpace(m[3]), strings.TrimSpace(m[4])}, true
 }
 
-// Readings returns the decimals that the digits mean with a decimal point and with a decimal comma, without their sign:
-// "" if they mean none. Spaces and apostrophes are marks between groups of three digits, and so is the mark that is not
-// the decimal one.
+// Readings returns the decimals that the digits mean with a decimal point and with a decimal comma, without the sign.
+// A reading that is impossible is "". Spaces, apostrophes and the other mark separate groups of three digits.
 func (n Number) Readings() (point, comma string) {
 	whole := ungroup(n.Text)
 	last := strings.LastIndexAny(n.Text, ".,")
@@ -56,9 +55,9 @@ func (n Number) Readings() (point, comma string) {
 	return decimal, whole
 }
 
-// Value returns what a reading of the number is as the value of a field: with its sign, and in the unit of the field.
-// It reports whether the number's unit fits the field: its own unit, kg for a weight in grams, hours for minutes, and
-// for an amount the currency, or any one if that is "".
+// Value converts a reading of the number to the value of a field: with the sign, and in the unit of the field. It
+// reports whether the number's unit fits the field. A fitting unit is the field's own unit, kg for a weight in grams,
+// hours for minutes, and for an amount of money the currency, or any currency if the argument currency is "".
 func (n Number) Value(field, reading, currency string) (value string, ok bool) {
 	factor, ok := n.factor(field, currency)
 	if !ok {
@@ -82,7 +81,8 @@ func IsAmount(field string) bool {
 	return strings.Contains(field, "price") || strings.Contains(field, "cost")
 }
 
-// ungroup returns the digits of a whole number, whose groups of three may have one kind of mark between them, or "".
+// ungroup returns the digits of a whole number. The number may have marks of one kind between groups of three digits.
+// If it has another form, ungroup returns "".
 func ungroup(s string) string {
 	if digits.MatchString(s) {
 		if s = strings.TrimLeft(s, "0"); s == "" {
@@ -100,14 +100,14 @@ func ungroup(s string) string {
 	return ""
 }
 
-// currencySigns are the signs of currencies that one country or union uses alone, or that mean one in most texts.
+// currencySigns maps signs to the only currency, or the most frequent currency, that uses the sign.
 var currencySigns = map[string]string{"€": "EUR", "£": "GBP", "₹": "INR", "₩": "KRW", "₺": "TRY", "₽": "RUB", "₴": "UAH",
 	"₪": "ILS", "₫": "VND", "₱": "PHP", "฿": "THB", "zł": "PLN", "kč": "CZK", "ft": "HUF", "lei": "RON"}
 
 // currencyForm matches the codes and the signs of currencies.
 var currencyForm = regexp.MustCompile(`^(?:[A-Z]{3}|\p{Sc}|(?i:kr|fr|zł|kč|ft|lei)\.?)$`)
 
-// Currency returns the code of the currency behind or before the number, if it has one, or else its sign.
+// Currency returns the code of the currency before or behind the number, or its sign if the code is unknown.
 func (n Number) Currency() string {
 	sign := strings.TrimSuffix(strings.ToLower(n.Before+n.Unit), ".")
 	if code := currencySigns[sign]; code != "" {
@@ -116,7 +116,7 @@ func (n Number) Currency() string {
 	return strings.ToUpper(sign)
 }
 
-// factor returns by what the number is multiplied to be a value of the field.
+// factor returns the factor that converts the number to the unit of the field.
 func (n Number) factor(field, currency string) (factor int64, ok bool) {
 	if n.Before != "" && n.Unit != "" {
 		return 0, false
@@ -169,8 +169,8 @@ func (n Number) factor(field, currency string) (factor int64, ok bool) {
 	return 0, false
 }
 
-// ASCII replaces decimal digits, marks and spaces of all scripts by those of ASCII, and removes the blanks around a
-// text.
+// ASCII replaces decimal digits, marks and spaces of all scripts with ASCII characters, and removes the blanks around
+// a text.
 func ASCII(s string) string {
 	return strings.TrimSpace(strings.Map(func(c rune) rune {
 		switch {

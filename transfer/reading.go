@@ -25,7 +25,7 @@ const (
 // Enum returns both marks.
 func (Decimal) Enum() []string { return []string{string(Comma), string(Point)} }
 
-// DateOrder is the order of day, month and year in the dates of a file whose years are last.
+// DateOrder is the order of day and month in dates with the year at the end.
 type DateOrder string
 
 // The orders of dates.
@@ -37,15 +37,15 @@ const (
 // Enum returns both orders.
 func (DateOrder) Enum() []string { return []string{string(DayFirst), string(MonthFirst)} }
 
-// Reading is how an import reads a file: what the sender says, and then also what Survey finds.
+// Reading says how an import reads a file: the settings of the sender, completed by Survey.
 type Reading struct {
 	Mode    Mode
-	Decimal Decimal   // or "": the evidence of the file decides
+	Decimal Decimal   // "" means that Survey decides
 	Dates   DateOrder // likewise
-	// Currency returns that of the farm, or "" if the farm has none. It is called if an amount has a currency.
+	// Currency returns the currency of the farm, or "" if the farm has none. It is called if an amount has a currency.
 	Currency func() (string, error)
 
-	marked map[string]bool // the columns of booleans with no other values than marks such as x
+	marked map[string]bool // columns of booleans whose only values are marks such as x
 }
 
 // In returns the reading with the currency of the actor's tenant.
@@ -57,16 +57,16 @@ func (how Reading) In(ctx context.Context, d *db.DB) Reading {
 	return how
 }
 
-// evidence is what the cells of a file prove.
+// evidence records which readings the cells of a file prove.
 type evidence struct {
 	comma, point         bool
 	dayFirst, monthFirst bool
 }
 
-// Survey reads a file of records of T to its end, and decides what the reading leaves open: which decimal mark the
-// numbers have, and in which order the dates are. A cell that can be read in only one way is evidence for all others.
-// Cells that contradict each other decide nothing. If no cell decides the decimal mark, the separator does: spreadsheet
-// programs write semicolons where the comma is the decimal mark. Errors are left to ReadRecords.
+// Survey reads a file of records of T to its end, and decides the decimal mark of the numbers and the order of the
+// dates, unless the reading sets them. A cell with only one possible reading is evidence for all other cells. Cells
+// that contradict each other decide nothing. If no cell decides the decimal mark, the separator does: spreadsheet
+// programs write semicolons where the comma is the decimal mark. ReadRecords reports the errors of the file.
 func Survey[T any](r io.Reader, how Reading) Reading {
 	records, err := open[T](r)
 	if err != nil {
@@ -120,10 +120,10 @@ func Survey[T any](r io.Reader, how Reading) Reading {
 	return how
 }
 
-// plainNumber matches a number of the API that has no other reading: groups of digits have no leading zero.
+// plainNumber matches a number of the API with only one reading: groups of digits have no leading zero.
 var plainNumber = regexp.MustCompile(`^-?\d+$|^-?\d+(\.\d+)?[eE][-+]?\d+$`)
 
-// number adds what a number proves.
+// number adds the evidence of a number.
 func (e *evidence) number(f *server.Field, text string) {
 	n, ok := ParseNumber(text)
 	if !ok || plainNumber.MatchString(text) {
@@ -134,7 +134,7 @@ func (e *evidence) number(f *server.Field, text string) {
 	e.comma = e.comma || comma != "" && point == ""
 }
 
-// readings are those of Number, without a reading that the field does not allow if it allows the other one.
+// readings returns n.Readings(). If the field allows only one of two readings, the other is "".
 func readings(f *server.Field, n Number) (point, comma string) {
 	point, comma = n.Readings()
 	if point == comma || point == "" || comma == "" || !f.Input {
@@ -153,14 +153,14 @@ func readings(f *server.Field, n Number) (point, comma string) {
 	return point, comma
 }
 
-// date adds what a date proves.
+// date adds the evidence of a date.
 func (e *evidence) date(text string) {
 	dmy, mdy := readDate(text)
 	e.dayFirst = e.dayFirst || dmy != "" && mdy == ""
 	e.monthFirst = e.monthFirst || mdy != "" && dmy == ""
 }
 
-// cell returns a cell in the form that the API accepts, or why it has none.
+// cell returns a cell in the form that the API accepts, or the problem with the cell.
 func (r *Records[T]) cell(f *server.Field, cell Cell) (normal Cell, problem string) {
 	text := textOf(cell)
 	switch {
@@ -189,7 +189,8 @@ func (r *Records[T]) cell(f *server.Field, cell Cell) (normal Cell, problem stri
 	return cell, ""
 }
 
-// number returns a number in the form that the API accepts, or the text if it is none, or why it has two readings.
+// number returns a number in the form that the API accepts, or a problem if the number is ambiguous. A text that is
+// not a number is returned unchanged.
 func (r *Records[T]) number(f *server.Field, text string) (number, problem string) {
 	n, ok := ParseNumber(text)
 	if !ok || plainNumber.MatchString(text) {
@@ -233,7 +234,7 @@ func (r *Records[T]) number(f *server.Field, text string) (number, problem strin
 	return text, ""
 }
 
-// currency returns the currency of the farm or, if the farm has none, the first one of the file.
+// currency returns the currency of the farm or, if the farm has none, the first currency in the file.
 func (r *Records[T]) currency(n Number) (string, error) {
 	if r.farm == nil && r.how.Currency != nil {
 		currency, err := r.how.Currency()
@@ -251,7 +252,8 @@ func (r *Records[T]) currency(n Number) (string, error) {
 	return r.first, nil
 }
 
-// date returns a date in the form that the API accepts, or the text if it is none, or why it has two readings.
+// date returns a date in the form that the API accepts, or a problem if the date is ambiguous. A text that is not a
+// date is returned unchanged.
 func (r *Records[T]) date(text string) (date, problem string) {
 	dmy, mdy := readDate(text)
 	switch {
@@ -267,17 +269,18 @@ func (r *Records[T]) date(text string) (date, problem string) {
 }
 
 var (
-	// midnight matches the time that spreadsheet programs write behind a date.
+	// midnight matches the time 00:00 that spreadsheet programs write after a date.
 	midnight  = regexp.MustCompile(`[T ]+0?0:00(?::00(?:\.0+)?)?$`)
 	yearFirst = regexp.MustCompile(`^(\d{4})[-./](\d{1,2})[-./](\d{1,2})$`)
-	// 24-01-02 may have the year first.
+	// A date with hyphens and a year of two digits does not match, because 24-01-02 may begin with the year.
 	yearLast = regexp.MustCompile(`^(\d{1,2})([-./])(\d{1,2})(?:[-./](\d{4})|[./](\d\d))$`)
 	dayMonth = regexp.MustCompile(`^(\d{1,2})\.?[- /]?(\pL+)\.?[- /,]*(\d{4}|\d\d)$`)
 	monthDay = regexp.MustCompile(`^(\pL+)\.?[- ]*(\d{1,2}),?[- ]+(\d{4})$`)
 )
 
-// readDate returns the date that a text means if the day is before the month, and if the month is before the day: ""
-// if it means none. Both are equal if the order does not matter. Dots are only between a day, a month and a year.
+// readDate returns the date that a text means with the day before the month, and with the month before the day. A date
+// that is not possible is "". If the order does not matter, both dates are equal. Dots separate only day, month and
+// year.
 func readDate(text string) (dmy, mdy string) {
 	text = midnight.ReplaceAllString(ASCII(text), "")
 	if m := yearFirst.FindStringSubmatch(text); m != nil {
@@ -302,7 +305,8 @@ func readDate(text string) (dmy, mdy string) {
 	return "", ""
 }
 
-// dateOf returns the date in the form of the API, or "". A year of two digits is one of 1970 to 2069.
+// dateOf returns the date in the form of the API, or "" if there is no such date. A year of two digits is between 1970
+// and 2069.
 func dateOf(year, month, day string) string {
 	if len(year) == 2 {
 		if year < "70" {
@@ -318,7 +322,7 @@ func dateOf(year, month, day string) string {
 	return date
 }
 
-// months are the first letters of the names of months in several languages.
+// months maps the first letters of the names of months in several languages to the numbers of the months.
 var months = map[string]string{
 	"jan": "1", "ene": "1", "gen": "1", "jän": "1", "feb": "2", "fév": "2", "fev": "2", "mar": "3", "mär": "3", "mrt": "3",
 	"maa": "3", "mrz": "3", "apr": "4", "abr": "4", "avr": "4", "may": "5", "mai": "5", "maj": "5", "mag": "5", "mei": "5",
@@ -327,7 +331,7 @@ var months = map[string]string{
 	"dez": "12", "dic": "12", "déc": "12",
 }
 
-// monthOf returns the number of the month with the name, or "".
+// monthOf returns the number of the month with the name, or "" for an unknown name.
 func monthOf(name string) string {
 	letters := []rune(strings.ToLower(name))
 	for n := min(4, len(letters)); n >= 3; n-- {
@@ -338,10 +342,10 @@ func monthOf(name string) string {
 	return ""
 }
 
-// truth are the booleans that spreadsheet programs write in several languages, and what people write.
+// truth maps the words for true and false of spreadsheet programs, in several languages, and of people.
 var truth = map[string]bool{}
 
-// mark are the texts that mean true beside empty cells.
+// mark contains the texts that mean true in a column whose other cells are empty.
 var mark = map[string]bool{"x": true, "✓": true, "✔": true, "☑": true}
 
 func init() {

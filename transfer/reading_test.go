@@ -9,18 +9,19 @@ import (
 	"spoolwright/server"
 	"spoolwright/testkit"
 	"spoolwright/transfer"
+	"spoolwright/value"
 )
 
 // sheetRow is a row of the files of these tests.
 type sheetRow struct {
-	Name     server.Optional[string]         `json:"name"`
-	Weight   server.Optional[server.Decimal] `json:"weight_grams" rule:"maximum=1000000"`
-	Diameter server.Optional[server.Decimal] `json:"diameter_mm" rule:"maximum=10"`
-	Count    server.Optional[int64]          `json:"quantity" rule:"maximum=1000000"`
-	Price    server.Optional[server.Decimal] `json:"price" rule:"maximum=1000000"`
-	Day      server.Optional[server.Date]    `json:"day"`
-	Used     server.Optional[bool]           `json:"used"`
-	Total    server.Decimal                  `json:"total" rule:"readOnly"`
+	Name     value.Optional[string]        `json:"name"`
+	Weight   value.Optional[value.Decimal] `json:"weight_grams" rule:"maximum=1000000"`
+	Diameter value.Optional[value.Decimal] `json:"diameter_mm" rule:"maximum=10"`
+	Count    value.Optional[int64]         `json:"quantity" rule:"maximum=1000000"`
+	Price    value.Optional[value.Decimal] `json:"price" rule:"maximum=1000000"`
+	Day      value.Optional[value.Date]    `json:"day"`
+	Used     value.Optional[bool]          `json:"used"`
+	Total    value.Decimal                 `json:"total" rule:"readOnly"`
 }
 
 // readSheet returns the values of the last column that is not "name", one per row, or the problem with it.

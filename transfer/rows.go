@@ -17,11 +17,12 @@ import (
 	"spoolwright/server"
 )
 
-// Import is an import of CSV files that creates or changes all resources of a file, or none: an operation of the API
-// and a command. F has the rows of a file, and R embeds ImportCounts.
+// Import is an import of CSV files, as an operation of the API and as a command. It creates or changes all resources
+// of a file or none. F contains the rows of a file, and R embeds ImportCounts. If R has the method Notes, the command
+// prints the notes that it returns.
 type Import[F any, R interface{ counts() ImportCounts }] struct {
 	Resources string // in the plural
-	Most      int    // rows of a request; a command has no limit
+	Most      int    // maximum number of rows of a request; a command has no limit
 	Example   string // of a file
 	Help      string // of the command
 	Read      func(file io.ReadSeeker, how Reading, most int) (F, error)
@@ -84,7 +85,7 @@ func (i Import[F, R]) Command() cli.Command {
 
 // Run imports the file of a command.
 func (i Import[F, R]) Run(ctx context.Context, c *cli.Call, file io.ReadSeeker, how Reading, dryRun bool) error {
-	return runImport(c, i.Resources, func() (ImportCounts, error) {
+	return runImport(c, i.Resources, func() (_ ImportCounts, notes []string, err error) {
 		f, err := i.read(ctx, c.DB, file, how, math.MaxInt, dryRun)
 		var result R
 		if err == nil {
@@ -93,11 +94,14 @@ func (i Import[F, R]) Run(ctx context.Context, c *cli.Call, file io.ReadSeeker, 
 				return err
 			})
 		}
-		return result.counts(), i.Error(err)
+		if noted, ok := any(result).(interface{ Notes() []string }); ok {
+			notes = noted.Notes()
+		}
+		return result.counts(), notes, i.Error(err)
 	})
 }
 
-// RowProblems are those of the rows of a file, by line.
+// RowProblems collects the problems of the rows of a file, by line.
 type RowProblems map[int][]server.FieldError
 
 // Add adds a problem with a field of a row.
@@ -124,8 +128,8 @@ func StoredRows(s *db.Stmt) (rows []Stored, err error) {
 	return rows, decoder.Decode(&rows)
 }
 
-// Text returns the value of a column. The text of null is that of an empty text, because a spreadsheet does not tell
-// one from the other.
+// Text returns the value of a column as text. Null is "", like an empty text, because a spreadsheet does not
+// distinguish them.
 func (s Stored) Text(column string) string { return ValueText(s[column]) }
 
 // ValueText returns the text of a value, as Text does.
@@ -144,10 +148,10 @@ func ValueText(v any) string {
 	return fmt.Sprint(v)
 }
 
-// BatchRows is the number of rows of one statement.
+// BatchRows is the maximum number of rows of one statement.
 const BatchRows = 1000
 
-// InBatches calls write with some of the rows at a time, as a JSON array, and their ids.
+// InBatches calls write for each batch of rows, with the rows as a JSON array and their ids.
 func InBatches(rows []map[string]any, write func(list string, ids []string) error) error {
 	for batch := range slices.Chunk(rows, BatchRows) {
 		var ids []string

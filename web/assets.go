@@ -8,15 +8,17 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+
+	"spoolwright/server/docs"
 )
 
-// file is an asset. Its address has a hash of its content, so that browsers keep it for ever.
+// file is an asset. The address contains a hash of the content, so that browsers can cache the asset without a limit.
 type file struct {
 	address, contentType string
 	plain, zipped        []byte
 }
 
-// assets are the files of the folder static by their names.
+// assets maps the names of the files in the folder static to the files.
 var assets = load()
 
 func load() map[string]*file {
@@ -44,7 +46,7 @@ func (f *file) serve(w http.ResponseWriter, r *http.Request) error {
 	h.Set("Cache-Control", "public, max-age=31536000, immutable")
 	h.Set("Vary", "Accept-Encoding")
 	body := f.plain
-	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+	if docs.AcceptsGzip(r.Header.Values("Accept-Encoding")) {
 		h.Set("Content-Encoding", "gzip")
 		body = f.zipped
 	}

@@ -2,7 +2,6 @@ package web
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"net/http"
 	"net/url"
@@ -12,29 +11,27 @@ import (
 	"spoolwright/server"
 )
 
-// read is a read operation of the API: its path, its query, and where its answer goes.
+// read is a read operation of the API.
 type read struct {
-	method string // GET, if it is empty
-	path   string // may have a query, and {id} and {part}, which are those of the page's address
+	method string // empty means GET
+	path   string // may contain a query; {id} and {part} stand for the values in the path of the page
 	query  url.Values
-	into   any
-	tag    *string // gets the ETag, if it is not nil
+	into   any     // a pointer to the value into which the answer is decoded
+	tag    *string // if not nil, points to the variable for the ETag
 }
 
-// found is a list of the API of which a page shows the first entries.
+// found contains the first entries of a list of the API, and the number of all its entries.
 type found[T any] struct {
 	Items []T
 	Total int
 }
 
-// get returns a read of a path.
+// get returns the read of a path with GET.
 func get(path string, into any) read { return read{path: path, into: into} }
 
-// fetch runs the reads in one round trip to the database. The error is that of the first read that has one.
+// fetch runs the reads one after the other, until one fails.
 func (v *visit) fetch(reads ...read) error {
-	answers := make([]*server.Answer, len(reads))
-	functions := make([]func(context.Context), len(reads))
-	for i, read := range reads {
+	for _, read := range reads {
 		target := read.path
 		if len(read.query) > 0 {
 			target += "?" + read.query.Encode()
@@ -43,19 +40,14 @@ func (v *visit) fetch(reads ...read) error {
 		if read.method != "" {
 			body = []byte("{}")
 		}
-		functions[i] = func(ctx context.Context) {
-			answers[i] = v.call(ctx, cmp.Or(read.method, http.MethodGet), target, nil, body)
-		}
-	}
-	v.site.server.Together(v.r.Context(), v.Actor, functions...)
-	for i, answer := range answers {
+		answer := v.call(cmp.Or(read.method, http.MethodGet), target, nil, body)
 		if err := answer.Err(); err != nil {
 			return err
 		}
-		if reads[i].tag != nil {
-			*reads[i].tag = answer.Header.Get("ETag")
+		if read.tag != nil {
+			*read.tag = answer.Header.Get("ETag")
 		}
-		if err := json.Unmarshal(answer.Body, reads[i].into); err != nil {
+		if err := json.Unmarshal(answer.Body, read.into); err != nil {
 			return err
 		}
 	}
@@ -64,14 +56,14 @@ func (v *visit) fetch(reads ...read) error {
 
 func (v *visit) caller() server.Caller { return server.Caller{Actor: v.Actor, Level: v.Level} }
 
-// call runs an operation of the API. The target may have {id} and {part}, which are those of the page's address.
-func (v *visit) call(ctx context.Context, method, target string, header http.Header, body []byte) *server.Answer {
+// call runs an operation of the API. In the target, {id} and {part} stand for the values in the path of the page.
+func (v *visit) call(method, target string, header http.Header, body []byte) *server.Answer {
 	target = strings.NewReplacer("{id}", v.r.PathValue("id"), "{part}", v.r.PathValue("part")).Replace(target)
-	return v.site.server.Call(ctx, v.r, v.caller(), method, target, header, body)
+	return v.site.server.Call(v.r, v.caller(), method, target, header, body)
 }
 
-// then ends a form that was sent to an operation: it leads to a page, or shows the form again, if the API has refused
-// it.
+// then answers a form after its operation has run with the results ok and err. It redirects to the page with the path,
+// calls again to show the form again if ok is false, or returns err if err is not nil.
 func (v *visit) then(ok bool, err error, path string, again func() error) error {
 	switch {
 	case err != nil:
@@ -82,23 +74,23 @@ func (v *visit) then(ok bool, err error, path string, again func() error) error 
 	return v.redirect(path)
 }
 
-// here returns the address of the page of the thing whose form was sent, below a path, beside the list from which the
-// visitor came.
+// here returns the address of the page whose form was sent: the path of the collection, the id of the thing, and the
+// filters of the list from which the visitor came.
 func (v *visit) here(path string) string {
 	return path + "/" + v.r.PathValue("id") + v.query()
 }
 
-// forms are the forms of a page, of which the API may have refused one.
+// forms are the forms of a page. The API may have refused one of them.
 type forms struct {
-	Open string // the name of that form, or ""
-	sent *form
+	Open string // the name of the refused form, or ""
+	sent *form  // the refused form, or nil
 	read reader
 }
 
-// forms returns the forms of a page, of which the API may have refused f, which has the name.
+// forms returns the forms of a page. If f is not nil, it is a form with the name that the API has refused.
 func (v *visit) forms(name string, f *form) forms { return forms{name, f, v.reader()} }
 
-// Form returns the form with the name, as the visitor has sent it or a new one.
+// Form returns the form with the name: the form that the visitor has sent, if it was refused, or else a new form.
 func (f forms) Form(name string) *form {
 	if f.sent != nil && f.Open == name {
 		return f.sent
@@ -106,7 +98,8 @@ func (f forms) Form(name string) *form {
 	return newForm(f.read)
 }
 
-// Refused returns what is wrong with a form as a whole that is none of those with the names, which say so themselves.
+// Refused returns the problem with the refused form as a whole, or "". It returns "" also if the form has one of the
+// names, because the page shows the problem of such a form at another place.
 func (f forms) Refused(names ...string) string {
 	if f.sent == nil || slices.Contains(names, f.Open) {
 		return ""
@@ -116,27 +109,35 @@ func (f forms) Refused(names ...string) string {
 
 // resource is a collection of the API whose things have a page with forms.
 type resource struct {
-	api, path string // of the collection, in the API and of the pages
+	api, path string // the paths of the collection in the API and in the pages
 
-	// page shows a thing. If f is not nil, it is the form with the name, which the API has refused.
+	// page shows a thing. If f is not nil, it is a form with the name that the API has refused.
 	page func(v *visit, status int, name string, f *form) error
 }
 
-// action returns the handler of the form with the name: it runs an operation on the thing of the page, with a body made
-// of the form, or without one.
-func (r resource) action(name, method, operation string, body func(*form) map[string]any) func(*visit) error {
+// action returns the handler of the form with the name. The handler runs an operation on the thing of the page, with
+// the body that the function body makes from the form, or without a body if the function is nil. If the function has
+// found a problem with the form, the operation does not run. After the operation, the page shows the notice from say.
+func (r resource) action(name, method, operation string, body func(*form) map[string]any, say said) func(*visit) error {
 	return func(v *visit) error {
 		f := v.sent()
 		var values map[string]any
 		if body != nil {
 			values = body(f)
 		}
-		ok, err := v.send(f, method, r.api+"/{id}"+operation, values, nil)
+		if f.Problem != "" || len(f.Errors) > 0 {
+			return r.page(v, 422, name, f)
+		}
+		var answer json.RawMessage
+		ok, err := v.send(f, method, r.api+"/{id}"+operation, values, &answer)
+		if ok {
+			v.tell(say(v, f, answer))
+		}
 		return v.then(ok, err, v.here(r.path), func() error { return r.page(v, 422, name, f) })
 	}
 }
 
-// values returns the body of an operation that gets the fields of a form.
+// values returns a function that makes the body of an operation from these fields of a form.
 func values(fields ...field) func(*form) map[string]any {
 	return func(f *form) map[string]any { return f.body(fields...) }
 }

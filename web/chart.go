@@ -2,22 +2,21 @@ package web
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 )
 
 // chart is a picture of the remaining weight of a spool over time, 600 units wide and 120 high.
 type chart struct {
-	Line, Area string // of path elements
+	Line, Area string // the data of path elements
 	From       *time.Time
 	Top        num // the weight at the upper edge
 }
 
 const chartWidth, chartHeight = 600.0, 120.0
 
-// remainingChart returns the picture of ledger entries, the newest of which comes first, or nil if there is nothing to
-// see.
+// remainingChart returns the picture of ledger entries, or nil if there are too few. The newest entry comes first. Net
+// is the weight of the full spool.
 func remainingChart(entries []usage, net float64, now time.Time) *chart {
 	if len(entries) < 2 {
 		return nil
@@ -26,7 +25,7 @@ func remainingChart(entries []usage, net float64, now time.Time) *chart {
 	width := now.Sub(first).Seconds()
 	top := net
 	for _, e := range entries {
-		top = max(top, value(e.After), value(e.Before))
+		top = max(top, float(e.After), float(e.Before))
 	}
 	if width <= 0 || top <= 0 {
 		return nil
@@ -37,10 +36,10 @@ func remainingChart(entries []usage, net float64, now time.Time) *chart {
 		e := entries[i]
 		x := coordinate(max(0, e.CreatedAt.Sub(first).Seconds()/width*chartWidth))
 		if line.Len() == 0 {
-			fmt.Fprintf(&line, "M%s %s", x, y(value(e.After)))
+			fmt.Fprintf(&line, "M%s %s", x, y(float(e.After)))
 			continue
 		}
-		fmt.Fprintf(&line, "H%sV%s", x, y(value(e.After)))
+		fmt.Fprintf(&line, "H%sV%s", x, y(float(e.After)))
 	}
 	fmt.Fprintf(&line, "H%s", coordinate(chartWidth))
 	return &chart{
@@ -50,5 +49,3 @@ func remainingChart(entries []usage, net float64, now time.Time) *chart {
 }
 
 func coordinate(f float64) string { return trimFloat(float64(int(f*10+0.5)) / 10) }
-
-func trimFloat(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }

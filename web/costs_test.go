@@ -3,7 +3,9 @@ package web_test
 import (
 	"strings"
 	"testing"
+	"time"
 
+	"spoolwright/db"
 	"spoolwright/server"
 	"spoolwright/spoolman"
 	"spoolwright/testkit"
@@ -52,7 +54,8 @@ func TestPlanAndCosts(t *testing.T) {
 	b.get(t, run).shows(t, "First Load spool").hides(t, "Cost")
 	b.get(t, "/printers/"+printer).submit(t, "/printers/"+printer+"/slots/1", "spool_number", "1").want(t, 303)
 	b.get(t, run).hides(t, "First Load spool").submit(t, run+"/start").to(t, run)
-	b.get(t, run).submit(t, run+"/complete").to(t, run).shows(t, "Filament 4.00 EUR", "Work 6.00 EUR")
+	b.get(t, run).submit(t, run+"/complete", "actual_print_time_hours", "1").to(t, run).
+		shows(t, "Filament 4.00 EUR", "Machine 0.50 EUR", "Work 6.00 EUR").hides(t, "Unknown")
 	b.get(t, "/reports/margins").shows(t, "Product Hook 2 0 30.00 EUR", "MK4").hides(t, "No run ended")
 	b.get(t, "/reports/margins?by=customer").shows(t, "Ada 2 0 30.00 EUR")
 	b.get(t, "/reports/margins?by=nothing").want(t, 422).shows(t, "must be one of")
@@ -89,4 +92,93 @@ func TestCompleteReportedRun(t *testing.T) {
 		"materials[0].count_outside_use", "true").to(t, at)
 	c.Get(t, "/api/v1/spools/"+id).Shows(map[string]string{"remaining_weight_grams": "905"})
 	c.Get(t, "/api/v1/production-runs/"+run).Shows(map[string]string{"actual_total_filament_grams": "95"})
+}
+
+// The forms that end a run have its most likely end, in the time zone of the farm, and take another one.
+func TestEndOfRun(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t, testkit.Options{}).Operator(t)
+	b := signIn(t, c)
+	zone, err := time.LoadLocation("Pacific/Auckland")
+	if err != nil {
+		t.Skip(err)
+	}
+	testkit.Check(t, c.API.DB.Write(db.As(t.Context(), c.Actor), db.SQL(`update tenants set time_zone = $1`, zone.String())))
+	spool := c.NewSpool(t, 1000, nil)
+	start := time.Now().Add(-11 * time.Hour).Truncate(time.Minute)
+	local := func(after time.Duration) string { return start.Add(after).In(zone).Format("2006-01-02T15:04") }
+	newRun := func(fields j) string {
+		fields["status"] = "in_progress"
+		fields["started_at"] = start
+		fields["materials"] = []j{{"spool_id": spool, "estimated_weight_grams": 10}}
+		return "/runs/" + c.Post(t, "/api/v1/production-runs", fields).Want(201).ID()
+	}
+	hours := func(run, want string) {
+		t.Helper()
+		c.Get(t, "/api/v1/production-runs"+strings.TrimPrefix(run, "/runs")).
+			Shows(map[string]string{"actual_print_time_hours": want})
+	}
+	run := newRun(j{"estimated_print_time_hours": 4})
+	page := b.get(t, run)
+	for _, form := range []string{"/complete", "/fail"} {
+		testkit.Equal(t, page.form(t, run+form).Get("completed_at"), local(4*time.Hour), "the end in the form %s", form)
+	}
+	page.submit(t, run+"/complete").to(t, run)
+	hours(run, "4")
+
+	run = newRun(j{"estimated_print_time_hours": 4})
+	b.get(t, run).submit(t, run+"/complete", "completed_at", local(-time.Hour)).want(t, 422).
+		shows(t, "Must not be before started_at")
+	b.get(t, run).submit(t, run+"/complete", "completed_at", local(5*time.Hour), "actual_print_time_hours", "4.5").to(t, run)
+	hours(run, "4.5")
+
+	run = newRun(j{"estimated_print_time_hours": 4})
+	b.get(t, run).submit(t, run+"/fail", "reason", "clog", "completed_at", local(90*time.Minute)).to(t, run)
+	hours(run, "1.5")
+
+	// A run that would end in the future ends now at the latest. Of one without an estimate, nothing is known.
+	for _, estimate := range []any{20, nil} {
+		run = newRun(j{"estimated_print_time_hours": estimate})
+		end, err := time.ParseInLocation("2006-01-02T15:04", b.get(t, run).form(t, run+"/complete").Get("completed_at"), zone)
+		testkit.Check(t, err)
+		if end.After(time.Now()) || end.Before(start.Add(10*time.Hour)) {
+			t.Errorf("with an estimate of %v h, a run that started at %s ends at %s", estimate, start, end)
+		}
+	}
+}
+
+// The page of a product says that nothing in stock is what it needs, and sets what there is.
+func TestProductWithoutStock(t *testing.T) {
+	t.Parallel()
+	tenant := newAPI(t, testkit.Options{}).Tenant(t)
+	c := tenant.User(t, "operator")
+	b := signIn(t, c)
+	c.NewSpool(t, 900, j{"color": "Graphit", "purchase_price": 20})
+	c.NewSpool(t, 500, j{"color": "Graphit", "material_name": "PLA-CF"})
+	made := c.Post(t, "/api/v1/products", j{"name": "Lamp", "materials": []j{
+		{"material_type": "PLA", "color": "Graphite", "weight_grams": 100}}}).Want(201)
+	page := "/products/" + made.ID()
+	set := page + "/materials/" + made.Text("materials.0.id") + "/set"
+	shown := b.get(t, page).shows(t, "Nothing in stock is PLA Graphite.", "PLA Graphit (900 g)",
+		"PLA-CF Graphit (500 g)", "Use PLA Graphit", "price of other colors", "partly at the price of other colors")
+	viewer := signIn(t, tenant.User(t, "viewer"))
+	viewer.get(t, page).shows(t, "Nothing in stock is PLA Graphite.").hides(t, "Use PLA Graphit")
+	order, _ := c.NewOrder(t, made.ID(), 1)
+	b.get(t, "/orders/"+order[strings.LastIndex(order, "/")+1:]).shows(t, "Nothing in stock matches.")
+	shown.submit(t, set).to(t, page)
+	b.get(t, page).hides(t, "Nothing in stock", "other colors")
+	c.Get(t, "/api/v1/products/"+made.ID()).Want(200).
+		Shows(map[string]string{"materials.0.color": "Graphit", "materials.0.material_name": "null"})
+
+	// The form adds a material with a name and a diameter, and one of a single filament.
+	number := c.Post(t, "/api/v1/filaments", j{"material_type": "PETG", "material_name": "PETG-CF", "color": "Black",
+		"vendor": "Acme", "diameter_mm": 1.75}).Want(201).Text("number")
+	add := page + "/materials"
+	b.get(t, page).submit(t, add, "material_type", "PLA", "material_name", "PLA-CF", "color", "Graphit",
+		"diameter_mm", "2.85", "weight_grams", "10").to(t, page)
+	b.get(t, page).shows(t, "Nothing in stock is PLA-CF Graphit 2.85").
+		submit(t, add, "filament_number", number, "weight_grams", "10").to(t, page)
+	b.get(t, page).shows(t, "PETG-CF Black (Acme)")
+	plan := b.get(t, "/orders/"+order[strings.LastIndex(order, "/")+1:]+"/plan")
+	plan.shows(t, "Not planned")
 }

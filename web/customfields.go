@@ -2,7 +2,6 @@ package web
 
 import (
 	"encoding/json"
-	"fmt"
 	"strings"
 )
 
@@ -14,7 +13,7 @@ type customField struct {
 	Default                           string `json:"default_value"`
 }
 
-// What returns what has the field, and what it contains.
+// What returns the entity that has the field, and the type of the field, in words.
 func (f customField) What() string {
 	return label(f.Entity) + ", " + strings.ReplaceAll(f.Type, "_", " ")
 }
@@ -26,7 +25,7 @@ func customRead(entity string, into *customFields) read {
 	return get("/api/v1/custom-fields?limit=100&sort_by=position&sort_order=asc&entity="+entity, into)
 }
 
-// fields returns the fields of a form, and inputs how it shows them. The inputs have the names extra.KEY.
+// fields returns the custom fields as fields of a form, and inputs returns their inputs. Their names are extra.KEY.
 func (c *customFields) fields() (fields []field) {
 	for _, item := range c.Items {
 		kind := map[string]kind{"integer": number, "float": number, "integer_range": span, "float_range": span,
@@ -65,7 +64,7 @@ func (c *customFields) inputs(f *form) (inputs []input) {
 	return inputs
 }
 
-// preset sets the defaults of a new resource.
+// preset sets the values of a new resource's form to the defaults of the custom fields.
 func (c *customFields) preset(f *form) {
 	for _, item := range c.Items {
 		var value any
@@ -75,30 +74,10 @@ func (c *customFields) preset(f *form) {
 	}
 }
 
-// customText returns the value of a custom field as the text of an input.
-func (l *locale) customText(value any) string {
-	switch value := value.(type) {
-	case nil:
-		return ""
-	case float64:
-		return l.plain(value)
-	case []any:
-		texts, separator := make([]string, len(value)), ", "
-		for i, v := range value {
-			texts[i] = l.customText(v)
-			if _, ok := v.(string); !ok {
-				separator = "–"
-			}
-		}
-		return strings.Join(texts, separator)
-	}
-	return fmt.Sprint(value)
-}
-
-// fact is a value with its name.
+// fact is the value of a custom field with the name of the field.
 type fact struct{ Name, Value string }
 
-// facts returns the values that are set.
+// facts returns the values in extra, except empty ones.
 func (c *customFields) facts(l *locale, extra map[string]any) (facts []fact) {
 	for _, item := range c.Items {
 		value := extra[item.Key]

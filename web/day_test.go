@@ -50,8 +50,12 @@ func TestDay(t *testing.T) {
 		t.Error("the page removes a component of another product")
 	}
 	b.get(t, product).shows(t, "Used in Set")
+	b.get(t, product+"/edit").shows(t, "This product is a component of Set", "Take it out of them before you remove it.")
 	b.get(t, product+"/edit").submit(t, product+"/remove").want(t, 422).shows(t, "component")
 	part := c.Get(t, "/api/v1"+set).Text("components.0.id")
+	b.get(t, set).submit(t, set+"/components/"+part+"/remove").to(t, set).says(t, "The component is removed.").
+		shows(t, "It contains no other product.").take(t).to(t, set).says(t, "The component is back.").shows(t, "2 × Hook")
+	part = c.Get(t, "/api/v1"+set).Text("components.0.id")
 	b.get(t, set).submit(t, set+"/components/"+part+"/remove").to(t, set).shows(t, "It contains no other product.")
 
 	order := b.get(t, "/orders/new").submit(t, "/orders/new", "customer", "Ada", "reference", "A-7", "due_date",

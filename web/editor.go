@@ -8,20 +8,21 @@ import (
 	"spoolwright/server"
 )
 
-// editor is the pages that create, change and remove the resources of a collection, with fields as data.
+// editor describes the pages that create, change and remove the resources of a collection. The fields are data.
 type editor struct {
-	api, path string // of the collection, in the API and of the pages
-	noun      string // of a resource
+	api, path string // the paths of the collection in the API and in the pages
+	noun      string // the noun for a resource
 	fields    []editorField
-	back      string // the page of the list, or "" for path
-	stay      bool   // a resource has no page of its own: after a change, the list is shown
-	entity    string // whose custom fields a resource has, or ""
+	back      string // the path of the page with the list; "" stands for the field path
+	stay      bool   // whether resources have no page of their own: after a change, the list is shown
+	entity    string // the entity whose custom fields a resource has, or ""
+	users     string // the path in the API of the list of resources that need the resource {id}, or ""
 
-	// name returns what people call a resource with these values.
+	// name returns the name for people of a resource whose values get returns.
 	name func(get func(string) string) string
 }
 
-// editorField is a field of an editor. More are those of the template's function input.
+// editorField is a field of an editor. More contains the settings for newInput.
 type editorField struct {
 	field
 	label   string
@@ -33,14 +34,17 @@ type editorField struct {
 type editorPage struct {
 	Form                *form
 	Inputs              []input
-	Name                string // of the resource, or "" if it is new
+	Name                string // the name of the resource, or "" if it is new
 	Action, Back, Label string
-	Removable           string // the address of the form that removes it, or ""
+	Removable           string // the address of the form that removes the resource, or ""
 	Noun                string
-	Other               option // another page for the same, or none
+	Other               option   // the link to another page for the same purpose, or empty
+	Users               []option // the addresses and names of resources that need this one, so that it cannot be removed
+	MoreUsers           int      // the number of further resources that need this one
 }
 
-// inputs returns the inputs of a form. A resource that follows a filament has none for the fields with the word own.
+// inputs returns the inputs of a form. If follows is set, the resource belongs to a filament; it then has no inputs
+// for the fields with the word own, because the filament has their values.
 func (e *editor) inputs(v *visit, f *form, follows bool, custom *customFields) (inputs []input) {
 	for _, in := range e.fields {
 		if follows && strings.HasPrefix(in.more, "own") {
@@ -60,7 +64,7 @@ func (e *editor) inputs(v *visit, f *form, follows bool, custom *customFields) (
 	return append(inputs, custom.inputs(f)...)
 }
 
-// custom returns the read of the definitions of custom fields, if a resource has them.
+// custom returns the read of the definitions of custom fields, or nil if the resources have no custom fields.
 func (e *editor) custom(into *customFields) []read {
 	if e.entity == "" {
 		return nil
@@ -68,17 +72,8 @@ func (e *editor) custom(into *customFields) []read {
 	return []read{customRead(e.entity, into)}
 }
 
-// showNew shows the form of a new resource. The address may have values for it.
+// showNew shows the form of a new resource. The query of the address may contain values of the form.
 func (e *editor) showNew(v *visit) error { return e.newPage(v, 200, v.asked()) }
-
-// asked returns a new form with the values that the address has.
-func (v *visit) asked() *form {
-	f := v.newForm()
-	for name, values := range v.r.URL.Query() {
-		f.Values[name] = values
-	}
-	return f
-}
 
 func (e *editor) newPage(v *visit, status int, f *form) error {
 	var custom customFields
@@ -93,7 +88,7 @@ func (e *editor) newPage(v *visit, status int, f *form) error {
 			Back: e.list(), Label: "Add", Noun: e.noun})
 }
 
-// names returns the fields of a form that was sent.
+// names returns all fields of the form, including custom fields.
 func (e *editor) names(v *visit) (fields []field, err error) {
 	for _, in := range e.fields {
 		fields = append(fields, in.field)
@@ -111,10 +106,11 @@ func (e *editor) create(v *visit) error {
 	}
 	var created struct{ ID string }
 	ok, err := v.send(f, http.MethodPost, e.api, f.body(fields...), &created)
+	v.tell(&notice{Text: sentence("The " + e.noun + " is added")})
 	return v.then(ok, err, e.one(created.ID), func() error { return e.newPage(v, 422, f) })
 }
 
-// one returns the address to show after a change of a resource.
+// one returns the address of the page to show after a change of the resource with the id.
 func (e *editor) one(id string) string {
 	if e.stay || e.back != "" {
 		return e.list()
@@ -130,7 +126,12 @@ func (e *editor) showEdit(v *visit) error { return e.editPage(v, 200, nil) }
 // editPage shows the form of a resource, with the values of f if it is not nil.
 func (e *editor) editPage(v *visit, status int, f *form) error {
 	var custom customFields
-	now, err := v.formOf(e.api+"/{id}", e.custom(&custom)...)
+	reads := e.custom(&custom)
+	var users found[struct{ ID, Name string }]
+	if e.users != "" {
+		reads = append(reads, get(e.users, &users))
+	}
+	now, err := v.formOf(e.api+"/{id}", reads...)
 	if err != nil {
 		return err
 	}
@@ -138,9 +139,14 @@ func (e *editor) editPage(v *visit, status int, f *form) error {
 		f = now
 	}
 	name, at := e.name(now.Values.Get), e.path+"/"+now.Values.Get("id")
-	return v.show(status, "editor", "Edit "+name, &editorPage{Form: f, Name: name, Noun: e.noun, Label: "Save",
+	p := &editorPage{Form: f, Name: name, Noun: e.noun, Label: "Save",
 		Inputs: e.inputs(v, f, now.Values.Get("filament_id") != "", &custom), Action: at + "/edit" + v.query(),
-		Back: e.one(now.Values.Get("id")) + v.query(), Removable: at + "/remove" + v.query()})
+		Back: e.one(now.Values.Get("id")) + v.query(), Removable: at + "/remove" + v.query(),
+		MoreUsers: users.Total - len(users.Items)}
+	for _, u := range users.Items {
+		p.Users = append(p.Users, option{e.path + "/" + u.ID, u.Name})
+	}
+	return v.show(status, "editor", "Edit "+name, p)
 }
 
 func (e *editor) edit(v *visit) error {
@@ -150,12 +156,16 @@ func (e *editor) edit(v *visit) error {
 		return err
 	}
 	ok, err := v.edit(f, e.api+"/{id}", fields)
+	v.tell(&notice{Text: sentence("The " + e.noun + " is saved")})
 	return v.then(ok, err, e.one(v.r.PathValue("id"))+v.query(), func() error { return e.editPage(v, 422, f) })
 }
 
 func (e *editor) remove(v *visit) error {
 	f := v.newForm()
 	ok, err := v.send(f, http.MethodDelete, e.api+"/{id}", nil, nil)
+	if ok {
+		v.tell(&notice{Text: sentence("The " + e.noun + " is removed"), Undo: e.undoRemoval(v)})
+	}
 	return v.then(ok, err, e.list()+v.query(), func() error {
 		now, err := v.formOf(e.api + "/{id}")
 		if err != nil {
@@ -166,13 +176,13 @@ func (e *editor) remove(v *visit) error {
 	})
 }
 
-// pages are the pages of the editor.
+// pages returns all pages of the editor.
 func (e *editor) pages(access server.Access) []page {
 	return append(e.changes(access),
 		page{"GET " + e.path + "/new", access, e.showNew}, page{"POST " + e.path + "/new", access, e.create})
 }
 
-// changes are the pages of the editor for what there is.
+// changes returns the pages of the editor for existing resources.
 func (e *editor) changes(access server.Access) []page {
 	return []page{
 		{"GET " + e.path + "/{id}/edit", access, e.showEdit},

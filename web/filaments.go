@@ -5,6 +5,8 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+
+	"spoolwright/inventory"
 )
 
 // filament is a filament, as the API returns it.
@@ -32,13 +34,9 @@ type filament struct {
 	Extra        map[string]any
 }
 
-// Title returns what a person calls the filament.
+// Title returns the name of the filament for people: the material and the color.
 func (f filament) Title() string {
-	material := f.MaterialName
-	if material == "" {
-		material = f.MaterialType
-	}
-	return material + " " + f.Color
+	return inventory.MaterialLabel(f.MaterialType, f.MaterialName) + " " + f.Color
 }
 
 // Maker returns the vendor and the name of the filament.
@@ -68,8 +66,6 @@ var filamentList = &listOf[filament]{editor: filaments, Title: "Filaments", Clas
 	orders: []listOrder{{"", "Newest first", "created_at", "desc"}, {"number", "Number", "number", "asc"},
 		{"material", "Material", "material_type", "asc"}, {"color", "Color", "color", "asc"},
 		{"vendor", "Vendor", "vendor_name", "asc"}, {"most", "Most filament first", "remaining_grams", "desc"}},
-	Head: `<th class="number">No.</th><th>Filament</th><th class="amount count">Spools</th>` +
-		`<th class="amount left">Left</th><th class="amount price">Price</th>`,
 	row: func(v *visit, r *rows, f *filament) {
 		r.add(`<tr><td class="number">{}</td><td class="name"><a href="/filaments/{}">`,
 			strconv.FormatInt(f.Number, 10), f.ID)
@@ -82,7 +78,9 @@ var filamentList = &listOf[filament]{editor: filaments, Title: "Filaments", Clas
 	}}
 
 var filaments = &editor{api: "/api/v1/filaments", path: "/filaments", noun: "filament", entity: "filament",
-	name: func(get func(string) string) string { return get("material_type") + " " + get("color") },
+	name: func(get func(string) string) string {
+		return inventory.MaterialLabel(get("material_type"), get("material_name")) + " " + get("color")
+	},
 	fields: []editorField{
 		{field{"material_type", text}, "Material", "", materials},
 		{field{"material_name", text}, "Exact material", "hint=Such as PLA+", nil},
@@ -117,10 +115,10 @@ type filamentPage struct {
 	}
 }
 
-// Facts returns the values of the custom fields.
+// Facts returns the values of the filament's custom fields.
 func (p *filamentPage) Facts() []fact { return p.Custom.facts(p.locale, p.Filament.Extra) }
 
-// Days returns for how many days the stock of the material and color lasts, or "".
+// Days returns the number of days for which the stock of the material and color lasts, or "".
 func (p *filamentPage) Days() num {
 	for _, row := range p.Usage.Items {
 		if row.Material == p.Filament.MaterialType && strings.EqualFold(row.Color, p.Filament.Color) {

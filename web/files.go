@@ -20,24 +20,25 @@ type filesPage struct {
 	What  []option
 	Modes []option
 	Marks []option // decimal marks
-	Dates []option // orders of dates
-	Text  string   // of the file that was sent, to be changed and sent again, unless it is large
+	Dates []option // orders of day and month
+	Text  string   // the text of the file that was sent, for changing and sending it again; "" for a large file
 	Done  *imported
 	Rows  []importedRow
-	More  int // rows that are not shown
+	More  int // the number of all rows
 }
 
-// imported is what an import has done, or would do.
+// imported is the result of an import or of a dry run.
 type imported struct {
 	Created, Updated, Unchanged, Skipped int
-	DryRun                               bool `json:"dry_run"`
+	DryRun                               bool                         `json:"dry_run"`
+	CustomFields                         []struct{ Key, Type string } `json:"custom_fields"`
 	Rows                                 []struct {
 		Row    int
 		Action string
 	}
 }
 
-// importedRow is a line of the file with what becomes of it, or with its problem.
+// importedRow is a line of the file with the action of the import, or with the problem of the line.
 type importedRow struct {
 	Line                  int
 	Text, Action, Problem string
@@ -45,7 +46,7 @@ type importedRow struct {
 
 const (
 	shownRows = 50
-	shownText = 30_000 // bytes of a file
+	shownText = 30_000 // the maximum size of a shown file, in bytes
 )
 
 var (
@@ -59,7 +60,7 @@ var (
 	dateOrders = []option{{"", "The file decides"}, {"dmy", "31/12/2024"}, {"mdy", "12/31/2024"}}
 )
 
-// Exports returns what can be exported.
+// Exports returns the resources that can be exported.
 func (p *filesPage) Exports() []option { return exports }
 
 func showFiles(v *visit) error { return v.filesPage(200, &filesPage{Form: v.newForm()}) }
@@ -69,7 +70,7 @@ func (v *visit) filesPage(status int, p *filesPage) error {
 	return v.show(status, "files", "Import and export", p)
 }
 
-// exportFile sends a file with all there is of something.
+// exportFile sends a CSV file with all resources of a kind, such as spools.csv.
 func exportFile(v *visit) error {
 	what, ok := strings.CutSuffix(v.r.PathValue("name"), ".csv")
 	if !ok || !slices.ContainsFunc(exports, func(o option) bool { return o.Value == what }) {
@@ -79,7 +80,8 @@ func exportFile(v *visit) error {
 	return nil
 }
 
-// importFile imports the file or the text of the form, or shows what that would do.
+// importFile imports the file or the text in the form. Without the field import in the form, it only shows the result
+// that the import would have.
 func importFile(v *visit) error {
 	if err := v.r.ParseMultipartForm(1 << 20); err != nil && !errors.Is(err, http.ErrNotMultipart) {
 		return server.ErrTooLarge
@@ -119,7 +121,7 @@ func importFile(v *visit) error {
 			query.Set(name, chosen)
 		}
 	}
-	answer := v.call(v.r.Context(), "POST", "/api/v1/"+what+"/import?"+query.Encode(), header, []byte(body))
+	answer := v.call("POST", "/api/v1/"+what+"/import?"+query.Encode(), header, []byte(body))
 	lines := strings.Split(body, "\n")
 	line := func(n int) importedRow {
 		row := importedRow{Line: n}

@@ -52,6 +52,9 @@ func TestFiles(t *testing.T) {
 	checked := upload(t, b, file).want(t, 200).shows(t, "nothing was changed: 2 created", "3 PETG,Blue,1.75,500 Created")
 	c.Get(t, "/api/v1/spools").Want(200).Shows(map[string]string{"total": "0"})
 
+	upload(t, b, "material_type,color,diameter_mm,net_weight_grams,extra\nPLA,Red,1.75,1000,\"{\"\"tag\"\":\"\"A\"\",\"\"n\"\":1}\"\n").
+		want(t, 200).shows(t, "0 skipped. New custom fields: n (Integer), tag (Text).")
+
 	// The text of the file is in the form, and sent twice it is imported once.
 	form := checked.form(t, "/files")
 	form.Set("import", "1")

@@ -3,9 +3,12 @@ package web
 import (
 	"crypto/rand"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
+	"time"
 
 	"spoolwright/inventory"
 	"spoolwright/server"
@@ -14,35 +17,41 @@ import (
 // A form is HTML whose inputs have the names of the fields of an operation. Its hidden inputs are:
 //
 //	once     an idempotency key, made when the page was shown
-//	tag      the ETag of what an edit changes
-//	was.F    the value of the field F when the page was shown, in an edit
+//	tag      in an edit, the ETag of the resource
+//	was.F    in an edit, the value of the field F when the page was shown
 //
-// So a form that is sent twice has one effect, and an edit changes only what the visitor changed.
+// So a form that is sent twice has one effect, and an edit changes only the fields that the visitor changed.
 
 // form is a form with the values to show and the problems with them.
 type form struct {
 	Values  url.Values
-	Was     url.Values        // of an edit: the values when the page was shown
-	Theirs  url.Values        // of an edit: values that somebody else saved meanwhile
-	Errors  map[string]string // by field
-	Problem string            // with the form as a whole
+	Was     url.Values        // in an edit, the values when the page was shown
+	Theirs  url.Values        // in an edit, the values that somebody else saved meanwhile
+	Errors  map[string]string // problems by field
+	Problem string            // a problem with the form as a whole
 	Key     string
 	Tag     string
 	read    reader
-	unread  map[string]string // by field: why a text is not a number
+	zone    *time.Location
+	unread  map[string]string // by field, why the text is not a number
+	rows    map[string][]int  // by nested list, the form's row of each object in the body
 }
 
 // newForm returns a form that has not been sent.
 func newForm(read reader) *form {
 	return &form{Values: url.Values{}, Was: url.Values{}, Theirs: url.Values{}, Errors: map[string]string{},
-		Key: rand.Text(), read: read, unread: map[string]string{}}
+		Key: rand.Text(), read: read, unread: map[string]string{}, rows: map[string][]int{}}
 }
 
-func (v *visit) newForm() *form { return newForm(v.reader()) }
+func (v *visit) newForm() *form {
+	f := newForm(v.reader())
+	f.zone = v.zone
+	return f
+}
 
 func (v *visit) reader() reader { return reader{v.locale, v.Currency} }
 
-// sent returns the form that the visitor has sent.
+// sent returns the form that the visitor has sent. A form without a key gets a new key.
 func (v *visit) sent() *form {
 	f := v.newForm()
 	for name, values := range v.r.PostForm {
@@ -59,19 +68,33 @@ func (v *visit) sent() *form {
 	return f
 }
 
-// kind is how the text of an input becomes a value of JSON.
+// asked returns a new form with the values in the query of the page's address.
+func (v *visit) asked() *form {
+	f := v.newForm()
+	for name, values := range v.r.URL.Query() {
+		f.Values[name] = values
+	}
+	return f
+}
+
+// kind determines how the text of an input becomes a value of JSON.
 type kind int
 
 const (
 	text    kind = iota
-	number       // a text that is no number is sent as it is, so that the API says so
+	number       // a text that is not a number is sent unchanged, so that the API refuses it
 	flag         // a checkbox, or "true" and "false"
-	named        // the name of another resource, such as vendor, in place of its id in vendor_id
+	named        // the name of another resource: vendor has the name of the resource with the id vendor_id
 	perhaps      // "true", "false" or nothing
 	list         // texts, separated by commas
-	set          // like list, and empty without texts
+	set          // like list, but an empty input is an empty list and not null
 	span         // two numbers, separated by a dash; one may be missing
+	moment       // a time in the time zone of the farm
+	scanned      // the number of a spool, typed or scanned from the label, which has an address with the number
 )
+
+// momentLayout is the layout in which browsers read and write a time in an input.
+const momentLayout = "2006-01-02T15:04"
 
 // field is an input of a form.
 type field struct {
@@ -79,7 +102,7 @@ type field struct {
 	kind kind
 }
 
-// value returns the value of a field as JSON: null for an empty input.
+// value returns the value of an input for JSON. It is nil for an empty input, unless the kind is flag or set.
 func (f *form) value(in field) any {
 	s := strings.TrimSpace(strings.ReplaceAll(f.Values.Get(in.name), "\r\n", "\n"))
 	switch {
@@ -91,6 +114,14 @@ func (f *form) value(in field) any {
 		return nil
 	case in.kind == number:
 		return f.number(in.name, s)
+	case in.kind == scanned:
+		return f.number(in.name, strings.TrimPrefix(s[strings.LastIndexByte(s, '/')+1:], "#"))
+	case in.kind == moment:
+		for _, layout := range []string{momentLayout, momentLayout + ":05"} {
+			if t, err := time.ParseInLocation(layout, s, f.zone); err == nil {
+				return t.UTC().Format(time.RFC3339)
+			}
+		}
 	case in.kind == list || in.kind == set:
 		texts := strings.Split(s, ",")
 		for i := range texts {
@@ -107,8 +138,8 @@ func (f *form) value(in field) any {
 	return s
 }
 
-// number returns the number that a text means as the value of a field, nil for an empty text, or a text that means none
-// as it is.
+// number returns the number in the text s of the field with the name. It returns nil for an empty text, and the text
+// itself if it is not a number.
 func (f *form) number(name, s string) any {
 	s = strings.TrimSpace(s)
 	if s == "" {
@@ -124,7 +155,8 @@ func (f *form) number(name, s string) any {
 	return s
 }
 
-// put sets a value of a body. The names of custom fields begin with extra.
+// put sets a value in a body. A name that begins with "extra." is the name of a custom field, which belongs into the
+// object extra.
 func put(body map[string]any, name string, value any) {
 	key, ok := strings.CutPrefix(name, "extra.")
 	if !ok {
@@ -137,7 +169,7 @@ func put(body map[string]any, name string, value any) {
 	body["extra"].(map[string]any)[key] = value
 }
 
-// body returns the JSON of the fields that are not empty.
+// body returns the body of a request with the fields that are not empty.
 func (f *form) body(fields ...field) map[string]any {
 	body := map[string]any{}
 	for _, in := range fields {
@@ -148,7 +180,7 @@ func (f *form) body(fields ...field) map[string]any {
 	return body
 }
 
-// changed returns the JSON of the fields that the visitor changed.
+// changed returns the body of a request with the fields that the visitor changed.
 func (f *form) changed(fields ...field) map[string]any {
 	body := map[string]any{}
 	for _, in := range fields {
@@ -165,8 +197,9 @@ func (f *form) changed(fields ...field) map[string]any {
 	return body
 }
 
-// send runs an operation with the values of the form, with its idempotency key or its ETag. If the API refuses the
-// values, it reports false, and the form has the problems. Another error is returned.
+// send runs an operation with the body, and with the idempotency key or the ETag of the form. It decodes the response
+// into into, if into is not nil. If the API refuses the values of the form, send stores the problems in the form and
+// returns false. It returns any other error.
 func (v *visit) send(f *form, method, path string, body map[string]any, into any) (bool, error) {
 	header := http.Header{}
 	switch {
@@ -182,17 +215,17 @@ func (v *visit) send(f *form, method, path string, body map[string]any, into any
 			return false, err
 		}
 	}
-	answer := v.call(v.r.Context(), method, path, header, text)
+	answer := v.call(method, path, header, text)
 	if err := answer.Err(); err != nil {
 		return false, f.refuse(err)
 	}
-	if into == nil {
+	if into == nil || len(answer.Body) == 0 {
 		return true, nil
 	}
 	return true, json.Unmarshal(answer.Body, into)
 }
 
-// refuse keeps what an error says about the values of the form. It returns an error that has nothing to do with them.
+// refuse stores the problems of an error in the form. It returns errors that do not concern the values of the form.
 func (f *form) refuse(err error) error {
 	e := server.AsError(err)
 	switch {
@@ -204,13 +237,14 @@ func (f *form) refuse(err error) error {
 		return nil
 	}
 	for _, problem := range e.Fields {
-		name := problem.Field
+		full := f.row(problem.Field)
+		name := full
 		_, shown := f.Values[name]
-		if !shown { // perhaps changes.location
+		if !shown { // an API name such as changes.location, where the form has the input location
 			name = name[strings.LastIndexByte(name, '.')+1:]
 			_, shown = f.Values[name]
 		}
-		if shown && (name == problem.Field || f.Errors[name] == "") {
+		if shown && (name == full || f.Errors[name] == "") {
 			f.Errors[name] = sentence(strings.NewReplacer("must not be null", "is required", inventory.Confirm, confirmIt).
 				Replace(problem.Message))
 		} else if f.Problem == "" {
@@ -226,10 +260,30 @@ func (f *form) refuse(err error) error {
 	return nil
 }
 
-// MustConfirm reports whether the API asks to confirm the value of a field.
+// row returns the name of the input for a field in the body. In a nested list, it replaces the index of the object in
+// the body by the index of the row in the form.
+func (f *form) row(field string) string {
+	list, rest, _ := strings.Cut(field, "[")
+	index, name, _ := strings.Cut(rest, "]")
+	if n, err := strconv.Atoi(index); err == nil && n >= 0 && n < len(f.rows[list]) {
+		return fmt.Sprintf("%s[%d]%s", list, f.rows[list][n], name)
+	}
+	return field
+}
+
+// needs adds an error to each of the named inputs that is empty.
+func (f *form) needs(names ...string) {
+	for _, name := range names {
+		if strings.TrimSpace(f.Values.Get(name)) == "" {
+			f.Errors[name] = "Is required."
+		}
+	}
+}
+
+// MustConfirm reports whether the API asks the visitor to confirm the value of a field.
 func (f *form) MustConfirm(name string) bool { return strings.Contains(f.Errors[name], confirmIt) }
 
-// confirmIt is what a page says in place of the API's inventory.Confirm.
+// confirmIt is the text that pages show in place of inventory.Confirm, a part of an error message of the API.
 const confirmIt = "confirm it if it is right"
 
 // isConflict reports whether somebody else changed the resource after the page was shown.
@@ -237,9 +291,9 @@ func isConflict(err error) bool {
 	return err != nil && server.AsError(err).Code == server.ErrPrecondition.Code
 }
 
-// edit saves the changed fields of a form. If somebody else changed another field of the resource at the path
-// meanwhile, the edit is repeated for the new version. If they changed the same field, edit reports false, and the form
-// has both values and the new version: sending it again replaces theirs.
+// edit saves the changed fields of a form to the resource at the path. If somebody else meanwhile changed only other
+// fields of the resource, edit repeats the change for the new version. If somebody else changed the same field, edit
+// returns false. The form then has both values and the new version, so that sending it again replaces the other value.
 func (v *visit) edit(f *form, path string, fields []field) (bool, error) {
 	for range 3 {
 		body := f.changed(fields...)
@@ -258,9 +312,12 @@ func (v *visit) edit(f *form, path string, fields []field) (bool, error) {
 		for _, in := range fields {
 			name := in.name
 			mine, was, theirs := f.Values.Get(name), f.Was.Get(name), now.Values.Get(name)
+			if t, err := time.Parse(time.RFC3339, theirs); err == nil && in.kind == moment {
+				theirs = v.moment(&t)
+			}
 			switch {
 			case theirs == was:
-			case mine == was || mine == theirs: // only they changed it, or to the same value
+			case mine == was || mine == theirs: // only the other person changed the field, or both set the same value
 				f.Values.Set(name, theirs)
 			default:
 				f.Theirs.Set(name, theirs)
@@ -279,7 +336,8 @@ func (v *visit) edit(f *form, path string, fields []field) (bool, error) {
 	return false, nil
 }
 
-// formOf returns the resource at a path of the API, as it is now, as a form. More reads are in the same round trip.
+// formOf reads the resource at a path of the API, and returns a form with its current values and its ETag. It runs the
+// reads in more first.
 func (v *visit) formOf(path string, more ...read) (*form, error) {
 	f := v.newForm()
 	var values map[string]any
@@ -290,7 +348,7 @@ func (v *visit) formOf(path string, more ...read) (*form, error) {
 	return f, nil
 }
 
-// fill sets the values to those of a resource, as they are when the page is shown.
+// fill sets the values of the form, and the values in Was, to the values of a resource.
 func (f *form) fill(values map[string]any) {
 	extra, _ := values["extra"].(map[string]any)
 	for key, value := range extra {
@@ -307,19 +365,19 @@ func (f *form) fill(values map[string]any) {
 	}
 }
 
-// input is an input for the template of that name.
+// input is the data of the template named input.
 type input struct {
 	Form                *form
 	Name, Label         string
 	Type, Unit, Hint    string
 	Required, Autofocus bool
 	Options             []option
-	List, Rows          string // the id of a datalist; the lines of a longer text
+	List, Rows          string // the id of a datalist; the number of lines of a longer text
 }
 
 type option struct{ Value, Name string }
 
-// labeled returns a choice of the names of the API, as words.
+// labeled returns options whose values are names of the API. It shows the names as words.
 func labeled(names []string) (options []option) {
 	for _, name := range names {
 		options = append(options, option{name, label(name)})
@@ -327,8 +385,8 @@ func labeled(names []string) (options []option) {
 	return options
 }
 
-// newInput returns an input of a form. More are required, autofocus, and settings such as unit=g. A value is that of a
-// form that was not sent.
+// newInput returns an input of a form. The strings in more are the words required and autofocus, and settings such as
+// unit=g. The setting value is the value in a form that was not sent.
 func newInput(f *form, name, label string, more ...string) input {
 	in := input{Form: f, Name: name, Label: label}
 	texts := map[string]*string{"type": &in.Type, "unit": &in.Unit, "hint": &in.Hint, "list": &in.List, "rows": &in.Rows}
@@ -344,9 +402,20 @@ func newInput(f *form, name, label string, more ...string) input {
 			in.Autofocus = true
 		case key == "value" && !sent:
 			f.Values.Set(name, value)
+			if in.IsEdit() {
+				f.Was.Set(name, value)
+			}
 		}
 	}
 	return in
+}
+
+// moment returns a time as the value of an input, or "" for nil.
+func (v *visit) moment(t *time.Time) string {
+	if t == nil {
+		return ""
+	}
+	return t.In(v.zone).Format(momentLayout)
 }
 
 func (i input) Value() string { return i.Form.Values.Get(i.Name) }
@@ -364,20 +433,41 @@ func (i input) Theirs() string {
 }
 func (i input) Numeric() bool { return i.Type == "number" }
 
-// label returns the name of a field of the API as words.
-func label(name string) string {
-	name = strings.NewReplacer("_grams", "", "_", " ").Replace(name)
-	return strings.ToUpper(name[:min(1, len(name))]) + name[min(1, len(name)):]
+// rowInput returns the input of a number in a row of a nested list.
+func (f *form) rowInput(list string, row int, name, label string, value num, more ...string) input {
+	return newInput(f, fmt.Sprintf("%s[%d].%s", list, row, name), label,
+		append(more, "type=number", "value="+f.read.text(value))...)
 }
 
-// sentence returns a message of the API as a sentence.
-func sentence(s string) string {
-	if s == "" {
-		return ""
+// putRows sets a nested list in a body from inputs such as items[0].sku. It omits objects whose fields are all empty,
+// except for the id, and omits the list if all its objects are omitted. In an edit, an object contains its id and the
+// fields that the visitor changed, including changes to an empty value.
+func (f *form) putRows(body map[string]any, list string, fields ...field) {
+	var all []map[string]any
+	for i := 0; ; i++ {
+		row, here, filled := map[string]any{}, false, false
+		for _, in := range fields {
+			name := fmt.Sprintf("%s[%d].%s", list, i, in.name)
+			if _, ok := f.Values[name]; !ok {
+				continue
+			}
+			here = true
+			isEdit := f.Tag != "" && in.name != "id"
+			if isEdit && f.Values.Get(name) == f.Was.Get(name) {
+				continue
+			}
+			if value := f.value(field{name, in.kind}); value != nil || isEdit {
+				row[in.name] = value
+				filled = filled || in.name != "id"
+			}
+		}
+		if filled {
+			all = append(all, row)
+			body[list] = all
+			f.rows[list] = append(f.rows[list], i)
+		}
+		if !here {
+			return
+		}
 	}
-	s = strings.ToUpper(s[:1]) + s[1:]
-	if !strings.HasSuffix(s, ".") {
-		s += "."
-	}
-	return s
 }

@@ -3,30 +3,20 @@ package web
 import (
 	"encoding/json"
 	"fmt"
-	"html/template"
 	"math"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
 )
 
-// functions are those of the templates that do not depend on the visitor.
-var functions = template.FuncMap{
-	"label":   label,
-	"input":   newInput,
-	"options": writeOptions,
-	"choose":  func(in input, options []option) input { in.Options = options; return in },
-}
-
-// locale is how numbers and dates are written.
+// locale determines how pages write numbers and dates.
 type locale struct {
 	language, decimal, group, date, day string
 }
 
 var iso = &locale{"en", ".", "\u202f", "2006-01-02", "01-02"}
 
-// locales are those of the languages that differ from iso.
+// locales maps languages to their locales. All other languages have the locale iso.
 var locales = map[string]*locale{
 	"en-us": {"en", ".", ",", "Jan 2, 2006", "Jan 2"},
 	"en-gb": {"en", ".", ",", "2 Jan 2006", "2 Jan"},
@@ -60,14 +50,14 @@ func localeOf(header string) *locale {
 // num is a decimal number of the API, or "" for null.
 type num = json.Number
 
-func value(n num) float64 { f, _ := n.Float64(); return f }
+func float(n num) float64 { f, _ := n.Float64(); return f }
 
-// Number writes a number with at most so many digits after the decimal point.
+// Number writes a number with at most the given number of digits after the decimal mark.
 func (v *visit) Number(n num, digits int) string {
 	if n == "" {
 		return "–"
 	}
-	return v.locale.number(value(n), digits)
+	return v.locale.number(float(n), digits)
 }
 
 func (l *locale) number(f float64, digits int) string {
@@ -86,13 +76,26 @@ func (l *locale) number(f float64, digits int) string {
 	return whole
 }
 
+func trimFloat(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
+
+// plain writes a number as the text of an input: with the decimal mark of the language, and without groups.
+func (l *locale) plain(f float64) string { return strings.Replace(trimFloat(f), ".", l.decimal, 1) }
+
+// text writes a number of the API as plain does, and null as "".
+func (l *locale) text(n num) string {
+	if n == "" {
+		return ""
+	}
+	return l.plain(float(n))
+}
+
 // Grams writes a weight.
 func (v *visit) Grams(n num) string {
 	if n == "" {
 		return "–"
 	}
 	digits := 1
-	if math.Abs(value(n)) >= 100 {
+	if math.Abs(float(n)) >= 100 {
 		digits = 0
 	}
 	return v.Number(n, digits) + "\u00a0g"
@@ -100,21 +103,21 @@ func (v *visit) Grams(n num) string {
 
 // Kilos writes a weight of many spools.
 func (v *visit) Kilos(n num) string {
-	if math.Abs(value(n)) < 1000 {
+	if math.Abs(float(n)) < 1000 {
 		return v.Grams(n)
 	}
-	return v.locale.number(value(n)/1000, 1) + "\u00a0kg"
+	return v.locale.number(float(n)/1000, 1) + "\u00a0kg"
 }
 
 // Change writes a change of a weight with its sign.
 func (v *visit) Change(n num) string {
-	if value(n) > 0 {
+	if float(n) > 0 {
 		return "+" + v.Grams(n)
 	}
 	return v.Grams(n)
 }
 
-// minorUnits are the decimals of the currencies of ISO 4217 that do not have two.
+// minorUnits maps the currencies of ISO 4217 that do not have two decimals to their number of decimals.
 var minorUnits = map[string]int{
 	"BIF": 0, "CLP": 0, "DJF": 0, "GNF": 0, "ISK": 0, "JPY": 0, "KMF": 0, "KRW": 0, "PYG": 0, "RWF": 0, "UGX": 0,
 	"UYI": 0, "VND": 0, "VUV": 0, "XAF": 0, "XOF": 0, "XPF": 0,
@@ -130,7 +133,7 @@ func (v *visit) Money(n num) string {
 	if n, ok := minorUnits[v.Currency]; ok {
 		decimals = n
 	}
-	s := v.locale.number(value(n), decimals)
+	s := v.locale.number(float(n), decimals)
 	if decimals > 0 {
 		whole, cents, _ := strings.Cut(s, v.locale.decimal)
 		s = whole + v.locale.decimal + (cents + "0000")[:decimals]
@@ -146,14 +149,14 @@ func (v *visit) Minutes(n num) string {
 	if n == "" {
 		return "–"
 	}
-	minutes := int(value(n))
+	minutes := int(float(n))
 	if minutes < 60 {
 		return fmt.Sprintf("%d min", minutes)
 	}
 	return fmt.Sprintf("%d:%02d h", minutes/60, minutes%60)
 }
 
-// Time writes a time in the time zone of the farm, and Date its day.
+// Time writes a time in the time zone of the farm. Date writes only the day of the time.
 func (v *visit) Time(t *time.Time) string { return v.at(t, v.locale.date+"\u00a015:04") }
 func (v *visit) Date(t *time.Time) string { return v.at(t, v.locale.date) }
 
@@ -164,7 +167,7 @@ func (v *visit) at(t *time.Time, layout string) string {
 	return t.In(v.zone).Format(layout)
 }
 
-// Clock writes a time of today as an hour, and another one with its day.
+// Clock writes a time of today as hours and minutes, and any other time with its day.
 func (v *visit) Clock(t *time.Time) string {
 	if v.at(t, time.DateOnly) == v.Now().Format(time.DateOnly) {
 		return v.at(t, "15:04")
@@ -172,7 +175,7 @@ func (v *visit) Clock(t *time.Time) string {
 	return v.at(t, v.locale.day+"\u00a015:04")
 }
 
-// Until says until when a run prints, or since when, if it is not known when it ends.
+// Until writes when a run ends or has ended or, if the end is not known, when it started.
 func (v *visit) Until(status string, start, end *time.Time) string {
 	switch {
 	case status == "paused":
@@ -199,7 +202,7 @@ func (v *visit) Day(s string) string {
 // IsPast reports whether a date of the API is before today.
 func (v *visit) IsPast(s string) bool { return s != "" && s < v.Now().Format(time.DateOnly) }
 
-// More says how many entries of a list are not shown, if there are any.
+// More writes the number of entries of a list that the page does not show, or "" if it shows all.
 func (v *visit) More(total, shown int) string {
 	if total <= shown {
 		return ""
@@ -210,7 +213,7 @@ func (v *visit) More(total, shown int) string {
 // Now returns the time in the time zone of the farm.
 func (v *visit) Now() time.Time { return v.site.Now().In(v.zone) }
 
-// Ago writes how many days ago a time was.
+// Ago writes how many days ago a time was. It writes a time at least 30 days ago as a date.
 func (v *visit) Ago(t *time.Time) string {
 	if t == nil {
 		return "never"
@@ -227,4 +230,40 @@ func (v *visit) Ago(t *time.Time) string {
 	return v.Date(t)
 }
 
-var hexColor = regexp.MustCompile(`^#[0-9A-Fa-f]{6}$`)
+// label returns the name of a field of the API as words.
+func label(name string) string {
+	name = strings.NewReplacer("_grams", "", "_", " ").Replace(name)
+	return strings.ToUpper(name[:min(1, len(name))]) + name[min(1, len(name)):]
+}
+
+// sentence returns a message of the API as a sentence.
+func sentence(s string) string {
+	if s == "" {
+		return ""
+	}
+	s = strings.ToUpper(s[:1]) + s[1:]
+	if !strings.HasSuffix(s, ".") {
+		s += "."
+	}
+	return s
+}
+
+// customText returns the value of a custom field as the text of an input.
+func (l *locale) customText(value any) string {
+	switch value := value.(type) {
+	case nil:
+		return ""
+	case float64:
+		return l.plain(value)
+	case []any:
+		texts, separator := make([]string, len(value)), ", "
+		for i, v := range value {
+			texts[i] = l.customText(v)
+			if _, ok := v.(string); !ok {
+				separator = "–"
+			}
+		}
+		return strings.Join(texts, separator)
+	}
+	return fmt.Sprint(value)
+}

@@ -6,18 +6,18 @@ import (
 
 	"rsc.io/qr"
 
-	"spoolwright/db"
 	"spoolwright/server"
+	"spoolwright/value"
 )
 
-// labelSizes are the sheets and rolls. The style sheet has their measures, by the same names.
+// labelSizes are the sheets and rolls of labels. The style sheet has their measures, under the same names.
 var labelSizes = []option{{"62x29", "Roll, 62 × 29 mm"}, {"50x25", "Roll, 50 × 25 mm"},
 	{"40x30", "Roll, 40 × 30 mm"}, {"a4", "A4, 3 × 8 labels"}, {"5160", "Letter, Avery 5160"}}
 
-// maxLabels is the number of labels that are printed together.
+// maxLabels is the maximum number of labels that are printed together.
 const maxLabels = 100
 
-// labelsPage is labels to print.
+// labelsPage is the page with labels to print.
 type labelsPage struct {
 	Size   pick
 	IDs    []string
@@ -62,7 +62,7 @@ func newQR(text string) (qrCode, error) {
 	return qrCode{path.String(), code.Size + 2*margin}, nil
 }
 
-// showLabels shows labels of the spools that the address names.
+// showLabels shows the labels of spools. The address names the spools by their ids, or by a range of numbers.
 func showLabels(v *visit) error {
 	query := v.r.URL.Query()
 	p := &labelsPage{Size: pick{"size", "Size", "62x29", labelSizes}}
@@ -72,7 +72,7 @@ func showLabels(v *visit) error {
 		}
 	}
 	for _, asked := range query["id"] {
-		id, ok := db.ParseID(asked)
+		id, ok := value.ParseID(asked)
 		if !ok {
 			return server.ErrNotFound
 		}
@@ -81,28 +81,37 @@ func showLabels(v *visit) error {
 	if len(p.IDs) > maxLabels {
 		return server.Invalid("id", "must be given at most %d times", maxLabels)
 	}
-	p.Labels = make([]labelOf, len(p.IDs))
-	reads := make([]read, len(p.IDs))
-	for i, id := range p.IDs {
-		reads[i] = get("/api/v1/spools/"+id, &p.Labels[i].Spool)
+	var paths []string
+	for _, id := range p.IDs {
+		paths = append(paths, "/api/v1/spools/"+id)
+	}
+	if asked := query.Get("numbers"); asked != "" {
+		numbers, ok := numberRange(asked, maxLabels)
+		if !ok {
+			return server.Invalid("numbers", "must be a range of at most %d numbers, such as 61-70", maxLabels)
+		}
+		p.IDs, paths = nil, nil
+		for _, n := range numbers {
+			paths = append(paths, fmt.Sprintf("/api/v1/spools/by-number/%d", n))
+		}
+	}
+	p.Labels = make([]labelOf, len(paths))
+	reads := make([]read, len(paths))
+	for i, path := range paths {
+		reads[i] = get(path, &p.Labels[i].Spool)
 	}
 	if err := v.fetch(reads...); err != nil {
 		return err
 	}
 	for i := range p.Labels {
 		l := &p.Labels[i]
+		if len(p.IDs) <= i {
+			p.IDs = append(p.IDs, l.Spool.ID)
+		}
 		var err error
 		if l.QR, err = newQR(fmt.Sprintf("%s/s/%d", v.base(), l.Spool.Number)); err != nil {
 			return err
 		}
 	}
 	return v.show(200, "labels", "Labels", p)
-}
-
-// base returns the address of the service, as the browser knows it.
-func (v *visit) base() string {
-	if v.site.server.IsSecure(v.r) {
-		return "https://" + v.r.Host
-	}
-	return "http://" + v.r.Host
 }

@@ -13,41 +13,44 @@ import (
 // perPage is the number of entries of a page of a list.
 const perPage = 50
 
-// listing is a list of the API as the address of the page selects it. The type of the page's data embeds it.
+// listing is a page of a list with filters and an order, which the address of the page selects. The type of the page's
+// data embeds listing.
 type listing struct {
 	Total   int        `json:"total"`
-	Path    string     `json:"-"` // of the page
-	Noun    string     `json:"-"` // of one entry
+	Path    string     `json:"-"` // the path of the page
+	Noun    string     `json:"-"` // the noun for one entry
 	Filter  url.Values `json:"-"`
 	Page    int        `json:"-"`
-	Problem string     `json:"-"` // with the filters
+	Problem string     `json:"-"` // the problems with the filters
 
 	filters []filter
 	orders  []listOrder
 }
 
-// filter is a filter of a list: its name in the address, the parameter of the API, and what the page offers to choose
-// from, or nothing.
+// filter is a filter of a list: its name in the address, the parameter of the API, the label, and the options of its
+// choice. A filter without options has no choice on the page.
 type filter struct {
 	name, parameter, label string
 	options                []option
 }
 
-// searchFilter is the filter of all lists that can be searched.
+// searchFilter is the first filter of each list that can be searched.
 var searchFilter = filter{"search", "search", "", nil}
 
-// listOrder is an order of a list: its name in the address, what people call it, and the parameters of the API.
+// listOrder is an order of a list: its name in the address, its label on the page, and the parameters sort_by and
+// sort_order of the API.
 type listOrder struct{ name, label, by, direction string }
 
-// maxSorted is the number of entries up to which a list offers the orders for which the API reads all of them.
+// maxSorted is the maximum number of entries of a list that offers orders without an index. For such an order, the API
+// reads all entries.
 const maxSorted = 100_000
 
-// readsAll reports whether the API reads all entries of the list for the order, because no index has it.
+// readsAll reports whether the API reads all entries of the list for the order, because no index has the order.
 func (o listOrder) readsAll() bool {
 	return o.by != "created_at" && o.by != "number" && o.by != "due_date"
 }
 
-// listing returns the list that the address of the page selects, and its query of the API.
+// listing returns the list that the address of the page selects, and the query for the API.
 func (v *visit) listing(path, noun string, filters []filter, orders []listOrder) (listing, url.Values) {
 	asked := v.r.URL.Query()
 	l := listing{Path: path, Noun: noun, Filter: url.Values{}, Page: 1, filters: filters, orders: orders}
@@ -74,7 +77,7 @@ func (v *visit) listing(path, noun string, filters []filter, orders []listOrder)
 	return l, query
 }
 
-// refused keeps what the API says about the filters. It returns an error that has nothing to do with them.
+// refused stores the problems of a 422 with the filters in l.Problem, and returns nil. It returns any other error.
 func (l *listing) refused(err error) error {
 	e := server.AsError(err)
 	if err == nil || e.Status != 422 {
@@ -114,13 +117,14 @@ func (l *listing) address(page int) string {
 	return (&url.URL{Path: l.Path, RawQuery: query.Encode()}).String()
 }
 
-// Address returns the address of the list.
+// Address returns the address of the shown page of the list.
 func (l *listing) Address() string { return l.address(l.Page) }
 
-// Query returns the query of the address of the list, with its question mark.
+// Query returns the query of Address, with its question mark.
 func (l *listing) Query() string { return strings.TrimPrefix(l.Address(), l.Path) }
 
-// Previous and Next return the addresses of the other pages of the list, or "".
+// Previous and Next return the addresses of the previous and the next page of the list, or "" if there is no such
+// page.
 func (l *listing) Previous() string {
 	if l.Page == 1 {
 		return ""
@@ -135,7 +139,7 @@ func (l *listing) Next() string {
 	return l.address(l.Page + 1)
 }
 
-// Range returns which entries the page shows.
+// Range returns the text that says which entries the page shows.
 func (l *listing) Range() string {
 	switch {
 	case l.Total == 1:
@@ -147,7 +151,7 @@ func (l *listing) Range() string {
 	return fmt.Sprintf("%d–%d of %d", min(first, l.Total), min(first+perPage-1, l.Total), l.Total)
 }
 
-// IsFiltered reports whether the list has filters.
+// IsFiltered reports whether the address of the page has set a filter.
 func (l *listing) IsFiltered() bool {
 	for name := range l.Filter {
 		if name != "sort" {
@@ -156,6 +160,9 @@ func (l *listing) IsFiltered() bool {
 	}
 	return false
 }
+
+// Restores reports whether removed entries of the list can be restored.
+func (l *listing) Restores() bool { return l.Path != "/stock" }
 
 // HasSearch reports whether the list can be searched.
 func (l *listing) HasSearch() bool { return len(l.filters) > 0 && l.filters[0].name == "search" }
@@ -185,24 +192,24 @@ func (l *listing) Picks() (picks []pick) {
 	return picks
 }
 
-// listOf is the page of a list of the API.
+// listOf is the page of a list of the API. The template is named after the path of the page, and contains the head of
+// the table.
 type listOf[T any] struct {
-	*editor // of the entries
+	*editor // the editor of the entries
 	filters []filter
 	orders  []listOrder
-	query   func(*listing, url.Values)           // changes the query of the API, if it is not nil
-	fetch   func(*visit, read, *[]T) error       // reads the entries and more, if it is not nil
-	row     func(v *visit, r *rows, entry *T)    // writes the row of an entry
-	below   func(v *visit, r *rows, entries []T) // writes what is below the table, if it is not nil
+	query   func(*listing, url.Values)         // if not nil, changes the query for the API
+	fetch   func(*visit, read, *[]T) error     // if not nil, reads the entries and other data
+	row     func(v *visit, r *rows, entry *T)  // writes the row of an entry
+	below   func(v *visit, entries []T) string // if not nil, returns the text below the table
 
-	Title, Class string        // of the page, and of the table
-	Head         template.HTML // the cells of the first row of the table
-	Empty        string        // what the page says if there are no entries
-	Add, First   string        // the names of the links to the form of a new entry, and of the first one
-	Other        option        // a page beside it, or none
+	Title, Class string // the title of the page, and the class of the table
+	Empty        string // the text of the page if there are no entries
+	Add, First   string // the texts of the link to the form of a new entry; First is for an empty list
+	Other        option // the link to a related page, or empty
 }
 
-// listPage is the data of the page.
+// listPage is the data of the page of a list.
 type listPage[T any] struct {
 	listing
 	Items []T        `json:"items"`
@@ -226,7 +233,7 @@ func (l *listOf[T]) show(v *visit) error {
 	if err := p.refused(err); err != nil {
 		return err
 	}
-	return v.show(p.status(), "list", l.Title, p)
+	return v.show(p.status(), strings.TrimPrefix(l.path, "/"), l.Title, p)
 }
 
 // Rows returns the rows of the table.
@@ -238,11 +245,10 @@ func (p *listPage[T]) Rows(v view) template.HTML {
 	return r.html()
 }
 
-// Below returns what is below the table.
-func (p *listPage[T]) Below(v view) template.HTML {
-	var r rows
-	if p.List.below != nil {
-		p.List.below(v.visit, &r, p.Items)
+// Below returns the text below the table, or "".
+func (p *listPage[T]) Below(v view) string {
+	if p.List.below == nil {
+		return ""
 	}
-	return r.html()
+	return p.List.below(v.visit, p.Items)
 }

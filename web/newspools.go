@@ -1,10 +1,18 @@
 package web
 
-import "strings"
+import (
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"spoolwright/server"
+)
 
 func showNewSpools(v *visit) error { return v.newSpools(200, v.asked()) }
 
-// newSpools shows the form that adds spools of a filament, or with fields of their own.
+// newSpools shows the form that adds spools. The spools belong to a filament or, with own in the address or if the
+// farm has no filaments, have their own material.
 func (v *visit) newSpools(status int, f *form) error {
 	var list struct{ Items []filament }
 	var custom customFields
@@ -37,6 +45,67 @@ func (v *visit) newSpools(status int, f *form) error {
 	return v.show(status, "editor", "Add spools", p)
 }
 
+// added returns the notice of new spools. If the numbers of the spools follow each other, the notice has a form that
+// removes the spools and, for at most maxLabels spools, a link to their labels.
+func added(spools []spool) *notice {
+	if len(spools) == 0 {
+		return nil
+	}
+	first, last := spools[0].Number, spools[0].Number
+	for _, s := range spools {
+		first, last = min(first, s.Number), max(last, s.Number)
+	}
+	n := &notice{Text: fmt.Sprintf("Spool %d is added.", first)}
+	if len(spools) > 1 {
+		n.Text = fmt.Sprintf("%d spools are added, %d to %d.", len(spools), first, last)
+	}
+	if last-first == int64(len(spools)-1) {
+		numbers := fmt.Sprintf("%d-%d", first, last)
+		if len(spools) <= maxLabels {
+			n.Next = []option{{"/labels?numbers=" + numbers, "Print labels"}}
+		}
+		n.Undo = &undo{Name: "Undo", Action: "/spools/removal", Values: url.Values{"numbers": {numbers}}}
+	}
+	return n
+}
+
+// numberRange returns the numbers of a range such as 61-70. It returns false if the text is not a range or has more
+// than the number most.
+func numberRange(text string, most int64) (numbers []int64, ok bool) {
+	from, to, _ := strings.Cut(text, "-")
+	first, err1 := strconv.ParseInt(from, 10, 32)
+	last, err2 := strconv.ParseInt(to, 10, 32)
+	if err1 != nil || err2 != nil || first < 1 || last < first || last > server.MaxNumber || last-first >= most {
+		return nil, false
+	}
+	for n := first; n <= last; n++ {
+		numbers = append(numbers, n)
+	}
+	return numbers, true
+}
+
+// removeSpools removes the spools with a range of numbers, which were added together.
+func removeSpools(v *visit) error {
+	f := v.sent()
+	numbers, ok := numberRange(f.Values.Get("numbers"), maxRemoved)
+	if !ok {
+		return server.ErrNotFound
+	}
+	ok, err := v.send(f, "DELETE", "/api/v1/spools", map[string]any{"numbers": numbers}, nil)
+	if err == nil && !ok {
+		return server.Invalid("numbers", "%s", f.Problem)
+	}
+	text := fmt.Sprintf("Spool %d is removed.", numbers[0])
+	if len(numbers) > 1 {
+		text = fmt.Sprintf("Spools %d to %d are removed.", numbers[0], numbers[len(numbers)-1])
+	}
+	v.tell(&notice{Text: text})
+	return v.then(ok, err, "/spools", nil)
+}
+
+// maxRemoved is the maximum number of spools that are removed together.
+const maxRemoved = 1000
+
 func createSpools(v *visit) error {
 	f := v.sent()
 	fields, err := spools.names(v)
@@ -50,5 +119,6 @@ func createSpools(v *visit) error {
 	if len(created.Items) == 1 {
 		to += "/" + created.Items[0].ID
 	}
+	v.tell(added(created.Items))
 	return v.then(ok, err, to, func() error { return v.newSpools(422, f) })
 }

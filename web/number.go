@@ -11,36 +11,25 @@ import (
 	"spoolwright/transfer"
 )
 
-// A number that a visitor types is read by the language in which the page shows numbers:
+// A number that a visitor types is read according to the language in which the page shows numbers:
 //
-//   - The decimal mark and the mark between groups of three digits are those of the language. Spaces and apostrophes
-//     are marks between groups in all languages.
-//   - Another mark is accepted if it can be read in only one way, such as 12,5 or 1.234.567 on an English page. A text
-//     that can be read in two ways is refused, and the message names both readings.
-//   - A unit may follow: that of the field, kg for a weight in grams, and the currency of the farm for an amount. A
-//     duration may be written as 1:35 or 1 h 35 min.
-
-// plain writes a number as the text of an input: with the decimal mark of the language, and without groups.
-func (l *locale) plain(f float64) string { return strings.Replace(trimFloat(f), ".", l.decimal, 1) }
-
-// text is plain for a number of the API, or "" for null.
-func (l *locale) text(n num) string {
-	if n == "" {
-		return ""
-	}
-	return l.plain(value(n))
-}
+//   - The language determines the decimal mark and the mark between groups of three digits. Spaces and apostrophes are
+//     marks between groups in all languages.
+//   - Marks of other languages are accepted if the number has only one meaning, such as 12,5 or 1.234.567 on an
+//     English page. A number with two meanings is refused, and the message names both.
+//   - A unit may follow the number: the unit of the field, kg for a weight in grams, or the currency of the farm for
+//     an amount. A duration may be written as 1:35 or 1 h 35 min.
 
 // reader reads the numbers of a form.
 type reader struct {
 	*locale
-	currency string // of the farm, or "" if it has none
+	currency string // the currency of the farm, or "" if the farm has none
 }
 
 var duration = regexp.MustCompile(`^(?:([0-9]+)\s*:\s*([0-5]?[0-9])\s*h?|([0-9]+)\s*h\s*([0-9]+)\s*m(?:in)?)$`)
 
-// read returns the number that a text means as the value of the field, or else why it means none, if there is more to
-// say than that it is not a number.
+// read returns the number in a text that was typed into an input of the field. If the text is not a number, n is "".
+// Problem then says why, or is "" if there is nothing to say except that the text is not a number.
 func (r reader) read(field, text string) (n json.Number, problem string) {
 	text = transfer.ASCII(text)
 	minutes, hours := strings.HasSuffix(field, "_minutes"), strings.HasSuffix(field, "_hours")
@@ -68,7 +57,8 @@ func (r reader) read(field, text string) (n json.Number, problem string) {
 	return json.Number(number), ""
 }
 
-// decide returns the decimal that digits and marks mean, or "" and why they mean none, if two readings are possible.
+// decide returns the decimal that the digits and marks of n mean. If they can mean two decimals, it returns "" and a
+// problem that names both.
 func (r reader) decide(n transfer.Number) (number, problem string) {
 	point, comma := n.Readings()
 	if point == comma || point == "" || comma == "" {

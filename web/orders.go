@@ -1,8 +1,12 @@
 package web
 
 import (
+	"encoding/json"
 	"fmt"
+	"net/http"
 	"net/url"
+	"slices"
+	"strconv"
 	"time"
 )
 
@@ -16,19 +20,24 @@ type order struct {
 	Notes     string     `json:"notes"`
 	Status    string     `json:"status"`
 	CreatedAt *time.Time `json:"created_at"`
-	Items     []struct {
-		ID        string
-		ProductID string `json:"product_id"`
-		Product   string `json:"product_name"`
-		Quantity  int
-		Produced  int
-		Planned   int
-	}
-	Runs []run
+	Items     []orderItem
+	Runs      []run
 	costs
 }
 
-// Name returns what a person calls the order.
+// orderItem is a product in an order.
+type orderItem struct {
+	ID        string
+	ProductID string `json:"product_id"`
+	Product   string `json:"product_name"`
+	Quantity  int
+	Price     num `json:"unit_price"`
+	Produced  int
+	Planned   int
+	Delivered *int // nil, unless the order was marked done by hand
+}
+
+// Name returns the name of the order for people.
 func (o order) Name() string {
 	switch {
 	case o.Reference != "":
@@ -45,7 +54,15 @@ func (o order) State() string { return label(o.Status) }
 // IsOpen reports whether something is left to print.
 func (o order) IsOpen() bool { return o.Status == "received" || o.Status == "in_production" }
 
-// late returns the further class of the due date of an open order that is late.
+// IsDone reports whether everything is printed, or the order was marked done by hand.
+func (o order) IsDone() bool { return o.Status == "done" }
+
+// IsByHand reports whether the order was marked done by hand.
+func (o order) IsByHand() bool {
+	return slices.ContainsFunc(o.Items, func(i orderItem) bool { return i.Delivered != nil })
+}
+
+// late returns the additional HTML class of the due date if the order is open and late, and "" otherwise.
 func (o order) late(v *visit) string {
 	if o.IsOpen() && v.IsPast(o.DueDate) {
 		return " late"
@@ -65,7 +82,6 @@ var orderList = &listOf[order]{editor: orders, Title: "Orders", Class: "fixed", 
 			query.Set("status", "received,in_production")
 		}
 	},
-	Head: `<th>Order</th><th class="wide">Customer</th><th class="wide">State</th><th class="amount">Due</th>`,
 	row: func(v *visit, r *rows, o *order) {
 		state := o.State()
 		r.add(`<tr><td><a class="title" href="/orders/{}"><b>{}</b></a><small><span class="narrow-only">{}`, o.ID,
@@ -95,12 +111,42 @@ type orderPage struct {
 	Stock    availability
 	Products struct{ Items []product }
 	Options  []option
+	part     string // the id of the item whose form was sent, or ""
+}
+
+// Of returns the form that changes the item.
+func (p *orderPage) Of(i orderItem) *form {
+	f := newForm(p.read)
+	if p.IsRefused(i) {
+		f = p.sent
+	}
+	for name, value := range map[string]string{"quantity": strconv.Itoa(i.Quantity), "unit_price": p.read.text(i.Price)} {
+		f.Was.Set(name, value)
+		if f != p.sent {
+			f.Values.Set(name, value)
+		}
+	}
+	return f
+}
+
+// IsRefused reports whether the API has refused the form that changes the item.
+func (p *orderPage) IsRefused(i orderItem) bool { return p.Open == "item" && i.ID == p.part }
+
+// Delivered returns the input for the number of pieces that the customer got of the item with the index.
+func (p *orderPage) Delivered(f *form, index int) input {
+	i := p.Order.Items[index]
+	n := i.Quantity
+	if i.Delivered != nil {
+		n = *i.Delivered
+	}
+	return newInput(f, fmt.Sprintf("items[%d].delivered", index), i.Product, "type=number", "required",
+		"value="+strconv.Itoa(n))
 }
 
 func showOrder(v *visit) error { return v.orderPage(200, "", nil) }
 
 func (v *visit) orderPage(status int, name string, f *form) error {
-	p := &orderPage{forms: v.forms(name, f)}
+	p := &orderPage{forms: v.forms(name, f), part: v.r.PathValue("part")}
 	if err := v.fetch(
 		get("/api/v1/orders/{id}", &p.Order),
 		get("/api/v1/orders/{id}/availability", &p.Stock),
@@ -114,8 +160,63 @@ func (v *visit) orderPage(status int, name string, f *form) error {
 
 var oneOrder = resource{"/api/v1/orders", "/orders", (*visit).orderPage}
 
-// RunOf returns the address of a new run of an item, for the pieces that are neither printed nor planned.
+// RunOf returns the address of the form of a new run, which prints the pieces of an item that are neither printed nor
+// planned.
 func (o order) RunOf(product, item string, quantity, produced, planned int) string {
 	return "/runs/new?" + url.Values{"product": {product}, "order_item": {item},
 		"quantity": {fmt.Sprint(max(1, quantity-produced-planned))}}.Encode()
+}
+
+// orderState returns the handler of a form that ends the order by an operation. The form contains the previous status,
+// and the notice has a form that sets this status again.
+func orderState(name, operation, text string, body func(*form) map[string]any) func(*visit) error {
+	return oneOrder.action(name, "POST", operation, body, func(v *visit, f *form, answer json.RawMessage) *notice {
+		was := f.Values.Get("status")
+		if was != "received" && was != "in_production" {
+			return &notice{Text: text}
+		}
+		return undone(text, "Undo", "/open", url.Values{"status": {was}})(v, f, answer)
+	})
+}
+
+// delivered makes the body of the operation that marks an order done by hand.
+func delivered(f *form) map[string]any {
+	body := map[string]any{}
+	f.putRows(body, "items", field{"id", text}, field{"delivered", number})
+	return body
+}
+
+// itemFields are the fields of an item that a visitor can change.
+var itemFields = []field{{"quantity", number}, {"unit_price", number}}
+
+// editItem changes an item of an order. The notice has a form with the previous values.
+func editItem(v *visit) error {
+	f := v.sent()
+	f.needs("quantity")
+	again := func() error { return v.orderPage(422, "item", f) }
+	if len(f.Errors) > 0 {
+		return again()
+	}
+	ok, err := v.send(f, http.MethodPatch, "/api/v1/orders/{id}/items/{part}", f.changed(itemFields...), nil)
+	back := url.Values{}
+	for _, in := range itemFields {
+		if now, was := f.Values.Get(in.name), f.Was.Get(in.name); f.Was.Has(in.name) {
+			back[in.name], back["was."+in.name] = []string{was}, []string{now}
+		}
+	}
+	n := &notice{Text: "The item is changed."}
+	if f.Was.Has("quantity") {
+		n.Undo = &undo{"Undo", v.r.URL.Path + v.query(), back}
+	}
+	v.tell(n)
+	return v.then(ok, err, v.here("/orders"), again)
+}
+
+// itemAdded returns the notice of a new item, with a form that removes the item.
+func itemAdded(v *visit, f *form, answer json.RawMessage) *notice {
+	var item orderItem
+	if err := json.Unmarshal(answer, &item); err != nil || item.ID == "" {
+		return &notice{Text: "The item is added."}
+	}
+	return undone("The item is added.", "Undo", "/items/"+item.ID+"/remove", nil)(v, f, answer)
 }

@@ -1,14 +1,13 @@
 package web
 
 import (
-	"cmp"
 	"net/http"
 	"strconv"
 	"strings"
 	"time"
 
-	"spoolwright/db"
 	"spoolwright/server"
+	"spoolwright/value"
 )
 
 // printer is a printer, as the API returns it, with its unfinished runs.
@@ -26,8 +25,8 @@ type printer struct {
 	Hours      num        `json:"printed_hours"`
 	Due        bool       `json:"maintenance_due"`
 	Loaded     []loaded
-	Runs       []queuedRun `json:"-"` // in its queue
-	Run        *run        `json:"-"` // that it prints, on Today
+	Runs       []queuedRun `json:"-"` // the runs in the queue of the printer
+	Run        *run        `json:"-"` // on Today, the run that the printer prints
 }
 
 // loaded is a spool in a slot of a printer.
@@ -58,7 +57,7 @@ func (p printer) Now() *queuedRun {
 	return nil
 }
 
-// slot is a slot of a printer, with the spool that is loaded into it, or nil.
+// slot is a slot of a printer. Spool is the spool that is loaded into the slot, or nil.
 type slot struct {
 	Number int
 	Spool  *loaded
@@ -76,6 +75,9 @@ func (p printer) All() []slot {
 	return slots
 }
 
+// printersByName is the address of the printers to choose from.
+const printersByName = "/api/v1/printers?limit=100&sort_by=name&sort_order=asc"
+
 var printerStates = []option{{"available", "Available"}, {"maintenance", "In maintenance"}, {"retired", "Retired"}}
 
 var printerList = &listOf[printer]{editor: printers, Title: "Printers", Class: "fixed", Add: "Add a printer",
@@ -92,7 +94,6 @@ var printerList = &listOf[printer]{editor: printers, Title: "Printers", Class: "
 		}
 		return err
 	},
-	Head: `<th>Printer</th><th>Prints</th><th class="wide">Loaded</th><th class="amount wide">Hours</th>`,
 	row: func(v *visit, r *rows, p *printer) {
 		r.add(`<tr><td><a class="title" href="/printers/{}"><b>{}</b></a>`, p.ID, p.Name)
 		r.some(`<small>{}</small>`, p.Kind())
@@ -122,6 +123,7 @@ var printers = &editor{api: "/api/v1/printers", path: "/printers", noun: "printe
 		{field{"status", text}, "Status", "", printerStates},
 		{field{"slots", number}, "Slots for spools", "type=number;hint=1 if empty", nil},
 		{field{"materials", set}, "Materials", "hint=Such as PLA, PETG. Empty: all", nil},
+		{field{"diameter_mm", number}, "Filament", "", widths},
 		{field{"nozzle_mm", number}, "Nozzle", "type=number;unit=mm", nil},
 		{field{"maintenance_interval_hours", number}, "Maintenance after", "type=number;unit=hours", nil},
 		{field{"hour_cost", number}, "Cost of an hour", "type=number;unit=$currency", nil},
@@ -131,11 +133,11 @@ var printers = &editor{api: "/api/v1/printers", path: "/printers", noun: "printe
 
 // printerPage is the page of a printer.
 type printerPage struct {
-	forms   // of slots, by their numbers
+	forms   // the forms of slots, named by the numbers of the slots
 	Printer printer
 	Queue   queue
 	Ended   struct{ Items []run }
-	Spools  []option // that can be loaded
+	Spools  []option // the spools that can be loaded
 }
 
 // Load returns the input for the spool of a slot.
@@ -161,16 +163,8 @@ func (v *visit) printerPage(status int, name string, f *form) error {
 	return v.show(status, "printer", p.Printer.Name, p)
 }
 
-// spoolOptions returns the numbers of spools to choose from.
-func (v *visit) spoolOptions(items []spool) (options []option) {
-	for _, s := range items {
-		options = append(options, option{strconv.FormatInt(s.Number, 10),
-			strings.Trim(s.Name()+", "+v.Grams(s.Remaining)+", "+s.Location, ", ")})
-	}
-	return options
-}
-
-// load loads a spool into a slot of a printer, or unloads the slot if the spool is nil.
+// load loads a spool into a slot of a printer, or unloads the slot if the spool is nil. Name is the field of the
+// request for the spool.
 func (v *visit) load(f *form, printer, slot, name string, spool any) (bool, error) {
 	if n, err := strconv.Atoi(slot); err != nil || n < 1 || n > 64 || strconv.Itoa(n) != slot {
 		return false, server.ErrNotFound
@@ -178,22 +172,32 @@ func (v *visit) load(f *form, printer, slot, name string, spool any) (bool, erro
 	return v.send(f, http.MethodPut, "/api/v1/printers/"+printer+"/slots/"+slot, map[string]any{name: spool}, nil)
 }
 
-// loadSlot loads the spool whose number was typed, or whose label was scanned, into a slot. It unloads the slot if the
-// form says so.
+// tellLoaded sets the notice after a spool was loaded, or a slot was unloaded.
+func (v *visit) tellLoaded(slot string, loaded bool) {
+	if loaded {
+		v.tell(&notice{Text: "The spool is loaded into " + slot + "."})
+		return
+	}
+	v.tell(&notice{Text: sentence(slot + " is empty")})
+}
+
+// loadSlot loads a spool into a slot. The form has the number of the spool, typed or scanned from the label. If the
+// form has the field unload and no number, loadSlot unloads the slot.
 func loadSlot(v *visit) error {
 	f := v.sent()
-	text := strings.TrimSpace(f.Values.Get("spool_number"))
-	text = strings.TrimPrefix(text[strings.LastIndexByte(text, '/')+1:], "#")
+	spool := f.value(field{"spool_number", scanned})
 	slot := v.r.PathValue("number")
-	if _, unload := f.Values["unload"]; text == "" && !unload {
+	if _, unload := f.Values["unload"]; spool == nil && !unload {
 		f.Errors["spool_number"] = "Is required."
 		return v.printerPage(422, slot, f)
 	}
-	ok, err := v.load(f, "{id}", slot, "spool_number", f.number("spool_number", strings.TrimPrefix(text, "#")))
+	ok, err := v.load(f, "{id}", slot, "spool_number", spool)
+	v.tellLoaded("slot "+slot, spool != nil)
 	return v.then(ok, err, v.here("/printers"), func() error { return v.printerPage(422, slot, f) })
 }
 
-// loadSpool loads the spool of the page into the slot that was chosen, or takes it out of the slot where it is.
+// loadSpool loads the spool of the page into the slot that the form has chosen. If the form has chosen no slot, it
+// unloads the spool's current slot.
 func loadSpool(v *visit) error {
 	f := v.sent()
 	at, slot, ok := strings.Cut(f.Values.Get("slot"), " ")
@@ -202,16 +206,18 @@ func loadSpool(v *visit) error {
 		at, slot, _ = strings.Cut(f.Values.Get("loaded"), " ")
 		spool = nil
 	}
-	printer, known := db.ParseID(at)
+	printer, known := value.ParseID(at)
 	if !known {
 		f.Errors["slot"] = "Choose a printer."
 		return v.spoolPage(422, "load", f)
 	}
 	ok, err := v.load(f, printer, slot, "spool_id", spool)
+	v.tellLoaded("slot "+slot, spool != nil)
 	return v.then(ok, err, v.here("/spools"), func() error { return v.spoolPage(422, "load", f) })
 }
 
-// slotOptions returns the slots of printers to choose from, and the one with the spool as a value and in words.
+// slotOptions returns the options of a choice among the slots of printers, and the option of the slot with the spool,
+// which is empty if the spool is in no slot.
 func slotOptions(items []printer, spool string) (options []option, here option) {
 	options = []option{{"", "Nowhere"}}
 	for _, p := range items {
@@ -234,83 +240,3 @@ func slotOptions(items []printer, spool string) (options []option, here option) 
 }
 
 var onePrinter = resource{"/api/v1/printers", "/printers", (*visit).printerPage}
-
-// queue is the unfinished runs by printer.
-type queue struct {
-	Total   int
-	Runs    []queuedRun
-	Problem string `json:"-"` // what the API has refused
-}
-
-type queuedRun struct {
-	ID, Status string
-	PrinterID  string `json:"printer_id"`
-	Printer    string `json:"printer_name"`
-	Place      int
-	Earlier    int `json:"-"` // the place of the pending run before it, if there is one
-	Items      []struct {
-		Product  string `json:"product_name"`
-		Quantity int
-	}
-	Hours num        `json:"estimated_print_time_hours"`
-	Start *time.Time `json:"expected_start_at"`
-	End   *time.Time `json:"expected_end_at"`
-}
-
-// PrintsUntil returns when a run that prints ends, or has ended, or nil if that is not known.
-func (r queuedRun) PrintsUntil() *time.Time { return run{StartedAt: r.Start, Hours: r.Hours}.End() }
-
-// Name returns what the run prints.
-func (r queuedRun) Name() string {
-	var names []string
-	for _, item := range r.Items {
-		names = append(names, strconv.Itoa(item.Quantity)+" × "+item.Product)
-	}
-	if names == nil {
-		return "Without a product"
-	}
-	return strings.Join(names, ", ")
-}
-
-// of returns the runs of a printer.
-func (q *queue) of(printer string) (runs []queuedRun) {
-	for _, r := range q.Runs {
-		if r.PrinterID == printer {
-			if n := len(runs); n > 0 && runs[n-1].Status == "pending" && printer != "" {
-				r.Earlier = r.Place - 1
-			}
-			runs = append(runs, r)
-		}
-	}
-	return runs
-}
-
-// Printers returns the runs by printer, in their order.
-func (q *queue) Printers() (all [][]queuedRun) {
-	for i, r := range q.Runs {
-		if i == 0 || r.PrinterID != q.Runs[i-1].PrinterID {
-			all = append(all, q.of(r.PrinterID))
-		}
-	}
-	return all
-}
-
-func showQueue(v *visit) error { return v.queuePage(200, "") }
-
-// queuePage shows the queue, and what the API has refused.
-func (v *visit) queuePage(status int, problem string) error {
-	q := queue{Problem: problem}
-	if err := v.fetch(get("/api/v1/queue", &q)); err != nil {
-		return err
-	}
-	return v.show(status, "queue", "Queue", &q)
-}
-
-// moveRun moves a pending run to the place that the form names. A run that has started meanwhile stays where it is.
-func moveRun(v *visit) error {
-	f := v.sent()
-	ok, err := v.send(f, "POST", "/api/v1/production-runs/{id}/move", f.body(field{"place", number}), nil)
-	return v.then(ok, err, "/queue", func() error {
-		return v.queuePage(422, cmp.Or(f.Problem, "The run was not moved. "+f.Errors["place"]))
-	})
-}

@@ -1,6 +1,15 @@
 package web
 
-import "strconv"
+import (
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"spoolwright/inventory"
+)
 
 // product is a product, as the API returns it.
 type product struct {
@@ -15,15 +24,74 @@ type product struct {
 	ComponentCost num    `json:"component_cost"`
 	TotalCost     num    `json:"total_cost"`
 	Complete      bool   `json:"costs_complete"`
-	Materials     []struct {
-		ID       string
-		Material string `json:"material_type"`
-		Color    string
-		Weight   num  `json:"weight_grams"`
-		Required bool `json:"is_required"`
-		Notes    string
-		Cost     num
+	Materials     []productMaterial
+}
+
+// material describes a filament, as the API returns it. The diameter may be "".
+type material struct {
+	Material   string `json:"material_type"`
+	Exact      string `json:"material_name"`
+	Color      string
+	Brand      string
+	Diameter   num    `json:"diameter_mm"`
+	FilamentID string `json:"filament_id"`
+}
+
+// Title returns the name of the filament for people. It omits the usual diameter of 1.75 mm.
+func (m material) Title() string {
+	title := inventory.MaterialLabel(m.Material, m.Exact) + " " + m.Color
+	if m.Diameter != "" && m.Diameter != "1.75" {
+		title += " " + m.Diameter.String() + "\u00a0mm"
 	}
+	if m.FilamentID != "" && m.Brand != "" {
+		title += " (" + m.Brand + ")"
+	}
+	return title
+}
+
+// isOf reports whether the material m of a product is counted in the needed material o. Unlike m, o always has a
+// diameter.
+func (m material) isOf(o material) bool {
+	return m.FilamentID == o.FilamentID && m.Material == o.Material && strings.EqualFold(m.Color, o.Color) &&
+		(m.Diameter == "" || m.Diameter == o.Diameter) && inventory.SameMaterial(m.Material, m.Exact, o.Exact)
+}
+
+// productMaterial is a material of a product.
+type productMaterial struct {
+	material
+	ID       string
+	Weight   num  `json:"weight_grams"`
+	Required bool `json:"is_required"`
+	Notes    string
+	Cost     num
+	Basis    string `json:"cost_basis"`
+}
+
+// BasisNote returns the source of the price in the cost, or "" if the price is that of the filament itself.
+func (m productMaterial) BasisNote() string {
+	switch m.Basis {
+	case "material":
+		return "price of other colors"
+	case "color":
+		if m.FilamentID != "" {
+			return "price of other filaments of the color"
+		}
+	}
+	return ""
+}
+
+// CostNote returns the restrictions of the sum of the costs, in words, or "".
+func (p product) CostNote() string {
+	note := ""
+	for _, m := range p.Materials {
+		if m.Basis == "material" {
+			note = ", partly at the price of other colors"
+		}
+	}
+	if !p.Complete {
+		note += ", not complete"
+	}
+	return note
 }
 
 // part is a component in the tree of a product.
@@ -36,19 +104,19 @@ type part struct {
 	Total     num `json:"total_quantity"`
 	Cost      num
 	Complete  bool    `json:"costs_complete"`
-	Parts     []*part // its own components
-	Remove    string  // the address of the form that removes it from the product of the page, or ""
+	Parts     []*part // the components of the component
+	Remove    string  // the address of the form that removes the component from the product of the page, or ""
 }
 
-// partTree has the components of a product through all levels, each followed by its own.
+// partTree contains the components of a product on all levels. After each component come its own components.
 type partTree struct {
 	Entries  []*part
 	Complete bool `json:"entries_complete"`
 }
 
-// Parts returns the components of the product, which have theirs.
+// Parts returns the components of the product, and sets the Parts of all components.
 func (t partTree) Parts() []*part {
-	last := []*part{{}} // of each level; level 0 is the product
+	last := []*part{{}} // the last component of each level; level 0 is the product
 	for _, p := range t.Entries {
 		last = append(last[:p.Level], p)
 		above := last[p.Level-1]
@@ -63,8 +131,6 @@ var productList = &listOf[product]{editor: products, Title: "Products", Add: "Ad
 	orders: []listOrder{{"", "Newest first", "created_at", "desc"}, {"name", "Name", "name", "asc"},
 		{"sku", "SKU", "sku", "asc"}, {"category", "Category", "category", "asc"},
 		{"cost", "Highest cost first", "total_cost", "desc"}},
-	Head: `<th>Product</th><th class="wide">Category</th><th class="amount wide">Print time</th>` +
-		`<th class="amount">Filament cost</th>`,
 	row: func(v *visit, r *rows, p *product) {
 		r.add(`<tr><td><a class="title" href="/products/{}"><b>{}</b></a>`, p.ID, p.Name)
 		r.some(`<small>{}</small>`, p.SKU)
@@ -75,7 +141,8 @@ var productList = &listOf[product]{editor: products, Title: "Products", Add: "Ad
 	}}
 
 var products = &editor{api: "/api/v1/products", path: "/products", noun: "product",
-	name: func(get func(string) string) string { return get("name") },
+	users: "/api/v1/products?component_product_id={id}&limit=20&sort_by=name&sort_order=asc",
+	name:  func(get func(string) string) string { return get("name") },
 	fields: []editorField{
 		{field{"name", text}, "Name", "required", nil},
 		{field{"sku", text}, "SKU", "", nil},
@@ -88,25 +155,81 @@ var products = &editor{api: "/api/v1/products", path: "/products", noun: "produc
 		{field{"notes", text}, "Notes", "rows=3", nil},
 	}}
 
-// availability is what a product or an order needs, and what is there.
+// availability is the filament that a product or an order needs, and the filament in stock.
 type availability struct {
 	CanPrint  bool `json:"can_print"`
 	Quantity  int
 	Materials []struct {
-		Material  string `json:"material_type"`
-		Color     string
-		Needed    num `json:"needed_grams"`
-		Available num `json:"available_grams"`
-		Missing   num `json:"missing_grams"`
-		Spools    []struct {
+		material
+		Needed     num `json:"needed_grams"`
+		Available  num `json:"available_grams"`
+		Missing    num `json:"missing_grams"`
+		SpoolCount int `json:"spool_count"`
+		Spools     []struct {
 			ID     string
 			Number int64
 		}
+		InStock []stocked `json:"in_stock"`
 	}
 }
 
+// stocked is a filament in stock that is similar to a needed filament. Nothing of the needed filament is in stock.
+type stocked struct {
+	material
+	Remaining num `json:"remaining_grams"`
+}
+
+// unmatched is a needed material of which nothing is in stock, with filaments that are in stock.
+type unmatched struct {
+	material
+	InStock []stocked
+	Own     []productMaterial // the materials of the product itself that are counted in the needed material
+}
+
+// Unmatched returns the needed materials of which nothing is in stock.
+func (p *productPage) Unmatched() (all []unmatched) {
+	for _, m := range p.Stock.Materials {
+		if m.SpoolCount > 0 {
+			continue
+		}
+		one := unmatched{material: m.material, InStock: m.InStock[:min(len(m.InStock), 5)]}
+		for _, own := range p.Product.Materials {
+			if own.Required && own.isOf(m.material) {
+				one.Own = append(one.Own, own)
+			}
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
+// setMaterial makes the body of the operation that changes a material of a product to a filament in stock.
+func setMaterial(f *form) map[string]any {
+	body := map[string]any{"filament_id": nil, "material_name": nil}
+	for _, name := range []string{"material_type", "material_name", "color"} {
+		if s := f.Values.Get(name); s != "" {
+			body[name] = s
+		}
+	}
+	if s := f.Values.Get("diameter_mm"); s == "1.75" || s == "2.85" {
+		body["diameter_mm"] = json.Number(s)
+	}
+	return body
+}
+
+// newMaterial makes the body of the operation that adds a material. If the form names a filament, the material gets
+// all its fields except the weight from the filament.
+func newMaterial(f *form) map[string]any {
+	body := f.body(field{"material_type", text}, field{"material_name", text}, field{"color", text},
+		field{"diameter_mm", number}, field{"filament_number", number}, field{"weight_grams", number})
+	if body["filament_number"] != nil {
+		delete(body, "material_type")
+	}
+	return body
+}
+
 // IsMissing reports whether an amount is more than nothing.
-func (v *visit) IsMissing(n num) bool { return value(n) > 0 }
+func (v *visit) IsMissing(n num) bool { return float(n) > 0 }
 
 // productPage is the page of a product.
 type productPage struct {
@@ -117,13 +240,13 @@ type productPage struct {
 	Quantity string
 	Costs    costs
 	UsedIn   struct{ Items []product }
-	Others   struct{ Items []product } // that can be components
-	Options  struct{ Materials, Products []option }
+	Others   struct{ Items []product } // products that can be components
+	Options  struct{ Materials, Products, Widths []option }
 }
 
 func showProduct(v *visit) error { return v.productPage(200, "", nil) }
 
-// productPage shows a product. If f is not nil, it is the form with the name, which the API has refused.
+// productPage shows a product. If f is not nil, it is a form with the name that the API has refused.
 func (v *visit) productPage(status int, name string, f *form) error {
 	id := v.r.PathValue("id")
 	p := &productPage{forms: v.forms(name, f), Quantity: "1"}
@@ -146,14 +269,18 @@ func (v *visit) productPage(status int, name string, f *form) error {
 		}
 	}
 	p.Options.Materials = materials
+	for _, o := range anyWidth {
+		o.Value = strings.Replace(o.Value, ".", v.locale.decimal, 1)
+		p.Options.Widths = append(p.Options.Widths, o)
+	}
 	p.Options.Products = productOptions(p.Others.Items, id)
 	return v.show(status, "product", p.Product.Name, p)
 }
 
-// productsByName are the products to choose from.
+// productsByName is the address of the products to choose from.
 const productsByName = "/api/v1/products?limit=100&sort_by=name&sort_order=asc"
 
-// productOptions returns a choice of products other than the one with the id.
+// productOptions returns the options of a choice of products, without the product whose id is but.
 func productOptions(items []product, but string) []option {
 	options := []option{{"", "Choose a product"}}
 	for _, item := range items {
@@ -170,3 +297,65 @@ func productOptions(items []product, but string) []option {
 }
 
 var oneProduct = resource{"/api/v1/products", "/products", (*visit).productPage}
+
+// partFields are the fields of materials and components of a product that a request can contain.
+var partFields = map[string][]string{
+	"materials": {"filament_id", "material_type", "material_name", "color", "diameter_mm", "weight_grams", "is_required",
+		"notes"},
+	"components": {"component_product_id", "quantity", "notes"},
+}
+
+// removePart returns the handler that removes an entry of a list of a product. The notice has a form that adds the
+// entry again.
+func removePart(list, text string) func(*visit) error {
+	return func(v *visit) error {
+		var product map[string]json.RawMessage
+		var entries []map[string]json.RawMessage
+		err := v.fetch(get("/api/v1/products/{id}", &product))
+		if err == nil {
+			err = json.Unmarshal(product[list], &entries)
+		}
+		if err != nil {
+			return err
+		}
+		f := v.sent()
+		ok, err := v.send(f, http.MethodDelete, "/api/v1/products/{id}/"+list+"/{part}", nil, nil)
+		n := &notice{Text: text}
+		for _, entry := range entries {
+			if string(entry["id"]) != strconv.Quote(v.r.PathValue("part")) {
+				continue
+			}
+			if part, err := json.Marshal(partBody(list, entry)); err == nil {
+				n.Undo = &undo{"Undo", "/products/" + v.r.PathValue("id") + "/" + list + "/back" + v.query(),
+					url.Values{"part": {string(part)}}}
+			}
+		}
+		v.tell(n)
+		return v.then(ok, err, v.here("/products"), func() error { return v.productPage(422, "part", f) })
+	}
+}
+
+// partBody returns the body of a request that adds an entry to a list of a product. For a material with a filament,
+// the body omits the fields that the material gets from the filament.
+func partBody(list string, entry map[string]json.RawMessage) map[string]any {
+	body := map[string]any{}
+	isSet := func(name string) bool { return len(entry[name]) > 0 && string(entry[name]) != "null" }
+	for _, name := range partFields[list] {
+		isOfFilament := isSet("filament_id") && slices.Contains(partFields[list][1:5], name) && list == "materials"
+		if isSet(name) && !isOfFilament {
+			body[name] = entry[name]
+		}
+	}
+	return body
+}
+
+// putBack returns the handler that adds an entry to a list of a product again, after removePart has removed the entry.
+func putBack(list, text string) func(*visit) error {
+	return oneProduct.action("part", "POST", "/"+list, func(f *form) map[string]any {
+		var entry map[string]json.RawMessage
+		if err := json.Unmarshal([]byte(f.Values.Get("part")), &entry); err != nil {
+			f.Problem = "This cannot be put back."
+		}
+		return partBody(list, entry)
+	}, says(text))
+}

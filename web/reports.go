@@ -10,7 +10,7 @@ import (
 	"spoolwright/server"
 )
 
-// reportsPage is the reports of usage and of waste for the same days.
+// reportsPage is the page with the reports of usage and of waste for the same days.
 type reportsPage struct {
 	From, To, By string
 	Usage        usageReport
@@ -22,7 +22,24 @@ type reportsPage struct {
 type usageReport struct {
 	From, To    string
 	Grams, Cost num
+	Wasted      num `json:"wasted_grams"`    // a part of Grams
+	Corrected   num `json:"corrected_grams"` // not a part of Grams
 	Items       []usageRow
+}
+
+// Removed and Added return the grams by which weighing and edits have reduced or raised the stock, or "".
+func (u usageReport) Removed() num {
+	if float(u.Corrected) > 0 {
+		return u.Corrected
+	}
+	return ""
+}
+
+func (u usageReport) Added() num {
+	if float(u.Corrected) < 0 {
+		return u.Corrected[1:]
+	}
+	return ""
 }
 
 type wasteReport struct {
@@ -40,12 +57,14 @@ type usageRow struct {
 	Printer   string `json:"printer_name"`
 	Start     string
 	Grams     num
+	Wasted    num `json:"wasted_grams"`
+	Corrected num `json:"corrected_grams"`
 	Cost      num
 	Remaining num `json:"remaining_grams"`
 	Days      num `json:"days_left"`
 }
 
-// reportRow is a row with the length of its bar in percent.
+// reportRow is a row of the usage report. Percent is the length of its bar.
 type reportRow struct {
 	usageRow
 	Name    string
@@ -55,10 +74,10 @@ type reportRow struct {
 var reportGroups = []option{{"color", "Filament"}, {"material", "Material"}, {"printer", "Printer"}, {"day", "Day"},
 	{"week", "Week"}, {"month", "Month"}}
 
-// Group returns the choice of what the rows have in common.
+// Group returns the choice of the field by which the report groups its rows.
 func (p *reportsPage) Group() pick { return pick{"by", "By", p.By, reportGroups} }
 
-// HasStock reports whether the rows say what is left.
+// HasStock reports whether the rows contain the remaining filament.
 func (p *reportsPage) HasStock() bool { return p.By == "color" || p.By == "material" }
 
 // CSV returns the address of the report of usage as a file.
@@ -66,7 +85,7 @@ func (p *reportsPage) CSV() string {
 	return "/reports/usage.csv?by=" + url.QueryEscape(p.By) + p.days()
 }
 
-// days returns the part of a query that has the days.
+// days returns the part of a query that selects the days of the report.
 func (p *reportsPage) days() (query string) {
 	if p.From != "" {
 		query += "&from=" + url.QueryEscape(p.From)
@@ -77,15 +96,16 @@ func (p *reportsPage) days() (query string) {
 	return query
 }
 
-// report returns the read of a report for the days that the address of the page has, grouped by what it has, or by the
-// default.
+// report returns the read of a report. The address of the page determines the days and the grouping; by is the default
+// of the grouping.
 func (p *reportsPage) report(v *visit, name, by string, into any) read {
 	asked := v.r.URL.Query()
 	p.From, p.To, p.By = asked.Get("from"), asked.Get("to"), cmp.Or(asked.Get("by"), by)
 	return get("/api/v1/reports/"+name+"?group_by="+url.QueryEscape(p.By)+p.days(), into)
 }
 
-// fetch runs the reads. It keeps what the API says about the days and the group, and returns the status of the page.
+// fetch runs the reads, and returns the status of the page. A 422 concerns the days or the grouping: fetch stores it
+// in p.Problem instead of returning an error.
 func (p *reportsPage) fetch(v *visit, reads ...read) (int, error) {
 	err := v.fetch(reads...)
 	if e := server.AsError(err); err != nil && e.Status == 422 {
@@ -104,7 +124,7 @@ func reports(v *visit) error {
 	}
 	most := 0.0
 	for _, row := range p.Usage.Items {
-		most = max(most, value(row.Grams))
+		most = max(most, float(row.Grams))
 	}
 	for _, row := range p.Usage.Items {
 		name := strings.TrimSpace(row.Material + " " + row.Color)
@@ -121,7 +141,7 @@ func reports(v *visit) error {
 		}
 		shown := reportRow{usageRow: row, Name: name}
 		if most > 0 {
-			shown.Percent = max(0, int(value(row.Grams)/most*100))
+			shown.Percent = max(0, int(float(row.Grams)/most*100))
 		}
 		p.Rows = append(p.Rows, shown)
 	}
@@ -138,9 +158,11 @@ func usageFile(v *visit) error {
 	h.Set("Content-Type", "text/csv; charset=utf-8")
 	h.Set("Content-Disposition", `attachment; filename="usage.csv"`)
 	file := csv.NewWriter(v.w)
-	file.Write([]string{"material_type", "color", "printer_name", "start", "grams", "cost"})
+	file.Write([]string{"material_type", "color", "printer_name", "start", "grams", "cost", "wasted_grams",
+		"corrected_grams"})
 	for _, row := range p.Usage.Items {
-		file.Write([]string{row.Material, row.Color, row.Printer, row.Start, string(row.Grams), string(row.Cost)})
+		file.Write([]string{row.Material, row.Color, row.Printer, row.Start, string(row.Grams), string(row.Cost),
+			string(row.Wasted), string(row.Corrected)})
 	}
 	file.Flush() // an error means that the client has gone
 	return nil

@@ -5,16 +5,18 @@ import (
 	"strings"
 )
 
-// literal is HTML that stands in the source of the program. Only a constant becomes one, so that no text of a person
-// is one by mistake.
+// literal is HTML from the source of the program. The compiler converts only constants to a literal implicitly, so
+// that a text that a person has typed is not used as HTML by mistake.
 type literal string
 
-// rows is HTML that is written in Go: the rows of lists and the options of choices, for which a template would need
-// most of the time of a page.
+// rows builds HTML in Go instead of a template: the rows of lists, of which a page shows 50, and the options of
+// choices. A template escapes each value by several calls with reflection. Templates for the rows made the page of
+// products, which has the shortest rows, 80 % slower, and the page Today, with its runs, 33 % slower. Markup belongs
+// into a template if this makes the page at most 15 % slower.
 type rows struct{ b strings.Builder }
 
-// add writes HTML in which each {} is replaced by the next text. Texts are escaped for the content of an element and
-// for quoted attributes. An address may have an id as its part, but must not begin with a text.
+// add writes HTML, and replaces each {} in it by the next text. It escapes texts for the content of an element and for
+// quoted attributes. An address in the HTML may contain a text, such as an id, but must not begin with a text.
 func (r *rows) add(html literal, texts ...string) {
 	rest := string(html)
 	for _, text := range texts {
@@ -36,13 +38,14 @@ func (r *rows) when(condition bool, html literal, texts ...string) {
 // some writes HTML as add does, unless the text is empty.
 func (r *rows) some(html literal, text string) { r.when(text != "", html, text) }
 
-// picture writes a picture, such as that of a color.
+// picture writes the HTML of a picture, such as a swatch.
 func (r *rows) picture(html template.HTML) { r.b.WriteString(string(html)) }
 
-// html returns what was written.
+// html returns the HTML that was written.
 func (r *rows) html() template.HTML { return template.HTML(r.b.String()) }
 
-// writeOptions returns the options of a choice, of which the one with the value is selected.
+// writeOptions returns the HTML of the options of a choice. The option with the value is selected. Go writes the HTML,
+// because a form can have hundreds of options: see rows.
 func writeOptions(options []option, value string) template.HTML {
 	var list rows
 	for _, o := range options {

@@ -4,18 +4,89 @@ import (
 	"cmp"
 	"fmt"
 	"html/template"
+	"slices"
 	"strings"
+	"time"
 
 	"spoolwright/production"
 )
+
+// run is a production run in a list.
+type run struct {
+	ID          string     `json:"id"`
+	Status      string     `json:"status"`
+	PrinterID   string     `json:"printer_id"`
+	PrinterName string     `json:"printer_name"`
+	StartedAt   *time.Time `json:"started_at"`
+	CompletedAt *time.Time `json:"completed_at"`
+	Hours       num        `json:"estimated_print_time_hours"`
+	Grams       num        `json:"actual_total_filament_grams"`
+	Estimate    num        `json:"estimated_total_filament_grams"`
+	Failure     string     `json:"failure_reason"`
+	CreatedAt   *time.Time `json:"created_at"`
+	Deducted    bool       `json:"inventory_updated"`
+}
+
+// Name returns the name of the run for people: the name of the printer.
+func (r run) Name() string {
+	if r.PrinterName == "" {
+		return "Without a printer"
+	}
+	return r.PrinterName
+}
+
+// State returns the status and the reason of a failure in words.
+func (r run) State() string {
+	if r.Failure != "" {
+		return label(r.Status) + ": " + strings.ReplaceAll(r.Failure, "_", " ")
+	}
+	return label(r.Status)
+}
+
+// IsOpen reports whether the run can be completed.
+func (r run) IsOpen() bool {
+	return !r.Deducted && r.Status != "failed" && r.Status != "cancelled"
+}
+
+// HasEnded reports whether the run is completed, failed or cancelled.
+func (r run) HasEnded() bool {
+	return r.Status == "completed" || r.Status == "failed" || r.Status == "cancelled"
+}
+
+// End returns the time at which a printing run ends, or nil if the time is not known.
+func (r run) End() *time.Time {
+	if r.StartedAt == nil || r.Hours == "" {
+		return nil
+	}
+	end := r.StartedAt.Add(time.Duration(float(r.Hours) * float64(time.Hour)))
+	return &end
+}
+
+// hasEnded reports whether a printing run should have ended, so that it waits for somebody to confirm its end.
+func (r run) hasEnded(now time.Time) bool {
+	end := r.End()
+	return end != nil && end.Before(now) && r.Status == "in_progress"
+}
+
+// When returns the last known time of the run: its end, its start or its creation.
+func (r run) When() *time.Time {
+	switch {
+	case r.CompletedAt != nil:
+		return r.CompletedAt
+	case r.StartedAt != nil:
+		return r.StartedAt
+	}
+	return r.CreatedAt
+}
 
 // runDetails is a production run, as the API returns it.
 type runDetails struct {
 	run
 	costs
-	Notes        string `json:"notes"`
-	FailureNotes string `json:"failure_notes"`
-	ActualHours  num    `json:"actual_print_time_hours"`
+	Notes        string     `json:"notes"`
+	FailureNotes string     `json:"failure_notes"`
+	ActualHours  num        `json:"actual_print_time_hours"`
+	LikelyEnd    *time.Time `json:"likely_completed_at"`
 	Items        []struct {
 		ID         string
 		ProductID  string `json:"product_id"`
@@ -24,40 +95,42 @@ type runDetails struct {
 		Successful num `json:"successful_quantity"`
 		Failed     num `json:"failed_quantity"`
 	}
-	Materials []struct {
-		ID       string
-		SpoolID  string `json:"spool_id"`
-		Spool    string `json:"spool_name"`
-		Estimate num    `json:"estimated_weight_grams"`
-		Actual   num    `json:"actual_weight_grams"`
-		Reported num    `json:"reported_grams"`
-		Outside  num    `json:"outside_grams"`
-	}
-	Warnings []struct{ Detail string }
+	Materials []runMaterial
+	Warnings  []struct{ Detail string }
 }
 
-// Name returns what a person calls the run.
-func (r run) Name() string {
-	if r.PrinterName == "" {
-		return "Without a printer"
-	}
-	return r.PrinterName
+// runMaterial is a spool that a run prints from.
+type runMaterial struct {
+	ID       string
+	SpoolID  string `json:"spool_id"`
+	Spool    string `json:"spool_name"`
+	Estimate num    `json:"estimated_weight_grams"`
+	Actual   num    `json:"actual_weight_grams"`
+	Reported num    `json:"reported_grams"`
+	Outside  num    `json:"outside_grams"`
+	Price    num    `json:"cost_per_gram"`
+
+	ExchangedAt *time.Time `json:"exchanged_at"`
+	Number      int64      `json:"-"` // the number of the spool, or 0 if the number is not known
 }
 
-// IsOpen reports whether the run can be completed.
-func (r run) IsOpen() bool {
-	return !r.Deducted && r.Status != "failed" && r.Status != "cancelled"
+// Name returns the number and the name of the spool.
+func (m runMaterial) Name() string {
+	if m.Number == 0 {
+		return m.Spool
+	}
+	return fmt.Sprintf("#%d %s", m.Number, m.Spool)
 }
 
 // runColumn is a column of the board of runs.
 type runColumn struct {
 	Name  string `json:"-"`
-	Empty string `json:"-"` // what the column says without runs
+	Empty string `json:"-"` // the text of a column without runs
 	Items []run
 	Total int
 }
 
-// Cards returns the runs of the column.
+// Cards returns the HTML of the runs of the column.
 func (c runColumn) Cards(v view) template.HTML {
 	var cards rows
 	for _, r := range c.Items {
@@ -79,10 +152,10 @@ func (c runColumn) Cards(v view) template.HTML {
 	return cards.html()
 }
 
-// runsThatPrint are the runs that print or are paused.
+// runsThatPrint is the address of the runs that are printing or paused.
 const runsThatPrint = "/api/v1/production-runs?status=in_progress,paused&limit=100"
 
-// board shows the runs by what has to be done with them.
+// board shows the runs in four columns: planned, printing, to be confirmed, and done.
 func board(v *visit) error {
 	planned := runColumn{Name: "Planned", Empty: "Nothing is planned."}
 	printing := runColumn{Name: "Printing", Empty: "Nothing prints."}
@@ -117,21 +190,77 @@ func board(v *visit) error {
 // runPage is the page of a run.
 type runPage struct {
 	forms
-	Run   runDetails
-	Check struct {
-		Steps []struct {
-			Detail  string
-			SpoolID string `json:"spool_id"`
-		}
-	}
+	Run      runDetails
+	Check    struct{ Steps []step }
 	Reasons  []option
 	Outcome  []runOutcome
 	Weights  []runWeight
 	Complete *form
 	Fail     *form
+	Times    map[string][2]input // by form, the inputs for the end and the hours of the run
+	History  struct{ Items []runEvent }
+
+	// Edit is the form that changes fields of the run. Correct is the form that corrects a run that has ended.
+	Edit             *form
+	Correct          *form
+	Fields           []input      // the inputs of Edit
+	Spools, Products []option     // the options of choices
+	Used, Made       []runFigures // the inputs of Correct for materials and items
+	Span             []input      // the inputs of Correct for times
+	tag, part        string       // the ETag of the run, and the id of the item or material whose form was sent, or ""
+	stock            []spool
 }
 
-// runOutcome is the inputs of an item of a run, and runWeight those of a material.
+// step is a step before the start of a run, or a change since the run was planned.
+type step struct {
+	Code, Detail string
+	SpoolID      string `json:"spool_id"`
+	OrderID      string `json:"order_id"`
+	ProductID    string `json:"product_id"`
+}
+
+// Link returns the address of the spool, order or product that the step concerns, or "".
+func (s step) Link() string {
+	switch {
+	case s.SpoolID != "":
+		return "/spools/" + s.SpoolID
+	case s.OrderID != "":
+		return "/orders/" + s.OrderID
+	case s.ProductID != "":
+		return "/products/" + s.ProductID
+	}
+	return ""
+}
+
+// passing reports whether earlier runs in the queue of the printer can still make the step unnecessary.
+func (s step) passing() bool { return s.Code == "PRINTER_BUSY" || s.Code == "LOAD_SPOOL" }
+
+// IsOutdated reports whether the step is a change since the run was planned, and not a step before its start.
+func (s step) IsOutdated() bool {
+	return !s.passing() && s.Code != "NO_PRINTER" && s.Code != "NO_MATERIALS"
+}
+
+// canReplan reports whether a page offers to plan a run again. The run must be pending, have items, and have a step
+// that a new plan can make unnecessary.
+func canReplan(status string, items int, steps []step) bool {
+	return status == "pending" && items > 0 && slices.ContainsFunc(steps, func(s step) bool {
+		return s.Code != "PRODUCT_REMOVED" && !s.passing()
+	})
+}
+
+// CanReplan reports whether the page offers to plan the run again.
+func (p *runPage) CanReplan() bool { return canReplan(p.Run.Status, len(p.Run.Items), p.Check.Steps) }
+
+// Shown returns the steps that the page lists. It omits steps that ask for a printer or for spools if the run is
+// already printing.
+func (p *runPage) Shown() []step {
+	return slices.DeleteFunc(slices.Clone(p.Check.Steps), func(s step) bool {
+		return p.Run.Status == "in_progress" && (s.Code == "NO_PRINTER" || s.Code == "NO_MATERIALS")
+	})
+}
+
+// runOutcome contains the inputs of an item in the forms that end a run, and runWeight contains the inputs of a
+// material.
 type runOutcome struct {
 	ID, Product  string
 	Good, Failed input
@@ -140,18 +269,51 @@ type runOutcome struct {
 type runWeight struct {
 	ID             string
 	Actual, Wasted input
-	Outside        string // asks whether what left the spool without a run is the run's, or ""
+	Outside        string // the question whether filament that left the spool without a run counts for this run, or ""
 }
 
 func showRun(v *visit) error { return v.runPage(200, "", nil) }
 
-// runPage shows a run. If f is not nil, it is the form with the name, which the API has refused.
+// Form returns the form of the page with the name.
+func (p *runPage) Form(name string) *form {
+	f := p.forms.Form(name)
+	if f != p.sent && (name == "edit" || name == "correct") {
+		f.Tag = p.tag
+	}
+	return f
+}
+
+// runPage shows a run. If f is not nil, it is a form with the name that the API has refused.
 func (v *visit) runPage(status int, name string, f *form) error {
 	p := &runPage{forms: v.forms(strings.Replace(name, "cancel", "fail", 1), f), Reasons: failureReasons}
-	p.Complete, p.Fail = p.Form("complete"), p.Form("fail")
-	if err := v.fetch(get("/api/v1/production-runs/{id}", &p.Run),
-		get("/api/v1/production-runs/{id}/check", &p.Check)); err != nil {
+	p.part = v.r.PathValue("part")
+	var stock struct{ Items []spool }
+	if err := v.fetch(read{path: "/api/v1/production-runs/{id}", into: &p.Run, tag: &p.tag},
+		get("/api/v1/production-runs/{id}/check", &p.Check),
+		get("/api/v1/production-runs/{id}/history?limit=20", &p.History),
+		get(spoolsInStock, &stock)); err != nil {
 		return err
+	}
+	p.stock, p.Spools = stock.Items, v.spoolOptions(stock.Items)
+	if err := p.nameSpools(v); err != nil {
+		return err
+	}
+	if v.CanWrite() {
+		if err := p.change(v); err != nil {
+			return err
+		}
+	}
+	p.Complete, p.Fail = p.Form("complete"), p.Form("fail")
+	end := v.Now()
+	if p.Run.LikelyEnd != nil && p.Run.LikelyEnd.Before(end) {
+		end = p.Run.LikelyEnd.In(v.zone)
+	}
+	p.Times = map[string][2]input{}
+	for name, f := range map[string]*form{"complete": p.Complete, "fail": p.Fail} {
+		p.Times[name] = [2]input{
+			newInput(f, "completed_at", "Ended", "type=datetime-local", "value="+end.Format(momentLayout)),
+			newInput(f, "actual_print_time_hours", "Print time", "type=number", "unit=h",
+				"value="+f.read.text(p.Run.ActualHours), "hint=From start to end, if empty")}
 	}
 	for i, m := range p.Run.Materials {
 		hint := "hint="
@@ -159,9 +321,9 @@ func (v *visit) runPage(status int, name string, f *form) error {
 			hint += "Printers reported " + v.Grams(m.Reported) + "."
 		}
 		w := runWeight{ID: m.ID,
-			Actual: p.Complete.rowInput("materials", i, "actual_weight_grams", m.Spool,
+			Actual: p.Complete.rowInput("materials", i, "actual_weight_grams", m.Name(),
 				cmp.Or(m.Actual, m.Reported, m.Estimate), "unit=g", hint),
-			Wasted: p.Fail.rowInput("materials", i, "wasted_grams", m.Spool, m.Reported, "unit=g", hint)}
+			Wasted: p.Fail.rowInput("materials", i, "wasted_grams", m.Name(), m.Reported, "unit=g", hint)}
 		if m.Outside != "" {
 			w.Outside = "The weight contains " + v.Grams(m.Outside) + " that left this spool without a run since the start"
 		}
@@ -175,46 +337,37 @@ func (v *visit) runPage(status int, name string, f *form) error {
 	return v.show(status, "run", p.Run.Name(), p)
 }
 
-// failureReasons are the reasons of the API.
+// failureReasons are the API's reasons of a failure, to choose from.
 var failureReasons = labeled(production.FailureReason("").Enum())
 
-// rowInput returns the input of a number in a row of a nested list.
-func (f *form) rowInput(list string, row int, name, label string, value num, more ...string) input {
-	return newInput(f, fmt.Sprintf("%s[%d].%s", list, row, name), label,
-		append(more, "type=number", "value="+f.read.text(value))...)
-}
-
-// putRows sets the objects of a nested list of a body: inputs such as items[0].sku. Those whose fields are all empty,
-// except for the id, are left out, and so is a list without objects.
-func (f *form) putRows(body map[string]any, list string, fields ...field) {
-	var all []map[string]any
-	for i := 0; ; i++ {
-		row, here, filled := map[string]any{}, false, false
-		for _, in := range fields {
-			name := fmt.Sprintf("%s[%d].%s", list, i, in.name)
-			if _, ok := f.Values[name]; !ok {
-				continue
-			}
-			here = true
-			if value := f.value(field{name, in.kind}); value != nil {
-				row[in.name] = value
-				filled = filled || in.name != "id"
-			}
-		}
-		if filled {
-			all = append(all, row)
-			body[list] = all
-		}
-		if !here {
-			return
+// replanRun replaces a run by new runs for its pieces. It redirects to the new run or, if there is not exactly one, to
+// the order of the runs or to the queue.
+func replanRun(v *visit) error {
+	f := v.sent()
+	var plan struct {
+		Runs []struct {
+			ID      string
+			OrderID string `json:"order_id"`
 		}
 	}
+	ok, err := v.send(f, "POST", "/api/v1/production-runs/{id}/replan", nil, &plan)
+	path := "/queue"
+	v.tell(&notice{Text: "The run is planned again.", Next: []option{{path, "Queue"}}})
+	if len(plan.Runs) == 1 {
+		path = "/runs/" + plan.Runs[0].ID
+	} else if len(plan.Runs) > 1 && plan.Runs[0].OrderID != "" {
+		path = "/orders/" + plan.Runs[0].OrderID
+	}
+	return v.then(ok, err, path, func() error { return v.runPage(422, "replan", f) })
 }
 
 var oneRun = resource{"/api/v1/production-runs", "/runs", (*visit).runPage}
 
+// endTime are the fields of the end and the hours of a run.
+var endTime = []field{{"completed_at", moment}, {"actual_print_time_hours", number}}
+
 func completion(f *form) map[string]any {
-	body := map[string]any{}
+	body := f.body(endTime...)
 	f.putRows(body, "materials", field{"id", text}, field{"actual_weight_grams", number},
 		field{"count_outside_use", perhaps})
 	f.putRows(body, "items", field{"id", text}, field{"successful_quantity", number}, field{"failed_quantity", number})
@@ -222,7 +375,7 @@ func completion(f *form) map[string]any {
 }
 
 func failure(f *form) map[string]any {
-	body := f.body(field{"reason", text}, field{"notes", text})
+	body := f.body(append([]field{{"reason", text}, {"notes", text}}, endTime...)...)
 	f.putRows(body, "materials", field{"id", text}, field{"wasted_grams", number},
 		field{"count_outside_use", perhaps})
 	return body
@@ -231,11 +384,11 @@ func failure(f *form) map[string]any {
 // newRun is the page of a new run.
 type newRun struct {
 	Form      *form
-	Items     [][2]input // product and pieces
-	Materials [][2]input // spool and weight
+	Items     [][2]input // the inputs for product and pieces
+	Materials [][2]input // the inputs for spool and weight
 	Spools    []option
 	OrderItem string
-	More      bool // the form was sent, so that all its rows are shown
+	More      bool // whether all rows are shown, because the form was sent
 }
 
 func showNewRun(v *visit) error {
@@ -274,8 +427,10 @@ func createRun(v *visit) error {
 	f := v.sent()
 	body := f.body(field{"printer_name", text}, field{"estimated_print_time_hours", number}, field{"notes", text})
 	f.putRows(body, "items", field{"product_id", text}, field{"quantity", number}, field{"order_item_id", text})
-	f.putRows(body, "materials", field{"spool_number", number}, field{"estimated_weight_grams", number})
+	f.putRows(body, "materials", field{"spool_number", scanned}, field{"estimated_weight_grams", number})
 	var created struct{ ID string }
 	ok, err := v.send(f, "POST", "/api/v1/production-runs", body, &created)
+	v.tell(&notice{Text: "The run is planned.", Next: []option{{"/queue", "Queue"}},
+		Undo: &undo{Name: "Undo", Action: "/runs/" + created.ID + "/remove"}})
 	return v.then(ok, err, "/runs/"+created.ID, func() error { return v.newRun(422, f) })
 }

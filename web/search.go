@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// searchPage is what the search box of all pages finds.
+// searchPage is the page with the results of the search box, which all pages have.
 type searchPage struct {
 	Query     string
 	Spools    struct{ Items []spool }
@@ -26,8 +26,8 @@ func (p *searchPage) IsEmpty() bool {
 		len(p.Vendors.Items)+len(p.Runs.Items) == 0
 }
 
-// search finds what has all words of the query. A number with # leads to the spool with the number, if there is one.
-// The spool with a number comes first, also if it is archived.
+// search shows the things in which all words of the query occur. If the query is a number, the spool with the number
+// comes first, also if it is archived. If the query is a number with #, search redirects to this spool, if it exists.
 func search(v *visit) error {
 	p := &searchPage{Query: strings.TrimSpace(v.r.URL.Query().Get("q"))}
 	number := strings.TrimPrefix(p.Query, "#")

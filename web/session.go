@@ -11,8 +11,8 @@ import (
 	"spoolwright/server"
 )
 
-// The cookie of a session. Browsers keep one whose name begins with __Host- only if it came over TLS from this very
-// host, so that no other site below the same domain can set it. Over HTTP it has another name.
+// The names of a session's cookie. Browsers accept a cookie whose name begins with __Host- only over TLS and from the
+// host itself, so that no other site of the same domain can set it. Over HTTP, the cookie has the other name.
 const (
 	cookieName      = "__Host-spoolwright"
 	plainCookieName = "spoolwright"
@@ -25,7 +25,7 @@ func (s *site) cookieName(r *http.Request) string {
 	return plainCookieName
 }
 
-// cookie returns the value of the session's cookie, or "".
+// cookie returns the value of the session's cookie, or "" if the request has no cookie or signsIn is false.
 func (s *site) cookie(r *http.Request) string {
 	if c, err := r.Cookie(s.cookieName(r)); err == nil && s.signsIn(r) {
 		return c.Value
@@ -33,7 +33,7 @@ func (s *site) cookie(r *http.Request) string {
 	return ""
 }
 
-// signsIn reports whether the cookie of a session may travel over the connection of the request.
+// signsIn reports whether the connection of the request is safe for the cookie of a session.
 func (s *site) signsIn(r *http.Request) bool {
 	return s.Insecure || s.server.IsSecure(r) || server.IsLoopback(r)
 }
@@ -50,7 +50,7 @@ func (s *site) identify(r *http.Request) (server.Caller, bool) {
 	return server.Caller{Actor: actor}, ok
 }
 
-// signedIn finds the visitor of the session. If there is none, it sends the browser to the sign-in, and leaves the
+// signedIn sets the visitor of the session. Without a session, it redirects the browser to the sign-in, and leaves the
 // visitor empty.
 func (v *visit) signedIn() error {
 	visitor, err := v.site.Auth.Visit(v.r.Context(), v.site.cookie(v.r), server.Address(v.r))
@@ -78,11 +78,11 @@ func (v *visit) signedIn() error {
 type signInPage struct {
 	Form    *form
 	Next    string
-	Refused bool // the connection has no TLS
-	Old     bool // the link of the first login was used
+	Refused bool // whether signsIn is false: the connection has no TLS
+	Old     bool // whether the link of the first login is no longer valid
 }
 
-// next returns the page to show after the sign-in: one of this site.
+// next returns the path of the page to show after the sign-in. It returns "/" if the path leads to another site.
 func next(path string) string {
 	u, err := url.Parse(path)
 	if err != nil || !strings.HasPrefix(path, "/") || strings.HasPrefix(path, "//") || u.Host != "" ||
@@ -131,7 +131,7 @@ func signIn(v *visit) error {
 	return v.redirect(next(f.Values.Get("next")))
 }
 
-// refused shows the form of someone who is not signed in again, with what the error says.
+// refused shows the form of a page without a visitor again, with the text of the error.
 func (v *visit) refused(f *form, err error, page func(status int, f *form) error) error {
 	e := server.AsError(err)
 	if e.Status >= 500 && e.Status != 503 {
@@ -142,7 +142,8 @@ func (v *visit) refused(f *form, err error, page func(status int, f *form) error
 	return page(status, f)
 }
 
-// firstLogin signs in with the link that the first start prints, once, from the machine of the service.
+// firstLogin signs in with the link that the first start prints. The link works once, and only on the machine of the
+// service.
 func firstLogin(v *visit) error {
 	if v.site.Once == nil || !server.IsLoopback(v.r) {
 		return server.ErrNotFound
@@ -161,7 +162,8 @@ func firstLogin(v *visit) error {
 
 func showPasswordLink(v *visit) error { return v.passwordLinkPage(200, v.newForm()) }
 
-// passwordLinkPage shows the form. What the page loads must not get the address, which has the token.
+// passwordLinkPage shows the form that sets a password. The address contains the token. The Referrer-Policy keeps
+// browsers from sending the address in requests for the files of the page.
 func (v *visit) passwordLinkPage(status int, f *form) error {
 	v.w.Header().Set("Referrer-Policy", "origin")
 	return v.show(status, "password-link", "Set your password",
@@ -194,7 +196,7 @@ func signOut(v *visit) error {
 	return v.redirect("/sign-in")
 }
 
-// streamChanges tells the script of a page when to read the page again, as long as the session lasts.
+// streamChanges tells the script of a page when to read the page again. It ends with the session.
 func streamChanges(v *visit) error {
 	cookie := v.site.cookie(v.r)
 	return v.site.server.StreamChanges(v.w, v.r, v.Actor, func(ctx context.Context) error {
@@ -232,7 +234,8 @@ func endSession(v *visit) error {
 	return v.redirect("/account")
 }
 
-// changePassword changes the password of the visitor, which ends all sessions, also this one.
+// changePassword changes the password of the visitor. This ends all sessions of the visitor, including the current
+// one.
 func changePassword(v *visit) error {
 	f := v.sent()
 	ok, err := v.send(f, "POST", "/api/v1/auth/password",

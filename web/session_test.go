@@ -223,7 +223,7 @@ func TestAccountSessions(t *testing.T) {
 	}
 	signIn(t, tenant.User(t, "admin")).do(t, "POST", others[0], url.Values{}).want(t, 303)
 	there.get(t, "/account").want(t, 200)
-	mine := regexp.MustCompile(`This browser.*?action="([^"]*)"`).FindStringSubmatch(page.text)[1]
+	mine := regexp.MustCompile(`(?s)This browser.*?action="([^"]*)"`).FindStringSubmatch(page.text)[1]
 	for _, action := range others {
 		if action != mine {
 			here.do(t, "POST", action, url.Values{}).to(t, "/account")

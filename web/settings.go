@@ -12,9 +12,9 @@ type settingsPage struct {
 	Users struct{ Items []account }
 	Keys  struct{ Items []apiKey }
 	Key   *form
-	Extra [3]customFields // of spools, filaments and vendors
-	New   apiKey          // a key that was just created
-	Link  string          // a password link that was just created
+	Extra [3]customFields // the custom fields of spools, filaments and vendors
+	New   apiKey          // the key that was just created, or empty
+	Link  string          // the password link that was just created, or ""
 	Base  string          // the address of the service
 }
 
@@ -23,7 +23,7 @@ type account struct {
 	Disabled              bool
 }
 
-// State returns the role, and whether the user may sign in.
+// State returns the role, and whether the user is disabled.
 func (a account) State() string {
 	if a.Disabled {
 		return label(a.Role) + ", disabled"
@@ -40,7 +40,7 @@ type apiKey struct {
 var roles = []option{{"viewer", "Viewer: sees everything"}, {"operator", "Operator: also changes it"},
 	{"admin", "Admin: also users and settings"}}
 
-// KeyRoles returns the roles of API keys.
+// KeyRoles returns the roles of API keys, to choose from.
 func (p *settingsPage) KeyRoles() []option {
 	return []option{{"printer", "Printer: reports its use"}, {"viewer", "Viewer: reads"},
 		{"operator", "Operator: also writes"}}
@@ -57,7 +57,7 @@ var users = &editor{api: "/api/v1/users", path: "/settings/users", noun: "user",
 		{field{"disabled", flag}, "Sign-in", "", []option{{"false", "Allowed"}, {"true", "Not allowed"}}},
 	}}
 
-// At returns the address of the service with a key as the password.
+// At returns the address of the service with an API key as the password.
 func (p *settingsPage) At(key string) string {
 	return strings.Replace(p.Base, "://", "://x:"+key+"@", 1)
 }
@@ -91,12 +91,12 @@ func (v *visit) settingsPage(status int, p *settingsPage) error {
 	return v.show(status, "settings", "Settings", p)
 }
 
-// farmFields are the settings: the farm's, and the rates of costs.
+// farmFields are the fields of the settings: the time zone, the currency, and the rates for costs.
 var farmFields = []field{{"time_zone", text}, {"currency", text}, {"labour_hour_cost", number},
 	{"machine_hour_cost", number}, {"machine_power_watts", number}, {"energy_kwh_cost", number},
 	{"failure_rate_percent", number}, {"failure_rate_measured", perhaps}}
 
-// Measured returns where the rate of failures comes from.
+// Measured returns the choice of the source of the failure rate.
 func (p *settingsPage) Measured() []option {
 	return []option{{"false", "The rate above"}, {"true", "The last 90 days, by product"}}
 }
@@ -104,10 +104,17 @@ func (p *settingsPage) Measured() []option {
 func changeSettings(v *visit) error {
 	f := v.sent()
 	ok, err := v.edit(f, "/api/v1/settings", farmFields)
+	v.tell(&notice{Text: "The settings are saved."})
 	return v.then(ok, err, "/settings", func() error { return v.settingsPage(422, &settingsPage{Form: f}) })
 }
 
-// createKey creates an API key and shows it, this once.
+// exportFarm sends the file with all data of the farm.
+func exportFarm(v *visit) error {
+	v.site.server.Forward(v.w, v.r, v.caller(), "/api/v1/tenant/export")
+	return nil
+}
+
+// createKey creates an API key, and shows it once.
 func createKey(v *visit) error {
 	p := &settingsPage{Key: v.sent()}
 	ok, err := v.send(p.Key, "POST", "/api/v1/api-keys", p.Key.body(field{"name", text}, field{"role", text}), &p.New)
@@ -124,7 +131,7 @@ func createKey(v *visit) error {
 	return v.settingsPage(200, p)
 }
 
-// createPasswordLink creates a link with which a user sets a password, and shows it, this once.
+// createPasswordLink creates a link with which a user sets a password, and shows the link once.
 func createPasswordLink(v *visit) error {
 	var link struct{ Token string }
 	f := v.sent()
@@ -141,5 +148,6 @@ func createPasswordLink(v *visit) error {
 func revokeKey(v *visit) error {
 	f := v.sent()
 	ok, err := v.send(f, "DELETE", "/api/v1/api-keys/{id}", nil, nil)
+	v.tell(&notice{Text: "The key is revoked."})
 	return v.then(ok, err, "/settings", func() error { return v.settingsPage(422, &settingsPage{Key: f}) })
 }

@@ -30,11 +30,16 @@ func TestStockAndReports(t *testing.T) {
 	b.get(t, "/stock/"+level+"/edit").submit(t, "/stock/"+level+"/remove").to(t, "/stock").hides(t, "PLA Black")
 
 	b.get(t, "/reports").shows(t, "Filament used 100 g 2.00", "PLA Black 100 g 2.00 800 g 240 days")
+	b.get(t, "/reports").hides(t, "weighing and edits")
+	c.Patch(t, "/api/v1/spools/"+spool, j{"remaining_weight_grams": 780}).Want(200)
+	b.get(t, "/reports").shows(t, "Filament used 100 g 2.00", "Besides, weighing and edits took away 20 g.")
 	b.get(t, "/reports?by=printer").shows(t, "Without a printer 100 g")
 	b.get(t, "/reports?by=moon").want(t, 422).shows(t, "must be one of")
 	b.get(t, "/reports?from=x").want(t, 422)
 	file := b.get(t, "/reports/usage.csv?by=color").want(t, 200)
-	if !strings.HasPrefix(file.header.Get("Content-Type"), "text/csv") || !strings.Contains(file.text, ",100,2\n") {
+	c.Patch(t, "/api/v1/spools/"+spool, j{"remaining_weight_grams": 810}).Want(200)
+	b.get(t, "/reports").shows(t, "Besides, weighing and edits added 10 g.")
+	if !strings.HasPrefix(file.header.Get("Content-Type"), "text/csv") || !strings.Contains(file.text, ",100,2,0,20\n") {
 		t.Errorf("the file is %v\n%s", file.header, file.text)
 	}
 }
@@ -109,4 +114,17 @@ func TestPasswordLink(t *testing.T) {
 		submit(t, "/sign-in", "email", user.Email, "password", "a new and long phrase").want(t, 303)
 	p.submit(t, link[1], "new_password", "a new and long phrase").want(t, 400).shows(t, "This link is not valid")
 	signIn(t, tenant.User(t, "viewer")).do(t, "POST", form, nil).want(t, 403)
+}
+
+// An admin downloads the farm from the page Settings.
+func TestDownloadFarm(t *testing.T) {
+	t.Parallel()
+	tenant := newAPI(t, testkit.Options{}).Tenant(t)
+	admin := signIn(t, tenant.User(t, "admin"))
+	admin.get(t, "/settings").want(t, 200).shows(t, "Download the farm")
+	p := admin.get(t, "/settings/farm.gz").want(t, 200)
+	if p.header.Get("Content-Type") != "application/gzip" || !strings.HasPrefix(p.text, "\x1f\x8b") {
+		t.Errorf("the response has the headers %v", p.header)
+	}
+	signIn(t, tenant.User(t, "operator")).get(t, "/settings/farm.gz").want(t, 403)
 }

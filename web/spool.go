@@ -1,24 +1,47 @@
 package web
 
 import (
+	"cmp"
+	"encoding/json"
 	"fmt"
+	"net/url"
 	"strconv"
-	"strings"
 	"time"
 
+	"spoolwright/inventory"
 	"spoolwright/server"
+	"spoolwright/value"
 )
 
 // usage is an entry of the usage ledger.
 type usage struct {
+	ID        string     `json:"id"`
 	Kind      string     `json:"kind"`
 	Reason    string     `json:"reason"`
+	UserID    string     `json:"user_id"`
 	UserName  string     `json:"user_name"`
 	APIKeyID  string     `json:"api_key_id"`
 	Before    num        `json:"before_grams"`
 	After     num        `json:"after_grams"`
 	Change    num        `json:"change_grams"`
 	CreatedAt *time.Time `json:"created_at"`
+
+	Shortfall    num    `json:"shortfall_grams"`
+	RunID        string `json:"run_id"`
+	ReversesID   string `json:"reverses_id"`
+	ReversedByID string `json:"reversed_by_id"`
+	MovesID      string `json:"moves_id"`
+}
+
+// CanReverse reports whether the page offers to take the entry back. The API also refuses to take back an entry that
+// counts in a run.
+func (u usage) CanReverse() bool {
+	return u.Kind != "created" && u.RunID == "" && u.ReversesID == "" && u.ReversedByID == ""
+}
+
+// CanMove reports whether the page offers to record the entry on another spool: the entry must be use of filament.
+func (u usage) CanMove() bool {
+	return u.CanReverse() && (u.Kind == "deducted" || u.Kind == "printed") && float(u.Shortfall)-float(u.Change) > 0
 }
 
 // What returns the kind of the entry in words.
@@ -27,62 +50,12 @@ func (u usage) What() string {
 		"measured": "Weighed", "printed": "Reported by a printer", "wasted": "Wasted"}[u.Kind]
 }
 
-// Who returns who made the entry.
+// Who returns the name of the user who made the entry, "API key", or "".
 func (u usage) Who() string {
 	if u.UserName == "" && u.APIKeyID != "" {
 		return "API key"
 	}
 	return u.UserName
-}
-
-// run is a production run in a list.
-type run struct {
-	ID          string     `json:"id"`
-	Status      string     `json:"status"`
-	PrinterID   string     `json:"printer_id"`
-	PrinterName string     `json:"printer_name"`
-	StartedAt   *time.Time `json:"started_at"`
-	CompletedAt *time.Time `json:"completed_at"`
-	Hours       num        `json:"estimated_print_time_hours"`
-	Grams       num        `json:"actual_total_filament_grams"`
-	Estimate    num        `json:"estimated_total_filament_grams"`
-	Failure     string     `json:"failure_reason"`
-	CreatedAt   *time.Time `json:"created_at"`
-	Deducted    bool       `json:"inventory_updated"`
-}
-
-// End returns when a run that prints ends, or nil if that is not known.
-func (r run) End() *time.Time {
-	if r.StartedAt == nil || r.Hours == "" {
-		return nil
-	}
-	end := r.StartedAt.Add(time.Duration(value(r.Hours) * float64(time.Hour)))
-	return &end
-}
-
-// hasEnded reports whether a run that prints should have ended, so that it waits for somebody.
-func (r run) hasEnded(now time.Time) bool {
-	end := r.End()
-	return end != nil && end.Before(now) && r.Status == "in_progress"
-}
-
-// State returns the status in words.
-func (r run) State() string {
-	if r.Failure != "" {
-		return label(r.Status) + ": " + strings.ReplaceAll(r.Failure, "_", " ")
-	}
-	return label(r.Status)
-}
-
-// When returns the time that says most about the run.
-func (r run) When() *time.Time {
-	switch {
-	case r.CompletedAt != nil:
-		return r.CompletedAt
-	case r.StartedAt != nil:
-		return r.StartedAt
-	}
-	return r.CreatedAt
 }
 
 // spoolPage is the page of a spool, beside the list from which the visitor came.
@@ -94,15 +67,16 @@ type spoolPage struct {
 	Usage  struct{ Items []usage }
 	Runs   struct{ Items []run }
 	Chart  *chart
-	Slots  []option // of printers, to load the spool into
-	Here   option   // the slot where it is
+	Slots  []option // the slots of printers into which the spool can be loaded
+	Here   option   // the slot that contains the spool, or empty
 	Custom customFields
+	Moving string // the id of the entry that the visitor wants to move to another spool, or ""
 }
 
-// Facts returns the values of the custom fields.
+// Facts returns the values of the spool's custom fields.
 func (p *spoolPage) Facts() []fact { return p.Custom.facts(p.read.locale, p.Spool.Extra) }
 
-// Form returns a form of the page.
+// Form returns the form of the page with the name, with the current values of the spool unless it was refused.
 func (p *spoolPage) Form(name string) *form {
 	f := p.forms.Form(name)
 	if f == p.sent {
@@ -117,37 +91,56 @@ func (p *spoolPage) Form(name string) *form {
 	return f
 }
 
-// Action returns the address to which a form of the page is sent.
+// Correction returns a text about the correction that the entry is or that has corrected the entry, or "".
+func (p *spoolPage) Correction(v view, u usage) string {
+	switch {
+	case u.ReversedByID != "":
+		return "Taken back"
+	case u.ReversesID != "":
+		for _, first := range p.Usage.Items {
+			if first.ID == u.ReversesID {
+				return "Takes back the entry of " + v.Time(first.CreatedAt)
+			}
+		}
+		return "Takes back an older entry"
+	case u.MovesID != "":
+		return "Moved here from another spool"
+	}
+	return ""
+}
+
+// Action returns the address to which the form with the name is sent.
 func (p *spoolPage) Action(name string) string {
 	return "/spools/" + p.Spool.ID + "/" + name + p.List.Query()
 }
 
 func showSpool(v *visit) error { return v.spoolPage(200, "", nil) }
 
-// spoolPage shows a spool. If f is not nil, it is the form with the name, which the API has refused.
+// spoolPage shows a spool. If f is not nil, it is a form with the name that the API has refused.
 func (v *visit) spoolPage(status int, name string, f *form) error {
 	id := v.r.PathValue("id")
 	list, query := v.spoolQuery()
 	list.Selected = id
 	var all struct{ Items []printer }
-	p := &spoolPage{forms: v.forms(name, f), List: list}
+	p := &spoolPage{forms: v.forms(name, f), List: list,
+		Moving: cmp.Or(v.r.PathValue("part"), v.r.URL.Query().Get("move"))}
 	err := v.fetch(
 		read{path: "/api/v1/spools/{id}", into: &p.Spool, tag: &p.Tag},
 		get("/api/v1/spools/{id}/usage?limit=100", &p.Usage),
 		get("/api/v1/production-runs?spool_id={id}&limit=10", &p.Runs),
 		read{path: "/api/v1/spools", query: query, into: list},
 		customRead("spool", &p.Custom),
-		get("/api/v1/printers?limit=100&sort_by=name&sort_order=asc", &all),
+		get(printersByName, &all),
 	)
 	if err != nil {
 		return err
 	}
 	p.Slots, p.Here = slotOptions(all.Items, id)
-	p.Chart = remainingChart(p.Usage.Items, value(p.Spool.NetWeight), v.site.Now())
+	p.Chart = remainingChart(p.Usage.Items, float(p.Spool.NetWeight), v.site.Now())
 	return v.show(status, "spool", fmt.Sprintf("#%d %s", p.Spool.Number, p.Spool.Name()), p)
 }
 
-// spoolByNumber is the address on the label of a spool.
+// spoolByNumber answers the address on the label of a spool. It redirects to the page of the spool with the number.
 func spoolByNumber(v *visit) error {
 	var s spool
 	number := v.r.PathValue("number")
@@ -155,6 +148,10 @@ func spoolByNumber(v *visit) error {
 		return server.ErrNotFound
 	}
 	if err := v.fetch(get("/api/v1/spools/by-number/"+number, &s)); err != nil {
+		all, _, listed := spools.hidden(v, url.Values{"number": {number}})
+		if listed == nil && len(all) == 1 && server.AsError(err).Status == 404 {
+			return spools.removedPage(v, &all[0])
+		}
 		return err
 	}
 	return v.redirect("/spools/" + s.ID)
@@ -162,24 +159,155 @@ func spoolByNumber(v *visit) error {
 
 var oneSpool = resource{"/api/v1/spools", "/spools", (*visit).spoolPage}
 
-// editSpool returns the handler of the form with the name on the page of a spool, which changes a field.
-func editSpool(name string, in field) func(*visit) error {
+// editSpool returns the handler of a form on the page of a spool. The form has the name, and changes one field.
+func editSpool(name string, in field, say said) func(*visit) error {
 	return func(v *visit) error {
 		f := v.sent()
 		ok, err := v.edit(f, "/api/v1/spools/{id}", []field{in})
+		if ok {
+			v.tell(say(v, f, nil))
+		}
 		return v.then(ok, err, v.here("/spools"), func() error { return v.spoolPage(422, name, f) })
 	}
 }
 
+// change is a spool with the newest entry of its ledger.
+type change struct {
+	Spool spool
+	Usage struct{ Items []usage }
+}
+
+// lastChange returns the spool of the page with the newest entry of its ledger. If a read fails, it returns an empty
+// change.
+func (v *visit) lastChange() (c change) {
+	if v.fetch(get("/api/v1/spools/{id}", &c.Spool), get("/api/v1/spools/{id}/usage?limit=1", &c.Usage)) != nil {
+		return change{} // the notice then has no number and no undo
+	}
+	return c
+}
+
+// undo returns the form that reverses the newest entry, which the visitor's form has made. It returns nil if the entry
+// has another kind, user or remaining weight, because somebody else has changed the spool meanwhile.
+func (c change) undo(v *visit, kind string, remaining num) *undo {
+	if len(c.Usage.Items) == 0 {
+		return nil
+	}
+	u := c.Usage.Items[0]
+	if u.Kind != kind || u.UserID != v.Actor.User || float(u.After) != float(remaining) || u.ReversedByID != "" ||
+		u.ReversesID != "" {
+		return nil
+	}
+	return &undo{"Undo", "/spools/" + c.Spool.ID + "/usage/reverse" + v.query(), url.Values{"entry": {u.ID}}}
+}
+
+// name returns the name of the spool within a sentence.
+func (s spool) name() string {
+	if s.Number == 0 {
+		return "the spool"
+	}
+	return fmt.Sprintf("spool %d", s.Number)
+}
+
+// deducted, weighed and reversed return the notices of forms that have changed the weight of a spool.
+func deducted(v *visit, _ *form, answer json.RawMessage) *notice {
+	var done struct {
+		Deducted  num
+		Remaining num `json:"remaining_weight_grams"`
+	}
+	json.Unmarshal(answer, &done) // an answer of the API is valid
+	c := v.lastChange()
+	return &notice{Text: "Deducted " + v.Grams(done.Deducted) + " from " + c.Spool.name() + ".",
+		Undo: c.undo(v, "deducted", done.Remaining)}
+}
+
+func weighed(v *visit, _ *form, answer json.RawMessage) *notice {
+	var s spool
+	json.Unmarshal(answer, &s)
+	return &notice{Text: "Weighed " + s.name() + ": " + v.Grams(s.Remaining) + ".",
+		Undo: v.lastChange().undo(v, "measured", s.Remaining)}
+}
+
+func reversed(v *visit, _ *form, answer json.RawMessage) *notice {
+	var done struct {
+		Change    num `json:"change_grams"`
+		Remaining num `json:"remaining_weight_grams"`
+		Warnings  []struct{ Detail string }
+	}
+	json.Unmarshal(answer, &done)
+	text := "Taken back: " + v.Change(done.Change) + ", " + v.Grams(done.Remaining) + " left."
+	for _, w := range done.Warnings {
+		text += " " + sentence(w.Detail)
+	}
+	return &notice{Text: text}
+}
+
+// reverseUsage takes back an entry of the ledger. The page has one form for all entries; the field entry has the id.
+func reverseUsage(v *visit) error {
+	entry, ok := value.ParseID(v.r.PostForm.Get("entry"))
+	if !ok {
+		return server.ErrNotFound
+	}
+	v.r.SetPathValue("part", entry)
+	return oneSpool.action("entry", "POST", "/usage/{part}/reverse", nil, reversed)(v)
+}
+
+// moveUsage records an entry of the ledger on another spool. The form has the number of the other spool, typed or
+// scanned from the label.
+func moveUsage(v *visit) error {
+	f := v.sent()
+	number := f.value(field{"spool_number", scanned})
+	if number == nil {
+		f.Problem = "Type the number of the spool that the filament came from."
+		return v.spoolPage(422, "entry", f)
+	}
+	var done struct {
+		Recorded struct {
+			SpoolID string `json:"spool_id"`
+			Change  num    `json:"change_grams"`
+		}
+	}
+	ok, err := v.send(f, "POST", "/api/v1/spools/{id}/usage/{part}/move",
+		map[string]any{"spool_number": number}, &done)
+	if problem := f.Errors["spool_number"]; problem != "" {
+		f.Problem = "The entry was not moved. The number: " + problem
+	}
+	v.tell(&notice{Text: fmt.Sprintf("Moved to spool %v: %s.", number, v.Change(done.Recorded.Change)),
+		Next: []option{{"/spools/" + done.Recorded.SpoolID, fmt.Sprintf("Spool %v", number)}}})
+	return v.then(ok, err, v.here("/spools"), func() error { return v.spoolPage(422, "entry", f) })
+}
+
+// moved and archived return the notices of forms that have moved or archived a spool.
+func moved(_ *visit, f *form, _ json.RawMessage) *notice {
+	if location := f.Values.Get("location"); location != "" {
+		return &notice{Text: "The spool is at " + location + "."}
+	}
+	return &notice{Text: "The spool has no location."}
+}
+
+func archived(v *visit, f *form, _ json.RawMessage) *notice {
+	text, now := "The spool is out of the archive.", f.Values.Get("archived")
+	if now == "true" {
+		text = "The spool is archived."
+	}
+	return undone(text, "Undo", "/archive", url.Values{"was.archived": {now}, "archived": {f.Was.Get("archived")}})(
+		v, f, nil)
+}
+
 var widths = []option{{"1.75", "1.75 mm"}, {"2.85", "2.85 mm"}}
 
-// spools are the pages that edit and remove a spool. Its filament has the fields for those that follow one.
+// anyWidth are the options for a diameter of filament; the empty value means the diameter of the farm's printers.
+var anyWidth = append([]option{{"", "That of the printers"}}, widths...)
+
+// spools is the editor of the pages that edit and remove a spool. A spool with a filament gets the fields with the
+// word own from the filament.
 var spools = &editor{api: "/api/v1/spools", path: "/spools", noun: "spool", entity: "spool",
 	name: func(get func(string) string) string {
-		return "#" + get("number") + " " + get("material_type") + " " + get("color")
+		return "#" + get("number") + " " +
+			inventory.MaterialLabel(get("material_type"), get("material_name")) + " " + get("color")
 	},
 	fields: []editorField{
 		{field{"material_type", text}, "Material", "own", materials},
+		{field{"material_name", text}, "Exact material", "own;hint=Such as PETG-CF", nil},
 		{field{"brand", text}, "Brand", "own", nil},
 		{field{"color", text}, "Color", "own;required", nil},
 		{field{"color_hex", text}, "Color as #RRGGBB", "own;hint=Such as #FA6831", nil},

@@ -1,6 +1,8 @@
 package web
 
 import (
+	"encoding/json"
+	"fmt"
 	"html/template"
 	"net/url"
 	"slices"
@@ -9,6 +11,7 @@ import (
 	"time"
 
 	"spoolwright/inventory"
+	"spoolwright/server"
 )
 
 // spool is a spool in a list.
@@ -17,6 +20,7 @@ type spool struct {
 	Number       int64      `json:"number"`
 	FilamentID   string     `json:"filament_id"`
 	MaterialType string     `json:"material_type"`
+	MaterialName string     `json:"material_name"`
 	Brand        string     `json:"brand"`
 	Color        string     `json:"color"`
 	ColorHex     string     `json:"color_hex"`
@@ -43,8 +47,10 @@ type spoolDetails struct {
 	Extra        map[string]any
 }
 
-// Name returns what a person calls the spool.
-func (s spool) Name() string { return s.MaterialType + " " + s.Color }
+// Name returns the name of the spool for people.
+func (s spool) Name() string {
+	return inventory.MaterialLabel(s.MaterialType, s.MaterialName) + " " + s.Color
+}
 
 // Maker returns the brand and the finish.
 func (s spool) Maker() string {
@@ -54,7 +60,7 @@ func (s spool) Maker() string {
 // Swatch returns the picture of the color.
 func (s spool) Swatch() template.HTML { return newSwatch(s.IsTranslucent(), s.ColorHex) }
 
-// IsTranslucent reports whether the filament lets light through, as far as its name or finish says so.
+// IsTranslucent reports whether the finish or the color says that the filament is translucent.
 func (s spool) IsTranslucent() bool {
 	name := strings.ToLower(s.Finish + " " + s.Color)
 	return strings.Contains(name, "transl") || strings.Contains(name, "transp") || strings.Contains(name, "clear")
@@ -71,7 +77,7 @@ type spoolList struct {
 	listing
 	Items    []spool `json:"items"`
 	Selected string  // the id of the spool beside the list
-	Form     *form   // that changes several spools
+	Form     *form   // the form that changes several spools
 	Chosen   map[string]bool
 }
 
@@ -95,13 +101,13 @@ var spoolOrders = []listOrder{
 	{"filament", "Grouped by filament", "filament_id", "desc"},
 }
 
-// spoolQuery returns the list that the address of the page selects, and its parameters of the API.
+// spoolQuery returns the list that the address of the page selects, and the query for the API.
 func (v *visit) spoolQuery() (*spoolList, url.Values) {
 	l, query := v.listing("/spools", "spool", spoolFilters, spoolOrders)
 	return &spoolList{listing: l, Form: v.newForm(), Chosen: map[string]bool{}}, query
 }
 
-// Rows returns the rows of the list.
+// Rows returns the HTML of the rows of the list.
 func (l *spoolList) Rows(v view) template.HTML {
 	var r rows
 	grouped, write, query := l.Filter.Get("sort") == "filament", v.CanWrite(), l.Query()
@@ -138,7 +144,7 @@ func (l *spoolList) Rows(v view) template.HTML {
 	return r.html()
 }
 
-// Beside returns the list beside one of its spools.
+// Beside returns the HTML of the narrow list beside the page of a spool.
 func (l *spoolList) Beside(v view) template.HTML {
 	var r rows
 	query := l.Query()
@@ -152,7 +158,8 @@ func (l *spoolList) Beside(v view) template.HTML {
 	return r.html()
 }
 
-// compact writes the spool as the rest of an entry of a narrow list, after the beginning of its link.
+// compact writes the end of an entry of a narrow list. The caller has written the beginning, up to the start tag of
+// the link.
 func (s *spool) compact(v view, r *rows) {
 	r.picture(s.Swatch())
 	r.add(`<span class="what"><b>{}</b><small>{}`, s.Name(), strconv.FormatInt(s.Number, 10))
@@ -162,7 +169,7 @@ func (s *spool) compact(v view, r *rows) {
 	r.add(`</span></a></li>` + "\n")
 }
 
-// HasMore reports whether a filter is set that the page shows only on demand.
+// HasMore reports whether the address sets a filter that the page shows only on demand.
 func (l *spoolList) HasMore() bool {
 	for _, name := range []string{"vendor", "color", "location", "stock", "archived"} {
 		if l.Filter.Get(name) != "" {
@@ -182,21 +189,30 @@ func (l *spoolList) Locations() (names []string) {
 	return names
 }
 
-// Action returns the choice of what to do with several spools.
+// Action returns the choice of the action for the chosen spools.
 func (l *spoolList) Action() pick {
 	return pick{Value: l.Form.Values.Get("action"), Options: []option{{"", "With the chosen spools…"},
 		{"move", "Move to the location"}, {"price", "Set the price"}, {"archive", "Archive"},
 		{"unarchive", "Take out of the archive"}}}
 }
 
-// materials are the types of material, and anyMaterial these as the choice of a filter.
+// materials are the types of material to choose from. For a filter, anyMaterial has another option for any type.
 var (
 	materials   = labeled(inventory.MaterialType("").Enum())
 	anyMaterial = append([]option{{"", "Any material"}}, materials...)
 )
 
-// spoolsInStock are the spools to choose from.
+// spoolsInStock is the address of the spools to choose from.
 const spoolsInStock = "/api/v1/spools?limit=100&in_stock=true"
+
+// spoolOptions returns options for spools. The values are the numbers of the spools.
+func (v *visit) spoolOptions(items []spool) (options []option) {
+	for _, s := range items {
+		options = append(options, option{strconv.FormatInt(s.Number, 10),
+			strings.Trim(s.Name()+", "+v.Grams(s.Remaining)+", "+s.Location, ", ")})
+	}
+	return options
+}
 
 // listSpools shows the list of spools.
 func listSpools(v *visit) error {
@@ -215,7 +231,7 @@ func (v *visit) spoolList(l *spoolList, query url.Values) error {
 	return v.show(status, "spools", "Spools", l)
 }
 
-// changeSpools moves, archives, prices or hides the spools that were chosen in the list.
+// changeSpools moves the chosen spools of the list, sets their price, archives them, or takes them out of the archive.
 func changeSpools(v *visit) error {
 	l, query := v.spoolQuery()
 	l.Form = v.sent()
@@ -241,7 +257,82 @@ func changeSpools(v *visit) error {
 	case len(changes) == 0:
 		l.Form.Problem = "Choose what to do with the spools."
 	default:
-		ok, err = v.send(l.Form, "PATCH", "/api/v1/spools", map[string]any{"ids": ids, "changes": changes}, nil)
+		var done struct {
+			Matched, Changed int
+			At               string `json:"changed_at"`
+		}
+		back, numbers, failed := v.before(query, ids, changes)
+		if failed != nil {
+			return failed
+		}
+		ok, err = v.send(l.Form, "PATCH", "/api/v1/spools", map[string]any{"ids": ids, "changes": changes}, &done)
+		n := &notice{Text: fmt.Sprintf("Changed %d of %d chosen spools.", done.Changed, done.Matched)}
+		if back != "" && done.Changed == len(numbers) {
+			n.Undo = &undo{"Undo", "/spools/back" + l.Query(), url.Values{"numbers": {strings.Join(numbers, ",")},
+				"changes": {back}, "since": {done.At}}}
+		}
+		v.tell(n)
 	}
+	return v.then(ok, err, l.Address(), func() error { return v.spoolList(l, query) })
+}
+
+// before returns data for taking back a change of chosen spools on a page of the list. It reads the spools before the
+// change. Back is the JSON of their current values, and numbers are the numbers of the spools that the change will
+// change. If these spools have different values, back is "", because one bulk operation can set only equal values.
+func (v *visit) before(
+	query url.Values, ids []string, changes map[string]any,
+) (back string, numbers []string, err error) {
+	var list struct{ Items []map[string]json.RawMessage }
+	if err := v.fetch(read{path: "/api/v1/spools", query: query, into: &list}); err != nil {
+		return "", nil, err
+	}
+	now, err := json.Marshal(changes)
+	if err != nil {
+		return "", nil, err
+	}
+	same := true
+	for _, s := range list.Items {
+		if !slices.Contains(ids, strings.Trim(string(s["id"]), `"`)) {
+			continue
+		}
+		was := map[string]json.RawMessage{}
+		for name := range changes {
+			was[name] = s[name]
+		}
+		old, err := json.Marshal(was)
+		if err != nil {
+			return "", nil, err
+		}
+		if string(old) == string(now) {
+			continue
+		}
+		numbers = append(numbers, string(s["number"]))
+		same = same && (back == "" || back == string(old))
+		back = string(old)
+	}
+	if !same {
+		back = ""
+	}
+	return back, numbers, nil
+}
+
+// takeBack takes back a change of several spools, unless one of the spools was changed meanwhile.
+func takeBack(v *visit) error {
+	l, query := v.spoolQuery()
+	l.Path = "/spools"
+	l.Form = v.sent()
+	var changes map[string]json.RawMessage
+	var numbers []int64
+	if json.Unmarshal([]byte(l.Form.Values.Get("changes")), &changes) != nil ||
+		json.Unmarshal([]byte("["+l.Form.Values.Get("numbers")+"]"), &numbers) != nil {
+		return server.ErrNotFound
+	}
+	var done struct{ Matched int }
+	ok, err := v.send(l.Form, "PATCH", "/api/v1/spools", map[string]any{"numbers": numbers, "changes": changes,
+		"unchanged_since": l.Form.Values.Get("since")}, &done)
+	if !ok && l.Form.Problem == "" {
+		l.Form.Problem = "This cannot be taken back."
+	}
+	v.tell(&notice{Text: fmt.Sprintf("The change of %d spools is taken back.", done.Matched)})
 	return v.then(ok, err, l.Address(), func() error { return v.spoolList(l, query) })
 }

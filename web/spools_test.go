@@ -232,3 +232,44 @@ func TestNewSpools(t *testing.T) {
 	b.get(t, one.header.Get("Location")).want(t, 200).shows(t, "PETG Blue", "750 g", "Box", "18")
 	of.submit(t, "/spools/new", "filament_id", "").want(t, 422)
 }
+
+// A change of several spools is taken back from the notice, if they had the same value, and nobody changed one since.
+func TestUndoChangeOfSpools(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t, testkit.Options{}).Operator(t)
+	b := signIn(t, c)
+	ids := []string{c.NewSpool(t, 100, j{"location": "A"}), c.NewSpool(t, 100, j{"location": "A"}),
+		c.NewSpool(t, 100, j{"location": "B", "purchase_price": 20})}
+	has := func(name string, want ...string) {
+		t.Helper()
+		for i, id := range ids {
+			c.Get(t, "/api/v1/spools/"+id).Want(200).Shows(map[string]string{name: want[i]})
+		}
+	}
+	change := func(action, name, value string, ids ...string) *page {
+		t.Helper()
+		return b.do(t, "POST", "/spools?sort=number", url.Values{"id": ids, "action": {action}, name: {value}}).
+			to(t, "/spools?sort=number")
+	}
+	p := change("move", "location", "C", ids[:2]...).says(t, "Changed 2 of 2 chosen spools.")
+	has("location", "C", "C", "B")
+	p.take(t).to(t, "/spools?sort=number").says(t, "The change of 2 spools is taken back.")
+	has("location", "A", "A", "B")
+	p = change("move", "location", "B", ids...).says(t, "Changed 2 of 3 chosen spools.") // one of them is there
+	p.take(t)
+	has("location", "A", "A", "B")
+	if p := change("move", "location", "C", ids...); strings.Contains(p.text, ">Undo<") {
+		t.Error("spools with different values have an Undo")
+	}
+	change("archive", "", "", ids...).take(t)
+	has("archived", "false", "false", "false")
+	change("price", "purchase_price", "5", ids[:2]...).take(t)
+	has("purchase_price", "null", "null", "20")
+
+	p = change("move", "location", "D", ids...)
+	c.Patch(t, "/api/v1/spools/"+ids[1], j{"notes": "x"}).Want(200)
+	p.take(t).want(t, 422).shows(t, "These spools were changed since: 2.")
+	has("location", "D", "D", "D")
+	b.do(t, "POST", "/spools/back", url.Values{"numbers": {"x"}, "changes": {"{}"}}).want(t, 404)
+	b.do(t, "POST", "/spools/back", url.Values{"numbers": {"1"}, "changes": {"{}"}, "since": {"x"}}).want(t, 422)
+}

@@ -1,12 +1,18 @@
 package web
 
-import "strings"
+import (
+	"strings"
+
+	"spoolwright/inventory"
+)
 
 // stockLevel is a stock level, as the API returns it.
 type stockLevel struct {
 	ID        string `json:"id"`
 	Material  string `json:"material_type"`
+	Exact     string `json:"material_name"`
 	Color     string `json:"color"`
+	Diameter  num    `json:"diameter_mm"`
 	Brand     string `json:"brand"`
 	Minimum   num    `json:"minimum_grams"`
 	Remaining num    `json:"remaining_grams"`
@@ -16,8 +22,14 @@ type stockLevel struct {
 	Low       bool   `json:"low"`
 }
 
-// Name returns what the level is about.
-func (l stockLevel) Name() string { return strings.TrimSpace(l.Material + " " + l.Color) }
+// Name returns the material, color and diameter of the level.
+func (l stockLevel) Name() string {
+	name := strings.TrimSpace(inventory.MaterialLabel(l.Material, l.Exact) + " " + l.Color)
+	if l.Diameter != "" {
+		name += " " + l.Diameter.String() + "\u00a0mm"
+	}
+	return name
+}
 
 // Percent returns how much of the minimum is available.
 func (l stockLevel) Percent() int { return percent(l.Available, l.Minimum) }
@@ -29,8 +41,6 @@ var levelList = &listOf[stockLevel]{editor: levels, Title: "Stock levels", Add: 
 		[]option{{"", "All levels"}, {"true", "Low ones"}, {"false", "Met ones"}}},
 		{"material", "material_type", "Material", anyMaterial}},
 	orders: []listOrder{{"", "", "missing_grams", "desc"}},
-	Head: `<th>Filament</th><th class="wide gauge">Level</th><th class="amount">Available</th>` +
-		`<th class="amount wide">Reserved</th><th class="amount">At least</th><th class="amount">Missing</th>`,
 	row: func(v *visit, r *rows, l *stockLevel) {
 		if v.CanWrite() {
 			r.add(`<tr><td><a class="title" href="/stock/{}/edit"><b>{}</b></a>`, l.ID, l.Name())
@@ -50,22 +60,26 @@ var levelList = &listOf[stockLevel]{editor: levels, Title: "Stock levels", Add: 
 	},
 	below: shoppingList}
 
-// shoppingList writes the levels that are low as lines of text.
-func shoppingList(v *visit, r *rows, entries []stockLevel) {
+// shoppingList returns a text with a line for each low level.
+func shoppingList(v *visit, entries []stockLevel) string {
 	var b strings.Builder
 	for _, l := range entries {
 		if l.Low {
 			b.WriteString(v.Kilos(l.Missing) + " " + strings.TrimSpace(l.Name()+" "+l.Brand) + "\n")
 		}
 	}
-	r.some(`<section class="narrow"><h2>Shopping list</h2><pre>{}</pre></section>`, b.String())
+	return b.String()
 }
 
 var levels = &editor{api: "/api/v1/stock-levels", path: "/stock", noun: "stock level", stay: true,
-	name: func(get func(string) string) string { return get("material_type") + " " + get("color") },
+	name: func(get func(string) string) string {
+		return inventory.MaterialLabel(get("material_type"), get("material_name")) + " " + get("color")
+	},
 	fields: []editorField{
 		{field{"material_type", text}, "Material", "", materials},
+		{field{"material_name", text}, "Exact material", "hint=Such as PETG-CF", nil},
 		{field{"color", text}, "Color", "hint=Empty: any color", nil},
 		{field{"brand", text}, "Vendor", "hint=Empty: any vendor", nil},
+		{field{"diameter_mm", number}, "Diameter", "", anyWidth},
 		{field{"minimum_grams", number}, "At least", "type=number;unit=g;required", nil},
 	}}

@@ -3,12 +3,13 @@ package web
 import (
 	"fmt"
 	"html/template"
+	"regexp"
 	"strconv"
 	"strings"
 )
 
-// newSwatch returns the picture of colors such as #RRGGBB: a ring of equal parts. Others are left out. Pictures in
-// rows are written here, because a template would need most of the time of a page for them.
+// newSwatch returns the picture of colors: a ring of equal parts. It ignores colors that do not have the form #RRGGBB.
+// Rows of lists contain the picture, so that Go writes its HTML, as for newBar: see rows.
 func newSwatch(translucent bool, colors ...string) template.HTML {
 	var known []string
 	for _, hex := range colors {
@@ -38,15 +39,17 @@ func newSwatch(translucent bool, colors ...string) template.HTML {
 	return template.HTML(b.String())
 }
 
-// percent returns how much of a whole there is, from 0 to 100.
+var hexColor = regexp.MustCompile(`^#[0-9A-Fa-f]{6}$`)
+
+// percent returns the share of part in whole, as a percentage from 0 to 100.
 func percent(part, whole num) int {
-	if value(whole) <= 0 {
+	if float(whole) <= 0 {
 		return 0
 	}
-	return max(0, min(100, int(value(part)/value(whole)*100+0.5)))
+	return max(0, min(100, int(float(part)/float(whole)*100+0.5)))
 }
 
-// newBar returns the picture of how full something is.
+// newBar returns the picture of a percentage: a bar that shows how full something is.
 func newBar(percent int) template.HTML {
 	class := "level"
 	if percent < 15 {

@@ -4,15 +4,13 @@ import (
 	"cmp"
 	"html/template"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 )
 
-// todayPage is the first page.
+// todayPage is the page Today, which is the first page.
 type todayPage struct {
 	Machines          found[printer]
-	Printing, Waiting []run // Printing are the runs without one of the printers
+	Printing, Waiting []run // Printing: runs that no printer in Machines shows; Waiting: runs that should have ended
 	Orders            found[order]
 	Low               found[stockLevel]
 	Open              struct {
@@ -26,30 +24,8 @@ type todayPage struct {
 	Waste wasteReport
 }
 
-// Prints returns the printers, and the runs that print elsewhere.
-func (p *todayPage) Prints(v view) template.HTML {
-	var list rows
-	for _, m := range p.Machines.Items {
-		if m.Run != nil {
-			list.add(`<li class="machine"><b><a href="/runs/{}">{}</a></b><span class="amount">`, m.Run.ID, m.Name)
-			list.add(`{}`, v.Until(m.Run.Status, m.Run.StartedAt, m.Run.End()))
-		} else {
-			list.add(`<li class="machine"><b><a href="/printers/{}">{}</a></b><span class="amount">`, m.ID, m.Name)
-			list.add(`<span class="muted">{}</span>`, cmp.Or(m.State(), "Free"))
-		}
-		list.when(m.Due, ` <span class="late">Maintenance</span>`)
-		list.add(`</span>`)
-		var spools []string
-		for _, l := range m.Loaded {
-			spools = append(spools, "#"+strconv.FormatInt(l.Number, 10)+" "+l.Name)
-		}
-		list.some(`<small>{}</small>`, strings.Join(spools, " · "))
-		list.add(`</li>`)
-	}
-	return list.html() + p.Runs(v, p.Printing)
-}
-
-// Runs returns runs with until when they print.
+// Runs returns the HTML of the rows of runs, with the end of each run. With a template, the page was 33 % slower for
+// 50 runs.
 func (p *todayPage) Runs(v view, runs []run) template.HTML {
 	var list rows
 	for _, r := range runs {
@@ -59,49 +35,36 @@ func (p *todayPage) Runs(v view, runs []run) template.HTML {
 	return list.html()
 }
 
-// Due returns the open orders.
-func (p *todayPage) Due(v view) template.HTML {
-	var list rows
-	for _, o := range p.Orders.Items {
-		words := o.State()
-		if o.Customer != "" {
-			words = o.Customer + " · " + words
-		}
-		list.add(`<li><div><b><a href="/orders/{}">{}</a></b><small>{}</small><small>{}</small></div>`, o.ID, o.Name(),
-			words, label(p.verdict(v, o.ID)))
-		list.add(`<span class="amount{}">{}</span></li>`, o.late(v.visit), v.Day(o.DueDate))
-	}
-	return list.html()
+// bar is a bar of the picture of the last 30 days. The highest bar has a height of 100 units.
+type bar struct {
+	X         int
+	Y, Height string
+	Day       string
+	Grams     num
 }
 
-// Bars returns the bars of the picture, one for each of the last 30 days, of which the highest has 100 units. It
-// returns nothing if no filament was used.
-func (p *todayPage) Bars(v view) template.HTML {
+// Bars returns the bars of the days on which filament was used.
+func (p *todayPage) Bars(v view) (bars []bar) {
 	grams, most := map[string]num{}, 0.0
 	for _, item := range p.Usage.Items {
 		grams[item.Start] = item.Grams
-		most = max(most, value(item.Grams))
+		most = max(most, float(item.Grams))
 	}
-	if most == 0 {
-		return ""
-	}
-	var list rows
 	for i := range 30 {
 		day := v.Now().AddDate(0, 0, i-29).Format(time.DateOnly)
-		height := max(0, value(grams[day])) / most * 100
-		list.add(`<rect x="{}" y="{}" width="8" height="{}"><title>{}: {}</title></rect>`,
-			strconv.Itoa(10*i), coordinate(100-height), coordinate(height), v.Day(day),
-			v.Grams(cmp.Or(grams[day], "0")))
+		if height := float(grams[day]) / most * 100; height > 0 {
+			bars = append(bars, bar{10 * i, coordinate(100 - height), coordinate(height), day, grams[day]})
+		}
 	}
-	return list.html()
+	return bars
 }
 
-// verdict returns whether an open order can be printed, or what is missing.
-func (p *todayPage) verdict(v view, id string) string {
+// Verdict returns whether the open order with the id can be printed, or how much filament is missing, in words.
+func (p *todayPage) Verdict(v view, id string) string {
 	for _, o := range p.Open.Items {
 		switch {
 		case o.ID == id && o.CanPrint:
-			return "can be printed"
+			return "Can be printed"
 		case o.ID == id:
 			return v.Kilos(o.Missing) + " missing"
 		}
@@ -109,7 +72,7 @@ func (p *todayPage) verdict(v view, id string) string {
 	return ""
 }
 
-// today shows what happens in the farm.
+// today shows the page Today.
 func today(v *visit) error {
 	var p todayPage
 	var runs struct{ Items []run }

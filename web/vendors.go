@@ -16,7 +16,6 @@ var vendorList = &listOf[vendor]{editor: vendors, Title: "Vendors", Add: "Add a 
 	filters: []filter{searchFilter},
 	orders: []listOrder{{"", "Newest first", "created_at", "desc"}, {"name", "Name", "name", "asc"},
 		{"most", "Most filament first", "remaining_grams", "desc"}},
-	Head: `<th>Name</th><th class="amount">Spools</th><th class="amount">Filament left</th>`,
 	row: func(v *visit, r *rows, one *vendor) {
 		if v.CanWrite() {
 			r.add(`<tr><td><a class="title" href="/vendors/{}/edit"><b>{}</b></a>`, one.ID, one.Name)

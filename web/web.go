@@ -1,35 +1,31 @@
-// Package web serves the pages for people. A page is a file of Go, which reads and writes with operations of the API,
-// beside one template. It has no SQL and no rules: what it shows and refuses is what the API returns.
+// Package web serves the pages for people. A page consists of a file of Go and a template. The Go code reads and
+// writes with operations of the API. It has no SQL and no rules of its own: the page shows the data and the errors
+// that the API returns.
 package web
 
 import (
-	"bytes"
 	"cmp"
-	"embed"
-	"html/template"
 	"net/http"
 	"slices"
-	"strings"
-	"sync"
 	"time"
 
 	"spoolwright/auth"
-	"spoolwright/db"
 	"spoolwright/server"
+	"spoolwright/value"
 )
 
 // Config configures New.
 type Config struct {
 	Auth     *auth.Service
-	Once     *auth.OneLogin // the login of the link that the first start prints; nil means none
-	Insecure bool           // sign in without TLS from other machines, too
+	Once     *auth.OneLogin // the login of the link that the first start prints; nil means no such link
+	Insecure bool           // whether people can sign in without TLS from other machines, too
 	Now      func() time.Time
 }
 
-// page is a page, or the form of one, in the list of pages.
+// page is an entry of the list of pages: a page, or the address to which a form is sent.
 type page struct {
 	pattern string
-	access  server.Access // that the visitor needs; Public pages have no visitor
+	access  server.Access // the level that the visitor needs; a Public page needs no visitor
 	serve   func(*visit) error
 }
 
@@ -51,59 +47,100 @@ var pages = slices.Concat([]page{
 
 	{"GET /spools", server.Read, listSpools},
 	{"POST /spools", server.Write, changeSpools},
+	{"POST /spools/back", server.Write, takeBack},
 	{"GET /spools/new", server.Write, showNewSpools},
 	{"POST /spools/new", server.Write, createSpools},
-	{"GET /spools/{id}", server.Read, showSpool},
+	{"POST /spools/removal", server.Write, removeSpools},
+	{"GET /spools/{id}", server.Read, spools.orRemoved(showSpool)},
 	{"POST /spools/{id}/weigh", server.Write,
-		oneSpool.action("weigh", "POST", "/measure", values(field{"gross_grams", number}, field{"confirmed", perhaps}))},
+		oneSpool.action("weigh", "POST", "/measure", values(field{"gross_grams", number}, field{"confirmed", perhaps}),
+			weighed)},
 	{"POST /spools/{id}/deduct", server.Write,
-		oneSpool.action("deduct", "POST", "/deduct", values(field{"weight_grams", number}, field{"reason", text}))},
-	{"POST /spools/{id}/move", server.Write, editSpool("move", field{"location", text})},
-	{"POST /spools/{id}/archive", server.Write, editSpool("archive", field{"archived", flag})},
-	{"POST /spools/{id}/restore", server.Write, oneSpool.action("restore", "POST", "/restore", nil)},
+		oneSpool.action("deduct", "POST", "/deduct", values(field{"weight_grams", number}, field{"reason", text}), deducted)},
+	{"POST /spools/{id}/usage/reverse", server.Write, reverseUsage},
+	{"POST /spools/{id}/usage/{part}/move", server.Write, moveUsage},
+	{"POST /spools/{id}/move", server.Write, editSpool("move", field{"location", text}, moved)},
+	{"POST /spools/{id}/archive", server.Write, editSpool("archive", field{"archived", flag}, archived)},
 	{"POST /spools/{id}/load", server.Write, loadSpool},
 	{"GET /s/{number}", server.Read, spoolByNumber},
 	{"GET /labels", server.Read, showLabels},
 
 	{"GET /filaments", server.Read, filamentList.show},
-	{"GET /filaments/{id}", server.Read, showFilament},
+	{"GET /filaments/{id}", server.Read, filaments.orRemoved(showFilament)},
 	{"GET /vendors", server.Read, vendorList.show},
 
 	{"GET /printers", server.Read, printerList.show},
-	{"GET /printers/{id}", server.Read, showPrinter},
-	{"POST /printers/{id}/maintained", server.Write, onePrinter.action("maintained", "POST", "/maintained", nil)},
+	{"GET /printers/{id}", server.Read, printers.orRemoved(showPrinter)},
+	{"POST /printers/{id}/maintained", server.Write,
+		onePrinter.action("maintained", "POST", "/maintained", nil, says("The hours count from 0."))},
 	{"POST /printers/{id}/slots/{number}", server.Write, loadSlot},
 	{"GET /queue", server.Read, showQueue},
 
 	{"GET /products", server.Read, productList.show},
-	{"GET /products/{id}", server.Read, showProduct},
-	{"POST /products/{id}/recalculate", server.Write, oneProduct.action("costs", "POST", "/recalculate", nil)},
-	{"POST /products/{id}/materials", server.Write, oneProduct.action("materials", "POST", "/materials",
-		values(field{"material_type", text}, field{"color", text}, field{"weight_grams", number}))},
+	{"GET /products/{id}", server.Read, products.orRemoved(showProduct)},
+	{"POST /products/{id}/recalculate", server.Write,
+		oneProduct.action("costs", "POST", "/recalculate", nil, says("The costs are those of current prices."))},
+	{"POST /products/{id}/materials", server.Write,
+		oneProduct.action("materials", "POST", "/materials", newMaterial, says("The material is added."))},
+	{"POST /products/{id}/materials/{part}/set", server.Write,
+		oneProduct.action("part", "PATCH", "/materials/{part}", setMaterial, says("The material is changed."))},
 	{"POST /products/{id}/materials/{part}/remove", server.Write,
-		oneProduct.action("part", "DELETE", "/materials/{part}", nil)},
+		removePart("materials", "The material is removed.")},
+	{"POST /products/{id}/materials/back", server.Write, putBack("materials", "The material is back.")},
 	{"POST /products/{id}/components", server.Write, oneProduct.action("components", "POST", "/components",
-		values(field{"component_product_id", text}, field{"quantity", number}))},
+		values(field{"component_product_id", text}, field{"quantity", number}), says("The component is added."))},
 	{"POST /products/{id}/components/{part}/remove", server.Write,
-		oneProduct.action("part", "DELETE", "/components/{part}", nil)},
+		removePart("components", "The component is removed.")},
+	{"POST /products/{id}/components/back", server.Write, putBack("components", "The component is back.")},
 
 	{"GET /runs", server.Read, board},
 	{"GET /runs/new", server.Write, showNewRun},
 	{"POST /runs/new", server.Write, createRun},
-	{"GET /runs/{id}", server.Read, showRun},
+	{"GET /runs/{id}", server.Read, removedRuns.orRemoved(showRun)},
+	{"POST /runs/{id}/remove", server.Write, removedRuns.remove},
 	{"POST /runs/{id}/earlier", server.Write, moveRun},
-	{"POST /runs/{id}/start", server.Write, oneRun.action("start", "POST", "/start", nil)},
-	{"POST /runs/{id}/complete", server.Write, oneRun.action("complete", "POST", "/complete", completion)},
-	{"POST /runs/{id}/fail", server.Write, oneRun.action("fail", "POST", "/fail", failure)},
-	{"POST /runs/{id}/cancel", server.Write, oneRun.action("cancel", "POST", "/cancel", failure)},
+	{"POST /runs/{id}/start", server.Write, oneRun.action("start", "POST", "/start", nil, says("The run prints."))},
+	{"POST /runs/{id}/replan", server.Write, replanRun},
+	{"POST /runs/{id}/complete", server.Write, oneRun.action("complete", "POST", "/complete", completion,
+		undone("The run is completed.", "Reopen", "/reopen", nil))},
+	{"POST /runs/{id}/fail", server.Write, oneRun.action("fail", "POST", "/fail", failure,
+		undone("The run has failed.", "Reopen", "/reopen", nil))},
+	{"POST /runs/{id}/cancel", server.Write, oneRun.action("cancel", "POST", "/cancel", failure,
+		undone("The run is cancelled.", "Reopen", "/reopen", nil))},
+	{"POST /runs/{id}/reopen", server.Write, oneRun.action("reopen", "POST", "/reopen", values(field{"reason", text}),
+		says("The run is open again."))},
+	{"POST /runs/{id}/correct", server.Write,
+		oneRun.action("correct", "POST", "/correct", correction, corrected)},
+	{"POST /runs/{id}/edit", server.Write, editRun},
+	{"POST /runs/{id}/items", server.Write,
+		oneRun.action("items", "POST", "/items", newItem, says("The product is added."))},
+	{"POST /runs/{id}/items/{part}", server.Write,
+		oneRun.action("item", "PATCH", "/items/{part}", pieces, says("The pieces are changed."))},
+	{"POST /runs/{id}/items/{part}/remove", server.Write,
+		oneRun.action("part", "DELETE", "/items/{part}", nil, says("The product is removed."))},
+	{"POST /runs/{id}/materials", server.Write,
+		oneRun.action("materials", "POST", "/materials", newSpool, says("The spool is added."))},
+	{"POST /runs/{id}/materials/{part}/exchange", server.Write, oneRun.action("exchange", "POST",
+		"/materials/{part}/exchange", exchange, says("The run goes on with the next spool."))},
+	{"POST /runs/{id}/materials/{part}/remove", server.Write,
+		oneRun.action("part", "DELETE", "/materials/{part}", nil, says("The spool is removed from the run."))},
 
 	{"GET /orders", server.Read, orderList.show},
-	{"GET /orders/{id}", server.Read, showOrder},
+	{"GET /orders/{id}", server.Read, orders.orRemoved(showOrder)},
 	{"GET /orders/{id}/plan", server.Write, showPlan},
 	{"POST /orders/{id}/plan", server.Write, createPlan},
-	{"POST /orders/{id}/cancel", server.Write, oneOrder.action("cancel", "POST", "/cancel", nil)},
+	{"POST /orders/{id}/cancel", server.Write, orderState("cancel", "/cancel", "The order is cancelled.", nil)},
+	{"POST /orders/{id}/complete", server.Write,
+		orderState("complete", "/complete", "The order is done.", delivered)},
+	{"POST /orders/{id}/open", server.Write,
+		oneOrder.action("open", "PATCH", "", values(field{"status", text}), says("The order is open again."))},
 	{"POST /orders/{id}/items", server.Write, oneOrder.action("items", "POST", "/items",
-		values(field{"product_id", text}, field{"quantity", number}))},
+		values(field{"product_id", text}, field{"quantity", number}, field{"unit_price", number}), itemAdded)},
+	{"POST /orders/{id}/items/{part}", server.Write, editItem},
+	{"POST /orders/{id}/items/{part}/remove", server.Write, oneOrder.action("part", "DELETE", "/items/{part}", nil,
+		undone("The item is removed.", "Undo", "/restore", nil))},
+	{"POST /orders/{id}/items/{part}/restore", server.Write, oneOrder.action("part", "POST", "/items/{part}/restore", nil,
+		says("The item is back."))},
 
 	{"GET /stock", server.Read, levelList.show},
 	{"GET /reports", server.Read, reports},
@@ -116,46 +153,27 @@ var pages = slices.Concat([]page{
 
 	{"GET /settings", server.Admin, showSettings},
 	{"POST /settings", server.Admin, changeSettings},
+	{"GET /settings/farm.gz", server.Admin, exportFarm},
 	{"POST /settings/keys", server.Admin, createKey},
 	{"POST /settings/keys/{id}/revoke", server.Admin, revokeKey},
 	{"POST /settings/users/{id}/password-link", server.Admin, createPasswordLink},
 	{"GET /settings/webhooks", server.Admin, listWebhooks},
 	{"POST /settings/webhooks", server.Admin, createWebhook},
 	{"GET /settings/webhooks/{id}", server.Admin, showWebhook},
-	{"POST /settings/webhooks/{id}/test", server.Admin, oneWebhook.action("test", "POST", "/test", nil)},
-	{"POST /settings/webhooks/{id}/enable", server.Admin, oneWebhook.action("enable", "PATCH", "", disabled(false))},
-	{"POST /settings/webhooks/{id}/disable", server.Admin, oneWebhook.action("disable", "PATCH", "", disabled(true))},
+	{"POST /settings/webhooks/{id}/test", server.Admin,
+		oneWebhook.action("test", "POST", "/test", nil, says("A test event is sent."))},
+	{"POST /settings/webhooks/{id}/enable", server.Admin,
+		oneWebhook.action("enable", "PATCH", "", disabled(false), says("The webhook is enabled."))},
+	{"POST /settings/webhooks/{id}/disable", server.Admin,
+		oneWebhook.action("disable", "PATCH", "", disabled(true), says("The webhook is disabled."))},
 	{"POST /settings/webhooks/{id}/remove", server.Admin, removeWebhook},
 	{"POST /settings/webhooks/{id}/deliveries/{part}", server.Admin,
-		oneWebhook.action("deliver", "POST", "/deliveries/{part}/redeliver", nil)},
+		oneWebhook.action("deliver", "POST", "/deliveries/{part}/redeliver", nil, says("The event is sent again."))},
 }, spools.changes(server.Write), printers.pages(server.Write), filaments.pages(server.Write),
 	vendors.pages(server.Write), products.pages(server.Write), orders.pages(server.Write), levels.pages(server.Write),
+	spools.restores(), printers.restores(), filaments.restores(), vendors.restores(), products.restores(),
+	orders.restores(), removedRuns.restores(),
 	users.pages(server.Admin), definitions.pages(server.Admin))
-
-// navigation is the main entries of the navigation, and outside the entries of pages that are not below their paths.
-var (
-	navigation = []option{{"/", "Today"}, {"/spools", "Spools"}, {"/filaments", "Filaments"},
-		{"/products", "Products"}, {"/printers", "Printers"}, {"/runs", "Runs"}, {"/orders", "Orders"},
-		{"/stock", "Stock levels"}, {"/reports", "Reports"}}
-	outside = map[string]string{"/vendors": "/filaments", "/queue": "/runs"}
-)
-
-//go:embed templates static
-var files embed.FS
-
-// parsed are the templates of the pages that have been shown, by the name of their file.
-var parsed sync.Map
-
-// templateOf returns the template of a page, with the layout and the parts that pages share. It parses it when the page
-// is shown first: all templates need 2.9 MB, and parsing them takes longer than the rest of the program's start.
-func templateOf(name string) *template.Template {
-	t, ok := parsed.Load(name)
-	if !ok {
-		t, _ = parsed.LoadOrStore(name, template.Must(template.New("").Funcs(functions).ParseFS(files,
-			"templates/layout.html", "templates/parts.html", "templates/"+name+".html")))
-	}
-	return t.(*template.Template)
-}
 
 // site serves the pages of one service.
 type site struct {
@@ -164,7 +182,7 @@ type site struct {
 	protection *http.CrossOriginProtection
 }
 
-// New returns the function that a server.Config needs.
+// New returns the function Site of a server.Config.
 func New(c Config) func(*server.Server) *server.Site {
 	if c.Now == nil {
 		c.Now = time.Now
@@ -182,29 +200,8 @@ func New(c Config) func(*server.Server) *server.Site {
 	}
 }
 
-// visit is a request for a page.
-type visit struct {
-	auth.Visitor // zero on public pages
-	site         *site
-	w            http.ResponseWriter
-	r            *http.Request
-	locale       *locale
-	zone         *time.Location
-}
-
-// policy lets a page load only files of the service, and run no script and style that is in the page itself.
-const policy = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; " +
-	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
-
-func (s *site) visit(w http.ResponseWriter, r *http.Request) *visit {
-	h := w.Header()
-	h.Set("Content-Security-Policy", policy)
-	h.Set("Referrer-Policy", "same-origin")
-	h.Set("Cross-Origin-Opener-Policy", "same-origin")
-	return &visit{site: s, w: w, r: r, locale: localeOf(r.Header.Get("Accept-Language")), zone: time.UTC}
-}
-
-// handler returns the handler of a page. A visitor who is not signed in is sent to the sign-in, and then back.
+// handler returns the handler of a page. It redirects a person who is not signed in to the sign-in, which leads back
+// to the page.
 func (s *site) handler(p page) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		v := s.visit(w, r)
@@ -226,9 +223,9 @@ func (s *site) handler(p page) func(http.ResponseWriter, *http.Request) error {
 		if v.Level < p.access {
 			return server.ErrForbidden
 		}
-		for _, name := range []string{"id", "part"} { // of which page.pattern may have wildcards
-			if value := r.PathValue(name); value != "" {
-				id, ok := db.ParseID(value)
+		for _, name := range []string{"id", "part"} { // the wildcards of patterns that are UUIDs
+			if text := r.PathValue(name); text != "" {
+				id, ok := value.ParseID(text)
 				if !ok {
 					return server.ErrNotFound
 				}
@@ -237,33 +234,6 @@ func (s *site) handler(p page) func(http.ResponseWriter, *http.Request) error {
 		}
 		return p.serve(v)
 	}
-}
-
-// view is what a template gets.
-type view struct {
-	*visit
-	Title string
-	Data  any
-}
-
-// Live reports whether the page can be read again at its address. The answer to a refused form cannot.
-func (v *visit) Live() bool { return v.r.Method == http.MethodGet }
-
-// show writes a page from the template with the name.
-func (v *visit) show(status int, name, title string, data any) error {
-	var b bytes.Buffer
-	if err := templateOf(name).ExecuteTemplate(&b, "layout", view{v, title, data}); err != nil {
-		return err
-	}
-	server.SendPage(v.w, v.r, status, b.Bytes())
-	return nil
-}
-
-// redirect sends the browser to a page of this site, with GET.
-func (v *visit) redirect(path string) error {
-	v.w.Header().Set("Location", path)
-	v.w.WriteHeader(http.StatusSeeOther)
-	return nil
 }
 
 // fail writes the page of an error.
@@ -278,43 +248,3 @@ func (s *site) fail(w http.ResponseWriter, r *http.Request, e *server.Error) {
 
 var errorTitles = map[int]string{403: "Not permitted", 404: "Not found", 405: "Not found", 413: "Too large",
 	422: "Not valid", 429: "Too many requests", 503: "Not available at the moment"}
-
-// CanWrite reports whether the visitor may change what the farm has.
-func (v *visit) CanWrite() bool { return v.Level >= server.Write }
-
-// IsAdmin reports whether the visitor is an administrator.
-func (v *visit) IsAdmin() bool { return v.Level >= server.Admin }
-
-// Path returns the path of the page.
-func (v *visit) Path() string { return v.r.URL.Path }
-
-// Navigation returns the main entries of the navigation, and MoreNavigation those below them.
-func (v *visit) Navigation() template.HTML { return v.links(navigation) }
-
-func (v *visit) MoreNavigation() template.HTML {
-	links := []option{{"/account", v.Name}, {"/settings", "Settings"}, {"/files", "Import and export"}}
-	if !v.IsAdmin() {
-		links = slices.Delete(links, 1, 2)
-	}
-	return v.links(links)
-}
-
-// links returns links to pages, with a mark on the one to which the page belongs.
-func (v *visit) links(links []option) template.HTML {
-	top, _, _ := strings.Cut(strings.TrimPrefix(v.Path(), "/"), "/")
-	here := cmp.Or(outside["/"+top], "/"+top)
-	var r rows
-	for _, l := range links {
-		r.add(`<li><a href="{}"`, l.Value)
-		r.when(l.Value == here, ` aria-current="page"`)
-		r.add(`>{}</a></li>`+"\n", l.Name)
-	}
-	return r.html()
-}
-
-// Style and Script return the addresses of the assets.
-func (v *visit) Style() string  { return assets["style.css"].address }
-func (v *visit) Script() string { return assets["script.js"].address }
-
-// With returns a view of other data, for templates that pages share.
-func (v view) With(data any) view { return view{v.visit, v.Title, data} }

@@ -17,7 +17,7 @@ type webhook struct {
 	FailingSince                 *time.Time `json:"failing_since"`
 }
 
-// State returns whether events are sent.
+// State returns whether the service sends events to the webhook, in words.
 func (w webhook) State() string {
 	switch {
 	case w.Reason == "gone":
@@ -32,17 +32,17 @@ func (w webhook) State() string {
 	return "Active"
 }
 
-// webhookEvents are what a webhook can get.
+// webhookEvents returns the events to which a webhook can subscribe.
 var webhookEvents = webhooks.Subscription("").Enum
 
 type webhookList struct {
 	Items  []webhook
-	New    webhook // that was just created
+	New    webhook // the webhook that was just created, or empty
 	Form   *form
 	Events []string
 }
 
-// Gets reports whether the form has chosen the events.
+// Gets reports whether the visitor has chosen the events in the form.
 func (l *webhookList) Gets(events string) bool {
 	return slices.Contains(l.Form.Values["events"], events)
 }
@@ -57,12 +57,12 @@ func (v *visit) webhookList(status int, l *webhookList) error {
 	return v.show(status, "webhooks", "Webhooks", l)
 }
 
-// createWebhook creates a webhook and shows its secret, this once.
+// createWebhook creates a webhook, and shows its secret once.
 func createWebhook(v *visit) error {
 	l := &webhookList{Form: v.sent()}
 	body := l.Form.body(field{"url", text}, field{"description", text})
 	body["events"] = append([]string{}, l.Form.Values["events"]...)
-	l.Form.Values["events"] = body["events"].([]string) // shows a problem with them although none was chosen
+	l.Form.Values["events"] = body["events"].([]string) // the form must have events, so that refuse shows their problem
 	ok, err := v.send(l.Form, "POST", "/api/v1/webhooks", body, &l.New)
 	switch {
 	case err != nil:
@@ -88,7 +88,7 @@ type deliveryList struct {
 	} `json:"items"`
 	forms   `json:"-"`
 	Webhook webhook
-	Once    string // an idempotency key
+	Once    string // the idempotency key of a form
 }
 
 var deliveryFilters = []filter{{"status", "status", "Status", []option{{"", "All deliveries"}, {"pending", "Pending"},
@@ -109,7 +109,7 @@ func (v *visit) webhookPage(status int, name string, f *form) error {
 
 var oneWebhook = resource{"/api/v1/webhooks", "/settings/webhooks", (*visit).webhookPage}
 
-// disabled returns the body that disables a webhook, or enables it.
+// disabled returns a function that makes the body of an operation. The operation disables or enables a webhook.
 func disabled(yes bool) func(*form) map[string]any {
 	return func(*form) map[string]any { return map[string]any{"disabled": yes} }
 }
@@ -117,5 +117,6 @@ func disabled(yes bool) func(*form) map[string]any {
 func removeWebhook(v *visit) error {
 	f := v.sent()
 	ok, err := v.send(f, "DELETE", "/api/v1/webhooks/{id}", nil, nil)
+	v.tell(&notice{Text: "The webhook is removed."})
 	return v.then(ok, err, "/settings/webhooks", func() error { return v.webhookPage(422, "remove", f) })
 }

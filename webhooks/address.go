@@ -5,8 +5,9 @@ import (
 	"slices"
 )
 
-// special are the networks that are not part of the public internet, apart from those that the methods of netip.Addr
-// know. All IPv6 networks outside of 2000::/3 are special, including NAT64 (64:ff9b::/96) and discard-only (100::/64).
+// special are the networks outside of the public internet, except the networks that the methods of netip.Addr
+// recognize. All IPv6 networks outside of 2000::/3 are special, including NAT64 (64:ff9b::/96) and discard-only
+// (100::/64).
 var special = []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"),        // this network
 	netip.MustParsePrefix("100.64.0.0/10"),    // shared by customers of a provider (CGNAT); metadata of Alibaba Cloud
@@ -34,7 +35,8 @@ func isPublic(addr netip.Addr) bool {
 		!contains(special, addr)
 }
 
-// isAllowed reports whether a receiver may have the address: a public one with TLS, or one in the allowed networks.
+// isAllowed reports whether a receiver may have the address: a public address with TLS, or an address in the allowed
+// networks.
 func isAllowed(addr netip.Addr, tls bool, allowed []netip.Prefix) bool {
 	return tls && isPublic(addr) || contains(allowed, addr.Unmap().WithZone(""))
 }

@@ -24,6 +24,7 @@ import (
 	"spoolwright/production"
 	"spoolwright/server"
 	"spoolwright/testkit"
+	"spoolwright/value"
 	"spoolwright/webhooks"
 )
 
@@ -36,7 +37,7 @@ type emitter struct {
 // newEmitter creates a tenant with runs of three materials each, and with webhooks for completed runs.
 func newEmitter(b *testing.B, d *db.DB, hooks, runs int) *emitter {
 	b.Helper()
-	e := &emitter{bound: db.As(context.Background(), db.Actor{Tenant: db.NewID()})}
+	e := &emitter{bound: db.As(context.Background(), db.Actor{Tenant: value.NewID()})}
 	var ids []string
 	err := d.Write(e.bound,
 		db.SQL(`insert into tenants (name) values ('bench')`),
@@ -46,7 +47,7 @@ func newEmitter(b *testing.B, d *db.DB, hooks, runs int) *emitter {
 			select uuid_v7(), n, 'PLA', 'Black', 1.75, 1000000, 1000000 from generate_series(1, 100) n`),
 		db.SQL(`insert into production_runs (id, status) select uuid_v7(), 'pending' from generate_series(1, $1)`,
 			runs),
-		db.AllowScans(),
+		db.FreshPlan(),
 		db.SQL(`insert into run_materials (id, run_id, spool_id, sent_actual_grams)
 			select uuid_v7(), r.id, s.id, 1 from (select id, row_number() over (order by id) as n from production_runs) r
 			join spools s on s.number in (1 + r.n % 100, 1 + (r.n + 33) % 100, 1 + (r.n + 66) % 100)`),
@@ -121,7 +122,7 @@ func superURL(tb testing.TB, d *db.DB) string {
 	tb.Helper()
 	var name string
 	stmt := db.SQL(`select current_database()::text`).Into(&name)
-	testkit.Check(tb, d.Read(db.As(context.Background(), db.Actor{Tenant: db.NewID()}), stmt))
+	testkit.Check(tb, d.Read(db.As(context.Background(), db.Actor{Tenant: value.NewID()}), stmt))
 	return regexp.MustCompile(`@/spoolwright\?`).ReplaceAllString(testkit.Private().SuperURL(), "@/"+name+"?")
 }
 

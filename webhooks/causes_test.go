@@ -50,6 +50,24 @@ func TestCauses(t *testing.T) {
 			c.Post(t, run+"/complete", nil).WantError(400, "RUN_ALREADY_COMPLETED")
 		}, map[string]int{"order.received": 1, "order.in_production": 1, "order.done": 1, "production_run.started": 1,
 			"production_run.completed": 1, "spool.empty": 1}},
+		"orders that open again": {func(t *testing.T, c *testkit.Client, product, _ string) {
+			order := orders + "/"
+			created := c.Post(t, orders, j{"items": []any{j{"product_id": product}, j{"product_id": product}}}).Want(201)
+			order += created.ID()
+			kept, bad := created.Text("items.0.id"), created.Text("items.1.id")
+			print := func(item, status string) string {
+				return runs + "/" + c.Post(t, runs, j{"status": status,
+					"items": []any{j{"product_id": product, "order_item_id": item}}}).Want(201).ID()
+			}
+			c.Post(t, print(bad, "pending")+"/fail", j{"reason": "clog"}).Want(200)
+			print(kept, "completed")
+			c.Delete(t, order+"/items/"+bad).Want(204)
+			c.Post(t, order+"/items", j{"product_id": product}).Want(201)
+			c.Post(t, order+"/items", j{"product_id": product}).Want(201)
+			c.Patch(t, order, j{"status": "done"}).Want(200)
+			c.Patch(t, order+"/items/"+kept, j{"quantity": 2}).Want(200)
+			c.Patch(t, order+"/items/"+kept, j{"quantity": 3}).Want(200)
+		}, map[string]int{"order.received": 1, "order.in_production": 3, "order.done": 2, "production_run.failed": 1}},
 		"a run that fails": {func(t *testing.T, c *testkit.Client, _, spool string) {
 			run := runs + "/" + c.Post(t, runs,
 				j{"materials": []any{j{"spool_id": spool, "actual_weight_grams": 1000}}}).

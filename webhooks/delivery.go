@@ -5,6 +5,7 @@ import (
 
 	"spoolwright/db"
 	"spoolwright/server"
+	"spoolwright/value"
 )
 
 // DeliveryStatus is the state of a delivery.
@@ -13,20 +14,20 @@ type DeliveryStatus string
 // Enum returns all states.
 func (DeliveryStatus) Enum() []string { return []string{"pending", "delivered", "failed"} }
 
-// Delivery is an event for a webhook, with the outcome of the last try.
+// Delivery is the delivery of an event to a webhook, with the outcome of the last try.
 type Delivery struct {
-	ID             server.UUID      `json:"id" rule:"notNull"`
-	EventID        string           `json:"event_id" rule:"notNull"`
-	Type           string           `json:"type" rule:"notNull"`
-	Status         DeliveryStatus   `json:"status" rule:"notNull"`
-	Tries          int64            `json:"tries" rule:"notNull"`
-	NextTryAt      server.Timestamp `json:"next_try_at"`
-	LastTryAt      server.Timestamp `json:"last_try_at"`
-	DurationMS     int64            `json:"duration_ms"`
-	ResponseStatus int64            `json:"response_status"`
-	Response       string           `json:"response"`
-	Error          string           `json:"error"`
-	CreatedAt      server.Timestamp `json:"created_at" rule:"notNull"`
+	ID             value.UUID      `json:"id" rule:"notNull"`
+	EventID        string          `json:"event_id" rule:"notNull"`
+	Type           string          `json:"type" rule:"notNull"`
+	Status         DeliveryStatus  `json:"status" rule:"notNull"`
+	Tries          int64           `json:"tries" rule:"notNull"`
+	NextTryAt      value.Timestamp `json:"next_try_at"`
+	LastTryAt      value.Timestamp `json:"last_try_at"`
+	DurationMS     int64           `json:"duration_ms"`
+	ResponseStatus int64           `json:"response_status"`
+	Response       string          `json:"response"`
+	Error          string          `json:"error"`
+	CreatedAt      value.Timestamp `json:"created_at" rule:"notNull"`
 }
 
 // DeliveryDetails is a delivery with its body.
@@ -35,10 +36,10 @@ type DeliveryDetails struct {
 	Body string `json:"body" rule:"notNull"`
 }
 
-// Test is the data of a webhook.test.
+// Test is the data of an event of the type webhook.test.
 type Test struct {
-	WebhookID server.UUID `json:"webhook_id" rule:"notNull"`
-	Message   string      `json:"message" rule:"notNull"`
+	WebhookID value.UUID `json:"webhook_id" rule:"notNull"`
+	Message   string     `json:"message" rule:"notNull"`
 }
 
 // deliveryColumns selects the fields of a Delivery.
@@ -54,10 +55,10 @@ var listDeliveriesDoc = &server.Doc{
 // DeliveryQuery are the parameters of the list of deliveries.
 type DeliveryQuery struct {
 	server.ListQuery
-	Status      server.Optional[server.Set[DeliveryStatus]] `query:"status"`
-	Event       server.Optional[string]                     `query:"event"`
-	CreatedFrom server.Optional[server.Moment]              `query:"created_from"`
-	CreatedTo   server.Optional[server.Moment]              `query:"created_to"`
+	Status      value.Optional[value.Set[DeliveryStatus]] `query:"status"`
+	Event       value.Optional[string]                    `query:"event"`
+	CreatedFrom value.Optional[value.Moment]              `query:"created_from"`
+	CreatedTo   value.Optional[value.Moment]              `query:"created_to"`
 }
 
 func (s *Service) listDeliveries(
@@ -74,8 +75,9 @@ func (s *Service) listDeliveries(
 	}, l, r.In.ListQuery)
 }
 
-// Statements with the id of a delivery compare its webhook_id with "is not distinct from", which cannot use the index
-// of the list: otherwise they could read all deliveries of the webhook.
+// Statements that read a delivery by its id compare its webhook_id with "is not distinct from", which cannot use the
+// index of the list of deliveries. With "=", PostgreSQL could choose this index and read all deliveries of the
+// webhook.
 
 var getDeliveryDoc = &server.Doc{
 	ID: "getWebhookDelivery", Tag: tag, Summary: "Get a delivery",
@@ -110,12 +112,13 @@ func (s *Service) test(ctx context.Context, r *server.Request[struct{}]) (server
 	return pending(webhook, delivery, &disabled, s.DB.Write(ctx, webhook, delivery, wake(id)))
 }
 
-// readDisabled returns a statement that reads whether a webhook is disabled, and returns no row if there is none.
+// readDisabled returns a statement that reads whether a webhook is disabled. It returns no row if the webhook does not
+// exist.
 func readDisabled(id string, disabled *bool) *db.Stmt {
 	return db.SQL(`select disabled_at is not null from webhooks where id = $1`, id).Into(disabled)
 }
 
-// pending returns the delivery that a write with the outcome err has made pending.
+// pending returns the delivery that a write has made pending. The argument err is the error of the write.
 func pending(webhook, delivery *db.Stmt, disabled *bool, err error) ([]byte, error) {
 	if err = server.Found(webhook, err); err == nil && *disabled {
 		err = errDisabled

@@ -14,27 +14,27 @@ import (
 )
 
 const (
-	maxActive   = 500 // webhooks that one instance works on at a time; more with several databases, which claim at once
+	maxActive   = 500 // webhooks that one instance works on at a time
 	maxParallel = 4   // tries of one webhook at a time, in all instances together
 	maxLoad     = 32  // deliveries that are loaded at a time
 	maxTurn     = 10 * time.Second
 	hangsAfter  = time.Second           // without a response
-	claimPause  = 20 * time.Millisecond // at least, between two looks at the queue
+	claimPause  = 20 * time.Millisecond // the minimum pause between two looks at the queue
 	flushAfter  = 200 * time.Millisecond
 )
 
-// schedule has the pauses after the first try and each further one.
+// schedule lists the pauses between tries: the first element is the pause after the first try.
 var schedule = []time.Duration{
 	5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 5 * time.Hour, 10 * time.Hour, 14 * time.Hour,
 	20 * time.Hour, 24 * time.Hour,
 }
 
-// Run delivers events until ctx ends. Then it starts no further try, waits for those that run, at most for the Grace,
-// and returns.
+// Run delivers events until ctx ends. Then it starts no further tries, waits for running tries for at most Grace, and
+// returns.
 //
-// It claims webhooks with due deliveries from the queue of each database: at once after a transaction of this instance
-// added some, and otherwise every two seconds. A worker has the lease of its webhook, so that no other instance sends
-// its deliveries.
+// Run claims webhooks with due deliveries from the queue: immediately after a transaction of this instance has added
+// deliveries, and otherwise every two seconds. A worker holds the lease of its webhook, so that no other instance
+// sends the deliveries of the webhook.
 func (s *Service) Run(ctx context.Context) {
 	go s.maintain(ctx)
 	sending, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -42,27 +42,18 @@ func (s *Service) Run(ctx context.Context) {
 	context.AfterFunc(ctx, func() { time.AfterFunc(s.Grace, cancel) })
 	var workers sync.WaitGroup
 	defer workers.Wait()
-	var serving sync.WaitGroup
-	defer serving.Wait()
-	for _, q := range s.queues {
-		serving.Go(func() { s.serve(ctx, sending, q, &workers) })
-	}
-}
-
-// serve starts a worker for each webhook that is due in the queue, until ctx ends.
-func (s *Service) serve(ctx, sending context.Context, q *queue, workers *sync.WaitGroup) {
 	failed := false
 	for ctx.Err() == nil {
 		claimed := time.Now()
 		most, except := s.room()
-		items, err := q.Claim(ctx, s.holder, most, s.Lease, except...)
+		items, err := s.DB.Claim(ctx, s.holder, most, s.Lease, except...)
 		if err != nil && !failed && ctx.Err() == nil {
 			s.Log.Warn("cannot look for due webhooks; trying again", "error", err)
 		}
 		failed = err != nil
 		added := 0
 		for _, item := range items {
-			if w := s.admit(q, item, claimed); w != nil {
+			if w := s.admit(item, claimed); w != nil {
 				added++
 				workers.Go(func() {
 					for w != nil {
@@ -77,8 +68,8 @@ func (s *Service) serve(ctx, sending context.Context, q *queue, workers *sync.Wa
 			select {
 			case <-ctx.Done():
 			case <-pause.C:
-			case <-q.Added():
-			case <-q.freed:
+			case <-s.DB.Queued():
+			case <-s.freed:
 			}
 			pause.Stop()
 		}
@@ -89,14 +80,6 @@ func (s *Service) serve(ctx, sending context.Context, q *queue, workers *sync.Wa
 	}
 }
 
-// queue is the queue of a database.
-type queue struct {
-	db.Queue
-	slots chan struct{} // limits the concurrent transactions of the dispatcher in the database
-	first chan struct{} // likewise, for the first one of each worker, which does not wait for those with many deliveries
-	freed chan struct{} // receives a value when there is room for another worker
-}
-
 // count returns the number of active workers.
 func (s *Service) count() int {
 	s.mu.Lock()
@@ -104,9 +87,10 @@ func (s *Service) count() int {
 	return len(s.active)
 }
 
-// room returns how many workers may be added, and the tenants that they must not be of: the second half of all workers
-// is not for tenants with receivers that hang. If there is no room for another worker, it interrupts such workers
-// until at most half of all are such ones: each time the one that has waited longest of the tenant with the most.
+// room returns how many workers may be added, and the tenants whose webhooks must not get one. When half of all
+// workers are in use, tenants with hanging receivers get no further workers. If there is no room for another worker,
+// room interrupts workers with hanging receivers until at most half of all workers have one. Each time, it chooses the
+// tenant with the most such workers, and of them the worker that has waited longest.
 func (s *Service) room() (most int, except []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -142,15 +126,15 @@ func (s *Service) room() (most int, except []string) {
 	return most, except
 }
 
-// admit returns a worker for an item that was just leased, or nil if there is one already.
-func (s *Service) admit(q *queue, item db.QueueItem, leased time.Time) *worker {
+// admit returns a new worker for an item that was just leased, or nil if a worker for the item exists.
+func (s *Service) admit(item db.QueueItem, leased time.Time) *worker {
 	key := db.QueueItem{Tenant: item.Tenant, ID: item.ID}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	w := s.active[key]
 	switch {
 	case w != nil:
-		if item.Fresh { // the worker has released the lease, or let it expire, and is about to end
+		if item.Fresh { // the worker has released its lease, or the lease has expired, and the worker is about to end
 			w.again = leased
 		}
 		select {
@@ -161,37 +145,36 @@ func (s *Service) admit(q *queue, item db.QueueItem, leased time.Time) *worker {
 	case !item.Fresh:
 		return nil
 	}
-	w = newWorker(s, q, key, leased)
+	w = newWorker(s, key, leased)
 	s.active[key] = w
 	return w
 }
 
-// end removes a worker that has ended. It returns another one if the item was leased again meanwhile. If there was no
-// room for another worker, or none for those of all tenants, it wakes Run.
+// end removes a worker that has ended. If the item was leased again meanwhile, end returns a new worker for it. If all
+// workers or exactly half of them were in use, end wakes Run, because room can now return more.
 func (s *Service) end(w *worker) *worker {
 	key := db.QueueItem{Tenant: w.tenant, ID: w.id}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !w.again.IsZero() {
-		w = newWorker(s, w.queue, key, w.again)
+		w = newWorker(s, key, w.again)
 		s.active[key] = w
 		return w
 	}
 	if n := len(s.active); n == s.Active || n == s.Active/2 {
-		for _, q := range s.queues {
-			select {
-			case q.freed <- struct{}{}:
-			default:
-			}
+		select {
+		case s.freed <- struct{}{}:
+		default:
 		}
 	}
 	delete(s.active, key)
 	return nil
 }
 
-// write runs a transaction of the dispatcher. Few of them run at a time, so that they leave connections to requests.
+// write runs a transaction of the dispatcher. The number of concurrent transactions is limited, so that they leave
+// connections to requests.
 func (w *worker) write(ctx context.Context, stmts ...*db.Stmt) error {
-	return w.writeIn(ctx, w.queue.slots, stmts)
+	return w.writeIn(ctx, w.slots, stmts)
 }
 
 func (s *Service) writeIn(ctx context.Context, slots chan struct{}, stmts []*db.Stmt) error {
@@ -200,14 +183,13 @@ func (s *Service) writeIn(ctx context.Context, slots chan struct{}, stmts []*db.
 	return s.DB.Write(ctx, stmts...)
 }
 
-// worker delivers the events of one webhook while it has its lease.
+// worker delivers the events of one webhook while it holds the lease of the webhook.
 type worker struct {
 	*Service
-	queue      *queue
 	tenant, id string
 	more       chan struct{} // receives a value when the webhook has new deliveries
 	again      time.Time     // when the item was leased again; set under the mutex
-	waiting    time.Time     // since when the receiver has not answered; zero without a request; set under the mutex
+	waiting    time.Time     // since when the receiver has not answered; zero if no request waits; set under the mutex
 	requests   context.Context
 	interrupt  context.CancelFunc // ends requests
 	results    chan result
@@ -215,19 +197,19 @@ type worker struct {
 	leased time.Time // when the lease was last renewed
 	began  time.Time
 	receiver
-	bound   context.Context // for statements: it ends with the program only
-	look    bool            // whether there may be due deliveries that are not loaded
+	bound   context.Context // for statements: ends only with the program
+	look    bool            // whether due deliveries may exist that are not loaded
 	next    any             // seconds until a delivery is due, as release expects it
 	lost    bool            // another instance has the lease
 	started bool            // whether record has run
-	failing bool            // whether failing_since is set, as far as known
+	failing bool            // whether failing_since is set, as far as the worker knows
 	loaded  []due
 	running map[string]bool
 	done    []result // not recorded yet
 	oldest  time.Time
 }
 
-// receiver is where the events of a webhook are sent.
+// receiver is the destination of the events of a webhook.
 type receiver struct {
 	url     string
 	secrets [][]byte
@@ -248,9 +230,9 @@ type result struct {
 	dropped bool // the try does not count: the service stopped, or the receiver had little time
 }
 
-func newWorker(s *Service, q *queue, item db.QueueItem, leased time.Time) *worker {
+func newWorker(s *Service, item db.QueueItem, leased time.Time) *worker {
 	return &worker{
-		Service: s, queue: q, tenant: item.Tenant, id: item.ID, more: make(chan struct{}, 1),
+		Service: s, tenant: item.Tenant, id: item.ID, more: make(chan struct{}, 1),
 		results: make(chan result, maxParallel), leased: leased, began: leased, running: map[string]bool{}, look: true,
 	}
 }
@@ -271,7 +253,8 @@ func (w *worker) run(ctx, sending context.Context) {
 }
 
 // step records results, loads deliveries, starts tries, and waits until there is more to do. If there is nothing to
-// wait for, it releases the lease. It returns true if the worker has no lease any more, and an error of the database.
+// wait for, it releases the lease. It returns true if the worker no longer holds the lease, and an error of the
+// database.
 func (w *worker) step(ctx, sending context.Context, renew <-chan time.Time) (ended bool, err error) {
 	stop := w.mustStop(ctx)
 	if stop {
@@ -295,14 +278,14 @@ func (w *worker) step(ctx, sending context.Context, renew <-chan time.Time) (end
 }
 
 // mustStop reports whether the worker must start no further try: the service stops, the lease is lost or about to end,
-// other webhooks wait for their turn, or the receiver hangs.
+// other webhooks wait for a worker, or the worker was interrupted.
 func (w *worker) mustStop(ctx context.Context) bool {
 	return ctx.Err() != nil || w.lost || time.Since(w.leased) > w.Lease*5/6 ||
 		time.Since(w.began) > maxTurn && w.count() >= w.Active/2 || w.requests.Err() != nil
 }
 
-// exchange records the results if it is time, and loads deliveries if more is set and there may be some to start. It
-// returns true if the worker must look again.
+// exchange records the results when they are due to be recorded, and loads deliveries if more is set and the worker
+// can start further tries. It returns true if the worker must look for deliveries again.
 func (w *worker) exchange(more bool) (again bool, err error) {
 	load := more && w.look && len(w.loaded) == 0 && len(w.running) < maxParallel
 	flush := len(w.done) > 0 && (len(w.done) >= maxLoad || len(w.running) == 0 || time.Since(w.oldest) > flushAfter)
@@ -310,7 +293,7 @@ func (w *worker) exchange(more bool) (again bool, err error) {
 		return false, nil
 	}
 	state, err := w.record(w.bound, load)
-	if err != nil || state.cancelled { // there may be more to cancel
+	if err != nil || state.cancelled { // there may be more deliveries to cancel
 		return true, err
 	}
 	if load {
@@ -325,7 +308,7 @@ func (w *worker) start(sending context.Context) {
 		d := w.loaded[0]
 		w.loaded = w.loaded[1:]
 		w.running[d.ID] = true
-		to := w.receiver // tries go on while another record replaces it
+		to := w.receiver // running tries keep this receiver when record replaces it
 		go func() { w.results <- w.try(sending, to, d) }()
 	}
 	if w.waiting.IsZero() {
@@ -333,8 +316,8 @@ func (w *worker) start(sending context.Context) {
 	}
 }
 
-// leave releases the lease, unless it is lost or there may be due deliveries that the worker can load. It returns true
-// if the worker has no lease any more.
+// leave releases the lease, unless the lease is lost or the worker can load further due deliveries. It returns true if
+// the worker no longer holds the lease.
 func (w *worker) leave(stop bool) (ended bool, err error) {
 	if w.lost {
 		return true, nil
@@ -350,7 +333,7 @@ func (w *worker) leave(stop bool) (ended bool, err error) {
 	return ended, err
 }
 
-// await waits for results, new deliveries, the time to record or to renew the lease, or ending.
+// await waits for results, new deliveries, the time to record results or to renew the lease, or ending.
 func (w *worker) await(ending <-chan struct{}, renew <-chan time.Time) {
 	var flushing <-chan time.Time
 	if len(w.done) > 0 {
@@ -372,7 +355,7 @@ func (w *worker) await(ending <-chan struct{}, renew <-chan time.Time) {
 	}
 }
 
-// rest waits before an operation of the database is repeated. It returns false if there is no time left for that.
+// rest waits before the worker repeats an operation of the database. It returns false if no time is left to repeat it.
 func (w *worker) rest(ctx, sending context.Context) bool {
 	select {
 	case <-sending.Done():
@@ -382,7 +365,7 @@ func (w *worker) rest(ctx, sending context.Context) bool {
 	return ctx.Err() == nil || len(w.done) > 0 || len(w.running) > 0
 }
 
-// wait notes that the wait for a response of the receiver begins or ends.
+// wait records whether a request waits for a response of the receiver, and since when.
 func (w *worker) wait() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -422,13 +405,13 @@ func (w *worker) try(sending context.Context, to receiver, d due) result {
 	return r
 }
 
-// state is the state of a webhook's deliveries after record has looked.
+// state is the state of a webhook's deliveries when record has read them.
 type state struct {
 	next      any  // seconds until a delivery is due; nil if none is pending
-	cancelled bool // deliveries of a disabled or deleted webhook were ended, and there may be more
+	cancelled bool // record has ended deliveries of a disabled or deleted webhook, and there may be more
 }
 
-// record writes the results that are not recorded, and loads the webhook and its due deliveries if look is set.
+// record writes the results in done. If look is set, it also loads the webhook and its due deliveries.
 func (w *worker) record(ctx context.Context, look bool) (state, error) {
 	var stmts []*db.Stmt
 	var succeeded, failed, gone bool
@@ -480,9 +463,9 @@ func (w *worker) record(ctx context.Context, look bool) (state, error) {
 	if look {
 		stmts = append(stmts, webhook, loaded, first)
 	}
-	slots := w.queue.slots
+	slots := w.slots
 	if !w.started {
-		slots = w.queue.first
+		slots = w.first
 	}
 	if err := w.writeIn(ctx, slots, stmts); err != nil {
 		w.Log.Debug("cannot record the outcomes of deliveries; trying again", "webhook", w.id, "error", err)
@@ -533,12 +516,13 @@ func (w *worker) status(r result) DeliveryStatus {
 	return "failed"
 }
 
-// update returns the statement that records the results. A failure does not end a redelivery that began meanwhile,
-// which has set the tries to 0.
+// update returns the statement that records the results. A failure does not end a redelivery that began meanwhile and
+// set tries to 0.
 //
-// Its plan must find the deliveries by the primary key, whatever PostgreSQL knows of the table. The condition on
-// r.webhook_id makes it expect one result, so that nothing is cheaper than one look-up; next_try_at is set while a
-// delivery is pending, and does not match the index of due deliveries.
+// The plan of the statement must find the deliveries by the primary key, whatever statistics PostgreSQL has for the
+// table. The condition on r.webhook_id makes PostgreSQL expect one result, so that a look-up by the primary key is
+// cheapest. The condition on next_try_at, which is set while a delivery is pending, does not match the index of due
+// deliveries.
 func (w *worker) update() *db.Stmt {
 	var rows []map[string]any
 	for _, r := range w.done {
@@ -568,8 +552,8 @@ func (w *worker) update() *db.Stmt {
 			and (d.tries = r.tries or r.status = 'delivered')`, w.id, db.Recordset(rows))
 }
 
-// cancel ends pending deliveries of a disabled webhook, or deletes deliveries of a deleted one. It reports whether
-// there may be more.
+// cancel ends pending deliveries of a disabled webhook, or deletes deliveries of a deleted webhook. It reports whether
+// there may be more such deliveries.
 func (w *worker) cancel(ctx context.Context, deleted bool) (more bool, err error) {
 	end := db.SQL(`
 		update webhook_deliveries set status = 'failed', next_try_at = null, error = 'the webhook is disabled'
@@ -587,7 +571,7 @@ func (w *worker) cancel(ctx context.Context, deleted bool) (more bool, err error
 	return end.Rows() > 0, err
 }
 
-// renew extends the lease. It returns false if another instance has it.
+// renew extends the lease. It returns false if another instance holds the lease.
 func (w *worker) renew(ctx context.Context) bool {
 	var held bool
 	now := time.Now()
@@ -620,10 +604,10 @@ func (s *Service) maintain(ctx context.Context) {
 	}
 }
 
-// Maintain deletes the deliveries of all tenants that ended and are older than 30 days, and those of deleted webhooks.
-// It encrypts secrets with the first configured secret that are encrypted with another one, so that the other can be
-// removed. It also queues the webhooks with pending deliveries, in case that the queue was lost, for example because a
-// backup of single tables was restored.
+// Maintain deletes the ended deliveries older than 30 days of all tenants, and the deliveries of deleted webhooks. If
+// a secret of a webhook is not encrypted with the first configured secret, Maintain encrypts it again with that
+// secret, so that the other configured secrets can be removed. It also queues the webhooks with pending deliveries, in
+// case the queue was lost, for example because a backup of single tables was restored.
 func (s *Service) Maintain(ctx context.Context) error {
 	return s.DB.EachTenant(ctx, s.maintainTenant)
 }
@@ -683,7 +667,7 @@ func (s *Service) maintainTenant(ctx context.Context, tenant string) error {
 		having count(*) > 0`, tenant))
 }
 
-// timeID returns the smallest UUIDv7 of the next millisecond after a time.
+// timeID returns the smallest UUIDv7 of the first millisecond after a time.
 func timeID(at time.Time) string {
 	const digits = "0123456789abcdef"
 	ms := at.UnixMilli() + 1

@@ -1,8 +1,9 @@
--- Events for webhooks. Features call emit_event in the transaction of the event's cause, so that the event exists if
--- and only if its cause does. They call event_webhooks first: before they build the data, where that takes long.
+-- Events for webhooks. Features call emit_event in the transaction that causes the event, so that the event exists if
+-- and only if the cause is committed. If the data takes long to build, they call event_webhooks first, and build the
+-- data only if a webhook wants the event.
 
--- Returns the enabled webhooks that want events of the type, or null if there are none. A webhook wants a type that is
--- in its list, by name or as part of a group: order.* has order.done, and * has all types.
+-- Returns the enabled webhooks that want events of the type, or null if no webhook does. A webhook wants a type that
+-- its list contains by name or in a group: order.* includes order.done, and * includes all types.
 create or replace function event_webhooks(event text) returns uuid[] language plpgsql stable as $$
 declare
 	names text[] := array[event, split_part(event, '.', 1) || '.*', '*'];
@@ -18,13 +19,13 @@ create or replace function event_time(at timestamptz) returns text language sql 
 	select btrim(to_json(at at time zone 'UTC')::text, '"') || 'Z'
 $$;
 
--- Returns the body of an event that happens now.
+-- Returns the body of an event whose time is now.
 create or replace function event_body(event text, data json) returns json language sql stable as $$
 	select json_build_object('type', event, 'timestamp', event_time(now()), 'data', data)
 $$;
 
--- Adds an event, and a delivery to each of the webhooks, which event_webhooks has returned. The data must be an object
--- of less than 19 kB.
+-- Adds an event, and a delivery to each webhook in hooks, which is the result of event_webhooks. The data must be an
+-- object of less than 19 kB.
 create or replace function emit_event(hooks uuid[], event text, data json) returns void language plpgsql as $$
 declare
 	message text;
@@ -40,8 +41,7 @@ begin
 	perform queue_add(hooks);
 end $$;
 
--- What PostgreSQL checks when rows of deliveries are inserted or changed. As in a list of checks, a condition that is
--- null is met.
+-- Contains the checks of rows of webhook_deliveries. As in check constraints, a null condition passes.
 create or replace function valid_delivery(d webhook_deliveries) returns boolean
 language plpgsql immutable parallel safe as $$
 begin

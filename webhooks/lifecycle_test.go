@@ -17,6 +17,7 @@ import (
 
 	"spoolwright/db"
 	"spoolwright/testkit"
+	"spoolwright/value"
 	"spoolwright/webhooks"
 )
 
@@ -139,7 +140,7 @@ func TestEndedDeliveriesAreDeleted(t *testing.T) {
 	admin.Post(t, path+"/test", nil).Want(200)
 	testkit.ExecURL(t, f.super(t), `update webhook_deliveries set id = '018d0c4f-7a00-7c3e-8b5a-1f2e3d4c5b6a',
 		created_at = now() - interval '31 days' where status = 'pending'`) // pending ones are kept
-	if _, err := f.DB.Queues()[0].Claim(t.Context(), db.NewID(), 10,
+	if _, err := f.DB.Claim(t.Context(), value.NewID(), 10,
 		time.Hour); err != nil { // an instance that never works
 		t.Fatal(err)
 	}
@@ -147,7 +148,7 @@ func TestEndedDeliveriesAreDeleted(t *testing.T) {
 		testkit.Check(t, webhooks.New(f.config).Maintain(t.Context()))
 	}
 	testkit.ExecURL(t, f.super(t), `update queue_items set leased_until = now()`)
-	if claimed, err := f.DB.Queues()[0].Claim(t.Context(), db.NewID(), 10, time.Second); err != nil ||
+	if claimed, err := f.DB.Claim(t.Context(), value.NewID(), 10, time.Second); err != nil ||
 		len(claimed) != 1 {
 		t.Errorf("Maintain queues %v, %v", claimed, err)
 	}
@@ -163,7 +164,7 @@ func (f *farm) super(t *testing.T) string {
 	t.Helper()
 	var name string
 	stmt := db.SQL(`select current_database()::text`).Into(&name)
-	testkit.Check(t, f.DB.Read(db.As(t.Context(), db.Actor{Tenant: db.NewID()}), stmt))
+	testkit.Check(t, f.DB.Read(db.As(t.Context(), db.Actor{Tenant: value.NewID()}), stmt))
 	return strings.Replace(testkit.Private().SuperURL(), "@/spoolwright?", "@/"+name+"?", 1)
 }
 
@@ -175,17 +176,13 @@ func TestLeaseOfKilledInstanceEnds(t *testing.T) {
 	admin := f.Tenant(t).User(t, "admin")
 	path := hooksPath + f.webhook(t, admin, s.URL).ID()
 	admin.Post(t, path+"/test", nil).Want(200)
-	killed := db.NewID()
-	items, err := f.DB.Queues()[0].Claim(t.Context(), killed, 10, time.Hour)
+	killed := value.NewID()
+	items, err := f.DB.Claim(t.Context(), killed, 10, time.Hour)
 	if err != nil || len(items) != 1 {
 		t.Fatal(items, err)
 	}
-	if again, err := f.DB.Queues()[0].Claim(t.Context(), db.NewID(), 10, time.Second); err != nil || len(again) > 0 {
+	if again, err := f.DB.Claim(t.Context(), value.NewID(), 10, time.Second); err != nil || len(again) > 0 {
 		t.Errorf("a second holder gets %v, %v", again, err)
-	}
-	// An instance with several databases can have more workers than it wants.
-	if own, err := f.DB.Queues()[0].Claim(t.Context(), killed, -1, time.Second); err != nil || len(own) > 0 {
-		t.Errorf("a claim of less than no items gets %v, %v", own, err)
 	}
 	bound := db.As(t.Context(), db.Actor{Tenant: admin.Actor.Tenant})
 	var held bool
@@ -205,16 +202,16 @@ func TestLeaseOfKilledInstanceEnds(t *testing.T) {
 	// A lease of another tenant cannot be renewed or released.
 	f.stop()
 	admin.Post(t, path+"/test", nil).Want(200)
-	if items, err = f.DB.Queues()[0].Claim(t.Context(), killed, 10, time.Minute); err != nil || len(items) != 1 {
+	if items, err = f.DB.Claim(t.Context(), killed, 10, time.Minute); err != nil || len(items) != 1 {
 		t.Fatal(items, err)
 	}
-	foreign := db.As(t.Context(), db.Actor{Tenant: db.NewID()})
+	foreign := db.As(t.Context(), db.Actor{Tenant: value.NewID()})
 	if err := f.DB.Write(foreign, renew); err != nil || held {
 		t.Errorf("another tenant renews the lease: %v, %v", held, err)
 	}
 	release := db.SQL(`select queue_release($1, $2, 0)`, items[0].ID, killed).Into(&held)
 	testkit.Check(t, f.DB.Write(foreign, release))
-	if again, err := f.DB.Queues()[0].Claim(t.Context(), db.NewID(), 10, time.Second); err != nil || len(again) > 0 {
+	if again, err := f.DB.Claim(t.Context(), value.NewID(), 10, time.Second); err != nil || len(again) > 0 {
 		t.Errorf("another tenant releases the lease: %v, %v", again, err)
 	}
 }
@@ -229,9 +226,9 @@ func TestReleaseWaitsForSignal(t *testing.T) {
 			f := startWithout(t, testkit.Database(t, db.Config{}), nil)
 			admin := f.Tenant(t).User(t, "admin")
 			path := hooksPath + f.webhook(t, admin, receive(t, nil).URL).ID()
-			holder, queue := db.NewID(), f.DB.Queues()[0]
+			holder := value.NewID()
 			admin.Post(t, path+"/test", nil).Want(200)
-			items, err := queue.Claim(t.Context(), holder, 10, time.Minute)
+			items, err := f.DB.Claim(t.Context(), holder, 10, time.Minute)
 			if err != nil || len(items) != 1 {
 				t.Fatal(items, err)
 			}

@@ -13,6 +13,7 @@ import (
 	"spoolwright/db"
 	"spoolwright/server"
 	"spoolwright/testkit"
+	"spoolwright/value"
 	"spoolwright/webhooks"
 )
 
@@ -71,8 +72,7 @@ func TestMetrics(t *testing.T) {
 	wantMetrics(t, service, "webhook_queue{state=\"new\"} 1\n", "webhook_queue{state=\"waiting\"} 0\n")
 	claim := func(most int, want int) {
 		t.Helper()
-		if items, err := d.Queues()[0].Claim(t.Context(), db.NewID(), most, time.Hour); err != nil ||
-			len(items) != want {
+		if items, err := d.Claim(t.Context(), value.NewID(), most, time.Hour); err != nil || len(items) != want {
 			t.Fatal(items, err)
 		}
 	}

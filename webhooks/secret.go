@@ -12,7 +12,7 @@ import (
 	"strconv"
 )
 
-// secretBytes is the length of the secret of a webhook, which signs its events.
+// secretBytes is the length of the secret with which a webhook's events are signed.
 const secretBytes = 32
 
 func newSecret() []byte {
@@ -24,7 +24,7 @@ func newSecret() []byte {
 // encodeSecret returns the form in which users see a secret.
 func encodeSecret(secret []byte) string { return "whsec_" + base64.StdEncoding.EncodeToString(secret) }
 
-// signature returns a signature of Standard Webhooks, for the header webhook-signature.
+// signature returns a signature as specified by Standard Webhooks, for the header webhook-signature.
 func signature(secret []byte, id string, timestamp int64, body []byte) string {
 	sum := hmac.New(sha256.New, secret)
 	sum.Write([]byte(id + "." + strconv.FormatInt(timestamp, 10) + "."))
@@ -32,18 +32,18 @@ func signature(secret []byte, id string, timestamp int64, body []byte) string {
 	return "v1," + base64.StdEncoding.EncodeToString(sum.Sum(nil))
 }
 
-// keys encrypt the secrets of webhooks in the database: the first one encrypts, all decrypt. Each is derived from a
-// configured secret, so that the database alone does not reveal the secrets.
+// keys encrypt the secrets of webhooks in the database: the first key encrypts, and all keys decrypt. Each key is
+// derived from a configured secret, so that the database alone does not reveal the secrets of webhooks.
 type keys []cipher.AEAD
 
-// sealed is the first byte of an encrypted secret. It is followed by the nonce and the ciphertext of AES-256-GCM.
+// sealed is the first byte of an encrypted secret. The nonce and the ciphertext of AES-256-GCM follow.
 const sealed = 1
 
 func newKeys(configured []string) (all keys) {
 	for _, secret := range configured {
 		key, err := hkdf.Key(sha256.New, []byte(secret), nil, "spoolwright: secrets of webhooks", 32)
 		if err != nil {
-			panic(err) // only for a length that is too large
+			panic(err) // only if the length is too large
 		}
 		block, err := aes.NewCipher(key)
 		if err != nil {
@@ -58,7 +58,8 @@ func newKeys(configured []string) (all keys) {
 	return all
 }
 
-// binding is authenticated with an encrypted secret, so that it decrypts only where it belongs.
+// binding returns data that is authenticated with an encrypted secret, so that the secret can be decrypted only for
+// its webhook.
 func binding(tenant, webhook string) []byte { return []byte(tenant + " " + webhook) }
 
 // seal encrypts the secret of a webhook.

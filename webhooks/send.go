@@ -35,20 +35,20 @@ type outcome struct {
 	took       time.Duration
 	code       int           // the status of the response; 0 without one
 	response   string        // its first bytes, as valid text
-	err        string        // why there is no response; "" if there is one
-	retryAfter time.Duration // that the receiver asked for
+	err        string        // why there is no response; "" with a response
+	retryAfter time.Duration // the pause that the receiver asked for
 }
 
 func (o outcome) ok() bool { return o.code >= 200 && o.code <= 299 }
 
-// errAddress means that a host has an address that receivers must not have.
+// errAddress means that a host has an address that is not allowed for receivers.
 var errAddress = errors.New("the address is not public")
 
 func newSender(c Config) *sender {
 	client := func(tls bool) http.Client {
 		dialer := &net.Dialer{Timeout: 10 * time.Second, Resolver: c.Resolver,
-			// Control gets the address of each connection after the host name was resolved, so that no later answer of
-			// the DNS can replace it.
+			// Control gets the address of each connection after the host name was resolved, so that a later answer of
+			// the DNS cannot replace the address.
 			Control: func(_, address string, _ syscall.RawConn) error {
 				to, err := netip.ParseAddrPort(address)
 				if err != nil || !isAllowed(to.Addr(), tls, c.AllowedNetworks) {
@@ -58,7 +58,7 @@ func newSender(c Config) *sender {
 			}}
 		return http.Client{
 			Transport: &http.Transport{
-				Proxy:                  nil, // a proxy would connect to an address that is not checked
+				Proxy:                  nil, // a proxy would connect to an unchecked address
 				DialContext:            dialer.DialContext,
 				TLSClientConfig:        tlsConfig(c),
 				TLSHandshakeTimeout:    10 * time.Second,
@@ -82,7 +82,7 @@ func tlsConfig(c Config) *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: c.Roots}
 }
 
-// send sends a request. It ends with the context.
+// send sends a request. The request ends when ctx ends.
 func (s *sender) send(ctx context.Context, to, id string, secrets [][]byte, body []byte) (o outcome) {
 	o.began = time.Now()
 	defer func() { o.took = time.Since(o.began) }()
@@ -110,14 +110,14 @@ func (s *sender) send(ctx context.Context, to, id string, secrets [][]byte, body
 	response, err := client.Do(r)
 	if err != nil {
 		o.err = describe(err)
-		if errors.Is(ctx.Err(), context.DeadlineExceeded) { // err can be that of the connection which was closed then
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) { // err can be of the connection, which is closed then
 			o.err = noResponse
 		}
 		return o
 	}
 	defer response.Body.Close()
 	o.code = response.StatusCode
-	// The body of a 101 is the connection, and the end of the context does not end its reads.
+	// The body of a 101 response is the connection, and the end of the context does not end reads from it.
 	if o.code != http.StatusSwitchingProtocols {
 		// The status decides; an error while the body is read does not matter.
 		read, _ := io.ReadAll(io.LimitReader(response.Body, maxRead))
@@ -127,13 +127,14 @@ func (s *sender) send(ctx context.Context, to, id string, secrets [][]byte, body
 	return o
 }
 
-// printable returns the first bytes of a response as text that PostgreSQL accepts.
+// printable returns at most the first maxStored bytes of a response, as text that PostgreSQL accepts.
 func printable(b []byte) string {
 	text := strings.ToValidUTF8(string(b[:min(len(b), maxStored)]), "")
 	return strings.ReplaceAll(text, "\x00", "")
 }
 
-// retryAfter returns the pause that the header Retry-After asks for, or 0. A number beyond 64 bits is the largest one.
+// retryAfter returns the pause that the header Retry-After asks for, or 0. It limits numbers beyond 64 bits to the
+// maximum.
 func retryAfter(header string, now time.Time) time.Duration {
 	var pause time.Duration
 	if seconds, err := strconv.ParseInt(header, 10, 64); err == nil || errors.Is(err, strconv.ErrRange) {
@@ -146,8 +147,8 @@ func retryAfter(header string, now time.Time) time.Duration {
 
 const noResponse = "no response in time"
 
-// describe returns the reason of a failed request for users. It contains no address, because that would show how names
-// resolve in the network of the service.
+// describe returns the reason of a failed request for users. The reason contains no address, because an address would
+// reveal how names resolve in the network of the service.
 func describe(err error) string {
 	var dns *net.DNSError
 	var certificate *tls.CertificateVerificationError

@@ -1,6 +1,6 @@
-// Package webhooks sends events to the HTTPS receivers of tenants, signed as Standard Webhooks specifies. Events and
-// their deliveries are rows that features insert in the transaction of the event's cause (emit.sql). A dispatcher in
-// each instance sends them, and tries again until the receiver accepts them.
+// Package webhooks sends events to the HTTPS receivers of tenants, signed as Standard Webhooks specifies. Features
+// insert events and their deliveries as rows in the transaction that causes the event (emit.sql). A dispatcher in each
+// instance sends the deliveries, and repeats a delivery until the receiver accepts it or the schedule ends.
 package webhooks
 
 import (
@@ -21,6 +21,7 @@ import (
 
 	"spoolwright/db"
 	"spoolwright/server"
+	"spoolwright/value"
 )
 
 var (
@@ -38,7 +39,7 @@ var Definitions = []db.Definition{
 // EventType is a type of events.
 type EventType string
 
-// Enum returns all types that were declared.
+// Enum returns all declared types.
 func (EventType) Enum() []string { return slices.Sorted(maps.Keys(declared)) }
 
 // Subscription is a type of events, all types of a group such as order.*, or * for all types.
@@ -56,8 +57,8 @@ func (Subscription) Enum() []string {
 
 var declared = map[string]bool{}
 
-// Declare makes webhooks accept the types of a feature's events, and returns the events. A package calls it when it
-// initializes its variable Events.
+// Declare makes webhooks accept the types of a feature's events, and returns the events. A package calls Declare to
+// initialize its variable Events.
 func Declare(events ...server.Event) []server.Event {
 	for _, e := range events {
 		declared[e.Type] = true
@@ -65,10 +66,10 @@ func Declare(events ...server.Event) []server.Event {
 	return events
 }
 
-// testEvent is the type of the events of testWebhook, which every webhook gets.
+// testEvent is the type of the events of the operation testWebhook. Every webhook gets these events.
 const testEvent = "webhook.test"
 
-// Events are the events of this package, for the OpenAPI document. Each feature has the events that it emits.
+// Events are the events of this package, for the OpenAPI document. Each feature has its own list of events.
 var Events = []server.Event{{
 	Type: testEvent, Tag: tag, Summary: "Test of a webhook",
 	Description: "Sent by `testWebhook`, to one webhook, whatever its `events` are.", Data: reflect.TypeFor[Test](),
@@ -77,20 +78,20 @@ var Events = []server.Event{{
 // Config configures a Service. Only DB and Secrets are required.
 type Config struct {
 	DB              *db.DB
-	Secrets         []string       // the first encrypts the secrets of webhooks, all decrypt them
+	Secrets         []string       // the first secret encrypts the secrets of webhooks, all decrypt them
 	AllowedNetworks []netip.Prefix // private networks that receivers may be in, also without TLS
 	Version         string         // of the program, for the User-Agent
 	Log             *slog.Logger
 
-	// Tests set the following. Zero means the default.
+	// Tests set the following fields. A zero field has the default.
 	Resolver *net.Resolver
 	Roots    *x509.CertPool
-	Schedule []time.Duration // the pauses after the first try and each further one
+	Schedule []time.Duration // the pauses between tries; see schedule
 	Active   int             // webhooks that the instance works on at a time
 	Timeout  time.Duration   // of a try
 	Poll     time.Duration   // the longest pause between two looks at the queue
-	Lease    time.Duration   // of a webhook, in whole seconds; it is renewed after a third of it
-	Grace    time.Duration   // that running tries have to end when the service stops
+	Lease    time.Duration   // of a webhook, in whole seconds; workers renew it after a third of this time
+	Grace    time.Duration   // the time for running tries to end when the service stops
 }
 
 // Service has the operations of /api/v1/webhooks and the dispatcher.
@@ -98,17 +99,19 @@ type Service struct {
 	Config
 	keys   keys
 	sender *sender
-	holder string // identifies this instance in leases
-	queues []*queue
+	holder string        // identifies this instance in leases
+	slots  chan struct{} // limits the concurrent transactions of the dispatcher
+	first  chan struct{} // likewise, for the first transaction of each worker: it does not wait for busy workers
+	freed  chan struct{} // receives a value when there is room for another worker
 
 	mu     sync.Mutex
 	active map[db.QueueItem]*worker // by item, with Fresh unset
-	warned time.Time                // of receivers that hang
+	warned time.Time                // when the service last warned of receivers that hang
 
 	metrics tries
 }
 
-// New returns a Service. Its dispatcher does not run until Run is called.
+// New returns a Service. Its dispatcher starts when Run is called.
 func New(c Config) *Service {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -121,19 +124,12 @@ func New(c Config) *Service {
 	c.Poll = cmp.Or(c.Poll, 2*time.Second)
 	c.Lease = cmp.Or(c.Lease, 30*time.Second)
 	c.Grace = cmp.Or(c.Grace, 10*time.Second)
-	s := &Service{
-		Config: c, keys: newKeys(c.Secrets), sender: newSender(c), holder: db.NewID(),
+	slots := max(1, min(4, c.DB.Stats().Max/4))
+	return &Service{
+		Config: c, keys: newKeys(c.Secrets), sender: newSender(c), holder: value.NewID(),
+		slots: make(chan struct{}, slots), first: make(chan struct{}, slots), freed: make(chan struct{}, 1),
 		active: map[db.QueueItem]*worker{},
 	}
-	queues := c.DB.Queues()
-	// A quarter of the connections to each database, which Stats adds up, but at most four.
-	slots := max(1, min(4, int(c.DB.Stats().Max)/(4*len(queues))))
-	for _, q := range queues {
-		s.queues = append(s.queues, &queue{
-			q, make(chan struct{}, slots), make(chan struct{}, slots), make(chan struct{}, 1),
-		})
-	}
-	return s
 }
 
 var tag = &server.Tag{
@@ -170,19 +166,19 @@ func (s *Service) Routes() []server.Route {
 
 // Webhook is a webhook without its secret.
 type Webhook struct {
-	ID             server.UUID                               `json:"id" rule:"readOnly,notNull"`
-	URL            server.Optional[string]                   `json:"url" rule:"required,maxLength=2000,format=uri"`
-	Events         server.Optional[server.Set[Subscription]] `json:"events" rule:"required"`
-	Description    server.Optional[string]                   `json:"description"`
-	Disabled       server.Optional[bool]                     `json:"disabled" rule:"notNull"`
-	DisabledAt     server.Timestamp                          `json:"disabled_at" rule:"readOnly"`
-	DisabledReason string                                    `json:"disabled_reason" rule:"readOnly,enum=gone|failing"`
-	FailingSince   server.Timestamp                          `json:"failing_since" rule:"readOnly"`
-	CreatedAt      server.Timestamp                          `json:"created_at" rule:"readOnly,notNull"`
-	UpdatedAt      server.Timestamp                          `json:"updated_at" rule:"readOnly,notNull"`
+	ID             value.UUID                              `json:"id" rule:"readOnly,notNull"`
+	URL            value.Optional[string]                  `json:"url" rule:"required,maxLength=2000,format=uri"`
+	Events         value.Optional[value.Set[Subscription]] `json:"events" rule:"required"`
+	Description    value.Optional[string]                  `json:"description"`
+	Disabled       value.Optional[bool]                    `json:"disabled" rule:"notNull"`
+	DisabledAt     value.Timestamp                         `json:"disabled_at" rule:"readOnly"`
+	DisabledReason string                                  `json:"disabled_reason" rule:"readOnly,enum=gone|failing"`
+	FailingSince   value.Timestamp                         `json:"failing_since" rule:"readOnly"`
+	CreatedAt      value.Timestamp                         `json:"created_at" rule:"readOnly,notNull"`
+	UpdatedAt      value.Timestamp                         `json:"updated_at" rule:"readOnly,notNull"`
 }
 
-// WebhookSecret is a webhook with its secret, as the operations that create one return it.
+// WebhookSecret is a webhook with its secret, the response to creating a webhook or rotating its secret.
 type WebhookSecret struct {
 	Webhook
 	Secret string `json:"secret" rule:"secret"`
@@ -192,7 +188,7 @@ type WebhookSecret struct {
 const columns = `id, url, array_to_json(events) as events, description, disabled_at is not null as disabled,
 	disabled_at, disabled_reason, failing_since, created_at, updated_at`
 
-// withSecret adds the secret to the JSON of a Webhook. PostgreSQL gets only its encrypted form.
+// withSecret adds the secret to the JSON of a Webhook. PostgreSQL gets only the encrypted secret.
 func withSecret(webhook []byte, secret []byte) []byte {
 	return append(append(webhook[:len(webhook)-1:len(webhook)-1], `,"secret":"`+encodeSecret(secret)...), `"}`...)
 }
@@ -204,8 +200,8 @@ var listDoc = &server.Doc{
 
 // Filter are the parameters of the list of webhooks.
 type Filter struct {
-	Event    server.Optional[EventType] `query:"event" rule:"named="`
-	Disabled server.Optional[bool]      `query:"disabled"`
+	Event    value.Optional[EventType] `query:"event" rule:"named="`
+	Disabled value.Optional[bool]      `query:"disabled"`
 }
 
 func (f Filter) list() *server.List {
@@ -228,7 +224,7 @@ func readWebhook(id string) *db.Stmt {
 	return db.SQL(`select `+columns+` from webhooks where id = $1`, id)
 }
 
-// maxWebhooks is the number of webhooks that a tenant can have.
+// maxWebhooks is the maximum number of webhooks of a tenant.
 const maxWebhooks = 10
 
 var (
@@ -250,7 +246,7 @@ func (s *Service) create(ctx context.Context, r *server.Request[Webhook]) (serve
 	if problem := s.checkURL(*r.In.URL.Value); problem != "" {
 		return nil, server.Invalid("url", "%s", problem)
 	}
-	id, secret := db.NewID(), newSecret()
+	id, secret := value.NewID(), newSecret()
 	webhook := db.SQL(`
 		insert into webhooks (id, url, events, description, secret, disabled_at)
 		select $1, $2, $3::text[], $4, $5, case when $6::boolean then now() end
@@ -267,7 +263,7 @@ func (s *Service) create(ctx context.Context, r *server.Request[Webhook]) (serve
 	return withSecret(webhook.Object(), secret), nil
 }
 
-// checkURL returns the problem with the URL of a webhook, or "".
+// checkURL returns the problem with the URL of a webhook, or "" if there is none.
 func (s *Service) checkURL(text string) string {
 	u, err := url.Parse(text)
 	plain := len(s.AllowedNetworks) > 0
@@ -318,7 +314,7 @@ func (s *Service) update(ctx context.Context, r *server.Request[Webhook]) (serve
 		id, in.URL.Arg(), in.Events.Arg(), in.Description.Set, in.Description.Arg(), in.Disabled.Arg())
 	stmts := []*db.Stmt{webhook}
 	if in.Disabled.Or(false) {
-		stmts = append(stmts, wake(id)) // to end the deliveries that wait
+		stmts = append(stmts, wake(id)) // to end the pending deliveries
 	}
 	return server.One(webhook, s.DB.Write(ctx, stmts...))
 }

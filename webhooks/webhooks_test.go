@@ -36,10 +36,27 @@ func TestEvents(t *testing.T) {
 					"actual_total_filament_grams": "12.5", "completed_at": "2024-01-15T11:30:00Z"}
 			case "production_run.failed":
 				operator := tenant.User(t, "operator")
-				run := operator.Post(t, "/api/v1/production-runs",
-					testkit.JSON{"printer_name": "Printer 2"}).Want(201).ID()
+				product := operator.Post(t, "/api/v1/products", testkit.JSON{"name": "Vase"}).Want(201).ID()
+				item := testkit.JSON{"product_id": product}
+				order := operator.Post(t, "/api/v1/orders", testkit.JSON{"items": []any{item, item}}).Want(201)
+				run := operator.Post(t, "/api/v1/production-runs", testkit.JSON{"printer_name": "Printer 2",
+					"items": []any{testkit.JSON{"product_id": product, "order_item_id": order.Text("items.0.id")},
+						testkit.JSON{"product_id": product, "order_item_id": order.Text("items.1.id")}}}).Want(201).ID()
 				operator.Post(t, "/api/v1/production-runs/"+run+"/fail", testkit.JSON{"reason": "clog"}).Want(200)
-				data = map[string]string{"id": run, "failure_reason": "clog", "actual_total_filament_grams": "0"}
+				data = map[string]string{"id": run, "failure_reason": "clog", "actual_total_filament_grams": "0",
+					"orders": "[map[id:" + order.ID() + "]]"}
+			case "production_run.corrected":
+				run := complete(t, tenant.User(t, "operator"))
+				operator := tenant.User(t, "operator")
+				operator.Post(t, "/api/v1/production-runs/"+run+"/correct",
+					testkit.JSON{"actual_print_time_hours": 2}).Want(200)
+				data = map[string]string{"id": run, "status": "completed", "actual_print_time_hours": "2",
+					"actual_total_filament_grams": "12.5", "failure_reason": "null"}
+			case "production_run.reopened":
+				run := complete(t, tenant.User(t, "operator"))
+				operator := tenant.User(t, "operator")
+				operator.Post(t, "/api/v1/production-runs/"+run+"/reopen", nil).Want(200)
+				data = map[string]string{"id": run, "status": "in_progress", "orders": "[]"}
 			case "inventory.low_stock":
 				level := tenant.User(t, "operator").Post(t, "/api/v1/stock-levels",
 					testkit.JSON{"material_type": "PLA",

@@ -14,6 +14,7 @@ import (
 	"spoolwright/auth"
 	"spoolwright/db"
 	"spoolwright/server"
+	"spoolwright/value"
 )
 
 // Account is a user as the account commands show it.
@@ -33,30 +34,27 @@ type TenantInfo struct {
 	Name      string    `json:"name"`
 	Users     int       `json:"users"`
 	CreatedAt time.Time `json:"created_at"`
-	Home      *int      `json:"database,omitempty"`     // the number of its database; nil if there is only one
-	Away      bool      `json:"out_of_reach,omitempty"` // its database is out of reach, so that only ID and Home are set
 }
 
 // ErrNoUser means that no user has the e-mail.
 var ErrNoUser = errors.New("no user has this e-mail")
 
-// Accounts creates, changes and lists users and tenants on behalf of the operator of the service: the account commands
-// and the first start. It may act on every tenant, so no request handler may use it.
+// Accounts creates, changes and lists users and tenants on behalf of the operator of the service, for the account
+// commands and the first start. It can change every tenant, so no request handler may use it.
 type Accounts struct {
 	DB     *db.DB
 	Hasher *auth.Hasher
 }
 
-// NewUser is the input of Accounts.Add. Tenant may be empty if there is one tenant. If NewTenant is set, the tenant is
-// created if it does not exist.
+// NewUser is the input of Accounts.Add. Tenant may be empty if only one tenant exists. If NewTenant is set, Add
+// creates the tenant if it does not exist.
 type NewUser struct {
 	Tenant, Email, Name, Role, Password string
 	NewTenant                           bool
 }
 
-// Add creates a user. It validates the user by the rules of POST
-// /api/v1/users; the error names the invalid fields, or says that the e-mail is in use (e-mails are unique across all
-// tenants).
+// Add creates a user. It validates the user by the rules of POST /api/v1/users. The error names the invalid fields, or
+// says that the e-mail is in use (e-mails are unique across all tenants).
 func (a Accounts) Add(ctx context.Context, u NewUser) (db.Actor, error) {
 	if u.Tenant != "" || u.NewTenant {
 		if err := checkTenantName(u.Tenant); err != nil {
@@ -100,51 +98,24 @@ func withoutCode(err error) error {
 	return err
 }
 
-// add inserts the user, and the tenant if it is a new one. It returns errTenantExists if another transaction created
-// the tenant since add read the list of tenants.
+// add inserts the user and, if it does not exist, the tenant. It returns errTenantExists if another transaction
+// created the tenant after add read the list of tenants.
 func (a Accounts) add(ctx context.Context, u NewUser, user *auth.UserAccount, hash string) (db.Actor, error) {
-	actor := db.Actor{User: db.NewID(), Role: string(*user.Role.Value)}
+	actor := db.Actor{User: value.NewID(), Role: string(*user.Role.Value)}
 	tenants, err := a.Tenants(ctx)
 	if err != nil {
 		return db.Actor{}, err
 	}
 	info, err := choose(tenants, u.Tenant)
-	if errors.Is(err, db.ErrUnavailable) {
-		return db.Actor{}, err
-	}
 	isNew := err != nil
 	if isNew && !u.NewTenant {
 		return db.Actor{}, fmt.Errorf("%w; --new-tenant creates a tenant", err)
 	}
-	tenant := u.Tenant
 	actor.Tenant = info.ID
 	if isNew {
-		actor.Tenant = db.NewID()
+		actor.Tenant = value.NewID()
 	}
-	if !isNew {
-		return actor, a.insert(ctx, actor, u, user, hash, false, tenants)
-	}
-	err = a.DB.Exclusive(ctx, "name "+tenant, func() error {
-		if tenants, err = a.Tenants(ctx); err != nil {
-			return err
-		}
-		if _, err := choose(tenants, tenant); err == nil {
-			return errTenantExists
-		} else if errors.Is(err, db.ErrUnavailable) {
-			return err
-		}
-		if err := a.DB.Settle(ctx, actor.Tenant); err != nil {
-			return err
-		}
-		return a.insert(ctx, actor, u, user, hash, true, tenants)
-	})
-	return actor, err
-}
-
-// insert inserts the user, and the tenant if it is a new one.
-func (a Accounts) insert(ctx context.Context, actor db.Actor, u NewUser, user *auth.UserAccount, hash string,
-	isNew bool, tenants []TenantInfo) error {
-	return a.DB.Tx(db.As(ctx, db.Actor{Tenant: actor.Tenant}), func(tx context.Context) error {
+	err = a.DB.Tx(db.As(ctx, db.Actor{Tenant: actor.Tenant}), func(tx context.Context) error {
 		if isNew {
 			created, err := a.lockTenantName(tx, actor.Tenant, u.Tenant, tenants)
 			if err != nil {
@@ -160,11 +131,12 @@ func (a Accounts) insert(ctx context.Context, actor db.Actor, u NewUser, user *a
 		_, err := auth.InsertUser(tx, a.DB, actor.User, user, hash)
 		return err
 	})
+	return actor, err
 }
 
-// lockTenantName locks the tenant name and reports whether another transaction created it since known was read. It
-// reads the new tenants' names within the same transaction, because the pool may have only one connection; for that it
-// binds the transaction to each new tenant, and at the end to own again.
+// lockTenantName locks the tenant name and reports whether another transaction created a tenant with the name after
+// known was read. It reads the names of new tenants in the same transaction, because the pool may have only one
+// connection. To read them, it binds the transaction to each new tenant, and in the end to own again.
 func (a Accounts) lockTenantName(tx context.Context, own, name string, known []TenantInfo) (bool, error) {
 	var ids []string
 	err := a.DB.Write(tx,
@@ -173,13 +145,13 @@ func (a Accounts) lockTenantName(tx context.Context, own, name string, known []T
 	if err != nil {
 		return false, err
 	}
-	const bind = `select bind_tenant($1, null, null)::text`
+	bind := func(tenant string) *db.Stmt { return db.Actor{Tenant: tenant}.Bind() }
 	for _, id := range ids {
 		if slices.ContainsFunc(known, func(t TenantInfo) bool { return t.ID == id }) {
 			continue
 		}
 		var other string
-		err := a.DB.Read(tx, db.SQL(bind, id), db.SQL(`select name from tenants`).Into(&other), db.SQL(bind, own))
+		err := a.DB.Read(tx, bind(id), db.SQL(`select name from tenants`).Into(&other), bind(own))
 		if err != nil || other == name {
 			return err == nil, err
 		}
@@ -221,8 +193,8 @@ func (a Accounts) SetDisabled(ctx context.Context, email string, disabled bool) 
 			where id = $1`, disabled)
 }
 
-// change runs an UPDATE whose $1 is the id of the user with the e-mail and whose $2 is arg, and deletes the user's
-// sessions, in one transaction. The error wraps ErrNoUser if no user has the e-mail.
+// change runs an UPDATE and deletes the user's sessions in one transaction. In the UPDATE, $1 is the id of the user
+// with the e-mail, and $2 is arg. The error wraps ErrNoUser if no user has the e-mail.
 func (a Accounts) change(ctx context.Context, email, sql string, arg any) error {
 	actor, err := a.findUser(ctx, email)
 	if err != nil {
@@ -232,7 +204,7 @@ func (a Accounts) change(ctx context.Context, email, sql string, arg any) error 
 		db.SQL(`delete from sessions where user_id = $1`, actor.User))
 }
 
-// findUser returns the user with the e-mail. The error wraps ErrNoUser if there is none.
+// findUser returns the user with the e-mail. The error wraps ErrNoUser if no user has the e-mail.
 func (a Accounts) findUser(ctx context.Context, email string) (db.Actor, error) {
 	actor, found, err := a.DB.FindLogin(ctx, auth.EmailKey(email))
 	if err == nil && !found {
@@ -241,7 +213,7 @@ func (a Accounts) findUser(ctx context.Context, email string) (db.Actor, error) 
 	return actor, err
 }
 
-// Tenants returns all tenants that have a user.
+// Tenants returns all tenants.
 func (a Accounts) Tenants(ctx context.Context) ([]TenantInfo, error) {
 	ids, err := a.DB.Tenants(ctx)
 	if err != nil {
@@ -252,23 +224,18 @@ func (a Accounts) Tenants(ctx context.Context) ([]TenantInfo, error) {
 		t := TenantInfo{ID: id}
 		row := db.SQL(`select name, created_at, (select count(*) from users) from tenants`).
 			Into(&t.Name, &t.CreatedAt, &t.Users)
-		err := a.DB.Read(db.As(ctx, db.Actor{Tenant: id}), row)
-		t.Away = a.DB.IsAway(err)
-		if err != nil && !t.Away {
+		if err := a.DB.Read(db.As(ctx, db.Actor{Tenant: id}), row); err != nil {
 			return nil, err
 		}
-		if t.Home, err = a.DB.Home(ctx, id); err != nil {
-			return nil, err
+		if row.Rows() > 0 { // another command may have removed the tenant meanwhile
+			all = append(all, t)
 		}
-		if row.Rows() == 0 && !t.Away {
-			continue // a command was interrupted before it created the tenant, or after it removed it
-		}
-		all = append(all, t)
 	}
 	return all, nil
 }
 
-// FindTenant returns the tenant with the name, or the only tenant if the name is empty. The error lists tenants.
+// FindTenant returns the tenant with the name, or the only tenant if the name is empty. Otherwise, the error lists
+// tenants.
 func (a Accounts) FindTenant(ctx context.Context, name string) (TenantInfo, error) {
 	tenants, err := a.Tenants(ctx)
 	if err != nil {
@@ -277,20 +244,13 @@ func (a Accounts) FindTenant(ctx context.Context, name string) (TenantInfo, erro
 	return choose(tenants, name)
 }
 
-// choose returns the tenant with the name, or the only one if the name is empty. The error lists ten tenants at most.
+// choose returns the tenant with the name, or the only tenant if the name is empty. The error lists at most ten
+// tenants.
 func choose(tenants []TenantInfo, name string) (TenantInfo, error) {
-	away := 0
 	for _, t := range tenants {
-		switch {
-		case t.Away:
-			away++
-		case t.Name == name || name == "" && len(tenants) == 1:
+		if t.Name == name || name == "" && len(tenants) == 1 {
 			return t, nil
 		}
-	}
-	if away > 0 && name != "" {
-		return TenantInfo{}, fmt.Errorf("%w: the name may be that of one of %d tenants whose database is out of reach",
-			db.ErrUnavailable, away)
 	}
 	const most = 10
 	var names []string
@@ -319,7 +279,7 @@ func (a Accounts) Users(ctx context.Context, tenant string) ([]Account, error) {
 	all := []Account{}
 	found := tenant == ""
 	for _, t := range tenants {
-		if t.Away || tenant != "" && t.Name != tenant {
+		if tenant != "" && t.Name != tenant {
 			continue
 		}
 		found = true

@@ -101,7 +101,7 @@ func userCommands(rounds int) []cli.Command {
 	}
 }
 
-// report prints a line that says what a command did. It returns err if that is not nil.
+// report prints a line that says what a command did. If err is not nil, it prints nothing and returns err.
 func report(c *cli.Call, err error, format string, args ...any) error {
 	if err != nil {
 		return err
@@ -132,7 +132,8 @@ func setDisabled(disabled bool) func(*flag.FlagSet) cli.Run {
 	}
 }
 
-// withPassword calls use with the password on standard input, or with a random one that it then prints.
+// withPassword calls use with the password from standard input if stdin is set, and otherwise with a random password,
+// which it then prints.
 func withPassword(c *cli.Call, stdin bool, use func(password string) error) error {
 	if !stdin {
 		password := auth.RandomPassword()
@@ -161,7 +162,7 @@ func accountRow(a Account) []string {
 	return []string{a.Tenant, a.Email, a.Name, a.Role, state, a.ID}
 }
 
-// writeList writes a list as JSON or as a table with a header. It returns err if that is not nil.
+// writeList writes a list as JSON or as a table with a header. If err is not nil, it writes nothing and returns err.
 func writeList[T any](w io.Writer, list []T, err error, asJSON bool, header string, row func(T) []string) error {
 	if err != nil {
 		return err
@@ -183,8 +184,8 @@ func writeList[T any](w io.Writer, list []T, err error, asJSON bool, header stri
 	return t.Flush()
 }
 
-// InTenant adds the flag tenant, and returns a function that calls run in a context of the tenant with that name, or
-// of the only tenant if the flag is not given. Other errors list the tenants.
+// InTenant adds the flag tenant. It returns a function that calls run in a context of the tenant with that name, or of
+// the only tenant if the flag is not given. If there is no such tenant, the error lists the tenants.
 func InTenant(flags *flag.FlagSet, run cli.Run) cli.Run {
 	name := flags.String("tenant", "", "name of the tenant (see tenant list); optional if there is only one")
 	return func(ctx context.Context, c *cli.Call) error {

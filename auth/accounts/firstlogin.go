@@ -10,12 +10,12 @@ import (
 	"spoolwright/auth"
 	"spoolwright/cli"
 	"spoolwright/db"
-	"spoolwright/db/local"
+	"spoolwright/local"
 )
 
-// FirstLogin creates a tenant and its admin if there is no tenant yet. It shows the password once: on out if that is a
-// terminal, otherwise in the file first-login of the data folder. If once is not nil, it also shows a link that signs
-// in.
+// FirstLogin creates a tenant and its admin if there is no tenant yet. It shows the password once: on out if out is a
+// terminal, otherwise in the file first-login of the data folder. If once is not nil, it also shows a link for one
+// sign-in.
 func FirstLogin(
 	ctx context.Context, c cli.Config, d *db.DB, baseURL string, once *auth.OneLogin, out io.Writer,
 ) error {
@@ -31,7 +31,7 @@ func FirstLogin(
 	path := filepath.Join(c.DataDir, "first-login")
 	onTerminal := cli.IsTerminal(out)
 	if !onTerminal {
-		// Written before the user is created: after a crash in between, the password must not be lost.
+		// Write the file before the user is created: after a crash in between, the password must not be lost.
 		if err := local.WritePrivate(path, []byte(LoginText(baseURL, link, admin))); err != nil {
 			return err
 		}
@@ -55,7 +55,7 @@ func Announce(out io.Writer, heading, baseURL, link string, u NewUser) error {
 	return err
 }
 
-// Link returns a link that signs in as the user, once, or "" if once is nil.
+// Link returns a link that signs in as the user once, or "" if once is nil.
 func Link(baseURL string, once *auth.OneLogin, u NewUser) string {
 	if once == nil {
 		return ""
@@ -63,7 +63,7 @@ func Link(baseURL string, once *auth.OneLogin, u NewUser) string {
 	return baseURL + "/first-login?key=" + once.Offer(u.Email, u.Password)
 }
 
-// LoginText shows a user's login, the link that Link returned, and a command that uses the login.
+// LoginText returns a text with a user's login, the link that Link returned, and a command that uses the login.
 func LoginText(baseURL, link string, u NewUser) string {
 	if link != "" {
 		link = "open:     " + link + " (signs in once, on this machine)\n"

@@ -12,6 +12,7 @@ import (
 	"spoolwright/cli"
 	"spoolwright/db"
 	"spoolwright/server"
+	"spoolwright/value"
 )
 
 // keyCommands returns the commands for API keys.
@@ -59,7 +60,7 @@ func keyCommands() []cli.Command {
 	}
 }
 
-// NewKey is the input of Accounts.AddKey. Expires is a day or an RFC 3339 time; the key never expires if it is empty.
+// NewKey is the input of Accounts.AddKey. Expires is a day or an RFC 3339 time; if it is empty, the key never expires.
 type NewKey struct{ Tenant, Name, Role, Expires string }
 
 // AddKey creates an API key of the tenant and returns its secret. It validates the key by the rules of POST
@@ -124,9 +125,6 @@ func (a Accounts) Keys(ctx context.Context, tenant string) ([]KeyInfo, error) {
 	}
 	all := []KeyInfo{}
 	for _, t := range tenants {
-		if t.Away {
-			continue
-		}
 		var keys []KeyInfo
 		err := a.DB.Read(db.As(ctx, db.Actor{Tenant: t.ID}), db.SQL(`
 			select coalesce(json_agg(json_build_object(
@@ -144,7 +142,7 @@ func (a Accounts) Keys(ctx context.Context, tenant string) ([]KeyInfo, error) {
 
 // RevokeKey revokes the API key with the id, of any tenant, and returns its name.
 func (a Accounts) RevokeKey(ctx context.Context, id string) (name string, err error) {
-	id, ok := db.ParseID(id)
+	id, ok := value.ParseID(id)
 	if !ok {
 		return "", cli.Misuse{Err: errors.New("the id must be a UUID, as key list shows it")}
 	}

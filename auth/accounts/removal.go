@@ -7,11 +7,13 @@ import (
 
 	"spoolwright/auth"
 	"spoolwright/db"
+	"spoolwright/db/tables"
+	"spoolwright/value"
 )
 
 // RemoveUser deletes a user, including the last admin of a tenant, and returns the name of the tenant. The usage
 // ledger keeps the user's id and name. Access tokens of the user are invalid at once.
-func (a Accounts) RemoveUser(ctx context.Context, owner db.Owner, email string) (tenant string, err error) {
+func (a Accounts) RemoveUser(ctx context.Context, owner tables.Owner, email string) (tenant string, err error) {
 	actor, err := a.findUser(ctx, email)
 	if err != nil {
 		return "", err
@@ -20,25 +22,22 @@ func (a Accounts) RemoveUser(ctx context.Context, owner db.Owner, email string) 
 		db.SQL(`select name from tenants`).Into(&tenant)); err != nil {
 		return "", err
 	}
-	err = owner.Tx(ctx, actor.Tenant, func(_ db.Bind, exec db.Exec) error {
-		if _, err := exec(`delete from login_directory where email_key = $1 and user_id = $2`, auth.EmailKey(email),
+	err = owner.Tx(ctx, actor.Tenant, func(tx *tables.Tx) error {
+		if _, err := tx.Exec(`delete from login_directory where email_key = $1 and user_id = $2`, auth.EmailKey(email),
 			actor.User); err != nil {
 			return err
 		}
-		return deleteUser(exec, actor.User)
+		return deleteUser(tx, actor.User)
 	})
-	if err == nil {
-		err = a.DB.DropLogin(ctx, auth.EmailKey(email), actor)
-	}
 	return tenant, err
 }
 
-// deleteUser deletes a user and what belongs to the user alone.
-func deleteUser(exec db.Exec, user string) error {
+// deleteUser deletes a user and the data that belongs only to the user.
+func deleteUser(tx *tables.Tx, user string) error {
 	deleted := int64(0)
 	for _, s := range auth.DeleteUser(user) {
 		var err error
-		if deleted, err = exec(s.SQL, s.Args...); err != nil {
+		if deleted, err = tx.Exec(s.SQL, s.Args...); err != nil {
 			return err
 		}
 	}
@@ -49,8 +48,8 @@ func deleteUser(exec db.Exec, user string) error {
 }
 
 // MoveUser moves a user to another tenant, with the same e-mail, name, role and password, and returns the names of
-// both tenants. The user gets a new id; the ledger of the old tenant keeps the old one and the name. All sessions end.
-func (a Accounts) MoveUser(ctx context.Context, owner db.Owner, email, tenant string) (from, to string, err error) {
+// both tenants. The user gets a new id; the ledger of the old tenant keeps the old id and the name. All sessions end.
+func (a Accounts) MoveUser(ctx context.Context, owner tables.Owner, email, tenant string) (from, to string, err error) {
 	target, err := a.FindTenant(ctx, tenant)
 	if err != nil {
 		return "", "", err
@@ -62,13 +61,6 @@ func (a Accounts) MoveUser(ctx context.Context, owner db.Owner, email, tenant st
 	if actor.Tenant == target.ID {
 		return "", "", fmt.Errorf("the user is in the tenant %q already", target.Name)
 	}
-	for _, id := range []string{actor.Tenant, target.ID} {
-		if home, err := a.DB.Home(ctx, id); err != nil {
-			return "", "", err
-		} else if home != nil && *home != 0 {
-			return "", "", errors.New("a user can be moved only between tenants in the first database, number 0 of tenant list")
-		}
-	}
 	var address, name, role, hash string
 	var disabled *string
 	err = a.DB.Read(db.As(ctx, db.Actor{Tenant: actor.Tenant}), db.SQL(`select name from tenants`).Into(&from),
@@ -77,19 +69,19 @@ func (a Accounts) MoveUser(ctx context.Context, owner db.Owner, email, tenant st
 	if err != nil {
 		return "", "", err
 	}
-	id := db.NewID()
-	err = owner.Tx(ctx, actor.Tenant, func(bind db.Bind, exec db.Exec) error {
-		if err := deleteUser(exec, actor.User); err != nil {
+	id := value.NewID()
+	err = owner.Tx(ctx, actor.Tenant, func(tx *tables.Tx) error {
+		if err := deleteUser(tx, actor.User); err != nil {
 			return err
 		}
-		if _, err := exec(`update login_directory set tenant_id = $1, user_id = $2 where email_key = $3 and user_id = $4`,
+		if _, err := tx.Exec(`update login_directory set tenant_id = $1, user_id = $2 where email_key = $3 and user_id = $4`,
 			target.ID, id, auth.EmailKey(email), actor.User); err != nil {
 			return err
 		}
-		if err := bind(target.ID); err != nil {
+		if err := tx.Bind(target.ID); err != nil {
 			return err
 		}
-		inserted, err := exec(`
+		inserted, err := tx.Exec(`
 			insert into users (tenant_id, id, email, name, role, password_hash, disabled_at)
 			select $1, $2, $3, $4, $5, $6, $7::text::timestamptz
 			where (select count(*) from users where tenant_id = $1) < $8`,
@@ -103,7 +95,7 @@ func (a Accounts) MoveUser(ctx context.Context, owner db.Owner, email, tenant st
 }
 
 // RenameTenant changes the name of a tenant. The names of tenants are unique.
-func (a Accounts) RenameTenant(ctx context.Context, owner db.Owner, name, newName string) error {
+func (a Accounts) RenameTenant(ctx context.Context, owner tables.Owner, name, newName string) error {
 	for _, n := range []string{name, newName} {
 		if err := checkTenantName(n); err != nil { // an empty name would choose the only tenant
 			return err
@@ -113,30 +105,38 @@ func (a Accounts) RenameTenant(ctx context.Context, owner db.Owner, name, newNam
 	if err != nil {
 		return err
 	}
-	return a.DB.Exclusive(ctx, "name "+newName, func() error { return a.rename(ctx, owner, tenant.ID, newName) })
-}
-
-func (a Accounts) rename(ctx context.Context, owner db.Owner, tenant, newName string) error {
-	return owner.Tx(ctx, tenant, func(_ db.Bind, exec db.Exec) error {
-		if _, err := exec(lockNameSQL, newName); err != nil {
+	return owner.Tx(ctx, tenant.ID, func(tx *tables.Tx) error {
+		if err := a.ReserveName(ctx, tx, tenant.ID, newName); err != nil {
 			return err
 		}
-		tenants, err := a.Tenants(ctx)
-		if err != nil {
-			return err
-		}
-		for _, t := range tenants {
-			if t.Name == newName && t.ID != tenant {
-				return fmt.Errorf("there is already a tenant %q", newName)
-			}
-		}
-		_, err = exec(`update tenants set name = $2 where tenant_id = $1`, tenant, newName)
+		_, err := tx.Exec(`update tenants set name = $2 where tenant_id = $1`, tenant.ID, newName)
 		return err
 	})
 }
 
+// ReserveName locks the name for the tenant until the transaction ends. It returns an error if the name is not valid
+// or if another tenant has the name.
+func (a Accounts) ReserveName(ctx context.Context, tx *tables.Tx, tenant, name string) error {
+	if err := checkTenantName(name); err != nil {
+		return err
+	}
+	if _, err := tx.Exec(lockNameSQL, name); err != nil {
+		return err
+	}
+	tenants, err := a.Tenants(ctx)
+	if err != nil {
+		return err
+	}
+	for _, t := range tenants {
+		if t.Name == name && t.ID != tenant {
+			return fmt.Errorf("there is already a tenant %q", name)
+		}
+	}
+	return nil
+}
+
 // RemoveTenant deletes a tenant, its users and all its data.
-func (a Accounts) RemoveTenant(ctx context.Context, owner db.Owner, name string) error {
+func (a Accounts) RemoveTenant(ctx context.Context, owner tables.Owner, name string) error {
 	if err := checkTenantName(name); err != nil { // an empty name would choose the only tenant
 		return err
 	}

@@ -2,13 +2,10 @@ package accounts
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
-	"strconv"
 
 	"spoolwright/cli"
-	"spoolwright/db"
 )
 
 func tenantCommands() []cli.Command {
@@ -20,11 +17,7 @@ func tenantCommands() []cli.Command {
 				asJSON := jsonFlag(flags)
 				return func(ctx context.Context, c *cli.Call) error {
 					tenants, err := Accounts{DB: c.DB}.Tenants(ctx)
-					header := "TENANT USERS CREATED ID"
-					if len(tenants) > 0 && tenants[0].Home != nil {
-						header += " DATABASE"
-					}
-					return writeList(c.Out, tenants, err, *asJSON, header, tenantRow)
+					return writeList(c.Out, tenants, err, *asJSON, "TENANT USERS CREATED ID", tenantRow)
 				}
 			},
 		}, {
@@ -50,45 +43,10 @@ func tenantCommands() []cli.Command {
 					return report(c, err, "removed the tenant %q, its users and all its data", name)
 				}
 			},
-		}, {
-			Name: "tenant move", Args: "--tenant NAME --to N", Needs: cli.Farm,
-			Help: "move a tenant to another database\n\n" +
-				"N is a number of tenant list: 0 is DATABASE_URL, 1 the first of FURTHER_DATABASE_URLS. Writes of the tenant " +
-				"get a 503 meanwhile, reads work. All rows are compared before the old ones are deleted. If the command is " +
-				"interrupted, repeat it, or move the tenant back.",
-			Setup: func(flags *flag.FlagSet) cli.Run {
-				name := flags.String("tenant", "", "name of the tenant")
-				to := flags.String("to", "", "number of the database")
-				return func(ctx context.Context, c *cli.Call) error {
-					n, err := strconv.Atoi(*to)
-					if err != nil || n < 0 || n > len(c.Owner.Further) {
-						return cli.Misuse{Err: fmt.Errorf("--to must be the number of a database: from 0, that of DATABASE_URL, to %d "+
-							"(see FURTHER_DATABASE_URLS)", len(c.Owner.Further))}
-					}
-					if len(c.Owner.Further) == 0 {
-						return cli.Misuse{Err: errors.New("there is only one database: set FURTHER_DATABASE_URLS")}
-					}
-					tenant, err := Accounts{DB: c.DB}.FindTenant(ctx, *name)
-					if err != nil {
-						return err
-					}
-					err = db.Move{Owner: c.Owner, Tenant: tenant.ID, To: n, Progress: func(line string) {
-						fmt.Fprintln(c.Out, line)
-					}}.Run(ctx)
-					return report(c, err, "the tenant %q is in database %d", tenant.Name, n)
-				}
-			},
 		},
 	}
 }
 
 func tenantRow(t TenantInfo) []string {
-	row := []string{t.Name, fmt.Sprint(t.Users), t.CreatedAt.UTC().Format("2006-01-02"), t.ID}
-	if t.Away {
-		row[0], row[1], row[2] = "(out of reach)", "", ""
-	}
-	if t.Home != nil {
-		row = append(row, fmt.Sprint(*t.Home))
-	}
-	return row
+	return []string{t.Name, fmt.Sprint(t.Users), t.CreatedAt.UTC().Format("2006-01-02"), t.ID}
 }

@@ -30,11 +30,12 @@ import (
 	"spoolwright/auth"
 	"spoolwright/auth/accounts"
 	"spoolwright/db"
-	"spoolwright/db/local"
 	"spoolwright/inventory"
+	"spoolwright/local"
 	"spoolwright/server"
 	"spoolwright/spoolman"
 	"spoolwright/testkit"
+	"spoolwright/value"
 )
 
 // The benchmarks compare the service with its floor: the same statements, sent by the same number of clients as one
@@ -498,7 +499,7 @@ func BenchmarkRequests(b *testing.B) {
 		var created struct{ ID string }
 		json.Unmarshal(response, &created)
 		f.compare(b, "POST", func() (string, string) { return "/api/v1/spools", body }, trips,
-			func() map[string]any { return map[string]any{created.ID: db.NewID()} })
+			func() map[string]any { return map[string]any{created.ID: value.NewID()} })
 	})
 	b.Run("deduct", func(b *testing.B) {
 		const body = `{"weight_grams":0.01,"reason":"bench"}`
@@ -551,7 +552,7 @@ func BenchmarkRequests(b *testing.B) {
 		// Several accounts, because the logins of one account are limited.
 		var bodies [20]string
 		for i := range bodies {
-			email := db.NewID() + "@farm.example"
+			email := value.NewID() + "@farm.example"
 			f.create(b, "/api/v1/users", `{"email":"`+email+
 				`","name":"B","role":"viewer","password":"bench-password"}`)
 			bodies[i] = `{"email":"` + email + `","password":"bench-password"}`
@@ -559,7 +560,7 @@ func BenchmarkRequests(b *testing.B) {
 		var n atomic.Int64
 		next := func() (string, string) { return loginPath, bodies[n.Add(1)%int64(len(bodies))] }
 		f.compare(b, "POST", next, trips,
-			func() map[string]any { return map[string]any{session: db.NewID()} })
+			func() map[string]any { return map[string]any{session: value.NewID()} })
 	})
 }
 
@@ -656,7 +657,7 @@ func (f *benchService) medianTime(b *testing.B, method string, next func() (path
 func BenchmarkGrowth(b *testing.B) {
 	f := newBenchService(b, func(ctx context.Context, f *benchService) error {
 		for range 100 {
-			if err := loadSpools(ctx, f.super, db.NewID(), 500, 1); err != nil {
+			if err := loadSpools(ctx, f.super, value.NewID(), 500, 1); err != nil {
 				return err
 			}
 		}
@@ -751,7 +752,7 @@ func BenchmarkGrowth(b *testing.B) {
 // the durations of reports, in milliseconds. They read what was used since the last summarised day from the ledger.
 func BenchmarkGrowthOfUsage(b *testing.B) {
 	f := newBenchService(b, func(ctx context.Context, f *benchService) error {
-		for _, tenant := range []string{db.NewID(), f.actor.Tenant} {
+		for _, tenant := range []string{value.NewID(), f.actor.Tenant} {
 			if err := loadSpools(ctx, f.super, tenant, 5000, 0); err != nil {
 				return err
 			}
@@ -801,14 +802,14 @@ func BenchmarkGrowthOfUsage(b *testing.B) {
 // createRun creates a run with three materials that can be completed, and returns its id.
 func (f *benchService) createRun(b *testing.B, spool func() string) string {
 	b.Helper()
-	ctx, id := context.Background(), db.NewID()
+	ctx, id := context.Background(), value.NewID()
 	_, err := f.super.Exec(ctx, `
 		insert into production_runs (tenant_id, id, status) values ($1, $2, 'pending')`, f.actor.Tenant, id)
 	testkit.Check(b, err)
 	for range 3 {
 		_, err := f.super.Exec(ctx, `
 			insert into run_materials (tenant_id, id, run_id, spool_id, spool_weight_before_grams, spool_weight_after_grams)
-			values ($1, $2, $3, $4, 10, 9.99)`, f.actor.Tenant, db.NewID(), id, spool())
+			values ($1, $2, $3, $4, 10, 9.99)`, f.actor.Tenant, value.NewID(), id, spool())
 		testkit.Check(b, err)
 	}
 	return id

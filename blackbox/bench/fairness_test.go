@@ -15,6 +15,7 @@ import (
 	"spoolwright/db"
 
 	"spoolwright/testkit"
+	"spoolwright/value"
 )
 
 const (
@@ -30,14 +31,14 @@ func BenchmarkFairness(b *testing.B) {
 	f := newBenchService(b, nil)
 	ctx := context.Background()
 	spools := f.fairVictim(b)
-	attacker := &benchService{addr: f.addr, super: f.super, actor: db.Actor{Tenant: db.NewID()}}
+	attacker := &benchService{addr: f.addr, super: f.super, actor: db.Actor{Tenant: value.NewID()}}
 	tokens := f.fairUsers(b, attacker.actor.Tenant, fairAttackers)
 	attacker.token = tokens[0]
 
 	// What the attacker has: a chain of a thousand products, as older versions allowed, and a thousand long
 	// descriptions.
 	tenant := attacker.actor.Tenant
-	bottom, material := db.NewID(), db.NewID()
+	bottom, material := value.NewID(), value.NewID()
 	for sql, args := range map[string][]any{
 		`with p as (
 				insert into products (tenant_id, id, name, levels)
@@ -139,7 +140,7 @@ func (f *benchService) fairUsers(b *testing.B, tenant string, n int) (tokens []s
 		b.Fatal(err)
 	}
 	for range n {
-		user := db.NewID()
+		user := value.NewID()
 		_, err := f.super.Exec(ctx, `insert into users (tenant_id, id, email, name, role, password_hash)
 			values ($1, $2::uuid, $2::uuid::text, 'x', 'operator', 'x')`, tenant, user)
 		testkit.Check(b, err)

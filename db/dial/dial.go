@@ -17,8 +17,8 @@ import (
 // ErrURL is the error of a connection string that pgx cannot parse.
 var ErrURL = errors.New("the database URL is invalid (it is not shown here, because it may hold a password)")
 
-// ErrPooler is the error of a connection through a pooler that does not support named statements: some of the requests
-// would fail. A URL that sets the mode is not checked.
+// ErrPooler is the error of a connection through a pooler that does not support named statements: some requests would
+// fail. Connections whose URL sets default_query_exec_mode are not checked.
 var ErrPooler = errors.New("it leads to a connection pooler such as PgBouncer, which requires the parameter " +
 	"default_query_exec_mode=cache_describe (see docs/database.md)")
 
@@ -42,9 +42,9 @@ func Connect(ctx context.Context, url string) (*pgx.Conn, error) {
 	return conn, nil
 }
 
-// RegisterTypes tells pgx the PostgreSQL types of arguments, which it must know in the exec modes exec and
-// simple_protocol; a pointer has the type of its value. Releases are built with a tag that omits the list of pgx,
-// whose generic types take 1.4 MB.
+// RegisterTypes tells pgx the PostgreSQL types of arguments, which pgx must know in the exec modes exec and
+// simple_protocol. A pointer has the type of its value. Releases are built with a tag that omits pgx's own list of
+// types, whose generic types take 1.4 MB.
 func RegisterTypes(types *pgtype.Map) {
 	for name, values := range map[string][]any{
 		"bool": {false}, "_bool": {[]bool(nil)},

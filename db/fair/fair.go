@@ -1,22 +1,21 @@
 // Package fair divides the connections of a pool among tenants. A request acquires a share before it takes a
 // connection, so that waiting requests hold no connections.
 //
-// Reads get at most half of the connections, and writes three quarters, so that slow reads cannot block writes, nor
-// slow writes reads. While other tenants are active, one tenant gets at most a quarter of the connections, of those
-// for reads, and of those for writes. While no other tenant is active, it gets all but the last of each. The last one
-// is only for a tenant that holds none: such a tenant does not wait for the requests of a busy one.
+// Reads get at most half of the connections, and writes three quarters, so that slow reads cannot block writes, and
+// slow writes cannot block reads. While other tenants are active, one tenant gets at most a quarter of all
+// connections, a quarter of the connections for reads, and a quarter of the connections for writes. While no other
+// tenant is active, the tenant gets all connections of each kind except the last one. The last connection is reserved
+// for a tenant that holds none: such a tenant does not wait for the requests of a busy tenant.
 //
-// While other tenants are active, a tenant whose reads are slow has fewer of them at a time than there are processors.
-// Slow reads, such as a search in many long texts, keep a processor of PostgreSQL busy each: on a computer with two
-// processors, a quarter of the connections for reads would leave none for the other tenants.
+// While other tenants are active, a tenant whose reads are slow runs fewer reads at a time than there are processors.
+// Each slow read, such as a search in many long texts, keeps a processor of PostgreSQL busy: on a computer with two
+// processors, a tenant with a quarter of the connections for reads would leave no processor for other tenants.
 //
 // Waiting tenants take turns. The requests of one tenant and class are served in the order in which they came.
 //
-// Quick reads get as many connections as there are processors, but at least two and at most a quarter of all: more of
-// them share one (see QuickRead) if fewer connections are used, and PostgreSQL needs less time for a quick read than
-// the service does. For a tenant that holds none, the limit is twice as high. A quick read that waited uses its
-// connection for other waiting quick reads too, also for those of tenants that have reached their limits, because each
-// takes less time than PostgreSQL needs to switch to another connection.
+// Quick reads get as many connections as there are processors, but at least two and at most a quarter of all, because
+// a request with a connection also sends other waiting quick reads. For a tenant that holds no connection, the limit
+// is twice as high.
 //
 // The tenant "" is the service itself: logins and readiness checks. It gets at most a quarter of the connections, but
 // no other limit applies to it, and a pool of at least 8 keeps a connection for it. It never counts as active.
@@ -40,14 +39,16 @@ const (
 	classes
 )
 
-// maxSerialized is the number of connections of one tenant for serialized transactions: one transaction runs, and one
-// waits for the lock, so that PostgreSQL can pass the lock on at once. More of them would hold connections to wait.
+// maxSerialized is the number of connections of one tenant for serialized transactions: one transaction runs and one
+// waits for the lock, so that PostgreSQL can pass the lock on at once. Further transactions would hold connections
+// only to wait.
 const maxSerialized = 2
 
-// activeFor is the minimum time that a tenant counts as active after its last request. The maximum is twice that.
+// activeFor is the minimum time for which a tenant counts as active after its last request. The maximum is twice as
+// long.
 const activeFor = time.Second
 
-// slowRead is the average time from which the reads of a tenant are slow.
+// slowRead is the average time above which the reads of a tenant count as slow.
 const slowRead = 20 * time.Millisecond
 
 // Shares are the shares of a pool. Its methods may be called concurrently.
@@ -56,23 +57,22 @@ type Shares struct {
 	conns    int          // of the pool
 	total    int          // for tenants
 	limit    [classes]int // for tenants; Serialized counts as Write, and Quick as Read too
-	slow     int          // for the slow reads of a tenant, without quick ones, while other tenants are active
-	inUse    int          // of total
+	slow     int          // for the slow reads of a tenant while other tenants are active; quick reads do not count
+	inUse    int          // of total, by tenants
 	used     [classes]int // of limit
 	service  int          // in use by the service itself
 	tenants  map[string]*tenant
-	active   int       // how many of tenants are not ""
-	queue    list.List // of *tenant: those that wait, the next one first
+	active   int       // the number of tenants other than ""
+	queue    list.List // the waiting tenants, as *tenant, the next one first
 	seq      int64
 	sweeping bool // whether a call of sweep is scheduled
 	stats    Stats
 }
 
-// Stats are totals since New.
+// Stats are totals since New was called.
 type Stats struct {
 	Waits    int64 // requests that waited
 	WaitTime time.Duration
-	Shared   int64 // quick reads that another request sent
 }
 
 // tenant has the connections and the waiting requests of a tenant.
@@ -80,7 +80,7 @@ type tenant struct {
 	id      string
 	held    int
 	used    [classes]int
-	took    time.Duration      // average time of the reads that are not quick; later ones count more
+	took    time.Duration      // average time of the reads that are not quick; recent reads count more
 	waiting [classes]list.List // of *waiter
 	queued  *list.Element      // in Shares.queue; nil if nothing waits
 	idle    bool               // whether there was no request since the last sweep
@@ -91,22 +91,9 @@ type waiter struct {
 	seq     int64
 	granted chan struct{} // closed when has is set
 	has     bool          // whether the waiter has its connection
-	quick   QuickRead     // nil if the class is not Quick
-	taken   bool          // whether another waiter sends quick
-	took    bool          // whether this one sends those of others
 }
 
-// QuickRead is a read that a request can send with its own. The methods are called while the Shares are locked.
-type QuickRead interface {
-	// Sent is called once, before the read waits. It returns a channel that is closed after another request has sent
-	// the read.
-	Sent() <-chan struct{}
-
-	// Take makes the request of this read send the other one too. It returns false if it sends enough already.
-	Take(other QuickRead) bool
-}
-
-// New returns the shares of a pool. The processors are those of the computer that runs the service.
+// New returns the shares of a pool. Processors is the number of processors of the computer that runs the service.
 func New(conns, processors int) *Shares {
 	quick := max(1, min(conns/4, max(2, processors)))
 	return &Shares{
@@ -137,74 +124,52 @@ func (s *Shares) Waiting() (n int) {
 	return n
 }
 
-// Acquire waits until the tenant may use one more connection. It returns the error of ctx, or of client, the context
-// of the HTTP request, if that ends first.
-func (s *Shares) Acquire(ctx, client context.Context, tenant string, c Class) (Share, error) {
-	share, _, err := s.acquire(ctx, client, tenant, &waiter{class: c})
-	return share, err
-}
-
-// AcquireQuick is like Acquire for a quick read. If sent is set, another request has sent the read, and there is no
-// Share. Otherwise the caller must send the reads that it took too.
-func (s *Shares) AcquireQuick(ctx, client context.Context, tenant string, q QuickRead) (_ Share, sent bool, _ error) {
-	return s.acquire(ctx, client, tenant, &waiter{class: Quick, quick: q})
-}
-
-func (s *Shares) acquire(ctx, client context.Context, id string, w *waiter) (share Share, sent bool, err error) {
+// Acquire waits until the tenant may use one more connection. If ctx or client, the context of the HTTP request, ends
+// first, it returns the error of that context.
+func (s *Shares) Acquire(ctx, client context.Context, id string, c Class) (Share, error) {
 	s.mu.Lock()
 	t := s.tenants[id]
 	if t == nil {
 		t = s.add(id)
 	}
 	t.idle = false
-	share = Share{shares: s, tenant: t, class: w.class}
-	if s.admits(t, w.class) {
-		s.count(t, w.class, 1)
+	if s.admits(t, c) {
+		s.count(t, c, 1)
 		s.mu.Unlock()
-		share.began = time.Now()
-		return share, false, nil
+		return Share{s, t, c, time.Now()}, nil
 	}
-	w.seq, w.granted = s.seq, make(chan struct{})
-	var done <-chan struct{} // never ready if nil
-	if w.quick != nil {
-		done = w.quick.Sent()
-	}
+	w := &waiter{class: c, seq: s.seq, granted: make(chan struct{})}
 	s.seq++
-	element := t.waiting[w.class].PushBack(w)
+	element := t.waiting[c].PushBack(w)
 	if t.queued == nil {
 		t.queued = s.queue.PushBack(t)
 	}
 	s.mu.Unlock()
 
 	begin := time.Now()
+	var err error
 	select {
 	case <-w.granted:
-	case <-done:
 	case <-ctx.Done():
 		err = ctx.Err()
 	case <-client.Done():
 		err = client.Err()
 	}
-	share.began = time.Now()
+	now := time.Now()
 	s.mu.Lock()
-	s.stats.Waits++
-	s.stats.WaitTime += share.began.Sub(begin)
-	if w.taken {
-		s.mu.Unlock()
-		<-done // the other request may be writing the result now
-		return Share{}, true, nil
-	}
 	defer s.mu.Unlock()
+	s.stats.Waits++
+	s.stats.WaitTime += now.Sub(begin)
 	switch {
-	case w.has && (err == nil || w.took):
-		return share, false, nil
+	case err == nil:
+		return Share{s, t, c, now}, nil
 	case w.has:
-		s.giveBack(t, w.class)
+		s.giveBack(t, c)
 	default:
-		t.waiting[w.class].Remove(element)
+		t.waiting[c].Remove(element)
 		s.unqueue(t)
 	}
-	return Share{}, false, err
+	return Share{}, err
 }
 
 // Share is the right to use a connection.
@@ -226,8 +191,8 @@ func (s *Share) Release() {
 	s.shares.giveBack(s.tenant, s.class)
 }
 
-// Serialize changes the class of a share from Write to Serialized. It returns false, and changes nothing, if the
-// tenant has too many of these.
+// Serialize changes the class of a share from Write to Serialized. If the tenant has maxSerialized such shares, it
+// changes nothing and returns false.
 func (s *Share) Serialize() bool {
 	s.shares.mu.Lock()
 	defer s.shares.mu.Unlock()
@@ -270,7 +235,7 @@ func (s *Shares) admits(t *tenant, c Class) bool {
 // quarter returns a quarter of n, but at least 1.
 func quarter(n int) int { return max(1, n/4) }
 
-// allButLast returns how many of n connections tenants that hold one already may use. Of fewer than 4 it is all.
+// allButLast returns n-1, or n if n is less than 4.
 func allButLast(n int) int {
 	if n < 4 {
 		return n
@@ -314,8 +279,8 @@ func (s *Shares) giveBack(t *tenant, c Class) {
 	}
 }
 
-// dispatch grants connections to waiting requests until none may get one. It must be called after each change that
-// allows more.
+// dispatch grants connections to waiting requests until no waiting request may get one. It must be called after each
+// change that lets a request get a connection.
 func (s *Shares) dispatch() {
 	for e := s.queue.Front(); e != nil && s.inUse+s.service < s.conns; {
 		t := e.Value.(*tenant)
@@ -335,29 +300,9 @@ func (s *Shares) dispatch() {
 		s.count(t, w.class, 1)
 		s.queue.MoveToBack(e)
 		s.unqueue(t)
-		if w.quick != nil {
-			s.combine(w)
-		}
 		w.has = true
 		close(w.granted)
 		e = s.queue.Front()
-	}
-}
-
-// combine lets a waiter that has got a connection for a quick read send those of others. The tenants take turns.
-func (s *Shares) combine(w *waiter) {
-	for e := s.queue.Front(); e != nil; {
-		t := e.Value.(*tenant)
-		next := e.Next()
-		if first := t.waiting[Quick].Front(); first != nil && w.quick.Take(first.Value.(*waiter).quick) {
-			t.waiting[Quick].Remove(first)
-			first.Value.(*waiter).taken, w.took = true, true
-			s.stats.Shared++
-			s.queue.MoveToBack(e)
-			s.unqueue(t)
-			next = s.queue.Front()
-		}
-		e = next
 	}
 }
 
@@ -385,7 +330,7 @@ func (s *Shares) add(id string) *tenant {
 	return t
 }
 
-// sweep removes the tenants that had no request since the last sweep. It runs again while there are other tenants.
+// sweep removes the tenants without a request since the last sweep. It schedules another sweep while tenants are left.
 func (s *Shares) sweep() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

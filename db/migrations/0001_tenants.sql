@@ -1,9 +1,9 @@
--- Tenants, their users and API keys, and what all features share. The migrations have the tables with their indexes,
--- checks and privileges. Functions, and what depends on them (triggers, defaults, checks of whole rows), are in the
--- definitions, which run after the migrations: see CONTRIBUTING.md.
+-- Tenants, their users and API keys, and what all features share. The migrations create the tables with their indexes,
+-- checks and privileges. Functions, and the triggers, defaults and checks of whole rows that depend on functions, are
+-- in the definitions, which run after the migrations: see CONTRIBUTING.md.
 
--- The role of every transaction of the service. It owns nothing. Roles are shared by all databases of a cluster, so
--- that the migration of another database may create it at the same time.
+-- The role of every transaction of the service. It owns nothing. All databases of a cluster share their roles, so that
+-- the migration of another database may create the role at the same time.
 do $$
 begin
 	if not exists (select from pg_roles where rolname = 'spoolwright_app') then
@@ -16,8 +16,8 @@ exception
 end $$;
 grant usage on schema public to spoolwright_app;
 
--- Makes a table one of tenants, and grants the service the privileges on it: tenant_id is by default the tenant that
--- the transaction is bound to, and row-level security shows the rows of that tenant only, also to the owner of the
+-- Makes a table a tenant table, and grants the service the privileges on it. The default of tenant_id is the tenant
+-- that the transaction is bound to. Row-level security shows only the rows of that tenant, also to the owner of the
 -- table.
 create procedure tenant_table(name text, privileges text) language plpgsql as $$
 declare
@@ -28,9 +28,12 @@ begin
 	execute format('create policy tenant on %I using (tenant_id = (select %s)) with check (tenant_id = (select %2$s))',
 		name, tenant);
 	execute format('grant %s on %I to spoolwright_app', privileges, name);
+	-- Plans depend on current statistics, and index-only scans of lists depend on vacuuming.
+	execute format('alter table %I set (autovacuum_analyze_scale_factor = 0.02, autovacuum_vacuum_scale_factor = 0.05,
+		autovacuum_vacuum_insert_scale_factor = 0.05)', name);
 end $$;
 
--- The definitions that are installed.
+-- The definitions that are installed, with their versions.
 create table schema_definitions (
 	name text primary key,
 	version int not null check (version > 0),
@@ -44,7 +47,7 @@ create table tenants (
 	name text collate "C" not null check (name <> '' and length(name) <= 200),
 	created_at timestamptz not null default now(),
 	-- The settings of the tenant.
-	time_zone text collate "C" not null default 'UTC' check (length(time_zone) <= 100), -- that of the days of reports
+	time_zone text collate "C" not null default 'UTC' check (length(time_zone) <= 100), -- for the days in reports
 	currency text collate "C" check (currency ~ '^[A-Z]{3}$'),
 	labour_hour_cost numeric(15,6) check (labour_hour_cost >= 0 and labour_hour_cost <= 1000000),
 	machine_hour_cost numeric(15,6) check (machine_hour_cost >= 0 and machine_hour_cost <= 1000000),
@@ -67,7 +70,7 @@ create table users (
 	role text collate "C" not null check (role in ('admin', 'operator', 'viewer')),
 	password_hash text collate "C" not null,
 	disabled_at timestamptz,
-	link_hash bytea check (length(link_hash) = 32), -- SHA-256 of the token of the password link that is valid
+	link_hash bytea check (length(link_hash) = 32), -- SHA-256 of the token of the valid password link
 	link_expires_at timestamptz,
 	created_at timestamptz not null default now(),
 	updated_at timestamptz not null default now(),
@@ -93,7 +96,7 @@ create table sessions (
 	user_id uuid not null,
 	counter bigint not null default 1,
 	created_at timestamptz not null,
-	refreshed_at timestamptz not null, -- when the counter was raised last
+	refreshed_at timestamptz not null, -- when the counter was last raised
 	expires_at timestamptz not null,
 	primary key (tenant_id, id),
 	foreign key (tenant_id, user_id) references users (tenant_id, id)
@@ -101,8 +104,8 @@ create table sessions (
 create index sessions_user on sessions (tenant_id, user_id);
 call tenant_table('sessions', 'select, insert, update, delete');
 
--- The addresses from which each user logged in or refreshed a session. They do not count for the limit of failed
--- logins of an account.
+-- The addresses from which each user logged in or refreshed a session. Attempts from these addresses do not count for
+-- the limit of failed logins of an account.
 create table login_addresses (
 	tenant_id uuid,
 	user_id uuid not null,
@@ -120,12 +123,12 @@ create table api_keys (
 	role text collate "C" not null check (role in ('viewer', 'operator', 'printer')),
 	hint text collate "C" not null check (length(hint) <= 20), -- the start of the secret, for people
 	hash bytea not null check (length(hash) = 32), -- SHA-256 of the secret
-	previous_hash bytea check (length(previous_hash) = 32), -- of the secret before the last rotation
+	previous_hash bytea check (length(previous_hash) = 32), -- SHA-256 of the secret before the last rotation
 	previous_until timestamptz, -- when the previous secret expires
-	printer_id uuid, -- whose reports the key sends; a foreign key in the next migration
+	printer_id uuid, -- the printer whose reports the key sends; a foreign key in the next migration
 	created_by uuid, -- kept when the user is removed; null if the command line created the key
 	created_at timestamptz not null default now(),
-	updated_at timestamptz not null default now(), -- not of last_used_at
+	updated_at timestamptz not null default now(), -- unchanged when last_used_at changes
 	expires_at timestamptz,
 	last_used_at timestamptz,
 	revoked_at timestamptz,
@@ -135,7 +138,7 @@ create table api_keys (
 create index api_keys_newest on api_keys (tenant_id, created_at, id);
 call tenant_table('api_keys', 'select, insert, update');
 
--- Responses to POST requests with an Idempotency-Key, for a day.
+-- Responses to POST requests with an Idempotency-Key, kept for a day.
 create table idempotency_keys (
 	tenant_id uuid,
 	user_id uuid not null,
@@ -161,48 +164,18 @@ create table row_counts (
 ) with (fillfactor = 50);
 call tenant_table('row_counts', 'select, insert, update');
 
--- Outside of tenancy: where a login and a key belong. Only the functions of the definition db/directory access them.
+-- Tables outside of tenancy: they list all tenants, and the tenant of each login and API key. Only the functions of
+-- the definition db/directory access them.
 create table login_directory (
 	email_key text collate "C" primary key,
 	tenant_id uuid not null,
 	user_id uuid not null
+);
+create table tenant_directory ( -- includes tenants without a user
+	tenant_id uuid primary key
 );
 create table key_directory (
 	hash bytea primary key check (length(hash) = 32),
 	tenant_id uuid not null,
 	key_id uuid not null
 );
-
--- Several databases, with each tenant at home in one of them. The home 0 is the database with the directories.
-
--- Identifies this database, so that a changed list of databases is noticed.
-create table this_database (
-	id uuid primary key default gen_random_uuid()
-);
-insert into this_database default values;
-grant select on this_database to spoolwright_app;
-
--- In home 0: the databases of the other homes.
-create table further_databases (
-	home int primary key check (home > 0),
-	id uuid not null unique,
-	used boolean not null default false -- whether a tenant was ever at home there
-);
-grant select on further_databases to public;
-
--- In home 0, outside of tenancy: where each tenant is at home. A tenant without a row is at home 0, and has never
--- moved. Only the functions of the definition db/home access it.
-create table tenant_homes (
-	tenant_id uuid primary key,
-	home int not null check (home >= 0),
-	moves int not null default 0 -- how often the tenant has moved
-);
-
--- In each home: the tenants that moved away. The row stays, because an instance may have remembered the old home.
-create table tenant_departures (
-	tenant_id uuid,
-	moves int not null, -- the number of the move; a transaction that knows of this move may enter
-	home int not null, -- where the tenant moved
-	primary key (tenant_id)
-);
-call tenant_table('tenant_departures', 'select');

@@ -1,6 +1,6 @@
 -- Products, their materials and components, and what they cost.
 
--- The function recompute_costs alone changes the costs, costs_complete and levels, which are in no index.
+-- Only the function recompute_costs changes the costs, costs_complete and levels. These columns are in no index.
 create table products (
 	tenant_id uuid,
 	id uuid not null,
@@ -23,6 +23,7 @@ create table products (
 	created_at timestamptz not null default now(),
 	updated_at timestamptz not null default now(),
 	hidden_at timestamptz,
+	hidden_by uuid, -- the user or API key; null if the command line hid the row
 	category_key text collate "C" generated always as (lower(category collate "und-x-icu") collate "C") stored,
 	sku_key text collate "C" generated always as (lower(sku collate "und-x-icu") collate "C") stored,
 	search_key text collate "C" not null generated always as (regexp_replace(normalize(lower((
@@ -33,8 +34,7 @@ create table products (
 ) with (fillfactor = 85);
 call tenant_table('products', 'select, insert, update');
 
-create index products_newest on products (tenant_id, created_at, id)
-	where hidden_at is null and created_at > '-infinity';
+create index products_newest on products (tenant_id, created_at, id) where hidden_at is null;
 create index products_category on products (tenant_id, category_key, created_at, id)
 	where hidden_at is null and category_key is not null;
 create index products_hidden on products (tenant_id, created_at, id) where hidden_at is not null;
@@ -48,18 +48,25 @@ create table product_materials (
 	product_id uuid not null,
 	material_type text collate "C" not null
 		check (material_type in ('PLA', 'PETG', 'ABS', 'TPU', 'ASA', 'Nylon', 'PC', 'HIPS', 'PVA', 'Custom')),
+	material_name text collate "C" check (length(material_name) <= 200), -- null: the name of the type
 	color text collate "C" not null check (length(color) <= 200),
+	diameter_mm numeric(15,6) check (diameter_mm in (1.75, 2.85)), -- null: see usual_diameter
+	-- The only filament that the product can use. The four columns above follow it; see product_material_follows.
+	filament_id uuid,
 	weight_grams numeric(15,6) not null check (weight_grams > 0 and weight_grams <= 1000000),
 	is_required boolean not null default true,
 	notes text collate "C" check (length(notes) <= 2000),
 	cost numeric(15,6) constraint product_materials_cost_range check (cost >= 0 and cost <= 999999999),
+	cost_basis text collate "C" check (cost_basis in ('filament', 'color', 'material')), -- null: no price
 	created_at timestamptz not null default clock_timestamp(),
 	color_key text collate "C" not null generated always as (lower(color collate "und-x-icu") collate "C") stored,
 	primary key (tenant_id, id),
-	foreign key (tenant_id, product_id) references products (tenant_id, id)
+	foreign key (tenant_id, product_id) references products (tenant_id, id),
+	foreign key (tenant_id, filament_id) references filaments (tenant_id, id)
 ) with (fillfactor = 85);
 call tenant_table('product_materials', 'select, insert, update, delete');
 
+create index product_materials_filament on product_materials (tenant_id, filament_id) where filament_id is not null;
 create index product_materials_oldest on product_materials (tenant_id, product_id, created_at, id);
 
 create table product_components (

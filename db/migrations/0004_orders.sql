@@ -13,7 +13,8 @@ create table orders (
 	created_at timestamptz not null default now(),
 	updated_at timestamptz not null default now(),
 	hidden_at timestamptz,
-	-- Whether the order reserves filament, and follows its production runs.
+	hidden_by uuid, -- the user or API key; null if the command line hid the row
+	-- Whether the order reserves filament, and its status follows its production runs.
 	is_open boolean not null generated always as (status in ('received', 'in_production') and hidden_at is null) stored,
 	source_key text collate "C" generated always as (lower(source collate "und-x-icu") collate "C") stored,
 	reference_key text collate "C" generated always as (lower(reference collate "und-x-icu") collate "C") stored,
@@ -26,10 +27,8 @@ create table orders (
 ) with (fillfactor = 85);
 call tenant_table('orders', 'select, insert, update');
 
-create index orders_newest on orders (tenant_id, created_at, id)
-	where hidden_at is null and created_at > '-infinity';
-create index orders_status on orders (tenant_id, status, created_at, id)
-	where hidden_at is null and created_at < 'infinity';
+create index orders_newest on orders (tenant_id, created_at, id) where hidden_at is null;
+create index orders_status on orders (tenant_id, status, created_at, id) where hidden_at is null;
 create index orders_source on orders (tenant_id, source_key, created_at, id)
 	where hidden_at is null and source_key is not null;
 create index orders_hidden on orders (tenant_id, created_at, id) where hidden_at is not null;
@@ -50,6 +49,12 @@ create table order_items (
 	quantity int not null check (quantity > 0 and quantity <= 1000000),
 	unit_price numeric(15,6) check (unit_price >= 0 and unit_price <= 1000000),
 	created_at timestamptz not null default clock_timestamp(),
+	-- When the item was removed from the order. The costs of its runs still belong to the order.
+	withdrawn_at timestamptz,
+	-- The number of pieces that the customer got, and when, if a user marked the order as done.
+	delivered int check (delivered >= 0 and delivered <= 1000000),
+	delivered_at timestamptz,
+	check ((delivered is null) = (delivered_at is null)),
 	primary key (tenant_id, id),
 	unique (tenant_id, id, product_id), -- for the foreign key of run_items
 	foreign key (tenant_id, order_id) references orders (tenant_id, id),
@@ -58,5 +63,5 @@ create table order_items (
 call tenant_table('order_items', 'select, insert, update, delete');
 
 create index order_items_order on order_items (tenant_id, order_id, created_at, id);
-create index order_items_product on order_items (tenant_id, product_id, order_id)
-	where num_nonnulls(product_id) = 1; -- see spool_usage_times
+create index order_items_delivered on order_items (tenant_id, delivered_at) where delivered_at is not null;
+create index order_items_product on order_items (tenant_id, product_id, order_id);

@@ -6,8 +6,8 @@ create table production_runs (
 	status text collate "C" not null
 		check (status in ('pending', 'in_progress', 'paused', 'completed', 'failed', 'cancelled')),
 	printer_id uuid,
-	printer_name text collate "C" check (length(printer_name) <= 200), -- that of the printer, if the run has one
-	-- Pending runs of a printer are printed in this order, those without a position last.
+	printer_name text collate "C" check (length(printer_name) <= 200), -- the name of the printer, if the run has one
+	-- The order of the pending runs of a printer; runs without a position come last.
 	queue_position numeric(15,6) check (queue_position between 0 and 1000000),
 	started_at timestamptz,
 	completed_at timestamptz,
@@ -16,7 +16,7 @@ create table production_runs (
 	actual_print_time_hours numeric(15,6) check (actual_print_time_hours >= 0 and actual_print_time_hours <= 100000),
 	estimated_total_filament_grams numeric(15,6)
 		check (estimated_total_filament_grams >= 0 and estimated_total_filament_grams <= 1000000),
-	-- Whether a client gave the estimate; otherwise it follows the items.
+	-- Whether a client gave the estimate; otherwise the estimate follows the items.
 	hours_given boolean not null default false,
 	grams_given boolean not null default false,
 	actual_total_filament_grams numeric(15,6)
@@ -29,15 +29,27 @@ create table production_runs (
 	failure_notes text collate "C" check (length(failure_notes) <= 10000),
 	notes text collate "C" check (length(notes) <= 10000),
 	created_at timestamptz not null default now(),
-	updated_at timestamptz not null default now(), -- of the run, its items and its materials
-	deducted_at timestamptz, -- set once, when the run ends: from then on status and materials are fixed
-	-- The parts of what the run cost when it ended, at the prices of that time; null if they are unknown.
+	updated_at timestamptz not null default now(), -- changes with the run, its items and its materials
+	-- Set when the run ends: then only a correction changes the status and the materials.
+	deducted_at timestamptz,
+	-- The parts of the cost of the run, at the prices when it ended; null if unknown.
 	filament_cost numeric(15,6) check (filament_cost >= 0 and filament_cost <= 999999999),
 	waste_cost numeric(15,6) check (waste_cost >= 0 and waste_cost <= 999999999),
 	machine_cost numeric(15,6) check (machine_cost >= 0 and machine_cost <= 999999999),
 	energy_cost numeric(15,6) check (energy_cost >= 0 and energy_cost <= 999999999),
 	labour_cost numeric(15,6) check (labour_cost >= 0 and labour_cost <= 999999999),
+	-- The prices when the run ended: of a machine hour, of energy, and of an hour of work; null if unknown.
+	hour_cost numeric(15,6) check (hour_cost >= 0 and hour_cost <= 1000000),
+	power_watts numeric(15,6) check (power_watts >= 0 and power_watts <= 1000000),
+	energy_kwh_cost numeric(15,6) check (energy_kwh_cost >= 0 and energy_kwh_cost <= 1000000),
+	labour_hour_cost numeric(15,6) check (labour_hour_cost >= 0 and labour_hour_cost <= 1000000),
 	hidden_at timestamptz,
+	hidden_by uuid, -- the user or API key; null if the command line hid the row
+	-- When the run ended, set after complete, fail or cancel: all reports date the run to this time.
+	ended_at timestamptz generated always as (
+		case when deducted_at is not null then coalesce(completed_at, deducted_at) end) stored,
+	-- The waste of an ended run, as a fraction of its filament, in units of 10^-12; see run_waste.
+	wasted_parts bigint check (wasted_parts between 0 and 1000000000000),
 	printer_key text collate "C" generated always as (lower(printer_name collate "und-x-icu") collate "C") stored,
 	search_key text collate "C" not null generated always as (regexp_replace(normalize(lower((
 		coalesce(printer_name, '') || E'\n' || coalesce(notes, '') || E'\n' ||
@@ -48,30 +60,30 @@ create table production_runs (
 ) with (fillfactor = 85);
 call tenant_table('production_runs', 'select, insert, update, delete');
 
-create index production_runs_newest on production_runs (tenant_id, created_at, id)
-	where hidden_at is null and created_at > '-infinity';
-create index production_runs_status on production_runs (tenant_id, status, created_at, id)
-	where hidden_at is null and created_at < 'infinity';
+create index production_runs_newest on production_runs (tenant_id, created_at, id) where hidden_at is null;
+create index production_runs_status on production_runs (tenant_id, status, created_at, id) where hidden_at is null;
 create index production_runs_printer on production_runs (tenant_id, printer_key, created_at, id)
 	where hidden_at is null and printer_key is not null;
 create index production_runs_printer_id on production_runs (tenant_id, printer_id, created_at, id)
 	where printer_id is not null;
--- For the hours that a printer has printed.
-create index production_runs_printed on production_runs (tenant_id, printer_id, deducted_at)
-	include (status, actual_print_time_hours) where printer_id is not null and deducted_at is not null;
+-- For the hours of printing of a printer.
+create index production_runs_printed on production_runs (tenant_id, printer_id, ended_at)
+	include (status, actual_print_time_hours) where printer_id is not null and ended_at is not null;
 create index production_runs_started on production_runs (tenant_id, started_at, id)
 	where hidden_at is null and started_at is not null;
 create index production_runs_completed on production_runs (tenant_id, completed_at, id)
 	where hidden_at is null and completed_at is not null;
 create index production_runs_hidden on production_runs (tenant_id, created_at, id) where hidden_at is not null;
--- For what unfinished runs reserve.
+-- For the filament that unfinished runs reserve.
 create index production_runs_unfinished on production_runs (tenant_id, id)
 	where status in ('pending', 'in_progress', 'paused');
--- For the report of waste: the runs that complete, fail or cancel has ended, by the time of that.
-create index production_runs_ended on production_runs (tenant_id, status, deducted_at)
-	where deducted_at is not null;
+-- To find out whether a printer is busy.
+create index production_runs_at_printer on production_runs (tenant_id, printer_id)
+	where status in ('in_progress', 'paused') and printer_id is not null;
+-- For reports on the runs that complete, fail or cancel has ended, by the time of their end.
+create index production_runs_ended on production_runs (tenant_id, status, ended_at) where ended_at is not null;
 
--- An item may print an item of an order. Both have the same product.
+-- An item of a run may print an item of an order. Both items then have the same product.
 create table run_items (
 	tenant_id uuid,
 	id uuid not null,
@@ -86,6 +98,11 @@ create table run_items (
 		'operator_error', 'quality', 'other')),
 	estimated_material_cost numeric(15,6) check (estimated_material_cost >= 0 and estimated_material_cost <= 999999999),
 	estimated_total_cost numeric(15,6) check (estimated_total_cost >= 0 and estimated_total_cost <= 999999999),
+	-- The result of product_bom when the item of a pending run was planned.
+	planned_bom text collate "C" check (length(planned_bom) <= 100000),
+	-- The minutes of work on a piece and its components when the run was completed; null if unknown or without a
+	-- price.
+	labour_minutes numeric(15,6) check (labour_minutes >= 0 and labour_minutes <= 999999999),
 	created_at timestamptz not null default clock_timestamp(),
 	primary key (tenant_id, id),
 	foreign key (tenant_id, run_id) references production_runs (tenant_id, id) on delete cascade,
@@ -98,11 +115,10 @@ create table run_items (
 call tenant_table('run_items', 'select, insert, update, delete');
 
 create index run_items_run on run_items (tenant_id, run_id, created_at, id);
-create index run_items_product on run_items (tenant_id, product_id, run_id)
-	where num_nonnulls(product_id) = 1; -- see spool_usage_times
+create index run_items_product on run_items (tenant_id, product_id, run_id);
 create index run_items_order on run_items (tenant_id, order_item_id) where order_item_id is not null;
 
--- The weights of the spool before and after printing, where both are recorded, take precedence over the weight that a
+-- If the weights of the spool before and after printing are both recorded, they take precedence over the weight that a
 -- client sent.
 create table run_materials (
 	tenant_id uuid,
@@ -116,10 +132,20 @@ create table run_materials (
 	spool_weight_after_grams numeric(15,6) check (spool_weight_after_grams >= 0 and spool_weight_after_grams <= 1000000),
 	actual_weight_grams numeric(15,6)
 		generated always as (coalesce(spool_weight_before_grams - spool_weight_after_grams, sent_actual_grams)) stored,
-	actual_reported boolean not null default false, -- whether sent_actual_grams is what printers reported
+	actual_reported boolean not null default false, -- whether printers reported sent_actual_grams
 	estimated_purge_grams numeric(15,6) check (estimated_purge_grams >= 0 and estimated_purge_grams <= 1000000),
 	actual_purge_grams numeric(15,6) check (actual_purge_grams >= 0 and actual_purge_grams <= 1000000),
 	cost_per_gram numeric(15,6) check (cost_per_gram >= 0 and cost_per_gram <= 999999999),
+	-- These columns record what the end of the run changed: sent_actual_grams and cost_per_gram before the end, and
+	-- the use outside of the run that the run has counted, with the part of this use that weighing and edits had taken
+	-- away.
+	given_grams numeric(15,6) check (given_grams >= 0 and given_grams <= 1000000),
+	given_cost numeric(15,6) check (given_cost >= 0 and given_cost <= 999999999),
+	counted_grams numeric(15,6) check (counted_grams >= 0 and counted_grams <= 1000000),
+	counted_corrections numeric(15,6) check (counted_corrections >= 0 and counted_corrections <= 1000000),
+	exchanged_at timestamptz, -- when another spool replaced the material
+	-- The result of spool_filament when the spool became the material.
+	planned_filament text collate "C" check (length(planned_filament) <= 1000),
 	created_at timestamptz not null default clock_timestamp(),
 	primary key (tenant_id, id),
 	foreign key (tenant_id, run_id) references production_runs (tenant_id, id) on delete cascade,
@@ -129,5 +155,23 @@ create table run_materials (
 call tenant_table('run_materials', 'select, insert, update, delete');
 
 create index run_materials_run on run_materials (tenant_id, run_id, created_at, id);
-create index run_materials_spool on run_materials (tenant_id, spool_id, run_id)
-	where num_nonnulls(spool_id) = 1; -- see spool_usage_times
+create index run_materials_spool on run_materials (tenant_id, spool_id, run_id);
+
+-- The ends of runs, and the changes after the end or during printing. Rows are never deleted.
+create table run_history (
+	tenant_id uuid,
+	id uuid not null,
+	run_id uuid not null,
+	action text collate "C" not null
+		check (action in ('completed', 'failed', 'cancelled', 'corrected', 'reopened', 'exchanged')),
+	reason text collate "C" check (length(reason) <= 10000),
+	before text collate "C" not null check (length(before) <= 100000), -- the result of run_state, JSON
+	user_id uuid default nullif(current_setting('app.user_id', true), '')::uuid,
+	api_key_id uuid default nullif(current_setting('app.api_key_id', true), '')::uuid,
+	created_at timestamptz not null default clock_timestamp(),
+	primary key (tenant_id, id),
+	foreign key (tenant_id, run_id) references production_runs (tenant_id, id) on delete cascade
+);
+call tenant_table('run_history', 'select, insert');
+
+create index run_history_run on run_history (tenant_id, run_id, created_at, id);

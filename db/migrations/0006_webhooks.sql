@@ -21,11 +21,11 @@ call tenant_table('webhooks', 'select, insert, update, delete');
 
 create index webhooks_newest on webhooks (tenant_id, created_at, id);
 
--- One event for one webhook. Rows outlive their webhook until the dispatcher deletes them in small transactions. The
+-- An event for a webhook. Rows outlive their webhook until the dispatcher deletes them in small transactions. The
 -- function valid_delivery, in the definition webhooks/emit, has the checks.
 create table webhook_deliveries (
 	tenant_id uuid,
-	id uuid not null, -- made by uuid_v7, and so in the order of time
+	id uuid not null, -- made by uuid_v7, so that ids have the order of time
 	webhook_id uuid not null,
 	event_id text collate "C" not null, -- the header webhook-id
 	type text collate "C" not null,
@@ -34,7 +34,7 @@ create table webhook_deliveries (
 	tries int not null default 0, -- since the creation or the last redelivery
 	next_try_at timestamptz,
 	last_try_at timestamptz,
-	duration_ms int, -- this and the following: of the last try
+	duration_ms int, -- this column and the following: of the last try
 	response_status int,
 	response text,
 	error text,
@@ -47,10 +47,10 @@ create index webhook_deliveries_newest on webhook_deliveries (tenant_id, webhook
 create index webhook_deliveries_due on webhook_deliveries (tenant_id, webhook_id, next_try_at)
 	where status = 'pending';
 
--- Items of all tenants with due work, outside of tenancy: they contain only ids. Business transactions insert signals
--- for their own tenant and nothing else, so that they never wait for each other. The functions of the definition
--- db/queue merge the signals into items. Their owner sees the signals of all tenants, because row-level security does
--- not bind it.
+-- The queue of items of all tenants with due work, outside of tenancy: the tables contain only ids. Business
+-- transactions only insert signals for their own tenant, so that they never wait for each other. The functions of the
+-- definition db/queue merge the signals into items. The owner of these functions sees the signals of all tenants,
+-- because row-level security does not apply to the owner.
 create table queue_signals (
 	tenant_id uuid,
 	item_id uuid not null

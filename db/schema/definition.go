@@ -10,8 +10,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Definition is repeatable SQL: the functions of one package that must change together. Migrate runs it after the
-// migrations, in a database that has no version or a lower version of it. CONTRIBUTING.md says how to change one.
+// Definition is repeatable SQL: the functions of one package that must change together. After the migrations, Migrate
+// runs each definition that the database lacks or has in a lower version. CONTRIBUTING.md says how to change a
+// definition.
 type Definition struct {
 	Name    string // package and file, such as "inventory/use"
 	Version int    // 1 or more; a higher version replaces a lower one, never the reverse
@@ -24,9 +25,10 @@ func (d Definition) Hash() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// pendingDefinitions returns those of all that must be installed. A higher version in the database is not pending: a
-// newer program has installed it, and it works for this program too. The same version with another text is pending,
-// so that a developer who edits a definition need not raise its version each time.
+// pendingDefinitions returns the definitions that must be installed. A definition is not pending if the database has a
+// higher version: a newer program installed that version, and it works for this program too. A definition is pending
+// if the database has the same version with another text, so that a developer who edits a definition need not raise
+// its version each time.
 func pendingDefinitions(ctx context.Context, q querier, all []Definition) ([]Definition, error) {
 	type row struct {
 		version int
@@ -52,7 +54,7 @@ func pendingDefinitions(ctx context.Context, q querier, all []Definition) ([]Def
 	}), nil
 }
 
-// installDefinitions installs the pending ones of all, in one transaction, and returns their number.
+// installDefinitions installs the pending definitions in one transaction, and returns their number.
 func installDefinitions(ctx context.Context, conn *pgx.Conn, all []Definition) (installed int, err error) {
 	pending, err := pendingDefinitions(ctx, conn, all)
 	if err != nil || len(pending) == 0 {
@@ -62,7 +64,7 @@ func installDefinitions(ctx context.Context, conn *pgx.Conn, all []Definition) (
 		if err := lockMigrations(ctx, tx); err != nil {
 			return err
 		}
-		// Another instance may have installed them before this one acquired the lock.
+		// Another instance may have installed the definitions before this instance acquired the lock.
 		if pending, err = pendingDefinitions(ctx, tx, all); err != nil {
 			return err
 		}

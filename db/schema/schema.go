@@ -1,7 +1,7 @@
 // Package schema creates and upgrades the tables and functions of a database, while programs of several releases may
-// use it. Migrations are numbered SQL files, each of which runs once: they hold tables. Definitions are SQL files that
-// run again when their version rises: they hold functions and triggers. The tables schema_migrations and
-// schema_definitions say what the database has.
+// use it. Migrations are numbered SQL files with tables; each runs once. Definitions are SQL files with functions and
+// triggers; they run again when their version rises. The tables schema_migrations and schema_definitions record what
+// is installed.
 package schema
 
 import (
@@ -24,8 +24,8 @@ const migrationLock int64 = 0x53504f4f4c
 // Schema is the schema of a program.
 type Schema struct {
 	Migrations  fs.FS        // the files migrations/0001_NAME.sql, 0002_NAME.sql, ...
-	Definitions []Definition // each after those whose functions it calls
-	Role        string       // created by a migration; the service takes it in each transaction
+	Definitions []Definition // each after the definitions whose functions it calls
+	Role        string       // the role of the service's transactions, which a migration creates
 }
 
 type migration struct {
@@ -60,15 +60,15 @@ type querier interface {
 	QueryRow(context.Context, string, ...any) pgx.Row
 }
 
-// Applied counts what Migrate did.
+// Applied has the numbers of migrations and definitions that Migrate applied.
 type Applied struct{ Migrations, Definitions int }
 
-// Migrate brings the database at ownerURL up to the schema: first the migrations, each in a transaction, then the
-// definitions, in one transaction. Any number of instances may call it at once. The login of memberURL, if it is
-// another one, becomes a member of the Role where the owner may grant that.
+// Migrate migrates the database at ownerURL to the schema: first the migrations, each in a transaction, then the
+// definitions, in one transaction. Any number of instances may call Migrate at the same time. The login of memberURL,
+// if it is another login, becomes a member of the Role if the owner may grant the membership.
 //
-// A database with a higher migration than the program's is an error. Higher versions of definitions are not: they
-// stay, so that an older program may start beside a newer one.
+// Migrate returns an error if the database has a higher migration than the program. It accepts higher versions of
+// definitions and keeps them, so that an older program can start beside a newer one.
 func (s Schema) Migrate(ctx context.Context, ownerURL, memberURL string) (applied Applied, err error) {
 	conn, err := dial.Connect(ctx, ownerURL)
 	if err != nil {
@@ -97,8 +97,8 @@ func (s Schema) Migrate(ctx context.Context, ownerURL, memberURL string) (applie
 		current, done, err = applyNext(ctx, conn, all)
 		var pg *pgconn.PgError
 		if errors.As(err, &pg) && pg.Code == "42704" && retries < 10 {
-			// The migration of another database created the role at the same moment. This session sees it in its next
-			// transaction.
+			// The migration of another database created the role at the same moment. This session sees the role in its
+			// next transaction.
 			retries++
 			continue
 		}
@@ -132,8 +132,8 @@ func explainPrivilege(err error) error {
 	return err
 }
 
-// applyNext applies the first migration that the database lacks, in a transaction. It returns the database's version
-// then, and false if another instance had applied the last one already.
+// applyNext applies the first migration that the database lacks, in a transaction. It returns the new version of the
+// database, and false if the database lacks no migration because another instance applied the last one.
 func applyNext(ctx context.Context, conn *pgx.Conn, all []migration) (version int, done bool, err error) {
 	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 		if err := lockMigrations(ctx, tx); err != nil {
@@ -159,13 +159,13 @@ func applyNext(ctx context.Context, conn *pgx.Conn, all []migration) (version in
 	return version, done && err == nil, err
 }
 
-// lockMigrations waits until no other transaction migrates the database. The lock is held to the end of the
+// lockMigrations waits until no other transaction migrates the database, and holds the lock until the end of the
 // transaction.
 func lockMigrations(ctx context.Context, tx pgx.Tx) error {
 	return execScript(ctx, tx, fmt.Sprintf("select pg_advisory_xact_lock(%d)", migrationLock))
 }
 
-// execScript runs any number of statements. It uses the simple protocol; the extended protocol allows only one.
+// execScript runs any number of statements with the simple protocol; the extended protocol allows only one statement.
 func execScript(ctx context.Context, tx pgx.Tx, script string) error {
 	return tx.Conn().PgConn().Exec(ctx, script).Close()
 }
@@ -183,15 +183,16 @@ func schemaVersion(ctx context.Context, q querier) (version int, err error) {
 	var first string
 	err = q.QueryRow(ctx, `select coalesce(max(version), 0), coalesce(min(name) filter (where version = 1), '')
 		from schema_migrations`).Scan(&version, &first)
-	if err == nil && first == "0001_accounts" { // of the migrations before 1.0.0
+	if err == nil && first == "0001_accounts" { // the name of a migration before 1.0.0
 		err = errBeforeFirstRelease
 	}
 	return version, err
 }
 
-// grantMembership makes the logins members of the role, where it may. It ignores errors: the self-test of Open
-// reports what the deployer has to grant. Since PostgreSQL 16 the creator of a role is a member of it, but cannot set
-// it before this grant, and only the creator and superusers can make other logins members.
+// grantMembership makes the logins members of the role, if conn may grant the membership. It ignores errors: the
+// self-test of Open reports what the deployer has to grant. Since PostgreSQL 16 the creator of a role is a member of
+// the role, but cannot SET ROLE to it before this grant, and only the creator and superusers can make other logins
+// members.
 func (s Schema) grantMembership(ctx context.Context, conn *pgx.Conn, logins ...string) {
 	for _, login := range logins {
 		var missing bool

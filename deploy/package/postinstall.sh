@@ -1,5 +1,5 @@
 #!/bin/sh
-# Creates the account. The administrator starts the service; an upgrade restarts it if it runs.
+# Creates the account. The administrator starts the service. After an upgrade, this script restarts a running service.
 set -e
 if command -v systemd-sysusers >/dev/null; then
   systemd-sysusers spoolwright.conf

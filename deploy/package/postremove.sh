@@ -1,4 +1,5 @@
 #!/bin/sh
-# The data in /var/lib/spoolwright and the account stay, also after a purge: the data is all that a farm has.
+# Keeps the data in /var/lib/spoolwright and the account, also after a purge, because the farm may have no other copy
+# of the data.
 set -e
 if [ -d /run/systemd/system ]; then systemctl daemon-reload; fi

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Stops the service, unless this is an upgrade: then dpkg passes "upgrade", and rpm 1.
+# Stops the service, except before an upgrade. Before an upgrade, dpkg passes the argument "upgrade", and rpm passes 1.
 set -e
 case "${1:-}" in
   remove | 0)

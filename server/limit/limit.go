@@ -10,17 +10,17 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Rate is the state of the bucket with fewer tokens, for the X-RateLimit headers.
+// Rate is the state of the bucket with the fewest tokens, for the X-RateLimit headers.
 type Rate struct {
 	Limit      int           // capacity of the bucket
-	Remaining  int           // whole tokens in it
-	Reset      time.Time     // when it is full
-	RetryAfter time.Duration // until all buckets have a token; 0 if a token was taken
-	Off        bool          // all limits are turned off; the other fields are zero
+	Remaining  int           // the number of whole tokens in the bucket
+	Reset      time.Time     // when the bucket is full
+	RetryAfter time.Duration // the time until all buckets have a token; 0 if all have one
+	Off        bool          // whether all limits are turned off; the other fields are then zero
 }
 
-// Limits are the capacities of a key's two token buckets, one that refills over a minute and one over an hour; 0 turns
-// a limit off.
+// Limits are the capacities of a key's two token buckets. One bucket refills over a minute, and the other over an
+// hour. A capacity of 0 turns the limit off.
 type Limits struct{ PerMinute, PerHour int }
 
 // Claim asks for one token from each bucket of a key. The limits of a key must not change.
@@ -29,8 +29,8 @@ type Claim struct {
 	Limits Limits
 }
 
-// Limiter is a rate limiter with two token buckets for each key. An event takes a token from all buckets of its keys
-// or from none. A Limiter is safe for concurrent use.
+// Limiter is a rate limiter with two token buckets for each key. An event takes a token either from all buckets of its
+// keys or from no bucket. A Limiter is safe for concurrent use.
 type Limiter struct {
 	now     func() time.Time
 	maxKeys int
@@ -39,13 +39,13 @@ type Limiter struct {
 	entries map[string]*list.Element // of *entry
 	order   list.List                // most recently used first
 	seen    time.Time                // the last result of now
-	clock   time.Time                // advances with now, but never goes backwards
+	clock   time.Time                // a time that advances with now, but never goes backwards
 }
 
 type entry struct {
 	key     string
 	buckets [2]bucket
-	full    time.Time // when all buckets are full, so that the entry can be dropped
+	full    time.Time // when all buckets are full; the entry can then be dropped
 }
 
 // bucket is a token bucket. If its limit is turned off, tokens is nil.
@@ -59,10 +59,11 @@ type bucket struct {
 // succeeds.
 const tokenSlack = 1e-9
 
-// maxClaims is the number of keys that an event can have: the caller and the caller's tenant.
+// maxClaims is the maximum number of keys of an event: the caller and the caller's tenant.
 const maxClaims = 2
 
-// New returns a Limiter that holds at most maxKeys keys and evicts the least recently used one.
+// New returns a Limiter that holds at most maxKeys keys. For a new key above this number, it drops the least recently
+// used key.
 func New(maxKeys int, now func() time.Time) *Limiter {
 	return &Limiter{
 		now:     now,
@@ -73,11 +74,11 @@ func New(maxKeys int, now func() time.Time) *Limiter {
 	}
 }
 
-// Take takes one token from each bucket of the claims, of which there are at most two, and returns true. If one of the
-// buckets is empty, it takes nothing and returns false.
+// Take takes one token from each bucket of the claims and returns true. If a bucket is empty, it takes no token and
+// returns false. There are at most two claims.
 func (l *Limiter) Take(claims ...Claim) (Rate, bool) { return l.take(1, claims) }
 
-// Peek is Take without taking: it reports whether Take would succeed now.
+// Peek reports whether Take would succeed now. It takes no token.
 func (l *Limiter) Peek(claims ...Claim) (Rate, bool) { return l.take(0, claims) }
 
 func (l *Limiter) take(n int, claims []Claim) (Rate, bool) {
@@ -90,7 +91,7 @@ func (l *Limiter) take(n int, claims []Claim) (Rate, bool) {
 	}
 	l.seen = wall
 
-	// Two idle entries for each that may be new, so that idle entries are dropped faster than new ones are added.
+	// Each claim may add one entry. Drop two idle entries for each, so that idle entries do not accumulate.
 	l.dropIdle(2 * len(claims))
 	var entries [maxClaims]*entry
 	var tokens [maxClaims][2]float64
@@ -141,7 +142,7 @@ func (l *Limiter) Len() int {
 	return len(l.entries)
 }
 
-// until returns how long a bucket takes to refill from tokens to wanted.
+// until returns how long a bucket with this number of tokens takes to refill to the wanted number.
 func (b bucket) until(wanted, tokens float64) time.Duration {
 	if tokens+tokenSlack >= wanted {
 		return 0
@@ -149,7 +150,7 @@ func (b bucket) until(wanted, tokens float64) time.Duration {
 	return time.Duration(math.Ceil((wanted - tokens) / b.perSecond * float64(time.Second)))
 }
 
-// entry returns the entry of the claim's key, which it creates if necessary, and moves it to the front.
+// entry returns the entry of the claim's key, and marks it as most recently used. It creates the entry if necessary.
 func (l *Limiter) entry(c Claim) *entry {
 	if element := l.entries[c.Key]; element != nil {
 		l.order.MoveToFront(element)
@@ -169,7 +170,8 @@ func (l *Limiter) entry(c Claim) *entry {
 	return e
 }
 
-// dropIdle drops up to most of the least recently used entries whose buckets are full: they are as good as new.
+// dropIdle drops idle entries, beginning with the least recently used entry. It stops after the number most, or at an
+// entry whose buckets are not full. An entry with full buckets is the same as a new entry.
 func (l *Limiter) dropIdle(most int) {
 	for ; most > 0; most-- {
 		last := l.order.Back()

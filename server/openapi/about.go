@@ -2,7 +2,7 @@ package openapi
 
 import _ "embed"
 
-// apiDescription is the description of the OpenAPI document, about all operations.
+// apiDescription is the description in the OpenAPI document that concerns all operations.
 //
 //go:embed about.md
 var apiDescription string

@@ -50,7 +50,8 @@ func (d *document) eventSchema(e server.Event) string {
 	return name
 }
 
-// receiver returns the members of an operation whose body has this media type, and that the receiver of a webhook has.
+// receiver returns the members of an operation that the receiver of a webhook implements. Body is the media type
+// object of the operation's request body.
 func receiver(body object) object {
 	var headers []object
 	for _, h := range eventHeaders {

@@ -38,10 +38,10 @@ func errorSchemas() object {
 	}
 }
 
-// failure describes the errors of an operation that have one status.
+// failure describes all errors of an operation with one status.
 type failure struct {
 	status int
-	shared string // its name in the document, if operations share it
+	shared string // the name of the component in the document, if several operations share the failure
 	what   string
 	errors []*server.Error
 }
@@ -131,7 +131,7 @@ func failures(route server.Route) []failure {
 	return all
 }
 
-// response returns the description of the failure, with each error as an example.
+// response returns the response object of the failure. Each error is an example in it.
 func (f failure) response() object {
 	schema, examples, codes := "Error", object{}, []string{}
 	for _, e := range f.errors {

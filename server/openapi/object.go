@@ -15,7 +15,8 @@ type member struct {
 	value any
 }
 
-// MarshalJSON writes the members in order. Two members of one name are an error: many parsers reject such a text.
+// MarshalJSON writes the members in order. Two members with the same name are an error, because many parsers reject
+// such a text.
 func (o object) MarshalJSON() ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteByte('{')
@@ -46,7 +47,7 @@ func (o *object) add(name string, value any) { *o = append(*o, member{name, valu
 
 func ref(kind, name string) object { return object{{"$ref", "#/components/" + kind + "/" + name}} }
 
-// closed returns the schema of an object that has only these properties.
+// closed returns the schema of an object with these properties and no others.
 func closed(required []string, properties object) object {
 	schema := object{{"type", "object"}, {"additionalProperties", false}}
 	if len(required) > 0 {

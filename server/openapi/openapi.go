@@ -1,5 +1,5 @@
-// Package openapi generates the OpenAPI document from the routes of a server, their Go types and the tables of
-// descriptions in Markdown.
+// Package openapi generates the OpenAPI document from the routes of a server, the Go types of the routes, and tables
+// in Markdown that describe the fields of the types.
 package openapi
 
 import (
@@ -10,7 +10,7 @@ import (
 	"spoolwright/server"
 )
 
-// Document returns the OpenAPI 3.1 document of the routes and events, which it generates from their Go types.
+// Document returns the OpenAPI 3.1 document of the routes and events.
 func Document(routes []server.Route, version string, events ...server.Event) []byte {
 	return newDocument(routes).write(version, events)
 }
@@ -127,7 +127,7 @@ func (d *document) paths(routes []server.Route, events []server.Event) (paths ob
 	return paths, tags
 }
 
-// conditional describes a header with entity tags.
+// conditional describes a request header with entity tags.
 func conditional(name, description string) object {
 	return object{{"name", name}, {"in", "header"}, {"required", false}, {"description", description},
 		{"schema", object{{"type", "string"}}}}

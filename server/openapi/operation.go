@@ -11,8 +11,8 @@ import (
 	"spoolwright/server"
 )
 
-// pathParameters describes the ids and numbers in a path. An id belongs to the resource that the path segment before
-// it names, and a number to that of the segment before by-number.
+// pathParameters describes the ids and numbers in a path. The path segment before an id names the resource of the id.
+// The path segment before by-number names the resource of the number.
 func pathParameters(path string) []object {
 	var params []object
 	parts := strings.Split(path, "/")
@@ -39,7 +39,8 @@ func pathParameters(path string) []object {
 	return params
 }
 
-// operation describes a route. Guarded means that it accepts If-Match, and tagged that its responses have an ETag.
+// operation describes a route. Guarded means that the route accepts If-Match. Tagged means that the responses of the
+// route have an ETag.
 func (d *document) operation(route server.Route, guarded, tagged bool) object {
 	e := route.Endpoint
 	op := object{{"operationId", route.Doc.ID}, {"tags", []string{route.Doc.Tag.Name}}, {"summary", route.Doc.Summary}}
@@ -141,6 +142,10 @@ func (d *document) responses(route server.Route, guarded, tagged bool) object {
 		schema := ref("schemas", name)
 		success.add("content", object{{"application/json", object{{"schema", schema}, {"example", example}}}})
 	}
+	if e.File != "" {
+		success[0].value = "The file"
+		success.add("content", object{{e.File, object{{"schema", object{{"type", "string"}, {"format", "binary"}}}}}})
+	}
 	if e.IsExport() {
 		success[0].value = "The file"
 		var content object
@@ -177,8 +182,8 @@ func (d *document) responses(route server.Route, guarded, tagged bool) object {
 	return responses
 }
 
-// links describes the operations on the resource that the route creates: those with the id of its response in the
-// path, after the path of the route.
+// links describes the operations on the resource that the route creates. The path of such an operation is the path of
+// the route followed by the id of the resource, and perhaps by further segments without parameters.
 func (d *document) links(route server.Route) (links object) {
 	item := route.Endpoint.Out.Item
 	if route.Method() != "POST" || item == nil ||
@@ -210,8 +215,8 @@ func commonHeaders() object {
 	}
 }
 
-// requestExamples returns the member of a media type object that shows examples of a route's body: one, or, if a POST
-// accepts nested lists, one without them and one with them.
+// requestExamples returns the member of a media type object that shows examples of a route's body. For a POST that
+// accepts nested lists, there is an example without lists and an example with lists; otherwise there is one example.
 func (d *document) requestExamples(route server.Route) object {
 	plain := []byte(route.Doc.Request)
 	if len(plain) == 0 {

@@ -7,10 +7,11 @@ import (
 	"strings"
 
 	"spoolwright/server"
+	"spoolwright/value"
 )
 
-// request adds the schema of a request body and returns its name. The schema omits read-only fields, which requests
-// may contain and the service ignores.
+// request adds the schema of a request body and returns the name of the schema. The schema omits read-only fields:
+// requests may contain them, but the service ignores them.
 func (d *document) request(t reflect.Type, patch bool) string {
 	s := server.SchemaOfType(t)
 	name := s.Name
@@ -52,7 +53,8 @@ func (d *document) request(t reflect.Type, patch bool) string {
 	return name
 }
 
-// response adds the schema of a resource in responses, which contain all fields, and returns its name.
+// response adds the schema of a resource in responses and returns the name of the schema. All fields of the schema are
+// required, because responses contain all fields.
 func (d *document) response(t reflect.Type) string {
 	s := server.SchemaOfType(t)
 	if !d.begin(s.Name, t, "response") {
@@ -77,7 +79,7 @@ func (d *document) response(t reflect.Type) string {
 	return s.Name
 }
 
-// page adds the schema of a page of a list and returns its name. Item is the name of the items' schema.
+// page adds the schema of a page of a list and returns the name of the schema. Item is the name of the items' schema.
 func (d *document) page(item string) string {
 	name := strings.TrimSuffix(item, "Item")
 	if !strings.HasSuffix(name, "List") {
@@ -101,13 +103,14 @@ func (d *document) page(item string) string {
 	return name
 }
 
-// source is the type of a schema and its use.
+// source identifies a schema: the Go type, and how the schema describes it, such as a request or a response.
 type source struct {
 	kind reflect.Type
 	how  string
 }
 
-// begin reports whether the schema is new. It panics if a schema of another source has the name.
+// begin reports whether the document has no schema with the name yet. It panics if the schema with the name has
+// another source.
 func (d *document) begin(name string, t reflect.Type, how string) bool {
 	made, ok := d.sources[name]
 	if ok && made != (source{t, how}) {
@@ -128,7 +131,7 @@ func nests(f *server.Field) bool {
 	return schema != nil && !list
 }
 
-// fieldDoc is the description of a field. The example is nil if there is none.
+// fieldDoc is the description of a field. The example is nil if the field has no example.
 type fieldDoc struct {
 	description string
 	example     json.RawMessage
@@ -156,7 +159,7 @@ func (d *document) readFields(text string) {
 	}
 }
 
-// doc returns the description of a field. It panics if there is none.
+// doc returns the description of a field. It panics if the field has no description.
 func (d *document) doc(f *server.Field) *fieldDoc {
 	doc := d.docs[f.Owner.String()+"."+f.Name]
 	if doc == nil || doc.description == "" {
@@ -179,28 +182,28 @@ func (d *document) documented(f *server.Field, schema object) object {
 	return schema
 }
 
-// unbounded returns the field without bounds and patterns, as in the schema of a response. Clients do not check
-// responses; the Go clients of openapi-generator fail at a pattern of a text that can be null.
+// unbounded returns a copy of the field without bounds and patterns, for the schema of a response. Clients need not
+// check responses, and Go clients of openapi-generator fail at a pattern of a text that can be null.
 func unbounded(f *server.Field) *server.Field {
 	free := *f
 	free.Input = false
 	return &free
 }
 
-// scalar returns the JSON Schema of a field with one value. The schema of a named enum is a reference, so that
-// generated clients have one type for it.
+// scalar returns the JSON Schema of a field with a scalar or a Set. The schema of a named enum is a reference, so that
+// generated clients have one type for the enum.
 func (d *document) scalar(f *server.Field, nullable bool) object {
 	if f.Set {
 		values := *f
 		values.Set = false
 		if f.Format == "alphaColor" {
-			return object{{"type", "array"}, {"maxItems", server.MaxColors}, {"items", schemaOf(&values, false)}}
+			return object{{"type", "array"}, {"maxItems", value.MaxColors}, {"items", schemaOf(&values, false)}}
 		}
 		if len(f.Enum) == 0 && f.Kind == reflect.TypeFor[string]() {
-			return object{{"type", "array"}, {"maxItems", server.MaxTexts}, {"items", schemaOf(&values, false)}}
+			return object{{"type", "array"}, {"maxItems", value.MaxTexts}, {"items", schemaOf(&values, false)}}
 		}
 		if len(f.Enum) == 0 {
-			return object{{"type", "array"}, {"minItems", 1}, {"maxItems", server.MaxSeveral},
+			return object{{"type", "array"}, {"minItems", 1}, {"maxItems", value.MaxSeveral},
 				{"items", schemaOf(&values, false)}}
 		}
 		least := 1
@@ -223,7 +226,7 @@ func (d *document) scalar(f *server.Field, nullable bool) object {
 	return ref("schemas", f.Named)
 }
 
-// No text may contain U+0000, and a required one must not be blank.
+// The patterns of texts. No text may contain U+0000, and a required text must not be blank.
 const (
 	textPattern     = `^[^\x00]*$`
 	requiredPattern = `^[^\x00]*[^\s\x00][^\x00]*$`
@@ -253,9 +256,9 @@ func schemaOf(f *server.Field, nullable bool) object {
 			values(anys(f.Enum))
 		case !f.Input || f.ReadOnly:
 		case f.Format == "color":
-			o.add("pattern", server.ColorPattern)
+			o.add("pattern", value.ColorPattern)
 		case f.Format == "alphaColor":
-			o.add("pattern", server.AlphaColorPattern)
+			o.add("pattern", value.AlphaColorPattern)
 		case f.Format == "uri":
 			o.add("format", "uri")
 			o.add("minLength", 1)
@@ -267,21 +270,21 @@ func schemaOf(f *server.Field, nullable bool) object {
 			o.add("maxLength", f.MaxLength)
 			switch {
 			case f.Format == "email":
-				o.add("pattern", server.EmailPattern)
+				o.add("pattern", value.EmailPattern)
 			case f.Required:
 				o.add("pattern", requiredPattern)
 			default:
 				o.add("pattern", textPattern)
 			}
 		}
-	case reflect.TypeFor[server.Decimal](), reflect.TypeFor[int64]():
-		least := server.Decimal(1)
-		if f.Kind == reflect.TypeFor[server.Decimal]() {
+	case reflect.TypeFor[value.Decimal](), reflect.TypeFor[int64]():
+		least := value.Decimal(1)
+		if f.Kind == reflect.TypeFor[value.Decimal]() {
 			kind("number")
 			o.add("format", "double")
 		} else {
 			kind("integer")
-			least = server.DecimalOne
+			least = value.DecimalOne
 		}
 		// The description lists the numbers of an enum. Client generators have no type for an enum of fractions: their
 		// clients lack the schema, round the numbers, or do not compile.
@@ -295,16 +298,16 @@ func schemaOf(f *server.Field, nullable bool) object {
 		}
 	case reflect.TypeFor[bool]():
 		kind("boolean")
-	case reflect.TypeFor[server.Extra]():
+	case reflect.TypeFor[value.Extra]():
 		kind("object")
 		o.add("additionalProperties", true)
-	case reflect.TypeFor[server.Timestamp](), reflect.TypeFor[server.Moment]():
+	case reflect.TypeFor[value.Timestamp](), reflect.TypeFor[value.Moment]():
 		kind("string")
 		o.add("format", "date-time")
-	case reflect.TypeFor[server.Date]():
+	case reflect.TypeFor[value.Date]():
 		kind("string")
 		o.add("format", "date")
-	case reflect.TypeFor[server.UUID]():
+	case reflect.TypeFor[value.UUID]():
 		kind("string")
 		o.add("format", "uuid")
 	}
@@ -326,7 +329,8 @@ func literal(s string, t reflect.Type) any {
 	return json.RawMessage(s)
 }
 
-// example returns an example of a type, which consists of the examples of its fields. That of a request has no lists.
+// example returns an example of a type, which consists of the examples of its fields. An example of a request has no
+// nested lists.
 func (d *document) example(t reflect.Type, request bool) object {
 	o := object{}
 	for _, f := range server.SchemaOfType(t).Fields {

@@ -148,7 +148,7 @@ try {
   for (let address; (address = queue.shift());) {
     address = address.split("#")[0];
     const url = new URL(address);
-    if (url.origin !== base || /^\/(docs|redoc|api|s)\b|\.csv$/.test(url.pathname) || seen.has(pattern(address))) {
+    if (url.origin !== base || /^\/(docs|redoc|api|s)\b|\.(csv|gz)$/.test(url.pathname) || seen.has(pattern(address))) {
       continue;
     }
     seen.add(pattern(address));

@@ -1,5 +1,5 @@
-// Package seed chooses the seeds of random tests. It imports no other package of the program, so that all tests can
-// use it.
+// Package seed chooses the seeds of random tests. It imports no other package of the program, so that the tests of
+// every package can use it.
 package seed
 
 import (
@@ -10,7 +10,7 @@ import (
 
 var value = flag.Uint64("seed", 0, "seed of the random tests; 0 chooses a random seed")
 
-// New returns the seed for a random test, and logs the arguments that use the same seed again.
+// New returns the seed for a random test, and logs the arguments with which go test uses the same seed again.
 func New(tb testing.TB) uint64 {
 	tb.Helper()
 	n := *value

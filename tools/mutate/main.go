@@ -1,13 +1,13 @@
-// Mutate tests the tests. It breaks a copy of the program in one way after the other, and runs tests that must fail.
-// It takes about half an hour; run it in the root of the checkout:
+// Mutate tests the tests. For each sabotage, it breaks a copy of the program and runs tests, at least one of which
+// must fail. It takes about half an hour. Run it in the root of the checkout:
 //
 //	go run ./tools/mutate [-only REGEXP] [-part N/M] [-jobs N] [-list]
 //
-// With -part it runs one of M parts. N is a number from 1, or the word today, which means another part each day. The
-// part is a sequence of neighbours in sabotages.txt, which mostly share the packages of their tests.
+// With -part it runs one of M parts. N is a number from 1 to M, or the word today, which chooses another part each
+// day. A part consists of neighbours in sabotages.txt, because neighbours mostly share the packages of their tests.
 //
-// It exits with status 1 if the tests pass in spite of a sabotage, or if the text that a sabotage replaces does not
-// occur exactly once.
+// It exits with status 1 if the tests pass despite a sabotage, or if the text that a sabotage replaces does not occur
+// exactly once.
 package main
 
 import (
@@ -35,7 +35,7 @@ import (
 //go:embed sabotages.txt
 var sabotages string
 
-// sabotage replaces a text in a file of the program, so that one of the tests in pkg must fail.
+// sabotage replaces a text in a file of the program. At least one of the tests in pkg must then fail.
 type sabotage struct {
 	name           string
 	file, old, new string
@@ -96,7 +96,7 @@ func main() {
 	}
 }
 
-// choose returns the sabotages whose names match only, or the part of them.
+// choose returns the sabotages whose names match only, or the sabotages of the part.
 func choose(only, part string) ([]sabotage, error) {
 	all, err := parse(sabotages)
 	if err != nil {
@@ -126,7 +126,7 @@ func choose(only, part string) ([]sabotage, error) {
 	return all[(n-1)*len(all)/of : n*len(all)/of], nil
 }
 
-// run tries the chosen sabotages. When ctx ends it stops the tests, and removes its copies.
+// run tries the chosen sabotages. When ctx ends, it stops the tests and removes its copies of the program.
 func run(ctx context.Context, only, part string, list bool, jobs int) error {
 	top, err := os.MkdirTemp("", "spoolwright-mutate-")
 	if err != nil {
@@ -218,7 +218,7 @@ func run(ctx context.Context, only, part string, list bool, jobs int) error {
 	return nil
 }
 
-// copyTree copies the files of the checkout with their uncommitted changes, without those that git ignores.
+// copyTree copies the files of the checkout, including uncommitted changes, except files that git ignores.
 func copyTree(to string) error {
 	out, err := exec.Command("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard").Output()
 	if err != nil {
@@ -240,8 +240,8 @@ func copyTree(to string) error {
 	return nil
 }
 
-// apply replaces the text, if write is set, and returns the previous content of the file. The text must occur exactly
-// once, so that it is clear what the sabotage breaks.
+// apply replaces the text if write is set, and returns the previous content of the file. The text must occur exactly
+// once, so that the sabotage breaks a known place.
 func (s sabotage) apply(dir string, write bool) ([]byte, error) {
 	path := filepath.Join(dir, s.file)
 	before, err := os.ReadFile(path)
@@ -261,7 +261,7 @@ var (
 	failed = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`)
 	notRun = regexp.MustCompile(`\[(build|setup) failed\]|no tests to run`)
 
-	// go test prints this line if a signal ended the tests. It says nothing about the sabotage.
+	// go test prints this line if a signal ended the tests. The result of the sabotage is then unknown.
 	stopped = regexp.MustCompile(`(?m)^signal: `)
 )
 
@@ -293,7 +293,7 @@ func try(ctx context.Context, dir string, s sabotage) (result, error) {
 	return r, nil
 }
 
-// test runs tests of a package in the copy in dir. When ctx ends it stops go and the tests.
+// test runs tests of a package in the copy in dir. When ctx ends, it stops the go command and the tests.
 func test(ctx context.Context, dir, pkg, tests string) ([]byte, error) {
 	c := exec.CommandContext(ctx, "go", "test", "-vet=off", "-count=1", "-failfast", "-timeout=10m", "-run", tests,
 		pkg)

@@ -4,9 +4,9 @@
 //
 //	go run ./tools/pause [-most 3s] go test -count=1 ./...
 //
-// A test that fails only below Pause depends on the speed of the machine: it misses a state that passes, or bounds a
-// time. The service ends a wait for a lock after 5 seconds and a request after 10, so that longer pauses make requests
-// fail.
+// A test that fails only under Pause depends on the speed of the machine: it misses a short-lived state, or limits a
+// time. The service ends a wait for a lock after 5 seconds and a request after 10 seconds, so that longer pauses make
+// requests fail.
 //
 // Pause does not stop the compiler. It exits with the status of the command.
 package main
@@ -40,7 +40,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "pause:", err)
 		os.Exit(1)
 	}
-	// Pause must outlive the command, because it would leave processes stopped.
+	// Pause must not end before the command: stopped processes would stay stopped.
 	signals, ended := make(chan os.Signal, 1), make(chan error, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	go func() { ended <- c.Wait() }()
@@ -66,13 +66,13 @@ func main() {
 	}
 }
 
-// process is a running process. Name is what /proc has of the name of its file: 15 bytes.
+// process is a running process. Name is the name in /proc: the first 15 bytes of the name of the program's file.
 type process struct {
 	pid, parent int
 	name        string
 }
 
-// toolchain are the names of processes that no test depends on.
+// toolchain lists the names of processes that Pause does not stop, because no test depends on their speed.
 var toolchain = []string{"go", "asm", "cgo", "compile", "cover", "link", "vet"}
 
 // descendants returns the children of a process, their children, and so on, without the toolchain.
@@ -104,7 +104,8 @@ func descendants(pid int) (all []process) {
 	return all
 }
 
-// choose returns what stops at the same time: all processes, those of the tests, some of PostgreSQL, or one.
+// choose returns the processes to stop at the same time: all processes, the test processes, some PostgreSQL processes,
+// or one.
 func choose(all []process) []process {
 	are := func(is func(name string) bool) (some []process) {
 		for _, p := range all {

@@ -16,15 +16,15 @@ import (
 	"spoolwright/cli"
 )
 
-// file is a file of an archive. A name that ends with a slash is a folder.
+// file is a file in an archive. If its name ends with a slash, it is a folder.
 type file struct {
 	name string
 	body []byte
 	mode fs.FileMode
 }
 
-// tarball returns an archive of the files and of the folders that contain them, in the order of their names. All
-// belong to root and have the time.
+// tarball returns an archive of the files and their folders, sorted by name. All files belong to root and have the
+// time modified.
 func tarball(files []file, modified time.Time) []byte {
 	all := map[string]file{}
 	for _, f := range files {
@@ -66,14 +66,14 @@ func compress(b []byte) []byte {
 	return out.Bytes()
 }
 
-// image is the program for a platform, in an image.
+// image is the program for the platform of an image.
 type image struct {
 	target  target
 	program []byte
 }
 
-// layout returns an archive with an OCI image layout: an image for each platform with only the program, the
-// certificate authorities and /tmp. It runs without privileges, as deploy/Dockerfile does.
+// layout returns an archive with an OCI image layout. It has an image for each platform, with only the program, the
+// certificate authorities and /tmp. The program runs without privileges, as with deploy/Dockerfile.
 func layout(images []image, certificates []byte, created time.Time) []byte {
 	type object = map[string]any
 	files := []file{{"oci-layout", []byte(`{"imageLayoutVersion":"1.0.0"}`), 0o644}}

@@ -1,11 +1,11 @@
-// Release writes everything that a release publishes into a folder: archives with the program, Debian and RPM
-// packages, a container image, the client libraries, the software bill of materials, and SHA256SUMS.
+// Release writes all files of a release into a folder: archives with the program, Debian and RPM packages, a container
+// image, the client libraries, the software bill of materials, and SHA256SUMS.
 //
 //	go run ./tools/release [-commit HASH] [-time SECONDS] [-certificates FILE] FOLDER
 //
-// The folder must not exist. Two runs on the same source with the same tools write the same bytes: all times are that
-// of the commit. It needs npm, tsc (in CLIENT_TOOLS, see .ci/run, or PATH) and Python with flit_core (in
-// PYTHON_CLIENTS or PATH), and no network once the Go modules are there.
+// The folder must not exist. Two runs on the same source with the same tools write the same bytes: all times in the
+// files are the time of the commit. Release needs npm, tsc (in CLIENT_TOOLS, see .ci/run, or PATH) and Python with
+// flit_core (in PYTHON_CLIENTS or PATH). It needs no network if the Go modules are in the module cache.
 package main
 
 import (
@@ -28,10 +28,11 @@ import (
 	"spoolwright/cli"
 )
 
-// nfpm makes the Debian and RPM packages. It is no module of the program.
+// nfpm makes the Debian and RPM packages. go.mod does not require it.
 const nfpm = "github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.45.0"
 
-// target is a platform of the program. Package is the architecture's name for nfpm, if packages are made.
+// target is a platform of the program. The field pkg is nfpm's name of the architecture; if it is empty, no packages
+// are made.
 type target struct{ os, arch, arm, pkg string }
 
 var targets = []target{
@@ -47,7 +48,7 @@ func (t target) String() string {
 	return name
 }
 
-// documents are the files and folders of the source that archives and packages contain.
+// documents are files and folders of the source that are in archives and packages.
 var documents = []string{"LICENSE", "README.md", "CHANGELOG.md", "SECURITY.md", "BENCHMARKS.md", "docs", "deploy"}
 
 type release struct {
@@ -81,7 +82,7 @@ func main() {
 	}
 }
 
-// prepare finds commit and time, and creates the folders.
+// prepare finds the commit and its time, and creates the folders.
 func (r *release) prepare(out, seconds string) (err error) {
 	git := func(format string) string {
 		b, _ := exec.Command("git", "log", "-1", "--format="+format).Output()
@@ -170,7 +171,7 @@ func (r *release) write(name string, body []byte) error {
 	return os.WriteFile(filepath.Join(r.out, name), body, 0o644)
 }
 
-// run runs a command, and returns its output as the error if it fails.
+// run runs a command. If the command fails, the error contains its output.
 func (r *release) run(env []string, dir string, command ...string) error {
 	c := exec.Command(command[0], command[1:]...)
 	c.Dir = dir
@@ -228,8 +229,8 @@ func (r *release) packages(t target, program []byte, docs []file) error {
 	return nil
 }
 
-// bills writes the software bill of materials of the first target as CycloneDX and SPDX. That of the others differs
-// only in the platform.
+// bills writes the software bill of materials of the first target as CycloneDX and SPDX. The bills of the other
+// targets would differ only in the platform.
 func (r *release) bills() error {
 	info, err := buildinfo.ReadFile(r.program(targets[0]))
 	if err != nil {
@@ -246,7 +247,7 @@ func (r *release) bills() error {
 	return r.write("spoolwright-"+cli.Version+".spdx.json", spdx)
 }
 
-// thirdParty returns the licenses of Go, of the modules in the program and of the bundles of the documentation pages.
+// thirdParty returns the licenses of Go, of the modules in the program, and of the bundles in the documentation pages.
 func thirdParty() ([]byte, error) {
 	var out bytes.Buffer
 	add := func(name, path string) error {
@@ -273,7 +274,14 @@ func thirdParty() ([]byte, error) {
 			continue
 		}
 		seen[module[0]] = true
-		if err := add(module[0]+" "+module[1], filepath.Join(module[2], "LICENSE")); err != nil {
+		licenses, err := filepath.Glob(filepath.Join(module[2], "LICENSE*"))
+		if err != nil {
+			return nil, err
+		}
+		if len(licenses) != 1 {
+			return nil, fmt.Errorf("%s has the licenses %q, want one", module[0], licenses)
+		}
+		if err := add(module[0]+" "+module[1], licenses[0]); err != nil {
 			return nil, err
 		}
 	}
@@ -311,7 +319,8 @@ func (r *release) npm() error {
 	return r.run(nil, dir, "npm", "pack", "--silent", "--offline", "--ignore-scripts", "--pack-destination", r.out)
 }
 
-// copySDK copies a client library into the working folder, after a check that it has the version of the release.
+// copySDK copies a client library into the working folder. It first checks that the library has the version of the
+// release.
 func (r *release) copySDK(name string) (dir string, err error) {
 	versions := map[string]string{
 		"python":     "spoolwright/_api.py",
@@ -328,7 +337,8 @@ func (r *release) copySDK(name string) (dir string, err error) {
 	return dir, os.CopyFS(dir, os.DirFS("sdk/"+name))
 }
 
-// tool returns a program in a folder below that of a variable, or its name if the variable is not set.
+// tool returns the path of a program in a folder below the folder in an environment variable. If the variable is not
+// set, it returns the name of the program.
 func tool(variable, folder, name string) string {
 	if dir := os.Getenv(variable); dir != "" {
 		return filepath.Join(dir, folder, name)

@@ -154,8 +154,8 @@ func TestSPDX(t *testing.T) {
 		t.Fatal("no build information")
 	}
 	info.Deps = []*debug.Module{{Path: "example.com/a/b", Version: "v1.2.3", Sum: "h1:" + strings.Repeat("A", 43) + "="}}
-	for _, path := range []string{"github.com/golang-jwt/jwt/v5", "github.com/jackc/pgx/v5", "golang.org/x/time",
-		"rsc.io/qr"} {
+	for _, path := range []string{"github.com/coder/websocket", "github.com/golang-jwt/jwt/v5", "github.com/jackc/pgx/v5",
+		"golang.org/x/time", "rsc.io/qr"} {
 		info.Deps = append(info.Deps, &debug.Module{Path: path, Version: "v1.0.0"})
 	}
 	b, err := toSPDX(cli.BillOfMaterials(info), at)

@@ -1,5 +1,5 @@
-// Package sdkgen generates the types and the methods of the client libraries in sdk/ from the OpenAPI document. The
-// program does not import it; `go test ./blackbox -run Golden -update` writes its files.
+// Package sdkgen generates the types and methods of the client libraries in sdk/ from the OpenAPI document. The
+// program does not import it; `go test ./blackbox -run Golden -update` writes the generated files.
 package sdkgen
 
 import (
@@ -82,7 +82,7 @@ type schema struct {
 	OneOf       []*schema `json:"oneOf"`
 }
 
-// types is the keyword type: one name, or several.
+// types is the value of the keyword type: one name or several names.
 type types []string
 
 func (t *types) UnmarshalJSON(b []byte) error {
@@ -126,7 +126,7 @@ type errorCode struct {
 	statuses    []string
 }
 
-// group is the operations below one path segment.
+// group contains the operations below a path segment.
 type group struct {
 	path    string // the segment: "production-runs"
 	words   []string
@@ -146,7 +146,7 @@ type method struct {
 	body       *schema // nil without a JSON body
 	bodyName   string  // name of the schema of the body
 	optional   bool    // the body may be absent
-	text       string  // the format of a body that is a file: csv or jsonl
+	text       string  // the format of a file in the body: csv or jsonl
 	textResult bool
 	result     string // name of the schema of the result; "" if the response has no content
 	item       string // name of the schema of the items if the result is a list with ids, or ""
@@ -159,7 +159,7 @@ type method struct {
 // event is an event that webhooks send.
 type event struct{ name, schema string } // "order.received", "OrderReceivedEvent"
 
-// api is the model from which both languages are generated.
+// api is the model for the clients in both languages.
 type api struct {
 	version  string
 	schemas  ordered[*schema]
@@ -170,7 +170,7 @@ type api struct {
 	tops     []string        // schemas that are request bodies
 	enums    []string        // named enums
 	etags    map[string]bool // schemas whose responses have an ETag
-	decimals []string        // names of fields that are decimals wherever they occur
+	decimals []string        // names of fields that are decimals in all schemas
 	events   []event         // events that webhooks send
 }
 
@@ -186,7 +186,11 @@ func Files(openAPI []byte) (map[string][]byte, error) {
 	}, nil
 }
 
-// coreOperations are implemented by hand in the core of each client.
+// leftOperations are not in the clients. A client reads a response as a text, but these responses are large binary
+// files.
+var leftOperations = []string{"exportTenant"}
+
+// coreOperations are hand-written in the core of each client.
 var coreOperations = []string{"login", "refresh", "logout"}
 
 const prefix = "/api/v1/"
@@ -240,7 +244,7 @@ func parse(openAPI []byte) (*api, error) {
 					}
 				}
 			}
-			if slices.Contains(coreOperations, o.op.OperationID) {
+			if slices.Contains(coreOperations, o.op.OperationID) || slices.Contains(leftOperations, o.op.OperationID) {
 				continue
 			}
 			for _, tag := range d.Tags {
@@ -283,7 +287,7 @@ func (d *document) response(r response) response {
 
 func refName(ref string) string { return typeName(ref[strings.LastIndexByte(ref, '/')+1:]) }
 
-// typeName returns the name of a schema as that of a type.
+// typeName returns the name of the type for a schema.
 func typeName(schema string) string { return pascal(strings.Split(schema, "_")) }
 
 func (a *api) method(d *document, g *group, verb, path string, item pathItem, op *operation) *method {
@@ -338,8 +342,8 @@ func (a *api) method(d *document, g *group, verb, path string, item pathItem, op
 	return m
 }
 
-// listOf returns the name of the items' schema if the method returns pages of a list, and whether the list has a
-// cursor.
+// listOf returns the name of the schema of the items if the method returns pages of a list, and reports whether the
+// list has a cursor.
 func (a *api) listOf(m *method) (item string, cursor bool) {
 	s := a.schemas.of[m.result]
 	if s == nil || s.Properties.of["items"] == nil || s.Properties.of["items"].Items == nil || !m.hasQuery("limit") {
@@ -360,8 +364,9 @@ func (m *method) hasQuery(name string) bool {
 	return slices.ContainsFunc(m.query, func(p parameter) bool { return p.Name == name })
 }
 
-// nameMethods sets the names: the operationId without the noun of the group, or the whole operationId if that name is
-// empty or used. An operation on one resource has the short name, and not the one on several.
+// nameMethods sets the names of the methods: the operationId without the noun of the group, or the whole operationId
+// if the short name is empty or used. An operation on a single resource takes precedence over an operation on several
+// resources.
 func (g *group) nameMethods() {
 	used := map[string]bool{}
 	name := func(m *method) {
@@ -391,7 +396,7 @@ func (g *group) nameMethods() {
 	}
 }
 
-// withoutNoun returns the words without the first occurrence of the noun, in the plural or the singular.
+// withoutNoun returns the words without the first occurrence of the noun, in plural or singular.
 func withoutNoun(words, noun []string) []string {
 	last := len(noun) - 1
 	for i := 0; i+len(noun) <= len(words); i++ {
@@ -510,7 +515,7 @@ func nullable(s *schema) (*schema, bool) {
 	return s, false
 }
 
-// inputName returns the name of the type of a schema in request bodies.
+// inputName returns the name of the type for a schema in request bodies.
 func (a *api) inputName(schema string) string {
 	if slices.Contains(a.outputs, schema) {
 		return schema + "Input"
@@ -518,7 +523,7 @@ func (a *api) inputName(schema string) string {
 	return schema
 }
 
-// splitWords returns the words of a name in camel case, in lower case.
+// splitWords returns the words of a camel case name, in lower case.
 func splitWords(s string) []string {
 	return strings.Fields(strings.ToLower(wordStart.ReplaceAllString(s, " $0")))
 }
@@ -539,13 +544,13 @@ func camel(words []string) string { return words[0] + pascal(words[1:]) }
 
 func snake(words []string) string { return strings.Join(words, "_") }
 
-// quote returns the text as a literal of both languages.
+// quote returns the text as a string literal that is valid in both languages.
 func quote(s string) string {
 	b, _ := json.Marshal(s)
 	return string(b)
 }
 
-// literals returns the texts among the values as literals.
+// literals returns those values that are texts, as literals joined by the separator.
 func literals(values []any, separator string) string {
 	var all []string
 	for _, v := range values {
@@ -556,8 +561,8 @@ func literals(values []any, separator string) string {
 	return strings.Join(all, separator)
 }
 
-// wrap returns the text in lines of at most width bytes, without trailing spaces. It keeps the line breaks of
-// paragraphs, lists and tables.
+// wrap returns the text in lines of at most width bytes, without trailing spaces. It keeps existing line breaks, such
+// as the line breaks of lists and tables.
 func wrap(text string, width int) (lines []string) {
 	for _, line := range strings.Split(strings.TrimSpace(text), "\n") {
 		for len(line) > width {

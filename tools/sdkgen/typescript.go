@@ -109,7 +109,7 @@ export class Client<M extends DecimalMode = "number"> extends BaseClient {`, "`"
 	return append(head.Bytes(), w.Bytes()...)
 }
 
-// tsImports are the names of the core that generated code can use. The compiler drops those that it does not use.
+// tsImports are the names of the core that generated code may use. The compiler removes unused imports.
 var tsImports = []string{"ApiError", "BaseClient", "cursorPages", "pages", "segment", "type ClientOptions",
 	"type Decimal", "type DecimalMode", "type Decimals", "type IfMatch", "type Keyed", "type RequestOptions"}
 
@@ -251,7 +251,7 @@ func (t *tsGenerator) base(key string, s *schema, input bool) string {
 	return "unknown"
 }
 
-// result returns the type of a schema of responses.
+// result returns the type for a schema of responses.
 func (t *tsGenerator) result(name, argument string) string {
 	if t.generic[name] {
 		return name + "<" + argument + ">"

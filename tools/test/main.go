@@ -1,11 +1,11 @@
-// Test runs go test and ends with a line that says how many tests ran, failed, and were skipped, and why. Its
-// arguments are those of go test:
+// Test runs go test, and finally prints how many tests ran, failed and were skipped, and why. The arguments are
+// arguments of go test:
 //
 //	go run ./tools/test ./...
 //
-// Go test itself has no such line: it prints nothing about the tests of a package that passes, neither their number
-// nor those skipped. Test prints what go test prints, each package when it ends, and exits with the status of go test.
-// Before the last line, it prints again why each test failed, because the output of one may be long.
+// Go test itself prints neither the number of tests nor the skipped tests of a package that passes. Test prints the
+// output of go test, each package when the package ends, and exits with the status of go test. Before the last line,
+// it repeats the reason of each failure, because the output of a test may be long.
 package main
 
 import (
@@ -24,7 +24,7 @@ import (
 )
 
 func main() {
-	signal.Notify(make(chan os.Signal, 1), os.Interrupt) // go test gets it too, and ends
+	signal.Notify(make(chan os.Signal, 1), os.Interrupt) // go test also gets the signal, and ends
 	c := exec.Command("go", append([]string{"test", "-json"}, os.Args[1:]...)...)
 	c.Stderr = os.Stderr
 	out, err := c.StdoutPipe()
@@ -46,21 +46,21 @@ func main() {
 	}
 }
 
-// event is a line of go test -json. Test is empty in an event of the package.
+// event is a line of go test -json. Test is empty in an event of a package.
 type event struct{ Action, Package, Test, Output string }
 
 var (
 	reason = regexp.MustCompile(`(?m)^\s*\w+\.go:\d+: (.*)$`)
-	fault  = regexp.MustCompile(`(?m)^ *(\w+\.go:\d+: |FAIL ).{1,300}`) // the latter of scripts
+	fault  = regexp.MustCompile(`(?m)^ *(\w+\.go:\d+: |FAIL ).{1,300}`) // "FAIL" is of scripts
 )
 
-// report reads the events of go test -json and writes the results of packages and the output of what failed. It
-// returns the last lines: up to ten messages of each test that failed, the counts of tests and subtests, and the
-// reasons of skips.
+// report reads the events of go test -json, and writes the results of packages and the output of failed tests. It
+// returns the last lines: up to ten messages of each failed test, the numbers of tests and subtests, and the reasons
+// of skips.
 func report(w io.Writer, events io.Reader) string {
 	type key struct{ pkg, test string }
 	output := map[key]string{} // of tests without a result
-	var order []key            // the keys of output, and more
+	var order []key            // the keys of output, also of tests with a result
 	passed, failed, skipped, packages := 0, 0, 0, 0
 	reasons := map[string]int{}
 	var faults strings.Builder
@@ -93,7 +93,7 @@ func report(w io.Writer, events io.Reader) string {
 			for _, one := range order { // tests without a result were interrupted, for example by a panic
 				if text := output[one]; one.pkg == e.Package && (one.test != "" || e.Action == "fail") {
 					io.WriteString(w, text)
-				} else if one == k { // the last line is that of go test
+				} else if one == k { // k is the test of the last line
 					text = strings.TrimSuffix(text, "\n")
 					fmt.Fprintln(w, text[strings.LastIndex(text, "\n")+1:])
 				}

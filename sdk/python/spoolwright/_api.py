@@ -21,14 +21,6 @@ SortOrder = Literal["asc", "desc"]
 
 ExportFormat = Literal["csv", "jsonl"]
 
-ImportMode = Literal["create", "update", "upsert"]
-
-DecimalMark = Literal["comma", "point"]
-
-DateOrder = Literal["dmy", "mdy"]
-
-ImportAction = Literal["created", "updated", "unchanged", "skipped"]
-
 MaterialType = Literal["PLA", "PETG", "ABS", "TPU", "ASA", "Nylon", "PC", "HIPS", "PVA", "Custom"]
 
 ColorArrangement = Literal["coaxial", "longitudinal"]
@@ -37,11 +29,21 @@ Archived = Literal["true", "false", "any"]
 
 UsageKind = Literal["created", "edited", "deducted", "run", "measured", "printed", "wasted"]
 
+UsageWarningCode = Literal["FILAMENT_SHORTFALL", "OVER_NET_WEIGHT"]
+
 CustomEntity = Literal["spool", "filament", "vendor"]
 
 CustomType = Literal["text", "integer", "integer_range", "float", "float_range", "datetime", "boolean", "choice"]
 
 UsageGroup = Literal["material", "color", "printer", "day", "week", "month"]
+
+ImportMode = Literal["create", "update", "upsert"]
+
+DecimalMark = Literal["comma", "point"]
+
+DateOrder = Literal["dmy", "mdy"]
+
+ImportAction = Literal["created", "updated", "unchanged", "skipped"]
 
 PrinterStatus = Literal["available", "maintenance", "retired"]
 
@@ -51,7 +53,13 @@ FailureReason = Literal["adhesion", "spaghetti", "layer_shift", "clog", "under_e
 
 CostPart = Literal["filament", "waste", "machine", "energy", "labour", "failures", "revenue"]
 
+RunWarningCode = Literal["INVENTORY_NOT_UPDATED", "FILAMENT_SHORTFALL", "SPOOL_ARCHIVED", "ORDER_CANCELLED", "ORDER_REDUCED", "PRODUCT_REMOVED", "BILL_OF_MATERIALS_CHANGED", "NO_PRINTER", "PRINTER_NOT_AVAILABLE", "PRINTER_BUSY", "NO_MATERIALS", "SPOOL_REMOVED", "SPOOL_CHANGED", "MATERIAL_NOT_PRINTED", "TOO_LITTLE_FILAMENT", "LOAD_SPOOL"]
+
 EndWarningCode = Literal["FILAMENT_SHORTFALL", "SPOOL_REMOVED", "SPOOL_ARCHIVED", "USE_OUTSIDE_RUN"]
+
+RunAction = Literal["completed", "failed", "cancelled", "corrected", "reopened", "exchanged"]
+
+StepCode = Literal["RUN_ENDED", "ORDER_CANCELLED", "ORDER_REDUCED", "PRODUCT_REMOVED", "BILL_OF_MATERIALS_CHANGED", "NO_PRINTER", "PRINTER_NOT_AVAILABLE", "PRINTER_BUSY", "NO_MATERIALS", "SPOOL_REMOVED", "SPOOL_CHANGED", "MATERIAL_NOT_PRINTED", "TOO_LITTLE_FILAMENT", "LOAD_SPOOL"]
 
 WasteGroup = Literal["reason", "printer", "material", "product"]
 
@@ -59,7 +67,7 @@ OrderStatus = Literal["received", "in_production", "done", "cancelled"]
 
 MarginGroup = Literal["product", "order", "customer", "month", "printer"]
 
-Subscription = Literal["*", "inventory.*", "inventory.low_stock", "order.*", "order.cancelled", "order.done", "order.in_production", "order.received", "product.*", "product.cost_changed", "production_run.*", "production_run.completed", "production_run.failed", "production_run.planned", "production_run.started", "spool.*", "spool.empty"]
+Subscription = Literal["*", "inventory.*", "inventory.low_stock", "order.*", "order.cancelled", "order.done", "order.in_production", "order.received", "product.*", "product.cost_changed", "production_run.*", "production_run.completed", "production_run.corrected", "production_run.failed", "production_run.planned", "production_run.reopened", "production_run.started", "spool.*", "spool.empty"]
 
 DeliveryStatus = Literal["pending", "delivered", "failed"]
 
@@ -428,6 +436,12 @@ class Vendor:
     """Time of the last change."""
     hidden_at: _dt.datetime | None
     """Time when the vendor was removed; null for vendors that are not hidden."""
+    hidden_by: str | None
+    """The id of the user or API key that removed the vendor; null if it is not hidden, or the command line removed
+    it.
+    """
+    hidden_by_name: str | None
+    """Name of the user, also if the account was deleted, or of the API key."""
     etag: str | None = field(default=None, compare=False)
     """The version of the resource, for ``if_match``. None in lists, and where the service sends none."""
 
@@ -447,6 +461,8 @@ def _Vendor(d: Any, etag: str | None = None) -> Vendor:
         created_at=_core.timestamp(get("created_at")),
         updated_at=_core.timestamp(get("updated_at")),
         hidden_at=_core.timestamp(get("hidden_at")),
+        hidden_by=get("hidden_by"),
+        hidden_by_name=get("hidden_by_name"),
         etag=etag,
     )
 
@@ -477,60 +493,6 @@ def _VendorList(d: Any, etag: str | None = None) -> VendorList:
         skip=get("skip"),
         limit=get("limit"),
         next=get("next"),
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImportedRow:
-    """The type `ImportedRow` of the API."""
-
-    row: int
-    """The line of the file on which the row starts."""
-    id: str | None
-    """The id of the resource; null for a skipped row, and for a new resource of a dry run."""
-    number: int | None
-    """Its number; null where id is null."""
-    action: ImportAction
-    """What the import did."""
-
-
-def _ImportedRow(d: Any, etag: str | None = None) -> ImportedRow:
-    get = d.get
-    return ImportedRow(
-        row=get("row"),
-        id=get("id"),
-        number=get("number"),
-        action=get("action"),
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Imported:
-    """The type `Imported` of the API."""
-
-    created: int
-    """Number of resources that were created."""
-    updated: int
-    """Number of resources that were changed."""
-    unchanged: int
-    """Number of resources that already have the values of the file."""
-    skipped: int
-    """Number of rows that name no resource, with the mode `update`."""
-    dry_run: bool
-    """Whether nothing was changed, because the request was for a dry run."""
-    rows: tuple[ImportedRow, ...]
-    """The rows, in the order of the file."""
-
-
-def _Imported(d: Any, etag: str | None = None) -> Imported:
-    get = d.get
-    return Imported(
-        created=get("created"),
-        updated=get("updated"),
-        unchanged=get("unchanged"),
-        skipped=get("skipped"),
-        dry_run=get("dry_run"),
-        rows=_core.each(_ImportedRow, get("rows")),
     )
 
 
@@ -593,6 +555,12 @@ class Filament:
     """Time of the last change."""
     hidden_at: _dt.datetime | None
     """Time when the filament was removed; null for filaments that are not hidden."""
+    hidden_by: str | None
+    """The id of the user or API key that removed the filament; null if it is not hidden, or the command line removed
+    it.
+    """
+    hidden_by_name: str | None
+    """Name of the user, also if the account was deleted, or of the API key."""
     etag: str | None = field(default=None, compare=False)
     """The version of the resource, for ``if_match``. None in lists, and where the service sends none."""
 
@@ -627,6 +595,8 @@ def _Filament(d: Any, etag: str | None = None) -> Filament:
         created_at=_core.timestamp(get("created_at")),
         updated_at=_core.timestamp(get("updated_at")),
         hidden_at=_core.timestamp(get("hidden_at")),
+        hidden_by=get("hidden_by"),
+        hidden_by_name=get("hidden_by_name"),
         etag=etag,
     )
 
@@ -661,75 +631,6 @@ def _FilamentList(d: Any, etag: str | None = None) -> FilamentList:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FilamentOfSpools:
-    """The type `FilamentOfSpools` of the API."""
-
-    id: str | None
-    """The id of the filament; null for a new one of a dry run."""
-    number: int | None
-    """The number of the filament; null for a new one of a dry run."""
-    action: ImportAction
-    """created, or unchanged for a filament that there was already."""
-    vendor_name: str | None
-    """Name of the vendor."""
-    material_type: MaterialType
-    """Type of filament."""
-    color: str
-    """Name of the colour."""
-    color_hex: str | None
-    """The colour as #RRGGBB."""
-    diameter_mm: Number
-    """Filament diameter in millimetres."""
-    spools: int
-    """Number of spools that the request gives to the filament."""
-
-
-def _FilamentOfSpools(d: Any, etag: str | None = None) -> FilamentOfSpools:
-    get = d.get
-    return FilamentOfSpools(
-        id=get("id"),
-        number=get("number"),
-        action=get("action"),
-        vendor_name=get("vendor_name"),
-        material_type=get("material_type"),
-        color=get("color"),
-        color_hex=get("color_hex"),
-        diameter_mm=_core.number(get("diameter_mm")),
-        spools=get("spools"),
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FromSpoolsResult:
-    """The type `FromSpoolsResult` of the API."""
-
-    vendors_created: int
-    """Number of new vendors."""
-    filaments_created: int
-    """Number of new filaments."""
-    spools_changed: int
-    """Number of spools that now have a filament."""
-    has_more: bool
-    """Whether spools without a filament are left: repeat the request for these."""
-    dry_run: bool
-    """Whether nothing was changed, because the request was for a dry run."""
-    items: tuple[FilamentOfSpools, ...]
-    """The filaments, in the order of the lowest numbers of their spools."""
-
-
-def _FromSpoolsResult(d: Any, etag: str | None = None) -> FromSpoolsResult:
-    get = d.get
-    return FromSpoolsResult(
-        vendors_created=get("vendors_created"),
-        filaments_created=get("filaments_created"),
-        spools_changed=get("spools_changed"),
-        has_more=get("has_more"),
-        dry_run=get("dry_run"),
-        items=_core.each(_FilamentOfSpools, get("items")),
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Spool:
     """The type `Spool` of the API."""
 
@@ -738,7 +639,9 @@ class Spool:
     number: int
     """Number of the spool in the tenant, for labels and printers: 1, 2, 3, and so on, never used again."""
     filament_id: str | None
-    """The filament, whose material, brand, colour, diameter and density the spool has; null: it has its own."""
+    """The filament, whose material type and name, brand, colour, diameter and density the spool has; null: it has its
+    own.
+    """
     material_type: MaterialType
     """Type of filament."""
     brand: str | None
@@ -773,6 +676,8 @@ class Spool:
     """Lot number of the manufacturer."""
     density_g_cm3: Number | None
     """Density of the filament in g/cm³; null: the usual density of the material."""
+    material_name: str | None
+    """Name of the material, where the type does not say all, such as PETG-CF; null: the type says all."""
     archived: bool
     """Whether the spool is archived. Lists leave archived spools out by default, and they are not in stock for
     prices.
@@ -790,6 +695,11 @@ class Spool:
     """Time of the last change."""
     hidden_at: _dt.datetime | None
     """Time when the spool was removed; null for spools that are not hidden."""
+    hidden_by: str | None
+    """The id of the user or API key that removed the spool; null if it is not hidden, or the command line removed it.
+    """
+    hidden_by_name: str | None
+    """Name of the user, also if the account was deleted, or of the API key."""
     etag: str | None = field(default=None, compare=False)
     """The version of the resource, for ``if_match``. None in lists, and where the service sends none."""
 
@@ -817,6 +727,7 @@ def _Spool(d: Any, etag: str | None = None) -> Spool:
         location=get("location"),
         lot_number=get("lot_number"),
         density_g_cm3=_core.number(get("density_g_cm3")),
+        material_name=get("material_name"),
         archived=get("archived"),
         extra=get("extra"),
         first_used_at=_core.timestamp(get("first_used_at")),
@@ -824,6 +735,8 @@ def _Spool(d: Any, etag: str | None = None) -> Spool:
         created_at=_core.timestamp(get("created_at")),
         updated_at=_core.timestamp(get("updated_at")),
         hidden_at=_core.timestamp(get("hidden_at")),
+        hidden_by=get("hidden_by"),
+        hidden_by_name=get("hidden_by_name"),
         etag=etag,
     )
 
@@ -1019,6 +932,8 @@ class BulkResult:
     """Number of those that it changed. A spool that already has all new values is not changed."""
     dry_run: bool
     """Whether nothing was changed, because the request was for a dry run."""
+    changed_at: _dt.datetime | None
+    """Time of the change, as `updated_at` of the spools has it; null if no spool matched."""
 
 
 def _BulkResult(d: Any, etag: str | None = None) -> BulkResult:
@@ -1027,6 +942,7 @@ def _BulkResult(d: Any, etag: str | None = None) -> BulkResult:
         matched=get("matched"),
         changed=get("changed"),
         dry_run=get("dry_run"),
+        changed_at=_core.timestamp(get("changed_at")),
     )
 
 
@@ -1087,10 +1003,16 @@ class Usage:
     """after_grams minus before_grams. All changes of a spool add up to its remaining weight."""
     shortfall_grams: Number | None
     """Grams that were used, but that the spool was not thought to have. Less than 0 if the end of a run found that
-    less was used than its reports had recorded here.
+    less was used than its reports had recorded here, or if the entry reverses one with such grams.
     """
     covered_grams: Number | None
     """Grams that a printer reported after a person had stated what the run used; the spool keeps its weight."""
+    reverses_id: str | None
+    """The entry that this one takes back."""
+    reversed_by_id: str | None
+    """The entry that takes this one back."""
+    moves_id: str | None
+    """The entry of another spool whose use this one records."""
     created_at: _dt.datetime
     """Time of the change."""
     updated_at: _dt.datetime | None
@@ -1114,6 +1036,9 @@ def _Usage(d: Any, etag: str | None = None) -> Usage:
         change_grams=_core.number(get("change_grams")),
         shortfall_grams=_core.number(get("shortfall_grams")),
         covered_grams=_core.number(get("covered_grams")),
+        reverses_id=get("reverses_id"),
+        reversed_by_id=get("reversed_by_id"),
+        moves_id=get("moves_id"),
         created_at=_core.timestamp(get("created_at")),
         updated_at=_core.timestamp(get("updated_at")),
     )
@@ -1145,6 +1070,125 @@ def _UsageList(d: Any, etag: str | None = None) -> UsageList:
         skip=get("skip"),
         limit=get("limit"),
         next=get("next"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageWarning:
+    """The type `UsageWarning` of the API."""
+
+    code: UsageWarningCode
+    """Kind of the warning."""
+    detail: str
+    """The warning in words."""
+    grams: Number
+    """The grams that the warning is about."""
+
+
+def _UsageWarning(d: Any, etag: str | None = None) -> UsageWarning:
+    get = d.get
+    return UsageWarning(
+        code=get("code"),
+        detail=get("detail"),
+        grams=_core.number(get("grams")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageCorrection:
+    """The type `UsageCorrection` of the API."""
+
+    id: str
+    """The entry's id."""
+    spool_id: str
+    """The spool."""
+    kind: UsageKind
+    """Cause of the change: the spool was created, edited or measured (weighed), filament was deducted, a production
+    run was completed (`run`), a run that failed or was cancelled wasted filament, or a printer reported what it
+    printed.
+    """
+    reason: str | None
+    """Reason of a deduction."""
+    run_id: str | None
+    """The production run that used the filament."""
+    user_id: str | None
+    """The user who made the change; null if an API key or the command line did."""
+    user_name: str | None
+    """Name of the user, also if the account was deleted."""
+    api_key_id: str | None
+    """The API key that made the change."""
+    printer_id: str | None
+    """The printer of the run, or of the API key, or else the printer in whose slot the spool was."""
+    before_grams: Number
+    """Grams left before the change."""
+    after_grams: Number
+    """Grams left after the change."""
+    change_grams: Number
+    """after_grams minus before_grams. All changes of a spool add up to its remaining weight."""
+    shortfall_grams: Number | None
+    """Grams that were used, but that the spool was not thought to have. Less than 0 if the end of a run found that
+    less was used than its reports had recorded here, or if the entry reverses one with such grams.
+    """
+    covered_grams: Number | None
+    """Grams that a printer reported after a person had stated what the run used; the spool keeps its weight."""
+    reverses_id: str | None
+    """The entry that this one takes back."""
+    reversed_by_id: str | None
+    """The entry that takes this one back."""
+    moves_id: str | None
+    """The entry of another spool whose use this one records."""
+    created_at: _dt.datetime
+    """Time of the change."""
+    updated_at: _dt.datetime | None
+    """Time of the last report that is part of the entry; null unless a printer reported it."""
+    remaining_weight_grams: Number
+    """Grams of filament left on the spool."""
+    warnings: tuple[UsageWarning, ...]
+    """What the user may not expect."""
+
+
+def _UsageCorrection(d: Any, etag: str | None = None) -> UsageCorrection:
+    get = d.get
+    return UsageCorrection(
+        id=get("id"),
+        spool_id=get("spool_id"),
+        kind=get("kind"),
+        reason=get("reason"),
+        run_id=get("run_id"),
+        user_id=get("user_id"),
+        user_name=get("user_name"),
+        api_key_id=get("api_key_id"),
+        printer_id=get("printer_id"),
+        before_grams=_core.number(get("before_grams")),
+        after_grams=_core.number(get("after_grams")),
+        change_grams=_core.number(get("change_grams")),
+        shortfall_grams=_core.number(get("shortfall_grams")),
+        covered_grams=_core.number(get("covered_grams")),
+        reverses_id=get("reverses_id"),
+        reversed_by_id=get("reversed_by_id"),
+        moves_id=get("moves_id"),
+        created_at=_core.timestamp(get("created_at")),
+        updated_at=_core.timestamp(get("updated_at")),
+        remaining_weight_grams=_core.number(get("remaining_weight_grams")),
+        warnings=_core.each(_UsageWarning, get("warnings")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MovedUsage:
+    """The type `MovedUsage` of the API."""
+
+    reversed: UsageCorrection
+    """The entry that takes the use back from the spool that had it."""
+    recorded: UsageCorrection
+    """The entry that records the use on the other spool."""
+
+
+def _MovedUsage(d: Any, etag: str | None = None) -> MovedUsage:
+    get = d.get
+    return MovedUsage(
+        reversed=_core.optional(_UsageCorrection, get("reversed")),
+        recorded=_core.optional(_UsageCorrection, get("recorded")),
     )
 
 
@@ -1243,7 +1287,11 @@ class UsageReportRow:
     start: _dt.date | None
     """The day, or the first day of the week or month, if the groups are of time."""
     grams: Number
-    """Grams used."""
+    """Grams used, also those that were wasted."""
+    wasted_grams: Number
+    """Grams of these that runs wasted."""
+    corrected_grams: Number
+    """Grams that weighing and edits of remaining weights took away; not in grams."""
     cost: Number | None
     """Cost of these grams; null if there are some and no spool has a price."""
     remaining_grams: Number | None
@@ -1263,6 +1311,8 @@ def _UsageReportRow(d: Any, etag: str | None = None) -> UsageReportRow:
         printer_name=get("printer_name"),
         start=_core.date(get("start")),
         grams=_core.number(get("grams")),
+        wasted_grams=_core.number(get("wasted_grams")),
+        corrected_grams=_core.number(get("corrected_grams")),
         cost=_core.number(get("cost")),
         remaining_grams=_core.number(get("remaining_grams")),
         grams_per_day=_core.number(get("grams_per_day")),
@@ -1281,7 +1331,11 @@ class UsageReport:
     group_by: UsageGroup
     """What the rows have in common."""
     grams: Number
-    """Grams used in the period."""
+    """Grams used in the period, also those that were wasted."""
+    wasted_grams: Number
+    """Grams of these that runs wasted."""
+    corrected_grams: Number
+    """Grams that weighing and edits of remaining weights took away; not in grams."""
     cost: Number | None
     """Cost of these grams; null if there are some and no spool has a price."""
     currency: str | None
@@ -1299,10 +1353,159 @@ def _UsageReport(d: Any, etag: str | None = None) -> UsageReport:
         to=_core.date(get("to")),
         group_by=get("group_by"),
         grams=_core.number(get("grams")),
+        wasted_grams=_core.number(get("wasted_grams")),
+        corrected_grams=_core.number(get("corrected_grams")),
         cost=_core.number(get("cost")),
         currency=get("currency"),
         groups=get("groups"),
         items=_core.each(_UsageReportRow, get("items")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportedField:
+    """The type `ImportedField` of the API."""
+
+    key: str
+    """The key of the field."""
+    type: CustomType
+    """The narrowest type that fits all values of the file."""
+
+
+def _ImportedField(d: Any, etag: str | None = None) -> ImportedField:
+    get = d.get
+    return ImportedField(
+        key=get("key"),
+        type=get("type"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportedRow:
+    """The type `ImportedRow` of the API."""
+
+    row: int
+    """The line of the file on which the row starts."""
+    id: str | None
+    """The id of the resource; null for a skipped row, and for a new resource of a dry run."""
+    number: int | None
+    """Its number; null where id is null."""
+    action: ImportAction
+    """What the import did."""
+
+
+def _ImportedRow(d: Any, etag: str | None = None) -> ImportedRow:
+    get = d.get
+    return ImportedRow(
+        row=get("row"),
+        id=get("id"),
+        number=get("number"),
+        action=get("action"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Imported:
+    """The type `Imported` of the API."""
+
+    created: int
+    """Number of resources that were created."""
+    updated: int
+    """Number of resources that were changed."""
+    unchanged: int
+    """Number of resources that already have the values of the file."""
+    skipped: int
+    """Number of rows that name no resource, with the mode `update`."""
+    dry_run: bool
+    """Whether nothing was changed, because the request was for a dry run."""
+    custom_fields: tuple[ImportedField, ...]
+    """The custom fields that the import has defined, because values of the file had no definition."""
+    rows: tuple[ImportedRow, ...]
+    """The rows, in the order of the file."""
+
+
+def _Imported(d: Any, etag: str | None = None) -> Imported:
+    get = d.get
+    return Imported(
+        created=get("created"),
+        updated=get("updated"),
+        unchanged=get("unchanged"),
+        skipped=get("skipped"),
+        dry_run=get("dry_run"),
+        custom_fields=_core.each(_ImportedField, get("custom_fields")),
+        rows=_core.each(_ImportedRow, get("rows")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilamentOfSpools:
+    """The type `FilamentOfSpools` of the API."""
+
+    id: str | None
+    """The id of the filament; null for a new one of a dry run."""
+    number: int | None
+    """The number of the filament; null for a new one of a dry run."""
+    action: ImportAction
+    """created, or unchanged for a filament that there was already."""
+    vendor_name: str | None
+    """Name of the vendor."""
+    material_type: MaterialType
+    """Type of filament."""
+    material_name: str | None
+    """Name of the material, where the type does not say all, such as PETG-CF; null: the type says all."""
+    color: str
+    """Name of the colour."""
+    color_hex: str | None
+    """The colour as #RRGGBB."""
+    diameter_mm: Number
+    """Filament diameter in millimetres."""
+    spools: int
+    """Number of spools that the request gives to the filament."""
+
+
+def _FilamentOfSpools(d: Any, etag: str | None = None) -> FilamentOfSpools:
+    get = d.get
+    return FilamentOfSpools(
+        id=get("id"),
+        number=get("number"),
+        action=get("action"),
+        vendor_name=get("vendor_name"),
+        material_type=get("material_type"),
+        material_name=get("material_name"),
+        color=get("color"),
+        color_hex=get("color_hex"),
+        diameter_mm=_core.number(get("diameter_mm")),
+        spools=get("spools"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FromSpoolsResult:
+    """The type `FromSpoolsResult` of the API."""
+
+    vendors_created: int
+    """Number of new vendors."""
+    filaments_created: int
+    """Number of new filaments."""
+    spools_changed: int
+    """Number of spools that now have a filament."""
+    has_more: bool
+    """Whether spools without a filament are left: repeat the request for these."""
+    dry_run: bool
+    """Whether nothing was changed, because the request was for a dry run."""
+    items: tuple[FilamentOfSpools, ...]
+    """The filaments, in the order of the lowest numbers of their spools."""
+
+
+def _FromSpoolsResult(d: Any, etag: str | None = None) -> FromSpoolsResult:
+    get = d.get
+    return FromSpoolsResult(
+        vendors_created=get("vendors_created"),
+        filaments_created=get("filaments_created"),
+        spools_changed=get("spools_changed"),
+        has_more=get("has_more"),
+        dry_run=get("dry_run"),
+        items=_core.each(_FilamentOfSpools, get("items")),
     )
 
 
@@ -1351,6 +1554,8 @@ class Printer:
     """Free text."""
     nozzle_mm: Number | None
     """Diameter of the nozzle in millimetres."""
+    diameter_mm: Number
+    """Diameter of the filament that it prints, in millimetres; 1.75 by default. One of 1.75, 2.85."""
     slots: int
     """Number of spools that can be loaded; 1 by default."""
     materials: tuple[MaterialType, ...]
@@ -1377,6 +1582,12 @@ class Printer:
     """Time of the last change of the printer or its slots."""
     hidden_at: _dt.datetime | None
     """Time when the printer was removed; null for printers that are not hidden."""
+    hidden_by: str | None
+    """The id of the user or API key that removed the printer; null if it is not hidden, or the command line removed
+    it.
+    """
+    hidden_by_name: str | None
+    """Name of the user, also if the account was deleted, or of the API key."""
     etag: str | None = field(default=None, compare=False)
     """The version of the resource, for ``if_match``. None in lists, and where the service sends none."""
 
@@ -1391,6 +1602,7 @@ def _Printer(d: Any, etag: str | None = None) -> Printer:
         location=get("location"),
         notes=get("notes"),
         nozzle_mm=_core.number(get("nozzle_mm")),
+        diameter_mm=_core.number(get("diameter_mm")),
         slots=get("slots"),
         materials=_core.each(None, get("materials")),
         hour_cost=_core.number(get("hour_cost")),
@@ -1404,6 +1616,8 @@ def _Printer(d: Any, etag: str | None = None) -> Printer:
         created_at=_core.timestamp(get("created_at")),
         updated_at=_core.timestamp(get("updated_at")),
         hidden_at=_core.timestamp(get("hidden_at")),
+        hidden_by=get("hidden_by"),
+        hidden_by_name=get("hidden_by_name"),
         etag=etag,
     )
 
@@ -1471,6 +1685,12 @@ class ProductListItem:
     """Time of the last change of the product, its bill of materials or its costs."""
     hidden_at: _dt.datetime | None
     """Time when the product was removed; null for products that are not hidden."""
+    hidden_by: str | None
+    """The id of the user or API key that removed the product; null if it is not hidden, or the command line removed
+    it.
+    """
+    hidden_by_name: str | None
+    """Name of the user, also if the account was deleted, or of the API key."""
 
 
 def _ProductListItem(d: Any, etag: str | None = None) -> ProductListItem:
@@ -1491,6 +1711,8 @@ def _ProductListItem(d: Any, etag: str | None = None) -> ProductListItem:
         created_at=_core.timestamp(get("created_at")),
         updated_at=_core.timestamp(get("updated_at")),
         hidden_at=_core.timestamp(get("hidden_at")),
+        hidden_by=get("hidden_by"),
+        hidden_by_name=get("hidden_by_name"),
     )
 
 
@@ -1539,8 +1761,22 @@ class ProductMaterial:
     """Whether the product needs it; true by default."""
     notes: str | None
     """Free text."""
+    material_name: str | None
+    """Name of the material, such as PETG-CF, ignoring case; null: spools without one, or with that of their type."""
+    diameter_mm: Number | None
+    """Diameter in millimetres; null: that of the farm's printers, or 1.75 if these differ. One of 1.75, 2.85."""
+    filament_id: str | None
+    """The only filament that will do, whose type, name, colour and diameter the material has; null: any of the
+    material and colour.
+    """
+    brand: str | None
+    """Vendor of the filament, if it has one."""
     cost: Number | None
     """weight_grams times the price per gram; null without a price."""
+    cost_basis: Literal["filament", "color", "material"] | None
+    """Which price the cost has: `filament`: that of the filament; `color`: of the material and colour; `material`: of
+    the material in other colours, because no spool of the colour has a price.
+    """
 
 
 def _ProductMaterial(d: Any, etag: str | None = None) -> ProductMaterial:
@@ -1552,7 +1788,12 @@ def _ProductMaterial(d: Any, etag: str | None = None) -> ProductMaterial:
         weight_grams=_core.number(get("weight_grams")),
         is_required=get("is_required"),
         notes=get("notes"),
+        material_name=get("material_name"),
+        diameter_mm=_core.number(get("diameter_mm")),
+        filament_id=get("filament_id"),
+        brand=get("brand"),
         cost=_core.number(get("cost")),
+        cost_basis=get("cost_basis"),
     )
 
 
@@ -1631,6 +1872,12 @@ class Product:
     """Time of the last change of the product, its bill of materials or its costs."""
     hidden_at: _dt.datetime | None
     """Time when the product was removed; null for products that are not hidden."""
+    hidden_by: str | None
+    """The id of the user or API key that removed the product; null if it is not hidden, or the command line removed
+    it.
+    """
+    hidden_by_name: str | None
+    """Name of the user, also if the account was deleted, or of the API key."""
     etag: str | None = field(default=None, compare=False)
     """The version of the resource, for ``if_match``. None in lists, and where the service sends none."""
 
@@ -1657,6 +1904,8 @@ def _Product(d: Any, etag: str | None = None) -> Product:
         created_at=_core.timestamp(get("created_at")),
         updated_at=_core.timestamp(get("updated_at")),
         hidden_at=_core.timestamp(get("hidden_at")),
+        hidden_by=get("hidden_by"),
+        hidden_by_name=get("hidden_by_name"),
         etag=etag,
     )
 
@@ -1911,6 +2160,11 @@ class RunListItem:
     """Time when `complete`, `fail` or `cancel` deducted the filament."""
     hidden_at: _dt.datetime | None
     """Time when the run was removed; null for runs that are not hidden."""
+    hidden_by: str | None
+    """The id of the user or API key that removed the run; null if it is not hidden, or the command line removed it.
+    """
+    hidden_by_name: str | None
+    """Name of the user, also if the account was deleted, or of the API key."""
     cost: Number | None
     """Sum of the known parts of what the run cost when it ended."""
 
@@ -1936,6 +2190,8 @@ def _RunListItem(d: Any, etag: str | None = None) -> RunListItem:
         inventory_updated=get("inventory_updated"),
         inventory_updated_at=_core.timestamp(get("inventory_updated_at")),
         hidden_at=_core.timestamp(get("hidden_at")),
+        hidden_by=get("hidden_by"),
+        hidden_by_name=get("hidden_by_name"),
         cost=_core.number(get("cost")),
     )
 
@@ -2074,6 +2330,8 @@ class RunMaterial:
     """
     actual_reported: bool
     """Whether actual_weight_grams is what printers reported, so that a report which arrives late raises it."""
+    exchanged_at: _dt.datetime | None
+    """Time when another spool took its place in the run; null if none did."""
 
 
 def _RunMaterial(d: Any, etag: str | None = None) -> RunMaterial:
@@ -2092,6 +2350,7 @@ def _RunMaterial(d: Any, etag: str | None = None) -> RunMaterial:
         reported_grams=_core.number(get("reported_grams")),
         outside_grams=_core.number(get("outside_grams")),
         actual_reported=get("actual_reported"),
+        exchanged_at=_core.timestamp(get("exchanged_at")),
     )
 
 
@@ -2123,12 +2382,21 @@ def _Variance(d: Any, etag: str | None = None) -> Variance:
 class RunWarning:
     """The type `RunWarning` of the API."""
 
-    code: Literal["INVENTORY_NOT_UPDATED"]
+    code: RunWarningCode
     """The warning, for programs. `INVENTORY_NOT_UPDATED`: the status is `completed` and the run has materials, but no
-    filament was deducted.
+    filament was deducted. `PRINTER_BUSY`: the run and another one are in progress on one printer.
+    `correctProductionRun` returns `FILAMENT_SHORTFALL`, `SPOOL_REMOVED` and `SPOOL_ARCHIVED`, as
+    `completeProductionRun` does. The others are those of `getProductionRunCheck`; only `startProductionRun` and
+    `reopenProductionRun` return them.
     """
     detail: str
     """The warning, for people."""
+    spool_id: str | None
+    """The spool, if the warning concerns one."""
+    order_id: str | None
+    """The order, if the warning concerns one."""
+    product_id: str | None
+    """The product, if the warning concerns one."""
 
 
 def _RunWarning(d: Any, etag: str | None = None) -> RunWarning:
@@ -2136,6 +2404,9 @@ def _RunWarning(d: Any, etag: str | None = None) -> RunWarning:
     return RunWarning(
         code=get("code"),
         detail=get("detail"),
+        spool_id=get("spool_id"),
+        order_id=get("order_id"),
+        product_id=get("product_id"),
     )
 
 
@@ -2160,7 +2431,8 @@ class Run:
     estimated_print_time_hours: Number | None
     """Estimated print time in hours; by default that of the items."""
     actual_print_time_hours: Number | None
-    """Actual print time in hours; complete sets it, or leaves it null if the time exceeds 100,000 hours."""
+    """Actual print time in hours; complete, fail and cancel set it, or leave it null if they know no plausible time.
+    """
     estimated_total_filament_grams: Number | None
     """Estimated grams of filament; by default those of the items."""
     actual_total_filament_grams: Number | None
@@ -2185,6 +2457,11 @@ class Run:
     """Time when `complete`, `fail` or `cancel` deducted the filament."""
     hidden_at: _dt.datetime | None
     """Time when the run was removed; null for runs that are not hidden."""
+    hidden_by: str | None
+    """The id of the user or API key that removed the run; null if it is not hidden, or the command line removed it.
+    """
+    hidden_by_name: str | None
+    """Name of the user, also if the account was deleted, or of the API key."""
     cost: Number | None
     """Sum of the known parts of what the run cost when it ended; null before, and if no part is known."""
     cost_parts: RunCostParts
@@ -2199,6 +2476,11 @@ class Run:
     """Differences between actual values and estimates."""
     warnings: tuple[RunWarning, ...]
     """States of the run that need attention; usually empty."""
+    likely_completed_at: _dt.datetime | None
+    """The most likely end of a run in progress, which pages suggest if it is not in the future: completed_at, or else
+    the time of the last report of a printer, or else started_at and the estimated time. Null if none of these is
+    known, and once `complete`, `fail` or `cancel` has ended the run.
+    """
     etag: str | None = field(default=None, compare=False)
     """The version of the resource, for ``if_match``. None in lists, and where the service sends none."""
 
@@ -2227,6 +2509,8 @@ def _Run(d: Any, etag: str | None = None) -> Run:
         inventory_updated=get("inventory_updated"),
         inventory_updated_at=_core.timestamp(get("inventory_updated_at")),
         hidden_at=_core.timestamp(get("hidden_at")),
+        hidden_by=get("hidden_by"),
+        hidden_by_name=get("hidden_by_name"),
         cost=_core.number(get("cost")),
         cost_parts=_core.optional(_RunCostParts, get("cost_parts")),
         unknown_parts=_core.each(None, get("unknown_parts")),
@@ -2234,6 +2518,7 @@ def _Run(d: Any, etag: str | None = None) -> Run:
         materials=_core.each(_RunMaterial, get("materials")),
         variance_analysis=_core.optional(_Variance, get("variance_analysis")),
         warnings=_core.each(_RunWarning, get("warnings")),
+        likely_completed_at=_core.timestamp(get("likely_completed_at")),
         etag=etag,
     )
 
@@ -2355,6 +2640,167 @@ def _End(d: Any, etag: str | None = None) -> End:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MaterialState:
+    """The type `MaterialState` of the API."""
+
+    id: str
+    """The material's id."""
+    spool_id: str
+    """The spool."""
+    estimated_weight_grams: Number | None
+    """Estimated grams."""
+    actual_weight_grams: Number | None
+    """Used grams."""
+    cost_per_gram: Number | None
+    """Price per gram."""
+
+
+def _MaterialState(d: Any, etag: str | None = None) -> MaterialState:
+    get = d.get
+    return MaterialState(
+        id=get("id"),
+        spool_id=get("spool_id"),
+        estimated_weight_grams=_core.number(get("estimated_weight_grams")),
+        actual_weight_grams=_core.number(get("actual_weight_grams")),
+        cost_per_gram=_core.number(get("cost_per_gram")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemState:
+    """The type `ItemState` of the API."""
+
+    id: str
+    """The item's id."""
+    successful_quantity: int | None
+    """Good pieces."""
+    failed_quantity: int | None
+    """Failed pieces."""
+    failure_reason: FailureReason | None
+    """Why pieces failed."""
+
+
+def _ItemState(d: Any, etag: str | None = None) -> ItemState:
+    get = d.get
+    return ItemState(
+        id=get("id"),
+        successful_quantity=get("successful_quantity"),
+        failed_quantity=get("failed_quantity"),
+        failure_reason=get("failure_reason"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunState:
+    """The type `RunState` of the API."""
+
+    status: RunStatus
+    """State of the run."""
+    started_at: _dt.datetime | None
+    """Start of printing."""
+    completed_at: _dt.datetime | None
+    """End of printing."""
+    actual_print_time_hours: Number | None
+    """Actual print time in hours."""
+    actual_total_filament_grams: Number | None
+    """Grams of filament that were used."""
+    failure_reason: FailureReason | None
+    """Why the run failed."""
+    failure_notes: str | None
+    """The first 5,000 characters of the remarks on the failure."""
+    cost: Number | None
+    """Sum of the known parts of what the run cost."""
+    materials: tuple[MaterialState, ...]
+    """The first 150 materials."""
+    items: tuple[ItemState, ...]
+    """The first 150 items, if the request had items."""
+
+
+def _RunState(d: Any, etag: str | None = None) -> RunState:
+    get = d.get
+    return RunState(
+        status=get("status"),
+        started_at=_core.timestamp(get("started_at")),
+        completed_at=_core.timestamp(get("completed_at")),
+        actual_print_time_hours=_core.number(get("actual_print_time_hours")),
+        actual_total_filament_grams=_core.number(get("actual_total_filament_grams")),
+        failure_reason=get("failure_reason"),
+        failure_notes=get("failure_notes"),
+        cost=_core.number(get("cost")),
+        materials=_core.each(_MaterialState, get("materials")),
+        items=_core.each(_ItemState, get("items")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunEvent:
+    """The type `RunEvent` of the API."""
+
+    id: str
+    """The entry's id."""
+    run_id: str
+    """The run."""
+    action: RunAction
+    """What happened to the run."""
+    reason: str | None
+    """Why; of a failed or cancelled run, the notes or else the reason; of an exchange, the material."""
+    user_id: str | None
+    """The user who did it; null if it was an API key."""
+    user_name: str | None
+    """Name of the user, even if it was deleted."""
+    api_key_id: str | None
+    """The API key that did it; null if it was a user."""
+    created_at: _dt.datetime
+    """Time of the entry."""
+    before: RunState
+    """What the run was before."""
+
+
+def _RunEvent(d: Any, etag: str | None = None) -> RunEvent:
+    get = d.get
+    return RunEvent(
+        id=get("id"),
+        run_id=get("run_id"),
+        action=get("action"),
+        reason=get("reason"),
+        user_id=get("user_id"),
+        user_name=get("user_name"),
+        api_key_id=get("api_key_id"),
+        created_at=_core.timestamp(get("created_at")),
+        before=_core.optional(_RunState, get("before")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunEventList:
+    """The type `RunEventList` of the API."""
+
+    items: tuple[RunEvent, ...]
+    """The items of this page."""
+    total: int
+    """Number of matching items on all pages."""
+    skip: int
+    """Number of skipped items."""
+    limit: int
+    """Maximum number of items on a page."""
+    next: str | None
+    """The value of `after` for the next page; null on the last page, and if the request has an order without an
+    index.
+    """
+
+
+def _RunEventList(d: Any, etag: str | None = None) -> RunEventList:
+    get = d.get
+    return RunEventList(
+        items=_core.each(_RunEvent, get("items")),
+        total=get("total"),
+        skip=get("skip"),
+        limit=get("limit"),
+        next=get("next"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProductCostParts:
     """The type `ProductCostParts` of the API."""
 
@@ -2441,7 +2887,9 @@ class PrinterReportRow:
     printer_name: str | None
     """Name of the printer; null for runs without one."""
     hours: Number
-    """Print time of the ended runs."""
+    """Print time of the ended runs, as far as it is known."""
+    runs_without_hours: int
+    """Ended runs whose print time is unknown."""
     utilisation_percent: Number | None
     """The hours in percent of the hours of the period that have passed; null if none have."""
     completed_runs: int
@@ -2457,7 +2905,7 @@ class PrinterReportRow:
     cost: Number | None
     """Sum of the known costs of the runs; null if none is known."""
     cost_per_hour: Number | None
-    """The cost divided by the hours; null without hours."""
+    """The cost of the runs whose print time is known, divided by the hours; null without hours."""
 
 
 def _PrinterReportRow(d: Any, etag: str | None = None) -> PrinterReportRow:
@@ -2466,6 +2914,7 @@ def _PrinterReportRow(d: Any, etag: str | None = None) -> PrinterReportRow:
         printer_id=get("printer_id"),
         printer_name=get("printer_name"),
         hours=_core.number(get("hours")),
+        runs_without_hours=get("runs_without_hours"),
         utilisation_percent=_core.number(get("utilisation_percent")),
         completed_runs=get("completed_runs"),
         failed_runs=get("failed_runs"),
@@ -2508,12 +2957,16 @@ def _PrinterReport(d: Any, etag: str | None = None) -> PrinterReport:
 class CheckStep:
     """The type `CheckStep` of the API."""
 
-    code: Literal["RUN_ENDED", "NO_PRINTER", "PRINTER_NOT_AVAILABLE", "PRINTER_BUSY", "NO_MATERIALS", "SPOOL_REMOVED", "MATERIAL_NOT_PRINTED", "TOO_LITTLE_FILAMENT", "LOAD_SPOOL"]
-    """The step, for programs."""
+    code: StepCode
+    """The step, for programs; `getProductionRunCheck` describes all."""
     detail: str
     """The step, for people."""
     spool_id: str | None
     """The spool, if the step concerns one."""
+    order_id: str | None
+    """The order, if the step concerns one."""
+    product_id: str | None
+    """The product, if the step concerns one."""
 
 
 def _CheckStep(d: Any, etag: str | None = None) -> CheckStep:
@@ -2522,6 +2975,8 @@ def _CheckStep(d: Any, etag: str | None = None) -> CheckStep:
         code=get("code"),
         detail=get("detail"),
         spool_id=get("spool_id"),
+        order_id=get("order_id"),
+        product_id=get("product_id"),
     )
 
 
@@ -2532,7 +2987,7 @@ class Check:
     ready: bool
     """Whether the run can start at once."""
     steps: tuple[CheckStep, ...]
-    """What to do first, in this order."""
+    """What to do first, and what has changed since the run was planned."""
 
 
 def _Check(d: Any, etag: str | None = None) -> Check:
@@ -2588,6 +3043,8 @@ class QueuedRun:
     """When it is expected to end; null without a printer or an estimated time."""
     items: tuple[QueuedItem, ...]
     """What it prints."""
+    steps: tuple[CheckStep, ...]
+    """What `getProductionRunCheck` says of the run."""
 
 
 def _QueuedRun(d: Any, etag: str | None = None) -> QueuedRun:
@@ -2603,6 +3060,7 @@ def _QueuedRun(d: Any, etag: str | None = None) -> QueuedRun:
         expected_start_at=_core.timestamp(get("expected_start_at")),
         expected_end_at=_core.timestamp(get("expected_end_at")),
         items=_core.each(_QueuedItem, get("items")),
+        steps=_core.each(_CheckStep, get("steps")),
     )
 
 
@@ -2631,7 +3089,7 @@ class WasteReportRow:
     """The type `WasteReportRow` of the API."""
 
     reason: FailureReason | None
-    """The reason, if the groups are by reason; null for runs without one."""
+    """The reason, if the groups are by reason; null for waste without one."""
     printer_id: str | None
     """The printer, if the groups are by printer; null if there is only a name."""
     printer_name: str | None
@@ -2647,7 +3105,7 @@ class WasteReportRow:
     cost: Number | None
     """Cost of these grams; null if there are some and no material has a price."""
     runs: int
-    """Runs that failed or were cancelled."""
+    """Runs that failed, were cancelled, or have failed pieces."""
     failed_runs: int
     """Runs that failed."""
     completed_runs: int
@@ -2691,7 +3149,7 @@ class WasteReport:
     currency: str | None
     """ISO 4217 code of the tenant's currency, in which costs are; null if it is not set."""
     runs: int
-    """Runs that failed or were cancelled."""
+    """Runs that failed, were cancelled, or have failed pieces."""
     failed_runs: int
     """Runs that failed."""
     completed_runs: int
@@ -2744,6 +3202,11 @@ class OrderListItem:
     """Time of the last change of the order, its items or its status."""
     hidden_at: _dt.datetime | None
     """Time when the order was removed; null for orders that are not hidden."""
+    hidden_by: str | None
+    """The id of the user or API key that removed the order; null if it is not hidden, or the command line removed it.
+    """
+    hidden_by_name: str | None
+    """Name of the user, also if the account was deleted, or of the API key."""
 
 
 def _OrderListItem(d: Any, etag: str | None = None) -> OrderListItem:
@@ -2758,6 +3221,8 @@ def _OrderListItem(d: Any, etag: str | None = None) -> OrderListItem:
         created_at=_core.timestamp(get("created_at")),
         updated_at=_core.timestamp(get("updated_at")),
         hidden_at=_core.timestamp(get("hidden_at")),
+        hidden_by=get("hidden_by"),
+        hidden_by_name=get("hidden_by_name"),
     )
 
 
@@ -2811,6 +3276,8 @@ class OrderItem:
     """Good pieces of completed production runs."""
     planned: int
     """Pieces in unfinished production runs."""
+    delivered: int | None
+    """Pieces that the customer got, if the order was marked done by hand; else null."""
 
 
 def _OrderItem(d: Any, etag: str | None = None) -> OrderItem:
@@ -2824,6 +3291,7 @@ def _OrderItem(d: Any, etag: str | None = None) -> OrderItem:
         unit_price=_core.number(get("unit_price")),
         produced=get("produced"),
         planned=get("planned"),
+        delivered=get("delivered"),
     )
 
 
@@ -2880,10 +3348,17 @@ class Order:
     """Time of the last change of the order, its items or its status."""
     hidden_at: _dt.datetime | None
     """Time when the order was removed; null for orders that are not hidden."""
+    hidden_by: str | None
+    """The id of the user or API key that removed the order; null if it is not hidden, or the command line removed it.
+    """
+    hidden_by_name: str | None
+    """Name of the user, also if the account was deleted, or of the API key."""
     revenue: Number | None
-    """Sum of the prices of all items; null if no item has a price."""
+    """Sum of the prices of all items; null if no item has a price; 0 for an order that is cancelled, has no items, or
+    was removed while it was open.
+    """
     cost: Number | None
-    """What the ended production runs cost so far."""
+    """What the ended production runs cost so far, also those of items that were removed from the order."""
     expected_cost: Number | None
     """What the pieces that are still needed are expected to cost; 0 unless the order is open."""
     margin: Number | None
@@ -2893,7 +3368,8 @@ class Order:
     unknown_parts: tuple[CostPart, ...]
     """Names of what is unknown: parts of costs, and revenue if an item has no price."""
     runs: tuple[OrderRun, ...]
-    """The newest 100 production runs that print an item of the order, newest first."""
+    """The newest 100 production runs that print an item of the order, or one that was removed from it, newest first.
+    """
     etag: str | None = field(default=None, compare=False)
     """The version of the resource, for ``if_match``. None in lists, and where the service sends none."""
 
@@ -2912,6 +3388,8 @@ def _Order(d: Any, etag: str | None = None) -> Order:
         created_at=_core.timestamp(get("created_at")),
         updated_at=_core.timestamp(get("updated_at")),
         hidden_at=_core.timestamp(get("hidden_at")),
+        hidden_by=get("hidden_by"),
+        hidden_by_name=get("hidden_by_name"),
         revenue=_core.number(get("revenue")),
         cost=_core.number(get("cost")),
         expected_cost=_core.number(get("expected_cost")),
@@ -3071,13 +3549,48 @@ def _AvailableSpool(d: Any, etag: str | None = None) -> AvailableSpool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StockedFilament:
+    """The type `StockedFilament` of the API."""
+
+    material_type: MaterialType
+    """Type of filament."""
+    material_name: str | None
+    """Name of the material, where the type does not say all, such as PETG-CF; null: the type says all."""
+    color: str
+    """Name of the colour."""
+    diameter_mm: Number
+    """Diameter in millimetres."""
+    remaining_grams: Number
+    """Grams on the spools of this filament."""
+
+
+def _StockedFilament(d: Any, etag: str | None = None) -> StockedFilament:
+    get = d.get
+    return StockedFilament(
+        material_type=get("material_type"),
+        material_name=get("material_name"),
+        color=get("color"),
+        diameter_mm=_core.number(get("diameter_mm")),
+        remaining_grams=_core.number(get("remaining_grams")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AvailableMaterial:
     """The type `AvailableMaterial` of the API."""
 
     material_type: MaterialType
     """Type of filament."""
+    material_name: str | None
+    """Name of the material, where the type does not say all, such as PETG-CF; null: the type says all."""
     color: str
     """Name of the colour."""
+    brand: str | None
+    """Vendor of the filament, if the material of the product names one."""
+    diameter_mm: Number
+    """Diameter in millimetres."""
+    filament_id: str | None
+    """The filament, if the material of the product names one; null: any of the material and colour."""
     needed_grams: Number
     """Grams that the pieces need."""
     remaining_grams: Number
@@ -3088,21 +3601,33 @@ class AvailableMaterial:
     """remaining_grams minus reserved_grams; may be negative."""
     missing_grams: Number
     """needed_grams minus available_grams, or 0 if enough is available."""
+    spool_count: int
+    """Spools in stock that are of the filament. 0: nothing in stock is what is needed."""
     spools: tuple[AvailableSpool, ...]
     """Up to ten spools that have all that is needed, those with the least filament first."""
+    in_stock: tuple[StockedFilament, ...]
+    """If spool_count is 0, up to ten filaments of the material type that are in stock, the most similar first; of the
+    first 20 materials.
+    """
 
 
 def _AvailableMaterial(d: Any, etag: str | None = None) -> AvailableMaterial:
     get = d.get
     return AvailableMaterial(
         material_type=get("material_type"),
+        material_name=get("material_name"),
         color=get("color"),
+        brand=get("brand"),
+        diameter_mm=_core.number(get("diameter_mm")),
+        filament_id=get("filament_id"),
         needed_grams=_core.number(get("needed_grams")),
         remaining_grams=_core.number(get("remaining_grams")),
         reserved_grams=_core.number(get("reserved_grams")),
         available_grams=_core.number(get("available_grams")),
         missing_grams=_core.number(get("missing_grams")),
+        spool_count=get("spool_count"),
         spools=_core.each(_AvailableSpool, get("spools")),
+        in_stock=_core.each(_StockedFilament, get("in_stock")),
     )
 
 
@@ -3210,10 +3735,14 @@ class StockLevel:
     """The level's id."""
     material_type: MaterialType
     """The material."""
+    material_name: str | None
+    """Name of the material, such as PETG-CF, ignoring case; null: spools without one, or with that of their type."""
     color: str | None
     """The colour, ignoring case; null for all colours."""
     brand: str | None
     """The brand, ignoring case; null for all brands."""
+    diameter_mm: Number | None
+    """Diameter in millimetres; null: that of the farm's printers, or 1.75 if these differ. One of 1.75, 2.85."""
     minimum_grams: Number
     """Grams that should be available."""
     remaining_grams: Number
@@ -3243,8 +3772,10 @@ def _StockLevel(d: Any, etag: str | None = None) -> StockLevel:
     return StockLevel(
         id=get("id"),
         material_type=get("material_type"),
+        material_name=get("material_name"),
         color=get("color"),
         brand=get("brand"),
+        diameter_mm=_core.number(get("diameter_mm")),
         minimum_grams=_core.number(get("minimum_grams")),
         remaining_grams=_core.number(get("remaining_grams")),
         reserved_grams=_core.number(get("reserved_grams")),
@@ -3294,8 +3825,12 @@ class PlannedMaterial:
 
     material_type: MaterialType
     """Type of filament."""
+    material_name: str | None
+    """Name of the material, where the type does not say all, such as PETG-CF; null: the type says all."""
     color: str
     """Name of the colour."""
+    diameter_mm: Number
+    """Diameter in millimetres."""
     spool_id: str
     """The spool."""
     spool_number: int
@@ -3308,7 +3843,9 @@ def _PlannedMaterial(d: Any, etag: str | None = None) -> PlannedMaterial:
     get = d.get
     return PlannedMaterial(
         material_type=get("material_type"),
+        material_name=get("material_name"),
         color=get("color"),
+        diameter_mm=_core.number(get("diameter_mm")),
         spool_id=get("spool_id"),
         spool_number=get("spool_number"),
         grams=_core.number(get("grams")),
@@ -3404,8 +3941,14 @@ class MissingFilament:
 
     material_type: MaterialType
     """Type of filament."""
+    material_name: str | None
+    """Name of the material, where the type does not say all, such as PETG-CF; null: the type says all."""
     color: str
     """Name of the colour."""
+    diameter_mm: Number
+    """Diameter in millimetres."""
+    filament_id: str | None
+    """The filament, if the material of the product names one."""
     missing_grams: Number
     """Grams that are missing."""
 
@@ -3414,7 +3957,10 @@ def _MissingFilament(d: Any, etag: str | None = None) -> MissingFilament:
     get = d.get
     return MissingFilament(
         material_type=get("material_type"),
+        material_name=get("material_name"),
         color=get("color"),
+        diameter_mm=_core.number(get("diameter_mm")),
+        filament_id=get("filament_id"),
         missing_grams=_core.number(get("missing_grams")),
     )
 
@@ -3615,6 +4161,8 @@ class SpoolEmpty:
     """The spool's number."""
     material_type: MaterialType
     """Type of filament."""
+    material_name: str | None
+    """Name of the material, where the type does not say all, such as PETG-CF; null: the type says all."""
     color: str
     """Name of the colour."""
     brand: str | None
@@ -3629,6 +4177,7 @@ def _SpoolEmpty(d: Any, etag: str | None = None) -> SpoolEmpty:
         id=get("id"),
         number=get("number"),
         material_type=get("material_type"),
+        material_name=get("material_name"),
         color=get("color"),
         brand=get("brand"),
         location=get("location"),
@@ -3927,6 +4476,118 @@ def _ProductionRunFailedEvent(d: Any, etag: str | None = None) -> ProductionRunF
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RunCorrected:
+    """The type `RunCorrected` of the API."""
+
+    id: str
+    """The run's id."""
+    printer_id: str | None
+    """The printer; null if the run has none."""
+    printer_name: str | None
+    """Name of the printer."""
+    started_at: _dt.datetime | None
+    """Start of printing."""
+    completed_at: _dt.datetime
+    """End of printing."""
+    actual_print_time_hours: Number | None
+    """Actual print time in hours."""
+    actual_total_filament_grams: Number | None
+    """Grams of filament that were deducted; null if they are more than 1,000,000."""
+    orders: tuple[PrintedOrder, ...]
+    """The orders that the run printed items of, at most 100."""
+    status: RunStatus
+    """How the run has ended."""
+    failure_reason: FailureReason | None
+    """Why the run failed, or was cancelled."""
+
+
+def _RunCorrected(d: Any, etag: str | None = None) -> RunCorrected:
+    get = d.get
+    return RunCorrected(
+        id=get("id"),
+        printer_id=get("printer_id"),
+        printer_name=get("printer_name"),
+        started_at=_core.timestamp(get("started_at")),
+        completed_at=_core.timestamp(get("completed_at")),
+        actual_print_time_hours=_core.number(get("actual_print_time_hours")),
+        actual_total_filament_grams=_core.number(get("actual_total_filament_grams")),
+        orders=_core.each(_PrintedOrder, get("orders")),
+        status=get("status"),
+        failure_reason=get("failure_reason"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProductionRunCorrectedEvent:
+    """The type `ProductionRunCorrectedEvent` of the API."""
+
+    type: Literal["production_run.corrected"]
+    """The type of the event."""
+    timestamp: _dt.datetime
+    """When the event happened."""
+    data: RunCorrected
+
+
+def _ProductionRunCorrectedEvent(d: Any, etag: str | None = None) -> ProductionRunCorrectedEvent:
+    get = d.get
+    return ProductionRunCorrectedEvent(
+        type=get("type"),
+        timestamp=_core.timestamp(get("timestamp")),
+        data=_core.optional(_RunCorrected, get("data")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunReopened:
+    """The type `RunReopened` of the API."""
+
+    id: str
+    """The run's id."""
+    status: RunStatus
+    """`in_progress`, or `pending` if the run has not started."""
+    printer_id: str | None
+    """The printer; null if the run has none."""
+    printer_name: str | None
+    """Name of the printer."""
+    started_at: _dt.datetime | None
+    """Start of printing."""
+    orders: tuple[PrintedOrder, ...]
+    """The orders that the run prints items of, at most 100."""
+
+
+def _RunReopened(d: Any, etag: str | None = None) -> RunReopened:
+    get = d.get
+    return RunReopened(
+        id=get("id"),
+        status=get("status"),
+        printer_id=get("printer_id"),
+        printer_name=get("printer_name"),
+        started_at=_core.timestamp(get("started_at")),
+        orders=_core.each(_PrintedOrder, get("orders")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProductionRunReopenedEvent:
+    """The type `ProductionRunReopenedEvent` of the API."""
+
+    type: Literal["production_run.reopened"]
+    """The type of the event."""
+    timestamp: _dt.datetime
+    """When the event happened."""
+    data: RunReopened
+
+
+def _ProductionRunReopenedEvent(d: Any, etag: str | None = None) -> ProductionRunReopenedEvent:
+    get = d.get
+    return ProductionRunReopenedEvent(
+        type=get("type"),
+        timestamp=_core.timestamp(get("timestamp")),
+        data=_core.optional(_RunReopened, get("data")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OrderEventItem:
     """The type `OrderEventItem` of the API."""
 
@@ -4074,10 +4735,14 @@ class LowStock:
     """The level's id."""
     material_type: MaterialType
     """The material."""
+    material_name: str | None
+    """Name of the material; null: that of the type."""
     color: str | None
     """The colour; null for all colours."""
     brand: str | None
     """The brand; null for all brands."""
+    diameter_mm: Number | None
+    """Diameter in millimetres; null: that of the farm's printers."""
     minimum_grams: Number
     """Grams that should be available."""
     available_grams: Number
@@ -4093,8 +4758,10 @@ def _LowStock(d: Any, etag: str | None = None) -> LowStock:
     return LowStock(
         id=get("id"),
         material_type=get("material_type"),
+        material_name=get("material_name"),
         color=get("color"),
         brand=get("brand"),
+        diameter_mm=_core.number(get("diameter_mm")),
         minimum_grams=_core.number(get("minimum_grams")),
         available_grams=_core.number(get("available_grams")),
         missing_grams=_core.number(get("missing_grams")),
@@ -4280,21 +4947,25 @@ class SpoolFilter(TypedDict, total=False):
     created_to: _dt.datetime
     """Only spools created before this time."""
     search: str
-    """Only spools in which every word of this text occurs: in material, colour, brand, name of the filament, finish,
-    location, lot number, supplier, notes or, for a number such as 7 or #7, as the number. Ignores case and
-    accents; no wildcards.
+    """Only spools in which every word of this text occurs: in material type and name, colour, brand, name of the
+    filament, finish, location, lot number, supplier, notes or, for a number such as 7 or #7, as the number.
+    Ignores case and accents; no wildcards.
     """
     archived: Archived
     """true: only archived spools; false: only the others; any: all. The default for removed spools is any."""
+    id: str
+    """Only the item with this id."""
     hidden: bool
-    """true: only removed spools; false: only the others."""
+    """true: only removed items; false: only the others."""
 
 
 class SpoolUpdate(TypedDict, total=False):
     """The type `SpoolUpdate` of the API, in request bodies."""
 
     filament_id: str | None
-    """The filament, whose material, brand, colour, diameter and density the spool has; null: it has its own."""
+    """The filament, whose material type and name, brand, colour, diameter and density the spool has; null: it has its
+    own.
+    """
     filament_number: int
     """The number of the filament, instead of filament_id."""
     material_type: MaterialType
@@ -4329,6 +5000,8 @@ class SpoolUpdate(TypedDict, total=False):
     """Lot number of the manufacturer."""
     density_g_cm3: DecimalInput | None
     """Density of the filament in g/cm³; null: the usual density of the material."""
+    material_name: str | None
+    """Name of the material, where the type does not say all, such as PETG-CF; null: the type says all."""
     archived: bool
     """Whether the spool is archived. Lists leave archived spools out by default, and they are not in stock for
     prices.
@@ -4339,10 +5012,6 @@ class SpoolUpdate(TypedDict, total=False):
 
 
 class _ProductMaterialCreateRequired(TypedDict):
-    material_type: MaterialType
-    """Type of filament."""
-    color: str
-    """Name of the colour."""
     weight_grams: DecimalInput
     """Grams for one piece of the product."""
 
@@ -4350,10 +5019,24 @@ class _ProductMaterialCreateRequired(TypedDict):
 class ProductMaterialCreate(_ProductMaterialCreateRequired, total=False):
     """The type `ProductMaterialCreate` of the API, in request bodies."""
 
+    material_type: MaterialType
+    """Type of filament."""
+    color: str
+    """Name of the colour."""
     is_required: bool | None
     """Whether the product needs it; true by default."""
     notes: str | None
     """Free text."""
+    material_name: str | None
+    """Name of the material, such as PETG-CF, ignoring case; null: spools without one, or with that of their type."""
+    diameter_mm: DecimalInput | None
+    """Diameter in millimetres; null: that of the farm's printers, or 1.75 if these differ. One of 1.75, 2.85."""
+    filament_id: str | None
+    """The only filament that will do, whose type, name, colour and diameter the material has; null: any of the
+    material and colour.
+    """
+    filament_number: int | None
+    """The number of the filament, instead of filament_id."""
 
 
 class ProductComponentCreate(TypedDict, total=False):
@@ -4463,6 +5146,25 @@ class WastedMaterial(TypedDict, total=False):
     """Whether the run has used what left the spool without a run since it started; see outside_grams."""
 
 
+class CorrectedMaterial(TypedDict, total=False):
+    """The type `CorrectedMaterial` of the API, in request bodies."""
+
+    id: str | None
+    """The material's id; spool_id and spool_number are others of its names."""
+    spool_id: str | None
+    """The material's spool, if the run has it once."""
+    spool_number: int | None
+    """The number of the material's spool, if the run has it once."""
+    actual_weight_grams: DecimalInput | None
+    """Used grams, including purge."""
+    to_spool_id: str | None
+    """The spool that the material has really used."""
+    to_spool_number: int | None
+    """The number of that spool; names it instead of to_spool_id."""
+    cost_per_gram: DecimalInput | None
+    """Price per gram; null is the current cost_per_gram of the spool."""
+
+
 class OrderItemCreate(TypedDict, total=False):
     """The type `OrderItemCreate` of the API, in request bodies."""
 
@@ -4475,6 +5177,15 @@ class OrderItemCreate(TypedDict, total=False):
     unit_price: DecimalInput | None
     """Price of a piece for the customer; by default the selling_price that the product had when the item was added.
     """
+
+
+class DeliveredItem(TypedDict):
+    """The type `DeliveredItem` of the API, in request bodies."""
+
+    id: str
+    """The item."""
+    delivered: int
+    """Pieces that the customer got, at most the quantity."""
 
 
 class PlanItem(TypedDict, total=False):
@@ -4496,6 +5207,8 @@ WebhookEvent = (
     | ProductionRunStartedEvent
     | ProductionRunCompletedEvent
     | ProductionRunFailedEvent
+    | ProductionRunCorrectedEvent
+    | ProductionRunReopenedEvent
     | OrderReceivedEvent
     | OrderInProductionEvent
     | OrderDoneEvent
@@ -4512,6 +5225,8 @@ EVENTS: dict[str, Callable[[Any], WebhookEvent]] = {
     "production_run.started": _ProductionRunStartedEvent,
     "production_run.completed": _ProductionRunCompletedEvent,
     "production_run.failed": _ProductionRunFailedEvent,
+    "production_run.corrected": _ProductionRunCorrectedEvent,
+    "production_run.reopened": _ProductionRunReopenedEvent,
     "order.received": _OrderReceivedEvent,
     "order.in_production": _OrderInProductionEvent,
     "order.done": _OrderDoneEvent,
@@ -4608,6 +5323,10 @@ class MalformedJsonError(ApiError):
     """The service responded ``MALFORMED_JSON`` (status 400)."""
 
 
+class MaterialExchangedError(ApiError):
+    """The service responded ``MATERIAL_EXCHANGED`` (status 400)."""
+
+
 class MaterialReportedError(ApiError):
     """The service responded ``MATERIAL_REPORTED`` (status 409)."""
 
@@ -4636,6 +5355,10 @@ class PayloadTooLargeError(ApiError):
     """The service responded ``PAYLOAD_TOO_LARGE`` (status 413)."""
 
 
+class PlanIncompleteError(ApiError):
+    """The service responded ``PLAN_INCOMPLETE`` (status 409)."""
+
+
 class PlanOutdatedError(ApiError):
     """The service responded ``PLAN_OUTDATED`` (status 409)."""
 
@@ -4648,8 +5371,16 @@ class PreconditionFailedError(ApiError):
     """The service responded ``PRECONDITION_FAILED`` (status 412)."""
 
 
+class PrinterBusyError(ApiError):
+    """The service responded ``PRINTER_BUSY`` (status 409)."""
+
+
 class ProductInUseError(ApiError):
     """The service responded ``PRODUCT_IN_USE`` (status 400)."""
+
+
+class ProductRemovedError(ApiError):
+    """The service responded ``PRODUCT_REMOVED`` (status 409)."""
 
 
 class RateLimitExceededError(ApiError):
@@ -4660,16 +5391,36 @@ class RunAlreadyCompletedError(ApiError):
     """The service responded ``RUN_ALREADY_COMPLETED`` (status 400)."""
 
 
+class RunHasNoItemsError(ApiError):
+    """The service responded ``RUN_HAS_NO_ITEMS`` (status 409)."""
+
+
 class RunHasNoMaterialsError(ApiError):
     """The service responded ``RUN_HAS_NO_MATERIALS`` (status 400)."""
+
+
+class RunNotEndedError(ApiError):
+    """The service responded ``RUN_NOT_ENDED`` (status 400)."""
 
 
 class RunNotOpenError(ApiError):
     """The service responded ``RUN_NOT_OPEN`` (status 400)."""
 
 
+class RunStartedError(ApiError):
+    """The service responded ``RUN_STARTED`` (status 409)."""
+
+
+class SameSpoolError(ApiError):
+    """The service responded ``SAME_SPOOL`` (status 400)."""
+
+
 class SlotInUseError(ApiError):
     """The service responded ``SLOT_IN_USE`` (status 409)."""
+
+
+class SpoolsChangedError(ApiError):
+    """The service responded ``SPOOLS_CHANGED`` (status 409)."""
 
 
 class StockLevelExistsError(ApiError):
@@ -4694,6 +5445,22 @@ class UnknownReferenceError(ApiError):
 
 class UnsupportedMediaTypeError(ApiError):
     """The service responded ``UNSUPPORTED_MEDIA_TYPE`` (status 415)."""
+
+
+class UsageAlreadyReversedError(ApiError):
+    """The service responded ``USAGE_ALREADY_REVERSED`` (status 409)."""
+
+
+class UsageNotMovableError(ApiError):
+    """The service responded ``USAGE_NOT_MOVABLE`` (status 409)."""
+
+
+class UsageNotReversibleError(ApiError):
+    """The service responded ``USAGE_NOT_REVERSIBLE`` (status 409)."""
+
+
+class UsageOfRunError(ApiError):
+    """The service responded ``USAGE_OF_RUN`` (status 409)."""
 
 
 class UserLimitError(ApiError):
@@ -4735,6 +5502,7 @@ _ERRORS: dict[str, type[ApiError]] = {
     "INVALID_TOKEN": InvalidTokenError,
     "LAST_ADMIN": LastAdminError,
     "MALFORMED_JSON": MalformedJsonError,
+    "MATERIAL_EXCHANGED": MaterialExchangedError,
     "MATERIAL_REPORTED": MaterialReportedError,
     "METHOD_NOT_ALLOWED": MethodNotAllowedError,
     "NOT_FOUND": NotFoundError,
@@ -4742,21 +5510,33 @@ _ERRORS: dict[str, type[ApiError]] = {
     "ORDER_ITEM_IN_USE": OrderItemInUseError,
     "ORDER_NOT_OPEN": OrderNotOpenError,
     "PAYLOAD_TOO_LARGE": PayloadTooLargeError,
+    "PLAN_INCOMPLETE": PlanIncompleteError,
     "PLAN_OUTDATED": PlanOutdatedError,
     "PLAN_TOO_LARGE": PlanTooLargeError,
     "PRECONDITION_FAILED": PreconditionFailedError,
+    "PRINTER_BUSY": PrinterBusyError,
     "PRODUCT_IN_USE": ProductInUseError,
+    "PRODUCT_REMOVED": ProductRemovedError,
     "RATE_LIMIT_EXCEEDED": RateLimitExceededError,
     "RUN_ALREADY_COMPLETED": RunAlreadyCompletedError,
+    "RUN_HAS_NO_ITEMS": RunHasNoItemsError,
     "RUN_HAS_NO_MATERIALS": RunHasNoMaterialsError,
+    "RUN_NOT_ENDED": RunNotEndedError,
     "RUN_NOT_OPEN": RunNotOpenError,
+    "RUN_STARTED": RunStartedError,
+    "SAME_SPOOL": SameSpoolError,
     "SLOT_IN_USE": SlotInUseError,
+    "SPOOLS_CHANGED": SpoolsChangedError,
     "STOCK_LEVEL_EXISTS": StockLevelExistsError,
     "STOCK_LEVEL_LIMIT": StockLevelLimitError,
     "TOKEN_EXPIRED": TokenExpiredError,
     "UNAVAILABLE": UnavailableError,
     "UNKNOWN_REFERENCE": UnknownReferenceError,
     "UNSUPPORTED_MEDIA_TYPE": UnsupportedMediaTypeError,
+    "USAGE_ALREADY_REVERSED": UsageAlreadyReversedError,
+    "USAGE_NOT_MOVABLE": UsageNotMovableError,
+    "USAGE_NOT_REVERSIBLE": UsageNotReversibleError,
+    "USAGE_OF_RUN": UsageOfRunError,
     "USER_LIMIT": UserLimitError,
     "VALIDATION_ERROR": ValidationError,
     "WEBHOOK_DISABLED": WebhookDisabledError,
@@ -5469,7 +6249,7 @@ class VendorsResource:
         *,
         skip: int | None = None,
         limit: int | None = None,
-        sort_by: Literal["id", "number", "name", "notes", "empty_spool_weight_grams", "external_id", "spool_count", "remaining_grams", "created_at", "updated_at", "hidden_at"] | None = None,
+        sort_by: Literal["id", "number", "name", "notes", "empty_spool_weight_grams", "external_id", "spool_count", "remaining_grams", "created_at", "updated_at", "hidden_at", "hidden_by"] | None = None,
         sort_order: SortOrder | None = None,
         after: str | None = None,
         number: int | None = None,
@@ -5478,6 +6258,7 @@ class VendorsResource:
         created_from: _dt.datetime | None = None,
         created_to: _dt.datetime | None = None,
         search: str | None = None,
+        id: str | None = None,
         hidden: bool | None = None,
     ) -> VendorList:
         """List vendors.
@@ -5500,7 +6281,8 @@ class VendorsResource:
         :param created_to: Only vendors created before this time.
         :param search: Only vendors in which every word of this text occurs: in name, notes or, for a number such
         as 7 or #7, as the number. Ignores case and accents; no wildcards.
-        :param hidden: true: only removed vendors; false: only the others.
+        :param id: Only the item with this id.
+        :param hidden: true: only removed items; false: only the others.
         """
         return self._client._call(
             "GET",
@@ -5518,6 +6300,7 @@ class VendorsResource:
                 "created_from": created_from,
                 "created_to": created_to,
                 "search": search,
+                "id": id,
                 "hidden": hidden,
             },
         )
@@ -5525,7 +6308,7 @@ class VendorsResource:
     def iterate(
         self,
         *,
-        sort_by: Literal["id", "number", "name", "notes", "empty_spool_weight_grams", "external_id", "spool_count", "remaining_grams", "created_at", "updated_at", "hidden_at"] | None = None,
+        sort_by: Literal["id", "number", "name", "notes", "empty_spool_weight_grams", "external_id", "spool_count", "remaining_grams", "created_at", "updated_at", "hidden_at", "hidden_by"] | None = None,
         sort_order: SortOrder | None = None,
         number: int | None = None,
         name: str | None = None,
@@ -5533,6 +6316,7 @@ class VendorsResource:
         created_from: _dt.datetime | None = None,
         created_to: _dt.datetime | None = None,
         search: str | None = None,
+        id: str | None = None,
         hidden: bool | None = None,
     ) -> Iterator[Vendor]:
         """Iterates over all items of the list, page by page.
@@ -5550,7 +6334,8 @@ class VendorsResource:
         :param created_to: Only vendors created before this time.
         :param search: Only vendors in which every word of this text occurs: in name, notes or, for a number such
         as 7 or #7, as the number. Ignores case and accents; no wildcards.
-        :param hidden: true: only removed vendors; false: only the others.
+        :param id: Only the item with this id.
+        :param hidden: true: only removed items; false: only the others.
         """
         return _core.cursor_pages(self._client, "/vendors", _VendorList,
             query={
@@ -5562,6 +6347,7 @@ class VendorsResource:
                 "created_from": created_from,
                 "created_to": created_to,
                 "search": search,
+                "id": id,
                 "hidden": hidden,
             },
         )
@@ -5615,6 +6401,7 @@ class VendorsResource:
         created_from: _dt.datetime | None = None,
         created_to: _dt.datetime | None = None,
         search: str | None = None,
+        id: str | None = None,
         hidden: bool | None = None,
     ) -> str:
         """Export vendors.
@@ -5632,7 +6419,8 @@ class VendorsResource:
         :param created_to: Only vendors created before this time.
         :param search: Only vendors in which every word of this text occurs: in name, notes or, for a number such
         as 7 or #7, as the number. Ignores case and accents; no wildcards.
-        :param hidden: true: only removed vendors; false: only the others.
+        :param id: Only the item with this id.
+        :param hidden: true: only removed items; false: only the others.
         """
         return self._client._call(
             "GET",
@@ -5646,70 +6434,9 @@ class VendorsResource:
                 "created_from": created_from,
                 "created_to": created_to,
                 "search": search,
+                "id": id,
                 "hidden": hidden,
             },
-        )
-
-    def import_csv(
-        self,
-        csv: str | bytes,
-        *,
-        mode: ImportMode | None = None,
-        decimal: DecimalMark | None = None,
-        date_order: DateOrder | None = None,
-        dry_run: bool | None = None,
-        idempotency_key: str | None = None,
-    ) -> Imported:
-        """Import vendors from CSV.
-
-        Creates or changes all vendors of a CSV file, or none. The columns are those of `exportVendors`, of which
-        `name` is required.
-
-        With the `mode` `create`, each row is a new vendor; `id` and `number` are ignored. With `update`, a row
-        changes the vendor that its `id`, `number` or else `name` names: only the columns of the file change, and
-        an empty cell is null. A row that names none is skipped. With `upsert`, such a row is a new vendor, and so
-        is one that names an unknown one. A row that already has the values of its vendor changes nothing.
-
-        A name that no vendor has is a new one with `upsert`. A new name changes filaments and spools, as
-        `updateVendor` does.
-
-        Columns may be separated by commas, semicolons or tabs, and the names of columns and the material types may
-        have any case. The whole file shows how its numbers and dates are to be read: a cell such as `1.750` is
-        1750 in a file with decimal commas, which are also assumed with semicolons between the columns, and 1.75 in
-        one with decimal points; `01/02/2024` follows dates such as `31/01/2024`. What can be read in two ways is
-        invalid, and the message names both; `decimal` and `date_order` decide it. An amount may have the currency
-        of the farm, a weight its unit, and booleans the words of spreadsheets in other languages.
-
-        With `dry_run`, the request is checked and answered as without it, but nothing changes; new resources then
-        have no `id`.
-
-        The `errors` of a `422` name the first 50 invalid rows by their lines, such as `line 3`. A request can have
-        1 MiB and 1000 rows.
-
-        Requires the role `operator` or `admin`.
-
-        :param csv: The CSV file.
-        :param mode: `create`: each row is a new resource. `update`: rows change the resources that they name.
-        `upsert`: rows that name none, or an unknown one, are new ones; pages and commands use it by default.
-        :param decimal: The decimal mark of the numbers of the file. By default, the whole file decides.
-        :param date_order: The order of day (d), month (m) and year (y) in dates such as 01/02/2024. By default,
-        the whole file decides.
-        :param dry_run: true: check the file and answer as without it, but change nothing.
-        :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
-        a key.
-        """
-        return self._client._call(
-            "POST",
-            "/vendors/import",
-            _Imported,
-            query={
-                "mode": mode,
-                "decimal": decimal,
-                "date_order": date_order,
-                "dry_run": dry_run,
-            },
-            csv=csv,
-            idempotency_key=idempotency_key or _core.new_key(),
         )
 
     def get(
@@ -5820,6 +6547,71 @@ class VendorsResource:
             idempotency_key=idempotency_key or _core.new_key(),
         )
 
+    def import_csv(
+        self,
+        csv: str | bytes,
+        *,
+        mode: ImportMode | None = None,
+        decimal: DecimalMark | None = None,
+        date_order: DateOrder | None = None,
+        dry_run: bool | None = None,
+        idempotency_key: str | None = None,
+    ) -> Imported:
+        """Import vendors from CSV.
+
+        Creates or changes all vendors of a CSV file, or none. The columns are those of `exportVendors`, of which
+        `name` is required.
+
+        With the `mode` `create`, each row is a new vendor; `id` and `number` are ignored. With `update`, a row
+        changes the vendor that its `id`, `number` or else `name` names: only the columns of the file change, and
+        an empty cell is null. A row that names none is skipped. With `upsert`, such a row is a new vendor, and so
+        is one that names an unknown one. A row that already has the values of its vendor changes nothing.
+
+        A name that no vendor has is a new one with `upsert`. A new name changes filaments and spools, as
+        `updateVendor` does.
+
+        A custom field of the column `extra` that has no definition gets one, with the narrowest type that fits all
+        its values in the file; `custom_fields` names those.
+
+        Columns may be separated by commas, semicolons or tabs, and the names of columns and the material types may
+        have any case. The whole file shows how its numbers and dates are to be read: a cell such as `1.750` is
+        1750 in a file with decimal commas, which are also assumed with semicolons between the columns, and 1.75 in
+        one with decimal points; `01/02/2024` follows dates such as `31/01/2024`. What can be read in two ways is
+        invalid, and the message names both; `decimal` and `date_order` decide it. An amount may have the currency
+        of the farm, a weight its unit, and booleans the words of spreadsheets in other languages.
+
+        With `dry_run`, the request is checked and answered as without it, but nothing changes; new resources then
+        have no `id`.
+
+        The `errors` of a `422` name the first 50 invalid rows by their lines, such as `line 3`. A request can have
+        1 MiB and 1000 rows.
+
+        Requires the role `operator` or `admin`.
+
+        :param csv: The CSV file.
+        :param mode: `create`: each row is a new resource. `update`: rows change the resources that they name.
+        `upsert`: rows that name none, or an unknown one, are new ones; pages and commands use it by default.
+        :param decimal: The decimal mark of the numbers of the file. By default, the whole file decides.
+        :param date_order: The order of day (d), month (m) and year (y) in dates such as 01/02/2024. By default,
+        the whole file decides.
+        :param dry_run: true: check the file and answer as without it, but change nothing.
+        :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
+        a key.
+        """
+        return self._client._call(
+            "POST",
+            "/vendors/import",
+            _Imported,
+            query={
+                "mode": mode,
+                "decimal": decimal,
+                "date_order": date_order,
+                "dry_run": dry_run,
+            },
+            csv=csv,
+            idempotency_key=idempotency_key or _core.new_key(),
+        )
+
 
 class FilamentsResource:
     """Filaments as they are bought: the material, colour and price that their spools have."""
@@ -5834,7 +6626,7 @@ class FilamentsResource:
         *,
         skip: int | None = None,
         limit: int | None = None,
-        sort_by: Literal["id", "number", "vendor_id", "vendor_name", "name", "material_type", "material_name", "color", "color_hex", "color_arrangement", "diameter_mm", "density_g_cm3", "net_weight_grams", "spool_weight_grams", "price", "extruder_temperature_c", "bed_temperature_c", "article_number", "external_id", "notes", "spool_count", "remaining_grams", "created_at", "updated_at", "hidden_at"] | None = None,
+        sort_by: Literal["id", "number", "vendor_id", "vendor_name", "name", "material_type", "material_name", "color", "color_hex", "color_arrangement", "diameter_mm", "density_g_cm3", "net_weight_grams", "spool_weight_grams", "price", "extruder_temperature_c", "bed_temperature_c", "article_number", "external_id", "notes", "spool_count", "remaining_grams", "created_at", "updated_at", "hidden_at", "hidden_by"] | None = None,
         sort_order: SortOrder | None = None,
         after: str | None = None,
         number: int | None = None,
@@ -5847,6 +6639,7 @@ class FilamentsResource:
         created_from: _dt.datetime | None = None,
         created_to: _dt.datetime | None = None,
         search: str | None = None,
+        id: str | None = None,
         hidden: bool | None = None,
     ) -> FilamentList:
         """List filaments.
@@ -5874,7 +6667,8 @@ class FilamentsResource:
         :param search: Only filaments in which every word of this text occurs: in material, vendor, name, colour,
         article number, notes or, for a number such as 7 or #7, as the number. Ignores case and accents; no
         wildcards.
-        :param hidden: true: only removed filaments; false: only the others.
+        :param id: Only the item with this id.
+        :param hidden: true: only removed items; false: only the others.
         """
         return self._client._call(
             "GET",
@@ -5896,6 +6690,7 @@ class FilamentsResource:
                 "created_from": created_from,
                 "created_to": created_to,
                 "search": search,
+                "id": id,
                 "hidden": hidden,
             },
         )
@@ -5903,7 +6698,7 @@ class FilamentsResource:
     def iterate(
         self,
         *,
-        sort_by: Literal["id", "number", "vendor_id", "vendor_name", "name", "material_type", "material_name", "color", "color_hex", "color_arrangement", "diameter_mm", "density_g_cm3", "net_weight_grams", "spool_weight_grams", "price", "extruder_temperature_c", "bed_temperature_c", "article_number", "external_id", "notes", "spool_count", "remaining_grams", "created_at", "updated_at", "hidden_at"] | None = None,
+        sort_by: Literal["id", "number", "vendor_id", "vendor_name", "name", "material_type", "material_name", "color", "color_hex", "color_arrangement", "diameter_mm", "density_g_cm3", "net_weight_grams", "spool_weight_grams", "price", "extruder_temperature_c", "bed_temperature_c", "article_number", "external_id", "notes", "spool_count", "remaining_grams", "created_at", "updated_at", "hidden_at", "hidden_by"] | None = None,
         sort_order: SortOrder | None = None,
         number: int | None = None,
         vendor_id: str | None = None,
@@ -5915,6 +6710,7 @@ class FilamentsResource:
         created_from: _dt.datetime | None = None,
         created_to: _dt.datetime | None = None,
         search: str | None = None,
+        id: str | None = None,
         hidden: bool | None = None,
     ) -> Iterator[Filament]:
         """Iterates over all items of the list, page by page.
@@ -5937,7 +6733,8 @@ class FilamentsResource:
         :param search: Only filaments in which every word of this text occurs: in material, vendor, name, colour,
         article number, notes or, for a number such as 7 or #7, as the number. Ignores case and accents; no
         wildcards.
-        :param hidden: true: only removed filaments; false: only the others.
+        :param id: Only the item with this id.
+        :param hidden: true: only removed items; false: only the others.
         """
         return _core.cursor_pages(self._client, "/filaments", _FilamentList,
             query={
@@ -5953,6 +6750,7 @@ class FilamentsResource:
                 "created_from": created_from,
                 "created_to": created_to,
                 "search": search,
+                "id": id,
                 "hidden": hidden,
             },
         )
@@ -6043,39 +6841,6 @@ class FilamentsResource:
             idempotency_key=idempotency_key or _core.new_key(),
         )
 
-    def create_from_spools(
-        self,
-        *,
-        dry_run: bool | None = None,
-        idempotency_key: str | None = None,
-    ) -> FromSpoolsResult:
-        """Make filaments of spools.
-
-        Gives spools without a filament one: spools with equal `material_type`, `brand`, `color`, `color_hex`,
-        `diameter_mm` and `density_g_cm3` are of one filament, without regard to case. It is the one with these
-        values and no `material_name` or, if there is none, a new one with the weights and the price of the newest
-        spool. Vendors that do not exist are created. Spools that differ in case get the text of the filament.
-        Removed spools stay as they are.
-
-        A request changes at most 2,000 spools, in the order of their numbers, in one transaction. `has_more` tells
-        that there are further ones: repeat the request. Repeated requests make nothing twice.
-
-        Requires the role `operator` or `admin`.
-
-        :param dry_run: true: return what the request would do, but change nothing.
-        :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
-        a key.
-        """
-        return self._client._call(
-            "POST",
-            "/filaments/from-spools",
-            _FromSpoolsResult,
-            body={
-                "dry_run": UNSET if dry_run is None else dry_run,
-            },
-            idempotency_key=idempotency_key or _core.new_key(),
-        )
-
     def export(
         self,
         *,
@@ -6090,6 +6855,7 @@ class FilamentsResource:
         created_from: _dt.datetime | None = None,
         created_to: _dt.datetime | None = None,
         search: str | None = None,
+        id: str | None = None,
         hidden: bool | None = None,
     ) -> str:
         """Export filaments.
@@ -6113,7 +6879,8 @@ class FilamentsResource:
         :param search: Only filaments in which every word of this text occurs: in material, vendor, name, colour,
         article number, notes or, for a number such as 7 or #7, as the number. Ignores case and accents; no
         wildcards.
-        :param hidden: true: only removed filaments; false: only the others.
+        :param id: Only the item with this id.
+        :param hidden: true: only removed items; false: only the others.
         """
         return self._client._call(
             "GET",
@@ -6131,72 +6898,9 @@ class FilamentsResource:
                 "created_from": created_from,
                 "created_to": created_to,
                 "search": search,
+                "id": id,
                 "hidden": hidden,
             },
-        )
-
-    def import_csv(
-        self,
-        csv: str | bytes,
-        *,
-        mode: ImportMode | None = None,
-        decimal: DecimalMark | None = None,
-        date_order: DateOrder | None = None,
-        dry_run: bool | None = None,
-        idempotency_key: str | None = None,
-    ) -> Imported:
-        """Import filaments from CSV.
-
-        Creates or changes all filaments of a CSV file, or none. The columns are those of `exportFilaments`;
-        `material_type`, `color` and `diameter_mm` are required. `vendor_id` or `vendor_name` names the vendor; a
-        name that no vendor has creates it. With `create`, `vendor_name` counts and not `vendor_id`, so that the
-        export of one tenant is the import of another.
-
-        With the `mode` `create`, each row is a new filament; `id` and `number` are ignored. With `update`, a row
-        changes the filament that its `id` or `number` names: only the columns of the file change, and an empty
-        cell is null. A row that names none is skipped. With `upsert`, such a row is a new filament, and so is one
-        that names an unknown one. A row that already has the values of its filament changes nothing.
-
-        Spools change with their filaments, as with `updateFilament`: at most 10,000, and 2,000 in stock, for all
-        rows together.
-
-        Columns may be separated by commas, semicolons or tabs, and the names of columns and the material types may
-        have any case. The whole file shows how its numbers and dates are to be read: a cell such as `1.750` is
-        1750 in a file with decimal commas, which are also assumed with semicolons between the columns, and 1.75 in
-        one with decimal points; `01/02/2024` follows dates such as `31/01/2024`. What can be read in two ways is
-        invalid, and the message names both; `decimal` and `date_order` decide it. An amount may have the currency
-        of the farm, a weight its unit, and booleans the words of spreadsheets in other languages.
-
-        With `dry_run`, the request is checked and answered as without it, but nothing changes; new resources then
-        have no `id`.
-
-        The `errors` of a `422` name the first 50 invalid rows by their lines, such as `line 3`. A request can have
-        1 MiB and 1000 rows.
-
-        Requires the role `operator` or `admin`.
-
-        :param csv: The CSV file.
-        :param mode: `create`: each row is a new resource. `update`: rows change the resources that they name.
-        `upsert`: rows that name none, or an unknown one, are new ones; pages and commands use it by default.
-        :param decimal: The decimal mark of the numbers of the file. By default, the whole file decides.
-        :param date_order: The order of day (d), month (m) and year (y) in dates such as 01/02/2024. By default,
-        the whole file decides.
-        :param dry_run: true: check the file and answer as without it, but change nothing.
-        :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
-        a key.
-        """
-        return self._client._call(
-            "POST",
-            "/filaments/import",
-            _Imported,
-            query={
-                "mode": mode,
-                "decimal": decimal,
-                "date_order": date_order,
-                "dry_run": dry_run,
-            },
-            csv=csv,
-            idempotency_key=idempotency_key or _core.new_key(),
         )
 
     def get(
@@ -6243,10 +6947,10 @@ class FilamentsResource:
     ) -> Filament:
         """Update a filament.
 
-        The spools of the filament change with it, in the same transaction: their `material_type`, `brand` (the
-        name of the vendor), `color`, `color_hex`, `diameter_mm`, `density_g_cm3` and `updated_at`, also those of
-        archived and removed spools. A filament with more than 10,000 spools, or 2,000 in stock, keeps these fields
-        (`422`).
+        The spools of the filament change with it, in the same transaction: their `material_type`, `material_name`,
+        `brand` (the name of the vendor), `color`, `color_hex`, `diameter_mm`, `density_g_cm3` and `updated_at`,
+        also those of archived and removed spools. A filament with more than 10,000 spools, or 2,000 in stock,
+        keeps these fields (`422`).
 
         `vendor` names the vendor instead of `vendor_id`, without regard to case; if there is none with the name,
         it is created.
@@ -6316,9 +7020,9 @@ class FilamentsResource:
     ) -> None:
         """Remove a filament.
 
-        Deletes the filament. If spools are of it, it is hidden instead: lists no longer contain it, requests with
-        its id return 404, and its spools stay as they are. `GET /api/v1/filaments?hidden=true` lists hidden
-        filaments, and `restoreFilament` shows one again.
+        Deletes the filament. If spools are of it, or products name it, it is hidden instead: lists no longer
+        contain it, requests with its id return 404, and its spools and the materials of products stay as they are.
+        `GET /api/v1/filaments?hidden=true` lists hidden filaments, and `restoreFilament` shows one again.
 
         Requires the role `operator` or `admin`.
 
@@ -6418,6 +7122,106 @@ class FilamentsResource:
                 "lot_number": UNSET if lot_number is None else lot_number,
                 "archived": UNSET if archived is None else archived,
             },
+            idempotency_key=idempotency_key or _core.new_key(),
+        )
+
+    def create_from_spools(
+        self,
+        *,
+        dry_run: bool | None = None,
+        idempotency_key: str | None = None,
+    ) -> FromSpoolsResult:
+        """Make filaments of spools.
+
+        Gives spools without a filament one: spools with equal `material_type`, `material_name`, `brand`, `color`,
+        `color_hex`, `diameter_mm` and `density_g_cm3` are of one filament, without regard to case. It is the one
+        with these values or, if there is none, a new one with the weights and the price of the newest spool.
+        Vendors that do not exist are created. Spools that differ in case get the text of the filament. Removed
+        spools stay as they are.
+
+        A request changes at most 2,000 spools, in the order of their numbers, in one transaction. `has_more` tells
+        that there are further ones: repeat the request. Repeated requests make nothing twice.
+
+        Requires the role `operator` or `admin`.
+
+        :param dry_run: true: return what the request would do, but change nothing.
+        :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
+        a key.
+        """
+        return self._client._call(
+            "POST",
+            "/filaments/from-spools",
+            _FromSpoolsResult,
+            body={
+                "dry_run": UNSET if dry_run is None else dry_run,
+            },
+            idempotency_key=idempotency_key or _core.new_key(),
+        )
+
+    def import_csv(
+        self,
+        csv: str | bytes,
+        *,
+        mode: ImportMode | None = None,
+        decimal: DecimalMark | None = None,
+        date_order: DateOrder | None = None,
+        dry_run: bool | None = None,
+        idempotency_key: str | None = None,
+    ) -> Imported:
+        """Import filaments from CSV.
+
+        Creates or changes all filaments of a CSV file, or none. The columns are those of `exportFilaments`;
+        `material_type`, `color` and `diameter_mm` are required. `vendor_id` or `vendor_name` names the vendor; a
+        name that no vendor has creates it. With `create`, `vendor_name` counts and not `vendor_id`, so that the
+        export of one tenant is the import of another.
+
+        With the `mode` `create`, each row is a new filament; `id` and `number` are ignored. With `update`, a row
+        changes the filament that its `id` or `number` names: only the columns of the file change, and an empty
+        cell is null. A row that names none is skipped. With `upsert`, such a row is a new filament, and so is one
+        that names an unknown one. A row that already has the values of its filament changes nothing.
+
+        Spools change with their filaments, as with `updateFilament`: at most 10,000, and 2,000 in stock, for all
+        rows together.
+
+        A custom field of the column `extra` that has no definition gets one, with the narrowest type that fits all
+        its values in the file; `custom_fields` names those.
+
+        Columns may be separated by commas, semicolons or tabs, and the names of columns and the material types may
+        have any case. The whole file shows how its numbers and dates are to be read: a cell such as `1.750` is
+        1750 in a file with decimal commas, which are also assumed with semicolons between the columns, and 1.75 in
+        one with decimal points; `01/02/2024` follows dates such as `31/01/2024`. What can be read in two ways is
+        invalid, and the message names both; `decimal` and `date_order` decide it. An amount may have the currency
+        of the farm, a weight its unit, and booleans the words of spreadsheets in other languages.
+
+        With `dry_run`, the request is checked and answered as without it, but nothing changes; new resources then
+        have no `id`.
+
+        The `errors` of a `422` name the first 50 invalid rows by their lines, such as `line 3`. A request can have
+        1 MiB and 1000 rows.
+
+        Requires the role `operator` or `admin`.
+
+        :param csv: The CSV file.
+        :param mode: `create`: each row is a new resource. `update`: rows change the resources that they name.
+        `upsert`: rows that name none, or an unknown one, are new ones; pages and commands use it by default.
+        :param decimal: The decimal mark of the numbers of the file. By default, the whole file decides.
+        :param date_order: The order of day (d), month (m) and year (y) in dates such as 01/02/2024. By default,
+        the whole file decides.
+        :param dry_run: true: check the file and answer as without it, but change nothing.
+        :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
+        a key.
+        """
+        return self._client._call(
+            "POST",
+            "/filaments/import",
+            _Imported,
+            query={
+                "mode": mode,
+                "decimal": decimal,
+                "date_order": date_order,
+                "dry_run": dry_run,
+            },
+            csv=csv,
             idempotency_key=idempotency_key or _core.new_key(),
         )
 
@@ -6563,7 +7367,7 @@ class SpoolsResource:
         *,
         skip: int | None = None,
         limit: int | None = None,
-        sort_by: Literal["id", "number", "filament_id", "material_type", "brand", "color", "color_hex", "finish", "diameter_mm", "net_weight_grams", "remaining_weight_grams", "spool_weight_grams", "purchase_price", "cost_per_gram", "supplier", "purchase_date", "notes", "location", "lot_number", "density_g_cm3", "archived", "first_used_at", "last_used_at", "created_at", "updated_at", "hidden_at"] | None = None,
+        sort_by: Literal["id", "number", "filament_id", "material_type", "brand", "color", "color_hex", "finish", "diameter_mm", "net_weight_grams", "remaining_weight_grams", "spool_weight_grams", "purchase_price", "cost_per_gram", "supplier", "purchase_date", "notes", "location", "lot_number", "density_g_cm3", "material_name", "archived", "first_used_at", "last_used_at", "created_at", "updated_at", "hidden_at", "hidden_by"] | None = None,
         sort_order: SortOrder | None = None,
         after: str | None = None,
         number: int | None = None,
@@ -6580,6 +7384,7 @@ class SpoolsResource:
         created_to: _dt.datetime | None = None,
         search: str | None = None,
         archived: Archived | None = None,
+        id: str | None = None,
         hidden: bool | None = None,
     ) -> SpoolList:
         """List spools.
@@ -6607,12 +7412,13 @@ class SpoolsResource:
         :param created_from: Only spools created at this time or later: a timestamp, or a date, which begins at
         midnight in the tenant's time zone.
         :param created_to: Only spools created before this time.
-        :param search: Only spools in which every word of this text occurs: in material, colour, brand, name of the
-        filament, finish, location, lot number, supplier, notes or, for a number such as 7 or #7, as the number.
-        Ignores case and accents; no wildcards.
+        :param search: Only spools in which every word of this text occurs: in material type and name, colour,
+        brand, name of the filament, finish, location, lot number, supplier, notes or, for a number such as 7 or
+        #7, as the number. Ignores case and accents; no wildcards.
         :param archived: true: only archived spools; false: only the others; any: all. The default for removed
         spools is any.
-        :param hidden: true: only removed spools; false: only the others.
+        :param id: Only the item with this id.
+        :param hidden: true: only removed items; false: only the others.
         """
         return self._client._call(
             "GET",
@@ -6638,6 +7444,7 @@ class SpoolsResource:
                 "created_to": created_to,
                 "search": search,
                 "archived": archived,
+                "id": id,
                 "hidden": hidden,
             },
         )
@@ -6645,7 +7452,7 @@ class SpoolsResource:
     def iterate(
         self,
         *,
-        sort_by: Literal["id", "number", "filament_id", "material_type", "brand", "color", "color_hex", "finish", "diameter_mm", "net_weight_grams", "remaining_weight_grams", "spool_weight_grams", "purchase_price", "cost_per_gram", "supplier", "purchase_date", "notes", "location", "lot_number", "density_g_cm3", "archived", "first_used_at", "last_used_at", "created_at", "updated_at", "hidden_at"] | None = None,
+        sort_by: Literal["id", "number", "filament_id", "material_type", "brand", "color", "color_hex", "finish", "diameter_mm", "net_weight_grams", "remaining_weight_grams", "spool_weight_grams", "purchase_price", "cost_per_gram", "supplier", "purchase_date", "notes", "location", "lot_number", "density_g_cm3", "material_name", "archived", "first_used_at", "last_used_at", "created_at", "updated_at", "hidden_at", "hidden_by"] | None = None,
         sort_order: SortOrder | None = None,
         number: int | None = None,
         material_type: MaterialType | Sequence[MaterialType] | None = None,
@@ -6661,6 +7468,7 @@ class SpoolsResource:
         created_to: _dt.datetime | None = None,
         search: str | None = None,
         archived: Archived | None = None,
+        id: str | None = None,
         hidden: bool | None = None,
     ) -> Iterator[Spool]:
         """Iterates over all items of the list, page by page.
@@ -6683,12 +7491,13 @@ class SpoolsResource:
         :param created_from: Only spools created at this time or later: a timestamp, or a date, which begins at
         midnight in the tenant's time zone.
         :param created_to: Only spools created before this time.
-        :param search: Only spools in which every word of this text occurs: in material, colour, brand, name of the
-        filament, finish, location, lot number, supplier, notes or, for a number such as 7 or #7, as the number.
-        Ignores case and accents; no wildcards.
+        :param search: Only spools in which every word of this text occurs: in material type and name, colour,
+        brand, name of the filament, finish, location, lot number, supplier, notes or, for a number such as 7 or
+        #7, as the number. Ignores case and accents; no wildcards.
         :param archived: true: only archived spools; false: only the others; any: all. The default for removed
         spools is any.
-        :param hidden: true: only removed spools; false: only the others.
+        :param id: Only the item with this id.
+        :param hidden: true: only removed items; false: only the others.
         """
         return _core.cursor_pages(self._client, "/spools", _SpoolList,
             query={
@@ -6708,6 +7517,7 @@ class SpoolsResource:
                 "created_to": created_to,
                 "search": search,
                 "archived": archived,
+                "id": id,
                 "hidden": hidden,
             },
         )
@@ -6733,6 +7543,7 @@ class SpoolsResource:
         location: str | None = None,
         lot_number: str | None = None,
         density_g_cm3: DecimalInput | None = None,
+        material_name: str | None = None,
         archived: bool | None = None,
         extra: dict[str, Any] | None = None,
         idempotency_key: str | None = None,
@@ -6742,15 +7553,15 @@ class SpoolsResource:
         `remaining_weight_grams` is `net_weight_grams` by default. It is the first entry of the usage ledger.
         `createSpoolBatch` creates several equal spools.
 
-        With `filament_id` or `filament_number`, the spool has its `material_type`, `brand`, `color`, `color_hex`,
-        `diameter_mm` and `density_g_cm3` from the filament, and they change with it; other values in the request
-        are a `FILAMENT_FIELD`. `net_weight_grams`, `spool_weight_grams` and `purchase_price` are those of the
-        filament by default.
+        With `filament_id` or `filament_number`, the spool has its `material_type`, `material_name`, `brand`,
+        `color`, `color_hex`, `diameter_mm` and `density_g_cm3` from the filament, and they change with it; other
+        values in the request are a `FILAMENT_FIELD`. `net_weight_grams`, `spool_weight_grams` and `purchase_price`
+        are those of the filament by default.
 
         Requires the role `operator` or `admin`.
 
-        :param filament_id: The filament, whose material, brand, colour, diameter and density the spool has; null:
-        it has its own.
+        :param filament_id: The filament, whose material type and name, brand, colour, diameter and density the
+        spool has; null: it has its own.
         :param filament_number: The number of the filament, instead of filament_id.
         :param material_type: Type of filament.
         :param brand: Name of the manufacturer.
@@ -6769,6 +7580,8 @@ class SpoolsResource:
         :param location: Where the spool is.
         :param lot_number: Lot number of the manufacturer.
         :param density_g_cm3: Density of the filament in g/cm³; null: the usual density of the material.
+        :param material_name: Name of the material, where the type does not say all, such as PETG-CF; null: the
+        type says all.
         :param archived: Whether the spool is archived. Lists leave archived spools out by default, and they are
         not in stock for prices.
         :param extra: Values of custom fields by their keys. In a PATCH, null removes a value, and fields without a
@@ -6799,6 +7612,7 @@ class SpoolsResource:
                 "location": UNSET if location is None else location,
                 "lot_number": UNSET if lot_number is None else lot_number,
                 "density_g_cm3": UNSET if density_g_cm3 is None else density_g_cm3,
+                "material_name": UNSET if material_name is None else material_name,
                 "archived": UNSET if archived is None else archived,
                 "extra": UNSET if extra is None else extra,
             },
@@ -6813,6 +7627,7 @@ class SpoolsResource:
         numbers: Sequence[int] | Unset = UNSET,
         filter: SpoolFilter | Unset = UNSET,
         dry_run: bool | None | Unset = UNSET,
+        unchanged_since: _dt.datetime | None | Unset = UNSET,
     ) -> BulkResult:
         """Update several spools.
 
@@ -6825,6 +7640,10 @@ class SpoolsResource:
         For each spool, a changed `remaining_weight_grams` is an entry of the usage ledger, as when it is updated
         alone.
 
+        With `unchanged_since`, nothing changes if one of the spools was changed after that time
+        (`SPOOLS_CHANGED`). A request with the `changed_at` of another one takes that one back, and nothing that
+        happened since.
+
         Requires the role `operator` or `admin`.
 
         :param changes: The fields to change, as in a `PATCH` of one spool.
@@ -6833,6 +7652,7 @@ class SpoolsResource:
         :param filter: The filters of `GET /api/v1/spools` that select the spools, at least one. As in the list,
         archived spools are left out unless `archived` says otherwise.
         :param dry_run: true: check the request and count the spools, but change nothing.
+        :param unchanged_since: Refuse the request if one of the spools was changed after this time.
         """
         return self._client._call(
             "PATCH",
@@ -6844,6 +7664,7 @@ class SpoolsResource:
                 "numbers": numbers,
                 "filter": filter,
                 "dry_run": dry_run,
+                "unchanged_since": unchanged_since,
             },
         )
 
@@ -6905,6 +7726,7 @@ class SpoolsResource:
         location: str | None = None,
         lot_number: str | None = None,
         density_g_cm3: DecimalInput | None = None,
+        material_name: str | None = None,
         archived: bool | None = None,
         extra: dict[str, Any] | None = None,
         idempotency_key: str | None = None,
@@ -6914,16 +7736,16 @@ class SpoolsResource:
         Creates `quantity` equal spools, all or none. `remaining_weight_grams` is `net_weight_grams` by default. It
         is the first entry of the usage ledger. The `Location` is the list of spools.
 
-        With `filament_id` or `filament_number`, the spool has its `material_type`, `brand`, `color`, `color_hex`,
-        `diameter_mm` and `density_g_cm3` from the filament, and they change with it; other values in the request
-        are a `FILAMENT_FIELD`. `net_weight_grams`, `spool_weight_grams` and `purchase_price` are those of the
-        filament by default.
+        With `filament_id` or `filament_number`, the spool has its `material_type`, `material_name`, `brand`,
+        `color`, `color_hex`, `diameter_mm` and `density_g_cm3` from the filament, and they change with it; other
+        values in the request are a `FILAMENT_FIELD`. `net_weight_grams`, `spool_weight_grams` and `purchase_price`
+        are those of the filament by default.
 
         Requires the role `operator` or `admin`.
 
         :param quantity: Number of equal spools to create.
-        :param filament_id: The filament, whose material, brand, colour, diameter and density the spool has; null:
-        it has its own.
+        :param filament_id: The filament, whose material type and name, brand, colour, diameter and density the
+        spool has; null: it has its own.
         :param filament_number: The number of the filament, instead of filament_id.
         :param material_type: Type of filament.
         :param brand: Name of the manufacturer.
@@ -6942,6 +7764,8 @@ class SpoolsResource:
         :param location: Where the spool is.
         :param lot_number: Lot number of the manufacturer.
         :param density_g_cm3: Density of the filament in g/cm³; null: the usual density of the material.
+        :param material_name: Name of the material, where the type does not say all, such as PETG-CF; null: the
+        type says all.
         :param archived: Whether the spool is archived. Lists leave archived spools out by default, and they are
         not in stock for prices.
         :param extra: Values of custom fields by their keys. In a PATCH, null removes a value, and fields without a
@@ -6973,73 +7797,10 @@ class SpoolsResource:
                 "location": UNSET if location is None else location,
                 "lot_number": UNSET if lot_number is None else lot_number,
                 "density_g_cm3": UNSET if density_g_cm3 is None else density_g_cm3,
+                "material_name": UNSET if material_name is None else material_name,
                 "archived": UNSET if archived is None else archived,
                 "extra": UNSET if extra is None else extra,
             },
-            idempotency_key=idempotency_key or _core.new_key(),
-        )
-
-    def import_csv(
-        self,
-        csv: str | bytes,
-        *,
-        mode: ImportMode | None = None,
-        decimal: DecimalMark | None = None,
-        date_order: DateOrder | None = None,
-        dry_run: bool | None = None,
-        idempotency_key: str | None = None,
-    ) -> Imported:
-        """Import spools from CSV.
-
-        Creates or changes all spools of a CSV file, or none. The first line names the columns, which are fields of
-        a spool; columns of other read-only fields than `id` and `number` are ignored.
-
-        With the `mode` `create`, each row is a new spool and must satisfy the rules of `POST /api/v1/spools`;
-        `material_type`, `color`, `diameter_mm` and `net_weight_grams` are required, and `id` and `number` are
-        ignored. With `update`, a row changes the spool that its `id` or `number` names as a `PATCH` does: only the
-        columns of the file change, and an empty cell is null. A row that names no spool is skipped. With `upsert`,
-        such a row is a new spool, and so is one whose `id` or `number` is unknown. The `id` decides: if no `id` of
-        the file is known, the numbers count if the spools with them are all of the material, colour, brand and net
-        weight of their rows. A row that already has the values of its spool changes nothing. A changed
-        `remaining_weight_grams` is an entry of the usage ledger; leave the column out to change other fields while
-        the spools are in use.
-
-        Columns may be separated by commas, semicolons or tabs, and the names of columns and the material types may
-        have any case. The whole file shows how its numbers and dates are to be read: a cell such as `1.750` is
-        1750 in a file with decimal commas, which are also assumed with semicolons between the columns, and 1.75 in
-        one with decimal points; `01/02/2024` follows dates such as `31/01/2024`. What can be read in two ways is
-        invalid, and the message names both; `decimal` and `date_order` decide it. An amount may have the currency
-        of the farm, a weight its unit, and booleans the words of spreadsheets in other languages.
-
-        With `dry_run`, the request is checked and answered as without it, but nothing changes; new resources then
-        have no `id`.
-
-        The `errors` of a `422` name the first 50 invalid rows by their lines, such as `line 3`. A request can have
-        1 MiB and 10000 rows.
-
-        Requires the role `operator` or `admin`.
-
-        :param csv: The CSV file.
-        :param mode: `create`: each row is a new resource. `update`: rows change the resources that they name.
-        `upsert`: rows that name none, or an unknown one, are new ones; pages and commands use it by default.
-        :param decimal: The decimal mark of the numbers of the file. By default, the whole file decides.
-        :param date_order: The order of day (d), month (m) and year (y) in dates such as 01/02/2024. By default,
-        the whole file decides.
-        :param dry_run: true: check the file and answer as without it, but change nothing.
-        :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
-        a key.
-        """
-        return self._client._call(
-            "POST",
-            "/spools/import",
-            _Imported,
-            query={
-                "mode": mode,
-                "decimal": decimal,
-                "date_order": date_order,
-                "dry_run": dry_run,
-            },
-            csv=csv,
             idempotency_key=idempotency_key or _core.new_key(),
         )
 
@@ -7060,6 +7821,7 @@ class SpoolsResource:
         created_from: _dt.datetime | None = None,
         created_to: _dt.datetime | None = None,
         search: str | None = None,
+        id: str | None = None,
         hidden: bool | None = None,
         archived: Archived | None = None,
     ) -> str:
@@ -7084,10 +7846,11 @@ class SpoolsResource:
         :param created_from: Only spools created at this time or later: a timestamp, or a date, which begins at
         midnight in the tenant's time zone.
         :param created_to: Only spools created before this time.
-        :param search: Only spools in which every word of this text occurs: in material, colour, brand, name of the
-        filament, finish, location, lot number, supplier, notes or, for a number such as 7 or #7, as the number.
-        Ignores case and accents; no wildcards.
-        :param hidden: true: only removed spools; false: only the others.
+        :param search: Only spools in which every word of this text occurs: in material type and name, colour,
+        brand, name of the filament, finish, location, lot number, supplier, notes or, for a number such as 7 or
+        #7, as the number. Ignores case and accents; no wildcards.
+        :param id: Only the item with this id.
+        :param hidden: true: only removed items; false: only the others.
         :param archived: Only archived spools (`true`), only the others (`false`), or both (`any`).
         """
         return self._client._call(
@@ -7109,6 +7872,7 @@ class SpoolsResource:
                 "created_from": created_from,
                 "created_to": created_to,
                 "search": search,
+                "id": id,
                 "hidden": hidden,
                 "archived": archived,
             },
@@ -7152,6 +7916,7 @@ class SpoolsResource:
         location: str | None | Unset = UNSET,
         lot_number: str | None | Unset = UNSET,
         density_g_cm3: DecimalInput | None | Unset = UNSET,
+        material_name: str | None | Unset = UNSET,
         archived: bool | Unset = UNSET,
         extra: dict[str, Any] | Unset = UNSET,
         if_match: str | None = None,
@@ -7161,15 +7926,16 @@ class SpoolsResource:
         A changed `remaining_weight_grams`, for example after weighing the spool, is an entry of the usage ledger.
         Omit it to change other fields: a value that you fetched earlier would undo the deductions since then.
 
-        With `filament_id` or `filament_number`, the spool has its `material_type`, `brand`, `color`, `color_hex`,
-        `diameter_mm` and `density_g_cm3` from the filament, and they change with it; other values in the request
-        are a `FILAMENT_FIELD`. A `filament_id` of null detaches the spool, which keeps its values.
+        With `filament_id` or `filament_number`, the spool has its `material_type`, `material_name`, `brand`,
+        `color`, `color_hex`, `diameter_mm` and `density_g_cm3` from the filament, and they change with it; other
+        values in the request are a `FILAMENT_FIELD`. A `filament_id` of null detaches the spool, which keeps its
+        values.
 
         Requires the role `operator` or `admin`.
 
         :param id: The id of the spool, a UUID.
-        :param filament_id: The filament, whose material, brand, colour, diameter and density the spool has; null:
-        it has its own.
+        :param filament_id: The filament, whose material type and name, brand, colour, diameter and density the
+        spool has; null: it has its own.
         :param filament_number: The number of the filament, instead of filament_id.
         :param material_type: Type of filament.
         :param brand: Name of the manufacturer.
@@ -7188,6 +7954,8 @@ class SpoolsResource:
         :param location: Where the spool is.
         :param lot_number: Lot number of the manufacturer.
         :param density_g_cm3: Density of the filament in g/cm³; null: the usual density of the material.
+        :param material_name: Name of the material, where the type does not say all, such as PETG-CF; null: the
+        type says all.
         :param archived: Whether the spool is archived. Lists leave archived spools out by default, and they are
         not in stock for prices.
         :param extra: Values of custom fields by their keys. In a PATCH, null removes a value, and fields without a
@@ -7218,6 +7986,7 @@ class SpoolsResource:
                 "location": location,
                 "lot_number": lot_number,
                 "density_g_cm3": density_g_cm3,
+                "material_name": material_name,
                 "archived": archived,
                 "extra": extra,
             },
@@ -7377,6 +8146,7 @@ class SpoolsResource:
 
         Lists all changes of the spool's remaining weight, newest first. Entries are never removed, and only the
         newest one can change: consecutive reports of a printer within an hour are one entry, which grows.
+        `reverseSpoolUsage` and `moveSpoolUsage` correct an entry by another one.
 
         :param id: The id of the spool, a UUID.
         :param skip: Items to skip.
@@ -7437,6 +8207,175 @@ class SpoolsResource:
                 "created_from": created_from,
                 "created_to": created_to,
             },
+        )
+
+    def reverse_usage(
+        self,
+        id: str,
+        entry_id: str,
+        *,
+        reason: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> UsageCorrection:
+        """Reverse an entry of a spool's usage.
+
+        Takes back a change of the spool's remaining weight, by a second entry. The new entry has the kind of the
+        first one and its grams with the other sign, also `shortfall_grams`. Its `reverses_id` names the first one,
+        which does not change, and whose `reversed_by_id` names the new one. Reports count both on the day of the
+        first one, so that they cancel out; those of past days follow within about an hour. An entry of a printer
+        that was reversed does not grow any more.
+
+        An entry is reversed once (`USAGE_ALREADY_REVERSED`). The first entry of a spool and a reversal cannot be
+        reversed (`USAGE_NOT_REVERSIBLE`): to take a reversal back, record the change again. What a production run
+        has used is corrected through the run (`USAGE_OF_RUN`); this includes use outside of the run that it
+        counts.
+
+        `warnings` has `OVER_NET_WEIGHT` if the spool has more than its `net_weight_grams` then. It has
+        `FILAMENT_SHORTFALL` if the spool has less than the entry takes: the spool is empty then, and the entry
+        keeps the other grams in `shortfall_grams`. A spool has at most 1,000,000 g; the entry keeps what it cannot
+        have, too.
+
+        The spool may be archived or removed. The body may be empty.
+
+        Requires the role `operator` or `admin`.
+
+        :param id: The id of the spool, a UUID.
+        :param entry_id: The id of the usage, a UUID.
+        :param reason: Free text for the usage ledger.
+        :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
+        a key.
+        """
+        return self._client._call(
+            "POST",
+            f"/spools/{_core.segment(id)}/usage/{_core.segment(entry_id)}/reverse",
+            _UsageCorrection,
+            body={
+                "reason": UNSET if reason is None else reason,
+            },
+            idempotency_key=idempotency_key or _core.new_key(),
+        )
+
+    def move_usage(
+        self,
+        id: str,
+        entry_id: str,
+        *,
+        spool_id: str | None = None,
+        spool_number: int | None = None,
+        reason: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> MovedUsage:
+        """Move use to another spool.
+
+        Reverses an entry, as `reverseSpoolUsage` does, and records the same use on the spool that `spool_id` or
+        `spool_number` names, in one transaction. The entry there has the kind, the `reason` and the printer of the
+        first one, which its `moves_id` names, and reports count it on the same day. The `reason` of the request is
+        that of the reversal.
+
+        The new entry has the kind of the first one and its grams with the other sign, also `shortfall_grams`. Its
+        `reverses_id` names the first one, which does not change, and whose `reversed_by_id` names the new one.
+        Reports count both on the day of the first one, so that they cancel out; those of past days follow within
+        about an hour. An entry of a printer that was reversed does not grow any more.
+
+        An entry is reversed once (`USAGE_ALREADY_REVERSED`). The first entry of a spool and a reversal cannot be
+        reversed (`USAGE_NOT_REVERSIBLE`): to take a reversal back, record the change again. What a production run
+        has used is corrected through the run (`USAGE_OF_RUN`); this includes use outside of the run that it
+        counts.
+
+        `warnings` has `OVER_NET_WEIGHT` if the spool has more than its `net_weight_grams` then. It has
+        `FILAMENT_SHORTFALL` if the spool has less than the entry takes: the spool is empty then, and the entry
+        keeps the other grams in `shortfall_grams`.
+
+        Only use can be moved (`USAGE_NOT_MOVABLE`): entries of the kinds `deducted` and `printed` that took
+        filament. The spool that had it may be archived or removed; the other one may be archived.
+
+        Requires the role `operator` or `admin`.
+
+        :param id: The id of the spool, a UUID.
+        :param entry_id: The id of the usage, a UUID.
+        :param spool_id: The spool that the filament was really used from.
+        :param spool_number: The number of this spool, instead of its id.
+        :param reason: Free text for the entry that takes the use back.
+        :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
+        a key.
+        """
+        return self._client._call(
+            "POST",
+            f"/spools/{_core.segment(id)}/usage/{_core.segment(entry_id)}/move",
+            _MovedUsage,
+            body={
+                "spool_id": UNSET if spool_id is None else spool_id,
+                "spool_number": UNSET if spool_number is None else spool_number,
+                "reason": UNSET if reason is None else reason,
+            },
+            idempotency_key=idempotency_key or _core.new_key(),
+        )
+
+    def import_csv(
+        self,
+        csv: str | bytes,
+        *,
+        mode: ImportMode | None = None,
+        decimal: DecimalMark | None = None,
+        date_order: DateOrder | None = None,
+        dry_run: bool | None = None,
+        idempotency_key: str | None = None,
+    ) -> Imported:
+        """Import spools from CSV.
+
+        Creates or changes all spools of a CSV file, or none. The first line names the columns, which are fields of
+        a spool; columns of other read-only fields than `id` and `number` are ignored.
+
+        With the `mode` `create`, each row is a new spool and must satisfy the rules of `POST /api/v1/spools`;
+        `material_type`, `color`, `diameter_mm` and `net_weight_grams` are required, and `id` and `number` are
+        ignored. With `update`, a row changes the spool that its `id` or `number` names as a `PATCH` does: only the
+        columns of the file change, and an empty cell is null. A row that names no spool is skipped. With `upsert`,
+        such a row is a new spool, and so is one whose `id` or `number` is unknown. The `id` decides: if no `id` of
+        the file is known, the numbers count if the spools with them are all of the material, colour, brand and net
+        weight of their rows. A row that already has the values of its spool changes nothing. A changed
+        `remaining_weight_grams` is an entry of the usage ledger; leave the column out to change other fields while
+        the spools are in use.
+
+        A custom field of the column `extra` that has no definition gets one, with the narrowest type that fits all
+        its values in the file; `custom_fields` names those.
+
+        Columns may be separated by commas, semicolons or tabs, and the names of columns and the material types may
+        have any case. The whole file shows how its numbers and dates are to be read: a cell such as `1.750` is
+        1750 in a file with decimal commas, which are also assumed with semicolons between the columns, and 1.75 in
+        one with decimal points; `01/02/2024` follows dates such as `31/01/2024`. What can be read in two ways is
+        invalid, and the message names both; `decimal` and `date_order` decide it. An amount may have the currency
+        of the farm, a weight its unit, and booleans the words of spreadsheets in other languages.
+
+        With `dry_run`, the request is checked and answered as without it, but nothing changes; new resources then
+        have no `id`.
+
+        The `errors` of a `422` name the first 50 invalid rows by their lines, such as `line 3`. A request can have
+        1 MiB and 10000 rows.
+
+        Requires the role `operator` or `admin`.
+
+        :param csv: The CSV file.
+        :param mode: `create`: each row is a new resource. `update`: rows change the resources that they name.
+        `upsert`: rows that name none, or an unknown one, are new ones; pages and commands use it by default.
+        :param decimal: The decimal mark of the numbers of the file. By default, the whole file decides.
+        :param date_order: The order of day (d), month (m) and year (y) in dates such as 01/02/2024. By default,
+        the whole file decides.
+        :param dry_run: true: check the file and answer as without it, but change nothing.
+        :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
+        a key.
+        """
+        return self._client._call(
+            "POST",
+            "/spools/import",
+            _Imported,
+            query={
+                "mode": mode,
+                "decimal": decimal,
+                "date_order": date_order,
+                "dry_run": dry_run,
+            },
+            csv=csv,
+            idempotency_key=idempotency_key or _core.new_key(),
         )
 
 
@@ -7662,8 +8601,11 @@ class ReportsResource:
     ) -> UsageReport:
         """Report the filament that was used.
 
-        Adds up the usage ledger: deductions, completed runs, waste, reports of printers, and what weighing a spool
-        found missing or left over. Edits of the remaining weight correct it and do not count. `cost` is at the
+        Adds up the usage ledger. `grams` are what was used: by deductions, by runs, and by reports of printers,
+        with what a spool was not thought to have. `wasted_grams` are those of them that runs wasted: what failed
+        and cancelled runs used, and the share of the failed pieces of completed runs. `corrected_grams` are what
+        weighing and edits of the remaining weight took away, less than 0 if they added more; they are not in
+        `grams`. What a run used counts on the day of its end (`completed_at`), once it has ended. `cost` is at the
         current price of each spool; spools without a price add nothing to it, and 0 g cost 0.
 
         `group_by=material` and `color` (a material and a colour) also return what remains in stock, the mean use
@@ -7708,7 +8650,8 @@ class ReportsResource:
 
         Returns what the filters select, in a file in UTF-8. A list and its export have the same filters.
         `format=jsonl` is a JSON object per line, as the GET of the resource returns it. `format=csv` (separated by
-        commas) has a row for each entry of the usage ledgers of all spools, also of removed ones, oldest first.
+        commas) has a row for each entry of the usage ledgers of all spools, also of removed ones, by `counted_at`,
+        the oldest first: the time by which reports count it.
 
         With `from` or `to`, the file has the entries of the days that `reportUsage` covers with the same
         parameters, and without both those of all days.
@@ -7741,12 +8684,13 @@ class ReportsResource:
         """Report what printers did.
 
         Adds up the runs that `completeProductionRun`, `failProductionRun` and `cancelProductionRun` ended, by the
-        day of that, also runs that were removed since, for each printer: their `actual_print_time_hours`,
-        `actual_total_filament_grams` and `cost`, as far as they are known. `utilisation_percent` is `hours` of the
-        hours of the period that have passed; a run counts on the day of its end with all its hours. `rate` is
-        `failed_runs` / (`failed_runs` + `completed_runs`). Printers without runs in the period have 0 hours,
-        unless they are retired or removed. Runs without a `printer_id` count for their `printer_name`, and those
-        without either for a printer whose name is null.
+        day of their `completed_at`, also runs that were removed since, for each printer: their
+        `actual_print_time_hours`, `actual_total_filament_grams` and `cost`, as far as they are known.
+        `runs_without_hours` are those whose hours are unknown, except for cancelled ones that did not start.
+        `utilisation_percent` is `hours` of the hours of the period that have passed; a run counts on the day of
+        its end with all its hours. `rate` is `failed_runs` / (`failed_runs` + `completed_runs`). Printers without
+        runs in the period have 0 hours, unless they are retired or removed. Runs without a `printer_id` count for
+        their `printer_name`, and those without either for a printer whose name is null.
 
         Printers with the most hours come first. A report has at most 1,000 printers.
 
@@ -7771,19 +8715,21 @@ class ReportsResource:
         from_: _dt.date | None = None,
         to: _dt.date | None = None,
     ) -> WasteReport:
-        """Report the filament that failed runs wasted.
+        """Report the filament that was wasted.
 
-        Adds up the filament that `failProductionRun` and `cancelProductionRun` deducted, by the day of that, also
-        of runs that were removed since. `cost` is at the prices of the runs' materials; materials without a price
-        add nothing to it, and 0 g cost 0. `runs` failed or were cancelled. `rate` is `failed_runs` /
-        (`failed_runs` + `completed_runs`); cancelled runs, and runs that an update alone set to a status, do not
-        count for it.
+        Adds up what failed and cancelled runs used, and the share of the failed pieces of completed runs, by the
+        day of their end (`completed_at`), also of runs that were removed since. `cost` is at the prices of the
+        runs' materials; materials without a price add nothing to it, and 0 g cost 0. `runs` failed, were
+        cancelled, or have failed pieces. `rate` is `failed_runs` / (`failed_runs` + `completed_runs`); cancelled
+        runs, and runs that an update alone set to a status, do not count for it.
 
-        `group_by=reason` has the rate of each reason among all runs. A run of several materials or products is in
-        the group of each: products share the waste in proportion to their `estimated_total_cost`, or
-        `estimated_material_cost` if that is more, or to their quantities if no item has one. A group whose field
-        is null has the runs without a reason, printer, material or product. The groups with the most grams come
-        first. A report has at most 1,000 groups; the other fields are totals of all runs.
+        `group_by=reason` has the rate of each reason among all runs. The reason is that of the run, or of the
+        item; failed pieces of a completed run have the reason of their item, or else that of the run. A run of
+        several reasons, materials or products is in the group of each: products share the waste in proportion to
+        their `estimated_total_cost`, or `estimated_material_cost` if that is more, or to their quantities if no
+        item has one. A group whose field is null has the runs without a reason, printer, material or product. The
+        groups with the most grams come first. A report has at most 1,000 groups; the other fields are totals of
+        all runs.
 
         :param group_by: What the rows of the report have in common.
         :param printer_id: Only runs of this printer.
@@ -7812,9 +8758,11 @@ class ReportsResource:
         """Report revenue, costs and margins.
 
         Adds up what the runs cost that `completeProductionRun`, `failProductionRun` and `cancelProductionRun`
-        ended, by the day of that, also of runs that were removed since, and the revenue of their good pieces. A
-        good piece of a completed run has the `unit_price` of the order's item that it was printed for, unless the
-        order is cancelled, or has as many pieces already. Other pieces have no revenue: they are in stock.
+        ended, by the day of their `completed_at`, also of runs that were removed since, and the revenue of their
+        good pieces. A good piece of a completed run has the `unit_price` of the order's item that it was printed
+        for, unless the order has as many pieces already, is cancelled, or was removed while it was open, or the
+        item was withdrawn. Other pieces have no revenue: they are in stock. Pieces that a customer got when the
+        order was marked done by hand, and that no run printed for it, have their revenue on that day, and no cost.
 
         The items of a run share its cost as `getOrder` says. A group whose field is null has the runs without a
         product, order, customer or printer. `month` returns the first day of each, oldest first; the other groups
@@ -7853,7 +8801,7 @@ class PrintersResource:
         *,
         skip: int | None = None,
         limit: int | None = None,
-        sort_by: Literal["id", "number", "name", "model", "location", "notes", "nozzle_mm", "slots", "hour_cost", "power_watts", "status", "maintenance_interval_hours", "maintained_at", "printed_hours", "maintenance_due", "created_at", "updated_at", "hidden_at"] | None = None,
+        sort_by: Literal["id", "number", "name", "model", "location", "notes", "nozzle_mm", "diameter_mm", "slots", "hour_cost", "power_watts", "status", "maintenance_interval_hours", "maintained_at", "printed_hours", "maintenance_due", "created_at", "updated_at", "hidden_at", "hidden_by"] | None = None,
         sort_order: SortOrder | None = None,
         after: str | None = None,
         number: int | None = None,
@@ -7863,6 +8811,7 @@ class PrintersResource:
         created_from: _dt.datetime | None = None,
         created_to: _dt.datetime | None = None,
         search: str | None = None,
+        id: str | None = None,
         hidden: bool | None = None,
     ) -> PrinterList:
         """List printers.
@@ -7885,7 +8834,8 @@ class PrintersResource:
         :param created_to: Only printers created before this time.
         :param search: Only printers in which every word of this text occurs: in name, model, location, notes or,
         for a number such as 7 or #7, as the number. Ignores case and accents; no wildcards.
-        :param hidden: true: only removed printers; false: only the others.
+        :param id: Only the item with this id.
+        :param hidden: true: only removed items; false: only the others.
         """
         return self._client._call(
             "GET",
@@ -7904,6 +8854,7 @@ class PrintersResource:
                 "created_from": created_from,
                 "created_to": created_to,
                 "search": search,
+                "id": id,
                 "hidden": hidden,
             },
         )
@@ -7911,7 +8862,7 @@ class PrintersResource:
     def iterate(
         self,
         *,
-        sort_by: Literal["id", "number", "name", "model", "location", "notes", "nozzle_mm", "slots", "hour_cost", "power_watts", "status", "maintenance_interval_hours", "maintained_at", "printed_hours", "maintenance_due", "created_at", "updated_at", "hidden_at"] | None = None,
+        sort_by: Literal["id", "number", "name", "model", "location", "notes", "nozzle_mm", "diameter_mm", "slots", "hour_cost", "power_watts", "status", "maintenance_interval_hours", "maintained_at", "printed_hours", "maintenance_due", "created_at", "updated_at", "hidden_at", "hidden_by"] | None = None,
         sort_order: SortOrder | None = None,
         number: int | None = None,
         name: str | None = None,
@@ -7920,6 +8871,7 @@ class PrintersResource:
         created_from: _dt.datetime | None = None,
         created_to: _dt.datetime | None = None,
         search: str | None = None,
+        id: str | None = None,
         hidden: bool | None = None,
     ) -> Iterator[Printer]:
         """Iterates over all items of the list, page by page.
@@ -7938,7 +8890,8 @@ class PrintersResource:
         :param created_to: Only printers created before this time.
         :param search: Only printers in which every word of this text occurs: in name, model, location, notes or,
         for a number such as 7 or #7, as the number. Ignores case and accents; no wildcards.
-        :param hidden: true: only removed printers; false: only the others.
+        :param id: Only the item with this id.
+        :param hidden: true: only removed items; false: only the others.
         """
         return _core.cursor_pages(self._client, "/printers", _PrinterList,
             query={
@@ -7951,6 +8904,7 @@ class PrintersResource:
                 "created_from": created_from,
                 "created_to": created_to,
                 "search": search,
+                "id": id,
                 "hidden": hidden,
             },
         )
@@ -7963,6 +8917,7 @@ class PrintersResource:
         location: str | None = None,
         notes: str | None = None,
         nozzle_mm: DecimalInput | None = None,
+        diameter_mm: DecimalInput | None = None,
         slots: int | None = None,
         materials: Sequence[MaterialType] | None = None,
         hour_cost: DecimalInput | None = None,
@@ -7982,6 +8937,8 @@ class PrintersResource:
         :param location: Where the printer is.
         :param notes: Free text.
         :param nozzle_mm: Diameter of the nozzle in millimetres.
+        :param diameter_mm: Diameter of the filament that it prints, in millimetres; 1.75 by default. One of 1.75,
+        2.85.
         :param slots: Number of spools that can be loaded; 1 by default.
         :param materials: The types of filament that it prints; an empty list: all.
         :param hour_cost: Cost of an hour of printing, without energy.
@@ -8001,6 +8958,7 @@ class PrintersResource:
                 "location": UNSET if location is None else location,
                 "notes": UNSET if notes is None else notes,
                 "nozzle_mm": UNSET if nozzle_mm is None else nozzle_mm,
+                "diameter_mm": UNSET if diameter_mm is None else diameter_mm,
                 "slots": UNSET if slots is None else slots,
                 "materials": UNSET if materials is None else materials,
                 "hour_cost": UNSET if hour_cost is None else hour_cost,
@@ -8022,6 +8980,7 @@ class PrintersResource:
         created_from: _dt.datetime | None = None,
         created_to: _dt.datetime | None = None,
         search: str | None = None,
+        id: str | None = None,
         hidden: bool | None = None,
     ) -> str:
         """Export printers.
@@ -8040,7 +8999,8 @@ class PrintersResource:
         :param created_to: Only printers created before this time.
         :param search: Only printers in which every word of this text occurs: in name, model, location, notes or,
         for a number such as 7 or #7, as the number. Ignores case and accents; no wildcards.
-        :param hidden: true: only removed printers; false: only the others.
+        :param id: Only the item with this id.
+        :param hidden: true: only removed items; false: only the others.
         """
         return self._client._call(
             "GET",
@@ -8055,6 +9015,7 @@ class PrintersResource:
                 "created_from": created_from,
                 "created_to": created_to,
                 "search": search,
+                "id": id,
                 "hidden": hidden,
             },
         )
@@ -8084,6 +9045,7 @@ class PrintersResource:
         location: str | None | Unset = UNSET,
         notes: str | None | Unset = UNSET,
         nozzle_mm: DecimalInput | None | Unset = UNSET,
+        diameter_mm: DecimalInput | Unset = UNSET,
         slots: int | Unset = UNSET,
         materials: Sequence[MaterialType] | Unset = UNSET,
         hour_cost: DecimalInput | None | Unset = UNSET,
@@ -8105,6 +9067,8 @@ class PrintersResource:
         :param location: Where the printer is.
         :param notes: Free text.
         :param nozzle_mm: Diameter of the nozzle in millimetres.
+        :param diameter_mm: Diameter of the filament that it prints, in millimetres; 1.75 by default. One of 1.75,
+        2.85.
         :param slots: Number of spools that can be loaded; 1 by default.
         :param materials: The types of filament that it prints; an empty list: all.
         :param hour_cost: Cost of an hour of printing, without energy.
@@ -8124,6 +9088,7 @@ class PrintersResource:
                 "location": location,
                 "notes": notes,
                 "nozzle_mm": nozzle_mm,
+                "diameter_mm": diameter_mm,
                 "slots": slots,
                 "materials": materials,
                 "hour_cost": hour_cost,
@@ -8257,7 +9222,7 @@ class ProductsResource:
         *,
         skip: int | None = None,
         limit: int | None = None,
-        sort_by: Literal["id", "name", "description", "sku", "category", "estimated_print_time_minutes", "labour_minutes", "pieces_per_plate", "selling_price", "material_cost", "total_cost", "costs_complete", "created_at", "updated_at", "hidden_at"] | None = None,
+        sort_by: Literal["id", "name", "description", "sku", "category", "estimated_print_time_minutes", "labour_minutes", "pieces_per_plate", "selling_price", "material_cost", "total_cost", "costs_complete", "created_at", "updated_at", "hidden_at", "hidden_by"] | None = None,
         sort_order: SortOrder | None = None,
         after: str | None = None,
         category: str | None = None,
@@ -8266,6 +9231,7 @@ class ProductsResource:
         created_from: _dt.datetime | None = None,
         created_to: _dt.datetime | None = None,
         search: str | None = None,
+        id: str | None = None,
         hidden: bool | None = None,
     ) -> ProductList:
         """List products.
@@ -8287,7 +9253,8 @@ class ProductsResource:
         :param created_to: Only products created before this time.
         :param search: Only products in which every word of this text occurs: in name, SKU, category or
         description. Ignores case and accents; no wildcards.
-        :param hidden: true: only removed products; false: only the others.
+        :param id: Only the item with this id.
+        :param hidden: true: only removed items; false: only the others.
         """
         return self._client._call(
             "GET",
@@ -8305,6 +9272,7 @@ class ProductsResource:
                 "created_from": created_from,
                 "created_to": created_to,
                 "search": search,
+                "id": id,
                 "hidden": hidden,
             },
         )
@@ -8312,7 +9280,7 @@ class ProductsResource:
     def iterate(
         self,
         *,
-        sort_by: Literal["id", "name", "description", "sku", "category", "estimated_print_time_minutes", "labour_minutes", "pieces_per_plate", "selling_price", "material_cost", "total_cost", "costs_complete", "created_at", "updated_at", "hidden_at"] | None = None,
+        sort_by: Literal["id", "name", "description", "sku", "category", "estimated_print_time_minutes", "labour_minutes", "pieces_per_plate", "selling_price", "material_cost", "total_cost", "costs_complete", "created_at", "updated_at", "hidden_at", "hidden_by"] | None = None,
         sort_order: SortOrder | None = None,
         category: str | None = None,
         sku: str | None = None,
@@ -8320,6 +9288,7 @@ class ProductsResource:
         created_from: _dt.datetime | None = None,
         created_to: _dt.datetime | None = None,
         search: str | None = None,
+        id: str | None = None,
         hidden: bool | None = None,
     ) -> Iterator[ProductListItem]:
         """Iterates over all items of the list, page by page.
@@ -8337,7 +9306,8 @@ class ProductsResource:
         :param created_to: Only products created before this time.
         :param search: Only products in which every word of this text occurs: in name, SKU, category or
         description. Ignores case and accents; no wildcards.
-        :param hidden: true: only removed products; false: only the others.
+        :param id: Only the item with this id.
+        :param hidden: true: only removed items; false: only the others.
         """
         return _core.cursor_pages(self._client, "/products", _ProductList,
             query={
@@ -8349,6 +9319,7 @@ class ProductsResource:
                 "created_from": created_from,
                 "created_to": created_to,
                 "search": search,
+                "id": id,
                 "hidden": hidden,
             },
         )
@@ -8421,6 +9392,7 @@ class ProductsResource:
         created_from: _dt.datetime | None = None,
         created_to: _dt.datetime | None = None,
         search: str | None = None,
+        id: str | None = None,
         hidden: bool | None = None,
     ) -> str:
         """Export products.
@@ -8439,7 +9411,8 @@ class ProductsResource:
         :param created_to: Only products created before this time.
         :param search: Only products in which every word of this text occurs: in name, SKU, category or
         description. Ignores case and accents; no wildcards.
-        :param hidden: true: only removed products; false: only the others.
+        :param id: Only the item with this id.
+        :param hidden: true: only removed items; false: only the others.
         """
         return self._client._call(
             "GET",
@@ -8453,6 +9426,7 @@ class ProductsResource:
                 "created_from": created_from,
                 "created_to": created_to,
                 "search": search,
+                "id": id,
                 "hidden": hidden,
             },
         )
@@ -8480,10 +9454,11 @@ class ProductsResource:
         `upsert`, a row without both is a new product, and so is one with an unknown `id` or, without it, an
         unknown `sku`; a row with an unknown `id` and a known `sku` changes the product with the `sku`.
 
-        A row names a material of its product by `materials.id` or, without it, by type and colour; if the product
-        has no such material, it is added. A `materials.weight_grams` of 0 removes the material. Materials that the
-        file does not name stay as they are, and so do components: their columns are ignored, and a new product
-        cannot have any.
+        A row names a material of its product by `materials.id` or, without it, by its filament, or else by type,
+        colour, name and diameter as far as the file has them; if the product has no such material, it is added.
+        `materials.filament_number` can stand for `materials.filament_id`. A `materials.weight_grams` of 0 removes
+        the material. Materials that the file does not name stay as they are, and so do components: their columns
+        are ignored, and a new product cannot have any.
 
         Columns may be separated by commas, semicolons or tabs, and the names of columns and the material types may
         have any case. The whole file shows how its numbers and dates are to be read: a cell such as `1.750` is
@@ -8648,11 +9623,15 @@ class ProductsResource:
         self,
         id: str,
         *,
-        material_type: MaterialType,
-        color: str,
         weight_grams: DecimalInput,
+        material_type: MaterialType | None = None,
+        color: str | None = None,
         is_required: bool | None = None,
         notes: str | None = None,
+        material_name: str | None = None,
+        diameter_mm: DecimalInput | None = None,
+        filament_id: str | None = None,
+        filament_number: int | None = None,
         idempotency_key: str | None = None,
     ) -> ProductMaterial:
         """Add a material to a product.
@@ -8660,14 +9639,29 @@ class ProductsResource:
         Recomputes the costs of the product from the current spool prices, and the costs of all products that
         contain it, in the same transaction. `recalculateProduct` describes how prices are computed.
 
+        Spools are of the material if their `material_type`, `material_name`, `diameter_mm` and `color` are its
+        own, without regard to case. Without `material_name`, those without one or with that of their type; without
+        `diameter_mm`, those with the diameter of the farm's printers, or 1.75 mm if these differ. With
+        `filament_id` or `filament_number`, only spools of the filament are: the material has its type, name,
+        diameter and colour from the filament, and changes with it; other values in the request are a
+        `FILAMENT_FIELD`. A plan takes no other spools, and availability, reservations, stock levels and prices
+        count no others.
+
         Requires the role `operator` or `admin`.
 
         :param id: The id of the product, a UUID.
+        :param weight_grams: Grams for one piece of the product.
         :param material_type: Type of filament.
         :param color: Name of the colour.
-        :param weight_grams: Grams for one piece of the product.
         :param is_required: Whether the product needs it; true by default.
         :param notes: Free text.
+        :param material_name: Name of the material, such as PETG-CF, ignoring case; null: spools without one, or
+        with that of their type.
+        :param diameter_mm: Diameter in millimetres; null: that of the farm's printers, or 1.75 if these differ.
+        One of 1.75, 2.85.
+        :param filament_id: The only filament that will do, whose type, name, colour and diameter the material has;
+        null: any of the material and colour.
+        :param filament_number: The number of the filament, instead of filament_id.
         :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
         a key.
         """
@@ -8676,11 +9670,15 @@ class ProductsResource:
             f"/products/{_core.segment(id)}/materials",
             _ProductMaterial,
             body={
-                "material_type": material_type,
-                "color": color,
                 "weight_grams": weight_grams,
+                "material_type": UNSET if material_type is None else material_type,
+                "color": UNSET if color is None else color,
                 "is_required": UNSET if is_required is None else is_required,
                 "notes": UNSET if notes is None else notes,
+                "material_name": UNSET if material_name is None else material_name,
+                "diameter_mm": UNSET if diameter_mm is None else diameter_mm,
+                "filament_id": UNSET if filament_id is None else filament_id,
+                "filament_number": UNSET if filament_number is None else filament_number,
             },
             idempotency_key=idempotency_key or _core.new_key(),
         )
@@ -8695,11 +9693,23 @@ class ProductsResource:
         weight_grams: DecimalInput | Unset = UNSET,
         is_required: bool | Unset = UNSET,
         notes: str | None | Unset = UNSET,
+        material_name: str | None | Unset = UNSET,
+        diameter_mm: DecimalInput | None | Unset = UNSET,
+        filament_id: str | None | Unset = UNSET,
+        filament_number: int | Unset = UNSET,
     ) -> ProductMaterial:
         """Update a material of a product.
 
         Recomputes the costs of the product from the current spool prices, and the costs of all products that
         contain it, in the same transaction.
+
+        Spools are of the material if their `material_type`, `material_name`, `diameter_mm` and `color` are its
+        own, without regard to case. Without `material_name`, those without one or with that of their type; without
+        `diameter_mm`, those with the diameter of the farm's printers, or 1.75 mm if these differ. With
+        `filament_id` or `filament_number`, only spools of the filament are: the material has its type, name,
+        diameter and colour from the filament, and changes with it; other values in the request are a
+        `FILAMENT_FIELD`. A plan takes no other spools, and availability, reservations, stock levels and prices
+        count no others. A `filament_id` of null keeps the values.
 
         Requires the role `operator` or `admin`.
 
@@ -8710,6 +9720,13 @@ class ProductsResource:
         :param weight_grams: Grams for one piece of the product.
         :param is_required: Whether the product needs it; true by default.
         :param notes: Free text.
+        :param material_name: Name of the material, such as PETG-CF, ignoring case; null: spools without one, or
+        with that of their type.
+        :param diameter_mm: Diameter in millimetres; null: that of the farm's printers, or 1.75 if these differ.
+        One of 1.75, 2.85.
+        :param filament_id: The only filament that will do, whose type, name, colour and diameter the material has;
+        null: any of the material and colour.
+        :param filament_number: The number of the filament, instead of filament_id.
         """
         return self._client._call(
             "PATCH",
@@ -8721,6 +9738,10 @@ class ProductsResource:
                 "weight_grams": weight_grams,
                 "is_required": is_required,
                 "notes": notes,
+                "material_name": material_name,
+                "diameter_mm": diameter_mm,
+                "filament_id": filament_id,
+                "filament_number": filament_number,
             },
         )
 
@@ -8881,12 +9902,14 @@ class ProductsResource:
         Recomputes the costs of this product and of all products that it contains, directly or through others, from
         the current spool prices. Then it recomputes the costs of all products that contain any of these.
 
-        The price per gram of a material is the mean `cost_per_gram` of the spools of that material and colour
-        (ignoring case), weighted by their remaining weight. If they are all empty, it is the plain mean. If no
-        spool of that colour has a price, the same applies to the spools of that material in any colour. Spools
-        without a price and removed spools do not count. The price is not rounded; a cost is rounded to six decimal
-        places. Without any price, `cost` is null, and the sums do not include the material. If such a material is
-        required, `costs_complete` is false, also in all products that contain this one.
+        The price per gram of a material is the mean `cost_per_gram` of the spools of that material and colour (as
+        in `addProductMaterial`), weighted by their remaining weight. If they are all empty, it is the plain mean.
+        If no spool of that colour has a price, the same applies to the spools of that material in any colour. A
+        material that names a filament has the price of its spools, or else that of the material and colour.
+        Filament with another `material_name` or diameter is another material. Spools without a price and removed
+        spools do not count. The price is not rounded; a cost is rounded to six decimal places. Without any price,
+        `cost` is null, and the sums do not include the material. If such a material is required, `costs_complete`
+        is false, also in all products that contain this one.
 
         Requires the role `operator` or `admin`.
 
@@ -8937,7 +9960,10 @@ class ProductsResource:
         """Check whether a product can be printed.
 
         Follows the bill of materials through all components. Materials that are not required do not count. The
-        weights are those of each material and colour (ignoring case). Archived and removed spools do not count.
+        weights are those of each material and colour: of the spools with the same `material_type`,
+        `material_name`, `diameter_mm` and `color`, or of the filament that the material of the product names.
+        `docs/planning.md` has the rule. Archived and removed spools do not count. `spool_count` is 0 if nothing in
+        stock is what is needed; `in_stock` then has what there is of the material type, the most similar first.
 
         Open orders reserve what their pieces need that are neither produced nor in an unfinished run (`pending`,
         `in_progress`, `paused`). Unfinished runs reserve the weights of their materials, actual or else estimated;
@@ -8972,7 +9998,7 @@ class ProductionRunsResource:
         *,
         skip: int | None = None,
         limit: int | None = None,
-        sort_by: Literal["id", "status", "printer_id", "printer_name", "queue_position", "started_at", "completed_at", "estimated_print_time_hours", "actual_print_time_hours", "estimated_total_filament_grams", "actual_total_filament_grams", "quality_rating", "failure_reason", "created_at", "updated_at", "inventory_updated", "inventory_updated_at", "hidden_at", "cost"] | None = None,
+        sort_by: Literal["id", "status", "printer_id", "printer_name", "queue_position", "started_at", "completed_at", "estimated_print_time_hours", "actual_print_time_hours", "estimated_total_filament_grams", "actual_total_filament_grams", "quality_rating", "failure_reason", "created_at", "updated_at", "inventory_updated", "inventory_updated_at", "hidden_at", "hidden_by", "cost"] | None = None,
         sort_order: SortOrder | None = None,
         after: str | None = None,
         status: RunStatus | Sequence[RunStatus] | None = None,
@@ -8988,6 +10014,7 @@ class ProductionRunsResource:
         created_from: _dt.datetime | None = None,
         created_to: _dt.datetime | None = None,
         search: str | None = None,
+        id: str | None = None,
         hidden: bool | None = None,
     ) -> RunList:
         """List production runs.
@@ -9018,7 +10045,8 @@ class ProductionRunsResource:
         :param created_to: Only runs created before this time.
         :param search: Only runs in which every word of this text occurs: in printer name, notes, quality notes,
         failure notes, or in name or SKU of a product. Ignores case and accents; no wildcards.
-        :param hidden: true: only removed runs; false: only the others.
+        :param id: Only the item with this id.
+        :param hidden: true: only removed items; false: only the others.
         """
         return self._client._call(
             "GET",
@@ -9043,6 +10071,7 @@ class ProductionRunsResource:
                 "created_from": created_from,
                 "created_to": created_to,
                 "search": search,
+                "id": id,
                 "hidden": hidden,
             },
         )
@@ -9050,7 +10079,7 @@ class ProductionRunsResource:
     def iterate(
         self,
         *,
-        sort_by: Literal["id", "status", "printer_id", "printer_name", "queue_position", "started_at", "completed_at", "estimated_print_time_hours", "actual_print_time_hours", "estimated_total_filament_grams", "actual_total_filament_grams", "quality_rating", "failure_reason", "created_at", "updated_at", "inventory_updated", "inventory_updated_at", "hidden_at", "cost"] | None = None,
+        sort_by: Literal["id", "status", "printer_id", "printer_name", "queue_position", "started_at", "completed_at", "estimated_print_time_hours", "actual_print_time_hours", "estimated_total_filament_grams", "actual_total_filament_grams", "quality_rating", "failure_reason", "created_at", "updated_at", "inventory_updated", "inventory_updated_at", "hidden_at", "hidden_by", "cost"] | None = None,
         sort_order: SortOrder | None = None,
         status: RunStatus | Sequence[RunStatus] | None = None,
         printer_id: str | None = None,
@@ -9065,6 +10094,7 @@ class ProductionRunsResource:
         created_from: _dt.datetime | None = None,
         created_to: _dt.datetime | None = None,
         search: str | None = None,
+        id: str | None = None,
         hidden: bool | None = None,
     ) -> Iterator[RunListItem]:
         """Iterates over all items of the list, page by page.
@@ -9091,7 +10121,8 @@ class ProductionRunsResource:
         :param created_to: Only runs created before this time.
         :param search: Only runs in which every word of this text occurs: in printer name, notes, quality notes,
         failure notes, or in name or SKU of a product. Ignores case and accents; no wildcards.
-        :param hidden: true: only removed runs; false: only the others.
+        :param id: Only the item with this id.
+        :param hidden: true: only removed items; false: only the others.
         """
         return _core.cursor_pages(self._client, "/production-runs", _RunList,
             query={
@@ -9110,6 +10141,7 @@ class ProductionRunsResource:
                 "created_from": created_from,
                 "created_to": created_to,
                 "search": search,
+                "id": id,
                 "hidden": hidden,
             },
         )
@@ -9168,8 +10200,8 @@ class ProductionRunsResource:
         :param completed_at: End of printing; the status completed and the operations complete, fail and cancel set
         it.
         :param estimated_print_time_hours: Estimated print time in hours; by default that of the items.
-        :param actual_print_time_hours: Actual print time in hours; complete sets it, or leaves it null if the time
-        exceeds 100,000 hours.
+        :param actual_print_time_hours: Actual print time in hours; complete, fail and cancel set it, or leave it
+        null if they know no plausible time.
         :param estimated_total_filament_grams: Estimated grams of filament; by default those of the items.
         :param actual_total_filament_grams: Actual grams of filament; complete sets it, or leaves it null if the
         sum exceeds 1,000,000 g.
@@ -9226,6 +10258,7 @@ class ProductionRunsResource:
         created_from: _dt.datetime | None = None,
         created_to: _dt.datetime | None = None,
         search: str | None = None,
+        id: str | None = None,
         hidden: bool | None = None,
     ) -> str:
         """Export production runs.
@@ -9253,7 +10286,8 @@ class ProductionRunsResource:
         :param created_to: Only runs created before this time.
         :param search: Only runs in which every word of this text occurs: in printer name, notes, quality notes,
         failure notes, or in name or SKU of a product. Ignores case and accents; no wildcards.
-        :param hidden: true: only removed runs; false: only the others.
+        :param id: Only the item with this id.
+        :param hidden: true: only removed items; false: only the others.
         """
         return self._client._call(
             "GET",
@@ -9274,6 +10308,7 @@ class ProductionRunsResource:
                 "created_from": created_from,
                 "created_to": created_to,
                 "search": search,
+                "id": id,
                 "hidden": hidden,
             },
         )
@@ -9321,9 +10356,11 @@ class ProductionRunsResource:
         A change of `status` does not deduct filament, also not to `completed`: `inventory_updated` stays false,
         and `warnings` has `INVENTORY_NOT_UPDATED` if the run has materials. To deduct the filament, call
         `completeProductionRun`, `failProductionRun` or `cancelProductionRun`, before or after that. After it, the
-        status cannot change (`RUN_ALREADY_COMPLETED`, except for the same value), but all other fields can.
-        `in_progress` sets `started_at`, and `completed` sets `completed_at`, to the current time, unless the run
-        or the request has the time.
+        status cannot change (`RUN_ALREADY_COMPLETED`, except for the same value), but all other fields can. A
+        change of `started_at`, `completed_at` or `actual_print_time_hours` then is a correction, with all that
+        follows from `correctProductionRun`. `in_progress` sets `started_at`, and `completed` sets `completed_at`,
+        to the current time, unless the run or the request has the time. A run that had ended and is set back to
+        another status has no `completed_at`, unless the request has it.
 
         `printer_id` names a printer, whose name becomes `printer_name`. A `printer_name` without `printer_id`
         names the printer with this name, not case-sensitive, or none. The run keeps the name that the printer has
@@ -9341,8 +10378,8 @@ class ProductionRunsResource:
         :param completed_at: End of printing; the status completed and the operations complete, fail and cancel set
         it.
         :param estimated_print_time_hours: Estimated print time in hours; by default that of the items.
-        :param actual_print_time_hours: Actual print time in hours; complete sets it, or leaves it null if the time
-        exceeds 100,000 hours.
+        :param actual_print_time_hours: Actual print time in hours; complete, fail and cancel set it, or leave it
+        null if they know no plausible time.
         :param estimated_total_filament_grams: Estimated grams of filament; by default those of the items.
         :param actual_total_filament_grams: Actual grams of filament; complete sets it, or leaves it null if the
         sum exceeds 1,000,000 g.
@@ -9500,7 +10537,7 @@ class ProductionRunsResource:
         """Update an item of a run.
 
         Records the numbers of good and failed pieces. A change of the quantity or the product does not change the
-        estimated costs.
+        estimated costs. The costs of a completed run follow from its pieces, at the prices of its end.
 
         Requires the role `operator` or `admin`.
 
@@ -9687,6 +10724,56 @@ class ProductionRunsResource:
             _core.nothing,
         )
 
+    def exchange_material(
+        self,
+        id: str,
+        material_id: str,
+        *,
+        spool_id: str | None = None,
+        spool_number: int | None = None,
+        used_grams: DecimalInput | None = None,
+        until_empty: bool | None = None,
+        idempotency_key: str | None = None,
+    ) -> Run:
+        """Go on with another spool.
+
+        For a run that has not ended, for example because a spool ran empty. The material keeps what it has used,
+        and the other spool becomes a material that takes the rest of the estimate. If the first spool is in a slot
+        of the printer of the run, or the run has no printer and it is in any slot, the other one takes its place
+        there.
+
+        The material has used `used_grams`; or, with `until_empty`, what printers have reported for it and all that
+        remains on the spool; or else what printers report for it. In a run that has not started, and for which
+        they have reported nothing, it has used nothing. What is stated becomes its `actual_weight_grams`. The
+        spools change when the run ends, as with every material.
+
+        The spool must be another one than that of the material (`SAME_SPOOL`). A material is exchanged only once
+        (`MATERIAL_EXCHANGED`); exchange the one that took its place.
+
+        Requires the role `operator` or `admin`.
+
+        :param id: The id of the production run, a UUID.
+        :param material_id: The id of the material, a UUID.
+        :param spool_id: The other spool.
+        :param spool_number: The number of the other spool; names it instead of spool_id.
+        :param used_grams: Grams that the material has used; by default what printers report.
+        :param until_empty: Whether the material has used all that remains on its spool.
+        :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
+        a key.
+        """
+        return self._client._call(
+            "POST",
+            f"/production-runs/{_core.segment(id)}/materials/{_core.segment(material_id)}/exchange",
+            _Run,
+            body={
+                "spool_id": UNSET if spool_id is None else spool_id,
+                "spool_number": UNSET if spool_number is None else spool_number,
+                "used_grams": UNSET if used_grams is None else used_grams,
+                "until_empty": UNSET if until_empty is None else until_empty,
+            },
+            idempotency_key=idempotency_key or _core.new_key(),
+        )
+
     def start(
         self,
         id: str,
@@ -9696,8 +10783,14 @@ class ProductionRunsResource:
         """Start or continue a production run.
 
         Sets the `status` to `in_progress`, and `started_at` to the current time unless it is set. A run that is
-        `completed`, `failed` or `cancelled` cannot be started (`RUN_NOT_OPEN`). For a run that is in progress, the
-        operation changes nothing and returns the run.
+        `completed`, `failed` or `cancelled` cannot be started (`RUN_NOT_OPEN`).
+
+        A printer prints one run at a time: while another run is in progress on the printer of the run, it cannot
+        start or continue, and while another one is paused there, a pending run cannot start (`PRINTER_BUSY`). Of
+        several requests at the same time, one succeeds. Whatever else `getProductionRunCheck` says does not
+        prevent the start; the response has it as `warnings`.
+
+        For a run that is in progress, the operation changes nothing and returns the run.
 
         Requires the role `operator` or `admin`.
 
@@ -9750,14 +10843,16 @@ class ProductionRunsResource:
         *,
         materials: Sequence[CompleteMaterial] | None = None,
         items: Sequence[CompleteItem] | None = None,
+        completed_at: _dt.datetime | None = None,
+        actual_print_time_hours: DecimalInput | None = None,
         idempotency_key: str | None = None,
     ) -> Completion:
         """Complete a run and deduct its filament.
 
         Deducts the actual weight of each material from its spool, less what printers have reported for the run
         (`reported_grams`), and adds an entry to each spool's usage ledger, all or nothing. A material without an
-        actual weight has used what was reported. A run is completed only once: later requests return
-        `RUN_ALREADY_COMPLETED`.
+        actual weight has used what was reported. A run is completed only once, unless it is reopened: later
+        requests return `RUN_ALREADY_COMPLETED`.
 
         The request fails and changes nothing if the run has the status `failed` or `cancelled` (`RUN_NOT_OPEN`),
         if it has no materials (`RUN_HAS_NO_MATERIALS`), or if a material lacks `actual_weight_grams` and printers
@@ -9771,22 +10866,33 @@ class ProductionRunsResource:
         run's. With `count_outside_use`, they are: the run takes that much less from the spool, and the ledger
         moves them to the run.
 
-        Sets `status`, `completed_at` (to the current time, unless it is set), `actual_total_filament_grams` (to
-        the sum, or null if it is more than 1,000,000) and `actual_print_time_hours` (to the time from start to
-        completion, or null if it is more than 100,000 hours, unless the field is set). The weights include purged
-        filament, so purge is not deducted separately. The costs of the run are those of this moment.
+        Sets `status`, `completed_at`, `actual_total_filament_grams` (to the sum, or null if it is more than
+        1,000,000) and `actual_print_time_hours`. The weights include purged filament, so purge is not deducted
+        separately. The costs of the run are those of this moment.
 
-        The body may be empty. It can contain the actual weights of materials and the numbers of pieces of items,
-        which are set in the same transaction. Instead of its `id`, `spool_id` or `spool_number` name a material if
-        no other one of the run has the spool. As with `updateProductionRunMaterial`, the difference of both
-        weights of the spool takes precedence over `actual_weight_grams`. An absent number of pieces keeps its
-        value.
+        The run ends at `completed_at`: that of the request, or else the one that the run has, or else now.
+        `actual_print_time_hours` are those of the request, or else those that the run has, or else the time from
+        `started_at` to `completed_at`. That time is not plausible, and the hours are null, if it is less than a
+        minute or more than 100,000 hours, or, of a completed run, less than a tenth of the estimate: then the
+        start was recorded late. Without hours, the costs of machine and energy are unknown, and `unknown_parts`
+        names them. Reports count the run, and all that it used, on the day of `completed_at`.
+
+        The body may be empty. It can contain the actual weights of materials, the numbers of pieces of items,
+        `completed_at` and `actual_print_time_hours`, which are set in the same transaction. Instead of its `id`,
+        `spool_id` or `spool_number` name a material if no other one of the run has the spool. As with
+        `updateProductionRunMaterial`, the difference of both weights of the spool takes precedence over
+        `actual_weight_grams`. An absent number of pieces keeps its value.
 
         Requires the role `operator` or `admin`.
 
         :param id: The id of the production run, a UUID.
         :param materials: Actual weights of materials.
         :param items: Numbers of pieces of items.
+        :param completed_at: When printing ended; by default the completed_at that the run has, or else the current
+        time. Not before started_at, and not in the future; within the same minute, started_at or the current time
+        takes its place.
+        :param actual_print_time_hours: Hours of printing; by default those that the run has, or else the time from
+        started_at to completed_at, if that is plausible.
         :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
         a key.
         """
@@ -9797,6 +10903,8 @@ class ProductionRunsResource:
             body={
                 "materials": UNSET if materials is None else materials,
                 "items": UNSET if items is None else items,
+                "completed_at": UNSET if completed_at is None else completed_at,
+                "actual_print_time_hours": UNSET if actual_print_time_hours is None else actual_print_time_hours,
             },
             idempotency_key=idempotency_key or _core.new_key(),
         )
@@ -9809,6 +10917,8 @@ class ProductionRunsResource:
         notes: str | None = None,
         materials: Sequence[WastedMaterial] | None = None,
         wasted_grams: DecimalInput | None = None,
+        completed_at: _dt.datetime | None = None,
+        actual_print_time_hours: DecimalInput | None = None,
         idempotency_key: str | None = None,
     ) -> End:
         """Record that a run failed, and the filament it wasted.
@@ -9831,11 +10941,20 @@ class ProductionRunsResource:
         run's. With `count_outside_use`, they are: the run takes that much less from the spool, and the ledger
         moves them to the run.
 
-        Sets `status`, `completed_at` (to the current time, unless it is set), `actual_total_filament_grams` and
-        `actual_print_time_hours` as `completeProductionRun` does, `inventory_updated`, and `failure_reason` and
-        `failure_notes` to `reason` and `notes`, if they are sent. The costs of the run are those of this moment.
-        Afterwards the status and the materials are fixed. A run whose status was set to `failed` by an update can
-        still be ended by this operation; one with the status `completed` or `cancelled` cannot.
+        Sets `status`, `completed_at`, `actual_total_filament_grams` and `actual_print_time_hours` as
+        `completeProductionRun` does, `inventory_updated`, and `failure_reason` and `failure_notes` to `reason` and
+        `notes`, if they are sent. The costs of the run are those of this moment. Afterwards `correctProductionRun`
+        and `reopenProductionRun` change all that.
+
+        The run ends at `completed_at`: that of the request, or else the one that the run has, or else now.
+        `actual_print_time_hours` are those of the request, or else those that the run has, or else the time from
+        `started_at` to `completed_at`. That time is not plausible, and the hours are null, if it is less than a
+        minute or more than 100,000 hours, or, of a completed run, less than a tenth of the estimate: then the
+        start was recorded late. Without hours, the costs of machine and energy are unknown, and `unknown_parts`
+        names them. Reports count the run, and all that it used, on the day of `completed_at`.
+
+        A run whose status was set to `failed` by an update can still be ended by this operation; one with the
+        status `completed` or `cancelled` cannot.
 
         Requires the role `operator` or `admin`.
 
@@ -9844,6 +10963,11 @@ class ProductionRunsResource:
         :param notes: Remarks on the failure.
         :param materials: Wasted weights of materials.
         :param wasted_grams: Wasted grams of a run of one material, in place of materials.
+        :param completed_at: When printing ended; by default the completed_at that the run has, or else the current
+        time. Not before started_at, and not in the future; within the same minute, started_at or the current time
+        takes its place.
+        :param actual_print_time_hours: Hours of printing; by default those that the run has, or else the time from
+        started_at to completed_at, if that is plausible.
         :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
         a key.
         """
@@ -9856,6 +10980,8 @@ class ProductionRunsResource:
                 "notes": UNSET if notes is None else notes,
                 "materials": UNSET if materials is None else materials,
                 "wasted_grams": UNSET if wasted_grams is None else wasted_grams,
+                "completed_at": UNSET if completed_at is None else completed_at,
+                "actual_print_time_hours": UNSET if actual_print_time_hours is None else actual_print_time_hours,
             },
             idempotency_key=idempotency_key or _core.new_key(),
         )
@@ -9868,6 +10994,8 @@ class ProductionRunsResource:
         notes: str | None = None,
         materials: Sequence[WastedMaterial] | None = None,
         wasted_grams: DecimalInput | None = None,
+        completed_at: _dt.datetime | None = None,
+        actual_print_time_hours: DecimalInput | None = None,
         idempotency_key: str | None = None,
     ) -> End:
         """Cancel a run, and record the filament it wasted.
@@ -9890,12 +11018,20 @@ class ProductionRunsResource:
         run's. With `count_outside_use`, they are: the run takes that much less from the spool, and the ledger
         moves them to the run.
 
-        Sets `status`, `completed_at` (to the current time, unless it is set), `actual_total_filament_grams` and
-        `actual_print_time_hours` as `completeProductionRun` does, `inventory_updated`, and `failure_reason` and
-        `failure_notes` to `reason` and `notes`, if they are sent. The costs of the run are those of this moment.
-        Afterwards the status and the materials are fixed. The body may be empty. A run whose status was set to
-        `cancelled` by an update can still be ended by this operation; one with the status `completed` or `failed`
-        cannot.
+        Sets `status`, `completed_at`, `actual_total_filament_grams` and `actual_print_time_hours` as
+        `completeProductionRun` does, `inventory_updated`, and `failure_reason` and `failure_notes` to `reason` and
+        `notes`, if they are sent. The costs of the run are those of this moment. Afterwards `correctProductionRun`
+        and `reopenProductionRun` change all that.
+
+        The run ends at `completed_at`: that of the request, or else the one that the run has, or else now.
+        `actual_print_time_hours` are those of the request, or else those that the run has, or else the time from
+        `started_at` to `completed_at`. That time is not plausible, and the hours are null, if it is less than a
+        minute or more than 100,000 hours, or, of a completed run, less than a tenth of the estimate: then the
+        start was recorded late. Without hours, the costs of machine and energy are unknown, and `unknown_parts`
+        names them. Reports count the run, and all that it used, on the day of `completed_at`.
+
+        The body may be empty. A run whose status was set to `cancelled` by an update can still be ended by this
+        operation; one with the status `completed` or `failed` cannot.
 
         Requires the role `operator` or `admin`.
 
@@ -9904,6 +11040,11 @@ class ProductionRunsResource:
         :param notes: Remarks on the reason.
         :param materials: Wasted weights of materials.
         :param wasted_grams: Wasted grams of a run of one material, in place of materials.
+        :param completed_at: When printing ended; by default the completed_at that the run has, or else the current
+        time. Not before started_at, and not in the future; within the same minute, started_at or the current time
+        takes its place.
+        :param actual_print_time_hours: Hours of printing; by default those that the run has, or else the time from
+        started_at to completed_at, if that is plausible.
         :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
         a key.
         """
@@ -9916,8 +11057,189 @@ class ProductionRunsResource:
                 "notes": UNSET if notes is None else notes,
                 "materials": UNSET if materials is None else materials,
                 "wasted_grams": UNSET if wasted_grams is None else wasted_grams,
+                "completed_at": UNSET if completed_at is None else completed_at,
+                "actual_print_time_hours": UNSET if actual_print_time_hours is None else actual_print_time_hours,
             },
             idempotency_key=idempotency_key or _core.new_key(),
+        )
+
+    def correct(
+        self,
+        id: str,
+        *,
+        materials: Sequence[CorrectedMaterial] | None = None,
+        items: Sequence[CompleteItem] | None = None,
+        started_at: _dt.datetime | None = None,
+        completed_at: _dt.datetime | None = None,
+        actual_print_time_hours: DecimalInput | None = None,
+        reason: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> Run:
+        """Correct a run that has ended.
+
+        Changes what `completeProductionRun`, `failProductionRun` or `cancelProductionRun` has recorded, all or
+        nothing, and as often as needed. What the request leaves out stays. Afterwards all is as if the run had
+        ended with these values:
+
+        - The usage ledger of each spool gets an entry with the difference, of the kind and with the run of those
+        that the end has made. If a spool has less than that, it is empty, and the entry has `shortfall_grams`. A
+        spool can get back more than its `net_weight_grams`.
+        - `actual_weight_grams` is what a person says; late reports of printers no longer change it. It replaces
+        the weights of the spool before and after printing.
+        - `to_spool_id` or `to_spool_number`: the material has used another spool, at the current price of that
+        spool unless the request has `cost_per_gram`. If printers have reported the first spool for the run, it
+        stays a material with 0 g.
+        - The costs follow from the prices that the run froze, or from `cost_per_gram`, of which `null` is the
+        current price of the spool. A price that was unknown then is the current one.
+        - The status of an order follows from its pieces: it can become `done`, and one that was `done` because of
+        the run `in_production`. The hours of the printer, stock levels and all reports follow.
+
+        The rules for `started_at`, `completed_at` and `actual_print_time_hours` are those of the end: the run and
+        all entries of its ledgers are counted on the new day. Hours that were the time from the start to the end
+        are so again, unless the request has them; others stay. `null` is that time, and `null` as `completed_at`
+        the time of the request that ended the run. `updateProductionRun` with one of these fields has the same
+        effect.
+
+        `warnings` are those of `completeProductionRun`. A run that has not ended cannot be corrected
+        (`RUN_NOT_ENDED`); its fields, items and materials can be changed. `listProductionRunHistory` keeps what
+        was before.
+
+        Requires the role `operator` or `admin`.
+
+        :param id: The id of the production run, a UUID.
+        :param materials: What materials have really used.
+        :param items: Numbers of pieces of items.
+        :param started_at: When printing started.
+        :param completed_at: When printing ended; by default the completed_at that the run has, or else the current
+        time. Not before started_at, and not in the future; within the same minute, started_at or the current time
+        takes its place.
+        :param actual_print_time_hours: Hours of printing; by default those that the run has, or else the time from
+        started_at to completed_at, if that is plausible.
+        :param reason: Why the run is corrected, for its history.
+        :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
+        a key.
+        """
+        return self._client._call(
+            "POST",
+            f"/production-runs/{_core.segment(id)}/correct",
+            _Run,
+            body={
+                "materials": UNSET if materials is None else materials,
+                "items": UNSET if items is None else items,
+                "started_at": UNSET if started_at is None else started_at,
+                "completed_at": UNSET if completed_at is None else completed_at,
+                "actual_print_time_hours": UNSET if actual_print_time_hours is None else actual_print_time_hours,
+                "reason": UNSET if reason is None else reason,
+            },
+            idempotency_key=idempotency_key or _core.new_key(),
+        )
+
+    def reopen(
+        self,
+        id: str,
+        *,
+        reason: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> Run:
+        """Let a run that has ended print again.
+
+        Takes back all that `completeProductionRun`, `failProductionRun` or `cancelProductionRun` has done. The run
+        is `in_progress`, or `pending` if it has no `started_at`, and ends again like any run. If printers have
+        reported use for a run without `started_at`, that is the time of their first report.
+
+        Entries of the usage ledgers return what the end took from each spool, and use outside of the run that it
+        had counted is outside again. What printers have reported stays, and leaves the spool if it came after the
+        end. The materials have the `actual_weight_grams` and `cost_per_gram` that they had before the end.
+        `completed_at`, `actual_print_time_hours`, the costs and their prices, `failure_reason` and `failure_notes`
+        are null. The run reserves filament again, the hours no longer count for the printer, and an order that was
+        `done` because of the run is `in_production`. The numbers of pieces of items stay until the run ends again.
+
+        The printer must be as free as for a paused run that continues: while another run is in progress on it, the
+        response is `PRINTER_BUSY`. A run that has not ended cannot be reopened (`RUN_NOT_ENDED`). `warnings` is
+        what `getProductionRunCheck` says, for example that an order of the run is cancelled. The body may be
+        empty.
+
+        Requires the role `operator` or `admin`.
+
+        :param id: The id of the production run, a UUID.
+        :param reason: Why the run is reopened, for its history.
+        :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
+        a key.
+        """
+        return self._client._call(
+            "POST",
+            f"/production-runs/{_core.segment(id)}/reopen",
+            _Run,
+            body={
+                "reason": UNSET if reason is None else reason,
+            },
+            idempotency_key=idempotency_key or _core.new_key(),
+        )
+
+    def list_history(
+        self,
+        id: str,
+        *,
+        skip: int | None = None,
+        limit: int | None = None,
+        sort_by: Literal["id", "run_id", "action", "reason", "user_id", "api_key_id", "created_at"] | None = None,
+        sort_order: SortOrder | None = None,
+        after: str | None = None,
+        action: RunAction | Sequence[RunAction] | None = None,
+    ) -> RunEventList:
+        """List the history of a run.
+
+        Lists who ended, corrected or reopened the run, or exchanged a spool in it, when and why, newest first.
+        `before` is the run before that, with its materials, and with the items if the request had some. Entries
+        stay.
+
+        :param id: The id of the production run, a UUID.
+        :param skip: Items to skip.
+        :param limit: Maximum page size.
+        :param sort_by: Any scalar field of the items.
+        :param sort_order: Ascending or descending.
+        :param after: The `next` of a page with the same `sort_by` and `sort_order`, to get the page after it.
+        Cannot be combined with `skip`.
+        :param action: Only entries with one of these actions, separated by commas.
+        """
+        return self._client._call(
+            "GET",
+            f"/production-runs/{_core.segment(id)}/history",
+            _RunEventList,
+            query={
+                "skip": skip,
+                "limit": limit,
+                "sort_by": sort_by,
+                "sort_order": sort_order,
+                "after": after,
+                "action": action,
+            },
+        )
+
+    def iterate_history(
+        self,
+        id: str,
+        *,
+        sort_by: Literal["id", "run_id", "action", "reason", "user_id", "api_key_id", "created_at"] | None = None,
+        sort_order: SortOrder | None = None,
+        action: RunAction | Sequence[RunAction] | None = None,
+    ) -> Iterator[RunEvent]:
+        """Iterates over all items of the list, page by page.
+
+        Items that others create or delete meanwhile may be missing or not; every other item occurs exactly once.
+        Sort by a field that does not change meanwhile.
+
+        :param id: The id of the production run, a UUID.
+        :param sort_by: Any scalar field of the items.
+        :param sort_order: Ascending or descending.
+        :param action: Only entries with one of these actions, separated by commas.
+        """
+        return _core.cursor_pages(self._client, f"/production-runs/{_core.segment(id)}/history", _RunEventList,
+            query={
+                "sort_by": sort_by,
+                "sort_order": sort_order,
+                "action": action,
+            },
         )
 
     def get_check(
@@ -9926,9 +11248,24 @@ class ProductionRunsResource:
     ) -> Check:
         """Check whether a run can start.
 
-        Tells whether the printer is free, the right spools are loaded, and enough filament is left, and lists what
-        to do first. Nothing enforces these steps: `startProductionRun` starts the run all the same. A run that is
-        in progress is only checked for its spools.
+        Lists what to do before the run starts, and what has changed since it was planned:
+
+        - `ORDER_CANCELLED`: an order that the run prints for is cancelled or removed. `ORDER_REDUCED`: an item of
+        an order needs fewer pieces than its runs have produced and plan, or was withdrawn, or its order is done.
+        - `BILL_OF_MATERIALS_CHANGED`: a piece of a product, with all its components, no longer needs the filament
+        and the components that it needed when the product became an item of the pending run or, if that is later,
+        when `estimated_weight_grams` of a material of the run was last set. `PRODUCT_REMOVED`: a product is
+        removed.
+        - `NO_PRINTER`, `PRINTER_NOT_AVAILABLE`: the run has no printer, or the printer is removed, retired or in
+        maintenance. `PRINTER_BUSY`: another run is in progress on the printer or, for a pending run, paused.
+        - `NO_MATERIALS`, `SPOOL_REMOVED`, `SPOOL_CHANGED`, `MATERIAL_NOT_PRINTED`, `TOO_LITTLE_FILAMENT`,
+        `LOAD_SPOOL`: the run has no spools; a spool is removed or archived, has got another material, colour or
+        diameter since it became a material of the run, is of a material or diameter that the printer does not
+        print, has less than the run still takes from it, or is not in a slot of the printer.
+
+        `startProductionRun` refuses to start a run on a printer that is busy, and one that has ended. Nothing else
+        prevents a start; `startProductionRun` returns it as `warnings`. `replanProductionRun` replaces a pending
+        run that is outdated.
 
         :param id: The id of the production run, a UUID.
         """
@@ -9936,6 +11273,36 @@ class ProductionRunsResource:
             "GET",
             f"/production-runs/{_core.segment(id)}/check",
             _Check,
+        )
+
+    def replan(
+        self,
+        id: str,
+        *,
+        idempotency_key: str | None = None,
+    ) -> Plan:
+        """Plan a run again.
+
+        Replaces a pending run by the runs that a plan of its items has now, all or nothing: the run is removed,
+        and the others are created as `pending`. They print the pieces of the run, of an item of an order at most
+        as many as the order still needs then. So if an order is cancelled, done or has enough, the run is removed
+        without another one. If some of the pieces cannot be planned, the run stays (`PLAN_INCOMPLETE`).
+
+        The new runs follow from the bills of materials, printers and spools as they are now. What people changed
+        in the run, such as its materials and `notes`, goes with it, and the new runs are the last ones in the
+        queues of their printers.
+
+        Requires the role `operator` or `admin`.
+
+        :param id: The id of the production run, a UUID.
+        :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
+        a key.
+        """
+        return self._client._call(
+            "POST",
+            f"/production-runs/{_core.segment(id)}/replan",
+            _Plan,
+            idempotency_key=idempotency_key or _core.new_key(),
         )
 
 
@@ -9957,7 +11324,7 @@ class QueueResource:
         Runs that are in progress or paused come first. The pending runs of a printer follow in the order of
         `queue_position`, those without one last, in the order of their creation; `moveProductionRun` moves one.
         Expected times follow from the estimates at each request: a run that starts, ends or fails shifts the
-        others.
+        others. `steps` is what `getProductionRunCheck` says of each run.
 
         :param printer_id: Only the runs of this printer.
         """
@@ -9984,7 +11351,7 @@ class OrdersResource:
         *,
         skip: int | None = None,
         limit: int | None = None,
-        sort_by: Literal["id", "source", "reference", "customer", "due_date", "status", "created_at", "updated_at", "hidden_at"] | None = None,
+        sort_by: Literal["id", "source", "reference", "customer", "due_date", "status", "created_at", "updated_at", "hidden_at", "hidden_by"] | None = None,
         sort_order: SortOrder | None = None,
         after: str | None = None,
         status: OrderStatus | Sequence[OrderStatus] | None = None,
@@ -9997,6 +11364,7 @@ class OrdersResource:
         created_from: _dt.datetime | None = None,
         created_to: _dt.datetime | None = None,
         search: str | None = None,
+        id: str | None = None,
         hidden: bool | None = None,
     ) -> OrderList:
         """List orders.
@@ -10022,7 +11390,8 @@ class OrdersResource:
         :param created_to: Only orders created before this time.
         :param search: Only orders in which every word of this text occurs: in reference, source, customer, notes,
         or in name or SKU of a product. Ignores case and accents; no wildcards.
-        :param hidden: true: only removed orders; false: only the others.
+        :param id: Only the item with this id.
+        :param hidden: true: only removed items; false: only the others.
         """
         return self._client._call(
             "GET",
@@ -10044,6 +11413,7 @@ class OrdersResource:
                 "created_from": created_from,
                 "created_to": created_to,
                 "search": search,
+                "id": id,
                 "hidden": hidden,
             },
         )
@@ -10051,7 +11421,7 @@ class OrdersResource:
     def iterate(
         self,
         *,
-        sort_by: Literal["id", "source", "reference", "customer", "due_date", "status", "created_at", "updated_at", "hidden_at"] | None = None,
+        sort_by: Literal["id", "source", "reference", "customer", "due_date", "status", "created_at", "updated_at", "hidden_at", "hidden_by"] | None = None,
         sort_order: SortOrder | None = None,
         status: OrderStatus | Sequence[OrderStatus] | None = None,
         source: str | None = None,
@@ -10063,6 +11433,7 @@ class OrdersResource:
         created_from: _dt.datetime | None = None,
         created_to: _dt.datetime | None = None,
         search: str | None = None,
+        id: str | None = None,
         hidden: bool | None = None,
     ) -> Iterator[OrderListItem]:
         """Iterates over all items of the list, page by page.
@@ -10084,7 +11455,8 @@ class OrdersResource:
         :param created_to: Only orders created before this time.
         :param search: Only orders in which every word of this text occurs: in reference, source, customer, notes,
         or in name or SKU of a product. Ignores case and accents; no wildcards.
-        :param hidden: true: only removed orders; false: only the others.
+        :param id: Only the item with this id.
+        :param hidden: true: only removed items; false: only the others.
         """
         return _core.cursor_pages(self._client, "/orders", _OrderList,
             query={
@@ -10100,6 +11472,7 @@ class OrdersResource:
                 "created_from": created_from,
                 "created_to": created_to,
                 "search": search,
+                "id": id,
                 "hidden": hidden,
             },
         )
@@ -10169,6 +11542,7 @@ class OrdersResource:
         created_from: _dt.datetime | None = None,
         created_to: _dt.datetime | None = None,
         search: str | None = None,
+        id: str | None = None,
         hidden: bool | None = None,
     ) -> str:
         """Export orders.
@@ -10191,7 +11565,8 @@ class OrdersResource:
         :param created_to: Only orders created before this time.
         :param search: Only orders in which every word of this text occurs: in reference, source, customer, notes,
         or in name or SKU of a product. Ignores case and accents; no wildcards.
-        :param hidden: true: only removed orders; false: only the others.
+        :param id: Only the item with this id.
+        :param hidden: true: only removed items; false: only the others.
         """
         return self._client._call(
             "GET",
@@ -10209,6 +11584,7 @@ class OrdersResource:
                 "created_from": created_from,
                 "created_to": created_to,
                 "search": search,
+                "id": id,
                 "hidden": hidden,
             },
         )
@@ -10223,15 +11599,18 @@ class OrdersResource:
         items have the `order_item_id`, and all pieces of an item without counts. `planned` counts the pieces of
         such runs that are `pending`, `in_progress` or `paused`. `runs` has the newest 100 of those runs.
 
-        `revenue` is that of all items. `cost` is the share of the order in what the ended runs that print its
-        items cost: the items of a run share its cost in proportion to their `estimated_total_cost`, or
-        `estimated_material_cost` if that is more, or to their quantities if no item has one. `expected_cost` is
-        the `full_cost` of the pieces that an open order still needs. Parts in `unknown_parts` add nothing to the
-        sums.
+        `revenue` is what all items earn: an order that is `cancelled`, or was removed while it was open, earns
+        nothing, and its `revenue` is 0. `cost` is the share of the order in what the ended runs that print its
+        items cost, also if the order was cancelled or the item was removed from it: the items of a run share its
+        cost in proportion to their `estimated_total_cost`, or `estimated_material_cost` if that is more, or to
+        their quantities if no item has one. `expected_cost` is the `full_cost` of the pieces that an open order
+        still needs. Parts in `unknown_parts` add nothing to the sums.
 
         An order is open while it is `received` or `in_production`. When a run that prints one of its items starts,
         an open order becomes `in_production`, and when all its items are produced, `done`, in the same
-        transaction. The service never changes a status back.
+        transaction. `addOrderItem` and `updateOrderItem` open a `done` order again that needs more pieces then,
+        and so do `correctProductionRun` and `reopenProductionRun` if the run had made it `done`; otherwise the
+        service never changes a status back.
 
         :param id: The id of the order, a UUID.
         """
@@ -10256,9 +11635,10 @@ class OrdersResource:
         """Update an order.
 
         Any `status` may be set. A `done` or `cancelled` order reserves no filament, and its status no longer
-        follows its production runs; set it to `received` or `in_production` to open it again. The runs of a
-        cancelled order stay as they are, and go on reserving filament until they end, but no further run can print
-        its items.
+        follows its production runs; set it to `received` or `in_production` to open it again. An order that
+        becomes `done` here is marked done by hand, as with `completeOrder`: the customer got all pieces. The runs
+        of a cancelled order stay as they are, and go on reserving filament until they end, but no further run can
+        print its items.
 
         Items have their own operations; this one ignores `items`.
 
@@ -10298,9 +11678,9 @@ class OrdersResource:
         """Remove an order.
 
         Hides the order: lists no longer contain it, requests with its id return 404, and it reserves no filament.
-        Another order can have its `reference`. Production runs that print its items stay as they are. `GET
-        /api/v1/orders?hidden=true` lists hidden orders, and `restoreOrder` shows one again. `cancelOrder` ends an
-        order that is not to be printed and keeps it in the lists.
+        If it was open, it earns nothing. Another order can have its `reference`. Production runs that print its
+        items stay as they are. `GET /api/v1/orders?hidden=true` lists hidden orders, and `restoreOrder` shows one
+        again. `cancelOrder` ends an order that is not to be printed and keeps it in the lists.
 
         Requires the role `operator` or `admin`.
 
@@ -10350,8 +11730,9 @@ class OrdersResource:
         """Cancel an order.
 
         Sets the `status` to `cancelled`: the order reserves no filament, and no further run can print its items.
-        Its runs stay as they are, and go on reserving filament until they end. An order that is `done` cannot be
-        cancelled (`ORDER_NOT_OPEN`). For a cancelled order, the operation changes nothing and returns the order.
+        Its runs stay as they are, and go on reserving filament until they end. The order earns nothing; its `cost`
+        is what its ended runs cost. An order that is `done` cannot be cancelled (`ORDER_NOT_OPEN`). For a
+        cancelled order, the operation changes nothing and returns the order.
 
         Requires the role `operator` or `admin`.
 
@@ -10363,6 +11744,41 @@ class OrdersResource:
             "POST",
             f"/orders/{_core.segment(id)}/cancel",
             _Order,
+            idempotency_key=idempotency_key or _core.new_key(),
+        )
+
+    def complete(
+        self,
+        id: str,
+        *,
+        items: Sequence[DeliveredItem] | None = None,
+        idempotency_key: str | None = None,
+    ) -> Order:
+        """Mark an order done by hand.
+
+        Makes an order `done` whose pieces no run of the order has printed, or not all of them: they were in stock,
+        for example, or the customer wants no more. `items` say how many pieces of them the customer got, at most
+        the `quantity`; it is all pieces of an item that is not in the list. The `delivered` pieces are what the
+        order earns. `reportMargins` counts pieces that no run printed for the order on this day, without a cost.
+
+        Such an order stays `done`, also if one of its runs is corrected or reopened. Repeat the operation to
+        change the numbers. When the order is open again (`updateOrder` sets the `status`, or an item needs more
+        pieces), they are `null`.
+
+        Requires the role `operator` or `admin`.
+
+        :param id: The id of the order, a UUID.
+        :param items: The items of which the customer got fewer pieces; optional.
+        :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
+        a key.
+        """
+        return self._client._call(
+            "POST",
+            f"/orders/{_core.segment(id)}/complete",
+            _Order,
+            body={
+                "items": UNSET if items is None else items,
+            },
             idempotency_key=idempotency_key or _core.new_key(),
         )
 
@@ -10379,7 +11795,8 @@ class OrdersResource:
         """Add a product to an order.
 
         The item names the product by `product_id` or `sku`. The default of `unit_price` is the current
-        `selling_price` of the product, and does not change with it later. The status of the order does not change.
+        `selling_price` of the product, and does not change with it later. A `done` order is open again then: it
+        becomes `in_production`. A `cancelled` order stays cancelled; `updateOrder` opens it.
 
         Requires the role `operator` or `admin`.
 
@@ -10415,7 +11832,9 @@ class OrdersResource:
     ) -> OrderItem:
         """Update an item of an order.
 
-        Only the quantity and the price can change. If everything is produced then, an open order becomes `done`.
+        Only the quantity and the price can change. If everything is produced then, an open order becomes `done`. A
+        `done` order is open again (`in_production`) if the quantity is raised to more than is produced; a
+        `cancelled` order stays cancelled.
 
         Requires the role `operator` or `admin`.
 
@@ -10441,8 +11860,13 @@ class OrdersResource:
     ) -> None:
         """Remove an item from an order.
 
-        An item that a production run prints cannot be removed (`ORDER_ITEM_IN_USE`). If everything else is
-        produced, an open order becomes `done`.
+        Removes an item whose runs have all ended or were removed; while a run that is `pending`, `in_progress` or
+        `paused` prints the item, it cannot be removed (`ORDER_ITEM_IN_USE`). The item earns nothing then, but what
+        its runs cost stays in the `cost` of the order, and the runs in its `runs`; pieces that they have printed
+        are in stock. To keep pieces for the customer, lower the `quantity` to their number instead.
+
+        If everything else is produced, an open order becomes `done`. An order without items stays as it is.
+        `restoreOrderItem` puts the item back.
 
         Requires the role `operator` or `admin`.
 
@@ -10453,6 +11877,33 @@ class OrdersResource:
             "DELETE",
             f"/orders/{_core.segment(id)}/items/{_core.segment(item_id)}",
             _core.nothing,
+        )
+
+    def restore_item(
+        self,
+        id: str,
+        item_id: str,
+        *,
+        idempotency_key: str | None = None,
+    ) -> OrderItem:
+        """Put an item back that was removed from an order.
+
+        Puts an item back that `removeOrderItem` has removed, with its quantity, its price and its runs. A `done`
+        order that needs its pieces is open again (`in_production`); an open order that has all pieces becomes
+        `done`. For an item that is in the order, the operation changes nothing and returns the item.
+
+        Requires the role `operator` or `admin`.
+
+        :param id: The id of the order, a UUID.
+        :param item_id: The id of the item, a UUID.
+        :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
+        a key.
+        """
+        return self._client._call(
+            "POST",
+            f"/orders/{_core.segment(id)}/items/{_core.segment(item_id)}/restore",
+            _OrderItem,
+            idempotency_key=idempotency_key or _core.new_key(),
         )
 
     def list_availability(
@@ -10476,7 +11927,10 @@ class OrdersResource:
         """Check whether an order can be printed.
 
         Follows the bill of materials through all components. Materials that are not required do not count. The
-        weights are those of each material and colour (ignoring case). Archived and removed spools do not count.
+        weights are those of each material and colour: of the spools with the same `material_type`,
+        `material_name`, `diameter_mm` and `color`, or of the filament that the material of the product names.
+        `docs/planning.md` has the rule. Archived and removed spools do not count. `spool_count` is 0 if nothing in
+        stock is what is needed; `in_stock` then has what there is of the material type, the most similar first.
 
         Open orders reserve what their pieces need that are neither produced nor in an unfinished run (`pending`,
         `in_progress`, `paused`). Unfinished runs reserve the weights of their materials, actual or else estimated;
@@ -10540,7 +11994,7 @@ class StockLevelsResource:
         *,
         skip: int | None = None,
         limit: int | None = None,
-        sort_by: Literal["id", "material_type", "color", "brand", "minimum_grams", "remaining_grams", "reserved_grams", "available_grams", "missing_grams", "spool_count", "low", "low_since", "created_at", "updated_at"] | None = None,
+        sort_by: Literal["id", "material_type", "material_name", "color", "brand", "diameter_mm", "minimum_grams", "remaining_grams", "reserved_grams", "available_grams", "missing_grams", "spool_count", "low", "low_since", "created_at", "updated_at"] | None = None,
         sort_order: SortOrder | None = None,
         after: str | None = None,
         low: bool | None = None,
@@ -10583,7 +12037,7 @@ class StockLevelsResource:
     def iterate(
         self,
         *,
-        sort_by: Literal["id", "material_type", "color", "brand", "minimum_grams", "remaining_grams", "reserved_grams", "available_grams", "missing_grams", "spool_count", "low", "low_since", "created_at", "updated_at"] | None = None,
+        sort_by: Literal["id", "material_type", "material_name", "color", "brand", "diameter_mm", "minimum_grams", "remaining_grams", "reserved_grams", "available_grams", "missing_grams", "spool_count", "low", "low_since", "created_at", "updated_at"] | None = None,
         sort_order: SortOrder | None = None,
         low: bool | None = None,
         material_type: MaterialType | Sequence[MaterialType] | None = None,
@@ -10618,14 +12072,19 @@ class StockLevelsResource:
         *,
         material_type: MaterialType,
         minimum_grams: DecimalInput,
+        material_name: str | None = None,
         color: str | None = None,
         brand: str | None = None,
+        diameter_mm: DecimalInput | None = None,
         idempotency_key: str | None = None,
     ) -> StockLevel:
         """Create a stock level.
 
-        Each combination of material, colour and brand has one level (`STOCK_LEVEL_EXISTS`). With no `color` or
-        `brand`, or an empty one, all colours or brands count. Spools that are archived or removed do not count.
+        Each combination of material, colour, brand and diameter has one level (`STOCK_LEVEL_EXISTS`). With no
+        `color` or `brand`, or an empty one, all colours or brands count. Only spools with the same `material_name`
+        and `diameter_mm` count: without `material_name`, those without one or with that of their type; without
+        `diameter_mm`, those with the diameter of the farm's printers, or 1.75 mm if these differ. Spools that are
+        archived or removed do not count.
 
         `reserved_grams` is what open orders and unfinished production runs still take, as in
         `getProductAvailability`; for a level with a brand, as far as other brands do not cover it. A level becomes
@@ -10637,8 +12096,12 @@ class StockLevelsResource:
 
         :param material_type: The material.
         :param minimum_grams: Grams that should be available.
+        :param material_name: Name of the material, such as PETG-CF, ignoring case; null: spools without one, or
+        with that of their type.
         :param color: The colour, ignoring case; null for all colours.
         :param brand: The brand, ignoring case; null for all brands.
+        :param diameter_mm: Diameter in millimetres; null: that of the farm's printers, or 1.75 if these differ.
+        One of 1.75, 2.85.
         :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
         a key.
         """
@@ -10649,8 +12112,10 @@ class StockLevelsResource:
             body={
                 "material_type": material_type,
                 "minimum_grams": minimum_grams,
+                "material_name": UNSET if material_name is None else material_name,
                 "color": UNSET if color is None else color,
                 "brand": UNSET if brand is None else brand,
+                "diameter_mm": UNSET if diameter_mm is None else diameter_mm,
             },
             idempotency_key=idempotency_key or _core.new_key(),
         )
@@ -10676,15 +12141,19 @@ class StockLevelsResource:
         id: str,
         *,
         material_type: MaterialType | Unset = UNSET,
+        material_name: str | None | Unset = UNSET,
         color: str | None | Unset = UNSET,
         brand: str | None | Unset = UNSET,
+        diameter_mm: DecimalInput | None | Unset = UNSET,
         minimum_grams: DecimalInput | Unset = UNSET,
         if_match: str | None = None,
     ) -> StockLevel:
         """Update a stock level.
 
-        With no `color` or `brand`, or an empty one, all colours or brands count. Spools that are archived or
-        removed do not count.
+        With no `color` or `brand`, or an empty one, all colours or brands count. Only spools with the same
+        `material_name` and `diameter_mm` count: without `material_name`, those without one or with that of their
+        type; without `diameter_mm`, those with the diameter of the farm's printers, or 1.75 mm if these differ.
+        Spools that are archived or removed do not count.
 
         `reserved_grams` is what open orders and unfinished production runs still take, as in
         `getProductAvailability`; for a level with a brand, as far as other brands do not cover it. A level becomes
@@ -10696,8 +12165,12 @@ class StockLevelsResource:
 
         :param id: The id of the stock level, a UUID.
         :param material_type: The material.
+        :param material_name: Name of the material, such as PETG-CF, ignoring case; null: spools without one, or
+        with that of their type.
         :param color: The colour, ignoring case; null for all colours.
         :param brand: The brand, ignoring case; null for all brands.
+        :param diameter_mm: Diameter in millimetres; null: that of the farm's printers, or 1.75 if these differ.
+        One of 1.75, 2.85.
         :param minimum_grams: Grams that should be available.
         :param if_match: The ``etag`` of the resource as you know it. If the resource has changed since, the call
         raises PreconditionFailedError and changes nothing.
@@ -10708,8 +12181,10 @@ class StockLevelsResource:
             _StockLevel,
             body={
                 "material_type": material_type,
+                "material_name": material_name,
                 "color": color,
                 "brand": brand,
+                "diameter_mm": diameter_mm,
                 "minimum_grams": minimum_grams,
             },
             if_match=if_match,
@@ -10801,7 +12276,7 @@ class WebhooksResource:
         sort_by: Literal["id", "url", "description", "disabled", "disabled_at", "disabled_reason", "failing_since", "created_at", "updated_at"] | None = None,
         sort_order: SortOrder | None = None,
         after: str | None = None,
-        event: Literal["inventory.low_stock", "order.cancelled", "order.done", "order.in_production", "order.received", "product.cost_changed", "production_run.completed", "production_run.failed", "production_run.planned", "production_run.started", "spool.empty"] | None = None,
+        event: Literal["inventory.low_stock", "order.cancelled", "order.done", "order.in_production", "order.received", "product.cost_changed", "production_run.completed", "production_run.corrected", "production_run.failed", "production_run.planned", "production_run.reopened", "production_run.started", "spool.empty"] | None = None,
         disabled: bool | None = None,
     ) -> WebhookList:
         """List webhooks.
@@ -10839,7 +12314,7 @@ class WebhooksResource:
         *,
         sort_by: Literal["id", "url", "description", "disabled", "disabled_at", "disabled_reason", "failing_since", "created_at", "updated_at"] | None = None,
         sort_order: SortOrder | None = None,
-        event: Literal["inventory.low_stock", "order.cancelled", "order.done", "order.in_production", "order.received", "product.cost_changed", "production_run.completed", "production_run.failed", "production_run.planned", "production_run.started", "spool.empty"] | None = None,
+        event: Literal["inventory.low_stock", "order.cancelled", "order.done", "order.in_production", "order.received", "product.cost_changed", "production_run.completed", "production_run.corrected", "production_run.failed", "production_run.planned", "production_run.reopened", "production_run.started", "spool.empty"] | None = None,
         disabled: bool | None = None,
     ) -> Iterator[Webhook]:
         """Iterates over all items of the list, page by page.
@@ -11253,6 +12728,7 @@ __all__ = [
     "ComponentShare",
     "ComponentTree",
     "ComponentTreeEntry",
+    "CorrectedMaterial",
     "CostBreakdown",
     "CostChanged",
     "CostPart",
@@ -11266,6 +12742,7 @@ __all__ = [
     "DateOrder",
     "DecimalMark",
     "Deducted",
+    "DeliveredItem",
     "Delivery",
     "DeliveryDetails",
     "DeliveryList",
@@ -11293,6 +12770,7 @@ __all__ = [
     "ImportAction",
     "ImportMode",
     "Imported",
+    "ImportedField",
     "ImportedProduct",
     "ImportedProducts",
     "ImportedRow",
@@ -11303,6 +12781,7 @@ __all__ = [
     "InvalidLinkError",
     "InvalidTokenError",
     "InventoryLowStockEvent",
+    "ItemState",
     "LastAdminError",
     "LoadedSpool",
     "LowStock",
@@ -11310,11 +12789,14 @@ __all__ = [
     "MarginGroup",
     "MarginReport",
     "MarginReportRow",
+    "MaterialExchangedError",
     "MaterialReportedError",
     "MaterialShare",
+    "MaterialState",
     "MaterialType",
     "MethodNotAllowedError",
     "MissingFilament",
+    "MovedUsage",
     "NotFoundError",
     "OpenOrder",
     "OpenOrders",
@@ -11339,6 +12821,7 @@ __all__ = [
     "PasswordLink",
     "PayloadTooLargeError",
     "Plan",
+    "PlanIncompleteError",
     "PlanItem",
     "PlanOutdatedError",
     "PlanResource",
@@ -11348,6 +12831,7 @@ __all__ = [
     "PreconditionFailedError",
     "PrintedOrder",
     "Printer",
+    "PrinterBusyError",
     "PrinterList",
     "PrinterReport",
     "PrinterReportRow",
@@ -11365,9 +12849,12 @@ __all__ = [
     "ProductListItem",
     "ProductMaterial",
     "ProductMaterialCreate",
+    "ProductRemovedError",
     "ProductionRunCompletedEvent",
+    "ProductionRunCorrectedEvent",
     "ProductionRunFailedEvent",
     "ProductionRunPlannedEvent",
+    "ProductionRunReopenedEvent",
     "ProductionRunStartedEvent",
     "ProductionRunsResource",
     "ProductsResource",
@@ -11379,10 +12866,15 @@ __all__ = [
     "ReportsResource",
     "Role",
     "Run",
+    "RunAction",
     "RunAlreadyCompletedError",
     "RunCompleted",
+    "RunCorrected",
     "RunCostParts",
+    "RunEvent",
+    "RunEventList",
     "RunFailed",
+    "RunHasNoItemsError",
     "RunHasNoMaterialsError",
     "RunItem",
     "RunItemCreate",
@@ -11390,11 +12882,17 @@ __all__ = [
     "RunListItem",
     "RunMaterial",
     "RunMaterialCreate",
+    "RunNotEndedError",
     "RunNotOpenError",
     "RunPlanned",
+    "RunReopened",
     "RunStarted",
+    "RunStartedError",
+    "RunState",
     "RunStatus",
     "RunWarning",
+    "RunWarningCode",
+    "SameSpoolError",
     "Settings",
     "SettingsResource",
     "SlotInUseError",
@@ -11406,12 +12904,15 @@ __all__ = [
     "SpoolFilter",
     "SpoolList",
     "SpoolUpdate",
+    "SpoolsChangedError",
     "SpoolsResource",
+    "StepCode",
     "StockLevel",
     "StockLevelExistsError",
     "StockLevelLimitError",
     "StockLevelList",
     "StockLevelsResource",
+    "StockedFilament",
     "Subscription",
     "Test",
     "TokenExpiredError",
@@ -11420,11 +12921,18 @@ __all__ = [
     "UnplannedItem",
     "UnsupportedMediaTypeError",
     "Usage",
+    "UsageAlreadyReversedError",
+    "UsageCorrection",
     "UsageGroup",
     "UsageKind",
     "UsageList",
+    "UsageNotMovableError",
+    "UsageNotReversibleError",
+    "UsageOfRunError",
     "UsageReport",
     "UsageReportRow",
+    "UsageWarning",
+    "UsageWarningCode",
     "User",
     "UserAccount",
     "UserAccountList",

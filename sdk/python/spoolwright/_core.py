@@ -107,7 +107,7 @@ class ApiError(Error):
         return f"{self.status} {self.code}: {self.detail}"
 
 
-# Values of responses. All accept None, so that a field that an older service does not send is None.
+# Values of responses. All functions accept None: a field is None if an older service does not send it.
 
 
 def optional(decode: Callable[[Any], T], value: Any) -> Any:
@@ -222,7 +222,7 @@ class Pool:
             if p.username is not None:
                 user = f"{urllib.parse.unquote(p.username)}:{urllib.parse.unquote(p.password or '')}"
                 self.proxy_headers = {"Proxy-Authorization": "Basic " + base64.b64encode(user.encode()).decode()}
-            if not self.tls:  # such a proxy expects the whole URL
+            if not self.tls:  # a proxy expects the whole URL in a request without TLS
                 self.prefix = f"http://{parts.netloc}{self.prefix}"
 
     def connect(self, timeout: float) -> http.client.HTTPConnection:
@@ -242,7 +242,7 @@ class Pool:
                 if not self.idle:
                     return self.connect(timeout)
                 connection, since = self.idle.pop()
-            # A service that closed the connection, or sent something that nobody asked for, made it readable.
+            # The connection is readable if the service closed it or sent data without a request. Do not use it then.
             if time.monotonic() - since < self.MAX_IDLE_SECONDS and not readable(connection.sock):
                 return connection
             connection.close()
@@ -317,7 +317,7 @@ class Session:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.access, self.refresh = "", ""
-        self.renew_at = 0.0  # monotonic time from which the access token is not sent any more
+        self.renew_at = 0.0  # the monotonic time at which the client renews the access token
 
     def set(self, tokens: Mapping[str, Any]) -> None:
         lifetime = float(tokens["expires_in"])
@@ -326,7 +326,7 @@ class Session:
 
 
 class BaseClient:
-    """What all operations share. ``Client`` adds the operations."""
+    """The base class of ``Client``. It sends requests and renews tokens. ``Client`` adds the operations."""
 
     _errors: Mapping[str, type[ApiError]] = {}
     _version = ""
@@ -347,7 +347,7 @@ class BaseClient:
         :param api_key: An API key. Without one, use ``Client.login``.
         :param timeout: Seconds that one try of a call may take.
         :param retries: How often a call is tried again after a connection error, a 429, or a 502, 503 or 504.
-        :param repeat_writes: Whether that includes a PATCH or DELETE that the service may have executed.
+        :param repeat_writes: Whether a PATCH or DELETE is tried again if the service may have executed it.
         :param ssl_context: Replaces the default, which trusts the certificates of the system and of ``SSL_CERT_FILE``.
         """
         self._pool, self._session = Pool(url, ssl_context), Session()
@@ -517,10 +517,10 @@ class BaseClient:
 
 
 def pages(client: BaseClient, path: str, decode: Callable[[Any], Any], query: Mapping[str, Any]) -> Iterator[Any]:
-    """Yields the items of a list with pages by number, each once.
+    """Yields each item of a list once. It selects the pages of the list by the number of items to skip.
 
-    Each page begins with the last item of the page before. If it does not, items were deleted: earlier pages are
-    fetched again until one begins with a known item.
+    Each page begins with the last item of the page before. If a page does not, items were deleted. Then the function
+    fetches earlier pages until a page begins with a known item.
     """
     seen: set[str] = set()
     skip, limit = 0, 100
@@ -541,7 +541,7 @@ def pages(client: BaseClient, path: str, decode: Callable[[Any], Any], query: Ma
 def cursor_pages(
     client: BaseClient, path: str, decode: Callable[[Any], Any], query: Mapping[str, Any]
 ) -> Iterator[Any]:
-    """Yields the items of a list with a cursor, which the orders have that have an index."""
+    """Yields the items of a list. It selects the pages by cursor, or by number if the sort order has no cursor."""
     after: str | None = None
     while True:
         page = client._call("GET", path, lambda d, _: decode(d), query={**query, "limit": 100, "after": after})

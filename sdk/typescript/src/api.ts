@@ -23,14 +23,6 @@ export type SortOrder = "asc" | "desc";
 
 export type ExportFormat = "csv" | "jsonl";
 
-export type ImportMode = "create" | "update" | "upsert";
-
-export type DecimalMark = "comma" | "point";
-
-export type DateOrder = "dmy" | "mdy";
-
-export type ImportAction = "created" | "updated" | "unchanged" | "skipped";
-
 export type MaterialType = "PLA" | "PETG" | "ABS" | "TPU" | "ASA" | "Nylon" | "PC" | "HIPS" | "PVA" | "Custom";
 
 export type ColorArrangement = "coaxial" | "longitudinal";
@@ -39,11 +31,21 @@ export type Archived = "true" | "false" | "any";
 
 export type UsageKind = "created" | "edited" | "deducted" | "run" | "measured" | "printed" | "wasted";
 
+export type UsageWarningCode = "FILAMENT_SHORTFALL" | "OVER_NET_WEIGHT";
+
 export type CustomEntity = "spool" | "filament" | "vendor";
 
 export type CustomType = "text" | "integer" | "integer_range" | "float" | "float_range" | "datetime" | "boolean" | "choice";
 
 export type UsageGroup = "material" | "color" | "printer" | "day" | "week" | "month";
+
+export type ImportMode = "create" | "update" | "upsert";
+
+export type DecimalMark = "comma" | "point";
+
+export type DateOrder = "dmy" | "mdy";
+
+export type ImportAction = "created" | "updated" | "unchanged" | "skipped";
 
 export type PrinterStatus = "available" | "maintenance" | "retired";
 
@@ -53,7 +55,13 @@ export type FailureReason = "adhesion" | "spaghetti" | "layer_shift" | "clog" | 
 
 export type CostPart = "filament" | "waste" | "machine" | "energy" | "labour" | "failures" | "revenue";
 
+export type RunWarningCode = "INVENTORY_NOT_UPDATED" | "FILAMENT_SHORTFALL" | "SPOOL_ARCHIVED" | "ORDER_CANCELLED" | "ORDER_REDUCED" | "PRODUCT_REMOVED" | "BILL_OF_MATERIALS_CHANGED" | "NO_PRINTER" | "PRINTER_NOT_AVAILABLE" | "PRINTER_BUSY" | "NO_MATERIALS" | "SPOOL_REMOVED" | "SPOOL_CHANGED" | "MATERIAL_NOT_PRINTED" | "TOO_LITTLE_FILAMENT" | "LOAD_SPOOL";
+
 export type EndWarningCode = "FILAMENT_SHORTFALL" | "SPOOL_REMOVED" | "SPOOL_ARCHIVED" | "USE_OUTSIDE_RUN";
+
+export type RunAction = "completed" | "failed" | "cancelled" | "corrected" | "reopened" | "exchanged";
+
+export type StepCode = "RUN_ENDED" | "ORDER_CANCELLED" | "ORDER_REDUCED" | "PRODUCT_REMOVED" | "BILL_OF_MATERIALS_CHANGED" | "NO_PRINTER" | "PRINTER_NOT_AVAILABLE" | "PRINTER_BUSY" | "NO_MATERIALS" | "SPOOL_REMOVED" | "SPOOL_CHANGED" | "MATERIAL_NOT_PRINTED" | "TOO_LITTLE_FILAMENT" | "LOAD_SPOOL";
 
 export type WasteGroup = "reason" | "printer" | "material" | "product";
 
@@ -61,7 +69,7 @@ export type OrderStatus = "received" | "in_production" | "done" | "cancelled";
 
 export type MarginGroup = "product" | "order" | "customer" | "month" | "printer";
 
-export type Subscription = "*" | "inventory.*" | "inventory.low_stock" | "order.*" | "order.cancelled" | "order.done" | "order.in_production" | "order.received" | "product.*" | "product.cost_changed" | "production_run.*" | "production_run.completed" | "production_run.failed" | "production_run.planned" | "production_run.started" | "spool.*" | "spool.empty";
+export type Subscription = "*" | "inventory.*" | "inventory.low_stock" | "order.*" | "order.cancelled" | "order.done" | "order.in_production" | "order.received" | "product.*" | "product.cost_changed" | "production_run.*" | "production_run.completed" | "production_run.corrected" | "production_run.failed" | "production_run.planned" | "production_run.reopened" | "production_run.started" | "spool.*" | "spool.empty";
 
 export type DeliveryStatus = "pending" | "delivered" | "failed";
 
@@ -274,6 +282,12 @@ export interface Vendor<D = number> {
   readonly updated_at: string;
   /** Time when the vendor was removed; null for vendors that are not hidden. */
   readonly hidden_at: string | null;
+  /**
+   * The id of the user or API key that removed the vendor; null if it is not hidden, or the command line removed it.
+   */
+  readonly hidden_by: string | null;
+  /** Name of the user, also if the account was deleted, or of the API key. */
+  readonly hidden_by_name: string | null;
 }
 
 /** The type `VendorList` of the API. */
@@ -290,34 +304,6 @@ export interface VendorList<D = number> {
    * The value of `after` for the next page; null on the last page, and if the request has an order without an index.
    */
   readonly next: string | null;
-}
-
-/** The type `ImportedRow` of the API. */
-export interface ImportedRow {
-  /** The line of the file on which the row starts. */
-  readonly row: number;
-  /** The id of the resource; null for a skipped row, and for a new resource of a dry run. */
-  readonly id: string | null;
-  /** Its number; null where id is null. */
-  readonly number: number | null;
-  /** What the import did. */
-  readonly action: ImportAction;
-}
-
-/** The type `Imported` of the API. */
-export interface Imported {
-  /** Number of resources that were created. */
-  readonly created: number;
-  /** Number of resources that were changed. */
-  readonly updated: number;
-  /** Number of resources that already have the values of the file. */
-  readonly unchanged: number;
-  /** Number of rows that name no resource, with the mode `update`. */
-  readonly skipped: number;
-  /** Whether nothing was changed, because the request was for a dry run. */
-  readonly dry_run: boolean;
-  /** The rows, in the order of the file. */
-  readonly rows: readonly ImportedRow[];
 }
 
 /** The type `Filament` of the API. */
@@ -378,6 +364,13 @@ export interface Filament<D = number> {
   readonly updated_at: string;
   /** Time when the filament was removed; null for filaments that are not hidden. */
   readonly hidden_at: string | null;
+  /**
+   * The id of the user or API key that removed the filament; null if it is not hidden, or the command line removed
+   * it.
+   */
+  readonly hidden_by: string | null;
+  /** Name of the user, also if the account was deleted, or of the API key. */
+  readonly hidden_by_name: string | null;
 }
 
 /** The type `FilamentList` of the API. */
@@ -396,51 +389,16 @@ export interface FilamentList<D = number> {
   readonly next: string | null;
 }
 
-/** The type `FilamentOfSpools` of the API. */
-export interface FilamentOfSpools<D = number> {
-  /** The id of the filament; null for a new one of a dry run. */
-  readonly id: string | null;
-  /** The number of the filament; null for a new one of a dry run. */
-  readonly number: number | null;
-  /** created, or unchanged for a filament that there was already. */
-  readonly action: ImportAction;
-  /** Name of the vendor. */
-  readonly vendor_name: string | null;
-  /** Type of filament. */
-  readonly material_type: MaterialType;
-  /** Name of the colour. */
-  readonly color: string;
-  /** The colour as #RRGGBB. */
-  readonly color_hex: string | null;
-  /** Filament diameter in millimetres. */
-  readonly diameter_mm: D;
-  /** Number of spools that the request gives to the filament. */
-  readonly spools: number;
-}
-
-/** The type `FromSpoolsResult` of the API. */
-export interface FromSpoolsResult<D = number> {
-  /** Number of new vendors. */
-  readonly vendors_created: number;
-  /** Number of new filaments. */
-  readonly filaments_created: number;
-  /** Number of spools that now have a filament. */
-  readonly spools_changed: number;
-  /** Whether spools without a filament are left: repeat the request for these. */
-  readonly has_more: boolean;
-  /** Whether nothing was changed, because the request was for a dry run. */
-  readonly dry_run: boolean;
-  /** The filaments, in the order of the lowest numbers of their spools. */
-  readonly items: readonly FilamentOfSpools<D>[];
-}
-
 /** The type `Spool` of the API. */
 export interface Spool<D = number> {
   /** The spool's id. */
   readonly id: string;
   /** Number of the spool in the tenant, for labels and printers: 1, 2, 3, and so on, never used again. */
   readonly number: number;
-  /** The filament, whose material, brand, colour, diameter and density the spool has; null: it has its own. */
+  /**
+   * The filament, whose material type and name, brand, colour, diameter and density the spool has; null: it has its
+   * own.
+   */
   readonly filament_id: string | null;
   /** Type of filament. */
   readonly material_type: MaterialType;
@@ -476,6 +434,8 @@ export interface Spool<D = number> {
   readonly lot_number: string | null;
   /** Density of the filament in g/cm³; null: the usual density of the material. */
   readonly density_g_cm3: D | null;
+  /** Name of the material, where the type does not say all, such as PETG-CF; null: the type says all. */
+  readonly material_name: string | null;
   /**
    * Whether the spool is archived. Lists leave archived spools out by default, and they are not in stock for prices.
    */
@@ -494,6 +454,12 @@ export interface Spool<D = number> {
   readonly updated_at: string;
   /** Time when the spool was removed; null for spools that are not hidden. */
   readonly hidden_at: string | null;
+  /**
+   * The id of the user or API key that removed the spool; null if it is not hidden, or the command line removed it.
+   */
+  readonly hidden_by: string | null;
+  /** Name of the user, also if the account was deleted, or of the API key. */
+  readonly hidden_by_name: string | null;
 }
 
 /** The type `CreatedSpools` of the API. */
@@ -606,6 +572,8 @@ export interface BulkResult {
   readonly changed: number;
   /** Whether nothing was changed, because the request was for a dry run. */
   readonly dry_run: boolean;
+  /** Time of the change, as `updated_at` of the spools has it; null if no spool matched. */
+  readonly changed_at: string | null;
 }
 
 /** The type `Deducted` of the API. */
@@ -651,11 +619,17 @@ export interface Usage<D = number> {
   readonly change_grams: D;
   /**
    * Grams that were used, but that the spool was not thought to have. Less than 0 if the end of a run found that less
-   * was used than its reports had recorded here.
+   * was used than its reports had recorded here, or if the entry reverses one with such grams.
    */
   readonly shortfall_grams: D | null;
   /** Grams that a printer reported after a person had stated what the run used; the spool keeps its weight. */
   readonly covered_grams: D | null;
+  /** The entry that this one takes back. */
+  readonly reverses_id: string | null;
+  /** The entry that takes this one back. */
+  readonly reversed_by_id: string | null;
+  /** The entry of another spool whose use this one records. */
+  readonly moves_id: string | null;
   /** Time of the change. */
   readonly created_at: string;
   /** Time of the last report that is part of the entry; null unless a printer reported it. */
@@ -676,6 +650,76 @@ export interface UsageList<D = number> {
    * The value of `after` for the next page; null on the last page, and if the request has an order without an index.
    */
   readonly next: string | null;
+}
+
+/** The type `UsageWarning` of the API. */
+export interface UsageWarning<D = number> {
+  /** Kind of the warning. */
+  readonly code: UsageWarningCode;
+  /** The warning in words. */
+  readonly detail: string;
+  /** The grams that the warning is about. */
+  readonly grams: D;
+}
+
+/** The type `UsageCorrection` of the API. */
+export interface UsageCorrection<D = number> {
+  /** The entry's id. */
+  readonly id: string;
+  /** The spool. */
+  readonly spool_id: string;
+  /**
+   * Cause of the change: the spool was created, edited or measured (weighed), filament was deducted, a production run
+   * was completed (`run`), a run that failed or was cancelled wasted filament, or a printer reported what it printed.
+   */
+  readonly kind: UsageKind;
+  /** Reason of a deduction. */
+  readonly reason: string | null;
+  /** The production run that used the filament. */
+  readonly run_id: string | null;
+  /** The user who made the change; null if an API key or the command line did. */
+  readonly user_id: string | null;
+  /** Name of the user, also if the account was deleted. */
+  readonly user_name: string | null;
+  /** The API key that made the change. */
+  readonly api_key_id: string | null;
+  /** The printer of the run, or of the API key, or else the printer in whose slot the spool was. */
+  readonly printer_id: string | null;
+  /** Grams left before the change. */
+  readonly before_grams: D;
+  /** Grams left after the change. */
+  readonly after_grams: D;
+  /** after_grams minus before_grams. All changes of a spool add up to its remaining weight. */
+  readonly change_grams: D;
+  /**
+   * Grams that were used, but that the spool was not thought to have. Less than 0 if the end of a run found that less
+   * was used than its reports had recorded here, or if the entry reverses one with such grams.
+   */
+  readonly shortfall_grams: D | null;
+  /** Grams that a printer reported after a person had stated what the run used; the spool keeps its weight. */
+  readonly covered_grams: D | null;
+  /** The entry that this one takes back. */
+  readonly reverses_id: string | null;
+  /** The entry that takes this one back. */
+  readonly reversed_by_id: string | null;
+  /** The entry of another spool whose use this one records. */
+  readonly moves_id: string | null;
+  /** Time of the change. */
+  readonly created_at: string;
+  /** Time of the last report that is part of the entry; null unless a printer reported it. */
+  readonly updated_at: string | null;
+  /** Grams of filament left on the spool. */
+  readonly remaining_weight_grams: D;
+  /** What the user may not expect. */
+  readonly warnings: readonly UsageWarning<D>[];
+}
+
+/** The type `MovedUsage` of the API. */
+export interface MovedUsage<D = number> {
+  /** The entry that takes the use back from the spool that had it. */
+  readonly reversed: UsageCorrection<D>;
+  /** The entry that records the use on the other spool. */
+  readonly recorded: UsageCorrection<D>;
 }
 
 /** The type `CustomField` of the API. */
@@ -734,8 +778,12 @@ export interface UsageReportRow<D = number> {
   readonly printer_name: string | null;
   /** The day, or the first day of the week or month, if the groups are of time. */
   readonly start: string | null;
-  /** Grams used. */
+  /** Grams used, also those that were wasted. */
   readonly grams: D;
+  /** Grams of these that runs wasted. */
+  readonly wasted_grams: D;
+  /** Grams that weighing and edits of remaining weights took away; not in grams. */
+  readonly corrected_grams: D;
   /** Cost of these grams; null if there are some and no spool has a price. */
   readonly cost: D | null;
   /** Grams in stock now: on spools that are neither removed nor archived. */
@@ -754,8 +802,12 @@ export interface UsageReport<D = number> {
   readonly to: string;
   /** What the rows have in common. */
   readonly group_by: UsageGroup;
-  /** Grams used in the period. */
+  /** Grams used in the period, also those that were wasted. */
   readonly grams: D;
+  /** Grams of these that runs wasted. */
+  readonly wasted_grams: D;
+  /** Grams that weighing and edits of remaining weights took away; not in grams. */
+  readonly corrected_grams: D;
   /** Cost of these grams; null if there are some and no spool has a price. */
   readonly cost: D | null;
   /** ISO 4217 code of the tenant's currency, in which costs are; null if it is not set. */
@@ -764,6 +816,84 @@ export interface UsageReport<D = number> {
   readonly groups: number;
   /** The groups. */
   readonly items: readonly UsageReportRow<D>[];
+}
+
+/** The type `ImportedField` of the API. */
+export interface ImportedField {
+  /** The key of the field. */
+  readonly key: string;
+  /** The narrowest type that fits all values of the file. */
+  readonly type: CustomType;
+}
+
+/** The type `ImportedRow` of the API. */
+export interface ImportedRow {
+  /** The line of the file on which the row starts. */
+  readonly row: number;
+  /** The id of the resource; null for a skipped row, and for a new resource of a dry run. */
+  readonly id: string | null;
+  /** Its number; null where id is null. */
+  readonly number: number | null;
+  /** What the import did. */
+  readonly action: ImportAction;
+}
+
+/** The type `Imported` of the API. */
+export interface Imported {
+  /** Number of resources that were created. */
+  readonly created: number;
+  /** Number of resources that were changed. */
+  readonly updated: number;
+  /** Number of resources that already have the values of the file. */
+  readonly unchanged: number;
+  /** Number of rows that name no resource, with the mode `update`. */
+  readonly skipped: number;
+  /** Whether nothing was changed, because the request was for a dry run. */
+  readonly dry_run: boolean;
+  /** The custom fields that the import has defined, because values of the file had no definition. */
+  readonly custom_fields: readonly ImportedField[];
+  /** The rows, in the order of the file. */
+  readonly rows: readonly ImportedRow[];
+}
+
+/** The type `FilamentOfSpools` of the API. */
+export interface FilamentOfSpools<D = number> {
+  /** The id of the filament; null for a new one of a dry run. */
+  readonly id: string | null;
+  /** The number of the filament; null for a new one of a dry run. */
+  readonly number: number | null;
+  /** created, or unchanged for a filament that there was already. */
+  readonly action: ImportAction;
+  /** Name of the vendor. */
+  readonly vendor_name: string | null;
+  /** Type of filament. */
+  readonly material_type: MaterialType;
+  /** Name of the material, where the type does not say all, such as PETG-CF; null: the type says all. */
+  readonly material_name: string | null;
+  /** Name of the colour. */
+  readonly color: string;
+  /** The colour as #RRGGBB. */
+  readonly color_hex: string | null;
+  /** Filament diameter in millimetres. */
+  readonly diameter_mm: D;
+  /** Number of spools that the request gives to the filament. */
+  readonly spools: number;
+}
+
+/** The type `FromSpoolsResult` of the API. */
+export interface FromSpoolsResult<D = number> {
+  /** Number of new vendors. */
+  readonly vendors_created: number;
+  /** Number of new filaments. */
+  readonly filaments_created: number;
+  /** Number of spools that now have a filament. */
+  readonly spools_changed: number;
+  /** Whether spools without a filament are left: repeat the request for these. */
+  readonly has_more: boolean;
+  /** Whether nothing was changed, because the request was for a dry run. */
+  readonly dry_run: boolean;
+  /** The filaments, in the order of the lowest numbers of their spools. */
+  readonly items: readonly FilamentOfSpools<D>[];
 }
 
 /** The type `LoadedSpool` of the API. */
@@ -796,6 +926,8 @@ export interface Printer<D = number> {
   readonly notes: string | null;
   /** Diameter of the nozzle in millimetres. */
   readonly nozzle_mm: D | null;
+  /** Diameter of the filament that it prints, in millimetres; 1.75 by default. One of 1.75, 2.85. */
+  readonly diameter_mm: D;
   /** Number of spools that can be loaded; 1 by default. */
   readonly slots: number;
   /** The types of filament that it prints; an empty list: all. */
@@ -822,6 +954,12 @@ export interface Printer<D = number> {
   readonly updated_at: string;
   /** Time when the printer was removed; null for printers that are not hidden. */
   readonly hidden_at: string | null;
+  /**
+   * The id of the user or API key that removed the printer; null if it is not hidden, or the command line removed it.
+   */
+  readonly hidden_by: string | null;
+  /** Name of the user, also if the account was deleted, or of the API key. */
+  readonly hidden_by_name: string | null;
 }
 
 /** The type `PrinterList` of the API. */
@@ -872,6 +1010,12 @@ export interface ProductListItem<D = number> {
   readonly updated_at: string;
   /** Time when the product was removed; null for products that are not hidden. */
   readonly hidden_at: string | null;
+  /**
+   * The id of the user or API key that removed the product; null if it is not hidden, or the command line removed it.
+   */
+  readonly hidden_by: string | null;
+  /** Name of the user, also if the account was deleted, or of the API key. */
+  readonly hidden_by_name: string | null;
 }
 
 /** The type `ProductList` of the API. */
@@ -904,8 +1048,24 @@ export interface ProductMaterial<D = number> {
   readonly is_required: boolean;
   /** Free text. */
   readonly notes: string | null;
+  /** Name of the material, such as PETG-CF, ignoring case; null: spools without one, or with that of their type. */
+  readonly material_name: string | null;
+  /** Diameter in millimetres; null: that of the farm's printers, or 1.75 if these differ. One of 1.75, 2.85. */
+  readonly diameter_mm: D | null;
+  /**
+   * The only filament that will do, whose type, name, colour and diameter the material has; null: any of the material
+   * and colour.
+   */
+  readonly filament_id: string | null;
+  /** Vendor of the filament, if it has one. */
+  readonly brand: string | null;
   /** weight_grams times the price per gram; null without a price. */
   readonly cost: D | null;
+  /**
+   * Which price the cost has: `filament`: that of the filament; `color`: of the material and colour; `material`: of
+   * the material in other colours, because no spool of the colour has a price.
+   */
+  readonly cost_basis: "filament" | "color" | "material" | null;
 }
 
 /** The type `ProductComponent` of the API. */
@@ -966,6 +1126,12 @@ export interface Product<D = number> {
   readonly updated_at: string;
   /** Time when the product was removed; null for products that are not hidden. */
   readonly hidden_at: string | null;
+  /**
+   * The id of the user or API key that removed the product; null if it is not hidden, or the command line removed it.
+   */
+  readonly hidden_by: string | null;
+  /** Name of the user, also if the account was deleted, or of the API key. */
+  readonly hidden_by_name: string | null;
 }
 
 /** The type `ImportedProduct` of the API. */
@@ -1114,6 +1280,10 @@ export interface RunListItem<D = number> {
   readonly inventory_updated_at: string | null;
   /** Time when the run was removed; null for runs that are not hidden. */
   readonly hidden_at: string | null;
+  /** The id of the user or API key that removed the run; null if it is not hidden, or the command line removed it. */
+  readonly hidden_by: string | null;
+  /** Name of the user, also if the account was deleted, or of the API key. */
+  readonly hidden_by_name: string | null;
   /** Sum of the known parts of what the run cost when it ended. */
   readonly cost: D | null;
 }
@@ -1209,6 +1379,8 @@ export interface RunMaterial<D = number> {
   readonly outside_grams: D | null;
   /** Whether actual_weight_grams is what printers reported, so that a report which arrives late raises it. */
   readonly actual_reported: boolean;
+  /** Time when another spool took its place in the run; null if none did. */
+  readonly exchanged_at: string | null;
 }
 
 /** The type `Variance` of the API. */
@@ -1227,11 +1399,20 @@ export interface Variance<D = number> {
 export interface RunWarning {
   /**
    * The warning, for programs. `INVENTORY_NOT_UPDATED`: the status is `completed` and the run has materials, but no
-   * filament was deducted.
+   * filament was deducted. `PRINTER_BUSY`: the run and another one are in progress on one printer.
+   * `correctProductionRun` returns `FILAMENT_SHORTFALL`, `SPOOL_REMOVED` and `SPOOL_ARCHIVED`, as
+   * `completeProductionRun` does. The others are those of `getProductionRunCheck`; only `startProductionRun` and
+   * `reopenProductionRun` return them.
    */
-  readonly code: "INVENTORY_NOT_UPDATED";
+  readonly code: RunWarningCode;
   /** The warning, for people. */
   readonly detail: string;
+  /** The spool, if the warning concerns one. */
+  readonly spool_id: string | null;
+  /** The order, if the warning concerns one. */
+  readonly order_id: string | null;
+  /** The product, if the warning concerns one. */
+  readonly product_id: string | null;
 }
 
 /** The type `Run` of the API. */
@@ -1252,7 +1433,9 @@ export interface Run<D = number> {
   readonly completed_at: string | null;
   /** Estimated print time in hours; by default that of the items. */
   readonly estimated_print_time_hours: D | null;
-  /** Actual print time in hours; complete sets it, or leaves it null if the time exceeds 100,000 hours. */
+  /**
+   * Actual print time in hours; complete, fail and cancel set it, or leave it null if they know no plausible time.
+   */
   readonly actual_print_time_hours: D | null;
   /** Estimated grams of filament; by default those of the items. */
   readonly estimated_total_filament_grams: D | null;
@@ -1278,6 +1461,10 @@ export interface Run<D = number> {
   readonly inventory_updated_at: string | null;
   /** Time when the run was removed; null for runs that are not hidden. */
   readonly hidden_at: string | null;
+  /** The id of the user or API key that removed the run; null if it is not hidden, or the command line removed it. */
+  readonly hidden_by: string | null;
+  /** Name of the user, also if the account was deleted, or of the API key. */
+  readonly hidden_by_name: string | null;
   /** Sum of the known parts of what the run cost when it ended; null before, and if no part is known. */
   readonly cost: D | null;
   /** The parts of the cost, null if they are unknown. Later changes of prices and rates do not change them. */
@@ -1292,6 +1479,12 @@ export interface Run<D = number> {
   readonly variance_analysis: Variance<D>;
   /** States of the run that need attention; usually empty. */
   readonly warnings: readonly RunWarning[];
+  /**
+   * The most likely end of a run in progress, which pages suggest if it is not in the future: completed_at, or else
+   * the time of the last report of a printer, or else started_at and the estimated time. Null if none of these is
+   * known, and once `complete`, `fail` or `cancel` has ended the run.
+   */
+  readonly likely_completed_at: string | null;
 }
 
 /** The type `SpoolDeduction` of the API. */
@@ -1357,6 +1550,94 @@ export interface End<D = number> {
   readonly warnings: readonly EndWarning<D>[];
 }
 
+/** The type `MaterialState` of the API. */
+export interface MaterialState<D = number> {
+  /** The material's id. */
+  readonly id: string;
+  /** The spool. */
+  readonly spool_id: string;
+  /** Estimated grams. */
+  readonly estimated_weight_grams: D | null;
+  /** Used grams. */
+  readonly actual_weight_grams: D | null;
+  /** Price per gram. */
+  readonly cost_per_gram: D | null;
+}
+
+/** The type `ItemState` of the API. */
+export interface ItemState {
+  /** The item's id. */
+  readonly id: string;
+  /** Good pieces. */
+  readonly successful_quantity: number | null;
+  /** Failed pieces. */
+  readonly failed_quantity: number | null;
+  /** Why pieces failed. */
+  readonly failure_reason: FailureReason | null;
+}
+
+/** The type `RunState` of the API. */
+export interface RunState<D = number> {
+  /** State of the run. */
+  readonly status: RunStatus;
+  /** Start of printing. */
+  readonly started_at: string | null;
+  /** End of printing. */
+  readonly completed_at: string | null;
+  /** Actual print time in hours. */
+  readonly actual_print_time_hours: D | null;
+  /** Grams of filament that were used. */
+  readonly actual_total_filament_grams: D | null;
+  /** Why the run failed. */
+  readonly failure_reason: FailureReason | null;
+  /** The first 5,000 characters of the remarks on the failure. */
+  readonly failure_notes: string | null;
+  /** Sum of the known parts of what the run cost. */
+  readonly cost: D | null;
+  /** The first 150 materials. */
+  readonly materials: readonly MaterialState<D>[];
+  /** The first 150 items, if the request had items. */
+  readonly items: readonly ItemState[];
+}
+
+/** The type `RunEvent` of the API. */
+export interface RunEvent<D = number> {
+  /** The entry's id. */
+  readonly id: string;
+  /** The run. */
+  readonly run_id: string;
+  /** What happened to the run. */
+  readonly action: RunAction;
+  /** Why; of a failed or cancelled run, the notes or else the reason; of an exchange, the material. */
+  readonly reason: string | null;
+  /** The user who did it; null if it was an API key. */
+  readonly user_id: string | null;
+  /** Name of the user, even if it was deleted. */
+  readonly user_name: string | null;
+  /** The API key that did it; null if it was a user. */
+  readonly api_key_id: string | null;
+  /** Time of the entry. */
+  readonly created_at: string;
+  /** What the run was before. */
+  readonly before: RunState<D>;
+}
+
+/** The type `RunEventList` of the API. */
+export interface RunEventList<D = number> {
+  /** The items of this page. */
+  readonly items: readonly RunEvent<D>[];
+  /** Number of matching items on all pages. */
+  readonly total: number;
+  /** Number of skipped items. */
+  readonly skip: number;
+  /** Maximum number of items on a page. */
+  readonly limit: number;
+  /**
+   * The value of `after` for the next page; null on the last page, and if the request has an order without an index.
+   */
+  readonly next: string | null;
+}
+
 /** The type `ProductCostParts` of the API. */
 export interface ProductCostParts<D = number> {
   /** The total_cost; null unless it is complete. */
@@ -1407,8 +1688,10 @@ export interface PrinterReportRow<D = number> {
   readonly printer_id: string | null;
   /** Name of the printer; null for runs without one. */
   readonly printer_name: string | null;
-  /** Print time of the ended runs. */
+  /** Print time of the ended runs, as far as it is known. */
   readonly hours: D;
+  /** Ended runs whose print time is unknown. */
+  readonly runs_without_hours: number;
   /** The hours in percent of the hours of the period that have passed; null if none have. */
   readonly utilisation_percent: D | null;
   /** Completed runs. */
@@ -1423,7 +1706,7 @@ export interface PrinterReportRow<D = number> {
   readonly grams: D;
   /** Sum of the known costs of the runs; null if none is known. */
   readonly cost: D | null;
-  /** The cost divided by the hours; null without hours. */
+  /** The cost of the runs whose print time is known, divided by the hours; null without hours. */
   readonly cost_per_hour: D | null;
 }
 
@@ -1443,19 +1726,23 @@ export interface PrinterReport<D = number> {
 
 /** The type `CheckStep` of the API. */
 export interface CheckStep {
-  /** The step, for programs. */
-  readonly code: "RUN_ENDED" | "NO_PRINTER" | "PRINTER_NOT_AVAILABLE" | "PRINTER_BUSY" | "NO_MATERIALS" | "SPOOL_REMOVED" | "MATERIAL_NOT_PRINTED" | "TOO_LITTLE_FILAMENT" | "LOAD_SPOOL";
+  /** The step, for programs; `getProductionRunCheck` describes all. */
+  readonly code: StepCode;
   /** The step, for people. */
   readonly detail: string;
   /** The spool, if the step concerns one. */
   readonly spool_id: string | null;
+  /** The order, if the step concerns one. */
+  readonly order_id: string | null;
+  /** The product, if the step concerns one. */
+  readonly product_id: string | null;
 }
 
 /** The type `Check` of the API. */
 export interface Check {
   /** Whether the run can start at once. */
   readonly ready: boolean;
-  /** What to do first, in this order. */
+  /** What to do first, and what has changed since the run was planned. */
   readonly steps: readonly CheckStep[];
 }
 
@@ -1491,6 +1778,8 @@ export interface QueuedRun<D = number> {
   readonly expected_end_at: string | null;
   /** What it prints. */
   readonly items: readonly QueuedItem[];
+  /** What `getProductionRunCheck` says of the run. */
+  readonly steps: readonly CheckStep[];
 }
 
 /** The type `Queue` of the API. */
@@ -1506,7 +1795,7 @@ export interface Queue<D = number> {
 
 /** The type `WasteReportRow` of the API. */
 export interface WasteReportRow<D = number> {
-  /** The reason, if the groups are by reason; null for runs without one. */
+  /** The reason, if the groups are by reason; null for waste without one. */
   readonly reason: FailureReason | null;
   /** The printer, if the groups are by printer; null if there is only a name. */
   readonly printer_id: string | null;
@@ -1522,7 +1811,7 @@ export interface WasteReportRow<D = number> {
   readonly grams: D;
   /** Cost of these grams; null if there are some and no material has a price. */
   readonly cost: D | null;
-  /** Runs that failed or were cancelled. */
+  /** Runs that failed, were cancelled, or have failed pieces. */
   readonly runs: number;
   /** Runs that failed. */
   readonly failed_runs: number;
@@ -1546,7 +1835,7 @@ export interface WasteReport<D = number> {
   readonly cost: D | null;
   /** ISO 4217 code of the tenant's currency, in which costs are; null if it is not set. */
   readonly currency: string | null;
-  /** Runs that failed or were cancelled. */
+  /** Runs that failed, were cancelled, or have failed pieces. */
   readonly runs: number;
   /** Runs that failed. */
   readonly failed_runs: number;
@@ -1580,6 +1869,12 @@ export interface OrderListItem {
   readonly updated_at: string;
   /** Time when the order was removed; null for orders that are not hidden. */
   readonly hidden_at: string | null;
+  /**
+   * The id of the user or API key that removed the order; null if it is not hidden, or the command line removed it.
+   */
+  readonly hidden_by: string | null;
+  /** Name of the user, also if the account was deleted, or of the API key. */
+  readonly hidden_by_name: string | null;
 }
 
 /** The type `OrderList` of the API. */
@@ -1616,6 +1911,8 @@ export interface OrderItem<D = number> {
   readonly produced: number;
   /** Pieces in unfinished production runs. */
   readonly planned: number;
+  /** Pieces that the customer got, if the order was marked done by hand; else null. */
+  readonly delivered: number | null;
 }
 
 /** The type `OrderRun` of the API. */
@@ -1656,9 +1953,18 @@ export interface Order<D = number> {
   readonly updated_at: string;
   /** Time when the order was removed; null for orders that are not hidden. */
   readonly hidden_at: string | null;
-  /** Sum of the prices of all items; null if no item has a price. */
+  /**
+   * The id of the user or API key that removed the order; null if it is not hidden, or the command line removed it.
+   */
+  readonly hidden_by: string | null;
+  /** Name of the user, also if the account was deleted, or of the API key. */
+  readonly hidden_by_name: string | null;
+  /**
+   * Sum of the prices of all items; null if no item has a price; 0 for an order that is cancelled, has no items, or
+   * was removed while it was open.
+   */
   readonly revenue: D | null;
-  /** What the ended production runs cost so far. */
+  /** What the ended production runs cost so far, also those of items that were removed from the order. */
   readonly cost: D | null;
   /** What the pieces that are still needed are expected to cost; 0 unless the order is open. */
   readonly expected_cost: D | null;
@@ -1668,7 +1974,9 @@ export interface Order<D = number> {
   readonly margin_percent: D | null;
   /** Names of what is unknown: parts of costs, and revenue if an item has no price. */
   readonly unknown_parts: readonly CostPart[];
-  /** The newest 100 production runs that print an item of the order, newest first. */
+  /**
+   * The newest 100 production runs that print an item of the order, or one that was removed from it, newest first.
+   */
   readonly runs: readonly OrderRun[];
 }
 
@@ -1758,12 +2066,34 @@ export interface AvailableSpool<D = number> {
   readonly location: string | null;
 }
 
+/** The type `StockedFilament` of the API. */
+export interface StockedFilament<D = number> {
+  /** Type of filament. */
+  readonly material_type: MaterialType;
+  /** Name of the material, where the type does not say all, such as PETG-CF; null: the type says all. */
+  readonly material_name: string | null;
+  /** Name of the colour. */
+  readonly color: string;
+  /** Diameter in millimetres. */
+  readonly diameter_mm: D;
+  /** Grams on the spools of this filament. */
+  readonly remaining_grams: D;
+}
+
 /** The type `AvailableMaterial` of the API. */
 export interface AvailableMaterial<D = number> {
   /** Type of filament. */
   readonly material_type: MaterialType;
+  /** Name of the material, where the type does not say all, such as PETG-CF; null: the type says all. */
+  readonly material_name: string | null;
   /** Name of the colour. */
   readonly color: string;
+  /** Vendor of the filament, if the material of the product names one. */
+  readonly brand: string | null;
+  /** Diameter in millimetres. */
+  readonly diameter_mm: D;
+  /** The filament, if the material of the product names one; null: any of the material and colour. */
+  readonly filament_id: string | null;
   /** Grams that the pieces need. */
   readonly needed_grams: D;
   /** Grams on the spools of this material and colour. */
@@ -1774,8 +2104,15 @@ export interface AvailableMaterial<D = number> {
   readonly available_grams: D;
   /** needed_grams minus available_grams, or 0 if enough is available. */
   readonly missing_grams: D;
+  /** Spools in stock that are of the filament. 0: nothing in stock is what is needed. */
+  readonly spool_count: number;
   /** Up to ten spools that have all that is needed, those with the least filament first. */
   readonly spools: readonly AvailableSpool<D>[];
+  /**
+   * If spool_count is 0, up to ten filaments of the material type that are in stock, the most similar first; of the
+   * first 20 materials.
+   */
+  readonly in_stock: readonly StockedFilament<D>[];
 }
 
 /** The type `ProductAvailability` of the API. */
@@ -1832,10 +2169,14 @@ export interface StockLevel<D = number> {
   readonly id: string;
   /** The material. */
   readonly material_type: MaterialType;
+  /** Name of the material, such as PETG-CF, ignoring case; null: spools without one, or with that of their type. */
+  readonly material_name: string | null;
   /** The colour, ignoring case; null for all colours. */
   readonly color: string | null;
   /** The brand, ignoring case; null for all brands. */
   readonly brand: string | null;
+  /** Diameter in millimetres; null: that of the farm's printers, or 1.75 if these differ. One of 1.75, 2.85. */
+  readonly diameter_mm: D | null;
   /** Grams that should be available. */
   readonly minimum_grams: D;
   /** Grams on spools in stock. */
@@ -1878,8 +2219,12 @@ export interface StockLevelList<D = number> {
 export interface PlannedMaterial<D = number> {
   /** Type of filament. */
   readonly material_type: MaterialType;
+  /** Name of the material, where the type does not say all, such as PETG-CF; null: the type says all. */
+  readonly material_name: string | null;
   /** Name of the colour. */
   readonly color: string;
+  /** Diameter in millimetres. */
+  readonly diameter_mm: D;
   /** The spool. */
   readonly spool_id: string;
   /** Number of the spool. */
@@ -1941,8 +2286,14 @@ export interface UnplannedItem {
 export interface MissingFilament<D = number> {
   /** Type of filament. */
   readonly material_type: MaterialType;
+  /** Name of the material, where the type does not say all, such as PETG-CF; null: the type says all. */
+  readonly material_name: string | null;
   /** Name of the colour. */
   readonly color: string;
+  /** Diameter in millimetres. */
+  readonly diameter_mm: D;
+  /** The filament, if the material of the product names one. */
+  readonly filament_id: string | null;
   /** Grams that are missing. */
   readonly missing_grams: D;
 }
@@ -2055,6 +2406,8 @@ export interface SpoolEmpty {
   readonly number: number;
   /** Type of filament. */
   readonly material_type: MaterialType;
+  /** Name of the material, where the type does not say all, such as PETG-CF; null: the type says all. */
+  readonly material_name: string | null;
   /** Name of the colour. */
   readonly color: string;
   /** Manufacturer. */
@@ -2207,6 +2560,64 @@ export interface ProductionRunFailedEvent<D = number> {
   readonly data: RunFailed<D>;
 }
 
+/** The type `RunCorrected` of the API. */
+export interface RunCorrected<D = number> {
+  /** The run's id. */
+  readonly id: string;
+  /** The printer; null if the run has none. */
+  readonly printer_id: string | null;
+  /** Name of the printer. */
+  readonly printer_name: string | null;
+  /** Start of printing. */
+  readonly started_at: string | null;
+  /** End of printing. */
+  readonly completed_at: string;
+  /** Actual print time in hours. */
+  readonly actual_print_time_hours: D | null;
+  /** Grams of filament that were deducted; null if they are more than 1,000,000. */
+  readonly actual_total_filament_grams: D | null;
+  /** The orders that the run printed items of, at most 100. */
+  readonly orders: readonly PrintedOrder[];
+  /** How the run has ended. */
+  readonly status: RunStatus;
+  /** Why the run failed, or was cancelled. */
+  readonly failure_reason: FailureReason | null;
+}
+
+/** The type `ProductionRunCorrectedEvent` of the API. */
+export interface ProductionRunCorrectedEvent<D = number> {
+  /** The type of the event. */
+  readonly type: "production_run.corrected";
+  /** When the event happened. */
+  readonly timestamp: string;
+  readonly data: RunCorrected<D>;
+}
+
+/** The type `RunReopened` of the API. */
+export interface RunReopened {
+  /** The run's id. */
+  readonly id: string;
+  /** `in_progress`, or `pending` if the run has not started. */
+  readonly status: RunStatus;
+  /** The printer; null if the run has none. */
+  readonly printer_id: string | null;
+  /** Name of the printer. */
+  readonly printer_name: string | null;
+  /** Start of printing. */
+  readonly started_at: string | null;
+  /** The orders that the run prints items of, at most 100. */
+  readonly orders: readonly PrintedOrder[];
+}
+
+/** The type `ProductionRunReopenedEvent` of the API. */
+export interface ProductionRunReopenedEvent {
+  /** The type of the event. */
+  readonly type: "production_run.reopened";
+  /** When the event happened. */
+  readonly timestamp: string;
+  readonly data: RunReopened;
+}
+
 /** The type `OrderEventItem` of the API. */
 export interface OrderEventItem {
   /** The item's id. */
@@ -2281,10 +2692,14 @@ export interface LowStock<D = number> {
   readonly id: string;
   /** The material. */
   readonly material_type: MaterialType;
+  /** Name of the material; null: that of the type. */
+  readonly material_name: string | null;
   /** The colour; null for all colours. */
   readonly color: string | null;
   /** The brand; null for all brands. */
   readonly brand: string | null;
+  /** Diameter in millimetres; null: that of the farm's printers. */
+  readonly diameter_mm: D | null;
   /** Grams that should be available. */
   readonly minimum_grams: D;
   /** Grams that are available. */
@@ -2387,6 +2802,8 @@ export type WebhookEvent =
   | ProductionRunStartedEvent
   | ProductionRunCompletedEvent<number>
   | ProductionRunFailedEvent<number>
+  | ProductionRunCorrectedEvent<number>
+  | ProductionRunReopenedEvent
   | OrderReceivedEvent
   | OrderInProductionEvent
   | OrderDoneEvent
@@ -2568,12 +2985,6 @@ export interface FilamentCreate {
   extra?: Record<string, unknown> | null | undefined;
 }
 
-/** The type `FromSpools` of the API, in request bodies. */
-export interface FromSpools {
-  /** true: return what the request would do, but change nothing. */
-  dry_run?: boolean | null | undefined;
-}
-
 /** The type `FilamentUpdate` of the API, in request bodies. */
 export interface FilamentUpdate {
   /** The vendor. */
@@ -2650,7 +3061,10 @@ export interface FilamentSpools {
 
 /** The type `SpoolCreate` of the API, in request bodies. */
 export interface SpoolCreate {
-  /** The filament, whose material, brand, colour, diameter and density the spool has; null: it has its own. */
+  /**
+   * The filament, whose material type and name, brand, colour, diameter and density the spool has; null: it has its
+   * own.
+   */
   filament_id?: string | null | undefined;
   /** The number of the filament, instead of filament_id. */
   filament_number?: number | null | undefined;
@@ -2686,6 +3100,8 @@ export interface SpoolCreate {
   lot_number?: string | null | undefined;
   /** Density of the filament in g/cm³; null: the usual density of the material. */
   density_g_cm3?: Decimal | null | undefined;
+  /** Name of the material, where the type does not say all, such as PETG-CF; null: the type says all. */
+  material_name?: string | null | undefined;
   /**
    * Whether the spool is archived. Lists leave archived spools out by default, and they are not in stock for prices.
    */
@@ -2726,20 +3142,25 @@ export interface SpoolFilter {
   /** Only spools created before this time. */
   created_to?: string | Date | undefined;
   /**
-   * Only spools in which every word of this text occurs: in material, colour, brand, name of the filament, finish,
-   * location, lot number, supplier, notes or, for a number such as 7 or #7, as the number. Ignores case and accents;
-   * no wildcards.
+   * Only spools in which every word of this text occurs: in material type and name, colour, brand, name of the
+   * filament, finish, location, lot number, supplier, notes or, for a number such as 7 or #7, as the number. Ignores
+   * case and accents; no wildcards.
    */
   search?: string | undefined;
   /** true: only archived spools; false: only the others; any: all. The default for removed spools is any. */
   archived?: Archived | undefined;
-  /** true: only removed spools; false: only the others. */
+  /** Only the item with this id. */
+  id?: string | undefined;
+  /** true: only removed items; false: only the others. */
   hidden?: boolean | undefined;
 }
 
 /** The type `SpoolUpdate` of the API, in request bodies. */
 export interface SpoolUpdate {
-  /** The filament, whose material, brand, colour, diameter and density the spool has; null: it has its own. */
+  /**
+   * The filament, whose material type and name, brand, colour, diameter and density the spool has; null: it has its
+   * own.
+   */
   filament_id?: string | null | undefined;
   /** The number of the filament, instead of filament_id. */
   filament_number?: number | undefined;
@@ -2775,6 +3196,8 @@ export interface SpoolUpdate {
   lot_number?: string | null | undefined;
   /** Density of the filament in g/cm³; null: the usual density of the material. */
   density_g_cm3?: Decimal | null | undefined;
+  /** Name of the material, where the type does not say all, such as PETG-CF; null: the type says all. */
+  material_name?: string | null | undefined;
   /**
    * Whether the spool is archived. Lists leave archived spools out by default, and they are not in stock for prices.
    */
@@ -2800,6 +3223,8 @@ export interface SpoolChanges {
   dry_run?: boolean | null | undefined;
   /** The fields to change, as in a `PATCH` of one spool. */
   changes: SpoolUpdate;
+  /** Refuse the request if one of the spools was changed after this time. */
+  unchanged_since?: string | Date | null | undefined;
 }
 
 /** The type `SpoolRemoval` of the API, in request bodies. */
@@ -2821,7 +3246,10 @@ export interface SpoolRemoval {
 export interface SpoolBatchCreate {
   /** Number of equal spools to create. */
   quantity: number;
-  /** The filament, whose material, brand, colour, diameter and density the spool has; null: it has its own. */
+  /**
+   * The filament, whose material type and name, brand, colour, diameter and density the spool has; null: it has its
+   * own.
+   */
   filament_id?: string | null | undefined;
   /** The number of the filament, instead of filament_id. */
   filament_number?: number | null | undefined;
@@ -2857,6 +3285,8 @@ export interface SpoolBatchCreate {
   lot_number?: string | null | undefined;
   /** Density of the filament in g/cm³; null: the usual density of the material. */
   density_g_cm3?: Decimal | null | undefined;
+  /** Name of the material, where the type does not say all, such as PETG-CF; null: the type says all. */
+  material_name?: string | null | undefined;
   /**
    * Whether the spool is archived. Lists leave archived spools out by default, and they are not in stock for prices.
    */
@@ -2883,6 +3313,22 @@ export interface Measurement {
   gross_grams: Decimal;
   /** Whether to record a weight that the spool hardly can have. */
   confirmed?: boolean | null | undefined;
+}
+
+/** The type `UsageReversal` of the API, in request bodies. */
+export interface UsageReversal {
+  /** Free text for the usage ledger. */
+  reason?: string | null | undefined;
+}
+
+/** The type `UsageMove` of the API, in request bodies. */
+export interface UsageMove {
+  /** The spool that the filament was really used from. */
+  spool_id?: string | null | undefined;
+  /** The number of this spool, instead of its id. */
+  spool_number?: number | null | undefined;
+  /** Free text for the entry that takes the use back. */
+  reason?: string | null | undefined;
 }
 
 /** The type `CustomFieldCreate` of the API, in request bodies. */
@@ -2921,6 +3367,12 @@ export interface CustomFieldChangeUpdate {
   choices?: readonly string[] | undefined;
 }
 
+/** The type `FromSpools` of the API, in request bodies. */
+export interface FromSpools {
+  /** true: return what the request would do, but change nothing. */
+  dry_run?: boolean | null | undefined;
+}
+
 /** The type `PrinterCreate` of the API, in request bodies. */
 export interface PrinterCreate {
   /** Name of the printer; unique without regard to case. */
@@ -2933,6 +3385,8 @@ export interface PrinterCreate {
   notes?: string | null | undefined;
   /** Diameter of the nozzle in millimetres. */
   nozzle_mm?: Decimal | null | undefined;
+  /** Diameter of the filament that it prints, in millimetres; 1.75 by default. One of 1.75, 2.85. */
+  diameter_mm?: Decimal | null | undefined;
   /** Number of spools that can be loaded; 1 by default. */
   slots?: number | null | undefined;
   /** The types of filament that it prints; an empty list: all. */
@@ -2959,6 +3413,8 @@ export interface PrinterUpdate {
   notes?: string | null | undefined;
   /** Diameter of the nozzle in millimetres. */
   nozzle_mm?: Decimal | null | undefined;
+  /** Diameter of the filament that it prints, in millimetres; 1.75 by default. One of 1.75, 2.85. */
+  diameter_mm?: Decimal | undefined;
   /** Number of spools that can be loaded; 1 by default. */
   slots?: number | undefined;
   /** The types of filament that it prints; an empty list: all. */
@@ -2984,15 +3440,26 @@ export interface Load {
 /** The type `ProductMaterialCreate` of the API, in request bodies. */
 export interface ProductMaterialCreate {
   /** Type of filament. */
-  material_type: MaterialType;
+  material_type?: MaterialType | undefined;
   /** Name of the colour. */
-  color: string;
+  color?: string | undefined;
   /** Grams for one piece of the product. */
   weight_grams: Decimal;
   /** Whether the product needs it; true by default. */
   is_required?: boolean | null | undefined;
   /** Free text. */
   notes?: string | null | undefined;
+  /** Name of the material, such as PETG-CF, ignoring case; null: spools without one, or with that of their type. */
+  material_name?: string | null | undefined;
+  /** Diameter in millimetres; null: that of the farm's printers, or 1.75 if these differ. One of 1.75, 2.85. */
+  diameter_mm?: Decimal | null | undefined;
+  /**
+   * The only filament that will do, whose type, name, colour and diameter the material has; null: any of the material
+   * and colour.
+   */
+  filament_id?: string | null | undefined;
+  /** The number of the filament, instead of filament_id. */
+  filament_number?: number | null | undefined;
 }
 
 /** The type `ProductComponentCreate` of the API, in request bodies. */
@@ -3067,6 +3534,17 @@ export interface ProductMaterialUpdate {
   is_required?: boolean | undefined;
   /** Free text. */
   notes?: string | null | undefined;
+  /** Name of the material, such as PETG-CF, ignoring case; null: spools without one, or with that of their type. */
+  material_name?: string | null | undefined;
+  /** Diameter in millimetres; null: that of the farm's printers, or 1.75 if these differ. One of 1.75, 2.85. */
+  diameter_mm?: Decimal | null | undefined;
+  /**
+   * The only filament that will do, whose type, name, colour and diameter the material has; null: any of the material
+   * and colour.
+   */
+  filament_id?: string | null | undefined;
+  /** The number of the filament, instead of filament_id. */
+  filament_number?: number | undefined;
 }
 
 /** The type `ProductComponentUpdate` of the API, in request bodies. */
@@ -3144,7 +3622,9 @@ export interface RunCreate {
   completed_at?: string | Date | null | undefined;
   /** Estimated print time in hours; by default that of the items. */
   estimated_print_time_hours?: Decimal | null | undefined;
-  /** Actual print time in hours; complete sets it, or leaves it null if the time exceeds 100,000 hours. */
+  /**
+   * Actual print time in hours; complete, fail and cancel set it, or leave it null if they know no plausible time.
+   */
   actual_print_time_hours?: Decimal | null | undefined;
   /** Estimated grams of filament; by default those of the items. */
   estimated_total_filament_grams?: Decimal | null | undefined;
@@ -3182,7 +3662,9 @@ export interface RunUpdate {
   completed_at?: string | Date | null | undefined;
   /** Estimated print time in hours; by default that of the items. */
   estimated_print_time_hours?: Decimal | null | undefined;
-  /** Actual print time in hours; complete sets it, or leaves it null if the time exceeds 100,000 hours. */
+  /**
+   * Actual print time in hours; complete, fail and cancel set it, or leave it null if they know no plausible time.
+   */
   actual_print_time_hours?: Decimal | null | undefined;
   /** Estimated grams of filament; by default those of the items. */
   estimated_total_filament_grams?: Decimal | null | undefined;
@@ -3247,6 +3729,18 @@ export interface RunMaterialUpdate {
   cost_per_gram?: Decimal | null | undefined;
 }
 
+/** The type `ExchangeRequest` of the API, in request bodies. */
+export interface ExchangeRequest {
+  /** The other spool. */
+  spool_id?: string | null | undefined;
+  /** The number of the other spool; names it instead of spool_id. */
+  spool_number?: number | null | undefined;
+  /** Grams that the material has used; by default what printers report. */
+  used_grams?: Decimal | null | undefined;
+  /** Whether the material has used all that remains on its spool. */
+  until_empty?: boolean | null | undefined;
+}
+
 /** The type `MoveRequest` of the API, in request bodies. */
 export interface MoveRequest {
   /** Place among the unfinished runs of the printer, from 1. */
@@ -3285,6 +3779,16 @@ export interface CompleteRequest {
   materials?: readonly CompleteMaterial[] | undefined;
   /** Numbers of pieces of items. */
   items?: readonly CompleteItem[] | undefined;
+  /**
+   * When printing ended; by default the completed_at that the run has, or else the current time. Not before
+   * started_at, and not in the future; within the same minute, started_at or the current time takes its place.
+   */
+  completed_at?: string | Date | null | undefined;
+  /**
+   * Hours of printing; by default those that the run has, or else the time from started_at to completed_at, if that
+   * is plausible.
+   */
+  actual_print_time_hours?: Decimal | null | undefined;
 }
 
 /** The type `WastedMaterial` of the API, in request bodies. */
@@ -3311,6 +3815,16 @@ export interface FailRequest {
   materials?: readonly WastedMaterial[] | undefined;
   /** Wasted grams of a run of one material, in place of materials. */
   wasted_grams?: Decimal | null | undefined;
+  /**
+   * When printing ended; by default the completed_at that the run has, or else the current time. Not before
+   * started_at, and not in the future; within the same minute, started_at or the current time takes its place.
+   */
+  completed_at?: string | Date | null | undefined;
+  /**
+   * Hours of printing; by default those that the run has, or else the time from started_at to completed_at, if that
+   * is plausible.
+   */
+  actual_print_time_hours?: Decimal | null | undefined;
 }
 
 /** The type `CancelRequest` of the API, in request bodies. */
@@ -3323,6 +3837,62 @@ export interface CancelRequest {
   materials?: readonly WastedMaterial[] | undefined;
   /** Wasted grams of a run of one material, in place of materials. */
   wasted_grams?: Decimal | null | undefined;
+  /**
+   * When printing ended; by default the completed_at that the run has, or else the current time. Not before
+   * started_at, and not in the future; within the same minute, started_at or the current time takes its place.
+   */
+  completed_at?: string | Date | null | undefined;
+  /**
+   * Hours of printing; by default those that the run has, or else the time from started_at to completed_at, if that
+   * is plausible.
+   */
+  actual_print_time_hours?: Decimal | null | undefined;
+}
+
+/** The type `CorrectedMaterial` of the API, in request bodies. */
+export interface CorrectedMaterial {
+  /** The material's id; spool_id and spool_number are others of its names. */
+  id?: string | null | undefined;
+  /** The material's spool, if the run has it once. */
+  spool_id?: string | null | undefined;
+  /** The number of the material's spool, if the run has it once. */
+  spool_number?: number | null | undefined;
+  /** Used grams, including purge. */
+  actual_weight_grams?: Decimal | null | undefined;
+  /** The spool that the material has really used. */
+  to_spool_id?: string | null | undefined;
+  /** The number of that spool; names it instead of to_spool_id. */
+  to_spool_number?: number | null | undefined;
+  /** Price per gram; null is the current cost_per_gram of the spool. */
+  cost_per_gram?: Decimal | null | undefined;
+}
+
+/** The type `CorrectRequest` of the API, in request bodies. */
+export interface CorrectRequest {
+  /** What materials have really used. */
+  materials?: readonly CorrectedMaterial[] | undefined;
+  /** Numbers of pieces of items. */
+  items?: readonly CompleteItem[] | undefined;
+  /** When printing started. */
+  started_at?: string | Date | null | undefined;
+  /**
+   * When printing ended; by default the completed_at that the run has, or else the current time. Not before
+   * started_at, and not in the future; within the same minute, started_at or the current time takes its place.
+   */
+  completed_at?: string | Date | null | undefined;
+  /**
+   * Hours of printing; by default those that the run has, or else the time from started_at to completed_at, if that
+   * is plausible.
+   */
+  actual_print_time_hours?: Decimal | null | undefined;
+  /** Why the run is corrected, for its history. */
+  reason?: string | null | undefined;
+}
+
+/** The type `ReopenRequest` of the API, in request bodies. */
+export interface ReopenRequest {
+  /** Why the run is reopened, for its history. */
+  reason?: string | null | undefined;
 }
 
 /** The type `OrderItemCreate` of the API, in request bodies. */
@@ -3371,6 +3941,20 @@ export interface OrderUpdate {
   status?: OrderStatus | undefined;
 }
 
+/** The type `DeliveredItem` of the API, in request bodies. */
+export interface DeliveredItem {
+  /** The item. */
+  id: string;
+  /** Pieces that the customer got, at most the quantity. */
+  delivered: number;
+}
+
+/** The type `OrderCompletion` of the API, in request bodies. */
+export interface OrderCompletion {
+  /** The items of which the customer got fewer pieces; optional. */
+  items?: readonly DeliveredItem[] | undefined;
+}
+
 /** The type `OrderItemChangeUpdate` of the API, in request bodies. */
 export interface OrderItemChangeUpdate {
   /** Ordered pieces. */
@@ -3383,10 +3967,14 @@ export interface OrderItemChangeUpdate {
 export interface StockLevelCreate {
   /** The material. */
   material_type: MaterialType;
+  /** Name of the material, such as PETG-CF, ignoring case; null: spools without one, or with that of their type. */
+  material_name?: string | null | undefined;
   /** The colour, ignoring case; null for all colours. */
   color?: string | null | undefined;
   /** The brand, ignoring case; null for all brands. */
   brand?: string | null | undefined;
+  /** Diameter in millimetres; null: that of the farm's printers, or 1.75 if these differ. One of 1.75, 2.85. */
+  diameter_mm?: Decimal | null | undefined;
   /** Grams that should be available. */
   minimum_grams: Decimal;
 }
@@ -3395,10 +3983,14 @@ export interface StockLevelCreate {
 export interface StockLevelUpdate {
   /** The material. */
   material_type?: MaterialType | undefined;
+  /** Name of the material, such as PETG-CF, ignoring case; null: spools without one, or with that of their type. */
+  material_name?: string | null | undefined;
   /** The colour, ignoring case; null for all colours. */
   color?: string | null | undefined;
   /** The brand, ignoring case; null for all brands. */
   brand?: string | null | undefined;
+  /** Diameter in millimetres; null: that of the farm's printers, or 1.75 if these differ. One of 1.75, 2.85. */
+  diameter_mm?: Decimal | null | undefined;
   /** Grams that should be available. */
   minimum_grams?: Decimal | undefined;
 }
@@ -3521,7 +4113,7 @@ export interface ListVendorsQuery {
   /** Maximum page size. */
   limit?: number | undefined;
   /** Any scalar field of the items. */
-  sort_by?: "id" | "number" | "name" | "notes" | "empty_spool_weight_grams" | "external_id" | "spool_count" | "remaining_grams" | "created_at" | "updated_at" | "hidden_at" | undefined;
+  sort_by?: "id" | "number" | "name" | "notes" | "empty_spool_weight_grams" | "external_id" | "spool_count" | "remaining_grams" | "created_at" | "updated_at" | "hidden_at" | "hidden_by" | undefined;
   /** Ascending or descending. */
   sort_order?: SortOrder | undefined;
   /**
@@ -3547,7 +4139,9 @@ export interface ListVendorsQuery {
    * number. Ignores case and accents; no wildcards.
    */
   search?: string | undefined;
-  /** true: only removed vendors; false: only the others. */
+  /** Only the item with this id. */
+  id?: string | undefined;
+  /** true: only removed items; false: only the others. */
   hidden?: boolean | undefined;
 }
 
@@ -3573,7 +4167,9 @@ export interface ExportVendorsQuery {
    * number. Ignores case and accents; no wildcards.
    */
   search?: string | undefined;
-  /** true: only removed vendors; false: only the others. */
+  /** Only the item with this id. */
+  id?: string | undefined;
+  /** true: only removed items; false: only the others. */
   hidden?: boolean | undefined;
 }
 
@@ -3599,7 +4195,7 @@ export interface ListFilamentsQuery {
   /** Maximum page size. */
   limit?: number | undefined;
   /** Any scalar field of the items. */
-  sort_by?: "id" | "number" | "vendor_id" | "vendor_name" | "name" | "material_type" | "material_name" | "color" | "color_hex" | "color_arrangement" | "diameter_mm" | "density_g_cm3" | "net_weight_grams" | "spool_weight_grams" | "price" | "extruder_temperature_c" | "bed_temperature_c" | "article_number" | "external_id" | "notes" | "spool_count" | "remaining_grams" | "created_at" | "updated_at" | "hidden_at" | undefined;
+  sort_by?: "id" | "number" | "vendor_id" | "vendor_name" | "name" | "material_type" | "material_name" | "color" | "color_hex" | "color_arrangement" | "diameter_mm" | "density_g_cm3" | "net_weight_grams" | "spool_weight_grams" | "price" | "extruder_temperature_c" | "bed_temperature_c" | "article_number" | "external_id" | "notes" | "spool_count" | "remaining_grams" | "created_at" | "updated_at" | "hidden_at" | "hidden_by" | undefined;
   /** Ascending or descending. */
   sort_order?: SortOrder | undefined;
   /**
@@ -3633,7 +4229,9 @@ export interface ListFilamentsQuery {
    * or, for a number such as 7 or #7, as the number. Ignores case and accents; no wildcards.
    */
   search?: string | undefined;
-  /** true: only removed filaments; false: only the others. */
+  /** Only the item with this id. */
+  id?: string | undefined;
+  /** true: only removed items; false: only the others. */
   hidden?: boolean | undefined;
 }
 
@@ -3667,7 +4265,9 @@ export interface ExportFilamentsQuery {
    * or, for a number such as 7 or #7, as the number. Ignores case and accents; no wildcards.
    */
   search?: string | undefined;
-  /** true: only removed filaments; false: only the others. */
+  /** Only the item with this id. */
+  id?: string | undefined;
+  /** true: only removed items; false: only the others. */
   hidden?: boolean | undefined;
 }
 
@@ -3729,7 +4329,7 @@ export interface ListSpoolsQuery {
   /** Maximum page size. */
   limit?: number | undefined;
   /** Any scalar field of the items. */
-  sort_by?: "id" | "number" | "filament_id" | "material_type" | "brand" | "color" | "color_hex" | "finish" | "diameter_mm" | "net_weight_grams" | "remaining_weight_grams" | "spool_weight_grams" | "purchase_price" | "cost_per_gram" | "supplier" | "purchase_date" | "notes" | "location" | "lot_number" | "density_g_cm3" | "archived" | "first_used_at" | "last_used_at" | "created_at" | "updated_at" | "hidden_at" | undefined;
+  sort_by?: "id" | "number" | "filament_id" | "material_type" | "brand" | "color" | "color_hex" | "finish" | "diameter_mm" | "net_weight_grams" | "remaining_weight_grams" | "spool_weight_grams" | "purchase_price" | "cost_per_gram" | "supplier" | "purchase_date" | "notes" | "location" | "lot_number" | "density_g_cm3" | "material_name" | "archived" | "first_used_at" | "last_used_at" | "created_at" | "updated_at" | "hidden_at" | "hidden_by" | undefined;
   /** Ascending or descending. */
   sort_order?: SortOrder | undefined;
   /**
@@ -3765,30 +4365,17 @@ export interface ListSpoolsQuery {
   /** Only spools created before this time. */
   created_to?: string | Date | undefined;
   /**
-   * Only spools in which every word of this text occurs: in material, colour, brand, name of the filament, finish,
-   * location, lot number, supplier, notes or, for a number such as 7 or #7, as the number. Ignores case and accents;
-   * no wildcards.
+   * Only spools in which every word of this text occurs: in material type and name, colour, brand, name of the
+   * filament, finish, location, lot number, supplier, notes or, for a number such as 7 or #7, as the number. Ignores
+   * case and accents; no wildcards.
    */
   search?: string | undefined;
   /** true: only archived spools; false: only the others; any: all. The default for removed spools is any. */
   archived?: Archived | undefined;
-  /** true: only removed spools; false: only the others. */
+  /** Only the item with this id. */
+  id?: string | undefined;
+  /** true: only removed items; false: only the others. */
   hidden?: boolean | undefined;
-}
-
-/** Query parameters of `spools.importCsv`. */
-export interface ImportSpoolsQuery {
-  /**
-   * `create`: each row is a new resource. `update`: rows change the resources that they name. `upsert`: rows that
-   * name none, or an unknown one, are new ones; pages and commands use it by default.
-   */
-  mode?: ImportMode | undefined;
-  /** The decimal mark of the numbers of the file. By default, the whole file decides. */
-  decimal?: DecimalMark | undefined;
-  /** The order of day (d), month (m) and year (y) in dates such as 01/02/2024. By default, the whole file decides. */
-  date_order?: DateOrder | undefined;
-  /** true: check the file and answer as without it, but change nothing. */
-  dry_run?: boolean | undefined;
 }
 
 /** Query parameters of `spools.export`. */
@@ -3823,12 +4410,14 @@ export interface ExportSpoolsQuery {
   /** Only spools created before this time. */
   created_to?: string | Date | undefined;
   /**
-   * Only spools in which every word of this text occurs: in material, colour, brand, name of the filament, finish,
-   * location, lot number, supplier, notes or, for a number such as 7 or #7, as the number. Ignores case and accents;
-   * no wildcards.
+   * Only spools in which every word of this text occurs: in material type and name, colour, brand, name of the
+   * filament, finish, location, lot number, supplier, notes or, for a number such as 7 or #7, as the number. Ignores
+   * case and accents; no wildcards.
    */
   search?: string | undefined;
-  /** true: only removed spools; false: only the others. */
+  /** Only the item with this id. */
+  id?: string | undefined;
+  /** true: only removed items; false: only the others. */
   hidden?: boolean | undefined;
   /** Only archived spools (`true`), only the others (`false`), or both (`any`). */
   archived?: Archived | undefined;
@@ -3858,6 +4447,21 @@ export interface ListSpoolUsageQuery {
   created_from?: string | Date | undefined;
   /** Only entries created before this time. */
   created_to?: string | Date | undefined;
+}
+
+/** Query parameters of `spools.importCsv`. */
+export interface ImportSpoolsQuery {
+  /**
+   * `create`: each row is a new resource. `update`: rows change the resources that they name. `upsert`: rows that
+   * name none, or an unknown one, are new ones; pages and commands use it by default.
+   */
+  mode?: ImportMode | undefined;
+  /** The decimal mark of the numbers of the file. By default, the whole file decides. */
+  decimal?: DecimalMark | undefined;
+  /** The order of day (d), month (m) and year (y) in dates such as 01/02/2024. By default, the whole file decides. */
+  date_order?: DateOrder | undefined;
+  /** true: check the file and answer as without it, but change nothing. */
+  dry_run?: boolean | undefined;
 }
 
 /** Query parameters of `customFields.list`. */
@@ -3942,7 +4546,7 @@ export interface ListPrintersQuery {
   /** Maximum page size. */
   limit?: number | undefined;
   /** Any scalar field of the items. */
-  sort_by?: "id" | "number" | "name" | "model" | "location" | "notes" | "nozzle_mm" | "slots" | "hour_cost" | "power_watts" | "status" | "maintenance_interval_hours" | "maintained_at" | "printed_hours" | "maintenance_due" | "created_at" | "updated_at" | "hidden_at" | undefined;
+  sort_by?: "id" | "number" | "name" | "model" | "location" | "notes" | "nozzle_mm" | "diameter_mm" | "slots" | "hour_cost" | "power_watts" | "status" | "maintenance_interval_hours" | "maintained_at" | "printed_hours" | "maintenance_due" | "created_at" | "updated_at" | "hidden_at" | "hidden_by" | undefined;
   /** Ascending or descending. */
   sort_order?: SortOrder | undefined;
   /**
@@ -3970,7 +4574,9 @@ export interface ListPrintersQuery {
    * or #7, as the number. Ignores case and accents; no wildcards.
    */
   search?: string | undefined;
-  /** true: only removed printers; false: only the others. */
+  /** Only the item with this id. */
+  id?: string | undefined;
+  /** true: only removed items; false: only the others. */
   hidden?: boolean | undefined;
 }
 
@@ -3998,7 +4604,9 @@ export interface ExportPrintersQuery {
    * or #7, as the number. Ignores case and accents; no wildcards.
    */
   search?: string | undefined;
-  /** true: only removed printers; false: only the others. */
+  /** Only the item with this id. */
+  id?: string | undefined;
+  /** true: only removed items; false: only the others. */
   hidden?: boolean | undefined;
 }
 
@@ -4009,7 +4617,7 @@ export interface ListProductsQuery {
   /** Maximum page size. */
   limit?: number | undefined;
   /** Any scalar field of the items. */
-  sort_by?: "id" | "name" | "description" | "sku" | "category" | "estimated_print_time_minutes" | "labour_minutes" | "pieces_per_plate" | "selling_price" | "material_cost" | "total_cost" | "costs_complete" | "created_at" | "updated_at" | "hidden_at" | undefined;
+  sort_by?: "id" | "name" | "description" | "sku" | "category" | "estimated_print_time_minutes" | "labour_minutes" | "pieces_per_plate" | "selling_price" | "material_cost" | "total_cost" | "costs_complete" | "created_at" | "updated_at" | "hidden_at" | "hidden_by" | undefined;
   /** Ascending or descending. */
   sort_order?: SortOrder | undefined;
   /**
@@ -4035,7 +4643,9 @@ export interface ListProductsQuery {
    * accents; no wildcards.
    */
   search?: string | undefined;
-  /** true: only removed products; false: only the others. */
+  /** Only the item with this id. */
+  id?: string | undefined;
+  /** true: only removed items; false: only the others. */
   hidden?: boolean | undefined;
 }
 
@@ -4061,7 +4671,9 @@ export interface ExportProductsQuery {
    * accents; no wildcards.
    */
   search?: string | undefined;
-  /** true: only removed products; false: only the others. */
+  /** Only the item with this id. */
+  id?: string | undefined;
+  /** true: only removed items; false: only the others. */
   hidden?: boolean | undefined;
 }
 
@@ -4099,7 +4711,7 @@ export interface ListProductionRunsQuery {
   /** Maximum page size. */
   limit?: number | undefined;
   /** Any scalar field of the items. */
-  sort_by?: "id" | "status" | "printer_id" | "printer_name" | "queue_position" | "started_at" | "completed_at" | "estimated_print_time_hours" | "actual_print_time_hours" | "estimated_total_filament_grams" | "actual_total_filament_grams" | "quality_rating" | "failure_reason" | "created_at" | "updated_at" | "inventory_updated" | "inventory_updated_at" | "hidden_at" | "cost" | undefined;
+  sort_by?: "id" | "status" | "printer_id" | "printer_name" | "queue_position" | "started_at" | "completed_at" | "estimated_print_time_hours" | "actual_print_time_hours" | "estimated_total_filament_grams" | "actual_total_filament_grams" | "quality_rating" | "failure_reason" | "created_at" | "updated_at" | "inventory_updated" | "inventory_updated_at" | "hidden_at" | "hidden_by" | "cost" | undefined;
   /** Ascending or descending. */
   sort_order?: SortOrder | undefined;
   /**
@@ -4145,7 +4757,9 @@ export interface ListProductionRunsQuery {
    * name or SKU of a product. Ignores case and accents; no wildcards.
    */
   search?: string | undefined;
-  /** true: only removed runs; false: only the others. */
+  /** Only the item with this id. */
+  id?: string | undefined;
+  /** true: only removed items; false: only the others. */
   hidden?: boolean | undefined;
 }
 
@@ -4191,8 +4805,29 @@ export interface ExportProductionRunsQuery {
    * name or SKU of a product. Ignores case and accents; no wildcards.
    */
   search?: string | undefined;
-  /** true: only removed runs; false: only the others. */
+  /** Only the item with this id. */
+  id?: string | undefined;
+  /** true: only removed items; false: only the others. */
   hidden?: boolean | undefined;
+}
+
+/** Query parameters of `productionRuns.listHistory`. */
+export interface ListProductionRunHistoryQuery {
+  /** Items to skip. */
+  skip?: number | undefined;
+  /** Maximum page size. */
+  limit?: number | undefined;
+  /** Any scalar field of the items. */
+  sort_by?: "id" | "run_id" | "action" | "reason" | "user_id" | "api_key_id" | "created_at" | undefined;
+  /** Ascending or descending. */
+  sort_order?: SortOrder | undefined;
+  /**
+   * The `next` of a page with the same `sort_by` and `sort_order`, to get the page after it. Cannot be combined with
+   * `skip`.
+   */
+  after?: string | undefined;
+  /** Only entries with one of these actions, separated by commas. */
+  action?: RunAction | readonly RunAction[] | undefined;
 }
 
 /** Query parameters of `queue.get`. */
@@ -4208,7 +4843,7 @@ export interface ListOrdersQuery {
   /** Maximum page size. */
   limit?: number | undefined;
   /** Any scalar field of the items. */
-  sort_by?: "id" | "source" | "reference" | "customer" | "due_date" | "status" | "created_at" | "updated_at" | "hidden_at" | undefined;
+  sort_by?: "id" | "source" | "reference" | "customer" | "due_date" | "status" | "created_at" | "updated_at" | "hidden_at" | "hidden_by" | undefined;
   /** Ascending or descending. */
   sort_order?: SortOrder | undefined;
   /**
@@ -4242,7 +4877,9 @@ export interface ListOrdersQuery {
    * a product. Ignores case and accents; no wildcards.
    */
   search?: string | undefined;
-  /** true: only removed orders; false: only the others. */
+  /** Only the item with this id. */
+  id?: string | undefined;
+  /** true: only removed items; false: only the others. */
   hidden?: boolean | undefined;
 }
 
@@ -4276,7 +4913,9 @@ export interface ExportOrdersQuery {
    * a product. Ignores case and accents; no wildcards.
    */
   search?: string | undefined;
-  /** true: only removed orders; false: only the others. */
+  /** Only the item with this id. */
+  id?: string | undefined;
+  /** true: only removed items; false: only the others. */
   hidden?: boolean | undefined;
 }
 
@@ -4287,7 +4926,7 @@ export interface ListStockLevelsQuery {
   /** Maximum page size. */
   limit?: number | undefined;
   /** Any scalar field of the items. */
-  sort_by?: "id" | "material_type" | "color" | "brand" | "minimum_grams" | "remaining_grams" | "reserved_grams" | "available_grams" | "missing_grams" | "spool_count" | "low" | "low_since" | "created_at" | "updated_at" | undefined;
+  sort_by?: "id" | "material_type" | "material_name" | "color" | "brand" | "diameter_mm" | "minimum_grams" | "remaining_grams" | "reserved_grams" | "available_grams" | "missing_grams" | "spool_count" | "low" | "low_since" | "created_at" | "updated_at" | undefined;
   /** Ascending or descending. */
   sort_order?: SortOrder | undefined;
   /**
@@ -4321,7 +4960,7 @@ export interface ListWebhooksQuery {
    */
   after?: string | undefined;
   /** Only webhooks that get events of this type. */
-  event?: "inventory.low_stock" | "order.cancelled" | "order.done" | "order.in_production" | "order.received" | "product.cost_changed" | "production_run.completed" | "production_run.failed" | "production_run.planned" | "production_run.started" | "spool.empty" | undefined;
+  event?: "inventory.low_stock" | "order.cancelled" | "order.done" | "order.in_production" | "order.received" | "product.cost_changed" | "production_run.completed" | "production_run.corrected" | "production_run.failed" | "production_run.planned" | "production_run.reopened" | "production_run.started" | "spool.empty" | undefined;
   /** true: only disabled webhooks; false: only the others. */
   disabled?: boolean | undefined;
 }
@@ -4420,6 +5059,9 @@ export class LastAdminError extends ApiError {}
 /** The service responded `MALFORMED_JSON` (status 400). */
 export class MalformedJsonError extends ApiError {}
 
+/** The service responded `MATERIAL_EXCHANGED` (status 400). */
+export class MaterialExchangedError extends ApiError {}
+
 /** The service responded `MATERIAL_REPORTED` (status 409). */
 export class MaterialReportedError extends ApiError {}
 
@@ -4441,6 +5083,9 @@ export class OrderNotOpenError extends ApiError {}
 /** The service responded `PAYLOAD_TOO_LARGE` (status 413). */
 export class PayloadTooLargeError extends ApiError {}
 
+/** The service responded `PLAN_INCOMPLETE` (status 409). */
+export class PlanIncompleteError extends ApiError {}
+
 /** The service responded `PLAN_OUTDATED` (status 409). */
 export class PlanOutdatedError extends ApiError {}
 
@@ -4450,8 +5095,14 @@ export class PlanTooLargeError extends ApiError {}
 /** The service responded `PRECONDITION_FAILED` (status 412). */
 export class PreconditionFailedError extends ApiError {}
 
+/** The service responded `PRINTER_BUSY` (status 409). */
+export class PrinterBusyError extends ApiError {}
+
 /** The service responded `PRODUCT_IN_USE` (status 400). */
 export class ProductInUseError extends ApiError {}
+
+/** The service responded `PRODUCT_REMOVED` (status 409). */
+export class ProductRemovedError extends ApiError {}
 
 /** The service responded `RATE_LIMIT_EXCEEDED` (status 429). */
 export class RateLimitExceededError extends ApiError {}
@@ -4459,14 +5110,29 @@ export class RateLimitExceededError extends ApiError {}
 /** The service responded `RUN_ALREADY_COMPLETED` (status 400). */
 export class RunAlreadyCompletedError extends ApiError {}
 
+/** The service responded `RUN_HAS_NO_ITEMS` (status 409). */
+export class RunHasNoItemsError extends ApiError {}
+
 /** The service responded `RUN_HAS_NO_MATERIALS` (status 400). */
 export class RunHasNoMaterialsError extends ApiError {}
+
+/** The service responded `RUN_NOT_ENDED` (status 400). */
+export class RunNotEndedError extends ApiError {}
 
 /** The service responded `RUN_NOT_OPEN` (status 400). */
 export class RunNotOpenError extends ApiError {}
 
+/** The service responded `RUN_STARTED` (status 409). */
+export class RunStartedError extends ApiError {}
+
+/** The service responded `SAME_SPOOL` (status 400). */
+export class SameSpoolError extends ApiError {}
+
 /** The service responded `SLOT_IN_USE` (status 409). */
 export class SlotInUseError extends ApiError {}
+
+/** The service responded `SPOOLS_CHANGED` (status 409). */
+export class SpoolsChangedError extends ApiError {}
 
 /** The service responded `STOCK_LEVEL_EXISTS` (status 409). */
 export class StockLevelExistsError extends ApiError {}
@@ -4485,6 +5151,18 @@ export class UnknownReferenceError extends ApiError {}
 
 /** The service responded `UNSUPPORTED_MEDIA_TYPE` (status 415). */
 export class UnsupportedMediaTypeError extends ApiError {}
+
+/** The service responded `USAGE_ALREADY_REVERSED` (status 409). */
+export class UsageAlreadyReversedError extends ApiError {}
+
+/** The service responded `USAGE_NOT_MOVABLE` (status 409). */
+export class UsageNotMovableError extends ApiError {}
+
+/** The service responded `USAGE_NOT_REVERSIBLE` (status 409). */
+export class UsageNotReversibleError extends ApiError {}
+
+/** The service responded `USAGE_OF_RUN` (status 409). */
+export class UsageOfRunError extends ApiError {}
 
 /** The service responded `USER_LIMIT` (status 409). */
 export class UserLimitError extends ApiError {}
@@ -4521,6 +5199,7 @@ const ERRORS: Record<string, typeof ApiError> = {
   INVALID_TOKEN: InvalidTokenError,
   LAST_ADMIN: LastAdminError,
   MALFORMED_JSON: MalformedJsonError,
+  MATERIAL_EXCHANGED: MaterialExchangedError,
   MATERIAL_REPORTED: MaterialReportedError,
   METHOD_NOT_ALLOWED: MethodNotAllowedError,
   NOT_FOUND: NotFoundError,
@@ -4528,21 +5207,33 @@ const ERRORS: Record<string, typeof ApiError> = {
   ORDER_ITEM_IN_USE: OrderItemInUseError,
   ORDER_NOT_OPEN: OrderNotOpenError,
   PAYLOAD_TOO_LARGE: PayloadTooLargeError,
+  PLAN_INCOMPLETE: PlanIncompleteError,
   PLAN_OUTDATED: PlanOutdatedError,
   PLAN_TOO_LARGE: PlanTooLargeError,
   PRECONDITION_FAILED: PreconditionFailedError,
+  PRINTER_BUSY: PrinterBusyError,
   PRODUCT_IN_USE: ProductInUseError,
+  PRODUCT_REMOVED: ProductRemovedError,
   RATE_LIMIT_EXCEEDED: RateLimitExceededError,
   RUN_ALREADY_COMPLETED: RunAlreadyCompletedError,
+  RUN_HAS_NO_ITEMS: RunHasNoItemsError,
   RUN_HAS_NO_MATERIALS: RunHasNoMaterialsError,
+  RUN_NOT_ENDED: RunNotEndedError,
   RUN_NOT_OPEN: RunNotOpenError,
+  RUN_STARTED: RunStartedError,
+  SAME_SPOOL: SameSpoolError,
   SLOT_IN_USE: SlotInUseError,
+  SPOOLS_CHANGED: SpoolsChangedError,
   STOCK_LEVEL_EXISTS: StockLevelExistsError,
   STOCK_LEVEL_LIMIT: StockLevelLimitError,
   TOKEN_EXPIRED: TokenExpiredError,
   UNAVAILABLE: UnavailableError,
   UNKNOWN_REFERENCE: UnknownReferenceError,
   UNSUPPORTED_MEDIA_TYPE: UnsupportedMediaTypeError,
+  USAGE_ALREADY_REVERSED: UsageAlreadyReversedError,
+  USAGE_NOT_MOVABLE: UsageNotMovableError,
+  USAGE_NOT_REVERSIBLE: UsageNotReversibleError,
+  USAGE_OF_RUN: UsageOfRunError,
   USER_LIMIT: UserLimitError,
   VALIDATION_ERROR: ValidationError,
   WEBHOOK_DISABLED: WebhookDisabledError,
@@ -4560,6 +5251,7 @@ const DECIMALS: ReadonlySet<string> = /* @__PURE__ */ new Set([
   "before_grams",
   "change_grams",
   "component_cost",
+  "corrected_grams",
   "cost",
   "cost_per_gram",
   "cost_per_hour",
@@ -4631,6 +5323,7 @@ const DECIMALS: ReadonlySet<string> = /* @__PURE__ */ new Set([
   "total_quantity",
   "unit_cost",
   "unit_price",
+  "used_grams",
   "utilisation_percent",
   "waste",
   "wasted_grams",
@@ -5069,43 +5762,6 @@ export class VendorsResource<M extends DecimalMode = "number"> {
   }
 
   /**
-   * Import vendors from CSV.
-   *
-   * Creates or changes all vendors of a CSV file, or none. The columns are those of `exportVendors`, of which `name`
-   * is required.
-   *
-   * With the `mode` `create`, each row is a new vendor; `id` and `number` are ignored. With `update`, a row changes
-   * the vendor that its `id`, `number` or else `name` names: only the columns of the file change, and an empty cell
-   * is null. A row that names none is skipped. With `upsert`, such a row is a new vendor, and so is one that names an
-   * unknown one. A row that already has the values of its vendor changes nothing.
-   *
-   * A name that no vendor has is a new one with `upsert`. A new name changes filaments and spools, as `updateVendor`
-   * does.
-   *
-   * Columns may be separated by commas, semicolons or tabs, and the names of columns and the material types may have
-   * any case. The whole file shows how its numbers and dates are to be read: a cell such as `1.750` is 1750 in a file
-   * with decimal commas, which are also assumed with semicolons between the columns, and 1.75 in one with decimal
-   * points; `01/02/2024` follows dates such as `31/01/2024`. What can be read in two ways is invalid, and the message
-   * names both; `decimal` and `date_order` decide it. An amount may have the currency of the farm, a weight its unit,
-   * and booleans the words of spreadsheets in other languages.
-   *
-   * With `dry_run`, the request is checked and answered as without it, but nothing changes; new resources then have
-   * no `id`.
-   *
-   * The `errors` of a `422` name the first 50 invalid rows by their lines, such as `line 3`. A request can have 1 MiB
-   * and 1000 rows.
-   *
-   * Requires the role `operator` or `admin`.
-   */
-  importCsv(
-    csv: string | Uint8Array,
-    query: ImportVendorsQuery = {},
-    options: RequestOptions & Keyed = {},
-  ): Promise<Imported> {
-    return this.#client.call("POST", `/vendors/import`, { csv, query: { ...query }, keyed: true }, options);
-  }
-
-  /**
    * Get a vendor.
    *
    * Returns the vendor with the quantities of its spools in stock, which are part of its `ETag`.
@@ -5164,6 +5820,46 @@ export class VendorsResource<M extends DecimalMode = "number"> {
     return this.#client.call("POST", `/vendors/${segment(id)}/restore`, { keyed: true }, options);
   }
 
+  /**
+   * Import vendors from CSV.
+   *
+   * Creates or changes all vendors of a CSV file, or none. The columns are those of `exportVendors`, of which `name`
+   * is required.
+   *
+   * With the `mode` `create`, each row is a new vendor; `id` and `number` are ignored. With `update`, a row changes
+   * the vendor that its `id`, `number` or else `name` names: only the columns of the file change, and an empty cell
+   * is null. A row that names none is skipped. With `upsert`, such a row is a new vendor, and so is one that names an
+   * unknown one. A row that already has the values of its vendor changes nothing.
+   *
+   * A name that no vendor has is a new one with `upsert`. A new name changes filaments and spools, as `updateVendor`
+   * does.
+   *
+   * A custom field of the column `extra` that has no definition gets one, with the narrowest type that fits all its
+   * values in the file; `custom_fields` names those.
+   *
+   * Columns may be separated by commas, semicolons or tabs, and the names of columns and the material types may have
+   * any case. The whole file shows how its numbers and dates are to be read: a cell such as `1.750` is 1750 in a file
+   * with decimal commas, which are also assumed with semicolons between the columns, and 1.75 in one with decimal
+   * points; `01/02/2024` follows dates such as `31/01/2024`. What can be read in two ways is invalid, and the message
+   * names both; `decimal` and `date_order` decide it. An amount may have the currency of the farm, a weight its unit,
+   * and booleans the words of spreadsheets in other languages.
+   *
+   * With `dry_run`, the request is checked and answered as without it, but nothing changes; new resources then have
+   * no `id`.
+   *
+   * The `errors` of a `422` name the first 50 invalid rows by their lines, such as `line 3`. A request can have 1 MiB
+   * and 1000 rows.
+   *
+   * Requires the role `operator` or `admin`.
+   */
+  importCsv(
+    csv: string | Uint8Array,
+    query: ImportVendorsQuery = {},
+    options: RequestOptions & Keyed = {},
+  ): Promise<Imported> {
+    return this.#client.call("POST", `/vendors/import`, { csv, query: { ...query }, keyed: true }, options);
+  }
+
 }
 
 /** Filaments as they are bought: the material, colour and price that their spools have. */
@@ -5217,27 +5913,6 @@ export class FilamentsResource<M extends DecimalMode = "number"> {
   }
 
   /**
-   * Make filaments of spools.
-   *
-   * Gives spools without a filament one: spools with equal `material_type`, `brand`, `color`, `color_hex`,
-   * `diameter_mm` and `density_g_cm3` are of one filament, without regard to case. It is the one with these values
-   * and no `material_name` or, if there is none, a new one with the weights and the price of the newest spool.
-   * Vendors that do not exist are created. Spools that differ in case get the text of the filament. Removed spools
-   * stay as they are.
-   *
-   * A request changes at most 2,000 spools, in the order of their numbers, in one transaction. `has_more` tells that
-   * there are further ones: repeat the request. Repeated requests make nothing twice.
-   *
-   * Requires the role `operator` or `admin`.
-   */
-  createFromSpools(
-    input: FromSpools = {},
-    options: RequestOptions & Keyed = {},
-  ): Promise<FromSpoolsResult<Decimals[M]>> {
-    return this.#client.call("POST", `/filaments/from-spools`, { body: input, keyed: true }, options);
-  }
-
-  /**
    * Export filaments.
    *
    * Returns what the filters select, in a file in UTF-8. A list and its export have the same filters. `format=jsonl`
@@ -5250,45 +5925,6 @@ export class FilamentsResource<M extends DecimalMode = "number"> {
     options: RequestOptions = {},
   ): Promise<string> {
     return this.#client.call("GET", `/filaments/export`, { query: { ...query } }, options);
-  }
-
-  /**
-   * Import filaments from CSV.
-   *
-   * Creates or changes all filaments of a CSV file, or none. The columns are those of `exportFilaments`;
-   * `material_type`, `color` and `diameter_mm` are required. `vendor_id` or `vendor_name` names the vendor; a name
-   * that no vendor has creates it. With `create`, `vendor_name` counts and not `vendor_id`, so that the export of one
-   * tenant is the import of another.
-   *
-   * With the `mode` `create`, each row is a new filament; `id` and `number` are ignored. With `update`, a row changes
-   * the filament that its `id` or `number` names: only the columns of the file change, and an empty cell is null. A
-   * row that names none is skipped. With `upsert`, such a row is a new filament, and so is one that names an unknown
-   * one. A row that already has the values of its filament changes nothing.
-   *
-   * Spools change with their filaments, as with `updateFilament`: at most 10,000, and 2,000 in stock, for all rows
-   * together.
-   *
-   * Columns may be separated by commas, semicolons or tabs, and the names of columns and the material types may have
-   * any case. The whole file shows how its numbers and dates are to be read: a cell such as `1.750` is 1750 in a file
-   * with decimal commas, which are also assumed with semicolons between the columns, and 1.75 in one with decimal
-   * points; `01/02/2024` follows dates such as `31/01/2024`. What can be read in two ways is invalid, and the message
-   * names both; `decimal` and `date_order` decide it. An amount may have the currency of the farm, a weight its unit,
-   * and booleans the words of spreadsheets in other languages.
-   *
-   * With `dry_run`, the request is checked and answered as without it, but nothing changes; new resources then have
-   * no `id`.
-   *
-   * The `errors` of a `422` name the first 50 invalid rows by their lines, such as `line 3`. A request can have 1 MiB
-   * and 1000 rows.
-   *
-   * Requires the role `operator` or `admin`.
-   */
-  importCsv(
-    csv: string | Uint8Array,
-    query: ImportFilamentsQuery = {},
-    options: RequestOptions & Keyed = {},
-  ): Promise<Imported> {
-    return this.#client.call("POST", `/filaments/import`, { csv, query: { ...query }, keyed: true }, options);
   }
 
   /**
@@ -5306,9 +5942,10 @@ export class FilamentsResource<M extends DecimalMode = "number"> {
   /**
    * Update a filament.
    *
-   * The spools of the filament change with it, in the same transaction: their `material_type`, `brand` (the name of
-   * the vendor), `color`, `color_hex`, `diameter_mm`, `density_g_cm3` and `updated_at`, also those of archived and
-   * removed spools. A filament with more than 10,000 spools, or 2,000 in stock, keeps these fields (`422`).
+   * The spools of the filament change with it, in the same transaction: their `material_type`, `material_name`,
+   * `brand` (the name of the vendor), `color`, `color_hex`, `diameter_mm`, `density_g_cm3` and `updated_at`, also
+   * those of archived and removed spools. A filament with more than 10,000 spools, or 2,000 in stock, keeps these
+   * fields (`422`).
    *
    * `vendor` names the vendor instead of `vendor_id`, without regard to case; if there is none with the name, it is
    * created.
@@ -5326,9 +5963,9 @@ export class FilamentsResource<M extends DecimalMode = "number"> {
   /**
    * Remove a filament.
    *
-   * Deletes the filament. If spools are of it, it is hidden instead: lists no longer contain it, requests with its id
-   * return 404, and its spools stay as they are. `GET /api/v1/filaments?hidden=true` lists hidden filaments, and
-   * `restoreFilament` shows one again.
+   * Deletes the filament. If spools are of it, or products name it, it is hidden instead: lists no longer contain it,
+   * requests with its id return 404, and its spools and the materials of products stay as they are. `GET
+   * /api/v1/filaments?hidden=true` lists hidden filaments, and `restoreFilament` shows one again.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -5369,6 +6006,68 @@ export class FilamentsResource<M extends DecimalMode = "number"> {
     options: RequestOptions & Keyed = {},
   ): Promise<CreatedSpools<Decimals[M]>> {
     return this.#client.call("POST", `/filaments/${segment(id)}/spools`, { body: input, keyed: true }, options);
+  }
+
+  /**
+   * Make filaments of spools.
+   *
+   * Gives spools without a filament one: spools with equal `material_type`, `material_name`, `brand`, `color`,
+   * `color_hex`, `diameter_mm` and `density_g_cm3` are of one filament, without regard to case. It is the one with
+   * these values or, if there is none, a new one with the weights and the price of the newest spool. Vendors that do
+   * not exist are created. Spools that differ in case get the text of the filament. Removed spools stay as they are.
+   *
+   * A request changes at most 2,000 spools, in the order of their numbers, in one transaction. `has_more` tells that
+   * there are further ones: repeat the request. Repeated requests make nothing twice.
+   *
+   * Requires the role `operator` or `admin`.
+   */
+  createFromSpools(
+    input: FromSpools = {},
+    options: RequestOptions & Keyed = {},
+  ): Promise<FromSpoolsResult<Decimals[M]>> {
+    return this.#client.call("POST", `/filaments/from-spools`, { body: input, keyed: true }, options);
+  }
+
+  /**
+   * Import filaments from CSV.
+   *
+   * Creates or changes all filaments of a CSV file, or none. The columns are those of `exportFilaments`;
+   * `material_type`, `color` and `diameter_mm` are required. `vendor_id` or `vendor_name` names the vendor; a name
+   * that no vendor has creates it. With `create`, `vendor_name` counts and not `vendor_id`, so that the export of one
+   * tenant is the import of another.
+   *
+   * With the `mode` `create`, each row is a new filament; `id` and `number` are ignored. With `update`, a row changes
+   * the filament that its `id` or `number` names: only the columns of the file change, and an empty cell is null. A
+   * row that names none is skipped. With `upsert`, such a row is a new filament, and so is one that names an unknown
+   * one. A row that already has the values of its filament changes nothing.
+   *
+   * Spools change with their filaments, as with `updateFilament`: at most 10,000, and 2,000 in stock, for all rows
+   * together.
+   *
+   * A custom field of the column `extra` that has no definition gets one, with the narrowest type that fits all its
+   * values in the file; `custom_fields` names those.
+   *
+   * Columns may be separated by commas, semicolons or tabs, and the names of columns and the material types may have
+   * any case. The whole file shows how its numbers and dates are to be read: a cell such as `1.750` is 1750 in a file
+   * with decimal commas, which are also assumed with semicolons between the columns, and 1.75 in one with decimal
+   * points; `01/02/2024` follows dates such as `31/01/2024`. What can be read in two ways is invalid, and the message
+   * names both; `decimal` and `date_order` decide it. An amount may have the currency of the farm, a weight its unit,
+   * and booleans the words of spreadsheets in other languages.
+   *
+   * With `dry_run`, the request is checked and answered as without it, but nothing changes; new resources then have
+   * no `id`.
+   *
+   * The `errors` of a `422` name the first 50 invalid rows by their lines, such as `line 3`. A request can have 1 MiB
+   * and 1000 rows.
+   *
+   * Requires the role `operator` or `admin`.
+   */
+  importCsv(
+    csv: string | Uint8Array,
+    query: ImportFilamentsQuery = {},
+    options: RequestOptions & Keyed = {},
+  ): Promise<Imported> {
+    return this.#client.call("POST", `/filaments/import`, { csv, query: { ...query }, keyed: true }, options);
   }
 
 }
@@ -5471,10 +6170,10 @@ export class SpoolsResource<M extends DecimalMode = "number"> {
    * `remaining_weight_grams` is `net_weight_grams` by default. It is the first entry of the usage ledger.
    * `createSpoolBatch` creates several equal spools.
    *
-   * With `filament_id` or `filament_number`, the spool has its `material_type`, `brand`, `color`, `color_hex`,
-   * `diameter_mm` and `density_g_cm3` from the filament, and they change with it; other values in the request are a
-   * `FILAMENT_FIELD`. `net_weight_grams`, `spool_weight_grams` and `purchase_price` are those of the filament by
-   * default.
+   * With `filament_id` or `filament_number`, the spool has its `material_type`, `material_name`, `brand`, `color`,
+   * `color_hex`, `diameter_mm` and `density_g_cm3` from the filament, and they change with it; other values in the
+   * request are a `FILAMENT_FIELD`. `net_weight_grams`, `spool_weight_grams` and `purchase_price` are those of the
+   * filament by default.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -5495,6 +6194,9 @@ export class SpoolsResource<M extends DecimalMode = "number"> {
    * `Idempotency-Key`. `If-Match` is not supported.
    *
    * For each spool, a changed `remaining_weight_grams` is an entry of the usage ledger, as when it is updated alone.
+   *
+   * With `unchanged_since`, nothing changes if one of the spools was changed after that time (`SPOOLS_CHANGED`). A
+   * request with the `changed_at` of another one takes that one back, and nothing that happened since.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -5529,10 +6231,10 @@ export class SpoolsResource<M extends DecimalMode = "number"> {
    * Creates `quantity` equal spools, all or none. `remaining_weight_grams` is `net_weight_grams` by default. It is
    * the first entry of the usage ledger. The `Location` is the list of spools.
    *
-   * With `filament_id` or `filament_number`, the spool has its `material_type`, `brand`, `color`, `color_hex`,
-   * `diameter_mm` and `density_g_cm3` from the filament, and they change with it; other values in the request are a
-   * `FILAMENT_FIELD`. `net_weight_grams`, `spool_weight_grams` and `purchase_price` are those of the filament by
-   * default.
+   * With `filament_id` or `filament_number`, the spool has its `material_type`, `material_name`, `brand`, `color`,
+   * `color_hex`, `diameter_mm` and `density_g_cm3` from the filament, and they change with it; other values in the
+   * request are a `FILAMENT_FIELD`. `net_weight_grams`, `spool_weight_grams` and `purchase_price` are those of the
+   * filament by default.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -5541,44 +6243,6 @@ export class SpoolsResource<M extends DecimalMode = "number"> {
     options: RequestOptions & Keyed = {},
   ): Promise<CreatedSpools<Decimals[M]>> {
     return this.#client.call("POST", `/spools/batch`, { body: input, keyed: true }, options);
-  }
-
-  /**
-   * Import spools from CSV.
-   *
-   * Creates or changes all spools of a CSV file, or none. The first line names the columns, which are fields of a
-   * spool; columns of other read-only fields than `id` and `number` are ignored.
-   *
-   * With the `mode` `create`, each row is a new spool and must satisfy the rules of `POST /api/v1/spools`;
-   * `material_type`, `color`, `diameter_mm` and `net_weight_grams` are required, and `id` and `number` are ignored.
-   * With `update`, a row changes the spool that its `id` or `number` names as a `PATCH` does: only the columns of the
-   * file change, and an empty cell is null. A row that names no spool is skipped. With `upsert`, such a row is a new
-   * spool, and so is one whose `id` or `number` is unknown. The `id` decides: if no `id` of the file is known, the
-   * numbers count if the spools with them are all of the material, colour, brand and net weight of their rows. A row
-   * that already has the values of its spool changes nothing. A changed `remaining_weight_grams` is an entry of the
-   * usage ledger; leave the column out to change other fields while the spools are in use.
-   *
-   * Columns may be separated by commas, semicolons or tabs, and the names of columns and the material types may have
-   * any case. The whole file shows how its numbers and dates are to be read: a cell such as `1.750` is 1750 in a file
-   * with decimal commas, which are also assumed with semicolons between the columns, and 1.75 in one with decimal
-   * points; `01/02/2024` follows dates such as `31/01/2024`. What can be read in two ways is invalid, and the message
-   * names both; `decimal` and `date_order` decide it. An amount may have the currency of the farm, a weight its unit,
-   * and booleans the words of spreadsheets in other languages.
-   *
-   * With `dry_run`, the request is checked and answered as without it, but nothing changes; new resources then have
-   * no `id`.
-   *
-   * The `errors` of a `422` name the first 50 invalid rows by their lines, such as `line 3`. A request can have 1 MiB
-   * and 10000 rows.
-   *
-   * Requires the role `operator` or `admin`.
-   */
-  importCsv(
-    csv: string | Uint8Array,
-    query: ImportSpoolsQuery = {},
-    options: RequestOptions & Keyed = {},
-  ): Promise<Imported> {
-    return this.#client.call("POST", `/spools/import`, { csv, query: { ...query }, keyed: true }, options);
   }
 
   /**
@@ -5614,9 +6278,9 @@ export class SpoolsResource<M extends DecimalMode = "number"> {
    * A changed `remaining_weight_grams`, for example after weighing the spool, is an entry of the usage ledger. Omit
    * it to change other fields: a value that you fetched earlier would undo the deductions since then.
    *
-   * With `filament_id` or `filament_number`, the spool has its `material_type`, `brand`, `color`, `color_hex`,
-   * `diameter_mm` and `density_g_cm3` from the filament, and they change with it; other values in the request are a
-   * `FILAMENT_FIELD`. A `filament_id` of null detaches the spool, which keeps its values.
+   * With `filament_id` or `filament_number`, the spool has its `material_type`, `material_name`, `brand`, `color`,
+   * `color_hex`, `diameter_mm` and `density_g_cm3` from the filament, and they change with it; other values in the
+   * request are a `FILAMENT_FIELD`. A `filament_id` of null detaches the spool, which keeps its values.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -5711,7 +6375,8 @@ export class SpoolsResource<M extends DecimalMode = "number"> {
    * List a spool's usage.
    *
    * Lists all changes of the spool's remaining weight, newest first. Entries are never removed, and only the newest
-   * one can change: consecutive reports of a printer within an hour are one entry, which grows.
+   * one can change: consecutive reports of a printer within an hour are one entry, which grows. `reverseSpoolUsage`
+   * and `moveSpoolUsage` correct an entry by another one.
    */
   listUsage(
     id: string,
@@ -5733,6 +6398,112 @@ export class SpoolsResource<M extends DecimalMode = "number"> {
     options: RequestOptions = {},
   ): AsyncGenerator<Usage<Decimals[M]>, void, undefined> {
     return cursorPages(this.#client, `/spools/${segment(id)}/usage`, { ...query }, options);
+  }
+
+  /**
+   * Reverse an entry of a spool's usage.
+   *
+   * Takes back a change of the spool's remaining weight, by a second entry. The new entry has the kind of the first
+   * one and its grams with the other sign, also `shortfall_grams`. Its `reverses_id` names the first one, which does
+   * not change, and whose `reversed_by_id` names the new one. Reports count both on the day of the first one, so that
+   * they cancel out; those of past days follow within about an hour. An entry of a printer that was reversed does not
+   * grow any more.
+   *
+   * An entry is reversed once (`USAGE_ALREADY_REVERSED`). The first entry of a spool and a reversal cannot be
+   * reversed (`USAGE_NOT_REVERSIBLE`): to take a reversal back, record the change again. What a production run has
+   * used is corrected through the run (`USAGE_OF_RUN`); this includes use outside of the run that it counts.
+   *
+   * `warnings` has `OVER_NET_WEIGHT` if the spool has more than its `net_weight_grams` then. It has
+   * `FILAMENT_SHORTFALL` if the spool has less than the entry takes: the spool is empty then, and the entry keeps the
+   * other grams in `shortfall_grams`. A spool has at most 1,000,000 g; the entry keeps what it cannot have, too.
+   *
+   * The spool may be archived or removed. The body may be empty.
+   *
+   * Requires the role `operator` or `admin`.
+   */
+  reverseUsage(
+    id: string,
+    entryId: string,
+    input: UsageReversal = {},
+    options: RequestOptions & Keyed = {},
+  ): Promise<UsageCorrection<Decimals[M]>> {
+    return this.#client.call("POST", `/spools/${segment(id)}/usage/${segment(entryId)}/reverse`, { body: input, keyed: true }, options);
+  }
+
+  /**
+   * Move use to another spool.
+   *
+   * Reverses an entry, as `reverseSpoolUsage` does, and records the same use on the spool that `spool_id` or
+   * `spool_number` names, in one transaction. The entry there has the kind, the `reason` and the printer of the first
+   * one, which its `moves_id` names, and reports count it on the same day. The `reason` of the request is that of the
+   * reversal.
+   *
+   * The new entry has the kind of the first one and its grams with the other sign, also `shortfall_grams`. Its
+   * `reverses_id` names the first one, which does not change, and whose `reversed_by_id` names the new one. Reports
+   * count both on the day of the first one, so that they cancel out; those of past days follow within about an hour.
+   * An entry of a printer that was reversed does not grow any more.
+   *
+   * An entry is reversed once (`USAGE_ALREADY_REVERSED`). The first entry of a spool and a reversal cannot be
+   * reversed (`USAGE_NOT_REVERSIBLE`): to take a reversal back, record the change again. What a production run has
+   * used is corrected through the run (`USAGE_OF_RUN`); this includes use outside of the run that it counts.
+   *
+   * `warnings` has `OVER_NET_WEIGHT` if the spool has more than its `net_weight_grams` then. It has
+   * `FILAMENT_SHORTFALL` if the spool has less than the entry takes: the spool is empty then, and the entry keeps the
+   * other grams in `shortfall_grams`.
+   *
+   * Only use can be moved (`USAGE_NOT_MOVABLE`): entries of the kinds `deducted` and `printed` that took filament.
+   * The spool that had it may be archived or removed; the other one may be archived.
+   *
+   * Requires the role `operator` or `admin`.
+   */
+  moveUsage(
+    id: string,
+    entryId: string,
+    input: UsageMove,
+    options: RequestOptions & Keyed = {},
+  ): Promise<MovedUsage<Decimals[M]>> {
+    return this.#client.call("POST", `/spools/${segment(id)}/usage/${segment(entryId)}/move`, { body: input, keyed: true }, options);
+  }
+
+  /**
+   * Import spools from CSV.
+   *
+   * Creates or changes all spools of a CSV file, or none. The first line names the columns, which are fields of a
+   * spool; columns of other read-only fields than `id` and `number` are ignored.
+   *
+   * With the `mode` `create`, each row is a new spool and must satisfy the rules of `POST /api/v1/spools`;
+   * `material_type`, `color`, `diameter_mm` and `net_weight_grams` are required, and `id` and `number` are ignored.
+   * With `update`, a row changes the spool that its `id` or `number` names as a `PATCH` does: only the columns of the
+   * file change, and an empty cell is null. A row that names no spool is skipped. With `upsert`, such a row is a new
+   * spool, and so is one whose `id` or `number` is unknown. The `id` decides: if no `id` of the file is known, the
+   * numbers count if the spools with them are all of the material, colour, brand and net weight of their rows. A row
+   * that already has the values of its spool changes nothing. A changed `remaining_weight_grams` is an entry of the
+   * usage ledger; leave the column out to change other fields while the spools are in use.
+   *
+   * A custom field of the column `extra` that has no definition gets one, with the narrowest type that fits all its
+   * values in the file; `custom_fields` names those.
+   *
+   * Columns may be separated by commas, semicolons or tabs, and the names of columns and the material types may have
+   * any case. The whole file shows how its numbers and dates are to be read: a cell such as `1.750` is 1750 in a file
+   * with decimal commas, which are also assumed with semicolons between the columns, and 1.75 in one with decimal
+   * points; `01/02/2024` follows dates such as `31/01/2024`. What can be read in two ways is invalid, and the message
+   * names both; `decimal` and `date_order` decide it. An amount may have the currency of the farm, a weight its unit,
+   * and booleans the words of spreadsheets in other languages.
+   *
+   * With `dry_run`, the request is checked and answered as without it, but nothing changes; new resources then have
+   * no `id`.
+   *
+   * The `errors` of a `422` name the first 50 invalid rows by their lines, such as `line 3`. A request can have 1 MiB
+   * and 10000 rows.
+   *
+   * Requires the role `operator` or `admin`.
+   */
+  importCsv(
+    csv: string | Uint8Array,
+    query: ImportSpoolsQuery = {},
+    options: RequestOptions & Keyed = {},
+  ): Promise<Imported> {
+    return this.#client.call("POST", `/spools/import`, { csv, query: { ...query }, keyed: true }, options);
   }
 
 }
@@ -5843,9 +6614,12 @@ export class ReportsResource<M extends DecimalMode = "number"> {
   /**
    * Report the filament that was used.
    *
-   * Adds up the usage ledger: deductions, completed runs, waste, reports of printers, and what weighing a spool found
-   * missing or left over. Edits of the remaining weight correct it and do not count. `cost` is at the current price
-   * of each spool; spools without a price add nothing to it, and 0 g cost 0.
+   * Adds up the usage ledger. `grams` are what was used: by deductions, by runs, and by reports of printers, with
+   * what a spool was not thought to have. `wasted_grams` are those of them that runs wasted: what failed and
+   * cancelled runs used, and the share of the failed pieces of completed runs. `corrected_grams` are what weighing
+   * and edits of the remaining weight took away, less than 0 if they added more; they are not in `grams`. What a run
+   * used counts on the day of its end (`completed_at`), once it has ended. `cost` is at the current price of each
+   * spool; spools without a price add nothing to it, and 0 g cost 0.
    *
    * `group_by=material` and `color` (a material and a colour) also return what remains in stock, the mean use of the
    * last 30 days, and how many days the stock lasts at that rate. `printer` is the printer of the run or of the API
@@ -5870,7 +6644,8 @@ export class ReportsResource<M extends DecimalMode = "number"> {
    *
    * Returns what the filters select, in a file in UTF-8. A list and its export have the same filters. `format=jsonl`
    * is a JSON object per line, as the GET of the resource returns it. `format=csv` (separated by commas) has a row
-   * for each entry of the usage ledgers of all spools, also of removed ones, oldest first.
+   * for each entry of the usage ledgers of all spools, also of removed ones, by `counted_at`, the oldest first: the
+   * time by which reports count it.
    *
    * With `from` or `to`, the file has the entries of the days that `reportUsage` covers with the same parameters, and
    * without both those of all days.
@@ -5886,9 +6661,10 @@ export class ReportsResource<M extends DecimalMode = "number"> {
    * Report what printers did.
    *
    * Adds up the runs that `completeProductionRun`, `failProductionRun` and `cancelProductionRun` ended, by the day of
-   * that, also runs that were removed since, for each printer: their `actual_print_time_hours`,
-   * `actual_total_filament_grams` and `cost`, as far as they are known. `utilisation_percent` is `hours` of the hours
-   * of the period that have passed; a run counts on the day of its end with all its hours. `rate` is `failed_runs` /
+   * their `completed_at`, also runs that were removed since, for each printer: their `actual_print_time_hours`,
+   * `actual_total_filament_grams` and `cost`, as far as they are known. `runs_without_hours` are those whose hours
+   * are unknown, except for cancelled ones that did not start. `utilisation_percent` is `hours` of the hours of the
+   * period that have passed; a run counts on the day of its end with all its hours. `rate` is `failed_runs` /
    * (`failed_runs` + `completed_runs`). Printers without runs in the period have 0 hours, unless they are retired or
    * removed. Runs without a `printer_id` count for their `printer_name`, and those without either for a printer whose
    * name is null.
@@ -5903,18 +6679,20 @@ export class ReportsResource<M extends DecimalMode = "number"> {
   }
 
   /**
-   * Report the filament that failed runs wasted.
+   * Report the filament that was wasted.
    *
-   * Adds up the filament that `failProductionRun` and `cancelProductionRun` deducted, by the day of that, also of
-   * runs that were removed since. `cost` is at the prices of the runs' materials; materials without a price add
-   * nothing to it, and 0 g cost 0. `runs` failed or were cancelled. `rate` is `failed_runs` / (`failed_runs` +
-   * `completed_runs`); cancelled runs, and runs that an update alone set to a status, do not count for it.
+   * Adds up what failed and cancelled runs used, and the share of the failed pieces of completed runs, by the day of
+   * their end (`completed_at`), also of runs that were removed since. `cost` is at the prices of the runs' materials;
+   * materials without a price add nothing to it, and 0 g cost 0. `runs` failed, were cancelled, or have failed
+   * pieces. `rate` is `failed_runs` / (`failed_runs` + `completed_runs`); cancelled runs, and runs that an update
+   * alone set to a status, do not count for it.
    *
-   * `group_by=reason` has the rate of each reason among all runs. A run of several materials or products is in the
-   * group of each: products share the waste in proportion to their `estimated_total_cost`, or
-   * `estimated_material_cost` if that is more, or to their quantities if no item has one. A group whose field is null
-   * has the runs without a reason, printer, material or product. The groups with the most grams come first. A report
-   * has at most 1,000 groups; the other fields are totals of all runs.
+   * `group_by=reason` has the rate of each reason among all runs. The reason is that of the run, or of the item;
+   * failed pieces of a completed run have the reason of their item, or else that of the run. A run of several
+   * reasons, materials or products is in the group of each: products share the waste in proportion to their
+   * `estimated_total_cost`, or `estimated_material_cost` if that is more, or to their quantities if no item has one.
+   * A group whose field is null has the runs without a reason, printer, material or product. The groups with the most
+   * grams come first. A report has at most 1,000 groups; the other fields are totals of all runs.
    */
   waste(
     query: ReportWasteQuery = {},
@@ -5927,9 +6705,11 @@ export class ReportsResource<M extends DecimalMode = "number"> {
    * Report revenue, costs and margins.
    *
    * Adds up what the runs cost that `completeProductionRun`, `failProductionRun` and `cancelProductionRun` ended, by
-   * the day of that, also of runs that were removed since, and the revenue of their good pieces. A good piece of a
-   * completed run has the `unit_price` of the order's item that it was printed for, unless the order is cancelled, or
-   * has as many pieces already. Other pieces have no revenue: they are in stock.
+   * the day of their `completed_at`, also of runs that were removed since, and the revenue of their good pieces. A
+   * good piece of a completed run has the `unit_price` of the order's item that it was printed for, unless the order
+   * has as many pieces already, is cancelled, or was removed while it was open, or the item was withdrawn. Other
+   * pieces have no revenue: they are in stock. Pieces that a customer got when the order was marked done by hand, and
+   * that no run printed for it, have their revenue on that day, and no cost.
    *
    * The items of a run share its cost as `getOrder` says. A group whose field is null has the runs without a product,
    * order, customer or printer. `month` returns the first day of each, oldest first; the other groups have the
@@ -6186,9 +6966,11 @@ export class ProductsResource<M extends DecimalMode = "number"> {
    * without both is a new product, and so is one with an unknown `id` or, without it, an unknown `sku`; a row with an
    * unknown `id` and a known `sku` changes the product with the `sku`.
    *
-   * A row names a material of its product by `materials.id` or, without it, by type and colour; if the product has no
-   * such material, it is added. A `materials.weight_grams` of 0 removes the material. Materials that the file does
-   * not name stay as they are, and so do components: their columns are ignored, and a new product cannot have any.
+   * A row names a material of its product by `materials.id` or, without it, by its filament, or else by type, colour,
+   * name and diameter as far as the file has them; if the product has no such material, it is added.
+   * `materials.filament_number` can stand for `materials.filament_id`. A `materials.weight_grams` of 0 removes the
+   * material. Materials that the file does not name stay as they are, and so do components: their columns are
+   * ignored, and a new product cannot have any.
    *
    * Columns may be separated by commas, semicolons or tabs, and the names of columns and the material types may have
    * any case. The whole file shows how its numbers and dates are to be read: a cell such as `1.750` is 1750 in a file
@@ -6280,6 +7062,13 @@ export class ProductsResource<M extends DecimalMode = "number"> {
    * Recomputes the costs of the product from the current spool prices, and the costs of all products that contain it,
    * in the same transaction. `recalculateProduct` describes how prices are computed.
    *
+   * Spools are of the material if their `material_type`, `material_name`, `diameter_mm` and `color` are its own,
+   * without regard to case. Without `material_name`, those without one or with that of their type; without
+   * `diameter_mm`, those with the diameter of the farm's printers, or 1.75 mm if these differ. With `filament_id` or
+   * `filament_number`, only spools of the filament are: the material has its type, name, diameter and colour from the
+   * filament, and changes with it; other values in the request are a `FILAMENT_FIELD`. A plan takes no other spools,
+   * and availability, reservations, stock levels and prices count no others.
+   *
    * Requires the role `operator` or `admin`.
    */
   addMaterial(
@@ -6295,6 +7084,14 @@ export class ProductsResource<M extends DecimalMode = "number"> {
    *
    * Recomputes the costs of the product from the current spool prices, and the costs of all products that contain it,
    * in the same transaction.
+   *
+   * Spools are of the material if their `material_type`, `material_name`, `diameter_mm` and `color` are its own,
+   * without regard to case. Without `material_name`, those without one or with that of their type; without
+   * `diameter_mm`, those with the diameter of the farm's printers, or 1.75 mm if these differ. With `filament_id` or
+   * `filament_number`, only spools of the filament are: the material has its type, name, diameter and colour from the
+   * filament, and changes with it; other values in the request are a `FILAMENT_FIELD`. A plan takes no other spools,
+   * and availability, reservations, stock levels and prices count no others. A `filament_id` of null keeps the
+   * values.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -6399,12 +7196,14 @@ export class ProductsResource<M extends DecimalMode = "number"> {
    * Recomputes the costs of this product and of all products that it contains, directly or through others, from the
    * current spool prices. Then it recomputes the costs of all products that contain any of these.
    *
-   * The price per gram of a material is the mean `cost_per_gram` of the spools of that material and colour (ignoring
-   * case), weighted by their remaining weight. If they are all empty, it is the plain mean. If no spool of that
-   * colour has a price, the same applies to the spools of that material in any colour. Spools without a price and
-   * removed spools do not count. The price is not rounded; a cost is rounded to six decimal places. Without any
-   * price, `cost` is null, and the sums do not include the material. If such a material is required, `costs_complete`
-   * is false, also in all products that contain this one.
+   * The price per gram of a material is the mean `cost_per_gram` of the spools of that material and colour (as in
+   * `addProductMaterial`), weighted by their remaining weight. If they are all empty, it is the plain mean. If no
+   * spool of that colour has a price, the same applies to the spools of that material in any colour. A material that
+   * names a filament has the price of its spools, or else that of the material and colour. Filament with another
+   * `material_name` or diameter is another material. Spools without a price and removed spools do not count. The
+   * price is not rounded; a cost is rounded to six decimal places. Without any price, `cost` is null, and the sums do
+   * not include the material. If such a material is required, `costs_complete` is false, also in all products that
+   * contain this one.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -6441,7 +7240,10 @@ export class ProductsResource<M extends DecimalMode = "number"> {
    * Check whether a product can be printed.
    *
    * Follows the bill of materials through all components. Materials that are not required do not count. The weights
-   * are those of each material and colour (ignoring case). Archived and removed spools do not count.
+   * are those of each material and colour: of the spools with the same `material_type`, `material_name`,
+   * `diameter_mm` and `color`, or of the filament that the material of the product names. `docs/planning.md` has the
+   * rule. Archived and removed spools do not count. `spool_count` is 0 if nothing in stock is what is needed;
+   * `in_stock` then has what there is of the material type, the most similar first.
    *
    * Open orders reserve what their pieces need that are neither produced nor in an unfinished run (`pending`,
    * `in_progress`, `paused`). Unfinished runs reserve the weights of their materials, actual or else estimated; a run
@@ -6557,9 +7359,11 @@ export class ProductionRunsResource<M extends DecimalMode = "number"> {
    * A change of `status` does not deduct filament, also not to `completed`: `inventory_updated` stays false, and
    * `warnings` has `INVENTORY_NOT_UPDATED` if the run has materials. To deduct the filament, call
    * `completeProductionRun`, `failProductionRun` or `cancelProductionRun`, before or after that. After it, the status
-   * cannot change (`RUN_ALREADY_COMPLETED`, except for the same value), but all other fields can. `in_progress` sets
-   * `started_at`, and `completed` sets `completed_at`, to the current time, unless the run or the request has the
-   * time.
+   * cannot change (`RUN_ALREADY_COMPLETED`, except for the same value), but all other fields can. A change of
+   * `started_at`, `completed_at` or `actual_print_time_hours` then is a correction, with all that follows from
+   * `correctProductionRun`. `in_progress` sets `started_at`, and `completed` sets `completed_at`, to the current
+   * time, unless the run or the request has the time. A run that had ended and is set back to another status has no
+   * `completed_at`, unless the request has it.
    *
    * `printer_id` names a printer, whose name becomes `printer_name`. A `printer_name` without `printer_id` names the
    * printer with this name, not case-sensitive, or none. The run keeps the name that the printer has now.
@@ -6627,7 +7431,7 @@ export class ProductionRunsResource<M extends DecimalMode = "number"> {
    * Update an item of a run.
    *
    * Records the numbers of good and failed pieces. A change of the quantity or the product does not change the
-   * estimated costs.
+   * estimated costs. The costs of a completed run follow from its pieces, at the prices of its end.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -6712,11 +7516,43 @@ export class ProductionRunsResource<M extends DecimalMode = "number"> {
   }
 
   /**
+   * Go on with another spool.
+   *
+   * For a run that has not ended, for example because a spool ran empty. The material keeps what it has used, and the
+   * other spool becomes a material that takes the rest of the estimate. If the first spool is in a slot of the
+   * printer of the run, or the run has no printer and it is in any slot, the other one takes its place there.
+   *
+   * The material has used `used_grams`; or, with `until_empty`, what printers have reported for it and all that
+   * remains on the spool; or else what printers report for it. In a run that has not started, and for which they have
+   * reported nothing, it has used nothing. What is stated becomes its `actual_weight_grams`. The spools change when
+   * the run ends, as with every material.
+   *
+   * The spool must be another one than that of the material (`SAME_SPOOL`). A material is exchanged only once
+   * (`MATERIAL_EXCHANGED`); exchange the one that took its place.
+   *
+   * Requires the role `operator` or `admin`.
+   */
+  exchangeMaterial(
+    id: string,
+    materialId: string,
+    input: ExchangeRequest,
+    options: RequestOptions & Keyed = {},
+  ): Promise<Run<Decimals[M]>> {
+    return this.#client.call("POST", `/production-runs/${segment(id)}/materials/${segment(materialId)}/exchange`, { body: input, keyed: true }, options);
+  }
+
+  /**
    * Start or continue a production run.
    *
    * Sets the `status` to `in_progress`, and `started_at` to the current time unless it is set. A run that is
-   * `completed`, `failed` or `cancelled` cannot be started (`RUN_NOT_OPEN`). For a run that is in progress, the
-   * operation changes nothing and returns the run.
+   * `completed`, `failed` or `cancelled` cannot be started (`RUN_NOT_OPEN`).
+   *
+   * A printer prints one run at a time: while another run is in progress on the printer of the run, it cannot start
+   * or continue, and while another one is paused there, a pending run cannot start (`PRINTER_BUSY`). Of several
+   * requests at the same time, one succeeds. Whatever else `getProductionRunCheck` says does not prevent the start;
+   * the response has it as `warnings`.
+   *
+   * For a run that is in progress, the operation changes nothing and returns the run.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -6751,7 +7587,8 @@ export class ProductionRunsResource<M extends DecimalMode = "number"> {
    *
    * Deducts the actual weight of each material from its spool, less what printers have reported for the run
    * (`reported_grams`), and adds an entry to each spool's usage ledger, all or nothing. A material without an actual
-   * weight has used what was reported. A run is completed only once: later requests return `RUN_ALREADY_COMPLETED`.
+   * weight has used what was reported. A run is completed only once, unless it is reopened: later requests return
+   * `RUN_ALREADY_COMPLETED`.
    *
    * The request fails and changes nothing if the run has the status `failed` or `cancelled` (`RUN_NOT_OPEN`), if it
    * has no materials (`RUN_HAS_NO_MATERIALS`), or if a material lacks `actual_weight_grams` and printers reported
@@ -6764,15 +7601,22 @@ export class ProductionRunsResource<M extends DecimalMode = "number"> {
    * belongs to no run (`outside_grams` of the material). They may be the run's. With `count_outside_use`, they are:
    * the run takes that much less from the spool, and the ledger moves them to the run.
    *
-   * Sets `status`, `completed_at` (to the current time, unless it is set), `actual_total_filament_grams` (to the sum,
-   * or null if it is more than 1,000,000) and `actual_print_time_hours` (to the time from start to completion, or
-   * null if it is more than 100,000 hours, unless the field is set). The weights include purged filament, so purge is
-   * not deducted separately. The costs of the run are those of this moment.
+   * Sets `status`, `completed_at`, `actual_total_filament_grams` (to the sum, or null if it is more than 1,000,000)
+   * and `actual_print_time_hours`. The weights include purged filament, so purge is not deducted separately. The
+   * costs of the run are those of this moment.
    *
-   * The body may be empty. It can contain the actual weights of materials and the numbers of pieces of items, which
-   * are set in the same transaction. Instead of its `id`, `spool_id` or `spool_number` name a material if no other
-   * one of the run has the spool. As with `updateProductionRunMaterial`, the difference of both weights of the spool
-   * takes precedence over `actual_weight_grams`. An absent number of pieces keeps its value.
+   * The run ends at `completed_at`: that of the request, or else the one that the run has, or else now.
+   * `actual_print_time_hours` are those of the request, or else those that the run has, or else the time from
+   * `started_at` to `completed_at`. That time is not plausible, and the hours are null, if it is less than a minute
+   * or more than 100,000 hours, or, of a completed run, less than a tenth of the estimate: then the start was
+   * recorded late. Without hours, the costs of machine and energy are unknown, and `unknown_parts` names them.
+   * Reports count the run, and all that it used, on the day of `completed_at`.
+   *
+   * The body may be empty. It can contain the actual weights of materials, the numbers of pieces of items,
+   * `completed_at` and `actual_print_time_hours`, which are set in the same transaction. Instead of its `id`,
+   * `spool_id` or `spool_number` name a material if no other one of the run has the spool. As with
+   * `updateProductionRunMaterial`, the difference of both weights of the spool takes precedence over
+   * `actual_weight_grams`. An absent number of pieces keeps its value.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -6804,11 +7648,20 @@ export class ProductionRunsResource<M extends DecimalMode = "number"> {
    * belongs to no run (`outside_grams` of the material). They may be the run's. With `count_outside_use`, they are:
    * the run takes that much less from the spool, and the ledger moves them to the run.
    *
-   * Sets `status`, `completed_at` (to the current time, unless it is set), `actual_total_filament_grams` and
-   * `actual_print_time_hours` as `completeProductionRun` does, `inventory_updated`, and `failure_reason` and
-   * `failure_notes` to `reason` and `notes`, if they are sent. The costs of the run are those of this moment.
-   * Afterwards the status and the materials are fixed. A run whose status was set to `failed` by an update can still
-   * be ended by this operation; one with the status `completed` or `cancelled` cannot.
+   * Sets `status`, `completed_at`, `actual_total_filament_grams` and `actual_print_time_hours` as
+   * `completeProductionRun` does, `inventory_updated`, and `failure_reason` and `failure_notes` to `reason` and
+   * `notes`, if they are sent. The costs of the run are those of this moment. Afterwards `correctProductionRun` and
+   * `reopenProductionRun` change all that.
+   *
+   * The run ends at `completed_at`: that of the request, or else the one that the run has, or else now.
+   * `actual_print_time_hours` are those of the request, or else those that the run has, or else the time from
+   * `started_at` to `completed_at`. That time is not plausible, and the hours are null, if it is less than a minute
+   * or more than 100,000 hours, or, of a completed run, less than a tenth of the estimate: then the start was
+   * recorded late. Without hours, the costs of machine and energy are unknown, and `unknown_parts` names them.
+   * Reports count the run, and all that it used, on the day of `completed_at`.
+   *
+   * A run whose status was set to `failed` by an update can still be ended by this operation; one with the status
+   * `completed` or `cancelled` cannot.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -6840,12 +7693,20 @@ export class ProductionRunsResource<M extends DecimalMode = "number"> {
    * belongs to no run (`outside_grams` of the material). They may be the run's. With `count_outside_use`, they are:
    * the run takes that much less from the spool, and the ledger moves them to the run.
    *
-   * Sets `status`, `completed_at` (to the current time, unless it is set), `actual_total_filament_grams` and
-   * `actual_print_time_hours` as `completeProductionRun` does, `inventory_updated`, and `failure_reason` and
-   * `failure_notes` to `reason` and `notes`, if they are sent. The costs of the run are those of this moment.
-   * Afterwards the status and the materials are fixed. The body may be empty. A run whose status was set to
-   * `cancelled` by an update can still be ended by this operation; one with the status `completed` or `failed`
-   * cannot.
+   * Sets `status`, `completed_at`, `actual_total_filament_grams` and `actual_print_time_hours` as
+   * `completeProductionRun` does, `inventory_updated`, and `failure_reason` and `failure_notes` to `reason` and
+   * `notes`, if they are sent. The costs of the run are those of this moment. Afterwards `correctProductionRun` and
+   * `reopenProductionRun` change all that.
+   *
+   * The run ends at `completed_at`: that of the request, or else the one that the run has, or else now.
+   * `actual_print_time_hours` are those of the request, or else those that the run has, or else the time from
+   * `started_at` to `completed_at`. That time is not plausible, and the hours are null, if it is less than a minute
+   * or more than 100,000 hours, or, of a completed run, less than a tenth of the estimate: then the start was
+   * recorded late. Without hours, the costs of machine and energy are unknown, and `unknown_parts` names them.
+   * Reports count the run, and all that it used, on the day of `completed_at`.
+   *
+   * The body may be empty. A run whose status was set to `cancelled` by an update can still be ended by this
+   * operation; one with the status `completed` or `failed` cannot.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -6858,17 +7719,146 @@ export class ProductionRunsResource<M extends DecimalMode = "number"> {
   }
 
   /**
+   * Correct a run that has ended.
+   *
+   * Changes what `completeProductionRun`, `failProductionRun` or `cancelProductionRun` has recorded, all or nothing,
+   * and as often as needed. What the request leaves out stays. Afterwards all is as if the run had ended with these
+   * values:
+   *
+   * - The usage ledger of each spool gets an entry with the difference, of the kind and with the run of those that
+   * the end has made. If a spool has less than that, it is empty, and the entry has `shortfall_grams`. A spool can
+   * get back more than its `net_weight_grams`.
+   * - `actual_weight_grams` is what a person says; late reports of printers no longer change it. It replaces the
+   * weights of the spool before and after printing.
+   * - `to_spool_id` or `to_spool_number`: the material has used another spool, at the current price of that spool
+   * unless the request has `cost_per_gram`. If printers have reported the first spool for the run, it stays a
+   * material with 0 g.
+   * - The costs follow from the prices that the run froze, or from `cost_per_gram`, of which `null` is the current
+   * price of the spool. A price that was unknown then is the current one.
+   * - The status of an order follows from its pieces: it can become `done`, and one that was `done` because of the
+   * run `in_production`. The hours of the printer, stock levels and all reports follow.
+   *
+   * The rules for `started_at`, `completed_at` and `actual_print_time_hours` are those of the end: the run and all
+   * entries of its ledgers are counted on the new day. Hours that were the time from the start to the end are so
+   * again, unless the request has them; others stay. `null` is that time, and `null` as `completed_at` the time of
+   * the request that ended the run. `updateProductionRun` with one of these fields has the same effect.
+   *
+   * `warnings` are those of `completeProductionRun`. A run that has not ended cannot be corrected (`RUN_NOT_ENDED`);
+   * its fields, items and materials can be changed. `listProductionRunHistory` keeps what was before.
+   *
+   * Requires the role `operator` or `admin`.
+   */
+  correct(
+    id: string,
+    input: CorrectRequest,
+    options: RequestOptions & Keyed = {},
+  ): Promise<Run<Decimals[M]>> {
+    return this.#client.call("POST", `/production-runs/${segment(id)}/correct`, { body: input, keyed: true }, options);
+  }
+
+  /**
+   * Let a run that has ended print again.
+   *
+   * Takes back all that `completeProductionRun`, `failProductionRun` or `cancelProductionRun` has done. The run is
+   * `in_progress`, or `pending` if it has no `started_at`, and ends again like any run. If printers have reported use
+   * for a run without `started_at`, that is the time of their first report.
+   *
+   * Entries of the usage ledgers return what the end took from each spool, and use outside of the run that it had
+   * counted is outside again. What printers have reported stays, and leaves the spool if it came after the end. The
+   * materials have the `actual_weight_grams` and `cost_per_gram` that they had before the end. `completed_at`,
+   * `actual_print_time_hours`, the costs and their prices, `failure_reason` and `failure_notes` are null. The run
+   * reserves filament again, the hours no longer count for the printer, and an order that was `done` because of the
+   * run is `in_production`. The numbers of pieces of items stay until the run ends again.
+   *
+   * The printer must be as free as for a paused run that continues: while another run is in progress on it, the
+   * response is `PRINTER_BUSY`. A run that has not ended cannot be reopened (`RUN_NOT_ENDED`). `warnings` is what
+   * `getProductionRunCheck` says, for example that an order of the run is cancelled. The body may be empty.
+   *
+   * Requires the role `operator` or `admin`.
+   */
+  reopen(
+    id: string,
+    input: ReopenRequest = {},
+    options: RequestOptions & Keyed = {},
+  ): Promise<Run<Decimals[M]>> {
+    return this.#client.call("POST", `/production-runs/${segment(id)}/reopen`, { body: input, keyed: true }, options);
+  }
+
+  /**
+   * List the history of a run.
+   *
+   * Lists who ended, corrected or reopened the run, or exchanged a spool in it, when and why, newest first. `before`
+   * is the run before that, with its materials, and with the items if the request had some. Entries stay.
+   */
+  listHistory(
+    id: string,
+    query: ListProductionRunHistoryQuery = {},
+    options: RequestOptions = {},
+  ): Promise<RunEventList<Decimals[M]>> {
+    return this.#client.call("GET", `/production-runs/${segment(id)}/history`, { query: { ...query } }, options);
+  }
+
+  /**
+   * Iterates over all items of the list, page by page.
+   *
+   * Items that others create or delete meanwhile may be missing or not; every other item occurs exactly once. Sort by
+   * a field that does not change meanwhile.
+   */
+  iterateHistory(
+    id: string,
+    query: Omit<ListProductionRunHistoryQuery, "skip" | "limit" | "after"> = {},
+    options: RequestOptions = {},
+  ): AsyncGenerator<RunEvent<Decimals[M]>, void, undefined> {
+    return cursorPages(this.#client, `/production-runs/${segment(id)}/history`, { ...query }, options);
+  }
+
+  /**
    * Check whether a run can start.
    *
-   * Tells whether the printer is free, the right spools are loaded, and enough filament is left, and lists what to do
-   * first. Nothing enforces these steps: `startProductionRun` starts the run all the same. A run that is in progress
-   * is only checked for its spools.
+   * Lists what to do before the run starts, and what has changed since it was planned:
+   *
+   * - `ORDER_CANCELLED`: an order that the run prints for is cancelled or removed. `ORDER_REDUCED`: an item of an
+   * order needs fewer pieces than its runs have produced and plan, or was withdrawn, or its order is done.
+   * - `BILL_OF_MATERIALS_CHANGED`: a piece of a product, with all its components, no longer needs the filament and
+   * the components that it needed when the product became an item of the pending run or, if that is later, when
+   * `estimated_weight_grams` of a material of the run was last set. `PRODUCT_REMOVED`: a product is removed.
+   * - `NO_PRINTER`, `PRINTER_NOT_AVAILABLE`: the run has no printer, or the printer is removed, retired or in
+   * maintenance. `PRINTER_BUSY`: another run is in progress on the printer or, for a pending run, paused.
+   * - `NO_MATERIALS`, `SPOOL_REMOVED`, `SPOOL_CHANGED`, `MATERIAL_NOT_PRINTED`, `TOO_LITTLE_FILAMENT`, `LOAD_SPOOL`:
+   * the run has no spools; a spool is removed or archived, has got another material, colour or diameter since it
+   * became a material of the run, is of a material or diameter that the printer does not print, has less than the run
+   * still takes from it, or is not in a slot of the printer.
+   *
+   * `startProductionRun` refuses to start a run on a printer that is busy, and one that has ended. Nothing else
+   * prevents a start; `startProductionRun` returns it as `warnings`. `replanProductionRun` replaces a pending run
+   * that is outdated.
    */
   getCheck(
     id: string,
     options: RequestOptions = {},
   ): Promise<Check> {
     return this.#client.call("GET", `/production-runs/${segment(id)}/check`, {  }, options);
+  }
+
+  /**
+   * Plan a run again.
+   *
+   * Replaces a pending run by the runs that a plan of its items has now, all or nothing: the run is removed, and the
+   * others are created as `pending`. They print the pieces of the run, of an item of an order at most as many as the
+   * order still needs then. So if an order is cancelled, done or has enough, the run is removed without another one.
+   * If some of the pieces cannot be planned, the run stays (`PLAN_INCOMPLETE`).
+   *
+   * The new runs follow from the bills of materials, printers and spools as they are now. What people changed in the
+   * run, such as its materials and `notes`, goes with it, and the new runs are the last ones in the queues of their
+   * printers.
+   *
+   * Requires the role `operator` or `admin`.
+   */
+  replan(
+    id: string,
+    options: RequestOptions & Keyed = {},
+  ): Promise<Plan<Decimals[M]>> {
+    return this.#client.call("POST", `/production-runs/${segment(id)}/replan`, { keyed: true }, options);
   }
 
 }
@@ -6886,7 +7876,8 @@ export class QueueResource<M extends DecimalMode = "number"> {
    *
    * Runs that are in progress or paused come first. The pending runs of a printer follow in the order of
    * `queue_position`, those without one last, in the order of their creation; `moveProductionRun` moves one. Expected
-   * times follow from the estimates at each request: a run that starts, ends or fails shifts the others.
+   * times follow from the estimates at each request: a run that starts, ends or fails shifts the others. `steps` is
+   * what `getProductionRunCheck` says of each run.
    */
   get(
     query: GetQueueQuery = {},
@@ -6974,14 +7965,18 @@ export class OrdersResource<M extends DecimalMode = "number"> {
    * the `order_item_id`, and all pieces of an item without counts. `planned` counts the pieces of such runs that are
    * `pending`, `in_progress` or `paused`. `runs` has the newest 100 of those runs.
    *
-   * `revenue` is that of all items. `cost` is the share of the order in what the ended runs that print its items
-   * cost: the items of a run share its cost in proportion to their `estimated_total_cost`, or
-   * `estimated_material_cost` if that is more, or to their quantities if no item has one. `expected_cost` is the
-   * `full_cost` of the pieces that an open order still needs. Parts in `unknown_parts` add nothing to the sums.
+   * `revenue` is what all items earn: an order that is `cancelled`, or was removed while it was open, earns nothing,
+   * and its `revenue` is 0. `cost` is the share of the order in what the ended runs that print its items cost, also
+   * if the order was cancelled or the item was removed from it: the items of a run share its cost in proportion to
+   * their `estimated_total_cost`, or `estimated_material_cost` if that is more, or to their quantities if no item has
+   * one. `expected_cost` is the `full_cost` of the pieces that an open order still needs. Parts in `unknown_parts`
+   * add nothing to the sums.
    *
    * An order is open while it is `received` or `in_production`. When a run that prints one of its items starts, an
-   * open order becomes `in_production`, and when all its items are produced, `done`, in the same transaction. The
-   * service never changes a status back.
+   * open order becomes `in_production`, and when all its items are produced, `done`, in the same transaction.
+   * `addOrderItem` and `updateOrderItem` open a `done` order again that needs more pieces then, and so do
+   * `correctProductionRun` and `reopenProductionRun` if the run had made it `done`; otherwise the service never
+   * changes a status back.
    */
   get(
     id: string,
@@ -6994,7 +7989,8 @@ export class OrdersResource<M extends DecimalMode = "number"> {
    * Update an order.
    *
    * Any `status` may be set. A `done` or `cancelled` order reserves no filament, and its status no longer follows its
-   * production runs; set it to `received` or `in_production` to open it again. The runs of a cancelled order stay as
+   * production runs; set it to `received` or `in_production` to open it again. An order that becomes `done` here is
+   * marked done by hand, as with `completeOrder`: the customer got all pieces. The runs of a cancelled order stay as
    * they are, and go on reserving filament until they end, but no further run can print its items.
    *
    * Items have their own operations; this one ignores `items`.
@@ -7012,10 +8008,10 @@ export class OrdersResource<M extends DecimalMode = "number"> {
   /**
    * Remove an order.
    *
-   * Hides the order: lists no longer contain it, requests with its id return 404, and it reserves no filament.
-   * Another order can have its `reference`. Production runs that print its items stay as they are. `GET
-   * /api/v1/orders?hidden=true` lists hidden orders, and `restoreOrder` shows one again. `cancelOrder` ends an order
-   * that is not to be printed and keeps it in the lists.
+   * Hides the order: lists no longer contain it, requests with its id return 404, and it reserves no filament. If it
+   * was open, it earns nothing. Another order can have its `reference`. Production runs that print its items stay as
+   * they are. `GET /api/v1/orders?hidden=true` lists hidden orders, and `restoreOrder` shows one again. `cancelOrder`
+   * ends an order that is not to be printed and keeps it in the lists.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -7047,8 +8043,9 @@ export class OrdersResource<M extends DecimalMode = "number"> {
    * Cancel an order.
    *
    * Sets the `status` to `cancelled`: the order reserves no filament, and no further run can print its items. Its
-   * runs stay as they are, and go on reserving filament until they end. An order that is `done` cannot be cancelled
-   * (`ORDER_NOT_OPEN`). For a cancelled order, the operation changes nothing and returns the order.
+   * runs stay as they are, and go on reserving filament until they end. The order earns nothing; its `cost` is what
+   * its ended runs cost. An order that is `done` cannot be cancelled (`ORDER_NOT_OPEN`). For a cancelled order, the
+   * operation changes nothing and returns the order.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -7060,10 +8057,33 @@ export class OrdersResource<M extends DecimalMode = "number"> {
   }
 
   /**
+   * Mark an order done by hand.
+   *
+   * Makes an order `done` whose pieces no run of the order has printed, or not all of them: they were in stock, for
+   * example, or the customer wants no more. `items` say how many pieces of them the customer got, at most the
+   * `quantity`; it is all pieces of an item that is not in the list. The `delivered` pieces are what the order earns.
+   * `reportMargins` counts pieces that no run printed for the order on this day, without a cost.
+   *
+   * Such an order stays `done`, also if one of its runs is corrected or reopened. Repeat the operation to change the
+   * numbers. When the order is open again (`updateOrder` sets the `status`, or an item needs more pieces), they are
+   * `null`.
+   *
+   * Requires the role `operator` or `admin`.
+   */
+  complete(
+    id: string,
+    input: OrderCompletion = {},
+    options: RequestOptions & Keyed = {},
+  ): Promise<Order<Decimals[M]>> {
+    return this.#client.call("POST", `/orders/${segment(id)}/complete`, { body: input, keyed: true }, options);
+  }
+
+  /**
    * Add a product to an order.
    *
    * The item names the product by `product_id` or `sku`. The default of `unit_price` is the current `selling_price`
-   * of the product, and does not change with it later. The status of the order does not change.
+   * of the product, and does not change with it later. A `done` order is open again then: it becomes `in_production`.
+   * A `cancelled` order stays cancelled; `updateOrder` opens it.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -7078,7 +8098,9 @@ export class OrdersResource<M extends DecimalMode = "number"> {
   /**
    * Update an item of an order.
    *
-   * Only the quantity and the price can change. If everything is produced then, an open order becomes `done`.
+   * Only the quantity and the price can change. If everything is produced then, an open order becomes `done`. A
+   * `done` order is open again (`in_production`) if the quantity is raised to more than is produced; a `cancelled`
+   * order stays cancelled.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -7094,8 +8116,13 @@ export class OrdersResource<M extends DecimalMode = "number"> {
   /**
    * Remove an item from an order.
    *
-   * An item that a production run prints cannot be removed (`ORDER_ITEM_IN_USE`). If everything else is produced, an
-   * open order becomes `done`.
+   * Removes an item whose runs have all ended or were removed; while a run that is `pending`, `in_progress` or
+   * `paused` prints the item, it cannot be removed (`ORDER_ITEM_IN_USE`). The item earns nothing then, but what its
+   * runs cost stays in the `cost` of the order, and the runs in its `runs`; pieces that they have printed are in
+   * stock. To keep pieces for the customer, lower the `quantity` to their number instead.
+   *
+   * If everything else is produced, an open order becomes `done`. An order without items stays as it is.
+   * `restoreOrderItem` puts the item back.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -7105,6 +8132,23 @@ export class OrdersResource<M extends DecimalMode = "number"> {
     options: RequestOptions = {},
   ): Promise<void> {
     return this.#client.call("DELETE", `/orders/${segment(id)}/items/${segment(itemId)}`, {  }, options);
+  }
+
+  /**
+   * Put an item back that was removed from an order.
+   *
+   * Puts an item back that `removeOrderItem` has removed, with its quantity, its price and its runs. A `done` order
+   * that needs its pieces is open again (`in_production`); an open order that has all pieces becomes `done`. For an
+   * item that is in the order, the operation changes nothing and returns the item.
+   *
+   * Requires the role `operator` or `admin`.
+   */
+  restoreItem(
+    id: string,
+    itemId: string,
+    options: RequestOptions & Keyed = {},
+  ): Promise<OrderItem<Decimals[M]>> {
+    return this.#client.call("POST", `/orders/${segment(id)}/items/${segment(itemId)}/restore`, { keyed: true }, options);
   }
 
   /**
@@ -7123,7 +8167,10 @@ export class OrdersResource<M extends DecimalMode = "number"> {
    * Check whether an order can be printed.
    *
    * Follows the bill of materials through all components. Materials that are not required do not count. The weights
-   * are those of each material and colour (ignoring case). Archived and removed spools do not count.
+   * are those of each material and colour: of the spools with the same `material_type`, `material_name`,
+   * `diameter_mm` and `color`, or of the filament that the material of the product names. `docs/planning.md` has the
+   * rule. Archived and removed spools do not count. `spool_count` is 0 if nothing in stock is what is needed;
+   * `in_stock` then has what there is of the material type, the most similar first.
    *
    * Open orders reserve what their pieces need that are neither produced nor in an unfinished run (`pending`,
    * `in_progress`, `paused`). Unfinished runs reserve the weights of their materials, actual or else estimated; a run
@@ -7197,8 +8244,11 @@ export class StockLevelsResource<M extends DecimalMode = "number"> {
   /**
    * Create a stock level.
    *
-   * Each combination of material, colour and brand has one level (`STOCK_LEVEL_EXISTS`). With no `color` or `brand`,
-   * or an empty one, all colours or brands count. Spools that are archived or removed do not count.
+   * Each combination of material, colour, brand and diameter has one level (`STOCK_LEVEL_EXISTS`). With no `color` or
+   * `brand`, or an empty one, all colours or brands count. Only spools with the same `material_name` and
+   * `diameter_mm` count: without `material_name`, those without one or with that of their type; without
+   * `diameter_mm`, those with the diameter of the farm's printers, or 1.75 mm if these differ. Spools that are
+   * archived or removed do not count.
    *
    * `reserved_grams` is what open orders and unfinished production runs still take, as in `getProductAvailability`;
    * for a level with a brand, as far as other brands do not cover it. A level becomes `low` when `available_grams` is
@@ -7230,8 +8280,10 @@ export class StockLevelsResource<M extends DecimalMode = "number"> {
   /**
    * Update a stock level.
    *
-   * With no `color` or `brand`, or an empty one, all colours or brands count. Spools that are archived or removed do
-   * not count.
+   * With no `color` or `brand`, or an empty one, all colours or brands count. Only spools with the same
+   * `material_name` and `diameter_mm` count: without `material_name`, those without one or with that of their type;
+   * without `diameter_mm`, those with the diameter of the farm's printers, or 1.75 mm if these differ. Spools that
+   * are archived or removed do not count.
    *
    * `reserved_grams` is what open orders and unfinished production runs still take, as in `getProductAvailability`;
    * for a level with a brand, as far as other brands do not cover it. A level becomes `low` when `available_grams` is

@@ -15,7 +15,7 @@ export interface ClientOptions<M extends DecimalMode = "number"> {
   timeout?: number | undefined;
   /** How often a call is tried again after a connection error, a 429, or a 502, 503 or 504. The default is 2. */
   retries?: number | undefined;
-  /** Whether that includes a PATCH or DELETE that the service may have executed. The default is false. */
+  /** Whether a PATCH or DELETE is tried again if the service may have executed it. The default is false. */
   repeatWrites?: boolean | undefined;
   /** `"string"`: decimals in responses are strings. The default is `"number"`. */
   decimals?: M | undefined;
@@ -23,7 +23,7 @@ export interface ClientOptions<M extends DecimalMode = "number"> {
   fetch?: typeof fetch | undefined;
 }
 
-/** Options of one call, in place of those of the client. */
+/** Options of one call. They replace the options of the client. */
 export interface RequestOptions {
   /** Cancels the call. A canceled write may have happened. */
   signal?: AbortSignal | undefined;
@@ -139,7 +139,7 @@ function encode(value: unknown, decimals: ReadonlySet<string>, key = ""): string
   return `{${members.map(([k, v]) => `${JSON.stringify(k)}:${encode(v, decimals, k)}`).join()}}`;
 }
 
-/** What a generated client tells its core. */
+/** The description of the API that a generated client passes to its base class. */
 export interface Description {
   errors: Record<string, typeof ApiError>;
   decimals: ReadonlySet<string>;
@@ -162,17 +162,17 @@ interface Tokens {
   expires_in: number;
 }
 
-// Errors of connections that were not opened, so that the service did not get the request.
+// The codes of errors before a connection was open. The service did not get the request.
 const notSent = ["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN", "EHOSTUNREACH", "ENETUNREACH", "UND_ERR_CONNECT_TIMEOUT"];
 const certificate = /CERT|SELF_SIGNED|UNABLE_TO_/;
 
-/** What all operations share. `Client` adds the operations. */
+/** The base class of `Client`. It sends requests and renews tokens. `Client` adds the operations. */
 export class BaseClient {
   readonly #base: string;
   readonly #options: ClientOptions<DecimalMode>;
   readonly #description: Description;
   #tokens: Tokens | undefined;
-  #renewAt = 0; // time from which the access token is not sent any more
+  #renewAt = 0; // the time at which the client renews the access token
   #renewing: Promise<boolean> | undefined;
 
   constructor(url: string, options: ClientOptions<DecimalMode>, description: Description) {
@@ -365,7 +365,7 @@ function errorCode(error: unknown): string {
   return "";
 }
 
-/** Returns the messages of an error and of its causes, and the code: fetch itself says only "fetch failed". */
+/** Returns the messages of an error and of its causes, and the code. The message of fetch is only "fetch failed". */
 function reason(error: unknown, code: string): string {
   const texts: string[] = [];
   for (let e = error; e instanceof Error && texts.length < 4; e = e.cause) texts.push(e.message);
@@ -385,10 +385,10 @@ function abortable<T>(promise: Promise<T>, signal: AbortSignal | undefined): Pro
 }
 
 /**
- * Yields the items of a list with pages by number, each once.
+ * Yields each item of a list once. It selects the pages of the list by the number of items to skip.
  *
- * Each page begins with the last item of the page before. If it does not, items were deleted: earlier pages are
- * fetched again until one begins with a known item.
+ * Each page begins with the last item of the page before. If a page does not, items were deleted. Then the function
+ * fetches earlier pages until a page begins with a known item.
  */
 export async function* pages<T extends { readonly id: string }>(
   client: BaseClient,
@@ -422,7 +422,7 @@ interface Page<T> {
   readonly next: string | null;
 }
 
-/** Yields the items of a list with a cursor, which the orders have that have an index. */
+/** Yields the items of a list. It selects the pages by cursor, or by number if the sort order has no cursor. */
 export async function* cursorPages<T extends { readonly id: string }>(
   client: BaseClient,
   path: string,

@@ -78,7 +78,7 @@ function base64(text: string): Uint8Array<ArrayBuffer> | undefined {
   }
 }
 
-/** Returns Web Crypto, which Node.js 18 has only as a module. */
+/** Returns Web Crypto. Node.js 18 has no global Web Crypto, only a module. */
 async function subtleCrypto(): Promise<SubtleCrypto> {
   if (globalThis.crypto?.subtle) return globalThis.crypto.subtle;
   const name = "node:crypto"; // not a literal, so that bundlers for browsers ignore it

@@ -1,0 +1,17 @@
+package auth
+
+import (
+	_ "embed"
+
+	"spoolwright/db"
+)
+
+//go:embed actor.sql
+var actorSQL string
+
+// Definitions are the SQL functions of users and API keys. Other packages call the function actor_name in their
+// statements.
+var Definitions = []db.Definition{{Name: "auth/actor", Version: 1, SQL: actorSQL}}
+
+// HiddenBy selects the columns hidden_by and hidden_by_name of a table with the column hidden_by.
+const HiddenBy = `hidden_by, case when hidden_by is not null then actor_name(hidden_by) end as hidden_by_name`

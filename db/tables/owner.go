@@ -1,0 +1,165 @@
+// Package tables changes and transfers whole tables with rows of tenants: it archives tenants, copies databases, and
+// makes changes for which the service's role lacks privileges. Only commands and archives use it.
+package tables
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"spoolwright/db/dial"
+)
+
+// Owner makes changes for which the service's role lacks privileges, such as the removal of a tenant. It uses the
+// login that owns the tables. Only commands use it.
+type Owner struct{ URL string }
+
+// Tx runs fn in one transaction, which row-level security binds to the tenant. If the login does not own the tables,
+// the error names the setting MIGRATE_DATABASE_URL.
+func (o Owner) Tx(ctx context.Context, tenant string, fn func(*Tx) error) error {
+	return o.connect(ctx, func(conn *pgx.Conn) error {
+		return pgx.BeginFunc(ctx, conn, func(pgx.Tx) error {
+			tx := &Tx{ctx: ctx, conn: conn}
+			if err := tx.Bind(tenant); err != nil {
+				return err
+			}
+			return fn(tx)
+		})
+	})
+}
+
+// Fill runs fn in a transaction that fills the tables of a new tenant.
+func (o Owner) Fill(ctx context.Context, tenant string, fn func(*Tx) error) error {
+	return o.Tx(ctx, tenant, func(tx *Tx) error {
+		if err := tx.prepare(); err != nil {
+			return err
+		}
+		return fn(tx)
+	})
+}
+
+func (o Owner) connect(ctx context.Context, fn func(*pgx.Conn) error) error {
+	conn, err := dial.Connect(ctx, o.URL)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	err = fn(conn)
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == "42501" {
+		err = fmt.Errorf("the database login does not own the tables: set MIGRATE_DATABASE_URL to the login of the "+
+			"database's owner: %w", err)
+	}
+	return err
+}
+
+// RemoveTenant deletes all rows of a tenant in all tables. It first disables the tenant's users, revokes its API keys,
+// and waits for the transactions that began before and can still add rows. After an error, the users stay disabled and
+// the keys revoked, no row has been deleted, and RemoveTenant can be called again.
+func (o Owner) RemoveTenant(ctx context.Context, tenant string) error {
+	err := o.Tx(ctx, tenant, func(tx *Tx) error {
+		_, err := tx.Exec(`update users set disabled_at = coalesce(disabled_at, now()) where tenant_id = $1`, tenant)
+		if err == nil {
+			_, err = tx.Exec(`update api_keys set revoked_at = coalesce(revoked_at, now()) where tenant_id = $1`, tenant)
+		}
+		return err
+	})
+	if err == nil {
+		err = o.awaitUsers(ctx, tenant)
+	}
+	if err != nil {
+		return err
+	}
+	var tables []string
+	if err := o.connect(ctx, func(conn *pgx.Conn) error {
+		tables, err = tenantTables(ctx, conn)
+		return err
+	}); err != nil {
+		return err
+	}
+	return o.Tx(ctx, tenant, func(tx *Tx) error {
+		// An import by a command does not lock users, but holds this lock.
+		if _, err := tx.Exec(`select set_config('lock_timeout', '30s', true),
+			pg_advisory_xact_lock(hashtextextended('bulk ' || $1::text, 0))`, tenant); err != nil {
+			return err
+		}
+		for _, table := range tables {
+			if _, err := tx.Exec(`delete from `+table+` where tenant_id = $1`, tenant); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// awaitUsers waits until all transactions that have checked a user or an API key, of any tenant, have ended: a
+// transaction that began before the users of a tenant were disabled can still insert rows. Each attempt waits at most
+// a second, because other requests wait meanwhile.
+func (o Owner) awaitUsers(ctx context.Context, tenant string) error {
+	for try := 0; ; try++ {
+		err := o.Tx(ctx, tenant, func(tx *Tx) error {
+			_, err := tx.Exec(`select set_config('lock_timeout', '1s', true)`)
+			if err == nil {
+				_, err = tx.Exec(`lock table users, api_keys in access exclusive mode`)
+			}
+			return err
+		})
+		pg, ok := errors.AsType[*pgconn.PgError](err)
+		if !ok || pg.Code != "55P03" {
+			return err
+		}
+		if try == 30 {
+			return fmt.Errorf("a transaction, for example an import, runs for more than 30 seconds; "+
+				"repeat the command when it has ended: %w", err)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// tenantTables returns the quoted names of the tables with the column tenant_id, each before the tables that it
+// references. The last table is row_counts, because triggers of other tables insert into it.
+func tenantTables(ctx context.Context, conn *pgx.Conn) ([]string, error) {
+	rows, err := conn.Query(ctx, `
+		select c.oid::regclass::text, array(
+			select f.confrelid::regclass::text from pg_constraint f
+			where f.conrelid = c.oid and f.contype = 'f' and f.confrelid <> c.oid)
+		from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attname = 'tenant_id' and not a.attisdropped
+		where c.relkind in ('r', 'p') and not c.relispartition
+			and c.relnamespace = (select relnamespace from pg_class where oid = 'public.tenants'::regclass)
+		order by c.relname = 'row_counts', c.relname`)
+	if err != nil {
+		return nil, err
+	}
+	type table struct {
+		Name       string
+		References []string
+	}
+	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[table])
+	if err != nil {
+		return nil, err
+	}
+	var sorted []string
+	for len(sorted) < len(all) {
+		before := len(sorted)
+		for _, t := range all {
+			blocked := slices.Contains(sorted, t.Name) || slices.ContainsFunc(all, func(other table) bool {
+				return !slices.Contains(sorted, other.Name) && slices.Contains(other.References, t.Name)
+			})
+			if !blocked && (t.Name != "row_counts" || len(sorted) == len(all)-1) {
+				sorted = append(sorted, t.Name)
+			}
+		}
+		if len(sorted) == before {
+			return nil, errors.New("tables reference each other in a circle")
+		}
+	}
+	return sorted, nil
+}

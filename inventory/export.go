@@ -1,0 +1,40 @@
+package inventory
+
+import (
+	"context"
+	"io"
+
+	"spoolwright/server"
+	"spoolwright/transfer"
+	"spoolwright/value"
+)
+
+// Export writes spools. The CSV format is the one that imports.Importer.CSV reads. Without the filter Archived, it
+// writes archived spools too.
+var Export = transfer.Export[Spool](500, transfer.ListPage(func(f SpoolFilter) *server.List {
+	if f.Archived.IsNull() {
+		f.Archived = value.Some(Archived("any"))
+	}
+	return f.list()
+}, `select `+spoolColumns+` from spools where id = page.id`))
+
+// ExportQuery are the parameters of the export of spools.
+type ExportQuery struct {
+	server.ExportQuery
+	SpoolFilter
+	Archived value.Optional[Archived] `query:"archived" rule:"default=any"`
+}
+
+func (h handlers) export(
+	ctx context.Context, r *server.Request[ExportQuery], w io.Writer, format server.ExportFormat,
+) error {
+	filter := r.In.SpoolFilter
+	filter.Archived = r.In.Archived
+	return Export(ctx, h.db, w, format, filter)
+}
+
+var exportDoc = &server.Doc{
+	ID: "exportSpools", Tag: SpoolsTag, Summary: "Export spools",
+	Description: transfer.ExportDescription + "spool, oldest first, which `POST /api/v1/spools/import` can read. " +
+		"Without `archived`, it has archived spools too.",
+}

@@ -1,0 +1,39 @@
+package server
+
+import (
+	"context"
+
+	"spoolwright/db"
+)
+
+// Remove returns two statements that remove the row with the id from a table. Locked locks the row, and so waits for
+// transactions that are about to refer to the row. It returns no row if there is nothing to remove. Removed sees the
+// changes of these transactions. It deletes the row or, if the query named returns rows, which refer to the row, hides
+// it.
+func Remove(table, id, named string) (locked, removed *db.Stmt) {
+	locked = db.SQL(`select id from `+table+` where id = $1 and hidden_at is null for update`, id)
+	removed = db.SQL(`
+		with hidden as (
+			update `+table+` set hidden_at = now(), updated_at = now()
+			where id = $1 and hidden_at is null and exists (`+named+`)
+		)
+		delete from `+table+` where id = $1 and hidden_at is null and not exists (`+named+`)`, id)
+	return locked, removed
+}
+
+// Restore restores the hidden row with the id in a table, and returns the result of the statement row, which reads the
+// row. If another row has the same name, the restored row violates the unique index, and the error is duplicate with
+// the name.
+func Restore(
+	ctx context.Context, d *db.DB, table, id string, row *db.Stmt, index string, duplicate *Error,
+) ([]byte, error) {
+	var name string
+	locked := db.SQL(`select name from `+table+` where id = $1 for no key update`, id).Into(&name)
+	restored := db.SQL(`update `+table+` set hidden_at = null, updated_at = now()
+		where id = $1 and hidden_at is not null`, id)
+	err := d.Write(ctx, locked, restored, row)
+	if db.Violates(err, index) {
+		return nil, duplicate.With(name).On().Because(err)
+	}
+	return One(row, err)
+}

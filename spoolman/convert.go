@@ -1,0 +1,502 @@
+package spoolman
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"spoolwright/inventory"
+	"spoolwright/inventory/imports"
+	"spoolwright/server"
+	"spoolwright/transfer"
+	"spoolwright/value"
+)
+
+// maxObject limits the size of one object in JSON. The limit is not exact, because the decoder reads ahead.
+const maxObject = 1 << 20
+
+var errLargeObject = fmt.Errorf("one spool has more than %d bytes", maxObject)
+
+// objectReader limits the bytes that can be read between two calls of next.
+type objectReader struct {
+	r    io.Reader
+	left int
+}
+
+func (o *objectReader) next() { o.left = maxObject }
+
+func (o *objectReader) Read(b []byte) (int, error) {
+	if o.left <= 0 {
+		return 0, errLargeObject
+	}
+	n, err := o.r.Read(b[:min(len(b), o.left)])
+	o.left -= n
+	return n, err
+}
+
+// spoolmanObject holds the fields of an object as texts. Fields of nested objects have names such as
+// filament.vendor.name, as in Spoolman's own export. Fields that are null or empty are absent.
+type spoolmanObject map[string]string
+
+// text returns the first of the fields that is present, or "".
+func (s spoolmanObject) text(names ...string) string {
+	for _, name := range names {
+		if s[name] != "" {
+			return s[name]
+		}
+	}
+	return ""
+}
+
+// part returns the fields of a nested object, with their names in it.
+func (s spoolmanObject) part(name string) spoolmanObject {
+	part := spoolmanObject{}
+	for field, value := range s {
+		if inner, ok := strings.CutPrefix(field, name+"."); ok {
+			part[inner] = value
+		}
+	}
+	return part
+}
+
+// readSpoolman calls use for each object in the file. list is the name of the list that contains the object.
+func readSpoolman(file io.Reader, use func(list string, n int, object spoolmanObject)) error {
+	r := bufio.NewReader(file)
+	if mark, _ := r.Peek(3); string(mark) == "\xef\xbb\xbf" {
+		r.Discard(3)
+	}
+	start, _ := r.Peek(512)
+	if start = bytes.TrimLeft(start, " \t\r\n"); len(start) > 0 && start[0] != '[' && start[0] != '{' {
+		return readSpoolmanCSV(r, use)
+	}
+	limited := &objectReader{r: r}
+	limited.next()
+	d := json.NewDecoder(limited)
+	d.UseNumber()
+	first, err := d.Token()
+	if err != nil || first != json.Delim('[') && first != json.Delim('{') {
+		return errNotSpoolman
+	}
+	if first == json.Delim('[') {
+		err = readList(d, limited, "spool", use)
+	} else {
+		known := 0
+		for d.More() && err == nil {
+			limited.next()
+			var name, open json.Token
+			if name, err = d.Token(); err == nil {
+				open, err = d.Token()
+			}
+			if err != nil || open != json.Delim('[') {
+				return errNotSpoolman
+			}
+			known++
+			err = readList(d, limited, fmt.Sprint(name), use)
+		}
+		if err == nil && known == 0 {
+			return errNotSpoolman
+		}
+		if err == nil {
+			if _, err = d.Token(); err != nil {
+				err = errIncomplete
+			}
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return errors.New("unexpected text after the end of the list: import one list at a time")
+	}
+	return nil
+}
+
+// readList calls use for the objects of a list. The caller has read the opening bracket of the list.
+func readList(
+	d *json.Decoder, limited *objectReader, list string, use func(string, int, spoolmanObject),
+) error {
+	for n := 1; ; n++ {
+		limited.next()
+		if !d.More() {
+			if limited.left <= 0 {
+				return errLargeObject
+			}
+			if _, err := d.Token(); err != nil {
+				return errIncomplete
+			}
+			return nil
+		}
+		var object map[string]any
+		if err := d.Decode(&object); err != nil {
+			return fmt.Errorf("%s %d of the list: not a JSON object: %w", list, n, err)
+		}
+		flat := spoolmanObject{}
+		flat.add("", object)
+		use(list, n, flat)
+	}
+}
+
+var errIncomplete = errors.New("the list has no end: the file is incomplete")
+
+var errNotSpoolman = errors.New("not a list of spools from Spoolman: " +
+	"neither a response of its /api/v1/spool nor one of its exports")
+
+func (s spoolmanObject) add(prefix string, object map[string]any) {
+	for name, value := range object {
+		switch v := value.(type) {
+		case map[string]any:
+			s.add(prefix+name+".", v)
+		case []any: // the choices of a custom field, or its default
+			if text, err := json.Marshal(v); err == nil {
+				s[prefix+name] = string(text)
+			}
+		case string:
+			if v = strings.TrimSpace(v); v != "" {
+				s[prefix+name] = v
+			}
+		case json.Number:
+			s[prefix+name] = v.String()
+		case bool:
+			s[prefix+name] = fmt.Sprint(v)
+		}
+	}
+}
+
+func readSpoolmanCSV(r io.Reader, use func(string, int, spoolmanObject)) error {
+	text := func(c transfer.Cell) string {
+		if c == nil {
+			return ""
+		}
+		return *c
+	}
+	c := transfer.NewReader(r)
+	header, _, err := c.Next()
+	var names []string
+	for _, cell := range header {
+		names = append(names, text(cell))
+	}
+	if err != nil || !slices.Contains(names, "id") || !slices.Contains(names, "filament.diameter") {
+		return errNotSpoolman
+	}
+	for n := 1; ; n++ {
+		row, line, err := c.Next()
+		if err == io.EOF {
+			return nil
+		}
+		if err == transfer.ErrSyntax {
+			err = fmt.Errorf("line %d: %w", line, err)
+		}
+		if err != nil {
+			return err
+		}
+		if len(row) != len(names) {
+			return fmt.Errorf("line %d has %d fields, but the header has %d", line, len(row), len(names))
+		}
+		flat := spoolmanObject{}
+		for i, cell := range row {
+			value := strings.TrimSpace(text(cell))
+			// Spoolman writes an apostrophe before texts that a spreadsheet would run as a formula.
+			if len(value) > 1 && value[0] == '\'' && strings.ContainsRune("=+-@", rune(value[1])) {
+				value = value[1:]
+			}
+			if value != "" {
+				flat[names[i]] = value
+			}
+		}
+		use("spool", n, flat)
+	}
+}
+
+// conversion converts an object of Spoolman to the columns of an item.
+type conversion struct {
+	spoolmanObject
+	*imports.Item
+	texts map[string]string // fields of a Vendor, Filament or Spool
+	facts []string          // lines for the notes, with the values that fit no field
+}
+
+// newItem begins the conversion of an object.
+func newItem(entity string, n int, s spoolmanObject) *conversion {
+	item := &imports.Item{Entity: entity, ID: s.text("id"), Where: fmt.Sprintf("%s %d of the list", entity, n)}
+	if item.ID != "" {
+		item.Where = "Spoolman's " + entity + " " + item.ID
+	}
+	// Every Spoolman server assigns ids from 1, so the key also has the time of registration, which differs between
+	// the items of two servers. The format of the time depends on the source. The key must not depend on the source.
+	if item.Key = item.ID; item.Key == "" { // only in a file written by hand: a vendor or filament within a spool
+		text, _ := json.Marshal(s)
+		sum := sha256.Sum256(text)
+		item.Key = "= " + hex.EncodeToString(sum[:16])
+	}
+	if t, ok := imports.ParseTime(s.text("registered")); ok {
+		item.Created = t.Format("2006-01-02T15:04:05.999999Z")
+		item.Key += " " + t.Format("2006-01-02T15:04:05Z")
+	}
+	if n, err := strconv.ParseInt(item.ID, 10, 64); err == nil && n > 0 && n <= server.MaxNumber {
+		item.Number = n
+	}
+	return &conversion{spoolmanObject: s, Item: item, texts: map[string]string{}}
+}
+
+func (c *conversion) problem(field, message string) {
+	c.Problems = append(c.Problems, server.FieldError{Field: field, Message: message})
+}
+
+// fact adds a line to the notes unless the value is empty.
+func (c *conversion) fact(name, value string) {
+	if value != "" {
+		c.facts = append(c.facts, name+": "+value)
+	}
+}
+
+// short sets a field of at most 200 characters. It adds a longer value to the notes instead.
+func (c *conversion) short(field, name, value string) {
+	if utf8.RuneCountInString(value) > 200 {
+		c.fact(name, value)
+		return
+	}
+	c.texts[field] = value
+}
+
+// decimal returns the value of a numeric field. ok is false if the field is absent or invalid; an invalid field is a
+// problem of the item.
+func (c *conversion) decimal(name string) (d value.Decimal, ok bool) {
+	text := c.text(name)
+	if d, ok = value.ParseDecimal(text); !ok && text != "" {
+		c.problem(name, "is "+text+", which is not a valid number")
+	}
+	return d, ok
+}
+
+// finish decodes the texts into a T, and copies the columns of the T to the values of the item. names maps fields of
+// the T to the names of Spoolman, for error messages.
+func finish[T any](c *conversion, names map[string]string) *imports.Item {
+	var comments []string
+	if comment := c.text("comment"); comment != "" {
+		comments = append(comments, comment)
+	}
+	c.texts["notes"] = joinNotes(comments, c.facts, 10_000)
+	maps.DeleteFunc(c.texts, func(_, value string) bool { return value == "" })
+	fields := slices.Sorted(maps.Keys(c.texts))
+	var cells []transfer.Cell
+	for _, name := range fields {
+		value := c.texts[name]
+		cells = append(cells, &value)
+	}
+	in, problems := server.DecodeTexts[T](fields, cells, true)
+	for _, p := range problems {
+		if name := names[p.Field]; name != "" {
+			p.Field = name
+		}
+		c.Problems = append(c.Problems, p)
+	}
+	values := server.Row(&in)
+	maps.Copy(values, c.Values)
+	values["extra"] = c.extra()
+	c.Values = values
+	return c.Item
+}
+
+// extra returns the values of the custom fields. Spoolman sends each value as a text that contains JSON.
+func (c *conversion) extra() map[string]json.RawMessage {
+	extra := value.Extra{}
+	for name, value := range c.part("extra") {
+		if !extra.SetText(name, value) {
+			quoted, _ := json.Marshal(value)
+			extra[name] = quoted
+		}
+	}
+	if problem := extra.Problem(); problem != "" {
+		c.problem("extra", problem)
+	}
+	maps.DeleteFunc(extra, func(_ string, value json.RawMessage) bool { return string(value) == "null" })
+	return extra
+}
+
+func convertVendor(n int, s spoolmanObject) *imports.Item {
+	c := newItem("vendor", n, s)
+	c.texts["name"], c.texts["empty_spool_weight_grams"] = s.text("name"), s.text("empty_spool_weight")
+	c.short("external_id", "External id", s.text("external_id"))
+	if s.text("name") == "" {
+		c.problem("name", "is missing")
+	}
+	return finish[inventory.Vendor](c, map[string]string{"empty_spool_weight_grams": "empty_spool_weight"})
+}
+
+func convertFilament(n int, s spoolmanObject, vendor *imports.Item) *imports.Item {
+	c := newItem("filament", n, s)
+	c.Parent = vendor
+	material := s.text("material")
+	c.texts["material_type"] = string(inventory.MaterialOf(material))
+	c.Values = map[string]any{"name": s.text("name"), "material_name": material} // '' if they are missing
+	for name, value := range c.Values {
+		if utf8.RuneCountInString(value.(string)) > 200 {
+			c.problem(strings.TrimSuffix(name, "_name"), "must have at most 200 characters")
+		}
+	}
+	names := map[string]string{"density_g_cm3": "density", "net_weight_grams": "weight", "price": "price",
+		"spool_weight_grams": "spool_weight", "extruder_temperature_c": "settings_extruder_temp",
+		"bed_temperature_c": "settings_bed_temp"}
+	for field, name := range names {
+		if d, ok := c.decimal(name); ok && (d != 0 || field != "net_weight_grams" && field != "density_g_cm3") {
+			c.texts[field] = d.String()
+		}
+	}
+	c.short("article_number", "Article number", s.text("article_number"))
+	c.short("external_id", "External id", s.text("external_id"))
+	c.convertDiameter()
+	colors := c.convertColors()
+	color := "Unknown"
+	if len(colors) > 0 {
+		color = colors[0]
+	}
+	c.texts["color"] = cmp.Or(s["name"], color)
+	names["diameter_mm"], names["color"] = "diameter", "name"
+	return finish[inventory.Filament](c, names)
+}
+
+// convertColors sets color_hex to the first colour. It sets color_hexes to all colours if there are several, and to an
+// empty list otherwise. It returns all colours.
+func (c *conversion) convertColors() []string {
+	colors := []string{}
+	for code := range strings.SplitSeq(c.text("color_hex", "multi_color_hexes"), ",") {
+		if m := hexForm.FindStringSubmatch(strings.TrimSpace(code)); m != nil {
+			colors = append(colors, "#"+strings.ToUpper(m[1]))
+		} else {
+			c.fact("Colour code", strings.TrimSpace(code))
+		}
+	}
+	if len(colors) > value.MaxColors {
+		c.fact("Colours", strings.Join(colors[value.MaxColors:], ", "))
+		colors = colors[:value.MaxColors]
+	}
+	several := []string{}
+	if len(colors) > 0 {
+		c.texts["color_hex"] = colors[0]
+	}
+	if len(colors) > 1 {
+		several = colors
+		direction := c.text("multi_color_direction")
+		if slices.Contains(inventory.ColorArrangement("").Enum(), direction) {
+			c.texts["color_arrangement"] = direction
+		}
+	}
+	c.Values["color_hexes"] = several
+	return colors
+}
+
+func (c *conversion) convertDiameter() {
+	diameter, ok := c.decimal("diameter")
+	nearest, known := nearestDiameter(diameter)
+	switch {
+	case known:
+		c.texts["diameter_mm"] = nearest.String()
+		if nearest != diameter {
+			c.fact("Diameter", diameter.String()+" mm")
+		}
+	case ok:
+		c.problem("diameter", "is "+diameter.String()+", which is neither 1.75 nor 2.85")
+	case c.text("diameter") == "":
+		c.problem("diameter", "is missing")
+	}
+}
+
+// usualWeight is the weight of the filament on a new spool if Spoolman has no weight for the spool, in grams.
+const usualWeight = 1000 * value.DecimalOne
+
+func convertSpool(n int, s spoolmanObject, filament *imports.Item) *imports.Item {
+	c := newItem("spool", n, s)
+	c.Parent = filament
+	of, by := s.part("filament"), s.part("filament.vendor")
+	archived := strings.EqualFold(s.text("archived"), "true") || s.text("archived") == "1"
+	c.texts = map[string]string{"archived": fmt.Sprint(archived),
+		"spool_weight_grams": cmp.Or(s["spool_weight"], of["spool_weight"], by["empty_spool_weight"]),
+		"purchase_price":     cmp.Or(s["price"], of["price"])}
+	c.short("location", "Location", s.text("location"))
+	c.short("lot_number", "Lot", s.text("lot_nr"))
+	c.Values = map[string]any{}
+	for column, name := range map[string]string{"first_used_at": "first_used", "last_used_at": "last_used"} {
+		text := s.text(name)
+		if at, ok := imports.ParseTime(text); ok {
+			c.Values[column] = at.Format(time.RFC3339Nano)
+		} else {
+			c.Values[column] = nil
+			c.fact(strings.ReplaceAll(name, "_", " "), text)
+		}
+	}
+	c.convertWeights(of)
+	if c.ID == "" {
+		c.problem("id", "is missing")
+	}
+	item := finish[inventory.Spool](c, map[string]string{"net_weight_grams": "initial_weight",
+		"remaining_weight_grams": "remaining_weight", "spool_weight_grams": "spool_weight", "purchase_price": "price",
+		"location": "location"})
+	if filament != nil && len(filament.Problems) > 0 {
+		item.Problems = append(item.Problems, server.FieldError{Field: "filament",
+			Message: "is invalid: " + transfer.Describe(filament.Problems)})
+	}
+	return item
+}
+
+func (c *conversion) convertWeights(filament spoolmanObject) {
+	before := len(c.Problems)
+	net, _ := c.decimal("initial_weight")
+	remaining, known := c.decimal("remaining_weight")
+	used, usedKnown := c.decimal("used_weight")
+	if net <= 0 {
+		net, _ = value.ParseDecimal(filament.text("weight"))
+	}
+	if len(c.Problems) > before {
+		return
+	}
+	if net <= 0 {
+		net = usualWeight
+		c.Remarks = append(c.Remarks, "has no weight in Spoolman, so it has 1000 g")
+		known = false
+	}
+	if usedKnown && (!known || remaining <= 0) { // Spoolman shows 0 if a spool was used for more than its weight
+		remaining, known = net-used, true
+	}
+	if !known {
+		remaining = net
+	}
+	if remaining < 0 {
+		c.Shortfall = (-remaining).String()
+	}
+	c.texts["net_weight_grams"], c.texts["remaining_weight_grams"] = net.String(), max(remaining, 0).String()
+}
+
+// joinNotes joins comments and facts. most is the maximum length of the result in characters. If the text is longer,
+// joinNotes truncates the comments before the facts.
+func joinNotes(comments, facts []string, most int) string {
+	tail := strings.Join(facts, "\n")
+	if tail != "" && len(comments) > 0 {
+		tail = "\n" + tail
+	}
+	room := most - utf8.RuneCountInString(tail)
+	head := strings.Join(comments, "\n")
+	if utf8.RuneCountInString(head) > max(room, 0) {
+		const cut = " …"
+		head = firstRunes(head, max(room-utf8.RuneCountInString(cut), 0)) + cut
+	}
+	return firstRunes(head+tail, most)
+}
+
+func firstRunes(s string, most int) string {
+	if runes := []rune(s); len(runes) > most {
+		return string(runes[:most])
+	}
+	return s
+}

@@ -1,0 +1,160 @@
+package spoolman
+
+import (
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/coder/websocket"
+	"golang.org/x/time/rate"
+
+	"spoolwright/db"
+)
+
+// item names a spool, a filament, a vendor or a setting.
+type item struct{ resource, id string }
+
+// state identifies a version of an item.
+type state struct {
+	at     string
+	hidden bool
+}
+
+// hub holds the open sockets of this instance, and sends changes to them.
+type hub struct {
+	db   *db.DB
+	wake chan bool     // receives a value when this instance has changed an item
+	pace *rate.Limiter // the limit for large messages
+
+	mu      sync.Mutex
+	closed  bool
+	tenants map[string]*audience
+	perKey  map[string]int  // the number of sockets of each user or API key
+	dirty   map[string]bool // the tenants with changes by this instance that no poll has read yet
+}
+
+// audience holds the sockets of a tenant.
+type audience struct {
+	sockets map[*socket]bool
+	seen    map[item]state // the items that changed recently, as the last poll read them; nil before the first poll
+	removed map[item]bool  // the items whose removal the hub sent at once, without a poll
+	missed  bool           // whether a poll found too many changed items to read
+	visited bool           // whether a visit is in progress
+	slow    bool           // whether the last visit took longer than waitFor
+}
+
+func newHub(d *db.DB) *hub {
+	return &hub{db: d, wake: make(chan bool, 1), pace: rate.NewLimiter(largeRate, largeBurst),
+		tenants: map[string]*audience{}, perKey: map[string]int{}, dirty: map[string]bool{}}
+}
+
+// add adds a socket. It returns false if the hub is closed, or if the user or API key has maxPerKey sockets already.
+func (h *hub) add(s *socket) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	key := s.caller.ID()
+	if h.closed || h.perKey[key] >= maxPerKey {
+		return false
+	}
+	h.perKey[key]++
+	a := h.tenants[s.caller.Tenant]
+	if a == nil {
+		a = &audience{sockets: map[*socket]bool{}, removed: map[item]bool{}}
+		h.tenants[s.caller.Tenant] = a
+	}
+	a.sockets[s] = true
+	return true
+}
+
+func (h *hub) remove(s *socket) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if key := s.caller.ID(); h.perKey[key] == 1 {
+		delete(h.perKey, key)
+	} else {
+		h.perKey[key]--
+	}
+	a := h.tenants[s.caller.Tenant]
+	if delete(a.sockets, s); len(a.sockets) == 0 {
+		delete(h.tenants, s.caller.Tenant)
+	}
+}
+
+// close closes all sockets and makes add reject new sockets.
+func (h *hub) close() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.closed = true
+	for _, a := range h.tenants {
+		for s := range a.sockets {
+			s.end(websocket.StatusGoingAway)
+		}
+	}
+}
+
+// endAll closes the sockets of a caller.
+func (h *hub) endAll(caller db.Actor) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if a := h.tenants[caller.Tenant]; a != nil {
+		for s := range a.sockets {
+			if s.caller == caller {
+				s.end(websocket.StatusPolicyViolation)
+			}
+		}
+	}
+}
+
+// messageOf returns the message about an item. payload is the JSON of the item.
+func messageOf(kind, resource string, payload []byte) []byte {
+	return slices.Concat([]byte(`{"type":"`+kind+`","resource":"`+resource+`","date":"`+
+		time.Now().UTC().Format(time.RFC3339)+`","payload":`), payload, []byte("}"))
+}
+
+// tell sends a message about an item to those sockets of the tenant whose topic and item match it.
+func (h *hub) tell(tenant string, it item, message []byte) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if a := h.tenants[tenant]; a != nil {
+		for s := range a.sockets {
+			if s.topic == "" || s.topic == it.resource && (s.item == "" || s.item == it.id) {
+				s.send(message)
+			}
+		}
+	}
+}
+
+// removed tells the sockets of this instance that an item was deleted. payload is the JSON of the item.
+func (h *hub) removed(tenant, resource string, number int64, payload []byte) {
+	it := item{resource, strconv.FormatInt(number, 10)}
+	h.mu.Lock()
+	if a := h.tenants[tenant]; a != nil {
+		a.removed[it] = true // the next poll finds a hidden item too, and must not send its removal again
+	}
+	h.mu.Unlock()
+	h.tell(tenant, it, messageOf("deleted", resource, payload))
+}
+
+// changedSetting tells the sockets of this instance that a setting has changed. setting is the JSON of the setting.
+func (h *hub) changedSetting(tenant, key string, setting []byte) {
+	payload := slices.Concat([]byte(`{"key":"`+key+`","setting":`), setting, []byte("}"))
+	h.tell(tenant, item{"setting", key}, messageOf("updated", "setting", payload))
+}
+
+func (h *hub) notify(tenant string) {
+	h.dirty[tenant] = true
+	select {
+	case h.wake <- true:
+	default:
+	}
+}
+
+// changed starts a poll of the tenant after wakeDelay, without waiting for the next regular poll.
+func (h *hub) changed(tenant string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.tenants[tenant] != nil {
+		h.notify(tenant)
+	}
+}

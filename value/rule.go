@@ -1,0 +1,160 @@
+package value
+
+import (
+	"encoding/json"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Enum is a string type with a fixed list of values. Fields of the type accept only these values, and the OpenAPI
+// document has a schema with the name of the type. testkit.WantChecked compares the values with the check of a table's
+// column.
+type Enum interface{ Enum() []string }
+
+// Rule contains the requirements for the value of a field.
+type Rule struct {
+	Name, Format     string // Format is email, color, alphaColor, uri or ""
+	Required         bool   // a text must not be blank
+	Empty            bool   // a Set may have no entry
+	Trim             bool   // blanks around a text are removed
+	Exclusive        bool   // Minimum itself is not allowed
+	Minimum, Maximum Decimal
+	MinLength        int // in characters
+	MaxLength        int
+	Enum             []string
+	Numbers          []Decimal // the enum of a number
+}
+
+// A decoded JSON value is nil, a bool, a string, or one of these types.
+type (
+	// Number is the text of a JSON number.
+	Number string
+
+	// Array contains the entries, as JSON texts, of a list that is a member of the outermost object.
+	Array [][]byte
+
+	// Object is the text of an object that is a member of the outermost object.
+	Object []byte
+
+	// Nested is any other list or object.
+	Nested struct{}
+
+	// Separated is the text of a list in a query, with commas between the values, or of a list in a cell of a CSV
+	// file.
+	Separated string
+)
+
+// MaxRepeated is the maximum length, in bytes, of a client's text that a message repeats.
+const MaxRepeated = 100
+
+// Shorten returns the first bytes of s, at most as many as the argument most. If it omits bytes, it adds an ellipsis.
+func Shorten(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "..."
+}
+
+// scalar returns the decoded value of a valid JSON text. It returns lists and objects as Nested.
+func scalar(text []byte) any {
+	var v any
+	switch text[0] {
+	case '{', '[':
+		return Nested{}
+	case '"', 't', 'f', 'n':
+		json.Unmarshal(text, &v) // valid
+		return v
+	}
+	return Number(text)
+}
+
+// Number returns the value v as a number, or the problem with v.
+func (r *Rule) Number(v any) (Decimal, string) {
+	text, ok := v.(Number)
+	if !ok {
+		return 0, "must be a number"
+	}
+	d, ok := ParseDecimal(string(text))
+	switch {
+	case len(r.Numbers) > 0:
+		if !ok || !slices.Contains(r.Numbers, d) {
+			return 0, "must be one of " + joinStrings(r.Numbers)
+		}
+	case !ok:
+		return 0, "must be a number between " + r.Minimum.String() + " and " + r.Maximum.String()
+	case r.Exclusive && d <= r.Minimum:
+		return 0, "must be greater than " + r.Minimum.String()
+	case d < r.Minimum:
+		return 0, "must be at least " + r.Minimum.String()
+	case d > r.Maximum:
+		return 0, "must be at most " + r.Maximum.String()
+	}
+	return d, ""
+}
+
+func joinStrings(numbers []Decimal) string {
+	var texts []string
+	for _, n := range numbers {
+		texts = append(texts, n.String())
+	}
+	return strings.Join(texts, ", ")
+}
+
+// Text returns the value v as a text, or the problem with v.
+func (r *Rule) Text(v any) (string, string) {
+	s, ok := v.(string)
+	if r.Trim && len(r.Enum) == 0 && r.Format == "" {
+		s = strings.TrimFunc(s, IsBlank)
+	}
+	switch {
+	case !ok:
+		return "", "must be a string"
+	case len(r.Enum) > 0:
+		for _, allowed := range r.Enum {
+			if s == allowed {
+				return s, ""
+			}
+		}
+		return "", "must be one of " + strings.Join(r.Enum, ", ")
+	case strings.ContainsRune(s, 0):
+		return "", "must not contain the character U+0000"
+	case !utf8.ValidString(s) || strings.ContainsRune(s, utf8.RuneError):
+		return "", "must be valid Unicode text"
+	case utf8.RuneCountInString(s) > r.MaxLength:
+		return "", "must have at most " + strconv.Itoa(r.MaxLength) + " characters"
+	case r.Required && strings.TrimFunc(s, IsBlank) == "":
+		return "", "must not be blank"
+	case utf8.RuneCountInString(s) < r.MinLength:
+		return "", "must have at least " + strconv.Itoa(r.MinLength) + " characters"
+	case r.Format == "email" && (!emailForm.MatchString(s) || strings.ContainsFunc(s, IsBlank)):
+		return "", "must be an e-mail address such as ada@farm.example"
+	case r.Format == "color" && !colorForm.MatchString(s):
+		return "", "must have the form #RRGGBB"
+	case r.Format == "alphaColor" && !alphaColorForm.MatchString(s):
+		return "", "must have the form #RRGGBB or #RRGGBBAA"
+	}
+	return s, ""
+}
+
+// EmailPattern also accepts some invalid addresses: only a delivered message proves that an address exists.
+const EmailPattern = `^[^@\s\x00-\x1f\x7f-\x9f]+@[^@\s\x00-\x1f\x7f-\x9f]+$`
+
+var emailForm = regexp.MustCompile(EmailPattern)
+
+// IsBlank reports whether \s in a pattern of the OpenAPI document matches r. The patterns are regular expressions of
+// ECMAScript.
+func IsBlank(r rune) bool { return unicode.IsSpace(r) && r != '\u0085' || r == '\ufeff' }
+
+// ColorPattern matches a color, #RRGGBB. AlphaColorPattern also matches a color with an alpha value, #RRGGBBAA.
+const (
+	ColorPattern      = `^#[0-9A-Fa-f]{6}$`
+	AlphaColorPattern = `^#([0-9A-Fa-f]{6}|[0-9A-Fa-f]{8})$`
+)
+
+var alphaColorForm = regexp.MustCompile(AlphaColorPattern)
+
+var colorForm = regexp.MustCompile(ColorPattern)

@@ -1,0 +1,121 @@
+package web
+
+import (
+	"cmp"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// notice is the text at the top of the page that follows a form. It says what the form has done. Links lead to next
+// steps, and another form takes the change back.
+//
+// The answer to the form sends the notice to the next page in a cookie. The cookie is signed with the cookie of the
+// session, so that no other site can make a page show a notice. It contains the path of the page, and is deleted when
+// the page shows the notice.
+type notice struct {
+	Text string   `json:"t"`
+	Next []option `json:"n,omitempty"` // links: addresses and names
+	Undo *undo    `json:"u,omitempty"` // nil if the change cannot be taken back
+	Path string   `json:"p"`           // the path of the page, which setNotice sets
+}
+
+// undo is the form of a notice.
+type undo struct {
+	Name   string     `json:"n"` // the text of the button
+	Action string     `json:"a"` // the address to which the form is sent
+	Values url.Values `json:"v,omitempty"`
+}
+
+// Key returns an idempotency key for the form.
+func (*undo) Key() string { return rand.Text() }
+
+// said makes the notice of a form that the API has accepted. Answer is the answer of the operation. The function is
+// also called for a form that was sent twice.
+type said func(v *visit, f *form, answer json.RawMessage) *notice
+
+// says returns a said that makes a notice with the text.
+func says(text string) said {
+	return func(*visit, *form, json.RawMessage) *notice { return &notice{Text: text} }
+}
+
+// undone returns a said that makes a notice with the text and a form. The form has a button with the name and these
+// values, and is sent to the path below the address of the thing of the page.
+func undone(text, name, path string, values url.Values) said {
+	return func(v *visit, _ *form, _ json.RawMessage) *notice {
+		at := v.r.URL.Path
+		at = at[:strings.LastIndexByte(at, '/')] // removes the name of the form that was sent
+		return &notice{Text: text, Undo: &undo{name, at + path + v.query(), values}}
+	}
+}
+
+// tell sets the notice for the page to which the answer redirects. If the answer does not redirect, nothing shows the
+// notice.
+func (v *visit) tell(n *notice) { v.notice = n }
+
+const (
+	noticeCookie  = "-notice"                 // follows the name of the session's cookie
+	noticeAge     = 60                        // the life of the cookie in seconds
+	maxNoticeText = 300                       // in runes
+	maxNotice     = 3500                      // in bytes; browsers accept cookies of 4,096 bytes
+	noticeSigned  = "spoolwright web notice " // precedes the notice in the signed text
+)
+
+// signature returns the signature of a notice for the session with the cookie.
+func signature(cookie, encoded string) string {
+	mac := hmac.New(sha256.New, []byte(cookie))
+	mac.Write([]byte(noticeSigned + encoded)) // a hash returns no errors
+	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
+}
+
+// setNotice sends the notice for the page with the address to the browser.
+func (v *visit) setNotice(n *notice, address string) {
+	n.Path, _, _ = strings.Cut(address, "?")
+	if text := []rune(n.Text); len(text) > maxNoticeText {
+		n.Text = string(text[:maxNoticeText]) + "…"
+	}
+	encode := func() string {
+		b, _ := json.Marshal(n) // texts cannot fail
+		return base64.RawURLEncoding.EncodeToString(b)
+	}
+	encoded := encode()
+	if len(encoded) > maxNotice {
+		n.Next, n.Undo = nil, nil
+		encoded = encode()
+	}
+	session := cmp.Or(v.Cookie, v.site.cookie(v.r))
+	v.noticeCookie(encoded+"."+signature(session, encoded), noticeAge)
+}
+
+func (v *visit) noticeCookie(value string, age int) {
+	http.SetCookie(v.w, &http.Cookie{
+		Name: v.site.cookieName(v.r) + noticeCookie, Value: value, Path: "/", MaxAge: age, HttpOnly: true,
+		Secure: v.site.server.IsSecure(v.r), SameSite: http.SameSiteLaxMode,
+	})
+}
+
+// Notice returns the notice for the page, or nil. It deletes the cookie, so that the notice is shown once. It returns
+// nil for a page that the script reads again.
+func (v *visit) Notice() *notice {
+	dest := v.r.Header.Get("Sec-Fetch-Dest")
+	c, err := v.r.Cookie(v.site.cookieName(v.r) + noticeCookie)
+	if err != nil || !v.Live() || dest != "" && dest != "document" {
+		return nil
+	}
+	encoded, signed, _ := strings.Cut(c.Value, ".")
+	if !hmac.Equal([]byte(signed), []byte(signature(v.site.cookie(v.r), encoded))) {
+		return nil
+	}
+	var n notice
+	b, err := base64.RawURLEncoding.DecodeString(encoded)
+	if err != nil || json.Unmarshal(b, &n) != nil || n.Path != v.Path() {
+		return nil
+	}
+	v.noticeCookie("", -1)
+	return &n
+}

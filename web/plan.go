@@ -1,0 +1,81 @@
+package web
+
+import (
+	"time"
+
+	"spoolwright/server"
+)
+
+// plan is a plan of the runs that print the remaining pieces of an order.
+type plan struct {
+	Finished *time.Time `json:"finished_at"`
+	Runs     []struct {
+		Printer   string `json:"printer_name"`
+		PrinterID string `json:"printer_id"`
+		Product   string `json:"product_name"`
+		Quantity  int
+		Grams     num        `json:"estimated_total_filament_grams"`
+		Start     *time.Time `json:"expected_start_at"`
+		End       *time.Time `json:"expected_end_at"`
+		Materials []struct {
+			material
+			SpoolID string `json:"spool_id"`
+			Number  int64  `json:"spool_number"`
+			Grams   num
+		}
+	}
+	Unplanned []struct {
+		Product  string `json:"product_name"`
+		Quantity int
+		Reason   string
+	}
+	Missing []struct {
+		material
+		Grams num `json:"missing_grams"`
+	}
+}
+
+// planPage is the page of an order's plan.
+type planPage struct {
+	Order order
+	Plan  plan
+	Form  *form
+}
+
+// shownPlates is the maximum number of runs that the page of a plan lists.
+const shownPlates = 100
+
+// Reason returns the reason why pieces are not planned, in words.
+func (p *planPage) Reason(code string) string {
+	return map[string]string{"NO_PRINTER": "no available printer prints their materials, with a slot for each",
+		"NO_FILAMENT": "too little filament is left that is not reserved"}[code]
+}
+
+// Shown returns the runs that the page lists.
+func (p *planPage) Shown() any { return p.Plan.Runs[:min(shownPlates, len(p.Plan.Runs))] }
+
+func showPlan(v *visit) error { return v.planPage(200, v.newForm()) }
+
+// planPage shows the plan of an order. F is the form that creates the runs of the plan.
+func (v *visit) planPage(status int, f *form) error {
+	p := &planPage{Form: f}
+	err := v.fetch(get("/api/v1/orders/{id}", &p.Order),
+		read{method: "POST", path: "/api/v1/orders/{id}/plan", into: &p.Plan})
+	if e := server.AsError(err); err != nil && (e.Status != 409 || p.Order.ID == "") {
+		return err
+	} else if err != nil && f.Problem == "" {
+		status, f.Problem = 409, sentence(e.Detail)
+	}
+	return v.show(status, "plan", "Plan of "+p.Order.Name(), p)
+}
+
+// createPlan makes a new plan of the order, and creates its runs.
+func createPlan(v *visit) error {
+	f := v.sent()
+	ok, err := v.send(f, "POST", "/api/v1/orders/{id}/plan", map[string]any{"create": true}, nil)
+	v.tell(&notice{Text: "The runs are planned.", Next: []option{{"/queue", "Queue"}}})
+	return v.then(ok, err, v.here("/orders"), func() error {
+		f.Key = v.newForm().Key
+		return v.planPage(409, f)
+	})
+}

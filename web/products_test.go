@@ -1,0 +1,52 @@
+package web_test
+
+import (
+	"net/url"
+	"testing"
+
+	"spoolwright/testkit"
+)
+
+// A material that was removed comes back as it was.
+func TestUndoMaterial(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t, testkit.Options{}).Operator(t)
+	b := signIn(t, c)
+	b.header.Set("Accept-Language", "de")
+	filament := c.Post(t, "/api/v1/filaments", j{"material_type": "PETG", "color": "Red", "diameter_mm": 1.75}).Want(201).ID()
+	created := c.Post(t, "/api/v1/products", j{"name": "Hook", "materials": []j{
+		{"material_type": "PLA", "material_name": "PLA+", "color": hostile, "diameter_mm": 2.85, "weight_grams": 12.5,
+			"is_required": false, "notes": hostile},
+		{"filament_id": filament, "weight_grams": 7}}}).Want(201)
+	at := "/products/" + created.ID()
+	for i, want := range []map[string]string{
+		{"material_type": "PLA", "material_name": "PLA+", "color": hostile, "diameter_mm": "2.85", "weight_grams": "12.5",
+			"is_required": "false", "notes": hostile, "filament_id": "null"},
+		{"material_type": "PETG", "color": "Red", "weight_grams": "7", "is_required": "true", "filament_id": filament},
+	} {
+		id := created.Text([]string{"materials.0.id", "materials.1.id"}[i])
+		p := b.get(t, at).submit(t, at+"/materials/"+id+"/remove").to(t, at).says(t, "The material is removed.")
+		c.Get(t, "/api/v1"+at+"/materials/"+id).WantError(405, "METHOD_NOT_ALLOWED")
+		p.take(t).to(t, at).says(t, "The material is back.")
+		back := map[string]string{}
+		for name, value := range want {
+			back["materials.1."+name] = value
+		}
+		c.Get(t, "/api/v1"+at).Want(200).Shows(back)
+	}
+	b.do(t, "POST", at+"/materials/"+filament+"/remove", url.Values{}).want(t, 404)
+	b.do(t, "POST", at+"/materials/back", url.Values{"part": {"x"}}).want(t, 422).shows(t, "cannot be put back")
+	b.do(t, "POST", at+"/materials/back", url.Values{"part": {"{}"}}).want(t, 422)
+}
+
+// A run that was planned is removed from the notice.
+func TestUndoRun(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t, testkit.Options{}).Operator(t)
+	b := signIn(t, c)
+	p := b.get(t, "/runs/new").submit(t, "/runs/new", "printer_name", "P").want(t, 303)
+	at := p.header.Get("Location")
+	b.get(t, at).says(t, "The run is planned.").shows(t, "Queue Undo").take(t).to(t, "/runs").
+		says(t, "The run is removed.")
+	c.Get(t, "/api/v1/production-runs"+at[len("/runs"):]).WantError(404, "NOT_FOUND")
+}

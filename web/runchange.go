@@ -1,0 +1,336 @@
+package web
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"spoolwright/server"
+)
+
+// runFigures contains the inputs of a material or an item in the form that corrects a run.
+type runFigures struct {
+	ID, Name string
+	Inputs   []input
+}
+
+// runEvent is an entry of the history of a run.
+type runEvent struct {
+	Action    string
+	Reason    string
+	UserName  string     `json:"user_name"`
+	APIKeyID  string     `json:"api_key_id"`
+	CreatedAt *time.Time `json:"created_at"`
+	Before    struct {
+		run
+		Cost        num
+		ActualHours num `json:"actual_print_time_hours"`
+		Materials   []runMaterial
+		Items       []struct {
+			ID         string
+			Successful num `json:"successful_quantity"`
+			Failed     num `json:"failed_quantity"`
+		}
+	}
+}
+
+// What returns the action in words.
+func (e runEvent) What() string {
+	if e.Action == "exchanged" {
+		return "Spool exchanged"
+	}
+	return label(e.Action)
+}
+
+// Why returns the reason, or "" for an exchange, whose reason is the id of a material.
+func (e runEvent) Why() string {
+	if e.Action == "exchanged" {
+		return ""
+	}
+	return e.Reason
+}
+
+// Who returns the name of the user who did the action, or "API key".
+func (e runEvent) Who() string { return usage{UserName: e.UserName, APIKeyID: e.APIKeyID}.Who() }
+
+// shownStates is the maximum number of materials, and of items, that the page shows for an entry of the history.
+const shownStates = 8
+
+// Was returns lines of text about the run before the entry e of its history.
+func (p *runPage) Was(v view, e runEvent) []string {
+	b := e.Before
+	words := []string{b.State()}
+	if b.Grams != "" {
+		words = append(words, v.Grams(b.Grams))
+	}
+	if b.ActualHours != "" {
+		words = append(words, v.Number(b.ActualHours, 1)+"\u00a0h")
+	}
+	if b.Cost != "" {
+		words = append(words, v.Money(b.Cost))
+	}
+	if b.StartedAt != nil {
+		words = append(words, "started "+v.Time(b.StartedAt))
+	}
+	if b.CompletedAt != nil {
+		words = append(words, "ended "+v.Time(b.CompletedAt))
+	}
+	lines := []string{"Before: " + strings.Join(words, " · ")}
+	for i, m := range b.Materials {
+		if i < shownStates && m.Actual != "" {
+			line := p.spoolName(m.SpoolID) + " " + v.Grams(m.Actual)
+			if m.Price != "" {
+				line += " at " + p.read.text(m.Price) + " per gram"
+			}
+			lines = append(lines, line)
+		}
+	}
+	for i, item := range b.Items {
+		if i < shownStates && item.Successful != "" {
+			lines = append(lines, fmt.Sprintf("%s %s good, %s failed", p.productName(item.ID), v.Number(item.Successful, 0),
+				v.Number(item.Failed, 0)))
+		}
+	}
+	return lines
+}
+
+// spoolName returns the name of a spool that the run uses or has used.
+func (p *runPage) spoolName(id string) string {
+	for _, m := range p.Run.Materials {
+		if m.SpoolID == id {
+			return m.Name()
+		}
+	}
+	for _, s := range p.stock {
+		if s.ID == id {
+			return fmt.Sprintf("#%d %s", s.Number, s.Name())
+		}
+	}
+	return "Another spool"
+}
+
+// productName returns the name of the product of an item.
+func (p *runPage) productName(id string) string {
+	for _, item := range p.Run.Items {
+		if item.ID == id {
+			return item.Product
+		}
+	}
+	return "Another product"
+}
+
+// nameSpools sets the numbers of the spools of the run. Of the spools that are not in p.stock, it reads at most two.
+func (p *runPage) nameSpools(v *visit) error {
+	numbers, left := map[string]int64{}, 2
+	for _, s := range p.stock {
+		numbers[s.ID] = s.Number
+	}
+	for i := range p.Run.Materials {
+		m := &p.Run.Materials[i]
+		if _, known := numbers[m.SpoolID]; !known && left > 0 {
+			left--
+			var s spool
+			if err := v.fetch(get("/api/v1/spools/"+m.SpoolID, &s)); err != nil && server.AsError(err).Status != 404 {
+				return err
+			}
+			numbers[m.SpoolID] = s.Number
+		}
+		m.Number = numbers[m.SpoolID]
+	}
+	return nil
+}
+
+// change makes the forms and inputs that change the run or, if the run has ended, correct it.
+func (p *runPage) change(v *visit) error {
+	r := &p.Run
+	p.Edit = p.Form("edit")
+	if r.HasEnded() {
+		p.correct(v)
+	} else if err := p.choices(v); err != nil {
+		return err
+	}
+	p.Fields = append(p.Fields, newInput(p.Edit, "notes", "Notes", "rows=3", "value="+r.Notes))
+	if r.Status == "failed" || r.Status == "cancelled" {
+		reason := newInput(p.Edit, "failure_reason", "Reason", "value="+r.Failure)
+		reason.Options = append([]option{{"", "Unknown"}}, failureReasons...)
+		p.Fields = append(p.Fields, reason,
+			newInput(p.Edit, "failure_notes", "What went wrong", "rows=3", "value="+r.FailureNotes))
+	}
+	return nil
+}
+
+// choices makes the inputs of a run that has not ended, and its choices of printers and products.
+func (p *runPage) choices(v *visit) error {
+	r := &p.Run
+	var printers struct{ Items []printer }
+	var products struct{ Items []product }
+	if err := v.fetch(get(printersByName, &printers), get(productsByName, &products)); err != nil {
+		return err
+	}
+	p.Products = productOptions(products.Items, "")
+	none := "Without a printer"
+	if r.PrinterID == "" && r.PrinterName != "" {
+		none = r.PrinterName
+	}
+	at := newInput(p.Edit, "printer_id", "Printer", "value="+r.PrinterID)
+	at.Options = []option{{"", none}}
+	known := r.PrinterID == ""
+	for _, one := range printers.Items {
+		if one.ID == r.PrinterID || one.Status != "retired" {
+			at.Options = append(at.Options, option{one.ID, strings.Trim(one.Name+", "+one.State(), ", ")})
+			known = known || one.ID == r.PrinterID
+		}
+	}
+	if !known {
+		at.Options = append(at.Options, option{r.PrinterID, r.PrinterName})
+	}
+	p.Fields = []input{at}
+	if r.StartedAt != nil {
+		p.Fields = append(p.Fields,
+			newInput(p.Edit, "started_at", "Started", "type=datetime-local", "value="+v.moment(r.StartedAt)))
+	}
+	p.Fields = append(p.Fields, newInput(p.Edit, "estimated_print_time_hours", "Estimated print time", "type=number",
+		"unit=h", "value="+p.read.text(r.Hours), "hint=From the products, if empty"))
+	return nil
+}
+
+// correct makes the inputs of the form that corrects the run.
+func (p *runPage) correct(v *visit) {
+	r := &p.Run
+	p.Correct = p.Form("correct")
+	for i, m := range r.Materials {
+		number := ""
+		if m.Number != 0 {
+			number = strconv.FormatInt(m.Number, 10)
+		}
+		price := p.Correct.rowInput("materials", i, "cost_per_gram", "Price per gram", m.Price, "unit="+v.Currency)
+		p.Used = append(p.Used, runFigures{m.ID, m.Name(), []input{
+			p.Correct.rowInput("materials", i, "actual_weight_grams", "Used", m.Actual, "unit=g"), price,
+			newInput(p.Correct, fmt.Sprintf("materials[%d].to_spool_number", i), "Spool number", "list=spools",
+				"value="+number)}})
+	}
+	for i, item := range r.Items {
+		p.Made = append(p.Made, runFigures{item.ID, item.Product, []input{
+			p.Correct.rowInput("items", i, "successful_quantity", "Good", item.Successful),
+			p.Correct.rowInput("items", i, "failed_quantity", "Failed", item.Failed)}})
+	}
+	p.Span = []input{
+		newInput(p.Correct, "started_at", "Started", "type=datetime-local", "value="+v.moment(r.StartedAt)),
+		newInput(p.Correct, "completed_at", "Ended", "type=datetime-local", "value="+v.moment(r.CompletedAt)),
+		newInput(p.Correct, "actual_print_time_hours", "Print time", "type=number", "unit=h",
+			"value="+p.read.text(r.ActualHours), "hint=From start to end, if empty")}
+}
+
+// Pieces returns the input for the number of pieces in the form f of an item.
+func (p *runPage) Pieces(f *form, quantity num) input {
+	return newInput(f, "quantity", "Pieces", "type=number", "required", "value="+p.read.text(quantity))
+}
+
+// Of returns the form with the name for the item or material with the id.
+func (p *runPage) Of(name, id string) *form {
+	if id != p.part {
+		return newForm(p.read)
+	}
+	return p.Form(name)
+}
+
+// IsRefused reports whether the API has refused the form with the name for the item or material with the id.
+func (p *runPage) IsRefused(name, id string) bool { return p.Open == name && id == p.part }
+
+// Lacks reports whether the page shows a step with the code.
+func (p *runPage) Lacks(code string) bool {
+	for _, s := range p.Shown() {
+		if s.Code == code {
+			return true
+		}
+	}
+	return false
+}
+
+// correction makes the body of the operation that corrects a run. The body contains the figures that the visitor
+// changed.
+func correction(f *form) map[string]any {
+	body := f.changed(field{"started_at", moment}, field{"completed_at", moment},
+		field{"actual_print_time_hours", number})
+	f.putRows(body, "materials", field{"id", text}, field{"actual_weight_grams", number},
+		field{"cost_per_gram", number}, field{"to_spool_number", scanned})
+	f.putRows(body, "items", field{"id", text}, field{"successful_quantity", number}, field{"failed_quantity", number})
+	if len(body) == 0 {
+		f.Problem = "Nothing is different. Change a figure that is wrong."
+	}
+	for name := range f.Was {
+		if strings.Contains(name, "].") && !strings.HasSuffix(name, ".cost_per_gram") && f.Was.Get(name) != "" {
+			f.needs(name)
+		}
+	}
+	if reason := f.value(field{"reason", text}); reason != nil {
+		body["reason"] = reason
+	}
+	return body
+}
+
+// corrected returns the notice of a corrected run. The notice has a form that restores the previous figures, unless a
+// figure was unknown before, or a time of the run has changed: the page does not know the seconds of the previous
+// time.
+func corrected(v *visit, f *form, answer json.RawMessage) *notice {
+	back := url.Values{"tag": {f.Tag}, "reason": {"Taken back"}}
+	for name := range f.Values {
+		if strings.HasSuffix(name, "].id") { // also of rows without changes, so that there is no gap
+			back.Set(name, f.Values.Get(name))
+		}
+	}
+	said := undone("The run is corrected.", "Undo", "/correct", back)
+	for name := range f.Was {
+		was, now := f.Was.Get(name), f.Values.Get(name)
+		row, key, nested := strings.Cut(name, "].")
+		switch {
+		case was == now || name == "reason":
+			continue
+		case !nested, was == "" && key != "cost_per_gram":
+			said = says("The run is corrected.")
+		}
+		back.Set(name, was)
+		back.Set("was."+name, now)
+		if price := row + "].cost_per_gram"; key == "to_spool_number" { // otherwise the spool's current price would apply
+			back.Set(price, f.Was.Get(price))
+		}
+	}
+	return said(v, f, answer)
+}
+
+// editRun saves the form edit of a run: the printer, the start, the estimated time, the notes, and the reason of a
+// failure.
+func editRun(v *visit) error {
+	f := v.sent()
+	ok, err := v.edit(f, "/api/v1/production-runs/{id}", []field{{"printer_id", text}, {"started_at", moment},
+		{"estimated_print_time_hours", number}, {"notes", text}, {"failure_reason", text}, {"failure_notes", text}})
+	v.tell(&notice{Text: "The run is saved."})
+	return v.then(ok, err, v.here("/runs"), func() error { return v.runPage(422, "edit", f) })
+}
+
+func newItem(f *form) map[string]any {
+	f.needs("product_id")
+	return f.body(field{"product_id", text}, field{"quantity", number})
+}
+
+func pieces(f *form) map[string]any {
+	f.needs("quantity")
+	return f.body(field{"quantity", number})
+}
+
+func newSpool(f *form) map[string]any {
+	f.needs("spool_number")
+	return f.body(field{"spool_number", scanned}, field{"estimated_weight_grams", number})
+}
+
+func exchange(f *form) map[string]any {
+	f.needs("spool_number")
+	body := f.body(field{"spool_number", scanned}, field{"used_grams", number}, field{"until_empty", perhaps})
+	if body["used_grams"] != nil && body["until_empty"] == true {
+		f.Errors["used_grams"] = "Leave it empty if the spool was used until it was empty."
+	}
+	return body
+}

@@ -1,0 +1,80 @@
+package web
+
+import (
+	"cmp"
+	"net/http"
+	"strings"
+	"time"
+
+	"spoolwright/auth"
+	"spoolwright/server"
+)
+
+// visit is a request for a page.
+type visit struct {
+	auth.Visitor // zero on public pages
+	site         *site
+	w            http.ResponseWriter
+	r            *http.Request
+	locale       *locale
+	zone         *time.Location
+	notice       *notice // the notice for the page to which the answer redirects, or nil
+}
+
+// policy makes browsers load only files of the service for a page, and ignore scripts and styles within the page
+// itself.
+const policy = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; " +
+	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+
+func (s *site) visit(w http.ResponseWriter, r *http.Request) *visit {
+	h := w.Header()
+	h.Set("Content-Security-Policy", policy)
+	h.Set("Referrer-Policy", "same-origin")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	return &visit{site: s, w: w, r: r, locale: localeOf(r.Header.Get("Accept-Language")), zone: time.UTC}
+}
+
+// Live reports whether a GET of the page's address returns the page again. The page with a refused form is the answer
+// to a POST, so that it cannot be read again.
+func (v *visit) Live() bool { return v.r.Method == http.MethodGet }
+
+// CanWrite reports whether the visitor may change the data of the farm.
+func (v *visit) CanWrite() bool { return v.Level >= server.Write }
+
+// IsAdmin reports whether the visitor is an administrator.
+func (v *visit) IsAdmin() bool { return v.Level >= server.Admin }
+
+// Path returns the path of the page.
+func (v *visit) Path() string { return v.r.URL.Path }
+
+// outside maps paths of pages to entries of the navigation. Each page belongs to the entry, although its path is not
+// below the path of the entry.
+var outside = map[string]string{"/vendors": "/filaments", "/queue": "/runs"}
+
+// Section returns the path of the navigation's entry to which the page belongs.
+func (v *visit) Section() string {
+	top, _, _ := strings.Cut(strings.TrimPrefix(v.Path(), "/"), "/")
+	return cmp.Or(outside["/"+top], "/"+top)
+}
+
+// base returns the address under which the browser reaches the service.
+func (v *visit) base() string {
+	if v.site.server.IsSecure(v.r) {
+		return "https://" + v.r.Host
+	}
+	return "http://" + v.r.Host
+}
+
+// Style and Script return the addresses of the assets.
+func (v *visit) Style() string  { return assets["style.css"].address }
+func (v *visit) Script() string { return assets["script.js"].address }
+
+// redirect redirects the browser to a page of this site, with GET. The page shows the notice, if tell has set one.
+func (v *visit) redirect(path string) error {
+	if v.notice != nil {
+		v.setNotice(v.notice, path)
+	}
+	v.w.Header().Set("Location", path)
+	v.w.WriteHeader(http.StatusSeeOther)
+	return nil
+}
