@@ -1205,6 +1205,11 @@ func (f *gramFarm) release(r *gramRun, s *gramSpool, keep micro) {
 // correctEnd corrects what materials of a run that has ended have used.
 func (f *gramFarm) correctEnd(r *gramRun) {
 	f.checkRun(r)
+	for _, m := range r.materials {
+		if f.honest && r.held[m.spool] > 0 {
+			return // the rest will be reported
+		}
+	}
 	var list []j
 	for _, m := range r.materials {
 		if f.chance(40) {
@@ -1212,9 +1217,7 @@ func (f *gramFarm) correctEnd(r *gramRun) {
 		}
 		grams := f.grams(150)
 		if f.honest {
-			if grams = r.really[m.spool]; r.held[m.spool] > 0 {
-				return // the rest will be reported
-			}
+			grams = r.really[m.spool]
 		}
 		m.actual, m.sent, m.weighed, m.reported = grams, grams, false, false
 		list = append(list, j{"id": m.id, "actual_weight_grams": grams.number()})
