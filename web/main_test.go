@@ -57,6 +57,12 @@ func (b *browser) url(t testing.TB, path string) *url.URL {
 	return u
 }
 
+// cookie returns the name of the session's cookie over HTTP.
+func (b *browser) cookie(t testing.TB) string {
+	t.Helper()
+	return "spoolwright-" + b.url(t, "").Port()
+}
+
 // page is a response.
 type page struct {
 	b      *browser

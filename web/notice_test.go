@@ -109,15 +109,15 @@ func TestForgedNotices(t *testing.T) {
 	at := "/spools/" + id
 	answer := b.get(t, at).submit(t, at+"/deduct", "weight_grams", "1").want(t, 303)
 	cookie := answer.header.Get("Set-Cookie")
-	for _, part := range []string{"spoolwright-notice=", "; Path=/", "; HttpOnly", "; SameSite=Lax", "; Max-Age=60"} {
+	for _, part := range []string{b.cookie(t) + "-notice=", "; Path=/", "; HttpOnly", "; SameSite=Lax", "; Max-Age=60"} {
 		if !strings.Contains(cookie, part) {
 			t.Errorf("the cookie is %s", cookie)
 		}
 	}
 	sent := answer.header.Values("Set-Cookie")
-	value := strings.TrimPrefix(strings.Split(sent[0], ";")[0], "spoolwright-notice=")
+	value := strings.TrimPrefix(strings.Split(sent[0], ";")[0], b.cookie(t)+"-notice=")
 	put := func(b *browser, value string) {
-		b.client.Jar.SetCookies(b.url(t, "/"), []*http.Cookie{{Name: "spoolwright-notice", Value: value, Path: "/"}})
+		b.client.Jar.SetCookies(b.url(t, "/"), []*http.Cookie{{Name: b.cookie(t) + "-notice", Value: value, Path: "/"}})
 	}
 	for _, wrong := range []string{"", ".", value[1:], "x" + value, value + "x", strings.Split(value, ".")[0],
 		strings.Split(value, ".")[0] + "."} {

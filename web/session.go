@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -11,18 +12,20 @@ import (
 	"spoolwright/server"
 )
 
-// The names of a session's cookie. Browsers accept a cookie whose name begins with __Host- only over TLS and from the
-// host itself, so that no other site of the same domain can set it. Over HTTP, the cookie has the other name.
-const (
-	cookieName      = "__Host-spoolwright"
-	plainCookieName = "spoolwright"
-)
-
+// cookieName returns the name of a session's cookie: spoolwright, with the port if the address of the page has one.
+// Browsers send a cookie to all ports of a host, so that without the port two services on one host would replace each
+// other's sessions. Over TLS, the name begins with __Host-. Browsers accept such a cookie only over TLS and from the
+// host itself, so that no other site of the same domain can set it.
 func (s *site) cookieName(r *http.Request) string {
+	name := "spoolwright"
 	if s.server.IsSecure(r) {
-		return cookieName
+		name = "__Host-spoolwright"
 	}
-	return plainCookieName
+	// The Host is what the browser has in its address, also behind a proxy that forwards it.
+	if _, port, err := net.SplitHostPort(r.Host); err == nil && port != "" {
+		name += "-" + port
+	}
+	return name
 }
 
 // cookie returns the value of the session's cookie, or "" if the request has no cookie or signsIn is false.

@@ -33,7 +33,7 @@ func TestSignIn(t *testing.T) {
 
 	in := wrong.submit(t, "/sign-in", "password", testkit.Password)
 	cookie := in.header.Get("Set-Cookie")
-	for _, part := range []string{"spoolwright=", "; Path=/", "; HttpOnly", "; SameSite=Lax", "; Max-Age=604800"} {
+	for _, part := range []string{b.cookie(t) + "=", "; Path=/", "; HttpOnly", "; SameSite=Lax", "; Max-Age=604800"} {
 		if !strings.Contains(cookie, part) {
 			t.Errorf("the cookie is %s", cookie)
 		}
@@ -68,13 +68,13 @@ func TestSessionEnds(t *testing.T) {
 	}
 	value := cookies[0].Value
 	(&testkit.Client{API: api, Token: value}).Get(t, "/api/v1/spools").WantError(401, "INVALID_TOKEN")
-	api.Anonymous().With("Cookie", "spoolwright="+value).Get(t, "/api/v1/spools").WantError(401, "INVALID_TOKEN")
+	api.Anonymous().With("Cookie", b.cookie(t)+"="+value).Get(t, "/api/v1/spools").WantError(401, "INVALID_TOKEN")
 	api.Anonymous().Post(t, "/api/v1/auth/refresh", j{"refresh_token": value}).WantError(401, "INVALID_TOKEN")
 	set := api.Anonymous().Post(t, "/api/v1/auth/login",
 		j{"email": user.Email, "password": testkit.Password}).Want(200)
 	for _, other := range []string{set.Text("access_token"), set.Text("refresh_token"), "x", ""} {
 		stranger := newBrowser(t, api.URL)
-		stranger.header.Set("Cookie", "spoolwright="+other)
+		stranger.header.Set("Cookie", stranger.cookie(t)+"="+other)
 		stranger.get(t, "/").want(t, 303)
 	}
 
@@ -123,6 +123,37 @@ func TestSessionEnds(t *testing.T) {
 		to(t, "/sign-in")
 }
 
+// Browsers send the cookies of a host to all its ports. Two services on one host keep their sessions nevertheless.
+func TestTwoServicesOfAHost(t *testing.T) {
+	t.Parallel()
+	proxy := func(c *server.Config) { c.TrustedProxies, _ = server.ParsePrefixes("127.0.0.1") }
+	one, two := newAPI(t, testkit.Options{Change: proxy}), newAPI(t, testkit.Options{Change: proxy})
+	b := signIn(t, one.Operator(t))
+	b.get(t, "/").shows(t, "Test operator")
+	other := two.Tenant(t).User(t, "admin")
+	second := &browser{two.URL, b.client, b.header}
+	second.get(t, "/sign-in").submit(t, "/sign-in", "email", other.Email, "password", testkit.Password).to(t, "/").
+		shows(t, "Test admin")
+	b.get(t, "/").want(t, 200).shows(t, "Test operator")
+	second.get(t, "/").submit(t, "/sign-out").to(t, "/sign-in")
+	b.get(t, "/").want(t, 200).shows(t, "Test operator")
+
+	// Behind a proxy, the name follows the address that the browser has.
+	for host, want := range map[string]string{"farm.example": "__Host-spoolwright=", "[::1]": "__Host-spoolwright=",
+		"farm.example:8443": "__Host-spoolwright-8443=", "[::1]:8443": "__Host-spoolwright-8443="} {
+		r, err := http.NewRequest("POST", two.URL+"/sign-in", strings.NewReader(
+			url.Values{"email": {other.Email}, "password": {testkit.Password}}.Encode()))
+		testkit.Check(t, err)
+		r.Host = host
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		r.Header.Set("X-Forwarded-Proto", "https")
+		cookie := newBrowser(t, two.URL).send(t, r).want(t, 303).header.Get("Set-Cookie")
+		if !strings.HasPrefix(cookie, want) {
+			t.Errorf("%s: the cookie is %s", host, cookie)
+		}
+	}
+}
+
 // Over HTTP from another machine, nobody signs in, unless the settings allow it.
 func TestInsecure(t *testing.T) {
 	t.Parallel()
@@ -137,7 +168,7 @@ func TestInsecure(t *testing.T) {
 
 	b.header.Set("X-Forwarded-Proto", "https")
 	cookie := b.do(t, "POST", "/sign-in", form).want(t, 303).header.Get("Set-Cookie")
-	if !strings.HasPrefix(cookie, "__Host-spoolwright=") || !strings.Contains(cookie, "; Secure") {
+	if !strings.HasPrefix(cookie, "__Host-"+b.cookie(t)+"=") || !strings.Contains(cookie, "; Secure") {
 		t.Errorf("the cookie is %s", cookie)
 	}
 	value, _, _ := strings.Cut(cookie, ";")
