@@ -90,7 +90,7 @@ const (
 	set          // like list, but an empty input is an empty list and not null
 	span         // two numbers, separated by a dash; one may be missing
 	moment       // a time in the time zone of the farm
-	scanned      // the number of a spool, typed or scanned from the label, which has an address with the number
+	scanned      // the number of a spool, typed or scanned from a label: see spoolCode
 )
 
 // momentLayout is the layout in which browsers read and write a time in an input.
@@ -115,7 +115,10 @@ func (f *form) value(in field) any {
 	case in.kind == number:
 		return f.number(in.name, s)
 	case in.kind == scanned:
-		return f.number(in.name, strings.TrimPrefix(s[strings.LastIndexByte(s, '/')+1:], "#"))
+		if number, ok := spoolCode(s); ok {
+			s = number
+		}
+		return f.number(in.name, strings.TrimPrefix(s, "#"))
 	case in.kind == moment:
 		for _, layout := range []string{momentLayout, momentLayout + ":05"} {
 			if t, err := time.ParseInLocation(layout, s, f.zone); err == nil {

@@ -26,13 +26,17 @@ func (p *searchPage) IsEmpty() bool {
 		len(p.Vendors.Items)+len(p.Runs.Items) == 0
 }
 
-// search shows the things in which all words of the query occur. If the query is a number, the spool with the number
-// comes first, also if it is archived. If the query is a number with #, search redirects to this spool, if it exists.
+// search shows the things in which all words of the query occur. If the query is the code of a label, search redirects
+// to the spool. If the query is a number, the spool with the number comes first, also if it is archived. If nothing else
+// is found, or the number has a #, search redirects to this spool, if it exists.
 func search(v *visit) error {
 	p := &searchPage{Query: strings.TrimSpace(v.r.URL.Query().Get("q"))}
 	number := strings.TrimPrefix(p.Query, "#")
 	if p.Query == "" {
 		return v.show(200, "search", "Search", p)
+	}
+	if code, ok := spoolCode(p.Query); ok {
+		return v.redirect("/s/" + code)
 	}
 	query := url.Values{"search": {p.Query}, "limit": {"10"}}
 	reads := []read{
@@ -56,11 +60,11 @@ func search(v *visit) error {
 	p.Problem = l.Problem
 	if len(numbered.Items) > 0 {
 		first := numbered.Items[0]
-		if p.Query != number {
+		p.Spools.Items = slices.DeleteFunc(p.Spools.Items, func(s spool) bool { return s.ID == first.ID })
+		if p.Query != number || p.IsEmpty() {
 			return v.redirect("/spools/" + first.ID)
 		}
-		p.Spools.Items = append(numbered.Items,
-			slices.DeleteFunc(p.Spools.Items, func(s spool) bool { return s.ID == first.ID })...)
+		p.Spools.Items = append(numbered.Items, p.Spools.Items...)
 	}
 	return v.show(l.status(), "search", "Search", p)
 }

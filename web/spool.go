@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/url"
-	"strconv"
 	"time"
 
 	"spoolwright/inventory"
@@ -144,7 +143,7 @@ func (v *visit) spoolPage(status int, name string, f *form) error {
 func spoolByNumber(v *visit) error {
 	var s spool
 	number := v.r.PathValue("number")
-	if n, err := strconv.Atoi(number); err != nil || n < 1 || n > server.MaxNumber || strconv.Itoa(n) != number {
+	if !isSpoolNumber(number) {
 		return server.ErrNotFound
 	}
 	if err := v.fetch(get("/api/v1/spools/by-number/"+number, &s)); err != nil {

@@ -214,8 +214,11 @@ func (v *visit) spoolOptions(items []spool) (options []option) {
 	return options
 }
 
-// listSpools shows the list of spools.
+// listSpools shows the list of spools. If the search is the code of a label, it redirects to the spool.
 func listSpools(v *visit) error {
+	if number, ok := spoolCode(v.r.URL.Query().Get("search")); ok {
+		return v.redirect("/s/" + number)
+	}
 	l, query := v.spoolQuery()
 	return v.spoolList(l, query)
 }

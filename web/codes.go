@@ -1,0 +1,35 @@
+package web
+
+import (
+	"net/url"
+	"strconv"
+	"strings"
+
+	"spoolwright/server"
+)
+
+// spoolCode returns the number in the code of a label: web+spoolman:s-3 or /spool/show/3, which are on labels of
+// Spoolman, or /s/3, which is on labels of this program. A path may be a whole address. Letters may be upper or lower
+// case, because codes of upper case letters are smaller. It returns false for any other text, also a number alone.
+func spoolCode(text string) (number string, ok bool) {
+	text = strings.ToLower(strings.TrimSpace(text))
+	if number, ok = strings.CutPrefix(text, "web+spoolman:s-"); !ok {
+		u, err := url.Parse(text)
+		if err != nil {
+			return "", false
+		}
+		path := strings.TrimSuffix(u.Path, "/")
+		for _, place := range []string{"/s/", "/spool/show/"} {
+			if i := strings.LastIndex(path, place); i >= 0 {
+				number, ok = path[i+len(place):], true
+			}
+		}
+	}
+	return number, ok && isSpoolNumber(number)
+}
+
+// isSpoolNumber reports whether a spool can have the number: digits without leading zeros.
+func isSpoolNumber(text string) bool {
+	n, err := strconv.Atoi(text)
+	return err == nil && n >= 1 && n <= server.MaxNumber && strconv.Itoa(n) == text
+}
