@@ -584,6 +584,9 @@ o = POST /orders {"status": "cancelled"}
 > POST /orders/$o/plan {}: 409 ORDER_NOT_OPEN
 PATCH /orders/$o {"status": "received"}
 
+o = POST /orders {}
+> POST /orders/$o/plan {"item_ids": ["$none"]}: 400 UNKNOWN_REFERENCE
+
 p = POST /printers {"name": @text}
 POST /production-runs {"printer_id": "$p", "status": "in_progress"}
 r = POST /production-runs {"printer_id": "$p"}

@@ -45,7 +45,8 @@ type handlers struct{ db *db.DB }
 
 // OrderPlanRequest is the body of a plan of an order.
 type OrderPlanRequest struct {
-	Create value.Optional[bool] `json:"create" rule:"notNull"`
+	Create  value.Optional[bool]                      `json:"create" rule:"notNull"`
+	ItemIDs value.Optional[value.Several[value.UUID]] `json:"item_ids"`
 }
 
 // PlanRequest is the body of a plan.
@@ -126,6 +127,7 @@ var (
 	errOutdated = server.Conflict("PLAN_OUTDATED",
 		"Spools or printers have changed while the runs were created; nothing was created, plan again")
 	errNotOpen        = server.Conflict("ORDER_NOT_OPEN", "The order is cancelled; nothing can be planned for it")
+	errUnknownItem    = server.BadRequest("UNKNOWN_REFERENCE", "Not an item of the order: %s", "item_ids[0]").On("item_ids[0]")
 	errUnknownProduct = server.BadRequest("UNKNOWN_REFERENCE", "Not a product: %s", "items[0].sku").On("items[0].sku")
 )
 
@@ -160,12 +162,14 @@ var planOrderDoc = &server.Doc{
 }
 
 func (h handlers) planOrder(ctx context.Context, r *server.Request[OrderPlanRequest]) (server.OK[Plan], error) {
-	return h.answer(ctx, request{order: r.ID("id"), items: []map[string]any{}, create: r.In.Create.Or(false)})
+	return h.answer(ctx, request{order: r.ID("id"), only: r.In.ItemIDs.Arg(), items: []map[string]any{},
+		create: r.In.Create.Or(false)})
 }
 
 // request tells what to plan: an order, a list of items, the items of a replaced run, or all open orders.
 type request struct {
 	order  string
+	only   any // the ids of the items of the order to plan, or nil
 	items  []map[string]any
 	named  []PlanItem
 	replan bool
@@ -197,7 +201,7 @@ func (h handlers) attempts(ctx context.Context, q request) (plan Plan, err error
 }
 
 // stateSQL selects the input of a plan in one row. $1 is an order, $2 whether to plan all open orders, $3 the list
-// of items to plan, and $4 the tenant.
+// of items to plan, $4 the tenant, and $5 the items of the order to plan, or null for all.
 //
 // item lists the pieces to plan, which are neither produced nor planned in unfinished runs. It is ordered by the due
 // dates of the orders, orders without a due date last, and then by the creation of the orders. A plan prefers the
@@ -212,7 +216,7 @@ var stateSQL = `
 			from orders o
 			join order_items i on i.order_id = o.id and i.withdrawn_at is null
 			cross join lateral order_item_pieces(i.id) p
-			where o.is_open and ($2 or o.id = $1::uuid)
+			where o.is_open and ($2 or o.id = $1::uuid) and ($5::uuid[] is null or i.id = any ($5))
 			union all
 			select i.order_id, i.id, p.id, case when l.order_item_id is null then l.quantity
 				when i.id is null then 0 else least(l.quantity, i.missing) end, null, null, l.n
@@ -249,6 +253,9 @@ var stateSQL = `
 	)
 	select
 		(select o.status from orders o where o.id = $1::uuid and o.hidden_at is null) as status,
+		(select coalesce(json_agg(w.n - 1 order by w.n), '[]') from unnest($5::uuid[]) with ordinality w (id, n)
+			where not exists (select from order_items i
+				where i.id = w.id and i.order_id = $1::uuid and i.withdrawn_at is null)) as unknown,
 		(select coalesce(json_agg(json_build_object('order_id', i.order_id, 'order_item_id', i.order_item_id,
 			'product_id', i.product_id, 'quantity', i.quantity) order by i.place), '[]') from item i) as items,
 		(select coalesce(json_agg(json_build_object('id', p.id, 'name', p.name, 'per_plate', p.per_plate,
@@ -302,7 +309,7 @@ func (h handlers) attempt(ctx context.Context, q request) (plan Plan, err error)
 		order = q.order
 	}
 	var f *farm
-	read := db.SQL(stateSQL, order, all, db.Recordset(q.items), db.ActorOf(ctx).Tenant)
+	read := db.SQL(stateSQL, order, all, db.Recordset(q.items), db.ActorOf(ctx).Tenant, q.only)
 	choose := func() error {
 		s := &state{}
 		if err := json.Unmarshal(read.Object(), s); err != nil {
@@ -313,6 +320,12 @@ func (h handlers) attempt(ctx context.Context, q request) (plan Plan, err error)
 			return server.ErrNotFound
 		case q.order != "" && *s.Status == "cancelled":
 			return errNotOpen
+		case len(s.Unknown) > 0:
+			var fields []string
+			for _, n := range s.Unknown {
+				fields = append(fields, fmt.Sprintf("item_ids[%d]", n))
+			}
+			return errUnknownItem.With(server.JoinFields(fields)).On(fields...)
 		}
 		if err := q.unknown(s.Items); err != nil {
 			return err
@@ -398,6 +411,7 @@ func (q request) unknown(items []item) error {
 // state is the result of stateSQL.
 type state struct {
 	Status   *string
+	Unknown  []int // the indices of item_ids that are no items of the order
 	Items    []item
 	Products []struct {
 		ID        string

@@ -11,8 +11,9 @@ import (
 )
 
 var (
-	errStarted    = server.Conflict("RUN_STARTED", "The run has started or ended; only a pending run can be planned again")
-	errNoItems    = server.Conflict("RUN_HAS_NO_ITEMS", "The run has no items, so that there is nothing to plan")
+	errStarted = server.Conflict("RUN_STARTED",
+		"The run prints, or has used filament; only a run that is pending or has ended can be planned again")
+	errNoItems    = server.Conflict("RUN_HAS_NO_ITEMS", "The run lacks no pieces, so that there is nothing to plan")
 	errRemoved    = server.Conflict("PRODUCT_REMOVED", "A product of the run was removed; restore it, or remove the run")
 	errIncomplete = server.Conflict("PLAN_INCOMPLETE",
 		"The run stays as it is, because %d of its pieces cannot be planned again: %s", 2,
@@ -27,7 +28,10 @@ var replanDoc = &server.Doc{
 		"removed without another one. If some of the pieces cannot be planned, the run stays (`PLAN_INCOMPLETE`).\n\n" +
 		"The new runs follow from the bills of materials, printers and spools as they are now. What people changed in " +
 		"the run, such as its materials and `notes`, goes with it, and the new runs are the last ones in the queues of " +
-		"their printers.",
+		"their printers.\n\n" +
+		"A run that is completed, failed or cancelled stays as it is. The new runs print the pieces that it lacks: those " +
+		"that are not in `successful_quantity`, which counts as all pieces of a completed run and as none of another one " +
+		"if it is null.",
 	Errors: []*server.Error{errStarted, errNoItems, errRemoved, errIncomplete, errTooLarge, errOutdated},
 }
 
@@ -46,7 +50,7 @@ func (h handlers) replan(ctx context.Context, r *server.Request[struct{}]) (serv
 			return err
 		}
 		switch {
-		case !was.IsPending:
+		case !was.IsPending && !was.HasEnded:
 			return errStarted
 		case len(q.items) == 0:
 			return errNoItems

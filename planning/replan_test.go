@@ -79,7 +79,7 @@ func TestReplan(t *testing.T) {
 	f.Patch(t, free, j{"status": "paused"}).Want(200)
 	f.Post(t, free+"/replan", nil).WantError(409, "RUN_STARTED")
 	f.Post(t, free+"/cancel", nil).Want(200)
-	f.Post(t, free+"/replan", nil).WantError(409, "RUN_STARTED")
+	f.Post(t, free+"/replan", nil).WantError(409, "PRODUCT_REMOVED")
 	f.Get(t, free).Want(200)
 	f.Post(t, runsURL+"/"+f.Post(t, runsURL, j{}).Want(201).ID()+"/replan", nil).WantError(409, "RUN_HAS_NO_ITEMS")
 }
@@ -146,4 +146,60 @@ func TestPlanAvoidsBusyPrinter(t *testing.T) {
 	plan(second)
 	f.Post(t, runsURL+"/"+run+"/cancel", nil).Want(200)
 	plan(first)
+}
+
+// The pieces that a run lacks at its end are planned again, and the run stays.
+func TestReplanEnded(t *testing.T) {
+	t.Parallel()
+	f := farm{newAPI(t).Operator(t), t}
+	f.printer(j{"name": "MK4"})
+	f.spool("Black", 1000, 1000)
+	lamp := f.product("Black", 50, 60, 5)
+	order := f.order(lamp, 5)
+	run := runsURL + "/" + f.Post(t, order+"/plan", j{"create": true}).Want(200).Text("runs.0.id")
+	f.Post(t, run+"/start", nil).Want(200)
+	f.Post(t, run+"/fail", j{"reason": "spaghetti"}).Want(200)
+	failed := f.Get(t, run).Want(200)
+	again := f.Post(t, run+"/replan", nil).Want(200).Shows(map[string]string{"runs.0.quantity": "5",
+		"runs.0.order_id": order[len(ordersURL)+1:]})
+	again.WantLen(t, "runs", 1)
+	testkit.Equal(t, string(f.Get(t, run).Want(200).Body), string(failed.Body), "the failed run")
+	f.Post(t, run+"/replan", nil).Want(200).WantLen(t, "runs", 0) // the order lacks nothing
+
+	second := runsURL + "/" + again.Text("runs.0.id")
+	item := f.Get(t, second).Want(200).Text("items.0.id")
+	f.Post(t, second+"/complete", j{"materials": []j{{"id": f.Get(t, second).Text("materials.0.id"),
+		"actual_weight_grams": 250}}, "items": []j{{"id": item, "successful_quantity": 3, "failed_quantity": 2}}}).
+		Want(200)
+	f.Post(t, second+"/replan", nil).Want(200).Shows(map[string]string{"runs.0.quantity": "2"})
+
+	free := runsURL + "/" + f.Post(t, runsURL, j{"items": []j{{"product_id": lamp, "quantity": 2}}}).Want(201).ID()
+	f.Post(t, free+"/cancel", nil).Want(200)
+	f.Post(t, free+"/replan", nil).Want(200).Shows(map[string]string{"runs.0.quantity": "2", "runs.0.order_id": "null"})
+	done := runsURL + "/" + f.Post(t, runsURL, j{"status": "completed", "items": []j{{"product_id": lamp}}}).Want(201).ID()
+	f.Post(t, done+"/replan", nil).WantError(409, "RUN_HAS_NO_ITEMS")
+}
+
+// A plan of an order can be one of some items only.
+func TestPlanItems(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t)
+	f := farm{api.Operator(t), t}
+	f.printer(j{"name": "MK4"})
+	f.spool("Black", 1000, 1000)
+	lamp, hook := f.product("Black", 50, 60, 1), f.product("Black", 10, 20, 1)
+	path := ordersURL + "/" + f.Post(t, ordersURL, j{"items": []j{{"product_id": lamp, "quantity": 2},
+		{"product_id": hook}}}).Want(201).ID()
+	other := f.order(hook, 1)
+	first, second := f.Get(t, path).Text("items.0.id"), f.Get(t, path).Text("items.1.id")
+	foreign := f.Get(t, other).Text("items.0.id")
+	f.Post(t, path+"/plan", j{"item_ids": []string{second}}).Want(200).WantLen(t, "runs", 1)
+	f.Post(t, path+"/plan", j{"item_ids": []string{second, first}}).Want(200).WantLen(t, "runs", 3)
+	f.Post(t, path+"/plan", j{"item_ids": []string{first, foreign}}).WantError(400, "UNKNOWN_REFERENCE").
+		Shows(map[string]string{"detail": "Not an item of the order: item_ids[1]"})
+	f.Post(t, path+"/plan", j{"item_ids": []string{}}).WantError(422, "VALIDATION_ERROR")
+	f.Post(t, path+"/plan", j{"item_ids": nil}).Want(200).WantLen(t, "runs", 3)
+	api.Operator(t).Post(t, path+"/plan", j{"item_ids": []string{first}}).WantError(404, "NOT_FOUND")
+	f.Post(t, path+"/plan", j{"create": true, "item_ids": []string{first}}).Want(200).WantLen(t, "runs", 2)
+	f.Get(t, path).Want(200).Shows(map[string]string{"items.0.planned": "2", "items.1.planned": "0"})
 }

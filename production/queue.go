@@ -173,28 +173,33 @@ func CreatePlanned(runs []map[string]any) *db.Stmt {
 	return db.SQL(`select create_planned_runs($1::json)::text`, db.Recordset(runs))
 }
 
-// Replaced is a run that other runs replace if it is pending.
+// Replaced is a run whose pieces are planned again.
 type Replaced struct {
-	IsPending bool
-	Items     json.RawMessage // for json_to_recordset: the pieces of each product and item of an order
+	IsPending bool            // whether the run has not started, so that other runs replace it
+	HasEnded  bool            // whether the run is completed, failed or cancelled, so that it stays
+	Items     json.RawMessage // for json_to_recordset: the pieces of each product and item of an order that it lacks
 }
 
-// Replace returns statements that lock a run, set was to its state, and remove the run if it is pending. The first
-// statement returns a row if the run exists. The statements between may lock more rows; they run after the lock of
+// Replace returns statements that lock a run, set was to its state, and remove the run if it is pending. A run that has
+// ended lacks the pieces that are not good. The first statement returns a row if the run exists. The statements between may lock more rows; they run after the lock of
 // the run.
 func Replace(run string, was *Replaced, between ...*db.Stmt) []*db.Stmt {
 	statements := []*db.Stmt{db.SQL(`
 		select r.status = 'pending' and r.deducted_at is null and not exists (
-			select from spool_usage u where u.run_id = r.id)
-		from production_runs r where r.id = $1 and r.hidden_at is null for update`, run).Into(&was.IsPending)}
+			select from spool_usage u where u.run_id = r.id), r.status in ('completed', 'failed', 'cancelled')
+		from production_runs r where r.id = $1 and r.hidden_at is null for update`, run).
+		Into(&was.IsPending, &was.HasEnded)}
 	return append(append(statements, between...),
 		db.SQL(`
 			select coalesce(json_agg(json_build_object('n', i.n, 'product_id', i.product_id,
 				'order_item_id', i.order_item_id, 'quantity', i.quantity) order by i.n), '[]')::text
 			from (
 				select row_number() over (order by min(i.created_at), min(i.id::text)) as n, i.product_id, i.order_item_id,
-					sum(i.quantity) as quantity
-				from run_items i where i.run_id = $1 group by i.product_id, i.order_item_id
-			) i`, run).Into((*[]byte)(&was.Items)),
+					sum(i.quantity - coalesce(i.successful_quantity, case r.status when 'completed' then i.quantity else 0 end))
+						as quantity
+				from run_items i join production_runs r on r.id = i.run_id
+				where i.run_id = $1 group by i.product_id, i.order_item_id
+			) i
+			where i.quantity > 0`, run).Into((*[]byte)(&was.Items)),
 		db.SQL(`delete from production_runs where id = $1 and hidden_at is null and status = 'pending'`, run))
 }

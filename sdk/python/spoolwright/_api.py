@@ -11292,6 +11292,10 @@ class ProductionRunsResource:
         in the run, such as its materials and `notes`, goes with it, and the new runs are the last ones in the
         queues of their printers.
 
+        A run that is completed, failed or cancelled stays as it is. The new runs print the pieces that it lacks:
+        those that are not in `successful_quantity`, which counts as all pieces of a completed run and as none of
+        another one if it is null.
+
         Requires the role `operator` or `admin`.
 
         :param id: The id of the production run, a UUID.
@@ -11954,6 +11958,7 @@ class OrdersResource:
         id: str,
         *,
         create: bool | None = None,
+        item_ids: Sequence[str] | None = None,
         idempotency_key: str | None = None,
     ) -> Plan:
         """Plan an order.
@@ -11967,6 +11972,7 @@ class OrdersResource:
 
         :param id: The id of the order, a UUID.
         :param create: Whether to create the runs; false by default.
+        :param item_ids: The ids of the items of the order to plan; all items if absent.
         :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
         a key.
         """
@@ -11976,6 +11982,7 @@ class OrdersResource:
             _Plan,
             body={
                 "create": UNSET if create is None else create,
+                "item_ids": UNSET if item_ids is None else item_ids,
             },
             idempotency_key=idempotency_key or _core.new_key(),
         )

@@ -4017,6 +4017,8 @@ export interface PlanRequest {
 export interface OrderPlanRequest {
   /** Whether to create the runs; false by default. */
   create?: boolean | null | undefined;
+  /** The ids of the items of the order to plan; all items if absent. */
+  item_ids?: readonly string[] | undefined;
 }
 
 /** The type `WebhookCreate` of the API, in request bodies. */
@@ -7851,6 +7853,10 @@ export class ProductionRunsResource<M extends DecimalMode = "number"> {
    * The new runs follow from the bills of materials, printers and spools as they are now. What people changed in the
    * run, such as its materials and `notes`, goes with it, and the new runs are the last ones in the queues of their
    * printers.
+   *
+   * A run that is completed, failed or cancelled stays as it is. The new runs print the pieces that it lacks: those
+   * that are not in `successful_quantity`, which counts as all pieces of a completed run and as none of another one
+   * if it is null.
    *
    * Requires the role `operator` or `admin`.
    */
