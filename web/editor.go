@@ -17,6 +17,7 @@ type editor struct {
 	stay      bool   // whether resources have no page of their own: after a change, the list is shown
 	entity    string // the entity whose custom fields a resource has, or ""
 	users     string // the path in the API of the list of resources that need the resource {id}, or ""
+	lists     []nestedList
 
 	// name returns the name for people of a resource whose values get returns.
 	name func(get func(string) string) string
@@ -34,10 +35,12 @@ type editorField struct {
 type editorPage struct {
 	Form                *form
 	Inputs              []input
+	Lists               []nestedRows
 	Name                string // the name of the resource, or "" if it is new
 	Action, Back, Label string
 	Removable           string // the address of the form that removes the resource, or ""
 	Noun                string
+	Also                option   // the name and the text of another button that sends the form, or empty
 	Other               option   // the link to another page for the same purpose, or empty
 	Users               []option // the addresses and names of resources that need this one, so that it cannot be removed
 	MoreUsers           int      // the number of further resources that need this one
@@ -50,9 +53,7 @@ func (e *editor) inputs(v *visit, f *form, follows bool, custom *customFields) (
 		if follows && strings.HasPrefix(in.more, "own") {
 			continue
 		}
-		more := strings.FieldsFunc(strings.ReplaceAll(in.more, "$currency", v.Currency),
-			func(c rune) bool { return c == ';' })
-		shown := newInput(f, in.name, in.label, more...)
+		shown := newInput(f, in.name, in.label, v.settings(in)...)
 		for _, o := range in.options {
 			if in.kind == number {
 				o.Value = strings.Replace(o.Value, ".", v.locale.decimal, 1)
@@ -62,6 +63,11 @@ func (e *editor) inputs(v *visit, f *form, follows bool, custom *customFields) (
 		inputs = append(inputs, shown)
 	}
 	return append(inputs, custom.inputs(f)...)
+}
+
+// settings returns the settings of a field for newInput.
+func (v *visit) settings(in editorField) []string {
+	return strings.FieldsFunc(strings.ReplaceAll(in.more, "$currency", v.Currency), func(c rune) bool { return c == ';' })
 }
 
 // custom returns the read of the definitions of custom fields, or nil if the resources have no custom fields.
@@ -77,14 +83,15 @@ func (e *editor) showNew(v *visit) error { return e.newPage(v, 200, v.asked()) }
 
 func (e *editor) newPage(v *visit, status int, f *form) error {
 	var custom customFields
-	if err := v.fetch(e.custom(&custom)...); err != nil {
+	reads, rows := e.reads(v, f)
+	if err := v.fetch(append(reads, e.custom(&custom)...)...); err != nil {
 		return err
 	}
 	if status == 200 {
 		custom.preset(f)
 	}
 	return v.show(status, "editor", "New "+e.noun,
-		&editorPage{Form: f, Inputs: e.inputs(v, f, false, &custom), Action: e.path + "/new",
+		&editorPage{Form: f, Inputs: e.inputs(v, f, false, &custom), Lists: rows(), Action: e.path + "/new",
 			Back: e.list(), Label: "Add", Noun: e.noun})
 }
 
@@ -104,8 +111,15 @@ func (e *editor) create(v *visit) error {
 	if err != nil {
 		return err
 	}
+	if f.Values.Has("more") {
+		return e.newPage(v, 200, f)
+	}
+	body := f.body(fields...)
+	for i := range e.lists {
+		e.lists[i].put(f, body)
+	}
 	var created struct{ ID string }
-	ok, err := v.send(f, http.MethodPost, e.api, f.body(fields...), &created)
+	ok, err := v.send(f, http.MethodPost, e.api, body, &created)
 	v.tell(&notice{Text: sentence("The " + e.noun + " is added")})
 	return v.then(ok, err, e.one(created.ID), func() error { return e.newPage(v, 422, f) })
 }

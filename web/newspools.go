@@ -25,7 +25,8 @@ func (v *visit) newSpools(status int, f *form) error {
 	if status == 200 {
 		custom.preset(f)
 	}
-	p := &editorPage{Form: f, Action: "/spools/new", Back: "/spools", Label: "Add", Noun: "spools"}
+	p := &editorPage{Form: f, Action: "/spools/new", Back: "/spools", Label: "Add", Noun: "spools",
+		Also: option{"labels", "Add and print labels"}}
 	follows := v.r.URL.Query().Get("own") == "" && len(list.Items) > 0
 	if follows {
 		filament := newInput(f, "filament_id", "Filament",
@@ -119,6 +120,10 @@ func createSpools(v *visit) error {
 	if len(created.Items) == 1 {
 		to += "/" + created.Items[0].ID
 	}
-	v.tell(added(created.Items))
+	n := added(created.Items)
+	if n != nil && len(n.Next) > 0 && f.Values.Has("labels") {
+		to, n.Next = n.Next[0].Value, nil
+	}
+	v.tell(n)
 	return v.then(ok, err, to, func() error { return v.newSpools(422, f) })
 }

@@ -88,6 +88,9 @@ func TestNotices(t *testing.T) {
 	}
 	p.take(t).to(t, "/spools").says(t, "Spools 2 to 11 are removed.").shows(t, "1 spool")
 	b.do(t, "POST", "/spools/removal", url.Values{"numbers": {"2-1"}}).want(t, 404)
+	b.get(t, "/spools/new").submit(t, "/spools/new?own=1", "material_type", "PLA", "color", "Red", "quantity", "3",
+		"net_weight_grams", "1000", "labels", "1").to(t, "/labels?numbers=12-14").says(t, "3 spools are added, 12 to 14.").
+		shows(t, "#12", "#14")
 	viewer := signIn(t, c.API.Tenant(t).User(t, "viewer"))
 	viewer.do(t, "POST", "/spools/removal", url.Values{"numbers": {"1-1"}}).want(t, 403)
 

@@ -37,6 +37,9 @@ type orderItem struct {
 	Delivered *int // nil, unless the order was marked done by hand
 }
 
+// Lacks returns the number of pieces that are neither printed nor planned, or 0.
+func (i orderItem) Lacks() int { return max(0, i.Quantity-i.Produced-i.Planned) }
+
 // Name returns the name of the order for people.
 func (o order) Name() string {
 	switch {
@@ -102,7 +105,11 @@ var orders = &editor{api: "/api/v1/orders", path: "/orders", noun: "order",
 		{field{"reference", text}, "Number in the shop", "", nil},
 		{field{"due_date", text}, "Due on", "type=date", nil},
 		{field{"notes", text}, "Notes", "rows=3", nil},
-	}}
+	},
+	lists: []nestedList{{name: "items", title: "Products", count: 3, choices: chooseProduct,
+		hint: "Empty pieces are one piece. An empty price is that of the product.", fields: []editorField{
+			{field{"product_id", text}, "Product", "", nil}, {field{"quantity", number}, "Pieces", "type=number", nil},
+			{field{"unit_price", number}, "Price of a piece", "type=number;unit=$currency", nil}}}}}
 
 // orderPage is the page of an order.
 type orderPage struct {

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"strconv"
 	"time"
 
 	"spoolwright/server"
@@ -78,4 +79,23 @@ func createPlan(v *visit) error {
 		f.Key = v.newForm().Key
 		return v.planPage(409, f)
 	})
+}
+
+// printItem plans an item of an order, and creates the runs. If some pieces cannot be planned, it leads to the plan of
+// the order, which has the reasons.
+func printItem(v *visit) error {
+	f := v.sent()
+	var plan plan
+	ok, err := v.send(f, "POST", "/api/v1/orders/{id}/plan",
+		map[string]any{"create": true, "item_ids": []string{v.r.PathValue("part")}}, &plan)
+	n := &notice{Text: "1 run is planned.", Next: []option{{"/queue", "Queue"}}}
+	if len(plan.Runs) != 1 {
+		n.Text = strconv.Itoa(len(plan.Runs)) + " runs are planned."
+	}
+	to := v.here("/orders")
+	if len(plan.Unplanned) > 0 {
+		to = "/orders/" + v.r.PathValue("id") + "/plan"
+	}
+	v.tell(n)
+	return v.then(ok, err, to, func() error { return v.planPage(409, f) })
 }

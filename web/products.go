@@ -153,7 +153,14 @@ var products = &editor{api: "/api/v1/products", path: "/products", noun: "produc
 		{field{"selling_price", number}, "Selling price", "type=number;unit=$currency", nil},
 		{field{"description", text}, "Description", "rows=3", nil},
 		{field{"notes", text}, "Notes", "rows=3", nil},
-	}}
+	},
+	lists: []nestedList{{name: "materials", title: "Filament of a piece", count: 2, choices: chooseFilament,
+		hint: "The page of the product can also say only the material and the color.", fields: []editorField{
+			{field{"filament_id", text}, "Filament", "", nil},
+			{field{"weight_grams", number}, "Weight", "type=number;unit=g", nil}}},
+		{name: "components", title: "Other products in a piece", count: 1, choices: chooseProduct, fields: []editorField{
+			{field{"component_product_id", text}, "Product", "", nil},
+			{field{"quantity", number}, "Pieces", "type=number", nil}}}}}
 
 // availability is the filament that a product or an order needs, and the filament in stock.
 type availability struct {

@@ -251,6 +251,20 @@ func canReplan(status string, items int, steps []step) bool {
 // CanReplan reports whether the page offers to plan the run again.
 func (p *runPage) CanReplan() bool { return canReplan(p.Run.Status, len(p.Run.Items), p.Check.Steps) }
 
+// LacksPieces reports whether the run has ended without some of its pieces, so that they can be planned again.
+func (p *runPage) LacksPieces() bool {
+	for _, i := range p.Run.Items {
+		good := i.Successful
+		if good == "" && p.Run.Status == "completed" {
+			good = i.Quantity
+		}
+		if p.Run.HasEnded() && float(good) < float(i.Quantity) {
+			return true
+		}
+	}
+	return false
+}
+
 // Shown returns the steps that the page lists. It omits steps that ask for a printer or for spools if the run is
 // already printing.
 func (p *runPage) Shown() []step {
@@ -359,6 +373,28 @@ func replanRun(v *visit) error {
 		path = "/orders/" + plan.Runs[0].OrderID
 	}
 	return v.then(ok, err, path, func() error { return v.runPage(422, "replan", f) })
+}
+
+// failAndReplan records the failure of a run, and then plans its pieces again.
+func failAndReplan(v *visit) error {
+	f := v.sent()
+	body := failure(f)
+	again := func() error { return v.runPage(422, "fail", f) }
+	if len(f.Errors) > 0 {
+		return again()
+	}
+	ok, err := v.send(f, "POST", "/api/v1/production-runs/{id}/fail", body, nil)
+	if err != nil || !ok {
+		return v.then(ok, err, "", again)
+	}
+	n := &notice{Text: "The run has failed, and is planned again.", Next: []option{{"/queue", "Queue"}}}
+	next := v.newForm()
+	next.Key = f.Key + "p"
+	if ok, err = v.send(next, "POST", "/api/v1/production-runs/{id}/replan", nil, nil); err == nil && !ok {
+		n = &notice{Text: "The run has failed, but is not planned again. " + next.Problem}
+	}
+	v.tell(n)
+	return v.then(true, err, v.here("/runs"), nil)
 }
 
 var oneRun = resource{"/api/v1/production-runs", "/runs", (*visit).runPage}

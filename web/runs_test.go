@@ -64,3 +64,57 @@ func TestOutdatedRun(t *testing.T) {
 		"quantity": 1}}}).Want(201).ID()
 	b.get(t, bare).shows(t, "Choose a printer for the run", "Plan again")
 }
+
+// An item of an order is printed by one click. A run that fails is planned again by the form that records the failure.
+func TestPrintItem(t *testing.T) {
+	t.Parallel()
+	tenant := newAPI(t, testkit.Options{}).Tenant(t)
+	c := tenant.User(t, "operator")
+	b := signIn(t, c)
+	spool := c.NewSpool(t, 1000, nil)
+	product := c.NewProduct(t, "Hook", 100)
+	order, item := c.NewOrder(t, product, 3)
+	path := "/orders/" + order[strings.LastIndexByte(order, '/')+1:]
+	printed := path + "/items/" + item + "/print"
+
+	// Without a printer, the plan says why.
+	b.get(t, path).submit(t, printed).to(t, path+"/plan").says(t, "0 runs are planned.").shows(t, "Not planned")
+	printer := c.Post(t, "/api/v1/printers", j{"name": "MK4"}).Want(201).ID()
+	c.Do(t, "PUT", "/api/v1/printers/"+printer+"/slots/1", j{"spool_id": spool}).Want(200)
+	form := b.get(t, path).form(t, printed)
+	for range 2 {
+		b.do(t, "POST", printed, form).to(t, path).says(t, "3 runs are planned.").hides(t, "Print 3")
+	}
+	c.Get(t, order).Want(200).Shows(map[string]string{"items.0.planned": "3"})
+	runs := c.Get(t, "/api/v1/production-runs").Want(200)
+	runs.WantLen(t, "items", 3)
+	viewer := signIn(t, tenant.User(t, "viewer"))
+	viewer.get(t, path).hides(t, "Change")
+	viewer.do(t, "POST", printed, form).want(t, 403)
+	signIn(t, c.API.Operator(t)).do(t, "POST", printed, form).want(t, 404)
+
+	run := "/runs/" + runs.Text("items.0.id")
+	b.get(t, run).submit(t, run+"/start").to(t, run)
+	fail := b.get(t, run).form(t, run+"/fail")
+	fail.Set("materials[0].wasted_grams", "much")
+	b.do(t, "POST", run+"/fail-and-replan", fail).want(t, 422).shows(t, "Must be a number.")
+	fail.Set("materials[0].wasted_grams", "12")
+	for range 2 {
+		b.do(t, "POST", run+"/fail-and-replan", fail).to(t, run).says(t, "The run has failed, and is planned again.").
+			shows(t, "Failed", "12 g")
+	}
+	c.Get(t, order).Want(200).Shows(map[string]string{"items.0.planned": "3"})
+	c.Get(t, "/api/v1/spools/"+spool).Shows(map[string]string{"remaining_weight_grams": "988"})
+
+	// The page of a run without some of its pieces plans them, too.
+	c.Delete(t, "/api/v1/production-runs/"+c.Get(t, "/api/v1/production-runs").Text("items.0.id")).Want(204)
+	b.get(t, run).submit(t, run+"/replan").want(t, 303)
+	c.Get(t, order).Want(200).Shows(map[string]string{"items.0.planned": "3"})
+
+	// A failure is recorded, also if there is too little filament for another run.
+	c.Patch(t, "/api/v1/spools/"+spool, j{"remaining_weight_grams": 50}).Want(200)
+	last := "/runs/" + c.Get(t, "/api/v1/production-runs?status=pending").Text("items.0.id")
+	b.get(t, last).submit(t, last+"/start").to(t, last)
+	b.do(t, "POST", last+"/fail-and-replan", b.get(t, last).form(t, last+"/fail")).to(t, last).
+		shows(t, "is not planned again. The run stays as it is", "Failed")
+}
