@@ -165,7 +165,7 @@ func newServer(c cli.Config, d *db.DB, once *auth.OneLogin) (*server.Server, err
 	routes = append(routes, hooks.Routes()...)
 	var site func(*server.Server) *server.Site
 	if c.Web != "off" {
-		site = web.New(web.Config{Auth: a, Once: once, Insecure: c.Web == "insecure"})
+		site = web.New(web.Config{Auth: a, Once: once, Insecure: c.Web == "insecure", PublicURL: c.PublicURL})
 	}
 	surface := spoolman.Surface(d)
 	if c.KeyInPath {

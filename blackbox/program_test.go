@@ -385,6 +385,7 @@ func testInvalidSettings(t *testing.T, p program) {
 		"CORS_ALLOWED_ORIGINS": {"*", "farm.example", "https://farm.example/",
 			"https://farm.example,nonsense"},
 		"WEB":                      {"yes"},
+		"PUBLIC_URL":               {"farm.example", "ftp://farm.example", "https://farm.example/farm", "https://:8000"},
 		"SPOOLMAN_KEY_IN_PATH":     {"yes"},
 		"WEBHOOK_ALLOWED_NETWORKS": {"printer.example", "192.168.1.0/33", "192.168.1.0/24,nonsense"},
 		"TLS_CERT_FILE":            {"/dev/null"},

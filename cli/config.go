@@ -36,6 +36,7 @@ type Config struct {
 	TrustedProxies          []netip.Prefix
 	CORSOrigins             []string
 	Web                     string         // pages for people: on, off, or insecure
+	PublicURL               string         // an origin, or ""
 	WebhookNetworks         []netip.Prefix // private networks that receivers of webhooks may be in
 	TLSCert, TLSKey         string         // paths of PEM files, both or neither
 	MaxConns                int            // 0 is the default of db.Open
@@ -83,6 +84,8 @@ func (c *Config) settings() []setting {
 			list(&c.CORSOrigins, checkOrigin)},
 		{"WEB", "on", "pages for people: on, off, or insecure, which signs in without TLS from other machines too",
 			func(v string) error { c.Web = strings.ToLower(v); return oneOf("on", "off", "insecure")(v) }},
+		{"PUBLIC_URL", "", "address of the farm in labels, links and lines to copy, such as https://farm.example; " +
+			"if empty, that of the browser", func(v string) error { return publicURL(&c.PublicURL, v) }},
 		{"WEBHOOK_ALLOWED_NETWORKS", "",
 			"private networks that webhooks may reach, also without TLS, such as 192.168.1.0/24, separated by commas",
 			func(v string) (err error) { c.WebhookNetworks, err = server.ParsePrefixes(v); return err }},
@@ -222,6 +225,20 @@ func checkOrigin(v string) error {
 	u, err := url.Parse(v)
 	if err != nil || u.Scheme == "" || u.Host == "" || v != u.Scheme+"://"+u.Host {
 		return fmt.Errorf("%q is not an origin such as https://farm.example", v)
+	}
+	return nil
+}
+
+// publicURL stores an origin that browsers can open. The value may end with a slash, as in the address line of a browser.
+func publicURL(to *string, v string) error {
+	*to = strings.TrimSuffix(v, "/")
+	u, err := url.Parse(*to)
+	if err == nil && u.Port() != "" {
+		err = checkAddr(u.Host)
+	}
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || strings.HasSuffix(u.Host, ":") ||
+		*to != u.Scheme+"://"+u.Host || len(v) > 300 {
+		return fmt.Errorf("%q is not an address such as https://farm.example or http://192.168.1.20:8000", v)
 	}
 	return nil
 }

@@ -109,7 +109,7 @@ func showLabels(v *visit) error {
 			p.IDs = append(p.IDs, l.Spool.ID)
 		}
 		var err error
-		if l.QR, err = newQR(fmt.Sprintf("%s/s/%d", v.base(), l.Spool.Number)); err != nil {
+		if l.QR, err = newQR(fmt.Sprintf("%s/s/%d", v.Address(), l.Spool.Number)); err != nil {
 			return err
 		}
 	}

@@ -87,7 +87,7 @@ func (v *visit) settingsPage(status int, p *settingsPage) error {
 	if p.Key == nil {
 		p.Key = v.newForm()
 	}
-	p.Base = v.base()
+	p.Base = v.Address()
 	return v.show(status, "settings", "Settings", p)
 }
 
@@ -142,7 +142,7 @@ func createPasswordLink(v *visit) error {
 	if !ok || link.Token == "" {
 		return v.redirect("/settings")
 	}
-	return v.settingsPage(200, &settingsPage{Link: v.base() + "/password-link/" + link.Token})
+	return v.settingsPage(200, &settingsPage{Link: v.Address() + "/password-link/" + link.Token})
 }
 
 func revokeKey(v *visit) error {

@@ -57,14 +57,6 @@ func (v *visit) Section() string {
 	return cmp.Or(outside["/"+top], "/"+top)
 }
 
-// base returns the address under which the browser reaches the service.
-func (v *visit) base() string {
-	if v.site.server.IsSecure(v.r) {
-		return "https://" + v.r.Host
-	}
-	return "http://" + v.r.Host
-}
-
 // Style and Script return the addresses of the assets.
 func (v *visit) Style() string  { return assets["style.css"].address }
 func (v *visit) Script() string { return assets["script.js"].address }

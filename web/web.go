@@ -16,10 +16,11 @@ import (
 
 // Config configures New.
 type Config struct {
-	Auth     *auth.Service
-	Once     *auth.OneLogin // the login of the link that the first start prints; nil means no such link
-	Insecure bool           // whether people can sign in without TLS from other machines, too
-	Now      func() time.Time
+	Auth      *auth.Service
+	Once      *auth.OneLogin // the login of the link that the first start prints; nil means no such link
+	Insecure  bool           // whether people can sign in without TLS from other machines, too
+	PublicURL string         // the address of the farm: an origin, or "" for the address of each request
+	Now       func() time.Time
 }
 
 // page is an entry of the list of pages: a page, or the address to which a form is sent.

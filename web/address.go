@@ -1,0 +1,34 @@
+package web
+
+import (
+	"net/netip"
+	"net/url"
+	"strings"
+)
+
+// Address returns the address of the farm, with which labels, links and lines to copy begin: the setting PUBLIC_URL or,
+// without it, the address under which the browser reaches the service.
+func (v *visit) Address() string {
+	switch {
+	case v.site.PublicURL != "":
+		return v.site.PublicURL
+	case v.site.server.IsSecure(v.r):
+		return "https://" + v.r.Host
+	}
+	return "http://" + v.r.Host
+}
+
+// HasPublicURL reports whether the setting PUBLIC_URL is the address of the farm.
+func (v *visit) HasPublicURL() bool { return v.site.PublicURL != "" }
+
+// AddressIsLocal reports whether the address of the farm leads only from the machine of the service to the service.
+func (v *visit) AddressIsLocal() bool {
+	u, err := url.Parse(v.Address())
+	if err != nil {
+		return false
+	}
+	name := strings.ToLower(u.Hostname())
+	ip, err := netip.ParseAddr(name)
+	return err == nil && (ip.Unmap().IsLoopback() || ip.IsUnspecified()) ||
+		name == "localhost" || strings.HasSuffix(name, ".localhost")
+}

@@ -1,0 +1,101 @@
+package web_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"rsc.io/qr"
+
+	"spoolwright/server"
+	"spoolwright/testkit"
+	"spoolwright/web"
+)
+
+// drawn reports whether the page has a path with all runs of modules of the text's QR code.
+func (p *page) drawn(t *testing.T, text string) bool {
+	t.Helper()
+	code, err := qr.Encode(text, qr.M)
+	testkit.Check(t, err)
+	var path strings.Builder
+	for y := range code.Size {
+		fmt.Fprintf(&path, "M4 %d.5", y+4)
+		for x := 0; x < code.Size; {
+			end := x
+			for end < code.Size && code.Black(end, y) == code.Black(x, y) {
+				end++
+			}
+			if code.Black(x, y) {
+				fmt.Fprintf(&path, "h%d", end-x)
+			} else if end < code.Size {
+				fmt.Fprintf(&path, "m%d 0", end-x)
+			}
+			x = end
+		}
+	}
+	return strings.Contains(p.text, `d="`+path.String()+`"`)
+}
+
+// Labels, password links and lines to copy begin with PUBLIC_URL.
+func TestAddressOfTheFarm(t *testing.T) {
+	t.Parallel()
+	const farm = "https://farm.example:8443"
+	api := newAPI(t, testkit.Options{Pages: func(c *web.Config) { c.PublicURL = farm }})
+	c := api.Tenant(t).User(t, "admin")
+	b := signIn(t, c)
+	id := c.NewSpool(t, 500, nil)
+	labels := b.get(t, "/labels?id="+id).want(t, 200).hides(t, "works only on the machine")
+	if !labels.drawn(t, farm+"/s/1") {
+		t.Errorf("the label has another address: %s", labels.text)
+	}
+	settings := b.get(t, "/settings").shows(t, "Address of the farm "+farm).hides(t, "PUBLIC_URL")
+	settings.submit(t, "/settings/users/"+c.Actor.User+"/password-link").want(t, 200).
+		shows(t, farm+"/password-link/").hides(t, "works only on the machine")
+	settings.submit(t, "/settings/keys", "name", "MK4", "role", "printer").want(t, 200).
+		shows(t, "server: https://x:swk_", "@farm.example:8443/spoolman")
+}
+
+// Without PUBLIC_URL, the address is that of the browser, and pages say if it leads only to the machine itself.
+func TestLocalAddress(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t, testkit.Options{Change: func(c *server.Config) {
+		c.TrustedProxies, _ = server.ParsePrefixes("127.0.0.1")
+	}})
+	tenant := api.Tenant(t)
+	admin, operator := tenant.User(t, "admin"), tenant.User(t, "operator")
+	id := admin.NewSpool(t, 500, nil)
+	// get returns a page that the browser has opened at another address, of http or https.
+	get := func(b *browser, address, path string) *page {
+		t.Helper()
+		r, err := http.NewRequest("GET", api.URL+path, nil)
+		testkit.Check(t, err)
+		scheme, host, _ := strings.Cut(address, "://")
+		name := "spoolwright" + host[strings.LastIndexByte(host, ':'):]
+		if r.Host = host; scheme == "https" {
+			name = "__Host-" + name
+			r.Header.Set("X-Forwarded-Proto", "https")
+		}
+		session := b.client.Jar.Cookies(b.url(t, "/"))[0].Value
+		r.AddCookie(&http.Cookie{Name: strings.Replace(name, ":", "-", 1), Value: session})
+		return newBrowser(t, api.URL).send(t, r).want(t, 200)
+	}
+	b := signIn(t, admin)
+	for _, address := range []string{"http://127.0.0.1:80", "http://127.1.2.3:80", "http://localhost:80",
+		"http://[::1]:80", "https://LOCALHOST:80", "https://farm.localhost:80", "https://0.0.0.0:80"} {
+		p := get(b, address, "/labels?id="+id).shows(t, address+" works only on the machine of the service")
+		if !p.drawn(t, address+"/s/1") || !strings.Contains(p.text, `href="/settings#address"`) {
+			t.Errorf("%s: %s", address, p.text)
+		}
+		get(b, address, "/settings").shows(t, "Address of the farm "+address, "PUBLIC_URL=https://")
+	}
+	get(signIn(t, operator), "http://localhost:80", "/labels?id="+id).shows(t, "An administrator can set the address").
+		hides(t, "Set the address of the farm")
+	for _, address := range []string{"https://farm.example:80", "https://192.168.1.20:80",
+		"https://127.0.0.1.example:80", "https://localhost.example:80"} {
+		if p := get(b, address, "/labels?id="+id).hides(t, "works only on"); !p.drawn(t, address+"/s/1") {
+			t.Errorf("%s: %s", address, p.text)
+		}
+		get(b, address, "/settings").shows(t, "Address of the farm "+address, "PUBLIC_URL")
+	}
+}
