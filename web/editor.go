@@ -3,6 +3,7 @@ package web
 import (
 	"cmp"
 	"net/http"
+	"net/url"
 	"strings"
 
 	"spoolwright/server"
@@ -40,6 +41,7 @@ type editorPage struct {
 	Action, Back, Label string
 	Removable           string // the address of the form that removes the resource, or ""
 	Noun                string
+	Hidden              url.Values
 	Also                option   // the name and the text of another button that sends the form, or empty
 	Other               option   // the link to another page for the same purpose, or empty
 	Users               []option // the addresses and names of resources that need this one, so that it cannot be removed

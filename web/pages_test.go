@@ -253,8 +253,8 @@ func TestPages(t *testing.T) {
 		actions = append(actions, "/"+kind+"s/"+id[kind]+"/"+what)
 	}
 	entry := operator.Get(t, "/api/v1/spools/"+id["spool"]+"/usage?kind=deducted").Want(200).Text("items.0.id")
-	actions = append(actions, "/spools/removal", "/spools/back", "/spools/"+id["spool"]+"/usage/reverse",
-		"/spools/"+id["spool"]+"/usage/"+entry+"/move")
+	actions = append(actions, "/spools/removal", "/spools/back", "/spools/change",
+		"/spools/"+id["spool"]+"/usage/reverse", "/spools/"+id["spool"]+"/usage/"+entry+"/move")
 	for _, action := range append(actions, "/spools", "/spools/new", "/spools/"+id["spool"]+"/weigh",
 		"/spools/"+id["spool"]+"/deduct", "/spools/"+id["spool"]+"/load", "/spools/"+id["spool"]+"/move",
 		"/spools/"+id["spool"]+"/archive",
@@ -264,7 +264,8 @@ func TestPages(t *testing.T) {
 		before := operator.Get(t, "/api/v1/spools/"+id["spool"]).Want(200).Header.Get("ETag")
 		form := map[string][]string{"weight_grams": {"1"}, "gross_grams": {"250"}, "location": {"x"},
 			"archived": {"true"}, "notes": {"x"}, "numbers": {"1-1"}, "entry": {entry}, "spool_number": {"2"},
-			"was.archived": {"false"}, "id": {id["spool"]}, "action": {"archive"}, "quantity": {"1"}, "place": {"1"},
+			"was.archived": {"false"}, "id": {id["spool"]}, "action": {"archive"}, "save": {"1"},
+			"quantity": {"1"}, "place": {"1"},
 			"material_type": {"PLA"},
 			"color":         {"x"}, "name": {"x"}, "customer": {"x"}, "product_id": {id["product"]},
 			"component_product_id": {id["product"]}, "diameter_mm": {"1.75"}, "net_weight_grams": {"1"},

@@ -189,13 +189,6 @@ func (l *spoolList) Locations() (names []string) {
 	return names
 }
 
-// Action returns the choice of the action for the chosen spools.
-func (l *spoolList) Action() pick {
-	return pick{Value: l.Form.Values.Get("action"), Options: []option{{"", "With the chosen spools…"},
-		{"move", "Move to the location"}, {"price", "Set the price"}, {"archive", "Archive"},
-		{"unarchive", "Take out of the archive"}}}
-}
-
 // materials are the types of material to choose from. For a filter, anyMaterial has another option for any type.
 var (
 	materials   = labeled(inventory.MaterialType("").Enum())
@@ -234,31 +227,69 @@ func (v *visit) spoolList(l *spoolList, query url.Values) error {
 	return v.show(status, "spools", "Spools", l)
 }
 
-// changeSpools moves the chosen spools of the list, sets their price, archives them, or takes them out of the archive.
+// changeSpools archives the chosen spools of the list, or takes them out of the archive.
 func changeSpools(v *visit) error {
 	l, query := v.spoolQuery()
 	l.Form = v.sent()
+	return v.changeChosen(l, query, map[string]any{"archived": l.Form.Values.Get("action") != "unarchive"},
+		func() error { return v.spoolList(l, query) })
+}
+
+// chosen are the fields that several spools can get at once.
+var chosen = &editor{api: "/api/v1/spools", path: "/spools", noun: "chosen spools", entity: "spool",
+	fields: []editorField{
+		{field{"location", text}, "Location", "hint=Empty fields stay as they are.", nil},
+		{field{"purchase_price", number}, "Price", "type=number;unit=$currency", nil},
+		{field{"brand", text}, "Vendor", "hint=Of spools without a filament", nil},
+		{field{"supplier", text}, "Supplier", "", nil},
+		{field{"purchase_date", text}, "Bought on", "type=date", nil},
+		{field{"lot_number", text}, "Lot", "", nil},
+		{field{"spool_weight_grams", number}, "Empty spool", "type=number;unit=g", nil},
+		{field{"notes", text}, "Notes", "rows=3", nil},
+	}}
+
+// editChosen shows the form that changes the chosen spools of the list, and changes them once the form is sent.
+func editChosen(v *visit) error {
+	l, query := v.spoolQuery()
+	l.Path = "/spools"
+	l.Form = v.sent()
+	f := l.Form
+	ids := f.Values["id"]
+	if len(ids) == 0 {
+		return v.changeChosen(l, query, nil, func() error { return v.spoolList(l, query) })
+	}
+	var custom customFields
+	if err := v.fetch(chosen.custom(&custom)...); err != nil {
+		return err
+	}
+	page := func(status int) error {
+		p := &editorPage{Form: f, Inputs: chosen.inputs(v, f, false, &custom), Noun: chosen.noun,
+			Action: v.r.URL.Path + v.query(), Name: fmt.Sprintf("%d spools", len(ids)), Label: "Save", Back: l.Address(),
+			Hidden: url.Values{"id": ids, "save": {"1"}}}
+		return v.show(status, "editor", "Edit "+p.Name, p)
+	}
+	if !f.Values.Has("save") {
+		return page(200)
+	}
+	var fields []field
+	for _, in := range chosen.fields {
+		fields = append(fields, in.field)
+	}
+	return v.changeChosen(l, query, f.body(append(fields, custom.fields()...)...), func() error { return page(422) })
+}
+
+// changeChosen changes the chosen spools of the list. If that is not possible, it calls again to show the form.
+func (v *visit) changeChosen(l *spoolList, query url.Values, changes map[string]any, again func() error) error {
 	ids := l.Form.Values["id"]
 	for _, id := range ids {
 		l.Chosen[id] = true
-	}
-	changes := map[string]any{}
-	switch l.Form.Values.Get("action") {
-	case "move":
-		changes["location"] = l.Form.value(field{"location", text})
-	case "price":
-		changes["purchase_price"] = l.Form.value(field{"purchase_price", number})
-	case "archive":
-		changes["archived"] = true
-	case "unarchive":
-		changes["archived"] = false
 	}
 	ok, err := false, error(nil)
 	switch {
 	case len(ids) == 0:
 		l.Form.Problem = "Choose at least one spool."
 	case len(changes) == 0:
-		l.Form.Problem = "Choose what to do with the spools."
+		l.Form.Problem = "Fill in at least one field."
 	default:
 		var done struct {
 			Matched, Changed int
@@ -276,7 +307,7 @@ func changeSpools(v *visit) error {
 		}
 		v.tell(n)
 	}
-	return v.then(ok, err, l.Address(), func() error { return v.spoolList(l, query) })
+	return v.then(ok, err, l.Address(), again)
 }
 
 // before returns data for taking back a change of chosen spools on a page of the list. It reads the spools before the
@@ -313,7 +344,7 @@ func (v *visit) before(
 		same = same && (back == "" || back == string(old))
 		back = string(old)
 	}
-	if !same {
+	if _, custom := changes["extra"]; !same || custom { // the operation cannot remove the value of a custom field
 		back = ""
 	}
 	return back, numbers, nil

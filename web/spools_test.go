@@ -43,7 +43,7 @@ func TestSpoolList(t *testing.T) {
 
 	// The search box of all pages.
 	b.get(t, "/search?q=%231").want(t, 303)
-	b.get(t, "/search?q=1").want(t, 200).shows(t, "PLA Red")
+	b.get(t, "/search?q=1").want(t, 303) // nothing else is found
 	b.get(t, "/search?q=acme").want(t, 200).shows(t, "PLA Red", "120 g").hides(t, "PETG Blue")
 	b.get(t, "/search?q=nothing").want(t, 200).shows(t, "Nothing was found.")
 	b.get(t, "/search").want(t, 200).hides(t, "Nothing was found.")
@@ -52,30 +52,36 @@ func TestSpoolList(t *testing.T) {
 	list := b.get(t, "/spools?sort=number")
 	form := list.form(t, "/spools?sort=number")
 	form["id"] = []string{red, blue}
-	refused := b.do(t, "POST", "/spools?sort=number", form).want(t, 422).shows(t, "Choose what to do")
-	if got := refused.form(t, "/spools?sort=number")["id"]; len(got) != 2 {
+	const change = "/spools/change?sort=number"
+	edit := b.do(t, "POST", change, form).want(t, 200).shows(t, "Edit the chosen spools", "2 spools")
+	if got := edit.form(t, change)["id"]; len(got) != 2 {
 		t.Errorf("the chosen spools are lost: %v", got)
 	}
-	form.Set("action", "price")
-	form.Set("purchase_price", "cheap")
-	refused = b.do(t, "POST", "/spools?sort=number", form).want(t, 422).shows(t, "Must be a number")
-	if got := refused.form(t, "/spools?sort=number"); got.Get("purchase_price") != "cheap" ||
-		got.Get("action") != "price" {
+	edit.submit(t, change).want(t, 422).shows(t, "Fill in at least one field.")
+	refused := edit.submit(t, change, "purchase_price", "cheap").want(t, 422).shows(t, "Must be a number")
+	if got := refused.form(t, change); got.Get("purchase_price") != "cheap" || len(got["id"]) != 2 {
 		t.Errorf("what was typed is lost: %v", got)
 	}
-	form.Set("purchase_price", "19,50")
-	b.do(t, "POST", "/spools?sort=number", form).to(t, "/spools?sort=number")
-	form.Set("action", "move")
-	form.Set("location", "Box 7")
-	b.do(t, "POST", "/spools?sort=number", form).want(t, 303)
+	refused.submit(t, change, "purchase_price", "19,50", "location", "Box 7").to(t, "/spools?sort=number").
+		says(t, "Changed 2 of 2 chosen spools.")
+	c.Post(t, "/api/v1/custom-fields", j{"entity": "spool", "key": "dry", "name": "Dried", "type": "boolean"}).Want(201)
+	b.do(t, "POST", change, form).want(t, 200).shows(t, "Dried").submit(t, change, "extra.dry", "true").
+		to(t, "/spools?sort=number").hides(t, "Undo")
+	c.Get(t, "/api/v1/spools/"+red).Shows(map[string]string{"extra.dry": "true"})
 	for _, id := range []string{red, blue} {
 		c.Get(t, "/api/v1/spools/"+id).Shows(map[string]string{"purchase_price": "19.5", "location": "Box 7"})
 	}
 	form.Set("action", "archive")
 	b.do(t, "POST", "/spools?sort=number", form).to(t, "/spools?sort=number").hides(t, "PLA Red").shows(t, "1 spool")
 	b.get(t, "/spools?archived=true").shows(t, "PLA Red", "Archived")
+	form.Set("action", "unarchive")
+	b.do(t, "POST", "/spools?archived=true", form).to(t, "/spools?archived=true").hides(t, "PLA Red")
 	form["id"] = nil
-	b.do(t, "POST", "/spools?sort=number", form).want(t, 422).shows(t, "Choose at least one spool.")
+	for _, path := range []string{"/spools?sort=number", change} {
+		b.do(t, "POST", path, form).want(t, 422).shows(t, "Choose at least one spool.")
+	}
+	form["id"] = []string{"x"}
+	b.do(t, "POST", "/spools", form).want(t, 422)
 }
 
 func TestSpool(t *testing.T) {
@@ -246,27 +252,31 @@ func TestUndoChangeOfSpools(t *testing.T) {
 			c.Get(t, "/api/v1/spools/"+id).Want(200).Shows(map[string]string{name: want[i]})
 		}
 	}
-	change := func(action, name, value string, ids ...string) *page {
+	change := func(name, value string, ids ...string) *page {
 		t.Helper()
-		return b.do(t, "POST", "/spools?sort=number", url.Values{"id": ids, "action": {action}, name: {value}}).
+		path := "/spools/change?sort=number"
+		if name == "archived" {
+			path = "/spools?sort=number"
+		}
+		return b.do(t, "POST", path, url.Values{"id": ids, "action": {"archive"}, "save": {"1"}, name: {value}}).
 			to(t, "/spools?sort=number")
 	}
-	p := change("move", "location", "C", ids[:2]...).says(t, "Changed 2 of 2 chosen spools.")
+	p := change("location", "C", ids[:2]...).says(t, "Changed 2 of 2 chosen spools.")
 	has("location", "C", "C", "B")
 	p.take(t).to(t, "/spools?sort=number").says(t, "The change of 2 spools is taken back.")
 	has("location", "A", "A", "B")
-	p = change("move", "location", "B", ids...).says(t, "Changed 2 of 3 chosen spools.") // one of them is there
+	p = change("location", "B", ids...).says(t, "Changed 2 of 3 chosen spools.") // one of them is there
 	p.take(t)
 	has("location", "A", "A", "B")
-	if p := change("move", "location", "C", ids...); strings.Contains(p.text, ">Undo<") {
+	if p := change("location", "C", ids...); strings.Contains(p.text, ">Undo<") {
 		t.Error("spools with different values have an Undo")
 	}
-	change("archive", "", "", ids...).take(t)
+	change("archived", "", ids...).take(t)
 	has("archived", "false", "false", "false")
-	change("price", "purchase_price", "5", ids[:2]...).take(t)
+	change("purchase_price", "5", ids[:2]...).take(t)
 	has("purchase_price", "null", "null", "20")
 
-	p = change("move", "location", "D", ids...)
+	p = change("location", "D", ids...)
 	c.Patch(t, "/api/v1/spools/"+ids[1], j{"notes": "x"}).Want(200)
 	p.take(t).want(t, 422).shows(t, "These spools were changed since: 2.")
 	has("location", "D", "D", "D")

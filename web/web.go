@@ -48,6 +48,7 @@ var pages = slices.Concat([]page{
 
 	{"GET /spools", server.Read, listSpools},
 	{"POST /spools", server.Write, changeSpools},
+	{"POST /spools/change", server.Write, editChosen},
 	{"POST /spools/back", server.Write, takeBack},
 	{"GET /spools/new", server.Write, showNewSpools},
 	{"POST /spools/new", server.Write, createSpools},

@@ -57,6 +57,29 @@ for (const details of document.querySelectorAll(".actions details")) {
   });
 }
 
+// Rows are chosen one by one, in ranges with Shift, or all at once. A text says how many are chosen.
+for (const form of document.querySelectorAll("form:has([data-all])")) {
+  const boxes = () => [...form.querySelectorAll("tbody .choose input")];
+  const show = () => {
+    const chosen = boxes().filter((box) => box.checked).length;
+    form.querySelector("[data-all]").checked = chosen > 0 && chosen === boxes().length;
+    form.querySelector("[data-count]").textContent = chosen > 0 ? `${chosen} chosen` : "";
+  };
+  let last;
+  form.addEventListener("click", (event) => {
+    const all = boxes();
+    const at = all.indexOf(event.target);
+    if (event.target.matches("[data-all]")) for (const box of all) box.checked = event.target.checked;
+    if (event.shiftKey && at >= 0 && all.includes(last)) {
+      const from = all.indexOf(last);
+      for (const box of all.slice(Math.min(from, at), Math.max(from, at))) box.checked = event.target.checked;
+    }
+    if (at >= 0) last = event.target;
+    show();
+  });
+  addEventListener("pageshow", show);
+}
+
 for (const button of document.querySelectorAll("[data-print]")) {
   button.hidden = false;
   button.addEventListener("click", () => print());
