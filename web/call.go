@@ -107,6 +107,9 @@ func (f forms) Refused(names ...string) string {
 	return f.sent.Problem
 }
 
+// Sent returns the refused form, or nil.
+func (f forms) Sent() *form { return f.sent }
+
 // resource is a collection of the API whose things have a page with forms.
 type resource struct {
 	api, path string // the paths of the collection in the API and in the pages

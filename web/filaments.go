@@ -67,11 +67,11 @@ var filamentList = &listOf[filament]{editor: filaments, Title: "Filaments", Clas
 		{"material", "Material", "material_type", "asc"}, {"color", "Color", "color", "asc"},
 		{"vendor", "Vendor", "vendor_name", "asc"}, {"most", "Most filament first", "remaining_grams", "desc"}},
 	row: func(v *visit, r *rows, f *filament) {
-		r.add(`<tr><td class="number">{}</td><td class="name"><a href="/filaments/{}">`,
+		r.add(`<tr><td class="number">#{}</td><td class="name"><a href="/filaments/{}">`,
 			strconv.FormatInt(f.Number, 10), f.ID)
 		r.picture(f.Swatch())
-		r.add(`<span><b>{}</b>`, f.Title())
-		r.some(`<small>{}</small>`, f.Maker())
+		r.add(`<span><b>{}</b> `, f.Title())
+		r.some(` <small>{}</small>`, f.Maker())
 		r.add(`</span></a></td><td class="amount count">{}</td><td class="amount left">{}</td>`+
 			`<td class="amount price">{}</td></tr>`+"\n", strconv.Itoa(f.SpoolCount), v.Kilos(f.Remaining),
 			v.Money(f.Price))

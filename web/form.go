@@ -33,6 +33,8 @@ type form struct {
 	Tag     string
 	read    reader
 	zone    *time.Location
+	id      string            // precedes the ids of the form's elements
+	shown   []fault           // the fields with problems that the page shows: see Mark
 	unread  map[string]string // by field, why the text is not a number
 	rows    map[string][]int  // by nested list, the form's row of each object in the body
 }
@@ -40,7 +42,7 @@ type form struct {
 // newForm returns a form that has not been sent.
 func newForm(read reader) *form {
 	return &form{Values: url.Values{}, Was: url.Values{}, Theirs: url.Values{}, Errors: map[string]string{},
-		Key: rand.Text(), read: read, unread: map[string]string{}, rows: map[string][]int{}}
+		Key: rand.Text(), read: read, id: rand.Text()[:6], unread: map[string]string{}, rows: map[string][]int{}}
 }
 
 func (v *visit) newForm() *form {

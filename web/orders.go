@@ -87,7 +87,7 @@ var orderList = &listOf[order]{editor: orders, Title: "Orders", Class: "fixed", 
 	},
 	row: func(v *visit, r *rows, o *order) {
 		state := o.State()
-		r.add(`<tr><td><a class="title" href="/orders/{}"><b>{}</b></a><small><span class="narrow-only">{}`, o.ID,
+		r.add(`<tr><td><a class="title" href="/orders/{}"><b>{}</b></a> <small><span class="narrow-only">{}`, o.ID,
 			o.Name(), state)
 		r.when(o.Source != "", ` · `)
 		r.add(`</span>{}</small></td><td class="wide"><span class="clamp">{}</span></td><td class="wide short">{}</td>`,

@@ -96,18 +96,18 @@ var printerList = &listOf[printer]{editor: printers, Title: "Printers", Class: "
 	},
 	row: func(v *visit, r *rows, p *printer) {
 		r.add(`<tr><td><a class="title" href="/printers/{}"><b>{}</b></a>`, p.ID, p.Name)
-		r.some(`<small>{}</small>`, p.Kind())
-		r.some(`<span class="tag">{}</span>`, p.State())
+		r.some(` <small>{}</small>`, p.Kind())
+		r.some(` <span class="tag">{}</span>`, p.State())
 		r.when(p.Due, ` <span class="tag late">Maintenance due</span>`)
 		if run := p.Now(); run != nil {
-			r.add(`</td><td><a href="/runs/{}">{}</a><small>{}</small>`, run.ID, run.Name(),
+			r.add(`</td><td><a href="/runs/{}">{}</a> <small>{}</small>`, run.ID, run.Name(),
 				v.Until(run.Status, run.Start, run.PrintsUntil()))
 		} else {
 			r.add(`</td><td><span class="muted">–</span>`)
 		}
 		r.add(`</td><td class="wide">`)
 		for _, l := range p.Loaded {
-			r.add(`<small><a href="/spools/{}">#{}</a> {}, {}</small>`, l.ID, strconv.FormatInt(l.Number, 10), l.Name,
+			r.add(` <small><a href="/spools/{}">#{}</a> {}, {}</small>`, l.ID, strconv.FormatInt(l.Number, 10), l.Name,
 				v.Grams(l.Remaining))
 		}
 		r.when(len(p.Loaded) == 0, `<span class="muted">–</span>`)

@@ -133,10 +133,10 @@ var productList = &listOf[product]{editor: products, Title: "Products", Add: "Ad
 		{"cost", "Highest cost first", "total_cost", "desc"}},
 	row: func(v *visit, r *rows, p *product) {
 		r.add(`<tr><td><a class="title" href="/products/{}"><b>{}</b></a>`, p.ID, p.Name)
-		r.some(`<small>{}</small>`, p.SKU)
+		r.some(` <small>{}</small>`, p.SKU)
 		r.add(`</td><td class="wide">{}</td><td class="amount wide">{}</td><td class="amount">{}`, p.Category,
 			v.Minutes(p.Minutes), v.Money(p.TotalCost))
-		r.when(!p.Complete, `<small>not complete</small>`)
+		r.when(!p.Complete, ` <small>not complete</small>`)
 		r.add(`</td></tr>` + "\n")
 	}}
 

@@ -38,7 +38,7 @@ func (p *page) near(t *testing.T, input, problem string) *page {
 	_, rest, _ := strings.Cut(p.text, ` name="`+input+`"`)
 	for {
 		field, next, more := strings.Cut(rest, `<div class="field`)
-		if strings.Contains(field, `<p class="error">`) && strings.Contains(field, problem) {
+		if strings.Contains(field, `<p class="error"`) && strings.Contains(field, problem) {
 			return p
 		}
 		if _, rest, _ = strings.Cut(next, ` name="`+input+`"`); !more || rest == "" {

@@ -146,7 +146,7 @@ func (c runColumn) Cards(v view) template.HTML {
 		} else {
 			words = append(words, v.Date(r.When()))
 		}
-		cards.add(`<li><a class="card" href="/runs/{}"><b>{}</b><small>{}</small></a></li>`+"\n", r.ID, r.Name(),
+		cards.add(`<li><a class="card" href="/runs/{}"><b>{}</b> <small>{}</small></a></li>`+"\n", r.ID, r.Name(),
 			strings.Join(words, " · "))
 	}
 	return cards.html()

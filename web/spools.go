@@ -130,10 +130,10 @@ func (l *spoolList) Rows(v view) template.HTML {
 			r.when(l.Chosen[s.ID], ` checked`)
 			r.add(`><span class="hide">Choose #{}</span></label></td>`, number)
 		}
-		r.add(`<td class="number">{}</td><td class="name"><a href="/spools/{}{}">`, number, s.ID, query)
+		r.add(`<td class="number">#{}</td><td class="name"><a href="/spools/{}{}">`, number, s.ID, query)
 		r.picture(s.Swatch())
-		r.add(`<span><b>{}</b>`, name)
-		r.some(`<small>{}</small>`, maker)
+		r.add(`<span><b>{}</b> `, name)
+		r.some(` <small>{}</small>`, maker)
 		r.add(`</span></a>`)
 		r.when(s.Archived, `<span class="tag">Archived</span>`)
 		r.add(`</td><td class="remaining"><div>`)
@@ -162,9 +162,9 @@ func (l *spoolList) Beside(v view) template.HTML {
 // the link.
 func (s *spool) compact(v view, r *rows) {
 	r.picture(s.Swatch())
-	r.add(`<span class="what"><b>{}</b><small>{}`, s.Name(), strconv.FormatInt(s.Number, 10))
+	r.add(`<span class="what"><b>{}</b> <small>#{}`, s.Name(), strconv.FormatInt(s.Number, 10))
 	r.some(` · {}`, s.Maker())
-	r.add(`</small></span><span class="grams">{}`, v.Grams(s.Remaining))
+	r.add(`</small></span> <span class="grams">{}`, v.Grams(s.Remaining))
 	r.picture(s.Bar())
 	r.add(`</span></a></li>` + "\n")
 }

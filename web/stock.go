@@ -47,7 +47,7 @@ var levelList = &listOf[stockLevel]{editor: levels, Title: "Stock levels", Add: 
 		} else {
 			r.add(`<tr><td><span class="title"><b>{}</b></span>`, l.Name())
 		}
-		r.some(`<small>{}</small>`, l.Brand)
+		r.some(` <small>{}</small>`, l.Brand)
 		r.add(`</td><td class="wide gauge">`)
 		r.picture(newBar(l.Percent()))
 		r.add(`</td><td class="amount">{}</td><td class="amount wide">{}</td><td class="amount">{}</td>`,

@@ -30,6 +30,7 @@ func templateOf(name string) *template.Template {
 // functions are the functions of templates that do not depend on the visitor.
 var functions = template.FuncMap{
 	"label":   label,
+	"inc":     func(i int) int { return i + 1 },
 	"input":   newInput,
 	"options": writeOptions,
 	"choose":  func(in input, options []option) input { in.Options = options; return in },
@@ -38,17 +39,24 @@ var functions = template.FuncMap{
 // view is the data of a template.
 type view struct {
 	*visit
-	Title string
-	Data  any
+	Title     string
+	Data      any
+	IsRefused bool // whether the page shows a form with problems
 }
 
 // With returns a copy of the view with other data, for templates that pages share.
-func (v view) With(data any) view { return view{v.visit, v.Title, data} }
+func (v view) With(data any) view { v.Data = data; return v }
 
 // show writes a page from the template with the name.
 func (v *visit) show(status int, name, title string, data any) error {
 	var b bytes.Buffer
-	if err := templateOf(name).ExecuteTemplate(&b, "layout", view{v, title, data}); err != nil {
+	all := view{v, title, data, status >= 400 && name != "error" && name != "removed"}
+	write := func() error { b.Reset(); return templateOf(name).ExecuteTemplate(&b, "layout", all) }
+	err := write()
+	if err == nil && all.IsRefused { // again, because the summary of a form names the fields that follow it
+		err = write()
+	}
+	if err != nil {
 		return err
 	}
 	server.SendPage(v.w, v.r, status, b.Bytes())

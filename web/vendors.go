@@ -22,7 +22,7 @@ var vendorList = &listOf[vendor]{editor: vendors, Title: "Vendors", Add: "Add a 
 		} else {
 			r.add(`<tr><td><span class="title"><b>{}</b></span>`, one.Name)
 		}
-		r.some(`<small>{}</small>`, one.Notes)
+		r.some(` <small>{}</small>`, one.Notes)
 		r.add(`</td><td class="amount">{}</td><td class="amount">{}</td></tr>`+"\n", strconv.Itoa(one.SpoolCount),
 			v.Kilos(one.Remaining))
 	}}

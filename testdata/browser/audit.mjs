@@ -73,6 +73,26 @@ async function audit(page, name) {
       }
     }
     axe.teardown();
+    // The name of a button of a row says what it does to the row, and texts do not run together.
+    const names = new Map();
+    for (const button of document.querySelectorAll("main :is(li, tbody tr) :is(button, summary)")) {
+      const name = button.ariaLabel ?? button.textContent.replace(/\s+/g, " ").trim();
+      const target = button.closest("form")?.action ?? "";
+      if (names.has(name) && names.get(name) !== target) found.push(`two buttons have the name ${name}`);
+      names.set(name, target);
+    }
+    for (const e of document.querySelectorAll("main :is(a, button, h1, h2, p, td, th, dd, small, label)")) {
+      const texts = [];
+      const walker = document.createTreeWalker(e, NodeFilter.SHOW_TEXT);
+      for (let node; (node = walker.nextNode());) {
+        if (node.data && !node.parentElement.closest("svg, select, textarea")) texts.push(node.data);
+      }
+      for (let i = 1; i < texts.length; i++) {
+        if (/[\p{L}\d]$/u.test(texts[i - 1]) && /^[\p{L}\d#]/u.test(texts[i])) {
+          found.push(`texts run together: ${texts[i - 1]}${texts[i]} in ${e.outerHTML.slice(0, 160)}`);
+        }
+      }
+    }
     return found;
   }, standards);
   for (const violation of violations) problems.add(`${name}: ${violation}`);

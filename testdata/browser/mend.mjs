@@ -50,7 +50,7 @@ class Hands {
 
   // open opens a part of the page.
   open(name) {
-    return this.act(this.page.locator("main summary", { hasText: new RegExp(`^${name}$`) }).first());
+    return this.act(this.page.locator("main summary", { hasText: new RegExp(`^${name}( |$)`) }).first());
   }
 
   // press follows a link or presses a button that leads to a page.

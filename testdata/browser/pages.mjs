@@ -158,6 +158,9 @@ async function walk(browser, tag, options, keys) {
   await fill("weight_grams", "9000");
   await click(".actions form button:has-text('Deduct')");
   await shows("The spool has 700 g left");
+  await page.waitForSelector(".problem:focus"); // the summary of the errors
+  await page.locator(".problem a").press("Enter");
+  await page.waitForSelector("[name=weight_grams]:focus");
   await fill("weight_grams", "100");
   await click(".actions form button:has-text('Deduct')");
   await shows("600 g");

@@ -53,7 +53,7 @@ addEventListener("pageshow", () => {
 // An action that opens puts the cursor into its first field, so that a scale or a scanner can type.
 for (const details of document.querySelectorAll(".actions details")) {
   details.addEventListener("toggle", () => {
-    if (details.open) details.querySelector("input:not([type=hidden])")?.focus();
+    if (details.open && !details.querySelector(".problem")) details.querySelector("input:not([type=hidden])")?.focus();
   });
 }
 
