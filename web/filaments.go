@@ -104,6 +104,7 @@ type filamentPage struct {
 	Filament filament
 	Spools   spoolList
 	Custom   customFields
+	Level    *form // a new stock level
 	locale   *locale
 	Usage    struct {
 		Items []struct {
@@ -129,7 +130,7 @@ func (p *filamentPage) Days() num {
 }
 
 func showFilament(v *visit) error {
-	p := &filamentPage{locale: v.locale}
+	p := &filamentPage{locale: v.locale, Level: v.newForm()}
 	p.Spools.listing, _ = v.listing("/spools", "spool", spoolFilters, nil)
 	p.Spools.Filter = url.Values{"filament": {v.r.PathValue("id")}}
 	if err := v.fetch(

@@ -34,7 +34,9 @@ func TestFilaments(t *testing.T) {
 	b.get(t, first+"/edit").submit(t, first+"/edit", "vendor", "").to(t, first).hides(t, "Zed")
 	b.get(t, "/spools/new?filament_id="+strings.TrimPrefix(first, "/filaments/")).
 		submit(t, "/spools/new", "quantity", "2").want(t, 303)
-	b.get(t, first).want(t, 200).shows(t, "on 2 spools", "Lasts –")
+	b.get(t, first).want(t, 200).shows(t, "on 2 spools", "Lasts –").
+		submit(t, "/stock/new", "minimum_grams", "2 kg").to(t, "/stock").shows(t, "PLA Deep Sea 1.75", "2 kg")
+	b.get(t, first).submit(t, "/stock/new", "minimum_grams", "3000").want(t, 422).shows(t, "There is a stock level")
 	b.get(t, "/filaments?search=deep").want(t, 200).shows(t, "PLA Deep Sea", "1 filament")
 	b.get(t, "/filaments?material=Wood").want(t, 422).shows(t, "Material must be one of")
 	b.get(t, first+"/edit").submit(t, first+"/remove").to(t, "/filaments").hides(t, "Deep Sea")
