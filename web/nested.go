@@ -2,6 +2,7 @@ package web
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 )
 
@@ -12,9 +13,10 @@ type nestedList struct {
 	count             int // the number of rows in a new form
 	fields            []editorField
 
-	// choices returns the read and, after it, the options of the first field. Without options, the form does not have
-	// the list.
+	// choices returns the read and, after it, the options of the first field. If there are none, the form has the
+	// fields in without or, if these are missing, does not have the list.
 	choices func() (read, func() []option)
+	without []editorField
 }
 
 // maxRows is the maximum number of rows of a nested list in a form.
@@ -42,7 +44,9 @@ func (e *editor) reads(v *visit, f *form) (reads []read, rows func() []nestedRow
 	return reads, func() (all []nestedRows) {
 		for i, l := range e.lists {
 			if choices := options[i](); len(choices) > 1 {
-				all = append(all, l.rows(v, f, choices))
+				all = append(all, l.rows(v, f, l.fields, choices))
+			} else if len(l.without) > 0 {
+				all = append(all, l.rows(v, f, l.without, l.without[0].options))
 			}
 		}
 		return all
@@ -50,7 +54,7 @@ func (e *editor) reads(v *visit, f *form) (reads []read, rows func() []nestedRow
 }
 
 // rows returns the rows of the list: those of the form and, if the visitor asks for more, as many again.
-func (l *nestedList) rows(v *visit, f *form, choices []option) nestedRows {
+func (l *nestedList) rows(v *visit, f *form, fields []editorField, choices []option) nestedRows {
 	count := l.count
 	if n, err := strconv.Atoi(f.Values.Get("rows." + l.name)); err == nil && n > count {
 		count = min(n, maxRows)
@@ -62,7 +66,7 @@ func (l *nestedList) rows(v *visit, f *form, choices []option) nestedRows {
 	shown := nestedRows{Name: l.name, Title: l.title, Hint: l.hint}
 	for row := range count {
 		line := nestedRow{Label: fmt.Sprintf("%s %d", l.title, row+1)}
-		for i, in := range l.fields {
+		for i, in := range fields {
 			one := newInput(f, fmt.Sprintf("%s[%d].%s", l.name, row, in.name), in.label, v.settings(in)...)
 			if i == 0 {
 				one.Options = choices
@@ -77,7 +81,7 @@ func (l *nestedList) rows(v *visit, f *form, choices []option) nestedRows {
 // put sets the list in the body of a request.
 func (l *nestedList) put(f *form, body map[string]any) {
 	var fields []field
-	for _, in := range l.fields {
+	for _, in := range slices.Concat(l.without, l.fields) {
 		fields = append(fields, in.field)
 	}
 	f.putRows(body, l.name, fields...)

@@ -13,7 +13,10 @@ func TestNestedLists(t *testing.T) {
 	c := newAPI(t, testkit.Options{}).Operator(t)
 	b := signIn(t, c)
 	b.get(t, "/orders/new").hides(t, "More rows", "Pieces")
-	b.get(t, "/products/new").hides(t, "More rows", "Filament of a piece")
+	vase := b.get(t, "/products/new").hides(t, "Other products").submit(t, "/products/new", "name", "Vase",
+		"materials[0].material_type", "PETG", "materials[0].color", "Sea", "materials[0].weight_grams", "40").want(t, 303)
+	c.Get(t, "/api/v1"+vase.header.Get("Location")).Shows(map[string]string{"materials.0.material_type": "PETG",
+		"materials.0.color": "Sea", "materials.0.weight_grams": "40"})
 
 	filament := func(color string) string {
 		return c.Post(t, "/api/v1/filaments", j{"material_type": "PLA", "color": color,

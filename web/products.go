@@ -155,8 +155,12 @@ var products = &editor{api: "/api/v1/products", path: "/products", noun: "produc
 		{field{"notes", text}, "Notes", "rows=3", nil},
 	},
 	lists: []nestedList{{name: "materials", title: "Filament of a piece", count: 2, choices: chooseFilament,
-		hint: "The page of the product can also say only the material and the color.", fields: []editorField{
+		hint: "The page of the product has more choices.", fields: []editorField{
 			{field{"filament_id", text}, "Filament", "", nil},
+			{field{"weight_grams", number}, "Weight", "type=number;unit=g", nil}},
+		without: []editorField{
+			{field{"material_type", text}, "Material", "", append([]option{{"", "Choose a material"}}, materials...)},
+			{field{"color", text}, "Color", "", nil},
 			{field{"weight_grams", number}, "Weight", "type=number;unit=g", nil}}},
 		{name: "components", title: "Other products in a piece", count: 1, choices: chooseProduct, fields: []editorField{
 			{field{"component_product_id", text}, "Product", "", nil},
