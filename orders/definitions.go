@@ -51,6 +51,14 @@ var Runs = production.Orders{
 	},
 	Reopen:  func(ids []string) *db.Stmt { return db.SQL(`select reopen_orders($1::uuid[])::text`, ids) },
 	Printed: func(run string) string { return "printed_orders(" + run + ")" },
+	Named: func(run string) string {
+		return `(select coalesce(json_agg(json_build_object('id', o.id, 'reference', o.reference, 'customer', o.customer)
+				order by o.created_at, o.id), '[]')
+			from (
+				select distinct oi.order_id from run_items i join order_items oi on oi.id = i.order_item_id
+				where i.run_id = ` + run + ` and i.order_item_id is not null order by oi.order_id limit 3
+			) i join orders o on o.id = i.order_id)`
+	},
 	State:   func(item string) string { return "order_item_state(" + item + ")" },
 	Problem: func(item, product string) string { return "order_item_problem(" + item + ", " + product + ")" },
 }

@@ -134,6 +134,11 @@ type OrderRun struct {
 	PrinterName string               `json:"printer_name"`
 	StartedAt   value.Timestamp      `json:"started_at"`
 	CompletedAt value.Timestamp      `json:"completed_at"`
+
+	Hours     value.Decimal            `json:"estimated_print_time_hours"`
+	Items     []production.ListedItem  `json:"items" rule:"notNull"`
+	ItemCount int64                    `json:"item_count" rule:"notNull"`
+	Materials []production.ListedSpool `json:"materials" rule:"notNull"`
 }
 
 // OrderListItem is an order in lists.
@@ -191,8 +196,11 @@ func (f OrderFilter) list() *server.List {
 	return l
 }
 
+// runItems and runItemCount are SQL expressions of the items of the run r.
+var runItems, runItemCount = production.ListedItems("r.id")
+
 // selectOrders is one statement, so that the items and their pieces come from one snapshot.
-const selectOrders = `
+var selectOrders = `
 	select o.id, o.source, o.reference, o.customer, o.due_date, o.notes, o.status,
 		(select coalesce(json_agg(json_build_object(
 				'id', i.id, 'product_id', i.product_id, 'sku', p.sku, 'product_name', p.name, 'quantity', i.quantity,
@@ -205,7 +213,10 @@ const selectOrders = `
 			where i.order_id = o.id and i.withdrawn_at is null) as items,
 		o.created_at, o.updated_at, o.hidden_at, ` + auth.HiddenBy + `,
 		(select coalesce(json_agg(json_build_object('id', r.id, 'status', r.status, 'printer_name', r.printer_name,
-				'started_at', event_time(r.started_at), 'completed_at', event_time(r.completed_at))
+				'started_at', event_time(r.started_at), 'completed_at', event_time(r.completed_at),
+				'estimated_print_time_hours', trim_scale(r.estimated_print_time_hours),
+				'items', ` + runItems + `, 'item_count', ` + runItemCount + `,
+				'materials', ` + production.ListedSpools("r.id") + `)
 				order by r.created_at desc, r.id desc), '[]')
 			from (
 				select r.* from (

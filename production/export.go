@@ -10,7 +10,7 @@ import (
 var Commands = []cli.Command{Export.Command("production-runs")}
 
 // Export writes all production runs with their items and materials.
-var Export = transfer.Export[Run](200, transfer.ListPage(RunFilter.list, `
+var Export = transfer.Export[Run](200, transfer.ListPage(exported, `
 		select `+runColumns+`,
 			(select coalesce(json_agg(json_build_object(
 					'id', i.id, 'product_id', i.product_id, 'product_name', p.name,
@@ -42,3 +42,6 @@ var exportDoc = &server.Doc{
 		"item and each material of a run, with the fields of the run repeated, " +
 		"and a row for a run without either. Runs are in the order of their creation.",
 }
+
+// exported returns the list of the selected production runs for an export, which names the columns itself.
+func exported(f RunFilter) *server.List { return f.list(listColumns) }

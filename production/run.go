@@ -53,6 +53,10 @@ type Orders struct {
 	// with an id. run is a SQL expression for the id of the run.
 	Printed func(run string) string
 
+	// Named returns a SQL expression for a JSON array of the orders whose items a run prints: at most three objects
+	// with the id, reference and customer. run is a SQL expression for the id of the run.
+	Named func(run string) string
+
 	// State returns a SQL expression for a JSON object about an item of an order. item is a SQL expression for the
 	// id of the item. The object has the order_id, reference, customer and status of the order, whether the order
 	// was removed, the quantity of the item, and the numbers of pieces that are produced and planned.
@@ -71,7 +75,7 @@ func Routes(orders Orders) func(*db.DB) []server.Route {
 func routes(h handlers) []server.Route {
 	return []server.Route{
 		server.Op("GET /api/v1/production-runs", server.Read,
-			server.HandleList[RunListItem](h.db, RunFilter.list), listDoc),
+			server.HandleList[RunListItem](h.db, h.list), listDoc),
 		server.Op("GET /api/v1/production-runs/export", server.Read,
 			Export.Handle(h.db, "production-runs"), exportDoc),
 		server.Op("POST /api/v1/production-runs", server.Write, server.Handle(h.create), createDoc),
@@ -227,6 +231,51 @@ type RunListItem struct {
 	HiddenBy       value.UUID      `json:"hidden_by"`
 	Hider          string          `json:"hidden_by_name" rule:"unsorted"`
 	Cost           value.Decimal   `json:"cost"`
+	Items          []ListedItem    `json:"items" rule:"notNull"`
+	ItemCount      int64           `json:"item_count" rule:"notNull,unsorted"`
+	Materials      []ListedSpool   `json:"materials" rule:"notNull"`
+	Orders         []ListedOrder   `json:"orders" rule:"notNull"`
+}
+
+// ListedItem is a product that a run in a list prints.
+type ListedItem struct {
+	ProductID   value.UUID `json:"product_id" rule:"notNull"`
+	ProductName string     `json:"product_name" rule:"notNull"`
+	Quantity    int64      `json:"quantity" rule:"notNull"`
+}
+
+// ListedSpool is a spool that a run in a list prints from.
+type ListedSpool struct {
+	SpoolID     value.UUID `json:"spool_id" rule:"notNull"`
+	SpoolNumber int64      `json:"spool_number" rule:"notNull"`
+	SpoolName   string     `json:"spool_name" rule:"notNull"`
+	ColorHex    string     `json:"color_hex"`
+}
+
+// ListedOrder is an order that a run in a list prints items of.
+type ListedOrder struct {
+	ID        value.UUID `json:"id" rule:"notNull"`
+	Reference string     `json:"reference"`
+	Customer  string     `json:"customer"`
+}
+
+// ListedItems returns SQL expressions for the first three items of a run, as a JSON array of ListedItem, and for the
+// number of all its items. run is a SQL expression for the id of the run.
+func ListedItems(run string) (items, count string) {
+	return `(select coalesce(json_agg(json_build_object('product_id', i.product_id, 'product_name', p.name,
+			'quantity', i.quantity) order by i.created_at, i.id), '[]')
+		from (select * from run_items x where x.run_id = ` + run + ` order by x.created_at, x.id limit 3) i
+		join products p on p.id = i.product_id)`,
+		`(select count(*) from run_items i where i.run_id = ` + run + `)`
+}
+
+// ListedSpools returns a SQL expression for the first eight materials of a run, as a JSON array of ListedSpool.
+func ListedSpools(run string) string {
+	return `(select coalesce(json_agg(json_build_object('spool_id', s.id, 'spool_number', s.number,
+			'spool_name', spool_name(s.material_type, s.material_name, s.color, s.brand), 'color_hex', s.color_hex)
+			order by m.created_at, m.id), '[]')
+		from (select * from run_materials x where x.run_id = ` + run + ` order by x.created_at, x.id limit 8) m
+		join spools s on s.id = m.spool_id)`
 }
 
 // Variance has the differences between the actual values of a run and its estimates: actual minus estimated. A
@@ -306,13 +355,22 @@ type RunFilter struct {
 
 var listDoc = &server.Doc{
 	ID: "listProductionRuns", Tag: Tag, Summary: "List production runs",
-	Description: "The list has no items and materials. All filters but `search` use an index. `search` and a " +
-		"`sort_by` without an index read all matching runs.",
+	Description: "A run in the list has its first items, materials and orders; `getProductionRun` has all, with their " +
+		"figures. All filters but `search` use an index. `search` and a `sort_by` without an index read all matching runs.",
 }
 
-// list returns the list of the selected production runs.
-func (f RunFilter) list() *server.List {
-	l := server.NewHidingList(runsTable, listColumns, "production_runs", f.Hiding)
+// list returns the list of the selected production runs, each with its first items, materials and orders.
+func (h handlers) list(f RunFilter) *server.List {
+	items, count := ListedItems("production_runs.id")
+	l := f.list(listColumns + ", " + items + " as items, " + count + " as item_count, " +
+		ListedSpools("production_runs.id") + " as materials, " + h.orders.Named("production_runs.id") + " as orders")
+	l.Computed()
+	return l
+}
+
+// list returns the list of the columns of the selected production runs.
+func (f RunFilter) list(columns string) *server.List {
+	l := server.NewHidingList(runsTable, columns, "production_runs", f.Hiding)
 	l.WhereEach("status", f.Status)
 	l.WhereEqual("printer_id", f.PrinterID)
 	l.WhereText("printer_key", f.PrinterName)

@@ -331,8 +331,8 @@ func (l *List) Among(ids string, by filter) {
 // same.
 func (l *List) CountOrdered() { l.countOrdered = true }
 
-// Computed declares that the table is a query that computes columns from rows of other tables. A page then takes
-// longer.
+// Computed declares that the table or the columns are computed from rows of other tables. A page then takes longer, and
+// skipped rows are not computed.
 func (l *List) Computed() { l.computed = true }
 
 // Searchable returns a SQL expression of the form in which a search compares a text: without regard to case and
@@ -533,7 +533,7 @@ func (l *List) page(p pageOf) *db.Stmt {
 		source = l.table + whereOf(append(l.conditions(), after...))
 	}
 	source += by.clause() + " limit " + limit + window
-	if len(l.each) > 0 || p.found || p.scans || skip >= deepSkip {
+	if len(l.each) > 0 || p.found || p.scans || skip >= deepSkip || l.computed && skip > 0 {
 		source = l.table + " join (select tenant_id, id from " + source + ") page using (tenant_id, id)"
 	}
 	return db.SQL(with+"select counted.total, page.* from ("+total+") counted left join (select "+l.columns+

@@ -2121,6 +2121,72 @@ def _Costs(d: Any, etag: str | None = None) -> Costs:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ListedItem:
+    """The type `ListedItem` of the API."""
+
+    product_id: str
+    """The product."""
+    product_name: str
+    """Name of the product, even if it was removed."""
+    quantity: int
+    """Pieces."""
+
+
+def _ListedItem(d: Any, etag: str | None = None) -> ListedItem:
+    get = d.get
+    return ListedItem(
+        product_id=get("product_id"),
+        product_name=get("product_name"),
+        quantity=get("quantity"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedSpool:
+    """The type `ListedSpool` of the API."""
+
+    spool_id: str
+    """The spool."""
+    spool_number: int
+    """Number of the spool."""
+    spool_name: str
+    """Material, colour and brand of the spool, even if it was removed."""
+    color_hex: str | None
+    """Colour of the spool."""
+
+
+def _ListedSpool(d: Any, etag: str | None = None) -> ListedSpool:
+    get = d.get
+    return ListedSpool(
+        spool_id=get("spool_id"),
+        spool_number=get("spool_number"),
+        spool_name=get("spool_name"),
+        color_hex=get("color_hex"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedOrder:
+    """The type `ListedOrder` of the API."""
+
+    id: str
+    """The order."""
+    reference: str | None
+    """Its reference."""
+    customer: str | None
+    """Its customer."""
+
+
+def _ListedOrder(d: Any, etag: str | None = None) -> ListedOrder:
+    get = d.get
+    return ListedOrder(
+        id=get("id"),
+        reference=get("reference"),
+        customer=get("customer"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunListItem:
     """The type `RunListItem` of the API."""
 
@@ -2167,6 +2233,14 @@ class RunListItem:
     """Name of the user, also if the account was deleted, or of the API key."""
     cost: Number | None
     """Sum of the known parts of what the run cost when it ended."""
+    items: tuple[ListedItem, ...]
+    """The first three products to print."""
+    item_count: int
+    """Number of all items."""
+    materials: tuple[ListedSpool, ...]
+    """The first eight spools to print from."""
+    orders: tuple[ListedOrder, ...]
+    """Orders that the run prints items of, at most three."""
 
 
 def _RunListItem(d: Any, etag: str | None = None) -> RunListItem:
@@ -2193,6 +2267,10 @@ def _RunListItem(d: Any, etag: str | None = None) -> RunListItem:
         hidden_by=get("hidden_by"),
         hidden_by_name=get("hidden_by_name"),
         cost=_core.number(get("cost")),
+        items=_core.each(_ListedItem, get("items")),
+        item_count=get("item_count"),
+        materials=_core.each(_ListedSpool, get("materials")),
+        orders=_core.each(_ListedOrder, get("orders")),
     )
 
 
@@ -3043,6 +3121,8 @@ class QueuedRun:
     """When it is expected to end; null without a printer or an estimated time."""
     items: tuple[QueuedItem, ...]
     """What it prints."""
+    materials: tuple[ListedSpool, ...]
+    """The first eight spools to print from."""
     steps: tuple[CheckStep, ...]
     """What `getProductionRunCheck` says of the run."""
 
@@ -3060,6 +3140,7 @@ def _QueuedRun(d: Any, etag: str | None = None) -> QueuedRun:
         expected_start_at=_core.timestamp(get("expected_start_at")),
         expected_end_at=_core.timestamp(get("expected_end_at")),
         items=_core.each(_QueuedItem, get("items")),
+        materials=_core.each(_ListedSpool, get("materials")),
         steps=_core.each(_CheckStep, get("steps")),
     )
 
@@ -3309,6 +3390,14 @@ class OrderRun:
     """Start of printing."""
     completed_at: _dt.datetime | None
     """End of printing."""
+    estimated_print_time_hours: Number | None
+    """Estimated print time in hours."""
+    items: tuple[ListedItem, ...]
+    """The first three products that the run prints."""
+    item_count: int
+    """Number of all items of the run."""
+    materials: tuple[ListedSpool, ...]
+    """The first eight spools that the run prints from."""
 
 
 def _OrderRun(d: Any, etag: str | None = None) -> OrderRun:
@@ -3319,6 +3408,10 @@ def _OrderRun(d: Any, etag: str | None = None) -> OrderRun:
         printer_name=get("printer_name"),
         started_at=_core.timestamp(get("started_at")),
         completed_at=_core.timestamp(get("completed_at")),
+        estimated_print_time_hours=_core.number(get("estimated_print_time_hours")),
+        items=_core.each(_ListedItem, get("items")),
+        item_count=get("item_count"),
+        materials=_core.each(_ListedSpool, get("materials")),
     )
 
 
@@ -10019,8 +10112,9 @@ class ProductionRunsResource:
     ) -> RunList:
         """List production runs.
 
-        The list has no items and materials. All filters but `search` use an index. `search` and a `sort_by`
-        without an index read all matching runs.
+        A run in the list has its first items, materials and orders; `getProductionRun` has all, with their
+        figures. All filters but `search` use an index. `search` and a `sort_by` without an index read all matching
+        runs.
 
         :param skip: Items to skip.
         :param limit: Maximum page size.
@@ -12790,6 +12884,9 @@ __all__ = [
     "InventoryLowStockEvent",
     "ItemState",
     "LastAdminError",
+    "ListedItem",
+    "ListedOrder",
+    "ListedSpool",
     "LoadedSpool",
     "LowStock",
     "MalformedJsonError",

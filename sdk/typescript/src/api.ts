@@ -1242,6 +1242,38 @@ export interface Costs<D = number> {
   readonly cost_breakdown: CostBreakdown<D>;
 }
 
+/** The type `ListedItem` of the API. */
+export interface ListedItem {
+  /** The product. */
+  readonly product_id: string;
+  /** Name of the product, even if it was removed. */
+  readonly product_name: string;
+  /** Pieces. */
+  readonly quantity: number;
+}
+
+/** The type `ListedSpool` of the API. */
+export interface ListedSpool {
+  /** The spool. */
+  readonly spool_id: string;
+  /** Number of the spool. */
+  readonly spool_number: number;
+  /** Material, colour and brand of the spool, even if it was removed. */
+  readonly spool_name: string;
+  /** Colour of the spool. */
+  readonly color_hex: string | null;
+}
+
+/** The type `ListedOrder` of the API. */
+export interface ListedOrder {
+  /** The order. */
+  readonly id: string;
+  /** Its reference. */
+  readonly reference: string | null;
+  /** Its customer. */
+  readonly customer: string | null;
+}
+
 /** The type `RunListItem` of the API. */
 export interface RunListItem<D = number> {
   /** The run's id. */
@@ -1286,6 +1318,14 @@ export interface RunListItem<D = number> {
   readonly hidden_by_name: string | null;
   /** Sum of the known parts of what the run cost when it ended. */
   readonly cost: D | null;
+  /** The first three products to print. */
+  readonly items: readonly ListedItem[];
+  /** Number of all items. */
+  readonly item_count: number;
+  /** The first eight spools to print from. */
+  readonly materials: readonly ListedSpool[];
+  /** Orders that the run prints items of, at most three. */
+  readonly orders: readonly ListedOrder[];
 }
 
 /** The type `RunList` of the API. */
@@ -1778,6 +1818,8 @@ export interface QueuedRun<D = number> {
   readonly expected_end_at: string | null;
   /** What it prints. */
   readonly items: readonly QueuedItem[];
+  /** The first eight spools to print from. */
+  readonly materials: readonly ListedSpool[];
   /** What `getProductionRunCheck` says of the run. */
   readonly steps: readonly CheckStep[];
 }
@@ -1916,7 +1958,7 @@ export interface OrderItem<D = number> {
 }
 
 /** The type `OrderRun` of the API. */
-export interface OrderRun {
+export interface OrderRun<D = number> {
   /** The run's id. */
   readonly id: string;
   /** State of the run. */
@@ -1927,6 +1969,14 @@ export interface OrderRun {
   readonly started_at: string | null;
   /** End of printing. */
   readonly completed_at: string | null;
+  /** Estimated print time in hours. */
+  readonly estimated_print_time_hours: D | null;
+  /** The first three products that the run prints. */
+  readonly items: readonly ListedItem[];
+  /** Number of all items of the run. */
+  readonly item_count: number;
+  /** The first eight spools that the run prints from. */
+  readonly materials: readonly ListedSpool[];
 }
 
 /** The type `Order` of the API. */
@@ -1977,7 +2027,7 @@ export interface Order<D = number> {
   /**
    * The newest 100 production runs that print an item of the order, or one that was removed from it, newest first.
    */
-  readonly runs: readonly OrderRun[];
+  readonly runs: readonly OrderRun<D>[];
 }
 
 /** The type `MarginReportRow` of the API. */
@@ -7276,8 +7326,8 @@ export class ProductionRunsResource<M extends DecimalMode = "number"> {
   /**
    * List production runs.
    *
-   * The list has no items and materials. All filters but `search` use an index. `search` and a `sort_by` without an
-   * index read all matching runs.
+   * A run in the list has its first items, materials and orders; `getProductionRun` has all, with their figures. All
+   * filters but `search` use an index. `search` and a `sort_by` without an index read all matching runs.
    */
   list(
     query: ListProductionRunsQuery = {},
