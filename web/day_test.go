@@ -76,10 +76,10 @@ func TestDay(t *testing.T) {
 		shows(t, "Must be a number.")
 	run := fresh.submit(t, "/runs/new", "printer_name", "MK4", "materials[0].spool_number", number,
 		"materials[0].estimated_weight_grams", "90").want(t, 303).header.Get("Location")
-	b.get(t, "/runs").shows(t, "Planned MK4")
+	b.get(t, "/runs").shows(t, "Planned 3 × Hook MK4")
 	b.get(t, run).shows(t, "MK4", "Pending", "Hook 3", "PLA Black").submit(t, run+"/start").
 		to(t, run).shows(t, "In progress")
-	b.get(t, "/").shows(t, "Printing MK4", "A-7")
+	b.get(t, "/").shows(t, "Printing 3 × Hook", "A-7")
 	b.get(t, run).submit(t, run+"/complete", "materials[0].actual_weight_grams", "many").want(t, 422).
 		shows(t, "Must be a number.").hides(t, "Completed")
 	form = b.get(t, run).form(t, run+"/complete")

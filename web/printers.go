@@ -100,7 +100,9 @@ var printerList = &listOf[printer]{editor: printers, Title: "Printers", Class: "
 		r.some(` <span class="tag">{}</span>`, p.State())
 		r.when(p.Due, ` <span class="tag late">Maintenance due</span>`)
 		if run := p.Now(); run != nil {
-			r.add(`</td><td><a href="/runs/{}">{}</a> <small>{}</small>`, run.ID, run.Name(),
+			r.add(`</td><td>`)
+			r.picture(run.Swatches())
+			r.add(`<a href="/runs/{}">{}</a> <small>{}</small>`, run.ID, run.Title(),
 				v.Until(run.Status, run.Start, run.PrintsUntil()))
 		} else {
 			r.add(`</td><td><span class="muted">–</span>`)

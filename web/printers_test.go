@@ -88,7 +88,7 @@ func TestPrinterPages(t *testing.T) {
 	queue.submit(t, ended+"/earlier").want(t, 422).shows(t, "MK4", "3 × Product Hook", "cannot be moved")
 	b.get(t, "/printers").shows(t, "MK4", "3 × Product Hook", "until")
 	b.get(t, at).shows(t, "3 × Product Hook until", "Confirm")
-	b.get(t, "/").shows(t, "MK4 until").hides(t, "Free")
+	b.get(t, "/").shows(t, "Hook until").hides(t, "Free")
 
 	b.get(t, at+"/edit").submit(t, at+"/edit", "status", "maintenance").to(t, at).shows(t, "Maintenance")
 	form := b.get(t, at).form(t, at+"/maintained")

@@ -2,9 +2,8 @@ package web
 
 import (
 	"cmp"
+	"html/template"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 )
 
@@ -44,26 +43,25 @@ type queuedRun struct {
 	Printer    string `json:"printer_name"`
 	Place      int
 	Earlier    int `json:"-"` // the place of the previous run of the printer if that is pending, or 0
-	Items      []struct {
-		Product  string `json:"product_name"`
-		Quantity int
-	}
-	Hours num        `json:"estimated_print_time_hours"`
-	Start *time.Time `json:"expected_start_at"`
-	End   *time.Time `json:"expected_end_at"`
-	Steps []step
+	Items      []listedItem
+	Spools     []listedSpool `json:"materials"`
+	Hours      num           `json:"estimated_print_time_hours"`
+	Start      *time.Time    `json:"expected_start_at"`
+	End        *time.Time    `json:"expected_end_at"`
+	Steps      []step
 }
 
-// Name returns the pieces and products that the run prints.
-func (r queuedRun) Name() string {
-	var names []string
-	for _, item := range r.Items {
-		names = append(names, strconv.Itoa(item.Quantity)+" × "+item.Product)
-	}
-	if names == nil {
-		return "Without a product"
-	}
-	return strings.Join(names, ", ")
+// Title returns the pieces and products that the run prints.
+func (r queuedRun) Title() string {
+	return cmp.Or(runTitle(r.Items, len(r.Items)), "Without a product")
+}
+
+// Swatches returns the pictures of the colors of the run's spools.
+func (r queuedRun) Swatches() template.HTML { return swatches(r.Spools) }
+
+// Bar returns the picture of the progress of the run if it is printing, or "".
+func (r queuedRun) Bar(v view) template.HTML {
+	return run{Status: r.Status, StartedAt: r.Start, Hours: r.Hours}.Bar(v)
 }
 
 // CanReplan reports whether the queue offers to plan the run again.

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"encoding/json"
 	"net/http"
 	"net/url"
 	"time"
@@ -40,6 +41,9 @@ func (e *editor) hidden(v *visit, query url.Values) (all []removed, total int, e
 		return nil, 0, err
 	}
 	for _, values := range list.Items {
+		if e.path == "/runs" {
+			values["title"] = titleOf(values)
+		}
 		f := v.newForm()
 		f.fill(values)
 		id := f.Values.Get("id")
@@ -131,4 +135,12 @@ func (e *editor) restores() []page {
 
 // removedRuns is the editor of runs, for the pages that remove runs and show and restore removed runs.
 var removedRuns = &editor{api: "/api/v1/production-runs", path: "/runs", noun: "run",
-	name: func(get func(string) string) string { return run{PrinterName: get("printer_name")}.Name() }}
+	name: func(get func(string) string) string { return get("title") }}
+
+// titleOf returns the title of a run with these values.
+func titleOf(values map[string]any) string {
+	var r run
+	b, _ := json.Marshal(values) // values of the API
+	json.Unmarshal(b, &r)
+	return r.Title()
+}

@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"spoolwright/server"
 )
 
 // runFigures contains the inputs of a material or an item in the form that corrects a run.
@@ -27,13 +25,13 @@ type runEvent struct {
 	Before    struct {
 		run
 		Cost        num
-		ActualHours num `json:"actual_print_time_hours"`
-		Materials   []runMaterial
+		ActualHours num           `json:"actual_print_time_hours"`
+		Materials   []runMaterial `json:"materials"`
 		Items       []struct {
 			ID         string
 			Successful num `json:"successful_quantity"`
 			Failed     num `json:"failed_quantity"`
-		}
+		} `json:"items"`
 	}
 }
 
@@ -106,7 +104,7 @@ func (p *runPage) spoolName(id string) string {
 	}
 	for _, s := range p.stock {
 		if s.ID == id {
-			return fmt.Sprintf("#%d %s", s.Number, s.Name())
+			return numbered(s.Number, s.Name())
 		}
 	}
 	return "Another spool"
@@ -122,25 +120,18 @@ func (p *runPage) productName(id string) string {
 	return "Another product"
 }
 
-// nameSpools sets the numbers of the spools of the run. Of the spools that are not in p.stock, it reads at most two.
-func (p *runPage) nameSpools(v *visit) error {
-	numbers, left := map[string]int64{}, 2
+// nameSpools sets the numbers of the run's spools that are in stock, and of the first ones.
+func (p *runPage) nameSpools() {
+	numbers := map[string]int64{}
 	for _, s := range p.stock {
 		numbers[s.ID] = s.Number
 	}
-	for i := range p.Run.Materials {
-		m := &p.Run.Materials[i]
-		if _, known := numbers[m.SpoolID]; !known && left > 0 {
-			left--
-			var s spool
-			if err := v.fetch(get("/api/v1/spools/"+m.SpoolID, &s)); err != nil && server.AsError(err).Status != 404 {
-				return err
-			}
-			numbers[m.SpoolID] = s.Number
-		}
-		m.Number = numbers[m.SpoolID]
+	for _, s := range p.Run.Spools {
+		numbers[s.ID] = s.Number
 	}
-	return nil
+	for i := range p.Run.Materials {
+		p.Run.Materials[i].Number = numbers[p.Run.Materials[i].SpoolID]
+	}
 }
 
 // change makes the forms and inputs that change the run or, if the run has ended, correct it.

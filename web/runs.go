@@ -25,9 +25,14 @@ type run struct {
 	Failure     string     `json:"failure_reason"`
 	CreatedAt   *time.Time `json:"created_at"`
 	Deducted    bool       `json:"inventory_updated"`
+
+	Items     []listedItem  // the first items; ItemCount is the number of all
+	ItemCount int           `json:"item_count"`
+	Spools    []listedSpool `json:"materials"`
+	Orders    []order
 }
 
-// Name returns the name of the run for people: the name of the printer.
+// Name returns the name of the printer.
 func (r run) Name() string {
 	if r.PrinterName == "" {
 		return "Without a printer"
@@ -88,14 +93,12 @@ type runDetails struct {
 	ActualHours  num        `json:"actual_print_time_hours"`
 	LikelyEnd    *time.Time `json:"likely_completed_at"`
 	Items        []struct {
+		listedItem
 		ID         string
-		ProductID  string `json:"product_id"`
-		Product    string `json:"product_name"`
-		Quantity   num
 		Successful num `json:"successful_quantity"`
 		Failed     num `json:"failed_quantity"`
-	}
-	Materials []runMaterial
+	} `json:"items"`
+	Materials []runMaterial `json:"materials"`
 	Warnings  []struct{ Detail string }
 }
 
@@ -115,12 +118,7 @@ type runMaterial struct {
 }
 
 // Name returns the number and the name of the spool.
-func (m runMaterial) Name() string {
-	if m.Number == 0 {
-		return m.Spool
-	}
-	return fmt.Sprintf("#%d %s", m.Number, m.Spool)
-}
+func (m runMaterial) Name() string { return numbered(m.Number, m.Spool) }
 
 // runColumn is a column of the board of runs.
 type runColumn struct {
@@ -134,7 +132,7 @@ type runColumn struct {
 func (c runColumn) Cards(v view) template.HTML {
 	var cards rows
 	for _, r := range c.Items {
-		var words []string
+		words := r.about()
 		if r.Status == "failed" || r.Status == "cancelled" {
 			words = append(words, r.State())
 		}
@@ -146,8 +144,11 @@ func (c runColumn) Cards(v view) template.HTML {
 		} else {
 			words = append(words, v.Date(r.When()))
 		}
-		cards.add(`<li><a class="card" href="/runs/{}"><b>{}</b> <small>{}</small></a></li>`+"\n", r.ID, r.Name(),
-			strings.Join(words, " · "))
+		cards.add(`<li><a class="card" href="/runs/{}">`, r.ID)
+		cards.picture(r.Swatches())
+		cards.add(`<b>{}</b> <small>{}</small>`, r.Title(), strings.Join(words, " · "))
+		cards.picture(r.Bar(v))
+		cards.add(`</a></li>` + "\n")
 	}
 	return cards.html()
 }
@@ -302,16 +303,19 @@ func (v *visit) runPage(status int, name string, f *form) error {
 	p := &runPage{forms: v.forms(strings.Replace(name, "cancel", "fail", 1), f), Reasons: failureReasons}
 	p.part = v.r.PathValue("part")
 	var stock struct{ Items []spool }
+	var listed struct{ Items []run }
 	if err := v.fetch(read{path: "/api/v1/production-runs/{id}", into: &p.Run, tag: &p.tag},
+		get("/api/v1/production-runs?id={id}", &listed),
 		get("/api/v1/production-runs/{id}/check", &p.Check),
 		get("/api/v1/production-runs/{id}/history?limit=20", &p.History),
 		get(spoolsInStock, &stock)); err != nil {
 		return err
 	}
-	p.stock, p.Spools = stock.Items, v.spoolOptions(stock.Items)
-	if err := p.nameSpools(v); err != nil {
-		return err
+	for _, r := range listed.Items { // one, unless the run was removed meanwhile
+		p.Run.run.Items, p.Run.ItemCount, p.Run.Spools, p.Run.Orders = r.Items, r.ItemCount, r.Spools, r.Orders
 	}
+	p.stock, p.Spools = stock.Items, v.spoolOptions(stock.Items)
+	p.nameSpools()
 	if v.CanWrite() {
 		if err := p.change(v); err != nil {
 			return err
@@ -348,7 +352,7 @@ func (v *visit) runPage(status int, name string, f *form) error {
 			p.Complete.rowInput("items", i, "successful_quantity", "Good", cmp.Or(item.Successful, item.Quantity)),
 			p.Complete.rowInput("items", i, "failed_quantity", "Failed", cmp.Or(item.Failed, "0"))})
 	}
-	return v.show(status, "run", p.Run.Name(), p)
+	return v.show(status, "run", p.Run.Title(), p)
 }
 
 // failureReasons are the API's reasons of a failure, to choose from.

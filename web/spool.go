@@ -108,6 +108,16 @@ func (p *spoolPage) Correction(v view, u usage) string {
 	return ""
 }
 
+// Printed returns the title of the run that the entry is a part of, or "" if it is not among the runs of the page.
+func (p *spoolPage) Printed(u usage) string {
+	for _, r := range p.Runs.Items {
+		if r.ID == u.RunID {
+			return r.Title()
+		}
+	}
+	return ""
+}
+
 // Action returns the address to which the form with the name is sent.
 func (p *spoolPage) Action(name string) string {
 	return "/spools/" + p.Spool.ID + "/" + name + p.List.Query()

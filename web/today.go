@@ -1,7 +1,6 @@
 package web
 
 import (
-	"cmp"
 	"html/template"
 	"slices"
 	"time"
@@ -30,7 +29,7 @@ func (p *todayPage) Runs(v view, runs []run) template.HTML {
 	var list rows
 	for _, r := range runs {
 		list.add(`<li><b><a href="/runs/{}">{}</a></b> <span class="amount">{}</span></li>`, r.ID,
-			cmp.Or(r.PrinterName, "No printer"), v.Until(r.Status, r.StartedAt, r.End()))
+			r.Title(), v.Until(r.Status, r.StartedAt, r.End()))
 	}
 	return list.html()
 }

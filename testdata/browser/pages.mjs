@@ -202,7 +202,7 @@ async function walk(browser, tag, options, keys) {
   await click("button:has-text('Start')");
   await shows("In progress");
   await visit("Today");
-  await click(`text="Printer ${tag}"`);
+  await click(`text="4 × Hook ${tag}"`);
   await open("Complete");
   await fill("materials[0].actual_weight_grams", "110,5");
   await fill("items[0].successful_quantity", "3");

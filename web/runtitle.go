@@ -1,0 +1,124 @@
+package web
+
+import (
+	"cmp"
+	"html/template"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// listedItem is a product that a run prints, as lists of runs have it.
+type listedItem struct {
+	ProductID string `json:"product_id"`
+	Product   string `json:"product_name"`
+	Quantity  num
+}
+
+// listedSpool is a spool that a run prints from, as lists of runs have it.
+type listedSpool struct {
+	ID       string `json:"spool_id"`
+	Number   int64  `json:"spool_number"`
+	Spool    string `json:"spool_name"`
+	ColorHex string `json:"color_hex"`
+}
+
+// Name returns the number and the name of the spool.
+func (s listedSpool) Name() string { return numbered(s.Number, s.Spool) }
+
+// numbered returns the name of a spool with its number, if the number is known.
+func numbered(number int64, name string) string {
+	if number == 0 {
+		return name
+	}
+	return "#" + strconv.FormatInt(number, 10) + " " + name
+}
+
+// titleItems is the maximum number of products in the title of a run.
+const titleItems = 2
+
+// runTitle returns the products that a run prints, such as "2 × Phone stand", or "" if it prints none. Total is the
+// number of all items of the run.
+func runTitle(items []listedItem, total int) string {
+	var names []string
+	for _, item := range items[:min(len(items), titleItems)] {
+		names = append(names, string(item.Quantity)+" × "+item.Product)
+	}
+	title := strings.Join(names, ", ")
+	if more := total - len(names); more > 0 && title != "" {
+		title += " and " + strconv.Itoa(more) + " more"
+	}
+	return title
+}
+
+// shownSwatches is the maximum number of colors that lists show for a run.
+const shownSwatches = 4
+
+// swatches returns the pictures of the colors of spools.
+func swatches(spools []listedSpool) template.HTML {
+	if len(spools) == 0 {
+		return ""
+	}
+	var list rows
+	list.add(`<span class="swatches">`)
+	for i, s := range spools {
+		if i < shownSwatches {
+			list.picture(newSwatch(spool{Color: s.Spool}.IsTranslucent(), s.ColorHex))
+		}
+	}
+	list.add(`</span>`)
+	return list.html()
+}
+
+// Title returns the name of the run for people: what it prints, or else its printer.
+func (r run) Title() string {
+	return cmp.Or(runTitle(r.Items, r.ItemCount), r.Name())
+}
+
+// Swatches returns the pictures of the colors of the run's spools.
+func (r run) Swatches() template.HTML { return swatches(r.Spools) }
+
+// about returns the printer, unless it is the title, and the order of the run.
+func (r run) about() (words []string) {
+	if r.ItemCount > 0 && r.PrinterName != "" {
+		words = append(words, r.PrinterName)
+	}
+	if len(r.Orders) > 0 {
+		words = append(words, r.Orders[0].Name())
+	}
+	return words
+}
+
+// About returns the printer and the order of the run as text.
+func (r run) About() string { return strings.Join(r.about(), " · ") }
+
+// Facts returns the state, the printer, the order and the filament of a run as text.
+func (v *visit) Facts(r run) string {
+	words := append([]string{r.State()}, r.about()...)
+	if grams := cmp.Or(r.Grams, r.Estimate); grams != "" {
+		words = append(words, v.Grams(grams))
+	}
+	return strings.Join(words, " · ")
+}
+
+// Progress returns the elapsed share of the run's estimated time as a percentage, or -1 if the run is not printing or
+// its end is not known.
+func (r run) Progress(now time.Time) int {
+	if r.Status != "in_progress" || r.End() == nil || float(r.Hours) <= 0 {
+		return -1
+	}
+	return max(0, min(100, int(now.Sub(*r.StartedAt).Hours()/float(r.Hours)*100)))
+}
+
+// progressBar returns the picture of a progress in percent, or "" if it is less than 0.
+func progressBar(percent int) template.HTML {
+	if percent < 0 {
+		return ""
+	}
+	return template.HTML(`<svg class="bar progress" viewBox="0 0 100 4" preserveAspectRatio="none" role="img" ` +
+		`aria-label="` + strconv.Itoa(percent) + ` % of the estimated time"><rect class="track" width="100" height="4"/>` +
+		`<rect class="use" width="` + strconv.Itoa(percent) + `" height="4"/></svg>`)
+}
+
+// Bar returns the picture of the progress of a printing run, or "".
+func (r run) Bar(v view) template.HTML { return progressBar(r.Progress(v.Now())) }
