@@ -81,15 +81,17 @@ var listKeysDoc = &server.Doc{
 
 // KeyFilter are the parameters of the list of API keys.
 type KeyFilter struct {
-	Name    value.Optional[string]             `query:"name"`
-	Role    value.Optional[value.Set[KeyRole]] `query:"role" rule:"named="`
-	Revoked value.Optional[bool]               `query:"revoked"`
+	Name      value.Optional[string]             `query:"name"`
+	Role      value.Optional[value.Set[KeyRole]] `query:"role" rule:"named="`
+	PrinterID value.Optional[value.UUID]         `query:"printer_id"`
+	Revoked   value.Optional[bool]               `query:"revoked"`
 }
 
 func (f KeyFilter) list() *server.List {
 	l := server.NewList("api_keys", keyColumns, "", "")
 	l.WhereText(`lower(name collate "und-x-icu") collate "C"`, f.Name)
 	l.WhereOneOf("role", f.Role)
+	l.WhereEqual("printer_id", f.PrinterID)
 	l.WhereEqual("(revoked_at is not null)", f.Revoked)
 	return l
 }

@@ -2,7 +2,12 @@ package auth
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/rand"
 	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"strings"
 	"time"
 
 	"spoolwright/db"
@@ -10,9 +15,49 @@ import (
 	"spoolwright/value"
 )
 
-// A password link lets a person set a password without knowing the old password. Its token is signed and names the
-// tenant and the user, so that a forged token is rejected without a query. The user's row has only the SHA-256 of the
-// newest token, until the token is used.
+// A password link lets a person set a password without knowing the old password. Its token is short, so that the
+// address of the link fits into a message. It consists of the id of the tenant, of random bytes, and of a code that
+// rejects a forged token without a query. The user's row has only the SHA-256 of the newest token, until the token is
+// used.
+
+// The parts of a token of a link, in bytes. Nobody can guess the random bytes together with the code.
+const (
+	linkTenant = 16
+	linkRandom = 10
+	linkCode   = 6
+)
+
+// newLink returns the token of a new link for a user of the tenant.
+func (t *Tokens) newLink(tenant string) string {
+	token, _ := hex.DecodeString(strings.ReplaceAll(tenant, "-", "")) // a UUID
+	token = append(token, make([]byte, linkRandom)...)
+	rand.Read(token[linkTenant:])
+	return base64.RawURLEncoding.EncodeToString(append(token, codeOfLink(t.signing, token)...))
+}
+
+// parseLink returns the id of the tenant in the token of a link. It reports false if newLink has not made the token.
+func (t *Tokens) parseLink(token string) (tenant string, ok bool) {
+	b, err := base64.RawURLEncoding.Strict().DecodeString(token)
+	if err != nil || len(b) != linkTenant+linkRandom+linkCode {
+		return "", false
+	}
+	content, code := b[:linkTenant+linkRandom], b[linkTenant+linkRandom:]
+	for _, key := range t.keys.Keys {
+		if secret, isSecret := key.([]byte); isSecret && hmac.Equal(code, codeOfLink(secret, content)) {
+			return value.ParseID(hex.EncodeToString(b[:4]) + "-" + hex.EncodeToString(b[4:6]) + "-" +
+				hex.EncodeToString(b[6:8]) + "-" + hex.EncodeToString(b[8:10]) + "-" + hex.EncodeToString(b[10:16]))
+		}
+	}
+	return "", false
+}
+
+// codeOfLink returns the code of a token. No JSON Web Token has the signed text: it contains a colon.
+func codeOfLink(secret, content []byte) []byte {
+	mac := hmac.New(sha256.New, secret)
+	mac.Write([]byte("spoolwright:password-link:")) // a hash returns no errors
+	mac.Write(content)
+	return mac.Sum(nil)[:linkCode]
+}
 
 // linkFor is how long a password link is valid.
 const linkFor = 24 * time.Hour
@@ -37,11 +82,7 @@ func (s *Service) createPasswordLink(
 	ctx context.Context, r *server.Request[struct{}],
 ) (server.OK[PasswordLink], error) {
 	now, id := s.now().UTC().Truncate(time.Second), r.ID("id")
-	token, err := s.tokens.refresh(linkAudience, Refresh{TenantID: db.ActorOf(ctx).Tenant, UserID: id,
-		SessionID: value.NewID(), IssuedAt: now})
-	if err != nil {
-		return nil, err
-	}
+	token := s.tokens.newLink(db.ActorOf(ctx).Tenant)
 	link := db.SQL(`update users set link_hash = $2, link_expires_at = $3 where id = $1
 		returning link_expires_at as expires_at`, id, linkHash(token), now.Add(linkFor))
 	if err := s.db.Write(ctx, link); err != nil {
@@ -86,21 +127,22 @@ func (s *Service) usePasswordLink(ctx context.Context, r *server.Request[LinkPas
 // SetPassword sets the password of the user whom the token of a password link names. The password must pass
 // CheckPassword.
 func (s *Service) SetPassword(ctx context.Context, token, password, address string) error {
-	link, _, err := s.tokens.parseRefresh(linkAudience, token)
-	if err != nil {
-		return errLink.Because(err)
+	tenant, ok := s.tokens.parseLink(token)
+	if !ok {
+		return errLink
 	}
-	ctx = db.As(ctx, db.Actor{Tenant: link.TenantID})
-	done, err := s.begin(ctx, "link "+link.UserID, address, Anonymous, nil)
+	ctx = db.As(ctx, db.Actor{Tenant: tenant})
+	hash := linkHash(token)
+	done, err := s.begin(ctx, "link "+hex.EncodeToString(hash), address, Anonymous, nil)
 	if err != nil {
 		return err
 	}
 	outcome := Abandoned
 	defer func() { done(outcome) }()
 
-	const valid = `id = $1 and link_hash = $2 and link_expires_at > $3 and disabled_at is null`
-	args := []any{link.UserID, linkHash(token), s.now()}
-	found := db.SQL(`select id from users where `+valid, args...)
+	const valid = `link_hash = $1 and link_expires_at > $2 and disabled_at is null`
+	var user string
+	found := db.SQL(`select id::text from users where `+valid, hash, s.now()).Into(&user)
 	if err := s.db.Read(ctx, found); err != nil {
 		return err
 	}
@@ -109,16 +151,16 @@ func (s *Service) SetPassword(ctx context.Context, token, password, address stri
 		return errLink
 	}
 	outcome = Succeeded
-	hash, err := s.hash(ctx, password)
+	hashed, err := s.hash(ctx, password)
 	if err != nil {
 		return err
 	}
 	changed := db.SQL(`
 		update users set password_hash = $4, link_hash = null, link_expires_at = null, updated_at = now()
-		where `+valid+` returning id`, append(args, hash)...)
+		where `+valid+` and id = $3 returning id`, hash, s.now(), user, hashed)
 	ended := db.SQL(`
 		delete from sessions where user_id = $1 and exists (select from users where id = $1 and password_hash = $2)`,
-		link.UserID, hash)
+		user, hashed)
 	if err := s.db.Write(ctx, changed, ended); err != nil {
 		return err
 	}

@@ -97,3 +97,56 @@ func TestPasswordLinkOnce(t *testing.T) {
 		return api.Anonymous().Send("POST", linkPath, j{"token": token, "new_password": newPhrase})
 	}).Want(t, map[string]int{"204": 1, "400 INVALID_LINK": 3})
 }
+
+// The token of a link is short. A token that the service has not made, or of which a character was changed, is
+// rejected, and so is the token of another secret.
+func TestPasswordLinkToken(t *testing.T) {
+	t.Parallel()
+	api := testkit.New(t, testkit.Options{})
+	admin := api.Tenant(t).User(t, "admin")
+	user := admin.Post(t, usersPath, newUser(nil)).Want(201)
+	token := admin.Post(t, usersPath+"/"+user.ID()+"/password-link", nil).Want(200).Text("token")
+	if len(token) > 43 {
+		t.Errorf("the token %s has %d characters", token, len(token))
+	}
+	other := []byte(token)
+	for i := range other {
+		was := other[i]
+		if other[i] = 'A'; was == 'A' {
+			other[i] = 'Q'
+		}
+		api.Anonymous().Post(t, linkPath, j{"token": string(other), "new_password": newPhrase}).
+			WantError(400, "INVALID_LINK")
+		other[i] = was
+	}
+	api.Anonymous().Post(t, linkPath, j{"token": token, "new_password": newPhrase}).Want(204)
+}
+
+// A user who is created without a password cannot log in until a link sets it, and does not count as an admin who
+// can.
+func TestUserWithoutPassword(t *testing.T) {
+	t.Parallel()
+	api := testkit.New(t, testkit.Options{})
+	tenant := api.Tenant(t)
+	admin := tenant.User(t, "admin")
+	body := newUser(j{"role": "admin"})
+	delete(body, "password")
+	user := admin.Post(t, usersPath, body).Want(201)
+	user.Shows(map[string]string{"invited": "true"})
+	path := usersPath + "/" + user.ID()
+	admin.Patch(t, path, j{"password": nil}).WantError(422, "VALIDATION_ERROR")
+	for _, password := range []string{"", phrase} {
+		r := tryLogin(t, api, user.Text("email"), password)
+		if r.Status != 401 && r.Status != 422 {
+			t.Errorf("the password %q: %d", password, r.Status)
+		}
+	}
+	own := usersPath + "/" + admin.Actor.User
+	admin.Patch(t, own, j{"role": "viewer"}).WantError(409, "LAST_ADMIN")
+	admin.Delete(t, own).WantError(409, "LAST_ADMIN")
+	token := admin.Post(t, path+"/password-link", nil).Want(200).Text("token")
+	api.Anonymous().Post(t, linkPath, j{"token": token, "new_password": newPhrase}).Want(204)
+	admin.Get(t, path).Shows(map[string]string{"invited": "false"})
+	mustLogin(t, api, user.Text("email"), newPhrase)
+	admin.Patch(t, own, j{"role": "viewer"}).Want(200)
+}

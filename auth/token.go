@@ -29,7 +29,6 @@ const (
 	accessAudience  = "spoolwright:access"
 	refreshAudience = "spoolwright:refresh"
 	pagesAudience   = "spoolwright:pages"
-	linkAudience    = "spoolwright:password-link"
 	minSecretBytes  = 32
 	maxTokenBytes   = 4 << 10
 	issuedAtSkew    = 5 * time.Second // tolerance for the clock of another instance that issued a token

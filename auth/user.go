@@ -3,6 +3,7 @@ package auth
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"spoolwright/db"
 	"spoolwright/server"
@@ -40,13 +41,18 @@ type UserAccount struct {
 	Name      value.Optional[string] `json:"name" rule:"required"`
 	Role      value.Optional[Role]   `json:"role" rule:"required"`
 	Disabled  value.Optional[bool]   `json:"disabled" rule:"notNull"`
-	Password  value.Optional[string] `json:"password" rule:"required,writeOnly,maxLength=200,minLength=10"`
+	Password  value.Optional[string] `json:"password" rule:"notNull,writeOnly,maxLength=200,minLength=10"`
+	Invited   bool                   `json:"invited" rule:"readOnly,notNull"`
 	CreatedAt value.Timestamp        `json:"created_at" rule:"readOnly,notNull"`
 	UpdatedAt value.Timestamp        `json:"updated_at" rule:"readOnly,notNull"`
 }
 
-// Check applies CheckPassword.
+// Check applies CheckPassword. A password must not be blank.
 func (u *UserAccount) Check(problems *server.Problems) {
+	if p := u.Password; !p.IsNull() && strings.TrimSpace(*p.Value) == "" {
+		problems.Add("password", "must not be blank")
+		return
+	}
 	checkNewPassword(problems, "password", u.Password)
 }
 
@@ -59,7 +65,8 @@ func checkNewPassword(problems *server.Problems, field string, password value.Op
 }
 
 // userColumns selects the fields of a UserAccount.
-const userColumns = `id, email, name, role, disabled_at is not null as disabled, created_at, updated_at`
+const userColumns = `id, email, name, role, disabled_at is not null as disabled, password_hash = '' as invited,
+	created_at, updated_at`
 
 var listUsersDoc = &server.Doc{
 	ID: "listUsers", Tag: usersTag, Summary: "List users",
@@ -74,8 +81,9 @@ type UserFilter struct {
 }
 
 func (f UserFilter) list() *server.List {
-	l := server.NewList(`(select *, disabled_at is not null as disabled from users) users`,
-		"id, email, name, role, disabled, created_at, updated_at", "", "")
+	l := server.NewList(`(
+			select *, disabled_at is not null as disabled, password_hash = '' as invited from users) users`,
+		"id, email, name, role, disabled, invited, created_at, updated_at", "", "")
 	l.WhereText(`lower(email collate "und-x-icu") collate "C"`, f.Email)
 	l.WhereOneOf("role", f.Role)
 	l.WhereEqual("disabled", f.Disabled)
@@ -98,14 +106,18 @@ func readUser(id string) *db.Stmt {
 
 var createUserDoc = &server.Doc{
 	ID: "createUser", Tag: usersTag, Summary: "Create a user",
-	Description: "The user can log in immediately. An e-mail is unique across all tenants: `EMAIL_TAKEN` does not " +
+	Description: "The user can log in immediately, or, without a `password`, after it is set with a password link " +
+		"(`POST /api/v1/users/{id}/password-link`). An e-mail is unique across all tenants: `EMAIL_TAKEN` does not " +
 		"tell which tenant uses it. A tenant can have 200 users, including disabled users.",
 	Errors: []*server.Error{errEmailTaken, ErrUserLimit},
 }
 
 // hashNew hashes the password of a new user. It checks the caller first, so that a revoked caller cannot cause the
-// work of hashing.
+// work of hashing. Without a password, the hash is empty: Verify accepts no password for it.
 func (s *Service) hashNew(ctx context.Context, r *server.Request[UserAccount]) (hash string, err error) {
+	if r.In.Password.IsNull() {
+		return "", nil
+	}
 	if err := s.db.CheckActor(ctx); err != nil {
 		return "", err
 	}
@@ -171,7 +183,7 @@ var updateUserDoc = &server.Doc{
 		"`disabled` take effect immediately: the user's access tokens become invalid. After a change of the role, " +
 		"a refresh returns a token for the new role. `disabled` and a new password end the user's sessions, so " +
 		"that refresh tokens become invalid. `LAST_ADMIN` means that the change would leave the tenant without an " +
-		"enabled admin. `email` cannot be changed; its current value is accepted.",
+		"enabled admin who has a password. `email` cannot be changed; its current value is accepted.",
 	Errors:  []*server.Error{errLastAdmin},
 	Request: `{"name":"Bob Miller","role":"viewer"}`,
 }
@@ -210,7 +222,8 @@ func (s *Service) updateUser(ctx context.Context, r *server.Request[UserAccount]
 			select t.*, case
 				when $6::boolean then 'EMAIL'
 				when t.role = 'admin' and not t.disabled and (t.new_role <> 'admin' or t.new_disabled) and not exists (
-					select from users o where o.id <> t.id and o.role = 'admin' and o.disabled_at is null)
+					select from users o where o.id <> t.id and o.role = 'admin' and o.disabled_at is null
+						and o.password_hash <> '')
 					then 'LAST_ADMIN'
 			end as problem
 			from target t
@@ -277,7 +290,7 @@ func (s *Service) deleteUser(ctx context.Context, r *server.Request[struct{}]) (
 	// updateUser has the same lock and check of the caller.
 	found := db.SQL(`
 		select u.email, u.role = 'admin' and u.disabled_at is null and not exists (
-			select from users o where o.id <> u.id and o.role = 'admin' and o.disabled_at is null)
+			select from users o where o.id <> u.id and o.role = 'admin' and o.disabled_at is null and o.password_hash <> '')
 		from users u where u.id = $1 for update`, id).Into(&email, &last)
 	err := s.db.Decide(ctx, []*db.Stmt{
 		lockUsers(), caller.Bind(), found,

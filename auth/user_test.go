@@ -129,7 +129,7 @@ func TestInvalidUserBodies(t *testing.T) {
 	path := admin.Post(t, usersPath, newUser(nil)).Want(201).Header.Get("Location")
 	before := string(admin.Get(t, usersPath).Body)
 
-	admin.Post(t, usersPath, j{}).Fields("email", "name", "role", "password")
+	admin.Post(t, usersPath, j{}).Fields("email", "name", "role")
 	for field, values := range map[string][]any{
 		"email": {nil, "", "bob", "bob@", "@farm.example", "a b@farm.example", "a@b@c", "a\n@farm.example",
 			"a\u00a0@farm.example", strings.Repeat("x", 320) + "@x", 1},
@@ -140,7 +140,7 @@ func TestInvalidUserBodies(t *testing.T) {
 			"with a NUL \x00 in it", 1},
 	} {
 		for _, value := range values {
-			if field != "disabled" || value != nil {
+			if field != "disabled" && field != "password" || value != nil {
 				admin.Post(t, usersPath, newUser(j{field: value})).Fields(field)
 			}
 			admin.Patch(t, path, j{field: value}).Fields(field)

@@ -238,11 +238,11 @@ func TestPages(t *testing.T) {
 	actions := []string{"/settings/fields/new", "/settings/webhooks", "/settings/webhooks/" + webhook + "/remove",
 		"/settings/webhooks/" + webhook + "/test", "/files", "/products/new", "/runs/new", "/orders/new", "/stock/new",
 		"/stock/" + id["level"] + "/edit",
-		"/stock/" + id["level"] + "/remove", "/settings", "/settings/keys", "/settings/users/new",
+		"/stock/" + id["level"] + "/remove", "/settings", "/settings/keys", "/settings/users",
 		"/settings/users/" + admin.Actor.User + "/edit", "/settings/users/" + admin.Actor.User + "/remove"}
 	for _, of := range []string{"product edit", "product remove", "product recalculate", "product materials",
 		"product components", "printer edit", "printer remove", "printer maintained", "printer slots/1", "run earlier",
-		"run start", "run complete", "run fail", "run cancel", "run correct", "run reopen", "run edit", "run items",
+		"printer key", "printer key/" + id["run"] + "/revoke", "run start", "run complete", "run fail", "run cancel", "run correct", "run reopen", "run edit", "run items",
 		"run items/" + id["run"], "run items/" + id["run"] + "/remove", "run materials",
 		"run materials/" + id["run"] + "/exchange", "run materials/" + id["run"] + "/remove", "order edit", "order remove",
 		"order cancel", "order items", "order items/" + id["order item"] + "/remove", "order plan",

@@ -139,7 +139,9 @@ type printerPage struct {
 	Printer printer
 	Queue   queue
 	Ended   struct{ Items []run }
-	Spools  []option // the spools that can be loaded
+	Spools  []option      // the spools that can be loaded
+	Keys    found[apiKey] // the keys of the printer, for admins
+	New     *connection   // the key that was just created, or nil
 }
 
 // Load returns the input for the spool of a slot.
@@ -150,14 +152,23 @@ func (p *printerPage) Load(number int) input {
 func showPrinter(v *visit) error { return v.printerPage(200, "", nil) }
 
 func (v *visit) printerPage(status int, name string, f *form) error {
-	p := &printerPage{forms: v.forms(name, f)}
+	return v.showPrinterWith(status, name, f, nil)
+}
+
+// showPrinterWith shows the page of a printer, with the key that was just created if c is not nil.
+func (v *visit) showPrinterWith(status int, name string, f *form, c *connection) error {
+	p := &printerPage{forms: v.forms(name, f), New: c}
 	var stock struct{ Items []spool }
-	if err := v.fetch(
+	reads := []read{
 		get("/api/v1/printers/{id}", &p.Printer),
 		get("/api/v1/queue?printer_id={id}", &p.Queue),
 		get("/api/v1/production-runs?printer_id={id}&status=completed,failed,cancelled&limit=10", &p.Ended),
 		get(spoolsInStock, &stock),
-	); err != nil {
+	}
+	if v.IsAdmin() {
+		reads = append(reads, get("/api/v1/api-keys?printer_id={id}&revoked=false&limit=20", &p.Keys))
+	}
+	if err := v.fetch(reads...); err != nil {
 		return err
 	}
 	p.Printer.Runs = p.Queue.of(p.Printer.ID)

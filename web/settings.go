@@ -2,7 +2,6 @@ package web
 
 import (
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -13,20 +12,24 @@ type settingsPage struct {
 	Keys  struct{ Items []apiKey }
 	Key   *form
 	Extra [3]customFields // the custom fields of spools, filaments and vendors
-	New   apiKey          // the key that was just created, or empty
-	Link  string          // the password link that was just created, or ""
-	Base  string          // the address of the service
+	New   *connection     // the key that was just created, or nil
+	Guest *form           // the form that invites a person
+	Link  *invitation     // the password link that was just created, or nil
 }
 
 type account struct {
 	ID, Email, Name, Role string
 	Disabled              bool
+	Invited               bool
 }
 
-// State returns the role, and whether the user is disabled.
+// State returns the role, and why the user cannot sign in.
 func (a account) State() string {
-	if a.Disabled {
+	switch {
+	case a.Disabled:
 		return label(a.Role) + ", disabled"
+	case a.Invited:
+		return label(a.Role) + ", invited"
 	}
 	return label(a.Role)
 }
@@ -52,15 +55,8 @@ var users = &editor{api: "/api/v1/users", path: "/settings/users", noun: "user",
 		{field{"name", text}, "Name", "required", nil},
 		{field{"email", text}, "E-mail", "type=email;required", nil},
 		{field{"role", text}, "Role", "", roles},
-		{field{"password", text}, "Password",
-			"type=password;hint=At least 10 characters. In an edit, empty leaves it.", nil},
 		{field{"disabled", flag}, "Sign-in", "", []option{{"false", "Allowed"}, {"true", "Not allowed"}}},
 	}}
-
-// At returns the address of the service with an API key as the password.
-func (p *settingsPage) At(key string) string {
-	return strings.Replace(p.Base, "://", "://x:"+key+"@", 1)
-}
 
 // Fields returns all custom fields.
 func (p *settingsPage) Fields() []customField {
@@ -87,7 +83,9 @@ func (v *visit) settingsPage(status int, p *settingsPage) error {
 	if p.Key == nil {
 		p.Key = v.newForm()
 	}
-	p.Base = v.Address()
+	if p.Guest == nil {
+		p.Guest = v.newForm()
+	}
 	return v.show(status, "settings", "Settings", p)
 }
 
@@ -117,32 +115,16 @@ func exportFarm(v *visit) error {
 // createKey creates an API key, and shows it once.
 func createKey(v *visit) error {
 	p := &settingsPage{Key: v.sent()}
-	ok, err := v.send(p.Key, "POST", "/api/v1/api-keys", p.Key.body(field{"name", text}, field{"role", text}), &p.New)
-	if err != nil {
+	c, err := v.createKey(p.Key, p.Key.body(field{"name", text}, field{"role", text}))
+	switch {
+	case err != nil:
 		return err
-	}
-	if !ok {
+	case p.Key.Problem != "" || len(p.Key.Errors) > 0:
 		return v.settingsPage(422, p)
-	}
-	if p.New.Key == "" { // the form was sent twice, and the key is not stored
+	case c == nil:
 		return v.redirect("/settings")
 	}
-	p.Key = nil
-	return v.settingsPage(200, p)
-}
-
-// createPasswordLink creates a link with which a user sets a password, and shows the link once.
-func createPasswordLink(v *visit) error {
-	var link struct{ Token string }
-	f := v.sent()
-	ok, err := v.send(f, "POST", "/api/v1/users/{id}/password-link", nil, &link)
-	if err != nil {
-		return err
-	}
-	if !ok || link.Token == "" {
-		return v.redirect("/settings")
-	}
-	return v.settingsPage(200, &settingsPage{Link: v.Address() + "/password-link/" + link.Token})
+	return v.settingsPage(200, &settingsPage{New: c})
 }
 
 func revokeKey(v *visit) error {

@@ -73,13 +73,18 @@ func TestSettings(t *testing.T) {
 	id := c.Get(t, "/api/v1/api-keys").Text("items.0.id")
 	b.get(t, "/settings").submit(t, "/settings/keys/"+id+"/revoke").to(t, "/settings").hides(t, "Voron")
 
-	users := "/settings/users/new"
-	refused := b.get(t, users).submit(t, users, "name", "Ada", "email", "ada-"+c.Email, "role", "viewer",
-		"password", "short").want(t, 422).shows(t, "10")
-	if got := refused.form(t, users); got.Get("name") != "Ada" || got.Get("password") != "" {
-		t.Errorf("the form has %v", got)
-	}
-	refused.submit(t, users, "password", testkit.Password).to(t, "/settings").shows(t, "Ada", "Viewer")
+	// An invited person has no password until the link sets it.
+	users := "/settings/users"
+	refused := b.get(t, "/settings").submit(t, users, "name", "Ada", "email", c.Email, "role", "viewer").want(t, 422).
+		shows(t, "already in use")
+	testkit.Equal(t, refused.form(t, users).Get("name"), "Ada", "what was typed is lost")
+	form = refused.form(t, users)
+	form.Set("email", "ada-"+c.Email)
+	b.do(t, "POST", users, form).want(t, 200)
+	invited := b.do(t, "POST", users, form).want(t, 200).shows(t, "Link for Ada", "Viewer, invited")
+	link := linkOf(t, invited)
+	newBrowser(t, api.URL).get(t, link).want(t, 200).submit(t, link, "new_password", testkit.Password).to(t, "/sign-in")
+	b.get(t, "/settings").hides(t, "invited", link)
 	ada := &testkit.Client{API: api, Email: "ada-" + c.Email}
 	in := signIn(t, ada)
 	in.get(t, "/spools").want(t, 200).hides(t, "Settings")
@@ -93,6 +98,19 @@ func TestSettings(t *testing.T) {
 	b.get(t, edit).submit(t, "/settings/users/"+user+"/remove").to(t, "/settings").hides(t, "Ada")
 }
 
+// linkOf returns the path of the password link on a page. The address has at most 100 characters, also with a long host.
+func linkOf(t *testing.T, p *page) string {
+	t.Helper()
+	found := regexp.MustCompile(`value="http://[^/"]+(/password-link/[^"]+)"`).FindStringSubmatch(p.text)
+	if found == nil {
+		t.Fatalf("no link: %s", p.words())
+	}
+	if host := "https://spoolwright.our-farm.example"; len(host+found[1]) > 100 {
+		t.Errorf("%s%s is too long", host, found[1])
+	}
+	return found[1]
+}
+
 // An admin creates a password link, with which a person without JavaScript sets a password and signs in.
 func TestPasswordLink(t *testing.T) {
 	t.Parallel()
@@ -100,19 +118,15 @@ func TestPasswordLink(t *testing.T) {
 	tenant := api.Tenant(t)
 	user := tenant.User(t, "operator")
 	form := "/settings/users/" + user.Actor.User + "/password-link"
-	shown := signIn(t, tenant.User(t, "admin")).get(t, "/settings").submit(t, form).want(t, 200)
-	link := regexp.MustCompile(`<pre>http://[^/]+(/password-link/[^<]+)</pre>`).FindStringSubmatch(shown.text)
-	if link == nil {
-		t.Fatalf("no link: %s", shown.words())
-	}
+	link := linkOf(t, signIn(t, tenant.User(t, "admin")).get(t, "/settings").submit(t, form).want(t, 200))
 	b := newBrowser(t, api.URL)
-	p := b.get(t, link[1]).want(t, 200)
+	p := b.get(t, link).want(t, 200)
 	testkit.Equal(t, p.header.Get("Referrer-Policy"), "origin",
 		"Referrer-Policy: what the page loads gets its address")
-	p.submit(t, link[1], "new_password", "short").want(t, 422).shows(t, "Must have at least 10 characters.")
-	p.submit(t, link[1], "new_password", "a new and long phrase").to(t, "/sign-in").
+	p.submit(t, link, "new_password", "short").want(t, 422).shows(t, "Must have at least 10 characters.")
+	p.submit(t, link, "new_password", "a new and long phrase").to(t, "/sign-in").
 		submit(t, "/sign-in", "email", user.Email, "password", "a new and long phrase").want(t, 303)
-	p.submit(t, link[1], "new_password", "a new and long phrase").want(t, 400).shows(t, "This link is not valid")
+	p.submit(t, link, "new_password", "a new and long phrase").want(t, 400).shows(t, "This link is not valid")
 	signIn(t, tenant.User(t, "viewer")).do(t, "POST", form, nil).want(t, 403)
 }
 

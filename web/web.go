@@ -76,6 +76,8 @@ var pages = slices.Concat([]page{
 	{"POST /printers/{id}/maintained", server.Write,
 		onePrinter.action("maintained", "POST", "/maintained", nil, says("The hours count from 0."))},
 	{"POST /printers/{id}/slots/{number}", server.Write, loadSlot},
+	{"POST /printers/{id}/key", server.Admin, connectPrinter},
+	{"POST /printers/{id}/key/{part}/revoke", server.Admin, disconnectPrinter},
 	{"GET /queue", server.Read, showQueue},
 
 	{"GET /products", server.Read, productList.show},
@@ -160,6 +162,7 @@ var pages = slices.Concat([]page{
 	{"GET /settings/farm.gz", server.Admin, exportFarm},
 	{"POST /settings/keys", server.Admin, createKey},
 	{"POST /settings/keys/{id}/revoke", server.Admin, revokeKey},
+	{"POST /settings/users", server.Admin, invite},
 	{"POST /settings/users/{id}/password-link", server.Admin, createPasswordLink},
 	{"GET /settings/webhooks", server.Admin, listWebhooks},
 	{"POST /settings/webhooks", server.Admin, createWebhook},
@@ -177,7 +180,7 @@ var pages = slices.Concat([]page{
 	vendors.pages(server.Write), products.pages(server.Write), orders.pages(server.Write), levels.pages(server.Write),
 	spools.restores(), printers.restores(), filaments.restores(), vendors.restores(), products.restores(),
 	orders.restores(), removedRuns.restores(),
-	users.pages(server.Admin), definitions.pages(server.Admin))
+	users.changes(server.Admin), definitions.pages(server.Admin))
 
 // site serves the pages of one service.
 type site struct {

@@ -80,6 +80,17 @@ for (const form of document.querySelectorAll("form:has([data-all])")) {
   addEventListener("pageshow", show);
 }
 
+// A button copies the text before it. The clipboard's own interface needs HTTPS, this one does not.
+for (const button of document.querySelectorAll("[data-copy]")) {
+  button.hidden = false;
+  button.addEventListener("click", () => {
+    const text = button.previousElementSibling;
+    if (text.matches("input")) text.select();
+    else getSelection().selectAllChildren(text);
+    if (document.execCommand("copy")) button.textContent = "Copied";
+  });
+}
+
 for (const button of document.querySelectorAll("[data-print]")) {
   button.hidden = false;
   button.addEventListener("click", () => print());
