@@ -169,6 +169,8 @@ class UserAccount:
     """viewer reads, operator also writes, admin also manages users."""
     disabled: bool
     """A disabled user cannot log in. Default: false."""
+    invited: bool
+    """Whether the user has not set the first password yet."""
     created_at: _dt.datetime
     """When the user was created."""
     updated_at: _dt.datetime
@@ -185,6 +187,7 @@ def _UserAccount(d: Any, etag: str | None = None) -> UserAccount:
         name=get("name"),
         role=get("role"),
         disabled=get("disabled"),
+        invited=get("invited"),
         created_at=_core.timestamp(get("created_at")),
         updated_at=_core.timestamp(get("updated_at")),
         etag=etag,
@@ -5791,7 +5794,7 @@ class UsersResource:
         *,
         skip: int | None = None,
         limit: int | None = None,
-        sort_by: Literal["id", "email", "name", "role", "disabled", "created_at", "updated_at"] | None = None,
+        sort_by: Literal["id", "email", "name", "role", "disabled", "invited", "created_at", "updated_at"] | None = None,
         sort_order: SortOrder | None = None,
         after: str | None = None,
         email: str | None = None,
@@ -5833,7 +5836,7 @@ class UsersResource:
     def iterate(
         self,
         *,
-        sort_by: Literal["id", "email", "name", "role", "disabled", "created_at", "updated_at"] | None = None,
+        sort_by: Literal["id", "email", "name", "role", "disabled", "invited", "created_at", "updated_at"] | None = None,
         sort_order: SortOrder | None = None,
         email: str | None = None,
         role: Role | Sequence[Role] | None = None,
@@ -5866,22 +5869,23 @@ class UsersResource:
         email: str,
         name: str,
         role: Role,
-        password: str,
         disabled: bool | None = None,
+        password: str | None = None,
         idempotency_key: str | None = None,
     ) -> UserAccount:
         """Create a user.
 
-        The user can log in immediately. An e-mail is unique across all tenants: `EMAIL_TAKEN` does not tell which
-        tenant uses it. A tenant can have 200 users, including disabled users.
+        The user can log in immediately, or, without a `password`, after it is set with a password link (`POST
+        /api/v1/users/{id}/password-link`). An e-mail is unique across all tenants: `EMAIL_TAKEN` does not tell
+        which tenant uses it. A tenant can have 200 users, including disabled users.
 
         Requires the role `admin`.
 
         :param email: Not case-sensitive, unique across all tenants, cannot be changed.
         :param name: The user's name.
         :param role: viewer reads, operator also writes, admin also manages users.
-        :param password: Never returned.
         :param disabled: A disabled user cannot log in. Default: false.
+        :param password: Never returned. Without one, a new user sets it with a password link.
         :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
         a key.
         """
@@ -5893,8 +5897,8 @@ class UsersResource:
                 "email": email,
                 "name": name,
                 "role": role,
-                "password": password,
                 "disabled": UNSET if disabled is None else disabled,
+                "password": UNSET if password is None else password,
             },
             idempotency_key=idempotency_key or _core.new_key(),
         )
@@ -5933,8 +5937,8 @@ class UsersResource:
         Changes the name, the role, the password, or whether the user is disabled. A new role and `disabled` take
         effect immediately: the user's access tokens become invalid. After a change of the role, a refresh returns
         a token for the new role. `disabled` and a new password end the user's sessions, so that refresh tokens
-        become invalid. `LAST_ADMIN` means that the change would leave the tenant without an enabled admin. `email`
-        cannot be changed; its current value is accepted.
+        become invalid. `LAST_ADMIN` means that the change would leave the tenant without an enabled admin who has
+        a password. `email` cannot be changed; its current value is accepted.
 
         Requires the role `admin`.
 
@@ -5943,7 +5947,7 @@ class UsersResource:
         :param name: The user's name.
         :param role: viewer reads, operator also writes, admin also manages users.
         :param disabled: A disabled user cannot log in. Default: false.
-        :param password: Never returned.
+        :param password: Never returned. Without one, a new user sets it with a password link.
         :param if_match: The ``etag`` of the resource as you know it. If the resource has changed since, the call
         raises PreconditionFailedError and changes nothing.
         """
@@ -6037,6 +6041,7 @@ class ApiKeysResource:
         after: str | None = None,
         name: str | None = None,
         role: Literal["viewer", "operator", "printer"] | Sequence[Literal["viewer", "operator", "printer"]] | None = None,
+        printer_id: str | None = None,
         revoked: bool | None = None,
     ) -> AccessKeyList:
         """List API keys.
@@ -6053,6 +6058,7 @@ class ApiKeysResource:
         Cannot be combined with `skip`.
         :param name: Only keys with this name: the whole text, ignoring case.
         :param role: Only keys with one of these roles, separated by commas.
+        :param printer_id: Only keys of this printer.
         :param revoked: true: only revoked keys; false: only the others.
         """
         return self._client._call(
@@ -6067,6 +6073,7 @@ class ApiKeysResource:
                 "after": after,
                 "name": name,
                 "role": role,
+                "printer_id": printer_id,
                 "revoked": revoked,
             },
         )
@@ -6078,6 +6085,7 @@ class ApiKeysResource:
         sort_order: SortOrder | None = None,
         name: str | None = None,
         role: Literal["viewer", "operator", "printer"] | Sequence[Literal["viewer", "operator", "printer"]] | None = None,
+        printer_id: str | None = None,
         revoked: bool | None = None,
     ) -> Iterator[AccessKey]:
         """Iterates over all items of the list, page by page.
@@ -6089,6 +6097,7 @@ class ApiKeysResource:
         :param sort_order: Ascending or descending.
         :param name: Only keys with this name: the whole text, ignoring case.
         :param role: Only keys with one of these roles, separated by commas.
+        :param printer_id: Only keys of this printer.
         :param revoked: true: only revoked keys; false: only the others.
         """
         return _core.cursor_pages(self._client, "/api-keys", _AccessKeyList,
@@ -6097,6 +6106,7 @@ class ApiKeysResource:
                 "sort_order": sort_order,
                 "name": name,
                 "role": role,
+                "printer_id": printer_id,
                 "revoked": revoked,
             },
         )

@@ -129,6 +129,8 @@ export interface UserAccount {
   readonly role: Role;
   /** A disabled user cannot log in. Default: false. */
   readonly disabled: boolean;
+  /** Whether the user has not set the first password yet. */
+  readonly invited: boolean;
   /** When the user was created. */
   readonly created_at: string;
   /** When the user was last changed. */
@@ -2886,8 +2888,8 @@ export interface UserAccountCreate {
   role: Role;
   /** A disabled user cannot log in. Default: false. */
   disabled?: boolean | null | undefined;
-  /** Never returned. */
-  password: string;
+  /** Never returned. Without one, a new user sets it with a password link. */
+  password?: string | null | undefined;
 }
 
 /** The type `UserAccountUpdate` of the API, in request bodies. */
@@ -2900,7 +2902,7 @@ export interface UserAccountUpdate {
   role?: Role | undefined;
   /** A disabled user cannot log in. Default: false. */
   disabled?: boolean | undefined;
-  /** Never returned. */
+  /** Never returned. Without one, a new user sets it with a password link. */
   password?: string | undefined;
 }
 
@@ -4119,7 +4121,7 @@ export interface ListUsersQuery {
   /** Maximum page size. */
   limit?: number | undefined;
   /** Any scalar field of the items. */
-  sort_by?: "id" | "email" | "name" | "role" | "disabled" | "created_at" | "updated_at" | undefined;
+  sort_by?: "id" | "email" | "name" | "role" | "disabled" | "invited" | "created_at" | "updated_at" | undefined;
   /** Ascending or descending. */
   sort_order?: SortOrder | undefined;
   /**
@@ -4154,6 +4156,8 @@ export interface ListApiKeysQuery {
   name?: string | undefined;
   /** Only keys with one of these roles, separated by commas. */
   role?: "viewer" | "operator" | "printer" | readonly ("viewer" | "operator" | "printer")[] | undefined;
+  /** Only keys of this printer. */
+  printer_id?: string | undefined;
   /** true: only revoked keys; false: only the others. */
   revoked?: boolean | undefined;
 }
@@ -5506,8 +5510,9 @@ export class UsersResource<M extends DecimalMode = "number"> {
   /**
    * Create a user.
    *
-   * The user can log in immediately. An e-mail is unique across all tenants: `EMAIL_TAKEN` does not tell which tenant
-   * uses it. A tenant can have 200 users, including disabled users.
+   * The user can log in immediately, or, without a `password`, after it is set with a password link (`POST
+   * /api/v1/users/{id}/password-link`). An e-mail is unique across all tenants: `EMAIL_TAKEN` does not tell which
+   * tenant uses it. A tenant can have 200 users, including disabled users.
    *
    * Requires the role `admin`.
    */
@@ -5538,8 +5543,8 @@ export class UsersResource<M extends DecimalMode = "number"> {
    * Changes the name, the role, the password, or whether the user is disabled. A new role and `disabled` take effect
    * immediately: the user's access tokens become invalid. After a change of the role, a refresh returns a token for
    * the new role. `disabled` and a new password end the user's sessions, so that refresh tokens become invalid.
-   * `LAST_ADMIN` means that the change would leave the tenant without an enabled admin. `email` cannot be changed;
-   * its current value is accepted.
+   * `LAST_ADMIN` means that the change would leave the tenant without an enabled admin who has a password. `email`
+   * cannot be changed; its current value is accepted.
    *
    * Requires the role `admin`.
    */
