@@ -188,7 +188,6 @@ func TestPages(t *testing.T) {
 		{path: "/reports/margins"},
 		{path: "/reports/margins?by=customer&from=2024-01-01&to=2024-02-01", hidden: true},
 		{path: "/settings", admin: true},
-		{path: "/settings/users/new", admin: true, hidden: true},
 		{path: "/settings/fields/new", admin: true, hidden: true},
 		{path: "/settings/fields/" + field + "/edit", admin: true, ours: true},
 		{path: "/settings/webhooks", admin: true},
