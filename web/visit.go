@@ -29,6 +29,7 @@ const policy = "default-src 'none'; style-src 'self'; script-src 'self'; img-src
 func (s *site) visit(w http.ResponseWriter, r *http.Request) *visit {
 	h := w.Header()
 	h.Set("Content-Security-Policy", policy)
+	h.Set("Permissions-Policy", noCamera)
 	h.Set("Referrer-Policy", "same-origin")
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	return &visit{site: s, w: w, r: r, locale: localeOf(r.Header.Get("Accept-Language")), zone: time.UTC}

@@ -44,6 +44,7 @@ var pages = slices.Concat([]page{
 
 	{"GET /{$}", server.Read, today},
 	{"GET /search", server.Read, search},
+	{"GET /scan", server.Read, scan},
 	{"GET /changes", server.Read, streamChanges},
 
 	{"GET /spools", server.Read, listSpools},

@@ -334,7 +334,52 @@ async function long(browser) {
   console.log("ok    long names");
 }
 
-const browser = await chromium.launch({ executablePath: CHROMIUM, args: ["--no-sandbox"] });
+// scan opens spools with the bar of a phone: with a camera, whose labels a substitute for the decoder reads, and by
+// number. The bar does not cover what has the focus.
+async function scan(browser) {
+  const options = { viewport: { width: 390, height: 844 }, permissions: ["camera"], hasTouch: true };
+  const page = await (await browser.newContext(options)).newPage();
+  page.setDefaultTimeout(60_000); // long enough for a busy machine
+  await page.addInitScript(() => {
+    window.BarcodeDetector = class {
+      async detect(video) {
+        return video.videoWidth > 0 && sessionStorage.label ? [{ rawValue: sessionStorage.label }] : [];
+      }
+    };
+  });
+  await page.goto(base + "/sign-in");
+  await page.fill("[name=email]", email);
+  await page.fill("[name=password]", password);
+  await page.click("button:has-text('Sign in')");
+  const bar = page.locator("nav.foot");
+  await bar.getByText("Scan").click();
+  await page.waitForSelector("video:visible");
+  await page.evaluate(() => { sessionStorage.label = "WEB+SPOOLMAN:S-1"; });
+  await page.waitForSelector(".spool-head >> text=#1 ");
+  await page.evaluate(() => { sessionStorage.label = ""; });
+  await bar.getByText("Scan").click();
+  await page.fill("main [name=q]", "#2");
+  await page.click("main button");
+  await page.waitForSelector(".spool-head >> text=#2 ");
+  for (const path of [new URL(page.url()).pathname, "/spools", "/filaments/new", "/settings"]) {
+    await page.goto(base + path);
+    const covered = await page.evaluate(() => {
+      const top = document.querySelector("nav.foot").getBoundingClientRect().top;
+      return [...document.querySelectorAll("main :is(a, button, input, select, textarea, summary)")].filter((e) => {
+        e.focus();
+        const focused = document.activeElement === e;
+        document.activeElement.blur();
+        return focused && e.getBoundingClientRect().bottom > top + 1;
+      }).map((e) => e.outerHTML.slice(0, 80));
+    });
+    check(path, covered.length === 0, `the bar covers ${covered.join(", ")}`);
+  }
+  await page.context().close();
+  console.log("ok    scan");
+}
+
+const browser = await chromium.launch({ executablePath: CHROMIUM,
+  args: ["--no-sandbox", "--use-fake-device-for-media-stream"] });
 const walks = {
   wide: () => walk(browser, "wide", { viewport: { width: 1280, height: 800 } }),
   phone: () => walk(browser, "phone", {
@@ -343,6 +388,7 @@ const walks = {
   keys: () => walk(browser, "keys", { viewport: { width: 1280, height: 800 } }, true),
   invite: () => invite(browser),
   long: () => long(browser),
+  scan: () => scan(browser),
 };
 try {
   for (const name in walks) {

@@ -96,6 +96,42 @@ for (const button of document.querySelectorAll("[data-print]")) {
   button.addEventListener("click", () => print());
 }
 
+// The camera reads labels, where the browser can. Otherwise, the field for the number remains.
+for (const scan of document.querySelectorAll("[data-scan]")) {
+  if (!("BarcodeDetector" in window) || !navigator.mediaDevices) continue;
+  const video = scan.querySelector("video"), words = scan.querySelector("[role=status]");
+  let stream;
+  const stop = () => {
+    for (const track of stream?.getTracks() ?? []) track.stop();
+    stream = null;
+  };
+  const look = async (detector) => {
+    if (!stream) return;
+    const [code] = await detector.detect(video).catch(() => []);
+    if (!code?.rawValue) return setTimeout(look, 150, detector);
+    stop();
+    location.assign("/scan?" + new URLSearchParams({ q: code.rawValue }));
+  };
+  const start = async () => {
+    stop();
+    if (document.hidden) return;
+    try {
+      stream = await navigator.mediaDevices.getUserMedia({ video: { facingMode: "environment" } });
+      video.srcObject = stream;
+      await video.play();
+      video.hidden = false;
+      words.textContent = scan.dataset.scan;
+      look(new BarcodeDetector());
+    } catch {
+      stop();
+      words.textContent = scan.dataset.denied;
+    }
+  };
+  addEventListener("pagehide", stop);
+  addEventListener("pageshow", start);
+  document.addEventListener("visibilitychange", start);
+}
+
 // Rows update by themselves: after a change of the farm's data, the page is read again, and its lists and figures are
 // replaced. A tab that nobody sees does nothing.
 const parts = (page) => [...page.querySelectorAll("[data-list], .today, .spool-head, .ledger")];
