@@ -10,7 +10,7 @@ import (
 )
 
 // testBrowser opens the documentation pages of a demo in a headless Chromium, walks through its pages for people,
-// mends mistakes there, and audits them. PLAYWRIGHT_CORE is the directory of the npm package playwright-core if Node.js
+// mends mistakes there, counts the clicks of daily tasks, and audits them. PLAYWRIGHT_CORE is the directory of the npm package playwright-core if Node.js
 // does not find it, CHROMIUM the path of the browser if it is not /usr/bin/chromium, and PAGE_TOOLS a directory with the
 // npm packages axe-core and vnu-jar, without which nothing is audited.
 func testBrowser(t *testing.T, p program) {
@@ -48,6 +48,7 @@ func testBrowser(t *testing.T, p program) {
 	run(t, "docs.mjs", operations)
 	run(t, "pages.mjs")
 	run(t, "mend.mjs")
+	run(t, "tasks.mjs")
 	t.Run("Audit", func(t *testing.T) {
 		if os.Getenv("PAGE_TOOLS") == "" {
 			skipTest(t, "PAGE_TOOLS is not set")

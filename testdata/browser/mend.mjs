@@ -9,21 +9,11 @@
 // and Chromium, as docs.mjs does. It prints a line per walk with the clicks of each mistake, and exits with status 1
 // after the first failed check.
 
-import { createRequire } from "node:module";
-import { join, resolve } from "node:path";
+import { join } from "node:path";
+import { base, check, Farm, more, signIn, withBrowser } from "./farm.mjs";
 
-const [base, email, password, pictures] = process.argv.slice(2);
-if (!password || !/^https?:\/\//.test(base)) {
-  console.error("usage: node mend.mjs BASE_URL EMAIL PASSWORD [PICTURES]");
-  process.exit(2);
-}
-const { PLAYWRIGHT_CORE, CHROMIUM = "/usr/bin/chromium" } = process.env;
-const { chromium } = createRequire(import.meta.url)(PLAYWRIGHT_CORE ? resolve(PLAYWRIGHT_CORE) : "playwright-core");
+const [pictures] = more;
 const most = 3; // clicks
-
-function check(name, ok, detail = "") {
-  if (!ok) throw new Error(`${name}: ${detail}`);
-}
 
 // hands does on a page what a person does, with a mouse or with keys only, and counts clicks. A key that does what a
 // click does counts as one.
@@ -196,32 +186,8 @@ const mistakes = {
   },
 };
 
-// Farm makes mistakes by the API.
-class Farm {
-  constructor(request) {
-    this.request = request;
-  }
-
-  async signIn() {
-    const { access_token: token } = await this.post("/auth/login", { email, password });
-    this.headers = { Authorization: `Bearer ${token}` };
-  }
-
-  async send(method, path, data) {
-    const response = await this.request.fetch(base + "/api/v1" + path, { method, data, headers: this.headers });
-    check(`${method} ${path}`, response.ok(), await response.text());
-    return response.status() === 204 ? null : response.json();
-  }
-
-  post(path, data) {
-    return this.send("POST", path, data);
-  }
-
-  newSpool(more) {
-    return this.post("/spools", { material_type: "PLA", color: "Plum", diameter_mm: 1.75, net_weight_grams: 1000,
-      purchase_price: 20, ...more });
-  }
-
+// Mistakes is a farm in which mistakes are made by the API.
+class Mistakes extends Farm {
   async newRun(more) {
     this.spool = await this.newSpool(more);
     this.run = await this.post("/production-runs", { status: "in_progress", printer_name: `Mended ${Date.now()}`,
@@ -245,15 +211,10 @@ class Farm {
 async function walk(browser, tag, options, keys) {
   const context = await browser.newContext(options);
   const page = await context.newPage();
-  page.setDefaultTimeout(60_000); // long enough for a busy machine
-  await page.goto(base + "/sign-in");
-  await page.fill("[name=email]", email);
-  await page.fill("[name=password]", password);
-  await page.click("button:has-text('Sign in')");
-  await page.waitForSelector("main >> text=Today");
+  await signIn(page);
   const counts = [];
   for (const [name, { make, first, mend, right }] of Object.entries(mistakes)) {
-    const farm = new Farm(context.request);
+    const farm = new Mistakes(context.request);
     await farm.signIn();
     await page.goto(base + await make(farm));
     const hands = new Hands(page, keys);
@@ -274,15 +235,9 @@ async function walk(browser, tag, options, keys) {
   console.log(`ok    ${tag}: ${counts.join("; ")}`);
 }
 
-const browser = await chromium.launch({ executablePath: CHROMIUM, args: ["--no-sandbox"] });
-try {
+await withBrowser(async (browser) => {
   await walk(browser, "wide", { viewport: { width: 1280, height: 800 } });
   const phone = { width: 390, height: 844 };
   await walk(browser, "phone", { viewport: phone, colorScheme: "dark", javaScriptEnabled: false });
   await walk(browser, "keys", { viewport: { width: 1280, height: 800 } }, true);
-} catch (error) {
-  console.error(`FAIL  ${error.message}`);
-  process.exitCode = 1;
-} finally {
-  await browser.close();
-}
+});

@@ -1,0 +1,67 @@
+// What the scripts of this folder share that click through the pages of a running service.
+
+import { createRequire } from "node:module";
+import { resolve } from "node:path";
+
+const { PLAYWRIGHT_CORE, CHROMIUM = "/usr/bin/chromium" } = process.env;
+const { chromium } = createRequire(import.meta.url)(PLAYWRIGHT_CORE ? resolve(PLAYWRIGHT_CORE) : "playwright-core");
+
+export const [base, email, password, ...more] = process.argv.slice(2);
+if (!password || !/^https?:\/\//.test(base)) {
+  console.error(`usage: node ${process.argv[1]} BASE_URL EMAIL PASSWORD ...`);
+  process.exit(2);
+}
+
+export function check(name, ok, detail = "") {
+  if (!ok) throw new Error(`${name}: ${detail}`);
+}
+
+// withBrowser runs the function with a browser. The process exits with status 1 if the function throws an error.
+export async function withBrowser(run) {
+  const browser = await chromium.launch({ executablePath: CHROMIUM, args: ["--no-sandbox"] });
+  try {
+    await run(browser);
+  } catch (error) {
+    console.error(`FAIL  ${error.message}`);
+    process.exitCode = 1;
+  } finally {
+    await browser.close();
+  }
+}
+
+// signIn signs in on a page, which shows Today then.
+export async function signIn(page) {
+  page.setDefaultTimeout(60_000); // long enough for a busy machine
+  await page.goto(base + "/sign-in");
+  await page.fill("[name=email]", email);
+  await page.fill("[name=password]", password);
+  await page.click("button:has-text('Sign in')");
+  await page.waitForSelector("main >> text=Today");
+}
+
+// Farm changes and reads the farm by the API.
+export class Farm {
+  constructor(request) {
+    this.request = request;
+  }
+
+  async signIn() {
+    const { access_token: token } = await this.post("/auth/login", { email, password });
+    this.headers = { Authorization: `Bearer ${token}` };
+  }
+
+  async send(method, path, data) {
+    const response = await this.request.fetch(base + "/api/v1" + path, { method, data, headers: this.headers });
+    check(`${method} ${path}`, response.ok(), await response.text());
+    return response.status() === 204 ? null : response.json();
+  }
+
+  post(path, data) {
+    return this.send("POST", path, data);
+  }
+
+  newSpool(more) {
+    return this.post("/spools", { material_type: "PLA", color: "Plum", diameter_mm: 1.75, net_weight_grams: 1000,
+      purchase_price: 20, ...more });
+  }
+}

@@ -1,0 +1,241 @@
+// Does what a farm does each day on the pages of a running service, and counts the clicks and the fields of each task.
+//
+//   node tasks.mjs BASE_URL EMAIL PASSWORD [PICTURES]
+//
+// The account must exist and be an admin. A task begins on the page that its entry names, and must need at most its
+// clicks and fields. The choice of an option and of a file count as clicks. Each task is done four times: with a wide
+// window and on a phone, each with and without JavaScript. PICTURES is a folder for a picture of the last page of each
+// task. The script prints a line per walk, and exits with status 1 after the first failed check.
+
+import { join } from "node:path";
+import { base, check, Farm, more, signIn, withBrowser } from "./farm.mjs";
+
+const [pictures] = more;
+
+// Person clicks and types on a page, and counts both.
+class Person {
+  constructor(page) {
+    Object.assign(this, { page, clicks: 0, fields: 0 });
+  }
+
+  visible(selector, text) {
+    return this.page.locator(selector, text && { hasText: text }).filter({ visible: true }).first();
+  }
+
+  async open(name) { // a part of the page
+    this.clicks++;
+    await this.visible("main summary", new RegExp(`^\\s*${name}\\s*$`)).click();
+  }
+
+  async press(selector, text) { // a link or button that leads to a page
+    this.clicks++;
+    await Promise.all([this.page.waitForNavigation(), this.visible(selector, text).click()]);
+    await this.page.waitForLoadState("load");
+  }
+
+  async choose(name, label) {
+    this.clicks++;
+    await this.visible(`main select[name="${name}"]`).selectOption({ label });
+  }
+
+  async file(selector, name, text) {
+    this.clicks++;
+    await this.page.locator(selector).setInputFiles({ name, mimeType: "text/csv", buffer: Buffer.from(text) });
+  }
+
+  async fill(name, value) {
+    this.fields++;
+    await this.visible(`main form >> [name="${name}"]`).fill(String(value));
+  }
+}
+
+const year = new Date().getFullYear();
+
+// tasks has for each one: the most clicks and fields; from, which prepares the farm and returns the path of the page on
+// which the task begins; and do, which does it and returns the problem with the result, or nothing.
+const tasks = {
+  "ten spools and their labels": {
+    most: [3, 1],
+    async from(farm) {
+      await farm.newFilament();
+      return "/spools";
+    },
+    async do(person, farm) {
+      await person.press("main a", "Add spools");
+      await person.choose("filament_id", farm.filament.label);
+      await person.fill("quantity", 10);
+      await person.press("main button", "Add and print labels");
+      const labels = await person.page.locator(".label").count();
+      return labels !== 10 && `${labels} labels`;
+    },
+  },
+  "a product of two filaments and a part": {
+    most: [6, 8],
+    async from(farm) {
+      await farm.newFilament();
+      await farm.newProduct();
+      return "/products";
+    },
+    async do(person, farm) {
+      await person.press("main a", "Add a product");
+      await person.fill("name", farm.name("Lamp"));
+      await person.fill("estimated_print_time_minutes", 95);
+      await person.fill("selling_price", 19.5);
+      await person.choose("materials[0].filament_id", farm.filament.label);
+      await person.fill("materials[0].weight_grams", 40);
+      await person.choose("materials[1].filament_id", farm.filament.label);
+      await person.fill("materials[1].weight_grams", 5);
+      await person.choose("components[0].component_product_id", farm.product.name);
+      await person.fill("components[0].quantity", 2);
+      await person.press("main button", "Add");
+      const made = await farm.of(person.page, "products");
+      return (made.materials.length !== 2 || made.components[0].quantity !== 2) && JSON.stringify(made);
+    },
+  },
+  "an order of three products": {
+    most: [6, 4],
+    async from(farm) {
+      await farm.newProduct();
+      return "/orders";
+    },
+    async do(person, farm) {
+      await person.press("main a", "Add an order");
+      await person.fill("customer", farm.name("Ada"));
+      for (const i of [0, 1, 2]) {
+        await person.choose(`items[${i}].product_id`, farm.product.name);
+        await person.fill(`items[${i}].quantity`, i + 1);
+      }
+      await person.press("main button", "Add");
+      const made = await farm.of(person.page, "orders");
+      return made.items.map((item) => item.quantity).join() !== "1,2,3" && JSON.stringify(made);
+    },
+  },
+  "print an item of an order": {
+    most: [1, 0],
+    async from(farm) {
+      await farm.newPrinter();
+      return `/orders/${(await farm.newOrder()).id}`;
+    },
+    async do(person, farm) {
+      await person.press("main form[action$='/print'] button");
+      const { items: [item] } = await farm.send("GET", `/orders/${farm.order.id}`);
+      return item.planned !== item.quantity && JSON.stringify(item);
+    },
+  },
+  "start a run": {
+    most: [1, 0],
+    async from(farm) {
+      await farm.newPrinter();
+      await farm.newRun({ status: "pending" });
+      return "/queue";
+    },
+    async do(person, farm) {
+      await person.press(`main form[action="/runs/${farm.run.id}/start"] button`);
+      const { status } = await farm.send("GET", `/production-runs/${farm.run.id}`);
+      return status !== "in_progress" && status;
+    },
+  },
+  "a run fails half-way and is planned again": {
+    most: [3, 0],
+    async from(farm) {
+      await farm.newPrinter();
+      await farm.newRun({ status: "in_progress" });
+      return `/runs/${farm.run.id}`;
+    },
+    async do(person, farm) {
+      await person.open("It failed");
+      await person.choose("reason", "Spaghetti");
+      await person.press("main button", "Save and plan again");
+      const { status } = await farm.send("GET", `/production-runs/${farm.run.id}`);
+      const { items } = await farm.send("GET", `/production-runs?status=pending&printer_id=${farm.printer.id}`);
+      return (status !== "failed" || items.length !== 1) && `${status}, ${items.length} runs are planned`;
+    },
+  },
+  "the shopping list": {
+    most: [1, 0],
+    async from() {
+      return "/";
+    },
+    async do(person) {
+      await person.press("main a[href^='/stock']");
+      return !(await person.page.locator("main h1").innerText()).includes("Stock") && "no stock levels";
+    },
+  },
+};
+
+// Work is a farm with what the tasks need.
+class Work extends Farm {
+  constructor(request, tag) {
+    super(request);
+    this.tag = tag;
+    this.made = 0;
+  }
+
+  name(what) {
+    return `${what} ${this.tag} ${Date.now()}-${this.made++}`;
+  }
+
+  async newFilament() {
+    const color = this.name("Sky");
+    this.filament = await this.post("/filaments", { material_type: "PLA", color, diameter_mm: 1.75,
+      net_weight_grams: 1000, price: 20 });
+    this.filament.label = `PLA ${color}`;
+  }
+
+  async newProduct(more) {
+    this.product = await this.post("/products", { name: this.name("Hook"), estimated_print_time_minutes: 60, ...more });
+  }
+
+  async newOrder() {
+    await this.newProduct();
+    this.order = await this.post("/orders", { items: [{ product_id: this.product.id, quantity: 1 }] });
+    return this.order;
+  }
+
+  async newPrinter() {
+    this.printer = await this.post("/printers", { name: this.name("Printer") });
+  }
+
+  async newRun(more) {
+    await this.newProduct();
+    this.run = await this.post("/production-runs", { printer_id: this.printer.id, ...more,
+      items: [{ product_id: this.product.id }] });
+  }
+
+  // of returns what the page shows, from a collection of the API.
+  of(page, collection) {
+    return this.send("GET", `/${collection}/${new URL(page.url()).pathname.split("/")[2]}`);
+  }
+}
+
+async function walk(browser, tag, options) {
+  const context = await browser.newContext(options);
+  const page = await context.newPage();
+  await signIn(page);
+  const counts = [];
+  for (const [name, task] of Object.entries(tasks)) {
+    const farm = new Work(context.request, tag);
+    await farm.signIn();
+    await page.goto(base + await task.from(farm));
+    const person = new Person(page);
+    const problem = await task.do(person, farm).catch((error) => String(error));
+    if (pictures) {
+      await page.screenshot({ path: join(pictures, `${tag}-${counts.length}.png`), fullPage: true });
+    }
+    check(`${tag}: ${name}`, !problem, problem);
+    const [clicks, fields] = task.most;
+    counts.push(`${name}: ${person.clicks}+${person.fields}`);
+    check(`${tag}: ${name}`, person.clicks <= clicks && person.fields <= fields, counts.at(-1));
+  }
+  await context.close();
+  console.log(`ok    ${tag}: ${counts.join("; ")}`);
+}
+
+await withBrowser(async (browser) => {
+  for (const javaScriptEnabled of [true, false]) {
+    for (const [tag, width, height] of [["wide", 1280, 800], ["phone", 390, 844]]) {
+      await walk(browser, tag + (javaScriptEnabled ? "" : " without JavaScript"),
+        { viewport: { width, height }, javaScriptEnabled });
+    }
+  }
+});
