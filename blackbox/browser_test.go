@@ -10,9 +10,9 @@ import (
 )
 
 // testBrowser opens the documentation pages of a demo in a headless Chromium, walks through its pages for people,
-// mends mistakes there, counts the clicks of daily tasks, and audits them. PLAYWRIGHT_CORE is the directory of the npm package playwright-core if Node.js
-// does not find it, CHROMIUM the path of the browser if it is not /usr/bin/chromium, and PAGE_TOOLS a directory with the
-// npm packages axe-core and vnu-jar, without which nothing is audited.
+// mends mistakes there, counts the clicks of daily tasks, and audits them. PLAYWRIGHT_CORE is the directory of the npm
+// package playwright-core if Node.js does not find it, CHROMIUM the path of the browser if it is not /usr/bin/chromium,
+// and PAGE_TOOLS a directory with the npm packages axe-core and vnu-jar, without which nothing is audited.
 func testBrowser(t *testing.T, p program) {
 	for _, tool := range []string{"node", browserPath()} {
 		if _, err := exec.LookPath(tool); err != nil {
