@@ -62,7 +62,7 @@ var Events = slices.Concat(
 var Commands = slices.Concat(
 	[]cli.Command{
 		{Name: "serve", Help: "serve the API (the default)", Needs: cli.Settings, Setup: cli.Without(serve)},
-		demo.Command(func(c cli.Config, d *db.DB) (*server.Server, error) { return newServer(c, d, nil) }, serveOn),
+		demo.Command(func(c cli.Config, d *db.DB) (*server.Server, error) { return newServer(c, d, nil, nil) }, serveOn),
 		{Name: "migrate", Help: "migrate the database to this program's schema", Needs: cli.NewFarm,
 			Setup: cli.Without(func(context.Context, *cli.Call) error { return nil })}, // opening it has migrated it
 		cli.UpgradeCommand,
@@ -119,11 +119,18 @@ func serve(ctx context.Context, call *cli.Call) error {
 func serveOn(ctx context.Context, c cli.Config, d *db.DB, l cli.Listeners,
 	announce func(base string, once *auth.OneLogin) error,
 ) error {
+	own, err := cli.NewOwnTLS(c)
+	if err != nil {
+		return err
+	}
+	if own != nil {
+		l.API = own.Listener(l.API)
+	}
 	var once *auth.OneLogin
 	if c.Web != "off" {
 		once = new(auth.OneLogin)
 	}
-	s, err := newServer(c, d, once)
+	s, err := newServer(c, d, once, own)
 	if err != nil {
 		return err
 	}
@@ -140,6 +147,9 @@ func serveOn(ctx context.Context, c cli.Config, d *db.DB, l cli.Listeners,
 	go analyze(ctx, c, d)
 	base := c.BaseURL(l)
 	c.Log.Info("serving", "url", base, "docs", base+"/docs", "version", cli.BuildVersion())
+	if own != nil {
+		own.LogAddresses(l)
+	}
 	if err := announce(base, once); err != nil {
 		return err
 	}
@@ -148,8 +158,9 @@ func serveOn(ctx context.Context, c cli.Config, d *db.DB, l cli.Listeners,
 	return err
 }
 
-// newServer returns the server. The argument once is the login for the link that the first start prints, or nil.
-func newServer(c cli.Config, d *db.DB, once *auth.OneLogin) (*server.Server, error) {
+// newServer returns the server. The argument once is the login for the link that the first start prints, or nil; own has
+// the certificates of TLS_SELF_SIGNED, or is nil.
+func newServer(c cli.Config, d *db.DB, once *auth.OneLogin, own *cli.OwnTLS) (*server.Server, error) {
 	tokens, err := auth.NewTokens(c.JWTSecrets, c.AccessTTL, c.RefreshTTL, time.Now)
 	if err != nil {
 		return nil, err
@@ -165,7 +176,11 @@ func newServer(c cli.Config, d *db.DB, once *auth.OneLogin) (*server.Server, err
 	routes = append(routes, hooks.Routes()...)
 	var site func(*server.Server) *server.Site
 	if c.Web != "off" {
-		site = web.New(web.Config{Auth: a, Once: once, Insecure: c.Web == "insecure", PublicURL: c.PublicURL})
+		pages := web.Config{Auth: a, Once: once, Insecure: c.Web == "insecure", PublicURL: c.PublicURL}
+		if own != nil {
+			pages.Authority = own.Authority
+		}
+		site = web.New(pages)
 	}
 	surface := spoolman.Surface(d)
 	if c.KeyInPath {

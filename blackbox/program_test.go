@@ -61,6 +61,7 @@ func TestProgram(t *testing.T) {
 		{"SeparateRoles", testSeparateRoles},
 		{"SeveralInstances", testSeveralInstances},
 		{"TLS", testTLS},
+		{"OwnTLS", testOwnTLS},
 		{"Metrics", testMetrics},
 		{"JSONLog", testJSONLog},
 		{"GracefulShutdown", testGracefulShutdown},
@@ -390,6 +391,7 @@ func testInvalidSettings(t *testing.T, p program) {
 		"WEBHOOK_ALLOWED_NETWORKS": {"printer.example", "192.168.1.0/33", "192.168.1.0/24,nonsense"},
 		"TLS_CERT_FILE":            {"/dev/null"},
 		"TLS_KEY_FILE":             {"/dev/null"},
+		"TLS_SELF_SIGNED":          {"maybe"},
 		"METRICS_ADDR":             {"9090"},
 		"DB_MAX_CONNS":             {"0", "few"},
 		"DRAIN_SECONDS":            {"-1", "1s", "601"},
@@ -409,6 +411,7 @@ func testInvalidSettings(t *testing.T, p program) {
 	}
 	noPair := []string{data, "TLS_CERT_FILE=/dev/null", "TLS_KEY_FILE=/dev/null"}
 	p.fails(t, 2, noPair, nil, "TLS_CERT_FILE", "TLS_KEY_FILE")
+	p.fails(t, 2, append(noPair, "TLS_SELF_SIGNED=on"), nil, "TLS_SELF_SIGNED and TLS_CERT_FILE exclude each other")
 	p.fails(t, 2, []string{data, "DATABASE_URL=postgres://farm@host/farm"}, nil, "DATABASE_URL", "JWT_SECRET")
 	for _, address := range []string{"0.0.0.0:0", ":0", "192.0.2.1:0", "[::]:0", "farm.example:0"} {
 		p.fails(t, 2, []string{"LISTEN_ADDR=" + address}, []string{"demo"}, "loopback", "LISTEN_ADDR")
@@ -686,6 +689,50 @@ func testSeveralInstances(t *testing.T, p program) {
 		testkit.Equal(t, c.countSpools(t, token), 3, "spools")
 		c.stop(t, syscall.SIGTERM)
 	}
+}
+
+// testOwnTLS serves HTTPS with TLS_SELF_SIGNED, and opens the sign-in as a person with a phone does: types the address,
+// accepts the warning, installs the authority, and is not warned again.
+func testOwnTLS(t *testing.T, p program) {
+	c, _ := startWithAdmin(t, p, "TLS_SELF_SIGNED=on", "DATA_DIR="+tempDir(t), "PUBLIC_URL=https://farm.example")
+	get := func(config *tls.Config, url string) (*http.Response, string, error) {
+		transport := &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}
+		defer transport.CloseIdleConnections()
+		r, err := (&http.Client{Transport: transport}).Get(url)
+		if err != nil {
+			return nil, "", err
+		}
+		defer r.Body.Close()
+		body, err := io.ReadAll(r.Body)
+		return r, string(body), err
+	}
+	if _, _, err := get(nil, c.url+"/sign-in"); err == nil {
+		t.Error("a device without the authority trusts the service")
+	}
+	warned := &tls.Config{InsecureSkipVerify: true}
+	r, body, err := get(warned, strings.Replace(c.url, "https", "http", 1)+"/sign-in")
+	check(t, err)
+	if r.StatusCode != 200 || r.Request.URL.Scheme != "https" || !strings.Contains(body, `name="password"`) ||
+		!strings.Contains(body, `href="/farm-ca.crt"`) {
+		t.Errorf("the sign-in: %d at %s\n%s", r.StatusCode, r.Request.URL, body)
+	}
+	// With HSTS, browsers would not let people accept the warning.
+	testkit.Equal(t, r.Header.Get("Strict-Transport-Security"), "", "HSTS")
+	r, body, err = get(warned, c.url+"/farm-ca.crt")
+	check(t, err)
+	testkit.Equal(t, r.Header.Get("Content-Type"), "application/x-x509-ca-cert", "type")
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM([]byte(body)) || strings.Contains(body, "KEY") {
+		t.Fatalf("the authority is %s", body)
+	}
+	for _, name := range []string{"", "localhost", "farm.example"} {
+		r, _, err = get(&tls.Config{RootCAs: roots, ServerName: name}, c.url+"/readyz")
+		if err != nil || r.StatusCode != 200 {
+			t.Errorf("with the authority, %q: %v", name, err)
+		}
+	}
+	p.succeeds(t, "", []string{"LISTEN_ADDR=" + strings.TrimPrefix(c.url, "https://"), "TLS_SELF_SIGNED=on"}, "health",
+		"--ready")
 }
 
 // testTLS serves HTTPS, replaces the certificate while the service runs, and then breaks the certificate file.

@@ -39,6 +39,7 @@ type Config struct {
 	PublicURL               string         // an origin, or ""
 	WebhookNetworks         []netip.Prefix // private networks that receivers of webhooks may be in
 	TLSCert, TLSKey         string         // paths of PEM files, both or neither
+	TLSSelfSigned           bool           // see OwnTLS
 	MaxConns                int            // 0 is the default of db.Open
 	DrainDelay              time.Duration
 	Log                     *slog.Logger
@@ -93,6 +94,8 @@ func (c *Config) settings() []setting {
 			onOff(&c.KeyInPath)},
 		{"TLS_CERT_FILE", "", "certificate chain (PEM), for HTTPS; reloaded when it changes", text(&c.TLSCert, nil)},
 		{"TLS_KEY_FILE", "", "private key (PEM), for HTTPS; reloaded when it changes", text(&c.TLSKey, nil)},
+		{"TLS_SELF_SIGNED", "off", "on: HTTPS with certificates that the service makes itself, on all addresses of the " +
+			"machine if LISTEN_ADDR is not set", onOff(&c.TLSSelfSigned)},
 		{"METRICS_ADDR", "", "private address for /metrics (Prometheus) and /debug/pprof/; off if empty",
 			text(&c.MetricsAddr, checkAddr)},
 		{"DB_MAX_CONNS", "", "maximum number of database connections; if empty, 8 per core, from 8 to 32",
@@ -121,8 +124,13 @@ func loadConfig(getenv func(string) string, w io.Writer) (Config, error) {
 	switch {
 	case (c.TLSCert == "") != (c.TLSKey == ""):
 		return c, errors.New("TLS_CERT_FILE and TLS_KEY_FILE must be set together")
+	case c.TLSSelfSigned && c.TLSCert != "":
+		return c, errors.New("TLS_SELF_SIGNED and TLS_CERT_FILE exclude each other: remove one of them")
 	case c.MigrateURL != "" && c.DatabaseURL == "":
 		return c, errors.New("MIGRATE_DATABASE_URL requires DATABASE_URL")
+	}
+	if c.TLSSelfSigned && getenv("LISTEN_ADDR") == "" {
+		c.Listen = strings.TrimPrefix(c.Listen, "127.0.0.1") // it is for other machines
 	}
 	if getenv("DATA_DIR") == "" { // a folder that the user set, such as a mounted volume, must be usable
 		c.elsewhere = "/var/lib/spoolwright"
@@ -229,7 +237,7 @@ func checkOrigin(v string) error {
 	return nil
 }
 
-// publicURL stores an origin that browsers can open. The value may end with a slash, as in the address line of a browser.
+// publicURL stores an origin that browsers can open. The value may end with a slash, as browsers show it.
 func publicURL(to *string, v string) error {
 	*to = strings.TrimSuffix(v, "/")
 	u, err := url.Parse(*to)

@@ -54,7 +54,7 @@ func askHealth(ctx context.Context, c Config, path string) error {
 // localURL returns the URL of an API that listens on the address, for a client on this machine.
 func (c Config) localURL(address string) string {
 	scheme := "http"
-	if c.TLSCert != "" {
+	if c.TLSCert != "" || c.TLSSelfSigned {
 		scheme = "https"
 	}
 	host, port, _ := net.SplitHostPort(address)

@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
+
+	"spoolwright/server"
 )
 
 // Address returns the address of the farm, with which labels, links and lines to copy begin: the setting PUBLIC_URL or,
@@ -31,4 +33,18 @@ func (v *visit) AddressIsLocal() bool {
 	ip, err := netip.ParseAddr(name)
 	return err == nil && (ip.Unmap().IsLoopback() || ip.IsUnspecified()) ||
 		name == "localhost" || strings.HasSuffix(name, ".localhost")
+}
+
+// HasAuthority reports whether the service has an authority of its own, whose certificate people can install.
+func (v *visit) HasAuthority() bool { return v.site.Authority != nil }
+
+// showAuthority sends the certificate of the service's own authority. Without Content-Disposition, phones offer to
+// install it.
+func showAuthority(v *visit) error {
+	if v.site.Authority == nil {
+		return server.ErrNotFound
+	}
+	v.w.Header().Set("Content-Type", "application/x-x509-ca-cert")
+	_, err := v.w.Write(v.site.Authority())
+	return err
 }

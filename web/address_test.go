@@ -99,3 +99,23 @@ func TestLocalAddress(t *testing.T) {
 		get(b, address, "/settings").shows(t, "Address of the farm "+address, "PUBLIC_URL")
 	}
 }
+
+// The certificate of the service's own authority is there for devices that have to install it, and for nobody else.
+func TestAuthorityToInstall(t *testing.T) {
+	t.Parallel()
+	const certificate = "-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n"
+	api := newAPI(t, testkit.Options{Pages: func(c *web.Config) {
+		c.Authority = func() []byte { return []byte(certificate) }
+	}})
+	b := newBrowser(t, api.URL)
+	b.get(t, "/sign-in").want(t, 200).shows(t, "Install the certificate of this farm")
+	file := b.get(t, "/farm-ca.crt").want(t, 200)
+	testkit.Equal(t, file.text, certificate, "the file")
+	testkit.Equal(t, file.header.Get("Content-Type"), "application/x-x509-ca-cert", "its type")
+	signIn(t, api.Tenant(t).User(t, "admin")).get(t, "/settings").shows(t, "Certificate of this farm")
+
+	other := newAPI(t, testkit.Options{})
+	newBrowser(t, other.URL).get(t, "/sign-in").hides(t, "Install the certificate")
+	newBrowser(t, other.URL).get(t, "/farm-ca.crt").want(t, 404)
+	signIn(t, other.Tenant(t).User(t, "admin")).get(t, "/settings").hides(t, "Certificate of this farm")
+}

@@ -27,8 +27,8 @@ func (p *searchPage) IsEmpty() bool {
 }
 
 // search shows the things in which all words of the query occur. If the query is the code of a label, search redirects
-// to the spool. If the query is a number, the spool with the number comes first, also if it is archived. If nothing else
-// is found, or the number has a #, search redirects to this spool, if it exists.
+// to the spool. If the query is a number, the spool with the number comes first, also if it is archived. If nothing
+// else is found, or the number has a #, search redirects to this spool, if it exists.
 func search(v *visit) error {
 	p := &searchPage{Query: strings.TrimSpace(v.r.URL.Query().Get("q"))}
 	number := strings.TrimPrefix(p.Query, "#")

@@ -162,7 +162,7 @@ func TestInsecure(t *testing.T) {
 	user := api.Operator(t)
 	b := newBrowser(t, api.URL)
 	b.header.Set("X-Forwarded-For", "192.0.2.1")
-	b.get(t, "/sign-in").want(t, 200).shows(t, "not encrypted", "WEB=insecure").hides(t, "Password")
+	b.get(t, "/sign-in").want(t, 200).shows(t, "not encrypted", "TLS_SELF_SIGNED=on", "WEB=insecure").hides(t, "Password")
 	form := url.Values{"email": {user.Email}, "password": {testkit.Password}}
 	b.do(t, "POST", "/sign-in", form).want(t, 403).shows(t, "not encrypted")
 

@@ -20,6 +20,7 @@ type Config struct {
 	Once      *auth.OneLogin // the login of the link that the first start prints; nil means no such link
 	Insecure  bool           // whether people can sign in without TLS from other machines, too
 	PublicURL string         // the address of the farm: an origin, or "" for the address of each request
+	Authority func() []byte  // the certificate of the service's own authority as PEM; nil if it has none
 	Now       func() time.Time
 }
 
@@ -38,6 +39,7 @@ var pages = slices.Concat([]page{
 	{"GET /password-link/{token}", server.Public, showPasswordLink},
 	{"POST /password-link/{token}", server.Public, usePasswordLink},
 	{"POST /sign-out", server.Public, signOut},
+	{"GET /farm-ca.crt", server.Public, showAuthority},
 	{"GET /account", server.Read, showAccount},
 	{"POST /account/password", server.Read, changePassword},
 	{"POST /account/sessions/{id}/end", server.Read, endSession},
