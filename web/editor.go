@@ -37,7 +37,8 @@ type editorPage struct {
 	Form                *form
 	Inputs              []input
 	Lists               []nestedRows
-	Name                string // the name of the resource, or "" if it is new
+	Vendors             vendorNames // to suggest
+	Name                string      // the name of the resource, or "" if it is new
 	Action, Back, Label string
 	Removable           string // the address of the form that removes the resource, or ""
 	Noun                string
@@ -86,15 +87,16 @@ func (e *editor) showNew(v *visit) error { return e.newPage(v, 200, v.asked()) }
 func (e *editor) newPage(v *visit, status int, f *form) error {
 	var custom customFields
 	reads, rows := e.reads(v, f)
+	p := &editorPage{Form: f, Action: e.path + "/new", Back: e.list(), Label: "Add", Noun: e.noun}
+	reads = append(reads, e.suggestions(&p.Vendors)...)
 	if err := v.fetch(append(reads, e.custom(&custom)...)...); err != nil {
 		return err
 	}
 	if status == 200 {
 		custom.preset(f)
 	}
-	return v.show(status, "editor", "New "+e.noun,
-		&editorPage{Form: f, Inputs: e.inputs(v, f, false, &custom), Lists: rows(), Action: e.path + "/new",
-			Back: e.list(), Label: "Add", Noun: e.noun})
+	p.Inputs, p.Lists = e.inputs(v, f, false, &custom), rows()
+	return v.show(status, "editor", "New "+e.noun, p)
 }
 
 // names returns all fields of the form, including custom fields.
@@ -142,7 +144,8 @@ func (e *editor) showEdit(v *visit) error { return e.editPage(v, 200, nil) }
 // editPage shows the form of a resource, with the values of f if it is not nil.
 func (e *editor) editPage(v *visit, status int, f *form) error {
 	var custom customFields
-	reads := e.custom(&custom)
+	var vendors vendorNames
+	reads := append(e.custom(&custom), e.suggestions(&vendors)...)
 	var users found[struct{ ID, Name string }]
 	if e.users != "" {
 		reads = append(reads, get(e.users, &users))
@@ -155,7 +158,7 @@ func (e *editor) editPage(v *visit, status int, f *form) error {
 		f = now
 	}
 	name, at := e.name(now.Values.Get), e.path+"/"+now.Values.Get("id")
-	p := &editorPage{Form: f, Name: name, Noun: e.noun, Label: "Save",
+	p := &editorPage{Form: f, Name: name, Noun: e.noun, Label: "Save", Vendors: vendors,
 		Inputs: e.inputs(v, f, now.Values.Get("filament_id") != "", &custom), Action: at + "/edit" + v.query(),
 		Back: e.one(now.Values.Get("id")) + v.query(), Removable: at + "/remove" + v.query(),
 		MoreUsers: users.Total - len(users.Items)}

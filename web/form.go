@@ -63,6 +63,7 @@ func (v *visit) sent() *form {
 			f.Values[name] = values
 		}
 	}
+	f.takePicks()
 	if key := f.Values.Get("once"); key != "" {
 		f.Key = key
 	}
@@ -376,6 +377,7 @@ type input struct {
 	Name, Label         string
 	Type, Unit, Hint    string
 	Required, Autofocus bool
+	Pick                bool // whether a color picker stands beside the input
 	Options             []option
 	List, Rows          string // the id of a datalist; the number of lines of a longer text
 }
@@ -390,8 +392,8 @@ func labeled(names []string) (options []option) {
 	return options
 }
 
-// newInput returns an input of a form. The strings in more are the words required and autofocus, and settings such as
-// unit=g. The setting value is the value in a form that was not sent.
+// newInput returns an input of a form. The strings in more are the words required, autofocus and pick, and settings such
+// as unit=g. The setting value is the value in a form that was not sent.
 func newInput(f *form, name, label string, more ...string) input {
 	in := input{Form: f, Name: name, Label: label}
 	texts := map[string]*string{"type": &in.Type, "unit": &in.Unit, "hint": &in.Hint, "list": &in.List, "rows": &in.Rows}
@@ -405,6 +407,8 @@ func newInput(f *form, name, label string, more ...string) input {
 			in.Required = true
 		case key == "autofocus":
 			in.Autofocus = true
+		case key == "pick":
+			in.Pick = true
 		case key == "value" && !sent:
 			f.Values.Set(name, value)
 			if in.IsEdit() {

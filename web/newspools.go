@@ -16,17 +16,17 @@ func showNewSpools(v *visit) error { return v.newSpools(200, v.asked()) }
 func (v *visit) newSpools(status int, f *form) error {
 	var list struct{ Items []filament }
 	var custom customFields
-	if err := v.fetch(
+	p := &editorPage{Form: f, Action: "/spools/new", Back: "/spools", Label: "Add", Noun: "spools",
+		Also: option{"labels", "Add and print labels"}}
+	if err := v.fetch(append(spools.suggestions(&p.Vendors),
 		get("/api/v1/filaments?limit=100", &list),
 		customRead("spool", &custom),
-	); err != nil {
+	)...); err != nil {
 		return err
 	}
 	if status == 200 {
 		custom.preset(f)
 	}
-	p := &editorPage{Form: f, Action: "/spools/new", Back: "/spools", Label: "Add", Noun: "spools",
-		Also: option{"labels", "Add and print labels"}}
 	follows := v.r.URL.Query().Get("own") == "" && len(list.Items) > 0
 	if follows {
 		filament := newInput(f, "filament_id", "Filament",

@@ -317,9 +317,9 @@ var spools = &editor{api: "/api/v1/spools", path: "/spools", noun: "spool", enti
 	fields: []editorField{
 		{field{"material_type", text}, "Material", "own", materials},
 		{field{"material_name", text}, "Exact material", "own;hint=Such as PETG-CF", nil},
-		{field{"brand", text}, "Brand", "own", nil},
+		{field{"brand", text}, "Brand", "own;list=vendors", nil},
 		{field{"color", text}, "Color", "own;required", nil},
-		{field{"color_hex", text}, "Color as #RRGGBB", "own;hint=Such as #FA6831", nil},
+		{field{"color_hex", text}, "Color as #RRGGBB", "own;pick;hint=Such as #FA6831", nil},
 		{field{"diameter_mm", number}, "Diameter", "own", widths},
 		{field{"density_g_cm3", number}, "Density", "own;type=number;unit=g/cm³", nil},
 		{field{"finish", text}, "Finish", "", nil},

@@ -1,6 +1,9 @@
 package web
 
-import "strconv"
+import (
+	"strconv"
+	"strings"
+)
 
 // vendor is a vendor in a list.
 type vendor struct {
@@ -34,3 +37,16 @@ var vendors = &editor{api: "/api/v1/vendors", path: "/vendors", noun: "vendor", 
 		{field{"empty_spool_weight_grams", number}, "Empty spool", "type=number;unit=g", nil},
 		{field{"notes", text}, "Notes", "rows=4", nil},
 	}}
+
+// vendorNames are the names that inputs with the setting list=vendors suggest.
+type vendorNames struct{ Items []struct{ Name string } }
+
+// suggestions returns the read of the names of vendors, or nil if the editor has no input for a vendor.
+func (e *editor) suggestions(into *vendorNames) []read {
+	for _, in := range e.fields {
+		if strings.Contains(in.more, "list=vendors") {
+			return []read{get("/api/v1/vendors?limit=100&sort_by=name&sort_order=asc", into)}
+		}
+	}
+	return nil
+}

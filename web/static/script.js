@@ -50,6 +50,17 @@ addEventListener("pageshow", () => {
   for (const form of document.querySelectorAll("form[data-sent]")) delete form.dataset.sent;
 });
 
+// A color picker and the code beside it follow each other.
+for (const pick of document.querySelectorAll("input[type=color]")) {
+  const code = pick.closest(".field").querySelector("label input");
+  pick.addEventListener("input", () => {
+    code.value = pick.value.toUpperCase();
+  });
+  code.addEventListener("input", () => {
+    if (/^#[0-9a-f]{6}$/i.test(code.value)) pick.value = code.value;
+  });
+}
+
 // An action that opens puts the cursor into its first field, so that a scale or a scanner can type.
 for (const details of document.querySelectorAll(".actions details")) {
   details.addEventListener("toggle", () => {

@@ -1,0 +1,36 @@
+package web
+
+import (
+	"strings"
+)
+
+// A color has an input for its code, and beside it one for the browser's color picker, whose name ends with .pick. A
+// picker always has a value, so that a hidden input tells what the page has shown.
+
+// noColor is what a picker shows for a color without a code.
+const noColor = "#808080"
+
+// Picked returns the value of the picker of the input.
+func (i input) Picked() string {
+	if code := i.Value(); hexColor.MatchString(code) {
+		return strings.ToLower(code)
+	}
+	return noColor
+}
+
+// takePicks sets the codes of the colors that the visitor has picked. A code that was typed meanwhile wins.
+func (f *form) takePicks() {
+	for name := range f.Values {
+		code, ok := strings.CutSuffix(name, ".pick")
+		if !ok {
+			continue
+		}
+		pick, shown, text := f.Values.Get(name), f.Was.Get(name), strings.TrimSpace(f.Values.Get(code))
+		typed := hexColor.MatchString(text) && !strings.EqualFold(text, shown)
+		if hexColor.MatchString(pick) && !strings.EqualFold(pick, shown) && !typed {
+			f.Values.Set(code, strings.ToUpper(pick))
+		}
+		f.Values.Del(name)
+		f.Was.Del(name)
+	}
+}

@@ -1,0 +1,58 @@
+package web_test
+
+import (
+	"strings"
+	"testing"
+
+	"spoolwright/testkit"
+)
+
+// A color is picked without a code, also without JavaScript. What was typed wins over what was picked.
+func TestColorPicker(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t, testkit.Options{}).Operator(t)
+	b := signIn(t, c)
+	c.Post(t, "/api/v1/vendors", j{"name": "Polymaker"}).Want(201)
+	page := b.get(t, "/filaments/new").want(t, 200)
+	if got := page.form(t, "/filaments/new"); got.Get("color_hex.pick") != "#808080" ||
+		!strings.Contains(page.text, `<option value="Polymaker">`) {
+		t.Errorf("the form has %v", got)
+	}
+	for _, test := range []struct{ code, pick, want string }{
+		{"", "#808080", "null"}, {"", "#ff8800", "#FF8800"}, {"#112233", "#808080", "#112233"},
+		{"#112233", "#ff8800", "#112233"}, {"", "nonsense", "null"},
+	} {
+		at := page.submit(t, "/filaments/new", "once", "", "color", "Sea", "color_hex", test.code,
+			"color_hex.pick", test.pick).want(t, 303).header.Get("Location")
+		c.Get(t, "/api/v1"+at).Shows(map[string]string{"color_hex": test.want})
+	}
+
+	// A refused form shows what was picked, so that it counts once.
+	refused := page.submit(t, "/filaments/new", "color", "", "color_hex", "", "color_hex.pick", "#ff8800").want(t, 422)
+	if got := refused.form(t, "/filaments/new"); got.Get("color_hex") != "#FF8800" ||
+		got.Get("color_hex.pick") != "#ff8800" {
+		t.Errorf("what was picked is lost: %v", got)
+	}
+	at := refused.submit(t, "/filaments/new", "color", "Sea", "color_hex.pick", "#00ff00").want(t, 303).
+		header.Get("Location")
+	c.Get(t, "/api/v1"+at).Shows(map[string]string{"color_hex": "#00FF00"})
+
+	// An edit changes, clears and leaves the color.
+	edit := func(want string, inputs ...string) {
+		t.Helper()
+		b.get(t, at+"/edit").submit(t, at+"/edit", inputs...).to(t, at)
+		c.Get(t, "/api/v1"+at).Shows(map[string]string{"color_hex": want})
+	}
+	edit("#00FF00", "notes", "x")
+	edit("#123456", "color_hex.pick", "#123456")
+	edit("#AABBCC", "color_hex", "#AABBCC")
+	edit("null", "color_hex", "")
+	edit("#654321", "color_hex.pick", "#654321")
+
+	own := b.get(t, "/spools/new?own=1").submit(t, "/spools/new?own=1", "color", "Red", "net_weight_grams", "1000",
+		"color_hex.pick", "#aa0000").want(t, 303).header.Get("Location")
+	c.Get(t, "/api/v1"+own).Shows(map[string]string{"color_hex": "#AA0000"})
+	if !strings.Contains(b.get(t, "/spools/new?own=1").text, `<option value="Polymaker">`) {
+		t.Error("the brand has no suggestions")
+	}
+}
