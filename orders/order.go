@@ -154,6 +154,12 @@ type OrderListItem struct {
 	HiddenAt  value.Timestamp `json:"hidden_at"`
 	HiddenBy  value.UUID      `json:"hidden_by"`
 	Hider     string          `json:"hidden_by_name" rule:"unsorted"`
+
+	Items     []production.ListedItem `json:"items" rule:"notNull"`
+	ItemCount int64                   `json:"item_count" rule:"notNull,unsorted"`
+	Pieces    int64                   `json:"pieces" rule:"notNull,unsorted"`
+	Produced  int64                   `json:"produced" rule:"notNull,unsorted"`
+	Value     value.Decimal           `json:"value" rule:"unsorted"`
 }
 
 // OrderFilter selects orders.
@@ -173,14 +179,25 @@ type OrderFilter struct {
 
 var listDoc = &server.Doc{
 	ID: "listOrders", Tag: Tag, Summary: "List orders",
-	Description: "The list has no items. All filters but `search` use an index. `search` and a `sort_by` without an " +
+	Description: "An order in the list has its first items, and the numbers of its pieces. All filters but `search` use an index. `search` and a `sort_by` without an " +
 		"index read all matching orders.",
 }
 
 // list returns the list of the orders that the filter selects.
 func (f OrderFilter) list() *server.List {
+	const items = ` from order_items i where i.order_id = orders.id and i.withdrawn_at is null`
 	l := server.NewHidingList("orders", `id, source, reference, customer, due_date, status, created_at, updated_at,
-		hidden_at, `+auth.HiddenBy, "orders", f.Hiding)
+		hidden_at, `+auth.HiddenBy+`,
+		(select coalesce(json_agg(json_build_object('product_id', i.product_id, 'product_name', p.name,
+				'quantity', i.quantity) order by i.created_at, i.id), '[]')
+			from (select i.*`+items+` order by i.created_at, i.id limit 3) i
+			join products p on p.id = i.product_id) as items,
+		(select count(*)`+items+`) as item_count,
+		(select coalesce(sum(i.quantity), 0)`+items+`) as pieces,
+		(select coalesce(sum(least(n.produced, i.quantity)), 0) from (select i.*`+items+`) i
+			cross join lateral order_item_pieces(i.id) n) as produced,
+		(select sum(i.quantity * i.unit_price)`+items+`) as value`, "orders", f.Hiding)
+	l.Computed()
 	l.WhereEach("status", f.Status)
 	l.WhereText("source_key", f.Source)
 	l.WhereText("reference_key", f.Reference)

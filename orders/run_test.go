@@ -2,6 +2,7 @@ package orders_test
 
 import (
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 
@@ -219,4 +220,26 @@ func TestRemoveItemWhileRunLinksIt(t *testing.T) {
 		}
 		c.Delete(t, order+"/items/"+item).WantError(409, "ORDER_ITEM_IN_USE")
 	}
+}
+
+// An order in a list has its first products, the numbers of its pieces, and its value.
+func TestListedOrders(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t).Operator(t)
+	var items []j
+	for i, price := range []any{10, nil, 2.5, 1} {
+		items = append(items, j{"product_id": c.NewProduct(t, fmt.Sprint("P-", i), 1), "quantity": 2 + i, "unit_price": price})
+	}
+	empty := c.Post(t, path, j{"customer": "Bob"}).Want(201).ID()
+	order := c.Post(t, path, j{"customer": "Ada", "items": items}).Want(201)
+	c.Delete(t, path+"/"+order.ID()+"/items/"+order.Text("items.3.id")).Want(204)
+	c.Post(t, runs, j{"status": "completed", "items": []j{{"product_id": items[0]["product_id"],
+		"order_item_id": order.Text("items.0.id"), "quantity": 9}}}).Want(201)
+	want := map[string]string{"items.0.id": order.ID(), "items.0.item_count": "3", "items.0.pieces": "9",
+		"items.0.produced": "2", "items.0.value": "30", "items.0.items.0.product_name": "Product P-0",
+		"items.0.items.2.quantity": "4", "items.1.id": empty, "items.1.items": "[]", "items.1.item_count": "0",
+		"items.1.pieces": "0", "items.1.produced": "0", "items.1.value": "null"}
+	c.Get(t, path).Want(200).Shows(want)
+	c.Get(t, path+"?status=received,in_production,done").Want(200).Shows(want)
+	c.Get(t, path+"?skip=1").Want(200).Shows(map[string]string{"items.0.id": empty, "items.0.pieces": "0"})
 }

@@ -2,6 +2,7 @@ package production_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"spoolwright/testkit"
@@ -52,4 +53,52 @@ func TestListedRuns(t *testing.T) {
 	testkit.Equal(t, len(c.Get(t, "/api/v1/queue").Want(200).List("runs.1.materials")), 8, "spools in the queue")
 	c.Get(t, "/api/v1/orders/"+order.ID()).Want(200).Shows(map[string]string{"runs.0.item_count": "5",
 		"runs.0.items.2.product_name": "Part 2"})
+}
+
+// Lists find the runs that wait for a start and for a confirmation.
+func TestNeedsOfRuns(t *testing.T) {
+	t.Parallel()
+	api := newFarm(t)
+	c, other := api.Operator(t), api.Operator(t)
+	spool := createSpool(t, c, nil)
+	add := func(c *testkit.Client, fields j) string { return c.Post(t, runs, fields).Want(201).ID() }
+	needs := func(c *testkit.Client, need string, want ...string) {
+		t.Helper()
+		list := c.Get(t, runs+"?sort_order=asc&needs="+need).Want(200)
+		var got []string
+		for i := range list.List("items") {
+			got = append(got, list.Text(fmt.Sprint("items.", i, ".id")))
+		}
+		if !slices.Equal(got, want) || list.Text("total") != fmt.Sprint(len(want)) {
+			t.Errorf("needs=%s: %s, want %v", need, list.Body, want)
+		}
+	}
+	// A farm without printers starts any run.
+	first, second := add(c, j{}), add(c, j{"printer_name": "On the desk"})
+	needs(c, "start", first, second)
+	needs(other, "start")
+	busy := c.Post(t, "/api/v1/printers", j{"name": "A"}).Want(201).ID()
+	free := c.Post(t, "/api/v1/printers", j{"name": "B"}).Want(201).ID()
+	away := c.Post(t, "/api/v1/printers", j{"name": "C", "status": "maintenance"}).Want(201).ID()
+	needs(c, "start")
+	printing := add(c, j{"printer_id": busy, "status": "in_progress", "estimated_print_time_hours": 5})
+	add(c, j{"printer_id": busy})
+	next := add(c, j{"printer_id": free})
+	add(c, j{"printer_id": free})
+	add(c, j{"printer_id": away})
+	needs(c, "start", next)
+	needs(c, "confirmation")
+	c.Get(t, runs+"?needs=start&status=paused").Want(200).Shows(map[string]string{"total": "0"})
+
+	c.Patch(t, runs+"/"+printing, j{"started_at": "2024-01-15T10:00:00Z"}).Want(200)
+	done := add(c, j{"status": "completed", "materials": []j{{"spool_id": spool, "actual_weight_grams": 5}}})
+	removed := add(c, j{"status": "completed"})
+	c.Delete(t, runs+"/"+removed).Want(204)
+	add(c, j{"status": "failed"})
+	needs(c, "confirmation", printing, done)
+	needs(other, "confirmation")
+	c.Post(t, runs+"/"+done+"/complete", nil).Want(200)
+	c.Patch(t, runs+"/"+printing, j{"status": "paused"}).Want(200)
+	needs(c, "confirmation")
+	c.Get(t, runs+"?needs=sleep").Fields("needs")
 }

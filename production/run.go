@@ -349,8 +349,37 @@ type RunFilter struct {
 	CompletedTo   value.Optional[value.Moment]         `query:"completed_to"`
 	CreatedFrom   value.Optional[value.Moment]         `query:"created_from"`
 	CreatedTo     value.Optional[value.Moment]         `query:"created_to"`
+	Needs         value.Optional[RunNeed]              `query:"needs"`
 	Search        value.Optional[string]               `query:"search" rule:"search"`
 	server.Hiding
+}
+
+// RunNeed is what a run waits for.
+type RunNeed string
+
+const (
+	needsStart        RunNeed = "start"
+	needsConfirmation RunNeed = "confirmation"
+)
+
+// Enum returns all needs.
+func (RunNeed) Enum() []string { return []string{string(needsStart), string(needsConfirmation)} }
+
+// runsThatNeed has a query of the ids of the runs for each need. A run needs confirmation if its estimated time is over,
+// or if it is completed but has not deducted filament. A pending run needs a start if its printer prints it next and is
+// free and available or, in a farm without printers, always.
+var runsThatNeed = map[RunNeed]string{
+	needsConfirmation: `select r.id from production_runs r
+			where r.status = 'in_progress' and r.hidden_at is null
+				and r.started_at + r.estimated_print_time_hours * interval '1 hour' < now()
+		union all
+		select r.id from production_runs r
+			where r.status = 'completed' and r.deducted_at is null and r.hidden_at is null`,
+	needsStart: `select q.id from run_queue() q
+		join production_runs r on r.id = q.id
+		left join printers p on p.id = q.printer_id
+		where r.status = 'pending' and case when q.printer_id is not null then q.place = 1 and p.status = 'available'
+			else not exists (select from printers p where p.hidden_at is null) end`,
 }
 
 var listDoc = &server.Doc{
@@ -378,6 +407,9 @@ func (f RunFilter) list(columns string) *server.List {
 		f.OrderID)
 	l.Among(`select run_id as id from run_items where product_id = ?`, f.ProductID)
 	l.Among(`select run_id as id from run_materials where spool_id = ?`, f.SpoolID)
+	if ids, ok := runsThatNeed[f.Needs.Or("")]; ok {
+		l.Within(ids)
+	}
 	l.Between("started_at", f.StartedFrom, f.StartedTo)
 	l.Between("completed_at", f.CompletedFrom, f.CompletedTo)
 	l.Between("created_at", f.CreatedFrom, f.CreatedTo)

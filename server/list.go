@@ -326,6 +326,14 @@ func (l *List) Among(ids string, by filter) {
 	}
 }
 
+// Within adds the condition that the id of a row is among the ids that a query returns. The list looks up rows by these
+// ids.
+func (l *List) Within(ids string) {
+	l.counted = ""
+	l.filters++
+	l.sets = append(l.sets, ids)
+}
+
 // CountOrdered makes the count of the total read the index of the default order. Without CountOrdered, PostgreSQL can
 // choose any index that begins with the tenant, because for a small table the costs of all these indexes are about the
 // same.

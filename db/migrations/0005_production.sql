@@ -77,6 +77,9 @@ create index production_runs_hidden on production_runs (tenant_id, created_at, i
 -- For the filament that unfinished runs reserve.
 create index production_runs_unfinished on production_runs (tenant_id, id)
 	where status in ('pending', 'in_progress', 'paused');
+-- For the completed runs that have not deducted filament.
+create index production_runs_unconfirmed on production_runs (tenant_id, id)
+	where status = 'completed' and deducted_at is null and hidden_at is null;
 -- To find out whether a printer is busy.
 create index production_runs_at_printer on production_runs (tenant_id, printer_id)
 	where status in ('in_progress', 'paused') and printer_id is not null;

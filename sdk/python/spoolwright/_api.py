@@ -49,6 +49,8 @@ PrinterStatus = Literal["available", "maintenance", "retired"]
 
 RunStatus = Literal["pending", "in_progress", "paused", "completed", "failed", "cancelled"]
 
+RunNeed = Literal["start", "confirmation"]
+
 FailureReason = Literal["adhesion", "spaghetti", "layer_shift", "clog", "under_extrusion", "over_extrusion", "warping", "stringing", "filament_runout", "power_failure", "printer_error", "operator_error", "quality", "other"]
 
 CostPart = Literal["filament", "waste", "machine", "energy", "labour", "failures", "revenue"]
@@ -3291,6 +3293,16 @@ class OrderListItem:
     """
     hidden_by_name: str | None
     """Name of the user, also if the account was deleted, or of the API key."""
+    items: tuple[ListedItem, ...]
+    """The first three products of the order."""
+    item_count: int
+    """Number of all items."""
+    pieces: int
+    """Pieces of all items."""
+    produced: int
+    """How many of these pieces are produced."""
+    value: Number | None
+    """Sum of the prices of the pieces; items without a price add nothing. Null if no item has a price."""
 
 
 def _OrderListItem(d: Any, etag: str | None = None) -> OrderListItem:
@@ -3307,6 +3319,11 @@ def _OrderListItem(d: Any, etag: str | None = None) -> OrderListItem:
         hidden_at=_core.timestamp(get("hidden_at")),
         hidden_by=get("hidden_by"),
         hidden_by_name=get("hidden_by_name"),
+        items=_core.each(_ListedItem, get("items")),
+        item_count=get("item_count"),
+        pieces=get("pieces"),
+        produced=get("produced"),
+        value=_core.number(get("value")),
     )
 
 
@@ -10116,6 +10133,7 @@ class ProductionRunsResource:
         completed_to: _dt.datetime | None = None,
         created_from: _dt.datetime | None = None,
         created_to: _dt.datetime | None = None,
+        needs: RunNeed | None = None,
         search: str | None = None,
         id: str | None = None,
         hidden: bool | None = None,
@@ -10147,6 +10165,8 @@ class ProductionRunsResource:
         :param created_from: Only runs created at this time or later: a timestamp, or a date, which begins at
         midnight in the tenant's time zone.
         :param created_to: Only runs created before this time.
+        :param needs: Only runs that wait for somebody: for a start, because their printer is free and prints them
+        next, or for the confirmation of their end.
         :param search: Only runs in which every word of this text occurs: in printer name, notes, quality notes,
         failure notes, or in name or SKU of a product. Ignores case and accents; no wildcards.
         :param id: Only the item with this id.
@@ -10174,6 +10194,7 @@ class ProductionRunsResource:
                 "completed_to": completed_to,
                 "created_from": created_from,
                 "created_to": created_to,
+                "needs": needs,
                 "search": search,
                 "id": id,
                 "hidden": hidden,
@@ -10197,6 +10218,7 @@ class ProductionRunsResource:
         completed_to: _dt.datetime | None = None,
         created_from: _dt.datetime | None = None,
         created_to: _dt.datetime | None = None,
+        needs: RunNeed | None = None,
         search: str | None = None,
         id: str | None = None,
         hidden: bool | None = None,
@@ -10223,6 +10245,8 @@ class ProductionRunsResource:
         :param created_from: Only runs created at this time or later: a timestamp, or a date, which begins at
         midnight in the tenant's time zone.
         :param created_to: Only runs created before this time.
+        :param needs: Only runs that wait for somebody: for a start, because their printer is free and prints them
+        next, or for the confirmation of their end.
         :param search: Only runs in which every word of this text occurs: in printer name, notes, quality notes,
         failure notes, or in name or SKU of a product. Ignores case and accents; no wildcards.
         :param id: Only the item with this id.
@@ -10244,6 +10268,7 @@ class ProductionRunsResource:
                 "completed_to": completed_to,
                 "created_from": created_from,
                 "created_to": created_to,
+                "needs": needs,
                 "search": search,
                 "id": id,
                 "hidden": hidden,
@@ -10361,6 +10386,7 @@ class ProductionRunsResource:
         completed_to: _dt.datetime | None = None,
         created_from: _dt.datetime | None = None,
         created_to: _dt.datetime | None = None,
+        needs: RunNeed | None = None,
         search: str | None = None,
         id: str | None = None,
         hidden: bool | None = None,
@@ -10388,6 +10414,8 @@ class ProductionRunsResource:
         :param created_from: Only runs created at this time or later: a timestamp, or a date, which begins at
         midnight in the tenant's time zone.
         :param created_to: Only runs created before this time.
+        :param needs: Only runs that wait for somebody: for a start, because their printer is free and prints them
+        next, or for the confirmation of their end.
         :param search: Only runs in which every word of this text occurs: in printer name, notes, quality notes,
         failure notes, or in name or SKU of a product. Ignores case and accents; no wildcards.
         :param id: Only the item with this id.
@@ -10411,6 +10439,7 @@ class ProductionRunsResource:
                 "completed_to": completed_to,
                 "created_from": created_from,
                 "created_to": created_to,
+                "needs": needs,
                 "search": search,
                 "id": id,
                 "hidden": hidden,
@@ -11477,8 +11506,8 @@ class OrdersResource:
     ) -> OrderList:
         """List orders.
 
-        The list has no items. All filters but `search` use an index. `search` and a `sort_by` without an index
-        read all matching orders.
+        An order in the list has its first items, and the numbers of its pieces. All filters but `search` use an
+        index. `search` and a `sort_by` without an index read all matching orders.
 
         :param skip: Items to skip.
         :param limit: Maximum page size.
@@ -12996,6 +13025,7 @@ __all__ = [
     "RunListItem",
     "RunMaterial",
     "RunMaterialCreate",
+    "RunNeed",
     "RunNotEndedError",
     "RunNotOpenError",
     "RunPlanned",

@@ -51,6 +51,8 @@ export type PrinterStatus = "available" | "maintenance" | "retired";
 
 export type RunStatus = "pending" | "in_progress" | "paused" | "completed" | "failed" | "cancelled";
 
+export type RunNeed = "start" | "confirmation";
+
 export type FailureReason = "adhesion" | "spaghetti" | "layer_shift" | "clog" | "under_extrusion" | "over_extrusion" | "warping" | "stringing" | "filament_runout" | "power_failure" | "printer_error" | "operator_error" | "quality" | "other";
 
 export type CostPart = "filament" | "waste" | "machine" | "energy" | "labour" | "failures" | "revenue";
@@ -1894,7 +1896,7 @@ export interface WasteReport<D = number> {
 }
 
 /** The type `OrderListItem` of the API. */
-export interface OrderListItem {
+export interface OrderListItem<D = number> {
   /** The order's id. */
   readonly id: string;
   /** Where the order comes from. */
@@ -1919,12 +1921,22 @@ export interface OrderListItem {
   readonly hidden_by: string | null;
   /** Name of the user, also if the account was deleted, or of the API key. */
   readonly hidden_by_name: string | null;
+  /** The first three products of the order. */
+  readonly items: readonly ListedItem[];
+  /** Number of all items. */
+  readonly item_count: number;
+  /** Pieces of all items. */
+  readonly pieces: number;
+  /** How many of these pieces are produced. */
+  readonly produced: number;
+  /** Sum of the prices of the pieces; items without a price add nothing. Null if no item has a price. */
+  readonly value: D | null;
 }
 
 /** The type `OrderList` of the API. */
-export interface OrderList {
+export interface OrderList<D = number> {
   /** The items of this page. */
-  readonly items: readonly OrderListItem[];
+  readonly items: readonly OrderListItem<D>[];
   /** Number of matching items on all pages. */
   readonly total: number;
   /** Number of skipped items. */
@@ -4809,6 +4821,11 @@ export interface ListProductionRunsQuery {
   /** Only runs created before this time. */
   created_to?: string | Date | undefined;
   /**
+   * Only runs that wait for somebody: for a start, because their printer is free and prints them next, or for the
+   * confirmation of their end.
+   */
+  needs?: RunNeed | undefined;
+  /**
    * Only runs in which every word of this text occurs: in printer name, notes, quality notes, failure notes, or in
    * name or SKU of a product. Ignores case and accents; no wildcards.
    */
@@ -4856,6 +4873,11 @@ export interface ExportProductionRunsQuery {
   created_from?: string | Date | undefined;
   /** Only runs created before this time. */
   created_to?: string | Date | undefined;
+  /**
+   * Only runs that wait for somebody: for a start, because their printer is free and prints them next, or for the
+   * confirmation of their end.
+   */
+  needs?: RunNeed | undefined;
   /**
    * Only runs in which every word of this text occurs: in printer name, notes, quality notes, failure notes, or in
    * name or SKU of a product. Ignores case and accents; no wildcards.
@@ -5381,6 +5403,7 @@ const DECIMALS: ReadonlySet<string> = /* @__PURE__ */ new Set([
   "unit_price",
   "used_grams",
   "utilisation_percent",
+  "value",
   "waste",
   "wasted_grams",
   "weight",
@@ -7960,13 +7983,13 @@ export class OrdersResource<M extends DecimalMode = "number"> {
   /**
    * List orders.
    *
-   * The list has no items. All filters but `search` use an index. `search` and a `sort_by` without an index read all
-   * matching orders.
+   * An order in the list has its first items, and the numbers of its pieces. All filters but `search` use an index.
+   * `search` and a `sort_by` without an index read all matching orders.
    */
   list(
     query: ListOrdersQuery = {},
     options: RequestOptions = {},
-  ): Promise<OrderList> {
+  ): Promise<OrderList<Decimals[M]>> {
     return this.#client.call("GET", `/orders`, { query: { ...query } }, options);
   }
 
@@ -7979,7 +8002,7 @@ export class OrdersResource<M extends DecimalMode = "number"> {
   iterate(
     query: Omit<ListOrdersQuery, "skip" | "limit" | "after"> = {},
     options: RequestOptions = {},
-  ): AsyncGenerator<OrderListItem, void, undefined> {
+  ): AsyncGenerator<OrderListItem<Decimals[M]>, void, undefined> {
     return cursorPages(this.#client, `/orders`, { ...query }, options);
   }
 
