@@ -19,6 +19,7 @@ type editor struct {
 	entity    string // the entity whose custom fields a resource has, or ""
 	users     string // the path in the API of the list of resources that need the resource {id}, or ""
 	lists     []nestedList
+	catalog   bool // whether a resource can be made of an entry of the catalog of filaments
 
 	// name returns the name for people of a resource whose values get returns.
 	name func(get func(string) string) string
@@ -38,7 +39,8 @@ type editorPage struct {
 	Inputs              []input
 	Lists               []nestedRows
 	Vendors             vendorNames // to suggest
-	Name                string      // the name of the resource, or "" if it is new
+	Catalog             *catalogPart
+	Name                string // the name of the resource, or "" if it is new
 	Action, Back, Label string
 	Removable           string // the address of the form that removes the resource, or ""
 	Noun                string
@@ -91,6 +93,11 @@ func (e *editor) newPage(v *visit, status int, f *form) error {
 	reads = append(reads, e.suggestions(&p.Vendors)...)
 	if err := v.fetch(append(reads, e.custom(&custom)...)...); err != nil {
 		return err
+	}
+	if e.catalog {
+		if err := v.fetchCatalog(p, ""); err != nil {
+			return err
+		}
 	}
 	if status == 200 {
 		custom.preset(f)

@@ -77,7 +77,7 @@ var filamentList = &listOf[filament]{editor: filaments, Title: "Filaments", Clas
 			v.Money(f.Price))
 	}}
 
-var filaments = &editor{api: "/api/v1/filaments", path: "/filaments", noun: "filament", entity: "filament",
+var filaments = &editor{api: "/api/v1/filaments", path: "/filaments", noun: "filament", entity: "filament", catalog: true,
 	name: func(get func(string) string) string {
 		return inventory.MaterialLabel(get("material_type"), get("material_name")) + " " + get("color")
 	},

@@ -24,6 +24,9 @@ func (v *visit) newSpools(status int, f *form) error {
 	)...); err != nil {
 		return err
 	}
+	if err := v.fetchCatalog(p, "spools"); err != nil {
+		return err
+	}
 	if status == 200 {
 		custom.preset(f)
 	}

@@ -71,6 +71,7 @@ var pages = slices.Concat([]page{
 	{"GET /labels", server.Read, showLabels},
 
 	{"GET /filaments", server.Read, filamentList.show},
+	{"POST /filaments/from-catalog", server.Write, addFromCatalog},
 	{"GET /filaments/{id}", server.Read, filaments.orRemoved(showFilament)},
 	{"GET /vendors", server.Read, vendorList.show},
 

@@ -54,6 +54,22 @@ const year = new Date().getFullYear();
 // tasks has for each one: the most clicks and fields; from, which prepares the farm and returns the path of the page on
 // which the task begins; and do, which does it and returns the problem with the result, or nothing.
 const tasks = {
+  "a filament from the catalog": {
+    most: [2, 1],
+    async from(farm) {
+      await farm.newCatalog();
+      return "/filaments";
+    },
+    async do(person, farm) {
+      await person.press("main a", "Add a filament");
+      await person.fill("catalog", farm.catalog.name);
+      await Promise.all([person.page.waitForNavigation(), person.page.keyboard.press("Enter")]);
+      await person.press("main form[action^='/filaments/from-catalog'] button");
+      const made = await farm.of(person.page, "filaments");
+      return (made.vendor_name !== farm.catalog.manufacturer || made.color_hex !== "#3D3E3D" || made.density_g_cm3 !== 1.24
+        || made.extruder_temperature_c !== 215 || made.spool_weight_grams !== 201) && JSON.stringify(made);
+    },
+  },
   "ten spools and their labels": {
     most: [3, 1],
     async from(farm) {
@@ -180,6 +196,16 @@ class Work extends Farm {
     this.filament = await this.post("/filaments", { material_type: "PLA", color, diameter_mm: 1.75,
       net_weight_grams: 1000, price: 20 });
     this.filament.label = `PLA ${color}`;
+  }
+
+  async newCatalog() {
+    const name = this.name("Galaxy Black");
+    this.catalog = { id: name, manufacturer: "Prusament", name, material: "PLA", density: 1.24, weight: 1000,
+      spool_weight: 201, diameter: 1.75, color_hex: "3d3e3d", extruder_temp: 215, bed_temp: 60 };
+    const headers = { ...this.headers, "Content-Type": "application/jsonl" };
+    const response = await this.request.post(base + "/api/v1/filament-catalog/import",
+      { headers, data: JSON.stringify(this.catalog) });
+    check("the catalog", response.ok(), await response.text());
   }
 
   async newProduct(more) {

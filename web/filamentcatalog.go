@@ -1,0 +1,107 @@
+package web
+
+import (
+	"encoding/json"
+	"html/template"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// catalogPart is the part of a page that searches the catalog of filaments and adds one of them to the farm.
+type catalogPart struct {
+	Path    string // of the page, to which the search is sent
+	Query   string
+	Items   []catalogItem
+	Total   int
+	Problem string
+	Then    string // what follows after a filament is added: spools, or ""
+	Filled  bool   // whether the catalog has entries
+}
+
+// maxCatalogHits is the number of entries that a search shows.
+const maxCatalogHits = 20
+
+// catalogItem is an entry of the catalog: a filament that can be bought.
+type catalogItem struct {
+	filament
+	ExternalID string `json:"external_id"`
+	Maker      string `json:"vendor"`
+	Key        string // an idempotency key for the form that adds it
+}
+
+// Facts returns what tells filaments of the same name apart.
+func (i catalogItem) Facts(v view) string {
+	return strings.Join([]string{i.Maker, v.Grams(i.NetWeight), v.Number(i.Diameter, 2) + "\u00a0mm"}, " · ")
+}
+
+// Swatch returns the picture of the colors.
+func (i catalogItem) Swatch() template.HTML { return i.filament.Swatch() }
+
+// fetchCatalog adds the part to the page of a new resource. The query of the page's address contains the search.
+func (v *visit) fetchCatalog(page *editorPage, then string) error {
+	p := &catalogPart{Path: page.Action, Then: then, Query: strings.TrimSpace(v.r.URL.Query().Get("catalog"))}
+	query := url.Values{"limit": {"1"}}
+	if p.Query != "" {
+		query = url.Values{"limit": {"20"}, "search": {p.Query}, "sort_by": {"vendor"}, "sort_order": {"asc"}}
+	}
+	var hits found[catalogItem]
+	l := listing{filters: []filter{searchFilter}}
+	if err := l.refused(v.fetch(read{path: "/api/v1/filament-catalog", query: query, into: &hits})); err != nil {
+		return err
+	}
+	p.Problem, p.Total, p.Filled = l.Problem, hits.Total, hits.Total > 0 || p.Query != ""
+	if p.Query != "" {
+		p.Items = hits.Items
+	}
+	for i := range p.Items {
+		p.Items[i].Key = v.newForm().Key
+	}
+	page.Catalog = p
+	return nil
+}
+
+// catalogFields are the fields that a filament gets from the catalog.
+var catalogFields = []string{"material_type", "material_name", "name", "color", "color_hex", "color_hexes",
+	"color_arrangement", "diameter_mm", "density_g_cm3", "net_weight_grams", "spool_weight_grams",
+	"extruder_temperature_c", "bed_temperature_c", "external_id", "vendor"}
+
+// addFromCatalog makes a filament of an entry of the catalog. If the farm already has it, it shows this filament.
+func addFromCatalog(v *visit) error {
+	f := v.sent()
+	var entry struct{ Items []map[string]json.RawMessage }
+	var known struct{ Items []filament }
+	query := url.Values{"external_id": {f.Values.Get("external_id")}, "limit": {"1"}}
+	if err := v.fetch(read{path: "/api/v1/filament-catalog", query: query, into: &entry},
+		read{path: "/api/v1/filaments", query: query, into: &known}); err != nil {
+		return err
+	}
+	next := func(id string) string {
+		if f.Values.Get("then") == "spools" {
+			return "/spools/new?filament_id=" + id
+		}
+		return "/filaments/" + id
+	}
+	if len(known.Items) > 0 {
+		v.tell(&notice{Text: "The farm has this filament."})
+		return v.redirect(next(known.Items[0].ID))
+	}
+	if len(entry.Items) == 0 {
+		f.Problem = "The catalog does not have this filament any more."
+		return filaments.newPage(v, 422, f)
+	}
+	body := map[string]any{}
+	for _, name := range catalogFields {
+		if value := entry.Items[0][name]; len(value) > 0 && string(value) != "null" {
+			body[name] = value
+		}
+	}
+	var created filament
+	ok, err := v.send(f, http.MethodPost, "/api/v1/filaments", body, &created)
+	n := &notice{Text: "The filament is added, as the catalog has it."}
+	if f.Values.Get("then") == "" {
+		n.Next = []option{{"/spools/new?filament_id=" + created.ID, "Add spools"}}
+	}
+	v.tell(n)
+	return v.then(ok, err, next(created.ID), func() error { return filaments.newPage(v, 422, f) })
+}
