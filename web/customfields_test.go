@@ -41,7 +41,7 @@ func TestCustomFields(t *testing.T) {
 			if f.kind == "choice" {
 				more = []string{"choices", "A, B"}
 			}
-			add(entity, f.key, f.kind, more...).to(t, "/settings").shows(t, "Its "+f.key)
+			add(entity, f.key, f.kind, more...).to(t, "/settings/fields").shows(t, "Its "+f.key)
 		}
 		shown := path
 		if entity == "vendor" {
@@ -112,6 +112,6 @@ func TestManyCustomFields(t *testing.T) {
 	for n := range 100 {
 		add("spool", fmt.Sprintf("field_%d", n))
 	}
-	signIn(t, c).get(t, "/settings").want(t, 200).shows(t, "Its field_0").shows(t, "Its field_99").
+	signIn(t, c).get(t, "/settings/fields").want(t, 200).shows(t, "Its field_0").shows(t, "Its field_99").
 		shows(t, "Its of_vendor")
 }

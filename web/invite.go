@@ -35,7 +35,7 @@ func (v *visit) showPasswordLinkOf(id string, f *form) error {
 		return err
 	}
 	if !ok || link.Token == "" { // the form was sent twice, and the link is not stored
-		return v.redirect("/settings")
+		return v.redirect("/settings/users")
 	}
 	if err := v.fetch(get("/api/v1/users/"+id, &user)); err != nil {
 		return err

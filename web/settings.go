@@ -2,10 +2,34 @@ package web
 
 import (
 	"slices"
+	"strings"
 	"time"
 )
 
-// settingsPage is the settings of the farm, for admins.
+// settingsTabs are the pages of the settings, each with the forms whose addresses are below its own.
+var settingsTabs = []option{{"/settings", "Farm"}, {"/settings/users", "People"}, {"/settings/keys", "API keys"},
+	{"/settings/fields", "Custom fields"}, {"/settings/webhooks", "Webhooks"}, {"/settings/backup", "Backup"}}
+
+// Tabs returns the pages of the settings.
+func (v *visit) Tabs() []option { return settingsTabs }
+
+// Tab returns the address of the page of the settings to which the address of the page or form belongs.
+func (v *visit) Tab() string {
+	for _, tab := range settingsTabs[1:] {
+		if v.Path() == tab.Value || strings.HasPrefix(v.Path(), tab.Value+"/") {
+			return tab.Value
+		}
+	}
+	return settingsTabs[0].Value
+}
+
+// TabName returns the name of the page of the settings.
+func (v *visit) TabName() string {
+	here := func(tab option) bool { return tab.Value == v.Tab() }
+	return settingsTabs[slices.IndexFunc(settingsTabs, here)].Name
+}
+
+// settingsPage is a page of the settings, for admins.
 type settingsPage struct {
 	Form  *form
 	Users struct{ Items []account }
@@ -49,7 +73,7 @@ func (p *settingsPage) KeyRoles() []option {
 		{"operator", "Operator: also writes"}}
 }
 
-var users = &editor{api: "/api/v1/users", path: "/settings/users", noun: "user", back: "/settings",
+var users = &editor{api: "/api/v1/users", path: "/settings/users", noun: "user", back: "/settings/users",
 	name: func(get func(string) string) string { return get("name") },
 	fields: []editorField{
 		{field{"name", text}, "Name", "required", nil},
@@ -68,12 +92,19 @@ func showSettings(v *visit) error { return v.settingsPage(200, &settingsPage{}) 
 func (v *visit) settingsPage(status int, p *settingsPage) error {
 	now := v.newForm()
 	var values map[string]any
-	if err := v.fetch(
-		read{path: "/api/v1/settings", into: &values, tag: &now.Tag},
-		get("/api/v1/users?limit=100&sort_by=name&sort_order=asc", &p.Users),
-		get("/api/v1/api-keys?limit=100&revoked=false", &p.Keys),
-		customRead("spool", &p.Extra[0]), customRead("filament", &p.Extra[1]), customRead("vendor", &p.Extra[2]),
-	); err != nil {
+	var reads []read
+	switch v.Tab() {
+	case "/settings":
+		reads = []read{{path: "/api/v1/settings", into: &values, tag: &now.Tag}}
+	case "/settings/users":
+		reads = []read{get("/api/v1/users?limit=100&sort_by=name&sort_order=asc", &p.Users)}
+	case "/settings/keys":
+		reads = []read{get("/api/v1/api-keys?limit=100&revoked=false", &p.Keys)}
+	case "/settings/fields":
+		reads = []read{customRead("spool", &p.Extra[0]), customRead("filament", &p.Extra[1]),
+			customRead("vendor", &p.Extra[2])}
+	}
+	if err := v.fetch(reads...); err != nil {
 		return err
 	}
 	now.fill(values)
@@ -86,7 +117,7 @@ func (v *visit) settingsPage(status int, p *settingsPage) error {
 	if p.Guest == nil {
 		p.Guest = v.newForm()
 	}
-	return v.show(status, "settings", "Settings", p)
+	return v.show(status, "settings", v.TabName()+" · Settings", p)
 }
 
 // farmFields are the fields of the settings: the time zone, the currency, and the rates for costs.
@@ -122,7 +153,7 @@ func createKey(v *visit) error {
 	case p.Key.Problem != "" || len(p.Key.Errors) > 0:
 		return v.settingsPage(422, p)
 	case c == nil:
-		return v.redirect("/settings")
+		return v.redirect("/settings/keys")
 	}
 	return v.settingsPage(200, &settingsPage{New: c})
 }
@@ -131,5 +162,5 @@ func revokeKey(v *visit) error {
 	f := v.sent()
 	ok, err := v.send(f, "DELETE", "/api/v1/api-keys/{id}", nil, nil)
 	v.tell(&notice{Text: "The key is revoked."})
-	return v.then(ok, err, "/settings", func() error { return v.settingsPage(422, &settingsPage{Key: f}) })
+	return v.then(ok, err, "/settings/keys", func() error { return v.settingsPage(422, &settingsPage{Key: f}) })
 }

@@ -50,7 +50,7 @@ func TestSettings(t *testing.T) {
 	tenant := api.Tenant(t)
 	c := tenant.User(t, "admin")
 	b := signIn(t, c)
-	page := b.get(t, "/settings").want(t, 200).shows(t, c.Email, "Printers and scripts need keys.")
+	page := b.get(t, "/settings").want(t, 200).shows(t, "Time zone", "People").hides(t, c.Email)
 	wrong := page.submit(t, "/settings", "time_zone", "Mars", "currency", "EUR").want(t, 422).shows(t, "IANA")
 	if got := wrong.form(t, "/settings"); got.Get("time_zone") != "Mars" || got.Get("currency") != "EUR" {
 		t.Errorf("what was typed is lost: %v", got)
@@ -59,6 +59,7 @@ func TestSettings(t *testing.T) {
 	c.Get(t, "/api/v1/settings").Shows(map[string]string{"time_zone": "Asia/Tokyo", "currency": "EUR"})
 
 	// A key is shown once.
+	page = b.get(t, "/settings/keys").want(t, 200).shows(t, "Printers and scripts need keys.")
 	page.submit(t, "/settings/keys", "name", "", "role", "printer").want(t, 422).shows(t, "Is required.")
 	form := page.form(t, "/settings/keys")
 	form.Set("name", "Voron")
@@ -66,16 +67,16 @@ func TestSettings(t *testing.T) {
 	created := b.do(t, "POST", "/settings/keys", form).want(t, 200).shows(t, "shown only now",
 		"[spoolman] server: http")
 	key := regexp.MustCompile(`swk_\w{36}`).FindString(created.text)
-	if again := b.do(t, "POST", "/settings/keys", form).to(t, "/settings"); key == "" ||
+	if again := b.do(t, "POST", "/settings/keys", form).to(t, "/settings/keys"); key == "" ||
 		strings.Contains(again.text, key) {
 		t.Errorf("the key %s is shown again", key)
 	}
 	id := c.Get(t, "/api/v1/api-keys").Text("items.0.id")
-	b.get(t, "/settings").submit(t, "/settings/keys/"+id+"/revoke").to(t, "/settings").hides(t, "Voron")
+	b.get(t, "/settings/keys").submit(t, "/settings/keys/"+id+"/revoke").to(t, "/settings/keys").hides(t, "Voron")
 
 	// An invited person has no password until the link sets it.
 	users := "/settings/users"
-	refused := b.get(t, "/settings").submit(t, users, "name", "Ada", "email", c.Email, "role", "viewer").want(t, 422).
+	refused := b.get(t, users).shows(t, c.Email).submit(t, users, "name", "Ada", "email", c.Email, "role", "viewer").want(t, 422).
 		shows(t, "already in use")
 	testkit.Equal(t, refused.form(t, users).Get("name"), "Ada", "what was typed is lost")
 	form = refused.form(t, users)
@@ -84,18 +85,18 @@ func TestSettings(t *testing.T) {
 	invited := b.do(t, "POST", users, form).want(t, 200).shows(t, "Link for Ada", "Viewer, invited")
 	link := linkOf(t, invited)
 	newBrowser(t, api.URL).get(t, link).want(t, 200).submit(t, link, "new_password", testkit.Password).to(t, "/sign-in")
-	b.get(t, "/settings").hides(t, "invited", link)
+	b.get(t, users).hides(t, "invited", link)
 	ada := &testkit.Client{API: api, Email: "ada-" + c.Email}
 	in := signIn(t, ada)
 	in.get(t, "/spools").want(t, 200).hides(t, "Settings")
 	in.get(t, "/settings").want(t, 403)
 	user := c.Get(t, "/api/v1/users?email=ada-"+c.Email).Text("items.0.id")
 	edit := "/settings/users/" + user + "/edit"
-	b.get(t, edit).submit(t, edit, "role", "operator").to(t, "/settings").shows(t, "Operator")
+	b.get(t, edit).submit(t, edit, "role", "operator").to(t, users).shows(t, "Operator")
 	in.get(t, "/spools/new").want(t, 200)
-	b.get(t, edit).submit(t, edit, "disabled", "true").to(t, "/settings").shows(t, "Operator, disabled")
+	b.get(t, edit).submit(t, edit, "disabled", "true").to(t, users).shows(t, "Operator, disabled")
 	in.get(t, "/spools").want(t, 303)
-	b.get(t, edit).submit(t, "/settings/users/"+user+"/remove").to(t, "/settings").hides(t, "Ada")
+	b.get(t, edit).submit(t, "/settings/users/"+user+"/remove").to(t, users).hides(t, "Ada")
 }
 
 // linkOf returns the path of the password link on a page. The address has at most 100 characters, also with a long host.
@@ -118,7 +119,7 @@ func TestPasswordLink(t *testing.T) {
 	tenant := api.Tenant(t)
 	user := tenant.User(t, "operator")
 	form := "/settings/users/" + user.Actor.User + "/password-link"
-	link := linkOf(t, signIn(t, tenant.User(t, "admin")).get(t, "/settings").submit(t, form).want(t, 200))
+	link := linkOf(t, signIn(t, tenant.User(t, "admin")).get(t, "/settings/users").submit(t, form).want(t, 200))
 	b := newBrowser(t, api.URL)
 	p := b.get(t, link).want(t, 200)
 	testkit.Equal(t, p.header.Get("Referrer-Policy"), "origin",
@@ -130,15 +131,34 @@ func TestPasswordLink(t *testing.T) {
 	signIn(t, tenant.User(t, "viewer")).do(t, "POST", form, nil).want(t, 403)
 }
 
-// An admin downloads the farm from the page Settings.
+// An admin downloads the farm from the settings.
 func TestDownloadFarm(t *testing.T) {
 	t.Parallel()
 	tenant := newAPI(t, testkit.Options{}).Tenant(t)
 	admin := signIn(t, tenant.User(t, "admin"))
-	admin.get(t, "/settings").want(t, 200).shows(t, "Download the farm")
+	admin.get(t, "/settings/backup").want(t, 200).shows(t, "Download the farm")
 	p := admin.get(t, "/settings/farm.gz").want(t, 200)
 	if p.header.Get("Content-Type") != "application/gzip" || !strings.HasPrefix(p.text, "\x1f\x8b") {
 		t.Errorf("the response has the headers %v", p.header)
 	}
 	signIn(t, tenant.User(t, "operator")).get(t, "/settings/farm.gz").want(t, 403)
+}
+
+// The tabs of the settings lead to their pages, and mark the page to which the refused form of a tab belongs.
+func TestTabsOfSettings(t *testing.T) {
+	t.Parallel()
+	b := signIn(t, newAPI(t, testkit.Options{}).Tenant(t).User(t, "admin"))
+	marked := func(p *page, tab string) {
+		t.Helper()
+		nav := regexp.MustCompile(`(?s)<nav class="tabs".*?</nav>`).FindString(p.text)
+		if strings.Count(nav, "aria-current") != 1 || !strings.Contains(nav, `href="`+tab+`" aria-current="page"`) {
+			t.Errorf("%s does not mark %s: %s", p.what, tab, nav)
+		}
+	}
+	for _, tab := range regexp.MustCompile(`href="(/settings[a-z/]*)"`).FindAllStringSubmatch(
+		regexp.MustCompile(`(?s)<nav class="tabs".*?</nav>`).FindString(b.get(t, "/settings").text), -1) {
+		marked(b.get(t, tab[1]).want(t, 200), tab[1])
+	}
+	marked(b.get(t, "/settings/keys").submit(t, "/settings/keys", "name", "").want(t, 422), "/settings/keys")
+	marked(b.get(t, "/settings/users").submit(t, "/settings/users", "name", "").want(t, 422), "/settings/users")
 }

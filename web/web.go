@@ -162,6 +162,10 @@ var pages = slices.Concat([]page{
 	{"GET /files/{name}", server.Read, exportFile},
 
 	{"GET /settings", server.Admin, showSettings},
+	{"GET /settings/users", server.Admin, showSettings},
+	{"GET /settings/keys", server.Admin, showSettings},
+	{"GET /settings/fields", server.Admin, showSettings},
+	{"GET /settings/backup", server.Admin, showSettings},
 	{"POST /settings", server.Admin, changeSettings},
 	{"GET /settings/farm.gz", server.Admin, exportFarm},
 	{"POST /settings/keys", server.Admin, createKey},

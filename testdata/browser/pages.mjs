@@ -222,6 +222,7 @@ async function walk(browser, tag, options, keys) {
   await visit("Reports");
   await shows(`PLA Teal ${tag}`);
   await visit("Settings");
+  await click(".tabs >> text=API keys");
   await fill("name", `Key ${tag}`);
   await click("button:has-text('Create a key')");
   await shows("[spoolman] server: http");
@@ -253,7 +254,7 @@ async function invite(browser) {
   };
   for (const page of [admin, user]) page.setDefaultTimeout(60_000); // long enough for a busy machine
   await signIn(admin, email, password);
-  await admin.goto(base + "/settings");
+  await admin.goto(base + "/settings/users");
   await admin.click("text=Add a user");
   await admin.fill("[name=name]", "Bob");
   await admin.fill("[name=email]", address);
@@ -315,7 +316,7 @@ async function long(browser) {
     "/printers", `/printers/${printer.id}`, "/queue", "/products", `/products/${product.id}?quantity=20`, "/runs",
     "/runs/new", ...runs.map(({ id }) => `/runs/${id}`), "/orders", `/orders/${order.id}`, `/orders/${order.id}/edit`,
     `/orders/${order.id}/plan`, "/stock", "/reports", "/reports?by=printer", "/reports/margins?by=customer",
-    "/settings", "/settings/webhooks", "/files"];
+    "/settings", "/settings/users", "/settings/keys", "/settings/fields", "/settings/webhooks", "/files"];
   const wide = [];
   for (const width of [390, 768, 1280, 2560]) {
     await page.setViewportSize({ width, height: 844 });
