@@ -53,11 +53,26 @@ func (s *site) identify(r *http.Request) (server.Caller, bool) {
 	return server.Caller{Actor: actor}, ok
 }
 
+// recognize sets the visitor of the session. It returns an error if there is no session.
+func (v *visit) recognize() error {
+	visitor, err := v.site.Auth.Visit(v.r.Context(), v.site.cookie(v.r), server.Address(v.r))
+	if err != nil {
+		return err
+	}
+	v.Visitor = visitor
+	if zone, err := time.LoadLocation(visitor.TimeZone); err == nil {
+		v.zone = zone
+	}
+	if visitor.Cookie != "" {
+		v.setCookie(visitor.Cookie, v.site.Auth.CookieAge())
+	}
+	return nil
+}
+
 // signedIn sets the visitor of the session. Without a session, it redirects the browser to the sign-in, and leaves the
 // visitor empty.
 func (v *visit) signedIn() error {
-	visitor, err := v.site.Auth.Visit(v.r.Context(), v.site.cookie(v.r), server.Address(v.r))
-	if err != nil {
+	if err := v.recognize(); err != nil {
 		if e := server.AsError(err); e.Status != http.StatusUnauthorized {
 			return err
 		}
@@ -66,13 +81,6 @@ func (v *visit) signedIn() error {
 			to += "?" + url.Values{"next": {here}}.Encode()
 		}
 		return v.redirect(to)
-	}
-	v.Visitor = visitor
-	if zone, err := time.LoadLocation(visitor.TimeZone); err == nil {
-		v.zone = zone
-	}
-	if visitor.Cookie != "" {
-		v.setCookie(visitor.Cookie, v.site.Auth.CookieAge())
 	}
 	return nil
 }

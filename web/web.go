@@ -251,15 +251,28 @@ func (s *site) handler(p page) func(http.ResponseWriter, *http.Request) error {
 	}
 }
 
-// fail writes the page of an error.
+// fail writes the page of an error. The page has the navigation if somebody is signed in, except for errors that say
+// that the service can do no more at the moment.
 func (s *site) fail(w http.ResponseWriter, r *http.Request, e *server.Error) {
 	v := s.visit(w, r)
 	status, detail := e.Page(w, r)
 	detail = sentence(detail)
-	if err := v.show(status, "error", cmp.Or(errorTitles[status], "Something went wrong"), detail); err != nil {
+	if status < 500 && status != http.StatusTooManyRequests {
+		_ = v.recognize() // without a session, the page has no navigation
+	}
+	title := cmp.Or(errorTitles[status], "Something went wrong")
+	if err := v.show(status, "error", title, detail); err != nil {
 		http.Error(w, detail, status) // the templates are part of the program: not reached
 	}
 }
+
+// lists are the lists to which the page of an error leads, by the entries of the navigation.
+var lists = map[string]string{"/spools": "Spools", "/filaments": "Filaments", "/products": "Products",
+	"/printers": "Printers", "/runs": "Runs", "/orders": "Orders", "/stock": "Stock levels", "/reports": "Reports",
+	"/settings": "Settings"}
+
+// List returns the list to which the address belongs, or an empty option.
+func (v *visit) List() option { return option{v.Section(), lists[v.Section()]} }
 
 var errorTitles = map[int]string{403: "Not permitted", 404: "Not found", 405: "Not found", 413: "Too large",
 	422: "Not valid", 429: "Too many requests", 503: "Not available at the moment"}
