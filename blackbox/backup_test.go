@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -99,8 +98,6 @@ func createSampleData(t *testing.T, c *process, token string) {
 	}
 }
 
-var idInJSON = regexp.MustCompile(`"id": ?"([0-9a-f-]{36})"`)
-
 // readAll returns the responses, by path, to all GET requests for the data of the token's tenant.
 func readAll(t *testing.T, c *process, token string) map[string]string {
 	t.Helper()
@@ -120,13 +117,16 @@ func readAll(t *testing.T, c *process, token string) map[string]string {
 	}
 	get("/api/v1/auth/me")
 	for _, resource := range []string{"spools", "products", "production-runs", "orders"} {
-		for _, id := range idInJSON.FindAllStringSubmatch(get("/api/v1/"+resource+"?limit=100"), -1) {
-			get("/api/v1/" + resource + "/" + id[1])
+		var list struct{ Items []struct{ ID string } }
+		check(t, json.Unmarshal([]byte(get("/api/v1/"+resource+"?limit=100")), &list))
+		for _, item := range list.Items {
+			id := item.ID
+			get("/api/v1/" + resource + "/" + id)
 			if resource == "spools" {
-				get("/api/v1/spools/" + id[1] + "/usage?limit=100")
+				get("/api/v1/spools/" + id + "/usage?limit=100")
 			}
 			if resource == "products" || resource == "orders" {
-				get("/api/v1/" + resource + "/" + id[1] + "/availability")
+				get("/api/v1/" + resource + "/" + id + "/availability")
 			}
 		}
 	}

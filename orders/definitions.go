@@ -57,7 +57,8 @@ var Runs = production.Orders{
 			from (
 				select distinct oi.order_id from run_items i join order_items oi on oi.id = i.order_item_id
 				where i.run_id = ` + run + ` and i.order_item_id is not null order by oi.order_id limit 3
-			) i join orders o on o.id = i.order_id)`
+			) i
+			cross join lateral (select * from orders where id = i.order_id offset 0) o)`
 	},
 	State:   func(item string) string { return "order_item_state(" + item + ")" },
 	Problem: func(item, product string) string { return "order_item_problem(" + item + ", " + product + ")" },

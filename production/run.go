@@ -265,7 +265,7 @@ func ListedItems(run string) (items, count string) {
 	return `(select coalesce(json_agg(json_build_object('product_id', i.product_id, 'product_name', p.name,
 			'quantity', i.quantity) order by i.created_at, i.id), '[]')
 		from (select * from run_items x where x.run_id = ` + run + ` order by x.created_at, x.id limit 3) i
-		join products p on p.id = i.product_id)`,
+		cross join lateral (select name from products where id = i.product_id offset 0) p)`,
 		`(select count(*) from run_items i where i.run_id = ` + run + `)`
 }
 
@@ -275,7 +275,7 @@ func ListedSpools(run string) string {
 			'spool_name', spool_name(s.material_type, s.material_name, s.color, s.brand), 'color_hex', s.color_hex)
 			order by m.created_at, m.id), '[]')
 		from (select * from run_materials x where x.run_id = ` + run + ` order by x.created_at, x.id limit 8) m
-		join spools s on s.id = m.spool_id)`
+		cross join lateral (select * from spools where id = m.spool_id offset 0) s)`
 }
 
 // Variance has the differences between the actual values of a run and its estimates: actual minus estimated. A
