@@ -22,7 +22,7 @@ func TestDay(t *testing.T) {
 	refused := b.get(t, "/products/new").submit(t, "/products/new", "name", "", "sku", "H-1").want(t, 422)
 	product := refused.submit(t, "/products/new", "name", "Hook", "estimated_print_time_minutes", "95").
 		want(t, 303).header.Get("Location")
-	page := b.get(t, product).want(t, 200).shows(t, "Hook", "H-1", "1:35 h", "It needs no filament of its own.")
+	page := b.get(t, product).want(t, 200).shows(t, "Hook", "H-1", "1 h 35 min", "It needs no filament of its own.")
 	wrong := page.submit(t, product+"/materials", "color", "Black", "weight_grams", "much").want(t, 422)
 	wrong.shows(t, "Must be a number.")
 	if got := wrong.form(t, product+"/materials"); got.Get("color") != "Black" || got.Get("weight_grams") != "much" {
@@ -65,7 +65,7 @@ func TestDay(t *testing.T) {
 		"quantity", "3").to(t, order).shows(t, "Hook 3 0 0", "There is enough filament.", "Ada")
 	item := c.Get(t, "/api/v1"+order).Text("items.0.id")
 	b.get(t, "/orders").shows(t, "A-7", "Received", "2024-02-01")
-	b.get(t, "/").shows(t, "Ada · Received Can be printed 2024-02-01")
+	b.get(t, "/").shows(t, "A-7 3 × Hook · Can be printed 2024-02-01")
 
 	path := "/runs/new?order_item=" + item + "&product=" + strings.TrimPrefix(product, "/products/") + "&quantity=3"
 	if !strings.Contains(page.text, strings.ReplaceAll(path, "&", "&amp;")) {
@@ -77,8 +77,8 @@ func TestDay(t *testing.T) {
 	run := fresh.submit(t, "/runs/new", "printer_name", "MK4", "materials[0].spool_number", number,
 		"materials[0].estimated_weight_grams", "90").want(t, 303).header.Get("Location")
 	b.get(t, "/runs").shows(t, "Planned 3 × Hook MK4")
-	b.get(t, run).shows(t, "MK4", "Pending", "Hook 3", "PLA Black").submit(t, run+"/start").
-		to(t, run).shows(t, "In progress")
+	b.get(t, run).shows(t, "MK4", "Planned", "Hook 3", "PLA Black").submit(t, run+"/start").
+		to(t, run).shows(t, "Printing")
 	b.get(t, "/").shows(t, "Printing 3 × Hook", "A-7")
 	b.get(t, run).submit(t, run+"/complete", "materials[0].actual_weight_grams", "many").want(t, 422).
 		shows(t, "Must be a number.").hides(t, "Completed")

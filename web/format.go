@@ -89,13 +89,16 @@ func (l *locale) text(n num) string {
 	return l.plain(float(n))
 }
 
-// Grams writes a weight.
+// Grams writes a weight: up to 999 g in grams, and then in kilograms to the gram.
 func (v *visit) Grams(n num) string {
 	if n == "" {
 		return "–"
 	}
 	digits := 1
-	if math.Abs(float(n)) >= 100 {
+	switch grams := math.Abs(float(n)); {
+	case grams >= 999.5:
+		return v.locale.number(float(n)/1000, 3) + "\u00a0kg"
+	case grams >= 100:
 		digits = 0
 	}
 	return v.Number(n, digits) + "\u00a0g"
@@ -103,7 +106,7 @@ func (v *visit) Grams(n num) string {
 
 // Kilos writes a weight of many spools.
 func (v *visit) Kilos(n num) string {
-	if math.Abs(float(n)) < 1000 {
+	if math.Abs(float(n)) < 999.5 {
 		return v.Grams(n)
 	}
 	return v.locale.number(float(n)/1000, 1) + "\u00a0kg"
@@ -144,17 +147,37 @@ func (v *visit) Money(n num) string {
 	return s
 }
 
-// Minutes writes a duration.
+// Minutes writes a duration in minutes, and Hours one in hours, such as 45 min, 1 h 35 min and 2 d 3 h.
 func (v *visit) Minutes(n num) string {
 	if n == "" {
 		return "–"
 	}
-	minutes := int(float(n))
-	if minutes < 60 {
-		return fmt.Sprintf("%d min", minutes)
+	minutes := int64(math.Round(float(n)))
+	amount := func(n int64, unit string) string { return v.locale.number(float64(n), 0) + "\u00a0" + unit }
+	rest := func(n int64, unit string) string {
+		if n == 0 {
+			return ""
+		}
+		return "\u00a0" + amount(n, unit)
 	}
-	return fmt.Sprintf("%d:%02d h", minutes/60, minutes%60)
+	switch {
+	case minutes < 60:
+		return amount(minutes, "min")
+	case minutes < 24*60:
+		return amount(minutes/60, "h") + rest(minutes%60, "min")
+	}
+	return amount(minutes/(24*60), "d") + rest(minutes/60%24, "h")
 }
+
+func (v *visit) Hours(n num) string {
+	if n == "" {
+		return "–"
+	}
+	return v.Minutes(num(trimFloat(float(n) * 60)))
+}
+
+// month writes a month.
+func (v *visit) month(t time.Time) string { return t.Format("January 2006") }
 
 // Time writes a time in the time zone of the farm. Date writes only the day of the time.
 func (v *visit) Time(t *time.Time) string { return v.at(t, v.locale.date+"\u00a015:04") }
@@ -187,7 +210,7 @@ func (v *visit) Until(status string, start, end *time.Time) string {
 	case start != nil:
 		return "since " + v.Clock(start)
 	}
-	return "In progress"
+	return "Printing"
 }
 
 // Day writes a date of the API, such as 2026-01-31.
@@ -208,6 +231,14 @@ func (v *visit) More(total, shown int) string {
 		return ""
 	}
 	return "and " + v.locale.number(float64(total-shown), 0) + " more"
+}
+
+// All returns the link to a list of which the page shows the first rows, with an empty name if it shows all.
+func (v *visit) All(total int, address string) option {
+	if total <= shownToday {
+		return option{}
+	}
+	return option{address, "all " + v.locale.number(float64(total), 0)}
 }
 
 // Now returns the time in the time zone of the farm.

@@ -97,8 +97,8 @@ func TestNotices(t *testing.T) {
 	// A run.
 	run := "/runs/" + c.Post(t, "/api/v1/production-runs", j{"materials": []j{{"spool_id": id,
 		"estimated_weight_grams": 85}}}).Want(201).ID()
-	b.get(t, run).submit(t, run+"/complete").to(t, run).says(t, "The run is completed.").
-		take(t).to(t, run).says(t, "The run is open again.").shows(t, "Complete")
+	b.get(t, run).submit(t, run+"/complete").to(t, run).says(t, "The run is confirmed.").
+		take(t).to(t, run).says(t, "The run is open again.").shows(t, "Confirm")
 	left("485")
 }
 

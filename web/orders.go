@@ -3,6 +3,7 @@ package web
 import (
 	"encoding/json"
 	"fmt"
+	"html/template"
 	"net/http"
 	"net/url"
 	"slices"
@@ -23,6 +24,37 @@ type order struct {
 	Items     []orderItem
 	Runs      []run
 	costs
+
+	// A list has these instead of all items.
+	ItemCount int `json:"item_count"`
+	Pieces    int
+	Produced  int
+	Value     num
+}
+
+// Wanted returns the products of an order in a list, such as "2 × Phone stand".
+func (o order) Wanted() string {
+	var items []listedItem
+	for _, i := range o.Items {
+		items = append(items, listedItem{Product: i.Product, Quantity: num(strconv.Itoa(i.Quantity))})
+	}
+	return runTitle(items, o.ItemCount)
+}
+
+// Progress returns the produced pieces of an order in a list in words, or "" if there are no pieces.
+func (o order) Progress() string {
+	if o.Pieces == 0 {
+		return ""
+	}
+	return strconv.Itoa(o.Produced) + " of " + strconv.Itoa(o.Pieces)
+}
+
+// Bar returns the picture of the progress, or "".
+func (o order) Bar() template.HTML {
+	if o.Produced == 0 || o.Pieces == 0 {
+		return ""
+	}
+	return progressBar(o.Produced*100/o.Pieces, o.Progress()+" pieces printed")
 }
 
 // orderItem is a product in an order.

@@ -168,6 +168,8 @@ func TestPages(t *testing.T) {
 		{path: "/products/" + id["product"] + "?quantity=20", ours: true},
 		{path: "/products/" + id["product"] + "/edit", write: true, ours: true},
 		{path: "/runs"},
+		{path: "/runs/all"},
+		{path: "/runs/all?search=script&status=printing&spool=" + id["spool"] + "&product=" + id["product"] + "&order=" + id["order"]},
 		{path: "/runs/new", write: true},
 		{path: "/runs/" + id["run"], ours: true},
 		{path: "/runs/" + id["failed"], ours: true},
@@ -245,7 +247,7 @@ func TestPages(t *testing.T) {
 		"/settings/users/" + admin.Actor.User + "/edit", "/settings/users/" + admin.Actor.User + "/remove"}
 	for _, of := range []string{"product edit", "product remove", "product recalculate", "product materials",
 		"product components", "printer edit", "printer remove", "printer maintained", "printer slots/1", "run earlier",
-		"printer key", "printer key/" + id["run"] + "/revoke", "run start", "run complete", "run fail", "run cancel", "run correct", "run reopen", "run edit", "run items",
+		"printer key", "printer key/" + id["run"] + "/revoke", "run start", "run confirm", "run complete", "run fail", "run cancel", "run correct", "run reopen", "run edit", "run items",
 		"run items/" + id["run"], "run items/" + id["run"] + "/remove", "run materials",
 		"run materials/" + id["run"] + "/exchange", "run materials/" + id["run"] + "/remove", "order edit", "order remove",
 		"order cancel", "order items", "order items/" + id["order item"] + "/remove", "order plan",

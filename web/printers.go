@@ -26,7 +26,6 @@ type printer struct {
 	Due        bool       `json:"maintenance_due"`
 	Loaded     []loaded
 	Runs       []queuedRun `json:"-"` // the runs in the queue of the printer
-	Run        *run        `json:"-"` // on Today, the run that the printer prints
 }
 
 // loaded is a spool in a slot of a printer.

@@ -46,7 +46,7 @@ func TestPrinterPages(t *testing.T) {
 	b.get(t, "/spools/"+blue).submit(t, load, "slot", id+" 2").to(t, "/spools/"+blue).shows(t, "Loaded into MK4, slot 2")
 	b.get(t, "/spools/"+red).submit(t, "/spools/"+red+"/load", "slot", "").want(t, 422).shows(t, "Choose a printer.")
 	b.get(t, "/spools/"+red).shows(t, "slot 2 (PLA Blue)")
-	b.get(t, "/").shows(t, "MK4", "PLA Blue", "Free")
+	b.get(t, "/").shows(t, "Free: MK4")
 	b.get(t, "/spools/"+blue).submit(t, load, "slot", "").to(t, "/spools/"+blue).hides(t, "Loaded into")
 
 	product := c.NewProduct(t, "Hook", 10)
@@ -77,7 +77,7 @@ func TestPrinterPages(t *testing.T) {
 	if text := b.get(t, "/queue").text; strings.Contains(text, first) {
 		t.Error("the first run has a button that would not move it")
 	}
-	queue.submit(t, "/runs/"+runs[2]+"/start").to(t, "/runs/"+runs[2]).shows(t, "In progress")
+	queue.submit(t, "/runs/"+runs[2]+"/start").to(t, "/runs/"+runs[2]).shows(t, "Printing")
 	if text := queue.submit(t, first).to(t, "/queue").text; strings.Contains(text, "/runs/"+runs[0]+"/earlier") {
 		t.Error("the run after the one that prints has a button that would not move it")
 	}
@@ -88,7 +88,7 @@ func TestPrinterPages(t *testing.T) {
 	queue.submit(t, ended+"/earlier").want(t, 422).shows(t, "MK4", "3 × Product Hook", "cannot be moved")
 	b.get(t, "/printers").shows(t, "MK4", "3 × Product Hook", "until")
 	b.get(t, at).shows(t, "3 × Product Hook until", "Confirm")
-	b.get(t, "/").shows(t, "Hook until").hides(t, "Free")
+	b.get(t, "/").shows(t, "Hook MK4 until").hides(t, "Free")
 
 	b.get(t, at+"/edit").submit(t, at+"/edit", "status", "maintenance").to(t, at).shows(t, "Maintenance")
 	form := b.get(t, at).form(t, at+"/maintained")

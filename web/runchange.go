@@ -24,10 +24,9 @@ type runEvent struct {
 	CreatedAt *time.Time `json:"created_at"`
 	Before    struct {
 		run
-		Cost        num
-		ActualHours num           `json:"actual_print_time_hours"`
-		Materials   []runMaterial `json:"materials"`
-		Items       []struct {
+		Cost      num
+		Materials []runMaterial `json:"materials"`
+		Items     []struct {
 			ID         string
 			Successful num `json:"successful_quantity"`
 			Failed     num `json:"failed_quantity"`
@@ -65,7 +64,7 @@ func (p *runPage) Was(v view, e runEvent) []string {
 		words = append(words, v.Grams(b.Grams))
 	}
 	if b.ActualHours != "" {
-		words = append(words, v.Number(b.ActualHours, 1)+"\u00a0h")
+		words = append(words, v.Hours(b.ActualHours))
 	}
 	if b.Cost != "" {
 		words = append(words, v.Money(b.Cost))

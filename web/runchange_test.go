@@ -70,7 +70,7 @@ func TestCorrectRun(t *testing.T) {
 		"items": []j{{"id": run.Text("items.0.id"), "successful_quantity": 4, "failed_quantity": 0},
 			{"id": run.Text("items.1.id"), "successful_quantity": 2, "failed_quantity": 0}}}).Want(200)
 
-	page := b.get(t, at).want(t, 200).shows(t, "Correct", "Reopen", "History What Who When Completed Before: Pending")
+	page := b.get(t, at).want(t, 200).shows(t, "Correct", "Reopen", "History What Who When Completed Before: Planned")
 	form := page.form(t, at+"/correct")
 	for name, want := range map[string]string{"materials[0].actual_weight_grams": "50,5",
 		"materials[0].cost_per_gram": "0,02", "materials[0].to_spool_number": number(t, c, first),
@@ -137,7 +137,7 @@ func TestReopenRun(t *testing.T) {
 	refused := page.submit(t, at+"/reopen", "reason", "Still printing").want(t, 422).
 		shows(t, "MK4 prints something else.")
 	c.Post(t, otherAPI+"/cancel", nil).Want(200)
-	refused.submit(t, at+"/reopen").to(t, at).shows(t, "In progress", "Reopened Still printing Before: Failed",
+	refused.submit(t, at+"/reopen").to(t, at).shows(t, "Printing", "Reopened Still printing Before: Failed",
 		"20 g").hides(t, "Correct ")
 	c.Get(t, "/api/v1/spools/"+spool).Shows(map[string]string{"remaining_weight_grams": "1000"})
 	b.get(t, other).shows(t, "Cancelled")
@@ -163,7 +163,7 @@ func TestChangeRun(t *testing.T) {
 	page.submit(t, at+"/materials", "spool_number", "#"+number(t, c, first), "estimated_weight_grams", "80,5").
 		to(t, at).shows(t, "#"+number(t, c, first)+" PLA Black", "80.5 g")
 	page.submit(t, at+"/edit", "printer_id", printer, "estimated_print_time_hours", "1:30", "notes", "Slowly").to(t, at).
-		shows(t, "MK4", "1.5 h estimated", "Slowly").hides(t, "Choose a printer")
+		shows(t, "MK4", "1 h 30 min estimated", "Slowly").hides(t, "Choose a printer")
 	b.get(t, at).submit(t, at+"/edit", "estimated_print_time_hours", "long").
 		near(t, "estimated_print_time_hours", "Must be a number")
 

@@ -3,7 +3,6 @@ package web
 import (
 	"cmp"
 	"fmt"
-	"html/template"
 	"slices"
 	"strings"
 	"time"
@@ -20,6 +19,7 @@ type run struct {
 	StartedAt   *time.Time `json:"started_at"`
 	CompletedAt *time.Time `json:"completed_at"`
 	Hours       num        `json:"estimated_print_time_hours"`
+	ActualHours num        `json:"actual_print_time_hours"`
 	Grams       num        `json:"actual_total_filament_grams"`
 	Estimate    num        `json:"estimated_total_filament_grams"`
 	Failure     string     `json:"failure_reason"`
@@ -40,12 +40,23 @@ func (r run) Name() string {
 	return r.PrinterName
 }
 
+// stateOf returns a status of a run in words: those of the board.
+func stateOf(status string) string {
+	switch status {
+	case "pending":
+		return "Planned"
+	case "in_progress":
+		return "Printing"
+	}
+	return label(status)
+}
+
 // State returns the status and the reason of a failure in words.
 func (r run) State() string {
 	if r.Failure != "" {
-		return label(r.Status) + ": " + strings.ReplaceAll(r.Failure, "_", " ")
+		return stateOf(r.Status) + ": " + strings.ReplaceAll(r.Failure, "_", " ")
 	}
-	return label(r.Status)
+	return stateOf(r.Status)
 }
 
 // IsOpen reports whether the run can be completed.
@@ -90,7 +101,6 @@ type runDetails struct {
 	costs
 	Notes        string     `json:"notes"`
 	FailureNotes string     `json:"failure_notes"`
-	ActualHours  num        `json:"actual_print_time_hours"`
 	LikelyEnd    *time.Time `json:"likely_completed_at"`
 	Items        []struct {
 		listedItem
@@ -120,74 +130,6 @@ type runMaterial struct {
 // Name returns the number and the name of the spool.
 func (m runMaterial) Name() string { return numbered(m.Number, m.Spool) }
 
-// runColumn is a column of the board of runs.
-type runColumn struct {
-	Name  string `json:"-"`
-	Empty string `json:"-"` // the text of a column without runs
-	Items []run
-	Total int
-}
-
-// Cards returns the HTML of the runs of the column.
-func (c runColumn) Cards(v view) template.HTML {
-	var cards rows
-	for _, r := range c.Items {
-		words := r.about()
-		if r.Status == "failed" || r.Status == "cancelled" {
-			words = append(words, r.State())
-		}
-		if grams := cmp.Or(r.Grams, r.Estimate); grams != "" {
-			words = append(words, v.Grams(grams))
-		}
-		if r.Status == "in_progress" || r.Status == "paused" {
-			words = append(words, v.Until(r.Status, r.StartedAt, r.End()))
-		} else {
-			words = append(words, v.Date(r.When()))
-		}
-		cards.add(`<li><a class="card" href="/runs/{}">`, r.ID)
-		cards.picture(r.Swatches())
-		cards.add(`<b>{}</b> <small>{}</small>`, r.Title(), strings.Join(words, " · "))
-		cards.picture(r.Bar(v))
-		cards.add(`</a></li>` + "\n")
-	}
-	return cards.html()
-}
-
-// runsThatPrint is the address of the runs that are printing or paused.
-const runsThatPrint = "/api/v1/production-runs?status=in_progress,paused&limit=100"
-
-// board shows the runs in four columns: planned, printing, to be confirmed, and done.
-func board(v *visit) error {
-	planned := runColumn{Name: "Planned", Empty: "Nothing is planned."}
-	printing := runColumn{Name: "Printing", Empty: "Nothing prints."}
-	waiting := runColumn{Name: "To be confirmed", Empty: "No run waits for you."}
-	done := runColumn{Name: "Done", Empty: "Nothing was printed yet."}
-	var active, completed, failed struct{ Items []run }
-	if err := v.fetch(
-		get("/api/v1/production-runs?status=pending&limit=30", &planned),
-		get(runsThatPrint, &active),
-		get("/api/v1/production-runs?status=completed&limit=50", &completed),
-		get("/api/v1/production-runs?status=failed,cancelled&limit=20", &failed),
-	); err != nil {
-		return err
-	}
-	for _, r := range active.Items {
-		if r.hasEnded(v.Now()) {
-			waiting.Items = append(waiting.Items, r)
-		} else {
-			printing.Items = append(printing.Items, r)
-		}
-	}
-	for _, r := range append(completed.Items, failed.Items...) {
-		if r.Status == "completed" && !r.Deducted {
-			waiting.Items = append(waiting.Items, r)
-		} else if len(done.Items) < 20 {
-			done.Items = append(done.Items, r)
-		}
-	}
-	return v.show(200, "runs", "Runs", []runColumn{planned, printing, waiting, done})
-}
-
 // runPage is the page of a run.
 type runPage struct {
 	forms
@@ -198,6 +140,7 @@ type runPage struct {
 	Weights  []runWeight
 	Complete *form
 	Fail     *form
+	Cancel   *form
 	Times    map[string][2]input // by form, the inputs for the end and the hours of the run
 	History  struct{ Items []runEvent }
 
@@ -284,10 +227,18 @@ type runOutcome struct {
 type runWeight struct {
 	ID             string
 	Actual, Wasted input
+	Used           input  // what a cancelled run has used
 	Outside        string // the question whether filament that left the spool without a run counts for this run, or ""
 }
 
-func showRun(v *visit) error { return v.runPage(200, "", nil) }
+// showRun shows a run. The address may name a form to open.
+func showRun(v *visit) error {
+	open := v.r.URL.Query().Get("open")
+	if open != "complete" && open != "fail" {
+		open = ""
+	}
+	return v.runPage(200, open, nil)
+}
 
 // Form returns the form of the page with the name.
 func (p *runPage) Form(name string) *form {
@@ -300,7 +251,7 @@ func (p *runPage) Form(name string) *form {
 
 // runPage shows a run. If f is not nil, it is a form with the name that the API has refused.
 func (v *visit) runPage(status int, name string, f *form) error {
-	p := &runPage{forms: v.forms(strings.Replace(name, "cancel", "fail", 1), f), Reasons: failureReasons}
+	p := &runPage{forms: v.forms(name, f), Reasons: failureReasons}
 	p.part = v.r.PathValue("part")
 	var stock struct{ Items []spool }
 	var listed struct{ Items []run }
@@ -321,7 +272,7 @@ func (v *visit) runPage(status int, name string, f *form) error {
 			return err
 		}
 	}
-	p.Complete, p.Fail = p.Form("complete"), p.Form("fail")
+	p.Complete, p.Fail, p.Cancel = p.Form("complete"), p.Form("fail"), p.Form("cancel")
 	end := v.Now()
 	if p.Run.LikelyEnd != nil && p.Run.LikelyEnd.Before(end) {
 		end = p.Run.LikelyEnd.In(v.zone)
@@ -341,7 +292,8 @@ func (v *visit) runPage(status int, name string, f *form) error {
 		w := runWeight{ID: m.ID,
 			Actual: p.Complete.rowInput("materials", i, "actual_weight_grams", m.Name(),
 				cmp.Or(m.Actual, m.Reported, m.Estimate), "unit=g", hint),
-			Wasted: p.Fail.rowInput("materials", i, "wasted_grams", m.Name(), m.Reported, "unit=g", hint)}
+			Wasted: p.Fail.rowInput("materials", i, "wasted_grams", m.Name(), m.Reported, "unit=g", hint),
+			Used:   p.Cancel.rowInput("materials", i, "wasted_grams", m.Name(), m.Reported, "unit=g", hint)}
 		if m.Outside != "" {
 			w.Outside = "The weight contains " + v.Grams(m.Outside) + " that left this spool without a run since the start"
 		}

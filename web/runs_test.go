@@ -25,12 +25,12 @@ func TestOutdatedRun(t *testing.T) {
 	b.get(t, "/queue").hides(t, "Order 1001", "Wait until")
 
 	// A printer prints one run at a time.
-	b.get(t, first).submit(t, first+"/start").to(t, first).shows(t, "In progress").hides(t, "Warnings")
+	b.get(t, first).submit(t, first+"/start").to(t, first).shows(t, "Printing").hides(t, "Warnings")
 	b.get(t, second).shows(t, "Wait until the run in progress on MK4 has ended")
 	b.get(t, "/queue").shows(t, "Wait until the run in progress on MK4 has ended").
 		submit(t, second+"/start").want(t, 422).shows(t, "MK4 prints something else.")
 	c.Patch(t, "/api/v1/production-runs/"+first[len("/runs/"):], j{"status": "paused"}).Want(200)
-	b.get(t, first).shows(t, "Continue").submit(t, first+"/start").to(t, first).shows(t, "In progress")
+	b.get(t, first).shows(t, "Continue").submit(t, first+"/start").to(t, first).shows(t, "Printing")
 	c.Post(t, "/api/v1/production-runs/"+first[len("/runs/"):]+"/cancel", nil).Want(200)
 	b.get(t, first).hides(t, "Warnings")
 
@@ -45,7 +45,7 @@ func TestOutdatedRun(t *testing.T) {
 	if !strings.HasPrefix(again, "/runs/") || again == second {
 		t.Fatalf("a run that was planned again leads to %s", again)
 	}
-	answer.to(t, again).shows(t, "Pending", "Hook 1").hides(t, "First")
+	answer.to(t, again).shows(t, "Planned", "Hook 1").hides(t, "First")
 	b.get(t, second).want(t, 404)
 
 	// What cannot be planned stays.
@@ -58,7 +58,7 @@ func TestOutdatedRun(t *testing.T) {
 	// The order needs nothing.
 	c.Post(t, order+"/cancel", nil).Want(200)
 	page = b.get(t, again).shows(t, "Order 1001 is cancelled")
-	page.submit(t, again+"/start").to(t, again).shows(t, "In progress", "Warnings Order 1001 is cancelled").
+	page.submit(t, again+"/start").to(t, again).shows(t, "Printing", "Warnings Order 1001 is cancelled").
 		hides(t, "Plan again")
 	bare := "/runs/" + c.Post(t, "/api/v1/production-runs", j{"items": []j{{"product_id": product,
 		"quantity": 1}}}).Want(201).ID()

@@ -110,15 +110,19 @@ func (r run) Progress(now time.Time) int {
 	return max(0, min(100, int(now.Sub(*r.StartedAt).Hours()/float(r.Hours)*100)))
 }
 
-// progressBar returns the picture of a progress in percent, or "" if it is less than 0.
-func progressBar(percent int) template.HTML {
-	if percent < 0 {
-		return ""
-	}
+// progressBar returns the picture of a progress in percent. Name is its text for people who do not see it.
+func progressBar(percent int, name string) template.HTML {
+	n := strconv.Itoa(percent)
 	return template.HTML(`<svg class="bar progress" viewBox="0 0 100 4" preserveAspectRatio="none" role="img" ` +
-		`aria-label="` + strconv.Itoa(percent) + ` % of the estimated time"><rect class="track" width="100" height="4"/>` +
-		`<rect class="use" width="` + strconv.Itoa(percent) + `" height="4"/></svg>`)
+		`aria-label="` + template.HTMLEscapeString(name) + `"><rect class="track" width="100" height="4"/>` +
+		`<rect class="use" width="` + n + `" height="4"/></svg>`)
 }
 
 // Bar returns the picture of the progress of a printing run, or "".
-func (r run) Bar(v view) template.HTML { return progressBar(r.Progress(v.Now())) }
+func (r run) Bar(v view) template.HTML {
+	percent := r.Progress(v.Now())
+	if percent < 0 {
+		return ""
+	}
+	return progressBar(percent, strconv.Itoa(percent)+" % of the estimated time")
+}

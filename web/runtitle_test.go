@@ -40,10 +40,10 @@ func TestRunTitles(t *testing.T) {
 		}
 	}
 	shows("/runs", title+" MK4 · 1042 · 40 g · until")
-	shows("/runs/"+run, title+" In progress · MK4 · 1042", "#1 PLA Black")
+	shows("/runs/"+run, title+" Printing · MK4 · 1042", "#1 PLA Black")
 	shows("/printers", title)
-	shows(strings.TrimPrefix(order, "/api/v1"), title+" In progress · MK4")
-	shows("/search?q=stand", title+" In progress · MK4 · 1042 · 40 g")
+	shows(strings.TrimPrefix(order, "/api/v1"), title+" Printing · MK4")
+	shows("/search?q=stand", title+" Printing · MK4 · 1042 · 40 g")
 	b.get(t, "/").shows(t, title)
 	c.Post(t, "/api/v1/production-runs/"+run+"/fail", j{"reason": "clog", "wasted_grams": 10}).Want(200)
 	shows("/printers/"+printer, title+" Failed: clog · MK4 · 1042 · 10 g")
@@ -52,7 +52,7 @@ func TestRunTitles(t *testing.T) {
 	// A run that prints no product is named by its printer.
 	bare := c.Post(t, "/api/v1/production-runs", j{"printer_id": printer}).Want(201).ID()
 	b.get(t, "/runs").shows(t, "Planned MK4")
-	b.get(t, "/runs/"+bare).shows(t, "MK4 Pending")
+	b.get(t, "/runs/"+bare).shows(t, "MK4 Planned")
 	c.Post(t, "/api/v1/production-runs/"+bare+"/cancel", nil).Want(200)
 	c.Delete(t, "/api/v1/production-runs/"+run).Want(204)
 	b.get(t, "/runs/removed").shows(t, title)

@@ -1,18 +1,23 @@
 package web
 
 import (
+	"cmp"
 	"html/template"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 )
 
-// todayPage is the page Today, which is the first page.
+// todayPage is the page Today, which is the first page: what there is to do, in the order of work.
 type todayPage struct {
-	Machines          found[printer]
-	Printing, Waiting []run // Printing: runs that no printer in Machines shows; Waiting: runs that should have ended
-	Orders            found[order]
-	Low               found[stockLevel]
-	Open              struct {
+	Form                     *form
+	Confirm, Ready, Printing found[run]
+	Printers                 found[printer]
+	Free, Due                []printer // the printers that print nothing, and those whose maintenance is due
+	Orders                   found[order]
+	Low                      found[stockLevel]
+	Open                     struct {
 		Items []struct {
 			ID       string `json:"order_id"`
 			CanPrint bool   `json:"can_print"`
@@ -23,37 +28,70 @@ type todayPage struct {
 	Waste wasteReport
 }
 
-// Runs returns the HTML of the rows of runs, with the end of each run. With a template, the page was 33 % slower for
-// 50 runs.
-func (p *todayPage) Runs(v view, runs []run) template.HTML {
+// shownToday is the maximum number of rows of a part of the page.
+const shownToday = 8
+
+// Rows returns the HTML of rows of runs. If do is not nil, each row has the button for the work.
+func (p *todayPage) Rows(v view, runs []run, do *work) template.HTML {
 	var list rows
-	for _, r := range runs {
-		list.add(`<li><b><a href="/runs/{}">{}</a></b> <span class="amount">{}</span></li>`, r.ID,
-			r.Title(), v.Until(r.Status, r.StartedAt, r.End()))
+	for i, r := range runs[:min(len(runs), shownToday)] {
+		list.add(`<li class="run">`)
+		list.picture(r.Swatches())
+		words := r.about()
+		if do == workStart {
+			for _, s := range r.Spools[:min(len(r.Spools), shownSwatches)] {
+				words = append(words, s.Name())
+			}
+		} else if do != nil && r.End() != nil {
+			words = append(words, v.Until(r.Status, r.StartedAt, r.End()))
+		}
+		list.add(`<div><b><a href="/runs/{}">{}</a></b> <small>{}</small>`, r.ID, r.Title(), strings.Join(words, " · "))
+		list.picture(r.Bar(v))
+		list.add(`</div>`)
+		if do == nil {
+			list.add(`<span class="amount">{}</span>`, v.Until(r.Status, r.StartedAt, r.End()))
+		} else if v.CanWrite() {
+			do.button(&list, r, p.Form.Key+strconv.Itoa(i), "/")
+		}
+		list.add("</li>\n")
 	}
 	return list.html()
 }
 
-// bar is a bar of the picture of the last 30 days. The highest bar has a height of 100 units.
+// ToConfirm, ToStart and Now return the HTML of the rows of the parts.
+func (p *todayPage) ToConfirm(v view) template.HTML { return p.Rows(v, p.Confirm.Items, workConfirm) }
+func (p *todayPage) ToStart(v view) template.HTML   { return p.Rows(v, p.Ready.Items, workStart) }
+func (p *todayPage) Now(v view) template.HTML       { return p.Rows(v, p.Printing.Items, nil) }
+
+// bar is a bar of the picture of the last 30 days. The highest bar has a height of 100 units, and that of a day without
+// use a height of 1.
 type bar struct {
 	X         int
 	Y, Height string
 	Day       string
 	Grams     num
+	IsEmpty   bool
 }
 
-// Bars returns the bars of the days on which filament was used.
+// Bars returns the bars of the last 30 days, or nil if no filament was used.
 func (p *todayPage) Bars(v view) (bars []bar) {
 	grams, most := map[string]num{}, 0.0
 	for _, item := range p.Usage.Items {
 		grams[item.Start] = item.Grams
 		most = max(most, float(item.Grams))
 	}
+	if most == 0 {
+		return nil
+	}
 	for i := range 30 {
 		day := v.Now().AddDate(0, 0, i-29).Format(time.DateOnly)
-		if height := float(grams[day]) / most * 100; height > 0 {
-			bars = append(bars, bar{10 * i, coordinate(100 - height), coordinate(height), day, grams[day]})
+		b := bar{X: 10 * i, Y: "99", Height: "1", Day: day, Grams: cmp.Or(grams[day], "0")}
+		if height := float(b.Grams) / most * 100; height > 0 {
+			b.Y, b.Height = coordinate(100-height), coordinate(height)
+		} else {
+			b.IsEmpty = true
 		}
+		bars = append(bars, b)
 	}
 	return bars
 }
@@ -73,13 +111,14 @@ func (p *todayPage) Verdict(v view, id string) string {
 
 // today shows the page Today.
 func today(v *visit) error {
-	var p todayPage
-	var runs struct{ Items []run }
+	p := todayPage{Form: v.newForm()}
 	err := v.fetch(
-		get(runsThatPrint, &runs),
-		get("/api/v1/printers?status=available,maintenance&sort_by=name&sort_order=asc&limit=20", &p.Machines),
+		get(runsToConfirm+"&limit=8", &p.Confirm),
+		get(runsToStart+"&limit=8", &p.Ready),
+		get(runsThatPrint, &p.Printing),
+		get("/api/v1/printers?status=available,maintenance&sort_by=name&sort_order=asc&limit=50", &p.Printers),
 		get("/api/v1/stock-levels?low=true&limit=5&sort_by=missing_grams", &p.Low),
-		get("/api/v1/orders?status=received,in_production&sort_by=due_date&sort_order=asc&limit=6", &p.Orders),
+		get("/api/v1/orders?status=received,in_production&sort_by=due_date&sort_order=asc&limit=8", &p.Orders),
 		get("/api/v1/orders/availability", &p.Open),
 		get("/api/v1/reports/usage?group_by=day", &p.Usage),
 		get("/api/v1/reports/waste?group_by=reason", &p.Waste),
@@ -87,17 +126,44 @@ func today(v *visit) error {
 	if err != nil {
 		return err
 	}
-	now := v.Now()
-	for _, r := range runs.Items {
-		i := slices.IndexFunc(p.Machines.Items, func(m printer) bool { return m.ID == r.PrinterID && m.Run == nil })
-		switch {
-		case r.hasEnded(now):
-			p.Waiting = append(p.Waiting, r)
-		case i >= 0:
-			p.Machines.Items[i].Run = &r
-		default:
-			p.Printing = append(p.Printing, r)
+	busy := map[string]bool{}
+	for _, r := range p.Printing.Items {
+		busy[r.PrinterID] = true
+	}
+	for _, one := range p.Printers.Items {
+		if !busy[one.ID] {
+			p.Free = append(p.Free, one)
+		}
+		if one.Due {
+			p.Due = append(p.Due, one)
 		}
 	}
+	p.Printing = stillPrinting(v, p.Printing)
 	return v.show(200, "today", "Today", &p)
+}
+
+// stillPrinting returns the runs whose end is not over, beginning with those that end first. Runs without an end come
+// last.
+func stillPrinting(v *visit, all found[run]) found[run] {
+	now := v.Now()
+	before := len(all.Items)
+	all.Items = slices.DeleteFunc(all.Items, func(r run) bool { return r.hasEnded(now) })
+	all.Total -= before - len(all.Items)
+	slices.SortStableFunc(all.Items, func(a, b run) int {
+		x, y := a.End(), b.End()
+		switch {
+		case x == nil || y == nil || a.Status != b.Status:
+			return cmp.Or(cmp.Compare(a.Status, b.Status), cmp.Compare(rank(y), rank(x)))
+		}
+		return x.Compare(*y)
+	})
+	return all
+}
+
+// rank returns 1 for a known time and 0 for nil.
+func rank(t *time.Time) int {
+	if t == nil {
+		return 0
+	}
+	return 1
 }

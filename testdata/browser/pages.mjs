@@ -200,14 +200,14 @@ async function walk(browser, tag, options, keys) {
   await fill("materials[0].estimated_weight_grams", "100");
   await click("button:has-text('Plan the run')");
   await click("button:has-text('Start')");
-  await shows("In progress");
+  await shows("Printing");
   await visit("Today");
   await click(`text="4 × Hook ${tag}"`);
-  await open("Complete");
+  await open("Confirm");
   await fill("materials[0].actual_weight_grams", "110,5");
   await fill("items[0].successful_quantity", "3");
   await fill("items[0].failed_quantity", "1");
-  await click("button:has-text('Deduct and complete')");
+  await click(".actions form button:has-text('Confirm')");
   await shows("Completed");
   await page.goto(`${base}/s/${number}`);
   await settled();
@@ -314,7 +314,7 @@ async function long(browser) {
     `/spools/${spool.id}`, `/spools/${spool.id}/edit`, `/labels?size=a4&id=${spool.id}`, "/filaments",
     `/filaments/${filament.id}`, `/filaments/${filament.id}/edit`, "/vendors", `/vendors/${vendor.id}/edit`,
     "/printers", `/printers/${printer.id}`, "/queue", "/products", `/products/${product.id}?quantity=20`, "/runs",
-    "/runs/new", ...runs.map(({ id }) => `/runs/${id}`), "/orders", `/orders/${order.id}`, `/orders/${order.id}/edit`,
+    "/runs/all", "/runs/new", ...runs.map(({ id }) => `/runs/${id}`), "/orders", `/orders/${order.id}`, `/orders/${order.id}/edit`,
     `/orders/${order.id}/plan`, "/stock", "/reports", "/reports?by=printer", "/reports/margins?by=customer",
     "/settings", "/settings/users", "/settings/keys", "/settings/fields", "/settings/webhooks", "/files"];
   const wide = [];

@@ -151,6 +151,36 @@ const tasks = {
       return status !== "in_progress" && status;
     },
   },
+  "start a run on the board": {
+    most: [1, 0],
+    async from(farm) {
+      await farm.newPrinter();
+      await farm.newRun({ status: "pending" });
+      return "/runs";
+    },
+    async do(person, farm) {
+      await person.press(`main form[action="/runs/${farm.run.id}/start"] button`);
+      const { status } = await farm.send("GET", `/production-runs/${farm.run.id}`);
+      return status !== "in_progress" && status;
+    },
+  },
+  "confirm a run": {
+    most: [1, 0],
+    async from(farm) {
+      await farm.newPrinter();
+      await farm.newFilament();
+      const filaments = await farm.send("GET", "/filaments?limit=1");
+      const spool = await farm.post("/spools", { filament_id: filaments.items[0].id });
+      await farm.newRun({ status: "in_progress", started_at: "2024-01-15T10:00:00Z", estimated_print_time_hours: 1,
+        materials: [{ spool_id: spool.id, estimated_weight_grams: 12 }] });
+      return "/";
+    },
+    async do(person, farm) {
+      await person.press(`main form[action="/runs/${farm.run.id}/confirm"] button`);
+      const { status, actual_total_filament_grams: grams } = await farm.send("GET", `/production-runs/${farm.run.id}`);
+      return (status !== "completed" || grams !== 12) && `${status}, ${grams} g`;
+    },
+  },
   "a run fails half-way and is planned again": {
     most: [3, 0],
     async from(farm) {
@@ -159,7 +189,7 @@ const tasks = {
       return `/runs/${farm.run.id}`;
     },
     async do(person, farm) {
-      await person.open("It failed");
+      await person.open("Failed");
       await person.choose("reason", "Spaghetti");
       await person.press("main button", "Save and plan again");
       const { status } = await farm.send("GET", `/production-runs/${farm.run.id}`);

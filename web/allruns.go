@@ -1,0 +1,204 @@
+package web
+
+import (
+	"cmp"
+	"html/template"
+	"net/url"
+	"strconv"
+	"time"
+
+	"spoolwright/server"
+	"spoolwright/value"
+)
+
+// runStates are the options of the filter by state, with the parameters of the API.
+var runStates = []struct{ name, label, parameter, value string }{
+	{"confirm", "To confirm", "needs", "confirmation"},
+	{"ready", "Ready to start", "needs", "start"},
+	{"planned", "Planned", "status", "pending"},
+	{"printing", "Printing", "status", "in_progress,paused"},
+	{"ended", "Ended", "status", "completed,failed,cancelled"},
+	{"completed", "Completed", "status", "completed"},
+	{"failed", "Failed", "status", "failed"},
+	{"cancelled", "Cancelled", "status", "cancelled"},
+}
+
+// runFilters are the filters of the list of all runs. The choices of product, printer and order, and the months, depend
+// on the farm and the day.
+var runFilters = []filter{searchFilter, {"status", "status", "State", []option{{"", "Any state"}}},
+	{"month", "month", "Month", []option{{"", "Any month"}}},
+	{"product", "product_id", "Product", []option{{"", "Any product"}}},
+	{"printer", "printer_id", "Printer", []option{{"", "Any printer"}}},
+	{"order", "order_id", "Order", []option{{"", "Any order"}}},
+	{"spool", "spool_id", "", nil}}
+
+// allRuns is the page with the list of all runs.
+type allRuns struct {
+	listing
+	Items []run
+	Spool string // the number of the spool, as it was typed
+}
+
+// months is the number of months that the page offers.
+const months = 24
+
+// showAllRuns shows the list of all runs. A month is that of the end of a run.
+func showAllRuns(v *visit) error {
+	var products found[product]
+	var printers found[printer]
+	var orders found[order]
+	p := &allRuns{}
+	var query url.Values
+	p.listing, query = v.listing("/runs/all", "run", append([]filter{}, runFilters...),
+		[]listOrder{{"", "Newest first", "created_at", "desc"}})
+	if err := v.fetch(get(productsByName, &products), get(printersByName, &printers),
+		get("/api/v1/orders?limit=50", &orders)); err != nil {
+		return err
+	}
+	for i := range p.filters {
+		f := &p.filters[i]
+		f.options = append([]option{}, f.options...)
+		switch f.name {
+		case "status":
+			for _, s := range runStates {
+				f.options = append(f.options, option{s.name, s.label})
+			}
+		case "month":
+			first := v.Now().AddDate(0, 0, 1-v.Now().Day())
+			for i := range months {
+				f.options = append(f.options, option{first.AddDate(0, -i, 0).Format("2006-01"), v.month(first.AddDate(0, -i, 0))})
+			}
+		case "product":
+			for _, one := range products.Items {
+				f.options = append(f.options, option{one.ID, one.Name})
+			}
+		case "printer":
+			for _, one := range printers.Items {
+				f.options = append(f.options, option{one.ID, one.Name})
+			}
+		case "order":
+			for _, one := range orders.Items {
+				f.options = append(f.options, option{one.ID, one.Name()})
+			}
+		}
+	}
+	if err := p.narrow(v, query); err != nil {
+		return err
+	}
+	if p.Problem == "" {
+		if err := p.refused(v.fetch(read{path: "/api/v1/production-runs", query: query, into: p})); err != nil {
+			return err
+		}
+	}
+	return v.show(p.status(), "runs-all", "All runs", p)
+}
+
+// narrow changes the parameters of the API that differ from the filters of the page. It adds what the address selects
+// to the choices that do not have it.
+func (p *allRuns) narrow(v *visit, query url.Values) error {
+	if state := query.Get("status"); state != "" {
+		for _, s := range runStates {
+			if s.name == state {
+				query.Del("status")
+				query.Set(s.parameter, s.value)
+			}
+		}
+	}
+	if month := query.Get("month"); month != "" {
+		query.Del("month")
+		first, err := time.Parse("2006-01", month)
+		if err != nil {
+			p.Problem = "The month must be such as 2026-01."
+			return nil
+		}
+		query.Set("completed_from", first.Format(time.DateOnly))
+		query.Set("completed_to", first.AddDate(0, 1, 0).Format(time.DateOnly))
+		p.choose("month", v.month(first))
+	}
+	p.Spool = query.Get("spool_id")
+	if err := p.findSpool(v, query); err != nil {
+		return err
+	}
+	for _, name := range []string{"product", "printer", "order"} {
+		id := query.Get(name + "_id")
+		if _, ok := value.ParseID(id); !ok || p.offers(name, id) {
+			continue
+		}
+		var one struct{ Name, Reference, Customer string }
+		if err := v.fetch(get("/api/v1/"+name+"s/"+id, &one)); err != nil && server.AsError(err).Status != 404 {
+			return err
+		}
+		p.choose(name, cmp.Or(one.Name, one.Reference, one.Customer, "Removed"))
+	}
+	return nil
+}
+
+// findSpool replaces the number of a spool, which the address may have instead of the id, by the id.
+func (p *allRuns) findSpool(v *visit, query url.Values) error {
+	if p.Spool == "" {
+		return nil
+	}
+	var all struct{ Items []spool }
+	by := url.Values{"archived": {"any"}}
+	if id, ok := value.ParseID(p.Spool); ok {
+		by.Set("id", id)
+	} else {
+		f := v.newForm()
+		f.Values.Set("spool", p.Spool)
+		n, ok := f.value(field{"spool", scanned}).(num)
+		if number, err := strconv.Atoi(string(n)); !ok || err != nil || number < 1 || number > server.MaxNumber {
+			p.Problem = "The spool must be the number of a spool, such as 12."
+			return nil
+		}
+		by.Set("number", string(n))
+	}
+	if err := v.fetch(read{path: "/api/v1/spools", query: by, into: &all}); err != nil {
+		return err
+	}
+	if len(all.Items) == 0 {
+		if by.Get("id") == "" {
+			p.Problem = "No spool has this number."
+		}
+		return nil
+	}
+	query.Set("spool_id", all.Items[0].ID)
+	p.Spool = "#" + strconv.FormatInt(all.Items[0].Number, 10)
+	return nil
+}
+
+// offers reports whether the filter has an option with the value.
+func (p *allRuns) offers(name, value string) bool {
+	for _, f := range p.filters {
+		for _, o := range f.options {
+			if f.name == name && o.Value == value {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// choose adds the selected value of a filter to its options, unless they have it.
+func (p *allRuns) choose(name, label string) {
+	selected := p.Filter.Get(name)
+	for i := range p.filters {
+		if p.filters[i].name == name && !p.offers(name, selected) {
+			p.filters[i].options = append(p.filters[i].options, option{selected, label})
+		}
+	}
+}
+
+// Rows returns the HTML of the rows of the table.
+func (p *allRuns) Rows(v view) template.HTML {
+	var list rows
+	for _, r := range p.Items {
+		list.add(`<tr><td><div class="with-swatch">`)
+		list.picture(r.Swatches())
+		list.add(`<div><a class="title" href="/runs/{}"><b>{}</b></a> <small>{}</small>`, r.ID, r.Title(), r.About())
+		list.picture(r.Bar(v))
+		list.add(`</div></div></td><td class="words">{}</td><td class="amount">{}</td><td class="amount wide">{}</td>`,
+			r.State(), v.Grams(cmp.Or(r.Grams, r.Estimate)), v.Hours(cmp.Or(r.ActualHours, r.Hours)))
+		list.add(`<td class="amount">{}</td></tr>`+"\n", v.Date(r.When()))
+	}
+	return list.html()
+}

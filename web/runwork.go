@@ -1,0 +1,107 @@
+package web
+
+import (
+	"cmp"
+	"encoding/json"
+	"slices"
+)
+
+// work is what a button on the rows of runs does with one click.
+type work struct{ name, label string }
+
+var (
+	workStart   = &work{"start", "Start"}
+	workConfirm = &work{"confirm", "Confirm"}
+)
+
+// The addresses of the runs that wait for the work, without a limit.
+const (
+	runsToStart   = "/api/v1/production-runs?needs=start&sort_order=asc"
+	runsToConfirm = "/api/v1/production-runs?needs=confirmation&sort_by=started_at&sort_order=asc"
+)
+
+// button writes the form with the button for a run. Key is the idempotency key, and from the path of the page.
+func (w *work) button(list *rows, r run, key, from string) {
+	list.add(`<form method="post" action="/runs/{}/{}"><input type="hidden" name="once" value="{}">`+
+		`<input type="hidden" name="from" value="{}">`, r.ID, w.name, key, from)
+	list.add(`<button class="button primary">{}<span class="hide"> {}`, w.label, r.Title())
+	list.when(r.PrinterName != "", ` on {}`, r.PrinterName)
+	list.add(`</span></button></form>`)
+}
+
+// from returns the path of the page whose button was clicked, or the path if the page is not one of those with buttons.
+func (v *visit) from(path string) string {
+	if from := v.r.PostForm.Get("from"); slices.Contains([]string{"/", "/runs"}, from) {
+		return from
+	}
+	return path
+}
+
+// startRun starts the run of the page, and returns to the page with the button.
+func startRun(v *visit) error {
+	f := v.sent()
+	var started run
+	ok, err := v.send(f, "POST", "/api/v1/production-runs/{id}/start", nil, &started)
+	v.tell(&notice{Text: "The run prints."})
+	return v.then(ok, err, v.from(v.here("/runs")), func() error { return v.runPage(422, "start", f) })
+}
+
+// confirmRun completes a run with what printers have reported or, if they reported nothing, with the estimates. If
+// something is not known, it redirects to the form that completes the run.
+func confirmRun(v *visit) error {
+	f := v.sent()
+	var r runDetails
+	if err := v.fetch(get("/api/v1/production-runs/{id}", &r)); err != nil {
+		return err
+	}
+	if r.Deducted { // the button was clicked twice, or somebody else was faster
+		return v.redirect(v.from(v.here("/runs")))
+	}
+	body, known := r.expected()
+	if !known || !r.IsOpen() {
+		v.tell(&notice{Text: "Say what is not known, and confirm the run here."})
+		return v.redirect("/runs/" + r.ID + "?open=complete")
+	}
+	var done struct {
+		Spools []struct {
+			Deducted num
+			Reported num `json:"reported_grams"`
+		} `json:"spools_updated"`
+	}
+	var answer json.RawMessage
+	ok, err := v.send(f, "POST", "/api/v1/production-runs/{id}/complete", body, &answer)
+	json.Unmarshal(answer, &done) // an answer of the API is valid
+	grams := 0.0
+	for _, s := range done.Spools {
+		grams += float(s.Deducted) + float(s.Reported)
+	}
+	v.tell(undone("Confirmed: "+v.Grams(num(trimFloat(grams)))+" used.", "Reopen", "/reopen", nil)(v, f, answer))
+	return v.then(ok, err, v.from(v.here("/runs")), func() error { return v.runPage(422, "complete", f) })
+}
+
+// expected returns the body that completes the run without changes by a person, and whether all that it needs is known.
+// Weights that were recorded or reported stay; all pieces are good unless they were counted.
+func (r *runDetails) expected() (body map[string]any, known bool) {
+	body = map[string]any{}
+	var materials, items []map[string]any
+	for _, m := range r.Materials {
+		if cmp.Or(m.Actual, m.Reported, m.Estimate) == "" || m.Outside != "" {
+			return nil, false
+		}
+		if m.Actual == "" && m.Reported == "" {
+			materials = append(materials, map[string]any{"id": m.ID, "actual_weight_grams": m.Estimate})
+		}
+	}
+	for _, i := range r.Items {
+		if i.Successful == "" && i.Failed == "" {
+			items = append(items, map[string]any{"id": i.ID, "successful_quantity": i.Quantity})
+		}
+	}
+	if materials != nil {
+		body["materials"] = materials
+	}
+	if items != nil {
+		body["items"] = items
+	}
+	return body, len(r.Materials) > 0
+}

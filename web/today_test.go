@@ -1,0 +1,150 @@
+package web_test
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+
+	"spoolwright/testkit"
+)
+
+// The page Today and the board start and confirm a run with one click. A run of which something is not known is
+// confirmed on its page.
+func TestOneClick(t *testing.T) {
+	t.Parallel()
+	tenant := newAPI(t, testkit.Options{}).Tenant(t)
+	c := tenant.User(t, "operator")
+	b, viewer := signIn(t, c), signIn(t, tenant.User(t, "viewer"))
+	spool := c.NewSpool(t, 1000, nil)
+	product := c.NewProduct(t, "Stand", 20)
+	printer := c.Post(t, "/api/v1/printers", j{"name": "MK4"}).Want(201).ID()
+	add := func(fields j) string {
+		t.Helper()
+		body := j{"printer_id": printer, "estimated_print_time_hours": 2,
+			"items":     []j{{"product_id": product, "quantity": 2}},
+			"materials": []j{{"spool_id": spool, "estimated_weight_grams": 40}}}
+		for name, value := range fields {
+			body[name] = value
+		}
+		return "/runs/" + c.Post(t, "/api/v1/production-runs", body).Want(201).ID()
+	}
+	api := func(run string) string { return "/api/v1/production-runs" + strings.TrimPrefix(run, "/runs") }
+	const title = "2 × Product Stand MK4"
+
+	first := add(nil)
+	b.get(t, "/").shows(t, "To confirm No run waits for you.", "Ready to start "+title+" · #1 PLA Black Start 2 × Product Stand on MK4",
+		"Printing Nothing prints. Free: MK4")
+	viewer.get(t, "/").shows(t, "Ready to start "+title).hides(t, "Start 2 ×")
+	viewer.do(t, "POST", first+"/confirm", nil).want(t, 403)
+	b.get(t, "/").submit(t, first+"/start").to(t, "/").shows(t, "The run prints.", "No run can start now.", "Printing "+title+" until").
+		hides(t, "Free")
+	second := add(nil)
+	b.get(t, "/").shows(t, "No run can start now.") // its printer is busy
+	b.get(t, "/runs").shows(t, "Planned "+title).hides(t, "Start 2 ×")
+
+	// The estimate is what was used, until somebody corrects it.
+	c.Patch(t, api(first), j{"started_at": "2024-01-15T10:00:00Z"}).Want(200)
+	today := b.get(t, "/").shows(t, "To confirm "+title+" · ended", "Confirm 2 × Product Stand on MK4")
+	for range 2 { // also with a double click
+		today.submit(t, first+"/confirm").to(t, "/").shows(t, "No run waits for you.")
+	}
+	c.Get(t, api(first)).Want(200).Shows(map[string]string{"status": "completed", "actual_total_filament_grams": "40",
+		"items.0.successful_quantity": "2"})
+	c.Get(t, "/api/v1/spools/"+spool).Want(200).Shows(map[string]string{"remaining_weight_grams": "960"})
+
+	// The board, too.
+	b.get(t, "/runs").submit(t, second+"/start").to(t, "/runs").shows(t, "Printing "+title)
+	c.Patch(t, api(second), j{"started_at": "2024-01-15T10:00:00Z"}).Want(200)
+	b.get(t, "/runs").submit(t, second+"/confirm").to(t, "/runs").shows(t, "Confirmed: 40 g used.", "No run waits for you.").
+		submit(t, second+"/reopen").want(t, 303)
+
+	// Nobody knows what the spool has lost.
+	c.Patch(t, api(second), j{"status": "paused"}).Want(200)
+	unknown := add(j{"status": "in_progress", "started_at": "2024-01-15T10:00:00Z", "materials": []j{{"spool_id": spool}}})
+	form := b.get(t, "/").submit(t, unknown+"/confirm").to(t, unknown+"?open=complete")
+	if !regexp.MustCompile(`<details name="action" open>\s*<summary class="button[^>]*>Confirm`).MatchString(form.text) {
+		t.Errorf("the form is not open: %s", form.text)
+	}
+	c.Get(t, api(unknown)).Want(200).Shows(map[string]string{"status": "in_progress"})
+	form.submit(t, unknown+"/complete", "materials[0].actual_weight_grams", "12").to(t, unknown).shows(t, "Completed", "12 g")
+
+	// The address of a page that the form does not come from is not used.
+	c.Post(t, api(second)+"/start", nil).Want(200)
+	b.do(t, "POST", second+"/confirm", map[string][]string{"from": {"https://x.example/"}}).to(t, second)
+	signIn(t, newAPI(t, testkit.Options{}).Operator(t)).do(t, "POST", second+"/confirm", nil).want(t, 404)
+}
+
+// Each part of Today has at most eight rows, and a link to all.
+func TestTodayLinks(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t, testkit.Options{}).Operator(t)
+	b := signIn(t, c)
+	product := c.NewProduct(t, "Stand", 20)
+	for i := range 9 {
+		c.NewOrder(t, product, 1)
+		run := func(fields j) {
+			fields["items"] = []j{{"product_id": product}}
+			c.Post(t, "/api/v1/production-runs", fields).Want(201)
+		}
+		run(j{"status": "in_progress", "estimated_print_time_hours": 900 + i, "printer_name": fmt.Sprint("P", i)})
+		run(j{"status": "in_progress", "estimated_print_time_hours": 1, "started_at": "2024-01-15T10:00:00Z"})
+		run(j{})
+	}
+	today := b.get(t, "/")
+	for _, link := range []string{"/runs/all?status=confirm", "/runs/all?status=ready", "/runs/all?status=printing", "/orders"} {
+		if !strings.Contains(today.text, `<p><a href="`+link+`">all 9</a></p>`) {
+			t.Errorf("no link to %s: %s", link, today.text)
+		}
+		if p := b.get(t, link).want(t, 200); link != "/runs/all?status=printing" && strings.Count(p.text, "<tr>") != 10 {
+			t.Errorf("%s: %s", link, p.words())
+		}
+	}
+	if n := strings.Count(today.text, `<li class="run">`); n != 24 {
+		t.Errorf("%d rows of runs", n)
+	}
+	today.shows(t, "Printing 1 × Product Stand P0 until").hides(t, "P8")
+}
+
+// The list of all runs has filters by product, printer, order, spool, month and state, and pages.
+func TestAllRuns(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t, testkit.Options{})
+	c := api.Operator(t)
+	b := signIn(t, c)
+	spool := c.NewSpool(t, 1000, nil)
+	archived := c.NewSpool(t, 1000, j{"archived": true})
+	stand, lamp := c.NewProduct(t, "Stand", 20), c.NewProduct(t, "Lamp", 20)
+	printer := c.Post(t, "/api/v1/printers", j{"name": "MK4"}).Want(201).ID()
+	order, item := c.NewOrder(t, stand, 1)
+	c.Patch(t, order, j{"reference": "1042"}).Want(200)
+	c.NewRun(t, stand, item, 1, j{"printer_id": printer, "materials": []j{{"spool_id": spool}}})
+	failed := c.Post(t, "/api/v1/production-runs", j{"items": []j{{"product_id": lamp, "quantity": 3}}, "status": "in_progress", "started_at": "2024-02-27T07:00:00Z",
+		"materials": []j{{"spool_id": archived, "estimated_weight_grams": 60}}}).Want(201).ID()
+	c.Post(t, "/api/v1/production-runs/"+failed+"/fail", j{"reason": "clog", "wasted_grams": 1200,
+		"completed_at": "2024-02-29T10:00:00Z", "actual_print_time_hours": 51.01}).Want(200)
+	const one, two = "1 × Product Stand MK4 · 1042 Planned", "3 × Product Lamp Failed: clog 1.2 kg 2 d 3 h 2024-02-29"
+	for query, found := range map[string]string{"": "both", "?product=" + stand: one, "?product=" + lamp: two,
+		"?printer=" + printer: one, "?order=" + strings.TrimPrefix(order, "/api/v1/orders/"): one, "?spool=1": one,
+		"?spool=%232": two, "?spool=" + archived: two, "?month=2024-02": two, "?month=2024-01": "", "?status=planned": one,
+		"?status=failed": two, "?status=ended": two, "?status=ready": one, "?status=confirm": "", "?search=stand": one,
+		"?product=" + stand + "&status=failed": "", "?page=2": ""} {
+		p := b.get(t, "/runs/all"+query).want(t, 200)
+		for _, text := range []string{one, two} {
+			if strings.Contains(p.words(), text) != (found == "both" || found == text) {
+				t.Errorf("%s: %s", query, p.words())
+			}
+		}
+	}
+	for query, problem := range map[string]string{"?month=2024": "The month must be", "?spool=many": "The spool must be",
+		"?spool=99": "No spool has this number.", "?status=asleep": "Status must be one of", "?product=x": "Product must be"} {
+		b.get(t, "/runs/all"+query).want(t, 422).shows(t, problem)
+	}
+	// A choice shows what the address selects, also if it is not among the first.
+	c.Delete(t, "/api/v1/products/"+lamp).Want(204)
+	if p := b.get(t, "/runs/all?product="+lamp); !strings.Contains(p.text, ` selected>Removed</option>`) {
+		t.Errorf("the choice has nothing selected: %s", p.text)
+	}
+	other := signIn(t, api.Operator(t))
+	other.get(t, "/runs/all?product="+stand+"&spool="+spool).want(t, 200).hides(t, "Stand", "1 × ", "2 × ")
+}
