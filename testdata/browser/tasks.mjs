@@ -193,8 +193,34 @@ const tasks = {
       await person.choose("reason", "Spaghetti");
       await person.press("main button", "Save and plan again");
       const { status } = await farm.send("GET", `/production-runs/${farm.run.id}`);
-      const { items } = await farm.send("GET", `/production-runs?status=pending&printer_id=${farm.printer.id}`);
+      const { items } = await farm.send("GET", `/production-runs?status=pending&product_id=${farm.product.id}`);
       return (status !== "failed" || items.length !== 1) && `${status}, ${items.length} runs are planned`;
+    },
+  },
+  "a colleague": {
+    most: [3, 2],
+    async from() {
+      return "/settings";
+    },
+    async do(person, farm) {
+      await person.press("main a[href='/settings/users']");
+      await person.fill("email", `colleague-${Date.now()}@farm.example`);
+      await person.fill("name", farm.name("Grace"));
+      await person.press("main button", "Invite");
+      const link = await person.page.inputValue("main .once input");
+      return !(link.startsWith(`${base}/password-link/`) && link.length <= 100) && link;
+    },
+  },
+  "a printer's key": {
+    most: [1, 0],
+    async from(farm) {
+      await farm.newPrinter();
+      return `/printers/${farm.printer.id}`;
+    },
+    async do(person, farm) {
+      await person.press("main form[action$='/key'] button");
+      const { items } = await farm.send("GET", `/api-keys?printer_id=${farm.printer.id}`);
+      return !(items.length === 1 && (await person.page.locator("main").innerText()).includes("swk_")) && "no key";
     },
   },
   "the shopping list": {
