@@ -38,8 +38,8 @@ func TestCodesOfLabels(t *testing.T) {
 	b.get(t, "/search?q=2").to(t, spool)
 
 	// Codes of other things are not taken for a spool.
-	for _, wrong := range []string{"web+spoolman:f-2", "web+spoolman:s-02", "web+spoolman:s-", "/filament/show/2", "/s/2/x",
-		"/s/0", "http://farm.example/2", "##2", "/s/9999999999", "http://[/s/2"} {
+	for _, wrong := range []string{"web+spoolman:f-2", "web+spoolman:s-02", "web+spoolman:s-", "/filament/show/2",
+		"/s/2/x", "/s/0", "http://farm.example/2", "##2", "/s/9999999999", "http://[/s/2"} {
 		b.get(t, printer).submit(t, slot, "spool_number", wrong).want(t, 422)
 		b.get(t, "/search?q="+url.QueryEscape(wrong)).want(t, 200)
 	}

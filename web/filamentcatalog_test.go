@@ -18,8 +18,9 @@ func TestFilamentFromCatalog(t *testing.T) {
 	b := signIn(t, c)
 	b.get(t, "/filaments/new").want(t, 200).shows(t, "catalog of filaments that can be bought is empty", "import catalog")
 	b.get(t, "/spools/new").want(t, 200).hides(t, "catalog")
-	lines := `{"id":"prusament_pla_galaxyblack_1000_175","manufacturer":"Prusament","name":"Galaxy Black","material":"PLA",` +
-		`"density":1.24,"weight":1000,"spool_weight":201.5,"diameter":1.75,"color_hex":"3d3e3d","extruder_temp":215,` +
+	lines := `{"id":"prusament_pla_galaxyblack_1000_175","manufacturer":"Prusament","name":"Galaxy Black",` +
+		`"material":"PLA","density":1.24,"weight":1000,"spool_weight":201.5,"diameter":1.75,"color_hex":"3d3e3d",` +
+		`"extruder_temp":215,` +
 		`"bed_temp":60}` + "\n" +
 		`{"id":"acme_petgcf_night_750_285","manufacturer":"Acme <b>&","name":"Night \"x\"","material":"PETG-CF",` +
 		`"density":1.3,"weight":750,"diameter":2.85,"color_hexes":["112233","44556677"],` +

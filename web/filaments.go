@@ -55,7 +55,7 @@ func (f filament) Swatch() template.HTML {
 		colors = []string{f.ColorHex}
 	}
 	s := spool{Color: f.Color, Finish: f.Name}
-	return newSwatch(s.IsTranslucent(), colors...)
+	return newSwatch(f.Color, s.IsTranslucent(), colors...)
 }
 
 var filamentList = &listOf[filament]{editor: filaments, Title: "Filaments", Class: "spools", Add: "Add a filament",

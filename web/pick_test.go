@@ -56,3 +56,32 @@ func TestColorPicker(t *testing.T) {
 		t.Error("the brand has no suggestions")
 	}
 }
+
+// A color without a code is shown as its name says, and only shown.
+func TestGuessedSwatch(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t, testkit.Options{}).Operator(t)
+	b := signIn(t, c)
+	filament := c.Post(t, "/api/v1/filaments", j{"material_type": "PLA", "color": "Schwarz", "diameter_mm": 1.75}).
+		Want(201).ID()
+	spool := c.NewSpool(t, 500, j{"color": "Galaxy Black"})
+	const guessed, set = `fill="#1B1B1B"`, `fill="#00FF00"`
+	for _, path := range []string{"/filaments", "/filaments/" + filament, "/spools", "/spools/" + spool} {
+		if p := b.get(t, path).want(t, 200); !strings.Contains(p.text, guessed) {
+			t.Errorf("%s has no black: %s", path, p.text)
+		}
+	}
+	for _, path := range []string{"/filaments/" + filament, "/spools/" + spool} {
+		c.Get(t, "/api/v1"+path).Shows(map[string]string{"color_hex": "null"})
+		b.get(t, path+"/edit").submit(t, path+"/edit", "notes", "x").to(t, path)
+		c.Get(t, "/api/v1"+path).Shows(map[string]string{"color_hex": "null"})
+		c.Patch(t, "/api/v1"+path, j{"color_hex": "#00FF00"}).Want(200)
+		if p := b.get(t, path); strings.Contains(p.text, guessed) || !strings.Contains(p.text, set) {
+			t.Errorf("%s has another color than the one that is set: %s", path, p.text)
+		}
+	}
+	odd := c.NewSpool(t, 500, j{"color": "Regenbogen"})
+	if p := b.get(t, "/spools/"+odd); !strings.Contains(p.text, `class="unknown"`) {
+		t.Error("a color without a meaning is shown")
+	}
+}

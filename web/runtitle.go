@@ -63,7 +63,7 @@ func swatches(spools []listedSpool) template.HTML {
 	list.add(`<span class="swatches">`)
 	for i, s := range spools {
 		if i < shownSwatches {
-			list.picture(newSwatch(spool{Color: s.Spool}.IsTranslucent(), s.ColorHex))
+			list.picture(newSwatch(s.Spool, spool{Color: s.Spool}.IsTranslucent(), s.ColorHex))
 		}
 	}
 	list.add(`</span>`)

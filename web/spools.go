@@ -58,7 +58,7 @@ func (s spool) Maker() string {
 }
 
 // Swatch returns the picture of the color.
-func (s spool) Swatch() template.HTML { return newSwatch(s.IsTranslucent(), s.ColorHex) }
+func (s spool) Swatch() template.HTML { return newSwatch(s.Color, s.IsTranslucent(), s.ColorHex) }
 
 // IsTranslucent reports whether the finish or the color says that the filament is translucent.
 func (s spool) IsTranslucent() bool {

@@ -9,12 +9,21 @@ import (
 )
 
 // newSwatch returns the picture of colors: a ring of equal parts. It ignores colors that do not have the form #RRGGBB.
+// Without a color, the picture has the one that the name means, until somebody sets a color.
 // Rows of lists contain the picture, so that Go writes its HTML, as for newBar: see rows.
-func newSwatch(translucent bool, colors ...string) template.HTML {
+func newSwatch(name string, translucent bool, colors ...string) template.HTML {
 	var known []string
 	for _, hex := range colors {
+		if len(hex) == len("#RRGGBBAA") {
+			hex = hex[:len("#RRGGBB")]
+		}
 		if hexColor.MatchString(hex) {
 			known = append(known, hex)
+		}
+	}
+	if len(known) == 0 {
+		if guess := guessColor(name); guess != "" {
+			known = []string{guess}
 		}
 	}
 	var b strings.Builder

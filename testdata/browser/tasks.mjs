@@ -66,7 +66,7 @@ const tasks = {
       await Promise.all([person.page.waitForNavigation(), person.page.keyboard.press("Enter")]);
       await person.press("main form[action^='/filaments/from-catalog'] button");
       const made = await farm.of(person.page, "filaments");
-      return (made.vendor_name !== farm.catalog.manufacturer || made.color_hex !== "#3D3E3D" || made.density_g_cm3 !== 1.24
+      return (made.vendor_name !== "Prusament" || made.color_hex !== "#3D3E3D" || made.density_g_cm3 !== 1.24
         || made.extruder_temperature_c !== 215 || made.spool_weight_grams !== 201) && JSON.stringify(made);
     },
   },
