@@ -196,8 +196,10 @@ func (p *allRuns) Rows(v view) template.HTML {
 		list.picture(r.Swatches())
 		list.add(`<div><a class="title" href="/runs/{}"><b>{}</b></a> <small>{}</small>`, r.ID, r.Title(), r.About())
 		list.picture(r.Bar(v))
-		list.add(`</div></div></td><td class="words">{}</td><td class="amount">{}</td><td class="amount wide">{}</td>`,
-			r.State(), v.Grams(cmp.Or(r.Grams, r.Estimate)), v.Hours(cmp.Or(r.ActualHours, r.Hours)))
+		list.add(`</div></div></td><td class="words">`)
+		list.picture(newMark(r.Status))
+		list.add(`{}</td><td class="amount">{}</td><td class="amount wide">{}</td>`, r.State(),
+			v.Grams(cmp.Or(r.Grams, r.Estimate)), v.Hours(cmp.Or(r.ActualHours, r.Hours)))
 		list.add(`<td class="amount">{}</td></tr>`+"\n", v.Date(r.When()))
 	}
 	return list.html()

@@ -38,7 +38,9 @@ func (c runColumn) Cards(v view) template.HTML {
 		}
 		cards.add(`<li class="card"><a href="/runs/{}">`, r.ID)
 		cards.picture(r.Swatches())
-		cards.add(`<b>{}</b> <small>{}</small>`, r.Title(), strings.Join(words, " · "))
+		cards.add(`<b>{}</b> <small>`, r.Title())
+		cards.picture(newMark(r.Status))
+		cards.add(`{}</small>`, strings.Join(words, " · "))
 		cards.picture(r.Bar(v))
 		cards.add(`</a>`)
 		if c.do != nil && v.CanWrite() && (c.ready == nil || c.ready[r.ID]) {

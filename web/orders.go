@@ -119,12 +119,14 @@ var orderList = &listOf[order]{editor: orders, Title: "Orders", Class: "fixed", 
 	},
 	row: func(v *visit, r *rows, o *order) {
 		state := o.State()
-		r.add(`<tr><td><a class="title" href="/orders/{}"><b>{}</b></a> <small><span class="narrow-only">{}`, o.ID,
-			o.Name(), state)
+		r.add(`<tr><td><a class="title" href="/orders/{}"><b>{}</b></a> <small><span class="narrow-only">`, o.ID, o.Name())
+		r.picture(newMark(o.Status))
+		r.add(`{}`, state)
 		r.when(o.Source != "", ` · `)
-		r.add(`</span>{}</small></td><td class="wide"><span class="clamp">{}</span></td><td class="wide short">{}</td>`,
-			o.Source, o.Customer, state)
-		r.add(`<td class="amount{}">{}</td></tr>`+"\n", o.late(v), v.Day(o.DueDate))
+		r.add(`</span>{}</small></td><td class="wide"><span class="clamp">{}</span></td><td class="wide short">`,
+			o.Source, o.Customer)
+		r.picture(newMark(o.Status))
+		r.add(`{}</td><td class="amount{}">{}</td></tr>`+"\n", state, o.late(v), v.Day(o.DueDate))
 	}}
 
 var orders = &editor{api: "/api/v1/orders", path: "/orders", noun: "order",

@@ -96,7 +96,11 @@ var printerList = &listOf[printer]{editor: printers, Title: "Printers", Class: "
 	row: func(v *visit, r *rows, p *printer) {
 		r.add(`<tr><td><a class="title" href="/printers/{}"><b>{}</b></a>`, p.ID, p.Name)
 		r.some(` <small>{}</small>`, p.Kind())
-		r.some(` <span class="tag">{}</span>`, p.State())
+		if state := p.State(); state != "" {
+			r.add(` <span class="tag">`)
+			r.picture(newMark(p.Status))
+			r.add(`{}</span>`, state)
+		}
 		r.when(p.Due, ` <span class="tag late">Maintenance due</span>`)
 		if run := p.Now(); run != nil {
 			r.add(`</td><td>`)

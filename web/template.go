@@ -30,6 +30,7 @@ func templateOf(name string) *template.Template {
 // functions are the functions of templates that do not depend on the visitor.
 var functions = template.FuncMap{
 	"label":   label,
+	"mark":    newMark,
 	"inc":     func(i int) int { return i + 1 },
 	"input":   newInput,
 	"options": writeOptions,
