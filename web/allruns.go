@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"html/template"
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
 
@@ -49,7 +50,7 @@ func showAllRuns(v *visit) error {
 	var orders found[order]
 	p := &allRuns{}
 	var query url.Values
-	p.listing, query = v.listing("/runs/all", "run", append([]filter{}, runFilters...),
+	p.listing, query = v.listing("/runs/all", "run", slices.Clone(runFilters),
 		[]listOrder{{"", "Newest first", "created_at", "desc"}})
 	if err := v.fetch(get(productsByName, &products), get(printersByName, &printers),
 		get("/api/v1/orders?limit=50", &orders)); err != nil {
@@ -57,7 +58,7 @@ func showAllRuns(v *visit) error {
 	}
 	for i := range p.filters {
 		f := &p.filters[i]
-		f.options = append([]option{}, f.options...)
+		f.options = slices.Clone(f.options)
 		switch f.name {
 		case "status":
 			for _, s := range runStates {
@@ -198,7 +199,7 @@ func (p *allRuns) Rows(v view) template.HTML {
 		list.picture(r.Bar(v))
 		list.add(`</div></div></td><td class="words">`)
 		list.picture(newMark(r.Status))
-		list.add(`{}</td><td class="amount">{}</td><td class="amount wide">{}</td>`, r.State(),
+		list.add(`{}</td><td class="amount wide">{}</td><td class="amount wide">{}</td>`, r.State(),
 			v.Grams(cmp.Or(r.Grams, r.Estimate)), v.Hours(cmp.Or(r.ActualHours, r.Hours)))
 		list.add(`<td class="amount">{}</td></tr>`+"\n", v.Date(r.When()))
 	}

@@ -3,6 +3,7 @@ package web
 import (
 	"cmp"
 	"html/template"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -54,17 +55,22 @@ func runTitle(items []listedItem, total int) string {
 // shownSwatches is the maximum number of colors that lists show for a run.
 const shownSwatches = 4
 
-// swatches returns the pictures of the colors of spools.
+// swatches returns the pictures of the different colors of spools.
 func swatches(spools []listedSpool) template.HTML {
-	if len(spools) == 0 {
+	var pictures []template.HTML
+	for _, s := range spools {
+		picture := newSwatch(s.Spool, spool{Color: s.Spool}.IsTranslucent(), s.ColorHex)
+		if len(pictures) < shownSwatches && !slices.Contains(pictures, picture) {
+			pictures = append(pictures, picture)
+		}
+	}
+	if pictures == nil {
 		return ""
 	}
 	var list rows
 	list.add(`<span class="swatches">`)
-	for i, s := range spools {
-		if i < shownSwatches {
-			list.picture(newSwatch(s.Spool, spool{Color: s.Spool}.IsTranslucent(), s.ColorHex))
-		}
+	for _, picture := range pictures {
+		list.picture(picture)
 	}
 	list.add(`</span>`)
 	return list.html()

@@ -14,7 +14,7 @@ type todayPage struct {
 	Form                     *form
 	Confirm, Ready, Printing found[run]
 	Printers                 found[printer]
-	Free, Due                []printer // the printers that print nothing, and those whose maintenance is due
+	Free, Away, Due          []printer // printers: free ones, those in maintenance, and those that need maintenance
 	Orders                   found[order]
 	Low                      found[stockLevel]
 	Open                     struct {
@@ -56,6 +56,18 @@ func (p *todayPage) Rows(v view, runs []run, do *work) template.HTML {
 		list.add("</li>\n")
 	}
 	return list.html()
+}
+
+// Groups returns the groups of printers that the page names, with their names.
+func (p *todayPage) Groups() []printerGroup {
+	return []printerGroup{{"Free", p.Free, false}, {"In maintenance", p.Away, false}, {"Maintenance due", p.Due, true}}
+}
+
+// printerGroup is a group of printers.
+type printerGroup struct {
+	Name     string
+	Printers []printer
+	IsLate   bool
 }
 
 // ToConfirm, ToStart and Now return the HTML of the rows of the parts.
@@ -131,7 +143,10 @@ func today(v *visit) error {
 		busy[r.PrinterID] = true
 	}
 	for _, one := range p.Printers.Items {
-		if !busy[one.ID] {
+		switch {
+		case one.Status != "available":
+			p.Away = append(p.Away, one)
+		case !busy[one.ID]:
 			p.Free = append(p.Free, one)
 		}
 		if one.Due {
