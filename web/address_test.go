@@ -115,7 +115,10 @@ func TestAuthorityToInstall(t *testing.T) {
 	file := b.get(t, "/farm-ca.crt").want(t, 200)
 	testkit.Equal(t, file.text, certificate, "the file")
 	testkit.Equal(t, file.header.Get("Content-Type"), "application/x-x509-ca-cert", "its type")
-	signIn(t, api.Tenant(t).User(t, "admin")).get(t, "/settings").shows(t, "Certificate of this farm")
+	admin := signIn(t, api.Tenant(t).User(t, "admin"))
+	admin.get(t, "/settings").shows(t, "Certificate of this farm")
+	admin.get(t, "/settings/keys").submit(t, "/settings/keys", "name", "MK4", "role", "printer").want(t, 200).
+		shows(t, "curl -k "+api.URL+"/farm-ca.crt")
 
 	other := newAPI(t, testkit.Options{})
 	newBrowser(t, other.URL).get(t, "/sign-in").hides(t, "Install the certificate")
