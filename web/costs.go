@@ -81,6 +81,12 @@ func (c costs) margin(v view) costRow {
 	return row
 }
 
+// NeedsRates reports whether a rate in the settings would make an unknown part known. The cost of filament follows from
+// the prices of spools.
+func (c costs) NeedsRates() bool {
+	return slices.ContainsFunc(c.Unknown, func(name string) bool { return name != "filament" && name != "waste" })
+}
+
 // Missing returns the names of the unknown parts.
 func (c costs) Missing() string {
 	return strings.Replace(strings.Join(c.Unknown, ", "), "labour", "work", 1)

@@ -25,7 +25,8 @@ func TestPlanAndCosts(t *testing.T) {
 		"items": []j{{"product_id": product, "quantity": 3}}}).Want(201).ID()
 
 	// Unknown parts are named.
-	b.get(t, "/products/"+product).shows(t, "Filament 2.00", "Machine unknown", "Unknown: machine, energy, work",
+	b.get(t, "/products/"+product).shows(t, "Filament 2.00", "Machine unknown",
+		"Unknown, and not in the sums: machine, energy, work, failures. Set the rates",
 		"One good piece 2.00 of what is known")
 	wrong := b.get(t, "/settings").submit(t, "/settings", "labour_hour_cost", "much").want(t, 422)
 	wrong.shows(t, "Must be a number.").submit(t, "/settings", "labour_hour_cost", "30", "machine_hour_cost", "0,5",

@@ -176,6 +176,19 @@ func (v *visit) Hours(n num) string {
 	return v.Minutes(num(trimFloat(float(n) * 60)))
 }
 
+// Lasts writes for how many days filament lasts.
+func (v *visit) Lasts(days num) string {
+	switch {
+	case days == "":
+		return "–"
+	case float(days) > 365:
+		return "over a year"
+	case math.Round(float(days)) == 1:
+		return "1 day"
+	}
+	return v.Number(days, 0) + " days"
+}
+
 // month writes a month.
 func (v *visit) month(t time.Time) string { return t.Format("January 2006") }
 

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -122,11 +123,18 @@ var orderList = &listOf[order]{editor: orders, Title: "Orders", Class: "fixed", 
 		r.add(`<tr><td><a class="title" href="/orders/{}"><b>{}</b></a> <small><span class="narrow-only">`, o.ID, o.Name())
 		r.picture(newMark(o.Status))
 		r.add(`{}`, state)
-		r.when(o.Source != "", ` · `)
+		who := strings.Trim(o.Customer+" · "+o.Source, " ·")
+		if o.Reference == "" {
+			who = o.Source
+		}
+		r.when(who != "", ` · `)
 		r.add(`</span>{}</small></td><td class="wide"><span class="clamp">{}</span></td><td class="wide short">`,
-			o.Source, o.Customer)
+			who, o.Wanted())
 		r.picture(newMark(o.Status))
-		r.add(`{}</td><td class="amount{}">{}</td></tr>`+"\n", state, o.late(v), v.Day(o.DueDate))
+		r.add(`{} <small>{}</small>`, state, o.Progress())
+		r.picture(o.Bar())
+		r.add(`</td><td class="amount wide">{}</td><td class="amount{}">{}</td></tr>`+"\n", v.Money(o.Value), o.late(v),
+			v.Day(o.DueDate))
 	}}
 
 var orders = &editor{api: "/api/v1/orders", path: "/orders", noun: "order",

@@ -2,6 +2,7 @@ package web
 
 import (
 	"encoding/json"
+	"math"
 	"net/http"
 	"net/url"
 	"slices"
@@ -23,6 +24,7 @@ type product struct {
 	MaterialCost  num    `json:"material_cost"`
 	ComponentCost num    `json:"component_cost"`
 	TotalCost     num    `json:"total_cost"`
+	Price         num    `json:"selling_price"`
 	Complete      bool   `json:"costs_complete"`
 	Materials     []productMaterial
 }
@@ -134,11 +136,26 @@ var productList = &listOf[product]{editor: products, Title: "Products", Add: "Ad
 	row: func(v *visit, r *rows, p *product) {
 		r.add(`<tr><td><a class="title" href="/products/{}"><b>{}</b></a>`, p.ID, p.Name)
 		r.some(` <small>{}</small>`, p.SKU)
-		r.add(`</td><td class="wide">{}</td><td class="amount wide">{}</td><td class="amount">{}`, p.Category,
-			v.Minutes(p.Minutes), v.Money(p.TotalCost))
+		r.add(`</td><td class="wide">{}</td><td class="amount wide">{}</td><td class="amount">{}</td>`, p.Category,
+			v.Minutes(p.Minutes), v.Money(p.Price))
+		r.add(`<td class="amount wide">{}`, v.Money(p.TotalCost))
 		r.when(!p.Complete, ` <small>not complete</small>`)
-		r.add(`</td></tr>` + "\n")
+		r.add(`</td><td class="amount">{}</td></tr>`+"\n", v.Money(p.left()))
+	},
+	below: func(v *visit, products []product) string {
+		if !slices.ContainsFunc(products, func(p product) bool { return p.left() != "" }) {
+			return ""
+		}
+		return "Cost and margin are those of the filament. The page of a product also counts time, energy and work."
 	}}
+
+// left returns what the price leaves after the filament, or "" if the price or the cost is not known.
+func (p product) left() num {
+	if p.Price == "" || !p.Complete {
+		return ""
+	}
+	return num(trimFloat(math.Round((float(p.Price)-float(p.TotalCost))*1e6) / 1e6))
+}
 
 var products = &editor{api: "/api/v1/products", path: "/products", noun: "product",
 	users: "/api/v1/products?component_product_id={id}&limit=20&sort_by=name&sort_order=asc",

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/csv"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -40,6 +41,35 @@ func (u usageReport) Added() num {
 		return u.Corrected[1:]
 	}
 	return ""
+}
+
+// filledDays is the maximum number of days for which a report has a row for each day.
+const filledDays = 100
+
+// fillDays adds rows for the days without use until today, if there are any with use.
+func (u *usageReport) fillDays(today time.Time) {
+	from, err := time.Parse(time.DateOnly, u.From)
+	to, failed := time.Parse(time.DateOnly, min(u.To, today.Format(time.DateOnly)))
+	if err != nil || failed != nil || len(u.Items) == 0 || to.Sub(from) > filledDays*24*time.Hour {
+		return
+	}
+	used := map[string]usageRow{}
+	for _, row := range u.Items {
+		used[row.Start] = row
+	}
+	isRising := u.Items[0].Start <= u.Items[len(u.Items)-1].Start
+	var all []usageRow
+	for day := from; !day.After(to); day = day.AddDate(0, 0, 1) {
+		row, ok := used[day.Format(time.DateOnly)]
+		if !ok {
+			row = usageRow{Start: day.Format(time.DateOnly), Grams: "0"}
+		}
+		all = append(all, row)
+	}
+	if !isRising {
+		slices.Reverse(all)
+	}
+	u.Items = all
 }
 
 type wasteReport struct {
@@ -96,6 +126,19 @@ func (p *reportsPage) days() (query string) {
 	return query
 }
 
+// Periods returns the links to the report of usual periods. They keep the grouping.
+func (p *reportsPage) Periods(v view) []option {
+	now := v.Now()
+	month := time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC)
+	year := time.Date(now.Year(), 1, 1, 0, 0, 0, 0, time.UTC)
+	link := func(name string, from, end time.Time) option {
+		return option{v.Path() + "?" + url.Values{"by": {p.By}, "from": {from.Format(time.DateOnly)},
+			"to": {end.AddDate(0, 0, -1).Format(time.DateOnly)}}.Encode(), name}
+	}
+	return []option{link("This month", month, month.AddDate(0, 1, 0)), link("Last month", month.AddDate(0, -1, 0), month),
+		link("This year", year, year.AddDate(1, 0, 0)), link("Last year", year.AddDate(-1, 0, 0), year)}
+}
+
 // report returns the read of a report. The address of the page determines the days and the grouping; by is the default
 // of the grouping.
 func (p *reportsPage) report(v *visit, name, by string, into any) read {
@@ -121,6 +164,9 @@ func reports(v *visit) error {
 		get("/api/v1/reports/waste?group_by=reason"+p.days(), &p.Waste))
 	if err != nil {
 		return err
+	}
+	if p.By == "day" {
+		p.Usage.fillDays(v.Now())
 	}
 	most := 0.0
 	for _, row := range p.Usage.Items {

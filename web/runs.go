@@ -3,6 +3,7 @@ package web
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -289,11 +290,17 @@ func (v *visit) runPage(status int, name string, f *form) error {
 		if m.Reported != "" {
 			hint += "Printers reported " + v.Grams(m.Reported) + "."
 		}
+		wasted, wastedHint := m.Reported, hint
+		if share := p.Run.share(end); m.Reported == "" && m.Estimate != "" && share >= 0 {
+			wasted = num(trimFloat(math.Round(float(m.Estimate)*share*10) / 10))
+			wastedHint = "hint=" + v.Number(num(trimFloat(share*100)), 0) + " % of the estimated time have passed, so that " +
+				v.Grams(wasted) + " of " + v.Grams(m.Estimate) + " may be used."
+		}
 		w := runWeight{ID: m.ID,
 			Actual: p.Complete.rowInput("materials", i, "actual_weight_grams", m.Name(),
 				cmp.Or(m.Actual, m.Reported, m.Estimate), "unit=g", hint),
-			Wasted: p.Fail.rowInput("materials", i, "wasted_grams", m.Name(), m.Reported, "unit=g", hint),
-			Used:   p.Cancel.rowInput("materials", i, "wasted_grams", m.Name(), m.Reported, "unit=g", hint)}
+			Wasted: p.Fail.rowInput("materials", i, "wasted_grams", m.Name(), wasted, "unit=g", wastedHint),
+			Used:   p.Cancel.rowInput("materials", i, "wasted_grams", m.Name(), wasted, "unit=g", wastedHint)}
 		if m.Outside != "" {
 			w.Outside = "The weight contains " + v.Grams(m.Outside) + " that left this spool without a run since the start"
 		}

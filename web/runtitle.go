@@ -107,13 +107,26 @@ func (v *visit) Facts(r run) string {
 	return strings.Join(words, " · ")
 }
 
+// share returns the share of the run's estimated time that has passed at a time, from 0 to 1, or -1 if the run has not
+// started or the estimate is not known.
+func (r run) share(at time.Time) float64 {
+	if r.Status != "in_progress" && r.Status != "paused" || r.End() == nil || float(r.Hours) <= 0 {
+		return -1
+	}
+	return max(0, min(1, at.Sub(*r.StartedAt).Hours()/float(r.Hours)))
+}
+
 // Progress returns the elapsed share of the run's estimated time as a percentage, or -1 if the run is not printing or
 // its end is not known.
 func (r run) Progress(now time.Time) int {
-	if r.Status != "in_progress" || r.End() == nil || float(r.Hours) <= 0 {
+	if r.Status != "in_progress" {
 		return -1
 	}
-	return max(0, min(100, int(now.Sub(*r.StartedAt).Hours()/float(r.Hours)*100)))
+	share := r.share(now)
+	if share < 0 {
+		return -1
+	}
+	return int(share * 100)
 }
 
 // progressBar returns the picture of a progress in percent. Name is its text for people who do not see it.

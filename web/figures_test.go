@@ -1,0 +1,106 @@
+package web_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"spoolwright/testkit"
+)
+
+// The form of a failure proposes the grams of the time that has passed, unless printers reported some.
+func TestProposedWaste(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t, testkit.Options{}).Operator(t)
+	b := signIn(t, c)
+	spool := c.NewSpool(t, 1000, nil)
+	for _, test := range []struct {
+		hours   any
+		ago     time.Duration
+		pending bool
+		want    string
+	}{
+		{10, 150 * time.Minute, false, "20"}, // a quarter of 80 g
+		{1, 50 * time.Hour, false, "80"},     // all at most
+		{nil, time.Hour, false, ""},
+		{10, 0, true, ""},
+	} {
+		body := j{"estimated_print_time_hours": test.hours,
+			"materials": []j{{"spool_id": spool, "estimated_weight_grams": 80}}}
+		if !test.pending {
+			body["status"], body["started_at"] = "in_progress", time.Now().Add(-test.ago).UTC().Format(time.RFC3339)
+		}
+		run := "/runs/" + c.Post(t, "/api/v1/production-runs", body).Want(201).ID()
+		p := b.get(t, run).want(t, 200)
+		for _, form := range []string{"/fail", "/cancel"} {
+			testkit.Equal(t, p.form(t, run+form).Get("materials[0].wasted_grams"), test.want, "%v: %s", test, form)
+		}
+		if test.want != "" {
+			p.shows(t, "% of the estimated time have passed, so that "+test.want+" g of 80 g may be used.")
+		}
+	}
+	reported := "/runs/" + c.Post(t, "/api/v1/production-runs", j{"status": "in_progress", "estimated_print_time_hours": 1,
+		"started_at": "2024-01-15T10:00:00Z", "materials": []j{{"spool_id": spool, "estimated_weight_grams": 80,
+			"actual_weight_grams": 5}}}).Want(201).ID()
+	b.get(t, reported).submit(t, reported+"/cancel", "materials[0].wasted_grams", "3").to(t, reported).
+		shows(t, "Cancelled", "3 g")
+}
+
+// Reports lead to usual periods, have rows for days without use, and say how long filament lasts.
+func TestPeriodsOfReports(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t, testkit.Options{}).Operator(t)
+	b := signIn(t, c)
+	spool := c.NewSpool(t, 10_000, j{"net_weight_grams": 10_000})
+	c.Post(t, "/api/v1/spools/"+spool+"/deduct", j{"weight_grams": 1}).Want(200)
+	now := time.Now().UTC()
+	first := time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC)
+	for _, path := range []string{"/reports?by=month", "/reports/margins?by=month"} {
+		p := b.get(t, path).shows(t, "This month Last month This year Last year")
+		base, _, _ := strings.Cut(path, "?")
+		for _, span := range []string{
+			fmt.Sprintf("from=%s&amp;to=%s", first.Format(time.DateOnly), first.AddDate(0, 1, -1).Format(time.DateOnly)),
+			fmt.Sprintf("from=%s&amp;to=%s", first.AddDate(0, -1, 0).Format(time.DateOnly),
+				first.AddDate(0, 0, -1).Format(time.DateOnly)),
+			fmt.Sprintf("from=%d-01-01&amp;to=%d-12-31", now.Year()-1, now.Year()-1)} {
+			link := base + "?by=month&amp;" + span
+			if !strings.Contains(p.text, `href="`+link+`"`) {
+				t.Errorf("%s: no link to %s: %s", path, link, p.text)
+			}
+			b.get(t, strings.ReplaceAll(link, "&amp;", "&")).want(t, 200)
+		}
+	}
+	b.get(t, "/reports").shows(t, "10 kg over a year")
+	days := b.get(t, "/reports?by=day").shows(t, now.AddDate(0, 0, -1).Format(time.DateOnly)+" 0 g")
+	if n := strings.Count(days.text, `class="use"`); n != 30 {
+		t.Errorf("%d rows for 30 days: %s", n, days.words())
+	}
+	if n := strings.Count(b.get(t, "/").text, `<rect class="none"`); n != 29 {
+		t.Errorf("%d bars for 29 days without use", n)
+	}
+}
+
+// Rows of orders have what is ordered, the progress and the value, and rows of products the price and the margin.
+func TestFiguresInLists(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t, testkit.Options{}).Operator(t)
+	b := signIn(t, c)
+	c.NewSpool(t, 1000, j{"purchase_price": 20})
+	product := c.NewProduct(t, "Stand", 50)
+	c.Patch(t, "/api/v1/products/"+product, j{"selling_price": 12.5}).Want(200)
+	c.Post(t, "/api/v1/products", j{"name": "Bag"}).Want(201)
+	order, item := c.NewOrder(t, product, 4)
+	c.Patch(t, order, j{"reference": "1042", "customer": "Ada", "source": "etsy"}).Want(200)
+	run := c.NewRun(t, product, item, 3, nil)
+	c.Patch(t, run, j{"status": "completed"}).Want(200)
+	p := b.get(t, "/orders").shows(t, "1042 In production · Ada · etsy 4 × Product Stand In production 3 of 4", "50.00")
+	if !strings.Contains(p.text, `aria-label="3 of 4 pieces printed"`) {
+		t.Errorf("no bar: %s", p.text)
+	}
+	b.get(t, "/products").shows(t, "Product Stand Stand – 12.50 1.00 11.50", "Bag – – 0.00 –", "Cost and margin are those of the filament.")
+	b.get(t, "/products/"+product).shows(t, "Admins set the rates.")
+	if !strings.Contains(b.get(t, "/products/"+product).text, `href="/runs/all?product=`+product+`"`) {
+		t.Error("the page of a product does not lead to its runs")
+	}
+}
