@@ -167,6 +167,7 @@ func newServer(c cli.Config, d *db.DB, once *auth.OneLogin, own *cli.OwnTLS) (*s
 	}
 	hooks := webhooks.New(webhooks.Config{
 		DB: d, Secrets: c.JWTSecrets, AllowedNetworks: c.WebhookNetworks, Version: cli.Version, Log: c.Log,
+		PublicURL: c.PublicURL,
 	})
 	a := auth.New(d, tokens, auth.NewHasher(auth.Rounds), time.Now)
 	routes := a.Routes()

@@ -947,6 +947,9 @@ PATCH /webhooks/$w {"disabled": true}
 > POST /webhooks/$w/deliveries/$d/redeliver: 409 WEBHOOK_DISABLED
 PATCH /webhooks/$w {"disabled": false}
 
+w = POST /webhooks @ntfy
+> POST /webhooks/$w/rotate: 409 WEBHOOK_UNSIGNED
+
 l = POST /stock-levels {"material_type": "PLA", "minimum_grams": 1}
 > POST /stock-levels {"material_type": "PLA", "minimum_grams": 1}: 409 STOCK_LEVEL_EXISTS
 DELETE /stock-levels/$l
@@ -983,6 +986,7 @@ var errorBodies = strings.NewReplacer("@text", `"`+driverErrorText+`"`, "@passwo
 	"@product", `{"name": "x", "materials": [{"material_type": "PLA", "color": "Black", "weight_grams": 1}]}`,
 	"@part", `{"component_product_id": "$p"}`, "@run", `{"materials": [{"spool_id": "$s", "actual_weight_grams": 1}]}`,
 	"@webhook", `{"url": "https://shop.example/hook", "events": ["order.received"]}`,
+	"@ntfy", `{"url": "https://ntfy.example/farm", "events": ["order.received"], "format": "ntfy"}`,
 	"@hash", "sha256(gen_random_uuid()::text::bytea)", "@10", "from generate_series(1, 10) n",
 	"@199", "from generate_series(1, 199) n", "@500", "from generate_series(1, 500) n")
 

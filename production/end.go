@@ -800,7 +800,7 @@ func (h handlers) emit(e *ending) string {
 			'printer_id', r.printer_id, 'printer_name', r.printer_name,
 			'actual_print_time_hours', trim_scale(r.actual_print_time_hours),
 			'actual_total_filament_grams', trim_scale(r.actual_total_filament_grams),
-			'orders', ` + h.orders.Printed("r.id") + more + `))::text`
+			'items', event_items(r.id), 'item_count', event_item_count(r.id), 'orders', ` + h.orders.Printed("r.id") + more + `))::text`
 }
 
 // setTimes returns a statement that sets the times of an ended run to those of a correction, except the times that

@@ -69,6 +69,13 @@ type RunPlanned struct {
 	PrinterName    string        `json:"printer_name" rule:"notNull"`
 	EstimatedHours value.Decimal `json:"estimated_print_time_hours"`
 	EstimatedGrams value.Decimal `json:"estimated_total_filament_grams"`
+	PrintedItems
+}
+
+// PrintedItems are the first three items of a run in an event, and the number of all.
+type PrintedItems struct {
+	Items     []ListedItem `json:"items" rule:"notNull"`
+	ItemCount int64        `json:"item_count" rule:"notNull"`
 }
 
 // RunStarted is the data of a production_run.started.
@@ -77,6 +84,7 @@ type RunStarted struct {
 	PrinterID   value.UUID      `json:"printer_id"`
 	PrinterName string          `json:"printer_name"`
 	StartedAt   value.Timestamp `json:"started_at"`
+	PrintedItems
 }
 
 // RunCompleted is the data of a production_run.completed.
@@ -88,7 +96,8 @@ type RunCompleted struct {
 	CompletedAt value.Timestamp `json:"completed_at" rule:"notNull"`
 	ActualHours value.Decimal   `json:"actual_print_time_hours"`
 	ActualGrams value.Decimal   `json:"actual_total_filament_grams"`
-	Orders      []PrintedOrder  `json:"orders" rule:"notNull"`
+	PrintedItems
+	Orders []PrintedOrder `json:"orders" rule:"notNull"`
 }
 
 // PrintedOrder is an order that a run printed items of.
@@ -116,5 +125,6 @@ type RunReopened struct {
 	PrinterID   value.UUID      `json:"printer_id"`
 	PrinterName string          `json:"printer_name"`
 	StartedAt   value.Timestamp `json:"started_at"`
-	Orders      []PrintedOrder  `json:"orders" rule:"notNull"`
+	PrintedItems
+	Orders []PrintedOrder `json:"orders" rule:"notNull"`
 }

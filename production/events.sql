@@ -1,15 +1,41 @@
+-- Returns the first three items of a run, as events have them.
+create or replace function event_items(run uuid) returns json language sql stable as $$
+	select coalesce(json_agg(json_build_object('product_id', i.product_id, 'product_name', p.name, 'quantity', i.quantity)
+		order by i.created_at, i.id), '[]')
+	from (select * from run_items x where x.run_id = run order by x.created_at, x.id limit 3) i
+	join products p on p.id = i.product_id
+$$;
+
+-- Returns the number of items of a run.
+create or replace function event_item_count(run uuid) returns bigint language sql stable as $$
+	select count(*) from run_items i where i.run_id = run
+$$;
+
 -- Sends the event production_run.started when a run is created in progress or its status becomes in_progress,
 -- whatever statement does it. It does not send the event when a paused run continues or a run is reopened; reopening
 -- has its own event.
 create or replace function run_started() returns trigger language plpgsql as $$
+declare
+	hooks uuid[] := event_webhooks('production_run.started');
 begin
-	perform emit_event(event_webhooks('production_run.started'), 'production_run.started',
-		json_build_object('id', new.id, 'printer_id', new.printer_id,
-		'printer_name', new.printer_name, 'started_at', event_time(new.started_at)));
+	if hooks is not null then
+		perform emit_event(hooks, 'production_run.started', json_build_object('id', new.id,
+			'printer_id', new.printer_id, 'printer_name', new.printer_name, 'started_at', event_time(new.started_at),
+			'items', event_items(new.id), 'item_count', event_item_count(new.id)));
+	end if;
 	return null;
 end $$;
-create or replace trigger run_created after insert on production_runs
-	for each row when (new.status = 'in_progress') execute function run_started();
+-- The trigger of a new run waits for the end of the transaction, when the run has its items.
+drop trigger if exists run_created on production_runs;
+do $$
+begin
+	if not exists (
+		select from pg_trigger where tgrelid = 'production_runs'::regclass and tgname = 'run_created_started'
+	) then
+		create constraint trigger run_created_started after insert on production_runs deferrable initially deferred
+			for each row when (new.status = 'in_progress') execute function run_started();
+	end if;
+end $$;
 create or replace trigger run_started after update of status on production_runs
 	for each row when (new.status = 'in_progress' and old.status <> 'in_progress'
 		and (old.status <> 'paused' or old.started_at is null) and old.deducted_at is null)

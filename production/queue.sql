@@ -93,7 +93,8 @@ begin
 	if hooks is not null then
 		perform emit_event(hooks, 'production_run.planned', json_build_object('id', r.id, 'printer_id', r.printer_id,
 				'printer_name', r.printer_name, 'estimated_print_time_hours', trim_scale(r.estimated_print_time_hours),
-				'estimated_total_filament_grams', trim_scale(r.estimated_total_filament_grams)))
+				'estimated_total_filament_grams', trim_scale(r.estimated_total_filament_grams),
+				'items', event_items(r.id), 'item_count', event_item_count(r.id)))
 		from (select u.id from json_to_recordset(runs) u (id uuid) order by u.id) u
 		join production_runs r on r.tenant_id = tenant and r.id = u.id;
 	end if;

@@ -119,7 +119,8 @@ func (h handlers) restart(id string, hooks []string) []*db.Stmt {
 	if hooks != nil {
 		run, args = `select emit_event($2::uuid[], 'production_run.reopened', json_build_object(
 			'id', r.id, 'status', r.status, 'printer_id', r.printer_id, 'printer_name', r.printer_name,
-			'started_at', event_time(r.started_at), 'orders', `+h.orders.Printed("r.id")+`))::text`, append(args, hooks)
+			'started_at', event_time(r.started_at), 'items', event_items(r.id), 'item_count', event_item_count(r.id),
+			'orders', `+h.orders.Printed("r.id")+`))::text`, append(args, hooks)
 	}
 	return []*db.Stmt{
 		db.SQL(`

@@ -211,9 +211,11 @@ type worker struct {
 
 // receiver is the destination of the events of a webhook.
 type receiver struct {
-	url     string
-	secrets [][]byte
-	problem string // why no request can be sent
+	url      string
+	format   Format
+	currency string   // of the tenant, or ""
+	secrets  [][]byte // of the format standard; otherwise the token
+	problem  string   // why no request can be sent
 }
 
 // due is a delivery that is due.
@@ -397,7 +399,7 @@ func (w *worker) try(sending context.Context, to receiver, d due) result {
 	}
 	ctx, cancel := context.WithTimeout(w.requests, w.Timeout)
 	defer cancel()
-	r.outcome = w.sender.send(ctx, to.url, d.EventID, to.secrets, []byte(d.Body))
+	r.outcome = w.sender.send(ctx, to, d.EventID, []byte(d.Body))
 	if r.code == 0 && w.requests.Err() != nil {
 		r.dropped = sending.Err() != nil || r.took < hangsAfter/2
 		r.err = noResponse + ", which was short because many receivers hang"
@@ -439,13 +441,15 @@ func (w *worker) record(ctx context.Context, look bool) (state, error) {
 	if failed && !succeeded || gone {
 		stmts = append(stmts, disabled)
 	}
-	var url string
+	var url, format, currency string
 	var isDisabled, isFailing bool
 	var secret, previous []byte
 	webhook := db.SQL(`
 		select url, disabled_at is not null, failing_since is not null, secret,
-			case when previous_until > now() then previous_secret end
-		from webhooks where id = $1`, w.id).Into(&url, &isDisabled, &isFailing, &secret, &previous)
+			case when previous_until > now() then previous_secret end, format,
+			coalesce((select t.currency from tenants t where t.tenant_id = $2), '')
+		from webhooks where id = $1`, w.id, w.tenant).
+		Into(&url, &isDisabled, &isFailing, &secret, &previous, &format, &currency)
 	skip := make([]string, 0, maxParallel)
 	for id := range w.running {
 		skip = append(skip, id)
@@ -486,7 +490,7 @@ func (w *worker) record(ctx context.Context, look bool) (state, error) {
 	if err := json.Unmarshal(loaded.Array(), &w.loaded); err != nil {
 		return state{}, err
 	}
-	w.receiver, w.failing = receiver{url: url}, isFailing
+	w.receiver, w.failing = receiver{url: url, format: Format(format), currency: currency}, isFailing
 	for _, text := range [][]byte{secret, previous} {
 		if text == nil {
 			continue

@@ -27,6 +27,7 @@ const (
 type sender struct {
 	secure, plain http.Client // for https and http
 	agent         string
+	site          string // the address of the farm, with which links begin, or ""
 }
 
 // outcome is the result of a try.
@@ -75,7 +76,7 @@ func newSender(c Config) *sender {
 	if c.Version != "" {
 		agent += "/" + c.Version
 	}
-	return &sender{secure: client(true), plain: client(false), agent: agent}
+	return &sender{secure: client(true), plain: client(false), agent: agent, site: c.PublicURL}
 }
 
 func tlsConfig(c Config) *tls.Config {
@@ -83,26 +84,21 @@ func tlsConfig(c Config) *tls.Config {
 }
 
 // send sends a request. The request ends when ctx ends.
-func (s *sender) send(ctx context.Context, to, id string, secrets [][]byte, body []byte) (o outcome) {
+func (s *sender) send(ctx context.Context, to receiver, id string, body []byte) (o outcome) {
 	o.began = time.Now()
 	defer func() { o.took = time.Since(o.began) }()
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, to, bytes.NewReader(body))
+	d := delivery{to: to, id: id, began: o.began, body: body}
+	if to.format != Standard {
+		d.message = newMessage(body, s.site, to.currency)
+	}
+	made := formats[to.format].request(d)
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, made.url, bytes.NewReader(made.body))
 	if err != nil {
 		o.err = "the URL is not valid"
 		return o
 	}
-	timestamp := o.began.Unix()
-	var signatures []string
-	for _, secret := range secrets {
-		signatures = append(signatures, signature(secret, id, timestamp, body))
-	}
-	r.Header = http.Header{ // Header.Set would spell the names Webhook-Id
-		"Content-Type":      {"application/json"},
-		"User-Agent":        {s.agent},
-		"webhook-id":        {id},
-		"webhook-timestamp": {strconv.FormatInt(timestamp, 10)},
-		"webhook-signature": {strings.Join(signatures, " ")},
-	}
+	r.Header = made.header
+	r.Header.Set("User-Agent", s.agent)
 	client := &s.secure
 	if r.URL.Scheme != "https" {
 		client = &s.plain

@@ -81,6 +81,7 @@ type Config struct {
 	Secrets         []string       // the first secret encrypts the secrets of webhooks, all decrypt them
 	AllowedNetworks []netip.Prefix // private networks that receivers may be in, also without TLS
 	Version         string         // of the program, for the User-Agent
+	PublicURL       string         // the address of the farm, with which links in messages begin, or ""
 	Log             *slog.Logger
 
 	// Tests set the following fields. A zero field has the default.
@@ -135,7 +136,8 @@ func New(c Config) *Service {
 var tag = &server.Tag{
 	Name: "webhooks", Fields: fields,
 	Description: "URLs that get events of the tenant, signed as [Standard " +
-		"Webhooks](https://www.standardwebhooks.com) specifies. For admins; API keys are rejected. An event is " +
+		"Webhooks](https://www.standardwebhooks.com) specifies, or as messages of a chat. For admins; API keys are " +
+		"rejected. An event is " +
 		"stored in the transaction of its cause, so that none is lost, and sent at least once, in no particular " +
 		"order. `webhook-id` identifies repetitions. A status from 200 to 299 within 15 seconds is a success; " +
 		"redirects are not followed. After a failure the service tries again after 5 seconds, 5 and 30 minutes, " +
@@ -168,6 +170,8 @@ func (s *Service) Routes() []server.Route {
 type Webhook struct {
 	ID             value.UUID                              `json:"id" rule:"readOnly,notNull"`
 	URL            value.Optional[string]                  `json:"url" rule:"required,maxLength=2000,format=uri"`
+	Format         value.Optional[Format]                  `json:"format" rule:"notNull"`
+	Token          value.Optional[string]                  `json:"token" rule:"writeOnly,maxLength=150"`
 	Events         value.Optional[value.Set[Subscription]] `json:"events" rule:"required"`
 	Description    value.Optional[string]                  `json:"description"`
 	Disabled       value.Optional[bool]                    `json:"disabled" rule:"notNull"`
@@ -185,13 +189,16 @@ type WebhookSecret struct {
 }
 
 // columns selects the fields of a Webhook.
-const columns = `id, url, array_to_json(events) as events, description, disabled_at is not null as disabled,
+const columns = `id, url, format, array_to_json(events) as events, description, disabled_at is not null as disabled,
 	disabled_at, disabled_reason, failing_since, created_at, updated_at`
 
 // withSecret adds the secret to the JSON of a Webhook. PostgreSQL gets only the encrypted secret.
 func withSecret(webhook []byte, secret []byte) []byte {
-	return append(append(webhook[:len(webhook)-1:len(webhook)-1], `,"secret":"`+encodeSecret(secret)...), `"}`...)
+	return append(withoutEnd(webhook), `,"secret":"`+encodeSecret(secret)+`"}`...)
 }
+
+// withoutEnd returns a JSON object without its last brace. An append to it copies it.
+func withoutEnd(object []byte) []byte { return object[: len(object)-1 : len(object)-1] }
 
 var listDoc = &server.Doc{
 	ID: "listWebhooks", Tag: tag, Summary: "List webhooks",
@@ -206,7 +213,7 @@ type Filter struct {
 
 func (f Filter) list() *server.List {
 	l := server.NewList(`(select tenant_id, `+columns+` from webhooks) webhooks`,
-		`id, url, events, description, disabled,
+		`id, url, format, events, description, disabled,
 		disabled_at, disabled_reason, failing_since, created_at, updated_at`, "", "")
 	if !f.Event.IsNull() {
 		l.Where("?::text in (select json_array_elements_text(events))", f.Event.Arg())
@@ -230,6 +237,7 @@ const maxWebhooks = 10
 var (
 	errLimit    = server.Conflict("WEBHOOK_LIMIT", "A tenant can have %d webhooks", maxWebhooks)
 	errDisabled = server.Conflict("WEBHOOK_DISABLED", "The webhook is disabled; enable it first")
+	errUnsigned = server.Conflict("WEBHOOK_UNSIGNED", "Only a webhook of the format standard has a secret to rotate")
 )
 
 var createDoc = &server.Doc{
@@ -238,33 +246,59 @@ var createDoc = &server.Doc{
 		"response with the secret: the service stores it encrypted. For the same reason, a response that is " +
 		"repeated for an `Idempotency-Key` has an empty `secret`; if the first response was lost, rotate the " +
 		"secret. The URL must be https. Its host must have a public address at every delivery, unless the operator " +
-		"of the service allows the network. A tenant can have 10 webhooks.",
+		"of the service allows the network. A tenant can have 10 webhooks.\n\n" +
+		"With a `format` other than `standard`, the receiver is a chat or a notification service, and gets each " +
+		"event as one sentence with a link to the page that shows it. Such requests have no signature, and " +
+		"`secret` is empty.",
 	Errors: []*server.Error{errLimit}, Events: true,
+	Request: `{"url":"https://hooks.farm.example/spoolwright","events":["production_run.completed"],` +
+		`"description":"Shop floor display"}`,
 }
 
 func (s *Service) create(ctx context.Context, r *server.Request[Webhook]) (server.Created[WebhookSecret], error) {
-	if problem := s.checkURL(*r.In.URL.Value); problem != "" {
-		return nil, server.Invalid("url", "%s", problem)
+	format, token := r.In.Format.Or(Standard), r.In.Token.Or("")
+	if err := s.check(*r.In.URL.Value, format, token); err != nil {
+		return nil, err
 	}
-	id, secret := value.NewID(), newSecret()
+	id, secret := value.NewID(), []byte(token)
+	if format == Standard {
+		secret = newSecret()
+	}
 	webhook := db.SQL(`
-		insert into webhooks (id, url, events, description, secret, disabled_at)
-		select $1, $2, $3::text[], $4, $5, case when $6::boolean then now() end
+		insert into webhooks (id, url, events, description, secret, disabled_at, format)
+		select $1, $2, $3::text[], $4, $5, case when $6::boolean then now() end, $8
 		where (select count(*) from webhooks) < $7
 		returning `+columns,
 		id, r.In.URL.Arg(), r.In.Events.Arg(), r.In.Description.Arg(), s.keys.seal(db.ActorOf(ctx).Tenant, id, secret),
-		r.In.Disabled.Or(false), maxWebhooks)
+		r.In.Disabled.Or(false), maxWebhooks, string(format))
 	if err := s.DB.Write(ctx, db.Lock("webhooks"), webhook); err != nil {
 		return nil, err
 	}
 	if webhook.Rows() == 0 {
 		return nil, errLimit
 	}
+	if format != Standard {
+		return append(withoutEnd(webhook.Object()), `,"secret":""}`...), nil
+	}
 	return withSecret(webhook.Object(), secret), nil
 }
 
+// check returns an error unless a webhook of the format can have the URL and the token, of which "" is none.
+func (s *Service) check(text string, format Format, token string) error {
+	if token != "" && !format.hasToken() {
+		return server.Invalid("token", "must be empty: only the formats gotify and ntfy have one")
+	}
+	if problem := checkToken(token); problem != "" {
+		return server.Invalid("token", "%s", problem)
+	}
+	if problem := s.checkURL(text, format, token); problem != "" {
+		return server.Invalid("url", "%s", problem)
+	}
+	return nil
+}
+
 // checkURL returns the problem with the URL of a webhook, or "" if there is none.
-func (s *Service) checkURL(text string) string {
+func (s *Service) checkURL(text string, format Format, token string) string {
 	u, err := url.Parse(text)
 	plain := len(s.AllowedNetworks) > 0
 	switch {
@@ -277,29 +311,73 @@ func (s *Service) checkURL(text string) string {
 	case u.Fragment != "":
 		return "must not contain a fragment"
 	}
-	if addr, err := netip.ParseAddr(u.Hostname()); err == nil &&
-		!isAllowed(addr, u.Scheme == "https", s.AllowedNetworks) {
-		return "must not name a private, local or special address"
+	if problem := checkPort(u.Port()); problem != "" {
+		return problem
+	}
+	if addr, err := netip.ParseAddr(u.Hostname()); err == nil {
+		if !isAllowed(addr, u.Scheme == "https", s.AllowedNetworks) {
+			return "must not name a private, local or special address"
+		}
+	} else if problem := checkHost(u.Hostname()); problem != "" {
+		return problem
+	}
+	if check := formats[format].check; check != nil {
+		return check(u, token)
 	}
 	return ""
 }
 
 var updateDoc = &server.Doc{
 	ID: "updateWebhook", Tag: tag, Summary: "Update a webhook",
-	Description: "Changes the URL, the events, the description, or whether the webhook is disabled. A disabled " +
-		"webhook gets no events, and the deliveries that it still waits for fail; enable it to redeliver them. The " +
-		"secret stays.",
+	Description: "Changes the URL, the token, the events, the description, or whether the webhook is disabled. A " +
+		"disabled webhook gets no events, and the deliveries that it still waits for fail; enable it to redeliver " +
+		"them. The format and the secret stay.",
 	Request: `{"events":["production_run.completed"],"description":"Shop floor display"}`,
 }
 
 func (s *Service) update(ctx context.Context, r *server.Request[Webhook]) (server.OK[Webhook], error) {
 	id, in := r.ID("id"), &r.In
-	if in.URL.Set {
-		if problem := s.checkURL(*in.URL.Value); problem != "" {
-			return nil, server.Invalid("url", "%s", problem)
+	tenant := db.ActorOf(ctx).Tenant
+	var url, format string
+	var sealed []byte
+	before := db.SQL(`select url, format, secret from webhooks where id = $1 for no key update`, id).
+		Into(&url, &format, &sealed)
+	webhook := db.SQL(`select `+columns+` from webhooks where id = $1`, id)
+	err := s.DB.Decide(ctx, []*db.Stmt{before}, func() ([]*db.Stmt, error) {
+		if before.Rows() == 0 {
+			return nil, server.ErrNotFound
 		}
-	}
-	webhook := db.SQL(`
+		if in.Format.Set && *in.Format.Value != Format(format) {
+			return nil, server.Invalid("format", "cannot be changed: create another webhook")
+		}
+		var secret any // nil: it stays
+		if in.Token.Set || in.URL.Set {
+			token := in.Token.Or("")
+			if !in.Token.Set && Format(format).hasToken() {
+				opened, _, err := s.keys.open(tenant, id, sealed)
+				if err == nil { // otherwise the URL is checked as without a token
+					token = string(opened)
+				}
+			}
+			if err := s.check(in.URL.Or(url), Format(format), token); err != nil {
+				return nil, err
+			}
+			if in.Token.Set && Format(format).hasToken() {
+				secret = s.keys.seal(tenant, id, []byte(token))
+			}
+		}
+		stmts := []*db.Stmt{s.change(id, in, secret), webhook}
+		if in.Disabled.Or(false) {
+			stmts = append(stmts, wake(id)) // to end the pending deliveries
+		}
+		return stmts, nil
+	})
+	return server.One(webhook, err)
+}
+
+// change returns the statement that changes a webhook. The secret stays if it is nil.
+func (s *Service) change(id string, in *Webhook, secret any) *db.Stmt {
+	return db.SQL(`
 		update webhooks w set
 			url = coalesce($2::text, w.url),
 			events = coalesce($3::text[], w.events),
@@ -308,15 +386,10 @@ func (s *Service) update(ctx context.Context, r *server.Request[Webhook]) (serve
 				when $6::boolean then coalesce(w.disabled_at, now()) end,
 			disabled_reason = case when $6::boolean is distinct from false then w.disabled_reason end,
 			failing_since = case when $6::boolean is distinct from false then w.failing_since end,
+			secret = coalesce($7::bytea, w.secret),
 			updated_at = now()
-		where w.id = $1
-		returning `+columns,
-		id, in.URL.Arg(), in.Events.Arg(), in.Description.Set, in.Description.Arg(), in.Disabled.Arg())
-	stmts := []*db.Stmt{webhook}
-	if in.Disabled.Or(false) {
-		stmts = append(stmts, wake(id)) // to end the pending deliveries
-	}
-	return server.One(webhook, s.DB.Write(ctx, stmts...))
+		where w.id = $1`,
+		id, in.URL.Arg(), in.Events.Arg(), in.Description.Set, in.Description.Arg(), in.Disabled.Arg(), secret)
 }
 
 // wake returns a statement that makes the dispatcher look at a webhook.
@@ -337,16 +410,24 @@ func (s *Service) remove(ctx context.Context, r *server.Request[struct{}]) (serv
 var rotateDoc = &server.Doc{
 	ID: "rotateWebhook", Tag: tag, Summary: "Rotate the secret of a webhook",
 	Description: "Replaces the secret and returns the new one in `secret`, once, as after the creation. For 24 " +
-		"hours, each request has two signatures: one with the new and one with the previous secret.",
+		"hours, each request has two signatures: one with the new and one with the previous secret. Only webhooks " +
+		"of the format `standard` have a secret.",
+	Errors: []*server.Error{errUnsigned},
 }
 
 func (s *Service) rotate(ctx context.Context, r *server.Request[struct{}]) (server.OK[WebhookSecret], error) {
 	id, secret := r.ID("id"), newSecret()
+	var format string
+	found := db.SQL(`select format from webhooks where id = $1`, id).Into(&format)
 	rotated := db.SQL(`
 		update webhooks set secret = $2, previous_secret = secret, previous_until = now() + interval '24 hours',
 			updated_at = now()
-		where id = $1 returning `+columns, id, s.keys.seal(db.ActorOf(ctx).Tenant, id, secret))
-	webhook, err := server.One(rotated, s.DB.Write(ctx, rotated))
+		where id = $1 and format = 'standard' returning `+columns, id, s.keys.seal(db.ActorOf(ctx).Tenant, id, secret))
+	err := server.Found(found, s.DB.Write(ctx, found, rotated))
+	if err == nil && Format(format) != Standard {
+		err = errUnsigned
+	}
+	webhook, err := server.One(rotated, err)
 	if err != nil {
 		return nil, err
 	}

@@ -69,6 +69,8 @@ OrderStatus = Literal["received", "in_production", "done", "cancelled"]
 
 MarginGroup = Literal["product", "order", "customer", "month", "printer"]
 
+Format = Literal["standard", "discord", "gotify", "ntfy", "slack", "teams"]
+
 Subscription = Literal["*", "inventory.*", "inventory.low_stock", "order.*", "order.cancelled", "order.done", "order.in_production", "order.received", "product.*", "product.cost_changed", "production_run.*", "production_run.completed", "production_run.corrected", "production_run.failed", "production_run.planned", "production_run.reopened", "production_run.started", "spool.*", "spool.empty"]
 
 DeliveryStatus = Literal["pending", "delivered", "failed"]
@@ -4115,6 +4117,11 @@ class Webhook:
     """The webhook's id."""
     url: str
     """Where events are sent: an https URL without user name, password and fragment."""
+    format: Format
+    """What the receiver understands: `standard`, a signed event; or a message for a Discord channel, for Slack,
+    Mattermost or Rocket.Chat, for a topic of ntfy, for an application of Gotify, or for a workflow of Microsoft
+    Teams. Default: standard. It cannot be changed.
+    """
     events: tuple[Subscription, ...]
     """The types of events that the webhook gets; `order.*` stands for all types of a group, and `*` for all."""
     description: str | None
@@ -4140,6 +4147,7 @@ def _Webhook(d: Any, etag: str | None = None) -> Webhook:
     return Webhook(
         id=get("id"),
         url=get("url"),
+        format=get("format"),
         events=_core.each(None, get("events")),
         description=get("description"),
         disabled=get("disabled"),
@@ -4189,6 +4197,11 @@ class WebhookSecret:
     """The webhook's id."""
     url: str
     """Where events are sent: an https URL without user name, password and fragment."""
+    format: Format
+    """What the receiver understands: `standard`, a signed event; or a message for a Discord channel, for Slack,
+    Mattermost or Rocket.Chat, for a topic of ntfy, for an application of Gotify, or for a workflow of Microsoft
+    Teams. Default: standard. It cannot be changed.
+    """
     events: tuple[Subscription, ...]
     """The types of events that the webhook gets; `order.*` stands for all types of a group, and `*` for all."""
     description: str | None
@@ -4206,7 +4219,9 @@ class WebhookSecret:
     updated_at: _dt.datetime
     """When the webhook was last changed, by a user or by failing or succeeding deliveries."""
     secret: str
-    """Verifies the signatures: whsec_ and 32 bytes in Base64. Empty in a repeated response."""
+    """Verifies the signatures: whsec_ and 32 bytes in Base64. Empty in a repeated response, and for a format other
+    than `standard`.
+    """
 
 
 def _WebhookSecret(d: Any, etag: str | None = None) -> WebhookSecret:
@@ -4214,6 +4229,7 @@ def _WebhookSecret(d: Any, etag: str | None = None) -> WebhookSecret:
     return WebhookSecret(
         id=get("id"),
         url=get("url"),
+        format=get("format"),
         events=_core.each(None, get("events")),
         description=get("description"),
         disabled=get("disabled"),
@@ -4381,6 +4397,10 @@ class RunPlanned:
     """Estimated print time in hours; null if it is unknown."""
     estimated_total_filament_grams: Number | None
     """Estimated grams of filament."""
+    items: tuple[ListedItem, ...]
+    """The first three items of the run."""
+    item_count: int
+    """Number of all items of the run."""
 
 
 def _RunPlanned(d: Any, etag: str | None = None) -> RunPlanned:
@@ -4391,6 +4411,8 @@ def _RunPlanned(d: Any, etag: str | None = None) -> RunPlanned:
         printer_name=get("printer_name"),
         estimated_print_time_hours=_core.number(get("estimated_print_time_hours")),
         estimated_total_filament_grams=_core.number(get("estimated_total_filament_grams")),
+        items=_core.each(_ListedItem, get("items")),
+        item_count=get("item_count"),
     )
 
 
@@ -4426,6 +4448,10 @@ class RunStarted:
     """Name of the printer."""
     started_at: _dt.datetime | None
     """Start of printing."""
+    items: tuple[ListedItem, ...]
+    """The first three items of the run."""
+    item_count: int
+    """Number of all items of the run."""
 
 
 def _RunStarted(d: Any, etag: str | None = None) -> RunStarted:
@@ -4435,6 +4461,8 @@ def _RunStarted(d: Any, etag: str | None = None) -> RunStarted:
         printer_id=get("printer_id"),
         printer_name=get("printer_name"),
         started_at=_core.timestamp(get("started_at")),
+        items=_core.each(_ListedItem, get("items")),
+        item_count=get("item_count"),
     )
 
 
@@ -4491,6 +4519,10 @@ class RunCompleted:
     """Actual print time in hours."""
     actual_total_filament_grams: Number | None
     """Grams of filament that were deducted; null if they are more than 1,000,000."""
+    items: tuple[ListedItem, ...]
+    """The first three items of the run."""
+    item_count: int
+    """Number of all items of the run."""
     orders: tuple[PrintedOrder, ...]
     """The orders that the run printed items of, at most 100."""
 
@@ -4505,6 +4537,8 @@ def _RunCompleted(d: Any, etag: str | None = None) -> RunCompleted:
         completed_at=_core.timestamp(get("completed_at")),
         actual_print_time_hours=_core.number(get("actual_print_time_hours")),
         actual_total_filament_grams=_core.number(get("actual_total_filament_grams")),
+        items=_core.each(_ListedItem, get("items")),
+        item_count=get("item_count"),
         orders=_core.each(_PrintedOrder, get("orders")),
     )
 
@@ -4547,6 +4581,10 @@ class RunFailed:
     """Actual print time in hours."""
     actual_total_filament_grams: Number | None
     """Grams of filament that were deducted; null if they are more than 1,000,000."""
+    items: tuple[ListedItem, ...]
+    """The first three items of the run."""
+    item_count: int
+    """Number of all items of the run."""
     orders: tuple[PrintedOrder, ...]
     """The orders that the run printed items of, at most 100."""
     failure_reason: FailureReason
@@ -4563,6 +4601,8 @@ def _RunFailed(d: Any, etag: str | None = None) -> RunFailed:
         completed_at=_core.timestamp(get("completed_at")),
         actual_print_time_hours=_core.number(get("actual_print_time_hours")),
         actual_total_filament_grams=_core.number(get("actual_total_filament_grams")),
+        items=_core.each(_ListedItem, get("items")),
+        item_count=get("item_count"),
         orders=_core.each(_PrintedOrder, get("orders")),
         failure_reason=get("failure_reason"),
     )
@@ -4606,6 +4646,10 @@ class RunCorrected:
     """Actual print time in hours."""
     actual_total_filament_grams: Number | None
     """Grams of filament that were deducted; null if they are more than 1,000,000."""
+    items: tuple[ListedItem, ...]
+    """The first three items of the run."""
+    item_count: int
+    """Number of all items of the run."""
     orders: tuple[PrintedOrder, ...]
     """The orders that the run printed items of, at most 100."""
     status: RunStatus
@@ -4624,6 +4668,8 @@ def _RunCorrected(d: Any, etag: str | None = None) -> RunCorrected:
         completed_at=_core.timestamp(get("completed_at")),
         actual_print_time_hours=_core.number(get("actual_print_time_hours")),
         actual_total_filament_grams=_core.number(get("actual_total_filament_grams")),
+        items=_core.each(_ListedItem, get("items")),
+        item_count=get("item_count"),
         orders=_core.each(_PrintedOrder, get("orders")),
         status=get("status"),
         failure_reason=get("failure_reason"),
@@ -4664,6 +4710,10 @@ class RunReopened:
     """Name of the printer."""
     started_at: _dt.datetime | None
     """Start of printing."""
+    items: tuple[ListedItem, ...]
+    """The first three items of the run."""
+    item_count: int
+    """Number of all items of the run."""
     orders: tuple[PrintedOrder, ...]
     """The orders that the run prints items of, at most 100."""
 
@@ -4676,6 +4726,8 @@ def _RunReopened(d: Any, etag: str | None = None) -> RunReopened:
         printer_id=get("printer_id"),
         printer_name=get("printer_name"),
         started_at=_core.timestamp(get("started_at")),
+        items=_core.each(_ListedItem, get("items")),
+        item_count=get("item_count"),
         orders=_core.each(_PrintedOrder, get("orders")),
     )
 
@@ -5008,7 +5060,7 @@ class DeliveryDetails:
     created_at: _dt.datetime
     """When the event happened."""
     body: str
-    """The body of the requests, exactly as it is signed."""
+    """The event. With the format `standard`, the body of the requests, exactly as it is signed."""
 
 
 def _DeliveryDetails(d: Any, etag: str | None = None) -> DeliveryDetails:
@@ -5592,6 +5644,10 @@ class WebhookLimitError(ApiError):
     """The service responded ``WEBHOOK_LIMIT`` (status 409)."""
 
 
+class WebhookUnsignedError(ApiError):
+    """The service responded ``WEBHOOK_UNSIGNED`` (status 409)."""
+
+
 _ERRORS: dict[str, type[ApiError]] = {
     "ACTUAL_USAGE_MISSING": ActualUsageMissingError,
     "API_KEY_LIMIT": ApiKeyLimitError,
@@ -5654,6 +5710,7 @@ _ERRORS: dict[str, type[ApiError]] = {
     "VALIDATION_ERROR": ValidationError,
     "WEBHOOK_DISABLED": WebhookDisabledError,
     "WEBHOOK_LIMIT": WebhookLimitError,
+    "WEBHOOK_UNSIGNED": WebhookUnsignedError,
 }
 
 
@@ -12395,12 +12452,13 @@ class PlanResource:
 
 
 class WebhooksResource:
-    """URLs that get events of the tenant, signed as [Standard Webhooks](https://www.standardwebhooks.com) specifies.
-    For admins; API keys are rejected. An event is stored in the transaction of its cause, so that none is lost,
-    and sent at least once, in no particular order. `webhook-id` identifies repetitions. A status from 200 to 299
-    within 15 seconds is a success; redirects are not followed. After a failure the service tries again after 5
-    seconds, 5 and 30 minutes, and 2, 5, 10, 14, 20 and 24 hours, or later if `Retry-After` says so (up to 24
-    hours). The status 410, or five days with nothing but failures, disables the webhook.
+    """URLs that get events of the tenant, signed as [Standard Webhooks](https://www.standardwebhooks.com) specifies,
+    or as messages of a chat. For admins; API keys are rejected. An event is stored in the transaction of its
+    cause, so that none is lost, and sent at least once, in no particular order. `webhook-id` identifies
+    repetitions. A status from 200 to 299 within 15 seconds is a success; redirects are not followed. After a
+    failure the service tries again after 5 seconds, 5 and 30 minutes, and 2, 5, 10, 14, 20 and 24 hours, or later
+    if `Retry-After` says so (up to 24 hours). The status 410, or five days with nothing but failures, disables the
+    webhook.
     """
 
     __slots__ = ("_client",)
@@ -12413,7 +12471,7 @@ class WebhooksResource:
         *,
         skip: int | None = None,
         limit: int | None = None,
-        sort_by: Literal["id", "url", "description", "disabled", "disabled_at", "disabled_reason", "failing_since", "created_at", "updated_at"] | None = None,
+        sort_by: Literal["id", "url", "format", "description", "disabled", "disabled_at", "disabled_reason", "failing_since", "created_at", "updated_at"] | None = None,
         sort_order: SortOrder | None = None,
         after: str | None = None,
         event: Literal["inventory.low_stock", "order.cancelled", "order.done", "order.in_production", "order.received", "product.cost_changed", "production_run.completed", "production_run.corrected", "production_run.failed", "production_run.planned", "production_run.reopened", "production_run.started", "spool.empty"] | None = None,
@@ -12452,7 +12510,7 @@ class WebhooksResource:
     def iterate(
         self,
         *,
-        sort_by: Literal["id", "url", "description", "disabled", "disabled_at", "disabled_reason", "failing_since", "created_at", "updated_at"] | None = None,
+        sort_by: Literal["id", "url", "format", "description", "disabled", "disabled_at", "disabled_reason", "failing_since", "created_at", "updated_at"] | None = None,
         sort_order: SortOrder | None = None,
         event: Literal["inventory.low_stock", "order.cancelled", "order.done", "order.in_production", "order.received", "product.cost_changed", "production_run.completed", "production_run.corrected", "production_run.failed", "production_run.planned", "production_run.reopened", "production_run.started", "spool.empty"] | None = None,
         disabled: bool | None = None,
@@ -12481,6 +12539,8 @@ class WebhooksResource:
         *,
         url: str,
         events: Sequence[Subscription],
+        format: Format | None = None,
+        token: str | None = None,
         description: str | None = None,
         disabled: bool | None = None,
         idempotency_key: str | None = None,
@@ -12493,11 +12553,20 @@ class WebhooksResource:
         https. Its host must have a public address at every delivery, unless the operator of the service allows the
         network. A tenant can have 10 webhooks.
 
+        With a `format` other than `standard`, the receiver is a chat or a notification service, and gets each
+        event as one sentence with a link to the page that shows it. Such requests have no signature, and `secret`
+        is empty.
+
         Requires the role `admin`.
 
         :param url: Where events are sent: an https URL without user name, password and fragment.
         :param events: The types of events that the webhook gets; `order.*` stands for all types of a group, and
         `*` for all.
+        :param format: What the receiver understands: `standard`, a signed event; or a message for a Discord
+        channel, for Slack, Mattermost or Rocket.Chat, for a topic of ntfy, for an application of Gotify, or for a
+        workflow of Microsoft Teams. Default: standard. It cannot be changed.
+        :param token: The access token of ntfy, or the token of the application of Gotify, if the URL does not have
+        it. It is stored encrypted, and no response has it.
         :param description: What the webhook is for.
         :param disabled: A disabled webhook gets no events. Default: false.
         :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
@@ -12510,6 +12579,8 @@ class WebhooksResource:
             body={
                 "url": url,
                 "events": events,
+                "format": UNSET if format is None else format,
+                "token": UNSET if token is None else token,
                 "description": UNSET if description is None else description,
                 "disabled": UNSET if disabled is None else disabled,
             },
@@ -12539,6 +12610,8 @@ class WebhooksResource:
         id: str,
         *,
         url: str | Unset = UNSET,
+        format: Format | Unset = UNSET,
+        token: str | None | Unset = UNSET,
         events: Sequence[Subscription] | Unset = UNSET,
         description: str | None | Unset = UNSET,
         disabled: bool | Unset = UNSET,
@@ -12546,13 +12619,19 @@ class WebhooksResource:
     ) -> Webhook:
         """Update a webhook.
 
-        Changes the URL, the events, the description, or whether the webhook is disabled. A disabled webhook gets
-        no events, and the deliveries that it still waits for fail; enable it to redeliver them. The secret stays.
+        Changes the URL, the token, the events, the description, or whether the webhook is disabled. A disabled
+        webhook gets no events, and the deliveries that it still waits for fail; enable it to redeliver them. The
+        format and the secret stay.
 
         Requires the role `admin`.
 
         :param id: The id of the webhook, a UUID.
         :param url: Where events are sent: an https URL without user name, password and fragment.
+        :param format: What the receiver understands: `standard`, a signed event; or a message for a Discord
+        channel, for Slack, Mattermost or Rocket.Chat, for a topic of ntfy, for an application of Gotify, or for a
+        workflow of Microsoft Teams. Default: standard. It cannot be changed.
+        :param token: The access token of ntfy, or the token of the application of Gotify, if the URL does not have
+        it. It is stored encrypted, and no response has it.
         :param events: The types of events that the webhook gets; `order.*` stands for all types of a group, and
         `*` for all.
         :param description: What the webhook is for.
@@ -12566,6 +12645,8 @@ class WebhooksResource:
             _Webhook,
             body={
                 "url": url,
+                "format": format,
+                "token": token,
                 "events": events,
                 "description": description,
                 "disabled": disabled,
@@ -12629,7 +12710,8 @@ class WebhooksResource:
         """Rotate the secret of a webhook.
 
         Replaces the secret and returns the new one in `secret`, once, as after the creation. For 24 hours, each
-        request has two signatures: one with the new and one with the previous secret.
+        request has two signatures: one with the new and one with the previous secret. Only webhooks of the format
+        `standard` have a secret.
 
         Requires the role `admin`.
 
@@ -12832,11 +12914,12 @@ class Client(_core.BaseClient):
         """Which runs print what is still missing: on which printers, when, and from which spools."""
         self.webhooks = WebhooksResource(self)
         """URLs that get events of the tenant, signed as [Standard Webhooks](https://www.standardwebhooks.com)
-        specifies. For admins; API keys are rejected. An event is stored in the transaction of its cause, so that
-        none is lost, and sent at least once, in no particular order. `webhook-id` identifies repetitions. A status
-        from 200 to 299 within 15 seconds is a success; redirects are not followed. After a failure the service
-        tries again after 5 seconds, 5 and 30 minutes, and 2, 5, 10, 14, 20 and 24 hours, or later if `Retry-After`
-        says so (up to 24 hours). The status 410, or five days with nothing but failures, disables the webhook.
+        specifies, or as messages of a chat. For admins; API keys are rejected. An event is stored in the
+        transaction of its cause, so that none is lost, and sent at least once, in no particular order.
+        `webhook-id` identifies repetitions. A status from 200 to 299 within 15 seconds is a success; redirects are
+        not followed. After a failure the service tries again after 5 seconds, 5 and 30 minutes, and 2, 5, 10, 14,
+        20 and 24 hours, or later if `Retry-After` says so (up to 24 hours). The status 410, or five days with
+        nothing but failures, disables the webhook.
         """
 
 
@@ -12905,6 +12988,7 @@ __all__ = [
     "FilamentOfSpools",
     "FilamentsResource",
     "ForbiddenError",
+    "Format",
     "FromSpoolsResult",
     "IdempotencyConflictError",
     "ImportAction",
@@ -13100,5 +13184,6 @@ __all__ = [
     "WebhookList",
     "WebhookSecret",
     "WebhookTestEvent",
+    "WebhookUnsignedError",
     "WebhooksResource",
 ]

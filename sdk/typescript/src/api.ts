@@ -71,6 +71,8 @@ export type OrderStatus = "received" | "in_production" | "done" | "cancelled";
 
 export type MarginGroup = "product" | "order" | "customer" | "month" | "printer";
 
+export type Format = "standard" | "discord" | "gotify" | "ntfy" | "slack" | "teams";
+
 export type Subscription = "*" | "inventory.*" | "inventory.low_stock" | "order.*" | "order.cancelled" | "order.done" | "order.in_production" | "order.received" | "product.*" | "product.cost_changed" | "production_run.*" | "production_run.completed" | "production_run.corrected" | "production_run.failed" | "production_run.planned" | "production_run.reopened" | "production_run.started" | "spool.*" | "spool.empty";
 
 export type DeliveryStatus = "pending" | "delivered" | "failed";
@@ -2385,6 +2387,12 @@ export interface Webhook {
   readonly id: string;
   /** Where events are sent: an https URL without user name, password and fragment. */
   readonly url: string;
+  /**
+   * What the receiver understands: `standard`, a signed event; or a message for a Discord channel, for Slack,
+   * Mattermost or Rocket.Chat, for a topic of ntfy, for an application of Gotify, or for a workflow of Microsoft
+   * Teams. Default: standard. It cannot be changed.
+   */
+  readonly format: Format;
   /** The types of events that the webhook gets; `order.*` stands for all types of a group, and `*` for all. */
   readonly events: readonly Subscription[];
   /** What the webhook is for. */
@@ -2425,6 +2433,12 @@ export interface WebhookSecret {
   readonly id: string;
   /** Where events are sent: an https URL without user name, password and fragment. */
   readonly url: string;
+  /**
+   * What the receiver understands: `standard`, a signed event; or a message for a Discord channel, for Slack,
+   * Mattermost or Rocket.Chat, for a topic of ntfy, for an application of Gotify, or for a workflow of Microsoft
+   * Teams. Default: standard. It cannot be changed.
+   */
+  readonly format: Format;
   /** The types of events that the webhook gets; `order.*` stands for all types of a group, and `*` for all. */
   readonly events: readonly Subscription[];
   /** What the webhook is for. */
@@ -2441,7 +2455,10 @@ export interface WebhookSecret {
   readonly created_at: string;
   /** When the webhook was last changed, by a user or by failing or succeeding deliveries. */
   readonly updated_at: string;
-  /** Verifies the signatures: whsec_ and 32 bytes in Base64. Empty in a repeated response. */
+  /**
+   * Verifies the signatures: whsec_ and 32 bytes in Base64. Empty in a repeated response, and for a format other than
+   * `standard`.
+   */
   readonly secret: string;
 }
 
@@ -2526,6 +2543,10 @@ export interface RunPlanned<D = number> {
   readonly estimated_print_time_hours: D | null;
   /** Estimated grams of filament. */
   readonly estimated_total_filament_grams: D | null;
+  /** The first three items of the run. */
+  readonly items: readonly ListedItem[];
+  /** Number of all items of the run. */
+  readonly item_count: number;
 }
 
 /** The type `ProductionRunPlannedEvent` of the API. */
@@ -2547,6 +2568,10 @@ export interface RunStarted {
   readonly printer_name: string | null;
   /** Start of printing. */
   readonly started_at: string | null;
+  /** The first three items of the run. */
+  readonly items: readonly ListedItem[];
+  /** Number of all items of the run. */
+  readonly item_count: number;
 }
 
 /** The type `ProductionRunStartedEvent` of the API. */
@@ -2580,6 +2605,10 @@ export interface RunCompleted<D = number> {
   readonly actual_print_time_hours: D | null;
   /** Grams of filament that were deducted; null if they are more than 1,000,000. */
   readonly actual_total_filament_grams: D | null;
+  /** The first three items of the run. */
+  readonly items: readonly ListedItem[];
+  /** Number of all items of the run. */
+  readonly item_count: number;
   /** The orders that the run printed items of, at most 100. */
   readonly orders: readonly PrintedOrder[];
 }
@@ -2609,6 +2638,10 @@ export interface RunFailed<D = number> {
   readonly actual_print_time_hours: D | null;
   /** Grams of filament that were deducted; null if they are more than 1,000,000. */
   readonly actual_total_filament_grams: D | null;
+  /** The first three items of the run. */
+  readonly items: readonly ListedItem[];
+  /** Number of all items of the run. */
+  readonly item_count: number;
   /** The orders that the run printed items of, at most 100. */
   readonly orders: readonly PrintedOrder[];
   /** Why the run failed. */
@@ -2640,6 +2673,10 @@ export interface RunCorrected<D = number> {
   readonly actual_print_time_hours: D | null;
   /** Grams of filament that were deducted; null if they are more than 1,000,000. */
   readonly actual_total_filament_grams: D | null;
+  /** The first three items of the run. */
+  readonly items: readonly ListedItem[];
+  /** Number of all items of the run. */
+  readonly item_count: number;
   /** The orders that the run printed items of, at most 100. */
   readonly orders: readonly PrintedOrder[];
   /** How the run has ended. */
@@ -2669,6 +2706,10 @@ export interface RunReopened {
   readonly printer_name: string | null;
   /** Start of printing. */
   readonly started_at: string | null;
+  /** The first three items of the run. */
+  readonly items: readonly ListedItem[];
+  /** Number of all items of the run. */
+  readonly item_count: number;
   /** The orders that the run prints items of, at most 100. */
   readonly orders: readonly PrintedOrder[];
 }
@@ -2853,7 +2894,7 @@ export interface DeliveryDetails {
   readonly error: string | null;
   /** When the event happened. */
   readonly created_at: string;
-  /** The body of the requests, exactly as it is signed. */
+  /** The event. With the format `standard`, the body of the requests, exactly as it is signed. */
   readonly body: string;
 }
 
@@ -4089,6 +4130,17 @@ export interface OrderPlanRequest {
 export interface WebhookCreate {
   /** Where events are sent: an https URL without user name, password and fragment. */
   url: string;
+  /**
+   * What the receiver understands: `standard`, a signed event; or a message for a Discord channel, for Slack,
+   * Mattermost or Rocket.Chat, for a topic of ntfy, for an application of Gotify, or for a workflow of Microsoft
+   * Teams. Default: standard. It cannot be changed.
+   */
+  format?: Format | null | undefined;
+  /**
+   * The access token of ntfy, or the token of the application of Gotify, if the URL does not have it. It is stored
+   * encrypted, and no response has it.
+   */
+  token?: string | null | undefined;
   /** The types of events that the webhook gets; `order.*` stands for all types of a group, and `*` for all. */
   events: readonly Subscription[];
   /** What the webhook is for. */
@@ -4101,6 +4153,17 @@ export interface WebhookCreate {
 export interface WebhookUpdate {
   /** Where events are sent: an https URL without user name, password and fragment. */
   url?: string | undefined;
+  /**
+   * What the receiver understands: `standard`, a signed event; or a message for a Discord channel, for Slack,
+   * Mattermost or Rocket.Chat, for a topic of ntfy, for an application of Gotify, or for a workflow of Microsoft
+   * Teams. Default: standard. It cannot be changed.
+   */
+  format?: Format | undefined;
+  /**
+   * The access token of ntfy, or the token of the application of Gotify, if the URL does not have it. It is stored
+   * encrypted, and no response has it.
+   */
+  token?: string | null | undefined;
   /** The types of events that the webhook gets; `order.*` stands for all types of a group, and `*` for all. */
   events?: readonly Subscription[] | undefined;
   /** What the webhook is for. */
@@ -5029,7 +5092,7 @@ export interface ListWebhooksQuery {
   /** Maximum page size. */
   limit?: number | undefined;
   /** Any scalar field of the items. */
-  sort_by?: "id" | "url" | "description" | "disabled" | "disabled_at" | "disabled_reason" | "failing_since" | "created_at" | "updated_at" | undefined;
+  sort_by?: "id" | "url" | "format" | "description" | "disabled" | "disabled_at" | "disabled_reason" | "failing_since" | "created_at" | "updated_at" | undefined;
   /** Ascending or descending. */
   sort_order?: SortOrder | undefined;
   /**
@@ -5254,6 +5317,9 @@ export class WebhookDisabledError extends ApiError {}
 /** The service responded `WEBHOOK_LIMIT` (status 409). */
 export class WebhookLimitError extends ApiError {}
 
+/** The service responded `WEBHOOK_UNSIGNED` (status 409). */
+export class WebhookUnsignedError extends ApiError {}
+
 const ERRORS: Record<string, typeof ApiError> = {
   ACTUAL_USAGE_MISSING: ActualUsageMissingError,
   API_KEY_LIMIT: ApiKeyLimitError,
@@ -5316,6 +5382,7 @@ const ERRORS: Record<string, typeof ApiError> = {
   VALIDATION_ERROR: ValidationError,
   WEBHOOK_DISABLED: WebhookDisabledError,
   WEBHOOK_LIMIT: WebhookLimitError,
+  WEBHOOK_UNSIGNED: WebhookUnsignedError,
 };
 
 // Fields whose values are decimals.
@@ -8428,12 +8495,12 @@ export class PlanResource<M extends DecimalMode = "number"> {
 }
 
 /**
- * URLs that get events of the tenant, signed as [Standard Webhooks](https://www.standardwebhooks.com) specifies. For
- * admins; API keys are rejected. An event is stored in the transaction of its cause, so that none is lost, and sent
- * at least once, in no particular order. `webhook-id` identifies repetitions. A status from 200 to 299 within 15
- * seconds is a success; redirects are not followed. After a failure the service tries again after 5 seconds, 5 and 30
- * minutes, and 2, 5, 10, 14, 20 and 24 hours, or later if `Retry-After` says so (up to 24 hours). The status 410, or
- * five days with nothing but failures, disables the webhook.
+ * URLs that get events of the tenant, signed as [Standard Webhooks](https://www.standardwebhooks.com) specifies, or
+ * as messages of a chat. For admins; API keys are rejected. An event is stored in the transaction of its cause, so
+ * that none is lost, and sent at least once, in no particular order. `webhook-id` identifies repetitions. A status
+ * from 200 to 299 within 15 seconds is a success; redirects are not followed. After a failure the service tries again
+ * after 5 seconds, 5 and 30 minutes, and 2, 5, 10, 14, 20 and 24 hours, or later if `Retry-After` says so (up to 24
+ * hours). The status 410, or five days with nothing but failures, disables the webhook.
  */
 export class WebhooksResource<M extends DecimalMode = "number"> {
   readonly #client: BaseClient;
@@ -8478,6 +8545,9 @@ export class WebhooksResource<M extends DecimalMode = "number"> {
    * https. Its host must have a public address at every delivery, unless the operator of the service allows the
    * network. A tenant can have 10 webhooks.
    *
+   * With a `format` other than `standard`, the receiver is a chat or a notification service, and gets each event as
+   * one sentence with a link to the page that shows it. Such requests have no signature, and `secret` is empty.
+   *
    * Requires the role `admin`.
    */
   create(
@@ -8504,8 +8574,9 @@ export class WebhooksResource<M extends DecimalMode = "number"> {
   /**
    * Update a webhook.
    *
-   * Changes the URL, the events, the description, or whether the webhook is disabled. A disabled webhook gets no
-   * events, and the deliveries that it still waits for fail; enable it to redeliver them. The secret stays.
+   * Changes the URL, the token, the events, the description, or whether the webhook is disabled. A disabled webhook
+   * gets no events, and the deliveries that it still waits for fail; enable it to redeliver them. The format and the
+   * secret stay.
    *
    * Requires the role `admin`.
    */
@@ -8550,7 +8621,8 @@ export class WebhooksResource<M extends DecimalMode = "number"> {
    * Rotate the secret of a webhook.
    *
    * Replaces the secret and returns the new one in `secret`, once, as after the creation. For 24 hours, each request
-   * has two signatures: one with the new and one with the previous secret.
+   * has two signatures: one with the new and one with the previous secret. Only webhooks of the format `standard`
+   * have a secret.
    *
    * Requires the role `admin`.
    */
@@ -8673,12 +8745,12 @@ export class Client<M extends DecimalMode = "number"> extends BaseClient {
   /** Which runs print what is still missing: on which printers, when, and from which spools. */
   readonly plan: PlanResource<M>;
   /**
-   * URLs that get events of the tenant, signed as [Standard Webhooks](https://www.standardwebhooks.com) specifies.
-   * For admins; API keys are rejected. An event is stored in the transaction of its cause, so that none is lost, and
-   * sent at least once, in no particular order. `webhook-id` identifies repetitions. A status from 200 to 299 within
-   * 15 seconds is a success; redirects are not followed. After a failure the service tries again after 5 seconds, 5
-   * and 30 minutes, and 2, 5, 10, 14, 20 and 24 hours, or later if `Retry-After` says so (up to 24 hours). The status
-   * 410, or five days with nothing but failures, disables the webhook.
+   * URLs that get events of the tenant, signed as [Standard Webhooks](https://www.standardwebhooks.com) specifies, or
+   * as messages of a chat. For admins; API keys are rejected. An event is stored in the transaction of its cause, so
+   * that none is lost, and sent at least once, in no particular order. `webhook-id` identifies repetitions. A status
+   * from 200 to 299 within 15 seconds is a success; redirects are not followed. After a failure the service tries
+   * again after 5 seconds, 5 and 30 minutes, and 2, 5, 10, 14, 20 and 24 hours, or later if `Retry-After` says so (up
+   * to 24 hours). The status 410, or five days with nothing but failures, disables the webhook.
    */
   readonly webhooks: WebhooksResource<M>;
 
