@@ -183,7 +183,7 @@ func (p *allRuns) offers(name, value string) bool {
 func (p *allRuns) choose(name, label string) {
 	selected := p.Filter.Get(name)
 	for i := range p.filters {
-		if p.filters[i].name == name && !p.offers(name, selected) {
+		if p.filters[i].name == name && p.filters[i].options != nil && !p.offers(name, selected) {
 			p.filters[i].options = append(p.filters[i].options, option{selected, label})
 		}
 	}

@@ -103,9 +103,9 @@ var printerList = &listOf[printer]{editor: printers, Title: "Printers", Class: "
 		}
 		r.when(p.Due, ` <span class="tag late">Maintenance due</span>`)
 		if run := p.Now(); run != nil {
-			r.add(`</td><td>`)
+			r.add(`</td><td><div class="with-swatch">`)
 			r.picture(run.Swatches())
-			r.add(`<a href="/runs/{}">{}</a> <small>{}</small>`, run.ID, run.Title(),
+			r.add(`<div><a href="/runs/{}">{}</a> <small>{}</small></div></div>`, run.ID, run.Title(),
 				v.Until(run.Status, run.Start, run.PrintsUntil()))
 		} else {
 			r.add(`</td><td><span class="muted">–</span>`)

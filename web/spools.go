@@ -132,8 +132,9 @@ func (l *spoolList) Rows(v view) template.HTML {
 		}
 		r.add(`<td class="number">#{}</td><td class="name"><a href="/spools/{}{}">`, number, s.ID, query)
 		r.picture(s.Swatch())
-		r.add(`<span><b>{}</b> `, name)
-		r.some(` <small>{}</small>`, maker)
+		r.add(`<span><b>{}</b> <small><span class="narrow-only">#{}`, name, number)
+		r.when(maker != "", ` · `)
+		r.add(`</span>{}</small>`, maker)
 		r.add(`</span></a>`)
 		r.when(s.Archived, `<span class="tag">Archived</span>`)
 		r.add(`</td><td class="remaining"><div>`)

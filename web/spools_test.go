@@ -17,7 +17,7 @@ func TestSpoolList(t *testing.T) {
 	blue := c.NewSpool(t, 800, j{"color": "Blue", "material_type": "PETG"})
 	c.NewSpool(t, 0, j{"color": "Grey"})
 
-	b.get(t, "/spools").want(t, 200).shows(t, "PLA Red Acme", "120 g", "Shelf A", "PETG Blue", "3 spools")
+	b.get(t, "/spools").want(t, 200).shows(t, "PLA Red #1 · Acme", "120 g", "Shelf A", "PETG Blue", "3 spools")
 	b.get(t, "/spools?material=PETG").want(t, 200).shows(t, "PETG Blue", "1 spool").hides(t, "PLA Red")
 	b.get(t, "/spools?stock=false").want(t, 200).shows(t, "PLA Grey").hides(t, "PLA Red", "PETG Blue")
 	b.get(t, "/spools?vendor=acme&location=shelf+a&color=red").want(t, 200).shows(t, "PLA Red", "1 spool")
