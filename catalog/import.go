@@ -2,13 +2,13 @@ package catalog
 
 import (
 	"context"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
 
 	"spoolwright/db"
 	"spoolwright/inventory"
+	"spoolwright/inventory/imports"
 	"spoolwright/server"
 	"spoolwright/transfer"
 	"spoolwright/value"
@@ -96,6 +96,9 @@ var importDoc = &server.Doc{
 		"have any.\n\n" + transfer.ImportRules(maxRows),
 }
 
+var checkDoc = &server.Doc{ID: "checkProductImport", Tag: Tag, Summary: "Check a file of products",
+	Description: transfer.CheckDescription}
+
 const importExample = "name,category,materials.material_type,materials.color,materials.weight_grams\n" +
 	"Dragon,Toys,PLA,Black,45\nDragon,Toys,PETG,Transparent,12.5\nCoat hook,Home,,,\n"
 
@@ -120,7 +123,7 @@ type importedProduct struct {
 }
 
 // readImport decodes and validates the rows of a CSV file. most is the maximum number of rows. The error is a 422.
-func readImport(file io.ReadSeeker, how transfer.Reading, most int) (f productFile, err error) {
+func readImport(file transfer.File, how transfer.Reading, most int) (f productFile, err error) {
 	f.mode = how.Mode
 	rows, columns, err := transfer.ReadRows[importRow](file, how, most, checkID, "id", "sku")
 	if err != nil {
@@ -628,10 +631,18 @@ func inRows(ctx context.Context, d *db.DB, rows []map[string]any, statement stri
 	})
 }
 
+// sheets reads sheets of people as products, each row with one material at most.
+var sheets = imports.NewSheets[importRow]("product", map[string]string{"filament_name": "name", "article_number": "sku",
+	"category": "category", "notes": "notes", "selling_price": "selling_price", "purchase_price": "selling_price",
+	"print_minutes": "estimated_print_time_minutes", "labour_minutes": "labour_minutes",
+	"pieces_per_plate": "pieces_per_plate", "material_type": "materials.material_type", "color": "materials.color",
+	"net_weight_grams": "materials.weight_grams", "used_weight_grams": "materials.weight_grams",
+	"material_name": "materials.material_name", "diameter_mm": "materials.diameter_mm"}, "id", "sku", "materials.id")
+
 // productImport imports products.
 var productImport = transfer.Import[productFile, ImportedProducts]{
 	Resources: "products", Most: maxRows, Example: importExample, Read: readImport, Write: writeProducts,
-	Error: importError,
+	Error: importError, Convert: sheets.Convert, Good: sheets.Good,
 	Help: "create or change products and their materials from a CSV file: all rows, or none\n\n" +
 		"The first line names the columns, which are those of `export products`. A product has a row for each\n" +
 		"material, with its own fields repeated: rows with the same id, else sku, else name are one product. If any\n" +

@@ -130,7 +130,7 @@ func TestImportOfInvalidProducts(t *testing.T) {
 			"line 2: materials.material_type is required; materials.weight_grams is required"},
 		{"create", "name,components.component_product_id\nX," + b + "\n",
 			"line 2: components.component_product_id must"},
-		{"create", "name,weight\nX,1\n", "line 1: unknown column \"weight\""},
+		{"create", "name,wheel\nX,1\n", "line 1: unknown column \"wheel\""},
 		{"create", "name,materials.material_type\nX,Wood\n", "line 2: materials.material_type must be one of"},
 		{"update", "name\nX\n", "line 1: no column names the resources to change: add a column id or sku"},
 		{"update", "sku,name\nA,x\nG,x\n", "line 3: sku is not the SKU of a product"},

@@ -35,6 +35,7 @@ func Routes(d *db.DB) []server.Route {
 		server.Op("POST /api/v1/products", server.Write, server.Handle(h.create), createDoc),
 		server.Op("POST /api/v1/products/import", server.Write,
 			productImport.Endpoint(h.db), importDoc),
+		server.Op("POST /api/v1/products/import/check", server.Write, productImport.CheckEndpoint(d), checkDoc),
 		server.Op("GET /api/v1/products/{id}", server.Read, server.Handle(h.get), getDoc).Versioned(lockProduct),
 		server.Op("PATCH /api/v1/products/{id}", server.Write, server.Handle(h.update), updateDoc),
 		server.Op("DELETE /api/v1/products/{id}", server.Write, server.Handle(h.delete), deleteDoc),

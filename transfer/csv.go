@@ -16,6 +16,45 @@ import (
 // Cell is a field of a CSV file. It is nil for null, which is an empty field without quotes.
 type Cell = *string
 
+// Row is a row of a file.
+type Row struct {
+	Line     int // on which the row starts, counted from 1
+	Cells    []Cell
+	Problems []server.FieldError // found before the cells are decoded
+}
+
+// File is a file of which all rows can be read several times: CSV, or a Table.
+type File interface {
+	// open returns the function that returns the rows, beginning with the header, and the separator of the file. After
+	// the last row, the function returns io.EOF.
+	open() (next func() (Row, error), separator byte, err error)
+}
+
+// CSV returns a file whose text the reader has. If the reader is an io.Seeker, the file can be read several times.
+func CSV(r io.Reader) File { return csvFile{r} }
+
+type csvFile struct{ io.Reader }
+
+func (f csvFile) open() (next func() (Row, error), separator byte, err error) {
+	if s, ok := f.Reader.(io.Seeker); ok {
+		if _, err := s.Seek(0, io.SeekStart); err != nil {
+			return nil, 0, err
+		}
+	}
+	c := NewReader(f.Reader)
+	start, _ := c.r.Peek(4)
+	for _, f := range foreign {
+		if bytes.HasPrefix(start, []byte(f.start)) {
+			return nil, 0, errors.New(f.problem)
+		}
+	}
+	c.detect()
+	return func() (Row, error) {
+		cells, line, err := c.Next()
+		return Row{Line: line, Cells: cells}, err
+	}, c.separator, nil
+}
+
 // Reader reads CSV (RFC 4180). Unlike encoding/csv, it distinguishes null from an empty text, which is quoted; it
 // keeps \r\n in a quoted field; and it limits the length of a row.
 type Reader struct {
@@ -213,9 +252,10 @@ func AppendCell(to []byte, c Cell) []byte {
 // tab; numbers, dates and booleans in the forms of several countries; empty rows; and headers and values of enums in
 // any case. An ambiguous value is a problem of its row.
 type Records[T any] struct {
-	csv    *Reader
+	next   func() (Row, error)
 	how    Reading
 	names  []string
+	mark   byte            // the separator
 	header int             // the line of the header
 	fields []*server.Field // the fields with the names
 	keys   []int           // the columns of the keys; -1 for a missing column
@@ -259,8 +299,8 @@ func (r Record[T]) New() Record[T] {
 // ReadRecords reads the header. It returns an error if a required field is missing or a column is unknown. It ignores
 // columns of read-only fields, except the columns of the keys, which name resources unless the mode is Create. The
 // argument how is the result of Survey.
-func ReadRecords[T any](r io.Reader, how Reading, keys ...string) (*Records[T], error) {
-	records, err := open[T](r)
+func ReadRecords[T any](file File, how Reading, keys ...string) (*Records[T], error) {
+	records, err := open[T](file)
 	if err != nil {
 		return nil, err
 	}
@@ -287,19 +327,16 @@ func ReadRecords[T any](r io.Reader, how Reading, keys ...string) (*Records[T], 
 }
 
 // open reads the header.
-func open[T any](r io.Reader) (*Records[T], error) {
-	c := NewReader(r)
-	start, _ := c.r.Peek(4)
-	for _, f := range foreign {
-		if bytes.HasPrefix(start, []byte(f.start)) {
-			return nil, errors.New(f.problem)
-		}
+func open[T any](file File) (*Records[T], error) {
+	next, mark, err := file.open()
+	if err != nil {
+		return nil, err
 	}
-	c.detect()
-	header, line, err := c.Next()
+	header, err := next()
 	if err == io.EOF {
 		return nil, errors.New("the file is empty: its first line must name the columns")
 	}
+	line := header.Line
 	problem := func(format string, args ...any) (*Records[T], error) {
 		return nil, fmt.Errorf("line %d: %w", line, fmt.Errorf(format, args...))
 	}
@@ -318,8 +355,8 @@ func open[T any](r io.Reader) (*Records[T], error) {
 			writable = append(writable, f.Name)
 		}
 	}
-	records := &Records[T]{csv: c, header: line}
-	for _, cell := range trim(header) {
+	records := &Records[T]{next: next, mark: mark, header: line}
+	for _, cell := range trim(header.Cells) {
 		shown := textOf(cell)
 		name := columnName(shown)
 		switch {
@@ -346,6 +383,17 @@ func HasColumn(r io.Reader, names ...string) bool {
 	return err == nil && slices.ContainsFunc(header, func(cell Cell) bool {
 		return slices.Contains(names, columnName(textOf(cell)))
 	})
+}
+
+// HeaderIs reports whether all titles in the first row of a file are known. A file that is not CSV in UTF-8 has none.
+func HeaderIs(r io.Reader, known func(title string) bool) bool {
+	c := NewReader(r)
+	c.detect()
+	header, _, err := c.Next()
+	if err == io.EOF {
+		return true // an empty file
+	}
+	return err == nil && !slices.ContainsFunc(trim(header), func(cell Cell) bool { return !known(textOf(cell)) })
 }
 
 // textOf returns the text of a cell without the blanks around it, or "" for null.
@@ -388,18 +436,22 @@ func (r *Records[T]) Fields() (names []string) {
 // is io.EOF after the last row. After any other error, reading cannot continue; the record then has the line of the
 // error.
 func (r *Records[T]) Next() (record Record[T], err error) {
-	row, line, err := r.csv.Next()
-	for err == nil && len(trim(row)) == 0 {
-		row, line, err = r.csv.Next()
+	read, err := r.next()
+	for err == nil && len(trim(read.Cells)) == 0 && read.Problems == nil {
+		read, err = r.next()
 	}
-	record.Line = line
+	record.Line = read.Line
 	switch {
 	case err == ErrSyntax:
 		record.Problems = []server.FieldError{{Field: "row", Message: err.Error()}}
 		return record, nil
 	case err != nil:
 		return record, err
+	case slices.ContainsFunc(read.Problems, func(p server.FieldError) bool { return p.Field == "row" }):
+		record.Problems = read.Problems
+		return record, nil
 	}
+	row := read.Cells
 	if len(row) > len(r.names) { // a spreadsheet writes empty cells to the right of the table
 		row = row[:max(len(r.names), len(trim(row)))]
 	}
@@ -409,7 +461,7 @@ func (r *Records[T]) Next() (record Record[T], err error) {
 		return record, nil
 	}
 	names := false
-	var wrong []server.FieldError // ambiguous values
+	wrong := slices.Clone(read.Problems) // and ambiguous values
 	for _, column := range r.keys {
 		text := ""
 		if column >= 0 {

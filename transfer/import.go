@@ -2,6 +2,7 @@ package transfer
 
 import (
 	_ "embed"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -26,15 +27,50 @@ type ImportQuery struct {
 	Decimal   value.Optional[Decimal]   `query:"decimal" rule:"named=DecimalMark"`
 	DateOrder value.Optional[DateOrder] `query:"date_order" rule:"named=DateOrder"`
 	DryRun    value.Optional[bool]      `query:"dry_run" rule:"default=false"`
+	Mapping   value.Optional[string]    `query:"mapping" rule:"maxLength=50000"`
+	Defaults  value.Optional[string]    `query:"defaults" rule:"maxLength=10000"`
+	Skip      value.Optional[bool]      `query:"skip_invalid" rule:"default=false"`
 }
 
-// ImportCounts has the numbers of rows that an import created, updated, left unchanged and skipped.
+// reading returns the settings. The error is a 422.
+func (q ImportQuery) reading() (how Reading, err error) {
+	how = Reading{Mode: q.Mode.Or(Create), Decimal: q.Decimal.Or(""), Dates: q.DateOrder.Or(""),
+		SkipInvalid: q.Skip.Or(false)}
+	var problems server.Problems
+	for name, to := range map[string]struct {
+		text value.Optional[string]
+		into *map[string]string
+	}{"mapping": {q.Mapping, &how.Mapping}, "defaults": {q.Defaults, &how.Defaults}} {
+		if to.text.IsNull() {
+			continue
+		}
+		var given map[string]*string
+		if json.Unmarshal([]byte(to.text.Or("")), &given) != nil || given == nil {
+			problems.Add(name, "must be a JSON object with texts, such as {\"Weight (g)\": \"net_weight_grams\"}")
+			continue
+		}
+		*to.into = map[string]string{}
+		for key, text := range given {
+			if (*to.into)[key] = ""; text != nil {
+				(*to.into)[key] = *text
+			}
+		}
+	}
+	return how, problems.Err()
+}
+
+// ImportCounts has the numbers of rows that an import created, updated, left unchanged and skipped, and those that it
+// left out because they are invalid.
 type ImportCounts struct {
 	Created   int64 `json:"created" rule:"notNull"`
 	Updated   int64 `json:"updated" rule:"notNull"`
 	Unchanged int64 `json:"unchanged" rule:"notNull"`
 	Skipped   int64 `json:"skipped" rule:"notNull"`
+	Invalid   int64 `json:"invalid" rule:"notNull"`
 	DryRun    bool  `json:"dry_run" rule:"notNull"`
+
+	Changes     []Change     `json:"changes" rule:"notNull"`
+	InvalidRows []InvalidRow `json:"invalid_rows" rule:"notNull"`
 }
 
 // Count counts an action.
@@ -62,29 +98,48 @@ const MaxListed = 50
 
 // ImportRules describes the files and the responses of an import with the maximum number of rows.
 func ImportRules(rows int) string {
-	return fmt.Sprintf("Columns may be separated by commas, semicolons or tabs, and the names of columns and the "+
+	return fmt.Sprintf("Columns may be separated by commas, semicolons, tabs or vertical bars, and the names of columns and the "+
 		"material types may have any case. The whole file shows how its numbers and dates are to be read: a cell such "+
 		"as `1.750` is 1750 in a file with decimal commas, which are also assumed with semicolons between the columns, "+
 		"and 1.75 in one with decimal points; `01/02/2024` follows dates such as `31/01/2024`. What can be read in two "+
 		"ways is invalid, and the message names both; `decimal` and `date_order` decide it. An amount may have the "+
 		"currency of the farm, a weight its unit, and booleans the words of spreadsheets in other languages.\n\n"+
+		"A file need not have the names of the API: columns of people's own lists are recognised by their names in ten "+
+		"languages and by their values, and `mapping` says what they are otherwise. Rows above the titles are left "+
+		"out, and the file may be in UTF-8, in UTF-16, or in a code page of Windows. `changes` names what is not read "+
+		"as it stands, such as `PLA+`, which is `PLA` with the name `PLA+`. The check of the import answers with "+
+		"suggestions and with all problems, and not with a `422`.\n\n"+
 		"With `dry_run`, the request is checked and answered as without it, but nothing changes; new resources then "+
 		"have no `id`.\n\n"+
 		"The `errors` of a `422` name the first %d invalid rows by their lines, such as `line 3`. A request can have "+
 		"1 MiB and %d rows.", MaxListed, rows)
 }
 
+// CheckDescription describes a check of an import.
+const CheckDescription = "Reads a file as the import with the same parameters does, and changes nothing. It suggests " +
+	"what the columns are (`columns`) and values for required fields that the file does not have (`defaults`): the import " +
+	"with these as `mapping` and `defaults` has the same result. With one of these parameters, the check uses it in place " +
+	"of its suggestions. The counts are those of the import of the valid rows; `invalid_rows` and `errors` have the others."
+
 // Problems collects the problems of the rows of a file. It lists the first MaxListed rows with problems.
 type Problems struct {
 	listed  server.Problems
 	invalid int
+	all     RowProblems
 }
 
 // Add adds the problems of a row.
 func (p *Problems) Add(line int, all ...server.FieldError) {
+	if slices.Equal(p.all[line], all) { // another spool of the same row
+		return
+	}
 	if p.invalid++; p.invalid <= MaxListed {
 		p.listed.Add(fmt.Sprintf("line %d", line), "%s", Describe(all))
 	}
+	if p.all == nil {
+		p.all = RowProblems{}
+	}
+	p.all[line] = append(p.all[line], all...)
 }
 
 // Err returns a 422 with the problems, or nil if there are none.
@@ -92,7 +147,10 @@ func (p *Problems) Err() error {
 	if p.invalid > MaxListed {
 		p.listed.Add("rows", "%d other rows are invalid", p.invalid-MaxListed)
 	}
-	return p.listed.Err()
+	if e, ok := errors.AsType[*server.Error](p.listed.Err()); ok {
+		return e.Because(p.all)
+	}
+	return nil
 }
 
 // Describe joins the problems of a row into a text.
@@ -108,12 +166,9 @@ func Describe(problems []server.FieldError) string {
 // that it decodes. Check returns the problems with the texts of a row's keys, and may change the texts. The error is a
 // 422.
 func ReadRows[T any](
-	file io.ReadSeeker, how Reading, most int, check func(keys []string) []server.FieldError, keys ...string,
+	file File, how Reading, most int, check func(keys []string) []server.FieldError, keys ...string,
 ) (rows []Record[T], columns []string, err error) {
 	how = Survey[T](file, how)
-	if _, err := file.Seek(0, io.SeekStart); err != nil {
-		return nil, nil, err
-	}
 	records, err := ReadRecords[T](file, how, keys...)
 	if err != nil {
 		if where, problem, ok := strings.Cut(err.Error(), ": "); ok && strings.HasPrefix(where, "line ") {
@@ -144,7 +199,7 @@ func ReadRows[T any](
 
 // ImportArgs are the operand and the flags of a command that imports a CSV file.
 const ImportArgs = "FILE.csv [--tenant NAME] [--mode create|update|upsert] [--decimal comma|point] " +
-	"[--date-order dmy|mdy] [--dry-run]"
+	"[--date-order dmy|mdy] [--map COLUMN=FIELD]... [--default FIELD=VALUE]... [--skip-invalid] [--dry-run]"
 
 // ImportFlags adds the flags of a command that imports a CSV file.
 func ImportFlags(flags *flag.FlagSet) (how *Reading, dryRun *bool) {
@@ -152,7 +207,29 @@ func ImportFlags(flags *flag.FlagSet) (how *Reading, dryRun *bool) {
 	choice(flags, "mode", "create, update or upsert (default upsert)", &how.Mode)
 	choice(flags, "decimal", "the decimal mark of the numbers, comma or point, if the file does not show it", &how.Decimal)
 	choice(flags, "date-order", "the order of the dates, dmy or mdy, if the file does not show it", &how.Dates)
+	pairs(flags, "map", "the field of a column; without the field, the column is left out. May be repeated",
+		&how.Mapping)
+	pairs(flags, "default", "the value of a field in rows without one. May be repeated", &how.Defaults)
+	flags.BoolVar(&how.SkipInvalid, "skip-invalid", false, "import the valid rows if others are invalid")
 	return how, flags.Bool("dry-run", false, "check the file and count the rows, but change nothing")
+}
+
+// pairs adds a flag with pairs such as Colour=color.
+func pairs(flags *flag.FlagSet, name, usage string, to *map[string]string) {
+	flags.Func(name, usage, func(v string) error {
+		at := strings.LastIndexByte(v, '=')
+		if name == "default" {
+			at = strings.IndexByte(v, '=')
+		}
+		if at < 1 {
+			return errors.New("must be two names with = between them")
+		}
+		if *to == nil {
+			*to = map[string]string{}
+		}
+		(*to)[v[:at]] = v[at+1:]
+		return nil
+	})
 }
 
 // choice adds a flag whose value must be a value of the enum E.
@@ -184,6 +261,20 @@ func runImport(c *cli.Call, resources string, run func() (counts ImportCounts, n
 	}
 	for _, line := range notes {
 		fmt.Fprintln(c.Out, line)
+	}
+	for _, change := range counts.Changes {
+		fmt.Fprintln(c.Out, cli.Printable(fmt.Sprintf("%d rows: %s %s: %s", change.Count, change.Field, change.Text,
+			change.Detail)))
+	}
+	for _, row := range counts.InvalidRows {
+		var texts []string
+		for _, e := range row.Errors {
+			texts = append(texts, e.Field+" "+e.Message)
+		}
+		fmt.Fprintln(c.Err, cli.Printable(fmt.Sprintf("line %d is left out: %s", row.Row, strings.Join(texts, "; "))))
+	}
+	if counts.Invalid > 0 {
+		fmt.Fprintf(c.Out, "invalid rows left out: %d\n", counts.Invalid)
 	}
 	fmt.Fprintf(c.Out, "%s created: %d; updated: %d; unchanged: %d; skipped rows: %d\n", resources, counts.Created,
 		counts.Updated, counts.Unchanged, counts.Skipped)

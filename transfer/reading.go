@@ -3,7 +3,6 @@ package transfer
 import (
 	"context"
 	"fmt"
-	"io"
 	"regexp"
 	"strconv"
 	"strings"
@@ -42,16 +41,33 @@ type Reading struct {
 	Mode    Mode
 	Decimal Decimal   // "" means that Survey decides
 	Dates   DateOrder // likewise
+	// Mapping maps titles of columns to fields, or to "" for a column to leave out. If it is nil, the names and values of
+	// the columns say what they mean.
+	Mapping     map[string]string
+	Defaults    map[string]string // values of fields for rows without them
+	SkipInvalid bool              // imports the valid rows if others are invalid
+	Suggest     bool              // suggests defaults, and leaves out columns that are not known
 	// Currency returns the currency of the farm, or "" if the farm has none. It is called if an amount has a currency.
 	Currency func() (string, error)
 
 	marked map[string]bool // columns of booleans whose only values are marks such as x
 }
 
+// Number returns a number in the form that the API accepts, or a problem. The reading is the result of Survey.
+func (how Reading) Number(field *server.Field, text string) (number, problem string) {
+	return (&Records[struct{}]{how: how}).number(field, text)
+}
+
 // In returns the reading with the currency of the actor's tenant.
 func (how Reading) In(ctx context.Context, d *db.DB) Reading {
-	how.Currency = func() (currency string, err error) {
-		err = d.Read(ctx, db.SQL(`select coalesce(currency, '') from tenants`).Into(&currency))
+	known := false
+	var currency string
+	how.Currency = func() (string, error) {
+		if known {
+			return currency, nil
+		}
+		err := d.Read(ctx, db.SQL(`select coalesce(currency, '') from tenants`).Into(&currency))
+		known = err == nil
 		return currency, err
 	}
 	return how
@@ -67,22 +83,22 @@ type evidence struct {
 // dates, unless the reading sets them. A cell with only one possible reading is evidence for all other cells. Cells
 // that contradict each other decide nothing. If no cell decides the decimal mark, the separator does: spreadsheet
 // programs write semicolons where the comma is the decimal mark. ReadRecords reports the errors of the file.
-func Survey[T any](r io.Reader, how Reading) Reading {
-	records, err := open[T](r)
+func Survey[T any](file File, how Reading) Reading {
+	records, err := open[T](file)
 	if err != nil {
 		return how
 	}
 	var found evidence
 	marks, others := map[string]bool{}, map[string]bool{}
 	for {
-		row, _, err := records.csv.Next()
+		row, err := records.next()
 		if err == ErrSyntax {
 			continue
 		}
 		if err != nil {
 			break
 		}
-		for i, cell := range row[:min(len(row), len(records.fields))] {
+		for i, cell := range row.Cells[:min(len(row.Cells), len(records.fields))] {
 			text := textOf(cell)
 			switch f := records.fields[i]; {
 			case text == "":
@@ -99,7 +115,7 @@ func Survey[T any](r io.Reader, how Reading) Reading {
 		}
 	}
 	if how.Decimal == "" {
-		switch separator := records.csv.separator; {
+		switch separator := records.mark; {
 		case found.comma && found.point:
 		case found.comma || !found.point && separator == ';':
 			how.Decimal = Comma
@@ -363,3 +379,6 @@ func init() {
 		}
 	}
 }
+
+// IsBool reports whether a text is a word for true or false.
+func IsBool(text string) bool { _, ok := truth[strings.ToLower(strings.TrimSpace(text))]; return ok }

@@ -28,9 +28,8 @@ type sheetRow struct {
 func readSheet(t *testing.T, file string, how transfer.Reading) (values []string) {
 	t.Helper()
 	how.Mode = transfer.Create
-	r := strings.NewReader(file)
+	r := transfer.CSV(strings.NewReader(file))
 	how = transfer.Survey[sheetRow](r, how)
-	r.Seek(0, io.SeekStart)
 	records, err := transfer.ReadRecords[sheetRow](r, how)
 	testkit.Check(t, err)
 	column := records.Fields()[len(records.Fields())-1]

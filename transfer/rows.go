@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -25,21 +26,66 @@ type Import[F any, R interface{ counts() ImportCounts }] struct {
 	Most      int    // maximum number of rows of a request; a command has no limit
 	Example   string // of a file
 	Help      string // of the command
-	Read      func(file io.ReadSeeker, how Reading, most int) (F, error)
+	Read      func(file File, how Reading, most int) (F, error)
 	Prepare   func(ctx context.Context, d *db.DB, file *F, dryRun bool) error      // before the transaction; or nil
 	Write     func(ctx context.Context, d *db.DB, file *F, dryRun bool) (R, error) // in the transaction of ctx
 	Error     func(error) error                                                    // converts the error of Write
+
+	// Convert finds out what the columns of a sheet mean, and returns them as columns of fields.
+	Convert func(sheet *Sheet, how Reading) (*Conversion, error)
+	// Good returns how much a row looks like titles of columns that Convert knows.
+	Good func(titles []string) int
 }
 
 // read reads a file and prepares its import.
-func (i Import[F, R]) read(
-	ctx context.Context, d *db.DB, file io.ReadSeeker, how Reading, most int, dryRun bool,
-) (f F, err error) {
-	f, err = i.Read(file, how.In(ctx, d), most)
+func (i Import[F, R]) read(ctx context.Context, d *db.DB, file File, how Reading, most int, dryRun bool) (f F, err error) {
+	f, err = i.Read(file, how, most)
 	if err == nil && i.Prepare != nil {
 		err = i.Prepare(ctx, d, &f, dryRun)
 	}
 	return f, err
+}
+
+// convert reads the sheet in a file, and finds out what its columns mean. The error is a 422.
+func (i Import[F, R]) convert(file []byte, how Reading) (*Conversion, error) {
+	sheet, err := ReadSheet(file, i.Good)
+	if err != nil {
+		return nil, server.Invalid("body", "cannot be imported: %s", err)
+	}
+	return i.Convert(sheet, how)
+}
+
+// transaction runs a function in a transaction.
+type transaction func(context.Context, func(context.Context) error) error
+
+// sift reads and writes the rows of a table in dry runs, until all invalid rows are found. It returns the table
+// without them, their problems, and the result of the last dry run. Most is the maximum number of the rows, and tx runs
+// a transaction.
+func (i Import[F, R]) sift(
+	ctx context.Context, d *db.DB, table *Table, how Reading, most int, tx transaction,
+) (valid *Table, invalid RowProblems, result R, err error) {
+	invalid = RowProblems{}
+	for range 10 { // each statement can find other problems
+		valid = table.without(invalid)
+		var f F
+		if f, err = i.read(ctx, d, valid, how, most, true); err == nil {
+			err = tx(ctx, func(ctx context.Context) (err error) {
+				result, err = i.Write(ctx, d, &f, true)
+				return err
+			})
+			if err != nil {
+				err = i.Error(err)
+			}
+		}
+		found, ok := errors.AsType[RowProblems](err)
+		if !ok {
+			break
+		}
+		for line, problems := range found {
+			invalid[line] = append(invalid[line], problems...)
+		}
+	}
+	return valid, invalid, result, err
 }
 
 func (c ImportCounts) counts() ImportCounts { return c }
@@ -47,21 +93,67 @@ func (c ImportCounts) counts() ImportCounts { return c }
 // Endpoint returns the endpoint of the import.
 func (i Import[F, R]) Endpoint(d *db.DB) server.Endpoint {
 	return server.HandleText("text/csv", i.Example,
-		func(ctx context.Context, r *server.Request[ImportQuery], body []byte) (F, error) {
-			how := Reading{Mode: r.In.Mode.Or(Create), Decimal: r.In.Decimal.Or(""), Dates: r.In.DateOrder.Or("")}
-			return i.read(ctx, d, bytes.NewReader(body), how, i.Most, r.In.DryRun.Or(false))
+		func(ctx context.Context, r *server.Request[ImportQuery], body []byte) (prepared[F], error) {
+			how, err := r.In.reading()
+			if err != nil {
+				return prepared[F]{}, err
+			}
+			return i.prepare(ctx, d, body, how, i.Most, r.In.DryRun.Or(false), d.Tx)
 		},
-		func(ctx context.Context, r *server.Request[ImportQuery], f F) (server.OK[R], error) {
+		func(ctx context.Context, r *server.Request[ImportQuery], p prepared[F]) (server.OK[R], error) {
 			var result R
 			err := d.Tx(ctx, func(ctx context.Context) (err error) {
-				result, err = i.Write(ctx, d, &f, r.In.DryRun.Or(false))
+				result, err = i.Write(ctx, d, &p.file, r.In.DryRun.Or(false))
 				return err
 			})
 			if err != nil {
 				return nil, i.Error(err)
 			}
+			p.complete(&result)
 			return server.Encode(result)
 		})
+}
+
+// prepared is a file that can be written, with what the answer says about the rest of it.
+type prepared[F any] struct {
+	file    F
+	invalid int
+	changes []Change
+	rows    []InvalidRow
+}
+
+// prepare reads a file for the function Write. If the reading skips invalid rows, they are left out.
+func (i Import[F, R]) prepare(
+	ctx context.Context, d *db.DB, text []byte, how Reading, most int, dryRun bool, tx transaction,
+) (p prepared[F], err error) {
+	how = how.In(ctx, d)
+	converted, err := i.convert(text, how)
+	if err != nil {
+		return p, err
+	}
+	table := converted.Table
+	if how.SkipInvalid {
+		var invalid RowProblems
+		if table, invalid, _, err = i.sift(ctx, d, table, how, most, tx); err != nil {
+			return p, err
+		}
+		p.invalid, p.rows = len(invalid), converted.rows(invalid)
+	}
+	p.changes = converted.changes(table)
+	p.file, err = i.read(ctx, d, table, how, most, dryRun)
+	return p, err
+}
+
+// complete adds to the result of Write, which embeds ImportCounts, what was left out and changed.
+func (p prepared[F]) complete(result any) {
+	result.(interface {
+		add(int, []Change, []InvalidRow)
+	}).add(p.invalid, p.changes, p.rows)
+}
+
+// add adds to the counts what was left out and changed.
+func (c *ImportCounts) add(invalid int, changes []Change, rows []InvalidRow) {
+	c.Invalid, c.Changes, c.InvalidRows = int64(invalid), append([]Change{}, changes...), append([]InvalidRow{}, rows...)
 }
 
 // Command returns the command of the import.
@@ -84,15 +176,20 @@ func (i Import[F, R]) Command() cli.Command {
 }
 
 // Run imports the file of a command.
-func (i Import[F, R]) Run(ctx context.Context, c *cli.Call, file io.ReadSeeker, how Reading, dryRun bool) error {
+func (i Import[F, R]) Run(ctx context.Context, c *cli.Call, file io.Reader, how Reading, dryRun bool) error {
 	return runImport(c, i.Resources, func() (_ ImportCounts, notes []string, err error) {
-		f, err := i.read(ctx, c.DB, file, how, math.MaxInt, dryRun)
+		text, err := io.ReadAll(file)
+		if err != nil {
+			return ImportCounts{}, nil, err
+		}
+		p, err := i.prepare(ctx, c.DB, text, how, math.MaxInt, dryRun, c.DB.Bulk)
 		var result R
 		if err == nil {
 			err = c.DB.Bulk(ctx, func(ctx context.Context) (err error) {
-				result, err = i.Write(ctx, c.DB, &f, dryRun)
+				result, err = i.Write(ctx, c.DB, &p.file, dryRun)
 				return err
 			})
+			p.complete(&result)
 		}
 		if noted, ok := any(result).(interface{ Notes() []string }); ok {
 			notes = noted.Notes()
@@ -103,6 +200,8 @@ func (i Import[F, R]) Run(ctx context.Context, c *cli.Call, file io.ReadSeeker, 
 
 // RowProblems collects the problems of the rows of a file, by line.
 type RowProblems map[int][]server.FieldError
+
+func (p RowProblems) Error() string { return fmt.Sprintf("%d rows are invalid", len(p)) }
 
 // Add adds a problem with a field of a row.
 func (p RowProblems) Add(line int, field, message string, args ...any) {

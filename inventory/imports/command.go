@@ -53,7 +53,11 @@ func importSpools(ctx context.Context, c *cli.Call, how transfer.Reading, dryRun
 			return err
 		}
 	}
-	if how.Mode != transfer.Create || dryRun {
+	plain := transfer.HeaderIs(file, func(title string) bool { return spoolSheets.exact(title) != "" })
+	if _, err := file.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	if how.Mode != transfer.Create || dryRun || !plain || how.Mapping != nil || how.Defaults != nil || how.SkipInvalid {
 		return spoolImport.Run(ctx, c, file, how, dryRun)
 	}
 	return runImport(c, file, func(i Importer, file io.ReadSeeker) (Result, error) {

@@ -74,12 +74,12 @@ func (i Importer) CSV(ctx context.Context, file io.ReadSeeker) (Result, error) {
 	}
 	how := i.Reading.In(ctx, i.DB)
 	how.Mode = transfer.Create
-	how = transfer.Survey[inventory.Spool](file, how)
+	how = transfer.Survey[inventory.Spool](transfer.CSV(file), how)
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
 		return Result{}, err
 	}
 	result, err := i.importFile(ctx, file, define, func(file io.Reader) (rowReader, error) {
-		records, err := transfer.ReadRecords[inventory.Spool](file, how)
+		records, err := transfer.ReadRecords[inventory.Spool](transfer.CSV(file), how)
 		return func() (row importRow, err error) {
 			record, err := records.Next()
 			row = importRow{Spool: record.In, problems: record.Problems, where: fmt.Sprintf("line %d", record.Line)}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -76,13 +75,14 @@ type kind[T any] struct {
 	described        string // columns that same and differs read
 	same             func(*T, transfer.Stored) bool
 	differs          func(*T, transfer.Stored) string
+	sheets           *Sheets
 }
 
 var (
 	vendorKind = kind[vendorRow]{"vendors", "vendor", []string{"id", "number", "name"}, importVendorsExample,
 		"The name is required.", writeVendors, "name", func(in *vendorRow, s transfer.Stored) bool {
 			return transfer.EqualText(in.Name, s, "name")
-		}, func(*vendorRow, transfer.Stored) string { return "" }}
+		}, func(*vendorRow, transfer.Stored) string { return "" }, vendorSheets}
 	filamentKind = kind[filamentRow]{"filaments", "filament", []string{"id", "number"}, importFilamentsExample,
 		"material_type, color and\ndiameter_mm are required; vendor_name names the vendor.", writeFilaments,
 		"material_type, color, name, vendor_name", func(in *filamentRow, s transfer.Stored) bool {
@@ -93,11 +93,11 @@ var (
 				return ""
 			}
 			return s.Text("material_type") + " " + s.Text("color")
-		}}
+		}, filamentSheets}
 )
 
 // read decodes and validates up to most rows of a CSV file. The error is a 422.
-func (k kind[T]) read(file io.ReadSeeker, how transfer.Reading, most int) (f kindFile[T], err error) {
+func (k kind[T]) read(file transfer.File, how transfer.Reading, most int) (f kindFile[T], err error) {
 	f.kind, f.mode = k, how.Mode
 	f.rows, f.fields, err = transfer.ReadRows[T](file, how, most, checkKeys, k.keys...)
 	return f, err
@@ -107,6 +107,7 @@ func (k kind[T]) read(file io.ReadSeeker, how transfer.Reading, most int) (f kin
 func (k kind[T]) imports() transfer.Import[kindFile[T], Imported] {
 	return transfer.Import[kindFile[T], Imported]{
 		Resources: k.table, Most: maxKinds, Example: k.example, Read: k.read, Write: k.write, Error: kindError,
+		Convert: k.sheets.Convert, Good: k.sheets.Good,
 		Prepare: func(ctx context.Context, d *db.DB, f *kindFile[T], _ bool) error {
 			if f.mode != transfer.Upsert {
 				return nil

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -44,7 +43,7 @@ var importDoc = &server.Doc{
 		"of the file is known, the numbers count if the spools with them are all of the material, colour, brand and net " +
 		"weight of their rows. A row that already has the values of its spool changes nothing. A " +
 		"changed `remaining_weight_grams` is an entry of the usage ledger; leave the column out to change other " +
-		"fields while the spools are in use.\n\n" + importedExtra + transfer.ImportRules(maxRows),
+		"fields while the spools are in use.\n\n" + importedExtra + madeDescription + "\n\n" + transfer.ImportRules(maxRows),
 }
 
 const importedExtra = "A custom field of the column `extra` that has no definition gets one, with the narrowest type " +
@@ -63,7 +62,7 @@ type importedFile struct {
 }
 
 // readImport decodes and validates up to most rows of a CSV file. The error is a 422.
-func readImport(file io.ReadSeeker, how transfer.Reading, most int) (f importedFile, err error) {
+func readImport(file transfer.File, how transfer.Reading, most int) (f importedFile, err error) {
 	f.mode = how.Mode
 	f.rows, f.fields, err = transfer.ReadRows[inventory.Spool](file, how, most, checkKeys, "id", "number")
 	return f, err
@@ -152,6 +151,7 @@ const maxRows = 10_000
 // remain unused.
 var spoolImport = transfer.Import[importedFile, Imported]{
 	Resources: "spools", Most: maxRows, Example: importExample, Read: readImport, Error: inventory.CostError,
+	Convert: spoolSheets.Convert, Good: spoolSheets.Good,
 	Prepare: func(ctx context.Context, d *db.DB, f *importedFile, dryRun bool) error {
 		return f.prepare(ctx, d, dryRun)
 	},

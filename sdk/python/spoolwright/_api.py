@@ -45,6 +45,8 @@ DateOrder = Literal["dmy", "mdy"]
 
 ImportAction = Literal["created", "updated", "unchanged", "skipped"]
 
+ColumnReason = Literal["given", "remembered", "name", "values", "none"]
+
 PrinterStatus = Literal["available", "maintenance", "retired"]
 
 RunStatus = Literal["pending", "in_progress", "paused", "completed", "failed", "cancelled"]
@@ -1370,6 +1372,93 @@ def _UsageReport(d: Any, etag: str | None = None) -> UsageReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """The type `Change` of the API."""
+
+    field: str
+    """The field of the text."""
+    text: str
+    """The text in the file."""
+    detail: str
+    """What it is read as."""
+    count: int
+    """Number of rows with the text."""
+    first_row: int
+    """The line of the first of them."""
+
+
+def _Change(d: Any, etag: str | None = None) -> Change:
+    get = d.get
+    return Change(
+        field=get("field"),
+        text=get("text"),
+        detail=get("detail"),
+        count=get("count"),
+        first_row=get("first_row"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowCell:
+    """The type `RowCell` of the API."""
+
+    column: str
+    """The title of the column. A column without a title is named by its place, such as Column 3."""
+    text: str
+    """The text of the cell, at most 200 characters of it."""
+
+
+def _RowCell(d: Any, etag: str | None = None) -> RowCell:
+    get = d.get
+    return RowCell(
+        column=get("column"),
+        text=get("text"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowError:
+    """The type `RowError` of the API."""
+
+    field: str
+    """The field, or `row` for a problem with the row as a whole."""
+    column: str | None
+    """The column of the file that has the field; null: none."""
+    message: str
+    """The problem."""
+
+
+def _RowError(d: Any, etag: str | None = None) -> RowError:
+    get = d.get
+    return RowError(
+        field=get("field"),
+        column=get("column"),
+        message=get("message"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InvalidRow:
+    """The type `InvalidRow` of the API."""
+
+    row: int
+    """The line of the file on which the row starts."""
+    cells: tuple[RowCell, ...]
+    """The texts of the row."""
+    errors: tuple[RowError, ...]
+    """The problems with the row."""
+
+
+def _InvalidRow(d: Any, etag: str | None = None) -> InvalidRow:
+    get = d.get
+    return InvalidRow(
+        row=get("row"),
+        cells=_core.each(_RowCell, get("cells")),
+        errors=_core.each(_RowError, get("errors")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedField:
     """The type `ImportedField` of the API."""
 
@@ -1423,8 +1512,14 @@ class Imported:
     """Number of resources that already have the values of the file."""
     skipped: int
     """Number of rows that name no resource, with the mode `update`."""
+    invalid: int
+    """Number of invalid rows that `skip_invalid` left out, or that a check has found."""
     dry_run: bool
     """Whether nothing was changed, because the request was for a dry run."""
+    changes: tuple[Change, ...]
+    """Texts that the import reads as something else than they say, with the most frequent first; at most 50."""
+    invalid_rows: tuple[InvalidRow, ...]
+    """The first 50 of the invalid rows that were left out, or that a check has found."""
     custom_fields: tuple[ImportedField, ...]
     """The custom fields that the import has defined, because values of the file had no definition."""
     rows: tuple[ImportedRow, ...]
@@ -1438,9 +1533,173 @@ def _Imported(d: Any, etag: str | None = None) -> Imported:
         updated=get("updated"),
         unchanged=get("unchanged"),
         skipped=get("skipped"),
+        invalid=get("invalid"),
         dry_run=get("dry_run"),
+        changes=_core.each(_Change, get("changes")),
+        invalid_rows=_core.each(_InvalidRow, get("invalid_rows")),
         custom_fields=_core.each(_ImportedField, get("custom_fields")),
         rows=_core.each(_ImportedRow, get("rows")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SheetText:
+    """The type `SheetText` of the API."""
+
+    text: str
+    """The text, at most 200 characters of it."""
+
+
+def _SheetText(d: Any, etag: str | None = None) -> SheetText:
+    get = d.get
+    return SheetText(
+        text=get("text"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SheetColumn:
+    """The type `SheetColumn` of the API."""
+
+    title: str
+    """The title of the column."""
+    field: str | None
+    """The field that the column is; null: the column is left out."""
+    why: ColumnReason
+    """Why: the request says so, the farm's last file with these columns did, its name, its values, or no reason was
+    found.
+    """
+    note: str | None
+    """What else is to be known; null: nothing."""
+    texts: tuple[SheetText, ...]
+    """The first different texts of the column."""
+
+
+def _SheetColumn(d: Any, etag: str | None = None) -> SheetColumn:
+    get = d.get
+    return SheetColumn(
+        title=get("title"),
+        field=get("field"),
+        why=get("why"),
+        note=get("note"),
+        texts=_core.each(_SheetText, get("texts")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DefaultValue:
+    """The type `DefaultValue` of the API."""
+
+    field: str
+    """The field."""
+    value: str
+    """Its value in rows that have none."""
+
+
+def _DefaultValue(d: Any, etag: str | None = None) -> DefaultValue:
+    get = d.get
+    return DefaultValue(
+        field=get("field"),
+        value=get("value"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SheetRow:
+    """The type `SheetRow` of the API."""
+
+    row: int
+    """The line of the file on which the row starts."""
+    cells: tuple[RowCell, ...]
+    """The texts of the row."""
+
+
+def _SheetRow(d: Any, etag: str | None = None) -> SheetRow:
+    get = d.get
+    return SheetRow(
+        row=get("row"),
+        cells=_core.each(_RowCell, get("cells")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorGroup:
+    """The type `ErrorGroup` of the API."""
+
+    field: str
+    """The field, or `row` for a problem with rows as a whole."""
+    column: str | None
+    """The column of the file that has the field; null: none."""
+    message: str
+    """The problem."""
+    count: int
+    """Number of rows with the problem."""
+    first_row: int | None
+    """The line of the first of them; null: the problem is with all rows."""
+    texts: tuple[SheetText, ...]
+    """The first different texts that have the problem."""
+
+
+def _ErrorGroup(d: Any, etag: str | None = None) -> ErrorGroup:
+    get = d.get
+    return ErrorGroup(
+        field=get("field"),
+        column=get("column"),
+        message=get("message"),
+        count=get("count"),
+        first_row=get("first_row"),
+        texts=_core.each(_SheetText, get("texts")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportCheck:
+    """The type `ImportCheck` of the API."""
+
+    created: int
+    """Number of resources that were created."""
+    updated: int
+    """Number of resources that were changed."""
+    unchanged: int
+    """Number of resources that already have the values of the file."""
+    skipped: int
+    """Number of rows that name no resource, with the mode `update`."""
+    invalid: int
+    """Number of invalid rows that `skip_invalid` left out, or that a check has found."""
+    dry_run: bool
+    """Whether nothing was changed, because the request was for a dry run."""
+    changes: tuple[Change, ...]
+    """Texts that the import reads as something else than they say, with the most frequent first; at most 50."""
+    invalid_rows: tuple[InvalidRow, ...]
+    """The first 50 of the invalid rows that were left out, or that a check has found."""
+    header_row: int
+    """The line of the titles of the columns."""
+    columns: tuple[SheetColumn, ...]
+    """The columns of the file, with the fields that they are."""
+    defaults: tuple[DefaultValue, ...]
+    """The defaults that the check suggests; none if the request has `defaults`."""
+    rows: tuple[SheetRow, ...]
+    """The first rows."""
+    errors: tuple[ErrorGroup, ...]
+    """The problems, grouped by field and kind, with the most frequent first; at most 50."""
+
+
+def _ImportCheck(d: Any, etag: str | None = None) -> ImportCheck:
+    get = d.get
+    return ImportCheck(
+        created=get("created"),
+        updated=get("updated"),
+        unchanged=get("unchanged"),
+        skipped=get("skipped"),
+        invalid=get("invalid"),
+        dry_run=get("dry_run"),
+        changes=_core.each(_Change, get("changes")),
+        invalid_rows=_core.each(_InvalidRow, get("invalid_rows")),
+        header_row=get("header_row"),
+        columns=_core.each(_SheetColumn, get("columns")),
+        defaults=_core.each(_DefaultValue, get("defaults")),
+        rows=_core.each(_SheetRow, get("rows")),
+        errors=_core.each(_ErrorGroup, get("errors")),
     )
 
 
@@ -1953,8 +2212,14 @@ class ImportedProducts:
     """Number of resources that already have the values of the file."""
     skipped: int
     """Number of rows that name no resource, with the mode `update`."""
+    invalid: int
+    """Number of invalid rows that `skip_invalid` left out, or that a check has found."""
     dry_run: bool
     """Whether nothing was changed, because the request was for a dry run."""
+    changes: tuple[Change, ...]
+    """Texts that the import reads as something else than they say, with the most frequent first; at most 50."""
+    invalid_rows: tuple[InvalidRow, ...]
+    """The first 50 of the invalid rows that were left out, or that a check has found."""
     rows: tuple[ImportedProduct, ...]
     """The products, in the order of their first rows, and the skipped rows."""
 
@@ -1966,7 +2231,10 @@ def _ImportedProducts(d: Any, etag: str | None = None) -> ImportedProducts:
         updated=get("updated"),
         unchanged=get("unchanged"),
         skipped=get("skipped"),
+        invalid=get("invalid"),
         dry_run=get("dry_run"),
+        changes=_core.each(_Change, get("changes")),
+        invalid_rows=_core.each(_InvalidRow, get("invalid_rows")),
         rows=_core.each(_ImportedProduct, get("rows")),
     )
 
@@ -6732,6 +7000,9 @@ class VendorsResource:
         decimal: DecimalMark | None = None,
         date_order: DateOrder | None = None,
         dry_run: bool | None = None,
+        mapping: str | None = None,
+        defaults: str | None = None,
+        skip_invalid: bool | None = None,
         idempotency_key: str | None = None,
     ) -> Imported:
         """Import vendors from CSV.
@@ -6750,12 +7021,19 @@ class VendorsResource:
         A custom field of the column `extra` that has no definition gets one, with the narrowest type that fits all
         its values in the file; `custom_fields` names those.
 
-        Columns may be separated by commas, semicolons or tabs, and the names of columns and the material types may
-        have any case. The whole file shows how its numbers and dates are to be read: a cell such as `1.750` is
-        1750 in a file with decimal commas, which are also assumed with semicolons between the columns, and 1.75 in
-        one with decimal points; `01/02/2024` follows dates such as `31/01/2024`. What can be read in two ways is
-        invalid, and the message names both; `decimal` and `date_order` decide it. An amount may have the currency
-        of the farm, a weight its unit, and booleans the words of spreadsheets in other languages.
+        Columns may be separated by commas, semicolons, tabs or vertical bars, and the names of columns and the
+        material types may have any case. The whole file shows how its numbers and dates are to be read: a cell
+        such as `1.750` is 1750 in a file with decimal commas, which are also assumed with semicolons between the
+        columns, and 1.75 in one with decimal points; `01/02/2024` follows dates such as `31/01/2024`. What can be
+        read in two ways is invalid, and the message names both; `decimal` and `date_order` decide it. An amount
+        may have the currency of the farm, a weight its unit, and booleans the words of spreadsheets in other
+        languages.
+
+        A file need not have the names of the API: columns of people's own lists are recognised by their names in
+        ten languages and by their values, and `mapping` says what they are otherwise. Rows above the titles are
+        left out, and the file may be in UTF-8, in UTF-16, or in a code page of Windows. `changes` names what is
+        not read as it stands, such as `PLA+`, which is `PLA` with the name `PLA+`. The check of the import answers
+        with suggestions and with all problems, and not with a `422`.
 
         With `dry_run`, the request is checked and answered as without it, but nothing changes; new resources then
         have no `id`.
@@ -6772,6 +7050,11 @@ class VendorsResource:
         :param date_order: The order of day (d), month (m) and year (y) in dates such as 01/02/2024. By default,
         the whole file decides.
         :param dry_run: true: check the file and answer as without it, but change nothing.
+        :param mapping: A JSON object that maps columns of the file to fields: `{"Gewicht": "net_weight_grams",
+        "Bild": null}`; null leaves the column out. A column that it does not name means what its name and its
+        values say.
+        :param defaults: A JSON object with the values of fields in rows that have none: `{"diameter_mm": "1.75"}`.
+        :param skip_invalid: true: import the valid rows, and leave out the others.
         :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
         a key.
         """
@@ -6784,6 +7067,64 @@ class VendorsResource:
                 "decimal": decimal,
                 "date_order": date_order,
                 "dry_run": dry_run,
+                "mapping": mapping,
+                "defaults": defaults,
+                "skip_invalid": skip_invalid,
+            },
+            csv=csv,
+            idempotency_key=idempotency_key or _core.new_key(),
+        )
+
+    def check_import_csv(
+        self,
+        csv: str | bytes,
+        *,
+        mode: ImportMode | None = None,
+        decimal: DecimalMark | None = None,
+        date_order: DateOrder | None = None,
+        dry_run: bool | None = None,
+        mapping: str | None = None,
+        defaults: str | None = None,
+        skip_invalid: bool | None = None,
+        idempotency_key: str | None = None,
+    ) -> ImportCheck:
+        """Check a file of vendors.
+
+        Reads a file as the import with the same parameters does, and changes nothing. It suggests what the columns
+        are (`columns`) and values for required fields that the file does not have (`defaults`): the import with
+        these as `mapping` and `defaults` has the same result. With one of these parameters, the check uses it in
+        place of its suggestions. The counts are those of the import of the valid rows; `invalid_rows` and `errors`
+        have the others.
+
+        Requires the role `operator` or `admin`.
+
+        :param csv: The CSV file.
+        :param mode: `create`: each row is a new resource. `update`: rows change the resources that they name.
+        `upsert`: rows that name none, or an unknown one, are new ones; pages and commands use it by default.
+        :param decimal: The decimal mark of the numbers of the file. By default, the whole file decides.
+        :param date_order: The order of day (d), month (m) and year (y) in dates such as 01/02/2024. By default,
+        the whole file decides.
+        :param dry_run: true: check the file and answer as without it, but change nothing.
+        :param mapping: A JSON object that maps columns of the file to fields: `{"Gewicht": "net_weight_grams",
+        "Bild": null}`; null leaves the column out. A column that it does not name means what its name and its
+        values say.
+        :param defaults: A JSON object with the values of fields in rows that have none: `{"diameter_mm": "1.75"}`.
+        :param skip_invalid: true: import the valid rows, and leave out the others.
+        :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
+        a key.
+        """
+        return self._client._call(
+            "POST",
+            "/vendors/import/check",
+            _ImportCheck,
+            query={
+                "mode": mode,
+                "decimal": decimal,
+                "date_order": date_order,
+                "dry_run": dry_run,
+                "mapping": mapping,
+                "defaults": defaults,
+                "skip_invalid": skip_invalid,
             },
             csv=csv,
             idempotency_key=idempotency_key or _core.new_key(),
@@ -7343,6 +7684,9 @@ class FilamentsResource:
         decimal: DecimalMark | None = None,
         date_order: DateOrder | None = None,
         dry_run: bool | None = None,
+        mapping: str | None = None,
+        defaults: str | None = None,
+        skip_invalid: bool | None = None,
         idempotency_key: str | None = None,
     ) -> Imported:
         """Import filaments from CSV.
@@ -7363,12 +7707,19 @@ class FilamentsResource:
         A custom field of the column `extra` that has no definition gets one, with the narrowest type that fits all
         its values in the file; `custom_fields` names those.
 
-        Columns may be separated by commas, semicolons or tabs, and the names of columns and the material types may
-        have any case. The whole file shows how its numbers and dates are to be read: a cell such as `1.750` is
-        1750 in a file with decimal commas, which are also assumed with semicolons between the columns, and 1.75 in
-        one with decimal points; `01/02/2024` follows dates such as `31/01/2024`. What can be read in two ways is
-        invalid, and the message names both; `decimal` and `date_order` decide it. An amount may have the currency
-        of the farm, a weight its unit, and booleans the words of spreadsheets in other languages.
+        Columns may be separated by commas, semicolons, tabs or vertical bars, and the names of columns and the
+        material types may have any case. The whole file shows how its numbers and dates are to be read: a cell
+        such as `1.750` is 1750 in a file with decimal commas, which are also assumed with semicolons between the
+        columns, and 1.75 in one with decimal points; `01/02/2024` follows dates such as `31/01/2024`. What can be
+        read in two ways is invalid, and the message names both; `decimal` and `date_order` decide it. An amount
+        may have the currency of the farm, a weight its unit, and booleans the words of spreadsheets in other
+        languages.
+
+        A file need not have the names of the API: columns of people's own lists are recognised by their names in
+        ten languages and by their values, and `mapping` says what they are otherwise. Rows above the titles are
+        left out, and the file may be in UTF-8, in UTF-16, or in a code page of Windows. `changes` names what is
+        not read as it stands, such as `PLA+`, which is `PLA` with the name `PLA+`. The check of the import answers
+        with suggestions and with all problems, and not with a `422`.
 
         With `dry_run`, the request is checked and answered as without it, but nothing changes; new resources then
         have no `id`.
@@ -7385,6 +7736,11 @@ class FilamentsResource:
         :param date_order: The order of day (d), month (m) and year (y) in dates such as 01/02/2024. By default,
         the whole file decides.
         :param dry_run: true: check the file and answer as without it, but change nothing.
+        :param mapping: A JSON object that maps columns of the file to fields: `{"Gewicht": "net_weight_grams",
+        "Bild": null}`; null leaves the column out. A column that it does not name means what its name and its
+        values say.
+        :param defaults: A JSON object with the values of fields in rows that have none: `{"diameter_mm": "1.75"}`.
+        :param skip_invalid: true: import the valid rows, and leave out the others.
         :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
         a key.
         """
@@ -7397,6 +7753,64 @@ class FilamentsResource:
                 "decimal": decimal,
                 "date_order": date_order,
                 "dry_run": dry_run,
+                "mapping": mapping,
+                "defaults": defaults,
+                "skip_invalid": skip_invalid,
+            },
+            csv=csv,
+            idempotency_key=idempotency_key or _core.new_key(),
+        )
+
+    def check_import_csv(
+        self,
+        csv: str | bytes,
+        *,
+        mode: ImportMode | None = None,
+        decimal: DecimalMark | None = None,
+        date_order: DateOrder | None = None,
+        dry_run: bool | None = None,
+        mapping: str | None = None,
+        defaults: str | None = None,
+        skip_invalid: bool | None = None,
+        idempotency_key: str | None = None,
+    ) -> ImportCheck:
+        """Check a file of filaments.
+
+        Reads a file as the import with the same parameters does, and changes nothing. It suggests what the columns
+        are (`columns`) and values for required fields that the file does not have (`defaults`): the import with
+        these as `mapping` and `defaults` has the same result. With one of these parameters, the check uses it in
+        place of its suggestions. The counts are those of the import of the valid rows; `invalid_rows` and `errors`
+        have the others.
+
+        Requires the role `operator` or `admin`.
+
+        :param csv: The CSV file.
+        :param mode: `create`: each row is a new resource. `update`: rows change the resources that they name.
+        `upsert`: rows that name none, or an unknown one, are new ones; pages and commands use it by default.
+        :param decimal: The decimal mark of the numbers of the file. By default, the whole file decides.
+        :param date_order: The order of day (d), month (m) and year (y) in dates such as 01/02/2024. By default,
+        the whole file decides.
+        :param dry_run: true: check the file and answer as without it, but change nothing.
+        :param mapping: A JSON object that maps columns of the file to fields: `{"Gewicht": "net_weight_grams",
+        "Bild": null}`; null leaves the column out. A column that it does not name means what its name and its
+        values say.
+        :param defaults: A JSON object with the values of fields in rows that have none: `{"diameter_mm": "1.75"}`.
+        :param skip_invalid: true: import the valid rows, and leave out the others.
+        :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
+        a key.
+        """
+        return self._client._call(
+            "POST",
+            "/filaments/import/check",
+            _ImportCheck,
+            query={
+                "mode": mode,
+                "decimal": decimal,
+                "date_order": date_order,
+                "dry_run": dry_run,
+                "mapping": mapping,
+                "defaults": defaults,
+                "skip_invalid": skip_invalid,
             },
             csv=csv,
             idempotency_key=idempotency_key or _core.new_key(),
@@ -8496,6 +8910,9 @@ class SpoolsResource:
         decimal: DecimalMark | None = None,
         date_order: DateOrder | None = None,
         dry_run: bool | None = None,
+        mapping: str | None = None,
+        defaults: str | None = None,
+        skip_invalid: bool | None = None,
         idempotency_key: str | None = None,
     ) -> Imported:
         """Import spools from CSV.
@@ -8516,12 +8933,25 @@ class SpoolsResource:
         A custom field of the column `extra` that has no definition gets one, with the narrowest type that fits all
         its values in the file; `custom_fields` names those.
 
-        Columns may be separated by commas, semicolons or tabs, and the names of columns and the material types may
-        have any case. The whole file shows how its numbers and dates are to be read: a cell such as `1.750` is
-        1750 in a file with decimal commas, which are also assumed with semicolons between the columns, and 1.75 in
-        one with decimal points; `01/02/2024` follows dates such as `31/01/2024`. What can be read in two ways is
-        invalid, and the message names both; `decimal` and `date_order` decide it. An amount may have the currency
-        of the farm, a weight its unit, and booleans the words of spreadsheets in other languages.
+        A column can also be one of these, from which the import makes fields of new spools: `quantity`, the number
+        of equal spools of the row; `remaining_percent`, `used_weight_grams` or `gross_weight_grams` (with the
+        empty spool), which give the `remaining_weight_grams`; `price_per_kg` or `total_price` (of all spools of
+        the row), which give the `purchase_price`; `filament_name`, such as "Prusament PLA Galaxy Black", which has
+        the brand, material and colour if no other column has them; and `extra.KEY`, a custom field.
+
+        Columns may be separated by commas, semicolons, tabs or vertical bars, and the names of columns and the
+        material types may have any case. The whole file shows how its numbers and dates are to be read: a cell
+        such as `1.750` is 1750 in a file with decimal commas, which are also assumed with semicolons between the
+        columns, and 1.75 in one with decimal points; `01/02/2024` follows dates such as `31/01/2024`. What can be
+        read in two ways is invalid, and the message names both; `decimal` and `date_order` decide it. An amount
+        may have the currency of the farm, a weight its unit, and booleans the words of spreadsheets in other
+        languages.
+
+        A file need not have the names of the API: columns of people's own lists are recognised by their names in
+        ten languages and by their values, and `mapping` says what they are otherwise. Rows above the titles are
+        left out, and the file may be in UTF-8, in UTF-16, or in a code page of Windows. `changes` names what is
+        not read as it stands, such as `PLA+`, which is `PLA` with the name `PLA+`. The check of the import answers
+        with suggestions and with all problems, and not with a `422`.
 
         With `dry_run`, the request is checked and answered as without it, but nothing changes; new resources then
         have no `id`.
@@ -8538,6 +8968,11 @@ class SpoolsResource:
         :param date_order: The order of day (d), month (m) and year (y) in dates such as 01/02/2024. By default,
         the whole file decides.
         :param dry_run: true: check the file and answer as without it, but change nothing.
+        :param mapping: A JSON object that maps columns of the file to fields: `{"Gewicht": "net_weight_grams",
+        "Bild": null}`; null leaves the column out. A column that it does not name means what its name and its
+        values say.
+        :param defaults: A JSON object with the values of fields in rows that have none: `{"diameter_mm": "1.75"}`.
+        :param skip_invalid: true: import the valid rows, and leave out the others.
         :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
         a key.
         """
@@ -8550,6 +8985,70 @@ class SpoolsResource:
                 "decimal": decimal,
                 "date_order": date_order,
                 "dry_run": dry_run,
+                "mapping": mapping,
+                "defaults": defaults,
+                "skip_invalid": skip_invalid,
+            },
+            csv=csv,
+            idempotency_key=idempotency_key or _core.new_key(),
+        )
+
+    def check_import_csv(
+        self,
+        csv: str | bytes,
+        *,
+        mode: ImportMode | None = None,
+        decimal: DecimalMark | None = None,
+        date_order: DateOrder | None = None,
+        dry_run: bool | None = None,
+        mapping: str | None = None,
+        defaults: str | None = None,
+        skip_invalid: bool | None = None,
+        idempotency_key: str | None = None,
+    ) -> ImportCheck:
+        """Check a file of spools.
+
+        Reads a file as the import with the same parameters does, and changes nothing. It suggests what the columns
+        are (`columns`) and values for required fields that the file does not have (`defaults`): the import with
+        these as `mapping` and `defaults` has the same result. With one of these parameters, the check uses it in
+        place of its suggestions. The counts are those of the import of the valid rows; `invalid_rows` and `errors`
+        have the others.
+
+        A column can also be one of these, from which the import makes fields of new spools: `quantity`, the number
+        of equal spools of the row; `remaining_percent`, `used_weight_grams` or `gross_weight_grams` (with the
+        empty spool), which give the `remaining_weight_grams`; `price_per_kg` or `total_price` (of all spools of
+        the row), which give the `purchase_price`; `filament_name`, such as "Prusament PLA Galaxy Black", which has
+        the brand, material and colour if no other column has them; and `extra.KEY`, a custom field.
+
+        Requires the role `operator` or `admin`.
+
+        :param csv: The CSV file.
+        :param mode: `create`: each row is a new resource. `update`: rows change the resources that they name.
+        `upsert`: rows that name none, or an unknown one, are new ones; pages and commands use it by default.
+        :param decimal: The decimal mark of the numbers of the file. By default, the whole file decides.
+        :param date_order: The order of day (d), month (m) and year (y) in dates such as 01/02/2024. By default,
+        the whole file decides.
+        :param dry_run: true: check the file and answer as without it, but change nothing.
+        :param mapping: A JSON object that maps columns of the file to fields: `{"Gewicht": "net_weight_grams",
+        "Bild": null}`; null leaves the column out. A column that it does not name means what its name and its
+        values say.
+        :param defaults: A JSON object with the values of fields in rows that have none: `{"diameter_mm": "1.75"}`.
+        :param skip_invalid: true: import the valid rows, and leave out the others.
+        :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
+        a key.
+        """
+        return self._client._call(
+            "POST",
+            "/spools/import/check",
+            _ImportCheck,
+            query={
+                "mode": mode,
+                "decimal": decimal,
+                "date_order": date_order,
+                "dry_run": dry_run,
+                "mapping": mapping,
+                "defaults": defaults,
+                "skip_invalid": skip_invalid,
             },
             csv=csv,
             idempotency_key=idempotency_key or _core.new_key(),
@@ -9616,6 +10115,9 @@ class ProductsResource:
         decimal: DecimalMark | None = None,
         date_order: DateOrder | None = None,
         dry_run: bool | None = None,
+        mapping: str | None = None,
+        defaults: str | None = None,
+        skip_invalid: bool | None = None,
         idempotency_key: str | None = None,
     ) -> ImportedProducts:
         """Import products from CSV.
@@ -9637,12 +10139,19 @@ class ProductsResource:
         the material. Materials that the file does not name stay as they are, and so do components: their columns
         are ignored, and a new product cannot have any.
 
-        Columns may be separated by commas, semicolons or tabs, and the names of columns and the material types may
-        have any case. The whole file shows how its numbers and dates are to be read: a cell such as `1.750` is
-        1750 in a file with decimal commas, which are also assumed with semicolons between the columns, and 1.75 in
-        one with decimal points; `01/02/2024` follows dates such as `31/01/2024`. What can be read in two ways is
-        invalid, and the message names both; `decimal` and `date_order` decide it. An amount may have the currency
-        of the farm, a weight its unit, and booleans the words of spreadsheets in other languages.
+        Columns may be separated by commas, semicolons, tabs or vertical bars, and the names of columns and the
+        material types may have any case. The whole file shows how its numbers and dates are to be read: a cell
+        such as `1.750` is 1750 in a file with decimal commas, which are also assumed with semicolons between the
+        columns, and 1.75 in one with decimal points; `01/02/2024` follows dates such as `31/01/2024`. What can be
+        read in two ways is invalid, and the message names both; `decimal` and `date_order` decide it. An amount
+        may have the currency of the farm, a weight its unit, and booleans the words of spreadsheets in other
+        languages.
+
+        A file need not have the names of the API: columns of people's own lists are recognised by their names in
+        ten languages and by their values, and `mapping` says what they are otherwise. Rows above the titles are
+        left out, and the file may be in UTF-8, in UTF-16, or in a code page of Windows. `changes` names what is
+        not read as it stands, such as `PLA+`, which is `PLA` with the name `PLA+`. The check of the import answers
+        with suggestions and with all problems, and not with a `422`.
 
         With `dry_run`, the request is checked and answered as without it, but nothing changes; new resources then
         have no `id`.
@@ -9659,6 +10168,11 @@ class ProductsResource:
         :param date_order: The order of day (d), month (m) and year (y) in dates such as 01/02/2024. By default,
         the whole file decides.
         :param dry_run: true: check the file and answer as without it, but change nothing.
+        :param mapping: A JSON object that maps columns of the file to fields: `{"Gewicht": "net_weight_grams",
+        "Bild": null}`; null leaves the column out. A column that it does not name means what its name and its
+        values say.
+        :param defaults: A JSON object with the values of fields in rows that have none: `{"diameter_mm": "1.75"}`.
+        :param skip_invalid: true: import the valid rows, and leave out the others.
         :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
         a key.
         """
@@ -9671,6 +10185,64 @@ class ProductsResource:
                 "decimal": decimal,
                 "date_order": date_order,
                 "dry_run": dry_run,
+                "mapping": mapping,
+                "defaults": defaults,
+                "skip_invalid": skip_invalid,
+            },
+            csv=csv,
+            idempotency_key=idempotency_key or _core.new_key(),
+        )
+
+    def check_import_csv(
+        self,
+        csv: str | bytes,
+        *,
+        mode: ImportMode | None = None,
+        decimal: DecimalMark | None = None,
+        date_order: DateOrder | None = None,
+        dry_run: bool | None = None,
+        mapping: str | None = None,
+        defaults: str | None = None,
+        skip_invalid: bool | None = None,
+        idempotency_key: str | None = None,
+    ) -> ImportCheck:
+        """Check a file of products.
+
+        Reads a file as the import with the same parameters does, and changes nothing. It suggests what the columns
+        are (`columns`) and values for required fields that the file does not have (`defaults`): the import with
+        these as `mapping` and `defaults` has the same result. With one of these parameters, the check uses it in
+        place of its suggestions. The counts are those of the import of the valid rows; `invalid_rows` and `errors`
+        have the others.
+
+        Requires the role `operator` or `admin`.
+
+        :param csv: The CSV file.
+        :param mode: `create`: each row is a new resource. `update`: rows change the resources that they name.
+        `upsert`: rows that name none, or an unknown one, are new ones; pages and commands use it by default.
+        :param decimal: The decimal mark of the numbers of the file. By default, the whole file decides.
+        :param date_order: The order of day (d), month (m) and year (y) in dates such as 01/02/2024. By default,
+        the whole file decides.
+        :param dry_run: true: check the file and answer as without it, but change nothing.
+        :param mapping: A JSON object that maps columns of the file to fields: `{"Gewicht": "net_weight_grams",
+        "Bild": null}`; null leaves the column out. A column that it does not name means what its name and its
+        values say.
+        :param defaults: A JSON object with the values of fields in rows that have none: `{"diameter_mm": "1.75"}`.
+        :param skip_invalid: true: import the valid rows, and leave out the others.
+        :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
+        a key.
+        """
+        return self._client._call(
+            "POST",
+            "/products/import/check",
+            _ImportCheck,
+            query={
+                "mode": mode,
+                "decimal": decimal,
+                "date_order": date_order,
+                "dry_run": dry_run,
+                "mapping": mapping,
+                "defaults": defaults,
+                "skip_invalid": skip_invalid,
             },
             csv=csv,
             idempotency_key=idempotency_key or _core.new_key(),
@@ -12939,10 +13511,12 @@ __all__ = [
     "CatalogFilament",
     "CatalogFilamentList",
     "CatalogImported",
+    "Change",
     "Check",
     "CheckStep",
     "Client",
     "ColorArrangement",
+    "ColumnReason",
     "CompleteItem",
     "CompleteMaterial",
     "Completion",
@@ -12965,6 +13539,7 @@ __all__ = [
     "DateOrder",
     "DecimalMark",
     "Deducted",
+    "DefaultValue",
     "DeliveredItem",
     "Delivery",
     "DeliveryDetails",
@@ -12979,6 +13554,7 @@ __all__ = [
     "End",
     "EndWarning",
     "EndWarningCode",
+    "ErrorGroup",
     "ExportFormat",
     "FailureReason",
     "Filament",
@@ -12992,6 +13568,7 @@ __all__ = [
     "FromSpoolsResult",
     "IdempotencyConflictError",
     "ImportAction",
+    "ImportCheck",
     "ImportMode",
     "Imported",
     "ImportedField",
@@ -13003,6 +13580,7 @@ __all__ = [
     "InvalidApiKeyError",
     "InvalidCredentialsError",
     "InvalidLinkError",
+    "InvalidRow",
     "InvalidTokenError",
     "InventoryLowStockEvent",
     "ItemState",
@@ -13092,6 +13670,8 @@ __all__ = [
     "RateLimitExceededError",
     "ReportsResource",
     "Role",
+    "RowCell",
+    "RowError",
     "Run",
     "RunAction",
     "RunAlreadyCompletedError",
@@ -13123,6 +13703,9 @@ __all__ = [
     "SameSpoolError",
     "Settings",
     "SettingsResource",
+    "SheetColumn",
+    "SheetRow",
+    "SheetText",
     "SlotInUseError",
     "SortOrder",
     "Spool",

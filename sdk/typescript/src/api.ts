@@ -47,6 +47,8 @@ export type DateOrder = "dmy" | "mdy";
 
 export type ImportAction = "created" | "updated" | "unchanged" | "skipped";
 
+export type ColumnReason = "given" | "remembered" | "name" | "values" | "none";
+
 export type PrinterStatus = "available" | "maintenance" | "retired";
 
 export type RunStatus = "pending" | "in_progress" | "paused" | "completed" | "failed" | "cancelled";
@@ -824,6 +826,48 @@ export interface UsageReport<D = number> {
   readonly items: readonly UsageReportRow<D>[];
 }
 
+/** The type `Change` of the API. */
+export interface Change {
+  /** The field of the text. */
+  readonly field: string;
+  /** The text in the file. */
+  readonly text: string;
+  /** What it is read as. */
+  readonly detail: string;
+  /** Number of rows with the text. */
+  readonly count: number;
+  /** The line of the first of them. */
+  readonly first_row: number;
+}
+
+/** The type `RowCell` of the API. */
+export interface RowCell {
+  /** The title of the column. A column without a title is named by its place, such as Column 3. */
+  readonly column: string;
+  /** The text of the cell, at most 200 characters of it. */
+  readonly text: string;
+}
+
+/** The type `RowError` of the API. */
+export interface RowError {
+  /** The field, or `row` for a problem with the row as a whole. */
+  readonly field: string;
+  /** The column of the file that has the field; null: none. */
+  readonly column: string | null;
+  /** The problem. */
+  readonly message: string;
+}
+
+/** The type `InvalidRow` of the API. */
+export interface InvalidRow {
+  /** The line of the file on which the row starts. */
+  readonly row: number;
+  /** The texts of the row. */
+  readonly cells: readonly RowCell[];
+  /** The problems with the row. */
+  readonly errors: readonly RowError[];
+}
+
 /** The type `ImportedField` of the API. */
 export interface ImportedField {
   /** The key of the field. */
@@ -854,12 +898,103 @@ export interface Imported {
   readonly unchanged: number;
   /** Number of rows that name no resource, with the mode `update`. */
   readonly skipped: number;
+  /** Number of invalid rows that `skip_invalid` left out, or that a check has found. */
+  readonly invalid: number;
   /** Whether nothing was changed, because the request was for a dry run. */
   readonly dry_run: boolean;
+  /** Texts that the import reads as something else than they say, with the most frequent first; at most 50. */
+  readonly changes: readonly Change[];
+  /** The first 50 of the invalid rows that were left out, or that a check has found. */
+  readonly invalid_rows: readonly InvalidRow[];
   /** The custom fields that the import has defined, because values of the file had no definition. */
   readonly custom_fields: readonly ImportedField[];
   /** The rows, in the order of the file. */
   readonly rows: readonly ImportedRow[];
+}
+
+/** The type `SheetText` of the API. */
+export interface SheetText {
+  /** The text, at most 200 characters of it. */
+  readonly text: string;
+}
+
+/** The type `SheetColumn` of the API. */
+export interface SheetColumn {
+  /** The title of the column. */
+  readonly title: string;
+  /** The field that the column is; null: the column is left out. */
+  readonly field: string | null;
+  /**
+   * Why: the request says so, the farm's last file with these columns did, its name, its values, or no reason was
+   * found.
+   */
+  readonly why: ColumnReason;
+  /** What else is to be known; null: nothing. */
+  readonly note: string | null;
+  /** The first different texts of the column. */
+  readonly texts: readonly SheetText[];
+}
+
+/** The type `DefaultValue` of the API. */
+export interface DefaultValue {
+  /** The field. */
+  readonly field: string;
+  /** Its value in rows that have none. */
+  readonly value: string;
+}
+
+/** The type `SheetRow` of the API. */
+export interface SheetRow {
+  /** The line of the file on which the row starts. */
+  readonly row: number;
+  /** The texts of the row. */
+  readonly cells: readonly RowCell[];
+}
+
+/** The type `ErrorGroup` of the API. */
+export interface ErrorGroup {
+  /** The field, or `row` for a problem with rows as a whole. */
+  readonly field: string;
+  /** The column of the file that has the field; null: none. */
+  readonly column: string | null;
+  /** The problem. */
+  readonly message: string;
+  /** Number of rows with the problem. */
+  readonly count: number;
+  /** The line of the first of them; null: the problem is with all rows. */
+  readonly first_row: number | null;
+  /** The first different texts that have the problem. */
+  readonly texts: readonly SheetText[];
+}
+
+/** The type `ImportCheck` of the API. */
+export interface ImportCheck {
+  /** Number of resources that were created. */
+  readonly created: number;
+  /** Number of resources that were changed. */
+  readonly updated: number;
+  /** Number of resources that already have the values of the file. */
+  readonly unchanged: number;
+  /** Number of rows that name no resource, with the mode `update`. */
+  readonly skipped: number;
+  /** Number of invalid rows that `skip_invalid` left out, or that a check has found. */
+  readonly invalid: number;
+  /** Whether nothing was changed, because the request was for a dry run. */
+  readonly dry_run: boolean;
+  /** Texts that the import reads as something else than they say, with the most frequent first; at most 50. */
+  readonly changes: readonly Change[];
+  /** The first 50 of the invalid rows that were left out, or that a check has found. */
+  readonly invalid_rows: readonly InvalidRow[];
+  /** The line of the titles of the columns. */
+  readonly header_row: number;
+  /** The columns of the file, with the fields that they are. */
+  readonly columns: readonly SheetColumn[];
+  /** The defaults that the check suggests; none if the request has `defaults`. */
+  readonly defaults: readonly DefaultValue[];
+  /** The first rows. */
+  readonly rows: readonly SheetRow[];
+  /** The problems, grouped by field and kind, with the most frequent first; at most 50. */
+  readonly errors: readonly ErrorGroup[];
 }
 
 /** The type `FilamentOfSpools` of the API. */
@@ -1162,8 +1297,14 @@ export interface ImportedProducts {
   readonly unchanged: number;
   /** Number of rows that name no resource, with the mode `update`. */
   readonly skipped: number;
+  /** Number of invalid rows that `skip_invalid` left out, or that a check has found. */
+  readonly invalid: number;
   /** Whether nothing was changed, because the request was for a dry run. */
   readonly dry_run: boolean;
+  /** Texts that the import reads as something else than they say, with the most frequent first; at most 50. */
+  readonly changes: readonly Change[];
+  /** The first 50 of the invalid rows that were left out, or that a check has found. */
+  readonly invalid_rows: readonly InvalidRow[];
   /** The products, in the order of their first rows, and the skipped rows. */
   readonly rows: readonly ImportedProduct[];
 }
@@ -4317,6 +4458,39 @@ export interface ImportVendorsQuery {
   date_order?: DateOrder | undefined;
   /** true: check the file and answer as without it, but change nothing. */
   dry_run?: boolean | undefined;
+  /**
+   * A JSON object that maps columns of the file to fields: `{"Gewicht": "net_weight_grams", "Bild": null}`; null
+   * leaves the column out. A column that it does not name means what its name and its values say.
+   */
+  mapping?: string | undefined;
+  /** A JSON object with the values of fields in rows that have none: `{"diameter_mm": "1.75"}`. */
+  defaults?: string | undefined;
+  /** true: import the valid rows, and leave out the others. */
+  skip_invalid?: boolean | undefined;
+}
+
+/** Query parameters of `vendors.checkImportCsv`. */
+export interface CheckVendorImportQuery {
+  /**
+   * `create`: each row is a new resource. `update`: rows change the resources that they name. `upsert`: rows that
+   * name none, or an unknown one, are new ones; pages and commands use it by default.
+   */
+  mode?: ImportMode | undefined;
+  /** The decimal mark of the numbers of the file. By default, the whole file decides. */
+  decimal?: DecimalMark | undefined;
+  /** The order of day (d), month (m) and year (y) in dates such as 01/02/2024. By default, the whole file decides. */
+  date_order?: DateOrder | undefined;
+  /** true: check the file and answer as without it, but change nothing. */
+  dry_run?: boolean | undefined;
+  /**
+   * A JSON object that maps columns of the file to fields: `{"Gewicht": "net_weight_grams", "Bild": null}`; null
+   * leaves the column out. A column that it does not name means what its name and its values say.
+   */
+  mapping?: string | undefined;
+  /** A JSON object with the values of fields in rows that have none: `{"diameter_mm": "1.75"}`. */
+  defaults?: string | undefined;
+  /** true: import the valid rows, and leave out the others. */
+  skip_invalid?: boolean | undefined;
 }
 
 /** Query parameters of `filaments.list`. */
@@ -4415,6 +4589,39 @@ export interface ImportFilamentsQuery {
   date_order?: DateOrder | undefined;
   /** true: check the file and answer as without it, but change nothing. */
   dry_run?: boolean | undefined;
+  /**
+   * A JSON object that maps columns of the file to fields: `{"Gewicht": "net_weight_grams", "Bild": null}`; null
+   * leaves the column out. A column that it does not name means what its name and its values say.
+   */
+  mapping?: string | undefined;
+  /** A JSON object with the values of fields in rows that have none: `{"diameter_mm": "1.75"}`. */
+  defaults?: string | undefined;
+  /** true: import the valid rows, and leave out the others. */
+  skip_invalid?: boolean | undefined;
+}
+
+/** Query parameters of `filaments.checkImportCsv`. */
+export interface CheckFilamentImportQuery {
+  /**
+   * `create`: each row is a new resource. `update`: rows change the resources that they name. `upsert`: rows that
+   * name none, or an unknown one, are new ones; pages and commands use it by default.
+   */
+  mode?: ImportMode | undefined;
+  /** The decimal mark of the numbers of the file. By default, the whole file decides. */
+  decimal?: DecimalMark | undefined;
+  /** The order of day (d), month (m) and year (y) in dates such as 01/02/2024. By default, the whole file decides. */
+  date_order?: DateOrder | undefined;
+  /** true: check the file and answer as without it, but change nothing. */
+  dry_run?: boolean | undefined;
+  /**
+   * A JSON object that maps columns of the file to fields: `{"Gewicht": "net_weight_grams", "Bild": null}`; null
+   * leaves the column out. A column that it does not name means what its name and its values say.
+   */
+  mapping?: string | undefined;
+  /** A JSON object with the values of fields in rows that have none: `{"diameter_mm": "1.75"}`. */
+  defaults?: string | undefined;
+  /** true: import the valid rows, and leave out the others. */
+  skip_invalid?: boolean | undefined;
 }
 
 /** Query parameters of `filamentCatalog.list`. */
@@ -4593,6 +4800,39 @@ export interface ImportSpoolsQuery {
   date_order?: DateOrder | undefined;
   /** true: check the file and answer as without it, but change nothing. */
   dry_run?: boolean | undefined;
+  /**
+   * A JSON object that maps columns of the file to fields: `{"Gewicht": "net_weight_grams", "Bild": null}`; null
+   * leaves the column out. A column that it does not name means what its name and its values say.
+   */
+  mapping?: string | undefined;
+  /** A JSON object with the values of fields in rows that have none: `{"diameter_mm": "1.75"}`. */
+  defaults?: string | undefined;
+  /** true: import the valid rows, and leave out the others. */
+  skip_invalid?: boolean | undefined;
+}
+
+/** Query parameters of `spools.checkImportCsv`. */
+export interface CheckSpoolImportQuery {
+  /**
+   * `create`: each row is a new resource. `update`: rows change the resources that they name. `upsert`: rows that
+   * name none, or an unknown one, are new ones; pages and commands use it by default.
+   */
+  mode?: ImportMode | undefined;
+  /** The decimal mark of the numbers of the file. By default, the whole file decides. */
+  decimal?: DecimalMark | undefined;
+  /** The order of day (d), month (m) and year (y) in dates such as 01/02/2024. By default, the whole file decides. */
+  date_order?: DateOrder | undefined;
+  /** true: check the file and answer as without it, but change nothing. */
+  dry_run?: boolean | undefined;
+  /**
+   * A JSON object that maps columns of the file to fields: `{"Gewicht": "net_weight_grams", "Bild": null}`; null
+   * leaves the column out. A column that it does not name means what its name and its values say.
+   */
+  mapping?: string | undefined;
+  /** A JSON object with the values of fields in rows that have none: `{"diameter_mm": "1.75"}`. */
+  defaults?: string | undefined;
+  /** true: import the valid rows, and leave out the others. */
+  skip_invalid?: boolean | undefined;
 }
 
 /** Query parameters of `customFields.list`. */
@@ -4821,6 +5061,39 @@ export interface ImportProductsQuery {
   date_order?: DateOrder | undefined;
   /** true: check the file and answer as without it, but change nothing. */
   dry_run?: boolean | undefined;
+  /**
+   * A JSON object that maps columns of the file to fields: `{"Gewicht": "net_weight_grams", "Bild": null}`; null
+   * leaves the column out. A column that it does not name means what its name and its values say.
+   */
+  mapping?: string | undefined;
+  /** A JSON object with the values of fields in rows that have none: `{"diameter_mm": "1.75"}`. */
+  defaults?: string | undefined;
+  /** true: import the valid rows, and leave out the others. */
+  skip_invalid?: boolean | undefined;
+}
+
+/** Query parameters of `products.checkImportCsv`. */
+export interface CheckProductImportQuery {
+  /**
+   * `create`: each row is a new resource. `update`: rows change the resources that they name. `upsert`: rows that
+   * name none, or an unknown one, are new ones; pages and commands use it by default.
+   */
+  mode?: ImportMode | undefined;
+  /** The decimal mark of the numbers of the file. By default, the whole file decides. */
+  decimal?: DecimalMark | undefined;
+  /** The order of day (d), month (m) and year (y) in dates such as 01/02/2024. By default, the whole file decides. */
+  date_order?: DateOrder | undefined;
+  /** true: check the file and answer as without it, but change nothing. */
+  dry_run?: boolean | undefined;
+  /**
+   * A JSON object that maps columns of the file to fields: `{"Gewicht": "net_weight_grams", "Bild": null}`; null
+   * leaves the column out. A column that it does not name means what its name and its values say.
+   */
+  mapping?: string | undefined;
+  /** A JSON object with the values of fields in rows that have none: `{"diameter_mm": "1.75"}`. */
+  defaults?: string | undefined;
+  /** true: import the valid rows, and leave out the others. */
+  skip_invalid?: boolean | undefined;
 }
 
 /** Query parameters of `products.getComponentTree`. */
@@ -5984,12 +6257,18 @@ export class VendorsResource<M extends DecimalMode = "number"> {
    * A custom field of the column `extra` that has no definition gets one, with the narrowest type that fits all its
    * values in the file; `custom_fields` names those.
    *
-   * Columns may be separated by commas, semicolons or tabs, and the names of columns and the material types may have
-   * any case. The whole file shows how its numbers and dates are to be read: a cell such as `1.750` is 1750 in a file
-   * with decimal commas, which are also assumed with semicolons between the columns, and 1.75 in one with decimal
-   * points; `01/02/2024` follows dates such as `31/01/2024`. What can be read in two ways is invalid, and the message
-   * names both; `decimal` and `date_order` decide it. An amount may have the currency of the farm, a weight its unit,
-   * and booleans the words of spreadsheets in other languages.
+   * Columns may be separated by commas, semicolons, tabs or vertical bars, and the names of columns and the material
+   * types may have any case. The whole file shows how its numbers and dates are to be read: a cell such as `1.750` is
+   * 1750 in a file with decimal commas, which are also assumed with semicolons between the columns, and 1.75 in one
+   * with decimal points; `01/02/2024` follows dates such as `31/01/2024`. What can be read in two ways is invalid,
+   * and the message names both; `decimal` and `date_order` decide it. An amount may have the currency of the farm, a
+   * weight its unit, and booleans the words of spreadsheets in other languages.
+   *
+   * A file need not have the names of the API: columns of people's own lists are recognised by their names in ten
+   * languages and by their values, and `mapping` says what they are otherwise. Rows above the titles are left out,
+   * and the file may be in UTF-8, in UTF-16, or in a code page of Windows. `changes` names what is not read as it
+   * stands, such as `PLA+`, which is `PLA` with the name `PLA+`. The check of the import answers with suggestions and
+   * with all problems, and not with a `422`.
    *
    * With `dry_run`, the request is checked and answered as without it, but nothing changes; new resources then have
    * no `id`.
@@ -6005,6 +6284,24 @@ export class VendorsResource<M extends DecimalMode = "number"> {
     options: RequestOptions & Keyed = {},
   ): Promise<Imported> {
     return this.#client.call("POST", `/vendors/import`, { csv, query: { ...query }, keyed: true }, options);
+  }
+
+  /**
+   * Check a file of vendors.
+   *
+   * Reads a file as the import with the same parameters does, and changes nothing. It suggests what the columns are
+   * (`columns`) and values for required fields that the file does not have (`defaults`): the import with these as
+   * `mapping` and `defaults` has the same result. With one of these parameters, the check uses it in place of its
+   * suggestions. The counts are those of the import of the valid rows; `invalid_rows` and `errors` have the others.
+   *
+   * Requires the role `operator` or `admin`.
+   */
+  checkImportCsv(
+    csv: string | Uint8Array,
+    query: CheckVendorImportQuery = {},
+    options: RequestOptions & Keyed = {},
+  ): Promise<ImportCheck> {
+    return this.#client.call("POST", `/vendors/import/check`, { csv, query: { ...query }, keyed: true }, options);
   }
 
 }
@@ -6194,12 +6491,18 @@ export class FilamentsResource<M extends DecimalMode = "number"> {
    * A custom field of the column `extra` that has no definition gets one, with the narrowest type that fits all its
    * values in the file; `custom_fields` names those.
    *
-   * Columns may be separated by commas, semicolons or tabs, and the names of columns and the material types may have
-   * any case. The whole file shows how its numbers and dates are to be read: a cell such as `1.750` is 1750 in a file
-   * with decimal commas, which are also assumed with semicolons between the columns, and 1.75 in one with decimal
-   * points; `01/02/2024` follows dates such as `31/01/2024`. What can be read in two ways is invalid, and the message
-   * names both; `decimal` and `date_order` decide it. An amount may have the currency of the farm, a weight its unit,
-   * and booleans the words of spreadsheets in other languages.
+   * Columns may be separated by commas, semicolons, tabs or vertical bars, and the names of columns and the material
+   * types may have any case. The whole file shows how its numbers and dates are to be read: a cell such as `1.750` is
+   * 1750 in a file with decimal commas, which are also assumed with semicolons between the columns, and 1.75 in one
+   * with decimal points; `01/02/2024` follows dates such as `31/01/2024`. What can be read in two ways is invalid,
+   * and the message names both; `decimal` and `date_order` decide it. An amount may have the currency of the farm, a
+   * weight its unit, and booleans the words of spreadsheets in other languages.
+   *
+   * A file need not have the names of the API: columns of people's own lists are recognised by their names in ten
+   * languages and by their values, and `mapping` says what they are otherwise. Rows above the titles are left out,
+   * and the file may be in UTF-8, in UTF-16, or in a code page of Windows. `changes` names what is not read as it
+   * stands, such as `PLA+`, which is `PLA` with the name `PLA+`. The check of the import answers with suggestions and
+   * with all problems, and not with a `422`.
    *
    * With `dry_run`, the request is checked and answered as without it, but nothing changes; new resources then have
    * no `id`.
@@ -6215,6 +6518,24 @@ export class FilamentsResource<M extends DecimalMode = "number"> {
     options: RequestOptions & Keyed = {},
   ): Promise<Imported> {
     return this.#client.call("POST", `/filaments/import`, { csv, query: { ...query }, keyed: true }, options);
+  }
+
+  /**
+   * Check a file of filaments.
+   *
+   * Reads a file as the import with the same parameters does, and changes nothing. It suggests what the columns are
+   * (`columns`) and values for required fields that the file does not have (`defaults`): the import with these as
+   * `mapping` and `defaults` has the same result. With one of these parameters, the check uses it in place of its
+   * suggestions. The counts are those of the import of the valid rows; `invalid_rows` and `errors` have the others.
+   *
+   * Requires the role `operator` or `admin`.
+   */
+  checkImportCsv(
+    csv: string | Uint8Array,
+    query: CheckFilamentImportQuery = {},
+    options: RequestOptions & Keyed = {},
+  ): Promise<ImportCheck> {
+    return this.#client.call("POST", `/filaments/import/check`, { csv, query: { ...query }, keyed: true }, options);
   }
 
 }
@@ -6630,12 +6951,24 @@ export class SpoolsResource<M extends DecimalMode = "number"> {
    * A custom field of the column `extra` that has no definition gets one, with the narrowest type that fits all its
    * values in the file; `custom_fields` names those.
    *
-   * Columns may be separated by commas, semicolons or tabs, and the names of columns and the material types may have
-   * any case. The whole file shows how its numbers and dates are to be read: a cell such as `1.750` is 1750 in a file
-   * with decimal commas, which are also assumed with semicolons between the columns, and 1.75 in one with decimal
-   * points; `01/02/2024` follows dates such as `31/01/2024`. What can be read in two ways is invalid, and the message
-   * names both; `decimal` and `date_order` decide it. An amount may have the currency of the farm, a weight its unit,
-   * and booleans the words of spreadsheets in other languages.
+   * A column can also be one of these, from which the import makes fields of new spools: `quantity`, the number of
+   * equal spools of the row; `remaining_percent`, `used_weight_grams` or `gross_weight_grams` (with the empty spool),
+   * which give the `remaining_weight_grams`; `price_per_kg` or `total_price` (of all spools of the row), which give
+   * the `purchase_price`; `filament_name`, such as "Prusament PLA Galaxy Black", which has the brand, material and
+   * colour if no other column has them; and `extra.KEY`, a custom field.
+   *
+   * Columns may be separated by commas, semicolons, tabs or vertical bars, and the names of columns and the material
+   * types may have any case. The whole file shows how its numbers and dates are to be read: a cell such as `1.750` is
+   * 1750 in a file with decimal commas, which are also assumed with semicolons between the columns, and 1.75 in one
+   * with decimal points; `01/02/2024` follows dates such as `31/01/2024`. What can be read in two ways is invalid,
+   * and the message names both; `decimal` and `date_order` decide it. An amount may have the currency of the farm, a
+   * weight its unit, and booleans the words of spreadsheets in other languages.
+   *
+   * A file need not have the names of the API: columns of people's own lists are recognised by their names in ten
+   * languages and by their values, and `mapping` says what they are otherwise. Rows above the titles are left out,
+   * and the file may be in UTF-8, in UTF-16, or in a code page of Windows. `changes` names what is not read as it
+   * stands, such as `PLA+`, which is `PLA` with the name `PLA+`. The check of the import answers with suggestions and
+   * with all problems, and not with a `422`.
    *
    * With `dry_run`, the request is checked and answered as without it, but nothing changes; new resources then have
    * no `id`.
@@ -6651,6 +6984,30 @@ export class SpoolsResource<M extends DecimalMode = "number"> {
     options: RequestOptions & Keyed = {},
   ): Promise<Imported> {
     return this.#client.call("POST", `/spools/import`, { csv, query: { ...query }, keyed: true }, options);
+  }
+
+  /**
+   * Check a file of spools.
+   *
+   * Reads a file as the import with the same parameters does, and changes nothing. It suggests what the columns are
+   * (`columns`) and values for required fields that the file does not have (`defaults`): the import with these as
+   * `mapping` and `defaults` has the same result. With one of these parameters, the check uses it in place of its
+   * suggestions. The counts are those of the import of the valid rows; `invalid_rows` and `errors` have the others.
+   *
+   * A column can also be one of these, from which the import makes fields of new spools: `quantity`, the number of
+   * equal spools of the row; `remaining_percent`, `used_weight_grams` or `gross_weight_grams` (with the empty spool),
+   * which give the `remaining_weight_grams`; `price_per_kg` or `total_price` (of all spools of the row), which give
+   * the `purchase_price`; `filament_name`, such as "Prusament PLA Galaxy Black", which has the brand, material and
+   * colour if no other column has them; and `extra.KEY`, a custom field.
+   *
+   * Requires the role `operator` or `admin`.
+   */
+  checkImportCsv(
+    csv: string | Uint8Array,
+    query: CheckSpoolImportQuery = {},
+    options: RequestOptions & Keyed = {},
+  ): Promise<ImportCheck> {
+    return this.#client.call("POST", `/spools/import/check`, { csv, query: { ...query }, keyed: true }, options);
   }
 
 }
@@ -7119,12 +7476,18 @@ export class ProductsResource<M extends DecimalMode = "number"> {
    * material. Materials that the file does not name stay as they are, and so do components: their columns are
    * ignored, and a new product cannot have any.
    *
-   * Columns may be separated by commas, semicolons or tabs, and the names of columns and the material types may have
-   * any case. The whole file shows how its numbers and dates are to be read: a cell such as `1.750` is 1750 in a file
-   * with decimal commas, which are also assumed with semicolons between the columns, and 1.75 in one with decimal
-   * points; `01/02/2024` follows dates such as `31/01/2024`. What can be read in two ways is invalid, and the message
-   * names both; `decimal` and `date_order` decide it. An amount may have the currency of the farm, a weight its unit,
-   * and booleans the words of spreadsheets in other languages.
+   * Columns may be separated by commas, semicolons, tabs or vertical bars, and the names of columns and the material
+   * types may have any case. The whole file shows how its numbers and dates are to be read: a cell such as `1.750` is
+   * 1750 in a file with decimal commas, which are also assumed with semicolons between the columns, and 1.75 in one
+   * with decimal points; `01/02/2024` follows dates such as `31/01/2024`. What can be read in two ways is invalid,
+   * and the message names both; `decimal` and `date_order` decide it. An amount may have the currency of the farm, a
+   * weight its unit, and booleans the words of spreadsheets in other languages.
+   *
+   * A file need not have the names of the API: columns of people's own lists are recognised by their names in ten
+   * languages and by their values, and `mapping` says what they are otherwise. Rows above the titles are left out,
+   * and the file may be in UTF-8, in UTF-16, or in a code page of Windows. `changes` names what is not read as it
+   * stands, such as `PLA+`, which is `PLA` with the name `PLA+`. The check of the import answers with suggestions and
+   * with all problems, and not with a `422`.
    *
    * With `dry_run`, the request is checked and answered as without it, but nothing changes; new resources then have
    * no `id`.
@@ -7140,6 +7503,24 @@ export class ProductsResource<M extends DecimalMode = "number"> {
     options: RequestOptions & Keyed = {},
   ): Promise<ImportedProducts> {
     return this.#client.call("POST", `/products/import`, { csv, query: { ...query }, keyed: true }, options);
+  }
+
+  /**
+   * Check a file of products.
+   *
+   * Reads a file as the import with the same parameters does, and changes nothing. It suggests what the columns are
+   * (`columns`) and values for required fields that the file does not have (`defaults`): the import with these as
+   * `mapping` and `defaults` has the same result. With one of these parameters, the check uses it in place of its
+   * suggestions. The counts are those of the import of the valid rows; `invalid_rows` and `errors` have the others.
+   *
+   * Requires the role `operator` or `admin`.
+   */
+  checkImportCsv(
+    csv: string | Uint8Array,
+    query: CheckProductImportQuery = {},
+    options: RequestOptions & Keyed = {},
+  ): Promise<ImportCheck> {
+    return this.#client.call("POST", `/products/import/check`, { csv, query: { ...query }, keyed: true }, options);
   }
 
   /**

@@ -1,0 +1,376 @@
+package imports
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"spoolwright/inventory"
+	"spoolwright/transfer"
+)
+
+// The functions in this file read the texts of cells as people write them. They never decide between two readings of a
+// number or a date: package transfer does, for the whole file.
+
+// otherMaterials are materials without a type of their own. Their type is Custom.
+var otherMaterials = regexp.MustCompile(`(?i)\b(PEEK|PEKK|PEI|ULTEM|PPSU?|PPS|PP|PE|HDPE|LDPE|PET|RPET|PETT|PCTG|CPE|` +
+	`PVB|PVDF|` +
+	`POM|PMMA|ACRYL|SAN|TPE|TPC|TPS|TPI|EVA|PHA|PCL|PBT|PVC|BVOH|SBS|SEBS|SBC|MABS|PSU|PES|PAI|PBS|` +
+	`FLEX|CFPEEK|PPO|PPE|` +
+	`FILAFLEX|NINJAFLEX)([- ]?(CF|GF)\d*)?\b`)
+
+// unknownMaterials are words for the type Custom.
+var unknownMaterials = map[string]bool{}
+
+func init() {
+	for word := range strings.FieldsSeq(`custom other others misc andere anderes sonstige sonstiges autre autres
+		otro otros altro
+		altri overig overige anders outro outros inne inny jine ostatni annat ovrigt special spezial`) {
+		unknownMaterials[word] = true
+	}
+}
+
+// spokenMaterials are names of materials that MaterialOf does not know.
+var spokenMaterials = map[string]string{"polylactid": "PLA", "polylactide": "PLA", "polylacticacid": "PLA", "petg": "PETG",
+	"pet-g": "PETG", "nylon": "Nylon", "polyamid": "Nylon", "poliamida": "Nylon", "poliammide": "Nylon", "poliamid": "Nylon",
+	"polyamide": "Nylon", "polykarbonat": "PC", "polycarbonat": "PC", "policarbonato": "PC", "poliweglan": "PC",
+	"polycarbonaat": "PC", "styrol": "HIPS"}
+
+// readMaterial returns the type of a material and its name, which is "" if the type says all. It returns false if the
+// text is not a material.
+func readMaterial(text string) (kind, name string, ok bool) {
+	text = strings.Join(strings.Fields(text), " ")
+	for _, known := range inventory.MaterialType("").Enum() {
+		if strings.EqualFold(known, text) {
+			return known, "", true
+		}
+	}
+	folded := fold(text)
+	kind = string(inventory.MaterialOf(text))
+	switch {
+	case kind != "Custom":
+	case spokenMaterials[strings.ReplaceAll(folded, " ", "")] != "":
+		return spokenMaterials[strings.ReplaceAll(folded, " ", "")], "", true
+	case unknownMaterials[folded]:
+		return kind, "", true
+	case !otherMaterials.MatchString(text):
+		return "", "", false
+	}
+	if inventory.MaterialLabel(kind, text) == kind {
+		return kind, "", true
+	}
+	return kind, text, true
+}
+
+var (
+	hexText  = regexp.MustCompile(`^(?:#|0x|&H)?([0-9A-Fa-f]{6}|[0-9A-Fa-f]{8})$`)
+	hexShort = regexp.MustCompile(`^#([0-9A-Fa-f])([0-9A-Fa-f])([0-9A-Fa-f])$`)
+	hexWith  = regexp.MustCompile(`^(.*\pL.*?)[\s,;:/|(\[]*#([0-9A-Fa-f]{6})[)\]]?$`)
+	rgbText  = regexp.MustCompile(`^(?i:rgb)?\s*\(?\s*(\d{1,3})\s*[,;/ ]\s*(\d{1,3})\s*[,;/ ]\s*(\d{1,3})\s*\)?$`)
+)
+
+// readHex returns a colour as #RRGGBB, and false if the text is not a colour in numbers.
+func readHex(text string) (hex string, ok bool) {
+	text = strings.TrimSpace(text)
+	if m := hexText.FindStringSubmatch(text); m != nil {
+		return "#" + strings.ToUpper(m[1][:6]), true
+	}
+	if m := hexShort.FindStringSubmatch(text); m != nil {
+		return strings.ToUpper("#" + m[1] + m[1] + m[2] + m[2] + m[3] + m[3]), true
+	}
+	if m := rgbText.FindStringSubmatch(text); m != nil {
+		hex = "#"
+		for _, part := range m[1:] {
+			n, err := strconv.Atoi(part)
+			if err != nil || n > 255 {
+				return "", false
+			}
+			hex += fmt.Sprintf("%02X", n)
+		}
+		return hex, true
+	}
+	return "", false
+}
+
+// basicColors are the names that nameOf gives.
+var basicColors = []struct {
+	name    string
+	r, g, b int
+}{
+	{"Black", 0, 0, 0}, {"White", 255, 255, 255}, {"Grey", 128, 128, 128}, {"Light grey", 200, 200, 200},
+	{"Dark grey", 64, 64, 64}, {"Red", 220, 20, 20}, {"Dark red", 130, 0, 0}, {"Orange", 255, 128, 0},
+	{"Yellow", 255, 225, 0}, {"Green", 0, 150, 0}, {"Green", 0, 255, 0}, {"Dark green", 0, 80, 0},
+	{"Light green", 144, 238, 144}, {"Cyan", 0, 255, 255}, {"Turquoise", 0, 170, 170}, {"Blue", 0, 0, 255},
+	{"Blue", 30, 90, 220}, {"Light blue", 135, 206, 250}, {"Dark blue", 0, 0, 110}, {"Purple", 128, 0, 160},
+	{"Violet", 143, 0, 255}, {"Magenta", 255, 0, 255}, {"Pink", 255, 150, 190}, {"Brown", 120, 70, 30},
+	{"Beige", 245, 235, 205}, {"Gold", 200, 165, 50}, {"Red", 255, 0, 0}, {"Blue", 0, 110, 255},
+}
+
+// nameOf returns the name of the basic colour that is nearest to #RRGGBB.
+func nameOf(hex string) string {
+	n, err := strconv.ParseUint(strings.TrimPrefix(hex, "#"), 16, 32)
+	if err != nil {
+		return ""
+	}
+	r, g, b := int(n>>16&255), int(n>>8&255), int(n&255)
+	best, least := "", 1<<30
+	for _, c := range basicColors {
+		if d := 3*(c.r-r)*(c.r-r) + 4*(c.g-g)*(c.g-g) + 2*(c.b-b)*(c.b-b); d < least {
+			best, least = c.name, d
+		}
+	}
+	return best
+}
+
+// colorWords are words that a text is a colour by.
+var colorWords = map[string]bool{}
+
+func init() {
+	for word := range strings.FieldsSeq(`black white grey gray red green blue yellow orange purple violet pink
+		brown beige gold
+		silver clear transparent natural cyan magenta turquoise teal bronze copper marble rainbow ivory navy olive
+		lime
+		schwarz weiss grau rot grun blau gelb lila rosa braun silber natur turkis kupfer elfenbein durchsichtig
+		violett
+		noir blanc gris rouge vert bleu jaune marron argent naturel cuivre or
+		negro blanco rojo verde azul amarillo naranja morado marron plata natural transparente cobre dorado gris
+		nero bianco grigio rosso blu giallo arancione viola marrone argento naturale trasparente rame oro
+		zwart wit grijs rood groen blauw geel oranje paars roze bruin zilver naturel koper
+		preto branco cinza vermelho amarelo laranja roxo castanho prata cobre
+		czarny bialy szary czerwony zielony niebieski zolty pomaranczowy fioletowy rozowy brazowy srebrny zloty
+		przezroczysty
+		cerna cerny bila bily seda sedy cervena cerveny zelena zeleny modra modry zluta zluty oranzova fialova ruzova
+		hneda
+		stribrna zlata pruhledna
+		svart vit gra rod gron bla gul lila brun guld genomskinlig`) {
+		colorWords[word] = true
+	}
+}
+
+// isColor reports whether a word of the text is a colour.
+func isColor(text string) bool {
+	for _, word := range words(text) {
+		if colorWords[word] {
+			return true
+		}
+	}
+	_, ok := readHex(text)
+	return ok
+}
+
+// brands are makers of filament, in normal form, by which a column of brands can be recognised.
+var brands = map[string]bool{}
+
+func init() {
+	for name := range strings.SplitSeq(`Prusament, Prusa, Polymaker, eSun, Sunlu, Overture, Hatchbox, Bambu,
+		Bambu Lab, BambuLab,
+		Fillamentum, ColorFabb, Extrudr, Das Filament, DasFilament, Filament PM, Filament-PM, Fiberlogy,
+		Devil Design, Spectrum,
+		Rosa3D, Rosa 3D, Add:North, AddNorth, Recreus, Smart Materials, Winkle, FormFutura, Creality, Anycubic,
+		Eryone, Jayo,
+		Geeetech, Elegoo, Amazon Basics, AmazonBasics, Verbatim, BASF, Ultrafuse, Ultimaker, MatterHackers,
+		Proto-Pasta, Atomic,
+		Inland, 3DJake, niceABS, Renkforce, Material4Print, Janbex, Azurefilm, Azure Film, PrimaSelect, PrimaCreator,
+		Kimya,
+		Francofil, Arianeplast, Nanovia, Treed, FiloAlfa, Eumakers, Real Filament, 123-3D, Kingroon, Ziro, Duramic,
+		Push Plastic,
+		Polar Filament, Tecbears, Gembird, Noctuo, Nebula, Plasty Mladeč, Aurapol, Voltivo, Flashforge, Qidi,
+		Raise3D, GST3D,
+		3D Fuel, 3DXTech, NinjaTek, Sakata, Sakata3D, Filament2Print, Filamentive, R3D, Voxelab, Kexcelled, IEMAI,
+		TwoTrees`, ",") {
+		brands[normal(name, false)] = true
+	}
+}
+
+// blanks are texts that stand for an empty cell.
+var blanks = map[string]bool{"-": true, "--": true, "---": true, "–": true, "—": true, "?": true, "??": true, "n/a": true,
+	"na": true, "n.a.": true, "#n/a": true, "#nv": true, "#value!": true, "#wert!": true, "#ref!": true, "#bezug!": true,
+	"#div/0!": true, "#name?": true, "null": true, "none": true, "nil": true, "unknown": true, "unbekannt": true, "k.a.": true,
+	"k. a.": true, "inconnu": true, "desconocido": true, "sconosciuto": true, "onbekend": true, "desconhecido": true,
+	"nieznany": true, "neznámý": true, "okänd": true, "/": true, ".": true, "tbd": true, "nan": true}
+
+// formula matches a cell such as ="0012", which spreadsheet programs keep as a text.
+var formula = regexp.MustCompile(`^="((?:[^"]|"")*)"$`)
+
+// tidy returns the text of a cell without the marks of a spreadsheet. Blanks such as "n/a" become "".
+func tidy(text string) string {
+	text = strings.Trim(text, " \t\r\n\u00a0\u202f\ufeff\u200b")
+	if m := formula.FindStringSubmatch(text); m != nil {
+		text = strings.ReplaceAll(m[1], `""`, `"`)
+	}
+	if blanks[strings.ToLower(text)] {
+		return ""
+	}
+	return text
+}
+
+var (
+	about = regexp.MustCompile(`^(?i:ca\.?|circa|approx\.?|about|etwa|env\.?|aprox\.?|ok\.?|asi|cirka|` +
+		`~|≈|±|<|>|≤|≥)\s*(\d.*)$`)
+	tolerance  = regexp.MustCompile(`\s*(?:±|\+/-|\+-).*$`)
+	endOfPrice = regexp.MustCompile(`^(.*\d)[.,:]?\s*[-–—]{1,2}\s*(\p{Sc}|[A-Za-zżłčŁ]{1,4})?$`)
+	codeBefore = regexp.MustCompile(`^(-?)\s*(kr|zł|zl|Kč|Kc|Fr|SFr|R\$|US\$|A\$|AU\$|C\$|CA\$|NZ\$|HK\$|S\$|Ft)\.?\s*(-?\d.*)$`)
+	otherCode  = regexp.MustCompile(`^(.*\d)\s*(US\$|A\$|AU\$|C\$|CA\$|NZ\$|HK\$|S\$|R\$|` +
+		`euros?|Euros?|EURO|SFr\.?|zl|ZŁ|Kc|KČ|KC|[Dd]ollars?)$`)
+	signInside  = regexp.MustCompile(`^(\d+)(\p{Sc})(\d{1,2})$`)
+	bracketed   = regexp.MustCompile(`^(.*\d.*?)\s*[(\[][^()\[\]]*[)\]]$`)
+	diameters   = regexp.MustCompile(`^[øØ⌀∅]?\s*(\d[\d.,]*)\s*(?:mm)?\s*[øØ⌀∅]?$`)
+	otherGrams  = regexp.MustCompile(`^(.*\d)\s*(?i:grammes?|gramos?|grammi|grammo|gramas?|gramy|gramów|gramů|gr\.|gms?|grs?\.?|г)$`)
+	otherKilos  = regexp.MustCompile(`^(.*\d)\s*(?i:kilos?|kgs\.?|kg\.|kilogrammes?|kilogramos?|kilogrammi|kilogramm|quilos?)$`)
+	timeOfDay   = regexp.MustCompile(`[T ]+\d{1,2}:\d\d(?::\d\d(?:[.,]\d+)?)?\s*(?:[AaPp]\.?[Mm]\.?)?(?:Z|[-+]\d\d:?\d\d)?$`)
+	weekday     = regexp.MustCompile(`^\pL{2,10}\.?,\s*(.*\d.*)$`)
+	monthYear   = regexp.MustCompile(`^(\d{1,2})[./-](\d{4})$`)
+	yearMonth   = regexp.MustCompile(`^(\d{4})[./-](\d{1,2})$`)
+	serialDay   = regexp.MustCompile(`^[34]\d{4}(?:[.,]\d+)?$|^5[0-5]\d{3}(?:[.,]\d+)?$`)
+	germanDates = regexp.MustCompile(`^(\d{1,2})\.\s*(\d{1,2})\.\s*(\d{2,4})\.?$`)
+	spacedDate  = regexp.MustCompile(`^(\d{4})[.\s]+(\d{1,2})[.\s]+(\d{1,2})\.?$`)
+)
+
+// currencyCodes has the codes of currencies that people write in another way.
+var currencyCodes = map[string]string{"r$": "BRL", "us$": "USD", "a$": "AUD", "au$": "AUD", "c$": "CAD", "ca$": "CAD",
+	"nz$": "NZD", "hk$": "HKD", "s$": "SGD", "sfr": "CHF", "fr": "CHF", "zl": "PLN", "zł": "PLN", "kc": "CZK", "kč": "CZK",
+	"euro": "EUR", "euros": "EUR", "dollar": "$", "dollars": "$", "ft": "HUF"}
+
+// readAmount returns an amount of money as transfer.ParseNumber knows it.
+func readAmount(text string) string {
+	code := func(text string) string {
+		text = strings.TrimSuffix(text, ".")
+		if code := currencyCodes[strings.ToLower(text)]; code != "" {
+			return code
+		}
+		return text
+	}
+	if m := codeBefore.FindStringSubmatch(text); m != nil {
+		text = m[1] + m[3] + " " + code(m[2])
+	}
+	if m := endOfPrice.FindStringSubmatch(text); m != nil {
+		text = strings.TrimSpace(m[1] + " " + m[2])
+	}
+	if m := otherCode.FindStringSubmatch(text); m != nil {
+		text = m[1] + " " + code(m[2])
+	}
+	if m := signInside.FindStringSubmatch(text); m != nil && len(m[3]) == 2 {
+		return m[1] + "," + m[3] + " " + m[2]
+	}
+	return text
+}
+
+// readWeight returns a weight as transfer.ParseNumber knows it.
+func readWeight(text string) string {
+	if m := otherGrams.FindStringSubmatch(text); m != nil {
+		return m[1] + " g"
+	}
+	if m := otherKilos.FindStringSubmatch(text); m != nil {
+		return m[1] + " kg"
+	}
+	return text
+}
+
+// readNumber returns a number without what people write around it.
+func readNumber(text string) string {
+	if m := bracketed.FindStringSubmatch(text); m != nil {
+		text = m[1]
+	}
+	return strings.TrimSpace(tolerance.ReplaceAllString(text, ""))
+}
+
+// readDiameter returns the diameter of a filament, and whether it is another one than the text says.
+func readDiameter(text string) (diameter string, changed bool) {
+	text = readNumber(text)
+	m := diameters.FindStringSubmatch(text)
+	if m == nil {
+		return text, false
+	}
+	switch strings.ReplaceAll(m[1], ",", ".") {
+	case "3", "3.0", "3.00", "2.9", "2.90":
+		return "2.85e0", true
+	case "175":
+		return "1.75e0", true
+	case "285":
+		return "2.85e0", true
+	case "1.7", "1.8":
+		return "1.75e0", true
+	}
+	return m[1], false
+}
+
+// readDate returns a day as package transfer knows it, and whether it is another one than the text says.
+func readDate(text string) (date string, changed bool) {
+	if m := weekday.FindStringSubmatch(text); m != nil {
+		text = m[1]
+	}
+	text = strings.TrimSpace(timeOfDay.ReplaceAllString(text, ""))
+	if m := germanDates.FindStringSubmatch(text); m != nil {
+		return m[1] + "." + m[2] + "." + m[3], false
+	}
+	if m := spacedDate.FindStringSubmatch(text); m != nil {
+		return m[1] + "-" + m[2] + "-" + m[3], false
+	}
+	month := func(year, month string) (string, bool) {
+		if n, err := strconv.Atoi(month); err == nil && n >= 1 && n <= 12 {
+			return fmt.Sprintf("%s-%02d-01", year, n), true
+		}
+		return text, false
+	}
+	if m := monthYear.FindStringSubmatch(text); m != nil {
+		return month(m[2], m[1])
+	}
+	if m := yearMonth.FindStringSubmatch(text); m != nil {
+		return month(m[1], m[2])
+	}
+	if serialDay.MatchString(text) { // days since the end of 1899, as spreadsheets count them
+		if n, err := strconv.Atoi(text[:5]); err == nil {
+			return time.Date(1899, 12, 30+n, 0, 0, 0, 0, time.UTC).Format(time.DateOnly), true
+		}
+	}
+	return text, false
+}
+
+// shares are words for what is left of a spool, in percent.
+var shares = map[string]string{}
+
+func init() {
+	for percent, all := range map[string]string{
+		"100": "full new unopened sealed voll neu ungeoffnet plein pleine neuf neuve lleno llena nuevo nueva pieno piena nuovo " +
+			"nuova vol nieuw cheio cheia novo nova pelna pelny nowa nowy nowe plna plny nova novy full ny oppnad 1/1",
+		"75": "3/4 ¾", "50": "half halb halbvoll halbleer 1/2 ½ moitie mitad meta metà medio halfvol metade polowa pul pulka halv",
+		"25": "1/4 ¼", "33": "1/3", "67": "2/3",
+		"0": "empty leer vide vacio vacia vuoto vuota leeg vazio vazia pusta pusty prazdna prazdny tom"} {
+		for word := range strings.FieldsSeq(all) {
+			shares[fold(word)] = percent
+		}
+	}
+}
+
+// totals are the words with which a row of sums begins.
+var totals = map[string]bool{}
+
+func init() {
+	for word := range strings.SplitSeq(`total, totals, grand total, subtotal, sum, summe, gesamt, gesamtsumme,
+		zwischensumme, insgesamt,
+		somme, total general, totaux, suma, total general, suma total, totale, totali, somma, totaal, som, subtotaal,
+		soma,
+		razem, łącznie, suma końcowa, ogółem, celkem, součet, součty, mezisoučet, summa, totalt, delsumma,
+		totalsumma, sum total,
+		average, durchschnitt, mittelwert, moyenne, media, promedio, gemiddelde, média, średnia, průměr celkem,
+		medel`, ",") {
+		totals[normal(word, false)] = true
+	}
+}
+
+// unitLike matches units and currencies behind numbers.
+var unitLike = regexp.MustCompile(`^(?i:\p{Sc}|%|mm|kgs?|g|gr|grams?|gramm|kilo|°?c|°|h|min|std|stk|pcs|st|ks|szt|uds?|` +
+	`x|×|[a-z]{3}|kr|zł|kč|ft|lei|fr|` +
+	`g/cm[³3]|w)\.?$`)
+
+// numberLike reports whether a text is a number, perhaps with a unit.
+func numberLike(text string) bool {
+	n, ok := transfer.ParseNumber(readNumber(text))
+	if !ok || n.Unit != "" && !unitLike.MatchString(n.Unit) {
+		return false
+	}
+	point, comma := n.Readings()
+	return point+comma != ""
+}

@@ -1,0 +1,474 @@
+package imports
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"spoolwright/inventory"
+	"spoolwright/server"
+	"spoolwright/transfer"
+	"spoolwright/value"
+)
+
+// Sheets reads sheets of people as tables of a resource.
+type Sheets struct {
+	schema   *server.Schema
+	fields   map[string]*server.Field // those that a file can have
+	concepts map[string]string        // the fields of concepts; a concept that is missing has no field
+	survey   func(transfer.File, transfer.Reading) transfer.Reading
+	one      string   // the noun for a row, such as spool
+	keys     []string // fields that name a resource
+	makes    bool     // whether the fields that people write in other ways are those of spools
+}
+
+// NewSheets returns the Sheets of a resource with the fields of T. Keys are the fields with which a row names a
+// resource.
+func NewSheets[T any](one string, concepts map[string]string, keys ...string) *Sheets {
+	s := &Sheets{schema: server.SchemaOf[T](), fields: map[string]*server.Field{}, concepts: concepts, one: one,
+		keys: keys, survey: transfer.Survey[T]}
+	for _, f := range s.schema.Fields {
+		if nested, _ := f.Nested(); nested == nil {
+			s.fields[f.Name] = f
+		}
+	}
+	s.makes = one == "spool"
+	return s
+}
+
+// same returns a map from names to themselves.
+func same(names string) map[string]string {
+	all := map[string]string{}
+	for name := range strings.FieldsSeq(names) {
+		all[name] = name
+	}
+	return all
+}
+
+// with adds pairs of a concept and a field.
+func with(concepts map[string]string, pairs ...string) map[string]string {
+	for i := 0; i < len(pairs); i += 2 {
+		concepts[pairs[i]] = pairs[i+1]
+	}
+	return concepts
+}
+
+// made are concepts of spools that are not fields: the import makes fields of them.
+const made = "filament_name quantity remaining_percent used_weight_grams gross_weight_grams price_per_kg total_price"
+
+var (
+	spoolSheets = NewSheets[inventory.Spool]("spool", same(made+` brand supplier material_type color color_hex finish
+		diameter_mm net_weight_grams remaining_weight_grams spool_weight_grams purchase_price purchase_date notes location
+		lot_number density_g_cm3 material_name archived`), "id", "number", "filament_id", "filament_number")
+	filamentSheets = NewSheets[filamentRow]("filament", with(same(`material_type color color_hex diameter_mm
+		net_weight_grams spool_weight_grams notes density_g_cm3 material_name article_number external_id
+		extruder_temperature_c bed_temperature_c`), "brand", "vendor_name", "purchase_price", "price", "filament_name", "name"),
+		"id", "number")
+	vendorSheets = NewSheets[vendorRow]("vendor", with(same(`notes external_id`), "brand", "name", "filament_name", "name",
+		"supplier", "name", "spool_weight_grams", "empty_spool_weight_grams"), "id", "number")
+)
+
+// Good returns how many of the titles are known.
+func (s *Sheets) Good(titles []string) int {
+	known, sum := 0, 0
+	for _, title := range titles {
+		if title == "" {
+			continue
+		}
+		if s.exact(title) != "" {
+			known, sum = known+1, sum+100
+		} else if concepts, sure := meanings(title); len(concepts) > 0 && concepts[0] != "" && sure >= 60 {
+			known, sum = known+1, sum+sure
+		}
+	}
+	if known < 2 && len(titles) > 2 {
+		return 0
+	}
+	return sum / 10
+}
+
+// exact returns the field with the name of a title, as in the API, or "".
+func (s *Sheets) exact(title string) string {
+	name := strings.NewReplacer(" ", "_", "-", "_").Replace(strings.ToLower(strings.TrimSpace(title)))
+	if s.fields[name] != nil {
+		return name
+	}
+	return ""
+}
+
+// isTarget reports whether a column can be mapped to a name.
+func (s *Sheets) isTarget(name string) bool {
+	if key, ok := strings.CutPrefix(name, "extra."); ok {
+		return s.fields["extra"] != nil && value.IsExtraKey(key)
+	}
+	f := s.fields[name]
+	return f != nil && (!f.ReadOnly || slices.Contains(s.keys, name)) ||
+		s.makes && slices.Contains(strings.Fields(made), name)
+}
+
+// column is a column of a sheet.
+type column struct {
+	title  string
+	texts  []string // those that are not empty, without the blanks around them
+	target string   // the field or the concept of which the import makes fields; "" is left out
+	why    transfer.Why
+	note   string
+	ignore bool   // whether the title is known, and means nothing for the import
+	unit   string // in the title, or that all numbers seem to have
+	guess  bool   // whether the unit is a guess by the numbers
+}
+
+// candidate is a column that can have a target.
+type candidate struct {
+	column int
+	target string
+	score  int
+	why    transfer.Why
+}
+
+// header returns the index of the row with the titles, or -1 if the sheet has none.
+func (s *Sheets) header(sheet *transfer.Sheet, mapping map[string]string) int {
+	best, most := -1, 0
+	width := 0
+	for _, row := range sheet.Rows[:min(len(sheet.Rows), 60)] {
+		width = max(width, filled(row))
+	}
+	for i, row := range sheet.Rows[:min(len(sheet.Rows), 30)] {
+		titles := transfer.Texts(row.Cells)
+		n := s.Good(titles)
+		for _, title := range titles {
+			if _, ok := mappedTo(mapping, title); ok && title != "" {
+				n += 20
+			}
+		}
+		n -= 10 * dataIn(row)
+		if filled(row)*3 < width { // a title of the sheet
+			n /= 4
+		}
+		if n > most {
+			best, most = i, n
+		}
+	}
+	if most >= 6 {
+		return best
+	}
+	for i, row := range sheet.Rows[:min(len(sheet.Rows), 10)] {
+		if filled(row)*2 < width {
+			continue
+		}
+		data := dataIn(row)
+		if data >= 2 || data == filled(row) {
+			return -1
+		}
+		return i
+	}
+	return 0
+}
+
+// dataIn returns the number of cells that are values and not titles.
+func dataIn(row transfer.Row) (n int) {
+	for _, text := range transfer.Texts(row.Cells) {
+		if text != "" && (isMaterial(text) || numberLike(text) || isDate(text) || isHex(text)) {
+			n++
+		}
+	}
+	return n
+}
+
+// filled returns the number of cells that are not empty.
+func filled(row transfer.Row) (n int) {
+	for _, text := range transfer.Texts(row.Cells) {
+		if text != "" {
+			n++
+		}
+	}
+	return n
+}
+
+// mappedTo returns the field to which a mapping maps a title, without regard to case, accents and punctuation.
+func mappedTo(mapping map[string]string, title string) (field string, ok bool) {
+	if field, ok = mapping[title]; ok || len(mapping) == 0 {
+		return field, ok
+	}
+	key := normal(title, false)
+	for name, field := range mapping {
+		if key != "" && normal(name, false) == key {
+			return field, true
+		}
+	}
+	return "", false
+}
+
+// recognize finds out what the columns mean. The mapping comes first, then names, then values.
+func (s *Sheets) recognize(columns []column, how transfer.Reading) {
+	var all []candidate
+	taken := map[string]bool{}
+	for i := range columns {
+		c := &columns[i]
+		c.unit, _ = unitOf(c.title)
+		if field, ok := mappedTo(how.Mapping, c.title); ok {
+			c.target, c.why = field, "given"
+			taken[field] = true
+			continue
+		}
+		c.why = "none"
+		all = append(all, s.candidates(i, c)...)
+	}
+	slices.SortStableFunc(all, func(a, b candidate) int { return cmp.Compare(b.score, a.score) })
+	done := map[int]bool{}
+	assign := func(c candidate) {
+		one := &columns[c.column]
+		one.target, one.why = c.target, c.why
+		done[c.column], taken[c.target] = true, true
+	}
+	for _, c := range all {
+		if c.score >= 40 && !done[c.column] && !taken[c.target] {
+			assign(c)
+		}
+	}
+	// Spoolman has some values of a spool in columns of its filament, too. They count where the spool has none.
+	for _, c := range all {
+		if c.score >= 80 && !done[c.column] && isSecond(columns[c.column].title) {
+			assign(c)
+		}
+	}
+	for _, c := range all {
+		if c.score >= 60 && !done[c.column] {
+			columns[c.column].note = "another column is " + c.target
+			done[c.column] = true
+		}
+	}
+	// A column of descriptions names the filaments if no other column does.
+	if s.makes && !taken["color"] && !taken["filament_name"] {
+		for _, c := range all {
+			if c.target == "filament_name" && c.score >= 40 && columns[c.column].target == "notes" {
+				taken["notes"] = false
+				assign(c)
+				break
+			}
+		}
+	}
+	for i := range columns {
+		c := &columns[i]
+		if concepts, sure := meanings(c.title); c.target == "" && c.why == "none" && sure >= 60 && concepts != nil {
+			isField := func(name string) bool { return s.concepts[name] != "" }
+			c.ignore = concepts[0] == "" || !slices.ContainsFunc(concepts, isField)
+		}
+	}
+}
+
+// candidates returns the targets that a column can have, with their scores: at most 100.
+func (s *Sheets) candidates(i int, c *column) (all []candidate) {
+	if name := s.exact(c.title); name != "" {
+		if !s.isTarget(name) && !slices.Contains(s.keys, name) {
+			name = "" // a field that the service computes
+			c.ignore = true
+		}
+		if name == "id" && len(c.texts) > 0 && !slices.ContainsFunc(c.texts, isUUID) {
+			return nil // the ids of another program
+		}
+		if name == "" {
+			return nil
+		}
+		return []candidate{{i, name, 120, "name"}}
+	}
+	add := func(concept string, score int, why transfer.Why) {
+		target := s.concepts[concept]
+		if target == "" {
+			return
+		}
+		target, fits := s.fit(c, concept, target)
+		switch {
+		case len(c.texts) == 0:
+			score -= 5
+		case fits < 0.5:
+			score -= 70
+		}
+		all = append(all, candidate{i, target, score, why})
+	}
+	concepts, sure := meanings(c.title)
+	if isSecond(c.title) {
+		sure -= 3
+	}
+	for n, concept := range concepts {
+		add(concept, sure-8*n, "name")
+	}
+	if len(concepts) > 0 && sure >= 60 && concepts[0] == "" && len(normal(c.title, false)) > 1 {
+		return nil
+	}
+	if len(c.texts) == 0 {
+		return all
+	}
+	for concept, score := range map[string]int{"material_type": 62, "color_hex": 58, "diameter_mm": 60, "purchase_price": 50,
+		"purchase_date": 48, "net_weight_grams": 46, "remaining_weight_grams": 44, "remaining_percent": 47, "color": 50,
+		"brand": 52, "material_name": 42} {
+		if s.concepts[concept] != "" && looksLike(c, concept) {
+			add(concept, score, "values")
+		}
+	}
+	slices.SortFunc(all, func(a, b candidate) int {
+		return cmp.Or(cmp.Compare(b.score, a.score), cmp.Compare(a.target, b.target))
+	})
+	return all
+}
+
+// isSecond reports whether a column has values of the filament of a spool, as Spoolman writes them.
+func isSecond(title string) bool { return strings.HasPrefix(title, "filament.") }
+
+func isUUID(text string) bool { _, ok := value.ParseID(text); return ok }
+
+// share returns the share of the texts for which is is true.
+func share(texts []string, is func(string) bool) float64 {
+	if len(texts) == 0 {
+		return 0
+	}
+	n := 0
+	for _, text := range texts {
+		if is(text) {
+			n++
+		}
+	}
+	return float64(n) / float64(len(texts))
+}
+
+func isMaterial(text string) bool { _, _, ok := readMaterial(text); return ok }
+func isHex(text string) bool      { _, ok := readHex(text); return ok }
+
+var datePattern = regexp.MustCompile(`^(\d{1,4}[-./ ]\s?\d{1,2}[-./ ]\s?\d{1,4}\.?|` +
+	`\d{1,2}\.?[- ]?\pL{3,}\.?[- ,]*\d{2,4}|\pL{3,}\.? ?\d{1,2},? \d{4})`)
+
+func isDate(text string) bool {
+	_, changed := readDate(text)
+	return changed || datePattern.MatchString(text)
+}
+
+// amountOf returns the number of a text for comparisons, with either decimal mark, or -1.
+func amountOf(text string) float64 {
+	n, ok := transfer.ParseNumber(readNumber(text))
+	if !ok {
+		return -1
+	}
+	point, comma := n.Readings()
+	var f float64
+	if _, err := fmt.Sscan(cmp.Or(comma, point), &f); err != nil {
+		return -1
+	}
+	return f
+}
+
+func hasUnit(text string, all ...string) bool {
+	n, ok := transfer.ParseNumber(readWeight(readNumber(text)))
+	return ok && slices.Contains(all, strings.TrimSuffix(strings.ToLower(n.Unit), "."))
+}
+
+func isShare(text string) bool { return shares[fold(text)] != "" || hasUnit(text, "%") }
+
+// looksLike reports whether the values of a column show by themselves that it has a concept.
+func looksLike(c *column, concept string) bool {
+	texts := c.texts
+	switch concept {
+	case "material_type", "material_name":
+		return share(texts, isMaterial) >= 0.6
+	case "color_hex":
+		return share(texts, func(s string) bool { return isHex(s) && (strings.HasPrefix(s, "#") || !numberLike(s)) }) >= 0.4 &&
+			share(texts, isHex) >= 0.8
+	case "diameter_mm":
+		return share(texts, isDiameter) >= 0.8
+	case "purchase_price":
+		return share(texts, func(s string) bool {
+			n, ok := transfer.ParseNumber(readAmount(s))
+			return ok && (strings.ContainsAny(n.Before+n.Unit, "€$£") || len(n.Currency()) == 3 && n.Currency() != "PCS" &&
+				regexp.MustCompile(`^[A-Z]{3}$`).MatchString(n.Currency()))
+		}) >= 0.6
+	case "purchase_date":
+		return share(texts, func(s string) bool { return datePattern.MatchString(s) && !isDiameter(s) }) >= 0.8
+	case "net_weight_grams", "remaining_weight_grams":
+		return share(texts, func(s string) bool { return hasUnit(s, "g", "kg", "gr") }) >= 0.6
+	case "remaining_percent":
+		return share(texts, isShare) >= 0.7 && share(texts, func(s string) bool { return hasUnit(s, "%") }) >= 0.3
+	case "color":
+		return share(texts, isColor) >= 0.5
+	case "brand":
+		return share(texts, func(s string) bool { return brands[normal(s, false)] }) >= 0.4
+	}
+	return false
+}
+
+func isDiameter(text string) bool {
+	switch read, changed := readDiameter(text); {
+	case changed:
+		return true
+	default:
+		read = strings.TrimRight(strings.ReplaceAll(read, ",", "."), "0")
+		return read == "1.75" || read == "2.85"
+	}
+}
+
+// fit returns the target that a column with a concept has by its values and by the unit in its title, and how many of
+// its values fit: from 0 to 1.
+func (s *Sheets) fit(c *column, concept, target string) (string, float64) {
+	texts := c.texts
+	both := slices.Contains(titlesOf[normal(c.title, false)], "quantity") || slices.Contains(titlesOf[normal(c.title, true)], "quantity")
+	small := share(texts, func(t string) bool {
+		n := amountOf(t)
+		return n >= 0 && n <= 40 && n == float64(int(n)) && numberLike(t)
+	}) == 1 &&
+		share(texts, func(t string) bool { return hasUnit(t, "g", "kg", "gr") }) == 0
+	switch concept {
+	case "material_type":
+		return target, share(texts, isMaterial)
+	case "color_hex":
+		return target, share(texts, func(t string) bool { return isHex(t) || shortDigits.MatchString(t) })
+	case "color":
+		if share(texts, isMaterial) > 0.6 {
+			return target, 0
+		}
+		return target, share(texts, func(t string) bool { return !numberLike(t) || isHex(t) })
+	case "brand", "supplier", "finish":
+		if concept == "finish" && share(texts, isMaterial) > 0.6 {
+			return target, 0
+		}
+		return target, share(texts, func(t string) bool { return !numberLike(t) && !isDate(t) })
+	case "filament_name":
+		return target, share(texts, func(t string) bool { return strings.ContainsFunc(t, isLetter) && !isDate(t) })
+	case "diameter_mm":
+		return target, share(texts, isDiameter)
+	case "net_weight_grams", "remaining_weight_grams", "used_weight_grams", "gross_weight_grams", "spool_weight_grams":
+		percent := func(t string) bool { return hasUnit(t, "%") }
+		if c.unit == "%" || share(texts, percent) >= 0.5 || share(texts, isShare) == 1 {
+			if concept == "remaining_weight_grams" && s.concepts["remaining_percent"] != "" {
+				return s.concepts["remaining_percent"], 1
+			}
+			return target, 0
+		}
+		if both && small && c.unit == "" {
+			return target, 0
+		}
+		return target, share(texts, func(t string) bool {
+			return (numberLike(readWeight(t)) || isShare(t)) && !isDate(t) && !strings.ContainsAny(t, "€$£")
+		})
+	case "remaining_percent":
+		return target, share(texts, func(t string) bool { return isShare(t) || numberLike(t) && amountOf(t) <= 100 })
+	case "quantity":
+		if c.unit != "" {
+			return target, 0
+		}
+		return target, share(texts, func(t string) bool {
+			n := amountOf(t)
+			return numberLike(t) && n <= 200 && n == float64(int(n)) && !hasUnit(t, "g", "kg", "%")
+		})
+	case "purchase_price", "price_per_kg", "total_price", "selling_price":
+		return target, share(texts, func(t string) bool {
+			return numberLike(readAmount(t)) && !isDate(t) && !hasUnit(t, "g", "kg")
+		})
+	case "density_g_cm3", "extruder_temperature_c", "bed_temperature_c", "print_minutes", "labour_minutes", "pieces_per_plate":
+		return target, share(texts, numberLike)
+	case "purchase_date":
+		return target, share(texts, isDate)
+	case "archived":
+		return target, share(texts, func(t string) bool { return transfer.IsBool(t) })
+	}
+	return target, 1
+}

@@ -1,0 +1,258 @@
+package imports_test
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+
+	"spoolwright/inventory"
+	"spoolwright/inventory/imports"
+	"spoolwright/testkit"
+	"spoolwright/transfer"
+)
+
+// fieldsOf returns the columns of a check as "title=field", separated by semicolons.
+func fieldsOf(check *testkit.Response) string {
+	var all []string
+	for i := range check.List("columns") {
+		at := fmt.Sprintf("columns.%d.", i)
+		all = append(all, check.Text(at+"title")+"="+strings.ReplaceAll(check.Text(at+"field"), "null", ""))
+	}
+	return strings.Join(all, ";")
+}
+
+// problemsOf returns the groups of problems of a check as "count field message", separated by semicolons.
+func problemsOf(check *testkit.Response) string {
+	var all []string
+	for i := range check.List("errors") {
+		at := fmt.Sprintf("errors.%d.", i)
+		all = append(all, check.Text(at+"count")+" "+check.Text(at+"field")+" "+check.Text(at+"message"))
+	}
+	return strings.Join(all, ";")
+}
+
+func changesOf(check *testkit.Response) string {
+	var all []string
+	for i := range check.List("changes") {
+		at := fmt.Sprintf("changes.%d.", i)
+		all = append(all, check.Text(at+"count")+" "+check.Text(at+"text")+" -> "+check.Text(at+"detail"))
+	}
+	return strings.Join(all, ";")
+}
+
+// What a column is follows from its name in many forms, or from its values.
+func TestColumnsAreRecognized(t *testing.T) {
+	t.Parallel()
+	api := testkit.New(t, testkit.Options{}, inventory.Routes, imports.Routes)
+	c := api.Operator(t).With("Content-Type", "text/csv")
+	for _, test := range []struct{ file, want string }{
+		{"Brand,Colour,Type,Weight (g),Left,Cost\nA,Red,PLA,1000,500,20\n",
+			"Brand=brand;Colour=color;Type=material_type;Weight (g)=net_weight_grams;Left=remaining_weight_grams;Cost=purchase_price"},
+		{"Hersteller;Farbe;Material;Gewicht;Preis\nA;Rot;PLA;1.000;20,00\n",
+			"Hersteller=brand;Farbe=color;Material=material_type;Gewicht=net_weight_grams;Preis=purchase_price"},
+		// By the values.
+		{"a;b;c;d;e;f\nPLA;0000FF;1,75;23,49 €;750 g;21.10.2026\nPETG;FFAA00;1,75;19,00 €;1 kg;22.10.2026\n",
+			"a=material_type;b=color_hex;c=diameter_mm;d=purchase_price;e=net_weight_grams;f=purchase_date"},
+		// Without titles.
+		{"Prusament,PLA,Galaxy Black,1 kg\nPrusament,PETG,Jet Black,1 kg\n",
+			"Column 1=brand;Column 2=material_type;Column 3=color;Column 4=net_weight_grams"},
+		// Material and its kind, a quantity and a stock, prices of one and of all.
+		{"Material,Type,Color,Qty,Price,Total\nPLA,Silk,Red,2,20,40\nPETG,Matte,Blue,1,20,20\n",
+			"Material=material_type;Type=finish;Color=color;Qty=quantity;Price=purchase_price;Total=total_price"},
+		{"Material;Farbe;Bestand;Gewicht\nPLA;Rot;3;1000\n",
+			"Material=material_type;Farbe=color;Bestand=quantity;Gewicht=net_weight_grams"},
+		{"Material;Farbe;Bestand;Gewicht\nPLA;Rot;350;1000\n",
+			"Material=material_type;Farbe=color;Bestand=remaining_weight_grams;Gewicht=net_weight_grams"},
+		{"Material;Farbe;Menge\nPLA;Rot;3\n", "Material=material_type;Farbe=color;Menge=quantity"},
+		{"Material;Farbe;Menge (g)\nPLA;Rot;750\n", "Material=material_type;Farbe=color;Menge (g)=net_weight_grams"},
+		{"Filamentfarbe;Materialart;Füllgewicht in g;Restmenge [g];Einkaufspreis (€, brutto);Kaufdatum (TT.MM.JJJJ)\n" +
+			"Rot;PLA;1000;20;20,00;21.10.2026\n", "Filamentfarbe=color;Materialart=material_type;" +
+			"Füllgewicht in g=net_weight_grams;Restmenge [g]=remaining_weight_grams;" +
+			"Einkaufspreis (€, brutto)=purchase_price;Kaufdatum (TT.MM.JJJJ)=purchase_date"},
+		{"Vendor,Brand,Material,Color\nAmazon,eSun,PLA,Red\n", "Vendor=supplier;Brand=brand;Material=material_type;Color=color"},
+		{"Nr.;Material;Farbe;Bild;Länge\n1;PLA;Rot;x;3\n", "Nr.=;Material=material_type;Farbe=color;Bild=;Länge="},
+		{"COLOR,MATERIAL,WEIGHT KG\nRed,PLA,1\n", "COLOR=color;MATERIAL=material_type;WEIGHT KG=net_weight_grams"},
+		{"Material,Color,% left\nPLA,Red,50\n", "Material=material_type;Color=color;% left=remaining_percent"},
+	} {
+		check := c.Post(t, importPath+"/check", test.file).Want(200)
+		testkit.Equal(t, fieldsOf(check), test.want, "%q", test.file)
+	}
+	// Vendors and filaments have their own.
+	for path, test := range map[string]struct{ file, want string }{
+		vendors: {"Marque;Poids bobine vide;Remarques\nFrancofil;250;x\n",
+			"Marque=name;Poids bobine vide=empty_spool_weight_grams;Remarques=notes"},
+		filaments: {"Märke,Namn,Materialtyp,Färg,Diameter,Pris,Munstyckstemperatur\nA,B,PLA+,Röd,1.75,200,210\n",
+			"Märke=vendor_name;Namn=name;Materialtyp=material_type;Färg=color;Diameter=diameter_mm;Pris=price;" +
+				"Munstyckstemperatur=extruder_temperature_c"},
+	} {
+		testkit.Equal(t, fieldsOf(c.Post(t, path+"/import/check", test.file).Want(200)), test.want, "%s", path)
+		c.Post(t, path+"/import", test.file).Want(200).Shows(map[string]string{"created": "1"})
+	}
+	c.Get(t, filaments).Shows(map[string]string{"items.0.material_type": "PLA", "items.0.material_name": "PLA+",
+		"items.0.extruder_temperature_c": "210", "items.0.vendor_name": "A"})
+}
+
+// Cells mean what people mean.
+func TestCellsOfPeople(t *testing.T) {
+	t.Parallel()
+	api := testkit.New(t, testkit.Options{}, inventory.Routes, imports.Routes)
+	const first = "material_type,material_name,brand,color,color_hex,diameter_mm,net_weight_grams,remaining_weight_grams," +
+		"spool_weight_grams,purchase_price,purchase_date,notes\n"
+	for _, test := range []struct{ file, want string }{
+		{"Material;Color;Weight\nPLA+;#0000ff;1 kg\nSilk PLA;Black (#101010);750g\nPET-G;Red;1000 gr\nPolylactid;x;0,25 kg\n",
+			"PLA,PLA+,,Blue,#0000FF,1.75,1000,1000,,,,\nPLA,Silk PLA,,Black,#101010,1.75,750,750,,,,\n" +
+				"PETG,,,Red,,1.75,1000,1000,,,,\nPLA,,,x,,1.75,250,250,,,,\n"},
+		// Weights in kilograms without a word about it, and shares as fractions.
+		{"Material,Color,Weight,% left\nPLA,Red,1,0.5\nPLA,Red,0.75,1\n",
+			"PLA,,,Red,,1.75,1000,500,,,,\nPLA,,,Red,,1.75,750,750,,,,\n"},
+		{"Material;Color;Weight;Rest\nPLA;Red;1;0,25\nPLA;Red;2,3;full\n",
+			"PLA,,,Red,,1.75,1000,250,,,,\nPLA,,,Red,,1.75,2300,2300,,,,\n"},
+		// Names of shops.
+		{"Filament;Gewicht;Preis\nPrusament PLA Galaxy Black 1kg;1000;29,99\neSun PLA+ Silk Red (1,75 mm);1000;SFr. 20.-\n",
+			"PLA,,Prusament,Galaxy Black,,1.75,1000,1000,,29.99,,\nPLA,PLA+ Silk,eSun,Red,,1.75,1000,1000,,20,,\n"},
+		// Diameters, dates and prices.
+		{"Material,Color,Dia,Weight,Price,Bought\nPLA,Red,\"3,0\",1000,R$ 100,45306\nPLA,Red,Ø 1.75mm,1000,kr 249,15.01.2024 12:30\n" +
+			"PLA,Red,2.85 mm ± 0.05,1000,n/a,2024-01\n",
+			"PLA,,,Red,,2.85,1000,1000,,100,2024-01-15,\n|PLA,,,Red,,2.85,1000,1000,,,2024-01-01,\n"},
+		// Gross weights, what is used, and notes of several columns.
+		{"Material,Color,Net weight,Gross weight,Tare\nPLA,Red,1000,700,200\n", "PLA,,,Red,,1.75,1000,500,200,,,\n"},
+		{"Material,Color,Net weight,Used\nPLA,Red,1000,120.5\n", "PLA,,,Red,,1.75,1000,879.5,,,,\n"},
+		{"Material,Color,Weight,Price per kg\nPLA,Red,750,20\n", "PLA,,,Red,,1.75,750,750,,15,,\n"},
+		{"Material,Color,Weight,Qty,Total price\nPLA,Red,1000,2,39.98\n",
+			strings.Repeat("PLA,,,Red,,1.75,1000,1000,,19.99,,\n", 2)},
+		{"sep=|\nMaterial|Color|Weight\nPLA|a;b,c|1000\n", "PLA,,,\"a;b,c\",,1.75,1000,1000,,,,\n"},
+		{"Material,Color,Weight,,\nPLA,=\"Red\",1000,,\n,,,,\n", "PLA,,,Red,,1.75,1000,1000,,,,\n"},
+		{"Material,Hex,Weight\nPLA,255,1000\n", "PLA,,,Dark blue,#000255,1.75,1000,1000,,,,\n"},
+	} {
+		c := api.Operator(t)
+		want, _, other := strings.Cut(test.want, "|")
+		check := c.With("Content-Type", "text/csv").Post(t, importPath+"/check", test.file)
+		query := suggested(t, check)
+		if other { // a row with another currency
+			query.Set("skip_invalid", "true")
+			want += strings.TrimPrefix(test.want, want+"|")
+		}
+		postMode(t, c, query.Encode(), test.file).Want(200)
+		wantSpools(t, c, first+want)
+	}
+}
+
+// A mapping says what the columns are, and defaults what is missing. Rows that are not valid are left out on request.
+func TestMapping(t *testing.T) {
+	t.Parallel()
+	api := testkit.New(t, testkit.Options{}, inventory.Routes, imports.Routes)
+	tenant := api.Tenant(t)
+	c := tenant.User(t, "operator")
+	const file = "Stuff,Tint,Heavy,Where,Wet\nPLA+,Red,1000,Shelf,yes\nPLO,Blue,1000,Shelf,5\nPLA,,1000,Box,no\n"
+	ask := func(mapping, defaults string, more ...string) string {
+		q := url.Values{"mapping": {mapping}, "defaults": {defaults}}
+		for i := 0; i < len(more); i += 2 {
+			q.Set(more[i], more[i+1])
+		}
+		return q.Encode()
+	}
+	const mapping = `{"stuff": "material_type", "Tint": "color", "Heavy": "net_weight_grams", "Wet": "extra.wet"}`
+	postMode(t, c, "", file).Fields("line 1")
+	refused := postMode(t, c, ask(mapping, `{"diameter_mm": "1,75"}`), file).Fields("line 3", "line 4")
+	if !strings.Contains(refused.Text("errors.0.message"), `material_type must be one of`) {
+		t.Errorf("%s", refused.Body)
+	}
+	check := c.With("Content-Type", "text/csv").Post(t, importPath+"/check?"+ask(mapping, `{"diameter_mm": "1.75"}`), file).
+		Want(200)
+	check.Shows(map[string]string{"created": "1", "invalid": "2", "invalid_rows.0.row": "3", "invalid_rows.0.cells.0.text": "PLO",
+		"invalid_rows.0.errors.0.column": "Stuff", "header_row": "1", "rows.2.cells.3.text": "Box", "columns.0.why": "given",
+		"columns.3.field": "location", "columns.3.why": "name", "defaults": "[]"})
+	testkit.Equal(t, problemsOf(check), "1 material_type must be one of PLA, PETG, ABS, TPU, ASA, Nylon, PC, HIPS, PVA, "+
+		"Custom;1 color is required", "problems")
+	testkit.Equal(t, changesOf(check), "1 PLA+ -> type PLA, name PLA+", "changes")
+	c.Get(t, spools).Shows(map[string]string{"total": "0"})
+
+	keyed := c.With("Idempotency-Key", "a-farms-own-list")
+	for range 2 {
+		postMode(t, keyed, ask(mapping, `{"diameter_mm": "1.75", "color": "Green"}`, "skip_invalid", "true"), file).Want(200).
+			Shows(map[string]string{"created": "2", "invalid": "1", "invalid_rows.0.row": "3", "changes.0.count": "1"})
+	}
+	c.Get(t, spools+"?sort_order=asc").Shows(map[string]string{"total": "2", "items.0.material_name": "PLA+",
+		"items.0.extra.wet": "yes", "items.1.color": "Green", "items.1.location": "Box"})
+	api.Operator(t).Get(t, spools).Shows(map[string]string{"total": "0"})
+
+	for query, field := range map[string]string{
+		ask(`{"Nothing": "color"}`, "{}"): "mapping", ask(`{"Tint": "colour"}`, "{}"): "mapping",
+		ask(`{"Tint": "color", "Stuff": "color"}`, "{}"): "mapping", ask(`[1]`, "{}"): "mapping", ask("{}", `{"x": "1"}`): "defaults",
+		ask("{}", `{"net_weight_grams": "1.000"}`): "defaults", ask(`{"Tint": "created_at"}`, "{}"): "mapping",
+		"mapping=null": "mapping", ask("{}", `{"a": 1}`): "defaults", "skip_invalid=maybe": "skip_invalid",
+		ask(`{"Tint": "extra.Ä b"}`, "{}"): "mapping",
+	} {
+		postMode(t, c, query, file).Fields(field)
+		c.With("Content-Type", "text/csv").Post(t, importPath+"/check?"+query, file).Fields(field)
+	}
+	viewer := tenant.User(t, "viewer").With("Content-Type", "text/csv")
+	viewer.Post(t, importPath+"/check", file).WantError(403, "FORBIDDEN")
+}
+
+// Files that are not tables, or that would hurt, are refused or change nothing but texts.
+func TestHostileSheets(t *testing.T) {
+	t.Parallel()
+	api := testkit.New(t, testkit.Options{}, inventory.Routes, imports.Routes)
+	c := api.Operator(t)
+	text := c.With("Content-Type", "text/csv")
+	for file, want := range map[string]string{
+		"":                                     "the file is empty",
+		"\n\n":                                 "the file is empty",
+		"PK\x03\x04xxxx":                       "save it as CSV",
+		strings.Repeat("x,", 300) + "\n1,2\n":  "at most 200 columns",
+		"Color;Material\n" + "\"a;PLA\n":       "",
+		strings.Repeat("\"", 5000):             "",
+		"\xff\xfe":                             "the file is empty",
+		"\x00\x00\x00\x00,\x00\n\x00":          "",
+		"Color,Material,Qty\nRed,PLA,1000\n":   "",
+		strings.Repeat("Color\n", 3):           "",
+		"sep=\n":                               "",
+		"Color,Color,Color\nRed,Blue,Green\n":  "",
+		strings.Repeat(",", 1000) + "\n" + ",": "",
+	} {
+		a := text.Post(t, importPath+"/check", file)
+		if want != "" {
+			a.WantError(422, "VALIDATION_ERROR")
+			if !strings.Contains(string(a.Body), want) {
+				t.Errorf("%.40q: %s", file, a.Body)
+			}
+		}
+		if a.Status >= 500 {
+			t.Errorf("%.40q: %d", file, a.Status)
+		}
+		if a = text.Post(t, importPath+"?skip_invalid=true", file); a.Status >= 500 {
+			t.Errorf("%.40q: %d", file, a.Status)
+		}
+	}
+	// A cell with a NUL, one that is too long, and one that is a formula.
+	const head = "Material;Color;Weight;Notes;Diameter\n"
+	rows := "PLA;a\x00b;1000;;1,75\nPLA;" + strings.Repeat("x", 300_000) + ";1000;;1,75\nPLA;=1+1;1000;=HYPERLINK(1);1,75\n"
+	check := text.Post(t, importPath+"/check", head+rows).Want(200)
+	check.Shows(map[string]string{"created": "1", "invalid": "2"})
+	if len(check.Body) > 20_000 {
+		t.Errorf("the answer has %d bytes", len(check.Body))
+	}
+	postMode(t, c, "skip_invalid=true", head+rows).Want(200).Shows(map[string]string{"created": "1", "invalid": "2"})
+	c.Get(t, spools).Shows(map[string]string{"total": "1", "items.0.color": "=1+1", "items.0.notes": "=HYPERLINK(1)"})
+	text.Post(t, importPath+"/check", strings.Repeat("x", 1<<20+1)).WantError(413, "PAYLOAD_TOO_LARGE")
+	many := "Material;Color;Weight;Diameter;Qty\n" + strings.Repeat("PLA;Red;1000;1,75;100\n", 101)
+	postMode(t, c, "", many).Fields("body")
+}
+
+// FuzzSheets reads any file as a sheet. It must not panic, and what it makes of a cell must not grow.
+func FuzzSheets(f *testing.F) {
+	f.Add([]byte("Brand,Colour,Type,Weight (g),Left,Cost\nA,0000FF,PLA+,1000,50%,$23.49\n"))
+	f.Add([]byte("Marke;Farbe\n\"a\nb\";=\"x\"\n"))
+	f.Add([]byte("\xff\xfeM\x00a\x00\n\x00"))
+	f.Add([]byte("Filament;Gewicht;Rest;Datum\nPrusament PLA Galaxy Black 1kg;1,0;voll;45306\n"))
+	f.Fuzz(func(t *testing.T, file []byte) {
+		for _, suggest := range []bool{false, true} {
+			made, err := imports.ReadSpoolSheet(file, transfer.Reading{Mode: transfer.Create, Suggest: suggest})
+			if err == nil && made.Table != nil && len(made.Table.Rows) > 100*len(file)+1 {
+				t.Errorf("%d rows of %d bytes", len(made.Table.Rows), len(file))
+			}
+		}
+	})
+}
