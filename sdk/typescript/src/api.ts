@@ -2039,7 +2039,7 @@ export interface WasteReport<D = number> {
 }
 
 /** The type `OrderListItem` of the API. */
-export interface OrderListItem<D = number> {
+export interface OrderListItem {
   /** The order's id. */
   readonly id: string;
   /** Where the order comes from. */
@@ -2073,13 +2073,13 @@ export interface OrderListItem<D = number> {
   /** How many of these pieces are produced. */
   readonly produced: number;
   /** Sum of the prices of the pieces; items without a price add nothing. Null if no item has a price. */
-  readonly value: D | null;
+  readonly value: number | null;
 }
 
 /** The type `OrderList` of the API. */
-export interface OrderList<D = number> {
+export interface OrderList {
   /** The items of this page. */
-  readonly items: readonly OrderListItem<D>[];
+  readonly items: readonly OrderListItem[];
   /** Number of matching items on all pages. */
   readonly total: number;
   /** Number of skipped items. */
@@ -5743,7 +5743,6 @@ const DECIMALS: ReadonlySet<string> = /* @__PURE__ */ new Set([
   "unit_price",
   "used_grams",
   "utilisation_percent",
-  "value",
   "waste",
   "wasted_grams",
   "weight",
@@ -8437,7 +8436,7 @@ export class OrdersResource<M extends DecimalMode = "number"> {
   list(
     query: ListOrdersQuery = {},
     options: RequestOptions = {},
-  ): Promise<OrderList<Decimals[M]>> {
+  ): Promise<OrderList> {
     return this.#client.call("GET", `/orders`, { query: { ...query } }, options);
   }
 
@@ -8450,7 +8449,7 @@ export class OrdersResource<M extends DecimalMode = "number"> {
   iterate(
     query: Omit<ListOrdersQuery, "skip" | "limit" | "after"> = {},
     options: RequestOptions = {},
-  ): AsyncGenerator<OrderListItem<Decimals[M]>, void, undefined> {
+  ): AsyncGenerator<OrderListItem, void, undefined> {
     return cursorPages(this.#client, `/orders`, { ...query }, options);
   }
 
