@@ -82,9 +82,11 @@ func (c costs) margin(v view) costRow {
 }
 
 // NeedsRates reports whether a rate in the settings would make an unknown part known. The cost of filament follows from
-// the prices of spools.
+// the prices of spools, and the revenue from those of orders.
 func (c costs) NeedsRates() bool {
-	return slices.ContainsFunc(c.Unknown, func(name string) bool { return name != "filament" && name != "waste" })
+	return slices.ContainsFunc(c.Unknown, func(name string) bool {
+		return name != "filament" && name != "waste" && name != "revenue"
+	})
 }
 
 // Missing returns the names of the unknown parts.

@@ -176,6 +176,7 @@ async function walk(browser, tag, options, keys) {
   await visit("Products");
   await add("text=/Add (a|the first) product/");
   await fill("name", `Hook ${tag}`);
+  await fill("pieces_per_plate", "4");
   await click("button:has-text('Add')");
   await fill("color", `Teal ${tag}`);
   await fill("weight_grams", "25");
@@ -195,10 +196,8 @@ async function walk(browser, tag, options, keys) {
   await click("form.line button");
   await shows("There is enough filament.");
   await click("td >> text=Print");
-  await fill("printer_name", `Printer ${tag}`);
-  await fill("materials[0].spool_number", number);
-  await fill("materials[0].estimated_weight_grams", "100");
-  await click("button:has-text('Plan the run')");
+  await shows("1 run is planned.");
+  await click(`.rows a:has-text("4 × Hook ${tag}")`);
   await click("button:has-text('Start')");
   await shows("Printing");
   await visit("Today");
@@ -255,13 +254,10 @@ async function invite(browser) {
   for (const page of [admin, user]) page.setDefaultTimeout(60_000); // long enough for a busy machine
   await signIn(admin, email, password);
   await admin.goto(base + "/settings/users");
-  await admin.click("text=Add a user");
-  await admin.fill("[name=name]", "Bob");
   await admin.fill("[name=email]", address);
-  await admin.fill("[name=password]", "nobody will ever know this");
-  await admin.click("main form button.primary");
-  await admin.click(`tr:has-text("${address}") >> button:has-text("Password link")`);
-  const link = await admin.textContent(".once pre");
+  await admin.fill("[name=name]", "Bob");
+  await admin.click("button:has-text('Invite')");
+  const link = await admin.inputValue(".once input");
   check("the link", link.startsWith(base + "/password-link/"), link);
 
   await set(link, secret);
