@@ -3,18 +3,64 @@ package web
 import (
 	"net/url"
 	"slices"
+	"strings"
 	"time"
-
-	"spoolwright/webhooks"
 )
 
 // webhook is a webhook, as the API returns it.
 type webhook struct {
-	ID, URL, Description, Secret string
-	Events                       []string
-	Disabled                     bool
-	Reason                       string     `json:"disabled_reason"`
-	FailingSince                 *time.Time `json:"failing_since"`
+	ID, URL, Format, Description, Secret string
+	Events                               []string
+	Disabled                             bool
+	Reason                               string     `json:"disabled_reason"`
+	FailingSince                         *time.Time `json:"failing_since"`
+}
+
+// Title returns the name of the webhook for people. The URLs of chats are secrets, and say nothing: for them, it is the
+// kind of the receiver.
+func (w webhook) Title() string {
+	if w.Format == "standard" {
+		return w.URL
+	}
+	title := nameOf(receivers, w.Format)
+	if w.Description != "" {
+		title += ": " + w.Description
+	}
+	return title
+}
+
+// When returns the events of the webhook in words.
+func (w webhook) When() string {
+	var all []string
+	for _, event := range w.Events {
+		all = append(all, nameOf(occasions, event))
+	}
+	return strings.Join(all, ", ")
+}
+
+// receivers are the kinds of receivers, to choose from.
+var receivers = []option{{"discord", "Discord"}, {"slack", "Slack, Mattermost or Rocket.Chat"},
+	{"teams", "Microsoft Teams"}, {"ntfy", "ntfy"}, {"gotify", "Gotify"}, {"standard", "A program, by signed requests"}}
+
+// occasions are the events in words, as "Tell me when" continues.
+var occasions = []option{
+	{"inventory.low_stock", "filament runs low"}, {"spool.empty", "a spool is empty"},
+	{"production_run.planned", "a run is planned"}, {"production_run.started", "a run starts"},
+	{"production_run.completed", "a run is completed"}, {"production_run.failed", "a run fails"},
+	{"production_run.corrected", "the end of a run is corrected"}, {"production_run.reopened", "a run is opened again"},
+	{"order.received", "an order arrives"}, {"order.in_production", "an order goes into production"},
+	{"order.done", "an order is done"}, {"order.cancelled", "an order is cancelled"},
+	{"product.cost_changed", "the cost of a product changes"}, {"*", "anything happens"},
+}
+
+// nameOf returns the name of the option with the value, or the value if there is none.
+func nameOf(options []option, value string) string {
+	for _, o := range options {
+		if o.Value == value {
+			return o.Name
+		}
+	}
+	return value
 }
 
 // State returns whether the service sends events to the webhook, in words.
@@ -32,15 +78,17 @@ func (w webhook) State() string {
 	return "Active"
 }
 
-// webhookEvents returns the events to which a webhook can subscribe.
-var webhookEvents = webhooks.Subscription("").Enum
-
 type webhookList struct {
-	Items  []webhook
-	New    webhook // the webhook that was just created, or empty
-	Form   *form
-	Events []string
+	Items []webhook
+	New   webhook // the webhook that was just created, or empty
+	Form  *form
 }
+
+// Receivers returns the kinds of receivers, to choose from.
+func (l *webhookList) Receivers() []option { return append([]option{{"", "Choose"}}, receivers...) }
+
+// Occasions returns the events in words.
+func (l *webhookList) Occasions() []option { return occasions }
 
 // Gets reports whether the visitor has chosen the events in the form.
 func (l *webhookList) Gets(events string) bool {
@@ -50,17 +98,18 @@ func (l *webhookList) Gets(events string) bool {
 func listWebhooks(v *visit) error { return v.webhookList(200, &webhookList{Form: v.newForm()}) }
 
 func (v *visit) webhookList(status int, l *webhookList) error {
-	l.Events = webhookEvents()
 	if err := v.fetch(get("/api/v1/webhooks", l)); err != nil {
 		return err
 	}
 	return v.show(status, "webhooks", "Webhooks", l)
 }
 
-// createWebhook creates a webhook, and shows its secret once.
+// createWebhook creates a webhook. It shows the secret of a signed one once, and otherwise the page of the webhook,
+// where it can be tested.
 func createWebhook(v *visit) error {
 	l := &webhookList{Form: v.sent()}
-	body := l.Form.body(field{"url", text}, field{"description", text})
+	body := l.Form.body(field{"url", text}, field{"description", text}, field{"format", text},
+		field{"token", text})
 	body["events"] = append([]string{}, l.Form.Values["events"]...)
 	l.Form.Values["events"] = body["events"].([]string) // the form must have events, so that refuse shows their problem
 	ok, err := v.send(l.Form, "POST", "/api/v1/webhooks", body, &l.New)
@@ -69,6 +118,9 @@ func createWebhook(v *visit) error {
 		return err
 	case !ok:
 		return v.webhookList(422, l)
+	case l.New.Format != "standard":
+		v.tell(&notice{Text: "The receiver is added. Send it a test."})
+		return v.redirect("/settings/webhooks/" + l.New.ID)
 	case l.New.Secret == "": // the form was sent twice, and the response is not stored
 		return v.redirect("/settings/webhooks")
 	}

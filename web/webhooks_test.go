@@ -1,0 +1,50 @@
+package web_test
+
+import (
+	"strings"
+	"testing"
+
+	"spoolwright/app"
+	"spoolwright/testkit"
+)
+
+// The form of webhooks has a box for each event, and a name for each kind of receiver.
+func TestWebhookForm(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t, testkit.Options{})
+	page := signIn(t, api.Tenant(t).User(t, "admin")).get(t, "/settings/webhooks").want(t, 200)
+	for _, e := range app.Events {
+		if e.Type != "webhook.test" && !strings.Contains(page.text, `name="events" value="`+e.Type+`"`) {
+			t.Errorf("the form lacks %s", e.Type)
+		}
+	}
+	page.shows(t, "Tell me when", "filament runs low", "Messages have no links")
+	for _, format := range []string{"standard", "discord", "slack", "teams", "ntfy", "gotify"} {
+		if !strings.Contains(page.text, `<option value="`+format+`"`) {
+			t.Errorf("the form lacks %s", format)
+		}
+	}
+}
+
+// A chat is added by its kind, and its page has the test. Its address and token are not shown.
+func TestChatWebhook(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t, testkit.Options{})
+	c := api.Tenant(t).User(t, "admin")
+	b := signIn(t, c)
+	const list = "/settings/webhooks"
+	b.get(t, list).submit(t, list, "url", "https://chat.example/x", "format", "discord", "events", "order.received").
+		want(t, 422).shows(t, "webhook URL of a Discord channel")
+	refused := b.get(t, list).submit(t, list, "url", "https://ntfy.example/farm", "format", "ntfy", "token", "tk secret",
+		"events", "order.received", "description", "Shop").want(t, 422).hides(t, "tk secret")
+	form := refused.form(t, list)
+	form.Set("token", "tk_secret")
+	sent := b.do(t, "POST", list, form).want(t, 303)
+	id := c.Get(t, "/api/v1/webhooks").Want(200).Text("items.0.id")
+	page := sent.to(t, list+"/"+id).shows(t, "The receiver is added", "ntfy: Shop", "an order arrives").
+		hides(t, "tk_secret", "ntfy.example")
+	page.submit(t, list+"/"+id+"/test").to(t, list+"/"+id).shows(t, "webhook.test")
+	b.get(t, list).shows(t, "ntfy: Shop").hides(t, "ntfy.example")
+	b.do(t, "POST", list, form).to(t, list+"/"+id)
+	testkit.Equal(t, c.Get(t, "/api/v1/webhooks").Want(200).Text("total"), "1", "webhooks after a double click")
+}
