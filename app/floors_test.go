@@ -30,7 +30,7 @@ var owners = map[string]string{
 		"usage_days usage_summaries vendors",
 	"catalog":    "product_components product_materials products",
 	"production": "production_runs run_items run_materials run_history",
-	"orders":     "order_items orders",
+	"orders":     "order_assignments order_items order_lines orders",
 	"stock":      "stock_levels",
 	"printers":   "printer_slots printers",
 	"spoolman":   "printer_settings",

@@ -311,6 +311,14 @@ func (f *fixture) path(t *testing.T, pattern string) string {
 		collection, operation, _ := strings.Cut(pattern, "/{id}")
 		return f.endedRun(t, collection) + operation
 	}
+	if before, after, ok := strings.Cut(pattern, "/{id}/lines/{line_id}"); ok { // of an order with a line without a product
+		if f.ids["line"] == "" {
+			order := f.admin.Post(t, before, testkit.JSON{"unassigned_lines": []testkit.JSON{{"title": value.NewID()}}}).
+				Want(201)
+			f.ids["line"] = order.ID() + "/lines/" + order.Text("unassigned_lines.0.id")
+		}
+		return before + "/" + f.ids["line"] + after
+	}
 	prefix, path := "", strings.Builder{}
 	for _, part := range strings.Split(pattern, "/")[1:] {
 		if strings.HasPrefix(part, "{") {
@@ -360,6 +368,13 @@ func (f *fixture) create(t *testing.T, pattern, path string) string {
 	if spool, ok := strings.CutSuffix(path, "/usage"); ok { // a deduction creates an entry
 		f.admin.Post(t, spool+"/deduct", testkit.JSON{"weight_grams": 1}).Want(200)
 		return f.admin.Get(t, path+"?limit=1").Want(200).Text("items.0.id")
+	}
+	if pattern == "/api/v1/order-assignments" { // an assignment of a line creates one
+		order := f.admin.Post(t, "/api/v1/orders", testkit.JSON{"unassigned_lines": []testkit.JSON{
+			{"title": value.NewID()}}}).Want(201)
+		f.admin.Post(t, "/api/v1/orders/"+order.ID()+"/lines/"+order.Text("unassigned_lines.0.id")+"/assign",
+			testkit.JSON{"ignore": true}).Want(200)
+		return f.admin.Get(t, pattern+"?limit=1").Want(200).Text("items.0.id")
 	}
 	op := f.createOperation(pattern)
 	if op == nil {

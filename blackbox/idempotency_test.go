@@ -841,6 +841,14 @@ o = POST /orders {}
 > POST /orders/$o/items {"sku": "cube"}: 400 UNKNOWN_REFERENCE
 POST /products {"name": "x", "sku": "cube"}
 
+o = POST /orders {"unassigned_lines": [{"title": @text}]}
+> POST /orders/$o/lines/$o.unassigned_lines.0.id/assign {"sku": "cube"}: 400 UNKNOWN_REFERENCE
+POST /products {"name": "x", "sku": "cube"}
+
+o = POST /orders {"unassigned_lines": [{"title": @text}]}
+POST /orders/$o/lines/$o.unassigned_lines.0.id/assign {"ignore": true}
+> POST /orders/$o/lines/$o.unassigned_lines.0.id/assign {"ignore": true}: 409 ORDER_LINE_ASSIGNED
+
 o = POST /orders {"status": "done"}
 > POST /orders/$o/cancel: 409 ORDER_NOT_OPEN
 PATCH /orders/$o {"status": "received"}
@@ -1048,7 +1056,7 @@ var (
 	errorRequest = regexp.MustCompile(`(?m)^> ((POST \S+).*): (\d+) (\w+)$`)
 	errorID      = strings.NewReplacer("/deliveries/$d", "/deliveries/{delivery_id}", "/usage/$u.items.0.id",
 		"/usage/{entry_id}", "/materials/$r.materials.0.id", "/materials/{material_id}", "/materials/$none",
-		"/materials/{material_id}")
+		"/materials/{material_id}", "/lines/$o.unassigned_lines.0.id", "/lines/{line_id}")
 )
 
 // TestErrorsAreNotStored checks that an error response is the same with and without a key, and that the key is not

@@ -220,6 +220,14 @@ func (i *isolationTenant) act() {
 			target = i.usageEntry()
 			break
 		}
+		if pattern == linePattern {
+			target = i.orderLine()
+			break
+		}
+		if pattern == assignmentPattern {
+			target = i.assignment()
+			break
+		}
 		if op = i.createOperation(pattern[:strings.LastIndexByte(pattern, '/')]); op == nil {
 			i.checker.t.Errorf("no operation creates %s", pattern)
 			return
@@ -313,16 +321,52 @@ func (i *isolationTenant) usageEntry() resource {
 		i.checker.t.Errorf("no entry: %v %s", err, a.Body)
 		return resource{}
 	}
-	entry := resource{spool.path + "/usage/" + list.Items[0].ID, list.Items[0].ID}
-	i.checker.ids.LoadOrStore(entry.id, i.n)
+	return i.keep(entryPattern, resource{spool.path + "/usage/" + list.Items[0].ID, list.Items[0].ID})
+}
+
+// keep remembers a resource that has no POST of its own, for the requests of other tenants.
+func (i *isolationTenant) keep(pattern string, r resource) resource {
+	i.checker.ids.LoadOrStore(r.id, i.n)
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if all := i.own[entryPattern]; len(all) < 20 {
-		i.own[entryPattern] = append(all, entry)
+	if all := i.own[pattern]; len(all) < 20 {
+		i.own[pattern] = append(all, r)
 	} else {
-		all[i.IntN(len(all))] = entry
+		all[i.IntN(len(all))] = r
 	}
-	return entry
+	return r
+}
+
+// The path patterns of a line of an order without a product, and of an assignment of such lines.
+const (
+	linePattern       = "/api/v1/orders/{id}/lines/{line_id}"
+	assignmentPattern = "/api/v1/order-assignments/{id}"
+)
+
+// orderLine creates an order with a line that has no product, and returns the line.
+func (i *isolationTenant) orderLine() resource {
+	order := i.create("/api/v1/orders", map[string]any{"unassigned_lines": []any{map[string]any{"title": i.text()}}})
+	a := i.send(i.operation("getOrder"), order.path, nil)
+	var shown struct {
+		Lines []struct{ ID string } `json:"unassigned_lines"`
+	}
+	if err := json.Unmarshal(a.Body.Bytes(), &shown); err != nil || len(shown.Lines) == 0 {
+		i.checker.t.Errorf("no line: %v %s", err, a.Body)
+		return resource{}
+	}
+	return i.keep(linePattern, resource{order.path + "/lines/" + shown.Lines[0].ID, shown.Lines[0].ID})
+}
+
+// assignment assigns a line and returns the assignment.
+func (i *isolationTenant) assignment() resource {
+	i.send(i.operation("assignOrderLine"), i.orderLine().path+"/assign", map[string]any{"ignore": true})
+	a := i.send(i.operation("listOrderAssignments"), "/api/v1/order-assignments", nil)
+	var list struct{ Items []struct{ ID string } }
+	if err := json.Unmarshal(a.Body.Bytes(), &list); err != nil || len(list.Items) == 0 {
+		i.checker.t.Errorf("no assignment: %v %s", err, a.Body)
+		return resource{}
+	}
+	return i.keep(assignmentPattern, resource{"/api/v1/order-assignments/" + list.Items[0].ID, list.Items[0].ID})
 }
 
 // operation returns the operation with the id.

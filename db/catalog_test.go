@@ -65,6 +65,8 @@ var privileges = map[string]string{
 	"run_history":        "SELECT INSERT",
 	"orders":             "SELECT INSERT UPDATE",
 	"order_items":        "SELECT INSERT UPDATE DELETE",
+	"order_lines":        "SELECT INSERT UPDATE",
+	"order_assignments":  "SELECT INSERT UPDATE DELETE",
 	"idempotency_keys":   "SELECT INSERT UPDATE DELETE",
 	"schema_migrations":  "SELECT",
 	"schema_definitions": "SELECT",

@@ -10,6 +10,8 @@ import (
 var (
 	//go:embed orders.sql
 	ordersSQL string
+	//go:embed lines.sql
+	linesSQL string
 	//go:embed costs.sql
 	costsSQL string
 )
@@ -18,6 +20,7 @@ var (
 // statements.
 var Definitions = []db.Definition{
 	{Name: "orders/orders", Version: 1, SQL: ordersSQL},
+	{Name: "orders/lines", Version: 1, SQL: linesSQL},
 	{Name: "orders/costs", Version: 1, SQL: costsSQL},
 }
 

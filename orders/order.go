@@ -92,6 +92,11 @@ func Routes(d *db.DB) []server.Route {
 			deleteItemDoc),
 		server.Op("POST /api/v1/orders/{id}/items/{item_id}/restore", server.Write, server.Handle(h.restoreItem),
 			restoreItemDoc),
+		server.Op("POST /api/v1/orders/{id}/lines/{line_id}/assign", server.Write, server.Handle(h.assign), assignDoc),
+		server.Op("GET /api/v1/order-assignments", server.Read,
+			server.HandleList[OrderAssignment](h.db, AssignmentFilter.list), listAssignmentsDoc),
+		server.Op("DELETE /api/v1/order-assignments/{id}", server.Write, server.Handle(h.deleteAssignment),
+			deleteAssignmentDoc),
 	}
 }
 
@@ -113,6 +118,7 @@ type Order struct {
 	Notes     value.Optional[string]      `json:"notes" rule:"maxLength=10000"`
 	Status    value.Optional[OrderStatus] `json:"status" rule:"notNull"`
 	Items     []OrderItem                 `json:"items"`
+	Lines     []OrderLine                 `json:"unassigned_lines"`
 	CreatedAt value.Timestamp             `json:"created_at" rule:"readOnly,notNull"`
 	UpdatedAt value.Timestamp             `json:"updated_at" rule:"readOnly,notNull"`
 	HiddenAt  value.Timestamp             `json:"hidden_at" rule:"readOnly"`
@@ -149,6 +155,7 @@ type OrderListItem struct {
 	Customer  string          `json:"customer"`
 	DueDate   value.Date      `json:"due_date"`
 	Status    OrderStatus     `json:"status" rule:"notNull"`
+	Lines     int64           `json:"unassigned_count" rule:"notNull,unsorted"`
 	CreatedAt value.Timestamp `json:"created_at" rule:"notNull"`
 	UpdatedAt value.Timestamp `json:"updated_at" rule:"notNull"`
 	HiddenAt  value.Timestamp `json:"hidden_at"`
@@ -173,6 +180,7 @@ type OrderFilter struct {
 	DueTo       value.Optional[value.Date]             `query:"due_to"`
 	CreatedFrom value.Optional[value.Moment]           `query:"created_from"`
 	CreatedTo   value.Optional[value.Moment]           `query:"created_to"`
+	Unassigned  value.Optional[bool]                   `query:"unassigned"`
 	Search      value.Optional[string]                 `query:"search" rule:"search"`
 	server.Hiding
 }
@@ -186,8 +194,8 @@ var listDoc = &server.Doc{
 // list returns the list of the orders that the filter selects.
 func (f OrderFilter) list() *server.List {
 	const items = ` from order_items i where i.order_id = orders.id and i.withdrawn_at is null`
-	l := server.NewHidingList("orders", `id, source, reference, customer, due_date, status, created_at, updated_at,
-		hidden_at, `+auth.HiddenBy+`,
+	l := server.NewHidingList("orders", `id, source, reference, customer, due_date, status, unassigned_count, created_at,
+		updated_at, hidden_at, `+auth.HiddenBy+`,
 		(select coalesce(json_agg(json_build_object('product_id', i.product_id, 'product_name', p.name,
 				'quantity', i.quantity) order by i.created_at, i.id), '[]')
 			from (select i.*`+items+` order by i.created_at, i.id limit 3) i
@@ -204,6 +212,13 @@ func (f OrderFilter) list() *server.List {
 	l.WhereText("customer_key", f.Customer)
 	l.Among(`select order_id as id from order_items where product_id = ?
 		and withdrawn_at is null`, f.ProductID)
+	switch {
+	case f.Unassigned.IsNull():
+	case *f.Unassigned.Value:
+		l.Where("unassigned_count > 0 and ?::boolean", true) // the condition of the index orders_unassigned
+	default:
+		l.Where("unassigned_count = 0 and ?::boolean", true)
+	}
 	l.Between("due_date", f.DueFrom, f.DueTo)
 	l.Between("created_at", f.CreatedFrom, f.CreatedTo)
 	l.Search(f.Search, server.Place{Column: "id", Key: `p.search_key`, Texts: `concat_ws(E'\n', p.name, p.sku)`,
@@ -228,6 +243,11 @@ var selectOrders = `
 			join products p on p.id = i.product_id
 			cross join lateral order_item_pieces(i.id) n
 			where i.order_id = o.id and i.withdrawn_at is null) as items,
+		case when o.unassigned_count = 0 then '[]' else (
+			select coalesce(json_agg(json_build_object('id', l.id, 'title', l.title, 'sku', l.sku, 'quantity', l.quantity,
+				'unit_price', trim_scale(l.unit_price)) order by l.created_at, l.id), '[]')
+			from order_lines l
+			where l.order_id = o.id and l.item_id is null and not l.ignored and l.quantity > 0) end as unassigned_lines,
 		o.created_at, o.updated_at, o.hidden_at, ` + auth.HiddenBy + `,
 		(select coalesce(json_agg(json_build_object('id', r.id, 'status', r.status, 'printer_name', r.printer_name,
 				'started_at', event_time(r.started_at), 'completed_at', event_time(r.completed_at),
@@ -292,7 +312,11 @@ var createDoc = &server.Doc{
 		"is 409 `ORDER_CONFLICT`. This is also so for a cancelled order; after an order was removed, another one can " +
 		"have its reference.\n\n" +
 		"The request may contain the order's items, all or nothing. Each names a product by `product_id` or " +
-		"`sku`. Errors name the entry, such as `items[1].sku`.",
+		"`sku`. Errors name the entry, such as `items[1].sku`.\n\n" +
+		"Instead, a request can have the lines as the shop has them, in `unassigned_lines`. An unknown SKU is no error " +
+		"there: a line whose `sku` is that of a product, or that `assignOrderLine` has remembered, becomes an item, and " +
+		"the others wait in `unassigned_lines` for a person. Case does not matter. An order that has such lines does not " +
+		"become `done` by its runs.",
 	Errors: []*server.Error{errUnknownProducts, errConflict},
 }
 
@@ -310,9 +334,10 @@ func (h handlers) create(
 			select i.n, i.id, p.id as product_id, i.quantity, coalesce(i.unit_price, p.selling_price) as unit_price
 			from json_to_recordset($9::json) i (n int, id uuid, product_id uuid, sku text, quantity int, unit_price numeric)
 			left join lateral `+catalog.Named("i.product_id", "i.sku")+` p on true
-		), added as (
-			insert into orders (id, source, reference, customer, due_date, notes, status, content)
-			select $1::uuid, $2, $3, $4, $5::date, $6, $7, $8::bytea
+		), line as materialized (`+matchedLines("$10")+`), added as (
+			insert into orders (id, source, reference, customer, due_date, notes, status, content, unassigned_count)
+			select $1::uuid, $2, $3, $4, $5::date, $6, $7, $8::bytea,
+				(select count(*) from line l where l.item_id is null and not l.ignored)
 			where not exists (select from item i where i.product_id is null)
 				and not exists (select from orders o where coalesce(o.source, '') = coalesce($2, '')
 					and o.reference = $3 and o.reference <> '' and o.hidden_at is null)
@@ -321,10 +346,10 @@ func (h handlers) create(
 		), items as (
 			insert into order_items (id, order_id, product_id, quantity, unit_price)
 			select i.id, a.id, i.product_id, i.quantity, i.unit_price from added a, item i order by i.n
-		)
+		), `+newLines+`
 		select array(select i.n from item i where i.product_id is null order by i.n)`,
 		id, in.Source.Arg(), in.Reference.Arg(), in.Customer.Arg(), in.DueDate.Arg(), in.Notes.Arg(),
-		string(in.Status.Or("received")), content, itemRows(in.Items)).Into(&unknown)
+		string(in.Status.Or("received")), content, itemRows(in.Items), lineRows(in.Lines)).Into(&unknown)
 	// If the insert waits for a concurrent request with the same reference, the next statements see that request's
 	// order.
 	const found = `(
@@ -366,6 +391,9 @@ func contentOf(o *Order) ([]byte, error) {
 		o.Status.Arg()}
 	for _, i := range o.Items {
 		content = append(content, []any{i.ProductID.Arg(), i.SKU.Arg(), i.Quantity.Or(1), i.UnitPrice.Arg()})
+	}
+	for _, l := range o.Lines {
+		content = append(content, []any{"line", l.Title.Arg(), l.SKU.Arg(), l.Quantity.Or(1), l.UnitPrice.Arg()})
 	}
 	text, err := json.Marshal(content)
 	sum := sha256.Sum256(text)

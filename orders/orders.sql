@@ -78,8 +78,8 @@ create or replace trigger order_reopened after update of status on orders
 	for each row when (old.status = 'done' and new.status <> 'done') execute function order_reopened();
 
 -- Updates the status of open orders (received, in_production) to the progress of their runs: in_production when a
--- run that prints an item has started, and done when everything is produced. It never changes a status back;
--- reopen_orders does. It does not change done and cancelled orders, nor orders without items.
+-- run that prints an item has started, and done when everything is produced and no line waits for its product. It never
+-- changes a status back; reopen_orders does. It does not change done and cancelled orders, nor orders without items.
 --
 -- The orders are locked first, in the order of their ids. The next statement sees the runs of the transactions for
 -- which the lock waited, so that the last of several concurrent runs finds everything produced.
@@ -93,7 +93,8 @@ begin
 
 	update orders o set status = n.status, updated_at = now()
 	from (
-		select u.id, case when bool_and(p.produced >= i.quantity) then 'done'
+		select u.id, case when bool_and(p.produced >= i.quantity) and not exists (
+				select from orders w where w.id = u.id and w.unassigned_count > 0) then 'done'
 			when bool_or(exists (
 				select from run_items r
 				join production_runs s on s.id = r.run_id

@@ -339,7 +339,8 @@ func (a *Response) Fields(names ...string) *Response {
 	return a
 }
 
-// Value returns the JSON value at a path such as "items.0.id". Numbers are json.Number. A missing value ends the test.
+// Value returns the JSON value at a path such as "items.0.id", or the length of a list, "items.#". Numbers are
+// json.Number. A missing value ends the test.
 func (a *Response) Value(path string) any {
 	a.tb.Helper()
 	d := json.NewDecoder(bytes.NewReader(a.Body))
@@ -358,7 +359,9 @@ func (a *Response) Value(path string) any {
 			v, ok = at[part]
 		case []any:
 			var i int
-			if _, err := fmt.Sscan(part, &i); err == nil && i < len(at) {
+			if part == "#" {
+				v, ok = json.Number(fmt.Sprint(len(at))), true
+			} else if _, err := fmt.Sscan(part, &i); err == nil && i < len(at) {
 				v, ok = at[i], true
 			}
 		}

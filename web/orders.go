@@ -23,6 +23,8 @@ type order struct {
 	Status    string     `json:"status"`
 	CreatedAt *time.Time `json:"created_at"`
 	Items     []orderItem
+	Lines     []orderLine `json:"unassigned_lines"`
+	Waiting   int         `json:"unassigned_count"`
 	Runs      []run
 	costs
 
@@ -126,6 +128,9 @@ var orderList = &listOf[order]{editor: orders, Title: "Orders", Class: "fixed", 
 		who := strings.Trim(o.Customer+" · "+o.Source, " ·")
 		if o.Reference == "" {
 			who = o.Source
+		}
+		if text := o.Unassigned(); text != "" {
+			who = strings.Trim(who+" · "+text, " ·")
 		}
 		r.when(who != "", ` · `)
 		r.add(`</span>{}</small></td><td class="wide"><span class="clamp">{}</span></td><td class="wide short">`,

@@ -149,6 +149,7 @@ var pages = slices.Concat([]page{
 	{"POST /orders/{id}/items", server.Write, oneOrder.action("items", "POST", "/items",
 		values(field{"product_id", text}, field{"quantity", number}, field{"unit_price", number}), itemAdded)},
 	{"POST /orders/{id}/items/{part}", server.Write, editItem},
+	{"POST /orders/{id}/lines/{part}", server.Write, assignLine},
 	{"POST /orders/{id}/items/{part}/remove", server.Write, oneOrder.action("part", "DELETE", "/items/{part}", nil,
 		undone("The item is removed.", "Undo", "/restore", nil))},
 	{"POST /orders/{id}/items/{part}/restore", server.Write, oneOrder.action("part", "POST", "/items/{part}/restore", nil,

@@ -3552,6 +3552,8 @@ class OrderListItem:
     """Day on which the order is due."""
     status: OrderStatus
     """State of the order."""
+    unassigned_count: int
+    """Number of lines that have no product yet."""
     created_at: _dt.datetime
     """Time of creation."""
     updated_at: _dt.datetime
@@ -3584,6 +3586,7 @@ def _OrderListItem(d: Any, etag: str | None = None) -> OrderListItem:
         customer=get("customer"),
         due_date=_core.date(get("due_date")),
         status=get("status"),
+        unassigned_count=get("unassigned_count"),
         created_at=_core.timestamp(get("created_at")),
         updated_at=_core.timestamp(get("updated_at")),
         hidden_at=_core.timestamp(get("hidden_at")),
@@ -3667,6 +3670,33 @@ def _OrderItem(d: Any, etag: str | None = None) -> OrderItem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OrderLine:
+    """The type `OrderLine` of the API."""
+
+    id: str
+    """The line's id."""
+    title: str
+    """What the shop calls the product, with its variant."""
+    sku: str | None
+    """Stock keeping unit that the shop has for it."""
+    quantity: int
+    """Ordered units; 1 by default."""
+    unit_price: Number | None
+    """Price of a unit."""
+
+
+def _OrderLine(d: Any, etag: str | None = None) -> OrderLine:
+    get = d.get
+    return OrderLine(
+        id=get("id"),
+        title=get("title"),
+        sku=get("sku"),
+        quantity=get("quantity"),
+        unit_price=_core.number(get("unit_price")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OrderRun:
     """The type `OrderRun` of the API."""
 
@@ -3725,6 +3755,8 @@ class Order:
     """State of the order; received by default. Open orders are received or in_production."""
     items: tuple[OrderItem, ...]
     """The ordered products, oldest entry first."""
+    unassigned_lines: tuple[OrderLine, ...]
+    """Lines as the shop has them that have no product yet, oldest first; a request can have lines of all kinds."""
     created_at: _dt.datetime
     """Time of creation."""
     updated_at: _dt.datetime
@@ -3768,6 +3800,7 @@ def _Order(d: Any, etag: str | None = None) -> Order:
         notes=get("notes"),
         status=get("status"),
         items=_core.each(_OrderItem, get("items")),
+        unassigned_lines=_core.each(_OrderLine, get("unassigned_lines")),
         created_at=_core.timestamp(get("created_at")),
         updated_at=_core.timestamp(get("updated_at")),
         hidden_at=_core.timestamp(get("hidden_at")),
@@ -3901,6 +3934,71 @@ def _MarginReport(d: Any, etag: str | None = None) -> MarginReport:
         failed_pieces=get("failed_pieces"),
         groups=get("groups"),
         items=_core.each(_MarginReportRow, get("items")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderAssignment:
+    """The type `OrderAssignment` of the API."""
+
+    id: str
+    """The assignment's id."""
+    title: str
+    """Title of the line that was assigned."""
+    sku: str | None
+    """Its SKU; null if the assignment is for the title."""
+    product_id: str | None
+    """The product; null for lines that the farm does not print."""
+    product_name: str | None
+    """Name of the product."""
+    pieces: int | None
+    """Pieces of the product in a unit of the line; null without a product."""
+    created_at: _dt.datetime
+    """Time of the first assignment."""
+    updated_at: _dt.datetime
+    """Time of the last assignment."""
+
+
+def _OrderAssignment(d: Any, etag: str | None = None) -> OrderAssignment:
+    get = d.get
+    return OrderAssignment(
+        id=get("id"),
+        title=get("title"),
+        sku=get("sku"),
+        product_id=get("product_id"),
+        product_name=get("product_name"),
+        pieces=get("pieces"),
+        created_at=_core.timestamp(get("created_at")),
+        updated_at=_core.timestamp(get("updated_at")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderAssignmentList:
+    """The type `OrderAssignmentList` of the API."""
+
+    items: tuple[OrderAssignment, ...]
+    """The items of this page."""
+    total: int
+    """Number of matching items on all pages."""
+    skip: int
+    """Number of skipped items."""
+    limit: int
+    """Maximum number of items on a page."""
+    next: str | None
+    """The value of `after` for the next page; null on the last page, and if the request has an order without an
+    index.
+    """
+
+
+def _OrderAssignmentList(d: Any, etag: str | None = None) -> OrderAssignmentList:
+    get = d.get
+    return OrderAssignmentList(
+        items=_core.each(_OrderAssignment, get("items")),
+        total=get("total"),
+        skip=get("skip"),
+        limit=get("limit"),
+        next=get("next"),
     )
 
 
@@ -5612,6 +5710,22 @@ class OrderItemCreate(TypedDict, total=False):
     """
 
 
+class _OrderLineCreateRequired(TypedDict):
+    title: str
+    """What the shop calls the product, with its variant."""
+
+
+class OrderLineCreate(_OrderLineCreateRequired, total=False):
+    """The type `OrderLineCreate` of the API, in request bodies."""
+
+    sku: str | None
+    """Stock keeping unit that the shop has for it."""
+    quantity: int | None
+    """Ordered units; 1 by default."""
+    unit_price: DecimalInput | None
+    """Price of a unit."""
+
+
 class DeliveredItem(TypedDict):
     """The type `DeliveredItem` of the API, in request bodies."""
 
@@ -5780,6 +5894,10 @@ class OrderItemInUseError(ApiError):
     """The service responded ``ORDER_ITEM_IN_USE`` (status 409)."""
 
 
+class OrderLineAssignedError(ApiError):
+    """The service responded ``ORDER_LINE_ASSIGNED`` (status 409)."""
+
+
 class OrderNotOpenError(ApiError):
     """The service responded ``ORDER_NOT_OPEN`` (status 409)."""
 
@@ -5945,6 +6063,7 @@ _ERRORS: dict[str, type[ApiError]] = {
     "NOT_FOUND": NotFoundError,
     "ORDER_CONFLICT": OrderConflictError,
     "ORDER_ITEM_IN_USE": OrderItemInUseError,
+    "ORDER_LINE_ASSIGNED": OrderLineAssignedError,
     "ORDER_NOT_OPEN": OrderNotOpenError,
     "PAYLOAD_TOO_LARGE": PayloadTooLargeError,
     "PLAN_INCOMPLETE": PlanIncompleteError,
@@ -12129,6 +12248,7 @@ class OrdersResource:
         due_to: _dt.date | None = None,
         created_from: _dt.datetime | None = None,
         created_to: _dt.datetime | None = None,
+        unassigned: bool | None = None,
         search: str | None = None,
         id: str | None = None,
         hidden: bool | None = None,
@@ -12154,6 +12274,7 @@ class OrdersResource:
         :param created_from: Only orders created at this time or later: a timestamp, or a date, which begins at
         midnight in the tenant's time zone.
         :param created_to: Only orders created before this time.
+        :param unassigned: Only orders with lines that have no product yet, or only orders without such lines.
         :param search: Only orders in which every word of this text occurs: in reference, source, customer, notes,
         or in name or SKU of a product. Ignores case and accents; no wildcards.
         :param id: Only the item with this id.
@@ -12178,6 +12299,7 @@ class OrdersResource:
                 "due_to": due_to,
                 "created_from": created_from,
                 "created_to": created_to,
+                "unassigned": unassigned,
                 "search": search,
                 "id": id,
                 "hidden": hidden,
@@ -12198,6 +12320,7 @@ class OrdersResource:
         due_to: _dt.date | None = None,
         created_from: _dt.datetime | None = None,
         created_to: _dt.datetime | None = None,
+        unassigned: bool | None = None,
         search: str | None = None,
         id: str | None = None,
         hidden: bool | None = None,
@@ -12219,6 +12342,7 @@ class OrdersResource:
         :param created_from: Only orders created at this time or later: a timestamp, or a date, which begins at
         midnight in the tenant's time zone.
         :param created_to: Only orders created before this time.
+        :param unassigned: Only orders with lines that have no product yet, or only orders without such lines.
         :param search: Only orders in which every word of this text occurs: in reference, source, customer, notes,
         or in name or SKU of a product. Ignores case and accents; no wildcards.
         :param id: Only the item with this id.
@@ -12237,6 +12361,7 @@ class OrdersResource:
                 "due_to": due_to,
                 "created_from": created_from,
                 "created_to": created_to,
+                "unassigned": unassigned,
                 "search": search,
                 "id": id,
                 "hidden": hidden,
@@ -12253,6 +12378,7 @@ class OrdersResource:
         notes: str | None = None,
         status: OrderStatus | None = None,
         items: Sequence[OrderItemCreate] | None = None,
+        unassigned_lines: Sequence[OrderLineCreate] | None = None,
         idempotency_key: str | None = None,
     ) -> Order:
         """Create an order.
@@ -12266,6 +12392,11 @@ class OrdersResource:
         The request may contain the order's items, all or nothing. Each names a product by `product_id` or `sku`.
         Errors name the entry, such as `items[1].sku`.
 
+        Instead, a request can have the lines as the shop has them, in `unassigned_lines`. An unknown SKU is no
+        error there: a line whose `sku` is that of a product, or that `assignOrderLine` has remembered, becomes an
+        item, and the others wait in `unassigned_lines` for a person. Case does not matter. An order that has such
+        lines does not become `done` by its runs.
+
         Requires the role `operator` or `admin`.
 
         :param source: Where the order comes from, such as a shop.
@@ -12275,6 +12406,8 @@ class OrdersResource:
         :param notes: Free text.
         :param status: State of the order; received by default. Open orders are received or in_production.
         :param items: The ordered products, oldest entry first.
+        :param unassigned_lines: Lines as the shop has them that have no product yet, oldest first; a request can
+        have lines of all kinds.
         :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
         a key.
         """
@@ -12290,6 +12423,7 @@ class OrdersResource:
                 "notes": UNSET if notes is None else notes,
                 "status": UNSET if status is None else status,
                 "items": UNSET if items is None else items,
+                "unassigned_lines": UNSET if unassigned_lines is None else unassigned_lines,
             },
             idempotency_key=idempotency_key or _core.new_key(),
         )
@@ -12307,6 +12441,7 @@ class OrdersResource:
         due_to: _dt.date | None = None,
         created_from: _dt.datetime | None = None,
         created_to: _dt.datetime | None = None,
+        unassigned: bool | None = None,
         search: str | None = None,
         id: str | None = None,
         hidden: bool | None = None,
@@ -12329,6 +12464,7 @@ class OrdersResource:
         :param created_from: Only orders created at this time or later: a timestamp, or a date, which begins at
         midnight in the tenant's time zone.
         :param created_to: Only orders created before this time.
+        :param unassigned: Only orders with lines that have no product yet, or only orders without such lines.
         :param search: Only orders in which every word of this text occurs: in reference, source, customer, notes,
         or in name or SKU of a product. Ignores case and accents; no wildcards.
         :param id: Only the item with this id.
@@ -12349,6 +12485,7 @@ class OrdersResource:
                 "due_to": due_to,
                 "created_from": created_from,
                 "created_to": created_to,
+                "unassigned": unassigned,
                 "search": search,
                 "id": id,
                 "hidden": hidden,
@@ -12672,6 +12809,51 @@ class OrdersResource:
             idempotency_key=idempotency_key or _core.new_key(),
         )
 
+    def assign_line(
+        self,
+        id: str,
+        line_id: str,
+        *,
+        product_id: str | None = None,
+        sku: str | None = None,
+        pieces: int | None = None,
+        ignore: bool | None = None,
+        idempotency_key: str | None = None,
+    ) -> Order:
+        """Assign a line of an order to a product.
+
+        Says once which product a line of `unassigned_lines` is, and how many `pieces` of it a unit of the line
+        has, or with `ignore` that the farm does not print it. The line becomes an item of the order. Its price is
+        that of the line divided by `pieces`, or the `selling_price` of the product if the line has no price.
+
+        The answer is remembered for the `sku` of the line or, if it has none, for its `title`, without regard to
+        case: lines of other orders that are in the list for the same reason become items too, and so will lines of
+        later orders. The SKU of a product comes first. `deleteOrderAssignment` forgets it.
+
+        Requires the role `operator` or `admin`.
+
+        :param id: The id of the order, a UUID.
+        :param line_id: The id of the line, a UUID.
+        :param product_id: The product that the line is.
+        :param sku: Stock keeping unit of the product; names it instead of product_id.
+        :param pieces: Pieces of the product in a unit of the line; 1 by default.
+        :param ignore: Whether the farm does not print such lines, for example gift cards; false by default.
+        :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
+        a key.
+        """
+        return self._client._call(
+            "POST",
+            f"/orders/{_core.segment(id)}/lines/{_core.segment(line_id)}/assign",
+            _Order,
+            body={
+                "product_id": UNSET if product_id is None else product_id,
+                "sku": UNSET if sku is None else sku,
+                "pieces": UNSET if pieces is None else pieces,
+                "ignore": UNSET if ignore is None else ignore,
+            },
+            idempotency_key=idempotency_key or _core.new_key(),
+        )
+
     def list_availability(
         self,
     ) -> OpenOrders:
@@ -12747,6 +12929,95 @@ class OrdersResource:
                 "item_ids": UNSET if item_ids is None else item_ids,
             },
             idempotency_key=idempotency_key or _core.new_key(),
+        )
+
+
+class OrderAssignmentsResource:
+    """Orders of customers, what they still need, and whether the filament is there to print it."""
+
+    __slots__ = ("_client",)
+
+    def __init__(self, client: _core.BaseClient) -> None:
+        self._client = client
+
+    def list(
+        self,
+        *,
+        skip: int | None = None,
+        limit: int | None = None,
+        sort_by: Literal["id", "title", "sku", "product_id", "pieces", "created_at", "updated_at"] | None = None,
+        sort_order: SortOrder | None = None,
+        after: str | None = None,
+        product_id: str | None = None,
+    ) -> OrderAssignmentList:
+        """List what lines of orders are.
+
+        Returns what `assignOrderLine` has remembered. An assignment without a product is of lines that the farm
+        does not print.
+
+        :param skip: Items to skip.
+        :param limit: Maximum page size.
+        :param sort_by: Any scalar field of the items.
+        :param sort_order: Ascending or descending.
+        :param after: The `next` of a page with the same `sort_by` and `sort_order`, to get the page after it.
+        Cannot be combined with `skip`.
+        :param product_id: Only assignments to this product.
+        """
+        return self._client._call(
+            "GET",
+            "/order-assignments",
+            _OrderAssignmentList,
+            query={
+                "skip": skip,
+                "limit": limit,
+                "sort_by": sort_by,
+                "sort_order": sort_order,
+                "after": after,
+                "product_id": product_id,
+            },
+        )
+
+    def iterate(
+        self,
+        *,
+        sort_by: Literal["id", "title", "sku", "product_id", "pieces", "created_at", "updated_at"] | None = None,
+        sort_order: SortOrder | None = None,
+        product_id: str | None = None,
+    ) -> Iterator[OrderAssignment]:
+        """Iterates over all items of the list, page by page.
+
+        Items that others create or delete meanwhile may be missing or not; every other item occurs exactly once.
+        Sort by a field that does not change meanwhile.
+
+        :param sort_by: Any scalar field of the items.
+        :param sort_order: Ascending or descending.
+        :param product_id: Only assignments to this product.
+        """
+        return _core.cursor_pages(self._client, "/order-assignments", _OrderAssignmentList,
+            query={
+                "sort_by": sort_by,
+                "sort_order": sort_order,
+                "product_id": product_id,
+            },
+        )
+
+    def delete(
+        self,
+        id: str,
+    ) -> None:
+        """Forget what lines of orders are.
+
+        Lines of later orders with this SKU or title have no product then, until one is assigned. Items that were
+        made of lines stay; `removeOrderItem` removes them.
+
+        Requires the role `operator` or `admin`.
+
+        :param id: The id of the order assignment, a UUID.
+        """
+        return self._client._call(
+            "DELETE",
+            f"/order-assignments/{_core.segment(id)}",
+            _core.nothing,
         )
 
 
@@ -13480,6 +13751,8 @@ class Client(_core.BaseClient):
         """The unfinished runs by printer, in the order in which it prints them, with expected times."""
         self.orders = OrdersResource(self)
         """Orders of customers, what they still need, and whether the filament is there to print it."""
+        self.order_assignments = OrderAssignmentsResource(self)
+        """Orders of customers, what they still need, and whether the filament is there to print it."""
         self.stock_levels = StockLevelsResource(self)
         """How much filament should be in stock. The levels that are low are the shopping list."""
         self.plan = PlanResource(self)
@@ -13606,6 +13879,9 @@ __all__ = [
     "OpenOrder",
     "OpenOrders",
     "Order",
+    "OrderAssignment",
+    "OrderAssignmentList",
+    "OrderAssignmentsResource",
     "OrderAvailability",
     "OrderCancelledEvent",
     "OrderConflictError",
@@ -13616,6 +13892,9 @@ __all__ = [
     "OrderItem",
     "OrderItemCreate",
     "OrderItemInUseError",
+    "OrderLine",
+    "OrderLineAssignedError",
+    "OrderLineCreate",
     "OrderList",
     "OrderListItem",
     "OrderNotOpenError",

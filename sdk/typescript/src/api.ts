@@ -2052,6 +2052,8 @@ export interface OrderListItem {
   readonly due_date: string | null;
   /** State of the order. */
   readonly status: OrderStatus;
+  /** Number of lines that have no product yet. */
+  readonly unassigned_count: number;
   /** Time of creation. */
   readonly created_at: string;
   /** Time of the last change of the order, its items or its status. */
@@ -2114,6 +2116,20 @@ export interface OrderItem<D = number> {
   readonly delivered: number | null;
 }
 
+/** The type `OrderLine` of the API. */
+export interface OrderLine<D = number> {
+  /** The line's id. */
+  readonly id: string;
+  /** What the shop calls the product, with its variant. */
+  readonly title: string;
+  /** Stock keeping unit that the shop has for it. */
+  readonly sku: string | null;
+  /** Ordered units; 1 by default. */
+  readonly quantity: number;
+  /** Price of a unit. */
+  readonly unit_price: D | null;
+}
+
 /** The type `OrderRun` of the API. */
 export interface OrderRun<D = number> {
   /** The run's id. */
@@ -2154,6 +2170,8 @@ export interface Order<D = number> {
   readonly status: OrderStatus;
   /** The ordered products, oldest entry first. */
   readonly items: readonly OrderItem<D>[];
+  /** Lines as the shop has them that have no product yet, oldest first; a request can have lines of all kinds. */
+  readonly unassigned_lines: readonly OrderLine<D>[];
   /** Time of creation. */
   readonly created_at: string;
   /** Time of the last change of the order, its items or its status. */
@@ -2257,6 +2275,42 @@ export interface MarginReport<D = number> {
   readonly groups: number;
   /** The groups. */
   readonly items: readonly MarginReportRow<D>[];
+}
+
+/** The type `OrderAssignment` of the API. */
+export interface OrderAssignment {
+  /** The assignment's id. */
+  readonly id: string;
+  /** Title of the line that was assigned. */
+  readonly title: string;
+  /** Its SKU; null if the assignment is for the title. */
+  readonly sku: string | null;
+  /** The product; null for lines that the farm does not print. */
+  readonly product_id: string | null;
+  /** Name of the product. */
+  readonly product_name: string | null;
+  /** Pieces of the product in a unit of the line; null without a product. */
+  readonly pieces: number | null;
+  /** Time of the first assignment. */
+  readonly created_at: string;
+  /** Time of the last assignment. */
+  readonly updated_at: string;
+}
+
+/** The type `OrderAssignmentList` of the API. */
+export interface OrderAssignmentList {
+  /** The items of this page. */
+  readonly items: readonly OrderAssignment[];
+  /** Number of matching items on all pages. */
+  readonly total: number;
+  /** Number of skipped items. */
+  readonly skip: number;
+  /** Maximum number of items on a page. */
+  readonly limit: number;
+  /**
+   * The value of `after` for the next page; null on the last page, and if the request has an order without an index.
+   */
+  readonly next: string | null;
 }
 
 /** The type `AvailableSpool` of the API. */
@@ -4153,6 +4207,18 @@ export interface OrderItemCreate {
   unit_price?: Decimal | null | undefined;
 }
 
+/** The type `OrderLineCreate` of the API, in request bodies. */
+export interface OrderLineCreate {
+  /** What the shop calls the product, with its variant. */
+  title: string;
+  /** Stock keeping unit that the shop has for it. */
+  sku?: string | null | undefined;
+  /** Ordered units; 1 by default. */
+  quantity?: number | null | undefined;
+  /** Price of a unit. */
+  unit_price?: Decimal | null | undefined;
+}
+
 /** The type `OrderCreate` of the API, in request bodies. */
 export interface OrderCreate {
   /** Where the order comes from, such as a shop. */
@@ -4169,6 +4235,8 @@ export interface OrderCreate {
   status?: OrderStatus | null | undefined;
   /** The ordered products, oldest entry first. */
   items?: readonly OrderItemCreate[] | undefined;
+  /** Lines as the shop has them that have no product yet, oldest first; a request can have lines of all kinds. */
+  unassigned_lines?: readonly OrderLineCreate[] | undefined;
 }
 
 /** The type `OrderUpdate` of the API, in request bodies. */
@@ -4207,6 +4275,18 @@ export interface OrderItemChangeUpdate {
   quantity?: number | undefined;
   /** Price of a piece for the customer. */
   unit_price?: Decimal | null | undefined;
+}
+
+/** The type `LineAssignment` of the API, in request bodies. */
+export interface LineAssignment {
+  /** The product that the line is. */
+  product_id?: string | null | undefined;
+  /** Stock keeping unit of the product; names it instead of product_id. */
+  sku?: string | null | undefined;
+  /** Pieces of the product in a unit of the line; 1 by default. */
+  pieces?: number | null | undefined;
+  /** Whether the farm does not print such lines, for example gift cards; false by default. */
+  ignore?: boolean | null | undefined;
 }
 
 /** The type `StockLevelCreate` of the API, in request bodies. */
@@ -5286,6 +5366,8 @@ export interface ListOrdersQuery {
   created_from?: string | Date | undefined;
   /** Only orders created before this time. */
   created_to?: string | Date | undefined;
+  /** Only orders with lines that have no product yet, or only orders without such lines. */
+  unassigned?: boolean | undefined;
   /**
    * Only orders in which every word of this text occurs: in reference, source, customer, notes, or in name or SKU of
    * a product. Ignores case and accents; no wildcards.
@@ -5322,6 +5404,8 @@ export interface ExportOrdersQuery {
   created_from?: string | Date | undefined;
   /** Only orders created before this time. */
   created_to?: string | Date | undefined;
+  /** Only orders with lines that have no product yet, or only orders without such lines. */
+  unassigned?: boolean | undefined;
   /**
    * Only orders in which every word of this text occurs: in reference, source, customer, notes, or in name or SKU of
    * a product. Ignores case and accents; no wildcards.
@@ -5331,6 +5415,25 @@ export interface ExportOrdersQuery {
   id?: string | undefined;
   /** true: only removed items; false: only the others. */
   hidden?: boolean | undefined;
+}
+
+/** Query parameters of `orderAssignments.list`. */
+export interface ListOrderAssignmentsQuery {
+  /** Items to skip. */
+  skip?: number | undefined;
+  /** Maximum page size. */
+  limit?: number | undefined;
+  /** Any scalar field of the items. */
+  sort_by?: "id" | "title" | "sku" | "product_id" | "pieces" | "created_at" | "updated_at" | undefined;
+  /** Ascending or descending. */
+  sort_order?: SortOrder | undefined;
+  /**
+   * The `next` of a page with the same `sort_by` and `sort_order`, to get the page after it. Cannot be combined with
+   * `skip`.
+   */
+  after?: string | undefined;
+  /** Only assignments to this product. */
+  product_id?: string | undefined;
 }
 
 /** Query parameters of `stockLevels.list`. */
@@ -5491,6 +5594,9 @@ export class OrderConflictError extends ApiError {}
 /** The service responded `ORDER_ITEM_IN_USE` (status 409). */
 export class OrderItemInUseError extends ApiError {}
 
+/** The service responded `ORDER_LINE_ASSIGNED` (status 409). */
+export class OrderLineAssignedError extends ApiError {}
+
 /** The service responded `ORDER_NOT_OPEN` (status 409). */
 export class OrderNotOpenError extends ApiError {}
 
@@ -5622,6 +5728,7 @@ const ERRORS: Record<string, typeof ApiError> = {
   NOT_FOUND: NotFoundError,
   ORDER_CONFLICT: OrderConflictError,
   ORDER_ITEM_IN_USE: OrderItemInUseError,
+  ORDER_LINE_ASSIGNED: OrderLineAssignedError,
   ORDER_NOT_OPEN: OrderNotOpenError,
   PAYLOAD_TOO_LARGE: PayloadTooLargeError,
   PLAN_INCOMPLETE: PlanIncompleteError,
@@ -8465,6 +8572,11 @@ export class OrdersResource<M extends DecimalMode = "number"> {
    * The request may contain the order's items, all or nothing. Each names a product by `product_id` or `sku`. Errors
    * name the entry, such as `items[1].sku`.
    *
+   * Instead, a request can have the lines as the shop has them, in `unassigned_lines`. An unknown SKU is no error
+   * there: a line whose `sku` is that of a product, or that `assignOrderLine` has remembered, becomes an item, and
+   * the others wait in `unassigned_lines` for a person. Case does not matter. An order that has such lines does not
+   * become `done` by its runs.
+   *
    * Requires the role `operator` or `admin`.
    */
   create(
@@ -8683,6 +8795,28 @@ export class OrdersResource<M extends DecimalMode = "number"> {
   }
 
   /**
+   * Assign a line of an order to a product.
+   *
+   * Says once which product a line of `unassigned_lines` is, and how many `pieces` of it a unit of the line has, or
+   * with `ignore` that the farm does not print it. The line becomes an item of the order. Its price is that of the
+   * line divided by `pieces`, or the `selling_price` of the product if the line has no price.
+   *
+   * The answer is remembered for the `sku` of the line or, if it has none, for its `title`, without regard to case:
+   * lines of other orders that are in the list for the same reason become items too, and so will lines of later
+   * orders. The SKU of a product comes first. `deleteOrderAssignment` forgets it.
+   *
+   * Requires the role `operator` or `admin`.
+   */
+  assignLine(
+    id: string,
+    lineId: string,
+    input: LineAssignment,
+    options: RequestOptions & Keyed = {},
+  ): Promise<Order<Decimals[M]>> {
+    return this.#client.call("POST", `/orders/${segment(id)}/lines/${segment(lineId)}/assign`, { body: input, keyed: true }, options);
+  }
+
+  /**
    * Check which open orders can be printed.
    *
    * Returns the ten open orders that are due first, as `GET /api/v1/orders/{id}/availability` does, with the sum of
@@ -8735,6 +8869,57 @@ export class OrdersResource<M extends DecimalMode = "number"> {
     options: RequestOptions & Keyed = {},
   ): Promise<Plan<Decimals[M]>> {
     return this.#client.call("POST", `/orders/${segment(id)}/plan`, { body: input, keyed: true }, options);
+  }
+
+}
+
+/** Orders of customers, what they still need, and whether the filament is there to print it. */
+export class OrderAssignmentsResource<M extends DecimalMode = "number"> {
+  readonly #client: BaseClient;
+
+  constructor(client: BaseClient) {
+    this.#client = client;
+  }
+
+  /**
+   * List what lines of orders are.
+   *
+   * Returns what `assignOrderLine` has remembered. An assignment without a product is of lines that the farm does not
+   * print.
+   */
+  list(
+    query: ListOrderAssignmentsQuery = {},
+    options: RequestOptions = {},
+  ): Promise<OrderAssignmentList> {
+    return this.#client.call("GET", `/order-assignments`, { query: { ...query } }, options);
+  }
+
+  /**
+   * Iterates over all items of the list, page by page.
+   *
+   * Items that others create or delete meanwhile may be missing or not; every other item occurs exactly once. Sort by
+   * a field that does not change meanwhile.
+   */
+  iterate(
+    query: Omit<ListOrderAssignmentsQuery, "skip" | "limit" | "after"> = {},
+    options: RequestOptions = {},
+  ): AsyncGenerator<OrderAssignment, void, undefined> {
+    return cursorPages(this.#client, `/order-assignments`, { ...query }, options);
+  }
+
+  /**
+   * Forget what lines of orders are.
+   *
+   * Lines of later orders with this SKU or title have no product then, until one is assigned. Items that were made of
+   * lines stay; `removeOrderItem` removes them.
+   *
+   * Requires the role `operator` or `admin`.
+   */
+  delete(
+    id: string,
+    options: RequestOptions = {},
+  ): Promise<void> {
+    return this.#client.call("DELETE", `/order-assignments/${segment(id)}`, {  }, options);
   }
 
 }
@@ -9120,6 +9305,8 @@ export class Client<M extends DecimalMode = "number"> extends BaseClient {
   readonly queue: QueueResource<M>;
   /** Orders of customers, what they still need, and whether the filament is there to print it. */
   readonly orders: OrdersResource<M>;
+  /** Orders of customers, what they still need, and whether the filament is there to print it. */
+  readonly orderAssignments: OrderAssignmentsResource<M>;
   /** How much filament should be in stock. The levels that are low are the shopping list. */
   readonly stockLevels: StockLevelsResource<M>;
   /** Which runs print what is still missing: on which printers, when, and from which spools. */
@@ -9152,6 +9339,7 @@ export class Client<M extends DecimalMode = "number"> extends BaseClient {
     this.productionRuns = new ProductionRunsResource(this);
     this.queue = new QueueResource(this);
     this.orders = new OrdersResource(this);
+    this.orderAssignments = new OrderAssignmentsResource(this);
     this.stockLevels = new StockLevelsResource(this);
     this.plan = new PlanResource(this);
     this.webhooks = new WebhooksResource(this);

@@ -1,0 +1,191 @@
+package orders
+
+import (
+	"context"
+
+	"spoolwright/catalog"
+	"spoolwright/db"
+	"spoolwright/server"
+	"spoolwright/value"
+)
+
+// OrderLine is a line of an order as the shop has it, without a product yet.
+type OrderLine struct {
+	ID        value.UUID                    `json:"id" rule:"readOnly,notNull"`
+	Title     value.Optional[string]        `json:"title" rule:"required,maxLength=1000,trim"`
+	SKU       value.Optional[string]        `json:"sku"`
+	Quantity  value.Optional[int64]         `json:"quantity" rule:"notNull,minimum=1,maximum=1000000"`
+	UnitPrice value.Optional[value.Decimal] `json:"unit_price" rule:"maximum=1000000"`
+}
+
+// lineRows returns the lines as an argument for json_to_recordset, with new ids of the lines and of their items.
+func lineRows(lines []OrderLine) string {
+	rows := make([]map[string]any, len(lines))
+	for i, line := range lines {
+		rows[i] = map[string]any{"id": value.NewID(), "item": value.NewID(), "title": line.Title.Arg(),
+			"sku": line.SKU.Arg(), "quantity": line.Quantity.Or(1), "unit_price": line.UnitPrice.Arg()}
+	}
+	return db.Recordset(rows)
+}
+
+// matchedLines is a query for lines, a parameter with the rows of lineRows, with the product and the pieces that
+// order_line_match finds. item_id is null if a line has no item.
+func matchedLines(lines string) string {
+	return `
+			select l.n, l.id, l.shop_line, l.title, l.sku, l.quantity, l.unit_price, m.product_id, m.pieces,
+				case when m.product_id is not null then l.item end as item_id,
+				m.found is not null and m.product_id is null as ignored
+			from json_to_recordset(` + lines + `::json) l (n int, id uuid, item uuid, shop_line text, title text, sku text,
+				quantity int, unit_price numeric)
+			left join lateral (
+				select true as found, m.* from order_line_match(l.title, l.sku) m
+				where coalesce(l.quantity::bigint * m.pieces, 0) <= 1000000
+			) m on true`
+}
+
+// newLines are CTEs that insert the rows of the CTE line, and their items, into the order that the CTE added returns.
+const newLines = `line_items as (
+			insert into order_items (id, order_id, product_id, quantity, unit_price)
+			select l.item_id, a.id, l.product_id, l.quantity * l.pieces, coalesce(round(l.unit_price / l.pieces, 6),
+				(select p.selling_price from products p where p.id = l.product_id))
+			from added a, line l where l.item_id is not null order by l.n
+		), lines as (
+			insert into order_lines (id, order_id, shop_line, title, sku, quantity, unit_price, item_id, pieces, ignored)
+			select l.id, a.id, l.shop_line, l.title, l.sku, l.quantity, l.unit_price, l.item_id, l.pieces, l.ignored
+			from added a, line l order by l.n
+		)`
+
+// LineAssignment is the body of a request to assign a line: a product with a number of pieces, or ignore.
+type LineAssignment struct {
+	ProductID value.Optional[value.UUID] `json:"product_id"`
+	SKU       value.Optional[string]     `json:"sku" rule:"insteadOf=product_id,optional"`
+	Pieces    value.Optional[int64]      `json:"pieces" rule:"notNull,minimum=1,maximum=1000"`
+	Ignore    value.Optional[bool]       `json:"ignore" rule:"notNull"`
+}
+
+// names reports whether the request names a product.
+func (a *LineAssignment) names() bool { return !a.ProductID.IsNull() || a.SKU.Or("") != "" }
+
+// Check adds a problem unless the request has either a product or ignore.
+func (a *LineAssignment) Check(problems *server.Problems) {
+	switch {
+	case a.Ignore.Or(false) && a.names():
+		problems.Add("ignore", "must not be sent together with a product")
+	case !a.Ignore.Or(false) && !a.names():
+		problems.Add("product_id", "is required, or sku or ignore")
+	}
+}
+
+var (
+	errUnknownOfLine = server.BadRequest("UNKNOWN_REFERENCE", "%s does not name a product", "sku").On("sku")
+	errLineAssigned  = server.Conflict("ORDER_LINE_ASSIGNED", "The line has a product already, or is ignored").
+				On("product_id")
+)
+
+var assignDoc = &server.Doc{
+	ID: "assignOrderLine", Tag: Tag, Summary: "Assign a line of an order to a product",
+	Description: "Says once which product a line of `unassigned_lines` is, and how many `pieces` of it a unit of the " +
+		"line has, or with `ignore` that the farm does not print it. The line becomes an item of the order. Its " +
+		"price is that of the line divided by `pieces`, or the `selling_price` of the product if the line has no price.\n\n" +
+		"The answer is remembered for the `sku` of the line or, if it has none, for its `title`, without regard to case: " +
+		"lines of other orders that are in the list for the same reason become items too, and so will lines of later " +
+		"orders. The SKU of a product comes first. `deleteOrderAssignment` forgets it.",
+	Request: `{"product_id":"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a61","pieces":2}`,
+	Errors:  []*server.Error{errUnknownOfLine, errLineAssigned},
+}
+
+func (h handlers) assign(ctx context.Context, r *server.Request[LineAssignment]) (server.OK[Order], error) {
+	id, line, in := r.ID("id"), r.ID("line_id"), &r.In
+	pieces := in.Pieces.Or(1)
+	order := selectOrder(id)
+	var product *string
+	var assigned, tooMany bool
+	found := db.SQL(`
+		select (select p.id::text from `+catalog.Named("$3::uuid", "$4::text")+` p),
+			l.item_id is not null or l.ignored or l.quantity = 0, l.quantity::bigint * $5 > 1000000
+		from order_lines l
+		where l.id = $2 and l.order_id = $1 and exists (select from orders o where o.id = $1 and o.hidden_at is null)`,
+		id, line, in.ProductID.Arg(), in.SKU.Arg(), pieces).Into(&product, &assigned, &tooMany)
+	var waiting []string
+	err := h.db.Tx(ctx, func(ctx context.Context) error {
+		// The lock makes requests for the same line wait, whatever the order in which they match other orders.
+		if err := server.Found(found, h.db.Write(ctx, db.Lock("order assignments"), found)); err != nil {
+			return err
+		}
+		switch {
+		case assigned:
+			return errLineAssigned
+		case in.Ignore.Or(false):
+		case product == nil && in.ProductID.IsNull():
+			return errUnknownOfLine.With("sku").On("sku")
+		case product == nil:
+			return errUnknownOfLine.With("product_id").On("product_id")
+		case tooMany:
+			return server.Invalid("pieces", "must be at most 1,000,000 for all units of the line")
+		}
+		if in.Ignore.Or(false) {
+			product = nil
+		}
+		if err := h.db.Write(ctx,
+			db.SQL(`
+				insert into order_assignments (id, title, sku, product_id, pieces)
+				select $2, l.title, l.sku, $3::uuid, case when $3::uuid is not null then $4::int end
+				from order_lines l where l.id = $1
+				on conflict (tenant_id, match_key) do update set title = excluded.title, sku = excluded.sku,
+					product_id = excluded.product_id, pieces = excluded.pieces, updated_at = now()`,
+				line, value.NewID(), product, pieces),
+			db.SQL(`
+				select coalesce(array_agg(distinct o.order_id), '{}')::text[]
+				from (
+					select l.order_id from order_lines l
+					where l.match_key = (select s.match_key from order_lines s where s.id = $1)
+						and l.item_id is null and not l.ignored and l.quantity > 0
+				) o`, line).Into(&waiting),
+		); err != nil {
+			return err
+		}
+		return h.db.Write(ctx, db.SQL(`select match_order_lines($1::uuid[])::text`, waiting), order)
+	})
+	return server.One(order, err)
+}
+
+// OrderAssignment is what a person has said about lines of orders.
+type OrderAssignment struct {
+	ID        value.UUID      `json:"id" rule:"notNull"`
+	Title     string          `json:"title" rule:"notNull"`
+	SKU       string          `json:"sku"`
+	ProductID value.UUID      `json:"product_id"`
+	Product   string          `json:"product_name" rule:"unsorted"`
+	Pieces    int64           `json:"pieces"`
+	CreatedAt value.Timestamp `json:"created_at" rule:"notNull"`
+	UpdatedAt value.Timestamp `json:"updated_at" rule:"notNull"`
+}
+
+// AssignmentFilter selects assignments.
+type AssignmentFilter struct {
+	ProductID value.Optional[value.UUID] `query:"product_id"`
+}
+
+var listAssignmentsDoc = &server.Doc{
+	ID: "listOrderAssignments", Tag: Tag, Summary: "List what lines of orders are",
+	Description: "Returns what `assignOrderLine` has remembered. An assignment without a product is of lines that the " +
+		"farm does not print.",
+}
+
+func (f AssignmentFilter) list() *server.List {
+	l := server.NewList("order_assignments", `id, title, sku, product_id,
+		(select p.name from products p where p.id = product_id) as product_name, pieces, created_at, updated_at`, "", "")
+	l.WhereEqual("product_id", f.ProductID)
+	return l
+}
+
+var deleteAssignmentDoc = &server.Doc{
+	ID: "deleteOrderAssignment", Tag: Tag, Summary: "Forget what lines of orders are",
+	Description: "Lines of later orders with this SKU or title have no product then, until one is assigned. Items that " +
+		"were made of lines stay; `removeOrderItem` removes them.",
+}
+
+func (h handlers) deleteAssignment(ctx context.Context, r *server.Request[struct{}]) (server.NoContent, error) {
+	deleted := db.SQL(`delete from order_assignments where id = $1 returning id`, r.ID("id"))
+	return nil, server.Found(deleted, h.db.Write(ctx, deleted))
+}
