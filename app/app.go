@@ -28,6 +28,7 @@ import (
 	"spoolwright/server"
 	"spoolwright/server/openapi"
 	"spoolwright/spoolman"
+	"spoolwright/start"
 	"spoolwright/stock"
 	"spoolwright/web"
 	"spoolwright/webhooks"
@@ -50,7 +51,7 @@ var Features = []func(*db.DB) []server.Route{
 // Definitions are the SQL functions of the features. A feature comes after the features whose functions it calls.
 var Definitions = slices.Concat(
 	auth.Definitions, webhooks.Definitions, inventory.Definitions, printers.Definitions, catalog.Definitions,
-	production.Definitions, orders.Definitions, stock.Definitions, spoolman.Definitions,
+	production.Definitions, orders.Definitions, stock.Definitions, spoolman.Definitions, start.Definitions,
 )
 
 // Events are all events that webhooks can subscribe to.
@@ -177,7 +178,8 @@ func newServer(c cli.Config, d *db.DB, once *auth.OneLogin, own *cli.OwnTLS) (*s
 	routes = append(routes, hooks.Routes()...)
 	var site func(*server.Server) *server.Site
 	if c.Web != "off" {
-		pages := web.Config{Auth: a, Once: once, Insecure: c.Web == "insecure", PublicURL: c.PublicURL}
+		pages := web.Config{Auth: a, Start: start.New(d), Once: once, Insecure: c.Web == "insecure",
+			PublicURL: c.PublicURL}
 		if own != nil {
 			pages.Authority = own.Authority
 		}

@@ -47,7 +47,8 @@ func (s *Service) Identify(cookie string) (actor db.Actor, ok bool) {
 }
 
 // Visit returns the user of a cookie, in one round trip. The error is server.ErrInvalidToken if the session has ended.
-func (s *Service) Visit(ctx context.Context, cookie, address string) (Visitor, error) {
+// The statements in more run in the same round trip, for the tenant that Identify returns.
+func (s *Service) Visit(ctx context.Context, cookie, address string, more ...*db.Stmt) (Visitor, error) {
 	session, err := s.tokens.parseCookie(cookie)
 	if err != nil {
 		return Visitor{}, tokenError(err)
@@ -65,7 +66,7 @@ func (s *Service) Visit(ctx context.Context, cookie, address string) (Visitor, e
 		) t
 		where s.id = $1 and s.user_id = $2 and s.expires_at > $3`, session.SessionID, session.UserID, now).Quick().
 		Into(&v.Actor.Role, &v.Name, &v.Email, &v.Farm, &v.TimeZone, &v.Currency)
-	if err := s.db.Read(ctx, found); err != nil {
+	if err := s.db.Read(ctx, append(more, found)...); err != nil {
 		return Visitor{}, err
 	}
 	if found.Rows() == 0 {

@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"spoolwright/demo"
 	"spoolwright/local"
+	"spoolwright/start"
 	"spoolwright/testkit"
 )
 
@@ -64,17 +64,16 @@ func (p program) addAdmin(t *testing.T, c *process, env []string, tenant, email 
 // createSampleData creates resources of every kind in the token's tenant, and deletes a spool.
 func createSampleData(t *testing.T, c *process, token string) {
 	t.Helper()
-	check(t, demo.Load(func(method, path string, body []byte) (string, error) {
+	check(t, start.Load(func(r start.Request) ([]byte, error) {
 		var object any
-		if len(body) > 0 {
-			object = json.RawMessage(body)
+		if len(r.Body) > 0 {
+			object = json.RawMessage(r.Body)
 		}
-		status, created := c.call(t, token, method, path, object)
+		status, created := c.call(t, token, r.Method, r.Path, object)
 		if status >= 300 {
-			t.Fatalf("%s %s %s: %d %v", method, path, body, status, created)
+			t.Fatalf("%s %s %s: %d %v", r.Method, r.Path, r.Body, status, created)
 		}
-		id, _ := created["id"].(string)
-		return id, nil
+		return json.Marshal(created)
 	}))
 	// A ledger entry for each spool that has filament left, and one deleted spool.
 	list := c.get(t, token, "/api/v1/spools?limit=100&in_stock=true")

@@ -942,7 +942,7 @@ func testDemo(t *testing.T, p program) {
 	link := regexp.MustCompile(`http://\S+/first-login\?key=\w+`).FindString(banner)
 	wantRedirect(t, link, 303, "/")
 	wantRedirect(t, link, 404, "")
-	b, err := os.ReadFile("demo/farm.json")
+	b, err := os.ReadFile("start/farm.json")
 	check(t, err)
 	var requests []struct{ Path string }
 	check(t, json.Unmarshal(b, &requests))
@@ -954,7 +954,8 @@ func testDemo(t *testing.T, p program) {
 	for _, path := range []string{"/api/v1/spools", "/api/v1/printers", "/api/v1/products", "/api/v1/production-runs",
 		"/api/v1/orders"} {
 		status, answer := c.call(t, token, "GET", path, nil)
-		if want := created[path]; status != 200 || answer["total"] != float64(want) || want == 0 {
+		total, _ := answer["total"].(float64) // with those of the history
+		if want := created[path]; status != 200 || total < float64(want) || want == 0 {
 			t.Errorf("GET %s: %d %v, want the %d of the sample data", path, status, answer["total"], want)
 		}
 	}

@@ -59,7 +59,9 @@ begin
 			for each row when (old.hidden_at is not null and new.hidden_at is null)
 			execute function count_changed(''1'')', name);
 	end loop;
-	foreach name in array '{production_runs,vendors,filaments,printers}'::text[] loop
+	create or replace trigger count_removed after delete on spools
+		for each row when (old.hidden_at is null and not old.archived) execute function count_changed('-1');
+	foreach name in array '{products,orders,production_runs,vendors,filaments,printers}'::text[] loop
 		execute format('create or replace trigger count_removed after delete on %I
 			for each row when (old.hidden_at is null) execute function count_changed(''-1'')', name);
 	end loop;

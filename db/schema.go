@@ -32,6 +32,8 @@ var (
 	queueSQL string
 	//go:embed statistics.sql
 	statisticsSQL string
+	//go:embed samples.sql
+	samplesSQL string
 )
 
 // ownDefinitions are the functions of this package, which the features' definitions may call.
@@ -43,6 +45,7 @@ var ownDefinitions = []Definition{
 	{Name: "db/directory", Version: 1, SQL: directorySQL},
 	{Name: "db/queue", Version: 1, SQL: queueSQL},
 	{Name: "db/statistics", Version: 1, SQL: statisticsSQL},
+	{Name: "db/samples", Version: 1, SQL: samplesSQL},
 }
 
 // schemaOf returns the schema of a program with the definitions of its features.

@@ -3,10 +3,8 @@ package demo
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/rand"
-	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,10 +13,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"regexp"
-	"strconv"
-	"strings"
-	"time"
 
 	"spoolwright/auth"
 	"spoolwright/auth/accounts"
@@ -26,52 +20,8 @@ import (
 	"spoolwright/db"
 	"spoolwright/local"
 	"spoolwright/server"
+	"spoolwright/start"
 )
-
-// sample is a list of requests in the order in which Load sends them. The method is POST unless a request names
-// another method. A path or body can contain the ref of an earlier request in braces; Load replaces it with the id of
-// the created resource. A body can contain a time as hours from now, such as {hours -2}, and a date as days from
-// today.
-//
-//go:embed farm.json
-var sample []byte
-
-var relative = regexp.MustCompile(`\{(hours|days) (-?\d+)\}`)
-
-// moment returns the time or the date for a match of relative.
-func moment(relation string) string {
-	found := relative.FindStringSubmatch(relation)
-	n, _ := strconv.Atoi(found[2]) // the pattern allows only digits
-	if found[1] == "days" {
-		return time.Now().UTC().AddDate(0, 0, n).Format(time.DateOnly)
-	}
-	return time.Now().UTC().Add(time.Duration(n) * time.Hour).Format(time.RFC3339)
-}
-
-// Load creates the sample data through the API. It calls send for each request in turn; send returns the id in the
-// response.
-func Load(send func(method, path string, body []byte) (id string, err error)) error {
-	var requests []struct {
-		Ref, Method, Path string
-		Body              json.RawMessage
-	}
-	if err := json.Unmarshal(sample, &requests); err != nil {
-		return err
-	}
-	var ids []string // pairs of a ref in braces and an id
-	for _, r := range requests {
-		refs := strings.NewReplacer(ids...)
-		body := relative.ReplaceAllStringFunc(refs.Replace(string(r.Body)), moment)
-		id, err := send(cmp.Or(r.Method, http.MethodPost), refs.Replace(r.Path), []byte(body))
-		if err != nil {
-			return err
-		}
-		if r.Ref != "" {
-			ids = append(ids, "{"+r.Ref+"}", id)
-		}
-	}
-	return nil
-}
 
 // Command returns the command demo. The arguments are functions of package app that create a server and serve it.
 func Command(newServer func(cli.Config, *db.DB) (*server.Server, error),
@@ -137,42 +87,69 @@ func load(ctx context.Context, c cli.Config, d *db.DB, user accounts.NewUser,
 
 	transport := &http.Transport{}
 	client := &http.Client{Transport: transport}
-	var answer struct {
-		ID    string
-		Token string `json:"access_token"`
-	}
-	send := func(method, path string, body []byte) (id string, err error) {
-		r, err := http.NewRequestWithContext(ctx, method, "http://"+l.Addr().String()+path, bytes.NewReader(body))
+	var token string
+	send := func(request start.Request) ([]byte, error) {
+		r, err := http.NewRequestWithContext(ctx, request.Method, "http://"+l.Addr().String()+request.Path,
+			bytes.NewReader(request.Body))
 		if err != nil {
-			return "", err
+			return nil, err
 		}
 		r.Header.Set("Content-Type", "application/json")
-		if answer.Token != "" {
-			r.Header.Set("Authorization", "Bearer "+answer.Token)
+		if token != "" {
+			r.Header.Set("Authorization", "Bearer "+token)
 		}
 		response, err := client.Do(r)
 		if err != nil {
-			return "", err
+			return nil, err
 		}
 		defer response.Body.Close()
 		text, err := io.ReadAll(response.Body)
 		if err == nil && response.StatusCode >= 300 {
-			err = fmt.Errorf("%s %s %s: %s %s", method, path, body, response.Status, text)
+			err = fmt.Errorf("%s %s %s: %s %s", request.Method, request.Path, request.Body, response.Status, text)
 		}
-		if err != nil {
-			return "", err
-		}
-		err = json.Unmarshal(text, &answer)
-		return answer.ID, err
+		return text, err
 	}
-	login, err := json.Marshal(map[string]string{"email": user.Email, "password": user.Password})
-	if err == nil {
-		_, err = send(http.MethodPost, "/api/v1/auth/login", login)
-	}
-	if err == nil {
-		err = Load(send)
-	}
+	err = fill(ctx, d, user, &token, send)
 	transport.CloseIdleConnections()
 	stop()
 	return errors.Join(err, <-stopped)
 }
+
+// fill logs in as the user, and fills the farm with settings and sample data. It sets token to the access token.
+func fill(ctx context.Context, d *db.DB, user accounts.NewUser, token *string,
+	send func(start.Request) ([]byte, error)) error {
+	login, err := json.Marshal(map[string]string{"email": user.Email, "password": user.Password})
+	if err != nil {
+		return err
+	}
+	answer, err := send(start.Request{Method: http.MethodPost, Path: "/api/v1/auth/login", Body: login})
+	if err != nil {
+		return err
+	}
+	var session struct {
+		Token string `json:"access_token"`
+	}
+	if err := json.Unmarshal(answer, &session); err != nil {
+		return err
+	}
+	*token = session.Token
+	rates := start.Request{Method: http.MethodPatch, Path: "/api/v1/settings", Body: []byte(settings)}
+	if _, err := send(rates); err != nil {
+		return err
+	}
+	actor, _, err := d.FindLogin(ctx, auth.EmailKey(user.Email))
+	if err != nil {
+		return err
+	}
+	actor.Role = user.Role
+	ctx = db.As(ctx, actor)
+	steps := start.New(d)
+	if err := steps.Hide(ctx); err != nil {
+		return err
+	}
+	return steps.Fill(ctx, send)
+}
+
+// settings are the currency and the rates of the farm.
+const settings = `{"currency": "EUR", "labour_hour_cost": 24, "machine_hour_cost": 0.35, "machine_power_watts": 120,
+	"energy_kwh_cost": 0.31, "failure_rate_percent": 5}`

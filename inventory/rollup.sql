@@ -165,6 +165,34 @@ begin
 	return greatest(last - done, 0) + changes;
 end $$;
 
+-- Makes summarise_usage summarise all days again, after entries of the ledger were deleted.
+create or replace function summarise_again() returns void language sql as $$
+	update usage_summaries s set time_zone = null
+	where s.tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid
+$$;
+
+-- Gives a spool whose first entry of the ledger was deleted a new one, so that the entries sum up to its weight.
+create or replace function begin_ledger(spool uuid) returns void language sql as $$
+	insert into spool_usage (spool_id, kind, before_grams, after_grams, created_at)
+	select s.id, 'created', 0, s.remaining_weight_grams - coalesce(sum(u.change_grams), 0), s.created_at
+	from spools s left join spool_usage u on u.tenant_id = s.tenant_id and u.spool_id = s.id
+	where s.tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid and s.id = spool
+	group by s.tenant_id, s.id
+$$;
+
+-- Dates the ledgers of spools that are samples as the spools and the runs are dated.
+create or replace function date_sample_usage() returns void
+language sql security definer set search_path = public, pg_temp as $$
+	update spool_usage u set created_at = coalesce(u.used_at, p.created_at)
+	from sample_rows s, spools p
+	where s.tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid
+		and u.tenant_id = s.tenant_id and u.spool_id = s.id and p.tenant_id = s.tenant_id and p.id = s.id
+		and (u.used_at is not null or u.kind = 'created')
+$$;
+
+revoke all on function date_sample_usage from public;
+grant execute on function date_sample_usage to spoolwright_app;
+
 -- Records a spool whose material, colour or price changed, so that summarise_usage summarises its past days again.
 create or replace function usage_changed() returns trigger language plpgsql as $$
 begin

@@ -20,6 +20,7 @@ import (
 	"spoolwright/db"
 	"spoolwright/server"
 	"spoolwright/server/openapi"
+	"spoolwright/start"
 	"spoolwright/value"
 	"spoolwright/web"
 	"spoolwright/webhooks"
@@ -82,7 +83,7 @@ func New(tb testing.TB, o Options, features ...func(*db.DB) []server.Route) *API
 	for _, feature := range features {
 		routes = append(routes, feature(o.DB)...)
 	}
-	pages := web.Config{Auth: service, Now: o.Now}
+	pages := web.Config{Auth: service, Start: start.New(o.DB), Now: o.Now}
 	if o.Pages != nil {
 		o.Pages(&pages)
 	}

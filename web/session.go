@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"spoolwright/auth"
+	"spoolwright/db"
 	"spoolwright/server"
 )
 
@@ -55,7 +56,16 @@ func (s *site) identify(r *http.Request) (server.Caller, bool) {
 
 // recognize sets the visitor of the session. It returns an error if there is no session.
 func (v *visit) recognize() error {
-	visitor, err := v.site.Auth.Visit(v.r.Context(), v.site.cookie(v.r), server.Address(v.r))
+	cookie := v.site.cookie(v.r)
+	var more []*db.Stmt
+	if actor, ok := v.site.Auth.Identify(cookie); ok && v.Path() == "/" {
+		v.isAsked = true
+		var stmt *db.Stmt
+		if stmt, v.steps = v.site.Start.Ask(actor.Tenant); stmt != nil {
+			more = append(more, stmt)
+		}
+	}
+	visitor, err := v.site.Auth.Visit(v.r.Context(), cookie, server.Address(v.r), more...)
 	if err != nil {
 		return err
 	}

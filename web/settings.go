@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"spoolwright/db"
 )
 
 // settingsTabs are the pages of the settings, each with the forms whose addresses are below its own.
@@ -31,14 +33,15 @@ func (v *visit) TabName() string {
 
 // settingsPage is a page of the settings, for admins.
 type settingsPage struct {
-	Form  *form
-	Users struct{ Items []account }
-	Keys  struct{ Items []apiKey }
-	Key   *form
-	Extra [3]customFields // the custom fields of spools, filaments and vendors
-	New   *connection     // the key that was just created, or nil
-	Guest *form           // the form that invites a person
-	Link  *invitation     // the password link that was just created, or nil
+	Form    *form
+	Users   struct{ Items []account }
+	Keys    struct{ Items []apiKey }
+	Key     *form
+	Extra   [3]customFields // the custom fields of spools, filaments and vendors
+	New     *connection     // the key that was just created, or nil
+	Samples bool            // whether the farm has sample data
+	Guest   *form           // the form that invites a person
+	Link    *invitation     // the password link that was just created, or nil
 }
 
 type account struct {
@@ -103,6 +106,12 @@ func (v *visit) settingsPage(status int, p *settingsPage) error {
 	case "/settings/fields":
 		reads = []read{customRead("spool", &p.Extra[0]), customRead("filament", &p.Extra[1]),
 			customRead("vendor", &p.Extra[2])}
+	case "/settings/backup":
+		steps, err := v.site.Start.Steps(db.As(v.r.Context(), v.Actor))
+		if err != nil {
+			return err
+		}
+		p.Samples = steps != nil && steps.Samples
 	}
 	if err := v.fetch(reads...); err != nil {
 		return err

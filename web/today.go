@@ -26,6 +26,7 @@ type todayPage struct {
 	}
 	Usage usageReport
 	Waste wasteReport
+	Steps *firstSteps // nil if the farm or the visitor needs none
 }
 
 // shownToday is the maximum number of rows of a part of the page.
@@ -122,9 +123,16 @@ func (p *todayPage) Verdict(v view, id string) string {
 }
 
 // today shows the page Today.
-func today(v *visit) error {
+func today(v *visit) error { return v.today(200, nil) }
+
+// today shows the page Today. If place is not nil, it is the form of the time zone that the API has refused.
+func (v *visit) today(status int, place *form) error {
 	p := todayPage{Form: v.newForm()}
-	err := v.fetch(
+	var err error
+	if p.Steps, err = v.firstSteps(place); err != nil {
+		return err
+	}
+	err = v.fetch(
 		get(runsToConfirm+"&limit=8", &p.Confirm),
 		get(runsToStart+"&limit=8", &p.Ready),
 		get(runsThatPrint, &p.Printing),
@@ -154,7 +162,7 @@ func today(v *visit) error {
 		}
 	}
 	p.Printing = stillPrinting(v, p.Printing)
-	return v.show(200, "today", "Today", &p)
+	return v.show(status, "today", "Today", &p)
 }
 
 // stillPrinting returns the runs whose end is not over, beginning with those that end first. Runs without an end come

@@ -8,6 +8,7 @@ import (
 
 	"spoolwright/auth"
 	"spoolwright/server"
+	"spoolwright/start"
 )
 
 // visit is a request for a page.
@@ -18,7 +19,9 @@ type visit struct {
 	r            *http.Request
 	locale       *locale
 	zone         *time.Location
-	notice       *notice // the notice for the page to which the answer redirects, or nil
+	isAsked      bool         // whether steps was read with the visitor
+	steps        *start.Steps // on Today
+	notice       *notice      // the notice for the page to which the answer redirects, or nil
 }
 
 // policy makes browsers load only files of the service for a page, and ignore scripts and styles within the page

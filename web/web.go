@@ -11,12 +11,14 @@ import (
 
 	"spoolwright/auth"
 	"spoolwright/server"
+	"spoolwright/start"
 	"spoolwright/value"
 )
 
 // Config configures New.
 type Config struct {
 	Auth      *auth.Service
+	Start     *start.Service // the first steps of farms, and their sample data
 	Once      *auth.OneLogin // the login of the link that the first start prints; nil means no such link
 	Insecure  bool           // whether people can sign in without TLS from other machines, too
 	PublicURL string         // the address of the farm: an origin, or "" for the address of each request
@@ -45,6 +47,11 @@ var pages = slices.Concat([]page{
 	{"POST /account/sessions/{id}/end", server.Read, endSession},
 
 	{"GET /{$}", server.Read, today},
+	{"POST /first-steps/place", server.Admin, confirmPlace},
+	{"POST /first-steps/hide", server.Admin, hideSteps},
+	{"GET /samples", server.Admin, showSamples},
+	{"POST /samples", server.Admin, fillSamples},
+	{"POST /samples/remove", server.Admin, removeSamples},
 	{"GET /search", server.Read, search},
 	{"GET /scan", server.Read, scan},
 	{"GET /changes", server.Read, streamChanges},

@@ -102,6 +102,12 @@ for (const button of document.querySelectorAll("[data-copy]")) {
   });
 }
 
+// The time zone of a new farm is that of the browser, until somebody confirms another one.
+for (const button of document.querySelectorAll("[data-zone]")) {
+  const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+  if (zone) button.form.elements.time_zone.value = zone;
+}
+
 for (const button of document.querySelectorAll("[data-print]")) {
   button.hidden = false;
   button.addEventListener("click", () => print());

@@ -1,0 +1,42 @@
+-- Marks resources of the tenant as sample data.
+create or replace function mark_samples(ids uuid[]) returns void language sql as $$
+	insert into sample_rows (id) select unnest(ids)
+$$;
+
+-- Makes all marked resources of the tenant the tenant's own.
+create or replace function unmark_samples() returns void language sql as $$
+	delete from sample_rows s where s.tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid
+$$;
+
+-- Deletes the rows of a table that are sample data or belong to it: those whose column has an id that is in
+-- sample_rows, of the tenant that the transaction is bound to. The service itself cannot delete such rows, because
+-- what is recorded stays. Sample data is the exception: it never happened.
+create or replace function delete_samples(name text, col text) returns void
+language plpgsql security definer set search_path = public, pg_temp as $$
+begin
+	if name || '.' || col not in ('usage_changes.spool_id', 'printer_slots.printer_id', 'printer_slots.spool_id',
+		'spool_usage.id', 'spool_usage.spool_id', 'run_history.run_id', 'run_items.run_id', 'run_materials.run_id',
+		'production_runs.id', 'order_items.order_id', 'orders.id', 'product_components.product_id',
+		'product_materials.product_id', 'products.id', 'spools.id', 'filaments.id', 'vendors.id', 'printers.id',
+		'stock_levels.id') then
+		raise exception 'no sample data is in %.%', name, col;
+	end if;
+	execute format('delete from %I x using sample_rows s where x.tenant_id = $1 and s.tenant_id = $1 and x.%I = s.id',
+		name, col) using nullif(current_setting('app.tenant_id', true), '')::uuid;
+end $$;
+
+-- Sets a time of samples, so that they have a past.
+create or replace function date_samples(name text, col text, ids uuid[], times timestamptz[]) returns void
+language plpgsql security definer set search_path = public, pg_temp as $$
+begin
+	if name || '.' || col not in ('spools.created_at', 'orders.created_at', 'production_runs.created_at',
+		'printers.maintained_at') then
+		raise exception 'no sample data has %.%', name, col;
+	end if;
+	execute format('update %I x set %I = t.at from unnest($1, $2) t (id, at), sample_rows s
+		where x.tenant_id = $3 and x.id = t.id and s.tenant_id = $3 and s.id = t.id', name, col)
+	using ids, times, nullif(current_setting('app.tenant_id', true), '')::uuid;
+end $$;
+
+revoke all on function delete_samples, date_samples from public;
+grant execute on function delete_samples, date_samples to spoolwright_app;

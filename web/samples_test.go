@@ -1,0 +1,128 @@
+package web_test
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+
+	"spoolwright/testkit"
+)
+
+// everything returns the answers of all reads of the API without parameters, except those about accounts.
+func everything(t *testing.T, c *testkit.Client) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for _, r := range c.API.Routes {
+		method, path, _ := strings.Cut(r.Pattern, " ")
+		if method != "GET" || strings.Contains(path, "{") || strings.HasPrefix(path, "/api/v1/auth") ||
+			strings.HasPrefix(path, "/api/v1/users") || path == "/api/v1/settings" || path == "/api/v1/tenant/export" {
+			continue
+		}
+		answer, err := c.Send("GET", path, nil)
+		testkit.Check(t, err)
+		all[path] = string(answer.Body)
+	}
+	if len(all) < 20 {
+		t.Fatalf("%d reads", len(all))
+	}
+	return all
+}
+
+// An empty farm is filled with sample data, with which each page has something to show. Its removal leaves what an
+// empty farm has.
+func TestSampleData(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t, testkit.Options{})
+	empty := everything(t, api.Tenant(t).User(t, "admin"))
+	c := api.Tenant(t).User(t, "admin")
+	b := signIn(t, c)
+	b.get(t, "/samples").want(t, 200).shows(t, "The farm has no sample data.")
+	b.get(t, "/").submit(t, "/samples").to(t, "/").shows(t, "The farm has sample data now.", "First steps").
+		hides(t, "Fill with sample data", "Filament Done", "A printer Done", "A product Done")
+	b.do(t, "POST", "/samples", url.Values{}).want(t, 409)
+	for _, list := range []string{"spools", "printers", "products", "orders", "production-runs"} {
+		if c.Get(t, "/api/v1/"+list).Want(200).Text("total") == "0" {
+			t.Errorf("no %s", list)
+		}
+	}
+	if usage := c.Get(t, "/api/v1/reports/usage").Want(200); usage.Text("grams") == "0" {
+		t.Errorf("no filament was used: %s", usage.Body)
+	}
+	b.get(t, "/settings/backup").shows(t, "Sample data")
+	b.get(t, "/samples").want(t, 200).shows(t, "spools", "printers", "runs").hides(t, "Also removed", "Kept").
+		submit(t, "/samples/remove").to(t, "/").shows(t, "The sample data is removed.", "Fill with sample data")
+	for path, answer := range everything(t, c) {
+		testkit.Equal(t, answer, empty[path], "GET %s", path)
+	}
+	b.get(t, "/settings/backup").hides(t, "Sample data")
+	b.do(t, "POST", "/samples/remove", url.Values{}).to(t, "/")
+	b.get(t, "/").submit(t, "/samples").to(t, "/").shows(t, "The farm has sample data now.")
+}
+
+// Own data stays when the samples are removed, with the samples that it uses. A run and an order of samples only go
+// with them.
+func TestSampleDataInUse(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t, testkit.Options{})
+	tenant := api.Tenant(t)
+	c := tenant.User(t, "admin")
+	b := signIn(t, c)
+	b.get(t, "/").submit(t, "/samples").to(t, "/")
+	id := func(list, name string) string {
+		t.Helper()
+		return c.Get(t, "/api/v1/"+list+"?limit=1&search="+url.QueryEscape(name)).Want(200).Text("items.0.id")
+	}
+	stand, lamp, base := id("products", "phone stand"), id("products", "LAMP-SET"), id("products", "LAMP-BASE")
+	black, white := id("spools", "PLA Black Polymaker"), id("spools", "Cotton White")
+	printer, other := id("printers", "Voron 2.4 #3"), id("printers", "Bambu X1C #8")
+
+	// What consists of samples only.
+	c.Post(t, "/api/v1/orders", j{"reference": "PLAY-1", "items": []j{{"product_id": stand, "quantity": 1}}}).Want(201)
+	played := c.Post(t, "/api/v1/production-runs", j{"printer_id": other,
+		"items":     []j{{"product_id": stand, "quantity": 1}},
+		"materials": []j{{"spool_id": white, "actual_weight_grams": 20}}}).Want(201).ID()
+	c.Post(t, "/api/v1/production-runs/"+played+"/complete", nil).Want(200)
+
+	// What is the farm's own, with and without samples.
+	own := c.NewSpool(t, 400, j{"color": "Own Red", "purchase_price": 20})
+	c.Do(t, "PUT", "/api/v1/printers/"+other+"/slots/4", j{"spool_id": own}).Want(200)
+	hook := c.NewProduct(t, "Own hook", 10)
+	c.Post(t, "/api/v1/products", j{"name": "Own lamp", "components": []j{{"component_product_id": base}}}).Want(201)
+	run := c.Post(t, "/api/v1/production-runs", j{"printer_id": printer, "items": []j{{"product_id": hook, "quantity": 1}},
+		"materials": []j{{"spool_id": black, "actual_weight_grams": 30}}}).Want(201).ID()
+	c.Post(t, "/api/v1/production-runs/"+run+"/complete", nil).Want(200)
+	left := c.Get(t, "/api/v1/spools/"+black).Want(200).Text("remaining_weight_grams")
+	order := c.Post(t, "/api/v1/orders", j{"reference": "OWN-1", "items": []j{{"product_id": hook, "quantity": 2}}}).
+		Want(201).ID()
+
+	b.get(t, "/samples").shows(t, "Also removed", "order PLAY-1", "run 1 × Phone stand", "Kept", "printer Voron 2.4 #3",
+		"product Desk lamp base", "PLA Black (Polymaker)").submit(t, "/samples/remove").to(t, "/").
+		shows(t, "The sample data is removed. Your own data uses these, so they stay:", "Desk lamp base")
+	for path, want := range map[string]string{"spools": "2", "printers": "1", "products": "3", "orders": "1",
+		"production-runs": "1"} {
+		testkit.Equal(t, c.Get(t, "/api/v1/"+path).Want(200).Text("total"), want, "%s", path)
+	}
+	for _, path := range []string{"products/" + stand, "products/" + lamp, "spools/" + white, "printers/" + other,
+		"production-runs/" + played} {
+		c.Get(t, "/api/v1/"+path).WantError(404, "NOT_FOUND")
+	}
+	c.Get(t, "/api/v1/orders/"+order).Want(200)
+	c.Get(t, "/api/v1/spools/"+own).Want(200).Shows(map[string]string{"remaining_weight_grams": "400", "location": "null"})
+	// The spool begins with what the samples have left of it, and only own use is in its ledger and in the reports.
+	c.Get(t, "/api/v1/spools/"+black).Want(200).Shows(map[string]string{"remaining_weight_grams": left})
+	ledger := c.Get(t, "/api/v1/spools/"+black+"/usage").Want(200)
+	ledger.Shows(map[string]string{"total": "2", "items.0.change_grams": "-30", "items.0.after_grams": left,
+		"items.1.kind": "created", "items.1.after_grams": ledger.Text("items.0.before_grams")})
+	c.Get(t, "/api/v1/reports/usage").Want(200).Shows(map[string]string{"grams": "30"})
+	b.get(t, "/").shows(t, "First steps", "Filament Done", "A printer Done").hides(t, "sample data")
+	b.get(t, "/samples").shows(t, "The farm has no sample data.")
+	b.get(t, "/spools/"+black).want(t, 200)
+
+	// The samples of one farm are not those of another one.
+	stranger := api.Tenant(t).User(t, "admin")
+	signIn(t, stranger).get(t, "/").submit(t, "/samples").to(t, "/")
+	b.do(t, "POST", "/samples/remove", url.Values{}).to(t, "/")
+	if stranger.Get(t, "/api/v1/spools").Text("total") == "0" {
+		t.Error("the removal has removed the samples of another farm")
+	}
+}

@@ -1,0 +1,195 @@
+package web
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"spoolwright/db"
+	"spoolwright/start"
+)
+
+// firstSteps are the first steps of a new farm, on Today.
+type firstSteps struct {
+	*start.Steps
+	List []firstStep
+	Form *form // the time zone and the currency to confirm
+
+	// GuessesZone is whether the script may replace the time zone in the form by that of the browser.
+	GuessesZone bool
+}
+
+// firstStep is one of the first steps. Links are the pages on which it is done.
+type firstStep struct {
+	Done       bool
+	Name, What string
+	Links      []option
+}
+
+// IsPlace reports whether the step is the form of the time zone and the currency.
+func (s firstStep) IsPlace() bool { return len(s.Links) == 0 }
+
+// firstSteps returns the steps that the visitor can do, or nil if all of them are done. If place is not nil, it is the
+// form that the API has refused.
+func (v *visit) firstSteps(place *form) (*firstSteps, error) {
+	if !v.CanWrite() {
+		return nil, nil
+	}
+	steps, err := v.site.Start.Told(v.Actor.Tenant, v.steps), error(nil)
+	if !v.isAsked { // Today answers a form
+		steps, err = v.site.Start.Steps(db.As(v.r.Context(), v.Actor))
+	}
+	if err != nil || steps == nil || steps.Hidden || steps.Done() {
+		return nil, err
+	}
+	f := &firstSteps{Steps: steps, List: []firstStep{
+		{steps.Filament, "Filament", "What is on your shelf.", []option{{"/files", "Import a file"},
+			{"/filaments/new", "Choose from the catalog"}, {"/spools/new", "Add by hand"}}},
+		{steps.Printer, "A printer", "Its page connects it: one click makes the lines for its software.",
+			[]option{{"/printers/new", "Add a printer"}}},
+		{steps.Product, "A product", "What you print, with the filament that it needs.",
+			[]option{{"/products/new", "Add a product"}}}}}
+	if v.IsAdmin() {
+		f.List = append([]firstStep{{steps.Place, "Time zone and currency", "", nil}}, f.List...)
+		f.List = append(f.List, firstStep{steps.Colleague, "A colleague", "A short link to send is enough.",
+			[]option{{"/settings/users", "Invite somebody"}}})
+	}
+	if !slices.ContainsFunc(f.List, func(s firstStep) bool { return !s.Done }) {
+		return nil, nil
+	}
+	if f.Form = place; f.Form == nil {
+		zone, currency := placeOf(v.r.Header.Get("Accept-Language"))
+		if v.TimeZone != "UTC" {
+			zone = v.TimeZone
+		}
+		f.Form = v.newForm()
+		f.Form.Values.Set("time_zone", cmp.Or(zone, "UTC"))
+		f.Form.Values.Set("currency", currency)
+		f.GuessesZone = v.TimeZone == "UTC"
+	}
+	return f, nil
+}
+
+// places are the usual time zones and the currencies of countries.
+var places = map[string][2]string{
+	"AT": {"Europe/Vienna", "EUR"}, "AU": {"Australia/Sydney", "AUD"}, "BE": {"Europe/Brussels", "EUR"},
+	"BR": {"America/Sao_Paulo", "BRL"}, "CA": {"America/Toronto", "CAD"}, "CH": {"Europe/Zurich", "CHF"},
+	"CN": {"Asia/Shanghai", "CNY"}, "CZ": {"Europe/Prague", "CZK"}, "DE": {"Europe/Berlin", "EUR"},
+	"DK": {"Europe/Copenhagen", "DKK"}, "ES": {"Europe/Madrid", "EUR"}, "FI": {"Europe/Helsinki", "EUR"},
+	"FR": {"Europe/Paris", "EUR"}, "GB": {"Europe/London", "GBP"}, "GR": {"Europe/Athens", "EUR"},
+	"HU": {"Europe/Budapest", "HUF"}, "IE": {"Europe/Dublin", "EUR"}, "IN": {"Asia/Kolkata", "INR"},
+	"IT": {"Europe/Rome", "EUR"}, "JP": {"Asia/Tokyo", "JPY"}, "KR": {"Asia/Seoul", "KRW"},
+	"LU": {"Europe/Luxembourg", "EUR"}, "MX": {"America/Mexico_City", "MXN"}, "NL": {"Europe/Amsterdam", "EUR"},
+	"NO": {"Europe/Oslo", "NOK"}, "NZ": {"Pacific/Auckland", "NZD"}, "PL": {"Europe/Warsaw", "PLN"},
+	"PT": {"Europe/Lisbon", "EUR"}, "RO": {"Europe/Bucharest", "RON"}, "SE": {"Europe/Stockholm", "SEK"},
+	"SG": {"Asia/Singapore", "SGD"}, "SK": {"Europe/Bratislava", "EUR"}, "TR": {"Europe/Istanbul", "TRY"},
+	"UA": {"Europe/Kyiv", "UAH"}, "US": {"America/New_York", "USD"}, "ZA": {"Africa/Johannesburg", "ZAR"},
+}
+
+// homes maps languages that are named without a region to the country in which most speak them.
+var homes = map[string]string{"cs": "CZ", "da": "DK", "de": "DE", "el": "GR", "es": "ES", "fi": "FI", "fr": "FR",
+	"hu": "HU", "it": "IT", "ja": "JP", "ko": "KR", "nb": "NO", "nl": "NL", "pl": "PL", "pt": "PT", "ro": "RO",
+	"sk": "SK", "sv": "SE", "tr": "TR", "uk": "UA", "zh": "CN"}
+
+// placeOf guesses a time zone and a currency from an Accept-Language header. They are "" if it names no country.
+func placeOf(languages string) (zone, currency string) {
+	for language := range strings.SplitSeq(languages, ",") {
+		language, _, _ = strings.Cut(strings.TrimSpace(language), ";")
+		name, region, _ := strings.Cut(language, "-")
+		if _, script, ok := strings.Cut(region, "-"); ok { // such as zh-Hans-CN
+			region = script
+		}
+		if place, ok := places[cmp.Or(strings.ToUpper(region), homes[strings.ToLower(name)])]; ok {
+			return place[0], place[1]
+		}
+	}
+	return "", ""
+}
+
+// confirmPlace saves the time zone and the currency.
+func confirmPlace(v *visit) error {
+	f := v.sent()
+	ok, err := v.edit(f, "/api/v1/settings", farmFields[:2])
+	v.tell(&notice{Text: "The time zone and the currency are saved."})
+	return v.then(ok, err, "/", func() error { return v.today(422, f) })
+}
+
+func hideSteps(v *visit) error {
+	if err := v.site.Start.Hide(db.As(v.r.Context(), v.Actor)); err != nil {
+		return err
+	}
+	return v.redirect("/")
+}
+
+// fillSamples fills an empty farm with sample data.
+func fillSamples(v *visit) error {
+	err := v.site.Start.Fill(db.As(v.r.Context(), v.Actor), func(r start.Request) ([]byte, error) {
+		answer := v.call(r.Method, r.Path, nil, r.Body)
+		return answer.Body, answer.Err()
+	})
+	if err != nil {
+		return err
+	}
+	v.tell(&notice{Text: "The farm has sample data now.", Next: []option{{"/samples", "Remove it"}}})
+	return v.redirect("/")
+}
+
+// samplesPage is the page that removes the sample data.
+type samplesPage struct{ All, Made, Kept []start.Sample }
+
+// Removed counts the samples that will be removed, by kind.
+func (p *samplesPage) Removed() string {
+	counts := map[string]int{}
+	for _, s := range p.All {
+		if s.Fate == "removed" {
+			counts[s.Kind]++
+		}
+	}
+	var texts []string
+	for _, kind := range []string{"vendor", "filament", "spool", "stock level", "printer", "product", "order", "run"} {
+		if n := counts[kind]; n == 1 {
+			texts = append(texts, "1 "+kind)
+		} else if n > 1 {
+			texts = append(texts, fmt.Sprintf("%d %ss", n, kind))
+		}
+	}
+	return strings.Join(texts, ", ")
+}
+
+func showSamples(v *visit) error {
+	all, err := v.site.Start.Samples(db.As(v.r.Context(), v.Actor))
+	if err != nil {
+		return err
+	}
+	p := &samplesPage{All: all}
+	for _, s := range p.All {
+		switch s.Fate {
+		case "made":
+			p.Made = append(p.Made, s)
+		case "kept":
+			p.Kept = append(p.Kept, s)
+		}
+	}
+	return v.show(http.StatusOK, "samples", "Sample data", p)
+}
+
+func removeSamples(v *visit) error {
+	all, err := v.site.Start.Remove(db.As(v.r.Context(), v.Actor))
+	if err != nil {
+		return err
+	}
+	text := "The sample data is removed."
+	var kept []string
+	for _, s := range all {
+		if s.Fate == "kept" {
+			kept = append(kept, s.Name)
+		}
+	}
+	if len(kept) > 0 {
+		text += " Your own data uses these, so they stay: " + strings.Join(kept, ", ") + "."
+	}
+	v.tell(&notice{Text: text})
+	return v.redirect("/")
+}
