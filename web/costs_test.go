@@ -93,6 +93,20 @@ func TestCompleteReportedRun(t *testing.T) {
 		"materials[0].count_outside_use", "true").to(t, at)
 	c.Get(t, "/api/v1/spools/"+id).Shows(map[string]string{"remaining_weight_grams": "905"})
 	c.Get(t, "/api/v1/production-runs/"+run).Shows(map[string]string{"actual_total_filament_grams": "95"})
+
+	// One click confirms what printers reported, and not the estimate. It does not answer the question.
+	run = c.Post(t, "/api/v1/production-runs", j{"status": "in_progress",
+		"materials": []j{{"spool_id": id, "estimated_weight_grams": 100}}}).Want(201).ID()
+	at = "/runs/" + run
+	c.Do(t, "PUT", "/spoolman/api/v1/spool/"+number+"/use", j{"use_weight": 40}).Want(200)
+	deducted := c.Post(t, "/api/v1/spools/"+id+"/deduct", j{"weight_grams": 30}).Want(200)
+	b.do(t, "POST", at+"/confirm", nil).to(t, at+"?open=complete").shows(t, "Say what is not known")
+	entry := c.Get(t, "/api/v1/spools/"+id+"/usage?kind=deducted&limit=1").Want(200).Text("items.0.id")
+	c.Post(t, "/api/v1/spools/"+id+"/usage/"+entry+"/reverse", nil).Want(200)
+	b.do(t, "POST", at+"/confirm", nil).to(t, at).shows(t, "Confirmed: 40 g used.")
+	c.Get(t, "/api/v1/production-runs/"+run).Shows(map[string]string{"actual_total_filament_grams": "40"})
+	testkit.Equal(t, deducted.Text("remaining_weight_grams"), "835", "the spool after the deduction")
+	c.Get(t, "/api/v1/spools/"+id).Shows(map[string]string{"remaining_weight_grams": "865"})
 }
 
 // The forms that end a run have its most likely end, in the time zone of the farm, and take another one.
