@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"spoolwright/cli"
@@ -29,6 +30,7 @@ type ImportQuery struct {
 	DryRun    value.Optional[bool]      `query:"dry_run" rule:"default=false"`
 	Mapping   value.Optional[string]    `query:"mapping" rule:"maxLength=50000"`
 	Defaults  value.Optional[string]    `query:"defaults" rule:"maxLength=10000"`
+	Fixes     value.Optional[string]    `query:"corrections" rule:"maxLength=200000"`
 	Skip      value.Optional[bool]      `query:"skip_invalid" rule:"default=false"`
 }
 
@@ -54,6 +56,20 @@ func (q ImportQuery) reading() (how Reading, err error) {
 			if (*to.into)[key] = ""; text != nil {
 				(*to.into)[key] = *text
 			}
+		}
+	}
+	if text := q.Fixes; !text.IsNull() {
+		var given map[string]map[string]string
+		if json.Unmarshal([]byte(text.Or("")), &given) != nil || given == nil {
+			problems.Add("corrections", "must be a JSON object with lines, such as {\"7\": {\"Type\": \"PLA\"}, \"9\": null}")
+		}
+		how.Corrections = map[int]map[string]string{}
+		for line, texts := range given {
+			n, err := strconv.Atoi(line)
+			if err != nil {
+				problems.Add("corrections", "must have numbers of lines")
+			}
+			how.Corrections[n] = texts
 		}
 	}
 	return how, problems.Err()

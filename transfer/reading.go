@@ -43,10 +43,12 @@ type Reading struct {
 	Dates   DateOrder // likewise
 	// Mapping maps titles of columns to fields, or to "" for a column to leave out. If it is nil, the names and values of
 	// the columns say what they mean.
-	Mapping     map[string]string
-	Defaults    map[string]string // values of fields for rows without them
-	SkipInvalid bool              // imports the valid rows if others are invalid
-	Suggest     bool              // suggests defaults, and leaves out columns that are not known
+	Mapping  map[string]string
+	Defaults map[string]string // values of fields for rows without them
+	// Corrections replace texts of rows, by their lines and the titles of their columns. A row with nil is left out.
+	Corrections map[int]map[string]string
+	SkipInvalid bool // imports the valid rows if others are invalid
+	Suggest     bool // suggests defaults, and leaves out columns that are not known
 	// Currency returns the currency of the farm, or "" if the farm has none. It is called if an amount has a currency.
 	Currency func() (string, error)
 

@@ -1,9 +1,13 @@
 package web
 
 import (
+	"bytes"
 	"cmp"
+	"compress/gzip"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -16,38 +20,17 @@ import (
 
 // filesPage is the page that exports and imports files.
 type filesPage struct {
-	Form  *form
-	What  []option
-	Modes []option
-	Marks []option // decimal marks
-	Dates []option // orders of day and month
-	Text  string   // the text of the file that was sent, for changing and sending it again; "" for a large file
-	Done  *imported
-	Rows  []importedRow
-	More  int // the number of all rows
+	Form *form
+	Text string // the text that was pasted, if there is a problem with it
+	Done *imported
 }
 
-// imported is the result of an import or of a dry run.
+// imported is the result of an import.
 type imported struct {
-	Created, Updated, Unchanged, Skipped int
-	DryRun                               bool                         `json:"dry_run"`
-	CustomFields                         []struct{ Key, Type string } `json:"custom_fields"`
-	Rows                                 []struct {
-		Row    int
-		Action string
-	}
+	Created, Updated, Unchanged, Skipped, Invalid int
+	What                                          string                       // the noun for what was created
+	CustomFields                                  []struct{ Key, Type string } `json:"custom_fields"`
 }
-
-// importedRow is a line of the file with the action of the import, or with the problem of the line.
-type importedRow struct {
-	Line                  int
-	Text, Action, Problem string
-}
-
-const (
-	shownRows = 50
-	shownText = 30_000 // the maximum size of a shown file, in bytes
-)
 
 var (
 	imports = []option{{"spools", "Spools"}, {"filaments", "Filaments"}, {"vendors", "Vendors"},
@@ -60,13 +43,13 @@ var (
 	dateOrders = []option{{"", "The file decides"}, {"dmy", "31/12/2024"}, {"mdy", "12/31/2024"}}
 )
 
-// Exports returns the resources that can be exported.
+// Exports returns the resources that can be exported, and What those that can be imported.
 func (p *filesPage) Exports() []option { return exports }
+func (p *filesPage) What() []option    { return imports }
 
 func showFiles(v *visit) error { return v.filesPage(200, &filesPage{Form: v.newForm()}) }
 
 func (v *visit) filesPage(status int, p *filesPage) error {
-	p.What, p.Modes, p.Marks, p.Dates = imports, importModes, decimalMarks, dateOrders
 	return v.show(status, "files", "Import and export", p)
 }
 
@@ -80,85 +63,379 @@ func exportFile(v *visit) error {
 	return nil
 }
 
-// importFile imports the file or the text in the form. Without the field import in the form, it only shows the result
-// that the import would have.
-func importFile(v *visit) error {
-	if err := v.r.ParseMultipartForm(1 << 20); err != nil && !errors.Is(err, http.ErrNotMultipart) {
-		return server.ErrTooLarge
+// The import has two pages. The first one takes a file or a text. The second one shows what the check of the API says
+// about it, and its form has the file, the fields of the columns, defaults, and corrections of cells:
+//
+//	packed          the file, compressed
+//	title.N, map.N  the title of a column, and its field or ""
+//	default.F       the value of the field F in rows that have none
+//	cell.LINE.N     another text for a cell
+//	out.LINE        the row is left out
+//	import          "all", or "valid" to leave invalid rows out; without it, the file is checked again
+
+// importPage is the second page of an import.
+type importPage struct {
+	Form     *form
+	What     option
+	Packed   string
+	Check    *checked
+	Columns  []importColumn
+	Defaults []input
+	Rows     []wrongRow
+	Fixed    []option // the names and values of corrections that the page does not show
+	IsOpen   bool     // whether the settings of numbers and dates matter
+}
+
+// checked is the answer of a check.
+type checked struct {
+	Created, Updated, Unchanged, Skipped, Invalid int
+	Columns                                       []struct {
+		Title       string
+		Field, Note *string
+		Texts       []struct{ Text string }
 	}
-	f := v.sent()
-	p := &filesPage{Form: f}
-	body := strings.TrimPrefix(f.Values.Get("text"), "\ufeff")
+	Defaults []struct{ Field, Value string }
+	Changes  []struct {
+		Count               int
+		Field, Text, Detail string
+	}
+	Errors []struct {
+		Count          int
+		Field, Message string
+		Column         *string
+		Texts          []struct{ Text string }
+	}
+	InvalidRows []struct {
+		Row    int
+		Cells  []struct{ Column, Text string }
+		Errors []struct {
+			Field, Message string
+			Column         *string
+		}
+	} `json:"invalid_rows"`
+}
+
+// importColumn is a column of the file with its choice of fields.
+type importColumn struct {
+	Index        int
+	Title, Field string
+	Options      []option
+	Texts, Note  string
+}
+
+// wrongRow is a row with problems. Its cells have inputs if they have problems.
+type wrongRow struct {
+	Line     int
+	Cells    []wrongCell
+	Problems []string
+	IsOut    bool
+}
+
+type wrongCell struct {
+	Name, Title, Text string
+	IsWrong           bool
+}
+
+// Modes, Marks and Dates return the choices of the settings.
+func (p *importPage) Modes() []option { return importModes }
+func (p *importPage) Marks() []option { return decimalMarks }
+func (p *importPage) Dates() []option { return dateOrders }
+
+// Valid returns how many resources the valid rows create or change.
+func (p *importPage) Valid() int { return p.Check.Created + p.Check.Updated + p.Check.Unchanged }
+
+// maxFile is the maximum size of a file, in bytes. It is that of a request to the API.
+const maxFile = 1 << 20
+
+// pack compresses a file for a hidden input, and unpack returns the file.
+func pack(file []byte) string {
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	w.Write(file)
+	w.Close()
+	return base64.RawURLEncoding.EncodeToString(b.Bytes())
+}
+
+func unpack(packed string) ([]byte, error) {
+	text, err := base64.RawURLEncoding.DecodeString(packed)
+	if err != nil {
+		return nil, err
+	}
+	r, err := gzip.NewReader(bytes.NewReader(text))
+	if err != nil {
+		return nil, err
+	}
+	file, err := io.ReadAll(io.LimitReader(r, maxFile+1))
+	if err == nil && len(file) > maxFile {
+		err = server.ErrTooLarge
+	}
+	return file, err
+}
+
+// sentFile returns the file that the form has: a new one, a pasted text, or that of the page before.
+func (v *visit) sentFile(f *form) ([]byte, error) {
 	if file, _, err := v.r.FormFile("file"); err == nil {
 		defer file.Close()
 		sent, err := io.ReadAll(file)
 		if err != nil {
-			return server.ErrTooLarge
+			return nil, server.ErrTooLarge
 		}
 		if len(sent) > 0 {
-			body = string(sent)
+			return sent, nil
 		}
 	}
-	if len(body) <= shownText {
-		p.Text = body
+	if packed := f.Values.Get("packed"); packed != "" {
+		file, err := unpack(packed)
+		if err != nil && !errors.Is(err, server.ErrTooLarge) {
+			file, err = nil, nil
+		}
+		return file, err
 	}
-	what := f.Values.Get("what")
-	if !slices.ContainsFunc(imports, func(o option) bool { return o.Value == what }) {
+	return []byte(strings.TrimPrefix(f.Values.Get("text"), "\ufeff")), nil
+}
+
+// importFile checks the file in the form and shows the result, or imports it.
+func importFile(v *visit) error {
+	if err := v.r.ParseMultipartForm(maxFile); err != nil && !errors.Is(err, http.ErrNotMultipart) {
+		return server.ErrTooLarge
+	}
+	f := v.sent()
+	what := slices.IndexFunc(imports, func(o option) bool { return o.Value == f.Values.Get("what") })
+	if what < 0 {
 		return server.ErrNotFound
 	}
-	if strings.TrimSpace(body) == "" {
+	file, err := v.sentFile(f)
+	if err != nil {
+		return err
+	}
+	p := &importPage{Form: f, What: imports[what]}
+	first := func() error { return v.filesPage(422, &filesPage{Form: f, Text: f.Values.Get("text")}) }
+	if len(bytes.TrimSpace(file)) == 0 {
 		f.Errors["file"] = "Choose a file, or paste its text."
-		return v.filesPage(422, p)
+		return first()
 	}
-	dry := f.Values.Get("import") == ""
-	header := http.Header{"Content-Type": {"text/csv"}}
-	if !dry {
+	query := p.query(f)
+	path := "/api/v1/" + p.What.Value + "/import"
+	text := http.Header{"Content-Type": {"text/csv"}}
+	if how := f.Values.Get("import"); how != "" && query.Has("mapping") {
+		header := text.Clone()
 		header.Set("Idempotency-Key", f.Key)
-	}
-	query := url.Values{"mode": {cmp.Or(f.Values.Get("mode"), importModes[0].Value)}, "dry_run": {strconv.FormatBool(dry)}}
-	for _, name := range []string{"decimal", "date_order"} {
-		if chosen := f.Values.Get(name); chosen != "" {
-			query.Set(name, chosen)
+		query.Set("skip_invalid", strconv.FormatBool(how == "valid"))
+		answer := v.call("POST", path+"?"+query.Encode(), header, file)
+		query.Del("skip_invalid")
+		if answer.Err() == nil {
+			done := &imported{What: p.What.Name}
+			if err := json.Unmarshal(answer.Body, done); err != nil {
+				return err
+			}
+			return v.filesPage(200, &filesPage{Form: v.newForm(), Done: done})
+		}
+		if err := f.refuse(answer.Err()); err != nil {
+			return err
+		}
+		f.Problem = cmp.Or(f.Problem, "Nothing was imported.")
+		if server.AsError(answer.Err()).Status == 422 {
+			f.Problem = "Nothing was imported: some rows are not valid."
 		}
 	}
-	answer := v.call("POST", "/api/v1/"+what+"/import?"+query.Encode(), header, []byte(body))
-	lines := strings.Split(body, "\n")
-	line := func(n int) importedRow {
-		row := importedRow{Line: n}
-		if n > 0 && n <= len(lines) {
-			row.Text = strings.TrimSuffix(lines[n-1], "\r")
-			row.Text = strings.ToValidUTF8(row.Text[:min(200, len(row.Text))], "")
+	answer := v.call("POST", path+"/check?"+query.Encode(), text, file)
+	if err := answer.Err(); err != nil && query.Has("mapping") { // two columns with one field, or a default in words
+		for _, problem := range server.AsError(err).Fields {
+			if query.Has(problem.Field) && problem.Field != "mode" {
+				f.Problem = sentence(label(problem.Field) + " " + problem.Message)
+				query.Del(problem.Field)
+			}
 		}
-		return row
+		answer = v.call("POST", path+"/check?"+query.Encode(), text, file)
 	}
 	if err := answer.Err(); err != nil {
 		if err := f.refuse(err); err != nil {
 			return err
 		}
-		for _, problem := range server.AsError(err).Fields {
-			if n, err := strconv.Atoi(strings.TrimPrefix(problem.Field, "line ")); err == nil {
-				row := line(n)
-				row.Problem = problem.Message
-				p.Rows = append(p.Rows, row)
-			}
-		}
-		if len(p.Rows) > 0 {
-			f.Problem = "Nothing was imported: some lines are not valid."
-		}
-		return v.filesPage(422, p)
+		return first()
 	}
-	p.Done = &imported{}
-	if err := json.Unmarshal(answer.Body, p.Done); err != nil {
+	if err := json.Unmarshal(answer.Body, &p.Check); err != nil {
 		return err
 	}
-	for _, done := range p.Done.Rows[:min(shownRows, len(p.Done.Rows))] {
-		row := line(done.Row)
-		row.Action = done.Action
-		p.Rows = append(p.Rows, row)
+	p.Packed = pack(file)
+	p.fill(f)
+	status := 200
+	if f.Problem != "" {
+		status = 422
 	}
-	p.More = len(p.Done.Rows)
-	if !dry {
-		p.Form, p.Text = v.newForm(), ""
+	return v.show(status, "import", "Import "+strings.ToLower(p.What.Name), p)
+}
+
+// query returns the parameters of the check and of the import.
+func (p *importPage) query(f *form) url.Values {
+	query := url.Values{"mode": {cmp.Or(f.Values.Get("mode"), importModes[0].Value)}}
+	for _, name := range []string{"decimal", "date_order"} {
+		if chosen := f.Values.Get(name); chosen != "" {
+			query.Set(name, chosen)
+		}
 	}
-	return v.filesPage(200, p)
+	if !f.Values.Has("title.0") {
+		return query
+	}
+	mapping, defaults, corrections := map[string]*string{}, map[string]string{}, map[string]map[string]string{}
+	titles := map[string]string{}
+	for i := 0; f.Values.Has(fmt.Sprint("title.", i)); i++ {
+		title, field := f.Values.Get(fmt.Sprint("title.", i)), f.Values.Get(fmt.Sprint("map.", i))
+		titles[strconv.Itoa(i)] = title
+		mapping[title] = nil
+		if field != "" {
+			mapping[title] = &field
+		}
+	}
+	for name := range f.Values {
+		value := f.Values.Get(name)
+		if field, ok := strings.CutPrefix(name, "default."); ok && strings.TrimSpace(value) != "" {
+			defaults[field] = value
+		}
+		if at, ok := strings.CutPrefix(name, "cell."); ok {
+			line, column, _ := strings.Cut(at, ".")
+			if title, known := titles[column]; known {
+				if corrections[line] == nil {
+					corrections[line] = map[string]string{}
+				}
+				corrections[line][title] = value
+			}
+		}
+	}
+	for name := range f.Values {
+		if line, ok := strings.CutPrefix(name, "out."); ok {
+			corrections[line] = nil
+		}
+	}
+	for name, value := range map[string]any{"mapping": mapping, "defaults": defaults, "corrections": corrections} {
+		if text, err := json.Marshal(value); err == nil {
+			query.Set(name, string(text))
+		}
+	}
+	return query
+}
+
+// fill prepares what the page shows of a check.
+func (p *importPage) fill(f *form) {
+	index, shown := map[string]int{}, map[string]bool{}
+	for i, c := range p.Check.Columns {
+		one := importColumn{Index: i, Title: c.Title, Options: columnOptions(p.What.Value, c.Title)}
+		index[c.Title] = i
+		if c.Field != nil {
+			one.Field = *c.Field
+		}
+		if !slices.ContainsFunc(one.Options, func(o option) bool { return o.Value == one.Field }) {
+			one.Options = append(one.Options, option{one.Field, label(one.Field)})
+		}
+		if c.Note != nil {
+			one.Note = *c.Note
+		}
+		var texts []string
+		for _, t := range c.Texts {
+			texts = append(texts, t.Text)
+		}
+		one.Texts = strings.Join(texts, " · ")
+		p.Columns = append(p.Columns, one)
+	}
+	for _, d := range p.Check.Defaults {
+		f.Values.Set("default."+d.Field, f.read.customText(d.Value))
+	}
+	names := map[string]bool{}
+	for name := range f.Values {
+		if field, ok := strings.CutPrefix(name, "default."); ok {
+			names[field] = true
+		}
+	}
+	for _, e := range p.Check.Errors {
+		if e.Column == nil && e.Field != "row" {
+			names[e.Field] = true
+		}
+		p.IsOpen = p.IsOpen || strings.Contains(e.Message, "(decimal)") || strings.Contains(e.Message, "(date_order)")
+	}
+	for _, o := range columnFields[p.What.Value] {
+		if names[o.Value] {
+			p.Defaults = append(p.Defaults, newInput(f, "default."+o.Value, o.Name))
+		}
+	}
+	for _, row := range p.Check.InvalidRows {
+		one := wrongRow{Line: row.Row}
+		wrong := map[string]bool{}
+		for _, e := range row.Errors {
+			name := label(e.Field)
+			if e.Column != nil {
+				wrong[*e.Column], name = true, *e.Column
+			}
+			one.Problems = append(one.Problems, sentence(name+" "+e.Message))
+		}
+		for _, c := range row.Cells {
+			cell := wrongCell{Name: fmt.Sprintf("cell.%d.%d", row.Row, index[c.Column]), Title: c.Column, Text: c.Text,
+				IsWrong: wrong[c.Column] && !strings.ContainsAny(c.Text, "\r\n") && !strings.HasSuffix(c.Text, "…")}
+			if cell.IsWrong {
+				shown[cell.Name] = true
+			}
+			if cell.IsWrong || cell.Text != "" {
+				one.Cells = append(one.Cells, cell)
+			}
+		}
+		p.Rows = append(p.Rows, one)
+	}
+	for name := range f.Values {
+		if (strings.HasPrefix(name, "cell.") || strings.HasPrefix(name, "out.")) && !shown[name] {
+			p.Fixed = append(p.Fixed, option{name, f.Values.Get(name)})
+		}
+	}
+	slices.SortFunc(p.Fixed, func(a, b option) int { return strings.Compare(a.Value, b.Value) })
+}
+
+// columnFields are the fields that a column of a file can be, with their names for people.
+var columnFields = map[string][]option{
+	"spools": {{"material_type", "Material"}, {"material_name", "Name of the material"}, {"brand", "Brand"},
+		{"color", "Color"}, {"color_hex", "Color in numbers (#RRGGBB)"}, {"finish", "Finish"},
+		{"filament_name", "Name with brand, material, color"}, {"diameter_mm", "Diameter (mm)"},
+		{"net_weight_grams", "Net weight (g)"}, {"remaining_weight_grams", "What is left (g)"},
+		{"remaining_percent", "What is left (%)"}, {"used_weight_grams", "What is used (g)"},
+		{"gross_weight_grams", "What is left with the spool (g)"}, {"spool_weight_grams", "Empty spool (g)"},
+		{"purchase_price", "Price"}, {"price_per_kg", "Price of a kilogram"}, {"total_price", "Price of all spools"},
+		{"quantity", "Number of spools"}, {"purchase_date", "Date of purchase"}, {"supplier", "Supplier"},
+		{"location", "Location"}, {"lot_number", "Lot number"}, {"density_g_cm3", "Density (g/cm³)"},
+		{"archived", "Archived"}, {"notes", "Notes"}, {"number", "Number of a known spool"},
+		{"filament_number", "Number of a known filament"}},
+	"filaments": {{"vendor_name", "Vendor"}, {"name", "Name"}, {"material_type", "Material"},
+		{"material_name", "Name of the material"}, {"color", "Color"}, {"color_hex", "Color in numbers (#RRGGBB)"},
+		{"diameter_mm", "Diameter (mm)"}, {"net_weight_grams", "Net weight (g)"},
+		{"spool_weight_grams", "Empty spool (g)"}, {"price", "Price"}, {"density_g_cm3", "Density (g/cm³)"},
+		{"extruder_temperature_c", "Nozzle (°C)"}, {"bed_temperature_c", "Bed (°C)"},
+		{"article_number", "Article number"}, {"external_id", "External id"}, {"notes", "Notes"},
+		{"number", "Number of a known filament"}},
+	"vendors": {{"name", "Name"}, {"empty_spool_weight_grams", "Empty spool (g)"}, {"external_id", "External id"},
+		{"notes", "Notes"}, {"number", "Number of a known vendor"}},
+	"products": {{"name", "Name"}, {"sku", "SKU"}, {"category", "Category"}, {"description", "Description"},
+		{"estimated_print_time_minutes", "Print time (min)"}, {"labour_minutes", "Labour (min)"},
+		{"pieces_per_plate", "Pieces per plate"}, {"selling_price", "Selling price"}, {"notes", "Notes"},
+		{"materials.material_type", "Material: type"}, {"materials.material_name", "Material: name"},
+		{"materials.color", "Material: color"}, {"materials.weight_grams", "Material: weight (g)"},
+		{"materials.diameter_mm", "Material: diameter (mm)"}},
+}
+
+// columnOptions returns the fields that a column with the title can be.
+func columnOptions(what, title string) []option {
+	options := append([]option{{"", "Leave out"}}, columnFields[what]...)
+	if what != "products" {
+		options = append(options, option{"extra." + customKey(title), "Custom field"})
+	}
+	return options
+}
+
+// customKey returns the key of a custom field for the title of a column.
+func customKey(title string) string {
+	key := strings.Trim(strings.Map(func(c rune) rune {
+		switch {
+		case c >= 'a' && c <= 'z' || c >= '0' && c <= '9':
+			return c
+		case c >= 'A' && c <= 'Z':
+			return c + 'a' - 'A'
+		}
+		return '_'
+	}, title), "_")
+	return cmp.Or(key[:min(len(key), 40)], "column")
 }

@@ -73,6 +73,10 @@ func (s *Sheets) Convert(sheet *transfer.Sheet, how transfer.Reading) (*transfer
 	if c.strict {
 		titles = c.header
 	}
+	if len(how.Corrections) > 0 {
+		rows = corrected(rows, titles, how.Corrections)
+		result.Sheet = &transfer.Sheet{Separator: sheet.Separator, Rows: rows}
+	}
 	if len(titles) > transfer.MaxColumns {
 		return nil, server.Invalid("body", "must have at most %d columns", transfer.MaxColumns)
 	}
@@ -96,13 +100,13 @@ func (s *Sheets) Convert(sheet *transfer.Sheet, how transfer.Reading) (*transfer
 			c.columns[i].target, c.columns[i].why = s.exact(c.columns[i].title), "name"
 		}
 	}
-	if err := c.unknown(line, len(rows) > 0); err != nil {
-		return nil, err
-	}
 	named := slices.ContainsFunc(s.keys, c.has)
 	c.derive = how.Mode == transfer.Create || how.Mode == transfer.Upsert && !named
 	defaults, err := c.defaults(result)
 	if err != nil {
+		return nil, err
+	}
+	if err := c.unknown(line, len(rows) > 0); err != nil {
 		return nil, err
 	}
 	c.convert(result, rows, defaults)
@@ -112,6 +116,28 @@ func (s *Sheets) Convert(sheet *transfer.Sheet, how transfer.Reading) (*transfer
 	result.Changed = c.changed
 	c.describe(result, rows)
 	return result, nil
+}
+
+// corrected returns the rows with the corrections, which name columns by their titles.
+func corrected(rows []transfer.Row, titles []string, by map[int]map[string]string) (all []transfer.Row) {
+	for _, row := range rows {
+		texts, ok := by[row.Line]
+		if ok && texts == nil {
+			continue
+		}
+		if len(texts) > 0 {
+			cells := make([]transfer.Cell, max(len(titles), len(row.Cells)))
+			copy(cells, row.Cells)
+			for i, title := range titles {
+				if text, ok := texts[title]; ok {
+					cells[i] = &text
+				}
+			}
+			row.Cells = cells
+		}
+		all = append(all, row)
+	}
+	return all
 }
 
 // isStrict reports whether the header has only names of the API, and the sender says nothing else.
@@ -379,7 +405,7 @@ func (c *converter) read(row transfer.Row, defaults map[string]string) *rowValue
 		switch key, custom := strings.CutPrefix(one.target, "extra."); {
 		case one.target == "" || c.strict && !slices.Contains(lenient, one.target):
 		case custom:
-			c.addExtra(r, key, text)
+			c.addExtra(r, key, text, !slices.ContainsFunc(one.texts, isNotNumber))
 		case r.texts[one.target] != "" && isSecond(one.title):
 		case one.target == "notes" && r.texts["notes"] != "":
 			r.texts["notes"] += "\n" + one.title + ": " + text
@@ -429,13 +455,17 @@ func (c *converter) lonely(r *rowValues, first string, filled int, same bool) {
 	}
 }
 
+var numberOfJSON = regexp.MustCompile(`^(0|[1-9]\d{0,14})(\.\d+)?$`)
+
+func isNotNumber(text string) bool { return !numberOfJSON.MatchString(text) }
+
 // addExtra adds the value of a custom field.
-func (c *converter) addExtra(r *rowValues, key, text string) {
+func (c *converter) addExtra(r *rowValues, key, text string, isNumber bool) {
 	if r.extra == nil {
 		r.extra = map[string]json.RawMessage{}
 	}
 	encoded, err := json.Marshal(text)
-	if fraction.MatchString(text) || regexp.MustCompile(`^(0|[1-9]\d{0,14})$`).MatchString(text) {
+	if isNumber && !isNotNumber(text) {
 		encoded = []byte(text)
 	}
 	if err == nil {

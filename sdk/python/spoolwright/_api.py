@@ -7121,6 +7121,7 @@ class VendorsResource:
         dry_run: bool | None = None,
         mapping: str | None = None,
         defaults: str | None = None,
+        corrections: str | None = None,
         skip_invalid: bool | None = None,
         idempotency_key: str | None = None,
     ) -> Imported:
@@ -7173,6 +7174,8 @@ class VendorsResource:
         "Bild": null}`; null leaves the column out. A column that it does not name means what its name and its
         values say.
         :param defaults: A JSON object with the values of fields in rows that have none: `{"diameter_mm": "1.75"}`.
+        :param corrections: A JSON object with other texts for cells of the file, by line and column: `{"7":
+        {"Type": "PLA"}, "9": null}`; null leaves the row out.
         :param skip_invalid: true: import the valid rows, and leave out the others.
         :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
         a key.
@@ -7188,6 +7191,7 @@ class VendorsResource:
                 "dry_run": dry_run,
                 "mapping": mapping,
                 "defaults": defaults,
+                "corrections": corrections,
                 "skip_invalid": skip_invalid,
             },
             csv=csv,
@@ -7204,6 +7208,7 @@ class VendorsResource:
         dry_run: bool | None = None,
         mapping: str | None = None,
         defaults: str | None = None,
+        corrections: str | None = None,
         skip_invalid: bool | None = None,
         idempotency_key: str | None = None,
     ) -> ImportCheck:
@@ -7228,6 +7233,8 @@ class VendorsResource:
         "Bild": null}`; null leaves the column out. A column that it does not name means what its name and its
         values say.
         :param defaults: A JSON object with the values of fields in rows that have none: `{"diameter_mm": "1.75"}`.
+        :param corrections: A JSON object with other texts for cells of the file, by line and column: `{"7":
+        {"Type": "PLA"}, "9": null}`; null leaves the row out.
         :param skip_invalid: true: import the valid rows, and leave out the others.
         :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
         a key.
@@ -7243,6 +7250,7 @@ class VendorsResource:
                 "dry_run": dry_run,
                 "mapping": mapping,
                 "defaults": defaults,
+                "corrections": corrections,
                 "skip_invalid": skip_invalid,
             },
             csv=csv,
@@ -7805,6 +7813,7 @@ class FilamentsResource:
         dry_run: bool | None = None,
         mapping: str | None = None,
         defaults: str | None = None,
+        corrections: str | None = None,
         skip_invalid: bool | None = None,
         idempotency_key: str | None = None,
     ) -> Imported:
@@ -7859,6 +7868,8 @@ class FilamentsResource:
         "Bild": null}`; null leaves the column out. A column that it does not name means what its name and its
         values say.
         :param defaults: A JSON object with the values of fields in rows that have none: `{"diameter_mm": "1.75"}`.
+        :param corrections: A JSON object with other texts for cells of the file, by line and column: `{"7":
+        {"Type": "PLA"}, "9": null}`; null leaves the row out.
         :param skip_invalid: true: import the valid rows, and leave out the others.
         :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
         a key.
@@ -7874,6 +7885,7 @@ class FilamentsResource:
                 "dry_run": dry_run,
                 "mapping": mapping,
                 "defaults": defaults,
+                "corrections": corrections,
                 "skip_invalid": skip_invalid,
             },
             csv=csv,
@@ -7890,6 +7902,7 @@ class FilamentsResource:
         dry_run: bool | None = None,
         mapping: str | None = None,
         defaults: str | None = None,
+        corrections: str | None = None,
         skip_invalid: bool | None = None,
         idempotency_key: str | None = None,
     ) -> ImportCheck:
@@ -7914,6 +7927,8 @@ class FilamentsResource:
         "Bild": null}`; null leaves the column out. A column that it does not name means what its name and its
         values say.
         :param defaults: A JSON object with the values of fields in rows that have none: `{"diameter_mm": "1.75"}`.
+        :param corrections: A JSON object with other texts for cells of the file, by line and column: `{"7":
+        {"Type": "PLA"}, "9": null}`; null leaves the row out.
         :param skip_invalid: true: import the valid rows, and leave out the others.
         :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
         a key.
@@ -7929,6 +7944,7 @@ class FilamentsResource:
                 "dry_run": dry_run,
                 "mapping": mapping,
                 "defaults": defaults,
+                "corrections": corrections,
                 "skip_invalid": skip_invalid,
             },
             csv=csv,
@@ -9031,6 +9047,7 @@ class SpoolsResource:
         dry_run: bool | None = None,
         mapping: str | None = None,
         defaults: str | None = None,
+        corrections: str | None = None,
         skip_invalid: bool | None = None,
         idempotency_key: str | None = None,
     ) -> Imported:
@@ -9091,6 +9108,8 @@ class SpoolsResource:
         "Bild": null}`; null leaves the column out. A column that it does not name means what its name and its
         values say.
         :param defaults: A JSON object with the values of fields in rows that have none: `{"diameter_mm": "1.75"}`.
+        :param corrections: A JSON object with other texts for cells of the file, by line and column: `{"7":
+        {"Type": "PLA"}, "9": null}`; null leaves the row out.
         :param skip_invalid: true: import the valid rows, and leave out the others.
         :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
         a key.
@@ -9106,6 +9125,7 @@ class SpoolsResource:
                 "dry_run": dry_run,
                 "mapping": mapping,
                 "defaults": defaults,
+                "corrections": corrections,
                 "skip_invalid": skip_invalid,
             },
             csv=csv,
@@ -9122,6 +9142,7 @@ class SpoolsResource:
         dry_run: bool | None = None,
         mapping: str | None = None,
         defaults: str | None = None,
+        corrections: str | None = None,
         skip_invalid: bool | None = None,
         idempotency_key: str | None = None,
     ) -> ImportCheck:
@@ -9152,6 +9173,8 @@ class SpoolsResource:
         "Bild": null}`; null leaves the column out. A column that it does not name means what its name and its
         values say.
         :param defaults: A JSON object with the values of fields in rows that have none: `{"diameter_mm": "1.75"}`.
+        :param corrections: A JSON object with other texts for cells of the file, by line and column: `{"7":
+        {"Type": "PLA"}, "9": null}`; null leaves the row out.
         :param skip_invalid: true: import the valid rows, and leave out the others.
         :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
         a key.
@@ -9167,6 +9190,7 @@ class SpoolsResource:
                 "dry_run": dry_run,
                 "mapping": mapping,
                 "defaults": defaults,
+                "corrections": corrections,
                 "skip_invalid": skip_invalid,
             },
             csv=csv,
@@ -10236,6 +10260,7 @@ class ProductsResource:
         dry_run: bool | None = None,
         mapping: str | None = None,
         defaults: str | None = None,
+        corrections: str | None = None,
         skip_invalid: bool | None = None,
         idempotency_key: str | None = None,
     ) -> ImportedProducts:
@@ -10291,6 +10316,8 @@ class ProductsResource:
         "Bild": null}`; null leaves the column out. A column that it does not name means what its name and its
         values say.
         :param defaults: A JSON object with the values of fields in rows that have none: `{"diameter_mm": "1.75"}`.
+        :param corrections: A JSON object with other texts for cells of the file, by line and column: `{"7":
+        {"Type": "PLA"}, "9": null}`; null leaves the row out.
         :param skip_invalid: true: import the valid rows, and leave out the others.
         :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
         a key.
@@ -10306,6 +10333,7 @@ class ProductsResource:
                 "dry_run": dry_run,
                 "mapping": mapping,
                 "defaults": defaults,
+                "corrections": corrections,
                 "skip_invalid": skip_invalid,
             },
             csv=csv,
@@ -10322,6 +10350,7 @@ class ProductsResource:
         dry_run: bool | None = None,
         mapping: str | None = None,
         defaults: str | None = None,
+        corrections: str | None = None,
         skip_invalid: bool | None = None,
         idempotency_key: str | None = None,
     ) -> ImportCheck:
@@ -10346,6 +10375,8 @@ class ProductsResource:
         "Bild": null}`; null leaves the column out. A column that it does not name means what its name and its
         values say.
         :param defaults: A JSON object with the values of fields in rows that have none: `{"diameter_mm": "1.75"}`.
+        :param corrections: A JSON object with other texts for cells of the file, by line and column: `{"7":
+        {"Type": "PLA"}, "9": null}`; null leaves the row out.
         :param skip_invalid: true: import the valid rows, and leave out the others.
         :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
         a key.
@@ -10361,6 +10392,7 @@ class ProductsResource:
                 "dry_run": dry_run,
                 "mapping": mapping,
                 "defaults": defaults,
+                "corrections": corrections,
                 "skip_invalid": skip_invalid,
             },
             csv=csv,

@@ -4545,6 +4545,11 @@ export interface ImportVendorsQuery {
   mapping?: string | undefined;
   /** A JSON object with the values of fields in rows that have none: `{"diameter_mm": "1.75"}`. */
   defaults?: string | undefined;
+  /**
+   * A JSON object with other texts for cells of the file, by line and column: `{"7": {"Type": "PLA"}, "9": null}`;
+   * null leaves the row out.
+   */
+  corrections?: string | undefined;
   /** true: import the valid rows, and leave out the others. */
   skip_invalid?: boolean | undefined;
 }
@@ -4569,6 +4574,11 @@ export interface CheckVendorImportQuery {
   mapping?: string | undefined;
   /** A JSON object with the values of fields in rows that have none: `{"diameter_mm": "1.75"}`. */
   defaults?: string | undefined;
+  /**
+   * A JSON object with other texts for cells of the file, by line and column: `{"7": {"Type": "PLA"}, "9": null}`;
+   * null leaves the row out.
+   */
+  corrections?: string | undefined;
   /** true: import the valid rows, and leave out the others. */
   skip_invalid?: boolean | undefined;
 }
@@ -4676,6 +4686,11 @@ export interface ImportFilamentsQuery {
   mapping?: string | undefined;
   /** A JSON object with the values of fields in rows that have none: `{"diameter_mm": "1.75"}`. */
   defaults?: string | undefined;
+  /**
+   * A JSON object with other texts for cells of the file, by line and column: `{"7": {"Type": "PLA"}, "9": null}`;
+   * null leaves the row out.
+   */
+  corrections?: string | undefined;
   /** true: import the valid rows, and leave out the others. */
   skip_invalid?: boolean | undefined;
 }
@@ -4700,6 +4715,11 @@ export interface CheckFilamentImportQuery {
   mapping?: string | undefined;
   /** A JSON object with the values of fields in rows that have none: `{"diameter_mm": "1.75"}`. */
   defaults?: string | undefined;
+  /**
+   * A JSON object with other texts for cells of the file, by line and column: `{"7": {"Type": "PLA"}, "9": null}`;
+   * null leaves the row out.
+   */
+  corrections?: string | undefined;
   /** true: import the valid rows, and leave out the others. */
   skip_invalid?: boolean | undefined;
 }
@@ -4887,6 +4907,11 @@ export interface ImportSpoolsQuery {
   mapping?: string | undefined;
   /** A JSON object with the values of fields in rows that have none: `{"diameter_mm": "1.75"}`. */
   defaults?: string | undefined;
+  /**
+   * A JSON object with other texts for cells of the file, by line and column: `{"7": {"Type": "PLA"}, "9": null}`;
+   * null leaves the row out.
+   */
+  corrections?: string | undefined;
   /** true: import the valid rows, and leave out the others. */
   skip_invalid?: boolean | undefined;
 }
@@ -4911,6 +4936,11 @@ export interface CheckSpoolImportQuery {
   mapping?: string | undefined;
   /** A JSON object with the values of fields in rows that have none: `{"diameter_mm": "1.75"}`. */
   defaults?: string | undefined;
+  /**
+   * A JSON object with other texts for cells of the file, by line and column: `{"7": {"Type": "PLA"}, "9": null}`;
+   * null leaves the row out.
+   */
+  corrections?: string | undefined;
   /** true: import the valid rows, and leave out the others. */
   skip_invalid?: boolean | undefined;
 }
@@ -5148,6 +5178,11 @@ export interface ImportProductsQuery {
   mapping?: string | undefined;
   /** A JSON object with the values of fields in rows that have none: `{"diameter_mm": "1.75"}`. */
   defaults?: string | undefined;
+  /**
+   * A JSON object with other texts for cells of the file, by line and column: `{"7": {"Type": "PLA"}, "9": null}`;
+   * null leaves the row out.
+   */
+  corrections?: string | undefined;
   /** true: import the valid rows, and leave out the others. */
   skip_invalid?: boolean | undefined;
 }
@@ -5172,6 +5207,11 @@ export interface CheckProductImportQuery {
   mapping?: string | undefined;
   /** A JSON object with the values of fields in rows that have none: `{"diameter_mm": "1.75"}`. */
   defaults?: string | undefined;
+  /**
+   * A JSON object with other texts for cells of the file, by line and column: `{"7": {"Type": "PLA"}, "9": null}`;
+   * null leaves the row out.
+   */
+  corrections?: string | undefined;
   /** true: import the valid rows, and leave out the others. */
   skip_invalid?: boolean | undefined;
 }
