@@ -137,7 +137,7 @@ func (v *visit) today(status int, place *form) error {
 		get(runsToStart+"&limit=8", &p.Ready),
 		get(runsThatPrint, &p.Printing),
 		get("/api/v1/printers?status=available,maintenance&sort_by=name&sort_order=asc&limit=50", &p.Printers),
-		get("/api/v1/stock-levels?low=true&limit=5&sort_by=missing_grams", &p.Low),
+		get("/api/v1/stock-levels?low=true&limit=3&sort_by=missing_grams", &p.Low),
 		get("/api/v1/orders?status=received,in_production&sort_by=due_date&sort_order=asc&limit=8", &p.Orders),
 		get("/api/v1/orders/availability", &p.Open),
 		get("/api/v1/reports/usage?group_by=day", &p.Usage),
