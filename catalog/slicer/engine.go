@@ -1,0 +1,74 @@
+package slicer
+
+import (
+	"bytes"
+	"strconv"
+)
+
+// CuraEngine writes the header before it knows the estimates; Cura replaces the header later. On its own, the engine
+// leaves the time 6666 and no filament there. The estimates are then in the file itself: each layer ends with the time
+// until then, and the positions of the extruders tell the filament.
+const (
+	engineTime   = "6666"
+	engineLength = "0m"
+)
+
+// tally adds up the filament of the moves behind the line LAYER_COUNT.
+type tally struct {
+	relative bool
+	tool     int
+	tools    [8]extruder
+}
+
+// extruder is the position of an extruder, and the furthest since it was set to a number. Filament counts when it
+// passes the furthest position, so that a retraction and its end count nothing.
+type extruder struct{ position, furthest, length float64 }
+
+// line reads a line of G-code.
+func (t *tally) line(line []byte) {
+	switch {
+	case bytes.HasPrefix(line, []byte("M82")):
+		t.relative = false
+	case bytes.HasPrefix(line, []byte("M83")):
+		t.relative = true
+	case line[0] == 'T':
+		if n := int(line[1] - '0'); n >= 0 && n < len(t.tools) {
+			t.tool = n
+		}
+	case bytes.HasPrefix(line, []byte("G92")) || bytes.HasPrefix(line, []byte("G1 ")) ||
+		bytes.HasPrefix(line, []byte("G0 ")):
+		at := bytes.Index(line, []byte(" E"))
+		if at < 0 {
+			return
+		}
+		text, _, _ := bytes.Cut(bytes.TrimSpace(line[at+2:]), []byte(" "))
+		e, err := strconv.ParseFloat(string(text), 64)
+		if err != nil {
+			return
+		}
+		x := &t.tools[t.tool]
+		if line[1] == '9' {
+			x.position, x.furthest = e, e
+			return
+		}
+		if t.relative {
+			e += x.position
+		}
+		if x.position = e; e > x.furthest {
+			x.length += e - x.furthest
+			x.furthest = e
+		}
+	}
+}
+
+// lengths returns the list of the lengths in millimetres, as in a comment.
+func (t *tally) lengths() string {
+	var list []byte
+	for i, x := range t.tools {
+		if i > 0 {
+			list = append(list, ',')
+		}
+		list = strconv.AppendFloat(list, x.length, 'f', 2, 64)
+	}
+	return string(list)
+}

@@ -1,0 +1,357 @@
+package slicer
+
+import (
+	"bufio"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"io"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// archive collects what the entries of a 3MF or UFP file say.
+type archive struct {
+	model     bool // has a model: it is a 3MF file
+	title     string
+	program   string
+	plates    map[int]*Plate
+	objects   map[*Plate]map[string]bool
+	settings  settings
+	printer   string // the printer's model of slice_info.config
+	nozzle    float64
+	pictures  map[int][]byte // of the plates
+	picture   []byte         // of the whole file
+	size      int            // of all pictures
+	gcode     *gcode         // of a UFP file
+	materials []Filament     // of a UFP file
+}
+
+// settings are the fields of project_settings.config. Each is a text or a list of texts.
+type settings map[string]any
+
+func (s settings) list(name string) (all []string) {
+	switch v := s[name].(type) {
+	case string:
+		return []string{v}
+	case []any:
+		for _, entry := range v {
+			text, _ := entry.(string)
+			all = append(all, text)
+		}
+	}
+	return all
+}
+
+var plateName = regexp.MustCompile(`^Metadata/plate_(\d{1,3})\.(png|gcode)$`)
+
+// readZIP reads a 3MF or UFP file.
+func readZIP(r *bufio.Reader) (*File, error) {
+	a := &archive{plates: map[int]*Plate{}, pictures: map[int][]byte{}, objects: map[*Plate]map[string]bool{}}
+	if err := walkZIP(r, a.entry); err != nil {
+		return nil, err
+	}
+	switch {
+	case a.gcode != nil:
+		return a.ufp()
+	case a.model || len(a.plates) > 0:
+		return a.threeMF()
+	}
+	return nil, broken("This ZIP file is neither a 3MF nor a UFP file")
+}
+
+// entry reads an entry of the ZIP file, if it is one of those with facts.
+func (a *archive) entry(name string, content io.Reader) (err error) {
+	plate := plateName.FindStringSubmatch(name)
+	switch {
+	case name == "3D/3dmodel.model":
+		a.model = true
+		return a.readModel(io.LimitReader(content, lineBuffer))
+	case name == "Metadata/slice_info.config":
+		return elements(content, a.sliceInfo())
+	case name == "Metadata/model_settings.config":
+		return elements(content, a.modelSettings())
+	case name == "Metadata/project_settings.config":
+		data, err := small(content)
+		if err == nil && json.Unmarshal(data, &a.settings) != nil {
+			a.settings = nil
+		}
+		return err
+	case plate != nil && plate[2] == "png":
+		n, _ := strconv.Atoi(plate[1])
+		a.pictures[n], err = a.readPicture(content)
+		return err
+	case name == "Metadata/thumbnail.png" || name == "Thumbnails/thumbnail.png" ||
+		name == "Auxiliaries/.thumbnails/thumbnail_3mf.png":
+		if a.picture == nil {
+			a.picture, err = a.readPicture(content)
+		}
+		return err
+	case name == "3D/model.gcode" && a.gcode == nil:
+		a.gcode = newGCode()
+		return a.gcode.scan(bufio.NewReaderSize(content, lineBuffer))
+	case strings.HasPrefix(name, "Materials/") && path.Ext(name) == ".fdm_material":
+		return a.readMaterial(content)
+	}
+	return nil
+}
+
+// small reads an entry with settings.
+func small(content io.Reader) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(content, maxMeta+1))
+	if err == nil && len(data) > maxMeta {
+		err = errBomb
+	}
+	return data, err
+}
+
+// readPicture returns a picture, or nil if it is too large or if the file has too many.
+func (a *archive) readPicture(content io.Reader) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(content, maxPicture+1))
+	if err != nil || len(data) > maxPicture || a.size+len(data) > maxPictures {
+		return nil, err
+	}
+	a.size += len(data)
+	return data, nil
+}
+
+// elements calls fn for the beginning of each element of an XML text, with its attributes. Like the content of an
+// entry, the text is at most maxMeta long.
+func elements(content io.Reader, fn func(name string, attribute func(string) string)) error {
+	data, err := small(content)
+	if err != nil {
+		return err
+	}
+	d := xml.NewDecoder(strings.NewReader(string(data)))
+	d.Strict = false
+	for {
+		token, err := d.RawToken()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return broken("The file is damaged: its description of the plates cannot be read")
+		}
+		if start, ok := token.(xml.StartElement); ok {
+			fn(start.Name.Local, func(name string) string {
+				for _, a := range start.Attr {
+					if a.Name.Local == name {
+						return a.Value
+					}
+				}
+				return ""
+			})
+		}
+	}
+}
+
+// sliceInfo returns the function that reads the elements of slice_info.config.
+func (a *archive) sliceInfo() func(string, func(string) string) {
+	var p *Plate
+	return func(name string, attribute func(string) string) {
+		switch name {
+		case "header_item":
+			if attribute("key") == "X-BBL-Client-Version" && a.program == "" {
+				a.program = attribute("value")
+			}
+		case "plate":
+			p = &Plate{}
+		}
+		if p == nil {
+			return
+		}
+		switch value := attribute("value"); name {
+		case "metadata":
+			switch attribute("key") {
+			case "index":
+				n, err := strconv.Atoi(value)
+				if err != nil || n < 1 || n > maxPlates || a.plates[n] != nil {
+					return
+				}
+				p.Number, a.objects[p] = n, map[string]bool{}
+				a.plates[n] = p
+			case "prediction":
+				p.Seconds = seconds(number(value))
+				p.Sliced = p.Sliced || p.Seconds > 0
+			case "printer_model_id":
+				a.printer = value
+			case "nozzle_diameters":
+				a.nozzle = number(first(numbers(value)))
+			}
+		case "object":
+			if all := a.objects[p]; all != nil && attribute("skipped") != "true" && len(all) < maxObjects {
+				all[attribute("name")+"\x00"+strconv.Itoa(len(all))] = true
+			}
+		case "filament":
+			a.filament(p, attribute)
+		}
+	}
+}
+
+// filament adds a filament of slice_info.config to the plate.
+func (a *archive) filament(p *Plate, attribute func(string) string) {
+	m := Filament{Type: attribute("type"), Color: attribute("color"), Grams: number(attribute("used_g")),
+		Length: 1000 * number(attribute("used_m"))}
+	if (m.Grams > 0 || m.Length > 0) && len(p.Filaments) < maxSlots {
+		m.Profile = attribute("id") // the place in the settings, until these are known
+		p.Filaments = append(p.Filaments, m)
+		p.Sliced = true
+	}
+}
+
+// modelSettings returns the function that reads the names of the plates.
+func (a *archive) modelSettings() func(string, func(string) string) {
+	n := 0
+	return func(name string, attribute func(string) string) {
+		switch {
+		case name == "plate":
+			n = 0
+		case name != "metadata":
+		case attribute("key") == "plater_id":
+			n, _ = strconv.Atoi(attribute("value"))
+		case attribute("key") == "plater_name" && n > 0 && n <= maxPlates && attribute("value") != "":
+			if a.settings == nil {
+				a.settings = settings{}
+			}
+			a.settings["plater_name_"+strconv.Itoa(n)] = attribute("value")
+		}
+	}
+}
+
+// readModel reads the metadata at the beginning of a model.
+func (a *archive) readModel(content io.Reader) error {
+	d := xml.NewDecoder(content)
+	d.Strict = false
+	field := ""
+	for {
+		token, err := d.RawToken()
+		if wrong, ok := errors.AsType[*Error](err); ok {
+			return wrong
+		}
+		if err != nil {
+			return nil // the end of what is read, or a model that is not XML; it is not needed
+		}
+		switch t := token.(type) {
+		case xml.StartElement:
+			if field = ""; t.Name.Local == "metadata" {
+				for _, attr := range t.Attr {
+					if attr.Name.Local == "name" {
+						field = attr.Value
+					}
+				}
+			}
+			if t.Name.Local == "resources" {
+				return nil
+			}
+		case xml.EndElement:
+			field = ""
+		case xml.CharData:
+			switch {
+			case field == "Title" && a.title == "":
+				a.title = string(t)
+			case field == "Application":
+				a.program = strings.Replace(string(t), "-", " ", 1)
+			}
+		}
+	}
+}
+
+// threeMF returns the 3MF file whose entries were read.
+func (a *archive) threeMF() (*File, error) {
+	f := &File{Name: a.title, Format: "3mf", Program: a.program, NozzleMM: a.nozzle}
+	f.Printer = first(a.settings.list("printer_model"))
+	if f.Printer == "" {
+		f.Printer = a.printer
+	}
+	f.LayerHeightMM = number(first(a.settings.list("layer_height")))
+	if f.NozzleMM == 0 {
+		f.NozzleMM = number(first(a.settings.list("nozzle_diameter")))
+	}
+	for n, p := range a.plates {
+		p.Pieces = countCopies(a.objects[p])
+		p.Picture, p.Name = a.pictures[n], first(a.settings.list("plater_name_"+strconv.Itoa(n)))
+		for i := range p.Filaments {
+			a.describe(&p.Filaments[i])
+		}
+		f.Plates = append(f.Plates, *p)
+	}
+	slices.SortFunc(f.Plates, func(a, b Plate) int { return a.Number - b.Number })
+	if slices.ContainsFunc(f.Plates, func(p Plate) bool { return p.Sliced }) {
+		f.Plates = slices.DeleteFunc(f.Plates, func(p Plate) bool { return !p.Sliced })
+	} else {
+		f.Plates = []Plate{{Number: 1, Picture: a.pictures[1]}}
+	}
+	if f.Plates[0].Picture == nil {
+		f.Plates[0].Picture = a.picture
+	}
+	return f, nil
+}
+
+// describe adds to a filament what the settings of the project say about its place.
+func (a *archive) describe(m *Filament) {
+	i, err := strconv.Atoi(m.Profile)
+	m.Profile = ""
+	if err != nil || i < 1 {
+		return
+	}
+	m.Profile, m.Vendor = at(a.settings.list("filament_settings_id"), i-1), at(a.settings.list("filament_vendor"), i-1)
+	m.DensityG = number(at(a.settings.list("filament_density"), i-1))
+	m.DiameterMM = number(at(a.settings.list("filament_diameter"), i-1))
+}
+
+// readMaterial reads a description of a material of Cura. Only the first element of each name counts.
+func (a *archive) readMaterial(content io.Reader) error {
+	data, err := small(content)
+	if err != nil || len(a.materials) >= maxSlots {
+		return err
+	}
+	var m struct {
+		Brand    string `xml:"metadata>name>brand"`
+		Material string `xml:"metadata>name>material"`
+		Color    string `xml:"metadata>name>color"`
+		Label    string `xml:"metadata>name>label"`
+		Code     string `xml:"metadata>color_code"`
+		Density  string `xml:"properties>density"`
+		Diameter string `xml:"properties>diameter"`
+	}
+	d := xml.NewDecoder(strings.NewReader(string(data)))
+	d.Strict = false
+	if d.Decode(&m) != nil {
+		return nil // the file is of use without it
+	}
+	color := m.Code
+	if color == "" {
+		color = m.Color
+	}
+	a.materials = append(a.materials, Filament{Type: m.Material, Color: color, Vendor: m.Brand, Profile: m.Label,
+		DensityG: number(m.Density), DiameterMM: number(m.Diameter)})
+	return nil
+}
+
+// ufp returns the UFP file whose entries were read. Its materials are in the order of the extruders.
+func (a *archive) ufp() (*File, error) {
+	f, err := a.gcode.file()
+	if err != nil {
+		return nil, err
+	}
+	f.Format = "ufp"
+	p := &f.Plates[0]
+	if a.picture != nil {
+		p.Picture = a.picture
+	}
+	for i := range p.Filaments {
+		n := i
+		if len(a.materials) == 1 {
+			n = 0 // one material for all extruders
+		}
+		if m := &p.Filaments[i]; len(a.materials) == 1 || len(a.materials) == len(p.Filaments) {
+			known := a.materials[n]
+			known.Grams, known.Length, known.Volume = m.Grams, m.Length, m.Volume
+			*m = known
+		}
+	}
+	return f, nil
+}

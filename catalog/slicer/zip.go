@@ -1,0 +1,226 @@
+package slicer
+
+import (
+	"bufio"
+	"compress/flate"
+	"encoding/binary"
+	"hash/crc32"
+	"io"
+	"strings"
+)
+
+// The entries of a ZIP file are read in the order in which they are in the file, by the headers before them. The
+// directory at the end of the file is not used: it would need the whole file on the disk first. The first byte that is
+// no header of an entry is the beginning of the directory.
+
+// entry is an entry of a ZIP file.
+type entry struct {
+	name     string
+	method   uint16
+	streamed bool // the sizes follow the entry
+	packed   int64
+	size     int64
+	crc      uint32
+}
+
+const (
+	storedMethod  = 0
+	deflateMethod = 8
+)
+
+// walkZIP calls visit for each entry. Visit may read as much of the entry as it needs.
+func walkZIP(r *bufio.Reader, visit func(name string, content io.Reader) error) error {
+	for range maxEntries {
+		signature, err := r.Peek(4)
+		if err != nil {
+			return err
+		}
+		switch string(signature) {
+		case "PK\x03\x04":
+		case "PK\x01\x02", "PK\x05\x06", "PK\x06\x06":
+			return readDirectory(r)
+		default:
+			return broken("The file is damaged: it is not a complete ZIP file")
+		}
+		e, err := readEntry(r)
+		if err != nil {
+			return err
+		}
+		if err := e.read(r, visit); err != nil {
+			return err
+		}
+	}
+	return broken("The file has more than %d parts", maxEntries)
+}
+
+// readDirectory reads to the end of the file, and looks for the end of the directory there: without it, the file was not
+// copied completely.
+func readDirectory(r *bufio.Reader) error {
+	const mark = "PK\x05\x06"
+	var last []byte
+	buffer := make([]byte, 32<<10)
+	for {
+		n, err := r.Read(buffer)
+		last = append(last, buffer[:n]...)
+		if strings.Contains(string(last), mark) {
+			return nil
+		}
+		last = append(last[:0], last[max(0, len(last)-len(mark)):]...)
+		if err == io.EOF {
+			return errTruncated
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func readEntry(r *bufio.Reader) (e entry, err error) {
+	var header [30]byte
+	if _, err := io.ReadFull(r, header[:]); err != nil {
+		return e, err
+	}
+	le := binary.LittleEndian
+	flags := le.Uint16(header[6:])
+	e.method, e.crc = le.Uint16(header[8:]), le.Uint32(header[14:])
+	e.packed, e.size = int64(le.Uint32(header[18:])), int64(le.Uint32(header[22:]))
+	name := make([]byte, int(le.Uint16(header[26:]))+int(le.Uint16(header[28:])))
+	if _, err := io.ReadFull(r, name); err != nil {
+		return e, err
+	}
+	extra := name[le.Uint16(header[26:]):]
+	e.name = strings.TrimPrefix(string(name[:len(name)-len(extra)]), "/")
+	for len(extra) >= 4 { // the sizes of ZIP64
+		id, n := le.Uint16(extra), int(le.Uint16(extra[2:]))
+		if n > len(extra)-4 {
+			break
+		}
+		if id == 1 && n >= 16 && e.packed == 0xffffffff {
+			e.size, e.packed = int64(le.Uint64(extra[4:])), int64(le.Uint64(extra[12:]))
+		}
+		extra = extra[4+n:]
+	}
+	e.streamed = flags&8 != 0 && e.packed == 0
+	switch {
+	case flags&1 != 0:
+		return e, broken("The file is protected by a password")
+	case e.method != storedMethod && e.method != deflateMethod:
+		return e, broken("The file is packed by a method that is not known here; save it again with the slicer")
+	case e.packed < 0 || e.packed > MaxSize:
+		return e, errTruncated
+	}
+	return e, nil
+}
+
+// read calls visit with the content of the entry, and moves r behind the entry.
+func (e *entry) read(r *bufio.Reader, visit func(string, io.Reader) error) error {
+	packed := &counter{r: r}
+	in := &content{e: e, sum: crc32.NewIEEE()}
+	if !e.streamed {
+		limited := &io.LimitedReader{R: packed, N: e.packed}
+		in.r = limited
+		if e.method == deflateMethod {
+			in.r = flate.NewReader(limited)
+		}
+		in.packed = &packed.n
+		if err := visit(e.name, in); err != nil {
+			return err
+		}
+		_, err := io.Copy(io.Discard, limited) // what visit has not read needs not be unpacked
+		if err == nil && limited.N > 0 {
+			err = io.ErrUnexpectedEOF
+		}
+		return err
+	}
+	if e.method == storedMethod {
+		if next, err := r.Peek(4); err != nil || string(next) != "PK\x07\x08" {
+			return broken("The file has parts of unknown size; save it again with the slicer")
+		}
+	} else {
+		// Flate reads no byte more than it needs from a ByteReader.
+		in.r, in.packed = flate.NewReader(packed), &packed.n
+		in.unchecked = true
+		if err := visit(e.name, in); err != nil {
+			return err
+		}
+		if _, err := io.Copy(io.Discard, in); err != nil {
+			return err
+		}
+	}
+	return e.skipSizes(r, packed.n, in.n, in.sum.Sum32())
+}
+
+// skipSizes skips the checksum and the sizes behind an entry. They have 4 bytes each, or 8 in a ZIP64 file, and the
+// mark before them is optional.
+func (e *entry) skipSizes(r *bufio.Reader, packed, size int64, sum uint32) error {
+	next, _ := r.Peek(24)
+	le := binary.LittleEndian
+	start := 0
+	if strings.HasPrefix(string(next), "PK\x07\x08") {
+		start = 4
+	}
+	for _, width := range []int{4, 8} {
+		if len(next) < start+4+2*width {
+			break
+		}
+		got := [2]int64{int64(le.Uint32(next[start+4:])), int64(le.Uint32(next[start+4+width:]))}
+		if got == [2]int64{packed, size} && le.Uint32(next[start:]) == sum {
+			_, err := r.Discard(start + 4 + 2*width)
+			return err
+		}
+	}
+	if len(next) < 24 {
+		return io.ErrUnexpectedEOF
+	}
+	return broken("The file is damaged: a checksum is wrong")
+}
+
+// counter counts the bytes that are read. It is a ByteReader.
+type counter struct {
+	r *bufio.Reader
+	n int64
+}
+
+func (c *counter) Read(b []byte) (int, error) {
+	n, err := c.r.Read(b)
+	c.n += int64(n)
+	return n, err
+}
+
+func (c *counter) ReadByte() (byte, error) {
+	b, err := c.r.ReadByte()
+	if err == nil {
+		c.n++
+	}
+	return b, err
+}
+
+// content is the unpacked content of an entry. It ends with an error if the checksum is wrong, or if the content is far
+// larger than what it was packed in.
+type content struct {
+	e      *entry
+	r      io.Reader
+	n      int64
+	packed *int64
+	sum    interface {
+		io.Writer
+		Sum32() uint32
+	}
+	unchecked bool
+}
+
+func (c *content) Read(b []byte) (int, error) {
+	n, err := c.r.Read(b)
+	c.n += int64(n)
+	c.sum.Write(b[:n])
+	if c.n > maxInflated || c.n > freeRatio+maxRatio**c.packed {
+		return 0, errBomb
+	}
+	if err == io.EOF && !c.unchecked && c.n < c.e.size {
+		return 0, io.ErrUnexpectedEOF
+	}
+	if err == io.EOF && !c.unchecked && (c.sum.Sum32() != c.e.crc || c.n != c.e.size) {
+		return 0, broken("The file is damaged: a checksum is wrong")
+	}
+	return n, err
+}
