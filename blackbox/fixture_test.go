@@ -3,10 +3,13 @@ package blackbox_test
 import (
 	"bytes"
 	"encoding/json"
+	"image"
+	"image/png"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -66,6 +69,9 @@ func newTestAPI(t *testing.T, o testkit.Options) *testAPI {
 			described.RequestBody.Content["application/json"].Examples == nil {
 			for media, content := range described.RequestBody.Content {
 				op.media, op.file = media, content.Example.(string)
+				if op.file == "" { // a picture, which no text can show
+					op.file = onePixel()
+				}
 			}
 		} else if described.RequestBody != nil {
 			content := described.RequestBody.Content["application/json"]
@@ -307,6 +313,13 @@ func (f *fixture) path(t *testing.T, pattern string) string {
 		}
 		return run + "/" + f.ids[pattern] + "/replan"
 	}
+	if products, ok := strings.CutSuffix(pattern, "/{id}/picture"); ok { // of a product that has one
+		path := f.path(t, products+"/{id}") + "/picture"
+		if f.admin.Get(t, path).Status == 404 {
+			f.admin.With("Content-Type", "application/octet-stream").Do(t, "PUT", path, onePixel()).Want(204)
+		}
+		return path
+	}
 	if changesEnd(pattern) { // of a run that has ended
 		collection, operation, _ := strings.Cut(pattern, "/{id}")
 		return f.endedRun(t, collection) + operation
@@ -523,3 +536,12 @@ func wantSameResponse(t *testing.T, want, got *testkit.Response) {
 			want.What, want.Status, want.Header, want.Body, got.What, got.Status, got.Header, got.Body)
 	}
 }
+
+// onePixel is a PNG file.
+var onePixel = sync.OnceValue(func() string {
+	var b bytes.Buffer
+	if err := png.Encode(&b, image.NewNRGBA(image.Rect(0, 0, 1, 1))); err != nil {
+		panic(err)
+	}
+	return b.String()
+})

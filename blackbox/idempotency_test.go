@@ -1112,7 +1112,8 @@ func TestErrorsAreNotStored(t *testing.T) {
 	}
 	w.forEach(t, acceptsKey, func(t *testing.T, op *operation) {
 		for _, e := range op.Doc.Errors {
-			if !covered[op.Pattern+" "+e.Code] && e.Code != "PLAN_OUTDATED" { // which only races cause
+			// Only races cause PLAN_OUTDATED. The body of an operation that reads a file is not JSON: see the tests of catalog.
+			if !covered[op.Pattern+" "+e.Code] && e.Code != "PLAN_OUTDATED" && op.Endpoint.Limit == 0 {
 				t.Errorf("errorCases lacks %s", e.Code)
 			}
 		}

@@ -8,6 +8,8 @@ import (
 	"slices"
 
 	"spoolwright/auth"
+	"spoolwright/catalog/picture"
+	"spoolwright/catalog/slicer"
 	"spoolwright/db"
 	"spoolwright/server"
 	"spoolwright/transfer"
@@ -40,6 +42,13 @@ func Routes(d *db.DB) []server.Route {
 		server.Op("PATCH /api/v1/products/{id}", server.Write, server.Handle(h.update), updateDoc),
 		server.Op("DELETE /api/v1/products/{id}", server.Write, server.Handle(h.delete), deleteDoc),
 		server.Op("POST /api/v1/products/{id}/restore", server.Write, server.Handle(h.restore), restoreDoc),
+		server.Op("POST /api/v1/products/from-file", server.Write,
+			server.HandleStream(fileMedia, fileExample, slicer.MaxSize, h.readFile, h.fromFile), fromFileDoc),
+		server.Op("GET /api/v1/products/{id}/picture", server.Read, server.HandlePicture(h.getPicture), getPictureDoc),
+		server.Op("PUT /api/v1/products/{id}/picture", server.Write,
+			server.HandleStream(fileMedia, "", picture.MaxBytes, h.readPicture, h.setPicture), setPictureDoc),
+		server.Op("DELETE /api/v1/products/{id}/picture", server.Write, server.Handle(h.deletePicture),
+			deletePictureDoc),
 		server.Op("POST /api/v1/products/{id}/materials", server.Write, server.Handle(h.addMaterial), addMaterialDoc),
 		server.Op("PATCH /api/v1/products/{id}/materials/{material_id}", server.Write, server.Handle(h.updateMaterial),
 			updateMaterialDoc),
@@ -62,48 +71,59 @@ type handlers struct{ db *db.DB }
 
 // Product is a product in requests and in responses, except lists.
 type Product struct {
-	ID            value.UUID                    `json:"id" rule:"readOnly,notNull"`
-	Name          value.Optional[string]        `json:"name" rule:"required"`
-	Description   value.Optional[string]        `json:"description" rule:"maxLength=10000"`
-	SKU           value.Optional[string]        `json:"sku"`
-	Category      value.Optional[string]        `json:"category"`
-	PrintMinutes  value.Optional[int64]         `json:"estimated_print_time_minutes" rule:"maximum=1000000"`
-	Labour        value.Optional[value.Decimal] `json:"labour_minutes" rule:"maximum=1000000"`
-	PerPlate      value.Optional[int64]         `json:"pieces_per_plate" rule:"minimum=1,maximum=1000000"`
-	SellingPrice  value.Optional[value.Decimal] `json:"selling_price" rule:"maximum=1000000"`
-	Notes         value.Optional[string]        `json:"notes" rule:"maxLength=10000"`
-	Materials     []ProductMaterial             `json:"materials"`
-	Components    []ProductComponent            `json:"components"`
-	MaterialCost  value.Decimal                 `json:"material_cost" rule:"readOnly,notNull"`
-	ComponentCost value.Decimal                 `json:"component_cost" rule:"readOnly,notNull"`
-	TotalCost     value.Decimal                 `json:"total_cost" rule:"readOnly,notNull"`
-	CostsComplete bool                          `json:"costs_complete" rule:"readOnly,notNull"`
-	CreatedAt     value.Timestamp               `json:"created_at" rule:"readOnly,notNull"`
-	UpdatedAt     value.Timestamp               `json:"updated_at" rule:"readOnly,notNull"`
-	HiddenAt      value.Timestamp               `json:"hidden_at" rule:"readOnly"`
-	HiddenBy      value.UUID                    `json:"hidden_by" rule:"readOnly"`
-	Hider         string                        `json:"hidden_by_name" rule:"readOnly,unsorted"`
+	ID             value.UUID                    `json:"id" rule:"readOnly,notNull"`
+	Name           value.Optional[string]        `json:"name" rule:"required"`
+	Description    value.Optional[string]        `json:"description" rule:"maxLength=10000"`
+	SKU            value.Optional[string]        `json:"sku"`
+	Category       value.Optional[string]        `json:"category"`
+	PrintMinutes   value.Optional[int64]         `json:"estimated_print_time_minutes" rule:"maximum=1000000"`
+	Labour         value.Optional[value.Decimal] `json:"labour_minutes" rule:"maximum=1000000"`
+	PerPlate       value.Optional[int64]         `json:"pieces_per_plate" rule:"minimum=1,maximum=1000000"`
+	SellingPrice   value.Optional[value.Decimal] `json:"selling_price" rule:"maximum=1000000"`
+	Notes          value.Optional[string]        `json:"notes" rule:"maxLength=10000"`
+	Materials      []ProductMaterial             `json:"materials"`
+	Components     []ProductComponent            `json:"components"`
+	FileName       value.Optional[string]        `json:"file_name"`
+	FileSHA256     value.Optional[string]        `json:"file_sha256" rule:"maxLength=64"`
+	SlicedBy       value.Optional[string]        `json:"sliced_by"`
+	PrinterModel   value.Optional[string]        `json:"printer_model"`
+	NozzleMM       value.Optional[value.Decimal] `json:"nozzle_mm" rule:"maximum=10"`
+	LayerHeightMM  value.Optional[value.Decimal] `json:"layer_height_mm" rule:"maximum=10"`
+	MaterialCost   value.Decimal                 `json:"material_cost" rule:"readOnly,notNull"`
+	ComponentCost  value.Decimal                 `json:"component_cost" rule:"readOnly,notNull"`
+	TotalCost      value.Decimal                 `json:"total_cost" rule:"readOnly,notNull"`
+	CostsComplete  bool                          `json:"costs_complete" rule:"readOnly,notNull"`
+	PictureVersion string                        `json:"picture_version" rule:"readOnly"`
+	CreatedAt      value.Timestamp               `json:"created_at" rule:"readOnly,notNull"`
+	UpdatedAt      value.Timestamp               `json:"updated_at" rule:"readOnly,notNull"`
+	HiddenAt       value.Timestamp               `json:"hidden_at" rule:"readOnly"`
+	HiddenBy       value.UUID                    `json:"hidden_by" rule:"readOnly"`
+	Hider          string                        `json:"hidden_by_name" rule:"readOnly,unsorted"`
 }
 
 // ProductListItem is a product in lists.
 type ProductListItem struct {
-	ID           value.UUID      `json:"id" rule:"readOnly,notNull"`
-	Name         string          `json:"name" rule:"readOnly,notNull"`
-	Description  string          `json:"description" rule:"readOnly"`
-	SKU          string          `json:"sku" rule:"readOnly"`
-	Category     string          `json:"category" rule:"readOnly"`
-	PrintMinutes int64           `json:"estimated_print_time_minutes" rule:"readOnly"`
-	Labour       value.Decimal   `json:"labour_minutes" rule:"readOnly"`
-	PerPlate     int64           `json:"pieces_per_plate" rule:"readOnly"`
-	SellingPrice value.Decimal   `json:"selling_price" rule:"readOnly"`
-	MaterialCost value.Decimal   `json:"material_cost" rule:"readOnly,notNull"`
-	TotalCost    value.Decimal   `json:"total_cost" rule:"readOnly,notNull"`
-	Complete     bool            `json:"costs_complete" rule:"readOnly,notNull"`
-	CreatedAt    value.Timestamp `json:"created_at" rule:"readOnly,notNull"`
-	UpdatedAt    value.Timestamp `json:"updated_at" rule:"readOnly,notNull"`
-	HiddenAt     value.Timestamp `json:"hidden_at" rule:"readOnly"`
-	HiddenBy     value.UUID      `json:"hidden_by" rule:"readOnly"`
-	Hider        string          `json:"hidden_by_name" rule:"readOnly,unsorted"`
+	ID             value.UUID      `json:"id" rule:"readOnly,notNull"`
+	Name           string          `json:"name" rule:"readOnly,notNull"`
+	Description    string          `json:"description" rule:"readOnly"`
+	SKU            string          `json:"sku" rule:"readOnly"`
+	Category       string          `json:"category" rule:"readOnly"`
+	PrintMinutes   int64           `json:"estimated_print_time_minutes" rule:"readOnly"`
+	Labour         value.Decimal   `json:"labour_minutes" rule:"readOnly"`
+	PerPlate       int64           `json:"pieces_per_plate" rule:"readOnly"`
+	SellingPrice   value.Decimal   `json:"selling_price" rule:"readOnly"`
+	MaterialCost   value.Decimal   `json:"material_cost" rule:"readOnly,notNull"`
+	TotalCost      value.Decimal   `json:"total_cost" rule:"readOnly,notNull"`
+	Complete       bool            `json:"costs_complete" rule:"readOnly,notNull"`
+	FileName       string          `json:"file_name" rule:"readOnly"`
+	FileSHA256     string          `json:"file_sha256" rule:"readOnly"`
+	PrinterModel   string          `json:"printer_model" rule:"readOnly"`
+	PictureVersion string          `json:"picture_version" rule:"readOnly"`
+	CreatedAt      value.Timestamp `json:"created_at" rule:"readOnly,notNull"`
+	UpdatedAt      value.Timestamp `json:"updated_at" rule:"readOnly,notNull"`
+	HiddenAt       value.Timestamp `json:"hidden_at" rule:"readOnly"`
+	HiddenBy       value.UUID      `json:"hidden_by" rule:"readOnly"`
+	Hider          string          `json:"hidden_by_name" rule:"readOnly,unsorted"`
 }
 
 // ProductFilter selects products.
@@ -111,6 +131,8 @@ type ProductFilter struct {
 	Category           value.Optional[string]       `query:"category"`
 	SKU                value.Optional[string]       `query:"sku"`
 	ComponentProductID value.Optional[value.UUID]   `query:"component_product_id"`
+	FileName           value.Optional[string]       `query:"file_name"`
+	FileSHA256         value.Optional[string]       `query:"file_sha256"`
 	CreatedFrom        value.Optional[value.Moment] `query:"created_from"`
 	CreatedTo          value.Optional[value.Moment] `query:"created_to"`
 	Search             value.Optional[string]       `query:"search" rule:"search"`
@@ -126,11 +148,13 @@ var listDoc = &server.Doc{
 // list returns the list of the products that the filter selects.
 func (f ProductFilter) list() *server.List {
 	l := server.NewHidingList("products", `id, name, description, sku, category, estimated_print_time_minutes,
-		labour_minutes, pieces_per_plate, selling_price, material_cost, total_cost, costs_complete, created_at,
-			updated_at, hidden_at, `+auth.HiddenBy, "products", f.Hiding)
+		labour_minutes, pieces_per_plate, selling_price, material_cost, total_cost, costs_complete, file_name,
+		file_sha256, printer_model, picture_version, created_at, updated_at, hidden_at, `+auth.HiddenBy, "products", f.Hiding)
 	l.WhereText("category_key", f.Category)
 	l.WhereText("sku_key", f.SKU)
 	l.Among(`select product_id as id from product_components where component_product_id = ?`, f.ComponentProductID)
+	l.WhereEqual("file_name", f.FileName)
+	l.WhereEqual("file_sha256", f.FileSHA256)
 	l.Between("created_at", f.CreatedFrom, f.CreatedTo)
 	l.Search(f.Search)
 	return l
@@ -155,7 +179,9 @@ const selectProducts = `
 				'cost', trim_scale(c.quantity * s.total_cost)) order by c.created_at, c.id), '[]')
 			from product_components c join products s on s.id = c.component_product_id
 			where c.product_id = p.id) as components,
-		p.material_cost, p.component_cost, p.total_cost, p.costs_complete, p.created_at, p.updated_at,
+		p.file_name, p.file_sha256, p.sliced_by, p.printer_model,
+		trim_scale(p.nozzle_mm) as nozzle_mm, trim_scale(p.layer_height_mm) as layer_height_mm,
+		p.material_cost, p.component_cost, p.total_cost, p.costs_complete, p.picture_version, p.created_at, p.updated_at,
 		p.hidden_at, ` + auth.HiddenBy + `
 	from products p`
 
@@ -210,7 +236,11 @@ var createDoc = &server.Doc{
 }
 
 func (h handlers) create(ctx context.Context, r *server.Request[Product]) (server.Created[Product], error) {
-	id, in := value.NewID(), &r.In
+	return h.insert(ctx, value.NewID(), &r.In)
+}
+
+// insert creates a product with the id.
+func (h handlers) insert(ctx context.Context, id string, in *Product) (server.Created[Product], error) {
 	var added, expensive bool // expensive means that the components together cost too much
 	var unknown []int32       // the indexes of unknown components
 	var twice []int32         // the indexes of the first repeated component and of the component that it repeats
@@ -228,8 +258,10 @@ func (h handlers) create(ctx context.Context, r *server.Request[Product]) (serve
 				(select coalesce(sum(cost), 0) > 999999999 from component) as expensive
 		), added as (
 			insert into products (id, name, description, sku, category, estimated_print_time_minutes, notes,
-				labour_minutes, pieces_per_plate, selling_price)
-			select $1::uuid, $2, $3, $4, $5, $6::int, $7, $9::numeric, $10::int, $11::numeric from checked
+				labour_minutes, pieces_per_plate, selling_price, file_name, file_sha256, sliced_by, printer_model, nozzle_mm,
+				layer_height_mm)
+			select $1::uuid, $2, $3, $4, $5, $6::int, $7, $9::numeric, $10::int, $11::numeric, $12, $13, $14, $15,
+				$16::numeric, $17::numeric from checked
 			where cardinality(unknown || twice) = 0 and not expensive
 			on conflict (tenant_id, sku) where hidden_at is null and sku <> '' do nothing
 			returning id
@@ -240,7 +272,8 @@ func (h handlers) create(ctx context.Context, r *server.Request[Product]) (serve
 		select exists (select from added), unknown, twice, expensive from checked`,
 		id, in.Name.Arg(), in.Description.Arg(), in.SKU.Arg(), in.Category.Arg(), in.PrintMinutes.Arg(),
 		in.Notes.Arg(), componentRows(in.Components), in.Labour.Arg(), in.PerPlate.Arg(),
-		in.SellingPrice.Arg()).Into(&added, &unknown, &twice, &expensive)}
+		in.SellingPrice.Arg(), in.FileName.Arg(), in.FileSHA256.Arg(), in.SlicedBy.Arg(), in.PrinterModel.Arg(),
+		in.NozzleMM.Arg(), in.LayerHeightMM.Arg()).Into(&added, &unknown, &twice, &expensive)}
 	ids := make([]string, len(in.Materials))
 	for i := range ids {
 		ids[i] = value.NewID()
@@ -290,9 +323,14 @@ var updateDoc = &server.Doc{
 }
 
 func (h handlers) update(ctx context.Context, r *server.Request[Product]) (server.OK[Product], error) {
-	set, args := server.Assignments(&r.In, []any{r.ID("id"), r.In.SKU.Arg()})
+	return h.change(ctx, r.ID("id"), &r.In)
+}
+
+// change updates the fields of a product that are set.
+func (h handlers) change(ctx context.Context, id string, in *Product) (server.OK[Product], error) {
+	set, args := server.Assignments(in, []any{id, in.SKU.Arg()})
 	if set == "" {
-		return h.read(ctx, r.ID("id"))
+		return h.read(ctx, id)
 	}
 	changed := db.SQL(`
 		update products set `+set+`, updated_at = now()
@@ -300,17 +338,17 @@ func (h handlers) update(ctx context.Context, r *server.Request[Product]) (serve
 			and not exists (select from products other
 				where other.sku = $2::text and other.sku <> '' and other.id <> $1 and other.hidden_at is null)
 		returning id`, args...)
-	product := db.SQL(getProduct, r.ID("id"))
+	product := db.SQL(getProduct, id)
 	err := h.db.Write(ctx, changed, product)
 	switch {
 	case db.Violates(err, "products_sku"): // a concurrent change
-		return nil, errDuplicateSKU.With(r.In.SKU.Or(""))
+		return nil, errDuplicateSKU.With(in.SKU.Or(""))
 	case err != nil:
 		return nil, err
 	case product.Rows() == 0:
 		return nil, server.ErrNotFound
 	case changed.Rows() == 0:
-		return nil, errDuplicateSKU.With(r.In.SKU.Or(""))
+		return nil, errDuplicateSKU.With(in.SKU.Or(""))
 	}
 	return product.Object(), nil
 }

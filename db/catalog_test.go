@@ -57,6 +57,7 @@ var privileges = map[string]string{
 	"usage_changes":      "SELECT INSERT DELETE",
 	"spool_usage":        "SELECT INSERT UPDATE", // TestLedgerIsAppendOnly has the exception for UPDATE
 	"products":           "SELECT INSERT UPDATE",
+	"product_pictures":   "SELECT INSERT UPDATE DELETE",
 	"product_materials":  "SELECT INSERT UPDATE DELETE",
 	"product_components": "SELECT INSERT UPDATE DELETE",
 	"production_runs":    "SELECT INSERT UPDATE DELETE",

@@ -71,19 +71,20 @@ func checkMedia(r *http.Request, media string) error {
 	return nil
 }
 
-// drainBytes and drainTimeout are the maximum number of bytes that drain reads, and the maximum time that it takes.
+// drainBytes is the number of bytes that drain reads of a body that is too large for most operations, and drainTimeout
+// the maximum time that drain takes.
 const (
-	drainBytes   = 8 << 20
-	drainTimeout = 5 * time.Second
+	drainBytes   int64 = 8 << 20
+	drainTimeout       = 5 * time.Second
 )
 
 // drain sends the response and then reads a part of a body that is too large. Without drain, the server would reset a
 // connection on which the client still sends, and the client might not see the response. HTTP/2 needs no drain,
 // because an HTTP/2 server resets only the stream, after the response.
-func drain(w http.ResponseWriter, r *http.Request) {
+func drain(w http.ResponseWriter, r *http.Request, most int64) {
 	c := http.NewResponseController(w)
 	if r.ProtoMajor == 1 && c.Flush() == nil && c.SetReadDeadline(time.Now().Add(drainTimeout)) == nil {
-		io.CopyN(io.Discard, r.Body, drainBytes)
+		io.CopyN(io.Discard, r.Body, most)
 	}
 }
 

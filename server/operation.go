@@ -143,6 +143,8 @@ func (o *operation) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var err error
 	if o.route.Endpoint.export != nil {
 		err = o.sendFile(w, r, info)
+	} else if o.route.Endpoint.picture != nil {
+		err = o.sendPicture(w, r, info)
 	} else {
 		answer, err = o.answer(w, r, info)
 	}
@@ -150,12 +152,12 @@ func (o *operation) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		e := asError(err)
 		info.err = e.err
 		e.write(w, info.id)
-		if e.Status == http.StatusRequestEntityTooLarge {
-			drain(w, r)
+		if e.Status == http.StatusRequestEntityTooLarge || o.route.Endpoint.Limit > 0 {
+			drain(w, r, max(drainBytes, o.route.Endpoint.Limit))
 		}
 		return
 	}
-	if o.route.Endpoint.export != nil {
+	if o.route.Endpoint.export != nil || o.route.Endpoint.picture != nil {
 		return
 	}
 	if answer.Location != "" {
@@ -207,6 +209,17 @@ func (o *operation) answer(w http.ResponseWriter, r *http.Request, info *request
 		return Response{}, err
 	}
 	c.address = info.address
+	if o.route.Endpoint.Limit > 0 {
+		// A small body may be read into the memory as a whole, and a large one is not.
+		caller, size := info.caller.Actor.ID(), int(min(o.route.Endpoint.Limit, 8<<20))
+		if o.route.Endpoint.Limit > 8<<20 {
+			size = 1 << 20
+		}
+		if !o.s.inFlight.add(caller, size, false) {
+			return Response{}, ErrUnavailable.Because(errInFlight)
+		}
+		defer o.s.inFlight.remove(caller, size)
+	}
 	run, err := o.route.Endpoint.prepare(ctx, c)
 	if err != nil {
 		return Response{}, err
@@ -225,6 +238,9 @@ func (o *operation) answer(w http.ResponseWriter, r *http.Request, info *request
 	}
 	if key == "" {
 		return respond(ctx)
+	}
+	if c.sum != nil {
+		c.body = *c.sum
 	}
 	target := o.path(c)
 	if len(c.query) > 0 {
@@ -280,6 +296,10 @@ func (o *operation) read(w http.ResponseWriter, r *http.Request) (c call, key st
 	case o.route.Endpoint.ReadsBody():
 		c.optional = o.route.Endpoint.Optional
 		c.body, err = readMedia(w, r, jsonMedia, c.optional)
+	case o.route.Endpoint.Limit > 0:
+		if err = checkMedia(r, o.route.Endpoint.Media); err == nil {
+			c.stream, c.sum = StreamBody(w, r, o.route.Endpoint.Limit), new([]byte)
+		}
 	case o.route.Endpoint.Media != "":
 		c.body, err = readMedia(w, r, o.route.Endpoint.Media, false)
 	case r.Body != http.NoBody:

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/url"
 	"reflect"
@@ -192,16 +193,21 @@ type Response struct {
 type Endpoint struct {
 	In       reflect.Type // struct{} if the handler reads neither query nor body
 	Out      Outcome
-	Optional bool                      // whether the body may be missing
-	Media    string                    // the media type of the body, if the body is not JSON
-	Example  string                    // an example of a body with the type Media
-	File     string                    // the media type of the response, if HandleFile made the endpoint
-	export   func(call) (*file, error) // opens the response, if the response is a file
+	Optional bool                                                            // whether the body may be missing
+	Media    string                                                          // the media type of the body, if the body is not JSON
+	Example  string                                                          // an example of a body with the type Media
+	File     string                                                          // the media type of the response, if HandleFile made the endpoint
+	Limit    int64                                                           // the maximum size of a body that is read while it arrives; see HandleStream
+	export   func(call) (*file, error)                                       // opens the response, if the response is a file
+	picture  func(context.Context, call) (p *Picture, known bool, err error) // see HandlePicture
 	prepare  func(context.Context, call) (run, error)
 }
 
 // IsExport reports whether the response is a file with one of the ExportMedia.
 func (e Endpoint) IsExport() bool { return e.export != nil && e.File == "" }
+
+// IsPicture reports whether the response is a picture.
+func (e Endpoint) IsPicture() bool { return e.picture != nil }
 
 // OptionalBody returns a copy of the endpoint that also accepts requests without a body. The handler then gets a
 // request in which no field is set.
@@ -217,8 +223,10 @@ type call struct {
 	address  string            // the client's address, as in the rate limits
 	query    url.Values
 	body     []byte
-	optional bool // whether the body may be empty
-	patch    bool // whether the body is partial
+	stream   io.Reader // the body of an endpoint from HandleStream
+	sum      *[]byte   // set by such an endpoint: stands for the body in the fingerprint of the request
+	optional bool      // whether the body may be empty
+	patch    bool      // whether the body is partial
 }
 
 // run executes a prepared call. If the transaction is retried, run is called again. Existing reports whether the

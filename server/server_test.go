@@ -456,7 +456,7 @@ func TestCORS(t *testing.T) {
 			t.Errorf("%s: %d with %v", c.name, r.StatusCode, h)
 		}
 		preflight := c.status == 204
-		if preflight != (h.Get("Access-Control-Allow-Methods") == "GET, POST, PATCH, DELETE") ||
+		if preflight != (h.Get("Access-Control-Allow-Methods") == "GET, POST, PUT, PATCH, DELETE") ||
 			preflight != strings.Contains(h.Get("Access-Control-Allow-Headers"), "Authorization") ||
 			preflight != (h.Get("Access-Control-Max-Age") != "") {
 			t.Errorf("%s: %v", c.name, h)

@@ -28,7 +28,9 @@ type Site struct {
 // answers the request.
 type SitePage struct {
 	Pattern string
-	Asset   bool // whether the page is a file that is the same for everybody
+	Asset   bool  // whether the page is a file that is the same for everybody
+	Picture bool  // whether pages have many of it: it counts in the limit of assets
+	Limit   int64 // the maximum size of the body, if it is not 1 MiB; it is read while it arrives
 	Serve   func(w http.ResponseWriter, r *http.Request) error
 }
 
@@ -45,7 +47,7 @@ func (s *Server) addSite() {
 				w.Header()["Cache-Control"] = headerNoStore
 				info.caller, known = s.site.Identify(r)
 			}
-			if known || r.Method == http.MethodPost {
+			if known && !page.Picture || r.Method == http.MethodPost {
 				limited = s.limit(w, info, !known)
 			} else {
 				limited = s.limitPage(info)
@@ -54,7 +56,11 @@ func (s *Server) addSite() {
 				s.site.Fail(w, r, limited)
 				return
 			}
-			r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+			if page.Limit > 0 {
+				r.Body = io.NopCloser(StreamBody(w, r, page.Limit))
+			} else {
+				r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+			}
 			if err := page.Serve(w, r); err != nil {
 				e := asError(err)
 				info.err = e.err
@@ -120,17 +126,29 @@ func (a *Answer) Err() error {
 // another one. The called request counts in no limit; in all other ways the service treats it like a client's request.
 func (s *Server) Call(r *http.Request, caller Caller, method, target string, header http.Header, body []byte) *Answer {
 	w := &answerWriter{header: http.Header{}}
-	info := s.call(w, r, caller, method, target, header, body)
+	var content io.Reader
+	if body != nil {
+		content = bytes.NewReader(body)
+	}
+	info := s.call(w, r, caller, method, target, header, content, int64(len(body)))
+	return &Answer{w.status, w.header, w.body.Bytes(), info.err}
+}
+
+// CallStream is Call for an operation that reads its body while it arrives.
+func (s *Server) CallStream(r *http.Request, caller Caller, method, target string, header http.Header, body io.Reader,
+) *Answer {
+	w := &answerWriter{header: http.Header{}}
+	info := s.call(w, r, caller, method, target, header, body, -1)
 	return &Answer{w.status, w.header, w.body.Bytes(), info.err}
 }
 
 // Forward runs a GET operation as Call does, and writes the response to w. It sends a file while reading it.
 func (s *Server) Forward(w http.ResponseWriter, r *http.Request, caller Caller, target string) {
-	s.call(w, r, caller, http.MethodGet, target, nil, nil)
+	s.call(w, r, caller, http.MethodGet, target, nil, nil, 0)
 }
 
 func (s *Server) call(w http.ResponseWriter, r *http.Request, caller Caller, method, target string, header http.Header,
-	body []byte,
+	body io.Reader, size int64,
 ) *requestInfo {
 	outer := infoOf(r)
 	info := &requestInfo{id: outer.id, caller: caller, address: outer.address, called: true}
@@ -148,7 +166,7 @@ func (s *Server) call(w http.ResponseWriter, r *http.Request, caller Caller, met
 		if called.Header["Content-Type"] == nil {
 			called.Header.Set("Content-Type", jsonMedia)
 		}
-		called.Body, called.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+		called.Body, called.ContentLength = io.NopCloser(body), size
 	}
 	s.mux.ServeHTTP(w, called.WithContext(context.WithValue(r.Context(), infoKey{}, info)))
 	return info

@@ -117,6 +117,12 @@ func (d *Document) check(method, target string, a *Response) error {
 			}
 			return nil
 		}
+		if content["image/png"] != nil {
+			if content[a.Header.Get("Content-Type")] == nil {
+				return fmt.Errorf("the content type is %q", a.Header.Get("Content-Type"))
+			}
+			return nil
+		}
 		schema = content["application/json"].(map[string]any)["schema"].(map[string]any)
 	} else if len(responses) > 0 || a.Status != 404 && a.Status != 405 && a.Status != 429 {
 		return fmt.Errorf("the document does not describe the status")

@@ -14,6 +14,14 @@ create table products (
 	pieces_per_plate int check (pieces_per_plate >= 1 and pieces_per_plate <= 1000000),
 	selling_price numeric(15,6) check (selling_price >= 0 and selling_price <= 1000000),
 	notes text collate "C" check (length(notes) <= 10000),
+	-- The sliced file that the product was made from.
+	file_name text collate "C" check (length(file_name) <= 200),
+	file_sha256 text collate "C" check (length(file_sha256) <= 64),
+	sliced_by text collate "C" check (length(sliced_by) <= 200),
+	printer_model text collate "C" check (length(printer_model) <= 200),
+	nozzle_mm numeric(15,6) check (nozzle_mm >= 0 and nozzle_mm <= 10),
+	layer_height_mm numeric(15,6) check (layer_height_mm >= 0 and layer_height_mm <= 10),
+	picture_version text collate "C" check (length(picture_version) <= 16), -- of product_pictures; null: no picture
 	material_cost numeric(15,6) not null default 0 check (material_cost >= 0),
 	component_cost numeric(15,6) not null default 0 check (component_cost >= 0),
 	total_cost numeric(15,6) not null generated always as (material_cost + component_cost) stored
@@ -37,10 +45,28 @@ call tenant_table('products', 'select, insert, update');
 create index products_newest on products (tenant_id, created_at, id) where hidden_at is null;
 create index products_category on products (tenant_id, category_key, created_at, id)
 	where hidden_at is null and category_key is not null;
+create index products_file_name on products (tenant_id, file_name, created_at, id)
+	where hidden_at is null and file_name is not null;
+create index products_file on products (tenant_id, file_sha256, created_at, id)
+	where hidden_at is null and file_sha256 is not null;
 create index products_hidden on products (tenant_id, created_at, id) where hidden_at is not null;
 create index products_sku_key on products (tenant_id, sku_key, created_at, id)
 	where hidden_at is null and sku_key is not null;
 create unique index products_sku on products (tenant_id, sku) where hidden_at is null and sku <> '';
+
+-- The pictures of products. They are large, and therefore not in the rows of products.
+create table product_pictures (
+	tenant_id uuid,
+	product_id uuid not null,
+	media text collate "C" not null check (media in ('image/png', 'image/jpeg')),
+	picture bytea not null check (length(picture) <= 2000000),
+	small bytea not null check (length(small) <= 100000),
+	primary key (tenant_id, product_id),
+	foreign key (tenant_id, product_id) references products (tenant_id, id)
+);
+call tenant_table('product_pictures', 'select, insert, update, delete');
+-- The bytes are compressed already.
+alter table product_pictures alter picture set storage external, alter small set storage external;
 
 create table product_materials (
 	tenant_id uuid,

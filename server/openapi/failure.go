@@ -114,7 +114,7 @@ func failures(route server.Route) []failure {
 				f, applies = conflict, true
 			}
 		case 413:
-			applies = e.ReadsBody() || route.Idempotent
+			applies = e.ReadsBody() || route.Idempotent || e.Limit > 0
 		case 415:
 			applies = e.ReadsBody()
 			if e.Media != "" {

@@ -66,7 +66,10 @@ func (d *document) operation(route server.Route, guarded, tagged bool) object {
 		content := append(object{{"schema", ref("schemas", name)}}, d.requestExamples(route)...)
 		op.add("requestBody", object{{"required", !e.Optional}, {"content", object{{"application/json", content}}}})
 	}
-	if e.Media != "" {
+	if e.Limit > 0 {
+		op.add("requestBody", object{{"required", true}, {"content", object{
+			{e.Media, object{{"schema", object{{"type", "string"}, {"format", "binary"}}}, {"example", e.Example}}}}}})
+	} else if e.Media != "" {
 		op.add("requestBody", object{{"required", true}, {"content", object{
 			{e.Media, object{{"schema", object{{"type", "string"}}}, {"example", e.Example}}}}}})
 	}
@@ -106,7 +109,7 @@ func (d *document) parameters(route server.Route, guarded bool) (params []object
 	if route.Idempotent {
 		params = append(params, ref("parameters", "IdempotencyKey"))
 	}
-	if route.Lock != nil {
+	if route.Lock != nil || e.IsPicture() {
 		params = append(params, ref("parameters", "IfNoneMatch"))
 	}
 	if guarded {
@@ -144,7 +147,11 @@ func (d *document) responses(route server.Route, guarded, tagged bool) object {
 	}
 	if e.File != "" {
 		success[0].value = "The file"
-		success.add("content", object{{e.File, object{{"schema", object{{"type", "string"}, {"format", "binary"}}}}}})
+		var content object
+		for media := range strings.FieldsSeq(e.File) {
+			content.add(media, object{{"schema", object{{"type", "string"}, {"format", "binary"}}}})
+		}
+		success.add("content", content)
 	}
 	if e.IsExport() {
 		success[0].value = "The file"
@@ -165,7 +172,7 @@ func (d *document) responses(route server.Route, guarded, tagged bool) object {
 		found[1].value = slices.DeleteFunc(slices.Clone(headers), func(m member) bool { return m.name == "Location" })
 		responses = object{{"200", found}, responses[0]}
 	}
-	if route.Lock != nil {
+	if route.Lock != nil || e.IsPicture() {
 		responses.add("304", object{{"description", "The resource has not changed; no body"}, {"headers", headers}})
 	}
 	if guarded {

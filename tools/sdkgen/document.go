@@ -188,7 +188,7 @@ func Files(openAPI []byte) (map[string][]byte, error) {
 
 // leftOperations are not in the clients. A client reads a response as a text, but these responses are large binary
 // files.
-var leftOperations = []string{"exportTenant"}
+var leftOperations = []string{"getProductPicture", "exportTenant"}
 
 // coreOperations are hand-written in the core of each client.
 var coreOperations = []string{"login", "refresh", "logout"}
@@ -316,7 +316,9 @@ func (a *api) method(d *document, g *group, verb, path string, item pathItem, op
 			m.body = a.schemas.of[m.bodyName]
 		} else {
 			for media := range b.Content {
-				m.text = media[strings.Index(media, "/")+1:]
+				if m.text = media[strings.Index(media, "/")+1:]; m.text == "octet-stream" {
+					m.text = "file"
+				}
 			}
 		}
 	}
@@ -374,7 +376,7 @@ func (g *group) nameMethods() {
 		for len(words) > 1 && slices.Contains([]string{"from", "to", "of", "for", "in"}, words[len(words)-1]) {
 			words = words[:len(words)-1]
 		}
-		if m.text != "" {
+		if m.text != "" && m.text != "file" {
 			words = append(words, m.text)
 		}
 		if len(words) == 0 || used[strings.Join(words, "_")] {

@@ -369,7 +369,11 @@ func (a *api) pyOne(w *writer, m *method, name, result, target string, path, que
 	positional := slices.Clone(path)
 	if m.text != "" {
 		doc := "The " + strings.Replace(strings.ToUpper(m.text), "JSONL", "JSON Lines", 1) + " file."
-		positional = append(positional, pyArgument{name: m.text, annotation: "str | bytes", doc: doc})
+		annotation := "str | bytes"
+		if m.text == "file" {
+			annotation, doc = "bytes", "The bytes of the file."
+		}
+		positional = append(positional, pyArgument{name: m.text, annotation: annotation, doc: doc})
 	}
 	returns, decode := result, "_"+result
 	switch {

@@ -271,6 +271,8 @@ func (t *tsGenerator) method(w *writer, m *method) {
 	call := fmt.Sprintf("%s, %s", quote(m.verb), target)
 	var parts []string
 	switch {
+	case m.text == "file":
+		params, parts = append(params, "file: Uint8Array"), append(parts, "file")
 	case m.text != "":
 		params, parts = append(params, m.text+": string | Uint8Array"), append(parts, m.text)
 	case m.body != nil && m.optional:

@@ -49,6 +49,8 @@ ColumnReason = Literal["given", "remembered", "name", "values", "none"]
 
 PrinterStatus = Literal["available", "maintenance", "retired"]
 
+FileMatch = Literal["chosen", "equal", "near", "material", "none"]
+
 RunStatus = Literal["pending", "in_progress", "paused", "completed", "failed", "cancelled"]
 
 RunNeed = Literal["start", "confirmation"]
@@ -1945,6 +1947,14 @@ class ProductListItem:
     """Cost of one piece, including its components."""
     costs_complete: bool
     """False if a required material of the product or of its components has no price."""
+    file_name: str | None
+    """Name of the sliced file that the product was made from."""
+    file_sha256: str | None
+    """SHA-256 of the sliced file."""
+    printer_model: str | None
+    """The printer that the file was sliced for."""
+    picture_version: str | None
+    """Version of the picture; null without one."""
     created_at: _dt.datetime
     """Time of creation."""
     updated_at: _dt.datetime
@@ -1974,6 +1984,10 @@ def _ProductListItem(d: Any, etag: str | None = None) -> ProductListItem:
         material_cost=_core.number(get("material_cost")),
         total_cost=_core.number(get("total_cost")),
         costs_complete=get("costs_complete"),
+        file_name=get("file_name"),
+        file_sha256=get("file_sha256"),
+        printer_model=get("printer_model"),
+        picture_version=get("picture_version"),
         created_at=_core.timestamp(get("created_at")),
         updated_at=_core.timestamp(get("updated_at")),
         hidden_at=_core.timestamp(get("hidden_at")),
@@ -2124,6 +2138,18 @@ class Product:
     """Filament that one piece needs, oldest entry first."""
     components: tuple[ProductComponent, ...]
     """Products that one piece contains, oldest entry first."""
+    file_name: str | None
+    """Name of the sliced file that the product was made from."""
+    file_sha256: str | None
+    """SHA-256 of the sliced file in hexadecimal digits."""
+    sliced_by: str | None
+    """The slicer that wrote the file, with its version."""
+    printer_model: str | None
+    """The printer that the file was sliced for."""
+    nozzle_mm: Number | None
+    """Diameter of the nozzle that the file was sliced for."""
+    layer_height_mm: Number | None
+    """Height of a layer in the file."""
     material_cost: Number
     """Sum of the costs of the materials that have a price."""
     component_cost: Number
@@ -2132,6 +2158,8 @@ class Product:
     """material_cost plus component_cost."""
     costs_complete: bool
     """False if a required material of the product or of its components has no price."""
+    picture_version: str | None
+    """Version of the picture, for its address: another text for each picture; null without one."""
     created_at: _dt.datetime
     """Time of creation."""
     updated_at: _dt.datetime
@@ -2163,10 +2191,17 @@ def _Product(d: Any, etag: str | None = None) -> Product:
         notes=get("notes"),
         materials=_core.each(_ProductMaterial, get("materials")),
         components=_core.each(_ProductComponent, get("components")),
+        file_name=get("file_name"),
+        file_sha256=get("file_sha256"),
+        sliced_by=get("sliced_by"),
+        printer_model=get("printer_model"),
+        nozzle_mm=_core.number(get("nozzle_mm")),
+        layer_height_mm=_core.number(get("layer_height_mm")),
         material_cost=_core.number(get("material_cost")),
         component_cost=_core.number(get("component_cost")),
         total_cost=_core.number(get("total_cost")),
         costs_complete=get("costs_complete"),
+        picture_version=get("picture_version"),
         created_at=_core.timestamp(get("created_at")),
         updated_at=_core.timestamp(get("updated_at")),
         hidden_at=_core.timestamp(get("hidden_at")),
@@ -2236,6 +2271,218 @@ def _ImportedProducts(d: Any, etag: str | None = None) -> ImportedProducts:
         changes=_core.each(_Change, get("changes")),
         invalid_rows=_core.each(_InvalidRow, get("invalid_rows")),
         rows=_core.each(_ImportedProduct, get("rows")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilePlate:
+    """The type `FilePlate` of the API."""
+
+    plate: int
+    """Number of the plate."""
+    name: str | None
+    """Name of the plate."""
+    minutes: int
+    """Print time of the plate."""
+    weight_grams: Number
+    """Filament of the plate."""
+    pieces: int | None
+    """Pieces on the plate; null if the file does not say so."""
+
+
+def _FilePlate(d: Any, etag: str | None = None) -> FilePlate:
+    get = d.get
+    return FilePlate(
+        plate=get("plate"),
+        name=get("name"),
+        minutes=get("minutes"),
+        weight_grams=_core.number(get("weight_grams")),
+        pieces=get("pieces"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileCandidate:
+    """The type `FileCandidate` of the API."""
+
+    filament_number: int | None
+    """Number of the filament, for the parameter filaments; null for spools without one."""
+    material_type: MaterialType
+    """Type of filament."""
+    material_name: str | None
+    """Exact material."""
+    color: str
+    """Name of the colour."""
+    color_hex: str | None
+    """The colour as #RRGGBB."""
+    brand: str | None
+    """The vendor."""
+    diameter_mm: Number
+    """Diameter in millimetres."""
+
+
+def _FileCandidate(d: Any, etag: str | None = None) -> FileCandidate:
+    get = d.get
+    return FileCandidate(
+        filament_number=get("filament_number"),
+        material_type=get("material_type"),
+        material_name=get("material_name"),
+        color=get("color"),
+        color_hex=get("color_hex"),
+        brand=get("brand"),
+        diameter_mm=_core.number(get("diameter_mm")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileMaterial:
+    """The type `FileMaterial` of the API."""
+
+    profile: str | None
+    """The name that the slicer has for the filament."""
+    file_material: str | None
+    """Material in the file."""
+    file_color: str | None
+    """Colour in the file."""
+    file_vendor: str | None
+    """Vendor in the file."""
+    weight_grams: Number
+    """Grams for one piece."""
+    from_length: bool
+    """Whether the grams were computed from a length, because the file has no grams."""
+    match: FileMatch
+    """How it was matched: `chosen` by the request; `equal` material and colour; `near`: equal material, similar
+    colour; `material`: the farm has the material in other colours only; `none`: the farm has nothing like it.
+    """
+    material_type: MaterialType
+    """Type of the material of the product."""
+    material_name: str | None
+    """Exact material of the product, or null."""
+    color: str
+    """Colour of the material of the product."""
+    diameter_mm: Number | None
+    """Diameter, or null for the usual one."""
+    candidates: tuple[FileCandidate, ...]
+    """Filaments of the farm that would do, the most similar first."""
+
+
+def _FileMaterial(d: Any, etag: str | None = None) -> FileMaterial:
+    get = d.get
+    return FileMaterial(
+        profile=get("profile"),
+        file_material=get("file_material"),
+        file_color=get("file_color"),
+        file_vendor=get("file_vendor"),
+        weight_grams=_core.number(get("weight_grams")),
+        from_length=get("from_length"),
+        match=get("match"),
+        material_type=get("material_type"),
+        material_name=get("material_name"),
+        color=get("color"),
+        diameter_mm=_core.number(get("diameter_mm")),
+        candidates=_core.each(_FileCandidate, get("candidates")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileChange:
+    """The type `FileChange` of the API."""
+
+    field: str
+    """What differs."""
+    old: str | None
+    """The value before; null for nothing."""
+    new: str | None
+    """The value of the file; null if the file does not have it."""
+
+
+def _FileChange(d: Any, etag: str | None = None) -> FileChange:
+    get = d.get
+    return FileChange(
+        field=get("field"),
+        old=get("old"),
+        new=get("new"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileWarning:
+    """The type `FileWarning` of the API."""
+
+    text: str
+    """A sentence for people."""
+
+
+def _FileWarning(d: Any, etag: str | None = None) -> FileWarning:
+    get = d.get
+    return FileWarning(
+        text=get("text"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileResult:
+    """The type `FileResult` of the API."""
+
+    action: ImportAction
+    """What was done; with dry_run, what would be."""
+    dry_run: bool
+    """Whether nothing was changed."""
+    product_id: str | None
+    """The product; null for the new product of a dry run."""
+    name: str
+    """Name of the product."""
+    estimated_print_time_minutes: int | None
+    """Print time of one piece in minutes; null if the file has none."""
+    pieces_per_plate: int
+    """Pieces that the file prints; 1 if it does not say so."""
+    file_name: str | None
+    """Name of the file."""
+    file_sha256: str
+    """SHA-256 of the file."""
+    file_format: Literal["gcode", "bgcode", "3mf", "ufp"]
+    """Format of the file: gcode, bgcode, 3mf or ufp."""
+    sliced_by: str | None
+    """The slicer that wrote the file."""
+    printer_model: str | None
+    """The printer that the file was sliced for."""
+    nozzle_mm: Number | None
+    """Diameter of the nozzle."""
+    layer_height_mm: Number | None
+    """Height of a layer."""
+    plates: tuple[FilePlate, ...]
+    """The plates of the file."""
+    materials: tuple[FileMaterial, ...]
+    """The filaments of the product, in the order of the file."""
+    changes: tuple[FileChange, ...]
+    """What differs from the product before."""
+    warnings: tuple[FileWarning, ...]
+    """What a person should know, such as grams that were computed from a length."""
+    picture: str | None
+    """With dry_run, the picture of the file as a PNG or JPEG in base64; otherwise null."""
+
+
+def _FileResult(d: Any, etag: str | None = None) -> FileResult:
+    get = d.get
+    return FileResult(
+        action=get("action"),
+        dry_run=get("dry_run"),
+        product_id=get("product_id"),
+        name=get("name"),
+        estimated_print_time_minutes=get("estimated_print_time_minutes"),
+        pieces_per_plate=get("pieces_per_plate"),
+        file_name=get("file_name"),
+        file_sha256=get("file_sha256"),
+        file_format=get("file_format"),
+        sliced_by=get("sliced_by"),
+        printer_model=get("printer_model"),
+        nozzle_mm=_core.number(get("nozzle_mm")),
+        layer_height_mm=_core.number(get("layer_height_mm")),
+        plates=_core.each(_FilePlate, get("plates")),
+        materials=_core.each(_FileMaterial, get("materials")),
+        changes=_core.each(_FileChange, get("changes")),
+        warnings=_core.each(_FileWarning, get("warnings")),
+        picture=get("picture"),
     )
 
 
@@ -5994,6 +6241,10 @@ class UnknownReferenceError(ApiError):
     """The service responded ``UNKNOWN_REFERENCE`` (status 400)."""
 
 
+class UnreadableFileError(ApiError):
+    """The service responded ``UNREADABLE_FILE`` (status 400)."""
+
+
 class UnsupportedMediaTypeError(ApiError):
     """The service responded ``UNSUPPORTED_MEDIA_TYPE`` (status 415)."""
 
@@ -6088,6 +6339,7 @@ _ERRORS: dict[str, type[ApiError]] = {
     "TOKEN_EXPIRED": TokenExpiredError,
     "UNAVAILABLE": UnavailableError,
     "UNKNOWN_REFERENCE": UnknownReferenceError,
+    "UNREADABLE_FILE": UnreadableFileError,
     "UNSUPPORTED_MEDIA_TYPE": UnsupportedMediaTypeError,
     "USAGE_ALREADY_REVERSED": UsageAlreadyReversedError,
     "USAGE_NOT_MOVABLE": UsageNotMovableError,
@@ -10041,12 +10293,14 @@ class ProductsResource:
         *,
         skip: int | None = None,
         limit: int | None = None,
-        sort_by: Literal["id", "name", "description", "sku", "category", "estimated_print_time_minutes", "labour_minutes", "pieces_per_plate", "selling_price", "material_cost", "total_cost", "costs_complete", "created_at", "updated_at", "hidden_at", "hidden_by"] | None = None,
+        sort_by: Literal["id", "name", "description", "sku", "category", "estimated_print_time_minutes", "labour_minutes", "pieces_per_plate", "selling_price", "material_cost", "total_cost", "costs_complete", "file_name", "file_sha256", "printer_model", "picture_version", "created_at", "updated_at", "hidden_at", "hidden_by"] | None = None,
         sort_order: SortOrder | None = None,
         after: str | None = None,
         category: str | None = None,
         sku: str | None = None,
         component_product_id: str | None = None,
+        file_name: str | None = None,
+        file_sha256: str | None = None,
         created_from: _dt.datetime | None = None,
         created_to: _dt.datetime | None = None,
         search: str | None = None,
@@ -10067,6 +10321,8 @@ class ProductsResource:
         :param category: Only products in this category, ignoring case.
         :param sku: Only the product with this SKU: the whole text, ignoring case.
         :param component_product_id: Only products that contain this product as a component.
+        :param file_name: Only products made from a file with this name: the whole name, in the same case.
+        :param file_sha256: Only products made from the file with this SHA-256, in small letters.
         :param created_from: Only products created at this time or later: a timestamp, or a date, which begins at
         midnight in the tenant's time zone.
         :param created_to: Only products created before this time.
@@ -10088,6 +10344,8 @@ class ProductsResource:
                 "category": category,
                 "sku": sku,
                 "component_product_id": component_product_id,
+                "file_name": file_name,
+                "file_sha256": file_sha256,
                 "created_from": created_from,
                 "created_to": created_to,
                 "search": search,
@@ -10099,11 +10357,13 @@ class ProductsResource:
     def iterate(
         self,
         *,
-        sort_by: Literal["id", "name", "description", "sku", "category", "estimated_print_time_minutes", "labour_minutes", "pieces_per_plate", "selling_price", "material_cost", "total_cost", "costs_complete", "created_at", "updated_at", "hidden_at", "hidden_by"] | None = None,
+        sort_by: Literal["id", "name", "description", "sku", "category", "estimated_print_time_minutes", "labour_minutes", "pieces_per_plate", "selling_price", "material_cost", "total_cost", "costs_complete", "file_name", "file_sha256", "printer_model", "picture_version", "created_at", "updated_at", "hidden_at", "hidden_by"] | None = None,
         sort_order: SortOrder | None = None,
         category: str | None = None,
         sku: str | None = None,
         component_product_id: str | None = None,
+        file_name: str | None = None,
+        file_sha256: str | None = None,
         created_from: _dt.datetime | None = None,
         created_to: _dt.datetime | None = None,
         search: str | None = None,
@@ -10120,6 +10380,8 @@ class ProductsResource:
         :param category: Only products in this category, ignoring case.
         :param sku: Only the product with this SKU: the whole text, ignoring case.
         :param component_product_id: Only products that contain this product as a component.
+        :param file_name: Only products made from a file with this name: the whole name, in the same case.
+        :param file_sha256: Only products made from the file with this SHA-256, in small letters.
         :param created_from: Only products created at this time or later: a timestamp, or a date, which begins at
         midnight in the tenant's time zone.
         :param created_to: Only products created before this time.
@@ -10135,6 +10397,8 @@ class ProductsResource:
                 "category": category,
                 "sku": sku,
                 "component_product_id": component_product_id,
+                "file_name": file_name,
+                "file_sha256": file_sha256,
                 "created_from": created_from,
                 "created_to": created_to,
                 "search": search,
@@ -10157,6 +10421,12 @@ class ProductsResource:
         notes: str | None = None,
         materials: Sequence[ProductMaterialCreate] | None = None,
         components: Sequence[ProductComponentCreate] | None = None,
+        file_name: str | None = None,
+        file_sha256: str | None = None,
+        sliced_by: str | None = None,
+        printer_model: str | None = None,
+        nozzle_mm: DecimalInput | None = None,
+        layer_height_mm: DecimalInput | None = None,
         idempotency_key: str | None = None,
     ) -> Product:
         """Create a product.
@@ -10178,6 +10448,12 @@ class ProductsResource:
         :param notes: Free text, such as print settings.
         :param materials: Filament that one piece needs, oldest entry first.
         :param components: Products that one piece contains, oldest entry first.
+        :param file_name: Name of the sliced file that the product was made from.
+        :param file_sha256: SHA-256 of the sliced file in hexadecimal digits.
+        :param sliced_by: The slicer that wrote the file, with its version.
+        :param printer_model: The printer that the file was sliced for.
+        :param nozzle_mm: Diameter of the nozzle that the file was sliced for.
+        :param layer_height_mm: Height of a layer in the file.
         :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
         a key.
         """
@@ -10197,6 +10473,12 @@ class ProductsResource:
                 "notes": UNSET if notes is None else notes,
                 "materials": UNSET if materials is None else materials,
                 "components": UNSET if components is None else components,
+                "file_name": UNSET if file_name is None else file_name,
+                "file_sha256": UNSET if file_sha256 is None else file_sha256,
+                "sliced_by": UNSET if sliced_by is None else sliced_by,
+                "printer_model": UNSET if printer_model is None else printer_model,
+                "nozzle_mm": UNSET if nozzle_mm is None else nozzle_mm,
+                "layer_height_mm": UNSET if layer_height_mm is None else layer_height_mm,
             },
             idempotency_key=idempotency_key or _core.new_key(),
         )
@@ -10208,6 +10490,8 @@ class ProductsResource:
         category: str | None = None,
         sku: str | None = None,
         component_product_id: str | None = None,
+        file_name: str | None = None,
+        file_sha256: str | None = None,
         created_from: _dt.datetime | None = None,
         created_to: _dt.datetime | None = None,
         search: str | None = None,
@@ -10225,6 +10509,8 @@ class ProductsResource:
         :param category: Only products in this category, ignoring case.
         :param sku: Only the product with this SKU: the whole text, ignoring case.
         :param component_product_id: Only products that contain this product as a component.
+        :param file_name: Only products made from a file with this name: the whole name, in the same case.
+        :param file_sha256: Only products made from the file with this SHA-256, in small letters.
         :param created_from: Only products created at this time or later: a timestamp, or a date, which begins at
         midnight in the tenant's time zone.
         :param created_to: Only products created before this time.
@@ -10242,6 +10528,8 @@ class ProductsResource:
                 "category": category,
                 "sku": sku,
                 "component_product_id": component_product_id,
+                "file_name": file_name,
+                "file_sha256": file_sha256,
                 "created_from": created_from,
                 "created_to": created_to,
                 "search": search,
@@ -10428,6 +10716,12 @@ class ProductsResource:
         pieces_per_plate: int | None | Unset = UNSET,
         selling_price: DecimalInput | None | Unset = UNSET,
         notes: str | None | Unset = UNSET,
+        file_name: str | None | Unset = UNSET,
+        file_sha256: str | None | Unset = UNSET,
+        sliced_by: str | None | Unset = UNSET,
+        printer_model: str | None | Unset = UNSET,
+        nozzle_mm: DecimalInput | None | Unset = UNSET,
+        layer_height_mm: DecimalInput | None | Unset = UNSET,
         if_match: str | None = None,
     ) -> Product:
         """Update a product.
@@ -10447,6 +10741,12 @@ class ProductsResource:
         :param pieces_per_plate: Pieces that one plate can hold; null counts as 1.
         :param selling_price: Price of one piece for customers.
         :param notes: Free text, such as print settings.
+        :param file_name: Name of the sliced file that the product was made from.
+        :param file_sha256: SHA-256 of the sliced file in hexadecimal digits.
+        :param sliced_by: The slicer that wrote the file, with its version.
+        :param printer_model: The printer that the file was sliced for.
+        :param nozzle_mm: Diameter of the nozzle that the file was sliced for.
+        :param layer_height_mm: Height of a layer in the file.
         :param if_match: The ``etag`` of the resource as you know it. If the resource has changed since, the call
         raises PreconditionFailedError and changes nothing.
         """
@@ -10464,6 +10764,12 @@ class ProductsResource:
                 "pieces_per_plate": pieces_per_plate,
                 "selling_price": selling_price,
                 "notes": notes,
+                "file_name": file_name,
+                "file_sha256": file_sha256,
+                "sliced_by": sliced_by,
+                "printer_model": printer_model,
+                "nozzle_mm": nozzle_mm,
+                "layer_height_mm": layer_height_mm,
             },
             if_match=if_match,
         )
@@ -10517,6 +10823,105 @@ class ProductsResource:
             f"/products/{_core.segment(id)}/restore",
             _Product,
             idempotency_key=idempotency_key or _core.new_key(),
+        )
+
+    def from_file(
+        self,
+        file: bytes,
+        *,
+        filename: str | None = None,
+        product_id: str | None = None,
+        dry_run: bool | None = None,
+        name: str | None = None,
+        plate: int | None = None,
+        pieces: int | None = None,
+        filaments: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> FileResult:
+        """Create or update a product from a sliced file.
+
+        The body is a file of a slicer with at most 200 MB: G-code of PrusaSlicer, SuperSlicer, OrcaSlicer, Bambu
+        Studio, Creality Print, Cura and their relatives, binary G-code (`.bgcode`), a sliced project
+        (`.gcode.3mf`), `.ufp`, or an unsliced `.3mf`, which has a name and a picture only. The service reads it
+        while it arrives and keeps what the product has afterwards: print time, pieces on the plate, grams of each
+        filament, the facts about the file, and the picture. docs/sliced-files.md has the rules.
+
+        Without `product_id`, a product is created. With it, the product's print time, pieces, filaments and facts
+        become those of the file, and its name, SKU, prices and notes stay. Materials of the product that the file
+        does not have are removed, unless they are optional. The picture is set if the product has none.
+
+        Each filament is matched to one that the farm has: equal material, and the colour by its hex value or its
+        name, or else the nearest colour. `match` says how, and `candidates` what else would do; `filaments`
+        chooses. A file that does not name a material needs a choice.
+
+        Requires the role `operator` or `admin`.
+
+        :param file: The bytes of the file.
+        :param filename: Name of the file. A new product is called after it, if the file has no title inside.
+        :param product_id: The product to compare with and to update; without it, a new product is created.
+        :param dry_run: Whether to answer what would be done, and to change nothing.
+        :param name: Name of the product, instead of that in the file.
+        :param plate: Only this plate of a file with several; without it, all plates together are one product.
+        :param pieces: Pieces of the product that the file prints, instead of the number in the file.
+        :param filaments: Numbers of the filaments of the farm for the filaments of the file, in its order and
+        separated by commas; an empty place leaves the choice to the service.
+        :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
+        a key.
+        """
+        return self._client._call(
+            "POST",
+            "/products/from-file",
+            _FileResult,
+            query={
+                "filename": filename,
+                "product_id": product_id,
+                "dry_run": dry_run,
+                "name": name,
+                "plate": plate,
+                "pieces": pieces,
+                "filaments": filaments,
+            },
+            file=file,
+            idempotency_key=idempotency_key or _core.new_key(),
+        )
+
+    def set_picture(
+        self,
+        id: str,
+        file: bytes,
+    ) -> None:
+        """Set the picture of a product.
+
+        The body is a PNG or JPEG file of at most 5 MB and 20 million pixels. The service decodes a picture and
+        encodes it anew, with at most 512 pixels in width and height: nothing else of the file is kept, such as the
+        place where a photo was taken.
+
+        Requires the role `operator` or `admin`.
+
+        :param id: The id of the product, a UUID.
+        :param file: The bytes of the file.
+        """
+        return self._client._call(
+            "PUT",
+            f"/products/{_core.segment(id)}/picture",
+            _core.nothing,
+            file=file,
+        )
+
+    def remove_picture(
+        self,
+        id: str,
+    ) -> None:
+        """Remove the picture of a product.
+
+        Requires the role `operator` or `admin`.
+
+        :param id: The id of the product, a UUID.
+        """
+        return self._client._call(
+            "DELETE",
+            f"/products/{_core.segment(id)}/picture",
+            _core.nothing,
         )
 
     def add_material(
@@ -13868,6 +14273,13 @@ __all__ = [
     "FilamentList",
     "FilamentOfSpools",
     "FilamentsResource",
+    "FileCandidate",
+    "FileChange",
+    "FileMatch",
+    "FileMaterial",
+    "FilePlate",
+    "FileResult",
+    "FileWarning",
     "ForbiddenError",
     "Format",
     "FromSpoolsResult",
@@ -14041,6 +14453,7 @@ __all__ = [
     "UnavailableError",
     "UnknownReferenceError",
     "UnplannedItem",
+    "UnreadableFileError",
     "UnsupportedMediaTypeError",
     "Usage",
     "UsageAlreadyReversedError",

@@ -420,6 +420,7 @@ class BaseClient:
         body: Mapping[str, Any] | None = None,
         csv: str | bytes | None = None,
         jsonl: str | bytes | None = None,
+        file: bytes | None = None,
         idempotency_key: str | None = None,
         if_match: str | None = None,
         token: str | None = "",
@@ -431,7 +432,7 @@ class BaseClient:
         data = None
         if body is not None:
             data, headers["Content-Type"] = encode(body).encode(), "application/json"
-        for text, media in (csv, "text/csv"), (jsonl, "application/jsonl"):
+        for text, media in (csv, "text/csv"), (jsonl, "application/jsonl"), (file, "application/octet-stream"):
             if text is not None:
                 data, headers["Content-Type"] = text.encode() if isinstance(text, str) else text, media
         if idempotency_key is not None:

@@ -51,6 +51,8 @@ export type ColumnReason = "given" | "remembered" | "name" | "values" | "none";
 
 export type PrinterStatus = "available" | "maintenance" | "retired";
 
+export type FileMatch = "chosen" | "equal" | "near" | "material" | "none";
+
 export type RunStatus = "pending" | "in_progress" | "paused" | "completed" | "failed" | "cancelled";
 
 export type RunNeed = "start" | "confirmation";
@@ -1145,6 +1147,14 @@ export interface ProductListItem<D = number> {
   readonly total_cost: D;
   /** False if a required material of the product or of its components has no price. */
   readonly costs_complete: boolean;
+  /** Name of the sliced file that the product was made from. */
+  readonly file_name: string | null;
+  /** SHA-256 of the sliced file. */
+  readonly file_sha256: string | null;
+  /** The printer that the file was sliced for. */
+  readonly printer_model: string | null;
+  /** Version of the picture; null without one. */
+  readonly picture_version: string | null;
   /** Time of creation. */
   readonly created_at: string;
   /** Time of the last change of the product, its bill of materials or its costs. */
@@ -1253,6 +1263,18 @@ export interface Product<D = number> {
   readonly materials: readonly ProductMaterial<D>[];
   /** Products that one piece contains, oldest entry first. */
   readonly components: readonly ProductComponent<D>[];
+  /** Name of the sliced file that the product was made from. */
+  readonly file_name: string | null;
+  /** SHA-256 of the sliced file in hexadecimal digits. */
+  readonly file_sha256: string | null;
+  /** The slicer that wrote the file, with its version. */
+  readonly sliced_by: string | null;
+  /** The printer that the file was sliced for. */
+  readonly printer_model: string | null;
+  /** Diameter of the nozzle that the file was sliced for. */
+  readonly nozzle_mm: D | null;
+  /** Height of a layer in the file. */
+  readonly layer_height_mm: D | null;
   /** Sum of the costs of the materials that have a price. */
   readonly material_cost: D;
   /** Sum of the costs of the components. */
@@ -1261,6 +1283,8 @@ export interface Product<D = number> {
   readonly total_cost: D;
   /** False if a required material of the product or of its components has no price. */
   readonly costs_complete: boolean;
+  /** Version of the picture, for its address: another text for each picture; null without one. */
+  readonly picture_version: string | null;
   /** Time of creation. */
   readonly created_at: string;
   /** Time of the last change of the product, its bill of materials or its costs. */
@@ -1307,6 +1331,125 @@ export interface ImportedProducts {
   readonly invalid_rows: readonly InvalidRow[];
   /** The products, in the order of their first rows, and the skipped rows. */
   readonly rows: readonly ImportedProduct[];
+}
+
+/** The type `FilePlate` of the API. */
+export interface FilePlate<D = number> {
+  /** Number of the plate. */
+  readonly plate: number;
+  /** Name of the plate. */
+  readonly name: string | null;
+  /** Print time of the plate. */
+  readonly minutes: number;
+  /** Filament of the plate. */
+  readonly weight_grams: D;
+  /** Pieces on the plate; null if the file does not say so. */
+  readonly pieces: number | null;
+}
+
+/** The type `FileCandidate` of the API. */
+export interface FileCandidate<D = number> {
+  /** Number of the filament, for the parameter filaments; null for spools without one. */
+  readonly filament_number: number | null;
+  /** Type of filament. */
+  readonly material_type: MaterialType;
+  /** Exact material. */
+  readonly material_name: string | null;
+  /** Name of the colour. */
+  readonly color: string;
+  /** The colour as #RRGGBB. */
+  readonly color_hex: string | null;
+  /** The vendor. */
+  readonly brand: string | null;
+  /** Diameter in millimetres. */
+  readonly diameter_mm: D;
+}
+
+/** The type `FileMaterial` of the API. */
+export interface FileMaterial<D = number> {
+  /** The name that the slicer has for the filament. */
+  readonly profile: string | null;
+  /** Material in the file. */
+  readonly file_material: string | null;
+  /** Colour in the file. */
+  readonly file_color: string | null;
+  /** Vendor in the file. */
+  readonly file_vendor: string | null;
+  /** Grams for one piece. */
+  readonly weight_grams: D;
+  /** Whether the grams were computed from a length, because the file has no grams. */
+  readonly from_length: boolean;
+  /**
+   * How it was matched: `chosen` by the request; `equal` material and colour; `near`: equal material, similar colour;
+   * `material`: the farm has the material in other colours only; `none`: the farm has nothing like it.
+   */
+  readonly match: FileMatch;
+  /** Type of the material of the product. */
+  readonly material_type: MaterialType;
+  /** Exact material of the product, or null. */
+  readonly material_name: string | null;
+  /** Colour of the material of the product. */
+  readonly color: string;
+  /** Diameter, or null for the usual one. */
+  readonly diameter_mm: D | null;
+  /** Filaments of the farm that would do, the most similar first. */
+  readonly candidates: readonly FileCandidate<D>[];
+}
+
+/** The type `FileChange` of the API. */
+export interface FileChange {
+  /** What differs. */
+  readonly field: string;
+  /** The value before; null for nothing. */
+  readonly old: string | null;
+  /** The value of the file; null if the file does not have it. */
+  readonly new: string | null;
+}
+
+/** The type `FileWarning` of the API. */
+export interface FileWarning {
+  /** A sentence for people. */
+  readonly text: string;
+}
+
+/** The type `FileResult` of the API. */
+export interface FileResult<D = number> {
+  /** What was done; with dry_run, what would be. */
+  readonly action: ImportAction;
+  /** Whether nothing was changed. */
+  readonly dry_run: boolean;
+  /** The product; null for the new product of a dry run. */
+  readonly product_id: string | null;
+  /** Name of the product. */
+  readonly name: string;
+  /** Print time of one piece in minutes; null if the file has none. */
+  readonly estimated_print_time_minutes: number | null;
+  /** Pieces that the file prints; 1 if it does not say so. */
+  readonly pieces_per_plate: number;
+  /** Name of the file. */
+  readonly file_name: string | null;
+  /** SHA-256 of the file. */
+  readonly file_sha256: string;
+  /** Format of the file: gcode, bgcode, 3mf or ufp. */
+  readonly file_format: "gcode" | "bgcode" | "3mf" | "ufp";
+  /** The slicer that wrote the file. */
+  readonly sliced_by: string | null;
+  /** The printer that the file was sliced for. */
+  readonly printer_model: string | null;
+  /** Diameter of the nozzle. */
+  readonly nozzle_mm: D | null;
+  /** Height of a layer. */
+  readonly layer_height_mm: D | null;
+  /** The plates of the file. */
+  readonly plates: readonly FilePlate<D>[];
+  /** The filaments of the product, in the order of the file. */
+  readonly materials: readonly FileMaterial<D>[];
+  /** What differs from the product before. */
+  readonly changes: readonly FileChange[];
+  /** What a person should know, such as grams that were computed from a length. */
+  readonly warnings: readonly FileWarning[];
+  /** With dry_run, the picture of the file as a PNG or JPEG in base64; otherwise null. */
+  readonly picture: string | null;
 }
 
 /** The type `ComponentTreeEntry` of the API. */
@@ -3798,6 +3941,18 @@ export interface ProductCreate {
   materials?: readonly ProductMaterialCreate[] | undefined;
   /** Products that one piece contains, oldest entry first. */
   components?: readonly ProductComponentCreate[] | undefined;
+  /** Name of the sliced file that the product was made from. */
+  file_name?: string | null | undefined;
+  /** SHA-256 of the sliced file in hexadecimal digits. */
+  file_sha256?: string | null | undefined;
+  /** The slicer that wrote the file, with its version. */
+  sliced_by?: string | null | undefined;
+  /** The printer that the file was sliced for. */
+  printer_model?: string | null | undefined;
+  /** Diameter of the nozzle that the file was sliced for. */
+  nozzle_mm?: Decimal | null | undefined;
+  /** Height of a layer in the file. */
+  layer_height_mm?: Decimal | null | undefined;
 }
 
 /** The type `ProductUpdate` of the API, in request bodies. */
@@ -3820,6 +3975,18 @@ export interface ProductUpdate {
   selling_price?: Decimal | null | undefined;
   /** Free text, such as print settings. */
   notes?: string | null | undefined;
+  /** Name of the sliced file that the product was made from. */
+  file_name?: string | null | undefined;
+  /** SHA-256 of the sliced file in hexadecimal digits. */
+  file_sha256?: string | null | undefined;
+  /** The slicer that wrote the file, with its version. */
+  sliced_by?: string | null | undefined;
+  /** The printer that the file was sliced for. */
+  printer_model?: string | null | undefined;
+  /** Diameter of the nozzle that the file was sliced for. */
+  nozzle_mm?: Decimal | null | undefined;
+  /** Height of a layer in the file. */
+  layer_height_mm?: Decimal | null | undefined;
 }
 
 /** The type `ProductMaterialUpdate` of the API, in request bodies. */
@@ -5098,7 +5265,7 @@ export interface ListProductsQuery {
   /** Maximum page size. */
   limit?: number | undefined;
   /** Any scalar field of the items. */
-  sort_by?: "id" | "name" | "description" | "sku" | "category" | "estimated_print_time_minutes" | "labour_minutes" | "pieces_per_plate" | "selling_price" | "material_cost" | "total_cost" | "costs_complete" | "created_at" | "updated_at" | "hidden_at" | "hidden_by" | undefined;
+  sort_by?: "id" | "name" | "description" | "sku" | "category" | "estimated_print_time_minutes" | "labour_minutes" | "pieces_per_plate" | "selling_price" | "material_cost" | "total_cost" | "costs_complete" | "file_name" | "file_sha256" | "printer_model" | "picture_version" | "created_at" | "updated_at" | "hidden_at" | "hidden_by" | undefined;
   /** Ascending or descending. */
   sort_order?: SortOrder | undefined;
   /**
@@ -5112,6 +5279,10 @@ export interface ListProductsQuery {
   sku?: string | undefined;
   /** Only products that contain this product as a component. */
   component_product_id?: string | undefined;
+  /** Only products made from a file with this name: the whole name, in the same case. */
+  file_name?: string | undefined;
+  /** Only products made from the file with this SHA-256, in small letters. */
+  file_sha256?: string | undefined;
   /**
    * Only products created at this time or later: a timestamp, or a date, which begins at midnight in the tenant's
    * time zone.
@@ -5140,6 +5311,10 @@ export interface ExportProductsQuery {
   sku?: string | undefined;
   /** Only products that contain this product as a component. */
   component_product_id?: string | undefined;
+  /** Only products made from a file with this name: the whole name, in the same case. */
+  file_name?: string | undefined;
+  /** Only products made from the file with this SHA-256, in small letters. */
+  file_sha256?: string | undefined;
   /**
    * Only products created at this time or later: a timestamp, or a date, which begins at midnight in the tenant's
    * time zone.
@@ -5214,6 +5389,27 @@ export interface CheckProductImportQuery {
   corrections?: string | undefined;
   /** true: import the valid rows, and leave out the others. */
   skip_invalid?: boolean | undefined;
+}
+
+/** Query parameters of `products.fromFile`. */
+export interface ProductFromFileQuery {
+  /** Name of the file. A new product is called after it, if the file has no title inside. */
+  filename?: string | undefined;
+  /** The product to compare with and to update; without it, a new product is created. */
+  product_id?: string | undefined;
+  /** Whether to answer what would be done, and to change nothing. */
+  dry_run?: boolean | undefined;
+  /** Name of the product, instead of that in the file. */
+  name?: string | undefined;
+  /** Only this plate of a file with several; without it, all plates together are one product. */
+  plate?: number | undefined;
+  /** Pieces of the product that the file prints, instead of the number in the file. */
+  pieces?: number | undefined;
+  /**
+   * Numbers of the filaments of the farm for the filaments of the file, in its order and separated by commas; an
+   * empty place leaves the choice to the service.
+   */
+  filaments?: string | undefined;
 }
 
 /** Query parameters of `products.getComponentTree`. */
@@ -5709,6 +5905,9 @@ export class UnavailableError extends ApiError {}
 /** The service responded `UNKNOWN_REFERENCE` (status 400). */
 export class UnknownReferenceError extends ApiError {}
 
+/** The service responded `UNREADABLE_FILE` (status 400). */
+export class UnreadableFileError extends ApiError {}
+
 /** The service responded `UNSUPPORTED_MEDIA_TYPE` (status 415). */
 export class UnsupportedMediaTypeError extends ApiError {}
 
@@ -5793,6 +5992,7 @@ const ERRORS: Record<string, typeof ApiError> = {
   TOKEN_EXPIRED: TokenExpiredError,
   UNAVAILABLE: UnavailableError,
   UNKNOWN_REFERENCE: UnknownReferenceError,
+  UNREADABLE_FILE: UnreadableFileError,
   UNSUPPORTED_MEDIA_TYPE: UnsupportedMediaTypeError,
   USAGE_ALREADY_REVERSED: UsageAlreadyReversedError,
   USAGE_NOT_MOVABLE: UsageNotMovableError,
@@ -5847,6 +6047,7 @@ const DECIMALS: ReadonlySet<string> = /* @__PURE__ */ new Set([
   "labour",
   "labour_hour_cost",
   "labour_minutes",
+  "layer_height_mm",
   "machine",
   "machine_hour_cost",
   "machine_power_watts",
@@ -7728,6 +7929,62 @@ export class ProductsResource<M extends DecimalMode = "number"> {
     options: RequestOptions & Keyed = {},
   ): Promise<Product<Decimals[M]>> {
     return this.#client.call("POST", `/products/${segment(id)}/restore`, { keyed: true }, options);
+  }
+
+  /**
+   * Create or update a product from a sliced file.
+   *
+   * The body is a file of a slicer with at most 200 MB: G-code of PrusaSlicer, SuperSlicer, OrcaSlicer, Bambu Studio,
+   * Creality Print, Cura and their relatives, binary G-code (`.bgcode`), a sliced project (`.gcode.3mf`), `.ufp`, or
+   * an unsliced `.3mf`, which has a name and a picture only. The service reads it while it arrives and keeps what the
+   * product has afterwards: print time, pieces on the plate, grams of each filament, the facts about the file, and
+   * the picture. docs/sliced-files.md has the rules.
+   *
+   * Without `product_id`, a product is created. With it, the product's print time, pieces, filaments and facts become
+   * those of the file, and its name, SKU, prices and notes stay. Materials of the product that the file does not have
+   * are removed, unless they are optional. The picture is set if the product has none.
+   *
+   * Each filament is matched to one that the farm has: equal material, and the colour by its hex value or its name,
+   * or else the nearest colour. `match` says how, and `candidates` what else would do; `filaments` chooses. A file
+   * that does not name a material needs a choice.
+   *
+   * Requires the role `operator` or `admin`.
+   */
+  fromFile(
+    file: Uint8Array,
+    query: ProductFromFileQuery = {},
+    options: RequestOptions & Keyed = {},
+  ): Promise<FileResult<Decimals[M]>> {
+    return this.#client.call("POST", `/products/from-file`, { file, query: { ...query }, keyed: true }, options);
+  }
+
+  /**
+   * Set the picture of a product.
+   *
+   * The body is a PNG or JPEG file of at most 5 MB and 20 million pixels. The service decodes a picture and encodes
+   * it anew, with at most 512 pixels in width and height: nothing else of the file is kept, such as the place where a
+   * photo was taken.
+   *
+   * Requires the role `operator` or `admin`.
+   */
+  setPicture(
+    id: string,
+    file: Uint8Array,
+    options: RequestOptions = {},
+  ): Promise<void> {
+    return this.#client.call("PUT", `/products/${segment(id)}/picture`, { file }, options);
+  }
+
+  /**
+   * Remove the picture of a product.
+   *
+   * Requires the role `operator` or `admin`.
+   */
+  removePicture(
+    id: string,
+    options: RequestOptions = {},
+  ): Promise<void> {
+    return this.#client.call("DELETE", `/products/${segment(id)}/picture`, {  }, options);
   }
 
   /**

@@ -152,6 +152,7 @@ export interface Parts {
   body?: object;
   csv?: string | Uint8Array;
   jsonl?: string | Uint8Array;
+  file?: Uint8Array;
   keyed?: boolean;
   anonymous?: boolean;
 }
@@ -221,6 +222,9 @@ export class BaseClient {
     } else if (parts.csv !== undefined || parts.jsonl !== undefined) {
       body = parts.csv ?? parts.jsonl;
       headers["Content-Type"] = parts.csv !== undefined ? "text/csv" : "application/jsonl";
+    } else if (parts.file !== undefined) {
+      body = parts.file;
+      headers["Content-Type"] = "application/octet-stream";
     }
     if (parts.keyed) headers["Idempotency-Key"] = options.idempotencyKey ?? newKey();
     if (options.ifMatch !== undefined) headers["If-Match"] = options.ifMatch;

@@ -1,0 +1,107 @@
+package catalog
+
+import (
+	"context"
+	"crypto/sha256"
+	"io"
+
+	"spoolwright/catalog/picture"
+	"spoolwright/db"
+	"spoolwright/server"
+	"spoolwright/value"
+)
+
+// PictureSize is the size of a picture that a client wants.
+type PictureSize string
+
+// Enum returns all sizes.
+func (PictureSize) Enum() []string { return []string{"full", "small"} }
+
+// PictureQuery are the parameters of a picture.
+type PictureQuery struct {
+	Size    value.Optional[PictureSize] `query:"size" rule:"default=full"`
+	Version value.Optional[string]      `query:"v"`
+}
+
+// Known returns the version of the picture that the client knows, or "".
+func (q PictureQuery) Known() string { return q.Version.Or("") }
+
+const pictureKept = "The service decodes a picture and encodes it anew, with at most 512 pixels in width and height: " +
+	"nothing else of the file is kept, such as the place where a photo was taken."
+
+var getPictureDoc = &server.Doc{
+	ID: "getProductPicture", Tag: Tag, Summary: "Get the picture of a product",
+	Description: "The picture as PNG or JPEG. The `ETag` of the response is that of the picture. With the parameter " +
+		"`v`, browsers keep the picture, because another one has another `picture_version`.",
+}
+
+func (h handlers) getPicture(ctx context.Context, r *server.Request[PictureQuery]) (*server.Picture, error) {
+	column := "picture"
+	if r.In.Size.Or("full") == "small" {
+		column = "small"
+	}
+	p := &server.Picture{}
+	read := db.SQL(`
+		select i.media, p.picture_version, i.`+column+`
+		from products p join product_pictures i on i.product_id = p.id
+		where p.id = $1 and p.hidden_at is null`, r.ID("id")).Into(&p.Media, &p.Version, &p.Data)
+	return p, server.Found(read, h.db.Read(ctx, read))
+}
+
+var setPictureDoc = &server.Doc{
+	ID: "setProductPicture", Tag: Tag, Summary: "Set the picture of a product",
+	Description: "The body is a PNG or JPEG file of at most 5 MB and 20 million pixels. " + pictureKept,
+}
+
+// readPicture decodes the picture in a body.
+func (h handlers) readPicture(ctx context.Context, _ *server.Request[struct{}], body io.Reader,
+) (*picture.Picture, []byte, error) {
+	// The caller is checked before the picture is decoded, which costs more.
+	if err := h.db.CheckActor(ctx); err != nil {
+		return nil, nil, err
+	}
+	data, err := io.ReadAll(body)
+	if err != nil {
+		return nil, nil, err
+	}
+	p, err := picture.Make(data)
+	if err != nil {
+		return nil, nil, server.Invalid("body", "%s", err)
+	}
+	sum := sha256.Sum256(data)
+	return p, sum[:], nil
+}
+
+func (h handlers) setPicture(ctx context.Context, r *server.Request[struct{}], p *picture.Picture,
+) (server.NoContent, error) {
+	stored := storePicture(r.ID("id"), p)
+	return nil, server.Found(stored, h.db.Write(ctx, stored))
+}
+
+// storePicture returns the statement that sets the picture of a product.
+func storePicture(product string, p *picture.Picture) *db.Stmt {
+	return db.SQL(`
+		with product as (
+			update products set picture_version = $2, updated_at = now() where id = $1 and hidden_at is null returning id
+		)
+		insert into product_pictures (product_id, media, picture, small) select id, $3, $4, $5 from product
+		on conflict (tenant_id, product_id) do update
+			set media = excluded.media, picture = excluded.picture, small = excluded.small
+		returning product_id`, product, p.Version, p.Media, p.Full, p.Small)
+}
+
+var deletePictureDoc = &server.Doc{
+	ID: "removeProductPicture", Tag: Tag, Summary: "Remove the picture of a product",
+}
+
+func (h handlers) deletePicture(ctx context.Context, r *server.Request[struct{}]) (server.NoContent, error) {
+	removed := db.SQL(`
+		with picture as (
+			delete from product_pictures where product_id = $1
+				and exists (select from products where id = $1 and hidden_at is null)
+			returning product_id
+		)
+		update products set picture_version = null, updated_at = now()
+		where id = (select product_id from picture) returning id`, r.ID("id"))
+	return nil, server.Found(removed, h.db.Write(ctx, removed))
+}

@@ -1,0 +1,68 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"reflect"
+	"strconv"
+)
+
+// Picture is a picture that the service sends.
+type Picture struct {
+	Media   string // image/png or image/jpeg
+	Version string // another one for another picture
+	Data    []byte
+}
+
+// HandlePicture returns an endpoint whose response is a picture. A client that names the version of the picture in the
+// query parameter v, whose value read gets too, may keep the picture as long as it likes. Any other client asks again
+// each time, and gets a 304 if it has the picture.
+func HandlePicture[In interface{ Known() string }](
+	read func(context.Context, *Request[In]) (*Picture, error),
+) Endpoint {
+	e := Endpoint{In: reflect.TypeFor[In](), Out: Outcome{Status: 200}, File: "image/png image/jpeg"}
+	decode := requestOf[In](e)
+	e.picture = func(ctx context.Context, c call) (*Picture, bool, error) {
+		r, err := decode(c)
+		if err != nil {
+			return nil, false, err
+		}
+		p, err := read(ctx, &r)
+		return p, err == nil && r.In.Known() == p.Version, err
+	}
+	return e
+}
+
+// sendPicture answers the request of an endpoint from HandlePicture.
+func (o *operation) sendPicture(w http.ResponseWriter, r *http.Request, info *requestInfo) error {
+	ctx, err := o.authorize(w, r, info)
+	if err != nil {
+		return err
+	}
+	c, _, err := o.read(w, r)
+	if err != nil {
+		return err
+	}
+	p, known, err := o.route.Endpoint.picture(ctx, c)
+	if err != nil {
+		return err
+	}
+	h := w.Header()
+	tag := `"` + p.Version + `"`
+	h.Set("ETag", tag)
+	h.Set("Cache-Control", "private, no-cache")
+	if known {
+		h.Set("Cache-Control", "private, max-age=31536000, immutable")
+	}
+	if isKnown(r, tag) {
+		w.WriteHeader(http.StatusNotModified)
+		return nil
+	}
+	// A picture is made by the service. The policy is for the day on which something else could be in it.
+	h.Set("Content-Security-Policy", "default-src 'none'; sandbox")
+	h.Set("Content-Type", p.Media)
+	h.Set("Content-Length", strconv.Itoa(len(p.Data)))
+	w.WriteHeader(http.StatusOK)
+	w.Write(p.Data)
+	return nil
+}

@@ -1,0 +1,92 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"reflect"
+	"time"
+)
+
+// The time that a client has for a body that is read while it arrives: for the next bytes, and for all of them.
+const (
+	streamIdle  = 30 * time.Second
+	streamTotal = 15 * time.Minute
+)
+
+// streamBody is a body that is read while it arrives.
+type streamBody struct {
+	body    io.Reader
+	control *http.ResponseController
+	start   time.Time
+	most    int64
+}
+
+// StreamBody returns the body of a request as a reader. The body may be larger, and may take longer, than the service
+// accepts otherwise. Reading fails with a 413 behind so many bytes, and with a 400 if the client stops sending.
+func StreamBody(w http.ResponseWriter, r *http.Request, most int64) io.Reader {
+	if r.ContentLength > most {
+		return failedBody{errLargerThan(most)}
+	}
+	return &streamBody{http.MaxBytesReader(w, r.Body, most), http.NewResponseController(w), time.Now(), most}
+}
+
+// errLargerThan returns the error of a body with more bytes.
+func errLargerThan(most int64) *Error {
+	e := *ErrTooLarge
+	e.format = "The body is larger than %d MB"
+	return (&e).With(most >> 20)
+}
+
+type failedBody struct{ err error }
+
+func (b failedBody) Read([]byte) (int, error) { return 0, b.err }
+
+func (b *streamBody) Read(p []byte) (int, error) {
+	// A connection of HTTP/2 or a call within the process has no such deadlines.
+	next, last := time.Now().Add(streamIdle), b.start.Add(streamTotal)
+	if next.After(last) {
+		next = last
+	}
+	b.control.SetReadDeadline(next)
+	b.control.SetWriteDeadline(next.Add(time.Minute))
+	n, err := b.body.Read(p)
+	if err == nil || err == io.EOF {
+		return n, err
+	}
+	if _, ok := errors.AsType[*Error](err); ok {
+		return n, err // of the outer request of Server.CallStream
+	}
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return n, errLargerThan(b.most)
+	}
+	return n, malformed("The body could not be read completely").Because(err)
+}
+
+// HandleStream returns an endpoint that reads a body of at most so many bytes while it arrives, and the query In.
+// Prepare reads the body before any transaction begins, and returns what it has read and a checksum of the body, which
+// stands for the body when requests with the same Idempotency-Key are compared. Fn gets the result of prepare.
+func HandleStream[In, P any, Out result](media, example string, most int64,
+	prepare func(ctx context.Context, r *Request[In], body io.Reader) (read P, sum []byte, err error),
+	fn func(context.Context, *Request[In], P) (Out, error)) Endpoint {
+	var out Out
+	e := Endpoint{In: reflect.TypeFor[In](), Out: out.outcome(), Media: media, Example: example, Limit: most}
+	decode := requestOf[In](e)
+	e.prepare = func(ctx context.Context, c call) (run, error) {
+		r, err := decode(c)
+		if err != nil {
+			return nil, err
+		}
+		prepared, sum, err := prepare(ctx, &r, c.stream)
+		if err != nil {
+			return nil, err
+		}
+		*c.sum = sum
+		return func(ctx context.Context) ([]byte, bool, error) {
+			body, err := fn(ctx, &r, prepared)
+			return body, false, err
+		}, nil
+	}
+	return e
+}
