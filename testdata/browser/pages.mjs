@@ -4,9 +4,9 @@
 //
 // The account must exist and be an admin. The script creates a filament, spools, a product, an order, a run and an API
 // key. It walks three times: with a wide window, on a dark phone without JavaScript, and without a mouse. Then it
-// invites a user with a password link, and opens all pages of things with long names in windows of four widths. WALK
-// is one of wide, phone, keys, invite and long, to do only that. It needs playwright-core and Chromium, as docs.mjs
-// does. It prints a line per walk, and exits with status 1 after the first failed check.
+// invites a user with a password link, opens all pages of things with long names in windows of four widths, and scans
+// labels on a phone. WALK is one of wide, phone, keys, invite, long and scan, to do only that. It needs playwright-core
+// and Chromium, as docs.mjs does. It prints a line per walk, and exits with status 1 after the first failed check.
 
 import { createRequire } from "node:module";
 import { resolve } from "node:path";
