@@ -187,8 +187,8 @@ type OrderFilter struct {
 
 var listDoc = &server.Doc{
 	ID: "listOrders", Tag: Tag, Summary: "List orders",
-	Description: "An order in the list has its first items, and the numbers of its pieces. All filters but `search` use an index. `search` and a `sort_by` without an " +
-		"index read all matching orders.",
+	Description: "An order in the list has its first items, and the numbers of its pieces. All filters but `search` use an " +
+		"index. `search` and a `sort_by` without an index read all matching orders.",
 }
 
 // list returns the list of the orders that the filter selects.

@@ -67,7 +67,8 @@ func showAllRuns(v *visit) error {
 		case "month":
 			first := v.Now().AddDate(0, 0, 1-v.Now().Day())
 			for i := range months {
-				f.options = append(f.options, option{first.AddDate(0, -i, 0).Format("2006-01"), v.month(first.AddDate(0, -i, 0))})
+				month := first.AddDate(0, -i, 0)
+				f.options = append(f.options, option{month.Format("2006-01"), v.month(month)})
 			}
 		case "product":
 			for _, one := range products.Items {

@@ -98,7 +98,8 @@ func TestFiguresInLists(t *testing.T) {
 	if !strings.Contains(p.text, `aria-label="3 of 4 pieces printed"`) {
 		t.Errorf("no bar: %s", p.text)
 	}
-	b.get(t, "/products").shows(t, "Product Stand Stand – 12.50 1.00 11.50", "Bag – – 0.00 –", "Cost and margin are those of the filament.")
+	b.get(t, "/products").shows(t, "Product Stand Stand – 12.50 1.00 11.50", "Bag – – 0.00 –",
+		"Cost and margin are those of the filament.")
 	b.get(t, "/products/"+product).shows(t, "Admins set the rates.")
 	if !strings.Contains(b.get(t, "/products/"+product).text, `href="/runs/all?product=`+product+`"`) {
 		t.Error("the page of a product does not lead to its runs")

@@ -169,7 +169,8 @@ func TestPages(t *testing.T) {
 		{path: "/products/" + id["product"] + "/edit", write: true, ours: true},
 		{path: "/runs"},
 		{path: "/runs/all"},
-		{path: "/runs/all?search=script&status=printing&spool=" + id["spool"] + "&product=" + id["product"] + "&order=" + id["order"]},
+		{path: "/runs/all?search=script&status=printing&spool=" + id["spool"] + "&product=" + id["product"] +
+			"&order=" + id["order"]},
 		{path: "/runs/new", write: true},
 		{path: "/runs/" + id["run"], ours: true},
 		{path: "/runs/" + id["failed"], ours: true},

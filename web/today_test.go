@@ -33,12 +33,13 @@ func TestOneClick(t *testing.T) {
 	const title = "2 × Product Stand MK4"
 
 	first := add(nil)
-	b.get(t, "/").shows(t, "To confirm No run waits for you.", "Ready to start "+title+" · #1 PLA Black Start 2 × Product Stand on MK4",
+	b.get(t, "/").shows(t, "To confirm No run waits for you.",
+		"Ready to start "+title+" · #1 PLA Black Start 2 × Product Stand on MK4",
 		"Printing Nothing prints. Free: MK4")
 	viewer.get(t, "/").shows(t, "Ready to start "+title).hides(t, "Start 2 ×")
 	viewer.do(t, "POST", first+"/confirm", nil).want(t, 403)
-	b.get(t, "/").submit(t, first+"/start").to(t, "/").shows(t, "The run prints.", "No run can start now.", "Printing "+title+" until").
-		hides(t, "Free")
+	b.get(t, "/").submit(t, first+"/start").to(t, "/").
+		shows(t, "The run prints.", "No run can start now.", "Printing "+title+" until").hides(t, "Free")
 	second := add(nil)
 	b.get(t, "/").shows(t, "No run can start now.") // its printer is busy
 	b.get(t, "/runs").shows(t, "Planned "+title).hides(t, "Start 2 ×")
@@ -92,7 +93,8 @@ func TestTodayLinks(t *testing.T) {
 		run(j{})
 	}
 	today := b.get(t, "/")
-	for _, link := range []string{"/runs/all?status=confirm", "/runs/all?status=ready", "/runs/all?status=printing", "/orders"} {
+	for _, link := range []string{"/runs/all?status=confirm", "/runs/all?status=ready",
+		"/runs/all?status=printing", "/orders"} {
 		if !strings.Contains(today.text, `<p><a href="`+link+`">all 9</a></p>`) {
 			t.Errorf("no link to %s: %s", link, today.text)
 		}
@@ -119,7 +121,8 @@ func TestAllRuns(t *testing.T) {
 	order, item := c.NewOrder(t, stand, 1)
 	c.Patch(t, order, j{"reference": "1042"}).Want(200)
 	c.NewRun(t, stand, item, 1, j{"printer_id": printer, "materials": []j{{"spool_id": spool}}})
-	failed := c.Post(t, "/api/v1/production-runs", j{"items": []j{{"product_id": lamp, "quantity": 3}}, "status": "in_progress", "started_at": "2024-02-27T07:00:00Z",
+	failed := c.Post(t, "/api/v1/production-runs", j{"items": []j{{"product_id": lamp, "quantity": 3}},
+		"status": "in_progress", "started_at": "2024-02-27T07:00:00Z",
 		"materials": []j{{"spool_id": archived, "estimated_weight_grams": 60}}}).Want(201).ID()
 	c.Post(t, "/api/v1/production-runs/"+failed+"/fail", j{"reason": "clog", "wasted_grams": 1200,
 		"completed_at": "2024-02-29T10:00:00Z", "actual_print_time_hours": 51.01}).Want(200)

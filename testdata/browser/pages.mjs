@@ -310,8 +310,8 @@ async function long(browser) {
     `/spools/${spool.id}`, `/spools/${spool.id}/edit`, `/labels?size=a4&id=${spool.id}`, "/filaments",
     `/filaments/${filament.id}`, `/filaments/${filament.id}/edit`, "/vendors", `/vendors/${vendor.id}/edit`,
     "/printers", `/printers/${printer.id}`, "/queue", "/products", `/products/${product.id}?quantity=20`, "/runs",
-    "/runs/all", "/runs/new", ...runs.map(({ id }) => `/runs/${id}`), "/orders", `/orders/${order.id}`, `/orders/${order.id}/edit`,
-    `/orders/${order.id}/plan`, "/stock", "/reports", "/reports?by=printer", "/reports/margins?by=customer",
+    "/runs/all", "/runs/new", ...runs.map(({ id }) => `/runs/${id}`), "/orders", `/orders/${order.id}`,
+    `/orders/${order.id}/edit`, `/orders/${order.id}/plan`, "/stock", "/reports", "/reports?by=printer", "/reports/margins?by=customer",
     "/settings", "/settings/users", "/settings/keys", "/settings/fields", "/settings/webhooks", "/files"];
   const wide = [];
   for (const width of [390, 768, 1280, 2560]) {
