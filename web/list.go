@@ -207,6 +207,7 @@ type listOf[T any] struct {
 	Empty        string // the text of the page if there are no entries
 	Add, First   string // the texts of the link to the form of a new entry; First is for an empty list
 	Other        option // the link to a related page, or empty
+	Also         option // the link to another way to add entries, or empty
 }
 
 // listPage is the data of the page of a list.

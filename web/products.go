@@ -26,6 +26,9 @@ type product struct {
 	TotalCost     num    `json:"total_cost"`
 	Price         num    `json:"selling_price"`
 	Complete      bool   `json:"costs_complete"`
+	Picture       string `json:"picture_version"`
+	File          string `json:"file_name"`
+	Printer       string `json:"printer_model"`
 	Materials     []productMaterial
 }
 
@@ -129,12 +132,15 @@ func (t partTree) Parts() []*part {
 
 var productList = &listOf[product]{editor: products, Title: "Products", Add: "Add a product",
 	Empty: "There are no products yet. A product is what you print, with the filament that it needs.",
-	First: "Add the first product", filters: []filter{searchFilter, {"category", "category", "", nil}},
+	First: "Add the first product", Also: option{"/products/files", "From sliced files"}, filters: []filter{searchFilter, {"category", "category", "", nil}},
 	orders: []listOrder{{"", "Newest first", "created_at", "desc"}, {"name", "Name", "name", "asc"},
 		{"sku", "SKU", "sku", "asc"}, {"category", "Category", "category", "asc"},
 		{"cost", "Highest cost first", "total_cost", "desc"}},
 	row: func(v *visit, r *rows, p *product) {
-		r.add(`<tr><td><a class="title" href="/products/{}"><b>{}</b></a>`, p.ID, p.Name)
+		r.add(`<tr><td>`)
+		r.when(p.Picture != "", `<img class="thumb" src="/products/{}/picture?size=small&amp;v={}" alt="" width="40" `+
+			`height="40" loading="lazy"> `, p.ID, p.Picture)
+		r.add(`<a class="title" href="/products/{}"><b>{}</b></a>`, p.ID, p.Name)
 		r.some(` <small>{}</small>`, p.SKU)
 		r.add(`</td><td class="wide">{}</td><td class="amount wide">{}</td><td class="amount">{}</td>`, p.Category,
 			v.Minutes(p.Minutes), v.Money(p.Price))

@@ -92,6 +92,13 @@ var pages = slices.Concat([]page{
 	{"GET /queue", server.Read, showQueue},
 
 	{"GET /products", server.Read, productList.show},
+	{"GET /products/files", server.Write, showSlicedFiles},
+	{"POST /products/files", server.Write, readSlicedFiles},
+	{"POST /products/files/save", server.Write, saveSlicedFiles},
+	{"GET /products/{id}/picture", server.Read, showPicture},
+	{"POST /products/{id}/picture", server.Write, setPicture},
+	{"POST /products/{id}/picture/remove", server.Write,
+		oneProduct.action("picture", "DELETE", "/picture", nil, says("The picture is removed."))},
 	{"GET /products/{id}", server.Read, products.orRemoved(showProduct)},
 	{"POST /products/{id}/recalculate", server.Write,
 		oneProduct.action("costs", "POST", "/recalculate", nil, says("The costs are those of current prices."))},
@@ -200,6 +207,12 @@ var pages = slices.Concat([]page{
 	orders.restores(), removedRuns.restores(),
 	users.changes(server.Admin), definitions.pages(server.Admin))
 
+// bodies are the sizes of the forms that may have more than 1 MiB.
+var bodies = map[string]int64{
+	"POST /products/files": maxSlicedBytes, "POST /products/files/save": maxReadBytes,
+	"POST /products/{id}/picture": 6 << 20,
+}
+
 // site serves the pages of one service.
 type site struct {
 	Config
@@ -216,7 +229,8 @@ func New(c Config) func(*server.Server) *server.Site {
 		w := &site{Config: c, server: s, protection: http.NewCrossOriginProtection()}
 		result := &server.Site{Identify: w.identify, Fail: w.fail}
 		for _, p := range pages {
-			result.Pages = append(result.Pages, server.SitePage{Pattern: p.pattern, Serve: w.handler(p)})
+			result.Pages = append(result.Pages, server.SitePage{Pattern: p.pattern, Serve: w.handler(p),
+				Picture: p.pattern == "GET /products/{id}/picture", Limit: bodies[p.pattern]})
 		}
 		for _, a := range assets {
 			result.Pages = append(result.Pages, server.SitePage{Pattern: "GET " + a.address, Asset: true, Serve: a.serve})

@@ -1,0 +1,424 @@
+package web
+
+import (
+	"cmp"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"html/template"
+	"io"
+	"mime/multipart"
+	"net/http"
+	"net/url"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"spoolwright/server"
+)
+
+// The limits of the form that takes sliced files, and of the form that saves what was read. The service reads a file
+// while it arrives.
+const (
+	maxSlicedFiles = 20
+	maxSlicedBytes = 1 << 30
+	maxReadBytes   = 9 << 20 // less than what a form may have
+)
+
+// slicedFile is what the API has read from a file, and what the visitor made of it.
+type slicedFile struct {
+	Problem string `json:"-"`
+	Label   string `json:"-"` // the name of the file
+	N       int    `json:"-"` // the place in the form
+
+	Name      string           `json:"name"`
+	Minutes   *int64           `json:"estimated_print_time_minutes"`
+	PerPlate  int64            `json:"pieces_per_plate"`
+	FileName  *string          `json:"file_name"`
+	SHA256    string           `json:"file_sha256"`
+	SlicedBy  *string          `json:"sliced_by"`
+	Printer   *string          `json:"printer_model"`
+	Nozzle    num              `json:"nozzle_mm"`
+	Layer     num              `json:"layer_height_mm"`
+	Materials []slicedMaterial `json:"materials"`
+	Changes   []struct {
+		Field    string
+		Old, New *string
+	} `json:"changes"`
+	Warnings []struct{ Text string } `json:"warnings"`
+	Picture  string                  `json:"picture"`
+	ID       string                  `json:"product_id"`
+	Action   string                  `json:"action"`
+}
+
+// slicedMaterial is a filament of a file.
+type slicedMaterial struct {
+	material
+	Profile    string     `json:"profile"`
+	FileType   string     `json:"file_material"`
+	FileColor  string     `json:"file_color"`
+	Weight     num        `json:"weight_grams"`
+	FromLength bool       `json:"from_length"`
+	Match      string     `json:"match"`
+	Candidates []material `json:"candidates"`
+	Chosen     string     `json:"-"`
+}
+
+// FromFile returns what the file says about the filament.
+func (m slicedMaterial) FromFile() string {
+	return strings.TrimSpace(cmp.Or(m.FileType, "Unknown material") + " " + m.FileColor)
+}
+
+// Verdict returns how the filament was matched, in words.
+func (m slicedMaterial) Verdict() string {
+	return map[string]string{"equal": "The farm has it.", "near": "The nearest color that the farm has.",
+		"material": "The farm has it in other colors only.", "none": "The farm has nothing like it.",
+		"chosen": "Chosen."}[m.Match]
+}
+
+// Swatch returns the picture of the color in the file.
+func (m slicedMaterial) Swatch() template.HTML {
+	return newSwatch("", false, m.FileColor[:min(7, len(m.FileColor))])
+}
+
+// key returns the text that stands for a filament in a form.
+func (m material) key() string {
+	return strings.Join([]string{m.Material, m.Exact, m.Color, m.Diameter.String()}, "\t")
+}
+
+// Options returns the filaments that the product can have: what was matched, and the candidates.
+func (m slicedMaterial) Options() []option {
+	options := []option{{m.key(), m.Title()}}
+	for _, c := range m.Candidates {
+		name := c.Title()
+		if c.Brand != "" && c.FilamentID == "" {
+			name += " (" + c.Brand + ")"
+		}
+		if c.Diameter == m.Diameter || m.Diameter == "" && c.Diameter == "1.75" {
+			c.Diameter = m.Diameter
+		}
+		if !slices.ContainsFunc(options, func(o option) bool { return o.Value == c.key() }) {
+			options = append(options, option{c.key(), name})
+		}
+	}
+	if m.Match == "none" && m.FileType == "" && len(options) > 1 {
+		options = options[1:] // the visitor must choose one
+	}
+	return options
+}
+
+// Time returns the print time of a piece.
+func (f *slicedFile) Time() num { return num(strconv.FormatInt(*f.Minutes, 10)) }
+
+// Read returns the file as text, for the form that saves it.
+func (f *slicedFile) Read() string {
+	text, _ := json.Marshal(f)
+	return string(text)
+}
+
+// PictureURL returns the address of the picture, which contains the picture.
+func (f *slicedFile) PictureURL() template.URL {
+	if _, err := base64.StdEncoding.DecodeString(f.Picture); err != nil {
+		return ""
+	}
+	kind := "png"
+	if strings.HasPrefix(f.Picture, "/9j/") {
+		kind = "jpeg"
+	}
+	return template.URL("data:image/" + kind + ";base64," + f.Picture)
+}
+
+// slicedPage is the page that takes sliced files.
+type slicedPage struct {
+	Form    *form
+	Files   []*slicedFile
+	Product *product // the product to update, or nil
+	Pieces  string
+}
+
+func showSlicedFiles(v *visit) error { return v.slicedPage(200, &slicedPage{Form: v.newForm()}) }
+
+func (v *visit) slicedPage(status int, p *slicedPage) error {
+	title := "Products from sliced files"
+	if id := v.r.URL.Query().Get("product"); id != "" {
+		p.Product = &product{}
+		if err := v.fetch(get("/api/v1/products/"+url.PathEscape(id), p.Product)); err != nil {
+			return err
+		}
+		title = "Update from a sliced file"
+	}
+	// The pictures of files that are not saved are in the page.
+	v.w.Header().Set("Content-Security-Policy", strings.Replace(policy, "img-src 'self'", "img-src 'self' data:", 1))
+	for i, f := range p.Files {
+		f.N = i
+	}
+	return v.show(status, "sliced-files", title, p)
+}
+
+// Savable reports whether the page shows a file that can be saved.
+func (p *slicedPage) Savable() bool {
+	return slices.ContainsFunc(p.Files, func(f *slicedFile) bool { return f.SHA256 != "" })
+}
+
+// Choices returns the choices of the list of a filament.
+func (p *slicedPage) Choices(m slicedMaterial) template.HTML {
+	return writeOptions(m.Options(), cmp.Or(m.Chosen, m.key()))
+}
+
+// readSlicedFiles reads the files in the form, one after the other as they arrive.
+func readSlicedFiles(v *visit) error {
+	parts, err := v.r.MultipartReader()
+	if err != nil {
+		return showSlicedFiles(v)
+	}
+	p := &slicedPage{Form: v.newForm()}
+	id, update, pictures := v.r.URL.Query().Get("product"), v.r.URL.Query().Has("update"), 0
+	for {
+		part, err := parts.NextPart()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return formError(err)
+		}
+		if part.FormName() != "file" {
+			text, err := io.ReadAll(io.LimitReader(part, 100))
+			if err != nil {
+				return formError(err)
+			}
+			if part.FormName() == "pieces" {
+				p.Pieces = strings.TrimSpace(string(text))
+			}
+			continue
+		}
+		if part.FileName() == "" {
+			continue // no file was chosen
+		}
+		if len(p.Files) == maxSlicedFiles {
+			p.Form.Problem = "At most " + strconv.Itoa(maxSlicedFiles) + " files at once: the others were left out."
+			break
+		}
+		f, err := v.readSlicedFile(part, id, p.Pieces, !update)
+		if err != nil {
+			return err
+		}
+		if pictures += len(f.Picture); pictures > maxReadBytes/2 {
+			f.Picture = ""
+		}
+		p.Files = append(p.Files, f)
+	}
+	if len(p.Files) == 0 {
+		p.Form.Errors["file"] = "Choose a file."
+		return v.slicedPage(422, p)
+	}
+	if f := p.Files[0]; id != "" && update && f.Problem == "" {
+		v.tell(&notice{Text: map[string]string{"updated": "The product is as the file says.",
+			"unchanged": "The file changes nothing."}[f.Action]})
+		return v.redirect("/products/" + f.ID)
+	}
+	status := 200
+	if slices.ContainsFunc(p.Files, func(f *slicedFile) bool { return f.Problem != "" }) {
+		status = 422
+	}
+	return v.slicedPage(status, p)
+}
+
+// formError returns the error of a form with files that could not be read.
+func formError(err error) error {
+	if e, ok := errors.AsType[*server.Error](err); ok {
+		return e
+	}
+	return &server.Error{Status: 400, Code: server.ErrMalformed.Code, Detail: "The form could not be read completely"}
+}
+
+// readSlicedFile lets the API read a file.
+func (v *visit) readSlicedFile(part *multipart.Part, id, pieces string, dry bool) (*slicedFile, error) {
+	f := &slicedFile{Label: path.Base(strings.ReplaceAll(part.FileName(), `\`, "/"))}
+	name := strings.ToValidUTF8(f.Label, "")
+	query := url.Values{"filename": {name[:min(len(name), 180)]}, "dry_run": {strconv.FormatBool(dry)}}
+	query.Set("filename", strings.ToValidUTF8(query.Get("filename"), ""))
+	if id != "" {
+		query.Set("product_id", id)
+	}
+	if pieces != "" {
+		query.Set("pieces", pieces)
+	}
+	header := http.Header{"Content-Type": {"application/octet-stream"}}
+	answer := v.site.server.CallStream(v.r, v.caller(), http.MethodPost,
+		"/api/v1/products/from-file?"+query.Encode(), header, part)
+	err := answer.Err()
+	if err == nil {
+		return f, json.Unmarshal(answer.Body, f)
+	}
+	e := server.AsError(err)
+	if e.Status != 400 && e.Status != 422 && e.Status != 409 && e.Status != 413 {
+		return nil, err
+	}
+	if f.Problem = e.Detail; len(e.Fields) > 0 {
+		f.Problem = label(e.Fields[0].Field) + " " + e.Fields[0].Message
+		if e.Status != 422 {
+			f.Problem = e.Detail
+		}
+	}
+	f.Problem = sentence(f.Problem)
+	return f, nil
+}
+
+// saveSlicedFiles creates the products of the files that were read. The form has them as text, and what the visitor
+// chose.
+func saveSlicedFiles(v *visit) error {
+	sent := v.sent()
+	p := &slicedPage{Form: v.newForm()}
+	saved, last := 0, ""
+	for i := range maxSlicedFiles {
+		at := strconv.Itoa(i) + "."
+		text := sent.Values.Get(at + "read")
+		if text == "" {
+			continue
+		}
+		f := &slicedFile{}
+		if err := json.Unmarshal([]byte(text), f); err != nil {
+			return server.ErrMalformed
+		}
+		if f.FileName != nil {
+			f.Label = *f.FileName
+		}
+		f.Name = strings.TrimSpace(sent.Values.Get(at + "name"))
+		for j := range f.Materials {
+			f.Materials[j].Chosen = sent.Values.Get(at + "filament." + strconv.Itoa(j))
+		}
+		if sent.Values.Get(at+"save") == "" {
+			continue
+		}
+		id, err := v.saveSlicedFile(f, sent.Key+at)
+		if err != nil {
+			e := server.AsError(err)
+			if e.Status != 400 && e.Status != 409 && e.Status != 422 {
+				return err
+			}
+			f.Problem = sentence(e.Detail)
+			if e.Status == 422 && len(e.Fields) > 0 {
+				f.Problem = sentence(label(e.Fields[0].Field) + " " + e.Fields[0].Message)
+			}
+			p.Files = append(p.Files, f)
+			continue
+		}
+		saved, last = saved+1, id
+	}
+	switch {
+	case len(p.Files) > 0:
+		return v.slicedPage(422, p)
+	case saved == 0:
+		p.Form.Problem = "Nothing was chosen, so nothing was saved."
+		return v.slicedPage(422, p)
+	case saved == 1:
+		v.tell(&notice{Text: "The product is saved."})
+		return v.redirect("/products/" + last)
+	}
+	v.tell(&notice{Text: strconv.Itoa(saved) + " products are saved."})
+	return v.redirect("/products")
+}
+
+// saveSlicedFile creates the product of a file, and returns its id.
+func (v *visit) saveSlicedFile(f *slicedFile, key string) (id string, err error) {
+	body := map[string]any{"name": f.Name, "file_name": f.FileName, "file_sha256": f.SHA256, "sliced_by": f.SlicedBy,
+		"printer_model": f.Printer}
+	if f.Minutes != nil {
+		body["estimated_print_time_minutes"], body["pieces_per_plate"] = f.Minutes, f.PerPlate
+	}
+	for name, n := range map[string]num{"nozzle_mm": f.Nozzle, "layer_height_mm": f.Layer} {
+		if n != "" {
+			body[name] = json.Number(n)
+		}
+	}
+	materials := []map[string]any{}
+	for _, m := range f.Materials {
+		chosen := strings.Split(cmp.Or(m.Chosen, m.key()), "\t")
+		if float(m.Weight) == 0 || len(chosen) != 4 {
+			continue
+		}
+		one := map[string]any{"material_type": chosen[0], "color": chosen[2], "weight_grams": json.Number(m.Weight)}
+		if chosen[1] != "" {
+			one["material_name"] = chosen[1]
+		}
+		if d := chosen[3]; d == "1.75" || d == "2.85" {
+			one["diameter_mm"] = json.Number(d)
+		}
+		if m.Profile != "" {
+			one["notes"] = m.Profile
+		}
+		materials = append(materials, one)
+	}
+	body["materials"] = materials
+	text, err := json.Marshal(body)
+	if err != nil {
+		return "", server.ErrMalformed.Because(err)
+	}
+	answer := v.call(http.MethodPost, "/api/v1/products", http.Header{"Idempotency-Key": {key}}, text)
+	if err := answer.Err(); err != nil {
+		return "", err
+	}
+	var made product
+	if err := json.Unmarshal(answer.Body, &made); err != nil {
+		return "", err
+	}
+	picture, err := base64.StdEncoding.DecodeString(f.Picture)
+	if err != nil || len(picture) == 0 {
+		return made.ID, nil
+	}
+	// The product is saved: a picture that is refused is only left out.
+	v.site.server.CallStream(v.r, v.caller(), http.MethodPut, "/api/v1/products/"+made.ID+"/picture",
+		http.Header{"Content-Type": {"application/octet-stream"}}, strings.NewReader(string(picture)))
+	return made.ID, nil
+}
+
+// showPicture sends the picture of a product.
+func showPicture(v *visit) error {
+	query := url.Values{}
+	for _, name := range []string{"v", "size"} {
+		if s := v.r.URL.Query().Get(name); s != "" {
+			query.Set(name, s)
+		}
+	}
+	v.site.server.Forward(v.w, v.r, v.caller(), "/api/v1/products/"+v.r.PathValue("id")+"/picture?"+query.Encode())
+	return nil
+}
+
+// setPicture sets the picture of a product to the file in the form.
+func setPicture(v *visit) error {
+	f := v.newForm()
+	parts, err := v.r.MultipartReader()
+	if err != nil {
+		return v.productPage(422, "picture", f)
+	}
+	for {
+		part, err := parts.NextPart()
+		if err == io.EOF {
+			f.Errors["file"] = "Choose a file."
+			return v.productPage(422, "picture", f)
+		}
+		if err != nil {
+			return formError(err)
+		}
+		if part.FormName() != "file" || part.FileName() == "" {
+			continue
+		}
+		answer := v.site.server.CallStream(v.r, v.caller(), http.MethodPut,
+			"/api/v1/products/"+v.r.PathValue("id")+"/picture",
+			http.Header{"Content-Type": {"application/octet-stream"}}, part)
+		if err := answer.Err(); err != nil {
+			e := server.AsError(err)
+			if e.Status != 422 && e.Status != 413 {
+				return err
+			}
+			f.Errors["file"] = sentence(e.Detail)
+			if len(e.Fields) > 0 {
+				f.Errors["file"] = sentence("The file " + e.Fields[0].Message)
+			}
+			return v.productPage(422, "picture", f)
+		}
+		v.tell(&notice{Text: "The picture is saved."})
+		return v.redirect(v.here("/products"))
+	}
+}

@@ -1,0 +1,127 @@
+package web_test
+
+import (
+	"bytes"
+	"image"
+	"image/png"
+	"mime/multipart"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+
+	"spoolwright/testkit"
+)
+
+// upload sends a form with files, each a name and a content.
+func (b *browser) upload(t *testing.T, path string, fields url.Values, files ...string) *page {
+	t.Helper()
+	var body bytes.Buffer
+	w := multipart.NewWriter(&body)
+	for name := range fields {
+		testkit.Check(t, w.WriteField(name, fields.Get(name)))
+	}
+	for i := 0; i < len(files); i += 2 {
+		part, err := w.CreateFormFile("file", files[i])
+		testkit.Check(t, err)
+		_, err = part.Write([]byte(files[i+1]))
+		testkit.Check(t, err)
+	}
+	testkit.Check(t, w.Close())
+	r, err := http.NewRequest("POST", b.url(t, path).String(), &body)
+	testkit.Check(t, err)
+	r.Header.Set("Content-Type", w.FormDataContentType())
+	return b.send(t, r)
+}
+
+func sliced(t *testing.T, name string) string {
+	t.Helper()
+	data, err := os.ReadFile("../catalog/slicer/testdata/" + name)
+	testkit.Check(t, err)
+	return string(data)
+}
+
+func TestSlicedFiles(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t, testkit.Options{}).Operator(t)
+	b := signIn(t, c)
+	c.Post(t, "/api/v1/filaments", j{"material_type": "PLA", "color": "Fire", "color_hex": "#FF8000", "diameter_mm": 1.75,
+		"vendor": "Acme"}).Want(201)
+	c.Post(t, "/api/v1/filaments", j{"material_type": "PLA", "color": hostile, "color_hex": "#00FF80",
+		"diameter_mm": 1.75}).Want(201)
+	const at, save = "/products/files", "/products/files/save"
+	b.get(t, "/products").want(t, 200).shows(t, "From sliced files")
+	b.get(t, at).want(t, 200)
+	b.upload(t, at, nil).want(t, 422).shows(t, "Choose a file.")
+	b.upload(t, at, nil, "x.gcode", "Dear Sir").want(t, 422).shows(t, "x.gcode", "This is not a sliced file").
+		hides(t, "Save this product")
+
+	// Several files are read, and shown before they are saved.
+	p := b.upload(t, at, url.Values{"pieces": {""}}, `C:\files\hook.gcode`, sliced(t, "prusaslicer.gcode"),
+		"clips.gcode.3mf", sliced(t, "bambu.gcode.3mf"), "broken.bgcode", "GCDE").want(t, 422)
+	p.shows(t, "hook.gcode", "PLA #FF8000", "The farm has it.", "The file ends too early")
+	c.Get(t, "/api/v1/products").Want(200).WantLen(t, "items", 0)
+	form := p.form(t, save)
+	testkit.Equal(t, form.Get("0.name"), "hook", "name")
+	testkit.Equal(t, form.Get("0.filament.0"), "PLA\t\tFire\t", "filament")
+	form.Set("0.name", "Coat hook")
+	form.Set("0.filament.0", "PLA\t\t"+hostile+"\t")
+	form.Del("1.save")
+	saved := b.do(t, "POST", save, form).want(t, 303)
+	b.get(t, saved.header.Get("Location")).want(t, 200).shows(t, "The product is saved.", "Coat hook", "hook.gcode", "MK4")
+	id := strings.TrimPrefix(saved.header.Get("Location"), "/products/")
+	c.Get(t, "/api/v1/products/"+id).Want(200).Shows(map[string]string{"name": "Coat hook", "pieces_per_plate": "3",
+		"estimated_print_time_minutes": "21", "materials.0.color": hostile, "materials.0.weight_grams": "3.99",
+		"nozzle_mm": "0.4", "file_name": "hook.gcode"})
+	c.Get(t, "/api/v1/products").Want(200).WantLen(t, "items", 1)
+	// The form has one effect.
+	b.do(t, "POST", save, form).want(t, 303)
+	c.Get(t, "/api/v1/products").Want(200).WantLen(t, "items", 1)
+	form.Set("0.name", " ")
+	form.Set("once", "other")
+	b.do(t, "POST", save, form).want(t, 422)
+	b.do(t, "POST", save, url.Values{"0.read": {"{"}, "0.save": {"1"}}).want(t, 400)
+	b.do(t, "POST", save, url.Values{}).want(t, 422).shows(t, "Nothing was chosen")
+
+	// A file is compared with a product, and updates it.
+	other := strings.ReplaceAll(sliced(t, "prusaslicer.gcode"), "1h 2m 5s", "3h 0m 0s")
+	b.upload(t, at+"?product="+id, nil, "hook.gcode", other).want(t, 200).shows(t, "21", "60")
+	c.Get(t, "/api/v1/products/"+id).Want(200).Shows(map[string]string{"estimated_print_time_minutes": "21"})
+	b.upload(t, at+"?product="+id+"&update=1", nil, "hook.gcode", other).to(t, "/products/"+id).
+		shows(t, "The product is as the file says.")
+	c.Get(t, "/api/v1/products/"+id).Want(200).Shows(map[string]string{"estimated_print_time_minutes": "60"})
+	b.get(t, at+"?product=0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2b01").want(t, 404)
+	b.get(t, at+"?product=x").want(t, 422)
+}
+
+func TestPictureOfProduct(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t, testkit.Options{})
+	c := api.Operator(t)
+	b := signIn(t, c)
+	at := "/products/" + c.Post(t, "/api/v1/products", j{"name": "Hook"}).Want(201).ID()
+	var file bytes.Buffer
+	testkit.Check(t, png.Encode(&file, image.NewNRGBA(image.Rect(0, 0, 200, 100))))
+	b.get(t, at+"/picture").want(t, 404)
+	b.upload(t, at+"/picture", nil).want(t, 422).shows(t, "Choose a file.")
+	b.upload(t, at+"/picture", nil, "x.svg", "<svg/>").want(t, 422).shows(t, "PNG or JPEG")
+	b.upload(t, at+"/picture", nil, "x.png", file.String()).to(t, at).shows(t, "The picture is saved.", "Remove the picture")
+	version := c.Get(t, "/api/v1"+at).Want(200).Text("picture_version")
+	for _, path := range []string{at, "/products"} {
+		if p := b.get(t, path); !strings.Contains(p.text, "picture?") || !strings.Contains(p.text, version) {
+			t.Errorf("%s shows no picture", path)
+		}
+	}
+	shown := b.get(t, at+"/picture?size=small&v="+version).want(t, 200)
+	testkit.Equal(t, shown.header.Get("Content-Type"), "image/png", "type")
+	testkit.Equal(t, shown.header.Get("Cache-Control"), "private, max-age=31536000, immutable", "cache")
+	signIn(t, api.Operator(t)).get(t, at+"/picture").want(t, 404)
+	newBrowser(t, api.URL).get(t, at+"/picture").want(t, 303)
+	b.get(t, at).submit(t, at+"/picture/remove").to(t, at).shows(t, "The picture is removed.")
+
+	viewer := signIn(t, api.Tenant(t).User(t, "viewer"))
+	viewer.get(t, "/products").want(t, 200).hides(t, "From sliced files")
+	viewer.upload(t, at+"/picture", nil, "x.png", file.String()).want(t, 403)
+	viewer.upload(t, "/products/files", nil, "x.png", file.String()).want(t, 403)
+}
