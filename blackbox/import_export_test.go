@@ -121,6 +121,24 @@ func testImportExport(t *testing.T, p program) {
 	if code != 1 || strings.Contains(stderr, "\x1b") || strings.Count(stderr, "\n") != 3 {
 		t.Errorf("status %d: %q, want status 1 and three lines without control characters", code, stderr)
 	}
+	// A farm's own list needs a word about the column that nobody knows.
+	write("Marke;Farbe;Zeug;Gewicht;Wer\neSun;Rot;PLA+;1 kg;Ann\neSun;Rot;PLO;1 kg;Bob\n")
+	own := []string{"import", "spools", file, "--tenant", "north", "--default", "diameter_mm=1.75", "--dry-run"}
+	refused := func(want string) {
+		t.Helper()
+		if _, stderr, code := p.run(t, "", env, own...); code != 1 || !strings.Contains(stderr, want) {
+			t.Errorf("status %d: %s, want %s", code, stderr, want)
+		}
+	}
+	refused(`unknown column "Zeug", "Wer"`)
+	own = append(own, "--map", "Wer=", "--map", "zeug=material_type")
+	refused("line 3: material_type must be one of")
+	stdout, stderr, code = p.run(t, "", env, append(own, "--skip-invalid")...)
+	if code != 0 || !strings.Contains(stderr, "line 3 is left out: material_type must be one of") ||
+		!strings.Contains(stdout, "1 rows: material_type PLA+: type PLA, name PLA+\ninvalid rows left out: 1\n"+
+			"spools created: 1; updated: 0;") {
+		t.Errorf("status %d: %s%s", code, stdout, stderr)
+	}
 	missing := []string{"import", "spools", filepath.Join(dir, "nothing.csv"), "--tenant", "north"}
 	p.fails(t, 1, env, missing, "nothing.csv", "no such file")
 	p.fails(t, 1, env, []string{"import", "spools", file, "--tenant", "west"}, `no tenant "west"`, `"north"`)

@@ -29,7 +29,7 @@ type Conversion struct {
 type Why string
 
 // Enum returns all reasons.
-func (Why) Enum() []string { return []string{"given", "remembered", "name", "values", "none"} }
+func (Why) Enum() []string { return []string{"given", "name", "values", "none"} }
 
 // SheetColumn is a column of a file that is checked.
 type SheetColumn struct {

@@ -18,11 +18,12 @@ var Commands = []cli.Command{
 	{
 		Name: "import spools", Args: transfer.ImportArgs, Needs: cli.Farm,
 		Help: "create or change spools from a CSV file: all rows, or none\n\n" +
-			"The first line names the columns. The names are the fields of a spool in the API; material_type, color,\n" +
-			"diameter_mm and net_weight_grams are required. The rules for a row are those of the API. Columns may be\n" +
-			"separated by commas, semicolons or tabs. The whole file shows whether its numbers have a decimal comma, and\n" +
-			"the order of its dates; --decimal and --date-order do where the file does not. If any row is invalid, nothing\n" +
-			"is imported. FILE may be - for standard input.\n\n" +
+			"The first line names the columns. The names are the fields of a spool in the API, or those of your own list,\n" +
+			"in ten languages; --map says what a column is that is not recognised, and --default what is missing.\n" +
+			"material_type, color, diameter_mm and net_weight_grams are required. The rules for a row are those of the\n" +
+			"API. Columns may be separated by commas, semicolons, tabs or |. The whole file shows whether its numbers have\n" +
+			"a decimal comma, and the order of its dates; --decimal and --date-order do where the file does not. If any\n" +
+			"row is invalid, nothing is imported, except with --skip-invalid. FILE may be - for standard input.\n\n" +
 			"Each row changes the spool that its id or number names: the columns of the file, and no others. A row that\n" +
 			"names no spool, or one of another farm, is a new spool. With --mode update, such a row is skipped or invalid,\n" +
 			"and with --mode create, each row is a new spool.",

@@ -45,7 +45,7 @@ DateOrder = Literal["dmy", "mdy"]
 
 ImportAction = Literal["created", "updated", "unchanged", "skipped"]
 
-ColumnReason = Literal["given", "remembered", "name", "values", "none"]
+ColumnReason = Literal["given", "name", "values", "none"]
 
 PrinterStatus = Literal["available", "maintenance", "retired"]
 
@@ -1568,9 +1568,7 @@ class SheetColumn:
     field: str | None
     """The field that the column is; null: the column is left out."""
     why: ColumnReason
-    """Why: the request says so, the farm's last file with these columns did, its name, its values, or no reason was
-    found.
-    """
+    """Why: the request says so, its name, its values, or no reason was found."""
     note: str | None
     """What else is to be known; null: nothing."""
     texts: tuple[SheetText, ...]

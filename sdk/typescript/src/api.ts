@@ -47,7 +47,7 @@ export type DateOrder = "dmy" | "mdy";
 
 export type ImportAction = "created" | "updated" | "unchanged" | "skipped";
 
-export type ColumnReason = "given" | "remembered" | "name" | "values" | "none";
+export type ColumnReason = "given" | "name" | "values" | "none";
 
 export type PrinterStatus = "available" | "maintenance" | "retired";
 
@@ -926,10 +926,7 @@ export interface SheetColumn {
   readonly title: string;
   /** The field that the column is; null: the column is left out. */
   readonly field: string | null;
-  /**
-   * Why: the request says so, the farm's last file with these columns did, its name, its values, or no reason was
-   * found.
-   */
+  /** Why: the request says so, its name, its values, or no reason was found. */
   readonly why: ColumnReason;
   /** What else is to be known; null: nothing. */
   readonly note: string | null;
