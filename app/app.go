@@ -170,6 +170,7 @@ func newServer(c cli.Config, d *db.DB, once *auth.OneLogin, own *cli.OwnTLS) (*s
 		DB: d, Secrets: c.JWTSecrets, AllowedNetworks: c.WebhookNetworks, Version: cli.Version, Log: c.Log,
 		PublicURL: c.PublicURL,
 	})
+	sender := c.Mail()
 	a := auth.New(d, tokens, auth.NewHasher(auth.Rounds), time.Now)
 	routes := a.Routes()
 	for _, feature := range Features {
@@ -179,7 +180,7 @@ func newServer(c cli.Config, d *db.DB, once *auth.OneLogin, own *cli.OwnTLS) (*s
 	var site func(*server.Server) *server.Site
 	if c.Web != "off" {
 		pages := web.Config{Auth: a, Start: start.New(d), Once: once, Insecure: c.Web == "insecure",
-			PublicURL: c.PublicURL}
+			PublicURL: c.PublicURL, Log: c.Log, Mail: sender}
 		if own != nil {
 			pages.Authority = own.Authority
 		}

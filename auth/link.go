@@ -155,8 +155,9 @@ func (s *Service) SetPassword(ctx context.Context, token, password, address stri
 	if err != nil {
 		return err
 	}
+	// The row keeps link_expires_at, which tells ForgottenLink when the link was made.
 	changed := db.SQL(`
-		update users set password_hash = $4, link_hash = null, link_expires_at = null, updated_at = now()
+		update users set password_hash = $4, link_hash = null, updated_at = now()
 		where `+valid+` and id = $3 returning id`, hash, s.now(), user, hashed)
 	ended := db.SQL(`
 		delete from sessions where user_id = $1 and exists (select from users where id = $1 and password_hash = $2)`,

@@ -387,6 +387,8 @@ func testInvalidSettings(t *testing.T, p program) {
 			"https://farm.example,nonsense"},
 		"WEB":                      {"yes"},
 		"PUBLIC_URL":               {"farm.example", "ftp://farm.example", "https://farm.example/farm", "https://:8000"},
+		"SMTP_URL":                 {"smtp.example:25", "http://smtp.example", "smtp://smtp.example:99999"},
+		"SMTP_FROM":                {"Farm", "a@b.example\r\nBcc: c@d.example"},
 		"SPOOLMAN_KEY_IN_PATH":     {"yes"},
 		"WEBHOOK_ALLOWED_NETWORKS": {"printer.example", "192.168.1.0/33", "192.168.1.0/24,nonsense"},
 		"TLS_CERT_FILE":            {"/dev/null"},

@@ -149,6 +149,8 @@ func TestMainReadsSettings(t *testing.T) {
 		{"LOG_FORMAT", "json", 0, "ran with []"},
 		{"TLS_CERT_FILE", "cert.pem", 2, "spoolwright: TLS_CERT_FILE and TLS_KEY_FILE must be set together\n"},
 		{"TLS_KEY_FILE", "key.pem", 0, "ran with []"},
+		{"SMTP_FROM", "Farm <farm@farm.example>", 2, "spoolwright: SMTP_URL and SMTP_FROM must be set together\n"},
+		{"SMTP_URL", "smtps://ada:secret@smtp.example", 0, "ran with []"},
 		{"TLS_SELF_SIGNED", "yes", 2, "spoolwright: TLS_SELF_SIGNED: must be one of on, off\n"},
 		{"TLS_SELF_SIGNED", "on", 2,
 			"spoolwright: TLS_SELF_SIGNED and TLS_CERT_FILE exclude each other: remove one of them\n"},

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	netmail "net/mail"
 	"net/netip"
 	"net/url"
 	"os"
@@ -19,6 +20,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"spoolwright/db"
+	"spoolwright/mail"
 	"spoolwright/server"
 )
 
@@ -35,8 +37,10 @@ type Config struct {
 	KeyInPath               bool
 	TrustedProxies          []netip.Prefix
 	CORSOrigins             []string
-	Web                     string         // pages for people: on, off, or insecure
-	PublicURL               string         // an origin, or ""
+	Web                     string       // pages for people: on, off, or insecure
+	PublicURL               string       // an origin, or ""
+	SMTP                    *mail.Server // takes e-mails; nil if there is none
+	MailFrom                netmail.Address
 	WebhookNetworks         []netip.Prefix // private networks that receivers of webhooks may be in
 	TLSCert, TLSKey         string         // paths of PEM files, both or neither
 	TLSSelfSigned           bool           // see OwnTLS
@@ -87,6 +91,14 @@ func (c *Config) settings() []setting {
 			func(v string) error { c.Web = strings.ToLower(v); return oneOf("on", "off", "insecure")(v) }},
 		{"PUBLIC_URL", "", "address of the farm in labels, links and lines to copy, such as https://farm.example; " +
 			"if empty, that of the browser", func(v string) error { return publicURL(&c.PublicURL, v) }},
+		{"SMTP_URL", "", "mail server for password links and messages, such as smtps://user:password@smtp.example:465, or " +
+			"smtp:// with STARTTLS", func(v string) error {
+			server, err := mail.ParseURL(v)
+			c.SMTP = &server
+			return err
+		}},
+		{"SMTP_FROM", "", "sender of e-mails, such as Farm <farm@farm.example>; required with SMTP_URL",
+			func(v string) (err error) { c.MailFrom, err = mail.ParseFrom(v); return err }},
 		{"WEBHOOK_ALLOWED_NETWORKS", "",
 			"private networks that webhooks may reach, also without TLS, such as 192.168.1.0/24, separated by commas",
 			func(v string) (err error) { c.WebhookNetworks, err = server.ParsePrefixes(v); return err }},
@@ -126,6 +138,8 @@ func loadConfig(getenv func(string) string, w io.Writer) (Config, error) {
 		return c, errors.New("TLS_CERT_FILE and TLS_KEY_FILE must be set together")
 	case c.TLSSelfSigned && c.TLSCert != "":
 		return c, errors.New("TLS_SELF_SIGNED and TLS_CERT_FILE exclude each other: remove one of them")
+	case (c.SMTP == nil) != (c.MailFrom.Address == ""):
+		return c, errors.New("SMTP_URL and SMTP_FROM must be set together")
 	case c.MigrateURL != "" && c.DatabaseURL == "":
 		return c, errors.New("MIGRATE_DATABASE_URL requires DATABASE_URL")
 	}
@@ -150,6 +164,14 @@ func loadConfig(getenv func(string) string, w io.Writer) (Config, error) {
 	}
 	c.Log = slog.New(logHandler{handler, c.log})
 	return c, nil
+}
+
+// Mail returns the sender of e-mails, or nil if there is none.
+func (c Config) Mail() *mail.Sender {
+	if c.SMTP == nil {
+		return nil
+	}
+	return mail.New(*c.SMTP, c.MailFrom, nil)
 }
 
 func writeSettings(w io.Writer) {

@@ -3,7 +3,11 @@ package web
 import "net/http"
 
 // invitation is a new password link of a user, which is shown once.
-type invitation struct{ Address, Name string }
+type invitation struct {
+	Address, Name string
+	SentTo        string // the e-mail address to which the link was sent, or ""
+	Problem       string // why it was not sent, or ""
+}
 
 // Roles returns the roles of users, to choose from.
 func (p *settingsPage) Roles() []option { return roles }
@@ -40,5 +44,14 @@ func (v *visit) showPasswordLinkOf(id string, f *form) error {
 	if err := v.fetch(get("/api/v1/users/"+id, &user)); err != nil {
 		return err
 	}
-	return v.settingsPage(200, &settingsPage{Link: &invitation{v.Address() + "/password-link/" + link.Token, user.Name}})
+	made := &invitation{Address: v.Address() + "/password-link/" + link.Token, Name: user.Name}
+	if v.site.Mail != nil {
+		err := v.site.Mail.Send(v.r.Context(), linkMail(user.Email, user.Name, made.Address))
+		if err != nil {
+			made.Problem = err.Error()
+		} else {
+			made.SentTo = user.Email
+		}
+	}
+	return v.settingsPage(200, &settingsPage{Link: made})
 }

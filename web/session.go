@@ -115,11 +115,10 @@ func next(path string) string {
 
 func showSignIn(v *visit) error {
 	if _, ok := v.site.Auth.Identify(v.site.cookie(v.r)); ok {
-		if err := v.signedIn(); err == nil && v.Actor.User != "" {
+		if err := v.recognize(); err == nil { // otherwise the session has ended
 			return v.redirect(next(v.r.FormValue("next")))
 		}
 	}
-	v.w.Header().Del("Location")
 	return v.signInPage(200, v.newForm())
 }
 

@@ -5,11 +5,13 @@ package web
 
 import (
 	"cmp"
+	"log/slog"
 	"net/http"
 	"slices"
 	"time"
 
 	"spoolwright/auth"
+	"spoolwright/mail"
 	"spoolwright/server"
 	"spoolwright/start"
 	"spoolwright/value"
@@ -22,7 +24,9 @@ type Config struct {
 	Once      *auth.OneLogin // the login of the link that the first start prints; nil means no such link
 	Insecure  bool           // whether people can sign in without TLS from other machines, too
 	PublicURL string         // the address of the farm: an origin, or "" for the address of each request
-	Authority func() []byte  // the certificate of the service's own authority as PEM; nil if it has none
+	Mail      *mail.Sender   // nil if there is no mail server
+	Log       *slog.Logger
+	Authority func() []byte // the certificate of the service's own authority as PEM; nil if it has none
 	Now       func() time.Time
 }
 
@@ -37,6 +41,8 @@ type page struct {
 var pages = slices.Concat([]page{
 	{"GET /sign-in", server.Public, showSignIn},
 	{"POST /sign-in", server.Public, signIn},
+	{"GET /forgotten-password", server.Public, showForgotten},
+	{"POST /forgotten-password", server.Public, forgot},
 	{"GET /first-login", server.Public, firstLogin},
 	{"GET /password-link/{token}", server.Public, showPasswordLink},
 	{"POST /password-link/{token}", server.Public, usePasswordLink},
@@ -218,6 +224,7 @@ type site struct {
 	Config
 	server     *server.Server
 	protection *http.CrossOriginProtection
+	mails      chan struct{} // has a value for each forgotten password whose link is being made or sent
 }
 
 // New returns the function Site of a server.Config.
@@ -225,8 +232,12 @@ func New(c Config) func(*server.Server) *server.Site {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
 	return func(s *server.Server) *server.Site {
-		w := &site{Config: c, server: s, protection: http.NewCrossOriginProtection()}
+		w := &site{Config: c, server: s, protection: http.NewCrossOriginProtection(),
+			mails: make(chan struct{}, maxMails)}
 		result := &server.Site{Identify: w.identify, Fail: w.fail}
 		for _, p := range pages {
 			result.Pages = append(result.Pages, server.SitePage{Pattern: p.pattern, Serve: w.handler(p),
