@@ -141,7 +141,8 @@ begin
 		('spool_usage', 'spool_id'), ('run_history', 'run_id'), ('run_items', 'run_id'), ('run_materials', 'run_id'),
 		('production_runs', 'id'), ('order_lines', 'order_id'), ('order_items', 'order_id'), ('orders', 'id'),
 		('order_assignments', 'product_id'), ('product_components', 'product_id'),
-		('product_materials', 'product_id'), ('products', 'id'), ('spools', 'id'), ('filaments', 'id'),
+		('product_materials', 'product_id'), ('product_pictures', 'product_id'), ('products', 'id'),
+		('spools', 'id'), ('filaments', 'id'),
 		('vendors', 'id')) t (name, col);
 	perform forget_printers(gone);
 	perform delete_samples('printers', 'id');
