@@ -102,14 +102,19 @@ func (m slicedMaterial) Options() []option {
 			options = append(options, option{c.key(), name})
 		}
 	}
-	if m.Match == "none" && m.FileType == "" && len(options) > 1 {
-		options = options[1:] // the visitor must choose one
+	if m.MustChoose() {
+		options[0] = option{"", "Choose a filament"}
 	}
 	return options
 }
 
 // Time returns the print time of a piece.
 func (f *slicedFile) Time() num { return num(strconv.FormatInt(*f.Minutes, 10)) }
+
+// MustChoose reports whether the visitor must choose the filament, because the file does not say its material.
+func (m slicedMaterial) MustChoose() bool {
+	return m.Match == "none" && m.FileType == "" && len(m.Candidates) > 0
+}
 
 // Read returns the file as text, for the form that saves it.
 func (f *slicedFile) Read() string {
@@ -289,6 +294,11 @@ func saveSlicedFiles(v *visit) error {
 			f.Materials[j].Chosen = sent.Values.Get(at + "filament." + strconv.Itoa(j))
 		}
 		if sent.Values.Get(at+"save") == "" {
+			continue
+		}
+		if slices.ContainsFunc(f.Materials, func(m slicedMaterial) bool { return m.MustChoose() && m.Chosen == "" }) {
+			f.Problem = "Choose the filaments of which the file does not say the material."
+			p.Files = append(p.Files, f)
 			continue
 		}
 		id, err := v.saveSlicedFile(f, sent.Key+at)

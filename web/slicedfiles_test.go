@@ -84,6 +84,11 @@ func TestSlicedFiles(t *testing.T) {
 	b.do(t, "POST", save, url.Values{"0.read": {"{"}, "0.save": {"1"}}).want(t, 400)
 	b.do(t, "POST", save, url.Values{}).want(t, 422).shows(t, "Nothing was chosen")
 
+	// The visitor chooses what the file does not say.
+	cura := b.upload(t, at, nil, "gear.gcode", sliced(t, "cura.gcode")).want(t, 200).shows(t, "Choose a filament").form(t, save)
+	b.do(t, "POST", save, cura).want(t, 422).shows(t, "Choose the filaments")
+	c.Get(t, "/api/v1/products").Want(200).WantLen(t, "items", 1)
+
 	// A file is compared with a product, and updates it.
 	other := strings.ReplaceAll(sliced(t, "prusaslicer.gcode"), "1h 2m 5s", "3h 0m 0s")
 	b.upload(t, at+"?product="+id, nil, "hook.gcode", other).want(t, 200).shows(t, "21", "60")
