@@ -27,6 +27,7 @@ import (
 	"spoolwright/production"
 	"spoolwright/server"
 	"spoolwright/server/openapi"
+	"spoolwright/shops"
 	"spoolwright/spoolman"
 	"spoolwright/start"
 	"spoolwright/stock"
@@ -177,6 +178,8 @@ func newServer(c cli.Config, d *db.DB, once *auth.OneLogin, own *cli.OwnTLS) (*s
 		routes = append(routes, feature(d)...)
 	}
 	routes = append(routes, hooks.Routes()...)
+	connections := shops.New(d, c.JWTSecrets, time.Now)
+	routes = append(routes, connections.Routes()...)
 	var site func(*server.Server) *server.Site
 	if c.Web != "off" {
 		pages := web.Config{Auth: a, Start: start.New(d), Once: once, Insecure: c.Web == "insecure",
@@ -192,7 +195,7 @@ func newServer(c cli.Config, d *db.DB, once *auth.OneLogin, own *cli.OwnTLS) (*s
 	}
 	return server.New(server.Config{
 		Routes: routes, Events: Events, Document: openapi.Document,
-		Surfaces: []server.Surface{surface}, Site: site, DB: d,
+		Surfaces: []server.Surface{surface}, Receivers: []server.Receiver{connections.Receiver()}, Site: site, DB: d,
 		Authenticate: a.Authenticate, Secrets: c.JWTSecrets, Ready: d.Ready, Stopped: a.Stop,
 		Background: hooks.Run,
 		PerMinute:  c.PerMinute, PerHour: c.PerHour, TenantPerMinute: c.TenantPerMinute,

@@ -20,7 +20,7 @@ import (
 
 // owners names the tables of each package: those that only it writes.
 var owners = map[string]string{
-	"db": "key_directory login_directory queue_items queue_signals row_counts sample_rows " +
+	"db": "key_directory login_directory queue_items queue_signals row_counts sample_rows shop_directory " +
 		"tenant_directory",
 	"db/schema": "schema_definitions schema_migrations",
 	"server":    "idempotency_keys",
@@ -31,6 +31,7 @@ var owners = map[string]string{
 		"usage_days usage_summaries vendors",
 	"catalog":    "product_components product_materials product_pictures products",
 	"production": "production_runs run_items run_materials run_history",
+	"shops":      "shop_orders shops",
 	"orders":     "order_assignments order_items order_lines orders",
 	"stock":      "stock_levels",
 	"printers":   "printer_slots printers",

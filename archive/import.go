@@ -106,6 +106,9 @@ func fill(ctx context.Context, a accounts.Accounts, t *tables.Tx, file io.Reader
 			return 0, err
 		}
 	}
+	if _, err := t.Exec(`select shop_claim(s.id) from shops s`); err != nil {
+		return 0, err
+	}
 	if _, err := t.Exec(`select queue_add(array_agg(distinct webhook_id)) from webhook_deliveries
 		where status = 'pending' having count(*) > 0`); err != nil {
 		return 0, err
@@ -151,6 +154,8 @@ func explain(err error) error {
 		return errExists
 	case pg.ConstraintName == "key_directory_pkey":
 		return errors.New("another tenant has an API key of the file: export without --keys")
+	case pg.ConstraintName == "shop_directory_pkey":
+		return errors.New("another tenant has a connection to a shop of the file: export without --webhooks")
 	}
 	return err
 }

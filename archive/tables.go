@@ -14,6 +14,7 @@ var left = map[string]string{
 	"idempotency_keys": "a repeated request goes to this installation, within a day",
 	"login_directory":  "an import makes it of the users",
 	"key_directory":    "an import makes it of the API keys",
+	"shop_directory":   "an import makes it of the connections to shops",
 	"tenant_directory": "a trigger fills it",
 	"queue_signals":    "an import makes them of the pending deliveries of webhooks",
 	"queue_items":      "as queue_signals",
@@ -42,6 +43,8 @@ var partials = []partial{
 		"revoked_at": `coalesce(revoked_at, now())`}},
 	{table: "webhooks", has: func(p Parts) bool { return p.Webhooks }},
 	{table: "webhook_deliveries", has: func(p Parts) bool { return p.Webhooks }},
+	{table: "shops", has: func(p Parts) bool { return p.Webhooks }},
+	{table: "shop_orders", has: func(p Parts) bool { return p.Webhooks }},
 }
 
 // tablesOf returns the tables that a file can contain, in the order in which an import fills them.

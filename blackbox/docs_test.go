@@ -84,6 +84,7 @@ func TestShellBlocksAreTested(t *testing.T) {
 		{"docs/recovery.md", "recovery.signal", "TestPointInTimeRecovery"},
 		{"docs/recovery.md", "ALTER SYSTEM RESET", "TestPointInTimeRecovery"},
 		{"docs/high-availability.md", "switchover", "TestHighAvailability"},
+		{"docs/shops.md", "openssl dgst", "TestShopCommands"},
 		{"docs/deployment.md", "CGO_ENABLED=0 go build", "TestReleaseBuildIsDocumented"},
 		{"docs/deployment.md", "systemctl enable", "TestInstallCommands"},
 		{"docs/deployment.md", "docker compose", "TestDockerCommands"},

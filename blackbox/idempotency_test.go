@@ -944,6 +944,9 @@ PATCH /production-runs/$r {"status": "pending"}
 insert into webhooks (id, url, events, secret) select gen_random_uuid(), 'https://x.example', '{"order.received"}', '' @10
 > POST /webhooks @webhook: 409 WEBHOOK_LIMIT
 
+insert into shops (id, kind, name, secret) select gen_random_uuid(), 'generic', 'x', '' from generate_series(1, 20) n
+> POST /shops {"kind": "generic", "name": "x"}: 409 SHOP_LIMIT
+
 w = POST /webhooks @webhook
 PATCH /webhooks/$w {"disabled": true}
 > POST /webhooks/$w/test: 409 WEBHOOK_DISABLED

@@ -26,7 +26,7 @@ func TestKeyRoles(t *testing.T) {
 		if op.UsersOnly {
 			rejecting++
 		}
-		for _, prefix := range []string{"auth", "users", "api-keys", "webhooks"} {
+		for _, prefix := range []string{"auth", "users", "api-keys", "webhooks", "shops"} {
 			if pathParts(op.Path())[2] == prefix && !op.UsersOnly {
 				t.Errorf("%s accepts API keys", op.Pattern)
 			}

@@ -26,6 +26,7 @@ var outsideTenancy = map[string]string{
 	"login_directory":    "maps an e-mail address to its tenant; only its owner has privileges on it",
 	"tenant_directory":   "has the ids of tenants; only its owner has privileges on it",
 	"key_directory":      "maps the hash of an API key to its tenant; only its owner has privileges on it",
+	"shop_directory":     "maps a connection to a shop to its tenant; only its owner has privileges on it",
 	"queue_signals":      "has ids of items with due work; the service may only insert its tenant's",
 	"queue_items":        "has ids of items with due work; only its owner has privileges on it",
 }
@@ -76,6 +77,9 @@ var privileges = map[string]string{
 	"login_directory":    "",
 	"tenant_directory":   "",
 	"key_directory":      "",
+	"shop_directory":     "",
+	"shops":              "SELECT INSERT UPDATE DELETE",
+	"shop_orders":        "SELECT INSERT UPDATE DELETE",
 	"queue_signals":      "INSERT",
 	"queue_items":        "",
 	"first_steps":        "SELECT INSERT UPDATE",
@@ -301,8 +305,9 @@ func TestCatalogFunctions(t *testing.T) {
 	super := connect(t, testkit.Private().SuperURL())
 	definers := queryStrings(t, super,
 		`select proname::text from pg_proc where pronamespace = 'public'::regnamespace and prosecdef order by 1`)
-	want := []string{"analyze_grown", "date_sample_usage", "date_samples", "delete_samples", "key_claim", "key_drop", "key_find", "login_claim", "login_drop", "login_find",
-		"login_tenants", "queue_claim", "queue_release", "queue_renew", "queue_state", "tenant_created"}
+	want := []string{"analyze_grown", "date_sample_usage", "date_samples", "delete_samples", "key_claim", "key_drop",
+		"key_find", "login_claim", "login_drop", "login_find", "login_tenants", "queue_claim", "queue_release",
+		"queue_renew", "queue_state", "shop_claim", "shop_drop", "shop_find", "tenant_created"}
 	testkit.EqualSlices(t, definers, want, "the security definer functions")
 	wantNoRows(t, super, "the security definer function has no fixed search_path", `
 		select proname::text from pg_proc where pronamespace = 'public'::regnamespace and prosecdef
@@ -312,7 +317,7 @@ func TestCatalogFunctions(t *testing.T) {
 		and (p.proacl is null or exists (select from aclexplode(p.proacl) a where a.grantee = 0))`)
 	wantNoRows(t, super, "the security definer function uses a table of tenants", `
 		select proname::text from pg_proc where pronamespace = 'public'::regnamespace and prosecdef
-		and prosrc !~ '(login|key)_directory'
+		and prosrc !~ '(login|key|shop)_directory'
 		and proname !~ '_sample' -- they change rows of the bound tenant that are marked as sample data
 		and prosrc ~ any (array(select '\m' || relname || '\M' from pg_class where relname = any ($1)))`,
 		tenantTables(t, super))

@@ -241,7 +241,7 @@ func (d *DB) selfTest(ctx context.Context) error {
 	err = tx.QueryRow(ctx, `select coalesce(array_agg(c.relname::text), '{}') from pg_class c
 		join pg_attribute a on a.attrelid = c.oid and a.attname = 'tenant_id' and not a.attisdropped
 		where c.relkind in ('r', 'p') and c.relname not in ('login_directory', 'tenant_directory', 'key_directory',
-			'queue_signals', 'queue_items')
+			'shop_directory', 'queue_signals', 'queue_items')
 			and c.relnamespace = (select relnamespace from pg_class where oid = 'tenants'::regclass)
 			and not (c.relrowsecurity and c.relforcerowsecurity
 				and exists (select from pg_policy p where p.polrelid = c.oid))`).Scan(&unprotected)

@@ -42,6 +42,13 @@ func (d *DB) FindKey(ctx context.Context, hash string) (Actor, bool, error) {
 	return Actor{Tenant: tenant, APIKey: key, KeyHash: hash}, rows > 0, err
 }
 
+// FindShop returns the tenant of the connection to a shop with the id, and false if there is none. It reads the shop
+// directory, which is outside of tenants.
+func (d *DB) FindShop(ctx context.Context, id string) (tenant string, found bool, err error) {
+	rows, err := d.directory(ctx, `select s::text from shop_find($1) s`, []any{id}, &tenant)
+	return tenant, rows > 0, err
+}
+
 // Tenants returns the ids of all tenants, for the account commands.
 func (d *DB) Tenants(ctx context.Context) ([]string, error) {
 	var all []string

@@ -1,4 +1,4 @@
--- The only access to login_directory, tenant_directory and key_directory. These functions run with their owner's
+-- The only access to login_directory, tenant_directory, key_directory and shop_directory. These functions run with their owner's
 -- privileges (security definer), so each does one narrow thing, has a fixed search_path, and may be called by the
 -- service's role only.
 
@@ -60,7 +60,26 @@ language sql security definer set search_path = public, pg_temp as $$
 	where d.hash = key_hash and d.tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid
 $$;
 
+-- Returns the tenant of a connection to a shop, or no row.
+create or replace function shop_find(shop uuid) returns setof uuid
+language sql stable security definer set search_path = public, pg_temp as $$
+	select d.tenant_id from shop_directory d where d.shop_id = shop
+$$;
+
+-- Enters a connection to a shop of the tenant that the transaction is bound to.
+create or replace function shop_claim(shop uuid) returns void
+language sql security definer set search_path = public, pg_temp as $$
+	insert into shop_directory (shop_id, tenant_id) values (shop, nullif(current_setting('app.tenant_id', true), '')::uuid)
+$$;
+
+-- Deletes a connection to a shop of the tenant that the transaction is bound to.
+create or replace function shop_drop(shop uuid) returns void
+language sql security definer set search_path = public, pg_temp as $$
+	delete from shop_directory d
+	where d.shop_id = shop and d.tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid
+$$;
+
 revoke all on function tenant_created, login_find, login_claim, login_drop, login_tenants, key_find, key_claim,
-	key_drop from public;
+	key_drop, shop_find, shop_claim, shop_drop from public;
 grant execute on function login_find, login_claim, login_drop, login_tenants, key_find, key_claim,
-	key_drop to spoolwright_app;
+	key_drop, shop_find, shop_claim, shop_drop to spoolwright_app;

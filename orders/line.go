@@ -39,7 +39,7 @@ func matchedLines(lines string) string {
 				quantity int, unit_price numeric)
 			left join lateral (
 				select true as found, m.* from order_line_match(l.title, l.sku) m
-				where coalesce(l.quantity::bigint * m.pieces, 0) <= 1000000
+				where l.quantity > 0 and coalesce(l.quantity::bigint * m.pieces, 0) <= 1000000
 			) m on true`
 }
 

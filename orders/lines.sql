@@ -58,3 +58,78 @@ begin
 	where o.id = n.id and o.unassigned_count <> n.lines;
 	perform settle_orders(ids);
 end $$;
+
+-- Makes the lines of a locked order those that the shop has now. p_lines has rows of lineRows with shop_line, the id of
+-- the line in the shop. A line that the shop has no more has the quantity 0, and its item is removed from the order; runs that print
+-- the item stay. Only what changed in the shop changes here, so that what people have changed stays. An order whose
+-- items did not come as lines keeps them.
+create or replace function take_order_lines(p_order uuid, p_lines json) returns void language plpgsql as $$
+begin
+	if exists (select from order_items i where i.order_id = p_order)
+			and not exists (select from order_lines l where l.order_id = p_order) then
+		return;
+	end if;
+
+	-- Lines that came without an id, for example from a file, are those that sell the same.
+	update order_lines l set shop_line = n.shop_line
+	from (
+		select l.id, l.match_key, row_number() over (partition by l.match_key order by l.created_at, l.id) as nth
+		from order_lines l where l.order_id = p_order and l.shop_line is null
+	) o
+	join (
+		select n.shop_line, k.match_key, row_number() over (partition by k.match_key order by n.n) as nth
+		from json_to_recordset(p_lines) n (n int, shop_line text, title text, sku text)
+		cross join lateral (select case when n.sku <> '' then 'sku ' || (lower(n.sku collate "und-x-icu") collate "C")
+			else 'title ' || (lower(n.title collate "und-x-icu") collate "C") end) k (match_key)
+		where not exists (select from order_lines x where x.order_id = p_order and x.shop_line = n.shop_line)
+	) n on n.match_key = o.match_key and n.nth = o.nth
+	where l.id = o.id;
+
+	with now as materialized (
+		select n.shop_line, n.title, n.sku, n.quantity, n.unit_price
+		from json_to_recordset(p_lines) n (shop_line text, title text, sku text, quantity int, unit_price numeric)
+	), line as materialized (
+		select l.id, l.item_id, l.pieces, l.quantity as was, l.unit_price as price_was, n.shop_line is not null as known,
+			coalesce(n.quantity, 0) as quantity, n.unit_price, n.title, n.sku
+		from order_lines l
+		left join now n on n.shop_line = l.shop_line
+		where l.order_id = p_order and l.shop_line is not null and (n.shop_line is null and l.quantity > 0
+			or n.shop_line is not null and (n.quantity, n.unit_price, n.title, n.sku) is distinct from
+				(l.quantity, l.unit_price, l.title, l.sku))
+	), items as (
+		update order_items i set
+			quantity = case when l.quantity > 0 and l.quantity <> l.was then least(l.quantity::bigint * l.pieces, 1000000)
+				else i.quantity end,
+			unit_price = case when l.known and l.unit_price is distinct from l.price_was
+				then round(l.unit_price / l.pieces, 6) else i.unit_price end,
+			withdrawn_at = case when l.quantity = 0 and l.was > 0 then coalesce(i.withdrawn_at, now())
+				when l.quantity > 0 and l.was = 0 then null else i.withdrawn_at end,
+			delivered = case when l.quantity > 0 and i.delivered > l.quantity::bigint * l.pieces
+				then l.quantity * l.pieces else i.delivered end
+		from line l
+		join order_items b on b.id = l.item_id
+		cross join lateral order_item_pieces(l.item_id) p
+		where i.id = l.item_id
+		returning i.withdrawn_at is null and i.quantity > p.produced
+			and (b.withdrawn_at is not null or i.quantity > b.quantity) as more
+	), changed as (
+		update order_lines o set quantity = l.quantity, title = case when l.known then l.title else o.title end,
+			sku = case when l.known then l.sku else o.sku end,
+			unit_price = case when l.known then l.unit_price else o.unit_price end
+		from line l where o.id = l.id returning o.id
+	)
+	update orders o set updated_at = now(),
+		status = case when o.status = 'done' and exists (select from items where more) then 'in_production'
+			else o.status end
+	where o.id = p_order and exists (select from changed);
+
+	insert into order_lines (id, order_id, shop_line, title, sku, quantity, unit_price)
+	select n.id, p_order, n.shop_line, n.title, n.sku, n.quantity, n.unit_price
+	from json_to_recordset(p_lines) n (n int, id uuid, shop_line text, title text, sku text, quantity int,
+		unit_price numeric)
+	where not exists (select from order_lines l where l.order_id = p_order and l.shop_line = n.shop_line)
+	order by n.n
+	limit greatest(0, 1000 - (select count(*) from order_lines l where l.order_id = p_order));
+
+	perform match_order_lines(array[p_order]);
+end $$;

@@ -37,6 +37,7 @@ type Caller struct {
 type Config struct {
 	Routes       []Route
 	Surfaces     []Surface
+	Receivers    []Receiver
 	Site         func(*Server) *Site         // returns the pages for people; nil means no pages
 	Events       []Event                     // the events that webhooks get, for the OpenAPI document
 	Document     Document                    // makes the OpenAPI document; package openapi has this function
@@ -138,6 +139,9 @@ func New(c Config) *Server {
 		if f.KeyPrefix != "" {
 			s.mux.HandleFunc(f.KeyPrefix, f.keyed(surface))
 		}
+	}
+	for _, f := range c.Receivers {
+		s.addReceiver(f)
 	}
 	pages := docs.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { ErrNotFound.write(w, "") }))
 	for _, pattern := range []string{"GET /docs", "GET /docs/", "GET /redoc", "GET /redoc/"} {

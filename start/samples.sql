@@ -62,6 +62,12 @@ begin
 		select u.spool_id, d.id from d join spool_usage u on u.tenant_id = tenant and u.printer_id = d.id
 		where u.spool_id not in (select d.id from d)
 		union all
+		select l.id, d.id from d join order_lines l on l.tenant_id = tenant and l.order_id = d.id
+		union all
+		select a.id, d.id from d join order_assignments a on a.tenant_id = tenant and a.product_id = d.id
+		union all
+		select o.shop_id, d.id from d join shop_orders o on o.tenant_id = tenant and o.order_id = d.id
+		union all
 		select k.id, d.id from d join api_keys k on k.tenant_id = tenant and k.printer_id = d.id
 		where k.revoked_at is null
 	), kept as (

@@ -20,6 +20,7 @@ import (
 	"spoolwright/db"
 	"spoolwright/server"
 	"spoolwright/server/openapi"
+	"spoolwright/shops"
 	"spoolwright/start"
 	"spoolwright/value"
 	"spoolwright/web"
@@ -55,7 +56,8 @@ type Options struct {
 
 // Features are functions that return the routes of the whole API, except accounts. No dispatcher of webhooks runs.
 var Features = append(slices.Clip(app.Features), func(d *db.DB) []server.Route {
-	return webhooks.New(webhooks.Config{DB: d, Secrets: []string{Secret}}).Routes()
+	return append(webhooks.New(webhooks.Config{DB: d, Secrets: []string{Secret}}).Routes(),
+		shops.New(d, []string{Secret}, time.Now).Routes()...)
 })
 
 // Routes returns the routes of the whole API.
@@ -92,6 +94,7 @@ func New(tb testing.TB, o Options, features ...func(*db.DB) []server.Route) *API
 		Authenticate: service.Authenticate, Ready: o.DB.Ready,
 		Stopped:   service.Stop,
 		Site:      web.New(pages),
+		Receivers: []server.Receiver{shops.New(o.DB, []string{Secret}, o.Now).Receiver()},
 		PerMinute: o.PerMinute, PerHour: o.PerHour, Now: o.Now, Version: "test",
 	}
 	if o.Change != nil {

@@ -79,6 +79,8 @@ Subscription = Literal["*", "inventory.*", "inventory.low_stock", "order.*", "or
 
 DeliveryStatus = Literal["pending", "delivered", "failed"]
 
+ShopKind = Literal["shopify", "woocommerce", "generic"]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class User:
@@ -5693,6 +5695,113 @@ def _DeliveryDetails(d: Any, etag: str | None = None) -> DeliveryDetails:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shop:
+    """The type `Shop` of the API."""
+
+    id: str
+    """The connection's id."""
+    kind: ShopKind
+    """The program of the shop; generic for any that sends the JSON of docs/shops.md."""
+    name: str
+    """What the farm calls the shop: the source of its orders."""
+    address: str
+    """Path to which the shop sends its webhooks; the address of the service precedes it."""
+    received_at: _dt.datetime | None
+    """When the shop last sent a message, to a minute; null before the first one."""
+    refused_at: _dt.datetime | None
+    """When a message last had a wrong signature, to a minute."""
+    created_at: _dt.datetime
+    """Time of creation."""
+    updated_at: _dt.datetime
+    """Time of the last change of the name or the secret."""
+    etag: str | None = field(default=None, compare=False)
+    """The version of the resource, for ``if_match``. None in lists, and where the service sends none."""
+
+
+def _Shop(d: Any, etag: str | None = None) -> Shop:
+    get = d.get
+    return Shop(
+        id=get("id"),
+        kind=get("kind"),
+        name=get("name"),
+        address=get("address"),
+        received_at=_core.timestamp(get("received_at")),
+        refused_at=_core.timestamp(get("refused_at")),
+        created_at=_core.timestamp(get("created_at")),
+        updated_at=_core.timestamp(get("updated_at")),
+        etag=etag,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShopList:
+    """The type `ShopList` of the API."""
+
+    items: tuple[Shop, ...]
+    """The items of this page."""
+    total: int
+    """Number of matching items on all pages."""
+    skip: int
+    """Number of skipped items."""
+    limit: int
+    """Maximum number of items on a page."""
+    next: str | None
+    """The value of `after` for the next page; null on the last page, and if the request has an order without an
+    index.
+    """
+
+
+def _ShopList(d: Any, etag: str | None = None) -> ShopList:
+    get = d.get
+    return ShopList(
+        items=_core.each(_Shop, get("items")),
+        total=get("total"),
+        skip=get("skip"),
+        limit=get("limit"),
+        next=get("next"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShopSecret:
+    """The type `ShopSecret` of the API."""
+
+    id: str
+    """The connection's id."""
+    kind: ShopKind
+    """The program of the shop; generic for any that sends the JSON of docs/shops.md."""
+    name: str
+    """What the farm calls the shop: the source of its orders."""
+    address: str
+    """Path to which the shop sends its webhooks; the address of the service precedes it."""
+    received_at: _dt.datetime | None
+    """When the shop last sent a message, to a minute; null before the first one."""
+    refused_at: _dt.datetime | None
+    """When a message last had a wrong signature, to a minute."""
+    created_at: _dt.datetime
+    """Time of creation."""
+    updated_at: _dt.datetime
+    """Time of the last change of the name or the secret."""
+    secret: str
+    """With what the shop signs its messages. Empty in a repeated response."""
+
+
+def _ShopSecret(d: Any, etag: str | None = None) -> ShopSecret:
+    get = d.get
+    return ShopSecret(
+        id=get("id"),
+        kind=get("kind"),
+        name=get("name"),
+        address=get("address"),
+        received_at=_core.timestamp(get("received_at")),
+        refused_at=_core.timestamp(get("refused_at")),
+        created_at=_core.timestamp(get("created_at")),
+        updated_at=_core.timestamp(get("updated_at")),
+        secret=get("secret"),
+    )
+
+
 class SpoolFilter(TypedDict, total=False):
     """The type `SpoolFilter` of the API, in request bodies."""
 
@@ -6211,6 +6320,10 @@ class SameSpoolError(ApiError):
     """The service responded ``SAME_SPOOL`` (status 400)."""
 
 
+class ShopLimitError(ApiError):
+    """The service responded ``SHOP_LIMIT`` (status 409)."""
+
+
 class SlotInUseError(ApiError):
     """The service responded ``SLOT_IN_USE`` (status 409)."""
 
@@ -6330,6 +6443,7 @@ _ERRORS: dict[str, type[ApiError]] = {
     "RUN_NOT_OPEN": RunNotOpenError,
     "RUN_STARTED": RunStartedError,
     "SAME_SPOOL": SameSpoolError,
+    "SHOP_LIMIT": ShopLimitError,
     "SLOT_IN_USE": SlotInUseError,
     "SPOOLS_CHANGED": SpoolsChangedError,
     "STOCK_LEVEL_EXISTS": StockLevelExistsError,
@@ -14138,6 +14252,217 @@ class WebhooksResource:
         )
 
 
+class ShopsResource:
+    """Connections to shops, whose orders then come by themselves. For admins; API keys are rejected. A shop sends its
+    webhooks to `POST /shops/{id}/events`, outside of the API: `address` is this path. The service checks the
+    signature of the body, and answers 401 `INVALID_SIGNATURE` if it is wrong. An order may come twice, late and in
+    any order: it becomes what the newest message says. An unknown SKU refuses no order; see `assignOrderLine`.
+    """
+
+    __slots__ = ("_client",)
+
+    def __init__(self, client: _core.BaseClient) -> None:
+        self._client = client
+
+    def list(
+        self,
+        *,
+        skip: int | None = None,
+        limit: int | None = None,
+        sort_by: Literal["id", "kind", "name", "received_at", "refused_at", "created_at", "updated_at"] | None = None,
+        sort_order: SortOrder | None = None,
+        after: str | None = None,
+        kind: ShopKind | None = None,
+    ) -> ShopList:
+        """List connections to shops.
+
+        Returns all connections of the tenant, without their secrets.
+
+        Requires the role `admin`.
+
+        :param skip: Items to skip.
+        :param limit: Maximum page size.
+        :param sort_by: Any scalar field of the items.
+        :param sort_order: Ascending or descending.
+        :param after: The `next` of a page with the same `sort_by` and `sort_order`, to get the page after it.
+        Cannot be combined with `skip`.
+        :param kind: Only shops of this kind.
+        """
+        return self._client._call(
+            "GET",
+            "/shops",
+            _ShopList,
+            query={
+                "skip": skip,
+                "limit": limit,
+                "sort_by": sort_by,
+                "sort_order": sort_order,
+                "after": after,
+                "kind": kind,
+            },
+        )
+
+    def iterate(
+        self,
+        *,
+        sort_by: Literal["id", "kind", "name", "received_at", "refused_at", "created_at", "updated_at"] | None = None,
+        sort_order: SortOrder | None = None,
+        kind: ShopKind | None = None,
+    ) -> Iterator[Shop]:
+        """Iterates over all items of the list, page by page.
+
+        Items that others create or delete meanwhile may be missing or not; every other item occurs exactly once.
+        Sort by a field that does not change meanwhile.
+
+        :param sort_by: Any scalar field of the items.
+        :param sort_order: Ascending or descending.
+        :param kind: Only shops of this kind.
+        """
+        return _core.cursor_pages(self._client, "/shops", _ShopList,
+            query={
+                "sort_by": sort_by,
+                "sort_order": sort_order,
+                "kind": kind,
+            },
+        )
+
+    def create(
+        self,
+        *,
+        kind: ShopKind,
+        name: str,
+        signing_secret: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> ShopSecret:
+        """Connect a shop.
+
+        Returns the connection with its secret in `secret`, once: the service stores it encrypted. For the same
+        reason, a response that is repeated for an `Idempotency-Key` has an empty `secret`. Without
+        `signing_secret`, the service makes a secret, to be entered in the shop. Shopify makes its own secret and
+        shows it below its list of webhooks: connect first, enter the address there, and send Shopify's secret with
+        `rotateShop`. A tenant can have 20 connections. `docs/shops.md` says what to do in each shop.
+
+        Requires the role `admin`.
+
+        :param kind: The program of the shop.
+        :param name: What the farm calls the shop.
+        :param signing_secret: The secret that the shop has made; without it, the service makes one.
+        :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
+        a key.
+        """
+        return self._client._call(
+            "POST",
+            "/shops",
+            _ShopSecret,
+            body={
+                "kind": kind,
+                "name": name,
+                "signing_secret": UNSET if signing_secret is None else signing_secret,
+            },
+            idempotency_key=idempotency_key or _core.new_key(),
+        )
+
+    def get(
+        self,
+        id: str,
+    ) -> Shop:
+        """Get a connection to a shop.
+
+        Returns a connection, without its secret.
+
+        Requires the role `admin`.
+
+        :param id: The id of the shop, a UUID.
+        """
+        return self._client._call(
+            "GET",
+            f"/shops/{_core.segment(id)}",
+            _Shop,
+        )
+
+    def update(
+        self,
+        id: str,
+        *,
+        name: str | Unset = UNSET,
+        if_match: str | None = None,
+    ) -> Shop:
+        """Rename a connection to a shop.
+
+        The `name` is the `source` of orders that come later. Orders that exist keep theirs, and go on to follow
+        the shop.
+
+        Requires the role `admin`.
+
+        :param id: The id of the shop, a UUID.
+        :param name: What the farm calls the shop: the source of its orders.
+        :param if_match: The ``etag`` of the resource as you know it. If the resource has changed since, the call
+        raises PreconditionFailedError and changes nothing.
+        """
+        return self._client._call(
+            "PATCH",
+            f"/shops/{_core.segment(id)}",
+            _Shop,
+            body={
+                "name": name,
+            },
+            if_match=if_match,
+        )
+
+    def delete(
+        self,
+        id: str,
+        *,
+        if_match: str | None = None,
+    ) -> None:
+        """Disconnect a shop.
+
+        Messages to the address of the connection are rejected then. Its orders stay, and no longer follow the
+        shop.
+
+        Requires the role `admin`.
+
+        :param id: The id of the shop, a UUID.
+        :param if_match: The ``etag`` of the resource as you know it. If the resource has changed since, the call
+        raises PreconditionFailedError and changes nothing.
+        """
+        return self._client._call(
+            "DELETE",
+            f"/shops/{_core.segment(id)}",
+            _core.nothing,
+            if_match=if_match,
+        )
+
+    def rotate(
+        self,
+        id: str,
+        *,
+        signing_secret: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> ShopSecret:
+        """Change the secret of a connection to a shop.
+
+        Sets the secret to `signing_secret`, which the shop has made, or to a new one, and returns it, once. For 24
+        hours, messages that are signed with the previous secret are accepted too.
+
+        Requires the role `admin`.
+
+        :param id: The id of the shop, a UUID.
+        :param signing_secret: The secret that the shop has made; without it, the service makes one.
+        :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
+        a key.
+        """
+        return self._client._call(
+            "POST",
+            f"/shops/{_core.segment(id)}/rotate",
+            _ShopSecret,
+            body={
+                "signing_secret": UNSET if signing_secret is None else signing_secret,
+            },
+            idempotency_key=idempotency_key or _core.new_key(),
+        )
+
+
 class Client(_core.BaseClient):
     """A connection to one Spoolwright service, safe for use by several threads.
 
@@ -14200,6 +14525,13 @@ class Client(_core.BaseClient):
         not followed. After a failure the service tries again after 5 seconds, 5 and 30 minutes, and 2, 5, 10, 14,
         20 and 24 hours, or later if `Retry-After` says so (up to 24 hours). The status 410, or five days with
         nothing but failures, disables the webhook.
+        """
+        self.shops = ShopsResource(self)
+        """Connections to shops, whose orders then come by themselves. For admins; API keys are rejected. A shop sends
+        its webhooks to `POST /shops/{id}/events`, outside of the API: `address` is this path. The service checks
+        the signature of the body, and answers 401 `INVALID_SIGNATURE` if it is wrong. An order may come twice,
+        late and in any order: it becomes what the newest message says. An unknown SKU refuses no order; see
+        `assignOrderLine`.
         """
 
 
@@ -14427,6 +14759,12 @@ __all__ = [
     "SheetColumn",
     "SheetRow",
     "SheetText",
+    "Shop",
+    "ShopKind",
+    "ShopLimitError",
+    "ShopList",
+    "ShopSecret",
+    "ShopsResource",
     "SlotInUseError",
     "SortOrder",
     "Spool",

@@ -81,6 +81,8 @@ export type Subscription = "*" | "inventory.*" | "inventory.low_stock" | "order.
 
 export type DeliveryStatus = "pending" | "delivered" | "failed";
 
+export type ShopKind = "shopify" | "woocommerce" | "generic";
+
 /** The type `User` of the API. */
 export interface User {
   /** The user's id. */
@@ -3233,6 +3235,64 @@ export interface DeliveryDetails {
   readonly body: string;
 }
 
+/** The type `Shop` of the API. */
+export interface Shop {
+  /** The connection's id. */
+  readonly id: string;
+  /** The program of the shop; generic for any that sends the JSON of docs/shops.md. */
+  readonly kind: ShopKind;
+  /** What the farm calls the shop: the source of its orders. */
+  readonly name: string;
+  /** Path to which the shop sends its webhooks; the address of the service precedes it. */
+  readonly address: string;
+  /** When the shop last sent a message, to a minute; null before the first one. */
+  readonly received_at: string | null;
+  /** When a message last had a wrong signature, to a minute. */
+  readonly refused_at: string | null;
+  /** Time of creation. */
+  readonly created_at: string;
+  /** Time of the last change of the name or the secret. */
+  readonly updated_at: string;
+}
+
+/** The type `ShopList` of the API. */
+export interface ShopList {
+  /** The items of this page. */
+  readonly items: readonly Shop[];
+  /** Number of matching items on all pages. */
+  readonly total: number;
+  /** Number of skipped items. */
+  readonly skip: number;
+  /** Maximum number of items on a page. */
+  readonly limit: number;
+  /**
+   * The value of `after` for the next page; null on the last page, and if the request has an order without an index.
+   */
+  readonly next: string | null;
+}
+
+/** The type `ShopSecret` of the API. */
+export interface ShopSecret {
+  /** The connection's id. */
+  readonly id: string;
+  /** The program of the shop; generic for any that sends the JSON of docs/shops.md. */
+  readonly kind: ShopKind;
+  /** What the farm calls the shop: the source of its orders. */
+  readonly name: string;
+  /** Path to which the shop sends its webhooks; the address of the service precedes it. */
+  readonly address: string;
+  /** When the shop last sent a message, to a minute; null before the first one. */
+  readonly received_at: string | null;
+  /** When a message last had a wrong signature, to a minute. */
+  readonly refused_at: string | null;
+  /** Time of creation. */
+  readonly created_at: string;
+  /** Time of the last change of the name or the secret. */
+  readonly updated_at: string;
+  /** With what the shop signs its messages. Empty in a repeated response. */
+  readonly secret: string;
+}
+
 /** An event that a webhook sends. Newer services send other types too: ignore them. */
 export type WebhookEvent =
   | WebhookTestEvent
@@ -4557,6 +4617,28 @@ export interface WebhookUpdate {
   disabled?: boolean | undefined;
 }
 
+/** The type `NewShop` of the API, in request bodies. */
+export interface NewShop {
+  /** The program of the shop. */
+  kind: ShopKind;
+  /** What the farm calls the shop. */
+  name: string;
+  /** The secret that the shop has made; without it, the service makes one. */
+  signing_secret?: string | null | undefined;
+}
+
+/** The type `ShopChangeUpdate` of the API, in request bodies. */
+export interface ShopChangeUpdate {
+  /** What the farm calls the shop: the source of its orders. */
+  name?: string | undefined;
+}
+
+/** The type `SecretChange` of the API, in request bodies. */
+export interface SecretChange {
+  /** The secret that the shop has made; without it, the service makes one. */
+  signing_secret?: string | null | undefined;
+}
+
 /** Query parameters of `auth.listSessions`. */
 export interface ListSessionsQuery {
   /** Items to skip. */
@@ -5743,6 +5825,25 @@ export interface ListWebhookDeliveriesQuery {
   created_to?: string | Date | undefined;
 }
 
+/** Query parameters of `shops.list`. */
+export interface ListShopsQuery {
+  /** Items to skip. */
+  skip?: number | undefined;
+  /** Maximum page size. */
+  limit?: number | undefined;
+  /** Any scalar field of the items. */
+  sort_by?: "id" | "kind" | "name" | "received_at" | "refused_at" | "created_at" | "updated_at" | undefined;
+  /** Ascending or descending. */
+  sort_order?: SortOrder | undefined;
+  /**
+   * The `next` of a page with the same `sort_by` and `sort_order`, to get the page after it. Cannot be combined with
+   * `skip`.
+   */
+  after?: string | undefined;
+  /** Only shops of this kind. */
+  kind?: ShopKind | undefined;
+}
+
 /** The service responded `ACTUAL_USAGE_MISSING` (status 400). */
 export class ActualUsageMissingError extends ApiError {}
 
@@ -5881,6 +5982,9 @@ export class RunStartedError extends ApiError {}
 /** The service responded `SAME_SPOOL` (status 400). */
 export class SameSpoolError extends ApiError {}
 
+/** The service responded `SHOP_LIMIT` (status 409). */
+export class ShopLimitError extends ApiError {}
+
 /** The service responded `SLOT_IN_USE` (status 409). */
 export class SlotInUseError extends ApiError {}
 
@@ -5982,6 +6086,7 @@ const ERRORS: Record<string, typeof ApiError> = {
   RUN_NOT_OPEN: RunNotOpenError,
   RUN_STARTED: RunStartedError,
   SAME_SPOOL: SameSpoolError,
+  SHOP_LIMIT: ShopLimitError,
   SLOT_IN_USE: SlotInUseError,
   SPOOLS_CHANGED: SpoolsChangedError,
   STOCK_LEVEL_EXISTS: StockLevelExistsError,
@@ -9555,6 +9660,126 @@ export class WebhooksResource<M extends DecimalMode = "number"> {
 }
 
 /**
+ * Connections to shops, whose orders then come by themselves. For admins; API keys are rejected. A shop sends its
+ * webhooks to `POST /shops/{id}/events`, outside of the API: `address` is this path. The service checks the signature
+ * of the body, and answers 401 `INVALID_SIGNATURE` if it is wrong. An order may come twice, late and in any order: it
+ * becomes what the newest message says. An unknown SKU refuses no order; see `assignOrderLine`.
+ */
+export class ShopsResource<M extends DecimalMode = "number"> {
+  readonly #client: BaseClient;
+
+  constructor(client: BaseClient) {
+    this.#client = client;
+  }
+
+  /**
+   * List connections to shops.
+   *
+   * Returns all connections of the tenant, without their secrets.
+   *
+   * Requires the role `admin`.
+   */
+  list(
+    query: ListShopsQuery = {},
+    options: RequestOptions = {},
+  ): Promise<ShopList> {
+    return this.#client.call("GET", `/shops`, { query: { ...query } }, options);
+  }
+
+  /**
+   * Iterates over all items of the list, page by page.
+   *
+   * Items that others create or delete meanwhile may be missing or not; every other item occurs exactly once. Sort by
+   * a field that does not change meanwhile.
+   */
+  iterate(
+    query: Omit<ListShopsQuery, "skip" | "limit" | "after"> = {},
+    options: RequestOptions = {},
+  ): AsyncGenerator<Shop, void, undefined> {
+    return cursorPages(this.#client, `/shops`, { ...query }, options);
+  }
+
+  /**
+   * Connect a shop.
+   *
+   * Returns the connection with its secret in `secret`, once: the service stores it encrypted. For the same reason, a
+   * response that is repeated for an `Idempotency-Key` has an empty `secret`. Without `signing_secret`, the service
+   * makes a secret, to be entered in the shop. Shopify makes its own secret and shows it below its list of webhooks:
+   * connect first, enter the address there, and send Shopify's secret with `rotateShop`. A tenant can have 20
+   * connections. `docs/shops.md` says what to do in each shop.
+   *
+   * Requires the role `admin`.
+   */
+  create(
+    input: NewShop,
+    options: RequestOptions & Keyed = {},
+  ): Promise<ShopSecret> {
+    return this.#client.call("POST", `/shops`, { body: input, keyed: true }, options);
+  }
+
+  /**
+   * Get a connection to a shop.
+   *
+   * Returns a connection, without its secret.
+   *
+   * Requires the role `admin`.
+   */
+  get(
+    id: string,
+    options: RequestOptions = {},
+  ): Promise<Shop> {
+    return this.#client.call("GET", `/shops/${segment(id)}`, {  }, options);
+  }
+
+  /**
+   * Rename a connection to a shop.
+   *
+   * The `name` is the `source` of orders that come later. Orders that exist keep theirs, and go on to follow the
+   * shop.
+   *
+   * Requires the role `admin`.
+   */
+  update(
+    id: string,
+    input: ShopChangeUpdate,
+    options: RequestOptions & IfMatch = {},
+  ): Promise<Shop> {
+    return this.#client.call("PATCH", `/shops/${segment(id)}`, { body: input }, options);
+  }
+
+  /**
+   * Disconnect a shop.
+   *
+   * Messages to the address of the connection are rejected then. Its orders stay, and no longer follow the shop.
+   *
+   * Requires the role `admin`.
+   */
+  delete(
+    id: string,
+    options: RequestOptions & IfMatch = {},
+  ): Promise<void> {
+    return this.#client.call("DELETE", `/shops/${segment(id)}`, {  }, options);
+  }
+
+  /**
+   * Change the secret of a connection to a shop.
+   *
+   * Sets the secret to `signing_secret`, which the shop has made, or to a new one, and returns it, once. For 24
+   * hours, messages that are signed with the previous secret are accepted too.
+   *
+   * Requires the role `admin`.
+   */
+  rotate(
+    id: string,
+    input: SecretChange = {},
+    options: RequestOptions & Keyed = {},
+  ): Promise<ShopSecret> {
+    return this.#client.call("POST", `/shops/${segment(id)}/rotate`, { body: input, keyed: true }, options);
+  }
+
+}
+
+/**
  * A connection to one Spoolwright service.
  *
  * Each property has the operations on one kind of resource: `farm.spools.deduct(id, { weight_grams: 45.5 })`.
@@ -9614,6 +9839,13 @@ export class Client<M extends DecimalMode = "number"> extends BaseClient {
    * to 24 hours). The status 410, or five days with nothing but failures, disables the webhook.
    */
   readonly webhooks: WebhooksResource<M>;
+  /**
+   * Connections to shops, whose orders then come by themselves. For admins; API keys are rejected. A shop sends its
+   * webhooks to `POST /shops/{id}/events`, outside of the API: `address` is this path. The service checks the
+   * signature of the body, and answers 401 `INVALID_SIGNATURE` if it is wrong. An order may come twice, late and in
+   * any order: it becomes what the newest message says. An unknown SKU refuses no order; see `assignOrderLine`.
+   */
+  readonly shops: ShopsResource<M>;
 
   /** Prepares a client for the service at the URL, such as `https://farm.example`. */
   constructor(url: string, options: ClientOptions<M> = {}) {
@@ -9637,6 +9869,7 @@ export class Client<M extends DecimalMode = "number"> extends BaseClient {
     this.stockLevels = new StockLevelsResource(this);
     this.plan = new PlanResource(this);
     this.webhooks = new WebhooksResource(this);
+    this.shops = new ShopsResource(this);
   }
 
   /** Logs in and returns a client. The client renews its tokens, and does not keep the password. */

@@ -1,0 +1,345 @@
+package shops
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/big"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"spoolwright/value"
+)
+
+// parse returns what a message says, or nil if it says nothing about an order. Now is the time at which it came.
+func parse(kind string, body []byte, now time.Time) (*message, error) {
+	switch kind {
+	case "shopify":
+		return parseShopify(body)
+	case "woocommerce":
+		return parseWooCommerce(body, now)
+	}
+	return parseGeneric(body)
+}
+
+// maxLines is the maximum number of lines of an order.
+const maxLines = 500
+
+// word is a text or a number in JSON, such as an id.
+type word string
+
+func (w *word) UnmarshalJSON(b []byte) error {
+	var text string
+	var number json.Number
+	switch {
+	case string(b) == "null":
+		return nil
+	case json.Unmarshal(b, &text) == nil:
+	case json.Unmarshal(b, &number) == nil:
+		text = number.String()
+	default:
+		return errors.New("must be a text or a number")
+	}
+	*w = word(text)
+	return nil
+}
+
+// clean returns a text that PostgreSQL can store, of at most most characters, without blanks around it. Control
+// characters become blanks, except line breaks in a text of several lines.
+func clean(text string, most int, lines bool) string {
+	text = strings.TrimSpace(strings.Map(func(c rune) rune {
+		switch {
+		case c == '\n' && lines:
+			return c
+		case unicode.IsControl(c):
+			return ' '
+		case c == utf8.RuneError:
+			return -1
+		}
+		return c
+	}, text))
+	if utf8.RuneCountInString(text) > most {
+		text = strings.TrimSpace(string([]rune(text)[:most]))
+	}
+	return text
+}
+
+// price returns the price of a piece: that of the shop less the share of a discount for the whole line. It is "" if it is
+// unknown or out of range.
+func price(unit, discount string, quantity int64) string {
+	d, ok := value.ParseDecimal(unit)
+	if !ok || d < 0 || d > 1_000_000*value.DecimalOne {
+		return ""
+	}
+	if off, ok := value.ParseDecimal(discount); ok && off > 0 && quantity > 0 {
+		r, _ := new(big.Rat).SetString(d.String())
+		o, _ := new(big.Rat).SetString(off.String())
+		r.Sub(r, o.Quo(o, big.NewRat(quantity, 1)))
+		if r.Sign() < 0 {
+			return "0"
+		}
+		d, _ = value.ParseDecimal(r.FloatString(6))
+	}
+	return d.String()
+}
+
+// lines checks and cleans the lines of an order.
+func cleanLines(all []line) ([]line, error) {
+	if len(all) > maxLines {
+		return nil, fmt.Errorf("the order has %d lines, more than %d", len(all), maxLines)
+	}
+	seen := map[string]bool{}
+	kept := all[:0]
+	for i, l := range all {
+		l.ID = clean(l.ID, 200, false)
+		if l.ID == "" {
+			l.ID = fmt.Sprintf("line %d", i+1)
+		}
+		if seen[l.ID] {
+			return nil, fmt.Errorf("two lines have the id %q", l.ID)
+		}
+		seen[l.ID] = true
+		l.SKU = clean(l.SKU, 200, false)
+		if l.Title = clean(l.Title, 1000, false); l.Title == "" {
+			l.Title = "Without a name"
+			if l.SKU != "" {
+				l.Title = l.SKU
+			}
+		}
+		if l.Quantity < 0 || l.Quantity > 1_000_000 {
+			return nil, fmt.Errorf("the quantity of the line %q is not from 0 to 1,000,000", l.ID)
+		}
+		kept = append(kept, l)
+	}
+	return kept, nil
+}
+
+// cleaned returns the message with its texts and lines cleaned, or an error if it cannot be an order.
+func (m *message) cleaned() (*message, error) {
+	var err error
+	if m.order = clean(m.order, 101, false); m.order == "" || len(m.order) > 100 {
+		return nil, errors.New("the message has no id of an order")
+	}
+	if o := m.Order; o != nil {
+		if m.Updated.IsZero() || m.Updated.Year() < 1990 || m.Updated.Year() > 9000 {
+			return nil, errors.New("the message does not say when the order was changed")
+		}
+		m.Updated = m.Updated.UTC()
+		if o.Reference = clean(o.Reference, 200, false); o.Reference == "" {
+			o.Reference = m.order
+		}
+		o.Customer, o.Note = clean(o.Customer, 200, false), clean(o.Note, 10_000, true)
+		if _, err := time.Parse(time.DateOnly, o.Due); err != nil {
+			o.Due = ""
+		}
+		if o.Lines, err = cleanLines(o.Lines); err != nil {
+			return nil, err
+		}
+	}
+	if len(m.Refunds) > maxRefunds {
+		return nil, errors.New("the order has too many refunds")
+	}
+	for id, r := range m.Refunds {
+		if r.Line == "" || id == "" || len(id) > 100 || len(r.Line) > 200 || r.Quantity < 0 || r.Quantity > 1_000_000 {
+			delete(m.Refunds, id)
+		}
+	}
+	return m, nil
+}
+
+// shopifyOrder is an order or, with OrderID, a refund in a message of Shopify.
+type shopifyOrder struct {
+	ID          word            `json:"id"`
+	OrderID     word            `json:"order_id"`
+	Name        word            `json:"name"`
+	UpdatedAt   *time.Time      `json:"updated_at"`
+	CancelledAt *string         `json:"cancelled_at"`
+	Note        string          `json:"note"`
+	Customer    *shopifyName    `json:"customer"`
+	Shipping    *shopifyName    `json:"shipping_address"`
+	Lines       []shopifyLine   `json:"line_items"`
+	Refunds     []shopifyRefund `json:"refunds"`
+	Refunded    []shopifyPart   `json:"refund_line_items"`
+}
+
+type shopifyName struct {
+	First string `json:"first_name"`
+	Last  string `json:"last_name"`
+	Name  string `json:"name"`
+}
+
+type shopifyLine struct {
+	ID        word   `json:"id"`
+	Name      string `json:"name"` // the title with that of the variant
+	Title     string `json:"title"`
+	SKU       word   `json:"sku"`
+	Quantity  int64  `json:"quantity"`
+	Left      *int64 `json:"current_quantity"`
+	Price     word   `json:"price"`
+	Discounts []struct {
+		Amount word `json:"amount"`
+	} `json:"discount_allocations"`
+}
+
+type shopifyRefund struct {
+	Refunded []shopifyPart `json:"refund_line_items"`
+}
+
+type shopifyPart struct {
+	ID       word  `json:"id"`
+	Line     word  `json:"line_item_id"`
+	Quantity int64 `json:"quantity"`
+}
+
+func parseShopify(body []byte) (*message, error) {
+	var o shopifyOrder
+	if err := json.Unmarshal(body, &o); err != nil {
+		return nil, err
+	}
+	m := &message{order: string(o.ID)}
+	m.Refunds = map[string]refund{}
+	add := func(parts []shopifyPart) {
+		for _, p := range parts {
+			m.Refunds[string(p.ID)] = refund{string(p.Line), p.Quantity}
+		}
+	}
+	switch {
+	case o.OrderID != "":
+		m.order = string(o.OrderID)
+		add(o.Refunded)
+		return m.cleaned()
+	case o.Lines == nil:
+		return nil, nil
+	}
+	if o.UpdatedAt != nil {
+		m.Updated = *o.UpdatedAt
+	}
+	m.Order = &order{Reference: string(o.Name), Note: o.Note, Cancelled: o.CancelledAt != nil}
+	for _, name := range []*shopifyName{o.Customer, o.Shipping} {
+		if name != nil && m.Order.Customer == "" {
+			if m.Order.Customer = strings.TrimSpace(name.First + " " + name.Last); m.Order.Customer == "" {
+				m.Order.Customer = name.Name
+			}
+		}
+	}
+	for _, r := range o.Refunds {
+		add(r.Refunded)
+	}
+	for _, l := range o.Lines {
+		title := l.Name
+		if title == "" {
+			title = l.Title
+		}
+		off := new(big.Rat)
+		for _, d := range l.Discounts {
+			if amount, ok := value.ParseDecimal(string(d.Amount)); ok {
+				r, _ := new(big.Rat).SetString(amount.String())
+				off.Add(off, r)
+			}
+		}
+		left := int64(-1)
+		if l.Left != nil {
+			left = max(0, *l.Left)
+		}
+		m.Order.Lines = append(m.Order.Lines, line{string(l.ID), title, string(l.SKU), l.Quantity, left,
+			price(string(l.Price), off.FloatString(6), l.Quantity)})
+	}
+	return m.cleaned()
+}
+
+// wooOrder is an order in a message of WooCommerce. A message that an order was deleted has only the id.
+type wooOrder struct {
+	ID       word   `json:"id"`
+	Number   word   `json:"number"`
+	Status   string `json:"status"`
+	Modified string `json:"date_modified_gmt"`
+	Note     string `json:"customer_note"`
+	Billing  *struct {
+		First string `json:"first_name"`
+		Last  string `json:"last_name"`
+	} `json:"billing"`
+	Lines []struct {
+		ID       word   `json:"id"`
+		Name     string `json:"name"`
+		SKU      word   `json:"sku"`
+		Quantity int64  `json:"quantity"`
+		Price    word   `json:"price"` // of a piece, after discounts
+	} `json:"line_items"`
+}
+
+// wooMissing are the states in which an order of WooCommerce is not to be printed, or no longer.
+var wooMissing = map[string]bool{"cancelled": true, "refunded": true, "failed": true, "trash": true}
+
+// wooWaiting are the states in which the customer has not paid yet.
+var wooWaiting = map[string]bool{"pending": true, "checkout-draft": true, "auto-draft": true, "draft": true}
+
+func parseWooCommerce(body []byte, now time.Time) (*message, error) {
+	var o wooOrder
+	if err := json.Unmarshal(body, &o); err != nil {
+		return nil, err
+	}
+	m := &message{order: string(o.ID)}
+	switch {
+	case o.ID == "":
+		return nil, nil
+	case o.Status == "" && o.Lines == nil:
+		m.Deleted = now.UTC()
+		return m.cleaned()
+	case o.Lines == nil:
+		return nil, nil
+	}
+	if t, err := time.Parse("2006-01-02T15:04:05", strings.TrimSuffix(o.Modified, "Z")); err == nil {
+		m.Updated = t
+	}
+	m.Order = &order{Reference: string(o.Number), Note: o.Note, Waiting: wooWaiting[o.Status],
+		Cancelled: wooMissing[o.Status]}
+	if o.Billing != nil {
+		m.Order.Customer = o.Billing.First + " " + o.Billing.Last
+	}
+	for _, l := range o.Lines {
+		m.Order.Lines = append(m.Order.Lines, line{string(l.ID), l.Name, string(l.SKU), l.Quantity, -1,
+			price(string(l.Price), "", l.Quantity)})
+	}
+	return m.cleaned()
+}
+
+// genericOrder is the order that any other shop sends: see docs/shops.md.
+type genericOrder struct {
+	ID        word       `json:"id"`
+	Reference word       `json:"reference"`
+	UpdatedAt *time.Time `json:"updated_at"`
+	Cancelled bool       `json:"cancelled"`
+	Customer  string     `json:"customer"`
+	Due       string     `json:"due_date"`
+	Notes     string     `json:"notes"`
+	Lines     []struct {
+		ID       word   `json:"id"`
+		Title    string `json:"title"`
+		SKU      word   `json:"sku"`
+		Quantity *int64 `json:"quantity"`
+		Price    word   `json:"unit_price"`
+	} `json:"lines"`
+}
+
+func parseGeneric(body []byte) (*message, error) {
+	var o genericOrder
+	if err := json.Unmarshal(body, &o); err != nil {
+		return nil, err
+	}
+	m := &message{order: string(o.ID)}
+	if o.UpdatedAt != nil {
+		m.Updated = *o.UpdatedAt
+	}
+	m.Order = &order{Reference: string(o.Reference), Customer: o.Customer, Due: o.Due, Note: o.Notes,
+		Cancelled: o.Cancelled}
+	for _, l := range o.Lines {
+		n := int64(1)
+		if l.Quantity != nil {
+			n = *l.Quantity
+		}
+		m.Order.Lines = append(m.Order.Lines, line{string(l.ID), l.Title, string(l.SKU), n, -1, price(string(l.Price), "", n)})
+	}
+	return m.cleaned()
+}

@@ -1,0 +1,262 @@
+// Package shops follows the orders of shops: Shopify, WooCommerce, and any other that sends a small JSON. A shop sends
+// its webhooks to the address of its connection. The order here is what all messages together say, in whatever order
+// they arrive.
+package shops
+
+import (
+	"context"
+	_ "embed"
+	"encoding/base64"
+	"strings"
+	"time"
+
+	"spoolwright/db"
+	"spoolwright/server"
+	"spoolwright/value"
+	"spoolwright/webhooks"
+)
+
+//go:embed fields.md
+var fields string
+
+// Service has the operations of /api/v1/shops, and receives the messages of shops.
+type Service struct {
+	db    *db.DB
+	vault webhooks.Vault
+	now   func() time.Time
+}
+
+// New returns a Service. The first of the secrets encrypts the secrets of connections, and all decrypt them.
+func New(d *db.DB, secrets []string, now func() time.Time) *Service {
+	return &Service{d, webhooks.NewVault(secrets), now}
+}
+
+var tag = &server.Tag{
+	Name: "shops", Fields: fields,
+	Description: "Connections to shops, whose orders then come by themselves. For admins; API keys are rejected. A shop " +
+		"sends its webhooks to `POST /shops/{id}/events`, outside of the API: `address` is this path. The service checks " +
+		"the signature of the body, and answers 401 `INVALID_SIGNATURE` if it is wrong. An order may come twice, late " +
+		"and in any order: it becomes what the newest message says. An unknown SKU refuses no order; see " +
+		"`assignOrderLine`.",
+}
+
+// Routes returns the operations.
+func (s *Service) Routes() []server.Route {
+	const path, one = " /api/v1/shops", " /api/v1/shops/{id}"
+	return []server.Route{
+		server.Op("GET"+path, server.Admin, server.HandleList[Shop](s.db, Filter.list), listDoc).ForUsers(),
+		server.Op("POST"+path, server.Admin, server.Handle(s.create), createDoc).ForUsers(),
+		server.Op("GET"+one, server.Admin, server.HandleGet[Shop](s.db, read), getDoc).ForUsers().Versioned(
+			server.LockRow("shops")),
+		server.Op("PATCH"+one, server.Admin, server.Handle(s.update), updateDoc).ForUsers(),
+		server.Op("DELETE"+one, server.Admin, server.Handle(s.remove), removeDoc).ForUsers(),
+		server.Op("POST"+one+"/rotate", server.Admin, server.Handle(s.rotate).OptionalBody(), rotateDoc).ForUsers(),
+	}
+}
+
+// Kind is a kind of shop.
+type Kind string
+
+// Enum returns all kinds.
+func (Kind) Enum() []string { return []string{"shopify", "woocommerce", "generic"} }
+
+// Shop is a connection without its secret.
+type Shop struct {
+	ID         value.UUID             `json:"id" rule:"readOnly,notNull"`
+	Kind       value.Optional[Kind]   `json:"kind" rule:"required,named=ShopKind"`
+	Name       value.Optional[string] `json:"name" rule:"required"`
+	Address    string                 `json:"address" rule:"readOnly,notNull,unsorted"`
+	ReceivedAt value.Timestamp        `json:"received_at" rule:"readOnly"`
+	RefusedAt  value.Timestamp        `json:"refused_at" rule:"readOnly"`
+	CreatedAt  value.Timestamp        `json:"created_at" rule:"readOnly,notNull"`
+	UpdatedAt  value.Timestamp        `json:"updated_at" rule:"readOnly,notNull"`
+}
+
+// ShopSecret is a connection with its secret, the response to creating it or rotating its secret.
+type ShopSecret struct {
+	Shop
+	Secret string `json:"secret" rule:"secret"`
+}
+
+// NewShop is the body of a request to create a connection.
+type NewShop struct {
+	Kind   value.Optional[Kind]   `json:"kind" rule:"required,named=ShopKind"`
+	Name   value.Optional[string] `json:"name" rule:"required"`
+	Secret value.Optional[string] `json:"signing_secret"`
+}
+
+// ShopChange is the body of a PATCH. The kind cannot change, because orders come in its form.
+type ShopChange struct {
+	ID         value.UUID             `json:"id" rule:"readOnly,notNull"`
+	Kind       Kind                   `json:"kind" rule:"readOnly,notNull,named=ShopKind"`
+	Name       value.Optional[string] `json:"name" rule:"notNull"`
+	Address    string                 `json:"address" rule:"readOnly,notNull"`
+	ReceivedAt value.Timestamp        `json:"received_at" rule:"readOnly"`
+	RefusedAt  value.Timestamp        `json:"refused_at" rule:"readOnly"`
+	CreatedAt  value.Timestamp        `json:"created_at" rule:"readOnly,notNull"`
+	UpdatedAt  value.Timestamp        `json:"updated_at" rule:"readOnly,notNull"`
+}
+
+// SecretChange is the body of a rotation.
+type SecretChange struct {
+	Secret value.Optional[string] `json:"signing_secret"`
+}
+
+// columns selects the fields of a Shop.
+const columns = `id, kind, name, '/shops/' || id || '/events' as address, received_at, refused_at, created_at, updated_at`
+
+func read(id string) *db.Stmt { return db.SQL(`select `+columns+` from shops where id = $1`, id) }
+
+var listDoc = &server.Doc{
+	ID: "listShops", Tag: tag, Summary: "List connections to shops",
+	Description: "Returns all connections of the tenant, without their secrets.",
+}
+
+// Filter are the parameters of the list of connections.
+type Filter struct {
+	Kind value.Optional[Kind] `query:"kind" rule:"named=ShopKind"`
+}
+
+func (f Filter) list() *server.List {
+	l := server.NewList(`(select tenant_id, `+columns+` from shops) shops`,
+		`id, kind, name, address, received_at, refused_at, created_at, updated_at`, "", "")
+	l.WhereEqual("kind", f.Kind)
+	return l
+}
+
+var getDoc = &server.Doc{
+	ID: "getShop", Tag: tag, Summary: "Get a connection to a shop",
+	Description: "Returns a connection, without its secret.",
+}
+
+// maxShops is the maximum number of connections of a tenant.
+const maxShops = 20
+
+var errLimit = server.Conflict("SHOP_LIMIT", "A tenant can have %d connections to shops", maxShops)
+
+var createDoc = &server.Doc{
+	ID: "createShop", Tag: tag, Summary: "Connect a shop",
+	Description: "Returns the connection with its secret in `secret`, once: the service stores it encrypted. For the same " +
+		"reason, a response that is repeated for an `Idempotency-Key` has an empty `secret`. Without `signing_secret`, the " +
+		"service makes a secret, to be entered in the shop. Shopify makes its own secret and shows it below its list of " +
+		"webhooks: connect first, enter the address there, and send Shopify's secret with `rotateShop`. A tenant can have " +
+		"20 connections. `docs/shops.md` says what to do in each shop.",
+	Request: `{"kind":"woocommerce","name":"dragons.example"}`,
+	Errors:  []*server.Error{errLimit},
+}
+
+func (s *Service) create(ctx context.Context, r *server.Request[NewShop]) (server.Created[ShopSecret], error) {
+	secret, err := newSecret(r.In.Secret, string(*r.In.Kind.Value))
+	if err != nil {
+		return nil, err
+	}
+	id := value.NewID()
+	shop := db.SQL(`
+		insert into shops (id, kind, name, secret)
+		select $1, $2, $3, $4 where (select count(*) from shops) < $5
+		returning `+columns,
+		id, string(*r.In.Kind.Value), r.In.Name.Arg(), s.vault.Seal(db.ActorOf(ctx).Tenant, id, []byte(secret)), maxShops)
+	if err := s.db.Write(ctx, db.Lock("shops"), shop,
+		db.SQL(`select shop_claim(id)::text from shops where id = $1`, id)); err != nil {
+		return nil, err
+	}
+	if shop.Rows() == 0 {
+		return nil, errLimit
+	}
+	return withSecret(shop.Object(), secret), nil
+}
+
+// secretPrefix begins a secret of Standard Webhooks. Base64 follows.
+const secretPrefix = "whsec_"
+
+// newSecret returns the secret of a request for a kind of shop, or a new one.
+func newSecret(sent value.Optional[string], kind string) (string, error) {
+	secret := sent.Or("")
+	if secret == "" {
+		return webhooks.NewSecret(), nil
+	}
+	if len(secret) < 16 || strings.ContainsFunc(secret, func(c rune) bool {
+		return c <= ' ' || c > '~' || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&'
+	}) {
+		return "", server.Invalid("signing_secret", "must have 16 or more letters, digits and signs, without blanks and quotes")
+	}
+	if kind == "generic" && signingKey(kind, secret) == nil {
+		return "", server.Invalid("signing_secret", "must be %s and 16 or more bytes in Base64", secretPrefix)
+	}
+	return secret, nil
+}
+
+// signingKey returns the key of signatures, or nil if the secret has not the form for the kind of shop.
+func signingKey(kind, secret string) []byte {
+	if kind != "generic" {
+		return []byte(secret)
+	}
+	text, ok := strings.CutPrefix(secret, secretPrefix)
+	key, err := base64.StdEncoding.DecodeString(text)
+	if !ok || err != nil || len(key) < 16 {
+		return nil
+	}
+	return key
+}
+
+// withSecret adds the secret to the JSON of a Shop.
+func withSecret(shop []byte, secret string) []byte {
+	return append(append(shop[:len(shop)-1:len(shop)-1], `,"secret":"`+secret...), `"}`...)
+}
+
+var updateDoc = &server.Doc{
+	ID: "updateShop", Tag: tag, Summary: "Rename a connection to a shop",
+	Description: "The `name` is the `source` of orders that come later. Orders that exist keep theirs, and go on to follow " +
+		"the shop.",
+	Request: `{"name":"dragons.example"}`,
+}
+
+func (s *Service) update(ctx context.Context, r *server.Request[ShopChange]) (server.OK[Shop], error) {
+	shop := db.SQL(`update shops set name = coalesce($2, name), updated_at = case when $2 is null then updated_at else now() end
+		where id = $1 returning `+columns, r.ID("id"), r.In.Name.Arg())
+	return server.One(shop, s.db.Write(ctx, shop))
+}
+
+var removeDoc = &server.Doc{
+	ID: "deleteShop", Tag: tag, Summary: "Disconnect a shop",
+	Description: "Messages to the address of the connection are rejected then. Its orders stay, and no longer follow the shop.",
+}
+
+func (s *Service) remove(ctx context.Context, r *server.Request[struct{}]) (server.NoContent, error) {
+	id := r.ID("id")
+	locked := db.SQL(`select id from shops where id = $1 for update`, id)
+	return nil, server.Found(locked, s.db.Write(ctx, locked, db.SQL(`delete from shop_orders where shop_id = $1`, id),
+		db.SQL(`delete from shops where id = $1`, id), db.SQL(`select shop_drop($1)::text`, id)))
+}
+
+var rotateDoc = &server.Doc{
+	ID: "rotateShop", Tag: tag, Summary: "Change the secret of a connection to a shop",
+	Description: "Sets the secret to `signing_secret`, which the shop has made, or to a new one, and returns it, once. For 24 " +
+		"hours, messages that are signed with the previous secret are accepted too.",
+	Request: `{"signing_secret":"whsec_MDEyMzQ1Njc4OWFiY2RlZg=="}`,
+}
+
+func (s *Service) rotate(ctx context.Context, r *server.Request[SecretChange]) (server.OK[ShopSecret], error) {
+	id, tenant := r.ID("id"), db.ActorOf(ctx).Tenant
+	var kind string
+	var secret string
+	found := db.SQL(`select kind from shops where id = $1 for no key update`, id).Into(&kind)
+	var rotated *db.Stmt
+	err := s.db.Decide(ctx, []*db.Stmt{found}, func() (_ []*db.Stmt, err error) {
+		if err := server.Found(found, nil); err != nil {
+			return nil, err
+		}
+		if secret, err = newSecret(r.In.Secret, kind); err != nil {
+			return nil, err
+		}
+		rotated = db.SQL(`
+			update shops set secret = $2, previous_secret = secret, previous_until = now() + interval '24 hours',
+				updated_at = now()
+			where id = $1 returning `+columns, id, s.vault.Seal(tenant, id, []byte(secret)))
+		return []*db.Stmt{rotated}, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return withSecret(rotated.Object(), secret), nil
+}
