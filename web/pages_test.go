@@ -198,6 +198,7 @@ func TestPages(t *testing.T) {
 		{path: "/settings/backup", admin: true},
 		{path: "/settings/fields/new", admin: true, hidden: true},
 		{path: "/settings/fields/" + field + "/edit", admin: true, ours: true},
+		{path: "/settings/shops", admin: true},
 		{path: "/settings/webhooks", admin: true},
 		{path: "/settings/webhooks/" + webhook, admin: true, ours: true},
 		{path: "/files", hidden: true},

@@ -10,7 +10,8 @@ import (
 
 // settingsTabs are the pages of the settings, each with the forms whose addresses are below its own.
 var settingsTabs = []option{{"/settings", "Farm"}, {"/settings/users", "People"}, {"/settings/keys", "API keys"},
-	{"/settings/fields", "Custom fields"}, {"/settings/webhooks", "Webhooks"}, {"/settings/backup", "Backup"}}
+	{"/settings/fields", "Custom fields"}, {"/settings/shops", "Shops"},
+	{"/settings/webhooks", "Webhooks"}, {"/settings/backup", "Backup"}}
 
 // Tabs returns the pages of the settings.
 func (v *visit) Tabs() []option { return settingsTabs }
