@@ -19,8 +19,8 @@ type Incoming struct {
 	Lines     []IncomingLine `json:"lines"` // each Key is there once
 }
 
-// IncomingLine is a line of an Incoming order. Its texts and numbers must be valid in an OrderLine, but the quantity can
-// be 0 for a line of which nothing is left.
+// IncomingLine is a line of an Incoming order. Its texts and numbers must be valid in an OrderLine, but the quantity
+// can be 0 for a line of which nothing is left.
 type IncomingLine struct {
 	Key       string `json:"key"` // the id of the line in the shop
 	Title     string `json:"title"`

@@ -33,7 +33,8 @@ type dayLine struct {
 	quantity, refunded int
 }
 
-// skus are what the shop writes for its products: SKUs in another case, and one that a person has assigned as two pieces.
+// skus are what the shop writes for its products: SKUs in another case, and one that a person has assigned as two
+// pieces.
 var skus = []string{"unknown", " drg-1", "DRG-2", "pack of two"}
 
 // send adds a message with the state of the order to its messages.
@@ -261,8 +262,9 @@ func TestPeopleAndShop(t *testing.T) {
 	c := s.c
 	product := c.NewProduct(t, "DRG", 10)
 	message := func(second, quantity int, more j) j {
-		body := j{"id": "7", "reference": "A-7", "updated_at": fmt.Sprintf("2026-01-05T10:00:%02dZ", second), "customer": "Ada",
-			"lines": []j{{"id": "1", "title": "Dragon", "sku": "drg", "quantity": quantity, "unit_price": 12.5}}}
+		body := j{"id": "7", "reference": "A-7", "updated_at": fmt.Sprintf("2026-01-05T10:00:%02dZ", second),
+			"customer": "Ada",
+			"lines":    []j{{"id": "1", "title": "Dragon", "sku": "drg", "quantity": quantity, "unit_price": 12.5}}}
 		for name, value := range more {
 			body[name] = value
 		}
@@ -308,8 +310,9 @@ func TestPeopleAndShop(t *testing.T) {
 	file := c.Post(t, orders, j{"source": "generic.example", "reference": "A-8", "notes": "by hand",
 		"unassigned_lines": []j{{"title": "Thing", "quantity": 2}, {"title": "Dragon", "sku": "DRG"}}}).Want(201)
 	order = orders + "/" + file.ID()
-	s.send(t, j{"id": "8", "reference": "A-8", "updated_at": "2026-01-05T10:00:00Z", "notes": "n", "customer": "Eve", "lines": []j{
-		{"id": "1", "title": "Dragon", "sku": "drg", "quantity": 3}, {"id": "2", "title": "thing", "quantity": 2}}})
+	s.send(t, j{"id": "8", "reference": "A-8", "updated_at": "2026-01-05T10:00:00Z", "notes": "n", "customer": "Eve",
+		"lines": []j{
+			{"id": "1", "title": "Dragon", "sku": "drg", "quantity": 3}, {"id": "2", "title": "thing", "quantity": 2}}})
 	shows(map[string]string{"items.#": "1", "items.0.quantity": "3", "unassigned_lines.#": "1", "customer": "Eve",
 		"notes": "by hand"})
 	c.Get(t, orders).Want(200).Shows(map[string]string{"total": "2"})

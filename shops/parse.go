@@ -66,8 +66,8 @@ func clean(text string, most int, lines bool) string {
 	return text
 }
 
-// price returns the price of a piece: that of the shop less the share of a discount for the whole line. It is "" if it is
-// unknown or out of range.
+// price returns the price of a piece: that of the shop less the share of a discount for the whole line. It is "" if it
+// is unknown or out of range.
 func price(unit, discount string, quantity int64) string {
 	d, ok := value.ParseDecimal(unit)
 	if !ok || d < 0 || d > 1_000_000*value.DecimalOne {
@@ -339,7 +339,8 @@ func parseGeneric(body []byte) (*message, error) {
 		if l.Quantity != nil {
 			n = *l.Quantity
 		}
-		m.Order.Lines = append(m.Order.Lines, line{string(l.ID), l.Title, string(l.SKU), n, -1, price(string(l.Price), "", n)})
+		m.Order.Lines = append(m.Order.Lines, line{string(l.ID), l.Title, string(l.SKU), n, -1,
+			price(string(l.Price), "", n)})
 	}
 	return m.cleaned()
 }

@@ -95,8 +95,8 @@ func (s *Service) receive(ctx context.Context, m server.Message) error {
 	return s.take(ctx, m.ID, name, parsed)
 }
 
-// isAboutOrder reports whether the headers of a message say that it is about an order. The signature does not cover them:
-// they only tell what to ignore. Shopify's button for a test sends an order that does not exist.
+// isAboutOrder reports whether the headers of a message say that it is about an order. The signature does not cover
+// them: they only tell what to ignore. Shopify's button for a test sends an order that does not exist.
 func isAboutOrder(kind string, h http.Header) bool {
 	switch kind {
 	case "shopify":
@@ -152,8 +152,8 @@ func isStandard(key []byte, h http.Header, body []byte, now time.Time) bool {
 	return signed
 }
 
-// take adds a message to what the shop has said about the order, and makes the order here what it should be then. A lock
-// on the row of the order makes concurrent messages for it wait.
+// take adds a message to what the shop has said about the order, and makes the order here what it should be then. A
+// lock on the row of the order makes concurrent messages for it wait.
 func (s *Service) take(ctx context.Context, shop, source string, m *message) error {
 	return s.db.TxRepeatable(ctx, func(ctx context.Context) error {
 		var id *string

@@ -14,8 +14,8 @@ type message struct {
 	said
 }
 
-// said is what all messages of a shop together say about an order. It is stored as JSON. merge adds a message; the result
-// does not depend on the order of the messages, nor on how often each came.
+// said is what all messages of a shop together say about an order. It is stored as JSON. merge adds a message; the
+// result does not depend on the order of the messages, nor on how often each came.
 type said struct {
 	Updated time.Time         `json:"updated"` // when the shop last changed Order
 	Order   *order            `json:"order,omitempty"`

@@ -103,7 +103,8 @@ type SecretChange struct {
 }
 
 // columns selects the fields of a Shop.
-const columns = `id, kind, name, '/shops/' || id || '/events' as address, received_at, refused_at, created_at, updated_at`
+const columns = `id, kind, name, '/shops/' || id || '/events' as address, received_at, refused_at, created_at,
+	updated_at`
 
 func read(id string) *db.Stmt { return db.SQL(`select `+columns+` from shops where id = $1`, id) }
 
@@ -136,8 +137,8 @@ var errLimit = server.Conflict("SHOP_LIMIT", "A tenant can have %d connections t
 
 var createDoc = &server.Doc{
 	ID: "createShop", Tag: tag, Summary: "Connect a shop",
-	Description: "Returns the connection with its secret in `secret`, once: the service stores it encrypted. For the same " +
-		"reason, a response that is repeated for an `Idempotency-Key` has an empty `secret`. Without `signing_secret`, the " +
+	Description: "Returns the connection with its secret in `secret`, once: the service stores it encrypted. For the " +
+		"same reason, a response that is repeated for an `Idempotency-Key` has an empty `secret`. Without `signing_secret`, the " +
 		"service makes a secret, to be entered in the shop. Shopify makes its own secret and shows it below its list of " +
 		"webhooks: connect first, enter the address there, and send Shopify's secret with `rotateShop`. A tenant can have " +
 		"20 connections. `docs/shops.md` says what to do in each shop.",
@@ -178,7 +179,8 @@ func newSecret(sent value.Optional[string], kind string) (string, error) {
 	if len(secret) < 16 || strings.ContainsFunc(secret, func(c rune) bool {
 		return c <= ' ' || c > '~' || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&'
 	}) {
-		return "", server.Invalid("signing_secret", "must have 16 or more letters, digits and signs, without blanks and quotes")
+		return "", server.Invalid("signing_secret", "must have 16 or more letters, digits and signs, without blanks "+
+			"and quotes")
 	}
 	if kind == "generic" && signingKey(kind, secret) == nil {
 		return "", server.Invalid("signing_secret", "must be %s and 16 or more bytes in Base64", secretPrefix)
@@ -206,8 +208,8 @@ func withSecret(shop []byte, secret string) []byte {
 
 var updateDoc = &server.Doc{
 	ID: "updateShop", Tag: tag, Summary: "Rename a connection to a shop",
-	Description: "The `name` is the `source` of orders that come later. Orders that exist keep theirs, and go on to follow " +
-		"the shop.",
+	Description: "The `name` is the `source` of orders that come later. Orders that exist keep theirs, and go on to " +
+		"follow the shop.",
 	Request: `{"name":"dragons.example"}`,
 }
 
