@@ -140,6 +140,8 @@ func (in *installation) fullFarm(t *testing.T) *fixture {
 			corrected_grams) values (`+tenant+`, false, '2024-01-01', 'PLA', 'odd', '', 1.5, 0, 0)`,
 		`insert into usage_changes (tenant_id, id, spool_id) values (`+tenant+`, gen_random_uuid(), '`+spool+`')`,
 		`insert into printer_settings values (`+tenant+`, 'currency', '"EUR"')`,
+		`insert into first_steps (tenant_id, samples_at) values (`+tenant+`, '2024-01-01')`,
+		`insert into sample_rows values (`+tenant+`, '`+spool+`')`,
 		`insert into spool_numbers values (`+tenant+`, 1) on conflict do nothing`,
 		`insert into usage_summaries values (`+tenant+`, '2024-01-02', 'UTC') on conflict do nothing`)
 	if len(in.rows(t, f.tenant.ID)["filament_catalog"]) == 0 {
