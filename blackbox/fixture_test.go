@@ -314,8 +314,12 @@ func (f *fixture) path(t *testing.T, pattern string) string {
 		return run + "/" + f.ids[pattern] + "/replan"
 	}
 	if products, ok := strings.CutSuffix(pattern, "/{id}/picture"); ok { // of a product that has one
-		path := f.path(t, products+"/{id}") + "/picture"
-		if f.admin.Get(t, path).Status == 404 {
+		path := products + "/" + f.ids[pattern]
+		if f.ids[pattern] == "" || f.admin.Get(t, path).Status == 404 {
+			f.ids[pattern] = f.admin.Post(t, products, testkit.JSON{"name": "Pictured"}).Want(201).ID()
+			path = products + "/" + f.ids[pattern]
+		}
+		if path += "/picture"; f.admin.Get(t, path).Status == 404 {
 			f.admin.With("Content-Type", "application/octet-stream").Do(t, "PUT", path, onePixel()).Want(204)
 		}
 		return path

@@ -389,7 +389,11 @@ func checkHeaders(t *testing.T, a *testkit.Response) {
 			t.Errorf("%s: %d: %s is %q", a.What, a.Status, name, a.Header.Get(name))
 		}
 	}
-	for name, want := range map[string]string{"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"} {
+	cache := "no-store"
+	if strings.HasPrefix(a.Header.Get("Content-Type"), "image/") { // which a browser may keep, but must ask for
+		cache = "private, no-cache"
+	}
+	for name, want := range map[string]string{"X-Content-Type-Options": "nosniff", "Cache-Control": cache} {
 		testkit.Equal(t, a.Header.Get(name), want, "%s: %d: %s", a.What, a.Status, name)
 	}
 	if a.Header.Get("X-Request-Id") == "" {

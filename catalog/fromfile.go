@@ -121,7 +121,7 @@ type FileChange struct {
 }
 
 var fromFileDoc = &server.Doc{
-	ID: "productFromFile", Tag: Tag, Summary: "Create or update a product from a sliced file",
+	ID: "createProductFromFile", Tag: Tag, Summary: "Create or update a product from a sliced file",
 	Description: "The body is a file of a slicer with at most 200 MB: G-code of PrusaSlicer, SuperSlicer, OrcaSlicer, " +
 		"Bambu Studio, Creality Print, Cura and their relatives, binary G-code (`.bgcode`), a sliced project " +
 		"(`.gcode.3mf`), `.ufp`, or an unsliced `.3mf`, which has a name and a picture only. The service reads it " +

@@ -95,7 +95,7 @@ func TestProductFromFile(t *testing.T) {
 		"file_name": "coat hook.gcode", "file_sha256": made.Text("file_sha256"), "printer_model": "MK4",
 		"nozzle_mm": 0.4, "layer_height_mm": 0.2, "materials.0.color": "Fire", "materials.0.weight_grams": 3.99,
 		"materials.0.notes": "Prusament PLA @MK4"}))
-	c.Get(t, product+"/picture?v="+got.Text("picture_version")).Want(200)
+	c.Get(t, product+"/picture?version="+got.Text("picture_version")).Want(200)
 
 	// The file finds its product.
 	for _, filter := range []string{"file_sha256=" + made.Text("file_sha256"), "file_name=coat+hook.gcode"} {
@@ -227,7 +227,7 @@ func TestPictures(t *testing.T) {
 
 	sent(c).Do(t, "PUT", path, pngFile(t, 1024, 256, color.NRGBA{255, 0, 0, 255})).Want(204)
 	version := c.Get(t, product).Want(200).Text("picture_version")
-	got := c.Get(t, path+"?v="+version).Want(200)
+	got := c.Get(t, path+"?version="+version).Want(200)
 	img, format, err := image.Decode(bytes.NewReader(got.Body))
 	if err != nil || format != "jpeg" || img.Bounds().Dx() != 512 || img.Bounds().Dy() != 128 {
 		t.Errorf("%s %v", format, err)

@@ -20,7 +20,7 @@ func (PictureSize) Enum() []string { return []string{"full", "small"} }
 // PictureQuery are the parameters of a picture.
 type PictureQuery struct {
 	Size    value.Optional[PictureSize] `query:"size" rule:"default=full"`
-	Version value.Optional[string]      `query:"v"`
+	Version value.Optional[string]      `query:"version"`
 }
 
 // Known returns the version of the picture that the client knows, or "".
@@ -32,7 +32,7 @@ const pictureKept = "The service decodes a picture and encodes it anew, with at 
 var getPictureDoc = &server.Doc{
 	ID: "getProductPicture", Tag: Tag, Summary: "Get the picture of a product",
 	Description: "The picture as PNG or JPEG. The `ETag` of the response is that of the picture. With the parameter " +
-		"`v`, browsers keep the picture, because another one has another `picture_version`.",
+		"`version`, browsers keep the picture, because another one has another `picture_version`.",
 }
 
 func (h handlers) getPicture(ctx context.Context, r *server.Request[PictureQuery]) (*server.Picture, error) {
@@ -91,7 +91,7 @@ func storePicture(product string, p *picture.Picture) *db.Stmt {
 }
 
 var deletePictureDoc = &server.Doc{
-	ID: "removeProductPicture", Tag: Tag, Summary: "Remove the picture of a product",
+	ID: "deleteProductPicture", Tag: Tag, Summary: "Remove the picture of a product",
 }
 
 func (h handlers) deletePicture(ctx context.Context, r *server.Request[struct{}]) (server.NoContent, error) {

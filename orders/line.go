@@ -166,8 +166,13 @@ type AssignmentFilter struct {
 	ProductID value.Optional[value.UUID] `query:"product_id"`
 }
 
+var assignmentsTag = &server.Tag{
+	Name: "order-assignments", Fields: fields,
+	Description: "What lines of orders without a product are, as people have said it once.",
+}
+
 var listAssignmentsDoc = &server.Doc{
-	ID: "listOrderAssignments", Tag: Tag, Summary: "List what lines of orders are",
+	ID: "listOrderAssignments", Tag: assignmentsTag, Summary: "List what lines of orders are",
 	Description: "Returns what `assignOrderLine` has remembered. An assignment without a product is of lines that the " +
 		"farm does not print.",
 }
@@ -180,7 +185,7 @@ func (f AssignmentFilter) list() *server.List {
 }
 
 var deleteAssignmentDoc = &server.Doc{
-	ID: "deleteOrderAssignment", Tag: Tag, Summary: "Forget what lines of orders are",
+	ID: "deleteOrderAssignment", Tag: assignmentsTag, Summary: "Forget what lines of orders are",
 	Description: "Lines of later orders with this SKU or title have no product then, until one is assigned. Items that " +
 		"were made of lines stay; `removeOrderItem` removes them.",
 }

@@ -386,7 +386,7 @@ func (v *visit) saveSlicedFile(f *slicedFile, key string) (id string, err error)
 // showPicture sends the picture of a product.
 func showPicture(v *visit) error {
 	query := url.Values{}
-	for _, name := range []string{"v", "size"} {
+	for _, name := range []string{"version", "size"} {
 		if s := v.r.URL.Query().Get(name); s != "" {
 			query.Set(name, s)
 		}

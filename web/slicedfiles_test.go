@@ -118,7 +118,7 @@ func TestPictureOfProduct(t *testing.T) {
 			t.Errorf("%s shows no picture", path)
 		}
 	}
-	shown := b.get(t, at+"/picture?size=small&v="+version).want(t, 200)
+	shown := b.get(t, at+"/picture?size=small&version="+version).want(t, 200)
 	testkit.Equal(t, shown.header.Get("Content-Type"), "image/png", "type")
 	testkit.Equal(t, shown.header.Get("Cache-Control"), "private, max-age=31536000, immutable", "cache")
 	signIn(t, api.Operator(t)).get(t, at+"/picture").want(t, 404)

@@ -10937,7 +10937,7 @@ class ProductsResource:
             idempotency_key=idempotency_key or _core.new_key(),
         )
 
-    def from_file(
+    def create_from_file(
         self,
         file: bytes,
         *,
@@ -11020,7 +11020,7 @@ class ProductsResource:
             file=file,
         )
 
-    def remove_picture(
+    def delete_picture(
         self,
         id: str,
     ) -> None:
@@ -13482,7 +13482,7 @@ class OrdersResource:
 
 
 class OrderAssignmentsResource:
-    """Orders of customers, what they still need, and whether the filament is there to print it."""
+    """What lines of orders without a product are, as people have said it once."""
 
     __slots__ = ("_client",)
 
@@ -14512,7 +14512,7 @@ class Client(_core.BaseClient):
         self.orders = OrdersResource(self)
         """Orders of customers, what they still need, and whether the filament is there to print it."""
         self.order_assignments = OrderAssignmentsResource(self)
-        """Orders of customers, what they still need, and whether the filament is there to print it."""
+        """What lines of orders without a product are, as people have said it once."""
         self.stock_levels = StockLevelsResource(self)
         """How much filament should be in stock. The levels that are low are the shopping list."""
         self.plan = PlanResource(self)

@@ -5470,8 +5470,8 @@ export interface CheckProductImportQuery {
   skip_invalid?: boolean | undefined;
 }
 
-/** Query parameters of `products.fromFile`. */
-export interface ProductFromFileQuery {
+/** Query parameters of `products.createFromFile`. */
+export interface CreateProductFromFileQuery {
   /** Name of the file. A new product is called after it, if the file has no title inside. */
   filename?: string | undefined;
   /** The product to compare with and to update; without it, a new product is created. */
@@ -8052,9 +8052,9 @@ export class ProductsResource<M extends DecimalMode = "number"> {
    *
    * Requires the role `operator` or `admin`.
    */
-  fromFile(
+  createFromFile(
     file: Uint8Array,
-    query: ProductFromFileQuery = {},
+    query: CreateProductFromFileQuery = {},
     options: RequestOptions & Keyed = {},
   ): Promise<FileResult<Decimals[M]>> {
     return this.#client.call("POST", `/products/from-file`, { file, query: { ...query }, keyed: true }, options);
@@ -8082,7 +8082,7 @@ export class ProductsResource<M extends DecimalMode = "number"> {
    *
    * Requires the role `operator` or `admin`.
    */
-  removePicture(
+  deletePicture(
     id: string,
     options: RequestOptions = {},
   ): Promise<void> {
@@ -9272,7 +9272,7 @@ export class OrdersResource<M extends DecimalMode = "number"> {
 
 }
 
-/** Orders of customers, what they still need, and whether the filament is there to print it. */
+/** What lines of orders without a product are, as people have said it once. */
 export class OrderAssignmentsResource<M extends DecimalMode = "number"> {
   readonly #client: BaseClient;
 
@@ -9824,7 +9824,7 @@ export class Client<M extends DecimalMode = "number"> extends BaseClient {
   readonly queue: QueueResource<M>;
   /** Orders of customers, what they still need, and whether the filament is there to print it. */
   readonly orders: OrdersResource<M>;
-  /** Orders of customers, what they still need, and whether the filament is there to print it. */
+  /** What lines of orders without a product are, as people have said it once. */
   readonly orderAssignments: OrderAssignmentsResource<M>;
   /** How much filament should be in stock. The levels that are low are the shopping list. */
   readonly stockLevels: StockLevelsResource<M>;
