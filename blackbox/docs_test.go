@@ -85,6 +85,8 @@ func TestShellBlocksAreTested(t *testing.T) {
 		{"docs/recovery.md", "ALTER SYSTEM RESET", "TestPointInTimeRecovery"},
 		{"docs/high-availability.md", "switchover", "TestHighAvailability"},
 		{"docs/shops.md", "openssl dgst", "TestShopCommands"},
+		{"docs/sliced-files.md", "-T hook.gcode", "TestSlicedFileCommands"},
+		{"docs/sliced-files.md", "@hook.jpg", "TestSlicedFileCommands"},
 		{"docs/deployment.md", "CGO_ENABLED=0 go build", "TestReleaseBuildIsDocumented"},
 		{"docs/deployment.md", "systemctl enable", "TestInstallCommands"},
 		{"docs/deployment.md", "docker compose", "TestDockerCommands"},

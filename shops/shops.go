@@ -78,8 +78,8 @@ type ShopSecret struct {
 	Secret string `json:"secret" rule:"secret"`
 }
 
-// NewShop is the body of a request to create a connection.
-type NewShop struct {
+// ShopCreation is the body of a request to create a connection.
+type ShopCreation struct {
 	Kind   value.Optional[Kind]   `json:"kind" rule:"required,named=ShopKind"`
 	Name   value.Optional[string] `json:"name" rule:"required"`
 	Secret value.Optional[string] `json:"signing_secret"`
@@ -146,7 +146,7 @@ var createDoc = &server.Doc{
 	Errors:  []*server.Error{errLimit},
 }
 
-func (s *Service) create(ctx context.Context, r *server.Request[NewShop]) (server.Created[ShopSecret], error) {
+func (s *Service) create(ctx context.Context, r *server.Request[ShopCreation]) (server.Created[ShopSecret], error) {
 	secret, err := newSecret(r.In.Secret, string(*r.In.Kind.Value))
 	if err != nil {
 		return nil, err

@@ -19,9 +19,6 @@ type catalogPart struct {
 	Filled  bool   // whether the catalog has entries
 }
 
-// maxCatalogHits is the number of entries that a search shows.
-const maxCatalogHits = 20
-
 // catalogItem is an entry of the catalog: a filament that can be bought.
 type catalogItem struct {
 	filament

@@ -36,7 +36,6 @@ type rowValues struct {
 	texts    map[string]string
 	raw      []transfer.Cell // of a strict file
 	extra    map[string]json.RawMessage
-	notes    []string
 	problems []server.FieldError
 	count    int
 }

@@ -4617,8 +4617,8 @@ export interface WebhookUpdate {
   disabled?: boolean | undefined;
 }
 
-/** The type `NewShop` of the API, in request bodies. */
-export interface NewShop {
+/** The type `ShopCreation` of the API, in request bodies. */
+export interface ShopCreation {
   /** The program of the shop. */
   kind: ShopKind;
   /** What the farm calls the shop. */
@@ -9711,7 +9711,7 @@ export class ShopsResource<M extends DecimalMode = "number"> {
    * Requires the role `admin`.
    */
   create(
-    input: NewShop,
+    input: ShopCreation,
     options: RequestOptions & Keyed = {},
   ): Promise<ShopSecret> {
     return this.#client.call("POST", `/shops`, { body: input, keyed: true }, options);

@@ -1,0 +1,45 @@
+package blackbox_test
+
+import (
+	"bytes"
+	"image"
+	"image/jpeg"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"spoolwright/testkit"
+)
+
+// TestSlicedFileCommands runs the commands of docs/sliced-files.md, which read a file of a slicer and set a picture.
+func TestSlicedFileCommands(t *testing.T) {
+	t.Parallel()
+	c := newUnlimitedAPI(t).api.Operator(t)
+	if _, err := exec.LookPath("curl"); err != nil {
+		skipTest(t, "curl is not installed")
+	}
+	dir := tempDir(t)
+	file, err := os.ReadFile("catalog/slicer/testdata/prusaslicer.gcode")
+	check(t, err)
+	var picture bytes.Buffer
+	check(t, jpeg.Encode(&picture, image.NewGray(image.Rect(0, 0, 40, 30)), nil))
+	check(t, os.WriteFile(filepath.Join(dir, "hook.gcode"), file, 0o600))
+	check(t, os.WriteFile(filepath.Join(dir, "hook.jpg"), picture.Bytes(), 0o600))
+	hook := c.NewProduct(t, "Hook", 10)
+	for _, has := range []string{"-T hook.gcode", "@hook.jpg"} {
+		run := exec.Command("sh", "-eu", "-c", block(t, "sh", has))
+		run.Dir = dir
+		run.Env = append(os.Environ(), "URL="+c.API.URL+"/api/v1", "TOKEN="+c.Token, "HOOK="+hook)
+		out, err := run.CombinedOutput()
+		if err != nil || bytes.Contains(out, []byte(`"code"`)) {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	c.Get(t, "/api/v1/products").Want(200).Shows(map[string]string{"total": "1"}) // the file was only tried
+	if c.Get(t, "/api/v1/products/"+hook).Want(200).Text("picture_version") == "null" {
+		t.Error("the product has no picture")
+	}
+	testkit.Equal(t, c.Get(t, "/api/v1/products/"+hook+"/picture").Want(200).Header.Get("Content-Type"), "image/jpeg",
+		"the picture")
+}
