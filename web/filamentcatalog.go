@@ -16,6 +16,7 @@ type catalogPart struct {
 	Total   int
 	Problem string
 	Then    string // what follows after a filament is added: spools, or ""
+	Refused bool   // whether the form of the page has errors, which get the focus
 	Filled  bool   // whether the catalog has entries
 }
 
@@ -47,6 +48,7 @@ func (v *visit) fetchCatalog(page *editorPage, then string) error {
 	if err := l.refused(v.fetch(read{path: "/api/v1/filament-catalog", query: query, into: &hits})); err != nil {
 		return err
 	}
+	p.Refused = page.Form.IsRefused()
 	p.Problem, p.Total, p.Filled = l.Problem, hits.Total, hits.Total > 0 || p.Query != ""
 	if p.Query != "" {
 		p.Items = hits.Items
