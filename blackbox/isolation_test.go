@@ -242,6 +242,8 @@ func (i *isolationTenant) act() {
 			target = i.endedRun()
 		case "reverseSpoolUsage", "moveSpoolUsage":
 			target = i.usageEntry()
+		case "getProductPicture", "deleteProductPicture":
+			target = i.picturedProduct()
 		}
 	}
 	body := i.randomBody(op, target)
@@ -250,6 +252,9 @@ func (i *isolationTenant) act() {
 			if foreign, ok := other.pick(pattern, i.Rand); ok {
 				missing := uuidPattern.ReplaceAllStringFunc(foreign.path, func(string) string { return value.NewID() })
 				i.compare(op, foreign.path+rest, missing+rest, body, body)
+				return
+			} else if pattern == assignmentPattern { // few tenants have one
+				i.send(op, uuidPattern.ReplaceAllString(target.path, value.NewID())+rest, body)
 				return
 			}
 		}
@@ -292,6 +297,13 @@ func (i *isolationTenant) plannableRun() resource {
 	product := i.create("/api/v1/products", map[string]any{"name": i.text()})
 	return i.create("/api/v1/production-runs",
 		map[string]any{"items": []any{map[string]any{"product_id": product.id}}})
+}
+
+// picturedProduct creates a product with a picture.
+func (i *isolationTenant) picturedProduct() resource {
+	product := i.create("/api/v1/products", map[string]any{"name": i.text()})
+	i.send(i.operation("setProductPicture"), product.path+"/picture", nil)
+	return product
 }
 
 // newSpool creates a spool with the example's properties.

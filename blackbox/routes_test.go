@@ -101,7 +101,7 @@ func TestExamplesWork(t *testing.T) {
 			tag := a.Header.Get("ETag")
 			want := got.Header.Get("ETag")
 			if tag != want && (tag != "" || op.Path() != "/api/v1/webhooks" && op.Path() != "/api/v1/api-keys" &&
-				strings.HasPrefix(location, op.Path()+"/") &&
+				op.Path() != "/api/v1/shops" && strings.HasPrefix(location, op.Path()+"/") &&
 				readablePath(w, op, location) == location) {
 				t.Errorf("%s: ETag %q, but GET has %q", a.What, tag, want)
 			}
