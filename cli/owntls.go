@@ -61,7 +61,7 @@ const (
 )
 
 // The authority can certify only names and addresses that public authorities do not, and those that the machine has
-// when the authority is made. So whoever steals its key cannot pretend to be another website.
+// when the authority is made. So a thief of its key cannot pretend to be another website.
 var (
 	privateDomains  = []string{"localhost", "local", "lan", "home", "home.arpa", "internal"}
 	privateNetworks = []string{"10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16", "100.64.0.0/10",

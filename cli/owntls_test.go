@@ -109,7 +109,7 @@ func TestOwnAuthority(t *testing.T) {
 		t.Errorf("devices of Apple reject the certificate: %v, %v", life, leaf.IsCA)
 	}
 
-	// Whoever has the key of the authority cannot pretend to be another website.
+	// A thief of the key of the authority cannot pretend to be another website.
 	for _, host := range []string{"bank.example", "example", "8.8.8.8", "2001:db8::1"} {
 		forger := &OwnTLS{dir: t.TempDir(), authority: f.authority, now: f.now}
 		forged, err := forger.makeServer([]string{host})
