@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"spoolwright/db"
-	"spoolwright/inventory"
 	"spoolwright/testkit"
 	"spoolwright/value"
 )
@@ -245,7 +244,7 @@ func TestCorrectTimes(t *testing.T) {
 		"materials": []j{{"spool_id": spool, "actual_weight_grams": 100}}}).Want(200)
 	grams := func(ago int, want string) {
 		t.Helper()
-		testkit.Check(t, inventory.SummariseUsage(t.Context(), c.API.DB))
+		c.SummariseUsage(t)
 		c.Get(t, "/api/v1/reports/usage?from="+day(ago)+"&to="+day(ago)).Want(200).
 			Shows(map[string]string{"grams": want})
 	}
@@ -339,7 +338,7 @@ func TestReopen(t *testing.T) {
 		c.Get(t, order).Shows(map[string]string{"status": "in_production", "items.0.produced": "0", "items.0.planned": "2"})
 		c.Get(t, printersURL+"/"+printer).Shows(map[string]string{"printed_hours": "0"})
 		c.Get(t, path+"/history").Shows(map[string]string{"items.0.action": "reopened", "items.0.reason": "too early"})
-		testkit.Check(t, inventory.SummariseUsage(t.Context(), c.API.DB))
+		c.SummariseUsage(t)
 		c.Get(t, "/api/v1/reports/usage").Shows(map[string]string{"grams": "70", "wasted_grams": "0"})
 	}
 	c.Do(t, "PUT", "/spoolman/api/v1/spool/1/use", j{"use_weight": 5}).Want(200)

@@ -157,7 +157,7 @@ func TestReportsDateRunsByEnd(t *testing.T) {
 		}
 		testkit.Equal(t, fmt.Sprint(sum), want, "grams in the export of %s", day(ago))
 	}
-	summarise := func() { testkit.Check(t, inventory.SummariseUsage(t.Context(), c.API.DB)) }
+	summarise := func() { c.SummariseUsage(t) }
 
 	run := c.Post(t, runs, j{"printer_id": printer, "status": "in_progress", "started_at": at(50),
 		"items":     []j{{"product_id": product, "quantity": 4}},
