@@ -199,7 +199,7 @@ func (f OrderFilter) list() *server.List {
 		(select coalesce(json_agg(json_build_object('product_id', i.product_id, 'product_name', p.name,
 				'quantity', i.quantity) order by i.created_at, i.id), '[]')
 			from (select i.*`+items+` order by i.created_at, i.id limit 3) i
-			join products p on p.id = i.product_id) as items,
+			cross join lateral (select name from products where id = i.product_id offset 0) p) as items,
 		(select count(*)`+items+`) as item_count,
 		(select coalesce(sum(i.quantity), 0)`+items+`) as pieces,
 		(select coalesce(sum(least(n.produced, i.quantity)), 0) from (select i.*`+items+`) i
