@@ -167,9 +167,9 @@ func TestConnections(t *testing.T) {
 
 // shopifyOrder returns an order with the id, changed at a second of a day, of a line with a quantity.
 func shopifyOrder(id, second, quantity int) j {
-	return j{"id": 820982911946154000 + id, "name": fmt.Sprintf("#%d", 1000+id),
+	return j{"id": 820982911946154000 + int64(id), "name": fmt.Sprintf("#%d", 1000+id),
 		"updated_at": time.Date(2026, 1, 5, 1, 0, second, 0, time.FixedZone("", -5*3600)).Format(time.RFC3339),
-		"line_items": []j{{"id": 866550311766439020, "name": "Dragon - Red", "sku": "DRG", "quantity": quantity,
+		"line_items": []j{{"id": int64(866550311766439020), "name": "Dragon - Red", "sku": "DRG", "quantity": quantity,
 			"price": "12.50"}}}
 }
 
