@@ -897,8 +897,8 @@ func (h handlers) start(ctx context.Context, r *server.Request[struct{}]) (serve
 var deleteDoc = &server.Doc{
 	ID: "deleteProductionRun", Tag: Tag, Summary: "Remove a production run",
 	Description: "Deletes the run with its items and materials. A run that has deducted filament " +
-		"(`inventory_updated`), or for which printers have reported some, is hidden instead, because usage ledgers name it: lists no longer contain it, and " +
-		"requests with its id return 404. `GET /api/v1/production-runs?hidden=true` lists hidden runs, and " +
+		"(`inventory_updated`), or for which printers have reported some, is hidden instead, because usage ledgers name it: " +
+		"lists no longer contain it, and requests with its id return 404. `GET /api/v1/production-runs?hidden=true` lists hidden runs, and " +
 		"`restoreProductionRun` shows one again. The deducted filament is not returned to the spools.",
 }
 

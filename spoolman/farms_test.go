@@ -1232,7 +1232,8 @@ func (f *gramFarm) correctEnd(r *gramRun) {
 		}
 		rest := r.actualOf(s) - r.used[s]
 		byEnd := r.used[s] - r.reported[s] + r.covered[s]
-		if r.take(s, rest); rest != 0 {
+		if rest != 0 { // without a difference, the ledger gets no entry
+			r.take(s, rest)
 			s.entry = gramEntry{}
 		}
 		f.release(r, s, max(byEnd+rest, 0))
@@ -1263,7 +1264,8 @@ func (f *gramFarm) takeBackEnd(r *gramRun) {
 			continue
 		}
 		rest := max(r.reported[s], 0) - r.used[s] // covered reports can have returned more than there were
-		if r.take(s, rest); rest != 0 {
+		if rest != 0 { // without a difference, the ledger gets no entry
+			r.take(s, rest)
 			s.entry = gramEntry{}
 		}
 		f.release(r, s, 0)
