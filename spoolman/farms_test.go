@@ -1125,7 +1125,7 @@ func (f *gramFarm) ended(r *gramRun, kind string, said []figure) (all []taken, w
 			}
 			continue
 		}
-		d := taken{spool: s, before: s.left, reported: reported}
+		d := taken{spool: s, before: s.left, reported: max(reported, 0)}
 		rest, counted := use-r.used[s], micro(0)
 		if counts[s] {
 			counted = max(min(rest, outside), 0)
