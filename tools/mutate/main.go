@@ -6,8 +6,8 @@
 // With -part it runs one of M parts. N is a number from 1 to M, or the word today, which chooses another part each
 // day. A part consists of neighbours in sabotages.txt, because neighbours mostly share the packages of their tests.
 //
-// It exits with status 1 if the tests pass despite a sabotage, or if the text that a sabotage replaces does not occur
-// exactly once.
+// It exits with status 1 if the tests pass despite a sabotage, if no test ran (for example because the broken program
+// does not compile), or if the text that a sabotage replaces does not occur exactly once.
 package main
 
 import (
@@ -85,7 +85,7 @@ type result struct {
 func main() {
 	only := flag.String("only", "", "run only sabotages whose names match this regular expression")
 	part := flag.String("part", "", "run only one of M parts: `N/M`, or today/M for another one each day")
-	list := flag.Bool("list", false, "list the sabotages and check that the texts they replace exist")
+	list := flag.Bool("list", false, "list the sabotages and check that the texts they replace and their tests exist")
 	jobs := flag.Int("jobs", 1, "number of sabotages to run in parallel")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -151,6 +151,9 @@ func run(ctx context.Context, only, part string, list bool, jobs int) error {
 		if _, err := s.apply(dir, false); err != nil {
 			outdated = append(outdated, err)
 		}
+		if err := s.hasTests(dir); err != nil {
+			outdated = append(outdated, err)
+		}
 		if list {
 			fmt.Printf("%s: %s\n", s.file, s.name)
 		}
@@ -208,10 +211,11 @@ func run(ctx context.Context, only, part string, list bool, jobs int) error {
 		if r.verdict != "caught" {
 			survived++
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", r.verdict, r.name, r.file, r.by)
+		by, _, _ := strings.Cut(r.by, "\n")
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", r.verdict, r.name, r.file, by)
 	}
 	w.Flush()
-	fmt.Printf("\n%d sabotages, %d survived or were not tried\n", len(results), survived)
+	fmt.Printf("\n%d sabotages, %d survived, were broken or were not tried\n", len(results), survived)
 	if survived > 0 {
 		return errors.New("the tests did not catch all sabotages")
 	}
@@ -257,6 +261,37 @@ func (s sabotage) apply(dir string, write bool) ([]byte, error) {
 	return before, os.WriteFile(path, bytes.Replace(before, []byte(s.old), []byte(s.new), 1), 0o644)
 }
 
+var testFunc = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Example)\w*)\(`)
+
+// hasTests returns an error if a name in the pattern of the sabotage's tests matches no test of the package.
+func (s sabotage) hasTests(dir string) error {
+	files, err := filepath.Glob(filepath.Join(dir, s.pkg, "*_test.go"))
+	if err != nil {
+		return err
+	}
+	var tests []string
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		for _, match := range testFunc.FindAllSubmatch(b, -1) {
+			tests = append(tests, string(match[1]))
+		}
+	}
+	for name := range strings.SplitSeq(s.tests, "|") {
+		name, _, _ = strings.Cut(name, "/") // a subtest has no function
+		wanted, err := regexp.Compile(name)
+		if err != nil {
+			return fmt.Errorf("the tests of %q: %w", s.name, err)
+		}
+		if !slices.ContainsFunc(tests, wanted.MatchString) {
+			return fmt.Errorf("%s: no test matches %s of %q: update the sabotage", s.pkg, name, s.name)
+		}
+	}
+	return nil
+}
+
 var (
 	failed = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`)
 	notRun = regexp.MustCompile(`\[(build|setup) failed\]|no tests to run`)
@@ -280,8 +315,7 @@ func try(ctx context.Context, dir string, s sabotage) (result, error) {
 	case ctx.Err() != nil || exit != nil && !exit.Exited() || stopped.Match(out):
 		r.verdict, r.by = "UNTRIED", "the tests were stopped"
 	case notRun.Match(out):
-		r.verdict = "BROKEN"
-		return r, fmt.Errorf("%s: no tests were run:\n%s", s.name, out)
+		r.verdict, r.by = "BROKEN", "no tests were run:\n"+string(out)
 	case err != nil:
 		r.verdict, r.by = "caught", "the tests do not start"
 		if m := failed.FindSubmatch(out); m != nil {
