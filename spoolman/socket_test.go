@@ -167,6 +167,43 @@ func TestSocketEvents(t *testing.T) {
 	}
 }
 
+// The surface sends the removal of a filament at once, and once. After the filament was restored, its next removal is
+// sent too.
+func TestSocketOfRestoredFilament(t *testing.T) {
+	t.Parallel()
+	p := newPrinter(t, start(t), "operator")
+	s, _ := p.dial(t, "filament")
+	want := func(event string) {
+		t.Helper()
+		op, payload, err := s.afterPings()
+		var e struct {
+			Type    string
+			Payload struct{ Name string }
+		}
+		if err != nil || op != 1 || json.Unmarshal(payload, &e) != nil || e.Type+" "+e.Payload.Name != event {
+			t.Fatalf("opcode %d, %s, %v, want %s", op, payload, err, event)
+		}
+	}
+	filament := func(name string) j {
+		return j{"name": name, "material_type": "PLA", "color": name, "diameter_mm": 1.75}
+	}
+	id := p.operator.Post(t, "/api/v1/filaments", filament("A")).Want(201).ID()
+	path := "/api/v1/filaments/" + id
+	want("added A")
+	spool := p.operator.Post(t, "/api/v1/spools", j{"filament_id": id, "net_weight_grams": 1000}).Want(201).ID()
+	p.operator.Delete(t, "/api/v1/spools/"+spool).Want(204) // a filament with a removed spool is hidden, not deleted
+	for range 2 {
+		p.want(t, "DELETE", "filament/1", "", 200)
+		want("deleted A")
+		p.operator.Post(t, path+"/restore", nil).Want(200)
+		want("added A")
+	}
+	p.operator.Delete(t, path).Want(204)
+	want("deleted A")
+	p.operator.Post(t, "/api/v1/filaments", filament("B")).Want(201)
+	want("added B")
+}
+
 // Watching a tenant costs as much as its spools change, not as many as it has. After too many changes at once, sockets
 // are closed, so that clients read the lists again.
 func TestSocketsOfManySpools(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"strconv"
 	"time"
 
@@ -160,6 +161,12 @@ var changedItems = `(
 // poll sends the changes of a tenant's items since the last poll. The first poll of a tenant sends nothing.
 func (h *hub) poll(ctx context.Context, tenant string) error {
 	ctx = db.As(ctx, db.Actor{Tenant: tenant})
+	h.mu.Lock()
+	var told map[item]bool // removals that the read below finds, and that were sent already
+	if a := h.tenants[tenant]; a != nil {
+		told = maps.Clone(a.removed)
+	}
+	h.mu.Unlock()
 	var text []byte
 	err := h.db.Read(ctx, db.SQL(`
 		select coalesce(json_agg(json_build_array(resource, number::text, version, hidden, new)
@@ -197,7 +204,7 @@ func (h *hub) poll(ctx context.Context, tenant string) error {
 			continue
 		case now.hidden:
 			types[it] = "deleted"
-		case !known && row[4].(bool) || old.hidden:
+		case !known && row[4].(bool) || old.hidden || told[it]:
 			types[it] = "added"
 		default:
 			types[it] = "updated"
@@ -234,10 +241,14 @@ func (h *hub) poll(ctx context.Context, tenant string) error {
 			if payloads[i] != nil { // nil if the item was deleted meanwhile
 				h.tell(tenant, it, messageOf(types[it], it.resource, payloads[i]))
 			}
+			before[it] = seen[it] // if a later batch fails, the next poll does not send this change again
 		}
 	}
 	h.mu.Lock()
 	a.seen = seen
+	for it := range told { // a.seen has these removals now; the items can be restored and removed again
+		delete(a.removed, it)
+	}
 	h.mu.Unlock()
 	return nil
 }
