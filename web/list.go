@@ -145,10 +145,18 @@ func (l *listing) Range() string {
 	case l.Total == 1:
 		return "1 " + l.Noun
 	case l.Total <= perPage && l.Page == 1:
-		return fmt.Sprintf("%d %ss", l.Total, l.Noun)
+		return fmt.Sprintf("%d %s", l.Total, plural(l.Noun))
 	}
 	first := (l.Page-1)*perPage + 1
 	return fmt.Sprintf("%d–%d of %d", min(first, l.Total), min(first+perPage-1, l.Total), l.Total)
+}
+
+// plural returns the plural of a noun.
+func plural(noun string) string {
+	if stem, ok := strings.CutSuffix(noun, "y"); ok {
+		return stem + "ies"
+	}
+	return noun + "s"
 }
 
 // IsFiltered reports whether the address of the page has set a filter.
