@@ -86,6 +86,7 @@ func TestShellBlocksAreTested(t *testing.T) {
 		{"docs/high-availability.md", "switchover", "TestHighAvailability"},
 		{"docs/shops.md", "openssl dgst", "TestShopCommands"},
 		{"docs/sliced-files.md", "-T hook.gcode", "TestSlicedFileCommands"},
+		{"docs/sliced-files.md", "--data-binary @hook.gcode", "TestSlicedFileCommands"},
 		{"docs/sliced-files.md", "@hook.jpg", "TestSlicedFileCommands"},
 		{"docs/deployment.md", "CGO_ENABLED=0 go build", "TestReleaseBuildIsDocumented"},
 		{"docs/deployment.md", "systemctl enable", "TestInstallCommands"},

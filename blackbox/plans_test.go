@@ -317,7 +317,7 @@ func testPlans(t *testing.T, analyzed bool) {
 		if op.Doc.ID == "listOrderAvailability" {
 			most = max(most, 3*plansRows) // it reads the spools of the usual filament
 		}
-		if op.Doc.ID == "createProductFromFile" {
+		if op.Doc.ID == "createProductFromFile" || op.Doc.ID == "createProductionRunFromFile" {
 			most = 3000 // it compares 1,000 filaments and 1,000 spools
 		}
 		if op.Doc.ID == "createFilamentsFromSpools" {

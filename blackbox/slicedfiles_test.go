@@ -27,7 +27,7 @@ func TestSlicedFileCommands(t *testing.T) {
 	check(t, os.WriteFile(filepath.Join(dir, "hook.gcode"), file, 0o600))
 	check(t, os.WriteFile(filepath.Join(dir, "hook.jpg"), picture.Bytes(), 0o600))
 	hook := c.NewProduct(t, "Hook", 10)
-	for _, has := range []string{"-T hook.gcode", "@hook.jpg"} {
+	for _, has := range []string{"-T hook.gcode", "--data-binary @hook.gcode", "@hook.jpg"} {
 		run := exec.Command("sh", "-eu", "-c", block(t, "sh", has))
 		run.Dir = dir
 		run.Env = append(os.Environ(), "URL="+c.API.URL+"/api/v1", "TOKEN="+c.Token, "HOOK="+hook)

@@ -143,8 +143,7 @@ var (
 )
 
 // readFile reads the file in a body.
-func (h handlers) readFile(ctx context.Context, r *server.Request[FileQuery], body io.Reader,
-) (*slicer.File, []byte, error) {
+func (h handlers) readFile(ctx context.Context, body io.Reader) (*slicer.File, []byte, error) {
 	// The caller is checked before the file is read, which costs more.
 	if err := h.db.CheckActor(ctx); err != nil {
 		return nil, nil, err
@@ -158,6 +157,11 @@ func (h handlers) readFile(ctx context.Context, r *server.Request[FileQuery], bo
 	}
 	sum, err := hex.DecodeString(f.SHA256)
 	return f, sum, err
+}
+
+func (h handlers) readProduct(ctx context.Context, _ *server.Request[FileQuery], body io.Reader,
+) (*slicer.File, []byte, error) {
+	return h.readFile(ctx, body)
 }
 
 // fileProduct is a product that is made from a file.

@@ -43,7 +43,7 @@ func Routes(d *db.DB) []server.Route {
 		server.Op("DELETE /api/v1/products/{id}", server.Write, server.Handle(h.delete), deleteDoc),
 		server.Op("POST /api/v1/products/{id}/restore", server.Write, server.Handle(h.restore), restoreDoc),
 		server.Op("POST /api/v1/products/from-file", server.Write,
-			server.HandleStream(fileMedia, fileExample, slicer.MaxSize, h.readFile, h.fromFile), fromFileDoc),
+			server.HandleStream(fileMedia, fileExample, slicer.MaxSize, h.readProduct, h.fromFile), fromFileDoc),
 		server.Op("GET /api/v1/products/{id}/picture", server.Read, server.HandlePicture(h.getPicture), getPictureDoc),
 		server.Op("PUT /api/v1/products/{id}/picture", server.Write,
 			server.HandleStream(fileMedia, "", picture.MaxBytes, h.readPicture, h.setPicture), setPictureDoc),

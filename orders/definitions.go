@@ -54,6 +54,13 @@ var Runs = production.Orders{
 	},
 	Reopen:  func(ids []string) *db.Stmt { return db.SQL(`select reopen_orders($1::uuid[])::text`, ids) },
 	Printed: func(run string) string { return "printed_orders(" + run + ")" },
+	ItemOf: func(order, product string) string {
+		return `(select i.id from order_items i join orders o on o.id = i.order_id
+			cross join lateral order_item_pieces(i.id) c
+			where i.order_id = ` + order + ` and i.product_id = ` + product + ` and i.withdrawn_at is null
+				and o.hidden_at is null and o.status <> 'cancelled'
+			order by i.quantity - c.produced - c.planned > 0 desc, i.created_at, i.id limit 1)`
+	},
 	Named: func(run string) string {
 		return `(select coalesce(json_agg(json_build_object('id', o.id, 'reference', o.reference, 'customer', o.customer)
 				order by o.created_at, o.id), '[]')

@@ -57,6 +57,10 @@ type Orders struct {
 	// with the id, reference and customer. run is a SQL expression for the id of the run.
 	Named func(run string) string
 
+	// ItemOf returns a SQL expression for the id of the item of an order that has the product and, if possible, needs
+	// more pieces, or null. The order is not cancelled. Both parameters are SQL expressions.
+	ItemOf func(order, product string) string
+
 	// State returns a SQL expression for a JSON object about an item of an order. item is a SQL expression for the
 	// id of the item. The object has the order_id, reference, customer and status of the order, whether the order
 	// was removed, the quantity of the item, and the numbers of pieces that are produced and planned.
@@ -79,6 +83,8 @@ func routes(h handlers) []server.Route {
 		server.Op("GET /api/v1/production-runs/export", server.Read,
 			Export.Handle(h.db, "production-runs"), exportDoc),
 		server.Op("POST /api/v1/production-runs", server.Write, server.Handle(h.create), createDoc),
+		server.Op("POST /api/v1/production-runs/from-file", server.Write, server.HandleStream(catalog.FileMedia,
+			catalog.FileExample, catalog.MaxFile, h.readFile, h.fromFile), fromFileDoc),
 		server.Op("GET /api/v1/production-runs/{id}", server.Read, server.Handle(h.get), getDoc).Versioned(
 			func(ids ...string) []*db.Stmt { return []*db.Stmt{lockRun(ids[0])} }),
 		server.Op("PATCH /api/v1/production-runs/{id}", server.Write, server.Handle(h.update), updateDoc),

@@ -3124,6 +3124,102 @@ def _Run(d: Any, etag: str | None = None) -> Run:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RunFileMaterial:
+    """The type `RunFileMaterial` of the API."""
+
+    profile: str | None
+    """The name that the slicer has for the filament."""
+    file_material: str | None
+    """Material in the file."""
+    file_color: str | None
+    """Colour in the file."""
+    weight_grams: Number
+    """Grams for the run."""
+    from_length: bool
+    """Whether the grams were computed from a length, because the file has no grams."""
+    match: FileMatch
+    """How it was matched to a filament of the farm; see createProductFromFile."""
+    spool_id: str | None
+    """The spool that the run prints from; null if none in stock is equal."""
+    spool_number: int | None
+    """Number of the spool."""
+    spool_name: str | None
+    """Material, colour and vendor of the spool."""
+    enough: bool | None
+    """Whether the spool has enough filament that no other unfinished run needs."""
+
+
+def _RunFileMaterial(d: Any, etag: str | None = None) -> RunFileMaterial:
+    get = d.get
+    return RunFileMaterial(
+        profile=get("profile"),
+        file_material=get("file_material"),
+        file_color=get("file_color"),
+        weight_grams=_core.number(get("weight_grams")),
+        from_length=get("from_length"),
+        match=get("match"),
+        spool_id=get("spool_id"),
+        spool_number=get("spool_number"),
+        spool_name=get("spool_name"),
+        enough=get("enough"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFileResult:
+    """The type `RunFileResult` of the API."""
+
+    dry_run: bool
+    """Whether nothing was changed."""
+    run_id: str | None
+    """The run; null for a dry run."""
+    product_id: str | None
+    """The product that the run prints; null if none was made from the file."""
+    product_name: str | None
+    """Name of the product."""
+    order_item_id: str | None
+    """The item of the order that the run prints; null without an order."""
+    quantity: int
+    """Pieces that the file prints; 1 if it does not say so."""
+    estimated_print_time_hours: Number | None
+    """Print time of the file; null if the file has none."""
+    estimated_total_filament_grams: Number | None
+    """Filament of the file; null if the file has none."""
+    file_name: str | None
+    """Name of the file."""
+    file_sha256: str
+    """SHA-256 of the file."""
+    sliced_by: str | None
+    """The slicer that wrote the file."""
+    printer_model: str | None
+    """The printer that the file was sliced for."""
+    materials: tuple[RunFileMaterial, ...]
+    """The filaments of the file, in its order."""
+    warnings: tuple[FileWarning, ...]
+    """What a person should know, such as filaments without a spool."""
+
+
+def _RunFileResult(d: Any, etag: str | None = None) -> RunFileResult:
+    get = d.get
+    return RunFileResult(
+        dry_run=get("dry_run"),
+        run_id=get("run_id"),
+        product_id=get("product_id"),
+        product_name=get("product_name"),
+        order_item_id=get("order_item_id"),
+        quantity=get("quantity"),
+        estimated_print_time_hours=_core.number(get("estimated_print_time_hours")),
+        estimated_total_filament_grams=_core.number(get("estimated_total_filament_grams")),
+        file_name=get("file_name"),
+        file_sha256=get("file_sha256"),
+        sliced_by=get("sliced_by"),
+        printer_model=get("printer_model"),
+        materials=_core.each(_RunFileMaterial, get("materials")),
+        warnings=_core.each(_FileWarning, get("warnings")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SpoolDeduction:
     """The type `SpoolDeduction` of the API."""
 
@@ -11743,6 +11839,68 @@ class ProductionRunsResource:
             },
         )
 
+    def create_from_file(
+        self,
+        file: bytes,
+        *,
+        filename: str | None = None,
+        dry_run: bool | None = None,
+        product_id: str | None = None,
+        printer_id: str | None = None,
+        order_id: str | None = None,
+        plate: int | None = None,
+        pieces: int | None = None,
+        filaments: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> RunFileResult:
+        """Create a production run from a sliced file.
+
+        The body is a file as for `createProductFromFile`, of which the service keeps nothing. The run's
+        `estimated_print_time_hours` and `estimated_total_filament_grams` are those of the file, and its `notes`
+        name the file.
+
+        The item of the run is the product that `product_id` names, or else the newest product that was made from
+        this file (`file_sha256`), or else from one with this name. Without such a product, the run has no item,
+        and `warnings` say so. With `order_id`, the item prints that of the order with the product.
+
+        A material of the run is a spool in stock of a filament that is equal to one of the file: material, colour
+        and diameter. A spool that is loaded in the printer comes first, one in another printer last; then one with
+        enough filament that no other run needs, the emptiest of these. A filament without such a spool becomes no
+        material, and `warnings` say so.
+
+        Requires the role `operator` or `admin`.
+
+        :param file: The bytes of the file.
+        :param filename: Name of the file, to find its product; it becomes the notes of the run.
+        :param dry_run: Whether to answer what would be done, and to change nothing.
+        :param product_id: The product that the file prints, instead of the one that was made from it.
+        :param printer_id: The printer of the run.
+        :param order_id: The order whose item with the product the run prints.
+        :param plate: Only this plate of a file with several; without it, the run prints all plates.
+        :param pieces: Pieces of the product that the file prints, instead of the number in the file.
+        :param filaments: Numbers of the filaments of the farm for the filaments of the file, in its order and
+        separated by commas; an empty place leaves the choice to the service.
+        :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
+        a key.
+        """
+        return self._client._call(
+            "POST",
+            "/production-runs/from-file",
+            _RunFileResult,
+            query={
+                "filename": filename,
+                "dry_run": dry_run,
+                "product_id": product_id,
+                "printer_id": printer_id,
+                "order_id": order_id,
+                "plate": plate,
+                "pieces": pieces,
+                "filaments": filaments,
+            },
+            file=file,
+            idempotency_key=idempotency_key or _core.new_key(),
+        )
+
     def get(
         self,
         id: str,
@@ -14734,6 +14892,8 @@ __all__ = [
     "RunEvent",
     "RunEventList",
     "RunFailed",
+    "RunFileMaterial",
+    "RunFileResult",
     "RunHasNoItemsError",
     "RunHasNoMaterialsError",
     "RunItem",

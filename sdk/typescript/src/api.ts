@@ -1816,6 +1816,62 @@ export interface Run<D = number> {
   readonly likely_completed_at: string | null;
 }
 
+/** The type `RunFileMaterial` of the API. */
+export interface RunFileMaterial<D = number> {
+  /** The name that the slicer has for the filament. */
+  readonly profile: string | null;
+  /** Material in the file. */
+  readonly file_material: string | null;
+  /** Colour in the file. */
+  readonly file_color: string | null;
+  /** Grams for the run. */
+  readonly weight_grams: D;
+  /** Whether the grams were computed from a length, because the file has no grams. */
+  readonly from_length: boolean;
+  /** How it was matched to a filament of the farm; see createProductFromFile. */
+  readonly match: FileMatch;
+  /** The spool that the run prints from; null if none in stock is equal. */
+  readonly spool_id: string | null;
+  /** Number of the spool. */
+  readonly spool_number: number | null;
+  /** Material, colour and vendor of the spool. */
+  readonly spool_name: string | null;
+  /** Whether the spool has enough filament that no other unfinished run needs. */
+  readonly enough: boolean | null;
+}
+
+/** The type `RunFileResult` of the API. */
+export interface RunFileResult<D = number> {
+  /** Whether nothing was changed. */
+  readonly dry_run: boolean;
+  /** The run; null for a dry run. */
+  readonly run_id: string | null;
+  /** The product that the run prints; null if none was made from the file. */
+  readonly product_id: string | null;
+  /** Name of the product. */
+  readonly product_name: string | null;
+  /** The item of the order that the run prints; null without an order. */
+  readonly order_item_id: string | null;
+  /** Pieces that the file prints; 1 if it does not say so. */
+  readonly quantity: number;
+  /** Print time of the file; null if the file has none. */
+  readonly estimated_print_time_hours: D | null;
+  /** Filament of the file; null if the file has none. */
+  readonly estimated_total_filament_grams: D | null;
+  /** Name of the file. */
+  readonly file_name: string | null;
+  /** SHA-256 of the file. */
+  readonly file_sha256: string;
+  /** The slicer that wrote the file. */
+  readonly sliced_by: string | null;
+  /** The printer that the file was sliced for. */
+  readonly printer_model: string | null;
+  /** The filaments of the file, in its order. */
+  readonly materials: readonly RunFileMaterial<D>[];
+  /** What a person should know, such as filaments without a spool. */
+  readonly warnings: readonly FileWarning[];
+}
+
 /** The type `SpoolDeduction` of the API. */
 export interface SpoolDeduction<D = number> {
   /** The spool. */
@@ -5620,6 +5676,29 @@ export interface ExportProductionRunsQuery {
   hidden?: boolean | undefined;
 }
 
+/** Query parameters of `productionRuns.createFromFile`. */
+export interface CreateProductionRunFromFileQuery {
+  /** Name of the file, to find its product; it becomes the notes of the run. */
+  filename?: string | undefined;
+  /** Whether to answer what would be done, and to change nothing. */
+  dry_run?: boolean | undefined;
+  /** The product that the file prints, instead of the one that was made from it. */
+  product_id?: string | undefined;
+  /** The printer of the run. */
+  printer_id?: string | undefined;
+  /** The order whose item with the product the run prints. */
+  order_id?: string | undefined;
+  /** Only this plate of a file with several; without it, the run prints all plates. */
+  plate?: number | undefined;
+  /** Pieces of the product that the file prints, instead of the number in the file. */
+  pieces?: number | undefined;
+  /**
+   * Numbers of the filaments of the farm for the filaments of the file, in its order and separated by commas; an
+   * empty place leaves the choice to the service.
+   */
+  filaments?: string | undefined;
+}
+
 /** Query parameters of `productionRuns.listHistory`. */
 export interface ListProductionRunHistoryQuery {
   /** Items to skip. */
@@ -8371,6 +8450,32 @@ export class ProductionRunsResource<M extends DecimalMode = "number"> {
     options: RequestOptions = {},
   ): Promise<string> {
     return this.#client.call("GET", `/production-runs/export`, { query: { ...query } }, options);
+  }
+
+  /**
+   * Create a production run from a sliced file.
+   *
+   * The body is a file as for `createProductFromFile`, of which the service keeps nothing. The run's
+   * `estimated_print_time_hours` and `estimated_total_filament_grams` are those of the file, and its `notes` name the
+   * file.
+   *
+   * The item of the run is the product that `product_id` names, or else the newest product that was made from this
+   * file (`file_sha256`), or else from one with this name. Without such a product, the run has no item, and
+   * `warnings` say so. With `order_id`, the item prints that of the order with the product.
+   *
+   * A material of the run is a spool in stock of a filament that is equal to one of the file: material, colour and
+   * diameter. A spool that is loaded in the printer comes first, one in another printer last; then one with enough
+   * filament that no other run needs, the emptiest of these. A filament without such a spool becomes no material, and
+   * `warnings` say so.
+   *
+   * Requires the role `operator` or `admin`.
+   */
+  createFromFile(
+    file: Uint8Array,
+    query: CreateProductionRunFromFileQuery = {},
+    options: RequestOptions & Keyed = {},
+  ): Promise<RunFileResult<Decimals[M]>> {
+    return this.#client.call("POST", `/production-runs/from-file`, { file, query: { ...query }, keyed: true }, options);
   }
 
   /**

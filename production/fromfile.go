@@ -1,0 +1,262 @@
+package production
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+
+	"spoolwright/catalog"
+	"spoolwright/db"
+	"spoolwright/server"
+	"spoolwright/value"
+)
+
+// RunFileQuery are the parameters of a run from a file.
+type RunFileQuery struct {
+	FileName  value.Optional[string]     `query:"filename"`
+	DryRun    value.Optional[bool]       `query:"dry_run" rule:"default=false"`
+	ProductID value.Optional[value.UUID] `query:"product_id"`
+	PrinterID value.Optional[value.UUID] `query:"printer_id"`
+	OrderID   value.Optional[value.UUID] `query:"order_id"`
+	Plate     value.Optional[int64]      `query:"plate" rule:"minimum=1,maximum=100"`
+	Pieces    value.Optional[int64]      `query:"pieces" rule:"minimum=1,maximum=1000000"`
+	Filaments value.Optional[string]     `query:"filaments"`
+}
+
+// RunFileResult says what run was made of a file.
+type RunFileResult struct {
+	DryRun       bool                  `json:"dry_run" rule:"notNull"`
+	RunID        *value.UUID           `json:"run_id"`
+	ProductID    *value.UUID           `json:"product_id"`
+	ProductName  *string               `json:"product_name"`
+	OrderItemID  *value.UUID           `json:"order_item_id"`
+	Quantity     int64                 `json:"quantity" rule:"notNull"`
+	Hours        *value.Decimal        `json:"estimated_print_time_hours"`
+	Grams        *value.Decimal        `json:"estimated_total_filament_grams"`
+	FileName     *string               `json:"file_name"`
+	FileSHA256   string                `json:"file_sha256" rule:"notNull"`
+	SlicedBy     *string               `json:"sliced_by"`
+	PrinterModel *string               `json:"printer_model"`
+	Materials    []RunFileMaterial     `json:"materials" rule:"notNull"`
+	Warnings     []catalog.FileWarning `json:"warnings" rule:"notNull"`
+}
+
+// RunFileMaterial is a filament of a file, and the spool that is proposed for it.
+type RunFileMaterial struct {
+	Profile      *string           `json:"profile"`
+	FileMaterial *string           `json:"file_material"`
+	FileColor    *string           `json:"file_color"`
+	Weight       value.Decimal     `json:"weight_grams" rule:"notNull"`
+	FromLength   bool              `json:"from_length" rule:"notNull"`
+	Match        catalog.FileMatch `json:"match" rule:"notNull"`
+	SpoolID      *value.UUID       `json:"spool_id"`
+	SpoolNumber  *int64            `json:"spool_number"`
+	SpoolName    *string           `json:"spool_name"`
+	Enough       *bool             `json:"enough"`
+}
+
+var fromFileDoc = &server.Doc{
+	ID: "createProductionRunFromFile", Tag: Tag, Summary: "Create a production run from a sliced file",
+	Description: "The body is a file as for `createProductFromFile`, of which the service keeps nothing. The run's " +
+		"`estimated_print_time_hours` and `estimated_total_filament_grams` are those of the file, and its `notes` name " +
+		"the file.\n\n" +
+		"The item of the run is the product that `product_id` names, or else the newest product that was made from this " +
+		"file (`file_sha256`), or else from one with this name. Without such a product, the run has no item, and " +
+		"`warnings` say so. With `order_id`, the item prints that of the order with the product.\n\n" +
+		"A material of the run is a spool in stock of a filament that is equal to one of the file: material, colour and " +
+		"diameter. A spool that is loaded in the printer comes first, one in another printer last; then one with enough " +
+		"filament that no other run needs, the emptiest of these. A filament without such a spool becomes no material, " +
+		"and `warnings` say so.",
+	Errors: []*server.Error{catalog.ErrUnreadableFile, catalog.ErrUnknownFilament, catalog.ErrNoSuchPlate,
+		errUnknownOrderOfFile},
+}
+
+var errUnknownOrderOfFile = server.BadRequest("UNKNOWN_REFERENCE",
+	"The order does not exist, is cancelled, or has no item with the product of the file").On("order_id")
+
+func (h handlers) readFile(ctx context.Context, _ *server.Request[RunFileQuery], body io.Reader,
+) (catalog.SlicedFile, []byte, error) {
+	return catalog.ReadFile(ctx, h.db, body)
+}
+
+// errDryRun ends the transaction of a dry run, so that it changes nothing.
+var errDryRun = errors.New("dry run")
+
+func (h handlers) fromFile(ctx context.Context, r *server.Request[RunFileQuery], f catalog.SlicedFile,
+) (server.OK[RunFileResult], error) {
+	var out *RunFileResult
+	err := h.db.Tx(ctx, func(ctx context.Context) (err error) {
+		if out, err = h.runOfFile(ctx, &r.In, f); err == nil && out.DryRun {
+			return errDryRun
+		}
+		return err
+	})
+	if err != nil && err != errDryRun {
+		return nil, err
+	}
+	return server.Encode(*out)
+}
+
+// runOfFile creates the run. A dry run creates it, too, so that it finds the same errors.
+func (h handlers) runOfFile(ctx context.Context, q *RunFileQuery, f catalog.SlicedFile) (*RunFileResult, error) {
+	plan, err := catalog.PlanRun(ctx, h.db, f, catalog.FileQuery{FileName: q.FileName, Plate: q.Plate, Pieces: q.Pieces,
+		Filaments: q.Filaments})
+	if err != nil {
+		return nil, err
+	}
+	out := &RunFileResult{DryRun: q.DryRun.Or(false), Quantity: plan.PerPlate, FileName: plan.FileName,
+		FileSHA256: plan.FileSHA256, SlicedBy: plan.SlicedBy, PrinterModel: plan.PrinterModel,
+		Materials: []RunFileMaterial{}, Warnings: plan.Warnings}
+	in := Run{PrinterID: q.PrinterID, Notes: value.Optional[string]{Set: true, Value: plan.FileName}}
+	if plan.Seconds > 0 {
+		hours := decimal(math.Min(float64(plan.Seconds)/3600, 100_000))
+		out.Hours, in.EstimatedHours = &hours, value.Some(hours)
+	}
+	if err := h.itemOfFile(ctx, q, out, &in, plan.FileName); err != nil {
+		return nil, err
+	}
+	if err := h.materialsOfFile(ctx, q, out, &in, plan.Materials); err != nil {
+		return nil, err
+	}
+	created, err := h.create(ctx, &server.Request[Run]{In: in})
+	if err != nil || out.DryRun {
+		return out, err
+	}
+	var run struct{ ID value.UUID }
+	if err := json.Unmarshal(created, &run); err != nil {
+		return nil, err
+	}
+	out.RunID = &run.ID
+	return out, nil
+}
+
+// itemOfFile finds the product of the file, and adds it to the run.
+func (h handlers) itemOfFile(ctx context.Context, q *RunFileQuery, out *RunFileResult, in *Run, name *string) error {
+	out.ProductID = q.ProductID.Value
+	if out.ProductID == nil {
+		p, err := catalog.FindFileProduct(ctx, h.db, name, out.FileSHA256)
+		if err != nil {
+			return err
+		}
+		switch {
+		case p == nil && !q.OrderID.IsNull():
+			return errUnknownOrderOfFile
+		case p == nil:
+			out.warn("No product was made from this file, so that the run has none.")
+			return nil
+		case p.Renewed:
+			out.warn("The product %s was made from another file with this name.", p.Name)
+		}
+		id := value.UUID(p.ID)
+		out.ProductID, out.ProductName = &id, &p.Name
+	}
+	item := RunItem{ProductID: value.Some(*out.ProductID), Quantity: value.Some(out.Quantity)}
+	read := db.SQL(`
+		select (select p.name from products p where p.id = $1 and p.hidden_at is null),
+			case when $2::uuid is not null then `+h.orders.ItemOf("$2::uuid", "$1::uuid")+` end::text`,
+		string(*out.ProductID), q.OrderID.Arg())
+	var orderItem *string
+	if err := h.db.Read(ctx, read.Into(&out.ProductName, &orderItem)); err != nil {
+		return err
+	}
+	switch {
+	case out.ProductName == nil:
+		return errUnknownProduct.With("product_id").On("product_id")
+	case orderItem != nil:
+		id := value.UUID(*orderItem)
+		out.OrderItemID, item.OrderItemID = &id, value.Some(id)
+	case !q.OrderID.IsNull():
+		return errUnknownOrderOfFile
+	}
+	in.Items = []RunItem{item}
+	return nil
+}
+
+// materialsOfFile proposes spools for the filaments of the file, and adds them to the run.
+func (h handlers) materialsOfFile(ctx context.Context, q *RunFileQuery, out *RunFileResult, in *Run,
+	filaments []catalog.FileMaterial) error {
+	rows := make([]map[string]any, len(filaments))
+	total := 0.0
+	for i, m := range filaments {
+		grams, _ := strconv.ParseFloat(m.Weight.String(), 64)
+		total += grams
+		rows[i] = map[string]any{"material_type": m.MaterialType, "material_name": m.MaterialName, "color": m.Color,
+			"diameter_mm": m.DiameterMM, "grams": m.Weight}
+		out.Materials = append(out.Materials, RunFileMaterial{Profile: m.Profile, FileMaterial: m.FileMaterial,
+			FileColor: m.FileColor, Weight: m.Weight, FromLength: m.FromLength, Match: m.Match})
+	}
+	if total == 0 {
+		return nil
+	}
+	sum := decimal(math.Min(total, 1_000_000))
+	out.Grams, in.EstimatedGrams = &sum, value.Some(sum)
+	proposed := db.SQL(`
+		with wanted as materialized (
+			select w.n, w.grams, lower(w.color collate "und-x-icu") collate "C" as color_key,
+				material_key(w.material_type, w.material_name, coalesce(w.diameter_mm, usual_diameter())) as material_key
+			from json_to_recordset($1::json) w (n int, material_type text, material_name text, color text,
+				diameter_mm numeric, grams numeric)
+		), taken as materialized (
+			select m.spool_id, sum(m.grams) as grams from unfinished_materials() m group by m.spool_id
+		)
+		select w.n, s.id as spool_id, s.number as spool_number,
+			spool_name(s.material_type, s.material_name, s.color, s.brand) as spool_name, s.enough
+		from wanted w
+		cross join lateral (
+			select s.*, s.remaining_weight_grams - coalesce(t.grams, 0) >= w.grams as enough
+			from spools s
+			left join taken t on t.spool_id = s.id
+			left join printer_slots l on l.spool_id = s.id
+			where s.color_key = w.color_key and s.material_key = w.material_key and s.in_stock and not s.archived
+				and s.hidden_at is null
+			order by coalesce(l.printer_id = $2::uuid, false) desc, l.printer_id is not null, enough desc,
+				s.remaining_weight_grams, s.number
+			limit 1
+		) s
+		order by w.n`, db.Recordset(rows), q.PrinterID.Arg())
+	if err := h.db.Read(ctx, proposed); err != nil {
+		return err
+	}
+	var spools []struct {
+		N       int        `json:"n"`
+		SpoolID value.UUID `json:"spool_id"`
+		Number  int64      `json:"spool_number"`
+		Name    string     `json:"spool_name"`
+		Enough  bool       `json:"enough"`
+	}
+	if err := json.Unmarshal(proposed.Array(), &spools); err != nil {
+		return err
+	}
+	for _, s := range spools {
+		m := &out.Materials[s.N]
+		if m.Weight.String() == "0" || m.Match == "material" || m.Match == "none" {
+			continue
+		}
+		m.SpoolID, m.SpoolNumber, m.SpoolName, m.Enough = &s.SpoolID, &s.Number, &s.Name, &s.Enough
+		in.Materials = append(in.Materials, RunMaterial{SpoolID: value.Some(s.SpoolID),
+			EstimatedWeight: value.Some(m.Weight)})
+		if !s.Enough {
+			out.warn("The spool #%d has less filament than the file needs and other runs leave.", s.Number)
+		}
+	}
+	for i, m := range out.Materials {
+		if m.SpoolID == nil && m.Weight.String() != "0" {
+			out.warn("No spool in stock is equal to filament %d of the file.", i+1)
+		}
+	}
+	return nil
+}
+
+func (out *RunFileResult) warn(format string, args ...any) {
+	out.Warnings = append(out.Warnings, catalog.FileWarning{Text: fmt.Sprintf(format, args...)})
+}
+
+// decimal returns a number, rounded to six places.
+func decimal(n float64) value.Decimal {
+	d, _ := value.ParseDecimal(strconv.FormatFloat(math.Round(n*1e6)/1e6, 'f', -1, 64))
+	return d
+}

@@ -1,0 +1,95 @@
+package production_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"spoolwright/testkit"
+)
+
+// sliced sends a file of the tests of the slicers.
+func sliced(t *testing.T, c *testkit.Client, path, file string) *testkit.Response {
+	t.Helper()
+	data, err := os.ReadFile("../catalog/slicer/testdata/" + file)
+	testkit.Check(t, err)
+	return c.With("Content-Type", "application/octet-stream").Post(t, path, string(data))
+}
+
+// The file of the test: 62 minutes, 11.97 g of PLA in #FF8000, three copies.
+const slicedRun = runs + "/from-file?filename=hook.gcode"
+
+func TestRunFromFile(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t)
+	c := api.Operator(t)
+	fire := j{"color": "Fire", "color_hex": "#ff8000"}
+	createSpool(t, c, j{"color": "Sky", "color_hex": "#0080ff"})
+	createSpool(t, c, fire)
+	opened := createSpool(t, c, j{"color": "fire", "color_hex": "#ff8000", "remaining_weight_grams": 100})
+	createSpool(t, c, j{"color": "Fire", "color_hex": "#ff8000", "remaining_weight_grams": 11})
+	first := c.Post(t, "/api/v1/printers", j{"name": "First"}).Want(201).ID()
+	second := c.Post(t, "/api/v1/printers", j{"name": "Second"}).Want(201).ID()
+
+	// The opened spool with enough filament is proposed. No product was made from the file.
+	dry := sliced(t, c, slicedRun+"&dry_run=true", "prusaslicer.gcode").Want(200)
+	dry.Shows(map[string]string{"dry_run": "true", "run_id": "null", "product_id": "null", "quantity": "3",
+		"estimated_total_filament_grams": "11.97", "materials.0.weight_grams": "11.97", "materials.0.match": "equal",
+		"materials.0.spool_id": opened, "materials.0.spool_number": "3", "materials.0.enough": "true",
+		"warnings.0.text": "No product was made from this file, so that the run has none."})
+	c.Get(t, runs).Want(200).Shows(map[string]string{"total": "0"})
+
+	made := sliced(t, c, slicedRun, "prusaslicer.gcode").Want(200)
+	c.Get(t, runs+"/"+made.Text("run_id")).Want(200).Shows(map[string]string{"status": "pending", "notes": "hook.gcode",
+		"estimated_total_filament_grams": "11.97", "estimated_print_time_hours": dry.Text("estimated_print_time_hours"),
+		"items": "[]", "materials.0.spool_id": opened, "materials.0.estimated_weight_grams": "11.97"})
+	if h := made.Text("estimated_print_time_hours"); !strings.HasPrefix(h, "1.03") {
+		t.Errorf("the run takes %s hours", h)
+	}
+
+	// What other runs need is not there any more, a spool in another printer comes last, and one in the printer first.
+	c.Patch(t, runs+"/"+made.Text("run_id"), j{"printer_id": first}).Want(200)
+	c.Patch(t, runs+"/"+made.Text("run_id")+"/materials/"+c.Get(t, runs+"/"+made.Text("run_id")).Want(200).
+		Text("materials.0.id"), j{"estimated_weight_grams": 95}).Want(200)
+	sliced(t, c, slicedRun+"&dry_run=true", "prusaslicer.gcode").Want(200).
+		Shows(map[string]string{"materials.0.spool_number": "2", "materials.0.enough": "true"})
+	c.Do(t, "PUT", "/api/v1/printers/"+first+"/slots/1", j{"spool_number": 4}).Want(200)
+	c.Do(t, "PUT", "/api/v1/printers/"+second+"/slots/1", j{"spool_number": 2}).Want(200)
+	sliced(t, c, slicedRun+"&dry_run=true", "prusaslicer.gcode").Want(200).
+		Shows(map[string]string{"materials.0.spool_number": "3", "materials.0.enough": "false"})
+	loaded := sliced(t, c, slicedRun+"&printer_id="+first, "prusaslicer.gcode").Want(200)
+	loaded.Shows(map[string]string{"materials.0.spool_number": "4", "materials.0.enough": "false"})
+	c.Get(t, runs+"/"+loaded.Text("run_id")).Want(200).Shows(map[string]string{"printer_name": "First"})
+
+	// The product of the file is found by the sum, or else by the name, or else by its id.
+	other := c.NewProduct(t, "Other", 1)
+	hook := sliced(t, c, "/api/v1/products/from-file?filename=hook.gcode&name=Hook", "prusaslicer.gcode").Want(200).
+		Text("product_id")
+	sliced(t, c, runs+"/from-file?filename=renamed.gcode&dry_run=true", "prusaslicer.gcode").Want(200).
+		Shows(map[string]string{"product_id": hook, "product_name": "Hook"})
+	sliced(t, c, slicedRun+"&dry_run=true", "orcaslicer.gcode").Want(200).Shows(map[string]string{"product_id": hook,
+		"warnings.0.text": "The product Hook was made from another file with this name."})
+	sliced(t, c, slicedRun+"&dry_run=true&pieces=2&product_id="+other, "prusaslicer.gcode").Want(200).
+		Shows(map[string]string{"product_id": other, "product_name": "Product Other", "quantity": "2"})
+
+	// Nothing is made of bad requests, also not by a dry run.
+	total := c.Get(t, runs).Want(200).Text("total")
+	stranger := api.Operator(t)
+	foreign := stranger.NewProduct(t, "Foreign", 1)
+	for _, bad := range []struct{ query, file, code, field string }{
+		{"&product_id=" + foreign, "prusaslicer.gcode", "UNKNOWN_REFERENCE", "product_id"},
+		{"&printer_id=" + hook, "prusaslicer.gcode", "UNKNOWN_REFERENCE", "printer_id"},
+		{"&order_id=" + hook, "prusaslicer.gcode", "UNKNOWN_REFERENCE", "order_id"},
+		{"&filaments=99", "prusaslicer.gcode", "UNKNOWN_REFERENCE", "filaments"},
+		{"&plate=9", "prusaslicer.gcode", "UNKNOWN_REFERENCE", "plate"},
+		{"", "files.golden", "UNREADABLE_FILE", "body"},
+	} {
+		for _, dry := range []string{"", "&dry_run=true"} {
+			sliced(t, c, slicedRun+bad.query+dry, bad.file).WantError(400, bad.code).
+				Shows(map[string]string{"errors.0.field": bad.field})
+		}
+	}
+	sliced(t, stranger, slicedRun+"&dry_run=true", "prusaslicer.gcode").Want(200).
+		Shows(map[string]string{"product_id": "null", "materials.0.spool_id": "null"})
+	c.Get(t, runs).Want(200).Shows(map[string]string{"total": total})
+}
