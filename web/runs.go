@@ -388,18 +388,25 @@ type newRun struct {
 	Spools    []option
 	OrderItem string
 	More      bool // whether all rows are shown, because the form was sent
+	Query     string
+	Warnings  []struct{ Text string } // of the file that was read
 }
 
 func showNewRun(v *visit) error {
+	return v.newRun(200, v.newRunForm(), nil)
+}
+
+// newRunForm returns the form with what the address says.
+func (v *visit) newRunForm() *form {
 	f := v.newForm()
 	query := v.r.URL.Query()
 	f.Values.Set("items[0].product_id", query.Get("product"))
 	f.Values.Set("items[0].order_item_id", query.Get("order_item"))
 	f.Values.Set("items[0].quantity", query.Get("quantity"))
-	return v.newRun(200, f)
+	return f
 }
 
-func (v *visit) newRun(status int, f *form) error {
+func (v *visit) newRun(status int, f *form, warnings []struct{ Text string }) error {
 	var all struct{ Items []product }
 	var stock struct{ Items []spool }
 	if err := v.fetch(
@@ -408,9 +415,14 @@ func (v *visit) newRun(status int, f *form) error {
 	); err != nil {
 		return err
 	}
-	p := &newRun{Form: f, More: status != 200, OrderItem: f.Values.Get("items[0].order_item_id")}
+	p := &newRun{Form: f, More: status != 200 || f.Values.Get("materials[1].spool_number") != "",
+		OrderItem: f.Values.Get("items[0].order_item_id"), Query: v.r.URL.RawQuery, Warnings: warnings}
 	options := productOptions(all.Items, "")
-	for i := range 4 {
+	rows := 4
+	for f.Values.Has(fmt.Sprintf("materials[%d].spool_number", rows)) {
+		rows++
+	}
+	for i := range rows {
 		product := newInput(f, fmt.Sprintf("items[%d].product_id", i), "Product")
 		product.Options = options
 		p.Items = append(p.Items, [2]input{product, f.rowInput("items", i, "quantity", "Pieces", "")})
@@ -431,5 +443,5 @@ func createRun(v *visit) error {
 	ok, err := v.send(f, "POST", "/api/v1/production-runs", body, &created)
 	v.tell(&notice{Text: "The run is planned.", Next: []option{{"/queue", "Queue"}},
 		Undo: &undo{Name: "Undo", Action: "/runs/" + created.ID + "/remove"}})
-	return v.then(ok, err, "/runs/"+created.ID, func() error { return v.newRun(422, f) })
+	return v.then(ok, err, "/runs/"+created.ID, func() error { return v.newRun(422, f, nil) })
 }

@@ -240,9 +240,7 @@ func formError(err error) error {
 // readSlicedFile lets the API read a file.
 func (v *visit) readSlicedFile(part *multipart.Part, id, pieces string, dry bool) (*slicedFile, error) {
 	f := &slicedFile{Label: path.Base(strings.ReplaceAll(part.FileName(), `\`, "/"))}
-	name := strings.ToValidUTF8(f.Label, "")
-	query := url.Values{"filename": {name[:min(len(name), 180)]}, "dry_run": {strconv.FormatBool(dry)}}
-	query.Set("filename", strings.ToValidUTF8(query.Get("filename"), ""))
+	query := url.Values{"filename": {sentName(part)}, "dry_run": {strconv.FormatBool(dry)}}
 	if id != "" {
 		query.Set("product_id", id)
 	}
@@ -256,18 +254,27 @@ func (v *visit) readSlicedFile(part *multipart.Part, id, pieces string, dry bool
 	if err == nil {
 		return f, json.Unmarshal(answer.Body, f)
 	}
+	f.Problem, err = fileProblem(err)
+	return f, err
+}
+
+// sentName returns the name of a file for the API.
+func sentName(part *multipart.Part) string {
+	name := strings.ToValidUTF8(path.Base(strings.ReplaceAll(part.FileName(), `\`, "/")), "")
+	return strings.ToValidUTF8(name[:min(len(name), 180)], "")
+}
+
+// fileProblem returns what the visitor must know of a file that the API refused, or the error if it is another one.
+func fileProblem(err error) (string, error) {
 	e := server.AsError(err)
 	if e.Status != 400 && e.Status != 422 && e.Status != 409 && e.Status != 413 {
-		return nil, err
+		return "", err
 	}
-	if f.Problem = e.Detail; len(e.Fields) > 0 {
-		f.Problem = label(e.Fields[0].Field) + " " + e.Fields[0].Message
-		if e.Status != 422 {
-			f.Problem = e.Detail
-		}
+	problem := e.Detail
+	if len(e.Fields) > 0 && e.Status == 422 {
+		problem = label(e.Fields[0].Field) + " " + e.Fields[0].Message
 	}
-	f.Problem = sentence(f.Problem)
-	return f, nil
+	return sentence(problem), nil
 }
 
 // saveSlicedFiles creates the products of the files that were read. The form has them as text, and what the visitor

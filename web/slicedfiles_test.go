@@ -130,3 +130,40 @@ func TestPictureOfProduct(t *testing.T) {
 	viewer.upload(t, at+"/picture", nil, "x.png", file.String()).want(t, 403)
 	viewer.upload(t, "/products/files", nil, "x.png", file.String()).want(t, 403)
 }
+
+func TestRunOfSlicedFile(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t, testkit.Options{})
+	c := api.Operator(t)
+	b := signIn(t, c)
+	c.Post(t, "/api/v1/spools", j{"material_type": "PLA", "color": "Fire", "color_hex": "#FF8000", "brand": "Acme",
+		"diameter_mm": 1.75, "net_weight_grams": 1000, "purchase_price": 20}).Want(201)
+	product := c.With("Content-Type", "application/octet-stream").Post(t,
+		"/api/v1/products/from-file?filename=hook.gcode", sliced(t, "prusaslicer.gcode")).Want(200).Text("product_id")
+	const at = "/runs/file"
+	b.get(t, "/runs/new").want(t, 200).shows(t, "Fill in from a file of a slicer")
+	b.upload(t, at, nil).want(t, 422).shows(t, "Choose a file.")
+	b.upload(t, at, nil, "x.gcode", "Dear Sir").want(t, 422).shows(t, "This is not a sliced file")
+	b.upload(t, at+"?product=x", nil, "hook.gcode", sliced(t, "prusaslicer.gcode")).want(t, 422)
+
+	// The form is filled in, and nothing is saved before it is sent.
+	p := b.upload(t, at, nil, `C:\files\hook.gcode`, sliced(t, "prusaslicer.gcode")).want(t, 200)
+	c.Get(t, "/api/v1/production-runs").Want(200).WantLen(t, "items", 0)
+	form := p.form(t, "/runs/new")
+	testkit.Equal(t, form.Get("items[0].product_id"), product, "product")
+	testkit.Equal(t, form.Get("items[0].quantity"), "3", "pieces")
+	testkit.Equal(t, form.Get("materials[0].spool_number"), "1", "spool")
+	testkit.Equal(t, form.Get("materials[0].estimated_weight_grams"), "11.97", "weight")
+	testkit.Equal(t, form.Get("notes"), "hook.gcode", "notes")
+	saved := b.do(t, "POST", "/runs/new", form).want(t, 303)
+	c.Get(t, "/api/v1/production-runs/"+strings.TrimPrefix(saved.header.Get("Location"), "/runs/")).Want(200).
+		Shows(map[string]string{"items.0.product_id": product, "materials.0.estimated_weight_grams": "11.97",
+			"estimated_print_time_hours": form.Get("estimated_print_time_hours")})
+
+	// What is missing is said, and the product of the address stays.
+	other := c.Post(t, "/api/v1/products", j{"name": "Other"}).Want(201).ID()
+	p = b.upload(t, at+"?product="+other, nil, "clips.gcode.3mf", sliced(t, "bambu.gcode.3mf")).want(t, 200).
+		shows(t, "No spool in stock is equal to filament 1 of the file.")
+	testkit.Equal(t, p.form(t, "/runs/new").Get("items[0].product_id"), other, "product")
+	signIn(t, api.Tenant(t).User(t, "viewer")).upload(t, at, nil, "x.gcode", "x").want(t, 403)
+}

@@ -125,6 +125,7 @@ var pages = slices.Concat([]page{
 	{"GET /runs/all", server.Read, showAllRuns},
 	{"GET /runs/new", server.Write, showNewRun},
 	{"POST /runs/new", server.Write, createRun},
+	{"POST /runs/file", server.Write, readRunFile},
 	{"GET /runs/{id}", server.Read, removedRuns.orRemoved(showRun)},
 	{"POST /runs/{id}/remove", server.Write, removedRuns.remove},
 	{"POST /runs/{id}/earlier", server.Write, moveRun},
@@ -220,7 +221,7 @@ var pages = slices.Concat([]page{
 
 // bodies are the sizes of the forms that may have more than 1 MiB.
 var bodies = map[string]int64{
-	"POST /products/files": maxSlicedBytes, "POST /products/files/save": maxReadBytes,
+	"POST /products/files": maxSlicedBytes, "POST /runs/file": maxSlicedBytes, "POST /products/files/save": maxReadBytes,
 	"POST /products/{id}/picture": 6 << 20,
 }
 
