@@ -27,7 +27,7 @@ func testCommandHelp(t *testing.T, p program) {
 		"user move": "-tenant", "user remove": "-email",
 		"tenant": "tenant list", "tenant list": "-json", "tenant rename": "NEW-NAME", "tenant remove": "-yes",
 		"tenant export": "-webhooks", "tenant import": "-init",
-		"import": "import spoolman", "import spools": "FILE.csv", "import products": "-dry-run",
+		"import": "import spoolman", "import spools": "FILE.csv", "import products": "FILE...",
 		"import spoolman": "-skip-bad",
 		"export":          "export production-runs", "export spools": "-format", "export products": "jsonl",
 		"export production-runs": "-tenant", "export orders": "-tenant",
@@ -180,6 +180,40 @@ func testImportExport(t *testing.T, p program) {
 		"products created: 0; updated: 0; unchanged: 2; skipped rows: 0\n" +
 		"This was a dry run: nothing was changed.\n"; out != want {
 		t.Errorf("two calls of import products print %q, want %q", out, want)
+	}
+	// Sliced files are known by their content; a bad one does not stop the others.
+	dir2 := t.TempDir()
+	sliced := func(name, from string, replace ...string) string {
+		t.Helper()
+		text, err := os.ReadFile(absolutePath(t, "catalog/slicer/testdata/"+from))
+		check(t, err)
+		file := filepath.Join(dir2, name)
+		check(t, os.WriteFile(file, []byte(strings.NewReplacer(replace...).Replace(string(text))), 0o600))
+		return file
+	}
+	hook, clip := sliced("hook.gcode", "prusaslicer.gcode"), sliced("clip.gcode.3mf", "bambu.gcode.3mf")
+	letter := sliced("letter.bgcode", "files.golden")
+	check(t, os.WriteFile(letter, []byte("GCDE"), 0o600))
+	into := []string{"import", "products", "--tenant", "south"}
+	out, stderr, code = p.run(t, "", env, append(into, hook, letter, clip)...)
+	if code != 1 || !strings.HasPrefix(out, "product created: hook; 21 minutes; 3.99 g of PLA Prusa Orange\nproduct created: Cable") ||
+		!strings.HasSuffix(stderr, "letter.bgcode: nothing was imported: The file ends too early; it was not copied "+
+			"completely\nspoolwright: 1 of 3 files were not imported\n") {
+		t.Errorf("status %d: %q, %q", code, out, stderr)
+	}
+	out = p.succeeds(t, "", env, append(into, hook)...)
+	out += p.succeeds(t, "", env, append(into, sliced("renamed.gcode", "prusaslicer.gcode"))...)
+	sliced("renamed.gcode", "prusaslicer.gcode", "1h 2m 5s", "3h 0m 0s")
+	out += p.succeeds(t, "", env, append(into, filepath.Join(dir2, "renamed.gcode"), "--dry-run")...)
+	out += p.succeeds(t, "", env, append(into, filepath.Join(dir2, "renamed.gcode"))...)
+	out += p.succeeds(t, "", env, append(into, sliced("new.gcode", "orcaslicer.gcode"), "--mode", "update")...)
+	out += p.succeeds(t, "", env, append(into, hook, "--mode", "create", "--dry-run")...)
+	const weight = "minutes; 3.99 g of PLA Prusa Orange\n"
+	if want := "product unchanged: hook; 21 " + weight + "product updated: hook; 21 " + weight +
+		"product updated: hook; 60 " + weight + "This was a dry run: nothing was changed.\n" +
+		"product updated: hook; 60 " + weight + "product skipped: none was made from this file\n" +
+		"product created: hook; 21 " + weight + "This was a dry run: nothing was changed.\n"; out != want {
+		t.Errorf("import products of sliced files prints\n%s, want\n%s", out, want)
 	}
 	for _, what := range []string{"products", "production-runs", "orders"} {
 		out := p.succeeds(t, "", env, "export", what, "--tenant", "north")

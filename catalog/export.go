@@ -7,7 +7,7 @@ import (
 )
 
 // Commands are the catalog's commands.
-var Commands = []cli.Command{productImport.Command(), Export.Command("products")}
+var Commands = []cli.Command{importCommand(), Export.Command("products")}
 
 // Export writes all products with their bills of materials.
 var Export = transfer.Export[Product](50,

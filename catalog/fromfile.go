@@ -177,11 +177,20 @@ type fileProduct struct {
 
 func (h handlers) fromFile(ctx context.Context, r *server.Request[FileQuery], f *slicer.File,
 ) (server.OK[FileResult], error) {
-	p := &fileProduct{query: &r.In, file: f}
+	made, err := h.makeFromFile(ctx, &r.In, f)
+	if err != nil {
+		return nil, err
+	}
+	return server.Encode(*made)
+}
+
+// makeFromFile creates or updates the product.
+func (h handlers) makeFromFile(ctx context.Context, q *FileQuery, f *slicer.File) (*FileResult, error) {
+	p := &fileProduct{query: q, file: f}
 	if err := p.plan(); err != nil {
 		return nil, err
 	}
-	numbers, err := chosenFilaments(r.In.Filaments.Or(""), len(p.filaments))
+	numbers, err := chosenFilaments(q.Filaments.Or(""), len(p.filaments))
 	if err != nil {
 		return nil, err
 	}
@@ -194,10 +203,10 @@ func (h handlers) fromFile(ctx context.Context, r *server.Request[FileQuery], f 
 		if err := p.match(stock, numbers); err != nil {
 			return err
 		}
-		if r.In.ProductID.IsNull() {
+		if q.ProductID.IsNull() {
 			return h.createFromFile(ctx, p)
 		}
-		return h.updateFromFile(ctx, p, string(*r.In.ProductID.Value))
+		return h.updateFromFile(ctx, p, string(*q.ProductID.Value))
 	})
 	if err != nil {
 		return nil, err
@@ -206,7 +215,7 @@ func (h handlers) fromFile(ctx context.Context, r *server.Request[FileQuery], f 
 		text := base64.StdEncoding.EncodeToString(p.picture.Full)
 		p.result.Picture = &text
 	}
-	return server.Encode(p.result)
+	return &p.result, nil
 }
 
 // plan sets what does not depend on the farm.

@@ -33,7 +33,8 @@ type Command struct {
 	// Name is one or two words, such as "user add".
 	Name string
 	// Args are the operands and flags as the help shows them: FILE --tenant NAME [--format csv|jsonl]. The command
-	// takes exactly the operands in Args. Operands and flags outside of brackets are required.
+	// takes exactly the operands in Args; FILE... at their end stands for one or more. Operands and flags outside of
+	// brackets are required.
 	Args string
 	// Help says what the command does. The list of commands shows its first paragraph; -h shows the whole text.
 	Help string
@@ -230,13 +231,14 @@ func (c Command) parse(args []string, call *Call) (Run, error) {
 		call.Operands = append(call.Operands, flags.Arg(0))
 	}
 	n := len(call.Operands)
+	repeated := len(operands) > 0 && strings.HasSuffix(operands[len(operands)-1], "...")
 	switch {
 	case n > len(operands) && c.Args == "":
 		return misuse("it takes no arguments")
-	case n > len(operands):
+	case n > len(operands) && !repeated:
 		return misuse("unexpected argument %q", call.Operands[len(operands)])
 	case n < len(operands):
-		return misuse("%s is missing", operands[n])
+		return misuse("%s is missing", strings.TrimSuffix(operands[n], "..."))
 	}
 	for _, name := range required {
 		if flags.Lookup(name).Value.String() == "" {

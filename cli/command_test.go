@@ -36,6 +36,10 @@ func testCommands() []Command {
 			},
 		},
 		{Name: "copy all", Help: "copy everything", Setup: Without(print)},
+		{Name: "read", Args: "FROM FILE... [--force]", Help: "read files", Setup: func(flags *flag.FlagSet) Run {
+			flags.Bool("force", false, "")
+			return print
+		}},
 		VersionCommand,
 	}
 }
@@ -54,6 +58,9 @@ func TestArguments(t *testing.T) {
 		stdout, stderr string
 	}{
 		{"copy all", 0, "ran with []", ""},
+		{"read a b", 0, `ran with ["a" "b"]`, ""},
+		{"read a b --force c d", 0, `ran with ["a" "b" "c" "d"]`, ""},
+		{"read a", 2, "", "spoolwright: read: FILE is missing (see read -h)\n"},
 		{"copy files a b --owner ada", 0, `ran with ["a" "b"]`, ""},
 		{"copy files --owner ada a b", 0, `ran with ["a" "b"]`, ""},
 		{"copy files a -owner=ada - ", 0, `ran with ["a" "-"]`, ""},

@@ -243,7 +243,7 @@ func (g *gcode) file() (*File, error) {
 			return nil, broken("The file has neither a print time nor filament; it was not copied completely, or %s "+
 				"could not write them", cleanText(g.values[program]))
 		}
-		return nil, broken("This is not a sliced file: it has neither a print time nor an amount of filament")
+		return nil, ErrUnknown
 	}
 	return f, nil
 }

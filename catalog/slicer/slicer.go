@@ -85,6 +85,9 @@ func broken(format string, args ...any) error { return &Error{fmt.Sprintf(format
 // ErrTooLarge is the error of a file of more than MaxSize bytes.
 var ErrTooLarge = &Error{"The file is larger than 200 MB"}
 
+// ErrUnknown is the error of a text without anything that a slicer writes.
+var ErrUnknown = &Error{"This is not a sliced file: it has neither a print time nor an amount of filament"}
+
 var (
 	errTruncated = &Error{"The file ends too early; it was not copied completely"}
 	errBomb      = &Error{"The file unpacks to far more than a sliced file has"}
