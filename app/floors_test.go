@@ -37,6 +37,7 @@ var owners = map[string]string{
 	"printers":   "printer_slots printers",
 	"spoolman":   "printer_settings",
 	"start":      "first_steps",
+	"transfer":   "import_columns",
 }
 
 // exceptions are what breaks the rules. The list must not grow.

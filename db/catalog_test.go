@@ -84,6 +84,7 @@ var privileges = map[string]string{
 	"queue_items":        "",
 	"first_steps":        "SELECT INSERT UPDATE",
 	"sample_rows":        "SELECT INSERT DELETE",
+	"import_columns":     "SELECT INSERT UPDATE",
 }
 
 const (

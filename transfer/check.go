@@ -29,7 +29,7 @@ type Conversion struct {
 type Why string
 
 // Enum returns all reasons.
-func (Why) Enum() []string { return []string{"given", "name", "values", "none"} }
+func (Why) Enum() []string { return []string{"given", "remembered", "name", "values", "none"} }
 
 // SheetColumn is a column of a file that is checked.
 type SheetColumn struct {
@@ -238,6 +238,11 @@ func (i Import[F, R]) CheckEndpoint(d *db.DB) server.Endpoint {
 				return ImportCheck{}, err
 			}
 			how.Suggest = true
+			if how.Mapping == nil {
+				if how.Remembered, err = i.remembered(ctx, d); err != nil {
+					return ImportCheck{}, err
+				}
+			}
 			return i.check(ctx, d, body, how.In(ctx, d))
 		},
 		func(ctx context.Context, r *server.Request[ImportQuery], check ImportCheck) (server.OK[ImportCheck], error) {

@@ -134,7 +134,8 @@ func ImportRules(rows int) string {
 // CheckDescription describes a check of an import.
 const CheckDescription = "Reads a file as the import with the same parameters does, and changes nothing. It suggests " +
 	"what the columns are (`columns`) and values for required fields that the file does not have (`defaults`): the import " +
-	"with these as `mapping` and `defaults` has the same result. With one of these parameters, the check uses it in place " +
+	"with these as `mapping` and `defaults` has the same result. A column is what the `mapping` of the farm's last import " +
+	"of this kind has said of it, or else what its name and values say. With one of these parameters, the check uses it in place " +
 	"of its suggestions. The counts are those of the import of the valid rows; `invalid_rows` and `errors` have the others."
 
 // Problems collects the problems of the rows of a file. It lists the first MaxListed rows with problems.

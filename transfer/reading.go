@@ -43,8 +43,11 @@ type Reading struct {
 	Dates   DateOrder // likewise
 	// Mapping maps titles of columns to fields, or to "" for a column to leave out. If it is nil, the names and values of
 	// the columns say what they mean.
-	Mapping  map[string]string
-	Defaults map[string]string // values of fields for rows without them
+	Mapping map[string]string
+	// Remembered is the mapping of an earlier file. It comes before the names and values of the columns, and can name
+	// columns that the file does not have.
+	Remembered map[string]string
+	Defaults   map[string]string // values of fields for rows without them
 	// Corrections replace texts of rows, by their lines and the titles of their columns. A row with nil is left out.
 	Corrections map[int]map[string]string
 	SkipInvalid bool // imports the valid rows if others are invalid

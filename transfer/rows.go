@@ -103,7 +103,7 @@ func (i Import[F, R]) Endpoint(d *db.DB) server.Endpoint {
 		func(ctx context.Context, r *server.Request[ImportQuery], p prepared[F]) (server.OK[R], error) {
 			var result R
 			err := d.Tx(ctx, func(ctx context.Context) (err error) {
-				result, err = i.Write(ctx, d, &p.file, r.In.DryRun.Or(false))
+				result, err = i.store(ctx, d, &p, r.In.DryRun.Or(false))
 				return err
 			})
 			if err != nil {
@@ -120,6 +120,7 @@ type prepared[F any] struct {
 	invalid int
 	changes []Change
 	rows    []InvalidRow
+	mapping string // of the request, to be remembered; or ""
 }
 
 // prepare reads a file for the function Write. If the reading skips invalid rows, they are left out.
@@ -139,9 +140,18 @@ func (i Import[F, R]) prepare(
 		}
 		p.invalid, p.rows = len(invalid), converted.rows(invalid)
 	}
-	p.changes = converted.changes(table)
+	p.changes, p.mapping = converted.changes(table), converted.given()
 	p.file, err = i.read(ctx, d, table, how, most, dryRun)
 	return p, err
+}
+
+// store writes a file in the transaction of ctx and, unless it is a dry run, remembers what the columns are.
+func (i Import[F, R]) store(ctx context.Context, d *db.DB, p *prepared[F], dryRun bool) (result R, err error) {
+	result, err = i.Write(ctx, d, &p.file, dryRun)
+	if err == nil && !dryRun && p.mapping != "" {
+		err = i.remember(ctx, d, p.mapping)
+	}
+	return result, err
 }
 
 // complete adds to the result of Write, which embeds ImportCounts, what was left out and changed.
@@ -186,7 +196,7 @@ func (i Import[F, R]) Run(ctx context.Context, c *cli.Call, file io.Reader, how 
 		var result R
 		if err == nil {
 			err = c.DB.Bulk(ctx, func(ctx context.Context) (err error) {
-				result, err = i.Write(ctx, c.DB, &p.file, dryRun)
+				result, err = i.store(ctx, c.DB, &p, dryRun)
 				return err
 			})
 			p.complete(&result)

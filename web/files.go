@@ -90,7 +90,7 @@ type importPage struct {
 type checked struct {
 	Created, Updated, Unchanged, Skipped, Invalid int
 	Columns                                       []struct {
-		Title       string
+		Title, Why  string
 		Field, Note *string
 		Texts       []struct{ Text string }
 	}
@@ -329,6 +329,9 @@ func (p *importPage) fill(f *form) {
 		}
 		if c.Note != nil {
 			one.Note = *c.Note
+		}
+		if c.Why == "remembered" {
+			one.Note = strings.TrimPrefix(one.Note+"; as in the last file", "; ")
 		}
 		var texts []string
 		for _, t := range c.Texts {

@@ -131,6 +131,16 @@ func TestOwnList(t *testing.T) {
 		"items.0.purchase_price": "23.49", "items.0.notes": "Ann", "items.1.material_type": "ABS", "items.1.brand": "eSun",
 		"items.1.net_weight_grams": "750", "items.1.diameter_mm": "1.75"})
 	other.Get(t, "/api/v1/spools").Shows(map[string]string{"total": "0"})
+
+	// The farm's next file has the same columns.
+	next := upload(t, b, "", "text", "Wer;Marke;Farbe;Zeug;Gewicht\nAnn;eSun;Rot;PLA;1.000\n").want(t, 200).
+		shows(t, "as in the last file")
+	if field := next.form(t, "/files").Get("map.0"); field != "notes" {
+		t.Errorf("the page has forgotten what the last file was: %q", field)
+	}
+	if field := upload(t, signIn(t, other), "", "text", list).want(t, 200).form(t, "/files").Get("map.5"); field != "" {
+		t.Errorf("another farm knows the file: %q", field)
+	}
 }
 
 // A file that does not show how its numbers and dates are to be read is refused with both readings, until its sender

@@ -50,7 +50,7 @@ func (s *Sheets) Convert(sheet *transfer.Sheet, how transfer.Reading) (*transfer
 	if len(sheet.Rows) == 0 {
 		return result, nil
 	}
-	at := s.header(sheet, how.Mapping)
+	at := s.header(sheet, how)
 	var header *transfer.Row
 	line := sheet.Rows[0].Line
 	rows := sheet.Rows

@@ -129,7 +129,11 @@ type candidate struct {
 }
 
 // header returns the index of the row with the titles, or -1 if the sheet has none.
-func (s *Sheets) header(sheet *transfer.Sheet, mapping map[string]string) int {
+func (s *Sheets) header(sheet *transfer.Sheet, how transfer.Reading) int {
+	mapping := how.Mapping
+	if mapping == nil {
+		mapping = how.Remembered
+	}
 	best, most := -1, 0
 	width := 0
 	for _, row := range sheet.Rows[:min(len(sheet.Rows), 60)] {
@@ -201,7 +205,30 @@ func mappedTo(mapping map[string]string, title string) (field string, ok bool) {
 	return "", false
 }
 
-// recognize finds out what the columns mean. The mapping comes first, then names, then values.
+// remembered returns the field that a column had in an earlier file. It knows nothing of columns that name a resource,
+// because each program has ids of its own, nor of a column without a title whose values do not fit.
+func (s *Sheets) remembered(c *column, mapping map[string]string) (field string, ok bool) {
+	field, ok = mappedTo(mapping, c.title)
+	if !ok || slices.Contains(s.keys, s.exact(c.title)) || field != "" && !s.isTarget(field) {
+		return "", false
+	}
+	if untitled.MatchString(c.title) && len(c.texts) > 0 {
+		for concept, target := range s.concepts {
+			if target != field {
+				continue
+			}
+			if other, fits := s.fit(c, concept, field); other != field || fits < 0.5 {
+				return "", false
+			}
+		}
+	}
+	return field, true
+}
+
+// untitled matches the titles that a sheet gives to columns without one.
+var untitled = regexp.MustCompile(`^Column \d+$`)
+
+// recognize finds out what the columns mean. A mapping comes first, then names, then values.
 func (s *Sheets) recognize(columns []column, how transfer.Reading) {
 	var all []candidate
 	taken := map[string]bool{}
@@ -211,6 +238,11 @@ func (s *Sheets) recognize(columns []column, how transfer.Reading) {
 		if field, ok := mappedTo(how.Mapping, c.title); ok {
 			c.target, c.why = field, "given"
 			taken[field] = true
+			continue
+		}
+		if field, ok := s.remembered(c, how.Remembered); ok && (!taken[field] || field == "notes" || isSecond(c.title)) {
+			c.target, c.why = field, "remembered"
+			taken[field] = field != ""
 			continue
 		}
 		c.why = "none"

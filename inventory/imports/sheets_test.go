@@ -196,6 +196,70 @@ func TestMapping(t *testing.T) {
 	viewer.Post(t, importPath+"/check", file).WantError(403, "FORBIDDEN")
 }
 
+// What the columns of an imported file were is remembered for the checks of the farm's later files of the same kind:
+// also that a column was left out, and in another order of the columns. A dry run or a refused import remembers
+// nothing, and neither does a file without a mapping.
+func TestMappingIsRemembered(t *testing.T) {
+	t.Parallel()
+	api := testkit.New(t, testkit.Options{}, inventory.Routes, imports.Routes)
+	c, other := api.Operator(t), api.Operator(t)
+	const file = "Stuff,Tint,Heavy,Where,Color\nPLA,Red,1000,Shelf,x\nPETG,Blue,1000,Shelf,y\n"
+	const again = "Color,Tint,stuff,HEAVY,Where,Price\nz,Red,PLA,1000,Box,9.5\n"
+	check := func(c *testkit.Client, file string) *testkit.Response {
+		return c.With("Content-Type", "text/csv").Post(t, importPath+"/check", file).Want(200)
+	}
+	const byNames = "Color=color;Tint=;stuff=material_type;HEAVY=;Where=location;Price=purchase_price"
+	testkit.Equal(t, fieldsOf(check(c, again)), byNames, "before")
+	query := func(mapping string, more ...string) string {
+		q := url.Values{"mapping": {mapping}, "defaults": {`{"diameter_mm": "1.75"}`}}
+		for _, name := range more {
+			q.Set(name, "true")
+		}
+		return q.Encode()
+	}
+	const mapping = `{"Stuff": "material_type", "Tint": "color", "Heavy": "net_weight_grams", "Where": "supplier", "Color": null}`
+	postMode(t, c, query(mapping, "dry_run"), file).Want(200)
+	postMode(t, c, query(mapping), file+"PLO,Red,1000,Shelf,x\n").Fields("line 4")
+	testkit.Equal(t, fieldsOf(check(c, again)), byNames, "after a dry run and a refused file")
+
+	postMode(t, c, query(mapping), file).Want(200)
+	const remembered = "Color=;Tint=color;stuff=material_type;HEAVY=net_weight_grams;Where=supplier;Price=purchase_price"
+	checked := check(c, again)
+	testkit.Equal(t, fieldsOf(checked), remembered, "after the import")
+	checked.Shows(map[string]string{"created": "1", "columns.0.why": "remembered", "columns.3.why": "remembered",
+		"columns.5.why": "name"})
+	testkit.Equal(t, fieldsOf(check(other, again)), byNames, "another farm")
+	testkit.Equal(t, fieldsOf(c.With("Content-Type", "text/csv").Post(t, importPath+"/check?mapping={}", again).Want(200)),
+		byNames, "the request says what the columns are")
+
+	// A file without a mapping changes nothing, and one with another mapping replaces it.
+	postMode(t, c, "", "material_type,color,diameter_mm,net_weight_grams\nPLA,Red,1.75,1000\n").Want(200)
+	testkit.Equal(t, fieldsOf(check(c, again)), remembered, "after a file without a mapping")
+	postMode(t, c, query(`{"Tint": "notes", "Where": "location"}`), "Color,Tint,Material,Weight,Where\nRed,x,PLA,1000,Box\n").
+		Want(200)
+	testkit.Equal(t, fieldsOf(check(c, again)), strings.Replace(byNames, "Tint=", "Tint=notes", 1), "after another file")
+
+	// Ids are never left out because those of another program were, and a column without a title needs values that fit.
+	postMode(t, c, query(`{"ID": null, "Material": "material_type"}`), "ID,Material,Color,Weight\n7,PLA,Red,1000\n").Want(200)
+	known := "id,material_type,color,diameter_mm,net_weight_grams\n" + c.Get(t, spools).Text("items.0.id") +
+		",PLA,Red,1.75,1000\n"
+	checked = check(c, known)
+	testkit.Equal(t, checked.Text("columns.0.field"), "id", "the column of ids")
+	postMode(t, c, query(`{"Column 1": "supplier", "Column 3": "color"}`), "Amazon,PLA,Red,1 kg\nAmazon,PETG,Blue,1 kg\n").
+		Want(200)
+	testkit.Equal(t, fieldsOf(check(c, "Amazon,PETG,Green,1 kg\nAmazon,PLA,Black,1 kg\n")),
+		"Column 1=supplier;Column 2=material_type;Column 3=color;Column 4=net_weight_grams", "columns without titles")
+	testkit.Equal(t, fieldsOf(check(c, "Amazon,Red,PLA,1 kg\nAmazon,Black,PETG,1 kg\n")),
+		"Column 1=supplier;Column 2=color;Column 3=material_type;Column 4=net_weight_grams", "columns of another order")
+
+	// Each kind of file has its own.
+	v := c.With("Content-Type", "text/csv")
+	v.Post(t, vendors+"/import?"+url.Values{"mapping": {`{"Where": "name"}`}}.Encode(), "Where,Notes\nA,x\n").Want(200)
+	testkit.Equal(t, fieldsOf(v.Post(t, vendors+"/import/check", "Notes,Where\nx,B\n").Want(200)), "Notes=notes;Where=name",
+		"vendors")
+	testkit.Equal(t, fieldsOf(check(c, again)), byNames, "spools")
+}
+
 // Files that are not tables, or that would hurt, are refused or change nothing but texts.
 func TestHostileSheets(t *testing.T) {
 	t.Parallel()

@@ -45,7 +45,7 @@ DateOrder = Literal["dmy", "mdy"]
 
 ImportAction = Literal["created", "updated", "unchanged", "skipped"]
 
-ColumnReason = Literal["given", "name", "values", "none"]
+ColumnReason = Literal["given", "remembered", "name", "values", "none"]
 
 PrinterStatus = Literal["available", "maintenance", "retired"]
 
@@ -1570,7 +1570,9 @@ class SheetColumn:
     field: str | None
     """The field that the column is; null: the column is left out."""
     why: ColumnReason
-    """Why: the request says so, its name, its values, or no reason was found."""
+    """Why: the request says so, the mapping of the last file did (`remembered`), its name, its values, or no reason
+    was found.
+    """
     note: str | None
     """What else is to be known; null: nothing."""
     texts: tuple[SheetText, ...]
@@ -7676,9 +7678,10 @@ class VendorsResource:
 
         Reads a file as the import with the same parameters does, and changes nothing. It suggests what the columns
         are (`columns`) and values for required fields that the file does not have (`defaults`): the import with
-        these as `mapping` and `defaults` has the same result. With one of these parameters, the check uses it in
-        place of its suggestions. The counts are those of the import of the valid rows; `invalid_rows` and `errors`
-        have the others.
+        these as `mapping` and `defaults` has the same result. A column is what the `mapping` of the farm's last
+        import of this kind has said of it, or else what its name and values say. With one of these parameters, the
+        check uses it in place of its suggestions. The counts are those of the import of the valid rows;
+        `invalid_rows` and `errors` have the others.
 
         Requires the role `operator` or `admin`.
 
@@ -8370,9 +8373,10 @@ class FilamentsResource:
 
         Reads a file as the import with the same parameters does, and changes nothing. It suggests what the columns
         are (`columns`) and values for required fields that the file does not have (`defaults`): the import with
-        these as `mapping` and `defaults` has the same result. With one of these parameters, the check uses it in
-        place of its suggestions. The counts are those of the import of the valid rows; `invalid_rows` and `errors`
-        have the others.
+        these as `mapping` and `defaults` has the same result. A column is what the `mapping` of the farm's last
+        import of this kind has said of it, or else what its name and values say. With one of these parameters, the
+        check uses it in place of its suggestions. The counts are those of the import of the valid rows;
+        `invalid_rows` and `errors` have the others.
 
         Requires the role `operator` or `admin`.
 
@@ -9610,9 +9614,10 @@ class SpoolsResource:
 
         Reads a file as the import with the same parameters does, and changes nothing. It suggests what the columns
         are (`columns`) and values for required fields that the file does not have (`defaults`): the import with
-        these as `mapping` and `defaults` has the same result. With one of these parameters, the check uses it in
-        place of its suggestions. The counts are those of the import of the valid rows; `invalid_rows` and `errors`
-        have the others.
+        these as `mapping` and `defaults` has the same result. A column is what the `mapping` of the farm's last
+        import of this kind has said of it, or else what its name and values say. With one of these parameters, the
+        check uses it in place of its suggestions. The counts are those of the import of the valid rows;
+        `invalid_rows` and `errors` have the others.
 
         A column can also be one of these, from which the import makes fields of new spools: `quantity`, the number
         of equal spools of the row; `remaining_percent`, `used_weight_grams` or `gross_weight_grams` (with the
@@ -10854,9 +10859,10 @@ class ProductsResource:
 
         Reads a file as the import with the same parameters does, and changes nothing. It suggests what the columns
         are (`columns`) and values for required fields that the file does not have (`defaults`): the import with
-        these as `mapping` and `defaults` has the same result. With one of these parameters, the check uses it in
-        place of its suggestions. The counts are those of the import of the valid rows; `invalid_rows` and `errors`
-        have the others.
+        these as `mapping` and `defaults` has the same result. A column is what the `mapping` of the farm's last
+        import of this kind has said of it, or else what its name and values say. With one of these parameters, the
+        check uses it in place of its suggestions. The counts are those of the import of the valid rows;
+        `invalid_rows` and `errors` have the others.
 
         Requires the role `operator` or `admin`.
 

@@ -47,7 +47,7 @@ export type DateOrder = "dmy" | "mdy";
 
 export type ImportAction = "created" | "updated" | "unchanged" | "skipped";
 
-export type ColumnReason = "given" | "name" | "values" | "none";
+export type ColumnReason = "given" | "remembered" | "name" | "values" | "none";
 
 export type PrinterStatus = "available" | "maintenance" | "retired";
 
@@ -928,7 +928,10 @@ export interface SheetColumn {
   readonly title: string;
   /** The field that the column is; null: the column is left out. */
   readonly field: string | null;
-  /** Why: the request says so, its name, its values, or no reason was found. */
+  /**
+   * Why: the request says so, the mapping of the last file did (`remembered`), its name, its values, or no reason was
+   * found.
+   */
   readonly why: ColumnReason;
   /** What else is to be known; null: nothing. */
   readonly note: string | null;
@@ -6819,8 +6822,10 @@ export class VendorsResource<M extends DecimalMode = "number"> {
    *
    * Reads a file as the import with the same parameters does, and changes nothing. It suggests what the columns are
    * (`columns`) and values for required fields that the file does not have (`defaults`): the import with these as
-   * `mapping` and `defaults` has the same result. With one of these parameters, the check uses it in place of its
-   * suggestions. The counts are those of the import of the valid rows; `invalid_rows` and `errors` have the others.
+   * `mapping` and `defaults` has the same result. A column is what the `mapping` of the farm's last import of this
+   * kind has said of it, or else what its name and values say. With one of these parameters, the check uses it in
+   * place of its suggestions. The counts are those of the import of the valid rows; `invalid_rows` and `errors` have
+   * the others.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -7053,8 +7058,10 @@ export class FilamentsResource<M extends DecimalMode = "number"> {
    *
    * Reads a file as the import with the same parameters does, and changes nothing. It suggests what the columns are
    * (`columns`) and values for required fields that the file does not have (`defaults`): the import with these as
-   * `mapping` and `defaults` has the same result. With one of these parameters, the check uses it in place of its
-   * suggestions. The counts are those of the import of the valid rows; `invalid_rows` and `errors` have the others.
+   * `mapping` and `defaults` has the same result. A column is what the `mapping` of the farm's last import of this
+   * kind has said of it, or else what its name and values say. With one of these parameters, the check uses it in
+   * place of its suggestions. The counts are those of the import of the valid rows; `invalid_rows` and `errors` have
+   * the others.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -7519,8 +7526,10 @@ export class SpoolsResource<M extends DecimalMode = "number"> {
    *
    * Reads a file as the import with the same parameters does, and changes nothing. It suggests what the columns are
    * (`columns`) and values for required fields that the file does not have (`defaults`): the import with these as
-   * `mapping` and `defaults` has the same result. With one of these parameters, the check uses it in place of its
-   * suggestions. The counts are those of the import of the valid rows; `invalid_rows` and `errors` have the others.
+   * `mapping` and `defaults` has the same result. A column is what the `mapping` of the farm's last import of this
+   * kind has said of it, or else what its name and values say. With one of these parameters, the check uses it in
+   * place of its suggestions. The counts are those of the import of the valid rows; `invalid_rows` and `errors` have
+   * the others.
    *
    * A column can also be one of these, from which the import makes fields of new spools: `quantity`, the number of
    * equal spools of the row; `remaining_percent`, `used_weight_grams` or `gross_weight_grams` (with the empty spool),
@@ -8038,8 +8047,10 @@ export class ProductsResource<M extends DecimalMode = "number"> {
    *
    * Reads a file as the import with the same parameters does, and changes nothing. It suggests what the columns are
    * (`columns`) and values for required fields that the file does not have (`defaults`): the import with these as
-   * `mapping` and `defaults` has the same result. With one of these parameters, the check uses it in place of its
-   * suggestions. The counts are those of the import of the valid rows; `invalid_rows` and `errors` have the others.
+   * `mapping` and `defaults` has the same result. A column is what the `mapping` of the farm's last import of this
+   * kind has said of it, or else what its name and values say. With one of these parameters, the check uses it in
+   * place of its suggestions. The counts are those of the import of the valid rows; `invalid_rows` and `errors` have
+   * the others.
    *
    * Requires the role `operator` or `admin`.
    */
