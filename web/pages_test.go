@@ -149,6 +149,8 @@ func TestPages(t *testing.T) {
 		{path: "/spools/" + id["spool"] + "/edit", write: true, ours: true},
 		{path: "/labels", hidden: true},
 		{path: "/labels?size=a4&id=" + id["spool"], ours: true},
+		{path: "/packing"},
+		{path: "/packing?id=" + id["order"], ours: true},
 		{path: "/filaments"},
 		{path: "/filaments?search=script&material=PLA&sort=vendor"},
 		{path: "/filaments/" + id["filament"], ours: true},

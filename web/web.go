@@ -82,6 +82,7 @@ var pages = slices.Concat([]page{
 	{"POST /spools/{id}/load", server.Write, loadSpool},
 	{"GET /s/{number}", server.Read, spoolByNumber},
 	{"GET /labels", server.Read, showLabels},
+	{"GET /packing", server.Read, showPacking},
 
 	{"GET /filaments", server.Read, filamentList.show},
 	{"POST /filaments/from-catalog", server.Write, addFromCatalog},

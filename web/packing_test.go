@@ -1,0 +1,47 @@
+package web_test
+
+import (
+	"strings"
+	"testing"
+
+	"spoolwright/testkit"
+)
+
+// Slips of orders are printed one by one, or together with a sheet of all pieces to pick.
+func TestPacking(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t, testkit.Options{})
+	tenant := api.Tenant(t)
+	c := tenant.User(t, "operator")
+	b := signIn(t, c)
+	b.get(t, "/packing").shows(t, "There are no such orders.")
+	hook, lamp := c.NewProduct(t, "HOOK", 100), c.NewProduct(t, "LAMP", 50)
+	order := func(reference string, items ...j) string {
+		return c.Post(t, "/api/v1/orders", j{"source": "shop", "reference": reference, "customer": "Ada",
+			"notes": "Gift <wrap> " + reference, "items": items, "due_date": "2099-01-02", "status": "received",
+			"unassigned_lines": []j{{"title": "Card of " + reference, "sku": "C-1", "quantity": 3}}}).Want(201).ID()
+	}
+	first := order("#1", j{"product_id": hook, "quantity": 2}, j{"product_id": lamp, "quantity": 1})
+	second := order("#2", j{"product_id": lamp, "quantity": 4})
+	done := c.Post(t, "/api/v1/orders", j{"reference": "#3", "status": "received",
+		"items": []j{{"product_id": hook, "quantity": 1}}}).Want(201)
+	c.Post(t, "/api/v1/orders/"+done.ID()+"/complete", j{"items": []j{{"id": done.Text("items.0.id"), "delivered": 1}}}).
+		Want(200)
+
+	choice := b.get(t, "/packing").want(t, 200).shows(t, "Printed Order Items Printed Due #3", "#1", "#2")
+	check(t, choice)
+	b.get(t, "/orders").shows(t, "Pick and pack")
+	b.get(t, "/orders/"+first).shows(t, "Packing slip")
+
+	sheet := b.get(t, "/packing?id="+first+"&id="+second).want(t, 200).
+		shows(t, "To pick", "Product HOOK 2 2 #1: 2", "Product LAMP 5 5 #1: 1, #2: 4", "Gift <wrap> #1", "Gift <wrap> #2",
+			"Card of #1 SKU C-1 3", "Ada · shop · due 2099-01-02").hides(t, "#3")
+	check(t, sheet)
+	b.get(t, "/packing?id="+first).want(t, 200).shows(t, "Product HOOK 2", "Gift <wrap> #1").hides(t, "To pick", "#2")
+
+	viewer := signIn(t, tenant.User(t, "viewer"))
+	viewer.get(t, "/packing?id="+first).want(t, 200).shows(t, "Product HOOK 2")
+	signIn(t, api.Operator(t)).get(t, "/packing?id="+first).want(t, 404)
+	b.get(t, "/packing?id=x").want(t, 404)
+	b.get(t, "/packing?id="+strings.Repeat(first+"&id=", 50)+first).want(t, 422).shows(t, "at most 50")
+}
