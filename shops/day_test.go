@@ -25,6 +25,7 @@ type dayOrder struct {
 	waiting, cancelled   bool
 	wanted, deleted      bool
 	messages             []string
+	total                int // refunded without lines, in WooCommerce
 	made                 int // the number of lines, also those that were removed
 }
 
@@ -55,6 +56,10 @@ func (o *dayOrder) send() {
 					"quantity": l.refunded}}})
 			}
 		}
+		if o.kind == "woocommerce" && l.refunded > 0 {
+			refunds = append(refunds, j{"id": 100*l.id + 1, "total": "-10.00", "line_items": []j{{"id": 100*l.id + 2,
+				"quantity": -l.refunded, "meta_data": []j{{"key": "_refunded_item_id", "value": fmt.Sprint(l.id)}}}}})
+		}
 		lines = append(lines, line)
 	}
 	body := j{"id": o.n, "customer": o.customer}
@@ -70,6 +75,10 @@ func (o *dayOrder) send() {
 		body["number"], body["customer_note"] = fmt.Sprintf("#%d", o.n), o.note
 		body["billing"] = j{"first_name": o.customer, "last_name": "", "address_1": "Secret Street 1"}
 		body["date_modified_gmt"], body["line_items"] = at.Format("2006-01-02T15:04:05"), lines
+		body["refunds"] = refunds
+		if o.total > 0 {
+			body["refunds"] = append(refunds, j{"id": 5, "total": fmt.Sprintf("-%d.00", o.total)})
+		}
 		body["status"] = map[bool]string{true: "cancelled", false: "processing"}[o.cancelled]
 		if o.waiting {
 			body["status"] = "pending"
@@ -117,6 +126,10 @@ func (o *dayOrder) live() {
 				refund, _ := json.Marshal(j{"id": 7, "order_id": o.n, "refund_line_items": []j{{"id": 100*l.id + 1,
 					"line_item_id": l.id, "quantity": l.refunded}}})
 				o.messages = append(o.messages, string(refund))
+			} else if o.kind == "woocommerce" && o.IntN(3) == 0 {
+				o.total = 1 + o.IntN(9)
+			} else if o.kind == "woocommerce" && l.refunded == 0 {
+				l.refunded = 1 + o.IntN(l.quantity)
 			} else if o.kind == "generic" && len(o.lines) > 1 {
 				o.lines = slices.DeleteFunc(o.lines, func(other *dayLine) bool { return other == l })
 			}
@@ -162,7 +175,12 @@ func (o *dayOrder) state() string {
 	if o.cancelled || o.deleted || left == 0 {
 		status = "cancelled"
 	}
-	return fmt.Sprint(status, o.customer, o.note, items, waiting)
+	note := o.note
+	if o.total > 0 && !o.cancelled {
+		note = strings.TrimSpace(fmt.Sprintf("%s\nRefunded in part, the shop does not say for which lines: %d", note,
+			o.total))
+	}
+	return fmt.Sprint(status, o.customer, note, items, waiting)
 }
 
 // stateOf returns the state of an order here.

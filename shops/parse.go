@@ -267,6 +267,47 @@ type wooOrder struct {
 		Quantity int64  `json:"quantity"`
 		Price    word   `json:"price"` // of a piece, after discounts
 	} `json:"line_items"`
+	Refunds []wooRefund `json:"refunds"`
+}
+
+// wooRefund is a part of an order that was refunded. WooCommerce itself sends only the total, which is negative. Some
+// shops add the lines of the refund: the quantity is negative, and the metadata name the line of the order.
+type wooRefund struct {
+	Total word `json:"total"`
+	Lines []struct {
+		Quantity int64 `json:"quantity"`
+		Meta     []struct {
+			Key   string          `json:"key"`
+			Value json.RawMessage `json:"value"`
+		} `json:"meta_data"`
+	} `json:"line_items"`
+}
+
+// wooRefunded returns the quantities that were refunded, by the ids of lines, and the totals of the refunds that name
+// no line.
+func wooRefunded(refunds []wooRefund) (quantities map[string]int64, totals []string) {
+	quantities = map[string]int64{}
+	for _, r := range refunds {
+		named := false
+		for _, l := range r.Lines {
+			n := max(l.Quantity, -l.Quantity)
+			if n <= 0 || n > 1_000_000 {
+				continue
+			}
+			for _, meta := range l.Meta {
+				var id word
+				if meta.Key == "_refunded_item_id" && json.Unmarshal(meta.Value, &id) == nil && id != "" {
+					quantities[string(id)] = min(quantities[string(id)]+n, 1_000_000)
+					named = true
+					break
+				}
+			}
+		}
+		if total, ok := value.ParseDecimal(strings.TrimPrefix(string(r.Total), "-")); ok && !named && total > 0 {
+			totals = append(totals, total.String())
+		}
+	}
+	return quantities, totals
 }
 
 // wooMissing are the states in which an order of WooCommerce is not to be printed, or no longer.
@@ -298,8 +339,20 @@ func parseWooCommerce(body []byte, now time.Time) (*message, error) {
 	if o.Billing != nil {
 		m.Order.Customer = o.Billing.First + " " + o.Billing.Last
 	}
+	if len(o.Refunds) > maxRefunds {
+		return nil, errors.New("the order has too many refunds")
+	}
+	refunded, totals := wooRefunded(o.Refunds)
+	if len(totals) > 0 && !m.Order.Cancelled {
+		m.Order.Note = strings.TrimSpace(m.Order.Note + "\nRefunded in part, the shop does not say for which lines: " +
+			strings.Join(totals, ", "))
+	}
 	for _, l := range o.Lines {
-		m.Order.Lines = append(m.Order.Lines, line{string(l.ID), l.Name, string(l.SKU), l.Quantity, -1,
+		left := int64(-1)
+		if n := refunded[string(l.ID)]; n > 0 {
+			left = max(0, l.Quantity-n)
+		}
+		m.Order.Lines = append(m.Order.Lines, line{string(l.ID), l.Name, string(l.SKU), l.Quantity, left,
 			price(string(l.Price), "", l.Quantity)})
 	}
 	return m.cleaned()
