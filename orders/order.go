@@ -162,11 +162,11 @@ type OrderListItem struct {
 	HiddenBy  value.UUID      `json:"hidden_by"`
 	Hider     string          `json:"hidden_by_name" rule:"unsorted"`
 
-	Items     []production.ListedItem `json:"items" rule:"notNull"`
-	ItemCount int64                   `json:"item_count" rule:"notNull,unsorted"`
-	Pieces    int64                   `json:"pieces" rule:"notNull,unsorted"`
-	Produced  int64                   `json:"produced" rule:"notNull,unsorted"`
-	Value     value.Decimal           `json:"value" rule:"unsorted"`
+	Items     []production.ListedProduct `json:"items" rule:"notNull"`
+	ItemCount int64                      `json:"item_count" rule:"notNull,unsorted"`
+	Pieces    int64                      `json:"pieces" rule:"notNull,unsorted"`
+	Produced  int64                      `json:"produced" rule:"notNull,unsorted"`
+	Value     value.Decimal              `json:"value" rule:"unsorted"`
 }
 
 // OrderFilter selects orders.
@@ -197,9 +197,10 @@ func (f OrderFilter) list() *server.List {
 	l := server.NewHidingList("orders", `id, source, reference, customer, due_date, status, unassigned_count, created_at,
 		updated_at, hidden_at, `+auth.HiddenBy+`,
 		(select coalesce(json_agg(json_build_object('product_id', i.product_id, 'product_name', p.name,
-				'quantity', i.quantity) order by i.created_at, i.id), '[]')
+				'picture_version', p.picture_version, 'quantity', i.quantity) order by i.created_at, i.id), '[]')
 			from (select i.*`+items+` order by i.created_at, i.id limit 3) i
-			cross join lateral (select name from products where id = i.product_id offset 0) p) as items,
+			cross join lateral (select name, picture_version from products where id = i.product_id offset 0) p)
+			as items,
 		(select count(*)`+items+`) as item_count,
 		(select coalesce(sum(i.quantity), 0)`+items+`) as pieces,
 		(select coalesce(sum(least(n.produced, i.quantity)), 0) from (select i.*`+items+`) i

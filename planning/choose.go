@@ -46,6 +46,7 @@ type product struct {
 	PerPlate  int64
 	Minutes   *value.Decimal // nil if it is unknown
 	Materials []need
+	Picture   *string // the version of its picture; nil without one
 }
 
 // need is an amount of a filament. If Filament is "", any group of the filament will do; otherwise only the group

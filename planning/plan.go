@@ -80,6 +80,7 @@ type PlannedRun struct {
 	OrderItemID *value.UUID       `json:"order_item_id"`
 	ProductID   value.UUID        `json:"product_id" rule:"notNull"`
 	ProductName string            `json:"product_name" rule:"notNull"`
+	Picture     *string           `json:"picture_version"`
 	Quantity    int64             `json:"quantity" rule:"notNull"`
 	Hours       *value.Decimal    `json:"estimated_print_time_hours"`
 	Grams       value.Decimal     `json:"estimated_total_filament_grams" rule:"notNull"`
@@ -232,7 +233,7 @@ var stateSQL = `
 		) n
 		where n.quantity > 0
 	), product as materialized (
-		select p.id, p.name, coalesce(p.pieces_per_plate, 1) as per_plate, e.minutes
+		select p.id, p.name, p.picture_version, coalesce(p.pieces_per_plate, 1) as per_plate, e.minutes
 		from (select distinct i.product_id as id from item i) i
 		join products p on p.id = i.id
 		cross join lateral estimate_products(array[p.id], array[1::numeric]) e
@@ -258,7 +259,7 @@ var stateSQL = `
 				where i.id = w.id and i.order_id = $1::uuid and i.withdrawn_at is null)) as unknown,
 		(select coalesce(json_agg(json_build_object('order_id', i.order_id, 'order_item_id', i.order_item_id,
 			'product_id', i.product_id, 'quantity', i.quantity) order by i.place), '[]') from item i) as items,
-		(select coalesce(json_agg(json_build_object('id', p.id, 'name', p.name, 'per_plate', p.per_plate,
+		(select coalesce(json_agg(json_build_object('id', p.id, 'name', p.name, 'picture', p.picture_version, 'per_plate', p.per_plate,
 				'minutes', case when p.minutes <= 6000000 then trim_scale(round(p.minutes, 6)) end,
 				'materials', m.materials)), '[]')
 			from product p
@@ -419,6 +420,7 @@ type state struct {
 		PerPlate  int64 `json:"per_plate"`
 		Minutes   *value.Decimal
 		Materials []need
+		Picture   *string
 	}
 	Printers []printer
 	Spools   []spool
@@ -445,7 +447,7 @@ func (s *state) farm() *farm {
 	f := &farm{items: s.Items, products: map[string]product{}, printers: s.Printers,
 		spools: s.Spools, left: map[group]value.Decimal{}, loose: map[filament]value.Decimal{}}
 	for _, p := range s.Products {
-		f.products[p.ID] = product{p.Name, p.PerPlate, p.Minutes, p.Materials}
+		f.products[p.ID] = product{p.Name, p.PerPlate, p.Minutes, p.Materials, p.Picture}
 	}
 	for _, g := range s.Stock {
 		f.left[g.group] += g.Left
@@ -467,7 +469,7 @@ func (f *farm) plan(last *time.Time, unknown bool) Plan {
 	for _, r := range runs {
 		one := PlannedRun{PrinterID: value.UUID(r.printer.ID), PrinterName: r.printer.Name, OrderID: id(r.OrderID),
 			OrderItemID: id(r.OrderItemID), ProductID: value.UUID(r.ProductID), ProductName: f.products[r.ProductID].Name,
-			Quantity: r.Quantity, Hours: r.hours, Grams: r.grams, StartAt: value.Timestamp{Time: r.start},
+			Picture: f.products[r.ProductID].Picture, Quantity: r.Quantity, Hours: r.hours, Grams: r.grams, StartAt: value.Timestamp{Time: r.start},
 			Materials: []PlannedMaterial{}}
 		if r.hours == nil {
 			known = false

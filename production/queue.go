@@ -46,6 +46,7 @@ type QueuedRun struct {
 type QueuedItem struct {
 	ProductID   value.UUID `json:"product_id" rule:"notNull"`
 	ProductName string     `json:"product_name" rule:"notNull"`
+	Picture     string     `json:"picture_version"`
 	Quantity    int64      `json:"quantity" rule:"notNull"`
 }
 
@@ -70,8 +71,8 @@ func (h handlers) queue(ctx context.Context, r *server.Request[QueueFilter]) (se
 			select r.*, q.place, q.expected_start, q.expected_end,
 				row_number() over (order by p.number, q.printer_id, q.place) as n,
 				(select coalesce(json_agg(json_build_object('product_id', i.product_id, 'product_name', i.name,
-						'quantity', i.quantity) order by i.created_at, i.id), '[]')
-					from (select i.id, i.created_at, i.product_id, i.quantity, p.name
+						'picture_version', i.picture_version, 'quantity', i.quantity) order by i.created_at, i.id), '[]')
+					from (select i.id, i.created_at, i.product_id, i.quantity, p.name, p.picture_version
 						from (select * from run_items i where i.run_id = r.id) i
 						join products p on p.id = i.product_id) i) as items,
 				`+ListedSpools("r.id")+` as materials

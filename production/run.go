@@ -237,13 +237,21 @@ type RunListItem struct {
 	HiddenBy       value.UUID      `json:"hidden_by"`
 	Hider          string          `json:"hidden_by_name" rule:"unsorted"`
 	Cost           value.Decimal   `json:"cost"`
-	Items          []ListedItem    `json:"items" rule:"notNull"`
+	Items          []ListedProduct `json:"items" rule:"notNull"`
 	ItemCount      int64           `json:"item_count" rule:"notNull,unsorted"`
 	Materials      []ListedSpool   `json:"materials" rule:"notNull"`
 	Orders         []ListedOrder   `json:"orders" rule:"notNull"`
 }
 
-// ListedItem is a product that a run in a list prints.
+// ListedProduct is a product that a run in a list prints.
+type ListedProduct struct {
+	ProductID   value.UUID `json:"product_id" rule:"notNull"`
+	ProductName string     `json:"product_name" rule:"notNull"`
+	Picture     string     `json:"picture_version"`
+	Quantity    int64      `json:"quantity" rule:"notNull"`
+}
+
+// ListedItem is a product in an event.
 type ListedItem struct {
 	ProductID   value.UUID `json:"product_id" rule:"notNull"`
 	ProductName string     `json:"product_name" rule:"notNull"`
@@ -265,13 +273,13 @@ type ListedOrder struct {
 	Customer  string     `json:"customer"`
 }
 
-// ListedItems returns SQL expressions for the first three items of a run, as a JSON array of ListedItem, and for the
+// ListedItems returns SQL expressions for the first three items of a run, as a JSON array of ListedProduct, and for the
 // number of all its items. run is a SQL expression for the id of the run.
 func ListedItems(run string) (items, count string) {
 	return `(select coalesce(json_agg(json_build_object('product_id', i.product_id, 'product_name', p.name,
-			'quantity', i.quantity) order by i.created_at, i.id), '[]')
+			'picture_version', p.picture_version, 'quantity', i.quantity) order by i.created_at, i.id), '[]')
 		from (select * from run_items x where x.run_id = ` + run + ` order by x.created_at, x.id limit 3) i
-		cross join lateral (select name from products where id = i.product_id offset 0) p)`,
+		cross join lateral (select name, picture_version from products where id = i.product_id offset 0) p)`,
 		`(select count(*) from run_items i where i.run_id = ` + run + `)`
 }
 

@@ -195,6 +195,7 @@ func (p *allRuns) Rows(v view) template.HTML {
 	var list rows
 	for _, r := range p.Items {
 		list.add(`<tr><td><div class="with-swatch">`)
+		list.picture(thumbOf(r.Items))
 		list.picture(r.Swatches())
 		list.add(`<div><a class="title" href="/runs/{}"><b>{}</b></a> <small>{}</small>`, r.ID, r.Title(), r.About())
 		list.picture(r.Bar(v))

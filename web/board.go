@@ -37,6 +37,7 @@ func (c runColumn) Cards(v view) template.HTML {
 			words = append(words, v.Date(r.When()))
 		}
 		cards.add(`<li class="card"><a href="/runs/{}">`, r.ID)
+		cards.picture(thumbOf(r.Items))
 		cards.picture(r.Swatches())
 		cards.add(`<b>{}</b> <small>`, r.Title())
 		cards.picture(newMark(r.Status))

@@ -44,6 +44,16 @@ func (o order) Wanted() string {
 	return runTitle(items, o.ItemCount)
 }
 
+// thumb returns the picture of the first product that has one, or "".
+func (o order) thumb() template.HTML {
+	for _, i := range o.Items {
+		if i.Picture != "" {
+			return thumb(i.ProductID, i.Picture)
+		}
+	}
+	return ""
+}
+
 // Progress returns the produced pieces of an order in a list in words, or "" if there are no pieces.
 func (o order) Progress() string {
 	if o.Pieces == 0 {
@@ -65,6 +75,7 @@ type orderItem struct {
 	ID        string
 	ProductID string `json:"product_id"`
 	Product   string `json:"product_name"`
+	Picture   string `json:"picture_version"` // in lists
 	Quantity  int
 	Price     num `json:"unit_price"`
 	Produced  int
@@ -133,8 +144,9 @@ var orderList = &listOf[order]{editor: orders, Title: "Orders", Class: "fixed", 
 			who = strings.Trim(who+" · "+text, " ·")
 		}
 		r.when(who != "", ` · `)
-		r.add(`</span>{}</small></td><td class="wide"><span class="clamp">{}</span></td><td class="wide short">`,
-			who, o.Wanted())
+		r.add(`</span>{}</small></td><td class="wide">`, who)
+		r.picture(o.thumb())
+		r.add(`<span class="clamp">{}</span></td><td class="wide short">`, o.Wanted())
 		r.picture(newMark(o.Status))
 		r.add(`{} <small>{}</small>`, state, o.Progress())
 		r.picture(o.Bar())

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"html/template"
 	"strconv"
 	"time"
 
@@ -13,7 +14,9 @@ type plan struct {
 	Runs     []struct {
 		Printer   string `json:"printer_name"`
 		PrinterID string `json:"printer_id"`
+		ProductID string `json:"product_id"`
 		Product   string `json:"product_name"`
+		Picture   string `json:"picture_version"`
 		Quantity  int
 		Grams     num        `json:"estimated_total_filament_grams"`
 		Start     *time.Time `json:"expected_start_at"`
@@ -51,6 +54,9 @@ func (p *planPage) Reason(code string) string {
 	return map[string]string{"NO_PRINTER": "no available printer prints their materials, with a slot for each",
 		"NO_FILAMENT": "too little filament is left that is not reserved"}[code]
 }
+
+// Thumb returns the picture of a product, or "".
+func (p *planPage) Thumb(product, version string) template.HTML { return thumb(product, version) }
 
 // Shown returns the runs that the page lists.
 func (p *planPage) Shown() any { return p.Plan.Runs[:min(shownPlates, len(p.Plan.Runs))] }

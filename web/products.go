@@ -138,8 +138,7 @@ var productList = &listOf[product]{editor: products, Title: "Products", Add: "Ad
 		{"cost", "Highest cost first", "total_cost", "desc"}},
 	row: func(v *visit, r *rows, p *product) {
 		r.add(`<tr><td>`)
-		r.when(p.Picture != "", `<img class="thumb" src="/products/{}/picture?size=small&amp;version={}" alt="" width="40" `+
-			`height="40" loading="lazy"> `, p.ID, p.Picture)
+		r.picture(thumb(p.ID, p.Picture))
 		r.add(`<a class="title" href="/products/{}"><b>{}</b></a>`, p.ID, p.Name)
 		r.some(` <small>{}</small>`, p.SKU)
 		r.add(`</td><td class="wide">{}</td><td class="amount wide">{}</td><td class="amount">{}</td>`, p.Category,

@@ -59,6 +59,9 @@ func (r queuedRun) Title() string {
 // Swatches returns the pictures of the colors of the run's spools.
 func (r queuedRun) Swatches() template.HTML { return swatches(r.Spools) }
 
+// Thumb returns the picture of the first product that has one, or "".
+func (r queuedRun) Thumb() template.HTML { return thumbOf(r.Items) }
+
 // Bar returns the picture of the progress of the run if it is printing, or "".
 func (r queuedRun) Bar(v view) template.HTML {
 	return run{Status: r.Status, StartedAt: r.Start, Hours: r.Hours}.Bar(v)

@@ -13,7 +13,29 @@ import (
 type listedItem struct {
 	ProductID string `json:"product_id"`
 	Product   string `json:"product_name"`
+	Picture   string `json:"picture_version"`
 	Quantity  num
+}
+
+// thumb returns the picture of a product beside its name, or "" if it has none.
+func thumb(product, version string) template.HTML {
+	if version == "" {
+		return ""
+	}
+	var r rows
+	r.add(`<img class="thumb" src="/products/{}/picture?size=small&amp;version={}" alt="" width="40" height="40" `+
+		`loading="lazy"> `, product, version)
+	return r.html()
+}
+
+// thumbOf returns the picture of the first product that has one, or "".
+func thumbOf(items []listedItem) template.HTML {
+	for _, item := range items {
+		if item.Picture != "" {
+			return thumb(item.ProductID, item.Picture)
+		}
+	}
+	return ""
 }
 
 // listedSpool is a spool that a run prints from, as lists of runs have it.
@@ -80,6 +102,9 @@ func swatches(spools []listedSpool) template.HTML {
 func (r run) Title() string {
 	return cmp.Or(runTitle(r.Items, r.ItemCount), r.Name())
 }
+
+// Thumb returns the picture of the first product that has one, or "".
+func (r run) Thumb() template.HTML { return thumbOf(r.Items) }
 
 // Swatches returns the pictures of the colors of the run's spools.
 func (r run) Swatches() template.HTML { return swatches(r.Spools) }

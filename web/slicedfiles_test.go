@@ -118,6 +118,17 @@ func TestPictureOfProduct(t *testing.T) {
 			t.Errorf("%s shows no picture", path)
 		}
 	}
+	// Lists of orders, runs, the queue and plans show the picture of the product, and that of no other farm's.
+	id := strings.TrimPrefix(at, "/products/")
+	order := c.Post(t, "/api/v1/orders", j{"reference": "A", "items": []j{{"product_id": id, "quantity": 2}}}).Want(201).ID()
+	c.Post(t, "/api/v1/printers", j{"name": "First"}).Want(201)
+	c.Post(t, "/api/v1/production-runs", j{"items": []j{{"product_id": id}}, "printer_name": "First"}).Want(201)
+	thumb := `src="` + at + "/picture?size=small&amp;version=" + version + `" alt=""`
+	for _, path := range []string{"/orders", "/runs", "/runs/all", "/queue", "/", "/orders/" + order + "/plan"} {
+		if p := b.get(t, path).want(t, 200); !strings.Contains(p.text, thumb) {
+			t.Errorf("%s shows no picture", path)
+		}
+	}
 	shown := b.get(t, at+"/picture?size=small&version="+version).want(t, 200)
 	testkit.Equal(t, shown.header.Get("Content-Type"), "image/png", "type")
 	testkit.Equal(t, shown.header.Get("Cache-Control"), "private, max-age=31536000, immutable", "cache")

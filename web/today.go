@@ -37,6 +37,7 @@ func (p *todayPage) Rows(v view, runs []run, do *work) template.HTML {
 	var list rows
 	for i, r := range runs[:min(len(runs), shownToday)] {
 		list.add(`<li class="run">`)
+		list.picture(thumbOf(r.Items))
 		list.picture(r.Swatches())
 		words := r.about()
 		if do == workStart {

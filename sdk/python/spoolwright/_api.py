@@ -2645,22 +2645,25 @@ def _Costs(d: Any, etag: str | None = None) -> Costs:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListedItem:
-    """The type `ListedItem` of the API."""
+class ListedProduct:
+    """The type `ListedProduct` of the API."""
 
     product_id: str
     """The product."""
     product_name: str
     """Name of the product, even if it was removed."""
+    picture_version: str | None
+    """Version of the product's picture, for its address; null without one."""
     quantity: int
     """Pieces."""
 
 
-def _ListedItem(d: Any, etag: str | None = None) -> ListedItem:
+def _ListedProduct(d: Any, etag: str | None = None) -> ListedProduct:
     get = d.get
-    return ListedItem(
+    return ListedProduct(
         product_id=get("product_id"),
         product_name=get("product_name"),
+        picture_version=get("picture_version"),
         quantity=get("quantity"),
     )
 
@@ -2757,7 +2760,7 @@ class RunListItem:
     """Name of the user, also if the account was deleted, or of the API key."""
     cost: Number | None
     """Sum of the known parts of what the run cost when it ended."""
-    items: tuple[ListedItem, ...]
+    items: tuple[ListedProduct, ...]
     """The first three products to print."""
     item_count: int
     """Number of all items."""
@@ -2791,7 +2794,7 @@ def _RunListItem(d: Any, etag: str | None = None) -> RunListItem:
         hidden_by=get("hidden_by"),
         hidden_by_name=get("hidden_by_name"),
         cost=_core.number(get("cost")),
-        items=_core.each(_ListedItem, get("items")),
+        items=_core.each(_ListedProduct, get("items")),
         item_count=get("item_count"),
         materials=_core.each(_ListedSpool, get("materials")),
         orders=_core.each(_ListedOrder, get("orders")),
@@ -3704,6 +3707,8 @@ class QueuedItem:
     """The product."""
     product_name: str
     """Name of the product."""
+    picture_version: str | None
+    """Version of the product's picture, for its address; null without one."""
     quantity: int
     """Pieces."""
 
@@ -3713,6 +3718,7 @@ def _QueuedItem(d: Any, etag: str | None = None) -> QueuedItem:
     return QueuedItem(
         product_id=get("product_id"),
         product_name=get("product_name"),
+        picture_version=get("picture_version"),
         quantity=get("quantity"),
     )
 
@@ -3910,7 +3916,7 @@ class OrderListItem:
     """
     hidden_by_name: str | None
     """Name of the user, also if the account was deleted, or of the API key."""
-    items: tuple[ListedItem, ...]
+    items: tuple[ListedProduct, ...]
     """The first three products of the order."""
     item_count: int
     """Number of all items."""
@@ -3937,7 +3943,7 @@ def _OrderListItem(d: Any, etag: str | None = None) -> OrderListItem:
         hidden_at=_core.timestamp(get("hidden_at")),
         hidden_by=get("hidden_by"),
         hidden_by_name=get("hidden_by_name"),
-        items=_core.each(_ListedItem, get("items")),
+        items=_core.each(_ListedProduct, get("items")),
         item_count=get("item_count"),
         pieces=get("pieces"),
         produced=get("produced"),
@@ -4038,6 +4044,27 @@ def _OrderLine(d: Any, etag: str | None = None) -> OrderLine:
         sku=get("sku"),
         quantity=get("quantity"),
         unit_price=_core.number(get("unit_price")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedItem:
+    """The type `ListedItem` of the API."""
+
+    product_id: str
+    """The product."""
+    product_name: str
+    """Name of the product, even if it was removed."""
+    quantity: int
+    """Pieces."""
+
+
+def _ListedItem(d: Any, etag: str | None = None) -> ListedItem:
+    get = d.get
+    return ListedItem(
+        product_id=get("product_id"),
+        product_name=get("product_name"),
+        quantity=get("quantity"),
     )
 
 
@@ -4696,6 +4723,8 @@ class PlannedRun:
     """The product."""
     product_name: str
     """Name of the product."""
+    picture_version: str | None
+    """Version of the product's picture, for its address; null without one."""
     quantity: int
     """Pieces on the plate."""
     estimated_print_time_hours: Number | None
@@ -4720,6 +4749,7 @@ def _PlannedRun(d: Any, etag: str | None = None) -> PlannedRun:
         order_item_id=get("order_item_id"),
         product_id=get("product_id"),
         product_name=get("product_name"),
+        picture_version=get("picture_version"),
         quantity=get("quantity"),
         estimated_print_time_hours=_core.number(get("estimated_print_time_hours")),
         estimated_total_filament_grams=_core.number(get("estimated_total_filament_grams")),
@@ -14798,6 +14828,7 @@ __all__ = [
     "LastAdminError",
     "ListedItem",
     "ListedOrder",
+    "ListedProduct",
     "ListedSpool",
     "LoadedSpool",
     "LowStock",

@@ -1534,12 +1534,14 @@ export interface Costs<D = number> {
   readonly cost_breakdown: CostBreakdown<D>;
 }
 
-/** The type `ListedItem` of the API. */
-export interface ListedItem {
+/** The type `ListedProduct` of the API. */
+export interface ListedProduct {
   /** The product. */
   readonly product_id: string;
   /** Name of the product, even if it was removed. */
   readonly product_name: string;
+  /** Version of the product's picture, for its address; null without one. */
+  readonly picture_version: string | null;
   /** Pieces. */
   readonly quantity: number;
 }
@@ -1611,7 +1613,7 @@ export interface RunListItem<D = number> {
   /** Sum of the known parts of what the run cost when it ended. */
   readonly cost: D | null;
   /** The first three products to print. */
-  readonly items: readonly ListedItem[];
+  readonly items: readonly ListedProduct[];
   /** Number of all items. */
   readonly item_count: number;
   /** The first eight spools to print from. */
@@ -2140,6 +2142,8 @@ export interface QueuedItem {
   readonly product_id: string;
   /** Name of the product. */
   readonly product_name: string;
+  /** Version of the product's picture, for its address; null without one. */
+  readonly picture_version: string | null;
   /** Pieces. */
   readonly quantity: number;
 }
@@ -2268,7 +2272,7 @@ export interface OrderListItem {
   /** Name of the user, also if the account was deleted, or of the API key. */
   readonly hidden_by_name: string | null;
   /** The first three products of the order. */
-  readonly items: readonly ListedItem[];
+  readonly items: readonly ListedProduct[];
   /** Number of all items. */
   readonly item_count: number;
   /** Pieces of all items. */
@@ -2329,6 +2333,16 @@ export interface OrderLine<D = number> {
   readonly quantity: number;
   /** Price of a unit. */
   readonly unit_price: D | null;
+}
+
+/** The type `ListedItem` of the API. */
+export interface ListedItem {
+  /** The product. */
+  readonly product_id: string;
+  /** Name of the product, even if it was removed. */
+  readonly product_name: string;
+  /** Pieces. */
+  readonly quantity: number;
 }
 
 /** The type `OrderRun` of the API. */
@@ -2711,6 +2725,8 @@ export interface PlannedRun<D = number> {
   readonly product_id: string;
   /** Name of the product. */
   readonly product_name: string;
+  /** Version of the product's picture, for its address; null without one. */
+  readonly picture_version: string | null;
   /** Pieces on the plate. */
   readonly quantity: number;
   /** Print time in hours; null if it is unknown. */
