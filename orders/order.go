@@ -141,10 +141,10 @@ type OrderRun struct {
 	StartedAt   value.Timestamp      `json:"started_at"`
 	CompletedAt value.Timestamp      `json:"completed_at"`
 
-	Hours     value.Decimal            `json:"estimated_print_time_hours"`
-	Items     []production.ListedItem  `json:"items" rule:"notNull"`
-	ItemCount int64                    `json:"item_count" rule:"notNull"`
-	Materials []production.ListedSpool `json:"materials" rule:"notNull"`
+	Hours     value.Decimal              `json:"estimated_print_time_hours"`
+	Items     []production.ListedProduct `json:"items" rule:"notNull"`
+	ItemCount int64                      `json:"item_count" rule:"notNull"`
+	Materials []production.ListedSpool   `json:"materials" rule:"notNull"`
 }
 
 // OrderListItem is an order in lists.

@@ -4048,27 +4048,6 @@ def _OrderLine(d: Any, etag: str | None = None) -> OrderLine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListedItem:
-    """The type `ListedItem` of the API."""
-
-    product_id: str
-    """The product."""
-    product_name: str
-    """Name of the product, even if it was removed."""
-    quantity: int
-    """Pieces."""
-
-
-def _ListedItem(d: Any, etag: str | None = None) -> ListedItem:
-    get = d.get
-    return ListedItem(
-        product_id=get("product_id"),
-        product_name=get("product_name"),
-        quantity=get("quantity"),
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class OrderRun:
     """The type `OrderRun` of the API."""
 
@@ -4084,7 +4063,7 @@ class OrderRun:
     """End of printing."""
     estimated_print_time_hours: Number | None
     """Estimated print time in hours."""
-    items: tuple[ListedItem, ...]
+    items: tuple[ListedProduct, ...]
     """The first three products that the run prints."""
     item_count: int
     """Number of all items of the run."""
@@ -4101,7 +4080,7 @@ def _OrderRun(d: Any, etag: str | None = None) -> OrderRun:
         started_at=_core.timestamp(get("started_at")),
         completed_at=_core.timestamp(get("completed_at")),
         estimated_print_time_hours=_core.number(get("estimated_print_time_hours")),
-        items=_core.each(_ListedItem, get("items")),
+        items=_core.each(_ListedProduct, get("items")),
         item_count=get("item_count"),
         materials=_core.each(_ListedSpool, get("materials")),
     )
@@ -5121,6 +5100,27 @@ def _ProductCostChangedEvent(d: Any, etag: str | None = None) -> ProductCostChan
         type=get("type"),
         timestamp=_core.timestamp(get("timestamp")),
         data=_core.optional(_CostChanged, get("data")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedItem:
+    """The type `ListedItem` of the API."""
+
+    product_id: str
+    """The product."""
+    product_name: str
+    """Name of the product, even if it was removed."""
+    quantity: int
+    """Pieces."""
+
+
+def _ListedItem(d: Any, etag: str | None = None) -> ListedItem:
+    get = d.get
+    return ListedItem(
+        product_id=get("product_id"),
+        product_name=get("product_name"),
+        quantity=get("quantity"),
     )
 
 

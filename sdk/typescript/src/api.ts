@@ -2335,16 +2335,6 @@ export interface OrderLine<D = number> {
   readonly unit_price: D | null;
 }
 
-/** The type `ListedItem` of the API. */
-export interface ListedItem {
-  /** The product. */
-  readonly product_id: string;
-  /** Name of the product, even if it was removed. */
-  readonly product_name: string;
-  /** Pieces. */
-  readonly quantity: number;
-}
-
 /** The type `OrderRun` of the API. */
 export interface OrderRun<D = number> {
   /** The run's id. */
@@ -2360,7 +2350,7 @@ export interface OrderRun<D = number> {
   /** Estimated print time in hours. */
   readonly estimated_print_time_hours: D | null;
   /** The first three products that the run prints. */
-  readonly items: readonly ListedItem[];
+  readonly items: readonly ListedProduct[];
   /** Number of all items of the run. */
   readonly item_count: number;
   /** The first eight spools that the run prints from. */
@@ -2941,6 +2931,16 @@ export interface ProductCostChangedEvent<D = number> {
   /** When the event happened. */
   readonly timestamp: string;
   readonly data: CostChanged<D>;
+}
+
+/** The type `ListedItem` of the API. */
+export interface ListedItem {
+  /** The product. */
+  readonly product_id: string;
+  /** Name of the product, even if it was removed. */
+  readonly product_name: string;
+  /** Pieces. */
+  readonly quantity: number;
 }
 
 /** The type `RunPlanned` of the API. */
