@@ -261,6 +261,64 @@ func testRemoveWaits(t *testing.T, w *world, create func(*testkit.Tenant, testin
 	}
 }
 
+// Removals at the same time do not deadlock, and no request of another tenant waits for one that waits.
+func TestTenantRemovesAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, inventory.Routes)
+	busy, other := w.Tenant(t).User(t, "operator"), w.Tenant(t)
+	clients := []*testkit.Client{other.User(t, "operator"), other.Key(t, "operator")}
+	var farms []*testkit.Tenant
+	for range 8 {
+		farm := w.Tenant(t)
+		farm.Key(t, "operator")
+		farm.User(t, "operator").Post(t, "/api/v1/spools", spoolBody).Want(201)
+		farms = append(farms, farm)
+	}
+	removed := make(chan error, len(farms))
+	err := w.DB.Tx(db.As(t.Context(), busy.Actor), func(ctx context.Context) error {
+		if err := w.DB.CheckActor(ctx); err != nil {
+			return err
+		}
+		for _, farm := range farms {
+			go func() { removed <- tables.Owner{URL: testkit.Private().OwnerURL()}.RemoveTenant(t.Context(), farm.ID) }()
+		}
+		super, err := pgx.Connect(ctx, testkit.Private().SuperURL())
+		testkit.Check(t, err)
+		defer super.Close(ctx)
+		testkit.Eventually(t, "the users are disabled", func() (all bool) {
+			for _, farm := range farms {
+				testkit.Check(t, super.QueryRow(ctx, `select bool_and(disabled_at is not null) from users
+					where tenant_id = $1`, farm.ID).Scan(&all))
+				if !all {
+					return false
+				}
+			}
+			return true
+		})
+		for _, c := range clients {
+			for range 20 {
+				c.Post(t, "/api/v1/spools", spoolBody).Want(201)
+			}
+		}
+		var waits bool
+		err = super.QueryRow(ctx, `select exists (select from pg_locks where locktype = 'relation'
+			and relation in ('users'::regclass, 'api_keys'::regclass) and mode = 'AccessExclusiveLock')`).Scan(&waits)
+		if waits {
+			t.Error("a removal locks the tables of all tenants")
+		}
+		return err
+	})
+	testkit.Check(t, err)
+	for range farms {
+		testkit.Check(t, <-removed)
+	}
+	for _, farm := range farms {
+		if rows := rowsOf(t, farm.ID); len(rows) > 0 {
+			t.Errorf("a removed tenant has rows in %v", rows)
+		}
+	}
+}
+
 // With a login that does not own the tables, the error names MIGRATE_DATABASE_URL.
 func TestOwnerCommandsNeedTheOwner(t *testing.T) {
 	t.Parallel()

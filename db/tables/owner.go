@@ -69,7 +69,7 @@ func (o Owner) RemoveTenant(ctx context.Context, tenant string) error {
 		return err
 	})
 	if err == nil {
-		err = o.awaitUsers(ctx, tenant)
+		err = o.awaitUsers(ctx)
 	}
 	if err != nil {
 		return err
@@ -96,32 +96,33 @@ func (o Owner) RemoveTenant(ctx context.Context, tenant string) error {
 	})
 }
 
-// awaitUsers waits until all transactions that have checked a user or an API key, of any tenant, have ended: a
-// transaction that began before the users of a tenant were disabled can still insert rows. Each attempt waits at most
-// a second, because other requests wait meanwhile.
-func (o Owner) awaitUsers(ctx context.Context, tenant string) error {
-	for try := 0; ; try++ {
-		err := o.Tx(ctx, tenant, func(tx *Tx) error {
-			_, err := tx.Exec(`select set_config('lock_timeout', '1s', true)`)
-			if err == nil {
-				_, err = tx.Exec(`lock table users, api_keys in access exclusive mode`)
+// awaitUsers waits until all transactions that have read users or API keys, of any tenant, have ended: a transaction
+// that began before the users of a tenant were disabled can still insert rows. A transaction keeps its locks of tables
+// until it ends, and PostgreSQL takes the snapshot of a statement after these locks, so a transaction that locks the
+// tables later finds the users disabled. awaitUsers takes no lock for which a request would wait.
+func (o Owner) awaitUsers(ctx context.Context) error {
+	return o.connect(ctx, func(conn *pgx.Conn) error {
+		const held = `
+			select coalesce(array_agg(distinct virtualtransaction), '{}') from pg_locks
+			where locktype = 'relation' and database = (select oid from pg_database where datname = current_database())
+				and relation in ('users'::regclass, 'api_keys'::regclass) and mode = 'AccessShareLock'
+				and pid <> pg_backend_pid() and ($1::text[] is null or virtualtransaction = any ($1))`
+		var waiting []string // null reads all
+		for end := time.Now().Add(30 * time.Second); ; {
+			if err := conn.QueryRow(ctx, held, waiting).Scan(&waiting); err != nil || len(waiting) == 0 {
+				return err
 			}
-			return err
-		})
-		pg, ok := errors.AsType[*pgconn.PgError](err)
-		if !ok || pg.Code != "55P03" {
-			return err
+			if time.Now().After(end) {
+				return errors.New("a transaction, for example an import, runs for more than 30 seconds; " +
+					"repeat the command when it has ended")
+			}
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(20 * time.Millisecond):
+			}
 		}
-		if try == 30 {
-			return fmt.Errorf("a transaction, for example an import, runs for more than 30 seconds; "+
-				"repeat the command when it has ended: %w", err)
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(time.Second):
-		}
-	}
+	})
 }
 
 // tenantTables returns the quoted names of the tables with the column tenant_id, each before the tables that it
