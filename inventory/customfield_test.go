@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"spoolwright/testkit"
 )
 
 const customFields = "/api/v1/custom-fields"
@@ -96,4 +98,17 @@ func TestCustomFields(t *testing.T) {
 	if text := string(c.Get(t, spools+"/"+one).Want(200).Body); !strings.Contains(text, `"extra":{}`) {
 		t.Errorf("the spool keeps a value without a definition: %s", text)
 	}
+}
+
+// A value waits for a removal of its definition, and is then refused.
+func TestValueOfRemovedCustomField(t *testing.T) {
+	t.Parallel()
+	c := operator(t)
+	field := c.Post(t, customFields, j{"entity": "spool", "key": "tag", "name": "Tag", "type": "text"}).Want(201).ID()
+	held := c.Hold(t, `delete from custom_fields where id = '`+field+`'`)
+	var created *testkit.Response
+	done := held.StartWaiting(1, func() { created = c.Post(t, spools, spool(j{"extra": j{"tag": "x"}})) })
+	held.Commit()
+	<-done
+	created.WantError(422, "VALIDATION_ERROR")
 }

@@ -233,6 +233,17 @@ func TestPlanOfChangedFarm(t *testing.T) {
 		}},
 		{"archive", func(f farm, _, spool string) { f.Patch(t, "/api/v1/spools/"+spool, j{"archived": true}).Want(200) }},
 		{"color", func(f farm, _, spool string) { f.Patch(t, "/api/v1/spools/"+spool, j{"color": "Red"}).Want(200) }},
+		{"bulk", func(f farm, _, spool string) {
+			f.Patch(t, "/api/v1/spools", j{"ids": []string{spool}, "changes": j{"color": "Red"}}).Want(200)
+		}},
+		{"remove several", func(f farm, _, spool string) {
+			f.Do(t, "DELETE", "/api/v1/spools", j{"ids": []string{spool}}).Want(200)
+		}},
+		{"import", func(f farm, _, spool string) {
+			number := f.Get(t, "/api/v1/spools/"+spool).Want(200).Text("number")
+			f.With("Content-Type", "text/csv").Post(t, "/api/v1/spools/import?mode=update",
+				"number,color\n"+number+",Red\n").Want(200)
+		}},
 		{"move", func(f farm, _, spool string) {
 			other := f.printer(j{"name": "Other", "materials": []string{"ABS"}})
 			f.Do(t, "PUT", printersURL+"/"+other+"/slots/1", j{"spool_id": spool}).Want(200)
@@ -268,6 +279,21 @@ func TestPlanOfChangedFarm(t *testing.T) {
 			f.Get(t, runsURL).Want(200).Shows(map[string]string{"total": "1"})
 		})
 	}
+}
+
+// A printer that was removed after it had printed gets no runs.
+func TestPlanWithoutRemovedPrinter(t *testing.T) {
+	t.Parallel()
+	f := farm{newAPI(t).Operator(t), t}
+	removed := f.printer(j{"name": "Removed"})
+	run := f.Post(t, runsURL, j{"printer_id": removed}).Want(201).ID() // so that the printer is hidden
+	f.Post(t, runsURL+"/"+run+"/cancel", nil).Want(200)
+	f.Delete(t, printersURL+"/"+removed).Want(204)
+	f.spool("Black", 1000, 1000)
+	body := j{"items": []j{{"product_id": f.product("Black", 10, 60, nil), "quantity": 1}}}
+	f.Post(t, planURL, body).Want(200).Shows(map[string]string{"runs": "[]", "unplanned.0.reason": "NO_PRINTER"})
+	next := f.printer(j{"name": "Next"})
+	f.Post(t, planURL, body).Want(200).Shows(map[string]string{"runs.0.printer_id": next})
 }
 
 // Times are in years of four digits, however long the queue is.

@@ -141,3 +141,18 @@ func TestCostOfNoWaste(t *testing.T) {
 		}
 	}
 }
+
+// The waste of a completed run has no cost if a spool has no price.
+func TestCostOfFailedPiecesWithoutPrice(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t).Operator(t)
+	free := createSpool(t, c, j{"purchase_price": nil})
+	product := c.Post(t, "/api/v1/products", j{"name": "Lamp"}).Want(201).ID()
+	run := c.Post(t, runs, j{"materials": []j{{"spool_id": free, "actual_weight_grams": 10}},
+		"items": []j{{"product_id": product, "quantity": 2}}}).Want(201)
+	c.Patch(t, runs+"/"+run.ID()+"/items/"+run.Text("items.0.id"),
+		j{"successful_quantity": 1, "failed_quantity": 1}).Want(200)
+	c.Post(t, runs+"/"+run.ID()+"/complete", nil).Want(200)
+	c.Get(t, wasteURL+"?group_by=material").Want(200).Shows(map[string]string{"grams": "5", "cost": "null"})
+	c.Get(t, runs+"/"+run.ID()).Want(200).Shows(map[string]string{"cost_parts.waste": "null", "unknown_parts.1": "waste"})
+}

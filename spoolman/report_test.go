@@ -43,3 +43,20 @@ func TestEqualReportInProgress(t *testing.T) {
 		})
 	}
 }
+
+// The service knows a report until knownTime has passed, also after it has begun a new map.
+func TestReportIsKnownAfterRotation(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newReports()
+		r.end(r.begin(t.Context(), "caller", 1, "content"), true) // begins a map
+		time.Sleep(knownTime - time.Second)
+		lost := r.begin(t.Context(), "caller", 2, "content")
+		r.end(lost, false)
+		time.Sleep(2 * time.Second)
+		r.end(r.begin(t.Context(), "caller", 1, "content"), true) // begins the next one
+		if again := r.begin(t.Context(), "caller", 2, "content"); !again.again || again.token != lost.token {
+			t.Error("a repeated report counts twice")
+		}
+	})
+}
