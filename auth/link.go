@@ -75,21 +75,29 @@ var createPasswordLinkDoc = &server.Doc{
 		"and for those who forgot their password. The current password stays valid until then. This is the only " +
 		"response with the token: the service stores its hash, and a response to a repeated `Idempotency-Key` has " +
 		"an empty `token`. A new link replaces the previous one. Each change of the password ends it, and " +
-		"disabling the user does.",
+		"disabling the user does. A disabled user gets no link.",
+	Errors: []*server.Error{errUserDisabled},
 }
+
+var errUserDisabled = server.Conflict("USER_DISABLED",
+	"The user is disabled and could not use the link; enable the user first")
 
 func (s *Service) createPasswordLink(
 	ctx context.Context, r *server.Request[struct{}],
 ) (server.OK[PasswordLink], error) {
 	now, id := s.now().UTC().Truncate(time.Second), r.ID("id")
 	token := s.tokens.newLink(db.ActorOf(ctx).Tenant)
-	link := db.SQL(`update users set link_hash = $2, link_expires_at = $3 where id = $1
+	link := db.SQL(`update users set link_hash = $2, link_expires_at = $3 where id = $1 and disabled_at is null
 		returning link_expires_at as expires_at`, id, linkHash(token), now.Add(linkFor))
-	if err := s.db.Write(ctx, link); err != nil {
+	exists := db.SQL(`select id from users where id = $1`, id)
+	if err := s.db.Write(ctx, link, exists); err != nil {
 		return nil, err
 	}
-	if link.Rows() == 0 {
+	switch {
+	case exists.Rows() == 0:
 		return nil, server.ErrNotFound
+	case link.Rows() == 0:
+		return nil, errUserDisabled
 	}
 	return withSecret(link.Object(), "token", token), nil
 }

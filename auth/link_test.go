@@ -1,6 +1,7 @@
 package auth_test
 
 import (
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -84,6 +85,26 @@ func TestPasswordLinkEnds(t *testing.T) {
 	api.Anonymous().Post(t, linkPath, j{"token": token, "new_password": newPhrase}).WantError(400, "INVALID_LINK")
 	ahead.Store(int64(24*time.Hour - time.Minute))
 	api.Anonymous().Post(t, linkPath, j{"token": token, "new_password": newPhrase}).Want(204)
+}
+
+// A disabled user gets no link, also if the user is disabled meanwhile, and cannot use one.
+func TestPasswordLinkOfDisabledUser(t *testing.T) {
+	t.Parallel()
+	admin := testkit.New(t, testkit.Options{}).Tenant(t).User(t, "admin")
+	user := usersPath + "/" + admin.Post(t, usersPath, newUser(nil)).Want(201).ID()
+	token := admin.Post(t, user+"/password-link", nil).Want(200).Text("token")
+	id := strings.TrimPrefix(user, usersPath+"/")
+	held := admin.Hold(t, `update users set disabled_at = now() where id = '`+id+`'`) // keeps the link
+	var created *testkit.Response
+	done := held.StartWaiting(1, func() { created = admin.Post(t, user+"/password-link", nil) })
+	held.Commit()
+	<-done
+	created.WantError(409, "USER_DISABLED")
+	admin.Post(t, user+"/password-link", nil).WantError(409, "USER_DISABLED")
+	admin.API.Anonymous().Post(t, linkPath, j{"token": token, "new_password": newPhrase}).
+		WantError(400, "INVALID_LINK")
+	admin.Patch(t, user, j{"disabled": false}).Want(200)
+	admin.Post(t, user+"/password-link", nil).Want(200)
 }
 
 // Of concurrent requests with a link, one sets the password.

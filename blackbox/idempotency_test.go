@@ -790,6 +790,10 @@ r = POST /production-runs @run
 POST /production-runs/$r/complete
 > POST /production-runs/$r/materials {"spool_id": "$s"}: 400 RUN_ALREADY_COMPLETED
 
+u = POST /users {"email": "$none@test.example", "name": "x", "role": "viewer", "disabled": true}
+> POST /users/$u/password-link: 409 USER_DISABLED
+PATCH /users/$u {"disabled": false}
+
 > POST /users {"email": "$email", "name": "x", "role": "viewer", "password": @password}: 409 EMAIL_TAKEN
 
 insert into users (id, email, name, role, password_hash) select gen_random_uuid(), 'x', 'x', 'viewer', '' @199

@@ -6504,6 +6504,10 @@ class UsageOfRunError(ApiError):
     """The service responded ``USAGE_OF_RUN`` (status 409)."""
 
 
+class UserDisabledError(ApiError):
+    """The service responded ``USER_DISABLED`` (status 409)."""
+
+
 class UserLimitError(ApiError):
     """The service responded ``USER_LIMIT`` (status 409)."""
 
@@ -6585,6 +6589,7 @@ _ERRORS: dict[str, type[ApiError]] = {
     "USAGE_NOT_MOVABLE": UsageNotMovableError,
     "USAGE_NOT_REVERSIBLE": UsageNotReversibleError,
     "USAGE_OF_RUN": UsageOfRunError,
+    "USER_DISABLED": UserDisabledError,
     "USER_LIMIT": UserLimitError,
     "VALIDATION_ERROR": ValidationError,
     "WEBHOOK_DISABLED": WebhookDisabledError,
@@ -6956,7 +6961,7 @@ class UsersResource:
         those who forgot their password. The current password stays valid until then. This is the only response
         with the token: the service stores its hash, and a response to a repeated `Idempotency-Key` has an empty
         `token`. A new link replaces the previous one. Each change of the password ends it, and disabling the user
-        does.
+        does. A disabled user gets no link.
 
         Requires the role `admin`.
 
@@ -15004,6 +15009,7 @@ __all__ = [
     "User",
     "UserAccount",
     "UserAccountList",
+    "UserDisabledError",
     "UserLimitError",
     "UserSession",
     "UserSessionList",

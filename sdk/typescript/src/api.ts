@@ -6122,6 +6122,9 @@ export class UsageNotReversibleError extends ApiError {}
 /** The service responded `USAGE_OF_RUN` (status 409). */
 export class UsageOfRunError extends ApiError {}
 
+/** The service responded `USER_DISABLED` (status 409). */
+export class UserDisabledError extends ApiError {}
+
 /** The service responded `USER_LIMIT` (status 409). */
 export class UserLimitError extends ApiError {}
 
@@ -6198,6 +6201,7 @@ const ERRORS: Record<string, typeof ApiError> = {
   USAGE_NOT_MOVABLE: UsageNotMovableError,
   USAGE_NOT_REVERSIBLE: UsageNotReversibleError,
   USAGE_OF_RUN: UsageOfRunError,
+  USER_DISABLED: UserDisabledError,
   USER_LIMIT: UserLimitError,
   VALIDATION_ERROR: ValidationError,
   WEBHOOK_DISABLED: WebhookDisabledError,
@@ -6489,7 +6493,8 @@ export class UsersResource<M extends DecimalMode = "number"> {
    * `/password-link/{token}` of the service, or with `POST /api/v1/auth/password-link`. For new users, and for those
    * who forgot their password. The current password stays valid until then. This is the only response with the token:
    * the service stores its hash, and a response to a repeated `Idempotency-Key` has an empty `token`. A new link
-   * replaces the previous one. Each change of the password ends it, and disabling the user does.
+   * replaces the previous one. Each change of the password ends it, and disabling the user does. A disabled user gets
+   * no link.
    *
    * Requires the role `admin`.
    */
