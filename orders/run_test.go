@@ -3,6 +3,7 @@ package orders_test
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 
@@ -185,6 +186,34 @@ func TestConcurrentRunsOfOrder(t *testing.T) {
 		shows(t, c, order, "done", "8", "0")
 		shows(t, c, second, "done", "8", "0")
 	}
+}
+
+// The last two runs of an order end at once. The lock of the order stops both in the middle of their ends, so the second
+// one must see the first one although it began before the first one was committed.
+func TestLastRunsOfOrder(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t).Operator(t)
+	product := c.NewProduct(t, "A", 10)
+	order, item := c.NewOrder(t, product, 2)
+	var started [2]string
+	for i := range started {
+		started[i] = runs + "/" + c.Post(t, runs, j{"items": []j{{"product_id": product, "order_item_id": item}},
+			"materials": []j{{"spool_id": c.NewSpool(t, 1000, nil), "actual_weight_grams": 1}}}).Want(201).ID()
+	}
+	h := c.Hold(t, `select from orders where id = '`+order[strings.LastIndexByte(order, '/')+1:]+`' for no key update`)
+	var ended []chan struct{}
+	for i, run := range started {
+		ended = append(ended, h.Start(i+1, func() {
+			if a, err := c.Send("POST", run+"/complete", nil); err != nil || a.Status != 200 {
+				t.Errorf("%v %+v", err, a)
+			}
+		}))
+	}
+	h.Commit()
+	for _, end := range ended {
+		<-end
+	}
+	shows(t, c, order, "done", "2", "0")
 }
 
 // An item of an order cannot be removed while a run is about to print it: neither request fails, and the second one
