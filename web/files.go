@@ -47,7 +47,8 @@ var (
 func (p *filesPage) Exports() []option { return exports }
 func (p *filesPage) What() []option    { return imports }
 
-func showFiles(v *visit) error { return v.filesPage(200, &filesPage{Form: v.newForm()}) }
+// showFiles shows the first page of an import. Its address can say what to import.
+func showFiles(v *visit) error { return v.filesPage(200, &filesPage{Form: v.asked()}) }
 
 func (v *visit) filesPage(status int, p *filesPage) error {
 	return v.show(status, "files", "Import and export", p)

@@ -49,8 +49,6 @@ class Person {
   }
 }
 
-const year = new Date().getFullYear();
-
 // tasks has for each one: the most clicks and fields; from, which prepares the farm and returns the path of the page on
 // which the task begins; and do, which does it and returns the problem with the result, or nothing.
 const tasks = {
@@ -83,6 +81,26 @@ const tasks = {
       await person.press("main button", "Add and print labels");
       const labels = await person.page.locator(".label").count();
       return labels !== 10 && `${labels} labels`;
+    },
+  },
+  "an import of 60 own rows": {
+    most: [4, 0],
+    async from() {
+      return "/spools";
+    },
+    async do(person, farm) {
+      const color = farm.name("Anthrazit");
+      const rows = Array.from({ length: 60 }, (_, i) => `Ölmühle;${color};PLA+;1000;${i};23,49 €;Regal ${i % 7}`);
+      await person.press("main a", "Import");
+      await person.file("main [type=file]", "spulen.csv",
+        ["Hersteller;Farbe;Material;Gewicht;Rest (g);Preis;Lagerort", ...rows].join("\r\n"));
+      await person.press("main button", "Continue");
+      await person.press("main button", "Import 60");
+      const said = await person.page.locator("main [role=status]").innerText();
+      const { items, total } = await farm.send("GET", `/spools?color=${encodeURIComponent(color)}&limit=1`);
+      const [spool] = items;
+      return (!said.includes("60 created") || total !== 60 || spool.purchase_price !== 23.49 || spool.diameter_mm !== 1.75
+        || spool.brand !== "Ölmühle" || spool.material_name !== "PLA+") && `${said} ${JSON.stringify(spool)}`;
     },
   },
   "a product of two filaments and a part": {
@@ -233,7 +251,27 @@ const tasks = {
       return !(await person.page.locator("main h1").innerText()).includes("Stock") && "no stock levels";
     },
   },
+  "the report of last month": {
+    most: [2, 0],
+    async from() {
+      return "/";
+    },
+    async do(person, farm) {
+      await person.press("main .today a[href='/reports']");
+      await person.press("main a", "Last month");
+      const days = await person.page.$$eval("main [type=date]", (all) => all.map((e) => e.value));
+      const { time_zone: zone } = await farm.send("GET", "/settings");
+      return days.join() !== lastMonth(zone).join() && days.join();
+    },
+  },
 };
+
+// lastMonth returns the first and the last day of the last month.
+function lastMonth(timeZone) {
+  const [year, month] = new Date().toLocaleDateString("sv", { timeZone }).split("-");
+  return [[month - 2, 1], [month - 1, 0]].map((monthAndDay) =>
+    new Date(Date.UTC(year, ...monthAndDay)).toISOString().slice(0, 10));
+}
 
 // Work is a farm with what the tasks need.
 class Work extends Farm {
