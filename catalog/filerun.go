@@ -10,20 +10,8 @@ import (
 	"spoolwright/value"
 )
 
-// MaxFile is the maximum size of the file of a slicer, FileMedia its media type, and FileExample a file for the
-// documentation.
-const (
-	MaxFile     = slicer.MaxSize
-	FileMedia   = fileMedia
-	FileExample = fileExample
-)
-
-// The errors of an operation that reads a file of a slicer.
-var (
-	ErrUnreadableFile  = errUnknownFile
-	ErrNoSuchPlate     = errNoSuchPlate
-	ErrUnknownFilament = errUnknownFilament.On("filaments")
-)
+// MaxFile is the maximum size of the file of a slicer.
+const MaxFile = slicer.MaxSize
 
 // SlicedFile is a file of a slicer that was read completely.
 type SlicedFile struct{ file *slicer.File }

@@ -452,6 +452,23 @@ func (d *DB) Tx(ctx context.Context, fn func(ctx context.Context) error) error {
 	return d.transact(ctx, false, fn)
 }
 
+var errDryRun = errors.New("dry run")
+
+// DryRun runs fn in a transaction as Tx does, and then rolls the transaction back. It returns the error of fn. It must
+// not run within another transaction.
+func (d *DB) DryRun(ctx context.Context, fn func(ctx context.Context) error) error {
+	err := d.Tx(ctx, func(ctx context.Context) error {
+		if err := fn(ctx); err != nil {
+			return err
+		}
+		return errDryRun
+	})
+	if errors.Is(err, errDryRun) {
+		return nil
+	}
+	return err
+}
+
 // InTx reports whether ctx is the context that Tx passes to its function.
 func InTx(ctx context.Context) bool {
 	_, ok := ctx.Value(txKey{}).(*transaction)

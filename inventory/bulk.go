@@ -162,28 +162,12 @@ func (h handlers) bulk(ctx context.Context, s *Selection, since value.Optional[v
 	}
 	if result.DryRun {
 		real := run
-		run = func(ctx context.Context) error { return dryRun(ctx, h.db, real) }
+		run = func(ctx context.Context) error { return h.db.DryRun(ctx, real) }
 	}
 	if err := run(ctx); err != nil {
 		return nil, err
 	}
 	return server.Encode(result)
-}
-
-var errDryRun = errors.New("dry run")
-
-// dryRun runs fn in a transaction, rolls the transaction back, and returns the error of fn.
-func dryRun(ctx context.Context, d *db.DB, fn func(ctx context.Context) error) error {
-	err := d.Tx(ctx, func(ctx context.Context) error {
-		if err := fn(ctx); err != nil {
-			return err
-		}
-		return errDryRun
-	})
-	if errors.Is(err, errDryRun) {
-		return nil
-	}
-	return err
 }
 
 // lock returns statements that lock the selected spools. The last statement returns the ids and numbers of these

@@ -3,11 +3,9 @@ package production
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"math"
-	"strconv"
+	"slices"
 
 	"spoolwright/catalog"
 	"spoolwright/db"
@@ -45,6 +43,12 @@ type RunFileResult struct {
 	Warnings     []catalog.FileWarning `json:"warnings" rule:"notNull"`
 }
 
+// The largest estimates of a run. Those of a file are limited to them.
+const (
+	maxFileGrams = 1_000_000 * value.DecimalOne
+	maxFileHours = 100_000
+)
+
 // RunFileMaterial is a filament of a file, and the spool that is proposed for it.
 type RunFileMaterial struct {
 	Profile      *string           `json:"profile"`
@@ -71,8 +75,7 @@ var fromFileDoc = &server.Doc{
 		"diameter. A spool that is loaded in the printer comes first, one in another printer last; then one with enough " +
 		"filament that no other run needs, the emptiest of these. A filament without such a spool becomes no material, " +
 		"and `warnings` say so.",
-	Errors: []*server.Error{catalog.ErrUnreadableFile, catalog.ErrUnknownFilament, catalog.ErrNoSuchPlate,
-		errUnknownOrderOfFile},
+	Errors: append(slices.Clone(catalog.FileErrors), errUnknownOrderOfFile),
 }
 
 var errUnknownOrderOfFile = server.BadRequest("UNKNOWN_REFERENCE",
@@ -83,19 +86,18 @@ func (h handlers) readFile(ctx context.Context, _ *server.Request[RunFileQuery],
 	return catalog.ReadFile(ctx, h.db, body)
 }
 
-// errDryRun ends the transaction of a dry run, so that it changes nothing.
-var errDryRun = errors.New("dry run")
-
 func (h handlers) fromFile(ctx context.Context, r *server.Request[RunFileQuery], f catalog.SlicedFile,
 ) (server.OK[RunFileResult], error) {
+	run := h.db.Tx
+	if r.In.DryRun.Or(false) {
+		run = h.db.DryRun
+	}
 	var out *RunFileResult
-	err := h.db.Tx(ctx, func(ctx context.Context) (err error) {
-		if out, err = h.runOfFile(ctx, &r.In, f); err == nil && out.DryRun {
-			return errDryRun
-		}
+	err := run(ctx, func(ctx context.Context) (err error) {
+		out, err = h.runOfFile(ctx, &r.In, f)
 		return err
 	})
-	if err != nil && err != errDryRun {
+	if err != nil {
 		return nil, err
 	}
 	return server.Encode(*out)
@@ -113,7 +115,7 @@ func (h handlers) runOfFile(ctx context.Context, q *RunFileQuery, f catalog.Slic
 		Materials: []RunFileMaterial{}, Warnings: plan.Warnings}
 	in := Run{PrinterID: q.PrinterID, Notes: value.Optional[string]{Set: true, Value: plan.FileName}}
 	if plan.Seconds > 0 {
-		hours := decimal(math.Min(float64(plan.Seconds)/3600, 100_000))
+		hours := value.Decimal(min(plan.Seconds, maxFileHours*3600)) * value.DecimalOne / 3600
 		out.Hours, in.EstimatedHours = &hours, value.Some(hours)
 	}
 	if err := h.itemOfFile(ctx, q, out, &in, plan.FileName); err != nil {
@@ -134,45 +136,46 @@ func (h handlers) runOfFile(ctx context.Context, q *RunFileQuery, f catalog.Slic
 	return out, nil
 }
 
-// itemOfFile finds the product of the file, and adds it to the run.
+// itemOfFile finds the product of the file and, with an order, the order's item, and adds it to the run.
 func (h handlers) itemOfFile(ctx context.Context, q *RunFileQuery, out *RunFileResult, in *Run, name *string) error {
-	out.ProductID = q.ProductID.Value
-	if out.ProductID == nil {
-		p, err := catalog.FindFileProduct(ctx, h.db, name, out.FileSHA256)
-		if err != nil {
-			return err
-		}
-		switch {
-		case p == nil && !q.OrderID.IsNull():
-			return errUnknownOrderOfFile
-		case p == nil:
-			out.warn("No product was made from this file, so that the run has none.")
-			return nil
-		case p.Renewed:
-			out.warn("The product %s was made from another file with this name.", p.Name)
-		}
-		id := value.UUID(p.ID)
-		out.ProductID, out.ProductName = &id, &p.Name
+	product := catalog.OfFile("g.file_name", "g.file_sha256")
+	if !q.ProductID.IsNull() {
+		product = `(select p.*, false as renewed from products p where p.id = g.product_id and p.hidden_at is null)`
 	}
-	item := RunItem{ProductID: value.Some(*out.ProductID), Quantity: value.Some(out.Quantity)}
 	read := db.SQL(`
-		select (select p.name from products p where p.id = $1 and p.hidden_at is null),
-			case when $2::uuid is not null then `+h.orders.ItemOf("$2::uuid", "$1::uuid")+` end::text`,
-		string(*out.ProductID), q.OrderID.Arg())
-	var orderItem *string
-	if err := h.db.Read(ctx, read.Into(&out.ProductName, &orderItem)); err != nil {
+		select p.id, p.name, p.renewed, `+h.orders.ItemOf("g.order_id", "p.id")+` as order_item_id
+		from (select $1::uuid as product_id, $2::uuid as order_id, $3::text as file_name, $4::text as file_sha256) g
+		cross join lateral `+product+` p`, q.ProductID.Arg(), q.OrderID.Arg(), name, out.FileSHA256)
+	if err := h.db.Read(ctx, read); err != nil {
 		return err
 	}
-	switch {
-	case out.ProductName == nil:
-		return errUnknownProduct.With("product_id").On("product_id")
-	case orderItem != nil:
-		id := value.UUID(*orderItem)
-		out.OrderItemID, item.OrderItemID = &id, value.Some(id)
-	case !q.OrderID.IsNull():
+	if read.Rows() == 0 {
+		switch {
+		case !q.ProductID.IsNull():
+			return errUnknownProduct.With("product_id").On("product_id")
+		case !q.OrderID.IsNull():
+			return errUnknownOrderOfFile
+		}
+		out.warn("No product was made from this file, so that the run has none.")
+		return nil
+	}
+	var found struct {
+		catalog.FileProduct
+		OrderItemID *value.UUID `json:"order_item_id"`
+	}
+	if err := json.Unmarshal(read.Object(), &found); err != nil {
+		return err
+	}
+	if found.OrderItemID == nil && !q.OrderID.IsNull() {
 		return errUnknownOrderOfFile
 	}
-	in.Items = []RunItem{item}
+	if found.Renewed {
+		out.warn("The product %s was made from another file with this name.", found.Name)
+	}
+	id := value.UUID(found.ID)
+	out.ProductID, out.ProductName, out.OrderItemID = &id, &found.Name, found.OrderItemID
+	in.Items = []RunItem{{ProductID: value.Some(id), Quantity: value.Some(out.Quantity),
+		OrderItemID: value.Optional[value.UUID]{Set: true, Value: out.OrderItemID}}}
 	return nil
 }
 
@@ -180,10 +183,9 @@ func (h handlers) itemOfFile(ctx context.Context, q *RunFileQuery, out *RunFileR
 func (h handlers) materialsOfFile(ctx context.Context, q *RunFileQuery, out *RunFileResult, in *Run,
 	filaments []catalog.FileMaterial) error {
 	rows := make([]map[string]any, len(filaments))
-	total := 0.0
+	var total value.Decimal
 	for i, m := range filaments {
-		grams, _ := strconv.ParseFloat(m.Weight.String(), 64)
-		total += grams
+		total += m.Weight
 		rows[i] = map[string]any{"material_type": m.MaterialType, "material_name": m.MaterialName, "color": m.Color,
 			"diameter_mm": m.DiameterMM, "grams": m.Weight}
 		out.Materials = append(out.Materials, RunFileMaterial{Profile: m.Profile, FileMaterial: m.FileMaterial,
@@ -192,8 +194,8 @@ func (h handlers) materialsOfFile(ctx context.Context, q *RunFileQuery, out *Run
 	if total == 0 {
 		return nil
 	}
-	sum := decimal(math.Min(total, 1_000_000))
-	out.Grams, in.EstimatedGrams = &sum, value.Some(sum)
+	total = min(total, maxFileGrams)
+	out.Grams, in.EstimatedGrams = &total, value.Some(total)
 	proposed := db.SQL(`
 		with wanted as materialized (
 			select w.n, w.grams, lower(w.color collate "und-x-icu") collate "C" as color_key,
@@ -205,9 +207,9 @@ func (h handlers) materialsOfFile(ctx context.Context, q *RunFileQuery, out *Run
 		)
 		select w.n, s.id as spool_id, s.number as spool_number,
 			spool_name(s.material_type, s.material_name, s.color, s.brand) as spool_name, s.enough
-		from wanted w
+		from (select *, sum(grams) over (partition by material_key, color_key) as total from wanted) w
 		cross join lateral (
-			select s.*, s.remaining_weight_grams - coalesce(t.grams, 0) >= w.grams as enough
+			select s.*, s.remaining_weight_grams - coalesce(t.grams, 0) >= w.total as enough
 			from spools s
 			left join taken t on t.spool_id = s.id
 			left join printer_slots l on l.spool_id = s.id
@@ -233,7 +235,7 @@ func (h handlers) materialsOfFile(ctx context.Context, q *RunFileQuery, out *Run
 	}
 	for _, s := range spools {
 		m := &out.Materials[s.N]
-		if m.Weight.String() == "0" || m.Match == "material" || m.Match == "none" {
+		if m.Weight == 0 || m.Match == "material" || m.Match == "none" {
 			continue
 		}
 		m.SpoolID, m.SpoolNumber, m.SpoolName, m.Enough = &s.SpoolID, &s.Number, &s.Name, &s.Enough
@@ -244,7 +246,7 @@ func (h handlers) materialsOfFile(ctx context.Context, q *RunFileQuery, out *Run
 		}
 	}
 	for i, m := range out.Materials {
-		if m.SpoolID == nil && m.Weight.String() != "0" {
+		if m.SpoolID == nil && m.Weight != 0 {
 			out.warn("No spool in stock is equal to filament %d of the file.", i+1)
 		}
 	}
@@ -253,10 +255,4 @@ func (h handlers) materialsOfFile(ctx context.Context, q *RunFileQuery, out *Run
 
 func (out *RunFileResult) warn(format string, args ...any) {
 	out.Warnings = append(out.Warnings, catalog.FileWarning{Text: fmt.Sprintf(format, args...)})
-}
-
-// decimal returns a number, rounded to six places.
-func decimal(n float64) value.Decimal {
-	d, _ := value.ParseDecimal(strconv.FormatFloat(math.Round(n*1e6)/1e6, 'f', -1, 64))
-	return d
 }
