@@ -21,6 +21,7 @@ type OrderItem struct {
 	Produced    int64                         `json:"produced" rule:"readOnly,notNull"`
 	Planned     int64                         `json:"planned" rule:"readOnly,notNull"`
 	Delivered   value.Optional[int64]         `json:"delivered" rule:"readOnly"`
+	Picture     string                        `json:"picture_version" rule:"readOnly"`
 }
 
 // OrderItemChange is the body of a PATCH of an item. The product cannot change, because runs may print it.
@@ -34,6 +35,7 @@ type OrderItemChange struct {
 	Produced    int64                         `json:"produced" rule:"readOnly,notNull"`
 	Planned     int64                         `json:"planned" rule:"readOnly,notNull"`
 	Delivered   value.Optional[int64]         `json:"delivered" rule:"readOnly"`
+	Picture     string                        `json:"picture_version" rule:"readOnly"`
 }
 
 // itemRows returns the items as an argument for json_to_recordset, with new ids.
@@ -57,7 +59,7 @@ func (i *OrderItem) productField() string {
 func selectItem(order, id string) *db.Stmt {
 	return db.SQL(`
 		select i.id, i.product_id, p.sku, p.name as product_name, i.quantity, i.unit_price, n.produced, n.planned,
-			i.delivered
+			i.delivered, p.picture_version
 		from order_items i
 		join products p on p.id = i.product_id
 		cross join lateral order_item_pieces(i.id) n

@@ -238,7 +238,7 @@ var selectOrders = `
 		(select coalesce(json_agg(json_build_object(
 				'id', i.id, 'product_id', i.product_id, 'sku', p.sku, 'product_name', p.name, 'quantity', i.quantity,
 				'unit_price', trim_scale(i.unit_price), 'produced', n.produced, 'planned', n.planned,
-				'delivered', i.delivered)
+				'delivered', i.delivered, 'picture_version', p.picture_version)
 					order by i.created_at, i.id), '[]')
 			from order_items i
 			join products p on p.id = i.product_id

@@ -37,17 +37,9 @@ type QueuedRun struct {
 	EstimatedHours value.Decimal   `json:"estimated_print_time_hours"`
 	StartAt        value.Timestamp `json:"expected_start_at"`
 	EndAt          value.Timestamp `json:"expected_end_at"`
-	Items          []QueuedItem    `json:"items" rule:"notNull"`
+	Items          []ListedProduct `json:"items" rule:"notNull"`
 	Materials      []ListedSpool   `json:"materials" rule:"notNull"`
 	Steps          []CheckStep     `json:"steps" rule:"notNull"`
-}
-
-// QueuedItem is a product that a run of the queue prints.
-type QueuedItem struct {
-	ProductID   value.UUID `json:"product_id" rule:"notNull"`
-	ProductName string     `json:"product_name" rule:"notNull"`
-	Picture     string     `json:"picture_version"`
-	Quantity    int64      `json:"quantity" rule:"notNull"`
 }
 
 var queueDoc = &server.Doc{

@@ -35,24 +35,16 @@ type order struct {
 	Value     num
 }
 
-// Wanted returns the products of an order in a list, such as "2 × Phone stand".
-func (o order) Wanted() string {
-	var items []listedItem
+// listed returns the items as lists of runs have them.
+func (o order) listed() (items []listedItem) {
 	for _, i := range o.Items {
-		items = append(items, listedItem{Product: i.Product, Quantity: num(strconv.Itoa(i.Quantity))})
+		items = append(items, listedItem{i.ProductID, i.Product, i.Picture, num(strconv.Itoa(i.Quantity))})
 	}
-	return runTitle(items, o.ItemCount)
+	return items
 }
 
-// thumb returns the picture of the first product that has one, or "".
-func (o order) thumb() template.HTML {
-	for _, i := range o.Items {
-		if i.Picture != "" {
-			return thumb(i.ProductID, i.Picture)
-		}
-	}
-	return ""
-}
+// Wanted returns the products of an order in a list, such as "2 × Phone stand".
+func (o order) Wanted() string { return runTitle(o.listed(), o.ItemCount) }
 
 // Progress returns the produced pieces of an order in a list in words, or "" if there are no pieces.
 func (o order) Progress() string {
@@ -75,13 +67,16 @@ type orderItem struct {
 	ID        string
 	ProductID string `json:"product_id"`
 	Product   string `json:"product_name"`
-	Picture   string `json:"picture_version"` // in lists
+	Picture   string `json:"picture_version"`
 	Quantity  int
 	Price     num `json:"unit_price"`
 	Produced  int
 	Planned   int
 	Delivered *int // nil, unless the order was marked done by hand
 }
+
+// Thumb returns the picture of the product, or "".
+func (i orderItem) Thumb() template.HTML { return thumb(i.ProductID, i.Picture) }
 
 // Lacks returns the number of pieces that are neither printed nor planned, or 0.
 func (i orderItem) Lacks() int { return max(0, i.Quantity-i.Produced-i.Planned) }
@@ -145,7 +140,7 @@ var orderList = &listOf[order]{editor: orders, Title: "Orders", Class: "fixed", 
 		}
 		r.when(who != "", ` · `)
 		r.add(`</span>{}</small></td><td class="wide">`, who)
-		r.picture(o.thumb())
+		r.picture(thumbOf(o.listed()))
 		r.add(`<span class="clamp">{}</span></td><td class="wide short">`, o.Wanted())
 		r.picture(newMark(o.Status))
 		r.add(`{} <small>{}</small>`, state, o.Progress())

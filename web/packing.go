@@ -1,6 +1,7 @@
 package web
 
 import (
+	"html/template"
 	"net/url"
 	"slices"
 	"strconv"
@@ -30,16 +31,17 @@ type offeredOrders struct {
 
 // pickedProduct is a row of the sheet to pick: a product with its pieces of all orders.
 type pickedProduct struct {
-	ProductID, Name string
-	Pieces          int
-	Printed         int
-	Orders          []pickedOrder
+	Name    string
+	Thumb   template.HTML
+	Pieces  int
+	Printed int
+	Orders  []pickedOrder
 }
 
 // pickedOrder is the part of the pieces that belongs to an order.
 type pickedOrder struct {
-	Name   string
-	Pieces int
+	ID, Name string
+	Pieces   int
 }
 
 // Share returns the orders with their pieces, such as "1001: 2, 1002: 1".
@@ -66,15 +68,15 @@ func picked(orders []order) (all []pickedProduct) {
 			if !ok {
 				i = len(all)
 				at[item.ProductID] = i
-				all = append(all, pickedProduct{ProductID: item.ProductID, Name: item.Product})
+				all = append(all, pickedProduct{Name: item.Product, Thumb: item.Thumb()})
 			}
 			p := &all[i]
 			p.Pieces += item.Quantity
 			p.Printed += min(item.Produced, item.Quantity)
-			if last := len(p.Orders) - 1; last >= 0 && p.Orders[last].Name == o.Name() {
+			if last := len(p.Orders) - 1; last >= 0 && p.Orders[last].ID == o.ID {
 				p.Orders[last].Pieces += item.Quantity
 			} else {
-				p.Orders = append(p.Orders, pickedOrder{o.Name(), item.Quantity})
+				p.Orders = append(p.Orders, pickedOrder{o.ID, o.Name(), item.Quantity})
 			}
 		}
 	}
@@ -82,20 +84,27 @@ func picked(orders []order) (all []pickedProduct) {
 	return all
 }
 
-// showPacking shows the slips of the orders that the address names by their ids, or offers the orders that were done last and the open orders that are due first.
+// showPacking shows the slips of the orders that the address names by their ids, or offers the orders that were done
+// last and the open orders that are due first.
 func showPacking(v *visit) error {
 	p := &packingPage{}
 	asked := v.r.URL.Query()["id"]
 	if len(asked) > maxPacked {
 		return server.Invalid("id", "must be given at most %d times", maxPacked)
 	}
-	p.Orders = make([]order, len(asked))
-	var reads []read
-	for i, text := range asked {
+	var ids []string
+	for _, text := range asked {
 		id, ok := value.ParseID(text)
 		if !ok {
 			return server.ErrNotFound
 		}
+		if !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	p.Orders = make([]order, len(ids))
+	var reads []read
+	for i, id := range ids {
 		reads = append(reads, get("/api/v1/orders/"+id, &p.Orders[i]))
 	}
 	if len(asked) == 0 {

@@ -37,7 +37,7 @@ func TestPacking(t *testing.T) {
 		shows(t, "To pick", "Product HOOK 2 2 #1: 2", "Product LAMP 5 5 #1: 1, #2: 4", "Gift <wrap> #1", "Gift <wrap> #2",
 			"Card of #1 SKU C-1 3", "Ada · shop · due 2099-01-02").hides(t, "#3")
 	check(t, sheet)
-	b.get(t, "/packing?id="+first).want(t, 200).shows(t, "Product HOOK 2", "Gift <wrap> #1").hides(t, "To pick", "#2")
+	b.get(t, "/packing?id="+first+"&id="+first).want(t, 200).shows(t, "Product HOOK 2", "Gift <wrap> #1").hides(t, "To pick", "#2")
 
 	viewer := signIn(t, tenant.User(t, "viewer"))
 	viewer.get(t, "/packing?id="+first).want(t, 200).shows(t, "Product HOOK 2")

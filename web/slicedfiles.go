@@ -239,7 +239,7 @@ func formError(err error) error {
 
 // readSlicedFile lets the API read a file.
 func (v *visit) readSlicedFile(part *multipart.Part, id, pieces string, dry bool) (*slicedFile, error) {
-	f := &slicedFile{Label: path.Base(strings.ReplaceAll(part.FileName(), `\`, "/"))}
+	f := &slicedFile{Label: fileLabel(part)}
 	query := url.Values{"filename": {sentName(part)}, "dry_run": {strconv.FormatBool(dry)}}
 	if id != "" {
 		query.Set("product_id", id)
@@ -258,9 +258,14 @@ func (v *visit) readSlicedFile(part *multipart.Part, id, pieces string, dry bool
 	return f, err
 }
 
+// fileLabel returns the name of a file without its folders.
+func fileLabel(part *multipart.Part) string {
+	return path.Base(strings.ReplaceAll(part.FileName(), `\`, "/"))
+}
+
 // sentName returns the name of a file for the API.
 func sentName(part *multipart.Part) string {
-	name := strings.ToValidUTF8(path.Base(strings.ReplaceAll(part.FileName(), `\`, "/")), "")
+	name := strings.ToValidUTF8(fileLabel(part), "")
 	return strings.ToValidUTF8(name[:min(len(name), 180)], "")
 }
 

@@ -124,7 +124,8 @@ func TestPictureOfProduct(t *testing.T) {
 	c.Post(t, "/api/v1/printers", j{"name": "First"}).Want(201)
 	c.Post(t, "/api/v1/production-runs", j{"items": []j{{"product_id": id}}, "printer_name": "First"}).Want(201)
 	thumb := `src="` + at + "/picture?size=small&amp;version=" + version + `" alt=""`
-	for _, path := range []string{"/orders", "/runs", "/runs/all", "/queue", "/", "/orders/" + order + "/plan"} {
+	for _, path := range []string{"/orders", "/runs", "/runs/all", "/queue", "/", "/orders/" + order + "/plan",
+		"/orders/" + order, "/packing?id=" + order} {
 		if p := b.get(t, path).want(t, 200); !strings.Contains(p.text, thumb) {
 			t.Errorf("%s shows no picture", path)
 		}

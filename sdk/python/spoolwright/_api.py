@@ -3700,30 +3700,6 @@ def _Check(d: Any, etag: str | None = None) -> Check:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueuedItem:
-    """The type `QueuedItem` of the API."""
-
-    product_id: str
-    """The product."""
-    product_name: str
-    """Name of the product."""
-    picture_version: str | None
-    """Version of the product's picture, for its address; null without one."""
-    quantity: int
-    """Pieces."""
-
-
-def _QueuedItem(d: Any, etag: str | None = None) -> QueuedItem:
-    get = d.get
-    return QueuedItem(
-        product_id=get("product_id"),
-        product_name=get("product_name"),
-        picture_version=get("picture_version"),
-        quantity=get("quantity"),
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class QueuedRun:
     """The type `QueuedRun` of the API."""
 
@@ -3745,7 +3721,7 @@ class QueuedRun:
     """When it started, or is expected to start; null without a printer."""
     expected_end_at: _dt.datetime | None
     """When it is expected to end; null without a printer or an estimated time."""
-    items: tuple[QueuedItem, ...]
+    items: tuple[ListedProduct, ...]
     """What it prints."""
     materials: tuple[ListedSpool, ...]
     """The first eight spools to print from."""
@@ -3765,7 +3741,7 @@ def _QueuedRun(d: Any, etag: str | None = None) -> QueuedRun:
         estimated_print_time_hours=_core.number(get("estimated_print_time_hours")),
         expected_start_at=_core.timestamp(get("expected_start_at")),
         expected_end_at=_core.timestamp(get("expected_end_at")),
-        items=_core.each(_QueuedItem, get("items")),
+        items=_core.each(_ListedProduct, get("items")),
         materials=_core.each(_ListedSpool, get("materials")),
         steps=_core.each(_CheckStep, get("steps")),
     )
@@ -4003,6 +3979,8 @@ class OrderItem:
     """Pieces in unfinished production runs."""
     delivered: int | None
     """Pieces that the customer got, if the order was marked done by hand; else null."""
+    picture_version: str | None
+    """Version of the product's picture, for its address; null without one."""
 
 
 def _OrderItem(d: Any, etag: str | None = None) -> OrderItem:
@@ -4017,6 +3995,7 @@ def _OrderItem(d: Any, etag: str | None = None) -> OrderItem:
         produced=get("produced"),
         planned=get("planned"),
         delivered=get("delivered"),
+        picture_version=get("picture_version"),
     )
 
 
@@ -14918,7 +14897,6 @@ __all__ = [
     "ProductsResource",
     "Queue",
     "QueueResource",
-    "QueuedItem",
     "QueuedRun",
     "RateLimitExceededError",
     "ReportsResource",

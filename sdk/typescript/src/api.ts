@@ -2136,18 +2136,6 @@ export interface Check {
   readonly steps: readonly CheckStep[];
 }
 
-/** The type `QueuedItem` of the API. */
-export interface QueuedItem {
-  /** The product. */
-  readonly product_id: string;
-  /** Name of the product. */
-  readonly product_name: string;
-  /** Version of the product's picture, for its address; null without one. */
-  readonly picture_version: string | null;
-  /** Pieces. */
-  readonly quantity: number;
-}
-
 /** The type `QueuedRun` of the API. */
 export interface QueuedRun<D = number> {
   /** The run's id. */
@@ -2169,7 +2157,7 @@ export interface QueuedRun<D = number> {
   /** When it is expected to end; null without a printer or an estimated time. */
   readonly expected_end_at: string | null;
   /** What it prints. */
-  readonly items: readonly QueuedItem[];
+  readonly items: readonly ListedProduct[];
   /** The first eight spools to print from. */
   readonly materials: readonly ListedSpool[];
   /** What `getProductionRunCheck` says of the run. */
@@ -2319,6 +2307,8 @@ export interface OrderItem<D = number> {
   readonly planned: number;
   /** Pieces that the customer got, if the order was marked done by hand; else null. */
   readonly delivered: number | null;
+  /** Version of the product's picture, for its address; null without one. */
+  readonly picture_version: string | null;
 }
 
 /** The type `OrderLine` of the API. */
