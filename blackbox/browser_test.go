@@ -10,9 +10,10 @@ import (
 )
 
 // testBrowser opens the documentation pages of a demo in a headless Chromium, walks through its pages for people,
-// mends mistakes there, counts the clicks of daily tasks, and audits them. PLAYWRIGHT_CORE is the directory of the npm
-// package playwright-core if Node.js does not find it, CHROMIUM the path of the browser if it is not /usr/bin/chromium,
-// and PAGE_TOOLS a directory with the npm packages axe-core and vnu-jar, without which nothing is audited.
+// mends mistakes there, counts the clicks of daily tasks, follows an order from the slicer and the shop to a chat, and
+// audits the pages. PLAYWRIGHT_CORE is the directory of the npm package playwright-core if Node.js does not find it,
+// CHROMIUM the path of the browser if it is not /usr/bin/chromium, and PAGE_TOOLS a directory with the npm packages
+// axe-core and vnu-jar, without which nothing is audited.
 func testBrowser(t *testing.T, p program) {
 	for _, tool := range []string{"node", browserPath()} {
 		if _, err := exec.LookPath(tool); err != nil {
@@ -35,7 +36,8 @@ func testBrowser(t *testing.T, p program) {
 
 	temporary := tempDir(t)
 	check(t, os.Chmod(temporary, 0o777))
-	c := p.start(t, []string{"TMPDIR=" + temporary, "RATE_LIMIT_PER_MINUTE=0", "RATE_LIMIT_PER_HOUR=0"}, "demo")
+	c := p.start(t, []string{"TMPDIR=" + temporary, "RATE_LIMIT_PER_MINUTE=0", "RATE_LIMIT_PER_HOUR=0",
+		"WEBHOOK_ALLOWED_NETWORKS=127.0.0.0/8"}, "demo")
 	operations := strconv.Itoa(len(programRoutes(t)))
 	run := func(t *testing.T, script string, more ...string) {
 		node := exec.Command("node",
@@ -49,6 +51,7 @@ func testBrowser(t *testing.T, p program) {
 	run(t, "pages.mjs")
 	run(t, "mend.mjs")
 	run(t, "tasks.mjs")
+	run(t, "story.mjs")
 	t.Run("Audit", func(t *testing.T) {
 		if os.Getenv("PAGE_TOOLS") == "" {
 			skipTest(t, "PAGE_TOOLS is not set")
