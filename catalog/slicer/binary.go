@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"compress/zlib"
 	"encoding/binary"
+	"hash"
 	"hash/crc32"
 	"io"
 )
@@ -30,13 +31,13 @@ func readBinary(r *bufio.Reader) (*File, error) {
 	if version != 1 || checksum > 1 {
 		return nil, broken("This binary G-code has the unknown version %d", version)
 	}
-	g := newGCode()
+	b := &binaryFile{r: r, g: newGCode(), checked: checksum == 1, sum: crc32.NewIEEE()}
 	complete := false // whether there was G-code
 	for {
 		if _, err := r.Peek(1); err == io.EOF {
 			break
 		}
-		kind, err := readBlock(r, g, checksum == 1)
+		kind, err := b.block()
 		if err != nil {
 			return nil, err
 		}
@@ -45,94 +46,113 @@ func readBinary(r *bufio.Reader) (*File, error) {
 	if !complete {
 		return nil, errTruncated
 	}
-	f, err := g.file()
+	f, err := b.g.file()
 	if err == nil {
 		f.Format = "bgcode"
 	}
 	return f, err
 }
 
-// readBlock reads one block, and returns its kind.
-func readBlock(r *bufio.Reader, g *gcode, checked bool) (kind int, err error) {
-	sum := crc32.NewIEEE()
-	in := io.TeeReader(r, sum)
-	field := func(n int) []byte {
-		b := make([]byte, n)
-		if err == nil {
-			_, err = io.ReadFull(in, b)
-			if err == io.EOF {
-				err = io.ErrUnexpectedEOF
-			}
-		}
-		return b
+// binaryFile is binary G-code that is read.
+type binaryFile struct {
+	r       *bufio.Reader
+	g       *gcode
+	checked bool        // whether each block ends with a checksum
+	sum     hash.Hash32 // of the block so far
+	kept    int         // bytes of the settings and pictures so far
+	field   [8]byte
+}
+
+// Read reads a part of a block, and adds it to the sum.
+func (b *binaryFile) Read(data []byte) (int, error) {
+	n, err := b.r.Read(data)
+	b.sum.Write(data[:n])
+	return n, err
+}
+
+// fields returns the next n bytes of a block, until the next call.
+func (b *binaryFile) fields(n int) ([]byte, error) {
+	_, err := io.ReadFull(b, b.field[:n])
+	if err == io.EOF {
+		err = io.ErrUnexpectedEOF
 	}
-	kind = int(binary.LittleEndian.Uint16(field(2)))
-	compression := binary.LittleEndian.Uint16(field(2))
-	size := int64(binary.LittleEndian.Uint32(field(4)))
+	return b.field[:n], err
+}
+
+// block reads a block, and returns its kind.
+func (b *binaryFile) block() (kind int, err error) {
+	b.sum.Reset()
+	le := binary.LittleEndian
+	head, err := b.fields(8)
+	if err != nil {
+		return 0, err
+	}
+	kind, compression, size := int(le.Uint16(head)), le.Uint16(head[2:]), int64(le.Uint32(head[4:]))
 	stored := size
 	if compression != 0 {
-		stored = int64(binary.LittleEndian.Uint32(field(4)))
-	}
-	if err != nil {
-		return kind, err
+		if head, err = b.fields(4); err != nil {
+			return kind, err
+		}
+		stored = int64(le.Uint32(head))
 	}
 	if kind > thumbnailBlock || compression > 3 || stored > MaxSize {
 		return kind, broken("The file is damaged: a block of the binary G-code has an unknown kind")
 	}
-	parameters := field(2) // the encoding, or the format of a picture
+	most, area := int64(maxMeta), 0
+	wanted := kind != gcodeBlock
 	if kind == thumbnailBlock {
-		parameters = append(parameters, field(4)...)
-	}
-	if err != nil {
+		if head, err = b.fields(6); err != nil {
+			return kind, err
+		}
+		most, area = maxPicture, int(le.Uint16(head[2:]))*int(le.Uint16(head[4:]))
+		wanted = le.Uint16(head) < 2 && area > b.g.picture.area && max(size, stored) <= most // PNG or JPEG
+	} else if _, err = b.fields(2); err != nil { // the encoding
 		return kind, err
 	}
 	var data []byte
-	if kind == gcodeBlock {
-		_, err = io.CopyN(io.Discard, in, stored)
-	} else {
-		if size > maxMeta || stored > maxMeta {
+	if wanted {
+		if b.kept += int(max(size, stored)); max(size, stored) > most || b.kept > maxBlocks {
 			return kind, errBomb
 		}
-		data, err = readN(in, stored)
+		data, err = readN(b, stored)
+	} else {
+		_, err = io.CopyN(io.Discard, b, stored)
 	}
 	if err != nil {
 		return kind, err
 	}
-	if checked {
-		want := sum.Sum32()
-		var b [4]byte
-		if _, err := io.ReadFull(r, b[:]); err != nil {
-			return kind, io.ErrUnexpectedEOF
+	if b.checked {
+		want := b.sum.Sum32()
+		if head, err = b.fields(4); err != nil {
+			return kind, err
 		}
-		if binary.LittleEndian.Uint32(b[:]) != want {
+		if le.Uint32(head) != want {
 			return kind, broken("The file is damaged: a checksum of the binary G-code is wrong")
 		}
 	}
-	if kind == gcodeBlock {
+	if !wanted {
 		return kind, nil
 	}
 	if data, err = unpack(data, compression, int(size)); err != nil {
 		return kind, err
 	}
 	if kind == thumbnailBlock {
-		area := int(binary.LittleEndian.Uint16(parameters[2:])) * int(binary.LittleEndian.Uint16(parameters[4:]))
-		if format := binary.LittleEndian.Uint16(parameters); format < 2 && area > g.picture.area && len(data) <= maxPicture {
-			g.picture.data, g.picture.area = data, area
-		}
+		b.g.picture.data, b.g.picture.area = data, area
 		return kind, nil
 	}
 	for line := range bytes.Lines(data) {
 		if name, value, ok := bytes.Cut(line, []byte("=")); ok {
-			g.setting(name, value)
+			b.g.setting(name, value)
 		}
 	}
 	return kind, nil
 }
 
-// readN reads n bytes. It allocates memory as bytes arrive, so that a short file with a large number costs little.
+// readN reads n bytes.
 func readN(r io.Reader, n int64) ([]byte, error) {
-	data, err := io.ReadAll(io.LimitReader(r, n))
-	if err == nil && int64(len(data)) < n {
+	data := make([]byte, n)
+	_, err := io.ReadFull(r, data)
+	if err == io.EOF {
 		err = io.ErrUnexpectedEOF
 	}
 	return data, err

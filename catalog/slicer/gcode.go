@@ -81,13 +81,13 @@ func (g *gcode) scan(r *bufio.Reader) error {
 func (g *gcode) defined(line []byte) {
 	if rest, ok := bytes.CutPrefix(line, []byte("EXCLUDE_OBJECT_DEFINE NAME=")); ok {
 		name, _, _ := bytes.Cut(rest, []byte(" "))
-		g.object(string(bytes.TrimSpace(name)))
+		g.object(bytes.TrimSpace(name))
 	}
 }
 
-func (g *gcode) object(name string) {
-	if len(g.objects) < maxObjects && name != "" && len(name) <= maxText {
-		g.objects[name] = true
+func (g *gcode) object(name []byte) {
+	if len(g.objects) < maxObjects && len(name) > 0 && len(name) <= maxText && !g.objects[string(name)] {
+		g.objects[string(name)] = true
 	}
 }
 
@@ -115,15 +115,13 @@ func (g *gcode) comment(text []byte) {
 		}
 	case 'p':
 		if name, ok := bytes.CutPrefix(text, []byte("printing object ")); ok {
-			if !g.objects[string(name)] {
-				g.object(string(name))
-			}
+			g.object(name)
 			return
 		}
 	case 'M':
 		if name, ok := bytes.CutPrefix(text, []byte("MESH:")); ok {
-			if string(name) != "NONMESH" && !g.objects[string(name)] {
-				g.object(string(name))
+			if string(name) != "NONMESH" {
+				g.object(name)
 			}
 			return
 		}
@@ -159,12 +157,14 @@ func (g *gcode) setting(name, value []byte) {
 		lower[i] = c
 	}
 	if a, ok := names[string(lower[:len(name)])]; ok {
-		g.set(a, string(bytes.TrimSpace(value)))
+		if !g.known[a] {
+			g.set(a, string(bytes.TrimSpace(value[:min(len(value), lineBuffer)])))
+		}
 		return
 	}
 	if rest, ok := bytes.CutPrefix(lower[:len(name)], []byte("extruder_train.")); ok {
 		if n, ok := bytes.CutSuffix(rest, []byte(".material.volume_used")); ok {
-			if i, err := strconv.Atoi(string(n)); err == nil && i > 0 && i < maxSlots {
+			if i, err := strconv.Atoi(string(n)); err == nil && i > 0 && i < maxSlots && len(value) <= maxText {
 				g.volumes[i] = string(bytes.TrimSpace(value))
 			}
 		}
@@ -201,8 +201,9 @@ func (g *gcode) pictureLine(text []byte) {
 	switch {
 	case bytes.HasPrefix(text, []byte("thumbnail")):
 		g.reading = false
-		if data, err := base64.StdEncoding.DecodeString(string(p.next)); err == nil && len(data) > 0 && !p.ignore {
-			p.data, p.area = data, p.size
+		data := make([]byte, base64.StdEncoding.DecodedLen(len(p.next)))
+		if n, err := base64.StdEncoding.Decode(data, p.next); err == nil && n > 0 && !p.ignore {
+			p.data, p.area = data[:n], p.size
 		}
 		p.next = nil
 	case p.ignore:

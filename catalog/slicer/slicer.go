@@ -23,14 +23,17 @@ const MaxSize = 200 << 20
 // The limits of what is kept of a file.
 const (
 	maxPicture  = 2 << 20   // bytes of one picture
-	maxPictures = 6 << 20   // bytes of all pictures
-	maxMeta     = 4 << 20   // bytes of one list of settings
+	maxPictures = 4 << 20   // bytes of all pictures of a file
+	maxMeta     = 1 << 20   // bytes of one list of settings in binary G-code
+	maxBlocks   = 32 << 20  // bytes of all settings and pictures in binary G-code, after decompression
+	maxSettings = 8 << 20   // bytes of all settings in a ZIP file, after decompression
+	maxToken    = 64 << 10  // bytes of a value, or of an element of XML, in these
 	maxText     = 255       // bytes of a name
 	maxPlates   = 100       // plates of a file
 	maxEntries  = 10_000    // entries of a ZIP file
 	maxSlots    = 64        // filaments of a plate
-	maxInflated = 1 << 30   // bytes of one entry after decompression
-	freeRatio   = 64 << 20  // bytes that may come out of an entry of any size
+	maxInflated = 2 << 30   // bytes of all entries of a ZIP file after decompression
+	freeRatio   = 64 << 20  // bytes that may come out of a ZIP file of any size
 	maxRatio    = 40        // bytes that may come out of each further byte
 	lineBuffer  = 64 << 10  // bytes of a line of G-code that are read
 	maxSeconds  = 3_600_000 // 1,000 hours

@@ -23,34 +23,27 @@ type archive struct {
 	settings  settings
 	printer   string // the printer's model of slice_info.config
 	nozzle    float64
-	pictures  map[int][]byte // of the plates
-	picture   []byte         // of the whole file
-	size      int            // of all pictures
-	gcode     *gcode         // of a UFP file
-	materials []Filament     // of a UFP file
+	pictures  map[int][]byte  // of the plates
+	picture   []byte          // of the whole file
+	size      int             // of all pictures
+	seen      map[string]bool // the entries with settings that were read; of several with a name, the first counts
+	left      int             // bytes that may still be read of settings
+	gcode     *gcode          // of a UFP file
+	materials []Filament      // of a UFP file
 }
 
-// settings are the fields of project_settings.config. Each is a text or a list of texts.
-type settings map[string]any
+// settings are the fields of project_settings.config that are used, and the names of plates.
+type settings map[string][]string
 
-func (s settings) list(name string) (all []string) {
-	switch v := s[name].(type) {
-	case string:
-		return []string{v}
-	case []any:
-		for _, entry := range v {
-			text, _ := entry.(string)
-			all = append(all, text)
-		}
-	}
-	return all
-}
+var usedSettings = map[string]bool{"printer_model": true, "layer_height": true, "nozzle_diameter": true,
+	"filament_settings_id": true, "filament_vendor": true, "filament_density": true, "filament_diameter": true}
 
 var plateName = regexp.MustCompile(`^Metadata/plate_(\d{1,3})\.(png|gcode)$`)
 
 // readZIP reads a 3MF or UFP file.
 func readZIP(r *bufio.Reader) (*File, error) {
-	a := &archive{plates: map[int]*Plate{}, pictures: map[int][]byte{}, objects: map[*Plate]map[string]bool{}}
+	a := &archive{plates: map[int]*Plate{}, pictures: map[int][]byte{}, objects: map[*Plate]map[string]bool{},
+		settings: settings{}, seen: map[string]bool{}, left: maxSettings}
 	if err := walkZIP(r, a.entry); err != nil {
 		return nil, err
 	}
@@ -70,19 +63,26 @@ func (a *archive) entry(name string, content io.Reader) (err error) {
 	case name == "3D/3dmodel.model":
 		a.model = true
 		return a.readModel(io.LimitReader(content, lineBuffer))
-	case name == "Metadata/slice_info.config":
-		return elements(content, a.sliceInfo())
-	case name == "Metadata/model_settings.config":
-		return elements(content, a.modelSettings())
-	case name == "Metadata/project_settings.config":
-		data, err := small(content)
-		if err == nil && json.Unmarshal(data, &a.settings) != nil {
-			a.settings = nil
+	case strings.HasPrefix(name, "Metadata/") && path.Ext(name) == ".config":
+		if a.seen[name] {
+			return nil
 		}
+		switch name {
+		case "Metadata/slice_info.config":
+			err = a.elements(content, a.sliceInfo())
+		case "Metadata/model_settings.config":
+			err = a.elements(content, a.modelSettings())
+		case "Metadata/project_settings.config":
+			err = a.projectSettings(content)
+		default:
+			return nil
+		}
+		a.seen[name] = true
 		return err
 	case plate != nil && plate[2] == "png":
-		n, _ := strconv.Atoi(plate[1])
-		a.pictures[n], err = a.readPicture(content)
+		if n, _ := strconv.Atoi(plate[1]); n <= maxPlates && a.pictures[n] == nil {
+			a.pictures[n], err = a.readPicture(content)
+		}
 		return err
 	case name == "Metadata/thumbnail.png" || name == "Thumbnails/thumbnail.png" ||
 		name == "Auxiliaries/.thumbnails/thumbnail_3mf.png":
@@ -99,40 +99,87 @@ func (a *archive) entry(name string, content io.Reader) (err error) {
 	return nil
 }
 
-// small reads an entry with settings.
-func small(content io.Reader) ([]byte, error) {
-	data, err := io.ReadAll(io.LimitReader(content, maxMeta+1))
-	if err == nil && len(data) > maxMeta {
-		err = errBomb
+// tokens is a reader of settings. It fails if a token is longer than maxToken, or if all settings are longer than
+// maxSettings: a parser needs much more memory than the token that it reads.
+type tokens struct {
+	a    *archive
+	r    io.Reader
+	left int // of the token
+	err  error
+}
+
+func (t *tokens) next() { t.left = maxToken }
+
+func (t *tokens) Read(b []byte) (n int, err error) {
+	if n = min(len(b), t.left, t.a.left); n == 0 {
+		t.err = errBomb
+		return 0, errBomb
 	}
-	return data, err
+	n, err = t.r.Read(b[:n])
+	t.left -= n
+	t.a.left -= n
+	if err != nil && err != io.EOF {
+		t.err = err
+	}
+	return n, err
+}
+
+// projectSettings reads project_settings.config, whose fields are texts and lists of texts. What is not JSON ends it.
+func (a *archive) projectSettings(content io.Reader) error {
+	in := &tokens{a: a, r: content}
+	d := json.NewDecoder(in)
+	field, isName, depth := "", false, 0
+	for {
+		in.next()
+		token, err := d.Token()
+		if err != nil {
+			return in.err
+		}
+		text, isText := token.(string)
+		delimiter, isDelimiter := token.(json.Delim)
+		switch {
+		case isText && isName && depth == 1:
+			field, isName = text, false
+			continue
+		case isDelimiter && (delimiter == '{' || delimiter == '['):
+			if depth++; depth > 8 {
+				return nil
+			}
+		case isDelimiter:
+			depth--
+		case usedSettings[field] && len(a.settings[field]) < maxSlots:
+			a.settings[field] = append(a.settings[field], strings.Clone(text[:min(len(text), 4*maxText)]))
+		}
+		isName = depth == 1 // a value has ended, or the first name follows
+	}
 }
 
 // readPicture returns a picture, or nil if it is too large or if the file has too many.
 func (a *archive) readPicture(content io.Reader) ([]byte, error) {
+	if a.size > maxPictures {
+		return nil, nil
+	}
 	data, err := io.ReadAll(io.LimitReader(content, maxPicture+1))
-	if err != nil || len(data) > maxPicture || a.size+len(data) > maxPictures {
+	if a.size += len(data); err != nil || len(data) > maxPicture || a.size > maxPictures {
 		return nil, err
 	}
-	a.size += len(data)
 	return data, nil
 }
 
-// elements calls fn for the beginning of each element of an XML text, with its attributes. Like the content of an
-// entry, the text is at most maxMeta long.
-func elements(content io.Reader, fn func(name string, attribute func(string) string)) error {
-	data, err := small(content)
-	if err != nil {
-		return err
-	}
-	d := xml.NewDecoder(strings.NewReader(string(data)))
+// elements calls fn for the beginning of each element of an XML text, with its attributes.
+func (a *archive) elements(content io.Reader, fn func(name string, attribute func(string) string)) error {
+	in := &tokens{a: a, r: content}
+	d := xml.NewDecoder(in)
 	d.Strict = false
 	for {
+		in.next()
 		token, err := d.RawToken()
-		if err == io.EOF {
+		switch {
+		case in.err != nil:
+			return in.err
+		case err == io.EOF:
 			return nil
-		}
-		if err != nil {
+		case err != nil:
 			return broken("The file is damaged: its description of the plates cannot be read")
 		}
 		if start, ok := token.(xml.StartElement); ok {
@@ -183,7 +230,8 @@ func (a *archive) sliceInfo() func(string, func(string) string) {
 			}
 		case "object":
 			if all := a.objects[p]; all != nil && attribute("skipped") != "true" && len(all) < maxObjects {
-				all[attribute("name")+"\x00"+strconv.Itoa(len(all))] = true
+				name := attribute("name")
+				all[name[:min(len(name), maxText)]+"\x00"+strconv.Itoa(len(all))] = true
 			}
 		case "filament":
 			a.filament(p, attribute)
@@ -213,10 +261,7 @@ func (a *archive) modelSettings() func(string, func(string) string) {
 		case attribute("key") == "plater_id":
 			n, _ = strconv.Atoi(attribute("value"))
 		case attribute("key") == "plater_name" && n > 0 && n <= maxPlates && attribute("value") != "":
-			if a.settings == nil {
-				a.settings = settings{}
-			}
-			a.settings["plater_name_"+strconv.Itoa(n)] = attribute("value")
+			a.settings["plater_name_"+strconv.Itoa(n)] = []string{attribute("value")}
 		}
 	}
 }
@@ -262,17 +307,17 @@ func (a *archive) readModel(content io.Reader) error {
 // threeMF returns the 3MF file whose entries were read.
 func (a *archive) threeMF() (*File, error) {
 	f := &File{Name: a.title, Format: "3mf", Program: a.program, NozzleMM: a.nozzle}
-	f.Printer = first(a.settings.list("printer_model"))
+	f.Printer = first(a.settings["printer_model"])
 	if f.Printer == "" {
 		f.Printer = a.printer
 	}
-	f.LayerHeightMM = number(first(a.settings.list("layer_height")))
+	f.LayerHeightMM = number(first(a.settings["layer_height"]))
 	if f.NozzleMM == 0 {
-		f.NozzleMM = number(first(a.settings.list("nozzle_diameter")))
+		f.NozzleMM = number(first(a.settings["nozzle_diameter"]))
 	}
 	for n, p := range a.plates {
 		p.Pieces = countCopies(a.objects[p])
-		p.Picture, p.Name = a.pictures[n], first(a.settings.list("plater_name_"+strconv.Itoa(n)))
+		p.Picture, p.Name = a.pictures[n], first(a.settings["plater_name_"+strconv.Itoa(n)])
 		for i := range p.Filaments {
 			a.describe(&p.Filaments[i])
 		}
@@ -297,17 +342,17 @@ func (a *archive) describe(m *Filament) {
 	if err != nil || i < 1 {
 		return
 	}
-	m.Profile, m.Vendor = at(a.settings.list("filament_settings_id"), i-1), at(a.settings.list("filament_vendor"), i-1)
-	m.DensityG = number(at(a.settings.list("filament_density"), i-1))
-	m.DiameterMM = number(at(a.settings.list("filament_diameter"), i-1))
+	m.Profile, m.Vendor = at(a.settings["filament_settings_id"], i-1), at(a.settings["filament_vendor"], i-1)
+	m.DensityG = number(at(a.settings["filament_density"], i-1))
+	m.DiameterMM = number(at(a.settings["filament_diameter"], i-1))
 }
 
 // readMaterial reads a description of a material of Cura. Only the first element of each name counts.
 func (a *archive) readMaterial(content io.Reader) error {
-	data, err := small(content)
-	if err != nil || len(a.materials) >= maxSlots {
-		return err
+	if len(a.materials) >= maxSlots {
+		return nil
 	}
+	in := &tokens{a: a, r: content, left: 4 * maxToken}
 	var m struct {
 		Brand    string `xml:"metadata>name>brand"`
 		Material string `xml:"metadata>name>material"`
@@ -317,9 +362,12 @@ func (a *archive) readMaterial(content io.Reader) error {
 		Density  string `xml:"properties>density"`
 		Diameter string `xml:"properties>diameter"`
 	}
-	d := xml.NewDecoder(strings.NewReader(string(data)))
+	d := xml.NewDecoder(in)
 	d.Strict = false
-	if d.Decode(&m) != nil {
+	switch err := d.Decode(&m); {
+	case in.err != nil && in.err != errBomb:
+		return in.err
+	case err != nil:
 		return nil // the file is of use without it
 	}
 	color := m.Code

@@ -30,6 +30,7 @@ const (
 
 // walkZIP calls visit for each entry. Visit may read as much of the entry as it needs.
 func walkZIP(r *bufio.Reader, visit func(name string, content io.Reader) error) error {
+	w := &walk{}
 	for range maxEntries {
 		signature, err := r.Peek(4)
 		if err != nil {
@@ -46,15 +47,31 @@ func walkZIP(r *bufio.Reader, visit func(name string, content io.Reader) error) 
 		if err != nil {
 			return err
 		}
-		if err := e.read(r, visit); err != nil {
+		if err := e.read(r, w, visit); err != nil {
 			return err
 		}
 	}
 	return broken("The file has more than %d parts", maxEntries)
 }
 
-// readDirectory reads to the end of the file, and looks for the end of the directory there: without it, the file was not
-// copied completely.
+// walk is what all entries of a ZIP file share.
+type walk struct {
+	packed, unpacked int64         // bytes of the entries so far
+	inflater         io.ReadCloser // nil before the first entry that is packed
+}
+
+// inflate returns a reader that decompresses r, until the next call.
+func (w *walk) inflate(r io.Reader) io.Reader {
+	if w.inflater == nil {
+		w.inflater = flate.NewReader(r)
+	} else {
+		w.inflater.(flate.Resetter).Reset(r, nil) // never fails without a dictionary
+	}
+	return w.inflater
+}
+
+// readDirectory reads to the end of the file, and looks for the end of the directory there: without it, the file was
+// not copied completely.
 func readDirectory(r *bufio.Reader) error {
 	const mark = "PK\x05\x06"
 	var last []byte
@@ -113,16 +130,16 @@ func readEntry(r *bufio.Reader) (e entry, err error) {
 }
 
 // read calls visit with the content of the entry, and moves r behind the entry.
-func (e *entry) read(r *bufio.Reader, visit func(string, io.Reader) error) error {
+func (e *entry) read(r *bufio.Reader, w *walk, visit func(string, io.Reader) error) error {
 	packed := &counter{r: r}
-	in := &content{e: e, sum: crc32.NewIEEE()}
+	in := &content{e: e, walk: w, sum: crc32.NewIEEE(), packed: &packed.n}
+	defer func() { w.packed += packed.n }()
 	if !e.streamed {
 		limited := &io.LimitedReader{R: packed, N: e.packed}
 		in.r = limited
 		if e.method == deflateMethod {
-			in.r = flate.NewReader(limited)
+			in.r = w.inflate(limited)
 		}
-		in.packed = &packed.n
 		if err := visit(e.name, in); err != nil {
 			return err
 		}
@@ -138,8 +155,7 @@ func (e *entry) read(r *bufio.Reader, visit func(string, io.Reader) error) error
 		}
 	} else {
 		// Flate reads no byte more than it needs from a ByteReader.
-		in.r, in.packed = flate.NewReader(packed), &packed.n
-		in.unchecked = true
+		in.r, in.unchecked = w.inflate(packed), true
 		if err := visit(e.name, in); err != nil {
 			return err
 		}
@@ -195,10 +211,11 @@ func (c *counter) ReadByte() (byte, error) {
 	return b, err
 }
 
-// content is the unpacked content of an entry. It ends with an error if the checksum is wrong, or if the content is far
-// larger than what it was packed in.
+// content is the unpacked content of an entry. It ends with an error if the checksum is wrong, or if the contents of
+// all entries so far are far larger than what they were packed in.
 type content struct {
 	e      *entry
+	walk   *walk
 	r      io.Reader
 	n      int64
 	packed *int64
@@ -212,8 +229,9 @@ type content struct {
 func (c *content) Read(b []byte) (int, error) {
 	n, err := c.r.Read(b)
 	c.n += int64(n)
+	c.walk.unpacked += int64(n)
 	c.sum.Write(b[:n])
-	if c.n > maxInflated || c.n > freeRatio+maxRatio**c.packed {
+	if c.walk.unpacked > maxInflated || c.walk.unpacked > freeRatio+maxRatio*(c.walk.packed+*c.packed) {
 		return 0, errBomb
 	}
 	if err == io.EOF && !c.unchecked && c.n < c.e.size {
