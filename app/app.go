@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	"spoolwright/archive"
@@ -197,8 +198,14 @@ func newServer(c cli.Config, d *db.DB, once *auth.OneLogin, own *cli.OwnTLS) (*s
 		Routes: routes, Events: Events, Document: openapi.Document,
 		Surfaces: []server.Surface{surface}, Receivers: []server.Receiver{connections.Receiver()}, Site: site, DB: d,
 		Authenticate: a.Authenticate, Secrets: c.JWTSecrets, Ready: d.Ready, Stopped: a.Stop,
-		Background: hooks.Run,
-		PerMinute:  c.PerMinute, PerHour: c.PerHour, TenantPerMinute: c.TenantPerMinute,
+		Background: func(ctx context.Context) {
+			levels := stock.Watcher{DB: d, Log: c.Log, Poll: time.Second}
+			var watching sync.WaitGroup
+			watching.Go(func() { levels.Run(ctx) })
+			hooks.Run(ctx)
+			watching.Wait()
+		},
+		PerMinute: c.PerMinute, PerHour: c.PerHour, TenantPerMinute: c.TenantPerMinute,
 		TrustedProxies: c.TrustedProxies, CORSOrigins: c.CORSOrigins,
 		HSTS: c.TLSCert != "", DrainDelay: c.DrainDelay, Version: cli.Version, Log: c.Log,
 		Metrics: server.NewMetrics(cli.BuildVersion(), d.Stats, hooks.WriteMetrics),

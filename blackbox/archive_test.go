@@ -199,8 +199,10 @@ func TestArchiveHasAllRows(t *testing.T) {
 			t.Errorf("the table %s differs:\n%.2000s\nwant\n%.2000s", table, after[table], rows)
 		}
 	}
-	if len(after["queue_signals"]) == 0 {
-		t.Error("the pending deliveries of webhooks are not in the queue")
+	for _, kind := range []string{db.Webhook, db.Stock} {
+		if !strings.Contains(strings.Join(after["queue_signals"], "\n"), `"`+kind+`"`) {
+			t.Errorf("the import added no %s to the queue", kind)
+		}
 	}
 	for table := range notInFiles {
 		if table != "queue_signals" && len(after[table]) > 0 {
@@ -340,10 +342,11 @@ func TestArchiveWithoutSecrets(t *testing.T) {
 			t.Errorf("the table %s differs:\n%.2000s\nwant\n%.2000s", table, after[table], rows)
 		}
 	}
-	for _, table := range []string{"users", "webhooks", "webhook_deliveries", "login_directory", "key_directory",
-		"queue_signals"} {
+	for _, table := range []string{"users", "webhooks", "webhook_deliveries", "login_directory", "key_directory"} {
 		testkit.Equal(t, len(after[table]), 0, "rows of %s", table)
 	}
+	stock := fmt.Sprintf(`{"kind": "stock", "item_id": "%[1]s", "tenant_id": "%[1]s"}`, f.tenant.ID)
+	testkit.EqualSlices(t, slices.Compact(after["queue_signals"]), []string{stock}, "the queue")
 	to.must(t, []byte(testkit.Password), "user", "add", "--role", "admin", "--email", "new@farm.example", "--name", "New",
 		"--tenant", "At home", "--password-stdin")
 	admin := *f.admin

@@ -11,19 +11,25 @@ type QueueItem struct {
 	Fresh      bool // leased by this call; otherwise the holder had leased it, and queue_add was called since
 }
 
-// Claim leases up to most due items of the queue to the holder, a UUID. It takes items of any tenant except those in
+// The kinds of items of the queue.
+const (
+	Webhook = "webhook" // a webhook with deliveries
+	Stock   = "stock"   // a tenant whose stock changed; the item's id is the tenant's
+)
+
+// Claim leases up to most due items of a kind to the holder, a UUID. It takes items of any tenant except those in
 // except. No other holder gets the items until the lease ends. Transactions that are bound to a tenant add, renew and
 // release items with the functions of queue.sql.
 func (d *DB) Claim(
-	ctx context.Context, holder string, most int, lease time.Duration, except ...string,
+	ctx context.Context, kind, holder string, most int, lease time.Duration, except ...string,
 ) ([]QueueItem, error) {
 	var tenants, ids []string
 	var fresh []bool
 	_, err := d.directory(ctx, `
 		select coalesce(array_agg(tenant_id::text), '{}'), coalesce(array_agg(item_id::text), '{}'),
 			coalesce(array_agg(fresh), '{}')
-		from queue_claim($1, $2, $3, coalesce($4::uuid[], '{}'))`,
-		[]any{holder, most, int(lease.Seconds()), except}, &tenants, &ids, &fresh)
+		from queue_claim($1, $2, $3, $4, coalesce($5::uuid[], '{}'))`,
+		[]any{kind, holder, most, int(lease.Seconds()), except}, &tenants, &ids, &fresh)
 	if err != nil {
 		return nil, err
 	}
@@ -34,11 +40,11 @@ func (d *DB) Claim(
 	return items, nil
 }
 
-// Queued returns a channel that receives a value after the DB has committed a transaction that added items to the
+// Queued returns a channel that receives a value after the DB has committed a transaction that added webhooks to the
 // queue, so that the receiver need not wait for its next poll.
 func (d *DB) Queued() <-chan struct{} { return d.queued }
 
-// QueueState is the state of the queue for all tenants together.
+// QueueState is the state of the webhooks in the queue, of all tenants together.
 type QueueState struct {
 	Signals int           // not yet merged by Claim; counted up to 1,000
 	Waiting int           // items that are due and not leased

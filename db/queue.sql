@@ -4,31 +4,37 @@
 -- and only the service's role may call them. queue_claim and queue_state work on items of all tenants; the other
 -- functions work on items of the transaction's tenant.
 
--- Makes the items due now. The function only inserts rows, so that it never waits for another transaction. It raises a
--- notice with the SQLSTATE SW200, after which the service claims items as soon as the transaction is committed.
-create or replace function queue_add(items uuid[]) returns void language plpgsql as $$
+-- Makes the items of a kind due now. The function only inserts rows, so that it never waits for another transaction.
+-- For webhooks it raises a notice with the SQLSTATE SW200, after which the service claims items as soon as the
+-- transaction is committed. Other workers look at the queue from time to time.
+drop function if exists queue_add(uuid[]);
+create or replace function queue_add(items uuid[], of_kind text default 'webhook') returns void language plpgsql as $$
 begin
-	insert into queue_signals (item_id) select unnest(items);
-	raise notice 'work was added to the queue' using errcode = 'SW200';
+	insert into queue_signals (item_id, kind) select unnest(items), of_kind;
+	if of_kind = 'webhook' then
+		raise notice 'work was added to the queue' using errcode = 'SW200';
+	end if;
 end $$;
 
--- Leases up to most due items of any tenant, except the tenants in exceptions, to holder. Also returns, with fresh =
--- false, the items that holder leased earlier and for which queue_add was called since.
-create or replace function queue_claim(holder uuid, most int, lease_seconds int, exceptions uuid[])
+-- Leases up to most due items of the kind, of any tenant except the tenants in exceptions, to holder. Also returns,
+-- with fresh = false, the items that holder leased earlier and for which queue_add was called since.
+drop function if exists queue_claim(uuid, int, int, uuid[]);
+create or replace function queue_claim(of_kind text, holder uuid, most int, lease_seconds int, exceptions uuid[])
 returns table (tenant_id uuid, item_id uuid, fresh boolean)
 language plpgsql security definer set search_path = public, pg_temp as $$
 begin
 	with taken as (
 		delete from queue_signals s
-		where s.ctid = any (array(select g.ctid from queue_signals g limit 10000 for update skip locked))
+		where s.ctid = any (array(
+			select g.ctid from queue_signals g where g.kind = of_kind limit 10000 for update skip locked))
 		returning s.tenant_id, s.item_id
 	)
-	insert into queue_items as q (tenant_id, item_id, due_at, signalled)
-	select distinct t.tenant_id, t.item_id, now(), true from taken t order by 1, 2
+	insert into queue_items as q (tenant_id, item_id, kind, due_at, signalled)
+	select distinct t.tenant_id, t.item_id, of_kind, now(), true from taken t order by 1, 2
 	on conflict on constraint queue_items_pkey do update set due_at = least(q.due_at, excluded.due_at), signalled = true;
 
 	return query select q.tenant_id, q.item_id, false from queue_items q
-	where q.leased_by = holder and q.signalled and q.leased_until > now();
+	where q.kind = of_kind and q.leased_by = holder and q.signalled and q.leased_until > now();
 
 	return query
 		update queue_items q
@@ -36,7 +42,7 @@ begin
 		from (
 			select i.tenant_id, i.item_id from queue_items i
 			where i.due_at <= now() and (i.leased_until is null or i.leased_until <= now())
-				and i.tenant_id <> all (exceptions)
+				and i.kind = of_kind and i.tenant_id <> all (exceptions)
 			order by i.due_at limit most for update skip locked
 		) due
 		where q.tenant_id = due.tenant_id and q.item_id = due.item_id
@@ -78,22 +84,22 @@ begin
 	return not found;
 end $$;
 
--- Returns the state of the queue, for monitoring: the number of signals that queue_claim has not merged, at most
--- 1,000; of due items without a lease; of due items with a lease; and the seconds since the first item without a lease
--- became due.
+-- Returns the state of the webhooks in the queue, for monitoring: the number of signals that queue_claim has not
+-- merged, at most 1,000; of due items without a lease; of due items with a lease; and the seconds since the first item
+-- without a lease became due.
 create or replace function queue_state(out signals int, out waiting int, out leased int, out oldest_seconds float8)
 language plpgsql stable security definer set search_path = public, pg_temp as $$
 begin
-	select count(*) into signals from (select from queue_signals limit 1000) s;
+	select count(*) into signals from (select from queue_signals g where g.kind = 'webhook' limit 1000) s;
 	select count(*) filter (where w.waits), count(*) filter (where not w.waits),
 		coalesce(extract(epoch from now() - min(w.due_at) filter (where w.waits)), 0)
 	into waiting, leased, oldest_seconds
 	from (
 		select q.due_at, q.leased_until is null or q.leased_until <= now() as waits
-		from queue_items q where q.due_at <= now()
+		from queue_items q where q.kind = 'webhook' and q.due_at <= now()
 	) w;
 end $$;
 
-revoke all on function queue_claim(uuid, int, int, uuid[]), queue_renew, queue_release, queue_state from public;
-grant execute on function queue_claim(uuid, int, int, uuid[]), queue_renew, queue_release,
+revoke all on function queue_claim(text, uuid, int, int, uuid[]), queue_renew, queue_release, queue_state from public;
+grant execute on function queue_claim(text, uuid, int, int, uuid[]), queue_renew, queue_release,
 	queue_state to spoolwright_app;

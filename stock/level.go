@@ -39,8 +39,9 @@ type StockLevel struct {
 // Events are the events of stock levels.
 var Events = webhooks.Declare(server.Event{
 	Type: "inventory.low_stock", Tag: levelsTag, Summary: "A stock level became low",
-	Description: "Sent once when the available grams of a level fall below its minimum, whatever caused it. The " +
-		"level must reach 110 % of the minimum before it can become low again.",
+	Description: "Sent once when the available grams of a level fall below its minimum, whatever caused it, about a " +
+		"second later. The level must reach 110 % of the minimum before it can become low again. A level that is low " +
+		"only for a moment, until someone corrects a weight, may send no event.",
 	Data: reflect.TypeFor[LowStock](),
 })
 
@@ -62,13 +63,15 @@ const levelColumns = `id, material_type, material_name, color, brand, diameter_m
 	reserved_grams, available_grams,
 	missing_grams, spool_count, low, low_since, created_at, updated_at`
 
-// levelsTable is stock_levels with the computed fields.
-const levelsTable = `(select l.*, s.remaining as remaining_grams, s.reserved as reserved_grams,
+// levels returns stock_levels with the computed fields, for the ids of a SQL expression, or for all if it is null.
+func levels(ids string) string {
+	return `(select l.tenant_id, l.id, l.material_type, l.material_name, l.color, l.color_key, l.brand, l.brand_key,
+		l.diameter_mm, l.minimum_grams, l.created_at, l.updated_at, s.remaining as remaining_grams, s.reserved as reserved_grams,
 		s.remaining - s.reserved as available_grams,
-		case when l.low_since is null then 0 else greatest(0, l.minimum_grams * 1.1 - s.remaining + s.reserved) end
-			as missing_grams,
-		s.spools as spool_count, l.low_since is not null as low
-	from stock_levels l join level_stock(null) s on s.level = l.id) stock_levels`
+		case when s.low then l.minimum_grams * 1.1 - s.remaining + s.reserved else 0 end as missing_grams,
+		s.spools as spool_count, s.low, case when s.low then l.low_since end as low_since
+	from stock_levels l join level_stock(` + ids + `) s on s.level = l.id) stock_levels`
+}
 
 // maxLevels is the maximum number of stock levels of a tenant.
 const maxLevels = 500
@@ -96,7 +99,7 @@ var listLevelsDoc = &server.Doc{
 }
 
 func (h handlers) listLevels(ctx context.Context, r *server.Request[LevelFilter]) (server.Page[StockLevel], error) {
-	l := server.NewList(levelsTable, levelColumns, "", "")
+	l := server.NewList(levels("null"), levelColumns, "", "")
 	l.WhereEqual("low", r.In.Low)
 	l.WhereOneOf("material_type", r.In.MaterialType)
 	l.WhereText("brand_key", r.In.Brand)
@@ -107,7 +110,7 @@ func (h handlers) listLevels(ctx context.Context, r *server.Request[LevelFilter]
 }
 
 func selectLevel(id string) *db.Stmt {
-	return db.SQL(`select `+levelColumns+` from `+levelsTable+` where id = $1`, id)
+	return db.SQL(`select `+levelColumns+` from `+levels("array[$1::uuid]")+` where id = $1`, id)
 }
 
 var getLevelDoc = &server.Doc{
@@ -115,13 +118,9 @@ var getLevelDoc = &server.Doc{
 	Description: "Returns a stock level with what is in stock, reserved and missing now.",
 }
 
-// lockLevels returns a statement that waits for the commits of transactions that change stock, and makes later ones
-// wait at their commit. It must run before the statements that change levels.
-func lockLevels() *db.Stmt { return db.SQL(`select lock_stock_levels()::text`) }
-
-// refreshLevels returns a statement that computes which levels are low. It must run after the statements that change
-// levels.
-func refreshLevels() *db.Stmt { return db.SQL(`select refresh_levels(null)::text`) }
+// levelsChanged returns a statement that has the levels checked after the transaction. It must be the last one, because
+// changes of the stock wait for the rest of the transaction at their commit.
+func levelsChanged() *db.Stmt { return db.SQL(`select levels_changed($1)::text`, maxLevels) }
 
 const levelRules = "With no `color` or `brand`, or an empty one, all colours or brands count. Only spools with the " +
 	"same `material_name` and `diameter_mm` count: without `material_name`, those without one or with that of " +
@@ -130,8 +129,9 @@ const levelRules = "With no `color` or `brand`, or an empty one, all colours or 
 	"`reserved_grams` is what open orders and unfinished production runs still take, as in " +
 	"`getProductAvailability`; for a level with a brand, as far as other brands do not cover it. A level becomes " +
 	"`low` when `available_grams` is less than `minimum_grams`, and is low until it reaches 110 % of that, so that " +
-	"it does not change with each gram. `missing_grams` are missing to the 110 %. Each change of spools, runs, " +
-	"orders and products updates `low` in the same transaction."
+	"it does not change with each gram. `missing_grams` are missing to the 110 %. All these fields are those of now. " +
+	"The service looks for levels that became low, for `low_since` and the event `inventory.low_stock`, about a second " +
+	"after a change; in farms with hundreds of thousands of spools, some seconds after it."
 
 // clear sets an empty name, colour or brand to null, because forms send empty fields and no spool would match an
 // empty text.
@@ -155,24 +155,20 @@ func (h handlers) createLevel(ctx context.Context, r *server.Request[StockLevel]
 	in.clear()
 	created := db.SQL(`
 		insert into stock_levels (id, material_type, color, brand, minimum_grams, material_name, diameter_mm)
-		select $1::uuid, $2, $3, $4, $5::numeric, $7, $8::numeric
-		where (select count(*) from stock_levels) < $6 returning id`,
-		id, in.MaterialType.Arg(), in.Color.Arg(), in.Brand.Arg(), in.Minimum.Arg(), maxLevels,
-		in.MaterialName.Arg(), in.DiameterMM.Arg())
+		values ($1, $2, $3, $4, $5, $6, $7)`,
+		id, in.MaterialType.Arg(), in.Color.Arg(), in.Brand.Arg(), in.Minimum.Arg(), in.MaterialName.Arg(),
+		in.DiameterMM.Arg())
 	level := selectLevel(id)
-	if err := h.db.Write(ctx, lockLevels(), created, refreshLevels(), level); err != nil {
-		return nil, levelError(err)
-	}
-	if created.Rows() == 0 {
-		return nil, errLevelLimit
-	}
-	return server.One(level, nil)
+	return server.One(level, levelError(h.db.Write(ctx, created, level, levelsChanged())))
 }
 
-// levelError returns the 409 for a second level of a filament.
+// levelError returns the 409 for a second level of a filament, and for a level beyond the limit.
 func levelError(err error) error {
-	if db.Violates(err, "stock_levels_filament") {
+	switch {
+	case db.Violates(err, "stock_levels_filament"):
 		return errLevelExists.Because(err)
+	case db.Violates(err, "stock_levels_limit"):
+		return errLevelLimit.Because(err)
 	}
 	return err
 }
@@ -190,7 +186,7 @@ func (h handlers) updateLevel(ctx context.Context, r *server.Request[StockLevel]
 		return server.One(level, h.db.Read(ctx, level))
 	}
 	update := db.SQL(`update stock_levels set `+set+`, updated_at = now() where id = $1`, args...)
-	return server.One(level, levelError(h.db.Write(ctx, lockLevels(), update, refreshLevels(), level)))
+	return server.One(level, levelError(h.db.Write(ctx, update, level, levelsChanged())))
 }
 
 var deleteLevelDoc = &server.Doc{ID: "deleteStockLevel", Tag: levelsTag, Summary: "Remove a stock level"}

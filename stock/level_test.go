@@ -15,14 +15,19 @@ import (
 
 const levels = "/api/v1/stock-levels"
 
-// countLowStock creates a webhook for events of low stock, and returns a function that counts them.
+// countLowStock creates a webhook for events of low stock, and returns a function that checks the levels and counts
+// the events. It fails the test if no change of the stock has asked for the check.
 func countLowStock(t *testing.T, c *testkit.Client) func() int {
 	t.Helper()
 	ctx := db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant})
+	c.CheckLevels(t)
 	testkit.Check(t, c.API.DB.Write(ctx, db.SQL(`insert into webhooks (id, url, events, secret)
 		values (uuid_v7(), 'https://farm.example', '{inventory.low_stock}', '')`)))
 	return func() (n int) {
 		t.Helper()
+		if c.CheckLevels(t) == 0 {
+			t.Error("no transaction asked for a check of the levels")
+		}
 		count := db.SQL(`select count(*) from webhook_deliveries where type = 'inventory.low_stock'`).Into(&n)
 		testkit.Check(t, c.API.DB.Read(ctx, count))
 		return n
@@ -195,12 +200,13 @@ func TestLevelsFollowOperations(t *testing.T) {
 			for n, step := range steps {
 				step(f)
 				low := n%2 == 0
+				c.Get(t, levels+"/"+f.level).Shows(map[string]string{"low": fmt.Sprint(low), "low_since": "null"})
+				if got := events(); got != n/2+1 {
+					t.Fatalf("after step %d: %d events, want %d", n+1, got, n/2+1)
+				}
 				a := c.Get(t, levels+"/"+f.level).Want(200)
 				if a.Text("low") != fmt.Sprint(low) || (a.Text("low_since") != "null") != low {
 					t.Fatalf("after step %d: %s", n+1, a.Body)
-				}
-				if got := events(); got != n/2+1 {
-					t.Fatalf("after step %d: %d events, want %d", n+1, got, n/2+1)
 				}
 			}
 		})
@@ -220,26 +226,31 @@ func TestLevelThresholds(t *testing.T) {
 		{"500", "490", "true"}, {"990", "0", "false"}, {"900", "0", "false"},
 	} {
 		c.Patch(t, spool, j{"remaining_weight_grams": json.Number(step.remaining)}).Want(200)
+		c.Get(t, level).Shows(map[string]string{"low": step.low, "missing_grams": step.missing})
+		c.CheckLevels(t)
 		a := c.Get(t, level).Want(200).Shows(map[string]string{"low": step.low, "missing_grams": step.missing})
 		if got := a.Text("low_since"); step.low == "true" && since != "null" && got != since {
 			t.Errorf("at %s g, the level is low since %s, and was since %s", step.remaining, got, since)
 		}
 		since = a.Text("low_since")
 	}
+	c.Patch(t, spool, j{"notes": "x", "remaining_weight_grams": 901}).Want(200)
 	testkit.Equal(t, events(), 1, "events")
 }
 
-// Of concurrent deductions that together make a level low, exactly one sends the event.
+// Of concurrent checks after concurrent deductions that together make a level low, exactly one sends the event.
 func TestLevelsConcurrently(t *testing.T) {
 	t.Parallel()
 	c := newAPI(t).Operator(t)
 	level := levels + "/" + c.Post(t, levels, j{"material_type": "PLA", "minimum_grams": 900}).Want(201).ID()
 	c.Post(t, levels, j{"material_type": "PLA", "color": "Black", "minimum_grams": 10}).Want(201)
 	events := countLowStock(t, c)
+	ctx := db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant})
 	spools := make([]string, 8)
 	for i := range spools {
 		spools[i] = "/api/v1/spools/" + c.NewSpool(t, 125, nil)
 	}
+	c.CheckLevels(t)
 	for round := range 12 {
 		c.Get(t, level).Shows(map[string]string{"low": "false", "available_grams": "1000"})
 		var all sync.WaitGroup
@@ -254,6 +265,11 @@ func TestLevelsConcurrently(t *testing.T) {
 		}
 		close(start)
 		all.Wait()
+		testkit.Concurrently(4, func(int) {
+			if err := c.API.DB.Write(ctx, db.SQL(`select check_levels()::text`)); err != nil {
+				t.Error(err)
+			}
+		})
 		c.Get(t, level).Shows(map[string]string{"low": "true", "available_grams": "896", "missing_grams": "94"})
 		if n := events(); n != round+1 {
 			t.Fatalf("round %d: %d events", round+1, n)
@@ -261,78 +277,66 @@ func TestLevelsConcurrently(t *testing.T) {
 		for _, spool := range spools {
 			c.Patch(t, spool, j{"remaining_weight_grams": 125}).Want(200)
 		}
+		events()
 	}
 }
 
-// A change of stock and a new or changed level that commit at the same time are both seen by the later one.
+// If a change of the stock and a new or changed level commit at the same time, the check of the level sees the change,
+// or the change causes another check.
 func TestLevelsRaceWithStock(t *testing.T) {
 	t.Parallel()
 	api := newAPI(t)
-	// during calls do, which may wait for a transaction with the statements, and commits it when do has ended or
-	// waits.
-	during := func(t *testing.T, c *testkit.Client, do func(), statements ...string) {
-		t.Helper()
-		h := c.Hold(t, statements...)
-		done := h.Start(1, do)
-		h.Commit()
-		<-done
-	}
 	const (
 		deduct = `update spools set remaining_weight_grams = 100
 			where tenant_id = current_setting('app.tenant_id')::uuid and material_type = 'PLA'`
 		insert = `insert into stock_levels (id, material_type, minimum_grams) values (uuid_v7(), 'PLA', 900)`
-		raise  = `update stock_levels set minimum_grams = 1001 where tenant_id = current_setting('app.tenant_id')::uuid`
-		lock   = `select lock_stock_levels()`
-		judge  = `select refresh_levels(null)`
+		check  = `select levels_changed(500)`
 		commit = `set constraints all immediate`
 	)
 	level := j{"material_type": "PLA", "minimum_grams": 900}
-	wantLow := func(t *testing.T, c *testkit.Client) {
+	farm := func(t *testing.T) (c *testkit.Client, spool string) {
+		c = api.Operator(t)
+		return c, "/api/v1/spools/" + c.NewSpool(t, 1000, nil)
+	}
+	// during calls do, which must wait for the commit of a transaction with the statements. The levels must be checked
+	// the times.
+	during := func(t *testing.T, c *testkit.Client, times int, do func(), statements ...string) {
 		t.Helper()
+		c.CheckLevels(t)
+		h := c.Hold(t, statements...)
+		done := h.StartWaiting(1, do)
+		h.Commit()
+		<-done
+		testkit.Equal(t, c.CheckLevels(t), times, "checks")
 		c.Get(t, levels+"?material_type=PLA").Shows(map[string]string{"total": "1", "items.0.low": "true"})
 	}
-	for _, others := range []int{0, 1} { // levels of another material
-		farm := func(t *testing.T) (c *testkit.Client, spool string) {
-			c = api.Operator(t)
-			for range others {
-				c.Post(t, levels, j{"material_type": "ABS", "minimum_grams": 1}).Want(201)
-			}
-			return c, "/api/v1/spools/" + c.NewSpool(t, 1000, nil)
-		}
-		t.Run(fmt.Sprintf("create while a deduction commits, %d others", others), func(t *testing.T) {
-			c, _ := farm(t)
-			during(t, c, func() { c.Post(t, levels, level).Want(201) }, deduct, commit)
-			wantLow(t, c)
-		})
-		t.Run(fmt.Sprintf("deduct while a creation commits, %d others", others), func(t *testing.T) {
-			c, spool := farm(t)
-			during(t, c, func() { c.Post(t, spool+"/deduct", j{"weight_grams": 900}).Want(200) }, lock, insert, judge)
-			wantLow(t, c)
-		})
-		t.Run(fmt.Sprintf("update while a deduction commits, %d others", others), func(t *testing.T) {
-			c, _ := farm(t)
-			id := c.Post(t, levels, j{"material_type": "PLA", "minimum_grams": 50}).Want(201).ID()
-			during(t, c, func() { c.Patch(t, levels+"/"+id, level).Want(200) }, deduct, commit)
-			wantLow(t, c)
-		})
-		t.Run(fmt.Sprintf("deduct while an update commits, %d others", others), func(t *testing.T) {
-			c, spool := farm(t)
-			c.Post(t, levels, j{"material_type": "PLA", "minimum_grams": 50}).Want(201)
-			during(t, c, func() { c.Post(t, spool+"/deduct", j{"weight_grams": 0.5}).Want(200) }, lock, raise, judge)
-			wantLow(t, c)
-		})
-	}
-	t.Run("create while the only other level is removed", func(t *testing.T) {
-		c := api.Operator(t)
-		c.NewSpool(t, 1000, nil)
-		old := levels + "/" + c.Post(t, levels,
-			j{"material_type": "PLA", "color": "Black", "minimum_grams": 1}).Want(201).ID()
-		during(t, c, func() {
-			c.Delete(t, old).Want(204)
-			c.Post(t, levels, level).Want(201)
-		}, deduct, commit)
-		wantLow(t, c)
+	t.Run("create while a deduction commits", func(t *testing.T) {
+		c, _ := farm(t)
+		during(t, c, 1, func() { c.Post(t, levels, level).Want(201) }, deduct, commit)
 	})
+	t.Run("deduct while a creation commits", func(t *testing.T) {
+		c, spool := farm(t)
+		deduct := func() { c.Post(t, spool+"/deduct", j{"weight_grams": 900}).Want(200) }
+		during(t, c, 2, deduct, insert, check)
+	})
+	t.Run("update while a deduction commits", func(t *testing.T) {
+		c, _ := farm(t)
+		id := c.Post(t, levels, j{"material_type": "PLA", "minimum_grams": 50}).Want(201).ID()
+		during(t, c, 2, func() { c.Patch(t, levels+"/"+id, level).Want(200) }, deduct, commit)
+	})
+}
+
+// A tenant has at most 500 levels, also when two are created at the same time.
+func TestLevelLimit(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t).Operator(t)
+	testkit.Check(t, c.API.DB.Write(db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant}), db.SQL(`
+		insert into stock_levels (id, material_type, color, minimum_grams)
+		select uuid_v7(), 'PLA', n::text, 1 from generate_series(1, 499) n`)))
+	testkit.Race(t, 4, func(i int) (*testkit.Response, error) {
+		return c.Send("POST", levels, j{"material_type": "ABS", "color": fmt.Sprint(i), "minimum_grams": 1})
+	}).Want(t, map[string]int{"201": 1, "409 STOCK_LEVEL_LIMIT": 3})
+	c.Get(t, levels+"?limit=1").Shows(map[string]string{"total": "500"})
 }
 
 // A transaction that changes spools of several materials, and then something else, refreshes all their levels.
@@ -346,6 +350,7 @@ func TestLevelsOfSeveralMaterials(t *testing.T) {
 		materials = append(materials, j{"spool_id": spool, "actual_weight_grams": 101})
 	}
 	c.Post(t, levels, j{"material_type": "PC", "minimum_grams": 1}).Want(201)
+	c.CheckLevels(t)
 	c.Get(t, levels+"?low=true").Shows(map[string]string{"total": "1", "items.0.material_type": "PC"})
 	run := c.Post(t, runs, j{}).Want(201).ID()
 	for _, m := range materials {

@@ -33,7 +33,7 @@ func Routes(d *db.DB) []server.Route {
 		server.Op("POST /api/v1/stock-levels", server.Write, server.Handle(h.createLevel), createLevelDoc),
 		server.Op("GET /api/v1/stock-levels/{id}", server.Read,
 			server.HandleGet[StockLevel](h.db, selectLevel), getLevelDoc).
-			Versioned(func(...string) []*db.Stmt { return []*db.Stmt{lockLevels()} }),
+			Versioned(server.LockRow("stock_levels")),
 		server.Op("PATCH /api/v1/stock-levels/{id}", server.Write, server.Handle(h.updateLevel), updateLevelDoc),
 		server.Op("DELETE /api/v1/stock-levels/{id}", server.Write, server.Handle(h.deleteLevel), deleteLevelDoc),
 	}

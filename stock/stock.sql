@@ -297,12 +297,15 @@ returns json language sql stable as $$
 	) o where o.n <= 10
 $$;
 
--- Returns for each stock level of the tenant the grams and the number of its spools in stock, and the grams that
--- open orders and unfinished runs reserve of it (see filament_stock). If only_types is not null, only the levels of
--- these material types are returned. A reservation of any brand counts for a level with a brand only if other brands
--- do not have the reserved grams.
-create or replace function level_stock(only_types text[])
-returns table (level uuid, remaining numeric, reserved numeric, spools bigint)
+-- Returns the stock levels of the tenant, or only those with the given ids: the grams and the number of their spools
+-- in stock, the grams that open orders and unfinished runs reserve of them (see filament_stock), and whether they are
+-- low. A reservation of any brand counts for a level with a brand only if other brands do not have the reserved grams.
+--
+-- A level is low if the available grams (remaining less reserved) are less than its minimum. A level that
+-- check_levels has found low is low until they reach 110 % of the minimum.
+drop function if exists level_stock(text[]);
+create or replace function level_stock(only_ids uuid[])
+returns table (level uuid, remaining numeric, reserved numeric, spools bigint, low boolean)
 language plpgsql stable as $$
 declare
 	tenant uuid := nullif(current_setting('app.tenant_id', true), '')::uuid;
@@ -315,22 +318,23 @@ begin
 		select distinct material_key(l.material_type, l.material_name, coalesce(l.diameter_mm, usual)) as material_key,
 			l.color_key
 		from stock_levels l
-		where l.tenant_id = tenant and (only_types is null or l.material_type = any (only_types))
+		where l.tenant_id = tenant and (only_ids is null or l.id = any (only_ids))
 	) k;
 	return query
 		with part as materialized (
 			select p.* from filament_stock(tenant, materials, colors) p
 		), wanted as materialized (
 			select l.id, l.color_key, l.brand_key,
-				material_key(l.material_type, l.material_name, coalesce(l.diameter_mm, usual)) as material_key
+				material_key(l.material_type, l.material_name, coalesce(l.diameter_mm, usual)) as material_key,
+				l.minimum_grams * case when l.low_since is null then 1 else 1.1 end as enough
 			from stock_levels l
-			where l.tenant_id = tenant and (only_types is null or l.material_type = any (only_types))
+			where l.tenant_id = tenant and (only_ids is null or l.id = any (only_ids))
 		)
-		select w.id, coalesce(s.remaining, 0), coalesce(s.reserved, 0), coalesce(s.spools, 0)::bigint
+		select w.id, s.remaining, s.reserved, s.spools::bigint, s.remaining - s.reserved < w.enough
 		from wanted w
-		left join lateral (
-			select sum(c.remaining) as remaining, sum(c.spools) as spools,
-				sum(c.own + greatest(c.loose - c.others, 0)) as reserved
+		cross join lateral (
+			select coalesce(sum(c.remaining), 0) as remaining, coalesce(sum(c.spools), 0) as spools,
+				coalesce(sum(c.own + greatest(c.loose - c.others, 0)), 0) as reserved
 			from (
 				select coalesce(sum(p.remaining) filter (where w.brand_key is null or p.brand_key = w.brand_key), 0)
 						as remaining,
@@ -343,47 +347,26 @@ begin
 				where p.material_key = w.material_key and (w.color_key is null or p.color_key = w.color_key)
 				group by p.color_key
 			) c
-		) s on true;
+		) s;
 end $$;
 
--- Two locks, which last until commit, keep stock levels correct under concurrent transactions:
+-- Checks which stock levels of the tenant became low or fine, and sends the event inventory.low_stock for each level
+-- that became low.
 --
---   * A transaction that creates or changes a level takes the first lock exclusively, with lock_stock_levels, before
---     it locks a row. A transaction that changes stock or reservations takes the first lock shared, as the first step
---     of its commit. So either the change of the stock is committed before the level reads the stock, or the commit
---     of the change finds the level.
---   * A transaction whose change of the stock concerns a level then takes the second lock exclusively. When two
---     such transactions together make a level low, the second one reads the committed change of the first one, and
---     exactly one of them finds that the level became low.
+-- A transaction that changes the stock does not check levels: it would have to wait for all others that change it, and
+-- to add up all spools of a level. It only adds its tenant to the queue, and a Watcher calls this function after its
+-- commit. A level that is low only between two checks sends no event.
 --
--- No transaction waits for these locks while it holds the second one. Both locks come after the locks of all rows
--- except levels, so that they cannot cause a deadlock.
-create or replace function lock_stock_levels() returns void language sql as $$
-	select pg_advisory_xact_lock(
-		hashtextextended('stock levels ' || nullif(current_setting('app.tenant_id', true), ''), 0))
-$$;
-
--- Updates which stock levels of the tenant are low, for the given material types, or for all types if only_types is
--- null. It sends the event inventory.low_stock for each level that became low. A level becomes low when the
--- available grams (remaining less reserved) fall below its minimum. It is fine again when they reach 110 % of the
--- minimum. The transaction must hold one of the locks above.
---
--- force_generic_plan: planning the statements for the given arrays takes longer than running them.
-create or replace function refresh_levels(only_types text[]) returns void
-language plpgsql set plan_cache_mode = force_generic_plan as $$
+-- Of two concurrent checks, one changes a level. A level that is changed meanwhile is checked again.
+create or replace function check_levels() returns void language plpgsql as $$
 declare
 	tenant uuid := nullif(current_setting('app.tenant_id', true), '')::uuid;
 	level record;
 begin
 	for level in
-		update stock_levels l set low_since = case when s.is_low then now() end
-		from (
-			select n.id, n.low_since is null as is_low, s.remaining - s.reserved as available
-			from stock_levels n join level_stock(only_types) s on s.level = n.id
-			where n.tenant_id = tenant and case when n.low_since is null then s.remaining - s.reserved < n.minimum_grams
-				else s.remaining - s.reserved >= n.minimum_grams * 1.1 end
-		) s
-		where l.tenant_id = tenant and l.id = s.id
+		update stock_levels l set low_since = case when s.low then now() end
+		from (select s.level as id, s.low, s.remaining - s.reserved as available from level_stock(null) s) s
+		where l.tenant_id = tenant and l.id = s.id and s.low = (l.low_since is null)
 		returning l.*, s.available
 	loop
 		if level.low_since is not null then
@@ -397,39 +380,48 @@ begin
 	end loop;
 end $$;
 
--- Refreshes the stock levels at commit, after all statements of the transaction. Only the first event of the
--- transaction has an effect. An event of a spool refreshes the levels of its material; any other event refreshes all
--- levels. app.stock_refreshed lists the material types that the transaction has refreshed, or is 'all'.
+-- A transaction that creates or changes a level calls levels_changed after all other statements. One that changes
+-- stock or reservations calls stock_changed at its commit. Both add the tenant to the queue; stock_changed only if the
+-- tenant has a level. The first takes a lock exclusively and the second takes it shared, both until the end of the
+-- transaction. So either the change of the stock is committed before the check of the new level, or it finds the level
+-- and causes a check of its own. Neither waits for anything while it has the lock, and the work of a transaction is
+-- done before it takes the lock.
+--
+-- levels_changed raises a violation of the check stock_levels_limit, which is not a constraint of a table, if the
+-- tenant then has more than most levels.
+create or replace function levels_changed(most int) returns void language plpgsql as $$
+declare
+	tenant uuid := nullif(current_setting('app.tenant_id', true), '')::uuid;
+begin
+	perform pg_advisory_xact_lock(hashtextextended('stock levels ' || tenant, 0));
+	if (select count(*) from stock_levels l where l.tenant_id = tenant) > most then
+		raise exception 'too many levels' using errcode = 'check_violation', constraint = 'stock_levels_limit';
+	end if;
+	perform queue_add(array[tenant], 'stock');
+end $$;
+
+-- app.stock_changed is set once a transaction has called stock_changed: the other calls do nothing.
 create or replace function stock_changed() returns trigger language plpgsql as $$
 declare
-	tenant text := nullif(current_setting('app.tenant_id', true), '');
-	refreshed text := coalesce(current_setting('app.stock_refreshed', true), '');
-	types text[];
+	tenant text;
 begin
-	if refreshed = 'all' then
+	if coalesce(current_setting('app.stock_changed', true), '') <> '' then
 		return null;
 	end if;
-	if tg_table_name = 'spools' then
-		types := array_remove(array[old.material_type, new.material_type], null);
-		if types <@ string_to_array(refreshed, ',') then
-			return null;
-		end if;
-	end if;
+	tenant := nullif(current_setting('app.tenant_id', true), '');
 	-- An expression, because PERFORM would run a query.
-	if refreshed = '' and pg_advisory_xact_lock_shared(hashtextextended('stock levels ' || tenant, 0)) is null then
+	if pg_advisory_xact_lock_shared(hashtextextended('stock levels ' || tenant, 0)) is null
+		or set_config('app.stock_changed', 'yes', true) is null then
 		return null;
 	end if;
-	refreshed := set_config('app.stock_refreshed',
-		coalesce(refreshed || ',' || array_to_string(types, ','), 'all'), true);
-	if exists (
-		select from stock_levels l
-		where l.tenant_id = tenant::uuid and (types is null or l.material_type = any (types))
-	) then
-		perform pg_advisory_xact_lock(hashtextextended('low stock ' || tenant, 0));
-		perform refresh_levels(types);
+	if exists (select from stock_levels l where l.tenant_id = tenant::uuid) then
+		perform queue_add(array[tenant::uuid], 'stock');
 	end if;
 	return null;
 end $$;
+
+drop function if exists refresh_levels(text[]);
+drop function if exists lock_stock_levels();
 
 -- PostgreSQL has no "create or replace" for these triggers. To change one, a migration drops it.
 do $$

@@ -102,3 +102,17 @@ func (h *Holder) Commit() {
 		h.tb.Fatal(err)
 	}
 }
+
+// CheckLevels checks the stock levels of the client's farm, as the service does after changes of its stock. It returns
+// how many transactions have asked for that since the last call.
+func (c *Client) CheckLevels(tb testing.TB) (signals int) {
+	tb.Helper()
+	h := c.Hold(tb)
+	Check(tb, h.tx.QueryRow(context.Background(), `
+		with gone as (delete from queue_signals where tenant_id = $1 and kind = 'stock' returning item_id)
+		select count(*) from gone`, c.Actor.Tenant).Scan(&signals))
+	h.Commit()
+	Check(tb, c.API.DB.Write(db.As(context.Background(), db.Actor{Tenant: c.Actor.Tenant}),
+		db.SQL(`select check_levels()::text`)))
+	return signals
+}

@@ -46,7 +46,7 @@ func (s *Service) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		claimed := time.Now()
 		most, except := s.room()
-		items, err := s.DB.Claim(ctx, s.holder, most, s.Lease, except...)
+		items, err := s.DB.Claim(ctx, db.Webhook, s.holder, most, s.Lease, except...)
 		if err != nil && !failed && ctx.Err() == nil {
 			s.Log.Warn("cannot look for due webhooks; trying again", "error", err)
 		}

@@ -140,7 +140,7 @@ func TestEndedDeliveriesAreDeleted(t *testing.T) {
 	admin.Post(t, path+"/test", nil).Want(200)
 	testkit.ExecURL(t, f.super(t), `update webhook_deliveries set id = '018d0c4f-7a00-7c3e-8b5a-1f2e3d4c5b6a',
 		created_at = now() - interval '31 days' where status = 'pending'`) // pending ones are kept
-	if _, err := f.DB.Claim(t.Context(), value.NewID(), 10,
+	if _, err := f.DB.Claim(t.Context(), db.Webhook, value.NewID(), 10,
 		time.Hour); err != nil { // an instance that never works
 		t.Fatal(err)
 	}
@@ -148,7 +148,7 @@ func TestEndedDeliveriesAreDeleted(t *testing.T) {
 		testkit.Check(t, webhooks.New(f.config).Maintain(t.Context()))
 	}
 	testkit.ExecURL(t, f.super(t), `update queue_items set leased_until = now()`)
-	if claimed, err := f.DB.Claim(t.Context(), value.NewID(), 10, time.Second); err != nil ||
+	if claimed, err := f.DB.Claim(t.Context(), db.Webhook, value.NewID(), 10, time.Second); err != nil ||
 		len(claimed) != 1 {
 		t.Errorf("Maintain queues %v, %v", claimed, err)
 	}
@@ -177,11 +177,11 @@ func TestLeaseOfKilledInstanceEnds(t *testing.T) {
 	path := hooksPath + f.webhook(t, admin, s.URL).ID()
 	admin.Post(t, path+"/test", nil).Want(200)
 	killed := value.NewID()
-	items, err := f.DB.Claim(t.Context(), killed, 10, time.Hour)
+	items, err := f.DB.Claim(t.Context(), db.Webhook, killed, 10, time.Hour)
 	if err != nil || len(items) != 1 {
 		t.Fatal(items, err)
 	}
-	if again, err := f.DB.Claim(t.Context(), value.NewID(), 10, time.Second); err != nil || len(again) > 0 {
+	if again, err := f.DB.Claim(t.Context(), db.Webhook, value.NewID(), 10, time.Second); err != nil || len(again) > 0 {
 		t.Errorf("a second holder gets %v, %v", again, err)
 	}
 	bound := db.As(t.Context(), db.Actor{Tenant: admin.Actor.Tenant})
@@ -202,7 +202,7 @@ func TestLeaseOfKilledInstanceEnds(t *testing.T) {
 	// A lease of another tenant cannot be renewed or released.
 	f.stop()
 	admin.Post(t, path+"/test", nil).Want(200)
-	if items, err = f.DB.Claim(t.Context(), killed, 10, time.Minute); err != nil || len(items) != 1 {
+	if items, err = f.DB.Claim(t.Context(), db.Webhook, killed, 10, time.Minute); err != nil || len(items) != 1 {
 		t.Fatal(items, err)
 	}
 	foreign := db.As(t.Context(), db.Actor{Tenant: value.NewID()})
@@ -211,7 +211,7 @@ func TestLeaseOfKilledInstanceEnds(t *testing.T) {
 	}
 	release := db.SQL(`select queue_release($1, $2, 0)`, items[0].ID, killed).Into(&held)
 	testkit.Check(t, f.DB.Write(foreign, release))
-	if again, err := f.DB.Claim(t.Context(), value.NewID(), 10, time.Second); err != nil || len(again) > 0 {
+	if again, err := f.DB.Claim(t.Context(), db.Webhook, value.NewID(), 10, time.Second); err != nil || len(again) > 0 {
 		t.Errorf("another tenant releases the lease: %v, %v", again, err)
 	}
 }
@@ -228,7 +228,7 @@ func TestReleaseWaitsForSignal(t *testing.T) {
 			path := hooksPath + f.webhook(t, admin, receive(t, nil).URL).ID()
 			holder := value.NewID()
 			admin.Post(t, path+"/test", nil).Want(200)
-			items, err := f.DB.Claim(t.Context(), holder, 10, time.Minute)
+			items, err := f.DB.Claim(t.Context(), db.Webhook, holder, 10, time.Minute)
 			if err != nil || len(items) != 1 {
 				t.Fatal(items, err)
 			}
@@ -240,7 +240,7 @@ func TestReleaseWaitsForSignal(t *testing.T) {
 			defer super.Close(context.Background())
 			_, err = super.Exec(t.Context(), `select set_config('app.tenant_id', $1, false)`, admin.Actor.Tenant)
 			testkit.Check(t, err)
-			claim := admin.Hold(t, `select queue_claim(uuid_v7(), 0, 60, '{}')`)
+			claim := admin.Hold(t, `select queue_claim('webhook', uuid_v7(), 0, 60, '{}')`)
 			var released bool
 			done := claim.StartWaiting(1, func() {
 				err = super.QueryRow(t.Context(), `select queue_release($1, $2, $3::float8)`, items[0].ID, holder, due).

@@ -72,7 +72,7 @@ func TestMetrics(t *testing.T) {
 	wantMetrics(t, service, "webhook_queue{state=\"new\"} 1\n", "webhook_queue{state=\"waiting\"} 0\n")
 	claim := func(most int, want int) {
 		t.Helper()
-		if items, err := d.Claim(t.Context(), value.NewID(), most, time.Hour); err != nil || len(items) != want {
+		if items, err := d.Claim(t.Context(), db.Webhook, value.NewID(), most, time.Hour); err != nil || len(items) != want {
 			t.Fatal(items, err)
 		}
 	}

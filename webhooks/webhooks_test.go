@@ -58,9 +58,10 @@ func TestEvents(t *testing.T) {
 				operator.Post(t, "/api/v1/production-runs/"+run+"/reopen", nil).Want(200)
 				data = map[string]string{"id": run, "status": "in_progress", "orders": "[]"}
 			case "inventory.low_stock":
-				level := tenant.User(t, "operator").Post(t, "/api/v1/stock-levels",
-					testkit.JSON{"material_type": "PLA",
-						"brand": "A \"B\"", "minimum_grams": 10}).Want(201).ID()
+				operator := tenant.User(t, "operator")
+				level := operator.Post(t, "/api/v1/stock-levels", testkit.JSON{"material_type": "PLA",
+					"brand": "A \"B\"", "minimum_grams": 10}).Want(201).ID()
+				operator.CheckLevels(t)
 				data = map[string]string{"id": level, "material_type": "PLA", "color": "null", "brand": "A \"B\"",
 					"minimum_grams": "10", "available_grams": "0", "missing_grams": "11"}
 			case "order.received":

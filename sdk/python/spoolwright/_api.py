@@ -4569,7 +4569,9 @@ class StockLevel:
     low: bool
     """Whether too little is available."""
     low_since: _dt.datetime | None
-    """When the level became low."""
+    """When the service found the level low, about a second after it became low; null until then, and if it is not
+    low.
+    """
     created_at: _dt.datetime
     """Time of creation."""
     updated_at: _dt.datetime
@@ -5635,7 +5637,7 @@ class LowStock:
     missing_grams: Number
     """Grams that are missing to 110 % of minimum_grams."""
     low_since: _dt.datetime
-    """When the level became low."""
+    """When the service found the level low."""
 
 
 def _LowStock(d: Any, etag: str | None = None) -> LowStock:
@@ -13856,8 +13858,10 @@ class StockLevelsResource:
         `reserved_grams` is what open orders and unfinished production runs still take, as in
         `getProductAvailability`; for a level with a brand, as far as other brands do not cover it. A level becomes
         `low` when `available_grams` is less than `minimum_grams`, and is low until it reaches 110 % of that, so
-        that it does not change with each gram. `missing_grams` are missing to the 110 %. Each change of spools,
-        runs, orders and products updates `low` in the same transaction.
+        that it does not change with each gram. `missing_grams` are missing to the 110 %. All these fields are
+        those of now. The service looks for levels that became low, for `low_since` and the event
+        `inventory.low_stock`, about a second after a change; in farms with hundreds of thousands of spools, some
+        seconds after it.
 
         Requires the role `operator` or `admin`.
 
@@ -13925,8 +13929,10 @@ class StockLevelsResource:
         `reserved_grams` is what open orders and unfinished production runs still take, as in
         `getProductAvailability`; for a level with a brand, as far as other brands do not cover it. A level becomes
         `low` when `available_grams` is less than `minimum_grams`, and is low until it reaches 110 % of that, so
-        that it does not change with each gram. `missing_grams` are missing to the 110 %. Each change of spools,
-        runs, orders and products updates `low` in the same transaction.
+        that it does not change with each gram. `missing_grams` are missing to the 110 %. All these fields are
+        those of now. The service looks for levels that became low, for `low_since` and the event
+        `inventory.low_stock`, about a second after a change; in farms with hundreds of thousands of spools, some
+        seconds after it.
 
         Requires the role `operator` or `admin`.
 

@@ -2647,7 +2647,9 @@ export interface StockLevel<D = number> {
   readonly spool_count: number;
   /** Whether too little is available. */
   readonly low: boolean;
-  /** When the level became low. */
+  /**
+   * When the service found the level low, about a second after it became low; null until then, and if it is not low.
+   */
   readonly low_since: string | null;
   /** Time of creation. */
   readonly created_at: string;
@@ -3213,7 +3215,7 @@ export interface LowStock<D = number> {
   readonly available_grams: D;
   /** Grams that are missing to 110 % of minimum_grams. */
   readonly missing_grams: D;
-  /** When the level became low. */
+  /** When the service found the level low. */
   readonly low_since: string;
 }
 
@@ -9495,8 +9497,9 @@ export class StockLevelsResource<M extends DecimalMode = "number"> {
    * `reserved_grams` is what open orders and unfinished production runs still take, as in `getProductAvailability`;
    * for a level with a brand, as far as other brands do not cover it. A level becomes `low` when `available_grams` is
    * less than `minimum_grams`, and is low until it reaches 110 % of that, so that it does not change with each gram.
-   * `missing_grams` are missing to the 110 %. Each change of spools, runs, orders and products updates `low` in the
-   * same transaction.
+   * `missing_grams` are missing to the 110 %. All these fields are those of now. The service looks for levels that
+   * became low, for `low_since` and the event `inventory.low_stock`, about a second after a change; in farms with
+   * hundreds of thousands of spools, some seconds after it.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -9530,8 +9533,9 @@ export class StockLevelsResource<M extends DecimalMode = "number"> {
    * `reserved_grams` is what open orders and unfinished production runs still take, as in `getProductAvailability`;
    * for a level with a brand, as far as other brands do not cover it. A level becomes `low` when `available_grams` is
    * less than `minimum_grams`, and is low until it reaches 110 % of that, so that it does not change with each gram.
-   * `missing_grams` are missing to the 110 %. Each change of spools, runs, orders and products updates `low` in the
-   * same transaction.
+   * `missing_grams` are missing to the 110 %. All these fields are those of now. The service looks for levels that
+   * became low, for `low_since` and the event `inventory.low_stock`, about a second after a change; in farms with
+   * hundreds of thousands of spools, some seconds after it.
    *
    * Requires the role `operator` or `admin`.
    */
