@@ -267,7 +267,9 @@ func (i *isolationTenant) act() {
 		}
 	}
 	path := target.path + rest
-	if op.Method() == "GET" && op.query != nil && rest == "" && pattern == "" {
+	if op.Doc.ID == "listProductCosts" { // of the tenant's products and of others'
+		path += "?ids=" + i.productIDs()
+	} else if op.Method() == "GET" && op.query != nil && rest == "" && pattern == "" {
 		path += i.query()
 	}
 	a := i.send(op, path, body)
@@ -404,6 +406,17 @@ func (i *isolationTenant) query() string {
 		return fmt.Sprint("?limit=7&skip=", i.IntN(20))
 	}
 	return ""
+}
+
+// productIDs returns ids of products of several tenants, separated by commas.
+func (i *isolationTenant) productIDs() string {
+	ids := []string{value.NewID()}
+	for _, tenant := range slices.Concat(i.checker.tenants, []*isolationTenant{i}) {
+		if product, ok := tenant.pick("/api/v1/products/{id}", i.Rand); ok {
+			ids = append(ids, product.id)
+		}
+	}
+	return strings.Join(ids[max(0, len(ids)-value.MaxQueried):], ",")
 }
 
 // references returns the path pattern of the resources that a field refers to.

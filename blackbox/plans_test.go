@@ -171,6 +171,9 @@ func testPlans(t *testing.T, analyzed bool) {
 			if strings.HasSuffix(op.Path(), "}/availability") || op.Doc.ID == "planOrder" {
 				f.needRareFilament(t, path)
 			}
+			if op.Doc.ID == "listProductCosts" {
+				path += "?ids=" + idOf(f.path(t, "/api/v1/products/{id}"))
+			}
 			if op.Doc.ID == "importVendors" {
 				path += "?mode=upsert" // names are unique
 			}

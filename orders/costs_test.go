@@ -697,6 +697,11 @@ func productsAndOrdersEqualModel(t *testing.T, c *testkit.Client, l ledger, tota
 	for _, p := range l["products"] {
 		a, want, unknown := c.Get(t, products+"/"+p["id"].(string)+"/cost-breakdown").Want(200), l.expected(p["id"]),
 			map[string]bool{}
+		listed := c.Get(t, products+"/costs?ids="+p["id"].(string)).Want(200)
+		for _, name := range []string{"full_cost", "full_cost_parts", "unknown_parts", "selling_price", "margin",
+			"margin_percent"} {
+			testkit.Equal(t, fmt.Sprint(listed.Value("items.0."+name)), fmt.Sprint(a.Value(name)), "%s", name)
+		}
 		for _, name := range names {
 			same(t, a, "full_cost_parts."+name, want[name])
 			if want[name] == nil {
@@ -875,6 +880,7 @@ func TestUnitPrice(t *testing.T) {
 	c.Post(t, path, shop).WantError(409, "ORDER_CONFLICT")
 
 	other.Get(t, products+"/"+product+"/cost-breakdown").WantError(404, "NOT_FOUND")
+	other.Get(t, products+"/costs?ids="+product).Want(200).Shows(map[string]string{"items": "[]"})
 	for _, report := range []string{margins, printers} {
 		other.Get(t, report).Want(200).Shows(map[string]string{"items": "[]", "groups": "0"})
 		c.Get(t, report+"?from=2024-02-01&to=2024-01-31").Fields("from")

@@ -20,15 +20,36 @@ func (CostPart) Enum() []string {
 // UnknownParts lists the parts whose amounts are not known.
 type UnknownParts = value.Optional[value.Set[CostPart]]
 
-// ProductCosts is the expected cost of a product.
+// ProductCosts is the response with the costs of a product.
 type ProductCosts struct {
 	catalog.Costs
+	FullCosts
+}
+
+// ProductCostListItem is a product with its costs in a list.
+type ProductCostListItem struct {
+	ID value.UUID `json:"id" rule:"notNull"`
+	FullCosts
+}
+
+// ProductCostList is the response with the costs of several products.
+type ProductCostList struct {
+	Items []ProductCostListItem `json:"items" rule:"notNull"`
+}
+
+// FullCosts is the expected cost of a product, and what remains of its price.
+type FullCosts struct {
 	Full    value.Decimal    `json:"full_cost"`
 	Parts   ProductCostParts `json:"full_cost_parts" rule:"notNull"`
 	Unknown UnknownParts     `json:"unknown_parts" rule:"readOnly,notNull,empty"`
 	Price   value.Decimal    `json:"selling_price"`
 	Margin  value.Decimal    `json:"margin"`
 	Percent value.Decimal    `json:"margin_percent"`
+}
+
+// SelectedProducts is the query that selects the products of listProductCosts.
+type SelectedProducts struct {
+	IDs value.Optional[value.Several[value.UUID]] `query:"ids"`
 }
 
 // ProductCostParts are the parts of the full cost of a product.
@@ -54,20 +75,48 @@ var productCostsDoc = &server.Doc{
 		"`margin` are then those of the other parts. A rate of 0 leaves a part out.",
 }
 
+// fullCosts are the columns of FullCosts, for the table p of products and the row f of costsOf.
+const fullCosts = `trim_scale(f.full_cost) as full_cost, json_build_object('filament', trim_scale(f.filament),
+			'machine', trim_scale(f.machine), 'energy', trim_scale(f.energy), 'labour', trim_scale(f.labour),
+			'failures', trim_scale(f.failures)) as full_cost_parts,
+		to_json(unknown_parts('{filament,machine,energy,labour,failures}',
+			array[f.filament, f.machine, f.energy, f.labour, f.failures])) as unknown_parts,
+		trim_scale(p.selling_price) as selling_price, trim_scale(p.selling_price - f.full_cost) as margin,
+		trim_scale(round((p.selling_price - f.full_cost) * 100 / nullif(p.selling_price, 0), 1)) as margin_percent`
+
+// costsOf returns SQL for the rows f with the expected costs of products. The parameter is a SQL expression for their
+// ids.
+func costsOf(ids string) string {
+	return `(select c.*, known_sum(array[c.filament, c.machine, c.energy, c.labour, c.failures]) as full_cost
+		from product_costs(` + ids + `) c) f`
+}
+
 func (h handlers) productCosts(ctx context.Context, r *server.Request[struct{}]) (server.OK[ProductCosts], error) {
 	costs := db.SQL(`
-		select `+catalog.CostColumns+`, f.full_cost, json_build_object('filament', trim_scale(f.filament),
-				'machine', trim_scale(f.machine), 'energy', trim_scale(f.energy), 'labour', trim_scale(f.labour),
-				'failures', trim_scale(f.failures)) as full_cost_parts,
-			to_json(unknown_parts('{filament,machine,energy,labour,failures}',
-				array[f.filament, f.machine, f.energy, f.labour, f.failures])) as unknown_parts,
-			p.selling_price, p.selling_price - f.full_cost as margin,
-			round((p.selling_price - f.full_cost) * 100 / nullif(p.selling_price, 0), 1) as margin_percent
-		from products p
-		cross join lateral (
-			select c.*, known_sum(array[c.filament, c.machine, c.energy, c.labour, c.failures]) as full_cost
-			from product_costs(array[p.id]) c
-		) f
+		select `+catalog.CostColumns+`, `+fullCosts+`
+		from products p cross join lateral `+costsOf(`array[p.id]`)+`
 		where p.id = $1 and p.hidden_at is null`, r.ID("id"))
+	return server.One(costs, h.db.Read(ctx, costs))
+}
+
+var listCostsDoc = &server.Doc{
+	ID: "listProductCosts", Tag: catalog.Tag, Summary: "Get the costs of several products",
+	Description: "Returns what one good piece of each product in `ids` is expected to cost in full, and its margin, as " +
+		"`getProductCostBreakdown` does. The products are in the order of `ids`. Removed and unknown products are left " +
+		"out. Without `ids`, there are no products.",
+}
+
+func (h handlers) listCosts(
+	ctx context.Context, r *server.Request[SelectedProducts],
+) (server.OK[ProductCostList], error) {
+	costs := db.SQL(`
+		select coalesce(json_agg(to_json(i) order by array_position($1::uuid[], i.id)), '[]') as items
+		from (
+			select p.id, `+fullCosts+`
+			from `+costsOf(`array(select distinct s.id from unnest($1::uuid[]) s (id))`)+`
+			cross join lateral (
+				select p.id, p.selling_price from products p where p.id = f.id and p.hidden_at is null offset 0
+			) p
+		) i`, r.In.IDs.Arg())
 	return server.One(costs, h.db.Read(ctx, costs))
 }

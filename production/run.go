@@ -116,6 +116,7 @@ func routes(h handlers) []server.Route {
 		server.Op("GET /api/v1/production-runs/{id}/history", server.Read, server.Handle(h.history), historyDoc),
 		server.Op("GET /api/v1/products/{id}/cost-breakdown", server.Read,
 			server.Handle(h.productCosts), productCostsDoc),
+		server.Op("GET /api/v1/products/costs", server.Read, server.Handle(h.listCosts), listCostsDoc),
 		server.Op("GET /api/v1/reports/printers", server.Read, server.Handle(h.reportPrinters), printerReportDoc),
 		server.Op("GET /api/v1/production-runs/{id}/check", server.Read, server.Handle(h.check), checkDoc),
 		server.Op("GET /api/v1/queue", server.Read, server.Handle(h.queue), queueDoc),

@@ -56,25 +56,46 @@ func (s *Set[E]) parse(f *Rule, v any) string {
 	return ""
 }
 
-// Several is a list of 1 to MaxSeveral values. In SQL, it is an array.
+// Several is a list of 1 to MaxSeveral values. In SQL, it is an array. In a query, it has at most MaxQueried ids,
+// separated by commas.
 type Several[T UUID | int64] []T
 
-// MaxSeveral is the maximum length of a Several.
-const MaxSeveral = 1000
+// MaxSeveral is the maximum length of a Several, and MaxQueried its maximum length in a query.
+const (
+	MaxSeveral = 1000
+	MaxQueried = 100
+)
 
 // Element returns the type of an entry.
 func (Several[T]) Element() reflect.Type { return reflect.TypeFor[T]() }
 
-// parse stores the decoded value of a JSON list for the field f. It returns the problem with the value, or "".
+// parse stores the decoded value of a JSON list or of a query for the field f. It returns the problem with the value,
+// or "".
 func (s *Several[T]) parse(f *Rule, v any) string {
-	entries, ok := v.(Array)
-	if !ok || len(entries) == 0 || len(entries) > MaxSeveral {
+	var entries []any
+	switch v := v.(type) {
+	case Separated:
+		texts := strings.Split(string(v), ",")
+		if len(texts) > MaxQueried {
+			return "must have at most " + strconv.Itoa(MaxQueried) + " entries, separated by commas"
+		}
+		for _, text := range texts {
+			entries = append(entries, text)
+		}
+	case Array:
+		if len(v) <= MaxSeveral {
+			for _, entry := range v {
+				entries = append(entries, scalar(entry))
+			}
+		}
+	}
+	if len(entries) == 0 {
 		return "must be a list with 1 to " + strconv.Itoa(MaxSeveral) + " entries"
 	}
 	one := *f
 	for i, entry := range entries {
 		var value Optional[T]
-		problem := value.Decode(&one, scalar(entry))
+		problem := value.Decode(&one, entry)
 		if problem == "" && value.IsNull() {
 			problem = "must not be null"
 		}

@@ -84,11 +84,12 @@ func TestPeriodsOfReports(t *testing.T) {
 // Rows of orders have what is ordered, the progress and the value, and rows of products the price and the margin.
 func TestFiguresInLists(t *testing.T) {
 	t.Parallel()
-	c := newAPI(t, testkit.Options{}).Operator(t)
+	tenant := newAPI(t, testkit.Options{}).Tenant(t)
+	c := tenant.User(t, "operator")
 	b := signIn(t, c)
 	c.NewSpool(t, 1000, j{"purchase_price": 20})
 	product := c.NewProduct(t, "Stand", 50)
-	c.Patch(t, "/api/v1/products/"+product, j{"selling_price": 12.5}).Want(200)
+	c.Patch(t, "/api/v1/products/"+product, j{"selling_price": 12.5, "estimated_print_time_minutes": 60}).Want(200)
 	c.Post(t, "/api/v1/products", j{"name": "Bag"}).Want(201)
 	order, item := c.NewOrder(t, product, 4)
 	c.Patch(t, order, j{"reference": "1042", "customer": "Ada", "source": "etsy"}).Want(200)
@@ -98,9 +99,14 @@ func TestFiguresInLists(t *testing.T) {
 	if !strings.Contains(p.text, `aria-label="3 of 4 pieces printed"`) {
 		t.Errorf("no bar: %s", p.text)
 	}
-	b.get(t, "/products").shows(t, "Product Stand Stand – 12.50 1.00 11.50", "Bag – – 0.00 –",
-		"Cost and margin are those of the filament.")
+	b.get(t, "/products").shows(t, "Product Stand Stand 1 h 12.50 1.00 11.50", "Bag – – 0.00 –",
+		"Unknown, and not in the sums: machine, energy, work, failures. Admins set the rates.").hides(t, "without")
 	b.get(t, "/products/"+product).shows(t, "Admins set the rates.")
+	tenant.User(t, "admin").Patch(t, "/api/v1/settings", j{"machine_hour_cost": 2, "energy_kwh_cost": 0,
+		"failure_rate_percent": 20}).Want(200)
+	b.get(t, "/products").shows(t, "Product Stand Stand 1 h 12.50 3.75 8.75", "Bag – – 0.00 – without machine, failures",
+		"Unknown, and not in the sums: work. Admins set the rates.")
+	b.get(t, "/products?search=nothing").shows(t, "No product matches.").hides(t, "Unknown")
 	if !strings.Contains(b.get(t, "/products/"+product).text, `href="/runs/all?product=`+product+`"`) {
 		t.Error("the page of a product does not lead to its runs")
 	}

@@ -206,10 +206,10 @@ type listOf[T any] struct {
 	*editor // the editor of the entries
 	filters []filter
 	orders  []listOrder
-	query   func(*listing, url.Values)         // if not nil, changes the query for the API
-	fetch   func(*visit, read, *[]T) error     // if not nil, reads the entries and other data
-	row     func(v *visit, r *rows, entry *T)  // writes the row of an entry
-	below   func(v *visit, entries []T) string // if not nil, returns the text below the table
+	query   func(*listing, url.Values)        // if not nil, changes the query for the API
+	fetch   func(*visit, read, *[]T) error    // if not nil, reads the entries and other data
+	row     func(v *visit, r *rows, entry *T) // writes the row of an entry
+	below   func(v *visit, entries []T) any   // if not nil, returns what the template shows below the table
 
 	Title, Class string // the title of the page, and the class of the table
 	Empty        string // the text of the page if there are no entries
@@ -254,10 +254,5 @@ func (p *listPage[T]) Rows(v view) template.HTML {
 	return r.html()
 }
 
-// Below returns the text below the table, or "".
-func (p *listPage[T]) Below(v view) string {
-	if p.List.below == nil {
-		return ""
-	}
-	return p.List.below(v.visit, p.Items)
-}
+// Below returns what the template shows below the table.
+func (p *listPage[T]) Below(v view) any { return p.List.below(v.visit, p.Items) }

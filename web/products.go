@@ -2,7 +2,6 @@ package web
 
 import (
 	"encoding/json"
-	"math"
 	"net/http"
 	"net/url"
 	"slices"
@@ -30,6 +29,10 @@ type product struct {
 	File          string `json:"file_name"`
 	Printer       string `json:"printer_model"`
 	Materials     []productMaterial
+
+	// A list has these, too.
+	Full  costs    `json:"-"`
+	Lacks []string `json:"-"` // the unknown parts of the cost that are known for other products of the page
 }
 
 // material describes a filament, as the API returns it. The diameter may be "".
@@ -132,10 +135,17 @@ func (t partTree) Parts() []*part {
 
 var productList = &listOf[product]{editor: products, Title: "Products", Add: "Add a product",
 	Empty: "There are no products yet. A product is what you print, with the filament that it needs.",
-	First: "Add the first product", Also: option{"/products/files", "From sliced files"}, filters: []filter{searchFilter, {"category", "category", "", nil}},
+	First: "Add the first product", Also: option{"/products/files", "From sliced files"},
+	filters: []filter{searchFilter, {"category", "category", "", nil}},
 	orders: []listOrder{{"", "Newest first", "created_at", "desc"}, {"name", "Name", "name", "asc"},
 		{"sku", "SKU", "sku", "asc"}, {"category", "Category", "category", "asc"},
-		{"cost", "Highest cost first", "total_cost", "desc"}},
+		{"cost", "Highest cost of filament first", "total_cost", "desc"}},
+	fetch: func(v *visit, entries read, products *[]product) error {
+		if err := v.fetch(entries); err != nil || len(*products) == 0 {
+			return err
+		}
+		return v.fetchCosts(*products)
+	},
 	row: func(v *visit, r *rows, p *product) {
 		r.add(`<tr><td>`)
 		r.picture(thumb(p.ID, p.Picture))
@@ -143,23 +153,53 @@ var productList = &listOf[product]{editor: products, Title: "Products", Add: "Ad
 		r.some(` <small>{}</small>`, p.SKU)
 		r.add(`</td><td class="wide">{}</td><td class="amount wide">{}</td><td class="amount">{}</td>`, p.Category,
 			v.Minutes(p.Minutes), v.Money(p.Price))
-		r.add(`<td class="amount wide">{}`, v.Money(p.TotalCost))
-		r.when(!p.Complete, ` <small>not complete</small>`)
-		r.add(`</td><td class="amount">{}</td></tr>`+"\n", v.Money(p.left()))
+		r.add(`<td class="amount wide">{}</td><td class="amount">{}`, v.Money(p.Full.Full), v.Money(p.Full.Margin))
+		r.some(` <small>without {}</small>`, costs{Unknown: p.Lacks}.Missing())
+		r.add(`</td></tr>` + "\n")
 	},
-	below: func(v *visit, products []product) string {
-		if !slices.ContainsFunc(products, func(p product) bool { return p.left() != "" }) {
-			return ""
+	below: func(_ *visit, products []product) any {
+		if len(products) == 0 {
+			return costs{}
 		}
-		return "Cost and margin are those of the filament. The page of a product also counts time, energy and work."
+		return costs{Unknown: without(products[0].Full.Unknown, products[0].Lacks)}
 	}}
 
-// left returns what the price leaves after the filament, or "" if the price or the cost is not known.
-func (p product) left() num {
-	if p.Price == "" || !p.Complete {
-		return ""
+// fetchCosts reads the costs of the products, and divides the parts that are unknown into those of all products and the
+// Lacks of each.
+func (v *visit) fetchCosts(products []product) error {
+	var ids []string
+	for _, p := range products {
+		ids = append(ids, p.ID)
 	}
-	return num(trimFloat(math.Round((float(p.Price)-float(p.TotalCost))*1e6) / 1e6))
+	var found struct {
+		Items []struct {
+			ID string
+			costs
+		}
+	}
+	if err := v.fetch(get("/api/v1/products/costs?ids="+strings.Join(ids, ","), &found)); err != nil {
+		return err
+	}
+	all := map[string]costs{}
+	var common []string
+	for i, one := range found.Items {
+		all[one.ID] = one.costs
+		if i == 0 {
+			common = one.Unknown
+		}
+		common = without(common, without(common, one.Unknown))
+	}
+	for i := range products {
+		p := &products[i]
+		p.Full = all[p.ID]
+		p.Lacks = without(p.Full.Unknown, common)
+	}
+	return nil
+}
+
+// without returns the texts that are not among the others.
+func without(texts, others []string) []string {
+	return slices.DeleteFunc(slices.Clone(texts), func(text string) bool { return slices.Contains(others, text) })
 }
 
 var products = &editor{api: "/api/v1/products", path: "/products", noun: "product",

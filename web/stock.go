@@ -61,7 +61,7 @@ var levelList = &listOf[stockLevel]{editor: levels, Title: "Stock levels", Add: 
 	below: shoppingList}
 
 // shoppingList returns a text with a line for each low level.
-func shoppingList(v *visit, entries []stockLevel) string {
+func shoppingList(v *visit, entries []stockLevel) any {
 	var b strings.Builder
 	for _, l := range entries {
 		if l.Low {

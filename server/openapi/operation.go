@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"spoolwright/server"
+	"spoolwright/value"
 )
 
 // pathParameters describes the ids and numbers in a path. The path segment before an id names the resource of the id.
@@ -89,6 +90,9 @@ func (d *document) parameters(route server.Route, guarded bool) (params []object
 			if f.Set {
 				schema = slices.DeleteFunc(schema,
 					func(m member) bool { return m.name == "maxItems" || m.name == "uniqueItems" })
+				if len(f.Enum) == 0 {
+					schema.add("maxItems", value.MaxQueried)
+				}
 			}
 			if f.Default != "" {
 				schema.add("default", literal(f.Default, f.Kind))

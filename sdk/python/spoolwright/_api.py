@@ -3580,6 +3580,54 @@ def _ProductCosts(d: Any, etag: str | None = None) -> ProductCosts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProductCostListItem:
+    """The type `ProductCostListItem` of the API."""
+
+    id: str
+    """The product."""
+    full_cost: Number | None
+    """Sum of the known parts of full_cost_parts; null if no part is known."""
+    full_cost_parts: ProductCostParts
+    """What one good piece is expected to cost, with its components; a part is null if it is unknown."""
+    unknown_parts: tuple[CostPart, ...]
+    """Names of the parts that are null."""
+    selling_price: Number | None
+    """Price of one piece for customers."""
+    margin: Number | None
+    """selling_price less full_cost."""
+    margin_percent: Number | None
+    """The margin in percent of the selling price."""
+
+
+def _ProductCostListItem(d: Any, etag: str | None = None) -> ProductCostListItem:
+    get = d.get
+    return ProductCostListItem(
+        id=get("id"),
+        full_cost=_core.number(get("full_cost")),
+        full_cost_parts=_core.optional(_ProductCostParts, get("full_cost_parts")),
+        unknown_parts=_core.each(None, get("unknown_parts")),
+        selling_price=_core.number(get("selling_price")),
+        margin=_core.number(get("margin")),
+        margin_percent=_core.number(get("margin_percent")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProductCostList:
+    """The type `ProductCostList` of the API."""
+
+    items: tuple[ProductCostListItem, ...]
+    """The products, in the order of ids."""
+
+
+def _ProductCostList(d: Any, etag: str | None = None) -> ProductCostList:
+    get = d.get
+    return ProductCostList(
+        items=_core.each(_ProductCostListItem, get("items")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PrinterReportRow:
     """The type `PrinterReportRow` of the API."""
 
@@ -11486,6 +11534,28 @@ class ProductsResource:
             _ProductCosts,
         )
 
+    def list_costs(
+        self,
+        *,
+        ids: str | Sequence[str] | None = None,
+    ) -> ProductCostList:
+        """Get the costs of several products.
+
+        Returns what one good piece of each product in `ids` is expected to cost in full, and its margin, as
+        `getProductCostBreakdown` does. The products are in the order of `ids`. Removed and unknown products are
+        left out. Without `ids`, there are no products.
+
+        :param ids: The ids of at most 100 products, separated by commas.
+        """
+        return self._client._call(
+            "GET",
+            "/products/costs",
+            _ProductCostList,
+            query={
+                "ids": ids,
+            },
+        )
+
     def get_availability(
         self,
         id: str,
@@ -14885,6 +14955,8 @@ __all__ = [
     "ProductComponent",
     "ProductComponentCreate",
     "ProductCostChangedEvent",
+    "ProductCostList",
+    "ProductCostListItem",
     "ProductCostParts",
     "ProductCosts",
     "ProductInUseError",

@@ -2072,6 +2072,30 @@ export interface ProductCosts<D = number> {
   readonly margin_percent: D | null;
 }
 
+/** The type `ProductCostListItem` of the API. */
+export interface ProductCostListItem<D = number> {
+  /** The product. */
+  readonly id: string;
+  /** Sum of the known parts of full_cost_parts; null if no part is known. */
+  readonly full_cost: D | null;
+  /** What one good piece is expected to cost, with its components; a part is null if it is unknown. */
+  readonly full_cost_parts: ProductCostParts<D>;
+  /** Names of the parts that are null. */
+  readonly unknown_parts: readonly CostPart[];
+  /** Price of one piece for customers. */
+  readonly selling_price: D | null;
+  /** selling_price less full_cost. */
+  readonly margin: D | null;
+  /** The margin in percent of the selling price. */
+  readonly margin_percent: D | null;
+}
+
+/** The type `ProductCostList` of the API. */
+export interface ProductCostList<D = number> {
+  /** The products, in the order of ids. */
+  readonly items: readonly ProductCostListItem<D>[];
+}
+
 /** The type `PrinterReportRow` of the API. */
 export interface PrinterReportRow<D = number> {
   /** The printer; null for runs that have none. */
@@ -5564,6 +5588,12 @@ export interface GetProductComponentTreeQuery {
   limit?: number | undefined;
 }
 
+/** Query parameters of `products.listCosts`. */
+export interface ListProductCostsQuery {
+  /** The ids of at most 100 products, separated by commas. */
+  ids?: string | readonly string[] | undefined;
+}
+
 /** Query parameters of `products.getAvailability`. */
 export interface GetProductAvailabilityQuery {
   /** Pieces of the product. */
@@ -8370,6 +8400,20 @@ export class ProductsResource<M extends DecimalMode = "number"> {
     options: RequestOptions = {},
   ): Promise<ProductCosts<Decimals[M]>> {
     return this.#client.call("GET", `/products/${segment(id)}/cost-breakdown`, {  }, options);
+  }
+
+  /**
+   * Get the costs of several products.
+   *
+   * Returns what one good piece of each product in `ids` is expected to cost in full, and its margin, as
+   * `getProductCostBreakdown` does. The products are in the order of `ids`. Removed and unknown products are left
+   * out. Without `ids`, there are no products.
+   */
+  listCosts(
+    query: ListProductCostsQuery = {},
+    options: RequestOptions = {},
+  ): Promise<ProductCostList<Decimals[M]>> {
+    return this.#client.call("GET", `/products/costs`, { query: { ...query } }, options);
   }
 
   /**
