@@ -21,7 +21,8 @@ type gcode struct {
 	picture picture
 	reading bool // whether the lines are those of a picture
 
-	objects map[string]bool // the printed objects
+	objects map[string]bool // the printed objects by the comments
+	defined map[string]bool // the objects by the commands for Klipper, which name them in another way
 	elapsed string          // Cura's time until the last layer
 	tally   *tally          // of a file whose header has no estimates, or nil
 }
@@ -37,7 +38,9 @@ type picture struct {
 	ignore bool // next has a format that nobody decodes
 }
 
-func newGCode() *gcode { return &gcode{volumes: map[int]string{}, objects: map[string]bool{}} }
+func newGCode() *gcode {
+	return &gcode{volumes: map[int]string{}, objects: map[string]bool{}, defined: map[string]bool{}}
+}
 
 // scan reads all lines. The speed of the service for large files is that of this function: only lines that begin like
 // a comment or like a definition of an object are looked at.
@@ -61,7 +64,7 @@ func (g *gcode) scan(r *bufio.Reader) error {
 			case ';':
 				g.comment(bytes.TrimSpace(line[1:]))
 			case 'E':
-				g.defined(line)
+				g.definition(line)
 			case 'G', 'M', 'T':
 				if g.tally != nil {
 					g.tally.line(line)
@@ -77,17 +80,18 @@ func (g *gcode) scan(r *bufio.Reader) error {
 	}
 }
 
-// defined notes an object of the command EXCLUDE_OBJECT_DEFINE of Klipper.
-func (g *gcode) defined(line []byte) {
+// definition notes an object of the command EXCLUDE_OBJECT_DEFINE of Klipper.
+func (g *gcode) definition(line []byte) {
 	if rest, ok := bytes.CutPrefix(line, []byte("EXCLUDE_OBJECT_DEFINE NAME=")); ok {
 		name, _, _ := bytes.Cut(rest, []byte(" "))
-		g.object(bytes.TrimSpace(name))
+		note(g.defined, bytes.TrimSpace(name))
 	}
 }
 
-func (g *gcode) object(name []byte) {
-	if len(g.objects) < maxObjects && len(name) > 0 && len(name) <= maxText && !g.objects[string(name)] {
-		g.objects[string(name)] = true
+// note adds the name of an object.
+func note(objects map[string]bool, name []byte) {
+	if len(name) > 0 && len(name) <= maxText && !objects[string(name)] && len(objects) < maxObjects {
+		objects[string(name)] = true
 	}
 }
 
@@ -115,13 +119,13 @@ func (g *gcode) comment(text []byte) {
 		}
 	case 'p':
 		if name, ok := bytes.CutPrefix(text, []byte("printing object ")); ok {
-			g.object(name)
+			note(g.objects, name)
 			return
 		}
 	case 'M':
 		if name, ok := bytes.CutPrefix(text, []byte("MESH:")); ok {
 			if string(name) != "NONMESH" {
-				g.object(name)
+				note(g.objects, name)
 			}
 			return
 		}
@@ -316,6 +320,9 @@ func (g *gcode) filaments() (used []Filament) {
 // 1, because different objects are parts of one thing. It returns 0 if the file has no objects.
 func (g *gcode) pieces() int {
 	all := g.objects
+	if len(all) == 0 {
+		all = g.defined
+	}
 	if g.known[objects] {
 		var list struct{ Objects []struct{ Name string } }
 		if json.Unmarshal([]byte(g.values[objects]), &list) == nil {

@@ -2,6 +2,7 @@ package slicer
 
 import (
 	"bufio"
+	"bytes"
 	"compress/flate"
 	"encoding/binary"
 	"hash/crc32"
@@ -73,16 +74,16 @@ func (w *walk) inflate(r io.Reader) io.Reader {
 // readDirectory reads to the end of the file, and looks for the end of the directory there: without it, the file was
 // not copied completely.
 func readDirectory(r *bufio.Reader) error {
-	const mark = "PK\x05\x06"
+	const end = "PK\x05\x06"
 	var last []byte
 	buffer := make([]byte, 32<<10)
 	for {
 		n, err := r.Read(buffer)
 		last = append(last, buffer[:n]...)
-		if strings.Contains(string(last), mark) {
+		if strings.Contains(string(last), end) {
 			return nil
 		}
-		last = append(last[:0], last[max(0, len(last)-len(mark)):]...)
+		last = append(last[:0], last[max(0, len(last)-len(end)):]...)
 		if err == io.EOF {
 			return errTruncated
 		}
@@ -149,31 +150,48 @@ func (e *entry) read(r *bufio.Reader, w *walk, visit func(string, io.Reader) err
 		}
 		return err
 	}
+	in.unchecked = true
 	if e.method == storedMethod {
-		if next, err := r.Peek(4); err != nil || string(next) != "PK\x07\x08" {
-			return broken("The file has parts of unknown size; save it again with the slicer")
-		}
+		in.r = &stored{packed, in}
 	} else {
-		// Flate reads no byte more than it needs from a ByteReader.
-		in.r, in.unchecked = w.inflate(packed), true
-		if err := visit(e.name, in); err != nil {
-			return err
-		}
-		if _, err := io.Copy(io.Discard, in); err != nil {
-			return err
-		}
+		in.r = w.inflate(packed) // flate reads no byte more than it needs from a ByteReader
+	}
+	if err := visit(e.name, in); err != nil {
+		return err
+	}
+	if _, err := io.Copy(io.Discard, in); err != nil {
+		return err
 	}
 	return e.skipSizes(r, packed.n, in.n, in.sum.Sum32())
 }
 
-// skipSizes skips the checksum and the sizes behind an entry. They have 4 bytes each, or 8 in a ZIP64 file, and the
-// mark before them is optional.
+// mark precedes the checksum and the sizes behind an entry. It is optional, but of an entry that is not compressed,
+// only the mark shows where the entry ends.
+const mark = "PK\x07\x08"
+
+// skipSizes skips the checksum and the sizes behind an entry.
 func (e *entry) skipSizes(r *bufio.Reader, packed, size int64, sum uint32) error {
-	next, _ := r.Peek(24)
+	next, _ := r.Peek(maxSizes)
+	if n := sizesLen(next, packed, size, sum); n > 0 {
+		_, err := r.Discard(n)
+		return err
+	}
+	if len(next) < maxSizes {
+		return io.ErrUnexpectedEOF
+	}
+	return broken("The file is damaged: a checksum is wrong")
+}
+
+// maxSizes is the length of the mark, a checksum and two sizes of 8 bytes each.
+const maxSizes = 24
+
+// sizesLen returns the length of the checksum and the sizes at the beginning of next, with the mark, or 0 if next has
+// others. Sizes have 4 bytes each, or 8 in a ZIP64 file.
+func sizesLen(next []byte, packed, size int64, sum uint32) int {
 	le := binary.LittleEndian
 	start := 0
-	if strings.HasPrefix(string(next), "PK\x07\x08") {
-		start = 4
+	if strings.HasPrefix(string(next), mark) {
+		start = len(mark)
 	}
 	for _, width := range []int{4, 8} {
 		if len(next) < start+4+2*width {
@@ -181,14 +199,36 @@ func (e *entry) skipSizes(r *bufio.Reader, packed, size int64, sum uint32) error
 		}
 		got := [2]int64{int64(le.Uint32(next[start+4:])), int64(le.Uint32(next[start+4+width:]))}
 		if got == [2]int64{packed, size} && le.Uint32(next[start:]) == sum {
-			_, err := r.Discard(start + 4 + 2*width)
-			return err
+			return start + 4 + 2*width
 		}
 	}
-	if len(next) < 24 {
-		return io.ErrUnexpectedEOF
+	return 0
+}
+
+// stored reads an entry of unknown size that is not compressed. It ends at the mark that is followed by the checksum
+// and the size of what was read before it. OrcaSlicer and Bambu Studio write the pictures of 3MF files this way.
+type stored struct {
+	r  *counter
+	in *content // counts and sums what was read
+}
+
+func (s *stored) Read(b []byte) (int, error) {
+	next, err := s.r.r.Peek(min(len(b)+maxSizes, s.r.r.Size()))
+	if err != nil && err != io.EOF {
+		return 0, err
 	}
-	return broken("The file is damaged: a checksum is wrong")
+	n := bytes.Index(next, []byte(mark))
+	switch {
+	case n == 0 && sizesLen(next, s.in.n, s.in.n, s.in.sum.Sum32()) > 0:
+		return 0, io.EOF
+	case n == 0:
+		n = 1 // the mark is a part of the content
+	case n < 0 && err == io.EOF:
+		return 0, io.ErrUnexpectedEOF
+	case n < 0:
+		n = len(next) - len(mark) + 1
+	}
+	return s.r.Read(b[:min(n, len(b))])
 }
 
 // counter counts the bytes that are read. It is a ByteReader.
