@@ -87,16 +87,17 @@ async function walk(browser, tag, options) {
 
   // The run is started and confirmed.
   await page.goto(base + "/runs");
-  await press(`main li:has-text("${product}") form button`);
+  await press(`main li:has-text("${product}") form[action$="/start"] button`);
   await press(`main a:has-text("${product}")`);
+  const run = new URL(page.url()).pathname.split("/")[2];
   await page.click("main summary:has-text('Confirm')");
   await press("main details[open] button.primary");
   const { items: [order] } = await farm.send("GET", `/orders?search=${encodeURIComponent(reference)}`);
   check(tag, order.status === "done", JSON.stringify(order));
 
   const of = `${shop} ${reference} for Ada`;
-  const wanted = [`Completed: 2 × ${product} on Story ${tag}, 13 g`, `New order: ${of}`,
-    `Order done: ${of}, 2 pieces`];
+  const { printer_name: name } = await farm.send("GET", `/production-runs/${run}`);
+  const wanted = [`Completed: 2 × ${product} on ${name}, 13 g`, `New order: ${of}`, `Order done: ${of}, 2 pieces`];
   const got = messages[`/${tag}`] ??= [];
   for (let i = 0; got.length < wanted.length; i++) {
     check(tag, i < 600, got.join("\n"));
