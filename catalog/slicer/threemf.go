@@ -2,6 +2,7 @@ package slicer
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"encoding/xml"
 	"errors"
@@ -17,7 +18,8 @@ import (
 type archive struct {
 	model     bool // has a model: it is a 3MF file
 	title     string
-	program   string
+	program   string // that has written the project, as the file says
+	slicer    string // that has written the G-code: OrcaSlicer says that BambuStudio has written its projects
 	plates    map[int]*Plate
 	objects   map[*Plate]map[string]bool
 	settings  settings
@@ -37,6 +39,9 @@ type settings map[string][]string
 
 var usedSettings = map[string]bool{"printer_model": true, "layer_height": true, "nozzle_diameter": true,
 	"filament_settings_id": true, "filament_vendor": true, "filament_density": true, "filament_diameter": true}
+
+// headBytes is the length of the beginning of a plate's G-code, which names the program.
+const headBytes = 4 << 10
 
 var plateName = regexp.MustCompile(`^Metadata/plate_(\d{1,3})\.(png|gcode)$`)
 
@@ -90,6 +95,11 @@ func (a *archive) entry(name string, content io.Reader) (err error) {
 			a.picture, err = a.readPicture(content)
 		}
 		return err
+	case plate != nil && plate[2] == "gcode" && a.slicer == "":
+		head := newGCode()
+		_ = head.scan(bufio.NewReader(io.LimitReader(content, headBytes))) // the facts are in slice_info.config
+		a.slicer = head.values[program]
+		return nil
 	case name == "3D/model.gcode" && a.gcode == nil:
 		a.gcode = newGCode()
 		return a.gcode.scan(bufio.NewReaderSize(content, lineBuffer))
@@ -306,7 +316,7 @@ func (a *archive) readModel(content io.Reader) error {
 
 // threeMF returns the 3MF file whose entries were read.
 func (a *archive) threeMF() (*File, error) {
-	f := &File{Name: a.title, Format: "3mf", Program: a.program, NozzleMM: a.nozzle}
+	f := &File{Name: a.title, Format: "3mf", Program: cmp.Or(a.slicer, a.program), NozzleMM: a.nozzle}
 	f.Printer = first(a.settings["printer_model"])
 	if f.Printer == "" {
 		f.Printer = a.printer
