@@ -89,6 +89,7 @@ func TestShellBlocksAreTested(t *testing.T) {
 		{"docs/sliced-files.md", "-T hook.gcode", "TestSlicedFileCommands"},
 		{"docs/sliced-files.md", "--data-binary @hook.gcode", "TestSlicedFileCommands"},
 		{"docs/sliced-files.md", "@hook.jpg", "TestSlicedFileCommands"},
+		{"docs/printers.md", "parts/hook.gcode", "TestSlicedFileCommands"},
 		{"docs/deployment.md", "CGO_ENABLED=0 go build", "TestReleaseBuildIsDocumented"},
 		{"docs/deployment.md", "systemctl enable", "TestInstallCommands"},
 		{"docs/deployment.md", "docker compose", "TestDockerCommands"},

@@ -33,6 +33,19 @@ func TestRunFromFileForOrder(t *testing.T) {
 			"items.0.quantity": "3", "items.0.order_item_id": item, "estimated_total_filament_grams": "11.97"})
 	}
 
+	// An item of a run that a file names prints that of an order only if it has the product of the file.
+	run := "/api/v1/production-runs/" + c.Post(t, "/api/v1/production-runs", j{}).Want(201).ID()
+	wanted := j{"file_name": "hook.gcode", "order_item_id": order.Text("items.2.id")}
+	item := run + "/items/" + c.Post(t, run+"/items", wanted).Want(201).Shows(map[string]string{"product_id": hook}).ID()
+	c.Patch(t, item, wanted).Want(200)
+	c.Post(t, "/api/v1/production-runs", j{"items": []j{wanted}}).Want(201)
+	wanted["order_item_id"] = order.Text("items.0.id")
+	c.Post(t, run+"/items", wanted).Fields("order_item_id")
+	c.Patch(t, item, wanted).Fields("order_item_id")
+	c.Post(t, "/api/v1/production-runs", j{"items": []j{wanted}}).Fields("items[0].order_item_id")
+	c.Patch(t, "/api/v1/products/"+other, j{"file_name": "other.gcode"}).Want(200)
+	c.Patch(t, item, j{"file_name": "other.gcode"}).Fields("file_name")
+
 	refused := func(order, file string) {
 		t.Helper()
 		sliced(slicedRun+"&order_id="+order, file).WantError(400, "UNKNOWN_REFERENCE").

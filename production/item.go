@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"strings"
 
 	"spoolwright/catalog"
@@ -17,6 +18,8 @@ type RunItem struct {
 	ID                    value.UUID                    `json:"id" rule:"readOnly,notNull"`
 	ProductID             value.Optional[value.UUID]    `json:"product_id" rule:"notNull"`
 	SKU                   value.Optional[string]        `json:"sku" rule:"writeOnly,notNull,insteadOf=product_id"`
+	FileName              value.Optional[string]        `json:"file_name" rule:"writeOnly,notNull,insteadOf=product_id"`
+	FileSHA256            value.Optional[string]        `json:"file_sha256" rule:"writeOnly,notNull,insteadOf=product_id"`
 	ProductName           string                        `json:"product_name" rule:"readOnly,notNull"`
 	OrderItemID           value.Optional[value.UUID]    `json:"order_item_id"`
 	Quantity              value.Optional[int64]         `json:"quantity" rule:"notNull,exclusiveMinimum=0,maximum=1000000"`
@@ -29,10 +32,38 @@ type RunItem struct {
 
 // productField returns the name of the field that names the product.
 func (i *RunItem) productField() string {
-	if i.SKU.IsNull() {
-		return "product_id"
+	switch {
+	case !i.SKU.IsNull():
+		return "sku"
+	case !i.FileName.IsNull():
+		return "file_name"
+	case !i.FileSHA256.IsNull():
+		return "file_sha256"
 	}
-	return "sku"
+	return "product_id"
+}
+
+// ofFile reports whether a file names the product.
+func (i *RunItem) ofFile() bool { return !i.FileName.IsNull() || !i.FileSHA256.IsNull() }
+
+// product returns a subquery that finds the product that the item names, and adds its arguments to args.
+func (i *RunItem) product(args *[]any) string {
+	add := func(v any, kind string) string {
+		*args = append(*args, v)
+		return fmt.Sprintf("$%d::%s", len(*args), kind)
+	}
+	if i.ofFile() {
+		return catalog.OfFile(add(i.fileName(), "text"), add(i.FileSHA256.Arg(), "text"))
+	}
+	return catalog.Named(add(i.ProductID.Arg(), "uuid"), add(i.SKU.Arg(), "text"))
+}
+
+// fileName returns the name of the file without its folders, which printers put before it.
+func (i *RunItem) fileName() any {
+	if i.FileName.IsNull() {
+		return nil
+	}
+	return path.Base(*i.FileName.Value)
 }
 
 const itemColumns = `i.id, i.product_id, p.name as product_name, i.order_item_id, i.quantity, i.successful_quantity,
@@ -48,24 +79,25 @@ var addItemDoc = &server.Doc{
 
 func (h handlers) addItem(ctx context.Context, r *server.Request[RunItem]) (server.Created[RunItem], error) {
 	id, run, in := value.NewID(), r.ID("id"), &r.In
+	args := []any{id, run, in.Quantity.Or(1), in.SuccessfulQuantity.Arg(), in.FailedQuantity.Arg(),
+		in.EstimatedMaterialCost.Arg(), in.EstimatedTotalCost.Arg(), server.MaxEntries, in.FailureReason.Arg(),
+		in.OrderItemID.Arg()}
+	product := in.product(&args)
 	item := db.SQL(`
 		with changed as (
 			insert into run_items (id, run_id, product_id, quantity, successful_quantity, failed_quantity, failure_reason,
 				estimated_material_cost, estimated_total_cost, order_item_id, planned_bom)
-			select $1::uuid, run.id, p.id, $4::int, $5::int, $6::int, $10,
-				coalesce($7::numeric, round(p.material_cost * $4::int, 6)),
-				coalesce($8::numeric, round(p.total_cost * $4::int, 6)), $11::uuid,
+			select $1::uuid, run.id, p.id, $3::int, $4::int, $5::int, $9,
+				coalesce($6::numeric, round(p.material_cost * $3::int, 6)),
+				coalesce($7::numeric, round(p.total_cost * $3::int, 6)), $10::uuid,
 				case when run.status = 'pending' then product_bom(p.id) end
-			from production_runs run cross join lateral `+catalog.Named("$3::uuid", "$12::text")+` p
+			from production_runs run cross join lateral `+product+` p
 			where run.id = $2 and run.hidden_at is null
-				and (select count(*) from run_items other where other.run_id = $2) < $9
-				and ($11::uuid is null or `+h.orders.Problem("$11::uuid", "p.id")+` is null)
+				and (select count(*) from run_items other where other.run_id = $2) < $8
+				and ($10::uuid is null or `+h.orders.Problem("$10::uuid", "p.id")+` is null)
 			returning *
 		), `+touched+`
-		select `+itemColumns+` from changed i join products p on p.id = i.product_id`,
-		id, run, in.ProductID.Arg(), in.Quantity.Or(1), in.SuccessfulQuantity.Arg(), in.FailedQuantity.Arg(),
-		in.EstimatedMaterialCost.Arg(), in.EstimatedTotalCost.Arg(), server.MaxEntries,
-		in.FailureReason.Arg(), in.OrderItemID.Arg(), in.SKU.Arg())
+		select `+itemColumns+` from changed i join products p on p.id = i.product_id`, args...)
 	var full bool
 	var order orderItem
 	locked := lockRun(run)
@@ -108,14 +140,14 @@ type orderItem struct {
 
 // check returns statements that lock the orders and set o. id is the id of the item of the run, which may be new.
 func (o *orderItem) check(orders Orders, run, id string, in *RunItem) []*db.Stmt {
+	args := []any{id, in.OrderItemID.Arg(), in.ProductID.Arg(), in.SKU.IsNull() && !in.ofFile()}
+	product := in.product(&args)
 	return []*db.Stmt{orders.Lock(run, string(*in.OrderItemID.Value)), db.SQL(`
 		select case when i.order_item_id is distinct from $2::uuid
 				then `+orders.Problem("$2::uuid", "coalesce($3::uuid, p.id, i.product_id)")+` end,
-			p.id is not null or ($4::text is null and coalesce($3::uuid, i.product_id) = i.product_id) is true
+			p.id is not null or ($4 and coalesce($3::uuid, i.product_id) = i.product_id) is true
 		from (select) always left join run_items i on i.id = $1
-		left join lateral `+catalog.Named("$3::uuid", "$4::text")+` p on true`,
-		id, in.OrderItemID.Arg(), in.ProductID.Arg(), in.SKU.Arg()).
-		Into(&o.problem, &o.product)}
+		left join lateral `+product+` p on true`, args...).Into(&o.problem, &o.product)}
 }
 
 // err returns the error of a statement that changed no row although the run and the item exist: either the item of
@@ -137,6 +169,7 @@ func itemRows(items []RunItem) string {
 	rows := make([]map[string]any, len(items))
 	for i, item := range items {
 		rows[i] = map[string]any{"id": value.NewID(), "product_id": item.ProductID.Arg(), "sku": item.SKU.Arg(),
+			"file_name": item.fileName(), "file_sha256": item.FileSHA256.Arg(),
 			"quantity":            item.Quantity.Or(1),
 			"order_item_id":       item.OrderItemID.Arg(),
 			"successful_quantity": item.SuccessfulQuantity.Arg(), "failed_quantity": item.FailedQuantity.Arg(),
@@ -163,7 +196,7 @@ func (h handlers) updateItem(ctx context.Context, r *server.Request[RunItem]) (s
 		select `+itemColumns+` from run_items i join products p on p.id = i.product_id
 		where i.id = $1 and i.run_id = $2 and `+visibleRun, id, run)
 	set, args := server.Assignments(in, []any{id, run})
-	if set == "" && !in.SKU.Set {
+	if set == "" && !in.SKU.Set && !in.ofFile() {
 		if err := h.db.Read(ctx, item); err != nil {
 			return nil, err
 		}
@@ -174,17 +207,14 @@ func (h handlers) updateItem(ctx context.Context, r *server.Request[RunItem]) (s
 			known = fmt.Sprintf(` and (product_id = $%d or
 				exists (select from products p where p.id = $%[1]d and p.hidden_at is null))`, len(args))
 		}
-		sku := "null::uuid"
-		if in.SKU.Set {
-			args = append(args, in.SKU.Arg())
-			sku = fmt.Sprintf(`(select p.id from products p where p.sku = $%d and p.sku <> ''
-				and p.hidden_at is null)`,
-				len(args))
-			set = strings.TrimPrefix(set+", product_id = "+sku, ", ")
-			known += " and " + sku + " is not null"
+		named := "null::uuid" // the product that the SKU or a file names
+		if in.SKU.Set || in.ofFile() {
+			named = `(select p.id from ` + in.product(&args) + ` p)`
+			set = strings.TrimPrefix(set+", product_id = "+named, ", ")
+			known += " and " + named + " is not null"
 		}
-		if in.ProductID.Set || in.SKU.Set {
-			product := sku
+		if in.ProductID.Set || in.SKU.Set || in.ofFile() {
+			product := named
 			if in.ProductID.Set {
 				product = fmt.Sprintf("$%d::uuid", len(args))
 			}
@@ -195,7 +225,7 @@ func (h handlers) updateItem(ctx context.Context, r *server.Request[RunItem]) (s
 		if !in.OrderItemID.IsNull() { // a cancelled or removed order is allowed only if the item prints it already
 			args = append(args, in.OrderItemID.Arg(), in.ProductID.Arg())
 			item, product := fmt.Sprintf("$%d", len(args)-1),
-				fmt.Sprintf("coalesce($%d::uuid, %s, product_id)", len(args), sku)
+				fmt.Sprintf("coalesce($%d::uuid, %s, product_id)", len(args), named)
 			known += ` and (order_item_id = ` + item + ` or ` + h.orders.Problem(item, product) + ` is null)`
 		}
 		update := db.SQL(`

@@ -1,6 +1,10 @@
 package production_test
 
-import "testing"
+import (
+	"testing"
+
+	"spoolwright/testkit"
+)
 
 // Items name their product by its id or its SKU, and materials their spool by its id or its number.
 func TestNamedProductsAndSpools(t *testing.T) {
@@ -65,4 +69,46 @@ func TestNamedProductsAndSpools(t *testing.T) {
 	c.Post(t, run+"/complete", nil).Want(200)
 	c.Patch(t, material, j{"spool_number": 1}).Want(200)
 	c.Patch(t, material, j{"spool_number": 2}).WantError(400, "RUN_ALREADY_COMPLETED")
+}
+
+// A script of a printer knows the name of a file, or its sum: the product that was made from it is the item.
+func TestProductsOfFiles(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t)
+	c, other := api.Operator(t), api.Operator(t)
+	made := func(c *testkit.Client, name, file, sum string) string {
+		return c.Post(t, "/api/v1/products", j{"name": name, "file_name": file, "file_sha256": sum}).Want(201).ID()
+	}
+	made(c, "Old hook", "hook.gcode", "aa")
+	hook, clip := made(c, "Hook", "hook.gcode", "ab"), made(c, "Clip", "clip.gcode", "ac")
+	removed := made(c, "Removed hook", "hook.gcode", "ad")
+	c.Delete(t, "/api/v1/products/"+removed).Want(204)
+	made(other, "Theirs", "theirs.gcode", "ae")
+
+	run := runs + "/" + c.Post(t, runs, j{"status": "in_progress", "items": []j{{"file_name": "hook.gcode"},
+		{"file_sha256": "ac", "quantity": 2}, {"product_id": hook}, {"file_name": "parts/small/clip.gcode"}}}).Want(201).
+		Shows(map[string]string{"items.0.product_id": hook, "items.1.product_id": clip, "items.1.quantity": "2",
+			"items.2.product_id": hook, "items.3.product_id": clip}).ID()
+	item := run + "/items/" + c.Post(t, run+"/items", j{"file_name": "a/hook.gcode"}).Want(201).
+		Shows(map[string]string{"product_id": hook, "product_name": "Hook"}).ID()
+	c.Patch(t, item, j{"file_sha256": "ac"}).Want(200).Shows(map[string]string{"product_id": clip})
+	c.Patch(t, item, j{"file_name": "hook.gcode", "quantity": 4}).Want(200).
+		Shows(map[string]string{"product_id": hook, "quantity": "4"})
+
+	for field, texts := range map[string][]string{"file_name": {"theirs.gcode", "Hook.gcode", "hook"},
+		"file_sha256": {"ae", "ad", "AB"}} {
+		for _, text := range texts {
+			unknown := map[string]string{"code": "UNKNOWN_REFERENCE", "errors.0.field": field}
+			c.Post(t, run+"/items", j{field: text}).Want(400).Shows(unknown)
+			c.Patch(t, item, j{field: text}).Want(400).Shows(unknown)
+			unknown["errors.0.field"] = "items[1]." + field
+			c.Post(t, runs, j{"items": []j{{"product_id": hook}, {field: text}}}).Want(400).Shows(unknown)
+		}
+	}
+	c.Get(t, item[:len(run)]).Want(200).Shows(map[string]string{"items.4.product_id": hook})
+
+	c.Post(t, run+"/items", j{"file_name": ""}).Fields("product_id")
+	c.Post(t, run+"/items", j{"file_name": "hook.gcode", "file_sha256": "ab"}).Fields("file_sha256")
+	c.Patch(t, item, j{"file_name": "hook.gcode", "product_id": hook}).Fields("file_name")
+	c.Patch(t, item, j{"file_sha256": nil}).Fields("file_sha256")
 }

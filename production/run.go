@@ -526,6 +526,12 @@ func (h handlers) create(ctx context.Context, r *server.Request[Run]) (server.Cr
 		in.CompletedAt = value.Some(now)
 	}
 	items, materials := itemRows(in.Items), materialRows(in.Materials)
+	product := catalog.Named("i.product_id", "i.sku")
+	if slices.ContainsFunc(in.Items, func(i RunItem) bool { return i.ofFile() }) {
+		product = `(select p.* from ` + product + ` p
+				union all
+				select p.* from ` + catalog.OfFile("i.file_name", "i.file_sha256") + ` f join products p on p.id = f.id)`
+	}
 	var invalid invalidEntries
 	statements := []*db.Stmt{db.SQL(`
 		with item as materialized (
@@ -534,10 +540,10 @@ func (h handlers) create(ctx context.Context, r *server.Request[Run]) (server.Cr
 				coalesce(i.estimated_total_cost, p.total_cost * i.quantity) as total_cost,
 				case when i.order_item_id is not null
 					then `+h.orders.Problem("i.order_item_id", "p.id")+` end as order_problem
-			from json_to_recordset($13::json) i (n int, id uuid, product_id uuid, sku text, order_item_id uuid,
-				quantity int, successful_quantity int, failed_quantity int, failure_reason text,
+			from json_to_recordset($13::json) i (n int, id uuid, product_id uuid, sku text, file_name text,
+				file_sha256 text, order_item_id uuid, quantity int, successful_quantity int, failed_quantity int, failure_reason text,
 				estimated_material_cost numeric, estimated_total_cost numeric)
-			left join lateral `+catalog.Named("i.product_id", "i.sku")+` p on true
+			left join lateral `+product+` p on true
 		), material as materialized (
 			select m.*, s.id as spool, s.cost_per_gram as spool_cost, s.filament
 			from json_to_recordset($14::json) m (n int, id uuid, spool_id uuid, spool_number int,

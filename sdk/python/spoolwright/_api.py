@@ -6101,6 +6101,12 @@ class RunItemCreate(TypedDict, total=False):
     """The product."""
     sku: str | None
     """The SKU of the product; names it instead of product_id."""
+    file_name: str | None
+    """The name of a sliced file, with or without folders; names the newest product that was made from a file with
+    this name instead of product_id.
+    """
+    file_sha256: str | None
+    """The SHA-256 of a sliced file; names the newest product that was made from this file instead of product_id."""
     order_item_id: str | None
     """The item of an order that this item prints; it has the same product."""
     quantity: int | None
@@ -12151,6 +12157,8 @@ class ProductionRunsResource:
         *,
         product_id: str | None = None,
         sku: str | None = None,
+        file_name: str | None = None,
+        file_sha256: str | None = None,
         order_item_id: str | None = None,
         quantity: int | None = None,
         successful_quantity: int | None = None,
@@ -12171,6 +12179,10 @@ class ProductionRunsResource:
         :param id: The id of the production run, a UUID.
         :param product_id: The product.
         :param sku: The SKU of the product; names it instead of product_id.
+        :param file_name: The name of a sliced file, with or without folders; names the newest product that was
+        made from a file with this name instead of product_id.
+        :param file_sha256: The SHA-256 of a sliced file; names the newest product that was made from this file
+        instead of product_id.
         :param order_item_id: The item of an order that this item prints; it has the same product.
         :param quantity: Pieces to print; 1 by default.
         :param successful_quantity: Good pieces.
@@ -12188,6 +12200,8 @@ class ProductionRunsResource:
             body={
                 "product_id": UNSET if product_id is None else product_id,
                 "sku": UNSET if sku is None else sku,
+                "file_name": UNSET if file_name is None else file_name,
+                "file_sha256": UNSET if file_sha256 is None else file_sha256,
                 "order_item_id": UNSET if order_item_id is None else order_item_id,
                 "quantity": UNSET if quantity is None else quantity,
                 "successful_quantity": UNSET if successful_quantity is None else successful_quantity,
@@ -12206,6 +12220,8 @@ class ProductionRunsResource:
         *,
         product_id: str | Unset = UNSET,
         sku: str | Unset = UNSET,
+        file_name: str | Unset = UNSET,
+        file_sha256: str | Unset = UNSET,
         order_item_id: str | None | Unset = UNSET,
         quantity: int | Unset = UNSET,
         successful_quantity: int | None | Unset = UNSET,
@@ -12225,6 +12241,10 @@ class ProductionRunsResource:
         :param item_id: The id of the item, a UUID.
         :param product_id: The product.
         :param sku: The SKU of the product; names it instead of product_id.
+        :param file_name: The name of a sliced file, with or without folders; names the newest product that was
+        made from a file with this name instead of product_id.
+        :param file_sha256: The SHA-256 of a sliced file; names the newest product that was made from this file
+        instead of product_id.
         :param order_item_id: The item of an order that this item prints; it has the same product.
         :param quantity: Pieces to print; 1 by default.
         :param successful_quantity: Good pieces.
@@ -12240,6 +12260,8 @@ class ProductionRunsResource:
             body={
                 "product_id": product_id,
                 "sku": sku,
+                "file_name": file_name,
+                "file_sha256": file_sha256,
                 "order_item_id": order_item_id,
                 "quantity": quantity,
                 "successful_quantity": successful_quantity,

@@ -4180,6 +4180,13 @@ export interface RunItemCreate {
   product_id?: string | null | undefined;
   /** The SKU of the product; names it instead of product_id. */
   sku?: string | null | undefined;
+  /**
+   * The name of a sliced file, with or without folders; names the newest product that was made from a file with this
+   * name instead of product_id.
+   */
+  file_name?: string | null | undefined;
+  /** The SHA-256 of a sliced file; names the newest product that was made from this file instead of product_id. */
+  file_sha256?: string | null | undefined;
   /** The item of an order that this item prints; it has the same product. */
   order_item_id?: string | null | undefined;
   /** Pieces to print; 1 by default. */
@@ -4303,6 +4310,13 @@ export interface RunItemUpdate {
   product_id?: string | undefined;
   /** The SKU of the product; names it instead of product_id. */
   sku?: string | undefined;
+  /**
+   * The name of a sliced file, with or without folders; names the newest product that was made from a file with this
+   * name instead of product_id.
+   */
+  file_name?: string | undefined;
+  /** The SHA-256 of a sliced file; names the newest product that was made from this file instead of product_id. */
+  file_sha256?: string | undefined;
   /** The item of an order that this item prints; it has the same product. */
   order_item_id?: string | null | undefined;
   /** Pieces to print; 1 by default. */
