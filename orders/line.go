@@ -18,12 +18,14 @@ type OrderLine struct {
 	UnitPrice value.Optional[value.Decimal] `json:"unit_price" rule:"maximum=1000000"`
 }
 
-// lineRows returns the lines as an argument for json_to_recordset, with new ids of the lines and of their items.
-func lineRows(lines []OrderLine) string {
+// lineRows returns the lines of an order as an argument for json_to_recordset, with new ids of the lines and of their
+// items.
+func lineRows(order string, lines []OrderLine) string {
 	rows := make([]map[string]any, len(lines))
 	for i, line := range lines {
-		rows[i] = map[string]any{"id": value.NewID(), "item": value.NewID(), "title": line.Title.Arg(),
-			"sku": line.SKU.Arg(), "quantity": line.Quantity.Or(1), "unit_price": line.UnitPrice.Arg()}
+		rows[i] = map[string]any{"order_id": order, "id": value.NewID(), "item": value.NewID(),
+			"title": line.Title.Arg(), "sku": line.SKU.Arg(), "quantity": line.Quantity.Or(1),
+			"unit_price": line.UnitPrice.Arg()}
 	}
 	return db.Recordset(rows)
 }
@@ -32,27 +34,27 @@ func lineRows(lines []OrderLine) string {
 // order_line_match finds. item_id is null if a line has no item.
 func matchedLines(lines string) string {
 	return `
-			select l.n, l.id, l.shop_line, l.title, l.sku, l.quantity, l.unit_price, m.product_id, m.pieces,
+			select l.n, l.order_id, l.id, l.shop_line, l.title, l.sku, l.quantity, l.unit_price, m.product_id, m.pieces,
 				case when m.product_id is not null then l.item end as item_id,
 				m.found is not null and m.product_id is null as ignored
-			from json_to_recordset(` + lines + `::json) l (n int, id uuid, item uuid, shop_line text, title text, sku text,
-				quantity int, unit_price numeric)
+			from json_to_recordset(` + lines + `::json) l (n int, order_id uuid, id uuid, item uuid, shop_line text, title text,
+				sku text, quantity int, unit_price numeric)
 			left join lateral (
 				select true as found, m.* from order_line_match(l.title, l.sku) m
 				where l.quantity > 0 and coalesce(l.quantity::bigint * m.pieces, 0) <= 1000000
 			) m on true`
 }
 
-// newLines are CTEs that insert the rows of the CTE line, and their items, into the order that the CTE added returns.
+// newLines are CTEs that insert the rows of the CTE line, and their items, into the orders that the CTE added returns.
 const newLines = `line_items as (
 			insert into order_items (id, order_id, product_id, quantity, unit_price)
 			select l.item_id, a.id, l.product_id, l.quantity * l.pieces, coalesce(round(l.unit_price / l.pieces, 6),
 				(select p.selling_price from products p where p.id = l.product_id))
-			from added a, line l where l.item_id is not null order by l.n
+			from line l join added a on a.id = l.order_id where l.item_id is not null order by l.n
 		), lines as (
 			insert into order_lines (id, order_id, shop_line, title, sku, quantity, unit_price, item_id, pieces, ignored)
 			select l.id, a.id, l.shop_line, l.title, l.sku, l.quantity, l.unit_price, l.item_id, l.pieces, l.ignored
-			from added a, line l order by l.n
+			from line l join added a on a.id = l.order_id order by l.n
 		)`
 
 // LineAssignment is the body of a request to assign a line: a product with a number of pieces, or ignore.

@@ -71,20 +71,25 @@ begin
 		return;
 	end if;
 
-	-- Lines that came without an id, for example from a file, are those that sell the same.
+	-- Lines that came without an id, or with one that a file gives lines without an id, are those that sell the same.
 	update order_lines l set shop_line = n.shop_line
 	from (
-		select l.id, l.match_key, row_number() over (partition by l.match_key order by l.created_at, l.id) as nth
-		from order_lines l where l.order_id = p_order and l.shop_line is null
+		select l.id, l.match_key, coalesce(l.shop_line like 'file %', true) as loose,
+			row_number() over (partition by l.match_key, coalesce(l.shop_line like 'file %', true)
+				order by l.created_at, l.id) as nth
+		from order_lines l
+		where l.order_id = p_order and (l.shop_line is null or not exists (
+			select from json_to_recordset(p_lines) n (shop_line text) where n.shop_line = l.shop_line))
 	) o
 	join (
-		select n.shop_line, k.match_key, row_number() over (partition by k.match_key order by n.n) as nth
+		select n.shop_line, k.match_key, n.shop_line like 'file %' as loose,
+			row_number() over (partition by k.match_key, n.shop_line like 'file %' order by n.n) as nth
 		from json_to_recordset(p_lines) n (n int, shop_line text, title text, sku text)
 		cross join lateral (select case when n.sku <> '' then 'sku ' || (lower(n.sku collate "und-x-icu") collate "C")
 			else 'title ' || (lower(n.title collate "und-x-icu") collate "C") end) k (match_key)
 		where not exists (select from order_lines x where x.order_id = p_order and x.shop_line = n.shop_line)
 	) n on n.match_key = o.match_key and n.nth = o.nth
-	where l.id = o.id;
+	where l.id = o.id and (l.shop_line is null or n.loose <> o.loose);
 
 	with now as materialized (
 		select n.shop_line, n.title, n.sku, n.quantity, n.unit_price

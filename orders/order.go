@@ -350,7 +350,7 @@ func (h handlers) create(
 		), `+newLines+`
 		select array(select i.n from item i where i.product_id is null order by i.n)`,
 		id, in.Source.Arg(), in.Reference.Arg(), in.Customer.Arg(), in.DueDate.Arg(), in.Notes.Arg(),
-		string(in.Status.Or("received")), content, itemRows(in.Items), lineRows(in.Lines)).Into(&unknown)
+		string(in.Status.Or("received")), content, itemRows(in.Items), lineRows(id, in.Lines)).Into(&unknown)
 	// If the insert waits for a concurrent request with the same reference, the next statements see that request's
 	// order.
 	const found = `(

@@ -1,8 +1,11 @@
 package orders
 
 import (
+	"cmp"
 	"context"
-	"crypto/sha256"
+	"encoding/json"
+	"iter"
+	"slices"
 
 	"spoolwright/db"
 	"spoolwright/value"
@@ -29,14 +32,15 @@ type IncomingLine struct {
 	UnitPrice string `json:"unit_price"` // a decimal number, or ""
 }
 
-// incomingRows returns the lines as an argument for json_to_recordset, as lineRows.
-func incomingRows(lines []IncomingLine) string {
+// incomingRows returns the lines of an order as rows for json_to_recordset, as lineRows does.
+func incomingRows(order string, lines []IncomingLine) []map[string]any {
 	rows := make([]map[string]any, len(lines))
 	for i, line := range lines {
-		rows[i] = map[string]any{"id": value.NewID(), "item": value.NewID(), "shop_line": line.Key, "title": line.Title,
-			"sku": orNil(line.SKU), "quantity": line.Quantity, "unit_price": orNil(line.UnitPrice)}
+		rows[i] = map[string]any{"order_id": order, "id": value.NewID(), "item": value.NewID(), "shop_line": line.Key,
+			"title": line.Title, "sku": orNil(line.SKU), "quantity": line.Quantity,
+			"unit_price": orNil(line.UnitPrice)}
 	}
-	return db.Recordset(rows)
+	return rows
 }
 
 func orNil(text string) any {
@@ -46,68 +50,192 @@ func orNil(text string) any {
 	return text
 }
 
-// Take makes an order what the shop says now, in the transaction of ctx, and returns its id. Before is what the shop
-// said when Take was last called for the order, or nil; id is then empty. Without an id, Take creates the order, or
-// takes over the one with the source and the reference.
-//
-// Only what the shop has changed since then changes, so that what people change in the meantime stays. Runs stay as
-// they are. An order that is done is not cancelled, as with cancelOrder.
-func Take(ctx context.Context, d *db.DB, id string, before *Incoming, now Incoming) (string, error) {
-	if id == "" {
-		created, existing, err := takeNew(ctx, d, now)
-		if err != nil || existing == "" {
-			return created, err
-		}
-		id, before = existing, nil
-	}
-	was := Incoming{}
-	if before != nil {
-		was = *before
-	}
-	stmts := []*db.Stmt{
-		db.SQL(`select id from orders where id = $1 for no key update`, id),
-		db.SQL(`
-			update orders o set updated_at = now(),
-				customer = case when $2 and ($8 or o.customer is null) then $3 else o.customer end,
-				due_date = case when $4 and ($8 or o.due_date is null) then $5::date else o.due_date end,
-				notes = case when $6 and ($8 or o.notes is null) then $7 else o.notes end
-			where o.id = $1 and ($2 or $4 or $6)`,
-			id, now.Customer != was.Customer, orNil(now.Customer), now.DueDate != was.DueDate, orNil(now.DueDate),
-			now.Notes != was.Notes, orNil(now.Notes), before != nil),
-		db.SQL(`select take_order_lines($1, $2::json)::text`, id, incomingRows(now.Lines)),
-	}
-	switch {
-	case now.Cancelled && !was.Cancelled:
-		stmts = append(stmts, db.SQL(`update orders set status = 'cancelled', updated_at = now()
-			where id = $1 and status in ('received', 'in_production')`, id))
-	case !now.Cancelled && was.Cancelled:
-		stmts = append(stmts, db.SQL(`update orders set status = 'received', updated_at = now()
-			where id = $1 and status = 'cancelled'`, id), settle(id))
-	}
-	return id, d.Write(ctx, stmts...)
+// Taking is an order of a shop that TakeAll takes.
+type Taking struct {
+	ID     string    // of the order here; "" if there is none yet, or none that the shop is known to have made
+	Before *Incoming // what the shop said when the order was last taken; nil without ID
+	Now    Incoming
+	New    bool // leaves an order alone that has the source and the reference; ID stays ""
 }
 
-// takeNew creates an order. If another one has the source and the reference, it returns the id of that one as existing.
-func takeNew(ctx context.Context, d *db.DB, now Incoming) (id, existing string, err error) {
-	id = value.NewID()
-	status := "received"
-	if now.Cancelled {
-		status = "cancelled"
+// Take takes one order, as TakeAll does, and returns its id.
+func Take(ctx context.Context, d *db.DB, id string, before *Incoming, now Incoming) (string, error) {
+	t := &Taking{ID: id, Before: before, Now: now}
+	err := TakeAll(ctx, d, []*Taking{t})
+	return t.ID, err
+}
+
+// TakeAll makes orders what their shops say now, in the transaction of ctx, and sets their ids. Without an id, it
+// creates the order, or takes over the one with the source and the reference. No two have the same order.
+//
+// Only what the shop has changed since the last time changes, so that what people change in the meantime stays. Of an
+// order that is taken over, only empty fields change. Runs stay as they are. An order that is done is not cancelled, as
+// with cancelOrder.
+func TakeAll(ctx context.Context, d *db.DB, all []*Taking) error {
+	var added, known []*Taking
+	for _, t := range all {
+		if t.ID != "" {
+			known = append(known, t)
+			continue
+		}
+		t.ID = value.NewID() // lists show orders by their ids, and thus in this sequence
+		added = append(added, t)
 	}
-	content := sha256.Sum256([]byte("of a shop " + id)) // equal to that of no request
-	known := db.SQL(`select o.id::text from orders o where coalesce(o.source, '') = coalesce($1, '') and o.reference = $2
-		and o.reference <> '' and o.hidden_at is null and o.id <> $3`, orNil(now.Source), orNil(now.Reference), id).
-		Into(&existing)
+	// Concurrent transactions with the same new orders wait for each other, and therefore insert them in one sequence.
+	slices.SortFunc(added, func(a, b *Taking) int {
+		return cmp.Or(cmp.Compare(a.Now.Source, b.Now.Source), cmp.Compare(a.Now.Reference, b.Now.Reference))
+	})
+	for batch := range batches(added) {
+		existing, err := takeNew(ctx, d, batch)
+		if err != nil {
+			return err
+		}
+		for _, t := range batch {
+			switch id := existing[t.ID]; {
+			case id != "" && t.New:
+				t.ID = ""
+			case id != "":
+				t.ID = id
+				known = append(known, t)
+			}
+		}
+	}
+	return takeKnown(ctx, d, known)
+}
+
+// batches divides orders into parts of about 1,000 rows: orders and lines.
+func batches(all []*Taking) iter.Seq[[]*Taking] {
+	return func(yield func([]*Taking) bool) {
+		start, rows := 0, 0
+		for i, t := range all {
+			n := 1 + len(t.Now.Lines)
+			if rows > 0 && rows+n > 1000 {
+				if !yield(all[start:i]) {
+					return
+				}
+				start, rows = i, 0
+			}
+			rows += n
+		}
+		if start < len(all) {
+			yield(all[start:])
+		}
+	}
+}
+
+// takeNew creates orders. It returns the ids of the orders that have the source and the reference already, by the ids
+// of those that were not created therefore.
+func takeNew(ctx context.Context, d *db.DB, batch []*Taking) (existing map[string]string, err error) {
+	var orders, lines []map[string]any
+	for _, t := range batch {
+		status := "received"
+		if t.Now.Cancelled {
+			status = "cancelled"
+		}
+		orders = append(orders, map[string]any{"id": t.ID, "source": orNil(t.Now.Source),
+			"reference": orNil(t.Now.Reference), "customer": orNil(t.Now.Customer), "due_date": orNil(t.Now.DueDate),
+			"notes": orNil(t.Now.Notes), "status": status})
+		lines = append(lines, incomingRows(t.ID, t.Now.Lines)...)
+	}
+	rows := db.Recordset(orders)
+	known := db.SQL(`
+		select n.id, o.existing
+		from json_to_recordset($1::json) n (id uuid, source text, reference text)
+		cross join lateral (
+			select o.id as existing from orders o where coalesce(o.source, '') = coalesce(n.source, '')
+				and o.reference = n.reference and o.reference <> '' and o.hidden_at is null
+		) o
+		where o.existing <> n.id`, rows)
+	// The content equals that of no request.
 	err = d.Write(ctx, db.SQL(`
-		with line as materialized (`+matchedLines("$9")+`), added as (
+		with line as materialized (`+matchedLines("$2")+`), added as (
 			insert into orders (id, source, reference, customer, due_date, notes, status, content, unassigned_count)
-			select $1::uuid, $2, $3, $4, $5::date, $6, $7, $8::bytea,
-				(select count(*) from line l where l.item_id is null and not l.ignored and l.quantity > 0)
+			select o.id, o.source, o.reference, o.customer, o.due_date, o.notes, o.status,
+				sha256(convert_to('of a shop ' || o.id, 'UTF8')), coalesce(u.lines, 0)
+			from json_to_recordset($1::json) o (n int, id uuid, source text, reference text, customer text,
+				due_date date, notes text, status text)
+			left join (
+				select l.order_id, count(*) as lines from line l
+				where l.item_id is null and not l.ignored and l.quantity > 0 group by l.order_id
+			) u on u.order_id = o.id
+			order by o.n
 			on conflict (tenant_id, coalesce(source, ''), reference) where hidden_at is null and reference <> '' do nothing
 			returning id
 		), `+newLines+`
-		select id from added`,
-		id, orNil(now.Source), orNil(now.Reference), orNil(now.Customer), orNil(now.DueDate), orNil(now.Notes), status,
-		content[:], incomingRows(now.Lines)), known)
-	return id, existing, err
+		select id from added limit 1`, rows, db.Recordset(lines)), known)
+	if err != nil {
+		return nil, err
+	}
+	var found []struct{ ID, Existing string }
+	if err := json.Unmarshal(known.Array(), &found); err != nil {
+		return nil, err
+	}
+	existing = map[string]string{}
+	for _, f := range found {
+		existing[f.ID] = f.Existing
+	}
+	return existing, nil
+}
+
+// takeKnown changes orders. It locks all of them first, in the sequence of their ids, as settle_orders does.
+func takeKnown(ctx context.Context, d *db.DB, all []*Taking) error {
+	var ids []string
+	for _, t := range all {
+		ids = append(ids, t.ID)
+	}
+	locked := []*db.Stmt{db.SQL(`
+		select count(*) from (select distinct u.id from unnest($1::uuid[]) u (id) order by u.id) u
+		cross join lateral (select from orders o where o.id = u.id for no key update) o`, ids)}
+	for batch := range batches(all) {
+		var rows []map[string]any
+		var ids, cancelled, reopened []string
+		for _, t := range batch {
+			was := Incoming{}
+			if t.Before != nil {
+				was = *t.Before
+			}
+			rows = append(rows, map[string]any{"id": t.ID, "follows": t.Before != nil,
+				"customer": orNil(t.Now.Customer), "new_customer": t.Now.Customer != was.Customer,
+				"due_date": orNil(t.Now.DueDate), "new_due_date": t.Now.DueDate != was.DueDate,
+				"notes": orNil(t.Now.Notes), "new_notes": t.Now.Notes != was.Notes,
+				"lines": db.Recordset(incomingRows(t.ID, t.Now.Lines))})
+			ids = append(ids, t.ID)
+			switch {
+			case t.Now.Cancelled && !was.Cancelled:
+				cancelled = append(cancelled, t.ID)
+			case !t.Now.Cancelled && was.Cancelled:
+				reopened = append(reopened, t.ID)
+			}
+		}
+		text := db.Recordset(rows)
+		stmts := append(locked,
+			db.SQL(`
+				update orders o set updated_at = now(),
+					customer = case when n.new_customer and (n.follows or o.customer is null) then n.customer
+						else o.customer end,
+					due_date = case when n.new_due_date and (n.follows or o.due_date is null) then n.due_date
+						else o.due_date end,
+					notes = case when n.new_notes and (n.follows or o.notes is null) then n.notes else o.notes end
+				from json_to_recordset($1::json) n (id uuid, follows boolean, customer text, new_customer boolean,
+					due_date date, new_due_date boolean, notes text, new_notes boolean)
+				where o.id = n.id and o.id = any ($2::uuid[]) and (n.new_customer or n.new_due_date or n.new_notes)`,
+				text, ids),
+			db.SQL(`
+				select count(take_order_lines(n.id, n.lines::json)::text)
+				from json_to_recordset($1::json) n (id uuid, lines text)`, text))
+		if cancelled != nil {
+			stmts = append(stmts, db.SQL(`update orders set status = 'cancelled', updated_at = now()
+				where id = any ($1::uuid[]) and status in ('received', 'in_production')`, cancelled))
+		}
+		if reopened != nil {
+			stmts = append(stmts, db.SQL(`update orders set status = 'received', updated_at = now()
+				where id = any ($1::uuid[]) and status = 'cancelled'`, reopened),
+				db.SQL(`select settle_orders($1::uuid[])::text`, reopened))
+		}
+		if err := d.Write(ctx, stmts...); err != nil {
+			return err
+		}
+		locked = nil
+	}
+	return nil
 }
