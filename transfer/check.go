@@ -21,6 +21,7 @@ type Conversion struct {
 	Defaults []DefaultValue // that were suggested
 	Missing  []string       // required fields without a column and a default
 	Changed  []CellChange   // in the order of the rows
+	Program  *Program       // that has written the file, or nil
 
 	titles map[string]string // by field
 }
@@ -228,12 +229,21 @@ func (c *Conversion) groups(invalid RowProblems) []ErrorGroup {
 	return all[:min(len(all), maxGroups)]
 }
 
-// CheckEndpoint returns the endpoint that checks a file. It suggests what its columns mean, reads all rows, and answers
-// with all problems instead of a 422.
+// CheckEndpoint returns the endpoint that checks a file of an import with modes. It suggests what its columns mean, reads
+// all rows, and answers with all problems instead of a 422.
 func (i Import[F, R]) CheckEndpoint(d *db.DB) server.Endpoint {
+	return checkEndpoint[ImportQuery](i, d)
+}
+
+// FileCheckEndpoint is CheckEndpoint for an import without modes.
+func (i Import[F, R]) FileCheckEndpoint(d *db.DB) server.Endpoint {
+	return checkEndpoint[FileQuery](i, d)
+}
+
+func checkEndpoint[Q query, F any, R interface{ counts() ImportCounts }](i Import[F, R], d *db.DB) server.Endpoint {
 	return server.HandleText("text/csv", i.Example,
-		func(ctx context.Context, r *server.Request[ImportQuery], body []byte) (ImportCheck, error) {
-			how, err := r.In.reading()
+		func(ctx context.Context, r *server.Request[Q], body []byte) (ImportCheck, error) {
+			how, _, err := r.In.reading()
 			if err != nil {
 				return ImportCheck{}, err
 			}
@@ -245,7 +255,7 @@ func (i Import[F, R]) CheckEndpoint(d *db.DB) server.Endpoint {
 			}
 			return i.check(ctx, d, body, how.In(ctx, d))
 		},
-		func(ctx context.Context, r *server.Request[ImportQuery], check ImportCheck) (server.OK[ImportCheck], error) {
+		func(ctx context.Context, r *server.Request[Q], check ImportCheck) (server.OK[ImportCheck], error) {
 			if err := d.CheckActor(ctx); err != nil {
 				return nil, err
 			}
@@ -255,13 +265,14 @@ func (i Import[F, R]) CheckEndpoint(d *db.DB) server.Endpoint {
 
 // check checks a file. The error is a 422 if there is no table in it.
 func (i Import[F, R]) check(ctx context.Context, d *db.DB, body []byte, how Reading) (check ImportCheck, err error) {
-	c, err := i.convert(body, how)
+	c, err := i.convert(ctx, d, body, how)
 	if err != nil {
 		return check, err
 	}
 	if c.Table.Header == 0 {
 		return check, server.Invalid("body", "cannot be imported: the file is empty")
 	}
+	how.Program = c.Program
 	invalid := RowProblems{}
 	if len(c.Missing) == 0 {
 		var result R

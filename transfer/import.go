@@ -22,9 +22,14 @@ import (
 //go:embed fields.md
 var Fields string
 
-// ImportQuery are the parameters of an import.
+// ImportQuery are the parameters of an import with modes.
 type ImportQuery struct {
-	Mode      value.Optional[Mode]      `query:"mode" rule:"default=create,named=ImportMode"`
+	Mode value.Optional[Mode] `query:"mode" rule:"default=create,named=ImportMode"`
+	FileQuery
+}
+
+// FileQuery are the parameters of an import.
+type FileQuery struct {
 	Decimal   value.Optional[Decimal]   `query:"decimal" rule:"named=DecimalMark"`
 	DateOrder value.Optional[DateOrder] `query:"date_order" rule:"named=DateOrder"`
 	DryRun    value.Optional[bool]      `query:"dry_run" rule:"default=false"`
@@ -34,10 +39,16 @@ type ImportQuery struct {
 	Skip      value.Optional[bool]      `query:"skip_invalid" rule:"default=false"`
 }
 
-// reading returns the settings. The error is a 422.
-func (q ImportQuery) reading() (how Reading, err error) {
-	how = Reading{Mode: q.Mode.Or(Create), Decimal: q.Decimal.Or(""), Dates: q.DateOrder.Or(""),
-		SkipInvalid: q.Skip.Or(false)}
+// reading returns the settings, and whether to change nothing. The error is a 422.
+func (q ImportQuery) reading() (how Reading, dryRun bool, err error) {
+	how, dryRun, err = q.FileQuery.reading()
+	how.Mode = q.Mode.Or(Create)
+	return how, dryRun, err
+}
+
+// reading returns the settings with the mode Create.
+func (q FileQuery) reading() (how Reading, dryRun bool, err error) {
+	how = Reading{Mode: Create, Decimal: q.Decimal.Or(""), Dates: q.DateOrder.Or(""), SkipInvalid: q.Skip.Or(false)}
 	var problems server.Problems
 	for name, to := range map[string]struct {
 		text value.Optional[string]
@@ -72,7 +83,7 @@ func (q ImportQuery) reading() (how Reading, err error) {
 			how.Corrections[n] = texts
 		}
 	}
-	return how, problems.Err()
+	return how, q.DryRun.Or(false), problems.Err()
 }
 
 // ImportCounts has the numbers of rows that an import created, updated, left unchanged and skipped, and those that it
@@ -215,13 +226,25 @@ func ReadRows[T any](
 }
 
 // ImportArgs are the operand and the flags of a command that imports a CSV file.
-const ImportArgs = "FILE.csv [--tenant NAME] [--mode create|update|upsert] [--decimal comma|point] " +
-	"[--date-order dmy|mdy] [--map COLUMN=FIELD]... [--default FIELD=VALUE]... [--skip-invalid] [--dry-run]"
+const ImportArgs = "FILE.csv [--tenant NAME] [--mode create|update|upsert] " + fileArgs
+
+// FileArgs are those of a command that imports CSV files without modes.
+const FileArgs = "FILE... [--tenant NAME] " + fileArgs
+
+const fileArgs = "[--decimal comma|point] [--date-order dmy|mdy] [--map COLUMN=FIELD]... [--default FIELD=VALUE]... " +
+	"[--skip-invalid] [--dry-run]"
 
 // ImportFlags adds the flags of a command that imports a CSV file.
 func ImportFlags(flags *flag.FlagSet) (how *Reading, dryRun *bool) {
-	how = &Reading{Mode: Upsert}
+	how, dryRun = FileFlags(flags)
+	how.Mode = Upsert
 	choice(flags, "mode", "create, update or upsert (default upsert)", &how.Mode)
+	return how, dryRun
+}
+
+// FileFlags adds the flags of a command that imports CSV files without modes.
+func FileFlags(flags *flag.FlagSet) (how *Reading, dryRun *bool) {
+	how = &Reading{Mode: Create}
 	choice(flags, "decimal", "the decimal mark of the numbers, comma or point, if the file does not show it", &how.Decimal)
 	choice(flags, "date-order", "the order of the dates, dmy or mdy, if the file does not show it", &how.Dates)
 	pairs(flags, "map", "the field of a column; without the field, the column is left out. May be repeated",

@@ -47,6 +47,7 @@ type Reading struct {
 	// Remembered is the mapping of an earlier file. It comes before the names and values of the columns, and can name
 	// columns that the file does not have.
 	Remembered map[string]string
+	Program    *Program          // that has written the file, or nil
 	Defaults   map[string]string // values of fields for rows without them
 	// Corrections replace texts of rows, by their lines and the titles of their columns. A row with nil is left out.
 	Corrections map[int]map[string]string
@@ -56,6 +57,14 @@ type Reading struct {
 	Currency func() (string, error)
 
 	marked map[string]bool // columns of booleans whose only values are marks such as x
+}
+
+// Program is a program that is known to have written a file. What the sender says comes first.
+type Program struct {
+	Name     string
+	Fields   map[string]string // of its columns, by their titles; other columns are left out
+	Defaults map[string]string // values that are suggested, and used, for fields that have no default
+	Dates    DateOrder         // of dates, if the file does not show it; or ""
 }
 
 // Number returns a number in the form that the API accepts, or a problem. The reading is the result of Survey.

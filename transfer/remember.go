@@ -10,8 +10,12 @@ import (
 const maxMapping = 100_000 // as in import_columns
 
 // given returns the fields of the columns to which the request has given one, by their titles, as a JSON object. It
-// returns "" if there are none, or if the object is longer than its column allows: no list of a farm is.
+// returns "" if there are none, if the file is of a known program, whose columns say nothing about other files, or if
+// the object is longer than its column allows: no list of a farm is.
 func (c *Conversion) given() string {
+	if c.Program != nil {
+		return ""
+	}
 	mapping := map[string]string{}
 	for _, column := range c.Columns {
 		if column.Why != "given" {

@@ -35,6 +35,8 @@ type Import[F any, R interface{ counts() ImportCounts }] struct {
 	Convert func(sheet *Sheet, how Reading) (*Conversion, error)
 	// Good returns how much a row looks like titles of columns that Convert knows.
 	Good func(titles []string) int
+	// Program returns the program that has written a sheet, or nil. It may be nil.
+	Program func(ctx context.Context, d *db.DB, sheet *Sheet) (*Program, error)
 }
 
 // read reads a file and prepares its import.
@@ -47,12 +49,21 @@ func (i Import[F, R]) read(ctx context.Context, d *db.DB, file File, how Reading
 }
 
 // convert reads the sheet in a file, and finds out what its columns mean. The error is a 422.
-func (i Import[F, R]) convert(file []byte, how Reading) (*Conversion, error) {
+func (i Import[F, R]) convert(ctx context.Context, d *db.DB, file []byte, how Reading) (*Conversion, error) {
 	sheet, err := ReadSheet(file, i.Good)
 	if err != nil {
 		return nil, server.Invalid("body", "cannot be imported: %s", err)
 	}
-	return i.Convert(sheet, how)
+	if i.Program != nil {
+		if how.Program, err = i.Program(ctx, d, sheet); err != nil {
+			return nil, err
+		}
+	}
+	c, err := i.Convert(sheet, how)
+	if c != nil {
+		c.Program = how.Program
+	}
+	return c, err
 }
 
 // transaction runs a function in a transaction.
@@ -90,20 +101,30 @@ func (i Import[F, R]) sift(
 
 func (c ImportCounts) counts() ImportCounts { return c }
 
-// Endpoint returns the endpoint of the import.
-func (i Import[F, R]) Endpoint(d *db.DB) server.Endpoint {
+// query has the parameters of a request.
+type query interface {
+	reading() (how Reading, dryRun bool, err error)
+}
+
+// Endpoint returns the endpoint of an import with modes.
+func (i Import[F, R]) Endpoint(d *db.DB) server.Endpoint { return endpoint[ImportQuery](i, d) }
+
+// FileEndpoint returns the endpoint of an import without modes.
+func (i Import[F, R]) FileEndpoint(d *db.DB) server.Endpoint { return endpoint[FileQuery](i, d) }
+
+func endpoint[Q query, F any, R interface{ counts() ImportCounts }](i Import[F, R], d *db.DB) server.Endpoint {
 	return server.HandleText("text/csv", i.Example,
-		func(ctx context.Context, r *server.Request[ImportQuery], body []byte) (prepared[F], error) {
-			how, err := r.In.reading()
+		func(ctx context.Context, r *server.Request[Q], body []byte) (p prepared[F], err error) {
+			how, dryRun, err := r.In.reading()
 			if err != nil {
-				return prepared[F]{}, err
+				return p, err
 			}
-			return i.prepare(ctx, d, body, how, i.Most, r.In.DryRun.Or(false), d.Tx)
+			return i.prepare(ctx, d, body, how, i.Most, dryRun, d.Tx)
 		},
-		func(ctx context.Context, r *server.Request[ImportQuery], p prepared[F]) (server.OK[R], error) {
+		func(ctx context.Context, r *server.Request[Q], p prepared[F]) (server.OK[R], error) {
 			var result R
 			err := d.Tx(ctx, func(ctx context.Context) (err error) {
-				result, err = i.store(ctx, d, &p, r.In.DryRun.Or(false))
+				result, err = i.store(ctx, d, &p, p.dryRun)
 				return err
 			})
 			if err != nil {
@@ -121,18 +142,20 @@ type prepared[F any] struct {
 	changes []Change
 	rows    []InvalidRow
 	mapping string // of the request, to be remembered; or ""
+	dryRun  bool
 }
 
 // prepare reads a file for the function Write. If the reading skips invalid rows, they are left out.
 func (i Import[F, R]) prepare(
 	ctx context.Context, d *db.DB, text []byte, how Reading, most int, dryRun bool, tx transaction,
 ) (p prepared[F], err error) {
-	how = how.In(ctx, d)
-	converted, err := i.convert(text, how)
+	how, p.dryRun = how.In(ctx, d), dryRun
+	converted, err := i.convert(ctx, d, text, how)
 	if err != nil {
 		return p, err
 	}
 	table := converted.Table
+	how.Program = converted.Program
 	if how.SkipInvalid {
 		var invalid RowProblems
 		if table, invalid, _, err = i.sift(ctx, d, table, how, most, tx); err != nil {

@@ -2,6 +2,7 @@ package imports
 
 import (
 	"strings"
+	"sync"
 )
 
 // A concept is what a column of somebody's list means. Its name is that of a field of a spool, or one of these, from
@@ -20,7 +21,7 @@ import (
 // titles are the names that people give to columns, in English, German, French, Spanish, Italian, Dutch, Portuguese,
 // Polish, Czech and Swedish, and those of other programs. Case, accents, punctuation, and units do not matter. A name
 // that stands in several lists means the first concept that is still free.
-var titles = []struct{ concept, names string }{
+var titles = Titles{
 	{"brand", `brand, brand name, make, maker, manufacturer, manufactured by, mfr, mfg, vendor, vendor name, producer,
 		company, filament brand, filament.vendor.name, filament vendor,
 		marke, hersteller, herstellername, produzent, fabrikat, firma, filamenthersteller,
@@ -440,8 +441,11 @@ var titles = []struct{ concept, names string }{
 		poř č, pořadí, löpnummer, rad, row, index, key, filament_id, filament id, vendor_id, vendor id`},
 }
 
-// titlesOf maps normal forms of titles to the concepts that they can mean, the likeliest first.
-var titlesOf = map[string][]string{}
+// Titles are the names of columns for concepts, separated by commas. The concept "" is of columns that mean nothing.
+type Titles []struct{ Concept, Names string }
+
+// dictionary maps normal forms of titles to the concepts that they can mean, the likeliest first.
+type dictionary map[string][]string
 
 // letters maps letters with accents, in lower case, to letters of ASCII.
 var letters = map[rune]string{'ß': "ss", 'æ': "ae", 'œ': "oe", 'ø': "o", 'ð': "d", 'þ': "th", 'ł': "l", 'đ': "d", 'ı': "i",
@@ -548,6 +552,10 @@ func normal(title string, plain bool) string {
 	return strings.Join(kept, "")
 }
 
+// Key returns the letters and digits of a text in lower case, without accents: texts of people with the same key mean
+// the same.
+func Key(text string) string { return normal(text, false) }
+
 // withoutBrackets returns a text without the parts in brackets, unless nothing is left.
 func withoutBrackets(text string) string {
 	var b strings.Builder
@@ -584,7 +592,7 @@ func unitOf(title string) (unit string, ok bool) {
 
 // meanings returns the concepts that the title of a column can mean, the likeliest first, and how sure that is: at most
 // 100.
-func meanings(title string) (concepts []string, sure int) {
+func (titlesOf dictionary) meanings(title string) (concepts []string, sure int) {
 	all := words(withoutBrackets(title))
 	trimmed := all
 	for len(trimmed) > 1 {
@@ -621,16 +629,22 @@ func meanings(title string) (concepts []string, sure int) {
 	return titlesOf[best], 45
 }
 
-func init() {
-	for _, t := range titles {
-		for name := range strings.SplitSeq(t.names, ",") {
+// dictionary returns the dictionary with the titles.
+func (all Titles) dictionary() dictionary {
+	titlesOf := dictionary{}
+	for _, t := range all {
+		for name := range strings.SplitSeq(t.Names, ",") {
 			key := normal(name, false)
 			if key == "" {
 				panic("imports: a title without letters: " + name)
 			}
-			if all := titlesOf[key]; len(all) == 0 || all[len(all)-1] != t.concept {
-				titlesOf[key] = append(all, t.concept)
+			if known := titlesOf[key]; len(known) == 0 || known[len(known)-1] != t.Concept {
+				titlesOf[key] = append(known, t.Concept)
 			}
 		}
 	}
+	return titlesOf
 }
+
+// ownTitles is the dictionary of titles. It is computed when it is first used, because it needs letters and filler.
+var ownTitles = sync.OnceValue(titles.dictionary)

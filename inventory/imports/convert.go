@@ -247,6 +247,19 @@ func (c *converter) defaults(result *transfer.Conversion) (map[string]string, er
 			}
 		}
 	}
+	if p := c.how.Program; p != nil {
+		merged := maps.Clone(given)
+		if merged == nil {
+			merged = map[string]string{}
+		}
+		for name, text := range p.Defaults {
+			if _, ok := given[name]; !ok && !c.has(name) {
+				merged[name] = text
+				result.Defaults = append(result.Defaults, transfer.DefaultValue{Field: name, Value: text})
+			}
+		}
+		given = merged
+	}
 	for name, text := range given {
 		f := c.fields[name]
 		if text = strings.TrimSpace(text); text == "" {
@@ -299,6 +312,9 @@ func (c *converter) convert(result *transfer.Conversion, rows []transfer.Row, de
 	}
 	if !c.strict {
 		c.how = c.survey(c.table(result, all), c.how)
+		if c.how.Dates == "" && c.how.Program != nil {
+			c.how.Dates = c.how.Program.Dates
+		}
 		c.guessUnits(all)
 		for _, r := range all {
 			c.compute(r)
@@ -877,7 +893,11 @@ func (c *converter) describe(result *transfer.Conversion, rows []transfer.Row) {
 		case one.note != "":
 			note = one.note
 		case one.ignore:
-			note = "a " + c.one + " has no such field"
+			article := "a "
+			if strings.ContainsRune("aeiou", rune(c.one[0])) {
+				article = "an "
+			}
+			note = article + c.one + " has no such field"
 		case len(one.texts) == 0:
 			note = "is empty"
 		}

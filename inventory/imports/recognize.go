@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"spoolwright/inventory"
 	"spoolwright/server"
@@ -22,13 +23,15 @@ type Sheets struct {
 	one      string   // the noun for a row, such as spool
 	keys     []string // fields that name a resource
 	makes    bool     // whether the fields that people write in other ways are those of spools
+
+	dictionary func() dictionary // of the titles that people give to columns
 }
 
 // NewSheets returns the Sheets of a resource with the fields of T. Keys are the fields with which a row names a
 // resource.
 func NewSheets[T any](one string, concepts map[string]string, keys ...string) *Sheets {
 	s := &Sheets{schema: server.SchemaOf[T](), fields: map[string]*server.Field{}, concepts: concepts, one: one,
-		keys: keys, survey: transfer.Survey[T]}
+		keys: keys, survey: transfer.Survey[T], dictionary: ownTitles}
 	for _, f := range s.schema.Fields {
 		if nested, _ := f.Nested(); nested == nil {
 			s.fields[f.Name] = f
@@ -37,6 +40,16 @@ func NewSheets[T any](one string, concepts map[string]string, keys ...string) *S
 	s.makes = one == "spool"
 	return s
 }
+
+// With returns the Sheets of a resource whose columns have other titles than those of inventory and products.
+func (s *Sheets) With(titles Titles) *Sheets {
+	other := *s
+	other.dictionary = sync.OnceValue(titles.dictionary)
+	return &other
+}
+
+// meanings returns the concepts that a title can mean, as those of a dictionary.
+func (s *Sheets) meanings(title string) ([]string, int) { return s.dictionary().meanings(title) }
 
 // same returns a map from names to themselves.
 func same(names string) map[string]string {
@@ -79,7 +92,7 @@ func (s *Sheets) Good(titles []string) int {
 		}
 		if s.exact(title) != "" {
 			known, sum = known+1, sum+100
-		} else if concepts, sure := meanings(title); len(concepts) > 0 && concepts[0] != "" && sure >= 60 {
+		} else if concepts, sure := s.meanings(title); len(concepts) > 0 && concepts[0] != "" && sure >= 60 {
 			known, sum = known+1, sum+sure
 		}
 	}
@@ -144,6 +157,12 @@ func (s *Sheets) header(sheet *transfer.Sheet, how transfer.Reading) int {
 		n := s.Good(titles)
 		for _, title := range titles {
 			if _, ok := mappedTo(mapping, title); ok && title != "" {
+				n += 20
+			}
+			if how.Program == nil {
+				continue
+			}
+			if _, ok := mappedTo(how.Program.Fields, title); ok {
 				n += 20
 			}
 		}
@@ -240,6 +259,13 @@ func (s *Sheets) recognize(columns []column, how transfer.Reading) {
 			taken[field] = true
 			continue
 		}
+		if how.Program != nil {
+			c.why, c.ignore = "none", true
+			if field, ok := mappedTo(how.Program.Fields, c.title); ok && !taken[field] {
+				c.target, c.why, taken[field] = field, "name", true
+			}
+			continue
+		}
 		if field, ok := s.remembered(c, how.Remembered); ok && (!taken[field] || field == "notes" || isSecond(c.title)) {
 			c.target, c.why = field, "remembered"
 			taken[field] = field != ""
@@ -284,7 +310,8 @@ func (s *Sheets) recognize(columns []column, how transfer.Reading) {
 	}
 	for i := range columns {
 		c := &columns[i]
-		if concepts, sure := meanings(c.title); c.target == "" && c.why == "none" && sure >= 60 && concepts != nil {
+		if concepts, sure := s.meanings(c.title); c.target == "" && c.why == "none" && sure >= 60 && concepts != nil &&
+			how.Program == nil {
 			isField := func(name string) bool { return s.concepts[name] != "" }
 			c.ignore = concepts[0] == "" || !slices.ContainsFunc(concepts, isField)
 		}
@@ -320,7 +347,7 @@ func (s *Sheets) candidates(i int, c *column) (all []candidate) {
 		}
 		all = append(all, candidate{i, target, score, why})
 	}
-	concepts, sure := meanings(c.title)
+	concepts, sure := s.meanings(c.title)
 	if isSecond(c.title) {
 		sure -= 3
 	}
@@ -442,6 +469,7 @@ func isDiameter(text string) bool {
 // its values fit: from 0 to 1.
 func (s *Sheets) fit(c *column, concept, target string) (string, float64) {
 	texts := c.texts
+	titlesOf := s.dictionary()
 	both := slices.Contains(titlesOf[normal(c.title, false)], "quantity") || slices.Contains(titlesOf[normal(c.title, true)], "quantity")
 	small := share(texts, func(t string) bool {
 		n := amountOf(t)
