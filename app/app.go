@@ -45,6 +45,7 @@ var Features = []func(*db.DB) []server.Route{
 	catalog.Routes,
 	production.Routes(orders.Runs),
 	orders.Routes,
+	shops.FileRoutes,
 	stock.Routes,
 	planning.Routes,
 	archive.Routes,
@@ -78,6 +79,7 @@ var Commands = slices.Concat(
 	catalog.Commands,
 	production.Commands,
 	orders.Commands,
+	shops.Commands,
 )
 
 // Main runs the command that args name and returns the exit status of the program.

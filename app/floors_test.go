@@ -31,7 +31,7 @@ var owners = map[string]string{
 		"usage_days usage_summaries vendors",
 	"catalog":    "product_components product_materials product_pictures products",
 	"production": "production_runs run_items run_materials run_history",
-	"shops":      "shop_orders shops",
+	"shops":      "file_orders shop_orders shops",
 	"orders":     "order_assignments order_items order_lines orders",
 	"stock":      "stock_levels",
 	"printers":   "printer_slots printers",

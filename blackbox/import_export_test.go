@@ -28,6 +28,7 @@ func testCommandHelp(t *testing.T, p program) {
 		"tenant": "tenant list", "tenant list": "-json", "tenant rename": "NEW-NAME", "tenant remove": "-yes",
 		"tenant export": "-webhooks", "tenant import": "-init",
 		"import": "import spoolman", "import spools": "FILE.csv", "import products": "FILE...",
+		"import orders":   "FILE...",
 		"import spoolman": "-skip-bad",
 		"export":          "export production-runs", "export spools": "-format", "export products": "jsonl",
 		"export production-runs": "-tenant", "export orders": "-tenant",
@@ -215,6 +216,7 @@ func testImportExport(t *testing.T, p program) {
 		"product created: hook; 21 " + weight + "This was a dry run: nothing was changed.\n"; out != want {
 		t.Errorf("import products of sliced files prints\n%s, want\n%s", out, want)
 	}
+	importsOrders(t, p, env)
 	for _, what := range []string{"products", "production-runs", "orders"} {
 		out := p.succeeds(t, "", env, "export", what, "--tenant", "north")
 		if !strings.HasPrefix(out, "id,") || strings.Count(out, "\n") != 1 {
@@ -359,5 +361,46 @@ func testImportOnTerminal(t *testing.T, p program) {
 		if !strings.Contains(shown.String(), want) {
 			t.Errorf("%q is not in %q", want, shown.String())
 		}
+	}
+}
+
+// importsOrders imports 12,000 rows of orders twice, and files that are wrong.
+func importsOrders(t *testing.T, p program, env []string) {
+	t.Helper()
+	dir := t.TempDir()
+	file := func(name, text string) string {
+		t.Helper()
+		path := filepath.Join(dir, name)
+		check(t, os.WriteFile(path, []byte(text), 0o600))
+		return path
+	}
+	var rows strings.Builder
+	rows.WriteString("Name,Financial Status,Fulfillment Status,Created at,Lineitem quantity,Lineitem name," +
+		"Lineitem price,Lineitem sku\n")
+	for i := range 4000 {
+		fmt.Fprintf(&rows, "#%[1]d,paid,,2026-01-05 10:00:00 +0000,2,Dragon,12.50,drg\n#%[1]d,,,,1,Vase %[1]d,9,\n"+
+			"#%[1]d,,,,1,\"Lamp, small\",19,LAMP\n", i)
+	}
+	shopify := file("shopify.csv", rows.String())
+	into := []string{"import", "orders", "--tenant", "south"}
+	for _, want := range []string{"orders created: 4000; updated: 0; unchanged: 0; skipped rows: 0\n",
+		"orders created: 0; updated: 0; unchanged: 4000; skipped rows: 0\n"} {
+		started := time.Now()
+		if out := p.succeeds(t, "", env, append(into, shopify)...); out != want {
+			t.Errorf("import orders prints %q", out)
+		}
+		t.Logf("12,000 rows of orders in %v", time.Since(started).Round(time.Millisecond))
+	}
+	list := file("list.csv", "Was;Nr;Preis\nVase;1;9,00\n")
+	good := file("good.csv", "Order,Item,Shipped\n1,Vase,\n2,Vase,yes\n")
+	out, stderr, code := p.run(t, "", env, append(into, list, good)...)
+	if code != 1 || out != "orders created: 1; updated: 0; unchanged: 0; skipped rows: 1\n" ||
+		!strings.Contains(stderr, `unknown column "Was"`) || !strings.HasSuffix(stderr, "1 of 2 files were not imported\n") {
+		t.Errorf("status %d: %q, %q", code, out, stderr)
+	}
+	out = p.succeeds(t, "", env, append(into, list, "--map", "Was=title", "--map", "Nr=reference", "--default",
+		"source=market", "--dry-run")...)
+	if out != "orders created: 1; updated: 0; unchanged: 0; skipped rows: 0\nThis was a dry run: nothing was changed.\n" {
+		t.Errorf("import orders prints %q", out)
 	}
 }

@@ -80,6 +80,7 @@ var privileges = map[string]string{
 	"shop_directory":     "",
 	"shops":              "SELECT INSERT UPDATE DELETE",
 	"shop_orders":        "SELECT INSERT UPDATE DELETE",
+	"file_orders":        "SELECT INSERT UPDATE",
 	"queue_signals":      "INSERT",
 	"queue_items":        "",
 	"first_steps":        "SELECT INSERT UPDATE",

@@ -68,6 +68,8 @@ begin
 		union all
 		select o.shop_id, d.id from d join shop_orders o on o.tenant_id = tenant and o.order_id = d.id
 		union all
+		select o.tenant_id, d.id from d join file_orders o on o.tenant_id = tenant and o.order_id = d.id
+		union all
 		select k.id, d.id from d join api_keys k on k.tenant_id = tenant and k.printer_id = d.id
 		where k.revoked_at is null
 	), kept as (

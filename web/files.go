@@ -34,8 +34,8 @@ type imported struct {
 
 var (
 	imports = []option{{"spools", "Spools"}, {"filaments", "Filaments"}, {"vendors", "Vendors"},
-		{"products", "Products"}}
-	exports     = append(imports[:4:4], option{"orders", "Orders"}, option{"production-runs", "Runs"})
+		{"products", "Products"}, {"orders", "Orders"}}
+	exports     = append(imports[:5:5], option{"production-runs", "Runs"})
 	importModes = []option{{"upsert", "A known number or id is the same thing, other rows are new"},
 		{"update", "A known number or id is the same thing, nothing is new"}, {"create", "Each row is new"}}
 	decimalMarks = []option{{"", "The file decides"}, {"point", "1,234.5 (decimal point)"},
@@ -85,7 +85,11 @@ type importPage struct {
 	Rows     []wrongRow
 	Fixed    []option // the names and values of corrections that the page does not show
 	IsOpen   bool     // whether the settings of numbers and dates matter
+	Sources  []string // the names of connections to shops, for the source of orders
 }
+
+// IsOrders reports whether the file has orders. Their imports have no modes.
+func (p *importPage) IsOrders() bool { return p.What.Value == "orders" }
 
 // checked is the answer of a check.
 type checked struct {
@@ -259,6 +263,15 @@ func importFile(v *visit) error {
 		return err
 	}
 	p.Packed = pack(file)
+	if p.IsOrders() && v.IsAdmin() {
+		var shops shopList
+		if err := v.fetch(get("/api/v1/shops?limit=100&sort_by=name&sort_order=asc", &shops)); err != nil {
+			return err
+		}
+		for _, s := range shops.Items {
+			p.Sources = append(p.Sources, s.Name)
+		}
+	}
 	p.fill(f)
 	status := 200
 	if f.Problem != "" {
@@ -269,7 +282,10 @@ func importFile(v *visit) error {
 
 // query returns the parameters of the check and of the import.
 func (p *importPage) query(f *form) url.Values {
-	query := url.Values{"mode": {cmp.Or(f.Values.Get("mode"), importModes[0].Value)}}
+	query := url.Values{}
+	if !p.IsOrders() {
+		query.Set("mode", cmp.Or(f.Values.Get("mode"), importModes[0].Value))
+	}
 	for _, name := range []string{"decimal", "date_order"} {
 		if chosen := f.Values.Get(name); chosen != "" {
 			query.Set(name, chosen)
@@ -357,7 +373,11 @@ func (p *importPage) fill(f *form) {
 		p.IsOpen = p.IsOpen || strings.Contains(e.Message, "(decimal)") || strings.Contains(e.Message, "(date_order)")
 	}
 	for _, o := range columnFields[p.What.Value] {
-		if names[o.Value] {
+		switch {
+		case p.IsOrders() && o.Value == "source":
+			p.Defaults = append(p.Defaults, newInput(f, "default.source", o.Name, "list=sources",
+				"hint=The name of a connection to a shop, whose orders these are, or any other name."))
+		case names[o.Value]:
 			p.Defaults = append(p.Defaults, newInput(f, "default."+o.Value, o.Name))
 		}
 	}
@@ -419,12 +439,21 @@ var columnFields = map[string][]option{
 		{"materials.material_type", "Material: type"}, {"materials.material_name", "Material: name"},
 		{"materials.color", "Material: color"}, {"materials.weight_grams", "Material: weight (g)"},
 		{"materials.diameter_mm", "Material: diameter (mm)"}},
+	"orders": {{"reference", "Number of the order"}, {"source", "Shop"}, {"customer", "Customer"},
+		{"first_name", "Customer: first name"}, {"last_name", "Customer: last name"}, {"title", "Item"},
+		{"variation", "Item: variation"}, {"sku", "SKU"}, {"quantity", "Quantity"},
+		{"refunded_quantity", "Quantity that was refunded"}, {"unit_price", "Price of one"},
+		{"line_price", "Price of the line"}, {"discount_price", "Discount of the line"}, {"due_date", "Due date"},
+		{"notes", "Notes"}, {"status", "Status"}, {"shipping_status", "Status of shipping"},
+		{"line_status", "Status of the line"}, {"shipped_at", "Shipped"}, {"cancelled_at", "Cancelled"},
+		{"updated_at", "Time of the last change"}, {"line_id", "Id of the line"},
+		{"shop_order_id", "Id of the order in the shop"}},
 }
 
 // columnOptions returns the fields that a column with the title can be.
 func columnOptions(what, title string) []option {
 	options := append([]option{{"", "Leave out"}}, columnFields[what]...)
-	if what != "products" {
+	if what != "products" && what != "orders" {
 		options = append(options, option{"extra." + customKey(title), "Custom field"})
 	}
 	return options

@@ -242,3 +242,47 @@ func TestFilesComeBack(t *testing.T) {
 	c.Delete(t, "/api/v1/spools/"+removed).Want(204)
 	upload(t, b, file).want(t, 200).shows(t, "is not the id of a spool")
 }
+
+// Orders of a shop are known by the titles of the file. Their source can be a connection, and no mode is asked for.
+func TestOrderFiles(t *testing.T) {
+	t.Parallel()
+	tenant := newAPI(t, testkit.Options{}).Tenant(t)
+	c := tenant.User(t, "admin")
+	product := c.NewProduct(t, "DRG", 10)
+	c.Post(t, "/api/v1/shops", testkit.JSON{"kind": "woocommerce", "name": "dragons.example"}).Want(201)
+	b := signIn(t, c)
+	const etsy = "Sale Date,Item Name,Buyer,Quantity,Price,Transaction ID,Date Shipped,Ship Name,Order ID," +
+		"Variations,SKU\n" +
+		"01/05/26,Dragon,ada,2,12.50,71,,Ada,3001,,drg\n01/05/26,Vase,ada,1,9,72,,Ada,3001,,\n" +
+		"01/04/26,Vase,bob,1,9,73,01/05/26,Bob,3000,,\n"
+	p := upload(t, b, etsy, "what", "orders").want(t, 200).shows(t, "1 created, 0 updated, 0 unchanged, 1 skipped",
+		"Orders are skipped that are not here", "an order has no such field").hides(t, "Known numbers")
+	if !strings.Contains(p.text, `<option value="dragons.example">`) {
+		t.Error("the page does not suggest the connection")
+	}
+	form := p.form(t, "/files")
+	if form.Get("map.8") != "reference" || form.Get("map.0") != "" || form.Get("default.source") != "etsy" {
+		t.Errorf("the page suggests %v", form)
+	}
+	form.Set("default.source", "My shop")
+	form.Set("import", "all")
+	b.do(t, "POST", "/files", form).want(t, 200).
+		shows(t, "Imported Orders: 1 created", "Those with lines without a product")
+	c.Get(t, "/api/v1/orders").Want(200).Shows(map[string]string{"total": "1", "items.0.source": "My shop",
+		"items.0.items.0.product_id": product, "items.0.unassigned_count": "1"})
+
+	// Any other list, with a wrong row and a column that has no name of anybody.
+	const list = "Order;What;Qty;Price\n1;Vase;1;23,49 €\n2;Vase;x;1,00 €\n"
+	form = upload(t, b, list, "what", "orders").want(t, 200).form(t, "/files")
+	if form.Get("map.1") != "" {
+		t.Errorf("the column What is %s", form.Get("map.1"))
+	}
+	form.Set("map.1", "title")
+	form.Set("default.source", "market")
+	checked := b.do(t, "POST", "/files", form).want(t, 200).shows(t, "1 created", "1 row has problems")
+	form = checked.form(t, "/files")
+	form.Set("cell.3.2", "4")
+	form.Set("import", "all")
+	b.do(t, "POST", "/files", form).want(t, 200).shows(t, "Imported Orders: 2 created")
+	c.Get(t, "/api/v1/orders?source=market").Want(200).Shows(map[string]string{"total": "2"})
+}

@@ -75,6 +75,8 @@ export type OrderStatus = "received" | "in_production" | "done" | "cancelled";
 
 export type MarginGroup = "product" | "order" | "customer" | "month" | "printer";
 
+export type OrderSkipReason = "shipped" | "cancelled" | "unpaid";
+
 export type Format = "standard" | "discord" | "gotify" | "ntfy" | "slack" | "teams";
 
 export type Subscription = "*" | "inventory.*" | "inventory.low_stock" | "order.*" | "order.cancelled" | "order.done" | "order.in_production" | "order.received" | "product.*" | "product.cost_changed" | "production_run.*" | "production_run.completed" | "production_run.corrected" | "production_run.failed" | "production_run.planned" | "production_run.reopened" | "production_run.started" | "spool.*" | "spool.empty";
@@ -2530,6 +2532,44 @@ export interface OrderAssignmentList {
    * The value of `after` for the next page; null on the last page, and if the request has an order without an index.
    */
   readonly next: string | null;
+}
+
+/** The type `ImportedOrder` of the API. */
+export interface ImportedOrder {
+  /** The line of the file on which the first row of the order starts. */
+  readonly row: number;
+  /** The id of the order; null for a skipped one, and for a new one of a dry run. */
+  readonly id: string | null;
+  /** The source of the order. */
+  readonly source: string | null;
+  /** Its number in the shop. */
+  readonly reference: string;
+  /** What the import did. */
+  readonly action: ImportAction;
+  /** Why a skipped order was left out. */
+  readonly reason: OrderSkipReason | null;
+}
+
+/** The type `ImportedOrders` of the API. */
+export interface ImportedOrders {
+  /** Number of resources that were created. */
+  readonly created: number;
+  /** Number of resources that were changed. */
+  readonly updated: number;
+  /** Number of resources that already have the values of the file. */
+  readonly unchanged: number;
+  /** Number of rows that name no resource, with the mode `update`. */
+  readonly skipped: number;
+  /** Number of invalid rows that `skip_invalid` left out, or that a check has found. */
+  readonly invalid: number;
+  /** Whether nothing was changed, because the request was for a dry run. */
+  readonly dry_run: boolean;
+  /** Texts that the import reads as something else than they say, with the most frequent first; at most 50. */
+  readonly changes: readonly Change[];
+  /** The first 50 of the invalid rows that were left out, or that a check has found. */
+  readonly invalid_rows: readonly InvalidRow[];
+  /** The orders, in the sequence of their first rows. */
+  readonly rows: readonly ImportedOrder[];
 }
 
 /** The type `AvailableSpool` of the API. */
@@ -5864,6 +5904,54 @@ export interface ExportOrdersQuery {
   id?: string | undefined;
   /** true: only removed items; false: only the others. */
   hidden?: boolean | undefined;
+}
+
+/** Query parameters of `orders.importCsv`. */
+export interface ImportOrdersQuery {
+  /** The decimal mark of the numbers of the file. By default, the whole file decides. */
+  decimal?: DecimalMark | undefined;
+  /** The order of day (d), month (m) and year (y) in dates such as 01/02/2024. By default, the whole file decides. */
+  date_order?: DateOrder | undefined;
+  /** true: check the file and answer as without it, but change nothing. */
+  dry_run?: boolean | undefined;
+  /**
+   * A JSON object that maps columns of the file to fields: `{"Gewicht": "net_weight_grams", "Bild": null}`; null
+   * leaves the column out. A column that it does not name means what its name and its values say.
+   */
+  mapping?: string | undefined;
+  /** A JSON object with the values of fields in rows that have none: `{"diameter_mm": "1.75"}`. */
+  defaults?: string | undefined;
+  /**
+   * A JSON object with other texts for cells of the file, by line and column: `{"7": {"Type": "PLA"}, "9": null}`;
+   * null leaves the row out.
+   */
+  corrections?: string | undefined;
+  /** true: import the valid rows, and leave out the others. */
+  skip_invalid?: boolean | undefined;
+}
+
+/** Query parameters of `orders.checkImportCsv`. */
+export interface CheckOrderImportQuery {
+  /** The decimal mark of the numbers of the file. By default, the whole file decides. */
+  decimal?: DecimalMark | undefined;
+  /** The order of day (d), month (m) and year (y) in dates such as 01/02/2024. By default, the whole file decides. */
+  date_order?: DateOrder | undefined;
+  /** true: check the file and answer as without it, but change nothing. */
+  dry_run?: boolean | undefined;
+  /**
+   * A JSON object that maps columns of the file to fields: `{"Gewicht": "net_weight_grams", "Bild": null}`; null
+   * leaves the column out. A column that it does not name means what its name and its values say.
+   */
+  mapping?: string | undefined;
+  /** A JSON object with the values of fields in rows that have none: `{"diameter_mm": "1.75"}`. */
+  defaults?: string | undefined;
+  /**
+   * A JSON object with other texts for cells of the file, by line and column: `{"7": {"Type": "PLA"}, "9": null}`;
+   * null leaves the row out.
+   */
+  corrections?: string | undefined;
+  /** true: import the valid rows, and leave out the others. */
+  skip_invalid?: boolean | undefined;
 }
 
 /** Query parameters of `orderAssignments.list`. */
@@ -9400,6 +9488,78 @@ export class OrdersResource<M extends DecimalMode = "number"> {
     options: RequestOptions & Keyed = {},
   ): Promise<Order<Decimals[M]>> {
     return this.#client.call("POST", `/orders/${segment(id)}/lines/${segment(lineId)}/assign`, { body: input, keyed: true }, options);
+  }
+
+  /**
+   * Import orders from CSV.
+   *
+   * Creates or changes the orders of a CSV file, all or none, by the rules for the messages of a shop. Several rows
+   * with the same `source` and `reference` are one order, each with a line. Etsy's order items, the orders of
+   * Shopify, and those of WooCommerce from its usual plugins are known by their titles. Of any other file, the
+   * columns can be `reference`, `source`, `shop_order_id`, `customer`, `first_name`, `last_name`, `due_date`,
+   * `notes`, `status`, `shipping_status`, `cancelled_at`, `updated_at`, `line_id`, `title`, `variation`, `sku`,
+   * `quantity`, `refunded_quantity`, `unit_price`, `line_price`, `discount_price`, `line_status`, `shipped_at`.
+   *
+   * The `source` of orders is that of a column or a default. Otherwise it is the name of the only connection to a
+   * shop of the program that has written the file, or else `etsy`, `shopify` or `woocommerce`. If it is the name of a
+   * connection, the orders are those that the connection delivers. What its messages have said stays; only a later
+   * cancellation in the file counts.
+   *
+   * A line whose `sku` is known, or that `assignOrderLine` has remembered, becomes an item, and the others wait in
+   * `unassigned_lines`. Importing a file again changes only what has changed in it. What people have changed stays
+   * until the file changes the same thing.
+   *
+   * An order that is not here yet is `skipped` if the file says that it is shipped, cancelled or not paid; `reason`
+   * says which. The lines of an order that are shipped already have the quantity 0. The status of an order that is
+   * here changes only when it is cancelled.
+   *
+   * Columns may be separated by commas, semicolons, tabs or vertical bars, and the names of columns and the material
+   * types may have any case. The whole file shows how its numbers and dates are to be read: a cell such as `1.750` is
+   * 1750 in a file with decimal commas, which are also assumed with semicolons between the columns, and 1.75 in one
+   * with decimal points; `01/02/2024` follows dates such as `31/01/2024`. What can be read in two ways is invalid,
+   * and the message names both; `decimal` and `date_order` decide it. An amount may have the currency of the farm, a
+   * weight its unit, and booleans the words of spreadsheets in other languages.
+   *
+   * A file need not have the names of the API: columns of people's own lists are recognised by their names in ten
+   * languages and by their values, and `mapping` says what they are otherwise. Rows above the titles are left out,
+   * and the file may be in UTF-8, in UTF-16, or in a code page of Windows. `changes` names what is not read as it
+   * stands, such as `PLA+`, which is `PLA` with the name `PLA+`. The check of the import answers with suggestions and
+   * with all problems, and not with a `422`.
+   *
+   * With `dry_run`, the request is checked and answered as without it, but nothing changes; new resources then have
+   * no `id`.
+   *
+   * The `errors` of a `422` name the first 50 invalid rows by their lines, such as `line 3`. A request can have 1 MiB
+   * and 10000 rows.
+   *
+   * Requires the role `operator` or `admin`.
+   */
+  importCsv(
+    csv: string | Uint8Array,
+    query: ImportOrdersQuery = {},
+    options: RequestOptions & Keyed = {},
+  ): Promise<ImportedOrders> {
+    return this.#client.call("POST", `/orders/import`, { csv, query: { ...query }, keyed: true }, options);
+  }
+
+  /**
+   * Check a file of orders.
+   *
+   * Reads a file as the import with the same parameters does, and changes nothing. It suggests what the columns are
+   * (`columns`) and values for required fields that the file does not have (`defaults`): the import with these as
+   * `mapping` and `defaults` has the same result. A column is what the `mapping` of the farm's last import of this
+   * kind has said of it, or else what its name and values say. With one of these parameters, the check uses it in
+   * place of its suggestions. The counts are those of the import of the valid rows; `invalid_rows` and `errors` have
+   * the others.
+   *
+   * Requires the role `operator` or `admin`.
+   */
+  checkImportCsv(
+    csv: string | Uint8Array,
+    query: CheckOrderImportQuery = {},
+    options: RequestOptions & Keyed = {},
+  ): Promise<ImportCheck> {
+    return this.#client.call("POST", `/orders/import/check`, { csv, query: { ...query }, keyed: true }, options);
   }
 
   /**
