@@ -36,7 +36,7 @@ func (r rankedFilament) match() FileMatch {
 // rank returns the filaments of the farm with the material of m, the most similar first. A material and its spellings
 // are equal by the rule of inventory: type, name and diameter.
 func rank(m slicer.Filament, stock []stockedFilament) (ranked []rankedFilament) {
-	kind := inventory.MaterialOf(m.Type)
+	kind := typeOf(m)
 	for i := range stock {
 		s := &stock[i]
 		if s.MaterialType != kind || !inventory.SameMaterial(string(kind), m.Type, orEmpty(s.MaterialName)) {
@@ -143,4 +143,14 @@ func colorName(text string) string {
 	return slices.MinFunc(colorNames, func(a, b struct{ hex, name string }) int {
 		return cmp.Compare(distance(text, a.hex), distance(text, b.hex))
 	}).name
+}
+
+// typeOf returns the type of the material of a filament. Some slicers have types of their own, such as SILK, which the
+// name of the profile explains.
+func typeOf(m slicer.Filament) inventory.MaterialType {
+	kind := inventory.MaterialOf(m.Type)
+	if kind == "Custom" {
+		kind = inventory.MaterialOf(m.Profile)
+	}
+	return kind
 }

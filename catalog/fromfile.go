@@ -395,7 +395,7 @@ func (p *fileProduct) types() []string {
 		if m.Type == "" {
 			return nil
 		}
-		types = append(types, string(inventory.MaterialOf(m.Type)))
+		types = append(types, string(typeOf(m)))
 	}
 	return types
 }
@@ -467,7 +467,7 @@ func (p *fileProduct) match(stock []stockedFilament, chosen []int64) error {
 				p.warn("The file does not name the material of filament %d: choose a filament.", i+1)
 			}
 		default:
-			one.MaterialType = inventory.MaterialOf(m.Type)
+			one.MaterialType = typeOf(m)
 			if inventory.MaterialLabel(string(one.MaterialType), m.Type) != string(one.MaterialType) {
 				one.MaterialName = textOrNull(m.Type)
 			}
@@ -510,7 +510,7 @@ func lengthGrams(m slicer.Filament, best *stockedFilament) float64 {
 	if best != nil && diameter == 0 {
 		diameter, _ = strconv.ParseFloat(best.Diameter.String(), 64)
 	}
-	return m.GramsAt(cmp.Or(density, usualDensity[inventory.MaterialOf(m.Type)], 1.24), cmp.Or(diameter, 1.75))
+	return m.GramsAt(cmp.Or(density, usualDensity[typeOf(m)], 1.24), cmp.Or(diameter, 1.75))
 }
 
 // usualDensity are the densities of the SQL function usual_density.
