@@ -5,6 +5,7 @@ import (
 	"sync"
 	"testing"
 
+	"spoolwright/db"
 	"spoolwright/inventory"
 	"spoolwright/printers"
 	"spoolwright/testkit"
@@ -125,6 +126,32 @@ func TestSlots(t *testing.T) {
 	foreign := addSpool(t, api.Operator(t), nil)
 	load(slot(a, 1), j{"spool_id": foreign}).WantError(400, "UNKNOWN_REFERENCE")
 	api.Operator(t).Do(t, "PUT", slot(a, 1), j{"spool_id": nil}).WantError(404, "NOT_FOUND")
+}
+
+// No request finds or changes a printer that is hidden until it is restored. A removed spool is not loaded.
+func TestRemovedPrinter(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t).Operator(t)
+	printer := path + "/" + c.Post(t, path, j{"name": "A", "diameter_mm": 2.85}).Want(201).ID()
+	gone := addSpool(t, c, nil)
+	c.Delete(t, spools+"/"+gone).Want(204)
+	c.Do(t, "PUT", printer+"/slots/1", j{"spool_id": gone}).WantError(400, "UNKNOWN_REFERENCE")
+	c.Do(t, "PUT", printer+"/slots/1", j{"spool_number": 1}).WantError(400, "UNKNOWN_REFERENCE")
+
+	addSpool(t, c, nil)
+	hidden := db.SQL(`update printers set hidden_at = now() where id = $1`, printer[len(path)+1:])
+	testkit.Check(t, c.API.DB.Write(db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant}), hidden))
+	c.Get(t, printer).WantError(404, "NOT_FOUND")
+	c.Patch(t, printer, j{"notes": "x"}).WantError(404, "NOT_FOUND")
+	c.Patch(t, printer, j{}).WantError(404, "NOT_FOUND")
+	c.Do(t, "PUT", printer+"/slots/1", j{"spool_number": 2}).WantError(404, "NOT_FOUND")
+	c.Delete(t, printer).WantError(404, "NOT_FOUND")
+	diameter := ""
+	testkit.Check(t, c.API.DB.Read(db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant}),
+		db.SQL(`select trim_scale(usual_diameter())::text`).Into(&diameter)))
+	testkit.Equal(t, diameter, "1.75", "the usual diameter of a farm without printers")
+	c.Post(t, printer+"/restore", nil).Want(200)
+	c.Get(t, printer).Want(200).Shows(map[string]string{"notes": "null", "loaded": "[]"})
 }
 
 // Printers that load the same two spools at once leave each spool in one slot, and no request fails.

@@ -423,3 +423,37 @@ func TestStockLevels(t *testing.T) {
 	c.Get(t, id).WantError(404, "NOT_FOUND")
 	c.Delete(t, id).WantError(404, "NOT_FOUND")
 }
+
+// What was removed or archived is neither in stock nor reserved, and has no availability.
+func TestRemovedDoesNotCount(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t).Operator(t)
+	c.NewSpool(t, 100, j{"color": "Red"})
+	archived := "/api/v1/spools/" + c.NewSpool(t, 200, j{"color": "Red"})
+	removed := "/api/v1/spools/" + c.NewSpool(t, 400, j{"color": "Red"})
+	c.Patch(t, archived, j{"archived": true}).Want(200)
+	c.Delete(t, removed).Want(204)
+	product := c.NewProduct(t, "A", 10) // of PLA Black
+	level := levels + "/" + c.Post(t, levels, j{"material_type": "PLA", "minimum_grams": 1}).Want(201).
+		Shows(map[string]string{"remaining_grams": "100", "spool_count": "1", "reserved_grams": "0"}).ID()
+	availability := products + "/" + product + "/availability"
+	c.Get(t, availability).Want(200).Shows(map[string]string{"materials.0.spool_count": "0",
+		"materials.0.in_stock.0.remaining_grams": "100"})
+
+	run := c.Post(t, runs, j{"items": []j{{"product_id": product, "quantity": 3}}}).Want(201).ID()
+	c.Get(t, level).Shows(map[string]string{"reserved_grams": "30"})
+	order, _ := c.NewOrder(t, product, 1)
+	c.Get(t, level).Shows(map[string]string{"reserved_grams": "40"})
+	hide := func(table, id string) {
+		t.Helper()
+		testkit.Check(t, c.API.DB.Write(db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant}),
+			db.SQL(`update `+table+` set hidden_at = now() where id = $1`, id)))
+	}
+	hide("production_runs", run)
+	c.Get(t, level).Shows(map[string]string{"reserved_grams": "10"})
+	hide("orders", order[len(path)+1:])
+	c.Get(t, level).Shows(map[string]string{"reserved_grams": "0"})
+	c.Get(t, order+"/availability").WantError(404, "NOT_FOUND")
+	hide("products", product)
+	c.Get(t, availability).WantError(404, "NOT_FOUND")
+}

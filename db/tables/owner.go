@@ -20,8 +20,20 @@ import (
 type Owner struct{ URL string }
 
 // Tx runs fn in one transaction, which row-level security binds to the tenant. If the login does not own the tables,
-// the error names the setting MIGRATE_DATABASE_URL.
+// the error names the setting MIGRATE_DATABASE_URL. After a deadlock or a serialization failure, Tx calls fn again, up to
+// ten times, so fn must not have effects outside of the transaction.
 func (o Owner) Tx(ctx context.Context, tenant string, fn func(*Tx) error) error {
+	for n := 1; ; n++ {
+		err := o.once(ctx, tenant, fn)
+		pg, ok := errors.AsType[*pgconn.PgError](err)
+		if !ok || pg.Code != "40P01" && pg.Code != "40001" || n == 10 {
+			return err
+		}
+	}
+}
+
+// once is Tx without repetition.
+func (o Owner) once(ctx context.Context, tenant string, fn func(*Tx) error) error {
 	return o.connect(ctx, func(conn *pgx.Conn) error {
 		return pgx.BeginFunc(ctx, conn, func(pgx.Tx) error {
 			tx := &Tx{ctx: ctx, conn: conn}
@@ -33,9 +45,9 @@ func (o Owner) Tx(ctx context.Context, tenant string, fn func(*Tx) error) error 
 	})
 }
 
-// Fill runs fn in a transaction that fills the tables of a new tenant.
+// Fill runs fn once in a transaction that fills the tables of a new tenant.
 func (o Owner) Fill(ctx context.Context, tenant string, fn func(*Tx) error) error {
-	return o.Tx(ctx, tenant, func(tx *Tx) error {
+	return o.once(ctx, tenant, func(tx *Tx) error {
 		if err := tx.prepare(); err != nil {
 			return err
 		}

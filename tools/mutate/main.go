@@ -1,7 +1,11 @@
 // Mutate tests the tests. For each sabotage, it breaks a copy of the program and runs tests, at least one of which
 // must fail. It takes about half an hour. Run it in the root of the checkout:
 //
-//	go run ./tools/mutate [-only REGEXP] [-part N/M] [-jobs N] [-list]
+//	go run ./tools/mutate [-conditions] [-only REGEXP] [-part N/M] [-sample N] [-jobs N] [-list]
+//
+// With -conditions it finds the sabotages by itself: in the SQL of the program, it removes one condition for hidden,
+// archived, disabled, revoked or expired rows at a time, or one lock of rows, and runs the tests of the package. Some
+// of these need not be seen, because another condition or lock has the same effect.
 //
 // With -part it runs one of M parts. N is a number from 1 to M, or the word today, which chooses another part each
 // day. A part consists of neighbours in sabotages.txt, because neighbours mostly share the packages of their tests.
@@ -18,6 +22,7 @@ import (
 	"flag"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -85,28 +90,37 @@ type result struct {
 func main() {
 	only := flag.String("only", "", "run only sabotages whose names match this regular expression")
 	part := flag.String("part", "", "run only one of M parts: `N/M`, or today/M for another one each day")
+	found := flag.Bool("conditions", false, "remove each condition and lock in SQL instead of what sabotages.txt says")
+	sample := flag.Int("sample", 0, "run only `N` random sabotages")
 	list := flag.Bool("list", false, "list the sabotages and check that the texts they replace and their tests exist")
 	jobs := flag.Int("jobs", 1, "number of sabotages to run in parallel")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *only, *part, *list, *jobs); err != nil {
+	if err := run(ctx, options{*only, *part, *found, *list, *sample, *jobs}); err != nil {
 		fmt.Fprintln(os.Stderr, "mutate:", err)
 		os.Exit(1)
 	}
 }
 
-// choose returns the sabotages whose names match only, or the sabotages of the part.
-func choose(only, part string) ([]sabotage, error) {
-	all, err := parse(sabotages)
-	if err != nil {
-		return nil, err
-	}
+// options are the flags of the command line.
+type options struct {
+	only, part   string
+	found, list  bool
+	sample, jobs int
+}
+
+// choose returns the sabotages whose names match only, or those of the part or the sample.
+func choose(all []sabotage, only, part string, sample int) ([]sabotage, error) {
 	wanted, err := regexp.Compile(only)
 	if err != nil {
 		return nil, err
 	}
 	all = slices.DeleteFunc(all, func(s sabotage) bool { return !wanted.MatchString(s.name) })
+	if sample > 0 && sample < len(all) {
+		rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+		all = all[:sample]
+	}
 	if part == "" {
 		return all, nil
 	}
@@ -127,7 +141,8 @@ func choose(only, part string) ([]sabotage, error) {
 }
 
 // run tries the chosen sabotages. When ctx ends, it stops the tests and removes its copies of the program.
-func run(ctx context.Context, only, part string, list bool, jobs int) error {
+func run(ctx context.Context, o options) error {
+	jobs := o.jobs
 	top, err := os.MkdirTemp("", "spoolwright-mutate-")
 	if err != nil {
 		return err
@@ -142,7 +157,14 @@ func run(ctx context.Context, only, part string, list bool, jobs int) error {
 		dirs <- dir
 	}
 	dir := filepath.Join(top, "0")
-	chosen, err := choose(only, part)
+	all, err := parse(sabotages)
+	if o.found {
+		all, err = conditions(dir)
+	}
+	if err != nil {
+		return err
+	}
+	chosen, err := choose(all, o.only, o.part, o.sample)
 	if err != nil {
 		return err
 	}
@@ -154,11 +176,11 @@ func run(ctx context.Context, only, part string, list bool, jobs int) error {
 		if err := s.hasTests(dir); err != nil {
 			outdated = append(outdated, err)
 		}
-		if list {
+		if o.list {
 			fmt.Printf("%s: %s\n", s.file, s.name)
 		}
 	}
-	if err := errors.Join(outdated...); list || err != nil {
+	if err := errors.Join(outdated...); o.list || err != nil {
 		return err
 	}
 
