@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"spoolwright/server"
@@ -33,6 +34,10 @@ var runFilters = []filter{searchFilter, {"status", "status", "State", []option{{
 	{"order", "order_id", "Order", []option{{"", "Any order"}}},
 	{"spool", "spool_id", "", nil}}
 
+// nameable is a product, a printer or an order of a choice, with the texts that name it. To decode all fields of some
+// hundred of them would take a third of the time for the page.
+type nameable struct{ ID, Name, Reference, Customer string }
+
 // allRuns is the page with the list of all runs.
 type allRuns struct {
 	listing
@@ -45,9 +50,7 @@ const months = 24
 
 // showAllRuns shows the list of all runs. A month is that of the end of a run.
 func showAllRuns(v *visit) error {
-	var products found[product]
-	var printers found[printer]
-	var orders found[order]
+	var products, printers, orders found[nameable]
 	p := &allRuns{}
 	var query url.Values
 	p.listing, query = v.listing("/runs/all", "run", slices.Clone(runFilters),
@@ -80,7 +83,7 @@ func showAllRuns(v *visit) error {
 			}
 		case "order":
 			for _, one := range orders.Items {
-				f.options = append(f.options, option{one.ID, one.Name()})
+				f.options = append(f.options, option{one.ID, cmp.Or(one.Reference, one.Customer, "Order")})
 			}
 		}
 	}
@@ -126,7 +129,7 @@ func (p *allRuns) narrow(v *visit, query url.Values) error {
 		if _, ok := value.ParseID(id); !ok || p.offers(name, id) {
 			continue
 		}
-		var one struct{ Name, Reference, Customer string }
+		var one nameable
 		if err := v.fetch(get("/api/v1/"+name+"s/"+id, &one)); err != nil && server.AsError(err).Status != 404 {
 			return err
 		}
@@ -199,9 +202,10 @@ func (p *allRuns) Rows(v view) template.HTML {
 		list.picture(r.Swatches())
 		list.add(`<div><a class="title" href="/runs/{}"><b>{}</b></a> <small>{}</small>`, r.ID, r.Title(), r.About())
 		list.picture(r.Bar(v))
-		list.add(`</div></div></td><td class="words">`)
+		state, why, _ := strings.Cut(r.State(), " ")
+		list.add(`</div></div></td><td class="words"><span class="short">`)
 		list.picture(newMark(r.Status))
-		list.add(`{}</td><td class="amount wide">{}</td><td class="amount wide">{}</td>`, r.State(),
+		list.add(`{}</span> {}</td><td class="amount wide">{}</td><td class="amount wide">{}</td>`, state, why,
 			v.Grams(cmp.Or(r.Grams, r.Estimate)), v.Hours(cmp.Or(r.ActualHours, r.Hours)))
 		list.add(`<td class="amount">{}</td></tr>`+"\n", v.Date(r.When()))
 	}

@@ -63,7 +63,8 @@ func board(v *visit) error {
 		Key: v.newForm().Key, do: workStart, ready: map[string]bool{}}
 	printing := runColumn{Name: "Printing", Empty: "Nothing prints.", All: "/runs/all?status=printing"}
 	done := runColumn{Name: "Done", Empty: "Nothing was printed yet.", All: "/runs/all?status=ended"}
-	var active, ready found[run]
+	var active found[run]
+	var ready found[struct{ ID string }]
 	if err := v.fetch(
 		get(runsToConfirm+"&limit=30", &waiting),
 		get("/api/v1/production-runs?status=pending&limit=30", &planned),

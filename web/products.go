@@ -153,8 +153,10 @@ var productList = &listOf[product]{editor: products, Title: "Products", Add: "Ad
 		r.some(` <small>{}</small>`, p.SKU)
 		r.add(`</td><td class="wide">{}</td><td class="amount wide">{}</td><td class="amount">{}</td>`, p.Category,
 			v.Minutes(p.Minutes), v.Money(p.Price))
-		r.add(`<td class="amount wide">{}</td><td class="amount">{}`, v.Money(p.Full.Full), v.Money(p.Full.Margin))
-		r.some(` <small>without {}</small>`, costs{Unknown: p.Lacks}.Missing())
+		r.add(`<td class="amount wide">{}`, v.Money(p.Full.Full))
+		r.when(len(p.Lacks) > 0 && p.Full.Margin == "", ` <small>not complete</small>`)
+		r.add(`</td><td class="amount">{}`, v.Money(p.Full.Margin))
+		r.when(len(p.Lacks) > 0 && p.Full.Margin != "", ` <small>not complete</small>`)
 		r.add(`</td></tr>` + "\n")
 	},
 	below: func(_ *visit, products []product) any {
@@ -173,8 +175,10 @@ func (v *visit) fetchCosts(products []product) error {
 	}
 	var found struct {
 		Items []struct {
-			ID string
-			costs
+			ID      string
+			Full    num `json:"full_cost"`
+			Margin  num
+			Unknown []string `json:"unknown_parts"`
 		}
 	}
 	if err := v.fetch(get("/api/v1/products/costs?ids="+strings.Join(ids, ","), &found)); err != nil {
@@ -183,7 +187,7 @@ func (v *visit) fetchCosts(products []product) error {
 	all := map[string]costs{}
 	var common []string
 	for i, one := range found.Items {
-		all[one.ID] = one.costs
+		all[one.ID] = costs{Full: one.Full, Margin: one.Margin, Unknown: one.Unknown}
 		if i == 0 {
 			common = one.Unknown
 		}
