@@ -3,6 +3,7 @@ package demo
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -94,7 +95,7 @@ func load(ctx context.Context, c cli.Config, d *db.DB, user accounts.NewUser,
 		if err != nil {
 			return nil, err
 		}
-		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Content-Type", cmp.Or(request.Media, "application/json"))
 		if token != "" {
 			r.Header.Set("Authorization", "Bearer "+token)
 		}

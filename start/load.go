@@ -15,6 +15,7 @@ import (
 // Request is a request of the sample data. Load has replaced the references in it.
 type Request struct {
 	Method, Path string
+	Media        string // of the body; "" is JSON
 	Body         []byte
 	At           time.Time // when the created resource is to have been created; zero means now
 }

@@ -6,6 +6,7 @@ import (
 	_ "embed"
 	"encoding/json"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -138,6 +139,9 @@ func (s *Service) Fill(ctx context.Context, send func(Request) (answer []byte, e
 		column := columns[r.Path]
 		if column != "" {
 			ids = append(ids, id)
+			if err := sendPicture(r, id, send); err != nil {
+				return nil, err
+			}
 		} else if strings.HasSuffix(r.Path, "/maintained") {
 			column = "printers.maintained_at"
 		}
@@ -169,6 +173,24 @@ func (s *Service) Fill(ctx context.Context, send func(Request) (answer []byte, e
 type dated struct {
 	ids   []string
 	times []time.Time
+}
+
+// sendPicture sends the picture of a product that a request has created.
+func sendPicture(r Request, id string, send func(Request) ([]byte, error)) error {
+	if r.Path != "/api/v1/products" {
+		return nil
+	}
+	var product struct{ SKU string }
+	if err := json.Unmarshal(r.Body, &product); err != nil {
+		return err
+	}
+	picture, err := drawn(product.SKU)
+	if picture == nil || err != nil {
+		return err
+	}
+	_, err = send(Request{Method: http.MethodPut, Path: r.Path + "/" + id + "/picture", Media: "application/octet-stream",
+		Body: picture})
+	return err
 }
 
 // columns are the collections whose resources are marked as sample data, and the columns of their times.

@@ -45,6 +45,10 @@ func TestSampleData(t *testing.T) {
 			t.Errorf("no %s", list)
 		}
 	}
+	if list := c.Get(t, "/api/v1/products?limit=100").Want(200); strings.Contains(string(list.Body),
+		`"picture_version":null`) {
+		t.Errorf("a product has no picture: %s", list.Body)
+	}
 	if usage := c.Get(t, "/api/v1/reports/usage").Want(200); usage.Text("grams") == "0" {
 		t.Errorf("no filament was used: %s", usage.Body)
 	}

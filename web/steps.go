@@ -126,7 +126,8 @@ func hideSteps(v *visit) error {
 // fillSamples fills an empty farm with sample data.
 func fillSamples(v *visit) error {
 	err := v.site.Start.Fill(db.As(v.r.Context(), v.Actor), func(r start.Request) ([]byte, error) {
-		answer := v.call(r.Method, r.Path, nil, r.Body)
+		header := http.Header{"Content-Type": {cmp.Or(r.Media, "application/json")}}
+		answer := v.call(r.Method, r.Path, header, r.Body)
 		return answer.Body, answer.Err()
 	})
 	if err != nil {
