@@ -103,6 +103,33 @@ const tasks = {
         || spool.brand !== "Ölmühle" || spool.material_name !== "PLA+") && `${said} ${JSON.stringify(spool)}`;
     },
   },
+  "a file of Etsy with a line without a product": {
+    most: [6, 0],
+    async from(farm) {
+      await farm.newProduct({ sku: farm.name("E") });
+      return "/orders";
+    },
+    async do(person, farm) {
+      const number = farm.name("3").replace(/\W/g, "");
+      const titles = ["Sale Date", "Item Name", "Buyer", "Quantity", "Price", "Transaction ID", "Date Shipped", "Ship Name",
+        "Order ID", "Variations", "SKU"];
+      const row = (order, line, item, sku, shipped) => ["01/05/26", `"${item}, ""red"""`, "ada", 2, "12.50", line, shipped,
+        "Ada", order, "", sku].join();
+      await person.press("main a", "Import");
+      await person.file("main [type=file]", "EtsySoldOrderItems2026-1.csv", [titles.join(),
+        row(number, `${number}1`, "Hook", farm.product.sku.toLowerCase(), ""),
+        row(number, `${number}2`, `Vase ${number}`, "", ""),
+        row(`${number}0`, `${number}3`, "Hook", farm.product.sku, "01/06/26")].join("\r\n"));
+      await person.press("main button", "Continue");
+      await person.press("main button", "Import 1");
+      await person.press("main a", "Those with lines without a product");
+      await person.press("main a", number);
+      const order = await farm.of(person.page, "orders");
+      const [line] = order.unassigned_lines;
+      return (order.source !== "etsy" || order.items.length !== 1 || order.items[0].product_id !== farm.product.id
+        || line.title !== `Vase ${number}, "red"` || line.unit_price !== 12.5) && JSON.stringify(order);
+    },
+  },
   "a product of two filaments and a part": {
     most: [6, 8],
     async from(farm) {
