@@ -192,7 +192,7 @@ func init() {
 			pendiente de pago, no pagado, borrador, in attesa di pagamento, non pagato, bozza, wachtend op betaling,
 			onbetaald, concept, pagamento pendente, não pago, rascunho, oczekuje na płatność, nieopłacone, szkic,
 			čeká na platbu, nezaplaceno, koncept, väntar på betalning, obetald, utkast`,
-		isCancelled: `cancelled, canceled, refunded, failed, trash, deleted, fully refunded,
+		isCancelled: `cancelled, canceled, refunded, failed, trash, deleted, fully refunded, voided, expired, declined, rejected,
 			storniert, abgebrochen, erstattet, fehlgeschlagen, annulé, annulée, remboursé, remboursée, échoué, échouée,
 			cancelado, cancelada, anulado, anulada, reembolsado, reembolsada, fallido,
 			annullato, cancellato, rimborsato, fallito, geannuleerd, terugbetaald, mislukt, estornado, falhou,
