@@ -34,8 +34,7 @@ var runFilters = []filter{searchFilter, {"status", "status", "State", []option{{
 	{"order", "order_id", "Order", []option{{"", "Any order"}}},
 	{"spool", "spool_id", "", nil}}
 
-// nameable is a product, a printer or an order of a choice, with the texts that name it. To decode all fields of some
-// hundred of them would take a third of the time for the page.
+// nameable is a product, a printer or an order of a choice, with the texts that name it.
 type nameable struct{ ID, Name, Reference, Customer string }
 
 // allRuns is the page with the list of all runs.
