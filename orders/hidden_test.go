@@ -28,6 +28,7 @@ func TestHideAndRestoreOrder(t *testing.T) {
 	api.Operator(t).Post(t, order+"/restore", nil).WantError(404, "NOT_FOUND")
 	other := path + "/" + c.Post(t, path, body).Want(201).ID()
 	c.Get(t, level).Want(200).Shows(map[string]string{"reserved_grams": "20", "low": "true"})
+	c.CheckLevels(t)
 	c.Post(t, order+"/restore", nil).WantError(409, "ORDER_CONFLICT")
 	c.Delete(t, other).Want(204)
 	c.Get(t, level).Want(200).Shows(map[string]string{"reserved_grams": "0", "low": "true"}) // less than 110 %
