@@ -170,11 +170,11 @@ func newServer(c cli.Config, d *db.DB, once *auth.OneLogin, own *cli.OwnTLS) (*s
 	if err != nil {
 		return nil, err
 	}
+	sender := c.Mail()
 	hooks := webhooks.New(webhooks.Config{
 		DB: d, Secrets: c.JWTSecrets, AllowedNetworks: c.WebhookNetworks, Version: cli.Version, Log: c.Log,
-		PublicURL: c.PublicURL,
+		PublicURL: c.PublicURL, Mail: sender,
 	})
-	sender := c.Mail()
 	a := auth.New(d, tokens, auth.NewHasher(auth.Rounds), time.Now)
 	routes := a.Routes()
 	for _, feature := range Features {

@@ -18,6 +18,7 @@ var left = map[string]string{
 	"tenant_directory": "a trigger fills it",
 	"queue_signals":    "an import makes them of the pending deliveries of webhooks",
 	"queue_items":      "as queue_signals",
+	"webhook_emails":   "it counts what this installation sends",
 }
 
 // last are the tables that an import fills last. The triggers of other tables send events to webhooks, which must not

@@ -86,6 +86,7 @@ var privileges = map[string]string{
 	"first_steps":        "SELECT INSERT UPDATE",
 	"sample_rows":        "SELECT INSERT DELETE",
 	"import_columns":     "SELECT INSERT UPDATE",
+	"webhook_emails":     "SELECT INSERT UPDATE",
 }
 
 const (

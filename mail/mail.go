@@ -91,6 +91,7 @@ func CheckAddress(text string) error {
 // Message is an e-mail of plain text.
 type Message struct {
 	To, Subject, Text string
+	ID                string // of letters and digits, the same in each try to send the e-mail; "" for a random one
 }
 
 // Sender sends e-mails. It is safe for concurrent use.
@@ -117,11 +118,12 @@ const (
 	maxSubject = 200 // in characters
 )
 
-// Error is the reason why an e-mail was not sent. Code is the response of the server, or 0 if there is none.
+// Error is the reason why an e-mail was not sent.
 type Error struct {
-	Code   int
-	Reason string
-	Again  time.Duration // do not try earlier
+	Code      int // the response of the server, or 0 if there is none
+	Reason    string
+	Permanent bool          // the server refuses the recipient or the e-mail: another try would fail, too
+	Again     time.Duration // too many e-mails were sent to the address; there is room after this time
 }
 
 func (e *Error) Error() string { return e.Reason }
@@ -157,13 +159,15 @@ func (s *Sender) Send(ctx context.Context, m Message) error {
 	err := s.send(ctx, m)
 	var reply *textproto.Error
 	var failed *Error
+	var refused *refusal
 	switch {
 	case err == nil:
 		return nil
 	case errors.As(err, &failed):
 		return failed
 	case errors.As(err, &reply):
-		return &Error{Code: reply.Code, Reason: printable("the mail server answered " + reply.Error())}
+		return &Error{Code: reply.Code, Reason: printable("the mail server answered " + reply.Error()),
+			Permanent: errors.As(err, &refused) && reply.Code >= 500}
 	case ctx.Err() != nil:
 		return &Error{Reason: "the mail server did not answer in time"}
 	}
@@ -215,21 +219,27 @@ func (s *Sender) send(ctx context.Context, m Message) error {
 		return err
 	}
 	if err := c.Rcpt(m.To); err != nil {
-		return err
+		return &refusal{err}
 	}
 	w, err := c.Data()
 	if err != nil {
-		return err
+		return &refusal{err}
 	}
 	if _, err := w.Write(s.compose(m)); err != nil {
 		return err
 	}
 	if err := w.Close(); err != nil {
-		return err
+		return &refusal{err}
 	}
 	c.Quit() // the server has the e-mail
 	return nil
 }
+
+// refusal is an error of a command with the recipient or the e-mail. Errors of earlier commands, such as those of the
+// login, have nothing to do with them: the operator can mend their cause.
+type refusal struct{ error }
+
+func (r *refusal) Unwrap() error { return r.error }
 
 // limited is a connection that reads a limited number of bytes.
 type limited struct {
@@ -273,10 +283,14 @@ func (s *Sender) compose(m Message) []byte {
 	var b bytes.Buffer
 	_, domain, _ := strings.Cut(s.from.Address, "@")
 	to := mail.Address{Address: m.To}
+	id := m.ID
+	if id == "" {
+		id = rand.Text()
+	}
 	for _, field := range [][2]string{
 		{"From", s.from.String()}, {"To", to.String()}, {"Subject", subject(m.Subject)},
 		{"Date", s.now().UTC().Format("Mon, 02 Jan 2006 15:04:05 -0700")},
-		{"Message-ID", "<" + rand.Text() + "@" + domain + ">"},
+		{"Message-ID", "<" + id + "@" + domain + ">"},
 		{"MIME-Version", "1.0"}, {"Content-Type", "text/plain; charset=utf-8"},
 		{"Content-Transfer-Encoding", "quoted-printable"},
 		{"Auto-Submitted", "auto-generated"}, // so that no absence assistant answers

@@ -1,17 +1,12 @@
 package mail_test
 
 import (
-	"bytes"
 	"crypto/x509"
 	"errors"
 	"io"
 	"mime"
 	"mime/quotedprintable"
-	"net"
 	netmail "net/mail"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -188,50 +183,54 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// An SMTP server that others have written takes an e-mail. The test needs the Python module aiosmtpd, in the virtual
-// environment PRINTER_CLIENTS if that is set.
+// An SMTP server that others have written takes an e-mail.
 func TestOtherServer(t *testing.T) {
 	t.Parallel()
-	python := "python3"
-	if tools := os.Getenv("PRINTER_CLIENTS"); tools != "" {
-		python = filepath.Join(tools, "bin", "python")
-	}
-	if exec.Command(python, "-c", "import aiosmtpd").Run() != nil {
-		if os.Getenv("CI_STRICT") != "" {
-			t.Fatal("the Python module aiosmtpd is not installed")
-		}
-		t.Skip("the Python module aiosmtpd is not installed")
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	address, got := testkit.ServeAIOSMTPD(t)
+	err := sender(t, "smtp://"+address, nil).
+		Send(t.Context(), mail.Message{To: "bob@farm.example", Subject: "Größe", Text: "Grüße"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := l.Addr().String()
-	l.Close()
-	box := filepath.Join(t.TempDir(), "box")
-	log, err := os.Create(box)
-	if err != nil {
-		t.Fatal(err)
+	if text := got(); !strings.Contains(text, "Subject: =?utf-8?q?Gr=C3=B6=C3=9Fe?=") ||
+		!strings.Contains(text, "Gr=C3=BC=C3=9Fe") {
+		t.Errorf("the server got %s", text)
 	}
-	defer log.Close()
-	c := exec.Command(python, "-u", "-m", "aiosmtpd", "-n", "-l", at, "-c", "aiosmtpd.handlers.Debugging", "stdout")
-	c.Stdout, c.Stderr = log, log
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Process.Kill(); c.Wait() })
-	to := sender(t, "smtp://"+at, nil)
-	for try := 0; ; try++ {
-		if err = to.Send(t.Context(), mail.Message{To: "bob@farm.example", Subject: "Größe", Text: "Grüße"}); err == nil {
-			break
-		} else if try == 20 {
-			t.Fatal(err)
+}
+
+// A refusal of the recipient or of the e-mail is permanent, unlike one of the account and temporary ones. The id of an
+// e-mail is the same in each try.
+func TestPermanent(t *testing.T) {
+	t.Parallel()
+	for verb, c := range map[string]struct {
+		response  string
+		permanent bool
+	}{
+		"RCPT": {"550 5.1.1 no such user", true}, "DATA": {"554 5.7.1 spam", true}, "MAIL": {"550 5.7.1 no relay", false},
+		"EHLO": {"550 go away", false}, "rcpt": {"450 4.2.1 later", false}, "data": {"451 4.3.0 later", false},
+	} {
+		s := testkit.ServeSMTP(t, testkit.SMTPOptions{Refuse: map[string]string{strings.ToUpper(verb): c.response}})
+		var e *mail.Error
+		err := sender(t, "smtp://"+s.Address, nil).Send(t.Context(), mail.Message{To: "bob@farm.example"})
+		if !errors.As(err, &e) || e.Permanent != c.permanent {
+			t.Errorf("%s: %+v", c.response, err)
 		}
-		time.Sleep(200 * time.Millisecond)
 	}
-	b, err := os.ReadFile(box)
-	if err != nil || !bytes.Contains(b, []byte("Subject: =?utf-8?q?Gr=C3=B6=C3=9Fe?=")) ||
-		!bytes.Contains(b, []byte("Gr=C3=BC=C3=9Fe")) {
-		t.Errorf("the server got %s, %v", b, err)
+	for _, c := range []struct {
+		response  string
+		permanent bool
+	}{{"550 5.7.1 spam", true}, {"451 4.7.1 greylisted", false}} {
+		s := testkit.ServeSMTP(t, testkit.SMTPOptions{Judge: func(testkit.Email) string { return c.response }})
+		var e *mail.Error
+		err := sender(t, "smtp://"+s.Address, nil).Send(t.Context(), mail.Message{To: "bob@farm.example"})
+		if !errors.As(err, &e) || e.Permanent != c.permanent {
+			t.Errorf("%s: %+v", c.response, err)
+		}
+	}
+	s := testkit.ServeSMTP(t, testkit.SMTPOptions{})
+	for range 2 {
+		testkit.Check(t, sender(t, "smtp://"+s.Address, nil).Send(t.Context(), mail.Message{To: "bob@farm.example", ID: "A1"}))
+		header, _ := s.Wait(t).Read(t)
+		testkit.Equal(t, header.Get("Message-Id"), "<A1@farm.example>", "the id")
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	netmail "net/mail"
 	"slices"
 	"strings"
 	"sync"
@@ -18,6 +19,7 @@ import (
 	"spoolwright/app"
 	"spoolwright/auth"
 	"spoolwright/db"
+	"spoolwright/mail"
 	"spoolwright/server"
 	"spoolwright/server/openapi"
 	"spoolwright/shops"
@@ -54,9 +56,18 @@ type Options struct {
 	Change             func(*server.Config) // edits the configuration before the server is created
 }
 
+// noMail is a sender of e-mails whose server does not exist.
+var noMail = func() *mail.Sender {
+	server, err := mail.ParseURL("smtp://127.0.0.1:1")
+	if err != nil {
+		panic(err)
+	}
+	return mail.New(server, netmail.Address{Address: "farm@farm.example"}, nil)
+}()
+
 // Features are functions that return the routes of the whole API, except accounts. No dispatcher of webhooks runs.
 var Features = append(slices.Clip(app.Features), func(d *db.DB) []server.Route {
-	return append(webhooks.New(webhooks.Config{DB: d, Secrets: []string{Secret}}).Routes(),
+	return append(webhooks.New(webhooks.Config{DB: d, Secrets: []string{Secret}, Mail: noMail}).Routes(),
 		shops.New(d, []string{Secret}, time.Now).Routes()...)
 })
 

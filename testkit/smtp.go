@@ -6,10 +6,17 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"fmt"
+	"io"
+	"mime/quotedprintable"
 	"net"
 	"net/http/httptest"
+	"net/mail"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // SMTPPassword is the password that servers of ServeSMTP accept.
@@ -27,9 +34,72 @@ type Email struct{ From, To, Data, User, Password string }
 
 // SMTPOptions say how a server behaves.
 type SMTPOptions struct {
-	TLS, StartTLS bool              // TLS from the first byte, or after STARTTLS
-	Auth          string            // PLAIN or LOGIN, or "" for none
-	Refuse        map[string]string // the response to a command, by its first word
+	TLS, StartTLS bool               // TLS from the first byte, or after STARTTLS
+	Auth          string             // PLAIN or LOGIN, or "" for none
+	Refuse        map[string]string  // the response to a command, by its first word
+	Judge         func(Email) string // returns the response to an e-mail; "" accepts it
+}
+
+// Read returns the header and the text of an e-mail.
+func (e Email) Read(t *testing.T) (mail.Header, string) {
+	t.Helper()
+	m, err := mail.ReadMessage(strings.NewReader(strings.TrimPrefix(strings.ReplaceAll(e.Data, "\n..", "\n."), "\n")))
+	Check(t, err)
+	text, err := io.ReadAll(quotedprintable.NewReader(m.Body))
+	Check(t, err)
+	return m.Header, strings.ReplaceAll(string(text), "\r\n", "\n")
+}
+
+// Wait returns the next e-mail.
+func (s *SMTP) Wait(t *testing.T) Email {
+	t.Helper()
+	select {
+	case e := <-s.Got:
+		return e
+	case <-time.After(WaitTimeout):
+		t.Fatal("no e-mail arrives")
+	}
+	panic("unreachable")
+}
+
+// ServeAIOSMTPD starts aiosmtpd, an SMTP server that others have written, and returns its address and a function that
+// returns what it got. It needs the Python module aiosmtpd, in the virtual environment PRINTER_CLIENTS if that is set.
+func ServeAIOSMTPD(t *testing.T) (address string, got func() string) {
+	t.Helper()
+	python := "python3"
+	if tools := os.Getenv("PRINTER_CLIENTS"); tools != "" {
+		python = filepath.Join(tools, "bin", "python")
+	}
+	if exec.Command(python, "-c", "import aiosmtpd").Run() != nil {
+		const missing = "the Python module aiosmtpd is not installed"
+		if os.Getenv("CI_STRICT") != "" {
+			t.Fatal(missing)
+		}
+		t.Skip(missing)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	Check(t, err)
+	address = l.Addr().String()
+	l.Close()
+	box := filepath.Join(t.TempDir(), "box")
+	log, err := os.Create(box)
+	Check(t, err)
+	c := exec.Command(python, "-u", "-m", "aiosmtpd", "-n", "-l", address, "-c", "aiosmtpd.handlers.Debugging", "stdout")
+	c.Stdout, c.Stderr = log, log
+	Check(t, c.Start())
+	t.Cleanup(func() { c.Process.Kill(); c.Wait(); log.Close() })
+	Eventually(t, "aiosmtpd listens", func() bool {
+		conn, err := net.Dial("tcp", address)
+		if err == nil {
+			conn.Close()
+		}
+		return err == nil
+	})
+	return address, func() string {
+		b, err := os.ReadFile(box)
+		Check(t, err)
+		return string(b)
+	}
 }
 
 // ServeSMTP starts a server on a loopback address.
@@ -121,6 +191,13 @@ func (s *SMTP) session(c net.Conn, config *tls.Config, o SMTPOptions) {
 					return
 				}
 				e.Data += line + "\n"
+			}
+			if o.Judge != nil {
+				if answer := o.Judge(e); answer != "" {
+					say("%s", answer)
+					e = Email{User: e.User, Password: e.Password}
+					continue
+				}
 			}
 			s.Got <- e
 			say("250 2.0.0 queued")

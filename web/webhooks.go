@@ -11,7 +11,7 @@ import (
 type webhook struct {
 	ID, URL, Format, Description, Secret string
 	Events                               []string
-	Disabled                             bool
+	Disabled, Daily                      bool
 	Reason                               string     `json:"disabled_reason"`
 	FailingSince                         *time.Time `json:"failing_since"`
 }
@@ -19,10 +19,13 @@ type webhook struct {
 // Title returns the name of the webhook for people. The URLs of chats are secrets, and say nothing: for them, it is the
 // kind of the receiver.
 func (w webhook) Title() string {
-	if w.Format == "standard" {
-		return w.URL
-	}
 	title := nameOf(receivers, w.Format)
+	switch w.Format {
+	case "standard":
+		return w.URL
+	case "email":
+		title += " to " + strings.TrimPrefix(w.URL, "mailto:")
+	}
 	if w.Description != "" {
 		title += ": " + w.Description
 	}
@@ -35,12 +38,17 @@ func (w webhook) When() string {
 	for _, event := range w.Events {
 		all = append(all, nameOf(occasions, event))
 	}
-	return strings.Join(all, ", ")
+	text := strings.Join(all, ", ")
+	if w.Daily {
+		text += ", once a day"
+	}
+	return text
 }
 
-// receivers are the kinds of receivers, to choose from.
+// receivers are the kinds of receivers, to choose from. The last one needs a mail server.
 var receivers = []option{{"discord", "Discord"}, {"slack", "Slack, Mattermost or Rocket.Chat"},
-	{"teams", "Microsoft Teams"}, {"ntfy", "ntfy"}, {"gotify", "Gotify"}, {"standard", "A program, by signed requests"}}
+	{"teams", "Microsoft Teams"}, {"ntfy", "ntfy"}, {"gotify", "Gotify"}, {"standard", "A program, by signed requests"},
+	{"email", "E-mail"}}
 
 // occasions are the events in words, as "Tell me when" continues.
 var occasions = []option{
@@ -82,10 +90,17 @@ type webhookList struct {
 	Items []webhook
 	New   webhook // the webhook that was just created, or empty
 	Form  *form
+	Mails bool // whether the service has a mail server
 }
 
 // Receivers returns the kinds of receivers, to choose from.
-func (l *webhookList) Receivers() []option { return append([]option{{"", "Choose"}}, receivers...) }
+func (l *webhookList) Receivers() []option {
+	all := append([]option{{"", "Choose"}}, receivers...)
+	if !l.Mails {
+		all = all[:len(all)-1]
+	}
+	return all
+}
 
 // Occasions returns the events in words.
 func (l *webhookList) Occasions() []option { return occasions }
@@ -98,6 +113,7 @@ func (l *webhookList) Gets(events string) bool {
 func listWebhooks(v *visit) error { return v.webhookList(200, &webhookList{Form: v.newForm()}) }
 
 func (v *visit) webhookList(status int, l *webhookList) error {
+	l.Mails = v.site.Mail != nil
 	if err := v.fetch(get("/api/v1/webhooks", l)); err != nil {
 		return err
 	}
@@ -109,7 +125,10 @@ func (v *visit) webhookList(status int, l *webhookList) error {
 func createWebhook(v *visit) error {
 	l := &webhookList{Form: v.sent()}
 	body := l.Form.body(field{"url", text}, field{"description", text}, field{"format", text},
-		field{"token", text})
+		field{"token", text}, field{"daily", flag})
+	if to, ok := body["url"].(string); ok && body["format"] == "email" && !strings.HasPrefix(to, "mailto:") {
+		body["url"] = "mailto:" + to
+	}
 	body["events"] = append([]string{}, l.Form.Values["events"]...)
 	l.Form.Values["events"] = body["events"].([]string) // the form must have events, so that refuse shows their problem
 	ok, err := v.send(l.Form, "POST", "/api/v1/webhooks", body, &l.New)

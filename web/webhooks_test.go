@@ -18,7 +18,7 @@ func TestWebhookForm(t *testing.T) {
 			t.Errorf("the form lacks %s", e.Type)
 		}
 	}
-	page.shows(t, "Tell me when", "filament runs low", "Messages have no links")
+	page.shows(t, "Tell me when", "filament runs low", "Messages have no links").hides(t, "E-mail")
 	for _, format := range []string{"standard", "discord", "slack", "teams", "ntfy", "gotify"} {
 		if !strings.Contains(page.text, `<option value="`+format+`"`) {
 			t.Errorf("the form lacks %s", format)
@@ -47,4 +47,29 @@ func TestChatWebhook(t *testing.T) {
 	b.get(t, list).shows(t, "ntfy: Shop").hides(t, "ntfy.example")
 	b.do(t, "POST", list, form).to(t, list+"/"+id)
 	testkit.Equal(t, c.Get(t, "/api/v1/webhooks").Want(200).Text("total"), "1", "webhooks after a double click")
+}
+
+// An e-mail is added by the address of a user, and the form says who may get it.
+func TestEmailWebhook(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t, testkit.Options{Pages: withMail(t, testkit.ServeSMTP(t, testkit.SMTPOptions{}))})
+	tenant := api.Tenant(t)
+	c := tenant.User(t, "admin")
+	b := signIn(t, c)
+	const list = "/settings/webhooks"
+	add := func(values ...string) *page {
+		return b.get(t, list).submit(t, list, append([]string{"events", "production_run.failed"}, values...)...)
+	}
+	add("url", "nobody@farm.example", "format", "email", "daily", "true").want(t, 422).
+		shows(t, "Must have the address of a user of the farm")
+	add("url", "https://hooks.farm.example/x", "format", "standard", "daily", "true").want(t, 422).
+		shows(t, "only webhooks of the format email can be daily", "E-mail")
+	sent := add("url", " "+c.Email, "format", "email", "daily", "true", "description", "Night shift").want(t, 303)
+	hook := c.Get(t, "/api/v1/webhooks").Want(200)
+	hook.Shows(map[string]string{"total": "1", "items.0.url": "mailto:" + c.Email, "items.0.daily": "true"})
+	id := hook.Text("items.0.id")
+	sent.to(t, list+"/"+id).shows(t, "E-mail to "+c.Email, "Night shift", "a run fails, once a day").
+		submit(t, list+"/"+id+"/test").to(t, list+"/"+id).shows(t, "webhook.test")
+	add("url", "mailto:"+c.Email, "format", "email").want(t, 303)
+	b.get(t, list).shows(t, "E-mail to "+c.Email)
 }

@@ -192,7 +192,7 @@ type worker struct {
 	waiting    time.Time     // since when the receiver has not answered; zero if no request waits; set under the mutex
 	requests   context.Context
 	interrupt  context.CancelFunc // ends requests
-	results    chan result
+	results    chan []result      // of one request or e-mail
 
 	leased time.Time // when the lease was last renewed
 	began  time.Time
@@ -211,11 +211,13 @@ type worker struct {
 
 // receiver is the destination of the events of a webhook.
 type receiver struct {
-	url      string
-	format   Format
-	currency string   // of the tenant, or ""
-	secrets  [][]byte // of the format standard; otherwise the token
-	problem  string   // why no request can be sent
+	url         string
+	format      Format
+	farm        string   // the name of the tenant
+	currency    string   // of the tenant, or ""
+	secrets     [][]byte // of the format standard; otherwise the token
+	problem     string   // why no request or e-mail can be sent
+	noRecipient bool     // the problem is that nobody has the address who may get e-mails
 }
 
 // due is a delivery that is due.
@@ -224,6 +226,10 @@ type due struct {
 	EventID string `json:"event_id"`
 	Body    string `json:"body"`
 	Tries   int    `json:"tries"`
+
+	CreatedAt time.Time `json:"created_at"`
+	At        string    `json:"at"` // the same in the tenant's time zone, for people
+	message   message   // of the format email, instead of the body
 }
 
 type result struct {
@@ -235,7 +241,7 @@ type result struct {
 func newWorker(s *Service, item db.QueueItem, leased time.Time) *worker {
 	return &worker{
 		Service: s, tenant: item.Tenant, id: item.ID, more: make(chan struct{}, 1),
-		results: make(chan result, maxParallel), leased: leased, began: leased, running: map[string]bool{}, look: true,
+		results: make(chan []result, maxParallel), leased: leased, began: leased, running: map[string]bool{}, look: true,
 	}
 }
 
@@ -289,7 +295,7 @@ func (w *worker) mustStop(ctx context.Context) bool {
 // exchange records the results when they are due to be recorded, and loads deliveries if more is set and the worker
 // can start further tries. It returns true if the worker must look for deliveries again.
 func (w *worker) exchange(more bool) (again bool, err error) {
-	load := more && w.look && len(w.loaded) == 0 && len(w.running) < maxParallel
+	load := more && w.look && len(w.loaded) < w.ahead() && len(w.running) < w.parallel()
 	flush := len(w.done) > 0 && (len(w.done) >= maxLoad || len(w.running) == 0 || time.Since(w.oldest) > flushAfter)
 	if !load && !flush {
 		return false, nil
@@ -299,19 +305,43 @@ func (w *worker) exchange(more bool) (again bool, err error) {
 		return true, err
 	}
 	if load {
-		w.look, w.next = len(w.loaded) == maxLoad, state.next
+		w.look, w.next = state.full, state.next
+		again = w.look && w.format == Email && len(w.loaded) < w.ahead()
 	}
-	return false, nil
+	return again, nil
+}
+
+// ahead returns how many deliveries must be loaded before further tries start, if there are so many.
+func (w *worker) ahead() int {
+	if w.format == Email {
+		return maxPerEmail
+	}
+	return 1
+}
+
+// parallel returns how many deliveries may be tried at a time. What happens while an e-mail is sent goes into the next
+// one.
+func (w *worker) parallel() int {
+	if w.format == Email {
+		return 1
+	}
+	return maxParallel
 }
 
 // start starts tries of loaded deliveries.
 func (w *worker) start(sending context.Context) {
-	for len(w.loaded) > 0 && len(w.running) < maxParallel {
-		d := w.loaded[0]
-		w.loaded = w.loaded[1:]
-		w.running[d.ID] = true
+	for len(w.loaded) > 0 && len(w.running) < w.parallel() {
+		batch := w.loaded[:min(len(w.loaded), w.ahead())]
+		w.loaded = w.loaded[len(batch):]
+		for _, d := range batch {
+			w.running[d.ID] = true
+		}
 		to := w.receiver // running tries keep this receiver when record replaces it
-		go func() { w.results <- w.try(sending, to, d) }()
+		if to.format == Email {
+			go func() { w.results <- w.tryEmail(sending, to, batch) }()
+		} else {
+			go func() { w.results <- []result{w.try(sending, to, batch[0])} }()
+		}
 	}
 	if w.waiting.IsZero() {
 		w.wait()
@@ -377,17 +407,19 @@ func (w *worker) wait() {
 	}
 }
 
-func (w *worker) collect(r result) {
-	delete(w.running, r.ID)
+func (w *worker) collect(results []result) {
+	for _, r := range results {
+		delete(w.running, r.ID)
+		if r.dropped {
+			continue
+		}
+		w.metrics.observe(w.status(r), r.took)
+		if len(w.done) == 0 {
+			w.oldest = time.Now()
+		}
+		w.done = append(w.done, r)
+	}
 	w.wait()
-	if r.dropped {
-		return
-	}
-	w.metrics.observe(w.status(r), r.took)
-	if len(w.done) == 0 {
-		w.oldest = time.Now()
-	}
-	w.done = append(w.done, r)
 }
 
 // try sends a delivery once.
@@ -401,15 +433,22 @@ func (w *worker) try(sending context.Context, to receiver, d due) result {
 	defer cancel()
 	r.outcome = w.sender.send(ctx, to, d.EventID, []byte(d.Body))
 	if r.code == 0 && w.requests.Err() != nil {
-		r.dropped = sending.Err() != nil || r.took < hangsAfter/2
-		r.err = noResponse + ", which was short because many receivers hang"
+		r.outcome, r.dropped = w.interrupted(sending, r.outcome)
 	}
 	return r
+}
+
+// interrupted returns the outcome of a try that was ended before there was a response, and whether the try does not
+// count.
+func (w *worker) interrupted(sending context.Context, o outcome) (outcome, bool) {
+	o.err = noResponse + ", which was short because many receivers hang"
+	return o, sending.Err() != nil || o.took < hangsAfter/2
 }
 
 // state is the state of a webhook's deliveries when record has read them.
 type state struct {
 	next      any  // seconds until a delivery is due; nil if none is pending
+	full      bool // there may be more due deliveries than were loaded
 	cancelled bool // record has ended deliveries of a disabled or deleted webhook, and there may be more
 }
 
@@ -441,21 +480,28 @@ func (w *worker) record(ctx context.Context, look bool) (state, error) {
 	if failed && !succeeded || gone {
 		stmts = append(stmts, disabled)
 	}
-	var url, format, currency string
-	var isDisabled, isFailing bool
+	var url, format, farm, currency string
+	var isDisabled, isFailing, isRecipientOf bool
 	var secret, previous []byte
 	webhook := db.SQL(`
 		select url, disabled_at is not null, failing_since is not null, secret,
 			case when previous_until > now() then previous_secret end, format,
-			coalesce((select t.currency from tenants t where t.tenant_id = $2), '')
+			coalesce((select t.name from tenants t where t.tenant_id = $2), ''),
+			coalesce((select t.currency from tenants t where t.tenant_id = $2), ''),
+			format <> 'email' or exists (select from users u where `+isRecipient("substr(url, 8)")+`)
 		from webhooks where id = $1`, w.id, w.tenant).
-		Into(&url, &isDisabled, &isFailing, &secret, &previous, &format, &currency)
+		Into(&url, &isDisabled, &isFailing, &secret, &previous, &format, &farm, &currency, &isRecipientOf)
 	skip := make([]string, 0, maxParallel)
 	for id := range w.running {
 		skip = append(skip, id)
 	}
+	for _, d := range w.loaded {
+		skip = append(skip, d.ID)
+	}
 	loaded := db.SQL(`
-		select id, event_id, body, tries from webhook_deliveries
+		select id, event_id, body, tries, created_at, to_char(created_at at time zone coalesce(
+			(select t.time_zone from tenants t where t.tenant_id = $1), 'UTC'), 'YYYY-MM-DD HH24:MI') as at
+		from webhook_deliveries
 		where tenant_id = $1 and webhook_id = $2 and status = 'pending' and next_try_at <= now() and id <> all ($3::uuid[])
 		order by next_try_at limit 32`, w.tenant, w.id, skip)
 	var next *float64
@@ -487,10 +533,20 @@ func (w *worker) record(ctx context.Context, look bool) (state, error) {
 		ended, err := w.cancel(ctx, webhook.Rows() == 0)
 		return state{cancelled: ended}, err
 	}
-	if err := json.Unmarshal(loaded.Array(), &w.loaded); err != nil {
+	var further []due
+	if err := json.Unmarshal(loaded.Array(), &further); err != nil {
 		return state{}, err
 	}
-	w.receiver, w.failing = receiver{url: url, format: Format(format), currency: currency}, isFailing
+	w.receiver, w.failing = receiver{url: url, format: Format(format), farm: farm, currency: currency}, isFailing
+	if !isRecipientOf {
+		w.problem, w.noRecipient = "no user of the farm who has set a password and is not disabled has the address", true
+	}
+	if w.format == Email {
+		for i, d := range further {
+			further[i].message, further[i].Body = newMessage([]byte(d.Body), w.PublicURL, currency), ""
+		}
+	}
+	w.loaded = append(w.loaded, further...)
 	for _, text := range [][]byte{secret, previous} {
 		if text == nil {
 			continue
@@ -503,10 +559,11 @@ func (w *worker) record(ctx context.Context, look bool) (state, error) {
 			break
 		}
 	}
-	if next == nil {
-		return state{}, nil
+	after := state{full: len(further) == maxLoad}
+	if next != nil {
+		after.next = *next
 	}
-	return state{next: *next}, nil
+	return after, nil
 }
 
 // status returns the status of a delivery after a try.
@@ -514,7 +571,7 @@ func (w *worker) status(r result) DeliveryStatus {
 	switch {
 	case r.ok():
 		return "delivered"
-	case r.Tries < len(w.Schedule) && r.code != http.StatusGone:
+	case r.Tries < len(w.Schedule) && r.code != http.StatusGone && !r.permanent:
 		return "pending"
 	}
 	return "failed"
@@ -529,14 +586,19 @@ func (w *worker) status(r result) DeliveryStatus {
 // deliveries.
 func (w *worker) update() *db.Stmt {
 	var rows []map[string]any
+	spread := func() float64 { return 1 + (rand.Float64()*2-1)/10 }
+	together := spread() // the events of an e-mail are due at the same time again
 	for _, r := range w.done {
 		row := map[string]any{
 			"webhook_id": w.id, "id": r.ID, "status": w.status(r), "tries": r.Tries, "began": r.began,
 			"took": r.took.Milliseconds(),
 		}
 		if w.status(r) == "pending" {
-			after := w.Schedule[r.Tries]
-			after += time.Duration((rand.Float64()*2 - 1) / 10 * float64(after))
+			factor := together
+			if w.format != Email {
+				factor = spread()
+			}
+			after := time.Duration(factor * float64(w.Schedule[r.Tries]))
 			row["pause"] = max(after, r.retryAfter).Seconds()
 		}
 		if r.code != 0 {

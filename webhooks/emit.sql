@@ -24,6 +24,14 @@ create or replace function event_body(event text, data json) returns json langua
 	select json_build_object('type', event, 'timestamp', event_time(now()), 'data', data)
 $$;
 
+-- Returns when the daily e-mail of an event of now is due: a minute after the end of the day in the tenant's time zone.
+-- The transactions that began on that day have ended then, so that one e-mail has all of its events.
+create or replace function daily_email_time() returns timestamptz language sql stable as $$
+	select (date_trunc('day', now() at time zone t.time_zone) + interval '1 day') at time zone t.time_zone
+		+ interval '1 minute'
+	from tenants t where t.tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid
+$$;
+
 -- Adds an event, and a delivery to each webhook in hooks, which is the result of event_webhooks. The data must be an
 -- object of less than 19 kB.
 create or replace function emit_event(hooks uuid[], event text, data json) returns void language plpgsql as $$
@@ -37,7 +45,9 @@ begin
 	message := 'msg_' || gen_random_uuid();
 	body := event_body(event, data);
 	insert into webhook_deliveries (id, webhook_id, event_id, type, body, next_try_at)
-	select uuid_v7(), hook, message, event, body, now() from unnest(hooks) hook;
+	select uuid_v7(), w.id, message, event, body, case when w.daily then daily_email_time() else now() end
+	from webhooks w
+	where w.tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid and w.id = any (hooks);
 	perform queue_add(hooks);
 end $$;
 

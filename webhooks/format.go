@@ -19,6 +19,7 @@ type Format string
 const (
 	Standard Format = "standard"
 	Discord  Format = "discord"
+	Email    Format = "email"
 	Gotify   Format = "gotify"
 	Ntfy     Format = "ntfy"
 	Slack    Format = "slack"
@@ -27,14 +28,16 @@ const (
 
 // Enum returns all formats.
 func (Format) Enum() []string {
-	return []string{string(Standard), string(Discord), string(Gotify), string(Ntfy), string(Slack), string(Teams)}
+	return []string{string(Standard), string(Discord), string(Email), string(Gotify), string(Ntfy), string(Slack),
+		string(Teams)}
 }
 
 // hasToken reports whether receivers of the format expect a token beside the URL.
 func (f Format) hasToken() bool { return f == Gotify || f == Ntfy }
 
-// formats are the functions of the formats: request makes the request to a receiver, and check returns why no receiver
-// can have the URL, or "". The URL was checked by checkURL, and check may be nil.
+// formats are the functions of the formats of requests, which are all but email: request makes the request to a
+// receiver, and check returns why no receiver can have the URL, or "". The URL was checked by checkURL, and check may be
+// nil.
 var formats = map[Format]struct {
 	request func(d delivery) request
 	check   func(u *url.URL, token string) string

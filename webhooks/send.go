@@ -34,10 +34,11 @@ type sender struct {
 type outcome struct {
 	began      time.Time
 	took       time.Duration
-	code       int           // the status of the response; 0 without one
+	code       int           // the status of the response, or the code of the mail server; 0 without one
 	response   string        // its first bytes, as valid text
 	err        string        // why there is no response; "" with a response
 	retryAfter time.Duration // the pause that the receiver asked for
+	permanent  bool          // another try would fail, too
 }
 
 func (o outcome) ok() bool { return o.code >= 200 && o.code <= 299 }

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"spoolwright/db"
+	"spoolwright/mail"
 	"spoolwright/server"
 	"spoolwright/value"
 )
@@ -82,6 +83,7 @@ type Config struct {
 	AllowedNetworks []netip.Prefix // private networks that receivers may be in, also without TLS
 	Version         string         // of the program, for the User-Agent
 	PublicURL       string         // the address of the farm, with which links in messages begin, or ""
+	Mail            *mail.Sender   // nil if there is no mail server
 	Log             *slog.Logger
 
 	// Tests set the following fields. A zero field has the default.
@@ -104,6 +106,7 @@ type Service struct {
 	slots  chan struct{} // limits the concurrent transactions of the dispatcher
 	first  chan struct{} // likewise, for the first transaction of each worker: it does not wait for busy workers
 	freed  chan struct{} // receives a value when there is room for another worker
+	emails chan struct{} // limits the e-mails that are being sent
 
 	mu     sync.Mutex
 	active map[db.QueueItem]*worker // by item, with Fresh unset
@@ -129,6 +132,7 @@ func New(c Config) *Service {
 	return &Service{
 		Config: c, keys: newKeys(c.Secrets), sender: newSender(c), holder: value.NewID(),
 		slots: make(chan struct{}, slots), first: make(chan struct{}, slots), freed: make(chan struct{}, 1),
+		emails: make(chan struct{}, maxSending),
 		active: map[db.QueueItem]*worker{},
 	}
 }
@@ -136,8 +140,8 @@ func New(c Config) *Service {
 var tag = &server.Tag{
 	Name: "webhooks", Fields: fields,
 	Description: "URLs that get events of the tenant, signed as [Standard " +
-		"Webhooks](https://www.standardwebhooks.com) specifies, or as messages of a chat. For admins; API keys are " +
-		"rejected. An event is " +
+		"Webhooks](https://www.standardwebhooks.com) specifies, or as messages of a chat or e-mails. For admins; API keys " +
+		"are rejected. An event is " +
 		"stored in the transaction of its cause, so that none is lost, and sent at least once, in no particular " +
 		"order. `webhook-id` identifies repetitions. A status from 200 to 299 within 15 seconds is a success; " +
 		"redirects are not followed. After a failure the service tries again after 5 seconds, 5 and 30 minutes, " +
@@ -173,6 +177,7 @@ type Webhook struct {
 	Format         value.Optional[Format]                  `json:"format" rule:"notNull"`
 	Token          value.Optional[string]                  `json:"token" rule:"writeOnly,maxLength=150"`
 	Events         value.Optional[value.Set[Subscription]] `json:"events" rule:"required"`
+	Daily          value.Optional[bool]                    `json:"daily" rule:"notNull"`
 	Description    value.Optional[string]                  `json:"description"`
 	Disabled       value.Optional[bool]                    `json:"disabled" rule:"notNull"`
 	DisabledAt     value.Timestamp                         `json:"disabled_at" rule:"readOnly"`
@@ -189,8 +194,8 @@ type WebhookSecret struct {
 }
 
 // columns selects the fields of a Webhook.
-const columns = `id, url, format, array_to_json(events) as events, description, disabled_at is not null as disabled,
-	disabled_at, disabled_reason, failing_since, created_at, updated_at`
+const columns = `id, url, format, array_to_json(events) as events, daily, description,
+	disabled_at is not null as disabled, disabled_at, disabled_reason, failing_since, created_at, updated_at`
 
 // withSecret adds the secret to the JSON of a Webhook. PostgreSQL gets only the encrypted secret.
 func withSecret(webhook []byte, secret []byte) []byte {
@@ -213,7 +218,7 @@ type Filter struct {
 
 func (f Filter) list() *server.List {
 	l := server.NewList(`(select tenant_id, `+columns+` from webhooks) webhooks`,
-		`id, url, format, events, description, disabled,
+		`id, url, format, events, daily, description, disabled,
 		disabled_at, disabled_reason, failing_since, created_at, updated_at`, "", "")
 	if !f.Event.IsNull() {
 		l.Where("?::text in (select json_array_elements_text(events))", f.Event.Arg())
@@ -249,7 +254,8 @@ var createDoc = &server.Doc{
 		"of the service allows the network. A tenant can have 10 webhooks.\n\n" +
 		"With a `format` other than `standard`, the receiver is a chat or a notification service, and gets each " +
 		"event as one sentence with a link to the page that shows it. Such requests have no signature, and " +
-		"`secret` is empty.",
+		"`secret` is empty. With the format `email`, the URL is `mailto:` and the address of a user of the tenant who " +
+		"has set a password and is not disabled, and the service needs a mail server.",
 	Errors: []*server.Error{errLimit}, Events: true,
 	Request: `{"url":"https://hooks.farm.example/spoolwright","events":["production_run.completed"],` +
 		`"description":"Shop floor display"}`,
@@ -257,7 +263,7 @@ var createDoc = &server.Doc{
 
 func (s *Service) create(ctx context.Context, r *server.Request[Webhook]) (server.Created[WebhookSecret], error) {
 	format, token := r.In.Format.Or(Standard), r.In.Token.Or("")
-	if err := s.check(*r.In.URL.Value, format, token); err != nil {
+	if err := s.check(*r.In.URL.Value, format, token, r.In.Daily.Or(false)); err != nil {
 		return nil, err
 	}
 	id, secret := value.NewID(), []byte(token)
@@ -265,16 +271,26 @@ func (s *Service) create(ctx context.Context, r *server.Request[Webhook]) (serve
 		secret = newSecret()
 	}
 	webhook := db.SQL(`
-		insert into webhooks (id, url, events, description, secret, disabled_at, format)
-		select $1, $2, $3::text[], $4, $5, case when $6::boolean then now() end, $8
+		insert into webhooks (id, url, events, description, secret, disabled_at, format, daily)
+		select $1, $2, $3::text[], $4, $5, case when $6::boolean then now() end, $8, $9
 		where (select count(*) from webhooks) < $7
+			and ($8 <> 'email' or exists (select from users u where `+isRecipient("substr($2, 8)")+`))
 		returning `+columns,
 		id, r.In.URL.Arg(), r.In.Events.Arg(), r.In.Description.Arg(), s.keys.seal(db.ActorOf(ctx).Tenant, id, secret),
-		r.In.Disabled.Or(false), maxWebhooks, string(format))
-	if err := s.DB.Write(ctx, db.Lock("webhooks"), webhook); err != nil {
+		r.In.Disabled.Or(false), maxWebhooks, string(format), r.In.Daily.Or(false))
+	stmts := []*db.Stmt{db.Lock("webhooks"), webhook}
+	mayGet := true
+	if format == Email {
+		stmts = append(stmts, readRecipient(*r.In.URL.Value, &mayGet))
+	}
+	if err := s.DB.Write(ctx, stmts...); err != nil {
 		return nil, err
 	}
-	if webhook.Rows() == 0 {
+	switch {
+	case webhook.Rows() > 0:
+	case !mayGet:
+		return nil, errRecipient
+	default:
 		return nil, errLimit
 	}
 	if format != Standard {
@@ -283,13 +299,20 @@ func (s *Service) create(ctx context.Context, r *server.Request[Webhook]) (serve
 	return withSecret(webhook.Object(), secret), nil
 }
 
-// check returns an error unless a webhook of the format can have the URL and the token, of which "" is none.
-func (s *Service) check(text string, format Format, token string) error {
+// check returns an error unless a webhook of the format can have the URL and the token, of which "" is none, and be
+// daily.
+func (s *Service) check(text string, format Format, token string, daily bool) error {
 	if token != "" && !format.hasToken() {
 		return server.Invalid("token", "must be empty: only the formats gotify and ntfy have one")
 	}
 	if problem := checkToken(token); problem != "" {
 		return server.Invalid("token", "%s", problem)
+	}
+	if format == Email {
+		return s.checkEmail(text)
+	}
+	if daily {
+		return server.Invalid("daily", "must be false: only webhooks of the format email can be daily")
 	}
 	if problem := s.checkURL(text, format, token); problem != "" {
 		return server.Invalid("url", "%s", problem)
@@ -329,8 +352,8 @@ func (s *Service) checkURL(text string, format Format, token string) string {
 
 var updateDoc = &server.Doc{
 	ID: "updateWebhook", Tag: tag, Summary: "Update a webhook",
-	Description: "Changes the URL, the token, the events, the description, or whether the webhook is disabled. A " +
-		"disabled webhook gets no events, and the deliveries that it still waits for fail; enable it to redeliver " +
+	Description: "Changes the URL, the token, the events, the description, and whether the webhook is daily or " +
+		"disabled. A disabled webhook gets no events, and the deliveries that it still waits for fail; enable it to redeliver " +
 		"them. The format and the secret stay.",
 	Request: `{"events":["production_run.completed"],"description":"Shop floor display"}`,
 }
@@ -342,8 +365,13 @@ func (s *Service) update(ctx context.Context, r *server.Request[Webhook]) (serve
 	var sealed []byte
 	before := db.SQL(`select url, format, secret from webhooks where id = $1 for no key update`, id).
 		Into(&url, &format, &sealed)
+	reads := []*db.Stmt{before}
+	var mayGet bool
+	if in.URL.Set {
+		reads = append(reads, readRecipient(*in.URL.Value, &mayGet))
+	}
 	webhook := db.SQL(`select `+columns+` from webhooks where id = $1`, id)
-	err := s.DB.Decide(ctx, []*db.Stmt{before}, func() ([]*db.Stmt, error) {
+	err := s.DB.Decide(ctx, reads, func() ([]*db.Stmt, error) {
 		if before.Rows() == 0 {
 			return nil, server.ErrNotFound
 		}
@@ -351,7 +379,7 @@ func (s *Service) update(ctx context.Context, r *server.Request[Webhook]) (serve
 			return nil, server.Invalid("format", "cannot be changed: create another webhook")
 		}
 		var secret any // nil: it stays
-		if in.Token.Set || in.URL.Set {
+		if in.Token.Set || in.URL.Set || in.Daily.Or(false) {
 			token := in.Token.Or("")
 			if !in.Token.Set && Format(format).hasToken() {
 				opened, _, err := s.keys.open(tenant, id, sealed)
@@ -359,8 +387,11 @@ func (s *Service) update(ctx context.Context, r *server.Request[Webhook]) (serve
 					token = string(opened)
 				}
 			}
-			if err := s.check(in.URL.Or(url), Format(format), token); err != nil {
+			if err := s.check(in.URL.Or(url), Format(format), token, in.Daily.Or(false)); err != nil {
 				return nil, err
+			}
+			if Format(format) == Email && in.URL.Set && !mayGet {
+				return nil, errRecipient
 			}
 			if in.Token.Set && Format(format).hasToken() {
 				secret = s.keys.seal(tenant, id, []byte(token))
@@ -387,9 +418,11 @@ func (s *Service) change(id string, in *Webhook, secret any) *db.Stmt {
 			disabled_reason = case when $6::boolean is distinct from false then w.disabled_reason end,
 			failing_since = case when $6::boolean is distinct from false then w.failing_since end,
 			secret = coalesce($7::bytea, w.secret),
+			daily = coalesce($8::boolean, w.daily),
 			updated_at = now()
 		where w.id = $1`,
-		id, in.URL.Arg(), in.Events.Arg(), in.Description.Set, in.Description.Arg(), in.Disabled.Arg(), secret)
+		id, in.URL.Arg(), in.Events.Arg(), in.Description.Set, in.Description.Arg(), in.Disabled.Arg(), secret,
+		in.Daily.Arg())
 }
 
 // wake returns a statement that makes the dispatcher look at a webhook.

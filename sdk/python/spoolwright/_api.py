@@ -75,7 +75,7 @@ MarginGroup = Literal["product", "order", "customer", "month", "printer"]
 
 OrderSkipReason = Literal["shipped", "cancelled", "unpaid"]
 
-Format = Literal["standard", "discord", "gotify", "ntfy", "slack", "teams"]
+Format = Literal["standard", "discord", "email", "gotify", "ntfy", "slack", "teams"]
 
 Subscription = Literal["*", "inventory.*", "inventory.low_stock", "order.*", "order.cancelled", "order.done", "order.in_production", "order.received", "product.*", "product.cost_changed", "production_run.*", "production_run.completed", "production_run.corrected", "production_run.failed", "production_run.planned", "production_run.reopened", "production_run.started", "spool.*", "spool.empty"]
 
@@ -4936,14 +4936,20 @@ class Webhook:
     id: str
     """The webhook's id."""
     url: str
-    """Where events are sent: an https URL without user name, password and fragment."""
+    """Where events are sent: an https URL without user name, password and fragment; with the format `email`,
+    `mailto:` and the address of a user of the tenant.
+    """
     format: Format
     """What the receiver understands: `standard`, a signed event; or a message for a Discord channel, for Slack,
     Mattermost or Rocket.Chat, for a topic of ntfy, for an application of Gotify, or for a workflow of Microsoft
-    Teams. Default: standard. It cannot be changed.
+    Teams; or an e-mail. Default: standard. It cannot be changed.
     """
     events: tuple[Subscription, ...]
     """The types of events that the webhook gets; `order.*` stands for all types of a group, and `*` for all."""
+    daily: bool
+    """Only with the format `email`: true sends the events of a day, in the tenant's time zone, in one e-mail after
+    its end. Default: false.
+    """
     description: str | None
     """What the webhook is for."""
     disabled: bool
@@ -4969,6 +4975,7 @@ def _Webhook(d: Any, etag: str | None = None) -> Webhook:
         url=get("url"),
         format=get("format"),
         events=_core.each(None, get("events")),
+        daily=get("daily"),
         description=get("description"),
         disabled=get("disabled"),
         disabled_at=_core.timestamp(get("disabled_at")),
@@ -5016,14 +5023,20 @@ class WebhookSecret:
     id: str
     """The webhook's id."""
     url: str
-    """Where events are sent: an https URL without user name, password and fragment."""
+    """Where events are sent: an https URL without user name, password and fragment; with the format `email`,
+    `mailto:` and the address of a user of the tenant.
+    """
     format: Format
     """What the receiver understands: `standard`, a signed event; or a message for a Discord channel, for Slack,
     Mattermost or Rocket.Chat, for a topic of ntfy, for an application of Gotify, or for a workflow of Microsoft
-    Teams. Default: standard. It cannot be changed.
+    Teams; or an e-mail. Default: standard. It cannot be changed.
     """
     events: tuple[Subscription, ...]
     """The types of events that the webhook gets; `order.*` stands for all types of a group, and `*` for all."""
+    daily: bool
+    """Only with the format `email`: true sends the events of a day, in the tenant's time zone, in one e-mail after
+    its end. Default: false.
+    """
     description: str | None
     """What the webhook is for."""
     disabled: bool
@@ -5051,6 +5064,7 @@ def _WebhookSecret(d: Any, etag: str | None = None) -> WebhookSecret:
         url=get("url"),
         format=get("format"),
         events=_core.each(None, get("events")),
+        daily=get("daily"),
         description=get("description"),
         disabled=get("disabled"),
         disabled_at=_core.timestamp(get("disabled_at")),
@@ -5810,17 +5824,17 @@ class Delivery:
     tries: int
     """Number of tries since the event or its last redelivery."""
     next_try_at: _dt.datetime | None
-    """When the next try is due."""
+    """When the next try is due; for a daily e-mail, after the end of the day."""
     last_try_at: _dt.datetime | None
     """When the last try began."""
     duration_ms: int | None
     """Duration of the last try in milliseconds."""
     response_status: int | None
-    """HTTP status of the last try; null without a response."""
+    """HTTP status of the last try, or the code of the mail server; null without a response."""
     response: str | None
-    """First 1024 bytes of the response's body."""
+    """First 1024 bytes of the response's body, or the response of the mail server."""
     error: str | None
-    """Why the last try had no response."""
+    """Why the last try had no response, or why an e-mail waits."""
     created_at: _dt.datetime
     """When the event happened."""
 
@@ -5887,17 +5901,17 @@ class DeliveryDetails:
     tries: int
     """Number of tries since the event or its last redelivery."""
     next_try_at: _dt.datetime | None
-    """When the next try is due."""
+    """When the next try is due; for a daily e-mail, after the end of the day."""
     last_try_at: _dt.datetime | None
     """When the last try began."""
     duration_ms: int | None
     """Duration of the last try in milliseconds."""
     response_status: int | None
-    """HTTP status of the last try; null without a response."""
+    """HTTP status of the last try, or the code of the mail server; null without a response."""
     response: str | None
-    """First 1024 bytes of the response's body."""
+    """First 1024 bytes of the response's body, or the response of the mail server."""
     error: str | None
-    """Why the last try had no response."""
+    """Why the last try had no response, or why an e-mail waits."""
     created_at: _dt.datetime
     """When the event happened."""
     body: str
@@ -14338,8 +14352,8 @@ class PlanResource:
 
 class WebhooksResource:
     """URLs that get events of the tenant, signed as [Standard Webhooks](https://www.standardwebhooks.com) specifies,
-    or as messages of a chat. For admins; API keys are rejected. An event is stored in the transaction of its
-    cause, so that none is lost, and sent at least once, in no particular order. `webhook-id` identifies
+    or as messages of a chat or e-mails. For admins; API keys are rejected. An event is stored in the transaction
+    of its cause, so that none is lost, and sent at least once, in no particular order. `webhook-id` identifies
     repetitions. A status from 200 to 299 within 15 seconds is a success; redirects are not followed. After a
     failure the service tries again after 5 seconds, 5 and 30 minutes, and 2, 5, 10, 14, 20 and 24 hours, or later
     if `Retry-After` says so (up to 24 hours). The status 410, or five days with nothing but failures, disables the
@@ -14356,7 +14370,7 @@ class WebhooksResource:
         *,
         skip: int | None = None,
         limit: int | None = None,
-        sort_by: Literal["id", "url", "format", "description", "disabled", "disabled_at", "disabled_reason", "failing_since", "created_at", "updated_at"] | None = None,
+        sort_by: Literal["id", "url", "format", "daily", "description", "disabled", "disabled_at", "disabled_reason", "failing_since", "created_at", "updated_at"] | None = None,
         sort_order: SortOrder | None = None,
         after: str | None = None,
         event: Literal["inventory.low_stock", "order.cancelled", "order.done", "order.in_production", "order.received", "product.cost_changed", "production_run.completed", "production_run.corrected", "production_run.failed", "production_run.planned", "production_run.reopened", "production_run.started", "spool.empty"] | None = None,
@@ -14395,7 +14409,7 @@ class WebhooksResource:
     def iterate(
         self,
         *,
-        sort_by: Literal["id", "url", "format", "description", "disabled", "disabled_at", "disabled_reason", "failing_since", "created_at", "updated_at"] | None = None,
+        sort_by: Literal["id", "url", "format", "daily", "description", "disabled", "disabled_at", "disabled_reason", "failing_since", "created_at", "updated_at"] | None = None,
         sort_order: SortOrder | None = None,
         event: Literal["inventory.low_stock", "order.cancelled", "order.done", "order.in_production", "order.received", "product.cost_changed", "production_run.completed", "production_run.corrected", "production_run.failed", "production_run.planned", "production_run.reopened", "production_run.started", "spool.empty"] | None = None,
         disabled: bool | None = None,
@@ -14426,6 +14440,7 @@ class WebhooksResource:
         events: Sequence[Subscription],
         format: Format | None = None,
         token: str | None = None,
+        daily: bool | None = None,
         description: str | None = None,
         disabled: bool | None = None,
         idempotency_key: str | None = None,
@@ -14440,18 +14455,22 @@ class WebhooksResource:
 
         With a `format` other than `standard`, the receiver is a chat or a notification service, and gets each
         event as one sentence with a link to the page that shows it. Such requests have no signature, and `secret`
-        is empty.
+        is empty. With the format `email`, the URL is `mailto:` and the address of a user of the tenant who has set
+        a password and is not disabled, and the service needs a mail server.
 
         Requires the role `admin`.
 
-        :param url: Where events are sent: an https URL without user name, password and fragment.
+        :param url: Where events are sent: an https URL without user name, password and fragment; with the format
+        `email`, `mailto:` and the address of a user of the tenant.
         :param events: The types of events that the webhook gets; `order.*` stands for all types of a group, and
         `*` for all.
         :param format: What the receiver understands: `standard`, a signed event; or a message for a Discord
         channel, for Slack, Mattermost or Rocket.Chat, for a topic of ntfy, for an application of Gotify, or for a
-        workflow of Microsoft Teams. Default: standard. It cannot be changed.
+        workflow of Microsoft Teams; or an e-mail. Default: standard. It cannot be changed.
         :param token: The access token of ntfy, or the token of the application of Gotify, if the URL does not have
         it. It is stored encrypted, and no response has it.
+        :param daily: Only with the format `email`: true sends the events of a day, in the tenant's time zone, in
+        one e-mail after its end. Default: false.
         :param description: What the webhook is for.
         :param disabled: A disabled webhook gets no events. Default: false.
         :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
@@ -14466,6 +14485,7 @@ class WebhooksResource:
                 "events": events,
                 "format": UNSET if format is None else format,
                 "token": UNSET if token is None else token,
+                "daily": UNSET if daily is None else daily,
                 "description": UNSET if description is None else description,
                 "disabled": UNSET if disabled is None else disabled,
             },
@@ -14498,27 +14518,31 @@ class WebhooksResource:
         format: Format | Unset = UNSET,
         token: str | None | Unset = UNSET,
         events: Sequence[Subscription] | Unset = UNSET,
+        daily: bool | Unset = UNSET,
         description: str | None | Unset = UNSET,
         disabled: bool | Unset = UNSET,
         if_match: str | None = None,
     ) -> Webhook:
         """Update a webhook.
 
-        Changes the URL, the token, the events, the description, or whether the webhook is disabled. A disabled
-        webhook gets no events, and the deliveries that it still waits for fail; enable it to redeliver them. The
-        format and the secret stay.
+        Changes the URL, the token, the events, the description, and whether the webhook is daily or disabled. A
+        disabled webhook gets no events, and the deliveries that it still waits for fail; enable it to redeliver
+        them. The format and the secret stay.
 
         Requires the role `admin`.
 
         :param id: The id of the webhook, a UUID.
-        :param url: Where events are sent: an https URL without user name, password and fragment.
+        :param url: Where events are sent: an https URL without user name, password and fragment; with the format
+        `email`, `mailto:` and the address of a user of the tenant.
         :param format: What the receiver understands: `standard`, a signed event; or a message for a Discord
         channel, for Slack, Mattermost or Rocket.Chat, for a topic of ntfy, for an application of Gotify, or for a
-        workflow of Microsoft Teams. Default: standard. It cannot be changed.
+        workflow of Microsoft Teams; or an e-mail. Default: standard. It cannot be changed.
         :param token: The access token of ntfy, or the token of the application of Gotify, if the URL does not have
         it. It is stored encrypted, and no response has it.
         :param events: The types of events that the webhook gets; `order.*` stands for all types of a group, and
         `*` for all.
+        :param daily: Only with the format `email`: true sends the events of a day, in the tenant's time zone, in
+        one e-mail after its end. Default: false.
         :param description: What the webhook is for.
         :param disabled: A disabled webhook gets no events. Default: false.
         :param if_match: The ``etag`` of the resource as you know it. If the resource has changed since, the call
@@ -14533,6 +14557,7 @@ class WebhooksResource:
                 "format": format,
                 "token": token,
                 "events": events,
+                "daily": daily,
                 "description": description,
                 "disabled": disabled,
             },
@@ -15012,8 +15037,8 @@ class Client(_core.BaseClient):
         """Which runs print what is still missing: on which printers, when, and from which spools."""
         self.webhooks = WebhooksResource(self)
         """URLs that get events of the tenant, signed as [Standard Webhooks](https://www.standardwebhooks.com)
-        specifies, or as messages of a chat. For admins; API keys are rejected. An event is stored in the
-        transaction of its cause, so that none is lost, and sent at least once, in no particular order.
+        specifies, or as messages of a chat or e-mails. For admins; API keys are rejected. An event is stored in
+        the transaction of its cause, so that none is lost, and sent at least once, in no particular order.
         `webhook-id` identifies repetitions. A status from 200 to 299 within 15 seconds is a success; redirects are
         not followed. After a failure the service tries again after 5 seconds, 5 and 30 minutes, and 2, 5, 10, 14,
         20 and 24 hours, or later if `Retry-After` says so (up to 24 hours). The status 410, or five days with

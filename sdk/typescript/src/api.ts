@@ -77,7 +77,7 @@ export type MarginGroup = "product" | "order" | "customer" | "month" | "printer"
 
 export type OrderSkipReason = "shipped" | "cancelled" | "unpaid";
 
-export type Format = "standard" | "discord" | "gotify" | "ntfy" | "slack" | "teams";
+export type Format = "standard" | "discord" | "email" | "gotify" | "ntfy" | "slack" | "teams";
 
 export type Subscription = "*" | "inventory.*" | "inventory.low_stock" | "order.*" | "order.cancelled" | "order.done" | "order.in_production" | "order.received" | "product.*" | "product.cost_changed" | "production_run.*" | "production_run.completed" | "production_run.corrected" | "production_run.failed" | "production_run.planned" | "production_run.reopened" | "production_run.started" | "spool.*" | "spool.empty";
 
@@ -2843,16 +2843,24 @@ export interface Plan<D = number> {
 export interface Webhook {
   /** The webhook's id. */
   readonly id: string;
-  /** Where events are sent: an https URL without user name, password and fragment. */
+  /**
+   * Where events are sent: an https URL without user name, password and fragment; with the format `email`, `mailto:`
+   * and the address of a user of the tenant.
+   */
   readonly url: string;
   /**
    * What the receiver understands: `standard`, a signed event; or a message for a Discord channel, for Slack,
    * Mattermost or Rocket.Chat, for a topic of ntfy, for an application of Gotify, or for a workflow of Microsoft
-   * Teams. Default: standard. It cannot be changed.
+   * Teams; or an e-mail. Default: standard. It cannot be changed.
    */
   readonly format: Format;
   /** The types of events that the webhook gets; `order.*` stands for all types of a group, and `*` for all. */
   readonly events: readonly Subscription[];
+  /**
+   * Only with the format `email`: true sends the events of a day, in the tenant's time zone, in one e-mail after its
+   * end. Default: false.
+   */
+  readonly daily: boolean;
   /** What the webhook is for. */
   readonly description: string | null;
   /** A disabled webhook gets no events. Default: false. */
@@ -2889,16 +2897,24 @@ export interface WebhookList {
 export interface WebhookSecret {
   /** The webhook's id. */
   readonly id: string;
-  /** Where events are sent: an https URL without user name, password and fragment. */
+  /**
+   * Where events are sent: an https URL without user name, password and fragment; with the format `email`, `mailto:`
+   * and the address of a user of the tenant.
+   */
   readonly url: string;
   /**
    * What the receiver understands: `standard`, a signed event; or a message for a Discord channel, for Slack,
    * Mattermost or Rocket.Chat, for a topic of ntfy, for an application of Gotify, or for a workflow of Microsoft
-   * Teams. Default: standard. It cannot be changed.
+   * Teams; or an e-mail. Default: standard. It cannot be changed.
    */
   readonly format: Format;
   /** The types of events that the webhook gets; `order.*` stands for all types of a group, and `*` for all. */
   readonly events: readonly Subscription[];
+  /**
+   * Only with the format `email`: true sends the events of a day, in the tenant's time zone, in one e-mail after its
+   * end. Default: false.
+   */
+  readonly daily: boolean;
   /** What the webhook is for. */
   readonly description: string | null;
   /** A disabled webhook gets no events. Default: false. */
@@ -3304,17 +3320,17 @@ export interface Delivery {
   readonly status: DeliveryStatus;
   /** Number of tries since the event or its last redelivery. */
   readonly tries: number;
-  /** When the next try is due. */
+  /** When the next try is due; for a daily e-mail, after the end of the day. */
   readonly next_try_at: string | null;
   /** When the last try began. */
   readonly last_try_at: string | null;
   /** Duration of the last try in milliseconds. */
   readonly duration_ms: number | null;
-  /** HTTP status of the last try; null without a response. */
+  /** HTTP status of the last try, or the code of the mail server; null without a response. */
   readonly response_status: number | null;
-  /** First 1024 bytes of the response's body. */
+  /** First 1024 bytes of the response's body, or the response of the mail server. */
   readonly response: string | null;
-  /** Why the last try had no response. */
+  /** Why the last try had no response, or why an e-mail waits. */
   readonly error: string | null;
   /** When the event happened. */
   readonly created_at: string;
@@ -3348,17 +3364,17 @@ export interface DeliveryDetails {
   readonly status: DeliveryStatus;
   /** Number of tries since the event or its last redelivery. */
   readonly tries: number;
-  /** When the next try is due. */
+  /** When the next try is due; for a daily e-mail, after the end of the day. */
   readonly next_try_at: string | null;
   /** When the last try began. */
   readonly last_try_at: string | null;
   /** Duration of the last try in milliseconds. */
   readonly duration_ms: number | null;
-  /** HTTP status of the last try; null without a response. */
+  /** HTTP status of the last try, or the code of the mail server; null without a response. */
   readonly response_status: number | null;
-  /** First 1024 bytes of the response's body. */
+  /** First 1024 bytes of the response's body, or the response of the mail server. */
   readonly response: string | null;
-  /** Why the last try had no response. */
+  /** Why the last try had no response, or why an e-mail waits. */
   readonly error: string | null;
   /** When the event happened. */
   readonly created_at: string;
@@ -4718,12 +4734,15 @@ export interface OrderPlanRequest {
 
 /** The type `WebhookCreate` of the API, in request bodies. */
 export interface WebhookCreate {
-  /** Where events are sent: an https URL without user name, password and fragment. */
+  /**
+   * Where events are sent: an https URL without user name, password and fragment; with the format `email`, `mailto:`
+   * and the address of a user of the tenant.
+   */
   url: string;
   /**
    * What the receiver understands: `standard`, a signed event; or a message for a Discord channel, for Slack,
    * Mattermost or Rocket.Chat, for a topic of ntfy, for an application of Gotify, or for a workflow of Microsoft
-   * Teams. Default: standard. It cannot be changed.
+   * Teams; or an e-mail. Default: standard. It cannot be changed.
    */
   format?: Format | null | undefined;
   /**
@@ -4733,6 +4752,11 @@ export interface WebhookCreate {
   token?: string | null | undefined;
   /** The types of events that the webhook gets; `order.*` stands for all types of a group, and `*` for all. */
   events: readonly Subscription[];
+  /**
+   * Only with the format `email`: true sends the events of a day, in the tenant's time zone, in one e-mail after its
+   * end. Default: false.
+   */
+  daily?: boolean | null | undefined;
   /** What the webhook is for. */
   description?: string | null | undefined;
   /** A disabled webhook gets no events. Default: false. */
@@ -4741,12 +4765,15 @@ export interface WebhookCreate {
 
 /** The type `WebhookUpdate` of the API, in request bodies. */
 export interface WebhookUpdate {
-  /** Where events are sent: an https URL without user name, password and fragment. */
+  /**
+   * Where events are sent: an https URL without user name, password and fragment; with the format `email`, `mailto:`
+   * and the address of a user of the tenant.
+   */
   url?: string | undefined;
   /**
    * What the receiver understands: `standard`, a signed event; or a message for a Discord channel, for Slack,
    * Mattermost or Rocket.Chat, for a topic of ntfy, for an application of Gotify, or for a workflow of Microsoft
-   * Teams. Default: standard. It cannot be changed.
+   * Teams; or an e-mail. Default: standard. It cannot be changed.
    */
   format?: Format | undefined;
   /**
@@ -4756,6 +4783,11 @@ export interface WebhookUpdate {
   token?: string | null | undefined;
   /** The types of events that the webhook gets; `order.*` stands for all types of a group, and `*` for all. */
   events?: readonly Subscription[] | undefined;
+  /**
+   * Only with the format `email`: true sends the events of a day, in the tenant's time zone, in one e-mail after its
+   * end. Default: false.
+   */
+  daily?: boolean | undefined;
   /** What the webhook is for. */
   description?: string | null | undefined;
   /** A disabled webhook gets no events. Default: false. */
@@ -6005,7 +6037,7 @@ export interface ListWebhooksQuery {
   /** Maximum page size. */
   limit?: number | undefined;
   /** Any scalar field of the items. */
-  sort_by?: "id" | "url" | "format" | "description" | "disabled" | "disabled_at" | "disabled_reason" | "failing_since" | "created_at" | "updated_at" | undefined;
+  sort_by?: "id" | "url" | "format" | "daily" | "description" | "disabled" | "disabled_at" | "disabled_reason" | "failing_since" | "created_at" | "updated_at" | undefined;
   /** Ascending or descending. */
   sort_order?: SortOrder | undefined;
   /**
@@ -9809,11 +9841,11 @@ export class PlanResource<M extends DecimalMode = "number"> {
 
 /**
  * URLs that get events of the tenant, signed as [Standard Webhooks](https://www.standardwebhooks.com) specifies, or
- * as messages of a chat. For admins; API keys are rejected. An event is stored in the transaction of its cause, so
- * that none is lost, and sent at least once, in no particular order. `webhook-id` identifies repetitions. A status
- * from 200 to 299 within 15 seconds is a success; redirects are not followed. After a failure the service tries again
- * after 5 seconds, 5 and 30 minutes, and 2, 5, 10, 14, 20 and 24 hours, or later if `Retry-After` says so (up to 24
- * hours). The status 410, or five days with nothing but failures, disables the webhook.
+ * as messages of a chat or e-mails. For admins; API keys are rejected. An event is stored in the transaction of its
+ * cause, so that none is lost, and sent at least once, in no particular order. `webhook-id` identifies repetitions. A
+ * status from 200 to 299 within 15 seconds is a success; redirects are not followed. After a failure the service
+ * tries again after 5 seconds, 5 and 30 minutes, and 2, 5, 10, 14, 20 and 24 hours, or later if `Retry-After` says so
+ * (up to 24 hours). The status 410, or five days with nothing but failures, disables the webhook.
  */
 export class WebhooksResource<M extends DecimalMode = "number"> {
   readonly #client: BaseClient;
@@ -9859,7 +9891,9 @@ export class WebhooksResource<M extends DecimalMode = "number"> {
    * network. A tenant can have 10 webhooks.
    *
    * With a `format` other than `standard`, the receiver is a chat or a notification service, and gets each event as
-   * one sentence with a link to the page that shows it. Such requests have no signature, and `secret` is empty.
+   * one sentence with a link to the page that shows it. Such requests have no signature, and `secret` is empty. With
+   * the format `email`, the URL is `mailto:` and the address of a user of the tenant who has set a password and is
+   * not disabled, and the service needs a mail server.
    *
    * Requires the role `admin`.
    */
@@ -9887,9 +9921,9 @@ export class WebhooksResource<M extends DecimalMode = "number"> {
   /**
    * Update a webhook.
    *
-   * Changes the URL, the token, the events, the description, or whether the webhook is disabled. A disabled webhook
-   * gets no events, and the deliveries that it still waits for fail; enable it to redeliver them. The format and the
-   * secret stay.
+   * Changes the URL, the token, the events, the description, and whether the webhook is daily or disabled. A disabled
+   * webhook gets no events, and the deliveries that it still waits for fail; enable it to redeliver them. The format
+   * and the secret stay.
    *
    * Requires the role `admin`.
    */
@@ -10181,11 +10215,11 @@ export class Client<M extends DecimalMode = "number"> extends BaseClient {
   readonly plan: PlanResource<M>;
   /**
    * URLs that get events of the tenant, signed as [Standard Webhooks](https://www.standardwebhooks.com) specifies, or
-   * as messages of a chat. For admins; API keys are rejected. An event is stored in the transaction of its cause, so
-   * that none is lost, and sent at least once, in no particular order. `webhook-id` identifies repetitions. A status
-   * from 200 to 299 within 15 seconds is a success; redirects are not followed. After a failure the service tries
-   * again after 5 seconds, 5 and 30 minutes, and 2, 5, 10, 14, 20 and 24 hours, or later if `Retry-After` says so (up
-   * to 24 hours). The status 410, or five days with nothing but failures, disables the webhook.
+   * as messages of a chat or e-mails. For admins; API keys are rejected. An event is stored in the transaction of its
+   * cause, so that none is lost, and sent at least once, in no particular order. `webhook-id` identifies repetitions.
+   * A status from 200 to 299 within 15 seconds is a success; redirects are not followed. After a failure the service
+   * tries again after 5 seconds, 5 and 30 minutes, and 2, 5, 10, 14, 20 and 24 hours, or later if `Retry-After` says
+   * so (up to 24 hours). The status 410, or five days with nothing but failures, disables the webhook.
    */
   readonly webhooks: WebhooksResource<M>;
   /**
