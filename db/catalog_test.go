@@ -531,8 +531,11 @@ func someRow(t *testing.T, super *pgx.Conn, table, tenant string) tableRow {
 		if value == "" {
 			value = "1" // a number
 		}
-		if c.Name == "materials" { // types of material, or none
+		switch c.Name {
+		case "materials": // types of material, or none
 			value = `'{}'`
+		case "daily": // only webhooks of the format email
+			value = `false`
 		}
 		if m := firstAllowed.FindStringSubmatch(c.Check); m != nil {
 			value = `'` + m[1] + `'`

@@ -47,6 +47,12 @@ func (o Optional[T]) Arg() any {
 		return string(v)
 	case UUID:
 		return string(v)
+	case Several[UUID]:
+		ids := make([]string, len(v))
+		for i, id := range v {
+			ids[i] = string(id)
+		}
+		return ids
 	case interface{ texts() []string }:
 		return v.texts()
 	case Extra:
