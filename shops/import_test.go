@@ -292,7 +292,7 @@ func TestFilesAndMessages(t *testing.T) {
 		return o
 	}
 	row := func(id, quantity int, cancelled string) string {
-		return shopifyRow(fmt.Sprintf("#%d", 1000+id), "paid", "", cancelled, fmt.Sprint(820982911946154000+id), quantity,
+		return shopifyRow(fmt.Sprintf("#%d", 1000+id), "paid", "", cancelled, fmt.Sprint(820982911946154000+int64(id)), quantity,
 			"Dragon - Red", "12.50", "DRG-RED", "")
 	}
 	// First the file.
