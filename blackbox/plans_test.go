@@ -30,8 +30,8 @@ const (
 	// the tenant's first row to its last one has more than 160 blocks, a table more than 300.
 	plansBlocks = 160
 
-	// plansWriteBlocks is plansBlocks for a write, which reads at least 20 blocks besides.
-	plansWriteBlocks = 180
+	// plansWriteBlocks is plansBlocks for a write, which reads up to 30 blocks besides.
+	plansWriteBlocks = 190
 
 	// plansRunBlocks is the number of blocks that a list of runs or orders may read for each of its 20 rows: the first
 	// products, spools and orders of a run, and the pieces of an order, are found by index.
