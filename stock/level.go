@@ -70,7 +70,7 @@ func levels(ids string) string {
 		s.reserved as reserved_grams,
 		s.remaining - s.reserved as available_grams,
 		case when s.low then l.minimum_grams * 1.1 - s.remaining + s.reserved else 0 end as missing_grams,
-		s.spools as spool_count, s.low, case when s.low then coalesce(l.low_since, now()) end as low_since
+		s.spools as spool_count, s.low, case when s.low then l.low_since end as low_since
 	from stock_levels l join level_stock(` + ids + `) s on s.level = l.id) stock_levels`
 }
 

@@ -200,18 +200,14 @@ func TestLevelsFollowOperations(t *testing.T) {
 			for n, step := range steps {
 				step(f)
 				low := n%2 == 0
-				wantLow := func() {
-					t.Helper()
-					a := c.Get(t, levels+"/"+f.level).Want(200)
-					if a.Text("low") != fmt.Sprint(low) || (a.Text("low_since") != "null") != low {
-						t.Fatalf("after step %d: %s", n+1, a.Body)
-					}
-				}
-				wantLow() // at once, and after the check
+				c.Get(t, levels+"/"+f.level).Shows(map[string]string{"low": fmt.Sprint(low), "low_since": "null"})
 				if got := events(); got != n/2+1 {
 					t.Fatalf("after step %d: %d events, want %d", n+1, got, n/2+1)
 				}
-				wantLow()
+				a := c.Get(t, levels+"/"+f.level).Want(200)
+				if a.Text("low") != fmt.Sprint(low) || (a.Text("low_since") != "null") != low {
+					t.Fatalf("after step %d: %s", n+1, a.Body)
+				}
 			}
 		})
 	}

@@ -4688,8 +4688,8 @@ class StockLevel:
     low: bool
     """Whether too little is available."""
     low_since: _dt.datetime | None
-    """When the service found the level low, about a second after it became low; until then the time of the request,
-    and null if it is not low.
+    """When the service found the level low, about a second after it became low; null until then, and if it is not
+    low.
     """
     created_at: _dt.datetime
     """Time of creation."""

@@ -2712,8 +2712,7 @@ export interface StockLevel<D = number> {
   /** Whether too little is available. */
   readonly low: boolean;
   /**
-   * When the service found the level low, about a second after it became low; until then the time of the request, and
-   * null if it is not low.
+   * When the service found the level low, about a second after it became low; null until then, and if it is not low.
    */
   readonly low_since: string | null;
   /** Time of creation. */
