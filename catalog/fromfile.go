@@ -140,8 +140,9 @@ var fromFileDoc = &server.Doc{
 var FileErrors = []*server.Error{errUnreadableFile, errUnknownFilament.On("filaments"), errNoSuchPlate}
 
 var (
-	errUnreadableFile = server.BadRequest("UNREADABLE_FILE", "%s", "The file ends too early; it was not copied completely").
-				On("body")
+	errUnreadableFile = server.BadRequest("UNREADABLE_FILE", "%s",
+		"The file ends too early; it was not copied completely").
+		On("body")
 	errNoSuchPlate = server.BadRequest("UNKNOWN_REFERENCE", "The file has no plate %d", 3).On("plate")
 )
 
@@ -226,7 +227,7 @@ func (p *fileProduct) plan() error {
 	f, out := p.file, &p.result
 	out.DryRun = p.query.DryRun.Or(false)
 	out.FileFormat, out.FileSHA256 = f.Format, f.SHA256
-	out.FileName = textOrNull(baseName(p.query.FileName.Or("")))
+	out.FileName = textOrNull(BaseName(p.query.FileName.Or("")))
 	out.SlicedBy, out.PrinterModel = textOrNull(f.Program), textOrNull(f.Printer)
 	out.NozzleMM, out.LayerHeight = millimetres(f.NozzleMM), millimetres(f.LayerHeightMM)
 	out.Warnings = []FileWarning{}
@@ -281,7 +282,7 @@ func (p *fileProduct) plan() error {
 	case len(p.filaments) == 0:
 		p.warn("The file does not say how much filament it needs.")
 	}
-	name := cmp.Or(p.query.Name.Or(""), f.Name, strings.TrimSpace(stem(baseName(p.query.FileName.Or("")))), "Product")
+	name := cmp.Or(p.query.Name.Or(""), f.Name, strings.TrimSpace(stem(BaseName(p.query.FileName.Or("")))), "Product")
 	if p.query.Plate.Or(0) > 0 && p.query.Name.Or("") == "" && p.plates[0].Name != "" && len(f.Plates) > 1 {
 		name = p.plates[0].Name
 	}
@@ -301,8 +302,9 @@ func (p *fileProduct) addFilament(m slicer.Filament) {
 	p.filaments = append(p.filaments, m)
 }
 
-// baseName returns the name of a file without its folders.
-func baseName(name string) string {
+// BaseName returns the name of a file without its folders, which may be those of Windows, as file_name of a product
+// has it, or "".
+func BaseName(name string) string {
 	name = strings.ReplaceAll(name, `\`, "/")
 	if name = path.Base(name); name == "." || name == "/" {
 		return ""

@@ -24,30 +24,12 @@ func importCommand() cli.Command {
 		"from CSV files or sliced files", 1) + "\n\n" +
 		"A sliced file is known by its content. It updates the product that was made from this file, or else from\n" +
 		"one with this name, or else it becomes a new product; --mode update leaves out files without such a\n" +
-		"product, and --mode create makes new products only. Of several files, each is imported by itself: one that cannot be\n" +
-		"imported does not stop the others, and the status is then 1."
+		"product, and --mode create makes new products only. Of several files, each is imported by itself: one that\n" +
+		"cannot be imported does not stop the others, and the status is then 1."
 	command.Setup = func(flags *flag.FlagSet) cli.Run {
 		how, dryRun := transfer.ImportFlags(flags)
 		return accounts.InTenant(flags, func(ctx context.Context, c *cli.Call) error {
-			if len(c.Operands) == 1 {
-				return importFile(ctx, c, *how, *dryRun)
-			}
-			failed := 0
-			for _, name := range c.Operands {
-				one := *c
-				one.Operands = []string{name}
-				if err := importFile(ctx, &one, *how, *dryRun); err != nil {
-					if ctx.Err() != nil {
-						return err
-					}
-					failed++
-					fmt.Fprintln(c.Err, cli.Printable(name+": "+err.Error()))
-				}
-			}
-			if failed > 0 {
-				return fmt.Errorf("%d of %d files were not imported", failed, len(c.Operands))
-			}
-			return nil
+			return transfer.EachOperand(ctx, c, func(c *cli.Call) error { return importFile(ctx, c, *how, *dryRun) })
 		})
 	}
 	return command
@@ -84,7 +66,7 @@ func importSliced(ctx context.Context, c *cli.Call, sliced *slicer.File, mode tr
 	}
 	var made *FileResult
 	err := c.DB.Bulk(ctx, func(ctx context.Context) error {
-		known, err := FindFileProduct(ctx, c.DB, textOrNull(baseName(q.FileName.Or(""))), sliced.SHA256)
+		known, err := FindFileProduct(ctx, c.DB, textOrNull(BaseName(q.FileName.Or(""))), sliced.SHA256)
 		switch {
 		case err != nil:
 			return err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path"
 	"strings"
 
 	"spoolwright/catalog"
@@ -58,12 +57,12 @@ func (i *RunItem) product(args *[]any) string {
 	return catalog.Named(add(i.ProductID.Arg(), "uuid"), add(i.SKU.Arg(), "text"))
 }
 
-// fileName returns the name of the file without its folders, which printers put before it.
+// fileName returns the name of the file without the folders that printers put before it, or nil.
 func (i *RunItem) fileName() any {
 	if i.FileName.IsNull() {
 		return nil
 	}
-	return path.Base(*i.FileName.Value)
+	return catalog.BaseName(*i.FileName.Value)
 }
 
 const itemColumns = `i.id, i.product_id, p.name as product_name, i.order_item_id, i.quantity, i.successful_quantity,

@@ -89,7 +89,7 @@ func TestProductsOfFiles(t *testing.T) {
 		{"file_sha256": "ac", "quantity": 2}, {"product_id": hook}, {"file_name": "parts/small/clip.gcode"}}}).Want(201).
 		Shows(map[string]string{"items.0.product_id": hook, "items.1.product_id": clip, "items.1.quantity": "2",
 			"items.2.product_id": hook, "items.3.product_id": clip}).ID()
-	item := run + "/items/" + c.Post(t, run+"/items", j{"file_name": "a/hook.gcode"}).Want(201).
+	item := run + "/items/" + c.Post(t, run+"/items", j{"file_name": `C:\a\hook.gcode`}).Want(201).
 		Shows(map[string]string{"product_id": hook, "product_name": "Hook"}).ID()
 	c.Patch(t, item, j{"file_sha256": "ac"}).Want(200).Shows(map[string]string{"product_id": clip})
 	c.Patch(t, item, j{"file_name": "hook.gcode", "quantity": 4}).Want(200).

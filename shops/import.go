@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -98,23 +97,7 @@ var Commands = []cli.Command{{
 	Setup: func(flags *flag.FlagSet) cli.Run {
 		how, dryRun := transfer.FileFlags(flags)
 		return accounts.InTenant(flags, func(ctx context.Context, c *cli.Call) error {
-			failed := 0
-			for _, name := range c.Operands {
-				one := *c
-				one.Operands = []string{name}
-				err := importOrders(ctx, &one, *how, *dryRun)
-				if err != nil && (len(c.Operands) == 1 || ctx.Err() != nil) {
-					return err
-				}
-				if err != nil {
-					failed++
-					fmt.Fprintln(c.Err, cli.Printable(name+": "+err.Error()))
-				}
-			}
-			if failed > 0 {
-				return fmt.Errorf("%d of %d files were not imported", failed, len(c.Operands))
-			}
-			return nil
+			return transfer.EachOperand(ctx, c, func(c *cli.Call) error { return importOrders(ctx, c, *how, *dryRun) })
 		})
 	},
 }}
@@ -135,7 +118,7 @@ var fileImport = transfer.Import[orderFile, ImportedOrders]{
 	Error: func(err error) error { return err }, Convert: convertFile, Good: goodTitles, Program: fileProgram,
 }
 
-// merge adds what a file says about an order that no messages have described. A file that is known to be older says
+// mergeFile adds what a file says about an order that no messages have described. A file that is known to be older says
 // nothing. A line that is shipped keeps its quantity; if it was not known, there is nothing to print of it.
 func (s *said) mergeFile(o *fileOrder) {
 	if s.Order != nil && o.updated.Before(s.Updated) {

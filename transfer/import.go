@@ -1,6 +1,7 @@
 package transfer
 
 import (
+	"context"
 	_ "embed"
 	"encoding/json"
 	"errors"
@@ -368,4 +369,27 @@ func OpenOperand(c *cli.Call, open func(source string) (*os.File, error)) (*os.F
 		return Keep(c.In)
 	}
 	return open(c.Operands[0])
+}
+
+// EachOperand calls fn for each operand of a command, as if it were the only one. One that fails does not stop the
+// others: its error is printed, and EachOperand then returns how many have failed. The error of an only operand is
+// returned.
+func EachOperand(ctx context.Context, c *cli.Call, fn func(*cli.Call) error) error {
+	failed := 0
+	for _, name := range c.Operands {
+		one := *c
+		one.Operands = []string{name}
+		err := fn(&one)
+		if err != nil && (len(c.Operands) == 1 || ctx.Err() != nil) {
+			return err
+		}
+		if err != nil {
+			failed++
+			fmt.Fprintln(c.Err, cli.Printable(name+": "+err.Error()))
+		}
+	}
+	if failed > 0 {
+		return fmt.Errorf("%d of %d files were not imported", failed, len(c.Operands))
+	}
+	return nil
 }

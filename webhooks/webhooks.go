@@ -353,8 +353,8 @@ func (s *Service) checkURL(text string, format Format, token string) string {
 var updateDoc = &server.Doc{
 	ID: "updateWebhook", Tag: tag, Summary: "Update a webhook",
 	Description: "Changes the URL, the token, the events, the description, and whether the webhook is daily or " +
-		"disabled. A disabled webhook gets no events, and the deliveries that it still waits for fail; enable it to redeliver " +
-		"them. The format and the secret stay.",
+		"disabled. A disabled webhook gets no events, and the deliveries that it still waits for fail; enable it to " +
+		"redeliver them. The format and the secret stay.",
 	Request: `{"events":["production_run.completed"],"description":"Shop floor display"}`,
 }
 
