@@ -177,15 +177,21 @@ func takeNew(ctx context.Context, d *db.DB, batch []*Taking) (existing map[strin
 	return existing, nil
 }
 
-// takeKnown changes orders. It locks all of them first, in the sequence of their ids, as settle_orders does.
+// LockAll returns a statement that locks orders in the sequence of their ids, as settle_orders does: transactions with
+// several of the same orders wait for each other.
+func LockAll(ids []string) *db.Stmt {
+	return db.SQL(`
+		select count(*) from (select distinct u.id from unnest($1::uuid[]) u (id) order by u.id) u
+		cross join lateral (select from orders o where o.id = u.id for no key update) o`, ids)
+}
+
+// takeKnown changes orders. It locks all of them first.
 func takeKnown(ctx context.Context, d *db.DB, all []*Taking) error {
 	var ids []string
 	for _, t := range all {
 		ids = append(ids, t.ID)
 	}
-	locked := []*db.Stmt{db.SQL(`
-		select count(*) from (select distinct u.id from unnest($1::uuid[]) u (id) order by u.id) u
-		cross join lateral (select from orders o where o.id = u.id for no key update) o`, ids)}
+	locked := []*db.Stmt{LockAll(ids)}
 	for batch := range batches(all) {
 		var rows []map[string]any
 		var ids, cancelled, reopened []string

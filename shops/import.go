@@ -267,10 +267,7 @@ func takeStates(ctx context.Context, d *db.DB, all []*fileState) (again []*fileS
 	}
 	var moved []string
 	if ids != nil {
-		if err := d.Write(ctx,
-			db.SQL(`
-				select count(*) from (select distinct u.id from unnest($1::uuid[]) u (id) order by u.id) u
-				cross join lateral (select from orders o where o.id = u.id for no key update) o`, ids),
+		if err := d.Write(ctx, orders.LockAll(ids),
 			db.SQL(`
 				select coalesce(array_agg(u.id::text), '{}') from unnest($1::uuid[]) u (id)
 				where exists (select from shop_orders s where s.order_id = u.id)`, ids).Into(&moved)); err != nil {

@@ -82,7 +82,7 @@ func showAllRuns(v *visit) error {
 			}
 		case "order":
 			for _, one := range orders.Items {
-				f.options = append(f.options, option{one.ID, cmp.Or(one.Reference, one.Customer, "Order")})
+				f.options = append(f.options, option{one.ID, order{Reference: one.Reference, Customer: one.Customer}.Name()})
 			}
 		}
 	}
