@@ -479,13 +479,12 @@ func (f *Field) fromText(text string) any {
 }
 
 // DecodeTexts decodes and validates texts, such as the cells of a row of a CSV file, in the same way as DecodeBody a
-// JSON object. Names are the fields of T to which the texts belong. A nil text is null. Except in fields of free text,
-// blanks around a text are ignored and an empty text is null. Values of read-only fields are ignored. If patch is set,
-// names may omit required fields, and a null sets its field to null; otherwise a null counts as missing. DecodeTexts
-// returns all problems.
-func DecodeTexts[T any](names []string, texts []*string, patch bool) (T, []FieldError) {
-	var in T
-	v := reflect.ValueOf(&in).Elem()
+// JSON object. In is a pointer to a new value of the input type, and names are the fields to which the texts belong. A
+// nil text is null. Except in fields of free text, blanks around a text are ignored and an empty text is null. Values of
+// read-only fields are ignored. If patch is set, names may omit required fields, and a null sets its field to null;
+// otherwise a null counts as missing. DecodeTexts returns all problems.
+func DecodeTexts(in any, names []string, texts []*string, patch bool) []FieldError {
+	v := reflect.ValueOf(in).Elem()
 	schema := SchemaOfType(v.Type())
 	var problems Problems
 	given := make(map[string]bool, len(names))
@@ -524,10 +523,10 @@ func DecodeTexts[T any](names []string, texts []*string, patch bool) (T, []Field
 			problems.Add(name, "is required")
 		}
 	}
-	if e, ok := errors.AsType[*Error](check(&in, problems)); ok {
-		return in, e.Fields
+	if e, ok := errors.AsType[*Error](check(in, problems)); ok {
+		return e.Fields
 	}
-	return in, nil
+	return nil
 }
 
 // DecodePatch is DecodeBody for the body of a PATCH.

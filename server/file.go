@@ -37,15 +37,15 @@ func (q ExportQuery) format() ExportFormat { return q.Format.Or("csv") }
 // ExportQuery. The service sends the file while write runs. An error before write has written 64 KiB causes an error
 // response. A later error breaks the connection, so that the client does not mistake a part for the whole file. The
 // file is named after the resources, such as spools.csv.
-func HandleExport[In interface{ format() ExportFormat }](
-	resources string, write func(ctx context.Context, r *Request[In], w io.Writer, f ExportFormat) error,
+func HandleExport[R any](
+	resources string, write func(ctx context.Context, r R, w io.Writer, f ExportFormat) error,
 ) Endpoint {
-	e := Endpoint{In: reflect.TypeFor[In](), Out: Outcome{Status: 200}}
-	decode := requestOf[In](e)
+	e := endpointOf(reflect.TypeFor[R](), Outcome{Status: 200})
+	decode := e.decoder()
 	e.export = func(c call) (*file, error) {
 		r, err := decode(c)
-		f := r.In.format()
-		send := func(ctx context.Context, w io.Writer) error { return write(ctx, &r, w, f) }
+		f := r.Elem().Field(0).Interface().(interface{ format() ExportFormat }).format()
+		send := func(ctx context.Context, w io.Writer) error { return write(ctx, r.Interface().(R), w, f) }
 		return &file{ExportMedia[f] + "; charset=utf-8", resources + "." + string(f), send}, err
 	}
 	return e
@@ -54,8 +54,9 @@ func HandleExport[In interface{ format() ExportFormat }](
 // HandleFile returns an endpoint whose response is a file with the media type and the name. The service sends the file
 // in the same way as a file of HandleExport.
 func HandleFile(media, name string, write func(context.Context, io.Writer) error) Endpoint {
-	e := Endpoint{In: reflect.TypeFor[struct{}](), Out: Outcome{Status: 200}, File: media}
-	decode := requestOf[struct{}](e)
+	e := endpointOf(reflect.TypeFor[*Request[struct{}]](), Outcome{Status: 200})
+	e.File = media
+	decode := e.decoder()
 	e.export = func(c call) (*file, error) {
 		_, err := decode(c)
 		return &file{media, name, write}, err
@@ -129,25 +130,27 @@ func (f *fileWriter) Write(b []byte) (int, error) {
 // HandleText returns an endpoint that reads a body with another media type than JSON, and the query In. Example is an
 // example of the body for the OpenAPI document. Prepare validates the body before the transaction of an
 // Idempotency-Key begins. Fn gets the result of prepare.
-func HandleText[In, P any, Out result](media, example string,
-	prepare func(context.Context, *Request[In], []byte) (P, error),
-	fn func(context.Context, *Request[In], P) (Out, error)) Endpoint {
+func HandleText[R any, P any, Out result](media, example string,
+	prepare func(context.Context, R, []byte) (P, error),
+	fn func(context.Context, R, P) (Out, error)) Endpoint {
 	var out Out
-	e := Endpoint{In: reflect.TypeFor[In](), Out: out.outcome(), Media: media, Example: example}
-	decode := requestOf[In](e)
+	e := endpointOf(reflect.TypeFor[R](), out.outcome())
+	e.Media, e.Example = media, example
+	decode := e.decoder()
 	e.prepare = func(ctx context.Context, c call) (run, error) {
 		outer := c.problems
 		c.problems = nil
-		r, err := decode(c)
+		decoded, err := decode(c)
+		r := decoded.Interface().(R)
 		var prepared P
 		if err == nil {
-			prepared, err = prepare(ctx, &r, c.body)
+			prepared, err = prepare(ctx, r, c.body)
 		}
 		if err = outer.join(err); err != nil {
 			return nil, err
 		}
 		return func(ctx context.Context) ([]byte, bool, error) {
-			body, err := fn(ctx, &r, prepared)
+			body, err := fn(ctx, r, prepared)
 			return body, false, err
 		}, nil
 	}

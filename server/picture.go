@@ -16,19 +16,19 @@ type Picture struct {
 
 // HandlePicture returns an endpoint whose response is a picture. A client that names the version of the picture in the
 // query parameter v, whose value read gets too, may keep the picture as long as it likes. Any other client asks again
-// each time, and gets a 304 if it has the picture.
-func HandlePicture[In interface{ Known() string }](
-	read func(context.Context, *Request[In]) (*Picture, error),
-) Endpoint {
-	e := Endpoint{In: reflect.TypeFor[In](), Out: Outcome{Status: 200}, File: "image/png image/jpeg"}
-	decode := requestOf[In](e)
+// each time, and gets a 304 if it has the picture. The input of R has the method Known, which returns v.
+func HandlePicture[R any](read func(context.Context, R) (*Picture, error)) Endpoint {
+	e := endpointOf(reflect.TypeFor[R](), Outcome{Status: 200})
+	e.File = "image/png image/jpeg"
+	decode := e.decoder()
 	e.picture = func(ctx context.Context, c call) (*Picture, bool, error) {
 		r, err := decode(c)
 		if err != nil {
 			return nil, false, err
 		}
-		p, err := read(ctx, &r)
-		return p, err == nil && r.In.Known() == p.Version, err
+		p, err := read(ctx, r.Interface().(R))
+		known := r.Elem().Field(0).Interface().(interface{ Known() string }).Known()
+		return p, err == nil && known == p.Version, err
 	}
 	return e
 }

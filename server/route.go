@@ -102,24 +102,34 @@ type Event struct {
 
 // Request is the decoded and validated request that a handler gets. The context contains the caller's identity.
 type Request[In any] struct {
-	In      In
-	Address string // the client's address, as in the rate limits
-	ids     map[string]string
+	In In
+	request
+}
 
+// request is the part of a Request that does not depend on its input.
+type request struct {
+	Address  string // the client's address, as in the rate limits
+	ids      map[string]string
 	existing bool
 }
 
 // Existing sets the status of a CreatedOrExisting to 200: the request has created nothing.
-func (r *Request[In]) Existing() { r.existing = true }
+func (r *request) Existing() { r.existing = true }
 
 // ID returns a path parameter, a UUID in canonical form.
-func (r *Request[In]) ID(name string) string { return r.ids[name] }
+func (r *request) ID(name string) string { return r.ids[name] }
 
 // Number returns the path parameter number.
-func (r *Request[In]) Number() int64 {
+func (r *request) Number() int64 {
 	n, _ := strconv.ParseInt(r.ids[NumberParameter], 10, 64)
 	return n
 }
+
+func (r *request) shared() *request { return r }
+
+// requester is a *Request of any input. Handle and similar functions have the pointer as their type parameter R, which has
+// no constraint: Go compiles such a function once for all pointers, and would compile it for each type of input.
+type requester interface{ shared() *request }
 
 // A handler returns one of these results, a JSON text, or nil with an error. The Go type of the result determines the
 // status. T is the type of the resource in the OpenAPI document.
@@ -201,6 +211,7 @@ type Endpoint struct {
 	export   func(call) (*file, error)                                       // opens the response, if the response is a file
 	picture  func(context.Context, call) (p *Picture, known bool, err error) // see HandlePicture
 	prepare  func(context.Context, call) (run, error)
+	request  reflect.Type // Request[In]
 }
 
 // IsExport reports whether the response is a file with one of the ExportMedia.
@@ -233,14 +244,13 @@ type call struct {
 // handler called Request.Existing.
 type run func(context.Context) (body []byte, existing bool, err error)
 
-// Handle returns the endpoint of the handler fn. In determines the input: for a struct with `query` tags it is the
-// URL's query, for struct{} there is none, and for any other struct it is the JSON body. Out determines the status. If
-// a transaction is retried, fn is called again with an equal Request.
-func Handle[In any, Out result](fn func(context.Context, *Request[In]) (Out, error)) Endpoint {
-	nothing := func(context.Context, *Request[In]) (struct{}, error) { return struct{}{}, nil }
-	return HandlePrepared(nothing, func(ctx context.Context, r *Request[In], _ struct{}) (Out, error) {
-		return fn(ctx, r)
-	})
+// Handle returns the endpoint of the handler fn. R is *Request[In], and In determines the input: for a struct with
+// `query` tags it is the URL's query, for struct{} there is none, and for any other struct it is the JSON body. Out
+// determines the status. If a transaction is retried, fn is called again with an equal Request.
+func Handle[R any, Out result](fn func(context.Context, R) (Out, error)) Endpoint {
+	var out Out
+	return handle(reflect.TypeFor[R](), out.outcome(), nil,
+		func(ctx context.Context, r, _ any) ([]byte, error) { return fn(ctx, r.(R)) })
 }
 
 // HandleGet returns the endpoint of a resource T. Read returns the statement that reads the resource with the id in
@@ -254,45 +264,63 @@ func HandleGet[T any](d *db.DB, read func(id string) *db.Stmt) Endpoint {
 
 // HandlePrepared is Handle for handlers with long work that needs no transaction, such as hashing a password. It calls
 // prepare once, before the transaction of an Idempotency-Key begins, and passes the result to fn.
-func HandlePrepared[In, P any, Out result](
-	prepare func(context.Context, *Request[In]) (P, error),
-	fn func(context.Context, *Request[In], P) (Out, error),
+func HandlePrepared[R, P any, Out result](
+	prepare func(context.Context, R) (P, error), fn func(context.Context, R, P) (Out, error),
 ) Endpoint {
 	var out Out
-	e := Endpoint{In: reflect.TypeFor[In](), Out: out.outcome()}
-	decode := requestOf[In](e)
+	return handle(reflect.TypeFor[R](), out.outcome(),
+		func(ctx context.Context, r any, _ call) (any, error) { return prepare(ctx, r.(R)) },
+		func(ctx context.Context, r, prepared any) ([]byte, error) { return fn(ctx, r.(R), prepared.(P)) })
+}
+
+// handle is HandlePrepared for handlers without static types. Prepare may be nil.
+func handle(request reflect.Type, out Outcome, prepare func(context.Context, any, call) (any, error),
+	fn func(ctx context.Context, r, prepared any) ([]byte, error)) Endpoint {
+	e := endpointOf(request, out)
+	decode := e.decoder()
 	e.prepare = func(ctx context.Context, c call) (run, error) {
-		r, err := decode(c)
+		decoded, err := decode(c)
 		if err != nil {
 			return nil, err
 		}
-		prepared, err := prepare(ctx, &r)
-		if err != nil {
-			return nil, err
+		var prepared any
+		if prepare != nil {
+			if prepared, err = prepare(ctx, decoded.Interface(), c); err != nil {
+				return nil, err
+			}
 		}
 		return func(ctx context.Context) ([]byte, bool, error) {
-			request := r // a copy, because fn may change its fields, except the entries of lists
-			body, err := fn(ctx, &request, prepared)
-			return body, request.existing, err
+			r := reflect.New(request.Elem()) // a copy, because fn may change its fields, except entries of lists
+			r.Elem().Set(decoded.Elem())
+			body, err := fn(ctx, r.Interface(), prepared)
+			return body, r.Interface().(requester).shared().existing, err
 		}, nil
 	}
 	return e
 }
 
-// requestOf returns the function that decodes the requests of an endpoint with the input type In.
-func requestOf[In any](e Endpoint) func(call) (Request[In], error) {
+// endpointOf returns an endpoint of requests of a type *Request[In].
+func endpointOf(request reflect.Type, out Outcome) Endpoint {
+	return Endpoint{request: request.Elem(), In: request.Elem().Field(0).Type, Out: out}
+}
+
+// decoder returns the function that decodes the requests of the endpoint. It returns a *Request[In].
+func (e Endpoint) decoder() func(call) (reflect.Value, error) {
 	query, body := e.ReadsQuery(), e.ReadsBody()
 	var item reflect.Type
 	if e.Out.List {
 		item = e.Out.Item
 	}
-	return func(c call) (r Request[In], err error) {
-		r.Address, r.ids = c.address, c.ids
+	return func(c call) (reflect.Value, error) {
+		r := reflect.New(e.request)
+		parts, in := r.Interface().(requester).shared(), r.Elem().Field(0).Addr().Interface()
+		parts.Address, parts.ids = c.address, c.ids
+		var err error
 		switch {
 		case query:
-			err = decodeQuery(c.query, &r.In, item)
+			err = decodeQuery(c.query, in, item)
 		case body && !(c.optional && len(c.body) == 0):
-			err = decodeBody(c.body, &r.In, c.patch)
+			err = decodeBody(c.body, in, c.patch)
 		}
 		return r, c.problems.join(err)
 	}

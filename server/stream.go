@@ -67,26 +67,16 @@ func (b *streamBody) Read(p []byte) (int, error) {
 // HandleStream returns an endpoint that reads a body of at most so many bytes while it arrives, and the query In.
 // Prepare reads the body before any transaction begins, and returns what it has read and a checksum of the body, which
 // stands for the body when requests with the same Idempotency-Key are compared. Fn gets the result of prepare.
-func HandleStream[In, P any, Out result](media, example string, most int64,
-	prepare func(ctx context.Context, r *Request[In], body io.Reader) (read P, sum []byte, err error),
-	fn func(context.Context, *Request[In], P) (Out, error)) Endpoint {
+func HandleStream[R any, P any, Out result](media, example string, most int64,
+	prepare func(ctx context.Context, r R, body io.Reader) (read P, sum []byte, err error),
+	fn func(context.Context, R, P) (Out, error)) Endpoint {
 	var out Out
-	e := Endpoint{In: reflect.TypeFor[In](), Out: out.outcome(), Media: media, Example: example, Limit: most}
-	decode := requestOf[In](e)
-	e.prepare = func(ctx context.Context, c call) (run, error) {
-		r, err := decode(c)
-		if err != nil {
-			return nil, err
-		}
-		prepared, sum, err := prepare(ctx, &r, c.stream)
-		if err != nil {
-			return nil, err
-		}
-		*c.sum = sum
-		return func(ctx context.Context) ([]byte, bool, error) {
-			body, err := fn(ctx, &r, prepared)
-			return body, false, err
-		}, nil
-	}
+	e := handle(reflect.TypeFor[R](), out.outcome(),
+		func(ctx context.Context, r any, c call) (prepared any, err error) {
+			prepared, *c.sum, err = prepare(ctx, r.(R), c.stream)
+			return prepared, err
+		},
+		func(ctx context.Context, r, prepared any) ([]byte, error) { return fn(ctx, r.(R), prepared.(P)) })
+	e.Media, e.Example, e.Limit = media, example, most
 	return e
 }

@@ -295,8 +295,8 @@ func finish[T any](c *conversion, names map[string]string) *imports.Item {
 		value := c.texts[name]
 		cells = append(cells, &value)
 	}
-	in, problems := server.DecodeTexts[T](fields, cells, true)
-	for _, p := range problems {
+	var in T
+	for _, p := range server.DecodeTexts(&in, fields, cells, true) {
 		if name := names[p.Field]; name != "" {
 			p.Field = name
 		}

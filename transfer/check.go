@@ -232,15 +232,15 @@ func (c *Conversion) groups(invalid RowProblems) []ErrorGroup {
 // CheckEndpoint returns the endpoint that checks a file of an import with modes. It suggests what its columns mean, reads
 // all rows, and answers with all problems instead of a 422.
 func (i Import[F, R]) CheckEndpoint(d *db.DB) server.Endpoint {
-	return checkEndpoint[ImportQuery](i, d)
+	return checkEndpoint[ImportQuery](i.untyped(), d)
 }
 
 // FileCheckEndpoint is CheckEndpoint for an import without modes.
 func (i Import[F, R]) FileCheckEndpoint(d *db.DB) server.Endpoint {
-	return checkEndpoint[FileQuery](i, d)
+	return checkEndpoint[FileQuery](i.untyped(), d)
 }
 
-func checkEndpoint[Q query, F any, R interface{ counts() ImportCounts }](i Import[F, R], d *db.DB) server.Endpoint {
+func checkEndpoint[Q query](i *untyped, d *db.DB) server.Endpoint {
 	return server.HandleText("text/csv", i.Example,
 		func(ctx context.Context, r *server.Request[Q], body []byte) (ImportCheck, error) {
 			how, _, err := r.In.reading()
@@ -264,7 +264,7 @@ func checkEndpoint[Q query, F any, R interface{ counts() ImportCounts }](i Impor
 }
 
 // check checks a file. The error is a 422 if there is no table in it.
-func (i Import[F, R]) check(ctx context.Context, d *db.DB, body []byte, how Reading) (check ImportCheck, err error) {
+func (i *untyped) check(ctx context.Context, d *db.DB, body []byte, how Reading) (check ImportCheck, err error) {
 	c, err := i.convert(ctx, d, body, how)
 	if err != nil {
 		return check, err
@@ -275,7 +275,7 @@ func (i Import[F, R]) check(ctx context.Context, d *db.DB, body []byte, how Read
 	how.Program = c.Program
 	invalid := RowProblems{}
 	if len(c.Missing) == 0 {
-		var result R
+		var result counted
 		_, invalid, result, err = i.sift(ctx, d, c.Table, how, i.Most, d.Tx)
 		if e, ok := errors.AsType[*server.Error](err); ok && e.Status == 422 && len(e.Fields) > 0 {
 			if _, ok := errors.AsType[RowProblems](err); !ok {
@@ -284,7 +284,9 @@ func (i Import[F, R]) check(ctx context.Context, d *db.DB, body []byte, how Read
 		} else if err != nil {
 			return check, err
 		}
-		check.ImportCounts = result.counts()
+		if result != nil {
+			check.ImportCounts = result.counts()
+		}
 	}
 	check.add(len(invalid), c.changes(c.Table), c.rows(invalid))
 	check.DryRun, check.Header = true, int64(c.Table.Header)

@@ -251,7 +251,10 @@ func AppendCell(to []byte, c Cell) []byte {
 // rules of the POST. Records also accepts the forms that spreadsheet programs and people write: the separators ; and
 // tab; numbers, dates and booleans in the forms of several countries; empty rows; and headers and values of enums in
 // any case. An ambiguous value is a problem of its row.
-type Records[T any] struct {
+type Records[T any] struct{ records }
+
+// records is a Records of any type.
+type records struct {
 	next   func() (Row, error)
 	how    Reading
 	names  []string
@@ -278,19 +281,25 @@ func (Mode) Enum() []string { return []string{string(Create), string(Update), st
 
 // Record is a row of a file.
 type Record[T any] struct {
-	In       T
+	In T
+	record
+}
+
+// record is the part of a Record that does not depend on its type.
+type record struct {
 	Line     int      // on which the row starts
 	Keys     []string // the texts that name a resource, "" for a missing text; nil if the row names no resource
 	Problems []server.FieldError
 	Foreign  bool // whether the ids of the row are from another farm; see Resolve
 
-	asNew func() (T, []server.FieldError) // decodes the row as a new resource
+	asNew func(in any) []server.FieldError // decodes the row as a new resource
 }
 
 // New returns the row decoded as a new resource, even if the row names a resource. The mode must be Upsert.
 func (r Record[T]) New() Record[T] {
 	if r.asNew != nil {
-		r.In, r.Problems = r.asNew()
+		r.In = *new(T)
+		r.Problems = r.asNew(&r.In)
 	}
 	r.Keys, r.asNew, r.Foreign = nil, nil, true
 	return r
@@ -300,12 +309,20 @@ func (r Record[T]) New() Record[T] {
 // columns of read-only fields, except the columns of the keys, which name resources unless the mode is Create. The
 // argument how is the result of Survey.
 func ReadRecords[T any](file File, how Reading, keys ...string) (*Records[T], error) {
-	records, err := open[T](file)
+	records, err := readRecords(server.SchemaOf[T](), file, how, keys)
+	if err != nil {
+		return nil, err
+	}
+	return &Records[T]{*records}, nil
+}
+
+func readRecords(schema *server.Schema, file File, how Reading, keys []string) (*records, error) {
+	records, err := open(schema, file)
 	if err != nil {
 		return nil, err
 	}
 	records.how = how
-	missing := server.SchemaOf[T]().Missing(func(name string) bool { return slices.Contains(records.names, name) })
+	missing := schema.Missing(func(name string) bool { return slices.Contains(records.names, name) })
 	named := false
 	if how.Mode != Create {
 		for _, key := range keys {
@@ -327,7 +344,7 @@ func ReadRecords[T any](file File, how Reading, keys ...string) (*Records[T], er
 }
 
 // open reads the header.
-func open[T any](file File) (*Records[T], error) {
+func open(schema *server.Schema, file File) (*records, error) {
 	next, mark, err := file.open()
 	if err != nil {
 		return nil, err
@@ -337,7 +354,7 @@ func open[T any](file File) (*Records[T], error) {
 		return nil, errors.New("the file is empty: its first line must name the columns")
 	}
 	line := header.Line
-	problem := func(format string, args ...any) (*Records[T], error) {
+	problem := func(format string, args ...any) (*records, error) {
 		return nil, fmt.Errorf("line %d: %w", line, fmt.Errorf(format, args...))
 	}
 	if err != nil {
@@ -345,7 +362,6 @@ func open[T any](file File) (*Records[T], error) {
 	}
 	var writable []string
 	known := map[string]*server.Field{}
-	schema := server.SchemaOf[T]()
 	for _, f := range schema.Fields {
 		if nested, _ := f.Nested(); nested != nil {
 			continue
@@ -355,19 +371,19 @@ func open[T any](file File) (*Records[T], error) {
 			writable = append(writable, f.Name)
 		}
 	}
-	records := &Records[T]{next: next, mark: mark, header: line}
+	found := &records{next: next, mark: mark, header: line}
 	for _, cell := range trim(header.Cells) {
 		shown := textOf(cell)
 		name := columnName(shown)
 		switch {
 		case known[name] == nil:
 			return problem("unknown column %q; the columns are %s", shorten(shown), strings.Join(writable, ", "))
-		case slices.Contains(records.names, name):
+		case slices.Contains(found.names, name):
 			return problem("the column %s appears twice", name)
 		}
-		records.names, records.fields = append(records.names, name), append(records.fields, known[name])
+		found.names, found.fields = append(found.names, name), append(found.fields, known[name])
 	}
-	return records, nil
+	return found, nil
 }
 
 // columnName returns the field name for the title of a column.
@@ -425,7 +441,7 @@ func shorten(text string) string {
 }
 
 // Fields returns the names of the columns that Next decodes.
-func (r *Records[T]) Fields() (names []string) {
+func (r *records) Fields() (names []string) {
 	for i, f := range r.fields {
 		if !f.ReadOnly {
 			names = append(names, r.names[i])
@@ -438,7 +454,13 @@ func (r *Records[T]) Fields() (names []string) {
 // Next decodes a row that names a resource as a PATCH. With the mode Update, it does not decode other rows. The error
 // is io.EOF after the last row. After any other error, reading cannot continue; the record then has the line of the
 // error.
-func (r *Records[T]) Next() (record Record[T], err error) {
+func (r *Records[T]) Next() (row Record[T], err error) {
+	row.record, err = r.read(&row.In)
+	return row, err
+}
+
+// read is Next for in, a pointer to a new T.
+func (r *records) read(in any) (record record, err error) {
 	read, err := r.next()
 	for err == nil && len(trim(read.Cells)) == 0 && read.Problems == nil {
 		read, err = r.next()
@@ -492,23 +514,23 @@ func (r *Records[T]) Next() (record Record[T], err error) {
 			wrong = append(wrong, server.FieldError{Field: r.names[i], Message: problem})
 		}
 	}
-	decode := func(patch bool) (T, []server.FieldError) {
-		in, problems := server.DecodeTexts[T](r.names, cells, patch)
+	decode := func(in any, patch bool) []server.FieldError {
+		problems := server.DecodeTexts(in, r.names, cells, patch)
 		problems = slices.DeleteFunc(problems, func(p server.FieldError) bool {
 			return slices.ContainsFunc(wrong, func(w server.FieldError) bool { return w.Field == p.Field })
 		})
 		r.explain(row, problems)
-		return in, append(problems, wrong...)
+		return append(problems, wrong...)
 	}
-	record.In, record.Problems = decode(names)
+	record.Problems = decode(in, names)
 	if names && r.how.Mode == Upsert {
-		record.asNew = func() (T, []server.FieldError) { return decode(false) }
+		record.asNew = func(in any) []server.FieldError { return decode(in, false) }
 	}
 	return record, nil
 }
 
 // explain adds the values of the row to the messages of the problems.
-func (r *Records[T]) explain(row []Cell, problems []server.FieldError) {
+func (r *records) explain(row []Cell, problems []server.FieldError) {
 	for i := range problems {
 		p := &problems[i]
 		if column := slices.Index(r.names, p.Field); column >= 0 && textOf(row[column]) != "" {

@@ -69,7 +69,7 @@ type Program struct {
 
 // Number returns a number in the form that the API accepts, or a problem. The reading is the result of Survey.
 func (how Reading) Number(field *server.Field, text string) (number, problem string) {
-	return (&Records[struct{}]{how: how}).number(field, text)
+	return (&records{how: how}).number(field, text)
 }
 
 // In returns the reading with the currency of the actor's tenant.
@@ -97,8 +97,10 @@ type evidence struct {
 // dates, unless the reading sets them. A cell with only one possible reading is evidence for all other cells. Cells
 // that contradict each other decide nothing. If no cell decides the decimal mark, the separator does: spreadsheet
 // programs write semicolons where the comma is the decimal mark. ReadRecords reports the errors of the file.
-func Survey[T any](file File, how Reading) Reading {
-	records, err := open[T](file)
+func Survey[T any](file File, how Reading) Reading { return survey(server.SchemaOf[T](), file, how) }
+
+func survey(schema *server.Schema, file File, how Reading) Reading {
+	records, err := open(schema, file)
 	if err != nil {
 		return how
 	}
@@ -191,7 +193,7 @@ func (e *evidence) date(text string) {
 }
 
 // cell returns a cell in the form that the API accepts, or the problem with the cell.
-func (r *Records[T]) cell(f *server.Field, cell Cell) (normal Cell, problem string) {
+func (r *records) cell(f *server.Field, cell Cell) (normal Cell, problem string) {
 	text := textOf(cell)
 	switch {
 	case f.ReadOnly || f.Set:
@@ -221,7 +223,7 @@ func (r *Records[T]) cell(f *server.Field, cell Cell) (normal Cell, problem stri
 
 // number returns a number in the form that the API accepts, or a problem if the number is ambiguous. A text that is
 // not a number is returned unchanged.
-func (r *Records[T]) number(f *server.Field, text string) (number, problem string) {
+func (r *records) number(f *server.Field, text string) (number, problem string) {
 	n, ok := ParseNumber(text)
 	if !ok || plainNumber.MatchString(text) {
 		return text, ""
@@ -265,7 +267,7 @@ func (r *Records[T]) number(f *server.Field, text string) (number, problem strin
 }
 
 // currency returns the currency of the farm or, if the farm has none, the first currency in the file.
-func (r *Records[T]) currency(n Number) (string, error) {
+func (r *records) currency(n Number) (string, error) {
 	if r.farm == nil && r.how.Currency != nil {
 		currency, err := r.how.Currency()
 		if err != nil {
@@ -284,7 +286,7 @@ func (r *Records[T]) currency(n Number) (string, error) {
 
 // date returns a date in the form that the API accepts, or a problem if the date is ambiguous. A text that is not a
 // date is returned unchanged.
-func (r *Records[T]) date(text string) (date, problem string) {
+func (r *records) date(text string) (date, problem string) {
 	dmy, mdy := readDate(text)
 	switch {
 	case dmy == "" && mdy == "":

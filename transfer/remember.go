@@ -32,7 +32,7 @@ func (c *Conversion) given() string {
 }
 
 // remember stores the mapping of a file in the transaction of ctx, for the checks of later files.
-func (i Import[F, R]) remember(ctx context.Context, d *db.DB, mapping string) error {
+func (i *untyped) remember(ctx context.Context, d *db.DB, mapping string) error {
 	return d.Write(ctx, db.SQL(`
 		insert into import_columns (resources, mapping) values ($1, $2)
 		on conflict (tenant_id, resources) do update set mapping = excluded.mapping
@@ -40,7 +40,7 @@ func (i Import[F, R]) remember(ctx context.Context, d *db.DB, mapping string) er
 }
 
 // remembered returns the mapping of the tenant's last file that was imported with one, or nil.
-func (i Import[F, R]) remembered(ctx context.Context, d *db.DB) (mapping map[string]string, err error) {
+func (i *untyped) remembered(ctx context.Context, d *db.DB) (mapping map[string]string, err error) {
 	var text string
 	stmt := db.SQL(`select mapping from import_columns where resources = $1`, i.Resources).Into(&text)
 	if err = d.Read(ctx, stmt); err == nil && text != "" {

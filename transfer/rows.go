@@ -10,6 +10,7 @@ import (
 	"io"
 	"maps"
 	"math"
+	"reflect"
 	"slices"
 
 	"spoolwright/auth/accounts"
@@ -21,7 +22,7 @@ import (
 // Import is an import of CSV files, as an operation of the API and as a command. It creates or changes all resources
 // of a file or none. F contains the rows of a file, and R embeds ImportCounts. If R has the method Notes, the command
 // prints the notes that it returns.
-type Import[F any, R interface{ counts() ImportCounts }] struct {
+type Import[F any, R counted] struct {
 	Resources string // in the plural
 	Most      int    // maximum number of rows of a request; a command has no limit
 	Example   string // of a file
@@ -39,8 +40,35 @@ type Import[F any, R interface{ counts() ImportCounts }] struct {
 	Program func(ctx context.Context, d *db.DB, sheet *Sheet) (*Program, error)
 }
 
+// untyped is an Import of any types. An Import is run as an untyped, so that the code exists once and not for each
+// Import.
+type untyped Import[any, counted]
+
+type counted interface{ counts() ImportCounts }
+
+func (i Import[F, R]) untyped() *untyped {
+	u := &untyped{
+		Resources: i.Resources, Most: i.Most, Example: i.Example, Help: i.Help, Error: i.Error, Convert: i.Convert,
+		Good: i.Good, Program: i.Program,
+		Read: func(file File, how Reading, most int) (any, error) {
+			f, err := i.Read(file, how, most)
+			return &f, err
+		},
+		Write: func(ctx context.Context, d *db.DB, file *any, dryRun bool) (counted, error) {
+			result, err := i.Write(ctx, d, (*file).(*F), dryRun)
+			return any(&result).(counted), err
+		},
+	}
+	if i.Prepare != nil {
+		u.Prepare = func(ctx context.Context, d *db.DB, file *any, dryRun bool) error {
+			return i.Prepare(ctx, d, (*file).(*F), dryRun)
+		}
+	}
+	return u
+}
+
 // read reads a file and prepares its import.
-func (i Import[F, R]) read(ctx context.Context, d *db.DB, file File, how Reading, most int, dryRun bool) (f F, err error) {
+func (i *untyped) read(ctx context.Context, d *db.DB, file File, how Reading, most int, dryRun bool) (f any, err error) {
 	f, err = i.Read(file, how, most)
 	if err == nil && i.Prepare != nil {
 		err = i.Prepare(ctx, d, &f, dryRun)
@@ -49,7 +77,7 @@ func (i Import[F, R]) read(ctx context.Context, d *db.DB, file File, how Reading
 }
 
 // convert reads the sheet in a file, and finds out what its columns mean. The error is a 422.
-func (i Import[F, R]) convert(ctx context.Context, d *db.DB, file []byte, how Reading) (*Conversion, error) {
+func (i *untyped) convert(ctx context.Context, d *db.DB, file []byte, how Reading) (*Conversion, error) {
 	sheet, err := ReadSheet(file, i.Good)
 	if err != nil {
 		return nil, server.Invalid("body", "cannot be imported: %s", err)
@@ -72,13 +100,13 @@ type transaction func(context.Context, func(context.Context) error) error
 // sift reads and writes the rows of a table in dry runs, until all invalid rows are found. It returns the table
 // without them, their problems, and the result of the last dry run. Most is the maximum number of the rows, and tx runs
 // a transaction.
-func (i Import[F, R]) sift(
+func (i *untyped) sift(
 	ctx context.Context, d *db.DB, table *Table, how Reading, most int, tx transaction,
-) (valid *Table, invalid RowProblems, result R, err error) {
+) (valid *Table, invalid RowProblems, result counted, err error) {
 	invalid = RowProblems{}
 	for range 10 { // each statement can find other problems
 		valid = table.without(invalid)
-		var f F
+		var f any
 		if f, err = i.read(ctx, d, valid, how, most, true); err == nil {
 			err = tx(ctx, func(ctx context.Context) (err error) {
 				result, err = i.Write(ctx, d, &f, true)
@@ -107,22 +135,30 @@ type query interface {
 }
 
 // Endpoint returns the endpoint of an import with modes.
-func (i Import[F, R]) Endpoint(d *db.DB) server.Endpoint { return endpoint[ImportQuery](i, d) }
+func (i Import[F, R]) Endpoint(d *db.DB) server.Endpoint {
+	e := endpoint[ImportQuery](i.untyped(), d)
+	e.Out.Item = reflect.TypeFor[R]()
+	return e
+}
 
 // FileEndpoint returns the endpoint of an import without modes.
-func (i Import[F, R]) FileEndpoint(d *db.DB) server.Endpoint { return endpoint[FileQuery](i, d) }
+func (i Import[F, R]) FileEndpoint(d *db.DB) server.Endpoint {
+	e := endpoint[FileQuery](i.untyped(), d)
+	e.Out.Item = reflect.TypeFor[R]()
+	return e
+}
 
-func endpoint[Q query, F any, R interface{ counts() ImportCounts }](i Import[F, R], d *db.DB) server.Endpoint {
+func endpoint[Q query](i *untyped, d *db.DB) server.Endpoint {
 	return server.HandleText("text/csv", i.Example,
-		func(ctx context.Context, r *server.Request[Q], body []byte) (p prepared[F], err error) {
+		func(ctx context.Context, r *server.Request[Q], body []byte) (p prepared, err error) {
 			how, dryRun, err := r.In.reading()
 			if err != nil {
 				return p, err
 			}
 			return i.prepare(ctx, d, body, how, i.Most, dryRun, d.Tx)
 		},
-		func(ctx context.Context, r *server.Request[Q], p prepared[F]) (server.OK[R], error) {
-			var result R
+		func(ctx context.Context, r *server.Request[Q], p prepared) (server.OK[counted], error) {
+			var result counted
 			err := d.Tx(ctx, func(ctx context.Context) (err error) {
 				result, err = i.store(ctx, d, &p, p.dryRun)
 				return err
@@ -130,14 +166,14 @@ func endpoint[Q query, F any, R interface{ counts() ImportCounts }](i Import[F, 
 			if err != nil {
 				return nil, i.Error(err)
 			}
-			p.complete(&result)
+			p.complete(result)
 			return server.Encode(result)
 		})
 }
 
 // prepared is a file that can be written, with what the answer says about the rest of it.
-type prepared[F any] struct {
-	file    F
+type prepared struct {
+	file    any
 	invalid int
 	changes []Change
 	rows    []InvalidRow
@@ -146,9 +182,9 @@ type prepared[F any] struct {
 }
 
 // prepare reads a file for the function Write. If the reading skips invalid rows, they are left out.
-func (i Import[F, R]) prepare(
+func (i *untyped) prepare(
 	ctx context.Context, d *db.DB, text []byte, how Reading, most int, dryRun bool, tx transaction,
-) (p prepared[F], err error) {
+) (p prepared, err error) {
 	how, p.dryRun = how.In(ctx, d), dryRun
 	converted, err := i.convert(ctx, d, text, how)
 	if err != nil {
@@ -169,7 +205,7 @@ func (i Import[F, R]) prepare(
 }
 
 // store writes a file in the transaction of ctx and, unless it is a dry run, remembers what the columns are.
-func (i Import[F, R]) store(ctx context.Context, d *db.DB, p *prepared[F], dryRun bool) (result R, err error) {
+func (i *untyped) store(ctx context.Context, d *db.DB, p *prepared, dryRun bool) (result counted, err error) {
 	result, err = i.Write(ctx, d, &p.file, dryRun)
 	if err == nil && !dryRun && p.mapping != "" {
 		err = i.remember(ctx, d, p.mapping)
@@ -178,7 +214,7 @@ func (i Import[F, R]) store(ctx context.Context, d *db.DB, p *prepared[F], dryRu
 }
 
 // complete adds to the result of Write, which embeds ImportCounts, what was left out and changed.
-func (p prepared[F]) complete(result any) {
+func (p prepared) complete(result counted) {
 	result.(interface {
 		add(int, []Change, []InvalidRow)
 	}).add(p.invalid, p.changes, p.rows)
@@ -194,40 +230,50 @@ func (i Import[F, R]) Command() cli.Command {
 	return cli.Command{
 		Name: "import " + i.Resources, Args: ImportArgs,
 		Needs: cli.Farm, Help: i.Help,
-		Setup: func(flags *flag.FlagSet) cli.Run {
-			how, dryRun := ImportFlags(flags)
-			return accounts.InTenant(flags, func(ctx context.Context, c *cli.Call) error {
-				file, err := OpenOperand(c, OpenFile)
-				if err != nil {
-					return err
-				}
-				defer file.Close()
-				return i.Run(ctx, c, file, *how, *dryRun)
-			})
-		},
+		Setup: i.untyped().setUp,
 	}
+}
+
+func (i *untyped) setUp(flags *flag.FlagSet) cli.Run {
+	how, dryRun := ImportFlags(flags)
+	return accounts.InTenant(flags, func(ctx context.Context, c *cli.Call) error {
+		file, err := OpenOperand(c, OpenFile)
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		return i.run(ctx, c, file, *how, *dryRun)
+	})
 }
 
 // Run imports the file of a command.
 func (i Import[F, R]) Run(ctx context.Context, c *cli.Call, file io.Reader, how Reading, dryRun bool) error {
+	return i.untyped().run(ctx, c, file, how, dryRun)
+}
+
+func (i *untyped) run(ctx context.Context, c *cli.Call, file io.Reader, how Reading, dryRun bool) error {
 	return runImport(c, i.Resources, func() (_ ImportCounts, notes []string, err error) {
 		text, err := io.ReadAll(file)
 		if err != nil {
 			return ImportCounts{}, nil, err
 		}
 		p, err := i.prepare(ctx, c.DB, text, how, math.MaxInt, dryRun, c.DB.Bulk)
-		var result R
-		if err == nil {
-			err = c.DB.Bulk(ctx, func(ctx context.Context) (err error) {
-				result, err = i.store(ctx, c.DB, &p, dryRun)
-				return err
-			})
-			p.complete(&result)
+		if err != nil {
+			return ImportCounts{}, nil, i.Error(err)
 		}
-		if noted, ok := any(result).(interface{ Notes() []string }); ok {
+		var result counted
+		err = c.DB.Bulk(ctx, func(ctx context.Context) (err error) {
+			result, err = i.store(ctx, c.DB, &p, dryRun)
+			return err
+		})
+		if err != nil {
+			return ImportCounts{}, nil, i.Error(err)
+		}
+		p.complete(result)
+		if noted, ok := result.(interface{ Notes() []string }); ok {
 			notes = noted.Notes()
 		}
-		return result.counts(), notes, i.Error(err)
+		return result.counts(), notes, nil
 	})
 }
 
