@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"spoolwright/db/tables"
+	"spoolwright/value"
 )
 
 // left maps the tables that are not in a file to the reason. A file has the rows of all other tables of tenants.
@@ -51,7 +52,7 @@ var partials = []partial{
 // tablesOf returns the tables that a file can contain, in the order in which an import fills them.
 func tablesOf(all []tables.Table) []tables.Table {
 	all = slices.DeleteFunc(slices.Clone(all), func(t tables.Table) bool { return left[t.Name] != "" })
-	slices.SortStableFunc(all, func(a, b tables.Table) int {
+	value.Sort(all, func(a, b tables.Table) int {
 		return slices.Index(last, a.Name) - slices.Index(last, b.Name)
 	})
 	return all

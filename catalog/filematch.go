@@ -9,6 +9,7 @@ import (
 
 	"spoolwright/catalog/slicer"
 	"spoolwright/inventory"
+	"spoolwright/value"
 )
 
 // rankedFilament is a filament of the farm with its similarity to a filament of a file.
@@ -54,7 +55,7 @@ func rank(m slicer.Filament, stock []stockedFilament) (ranked []rankedFilament) 
 		}
 		ranked = append(ranked, r)
 	}
-	slices.SortStableFunc(ranked, func(a, b rankedFilament) int {
+	value.Sort(ranked, func(a, b rankedFilament) int {
 		return cmp.Or(less(a.equalColor, b.equalColor), cmp.Compare(a.distance, b.distance), less(a.vendor, b.vendor))
 	})
 	return ranked

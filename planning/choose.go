@@ -239,7 +239,7 @@ func (n need) entry() *string {
 // first returns the materials in the order in which they take filament: materials that name one group come first.
 func first(materials []need) []need {
 	sorted := slices.Clone(materials)
-	slices.SortStableFunc(sorted, func(a, b need) int {
+	value.Sort(sorted, func(a, b need) int {
 		switch {
 		case a.Filament != "" && b.Filament == "":
 			return -1

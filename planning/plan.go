@@ -500,9 +500,11 @@ func (f *farm) plan(last *time.Time, unknown bool) Plan {
 		}
 	}
 	taken := map[filament]value.Decimal{} // the grams that needs of single groups take first
-	for _, n := range first(slices.SortedFunc(maps.Values(needed), func(a, b need) int {
+	all := slices.Collect(maps.Values(needed))
+	value.Sort(all, func(a, b need) int {
 		return cmp.Or(cmp.Compare(a.Material, b.Material), cmp.Compare(a.Key, b.Key), cmp.Compare(a.Filament, b.Filament))
-	})) {
+	})
+	for _, n := range first(all) {
 		has := min(f.free(n), f.onSpools(n))
 		if n.Filament == "" {
 			has = max(0, has-taken[n.filament])
@@ -514,7 +516,7 @@ func (f *farm) plan(last *time.Time, unknown bool) Plan {
 				id(n.entry()), n.Grams - has})
 		}
 	}
-	slices.SortStableFunc(plan.Missing, func(a, b MissingFilament) int {
+	value.Sort(plan.Missing, func(a, b MissingFilament) int {
 		return cmp.Or(cmp.Compare(a.MaterialType, b.MaterialType), cmp.Compare(text(a.MaterialName), text(b.MaterialName)),
 			cmp.Compare(a.Color, b.Color), cmp.Compare(a.DiameterMM, b.DiameterMM))
 	})

@@ -322,7 +322,7 @@ func (b bill) since(earlier bill) string {
 			all = append(all, [2]string{earlier.Names[key], "no longer " + amount(key, n) + " " + earlier.Names[key]})
 		}
 	}
-	slices.SortFunc(all, func(a, b [2]string) int { return cmp.Or(cmp.Compare(a[0], b[0]), cmp.Compare(a[1], b[1])) })
+	value.Sort(all, func(a, b [2]string) int { return cmp.Or(cmp.Compare(a[0], b[0]), cmp.Compare(a[1], b[1])) })
 	var words []string
 	for i, one := range all {
 		if i == 3 {

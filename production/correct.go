@@ -195,7 +195,7 @@ func (c *correction) apply() error {
 	if unknown != nil {
 		return errUnknownSpool.With(server.JoinFields(unknown)).On(unknown...)
 	}
-	slices.SortStableFunc(all, func(a, b endingMaterial) int { return cmp.Compare(a.SpoolID, b.SpoolID) })
+	value.Sort(all, func(a, b endingMaterial) int { return cmp.Compare(a.SpoolID, b.SpoolID) })
 	c.read.run.materials = all
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"spoolwright/db"
 	"spoolwright/server"
+	"spoolwright/value"
 )
 
 // Conversion is a sheet whose columns have a meaning.
@@ -197,7 +198,7 @@ func (c *Conversion) changes(table *Table) []Change {
 		}
 		all[n].Count++
 	}
-	slices.SortStableFunc(all, func(a, b Change) int { return cmp.Compare(b.Count, a.Count) })
+	value.Sort(all, func(a, b Change) int { return cmp.Compare(b.Count, a.Count) })
 	return all[:min(len(all), maxGroups)]
 }
 
@@ -225,7 +226,7 @@ func (c *Conversion) groups(invalid RowProblems) []ErrorGroup {
 			}
 		}
 	}
-	slices.SortStableFunc(all, func(a, b ErrorGroup) int { return cmp.Compare(b.Count, a.Count) })
+	value.Sort(all, func(a, b ErrorGroup) int { return cmp.Compare(b.Count, a.Count) })
 	return all[:min(len(all), maxGroups)]
 }
 

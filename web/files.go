@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	"spoolwright/server"
+	"spoolwright/value"
 )
 
 // filesPage is the page that exports and imports files.
@@ -408,7 +409,7 @@ func (p *importPage) fill(f *form) {
 			p.Fixed = append(p.Fixed, option{name, f.Values.Get(name)})
 		}
 	}
-	slices.SortFunc(p.Fixed, func(a, b option) int { return strings.Compare(a.Value, b.Value) })
+	value.Sort(p.Fixed, func(a, b option) int { return strings.Compare(a.Value, b.Value) })
 }
 
 // columnFields are the fields that a column of a file can be, with their names for people.

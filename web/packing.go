@@ -80,7 +80,7 @@ func picked(orders []order) (all []pickedProduct) {
 			}
 		}
 	}
-	slices.SortStableFunc(all, func(a, b pickedProduct) int { return strings.Compare(a.Name, b.Name) })
+	value.Sort(all, func(a, b pickedProduct) int { return strings.Compare(a.Name, b.Name) })
 	return all
 }
 

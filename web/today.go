@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"spoolwright/value"
 )
 
 // todayPage is the page Today, which is the first page: what there is to do, in the order of work.
@@ -173,7 +175,7 @@ func stillPrinting(v *visit, all found[run]) found[run] {
 	before := len(all.Items)
 	all.Items = slices.DeleteFunc(all.Items, func(r run) bool { return r.hasEnded(now) })
 	all.Total -= before - len(all.Items)
-	slices.SortStableFunc(all.Items, func(a, b run) int {
+	value.Sort(all.Items, func(a, b run) int {
 		x, y := a.End(), b.End()
 		switch {
 		case x == nil || y == nil || a.Status != b.Status:

@@ -8,13 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"time"
 
 	"spoolwright/db"
 	"spoolwright/mail"
 	"spoolwright/server"
+	"spoolwright/value"
 )
 
 // The URL of a webhook of the format email is mailto: and the address of a user of the tenant. A worker sends all due
@@ -150,7 +150,7 @@ func (w *worker) postpone(batch []due, pause time.Duration, reason string) {
 
 // newEmail returns the e-mail with the messages of deliveries. site is the address of the farm, or "".
 func newEmail(to receiver, batch []due, site, webhook string) mail.Message {
-	slices.SortFunc(batch, func(a, b due) int {
+	value.Sort(batch, func(a, b due) int {
 		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), strings.Compare(a.ID, b.ID))
 	})
 	var text strings.Builder

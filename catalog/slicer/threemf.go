@@ -10,6 +10,7 @@ import (
 	"path"
 	"regexp"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 )
@@ -333,7 +334,7 @@ func (a *archive) threeMF() (*File, error) {
 		}
 		f.Plates = append(f.Plates, *p)
 	}
-	slices.SortFunc(f.Plates, func(a, b Plate) int { return a.Number - b.Number })
+	sort.Slice(f.Plates, func(i, j int) bool { return f.Plates[i].Number < f.Plates[j].Number })
 	if slices.ContainsFunc(f.Plates, func(p Plate) bool { return p.Sliced }) {
 		f.Plates = slices.DeleteFunc(f.Plates, func(p Plate) bool { return !p.Sliced })
 	} else {

@@ -274,7 +274,7 @@ func (s *Sheets) recognize(columns []column, how transfer.Reading) {
 		c.why = "none"
 		all = append(all, s.candidates(i, c)...)
 	}
-	slices.SortStableFunc(all, func(a, b candidate) int { return cmp.Compare(b.score, a.score) })
+	value.Sort(all, func(a, b candidate) int { return cmp.Compare(b.score, a.score) })
 	done := map[int]bool{}
 	assign := func(c candidate) {
 		one := &columns[c.column]
@@ -367,7 +367,7 @@ func (s *Sheets) candidates(i int, c *column) (all []candidate) {
 			add(concept, score, "values")
 		}
 	}
-	slices.SortFunc(all, func(a, b candidate) int {
+	value.Sort(all, func(a, b candidate) int {
 		return cmp.Or(cmp.Compare(b.score, a.score), cmp.Compare(a.target, b.target))
 	})
 	return all
