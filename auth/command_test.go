@@ -146,6 +146,7 @@ func TestUserAdd(t *testing.T) {
 		"short\n":                   "must have at least 10 characters",
 		"":                          "must have at least 10 characters",
 		strings.Repeat("x", 10_000): "must have at most 200 characters",
+		commonPassword + "\n":       "is one of the most common passwords",
 	} {
 		out, _, err := command(t, a, stdin, "user", "add", "--role", "operator",
 			"--tenant", other, "--new-tenant", "--email", email(),
@@ -174,7 +175,7 @@ func TestAddAndAPIRejectTheSameUsers(t *testing.T) {
 		"name": {"", "  ", strings.Repeat("x", 201), "\x00", "\ufffd"},
 		"role": {"", "Admin", "owner"},
 		"password": {"", "123456789", strings.Repeat("x", 201), strings.Repeat("é", 9), strings.Repeat(" ", 12),
-			"a NUL \x00 in it"},
+			commonPassword, "a NUL \x00 in it"},
 	} {
 		for _, value := range values {
 			u := accounts.NewUser{

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"spoolwright/auth/common"
 )
 
 // Rounds is the number of rounds of PBKDF2 for new passwords.
@@ -115,8 +117,9 @@ func decodeHash(encoded string) (rounds int, salt, key []byte, err error) {
 	return rounds, salt, key, nil
 }
 
+// MinPassword and maxPassword are the bounds of the number of characters of a new password.
 const (
-	minPassword = 10
+	MinPassword = 10
 	maxPassword = 200
 )
 
@@ -126,10 +129,12 @@ func CheckPassword(p string) error {
 	switch n := utf8.RuneCountInString(p); {
 	case !utf8.ValidString(p) || strings.ContainsRune(p, 0):
 		return errors.New("must be valid UTF-8 text without NUL characters")
-	case n < minPassword:
-		return fmt.Errorf("must have at least %d characters", minPassword)
+	case n < MinPassword:
+		return fmt.Errorf("must have at least %d characters", MinPassword)
 	case n > maxPassword:
 		return fmt.Errorf("must have at most %d characters", maxPassword)
+	case common.Contains(p):
+		return errors.New("is one of the most common passwords, which attackers try first: choose another one")
 	}
 	return nil
 }

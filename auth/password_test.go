@@ -159,7 +159,7 @@ func TestHasherIsBounded(t *testing.T) {
 
 func TestCheckPassword(t *testing.T) {
 	for _, p := range []string{
-		"0123456789", strings.Repeat("x", 200), "äöüßéèñçøå", strings.Repeat("漢", 200), "          ",
+		"0123456798", strings.Repeat("x", 200), "äöüßéèñçøå", strings.Repeat("漢", 200), "          ",
 		"a\tb\nc d e f",
 	} {
 		if err := CheckPassword(p); err != nil {
@@ -173,6 +173,7 @@ func TestCheckPassword(t *testing.T) {
 		strings.Repeat("x", 201): "must have at most 200 characters",
 		"0123456789\x00":         "must be valid UTF-8 text without NUL characters",
 		"0123456789\xff":         "must be valid UTF-8 text without NUL characters",
+		"Qwerty123456":           "is one of the most common passwords, which attackers try first: choose another one",
 	} {
 		if err := CheckPassword(p); err == nil || err.Error() != want {
 			t.Errorf("CheckPassword(%q) = %v, want %q", p, err, want)

@@ -492,3 +492,46 @@ func TestEnumsMatchTables(t *testing.T) {
 	t.Parallel()
 	testkit.WantChecked(t, "users", "role", auth.Role("").Enum())
 }
+
+// commonPassword is in the list of common passwords. Another case does not help.
+const commonPassword = "Qwerty123456"
+
+// A common password is refused wherever a password is set, with the name of the field. Whoever has one can log in.
+func TestCommonPasswordsAreRefused(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	tenant := w.Tenant(t)
+	admin := tenant.User(t, "admin")
+	user := admin.Post(t, usersPath, newUser(nil)).Want(201)
+	path, address := usersPath+"/"+user.ID(), user.Text("email")
+	token := admin.Post(t, path+"/password-link", nil).Want(200).Text("token")
+	const refused = "is one of the most common passwords, which attackers try first: choose another one"
+	for field, responses := range map[string][]*testkit.Response{
+		"password": {
+			admin.Post(t, usersPath, newUser(j{"password": commonPassword})),
+			admin.Patch(t, path, j{"password": commonPassword}),
+			admin.Patch(t, path, j{"password": " " + strings.ToUpper(commonPassword)}),
+		},
+		"new_password": {
+			admin.Post(t, "/api/v1/auth/password",
+				j{"current_password": testkit.Password, "new_password": commonPassword}),
+			w.Anonymous().Post(t, linkPath, j{"token": token, "new_password": commonPassword}),
+		},
+	} {
+		for _, r := range responses {
+			r.WantError(422, "VALIDATION_ERROR").Fields(field)
+			testkit.Equal(t, r.Text("detail"), field+" "+refused, "detail")
+		}
+	}
+	if err := w.accounts().SetPassword(t.Context(), address, commonPassword); err == nil || err.Error() != refused {
+		t.Errorf("the command: %v", err)
+	}
+	mustLogin(t, w.API, address, phrase)
+
+	hash, err := auth.NewHasher(1).Hash(t.Context(), commonPassword)
+	testkit.Check(t, err)
+	testkit.Check(t, w.DB.Write(db.As(t.Context(), db.Actor{Tenant: tenant.ID}),
+		db.SQL(`update users set password_hash = $2 where id = $1`, user.ID(), hash)))
+	mustLogin(t, w.API, address, commonPassword)
+	w.Anonymous().Post(t, linkPath, j{"token": token, "new_password": newPhrase}).Want(204)
+}

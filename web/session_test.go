@@ -119,6 +119,8 @@ func TestSessionEnds(t *testing.T) {
 	refused.shows(t, "The current password is wrong")
 	refused.submit(t, "/account/password", "current_password", testkit.Password, "new_password", "short").
 		want(t, 422).shows(t, "10 characters")
+	refused.submit(t, "/account/password", "current_password", testkit.Password, "new_password", "qwerty123456").
+		want(t, 422).shows(t, "Is one of the most common passwords")
 	refused.submit(t, "/account/password", "current_password", testkit.Password, "new_password", "a new password").
 		to(t, "/sign-in")
 }

@@ -125,6 +125,7 @@ func TestPasswordLink(t *testing.T) {
 	testkit.Equal(t, p.header.Get("Referrer-Policy"), "origin",
 		"Referrer-Policy: what the page loads gets its address")
 	p.submit(t, link, "new_password", "short").want(t, 422).shows(t, "Must have at least 10 characters.")
+	p.submit(t, link, "new_password", "qwerty123456").want(t, 422).shows(t, "Is one of the most common passwords")
 	p.submit(t, link, "new_password", "a new and long phrase").to(t, "/sign-in").
 		submit(t, "/sign-in", "email", user.Email, "password", "a new and long phrase").want(t, 303)
 	p.submit(t, link, "new_password", "a new and long phrase").want(t, 400).shows(t, "This link is not valid")

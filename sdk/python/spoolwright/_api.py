@@ -6738,7 +6738,7 @@ class AuthResource:
         token is valid once. A token that was valid earlier counts as a failed login.
 
         :param token: The token of the link.
-        :param new_password: The new password.
+        :param new_password: The new password; not one of the 100,000 most common ones.
         """
         return self._client._call(
             "POST",
@@ -6846,7 +6846,7 @@ class AuthResource:
         valid. It counts as a failed login; too many failed logins get a `429` with `Retry-After`.
 
         :param current_password: The current password.
-        :param new_password: The new password.
+        :param new_password: The new password; not one of the 100,000 most common ones.
         """
         return self._client._call(
             "POST",
@@ -6963,7 +6963,7 @@ class UsersResource:
         :param name: The user's name.
         :param role: viewer reads, operator also writes, admin also manages users.
         :param disabled: A disabled user cannot log in. Default: false.
-        :param password: Never returned. Without one, a new user sets it with a password link.
+        :param password: Not a common one. Never returned. Without one, a new user sets it with a password link.
         :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
         a key.
         """
@@ -7025,7 +7025,7 @@ class UsersResource:
         :param name: The user's name.
         :param role: viewer reads, operator also writes, admin also manages users.
         :param disabled: A disabled user cannot log in. Default: false.
-        :param password: Never returned. Without one, a new user sets it with a password link.
+        :param password: Not a common one. Never returned. Without one, a new user sets it with a password link.
         :param if_match: The ``etag`` of the resource as you know it. If the resource has changed since, the call
         raises PreconditionFailedError and changes nothing.
         """

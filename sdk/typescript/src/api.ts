@@ -3461,7 +3461,7 @@ export type WebhookEvent =
 export interface LinkPassword {
   /** The token of the link. */
   token: string;
-  /** The new password. */
+  /** The new password; not one of the 100,000 most common ones. */
   new_password: string;
 }
 
@@ -3469,7 +3469,7 @@ export interface LinkPassword {
 export interface NewPassword {
   /** The current password. */
   current_password: string;
-  /** The new password. */
+  /** The new password; not one of the 100,000 most common ones. */
   new_password: string;
 }
 
@@ -3483,7 +3483,7 @@ export interface UserAccountCreate {
   role: Role;
   /** A disabled user cannot log in. Default: false. */
   disabled?: boolean | null | undefined;
-  /** Never returned. Without one, a new user sets it with a password link. */
+  /** Not a common one. Never returned. Without one, a new user sets it with a password link. */
   password?: string | null | undefined;
 }
 
@@ -3497,7 +3497,7 @@ export interface UserAccountUpdate {
   role?: Role | undefined;
   /** A disabled user cannot log in. Default: false. */
   disabled?: boolean | undefined;
-  /** Never returned. Without one, a new user sets it with a password link. */
+  /** Not a common one. Never returned. Without one, a new user sets it with a password link. */
   password?: string | undefined;
 }
 
