@@ -250,3 +250,28 @@ func TestReleasedTextsKeepTheirVersion(t *testing.T) {
 		}
 	}
 }
+
+// Spools that are older than the column computed_filament get it when the definition is installed, also those of
+// several tenants and hidden ones; spools with a filament have none.
+func TestOlderSpoolsGetTheirComputedFilament(t *testing.T) {
+	t.Parallel()
+	u := migratedDatabase(t)
+	super := connect(t, u.super)
+	exec(t, super, `insert into tenants (tenant_id, name) select uuid_v7(), n::text from generate_series(1, 2) n`)
+	exec(t, super, `insert into filaments (tenant_id, id, number, material_type, color, diameter_mm)
+		select tenant_id, uuid_v7(), 1, 'PLA', 'Red', 1.75 from tenants`)
+	exec(t, super, `alter table spools disable trigger spool_computed`)
+	exec(t, super, `insert into spools (tenant_id, id, number, material_type, color, diameter_mm, net_weight_grams,
+			remaining_weight_grams, hidden_at, filament_id, color_key, material_key, search_key)
+		select t.tenant_id, uuid_v7(), n, 'PLA', 'Red', 1.75, 1, 1, case when n = 2 then now() end,
+			case when n = 3 then f.id end, 'red', 'PLA//1.75', ''
+		from tenants t join filaments f using (tenant_id), generate_series(1, 3) n`)
+	exec(t, super, `alter table spools enable always trigger spool_computed;
+		update schema_definitions set sha256 = '' where name = 'inventory/rows'`)
+	testkit.Equal(t, migrateWith(t, u), 1, "definitions that were installed")
+	got := queryStrings(t, super, `select count(*) || ' ' || count(computed_filament) || ' ' ||
+		count(computed_filament) filter (where number = 3) || ' ' || count(distinct computed_filament) from spools`)
+	testkit.Equal(t, got[0], "6 4 0 1", "spools, with a computed filament, of those with a filament, different ones")
+	got = queryStrings(t, super, `select relforcerowsecurity::text from pg_class where relname = 'spools'`)
+	testkit.Equal(t, got[0], "true", "row-level security also binds the owner")
+}

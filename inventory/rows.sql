@@ -81,13 +81,26 @@ begin
 	if octet_length(new.search_key) > length(new.search_key) then
 		new.search_key := regexp_replace(normalize(new.search_key, NFKD), U&'[\0300-\036F]', '', 'g');
 	end if;
+	-- The id of the filament that clients of the Spoolman API see: at least 1000000001, above all numbers of filaments.
+	new.computed_filament := case when new.filament_id is null then 1000000001 + (('x' || left(md5(concat_ws('|',
+		new.material_type, coalesce(new.brand_key, ''), new.color_key, coalesce(upper(new.color_hex), ''),
+		new.diameter_mm::text, nullif(new.material_name, ''))), 8))::bit(32)::int & 1073741823) end;
 	return new;
 end $$;
-create or replace trigger spool_computed before insert or update of material_type, material_name, brand, color,
-		finish, diameter_mm, net_weight_grams, purchase_price, supplier, location, lot_number, notes,
-		cost_per_gram, brand_key, color_key, material_key, supplier_key, location_key, lot_key, search_key on spools
+create or replace trigger spool_computed before insert or update of filament_id, material_type, material_name, brand,
+		color, color_hex, finish, diameter_mm, net_weight_grams, purchase_price, supplier, location, lot_number, notes,
+		cost_per_gram, brand_key, color_key, material_key, supplier_key, location_key, lot_key, search_key,
+		computed_filament on spools
 	for each row execute function spool_computed();
 alter table spools enable always trigger spool_computed; -- also while a copy of a database is filled
+
+-- Spools that are older than the column computed_filament. The lock of the trigger's table excludes further ones.
+do $$
+begin
+	alter table spools no force row level security;
+	update spools set computed_filament = null where filament_id is null and computed_filament is null;
+	alter table spools force row level security;
+end $$;
 
 -- Moves a spool from one location to another; null is no location. If someone has moved the spool elsewhere, it
 -- stays there.

@@ -325,7 +325,8 @@ func TestComputedColumns(t *testing.T) {
 		"diameter_mm = 2.85", "material_key = 'x'", "brand = 'ÄB'", "brand = null", "color = 'Blue'",
 		"net_weight_grams = 4", "purchase_price = 3", "finish = 'Mätt'", "supplier = 'Shop'", "location = 'A'", "lot_number = 'L'",
 		"notes = 'Note'", "cost_per_gram = 9", "brand_key = 'X'", "color_key = 'X'", "supplier_key = 'X'",
-		"location_key = 'X'", "lot_key = 'X'", "search_key = 'X'"} {
+		"location_key = 'X'", "lot_key = 'X'", "search_key = 'X'", "color_hex = '#aabbcc'", "computed_filament = 7",
+		"computed_filament = null"} {
 		id := value.NewID()
 		stmts := []*db.Stmt{db.SQL(insert, id)}
 		if set != "" {
@@ -334,13 +335,16 @@ func TestComputedColumns(t *testing.T) {
 		}
 		var computed bool
 		stmts = append(stmts, db.SQL(`
-			select row(cost_per_gram, brand_key, color_key, material_key, supplier_key, location_key, lot_key, search_key)
+			select row(cost_per_gram, brand_key, color_key, material_key, supplier_key, location_key, lot_key, search_key,
+				computed_filament)
 				is not distinct from row(round(purchase_price / net_weight_grams, 6),
 				lower(brand collate "und-x-icu"), lower(color collate "und-x-icu"),
 				material_type || '/' || case when material_name is null then '' else 'placf' end || '/' ||
 					trim_scale(diameter_mm), lower(supplier collate "und-x-icu"), lower(location collate "und-x-icu"), lower(lot_number collate "und-x-icu"),
 				`+server.Searchable(`concat_ws(E'\n', material_type, material_name, color, brand, finish, location, lot_number, supplier,
-					notes)`)+`)
+					notes)`)+`, 1000000001 + (('x' || left(md5(concat_ws('|', material_type, coalesce(lower(brand
+					collate "und-x-icu"), ''), lower(color collate "und-x-icu"), coalesce(upper(color_hex), ''),
+					diameter_mm::text, material_name)), 8))::bit(32)::int & 1073741823))
 			from spools where id = $1`, id).Into(&computed))
 		if err := c.API.DB.Write(ctx, stmts...); err != nil || !computed {
 			t.Errorf("after set %s: computed %v, %v", set, computed, err)

@@ -142,7 +142,7 @@ func (q request) attach(ctx context.Context, in *inventory.Spool, id int64, isNe
 	sample := db.SQL(`select s.material_type, s.material_name, s.brand, s.color, s.color_hex, s.finish, s.diameter_mm,
 			s.density_g_cm3,
 			s.net_weight_grams, s.spool_weight_grams, s.purchase_price
-		from spools s where s.tenant_id = $1::uuid and s.hidden_at is null and s.filament_id is null
+		from spools s where s.tenant_id = $1::uuid and s.hidden_at is null
 			and `+groupID+` = $2::int order by s.number limit 1`, q.tenant(), id)
 	if err := q.db.Write(ctx, db.FreshPlan(), sample); err != nil {
 		return err

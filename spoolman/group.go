@@ -56,10 +56,11 @@ func (q request) groups() error {
 	if order == "" {
 		order = "g.title nulls last, "
 	}
-	page, _, _, err := s.window(q.query, maxItems)
+	w, err := q.window(maxItems)
 	if err != nil {
 		return err
 	}
+	page := s.page(w)
 	members := []member{{"group_by", text, s.arg(by) + "::text"}, {"key", text, "g.key::text"},
 		{"spool_count", whole, "g.spools"}, {"in_use_count", whole, "g.in_use"},
 		{"total_remaining_weight", decimal, "g.remaining"}, {"last_used", instant, "g.last_used"}}

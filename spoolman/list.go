@@ -3,7 +3,6 @@ package spoolman
 import (
 	"fmt"
 	"maps"
-	"net/url"
 	"regexp"
 	"slices"
 	"strconv"
@@ -22,6 +21,7 @@ import (
 type resource struct {
 	rows    string // the rows of tenant $1
 	json    string
+	item    string // a join that makes the JSON of the row i; "" if the rows have it
 	id      string
 	texts   map[string]string // text filters; "" selects unset values
 	names   map[string]string // text filters; "" selects only empty texts
@@ -73,7 +73,7 @@ var (
 				"filament.vendor.extra.": {"v.extra", "vendor"}},
 		},
 		"filament": {
-			rows: filamentRows, json: "i.json", id: "i.id",
+			rows: filamentRows, json: "j.json", item: joinFilamentItem, id: "i.id",
 			texts: map[string]string{"name": "i.name", "material": "i.material", "article_number": "i.article_number",
 				"external_id": "i.external_id"},
 			names: map[string]string{"vendor.name": "i.vendor_name", "vendor_name": "i.vendor_name"},
@@ -108,21 +108,36 @@ var (
 			f.extruder_temperature_c as extruder, f.bed_temperature_c as bed,
 			case when cardinality(f.color_hexes) > 1 then f.color_hexes when f.color_hex is not null
 				then array[f.color_hex] end as colors,
-			f.color_arrangement as direction, f.external_id, f.extra, ` + filamentJSON + ` as json
+			f.color_arrangement as direction, f.external_id, f.extra
 		from filaments f` + joinVendor + ` where f.tenant_id = $1::uuid and f.hidden_at is null
 		union all
 		select ` + groupID + `, s.created_at, s.color, coalesce(v.number, ` + brandID + `), coalesce(v.name, s.brand),
 			coalesce(v.created_at, s.created_at), v.notes, v.empty_spool_weight_grams, v.external_id, v.extra,
 			coalesce(nullif(s.material_name, ''), s.material_type), s.purchase_price, ` + density +
 		`, s.diameter_mm, s.net_weight_grams, s.spool_weight_grams,
-			null, null, null, null, case when s.color_hex is not null then array[s.color_hex] end, null, null, null,
-			` + groupJSON + `
+			null, null, null, null, case when s.color_hex is not null then array[s.color_hex] end, null, null, null
 		from (
 			select distinct on (` + groupID + `) s.* from spools s
-			where s.tenant_id = $1::uuid and s.hidden_at is null and s.filament_id is null
+			where s.tenant_id = $1::uuid and s.hidden_at is null and ` + groupID + ` is not null
 			order by ` + groupID + `, s.number
 		) s left join lateral (select * from ` + vendorOfBrand + `) v on true
 	) i`
+
+	// joinFilamentItem joins the JSON of the filament i, which may be computed.
+	joinFilamentItem = ` cross join lateral (
+		select ` + filamentJSON + ` as json from filaments f` + joinVendor + `
+		where f.tenant_id = $1::uuid and f.number = i.id and f.hidden_at is null
+		union all
+		select ` + groupJSON + ` from (
+			select * from spools s where s.tenant_id = $1::uuid and s.hidden_at is null and ` + groupID + ` = i.id
+			order by s.number limit 1
+		) s
+	) j`
+
+	// allFilaments is the number of all filaments.
+	allFilaments = `select (select coalesce(sum(rows), 0)::bigint from row_counts where resource = 'filaments')
+		+ (select count(*) from (select distinct ` + groupID + ` from spools s
+			where s.tenant_id = $1::uuid and s.hidden_at is null and ` + groupID + ` is not null) groups)`
 
 	// vendorRows are all vendors, and the computed vendors of the spools without a filament.
 	vendorRows = `(
@@ -268,6 +283,8 @@ func (s *selection) filter(name, value string) (string, error) {
 			case column == filamentID && n < firstComputed:
 				return "s.filament_id = (select x.id from filaments x where x.tenant_id = $1::uuid and x.number = " +
 					s.arg(n) + "::int)", nil
+			case column == filamentID:
+				column = groupID
 			}
 			return column + " = " + s.arg(n) + "::int", nil
 		}
@@ -523,29 +540,68 @@ func (s *selection) condition() string {
 	return " where " + strings.Join(s.where, " and ")
 }
 
-// window returns the limit and the offset of the query as SQL. Without a limit, window ignores the offset. The offset
-// is an argument, so that all pages of a list have the same statement. See server.List for the limit.
-func (s *selection) window(query url.Values, most int) (text string, offset int64, limited bool, err error) {
+// window is the part of a list that a query selects.
+type window struct {
+	limit, offset int64
+	limited       bool // whether the query has a limit
+}
+
+// window returns the window of the query. Without a limit, window ignores the offset. See server.List for the limit.
+func (q request) window(most int64) (w window, err error) {
 	read := func(name string, otherwise int64) int64 {
-		if query.Get(name) == "" {
+		if q.query.Get(name) == "" {
 			return otherwise
 		}
-		n, parseErr := strconv.ParseInt(query.Get(name), 10, 32)
+		n, parseErr := strconv.ParseInt(q.query.Get(name), 10, 32)
 		if parseErr != nil || n < 0 {
 			err = server.Invalid(name, "must be a whole number")
 		}
 		return n
 	}
-	limited = query.Get("limit") != ""
-	limit := min(read("limit", int64(most)), int64(most))
-	if offset = read("offset", 0); !limited {
-		offset = 0
+	w.limited = q.query.Get("limit") != ""
+	w.limit = min(read("limit", most), most)
+	if w.offset = read("offset", 0); !w.limited {
+		w.offset = 0
 	}
-	if text = fmt.Sprintf(" limit %d", limit); offset > 0 {
-		text += " offset " + s.arg(offset)
-	}
-	return text, offset, limited, err
+	return w, err
 }
+
+// page returns the window as SQL. The offset is an argument, so that all pages of a list have the same statement.
+func (s *selection) page(w window) string {
+	text := fmt.Sprintf(" limit %d", w.limit)
+	if w.offset > 0 {
+		text += " offset " + s.arg(w.offset)
+	}
+	return text
+}
+
+// firstFilaments returns the statement for a page of all filaments in the order of their ids. It reads only the
+// filaments up to the end of the page: those with the lowest or highest numbers, and the computed ones from an index.
+func (s *selection) firstFilaments(w window) string {
+	direction, next := "asc", ">"
+	if strings.HasSuffix(s.order, "desc") {
+		direction, next = "desc", "<"
+	}
+	end := s.arg(w.limit+w.offset) + "::bigint"
+	spools := groupID + ` as id from spools s where s.tenant_id = $1::uuid and s.hidden_at is null and ` + groupID
+	order := ` order by ` + groupID + ` ` + direction + ` limit `
+	groups := `(select distinct ` + spools + ` is not null` + order + end + `)`
+	if w.limit+w.offset <= maxLookups { // one look-up per computed filament, however many spools it has
+		groups = `(with recursive g as (
+				(select ` + spools + ` is not null` + order + `1)
+				union all
+				select n.id from g cross join lateral (select ` + spools + ` ` + next + ` g.id` + order + `1) n
+			) select g.id from g limit ` + end + `)`
+	}
+	return `select i.id from (
+			(select f.number as id from filaments f where f.tenant_id = $1::uuid and f.hidden_at is null
+				order by f.number ` + direction + ` limit ` + end + `)
+			union all ` + groups + `
+		) i order by ` + s.order + s.page(w)
+}
+
+// maxLookups is the maximum number of computed filaments that a list looks up one after the other.
+const maxLookups = 1000
 
 // list sends a list.
 func (q request) list(name string) error {
@@ -561,18 +617,19 @@ func (q request) list(name string) error {
 	if err := s.sort(q.query.Get("sort"), s.columns); err != nil {
 		return err
 	}
-	page, offset, limited, err := s.window(q.query, maxItems+1)
+	w, err := q.window(maxItems + 1)
 	if err != nil {
 		return err
 	}
+	if name != "spool" {
+		return q.sendTexts(name, s, w)
+	}
 	total := `select count(*) from ` + s.source() + s.condition()
-	plain := limited && s.plain && name == "spool"
+	plain := w.limited && s.plain
 	if plain {
 		total = `select coalesce(sum(rows), 0)::bigint from row_counts where resource = 'spools'`
 	}
-	if name != "spool" {
-		return q.sendTexts(s, total, page)
-	}
+	page := s.page(w)
 	var count int64
 	list := db.SQL(`select t.total, `+spoolColumns+` from (select (`+total+`) as total) t left join (
 			select page.*, row_number() over () as place from (
@@ -583,7 +640,7 @@ func (q request) list(name string) error {
 	run := []*db.Stmt{list}
 	if !plain {
 		run = []*db.Stmt{db.FreshPlan(), list}
-	} else if offset < quickOffset {
+	} else if w.offset < quickOffset {
 		list.Quick()
 	}
 	if err := q.db.Read(q.r.Context(), run...); err != nil {
@@ -601,19 +658,31 @@ func longList(total int64) error {
 		maxItems, total, maxListBytes/1_000_000)
 }
 
-// sendTexts sends a page of filaments or vendors. The database returns the whole page as one JSON text.
-func (q request) sendTexts(s *selection, total, page string) error {
+// sendTexts sends a page of filaments or vendors. The database returns the whole page as one JSON text. It makes the
+// JSON of the page only.
+func (q request) sendTexts(name string, s *selection, w window) error {
+	from := s.source() + s.condition()
+	total, found, page := `select count(*) from `+from, "", ""
+	switch {
+	case name != "filament":
+		page = `select i.json from ` + from + ` order by ` + s.order + s.page(w)
+	case s.plain:
+		total, page = allFilaments, s.firstFilaments(w)
+	case s.where == nil:
+		total, page = allFilaments, `select i.id from `+from+` order by `+s.order+s.page(w)
+	default:
+		found = `found as materialized (select i.id, row_number() over (order by ` + s.order + `) as n from ` + from + `), `
+		total, page = `select count(*) from found`, `select id from found order by n`+s.page(w)
+	}
 	var body []byte
 	var count int64
 	list := db.SQL(`
-		select case when count(*) <= `+strconv.Itoa(maxItems)+` and coalesce(sum(octet_length(json)), 0) <= `+
-		strconv.Itoa(maxListBytes)+` then '[' || coalesce(string_agg(json, ',' order by place), '') || ']' end, (`+
-		total+`)
-		from (
-			select page.json, row_number() over () as place from (
-				select i.json from `+s.source()+s.condition()+` order by `+s.order+page+`
-			) page
-		) items`, s.args...).Into(&body, &count)
+		with `+found+`page as materialized (select page.*, row_number() over () as place from (`+page+`) page)
+		select case when (select count(*) from page) <= `+strconv.Itoa(maxItems)+` then (
+				select case when coalesce(sum(octet_length(`+s.json+`)), 0) <= `+strconv.Itoa(maxListBytes)+` then
+					'[' || coalesce(string_agg(`+s.json+`, ',' order by i.place), '') || ']' end
+				from page i`+s.item+`
+			) end, (`+total+`)`, s.args...).Into(&body, &count)
 	if err := q.db.Read(q.r.Context(), db.FreshPlan(), list); err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package spoolman_test
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -456,5 +457,74 @@ func TestKeysOfClients(t *testing.T) {
 		testkit.Check(t, err)
 		a.Body.Close()
 		testkit.Equal(t, a.StatusCode, c.status, "%s", c.url)
+	}
+}
+
+// A page of all filaments, in either order of the ids, has the same filaments as that part of the whole list, whether
+// filaments have numbers or are computed from spools, and none of them is hidden.
+func TestPagesOfFilaments(t *testing.T) {
+	t.Parallel()
+	p := newPrinter(t, start(t), "printer")
+	for _, name := range []string{"Teal", "Sand", "Ruby"} {
+		p.want(t, "POST", "filament", `{"name":"`+name+`","density":1.24,"diameter":1.75,"material":"PLA"}`, 200)
+	}
+	p.want(t, "DELETE", "filament/2", "", 200)
+	for i, color := range []string{"Black", "Black", "White", "Green", "Blue", "Gone", "Black"} {
+		spool := p.add(t, j{"color": color, "brand": "Prusament"})
+		p.add(t, j{"color": color, "brand": "prusament", "notes": fmt.Sprint(i)})
+		if color == "Gone" {
+			p.operator.Delete(t, spool).Want(204)
+		}
+	}
+	for range 2 {
+		p.operator.Delete(t, p.add(t, j{"color": "Removed"})).Want(204)
+	}
+	p.want(t, "POST", "spool", `{"filament_id":1}`, 200)
+	all := ids(t, p.want(t, "GET", "filament?sort=registered:asc", "", 200).body)
+	slices.Sort(all)
+	if len(all) != 7 || all[0] != 1 || all[1] != 3 || all[2] < 1_000_000_000 || len(slices.Compact(slices.Clone(all))) != 7 {
+		t.Fatalf("filaments %v, want 2 with a number and 5 computed ones", all)
+	}
+	for _, order := range []string{"", "&sort=id:desc"} {
+		for limit := range 9 {
+			for offset := range 9 {
+				want := all[min(offset, 7):min(offset+limit, 7)]
+				for _, far := range []string{"", "&name=,a,e,u,i,o"} { // all, and a filter that selects all
+					path := fmt.Sprintf("filament?limit=%d&offset=%d%s%s", limit, offset, order, far)
+					a := p.want(t, "GET", path, "", 200)
+					if got := ids(t, a.body); fmt.Sprint(got) != fmt.Sprint(want) || a.header.Get("X-Total-Count") != "7" {
+						t.Errorf("%s: %v of %s, want %v", path, got, a.header.Get("X-Total-Count"), want)
+					}
+				}
+			}
+		}
+		a := p.want(t, "GET", "filament?limit=2000"+order, "", 200)
+		if got := ids(t, a.body); fmt.Sprint(got) != fmt.Sprint(all) {
+			t.Errorf("limit=2000%s: %v, want %v", order, got, all)
+		}
+		slices.Reverse(all)
+	}
+}
+
+// A computed filament follows the fields of its spools: it changes with them, and ends with the last of them.
+func TestComputedFilamentFollowsItsSpools(t *testing.T) {
+	t.Parallel()
+	p := newPrinter(t, start(t), "printer")
+	spool := p.add(t, j{"color": "Black"})
+	was := ids(t, p.want(t, "GET", "filament", "", 200).body)
+	for _, change := range []j{{"color": "White"}, {"color_hex": "#102030"}, {"brand": "Polymaker"},
+		{"material_name": "PLA+"}, {"material_type": "PETG"}, {"diameter_mm": 2.85}} {
+		p.operator.Patch(t, spool, change).Want(200)
+		now := ids(t, p.want(t, "GET", "filament?limit=5", "", 200).body)
+		if len(now) != 1 || slices.Contains(was, now[0]) {
+			t.Errorf("%v: filaments %v, before %v", change, now, was)
+		}
+		p.want(t, "GET", "filament/"+fmt.Sprint(now[0]), "", 200)
+		was = append(was, now...)
+	}
+	p.want(t, "POST", "filament", `{"name":"Teal","density":1.24,"diameter":1.75,"material":"PLA"}`, 200)
+	p.want(t, "PATCH", "spool/1", `{"filament_id":1}`, 200)
+	if now := ids(t, p.want(t, "GET", "filament?limit=5", "", 200).body); fmt.Sprint(now) != "[1]" {
+		t.Errorf("after the spool got a filament: %v", now)
 	}
 }

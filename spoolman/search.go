@@ -69,6 +69,7 @@ func (c *candidate) match(words []string) bool {
 // searched is a kind of items to search.
 type searched struct {
 	name, from, json, id string
+	item                 string      // a join that makes the JSON of the row i; "" if the rows have it
 	fields               [][2]string // the names of fields, and SQL expressions for their values
 	vendor               string      // the expression for the name of the vendor, or ""
 	extra, entity        string
@@ -124,7 +125,7 @@ func (q request) search() error {
 			fields: [][2]string{{"comment", "s.notes"}, {"location", "s.location"}, {"lot_nr", "s.lot_number"}},
 			extra:  "s.extra", entity: "spool",
 			where: "s.tenant_id = $1::uuid and s.number is not null and s.hidden_at is null" + notArchived},
-		{name: "filament", from: filamentRows, json: "i.json", id: "i.id",
+		{name: "filament", from: filamentRows, json: "j.json", item: joinFilamentItem, id: "i.id",
 			fields: [][2]string{{"name", "i.name"}, {"material", "i.material"}, {"article_number", "i.article_number"},
 				{"comment", "i.comment"}}, vendor: "i.vendor_name", extra: "i.extra", entity: "filament",
 			where: "true"},
@@ -214,16 +215,21 @@ func (k searched) candidates(tenant, text string, words []string, color string, 
 		condition = "(" + condition + " or " + distance + " <= " + arg(threshold.String()) + "::float8)"
 		distance = `case when ` + distance + ` <= ` + arg(threshold.String()) + `::float8 then ` + distance + ` end`
 	}
+	column, json := k.json+" as json, ", "i.json"
+	if k.item != "" {
+		column, json = "", k.json
+	}
 	return db.SQL(`
-		select json_agg(json_build_object('id', id, 'json', json, 'texts', texts, 'distance', distance))::text from (
-			select `+k.id+` as id, `+k.json+` as json, `+distance+` as distance, jsonb_build_array(`+
+		select json_agg(json_build_object('id', i.id, 'json', `+json+`, 'texts', i.texts, 'distance', i.distance))::text
+		from (
+			select `+k.id+` as id, `+column+distance+` as distance, jsonb_build_array(`+
 		strings.TrimSuffix(texts, ", ")+`) || coalesce((
 				select jsonb_agg(jsonb_build_array('extra.' || c.key, `+k.extra+` ->> c.key, `+strconv.Itoa(rankExtra)+
 		`)) `+
 		custom+`), '[]') as texts
 			from `+k.from+` where `+k.where+` and `+condition+`
 			order by `+k.id+` desc limit `+strconv.Itoa(maxCandidates)+`
-		) found`, args...)
+		) i`+k.item, args...)
 }
 
 // best returns the best matches, at most limit, the best first.

@@ -23,13 +23,12 @@ func computedID(fields ...string) string {
 		firstComputed+1, strings.Join(fields, ", "))
 }
 
-// groupID is the id of the computed filament of a spool s without a filament, and brandID the id of its computed
-// vendor. brandID is null if the spool has no brand.
-var (
-	groupID = computedID(`s.material_type`, `coalesce(s.brand_key, '')`, `s.color_key`,
-		`coalesce(upper(s.color_hex), '')`, `s.diameter_mm::text`, `nullif(s.material_name, '')`)
-	brandID = `case when s.brand_key <> '' then ` + computedID(`s.brand_key`) + ` end`
-)
+// groupID is the id of the computed filament of a spool s, which is null if the spool has a filament. Its value is that
+// of computedID for the fields of the spool; the trigger spool_computed sets it.
+const groupID = `s.computed_filament`
+
+// brandID is the id of the computed vendor of a spool s without a filament. It is null if the spool has no brand.
+var brandID = `case when s.brand_key <> '' then ` + computedID(`s.brand_key`) + ` end`
 
 // member is a member of a JSON object: its name, and the SQL expression for its value. If the value is null, the
 // object does not have the member.
@@ -293,7 +292,7 @@ func selectFilament(tenant string, number int64) *db.Stmt {
 		return db.SQL(numbered["filament"]+` and f.hidden_at is null`, tenant, number)
 	}
 	return db.SQL(`select `+groupJSON+` from spools s where s.tenant_id = $1::uuid and s.hidden_at is null
-		and s.filament_id is null and `+groupID+` = $2::int order by s.number limit 1`, tenant, number)
+		and `+groupID+` = $2::int order by s.number limit 1`, tenant, number)
 }
 
 // selectVendor is selectFilament for a vendor.
