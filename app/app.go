@@ -23,6 +23,7 @@ import (
 	"spoolwright/inventory/imports"
 	"spoolwright/local"
 	"spoolwright/orders"
+	"spoolwright/pieces"
 	"spoolwright/planning"
 	"spoolwright/printers"
 	"spoolwright/production"
@@ -45,6 +46,7 @@ var Features = []func(*db.DB) []server.Route{
 	catalog.Routes,
 	production.Routes(orders.Runs),
 	orders.Routes,
+	pieces.Routes,
 	shops.FileRoutes,
 	stock.Routes,
 	planning.Routes,
@@ -54,7 +56,8 @@ var Features = []func(*db.DB) []server.Route{
 // Definitions are the SQL functions of the features. A feature comes after the features whose functions it calls.
 var Definitions = slices.Concat(
 	auth.Definitions, webhooks.Definitions, inventory.Definitions, printers.Definitions, catalog.Definitions,
-	production.Definitions, orders.Definitions, stock.Definitions, spoolman.Definitions, start.Definitions,
+	production.Definitions, orders.Definitions, pieces.Definitions, stock.Definitions, spoolman.Definitions,
+	start.Definitions,
 )
 
 // Events are all events that webhooks can subscribe to.

@@ -29,7 +29,7 @@ var owners = map[string]string{
 	"inventory": "custom_fields filament_catalog filaments last_numbers spool_numbers spool_usage spoolman_items " +
 		"spools usage_changes " +
 		"usage_days usage_summaries vendors",
-	"catalog":    "product_components product_materials product_pictures products",
+	"catalog":    "piece_entries product_components product_materials product_pictures product_pieces products",
 	"production": "production_runs run_items run_materials run_history",
 	"shops":      "file_orders shop_orders shops",
 	"orders":     "order_assignments order_items order_lines orders",

@@ -113,6 +113,12 @@ func fill(ctx context.Context, a accounts.Accounts, t *tables.Tx, file io.Reader
 		where status = 'pending' having count(*) > 0`); err != nil {
 		return 0, err
 	}
+	// A file of an earlier program has no pieces.
+	if !slices.Contains(filled, "piece_entries") {
+		if _, err := t.Exec(`select start_piece_ledger()`); err != nil {
+			return 0, err
+		}
+	}
 	// A change of the stock before the export may have been unchecked.
 	if _, err := t.Exec(`select queue_add(array_agg(distinct tenant_id), 'stock') from stock_levels
 		having count(*) > 0`); err != nil {

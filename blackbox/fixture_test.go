@@ -328,6 +328,13 @@ func (f *fixture) path(t *testing.T, pattern string) string {
 		collection, operation, _ := strings.Cut(pattern, "/{id}")
 		return f.endedRun(t, collection) + operation
 	}
+	if pattern == "/api/v1/products/{id}/scrap" { // of a product with pieces in stock
+		if f.ids[pattern] == "" {
+			f.ids[pattern] = f.admin.Post(t, "/api/v1/products", testkit.JSON{"name": "On the shelf"}).Want(201).ID()
+			f.admin.Post(t, "/api/v1/products/"+f.ids[pattern]+"/count", testkit.JSON{"counted": 1000}).Want(200)
+		}
+		return "/api/v1/products/" + f.ids[pattern] + "/scrap"
+	}
 	if before, after, ok := strings.Cut(pattern, "/{id}/lines/{line_id}"); ok { // of an order with a line without a product
 		if f.ids["line"] == "" {
 			order := f.admin.Post(t, before, testkit.JSON{"unassigned_lines": []testkit.JSON{{"title": value.NewID()}}}).

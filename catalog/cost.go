@@ -17,14 +17,18 @@ var (
 	explodeSQL string
 	//go:embed bom.sql
 	bomSQL string
+	//go:embed pieces.sql
+	piecesSQL string
 )
 
 // Definitions are the SQL functions of products: recompute_costs, which calls filament_prices of inventory, and
-// explode_products and product_bom, which other packages call in their own statements.
+// explode_products, product_bom, and the functions of pieces in stock, which other packages call in their own
+// statements.
 var Definitions = []db.Definition{
 	{Name: "catalog/costs", Version: 1, SQL: costsSQL},
 	{Name: "catalog/explode", Version: 1, SQL: explodeSQL},
 	{Name: "catalog/bom", Version: 1, SQL: bomSQL},
+	{Name: "catalog/pieces", Version: 1, SQL: piecesSQL},
 }
 
 // lockCatalog locks the tenant's catalog until the end of the transaction. It must be the first statement of every

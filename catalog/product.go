@@ -89,10 +89,15 @@ type Product struct {
 	PrinterModel   value.Optional[string]        `json:"printer_model"`
 	NozzleMM       value.Optional[value.Decimal] `json:"nozzle_mm" rule:"maximum=10"`
 	LayerHeightMM  value.Optional[value.Decimal] `json:"layer_height_mm" rule:"maximum=10"`
+	Minimum        value.Optional[int64]         `json:"minimum_pieces" rule:"minimum=1,maximum=1000000"`
+	Location       value.Optional[string]        `json:"location"`
 	MaterialCost   value.Decimal                 `json:"material_cost" rule:"readOnly,notNull"`
 	ComponentCost  value.Decimal                 `json:"component_cost" rule:"readOnly,notNull"`
 	TotalCost      value.Decimal                 `json:"total_cost" rule:"readOnly,notNull"`
 	CostsComplete  bool                          `json:"costs_complete" rule:"readOnly,notNull"`
+	OnHand         int64                         `json:"on_hand" rule:"readOnly,notNull"`
+	PieceCost      value.Decimal                 `json:"piece_cost" rule:"readOnly"`
+	PieceValue     value.Decimal                 `json:"piece_value" rule:"readOnly,notNull"`
 	PictureVersion string                        `json:"picture_version" rule:"readOnly"`
 	CreatedAt      value.Timestamp               `json:"created_at" rule:"readOnly,notNull"`
 	UpdatedAt      value.Timestamp               `json:"updated_at" rule:"readOnly,notNull"`
@@ -112,9 +117,12 @@ type ProductListItem struct {
 	Labour         value.Decimal   `json:"labour_minutes" rule:"readOnly"`
 	PerPlate       int64           `json:"pieces_per_plate" rule:"readOnly"`
 	SellingPrice   value.Decimal   `json:"selling_price" rule:"readOnly"`
+	Minimum        int64           `json:"minimum_pieces" rule:"readOnly"`
+	Location       string          `json:"location" rule:"readOnly"`
 	MaterialCost   value.Decimal   `json:"material_cost" rule:"readOnly,notNull"`
 	TotalCost      value.Decimal   `json:"total_cost" rule:"readOnly,notNull"`
 	Complete       bool            `json:"costs_complete" rule:"readOnly,notNull"`
+	OnHand         int64           `json:"on_hand" rule:"readOnly,notNull,unsorted"`
 	FileName       string          `json:"file_name" rule:"readOnly"`
 	FileSHA256     string          `json:"file_sha256" rule:"readOnly"`
 	PrinterModel   string          `json:"printer_model" rule:"readOnly"`
@@ -148,7 +156,8 @@ var listDoc = &server.Doc{
 // list returns the list of the products that the filter selects.
 func (f ProductFilter) list() *server.List {
 	l := server.NewHidingList("products", `id, name, description, sku, category, estimated_print_time_minutes,
-		labour_minutes, pieces_per_plate, selling_price, material_cost, total_cost, costs_complete, file_name,
+		labour_minutes, pieces_per_plate, selling_price, minimum_pieces, location,
+		coalesce((select s.on_hand from product_pieces s where s.product_id = products.id), 0) as on_hand, material_cost, total_cost, costs_complete, file_name,
 		file_sha256, printer_model, picture_version, created_at, updated_at, hidden_at, `+auth.HiddenBy, "products", f.Hiding)
 	l.WhereText("category_key", f.Category)
 	l.WhereText("sku_key", f.SKU)
@@ -181,9 +190,13 @@ const selectProducts = `
 			where c.product_id = p.id) as components,
 		p.file_name, p.file_sha256, p.sliced_by, p.printer_model,
 		trim_scale(p.nozzle_mm) as nozzle_mm, trim_scale(p.layer_height_mm) as layer_height_mm,
-		p.material_cost, p.component_cost, p.total_cost, p.costs_complete, p.picture_version, p.created_at, p.updated_at,
-		p.hidden_at, ` + auth.HiddenBy + `
-	from products p`
+		p.minimum_pieces, p.location,
+		p.material_cost, p.component_cost, p.total_cost, p.costs_complete,
+		coalesce(s.on_hand, 0) as on_hand,
+		round(s.value / nullif(greatest(s.on_hand, 0) - s.unvalued, 0), 6) as piece_cost, coalesce(s.value, 0) as piece_value,
+		p.picture_version, p.created_at, p.updated_at, p.hidden_at, ` + auth.HiddenBy + `
+	from products p
+	left join product_pieces s on s.product_id = p.id`
 
 var getDoc = &server.Doc{
 	ID: "getProduct", Tag: Tag, Summary: "Get a product",
@@ -259,9 +272,9 @@ func (h handlers) insert(ctx context.Context, id string, in *Product) (server.Cr
 		), added as (
 			insert into products (id, name, description, sku, category, estimated_print_time_minutes, notes,
 				labour_minutes, pieces_per_plate, selling_price, file_name, file_sha256, sliced_by, printer_model, nozzle_mm,
-				layer_height_mm)
+				layer_height_mm, minimum_pieces, location)
 			select $1::uuid, $2, $3, $4, $5, $6::int, $7, $9::numeric, $10::int, $11::numeric, $12, $13, $14, $15,
-				$16::numeric, $17::numeric from checked
+				$16::numeric, $17::numeric, $18::int, $19 from checked
 			where cardinality(unknown || twice) = 0 and not expensive
 			on conflict (tenant_id, sku) where hidden_at is null and sku <> '' do nothing
 			returning id
@@ -273,7 +286,7 @@ func (h handlers) insert(ctx context.Context, id string, in *Product) (server.Cr
 		id, in.Name.Arg(), in.Description.Arg(), in.SKU.Arg(), in.Category.Arg(), in.PrintMinutes.Arg(),
 		in.Notes.Arg(), componentRows(in.Components), in.Labour.Arg(), in.PerPlate.Arg(),
 		in.SellingPrice.Arg(), in.FileName.Arg(), in.FileSHA256.Arg(), in.SlicedBy.Arg(), in.PrinterModel.Arg(),
-		in.NozzleMM.Arg(), in.LayerHeightMM.Arg()).Into(&added, &unknown, &twice, &expensive)}
+		in.NozzleMM.Arg(), in.LayerHeightMM.Arg(), in.Minimum.Arg(), in.Location.Arg()).Into(&added, &unknown, &twice, &expensive)}
 	ids := make([]string, len(in.Materials))
 	for i := range ids {
 		ids[i] = value.NewID()

@@ -61,6 +61,8 @@ var privileges = map[string]string{
 	"product_pictures":   "SELECT INSERT UPDATE DELETE",
 	"product_materials":  "SELECT INSERT UPDATE DELETE",
 	"product_components": "SELECT INSERT UPDATE DELETE",
+	"product_pieces":     "SELECT INSERT UPDATE",
+	"piece_entries":      "SELECT INSERT",
 	"production_runs":    "SELECT INSERT UPDATE DELETE",
 	"run_items":          "SELECT INSERT UPDATE DELETE",
 	"run_materials":      "SELECT INSERT UPDATE DELETE",
@@ -171,8 +173,8 @@ func TestCatalogTenantKeys(t *testing.T) {
 		join pg_attribute b on b.attrelid = f.confrelid and b.attnum = f.confkey[1]
 		where f.contype = 'f' and not (a.attname = 'tenant_id' and b.attname = 'tenant_id')`)
 
-	// Exceptions are the ledger, whose entries remain when a run is removed, and are never deleted themselves, and the
-	// history of runs, both of which name users who may be deleted; idempotency keys, which expire; and deliveries, which
+	// Exceptions are the ledgers, whose entries remain when a run is removed, and are never deleted themselves, and the
+	// history of runs, which name users who may be deleted; idempotency keys, which expire; and deliveries, which
 	// the dispatcher deletes after their webhook.
 	wantNoRows(t, super, "the column refers to another table without a foreign key", `
 		select c.relname || '.' || a.attname from pg_class c
@@ -184,7 +186,8 @@ func TestCatalogTenantKeys(t *testing.T) {
 		and c.relname || '.' || a.attname
 			<> all (
 			'{spool_usage.run_id,spool_usage.user_id,spool_usage.api_key_id,spool_usage.counted_run_id,'
-			'spool_usage.reporter_id,spool_usage.reverses_id,spool_usage.moves_id,run_history.user_id,'
+			'piece_entries.run_id,piece_entries.run_item_id,piece_entries.assembly_id,piece_entries.user_id,'
+			'piece_entries.api_key_id,spool_usage.reporter_id,spool_usage.reverses_id,spool_usage.moves_id,run_history.user_id,'
 			'run_history.api_key_id,idempotency_keys.user_id,'
 			'webhook_deliveries.webhook_id}')`, tables)
 

@@ -61,6 +61,10 @@ begin
 		union all
 		select u.spool_id, d.id from d join spool_usage u on u.tenant_id = tenant and u.printer_id = d.id
 		where u.spool_id not in (select d.id from d)
+		union all -- the pieces of a product that stays are those of its ledger
+		select e.product_id, d.id from d join piece_entries e on e.tenant_id = tenant and e.run_id = d.id
+		union all
+		select e.product_id, d.id from d join piece_entries e on e.tenant_id = tenant and e.order_id = d.id
 		union all
 		select l.id, d.id from d join order_lines l on l.tenant_id = tenant and l.order_id = d.id
 		union all
@@ -145,6 +149,7 @@ begin
 	perform begin_ledger(m.id) from unnest(mixed) m (id);
 
 	perform delete_samples(t.name, t.col) from (values
+		('piece_entries', 'product_id'), ('product_pieces', 'product_id'),
 		('usage_changes', 'spool_id'), ('printer_slots', 'printer_id'), ('printer_slots', 'spool_id'),
 		('spool_usage', 'spool_id'), ('run_history', 'run_id'), ('run_items', 'run_id'), ('run_materials', 'run_id'),
 		('production_runs', 'id'), ('order_lines', 'order_id'), ('order_items', 'order_id'), ('orders', 'id'),

@@ -73,6 +73,8 @@ OrderStatus = Literal["received", "in_production", "done", "cancelled"]
 
 MarginGroup = Literal["product", "order", "customer", "month", "printer"]
 
+EntryKind = Literal["produced", "used", "assembled", "disassembled", "delivered", "returned", "counted", "scrapped", "corrected"]
+
 OrderSkipReason = Literal["shipped", "cancelled", "unpaid"]
 
 Format = Literal["standard", "discord", "email", "gotify", "ntfy", "slack", "teams"]
@@ -1945,12 +1947,18 @@ class ProductListItem:
     """Pieces that one plate can hold; null counts as 1."""
     selling_price: Number | None
     """Price of one piece for customers."""
+    minimum_pieces: int | None
+    """Pieces that should be available on the shelf."""
+    location: str | None
+    """Where the pieces lie."""
     material_cost: Number
     """Sum of the costs of the materials."""
     total_cost: Number
     """Cost of one piece, including its components."""
     costs_complete: bool
     """False if a required material of the product or of its components has no price."""
+    on_hand: int
+    """Pieces in stock."""
     file_name: str | None
     """Name of the sliced file that the product was made from."""
     file_sha256: str | None
@@ -1985,9 +1993,12 @@ def _ProductListItem(d: Any, etag: str | None = None) -> ProductListItem:
         labour_minutes=_core.number(get("labour_minutes")),
         pieces_per_plate=get("pieces_per_plate"),
         selling_price=_core.number(get("selling_price")),
+        minimum_pieces=get("minimum_pieces"),
+        location=get("location"),
         material_cost=_core.number(get("material_cost")),
         total_cost=_core.number(get("total_cost")),
         costs_complete=get("costs_complete"),
+        on_hand=get("on_hand"),
         file_name=get("file_name"),
         file_sha256=get("file_sha256"),
         printer_model=get("printer_model"),
@@ -2154,6 +2165,10 @@ class Product:
     """Diameter of the nozzle that the file was sliced for."""
     layer_height_mm: Number | None
     """Height of a layer in the file."""
+    minimum_pieces: int | None
+    """Pieces that should be available on the shelf; null for none."""
+    location: str | None
+    """Where the pieces lie."""
     material_cost: Number
     """Sum of the costs of the materials that have a price."""
     component_cost: Number
@@ -2162,6 +2177,12 @@ class Product:
     """material_cost plus component_cost."""
     costs_complete: bool
     """False if a required material of the product or of its components has no price."""
+    on_hand: int
+    """Pieces in stock: the sum of the ledger's entries. Negative if runs used more pieces than were recorded."""
+    piece_cost: Number | None
+    """Average cost of the pieces in stock with a known cost; null without one."""
+    piece_value: Number
+    """Cost of the pieces in stock whose cost is known."""
     picture_version: str | None
     """Version of the picture, for its address: another text for each picture; null without one."""
     created_at: _dt.datetime
@@ -2201,10 +2222,15 @@ def _Product(d: Any, etag: str | None = None) -> Product:
         printer_model=get("printer_model"),
         nozzle_mm=_core.number(get("nozzle_mm")),
         layer_height_mm=_core.number(get("layer_height_mm")),
+        minimum_pieces=get("minimum_pieces"),
+        location=get("location"),
         material_cost=_core.number(get("material_cost")),
         component_cost=_core.number(get("component_cost")),
         total_cost=_core.number(get("total_cost")),
         costs_complete=get("costs_complete"),
+        on_hand=get("on_hand"),
+        piece_cost=_core.number(get("piece_cost")),
+        piece_value=_core.number(get("piece_value")),
         picture_version=get("picture_version"),
         created_at=_core.timestamp(get("created_at")),
         updated_at=_core.timestamp(get("updated_at")),
@@ -4383,6 +4409,110 @@ def _OrderAssignmentList(d: Any, etag: str | None = None) -> OrderAssignmentList
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """The type `Entry` of the API."""
+
+    id: str
+    """The entry's id."""
+    product_id: str
+    """The product."""
+    product_name: str
+    """Name of the product, also if it was removed."""
+    kind: EntryKind
+    """Cause of the entry."""
+    pieces: int
+    """Pieces that came into stock; negative if they went out."""
+    shortfall: int
+    """Pieces that went out although they were not in stock; negative in an entry that takes such pieces back."""
+    on_hand: int
+    """Pieces in stock after the entry."""
+    cost: Number | None
+    """Cost of the pieces, with their sign; null if it is unknown."""
+    run_id: str | None
+    """The production run that printed or used the pieces, also if it was deleted."""
+    run_item_id: str | None
+    """The item of the run."""
+    order_id: str | None
+    """The order that got the pieces, or gave them back."""
+    reference: str | None
+    """The reference of the order."""
+    order_item_id: str | None
+    """The item of the order."""
+    assembly_id: str | None
+    """The assembly; all entries of one have the same."""
+    reason: str | None
+    """Reason of the person who made the entry."""
+    user_id: str | None
+    """The user who caused the entry; null for an API key."""
+    api_key_id: str | None
+    """The API key that caused the entry; null for a user."""
+    user_name: str | None
+    """Name of the user, also if the account was deleted, or of the API key."""
+    reverses_id: str | None
+    """The entry that this one takes back."""
+    reversed_by_id: str | None
+    """The entry that takes this one back."""
+    created_at: _dt.datetime
+    """Time of the entry."""
+
+
+def _Entry(d: Any, etag: str | None = None) -> Entry:
+    get = d.get
+    return Entry(
+        id=get("id"),
+        product_id=get("product_id"),
+        product_name=get("product_name"),
+        kind=get("kind"),
+        pieces=get("pieces"),
+        shortfall=get("shortfall"),
+        on_hand=get("on_hand"),
+        cost=_core.number(get("cost")),
+        run_id=get("run_id"),
+        run_item_id=get("run_item_id"),
+        order_id=get("order_id"),
+        reference=get("reference"),
+        order_item_id=get("order_item_id"),
+        assembly_id=get("assembly_id"),
+        reason=get("reason"),
+        user_id=get("user_id"),
+        api_key_id=get("api_key_id"),
+        user_name=get("user_name"),
+        reverses_id=get("reverses_id"),
+        reversed_by_id=get("reversed_by_id"),
+        created_at=_core.timestamp(get("created_at")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntryList:
+    """The type `EntryList` of the API."""
+
+    items: tuple[Entry, ...]
+    """The items of this page."""
+    total: int
+    """Number of matching items on all pages."""
+    skip: int
+    """Number of skipped items."""
+    limit: int
+    """Maximum number of items on a page."""
+    next: str | None
+    """The value of `after` for the next page; null on the last page, and if the request has an order without an
+    index.
+    """
+
+
+def _EntryList(d: Any, etag: str | None = None) -> EntryList:
+    get = d.get
+    return EntryList(
+        items=_core.each(_Entry, get("items")),
+        total=get("total"),
+        skip=get("skip"),
+        limit=get("limit"),
+        next=get("next"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedOrder:
     """The type `ImportedOrder` of the API."""
 
@@ -6484,6 +6614,10 @@ class MethodNotAllowedError(ApiError):
     """The service responded ``METHOD_NOT_ALLOWED`` (status 405)."""
 
 
+class NotEnoughPiecesError(ApiError):
+    """The service responded ``NOT_ENOUGH_PIECES`` (status 409)."""
+
+
 class NotFoundError(ApiError):
     """The service responded ``NOT_FOUND`` (status 404)."""
 
@@ -6674,6 +6808,7 @@ _ERRORS: dict[str, type[ApiError]] = {
     "MATERIAL_EXCHANGED": MaterialExchangedError,
     "MATERIAL_REPORTED": MaterialReportedError,
     "METHOD_NOT_ALLOWED": MethodNotAllowedError,
+    "NOT_ENOUGH_PIECES": NotEnoughPiecesError,
     "NOT_FOUND": NotFoundError,
     "ORDER_CONFLICT": OrderConflictError,
     "ORDER_ITEM_IN_USE": OrderItemInUseError,
@@ -10661,7 +10796,7 @@ class ProductsResource:
         *,
         skip: int | None = None,
         limit: int | None = None,
-        sort_by: Literal["id", "name", "description", "sku", "category", "estimated_print_time_minutes", "labour_minutes", "pieces_per_plate", "selling_price", "material_cost", "total_cost", "costs_complete", "file_name", "file_sha256", "printer_model", "picture_version", "created_at", "updated_at", "hidden_at", "hidden_by"] | None = None,
+        sort_by: Literal["id", "name", "description", "sku", "category", "estimated_print_time_minutes", "labour_minutes", "pieces_per_plate", "selling_price", "minimum_pieces", "location", "material_cost", "total_cost", "costs_complete", "file_name", "file_sha256", "printer_model", "picture_version", "created_at", "updated_at", "hidden_at", "hidden_by"] | None = None,
         sort_order: SortOrder | None = None,
         after: str | None = None,
         category: str | None = None,
@@ -10725,7 +10860,7 @@ class ProductsResource:
     def iterate(
         self,
         *,
-        sort_by: Literal["id", "name", "description", "sku", "category", "estimated_print_time_minutes", "labour_minutes", "pieces_per_plate", "selling_price", "material_cost", "total_cost", "costs_complete", "file_name", "file_sha256", "printer_model", "picture_version", "created_at", "updated_at", "hidden_at", "hidden_by"] | None = None,
+        sort_by: Literal["id", "name", "description", "sku", "category", "estimated_print_time_minutes", "labour_minutes", "pieces_per_plate", "selling_price", "minimum_pieces", "location", "material_cost", "total_cost", "costs_complete", "file_name", "file_sha256", "printer_model", "picture_version", "created_at", "updated_at", "hidden_at", "hidden_by"] | None = None,
         sort_order: SortOrder | None = None,
         category: str | None = None,
         sku: str | None = None,
@@ -10795,6 +10930,8 @@ class ProductsResource:
         printer_model: str | None = None,
         nozzle_mm: DecimalInput | None = None,
         layer_height_mm: DecimalInput | None = None,
+        minimum_pieces: int | None = None,
+        location: str | None = None,
         idempotency_key: str | None = None,
     ) -> Product:
         """Create a product.
@@ -10822,6 +10959,8 @@ class ProductsResource:
         :param printer_model: The printer that the file was sliced for.
         :param nozzle_mm: Diameter of the nozzle that the file was sliced for.
         :param layer_height_mm: Height of a layer in the file.
+        :param minimum_pieces: Pieces that should be available on the shelf; null for none.
+        :param location: Where the pieces lie.
         :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
         a key.
         """
@@ -10847,6 +10986,8 @@ class ProductsResource:
                 "printer_model": UNSET if printer_model is None else printer_model,
                 "nozzle_mm": UNSET if nozzle_mm is None else nozzle_mm,
                 "layer_height_mm": UNSET if layer_height_mm is None else layer_height_mm,
+                "minimum_pieces": UNSET if minimum_pieces is None else minimum_pieces,
+                "location": UNSET if location is None else location,
             },
             idempotency_key=idempotency_key or _core.new_key(),
         )
@@ -11091,6 +11232,8 @@ class ProductsResource:
         printer_model: str | None | Unset = UNSET,
         nozzle_mm: DecimalInput | None | Unset = UNSET,
         layer_height_mm: DecimalInput | None | Unset = UNSET,
+        minimum_pieces: int | None | Unset = UNSET,
+        location: str | None | Unset = UNSET,
         if_match: str | None = None,
     ) -> Product:
         """Update a product.
@@ -11116,6 +11259,8 @@ class ProductsResource:
         :param printer_model: The printer that the file was sliced for.
         :param nozzle_mm: Diameter of the nozzle that the file was sliced for.
         :param layer_height_mm: Height of a layer in the file.
+        :param minimum_pieces: Pieces that should be available on the shelf; null for none.
+        :param location: Where the pieces lie.
         :param if_match: The ``etag`` of the resource as you know it. If the resource has changed since, the call
         raises PreconditionFailedError and changes nothing.
         """
@@ -11139,6 +11284,8 @@ class ProductsResource:
                 "printer_model": printer_model,
                 "nozzle_mm": nozzle_mm,
                 "layer_height_mm": layer_height_mm,
+                "minimum_pieces": minimum_pieces,
+                "location": location,
             },
             if_match=if_match,
         )
@@ -11645,6 +11792,182 @@ class ProductsResource:
             query={
                 "ids": ids,
             },
+        )
+
+    def list_piece_entries(
+        self,
+        id: str,
+        *,
+        skip: int | None = None,
+        limit: int | None = None,
+        sort_by: Literal["id", "product_id", "kind", "pieces", "shortfall", "on_hand", "cost", "run_id", "run_item_id", "order_id", "order_item_id", "assembly_id", "reason", "user_id", "api_key_id", "created_at"] | None = None,
+        sort_order: SortOrder | None = None,
+        after: str | None = None,
+        kind: EntryKind | Sequence[EntryKind] | None = None,
+        created_from: _dt.datetime | None = None,
+        created_to: _dt.datetime | None = None,
+    ) -> EntryList:
+        """List the entries of the ledger of a product's pieces.
+
+        Lists all changes of the product's pieces in stock, newest first, also of a product that was removed.
+
+        :param id: The id of the product, a UUID.
+        :param skip: Items to skip.
+        :param limit: Maximum page size.
+        :param sort_by: Any scalar field of the items.
+        :param sort_order: Ascending or descending.
+        :param after: The `next` of a page with the same `sort_by` and `sort_order`, to get the page after it.
+        Cannot be combined with `skip`.
+        :param kind: Entries of these kinds.
+        :param created_from: Entries from this time on.
+        :param created_to: Entries before this time.
+        """
+        return self._client._call(
+            "GET",
+            f"/products/{_core.segment(id)}/piece-entries",
+            _EntryList,
+            query={
+                "skip": skip,
+                "limit": limit,
+                "sort_by": sort_by,
+                "sort_order": sort_order,
+                "after": after,
+                "kind": kind,
+                "created_from": created_from,
+                "created_to": created_to,
+            },
+        )
+
+    def iterate_piece_entries(
+        self,
+        id: str,
+        *,
+        sort_by: Literal["id", "product_id", "kind", "pieces", "shortfall", "on_hand", "cost", "run_id", "run_item_id", "order_id", "order_item_id", "assembly_id", "reason", "user_id", "api_key_id", "created_at"] | None = None,
+        sort_order: SortOrder | None = None,
+        kind: EntryKind | Sequence[EntryKind] | None = None,
+        created_from: _dt.datetime | None = None,
+        created_to: _dt.datetime | None = None,
+    ) -> Iterator[Entry]:
+        """Iterates over all items of the list, page by page.
+
+        Items that others create or delete meanwhile may be missing or not; every other item occurs exactly once.
+        Sort by a field that does not change meanwhile.
+
+        :param id: The id of the product, a UUID.
+        :param sort_by: Any scalar field of the items.
+        :param sort_order: Ascending or descending.
+        :param kind: Entries of these kinds.
+        :param created_from: Entries from this time on.
+        :param created_to: Entries before this time.
+        """
+        return _core.cursor_pages(self._client, f"/products/{_core.segment(id)}/piece-entries", _EntryList,
+            query={
+                "sort_by": sort_by,
+                "sort_order": sort_order,
+                "kind": kind,
+                "created_from": created_from,
+                "created_to": created_to,
+            },
+        )
+
+    def count_pieces(
+        self,
+        id: str,
+        *,
+        counted: int,
+        reason: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> Entry:
+        """Set the pieces in stock to a count.
+
+        Records how many pieces of the product lie on the shelf: `counted` becomes `on_hand`, and the entry has the
+        difference. The answer is the entry of the ledger. The reversal of an entry takes it back. Pieces that come
+        into stock here have the average cost of those that are there.
+
+        Requires the role `operator` or `admin`.
+
+        :param id: The id of the product, a UUID.
+        :param counted: Pieces that lie on the shelf.
+        :param reason: Why; free text.
+        :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
+        a key.
+        """
+        return self._client._call(
+            "POST",
+            f"/products/{_core.segment(id)}/count",
+            _Entry,
+            body={
+                "counted": counted,
+                "reason": UNSET if reason is None else reason,
+            },
+            idempotency_key=idempotency_key or _core.new_key(),
+        )
+
+    def scrap_pieces(
+        self,
+        id: str,
+        *,
+        quantity: int,
+        reason: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> Entry:
+        """Scrap pieces.
+
+        Takes pieces of the product out of stock that are no good. More than `on_hand` is `NOT_ENOUGH_PIECES`. The
+        answer is the entry of the ledger. The reversal of an entry takes it back. Pieces that come into stock here
+        have the average cost of those that are there.
+
+        Requires the role `operator` or `admin`.
+
+        :param id: The id of the product, a UUID.
+        :param quantity: Pieces to take out of stock.
+        :param reason: Why; free text.
+        :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
+        a key.
+        """
+        return self._client._call(
+            "POST",
+            f"/products/{_core.segment(id)}/scrap",
+            _Entry,
+            body={
+                "quantity": quantity,
+                "reason": UNSET if reason is None else reason,
+            },
+            idempotency_key=idempotency_key or _core.new_key(),
+        )
+
+    def adjust_pieces(
+        self,
+        id: str,
+        *,
+        pieces: int,
+        reason: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> Entry:
+        """Add pieces to the stock, or take some out.
+
+        Adds `pieces` to the stock of the product, or takes some out if the number is negative, for a reason that
+        no other operation has: a purchase, a gift, a loss. To take more than `on_hand` is `NOT_ENOUGH_PIECES`. The
+        answer is the entry of the ledger. The reversal of an entry takes it back. Pieces that come into stock here
+        have the average cost of those that are there.
+
+        Requires the role `operator` or `admin`.
+
+        :param id: The id of the product, a UUID.
+        :param pieces: Pieces that come into stock; negative if they go out.
+        :param reason: Why; free text.
+        :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
+        a key.
+        """
+        return self._client._call(
+            "POST",
+            f"/products/{_core.segment(id)}/adjust",
+            _Entry,
+            body={
+                "pieces": pieces,
+                "reason": UNSET if reason is None else reason,
+            },
+            idempotency_key=idempotency_key or _core.new_key(),
         )
 
     def get_availability(
@@ -14073,6 +14396,109 @@ class OrderAssignmentsResource:
         )
 
 
+class PieceEntriesResource:
+    """The pieces of products in stock. Production runs bring them, orders take them, and people count, scrap and
+    assemble them. Each change is an entry of a ledger, and the stock is the sum of the entries. `docs/pieces.md`
+    has the rules.
+    """
+
+    __slots__ = ("_client",)
+
+    def __init__(self, client: _core.BaseClient) -> None:
+        self._client = client
+
+    def list(
+        self,
+        *,
+        skip: int | None = None,
+        limit: int | None = None,
+        sort_by: Literal["id", "product_id", "kind", "pieces", "shortfall", "on_hand", "cost", "run_id", "run_item_id", "order_id", "order_item_id", "assembly_id", "reason", "user_id", "api_key_id", "created_at"] | None = None,
+        sort_order: SortOrder | None = None,
+        after: str | None = None,
+        product_id: str | None = None,
+        order_id: str | None = None,
+        run_id: str | None = None,
+        kind: EntryKind | Sequence[EntryKind] | None = None,
+        created_from: _dt.datetime | None = None,
+        created_to: _dt.datetime | None = None,
+    ) -> EntryList:
+        """List the entries of the ledger of pieces.
+
+        Lists all changes of the pieces in stock, newest first. Entries never change, and are never removed: an
+        entry that takes another one back names it in `reverses_id`.
+
+        :param skip: Items to skip.
+        :param limit: Maximum page size.
+        :param sort_by: Any scalar field of the items.
+        :param sort_order: Ascending or descending.
+        :param after: The `next` of a page with the same `sort_by` and `sort_order`, to get the page after it.
+        Cannot be combined with `skip`.
+        :param product_id: Entries of this product.
+        :param order_id: Entries of this order.
+        :param run_id: Entries of this production run.
+        :param kind: Entries of these kinds.
+        :param created_from: Entries from this time on.
+        :param created_to: Entries before this time.
+        """
+        return self._client._call(
+            "GET",
+            "/piece-entries",
+            _EntryList,
+            query={
+                "skip": skip,
+                "limit": limit,
+                "sort_by": sort_by,
+                "sort_order": sort_order,
+                "after": after,
+                "product_id": product_id,
+                "order_id": order_id,
+                "run_id": run_id,
+                "kind": kind,
+                "created_from": created_from,
+                "created_to": created_to,
+            },
+        )
+
+    def iterate(
+        self,
+        *,
+        sort_by: Literal["id", "product_id", "kind", "pieces", "shortfall", "on_hand", "cost", "run_id", "run_item_id", "order_id", "order_item_id", "assembly_id", "reason", "user_id", "api_key_id", "created_at"] | None = None,
+        sort_order: SortOrder | None = None,
+        product_id: str | None = None,
+        order_id: str | None = None,
+        run_id: str | None = None,
+        kind: EntryKind | Sequence[EntryKind] | None = None,
+        created_from: _dt.datetime | None = None,
+        created_to: _dt.datetime | None = None,
+    ) -> Iterator[Entry]:
+        """Iterates over all items of the list, page by page.
+
+        Items that others create or delete meanwhile may be missing or not; every other item occurs exactly once.
+        Sort by a field that does not change meanwhile.
+
+        :param sort_by: Any scalar field of the items.
+        :param sort_order: Ascending or descending.
+        :param product_id: Entries of this product.
+        :param order_id: Entries of this order.
+        :param run_id: Entries of this production run.
+        :param kind: Entries of these kinds.
+        :param created_from: Entries from this time on.
+        :param created_to: Entries before this time.
+        """
+        return _core.cursor_pages(self._client, "/piece-entries", _EntryList,
+            query={
+                "sort_by": sort_by,
+                "sort_order": sort_order,
+                "product_id": product_id,
+                "order_id": order_id,
+                "run_id": run_id,
+                "kind": kind,
+                "created_from": created_from,
+                "created_to": created_to,
+            },
+        )
+
+
 class StockLevelsResource:
     """How much filament should be in stock. The levels that are low are the shopping list."""
 
@@ -15031,6 +15457,11 @@ class Client(_core.BaseClient):
         """Orders of customers, what they still need, and whether the filament is there to print it."""
         self.order_assignments = OrderAssignmentsResource(self)
         """What lines of orders without a product are, as people have said it once."""
+        self.piece_entries = PieceEntriesResource(self)
+        """The pieces of products in stock. Production runs bring them, orders take them, and people count, scrap and
+        assemble them. Each change is an entry of a ledger, and the stock is the sum of the entries.
+        `docs/pieces.md` has the rules.
+        """
         self.stock_levels = StockLevelsResource(self)
         """How much filament should be in stock. The levels that are low are the shopping list."""
         self.plan = PlanResource(self)
@@ -15112,6 +15543,9 @@ __all__ = [
     "End",
     "EndWarning",
     "EndWarningCode",
+    "Entry",
+    "EntryKind",
+    "EntryList",
     "ErrorGroup",
     "ExportFormat",
     "FailureReason",
@@ -15170,6 +15604,7 @@ __all__ = [
     "MethodNotAllowedError",
     "MissingFilament",
     "MovedUsage",
+    "NotEnoughPiecesError",
     "NotFoundError",
     "OpenOrder",
     "OpenOrders",
@@ -15200,6 +15635,7 @@ __all__ = [
     "OrdersResource",
     "PasswordLink",
     "PayloadTooLargeError",
+    "PieceEntriesResource",
     "Plan",
     "PlanIncompleteError",
     "PlanItem",

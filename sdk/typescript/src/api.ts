@@ -75,6 +75,8 @@ export type OrderStatus = "received" | "in_production" | "done" | "cancelled";
 
 export type MarginGroup = "product" | "order" | "customer" | "month" | "printer";
 
+export type EntryKind = "produced" | "used" | "assembled" | "disassembled" | "delivered" | "returned" | "counted" | "scrapped" | "corrected";
+
 export type OrderSkipReason = "shipped" | "cancelled" | "unpaid";
 
 export type Format = "standard" | "discord" | "email" | "gotify" | "ntfy" | "slack" | "teams";
@@ -1145,12 +1147,18 @@ export interface ProductListItem<D = number> {
   readonly pieces_per_plate: number | null;
   /** Price of one piece for customers. */
   readonly selling_price: D | null;
+  /** Pieces that should be available on the shelf. */
+  readonly minimum_pieces: number | null;
+  /** Where the pieces lie. */
+  readonly location: string | null;
   /** Sum of the costs of the materials. */
   readonly material_cost: D;
   /** Cost of one piece, including its components. */
   readonly total_cost: D;
   /** False if a required material of the product or of its components has no price. */
   readonly costs_complete: boolean;
+  /** Pieces in stock. */
+  readonly on_hand: number;
   /** Name of the sliced file that the product was made from. */
   readonly file_name: string | null;
   /** SHA-256 of the sliced file. */
@@ -1279,6 +1287,10 @@ export interface Product<D = number> {
   readonly nozzle_mm: D | null;
   /** Height of a layer in the file. */
   readonly layer_height_mm: D | null;
+  /** Pieces that should be available on the shelf; null for none. */
+  readonly minimum_pieces: number | null;
+  /** Where the pieces lie. */
+  readonly location: string | null;
   /** Sum of the costs of the materials that have a price. */
   readonly material_cost: D;
   /** Sum of the costs of the components. */
@@ -1287,6 +1299,12 @@ export interface Product<D = number> {
   readonly total_cost: D;
   /** False if a required material of the product or of its components has no price. */
   readonly costs_complete: boolean;
+  /** Pieces in stock: the sum of the ledger's entries. Negative if runs used more pieces than were recorded. */
+  readonly on_hand: number;
+  /** Average cost of the pieces in stock with a known cost; null without one. */
+  readonly piece_cost: D | null;
+  /** Cost of the pieces in stock whose cost is known. */
+  readonly piece_value: D;
   /** Version of the picture, for its address: another text for each picture; null without one. */
   readonly picture_version: string | null;
   /** Time of creation. */
@@ -2522,6 +2540,68 @@ export interface OrderAssignment {
 export interface OrderAssignmentList {
   /** The items of this page. */
   readonly items: readonly OrderAssignment[];
+  /** Number of matching items on all pages. */
+  readonly total: number;
+  /** Number of skipped items. */
+  readonly skip: number;
+  /** Maximum number of items on a page. */
+  readonly limit: number;
+  /**
+   * The value of `after` for the next page; null on the last page, and if the request has an order without an index.
+   */
+  readonly next: string | null;
+}
+
+/** The type `Entry` of the API. */
+export interface Entry<D = number> {
+  /** The entry's id. */
+  readonly id: string;
+  /** The product. */
+  readonly product_id: string;
+  /** Name of the product, also if it was removed. */
+  readonly product_name: string;
+  /** Cause of the entry. */
+  readonly kind: EntryKind;
+  /** Pieces that came into stock; negative if they went out. */
+  readonly pieces: number;
+  /** Pieces that went out although they were not in stock; negative in an entry that takes such pieces back. */
+  readonly shortfall: number;
+  /** Pieces in stock after the entry. */
+  readonly on_hand: number;
+  /** Cost of the pieces, with their sign; null if it is unknown. */
+  readonly cost: D | null;
+  /** The production run that printed or used the pieces, also if it was deleted. */
+  readonly run_id: string | null;
+  /** The item of the run. */
+  readonly run_item_id: string | null;
+  /** The order that got the pieces, or gave them back. */
+  readonly order_id: string | null;
+  /** The reference of the order. */
+  readonly reference: string | null;
+  /** The item of the order. */
+  readonly order_item_id: string | null;
+  /** The assembly; all entries of one have the same. */
+  readonly assembly_id: string | null;
+  /** Reason of the person who made the entry. */
+  readonly reason: string | null;
+  /** The user who caused the entry; null for an API key. */
+  readonly user_id: string | null;
+  /** The API key that caused the entry; null for a user. */
+  readonly api_key_id: string | null;
+  /** Name of the user, also if the account was deleted, or of the API key. */
+  readonly user_name: string | null;
+  /** The entry that this one takes back. */
+  readonly reverses_id: string | null;
+  /** The entry that takes this one back. */
+  readonly reversed_by_id: string | null;
+  /** Time of the entry. */
+  readonly created_at: string;
+}
+
+/** The type `EntryList` of the API. */
+export interface EntryList<D = number> {
+  /** The items of this page. */
+  readonly items: readonly Entry<D>[];
   /** Number of matching items on all pages. */
   readonly total: number;
   /** Number of skipped items. */
@@ -4157,6 +4237,10 @@ export interface ProductCreate {
   nozzle_mm?: Decimal | null | undefined;
   /** Height of a layer in the file. */
   layer_height_mm?: Decimal | null | undefined;
+  /** Pieces that should be available on the shelf; null for none. */
+  minimum_pieces?: number | null | undefined;
+  /** Where the pieces lie. */
+  location?: string | null | undefined;
 }
 
 /** The type `ProductUpdate` of the API, in request bodies. */
@@ -4191,6 +4275,10 @@ export interface ProductUpdate {
   nozzle_mm?: Decimal | null | undefined;
   /** Height of a layer in the file. */
   layer_height_mm?: Decimal | null | undefined;
+  /** Pieces that should be available on the shelf; null for none. */
+  minimum_pieces?: number | null | undefined;
+  /** Where the pieces lie. */
+  location?: string | null | undefined;
 }
 
 /** The type `ProductMaterialUpdate` of the API, in request bodies. */
@@ -4672,6 +4760,30 @@ export interface LineAssignment {
   pieces?: number | null | undefined;
   /** Whether the farm does not print such lines, for example gift cards; false by default. */
   ignore?: boolean | null | undefined;
+}
+
+/** The type `Count` of the API, in request bodies. */
+export interface Count {
+  /** Pieces that lie on the shelf. */
+  counted: number;
+  /** Why; free text. */
+  reason?: string | null | undefined;
+}
+
+/** The type `Scrap` of the API, in request bodies. */
+export interface Scrap {
+  /** Pieces to take out of stock. */
+  quantity: number;
+  /** Why; free text. */
+  reason?: string | null | undefined;
+}
+
+/** The type `Adjustment` of the API, in request bodies. */
+export interface Adjustment {
+  /** Pieces that come into stock; negative if they go out. */
+  pieces: number;
+  /** Why; free text. */
+  reason?: string | null | undefined;
 }
 
 /** The type `StockLevelCreate` of the API, in request bodies. */
@@ -5521,7 +5633,7 @@ export interface ListProductsQuery {
   /** Maximum page size. */
   limit?: number | undefined;
   /** Any scalar field of the items. */
-  sort_by?: "id" | "name" | "description" | "sku" | "category" | "estimated_print_time_minutes" | "labour_minutes" | "pieces_per_plate" | "selling_price" | "material_cost" | "total_cost" | "costs_complete" | "file_name" | "file_sha256" | "printer_model" | "picture_version" | "created_at" | "updated_at" | "hidden_at" | "hidden_by" | undefined;
+  sort_by?: "id" | "name" | "description" | "sku" | "category" | "estimated_print_time_minutes" | "labour_minutes" | "pieces_per_plate" | "selling_price" | "minimum_pieces" | "location" | "material_cost" | "total_cost" | "costs_complete" | "file_name" | "file_sha256" | "printer_model" | "picture_version" | "created_at" | "updated_at" | "hidden_at" | "hidden_by" | undefined;
   /** Ascending or descending. */
   sort_order?: SortOrder | undefined;
   /**
@@ -5678,6 +5790,29 @@ export interface GetProductComponentTreeQuery {
 export interface ListProductCostsQuery {
   /** The ids of at most 100 products, separated by commas. */
   ids?: string | readonly string[] | undefined;
+}
+
+/** Query parameters of `products.listPieceEntries`. */
+export interface ListProductPieceEntriesQuery {
+  /** Items to skip. */
+  skip?: number | undefined;
+  /** Maximum page size. */
+  limit?: number | undefined;
+  /** Any scalar field of the items. */
+  sort_by?: "id" | "product_id" | "kind" | "pieces" | "shortfall" | "on_hand" | "cost" | "run_id" | "run_item_id" | "order_id" | "order_item_id" | "assembly_id" | "reason" | "user_id" | "api_key_id" | "created_at" | undefined;
+  /** Ascending or descending. */
+  sort_order?: SortOrder | undefined;
+  /**
+   * The `next` of a page with the same `sort_by` and `sort_order`, to get the page after it. Cannot be combined with
+   * `skip`.
+   */
+  after?: string | undefined;
+  /** Entries of these kinds. */
+  kind?: EntryKind | readonly EntryKind[] | undefined;
+  /** Entries from this time on. */
+  created_from?: string | Date | undefined;
+  /** Entries before this time. */
+  created_to?: string | Date | undefined;
 }
 
 /** Query parameters of `products.getAvailability`. */
@@ -6005,6 +6140,35 @@ export interface ListOrderAssignmentsQuery {
   product_id?: string | undefined;
 }
 
+/** Query parameters of `pieceEntries.list`. */
+export interface ListPieceEntriesQuery {
+  /** Items to skip. */
+  skip?: number | undefined;
+  /** Maximum page size. */
+  limit?: number | undefined;
+  /** Any scalar field of the items. */
+  sort_by?: "id" | "product_id" | "kind" | "pieces" | "shortfall" | "on_hand" | "cost" | "run_id" | "run_item_id" | "order_id" | "order_item_id" | "assembly_id" | "reason" | "user_id" | "api_key_id" | "created_at" | undefined;
+  /** Ascending or descending. */
+  sort_order?: SortOrder | undefined;
+  /**
+   * The `next` of a page with the same `sort_by` and `sort_order`, to get the page after it. Cannot be combined with
+   * `skip`.
+   */
+  after?: string | undefined;
+  /** Entries of this product. */
+  product_id?: string | undefined;
+  /** Entries of this order. */
+  order_id?: string | undefined;
+  /** Entries of this production run. */
+  run_id?: string | undefined;
+  /** Entries of these kinds. */
+  kind?: EntryKind | readonly EntryKind[] | undefined;
+  /** Entries from this time on. */
+  created_from?: string | Date | undefined;
+  /** Entries before this time. */
+  created_to?: string | Date | undefined;
+}
+
 /** Query parameters of `stockLevels.list`. */
 export interface ListStockLevelsQuery {
   /** Items to skip. */
@@ -6173,6 +6337,9 @@ export class MaterialReportedError extends ApiError {}
 /** The service responded `METHOD_NOT_ALLOWED` (status 405). */
 export class MethodNotAllowedError extends ApiError {}
 
+/** The service responded `NOT_ENOUGH_PIECES` (status 409). */
+export class NotEnoughPiecesError extends ApiError {}
+
 /** The service responded `NOT_FOUND` (status 404). */
 export class NotFoundError extends ApiError {}
 
@@ -6322,6 +6489,7 @@ const ERRORS: Record<string, typeof ApiError> = {
   MATERIAL_EXCHANGED: MaterialExchangedError,
   MATERIAL_REPORTED: MaterialReportedError,
   METHOD_NOT_ALLOWED: MethodNotAllowedError,
+  NOT_ENOUGH_PIECES: NotEnoughPiecesError,
   NOT_FOUND: NotFoundError,
   ORDER_CONFLICT: OrderConflictError,
   ORDER_ITEM_IN_USE: OrderItemInUseError,
@@ -6424,6 +6592,8 @@ const DECIMALS: ReadonlySet<string> = /* @__PURE__ */ new Set([
   "new_weight",
   "nozzle_mm",
   "outside_grams",
+  "piece_cost",
+  "piece_value",
   "power_watts",
   "previous_total_cost",
   "previous_weight",
@@ -8551,6 +8721,85 @@ export class ProductsResource<M extends DecimalMode = "number"> {
   }
 
   /**
+   * List the entries of the ledger of a product's pieces.
+   *
+   * Lists all changes of the product's pieces in stock, newest first, also of a product that was removed.
+   */
+  listPieceEntries(
+    id: string,
+    query: ListProductPieceEntriesQuery = {},
+    options: RequestOptions = {},
+  ): Promise<EntryList<Decimals[M]>> {
+    return this.#client.call("GET", `/products/${segment(id)}/piece-entries`, { query: { ...query } }, options);
+  }
+
+  /**
+   * Iterates over all items of the list, page by page.
+   *
+   * Items that others create or delete meanwhile may be missing or not; every other item occurs exactly once. Sort by
+   * a field that does not change meanwhile.
+   */
+  iteratePieceEntries(
+    id: string,
+    query: Omit<ListProductPieceEntriesQuery, "skip" | "limit" | "after"> = {},
+    options: RequestOptions = {},
+  ): AsyncGenerator<Entry<Decimals[M]>, void, undefined> {
+    return cursorPages(this.#client, `/products/${segment(id)}/piece-entries`, { ...query }, options);
+  }
+
+  /**
+   * Set the pieces in stock to a count.
+   *
+   * Records how many pieces of the product lie on the shelf: `counted` becomes `on_hand`, and the entry has the
+   * difference. The answer is the entry of the ledger. The reversal of an entry takes it back. Pieces that come into
+   * stock here have the average cost of those that are there.
+   *
+   * Requires the role `operator` or `admin`.
+   */
+  countPieces(
+    id: string,
+    input: Count,
+    options: RequestOptions & Keyed = {},
+  ): Promise<Entry<Decimals[M]>> {
+    return this.#client.call("POST", `/products/${segment(id)}/count`, { body: input, keyed: true }, options);
+  }
+
+  /**
+   * Scrap pieces.
+   *
+   * Takes pieces of the product out of stock that are no good. More than `on_hand` is `NOT_ENOUGH_PIECES`. The answer
+   * is the entry of the ledger. The reversal of an entry takes it back. Pieces that come into stock here have the
+   * average cost of those that are there.
+   *
+   * Requires the role `operator` or `admin`.
+   */
+  scrapPieces(
+    id: string,
+    input: Scrap,
+    options: RequestOptions & Keyed = {},
+  ): Promise<Entry<Decimals[M]>> {
+    return this.#client.call("POST", `/products/${segment(id)}/scrap`, { body: input, keyed: true }, options);
+  }
+
+  /**
+   * Add pieces to the stock, or take some out.
+   *
+   * Adds `pieces` to the stock of the product, or takes some out if the number is negative, for a reason that no
+   * other operation has: a purchase, a gift, a loss. To take more than `on_hand` is `NOT_ENOUGH_PIECES`. The answer
+   * is the entry of the ledger. The reversal of an entry takes it back. Pieces that come into stock here have the
+   * average cost of those that are there.
+   *
+   * Requires the role `operator` or `admin`.
+   */
+  adjustPieces(
+    id: string,
+    input: Adjustment,
+    options: RequestOptions & Keyed = {},
+  ): Promise<Entry<Decimals[M]>> {
+    return this.#client.call("POST", `/products/${segment(id)}/adjust`, { body: input, keyed: true }, options);
+  }
+
+  /**
    * Check whether a product can be printed.
    *
    * Follows the bill of materials through all components. Materials that are not required do not count. The weights
@@ -9702,6 +9951,45 @@ export class OrderAssignmentsResource<M extends DecimalMode = "number"> {
 
 }
 
+/**
+ * The pieces of products in stock. Production runs bring them, orders take them, and people count, scrap and assemble
+ * them. Each change is an entry of a ledger, and the stock is the sum of the entries. `docs/pieces.md` has the rules.
+ */
+export class PieceEntriesResource<M extends DecimalMode = "number"> {
+  readonly #client: BaseClient;
+
+  constructor(client: BaseClient) {
+    this.#client = client;
+  }
+
+  /**
+   * List the entries of the ledger of pieces.
+   *
+   * Lists all changes of the pieces in stock, newest first. Entries never change, and are never removed: an entry
+   * that takes another one back names it in `reverses_id`.
+   */
+  list(
+    query: ListPieceEntriesQuery = {},
+    options: RequestOptions = {},
+  ): Promise<EntryList<Decimals[M]>> {
+    return this.#client.call("GET", `/piece-entries`, { query: { ...query } }, options);
+  }
+
+  /**
+   * Iterates over all items of the list, page by page.
+   *
+   * Items that others create or delete meanwhile may be missing or not; every other item occurs exactly once. Sort by
+   * a field that does not change meanwhile.
+   */
+  iterate(
+    query: Omit<ListPieceEntriesQuery, "skip" | "limit" | "after"> = {},
+    options: RequestOptions = {},
+  ): AsyncGenerator<Entry<Decimals[M]>, void, undefined> {
+    return cursorPages(this.#client, `/piece-entries`, { ...query }, options);
+  }
+
+}
+
 /** How much filament should be in stock. The levels that are low are the shopping list. */
 export class StockLevelsResource<M extends DecimalMode = "number"> {
   readonly #client: BaseClient;
@@ -10209,6 +10497,12 @@ export class Client<M extends DecimalMode = "number"> extends BaseClient {
   readonly orders: OrdersResource<M>;
   /** What lines of orders without a product are, as people have said it once. */
   readonly orderAssignments: OrderAssignmentsResource<M>;
+  /**
+   * The pieces of products in stock. Production runs bring them, orders take them, and people count, scrap and
+   * assemble them. Each change is an entry of a ledger, and the stock is the sum of the entries. `docs/pieces.md` has
+   * the rules.
+   */
+  readonly pieceEntries: PieceEntriesResource<M>;
   /** How much filament should be in stock. The levels that are low are the shopping list. */
   readonly stockLevels: StockLevelsResource<M>;
   /** Which runs print what is still missing: on which printers, when, and from which spools. */
@@ -10249,6 +10543,7 @@ export class Client<M extends DecimalMode = "number"> extends BaseClient {
     this.queue = new QueueResource(this);
     this.orders = new OrdersResource(this);
     this.orderAssignments = new OrderAssignmentsResource(this);
+    this.pieceEntries = new PieceEntriesResource(this);
     this.stockLevels = new StockLevelsResource(this);
     this.plan = new PlanResource(this);
     this.webhooks = new WebhooksResource(this);

@@ -1,0 +1,111 @@
+-- Locks the pieces of products, in the order of the ids of the products. Transactions that change the pieces of several
+-- products lock them first. Locks of orders and runs come before.
+create or replace function lock_pieces(ids uuid[]) returns void language plpgsql as $$
+declare
+	product uuid;
+begin
+	for product in select distinct u.id from unnest(ids) u (id) where u.id is not null order by u.id loop
+		perform from product_pieces p where p.product_id = product for no key update;
+		if not found then
+			insert into product_pieces (product_id) values (product) on conflict do nothing;
+			perform from product_pieces p where p.product_id = product for no key update;
+		end if;
+	end loop;
+end $$;
+
+-- Adds an entry to the ledger of a product's pieces, and changes its stock. No other code changes the stock.
+--
+-- p_pieces come into stock; a negative number goes out. What goes out beyond the pieces in stock is the entry's
+-- shortfall, except of kind used, which can make the stock negative. p_shortfall is a number of such pieces that come
+-- back: they were not in stock, and do not come into it.
+--
+-- p_cost is the cost of the pieces, or null if it is unknown. Without p_priced, pieces that go out have the cost that
+-- they have in stock: first go those without a known cost, and then the others at their average. With p_priced, they
+-- have the cost p_cost. An entry without pieces and with p_priced changes the value of p_there pieces in stock by their
+-- part of p_cost, which is the change of the cost of p_all pieces.
+create or replace function move_pieces(p_product uuid, p_kind text, p_pieces bigint, p_cost numeric default null,
+	p_priced boolean default false, p_run uuid default null, p_item uuid default null, p_order uuid default null,
+	p_order_item uuid default null, p_assembly uuid default null, p_reverses uuid default null,
+	p_reason text default null, p_shortfall bigint default 0, p_id uuid default null)
+returns piece_entries language plpgsql as $$
+declare
+	stock product_pieces;
+	entry piece_entries;
+	had bigint; -- the pieces in stock before
+	gone bigint := 0; -- the pieces that leave the stock
+	unknown bigint := 0; -- of them, those without a known cost
+	more bigint; -- the pieces that are in stock because of the entry
+	after bigint;
+begin
+	perform lock_pieces(array[p_product]);
+	select * into stock from product_pieces p where p.product_id = p_product;
+	had := greatest(stock.on_hand, 0);
+	entry.pieces := p_pieces;
+	entry.shortfall := -p_shortfall;
+	entry.cost := p_cost;
+	if p_pieces < 0 then
+		gone := least(-p_pieces, had);
+		if p_kind <> 'used' then
+			entry.pieces := -gone;
+			entry.shortfall := -p_pieces - gone - p_shortfall;
+		end if;
+		unknown := case when p_priced and p_cost is not null then greatest(gone - (had - stock.unvalued), 0)
+			else least(gone, stock.unvalued) end;
+		if not p_priced then
+			entry.cost := case when unknown = 0 and gone = -entry.pieces
+				then -coalesce(round(stock.value * gone / nullif(had - stock.unvalued, 0), 6), 0) end;
+		end if;
+		stock.value := greatest(stock.value - case
+			when gone - unknown = had - stock.unvalued then stock.value -- exactly
+			when p_priced and p_cost is not null then round(-p_cost * gone / -p_pieces, 6)
+			else coalesce(round(stock.value * (gone - unknown) / nullif(had - stock.unvalued, 0), 6), 0) end, 0);
+		stock.unvalued := stock.unvalued - unknown;
+	elsif p_pieces > 0 then
+		more := greatest(stock.on_hand + p_pieces, 0) - had;
+		if p_cost is null then
+			stock.unvalued := stock.unvalued + more;
+		else
+			stock.value := greatest(stock.value + round(p_cost * more / p_pieces, 6), 0);
+		end if;
+	end if;
+	after := stock.on_hand + entry.pieces;
+	if abs(after) > 1000000000 or stock.value > 999999999 then
+		raise exception 'too many pieces, or too large a value' using errcode = 'numeric_value_out_of_range';
+	end if;
+	update product_pieces p set on_hand = after, value = stock.value, unvalued = stock.unvalued
+	where p.product_id = p_product;
+
+	insert into piece_entries (id, product_id, kind, pieces, shortfall, on_hand, cost, run_id, run_item_id, order_id,
+		order_item_id, assembly_id, reverses, reason)
+	values (coalesce(p_id, uuid_v7()), p_product, p_kind, entry.pieces, entry.shortfall, after,
+		case when abs(entry.cost) <= 999999999 then entry.cost end, p_run, p_item, p_order,
+		p_order_item, p_assembly, p_reverses, p_reason)
+	returning * into entry;
+	return entry;
+end $$;
+
+-- Returns the cost of pieces at the average of those in stock with a known cost, or null if there is none. The product
+-- must be locked.
+create or replace function average_cost(product uuid, pieces bigint) returns numeric language sql stable as $$
+	select round(s.value * pieces / nullif(greatest(s.on_hand, 0) - s.unvalued, 0), 6)
+	from product_pieces s where s.product_id = product
+$$;
+
+-- Adds an entry of a person: p_pieces, or as many that p_counted pieces are in stock then. Pieces that come into stock
+-- have the average cost. The result has the pieces in stock before. If p_pieces take more than those, nothing changes,
+-- and enough is false.
+create or replace function change_pieces(p_id uuid, p_product uuid, p_kind text, p_pieces bigint, p_counted bigint,
+	p_reason text, out enough boolean, out had int)
+language plpgsql as $$
+declare
+	n bigint;
+begin
+	perform lock_pieces(array[p_product]);
+	select p.on_hand into had from product_pieces p where p.product_id = p_product;
+	n := coalesce(p_pieces, p_counted - had);
+	enough := p_counted is not null or n >= 0 or had + n >= 0;
+	if enough then
+		perform move_pieces(p_product, p_kind, n, case when n > 0 then average_cost(p_product, n) end,
+			p_reason => p_reason, p_id => p_id);
+	end if;
+end $$;

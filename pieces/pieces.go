@@ -1,0 +1,43 @@
+// Package pieces implements the pieces of products in stock: their ledger, and the operations that change it. Package
+// catalog has the tables and the function that changes them, move_pieces.
+package pieces
+
+import (
+	_ "embed"
+
+	"spoolwright/db"
+	"spoolwright/server"
+)
+
+// Tag is the tag of the operations.
+var Tag = &server.Tag{
+	Name: "pieces", Fields: fields,
+	Description: "The pieces of products in stock. Production runs bring them, orders take them, and people count, " +
+		"scrap and assemble them. Each change is an entry of a ledger, and the stock is the sum of the entries. " +
+		"`docs/pieces.md` has the rules.",
+}
+
+// fields describes the fields of the requests and responses.
+//
+//go:embed fields.md
+var fields string
+
+//go:embed pieces.sql
+var piecesSQL string
+
+// Definitions are the SQL functions of pieces, and the triggers that record what runs produce.
+var Definitions = []db.Definition{{Name: "pieces/pieces", Version: 1, SQL: piecesSQL}}
+
+// Routes are the operations of pieces.
+func Routes(d *db.DB) []server.Route {
+	h := handlers{d}
+	return []server.Route{
+		server.Op("GET /api/v1/piece-entries", server.Read, server.HandleList[Entry](h.db, EntryFilter.list), listDoc),
+		server.Op("GET /api/v1/products/{id}/piece-entries", server.Read, server.Handle(h.list), listOfProductDoc),
+		server.Op("POST /api/v1/products/{id}/count", server.Write, server.Handle(h.count), countDoc),
+		server.Op("POST /api/v1/products/{id}/scrap", server.Write, server.Handle(h.scrap), scrapDoc),
+		server.Op("POST /api/v1/products/{id}/adjust", server.Write, server.Handle(h.adjust), adjustDoc),
+	}
+}
+
+type handlers struct{ db *db.DB }

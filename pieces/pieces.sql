@@ -1,0 +1,116 @@
+-- Makes the ledger of pieces say what a run has produced: the good pieces of its items, by run_item_pieces. It adds
+-- entries for the differences only, so that it can run at any time and any number of times. The first entry of an item
+-- has the kind produced, later ones the kind corrected.
+--
+-- An item with parts_from_stock also uses the direct components of its good pieces. Later changes of the number of good
+-- pieces change the used pieces in proportion, also if the product has other components then.
+--
+-- The costs of the pieces are the share of the item in the cost of the run, if the run has ended and all parts of its
+-- cost are known, and that of the used components.
+create or replace function settle_run_pieces(run uuid) returns void language plpgsql as $$
+declare
+	item record;
+	part record;
+	used numeric; -- the cost of the used components; null if unknown
+	back bigint; -- pieces that come back, but were not in stock when they went out
+	entry piece_entries;
+begin
+	-- Another transaction with the same run has ended then. A run that was deleted has no row.
+	perform from production_runs r where r.id = run for no key update;
+	if not exists (
+		select from run_items i join production_runs r on r.id = i.run_id where i.run_id = run and r.status = 'completed')
+			and not exists (select from piece_entries e where e.run_id = run) then
+		return;
+	end if;
+	perform lock_pieces(array(
+		select i.product_id from run_items i where i.run_id = run
+		union
+		select e.product_id from piece_entries e where e.run_id = run
+		union
+		select c.component_product_id from run_items i join product_components c on c.product_id = i.product_id
+		where i.run_id = run and i.parts_from_stock));
+
+	for item in
+		with good as materialized (
+			select i.id, i.product_id, i.parts_from_stock, n.good
+			from run_items i
+			join production_runs r on r.id = i.run_id
+			cross join lateral run_item_pieces(r.status, i.quantity, i.successful_quantity, i.failed_quantity) n
+			where i.run_id = run
+		), had as materialized (
+			select e.run_item_id as id, e.product_id, sum(e.pieces - e.shortfall) as pieces, sum(e.shortfall) as short
+			from piece_entries e
+			where e.run_id = run and e.kind in ('produced', 'corrected')
+			group by e.run_item_id, e.product_id
+		)
+		select coalesce(g.id, h.id) as id, coalesce(g.product_id, h.product_id) as product_id,
+			coalesce(g.good, 0) as good, coalesce(h.pieces, 0) as had, coalesce(h.short, 0) as short,
+			h.id is not null as known, coalesce(g.parts_from_stock, false) as takes
+		from good g full join had h on h.id = g.id and h.product_id = g.product_id
+		order by coalesce(g.good, 0) > coalesce(h.pieces, 0), coalesce(g.id, h.id)
+	loop
+		continue when item.good = item.had;
+		for part in
+			select c.id, coalesce(u.pieces, 0) as had, case
+				when item.had > 0 and u.pieces is not null then round(u.pieces * item.good / item.had)
+				when item.takes and item.had = 0 then item.good * c.quantity
+				else coalesce(u.pieces, 0) end as pieces
+			from (
+				select coalesce(d.component_product_id, e.product_id) as id, coalesce(d.quantity, 0) as quantity
+				from (select * from product_components d where d.product_id = item.product_id) d
+				full join (
+					select distinct x.product_id from piece_entries x
+					where x.run_id = run and x.run_item_id = item.id and x.kind = 'used'
+				) e on e.product_id = d.component_product_id
+			) c
+			left join (
+				select x.product_id, -sum(x.pieces) as pieces from piece_entries x
+				where x.run_id = run and x.run_item_id = item.id and x.kind = 'used'
+				group by x.product_id
+			) u on u.product_id = c.id
+			order by c.id
+		loop
+			if part.pieces <> part.had then
+				perform move_pieces(part.id, 'used', (part.had - part.pieces)::bigint, p_run => run, p_item => item.id);
+			end if;
+		end loop;
+		-- Pieces that a correction took away, and that were not in stock any more, come back first.
+		back := case when item.good > item.had then least(item.short, item.good - item.had) else 0 end;
+		perform move_pieces(item.product_id, case when item.known then 'corrected' else 'produced' end,
+			item.good - item.had - back, p_run => run, p_item => item.id, p_shortfall => back);
+	end loop;
+end $$;
+
+-- Settles the pieces of the run of a changed row, at the commit: once for successive rows of a run.
+create or replace function run_pieces_changed() returns trigger language plpgsql as $$
+declare
+	run uuid;
+begin
+	if tg_table_name = 'production_runs' then
+		run := case when tg_op = 'DELETE' then old.id else new.id end;
+	else
+		run := case when tg_op = 'DELETE' then old.run_id else new.run_id end;
+	end if;
+	if current_setting('app.settled_run', true) is distinct from run::text then
+		perform settle_run_pieces(run);
+		perform set_config('app.settled_run', run::text, true);
+	end if;
+	return null;
+end $$;
+
+-- PostgreSQL has no "create or replace" for these triggers. To change one, a migration drops it.
+do $$
+declare
+	name text;
+	events text;
+begin
+	for name, events in values
+		('production_runs', 'update of status or delete'),
+		('run_items', 'insert or delete or update of product_id, quantity, successful_quantity, failed_quantity')
+	loop
+		if not exists (select from pg_trigger where tgrelid = name::regclass and tgname = 'pieces_changed') then
+			execute format('create constraint trigger pieces_changed after %s on %I
+				deferrable initially deferred for each row execute function run_pieces_changed()', events, name);
+		end if;
+	end loop;
+end $$;
