@@ -1,8 +1,8 @@
 -- Returns the usual density of a material in g/cm3.
 create or replace function usual_density(material_type text) returns numeric
 language sql immutable parallel safe as $$
-	select case material_type when 'PETG' then 1.27 when 'ABS' then 1.04 when 'ASA' then 1.05 when 'TPU' then 1.21
-		when 'PC' then 1.20 when 'HIPS' then 1.03 when 'PVA' then 1.23 when 'Nylon' then 1.14 else 1.24 end
+	select coalesce(('{"PETG": 1.27, "ABS": 1.04, "ASA": 1.05, "TPU": 1.21, "PC": 1.20, "HIPS": 1.03, "PVA": 1.23,
+		"Nylon": 1.14}'::jsonb -> material_type)::numeric, 1.24)
 $$;
 
 -- Returns the grams of one millimetre of filament. diameter is in mm, density in g/cm3.

@@ -105,16 +105,14 @@ func extraOf(row string) string {
 // usualTemperature returns the expression for the usual temperature in °C of a material. part is 0 for the extruder
 // and 1 for the bed. The templates of spoolman2slicer fail if a filament has no temperature.
 func usualTemperature(part int, material string) string {
-	expression := "case " + material
-	for _, m := range []struct {
-		name         string
-		temperatures [2]int
-	}{{"PLA", [2]int{210, 60}}, {"PETG", [2]int{240, 80}}, {"ABS", [2]int{250, 100}}, {"TPU", [2]int{225, 50}},
-		{"ASA", [2]int{255, 100}}, {"Nylon", [2]int{260, 80}}, {"PC", [2]int{270, 110}}, {"HIPS", [2]int{240, 100}},
-		{"PVA", [2]int{200, 60}}, {"Custom", [2]int{210, 60}}} {
-		expression += fmt.Sprintf(" when '%s' then %d", m.name, m.temperatures[part])
+	// A case would compare the material with each of them whenever a statement begins.
+	all := [2]string{
+		`{"PLA": 210, "PETG": 240, "ABS": 250, "TPU": 225, "ASA": 255, "Nylon": 260, "PC": 270, "HIPS": 240, "PVA": 200,
+			"Custom": 210}`,
+		`{"PLA": 60, "PETG": 80, "ABS": 100, "TPU": 50, "ASA": 100, "Nylon": 80, "PC": 110, "HIPS": 100, "PVA": 60,
+			"Custom": 60}`,
 	}
-	return expression + " end"
+	return `('` + all[part] + `'::jsonb -> ` + material + `)::int`
 }
 
 // temperature returns the expression for the temperature of a filament f. If nobody has set the temperature, it is
@@ -258,10 +256,8 @@ const (
 	vendorOfBrand = `vendors v where v.tenant_id = $1::uuid and v.name_key = s.brand_key and s.brand_key <> ''
 		and v.hidden_at is null`
 	// joinSpoolVendor joins the vendor of the filament f or, if the spool has no filament, vendorOfBrand.
-	joinSpoolVendor = ` left join lateral (
-		select * from vendors v where v.tenant_id = $1::uuid and v.id = f.vendor_id
-		union all
-		select * from ` + vendorOfBrand + ` and s.filament_id is null) v on true`
+	joinSpoolVendor = ` left join vendors v on v.tenant_id = $1::uuid and v.id = coalesce(f.vendor_id,
+		case when s.filament_id is null then (select v.id from ` + vendorOfBrand + `) end)`
 )
 
 var joinFilamentJSON = ` left join lateral (select ` + filamentJSON + ` as json
