@@ -242,3 +242,33 @@ func TestNothingInStockMatches(t *testing.T) {
 	f.Get(t, "/api/v1/products/"+lamp+"/availability").Want(200).Shows(map[string]string{
 		"materials.0.spool_count": "1", "materials.0.in_stock": "[]"})
 }
+
+// A plan finds all equal spools that it needs: whether its runs empty several spools each, or use a part of one each.
+func TestPlanUsesManyEqualSpools(t *testing.T) {
+	t.Parallel()
+	for grams, pieces := range map[float64]int{25: 12, 9: 30, 10: 30} { // of 30 spools with 10 g each
+		f, _ := equalFarm(t)
+		f.Post(t, "/api/v1/spools/batch", j{"material_type": "PETG", "color": "Black", "diameter_mm": 1.75,
+			"net_weight_grams": 10, "quantity": 30}).Want(201)
+		product := f.Post(t, "/api/v1/products", j{"name": "Lamp", "materials": []j{{"material_type": "PETG",
+			"color": "Black", "weight_grams": grams}}}).Want(201).ID()
+		var plan struct {
+			Runs      []struct{ Materials []struct{ Grams float64 } }
+			Unplanned []json.RawMessage
+		}
+		a := f.Post(t, "/api/v1/plan", j{"items": []j{{"product_id": product, "quantity": pieces}}}).Want(200)
+		testkit.Check(t, json.Unmarshal(a.Body, &plan))
+		sum := 0.0
+		for _, r := range plan.Runs {
+			if len(r.Materials) != 1 && grams <= 10 {
+				t.Errorf("%v g: a run takes them from %d spools", grams, len(r.Materials))
+			}
+			for _, m := range r.Materials {
+				sum += m.Grams
+			}
+		}
+		if len(plan.Runs) != pieces || len(plan.Unplanned) > 0 || sum != grams*float64(pieces) {
+			t.Errorf("%v g: %d runs of %d with %v g, unplanned %s", grams, len(plan.Runs), pieces, sum, plan.Unplanned)
+		}
+	}
+}

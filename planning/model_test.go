@@ -207,3 +207,55 @@ func canPrint(at printer, p product) bool {
 	}
 	return len(p.Materials) <= at.Slots
 }
+
+// stateSQL reads of equal spools only as many as a plan can use. The plan is the same as with all spools.
+func TestPlansNeedNoFurtherEqualSpools(t *testing.T) {
+	t.Parallel()
+	type class struct {
+		group
+		free    value.Decimal
+		opened  bool
+		printer string
+	}
+	fewer := 0
+	for seed := range uint64(5000) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		all := randomFarm(r)
+		for _, s := range all.spools {
+			s.Free = min(s.Free, value.Decimal(20+80*r.IntN(3)))
+			for range r.IntN(40) {
+				s.ID, s.Number = fmt.Sprint("s", len(all.spools)), int64(len(all.spools))
+				all.spools = append(all.spools, s)
+				all.left[s.group] += s.Free
+			}
+		}
+		runs, grams := map[filament]int64{}, map[filament]value.Decimal{}
+		for _, i := range all.items {
+			p := all.products[i.ProductID]
+			for _, n := range p.Materials {
+				runs[n.filament] += (i.Quantity-1)/p.PerPlate + 1
+				grams[n.filament] += n.Grams * value.Decimal(i.Quantity)
+			}
+		}
+		kept := all.copied()
+		kept.spools = nil
+		places := map[class]int64{}
+		for _, s := range all.spools {
+			if s.Free <= 0 {
+				continue
+			}
+			c := class{s.group, s.Free, s.Opened, s.Printer}
+			if places[c]++; places[c] <= runs[s.filament]+int64(grams[s.filament]/s.Free)+1 {
+				kept.spools = append(kept.spools, s)
+			} else {
+				fewer++
+			}
+		}
+		if want, got := all.plan(nil, false), kept.plan(nil, false); !reflect.DeepEqual(want, got) {
+			t.Fatalf("farm %d: with all %d spools\n%+v\nwith %d\n%+v", seed, len(all.spools), want, len(kept.spools), got)
+		}
+	}
+	if fewer < 5000 {
+		t.Errorf("the rule left out %d spools only", fewer)
+	}
+}

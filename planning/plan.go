@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"time"
 
 	"spoolwright/catalog"
@@ -245,7 +246,12 @@ var stateSQL = `
 		select distinct r.printer_id as id from production_runs r
 		where r.printer_id is not null and r.status in ('in_progress', 'paused') and r.hidden_at is null
 	), filament as materialized (
-		select distinct m.material_key, m.color_key from material m
+		-- The runs that need the filament, at most as many as a plan can have, and the grams of all of them.
+		select m.material_key, m.color_key, least(sum(div(i.quantity - 1, m.per_plate) + 1), ` + strconv.Itoa(maxRuns) + `) as runs,
+			sum(i.quantity * least(round(m.grams, 6), 999999999)) as grams
+		from item i
+		join (select m.*, p.per_plate from material m join product p on p.id = m.product_id) m on m.product_id = i.product_id
+		group by 1, 2
 	), queue as materialized (
 		select * from run_queue()
 	), taken as materialized (
@@ -278,16 +284,28 @@ var stateSQL = `
 			left join (select q.printer_id, max(q.expected_end) as free from queue q group by q.printer_id) q
 				on q.printer_id = p.id
 			where p.status = 'available' and p.hidden_at is null) as printers,
+		-- Spools that differ only in their numbers are used in the order of these. A run empties some, and uses a part of
+		-- one more, so that a plan can use as many as its runs, and as many as its grams empty. The others are left out.
 		(select coalesce(json_agg(json_build_object('id', s.id, 'number', s.number, 'material', s.material_key,
-				'key', s.color_key, 'filament', s.filament_id, 'edited_at', s.edited_at,
-				'free', trim_scale(greatest(s.remaining_weight_grams - coalesce(t.grams, 0), 0)),
-				'opened', s.first_used_at is not null or s.remaining_weight_grams < s.net_weight_grams,
-				'printer', coalesce(l.printer_id, t.printer_id)) order by s.number), '[]')
-			from filament f
-			join spools s on s.color_key = f.color_key and s.material_key = f.material_key and s.in_stock and not s.archived
-					and s.hidden_at is null
-			left join taken t on t.spool_id = s.id
-			left join printer_slots l on l.spool_id = s.id) as spools,
+				'key', s.color_key, 'filament', s.filament_id, 'edited_at', s.edited_at, 'free', trim_scale(s.free),
+				'opened', s.opened, 'printer', s.printer_id) order by s.number), '[]')
+			from (
+				select s.*, row_number() over (partition by s.material_key, s.color_key, s.filament_id, s.free, s.opened,
+					s.printer_id order by s.number) as place
+				from (
+					select s.id, s.number, s.material_key, s.color_key, s.filament_id, s.edited_at,
+						s.remaining_weight_grams - coalesce(t.grams, 0) as free, f.runs, f.grams,
+						s.first_used_at is not null or s.remaining_weight_grams < s.net_weight_grams as opened,
+						coalesce(l.printer_id, t.printer_id) as printer_id
+					from filament f
+					join spools s on s.color_key = f.color_key and s.material_key = f.material_key and s.in_stock
+							and not s.archived and s.hidden_at is null
+					left join taken t on t.spool_id = s.id
+					left join printer_slots l on l.spool_id = s.id
+				) s
+				where s.free > 0
+			) s
+			where s.place <= s.runs + s.grams / s.free + 1) as spools,
 		(select coalesce(json_agg(json_build_object('material', g.material_key, 'key', g.color_key,
 				'filament', g.filament_id, 'left', trim_scale(round(g.remaining - g.held, 6)),
 				'loose', trim_scale(least(round(g.loose, 6), 999999999)))), '[]')

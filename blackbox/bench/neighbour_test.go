@@ -114,7 +114,9 @@ func BenchmarkNeighbour(b *testing.B) {
 		return float64(time.Since(at)) / 1e6
 	}
 	alone()
+	before := f.cpuTime(b)
 	took := median([]float64{alone(), alone(), alone(), alone(), alone()})
+	cpu := float64(f.cpuTime(b)-before) / 5e6
 	var made struct{ Runs []json.RawMessage }
 	testkit.Check(b, json.Unmarshal(body, &made))
 
@@ -171,6 +173,7 @@ func BenchmarkNeighbour(b *testing.B) {
 	b.ReportMetric(float64(len(body)), "plan-bytes")
 	b.ReportMetric(float64(len(made.Runs)), "plan-runs")
 	b.ReportMetric(took, "plan-ms")
+	b.ReportMetric(cpu, "plan-cpu-ms")
 	b.ReportMetric(float64(answered.Load()), "flood")
 	b.ReportMetric(float64(rejected.Load()), "rejected-flood")
 	for name, all := range map[string][]time.Duration{"quiet": quiet, "beside": beside} {

@@ -7,7 +7,8 @@
 // tenant is active, the tenant gets all connections of each kind except the last one. The last connection is reserved
 // for a tenant that holds none: such a tenant does not wait for the requests of a busy tenant.
 //
-// While other tenants are active, a tenant whose reads are slow runs fewer reads at a time than there are processors.
+// While other tenants are active, a tenant whose reads are slow, on average or at the moment, runs fewer reads at a
+// time than there are processors.
 // Each slow read, such as a search in many long texts, keeps a processor of PostgreSQL busy: on a computer with two
 // processors, a tenant with a quarter of the connections for reads would leave no processor for other tenants.
 //
@@ -24,6 +25,7 @@ package fair
 import (
 	"container/list"
 	"context"
+	"slices"
 	"sync"
 	"time"
 )
@@ -81,6 +83,7 @@ type tenant struct {
 	held    int
 	used    [classes]int
 	took    time.Duration      // average time of the reads that are not quick; recent reads count more
+	began   []time.Time        // when each read that is not quick began, of those that have not ended
 	waiting [classes]list.List // of *waiter
 	queued  *list.Element      // in Shares.queue; nil if nothing waits
 	idle    bool               // whether there was no request since the last sweep
@@ -89,8 +92,9 @@ type tenant struct {
 type waiter struct {
 	class   Class
 	seq     int64
-	granted chan struct{} // closed when has is set
+	granted chan struct{} // closed when has and began are set
 	has     bool          // whether the waiter has its connection
+	began   time.Time     // when it got it
 }
 
 // New returns the shares of a pool. Processors is the number of processors of the computer that runs the service.
@@ -134,9 +138,9 @@ func (s *Shares) Acquire(ctx, client context.Context, id string, c Class) (Share
 	}
 	t.idle = false
 	if s.admits(t, c) {
-		s.count(t, c, 1)
+		began := s.grant(t, c)
 		s.mu.Unlock()
-		return Share{s, t, c, time.Now()}, nil
+		return Share{s, t, c, began}, nil
 	}
 	w := &waiter{class: c, seq: s.seq, granted: make(chan struct{})}
 	s.seq++
@@ -162,8 +166,9 @@ func (s *Shares) Acquire(ctx, client context.Context, id string, c Class) (Share
 	s.stats.WaitTime += now.Sub(begin)
 	switch {
 	case err == nil:
-		return Share{s, t, c, now}, nil
+		return Share{s, t, c, w.began}, nil
 	case w.has:
+		t.ended(c, w.began)
 		s.giveBack(t, c)
 	default:
 		t.waiting[c].Remove(element)
@@ -188,7 +193,32 @@ func (s *Share) Release() {
 	if s.class == Read {
 		s.tenant.took += (took - s.tenant.took) / 4
 	}
+	s.tenant.ended(s.class, s.began)
 	s.shares.giveBack(s.tenant, s.class)
+}
+
+// grant gives the tenant a connection, and returns the time.
+func (s *Shares) grant(t *tenant, c Class) time.Time {
+	s.count(t, c, 1)
+	began := time.Now()
+	if c == Read {
+		t.began = append(t.began, began)
+	}
+	return began
+}
+
+// ended removes a request that began at the time from the reads that have not ended.
+func (t *tenant) ended(c Class, began time.Time) {
+	if c == Read {
+		i := slices.IndexFunc(t.began, began.Equal)
+		t.began = slices.Delete(t.began, i, i+1)
+	}
+}
+
+// isSlow reports whether the reads of the tenant are slow: on average, or one that has not ended.
+func (t *tenant) isSlow() bool {
+	return t.took > slowRead ||
+		slices.ContainsFunc(t.began, func(began time.Time) bool { return time.Since(began) > slowRead })
 }
 
 // Serialize changes the class of a share from Write to Serialized. If the tenant has maxSerialized such shares, it
@@ -221,7 +251,7 @@ func (s *Shares) admits(t *tenant, c Class) bool {
 	if used := s.used[Quick]; c == Quick && (used >= 2*s.limit[Quick] || used >= s.limit[Quick] && t.held > 0) {
 		return false
 	}
-	if c == Read && s.active > 1 && t.took > slowRead && t.used[Read]-t.used[Quick] >= s.slow {
+	if c == Read && s.active > 1 && t.isSlow() && t.used[Read]-t.used[Quick] >= s.slow {
 		return false
 	}
 	c = kind(c)
@@ -297,7 +327,7 @@ func (s *Shares) dispatch() {
 		}
 		w := first.Value.(*waiter)
 		t.waiting[w.class].Remove(first)
-		s.count(t, w.class, 1)
+		w.began = s.grant(t, w.class)
 		s.queue.MoveToBack(e)
 		s.unqueue(t)
 		w.has = true

@@ -158,6 +158,33 @@ func TestBusyTenants(t *testing.T) {
 	})
 }
 
+// A read that takes long counts before it ends: while it runs, the tenant gets no further one, even if its other reads
+// were fast.
+func TestSlowReadThatHasNotEnded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := New(16, 2)
+		other := s.ask(t, "b", Write, 1)
+		for range 10 {
+			fast := s.ask(t, "a", Read, 1)
+			releaseAll(t, fast)
+		}
+		slow := s.ask(t, "a", Read, 1)
+		beside := s.ask(t, "a", Read, 1)
+		want(t, "reads beside one that may be fast", granted(beside), 1)
+		releaseAll(t, beside)
+		time.Sleep(2 * slowRead)
+		beside = s.ask(t, "a", Read, 2)
+		want(t, "reads beside a slow one", granted(beside), 0)
+		quick := s.ask(t, "a", Quick, 1)
+		want(t, "quick reads beside a slow one", granted(quick), 1)
+		releaseAll(t, slow)
+		want(t, "reads after the slow one", granted(beside), 1)
+		releaseAll(t, beside, quick, other)
+		time.Sleep(10 * activeFor)
+	})
+}
+
 // While another tenant is active, the slow reads of a tenant leave a processor to it. They do not delay its own quick
 // reads and writes.
 func TestSlowReads(t *testing.T) {
