@@ -86,8 +86,7 @@ const filamentColumns = `id, number, vendor_id, vendor_name, nullif(name, '') as
 	spool_count, remaining_grams, created_at, updated_at, hidden_at, ` + auth.HiddenBy
 
 // filamentsTable is filaments with the number and the weight of each filament's spools in stock; see vendorsTable.
-var filamentsTable = `(select f.*, ` + quantities(`spools s where s.filament_id = f.id and `+inStock) +
-	` from filaments f) filaments`
+var filamentsTable = withQuantities("filaments", `spools s where s.filament_id = t.id and `+inStock)
 
 // FilamentFilter selects filaments.
 type FilamentFilter struct {

@@ -51,18 +51,19 @@ const vendorColumns = `id, number, name, notes, empty_spool_weight_grams, extern
 
 // vendorsTable is vendors with the number and the weight of each vendor's spools in stock. It reads only spools in
 // stock, so that its time does not depend on the history of the tenant.
-var vendorsTable = `(select v.*, ` + quantities(`
-	(select f.id from filaments f where f.vendor_id = v.id) f cross join lateral (
+var vendorsTable = withQuantities("vendors", `
+	(select f.id from filaments f where f.vendor_id = t.id) f cross join lateral (
 		select s.remaining_weight_grams from spools s where s.filament_id = f.id and `+inStock+` offset 0
-	) s`) + ` from vendors v) vendors`
+	) s`)
 
 // inStock is the condition for the spools s that the quantities include.
 const inStock = `s.in_stock and not s.archived and s.hidden_at is null`
 
-// quantities returns two columns: the number of spools s in a source, and the sum of their remaining weights.
-func quantities(from string) string {
-	return `(select count(*) from ` + from + `) as spool_count,
-		(select coalesce(sum(s.remaining_weight_grams), 0) from ` + from + `) as remaining_grams`
+// withQuantities returns a table t with two columns for the spools s in a source: their number, and the sum of their
+// remaining weights. A statement that uses neither reads no spools.
+func withQuantities(table, from string) string {
+	return `(select t.*, q.* from ` + table + ` t left join lateral (select count(*) as spool_count,
+		coalesce(sum(s.remaining_weight_grams), 0) as remaining_grams from ` + from + `) q on true) ` + table
 }
 
 // VendorFilter selects vendors.
