@@ -335,6 +335,14 @@ func (f *fixture) path(t *testing.T, pattern string) string {
 		}
 		return "/api/v1/products/" + f.ids[pattern] + "/scrap"
 	}
+	if orders, ok := strings.CutSuffix(pattern, "/{id}/return"); ok { // of an order that is delivered
+		order, _, _ := strings.Cut(f.path(t, orders+"/{id}/items/{item_id}"), "/items/")
+		if f.ids[pattern] == "" {
+			f.ids[pattern] = idOf(order)
+			f.admin.Post(t, order+"/deliver", nil).Want(200)
+		}
+		return order + "/return"
+	}
 	if before, after, ok := strings.Cut(pattern, "/{id}/lines/{line_id}"); ok { // of an order with a line without a product
 		if f.ids["line"] == "" {
 			order := f.admin.Post(t, before, testkit.JSON{"unassigned_lines": []testkit.JSON{{"title": value.NewID()}}}).

@@ -52,8 +52,8 @@ func TestOrderDoneByHand(t *testing.T) {
 	c.Post(t, run+"/complete", nil).Want(200)
 	wants("done", "4", "0", "48", "48")
 
-	c.Patch(t, order+"/items/"+first, j{"quantity": 3}).Want(200).Shows(map[string]string{"delivered": "3"})
-	wants("done", "3", "0", "36", "36")
+	c.Patch(t, order+"/items/"+first, j{"quantity": 3}).Want(200).Shows(map[string]string{"delivered": "4"})
+	wants("done", "4", "0", "36", "36")
 	c.Patch(t, order+"/items/"+second, j{"unit_price": 31}).Want(200).Shows(map[string]string{"delivered": "0"})
 	for _, body := range []j{
 		{"items": []j{{"id": first, "delivered": 4}}}, {"items": []j{{"id": first, "delivered": -1}}},
@@ -66,14 +66,14 @@ func TestOrderDoneByHand(t *testing.T) {
 		Fields("items[1].id")
 	c.Post(t, order+"/complete", j{"items": []j{{"id": product, "delivered": 1}}}).WantError(400, "UNKNOWN_REFERENCE")
 	api.Operator(t).Post(t, order+"/complete", nil).WantError(404, "NOT_FOUND")
-	wants("done", "3", "0", "36", "36")
+	wants("done", "4", "0", "36", "36")
 
 	// It is removed with what it has earned; an item that is added or needs more opens it again.
 	c.Delete(t, order).Want(204)
 	c.Get(t, "/api/v1/reports/margins").Want(200).Shows(map[string]string{"revenue": "36"})
 	c.Post(t, order+"/restore", nil).Want(200)
-	c.Patch(t, order+"/items/"+first, j{"quantity": 9}).Want(200).Shows(map[string]string{"delivered": "null"})
-	c.Get(t, order).Want(200).Shows(map[string]string{"status": "in_production", "items.1.delivered": "null"})
+	c.Patch(t, order+"/items/"+first, j{"quantity": 9}).Want(200).Shows(map[string]string{"delivered": "4"})
+	c.Get(t, order).Want(200).Shows(map[string]string{"status": "in_production", "items.1.delivered": "0"})
 
 	c.Post(t, path, j{"status": "done", "items": []j{{"product_id": product, "quantity": 3}}}).Want(201).
 		Shows(map[string]string{"items.0.delivered": "3"})
@@ -106,6 +106,7 @@ func TestRestoreItem(t *testing.T) {
 
 	// The last open item is removed: the order is done, until it comes back.
 	c.NewRun(t, product, first, 2, j{"status": "completed"})
+	c.Post(t, order+"/deliver", j{"items": []j{{"id": first}}}).Want(200)
 	c.Delete(t, order+"/items/"+second).Want(204)
 	c.Get(t, order).Want(200).Shows(map[string]string{"status": "done"})
 	restore(second, map[string]string{"produced": "0"})

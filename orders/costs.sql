@@ -6,6 +6,13 @@ returns boolean language sql immutable as $$
 	select withdrawn_at is null and (status = 'done' or status <> 'cancelled' and hidden_at is null)
 $$;
 
+-- Returns how many pieces an item of an order sells: the ordered ones or, once the order is done, those of them that
+-- the customer got. No other code has this rule.
+create or replace function order_item_sold(status text, quantity int, delivered int) returns int
+language sql immutable as $$
+	select case when status = 'done' then least(coalesce(delivered, quantity), quantity) else quantity end
+$$;
+
 -- Returns the costs and the pieces of each item of an ended run. A run without items has one line without an item. A
 -- run that complete, fail or cancel has not ended has no line.
 create or replace function run_lines(run uuid) returns table (item uuid, product_id uuid, order_item_id uuid, good int,
@@ -25,15 +32,14 @@ language sql stable as $$
 $$;
 
 -- Returns the run items that printed good pieces for an item of an order in ended runs, oldest first, with the sold
--- pieces and the revenue. Only as many pieces earn revenue as the order asks for or, if the order was marked done by
--- hand, as the customer got. revenue is null if there is no price.
+-- pieces and the revenue. Only as many pieces earn revenue as order_item_sold says. revenue is null if there is no price.
 create or replace function order_item_sales(order_item uuid) returns table (item uuid, pieces bigint, revenue numeric)
 language sql stable as $$
 	select s.item, s.pieces, s.pieces * s.unit_price
 	from (
 		select n.item, n.unit_price, least(n.good, greatest(n.quantity - coalesce(n.before, 0), 0)) as pieces
 		from (
-			select x.id as item, coalesce(i.delivered, i.quantity) as quantity, i.unit_price, n.good,
+			select x.id as item, order_item_sold(o.status, i.quantity, i.delivered) as quantity, i.unit_price, n.good,
 				sum(n.good) over (order by r.ended_at, x.run_id, x.id
 					rows between unbounded preceding and 1 preceding) as before
 			from (select * from order_items i where i.id = order_item) i
@@ -66,7 +72,7 @@ declare
 	of_rest text[] := '{}';
 begin
 	select o.is_open, case when count(*) filter (where e.earns) = 0 then 0
-			else sum(coalesce(i.delivered, i.quantity) * i.unit_price) filter (where e.earns) end,
+			else sum(order_item_sold(o.status, i.quantity, i.delivered) * i.unit_price) filter (where e.earns) end,
 		count(*) filter (where e.earns and i.unit_price is null) = 0, array_agg(i.id)
 	into open, revenue, priced, items
 	from orders o
@@ -92,10 +98,10 @@ begin
 	expected_cost := 0;
 	select array_agg(n.product_id), array_agg(n.pieces) into ids, pieces
 	from (
-		select i.product_id, sum(i.quantity - p.produced) as pieces
+		select i.product_id, sum(i.quantity - greatest(p.produced, i.delivered)) as pieces
 		from order_items i
 		cross join lateral order_item_pieces(i.id) p
-		where i.order_id = order_money.order_id and open and i.withdrawn_at is null and i.quantity > p.produced
+		where i.order_id = order_money.order_id and open and i.withdrawn_at is null and i.quantity > greatest(p.produced, i.delivered)
 		group by i.product_id
 	) n;
 	if ids is not null then

@@ -49,10 +49,6 @@ var Runs = production.Orders{
 			) u
 			cross join lateral (select o.id from orders o where o.id = u.id for no key update) o`, run, items)
 	},
-	Done: func(run string, ids *[]string) *db.Stmt {
-		return db.SQL(`select array(select o.id::text from produced_orders($1) o (id))`, run).Into(ids)
-	},
-	Reopen:  func(ids []string) *db.Stmt { return db.SQL(`select reopen_orders($1::uuid[])::text`, ids) },
 	Printed: func(run string) string { return "printed_orders(" + run + ")" },
 	ItemOf: func(order, product string) string {
 		return `(select i.id from order_items i join orders o on o.id = i.order_id

@@ -32,7 +32,7 @@ func TestHideAndRestoreOrder(t *testing.T) {
 	c.Post(t, order+"/restore", nil).WantError(409, "ORDER_CONFLICT")
 	c.Delete(t, other).Want(204)
 	c.Get(t, level).Want(200).Shows(map[string]string{"reserved_grams": "0", "low": "true"}) // less than 110 %
-	c.Post(t, order+"/restore", nil).Want(200).Shows(map[string]string{"status": "done", "hidden_at": "null"})
+	c.Post(t, order+"/restore", nil).Want(200).Shows(map[string]string{"status": "in_production", "hidden_at": "null"})
 	c.Get(t, path).Want(200).Shows(map[string]string{"total": "1"})
 	c.Get(t, path+"?hidden=true").Want(200).Shows(map[string]string{"total": "1", "items.0.status": "received"})
 }

@@ -2,7 +2,6 @@ package orders
 
 import (
 	"context"
-	"fmt"
 
 	"spoolwright/catalog"
 	"spoolwright/db"
@@ -67,7 +66,7 @@ func selectItem(order, id string) *db.Stmt {
 			and exists (select from orders o where o.id = $1 and o.hidden_at is null)`, order, id)
 }
 
-// settle returns a statement that makes an open order done if everything is produced. The order must be locked.
+// settle returns a statement that makes an open order done if everything is delivered. The order must be locked.
 func settle(order string) *db.Stmt {
 	return db.SQL(`select settle_orders(array[$1::uuid])::text`, order)
 }
@@ -131,9 +130,10 @@ func (h handlers) addItem(ctx context.Context, r *server.Request[OrderItem]) (se
 
 var updateItemDoc = &server.Doc{
 	ID: "updateOrderItem", Tag: Tag, Summary: "Update an item of an order",
-	Description: "Only the quantity and the price can change. If everything is produced then, an open order becomes " +
-		"`done`. A `done` order is open again (`in_production`) if the quantity is raised to more than is produced; a " +
-		"`cancelled` order stays cancelled.",
+	Description: "Only the quantity and the price can change. If everything is delivered then, an open order becomes " +
+		"`done`. A `done` order is open again (`in_production`) if the quantity is raised to more than is delivered; a " +
+		"`cancelled` order stays cancelled. Pieces that the customer got beyond a lower quantity stay delivered, and earn " +
+		"nothing; `returnOrder` brings them back.",
 }
 
 func (h handlers) updateItem(ctx context.Context, r *server.Request[OrderItemChange]) (server.OK[OrderItem], error) {
@@ -143,19 +143,15 @@ func (h handlers) updateItem(ctx context.Context, r *server.Request[OrderItemCha
 	if set == "" {
 		return server.One(item, h.db.Read(ctx, item))
 	}
-	args = append(args, r.In.Quantity.Arg())
-	changed := db.SQL(fmt.Sprintf(`
+	changed := db.SQL(`
 		with changed as (
-			update order_items i set `+set+`, delivered = case when i.delivered > $%[1]d then $%[1]d else i.delivered end
-			from (
-				select n.id, n.quantity, p.produced from order_items n cross join lateral order_item_pieces(n.id) p
-				where n.id = $2 and n.order_id = $1
-			) old
+			update order_items i set `+set+`
+			from (select n.id, n.quantity from order_items n where n.id = $2 and n.order_id = $1) old
 			where i.id = $2 and i.order_id = $1 and old.id = i.id and i.withdrawn_at is null
 				and exists (select from orders o where o.id = $1 and o.hidden_at is null)
-			returning i.order_id, i.quantity > greatest(old.quantity, old.produced) as more
+			returning i.order_id, i.quantity > greatest(old.quantity, i.delivered) as more
 		), `+touchedOpen+`
-		select order_id from changed`, len(args)), args...)
+		select order_id from changed`, args...)
 	return server.One(item, h.db.Write(ctx, lockOrder(order)[0], changed, settle(order), item))
 }
 
@@ -169,7 +165,7 @@ var deleteItemDoc = &server.Doc{
 		"`in_progress` or `paused` prints the item, it cannot be removed (`ORDER_ITEM_IN_USE`). The item earns nothing " +
 		"then, but what its runs cost stays in the `cost` of the order, and the runs in its `runs`; pieces that they have " +
 		"printed are in stock. To keep pieces for the customer, lower the `quantity` to their number instead.\n\n" +
-		"If everything else is produced, an open order becomes `done`. An order without items stays as it is. " +
+		"If everything else is delivered, an open order becomes `done`. An order without items stays as it is. " +
 		"`restoreOrderItem` puts the item back.",
 	Errors: []*server.Error{errItemInUse},
 }
@@ -208,8 +204,7 @@ func (h handlers) deleteItem(ctx context.Context, r *server.Request[struct{}]) (
 var restoreItemDoc = &server.Doc{
 	ID: "restoreOrderItem", Tag: Tag, Summary: "Put an item back that was removed from an order",
 	Description: "Puts an item back that `removeOrderItem` has removed, with its quantity, its price and its runs. A " +
-		"`done` order that needs its pieces is open again (`in_production`); an open order that has all pieces becomes " +
-		"`done`. For an item that is in the order, the operation changes nothing and returns the item.",
+		"`done` order is open again (`in_production`) if nothing of the item was delivered. For an item that is in the order, the operation changes nothing and returns the item.",
 }
 
 func (h handlers) restoreItem(ctx context.Context, r *server.Request[struct{}]) (server.OK[OrderItem], error) {
@@ -217,13 +212,9 @@ func (h handlers) restoreItem(ctx context.Context, r *server.Request[struct{}]) 
 	restored := db.SQL(`
 		with changed as (
 			update order_items i set withdrawn_at = null
-			from (
-				select n.id, p.produced from order_items n cross join lateral order_item_pieces(n.id) p
-				where n.id = $2 and n.order_id = $1
-			) old
-			where i.id = old.id and i.withdrawn_at is not null
+			where i.id = $2 and i.order_id = $1 and i.withdrawn_at is not null
 				and exists (select from orders o where o.id = $1 and o.hidden_at is null)
-			returning i.order_id, i.delivered is null and i.quantity > old.produced as more
+			returning i.order_id, i.delivered is null as more
 		), `+touchedOpen+`
 		select order_id from changed`, order, id)
 	item := selectItem(order, id)

@@ -109,14 +109,11 @@ begin
 			unit_price = case when l.known and l.unit_price is distinct from l.price_was
 				then round(l.unit_price / l.pieces, 6) else i.unit_price end,
 			withdrawn_at = case when l.quantity = 0 and l.was > 0 then coalesce(i.withdrawn_at, now())
-				when l.quantity > 0 and l.was = 0 then null else i.withdrawn_at end,
-			delivered = case when l.quantity > 0 and i.delivered > l.quantity::bigint * l.pieces
-				then l.quantity * l.pieces else i.delivered end
+				when l.quantity > 0 and l.was = 0 then null else i.withdrawn_at end
 		from line l
 		join order_items b on b.id = l.item_id
-		cross join lateral order_item_pieces(l.item_id) p
 		where i.id = l.item_id
-		returning i.withdrawn_at is null and i.quantity > p.produced
+		returning i.withdrawn_at is null and i.quantity > coalesce(i.delivered, 0)
 			and (b.withdrawn_at is not null or i.quantity > b.quantity) as more
 	), changed as (
 		update order_lines o set quantity = l.quantity, title = case when l.known then l.title else o.title end,

@@ -70,8 +70,8 @@ var marginReportDoc = &server.Doc{
 		"and the revenue of their good pieces. A good piece of a completed run has the `unit_price` of the order's item " +
 		"that it was " +
 		"printed for, unless the order has as many pieces already, is cancelled, or was removed while it was open, or the " +
-		"item was withdrawn. Other pieces have no revenue: they are in stock. Pieces that a customer got when the order " +
-		"was marked done by hand, and that no run printed for it, have their revenue on that day, and no cost.\n\n" +
+		"item was withdrawn. Other pieces have no revenue: they are in stock. Pieces that a customer got and that no run " +
+		"printed for the order have their revenue on the day of the last delivery, and no cost.\n\n" +
 		"The items of a run share its cost as `getOrder` says. A group whose field is null has the runs without a " +
 		"product, order, customer or printer. `month` returns the first day of each, oldest first; the other groups " +
 		"have the largest revenue first. `pieces` are good ones.\n\n" +
@@ -135,14 +135,14 @@ func (h handlers) reportMargins(ctx context.Context, r *server.Request[MarginQue
 			union all
 			select null, i.product_id, o.id, o.reference, o.customer, o.customer_key,
 				date_trunc('month', i.delivered_at at time zone p.zone)::date, null, null, null, 0, 0, 0, 0, 0, 0, 0,
-				(i.delivered - s.pieces) * i.unit_price, i.unit_price is null
+				(least(i.delivered, i.quantity) - s.pieces) * i.unit_price, i.unit_price is null
 			from period p
 			join order_items i on i.tenant_id = $1 and i.delivered_at >= p.first::timestamp at time zone p.zone
 				and i.delivered_at < p.until::timestamp at time zone p.zone
 			join orders o on o.tenant_id = $1 and o.id = i.order_id
 				and order_item_earns(o.status, o.hidden_at, i.withdrawn_at)
 			cross join lateral (select coalesce(sum(s.pieces), 0) as pieces from order_item_sales(i.id) s) s
-			where i.delivered > s.pieces
+			where least(i.delivered, i.quantity) > s.pieces
 		), grouped as materialized (
 			select g.*, g.revenue - g.cost as margin,
 				round((g.revenue - g.cost) * 100 / nullif(g.revenue, 0), 1) as margin_percent

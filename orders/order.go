@@ -34,7 +34,7 @@ func event(name, summary, description string) server.Event {
 }
 
 func became(status string) string {
-	return "Sent when the status of an order becomes `" + status + "`, by a request or by its production runs, " +
+	return "Sent when the status of an order becomes `" + status + "`, by a request or, for `in_production`, by a run, " +
 		"and when an order is created with it."
 }
 
@@ -84,6 +84,8 @@ func Routes(d *db.DB) []server.Route {
 		server.Op("POST /api/v1/orders/{id}/restore", server.Write, server.Handle(h.restore), restoreDoc),
 		server.Op("POST /api/v1/orders/{id}/cancel", server.Write, server.Handle(h.cancel), cancelDoc),
 		server.Op("POST /api/v1/orders/{id}/complete", server.Write, server.Handle(h.complete).OptionalBody(), completeDoc),
+		server.Op("POST /api/v1/orders/{id}/deliver", server.Write, server.Handle(h.deliver).OptionalBody(), deliverDoc),
+		server.Op("POST /api/v1/orders/{id}/return", server.Write, server.Handle(h.takeReturn), returnDoc),
 		server.Op("POST /api/v1/orders/{id}/items", server.Write, server.Handle(h.addItem), addItemDoc),
 		server.Op("PATCH /api/v1/orders/{id}/items/{item_id}", server.Write, server.Handle(h.updateItem),
 			updateItemDoc),
@@ -293,10 +295,9 @@ var getDoc = &server.Doc{
 		"has one. `expected_cost` is the " +
 		"`full_cost` of the pieces that an open order still needs. Parts in `unknown_parts` add nothing to the sums.\n\n" +
 		"An order is open while it is `received` or `in_production`. When a run that prints one of its items starts, an " +
-		"open order becomes `in_production`, and when all its items are produced, `done`, in the same transaction. " +
-		"`addOrderItem` and `updateOrderItem` open a `done` order again that needs more pieces then, and so do " +
-		"`correctProductionRun` and `reopenProductionRun` if the run had made it `done`; otherwise the service never " +
-		"changes a status back.",
+		"open order becomes `in_production`, and when all its items are delivered, `done`, in the same transaction. " +
+		"`addOrderItem` and `updateOrderItem` open a `done` order again that needs more pieces then, and so does a " +
+		"delivery that is taken back; otherwise the service never changes a status back.",
 }
 
 var (
@@ -317,7 +318,7 @@ var createDoc = &server.Doc{
 		"Instead, a request can have the lines as the shop has them, in `unassigned_lines`. An unknown SKU is no error " +
 		"there: a line whose `sku` is that of a product, or that `assignOrderLine` has remembered, becomes an item, and " +
 		"the others wait in `unassigned_lines` for a person. Case does not matter. An order that has such lines does not " +
-		"become `done` by its runs.",
+		"become `done` by a delivery.",
 	Errors: []*server.Error{errUnknownProducts, errConflict},
 }
 
@@ -405,7 +406,8 @@ var updateDoc = &server.Doc{
 	ID: "updateOrder", Tag: Tag, Summary: "Update an order",
 	Description: "Any `status` may be set. A `done` or `cancelled` order reserves no filament, and its status no " +
 		"longer follows its production runs; set it to `received` or `in_production` to open it again. An order that becomes " +
-		"`done` here is marked done by hand, as with `completeOrder`: the customer got all pieces. The runs of " +
+		"`done` here is marked done by hand, as with `completeOrder`: the customer got all pieces. Another status takes " +
+		"the deliveries of a `done` order back: its pieces are in stock again, and `delivered` is null. The runs of " +
 		"a cancelled order stay as they are, and go on reserving filament until they end, but no further run can " +
 		"print its items.\n\n" +
 		"Items have their own operations; this one ignores `items`.",
@@ -421,8 +423,12 @@ func (h handlers) update(ctx context.Context, r *server.Request[Order]) (server.
 	changed := db.SQL(`update orders set `+set+`, updated_at = now() where id = $1 and hidden_at is null returning id`,
 		args...)
 	stmts := []*db.Stmt{changed, order}
-	if r.In.Status.Or("") == "done" {
+	switch r.In.Status.Or("") {
+	case "":
+	case "done":
 		stmts = append([]*db.Stmt{lockOrder(r.ID("id"))[0], deliverAll(r.ID("id"))}, stmts...)
+	default:
+		stmts = append([]*db.Stmt{lockOrder(r.ID("id"))[0], takeBack(r.ID("id"))}, stmts...)
 	}
 	err := h.db.Write(ctx, stmts...)
 	if db.Violates(err, "orders_reference") {

@@ -46,43 +46,17 @@ create or replace function printed_orders(run uuid) returns json language sql st
 	) o
 $$;
 
--- Returns the orders whose items a run prints and that are done because everything is produced.
-create or replace function produced_orders(run uuid) returns setof uuid language sql stable as $$
-	select o.id
-	from (
-		select distinct x.order_id as id from run_items i join order_items x on x.id = i.order_item_id where i.run_id = run
-	) u
-	join orders o on o.id = u.id
-	where o.status = 'done' and not exists (
-		select from order_items i cross join order_item_pieces(i.id) p
-		where i.order_id = o.id and i.withdrawn_at is null and p.produced < i.quantity)
-$$;
+drop trigger if exists order_reopened on orders;
+drop function if exists order_reopened();
+drop function if exists produced_orders(uuid);
+drop function if exists reopen_orders(uuid[]);
 
--- Reopens done orders that no longer have all pieces because the end of a run was corrected or removed. An order
--- that was marked done by hand stays done.
-create or replace function reopen_orders(ids uuid[]) returns void language sql as $$
-	update orders o set status = 'in_production', updated_at = now()
-	where o.id = any (ids) and o.status = 'done' and exists (
-		select from order_items i cross join order_item_pieces(i.id) p
-		where i.order_id = o.id and i.withdrawn_at is null and i.delivered is null and p.produced < i.quantity)
-$$;
-
--- Forgets the delivered pieces of an order that is no longer done.
-create or replace function order_reopened() returns trigger language plpgsql as $$
-begin
-	update order_items i set delivered = null, delivered_at = null
-	where i.order_id = new.id and i.delivered is not null;
-	return null;
-end $$;
-create or replace trigger order_reopened after update of status on orders
-	for each row when (old.status = 'done' and new.status <> 'done') execute function order_reopened();
-
--- Updates the status of open orders (received, in_production) to the progress of their runs: in_production when a
--- run that prints an item has started, and done when everything is produced and no line waits for its product. It never
--- changes a status back; reopen_orders does. It does not change done and cancelled orders, nor orders without items.
+-- Updates the status of open orders (received, in_production): in_production when a run that prints an item has
+-- started, and done when every item is delivered and no line waits for its product. It never changes a status back. It
+-- does not change done and cancelled orders, nor orders without items.
 --
 -- The orders are locked first, in the order of their ids. The next statement sees the runs of the transactions for
--- which the lock waited, so that the last of several concurrent runs finds everything produced.
+-- which the lock waited.
 create or replace function settle_orders(ids uuid[]) returns void language plpgsql as $$
 begin
 	if cardinality(ids) = 0 then
@@ -93,7 +67,7 @@ begin
 
 	update orders o set status = n.status, updated_at = now()
 	from (
-		select u.id, case when bool_and(p.produced >= i.quantity) and not exists (
+		select u.id, case when bool_and(coalesce(i.delivered, 0) >= i.quantity) and not exists (
 				select from orders w where w.id = u.id and w.unassigned_count > 0) then 'done'
 			when bool_or(exists (
 				select from run_items r
@@ -102,10 +76,103 @@ begin
 			)) then 'in_production' end as status
 		from (select distinct u.id from unnest(ids) u (id)) u
 		join order_items i on i.order_id = u.id and i.withdrawn_at is null
-		cross join lateral order_item_pieces(i.id) p
 		group by u.id
 	) n
 	where o.id = n.id and o.is_open and o.status <> n.status;
+end $$;
+
+-- Delivers pieces of a locked order. p_targets has rows with the id of an item and how many of its pieces the customer
+-- has then, in delivered. With p_rest, the customer has all pieces of the other items then; otherwise these do not
+-- change. Each difference is an entry of the ledger of pieces: what goes out beyond the stock is a shortfall, and what
+-- the customer has no more is in stock again.
+--
+-- Returns the shortfalls as a JSON array of objects with order_item_id, product_id, product_name and pieces.
+create or replace function deliver_pieces(p_order uuid, p_targets json, p_rest boolean) returns json
+language plpgsql as $$
+declare
+	item record;
+	entry piece_entries;
+	short jsonb := '[]';
+begin
+	perform lock_pieces(array(select i.product_id from order_items i where i.order_id = p_order and i.withdrawn_at is null));
+	for item in
+		select i.id, i.product_id, p.name, t.target, t.target - coalesce(i.delivered, 0) as n
+		from order_items i
+		join products p on p.id = i.product_id
+		left join json_to_recordset(p_targets) s (id uuid, delivered int) on s.id = i.id
+		cross join lateral (
+			select coalesce(s.delivered, case when p_rest then greatest(i.quantity, i.delivered) end) as target
+		) t
+		where i.order_id = p_order and i.withdrawn_at is null and t.target is distinct from i.delivered
+			and t.target is not null
+		order by i.created_at, i.id
+	loop
+		if item.n > 0 then
+			entry := move_pieces(item.product_id, 'delivered', -item.n, p_order => p_order, p_order_item => item.id);
+			if entry.shortfall > 0 then
+				short := short || jsonb_build_object('order_item_id', item.id, 'product_id', item.product_id,
+					'product_name', item.name, 'pieces', entry.shortfall);
+			end if;
+		elsif item.n < 0 then
+			perform move_pieces(item.product_id, 'returned', -item.n, delivery_cost(item.id, -item.n),
+				p_order => p_order, p_order_item => item.id);
+		end if;
+		update order_items i set delivered = item.target, delivered_at = now() where i.id = item.id;
+	end loop;
+	return short;
+end $$;
+
+-- Returns what so many pieces that an item of an order got have cost, or null if that is unknown.
+create or replace function delivery_cost(item uuid, pieces bigint) returns numeric language sql stable as $$
+	select case when count(*) = count(e.cost) then round(sum(e.cost) * delivery_cost.pieces / nullif(sum(e.pieces), 0), 6) end
+	from piece_entries e
+	where e.order_id = (select i.order_id from order_items i where i.id = item) and e.order_item_id = item
+		and e.kind in ('delivered', 'returned')
+$$;
+
+-- Takes back all that a locked order got, and what it returned: reversing entries of the ledger of pieces.
+create or replace function take_back_deliveries(p_order uuid) returns void language plpgsql as $$
+declare
+	entry piece_entries;
+begin
+	perform lock_pieces(array(select e.product_id from piece_entries e where e.order_id = p_order));
+	for entry in
+		select e.* from piece_entries e
+		where e.order_id = p_order and e.kind in ('delivered', 'returned') and e.reverses is null
+			and not exists (select from piece_entries r where r.reverses = e.id)
+		order by e.kind, e.created_at, e.id -- what was delivered comes back before what was returned leaves again
+	loop
+		perform move_pieces(entry.product_id, entry.kind, -entry.pieces, -entry.cost, p_priced => true,
+			p_order => entry.order_id, p_order_item => entry.order_item_id, p_reverses => entry.id,
+			p_shortfall => entry.shortfall);
+	end loop;
+	update order_items i set delivered = null, delivered_at = null
+	where i.order_id = p_order and i.delivered is not null;
+end $$;
+
+-- Records that the customer of a locked order has sent pieces back. p_items has rows with the id of an item, a quantity,
+-- at most the delivered pieces, and whether the pieces come into stock. Pieces that do not are scrapped at once.
+create or replace function return_pieces(p_order uuid, p_items json, p_reason text) returns void
+language plpgsql as $$
+declare
+	item record;
+begin
+	perform lock_pieces(array(
+		select i.product_id from json_to_recordset(p_items) s (id uuid) join order_items i on i.id = s.id));
+	for item in
+		select i.id, i.product_id, s.quantity, s.to_stock, delivery_cost(i.id, s.quantity) as cost
+		from json_to_recordset(p_items) s (n int, id uuid, quantity int, to_stock boolean)
+		join order_items i on i.id = s.id and i.order_id = p_order
+		order by s.n
+	loop
+		perform move_pieces(item.product_id, 'returned', item.quantity, item.cost, p_order => p_order,
+			p_order_item => item.id, p_reason => p_reason);
+		if not item.to_stock then
+			perform move_pieces(item.product_id, 'scrapped', -item.quantity, -item.cost, p_priced => true,
+				p_order => p_order, p_order_item => item.id, p_reason => p_reason);
+		end if;
+		update order_items i set delivered = i.delivered - item.quantity, delivered_at = now() where i.id = item.id;
+	end loop;
 end $$;
 
 -- Sends the event of the status of an order that was created or got another status, in whatever way: order.received,

@@ -75,6 +75,8 @@ func TestOrderFollowsRuns(t *testing.T) {
 
 	last := c.NewRun(t, product, item, 4, j{"materials": material})
 	c.Post(t, last+"/complete", nil).Want(200)
+	shows(t, c, order, "in_production", "10", "0")
+	c.Post(t, order+"/deliver", nil).Want(200).Shows(map[string]string{"status": "done", "warnings": "[]"})
 	shows(t, c, order, "done", "10", "0")
 	c.Delete(t, third).Want(204) // deletes it
 	shows(t, c, order, "done", "7", "0")
@@ -84,6 +86,7 @@ func TestOrderFollowsRuns(t *testing.T) {
 	c.Post(t, runs+"/"+c.Post(t, runs, j{"status": "in_progress"}).Want(201).ID()+"/items",
 		j{"product_id": product, "order_item_id": item, "quantity": 3}).Want(201)
 	shows(t, c, order, "in_production", "7", "3")
+	c.Post(t, order+"/deliver", j{"items": []j{{"id": item, "quantity": 7}}}).Want(200)
 	c.Patch(t, order+"/items/"+item, j{"quantity": 7}).Want(200)
 	shows(t, c, order, "done", "7", "3")
 }
@@ -110,7 +113,7 @@ func TestCancelledOrder(t *testing.T) {
 	c.Patch(t, other, j{"order_item_id": item}).Fields("order_item_id")
 	c.Patch(t, order, j{"status": "received"}).Want(200)
 	c.Patch(t, other, j{"order_item_id": item}).Want(200)
-	shows(t, c, order, "done", "4", "0")
+	shows(t, c, order, "in_production", "4", "0")
 }
 
 func TestOrderItemsOfRuns(t *testing.T) {
@@ -151,7 +154,7 @@ func TestOrderItemsOfRuns(t *testing.T) {
 	c.Delete(t, order+"/items/"+item).Want(204)
 }
 
-// Runs that print items of one order end at the same time: the last one makes it done.
+// Runs that print items of one order end at the same time.
 func TestConcurrentRunsOfOrder(t *testing.T) {
 	t.Parallel()
 	c := newAPI(t).Operator(t)
@@ -183,28 +186,24 @@ func TestConcurrentRunsOfOrder(t *testing.T) {
 			})
 		}
 		all.Wait()
-		shows(t, c, order, "done", "8", "0")
-		shows(t, c, second, "done", "8", "0")
+		shows(t, c, order, "in_production", "8", "0")
+		shows(t, c, second, "in_production", "8", "0")
 	}
 }
 
-// The last two runs of an order end at once. The lock of the order stops both in the middle of their ends, so the second
-// one must see the first one although it began before the first one was committed.
-func TestLastRunsOfOrder(t *testing.T) {
+// Two deliveries of one order at once. The lock of the order stops both, so the second one must see the first one
+// although it began before the first one was committed.
+func TestLastDeliveriesOfOrder(t *testing.T) {
 	t.Parallel()
 	c := newAPI(t).Operator(t)
 	product := c.NewProduct(t, "A", 10)
 	order, item := c.NewOrder(t, product, 2)
-	var started [2]string
-	for i := range started {
-		started[i] = runs + "/" + c.Post(t, runs, j{"items": []j{{"product_id": product, "order_item_id": item}},
-			"materials": []j{{"spool_id": c.NewSpool(t, 1000, nil), "actual_weight_grams": 1}}}).Want(201).ID()
-	}
 	h := c.Hold(t, `select from orders where id = '`+order[strings.LastIndexByte(order, '/')+1:]+`' for no key update`)
 	var ended []chan struct{}
-	for i, run := range started {
+	for i := range 2 {
 		ended = append(ended, h.Start(i+1, func() {
-			if a, err := c.Send("POST", run+"/complete", nil); err != nil || a.Status != 200 {
+			a, err := c.Send("POST", order+"/deliver", j{"items": []j{{"id": item, "quantity": 1}}})
+			if err != nil || a.Status != 200 {
 				t.Errorf("%v %+v", err, a)
 			}
 		}))
@@ -213,7 +212,7 @@ func TestLastRunsOfOrder(t *testing.T) {
 	for _, end := range ended {
 		<-end
 	}
-	shows(t, c, order, "done", "2", "0")
+	c.Get(t, order).Want(200).Shows(map[string]string{"status": "done", "items.0.delivered": "2"})
 }
 
 // An item of an order cannot be removed while a run is about to print it: neither request fails, and the second one

@@ -90,6 +90,7 @@ func TestWithdrawItem(t *testing.T) {
 		}
 		end(run)
 		c.Post(t, c.NewRun(t, product, kept, 1, used(10))+"/complete", nil).Want(200)
+		c.Post(t, order+"/deliver", j{"items": []j{{"id": kept}}}).Want(200)
 		tenant.User(t, "viewer").Delete(t, order+"/items/"+bad).WantError(403, "FORBIDDEN")
 		api.Operator(t).Delete(t, order+"/items/"+bad).WantError(404, "NOT_FOUND")
 		c.Get(t, order).Want(200).Shows(map[string]string{"status": "in_production", "revenue": "72"})
@@ -136,21 +137,22 @@ func TestWithdrawLastItem(t *testing.T) {
 	c.Get(t, path+"?product_id="+product).Want(200).Shows(map[string]string{"total": "0"})
 }
 
-// A done order is open again when it needs more pieces than are produced, and only then.
+// A done order is open again when it needs more pieces than are delivered, and only then.
 func TestOrderOpensAgain(t *testing.T) {
 	t.Parallel()
 	c := newAPI(t).Operator(t)
 	product := c.NewProduct(t, "A", 10)
 	order, item := c.NewOrder(t, product, 2)
 	c.NewRun(t, product, item, 4, j{"status": "completed"})
+	c.Post(t, order+"/deliver", nil).Want(200)
 	shows(t, c, order, "done", "4", "0")
 	for _, change := range []struct {
 		body   j
 		status string
 	}{
-		{j{"unit_price": 3}, "done"}, {j{"quantity": 4}, "done"}, {j{"quantity": 3}, "done"},
+		{j{"unit_price": 3}, "done"}, {j{"quantity": 2}, "done"}, {j{"quantity": 1}, "done"}, {j{"quantity": 2}, "done"},
 		{j{"quantity": 5, "unit_price": 3}, "in_production"}, {j{"quantity": 6}, "in_production"},
-		{j{"quantity": 4}, "done"},
+		{j{"quantity": 2}, "done"},
 	} {
 		c.Patch(t, order+"/items/"+item, change.body).Want(200)
 		shows(t, c, order, change.status, "4", "0")
@@ -160,12 +162,14 @@ func TestOrderOpensAgain(t *testing.T) {
 	c.Post(t, order+"/items", j{"product_id": product}).Want(201)
 	shows(t, c, order, "cancelled", "4", "0")
 
-	// One that was closed by hand opens with all that is not produced.
+	// One that was closed by hand, too.
 	order, item = c.NewOrder(t, product, 2)
 	c.Patch(t, order, j{"status": "done"}).Want(200)
 	c.Patch(t, order+"/items/"+item, j{"quantity": 1}).Want(200)
 	shows(t, c, order, "done", "0", "0")
 	c.Patch(t, order+"/items/"+item, j{"quantity": 2}).Want(200)
+	shows(t, c, order, "done", "0", "0")
+	c.Patch(t, order+"/items/"+item, j{"quantity": 3}).Want(200)
 	shows(t, c, order, "in_production", "0", "0")
 }
 

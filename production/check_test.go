@@ -109,7 +109,7 @@ func TestOutdatedOrder(t *testing.T) {
 	o.want(o.run, "RUN_ENDED")
 }
 
-// Pieces that a run has made count, and an order that has them all needs no more.
+// Pieces that a run has made count, and an order that has delivered them all needs no more.
 func TestOutdatedByPiecesMade(t *testing.T) {
 	t.Parallel()
 	o := newOutdated(t)
@@ -119,6 +119,8 @@ func TestOutdatedByPiecesMade(t *testing.T) {
 	o.Patch(t, o.order+"/items/"+o.item, j{"quantity": 3}).Want(200)
 	o.want(o.run, "ORDER_REDUCED", "needs 3 of")
 	o.Patch(t, o.order+"/items/"+o.item, j{"quantity": 2}).Want(200)
+	o.want(o.run, "ORDER_REDUCED", "needs 2 of")
+	o.Post(t, o.order+"/deliver", nil).Want(200)
 	o.want(o.run, "ORDER_REDUCED", "is done")
 }
 

@@ -92,7 +92,6 @@ type correction struct {
 
 	read     reading
 	spools   *db.Stmt // the spools that the request names, and the spools of the run
-	done     []string // the orders that are done
 	warnings []EndWarning
 }
 
@@ -127,7 +126,7 @@ func (c *correction) reads(h handlers, id string) []*db.Stmt {
 			left join run_use($1) u on u.spool_id = s.spool_id`, id, ids, numbers)
 		reads = slices.Insert(reads, 1, c.spools)
 	}
-	return append(reads, h.orders.Lock(id), h.orders.Done(id, &c.done))
+	return append(reads, h.orders.Lock(id))
 }
 
 // writes returns the statements that correct the run. The statements of reads must have run before.
@@ -153,7 +152,7 @@ func (c *correction) writes(h handlers, id string) ([]*db.Stmt, error) {
 	c.warnings = warnings
 	var completedAt time.Time
 	writes := h.write(id, &c.ending, &c.read, deductions, "production_run.corrected", &completedAt)
-	return append(writes, h.orders.Reopen(c.done), h.orders.Follow(id)), nil
+	return append(writes, h.orders.Follow(id)), nil
 }
 
 // apply applies the request to the materials that reads has read.

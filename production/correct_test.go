@@ -62,7 +62,7 @@ func TestCorrect(t *testing.T) {
 		"materials": []j{{"spool_id": spool, "actual_weight_grams": 100}}}).Want(200)
 	c.Get(t, path).Shows(map[string]string{"cost_parts.filament": "2", "cost_parts.machine": "8",
 		"cost_parts.energy": "0.2", "cost_parts.labour": "12", "cost": "22.2"})
-	c.Get(t, order).Shows(map[string]string{"status": "done", "items.0.produced": "4"})
+	c.Get(t, order).Shows(map[string]string{"status": "in_production", "items.0.produced": "4"})
 
 	// Prices that change later have no effect.
 	prices(t, c, "7", "7", "70")
@@ -88,7 +88,7 @@ func TestCorrect(t *testing.T) {
 		Want(200).Shows(map[string]string{"cost_parts.filament": "2", "cost_parts.waste": "0"})
 	testkit.Equal(t, remaining(t, c, spool), "999.5", "grams that remain")
 	balanced(t, c, spool)
-	c.Get(t, order).Shows(map[string]string{"status": "done", "items.0.produced": "4"})
+	c.Get(t, order).Shows(map[string]string{"status": "in_production", "items.0.produced": "4"})
 
 	// An update of an item has the same effect.
 	pieces := path + "/items/" + run.Text("items.0.id")
@@ -322,8 +322,7 @@ func TestReopen(t *testing.T) {
 		testkit.Equal(t, remaining(t, c, spool), "0", "%s: grams that remain", end)
 		testkit.Equal(t, reserved(), map[bool]string{true: "0", false: "100"}[end == "complete"],
 			"reserved grams after %s", end)
-		status := map[bool]string{true: "done", false: "in_production"}[end == "complete"]
-		c.Get(t, order).Shows(map[string]string{"status": status})
+		c.Get(t, order).Shows(map[string]string{"status": "in_production"})
 
 		c.Post(t, path+"/reopen", j{"reason": "too early"}).Want(200)
 		got := c.Get(t, path).Want(200)

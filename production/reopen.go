@@ -26,7 +26,7 @@ var reopenDoc = &server.Doc{
 		"materials have the `actual_weight_grams` and `cost_per_gram` that they had before the end. `completed_at`, " +
 		"`actual_print_time_hours`, the costs and their " +
 		"prices, `failure_reason` and `failure_notes` are null. The run reserves filament again, the hours no longer " +
-		"count for the printer, and an order that was `done` because of the run is `in_production`. The numbers of " +
+		"count for the printer, and its good pieces are no longer in stock. An order that is `done` stays so. The numbers of " +
 		"pieces of items stay until the run ends again.\n\n" +
 		"The printer must be as free as for a paused run that continues: while another run is in progress on it, the " +
 		"response is `PRINTER_BUSY`. A run that has not ended cannot be reopened (`RUN_NOT_ENDED`). " +
@@ -49,7 +49,6 @@ func (h handlers) reopen(ctx context.Context, r *server.Request[ReopenRequest]) 
 	var read reading
 	var printer string
 	var busy bool
-	var done []string
 	// As in start, this lock comes after the lock of the run: starts on one printer wait for each other.
 	alone := db.SQL(`select pg_advisory_xact_lock(hashtextextended('start on ' || printer_id, 0))::text
 		from production_runs where id = $1 and printer_id is not null`, id)
@@ -58,7 +57,7 @@ func (h handlers) reopen(ctx context.Context, r *server.Request[ReopenRequest]) 
 			and printer_is_busy(printer_id, id, 'paused')
 		from production_runs where id = $1`, id).Into(&printer, &busy)
 	reads := read.reads(id, &e, "production_run.reopened")
-	reads = append([]*db.Stmt{reads[0], alone, state}, append(reads[1:], h.orders.Lock(id), h.orders.Done(id, &done))...)
+	reads = append([]*db.Stmt{reads[0], alone, state}, append(reads[1:], h.orders.Lock(id))...)
 
 	checks := h.checks(`select $1::uuid as id`, id)
 	return respondWith(ctx, func(ctx context.Context, stmts ...*db.Stmt) error {
@@ -85,7 +84,7 @@ func (h handlers) reopen(ctx context.Context, r *server.Request[ReopenRequest]) 
 				writes = append(writes, take(id, e.kind, takenBack(read.run.materials))...)
 			}
 			writes = append(writes, h.restart(id, read.hooks)...)
-			return append(append(writes, h.orders.Reopen(done), h.orders.Follow(id)), stmts...), nil
+			return append(append(writes, h.orders.Follow(id)), stmts...), nil
 		})
 	}, id, stateColumns, func() ([]CheckStep, error) {
 		all, err := readSteps(checks)

@@ -42,13 +42,6 @@ type Orders struct {
 	// run must be locked, if it exists.
 	Lock func(run string, items ...string) *db.Stmt
 
-	// Done returns a statement that sets ids to the orders of the run that are done because everything is produced.
-	// The orders must be locked.
-	Done func(run string, ids *[]string) *db.Stmt
-
-	// Reopen returns a statement that reopens orders that are done although not everything is produced.
-	Reopen func(ids []string) *db.Stmt
-
 	// Printed returns a SQL expression for a JSON array of the orders whose items a run prints: at most 100 objects
 	// with an id. run is a SQL expression for the id of the run.
 	Printed func(run string) string

@@ -313,6 +313,7 @@ func TestPeopleAndShop(t *testing.T) {
 	s.send(t, message(5, 3, nil)) // and back
 	shows(map[string]string{"items.#": "1", "items.0.quantity": "3", "status": "received"})
 	c.Patch(t, run, j{"status": "completed"}).Want(200)
+	c.Post(t, order+"/deliver", nil).Want(200)
 	shows(map[string]string{"status": "done"})
 	s.send(t, message(6, 3, j{"cancelled": true})) // as the operation: what is done stays done
 	shows(map[string]string{"status": "done"})

@@ -87,6 +87,8 @@ func history() []template {
 			"due_date": fmt.Sprintf("{days %d}", int(day)+6),
 			"items":    []any{map[string]any{"sku": item.sku, "quantity": quantity, "unit_price": item.price}}})
 		h.print(day+0.1, item, quantity, "{"+ref+".items.0}")
+		h.add("", "/api/v1/orders/{"+ref+"}/deliver", 0, nil)
+		h.requests[len(h.requests)-1].Body = nil
 	}
 	for i, printer := range machines[:3] {
 		h.add("", "/api/v1/printers/"+printer+"/maintained", -float64(18+5*i), nil)

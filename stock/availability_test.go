@@ -173,7 +173,7 @@ func TestAvailability(t *testing.T) {
 	available(order + "/availability").Shows(map[string]string{"can_print": "false",
 		"materials.0.available_grams": "-0.000001", "materials.0.missing_grams": "0.000001"})
 	c.Patch(t, run, j{"status": "completed"}).Want(200)
-	available(order + "/availability").Shows(map[string]string{"can_print": "true", "status": "done",
+	available(order + "/availability").Shows(map[string]string{"can_print": "true", "status": "in_production",
 		"material_count": "0"})
 }
 

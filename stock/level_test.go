@@ -115,7 +115,7 @@ func TestLevelsFollowOperations(t *testing.T) {
 				f.Post(f.t, f.run+"/complete", nil).Want(200)
 				f.Delete(f.t, f.run).Want(204)
 				f.Post(f.t, f.run+"/restore", nil).Want(200)
-				f.Get(f.t, order).Shows(map[string]string{"status": "done"})
+				f.Get(f.t, order).Shows(map[string]string{"status": "in_production"})
 			}},
 		"quantity of an item of an order": {
 			func(f *farm) { newOrder(f, 1) },

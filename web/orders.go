@@ -72,7 +72,7 @@ type orderItem struct {
 	Price     num `json:"unit_price"`
 	Produced  int
 	Planned   int
-	Delivered *int // nil, unless the order was marked done by hand
+	Delivered *int // nil, unless something was delivered
 }
 
 // Thumb returns the picture of the product, or "".
@@ -98,10 +98,10 @@ func (o order) State() string { return label(o.Status) }
 // IsOpen reports whether something is left to print.
 func (o order) IsOpen() bool { return o.Status == "received" || o.Status == "in_production" }
 
-// IsDone reports whether everything is printed, or the order was marked done by hand.
+// IsDone reports whether the order is delivered, or was marked done by hand.
 func (o order) IsDone() bool { return o.Status == "done" }
 
-// IsByHand reports whether the order was marked done by hand.
+// IsByHand reports whether something was delivered, or the order was marked done by hand.
 func (o order) IsByHand() bool {
 	return slices.ContainsFunc(o.Items, func(i orderItem) bool { return i.Delivered != nil })
 }

@@ -27,6 +27,7 @@ func TestItemsOfOrder(t *testing.T) {
 	}
 	c.Post(t, run+"/fail", j{"reason": "clog"}).Want(200)
 	c.NewRun(t, product, kept, 1, j{"status": "completed"})
+	c.Post(t, "/api/v1"+order+"/deliver", j{"items": []j{{"id": kept}}}).Want(200)
 	page = b.get(t, order).shows(t, "46.00")
 	again := c.NewRun(t, product, bad, 1, nil) // meanwhile
 	page.submit(t, order+"/items/"+bad+"/remove").want(t, 422).shows(t, "has not ended")

@@ -48,6 +48,8 @@ func TestCauses(t *testing.T) {
 				"materials": []any{j{"spool_id": spool, "actual_weight_grams": 1000}}}).Want(201).ID()
 			c.Post(t, run+"/complete", nil).Want(200)
 			c.Post(t, run+"/complete", nil).WantError(400, "RUN_ALREADY_COMPLETED")
+			c.Post(t, orders+"/"+order.ID()+"/deliver", nil).Want(200)
+			c.Post(t, orders+"/"+order.ID()+"/deliver", nil).Want(200)
 		}, map[string]int{"order.received": 1, "order.in_production": 1, "order.done": 1, "production_run.started": 1,
 			"production_run.completed": 1, "spool.empty": 1}},
 		"orders that open again": {func(t *testing.T, c *testkit.Client, product, _ string) {
@@ -61,6 +63,7 @@ func TestCauses(t *testing.T) {
 			}
 			c.Post(t, print(bad, "pending")+"/fail", j{"reason": "clog"}).Want(200)
 			print(kept, "completed")
+			c.Post(t, order+"/deliver", j{"items": []any{j{"id": kept}}}).Want(200)
 			c.Delete(t, order+"/items/"+bad).Want(204)
 			c.Post(t, order+"/items", j{"product_id": product}).Want(201)
 			c.Post(t, order+"/items", j{"product_id": product}).Want(201)

@@ -71,6 +71,8 @@ WasteGroup = Literal["reason", "printer", "material", "product"]
 
 OrderStatus = Literal["received", "in_production", "done", "cancelled"]
 
+DeliveryWarningCode = Literal["PIECES_SHORTFALL"]
+
 MarginGroup = Literal["product", "order", "customer", "month", "printer"]
 
 EntryKind = Literal["produced", "used", "assembled", "disassembled", "delivered", "returned", "counted", "scrapped", "corrected"]
@@ -4054,7 +4056,7 @@ class OrderItem:
     planned: int
     """Pieces in unfinished production runs."""
     delivered: int | None
-    """Pieces that the customer got, if the order was marked done by hand; else null."""
+    """Pieces that the customer got; null if none were delivered yet."""
     picture_version: str | None
     """Version of the product's picture, for its address; null without one."""
 
@@ -4220,6 +4222,118 @@ def _Order(d: Any, etag: str | None = None) -> Order:
         unknown_parts=_core.each(None, get("unknown_parts")),
         runs=_core.each(_OrderRun, get("runs")),
         etag=etag,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeliveryWarning:
+    """The type `DeliveryWarning` of the API."""
+
+    code: DeliveryWarningCode
+    """Kind of the warning."""
+    detail: str
+    """The warning in words."""
+    order_item_id: str
+    """The item of the order."""
+    product_id: str
+    """The product."""
+    product_name: str
+    """Name of the product."""
+    pieces: int
+    """Pieces that were delivered and were not in stock."""
+
+
+def _DeliveryWarning(d: Any, etag: str | None = None) -> DeliveryWarning:
+    get = d.get
+    return DeliveryWarning(
+        code=get("code"),
+        detail=get("detail"),
+        order_item_id=get("order_item_id"),
+        product_id=get("product_id"),
+        product_name=get("product_name"),
+        pieces=get("pieces"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeliveredOrder:
+    """The type `DeliveredOrder` of the API."""
+
+    id: str
+    """The order's id."""
+    source: str | None
+    """Where the order comes from, such as a shop."""
+    reference: str | None
+    """The order's number at the source; together they are unique."""
+    customer: str | None
+    """Name of the customer."""
+    due_date: _dt.date | None
+    """Day on which the order is due."""
+    notes: str | None
+    """Free text."""
+    status: OrderStatus
+    """State of the order; received by default. Open orders are received or in_production."""
+    items: tuple[OrderItem, ...]
+    """The ordered products, oldest entry first."""
+    unassigned_lines: tuple[OrderLine, ...]
+    """Lines as the shop has them that have no product yet, oldest first; a request can have lines of all kinds."""
+    created_at: _dt.datetime
+    """Time of creation."""
+    updated_at: _dt.datetime
+    """Time of the last change of the order, its items or its status."""
+    hidden_at: _dt.datetime | None
+    """Time when the order was removed; null for orders that are not hidden."""
+    hidden_by: str | None
+    """The id of the user or API key that removed the order; null if it is not hidden, or the command line removed it.
+    """
+    hidden_by_name: str | None
+    """Name of the user, also if the account was deleted, or of the API key."""
+    revenue: Number | None
+    """Sum of the prices of all items; null if no item has a price; 0 for an order that is cancelled, has no items, or
+    was removed while it was open.
+    """
+    cost: Number | None
+    """What the ended production runs cost so far, also those of items that were removed from the order."""
+    expected_cost: Number | None
+    """What the pieces that are still needed are expected to cost; 0 unless the order is open."""
+    margin: Number | None
+    """revenue less cost and expected_cost."""
+    margin_percent: Number | None
+    """The margin in percent of the revenue."""
+    unknown_parts: tuple[CostPart, ...]
+    """Names of what is unknown: parts of costs, and revenue if an item has no price."""
+    runs: tuple[OrderRun, ...]
+    """The newest 100 production runs that print an item of the order, or one that was removed from it, newest first.
+    """
+    warnings: tuple[DeliveryWarning, ...]
+    """What the user may not expect."""
+
+
+def _DeliveredOrder(d: Any, etag: str | None = None) -> DeliveredOrder:
+    get = d.get
+    return DeliveredOrder(
+        id=get("id"),
+        source=get("source"),
+        reference=get("reference"),
+        customer=get("customer"),
+        due_date=_core.date(get("due_date")),
+        notes=get("notes"),
+        status=get("status"),
+        items=_core.each(_OrderItem, get("items")),
+        unassigned_lines=_core.each(_OrderLine, get("unassigned_lines")),
+        created_at=_core.timestamp(get("created_at")),
+        updated_at=_core.timestamp(get("updated_at")),
+        hidden_at=_core.timestamp(get("hidden_at")),
+        hidden_by=get("hidden_by"),
+        hidden_by_name=get("hidden_by_name"),
+        revenue=_core.number(get("revenue")),
+        cost=_core.number(get("cost")),
+        expected_cost=_core.number(get("expected_cost")),
+        margin=_core.number(get("margin")),
+        margin_percent=_core.number(get("margin_percent")),
+        unknown_parts=_core.each(None, get("unknown_parts")),
+        runs=_core.each(_OrderRun, get("runs")),
+        warnings=_core.each(_DeliveryWarning, get("warnings")),
     )
 
 
@@ -6465,6 +6579,32 @@ class DeliveredItem(TypedDict):
     """The item."""
     delivered: int
     """Pieces that the customer got, at most the quantity."""
+
+
+class _OrderDeliveryItemRequired(TypedDict):
+    id: str
+    """The item of the order."""
+
+
+class OrderDeliveryItem(_OrderDeliveryItemRequired, total=False):
+    """The type `OrderDeliveryItem` of the API, in request bodies."""
+
+    quantity: int | None
+    """Pieces that the customer gets now; all that are missing if absent."""
+
+
+class _OrderReturnItemRequired(TypedDict):
+    id: str
+    """The item of the order."""
+    quantity: int
+    """Pieces that come back."""
+
+
+class OrderReturnItem(_OrderReturnItemRequired, total=False):
+    """The type `OrderReturnItem` of the API, in request bodies."""
+
+    to_stock: bool | None
+    """Whether they come into stock; otherwise they are scrapped."""
 
 
 class PlanItem(TypedDict, total=False):
@@ -10335,8 +10475,8 @@ class ReportsResource:
         ended, by the day of their `completed_at`, also of runs that were removed since, and the revenue of their
         good pieces. A good piece of a completed run has the `unit_price` of the order's item that it was printed
         for, unless the order has as many pieces already, is cancelled, or was removed while it was open, or the
-        item was withdrawn. Other pieces have no revenue: they are in stock. Pieces that a customer got when the
-        order was marked done by hand, and that no run printed for it, have their revenue on that day, and no cost.
+        item was withdrawn. Other pieces have no revenue: they are in stock. Pieces that a customer got and that no
+        run printed for the order have their revenue on the day of the last delivery, and no cost.
 
         The items of a run share its cost as `getOrder` says. A group whose field is null has the runs without a
         product, order, customer or printer. `month` returns the first day of each, oldest first; the other groups
@@ -13261,8 +13401,9 @@ class ProductionRunsResource:
         had counted is outside again. What printers have reported stays, and leaves the spool if it came after the
         end. The materials have the `actual_weight_grams` and `cost_per_gram` that they had before the end.
         `completed_at`, `actual_print_time_hours`, the costs and their prices, `failure_reason` and `failure_notes`
-        are null. The run reserves filament again, the hours no longer count for the printer, and an order that was
-        `done` because of the run is `in_production`. The numbers of pieces of items stay until the run ends again.
+        are null. The run reserves filament again, the hours no longer count for the printer, and its good pieces
+        are no longer in stock. An order that is `done` stays so. The numbers of pieces of items stay until the run
+        ends again.
 
         The printer must be as free as for a paused run that continues: while another run is in progress on it, the
         response is `PRINTER_BUSY`. A run that has not ended cannot be reopened (`RUN_NOT_ENDED`). `warnings` is
@@ -13624,7 +13765,7 @@ class OrdersResource:
         Instead, a request can have the lines as the shop has them, in `unassigned_lines`. An unknown SKU is no
         error there: a line whose `sku` is that of a product, or that `assignOrderLine` has remembered, becomes an
         item, and the others wait in `unassigned_lines` for a person. Case does not matter. An order that has such
-        lines does not become `done` by its runs.
+        lines does not become `done` by a delivery.
 
         Requires the role `operator` or `admin`.
 
@@ -13739,10 +13880,9 @@ class OrdersResource:
         still needs. Parts in `unknown_parts` add nothing to the sums.
 
         An order is open while it is `received` or `in_production`. When a run that prints one of its items starts,
-        an open order becomes `in_production`, and when all its items are produced, `done`, in the same
+        an open order becomes `in_production`, and when all its items are delivered, `done`, in the same
         transaction. `addOrderItem` and `updateOrderItem` open a `done` order again that needs more pieces then,
-        and so do `correctProductionRun` and `reopenProductionRun` if the run had made it `done`; otherwise the
-        service never changes a status back.
+        and so does a delivery that is taken back; otherwise the service never changes a status back.
 
         :param id: The id of the order, a UUID.
         """
@@ -13768,9 +13908,10 @@ class OrdersResource:
 
         Any `status` may be set. A `done` or `cancelled` order reserves no filament, and its status no longer
         follows its production runs; set it to `received` or `in_production` to open it again. An order that
-        becomes `done` here is marked done by hand, as with `completeOrder`: the customer got all pieces. The runs
-        of a cancelled order stay as they are, and go on reserving filament until they end, but no further run can
-        print its items.
+        becomes `done` here is marked done by hand, as with `completeOrder`: the customer got all pieces. Another
+        status takes the deliveries of a `done` order back: its pieces are in stock again, and `delivered` is null.
+        The runs of a cancelled order stay as they are, and go on reserving filament until they end, but no further
+        run can print its items.
 
         Items have their own operations; this one ignores `items`.
 
@@ -13885,17 +14026,21 @@ class OrdersResource:
         *,
         items: Sequence[DeliveredItem] | None = None,
         idempotency_key: str | None = None,
-    ) -> Order:
+    ) -> DeliveredOrder:
         """Mark an order done by hand.
 
-        Makes an order `done` whose pieces no run of the order has printed, or not all of them: they were in stock,
-        for example, or the customer wants no more. `items` say how many pieces of them the customer got, at most
-        the `quantity`; it is all pieces of an item that is not in the list. The `delivered` pieces are what the
-        order earns. `reportMargins` counts pieces that no run printed for the order on this day, without a cost.
+        Makes an order `done`, also if the customer gets fewer pieces than were ordered. `items` say how many
+        pieces of them the customer got in all, at most the `quantity`; it is all pieces of an item that is not in
+        the list. The `delivered` pieces are what the order earns. `reportMargins` counts pieces that no run
+        printed for the order on this day, without a cost.
 
-        Such an order stays `done`, also if one of its runs is corrected or reopened. Repeat the operation to
-        change the numbers. When the order is open again (`updateOrder` sets the `status`, or an item needs more
-        pieces), they are `null`.
+        The ledger of pieces has a `delivered` entry for each item. What is recorded has happened: pieces that were
+        not in stock are delivered, too. The entry keeps them in `shortfall`, and `warnings` has
+        `PIECES_SHORTFALL`. If an item has fewer pieces than were delivered before, the others are in stock again,
+        by a `returned` entry.
+
+        Repeat the operation to change the numbers: then an item that is not in the list keeps its number.
+        `updateOrder` with another `status` takes the deliveries back. The body may be empty.
 
         Requires the role `operator` or `admin`.
 
@@ -13907,9 +14052,87 @@ class OrdersResource:
         return self._client._call(
             "POST",
             f"/orders/{_core.segment(id)}/complete",
+            _DeliveredOrder,
+            body={
+                "items": UNSET if items is None else items,
+            },
+            idempotency_key=idempotency_key or _core.new_key(),
+        )
+
+    def deliver(
+        self,
+        id: str,
+        *,
+        items: Sequence[OrderDeliveryItem] | None = None,
+        idempotency_key: str | None = None,
+    ) -> DeliveredOrder:
+        """Deliver an order, or a part of it.
+
+        The customer gets pieces: they leave the stock, and `delivered` of the items grows. `items` say how many
+        more pieces of them the customer gets, by default all that are missing; without `items`, it is all that is
+        missing of all items. More pieces than the order asks for return `422`. An open order becomes `done` when
+        all items are delivered and no line waits for its product.
+
+        The ledger of pieces has a `delivered` entry for each item. What is recorded has happened: pieces that were
+        not in stock are delivered, too. The entry keeps them in `shortfall`, and `warnings` has
+        `PIECES_SHORTFALL`.
+
+        The body may be empty. A `cancelled` order cannot be delivered (`ORDER_NOT_OPEN`). `updateOrder` with
+        another `status` takes the deliveries of a `done` order back.
+
+        Requires the role `operator` or `admin`.
+
+        :param id: The id of the order, a UUID.
+        :param items: What the customer gets; all that is missing if absent.
+        :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
+        a key.
+        """
+        return self._client._call(
+            "POST",
+            f"/orders/{_core.segment(id)}/deliver",
+            _DeliveredOrder,
+            body={
+                "items": UNSET if items is None else items,
+            },
+            idempotency_key=idempotency_key or _core.new_key(),
+        )
+
+    def return_(
+        self,
+        id: str,
+        *,
+        items: Sequence[OrderReturnItem] | None = None,
+        reason: str | None = None,
+        reopen: bool | None = None,
+        idempotency_key: str | None = None,
+    ) -> Order:
+        """Record pieces that a customer has sent back.
+
+        Lowers `delivered` of the items; without `items`, the customer has sent all back. The ledger of pieces has
+        a `returned` entry for each: the pieces are in stock again, at what they cost when they were delivered.
+        With `to_stock` false, a `scrapped` entry takes them out at once. More pieces than were delivered return
+        `422`.
+
+        A `done` order stays `done`, and earns only what the customer keeps. With `reopen`, it is `in_production`,
+        and needs the pieces again.
+
+        Requires the role `operator` or `admin`.
+
+        :param id: The id of the order, a UUID.
+        :param items: What the customer has sent back; all that was delivered if absent.
+        :param reason: Why; free text.
+        :param reopen: Whether the order needs the pieces again.
+        :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
+        a key.
+        """
+        return self._client._call(
+            "POST",
+            f"/orders/{_core.segment(id)}/return",
             _Order,
             body={
                 "items": UNSET if items is None else items,
+                "reason": UNSET if reason is None else reason,
+                "reopen": UNSET if reopen is None else reopen,
             },
             idempotency_key=idempotency_key or _core.new_key(),
         )
@@ -13964,9 +14187,10 @@ class OrdersResource:
     ) -> OrderItem:
         """Update an item of an order.
 
-        Only the quantity and the price can change. If everything is produced then, an open order becomes `done`. A
-        `done` order is open again (`in_production`) if the quantity is raised to more than is produced; a
-        `cancelled` order stays cancelled.
+        Only the quantity and the price can change. If everything is delivered then, an open order becomes `done`.
+        A `done` order is open again (`in_production`) if the quantity is raised to more than is delivered; a
+        `cancelled` order stays cancelled. Pieces that the customer got beyond a lower quantity stay delivered, and
+        earn nothing; `returnOrder` brings them back.
 
         Requires the role `operator` or `admin`.
 
@@ -13997,7 +14221,7 @@ class OrdersResource:
         its runs cost stays in the `cost` of the order, and the runs in its `runs`; pieces that they have printed
         are in stock. To keep pieces for the customer, lower the `quantity` to their number instead.
 
-        If everything else is produced, an open order becomes `done`. An order without items stays as it is.
+        If everything else is delivered, an open order becomes `done`. An order without items stays as it is.
         `restoreOrderItem` puts the item back.
 
         Requires the role `operator` or `admin`.
@@ -14021,8 +14245,8 @@ class OrdersResource:
         """Put an item back that was removed from an order.
 
         Puts an item back that `removeOrderItem` has removed, with its quantity, its price and its runs. A `done`
-        order that needs its pieces is open again (`in_production`); an open order that has all pieces becomes
-        `done`. For an item that is in the order, the operation changes nothing and returns the item.
+        order is open again (`in_production`) if nothing of the item was delivered. For an item that is in the
+        order, the operation changes nothing and returns the item.
 
         Requires the role `operator` or `admin`.
 
@@ -15530,10 +15754,13 @@ __all__ = [
     "Deducted",
     "DefaultValue",
     "DeliveredItem",
+    "DeliveredOrder",
     "Delivery",
     "DeliveryDetails",
     "DeliveryList",
     "DeliveryStatus",
+    "DeliveryWarning",
+    "DeliveryWarningCode",
     "DuplicateComponentError",
     "DuplicateCustomFieldError",
     "DuplicatePrinterError",
@@ -15615,6 +15842,7 @@ __all__ = [
     "OrderAvailability",
     "OrderCancelledEvent",
     "OrderConflictError",
+    "OrderDeliveryItem",
     "OrderDoneEvent",
     "OrderEvent",
     "OrderEventItem",
@@ -15629,6 +15857,7 @@ __all__ = [
     "OrderListItem",
     "OrderNotOpenError",
     "OrderReceivedEvent",
+    "OrderReturnItem",
     "OrderRun",
     "OrderSkipReason",
     "OrderStatus",

@@ -73,6 +73,8 @@ export type WasteGroup = "reason" | "printer" | "material" | "product";
 
 export type OrderStatus = "received" | "in_production" | "done" | "cancelled";
 
+export type DeliveryWarningCode = "PIECES_SHORTFALL";
+
 export type MarginGroup = "product" | "order" | "customer" | "month" | "printer";
 
 export type EntryKind = "produced" | "used" | "assembled" | "disassembled" | "delivered" | "returned" | "counted" | "scrapped" | "corrected";
@@ -2349,7 +2351,7 @@ export interface OrderItem<D = number> {
   readonly produced: number;
   /** Pieces in unfinished production runs. */
   readonly planned: number;
-  /** Pieces that the customer got, if the order was marked done by hand; else null. */
+  /** Pieces that the customer got; null if none were delivered yet. */
   readonly delivered: number | null;
   /** Version of the product's picture, for its address; null without one. */
   readonly picture_version: string | null;
@@ -2442,6 +2444,77 @@ export interface Order<D = number> {
    * The newest 100 production runs that print an item of the order, or one that was removed from it, newest first.
    */
   readonly runs: readonly OrderRun<D>[];
+}
+
+/** The type `DeliveryWarning` of the API. */
+export interface DeliveryWarning {
+  /** Kind of the warning. */
+  readonly code: DeliveryWarningCode;
+  /** The warning in words. */
+  readonly detail: string;
+  /** The item of the order. */
+  readonly order_item_id: string;
+  /** The product. */
+  readonly product_id: string;
+  /** Name of the product. */
+  readonly product_name: string;
+  /** Pieces that were delivered and were not in stock. */
+  readonly pieces: number;
+}
+
+/** The type `DeliveredOrder` of the API. */
+export interface DeliveredOrder<D = number> {
+  /** The order's id. */
+  readonly id: string;
+  /** Where the order comes from, such as a shop. */
+  readonly source: string | null;
+  /** The order's number at the source; together they are unique. */
+  readonly reference: string | null;
+  /** Name of the customer. */
+  readonly customer: string | null;
+  /** Day on which the order is due. */
+  readonly due_date: string | null;
+  /** Free text. */
+  readonly notes: string | null;
+  /** State of the order; received by default. Open orders are received or in_production. */
+  readonly status: OrderStatus;
+  /** The ordered products, oldest entry first. */
+  readonly items: readonly OrderItem<D>[];
+  /** Lines as the shop has them that have no product yet, oldest first; a request can have lines of all kinds. */
+  readonly unassigned_lines: readonly OrderLine<D>[];
+  /** Time of creation. */
+  readonly created_at: string;
+  /** Time of the last change of the order, its items or its status. */
+  readonly updated_at: string;
+  /** Time when the order was removed; null for orders that are not hidden. */
+  readonly hidden_at: string | null;
+  /**
+   * The id of the user or API key that removed the order; null if it is not hidden, or the command line removed it.
+   */
+  readonly hidden_by: string | null;
+  /** Name of the user, also if the account was deleted, or of the API key. */
+  readonly hidden_by_name: string | null;
+  /**
+   * Sum of the prices of all items; null if no item has a price; 0 for an order that is cancelled, has no items, or
+   * was removed while it was open.
+   */
+  readonly revenue: D | null;
+  /** What the ended production runs cost so far, also those of items that were removed from the order. */
+  readonly cost: D | null;
+  /** What the pieces that are still needed are expected to cost; 0 unless the order is open. */
+  readonly expected_cost: D | null;
+  /** revenue less cost and expected_cost. */
+  readonly margin: D | null;
+  /** The margin in percent of the revenue. */
+  readonly margin_percent: D | null;
+  /** Names of what is unknown: parts of costs, and revenue if an item has no price. */
+  readonly unknown_parts: readonly CostPart[];
+  /**
+   * The newest 100 production runs that print an item of the order, or one that was removed from it, newest first.
+   */
+  readonly runs: readonly OrderRun<D>[];
+  /** What the user may not expect. */
+  readonly warnings: readonly DeliveryWarning[];
 }
 
 /** The type `MarginReportRow` of the API. */
@@ -4740,6 +4813,40 @@ export interface DeliveredItem {
 export interface OrderCompletion {
   /** The items of which the customer got fewer pieces; optional. */
   items?: readonly DeliveredItem[] | undefined;
+}
+
+/** The type `OrderDeliveryItem` of the API, in request bodies. */
+export interface OrderDeliveryItem {
+  /** The item of the order. */
+  id: string;
+  /** Pieces that the customer gets now; all that are missing if absent. */
+  quantity?: number | null | undefined;
+}
+
+/** The type `OrderDelivery` of the API, in request bodies. */
+export interface OrderDelivery {
+  /** What the customer gets; all that is missing if absent. */
+  items?: readonly OrderDeliveryItem[] | undefined;
+}
+
+/** The type `OrderReturnItem` of the API, in request bodies. */
+export interface OrderReturnItem {
+  /** The item of the order. */
+  id: string;
+  /** Pieces that come back. */
+  quantity: number;
+  /** Whether they come into stock; otherwise they are scrapped. */
+  to_stock?: boolean | null | undefined;
+}
+
+/** The type `OrderReturn` of the API, in request bodies. */
+export interface OrderReturn {
+  /** What the customer has sent back; all that was delivered if absent. */
+  items?: readonly OrderReturnItem[] | undefined;
+  /** Why; free text. */
+  reason?: string | null | undefined;
+  /** Whether the order needs the pieces again. */
+  reopen?: boolean | null | undefined;
 }
 
 /** The type `OrderItemChangeUpdate` of the API, in request bodies. */
@@ -8096,8 +8203,8 @@ export class ReportsResource<M extends DecimalMode = "number"> {
    * the day of their `completed_at`, also of runs that were removed since, and the revenue of their good pieces. A
    * good piece of a completed run has the `unit_price` of the order's item that it was printed for, unless the order
    * has as many pieces already, is cancelled, or was removed while it was open, or the item was withdrawn. Other
-   * pieces have no revenue: they are in stock. Pieces that a customer got when the order was marked done by hand, and
-   * that no run printed for it, have their revenue on that day, and no cost.
+   * pieces have no revenue: they are in stock. Pieces that a customer got and that no run printed for the order have
+   * their revenue on the day of the last delivery, and no cost.
    *
    * The items of a run share its cost as `getOrder` says. A group whose field is null has the runs without a product,
    * order, customer or printer. `month` returns the first day of each, oldest first; the other groups have the
@@ -9356,8 +9463,8 @@ export class ProductionRunsResource<M extends DecimalMode = "number"> {
    * counted is outside again. What printers have reported stays, and leaves the spool if it came after the end. The
    * materials have the `actual_weight_grams` and `cost_per_gram` that they had before the end. `completed_at`,
    * `actual_print_time_hours`, the costs and their prices, `failure_reason` and `failure_notes` are null. The run
-   * reserves filament again, the hours no longer count for the printer, and an order that was `done` because of the
-   * run is `in_production`. The numbers of pieces of items stay until the run ends again.
+   * reserves filament again, the hours no longer count for the printer, and its good pieces are no longer in stock.
+   * An order that is `done` stays so. The numbers of pieces of items stay until the run ends again.
    *
    * The printer must be as free as for a paused run that continues: while another run is in progress on it, the
    * response is `PRINTER_BUSY`. A run that has not ended cannot be reopened (`RUN_NOT_ENDED`). `warnings` is what
@@ -9530,7 +9637,7 @@ export class OrdersResource<M extends DecimalMode = "number"> {
    * Instead, a request can have the lines as the shop has them, in `unassigned_lines`. An unknown SKU is no error
    * there: a line whose `sku` is that of a product, or that `assignOrderLine` has remembered, becomes an item, and
    * the others wait in `unassigned_lines` for a person. Case does not matter. An order that has such lines does not
-   * become `done` by its runs.
+   * become `done` by a delivery.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -9571,10 +9678,9 @@ export class OrdersResource<M extends DecimalMode = "number"> {
    * add nothing to the sums.
    *
    * An order is open while it is `received` or `in_production`. When a run that prints one of its items starts, an
-   * open order becomes `in_production`, and when all its items are produced, `done`, in the same transaction.
-   * `addOrderItem` and `updateOrderItem` open a `done` order again that needs more pieces then, and so do
-   * `correctProductionRun` and `reopenProductionRun` if the run had made it `done`; otherwise the service never
-   * changes a status back.
+   * open order becomes `in_production`, and when all its items are delivered, `done`, in the same transaction.
+   * `addOrderItem` and `updateOrderItem` open a `done` order again that needs more pieces then, and so does a
+   * delivery that is taken back; otherwise the service never changes a status back.
    */
   get(
     id: string,
@@ -9588,8 +9694,9 @@ export class OrdersResource<M extends DecimalMode = "number"> {
    *
    * Any `status` may be set. A `done` or `cancelled` order reserves no filament, and its status no longer follows its
    * production runs; set it to `received` or `in_production` to open it again. An order that becomes `done` here is
-   * marked done by hand, as with `completeOrder`: the customer got all pieces. The runs of a cancelled order stay as
-   * they are, and go on reserving filament until they end, but no further run can print its items.
+   * marked done by hand, as with `completeOrder`: the customer got all pieces. Another status takes the deliveries of
+   * a `done` order back: its pieces are in stock again, and `delivered` is null. The runs of a cancelled order stay
+   * as they are, and go on reserving filament until they end, but no further run can print its items.
    *
    * Items have their own operations; this one ignores `items`.
    *
@@ -9657,14 +9764,17 @@ export class OrdersResource<M extends DecimalMode = "number"> {
   /**
    * Mark an order done by hand.
    *
-   * Makes an order `done` whose pieces no run of the order has printed, or not all of them: they were in stock, for
-   * example, or the customer wants no more. `items` say how many pieces of them the customer got, at most the
-   * `quantity`; it is all pieces of an item that is not in the list. The `delivered` pieces are what the order earns.
-   * `reportMargins` counts pieces that no run printed for the order on this day, without a cost.
+   * Makes an order `done`, also if the customer gets fewer pieces than were ordered. `items` say how many pieces of
+   * them the customer got in all, at most the `quantity`; it is all pieces of an item that is not in the list. The
+   * `delivered` pieces are what the order earns. `reportMargins` counts pieces that no run printed for the order on
+   * this day, without a cost.
    *
-   * Such an order stays `done`, also if one of its runs is corrected or reopened. Repeat the operation to change the
-   * numbers. When the order is open again (`updateOrder` sets the `status`, or an item needs more pieces), they are
-   * `null`.
+   * The ledger of pieces has a `delivered` entry for each item. What is recorded has happened: pieces that were not
+   * in stock are delivered, too. The entry keeps them in `shortfall`, and `warnings` has `PIECES_SHORTFALL`. If an
+   * item has fewer pieces than were delivered before, the others are in stock again, by a `returned` entry.
+   *
+   * Repeat the operation to change the numbers: then an item that is not in the list keeps its number. `updateOrder`
+   * with another `status` takes the deliveries back. The body may be empty.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -9672,8 +9782,52 @@ export class OrdersResource<M extends DecimalMode = "number"> {
     id: string,
     input: OrderCompletion = {},
     options: RequestOptions & Keyed = {},
-  ): Promise<Order<Decimals[M]>> {
+  ): Promise<DeliveredOrder<Decimals[M]>> {
     return this.#client.call("POST", `/orders/${segment(id)}/complete`, { body: input, keyed: true }, options);
+  }
+
+  /**
+   * Deliver an order, or a part of it.
+   *
+   * The customer gets pieces: they leave the stock, and `delivered` of the items grows. `items` say how many more
+   * pieces of them the customer gets, by default all that are missing; without `items`, it is all that is missing of
+   * all items. More pieces than the order asks for return `422`. An open order becomes `done` when all items are
+   * delivered and no line waits for its product.
+   *
+   * The ledger of pieces has a `delivered` entry for each item. What is recorded has happened: pieces that were not
+   * in stock are delivered, too. The entry keeps them in `shortfall`, and `warnings` has `PIECES_SHORTFALL`.
+   *
+   * The body may be empty. A `cancelled` order cannot be delivered (`ORDER_NOT_OPEN`). `updateOrder` with another
+   * `status` takes the deliveries of a `done` order back.
+   *
+   * Requires the role `operator` or `admin`.
+   */
+  deliver(
+    id: string,
+    input: OrderDelivery = {},
+    options: RequestOptions & Keyed = {},
+  ): Promise<DeliveredOrder<Decimals[M]>> {
+    return this.#client.call("POST", `/orders/${segment(id)}/deliver`, { body: input, keyed: true }, options);
+  }
+
+  /**
+   * Record pieces that a customer has sent back.
+   *
+   * Lowers `delivered` of the items; without `items`, the customer has sent all back. The ledger of pieces has a
+   * `returned` entry for each: the pieces are in stock again, at what they cost when they were delivered. With
+   * `to_stock` false, a `scrapped` entry takes them out at once. More pieces than were delivered return `422`.
+   *
+   * A `done` order stays `done`, and earns only what the customer keeps. With `reopen`, it is `in_production`, and
+   * needs the pieces again.
+   *
+   * Requires the role `operator` or `admin`.
+   */
+  return(
+    id: string,
+    input: OrderReturn,
+    options: RequestOptions & Keyed = {},
+  ): Promise<Order<Decimals[M]>> {
+    return this.#client.call("POST", `/orders/${segment(id)}/return`, { body: input, keyed: true }, options);
   }
 
   /**
@@ -9696,9 +9850,10 @@ export class OrdersResource<M extends DecimalMode = "number"> {
   /**
    * Update an item of an order.
    *
-   * Only the quantity and the price can change. If everything is produced then, an open order becomes `done`. A
-   * `done` order is open again (`in_production`) if the quantity is raised to more than is produced; a `cancelled`
-   * order stays cancelled.
+   * Only the quantity and the price can change. If everything is delivered then, an open order becomes `done`. A
+   * `done` order is open again (`in_production`) if the quantity is raised to more than is delivered; a `cancelled`
+   * order stays cancelled. Pieces that the customer got beyond a lower quantity stay delivered, and earn nothing;
+   * `returnOrder` brings them back.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -9719,7 +9874,7 @@ export class OrdersResource<M extends DecimalMode = "number"> {
    * runs cost stays in the `cost` of the order, and the runs in its `runs`; pieces that they have printed are in
    * stock. To keep pieces for the customer, lower the `quantity` to their number instead.
    *
-   * If everything else is produced, an open order becomes `done`. An order without items stays as it is.
+   * If everything else is delivered, an open order becomes `done`. An order without items stays as it is.
    * `restoreOrderItem` puts the item back.
    *
    * Requires the role `operator` or `admin`.
@@ -9736,8 +9891,8 @@ export class OrdersResource<M extends DecimalMode = "number"> {
    * Put an item back that was removed from an order.
    *
    * Puts an item back that `removeOrderItem` has removed, with its quantity, its price and its runs. A `done` order
-   * that needs its pieces is open again (`in_production`); an open order that has all pieces becomes `done`. For an
-   * item that is in the order, the operation changes nothing and returns the item.
+   * is open again (`in_production`) if nothing of the item was delivered. For an item that is in the order, the
+   * operation changes nothing and returns the item.
    *
    * Requires the role `operator` or `admin`.
    */

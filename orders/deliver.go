@@ -1,0 +1,281 @@
+package orders
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"spoolwright/db"
+	"spoolwright/server"
+	"spoolwright/value"
+)
+
+// OrderDelivery is the body of a request to deliver pieces of an order.
+type OrderDelivery struct {
+	Items []OrderDeliveryItem `json:"items"`
+}
+
+// OrderDeliveryItem is how many more pieces of an item the customer gets.
+type OrderDeliveryItem struct {
+	ID       value.Optional[value.UUID] `json:"id" rule:"required"`
+	Quantity value.Optional[int64]      `json:"quantity" rule:"minimum=1,maximum=1000000"`
+}
+
+// Check adds a problem for each item that is in the list twice.
+func (d *OrderDelivery) Check(problems *server.Problems) {
+	checkTwice(problems, d.Items, func(i OrderDeliveryItem) value.Optional[value.UUID] { return i.ID })
+}
+
+// OrderReturn is the body of a request that records what a customer has sent back.
+type OrderReturn struct {
+	Items  []OrderReturnItem      `json:"items"`
+	Reason value.Optional[string] `json:"reason" rule:"maxLength=2000"`
+	Reopen value.Optional[bool]   `json:"reopen" rule:"default=false"`
+}
+
+// OrderReturnItem is how many pieces of an item come back.
+type OrderReturnItem struct {
+	ID       value.Optional[value.UUID] `json:"id" rule:"required"`
+	Quantity value.Optional[int64]      `json:"quantity" rule:"required,minimum=1,maximum=1000000"`
+	ToStock  value.Optional[bool]       `json:"to_stock" rule:"default=true"`
+}
+
+// Check adds a problem for each item that is in the list twice.
+func (r *OrderReturn) Check(problems *server.Problems) {
+	checkTwice(problems, r.Items, func(i OrderReturnItem) value.Optional[value.UUID] { return i.ID })
+}
+
+// checkTwice adds a problem for each item that is in a list twice.
+func checkTwice[T any](problems *server.Problems, items []T, id func(T) value.Optional[value.UUID]) {
+	seen := map[value.UUID]bool{}
+	for i, item := range items {
+		if id := id(item); !id.IsNull() && seen[*id.Value] {
+			problems.Add(fmt.Sprintf("items[%d].id", i), "is in the list twice")
+		} else if !id.IsNull() {
+			seen[*id.Value] = true
+		}
+	}
+}
+
+// DeliveredOrder is an order, with what was delivered although it was not in stock.
+type DeliveredOrder struct {
+	Order
+	Warnings []DeliveryWarning `json:"warnings" rule:"readOnly,notNull"`
+}
+
+// DeliveryWarning is an effect of a delivery that its users may not expect.
+type DeliveryWarning struct {
+	Code        DeliveryWarningCode `json:"code" rule:"notNull"`
+	Detail      string              `json:"detail" rule:"notNull"`
+	OrderItemID value.UUID          `json:"order_item_id" rule:"notNull"`
+	ProductID   value.UUID          `json:"product_id" rule:"notNull"`
+	Product     string              `json:"product_name" rule:"notNull"`
+	Pieces      int64               `json:"pieces" rule:"notNull"`
+}
+
+// DeliveryWarningCode is the kind of a DeliveryWarning.
+type DeliveryWarningCode string
+
+// Enum returns all codes.
+func (DeliveryWarningCode) Enum() []string { return []string{"PIECES_SHORTFALL"} }
+
+var errCancelled = server.Conflict("ORDER_NOT_OPEN", "The order is cancelled; set its status to received first")
+
+const deliveryRules = "The ledger of pieces has a `delivered` entry for each item. What is recorded has happened: pieces " +
+	"that were not in stock are delivered, too. The entry keeps them in `shortfall`, and `warnings` has " +
+	"`PIECES_SHORTFALL`."
+
+var deliverDoc = &server.Doc{
+	ID: "deliverOrder", Tag: Tag, Summary: "Deliver an order, or a part of it",
+	Description: "The customer gets pieces: they leave the stock, and `delivered` of the items grows. `items` say how " +
+		"many more pieces of them the customer gets, by default all that are missing; without `items`, it is all that is " +
+		"missing of all items. More pieces than the order asks for return `422`. An open order becomes `done` when " +
+		"all items are delivered and no line waits for its product.\n\n" + deliveryRules + "\n\nThe body may be empty. A " +
+		"`cancelled` order cannot be delivered (`ORDER_NOT_OPEN`). `updateOrder` with another `status` takes the " +
+		"deliveries of a `done` order back.",
+	Errors: []*server.Error{errCancelled, errUnknownItems},
+}
+
+// orderedItem is an item of a locked order.
+type orderedItem struct {
+	ID        value.UUID
+	Quantity  int64
+	Delivered *int64
+}
+
+// orderedItems returns a statement that reads the items of a locked order, and a function that decodes them.
+func orderedItems(order string) (*db.Stmt, func() (map[value.UUID]orderedItem, error)) {
+	items := db.SQL(`
+		select i.id, i.quantity, i.delivered from order_items i
+		where i.order_id = $1 and i.withdrawn_at is null`, order)
+	return items, func() (map[value.UUID]orderedItem, error) {
+		var all []orderedItem
+		if err := json.Unmarshal(items.Array(), &all); err != nil {
+			return nil, err
+		}
+		known := make(map[value.UUID]orderedItem, len(all))
+		for _, item := range all {
+			known[item.ID] = item
+		}
+		return known, nil
+	}
+}
+
+func orZero(n *int64) int64 {
+	if n == nil {
+		return 0
+	}
+	return *n
+}
+
+// checkItems checks the entries of a request for items of an order. limit returns the field and the most that an entry
+// may have there, and what that is; the entry has sent.
+func checkItems[T any](known map[value.UUID]orderedItem, items []T,
+	entry func(T) (id value.UUID, field string, sent int64), limit func(orderedItem) (most int64, what string),
+) error {
+	var unknown []string
+	var problems server.Problems
+	for i, item := range items {
+		id, field, sent := entry(item)
+		of, ok := known[id]
+		if !ok {
+			unknown = append(unknown, fmt.Sprintf("items[%d].id", i))
+			continue
+		}
+		if most, what := limit(of); sent > most {
+			problems.Add(fmt.Sprintf("items[%d].%s", i, field), "must be at most %d, %s", most, what)
+		}
+	}
+	if len(unknown) > 0 {
+		return errUnknownItems.With(server.JoinFields(unknown)).On(unknown...)
+	}
+	return problems.Err()
+}
+
+func (h handlers) deliver(ctx context.Context, r *server.Request[OrderDelivery]) (server.OK[DeliveredOrder], error) {
+	id := r.ID("id")
+	var cancelled bool
+	locked := db.SQL(`select status = 'cancelled' from orders where id = $1 and hidden_at is null for no key update`,
+		id).Into(&cancelled)
+	return h.delivered(ctx, id, locked, func(known map[value.UUID]orderedItem) ([]*db.Stmt, error) {
+		if cancelled {
+			return nil, errCancelled
+		}
+		err := checkItems(known, r.In.Items, func(i OrderDeliveryItem) (value.UUID, string, int64) {
+			return *i.ID.Value, "quantity", i.Quantity.Or(0)
+		}, func(i orderedItem) (int64, string) {
+			return max(i.Quantity-orZero(i.Delivered), 0), "the pieces that are not delivered"
+		})
+		if err != nil {
+			return nil, err
+		}
+		targets := []map[string]any{}
+		for _, item := range r.In.Items {
+			of := known[*item.ID.Value]
+			had := orZero(of.Delivered)
+			targets = append(targets, map[string]any{"id": item.ID.Arg(),
+				"delivered": had + item.Quantity.Or(max(of.Quantity-had, 0))})
+		}
+		return []*db.Stmt{deliverPieces(id, targets, len(r.In.Items) == 0), settle(id)}, nil
+	})
+}
+
+// delivered runs the statements that decide returns in a transaction that has locked an order and read its items. The
+// first statement is one of deliverPieces. It returns the order with the warnings of the delivery.
+func (h handlers) delivered(ctx context.Context, id string, locked *db.Stmt,
+	decide func(known map[value.UUID]orderedItem) ([]*db.Stmt, error),
+) (server.OK[DeliveredOrder], error) {
+	items, decode := orderedItems(id)
+	order := selectOrder(id)
+	var short string
+	err := h.db.Decide(ctx, []*db.Stmt{locked, items}, func() ([]*db.Stmt, error) {
+		if err := server.Found(locked, nil); err != nil {
+			return nil, err
+		}
+		known, err := decode()
+		if err != nil {
+			return nil, err
+		}
+		writes, err := decide(known)
+		if err != nil {
+			return nil, err
+		}
+		writes[0].Into(&short)
+		return append(writes, order), nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	warnings := []DeliveryWarning{}
+	if err := json.Unmarshal([]byte(short), &warnings); err != nil {
+		return nil, err
+	}
+	for i := range warnings {
+		w := &warnings[i]
+		w.Code = "PIECES_SHORTFALL"
+		w.Detail = fmt.Sprintf("%d pieces of %s were delivered that were not in stock", w.Pieces, w.Product)
+	}
+	list, err := json.Marshal(warnings)
+	if err != nil {
+		return nil, err
+	}
+	fields := order.Object()
+	b := append([]byte(nil), fields[:len(fields)-1]...)
+	return append(append(append(b, `,"warnings":`...), list...), '}'), nil
+}
+
+// deliverPieces returns a statement that delivers pieces of a locked order; see the SQL function. It returns the
+// shortfalls.
+func deliverPieces(order string, targets []map[string]any, rest bool) *db.Stmt {
+	return db.SQL(`select deliver_pieces($1, $2::json, $3)::text`, order, db.Recordset(targets), rest)
+}
+
+var returnDoc = &server.Doc{
+	ID: "returnOrder", Tag: Tag, Summary: "Record pieces that a customer has sent back",
+	Description: "Lowers `delivered` of the items; without `items`, the customer has sent all back. The ledger of pieces has a `returned` entry for each: the pieces " +
+		"are in stock again, at what they cost when they were delivered. With `to_stock` false, a `scrapped` entry takes " +
+		"them out at once. More pieces than were delivered return `422`.\n\n" +
+		"A `done` order stays `done`, and earns only what the customer keeps. With `reopen`, it is `in_production`, and " +
+		"needs the pieces again.",
+	Errors: []*server.Error{errUnknownItems},
+}
+
+func (h handlers) takeReturn(ctx context.Context, r *server.Request[OrderReturn]) (server.OK[Order], error) {
+	id := r.ID("id")
+	order := selectOrder(id)
+	locked := lockOrder(id)[0]
+	items, decode := orderedItems(id)
+	err := h.db.Decide(ctx, []*db.Stmt{locked, items}, func() ([]*db.Stmt, error) {
+		if err := server.Found(locked, nil); err != nil {
+			return nil, err
+		}
+		known, err := decode()
+		if err != nil {
+			return nil, err
+		}
+		err = checkItems(known, r.In.Items, func(i OrderReturnItem) (value.UUID, string, int64) {
+			return *i.ID.Value, "quantity", *i.Quantity.Value
+		}, func(i orderedItem) (int64, string) { return orZero(i.Delivered), "the delivered pieces" })
+		if err != nil {
+			return nil, err
+		}
+		rows := []map[string]any{}
+		for _, item := range r.In.Items {
+			rows = append(rows, map[string]any{"id": item.ID.Arg(), "quantity": item.Quantity.Arg(),
+				"to_stock": item.ToStock.Or(true)})
+		}
+		if len(r.In.Items) == 0 {
+			for id, item := range known {
+				if n := orZero(item.Delivered); n > 0 {
+					rows = append(rows, map[string]any{"id": string(id), "quantity": n, "to_stock": true})
+				}
+			}
+		}
+		return []*db.Stmt{
+			db.SQL(`select return_pieces($1, $2::json, $3)::text`, id, db.Recordset(rows), r.In.Reason.Arg()),
+			db.SQL(`update orders set updated_at = now(),
+				status = case when $2 and status = 'done' then 'in_production' else status end where id = $1`,
+				id, r.In.Reopen.Or(false)), order}, nil
+	})
+	return server.One(order, err)
+}
