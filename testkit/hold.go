@@ -39,7 +39,7 @@ func Hold(tb testing.TB, url string, statements ...string) *Holder {
 	if h.tx, err = conn.Begin(context.Background()); err != nil {
 		tb.Fatal(err)
 	}
-	for _, sql := range statements {
+	for _, sql := range append([]string{`set local lock_timeout = '1min'`}, statements...) {
 		h.Exec(sql)
 	}
 	return h
@@ -54,7 +54,8 @@ func (h *Holder) Exec(sql string, args ...any) {
 }
 
 // Start calls do in another goroutine. It returns when n backends wait for the transaction or for each other, or when
-// do has returned. The channel is closed when do returns. The test ends if neither happens within WaitTimeout.
+// do has returned. The channel is closed when do returns. The test ends if neither happens within a minute: the service
+// waits for a lock for 5 seconds, and for the database for 10.
 func (h *Holder) Start(n int, do func()) (done chan struct{}) {
 	h.tb.Helper()
 	done = make(chan struct{})
@@ -72,7 +73,7 @@ func (h *Holder) Start(n int, do func()) (done chan struct{}) {
 		select count(*) - 1 from waits`
 	begin := time.Now()
 	for waiting := 0; waiting < n; {
-		if time.Since(begin) > WaitTimeout {
+		if time.Since(begin) > time.Minute {
 			h.tb.Fatalf("%d backends wait for the transaction, want %d", waiting, n)
 		}
 		select {

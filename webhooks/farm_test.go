@@ -6,8 +6,10 @@ import (
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -16,6 +18,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -84,11 +87,32 @@ func startWithout(t *testing.T, d *db.DB, change func(*webhooks.Config)) *farm {
 // run runs a dispatcher until f.cancel or f.stop is called or the test ends.
 func (f *farm) run(t *testing.T, c webhooks.Config) {
 	t.Helper()
+	if c.Log == nil {
+		c.Log = slog.New(unrecorded{slog.DiscardHandler})
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() { webhooks.New(c).Run(ctx); close(ended) }()
 	f.cancel, f.stop = cancel, func() { cancel(); <-ended }
 	t.Cleanup(f.stop)
+}
+
+// unrecorded is the log of a dispatcher. It keeps the error in broken if the dispatcher cannot record what a receiver
+// answered although the database is up: it would try again and again, and tests would wait in vain.
+type unrecorded struct{ slog.Handler }
+
+var broken atomic.Pointer[error]
+
+func (unrecorded) Enabled(context.Context, slog.Level) bool { return true }
+func (unrecorded) Handle(_ context.Context, r slog.Record) error {
+	r.Attrs(func(a slog.Attr) bool {
+		err, ok := a.Value.Any().(error)
+		if ok && strings.HasPrefix(r.Message, "cannot record") && !errors.Is(err, db.ErrUnavailable) {
+			broken.Store(&err)
+		}
+		return true
+	})
+	return nil
 }
 
 // certificate returns the certificate of all receivers.
@@ -205,6 +229,9 @@ func eventually(t *testing.T, c *testkit.Client, path string, want map[string]st
 	t.Helper()
 	var a *testkit.Response
 	testkit.Eventually(t, fmt.Sprintf("%s shows %v", path, want), func() bool {
+		if err := broken.Load(); err != nil {
+			t.Fatalf("%s cannot show %v: a dispatcher cannot record outcomes: %v", path, want, *err)
+		}
 		a = c.Get(t, path).Want(200)
 		same := true
 		for field, text := range want {

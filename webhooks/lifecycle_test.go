@@ -238,7 +238,8 @@ func TestReleaseWaitsForSignal(t *testing.T) {
 			super, err := pgx.Connect(t.Context(), f.super(t))
 			testkit.Check(t, err)
 			defer super.Close(context.Background())
-			_, err = super.Exec(t.Context(), `select set_config('app.tenant_id', $1, false)`, admin.Actor.Tenant)
+			_, err = super.Exec(t.Context(), `select set_config('app.tenant_id', $1, false),
+				set_config('lock_timeout', '1min', false)`, admin.Actor.Tenant)
 			testkit.Check(t, err)
 			claim := admin.Hold(t, `select queue_claim('webhook', uuid_v7(), 0, 60, '{}')`)
 			var released bool
