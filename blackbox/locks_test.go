@@ -119,3 +119,41 @@ func TestNestedChangesWaitForRun(t *testing.T) {
 		}
 	}
 }
+
+// TestDeductionWaitsForLock checks what docs/limits.md promises of locks: a request waits for a lock that another
+// transaction holds, and then goes on with what that transaction left. If the lock is held for longer, the request gets
+// 503 and changes nothing, and the same request works later.
+func TestDeductionWaitsForLock(t *testing.T) {
+	t.Parallel()
+	w := newUnlimitedAPI(t)
+	for name, gaveUp := range map[string]bool{"Released": false, "Held": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := w.api.Operator(t)
+			spool := "/api/v1/spools/" + idOf(createSpool(t, c, testkit.JSON{"net_weight_grams": 1000}))
+			h := c.Hold(t, `update spools set remaining_weight_grams = 500 where id = '`+idOf(spool)+`'`, `
+				insert into spool_usage (spool_id, kind, before_grams, after_grams)
+				values ('`+idOf(spool)+`', 'edited', 1000, 500)`)
+			deduct := func() *httptest.ResponseRecorder {
+				return callHandler(c, "POST", spool+"/deduct", testkit.JSON{"weight_grams": 100})
+			}
+			var a *httptest.ResponseRecorder
+			done := h.StartWaiting(1, func() { a = deduct() })
+			if gaveUp {
+				<-done // while the lock is held
+			}
+			h.Commit()
+			if <-done; gaveUp {
+				if a.Code != 503 || a.Header().Get("Retry-After") == "" || !strings.Contains(a.Body.String(), `"UNAVAILABLE"`) {
+					t.Fatalf("while the lock was held: %d %s", a.Code, a.Body)
+				}
+				c.Get(t, spool).Shows(map[string]string{"remaining_weight_grams": "500"})
+				a = deduct()
+			}
+			testkit.Equal(t, a.Code, 200, "the deduction: %s", a.Body)
+			c.Get(t, spool).Shows(map[string]string{"remaining_weight_grams": "400"})
+			c.Get(t, spool+"/usage").Shows(map[string]string{"total": "3", "items.0.kind": "deducted",
+				"items.0.before_grams": "500", "items.0.after_grams": "400"})
+		})
+	}
+}

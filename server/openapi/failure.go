@@ -65,7 +65,9 @@ var sharedFailures = []failure{
 	}},
 	{429, "TooManyRequests", "Too many requests", []*server.Error{server.ErrTooMany}},
 	{500, "InternalError", "Internal error", []*server.Error{server.ErrInternal}},
-	{503, "Unavailable", "The service is temporarily unavailable, for example because its database is",
+	{503, "Unavailable", "The service is temporarily unavailable: its database is, it has too much to do, or another " +
+		"request or command held a lock for more than 5 seconds. Unless `detail` says that the outcome is unknown, the " +
+		"request has changed nothing",
 		[]*server.Error{server.ErrUnavailable}},
 }
 
