@@ -15,6 +15,7 @@ import (
 	"spoolwright/archive"
 	"spoolwright/auth"
 	"spoolwright/auth/accounts"
+	"spoolwright/auth/audit"
 	"spoolwright/catalog"
 	"spoolwright/cli"
 	"spoolwright/db"
@@ -51,6 +52,7 @@ var Features = []func(*db.DB) []server.Route{
 	stock.Routes,
 	planning.Routes,
 	archive.Routes,
+	audit.Routes,
 }
 
 // Definitions are the SQL functions of the features. A feature comes after the features whose functions it calls.
@@ -224,6 +226,9 @@ func sweep(ctx context.Context, c cli.Config, d *db.DB) {
 	for {
 		if err := server.Sweep(ctx, d); err != nil && ctx.Err() == nil {
 			c.Log.Warn("cannot remove expired idempotency keys; retrying in an hour", "error", err)
+		}
+		if err := audit.Trim(ctx, d); err != nil && ctx.Err() == nil {
+			c.Log.Warn("cannot delete the old entries of the audit logs; retrying in an hour", "error", err)
 		}
 		if err := inventory.SummariseUsage(ctx, d); err != nil && ctx.Err() == nil {
 			c.Log.Warn("cannot summarise the usage ledgers; retrying in an hour", "error", err)

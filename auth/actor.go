@@ -2,7 +2,9 @@ package auth
 
 import (
 	_ "embed"
+	"slices"
 
+	"spoolwright/auth/audit"
 	"spoolwright/db"
 )
 
@@ -11,7 +13,7 @@ var actorSQL string
 
 // Definitions are the SQL functions of users and API keys. Other packages call the function actor_name in their
 // statements.
-var Definitions = []db.Definition{{Name: "auth/actor", Version: 1, SQL: actorSQL}}
+var Definitions = slices.Concat([]db.Definition{{Name: "auth/actor", Version: 1, SQL: actorSQL}}, audit.Definitions)
 
 // HiddenBy selects the columns hidden_by and hidden_by_name of a table with the column hidden_by.
 const HiddenBy = `hidden_by, case when hidden_by is not null then actor_name(hidden_by) end as hidden_by_name`

@@ -195,8 +195,14 @@ func (s *Service) refresh(ctx context.Context, r *server.Request[RefreshToken]) 
 		returning s.counter, s.refreshed_at, u.role`,
 		token.SessionID, token.UserID, token.Counter, now, now.Add(s.tokens.RefreshTTL()), now.Add(-grace)).
 		Into(&token.Counter, &issued, &actor.Role)
-	ended := db.SQL(`delete from sessions s where s.id = $1 and s.user_id = $2
-			and not (s.counter = $3 + 1 and s.refreshed_at >= $4)`,
+	ended := db.SQL(`
+		with ended as (
+			delete from sessions s where s.id = $1 and s.user_id = $2
+				and not (s.counter = $3 + 1 and s.refreshed_at >= $4)
+			returning s.counter
+		)
+		select audit_add('session.reused', 'user', u.id, u.name)::text from ended e join users u on u.id = $2
+		where e.counter > $3`,
 		token.SessionID, token.UserID, token.Counter, now.Add(-grace))
 	err = s.db.Write(db.As(ctx, db.Actor{Tenant: token.TenantID}), alive, ended,
 		rememberAddress(token, r.Address, now))
@@ -226,8 +232,18 @@ func (s *Service) logout(ctx context.Context, r *server.Request[RefreshToken]) (
 		return nil, s.db.CheckActor(ctx)
 	}
 	return nil, s.db.Write(ctx,
-		db.SQL(`delete from sessions where id = $1 and user_id = $2`, token.SessionID, caller.User))
+		db.SQL(signOutSQL, token.SessionID, caller.User, false))
 }
+
+// signOutSQL ends the session $1 of the user $2 or, if $3 is true and the session exists, all sessions of the user.
+const signOutSQL = `
+	with ended as (
+		delete from sessions where user_id = $2 and (id = $1 or $3)
+			and exists (select from sessions where id = $1 and user_id = $2)
+		returning id
+	)
+	select audit_add('sign_out', 'user', u.id, u.name, person => u.id)::text from users u
+	where u.id = $2 and exists (select from ended)`
 
 var meDoc = &server.Doc{
 	ID: "getMe", Tag: tag, Summary: "Get your account", Description: "Returns the user of the access token.",
@@ -271,7 +287,10 @@ var revokeSessionDoc = &server.Doc{
 }
 
 func (s *Service) revokeSession(ctx context.Context, r *server.Request[struct{}]) (server.NoContent, error) {
-	ended := db.SQL(`delete from sessions where id = $1 and user_id = $2 returning id`, r.ID("id"), db.ActorOf(ctx).User)
+	ended := db.SQL(`
+		with ended as (delete from sessions where id = $1 and user_id = $2 returning user_id)
+		select audit_add('session.ended', 'user', u.id, u.name)::text as added from ended e join users u on u.id = e.user_id`,
+		r.ID("id"), db.ActorOf(ctx).User)
 	return nil, server.Found(ended, s.db.Write(ctx, ended))
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"spoolwright/auth/audit"
 	"spoolwright/db"
 	"spoolwright/server"
 	"spoolwright/value"
@@ -71,6 +72,9 @@ func (s *Service) startWith(
 	}
 	if !right {
 		outcome = Failed
+		if user.actor.User != nobody {
+			s.db.Later(db.As(ctx, db.Actor{Tenant: user.actor.Tenant}), audit.FailedSignIn(user.actor.User))
+		}
 		return a, session, errCredentials
 	}
 	outcome = Succeeded
@@ -194,7 +198,9 @@ func (s *Service) startSession(ctx context.Context, user *loginUser, address str
 	err := s.db.Write(ctx,
 		db.SQL(`delete from sessions where user_id = $1 and expires_at < $2`, actor.User, now),
 		opened,
-		rememberAddress(session, address, now))
+		rememberAddress(session, address, now),
+		db.SQL(`select audit_add('sign_in', 'user', u.id, u.name)::text from users u
+			where u.id = $1 and exists (select from sessions where id = $2)`, actor.User, session.SessionID))
 	if err == nil && opened.Rows() == 0 {
 		err = errCredentials
 	}

@@ -95,10 +95,7 @@ func (s *Service) SignOut(ctx context.Context, cookie string, everywhere bool) e
 		return nil // it is no session
 	}
 	return s.db.Write(db.As(ctx, db.Actor{Tenant: session.TenantID}),
-		db.SQL(`
-			delete from sessions where user_id = $2 and (id = $1 or $3)
-				and exists (select from sessions where id = $1 and user_id = $2)`,
-			session.SessionID, session.UserID, everywhere))
+		db.SQL(signOutSQL, session.SessionID, session.UserID, everywhere))
 }
 
 // OneLogin is a login that can be used once while the program runs. The zero value has no login.

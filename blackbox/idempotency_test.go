@@ -166,7 +166,9 @@ func TestIdempotencyKeys(t *testing.T) {
 		rows := f.countRows(t, conn)
 		r.testReplay(t, singleConn)
 		r.testConflicts(t, others)
+		f.wantSameRows(t, conn, rows)
 		r.testAuthorization(t, limited)
+		rows["audit_log"] = f.countRows(t, conn)["audit_log"] // has the roles that testAuthorization gave the user
 		f.wantSameRows(t, conn, rows)
 		r.testOtherUsers(t)
 		r.testExpiry(t)

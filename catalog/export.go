@@ -10,7 +10,7 @@ import (
 var Commands = []cli.Command{importCommand(), Export.Command("products")}
 
 // Export writes all products with their bills of materials.
-var Export = transfer.Export[Product](50,
+var Export = transfer.Export[Product]("products", 50,
 	transfer.ListPage(ProductFilter.list, selectProducts+` where p.id = page.id`))
 
 var exportDoc = &server.Doc{

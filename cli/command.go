@@ -245,6 +245,9 @@ func (c Command) parse(args []string, call *Call) (Run, error) {
 			return misuse("--%s is missing", name)
 		}
 	}
+	if c.Needs >= Farm {
+		return func(ctx context.Context, call *Call) error { return run(db.From(ctx, db.CommandLine), call) }, nil
+	}
 	return run, nil
 }
 

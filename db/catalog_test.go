@@ -89,6 +89,7 @@ var privileges = map[string]string{
 	"sample_rows":        "SELECT INSERT DELETE",
 	"import_columns":     "SELECT INSERT UPDATE",
 	"webhook_emails":     "SELECT INSERT UPDATE",
+	"audit_log":          "SELECT INSERT",
 }
 
 const (
@@ -174,7 +175,8 @@ func TestCatalogTenantKeys(t *testing.T) {
 		where f.contype = 'f' and not (a.attname = 'tenant_id' and b.attname = 'tenant_id')`)
 
 	// Exceptions are the ledgers, whose entries remain when a run is removed, and are never deleted themselves, and the
-	// history of runs, which name users who may be deleted; idempotency keys, which expire; and deliveries, which
+	// history of runs, which name users who may be deleted; the audit log, whose objects may be deleted, too;
+	// idempotency keys, which expire; and deliveries, which
 	// the dispatcher deletes after their webhook.
 	wantNoRows(t, super, "the column refers to another table without a foreign key", `
 		select c.relname || '.' || a.attname from pg_class c
@@ -188,7 +190,7 @@ func TestCatalogTenantKeys(t *testing.T) {
 			'{spool_usage.run_id,spool_usage.user_id,spool_usage.api_key_id,spool_usage.counted_run_id,'
 			'piece_entries.run_id,piece_entries.run_item_id,piece_entries.assembly_id,piece_entries.user_id,'
 			'piece_entries.api_key_id,spool_usage.reporter_id,spool_usage.reverses_id,spool_usage.moves_id,run_history.user_id,'
-			'run_history.api_key_id,idempotency_keys.user_id,'
+			'run_history.api_key_id,idempotency_keys.user_id,audit_log.actor_id,audit_log.object_id,'
 			'webhook_deliveries.webhook_id}')`, tables)
 
 	wantNoRows(t, super, "these tests do not cover exclusion constraints",
@@ -311,7 +313,7 @@ func TestCatalogFunctions(t *testing.T) {
 	super := connect(t, testkit.Private().SuperURL())
 	definers := queryStrings(t, super,
 		`select proname::text from pg_proc where pronamespace = 'public'::regnamespace and prosecdef order by 1`)
-	want := []string{"analyze_grown", "date_sample_usage", "date_samples", "delete_samples", "key_claim", "key_drop",
+	want := []string{"analyze_grown", "audit_trim", "date_sample_usage", "date_samples", "delete_samples", "key_claim", "key_drop",
 		"key_find", "login_claim", "login_drop", "login_find", "login_tenants", "queue_claim", "queue_release",
 		"queue_renew", "queue_state", "shop_claim", "shop_drop", "shop_find", "tenant_created"}
 	testkit.EqualSlices(t, definers, want, "the security definer functions")
@@ -325,6 +327,7 @@ func TestCatalogFunctions(t *testing.T) {
 		select proname::text from pg_proc where pronamespace = 'public'::regnamespace and prosecdef
 		and prosrc !~ '(login|key|shop)_directory'
 		and proname !~ '_sample' -- they change rows of the bound tenant that are marked as sample data
+		and proname <> 'audit_trim' -- it deletes old entries of the bound tenant
 		and prosrc ~ any (array(select '\m' || relname || '\M' from pg_class where relname = any ($1)))`,
 		tenantTables(t, super))
 }

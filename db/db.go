@@ -222,7 +222,7 @@ func (d *DB) selfTest(ctx context.Context) error {
 	if _, err := tx.Exec(ctx, `select set_config('role', 'none', true)`); err != nil {
 		return fmt.Errorf("database: %w", err)
 	}
-	for _, s := range bindOf(Actor{Tenant: tenant}, false) {
+	for _, s := range bindOf(Actor{Tenant: tenant}, "", false) {
 		if _, err := tx.Exec(ctx, s.SQL, s.Args...); err != nil {
 			return bindError(err, login)
 		}
@@ -256,7 +256,7 @@ func (d *DB) selfTest(ctx context.Context) error {
 	}
 	count := func(tenant string) (n int, err error) {
 		var b pgx.Batch
-		d.queueBind(&b, tx.Conn(), Actor{Tenant: tenant})
+		d.queueBind(&b, tx.Conn(), Actor{Tenant: tenant}, "")
 		b.Queue(`select count(*) from tenants`).QueryRow(func(row pgx.Row) error { return row.Scan(&n) })
 		err = tx.SendBatch(ctx, &b).Close()
 		return n, err

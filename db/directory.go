@@ -96,7 +96,7 @@ func (d *DB) directory(ctx context.Context, sql string, args []any, dest ...any)
 		}
 		defer conn.Release()
 		var b pgx.Batch
-		d.queueBind(&b, conn.Conn(), Actor{})
+		d.queueBind(&b, conn.Conn(), Actor{}, "")
 		if err := d.queue(ctx, &b, []*Stmt{stmt}, nil); err != nil {
 			return err
 		}

@@ -316,7 +316,7 @@ func (d *DB) queue(ctx context.Context, b *pgx.Batch, stmts []*Stmt, bind *pgx.C
 		if a.Tenant == "" {
 			return errNoTenant
 		}
-		d.queueBind(b, bind, a)
+		d.queueBind(b, bind, a, originOf(ctx))
 	}
 	for _, s := range stmts {
 		b.Queue(s.sql, s.args...).Query(s.read)

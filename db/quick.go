@@ -157,7 +157,7 @@ func (d *DB) pipeline(ctx context.Context, conn *pgxpool.Conn, reads []*quickRea
 	}
 	transactions := make([]*pipelined, len(reads))
 	for i, q := range reads {
-		q.begin = bindOf(q.actor, true)
+		q.begin = bindOf(q.actor, "", true)
 		transactions[i] = &q.pipelined
 	}
 	d.sendPipelined(ctx, conn.Conn(), session, transactions)

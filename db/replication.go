@@ -28,8 +28,12 @@ func recordNotice(conn *pgconn.PgConn, n *pgconn.Notice) {
 	if strings.HasPrefix(n.Routine, "SyncRepWait") || strings.Contains(n.Detail, "might not have been replicated") {
 		conn.CustomData()[unreplicatedKey] = true
 	}
-	if n.Code == "SW200" {
+	switch n.Code {
+	case "SW200":
 		conn.CustomData()[queuedKey] = true
+	case auditCode:
+		entries, _ := conn.CustomData()[auditKey].([]string)
+		conn.CustomData()[auditKey] = append(entries, n.Message)
 	}
 }
 
@@ -38,6 +42,7 @@ func beginWrite(conn *pgxpool.Conn) {
 	data := conn.Conn().PgConn().CustomData()
 	delete(data, unreplicatedKey)
 	delete(data, queuedKey)
+	delete(data, auditKey)
 }
 
 // endWrite returns the outcome of a transaction that changed something. The argument err is the result of its commit.
@@ -54,6 +59,9 @@ func (d *DB) endWrite(conn *pgxpool.Conn, err error) error {
 	}
 	if d.diskFailed.Load() != 0 {
 		d.diskFailed.Store(0)
+	}
+	if entries, ok := data[auditKey].([]string); ok {
+		d.logEntries(entries)
 	}
 	if data[unreplicatedKey] != nil {
 		return errUnreplicated

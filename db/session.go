@@ -32,14 +32,16 @@ const settingsSQL = `
 // bindSQL binds the current transaction to the tenant $1 and to the user $2 or the API key $4, which the ledger
 // records. Each argument may be empty. The user must exist in the tenant, be enabled, and have the role $3. The key
 // must exist in the tenant and must not be revoked or expired; $5 must be the SHA-256 of its secret, or of its
-// previous secret until the previous secret expires. If the session lacks the settings of settingsSQL, refuse raises
+// previous secret until the previous secret expires. If $6 is not empty, it is the origin of the transaction for the
+// audit log. If the session lacks the settings of settingsSQL, refuse raises
 // SW500. CASE evaluates its conditions in order, so the policies of the tables in later conditions see the tenant.
 const bindSQL = `
 	select case
 		when current_user <> '` + appRole + `' or current_setting('search_path') <> '` + appSchemas + `'
 			then refuse('SW500', 'the session lost its role or its schemas')
 		when set_config('app.tenant_id', $1, true) || set_config('app.user_id', $2, true) ||
-			set_config('app.api_key_id', $4, true) is null then null
+			set_config('app.api_key_id', $4, true) ||
+			case when $6 <> '' then set_config('app.origin', $6, true) else '' end is null then null
 		when $2 <> '' and not exists (
 			select from users u where u.tenant_id = nullif($1, '')::uuid and u.id = nullif($2, '')::uuid
 				and u.role = $3 and u.disabled_at is null)
@@ -106,15 +108,16 @@ func (d *DB) sessionOf(conn *pgx.Conn) *session {
 
 // queueBind adds the statements that bind the transaction to the actor. If the tenant is empty, they bind to no
 // tenant.
-func (d *DB) queueBind(b *pgx.Batch, conn *pgx.Conn, a Actor) {
-	for _, s := range bindOf(a, d.sessionOf(conn) != nil) {
+func (d *DB) queueBind(b *pgx.Batch, conn *pgx.Conn, a Actor, origin string) {
+	for _, s := range bindOf(a, origin, d.sessionOf(conn) != nil) {
 		b.Queue(s.SQL, s.Args...)
 	}
 }
 
 // bindOf returns the statements that bind a transaction to the actor. If prepared is false, they include settingsSQL.
-func bindOf(a Actor, prepared bool) []Statement {
-	bind := a.Bind()
+// Reads need no origin.
+func bindOf(a Actor, origin string, prepared bool) []Statement {
+	bind := a.bind(origin)
 	statements := []Statement{{bind.sql, bind.args}}
 	if !prepared {
 		statements = slices.Insert(statements, 0, Statement{settingsSQL, []any{int32(0)}})
@@ -124,9 +127,27 @@ func bindOf(a Actor, prepared bool) []Statement {
 
 // Bind returns a statement that binds the transaction to the actor from then on, and checks the actor, as the first
 // statement of a transaction does. Transactions use it to read several tenants, or to check the actor again under a
-// lock.
-func (a Actor) Bind() *Stmt {
-	return SQL(bindSQL, a.Tenant, a.User, a.Role, a.APIKey, []byte(a.KeyHash))
+// lock. The origin of the transaction stays.
+func (a Actor) Bind() *Stmt { return a.bind("") }
+
+func (a Actor) bind(origin string) *Stmt {
+	return SQL(bindSQL, a.Tenant, a.User, a.Role, a.APIKey, []byte(a.KeyHash), origin)
+}
+
+// CommandLine is the origin of the transactions of commands.
+const CommandLine = "command line"
+
+type originKey struct{}
+
+// From returns a context whose transactions come from the origin, for the audit log: the address of a client, or
+// CommandLine. Transactions without an origin are those of the service itself.
+func From(ctx context.Context, origin string) context.Context {
+	return context.WithValue(ctx, originKey{}, origin)
+}
+
+func originOf(ctx context.Context) string {
+	origin, _ := ctx.Value(originKey{}).(string)
+	return origin
 }
 
 // FreshPlan returns a statement that makes PostgreSQL plan each later execution in the transaction. Statements that

@@ -34,7 +34,7 @@ func (d *DB) Snapshot(ctx context.Context, fn func(*tables.Tx) error) error {
 	dial.RegisterTypes(conn.TypeMap())
 	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 	return pgx.BeginTxFunc(ctx, conn, options, func(pgx.Tx) error {
-		for _, s := range bindOf(ActorOf(ctx), false) {
+		for _, s := range bindOf(ActorOf(ctx), "", false) {
 			if _, err := conn.Exec(ctx, s.SQL, s.Args...); err != nil {
 				return classify(err)
 			}

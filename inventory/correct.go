@@ -285,6 +285,12 @@ func (c *correcting) reverse(reason any) (stmts []*db.Stmt, entry *db.Stmt, warn
 	return append(stmts, db.SQL(`select usage_dated(array[$1::text::timestamptz])::text`, e.UsedAt)), entry, warnings
 }
 
+// audited returns the statement that adds an entry for the correction to the audit log.
+func (c *correcting) audited(action string) *db.Stmt {
+	return db.SQL(`select audit_add($1, 'spool', $2, $3)::text`, action, c.from.ID,
+		fmt.Sprintf("#%d %s", c.from.Number, c.from.Name))
+}
+
 func (h handlers) reverse(ctx context.Context, r *server.Request[UsageReversal]) (server.OK[UsageCorrection], error) {
 	var entry *db.Stmt
 	var warnings []UsageWarning
@@ -293,7 +299,7 @@ func (h handlers) reverse(ctx context.Context, r *server.Request[UsageReversal])
 			return nil, err
 		}
 		stmts, entry, warnings = c.reverse(r.In.Reason.Arg())
-		return stmts, nil
+		return append(stmts, c.audited("usage.reversed")), nil
 	})
 	if err != nil {
 		return nil, err
@@ -323,7 +329,7 @@ func (h handlers) move(ctx context.Context, r *server.Request[UsageMove]) (serve
 		use := c.entry.use()
 		more, entry, w := to.correct(c.entry, "moves_id", use, -use, c.entry.Reason)
 		recorded, otherWarnings = entry, w
-		return append(stmts, more...), nil
+		return append(append(stmts, more...), c.audited("usage.moved")), nil
 	})
 	if err != nil {
 		return nil, err

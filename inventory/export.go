@@ -11,7 +11,7 @@ import (
 
 // Export writes spools. The CSV format is the one that imports.Importer.CSV reads. Without the filter Archived, it
 // writes archived spools too.
-var Export = transfer.Export[Spool](500, transfer.ListPage(func(f SpoolFilter) *server.List {
+var Export = transfer.Export[Spool]("spools", 500, transfer.ListPage(func(f SpoolFilter) *server.List {
 	if f.Archived.IsNull() {
 		f.Archived = value.Some(Archived("any"))
 	}

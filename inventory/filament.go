@@ -358,7 +358,7 @@ func (h handlers) addFilamentSpools(
 }
 
 // ExportFilaments writes filaments.
-var ExportFilaments = transfer.Export[Filament](500, transfer.ListPage(FilamentFilter.list,
+var ExportFilaments = transfer.Export[Filament]("filaments", 500, transfer.ListPage(FilamentFilter.list,
 	`select `+filamentColumns+` from `+filamentsTable+` where id = page.id`))
 
 var exportFilamentsDoc = &server.Doc{

@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"spoolwright/auth/accounts"
+	"spoolwright/auth/audit"
 	"spoolwright/cli"
 	"spoolwright/db"
 	"spoolwright/server"
@@ -357,7 +358,11 @@ func writeCatalog(
 		}
 	}
 	var total int64
-	err = d.Write(ctx, db.SQL(`select count(*) from (select from filament_catalog limit $1) c`, maxCatalog+1).Into(&total))
+	last := []*db.Stmt{db.SQL(`select count(*) from (select from filament_catalog limit $1) c`, maxCatalog+1).Into(&total)}
+	if !dryRun {
+		last = append(last, audit.Import("filament catalog"))
+	}
+	err = d.Write(ctx, last...)
 	if dryRun {
 		total += result.Created - result.Removed
 	}

@@ -274,7 +274,7 @@ type UsageSelection struct {
 
 // ExportUsage writes the usage ledgers of all spools: the entries of the period, or all entries if there is no
 // period.
-var ExportUsage = transfer.Export[UsageEntry](1000, func(
+var ExportUsage = transfer.Export[UsageEntry]("usage", 1000, func(
 	_ context.Context, f UsageSelection, limit int, after *db.Position,
 ) []*db.Stmt {
 	var first, end any = "-infinity", "infinity"

@@ -212,7 +212,7 @@ func (h handlers) restoreVendor(ctx context.Context, r *server.Request[struct{}]
 }
 
 // ExportVendors writes vendors.
-var ExportVendors = transfer.Export[Vendor](500, transfer.ListPage(VendorFilter.list,
+var ExportVendors = transfer.Export[Vendor]("vendors", 500, transfer.ListPage(VendorFilter.list,
 	`select `+vendorColumns+` from `+vendorsTable+` where id = page.id`))
 
 var exportVendorsDoc = &server.Doc{

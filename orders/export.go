@@ -10,7 +10,8 @@ import (
 var Commands = []cli.Command{Export.Command("orders")}
 
 // Export writes all orders with their items.
-var Export = transfer.Export[Order](200, transfer.ListPage(OrderFilter.list, selectOrders+` where o.id = page.id`))
+var Export = transfer.Export[Order]("orders", 200,
+	transfer.ListPage(OrderFilter.list, selectOrders+` where o.id = page.id`))
 
 var exportDoc = &server.Doc{
 	ID: "exportOrders", Tag: Tag, Summary: "Export orders",

@@ -391,7 +391,7 @@ func (h handlers) load(ctx context.Context, r *server.Request[Load]) (server.OK[
 }
 
 // Export writes all printers.
-var Export = transfer.Export[Printer](500, transfer.ListPage(PrinterFilter.list,
+var Export = transfer.Export[Printer]("printers", 500, transfer.ListPage(PrinterFilter.list,
 	`select `+printerColumns+` from `+printersTable+` where id = page.id`))
 
 var exportDoc = &server.Doc{

@@ -10,7 +10,7 @@ import (
 var Commands = []cli.Command{Export.Command("production-runs")}
 
 // Export writes all production runs with their items and materials.
-var Export = transfer.Export[Run](200, transfer.ListPage(exported, `
+var Export = transfer.Export[Run]("production-runs", 200, transfer.ListPage(exported, `
 		select `+runColumns+`,
 			(select coalesce(json_agg(json_build_object(
 					'id', i.id, 'product_id', i.product_id, 'product_name', p.name,

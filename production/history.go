@@ -66,7 +66,7 @@ type ItemState struct {
 const maxStates = 150
 
 // remember returns a statement that adds an action to the history of a run. state is the result of run_state before
-// the action. materials are all materials of the run; items are the items that the action changes.
+// the action. The audit log has corrections, too. materials are all materials of the run; items are the items that the action changes.
 func remember(
 	run, action string, reason any, state string, materials []MaterialState, items []ItemState,
 ) (*db.Stmt, error) {
@@ -77,7 +77,12 @@ func remember(
 	if err != nil {
 		return nil, err
 	}
-	return db.SQL(`insert into run_history (id, run_id, action, reason, before) values ($1, $2, $3, $4, $5)`,
+	return db.SQL(`
+		with added as (
+			insert into run_history (id, run_id, action, reason, before) values ($1, $2, $3, $4, $5) returning run_id, action
+		)
+		select audit_add('run.' || a.action, 'run', a.run_id, r.printer_name)::text
+		from added a join production_runs r on r.id = a.run_id where a.action in ('corrected', 'reopened')`,
 		value.NewID(), run, action, reason, state[:len(state)-1]+","+string(lists[1:])), nil
 }
 

@@ -202,7 +202,7 @@ func (s *Server) ServeHTTP(writer http.ResponseWriter, r *http.Request) {
 				"reverse proxy, all clients behind it share one address and its rate limits", "address", info.address)
 		})
 	}
-	r = r.WithContext(context.WithValue(r.Context(), infoKey{}, info))
+	r = r.WithContext(db.From(context.WithValue(r.Context(), infoKey{}, info), info.address))
 	w := &statusWriter{ResponseWriter: writer}
 	h := w.Header()
 	h.Set("X-Request-Id", info.id)

@@ -14,6 +14,7 @@ import (
 	"syscall"
 
 	"spoolwright/auth/accounts"
+	"spoolwright/auth/audit"
 	"spoolwright/cli"
 	"spoolwright/db"
 	"spoolwright/server"
@@ -43,8 +44,9 @@ func ListPage[F any](list func(F) *server.List, resource string) Page[F] {
 	}
 }
 
-// Export returns the exporter of resources of type T. It reads pages of at most limit resources.
-func Export[T, F any](limit int, page Page[F]) Exporter[F] {
+// Export returns the exporter of resources of type T, and adds an entry to the audit log, with the first page. It reads
+// pages of at most limit resources. The argument resources is their name in the log.
+func Export[T, F any](resources string, limit int, page Page[F]) Exporter[F] {
 	return func(ctx context.Context, d *db.DB, w io.Writer, format server.ExportFormat, filter F) error {
 		write := writeLine
 		switch format {
@@ -62,7 +64,13 @@ func Export[T, F any](limit int, page Page[F]) Exporter[F] {
 		for ctx.Err() == nil {
 			statements := page(ctx, filter, limit, after)
 			stmt := statements[len(statements)-1].KeepBytes(pageBytes)
-			if err := d.Read(ctx, statements...); err != nil {
+			var err error
+			if after == nil {
+				err = d.Write(ctx, append([]*db.Stmt{audit.Export(resources)}, statements...)...)
+			} else {
+				err = d.Read(ctx, statements...)
+			}
+			if err != nil {
 				return err
 			}
 			var rows []json.RawMessage

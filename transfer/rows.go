@@ -14,6 +14,7 @@ import (
 	"slices"
 
 	"spoolwright/auth/accounts"
+	"spoolwright/auth/audit"
 	"spoolwright/cli"
 	"spoolwright/db"
 	"spoolwright/server"
@@ -207,6 +208,9 @@ func (i *untyped) prepare(
 // store writes a file in the transaction of ctx and, unless it is a dry run, remembers what the columns are.
 func (i *untyped) store(ctx context.Context, d *db.DB, p *prepared, dryRun bool) (result counted, err error) {
 	result, err = i.Write(ctx, d, &p.file, dryRun)
+	if err == nil && !dryRun {
+		err = d.Write(ctx, audit.Import(i.Resources))
+	}
 	if err == nil && !dryRun && p.mapping != "" {
 		err = i.remember(ctx, d, p.mapping)
 	}

@@ -70,8 +70,8 @@ func (t *Tx) prepare() error {
 
 // Bind binds the transaction to another tenant.
 func (t *Tx) Bind(tenant string) error {
-	_, err := t.Exec(`select set_config('search_path', 'public, pg_temp', true), set_config('app.tenant_id', $1, true)`,
-		tenant)
+	_, err := t.Exec(`select set_config('search_path', 'public, pg_temp', true), set_config('app.tenant_id', $1, true),
+		set_config('app.origin', 'command line', true)`, tenant)
 	return err
 }
 

@@ -8,6 +8,7 @@ import (
 	"io"
 	"strings"
 
+	"spoolwright/auth/audit"
 	"spoolwright/db"
 	"spoolwright/inventory"
 	"spoolwright/server"
@@ -148,6 +149,9 @@ func (i Importer) importFile(
 		}
 	}
 	err = i.DB.Bulk(ctx, func(ctx context.Context) error {
+		if err := i.DB.Write(ctx, audit.Import("spools")); err != nil {
+			return err
+		}
 		var batch rowBatch
 		insert := func() error {
 			created, err := batch.insert(ctx, i.DB, rows, number+result.Created)

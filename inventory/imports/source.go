@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"spoolwright/auth/audit"
 	"spoolwright/db"
 	"spoolwright/inventory"
 	"spoolwright/server"
@@ -104,7 +105,10 @@ func (i Importer) Source(ctx context.Context, source *Source, o SourceOptions) (
 	err = i.DB.Bulk(ctx, func(ctx context.Context) (err error) {
 		result, err = w.write(ctx)
 		if err == nil && o.DryRun {
-			err = errRolledBack
+			return errRolledBack
+		}
+		if err == nil {
+			err = i.DB.Write(ctx, audit.Import("filaments and spools"))
 		}
 		return err
 	})

@@ -79,6 +79,10 @@ EntryKind = Literal["produced", "used", "assembled", "disassembled", "delivered"
 
 OrderSkipReason = Literal["shipped", "cancelled", "unpaid"]
 
+Action = Literal["sign_in", "sign_in.failed", "sign_in.more_failed", "sign_out", "session.ended", "session.reused", "user.created", "user.changed", "user.disabled", "user.enabled", "user.removed", "user.password_changed", "user.password_link_created", "user.password_set_by_link", "api_key.created", "api_key.changed", "api_key.rotated", "api_key.revoked", "settings.changed", "webhook.created", "webhook.changed", "webhook.disabled", "webhook.enabled", "webhook.rotated", "webhook.removed", "shop.created", "shop.changed", "shop.rotated", "shop.removed", "printer.created", "printer.changed", "printer.removed", "printer.restored", "custom_field.created", "custom_field.changed", "custom_field.removed", "data.exported", "data.imported", "spool.removed", "spool.restored", "filament.removed", "filament.restored", "vendor.removed", "vendor.restored", "product.removed", "product.restored", "order.removed", "order.restored", "run.removed", "run.restored", "stock_level.removed", "run.corrected", "run.reopened", "usage.reversed", "usage.moved"]
+
+ActorKind = Literal["user", "api_key", "command_line", "service", "unknown"]
+
 Format = Literal["standard", "discord", "email", "gotify", "ntfy", "slack", "teams"]
 
 Subscription = Literal["*", "inventory.*", "inventory.low_stock", "order.*", "order.cancelled", "order.done", "order.in_production", "order.received", "product.*", "product.cost_changed", "production_run.*", "production_run.completed", "production_run.corrected", "production_run.failed", "production_run.planned", "production_run.reopened", "production_run.started", "spool.*", "spool.empty"]
@@ -5170,6 +5174,82 @@ def _Plan(d: Any, etag: str | None = None) -> Plan:
         runs=_core.each(_PlannedRun, get("runs")),
         unplanned=_core.each(_UnplannedItem, get("unplanned")),
         missing=_core.each(_MissingFilament, get("missing")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditEntry:
+    """The type `AuditEntry` of the API."""
+
+    id: str
+    """The entry's id."""
+    created_at: _dt.datetime
+    """When the change was made."""
+    action: Action
+    """What was done."""
+    actor_kind: ActorKind
+    """Who did it: a user, an API key, a command on the machine of the service, the service itself, or a client that
+    nobody knows, such as one with a password link.
+    """
+    actor_id: str | None
+    """The user or API key."""
+    actor_name: str | None
+    """The name of the user or API key at that time."""
+    address: str | None
+    """The address of the client; of IPv6, the first 64 bits."""
+    object_kind: str | None
+    """The kind of what was changed. Of an export or import, its resources."""
+    object_id: str | None
+    """What was changed."""
+    object_name: str | None
+    """The name at that time."""
+    fields: tuple[str, ...]
+    """The fields that changed, without their values."""
+
+
+def _AuditEntry(d: Any, etag: str | None = None) -> AuditEntry:
+    get = d.get
+    return AuditEntry(
+        id=get("id"),
+        created_at=_core.timestamp(get("created_at")),
+        action=get("action"),
+        actor_kind=get("actor_kind"),
+        actor_id=get("actor_id"),
+        actor_name=get("actor_name"),
+        address=get("address"),
+        object_kind=get("object_kind"),
+        object_id=get("object_id"),
+        object_name=get("object_name"),
+        fields=_core.each(None, get("fields")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditEntryList:
+    """The type `AuditEntryList` of the API."""
+
+    items: tuple[AuditEntry, ...]
+    """The items of this page."""
+    total: int
+    """Number of matching items on all pages."""
+    skip: int
+    """Number of skipped items."""
+    limit: int
+    """Maximum number of items on a page."""
+    next: str | None
+    """The value of `after` for the next page; null on the last page, and if the request has an order without an
+    index.
+    """
+
+
+def _AuditEntryList(d: Any, etag: str | None = None) -> AuditEntryList:
+    get = d.get
+    return AuditEntryList(
+        items=_core.each(_AuditEntry, get("items")),
+        total=get("total"),
+        skip=get("skip"),
+        limit=get("limit"),
+        next=get("next"),
     )
 
 
@@ -15000,6 +15080,103 @@ class PlanResource:
         )
 
 
+class AuditLogResource:
+    """Who did what in the farm, when, and from where. For admins. Nobody in the farm can change an entry; entries are
+    deleted after 400 days.
+    """
+
+    __slots__ = ("_client",)
+
+    def __init__(self, client: _core.BaseClient) -> None:
+        self._client = client
+
+    def list(
+        self,
+        *,
+        skip: int | None = None,
+        limit: int | None = None,
+        sort_by: Literal["id", "created_at", "action"] | None = None,
+        sort_order: SortOrder | None = None,
+        after: str | None = None,
+        action: Action | Sequence[Action] | None = None,
+        actor_id: str | None = None,
+        created_from: _dt.datetime | None = None,
+        created_to: _dt.datetime | None = None,
+    ) -> AuditEntryList:
+        """Read the audit log.
+
+        Returns who signed in, failed to sign in, changed users, API keys, settings, webhooks, connections to
+        shops, printers or custom fields, exported, imported, removed, restored or corrected something, the newest
+        first. Everyday work such as deductions is not in the log. `actor_name` and `object_name` are the names of
+        that time. An entry names fields, and has none of their values.
+
+        Of a failed sign-in, the actor is the user whose e-mail was given. After ten in an hour, one
+        `sign_in.more_failed` stands for the rest.
+
+        Requires the role `admin`.
+
+        :param skip: Items to skip.
+        :param limit: Maximum page size.
+        :param sort_by: Any scalar field of the items.
+        :param sort_order: Ascending or descending.
+        :param after: The `next` of a page with the same `sort_by` and `sort_order`, to get the page after it.
+        Cannot be combined with `skip`.
+        :param action: One action, or several separated by commas.
+        :param actor_id: Only what this user or API key did.
+        :param created_from: Only entries from this time or day.
+        :param created_to: Only entries before this time or day.
+        """
+        return self._client._call(
+            "GET",
+            "/audit-log",
+            _AuditEntryList,
+            query={
+                "skip": skip,
+                "limit": limit,
+                "sort_by": sort_by,
+                "sort_order": sort_order,
+                "after": after,
+                "action": action,
+                "actor_id": actor_id,
+                "created_from": created_from,
+                "created_to": created_to,
+            },
+        )
+
+    def iterate(
+        self,
+        *,
+        sort_by: Literal["id", "created_at", "action"] | None = None,
+        sort_order: SortOrder | None = None,
+        action: Action | Sequence[Action] | None = None,
+        actor_id: str | None = None,
+        created_from: _dt.datetime | None = None,
+        created_to: _dt.datetime | None = None,
+    ) -> Iterator[AuditEntry]:
+        """Iterates over all items of the list, page by page.
+
+        Items that others create or delete meanwhile may be missing or not; every other item occurs exactly once.
+        Sort by a field that does not change meanwhile.
+
+        :param sort_by: Any scalar field of the items.
+        :param sort_order: Ascending or descending.
+        :param action: One action, or several separated by commas.
+        :param actor_id: Only what this user or API key did.
+        :param created_from: Only entries from this time or day.
+        :param created_to: Only entries before this time or day.
+        """
+        return _core.cursor_pages(self._client, "/audit-log", _AuditEntryList,
+            query={
+                "sort_by": sort_by,
+                "sort_order": sort_order,
+                "action": action,
+                "actor_id": actor_id,
+                "created_from": created_from,
+                "created_to": created_to,
+            },
+        )
+
+
 class WebhooksResource:
     """URLs that get events of the tenant, signed as [Standard Webhooks](https://www.standardwebhooks.com) specifies,
     or as messages of a chat or e-mails. For admins; API keys are rejected. An event is stored in the transaction
@@ -15690,6 +15867,10 @@ class Client(_core.BaseClient):
         """How much filament should be in stock. The levels that are low are the shopping list."""
         self.plan = PlanResource(self)
         """Which runs print what is still missing: on which printers, when, and from which spools."""
+        self.audit_log = AuditLogResource(self)
+        """Who did what in the farm, when, and from where. For admins. Nobody in the farm can change an entry; entries
+        are deleted after 400 days.
+        """
         self.webhooks = WebhooksResource(self)
         """URLs that get events of the tenant, signed as [Standard Webhooks](https://www.standardwebhooks.com)
         specifies, or as messages of a chat or e-mails. For admins; API keys are rejected. An event is stored in
@@ -15712,11 +15893,16 @@ __all__ = [
     "AccessKey",
     "AccessKeyList",
     "AccessKeySecret",
+    "Action",
+    "ActorKind",
     "ActualUsageMissingError",
     "ApiKeyLimitError",
     "ApiKeyRevokedError",
     "ApiKeysResource",
     "Archived",
+    "AuditEntry",
+    "AuditEntryList",
+    "AuditLogResource",
     "AuthResource",
     "AvailableMaterial",
     "AvailableSpool",

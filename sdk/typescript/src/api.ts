@@ -81,6 +81,10 @@ export type EntryKind = "produced" | "used" | "assembled" | "disassembled" | "de
 
 export type OrderSkipReason = "shipped" | "cancelled" | "unpaid";
 
+export type Action = "sign_in" | "sign_in.failed" | "sign_in.more_failed" | "sign_out" | "session.ended" | "session.reused" | "user.created" | "user.changed" | "user.disabled" | "user.enabled" | "user.removed" | "user.password_changed" | "user.password_link_created" | "user.password_set_by_link" | "api_key.created" | "api_key.changed" | "api_key.rotated" | "api_key.revoked" | "settings.changed" | "webhook.created" | "webhook.changed" | "webhook.disabled" | "webhook.enabled" | "webhook.rotated" | "webhook.removed" | "shop.created" | "shop.changed" | "shop.rotated" | "shop.removed" | "printer.created" | "printer.changed" | "printer.removed" | "printer.restored" | "custom_field.created" | "custom_field.changed" | "custom_field.removed" | "data.exported" | "data.imported" | "spool.removed" | "spool.restored" | "filament.removed" | "filament.restored" | "vendor.removed" | "vendor.restored" | "product.removed" | "product.restored" | "order.removed" | "order.restored" | "run.removed" | "run.restored" | "stock_level.removed" | "run.corrected" | "run.reopened" | "usage.reversed" | "usage.moved";
+
+export type ActorKind = "user" | "api_key" | "command_line" | "service" | "unknown";
+
 export type Format = "standard" | "discord" | "email" | "gotify" | "ntfy" | "slack" | "teams";
 
 export type Subscription = "*" | "inventory.*" | "inventory.low_stock" | "order.*" | "order.cancelled" | "order.done" | "order.in_production" | "order.received" | "product.*" | "product.cost_changed" | "production_run.*" | "production_run.completed" | "production_run.corrected" | "production_run.failed" | "production_run.planned" | "production_run.reopened" | "production_run.started" | "spool.*" | "spool.empty";
@@ -2990,6 +2994,51 @@ export interface Plan<D = number> {
   readonly unplanned: readonly UnplannedItem[];
   /** The filament that is missing for them. */
   readonly missing: readonly MissingFilament<D>[];
+}
+
+/** The type `AuditEntry` of the API. */
+export interface AuditEntry {
+  /** The entry's id. */
+  readonly id: string;
+  /** When the change was made. */
+  readonly created_at: string;
+  /** What was done. */
+  readonly action: Action;
+  /**
+   * Who did it: a user, an API key, a command on the machine of the service, the service itself, or a client that
+   * nobody knows, such as one with a password link.
+   */
+  readonly actor_kind: ActorKind;
+  /** The user or API key. */
+  readonly actor_id: string | null;
+  /** The name of the user or API key at that time. */
+  readonly actor_name: string | null;
+  /** The address of the client; of IPv6, the first 64 bits. */
+  readonly address: string | null;
+  /** The kind of what was changed. Of an export or import, its resources. */
+  readonly object_kind: string | null;
+  /** What was changed. */
+  readonly object_id: string | null;
+  /** The name at that time. */
+  readonly object_name: string | null;
+  /** The fields that changed, without their values. */
+  readonly fields: readonly string[];
+}
+
+/** The type `AuditEntryList` of the API. */
+export interface AuditEntryList {
+  /** The items of this page. */
+  readonly items: readonly AuditEntry[];
+  /** Number of matching items on all pages. */
+  readonly total: number;
+  /** Number of skipped items. */
+  readonly skip: number;
+  /** Maximum number of items on a page. */
+  readonly limit: number;
+  /**
+   * The value of `after` for the next page; null on the last page, and if the request has an order without an index.
+   */
+  readonly next: string | null;
 }
 
 /** The type `Webhook` of the API. */
@@ -6299,6 +6348,31 @@ export interface ListStockLevelsQuery {
   brand?: string | undefined;
   /** Only this colour, ignoring case. */
   color?: string | undefined;
+}
+
+/** Query parameters of `auditLog.list`. */
+export interface ListAuditLogQuery {
+  /** Items to skip. */
+  skip?: number | undefined;
+  /** Maximum page size. */
+  limit?: number | undefined;
+  /** Any scalar field of the items. */
+  sort_by?: "id" | "created_at" | "action" | undefined;
+  /** Ascending or descending. */
+  sort_order?: SortOrder | undefined;
+  /**
+   * The `next` of a page with the same `sort_by` and `sort_order`, to get the page after it. Cannot be combined with
+   * `skip`.
+   */
+  after?: string | undefined;
+  /** One action, or several separated by commas. */
+  action?: Action | readonly Action[] | undefined;
+  /** Only what this user or API key did. */
+  actor_id?: string | undefined;
+  /** Only entries from this time or day. */
+  created_from?: string | Date | undefined;
+  /** Only entries before this time or day. */
+  created_to?: string | Date | undefined;
 }
 
 /** Query parameters of `webhooks.list`. */
@@ -10283,6 +10357,52 @@ export class PlanResource<M extends DecimalMode = "number"> {
 }
 
 /**
+ * Who did what in the farm, when, and from where. For admins. Nobody in the farm can change an entry; entries are
+ * deleted after 400 days.
+ */
+export class AuditLogResource<M extends DecimalMode = "number"> {
+  readonly #client: BaseClient;
+
+  constructor(client: BaseClient) {
+    this.#client = client;
+  }
+
+  /**
+   * Read the audit log.
+   *
+   * Returns who signed in, failed to sign in, changed users, API keys, settings, webhooks, connections to shops,
+   * printers or custom fields, exported, imported, removed, restored or corrected something, the newest first.
+   * Everyday work such as deductions is not in the log. `actor_name` and `object_name` are the names of that time. An
+   * entry names fields, and has none of their values.
+   *
+   * Of a failed sign-in, the actor is the user whose e-mail was given. After ten in an hour, one
+   * `sign_in.more_failed` stands for the rest.
+   *
+   * Requires the role `admin`.
+   */
+  list(
+    query: ListAuditLogQuery = {},
+    options: RequestOptions = {},
+  ): Promise<AuditEntryList> {
+    return this.#client.call("GET", `/audit-log`, { query: { ...query } }, options);
+  }
+
+  /**
+   * Iterates over all items of the list, page by page.
+   *
+   * Items that others create or delete meanwhile may be missing or not; every other item occurs exactly once. Sort by
+   * a field that does not change meanwhile.
+   */
+  iterate(
+    query: Omit<ListAuditLogQuery, "skip" | "limit" | "after"> = {},
+    options: RequestOptions = {},
+  ): AsyncGenerator<AuditEntry, void, undefined> {
+    return cursorPages(this.#client, `/audit-log`, { ...query }, options);
+  }
+
+}
+
+/**
  * URLs that get events of the tenant, signed as [Standard Webhooks](https://www.standardwebhooks.com) specifies, or
  * as messages of a chat or e-mails. For admins; API keys are rejected. An event is stored in the transaction of its
  * cause, so that none is lost, and sent at least once, in no particular order. `webhook-id` identifies repetitions. A
@@ -10663,6 +10783,11 @@ export class Client<M extends DecimalMode = "number"> extends BaseClient {
   /** Which runs print what is still missing: on which printers, when, and from which spools. */
   readonly plan: PlanResource<M>;
   /**
+   * Who did what in the farm, when, and from where. For admins. Nobody in the farm can change an entry; entries are
+   * deleted after 400 days.
+   */
+  readonly auditLog: AuditLogResource<M>;
+  /**
    * URLs that get events of the tenant, signed as [Standard Webhooks](https://www.standardwebhooks.com) specifies, or
    * as messages of a chat or e-mails. For admins; API keys are rejected. An event is stored in the transaction of its
    * cause, so that none is lost, and sent at least once, in no particular order. `webhook-id` identifies repetitions.
@@ -10701,6 +10826,7 @@ export class Client<M extends DecimalMode = "number"> extends BaseClient {
     this.pieceEntries = new PieceEntriesResource(this);
     this.stockLevels = new StockLevelsResource(this);
     this.plan = new PlanResource(this);
+    this.auditLog = new AuditLogResource(this);
     this.webhooks = new WebhooksResource(this);
     this.shops = new ShopsResource(this);
   }
