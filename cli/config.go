@@ -251,10 +251,15 @@ func checkSecret(v string) error {
 	return nil
 }
 
+// checkOrigin accepts an origin as browsers send it: in lower case, and without the usual port of its scheme.
 func checkOrigin(v string) error {
 	u, err := url.Parse(v)
-	if err != nil || u.Scheme == "" || u.Host == "" || v != u.Scheme+"://"+u.Host {
-		return fmt.Errorf("%q is not an origin such as https://farm.example", v)
+	if err == nil && u.Port() != "" {
+		err = checkAddr(u.Host)
+	}
+	if err != nil || u.Scheme == "" || u.Hostname() == "" || v != u.Scheme+"://"+u.Host || strings.HasSuffix(v, ":") ||
+		v != strings.ToLower(v) || u.Scheme == "https" && u.Port() == "443" || u.Scheme == "http" && u.Port() == "80" {
+		return fmt.Errorf("%q is not an origin such as https://farm.example, in lower case and without the usual port", v)
 	}
 	return nil
 }
