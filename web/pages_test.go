@@ -198,6 +198,7 @@ func TestPages(t *testing.T) {
 		{path: "/settings/keys", admin: true},
 		{path: "/settings/fields", admin: true},
 		{path: "/settings/backup", admin: true},
+		{path: "/settings/audit", admin: true},
 		{path: "/settings/fields/new", admin: true, hidden: true},
 		{path: "/settings/fields/" + field + "/edit", admin: true, ours: true},
 		{path: "/settings/shops", admin: true},

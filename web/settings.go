@@ -11,7 +11,7 @@ import (
 // settingsTabs are the pages of the settings, each with the forms whose addresses are below its own.
 var settingsTabs = []option{{"/settings", "Farm"}, {"/settings/users", "People"}, {"/settings/keys", "API keys"},
 	{"/settings/fields", "Custom fields"}, {"/settings/shops", "Shops"},
-	{"/settings/webhooks", "Webhooks"}, {"/settings/backup", "Backup"}}
+	{"/settings/webhooks", "Webhooks"}, {"/settings/backup", "Backup"}, {"/settings/audit", "Log"}}
 
 // Tabs returns the pages of the settings.
 func (v *visit) Tabs() []option { return settingsTabs }

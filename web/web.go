@@ -191,6 +191,7 @@ var pages = slices.Concat([]page{
 	{"GET /settings/keys", server.Admin, showSettings},
 	{"GET /settings/fields", server.Admin, showSettings},
 	{"GET /settings/backup", server.Admin, showSettings},
+	{"GET /settings/audit", server.Admin, showAuditLog},
 	{"POST /settings", server.Admin, changeSettings},
 	{"GET /settings/farm.gz", server.Admin, exportFarm},
 	{"POST /settings/keys", server.Admin, createKey},
