@@ -310,3 +310,38 @@ func TestPlanOfCenturies(t *testing.T) {
 	body["create"] = false
 	f.Post(t, planURL, body).Want(200).Shows(map[string]string{"finished_at": last, "runs.899.expected_start_at": last})
 }
+
+// A removed run keeps no printer busy, and a removed order has no plan.
+func TestPlansIgnoreRemovedRunsAndOrders(t *testing.T) {
+	t.Parallel()
+	f := farm{newAPI(t).Operator(t), t}
+	first, second := f.printer(j{"name": "A"}), f.printer(j{"name": "B"})
+	f.spool("Black", 1000, 1000)
+	product := f.product("Black", 10, 60, 1)
+	run := f.Post(t, runsURL, j{"printer_id": first, "status": "in_progress"}).Want(201).ID()
+	plan := func() string {
+		return f.Post(t, planURL, j{"items": []j{{"product_id": product}}}).Want(200).Text("runs.0.printer_id")
+	}
+	testkit.Equal(t, plan(), second, "the printer beside one whose run is late")
+	f.Hold(t, `update production_runs set hidden_at = now() where id = '`+run+`'`).Commit()
+	testkit.Equal(t, plan(), first, "the printer whose run was removed")
+	order := f.order(product, 1)
+	f.Delete(t, order).Want(204)
+	f.Post(t, order+"/plan", j{}).WantError(404, "NOT_FOUND")
+}
+
+// A plan that creates runs waits for a transaction that has locked the order, even if it has no run to create.
+func TestPlanWaitsForOrder(t *testing.T) {
+	t.Parallel()
+	f := farm{newAPI(t).Operator(t), t}
+	f.printer(j{"name": "A"})
+	order := f.order(f.product("Black", 10, 60, 1), 1) // there is no spool
+	h := f.Hold(t, `select from orders where id = '`+order[len(ordersURL)+1:]+`' for share`)
+	var a *testkit.Response
+	var err error
+	done := h.StartWaiting(1, func() { a, err = f.Send("POST", order+"/plan", j{"create": true}) })
+	h.Commit()
+	<-done
+	testkit.Check(t, err)
+	testkit.Equal(t, a.Status, 200, "the plan: %s", a.Body)
+}

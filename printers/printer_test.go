@@ -2,6 +2,8 @@ package printers_test
 
 import (
 	"fmt"
+	"net/http"
+	"strings"
 	"sync"
 	"testing"
 
@@ -9,6 +11,7 @@ import (
 	"spoolwright/inventory"
 	"spoolwright/printers"
 	"spoolwright/testkit"
+	"spoolwright/value"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
@@ -212,5 +215,90 @@ func TestLoadWhileSlotsChange(t *testing.T) {
 		if slots, at := now.Text("slots"), now.Text("loaded.0.slot"); at > slots {
 			t.Fatalf("the printer has %s slots, and a spool in slot %s", slots, at)
 		}
+	}
+}
+
+// Named finds a printer by its id or its name, and never a removed one, also if it is removed while a transaction
+// waits for it.
+func TestNamedPrinter(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t).Operator(t)
+	id := c.Post(t, path, j{"name": "Prusa"}).Want(201).ID()
+	named := func(id, name any) (found string) {
+		testkit.Check(t, c.API.DB.Read(db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant}), db.SQL(
+			`select coalesce(max(p.id::text), '') from `+printers.Named("$1::uuid", "$2::text")+` p`, id, name).Into(&found)))
+		return found
+	}
+	testkit.Equal(t, named(id, nil), id, "by id")
+	testkit.Equal(t, named(nil, "PRUSA"), id, "by name")
+	h := c.Hold(t, `select from printers where id = '`+id+`' for update`,
+		`update printers set hidden_at = now() where id = '`+id+`'`)
+	found := ""
+	done := h.StartWaiting(1, func() { found = named(id, nil) })
+	h.Commit()
+	<-done
+	testkit.Equal(t, found, "", "by id, while it is removed")
+	testkit.Equal(t, named(id, nil)+named(nil, "Prusa"), "", "after it was removed")
+}
+
+// A change of a printer goes on with what the transaction left for which it waited: the spools follow the newest name,
+// and If-Match compares with the newest printer.
+func TestChangeWaitsForPrinter(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t).Operator(t)
+	id := c.Post(t, path, j{"name": "A"}).Want(201).ID()
+	spool := addSpool(t, c, nil)
+	c.Do(t, "PUT", path+"/"+id+"/slots/1", j{"spool_id": spool}).Want(200)
+	patch := func(header http.Header, held []string, body j) *testkit.Response {
+		h := c.Hold(t, held...)
+		sender := *c
+		sender.Header = header
+		var a *testkit.Response
+		var err error
+		done := h.StartWaiting(1, func() { a, err = sender.Send("PATCH", path+"/"+id, body) })
+		h.Commit()
+		<-done
+		testkit.Check(t, err)
+		return a
+	}
+	a := patch(nil, []string{`update printers set name = 'B' where id = '` + id + `'`,
+		`update spools set location = 'B' where id = '` + spool + `'`}, j{"name": "C"})
+	testkit.Equal(t, a.Status, 200, "the new name: %s", a.Body)
+	c.Get(t, spools+"/"+spool).Want(200).Shows(map[string]string{"location": "C"})
+
+	etag := c.Get(t, path+"/"+id).Want(200).Header.Get("ETag")
+	a = patch(http.Header{"If-Match": {etag}}, []string{`update printers set notes = 'x', updated_at = now()
+		where id = '` + id + `'`}, j{"name": "D"})
+	testkit.Equal(t, a.Status, 412, "with an ETag of before: %s", a.Body)
+}
+
+// The report of a printer's key loads the spool, but neither a removed spool nor into a removed printer: they come back
+// as they went.
+func TestReportLoadsNothingRemoved(t *testing.T) {
+	t.Parallel()
+	for name, removed := range map[string]string{"nothing": "", "spool": "spools", "printer": "printers"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newAPI(t).Operator(t)
+			printer := c.Post(t, path, j{"name": "A"}).Want(201).ID()
+			spool := addSpool(t, c, nil)
+			key := value.NewID()
+			hide := `select`
+			if removed != "" {
+				hide = `update ` + removed + ` set hidden_at = now() where tenant_id = '` + c.Actor.Tenant + `'`
+			}
+			c.Hold(t, hide, `insert into api_keys (id, name, role, hint, hash, printer_id)
+				values ('`+key+`', 'P', 'printer', 'x', decode(repeat('00', 32), 'hex'), '`+printer+`')`,
+				`select set_config('app.api_key_id', '`+key+`', true)`, `select load_reported(1)`).Commit()
+			c.Hold(t, `update spools set hidden_at = null where tenant_id = '`+c.Actor.Tenant+`'`,
+				`update printers set hidden_at = null where tenant_id = '`+c.Actor.Tenant+`'`).Commit()
+			loaded := "[]"
+			if removed == "" {
+				loaded = spool
+			}
+			if got := c.Get(t, path+"/"+printer).Want(200).Text("loaded"); !strings.Contains(got, loaded) {
+				t.Errorf("the printer has %s, want %s", got, loaded)
+			}
+		})
 	}
 }
