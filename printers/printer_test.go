@@ -272,6 +272,25 @@ func TestChangeWaitsForPrinter(t *testing.T) {
 	testkit.Equal(t, a.Status, 412, "with an ETag of before: %s", a.Body)
 }
 
+// A spool whose location changes while it is loaded comes back to the new location.
+func TestLoadWaitsForSpool(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t).Operator(t)
+	slot := path + "/" + c.Post(t, path, j{"name": "A"}).Want(201).ID() + "/slots/1"
+	spool := addSpool(t, c, "Shelf 1")
+	h := c.Hold(t, `update spools set location = 'Shelf 2' where id = '`+spool+`'`)
+	var a *testkit.Response
+	var err error
+	done := h.StartWaiting(1, func() { a, err = c.Send("PUT", slot, j{"spool_id": spool}) })
+	h.Commit()
+	<-done
+	testkit.Check(t, err)
+	testkit.Equal(t, a.Status, 200, "the load: %s", a.Body)
+	c.Get(t, spools+"/"+spool).Want(200).Shows(map[string]string{"location": "A"})
+	c.Do(t, "PUT", slot, j{"spool_id": nil}).Want(200)
+	c.Get(t, spools+"/"+spool).Want(200).Shows(map[string]string{"location": "Shelf 2"})
+}
+
 // The report of a printer's key loads the spool, but neither a removed spool nor into a removed printer: they come back
 // as they went.
 func TestReportLoadsNothingRemoved(t *testing.T) {

@@ -1,6 +1,8 @@
 package main
 
 import (
+	_ "embed"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -69,10 +71,67 @@ func conditionsOf(file, text string) (all []sabotage) {
 			all = append(all, sabotage{
 				name: fmt.Sprintf("%s:%d: %s", file, n+1, strings.TrimSpace(text[begin:end])),
 				file: file, old: text, new: text[:begin] + replacement + text[end:], pkg: "./" + pkg, tests: ".",
+				line: line, cut: strings.TrimSpace(text[begin:end]),
 			})
 			from = end - at
 		}
 		at += len(line)
 	}
 	return all
+}
+
+//go:embed accepted.txt
+var acceptedText string
+
+// accepted is a condition or a lock that may be removed without a test that fails, and the reason.
+type accepted struct{ file, line, cut, reason string }
+
+// parseAccepted returns the paragraphs of accepted.txt.
+func parseAccepted(text string) (all []accepted, err error) {
+	for paragraph := range strings.SplitSeq(strings.TrimSpace(text), "\n\n") {
+		var a accepted
+		for line := range strings.SplitSeq(paragraph, "\n") {
+			key, value, _ := strings.Cut(line, ": ")
+			switch {
+			case strings.HasPrefix(line, "#"):
+			case key == "file":
+				a.file = value
+			case key == "line":
+				a.line = value
+			case key == "cut":
+				a.cut = value
+			case key == "reason":
+				a.reason = value
+			default:
+				return nil, fmt.Errorf("accepted.txt: unexpected line %q", line)
+			}
+		}
+		if a == (accepted{}) {
+			continue // a heading
+		}
+		if a.file == "" || a.line == "" || a.cut == "" || a.reason == "" {
+			return nil, fmt.Errorf("accepted.txt: incomplete paragraph:\n%s", paragraph)
+		}
+		all = append(all, a)
+	}
+	return all, nil
+}
+
+// accept sets the reason of the sabotages that are accepted. Each reason must be that of exactly one sabotage.
+func accept(all []sabotage, reasons []accepted) error {
+	var errs []error
+	for _, a := range reasons {
+		n := 0
+		for i, s := range all {
+			if s.file == a.file && s.cut == a.cut && strings.Contains(s.line, a.line) {
+				all[i].reason = a.reason
+				n++
+			}
+		}
+		if n != 1 {
+			errs = append(errs, fmt.Errorf("accepted.txt: %d conditions in %s are %q in a line with %q, want one", n, a.file,
+				a.cut, a.line))
+		}
+	}
+	return errors.Join(errs...)
 }

@@ -5,7 +5,7 @@
 //
 // With -conditions it finds the sabotages by itself: in the SQL of the program, it removes one condition for hidden,
 // archived, disabled, revoked or expired rows at a time, or one lock of rows, and runs the tests of the package. Some
-// of these need not be seen, because another condition or lock has the same effect.
+// of these need not be seen, because another condition or lock has the same effect: accepted.txt has the reasons.
 //
 // With -part it runs one of M parts. N is a number from 1 to M, or the word today, which chooses another part each
 // day. A part consists of neighbours in sabotages.txt, because neighbours mostly share the packages of their tests.
@@ -45,6 +45,9 @@ type sabotage struct {
 	name           string
 	file, old, new string
 	pkg, tests     string
+
+	// Of a condition: its line, what is removed, and why no test needs to see it, or "".
+	line, cut, reason string
 }
 
 // parse returns the sabotages in a text of paragraphs.
@@ -110,6 +113,27 @@ type options struct {
 	sample, jobs int
 }
 
+// acceptAll sets the reasons of accepted.txt.
+func acceptAll(all []sabotage) error {
+	reasons, err := parseAccepted(acceptedText)
+	if err != nil {
+		return err
+	}
+	return accept(all, reasons)
+}
+
+// split returns the sabotages to try, and the accepted ones.
+func split(all []sabotage) (try, may []sabotage) {
+	for _, s := range all {
+		if s.reason == "" {
+			try = append(try, s)
+		} else {
+			may = append(may, s)
+		}
+	}
+	return try, may
+}
+
 // choose returns the sabotages whose names match only, or those of the part or the sample.
 func choose(all []sabotage, only, part string, sample int) ([]sabotage, error) {
 	wanted, err := regexp.Compile(only)
@@ -159,7 +183,9 @@ func run(ctx context.Context, o options) error {
 	dir := filepath.Join(top, "0")
 	all, err := parse(sabotages)
 	if o.found {
-		all, err = conditions(dir)
+		if all, err = conditions(dir); err == nil {
+			err = acceptAll(all)
+		}
 	}
 	if err != nil {
 		return err
@@ -182,6 +208,11 @@ func run(ctx context.Context, o options) error {
 	}
 	if err := errors.Join(outdated...); o.list || err != nil {
 		return err
+	}
+
+	chosen, may := split(chosen)
+	for _, s := range may {
+		fmt.Printf("%-9s          %s: %s\n", "accepted", s.name, s.reason)
 	}
 
 	tests := map[string][]string{} // by package, the patterns of its tests
@@ -238,6 +269,9 @@ func run(ctx context.Context, o options) error {
 	}
 	w.Flush()
 	fmt.Printf("\n%d sabotages, %d survived, were broken or were not tried\n", len(results), survived)
+	if o.found {
+		fmt.Printf("%d conditions and locks in all; %d of those chosen are accepted with a reason\n", len(all), len(may))
+	}
 	if survived > 0 {
 		return errors.New("the tests did not catch all sabotages")
 	}
