@@ -335,6 +335,17 @@ func (f *fixture) path(t *testing.T, pattern string) string {
 		}
 		return "/api/v1/products/" + f.ids[pattern] + "/scrap"
 	}
+	if pattern == "/api/v1/products/{id}/assemble" || pattern == "/api/v1/products/{id}/disassemble" { // with stock
+		if f.ids[pattern] == "" {
+			part := f.admin.Post(t, "/api/v1/products", testkit.JSON{"name": "Part"}).Want(201).ID()
+			f.ids[pattern] = f.admin.Post(t, "/api/v1/products", testkit.JSON{"name": "Kit", "components": []testkit.JSON{
+				{"component_product_id": part}}}).Want(201).ID()
+			for _, id := range []string{part, f.ids[pattern]} {
+				f.admin.Post(t, "/api/v1/products/"+id+"/count", testkit.JSON{"counted": 1000}).Want(200)
+			}
+		}
+		return strings.Replace(pattern, "{id}", f.ids[pattern], 1)
+	}
 	if orders, ok := strings.CutSuffix(pattern, "/{id}/return"); ok { // of an order that is delivered
 		order, _, _ := strings.Cut(f.path(t, orders+"/{id}/items/{item_id}"), "/items/")
 		if f.ids[pattern] == "" {
@@ -400,6 +411,10 @@ func (f *fixture) create(t *testing.T, pattern, path string) string {
 	if spool, ok := strings.CutSuffix(path, "/usage"); ok { // a deduction creates an entry
 		f.admin.Post(t, spool+"/deduct", testkit.JSON{"weight_grams": 1}).Want(200)
 		return f.admin.Get(t, path+"?limit=1").Want(200).Text("items.0.id")
+	}
+	if pattern == "/api/v1/piece-entries" { // a count creates one
+		product := f.admin.Post(t, "/api/v1/products", testkit.JSON{"name": "Counted"}).Want(201).ID()
+		return f.admin.Post(t, "/api/v1/products/"+product+"/count", testkit.JSON{"counted": 3}).Want(200).ID()
 	}
 	if pattern == "/api/v1/order-assignments" { // an assignment of a line creates one
 		order := f.admin.Post(t, "/api/v1/orders", testkit.JSON{"unassigned_lines": []testkit.JSON{

@@ -220,6 +220,10 @@ func (i *isolationTenant) act() {
 			target = i.usageEntry()
 			break
 		}
+		if pattern == pieceEntryPattern {
+			target = i.pieceEntry()
+			break
+		}
 		if pattern == linePattern {
 			target = i.orderLine()
 			break
@@ -336,6 +340,21 @@ func (i *isolationTenant) usageEntry() resource {
 		return resource{}
 	}
 	return i.keep(entryPattern, resource{spool.path + "/usage/" + list.Items[0].ID, list.Items[0].ID})
+}
+
+// pieceEntryPattern is the path pattern of an entry of the ledger of pieces, which has no POST of its own.
+const pieceEntryPattern = "/api/v1/piece-entries/{id}"
+
+// pieceEntry creates an entry of the ledger of pieces.
+func (i *isolationTenant) pieceEntry() resource {
+	product := i.create("/api/v1/products", map[string]any{"name": i.text()})
+	a := i.send(i.operation("countPieces"), product.path+"/count", map[string]any{"counted": 3, "reason": i.text()})
+	var entry struct{ ID string }
+	if err := json.Unmarshal(a.Body.Bytes(), &entry); err != nil || entry.ID == "" {
+		i.checker.t.Errorf("no entry: %v %s", err, a.Body)
+		return resource{}
+	}
+	return i.keep(pieceEntryPattern, resource{"/api/v1/piece-entries/" + entry.ID, entry.ID})
 }
 
 // keep remembers a resource that has no POST of its own, for the requests of other tenants.

@@ -109,3 +109,68 @@ begin
 			p_reason => p_reason, p_id => p_id);
 	end if;
 end $$;
+
+-- Makes so many pieces of a product from its direct components, or takes pieces apart with p_apart. The pieces of the
+-- product and of its components must be locked, and those that go must be in stock. All entries have the assembly.
+--
+-- Assembled pieces cost what their parts cost, and the work on them. Parts of pieces that are taken apart have the average
+-- cost of those in stock.
+create or replace function assemble_pieces(p_assembly uuid, p_product uuid, p_pieces bigint, p_apart boolean,
+	p_reason text, p_order uuid, p_order_item uuid) returns void language plpgsql as $$
+declare
+	part record;
+	entry piece_entries;
+	cost numeric;
+begin
+	select case when coalesce(p.labour_minutes, 0) = 0 then 0
+		else round(p.labour_minutes * p_pieces * t.labour_hour_cost / 60, 6) end
+	into cost
+	from products p
+	join tenants t on t.tenant_id = p.tenant_id
+	where p.id = p_product;
+	if p_apart then
+		perform move_pieces(p_product, 'disassembled', -p_pieces, p_assembly => p_assembly, p_reason => p_reason);
+	end if;
+	for part in
+		select c.component_product_id as id, c.quantity * p_pieces as pieces
+		from product_components c where c.product_id = p_product order by c.component_product_id
+	loop
+		if p_apart then
+			perform move_pieces(part.id, 'disassembled', part.pieces, average_cost(part.id, part.pieces),
+				p_assembly => p_assembly, p_reason => p_reason);
+		else
+			entry := move_pieces(part.id, 'assembled', -part.pieces, p_assembly => p_assembly, p_reason => p_reason,
+				p_order => p_order, p_order_item => p_order_item);
+			cost := cost - entry.cost;
+		end if;
+	end loop;
+	if not p_apart then
+		perform move_pieces(p_product, 'assembled', p_pieces, cost, p_assembly => p_assembly, p_reason => p_reason,
+			p_order => p_order, p_order_item => p_order_item);
+	end if;
+end $$;
+
+-- Assembles pieces of a product, or takes them apart, as a person says: all or nothing. The result has the number of
+-- components of the product, and what is missing, in words, or null.
+create or replace function change_assembly(p_assembly uuid, p_product uuid, p_pieces bigint, p_apart boolean,
+	p_reason text, out parts bigint, out missing text) language plpgsql as $$
+begin
+	perform lock_pieces(array(
+		select p_product union select c.component_product_id from product_components c where c.product_id = p_product));
+	select count(*) into parts from product_components c where c.product_id = p_product;
+	select string_agg(greatest(s.on_hand, 0) || ' of ' || p.name || ', ' || n.pieces || ' are needed', '; '
+		order by p.name, p.id)
+	into missing
+	from (
+		select p_product as id, p_pieces as pieces where p_apart
+		union all
+		select c.component_product_id, c.quantity * p_pieces from product_components c
+		where c.product_id = p_product and not p_apart
+	) n
+	join products p on p.id = n.id
+	join product_pieces s on s.product_id = n.id
+	where s.on_hand < n.pieces;
+	if parts > 0 and missing is null then
+		perform assemble_pieces(p_assembly, p_product, p_pieces, p_apart, p_reason, null, null);
+	end if;
+end $$;

@@ -83,18 +83,25 @@ end $$;
 
 -- Delivers pieces of a locked order. p_targets has rows with the id of an item and how many of its pieces the customer
 -- has then, in delivered. With p_rest, the customer has all pieces of the other items then; otherwise these do not
--- change. Each difference is an entry of the ledger of pieces: what goes out beyond the stock is a shortfall, and what
+-- change. With p_assemble, missing pieces of products with components and without materials of their own are assembled
+-- first, as far as there are parts. Each difference is an entry of the ledger of pieces: what goes out beyond the stock is a shortfall, and what
 -- the customer has no more is in stock again.
 --
 -- Returns the shortfalls as a JSON array of objects with order_item_id, product_id, product_name and pieces.
-create or replace function deliver_pieces(p_order uuid, p_targets json, p_rest boolean) returns json
+drop function if exists deliver_pieces(uuid, json, boolean);
+create or replace function deliver_pieces(p_order uuid, p_targets json, p_rest boolean, p_assemble boolean) returns json
 language plpgsql as $$
 declare
 	item record;
 	entry piece_entries;
+	kits bigint;
 	short jsonb := '[]';
 begin
-	perform lock_pieces(array(select i.product_id from order_items i where i.order_id = p_order and i.withdrawn_at is null));
+	perform lock_pieces(array(
+		select i.product_id from order_items i where i.order_id = p_order and i.withdrawn_at is null
+		union
+		select c.component_product_id from order_items i join product_components c on c.product_id = i.product_id
+		where i.order_id = p_order and i.withdrawn_at is null));
 	for item in
 		select i.id, i.product_id, p.name, t.target, t.target - coalesce(i.delivered, 0) as n
 		from order_items i
@@ -108,6 +115,18 @@ begin
 		order by i.created_at, i.id
 	loop
 		if item.n > 0 then
+			if p_assemble then
+				select least(item.n - greatest(k.on_hand, 0), min(greatest(s.on_hand, 0) / c.quantity)) into kits
+				from product_pieces k
+				join product_components c on c.product_id = k.product_id
+				join product_pieces s on s.product_id = c.component_product_id
+				where k.product_id = item.product_id
+					and not exists (select from product_materials m where m.product_id = k.product_id)
+				group by k.on_hand;
+				if kits > 0 then
+					perform assemble_pieces(uuid_v7(), item.product_id, kits, false, null, p_order, item.id);
+				end if;
+			end if;
 			entry := move_pieces(item.product_id, 'delivered', -item.n, p_order => p_order, p_order_item => item.id);
 			if entry.shortfall > 0 then
 				short := short || jsonb_build_object('order_item_id', item.id, 'product_id', item.product_id,
@@ -129,6 +148,31 @@ create or replace function delivery_cost(item uuid, pieces bigint) returns numer
 	where e.order_id = (select i.order_id from order_items i where i.id = item) and e.order_item_id = item
 		and e.kind in ('delivered', 'returned')
 $$;
+
+-- Locks an order, so that its deliveries do not change.
+create or replace function lock_order_pieces(p_order uuid) returns void language sql as $$
+	select from orders o where o.id = p_order for no key update
+$$;
+
+-- Lowers the delivered pieces of an item of a locked order; a negative number raises them. A done order that lacks
+-- pieces then is open again. Returns false and changes nothing if fewer pieces were delivered.
+create or replace function take_back_delivered(p_item uuid, p_pieces int) returns boolean language plpgsql as $$
+declare
+	item order_items;
+begin
+	update order_items i set delivered = coalesce(i.delivered, 0) - p_pieces, delivered_at = now()
+	where i.id = p_item and coalesce(i.delivered, 0) >= p_pieces
+	returning i.* into item;
+	if not found then
+		return false;
+	end if;
+	update orders o set updated_at = now(),
+		status = case when o.status = 'done' and p_pieces > 0 and item.delivered < item.quantity then 'in_production'
+			else o.status end
+	where o.id = item.order_id;
+	perform settle_orders(array[item.order_id]);
+	return true;
+end $$;
 
 -- Takes back all that a locked order got, and what it returned: reversing entries of the ledger of pieces.
 create or replace function take_back_deliveries(p_order uuid) returns void language plpgsql as $$

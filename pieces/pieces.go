@@ -37,6 +37,10 @@ func Routes(d *db.DB) []server.Route {
 		server.Op("POST /api/v1/products/{id}/count", server.Write, server.Handle(h.count), countDoc),
 		server.Op("POST /api/v1/products/{id}/scrap", server.Write, server.Handle(h.scrap), scrapDoc),
 		server.Op("POST /api/v1/products/{id}/adjust", server.Write, server.Handle(h.adjust), adjustDoc),
+		server.Op("POST /api/v1/products/{id}/assemble", server.Write, server.Handle(h.assemble), assembleDoc),
+		server.Op("POST /api/v1/products/{id}/disassemble", server.Write, server.Handle(h.disassemble), disassembleDoc),
+		server.Op("POST /api/v1/piece-entries/{id}/reverse", server.Write, server.Handle(h.reverse).OptionalBody(),
+			reverseDoc),
 	}
 }
 

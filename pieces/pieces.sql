@@ -114,3 +114,58 @@ begin
 		end if;
 	end loop;
 end $$;
+
+-- Takes an entry of the ledger back, by an entry with the opposite pieces; those of an assembly all together. Changes
+-- nothing and returns a problem if that is not possible:
+--
+--   NOT_FOUND  there is no such entry
+--   REVERSAL   the entry takes another one back
+--   RUN        a run has caused the entry
+--   REVERSED   the entry was taken back
+--   RETURNED   the entry is a delivery, and the customer has sent pieces back
+--   MISSING    pieces that would leave are not in stock; detail names them
+create or replace function reverse_piece_entry(p_entry uuid, p_reason text, out problem text, out detail text)
+language plpgsql as $$
+declare
+	first piece_entries;
+	entry piece_entries;
+	ids uuid[];
+begin
+	select * into first from piece_entries e where e.id = p_entry;
+	problem := case when first.id is null then 'NOT_FOUND' when first.reverses is not null then 'REVERSAL'
+		when first.run_id is not null then 'RUN' end;
+	if problem is not null then
+		detail := first.run_id::text;
+		return;
+	end if;
+	if first.order_id is not null then
+		perform lock_order_pieces(first.order_id);
+	end if;
+	ids := array(select e.id from piece_entries e
+		where e.id = p_entry or e.assembly_id = first.assembly_id and e.reverses is null);
+	perform lock_pieces(array(select e.product_id from piece_entries e where e.id = any (ids)));
+	if exists (select from piece_entries e where e.reverses = any (ids)) then
+		problem := 'REVERSED';
+		return;
+	end if;
+	select string_agg(greatest(s.on_hand, 0) || ' of ' || p.name || ', ' || e.pieces || ' are needed', '; ')
+	into detail
+	from piece_entries e
+	join product_pieces s on s.product_id = e.product_id
+	join products p on p.id = e.product_id
+	where e.id = any (ids) and e.pieces > 0 and s.on_hand < e.pieces;
+	if detail is not null then
+		problem := 'MISSING';
+		return;
+	end if;
+	if first.kind in ('delivered', 'returned')
+			and not take_back_delivered(first.order_item_id, first.shortfall - first.pieces) then
+		problem := 'RETURNED';
+		return;
+	end if;
+	for entry in select * from piece_entries e where e.id = any (ids) order by e.product_id loop
+		perform move_pieces(entry.product_id, entry.kind, -entry.pieces, -entry.cost, p_priced => true,
+			p_order => entry.order_id, p_order_item => entry.order_item_id, p_assembly => entry.assembly_id,
+			p_reverses => entry.id, p_reason => p_reason, p_shortfall => entry.shortfall);
+	end loop;
+end $$;

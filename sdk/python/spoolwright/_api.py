@@ -4631,6 +4631,24 @@ def _EntryList(d: Any, etag: str | None = None) -> EntryList:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Assembly:
+    """The type `Assembly` of the API."""
+
+    assembly_id: str
+    """The assembly."""
+    entries: tuple[Entry, ...]
+    """Its entries: one of the product, and one of each component."""
+
+
+def _Assembly(d: Any, etag: str | None = None) -> Assembly:
+    get = d.get
+    return Assembly(
+        assembly_id=get("assembly_id"),
+        entries=_core.each(_Entry, get("entries")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedOrder:
     """The type `ImportedOrder` of the API."""
 
@@ -6754,6 +6772,10 @@ class ComponentHiddenError(ApiError):
     """The service responded ``COMPONENT_HIDDEN`` (status 409)."""
 
 
+class DeliveryReturnedError(ApiError):
+    """The service responded ``DELIVERY_RETURNED`` (status 409)."""
+
+
 class DuplicateComponentError(ApiError):
     """The service responded ``DUPLICATE_COMPONENT`` (status 409)."""
 
@@ -6776,6 +6798,18 @@ class DuplicateVendorError(ApiError):
 
 class EmailTakenError(ApiError):
     """The service responded ``EMAIL_TAKEN`` (status 409)."""
+
+
+class EntryNotReversibleError(ApiError):
+    """The service responded ``ENTRY_NOT_REVERSIBLE`` (status 409)."""
+
+
+class EntryOfRunError(ApiError):
+    """The service responded ``ENTRY_OF_RUN`` (status 409)."""
+
+
+class EntryReversedError(ApiError):
+    """The service responded ``ENTRY_REVERSED`` (status 409)."""
 
 
 class FilamentFieldError(ApiError):
@@ -6840,6 +6874,10 @@ class NotEnoughPiecesError(ApiError):
 
 class NotFoundError(ApiError):
     """The service responded ``NOT_FOUND`` (status 404)."""
+
+
+class NoComponentsError(ApiError):
+    """The service responded ``NO_COMPONENTS`` (status 409)."""
 
 
 class OrderConflictError(ApiError):
@@ -7008,12 +7046,16 @@ _ERRORS: dict[str, type[ApiError]] = {
     "API_KEY_REVOKED": ApiKeyRevokedError,
     "COMPONENT_CYCLE": ComponentCycleError,
     "COMPONENT_HIDDEN": ComponentHiddenError,
+    "DELIVERY_RETURNED": DeliveryReturnedError,
     "DUPLICATE_COMPONENT": DuplicateComponentError,
     "DUPLICATE_CUSTOM_FIELD": DuplicateCustomFieldError,
     "DUPLICATE_PRINTER": DuplicatePrinterError,
     "DUPLICATE_SKU": DuplicateSkuError,
     "DUPLICATE_VENDOR": DuplicateVendorError,
     "EMAIL_TAKEN": EmailTakenError,
+    "ENTRY_NOT_REVERSIBLE": EntryNotReversibleError,
+    "ENTRY_OF_RUN": EntryOfRunError,
+    "ENTRY_REVERSED": EntryReversedError,
     "FILAMENT_FIELD": FilamentFieldError,
     "FORBIDDEN": ForbiddenError,
     "IDEMPOTENCY_CONFLICT": IdempotencyConflictError,
@@ -7030,6 +7072,7 @@ _ERRORS: dict[str, type[ApiError]] = {
     "METHOD_NOT_ALLOWED": MethodNotAllowedError,
     "NOT_ENOUGH_PIECES": NotEnoughPiecesError,
     "NOT_FOUND": NotFoundError,
+    "NO_COMPONENTS": NoComponentsError,
     "ORDER_CONFLICT": OrderConflictError,
     "ORDER_ITEM_IN_USE": OrderItemInUseError,
     "ORDER_LINE_ASSIGNED": OrderLineAssignedError,
@@ -12190,6 +12233,71 @@ class ProductsResource:
             idempotency_key=idempotency_key or _core.new_key(),
         )
 
+    def assemble_pieces(
+        self,
+        id: str,
+        *,
+        quantity: int,
+        reason: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> Assembly:
+        """Assemble pieces from their components.
+
+        Makes pieces of a product: its direct components leave the stock, and the pieces come in, all or nothing.
+        `NOT_ENOUGH_PIECES` names each component that is missing. The pieces cost what their parts cost, and
+        `labour_minutes` of work. The reversal of one of the entries takes all of them back.
+
+        Requires the role `operator` or `admin`.
+
+        :param id: The id of the product, a UUID.
+        :param quantity: Pieces of the product to assemble or to take apart.
+        :param reason: Why; free text.
+        :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
+        a key.
+        """
+        return self._client._call(
+            "POST",
+            f"/products/{_core.segment(id)}/assemble",
+            _Assembly,
+            body={
+                "quantity": quantity,
+                "reason": UNSET if reason is None else reason,
+            },
+            idempotency_key=idempotency_key or _core.new_key(),
+        )
+
+    def disassemble_pieces(
+        self,
+        id: str,
+        *,
+        quantity: int,
+        reason: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> Assembly:
+        """Take pieces apart.
+
+        The way back of `assemblePieces`: the pieces leave the stock, and their direct components come in, at the
+        average cost of those that are there.
+
+        Requires the role `operator` or `admin`.
+
+        :param id: The id of the product, a UUID.
+        :param quantity: Pieces of the product to assemble or to take apart.
+        :param reason: Why; free text.
+        :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
+        a key.
+        """
+        return self._client._call(
+            "POST",
+            f"/products/{_core.segment(id)}/disassemble",
+            _Assembly,
+            body={
+                "quantity": quantity,
+                "reason": UNSET if reason is None else reason,
+            },
+            idempotency_key=idempotency_key or _core.new_key(),
+        )
+
     def get_availability(
         self,
         id: str,
@@ -14116,8 +14224,9 @@ class OrdersResource:
 
         The ledger of pieces has a `delivered` entry for each item. What is recorded has happened: pieces that were
         not in stock are delivered, too. The entry keeps them in `shortfall`, and `warnings` has
-        `PIECES_SHORTFALL`. If an item has fewer pieces than were delivered before, the others are in stock again,
-        by a `returned` entry.
+        `PIECES_SHORTFALL`. Pieces of a product with components and without materials of its own, a kit, that are
+        not in stock are assembled first, as far as there are parts. If an item has fewer pieces than were
+        delivered before, the others are in stock again, by a `returned` entry.
 
         Repeat the operation to change the numbers: then an item that is not in the list keeps its number.
         `updateOrder` with another `status` takes the deliveries back. The body may be empty.
@@ -14144,6 +14253,7 @@ class OrdersResource:
         id: str,
         *,
         items: Sequence[OrderDeliveryItem] | None = None,
+        assemble: bool | None = None,
         idempotency_key: str | None = None,
     ) -> DeliveredOrder:
         """Deliver an order, or a part of it.
@@ -14155,7 +14265,8 @@ class OrdersResource:
 
         The ledger of pieces has a `delivered` entry for each item. What is recorded has happened: pieces that were
         not in stock are delivered, too. The entry keeps them in `shortfall`, and `warnings` has
-        `PIECES_SHORTFALL`.
+        `PIECES_SHORTFALL`. Pieces of a product with components and without materials of its own, a kit, that are
+        not in stock are assembled first, as far as there are parts.
 
         The body may be empty. A `cancelled` order cannot be delivered (`ORDER_NOT_OPEN`). `updateOrder` with
         another `status` takes the deliveries of a `done` order back.
@@ -14164,6 +14275,7 @@ class OrdersResource:
 
         :param id: The id of the order, a UUID.
         :param items: What the customer gets; all that is missing if absent.
+        :param assemble: Whether kits that are missing are assembled first.
         :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
         a key.
         """
@@ -14173,6 +14285,7 @@ class OrdersResource:
             _DeliveredOrder,
             body={
                 "items": UNSET if items is None else items,
+                "assemble": UNSET if assemble is None else assemble,
             },
             idempotency_key=idempotency_key or _core.new_key(),
         )
@@ -14800,6 +14913,40 @@ class PieceEntriesResource:
                 "created_from": created_from,
                 "created_to": created_to,
             },
+        )
+
+    def reverse(
+        self,
+        id: str,
+        *,
+        reason: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> Entry:
+        """Take an entry of the ledger of pieces back.
+
+        Adds an entry with the opposite pieces, which names the first one in `reverses_id`; for an entry of an
+        assembly, it does so for all entries of the assembly. The reversal of a delivery lowers `delivered` of the
+        order's item, and a `done` order is open again; that of a return raises it.
+
+        An entry is reversed once (`ENTRY_REVERSED`), and a reversal is not reversed (`ENTRY_NOT_REVERSIBLE`). What
+        a production run has produced or used is corrected through the run (`ENTRY_OF_RUN`). Nothing changes if
+        pieces would leave that are not in stock (`NOT_ENOUGH_PIECES`). The body may be empty.
+
+        Requires the role `operator` or `admin`.
+
+        :param id: The id of the piece entrie, a UUID.
+        :param reason: Why; free text.
+        :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
+        a key.
+        """
+        return self._client._call(
+            "POST",
+            f"/piece-entries/{_core.segment(id)}/reverse",
+            _Entry,
+            body={
+                "reason": UNSET if reason is None else reason,
+            },
+            idempotency_key=idempotency_key or _core.new_key(),
         )
 
 
@@ -15900,6 +16047,7 @@ __all__ = [
     "ApiKeyRevokedError",
     "ApiKeysResource",
     "Archived",
+    "Assembly",
     "AuditEntry",
     "AuditEntryList",
     "AuditLogResource",
@@ -15944,6 +16092,7 @@ __all__ = [
     "Delivery",
     "DeliveryDetails",
     "DeliveryList",
+    "DeliveryReturnedError",
     "DeliveryStatus",
     "DeliveryWarning",
     "DeliveryWarningCode",
@@ -15959,6 +16108,9 @@ __all__ = [
     "Entry",
     "EntryKind",
     "EntryList",
+    "EntryNotReversibleError",
+    "EntryOfRunError",
+    "EntryReversedError",
     "ErrorGroup",
     "ExportFormat",
     "FailureReason",
@@ -16017,6 +16169,7 @@ __all__ = [
     "MethodNotAllowedError",
     "MissingFilament",
     "MovedUsage",
+    "NoComponentsError",
     "NotEnoughPiecesError",
     "NotFoundError",
     "OpenOrder",

@@ -2691,6 +2691,14 @@ export interface EntryList<D = number> {
   readonly next: string | null;
 }
 
+/** The type `Assembly` of the API. */
+export interface Assembly<D = number> {
+  /** The assembly. */
+  readonly assembly_id: string;
+  /** Its entries: one of the product, and one of each component. */
+  readonly entries: readonly Entry<D>[];
+}
+
 /** The type `ImportedOrder` of the API. */
 export interface ImportedOrder {
   /** The line of the file on which the first row of the order starts. */
@@ -4876,6 +4884,8 @@ export interface OrderDeliveryItem {
 export interface OrderDelivery {
   /** What the customer gets; all that is missing if absent. */
   items?: readonly OrderDeliveryItem[] | undefined;
+  /** Whether kits that are missing are assembled first. */
+  assemble?: boolean | null | undefined;
 }
 
 /** The type `OrderReturnItem` of the API, in request bodies. */
@@ -4938,6 +4948,20 @@ export interface Scrap {
 export interface Adjustment {
   /** Pieces that come into stock; negative if they go out. */
   pieces: number;
+  /** Why; free text. */
+  reason?: string | null | undefined;
+}
+
+/** The type `AssemblyRequest` of the API, in request bodies. */
+export interface AssemblyRequest {
+  /** Pieces of the product to assemble or to take apart. */
+  quantity: number;
+  /** Why; free text. */
+  reason?: string | null | undefined;
+}
+
+/** The type `Reversal` of the API, in request bodies. */
+export interface Reversal {
   /** Why; free text. */
   reason?: string | null | undefined;
 }
@@ -6458,6 +6482,9 @@ export class ComponentCycleError extends ApiError {}
 /** The service responded `COMPONENT_HIDDEN` (status 409). */
 export class ComponentHiddenError extends ApiError {}
 
+/** The service responded `DELIVERY_RETURNED` (status 409). */
+export class DeliveryReturnedError extends ApiError {}
+
 /** The service responded `DUPLICATE_COMPONENT` (status 409). */
 export class DuplicateComponentError extends ApiError {}
 
@@ -6475,6 +6502,15 @@ export class DuplicateVendorError extends ApiError {}
 
 /** The service responded `EMAIL_TAKEN` (status 409). */
 export class EmailTakenError extends ApiError {}
+
+/** The service responded `ENTRY_NOT_REVERSIBLE` (status 409). */
+export class EntryNotReversibleError extends ApiError {}
+
+/** The service responded `ENTRY_OF_RUN` (status 409). */
+export class EntryOfRunError extends ApiError {}
+
+/** The service responded `ENTRY_REVERSED` (status 409). */
+export class EntryReversedError extends ApiError {}
 
 /** The service responded `FILAMENT_FIELD` (status 409). */
 export class FilamentFieldError extends ApiError {}
@@ -6523,6 +6559,9 @@ export class NotEnoughPiecesError extends ApiError {}
 
 /** The service responded `NOT_FOUND` (status 404). */
 export class NotFoundError extends ApiError {}
+
+/** The service responded `NO_COMPONENTS` (status 409). */
+export class NoComponentsError extends ApiError {}
 
 /** The service responded `ORDER_CONFLICT` (status 409). */
 export class OrderConflictError extends ApiError {}
@@ -6650,12 +6689,16 @@ const ERRORS: Record<string, typeof ApiError> = {
   API_KEY_REVOKED: ApiKeyRevokedError,
   COMPONENT_CYCLE: ComponentCycleError,
   COMPONENT_HIDDEN: ComponentHiddenError,
+  DELIVERY_RETURNED: DeliveryReturnedError,
   DUPLICATE_COMPONENT: DuplicateComponentError,
   DUPLICATE_CUSTOM_FIELD: DuplicateCustomFieldError,
   DUPLICATE_PRINTER: DuplicatePrinterError,
   DUPLICATE_SKU: DuplicateSkuError,
   DUPLICATE_VENDOR: DuplicateVendorError,
   EMAIL_TAKEN: EmailTakenError,
+  ENTRY_NOT_REVERSIBLE: EntryNotReversibleError,
+  ENTRY_OF_RUN: EntryOfRunError,
+  ENTRY_REVERSED: EntryReversedError,
   FILAMENT_FIELD: FilamentFieldError,
   FORBIDDEN: ForbiddenError,
   IDEMPOTENCY_CONFLICT: IdempotencyConflictError,
@@ -6672,6 +6715,7 @@ const ERRORS: Record<string, typeof ApiError> = {
   METHOD_NOT_ALLOWED: MethodNotAllowedError,
   NOT_ENOUGH_PIECES: NotEnoughPiecesError,
   NOT_FOUND: NotFoundError,
+  NO_COMPONENTS: NoComponentsError,
   ORDER_CONFLICT: OrderConflictError,
   ORDER_ITEM_IN_USE: OrderItemInUseError,
   ORDER_LINE_ASSIGNED: OrderLineAssignedError,
@@ -8981,6 +9025,39 @@ export class ProductsResource<M extends DecimalMode = "number"> {
   }
 
   /**
+   * Assemble pieces from their components.
+   *
+   * Makes pieces of a product: its direct components leave the stock, and the pieces come in, all or nothing.
+   * `NOT_ENOUGH_PIECES` names each component that is missing. The pieces cost what their parts cost, and
+   * `labour_minutes` of work. The reversal of one of the entries takes all of them back.
+   *
+   * Requires the role `operator` or `admin`.
+   */
+  assemblePieces(
+    id: string,
+    input: AssemblyRequest,
+    options: RequestOptions & Keyed = {},
+  ): Promise<Assembly<Decimals[M]>> {
+    return this.#client.call("POST", `/products/${segment(id)}/assemble`, { body: input, keyed: true }, options);
+  }
+
+  /**
+   * Take pieces apart.
+   *
+   * The way back of `assemblePieces`: the pieces leave the stock, and their direct components come in, at the average
+   * cost of those that are there.
+   *
+   * Requires the role `operator` or `admin`.
+   */
+  disassemblePieces(
+    id: string,
+    input: AssemblyRequest,
+    options: RequestOptions & Keyed = {},
+  ): Promise<Assembly<Decimals[M]>> {
+    return this.#client.call("POST", `/products/${segment(id)}/disassemble`, { body: input, keyed: true }, options);
+  }
+
+  /**
    * Check whether a product can be printed.
    *
    * Follows the bill of materials through all components. Materials that are not required do not count. The weights
@@ -9844,8 +9921,10 @@ export class OrdersResource<M extends DecimalMode = "number"> {
    * this day, without a cost.
    *
    * The ledger of pieces has a `delivered` entry for each item. What is recorded has happened: pieces that were not
-   * in stock are delivered, too. The entry keeps them in `shortfall`, and `warnings` has `PIECES_SHORTFALL`. If an
-   * item has fewer pieces than were delivered before, the others are in stock again, by a `returned` entry.
+   * in stock are delivered, too. The entry keeps them in `shortfall`, and `warnings` has `PIECES_SHORTFALL`. Pieces
+   * of a product with components and without materials of its own, a kit, that are not in stock are assembled first,
+   * as far as there are parts. If an item has fewer pieces than were delivered before, the others are in stock again,
+   * by a `returned` entry.
    *
    * Repeat the operation to change the numbers: then an item that is not in the list keeps its number. `updateOrder`
    * with another `status` takes the deliveries back. The body may be empty.
@@ -9869,7 +9948,9 @@ export class OrdersResource<M extends DecimalMode = "number"> {
    * delivered and no line waits for its product.
    *
    * The ledger of pieces has a `delivered` entry for each item. What is recorded has happened: pieces that were not
-   * in stock are delivered, too. The entry keeps them in `shortfall`, and `warnings` has `PIECES_SHORTFALL`.
+   * in stock are delivered, too. The entry keeps them in `shortfall`, and `warnings` has `PIECES_SHORTFALL`. Pieces
+   * of a product with components and without materials of its own, a kit, that are not in stock are assembled first,
+   * as far as there are parts.
    *
    * The body may be empty. A `cancelled` order cannot be delivered (`ORDER_NOT_OPEN`). `updateOrder` with another
    * `status` takes the deliveries of a `done` order back.
@@ -10215,6 +10296,27 @@ export class PieceEntriesResource<M extends DecimalMode = "number"> {
     options: RequestOptions = {},
   ): AsyncGenerator<Entry<Decimals[M]>, void, undefined> {
     return cursorPages(this.#client, `/piece-entries`, { ...query }, options);
+  }
+
+  /**
+   * Take an entry of the ledger of pieces back.
+   *
+   * Adds an entry with the opposite pieces, which names the first one in `reverses_id`; for an entry of an assembly,
+   * it does so for all entries of the assembly. The reversal of a delivery lowers `delivered` of the order's item,
+   * and a `done` order is open again; that of a return raises it.
+   *
+   * An entry is reversed once (`ENTRY_REVERSED`), and a reversal is not reversed (`ENTRY_NOT_REVERSIBLE`). What a
+   * production run has produced or used is corrected through the run (`ENTRY_OF_RUN`). Nothing changes if pieces
+   * would leave that are not in stock (`NOT_ENOUGH_PIECES`). The body may be empty.
+   *
+   * Requires the role `operator` or `admin`.
+   */
+  reverse(
+    id: string,
+    input: Reversal = {},
+    options: RequestOptions & Keyed = {},
+  ): Promise<Entry<Decimals[M]>> {
+    return this.#client.call("POST", `/piece-entries/${segment(id)}/reverse`, { body: input, keyed: true }, options);
   }
 
 }

@@ -1,0 +1,124 @@
+package pieces
+
+import (
+	"context"
+	"encoding/json"
+
+	"spoolwright/db"
+	"spoolwright/server"
+	"spoolwright/value"
+)
+
+// AssemblyRequest is the request to assemble pieces of a product, or to take them apart.
+type AssemblyRequest struct {
+	Quantity value.Optional[int64]  `json:"quantity" rule:"required,minimum=1,maximum=1000000"`
+	Reason   value.Optional[string] `json:"reason" rule:"maxLength=2000"`
+}
+
+// Assembly is the response to an AssemblyRequest.
+type Assembly struct {
+	ID      value.UUID `json:"assembly_id" rule:"notNull"`
+	Entries []Entry    `json:"entries" rule:"notNull"`
+}
+
+// Reversal is the request to take an entry back.
+type Reversal struct {
+	Reason value.Optional[string] `json:"reason" rule:"maxLength=2000"`
+}
+
+var (
+	errNoComponents = server.Conflict("NO_COMPONENTS", "The product has no components")
+	errReversed     = server.Conflict("ENTRY_REVERSED", "The entry was taken back before")
+	errReversal     = server.Conflict("ENTRY_NOT_REVERSIBLE",
+		"The entry takes another one back; record the change again instead")
+	errOfRun = server.Conflict("ENTRY_OF_RUN",
+		"The production run %s has caused the entry; correct the run instead", "0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a51")
+	errReturned = server.Conflict("DELIVERY_RETURNED",
+		"The customer has sent pieces of the delivery back; take the return back first")
+)
+
+var assembleDoc = &server.Doc{
+	ID: "assemblePieces", Tag: Tag, Summary: "Assemble pieces from their components",
+	Description: "Makes pieces of a product: its direct components leave the stock, and the pieces come in, all or " +
+		"nothing. `NOT_ENOUGH_PIECES` names each component that is missing. The pieces cost what their parts cost, and " +
+		"`labour_minutes` of work. The reversal of one of the entries takes all of them back.",
+	Errors: []*server.Error{errNotEnough, errNoComponents},
+}
+
+func (h handlers) assemble(ctx context.Context, r *server.Request[AssemblyRequest]) (server.OK[Assembly], error) {
+	return h.assembly(ctx, r, false)
+}
+
+var disassembleDoc = &server.Doc{
+	ID: "disassemblePieces", Tag: Tag, Summary: "Take pieces apart",
+	Description: "The way back of `assemblePieces`: the pieces leave the stock, and their direct components come in, at " +
+		"the average cost of those that are there.",
+	Errors: []*server.Error{errNotEnough, errNoComponents},
+}
+
+func (h handlers) disassemble(ctx context.Context, r *server.Request[AssemblyRequest]) (server.OK[Assembly], error) {
+	return h.assembly(ctx, r, true)
+}
+
+// assembly assembles pieces of a product, or takes them apart.
+func (h handlers) assembly(
+	ctx context.Context, r *server.Request[AssemblyRequest], apart bool,
+) (server.OK[Assembly], error) {
+	id := value.NewID()
+	var parts int64
+	var missing *string
+	changed := db.SQL(`
+		select c.parts, c.missing from products p
+		cross join lateral change_assembly($1, p.id, $3, $4, $5) c
+		where p.id = $2 and p.hidden_at is null`, id, r.ID("id"), *r.In.Quantity.Value, apart, r.In.Reason.Arg()).
+		Into(&parts, &missing)
+	entries := db.SQL(`select `+entryColumns("e")+` from piece_entries e where e.assembly_id = $1
+		order by e.created_at, e.id`, id)
+	if err := server.Found(changed, h.db.Write(ctx, changed, entries)); err != nil {
+		return nil, err
+	}
+	switch {
+	case parts == 0:
+		return nil, errNoComponents
+	case missing != nil:
+		return nil, errNotEnough.With(*missing)
+	}
+	return json.Marshal(map[string]any{"assembly_id": id, "entries": json.RawMessage(entries.Array())})
+}
+
+var reverseDoc = &server.Doc{
+	ID: "reversePieceEntry", Tag: Tag, Summary: "Take an entry of the ledger of pieces back",
+	Description: "Adds an entry with the opposite pieces, which names the first one in `reverses_id`; for an entry of an " +
+		"assembly, it does so for all entries of the assembly. The reversal of a delivery lowers `delivered` of the order's " +
+		"item, and a `done` order is open again; that of a return raises it.\n\n" +
+		"An entry is reversed once (`ENTRY_REVERSED`), and a reversal is not reversed (`ENTRY_NOT_REVERSIBLE`). What a " +
+		"production run has produced or used is corrected through the run (`ENTRY_OF_RUN`). Nothing changes if pieces " +
+		"would leave that are not in stock (`NOT_ENOUGH_PIECES`). The body may be empty.",
+	Errors: []*server.Error{errReversed, errReversal, errOfRun, errReturned, errNotEnough},
+}
+
+func (h handlers) reverse(ctx context.Context, r *server.Request[Reversal]) (server.OK[Entry], error) {
+	var problem, detail *string
+	reversed := db.SQL(`select problem, detail from reverse_piece_entry($1, $2)`, r.ID("id"), r.In.Reason.Arg()).
+		Into(&problem, &detail)
+	entry := db.SQL(`select `+entryColumns("e")+` from piece_entries e where e.reverses = $1`, r.ID("id"))
+	if err := h.db.Write(ctx, reversed, entry); err != nil {
+		return nil, err
+	}
+	if problem == nil {
+		return entry.Object(), nil
+	}
+	switch *problem {
+	case "REVERSED":
+		return nil, errReversed
+	case "REVERSAL":
+		return nil, errReversal
+	case "RUN":
+		return nil, errOfRun.With(*detail)
+	case "RETURNED":
+		return nil, errReturned
+	case "MISSING":
+		return nil, errNotEnough.With(*detail)
+	}
+	return nil, server.ErrNotFound
+}

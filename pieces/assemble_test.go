@@ -1,0 +1,121 @@
+package pieces_test
+
+import (
+	"strings"
+	"testing"
+
+	"spoolwright/testkit"
+)
+
+// newKit creates a kit of three clips and one base, without materials of its own.
+func newKit(t *testing.T, c *testkit.Client) (kit, clip, base string) {
+	t.Helper()
+	clip, base = c.NewProduct(t, "Clip", 5), c.NewProduct(t, "Base", 5)
+	kit = c.Post(t, products, j{"name": "Kit", "components": []j{{"component_product_id": clip, "quantity": 3},
+		{"component_product_id": base}}}).Want(201).ID()
+	return kit, clip, base
+}
+
+func TestAssemble(t *testing.T) {
+	t.Parallel()
+	tenant := newFarm(t).Tenant(t)
+	c := tenant.User(t, "operator")
+	kit, clip, base := newKit(t, c)
+	c.Post(t, products+"/"+clip+"/count", j{"counted": 8}).Want(200)
+	two := j{"quantity": 2}
+	detail := c.Post(t, products+"/"+kit+"/assemble", j{"quantity": 3}).WantError(409, "NOT_ENOUGH_PIECES").Text("detail")
+	testkit.Equal(t, detail, "Not enough pieces in stock: 0 of Product Base, 3 are needed; 8 of Product Clip, 9 are needed",
+		"detail")
+	onHand(t, c, clip, 8)
+	c.Post(t, products+"/"+base+"/count", j{"counted": 2}).Want(200)
+	a := c.Post(t, products+"/"+kit+"/assemble", two).Want(200)
+	a.Shows(map[string]string{"entries.#": "3", "entries.2.product_id": kit, "entries.2.pieces": "2",
+		"entries.2.kind": "assembled", "entries.0.assembly_id": a.Text("assembly_id")})
+	onHand(t, c, kit, 2)
+	onHand(t, c, clip, 2)
+	onHand(t, c, base, 0)
+	c.Post(t, products+"/"+kit+"/disassemble", j{"quantity": 1}).Want(200)
+	onHand(t, c, kit, 1)
+	onHand(t, c, clip, 5)
+	onHand(t, c, base, 1)
+	c.Post(t, products+"/"+kit+"/disassemble", two).WantError(409, "NOT_ENOUGH_PIECES")
+	c.Post(t, products+"/"+clip+"/assemble", two).WantError(409, "NO_COMPONENTS")
+	c.Post(t, products+"/"+kit+"/assemble", j{"quantity": 0}).Fields("quantity")
+	tenant.User(t, "viewer").Post(t, products+"/"+kit+"/assemble", two).WantError(403, "FORBIDDEN")
+	c.API.Operator(t).Post(t, products+"/"+kit+"/assemble", two).WantError(404, "NOT_FOUND")
+
+	// The assembly of two cannot be taken back while one is apart.
+	c.Post(t, entries+"/"+a.Text("entries.0.id")+"/reverse", nil).WantError(409, "NOT_ENOUGH_PIECES")
+	again := c.Get(t, products+"/"+kit+"/piece-entries?kind=disassembled").Text("items.0.id")
+	c.Post(t, entries+"/"+again+"/reverse", nil).Want(200)
+	c.Post(t, entries+"/"+a.Text("entries.0.id")+"/reverse", nil).Want(200)
+	c.Post(t, entries+"/"+a.Text("entries.1.id")+"/reverse", nil).WantError(409, "ENTRY_REVERSED")
+	onHand(t, c, kit, 0)
+	onHand(t, c, clip, 8)
+	onHand(t, c, base, 2)
+}
+
+// A delivery assembles the kits that are missing, as far as there are parts.
+func TestDeliveryAssembles(t *testing.T) {
+	t.Parallel()
+	c := newFarm(t).Operator(t)
+	kit, clip, base := newKit(t, c)
+	c.Post(t, products+"/"+clip+"/count", j{"counted": 5}).Want(200)
+	c.Post(t, products+"/"+base+"/count", j{"counted": 5}).Want(200)
+	order, _ := c.NewOrder(t, kit, 2)
+	c.Post(t, order+"/deliver", nil).Want(200).Shows(map[string]string{"status": "done", "warnings.0.pieces": "1"})
+	onHand(t, c, kit, 0)
+	onHand(t, c, clip, 2)
+	onHand(t, c, base, 4)
+	kinds(t, c, kit, "delivered -1 short 1", "assembled 1")
+	c.Post(t, products+"/"+clip+"/count", j{"counted": 5}).Want(200)
+	other, _ := c.NewOrder(t, kit, 1)
+	c.Post(t, other+"/deliver", j{"assemble": false}).Want(200).Shows(map[string]string{"warnings.0.pieces": "1"})
+	onHand(t, c, clip, 5)
+}
+
+func TestReverse(t *testing.T) {
+	t.Parallel()
+	tenant := newFarm(t).Tenant(t)
+	d := newDeliveries(t, tenant.User(t, "operator"))
+	d.count(d.p, 10)
+	d.count(d.q, 3)
+	newest := func(product string) string {
+		t.Helper()
+		return entries + "/" + d.Get(t, products+"/"+product+"/piece-entries").Text("items.0.id") + "/reverse"
+	}
+	d.Post(t, products+"/"+d.p+"/scrap", j{"quantity": 4}).Want(200)
+	scrapped := newest(d.p)
+	tenant.User(t, "viewer").Post(t, scrapped, nil).WantError(403, "FORBIDDEN")
+	d.API.Operator(t).Post(t, scrapped, nil).WantError(404, "NOT_FOUND")
+	responses := testkit.Race(t, 8, func(int) (*testkit.Response, error) {
+		return d.Send("POST", scrapped, j{"reason": "found"})
+	})
+	responses.Want(t, map[string]int{"200": 1, "409 ENTRY_REVERSED": 7})
+	onHand(t, d.Client, d.p, 10)
+	d.Post(t, newest(d.p), nil).WantError(409, "ENTRY_NOT_REVERSIBLE")
+	first := strings.TrimSuffix(scrapped, "/reverse")[len(entries)+1:]
+	d.Get(t, entries+"?kind=scrapped").Shows(map[string]string{"items.0.reverses_id": first, "items.0.reason": "found",
+		"items.1.reversed_by_id": d.Get(t, entries+"?kind=scrapped").Text("items.0.id")})
+
+	path, _ := run(t, d.Client, d.q, 2, nil)
+	d.Post(t, path+"/complete", nil).Want(200)
+	a := d.Post(t, newest(d.q), nil).WantError(409, "ENTRY_OF_RUN")
+	if !strings.Contains(a.Text("detail"), path[len(runs)+1:]) {
+		t.Errorf("the detail does not name the run: %s", a.Body)
+	}
+
+	// A delivery, which opens the order again, and a return.
+	d.Post(t, d.order+"/deliver", nil).Want(200).Shows(map[string]string{"status": "done"})
+	d.Post(t, newest(d.q), nil).Want(200).Shows(map[string]string{"kind": "delivered", "pieces": "3"})
+	d.is("in_production", "8", "0")
+	onHand(t, d.Client, d.q, 5)
+	delivered := newest(d.p)
+	d.Post(t, d.order+"/return", j{"items": []j{{"id": d.first, "quantity": 1}}}).Want(200)
+	d.Post(t, delivered, nil).WantError(409, "DELIVERY_RETURNED")
+	d.Post(t, newest(d.p), nil).Want(200)
+	d.is("in_production", "8", "0")
+	d.Post(t, delivered, nil).Want(200)
+	d.is("in_production", "0", "0")
+	onHand(t, d.Client, d.p, 10)
+}
