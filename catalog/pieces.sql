@@ -21,12 +21,15 @@ end $$;
 --
 -- p_cost is the cost of the pieces, or null if it is unknown. Without p_priced, pieces that go out have the cost that
 -- they have in stock: first go those without a known cost, and then the others at their average. With p_priced, they
--- have the cost p_cost. An entry without pieces and with p_priced changes the value of p_there pieces in stock by their
--- part of p_cost, which is the change of the cost of p_all pieces.
+-- have the cost p_cost. An entry without pieces and with p_priced is a change of the cost of p_of pieces: those that may
+-- still be in stock change their value.
+drop function if exists move_pieces(uuid, text, bigint, numeric, boolean, uuid, uuid, uuid, uuid, uuid, uuid, text,
+	bigint, uuid);
 create or replace function move_pieces(p_product uuid, p_kind text, p_pieces bigint, p_cost numeric default null,
 	p_priced boolean default false, p_run uuid default null, p_item uuid default null, p_order uuid default null,
 	p_order_item uuid default null, p_assembly uuid default null, p_reverses uuid default null,
-	p_reason text default null, p_shortfall bigint default 0, p_id uuid default null)
+	p_reason text default null, p_shortfall bigint default 0, p_id uuid default null,
+	p_of bigint default 0)
 returns piece_entries language plpgsql as $$
 declare
 	stock product_pieces;
@@ -67,6 +70,8 @@ begin
 		else
 			stock.value := greatest(stock.value + round(p_cost * more / p_pieces, 6), 0);
 		end if;
+	elsif p_priced and p_cost is not null and p_of > 0 then
+		stock.value := greatest(stock.value + round(p_cost * least(had - stock.unvalued, p_of) / p_of, 6), 0);
 	end if;
 	after := stock.on_hand + entry.pieces;
 	if abs(after) > 1000000000 or stock.value > 999999999 then

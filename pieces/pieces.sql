@@ -5,15 +5,14 @@
 -- An item with parts_from_stock also uses the direct components of its good pieces. Later changes of the number of good
 -- pieces change the used pieces in proportion, also if the product has other components then.
 --
--- The costs of the pieces are the share of the item in the cost of the run, if the run has ended and all parts of its
--- cost are known, and that of the used components.
+-- The good pieces cost the share of the item in the cost of the run, if the run has ended and all parts of its cost are
+-- known, and what the used components cost. If only this cost changes later, an entry without pieces has the difference.
 create or replace function settle_run_pieces(run uuid) returns void language plpgsql as $$
 declare
 	item record;
 	part record;
-	used numeric; -- the cost of the used components; null if unknown
+	cost numeric; -- of the difference; null if unknown
 	back bigint; -- pieces that come back, but were not in stock when they went out
-	entry piece_entries;
 begin
 	-- Another transaction with the same run has ended then. A run that was deleted has no row.
 	perform from production_runs r where r.id = run for no key update;
@@ -38,18 +37,23 @@ begin
 			cross join lateral run_item_pieces(r.status, i.quantity, i.successful_quantity, i.failed_quantity) n
 			where i.run_id = run
 		), had as materialized (
-			select e.run_item_id as id, e.product_id, sum(e.pieces - e.shortfall) as pieces, sum(e.shortfall) as short
+			select e.run_item_id as id, e.product_id, sum(e.pieces - e.shortfall) as pieces, sum(e.shortfall) as short,
+				case when count(*) = count(e.cost) then sum(e.cost) end as cost
 			from piece_entries e
 			where e.run_id = run and e.kind in ('produced', 'corrected')
 			group by e.run_item_id, e.product_id
 		)
 		select coalesce(g.id, h.id) as id, coalesce(g.product_id, h.product_id) as product_id,
 			coalesce(g.good, 0) as good, coalesce(h.pieces, 0) as had, coalesce(h.short, 0) as short,
-			h.id is not null as known, coalesce(g.parts_from_stock, false) as takes
+			h.id is not null as known, coalesce(g.parts_from_stock, false) as takes, l.cost,
+			case when h.id is null then 0 else h.cost end as had_cost
 		from good g full join had h on h.id = g.id and h.product_id = g.product_id
+		left join (
+			select x.item, x.filament + x.waste + x.machine + x.energy + x.labour as cost from run_lines(run) x
+		) l on l.item = g.id
 		order by coalesce(g.good, 0) > coalesce(h.pieces, 0), coalesce(g.id, h.id)
 	loop
-		continue when item.good = item.had;
+		continue when item.good = item.had and (item.good = 0 or item.cost is null or item.had_cost is null);
 		for part in
 			select c.id, coalesce(u.pieces, 0) as had, case
 				when item.had > 0 and u.pieces is not null then round(u.pieces * item.good / item.had)
@@ -74,10 +78,17 @@ begin
 				perform move_pieces(part.id, 'used', (part.had - part.pieces)::bigint, p_run => run, p_item => item.id);
 			end if;
 		end loop;
+		cost := case when item.good = 0 then 0 else item.cost end - item.had_cost;
+		if cost is not null and item.good > 0 and item.takes then
+			select case when count(*) = count(e.cost) then cost - coalesce(sum(e.cost), 0) end into cost
+			from piece_entries e where e.run_id = run and e.run_item_id = item.id and e.kind = 'used';
+		end if;
+		continue when item.good = item.had and coalesce(cost, 0) = 0;
 		-- Pieces that a correction took away, and that were not in stock any more, come back first.
 		back := case when item.good > item.had then least(item.short, item.good - item.had) else 0 end;
 		perform move_pieces(item.product_id, case when item.known then 'corrected' else 'produced' end,
-			item.good - item.had - back, p_run => run, p_item => item.id, p_shortfall => back);
+			item.good - item.had - back, cost, cost is not null and item.good <= item.had, p_run => run,
+			p_item => item.id, p_shortfall => back, p_of => item.good);
 	end loop;
 end $$;
 
