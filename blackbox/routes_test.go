@@ -396,6 +396,9 @@ func checkHeaders(t *testing.T, a *testkit.Response) {
 	for name, want := range map[string]string{"X-Content-Type-Options": "nosniff", "Cache-Control": cache} {
 		testkit.Equal(t, a.Header.Get(name), want, "%s: %d: %s", a.What, a.Status, name)
 	}
+	if policy := a.Header.Get("Content-Security-Policy"); !strings.Contains(policy, "frame-ancestors 'none'") {
+		t.Errorf("%s: %d: Content-Security-Policy is %q", a.What, a.Status, policy)
+	}
 	if a.Header.Get("X-Request-Id") == "" {
 		t.Errorf("%s: %d: X-Request-Id is missing", a.What, a.Status)
 	}

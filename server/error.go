@@ -270,9 +270,10 @@ func writeJSON(w http.ResponseWriter, status int, body []byte) {
 // Values of headers that most responses have. Header.Set would allocate a slice for each value. The slices must not be
 // changed. Header.Add copies them, because they have no spare capacity.
 var (
-	headerNoSniff = []string{"nosniff"}
-	headerNoStore = []string{"no-store"}
-	headerJSON    = []string{"application/json"}
+	headerNoSniff  = []string{"nosniff"}
+	headerNoFrames = []string{"frame-ancestors 'none'"} // pages and pictures have policies of their own
+	headerNoStore  = []string{"no-store"}
+	headerJSON     = []string{"application/json"}
 )
 
 var newline = []byte("\n")

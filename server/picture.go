@@ -59,7 +59,7 @@ func (o *operation) sendPicture(w http.ResponseWriter, r *http.Request, info *re
 		return nil
 	}
 	// A picture is made by the service. The policy is for the day on which something else could be in it.
-	h.Set("Content-Security-Policy", "default-src 'none'; sandbox")
+	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'; sandbox")
 	h.Set("Content-Type", p.Media)
 	h.Set("Content-Length", strconv.Itoa(len(p.Data)))
 	w.WriteHeader(http.StatusOK)

@@ -207,6 +207,7 @@ func (s *Server) ServeHTTP(writer http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("X-Request-Id", info.id)
 	h["X-Content-Type-Options"] = headerNoSniff
+	h["Content-Security-Policy"] = headerNoFrames
 	if s.HSTS {
 		h.Set("Strict-Transport-Security", "max-age=31536000")
 	}
