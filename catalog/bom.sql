@@ -2,8 +2,9 @@
 -- with a later bill. needs has the grams of each filament and the pieces of each component. Its keys do not depend
 -- on the spelling of names: the key of a filament is an object, and the key of a component is its id. names has the
 -- names for people by the same keys. Materials that are not required do not count. The result is null for a bill of
--- more than 100,000 characters.
-create or replace function product_bom(product uuid) returns text
+-- more than 100,000 characters. If alone is true, components do not count either.
+drop function if exists product_bom(uuid);
+create or replace function product_bom(product uuid, alone boolean default false) returns text
 language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare
 	bom text;
@@ -18,11 +19,12 @@ begin
 				|| case when (m.filament ->> 'diameter_mm')::numeric <> 1.75 then ' ' || (m.filament ->> 'diameter_mm') || ' mm'
 					else '' end as name
 		from (
-			select to_jsonb(e) as filament, e.grams from explode_products(array[product], array[1::numeric]) e
+			select to_jsonb(e) as filament, e.grams from explode_products(array[product], array[1::numeric],
+				array[alone]) e
 		) m
 		union all
 		select u.id::text, trim_scale(least(u.total, 999999999)), p.name
-		from explode_pieces(array[product], array[1::numeric]) u
+		from explode_pieces(array[product], array[1::numeric], array[alone]) u
 		join products p on p.id = u.id
 		where u.id <> product
 	) n;

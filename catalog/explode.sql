@@ -1,10 +1,12 @@
 -- Returns the products that are needed for pieces[n] pieces of each product ids[n]: the product itself and its
 -- components through all levels. The result has one row for each product, with the number of pieces, in no particular
--- order. ids may contain a product several times.
+-- order. ids may contain a product several times. If alone[n] is true, the components of ids[n] are not needed.
 --
 -- The loop visits the products from the highest level down, so that each product is read once, however many paths
 -- lead to it. A removed product may have components with its own level or a higher one; the loop reads these again.
-create or replace function explode_pieces(ids uuid[], pieces numeric[]) returns table (id uuid, total numeric)
+drop function if exists explode_pieces(uuid[], numeric[]);
+create or replace function explode_pieces(ids uuid[], pieces numeric[], alone boolean[] default '{}')
+returns table (id uuid, total numeric)
 language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare
 	all_ids uuid[] := '{}';
@@ -12,6 +14,13 @@ declare
 	level_ids uuid[];
 	level_pieces numeric[];
 begin
+	if cardinality(alone) > 0 then
+		select coalesce(array_agg(e.id) filter (where e.alone), '{}'),
+			coalesce(array_agg(e.pieces) filter (where e.alone), '{}'),
+			array_agg(e.id) filter (where e.alone is not true), array_agg(e.pieces) filter (where e.alone is not true)
+		into all_ids, all_pieces, ids, pieces
+		from unnest(ids, pieces, alone) e (id, pieces, alone);
+	end if;
 	while cardinality(ids) > 0 loop
 		with pending as materialized (
 			select u.id, u.pieces, p.levels
@@ -40,8 +49,10 @@ end $$;
 
 -- Returns the filament that pieces of products and of their components need: one row for each material key, colour
 -- key and filament, in no particular order. Materials that are not required do not count. filament_id is null if any
--- filament of the material and colour will do. material_name and color are the first spellings.
-create or replace function explode_products(ids uuid[], pieces numeric[])
+-- filament of the material and colour will do. material_name and color are the first spellings. alone is that of
+-- explode_pieces.
+drop function if exists explode_products(uuid[], numeric[]);
+create or replace function explode_products(ids uuid[], pieces numeric[], alone boolean[] default '{}')
 returns table (material_key text, color_key text, filament_id uuid, material_type text, material_name text,
 	diameter_mm numeric, color text, grams numeric)
 language plpgsql stable as $$
@@ -51,7 +62,7 @@ begin
 	return query
 		select m.material_key, m.color_key, m.filament_id, min(m.material_type), min(nullif(m.material_name, '')),
 			min(m.diameter), min(m.color), sum(m.weight_grams * u.total)
-		from explode_pieces(ids, pieces) u
+		from explode_pieces(ids, pieces, alone) u
 		cross join lateral (
 			select *, coalesce(m.diameter_mm, usual) as diameter,
 				material_key(m.material_type, m.material_name, coalesce(m.diameter_mm, usual)) as material_key
@@ -63,15 +74,16 @@ end $$;
 -- Returns the filament, the time to print and the work for pieces of products with their components. grams is null
 -- if no product has a required material. minutes is null if a product has no estimated print time, unless it has
 -- components and no materials, and is only put together. labour_minutes is null if the work is unknown for a
--- product.
-create or replace function estimate_products(ids uuid[], pieces numeric[])
+-- product. alone is that of explode_pieces.
+drop function if exists estimate_products(uuid[], numeric[]);
+create or replace function estimate_products(ids uuid[], pieces numeric[], alone boolean[] default '{}')
 	returns table (grams numeric, minutes numeric, labour_minutes numeric)
 language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 begin
 	return query
 		select sum(m.grams * u.total), case when bool_and(t.minutes is not null) then sum(t.minutes * u.total) end,
 			case when bool_and(t.labour_minutes is not null) then sum(t.labour_minutes * u.total) end
-		from explode_pieces(ids, pieces) u
+		from explode_pieces(ids, pieces, alone) u
 		cross join lateral (
 			select sum(m.weight_grams) as grams from product_materials m where m.product_id = u.id and m.is_required
 		) m

@@ -11,7 +11,9 @@ var Commands = []cli.Command{importCommand(), Export.Command("products")}
 
 // Export writes all products with their bills of materials.
 var Export = transfer.Export[Product]("products", 50,
-	transfer.ListPage(ProductFilter.list, selectProducts+` where p.id = page.id`))
+	transfer.ListPage(ProductFilter.list, selectProducts+`
+		left join product_stock(null) k on k.product_id = p.id -- the same for all products: called once for a page
+		where p.id = page.id`))
 
 var exportDoc = &server.Doc{
 	ID: "exportProducts", Tag: Tag, Summary: "Export products",

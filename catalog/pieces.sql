@@ -179,3 +179,15 @@ begin
 		perform assemble_pieces(p_assembly, p_product, p_pieces, p_apart, p_reason, null, null);
 	end if;
 end $$;
+
+-- Notes since when products have too few pieces: those of low since now, those of fine not any more. Returns the ids of
+-- low.
+create or replace function note_low_pieces(low uuid[], fine uuid[]) returns setof uuid language sql as $$
+	insert into product_pieces (product_id, low_since)
+	select u.id, now() from unnest(low) u (id)
+	union all
+	select u.id, null from unnest(fine) u (id)
+	order by 1
+	on conflict (tenant_id, product_id) do update set low_since = excluded.low_since;
+	select u.id from unnest(low) u (id)
+$$;

@@ -96,6 +96,10 @@ type Product struct {
 	TotalCost      value.Decimal                 `json:"total_cost" rule:"readOnly,notNull"`
 	CostsComplete  bool                          `json:"costs_complete" rule:"readOnly,notNull"`
 	OnHand         int64                         `json:"on_hand" rule:"readOnly,notNull"`
+	Reserved       int64                         `json:"reserved" rule:"readOnly,notNull"`
+	Available      int64                         `json:"available" rule:"readOnly,notNull"`
+	Incoming       int64                         `json:"incoming" rule:"readOnly,notNull"`
+	Missing        int64                         `json:"missing" rule:"readOnly,notNull"`
 	PieceCost      value.Decimal                 `json:"piece_cost" rule:"readOnly"`
 	PieceValue     value.Decimal                 `json:"piece_value" rule:"readOnly,notNull"`
 	PictureVersion string                        `json:"picture_version" rule:"readOnly"`
@@ -170,8 +174,11 @@ func (f ProductFilter) list() *server.List {
 }
 
 // getProduct is one statement, so that the lists and the costs come from one snapshot.
-const getProduct = selectProducts + ` where p.hidden_at is null and p.id = $1`
+const getProduct = selectProducts + `
+	left join lateral product_stock(array[p.id]) k on true
+	where p.hidden_at is null and p.id = $1`
 
+// selectProducts must be followed by a join with product_stock (stock/pieces.sql) as k.
 const selectProducts = `
 	select p.id, p.name, p.description, p.sku, p.category, p.estimated_print_time_minutes, p.labour_minutes,
 		p.pieces_per_plate, p.selling_price, p.notes,
@@ -192,7 +199,9 @@ const selectProducts = `
 		trim_scale(p.nozzle_mm) as nozzle_mm, trim_scale(p.layer_height_mm) as layer_height_mm,
 		p.minimum_pieces, p.location,
 		p.material_cost, p.component_cost, p.total_cost, p.costs_complete,
-		coalesce(s.on_hand, 0) as on_hand,
+		coalesce(s.on_hand, 0) as on_hand, coalesce(k.reserved, 0) as reserved,
+		coalesce(s.on_hand, 0) - coalesce(k.reserved, 0) as available, coalesce(k.incoming, 0) as incoming,
+		least(coalesce(k.missing, 0), 999999999) as missing,
 		round(s.value / nullif(greatest(s.on_hand, 0) - s.unvalued, 0), 6) as piece_cost, coalesce(s.value, 0) as piece_value,
 		p.picture_version, p.created_at, p.updated_at, p.hidden_at, ` + auth.HiddenBy + `
 	from products p

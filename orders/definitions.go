@@ -14,14 +14,17 @@ var (
 	linesSQL string
 	//go:embed costs.sql
 	costsSQL string
+	//go:embed net.sql
+	netSQL string
 )
 
-// Definitions are the SQL functions of orders. Packages stock and planning call order_item_pieces in their
-// statements.
+// Definitions are the SQL functions of orders. Packages stock and planning call order_item_pieces and net_pieces in
+// their statements.
 var Definitions = []db.Definition{
 	{Name: "orders/orders", Version: 1, SQL: ordersSQL},
 	{Name: "orders/lines", Version: 1, SQL: linesSQL},
 	{Name: "orders/costs", Version: 1, SQL: costsSQL},
+	{Name: "orders/net", Version: 1, SQL: netSQL},
 }
 
 // Runs has the functions of orders that package production calls.
@@ -53,9 +56,10 @@ var Runs = production.Orders{
 	ItemOf: func(order, product string) string {
 		return `(select i.id from order_items i join orders o on o.id = i.order_id
 			cross join lateral order_item_pieces(i.id) c
-			where i.order_id = ` + order + ` and i.product_id = ` + product + ` and i.withdrawn_at is null
-				and o.hidden_at is null and o.status <> 'cancelled'
-			order by i.quantity - c.produced - c.planned > 0 desc, i.created_at, i.id limit 1)`
+			where i.order_id = ` + order + ` and i.withdrawn_at is null and o.hidden_at is null and o.status <> 'cancelled'
+				and (i.product_id = ` + product + ` or is_part_of(` + product + `, i.product_id))
+			order by i.product_id = ` + product + ` desc, i.quantity - c.produced - c.planned > 0 desc, i.created_at, i.id
+			limit 1)`
 	},
 	Named: func(run string) string {
 		return `(select coalesce(json_agg(json_build_object('id', o.id, 'reference', o.reference, 'customer', o.customer)

@@ -24,6 +24,10 @@ var Events = webhooks.Declare(
 		"Sent when `createOrder` has created an order with the status `received`, not when a shop sends it again."),
 	event("order.in_production", "An order went into production", became("in_production")+
 		" A `done` order to which something is added becomes `in_production` again."),
+	event("order.ready", "An order can be packed",
+		"Sent when all pieces of an open order that are not delivered are in stock for it, about a second after the "+
+			"change that caused it. Pieces that are assembled from components count if the components are in stock, unless "+
+			"the farm has turned `assemble_on_delivery` off."),
 	event("order.done", "An order is done", became("done")),
 	event("order.cancelled", "An order was cancelled", became("cancelled")),
 )
@@ -119,6 +123,7 @@ type Order struct {
 	DueDate   value.Optional[value.Date]  `json:"due_date"`
 	Notes     value.Optional[string]      `json:"notes" rule:"maxLength=10000"`
 	Status    value.Optional[OrderStatus] `json:"status" rule:"notNull"`
+	ReadyAt   value.Timestamp             `json:"ready_at" rule:"readOnly"`
 	Items     []OrderItem                 `json:"items"`
 	Lines     []OrderLine                 `json:"unassigned_lines"`
 	CreatedAt value.Timestamp             `json:"created_at" rule:"readOnly,notNull"`
@@ -157,6 +162,7 @@ type OrderListItem struct {
 	Customer  string          `json:"customer"`
 	DueDate   value.Date      `json:"due_date"`
 	Status    OrderStatus     `json:"status" rule:"notNull"`
+	ReadyAt   value.Timestamp `json:"ready_at" rule:"unsorted"`
 	Lines     int64           `json:"unassigned_count" rule:"notNull,unsorted"`
 	CreatedAt value.Timestamp `json:"created_at" rule:"notNull"`
 	UpdatedAt value.Timestamp `json:"updated_at" rule:"notNull"`
@@ -183,6 +189,7 @@ type OrderFilter struct {
 	CreatedFrom value.Optional[value.Moment]           `query:"created_from"`
 	CreatedTo   value.Optional[value.Moment]           `query:"created_to"`
 	Unassigned  value.Optional[bool]                   `query:"unassigned"`
+	Ready       value.Optional[bool]                   `query:"ready"`
 	Search      value.Optional[string]                 `query:"search" rule:"search"`
 	server.Hiding
 }
@@ -196,7 +203,8 @@ var listDoc = &server.Doc{
 // list returns the list of the orders that the filter selects.
 func (f OrderFilter) list() *server.List {
 	const items = ` from order_items i where i.order_id = orders.id and i.withdrawn_at is null`
-	l := server.NewHidingList("orders", `id, source, reference, customer, due_date, status, unassigned_count, created_at,
+	l := server.NewHidingList("orders", `id, source, reference, customer, due_date, status,
+		case when is_open then ready_at end as ready_at, unassigned_count, created_at,
 		updated_at, hidden_at, `+auth.HiddenBy+`,
 		(select coalesce(json_agg(json_build_object('product_id', i.product_id, 'product_name', p.name,
 				'picture_version', p.picture_version, 'quantity', i.quantity) order by i.created_at, i.id), '[]')
@@ -222,6 +230,13 @@ func (f OrderFilter) list() *server.List {
 	default:
 		l.Where("unassigned_count = 0 and ?::boolean", true)
 	}
+	switch {
+	case f.Ready.IsNull():
+	case *f.Ready.Value:
+		l.Where("ready_at is not null and is_open and ?::boolean", true) // the condition of the index orders_ready
+	default:
+		l.Where("not (ready_at is not null and is_open) and ?::boolean", true)
+	}
 	l.Between("due_date", f.DueFrom, f.DueTo)
 	l.Between("created_at", f.CreatedFrom, f.CreatedTo)
 	l.Search(f.Search, server.Place{Column: "id", Key: `p.search_key`, Texts: `concat_ws(E'\n', p.name, p.sku)`,
@@ -237,6 +252,7 @@ var runItems, runItemCount = production.ListedItems("r.id")
 // selectOrders is one statement, so that the items and their pieces come from one snapshot.
 var selectOrders = `
 	select o.id, o.source, o.reference, o.customer, o.due_date, o.notes, o.status,
+		case when o.is_open then o.ready_at end as ready_at,
 		(select coalesce(json_agg(json_build_object(
 				'id', i.id, 'product_id', i.product_id, 'sku', p.sku, 'product_name', p.name, 'quantity', i.quantity,
 				'unit_price', trim_scale(i.unit_price), 'produced', n.produced, 'planned', n.planned,

@@ -11,6 +11,7 @@ import (
 	"spoolwright/catalog"
 	"spoolwright/inventory"
 	"spoolwright/orders"
+	piecesAPI "spoolwright/pieces"
 	"spoolwright/production"
 	"spoolwright/stock"
 	"spoolwright/testkit"
@@ -29,7 +30,7 @@ const (
 func newAPI(t testing.TB) *testkit.API {
 	t.Helper()
 	return testkit.New(t, testkit.Options{PerMinute: 1_000_000, PerHour: 10_000_000}, inventory.Routes, catalog.Routes,
-		production.Routes(orders.Runs), orders.Routes, stock.Routes)
+		production.Routes(orders.Runs), orders.Routes, piecesAPI.Routes, stock.Routes)
 }
 
 func TestOrders(t *testing.T) {
@@ -282,8 +283,8 @@ func TestExport(t *testing.T) {
 		t.Fatalf("%d rows: %q", len(rows), rows)
 	}
 	for i, want := range []string{
-		"id,source,reference,customer,due_date,notes,status,items.id,items.product_id,items.sku,",
-		ids[0] + `,,,"Ada, ""Countess""",,,received,,,`, ids[1] + ",etsy,1,,,,received,", ids[1] +
+		"id,source,reference,customer,due_date,notes,status,ready_at,items.id,items.product_id,items.sku,",
+		ids[0] + `,,,"Ada, ""Countess""",,,received,,,,`, ids[1] + ",etsy,1,,,,received,", ids[1] +
 			",etsy,1,,,,received,"} {
 		if !strings.HasPrefix(rows[i], want) {
 			t.Errorf("row %d is %s, want %s", i, rows[i], want)

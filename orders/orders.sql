@@ -1,5 +1,5 @@
--- Returns how many pieces of an item of an order have been produced, and how many its unfinished runs plan. This is
--- the only place with these rules. A completed run, also one that was removed after it had deducted filament, has
+-- Returns how many pieces of an item of an order have been produced, and how many its unfinished runs plan. Parts of the
+-- product that runs print for the item do not count. This is the only place with these rules. A completed run, also one that was removed after it had deducted filament, has
 -- produced the good pieces of its items; an item without counts has produced all its pieces. A pending, running or
 -- paused run plans all pieces of its items, unless it was removed. Failed and cancelled runs do not count.
 create or replace function order_item_pieces(item uuid) returns table (produced bigint, planned bigint)
@@ -9,7 +9,18 @@ language sql stable as $$
 	from run_items i
 	join production_runs r on r.id = i.run_id
 	cross join lateral run_item_pieces(r.status, i.quantity, i.successful_quantity, i.failed_quantity) n
-	where i.order_item_id = item
+	where i.order_item_id = item and i.product_id = (select o.product_id from order_items o where o.id = item)
+$$;
+
+-- Reports whether a product is in another product as a component, at any level.
+create or replace function is_part_of(part uuid, product uuid) returns boolean language sql stable as $$
+	with recursive above (id) as (
+		select c.product_id from product_components c where c.component_product_id = part
+		union
+		select c.product_id from above a cross join lateral (
+			select * from product_components c where c.component_product_id = a.id offset 0) c
+	)
+	select exists (select from above a where a.id = product)
 $$;
 
 -- Returns the state of an order's item for the run that prints it, as an object: the id, reference, customer and
@@ -27,10 +38,11 @@ $$;
 -- Returns why an item of a run with the product cannot print an item of an order, or null if it can:
 --
 --   UNKNOWN        the item does not exist, or was withdrawn, or its order was removed
---   OTHER_PRODUCT  the item has another product
+--   OTHER_PRODUCT  the item has another product, and the product is not a part of it
 --   CANCELLED      the order is cancelled
 create or replace function order_item_problem(item uuid, product uuid) returns text language sql stable as $$
-	select case when o.id is null then 'UNKNOWN' when i.product_id <> product then 'OTHER_PRODUCT'
+	select case when o.id is null then 'UNKNOWN' when i.product_id <> product and not is_part_of(product, i.product_id)
+			then 'OTHER_PRODUCT'
 		when o.status = 'cancelled' then 'CANCELLED' end
 	from (select) always
 	left join order_items i on i.id = item and i.withdrawn_at is null
@@ -220,12 +232,12 @@ begin
 end $$;
 
 -- Sends the event of the status of an order that was created or got another status, in whatever way: order.received,
--- order.in_production, order.done or order.cancelled. A change back to received sends no event, because the order was
+-- order.in_production, order.done or order.cancelled. The event order.ready is sent when ready_at is set. A change back to received sends no event, because the order was
 -- received before. An event has less than 19 kB, so it has only the oldest items, as many as fit. item_count counts
 -- all items.
 create or replace function order_changed() returns trigger language plpgsql as $$
 declare
-	event text := 'order.' || new.status;
+	event text := coalesce(tg_argv[0], 'order.' || new.status);
 	hooks uuid[] := event_webhooks(event);
 begin
 	if hooks is null then
@@ -252,3 +264,5 @@ create or replace trigger order_created after insert on orders for each row exec
 create or replace trigger order_changed after update of status on orders
 	for each row when (new.status <> old.status and new.status <> 'received')
 	execute function order_changed();
+create or replace trigger order_ready after update of ready_at on orders
+	for each row when (old.ready_at is null and new.ready_at is not null) execute function order_changed('order.ready');

@@ -70,6 +70,15 @@ type Plan struct {
 	Runs       []PlannedRun      `json:"runs" rule:"notNull"`
 	Unplanned  []UnplannedItem   `json:"unplanned" rule:"notNull"`
 	Missing    []MissingFilament `json:"missing" rule:"notNull"`
+	FromStock  []PlannedPieces   `json:"from_stock" rule:"notNull"`
+	ToAssemble []PlannedPieces   `json:"to_assemble" rule:"notNull"`
+}
+
+// PlannedPieces are pieces of a product that need no run.
+type PlannedPieces struct {
+	ProductID   value.UUID `json:"product_id" rule:"notNull"`
+	ProductName string     `json:"product_name" rule:"notNull"`
+	Quantity    int64      `json:"quantity" rule:"notNull"`
 }
 
 // PlannedRun is a run of a plan.
@@ -134,15 +143,16 @@ var (
 )
 
 const rules = "Proposes a run for each plate of `pieces_per_plate` pieces, with a printer, an expected time and " +
-	"spools. Pieces that unfinished runs plan are not planned again, and filament that unfinished runs and other " +
+	"spools. Pieces in stock (`from_stock`) come first, then those of unfinished runs, for the orders in the sequence " +
+	"of their due dates; only the others are printed. Components are planned in the same way, at all levels, and " +
+	"`to_assemble` lists what is put together from them. Filament that unfinished runs and other " +
 	"open orders reserve is not used. With `create`, exactly these runs are created, as `pending`: all or none. " +
 	"`docs/planning.md` has the rules."
 
 var planDoc = &server.Doc{
 	ID: "createPlan", Tag: tag, Summary: "Plan products, or all open orders",
 	Description: "Plans the items of the request or, without items, all open orders, those that are due first " +
-		"before the " +
-		"others. " + rules,
+		"before the others. Pieces of `items` are for the stock: as many are printed as the request says. " + rules,
 	Errors:  []*server.Error{errUnknownProduct, errTooLarge, errOutdated},
 	Request: `{"create":false}`,
 }
@@ -158,7 +168,7 @@ func (h handlers) plan(ctx context.Context, r *server.Request[PlanRequest]) (ser
 
 var planOrderDoc = &server.Doc{
 	ID: "planOrder", Tag: orders.Tag, Summary: "Plan an order",
-	Description: "Plans what is neither produced nor planned of the order's items. " + rules,
+	Description: "Plans what is neither in stock nor planned of the order's items. " + rules,
 	Errors:      []*server.Error{errNotOpen, errTooLarge, errOutdated},
 	Request:     `{"create":true}`,
 }
@@ -205,42 +215,44 @@ func (h handlers) attempts(ctx context.Context, q request) (plan Plan, err error
 // stateSQL selects the input of a plan in one row. $1 is an order, $2 whether to plan all open orders, $3 the list
 // of items to plan, $4 the tenant, and $5 the items of the order to plan, or null for all.
 //
-// item lists the pieces to plan, which are neither produced nor planned in unfinished runs. It is ordered by the due
-// dates of the orders, orders without a due date last, and then by the creation of the orders. A plan prefers the
-// first printer among printers that are free at the same time: printers whose run should have ended by now come
-// last.
+// net is what open orders and the list need, and where it comes from. need are its rows for the plan. item lists the
+// pieces to print: those of need that are neither in stock nor in unfinished runs. It is ordered by the due dates of
+// the orders, orders without a due date last, and then by the creation of the orders; products come before their
+// components. A plan prefers the first printer among printers that are free at the same time: printers whose run
+// should have ended by now come last.
 var stateSQL = `
-	with item as materialized (
-		select n.*, row_number() over (order by n.due, n.created_at, n.order_id, n.added, n.order_item_id) as place
-		from (
-			select o.id as order_id, i.id as order_item_id, i.product_id, i.quantity - p.produced - p.planned as quantity,
-				o.due_date as due, o.created_at, extract(epoch from i.created_at) as added
-			from orders o
-			join order_items i on i.order_id = o.id and i.withdrawn_at is null
-			cross join lateral order_item_pieces(i.id) p
-			where o.is_open and ($2 or o.id = $1::uuid) and ($5::uuid[] is null or i.id = any ($5))
-			union all
-			select i.order_id, i.id, p.id, case when l.order_item_id is null then l.quantity
-				when i.id is null then 0 else least(l.quantity, i.missing) end, null, null, l.n
-			from json_to_recordset($3::json) l (n int, product_id uuid, sku text, order_item_id uuid, quantity bigint)
-			left join lateral ` + catalog.Named("l.product_id", "l.sku") + ` p on true
-			left join lateral (
-				select i.id, i.order_id, i.quantity - c.produced - c.planned as missing
-				from order_items i
-				join orders o on o.id = i.order_id and o.is_open
-				cross join lateral order_item_pieces(i.id) c
-				where i.id = l.order_item_id and i.withdrawn_at is null
-			) i on true
-		) n
-		where n.quantity > 0
+	with line as materialized (
+		select l.n, p.id as product_id, l.order_item_id, l.quantity
+		from json_to_recordset($3::json) l (n int, product_id uuid, sku text, order_item_id uuid, quantity bigint)
+		left join lateral ` + catalog.Named("l.product_id", "l.sku") + ` p on true
+	), net as materialized (
+		select n.* from net_pieces(null, (
+			select json_agg(json_build_object('n', l.n, 'product_id', l.product_id, 'quantity', l.quantity))
+			from line l where l.order_item_id is null)) n
+	), need as materialized (
+		select n.* from net n
+		where n.line is not null or ($2 or n.order_id = $1::uuid) and ($5::uuid[] is null or n.order_item_id = any ($5))
+		union all
+		-- The pieces of a replaced run, as far as the item of the order needs them.
+		select n.place, n.order_id, n.order_item_id, l.n, n.product_id, n.of_item, n.printed, least(n.needed, e.total),
+			0, 0, least(n.missing, e.total)
+		from line l
+		join net n on n.order_item_id = l.order_item_id
+		join lateral explode_pieces(array[l.product_id], array[l.quantity::numeric]) e on e.id = n.product_id
+		where l.product_id is not null
+	), item as materialized (
+		select n.order_id, n.order_item_id, n.product_id, n.missing::numeric as quantity,
+			row_number() over (order by n.place, p.levels desc, p.created_at, p.id) as place
+		from need n cross join lateral (select * from products p where p.id = n.product_id offset 0) p
+		where n.printed and n.missing > 0
 	), product as materialized (
 		select p.id, p.name, p.picture_version, coalesce(p.pieces_per_plate, 1) as per_plate, e.minutes
 		from (select distinct i.product_id as id from item i) i
 		join products p on p.id = i.id
-		cross join lateral estimate_products(array[p.id], array[1::numeric]) e
+		cross join lateral estimate_products(array[p.id], array[1::numeric], '{t}') e
 	), material as materialized (
 		select p.id as product_id, m.* from product p
-		cross join lateral explode_products(array[p.id], array[1::numeric]) m
+		cross join lateral explode_products(array[p.id], array[1::numeric], '{t}') m
 		where m.grams > 0
 	), busy as materialized (
 		select distinct r.printer_id as id from production_runs r
@@ -263,8 +275,21 @@ var stateSQL = `
 		(select coalesce(json_agg(w.n - 1 order by w.n), '[]') from unnest($5::uuid[]) with ordinality w (id, n)
 			where not exists (select from order_items i
 				where i.id = w.id and i.order_id = $1::uuid and i.withdrawn_at is null)) as unknown,
+		-- The lines that name no product, except those of an item that needs nothing.
+		(select coalesce(json_agg(l.n order by l.n), '[]') from line l
+			where l.product_id is null and (l.order_item_id is null
+				or exists (select from net n where n.order_item_id = l.order_item_id and n.missing > 0))) as unnamed,
+		(select coalesce(json_agg(json_build_object('product_id', u.id, 'product_name', p.name, 'quantity', u.reserved)
+				order by p.created_at, p.id) filter (where u.reserved > 0), '[]')
+			from (select n.product_id as id, sum(n.reserved) as reserved from need n group by n.product_id) u
+			join products p on p.id = u.id) as from_stock,
+		(select coalesce(json_agg(json_build_object('product_id', u.id, 'product_name', p.name, 'quantity', u.missing)
+				order by p.created_at, p.id), '[]')
+			from (select n.product_id as id, sum(n.missing) as missing from need n
+				where not n.printed and n.missing > 0 group by n.product_id) u
+			join products p on p.id = u.id) as to_assemble,
 		(select coalesce(json_agg(json_build_object('order_id', i.order_id, 'order_item_id', i.order_item_id,
-			'product_id', i.product_id, 'quantity', i.quantity) order by i.place), '[]') from item i) as items,
+			'product_id', i.product_id, 'quantity', least(i.quantity, 999999999)) order by i.place), '[]') from item i) as items,
 		(select coalesce(json_agg(json_build_object('id', p.id, 'name', p.name, 'picture', p.picture_version, 'per_plate', p.per_plate,
 				'minutes', case when p.minutes <= 6000000 then trim_scale(round(p.minutes, 6)) end,
 				'materials', m.materials)), '[]')
@@ -346,10 +371,10 @@ func (h handlers) attempt(ctx context.Context, q request) (plan Plan, err error)
 			}
 			return errUnknownItem.With(server.JoinFields(fields)).On(fields...)
 		}
-		if err := q.unknown(s.Items); err != nil {
+		if err := q.unknown(s.Unnamed); err != nil {
 			return err
 		}
-		if q.replan && slices.ContainsFunc(s.Items, func(i item) bool { return i.ProductID == "" }) {
+		if q.replan && len(s.Unnamed) > 0 {
 			return errRemoved
 		}
 		f = s.farm()
@@ -360,6 +385,7 @@ func (h handlers) attempt(ctx context.Context, q request) (plan Plan, err error)
 			}
 		}
 		plan = f.plan(s.Planned.Last, s.Planned.Unknown)
+		plan.FromStock, plan.ToAssemble = s.FromStock, s.ToAssemble
 		if q.replan {
 			return plan.complete()
 		}
@@ -410,16 +436,17 @@ func (h handlers) attempt(ctx context.Context, q request) (plan Plan, err error)
 }
 
 // unknown returns the error for the items of the request that name no product.
-func (q request) unknown(items []item) error {
+func (q request) unknown(unnamed []int) error {
+	if q.named == nil {
+		return nil
+	}
 	var fields []string
-	for n, named := range q.named {
-		if items[n].ProductID == "" {
-			field := "product_id"
-			if !named.SKU.IsNull() {
-				field = "sku"
-			}
-			fields = append(fields, fmt.Sprintf("items[%d].%s", n, field))
+	for _, n := range unnamed {
+		field := "product_id"
+		if !q.named[n].SKU.IsNull() {
+			field = "sku"
 		}
+		fields = append(fields, fmt.Sprintf("items[%d].%s", n, field))
 	}
 	if fields != nil {
 		return errUnknownProduct.With(server.JoinFields(fields)).On(fields...)
@@ -429,10 +456,13 @@ func (q request) unknown(items []item) error {
 
 // state is the result of stateSQL.
 type state struct {
-	Status   *string
-	Unknown  []int // the indices of item_ids that are no items of the order
-	Items    []item
-	Products []struct {
+	Status     *string
+	Unknown    []int           // the indices of item_ids that are no items of the order
+	Unnamed    []int           // the indices of items that name no product
+	FromStock  []PlannedPieces `json:"from_stock"`
+	ToAssemble []PlannedPieces `json:"to_assemble"`
+	Items      []item
+	Products   []struct {
 		ID        string
 		Name      string
 		PerPlate  int64 `json:"per_plate"`

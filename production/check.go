@@ -141,8 +141,9 @@ func (h handlers) checks(ids string, args ...any) *db.Stmt {
 			join run_items i on i.run_id = r.id
 			where r.deducted_at is null and r.status in ('pending', 'in_progress', 'paused')
 		), bom as materialized (
-			select u.id, product_bom(u.id)::jsonb as bom
-			from (select distinct i.product_id as id from item i where i.planned_bom is not null) u
+			select u.id, u.alone, product_bom(u.id, u.alone)::jsonb as bom
+			from (select distinct i.product_id as id, i.parts_from_stock as alone from item i
+				where i.planned_bom is not null) u
 		), ordered as materialized (
 			select u.id, `+h.orders.State("u.id")+` as state
 			from (select distinct i.order_item_id as id from item i where i.order_item_id is not null) u
@@ -158,7 +159,7 @@ func (h handlers) checks(ids string, args ...any) *db.Stmt {
 						then json_build_object('planned', i.planned_bom::jsonb, 'now', b.bom) end) order by i.created_at, i.id), '[]')
 				from item i
 				join products p on p.id = i.product_id
-				left join bom b on b.id = i.product_id
+				left join bom b on b.id = i.product_id and b.alone = i.parts_from_stock
 				left join ordered o on o.id = i.order_item_id
 				where i.run_id = r.id),
 			'spools', (select coalesce(json_agg(json_build_object('id', s.id, 'number', s.number,

@@ -123,19 +123,19 @@ begin
 		select w.cost, w.parts into waste, wasted_parts from completed_waste(run, spent) w;
 		if labour_hour_cost > 0 then
 			with item as (
-				select i.product_id, n.good, i.labour_minutes
+				select i.product_id, i.parts_from_stock as alone, n.good, i.labour_minutes
 				from run_items i
 				cross join lateral run_item_pieces(status, i.quantity, i.successful_quantity, i.failed_quantity) n
 				where i.run_id = run and n.good > 0
 			), product as (
-				select u.id, e.labour_minutes
-				from (select distinct i.product_id as id from item i where i.labour_minutes is null) u
-				cross join lateral estimate_products(array[u.id], array[1::numeric]) e
+				select u.id, u.alone, e.labour_minutes
+				from (select distinct i.product_id as id, i.alone from item i where i.labour_minutes is null) u
+				cross join lateral estimate_products(array[u.id], array[1::numeric], array[u.alone]) e
 			)
 			select case when bool_and(coalesce(i.labour_minutes, p.labour_minutes) is not null) is not false
 				then coalesce(sum(i.good * coalesce(i.labour_minutes, p.labour_minutes)), 0) end
 			into minutes
-			from item i left join product p on p.id = i.product_id;
+			from item i left join product p on p.id = i.product_id and p.alone = i.alone;
 		end if;
 		labour := case when labour_hour_cost = 0 then 0 else cost_of(minutes * labour_hour_cost, 60) end;
 	else

@@ -767,12 +767,15 @@ func (h handlers) finish(
 			update run_items i set labour_minutes = w.labour_minutes
 			from cost c
 			cross join lateral (
-				select u.id, w.labour_minutes
-				from (select distinct i.product_id as id from run_items i where i.run_id = c.id and i.labour_minutes is null) u
-				cross join estimate_products(array[u.id], array[1::numeric]) w
+				select u.id, u.alone, w.labour_minutes
+				from (
+					select distinct i.product_id as id, i.parts_from_stock as alone from run_items i
+					where i.run_id = c.id and i.labour_minutes is null
+				) u
+				cross join estimate_products(array[u.id], array[1::numeric], array[u.alone]) w
 			) w
 			where $2 = 'completed' and c.labour_hour_cost > 0 and i.run_id = c.id and i.product_id = w.id
-				and i.labour_minutes is null and w.labour_minutes <= 999999999
+				and i.parts_from_stock = w.alone and i.labour_minutes is null and w.labour_minutes <= 999999999
 		)
 		update production_runs r set status = $2, deducted_at = coalesce(r.deducted_at, now()), updated_at = now(),
 			wasted_parts = c.wasted_parts, completed_at = c.ended,

@@ -14,7 +14,7 @@ var Export = transfer.Export[Run]("production-runs", 200, transfer.ListPage(expo
 		select `+runColumns+`,
 			(select coalesce(json_agg(json_build_object(
 					'id', i.id, 'product_id', i.product_id, 'product_name', p.name,
-					'order_item_id', i.order_item_id, 'quantity', i.quantity,
+					'order_item_id', i.order_item_id, 'parts_from_stock', i.parts_from_stock, 'quantity', i.quantity,
 					'successful_quantity', i.successful_quantity, 'failed_quantity', i.failed_quantity,
 					'failure_reason', i.failure_reason, 'estimated_material_cost', trim_scale(i.estimated_material_cost),
 					'estimated_total_cost', trim_scale(i.estimated_total_cost)) order by i.created_at, i.id), '[]')

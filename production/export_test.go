@@ -41,7 +41,7 @@ func TestExport(t *testing.T) {
 			t.Errorf("row %d is %s, want %s", i+1, rows[i+1], want)
 		}
 	}
-	for i, want := range []string{"," + product + ",Lamp,,3,,,,0,1.5,",
+	for i, want := range []string{"," + product + ",Lamp,,false,3,,,,0,1.5,",
 		",PLA Black (Polymaker),,77.5,1000,922.5,,,0.025,", ",PLA Black (Polymaker),,77.5,1000,922.5,,,0.025,"} {
 		if !strings.Contains(rows[i+3], want) || !strings.HasSuffix(rows[i+3], ",5,3.3,0.500139,12.5,") {
 			t.Errorf("row %d is %s, without %s", i+3, rows[i+3], want)

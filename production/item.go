@@ -21,6 +21,7 @@ type RunItem struct {
 	FileSHA256            value.Optional[string]        `json:"file_sha256" rule:"writeOnly,notNull,insteadOf=product_id"`
 	ProductName           string                        `json:"product_name" rule:"readOnly,notNull"`
 	OrderItemID           value.Optional[value.UUID]    `json:"order_item_id"`
+	PartsFromStock        value.Optional[bool]          `json:"parts_from_stock" rule:"notNull"`
 	Quantity              value.Optional[int64]         `json:"quantity" rule:"notNull,exclusiveMinimum=0,maximum=1000000"`
 	SuccessfulQuantity    value.Optional[int64]         `json:"successful_quantity" rule:"maximum=1000000"`
 	FailedQuantity        value.Optional[int64]         `json:"failed_quantity" rule:"maximum=1000000"`
@@ -65,14 +66,14 @@ func (i *RunItem) fileName() any {
 	return catalog.BaseName(*i.FileName.Value)
 }
 
-const itemColumns = `i.id, i.product_id, p.name as product_name, i.order_item_id, i.quantity, i.successful_quantity,
-	i.failed_quantity, i.failure_reason, i.estimated_material_cost, i.estimated_total_cost`
+const itemColumns = `i.id, i.product_id, p.name as product_name, i.order_item_id, i.parts_from_stock, i.quantity,
+	i.successful_quantity, i.failed_quantity, i.failure_reason, i.estimated_material_cost, i.estimated_total_cost`
 
 var addItemDoc = &server.Doc{
 	ID: "addProductionRunItem", Tag: Tag, Summary: "Add a product to a run",
 	Description: "The defaults of the estimated costs come from the current costs of the product, and do not " +
 		"change with them later. With `order_item_id`, the pieces count for an item of an order, which must have " +
-		"the same product; `getOrder` shows what that does.",
+		"the same product or a product with this one as a component, at any level; `getOrder` shows what that does.",
 	Errors: []*server.Error{errUnknownProduct, errUnknownOrderItem},
 }
 
@@ -80,16 +81,16 @@ func (h handlers) addItem(ctx context.Context, r *server.Request[RunItem]) (serv
 	id, run, in := value.NewID(), r.ID("id"), &r.In
 	args := []any{id, run, in.Quantity.Or(1), in.SuccessfulQuantity.Arg(), in.FailedQuantity.Arg(),
 		in.EstimatedMaterialCost.Arg(), in.EstimatedTotalCost.Arg(), server.MaxEntries, in.FailureReason.Arg(),
-		in.OrderItemID.Arg()}
+		in.OrderItemID.Arg(), in.PartsFromStock.Or(false)}
 	product := in.product(&args)
 	item := db.SQL(`
 		with changed as (
 			insert into run_items (id, run_id, product_id, quantity, successful_quantity, failed_quantity, failure_reason,
-				estimated_material_cost, estimated_total_cost, order_item_id, planned_bom)
+				estimated_material_cost, estimated_total_cost, order_item_id, parts_from_stock, planned_bom)
 			select $1::uuid, run.id, p.id, $3::int, $4::int, $5::int, $9,
 				coalesce($6::numeric, round(p.material_cost * $3::int, 6)),
-				coalesce($7::numeric, round(p.total_cost * $3::int, 6)), $10::uuid,
-				case when run.status = 'pending' then product_bom(p.id) end
+				coalesce($7::numeric, round(case when $11 then p.material_cost else p.total_cost end * $3::int, 6)), $10::uuid,
+				$11::boolean, case when run.status = 'pending' then product_bom(p.id, $11) end
 			from production_runs run cross join lateral `+product+` p
 			where run.id = $2 and run.hidden_at is null
 				and (select count(*) from run_items other where other.run_id = $2) < $8
@@ -171,6 +172,7 @@ func itemRows(items []RunItem) string {
 			"file_name": item.fileName(), "file_sha256": item.FileSHA256.Arg(),
 			"quantity":            item.Quantity.Or(1),
 			"order_item_id":       item.OrderItemID.Arg(),
+			"parts_from_stock":    item.PartsFromStock.Or(false),
 			"successful_quantity": item.SuccessfulQuantity.Arg(), "failed_quantity": item.FailedQuantity.Arg(),
 			"failure_reason":          item.FailureReason.Arg(),
 			"estimated_material_cost": item.EstimatedMaterialCost.Arg(),
@@ -200,26 +202,37 @@ func (h handlers) updateItem(ctx context.Context, r *server.Request[RunItem]) (s
 			return nil, err
 		}
 	} else {
-		known := "" // a removed product is allowed only if the item has it already
+		newProduct := in.ProductID.Set || in.SKU.Set || in.ofFile()
+		unlink := in.OrderItemID.Set && in.OrderItemID.IsNull()
+		known := ""             // a removed product is allowed only if the item has it already
+		named := "null::uuid"   // the product that the SKU or a file names
+		product := "product_id" // of the item then
 		if in.ProductID.Set {
 			args = append(args, in.ProductID.Arg())
-			known = fmt.Sprintf(` and (product_id = $%d or
-				exists (select from products p where p.id = $%[1]d and p.hidden_at is null))`, len(args))
+			product = fmt.Sprintf("$%d::uuid", len(args))
+			known = ` and (product_id = ` + product + ` or
+				exists (select from products p where p.id = ` + product + ` and p.hidden_at is null))`
 		}
-		named := "null::uuid" // the product that the SKU or a file names
 		if in.SKU.Set || in.ofFile() {
 			named = `(select p.id from ` + in.product(&args) + ` p)`
+			product = named
 			set = strings.TrimPrefix(set+", product_id = "+named, ", ")
 			known += " and " + named + " is not null"
 		}
-		if in.ProductID.Set || in.SKU.Set || in.ofFile() {
-			product := named
-			if in.ProductID.Set {
-				product = fmt.Sprintf("$%d::uuid", len(args))
-			}
-			set += `, planned_bom = case when product_id = ` + product + ` then planned_bom
+		alone := "parts_from_stock"
+		if in.PartsFromStock.Set {
+			args = append(args, in.PartsFromStock.Arg())
+			alone = fmt.Sprintf("$%d::boolean", len(args))
+		}
+		if newProduct || in.PartsFromStock.Set {
+			set += `, planned_bom = case when product_id = ` + product + ` and parts_from_stock = ` + alone + ` then planned_bom
 				when exists (select from production_runs r where r.id = $2 and r.status = 'pending')
-				then product_bom(` + product + `) end`
+				then product_bom(` + product + `, ` + alone + `) end`
+		}
+		if newProduct && !unlink { // the item of an order that the item goes on printing
+			args = append(args, in.OrderItemID.Arg())
+			known += fmt.Sprintf(` and (order_item_id is null or order_item_id <> coalesce($%d::uuid, order_item_id)
+				or `, len(args)) + h.orders.Problem("order_item_id", product) + ` is distinct from 'OTHER_PRODUCT')`
 		}
 		if !in.OrderItemID.IsNull() { // a cancelled or removed order is allowed only if the item prints it already
 			args = append(args, in.OrderItemID.Arg(), in.ProductID.Arg())
@@ -238,12 +251,16 @@ func (h handlers) updateItem(ctx context.Context, r *server.Request[RunItem]) (s
 		if !in.OrderItemID.IsNull() {
 			statements = append(statements, order.check(h.orders, run, id, in)...)
 		}
+		var other bool
+		if newProduct && !unlink {
+			statements = append(statements, h.otherProduct(run, id, in, &other))
+		}
 		err := h.db.Write(ctx, append(statements, update, item, estimate(run), h.orders.Follow(run))...)
 		switch {
-		case db.Violates(err, "run_items_order_item"):
-			return nil, server.Invalid(in.productField(), otherOrderItemProduct).Because(err)
 		case err != nil:
 			return nil, itemError(err)
+		case other:
+			return nil, server.Invalid(in.productField(), otherOrderItemProduct)
 		case update.Rows() == 1:
 		case locked.Rows() == 0 || item.Rows() == 0:
 			return nil, server.ErrNotFound
@@ -254,9 +271,20 @@ func (h handlers) updateItem(ctx context.Context, r *server.Request[RunItem]) (s
 	return server.One(item, nil)
 }
 
+// otherProduct returns a statement that sets other to whether an item of a run prints an item of an order, and goes on
+// printing it, that needs no pieces of the product that the request names.
+func (h handlers) otherProduct(run, id string, in *RunItem, other *bool) *db.Stmt {
+	args := []any{id, run, in.OrderItemID.Arg(), in.ProductID.Arg()}
+	product := in.product(&args)
+	return db.SQL(`
+		select coalesce(bool_or(`+h.orders.Problem("i.order_item_id", "coalesce($4::uuid, p.id)")+` = 'OTHER_PRODUCT'), false)
+		from run_items i left join lateral `+product+` p on true
+		where i.id = $1 and i.run_id = $2 and i.order_item_id = coalesce($3::uuid, i.order_item_id)`, args...).Into(other)
+}
+
 const (
-	otherOrderProduct     = "is an item of an order with another product"
-	otherOrderItemProduct = "must be the product of the order's item that this item prints"
+	otherOrderProduct     = "is an item of an order with another product, of which this product is no part"
+	otherOrderItemProduct = "must be the product of the order's item that this item prints, or a part of it"
 	cancelledOrder        = "is an item of a cancelled order"
 
 	tooManyPieces = "and failed_quantity together must not be more than quantity"
@@ -269,12 +297,12 @@ func replanned(run string) *db.Stmt {
 	return db.SQL(`
 		update run_items i set planned_bom = b.bom
 		from (
-			select u.id, product_bom(u.id) as bom
-			from (select distinct i.product_id as id from production_runs r
+			select u.id, u.alone, product_bom(u.id, u.alone) as bom
+			from (select distinct i.product_id as id, i.parts_from_stock as alone from production_runs r
 				join run_items i on i.run_id = r.id
 				where r.id = $1 and r.status = 'pending' and r.hidden_at is null) u
 		) b
-		where i.run_id = $1 and i.product_id = b.id and i.planned_bom is distinct from b.bom`, run)
+		where i.run_id = $1 and i.product_id = b.id and i.parts_from_stock = b.alone and i.planned_bom is distinct from b.bom`, run)
 }
 
 // itemError returns the field error for the violation of a constraint of run_items.

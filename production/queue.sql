@@ -35,7 +35,7 @@ language sql stable as $$
 $$;
 
 -- Creates the runs of a plan. Each run is an object with id, printer_id, printer_updated_at, product_id,
--- order_item_id, quantity, hours, grams and materials. Each material is an object with spool_id, edited_at and
+-- order_item_id, quantity, hours, grams and materials. It prints no components: these are taken from stock. Each material is an object with spool_id, edited_at and
 -- grams. printer_updated_at and edited_at are the times of the printer and the spool that the plan has read.
 --
 -- The function raises a violation of the check plan_outdated, which is not a constraint of a table, if a printer or
@@ -72,13 +72,14 @@ begin
 	from json_to_recordset(runs) r (id uuid, printer_id uuid, hours numeric, grams numeric)
 	join printers p on p.tenant_id = tenant and p.id = r.printer_id
 	order by r.id;
-	insert into run_items (id, run_id, product_id, order_item_id, quantity, estimated_material_cost, estimated_total_cost,
-		planned_bom)
-	select uuid_v7(), r.id, r.product_id, r.order_item_id, r.quantity, p.material_cost * r.quantity,
-		p.total_cost * r.quantity, p.bom
+	insert into run_items (id, run_id, product_id, order_item_id, parts_from_stock, quantity, estimated_material_cost,
+		estimated_total_cost, planned_bom)
+	select uuid_v7(), r.id, r.product_id, r.order_item_id, p.has_parts, r.quantity, p.material_cost * r.quantity,
+		p.material_cost * r.quantity, p.bom
 	from json_to_recordset(runs) r (id uuid, product_id uuid, order_item_id uuid, quantity int)
 	join (
-		select p.id, p.material_cost, p.total_cost, product_bom(p.id) as bom
+		select p.id, p.material_cost, product_bom(p.id, true) as bom,
+			exists (select from product_components c where c.tenant_id = tenant and c.product_id = p.id) as has_parts
 		from (select distinct r.product_id as id from json_to_recordset(runs) r (product_id uuid)) u
 		join products p on p.tenant_id = tenant and p.id = u.id
 	) p on p.id = r.product_id;

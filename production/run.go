@@ -530,12 +530,13 @@ func (h handlers) create(ctx context.Context, r *server.Request[Run]) (server.Cr
 		with item as materialized (
 			select i.*, p.id as product, p.id is null as unknown,
 				coalesce(i.estimated_material_cost, p.material_cost * i.quantity) as material_cost,
-				coalesce(i.estimated_total_cost, p.total_cost * i.quantity) as total_cost,
+				coalesce(i.estimated_total_cost, case when i.parts_from_stock then p.material_cost else p.total_cost end
+					* i.quantity) as total_cost,
 				case when i.order_item_id is not null
 					then `+h.orders.Problem("i.order_item_id", "p.id")+` end as order_problem
 			from json_to_recordset($13::json) i (n int, id uuid, product_id uuid, sku text, file_name text,
-				file_sha256 text, order_item_id uuid, quantity int, successful_quantity int, failed_quantity int, failure_reason text,
-				estimated_material_cost numeric, estimated_total_cost numeric)
+				file_sha256 text, order_item_id uuid, parts_from_stock boolean, quantity int, successful_quantity int,
+				failed_quantity int, failure_reason text, estimated_material_cost numeric, estimated_total_cost numeric)
 			left join lateral `+product+` p on true
 		), material as materialized (
 			select m.*, s.id as spool, s.cost_per_gram as spool_cost, s.filament
@@ -560,11 +561,11 @@ func (h handlers) create(ctx context.Context, r *server.Request[Run]) (server.Cr
 				and ($17::uuid is null or exists (select from printer))
 			returning id
 		), items as (
-			insert into run_items (id, run_id, product_id, order_item_id, quantity, successful_quantity,
+			insert into run_items (id, run_id, product_id, order_item_id, parts_from_stock, quantity, successful_quantity,
 				failed_quantity, failure_reason, estimated_material_cost, estimated_total_cost, planned_bom)
-			select i.id, run.id, i.product, i.order_item_id, i.quantity, i.successful_quantity, i.failed_quantity,
+			select i.id, run.id, i.product, i.order_item_id, i.parts_from_stock, i.quantity, i.successful_quantity, i.failed_quantity,
 				i.failure_reason, round(i.material_cost, 6), round(i.total_cost, 6),
-				case when $2 = 'pending' then product_bom(i.product) end
+				case when $2 = 'pending' then product_bom(i.product, i.parts_from_stock) end
 			from run, item i order by i.n
 		), materials as (
 			insert into run_materials (id, run_id, spool_id, estimated_weight_grams, sent_actual_grams,
@@ -832,10 +833,11 @@ func estimate(run string) *db.Stmt {
 					case when r.waste_cost is not null then c.waste end, case when r.labour_cost is not null then c.labour end
 				from run_cost(r.id, r.status, r.actual_print_time_hours) c where r.deducted_at is not null)
 		from (
-			select array_agg(i.product_id) as ids, array_agg(i.quantity::numeric) as pieces
+			select array_agg(i.product_id) as ids, array_agg(i.quantity::numeric) as pieces,
+				array_agg(i.parts_from_stock) as alone
 			from run_items i where i.run_id = $1
 		) i
-		cross join lateral estimate_products(i.ids, i.pieces) e
+		cross join lateral estimate_products(i.ids, i.pieces, i.alone) e
 		where r.id = $1 and r.hidden_at is null and case when r.deducted_at is null
 			then not (r.grams_given and r.hours_given) else r.status = 'completed' end`, run)
 }

@@ -28,6 +28,25 @@ type OrderAvailability struct {
 	CanPrint      bool                `json:"can_print" rule:"notNull"`
 	MaterialCount int64               `json:"material_count" rule:"notNull"`
 	Materials     []AvailableMaterial `json:"materials" rule:"notNull"`
+	Items         []AvailableItem     `json:"items" rule:"notNull"`
+}
+
+// AvailableItem tells where the pieces of an item of an open order come from that are not delivered.
+type AvailableItem struct {
+	ID value.UUID `json:"id" rule:"notNull"`
+	AvailablePart
+	Until value.Timestamp `json:"incoming_until"`
+	Parts []AvailablePart `json:"parts" rule:"notNull"`
+}
+
+// AvailablePart tells where the pieces of a product come from that an item of an order needs.
+type AvailablePart struct {
+	ProductID   value.UUID `json:"product_id" rule:"notNull"`
+	ProductName string     `json:"product_name" rule:"notNull"`
+	Needed      int64      `json:"needed" rule:"notNull"`
+	Reserved    int64      `json:"reserved" rule:"notNull"`
+	Incoming    int64      `json:"incoming" rule:"notNull"`
+	Missing     int64      `json:"missing" rule:"notNull"`
 }
 
 // OpenOrders tells for each open order whether the stock has enough filament.
@@ -109,7 +128,7 @@ const availabilityRules = "Follows the bill of materials through all components.
 	"`material_name`, `diameter_mm` and `color`, or of the filament that the material of the product names. " +
 	"`docs/planning.md` has the rule. Archived and removed spools do not count. `spool_count` is 0 if nothing in " +
 	"stock is what is needed; `in_stock` then has what there is of the material type, the most similar first.\n\n" +
-	"Open orders reserve what their pieces need that are neither produced nor in an unfinished run (`pending`, " +
+	"Open orders reserve what their pieces need that are neither in stock nor in an unfinished run (`pending`, " +
 	"`in_progress`, `paused`). Unfinished runs reserve the weights of their materials, actual or else estimated; a " +
 	"run without such weights reserves the bills of materials of its items. Reservations are computed at each " +
 	"request, and never prevent a deduction, so that `available_grams` can be negative."
@@ -147,12 +166,13 @@ func (h handlers) openOrders(ctx context.Context, _ *server.Request[struct{}]) (
 		with o as materialized (
 			select o.id, o.status, o.due_date from orders o where o.is_open order by o.due_date, o.id limit 10
 		), n as materialized (
-			select o.id, i.product_id, greatest(0, i.quantity - n.produced) as pieces
-			from o cross join order_items i cross join lateral order_item_pieces(i.id) n
-			where i.order_id = o.id and i.withdrawn_at is null and n.produced < i.quantity
+			select n.order_id as id, n.product_id, (n.incoming + n.missing)::numeric as pieces
+			from net_pieces() n join o on o.id = n.order_id
+			where n.printed and n.incoming + n.missing > 0
 		), a as materialized (
 			select a.material_key, a.color_key, a.filament_id, -a.available as missing
-			from available_materials($1, array(select n.product_id from n), array(select n.pieces from n), null, null) a
+			from available_materials($1, array(select n.product_id from n), array(select n.pieces from n), null, null,
+				array(select true from n)) a
 			where a.available < 0
 		)
 		select coalesce(json_agg(json_build_object('order_id', o.id, 'status', o.status, 'can_print', m.missing = 0,
@@ -160,7 +180,7 @@ func (h handlers) openOrders(ctx context.Context, _ *server.Request[struct{}]) (
 		from o cross join lateral (
 			select coalesce(sum(a.missing), 0) as missing
 			from explode_products(array(select n.product_id from n where n.id = o.id),
-				array(select n.pieces from n where n.id = o.id)) e
+				array(select n.pieces from n where n.id = o.id), array(select true from n where n.id = o.id)) e
 			join a on a.material_key = e.material_key and a.color_key = e.color_key
 				and a.filament_id is not distinct from e.filament_id
 		) m`, db.ActorOf(ctx).Tenant)
@@ -170,10 +190,18 @@ func (h handlers) openOrders(ctx context.Context, _ *server.Request[struct{}]) (
 var orderAvailabilityDoc = &server.Doc{
 	ID: "getOrderAvailability", Tag: orders.Tag, Summary: "Check whether an order can be printed",
 	Description: availabilityRules + "\n\n" +
-		"`needed_grams` is for the pieces of the order that are neither produced nor in an unfinished run. " +
+		"`needed_grams` is for the pieces of the order that are neither in stock nor in an unfinished run. " +
 		"`reserved_grams` contains what those runs plan, and not what the order itself reserves. An order that is " +
-		"`done` or `cancelled` needs nothing.",
+		"`done` or `cancelled` needs nothing.\n\n" +
+		"`items` tells where the pieces come from that are not delivered: those in stock (`reserved`) first, then those " +
+		"of unfinished runs (`incoming`); orders that are due earlier come first. `missing` pieces must be printed or, " +
+		"if the product is only put together from components, assembled; `parts` has the components that they need, at " +
+		"all levels.",
 }
+
+// partFields are the fields of an AvailablePart, for the row n of net_pieces with the name of its product.
+const partFields = `'product_id', n.product_id, 'product_name', n.name, 'needed', least(n.needed, 999999999),
+	'reserved', n.reserved, 'incoming', n.incoming, 'missing', least(n.missing, 999999999)`
 
 func (h handlers) orderAvailability(
 	ctx context.Context, r *server.Request[struct{}],
@@ -181,15 +209,27 @@ func (h handlers) orderAvailability(
 	available := db.SQL(`
 		with o as materialized (
 			select o.id, o.status, o.is_open from orders o where o.id = $1 and o.hidden_at is null
+		), net as materialized (
+			select n.*, p.name, p.levels, p.created_at
+			from o join net_pieces(order_products($1)) n on n.order_id = o.id
+			join products p on p.id = n.product_id
 		), n as materialized (
-			select i.product_id, greatest(0, i.quantity - n.produced) as pieces,
-				greatest(0, i.quantity - n.produced - n.planned) as waiting
-			from o cross join order_items i cross join lateral order_item_pieces(i.id) n
-			where o.is_open and i.order_id = $1 and i.withdrawn_at is null and n.produced < i.quantity
+			select n.product_id, (n.incoming + n.missing)::numeric as pieces, 0::numeric as waiting, false as alone
+			from net n where n.of_item and n.incoming + n.missing > 0
+			union all
+			select n.product_id, 0, n.missing::numeric, true from net n where n.printed and n.missing > 0
 		), a as materialized (
 			select a.* from o, available_materials($2, array(select n.product_id from n), array(select n.pieces from n),
-				array(select n.waiting from n), o.id) a
+				array(select n.waiting from n), o.id, array(select n.alone from n)) a
 		)
-		select o.id as order_id, o.status,`+summary+` from o`, r.ID("id"), db.ActorOf(ctx).Tenant)
+		select o.id as order_id, o.status,`+summary+`,
+			(select coalesce(json_agg(json_build_object('id', n.order_item_id, `+partFields+`,
+					'incoming_until', event_time((select max(q.expected_end) from run_items i join run_queue() q on q.id = i.run_id
+						where i.order_item_id = n.order_item_id)),
+					'parts', (select coalesce(json_agg(json_build_object(`+partFields+`) order by n.levels desc, n.created_at,
+						n.product_id), '[]') from net n where n.order_item_id = m.order_item_id and not n.of_item))
+					order by n.place), '[]')
+				from net n cross join lateral (select n.order_item_id) m where n.of_item) as items
+		from o`, r.ID("id"), db.ActorOf(ctx).Tenant)
 	return server.One(available, h.db.Read(ctx, available))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"reflect"
 
+	"spoolwright/catalog"
 	"spoolwright/db"
 	"spoolwright/inventory"
 	"spoolwright/server"
@@ -36,14 +37,34 @@ type StockLevel struct {
 	UpdatedAt    value.Timestamp                        `json:"updated_at" rule:"readOnly,notNull"`
 }
 
-// Events are the events of stock levels.
-var Events = webhooks.Declare(server.Event{
+// Events are the events of stock levels and of pieces in stock.
+var Events = webhooks.Declare(lowPieces, server.Event{
 	Type: "inventory.low_stock", Tag: levelsTag, Summary: "A stock level became low",
 	Description: "Sent once when the available grams of a level fall below its minimum, whatever caused it, about a " +
 		"second later. The level must reach 110 % of the minimum before it can become low again. A level that is low " +
 		"only for a moment, until someone corrects a weight, may send no event.",
 	Data: reflect.TypeFor[LowStock](),
 })
+
+var lowPieces = server.Event{
+	Type: "product.low_stock", Tag: catalog.Tag, Summary: "A product has too few pieces in stock",
+	Description: "Sent once when the pieces of a product that are in stock and not reserved become fewer than its " +
+		"`minimum_pieces`, about a second later. They must reach 110 % of that before the event can be sent again.",
+	Data: reflect.TypeFor[LowPieces](),
+}
+
+// LowPieces is the data of a product.low_stock.
+type LowPieces struct {
+	ID        value.UUID      `json:"id" rule:"notNull"`
+	Name      string          `json:"name" rule:"notNull"`
+	SKU       string          `json:"sku"`
+	Minimum   int64           `json:"minimum_pieces" rule:"notNull"`
+	OnHand    int64           `json:"on_hand" rule:"notNull"`
+	Reserved  int64           `json:"reserved" rule:"notNull"`
+	Available int64           `json:"available" rule:"notNull"`
+	Incoming  int64           `json:"incoming" rule:"notNull"`
+	LowSince  value.Timestamp `json:"low_since" rule:"notNull"`
+}
 
 // LowStock is the data of an inventory.low_stock.
 type LowStock struct {

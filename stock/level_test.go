@@ -442,7 +442,7 @@ func TestRemovedDoesNotCount(t *testing.T) {
 
 	run := c.Post(t, runs, j{"items": []j{{"product_id": product, "quantity": 3}}}).Want(201).ID()
 	c.Get(t, level).Shows(map[string]string{"reserved_grams": "30"})
-	order, _ := c.NewOrder(t, product, 1)
+	order, _ := c.NewOrder(t, product, 4) // the run prints three of its pieces
 	c.Get(t, level).Shows(map[string]string{"reserved_grams": "40"})
 	hide := func(table, id string) {
 		t.Helper()
@@ -450,7 +450,7 @@ func TestRemovedDoesNotCount(t *testing.T) {
 			db.SQL(`update `+table+` set hidden_at = now() where id = $1`, id)))
 	}
 	hide("production_runs", run)
-	c.Get(t, level).Shows(map[string]string{"reserved_grams": "10"})
+	c.Get(t, level).Shows(map[string]string{"reserved_grams": "40"})
 	hide("orders", order[len(path)+1:])
 	c.Get(t, level).Shows(map[string]string{"reserved_grams": "0"})
 	c.Get(t, order+"/availability").WantError(404, "NOT_FOUND")

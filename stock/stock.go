@@ -14,11 +14,19 @@ import (
 //go:embed fields.md
 var fields string
 
-//go:embed stock.sql
-var stockSQL string
+var (
+	//go:embed stock.sql
+	stockSQL string
+	//go:embed pieces.sql
+	piecesSQL string
+)
 
-// Definitions are the SQL functions that compute reserved and available filament, and the triggers of stock levels.
-var Definitions = []db.Definition{{Name: "stock/stock", Version: 1, SQL: stockSQL}}
+// Definitions are the SQL functions that compute reserved and available filament and pieces, and the triggers of stock
+// levels.
+var Definitions = []db.Definition{
+	{Name: "stock/stock", Version: 1, SQL: stockSQL},
+	{Name: "stock/pieces", Version: 1, SQL: piecesSQL},
+}
 
 // Routes are the operations of /api/v1/stock-levels, and the availability of products and orders.
 func Routes(d *db.DB) []server.Route {

@@ -3,11 +3,11 @@
 -- colour will do. by_run is true for filament that runs take from their spools, also if the spools do not have it.
 -- This is the only place with the rules for reserved filament:
 --
---   * An open order (received or in_production) reserves the bills of materials of the pieces of its items that are
---     neither produced nor planned in an unfinished run.
+--   * An open order (received or in_production) reserves the materials of the pieces that must be printed for its items:
+--     those that are missing by net_pieces, because they are neither in stock nor in an unfinished run.
 --   * An unfinished run (pending, in_progress or paused) reserves the weights of its materials: the actual weight, or
 --     the estimate if there is no actual weight. A run without any such weight reserves the bills of materials of its
---     items. Filament that printers have reported for the run is no longer reserved; see unfinished_materials.
+--     items, except the components that it takes from stock. Filament that printers have reported for the run is no longer reserved; see unfinished_materials.
 --
 -- The tenant must be the tenant of the transaction. Only the filaments (materials[n], colors[n]) are returned; a
 -- null colour key stands for all colours. The orders without_orders reserve nothing, but runs that print their items
@@ -22,6 +22,7 @@ declare
 	reported uuid[]; -- the unweighed runs that may have reports
 	ids uuid[];
 	pieces numeric[];
+	alone boolean[];
 begin
 	select array_agg(r.id) filter (where not r.reported), array_agg(r.id) filter (where r.reported)
 	into unweighed, reported
@@ -36,34 +37,31 @@ begin
 			where m.tenant_id = tenant and m.run_id = r.id
 				and coalesce(m.actual_weight_grams, m.estimated_weight_grams) is not null offset 0);
 
-	select array_agg(n.product_id), array_agg(n.pieces) into ids, pieces
+	select array_agg(n.product_id), array_agg(n.pieces), array_agg(n.alone) into ids, pieces, alone
 	from (
-		select w.product_id, sum(w.pieces) as pieces
+		select w.product_id, w.alone, sum(w.pieces) as pieces
 		from (
-			select i.product_id, greatest(0, i.quantity - p.produced - p.planned) as pieces
-			from orders o
-			cross join lateral (
-				select i.id, i.product_id, i.quantity from order_items i
-				where i.tenant_id = tenant and i.order_id = o.id and i.withdrawn_at is null offset 0
-			) i
-			cross join lateral order_item_pieces(i.id) p
-			where o.tenant_id = tenant and o.is_open and o.id <> all (without_orders)
+			select n.product_id, n.missing::numeric as pieces, true as alone
+			from (
+				select from orders o where o.tenant_id = tenant and o.is_open and o.id <> all (without_orders) limit 1
+			) any_order
+			cross join net_pieces() n
+			where n.printed and n.missing > 0 and (n.order_id <> all (without_orders)) is not false
 			union all
-			select i.product_id, i.quantity
+			select i.product_id, i.quantity, i.parts_from_stock
 			from unnest(unweighed) u (id)
 			cross join lateral (
-				select i.product_id, i.quantity from run_items i where i.tenant_id = tenant and i.run_id = u.id offset 0
+				select * from run_items i where i.tenant_id = tenant and i.run_id = u.id offset 0
 			) i
 		) w
-		group by w.product_id
-	) n
-	where n.pieces > 0;
+		group by w.product_id, w.alone
+	) n;
 
 	return query
 		select t.material_key, t.color_key, t.filament_id, t.by_run, sum(t.grams)
 		from (
 			select e.material_key, e.color_key, e.filament_id, false as by_run, e.grams
-			from explode_products(ids, pieces) e
+			from explode_products(ids, pieces, alone) e
 			union all
 			select s.material_key, s.color_key, s.filament_id, true, m.grams
 			from unfinished_materials() m
@@ -75,10 +73,11 @@ begin
 			select e.material_key, e.color_key, e.filament_id, false, e.grams - coalesce(u.grams, 0)
 			from unnest(reported) r (id)
 			cross join lateral (
-				select array_agg(i.product_id) as ids, array_agg(i.quantity::numeric) as pieces
+				select array_agg(i.product_id) as ids, array_agg(i.quantity::numeric) as pieces,
+					array_agg(i.parts_from_stock) as alone
 				from run_items i where i.tenant_id = tenant and i.run_id = r.id
 			) i
-			cross join lateral explode_products(i.ids, i.pieces) e
+			cross join lateral explode_products(i.ids, i.pieces, i.alone) e
 			left join lateral (
 				select sum(u.reported) as grams from run_use(r.id) u
 				cross join lateral (
@@ -87,7 +86,7 @@ begin
 				) s
 				where s.material_key = e.material_key and s.color_key = e.color_key
 					and (s.filament_id = e.filament_id or e.filament_id is null and (s.filament_id is null or not exists (
-						select from explode_products(i.ids, i.pieces) o where o.filament_id = s.filament_id)))
+						select from explode_products(i.ids, i.pieces, i.alone) o where o.filament_id = s.filament_id)))
 			) u on true
 		) t
 		where t.grams > 0 and exists (
@@ -169,8 +168,9 @@ begin
 		from part p;
 end $$;
 
--- Returns the filament that pieces[n] pieces of the products ids[n] need, and its stock. There is one row for each
--- filament that any piece needs, with its keys (see explode_products), and grams:
+-- Returns the filament that pieces[n] pieces of the products ids[n] need, and its stock. If alone[n] is true, they need
+-- no components. There is one row for each filament that any piece needs, with its keys (see explode_products), and
+-- grams:
 --
 --   needed     for waiting[n] of the pieces; the others are in unfinished runs. A null array stands for all pieces
 --   remaining  on the spools that are neither archived nor hidden
@@ -181,8 +181,9 @@ end $$;
 --
 -- No number exceeds 999,999,999. spools is a JSON array of at most ten spools that alone have the needed grams, the
 -- spools with the least filament first. The tenant must be the tenant of the transaction.
+drop function if exists available_materials(uuid, uuid[], numeric[], numeric[], uuid);
 create or replace function available_materials(
-	tenant uuid, ids uuid[], pieces numeric[], waiting numeric[], without_order uuid
+	tenant uuid, ids uuid[], pieces numeric[], waiting numeric[], without_order uuid, alone boolean[] default '{}'
 )
 returns table (
 	material_key text, color_key text, filament_id uuid, material_type text, material_name text, diameter_mm numeric,
@@ -203,12 +204,12 @@ begin
 	select array_agg(e.material_key), array_agg(e.color_key), array_agg(e.filament_id), array_agg(e.material_type),
 		array_agg(e.material_name), array_agg(e.diameter_mm), array_agg(e.color), array_agg(e.grams)
 	into materials, keys, filaments, types, names, diameters, colors, needs
-	from explode_products(ids, pieces) e;
+	from explode_products(ids, pieces, alone) e;
 	if waiting is not null then
 		needs := array(
 			select coalesce(w.grams, 0)
 			from unnest(materials, keys, filaments) with ordinality u (material_key, color_key, filament_id, n)
-			left join explode_products(ids, waiting) w on w.material_key = u.material_key
+			left join explode_products(ids, waiting, alone) w on w.material_key = u.material_key
 				and w.color_key = u.color_key and w.filament_id is not distinct from u.filament_id
 			order by u.n);
 	end if;
@@ -437,7 +438,8 @@ begin
 			diameter_mm, filament_id, weight_grams, is_required'),
 		('product_components', 'insert or delete or update of component_product_id, quantity'),
 		('orders', 'update of status, hidden_at'),
-		('order_items', 'insert or delete or update of product_id, quantity, withdrawn_at'),
+		('order_items', 'insert or delete or update of product_id, quantity, withdrawn_at, delivered'),
+		('product_pieces', 'insert or update of on_hand'),
 		('production_runs', 'update of status, hidden_at or delete'),
 		('run_items', 'insert or delete
 			or update of product_id, quantity, successful_quantity, failed_quantity, order_item_id'),

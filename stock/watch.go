@@ -9,7 +9,7 @@ import (
 	"spoolwright/value"
 )
 
-// Watcher checks the stock levels of the tenants whose stock has changed, one tenant after the other. Several
+// Watcher checks the stock levels, the pieces of products and the orders of the tenants whose stock has changed, one tenant after the other. Several
 // instances may run one each: a lease of the queue keeps a tenant with one of them.
 type Watcher struct {
 	DB   *db.DB
@@ -84,7 +84,8 @@ func (w *Watcher) again(ctx context.Context) {
 // check checks the levels of a tenant, and keeps its lease for the pause until the next check.
 func (w *Watcher) check(ctx context.Context, tenant string) {
 	begin := time.Now()
-	err := w.DB.Write(db.As(ctx, db.Actor{Tenant: tenant}), db.FreshPlan(), db.SQL(`select check_levels()::text`))
+	err := w.DB.Write(db.As(ctx, db.Actor{Tenant: tenant}), db.FreshPlan(), db.SQL(`select check_levels()::text`),
+		db.SQL(`select check_pieces()::text`))
 	pause := min(max(w.Poll, pauseFactor*time.Since(begin)), maxPause)
 	w.watched[tenant] = &watched{begin.Add(pause), err != nil}
 	if err == nil {

@@ -108,7 +108,7 @@ func (h *Holder) Commit() {
 	}
 }
 
-// CheckLevels checks the stock levels of the client's farm, as the service does after changes of its stock. It returns
+// CheckLevels checks the stock levels, the pieces and the orders of the client's farm, as the service does after changes of its stock. It returns
 // how many transactions have asked for that since the last call.
 func (c *Client) CheckLevels(tb testing.TB) (signals int) {
 	tb.Helper()
@@ -118,6 +118,6 @@ func (c *Client) CheckLevels(tb testing.TB) (signals int) {
 		select count(*) from gone`, c.Actor.Tenant).Scan(&signals))
 	h.Commit()
 	Check(tb, c.API.DB.Write(db.As(context.Background(), db.Actor{Tenant: c.Actor.Tenant}),
-		db.SQL(`select check_levels()::text`)))
+		db.SQL(`select check_levels()::text`), db.SQL(`select check_pieces()::text`)))
 	return signals
 }

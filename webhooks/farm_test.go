@@ -27,6 +27,7 @@ import (
 	"spoolwright/db"
 	"spoolwright/inventory"
 	"spoolwright/orders"
+	"spoolwright/pieces"
 	"spoolwright/planning"
 	"spoolwright/printers"
 	"spoolwright/production"
@@ -79,7 +80,7 @@ func startWithout(t *testing.T, d *db.DB, change func(*webhooks.Config)) *farm {
 	hooks := webhooks.New(f.config)
 	f.API = testkit.New(t, testkit.Options{DB: d, Change: func(c *server.Config) { c.Events = app.Events }},
 		inventory.Routes, printers.Routes, catalog.Routes, production.Routes(orders.Runs), orders.Routes, stock.Routes,
-		planning.Routes,
+		planning.Routes, pieces.Routes,
 		func(*db.DB) []server.Route { return hooks.Routes() })
 	return f
 }

@@ -63,6 +63,9 @@ type eventData struct {
 	TotalCost    json.Number `json:"total_cost"`
 	PreviousCost json.Number `json:"previous_total_cost"`
 
+	PiecesAvailable json.Number `json:"available"`
+	MinimumPieces   json.Number `json:"minimum_pieces"`
+
 	WebhookID string `json:"webhook_id"`
 	Message   string `json:"message"`
 }
@@ -85,6 +88,7 @@ var sentences = map[string]struct {
 	}},
 	"order.received":         {"New order", "/orders/", (*eventData).order},
 	"order.in_production":    {"Order in production", "/orders/", (*eventData).order},
+	"order.ready":            {"Ready to pack", "/orders/", (*eventData).order},
 	"order.done":             {"Order done", "/orders/", (*eventData).order},
 	"order.cancelled":        {"Order cancelled", "/orders/", (*eventData).order},
 	"production_run.planned": {"Planned", "/runs/", (*eventData).run},
@@ -96,6 +100,9 @@ var sentences = map[string]struct {
 	"production_run.failed":    {"Failed", "/runs/", (*eventData).run},
 	"production_run.corrected": {"Corrected", "/runs/", (*eventData).run},
 	"production_run.reopened":  {"Prints again", "/runs/", (*eventData).run},
+	"product.low_stock": {"Low stock", "/products/", func(d *eventData, _ string) []string {
+		return []string{d.Name, d.PiecesAvailable.String() + " of " + d.MinimumPieces.String() + " pieces"}
+	}},
 	"product.cost_changed": {"Cost changed", "/products/", func(d *eventData, currency string) []string {
 		return []string{d.Name, money(d.TotalCost, currency) + " instead of " + money(d.PreviousCost, currency)}
 	}},

@@ -64,6 +64,20 @@ func TestEvents(t *testing.T) {
 				operator.CheckLevels(t)
 				data = map[string]string{"id": level, "material_type": "PLA", "color": "null", "brand": "A \"B\"",
 					"minimum_grams": "10", "available_grams": "0", "missing_grams": "11"}
+			case "product.low_stock", "order.ready":
+				operator := tenant.User(t, "operator")
+				product := operator.Post(t, "/api/v1/products", testkit.JSON{"name": "Vase", "sku": "VASE",
+					"minimum_pieces": 10}).Want(201).ID()
+				order := operator.Post(t, "/api/v1/orders", testkit.JSON{
+					"items": []any{testkit.JSON{"product_id": product, "quantity": 2}}}).Want(201).ID()
+				data = map[string]string{"id": product, "name": "Vase", "sku": "VASE", "minimum_pieces": "10",
+					"on_hand": "5", "reserved": "2", "available": "3"}
+				if kind == "order.ready" {
+					data = map[string]string{"id": order, "status": "received", "items.0.quantity": "2"}
+				}
+				operator.Post(t, "/api/v1/products/"+product+"/count", testkit.JSON{"counted": 5}).Want(200)
+				operator.CheckLevels(t)
+				operator.CheckLevels(t) // sends no second event
 			case "order.received":
 				catalog := tenant.User(t, "operator")
 				product := catalog.Post(t, "/api/v1/products", testkit.JSON{"name": "Vase", "sku": "VASE"}).Want(201).

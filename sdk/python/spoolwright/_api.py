@@ -85,7 +85,7 @@ ActorKind = Literal["user", "api_key", "command_line", "service", "unknown"]
 
 Format = Literal["standard", "discord", "email", "gotify", "ntfy", "slack", "teams"]
 
-Subscription = Literal["*", "inventory.*", "inventory.low_stock", "order.*", "order.cancelled", "order.done", "order.in_production", "order.received", "product.*", "product.cost_changed", "production_run.*", "production_run.completed", "production_run.corrected", "production_run.failed", "production_run.planned", "production_run.reopened", "production_run.started", "spool.*", "spool.empty"]
+Subscription = Literal["*", "inventory.*", "inventory.low_stock", "order.*", "order.cancelled", "order.done", "order.in_production", "order.ready", "order.received", "product.*", "product.cost_changed", "product.low_stock", "production_run.*", "production_run.completed", "production_run.corrected", "production_run.failed", "production_run.planned", "production_run.reopened", "production_run.started", "spool.*", "spool.empty"]
 
 DeliveryStatus = Literal["pending", "delivered", "failed"]
 
@@ -2185,6 +2185,14 @@ class Product:
     """False if a required material of the product or of its components has no price."""
     on_hand: int
     """Pieces in stock: the sum of the ledger's entries. Negative if runs used more pieces than were recorded."""
+    reserved: int
+    """Pieces in stock that open orders and unfinished runs take."""
+    available: int
+    """on_hand less reserved."""
+    incoming: int
+    """Pieces of unfinished runs."""
+    missing: int
+    """Pieces that open orders and unfinished runs need and that are neither in stock nor in a run."""
     piece_cost: Number | None
     """Average cost of the pieces in stock with a known cost; null without one."""
     piece_value: Number
@@ -2235,6 +2243,10 @@ def _Product(d: Any, etag: str | None = None) -> Product:
         total_cost=_core.number(get("total_cost")),
         costs_complete=get("costs_complete"),
         on_hand=get("on_hand"),
+        reserved=get("reserved"),
+        available=get("available"),
+        incoming=get("incoming"),
+        missing=get("missing"),
         piece_cost=_core.number(get("piece_cost")),
         piece_value=_core.number(get("piece_value")),
         picture_version=get("picture_version"),
@@ -2904,7 +2916,13 @@ class RunItem:
     product_name: str
     """Name of the product, even if it was removed."""
     order_item_id: str | None
-    """The item of an order that this item prints; it has the same product."""
+    """The item of an order that this item prints. It has the same product, or one with this product as a component,
+    at any level.
+    """
+    parts_from_stock: bool
+    """Whether the run prints only the materials of the product itself, and takes its components from stock. By
+    default, it prints the components, too.
+    """
     quantity: int
     """Pieces to print; 1 by default."""
     successful_quantity: int | None
@@ -2926,6 +2944,7 @@ def _RunItem(d: Any, etag: str | None = None) -> RunItem:
         product_id=get("product_id"),
         product_name=get("product_name"),
         order_item_id=get("order_item_id"),
+        parts_from_stock=get("parts_from_stock"),
         quantity=get("quantity"),
         successful_quantity=get("successful_quantity"),
         failed_quantity=get("failed_quantity"),
@@ -3961,6 +3980,10 @@ class OrderListItem:
     """Day on which the order is due."""
     status: OrderStatus
     """State of the order."""
+    ready_at: _dt.datetime | None
+    """Since when all pieces of the open order that are not delivered are in stock for it; about a second late. null
+    if pieces are missing.
+    """
     unassigned_count: int
     """Number of lines that have no product yet."""
     created_at: _dt.datetime
@@ -3995,6 +4018,7 @@ def _OrderListItem(d: Any, etag: str | None = None) -> OrderListItem:
         customer=get("customer"),
         due_date=_core.date(get("due_date")),
         status=get("status"),
+        ready_at=_core.timestamp(get("ready_at")),
         unassigned_count=get("unassigned_count"),
         created_at=_core.timestamp(get("created_at")),
         updated_at=_core.timestamp(get("updated_at")),
@@ -4165,6 +4189,10 @@ class Order:
     """Free text."""
     status: OrderStatus
     """State of the order; received by default. Open orders are received or in_production."""
+    ready_at: _dt.datetime | None
+    """Since when all pieces of the open order that are not delivered are in stock for it; about a second late. null
+    if pieces are missing.
+    """
     items: tuple[OrderItem, ...]
     """The ordered products, oldest entry first."""
     unassigned_lines: tuple[OrderLine, ...]
@@ -4211,6 +4239,7 @@ def _Order(d: Any, etag: str | None = None) -> Order:
         due_date=_core.date(get("due_date")),
         notes=get("notes"),
         status=get("status"),
+        ready_at=_core.timestamp(get("ready_at")),
         items=_core.each(_OrderItem, get("items")),
         unassigned_lines=_core.each(_OrderLine, get("unassigned_lines")),
         created_at=_core.timestamp(get("created_at")),
@@ -4897,6 +4926,77 @@ def _OpenOrders(d: Any, etag: str | None = None) -> OpenOrders:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AvailablePart:
+    """The type `AvailablePart` of the API."""
+
+    product_id: str
+    """The product."""
+    product_name: str
+    """Name of the product, even if it was removed."""
+    needed: int
+    """Pieces that the item needs."""
+    reserved: int
+    """Pieces in stock for it."""
+    incoming: int
+    """Pieces that unfinished runs print for it."""
+    missing: int
+    """Pieces that must be printed, or assembled."""
+
+
+def _AvailablePart(d: Any, etag: str | None = None) -> AvailablePart:
+    get = d.get
+    return AvailablePart(
+        product_id=get("product_id"),
+        product_name=get("product_name"),
+        needed=get("needed"),
+        reserved=get("reserved"),
+        incoming=get("incoming"),
+        missing=get("missing"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AvailableItem:
+    """The type `AvailableItem` of the API."""
+
+    id: str
+    """The item of the order."""
+    product_id: str
+    """The product."""
+    product_name: str
+    """Name of the product, even if it was removed."""
+    needed: int
+    """Pieces that the item needs."""
+    reserved: int
+    """Pieces in stock for it."""
+    incoming: int
+    """Pieces that unfinished runs print for it."""
+    missing: int
+    """Pieces that must be printed, or assembled."""
+    incoming_until: _dt.datetime | None
+    """When the last unfinished run that prints for the item is expected to end; null without such a run, or if the
+    time is unknown.
+    """
+    parts: tuple[AvailablePart, ...]
+    """The components, at all levels, that the missing pieces need."""
+
+
+def _AvailableItem(d: Any, etag: str | None = None) -> AvailableItem:
+    get = d.get
+    return AvailableItem(
+        id=get("id"),
+        product_id=get("product_id"),
+        product_name=get("product_name"),
+        needed=get("needed"),
+        reserved=get("reserved"),
+        incoming=get("incoming"),
+        missing=get("missing"),
+        incoming_until=_core.timestamp(get("incoming_until")),
+        parts=_core.each(_AvailablePart, get("parts")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OrderAvailability:
     """The type `OrderAvailability` of the API."""
 
@@ -4910,6 +5010,8 @@ class OrderAvailability:
     """Number of materials and colours."""
     materials: tuple[AvailableMaterial, ...]
     """The materials and colours, missing ones first; at most 500."""
+    items: tuple[AvailableItem, ...]
+    """The items that need pieces which are not delivered; none if the order is not open."""
 
 
 def _OrderAvailability(d: Any, etag: str | None = None) -> OrderAvailability:
@@ -4920,6 +5022,7 @@ def _OrderAvailability(d: Any, etag: str | None = None) -> OrderAvailability:
         can_print=get("can_print"),
         material_count=get("material_count"),
         materials=_core.each(_AvailableMaterial, get("materials")),
+        items=_core.each(_AvailableItem, get("items")),
     )
 
 
@@ -5167,6 +5270,27 @@ def _MissingFilament(d: Any, etag: str | None = None) -> MissingFilament:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedPieces:
+    """The type `PlannedPieces` of the API."""
+
+    product_id: str
+    """The product."""
+    product_name: str
+    """Name of the product."""
+    quantity: int
+    """Pieces."""
+
+
+def _PlannedPieces(d: Any, etag: str | None = None) -> PlannedPieces:
+    get = d.get
+    return PlannedPieces(
+        product_id=get("product_id"),
+        product_name=get("product_name"),
+        quantity=get("quantity"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """The type `Plan` of the API."""
 
@@ -5182,6 +5306,10 @@ class Plan:
     """The pieces that no run can print."""
     missing: tuple[MissingFilament, ...]
     """The filament that is missing for them."""
+    from_stock: tuple[PlannedPieces, ...]
+    """The pieces in stock that the orders get, by product."""
+    to_assemble: tuple[PlannedPieces, ...]
+    """The pieces that are put together from components, by product."""
 
 
 def _Plan(d: Any, etag: str | None = None) -> Plan:
@@ -5192,6 +5320,8 @@ def _Plan(d: Any, etag: str | None = None) -> Plan:
         runs=_core.each(_PlannedRun, get("runs")),
         unplanned=_core.each(_UnplannedItem, get("unplanned")),
         missing=_core.each(_MissingFilament, get("missing")),
+        from_stock=_core.each(_PlannedPieces, get("from_stock")),
+        to_assemble=_core.each(_PlannedPieces, get("to_assemble")),
     )
 
 
@@ -6050,6 +6180,26 @@ def _OrderInProductionEvent(d: Any, etag: str | None = None) -> OrderInProductio
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OrderReadyEvent:
+    """The type `OrderReadyEvent` of the API."""
+
+    type: Literal["order.ready"]
+    """The type of the event."""
+    timestamp: _dt.datetime
+    """When the event happened."""
+    data: OrderEvent
+
+
+def _OrderReadyEvent(d: Any, etag: str | None = None) -> OrderReadyEvent:
+    get = d.get
+    return OrderReadyEvent(
+        type=get("type"),
+        timestamp=_core.timestamp(get("timestamp")),
+        data=_core.optional(_OrderEvent, get("data")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OrderDoneEvent:
     """The type `OrderDoneEvent` of the API."""
 
@@ -6086,6 +6236,65 @@ def _OrderCancelledEvent(d: Any, etag: str | None = None) -> OrderCancelledEvent
         type=get("type"),
         timestamp=_core.timestamp(get("timestamp")),
         data=_core.optional(_OrderEvent, get("data")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LowPieces:
+    """The type `LowPieces` of the API."""
+
+    id: str
+    """The product's id."""
+    name: str
+    """Name of the product."""
+    sku: str | None
+    """The SKU of the product."""
+    minimum_pieces: int
+    """Pieces that should be available."""
+    on_hand: int
+    """Pieces in stock."""
+    reserved: int
+    """Pieces that open orders and runs take from stock."""
+    available: int
+    """Pieces in stock that nothing reserves."""
+    incoming: int
+    """Pieces of unfinished runs."""
+    low_since: _dt.datetime
+    """When the service found the pieces low."""
+
+
+def _LowPieces(d: Any, etag: str | None = None) -> LowPieces:
+    get = d.get
+    return LowPieces(
+        id=get("id"),
+        name=get("name"),
+        sku=get("sku"),
+        minimum_pieces=get("minimum_pieces"),
+        on_hand=get("on_hand"),
+        reserved=get("reserved"),
+        available=get("available"),
+        incoming=get("incoming"),
+        low_since=_core.timestamp(get("low_since")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProductLowStockEvent:
+    """The type `ProductLowStockEvent` of the API."""
+
+    type: Literal["product.low_stock"]
+    """The type of the event."""
+    timestamp: _dt.datetime
+    """When the event happened."""
+    data: LowPieces
+
+
+def _ProductLowStockEvent(d: Any, etag: str | None = None) -> ProductLowStockEvent:
+    get = d.get
+    return ProductLowStockEvent(
+        type=get("type"),
+        timestamp=_core.timestamp(get("timestamp")),
+        data=_core.optional(_LowPieces, get("data")),
     )
 
 
@@ -6535,7 +6744,13 @@ class RunItemCreate(TypedDict, total=False):
     file_sha256: str | None
     """The SHA-256 of a sliced file; names the newest product that was made from this file instead of product_id."""
     order_item_id: str | None
-    """The item of an order that this item prints; it has the same product."""
+    """The item of an order that this item prints. It has the same product, or one with this product as a component,
+    at any level.
+    """
+    parts_from_stock: bool | None
+    """Whether the run prints only the materials of the product itself, and takes its components from stock. By
+    default, it prints the components, too.
+    """
     quantity: int | None
     """Pieces to print; 1 by default."""
     successful_quantity: int | None
@@ -6728,8 +6943,10 @@ WebhookEvent = (
     | ProductionRunReopenedEvent
     | OrderReceivedEvent
     | OrderInProductionEvent
+    | OrderReadyEvent
     | OrderDoneEvent
     | OrderCancelledEvent
+    | ProductLowStockEvent
     | InventoryLowStockEvent
 )
 """An event that a webhook sends."""
@@ -6746,8 +6963,10 @@ EVENTS: dict[str, Callable[[Any], WebhookEvent]] = {
     "production_run.reopened": _ProductionRunReopenedEvent,
     "order.received": _OrderReceivedEvent,
     "order.in_production": _OrderInProductionEvent,
+    "order.ready": _OrderReadyEvent,
     "order.done": _OrderDoneEvent,
     "order.cancelled": _OrderCancelledEvent,
+    "product.low_stock": _ProductLowStockEvent,
     "inventory.low_stock": _InventoryLowStockEvent,
 }
 
@@ -12312,7 +12531,7 @@ class ProductsResource:
         `docs/planning.md` has the rule. Archived and removed spools do not count. `spool_count` is 0 if nothing in
         stock is what is needed; `in_stock` then has what there is of the material type, the most similar first.
 
-        Open orders reserve what their pieces need that are neither produced nor in an unfinished run (`pending`,
+        Open orders reserve what their pieces need that are neither in stock nor in an unfinished run (`pending`,
         `in_progress`, `paused`). Unfinished runs reserve the weights of their materials, actual or else estimated;
         a run without such weights reserves the bills of materials of its items. Reservations are computed at each
         request, and never prevent a deduction, so that `available_grams` can be negative.
@@ -12896,6 +13115,7 @@ class ProductionRunsResource:
         file_name: str | None = None,
         file_sha256: str | None = None,
         order_item_id: str | None = None,
+        parts_from_stock: bool | None = None,
         quantity: int | None = None,
         successful_quantity: int | None = None,
         failed_quantity: int | None = None,
@@ -12907,8 +13127,8 @@ class ProductionRunsResource:
         """Add a product to a run.
 
         The defaults of the estimated costs come from the current costs of the product, and do not change with them
-        later. With `order_item_id`, the pieces count for an item of an order, which must have the same product;
-        `getOrder` shows what that does.
+        later. With `order_item_id`, the pieces count for an item of an order, which must have the same product or
+        a product with this one as a component, at any level; `getOrder` shows what that does.
 
         Requires the role `operator` or `admin`.
 
@@ -12919,7 +13139,10 @@ class ProductionRunsResource:
         made from a file with this name instead of product_id.
         :param file_sha256: The SHA-256 of a sliced file; names the newest product that was made from this file
         instead of product_id.
-        :param order_item_id: The item of an order that this item prints; it has the same product.
+        :param order_item_id: The item of an order that this item prints. It has the same product, or one with this
+        product as a component, at any level.
+        :param parts_from_stock: Whether the run prints only the materials of the product itself, and takes its
+        components from stock. By default, it prints the components, too.
         :param quantity: Pieces to print; 1 by default.
         :param successful_quantity: Good pieces.
         :param failed_quantity: Failed pieces. Both together are at most quantity.
@@ -12939,6 +13162,7 @@ class ProductionRunsResource:
                 "file_name": UNSET if file_name is None else file_name,
                 "file_sha256": UNSET if file_sha256 is None else file_sha256,
                 "order_item_id": UNSET if order_item_id is None else order_item_id,
+                "parts_from_stock": UNSET if parts_from_stock is None else parts_from_stock,
                 "quantity": UNSET if quantity is None else quantity,
                 "successful_quantity": UNSET if successful_quantity is None else successful_quantity,
                 "failed_quantity": UNSET if failed_quantity is None else failed_quantity,
@@ -12959,6 +13183,7 @@ class ProductionRunsResource:
         file_name: str | Unset = UNSET,
         file_sha256: str | Unset = UNSET,
         order_item_id: str | None | Unset = UNSET,
+        parts_from_stock: bool | Unset = UNSET,
         quantity: int | Unset = UNSET,
         successful_quantity: int | None | Unset = UNSET,
         failed_quantity: int | None | Unset = UNSET,
@@ -12981,7 +13206,10 @@ class ProductionRunsResource:
         made from a file with this name instead of product_id.
         :param file_sha256: The SHA-256 of a sliced file; names the newest product that was made from this file
         instead of product_id.
-        :param order_item_id: The item of an order that this item prints; it has the same product.
+        :param order_item_id: The item of an order that this item prints. It has the same product, or one with this
+        product as a component, at any level.
+        :param parts_from_stock: Whether the run prints only the materials of the product itself, and takes its
+        components from stock. By default, it prints the components, too.
         :param quantity: Pieces to print; 1 by default.
         :param successful_quantity: Good pieces.
         :param failed_quantity: Failed pieces. Both together are at most quantity.
@@ -12999,6 +13227,7 @@ class ProductionRunsResource:
                 "file_name": file_name,
                 "file_sha256": file_sha256,
                 "order_item_id": order_item_id,
+                "parts_from_stock": parts_from_stock,
                 "quantity": quantity,
                 "successful_quantity": successful_quantity,
                 "failed_quantity": failed_quantity,
@@ -13807,6 +14036,7 @@ class OrdersResource:
         created_from: _dt.datetime | None = None,
         created_to: _dt.datetime | None = None,
         unassigned: bool | None = None,
+        ready: bool | None = None,
         search: str | None = None,
         id: str | None = None,
         hidden: bool | None = None,
@@ -13833,6 +14063,8 @@ class OrdersResource:
         midnight in the tenant's time zone.
         :param created_to: Only orders created before this time.
         :param unassigned: Only orders with lines that have no product yet, or only orders without such lines.
+        :param ready: Only open orders whose pieces are all in stock, as far as they are not delivered, or only
+        other orders.
         :param search: Only orders in which every word of this text occurs: in reference, source, customer, notes,
         or in name or SKU of a product. Ignores case and accents; no wildcards.
         :param id: Only the item with this id.
@@ -13858,6 +14090,7 @@ class OrdersResource:
                 "created_from": created_from,
                 "created_to": created_to,
                 "unassigned": unassigned,
+                "ready": ready,
                 "search": search,
                 "id": id,
                 "hidden": hidden,
@@ -13879,6 +14112,7 @@ class OrdersResource:
         created_from: _dt.datetime | None = None,
         created_to: _dt.datetime | None = None,
         unassigned: bool | None = None,
+        ready: bool | None = None,
         search: str | None = None,
         id: str | None = None,
         hidden: bool | None = None,
@@ -13901,6 +14135,8 @@ class OrdersResource:
         midnight in the tenant's time zone.
         :param created_to: Only orders created before this time.
         :param unassigned: Only orders with lines that have no product yet, or only orders without such lines.
+        :param ready: Only open orders whose pieces are all in stock, as far as they are not delivered, or only
+        other orders.
         :param search: Only orders in which every word of this text occurs: in reference, source, customer, notes,
         or in name or SKU of a product. Ignores case and accents; no wildcards.
         :param id: Only the item with this id.
@@ -13920,6 +14156,7 @@ class OrdersResource:
                 "created_from": created_from,
                 "created_to": created_to,
                 "unassigned": unassigned,
+                "ready": ready,
                 "search": search,
                 "id": id,
                 "hidden": hidden,
@@ -14000,6 +14237,7 @@ class OrdersResource:
         created_from: _dt.datetime | None = None,
         created_to: _dt.datetime | None = None,
         unassigned: bool | None = None,
+        ready: bool | None = None,
         search: str | None = None,
         id: str | None = None,
         hidden: bool | None = None,
@@ -14023,6 +14261,8 @@ class OrdersResource:
         midnight in the tenant's time zone.
         :param created_to: Only orders created before this time.
         :param unassigned: Only orders with lines that have no product yet, or only orders without such lines.
+        :param ready: Only open orders whose pieces are all in stock, as far as they are not delivered, or only
+        other orders.
         :param search: Only orders in which every word of this text occurs: in reference, source, customer, notes,
         or in name or SKU of a product. Ignores case and accents; no wildcards.
         :param id: Only the item with this id.
@@ -14044,6 +14284,7 @@ class OrdersResource:
                 "created_from": created_from,
                 "created_to": created_to,
                 "unassigned": unassigned,
+                "ready": ready,
                 "search": search,
                 "id": id,
                 "hidden": hidden,
@@ -14672,14 +14913,19 @@ class OrdersResource:
         `docs/planning.md` has the rule. Archived and removed spools do not count. `spool_count` is 0 if nothing in
         stock is what is needed; `in_stock` then has what there is of the material type, the most similar first.
 
-        Open orders reserve what their pieces need that are neither produced nor in an unfinished run (`pending`,
+        Open orders reserve what their pieces need that are neither in stock nor in an unfinished run (`pending`,
         `in_progress`, `paused`). Unfinished runs reserve the weights of their materials, actual or else estimated;
         a run without such weights reserves the bills of materials of its items. Reservations are computed at each
         request, and never prevent a deduction, so that `available_grams` can be negative.
 
-        `needed_grams` is for the pieces of the order that are neither produced nor in an unfinished run.
+        `needed_grams` is for the pieces of the order that are neither in stock nor in an unfinished run.
         `reserved_grams` contains what those runs plan, and not what the order itself reserves. An order that is
         `done` or `cancelled` needs nothing.
+
+        `items` tells where the pieces come from that are not delivered: those in stock (`reserved`) first, then
+        those of unfinished runs (`incoming`); orders that are due earlier come first. `missing` pieces must be
+        printed or, if the product is only put together from components, assembled; `parts` has the components that
+        they need, at all levels.
 
         :param id: The id of the order, a UUID.
         """
@@ -14699,10 +14945,12 @@ class OrdersResource:
     ) -> Plan:
         """Plan an order.
 
-        Plans what is neither produced nor planned of the order's items. Proposes a run for each plate of
-        `pieces_per_plate` pieces, with a printer, an expected time and spools. Pieces that unfinished runs plan
-        are not planned again, and filament that unfinished runs and other open orders reserve is not used. With
-        `create`, exactly these runs are created, as `pending`: all or none. `docs/planning.md` has the rules.
+        Plans what is neither in stock nor planned of the order's items. Proposes a run for each plate of
+        `pieces_per_plate` pieces, with a printer, an expected time and spools. Pieces in stock (`from_stock`) come
+        first, then those of unfinished runs, for the orders in the sequence of their due dates; only the others
+        are printed. Components are planned in the same way, at all levels, and `to_assemble` lists what is put
+        together from them. Filament that unfinished runs and other open orders reserve is not used. With `create`,
+        exactly these runs are created, as `pending`: all or none. `docs/planning.md` has the rules.
 
         Requires the role `operator` or `admin`.
 
@@ -15203,9 +15451,12 @@ class PlanResource:
         """Plan products, or all open orders.
 
         Plans the items of the request or, without items, all open orders, those that are due first before the
-        others. Proposes a run for each plate of `pieces_per_plate` pieces, with a printer, an expected time and
-        spools. Pieces that unfinished runs plan are not planned again, and filament that unfinished runs and other
-        open orders reserve is not used. With `create`, exactly these runs are created, as `pending`: all or none.
+        others. Pieces of `items` are for the stock: as many are printed as the request says. Proposes a run for
+        each plate of `pieces_per_plate` pieces, with a printer, an expected time and spools. Pieces in stock
+        (`from_stock`) come first, then those of unfinished runs, for the orders in the sequence of their due
+        dates; only the others are printed. Components are planned in the same way, at all levels, and
+        `to_assemble` lists what is put together from them. Filament that unfinished runs and other open orders
+        reserve is not used. With `create`, exactly these runs are created, as `pending`: all or none.
         `docs/planning.md` has the rules.
 
         Requires the role `operator` or `admin`.
@@ -15347,7 +15598,7 @@ class WebhooksResource:
         sort_by: Literal["id", "url", "format", "daily", "description", "disabled", "disabled_at", "disabled_reason", "failing_since", "created_at", "updated_at"] | None = None,
         sort_order: SortOrder | None = None,
         after: str | None = None,
-        event: Literal["inventory.low_stock", "order.cancelled", "order.done", "order.in_production", "order.received", "product.cost_changed", "production_run.completed", "production_run.corrected", "production_run.failed", "production_run.planned", "production_run.reopened", "production_run.started", "spool.empty"] | None = None,
+        event: Literal["inventory.low_stock", "order.cancelled", "order.done", "order.in_production", "order.ready", "order.received", "product.cost_changed", "product.low_stock", "production_run.completed", "production_run.corrected", "production_run.failed", "production_run.planned", "production_run.reopened", "production_run.started", "spool.empty"] | None = None,
         disabled: bool | None = None,
     ) -> WebhookList:
         """List webhooks.
@@ -15385,7 +15636,7 @@ class WebhooksResource:
         *,
         sort_by: Literal["id", "url", "format", "daily", "description", "disabled", "disabled_at", "disabled_reason", "failing_since", "created_at", "updated_at"] | None = None,
         sort_order: SortOrder | None = None,
-        event: Literal["inventory.low_stock", "order.cancelled", "order.done", "order.in_production", "order.received", "product.cost_changed", "production_run.completed", "production_run.corrected", "production_run.failed", "production_run.planned", "production_run.reopened", "production_run.started", "spool.empty"] | None = None,
+        event: Literal["inventory.low_stock", "order.cancelled", "order.done", "order.in_production", "order.ready", "order.received", "product.cost_changed", "product.low_stock", "production_run.completed", "production_run.corrected", "production_run.failed", "production_run.planned", "production_run.reopened", "production_run.started", "spool.empty"] | None = None,
         disabled: bool | None = None,
     ) -> Iterator[Webhook]:
         """Iterates over all items of the list, page by page.
@@ -16052,7 +16303,9 @@ __all__ = [
     "AuditEntryList",
     "AuditLogResource",
     "AuthResource",
+    "AvailableItem",
     "AvailableMaterial",
+    "AvailablePart",
     "AvailableSpool",
     "BulkResult",
     "CatalogFilament",
@@ -16156,6 +16409,7 @@ __all__ = [
     "ListedProduct",
     "ListedSpool",
     "LoadedSpool",
+    "LowPieces",
     "LowStock",
     "MalformedJsonError",
     "MarginGroup",
@@ -16195,6 +16449,7 @@ __all__ = [
     "OrderList",
     "OrderListItem",
     "OrderNotOpenError",
+    "OrderReadyEvent",
     "OrderReceivedEvent",
     "OrderReturnItem",
     "OrderRun",
@@ -16211,6 +16466,7 @@ __all__ = [
     "PlanResource",
     "PlanTooLargeError",
     "PlannedMaterial",
+    "PlannedPieces",
     "PlannedRun",
     "PreconditionFailedError",
     "PrintedOrder",
@@ -16233,6 +16489,7 @@ __all__ = [
     "ProductInUseError",
     "ProductList",
     "ProductListItem",
+    "ProductLowStockEvent",
     "ProductMaterial",
     "ProductMaterialCreate",
     "ProductRemovedError",

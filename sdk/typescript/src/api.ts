@@ -87,7 +87,7 @@ export type ActorKind = "user" | "api_key" | "command_line" | "service" | "unkno
 
 export type Format = "standard" | "discord" | "email" | "gotify" | "ntfy" | "slack" | "teams";
 
-export type Subscription = "*" | "inventory.*" | "inventory.low_stock" | "order.*" | "order.cancelled" | "order.done" | "order.in_production" | "order.received" | "product.*" | "product.cost_changed" | "production_run.*" | "production_run.completed" | "production_run.corrected" | "production_run.failed" | "production_run.planned" | "production_run.reopened" | "production_run.started" | "spool.*" | "spool.empty";
+export type Subscription = "*" | "inventory.*" | "inventory.low_stock" | "order.*" | "order.cancelled" | "order.done" | "order.in_production" | "order.ready" | "order.received" | "product.*" | "product.cost_changed" | "product.low_stock" | "production_run.*" | "production_run.completed" | "production_run.corrected" | "production_run.failed" | "production_run.planned" | "production_run.reopened" | "production_run.started" | "spool.*" | "spool.empty";
 
 export type DeliveryStatus = "pending" | "delivered" | "failed";
 
@@ -1307,6 +1307,14 @@ export interface Product<D = number> {
   readonly costs_complete: boolean;
   /** Pieces in stock: the sum of the ledger's entries. Negative if runs used more pieces than were recorded. */
   readonly on_hand: number;
+  /** Pieces in stock that open orders and unfinished runs take. */
+  readonly reserved: number;
+  /** on_hand less reserved. */
+  readonly available: number;
+  /** Pieces of unfinished runs. */
+  readonly incoming: number;
+  /** Pieces that open orders and unfinished runs need and that are neither in stock nor in a run. */
+  readonly missing: number;
   /** Average cost of the pieces in stock with a known cost; null without one. */
   readonly piece_cost: D | null;
   /** Cost of the pieces in stock whose cost is known. */
@@ -1689,8 +1697,16 @@ export interface RunItem<D = number> {
   readonly product_id: string;
   /** Name of the product, even if it was removed. */
   readonly product_name: string;
-  /** The item of an order that this item prints; it has the same product. */
+  /**
+   * The item of an order that this item prints. It has the same product, or one with this product as a component, at
+   * any level.
+   */
   readonly order_item_id: string | null;
+  /**
+   * Whether the run prints only the materials of the product itself, and takes its components from stock. By default,
+   * it prints the components, too.
+   */
+  readonly parts_from_stock: boolean;
   /** Pieces to print; 1 by default. */
   readonly quantity: number;
   /** Good pieces. */
@@ -2295,6 +2311,11 @@ export interface OrderListItem {
   readonly due_date: string | null;
   /** State of the order. */
   readonly status: OrderStatus;
+  /**
+   * Since when all pieces of the open order that are not delivered are in stock for it; about a second late. null if
+   * pieces are missing.
+   */
+  readonly ready_at: string | null;
   /** Number of lines that have no product yet. */
   readonly unassigned_count: number;
   /** Time of creation. */
@@ -2413,6 +2434,11 @@ export interface Order<D = number> {
   readonly notes: string | null;
   /** State of the order; received by default. Open orders are received or in_production. */
   readonly status: OrderStatus;
+  /**
+   * Since when all pieces of the open order that are not delivered are in stock for it; about a second late. null if
+   * pieces are missing.
+   */
+  readonly ready_at: string | null;
   /** The ordered products, oldest entry first. */
   readonly items: readonly OrderItem<D>[];
   /** Lines as the shop has them that have no product yet, oldest first; a request can have lines of all kinds. */
@@ -2834,6 +2860,47 @@ export interface OpenOrders<D = number> {
   readonly items: readonly OpenOrder<D>[];
 }
 
+/** The type `AvailablePart` of the API. */
+export interface AvailablePart {
+  /** The product. */
+  readonly product_id: string;
+  /** Name of the product, even if it was removed. */
+  readonly product_name: string;
+  /** Pieces that the item needs. */
+  readonly needed: number;
+  /** Pieces in stock for it. */
+  readonly reserved: number;
+  /** Pieces that unfinished runs print for it. */
+  readonly incoming: number;
+  /** Pieces that must be printed, or assembled. */
+  readonly missing: number;
+}
+
+/** The type `AvailableItem` of the API. */
+export interface AvailableItem {
+  /** The item of the order. */
+  readonly id: string;
+  /** The product. */
+  readonly product_id: string;
+  /** Name of the product, even if it was removed. */
+  readonly product_name: string;
+  /** Pieces that the item needs. */
+  readonly needed: number;
+  /** Pieces in stock for it. */
+  readonly reserved: number;
+  /** Pieces that unfinished runs print for it. */
+  readonly incoming: number;
+  /** Pieces that must be printed, or assembled. */
+  readonly missing: number;
+  /**
+   * When the last unfinished run that prints for the item is expected to end; null without such a run, or if the time
+   * is unknown.
+   */
+  readonly incoming_until: string | null;
+  /** The components, at all levels, that the missing pieces need. */
+  readonly parts: readonly AvailablePart[];
+}
+
 /** The type `OrderAvailability` of the API. */
 export interface OrderAvailability<D = number> {
   /** The order. */
@@ -2846,6 +2913,8 @@ export interface OrderAvailability<D = number> {
   readonly material_count: number;
   /** The materials and colours, missing ones first; at most 500. */
   readonly materials: readonly AvailableMaterial<D>[];
+  /** The items that need pieces which are not delivered; none if the order is not open. */
+  readonly items: readonly AvailableItem[];
 }
 
 /** The type `StockLevel` of the API. */
@@ -2987,6 +3056,16 @@ export interface MissingFilament<D = number> {
   readonly missing_grams: D;
 }
 
+/** The type `PlannedPieces` of the API. */
+export interface PlannedPieces {
+  /** The product. */
+  readonly product_id: string;
+  /** Name of the product. */
+  readonly product_name: string;
+  /** Pieces. */
+  readonly quantity: number;
+}
+
 /** The type `Plan` of the API. */
 export interface Plan<D = number> {
   /** Whether the runs were created. */
@@ -3002,6 +3081,10 @@ export interface Plan<D = number> {
   readonly unplanned: readonly UnplannedItem[];
   /** The filament that is missing for them. */
   readonly missing: readonly MissingFilament<D>[];
+  /** The pieces in stock that the orders get, by product. */
+  readonly from_stock: readonly PlannedPieces[];
+  /** The pieces that are put together from components, by product. */
+  readonly to_assemble: readonly PlannedPieces[];
 }
 
 /** The type `AuditEntry` of the API. */
@@ -3467,6 +3550,15 @@ export interface OrderInProductionEvent {
   readonly data: OrderEvent;
 }
 
+/** The type `OrderReadyEvent` of the API. */
+export interface OrderReadyEvent {
+  /** The type of the event. */
+  readonly type: "order.ready";
+  /** When the event happened. */
+  readonly timestamp: string;
+  readonly data: OrderEvent;
+}
+
 /** The type `OrderDoneEvent` of the API. */
 export interface OrderDoneEvent {
   /** The type of the event. */
@@ -3483,6 +3575,37 @@ export interface OrderCancelledEvent {
   /** When the event happened. */
   readonly timestamp: string;
   readonly data: OrderEvent;
+}
+
+/** The type `LowPieces` of the API. */
+export interface LowPieces {
+  /** The product's id. */
+  readonly id: string;
+  /** Name of the product. */
+  readonly name: string;
+  /** The SKU of the product. */
+  readonly sku: string | null;
+  /** Pieces that should be available. */
+  readonly minimum_pieces: number;
+  /** Pieces in stock. */
+  readonly on_hand: number;
+  /** Pieces that open orders and runs take from stock. */
+  readonly reserved: number;
+  /** Pieces in stock that nothing reserves. */
+  readonly available: number;
+  /** Pieces of unfinished runs. */
+  readonly incoming: number;
+  /** When the service found the pieces low. */
+  readonly low_since: string;
+}
+
+/** The type `ProductLowStockEvent` of the API. */
+export interface ProductLowStockEvent {
+  /** The type of the event. */
+  readonly type: "product.low_stock";
+  /** When the event happened. */
+  readonly timestamp: string;
+  readonly data: LowPieces;
 }
 
 /** The type `LowStock` of the API. */
@@ -3663,8 +3786,10 @@ export type WebhookEvent =
   | ProductionRunReopenedEvent
   | OrderReceivedEvent
   | OrderInProductionEvent
+  | OrderReadyEvent
   | OrderDoneEvent
   | OrderCancelledEvent
+  | ProductLowStockEvent
   | InventoryLowStockEvent<number>;
 
 /** The type `LinkPassword` of the API, in request bodies. */
@@ -4461,8 +4586,16 @@ export interface RunItemCreate {
   file_name?: string | null | undefined;
   /** The SHA-256 of a sliced file; names the newest product that was made from this file instead of product_id. */
   file_sha256?: string | null | undefined;
-  /** The item of an order that this item prints; it has the same product. */
+  /**
+   * The item of an order that this item prints. It has the same product, or one with this product as a component, at
+   * any level.
+   */
   order_item_id?: string | null | undefined;
+  /**
+   * Whether the run prints only the materials of the product itself, and takes its components from stock. By default,
+   * it prints the components, too.
+   */
+  parts_from_stock?: boolean | null | undefined;
   /** Pieces to print; 1 by default. */
   quantity?: number | null | undefined;
   /** Good pieces. */
@@ -4591,8 +4724,16 @@ export interface RunItemUpdate {
   file_name?: string | undefined;
   /** The SHA-256 of a sliced file; names the newest product that was made from this file instead of product_id. */
   file_sha256?: string | undefined;
-  /** The item of an order that this item prints; it has the same product. */
+  /**
+   * The item of an order that this item prints. It has the same product, or one with this product as a component, at
+   * any level.
+   */
   order_item_id?: string | null | undefined;
+  /**
+   * Whether the run prints only the materials of the product itself, and takes its components from stock. By default,
+   * it prints the components, too.
+   */
+  parts_from_stock?: boolean | undefined;
   /** Pieces to print; 1 by default. */
   quantity?: number | undefined;
   /** Good pieces. */
@@ -6204,6 +6345,8 @@ export interface ListOrdersQuery {
   created_to?: string | Date | undefined;
   /** Only orders with lines that have no product yet, or only orders without such lines. */
   unassigned?: boolean | undefined;
+  /** Only open orders whose pieces are all in stock, as far as they are not delivered, or only other orders. */
+  ready?: boolean | undefined;
   /**
    * Only orders in which every word of this text occurs: in reference, source, customer, notes, or in name or SKU of
    * a product. Ignores case and accents; no wildcards.
@@ -6242,6 +6385,8 @@ export interface ExportOrdersQuery {
   created_to?: string | Date | undefined;
   /** Only orders with lines that have no product yet, or only orders without such lines. */
   unassigned?: boolean | undefined;
+  /** Only open orders whose pieces are all in stock, as far as they are not delivered, or only other orders. */
+  ready?: boolean | undefined;
   /**
    * Only orders in which every word of this text occurs: in reference, source, customer, notes, or in name or SKU of
    * a product. Ignores case and accents; no wildcards.
@@ -6415,7 +6560,7 @@ export interface ListWebhooksQuery {
    */
   after?: string | undefined;
   /** Only webhooks that get events of this type. */
-  event?: "inventory.low_stock" | "order.cancelled" | "order.done" | "order.in_production" | "order.received" | "product.cost_changed" | "production_run.completed" | "production_run.corrected" | "production_run.failed" | "production_run.planned" | "production_run.reopened" | "production_run.started" | "spool.empty" | undefined;
+  event?: "inventory.low_stock" | "order.cancelled" | "order.done" | "order.in_production" | "order.ready" | "order.received" | "product.cost_changed" | "product.low_stock" | "production_run.completed" | "production_run.corrected" | "production_run.failed" | "production_run.planned" | "production_run.reopened" | "production_run.started" | "spool.empty" | undefined;
   /** true: only disabled webhooks; false: only the others. */
   disabled?: boolean | undefined;
 }
@@ -9066,7 +9211,7 @@ export class ProductsResource<M extends DecimalMode = "number"> {
    * rule. Archived and removed spools do not count. `spool_count` is 0 if nothing in stock is what is needed;
    * `in_stock` then has what there is of the material type, the most similar first.
    *
-   * Open orders reserve what their pieces need that are neither produced nor in an unfinished run (`pending`,
+   * Open orders reserve what their pieces need that are neither in stock nor in an unfinished run (`pending`,
    * `in_progress`, `paused`). Unfinished runs reserve the weights of their materials, actual or else estimated; a run
    * without such weights reserves the bills of materials of its items. Reservations are computed at each request, and
    * never prevent a deduction, so that `available_grams` can be negative.
@@ -9261,8 +9406,8 @@ export class ProductionRunsResource<M extends DecimalMode = "number"> {
    * Add a product to a run.
    *
    * The defaults of the estimated costs come from the current costs of the product, and do not change with them
-   * later. With `order_item_id`, the pieces count for an item of an order, which must have the same product;
-   * `getOrder` shows what that does.
+   * later. With `order_item_id`, the pieces count for an item of an order, which must have the same product or a
+   * product with this one as a component, at any level; `getOrder` shows what that does.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -10174,14 +10319,19 @@ export class OrdersResource<M extends DecimalMode = "number"> {
    * rule. Archived and removed spools do not count. `spool_count` is 0 if nothing in stock is what is needed;
    * `in_stock` then has what there is of the material type, the most similar first.
    *
-   * Open orders reserve what their pieces need that are neither produced nor in an unfinished run (`pending`,
+   * Open orders reserve what their pieces need that are neither in stock nor in an unfinished run (`pending`,
    * `in_progress`, `paused`). Unfinished runs reserve the weights of their materials, actual or else estimated; a run
    * without such weights reserves the bills of materials of its items. Reservations are computed at each request, and
    * never prevent a deduction, so that `available_grams` can be negative.
    *
-   * `needed_grams` is for the pieces of the order that are neither produced nor in an unfinished run.
+   * `needed_grams` is for the pieces of the order that are neither in stock nor in an unfinished run.
    * `reserved_grams` contains what those runs plan, and not what the order itself reserves. An order that is `done`
    * or `cancelled` needs nothing.
+   *
+   * `items` tells where the pieces come from that are not delivered: those in stock (`reserved`) first, then those of
+   * unfinished runs (`incoming`); orders that are due earlier come first. `missing` pieces must be printed or, if the
+   * product is only put together from components, assembled; `parts` has the components that they need, at all
+   * levels.
    */
   getAvailability(
     id: string,
@@ -10193,10 +10343,12 @@ export class OrdersResource<M extends DecimalMode = "number"> {
   /**
    * Plan an order.
    *
-   * Plans what is neither produced nor planned of the order's items. Proposes a run for each plate of
-   * `pieces_per_plate` pieces, with a printer, an expected time and spools. Pieces that unfinished runs plan are not
-   * planned again, and filament that unfinished runs and other open orders reserve is not used. With `create`,
-   * exactly these runs are created, as `pending`: all or none. `docs/planning.md` has the rules.
+   * Plans what is neither in stock nor planned of the order's items. Proposes a run for each plate of
+   * `pieces_per_plate` pieces, with a printer, an expected time and spools. Pieces in stock (`from_stock`) come
+   * first, then those of unfinished runs, for the orders in the sequence of their due dates; only the others are
+   * printed. Components are planned in the same way, at all levels, and `to_assemble` lists what is put together from
+   * them. Filament that unfinished runs and other open orders reserve is not used. With `create`, exactly these runs
+   * are created, as `pending`: all or none. `docs/planning.md` has the rules.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -10442,10 +10594,12 @@ export class PlanResource<M extends DecimalMode = "number"> {
    * Plan products, or all open orders.
    *
    * Plans the items of the request or, without items, all open orders, those that are due first before the others.
-   * Proposes a run for each plate of `pieces_per_plate` pieces, with a printer, an expected time and spools. Pieces
-   * that unfinished runs plan are not planned again, and filament that unfinished runs and other open orders reserve
-   * is not used. With `create`, exactly these runs are created, as `pending`: all or none. `docs/planning.md` has the
-   * rules.
+   * Pieces of `items` are for the stock: as many are printed as the request says. Proposes a run for each plate of
+   * `pieces_per_plate` pieces, with a printer, an expected time and spools. Pieces in stock (`from_stock`) come
+   * first, then those of unfinished runs, for the orders in the sequence of their due dates; only the others are
+   * printed. Components are planned in the same way, at all levels, and `to_assemble` lists what is put together from
+   * them. Filament that unfinished runs and other open orders reserve is not used. With `create`, exactly these runs
+   * are created, as `pending`: all or none. `docs/planning.md` has the rules.
    *
    * Requires the role `operator` or `admin`.
    */

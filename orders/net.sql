@@ -1,0 +1,253 @@
+-- Returns the products that an open order needs, with components at all levels; none if the order is not open.
+create or replace function order_products(order_id uuid) returns uuid[] language sql stable as $$
+	select coalesce(array_agg(e.id), '{}')
+	from (
+		select array_agg(i.product_id) as ids, array_agg(1::numeric) as pieces
+		from orders o join order_items i on i.order_id = o.id and i.withdrawn_at is null
+		where o.id = order_products.order_id and o.is_open
+	) i
+	cross join lateral explode_pieces(i.ids, i.pieces) e
+$$;
+
+-- Returns what open orders need, and where it comes from. There is a row for each product that an item of an order
+-- needs: the product of the item and, as far as it must be assembled, the components of that product, at all levels.
+-- No other code has these rules:
+--
+--   * An item needs its quantity less the delivered pieces. Items come in the order of the due dates of their orders,
+--     orders without one last, then of the creation of the orders and of the items. This order is the column place.
+--   * reserved: pieces in stock. An item takes the good pieces of its own runs first, and then those that are left by
+--     the items before it.
+--   * incoming: pieces of unfinished runs. An item takes those of its own runs first, and then those of other runs that
+--     their own items do not need, after the items before it.
+--   * missing: the other pieces. They must be printed if printed is true. If components are in the product, each missing
+--     piece needs them: these are the rows of the components. An unfinished run with parts_from_stock needs the
+--     components of its pieces, too; they have the place of the item that it prints, or one after all items, without an
+--     order.
+--
+-- If only_products is not null, only the rows of these products are returned.
+--
+-- extra is a JSON array of further demand, after all items: n, product_id and quantity. Its products themselves are
+-- neither taken from stock nor from runs, only their components are. line is n.
+--
+-- Pieces are integers up to 1,000,000,000, which float8 represents and adds exactly, in less time than numeric.
+--
+-- enable_nestloop: PostgreSQL does not know how many elements the arrays have, and would compare each item with each
+-- run.
+create or replace function net_pieces(only_products uuid[] default null, extra json default null)
+returns table (place int, order_id uuid, order_item_id uuid, line int, product_id uuid, of_item boolean, printed boolean,
+	needed float8, reserved float8, incoming float8, missing float8)
+language plpgsql stable set plan_cache_mode = force_generic_plan set enable_nestloop = off as $$
+declare
+	tenant uuid := nullif(current_setting('app.tenant_id', true), '')::uuid;
+	related uuid[] := only_products; -- with the products that contain them
+	more uuid[] := only_products;
+	-- The places.
+	p_order uuid[];
+	p_item uuid[];
+	p_line int[];
+	p_delivered float8[];
+	p_runs int; -- the place of runs that print no item
+	-- Pieces of unfinished runs, with the item that they print.
+	c_item uuid[];
+	c_product uuid[];
+	c_pieces float8[];
+	-- The demand that is not looked at yet.
+	d_place int[];
+	d_product uuid[];
+	d_top boolean[];
+	d_pieces float8[];
+	-- The products of the highest level, and those whose stock is distributed already.
+	t_product uuid[];
+	seen uuid[] := '{}';
+	-- The result.
+	r_place int[];
+	r_product uuid[];
+	r_top boolean[];
+	r_printed boolean[];
+	r_needed float8[];
+	r_reserved float8[];
+	r_incoming float8[];
+	r_missing float8[];
+begin
+	if cardinality(only_products) = 0 then
+		return;
+	end if;
+	while cardinality(more) > 0 loop
+		select array_agg(u.id) into more
+		from (
+			select distinct c.product_id as id from unnest(more) m (id)
+			join product_components c on c.tenant_id = tenant and c.component_product_id = m.id
+		) u
+		where u.id <> all (related);
+		related := related || coalesce(more, '{}');
+	end loop;
+
+	with item as (
+		select n.*, row_number() over (order by n.rank, n.line, n.due_date, n.created_at, n.order_id, n.added, n.id)::int
+			as place
+		from (
+			select 1 as rank, o.id as order_id, o.due_date, o.created_at, i.id, i.created_at as added, null::int as line, i.product_id,
+				i.quantity - coalesce(i.delivered, 0) as pieces, coalesce(i.delivered, 0) as delivered
+			from orders o
+			cross join lateral (
+				select * from order_items i
+				where i.tenant_id = tenant and i.order_id = o.id and i.withdrawn_at is null offset 0
+			) i
+			where o.tenant_id = tenant and o.is_open
+			union all
+			select 2, null, null, null, null, null, null, null, 0, 0 -- the place of runs that print no item
+			union all
+			select 3, null, null, null, null, null, x.n, x.product_id, x.quantity, 0
+			from json_to_recordset(coalesce(extra, '[]')) x (n int, product_id uuid, quantity bigint)
+			where x.product_id is not null
+		) n
+		where n.rank = 2 or n.pieces > 0 and (related is null or n.product_id = any (related))
+	)
+	select array_agg(i.order_id order by i.place), array_agg(i.id order by i.place), array_agg(i.line order by i.place),
+		array_agg(i.delivered::float8 order by i.place), array_agg(i.place) filter (where i.rank <> 2),
+		array_agg(i.product_id) filter (where i.rank <> 2), array_agg(i.pieces::float8) filter (where i.rank <> 2),
+		array_agg(true) filter (where i.rank <> 2), min(i.place) filter (where i.rank = 2)
+	into p_order, p_item, p_line, p_delivered, d_place, d_product, d_pieces, d_top, p_runs
+	from item i;
+
+	select array_agg(x.order_item_id), array_agg(x.product_id), array_agg(x.pieces)
+	into c_item, c_product, c_pieces
+	from (
+		select i.order_item_id, i.product_id, sum(i.quantity::float8) as pieces
+		from production_runs r
+		cross join lateral (
+			select * from run_items i where i.tenant_id = tenant and i.run_id = r.id offset 0
+		) i
+		where r.tenant_id = tenant and r.status in ('pending', 'in_progress', 'paused') and r.hidden_at is null
+			and (related is null or i.product_id = any (related))
+		group by i.order_item_id, i.product_id
+	) x;
+
+	-- What the runs take from stock.
+	with demand as (
+		select coalesce(p.place, p_runs)::int as place, c.component_product_id as product,
+			sum(i.quantity::float8 * c.quantity) as pieces
+		from production_runs r
+		cross join lateral (
+			select * from run_items i where i.tenant_id = tenant and i.run_id = r.id and i.parts_from_stock offset 0
+		) i
+		join product_components c on c.tenant_id = tenant and c.product_id = i.product_id
+		left join unnest(p_item) with ordinality p (item, place) on p.item = i.order_item_id
+		where r.tenant_id = tenant and r.status in ('pending', 'in_progress', 'paused') and r.hidden_at is null
+			and (related is null or c.component_product_id = any (related))
+		group by 1, 2
+	)
+	select d_place || coalesce(array_agg(d.place), '{}'), d_product || coalesce(array_agg(d.product), '{}'),
+		d_pieces || coalesce(array_agg(d.pieces), '{}'), d_top || coalesce(array_agg(false), '{}')
+	into d_place, d_product, d_pieces, d_top
+	from demand d;
+
+	while cardinality(d_place) > 0 loop
+		t_product := array(
+			select x.id from (
+				select u.id, max(p.levels) as levels, max(max(p.levels)) over () as most
+				from (select distinct u.id from unnest(d_product) u (id)) u
+				cross join lateral (select p.levels from products p where p.tenant_id = tenant and p.id = u.id offset 0) p
+				group by u.id
+			) x where x.levels = x.most);
+		with demand as materialized (
+			select u.place, u.product, p.item, u.top, u.top and p.line is not null as extra, u.pieces,
+				case when u.top then p.delivered else 0 end as delivered
+			from (
+				select u.place, u.product, bool_or(u.top) as top, least(sum(u.pieces), 1e9) as pieces
+				from unnest(d_place, d_product, d_top, d_pieces) u (place, product, top, pieces)
+				where u.product = any (t_product)
+				group by u.place, u.product
+			) u
+			join unnest(p_item, p_line, p_delivered) with ordinality p (item, line, delivered, place) on p.place = u.place
+		), product as materialized (
+			select u.id, case when u.id = any (seen) then 0 else greatest(coalesce(s.on_hand, 0), 0) end::float8 as on_hand,
+				case when u.id = any (seen) then 0 else coalesce(c.pieces, 0) end as coming,
+				exists (select from product_components k where k.tenant_id = tenant and k.product_id = u.id) as assembled,
+				exists (select from product_materials m where m.tenant_id = tenant and m.product_id = u.id and m.is_required)
+					as has_materials
+			from unnest(t_product) u (id)
+			left join lateral (
+				select s.on_hand from product_pieces s where s.tenant_id = tenant and s.product_id = u.id offset 0
+			) s on true
+			left join (
+				select c.product, sum(c.pieces) as pieces from unnest(c_product, c_pieces) c (product, pieces) group by c.product
+			) c on c.product = u.id
+		), own as materialized (
+			select d.*, p.on_hand, p.coming, p.assembled, p.has_materials,
+				case when d.extra or p.on_hand = 0 then 0 else least(d.pieces, greatest(0, coalesce((
+					select sum(n.good::float8) from run_items i
+					join production_runs r on r.tenant_id = tenant and r.id = i.run_id and r.status = 'completed'
+					cross join lateral run_item_pieces(r.status, i.quantity, i.successful_quantity, i.failed_quantity) n
+					where i.tenant_id = tenant and i.order_item_id = d.item and i.product_id = d.product), 0)
+					- d.delivered)) end as made,
+				case when d.extra then 0 else least(d.pieces, coalesce(c.pieces, 0)) end as printing
+			from demand d
+			join product p on p.id = d.product
+			left join unnest(c_item, c_product, c_pieces) c (item, product, pieces)
+				on c.item = d.item and c.product = d.product
+		), first as (
+			select o.*, greatest(0, least(o.made, o.on_hand - coalesce(sum(o.made) over before, 0))) as a
+			from own o
+			window before as (partition by o.product order by o.place rows between unbounded preceding and 1 preceding)
+		), second as (
+			select f.*, f.a + case when f.extra then 0 else greatest(0, least(f.pieces - f.a,
+				f.on_hand - sum(f.a) over (partition by f.product) - coalesce(sum(case when f.extra then 0 else f.pieces - f.a end)
+					over before, 0))) end as stock
+			from first f
+			window before as (partition by f.product order by f.place rows between unbounded preceding and 1 preceding)
+		), third as (
+			select s.*, least(s.printing, s.pieces - s.stock) as b from second s
+		), fourth as (
+			select t.*, t.b + case when t.extra then 0 else greatest(0, least(t.pieces - t.stock - t.b,
+				t.coming - sum(t.b) over (partition by t.product)
+					- coalesce(sum(case when t.extra then 0 else t.pieces - t.stock - t.b end) over before, 0))) end as run
+			from third t
+			window before as (partition by t.product order by t.place rows between unbounded preceding and 1 preceding)
+		), row as materialized (
+			select f.place, f.product, f.top, f.has_materials or not f.assembled as printed, f.assembled, f.pieces, f.stock,
+				f.run, f.pieces - f.stock - f.run as missing
+			from fourth f
+		), rest as (
+			select u.place, u.product, u.top, u.pieces
+			from unnest(d_place, d_product, d_top, d_pieces) u (place, product, top, pieces)
+			where u.product <> all (t_product)
+			union all
+			select r.place, c.component_product_id, false, least(r.missing * c.quantity, 1e9)
+			from row r
+			cross join lateral (
+				select c.component_product_id, c.quantity from product_components c
+				where c.tenant_id = tenant and c.product_id = r.product offset 0
+			) c
+			where r.assembled and r.missing > 0 and (related is null or c.component_product_id = any (related))
+		)
+		select r_place || a.place, r_product || a.product, r_top || a.top, r_printed || a.printed, r_needed || a.pieces,
+			r_reserved || a.stock, r_incoming || a.run, r_missing || a.missing, b.place, b.product, b.top, b.pieces
+		into r_place, r_product, r_top, r_printed, r_needed, r_reserved, r_incoming, r_missing, d_place, d_product, d_top,
+			d_pieces
+		from (
+			select array_agg(r.place) as place, array_agg(r.product) as product, array_agg(r.top) as top,
+				array_agg(r.printed) as printed, array_agg(r.pieces) as pieces, array_agg(r.stock) as stock,
+				array_agg(r.run) as run, array_agg(r.missing) as missing
+			from row r
+		) a, (
+			select array_agg(r.place) as place, array_agg(r.product) as product, array_agg(r.top) as top,
+				array_agg(r.pieces) as pieces
+			from rest r
+		) b;
+		seen := seen || t_product;
+	end loop;
+
+	return query
+		select r.place, p.order_id, p.item, p.line, r.product, r.top, r.printed, r.needed, r.reserved, r.incoming, r.missing
+		from unnest(r_place, r_product, r_top, r_printed, r_needed, r_reserved, r_incoming, r_missing)
+			r (place, product, top, printed, needed, reserved, incoming, missing)
+		join unnest(p_order, p_item, p_line) with ordinality p (order_id, item, line, place) on p.place = r.place
+		where only_products is null or r.product = any (only_products);
+end $$;
+
+-- Sets ready_at of open orders: orders of ready without lines that wait for their product are ready, others are not.
+create or replace function note_ready_orders(ready uuid[]) returns void language sql as $$
+	update orders o set ready_at = case when o.ready_at is null then now() end
+	where o.is_open and (o.ready_at is not null) <> (o.id = any (ready) and o.unassigned_count = 0)
+$$;

@@ -1,0 +1,123 @@
+-- Returns the pieces of products in stock: on_hand, those that open orders and unfinished runs take (reserved), the others
+-- (available), the pieces of unfinished runs (incoming), and those that are neither in stock nor in a run although open
+-- orders need them (missing). See net_pieces. If ids is null, there is a row for each product with pieces.
+create or replace function product_stock(ids uuid[])
+returns table (product_id uuid, on_hand bigint, reserved bigint, available bigint, incoming bigint, missing bigint)
+language plpgsql stable set plan_cache_mode = force_generic_plan as $$
+declare
+	tenant uuid := nullif(current_setting('app.tenant_id', true), '')::uuid;
+begin
+	return query
+		with needed as materialized (
+			select n.product_id, sum(n.reserved) as reserved, sum(n.missing) as missing
+			from net_pieces(ids) n group by n.product_id
+		), coming as materialized (
+			select i.product_id, sum(i.quantity) as pieces
+			from production_runs r
+			cross join lateral (
+				select * from run_items i
+				where i.tenant_id = tenant and i.run_id = r.id and (ids is null or i.product_id = any (ids)) offset 0
+			) i
+			where r.tenant_id = tenant and r.status in ('pending', 'in_progress', 'paused') and r.hidden_at is null
+			group by i.product_id
+		), product as materialized (
+			select distinct u.id from unnest(ids) u (id) where ids is not null
+			union
+			select s.product_id from product_pieces s where s.tenant_id = tenant and ids is null
+			union
+			select n.product_id from needed n
+			union
+			select c.product_id from coming c
+		)
+		select u.id, coalesce(s.on_hand, 0)::bigint, coalesce(n.reserved, 0)::bigint,
+			(coalesce(s.on_hand, 0) - coalesce(n.reserved, 0))::bigint, coalesce(c.pieces, 0)::bigint,
+			coalesce(n.missing, 0)::bigint
+		from product u
+		left join lateral (
+			select s.on_hand from product_pieces s where s.tenant_id = tenant and s.product_id = u.id offset 0
+		) s on true
+		left join needed n on n.product_id = u.id
+		left join coming c on c.product_id = u.id;
+end $$;
+
+-- Checks which open orders have all their pieces in stock now, and which products have too few pieces, and sends the
+-- events order.ready and product.low_stock.
+--
+-- An order is ready if all its pieces that are not delivered are in stock for it and no line waits for its product. If
+-- the farm assembles on delivery, it is enough that the components of a product are in stock that is only assembled.
+-- A product is low if its available pieces are fewer than minimum_pieces, until they reach 110 % of that.
+create or replace function check_pieces() returns void language plpgsql as $$
+declare
+	tenant uuid := nullif(current_setting('app.tenant_id', true), '')::uuid;
+	assembles boolean;
+	ready uuid[];
+	found record;
+begin
+	select t.assemble_on_delivery into assembles from tenants t where t.tenant_id = tenant;
+	ready := array(
+		select n.order_id from net_pieces() n where n.order_id is not null group by n.order_id
+		having bool_and(n.incoming = 0 and (n.missing = 0 or assembles and n.of_item and not n.printed)));
+	perform note_ready_orders(ready);
+
+	for found in
+		with product as materialized (
+			select p.id, p.name, p.sku, p.minimum_pieces, l.low_since
+			from products p
+			left join product_pieces l on l.tenant_id = tenant and l.product_id = p.id
+			where p.tenant_id = tenant and p.hidden_at is null and p.minimum_pieces is not null
+		), level as (
+			select p.*, s.on_hand, s.reserved, s.available, s.incoming,
+				s.available < case when p.low_since is null then p.minimum_pieces
+					else ceil(p.minimum_pieces * 1.1) end as low
+			from product p
+			join product_stock(array(select p.id from product p)) s on s.product_id = p.id
+		)
+		select l.*, now() as since
+		from (
+			select array_agg(l.id) filter (where l.low) as low, array_agg(l.id) filter (where not l.low) as fine
+			from level l where l.low = (l.low_since is null)
+		) n
+		cross join lateral note_low_pieces(n.low, n.fine) c (id)
+		join level l on l.id = c.id
+	loop
+		perform emit_event(event_webhooks('product.low_stock'), 'product.low_stock', json_build_object(
+			'id', found.id, 'name', found.name, 'sku', found.sku, 'minimum_pieces', found.minimum_pieces,
+			'on_hand', found.on_hand, 'reserved', found.reserved, 'available', found.available,
+			'incoming', found.incoming, 'low_since', event_time(found.since)));
+	end loop;
+end $$;
+
+-- Adds the tenant to the queue, so that a Watcher calls check_pieces after the commit. app.pieces_changed is set once a
+-- transaction has done this.
+create or replace function pieces_changed() returns trigger language plpgsql as $$
+begin
+	if coalesce(current_setting('app.pieces_changed', true), '') = '' then
+		perform set_config('app.pieces_changed', 'yes', true);
+		perform queue_add(array[nullif(current_setting('app.tenant_id', true), '')::uuid], 'stock');
+	end if;
+	return null;
+end $$;
+
+do $$
+declare
+	name text;
+	events text;
+	condition text;
+begin
+	for name, events, condition in values
+		('product_pieces', 'insert or update of on_hand', 'true'),
+		('products', 'insert', 'new.minimum_pieces is not null'),
+		('products', 'update of minimum_pieces, hidden_at', 'true'),
+		('product_components', 'insert or delete or update of component_product_id, quantity', 'true'),
+		('orders', 'insert or update of status, hidden_at, due_date, unassigned_count', 'true'),
+		('order_items', 'insert or delete or update of product_id, quantity, withdrawn_at, delivered', 'true'),
+		('run_items', 'insert', 'new.parts_from_stock')
+	loop
+		if not exists (select from pg_trigger where tgrelid = name::regclass
+				and tgname = 'pieces_' || split_part(events, ' ', 1) || '_changed') then
+			execute format('create constraint trigger %I after %s on %I
+				deferrable initially deferred for each row when (%s) execute function pieces_changed()',
+				'pieces_' || split_part(events, ' ', 1) || '_changed', events, name, condition);
+		end if;
+	end loop;
+end $$;
