@@ -1,0 +1,353 @@
+package planning_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"spoolwright/testkit"
+)
+
+// netProduct is a product of a random farm.
+type netProduct struct {
+	id      string
+	level   int
+	printed bool
+	parts   map[int]int64 // the index of a product, and the pieces
+	onHand  int64
+}
+
+// netItem is an item of an order. Its order has one item.
+type netItem struct {
+	order, id string
+	due       int // the day of the month; 99 without a date
+	product   int
+	quantity  int64
+	delivered int64
+}
+
+// netRun is a run with one item. The run prints for the item of an order, or for the stock if item is -1.
+type netRun struct {
+	product, item int
+	pieces        int64 // good ones, of a completed run
+	unfinished    bool
+	fromStock     bool
+}
+
+// netFarm is what a random farm has.
+type netFarm struct {
+	products []netProduct
+	items    []netItem
+	runs     []netRun
+}
+
+// netKey is a product that an item needs. The item -1 stands for the runs without an item.
+type netKey struct{ item, product int }
+
+// netNeed is where the pieces of a need come from.
+type netNeed struct{ needed, reserved, incoming, missing int64 }
+
+// net computes what the items need, product by product and piece by piece, in another way than net_pieces does: each
+// piece looks for the best source that is left.
+func (f *netFarm) net() map[netKey]netNeed {
+	order := make([]int, len(f.items))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return f.items[a].due - f.items[b].due })
+	order = append(order, -1)
+	demand := map[netKey]int64{}
+	for i, item := range f.items {
+		if n := item.quantity - item.delivered; n > 0 {
+			demand[netKey{i, item.product}] += n
+		}
+	}
+	for _, r := range f.runs {
+		for part, n := range f.products[r.product].parts {
+			if r.unfinished && r.fromStock {
+				item := r.item
+				if item >= 0 && f.items[item].quantity <= f.items[item].delivered {
+					item = -1
+				}
+				demand[netKey{item, part}] += n * r.pieces
+			}
+		}
+	}
+	all := map[netKey]netNeed{}
+	byLevel := make([]int, len(f.products))
+	for i := range byLevel {
+		byLevel[i] = i
+	}
+	slices.SortStableFunc(byLevel, func(a, b int) int { return f.products[b].level - f.products[a].level })
+	for _, p := range byLevel {
+		shelf, pool := f.products[p].onHand, int64(0)
+		made, own := map[int]int64{}, map[int]int64{} // pieces by the item that they were, or will be, printed for
+		for _, r := range f.runs {
+			switch {
+			case r.product != p:
+			case r.unfinished:
+				own[r.item] += r.pieces
+				pool += r.pieces
+			case r.item >= 0:
+				made[r.item] += r.pieces
+			}
+		}
+		needs := map[int]*netNeed{}
+		for _, i := range order {
+			if n := demand[netKey{i, p}]; n > 0 {
+				needs[i] = &netNeed{needed: n, missing: n}
+			}
+		}
+		// take gives at most "most" pieces of a source with "left" pieces to the need.
+		take := func(n *netNeed, kind *int64, most int64, left *int64) {
+			for ; most > 0 && n.missing > 0 && *left > 0; most-- {
+				n.missing, *kind, *left = n.missing-1, *kind+1, *left-1
+			}
+		}
+		for _, i := range order {
+			if n := needs[i]; n != nil && i >= 0 {
+				has := made[i]
+				if f.items[i].product == p {
+					has -= f.items[i].delivered
+				}
+				take(n, &n.reserved, has, &shelf)
+			}
+		}
+		for _, i := range order {
+			if n := needs[i]; n != nil {
+				take(n, &n.reserved, n.missing, &shelf)
+			}
+		}
+		for _, i := range order {
+			if n := needs[i]; n != nil && i >= 0 {
+				take(n, &n.incoming, own[i], &pool)
+			}
+		}
+		for _, i := range order {
+			if n := needs[i]; n != nil {
+				take(n, &n.incoming, n.missing, &pool)
+				all[netKey{i, p}] = *n
+				for part, each := range f.products[p].parts {
+					demand[netKey{i, part}] += each * n.missing
+				}
+			}
+		}
+	}
+	return all
+}
+
+// randomNetFarm creates a farm with products at five levels, pieces in stock, open orders that are delivered in part,
+// and runs in all states.
+func randomNetFarm(t testing.TB, c *testkit.Client, r *rand.Rand) *netFarm {
+	f := &netFarm{}
+	for n := range 9 {
+		p := netProduct{parts: map[int]int64{}, onHand: r.Int64N(6)}
+		if n > 1 {
+			for range r.IntN(3) {
+				part := r.IntN(n)
+				if level := f.products[part].level + 1; level < 5 {
+					p.parts[part] = 1 + r.Int64N(3)
+					p.level = max(p.level, level)
+				}
+			}
+		}
+		p.printed = len(p.parts) == 0 || r.IntN(3) == 0
+		body := j{"name": fmt.Sprint("Product ", n)}
+		if p.printed {
+			body["materials"] = []j{{"material_type": "PLA", "color": "Black", "weight_grams": 1}}
+		}
+		var parts []j
+		for part, each := range p.parts {
+			parts = append(parts, j{"component_product_id": f.products[part].id, "quantity": each})
+		}
+		if parts != nil {
+			body["components"] = parts
+		}
+		p.id = c.Post(t, "/api/v1/products", body).Want(201).ID()
+		f.products = append(f.products, p)
+	}
+	for range 6 {
+		i := netItem{due: 1 + r.IntN(28), product: r.IntN(len(f.products)), quantity: 1 + r.Int64N(6)}
+		body := j{"items": []j{{"product_id": f.products[i.product].id, "quantity": i.quantity}}}
+		if r.IntN(4) == 0 {
+			i.due = 99
+		} else {
+			body["due_date"] = fmt.Sprintf("2030-01-%02d", i.due)
+		}
+		a := c.Post(t, ordersURL, body).Want(201)
+		i.order, i.id = a.ID(), a.Text("items.0.id")
+		f.items = append(f.items, i)
+	}
+	// within reports whether a product is another one or a part of it.
+	var within func(part, product int) bool
+	within = func(part, product int) bool {
+		if part == product {
+			return true
+		}
+		for p := range f.products[product].parts {
+			if within(part, p) {
+				return true
+			}
+		}
+		return false
+	}
+	for range 8 {
+		run := netRun{product: r.IntN(len(f.products)), item: -1, pieces: 1 + r.Int64N(4)}
+		item := j{"product_id": f.products[run.product].id, "quantity": run.pieces}
+		for i := range f.items {
+			if r.IntN(2) == 0 && within(run.product, f.items[i].product) {
+				run.item = i
+				item["order_item_id"] = f.items[i].id
+			}
+		}
+		// The components of a completed run with parts_from_stock go out of stock, which other tests check.
+		status := []string{"pending", "in_progress", "paused", "completed", "failed", "cancelled"}[r.IntN(6)]
+		run.unfinished = status == "pending" || status == "in_progress" || status == "paused"
+		run.fromStock = run.unfinished && r.IntN(2) == 0
+		item["parts_from_stock"] = run.fromStock
+		if status == "completed" {
+			item["successful_quantity"] = r.Int64N(run.pieces + 1)
+		}
+		c.Post(t, runsURL, j{"status": status, "items": []j{item}}).Want(201)
+		if status == "completed" {
+			run.pieces = item["successful_quantity"].(int64)
+		}
+		if run.unfinished || status == "completed" {
+			f.runs = append(f.runs, run)
+		}
+	}
+	for n := range f.products {
+		p := &f.products[n]
+		c.Post(t, "/api/v1/products/"+p.id+"/count", j{"counted": p.onHand}).Want(200)
+	}
+	for n := range f.items {
+		i := &f.items[n]
+		if r.IntN(3) > 0 || i.quantity == 1 {
+			continue
+		}
+		i.delivered = 1 + r.Int64N(i.quantity-1)
+		c.Post(t, ordersURL+"/"+i.order+"/deliver", j{"items": []j{{"id": i.id, "quantity": i.delivered}}}).Want(200)
+	}
+	for n := range f.products { // deliveries took them
+		p := &f.products[n]
+		c.Post(t, "/api/v1/products/"+p.id+"/count", j{"counted": p.onHand}).Want(200)
+	}
+	return f
+}
+
+// netPart is a product in the availability of an order, or in a plan.
+type netPart struct {
+	ProductID                                     string `json:"product_id"`
+	Quantity, Needed, Reserved, Incoming, Missing int64
+}
+
+// TestPlansOfPieces compares plans of random farms, the availability of their orders and the pieces of their products
+// with a model: no piece is promised twice, none is printed that lies in stock, and components are netted at all levels.
+func TestPlansOfPieces(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t)
+	farms := uint64(testkit.InCI(12, 60))
+	for seed := range farms {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			c := api.Operator(t)
+			f := randomNetFarm(t, c, rand.New(rand.NewPCG(seed, 45)))
+			want := f.net()
+			index := map[string]int{}
+			for n, p := range f.products {
+				index[p.id] = n
+			}
+			itemOf := map[string]int{"": -1}
+			for n, i := range f.items {
+				itemOf[i.id] = n
+			}
+
+			var plan struct {
+				Runs, Unplanned []struct {
+					OrderItemID *string `json:"order_item_id"`
+					ProductID   string  `json:"product_id"`
+					Quantity    int64
+				}
+				FromStock  []netPart `json:"from_stock"`
+				ToAssemble []netPart `json:"to_assemble"`
+			}
+			testkit.Check(t, json.Unmarshal(c.Post(t, planURL, nil).Want(200).Body, &plan))
+			got := map[netKey]int64{}
+			for _, r := range append(plan.Runs, plan.Unplanned...) {
+				item := ""
+				if r.OrderItemID != nil {
+					item = *r.OrderItemID
+				}
+				got[netKey{itemOf[item], index[r.ProductID]}] += r.Quantity
+			}
+			print, stock, assemble := map[netKey]int64{}, map[int]int64{}, map[int]int64{}
+			for k, n := range want {
+				switch {
+				case n.missing > 0 && f.products[k.product].printed:
+					print[k] = n.missing
+				case n.missing > 0:
+					assemble[k.product] += n.missing
+				}
+				if n.reserved > 0 {
+					stock[k.product] += n.reserved
+				}
+			}
+			if !maps.Equal(got, print) {
+				t.Errorf("the plan prints %v, want %v", got, print)
+			}
+			for name, l := range map[string]struct {
+				got  []netPart
+				want map[int]int64
+			}{"from_stock": {plan.FromStock, stock}, "to_assemble": {plan.ToAssemble, assemble}} {
+				got := map[int]int64{}
+				for _, p := range l.got {
+					got[index[p.ProductID]] += p.Quantity
+				}
+				if !maps.Equal(got, l.want) {
+					t.Errorf("%s is %v, want %v", name, got, l.want)
+				}
+			}
+
+			for n, i := range f.items {
+				a := c.Get(t, ordersURL+"/"+i.order+"/availability").Want(200)
+				shown := map[netKey]netNeed{}
+				var items struct {
+					Items []struct {
+						netPart
+						Parts []netPart
+					}
+				}
+				testkit.Check(t, json.Unmarshal(a.Body, &items))
+				for _, item := range items.Items {
+					for _, p := range append(item.Parts, item.netPart) {
+						shown[netKey{n, index[p.ProductID]}] = netNeed{p.Needed, p.Reserved, p.Incoming, p.Missing}
+					}
+				}
+				for k, need := range want {
+					if k.item == n && shown[k] != need {
+						t.Errorf("item %d needs of product %d %v, want %v", n, k.product, shown[k], need)
+					}
+				}
+			}
+			for n, p := range f.products {
+				var reserved, missing, incoming int64
+				for k, need := range want {
+					if k.product == n {
+						reserved, missing = reserved+need.reserved, missing+need.missing
+					}
+				}
+				for _, r := range f.runs {
+					if r.product == n && r.unfinished {
+						incoming += r.pieces
+					}
+				}
+				c.Get(t, "/api/v1/products/"+p.id).Want(200).Shows(map[string]string{"on_hand": fmt.Sprint(p.onHand),
+					"reserved": fmt.Sprint(reserved), "available": fmt.Sprint(p.onHand - reserved),
+					"incoming": fmt.Sprint(incoming), "missing": fmt.Sprint(missing)})
+			}
+		})
+	}
+}
