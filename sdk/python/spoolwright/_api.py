@@ -4306,6 +4306,10 @@ class DeliveredOrder:
     """Free text."""
     status: OrderStatus
     """State of the order; received by default. Open orders are received or in_production."""
+    ready_at: _dt.datetime | None
+    """Since when all pieces of the open order that are not delivered are in stock for it; about a second late. null
+    if pieces are missing.
+    """
     items: tuple[OrderItem, ...]
     """The ordered products, oldest entry first."""
     unassigned_lines: tuple[OrderLine, ...]
@@ -4352,6 +4356,7 @@ def _DeliveredOrder(d: Any, etag: str | None = None) -> DeliveredOrder:
         due_date=_core.date(get("due_date")),
         notes=get("notes"),
         status=get("status"),
+        ready_at=_core.timestamp(get("ready_at")),
         items=_core.each(_OrderItem, get("items")),
         unassigned_lines=_core.each(_OrderLine, get("unassigned_lines")),
         created_at=_core.timestamp(get("created_at")),

@@ -2508,6 +2508,11 @@ export interface DeliveredOrder<D = number> {
   readonly notes: string | null;
   /** State of the order; received by default. Open orders are received or in_production. */
   readonly status: OrderStatus;
+  /**
+   * Since when all pieces of the open order that are not delivered are in stock for it; about a second late. null if
+   * pieces are missing.
+   */
+  readonly ready_at: string | null;
   /** The ordered products, oldest entry first. */
   readonly items: readonly OrderItem<D>[];
   /** Lines as the shop has them that have no product yet, oldest first; a request can have lines of all kinds. */
