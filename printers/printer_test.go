@@ -147,14 +147,15 @@ func TestRemovedPrinter(t *testing.T) {
 	c.Get(t, printer).WantError(404, "NOT_FOUND")
 	c.Patch(t, printer, j{"notes": "x"}).WantError(404, "NOT_FOUND")
 	c.Patch(t, printer, j{}).WantError(404, "NOT_FOUND")
-	c.Do(t, "PUT", printer+"/slots/1", j{"spool_number": 2}).WantError(404, "NOT_FOUND")
+	c.Post(t, printer+"/maintained", nil).WantError(404, "NOT_FOUND")
 	c.Delete(t, printer).WantError(404, "NOT_FOUND")
+	c.Do(t, "PUT", printer+"/slots/1", j{"spool_number": 2}).WantError(404, "NOT_FOUND")
 	diameter := ""
 	testkit.Check(t, c.API.DB.Read(db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant}),
 		db.SQL(`select trim_scale(usual_diameter())::text`).Into(&diameter)))
 	testkit.Equal(t, diameter, "1.75", "the usual diameter of a farm without printers")
 	c.Post(t, printer+"/restore", nil).Want(200)
-	c.Get(t, printer).Want(200).Shows(map[string]string{"notes": "null", "loaded": "[]"})
+	c.Get(t, printer).Want(200).Shows(map[string]string{"notes": "null", "loaded": "[]", "maintained_at": "null"})
 }
 
 // Printers that load the same two spools at once leave each spool in one slot, and no request fails.
