@@ -181,6 +181,7 @@ func newServer(c cli.Config, d *db.DB, once *auth.OneLogin, own *cli.OwnTLS) (*s
 		PublicURL: c.PublicURL, Mail: sender,
 	})
 	a := auth.New(d, tokens, auth.NewHasher(auth.Rounds), time.Now)
+	a.SendLinks(sender, c.PublicURL)
 	routes := a.Routes()
 	for _, feature := range Features {
 		routes = append(routes, feature(d)...)
@@ -209,6 +210,8 @@ func newServer(c cli.Config, d *db.DB, once *auth.OneLogin, own *cli.OwnTLS) (*s
 			levels := stock.Watcher{DB: d, Log: c.Log, Poll: time.Second}
 			var watching sync.WaitGroup
 			watching.Go(func() { levels.Run(ctx) })
+			links := auth.LinkMailer{Service: a, Log: c.Log, Poll: time.Second}
+			watching.Go(func() { links.Run(ctx) })
 			hooks.Run(ctx)
 			watching.Wait()
 		},

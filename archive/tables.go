@@ -19,6 +19,7 @@ var left = map[string]string{
 	"tenant_directory": "a trigger fills it",
 	"queue_signals":    "an import makes them of the pending deliveries of webhooks",
 	"queue_items":      "as queue_signals",
+	"link_emails":      "this installation sends them",
 	"webhook_emails":   "it counts what this installation sends",
 }
 

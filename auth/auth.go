@@ -10,9 +10,11 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"spoolwright/db"
+	"spoolwright/mail"
 	"spoolwright/server"
 	"spoolwright/value"
 )
@@ -25,12 +27,17 @@ type Service struct {
 	throttle *Throttle
 	keys     keyring
 	now      func() time.Time
+
+	mail      *mail.Sender   // see SendLinks
+	site      string         // see SendLinks
+	forgotten chan struct{}  // has a value for each lookup of Forgotten
+	lookups   sync.WaitGroup // the lookups of Forgotten
 }
 
 // New returns a Service. The times of failed logins and of refresh tokens come from now.
 func New(d *db.DB, tokens *Tokens, hasher *Hasher, now func() time.Time) *Service {
 	return &Service{db: d, tokens: tokens, hasher: hasher, throttle: NewThrottle(now), now: now,
-		keys: keyring{writing: make(chan struct{}, 1)}}
+		keys: keyring{writing: make(chan struct{}, 1)}, forgotten: make(chan struct{}, maxForgotten)}
 }
 
 // Role determines which operations a user may call.

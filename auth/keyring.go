@@ -142,7 +142,10 @@ func (s *Service) used(key *knownKey) {
 }
 
 // Stop writes the uses of API keys that are not in the database yet. It must be called after the last request.
-func (s *Service) Stop(ctx context.Context) error { return s.writeDue(ctx, true) }
+func (s *Service) Stop(ctx context.Context) error {
+	s.lookups.Wait()
+	return s.writeDue(ctx, true)
+}
 
 // writeDue writes the uses of the due keys or, if all is set, of all keys. It first waits until no other writeDue
 // runs.

@@ -64,8 +64,13 @@ const linkFor = 24 * time.Hour
 
 // PasswordLink is the response to the creation of a link.
 type PasswordLink struct {
-	Token     string          `json:"token" rule:"secret"`
-	ExpiresAt value.Timestamp `json:"expires_at" rule:"notNull"`
+	Token     string           `json:"token" rule:"secret"`
+	ExpiresAt *value.Timestamp `json:"expires_at"`
+}
+
+// LinkRequest is the optional body of the operation that creates a link.
+type LinkRequest struct {
+	Send value.Optional[bool] `json:"send" rule:"notNull,writeOnly"`
 }
 
 var createPasswordLinkDoc = &server.Doc{
@@ -75,7 +80,11 @@ var createPasswordLinkDoc = &server.Doc{
 		"and for those who forgot their password. The current password stays valid until then. This is the only " +
 		"response with the token: the service stores its hash, and a response to a repeated `Idempotency-Key` has " +
 		"an empty `token`. A new link replaces the previous one. Each change of the password ends it, and " +
-		"disabling the user does. A disabled user gets no link.",
+		"disabling the user does. A disabled user gets no link.\n\nWith `send`, the service sends the link to the " +
+		"user by e-mail, and the response has an empty `token` and no `expires_at`: the link is made when the e-mail " +
+		"is sent, and is valid for 24 hours from then. If the mail server does not take the e-mail, the service tries " +
+		"for 25 hours. `GET /api/v1/users/{id}` tells what has become of it. A user for whom an e-mail waits gets no " +
+		"second one. A link without `send` ends the waiting.",
 	Errors: []*server.Error{errUserDisabled},
 }
 
@@ -83,14 +92,19 @@ var errUserDisabled = server.Conflict("USER_DISABLED",
 	"The user is disabled and could not use the link; enable the user first")
 
 func (s *Service) createPasswordLink(
-	ctx context.Context, r *server.Request[struct{}],
+	ctx context.Context, r *server.Request[LinkRequest],
 ) (server.OK[PasswordLink], error) {
 	now, id := s.now().UTC().Truncate(time.Second), r.ID("id")
+	if r.In.Send.Or(false) {
+		return s.sendPasswordLink(ctx, id)
+	}
 	token := s.tokens.newLink(db.ActorOf(ctx).Tenant)
 	link := db.SQL(`update users set link_hash = $2, link_expires_at = $3 where id = $1 and disabled_at is null
 		returning link_expires_at as expires_at`, id, linkHash(token), now.Add(linkFor))
+	// The link of an e-mail that waits would replace this one.
+	waiting := db.SQL(`delete from link_emails where user_id = $1 and next_try_at is not null`, id)
 	exists := db.SQL(`select id from users where id = $1`, id)
-	if err := s.db.Write(ctx, link, exists); err != nil {
+	if err := s.db.Write(ctx, link, waiting, exists); err != nil {
 		return nil, err
 	}
 	switch {
@@ -100,6 +114,29 @@ func (s *Service) createPasswordLink(
 		return nil, errUserDisabled
 	}
 	return withSecret(link.Object(), "token", token), nil
+}
+
+// sendPasswordLink queues an e-mail with a link for the user.
+func (s *Service) sendPasswordLink(ctx context.Context, id string) (server.OK[PasswordLink], error) {
+	if !s.CanSendLinks() {
+		return nil, errNoLinkMail
+	}
+	row, queue := queueLink(id, "true")
+	// The audit log names who asked; the link that is made later is the service's.
+	added := db.SQL(`
+		select audit_add('user.password_link_created', 'user', u.id, u.name)::text from users u
+		where u.id = $1 and u.disabled_at is null`, id)
+	exists := db.SQL(`select id from users where id = $1`, id)
+	if err := s.db.Write(ctx, row, queue, added, exists); err != nil {
+		return nil, err
+	}
+	switch {
+	case exists.Rows() == 0:
+		return nil, server.ErrNotFound
+	case row.Rows() == 0:
+		return nil, errUserDisabled
+	}
+	return server.OK[PasswordLink](`{"token":"","expires_at":null}`), nil
 }
 
 func linkHash(token string) []byte {

@@ -29,23 +29,34 @@ func (s *Service) userRoutes() []server.Route {
 			Versioned(func(...string) []*db.Stmt { return []*db.Stmt{lockUsers()} }),
 		server.Op("PATCH /api/v1/users/{id}", server.Admin, server.Handle(s.updateUser), updateUserDoc).ForUsers(),
 		server.Op("DELETE /api/v1/users/{id}", server.Admin, server.Handle(s.deleteUser), deleteUserDoc).ForUsers(),
-		server.Op("POST /api/v1/users/{id}/password-link", server.Admin, server.Handle(s.createPasswordLink),
+		server.Op("POST /api/v1/users/{id}/password-link", server.Admin, server.Handle(s.createPasswordLink).OptionalBody(),
 			createPasswordLinkDoc).ForUsers(),
 	}
 }
 
 // UserAccount is a user as admins of the tenant see and change it.
 type UserAccount struct {
-	ID        value.UUID             `json:"id" rule:"readOnly,notNull"`
-	Email     value.Optional[string] `json:"email" rule:"required,format=email,maxLength=320"`
-	Name      value.Optional[string] `json:"name" rule:"required"`
-	Role      value.Optional[Role]   `json:"role" rule:"required"`
-	Disabled  value.Optional[bool]   `json:"disabled" rule:"notNull"`
-	Password  value.Optional[string] `json:"password" rule:"notNull,writeOnly,maxLength=200,minLength=10"`
-	Invited   bool                   `json:"invited" rule:"readOnly,notNull"`
-	CreatedAt value.Timestamp        `json:"created_at" rule:"readOnly,notNull"`
-	UpdatedAt value.Timestamp        `json:"updated_at" rule:"readOnly,notNull"`
+	ID       value.UUID             `json:"id" rule:"readOnly,notNull"`
+	Email    value.Optional[string] `json:"email" rule:"required,format=email,maxLength=320"`
+	Name     value.Optional[string] `json:"name" rule:"required"`
+	Role     value.Optional[Role]   `json:"role" rule:"required"`
+	Disabled value.Optional[bool]   `json:"disabled" rule:"notNull"`
+	Password value.Optional[string] `json:"password" rule:"notNull,writeOnly,maxLength=200,minLength=10"`
+	Send     value.Optional[bool]   `json:"send" rule:"notNull,writeOnly"`
+	Invited  bool                   `json:"invited" rule:"readOnly,notNull"`
+	// The last e-mail with a password link.
+	LinkEmail      value.Optional[LinkEmailState]  `json:"link_email" rule:"readOnly,unsorted"`
+	LinkEmailAt    value.Optional[value.Timestamp] `json:"link_email_at" rule:"readOnly,unsorted"`
+	LinkEmailError value.Optional[string]          `json:"link_email_error" rule:"readOnly,unsorted"`
+	CreatedAt      value.Timestamp                 `json:"created_at" rule:"readOnly,notNull"`
+	UpdatedAt      value.Timestamp                 `json:"updated_at" rule:"readOnly,notNull"`
 }
+
+// LinkEmailState is what has become of an e-mail with a password link.
+type LinkEmailState string
+
+// Enum returns all states.
+func (LinkEmailState) Enum() []string { return []string{"waiting", "sent", "refused"} }
 
 // Check applies CheckPassword. A password must not be blank.
 func (u *UserAccount) Check(problems *server.Problems) {
@@ -65,8 +76,16 @@ func checkNewPassword(problems *server.Problems, field string, password value.Op
 }
 
 // userColumns selects the fields of a UserAccount.
-const userColumns = `id, email, name, role, disabled_at is not null as disabled, password_hash = '' as invited,
-	created_at, updated_at`
+const userColumns = `id, email, name, role, disabled_at is not null as disabled, password_hash = '' as invited, ` +
+	linkEmailColumns + `, created_at, updated_at`
+
+// linkEmailColumns selects the fields about the last e-mail with a link of a row of users.
+const linkEmailColumns = `
+	(select case when e.next_try_at is not null then 'waiting' when e.error is null then 'sent' else 'refused' end
+		from link_emails e where e.tenant_id = users.tenant_id and e.user_id = users.id) as link_email,
+	(select coalesce(e.ended_at, e.requested_at) from link_emails e
+		where e.tenant_id = users.tenant_id and e.user_id = users.id) as link_email_at,
+	(select e.error from link_emails e where e.tenant_id = users.tenant_id and e.user_id = users.id) as link_email_error`
 
 var listUsersDoc = &server.Doc{
 	ID: "listUsers", Tag: usersTag, Summary: "List users",
@@ -82,8 +101,9 @@ type UserFilter struct {
 
 func (f UserFilter) list() *server.List {
 	l := server.NewList(`(
-			select *, disabled_at is not null as disabled, password_hash = '' as invited from users) users`,
-		"id, email, name, role, disabled, invited, created_at, updated_at", "", "")
+			select *, disabled_at is not null as disabled, password_hash = '' as invited, `+linkEmailColumns+` from users
+		) users`, "id, email, name, role, disabled, invited, link_email, link_email_at, link_email_error, created_at, "+
+		"updated_at", "", "")
 	l.WhereText(`lower(email collate "und-x-icu") collate "C"`, f.Email)
 	l.WhereOneOf("role", f.Role)
 	l.WhereEqual("disabled", f.Disabled)
@@ -107,7 +127,8 @@ func readUser(id string) *db.Stmt {
 var createUserDoc = &server.Doc{
 	ID: "createUser", Tag: usersTag, Summary: "Create a user",
 	Description: "The user can log in immediately, or, without a `password`, after it is set with a password link " +
-		"(`POST /api/v1/users/{id}/password-link`). An e-mail is unique across all tenants: `EMAIL_TAKEN` does not " +
+		"(`POST /api/v1/users/{id}/password-link`). With `send`, the service sends the link by e-mail, as that " +
+		"operation does. An e-mail is unique across all tenants: `EMAIL_TAKEN` does not " +
 		"tell which tenant uses it. A tenant can have 200 users, including disabled users.",
 	Errors: []*server.Error{errEmailTaken, ErrUserLimit},
 }
@@ -115,7 +136,15 @@ var createUserDoc = &server.Doc{
 // hashNew hashes the password of a new user. It checks the caller first, so that a revoked caller cannot cause the
 // work of hashing. Without a password, the hash is empty: Verify accepts no password for it.
 func (s *Service) hashNew(ctx context.Context, r *server.Request[UserAccount]) (hash string, err error) {
-	if r.In.Password.IsNull() {
+	send := r.In.Send.Or(false)
+	switch {
+	case send && !s.CanSendLinks():
+		return "", errNoLinkMail
+	case send && !r.In.Password.IsNull():
+		return "", server.Invalid("send", "cannot be true for a user with a password")
+	case send && r.In.Disabled.Or(false):
+		return "", server.Invalid("send", "cannot be true for a disabled user")
+	case r.In.Password.IsNull():
 		return "", nil
 	}
 	if err := s.db.CheckActor(ctx); err != nil {
@@ -154,7 +183,13 @@ func InsertUser(ctx context.Context, d *db.DB, id string, in *UserAccount, hash 
 		where (select count(*) from users) < $7
 		returning `+userColumns,
 		id, in.Email.Arg(), in.Name.Arg(), in.Role.Arg(), hash, in.Disabled.Or(false), MaxUsers)
-	err := d.WriteLogin(ctx, EmailKey(*in.Email.Value), id, lockUsers(), user)
+	stmts := []*db.Stmt{lockUsers(), user}
+	if in.Send.Or(false) {
+		row, queue := queueLink(id, "true")
+		user = readUser(id)
+		stmts = append(stmts, row, queue, user)
+	}
+	err := d.WriteLogin(ctx, EmailKey(*in.Email.Value), id, stmts...)
 	switch {
 	case errors.Is(err, db.ErrLoginTaken):
 		return nil, errEmailTaken.With(*in.Email.Value)
@@ -190,6 +225,9 @@ var updateUserDoc = &server.Doc{
 
 func (s *Service) updateUser(ctx context.Context, r *server.Request[UserAccount]) (server.OK[UserAccount], error) {
 	id, in := r.ID("id"), &r.In
+	if in.Send.Or(false) {
+		return nil, server.Invalid("send", "cannot be true for a user that exists: create a password link with send")
+	}
 	if !in.Email.Set && !in.Name.Set && !in.Role.Set && !in.Disabled.Set && !in.Password.Set {
 		return s.showUser(ctx, id)
 	}
@@ -316,6 +354,7 @@ func DeleteUser(id string) []db.Statement {
 	return []db.Statement{
 		{SQL: `delete from sessions where user_id = $1`, Args: []any{id}},
 		{SQL: `delete from login_addresses where user_id = $1`, Args: []any{id}},
+		{SQL: `delete from link_emails where user_id = $1`, Args: []any{id}},
 		server.ForgetKeys(id),
 		{SQL: `insert into former_users (tenant_id, id, name) select tenant_id, id, name from users where id = $1`,
 			Args: []any{id}},

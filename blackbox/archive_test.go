@@ -114,7 +114,7 @@ func (in *installation) rows(t *testing.T, tenant string) map[string][]string {
 var notInFiles = map[string]string{
 	"sessions": "of the installation", "login_addresses": "of the installation",
 	"idempotency_keys": "of the installation", "queue_signals": "made by the import", "queue_items": "made by the service",
-	"webhook_emails": "of the installation",
+	"webhook_emails": "of the installation", "link_emails": "of the installation",
 }
 
 // fullFarm creates a tenant that has rows in all tables of tenants but notInFiles.

@@ -90,6 +90,7 @@ var privileges = map[string]string{
 	"import_columns":     "SELECT INSERT UPDATE",
 	"webhook_emails":     "SELECT INSERT UPDATE",
 	"audit_log":          "SELECT INSERT",
+	"link_emails":        "SELECT INSERT UPDATE DELETE",
 }
 
 const (

@@ -15,6 +15,7 @@ type QueueItem struct {
 const (
 	Webhook = "webhook" // a webhook with deliveries
 	Stock   = "stock"   // a tenant whose stock changed; the item's id is the tenant's
+	Link    = "link"    // a user who gets an e-mail with a password link
 )
 
 // Claim leases up to most due items of a kind to the holder, a UUID. It takes items of any tenant except those in

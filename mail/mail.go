@@ -149,7 +149,7 @@ func (s *Sender) admit(to string) error {
 // Send sends an e-mail, which the server accepts or not within 15 seconds. The error is an *Error.
 func (s *Sender) Send(ctx context.Context, m Message) error {
 	if !isAddress(m.To) {
-		return &Error{Reason: "the address of the recipient is not valid"}
+		return &Error{Reason: "the address of the recipient is not valid", Permanent: true}
 	}
 	if err := s.admit(m.To); err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	netmail "net/mail"
@@ -100,6 +101,7 @@ func New(tb testing.TB, o Options, features ...func(*db.DB) []server.Route) *API
 	if o.Pages != nil {
 		o.Pages(&pages)
 	}
+	service.SendLinks(pages.Mail, pages.PublicURL)
 	config := server.Config{
 		Routes: routes, Document: openapi.Document, Secrets: []string{Secret}, DB: o.DB,
 		Authenticate: service.Authenticate, Ready: o.DB.Ready,
@@ -425,4 +427,16 @@ func (a *Response) Shows(want map[string]string) *Response {
 		a.tb.Fatalf("%s: %s", a.What, a.Body)
 	}
 	return a
+}
+
+// MailLinks runs an auth.LinkMailer of the service until the test ends or end is called. The service needs a database
+// of its own: the LinkMailer sends the e-mails of all its tenants.
+func (a *API) MailLinks(tb testing.TB) (end func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	m := auth.LinkMailer{Service: a.Auth, Log: slog.New(slog.NewTextHandler(tb.Output(), nil)), Poll: 10 * time.Millisecond}
+	var running sync.WaitGroup
+	running.Go(func() { m.Run(ctx) })
+	end = func() { cancel(); running.Wait() }
+	tb.Cleanup(end)
+	return end
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"spoolwright/db"
 	"spoolwright/mail"
 	"spoolwright/testkit"
 	"spoolwright/web"
@@ -51,8 +52,9 @@ func TestForgottenPassword(t *testing.T) {
 	t.Parallel()
 	s := testkit.ServeSMTP(t, testkit.SMTPOptions{})
 	var ahead atomic.Int64
-	api := newAPI(t, testkit.Options{Pages: withMail(t, s),
+	api := newAPI(t, testkit.Options{DB: testkit.Database(t, db.Config{}), Pages: withMail(t, s),
 		Now: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }})
+	api.MailLinks(t)
 	tenant := api.Tenant(t)
 	admin, user, disabled := tenant.User(t, "admin"), tenant.User(t, "viewer"), tenant.User(t, "viewer")
 	admin.Patch(t, "/api/v1/users/"+disabled.Actor.User, j{"disabled": true}).Want(200)
@@ -104,25 +106,39 @@ func TestForgottenPasswordLimit(t *testing.T) {
 	form.submit(t, "/forgotten-password", "email", "other@farm.example").want(t, 200)
 }
 
-// An invitation and a new link are sent, and the page says whether they were. It shows the link, too.
+// An invitation and a new link are sent. The page says what has become of the e-mail, and does not show the link.
 func TestInvitationByMail(t *testing.T) {
 	t.Parallel()
-	s := testkit.ServeSMTP(t, testkit.SMTPOptions{})
-	api := newAPI(t, testkit.Options{Pages: withMail(t, s)})
+	s := testkit.ServeSMTP(t, testkit.SMTPOptions{Judge: func(e testkit.Email) string {
+		if strings.Contains(e.To, "unknown") {
+			return "550 5.1.1 no such user"
+		}
+		return ""
+	}})
+	api := newAPI(t, testkit.Options{DB: testkit.Database(t, db.Config{}), Pages: withMail(t, s)})
 	admin := api.Tenant(t).User(t, "admin")
 	b := signIn(t, admin)
-	email := "bob-" + admin.Actor.User + "@farm.example"
-	sent := b.get(t, "/settings/users").submit(t, "/settings/users", "email", email, "name", "Bob").want(t, 200).
-		shows(t, "It was sent to "+email)
-	if link := linkIn(t, s, email); !strings.Contains(sent.text, link) {
-		t.Errorf("the page does not show %s", link)
+	const at = "/settings/users"
+	b.get(t, at).submit(t, at, "email", "bob@farm.example", "name", "Bob").to(t, at)
+	b.get(t, at).shows(t, "The e-mail with the password link waits since").
+		submit(t, at, "email", "unknown@farm.example", "name", "Eve").to(t, at)
+	api.MailLinks(t)
+	link := linkIn(t, s, "bob@farm.example")
+	var page *page
+	testkit.Eventually(t, "both e-mails end", func() bool {
+		page = b.get(t, at)
+		return !strings.Contains(page.text, "waits since")
+	})
+	page.shows(t, "A password link was sent at", "was not sent", "5.1.1 no such user")
+	if strings.Contains(page.text, "/password-link/A") {
+		t.Errorf("the page shows a link: %s", page.text)
 	}
-
-	refuses := testkit.ServeSMTP(t, testkit.SMTPOptions{Refuse: map[string]string{"RCPT": "550 5.1.1 no such user"}})
-	api = newAPI(t, testkit.Options{Pages: withMail(t, refuses)})
-	signIn(t, api.Tenant(t).User(t, "admin")).get(t, "/settings/users").
-		submit(t, "/settings/users", "email", "x"+email, "name", "Bob").want(t, 200).
-		shows(t, "The e-mail was not sent: the mail server answered 550", "Send it to Bob.")
+	bob := "/settings/users/" + admin.Get(t, "/api/v1/users?email=bob@farm.example").Text("items.0.id")
+	page.submit(t, bob+"/password-email").to(t, at)
+	if again := linkIn(t, s, "bob@farm.example"); again == link {
+		t.Errorf("the link %s is sent twice", link)
+	}
+	b.get(t, at).submit(t, bob+"/password-link").want(t, 200).shows(t, "Send it to Bob.")
 }
 
 // Without a mail server, or without the address of the farm, there is no such page.

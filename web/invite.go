@@ -3,32 +3,48 @@ package web
 import "net/http"
 
 // invitation is a new password link of a user, which is shown once.
-type invitation struct {
-	Address, Name string
-	SentTo        string // the e-mail address to which the link was sent, or ""
-	Problem       string // why it was not sent, or ""
-}
+type invitation struct{ Address, Name string }
 
 // Roles returns the roles of users, to choose from.
 func (p *settingsPage) Roles() []option { return roles }
 
-// invite creates a user without a password, and shows the link with which the person sets one.
+// invite creates a user without a password. The link with which the person sets one is sent by e-mail or, if the
+// service sends none, is shown.
 func invite(v *visit) error {
 	f := v.sent()
-	var user account
-	ok, err := v.send(f, http.MethodPost, "/api/v1/users",
-		f.body(field{"email", text}, field{"name", text}, field{"role", text}), &user)
-	if err != nil {
-		return err
+	body := f.body(field{"email", text}, field{"name", text}, field{"role", text})
+	if v.CanSendLinks() {
+		body["send"] = true
 	}
-	if !ok {
+	var user account
+	ok, err := v.send(f, http.MethodPost, "/api/v1/users", body, &user)
+	switch {
+	case err != nil:
+		return err
+	case !ok:
 		return v.settingsPage(422, &settingsPage{Guest: f})
+	case v.CanSendLinks():
+		return v.redirect("/settings/users")
 	}
 	return v.showPasswordLinkOf(user.ID, v.newForm())
 }
 
 // createPasswordLink creates a password link of the user of the page.
 func createPasswordLink(v *visit) error { return v.showPasswordLinkOf(v.r.PathValue("id"), v.sent()) }
+
+// sendPasswordLink sends a password link to the user of the page by e-mail.
+func sendPasswordLink(v *visit) error {
+	f := v.sent()
+	ok, err := v.send(f, http.MethodPost, "/api/v1/users/"+v.r.PathValue("id")+"/password-link",
+		map[string]any{"send": true}, nil)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return v.settingsPage(422, &settingsPage{Guest: f})
+	}
+	return v.redirect("/settings/users")
+}
 
 // showPasswordLinkOf creates a password link of the user with the id, and shows the link once.
 func (v *visit) showPasswordLinkOf(id string, f *form) error {
@@ -45,13 +61,5 @@ func (v *visit) showPasswordLinkOf(id string, f *form) error {
 		return err
 	}
 	made := &invitation{Address: v.Address() + "/password-link/" + link.Token, Name: user.Name}
-	if v.site.Mail != nil {
-		err := v.site.Mail.Send(v.r.Context(), linkMail(user.Email, user.Name, made.Address))
-		if err != nil {
-			made.Problem = err.Error()
-		} else {
-			made.SentTo = user.Email
-		}
-	}
 	return v.settingsPage(200, &settingsPage{Link: made})
 }

@@ -49,6 +49,9 @@ type account struct {
 	ID, Email, Name, Role string
 	Disabled              bool
 	Invited               bool
+	LinkEmail             string     `json:"link_email"` // waiting, sent, refused or ""
+	LinkEmailAt           *time.Time `json:"link_email_at"`
+	LinkEmailError        string     `json:"link_email_error"`
 }
 
 // State returns the role, and why the user cannot sign in.

@@ -198,6 +198,7 @@ var pages = slices.Concat([]page{
 	{"POST /settings/keys/{id}/revoke", server.Admin, revokeKey},
 	{"POST /settings/users", server.Admin, invite},
 	{"POST /settings/users/{id}/password-link", server.Admin, createPasswordLink},
+	{"POST /settings/users/{id}/password-email", server.Admin, sendPasswordLink},
 	{"GET /settings/shops", server.Admin, listShops},
 	{"POST /settings/shops", server.Admin, createShop},
 	{"POST /settings/shops/{id}/secret", server.Admin, changeShopSecret},
@@ -232,7 +233,6 @@ type site struct {
 	Config
 	server     *server.Server
 	protection *http.CrossOriginProtection
-	mails      chan struct{} // has a value for each forgotten password whose link is being made or sent
 }
 
 // New returns the function Site of a server.Config.
@@ -244,8 +244,7 @@ func New(c Config) func(*server.Server) *server.Site {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	return func(s *server.Server) *server.Site {
-		w := &site{Config: c, server: s, protection: http.NewCrossOriginProtection(),
-			mails: make(chan struct{}, maxMails)}
+		w := &site{Config: c, server: s, protection: http.NewCrossOriginProtection()}
 		result := &server.Site{Identify: w.identify, Fail: w.fail}
 		for _, p := range pages {
 			result.Pages = append(result.Pages, server.SitePage{Pattern: p.pattern, Serve: w.handler(p),

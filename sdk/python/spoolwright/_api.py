@@ -19,6 +19,8 @@ Role = Literal["admin", "operator", "viewer"]
 
 SortOrder = Literal["asc", "desc"]
 
+LinkEmailState = Literal["waiting", "sent", "refused"]
+
 ExportFormat = Literal["csv", "jsonl"]
 
 MaterialType = Literal["PLA", "PETG", "ABS", "TPU", "ASA", "Nylon", "PC", "HIPS", "PVA", "Custom"]
@@ -191,6 +193,12 @@ class UserAccount:
     """A disabled user cannot log in. Default: false."""
     invited: bool
     """Whether the user has not set the first password yet."""
+    link_email: LinkEmailState | None
+    """The last e-mail with a password link waits for the mail server, was sent, or was refused."""
+    link_email_at: _dt.datetime | None
+    """When it was sent or refused or, if it waits, was requested."""
+    link_email_error: str | None
+    """Why the last try to send it failed."""
     created_at: _dt.datetime
     """When the user was created."""
     updated_at: _dt.datetime
@@ -208,6 +216,9 @@ def _UserAccount(d: Any, etag: str | None = None) -> UserAccount:
         role=get("role"),
         disabled=get("disabled"),
         invited=get("invited"),
+        link_email=get("link_email"),
+        link_email_at=_core.timestamp(get("link_email_at")),
+        link_email_error=get("link_email_error"),
         created_at=_core.timestamp(get("created_at")),
         updated_at=_core.timestamp(get("updated_at")),
         etag=etag,
@@ -248,9 +259,9 @@ class PasswordLink:
     """The type `PasswordLink` of the API."""
 
     token: str
-    """The end of the link's address. In one response only."""
-    expires_at: _dt.datetime
-    """Until when the link is valid."""
+    """The end of the link's address. In one response only. Empty if the link is sent."""
+    expires_at: _dt.datetime | None
+    """Until when the link is valid. null if it is sent."""
 
 
 def _PasswordLink(d: Any, etag: str | None = None) -> PasswordLink:
@@ -7571,13 +7582,15 @@ class UsersResource:
         role: Role,
         disabled: bool | None = None,
         password: str | None = None,
+        send: bool | None = None,
         idempotency_key: str | None = None,
     ) -> UserAccount:
         """Create a user.
 
         The user can log in immediately, or, without a `password`, after it is set with a password link (`POST
-        /api/v1/users/{id}/password-link`). An e-mail is unique across all tenants: `EMAIL_TAKEN` does not tell
-        which tenant uses it. A tenant can have 200 users, including disabled users.
+        /api/v1/users/{id}/password-link`). With `send`, the service sends the link by e-mail, as that operation
+        does. An e-mail is unique across all tenants: `EMAIL_TAKEN` does not tell which tenant uses it. A tenant
+        can have 200 users, including disabled users.
 
         Requires the role `admin`.
 
@@ -7586,6 +7599,7 @@ class UsersResource:
         :param role: viewer reads, operator also writes, admin also manages users.
         :param disabled: A disabled user cannot log in. Default: false.
         :param password: Not a common one. Never returned. Without one, a new user sets it with a password link.
+        :param send: Whether the service sends a new user the password link by e-mail. Default: false.
         :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
         a key.
         """
@@ -7599,6 +7613,7 @@ class UsersResource:
                 "role": role,
                 "disabled": UNSET if disabled is None else disabled,
                 "password": UNSET if password is None else password,
+                "send": UNSET if send is None else send,
             },
             idempotency_key=idempotency_key or _core.new_key(),
         )
@@ -7630,6 +7645,7 @@ class UsersResource:
         role: Role | Unset = UNSET,
         disabled: bool | Unset = UNSET,
         password: str | Unset = UNSET,
+        send: bool | Unset = UNSET,
         if_match: str | None = None,
     ) -> UserAccount:
         """Update a user.
@@ -7648,6 +7664,7 @@ class UsersResource:
         :param role: viewer reads, operator also writes, admin also manages users.
         :param disabled: A disabled user cannot log in. Default: false.
         :param password: Not a common one. Never returned. Without one, a new user sets it with a password link.
+        :param send: Whether the service sends a new user the password link by e-mail. Default: false.
         :param if_match: The ``etag`` of the resource as you know it. If the resource has changed since, the call
         raises PreconditionFailedError and changes nothing.
         """
@@ -7661,6 +7678,7 @@ class UsersResource:
                 "role": role,
                 "disabled": disabled,
                 "password": password,
+                "send": send,
             },
             if_match=if_match,
         )
@@ -7694,6 +7712,7 @@ class UsersResource:
         self,
         id: str,
         *,
+        send: bool | None = None,
         idempotency_key: str | None = None,
     ) -> PasswordLink:
         """Create a password link.
@@ -7705,9 +7724,15 @@ class UsersResource:
         `token`. A new link replaces the previous one. Each change of the password ends it, and disabling the user
         does. A disabled user gets no link.
 
+        With `send`, the service sends the link to the user by e-mail, and the response has an empty `token` and no
+        `expires_at`: the link is made when the e-mail is sent, and is valid for 24 hours from then. If the mail
+        server does not take the e-mail, the service tries for 25 hours. `GET /api/v1/users/{id}` tells what has
+        become of it. A user for whom an e-mail waits gets no second one. A link without `send` ends the waiting.
+
         Requires the role `admin`.
 
         :param id: The id of the user, a UUID.
+        :param send: Whether the service sends the link to the user by e-mail. Default: false.
         :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
         a key.
         """
@@ -7715,6 +7740,9 @@ class UsersResource:
             "POST",
             f"/users/{_core.segment(id)}/password-link",
             _PasswordLink,
+            body={
+                "send": UNSET if send is None else send,
+            },
             idempotency_key=idempotency_key or _core.new_key(),
         )
 
@@ -16409,6 +16437,7 @@ __all__ = [
     "InventoryLowStockEvent",
     "ItemState",
     "LastAdminError",
+    "LinkEmailState",
     "ListedItem",
     "ListedOrder",
     "ListedProduct",

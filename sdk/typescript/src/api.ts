@@ -21,6 +21,8 @@ export type Role = "admin" | "operator" | "viewer";
 
 export type SortOrder = "asc" | "desc";
 
+export type LinkEmailState = "waiting" | "sent" | "refused";
+
 export type ExportFormat = "csv" | "jsonl";
 
 export type MaterialType = "PLA" | "PETG" | "ABS" | "TPU" | "ASA" | "Nylon" | "PC" | "HIPS" | "PVA" | "Custom";
@@ -151,6 +153,12 @@ export interface UserAccount {
   readonly disabled: boolean;
   /** Whether the user has not set the first password yet. */
   readonly invited: boolean;
+  /** The last e-mail with a password link waits for the mail server, was sent, or was refused. */
+  readonly link_email: LinkEmailState | null;
+  /** When it was sent or refused or, if it waits, was requested. */
+  readonly link_email_at: string | null;
+  /** Why the last try to send it failed. */
+  readonly link_email_error: string | null;
   /** When the user was created. */
   readonly created_at: string;
   /** When the user was last changed. */
@@ -175,10 +183,10 @@ export interface UserAccountList {
 
 /** The type `PasswordLink` of the API. */
 export interface PasswordLink {
-  /** The end of the link's address. In one response only. */
+  /** The end of the link's address. In one response only. Empty if the link is sent. */
   readonly token: string;
-  /** Until when the link is valid. */
-  readonly expires_at: string;
+  /** Until when the link is valid. null if it is sent. */
+  readonly expires_at: string | null;
 }
 
 /** The type `AccessKey` of the API. */
@@ -3825,6 +3833,8 @@ export interface UserAccountCreate {
   disabled?: boolean | null | undefined;
   /** Not a common one. Never returned. Without one, a new user sets it with a password link. */
   password?: string | null | undefined;
+  /** Whether the service sends a new user the password link by e-mail. Default: false. */
+  send?: boolean | null | undefined;
 }
 
 /** The type `UserAccountUpdate` of the API, in request bodies. */
@@ -3839,6 +3849,14 @@ export interface UserAccountUpdate {
   disabled?: boolean | undefined;
   /** Not a common one. Never returned. Without one, a new user sets it with a password link. */
   password?: string | undefined;
+  /** Whether the service sends a new user the password link by e-mail. Default: false. */
+  send?: boolean | undefined;
+}
+
+/** The type `LinkRequest` of the API, in request bodies. */
+export interface LinkRequest {
+  /** Whether the service sends the link to the user by e-mail. Default: false. */
+  send?: boolean | null | undefined;
 }
 
 /** The type `AccessKeyCreate` of the API, in request bodies. */
@@ -7126,8 +7144,9 @@ export class UsersResource<M extends DecimalMode = "number"> {
    * Create a user.
    *
    * The user can log in immediately, or, without a `password`, after it is set with a password link (`POST
-   * /api/v1/users/{id}/password-link`). An e-mail is unique across all tenants: `EMAIL_TAKEN` does not tell which
-   * tenant uses it. A tenant can have 200 users, including disabled users.
+   * /api/v1/users/{id}/password-link`). With `send`, the service sends the link by e-mail, as that operation does. An
+   * e-mail is unique across all tenants: `EMAIL_TAKEN` does not tell which tenant uses it. A tenant can have 200
+   * users, including disabled users.
    *
    * Requires the role `admin`.
    */
@@ -7197,13 +7216,19 @@ export class UsersResource<M extends DecimalMode = "number"> {
    * replaces the previous one. Each change of the password ends it, and disabling the user does. A disabled user gets
    * no link.
    *
+   * With `send`, the service sends the link to the user by e-mail, and the response has an empty `token` and no
+   * `expires_at`: the link is made when the e-mail is sent, and is valid for 24 hours from then. If the mail server
+   * does not take the e-mail, the service tries for 25 hours. `GET /api/v1/users/{id}` tells what has become of it. A
+   * user for whom an e-mail waits gets no second one. A link without `send` ends the waiting.
+   *
    * Requires the role `admin`.
    */
   createPasswordLink(
     id: string,
+    input: LinkRequest = {},
     options: RequestOptions & Keyed = {},
   ): Promise<PasswordLink> {
-    return this.#client.call("POST", `/users/${segment(id)}/password-link`, { keyed: true }, options);
+    return this.#client.call("POST", `/users/${segment(id)}/password-link`, { body: input, keyed: true }, options);
   }
 
 }

@@ -1,0 +1,281 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"spoolwright/db"
+	"spoolwright/mail"
+	"spoolwright/server"
+	"spoolwright/value"
+)
+
+// A LinkMailer sends the e-mails with password links. A row of link_emails says that a user gets one; the item of the
+// queue is the user. The LinkMailer makes the link when it sends the e-mail, so that the token is in no table, and the
+// link is valid for its whole time from then. Each try replaces the link of the try before.
+
+// SendLinks makes the service send e-mails with links: LinkMailer does it, and requests may ask for it. The argument
+// site is the address of the farm, an origin, with which links begin. Without a sender or site no e-mails are sent.
+func (s *Service) SendLinks(sender *mail.Sender, site string) { s.mail, s.site = sender, site }
+
+// CanSendLinks reports whether the service can send links by e-mail. It needs a mail server, and the setting
+// PUBLIC_URL: a request must not decide to which address a link leads.
+func (s *Service) CanSendLinks() bool { return s.mail != nil && s.site != "" }
+
+// errNoLinkMail is the error of a request for an e-mail that the service cannot send.
+var errNoLinkMail = server.Invalid("send",
+	"cannot be true: the service sends no e-mails with links, see its settings SMTP_URL and PUBLIC_URL")
+
+// queueLink returns a statement that makes the e-mail with a link due now if the user is enabled and meets the
+// condition, and none waits. It returns a row if the user is enabled and meets the condition. The second statement
+// adds the user to the queue.
+func queueLink(user, condition string, args ...any) (row, queue *db.Stmt) {
+	row = db.SQL(`
+		with u as materialized (
+			select u.id, case when u.password_hash = '' then 'invitation' else 'password' end as kind
+			from users u where u.id = $1 and u.disabled_at is null and (`+condition+`) for no key update
+		), due as (
+			insert into link_emails as e (user_id, kind, next_try_at) select u.id, u.kind, now() from u
+			on conflict (tenant_id, user_id) do update
+				set kind = excluded.kind, requested_at = now(), tries = 0, next_try_at = now(), ended_at = null, error = null
+				where e.next_try_at is null
+		)
+		select id from u`, append([]any{user}, args...)...)
+	queue = db.SQL(`select queue_add(array[$1]::uuid[], $2)::text from users u where u.id = $1 and u.disabled_at is null`,
+		user, db.Link)
+	return row, queue
+}
+
+// maxForgotten is the maximum number of requests for links that are looked up at a time.
+const maxForgotten = 100
+
+// forgottenPause is the minimum time between two links of a user who asks, so that nobody is flooded with e-mails.
+const forgottenPause = time.Hour
+
+// CountForgotten counts a request for a link as a failed login for the address of the client. The error is a 429 if
+// there are too many. It does not depend on whether a user has the e-mail address.
+func (s *Service) CountForgotten(ctx context.Context, email, address string) error {
+	done, err := s.begin(ctx, "forgotten "+EmailKey(email), address, Anonymous, nil)
+	if err == nil {
+		done(Failed)
+	}
+	return err
+}
+
+// Forgotten queues an e-mail with a link to the user with the e-mail address. There is none if no user has the address,
+// the user is disabled, an e-mail waits, or a link was made within the last hour. Forgotten returns before it looks for
+// the user, so that the time of a response does not tell whether there is one. Stop waits until it is done.
+func (s *Service) Forgotten(ctx context.Context, email string, log *slog.Logger) {
+	select {
+	case s.forgotten <- struct{}{}:
+	default:
+		log.Warn("too many passwords are forgotten at a time: a request was dropped")
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+	s.lookups.Go(func() {
+		defer func() { cancel(); <-s.forgotten }()
+		if err := s.queueForgotten(ctx, email); err != nil {
+			log.Warn("cannot queue the link of a forgotten password", "error", err)
+		}
+	})
+}
+
+func (s *Service) queueForgotten(ctx context.Context, email string) error {
+	holder, found, err := s.db.FindLogin(ctx, EmailKey(email))
+	if err != nil || !found {
+		return err
+	}
+	row, queue := queueLink(holder.User,
+		`u.link_expires_at is null or u.link_expires_at <= $2::timestamptz`, s.now().Add(linkFor-forgottenPause))
+	return s.db.Write(db.As(ctx, db.Actor{Tenant: holder.Tenant}), row, queue)
+}
+
+// linkPauses are the pauses after the tries to send an e-mail: 25 hours together. A server that answers that it takes
+// the e-mail later, because it does not know the sender, mostly takes it after 5 to 30 minutes.
+var linkPauses = []time.Duration{time.Minute, 5 * time.Minute, 15 * time.Minute, time.Hour, 2 * time.Hour, 4 * time.Hour,
+	6 * time.Hour, 6 * time.Hour, 6 * time.Hour}
+
+// LinkMailer sends the e-mails with password links that are due. Several instances may run one each.
+type LinkMailer struct {
+	Service *Service
+	Log     *slog.Logger
+	Poll    time.Duration // between two looks at the queue
+
+	holder string
+	mu     sync.Mutex
+	warned time.Time
+}
+
+const (
+	maxLinkMails = 8           // e-mails that a LinkMailer sends at a time
+	linkLease    = time.Minute // longer than a try
+)
+
+// Run sends e-mails until ctx ends. It returns at once if the service can send none.
+func (m *LinkMailer) Run(ctx context.Context) {
+	if !m.Service.CanSendLinks() {
+		return
+	}
+	m.holder = value.NewID()
+	tick := time.NewTicker(m.Poll)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		items, err := m.Service.db.Claim(ctx, db.Link, m.holder, maxLinkMails, linkLease)
+		if err != nil {
+			m.warn(ctx, "cannot look for e-mails with password links; trying again", err)
+		}
+		var sending sync.WaitGroup
+		for _, item := range items {
+			sending.Go(func() { m.handle(ctx, item) })
+		}
+		sending.Wait()
+		if len(items) == maxLinkMails {
+			continue
+		}
+		select {
+		case <-ctx.Done():
+		case <-tick.C:
+		}
+	}
+}
+
+// handle sends the e-mail of a user if it is due, and gives the user back to the queue.
+func (m *LinkMailer) handle(ctx context.Context, item db.QueueItem) {
+	// A try that has begun ends, also when the service stops: its e-mail is sent, or the row says why not.
+	bound := db.As(context.WithoutCancel(ctx), db.Actor{Tenant: item.Tenant})
+	if err := m.try(bound, item.ID); err != nil {
+		m.warn(ctx, "cannot send an e-mail with a password link; trying again", err)
+	}
+	var next *float64 // in seconds; null if no e-mail waits
+	err := m.Service.db.Write(bound,
+		db.SQL(`
+			select greatest(extract(epoch from next_try_at - now()), 0)::float8 from link_emails
+			where user_id = $1 and next_try_at is not null`, item.ID).Into(&next))
+	if err == nil && next == nil {
+		err = m.release(bound, item.ID, nil)
+	} else if err == nil {
+		err = m.release(bound, item.ID, *next)
+	}
+	if err != nil {
+		m.warn(ctx, "cannot release an e-mail with a password link; trying again", err)
+	}
+}
+
+// release ends the lease of a user, who is due again after the seconds or, if they are nil, leaves the queue. If the first call finds that an e-mail was queued since the lease began, the user
+// is due at once.
+func (m *LinkMailer) release(ctx context.Context, user string, seconds any) error {
+	released := false
+	for range 2 {
+		err := m.Service.db.Write(ctx,
+			db.SQL(`select queue_release($1, $2, $3)`, user, m.holder, seconds).Into(&released))
+		if err != nil || released {
+			return err
+		}
+		seconds = 0.0
+	}
+	return nil
+}
+
+// dueLink is an e-mail that is being sent.
+type dueLink struct {
+	invitation        bool // to a user who has not set a password yet
+	tries             int  // with this one
+	email, name, farm string
+}
+
+// try sends the e-mail of a user once, if it is due. It returns only errors of the database.
+func (m *LinkMailer) try(ctx context.Context, user string) error {
+	s := m.Service
+	token := s.tokens.newLink(db.ActorOf(ctx).Tenant)
+	var d dueLink
+	// The first statement locks the user, as all who change the e-mails of a user do. An e-mail of a user who was
+	// disabled, or an invitation of one who has set a password, is not needed any more.
+	lock := db.SQL(`select id from users where id = $1 for no key update`, user)
+	drop := db.SQL(`
+		delete from link_emails e using users u
+		where e.user_id = $1 and e.next_try_at is not null and u.id = e.user_id
+			and (u.disabled_at is not null or e.kind = 'invitation' and u.password_hash <> '')`, user)
+	// The row is due again after the pause: if the service ends meanwhile, that is the next try. Nobody else begins this
+	// one.
+	claim := db.SQL(`
+		update link_emails e
+		set tries = e.tries + 1, error = null,
+			next_try_at = now() + make_interval(secs => ($2::float8[])[least(e.tries + 1, cardinality($2::float8[]))])
+		from users u cross join tenants t
+		where e.user_id = $1 and e.next_try_at <= now() and u.id = e.user_id
+		returning e.kind = 'invitation', e.tries, u.email, u.name, t.name`, user, linkPauseSeconds()).
+		Into(&d.invitation, &d.tries, &d.email, &d.name, &d.farm)
+	link := db.SQL(`update users set link_hash = $2, link_expires_at = $3 where id = $1`,
+		user, linkHash(token), s.now().UTC().Truncate(time.Second).Add(linkFor))
+	err := s.db.Decide(ctx, []*db.Stmt{lock, drop, claim}, func() ([]*db.Stmt, error) {
+		if claim.Rows() == 0 {
+			return nil, nil
+		}
+		return []*db.Stmt{link}, nil
+	})
+	if err != nil || claim.Rows() == 0 {
+		return err
+	}
+	err = s.mail.Send(ctx, linkMail(d, s.site+"/password-link/"+token))
+	return m.end(ctx, user, token, d.tries, err)
+}
+
+// end writes the result of a try.
+func (m *LinkMailer) end(ctx context.Context, user, token string, tries int, result error) error {
+	var failed *mail.Error
+	var reason string
+	if result != nil {
+		reason = strings.ReplaceAll(result.Error(), token, "…") // if the server repeats what it got
+	}
+	const where = ` where user_id = $1 and tries = $2 and next_try_at is not null`
+	switch {
+	case result == nil:
+		return m.Service.db.Write(ctx, db.SQL(`
+			update link_emails set next_try_at = null, ended_at = now(), error = null`+where, user, tries))
+	case errors.As(result, &failed) && failed.Again > 0: // too many e-mails to this address: not a try
+		return m.Service.db.Write(ctx, db.SQL(`
+			update link_emails set tries = tries - 1, next_try_at = now() + make_interval(secs => $3), error = $4`+where,
+			user, tries, failed.Again.Seconds(), reason))
+	case errors.As(result, &failed) && failed.Permanent || tries > len(linkPauses):
+		// Nobody has the link.
+		return m.Service.db.Write(ctx,
+			db.SQL(`update users set link_hash = null where id = $1 and link_hash = $2`, user, linkHash(token)),
+			db.SQL(`update link_emails set next_try_at = null, ended_at = now(), error = $3`+where, user, tries, reason))
+	}
+	return m.Service.db.Write(ctx, db.SQL(`update link_emails set error = $3`+where, user, tries, reason))
+}
+
+func linkPauseSeconds() []float64 {
+	seconds := make([]float64, len(linkPauses))
+	for i, pause := range linkPauses {
+		seconds[i] = pause.Seconds()
+	}
+	return seconds
+}
+
+// warn logs an error, at most once a minute.
+func (m *LinkMailer) warn(ctx context.Context, message string, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if ctx.Err() == nil && time.Since(m.warned) >= time.Minute {
+		m.warned = time.Now()
+		m.Log.Warn(message, "error", err)
+	}
+}
+
+// linkMail returns the e-mail with a link.
+func linkMail(d dueLink, link string) mail.Message {
+	m := mail.Message{To: d.email, Subject: "Set your password of Spoolwright", Text: "Hello " + d.name + ",\n\n"}
+	if d.invitation {
+		m.Subject = "Your invitation to Spoolwright"
+		m.Text += "you are invited to the farm " + d.farm + " in Spoolwright.\n"
+	}
+	m.Text += "With this link you set your password. It works once, within 24 hours:\n\n" + link + "\n\n" +
+		"If you do not expect this e-mail, ignore it: nothing has changed.\n"
+	return m
+}
