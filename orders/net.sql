@@ -47,10 +47,11 @@ declare
 	p_line int[];
 	p_delivered float8[];
 	p_runs int; -- the place of runs that print no item
-	-- Pieces of unfinished runs, with the item that they print.
+	-- Pieces of unfinished runs, with the item that they print, and those of them whose components come from stock.
 	c_item uuid[];
 	c_product uuid[];
 	c_pieces float8[];
+	c_takes float8[];
 	-- The demand that is not looked at yet.
 	d_place int[];
 	d_product uuid[];
@@ -76,7 +77,10 @@ begin
 		select array_agg(u.id) into more
 		from (
 			select distinct c.product_id as id from unnest(more) m (id)
-			join product_components c on c.tenant_id = tenant and c.component_product_id = m.id
+			cross join lateral (
+				select c.product_id from product_components c
+				where c.tenant_id = tenant and c.component_product_id = m.id offset 0
+			) c
 		) u
 		where u.id <> all (related);
 		related := related || coalesce(more, '{}');
@@ -110,31 +114,28 @@ begin
 	into p_order, p_item, p_line, p_delivered, d_place, d_product, d_pieces, d_top, p_runs
 	from item i;
 
-	select array_agg(x.order_item_id), array_agg(x.product_id), array_agg(x.pieces)
-	into c_item, c_product, c_pieces
+	select array_agg(x.order_item_id), array_agg(x.product_id), array_agg(x.pieces), array_agg(x.takes)
+	into c_item, c_product, c_pieces, c_takes
 	from (
-		select i.order_item_id, i.product_id, sum(i.quantity::float8) as pieces
+		select i.order_item_id, i.product_id, sum(i.quantity::float8) as pieces,
+			coalesce(sum(i.quantity::float8) filter (where i.parts_from_stock), 0) as takes
 		from production_runs r
 		cross join lateral (
 			select * from run_items i where i.tenant_id = tenant and i.run_id = r.id offset 0
 		) i
 		where r.tenant_id = tenant and r.status in ('pending', 'in_progress', 'paused') and r.hidden_at is null
-			and (related is null or i.product_id = any (related))
 		group by i.order_item_id, i.product_id
-	) x;
+	) x
+	where x.takes > 0 or related is null or x.product_id = any (related);
 
-	-- What the runs take from stock.
 	with demand as (
-		select coalesce(p.place, p_runs)::int as place, c.component_product_id as product,
-			sum(i.quantity::float8 * c.quantity) as pieces
-		from production_runs r
+		select coalesce(p.place, p_runs)::int as place, k.component_product_id as product, sum(c.takes * k.quantity) as pieces
+		from unnest(c_item, c_product, c_takes) c (item, product, takes)
 		cross join lateral (
-			select * from run_items i where i.tenant_id = tenant and i.run_id = r.id and i.parts_from_stock offset 0
-		) i
-		join product_components c on c.tenant_id = tenant and c.product_id = i.product_id
-		left join unnest(p_item) with ordinality p (item, place) on p.item = i.order_item_id
-		where r.tenant_id = tenant and r.status in ('pending', 'in_progress', 'paused') and r.hidden_at is null
-			and (related is null or c.component_product_id = any (related))
+			select * from product_components k where k.tenant_id = tenant and k.product_id = c.product offset 0
+		) k
+		left join unnest(p_item) with ordinality p (item, place) on p.item = c.item
+		where c.takes > 0 and (related is null or k.component_product_id = any (related))
 		group by 1, 2
 	)
 	select d_place || coalesce(array_agg(d.place), '{}'), d_product || coalesce(array_agg(d.product), '{}'),
@@ -163,13 +164,18 @@ begin
 		), product as materialized (
 			select u.id, case when u.id = any (seen) then 0 else greatest(coalesce(s.on_hand, 0), 0) end::float8 as on_hand,
 				case when u.id = any (seen) then 0 else coalesce(c.pieces, 0) end as coming,
-				exists (select from product_components k where k.tenant_id = tenant and k.product_id = u.id) as assembled,
-				exists (select from product_materials m where m.tenant_id = tenant and m.product_id = u.id and m.is_required)
-					as has_materials
+				k.id is not null as assembled, m.id is not null as has_materials
 			from unnest(t_product) u (id)
 			left join lateral (
 				select s.on_hand from product_pieces s where s.tenant_id = tenant and s.product_id = u.id offset 0
 			) s on true
+			left join lateral (
+				select k.id from product_components k where k.tenant_id = tenant and k.product_id = u.id limit 1
+			) k on true
+			left join lateral (
+				select m.id from product_materials m
+				where m.tenant_id = tenant and m.product_id = u.id and m.is_required limit 1
+			) m on true
 			left join (
 				select c.product, sum(c.pieces) as pieces from unnest(c_product, c_pieces) c (product, pieces) group by c.product
 			) c on c.product = u.id
