@@ -99,12 +99,12 @@ func TestFiguresInLists(t *testing.T) {
 	if !strings.Contains(p.text, `aria-label="3 of 4 pieces printed"`) {
 		t.Errorf("no bar: %s", p.text)
 	}
-	b.get(t, "/products").shows(t, "Product Stand Stand 1 h 12.50 1.00 11.50", "Bag – – 0.00 –",
+	b.get(t, "/products").shows(t, "Product Stand Stand 3 1 h 12.50 1.00 11.50", "Bag 0 – – 0.00 –",
 		"Unknown, and not in the sums: machine, energy, work, failures. Admins set the rates.").hides(t, "not complete")
 	b.get(t, "/products/"+product).shows(t, "Admins set the rates.")
 	tenant.User(t, "admin").Patch(t, "/api/v1/settings", j{"machine_hour_cost": 2, "energy_kwh_cost": 0,
 		"failure_rate_percent": 20}).Want(200)
-	b.get(t, "/products").shows(t, "Product Stand Stand 1 h 12.50 3.75 8.75", "Bag – – 0.00 not complete –",
+	b.get(t, "/products").shows(t, "Product Stand Stand 3 1 h 12.50 3.75 8.75", "Bag 0 – – 0.00 not complete –",
 		"Unknown, and not in the sums: work. Admins set the rates.")
 	b.get(t, "/products?search=nothing").shows(t, "No product matches.").hides(t, "Unknown")
 	if !strings.Contains(b.get(t, "/products/"+product).text, `href="/runs/all?product=`+product+`"`) {

@@ -168,6 +168,7 @@ func TestPages(t *testing.T) {
 		{path: "/products"},
 		{path: "/products/new", write: true, hidden: true},
 		{path: "/products/" + id["product"] + "?quantity=20", ours: true},
+		{path: "/products/" + id["product"] + "/pieces", ours: true},
 		{path: "/products/" + id["product"] + "/edit", write: true, ours: true},
 		{path: "/runs"},
 		{path: "/runs/all"},
@@ -259,7 +260,8 @@ func TestPages(t *testing.T) {
 		"order cancel", "order items", "order items/" + id["order item"] + "/remove", "order plan",
 		"order items/" + id["order item"], "order items/" + id["order item"] + "/restore", "order complete", "order open",
 		"product materials/" + id["product"] + "/remove", "product components/" + id["product"] + "/remove",
-		"product materials/back", "product components/back", "run remove"} {
+		"product materials/back", "product count", "product scrap", "product adjust", "product assemble",
+		"product disassemble", "product pieces/reverse", "product components/back", "run remove"} {
 		kind, what, _ := strings.Cut(of, " ")
 		actions = append(actions, "/"+kind+"s/"+id[kind]+"/"+what)
 	}

@@ -29,6 +29,7 @@ type product struct {
 	File          string `json:"file_name"`
 	Printer       string `json:"printer_model"`
 	Materials     []productMaterial
+	pieceStock
 
 	// A list has these, too.
 	Full  costs    `json:"-"`
@@ -151,8 +152,13 @@ var productList = &listOf[product]{editor: products, Title: "Products", Add: "Ad
 		r.picture(thumb(p.ID, p.Picture))
 		r.add(`<a class="title" href="/products/{}"><b>{}</b></a>`, p.ID, p.Name)
 		r.some(` <small>{}</small>`, p.SKU)
-		r.add(`</td><td class="wide">{}</td><td class="amount wide">{}</td><td class="amount">{}</td>`, p.Category,
-			v.Minutes(p.Minutes), v.Money(p.Price))
+		r.add(`</td><td class="wide">{}</td>`, p.Category)
+		if p.hasFew() {
+			r.add(`<td class="amount late">{} <small>low</small></td>`, v.Count(p.OnHand))
+		} else {
+			r.add(`<td class="amount">{}</td>`, v.Count(p.OnHand))
+		}
+		r.add(`<td class="amount wide">{}</td><td class="amount">{}</td>`, v.Minutes(p.Minutes), v.Money(p.Price))
 		r.add(`<td class="amount wide">{}`, v.Money(p.Full.Full))
 		r.when(len(p.Lacks) > 0 && p.Full.Margin == "", ` <small>not complete</small>`)
 		r.add(`</td><td class="amount">{}`, v.Money(p.Full.Margin))
@@ -217,6 +223,8 @@ var products = &editor{api: "/api/v1/products", path: "/products", noun: "produc
 		{field{"labour_minutes", number}, "Work on a piece", "type=number;unit=minutes", nil},
 		{field{"pieces_per_plate", number}, "Pieces on a plate", "type=number", nil},
 		{field{"selling_price", number}, "Selling price", "type=number;unit=$currency", nil},
+		{field{"minimum_pieces", number}, "Keep in stock", "type=number;unit=pieces;hint=Empty: no minimum", nil},
+		{field{"location", text}, "Where its pieces are", "", nil},
 		{field{"description", text}, "Description", "rows=3", nil},
 		{field{"notes", text}, "Notes", "rows=3", nil},
 	},
@@ -316,6 +324,7 @@ type productPage struct {
 	Stock    availability
 	Quantity string
 	Costs    costs
+	Pieces   found[pieceEntry]
 	UsedIn   struct{ Items []product }
 	Others   struct{ Items []product } // products that can be components
 	Options  struct{ Materials, Products, Widths []option }
@@ -335,6 +344,7 @@ func (v *visit) productPage(status int, name string, f *form) error {
 		get("/api/v1/products/{id}/cost-breakdown", &p.Costs),
 		get("/api/v1/products/{id}/component-tree?limit=200", &p.Tree),
 		get("/api/v1/products/{id}/availability?quantity="+p.Quantity, &p.Stock),
+		get("/api/v1/products/{id}/piece-entries?limit=5", &p.Pieces),
 		get("/api/v1/products?component_product_id={id}&limit=20", &p.UsedIn),
 		get(productsByName, &p.Others),
 	); err != nil {

@@ -1,0 +1,162 @@
+package web
+
+import (
+	"encoding/json"
+	"net/url"
+	"time"
+
+	"spoolwright/server"
+	"spoolwright/value"
+)
+
+// pieceStock is what is in stock of a product, as the API returns it with the product.
+type pieceStock struct {
+	OnHand    int `json:"on_hand"`
+	Reserved  int
+	Available int
+	Incoming  int
+	Missing   int
+	Minimum   num `json:"minimum_pieces"`
+	Location  string
+	PieceCost num `json:"piece_cost"`
+}
+
+// IsLow reports whether fewer pieces are available than the product should have in stock.
+func (s pieceStock) IsLow() bool { return float64(s.Available) < float(s.Minimum) }
+
+// hasFew reports whether fewer pieces are in stock than the product should have. Lists know only these.
+func (s pieceStock) hasFew() bool { return float64(s.OnHand) < float(s.Minimum) }
+
+// Count writes a number of pieces.
+func (v *visit) Count(n int) string { return v.locale.number(float64(n), 0) }
+
+// Signed writes a number of pieces with its sign.
+func (v *visit) Signed(n int) string {
+	if n > 0 {
+		return "+" + v.Count(n)
+	}
+	return v.Count(n)
+}
+
+// pieceEntry is an entry of the ledger of pieces.
+type pieceEntry struct {
+	ID           string
+	ProductID    string `json:"product_id"`
+	Kind         string
+	Pieces       int
+	Shortfall    int
+	OnHand       int    `json:"on_hand"`
+	Cost         num    `json:"cost"`
+	RunID        string `json:"run_id"`
+	OrderID      string `json:"order_id"`
+	OrderItemID  string `json:"order_item_id"`
+	Reference    string
+	Reason       string
+	UserID       string     `json:"user_id"`
+	UserName     string     `json:"user_name"`
+	APIKeyID     string     `json:"api_key_id"`
+	ReversesID   string     `json:"reverses_id"`
+	ReversedByID string     `json:"reversed_by_id"`
+	CreatedAt    *time.Time `json:"created_at"`
+}
+
+// What returns the kind of the entry in words.
+func (e pieceEntry) What() string {
+	return map[string]string{"produced": "Printed", "used": "Used by a print", "assembled": "Assembled",
+		"disassembled": "Taken apart", "delivered": "Delivered", "returned": "Returned", "counted": "Counted",
+		"scrapped": "Scrapped", "corrected": "Corrected"}[e.Kind]
+}
+
+// Address returns the address of the run or the order that has caused the entry, or "".
+func (e pieceEntry) Address() string {
+	switch {
+	case e.RunID != "":
+		return "/runs/" + e.RunID
+	case e.OrderID != "":
+		return "/orders/" + e.OrderID
+	}
+	return ""
+}
+
+// CanReverse reports whether the page offers to take the entry back.
+func (e pieceEntry) CanReverse() bool {
+	return e.RunID == "" && e.ReversesID == "" && e.ReversedByID == ""
+}
+
+// Correction returns a text about the correction that the entry is or that has corrected the entry, or "".
+func (e pieceEntry) Correction() string {
+	switch {
+	case e.ReversedByID != "":
+		return "Taken back"
+	case e.ReversesID != "":
+		return "Takes back an earlier entry"
+	}
+	return ""
+}
+
+// Who returns the name of the user or the API key that made the entry, or "".
+func (e pieceEntry) Who() string { return e.UserName }
+
+// pieceLedger is the template with entries of a product's ledger.
+type pieceLedger struct {
+	Product string // the id
+	Items   []pieceEntry
+}
+
+// Ledger returns the newest entries.
+func (p *productPage) Ledger() pieceLedger { return pieceLedger{p.Product.ID, p.Pieces.Items} }
+
+// piecesPage is the page with the ledger of a product's pieces.
+type piecesPage struct {
+	listing
+	Product product      `json:"-"`
+	Items   []pieceEntry `json:"items"`
+}
+
+// Ledger returns the entries of the page.
+func (p *piecesPage) Ledger() pieceLedger { return pieceLedger{p.Product.ID, p.Items} }
+
+func showPieces(v *visit) error {
+	p := &piecesPage{}
+	var query url.Values
+	p.listing, query = v.listing("/products/"+v.r.PathValue("id")+"/pieces", "entry", nil,
+		[]listOrder{{"", "Newest first", "created_at", "desc"}})
+	if err := v.fetch(get("/api/v1/products/{id}", &p.Product),
+		read{path: "/api/v1/products/{id}/piece-entries", query: query, into: p}); err != nil {
+		return err
+	}
+	return v.show(200, "pieces", "Pieces of "+p.Product.Name, p)
+}
+
+// recorded returns a said for a form that has changed the pieces in stock. The notice begins with the text, and has a
+// form that takes the entry back.
+func recorded(text string) said {
+	return func(v *visit, _ *form, answer json.RawMessage) *notice {
+		var assembly struct{ Entries []pieceEntry }
+		var e pieceEntry
+		json.Unmarshal(answer, &e) // an answer of the API is valid
+		json.Unmarshal(answer, &assembly)
+		for _, one := range assembly.Entries {
+			if one.ProductID == v.r.PathValue("id") {
+				e = one
+			}
+		}
+		return &notice{Text: text + ": " + v.Signed(e.Pieces) + ", " + v.Count(e.OnHand) + " in stock.",
+			Undo: &undo{"Undo", "/products/" + v.r.PathValue("id") + "/pieces/reverse" + v.query(), url.Values{"entry": {e.ID}}}}
+	}
+}
+
+// reversePieces takes back an entry of the ledger of pieces. The page has one form for all entries; the field entry has
+// the id.
+func reversePieces(v *visit) error {
+	entry, ok := value.ParseID(v.r.PostForm.Get("entry"))
+	if !ok {
+		return server.ErrNotFound
+	}
+	v.r.SetPathValue("part", entry)
+	f := v.sent()
+	var e pieceEntry
+	ok, err := v.send(f, "POST", "/api/v1/piece-entries/{part}/reverse", nil, &e)
+	v.tell(&notice{Text: "Taken back: " + v.Signed(e.Pieces) + ", " + v.Count(e.OnHand) + " in stock."})
+	return v.then(ok, err, v.here("/products"), func() error { return v.productPage(422, "entry", f) })
+}

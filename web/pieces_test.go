@@ -1,0 +1,117 @@
+package web_test
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+
+	"spoolwright/testkit"
+)
+
+// The page of a product counts, scraps and adjusts its pieces, each with Undo, and shows the ledger.
+func TestPiecesOfProduct(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t, testkit.Options{})
+	tenant := api.Tenant(t)
+	c := tenant.User(t, "operator")
+	b := signIn(t, c)
+	b.get(t, "/products/new").submit(t, "/products/new", "name", "Hook", "minimum_pieces", "4", "location", "Shelf B").
+		want(t, 303)
+	product := c.Get(t, "/api/v1/products").Want(200).Text("items.0.id")
+	at := "/products/" + product
+	has := func(onHand int) {
+		t.Helper()
+		c.Get(t, "/api/v1"+at).Want(200).Shows(map[string]string{"on_hand": fmt.Sprint(onHand)})
+	}
+	p := b.get(t, at).shows(t, "On hand 0", "Available 0 low", "Keep at least 4", "Where Shelf B").
+		hides(t, "Assemble", "Take apart", "Take back")
+	check(t, p)
+	b.get(t, "/products").shows(t, "In stock", "Hook 0 low")
+
+	p = p.submit(t, at+"/count", "counted", "10", "reason", hostile).to(t, at).says(t, "Counted: +10, 10 in stock.").
+		shows(t, "On hand 10", "Available 10", "Counted "+hostile)
+	check(t, p.hides(t, "low"))
+	has(10)
+	p.take(t).to(t, at).says(t, "Taken back: −10, 0 in stock.").shows(t, "Taken back", "Takes back an earlier entry")
+	has(0)
+
+	p = b.get(t, at).submit(t, at+"/adjust", "pieces", "6", "reason", "Bought").to(t, at).says(t, "Adjusted: +6, 6 in stock.")
+	adjusted := p
+	form := p.form(t, at+"/scrap")
+	form.Set("quantity", "2")
+	for range 2 { // also with a double click
+		p = b.do(t, "POST", at+"/scrap", form).to(t, at).says(t, "Scrapped: −2, 4 in stock.")
+	}
+	has(4)
+	b.get(t, "/products").shows(t, "Hook 4").hides(t, "low")
+	adjusted.take(t).want(t, 422).shows(t, "Not enough pieces in stock: 4 of Hook, 6 are needed")
+	p.take(t).to(t, at).says(t, "Taken back: +2, 6 in stock.")
+	p.take(t).want(t, 303) // again
+	taken := c.Get(t, "/api/v1"+at+"/piece-entries?kind=scrapped&sort_order=asc&limit=1").Want(200).Text("items.0.id")
+	b.do(t, "POST", at+"/pieces/reverse", url.Values{"entry": {taken}}).want(t, 422).
+		shows(t, "The entry was taken back before")
+	has(6)
+
+	// What is wrong stays in the form.
+	for _, wrong := range [][3]string{{"count", "counted", ""}, {"count", "counted", "-1"}, {"count", "counted", "x"},
+		{"scrap", "quantity", "0"}, {"scrap", "quantity", "1.5"}, {"scrap", "quantity", "7"}, {"adjust", "pieces", "0"},
+		{"adjust", "pieces", "-7"}, {"adjust", "pieces", "many"}} {
+		refused := b.get(t, at).submit(t, at+"/"+wrong[0], wrong[1], wrong[2]).want(t, 422)
+		if got := refused.form(t, at+"/"+wrong[0]).Get(wrong[1]); got != wrong[2] ||
+			strings.Count(refused.text, `<details name="pieces" open>`) != 1 {
+			t.Errorf("%v: the form has %q, or is closed", wrong, got)
+		}
+		has(6)
+	}
+
+	// The ledger has more entries than the page shows.
+	b.get(t, at).hides(t, "All 5 entries")
+	c.Post(t, "/api/v1"+at+"/count", j{"counted": 7}).Want(200)
+	b.get(t, at).shows(t, "All 6 entries")
+	all := b.get(t, at+"/pieces").want(t, 200).shows(t, "7 in stock", "6 entries", "Counted "+hostile)
+	check(t, all)
+	oldest := c.Get(t, "/api/v1"+at+"/piece-entries?kind=counted&limit=1").Want(200).Text("items.0.id")
+	b.do(t, "POST", at+"/pieces/reverse", url.Values{"entry": {oldest}}).to(t, at).says(t, "Taken back: −1, 6 in stock.")
+	for _, wrong := range []string{"", "x", product} {
+		b.do(t, "POST", at+"/pieces/reverse", url.Values{"entry": {wrong}}).want(t, 404)
+	}
+
+	viewer := signIn(t, tenant.User(t, "viewer"))
+	viewer.get(t, at).want(t, 200).shows(t, "On hand 6").hides(t, "Scrap them", "Take back")
+	viewer.get(t, at+"/pieces").want(t, 200).shows(t, "6 in stock").hides(t, "Take back")
+	other := signIn(t, api.Operator(t))
+	other.get(t, at+"/pieces").want(t, 404)
+	other.do(t, "POST", at+"/pieces/reverse", url.Values{"entry": {oldest}}).want(t, 404)
+	other.do(t, "POST", at+"/count", url.Values{"counted": {"1"}}).want(t, 404)
+	has(6)
+}
+
+// Kits are assembled and taken apart on their page. What runs have made leads to them.
+func TestAssembleOnPage(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t, testkit.Options{}).Operator(t)
+	b := signIn(t, c)
+	clip := c.NewProduct(t, "Clip", 10)
+	kit := c.Post(t, "/api/v1/products", j{"name": "Kit", "components": []j{{"component_product_id": clip, "quantity": 3}}}).
+		Want(201).ID()
+	at := "/products/" + kit
+	run := c.NewRun(t, clip, "", 7, j{"status": "completed", "items": []j{{"product_id": clip, "quantity": 7}}})
+	b.get(t, "/products/"+clip).shows(t, "On hand 7", "Printed").hides(t, "Take back")
+	if p := b.get(t, "/products/"+clip); !strings.Contains(p.text, `"/runs/`+run[len("/api/v1/production-runs/"):]+`">Printed`) {
+		t.Errorf("the entry does not lead to the run: %s", p.text)
+	}
+
+	b.get(t, at).submit(t, at+"/assemble", "quantity", "3").want(t, 422).
+		shows(t, "Not enough pieces in stock: 7 of Product Clip, 9 are needed")
+	p := b.get(t, at).submit(t, at+"/assemble", "quantity", "2").to(t, at).says(t, "Assembled: +2, 2 in stock.")
+	check(t, p)
+	b.get(t, "/products/"+clip).shows(t, "On hand 1", "Assembled", "−6")
+	p.take(t).to(t, at).says(t, "Taken back: −2, 0 in stock.")
+	b.get(t, "/products/"+clip).shows(t, "On hand 7")
+	b.get(t, at).submit(t, at+"/disassemble", "quantity", "1").want(t, 422).shows(t, "Not enough pieces in stock")
+	b.get(t, at).submit(t, at+"/assemble", "quantity", "1").to(t, at)
+	b.get(t, at).submit(t, at+"/disassemble", "quantity", "1").to(t, at).says(t, "Taken apart: −1, 0 in stock.").
+		take(t).to(t, at).says(t, "Taken back: +1, 1 in stock.")
+	b.get(t, "/products/"+clip).shows(t, "On hand 4")
+}
