@@ -62,7 +62,7 @@ func TestDay(t *testing.T) {
 		"2024-02-01").want(t, 303).header.Get("Location")
 	b.get(t, order).submit(t, order+"/items", "product_id", "", "quantity", "3").want(t, 422)
 	page = b.get(t, order).submit(t, order+"/items", "product_id", strings.TrimPrefix(product, "/products/"),
-		"quantity", "3").to(t, order).shows(t, "Hook 3 0 0", "There is enough filament.", "Ada")
+		"quantity", "3").to(t, order).shows(t, "Hook 3 missing 3 0 0", "There is enough filament.", "Ada")
 	item := c.Get(t, "/api/v1"+order).Text("items.0.id")
 	b.get(t, "/orders").shows(t, "A-7", "Received", "2024-02-01")
 	b.get(t, "/").shows(t, "A-7 3 × Hook Can be printed 2024-02-01")
@@ -90,7 +90,7 @@ func TestDay(t *testing.T) {
 		b.do(t, "POST", run+"/complete", form).to(t, run).shows(t, "Completed", "92.5 g", "Hook 3 2 1")
 	}
 	c.Get(t, "/api/v1/spools/"+spool).Shows(map[string]string{"remaining_weight_grams": "407.5"})
-	b.get(t, order).shows(t, "Hook 3 2", "In production")
+	b.get(t, order).shows(t, "Hook 2 in stock, 1 missing 3 2", "In production")
 
 	second := b.get(t, "/runs/new").submit(t, "/runs/new", "printer_name", "Voron", "materials[0].spool_number",
 		number,

@@ -10,6 +10,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"spoolwright/server"
+	"spoolwright/value"
 )
 
 // order is an order, as the API returns it.
@@ -21,6 +24,7 @@ type order struct {
 	DueDate   string     `json:"due_date"`
 	Notes     string     `json:"notes"`
 	Status    string     `json:"status"`
+	ReadyAt   *time.Time `json:"ready_at"` // nil, unless all pieces are in stock
 	CreatedAt *time.Time `json:"created_at"`
 	Items     []orderItem
 	Lines     []orderLine `json:"unassigned_lines"`
@@ -77,9 +81,6 @@ type orderItem struct {
 
 // Thumb returns the picture of the product, or "".
 func (i orderItem) Thumb() template.HTML { return thumb(i.ProductID, i.Picture) }
-
-// Lacks returns the number of pieces that are neither printed nor planned, or 0.
-func (i orderItem) Lacks() int { return max(0, i.Quantity-i.Produced-i.Planned) }
 
 // Name returns the name of the order for people.
 func (o order) Name() string {
@@ -205,6 +206,49 @@ func (p *orderPage) Delivered(f *form, index int) input {
 		"value="+strconv.Itoa(n))
 }
 
+// available returns where the pieces of the item come from that are not delivered, or nil if the order is not open.
+func (p *orderPage) available(i orderItem) *availableItem {
+	for at := range p.Stock.Items {
+		if p.Stock.Items[at].ID == i.ID {
+			return &p.Stock.Items[at]
+		}
+	}
+	return nil
+}
+
+// Lacks returns the number of pieces of the item that are neither in stock nor in an unfinished run.
+func (p *orderPage) Lacks(i orderItem) int {
+	if a := p.available(i); a != nil {
+		return a.Missing
+	}
+	return 0
+}
+
+// Pieces returns in words where the pieces of the item are, or "".
+func (p *orderPage) Pieces(v view, i orderItem) string {
+	var words []string
+	if i.Delivered != nil {
+		words = append(words, v.Count(*i.Delivered)+" of "+v.Count(i.Quantity)+" delivered")
+	}
+	if a := p.available(i); a != nil {
+		words = append(words, a.words(v.visit)...)
+	}
+	return strings.Join(words, ", ")
+}
+
+// Deliver returns the input for the number of pieces of the item with the index that the customer gets now. Its value
+// is the number of those in stock.
+func (p *orderPage) Deliver(f *form, index int) input {
+	i, n := p.Order.Items[index], 0
+	if a := p.available(i); a != nil && p.Order.ReadyAt != nil {
+		n = a.Needed
+	} else if a != nil {
+		n = a.Reserved
+	}
+	return newInput(f, fmt.Sprintf("items[%d].quantity", index), i.Product+" to deliver", "type=number",
+		"value="+strconv.Itoa(n))
+}
+
 func showOrder(v *visit) error { return v.orderPage(200, "", nil) }
 
 func (v *visit) orderPage(status int, name string, f *form) error {
@@ -246,6 +290,99 @@ func delivered(f *form) map[string]any {
 	body := map[string]any{}
 	f.putRows(body, "items", field{"id", text}, field{"delivered", number})
 	return body
+}
+
+// delivery makes the body of the operation that delivers pieces. Items with 0 pieces or none are left out.
+func delivery(f *form) map[string]any {
+	body := map[string]any{}
+	for name, values := range f.Values {
+		if strings.HasSuffix(name, "].quantity") && strings.TrimSpace(values[0]) == "0" {
+			f.Values.Set(name, "")
+		}
+	}
+	f.putRows(body, "items", field{"id", text}, field{"quantity", number})
+	if body["items"] == nil {
+		f.Problem = "Type the pieces of at least one product."
+	}
+	return body
+}
+
+// shipped returns the notice of a delivery. Its form takes the delivery back: it opens the order again if this was the
+// only delivery of a done order, and otherwise reverses the entries of the ledger.
+func shipped(v *visit, f *form, answer json.RawMessage) *notice {
+	var o struct {
+		order
+		Warnings []struct{ Detail string }
+	}
+	json.Unmarshal(answer, &o) // an answer of the API is valid
+	n := &notice{Text: "The pieces are delivered."}
+	if o.IsDone() {
+		n.Text = "The order is delivered."
+	}
+	for _, w := range o.Warnings {
+		n.Text += " " + sentence(w.Detail)
+	}
+	sent := map[string]string{}
+	for row := 0; f.Values.Has(fmt.Sprintf("items[%d].id", row)); row++ {
+		if n := fmt.Sprint(f.value(field{fmt.Sprintf("items[%d].quantity", row), number})); n != "<nil>" {
+			sent[f.Values.Get(fmt.Sprintf("items[%d].id", row))] = n
+		}
+	}
+	only := o.IsDone()
+	for _, i := range o.Items {
+		only = only && i.Delivered != nil && sent[i.ID] == strconv.Itoa(*i.Delivered)
+	}
+	if was := f.Values.Get("status"); only && (was == "received" || was == "in_production") {
+		return undone(n.Text, "Undo", "/open", url.Values{"status": {was}})(v, f, answer)
+	}
+	if entries := v.deliveries(sent); len(entries) > 0 {
+		n.Undo = &undo{"Undo", "/orders/" + v.r.PathValue("id") + "/deliveries/back" + v.query(),
+			url.Values{"entry": entries}}
+	}
+	return n
+}
+
+// deliveries returns the ids of the newest entries of the ledger that deliver so many pieces of items of the order, by
+// their ids. It returns nil if one of them is not the visitor's, or was taken back.
+func (v *visit) deliveries(sent map[string]string) (ids []string) {
+	var ledger found[pieceEntry]
+	if v.fetch(get("/api/v1/piece-entries?order_id={id}&kind=delivered&limit=100", &ledger)) != nil {
+		return nil // the notice then has no undo
+	}
+	seen := map[string]bool{}
+	for _, e := range ledger.Items {
+		n, ok := sent[e.OrderItemID]
+		if !ok || seen[e.OrderItemID] {
+			continue
+		}
+		if e.UserID != v.Actor.User || !e.CanReverse() || strconv.Itoa(e.Shortfall-e.Pieces) != n {
+			return nil
+		}
+		seen[e.OrderItemID] = true
+		ids = append(ids, e.ID)
+	}
+	if len(ids) < len(sent) {
+		return nil
+	}
+	return ids
+}
+
+// takeDeliveriesBack reverses entries of the ledger of pieces that have delivered pieces of the order.
+func takeDeliveriesBack(v *visit) error {
+	f := v.sent()
+	for _, text := range f.Values["entry"] {
+		id, valid := value.ParseID(text)
+		if !valid {
+			return server.ErrNotFound
+		}
+		f.Key = v.newForm().Key
+		ok, err := v.send(f, "POST", "/api/v1/piece-entries/"+id+"/reverse", nil, nil)
+		if err != nil || !ok {
+			return v.then(ok, err, "", func() error { return v.orderPage(422, "deliveries", f) })
+		}
+	}
+	v.tell(&notice{Text: "The delivery is taken back."})
+	return v.redirect(v.here("/orders"))
 }
 
 // itemFields are the fields of an item that a visitor can change.

@@ -115,3 +115,97 @@ func TestOrderDoneByHand(t *testing.T) {
 	b.get(t, at).submit(t, at+"/cancel").to(t, at).says(t, "The order is cancelled.").take(t).to(t, at)
 	has(map[string]string{"status": "in_production"})
 }
+
+// The page of an order says where its pieces are, and delivers them in parts, each time with Undo.
+func TestDeliverOrder(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t, testkit.Options{})
+	tenant := api.Tenant(t)
+	c := tenant.User(t, "operator")
+	b := signIn(t, c)
+	hook, clip := c.NewProduct(t, "Hook", 100), c.NewProduct(t, "Clip", 10)
+	kit := c.Post(t, "/api/v1/products", j{"name": "Kit", "components": []j{{"component_product_id": clip, "quantity": 3}}}).
+		Want(201).ID()
+	count := func(product string, n int) {
+		t.Helper()
+		c.Post(t, "/api/v1/products/"+product+"/count", j{"counted": n}).Want(200)
+	}
+	count(hook, 2)
+	count(clip, 4)
+	created := c.Post(t, "/api/v1/orders", j{"items": []j{{"product_id": hook, "quantity": 6}, {"product_id": kit,
+		"quantity": 2}}}).Want(201)
+	at, item := "/orders/"+created.ID(), created.Text("items.0.id")
+	c.NewRun(t, hook, item, 1, nil)
+	has := func(status, hooks, kits string) {
+		t.Helper()
+		c.Get(t, "/api/v1"+at).Want(200).Shows(map[string]string{"status": status, "items.0.delivered": hooks,
+			"items.1.delivered": kits})
+	}
+	p := b.get(t, at).shows(t, "Product Hook 2 in stock, 1 on the way, 3 missing",
+		"Kit 2 to make of Product Clip (4 in stock, 2 missing)").hides(t, "delivered", "Ready to pack")
+	check(t, p)
+	if form := p.form(t, at+"/deliver"); form.Get("items[0].quantity") != "2" || form.Get("items[1].quantity") != "0" {
+		t.Errorf("the form has %v", form)
+	}
+
+	if !strings.Contains(p.text, item+`/print"`) {
+		t.Error("the page does not print what is missing")
+	}
+	enough, _ := c.NewOrder(t, clip, 1)
+	c.Patch(t, enough, j{"due_date": "2024-01-01"}).Want(200) // before the others
+	if p := b.get(t, strings.TrimPrefix(enough, "/api/v1")).shows(t, "1 in stock"); strings.Contains(p.text, `/print"`) {
+		t.Error("the page prints what is in stock")
+	}
+	c.Delete(t, enough).Want(204)
+
+	// What is in stock is delivered, and taken back.
+	p = p.submit(t, at+"/deliver").to(t, at).says(t, "The pieces are delivered.").
+		shows(t, "Product Hook 2 of 6 delivered, 1 on the way, 3 missing")
+	has("received", "2", "null")
+	p = p.take(t).to(t, at).says(t, "The delivery is taken back.").shows(t, "2 in stock")
+	c.Get(t, "/api/v1/products/"+hook).Want(200).Shows(map[string]string{"on_hand": "2"})
+
+	// Wrong numbers stay in the form, and nothing is delivered. In particular, an empty form is not the whole order.
+	for _, wrong := range [][2]string{{"", "0"}, {"0", " "}, {"7", "0"}, {"x", "1"}, {"-1", "1"}} {
+		refused := p.submit(t, at+"/deliver", "items[0].quantity", wrong[0], "items[1].quantity", wrong[1]).want(t, 422)
+		if got := refused.form(t, at+"/deliver").Get("items[0].quantity"); got != strings.TrimPrefix(wrong[0], "0") {
+			t.Errorf("%v: the form has %q", wrong, got)
+		}
+	}
+	c.Get(t, "/api/v1/piece-entries?order_id="+created.ID()+"&kind=delivered").Want(200).Shows(
+		map[string]string{"total": "2"}) // the first one, and the one that takes it back
+
+	// Two deliveries make the order done. Undo takes only the last one back, also of several items.
+	b.get(t, at).submit(t, at+"/deliver", "items[0].quantity", "1", "items[1].quantity", "1").to(t, at).
+		says(t, "The pieces are delivered.")
+	count(hook, 5)
+	count(clip, 3)
+	p = b.get(t, at).submit(t, at+"/deliver", "items[0].quantity", "5", "items[1].quantity", "1").to(t, at)
+	p.says(t, "The order is delivered.").shows(t, "Done", "6 of 6 delivered", "2 of 2 delivered")
+	p.take(t).to(t, at).says(t, "The delivery is taken back.")
+	has("in_production", "1", "1")
+
+	// A delivery that somebody else has taken back meanwhile is refused.
+	p = b.get(t, at).submit(t, at+"/deliver", "items[0].quantity", "1", "items[1].quantity", "").to(t, at)
+	entry := c.Get(t, "/api/v1/piece-entries?kind=delivered&limit=1").Want(200).Text("items.0.id")
+	c.Post(t, "/api/v1/piece-entries/"+entry+"/reverse", nil).Want(200)
+	p.take(t).want(t, 422).shows(t, "The entry was taken back before")
+
+	// More than there is gets out, with a word about it. A whole order comes back at once.
+	whole := c.Post(t, "/api/v1/orders", j{"items": []j{{"product_id": clip, "quantity": 1}}}).Want(201).ID()
+	count(clip, 0)
+	testkit.ExecURL(t, testkit.Private().SuperURL(), `update orders set ready_at = now() where id = '`+whole+`'`)
+	p = b.get(t, "/orders/"+whole).shows(t, "Received Ready to pack", "1 missing")
+	p = p.submit(t, "/orders/"+whole+"/deliver").to(t, "/orders/"+whole).says(t,
+		"The order is delivered. 1 pieces of Product Clip were delivered that were not in stock.").hides(t, "Ready")
+	p.take(t).to(t, "/orders/"+whole).says(t, "The order is open again.")
+	c.Get(t, "/api/v1/orders/"+whole).Want(200).Shows(map[string]string{"status": "received", "items.0.delivered": "null"})
+
+	viewer := signIn(t, tenant.User(t, "viewer"))
+	viewer.get(t, at).want(t, 200).shows(t, "1 of 6 delivered").hides(t, "Deliver these")
+	for _, form := range []string{"/deliver", "/deliveries/back"} {
+		viewer.do(t, "POST", at+form, url.Values{"entry": {entry}}).want(t, 403)
+	}
+	signIn(t, api.Operator(t)).do(t, "POST", at+"/deliveries/back", url.Values{"entry": {entry}}).want(t, 404)
+	b.do(t, "POST", at+"/deliveries/back", url.Values{"entry": {"x"}}).want(t, 404)
+}

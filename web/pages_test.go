@@ -258,7 +258,7 @@ func TestPages(t *testing.T) {
 		"run items/" + id["run"], "run items/" + id["run"] + "/remove", "run materials",
 		"run materials/" + id["run"] + "/exchange", "run materials/" + id["run"] + "/remove", "order edit", "order remove",
 		"order cancel", "order items", "order items/" + id["order item"] + "/remove", "order plan",
-		"order items/" + id["order item"], "order items/" + id["order item"] + "/restore", "order complete", "order open",
+		"order items/" + id["order item"], "order items/" + id["order item"] + "/restore", "order complete", "order deliver", "order open",
 		"product materials/" + id["product"] + "/remove", "product components/" + id["product"] + "/remove",
 		"product materials/back", "product count", "product scrap", "product adjust", "product assemble",
 		"product disassemble", "product pieces/reverse", "product components/back", "run remove"} {

@@ -3,6 +3,7 @@ package web
 import (
 	"encoding/json"
 	"net/url"
+	"strings"
 	"time"
 
 	"spoolwright/server"
@@ -159,4 +160,54 @@ func reversePieces(v *visit) error {
 	ok, err := v.send(f, "POST", "/api/v1/piece-entries/{part}/reverse", nil, &e)
 	v.tell(&notice{Text: "Taken back: " + v.Signed(e.Pieces) + ", " + v.Count(e.OnHand) + " in stock."})
 	return v.then(ok, err, v.here("/products"), func() error { return v.productPage(422, "entry", f) })
+}
+
+// availablePart says where the pieces of a product come from that an item of an order needs.
+type availablePart struct {
+	ProductID string `json:"product_id"`
+	Product   string `json:"product_name"`
+	Needed    int
+	Reserved  int
+	Incoming  int
+	Missing   int
+}
+
+// availableItem says where the pieces of an item of an open order come from that are not delivered. The parts are
+// components of the pieces that are missing.
+type availableItem struct {
+	ID string
+	availablePart
+	Until *time.Time `json:"incoming_until"`
+	Parts []availablePart
+}
+
+// words returns where the pieces are: in stock, in unfinished runs, or nowhere.
+func (a *availablePart) words(v *visit, until *time.Time, missing string) (words []string) {
+	if a.Reserved > 0 {
+		words = append(words, v.Count(a.Reserved)+" in stock")
+	}
+	if a.Incoming > 0 {
+		text := v.Count(a.Incoming) + " on the way"
+		if until != nil && until.After(v.Now()) {
+			text += " until " + v.Clock(until)
+		}
+		words = append(words, text)
+	}
+	if a.Missing > 0 {
+		words = append(words, v.Count(a.Missing)+" "+missing)
+	}
+	return words
+}
+
+// words returns where the pieces and their parts are.
+func (a *availableItem) words(v *visit) []string {
+	if len(a.Parts) == 0 {
+		return a.availablePart.words(v, a.Until, "missing")
+	}
+	var parts []string
+	for i := range a.Parts {
+		one := &a.Parts[i]
+		parts = append(parts, one.Product+" ("+strings.Join(one.words(v, nil, "missing"), ", ")+")")
+	}
+	return a.availablePart.words(v, a.Until, "to make of "+strings.Join(parts, ", "))
 }

@@ -256,6 +256,7 @@ type availability struct {
 		}
 		InStock []stocked `json:"in_stock"`
 	}
+	Items []availableItem // only of an open order
 }
 
 // stocked is a filament in stock that is similar to a needed filament. Nothing of the needed filament is in stock.

@@ -178,6 +178,8 @@ var pages = slices.Concat([]page{
 	{"POST /orders/{id}/cancel", server.Write, orderState("cancel", "/cancel", "The order is cancelled.", nil)},
 	{"POST /orders/{id}/complete", server.Write,
 		orderState("complete", "/complete", "The order is done.", delivered)},
+	{"POST /orders/{id}/deliver", server.Write, oneOrder.action("deliver", "POST", "/deliver", delivery, shipped)},
+	{"POST /orders/{id}/deliveries/back", server.Write, takeDeliveriesBack},
 	{"POST /orders/{id}/open", server.Write,
 		oneOrder.action("open", "PATCH", "", values(field{"status", text}), says("The order is open again."))},
 	{"POST /orders/{id}/items", server.Write, oneOrder.action("items", "POST", "/items",
