@@ -38,13 +38,14 @@ type Settings struct {
 	EnergyKWh    value.Optional[value.Decimal] `json:"energy_kwh_cost" rule:"maximum=1000000"`
 	FailureRate  value.Optional[value.Decimal] `json:"failure_rate_percent" rule:"maximum=99"`
 	Measured     value.Optional[bool]          `json:"failure_rate_measured" rule:"notNull"`
+	Assemble     value.Optional[bool]          `json:"assemble_on_delivery" rule:"notNull"`
 	UpdatedAt    value.Timestamp               `json:"updated_at" rule:"readOnly,notNull"`
 }
 
 const (
 	ownTenant       = `tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid`
 	settingsColumns = `time_zone, currency, labour_hour_cost, machine_hour_cost, machine_power_watts, energy_kwh_cost,
-		failure_rate_percent, failure_rate_measured, updated_at`
+		failure_rate_percent, failure_rate_measured, assemble_on_delivery, updated_at`
 )
 
 var getSettingsDoc = &server.Doc{

@@ -62,21 +62,21 @@ func (h handlers) complete(ctx context.Context, r *server.Request[OrderCompletio
 				targets = append(targets, map[string]any{"id": string(id), "delivered": *item.Delivered})
 			}
 		}
-		return []*db.Stmt{deliverPieces(id, targets, true, true),
+		return []*db.Stmt{deliverPieces(id, targets, true, nil),
 			db.SQL(`update orders set status = 'done', updated_at = now() where id = $1`, id)}, nil
 	})
 }
 
 // deliverAll returns a statement that delivers all pieces of an order, unless it is done. The order must be locked.
 func deliverAll(order string) *db.Stmt {
-	return db.SQL(`select deliver_pieces(o.id, '[]', true, true)::text from orders o
+	return db.SQL(`select deliver_pieces(o.id, '[]', true, null)::text from orders o
 		where o.id = $1 and o.status <> 'done' and o.hidden_at is null`, order)
 }
 
 // deliverNew is deliverAll for an order that the same transaction creates with the status done. It changes nothing if
 // the order does not exist.
 func deliverNew(order string) *db.Stmt {
-	return db.SQL(`select deliver_pieces(o.id, '[]', true, true)::text from orders o where o.id = $1`, order)
+	return db.SQL(`select deliver_pieces(o.id, '[]', true, null)::text from orders o where o.id = $1`, order)
 }
 
 // takeBack returns a statement that takes the deliveries of an order back if it is done. The order must be locked.

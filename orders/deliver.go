@@ -13,7 +13,7 @@ import (
 // OrderDelivery is the body of a request to deliver pieces of an order.
 type OrderDelivery struct {
 	Items    []OrderDeliveryItem  `json:"items"`
-	Assemble value.Optional[bool] `json:"assemble" rule:"default=true"`
+	Assemble value.Optional[bool] `json:"assemble"`
 }
 
 // OrderDeliveryItem is how many more pieces of an item the customer gets.
@@ -85,7 +85,7 @@ var errCancelled = server.Conflict("ORDER_NOT_OPEN", "The order is cancelled; se
 const deliveryRules = "The ledger of pieces has a `delivered` entry for each item. What is recorded has happened: pieces " +
 	"that were not in stock are delivered, too. The entry keeps them in `shortfall`, and `warnings` has " +
 	"`PIECES_SHORTFALL`. Pieces of a product with components and without materials of its own, a kit, that are not in stock " +
-	"are assembled first, as far as there are parts."
+	"are assembled first, as far as there are parts, unless the farm has turned `assemble_on_delivery` off."
 
 var deliverDoc = &server.Doc{
 	ID: "deliverOrder", Tag: Tag, Summary: "Deliver an order, or a part of it",
@@ -178,7 +178,7 @@ func (h handlers) deliver(ctx context.Context, r *server.Request[OrderDelivery])
 			targets = append(targets, map[string]any{"id": item.ID.Arg(),
 				"delivered": had + item.Quantity.Or(max(of.Quantity-had, 0))})
 		}
-		return []*db.Stmt{deliverPieces(id, targets, len(r.In.Items) == 0, r.In.Assemble.Or(true)), settle(id)}, nil
+		return []*db.Stmt{deliverPieces(id, targets, len(r.In.Items) == 0, r.In.Assemble.Arg()), settle(id)}, nil
 	})
 }
 
@@ -228,7 +228,7 @@ func (h handlers) delivered(ctx context.Context, id string, locked *db.Stmt,
 
 // deliverPieces returns a statement that delivers pieces of a locked order; see the SQL function. It returns the
 // shortfalls.
-func deliverPieces(order string, targets []map[string]any, rest, assemble bool) *db.Stmt {
+func deliverPieces(order string, targets []map[string]any, rest bool, assemble any) *db.Stmt {
 	return db.SQL(`select deliver_pieces($1, $2::json, $3, $4)::text`, order, db.Recordset(targets), rest, assemble)
 }
 

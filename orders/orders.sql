@@ -96,8 +96,9 @@ end $$;
 -- Delivers pieces of a locked order. p_targets has rows with the id of an item and how many of its pieces the customer
 -- has then, in delivered. With p_rest, the customer has all pieces of the other items then; otherwise these do not
 -- change. With p_assemble, missing pieces of products with components and without materials of their own are assembled
--- first, as far as there are parts. Each difference is an entry of the ledger of pieces: what goes out beyond the stock is a shortfall, and what
--- the customer has no more is in stock again.
+-- first, as far as there are parts; if it is null, the setting of the farm says whether. Each difference is an entry of
+-- the ledger of pieces: what goes out beyond the stock is a shortfall, and what the customer has no more is in stock
+-- again.
 --
 -- Returns the shortfalls as a JSON array of objects with order_item_id, product_id, product_name and pieces.
 drop function if exists deliver_pieces(uuid, json, boolean);
@@ -109,6 +110,10 @@ declare
 	kits bigint;
 	short jsonb := '[]';
 begin
+	if p_assemble is null then
+		select t.assemble_on_delivery into p_assemble
+		from tenants t where t.tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid;
+	end if;
 	perform lock_pieces(array(
 		select i.product_id from order_items i where i.order_id = p_order and i.withdrawn_at is null
 		union

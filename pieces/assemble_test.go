@@ -58,7 +58,8 @@ func TestAssemble(t *testing.T) {
 // A delivery assembles the kits that are missing, as far as there are parts.
 func TestDeliveryAssembles(t *testing.T) {
 	t.Parallel()
-	c := newFarm(t).Operator(t)
+	tenant := newFarm(t).Tenant(t)
+	c := tenant.User(t, "operator")
 	kit, clip, base := newKit(t, c)
 	c.Post(t, products+"/"+clip+"/count", j{"counted": 5}).Want(200)
 	c.Post(t, products+"/"+base+"/count", j{"counted": 5}).Want(200)
@@ -72,6 +73,22 @@ func TestDeliveryAssembles(t *testing.T) {
 	other, _ := c.NewOrder(t, kit, 1)
 	c.Post(t, other+"/deliver", j{"assemble": false}).Want(200).Shows(map[string]string{"warnings.0.pieces": "1"})
 	onHand(t, c, clip, 5)
+
+	// The setting of the farm is the default, also for an order that is marked done.
+	tenant.User(t, "admin").Patch(t, "/api/v1/settings", j{"assemble_on_delivery": false}).Want(200).
+		Shows(map[string]string{"assemble_on_delivery": "false"})
+	for _, deliver := range []func(order string){
+		func(order string) { c.Post(t, order+"/deliver", nil).Want(200) },
+		func(order string) { c.Post(t, order+"/complete", nil).Want(200) },
+		func(order string) { c.Patch(t, order, j{"status": "done"}).Want(200) },
+	} {
+		order, _ := c.NewOrder(t, kit, 1)
+		deliver(order)
+		onHand(t, c, clip, 5)
+	}
+	order, _ = c.NewOrder(t, kit, 1)
+	c.Post(t, order+"/deliver", j{"assemble": true}).Want(200)
+	onHand(t, c, clip, 2)
 }
 
 func TestReverse(t *testing.T) {

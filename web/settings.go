@@ -136,11 +136,17 @@ func (v *visit) settingsPage(status int, p *settingsPage) error {
 // farmFields are the fields of the settings: the time zone, the currency, and the rates for costs.
 var farmFields = []field{{"time_zone", text}, {"currency", text}, {"labour_hour_cost", number},
 	{"machine_hour_cost", number}, {"machine_power_watts", number}, {"energy_kwh_cost", number},
-	{"failure_rate_percent", number}, {"failure_rate_measured", perhaps}}
+	{"failure_rate_percent", number}, {"failure_rate_measured", perhaps},
+	{"assemble_on_delivery", perhaps}}
 
 // Measured returns the choice of the source of the failure rate.
 func (p *settingsPage) Measured() []option {
 	return []option{{"false", "The rate above"}, {"true", "The last 90 days, by product"}}
+}
+
+// Assembling returns the choice of what the delivery of an order does with kits that are not in stock.
+func (p *settingsPage) Assembling() []option {
+	return []option{{"true", "Assembles them from their parts"}, {"false", "Assembles nothing"}}
 }
 
 func changeSettings(v *visit) error {

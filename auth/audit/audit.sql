@@ -117,7 +117,7 @@ create or replace trigger audit_changed
 		'name,role,expires_at,printer_id,revoked_at:revoked,hash:secret');
 create or replace trigger audit_changed after update on tenants for each row execute function audit_change('settings',
 	'name,time_zone,currency,labour_hour_cost,machine_hour_cost,machine_power_watts,energy_kwh_cost,'
-	'failure_rate_percent,failure_rate_measured');
+	'failure_rate_percent,failure_rate_measured,assemble_on_delivery');
 -- A secret that is encrypted with another key is the same one; previous_until changes with another one.
 create or replace trigger audit_changed
 	after insert or delete or update of url, events, description, format, daily, disabled_at, previous_until

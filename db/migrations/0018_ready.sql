@@ -6,3 +6,4 @@ drop trigger if exists stock_changed on order_items;
 
 -- Whether the delivery of an order assembles the pieces that are not in stock, if their components are.
 alter table tenants add column assemble_on_delivery boolean not null default true;
+grant update (assemble_on_delivery) on tenants to spoolwright_app;

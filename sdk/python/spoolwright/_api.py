@@ -419,6 +419,10 @@ class Settings:
     """true: a product's rate is that of the last 90 days; failure_rate_percent is for products without pieces in that
     time.
     """
+    assemble_on_delivery: bool
+    """Whether the delivery of an order assembles kits that are not in stock, as far as their parts are; true by
+    default.
+    """
     updated_at: _dt.datetime
     """Time of the last change."""
     etag: str | None = field(default=None, compare=False)
@@ -436,6 +440,7 @@ def _Settings(d: Any, etag: str | None = None) -> Settings:
         energy_kwh_cost=_core.number(get("energy_kwh_cost")),
         failure_rate_percent=_core.number(get("failure_rate_percent")),
         failure_rate_measured=get("failure_rate_measured"),
+        assemble_on_delivery=get("assemble_on_delivery"),
         updated_at=_core.timestamp(get("updated_at")),
         etag=etag,
     )
@@ -8025,6 +8030,7 @@ class SettingsResource:
         energy_kwh_cost: DecimalInput | None | Unset = UNSET,
         failure_rate_percent: DecimalInput | None | Unset = UNSET,
         failure_rate_measured: bool | Unset = UNSET,
+        assemble_on_delivery: bool | Unset = UNSET,
         if_match: str | None = None,
     ) -> Settings:
         """Change the settings.
@@ -8046,6 +8052,8 @@ class SettingsResource:
         :param failure_rate_percent: Expected percentage of pieces that fail.
         :param failure_rate_measured: true: a product's rate is that of the last 90 days; failure_rate_percent is
         for products without pieces in that time.
+        :param assemble_on_delivery: Whether the delivery of an order assembles kits that are not in stock, as far
+        as their parts are; true by default.
         :param if_match: The ``etag`` of the resource as you know it. If the resource has changed since, the call
         raises PreconditionFailedError and changes nothing.
         """
@@ -8062,6 +8070,7 @@ class SettingsResource:
                 "energy_kwh_cost": energy_kwh_cost,
                 "failure_rate_percent": failure_rate_percent,
                 "failure_rate_measured": failure_rate_measured,
+                "assemble_on_delivery": assemble_on_delivery,
             },
             if_match=if_match,
         )
@@ -14499,8 +14508,9 @@ class OrdersResource:
         The ledger of pieces has a `delivered` entry for each item. What is recorded has happened: pieces that were
         not in stock are delivered, too. The entry keeps them in `shortfall`, and `warnings` has
         `PIECES_SHORTFALL`. Pieces of a product with components and without materials of its own, a kit, that are
-        not in stock are assembled first, as far as there are parts. If an item has fewer pieces than were
-        delivered before, the others are in stock again, by a `returned` entry.
+        not in stock are assembled first, as far as there are parts, unless the farm has turned
+        `assemble_on_delivery` off. If an item has fewer pieces than were delivered before, the others are in stock
+        again, by a `returned` entry.
 
         Repeat the operation to change the numbers: then an item that is not in the list keeps its number.
         `updateOrder` with another `status` takes the deliveries back. The body may be empty.
@@ -14540,7 +14550,8 @@ class OrdersResource:
         The ledger of pieces has a `delivered` entry for each item. What is recorded has happened: pieces that were
         not in stock are delivered, too. The entry keeps them in `shortfall`, and `warnings` has
         `PIECES_SHORTFALL`. Pieces of a product with components and without materials of its own, a kit, that are
-        not in stock are assembled first, as far as there are parts.
+        not in stock are assembled first, as far as there are parts, unless the farm has turned
+        `assemble_on_delivery` off.
 
         The body may be empty. A `cancelled` order cannot be delivered (`ORDER_NOT_OPEN`). `updateOrder` with
         another `status` takes the deliveries of a `done` order back.
@@ -14549,7 +14560,8 @@ class OrdersResource:
 
         :param id: The id of the order, a UUID.
         :param items: What the customer gets; all that is missing if absent.
-        :param assemble: Whether kits that are missing are assembled first.
+        :param assemble: Whether kits that are missing are assembled first; by default as the setting
+        assemble_on_delivery says.
         :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
         a key.
         """

@@ -280,6 +280,11 @@ export interface Settings<D = number> {
    * time.
    */
   readonly failure_rate_measured: boolean;
+  /**
+   * Whether the delivery of an order assembles kits that are not in stock, as far as their parts are; true by
+   * default.
+   */
+  readonly assemble_on_delivery: boolean;
   /** Time of the last change. */
   readonly updated_at: string;
 }
@@ -3910,6 +3915,11 @@ export interface SettingsUpdate {
    * time.
    */
   failure_rate_measured?: boolean | undefined;
+  /**
+   * Whether the delivery of an order assembles kits that are not in stock, as far as their parts are; true by
+   * default.
+   */
+  assemble_on_delivery?: boolean | undefined;
 }
 
 /** The type `VendorCreate` of the API, in request bodies. */
@@ -5048,7 +5058,7 @@ export interface OrderDeliveryItem {
 export interface OrderDelivery {
   /** What the customer gets; all that is missing if absent. */
   items?: readonly OrderDeliveryItem[] | undefined;
-  /** Whether kits that are missing are assembled first. */
+  /** Whether kits that are missing are assembled first; by default as the setting assemble_on_delivery says. */
   assemble?: boolean | null | undefined;
 }
 
@@ -10098,8 +10108,8 @@ export class OrdersResource<M extends DecimalMode = "number"> {
    * The ledger of pieces has a `delivered` entry for each item. What is recorded has happened: pieces that were not
    * in stock are delivered, too. The entry keeps them in `shortfall`, and `warnings` has `PIECES_SHORTFALL`. Pieces
    * of a product with components and without materials of its own, a kit, that are not in stock are assembled first,
-   * as far as there are parts. If an item has fewer pieces than were delivered before, the others are in stock again,
-   * by a `returned` entry.
+   * as far as there are parts, unless the farm has turned `assemble_on_delivery` off. If an item has fewer pieces
+   * than were delivered before, the others are in stock again, by a `returned` entry.
    *
    * Repeat the operation to change the numbers: then an item that is not in the list keeps its number. `updateOrder`
    * with another `status` takes the deliveries back. The body may be empty.
@@ -10125,7 +10135,7 @@ export class OrdersResource<M extends DecimalMode = "number"> {
    * The ledger of pieces has a `delivered` entry for each item. What is recorded has happened: pieces that were not
    * in stock are delivered, too. The entry keeps them in `shortfall`, and `warnings` has `PIECES_SHORTFALL`. Pieces
    * of a product with components and without materials of its own, a kit, that are not in stock are assembled first,
-   * as far as there are parts.
+   * as far as there are parts, unless the farm has turned `assemble_on_delivery` off.
    *
    * The body may be empty. A `cancelled` order cannot be delivered (`ORDER_NOT_OPEN`). `updateOrder` with another
    * `status` takes the deliveries of a `done` order back.
