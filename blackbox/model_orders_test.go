@@ -1,10 +1,16 @@
 package blackbox_test
 
 import (
+	"cmp"
+	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
+	"strings"
+	"time"
 
+	"spoolwright/db"
 	"spoolwright/testkit"
 )
 
@@ -290,16 +296,127 @@ func (p *modelProduct) explode(pieces int64, into map[filament]micro) {
 	}
 }
 
-// reserved returns what the open orders and the unfinished runs reserve. open has the open orders.
-func (f *modelTenant) reserved(open map[*modelOrder]bool, without *modelOrder) map[filament]micro {
-	all := map[filament]micro{}
-	for _, o := range f.orders {
-		if !open[o] || o == without {
-			continue
+// addMaterials adds the filament that pieces of the product need without its components.
+func (p *modelProduct) addMaterials(pieces int64, into map[filament]micro) {
+	for _, m := range p.materials {
+		into[filament{m.text("material_type"), m.text("color")}] += m["weight_grams"].(micro) * micro(pieces)
+	}
+}
+
+// modelNeed is a product that an item of an open order needs.
+type modelNeed struct {
+	item              *modelOrderItem
+	product           *modelProduct
+	needed            int64
+	incoming, missing int64
+}
+
+// net returns what the items need, and where it comes from. The items have the order in which they take pieces;
+// delivered and onHand have what the API says. The pieces of the runs are those of the model.
+func (f *modelTenant) net(
+	items []*modelOrderItem, delivered map[*modelOrderItem]int64, onHand map[string]int64,
+) (all []modelNeed) {
+	demand := map[*modelProduct]map[*modelOrderItem]int64{}
+	add := func(p *modelProduct, i *modelOrderItem, n int64) {
+		if demand[p] == nil {
+			demand[p] = map[*modelOrderItem]int64{}
 		}
-		for _, i := range o.items {
-			produced, planned, _ := f.pieces(i)
-			i.product.explode(max(0, i.quantity-produced-planned), all)
+		demand[p][i] += n
+	}
+	for _, i := range items {
+		if n := i.quantity - delivered[i]; n > 0 {
+			add(i.product, i, n)
+		}
+	}
+	// A product comes after all products that contain it.
+	var sorted []*modelProduct
+	seen := map[*modelProduct]bool{}
+	var visit func(p *modelProduct)
+	visit = func(p *modelProduct) {
+		if !seen[p] {
+			seen[p] = true
+			for _, c := range p.components {
+				visit(c.product)
+			}
+			sorted = append(sorted, p)
+		}
+	}
+	for _, p := range f.products {
+		visit(p)
+	}
+	slices.Reverse(sorted)
+	for _, p := range sorted {
+		needs := demand[p]
+		shelf, pool := max(0, onHand[p.id]), int64(0)
+		made, own := map[*modelOrderItem]int64{}, map[*modelOrderItem]int64{}
+		for _, r := range f.runs {
+			for _, item := range r.items {
+				switch {
+				case item.product != p || r.gone():
+				case r.isUnfinished():
+					own[item.order] += item.quantity
+					pool += item.quantity
+				case r.state() == "completed" && item.success >= 0:
+					made[item.order] += item.success
+				case r.state() == "completed":
+					made[item.order] += item.quantity - max(item.fails, 0)
+				}
+			}
+		}
+		rest, incoming := map[*modelOrderItem]int64{}, map[*modelOrderItem]int64{}
+		each := func(give func(i *modelOrderItem) int64) {
+			for _, i := range items {
+				if rest[i] > 0 {
+					rest[i] -= give(i)
+				}
+			}
+		}
+		for i, n := range needs {
+			rest[i] = n
+		}
+		take := func(from *int64, most ...int64) int64 {
+			n := max(0, min(slices.Min(most), *from))
+			*from -= n
+			return n
+		}
+		each(func(i *modelOrderItem) int64 {
+			mine := made[i]
+			if i.product == p {
+				mine -= delivered[i]
+			}
+			return take(&shelf, rest[i], mine)
+		})
+		each(func(i *modelOrderItem) int64 { return take(&shelf, rest[i]) })
+		each(func(i *modelOrderItem) int64 {
+			n := take(&pool, rest[i], own[i])
+			incoming[i] += n
+			return n
+		})
+		each(func(i *modelOrderItem) int64 {
+			n := take(&pool, rest[i])
+			incoming[i] += n
+			return n
+		})
+		for _, i := range items {
+			if needs[i] > 0 {
+				all = append(all, modelNeed{i, p, needs[i], incoming[i], rest[i]})
+				for _, c := range p.components {
+					if rest[i] > 0 {
+						add(c.product, i, rest[i]*c.quantity)
+					}
+				}
+			}
+		}
+	}
+	return all
+}
+
+// reserved returns what the open orders and the unfinished runs reserve. needs is what net returns.
+func (f *modelTenant) reserved(needs []modelNeed, without *modelOrder) map[filament]micro {
+	all := map[filament]micro{}
+	for _, n := range needs {
+		if n.item.order != without {
+			n.product.addMaterials(n.missing, all)
 		}
 	}
 	for _, r := range f.runs {
@@ -326,11 +443,33 @@ func (f *modelTenant) reserved(open map[*modelOrder]bool, without *modelOrder) m
 	return all
 }
 
+// stockOfPieces returns the pieces in stock by the ids of the products.
+func (f *modelTenant) stockOfPieces() map[string]int64 {
+	onHand := map[string]int64{}
+	rows := db.SQL(`select product_id::text as id, on_hand from product_pieces`)
+	if err := f.api.DB.Read(db.As(f.t.Context(), db.Actor{Tenant: f.users[0].client.Actor.Tenant}), rows); err != nil {
+		f.t.Error(err)
+		return nil
+	}
+	var all []struct {
+		ID     string
+		OnHand int64 `json:"on_hand"`
+	}
+	if err := json.Unmarshal(rows.Array(), &all); err != nil {
+		f.t.Error(err)
+	}
+	for _, p := range all {
+		onHand[p.ID] = p.OnHand
+	}
+	return onHand
+}
+
 // checkOrders compares the orders, and the availability of some products and orders, with the model.
 func (f *modelTenant) checkOrders() {
 	u := f.users[0]
 	listed := f.listAll("orders", false)
 	open, live := map[*modelOrder]bool{}, 0
+	delivered, created := map[*modelOrderItem]int64{}, map[*modelOrder]time.Time{}
 	for _, o := range f.orders {
 		out, a := u.call("get order", "GET", "/api/v1/orders/"+o.id, nil)
 		if o.deleted.Load() {
@@ -345,8 +484,10 @@ func (f *modelTenant) checkOrders() {
 			continue
 		}
 		anyStarted := false
+		created[o], _ = time.Parse(time.RFC3339Nano, a.text("created_at"))
 		for n, i := range o.items {
 			produced, planned, started := f.pieces(i)
+			delivered[i], _ = strconv.ParseInt(fmt.Sprint(a.list("items")[n]["delivered"]), 10, 64) // null is 0
 			anyStarted = anyStarted || started
 			got := a.list("items")[n]
 			for name, want := range map[string]int64{"quantity": i.quantity, "produced": produced,
@@ -371,7 +512,17 @@ func (f *modelTenant) checkOrders() {
 		f.t.Errorf("%d orders are listed, the model has %d", len(listed), live)
 	}
 
-	reserved := f.reserved(open, nil)
+	var items []*modelOrderItem
+	sorted := slices.SortedFunc(maps.Keys(created), func(a, b *modelOrder) int {
+		return cmp.Or(created[a].Compare(created[b]), strings.Compare(a.id, b.id))
+	})
+	for _, o := range sorted {
+		if open[o] {
+			items = append(items, o.items...)
+		}
+	}
+	needs := f.net(items, delivered, f.stockOfPieces())
+	reserved := f.reserved(needs, nil)
 	for range min(12, len(f.products)) {
 		p, _ := pick(u, f.products)
 		if p.deleted.Load() {
@@ -389,14 +540,15 @@ func (f *modelTenant) checkOrders() {
 			continue
 		}
 		rows, needed := map[filament]micro{}, map[filament]micro{}
-		for _, i := range o.items {
-			produced, planned, _ := f.pieces(i)
-			if open[o] && produced < i.quantity {
-				i.product.explode(i.quantity-produced, rows)
-				i.product.explode(max(0, i.quantity-produced-planned), needed)
+		for _, n := range needs {
+			if n.item.order == o {
+				n.product.addMaterials(n.missing, needed)
+			}
+			if n.item.order == o && n.product == n.item.product && n.incoming+n.missing > 0 {
+				n.product.explode(n.incoming+n.missing, rows)
 			}
 		}
-		f.checkAvailability(u.client, "/api/v1/orders/"+o.id+"/availability", rows, needed, f.reserved(open, o))
+		f.checkAvailability(u.client, "/api/v1/orders/"+o.id+"/availability", rows, needed, f.reserved(needs, o))
 	}
 }
 

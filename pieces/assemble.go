@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 
+	"spoolwright/catalog"
 	"spoolwright/db"
 	"spoolwright/server"
 	"spoolwright/value"
@@ -38,7 +39,7 @@ var (
 )
 
 var assembleDoc = &server.Doc{
-	ID: "assemblePieces", Tag: Tag, Summary: "Assemble pieces from their components",
+	ID: "assemblePieces", Tag: catalog.Tag, Summary: "Assemble pieces from their components",
 	Description: "Makes pieces of a product: its direct components leave the stock, and the pieces come in, all or " +
 		"nothing. `NOT_ENOUGH_PIECES` names each component that is missing. The pieces cost what their parts cost, and " +
 		"`labour_minutes` of work. The reversal of one of the entries takes all of them back.",
@@ -50,7 +51,7 @@ func (h handlers) assemble(ctx context.Context, r *server.Request[AssemblyReques
 }
 
 var disassembleDoc = &server.Doc{
-	ID: "disassemblePieces", Tag: Tag, Summary: "Take pieces apart",
+	ID: "disassemblePieces", Tag: catalog.Tag, Summary: "Take pieces apart",
 	Description: "The way back of `assemblePieces`: the pieces leave the stock, and their direct components come in, at " +
 		"the average cost of those that are there.",
 	Errors: []*server.Error{errNotEnough, errNoComponents},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strconv"
 
+	"spoolwright/catalog"
 	"spoolwright/db"
 	"spoolwright/server"
 	"spoolwright/value"
@@ -40,7 +41,7 @@ const changeRules = "The answer is the entry of the ledger. The reversal of an e
 	"into stock here have the average cost of those that are there."
 
 var countDoc = &server.Doc{
-	ID: "countPieces", Tag: Tag, Summary: "Set the pieces in stock to a count",
+	ID: "countPieces", Tag: catalog.Tag, Summary: "Set the pieces in stock to a count",
 	Description: "Records how many pieces of the product lie on the shelf: `counted` becomes `on_hand`, and the " +
 		"entry has the difference. " + changeRules,
 }
@@ -50,7 +51,7 @@ func (h handlers) count(ctx context.Context, r *server.Request[Count]) (server.O
 }
 
 var scrapDoc = &server.Doc{
-	ID: "scrapPieces", Tag: Tag, Summary: "Scrap pieces",
+	ID: "scrapPieces", Tag: catalog.Tag, Summary: "Scrap pieces",
 	Description: "Takes pieces of the product out of stock that are no good. More than `on_hand` is " +
 		"`NOT_ENOUGH_PIECES`. " + changeRules,
 	Errors: []*server.Error{errNotEnough},
@@ -62,7 +63,7 @@ func (h handlers) scrap(ctx context.Context, r *server.Request[Scrap]) (server.O
 }
 
 var adjustDoc = &server.Doc{
-	ID: "adjustPieces", Tag: Tag, Summary: "Add pieces to the stock, or take some out",
+	ID: "adjustPieces", Tag: catalog.Tag, Summary: "Add pieces to the stock, or take some out",
 	Description: "Adds `pieces` to the stock of the product, or takes some out if the number is negative, for a reason " +
 		"that no other operation has: a purchase, a gift, a loss. To take more than `on_hand` is `NOT_ENOUGH_PIECES`. " +
 		changeRules,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 
+	"spoolwright/catalog"
 	"spoolwright/db"
 	"spoolwright/server"
 	"spoolwright/value"
@@ -97,7 +98,7 @@ type ProductEntryFilter struct {
 }
 
 var listOfProductDoc = &server.Doc{
-	ID: "listProductPieceEntries", Tag: Tag, Summary: "List the entries of the ledger of a product's pieces",
+	ID: "listProductPieceEntries", Tag: catalog.Tag, Summary: "List the entries of the ledger of a product's pieces",
 	Description: "Lists all changes of the product's pieces in stock, newest first, also of a product that was removed.",
 }
 

@@ -9,9 +9,9 @@ import (
 	"spoolwright/server"
 )
 
-// Tag is the tag of the operations.
+// Tag is the tag of the operations on the ledger. Those of a product have the tag of products.
 var Tag = &server.Tag{
-	Name: "pieces", Fields: fields,
+	Name: "piece-entries", Fields: fields,
 	Description: "The pieces of products in stock. Production runs bring them, orders take them, and people count, " +
 		"scrap and assemble them. Each change is an entry of a ledger, and the stock is the sum of the entries. " +
 		"`docs/pieces.md` has the rules.",

@@ -35,7 +35,7 @@ type OrderAvailability struct {
 type AvailableItem struct {
 	ID value.UUID `json:"id" rule:"notNull"`
 	AvailablePart
-	Until value.Timestamp `json:"incoming_until"`
+	EndAt value.Timestamp `json:"expected_end_at"`
 	Parts []AvailablePart `json:"parts" rule:"notNull"`
 }
 
@@ -224,7 +224,7 @@ func (h handlers) orderAvailability(
 		)
 		select o.id as order_id, o.status,`+summary+`,
 			(select coalesce(json_agg(json_build_object('id', n.order_item_id, `+partFields+`,
-					'incoming_until', event_time((select max(q.expected_end) from run_items i join run_queue() q on q.id = i.run_id
+					'expected_end_at', event_time((select max(q.expected_end) from run_items i join run_queue() q on q.id = i.run_id
 						where i.order_item_id = n.order_item_id)),
 					'parts', (select coalesce(json_agg(json_build_object(`+partFields+`) order by n.levels desc, n.created_at,
 						n.product_id), '[]') from net n where n.order_item_id = m.order_item_id and not n.of_item))

@@ -4994,7 +4994,7 @@ class AvailableItem:
     """Pieces that unfinished runs print for it."""
     missing: int
     """Pieces that must be printed, or assembled."""
-    incoming_until: _dt.datetime | None
+    expected_end_at: _dt.datetime | None
     """When the last unfinished run that prints for the item is expected to end; null without such a run, or if the
     time is unknown.
     """
@@ -5012,7 +5012,7 @@ def _AvailableItem(d: Any, etag: str | None = None) -> AvailableItem:
         reserved=get("reserved"),
         incoming=get("incoming"),
         missing=get("missing"),
-        incoming_until=_core.timestamp(get("incoming_until")),
+        expected_end_at=_core.timestamp(get("expected_end_at")),
         parts=_core.each(_AvailablePart, get("parts")),
     )
 

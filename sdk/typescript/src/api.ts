@@ -2914,7 +2914,7 @@ export interface AvailableItem {
    * When the last unfinished run that prints for the item is expected to end; null without such a run, or if the time
    * is unknown.
    */
-  readonly incoming_until: string | null;
+  readonly expected_end_at: string | null;
   /** The components, at all levels, that the missing pieces need. */
   readonly parts: readonly AvailablePart[];
 }
