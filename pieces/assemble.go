@@ -82,7 +82,7 @@ func (h handlers) assembly(
 	case parts == 0:
 		return nil, errNoComponents
 	case missing != nil:
-		return nil, errNotEnough.With(*missing)
+		return nil, errNotEnough.With(*missing).On("quantity")
 	}
 	return json.Marshal(map[string]any{"assembly_id": id, "entries": json.RawMessage(entries.Array())})
 }

@@ -91,7 +91,8 @@ func (h handlers) change(
 		return nil, err
 	}
 	if !enough {
-		return nil, errNotEnough.With(missing{name, had, -*pieces})
+		field := map[string]string{"scrapped": "quantity", "corrected": "pieces"}[kind]
+		return nil, errNotEnough.With(missing{name, had, -*pieces}).On(field)
 	}
 	return entry.Object(), nil
 }
