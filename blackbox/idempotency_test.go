@@ -796,6 +796,11 @@ u = POST /users {"email": "$none@test.example", "name": "x", "role": "viewer", "
 > POST /users/$u/password-link: 409 USER_DISABLED
 PATCH /users/$u {"disabled": false}
 
+u = POST /users {"email": "$none@test.example", "name": "x", "role": "viewer"}
+> POST /users/$u/password-link {"send": true}: 422 VALIDATION_ERROR
+
+> POST /users {"email": "$none@test.example", "name": "x", "role": "viewer", "send": true}: 422 VALIDATION_ERROR
+
 > POST /users {"email": "$email", "name": "x", "role": "viewer", "password": @password}: 409 EMAIL_TAKEN
 
 insert into users (id, email, name, role, password_hash) select gen_random_uuid(), 'x', 'x', 'viewer', '' @199
@@ -838,6 +843,80 @@ POST /products {"name": "x", "sku": "cube"}
 
 o = POST /orders {}
 > POST /orders/$o/complete {"items": [{"id": "$o", "delivered": 1}]}: 400 UNKNOWN_REFERENCE
+
+p = POST /products @empty
+o = POST /orders {"status": "cancelled", "items": [{"product_id": "$p"}]}
+> POST /orders/$o/deliver: 409 ORDER_NOT_OPEN
+PATCH /orders/$o {"status": "received"}
+
+o = POST /orders {}
+> POST /orders/$o/deliver {"items": [{"id": "$o"}]}: 400 UNKNOWN_REFERENCE
+
+o = POST /orders {}
+> POST /orders/$o/return {"items": [{"id": "$o", "quantity": 1}]}: 400 UNKNOWN_REFERENCE
+
+p = POST /products @empty
+> POST /products/$p/scrap {"quantity": 1}: 409 NOT_ENOUGH_PIECES
+POST /products/$p/count {"counted": 1}
+
+p = POST /products @empty
+> POST /products/$p/adjust {"pieces": -1}: 409 NOT_ENOUGH_PIECES
+POST /products/$p/count {"counted": 1}
+
+whole = POST /products @empty
+p = POST /products @empty
+POST /products/$whole/components @part
+> POST /products/$whole/assemble {"quantity": 2}: 409 NOT_ENOUGH_PIECES
+POST /products/$p/count {"counted": 2}
+
+whole = POST /products @empty
+p = POST /products @empty
+POST /products/$p/count {"counted": 2}
+> POST /products/$whole/assemble {"quantity": 2}: 409 NO_COMPONENTS
+POST /products/$whole/components @part
+
+whole = POST /products @empty
+p = POST /products @empty
+POST /products/$whole/components @part
+> POST /products/$whole/disassemble {"quantity": 2}: 409 NOT_ENOUGH_PIECES
+POST /products/$whole/count {"counted": 2}
+
+whole = POST /products @empty
+p = POST /products @empty
+POST /products/$whole/count {"counted": 2}
+> POST /products/$whole/disassemble {"quantity": 2}: 409 NO_COMPONENTS
+POST /products/$whole/components @part
+
+p = POST /products @empty
+e = POST /products/$p/count {"counted": 1}
+POST /piece-entries/$e/reverse
+> POST /piece-entries/$e/reverse {"reason": "x"}: 409 ENTRY_REVERSED
+
+p = POST /products @empty
+e = POST /products/$p/count {"counted": 1}
+back = POST /piece-entries/$e/reverse
+> POST /piece-entries/$back/reverse {"reason": "x"}: 409 ENTRY_NOT_REVERSIBLE
+
+p = POST /products @empty
+POST /production-runs {"status": "completed", "items": [{"product_id": "$p"}]}
+e = GET /products/$p/piece-entries
+> POST /piece-entries/$e.items.0.id/reverse {"reason": "x"}: 409 ENTRY_OF_RUN
+
+p = POST /products @empty
+POST /products/$p/count {"counted": 1}
+o = POST /orders {"items": [{"product_id": "$p"}]}
+POST /orders/$o/deliver
+e = GET /products/$p/piece-entries?kind=delivered
+POST /orders/$o/return {}
+back = GET /products/$p/piece-entries?kind=returned
+> POST /piece-entries/$e.items.0.id/reverse {"reason": "x"}: 409 DELIVERY_RETURNED
+POST /piece-entries/$back.items.0.id/reverse
+
+p = POST /products @empty
+e = POST /products/$p/count {"counted": 1}
+scrap = POST /products/$p/scrap {"quantity": 1}
+> POST /piece-entries/$e/reverse {"reason": "x"}: 409 NOT_ENOUGH_PIECES
+POST /piece-entries/$scrap/reverse
 
 o = POST /orders {"source": "etsy", "reference": "1"}
 > POST /orders {"source": "etsy", "reference": "1", "customer": "Ada"}: 409 ORDER_CONFLICT
