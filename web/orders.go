@@ -120,6 +120,7 @@ var orderList = &listOf[order]{editor: orders, Title: "Orders", Class: "fixed", 
 	filters: []filter{searchFilter, {"status", "status", "Status", []option{{"", "Open"},
 		{"received,in_production,done,cancelled", "All"}, {"received", "Received"},
 		{"in_production", "In production"}, {"done", "Done"}, {"cancelled", "Cancelled"}}},
+		{"ready", "ready", "Pieces", []option{{"", "All"}, {"true", "Ready to pack"}, {"false", "Not ready"}}},
 		{"unassigned", "unassigned", "Lines", []option{{"", "All"}, {"true", "Without a product"}}}},
 	orders: []listOrder{{"", "Due first", "due_date", "asc"}, {"newest", "Newest first", "created_at", "desc"},
 		{"customer", "Customer", "customer", "asc"}},
@@ -130,6 +131,9 @@ var orderList = &listOf[order]{editor: orders, Title: "Orders", Class: "fixed", 
 	},
 	row: func(v *visit, r *rows, o *order) {
 		state := o.State()
+		if o.ReadyAt != nil {
+			state = "Ready to pack"
+		}
 		r.add(`<tr><td><a class="title" href="/orders/{}"><b>{}</b></a> <small><span class="narrow-only">`, o.ID, o.Name())
 		r.picture(newMark(o.Status))
 		r.add(`{}`, state)

@@ -209,3 +209,22 @@ func TestDeliverOrder(t *testing.T) {
 	signIn(t, api.Operator(t)).do(t, "POST", at+"/deliveries/back", url.Values{"entry": {entry}}).want(t, 404)
 	b.do(t, "POST", at+"/deliveries/back", url.Values{"entry": {"x"}}).want(t, 404)
 }
+
+// The page of a plan lists what is taken from stock and what is assembled, also if nothing is printed.
+func TestPlanWithPieces(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t, testkit.Options{}).Operator(t)
+	b := signIn(t, c)
+	clip := c.NewProduct(t, "Clip", 10)
+	kit := c.Post(t, "/api/v1/products", j{"name": hostile, "components": []j{{"component_product_id": clip, "quantity": 3}}}).
+		Want(201).ID()
+	order, _ := c.NewOrder(t, kit, 2)
+	at := strings.TrimPrefix(order, "/api/v1") + "/plan"
+	b.get(t, at).shows(t, "To assemble 2 × "+hostile).hides(t, "Taken from stock", "Nothing is left")
+	c.Post(t, "/api/v1/products/"+clip+"/count", j{"counted": 6}).Want(200)
+	p := b.get(t, at).shows(t, "0 runs", "Nothing is left to print.", "Taken from stock 6 × Product Clip",
+		"To assemble 2 × "+hostile)
+	check(t, p)
+	c.Post(t, order+"/deliver", nil).Want(200)
+	b.get(t, at).shows(t, "Nothing is left to plan.").hides(t, "Taken from stock", "To assemble")
+}

@@ -84,8 +84,8 @@ func picked(orders []order) (all []pickedProduct) {
 	return all
 }
 
-// showPacking shows the slips of the orders that the address names by their ids, or offers the orders that were done
-// last and the open orders that are due first.
+// showPacking shows the slips of the orders that the address names by their ids, or offers the orders
+// that are ready to pack and the other open orders, those first that are due first.
 func showPacking(v *visit) error {
 	p := &packingPage{}
 	asked := v.r.URL.Query()["id"]
@@ -108,13 +108,13 @@ func showPacking(v *visit) error {
 		reads = append(reads, get("/api/v1/orders/"+id, &p.Orders[i]))
 	}
 	if len(asked) == 0 {
-		p.Offered = []offeredOrders{{Title: "Printed"}, {Title: "Open"}}
+		p.Offered = []offeredOrders{{Title: "Ready to pack"}, {Title: "Open"}}
 		limit := strconv.Itoa(maxPacked / 2)
 		reads = []read{
-			{path: "/api/v1/orders", into: &p.Offered[0], query: url.Values{"status": {"done"}, "sort_by": {"created_at"},
-				"sort_order": {"desc"}, "limit": {limit}}},
+			{path: "/api/v1/orders", into: &p.Offered[0], query: url.Values{"ready": {"true"}, "sort_by": {"due_date"},
+				"sort_order": {"asc"}, "limit": {limit}}},
 			{path: "/api/v1/orders", into: &p.Offered[1], query: url.Values{"status": {"received,in_production"},
-				"sort_by": {"due_date"}, "sort_order": {"asc"}, "limit": {limit}}},
+				"ready": {"false"}, "sort_by": {"due_date"}, "sort_order": {"asc"}, "limit": {limit}}},
 		}
 	}
 	if err := v.fetch(reads...); err != nil {

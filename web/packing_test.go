@@ -27,8 +27,10 @@ func TestPacking(t *testing.T) {
 		"items": []j{{"product_id": hook, "quantity": 1}}}).Want(201)
 	c.Post(t, "/api/v1/orders/"+done.ID()+"/complete", j{"items": []j{{"id": done.Text("items.0.id"), "delivered": 1}}}).
 		Want(200)
+	testkit.ExecURL(t, testkit.Private().SuperURL(), `update orders set ready_at = now() where id = '`+second+`'`)
 
-	choice := b.get(t, "/packing").want(t, 200).shows(t, "Printed Order Items Printed Due #3", "#1", "#2")
+	choice := b.get(t, "/packing").want(t, 200).shows(t, "Ready to pack Order Items Printed Due #2",
+		"Open Order Items Printed Due #1").hides(t, "#3")
 	check(t, choice)
 	b.get(t, "/orders").shows(t, "Pick and pack")
 	b.get(t, "/orders/"+first).shows(t, "Packing slip")

@@ -37,6 +37,15 @@ type plan struct {
 		material
 		Grams num `json:"missing_grams"`
 	}
+	FromStock  []plannedPieces `json:"from_stock"`
+	ToAssemble []plannedPieces `json:"to_assemble"`
+}
+
+// plannedPieces are pieces of a plan that need no run.
+type plannedPieces struct {
+	ProductID string `json:"product_id"`
+	Product   string `json:"product_name"`
+	Quantity  int
 }
 
 // planPage is the page of an order's plan.

@@ -18,6 +18,7 @@ type todayPage struct {
 	Printers                 found[printer]
 	Free, Away, Due          []printer // printers: free ones, those in maintenance, and those that need maintenance
 	Orders                   found[order]
+	ToPack                   found[order] // those whose pieces are all in stock
 	Low                      found[stockLevel]
 	Open                     struct {
 		Items []struct {
@@ -149,6 +150,9 @@ func (v *visit) today(status int, place *form) error {
 	if err != nil {
 		return err
 	}
+	if err := v.fetchToPack(&p); err != nil {
+		return err
+	}
 	busy := map[string]bool{}
 	for _, r := range p.Printing.Items {
 		busy[r.PrinterID] = true
@@ -166,6 +170,20 @@ func (v *visit) today(status int, place *form) error {
 	}
 	p.Printing = stillPrinting(v, p.Printing)
 	return v.show(status, "today", "Today", &p)
+}
+
+// fetchToPack reads the orders that are ready to pack, unless the page already has all open orders.
+func (v *visit) fetchToPack(p *todayPage) error {
+	if p.Orders.Total > len(p.Orders.Items) {
+		return v.fetch(get("/api/v1/orders?ready=true&sort_by=due_date&sort_order=asc&limit=8", &p.ToPack))
+	}
+	for _, o := range p.Orders.Items {
+		if o.ReadyAt != nil {
+			p.ToPack.Items = append(p.ToPack.Items, o)
+		}
+	}
+	p.ToPack.Total = len(p.ToPack.Items)
+	return nil
 }
 
 // stillPrinting returns the runs whose end is not over, beginning with those that end first. Runs without an end come

@@ -151,3 +151,32 @@ func TestAllRuns(t *testing.T) {
 	other := signIn(t, api.Operator(t))
 	other.get(t, "/runs/all?product="+stand+"&spool="+spool).want(t, 200).hides(t, "Stand", "1 × ", "2 × ")
 }
+
+// Orders with all pieces in stock are on Today and in the list, also if others are due before them.
+func TestReadyToPack(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t, testkit.Options{})
+	c := api.Operator(t)
+	b := signIn(t, c)
+	product := c.NewProduct(t, "Stand", 20)
+	ready := c.Post(t, "/api/v1/orders", j{"reference": "R-1", "items": []j{{"product_id": product}}}).Want(201).ID()
+	c.Post(t, "/api/v1/orders", j{"reference": "O-1", "items": []j{{"product_id": product}}}).Want(201)
+	b.get(t, "/").hides(t, "Ready to pack")
+	testkit.ExecURL(t, testkit.Private().SuperURL(), `update orders set ready_at = now() where id = '`+ready+`'`)
+	for range 2 {
+		b.get(t, "/").shows(t, "Ready to pack R-1 1 × Product Stand – Orders")
+		b.get(t, "/orders?ready=true").shows(t, "1 order", "R-1", "Ready to pack 0 of 1").hides(t, "O-1")
+		b.get(t, "/orders?ready=false").shows(t, "O-1").hides(t, "R-1")
+		for range 9 { // that are due first
+			c.Patch(t, first(c.NewOrder(t, product, 1)), j{"due_date": "2024-01-01"}).Want(200)
+		}
+	}
+	testkit.ExecURL(t, testkit.Private().SuperURL(), `update orders set ready_at = now() where tenant_id = '`+
+		c.Actor.Tenant+`'`)
+	if p := b.get(t, "/"); !strings.Contains(p.text, `<p><a href="/orders?ready=true">all 20</a></p>`) {
+		t.Errorf("no link to all: %s", p.text)
+	}
+	signIn(t, api.Operator(t)).get(t, "/").hides(t, "Ready to pack")
+}
+
+func first(order, _ string) string { return order }
