@@ -88,12 +88,13 @@ begin
 end $$;
 
 -- Adds the tenant to the queue, so that a Watcher calls check_pieces after the commit. app.pieces_changed is set once a
--- transaction has done this.
+-- transaction has done this. A transaction that removes the tenant adds nothing: the row would remain.
 create or replace function pieces_changed() returns trigger language plpgsql as $$
 begin
 	if coalesce(current_setting('app.pieces_changed', true), '') = '' then
 		perform set_config('app.pieces_changed', 'yes', true);
-		perform queue_add(array[nullif(current_setting('app.tenant_id', true), '')::uuid], 'stock');
+		perform queue_add(array[t.tenant_id], 'stock') from tenants t
+		where t.tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid;
 	end if;
 	return null;
 end $$;
