@@ -14,7 +14,7 @@ import (
 // Export writes a file with all data of the tenant of ctx, in the state of one moment, and with the parts. The memory
 // that it needs does not depend on the size of the farm.
 func Export(ctx context.Context, d *db.DB, to io.Writer, parts Parts) error {
-	if err := d.Write(ctx, audit.Export("farm")); err != nil {
+	if err := d.WriteLocal(ctx, audit.Export("farm")); err != nil {
 		return err
 	}
 	return d.Snapshot(ctx, func(t *tables.Tx) error {

@@ -189,6 +189,17 @@ func TestFailover(t *testing.T) {
 	// The old primary is demoted: it serves its sessions, but only their reads.
 	testkit.Exec(t, old, `alter system set default_transaction_read_only = on`, `select pg_reload_conf()`)
 	eventually(t, "no instance is ready", func() bool { return ready("proxy") == 503 && ready("two hosts") == 503 })
+	for path, want := range map[string]int{"/api/v1/vendors": 200, "/api/v1/vendors/export": 503} { // no entry, no export
+		r, err := http.NewRequest("GET", instances["proxy"].url+path, nil)
+		check(t, err)
+		r.Header.Set("Authorization", "Bearer "+token)
+		a, err := instances["proxy"].client.Do(r)
+		check(t, err)
+		a.Body.Close()
+		if a.StatusCode != want || (a.Header.Get("Retry-After") != "") != (want == 503) {
+			t.Errorf("GET %s of a read-only database: %d %v, want %d", path, a.StatusCode, a.Header, want)
+		}
+	}
 	testkit.ExecURL(t, at(old.SuperURL()), `select pg_promote()`, `alter system reset synchronous_standby_names`,
 		`select pg_reload_conf()`)
 	promoted := time.Now()

@@ -252,6 +252,21 @@ func (d *DB) Write(ctx context.Context, stmts ...*Stmt) error {
 	return d.send(ctx, false, stmts)
 }
 
+// WriteLocal is like Write, but the commit does not wait for a synchronous standby, so that a failover can lose the
+// transaction. It takes a connection for reads, because writes that wait for the standby can hold all others. It is
+// for reads that leave a record. In a transaction, it is Write.
+func (d *DB) WriteLocal(ctx context.Context, stmts ...*Stmt) error {
+	if _, ok := ctx.Value(txKey{}).(*transaction); ok {
+		return d.Write(ctx, stmts...)
+	}
+	local := SQL(`select set_config('synchronous_commit', 'local', true)`)
+	stmts = append([]*Stmt{local}, stmts...)
+	client := ctx
+	ctx, cancel := detach(ctx)
+	defer cancel()
+	return d.retry(ctx, false, func() error { return d.sendOnce(ctx, client, fair.Read, false, stmts) })
+}
+
 func (d *DB) send(ctx context.Context, readOnly bool, stmts []*Stmt) error {
 	if tx, ok := ctx.Value(txKey{}).(*transaction); ok {
 		return tx.send(stmts, false)
@@ -269,11 +284,13 @@ func (d *DB) send(ctx context.Context, readOnly bool, stmts []*Stmt) error {
 	client := ctx
 	ctx, cancel := detach(ctx)
 	defer cancel()
-	return d.retry(ctx, readOnly, func() error { return d.sendOnce(ctx, client, class, stmts) })
+	return d.retry(ctx, readOnly, func() error { return d.sendOnce(ctx, client, class, readOnly, stmts) })
 }
 
 // sendOnce sends the statements once. It first waits until the tenant may use a connection for the class.
-func (d *DB) sendOnce(ctx, client context.Context, c fair.Class, stmts []*Stmt) (err error) {
+func (d *DB) sendOnce(
+	ctx, client context.Context, c fair.Class, readOnly bool, stmts []*Stmt,
+) (err error) {
 	share, err := d.shares.Acquire(ctx, client, ActorOf(ctx).Tenant, c)
 	if err != nil {
 		return err
@@ -284,7 +301,7 @@ func (d *DB) sendOnce(ctx, client context.Context, c fair.Class, stmts []*Stmt) 
 		return err
 	}
 	defer func() { release(ctx, conn, err) }()
-	return d.sendOn(ctx, conn, c == fair.Read, stmts)
+	return d.sendOn(ctx, conn, readOnly, stmts)
 }
 
 // sendOn sends the statements on a connection.

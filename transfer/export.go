@@ -66,7 +66,7 @@ func Export[T, F any](resources string, limit int, page Page[F]) Exporter[F] {
 			stmt := statements[len(statements)-1].KeepBytes(pageBytes)
 			var err error
 			if after == nil {
-				err = d.Write(ctx, append([]*db.Stmt{audit.Export(resources)}, statements...)...)
+				err = d.WriteLocal(ctx, append([]*db.Stmt{audit.Export(resources)}, statements...)...)
 			} else {
 				err = d.Read(ctx, statements...)
 			}

@@ -19,7 +19,8 @@ var auditSQL string
 // Definitions are the SQL functions and triggers of the log. Other packages call audit_add in their statements.
 var Definitions = []db.Definition{{Name: "auth/audit", Version: 1, SQL: auditSQL}}
 
-// Export returns a statement that adds an entry for an export of resources, such as spools.
+// Export returns a statement that adds an entry for an export of resources, such as spools. Exports send it with
+// db.WriteLocal, so that they succeed while a synchronous standby is away.
 func Export(resources string) *db.Stmt { return transferred("data.exported", resources) }
 
 // Import returns a statement that adds an entry for an import of resources.
