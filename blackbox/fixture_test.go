@@ -350,6 +350,7 @@ func (f *fixture) path(t *testing.T, pattern string) string {
 		order, _, _ := strings.Cut(f.path(t, orders+"/{id}/items/{item_id}"), "/items/")
 		if f.ids[pattern] == "" {
 			f.ids[pattern] = idOf(order)
+			f.admin.Patch(t, order, testkit.JSON{"status": "received"}).Want(200) // another request may have cancelled it
 			f.admin.Post(t, order+"/deliver", nil).Want(200)
 		}
 		return order + "/return"
