@@ -639,8 +639,9 @@ func TestPgBouncer(t *testing.T) {
 					t.Errorf("%s: %d %s", a.What, a.Status, a.Body)
 				}
 			}
-			runModel(t, w, 2, 3, 1, 150)
-			runIsolation(t, d, 10, 600)
+			// Each is a test of its own: runIsolation stops at a failure, which would hide that only the model failed.
+			t.Run("model", func(t *testing.T) { runModel(t, w, 2, 3, 1, 150) })
+			t.Run("isolation", func(t *testing.T) { runIsolation(t, d, 10, 600) })
 
 			// The server connections of the pooler keep no setting.
 			conn, err := pgx.Connect(t.Context(), bouncer+"&default_query_exec_mode="+mode)
