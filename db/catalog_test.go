@@ -277,8 +277,8 @@ func TestCatalogPrivileges(t *testing.T) {
 		having bool_or(has_column_privilege('spoolwright_app', c.oid, a.attnum, 'UPDATE'))
 		order by c.relname`)
 	want := []string{"spool_usage after_grams covered_grams report_token shortfall_grams updated_at used_at",
-		"tenants currency energy_kwh_cost failure_rate_measured failure_rate_percent labour_hour_cost machine_hour_cost " +
-			"machine_power_watts time_zone updated_at"}
+		"tenants assemble_on_delivery currency energy_kwh_cost failure_rate_measured failure_rate_percent " +
+			"labour_hour_cost machine_hour_cost machine_power_watts time_zone updated_at"}
 	testkit.EqualSlices(t, partly, want, "tables and the columns of them that the service may change")
 	for table := range privileges {
 		if len(queryStrings(t, super, `select relname::text from pg_class where relname = $1`, table)) != 1 {
