@@ -24,7 +24,7 @@ const (
 
 	// plansExportBlocks is the maximum number of blocks that an export may read for each row: the parts of a row are
 	// found by index. Then a table has more than 80 blocks.
-	plansExportBlocks = 65
+	plansExportBlocks = 80
 
 	// plansBlocks is the maximum number of blocks that a request may read. With all rows, an index that is read from
 	// the tenant's first row to its last one has more than 160 blocks, a table more than 300.
@@ -309,22 +309,23 @@ func testPlans(t *testing.T, analyzed bool) {
 		}
 		if strings.HasSuffix(op.Path(), "/availability") || op.Doc.ID == "planOrder" ||
 			op.Doc.ID == "replanProductionRun" || op.Doc.ID == "moveProductionRun" {
-			most = max(most, plansRows/2) // it reads all open orders and unfinished runs of this test, or all printers
+			most = max(most, plansRows) // it reads all open orders and unfinished runs of this test, or all printers
 		}
 		if op.Doc.ID == "assignOrderLine" {
 			most = max(most, plansEndBlocks) // it changes an order, and finds others
 		}
-		if (changesEnd(op.Path()) || op.Doc.ID == "completeProductionRun" || op.Doc.ID == "deliverOrder") && most > 0 {
+		if (changesEnd(op.Path()) || strings.HasSuffix(op.Path(), "/complete") ||
+			op.Doc.ID == "deliverOrder") && most > 0 {
 			most = max(most, plansEndBlocks)
 		}
 		if op.Doc.ID == "listOrderAvailability" {
 			most = max(most, 3*plansRows) // it reads the spools of the usual filament
 		}
 		if slices.Contains([]string{"getProduct", "createProduct", "updateProduct", "restoreProduct"}, op.Doc.ID) {
-			most = 2000 // it reads the items of all open orders and unfinished runs
+			most = plansRows // it reads the items of all open orders and unfinished runs
 		}
 		if op.Doc.ID == "createProductFromFile" {
-			most = 5000 // it also compares 1,000 filaments and 1,000 spools
+			most = plansRows // it also compares 1,000 filaments and 1,000 spools
 		}
 		if op.Doc.ID == "createProductionRunFromFile" {
 			most = 5000 // it also reads what unfinished runs reserve of these spools

@@ -37,7 +37,7 @@ create table piece_entries (
 	order_id uuid,
 	order_item_id uuid,
 	assembly_id uuid, -- the entries of one assembly have the same
-	reverses uuid,
+	reverses uuid, -- no foreign key, so that a dump of the data can be restored in the order of the tables
 	reason text collate "C" check (length(reason) <= 2000),
 	user_id uuid default nullif(current_setting('app.user_id', true), '')::uuid,
 	api_key_id uuid default nullif(current_setting('app.api_key_id', true), '')::uuid,
@@ -45,8 +45,7 @@ create table piece_entries (
 	primary key (tenant_id, id),
 	foreign key (tenant_id, product_id) references products (tenant_id, id),
 	foreign key (tenant_id, order_id) references orders (tenant_id, id),
-	foreign key (tenant_id, order_item_id) references order_items (tenant_id, id),
-	foreign key (tenant_id, reverses) references piece_entries (tenant_id, id)
+	foreign key (tenant_id, order_item_id) references order_items (tenant_id, id)
 );
 call tenant_table('piece_entries', 'select, insert');
 
