@@ -1,7 +1,8 @@
--- Returns how many pieces of an item of an order have been produced, and how many its unfinished runs plan. Parts of the
--- product that runs print for the item do not count. This is the only place with these rules. A completed run, also one that was removed after it had deducted filament, has
--- produced the good pieces of its items; an item without counts has produced all its pieces. A pending, running or
--- paused run plans all pieces of its items, unless it was removed. Failed and cancelled runs do not count.
+-- Returns how many pieces of an item of an order have been produced, and how many its unfinished runs plan. Parts of
+-- the product that runs print for the item do not count. This is the only place with these rules. A completed run, also
+-- one that was removed after it had deducted filament, has produced the good pieces of its items; an item without counts
+-- has produced all its pieces. A pending, running or paused run plans all pieces of its items, unless it was removed.
+-- Failed and cancelled runs do not count.
 create or replace function order_item_pieces(item uuid) returns table (produced bigint, planned bigint)
 language sql stable as $$
 	select coalesce(sum(n.good), 0),
@@ -237,9 +238,9 @@ begin
 end $$;
 
 -- Sends the event of the status of an order that was created or got another status, in whatever way: order.received,
--- order.in_production, order.done or order.cancelled. The event order.ready is sent when ready_at is set. A change back to received sends no event, because the order was
--- received before. An event has less than 19 kB, so it has only the oldest items, as many as fit. item_count counts
--- all items.
+-- order.in_production, order.done or order.cancelled. A change back to received sends no event, because the order was
+-- received before. The event order.ready is sent when ready_at is set. An event has less than 19 kB, so it has only the
+-- oldest items, as many as fit. item_count counts all items.
 create or replace function order_changed() returns trigger language plpgsql as $$
 declare
 	event text := coalesce(tg_argv[0], 'order.' || new.status);

@@ -1,6 +1,6 @@
--- Returns the pieces of products in stock: on_hand, those that open orders and unfinished runs take (reserved), the others
--- (available), the pieces of unfinished runs (incoming), and those that are neither in stock nor in a run although open
--- orders need them (missing). See net_pieces. If ids is null, there is a row for each product with pieces.
+-- Returns the pieces of products in stock: on_hand, those that open orders and unfinished runs take (reserved), the
+-- others (available), the pieces of unfinished runs (incoming), and those that are neither in stock nor in a run although
+-- open orders need them (missing). See net_pieces. If ids is null, there is a row for each product with pieces.
 create or replace function product_stock(ids uuid[])
 returns table (product_id uuid, on_hand bigint, reserved bigint, available bigint, incoming bigint, missing bigint)
 language plpgsql stable set plan_cache_mode = force_generic_plan as $$

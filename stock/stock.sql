@@ -7,7 +7,8 @@
 --     those that are missing by net_pieces, because they are neither in stock nor in an unfinished run.
 --   * An unfinished run (pending, in_progress or paused) reserves the weights of its materials: the actual weight, or
 --     the estimate if there is no actual weight. A run without any such weight reserves the bills of materials of its
---     items, except the components that it takes from stock. Filament that printers have reported for the run is no longer reserved; see unfinished_materials.
+--     items, except the components that it takes from stock. Filament that printers have reported for the run is no
+--     longer reserved; see unfinished_materials.
 --
 -- The tenant must be the tenant of the transaction. Only the filaments (materials[n], colors[n]) are returned; a
 -- null colour key stands for all colours. The orders without_orders reserve nothing, but runs that print their items
