@@ -92,7 +92,13 @@ async function walk(browser, tag, options) {
   const run = new URL(page.url()).pathname.split("/")[2];
   await page.click("main summary:has-text('Confirm')");
   await press("main details[open] button.primary");
-  const { items: [order] } = await farm.send("GET", `/orders?search=${encodeURIComponent(reference)}`);
+
+  // The order is delivered.
+  const { items: [sold] } = await farm.send("GET", `/orders?search=${encodeURIComponent(reference)}`);
+  await page.goto(`${base}/orders/${sold.id}`);
+  await page.click("main summary:has-text('Deliver')");
+  await press("main details[open] button.primary");
+  const order = await farm.send("GET", `/orders/${sold.id}`);
   check(tag, order.status === "done", JSON.stringify(order));
 
   const of = `${shop} ${reference} for Ada`;
