@@ -135,13 +135,14 @@ func TestDeliverOrder(t *testing.T) {
 	created := c.Post(t, "/api/v1/orders", j{"items": []j{{"product_id": hook, "quantity": 6}, {"product_id": kit,
 		"quantity": 2}}}).Want(201)
 	at, item := "/orders/"+created.ID(), created.Text("items.0.id")
-	c.NewRun(t, hook, item, 1, nil)
+	printer := c.Post(t, "/api/v1/printers", j{"name": "Prusa"}).Want(201).ID()
+	c.NewRun(t, hook, item, 1, j{"printer_id": printer, "estimated_print_time_hours": 48})
 	has := func(status, hooks, kits string) {
 		t.Helper()
 		c.Get(t, "/api/v1"+at).Want(200).Shows(map[string]string{"status": status, "items.0.delivered": hooks,
 			"items.1.delivered": kits})
 	}
-	p := b.get(t, at).shows(t, "Product Hook 2 in stock, 1 on the way, 3 missing",
+	p := b.get(t, at).shows(t, "Product Hook 2 in stock, 1 on the way until ", ", 3 missing",
 		"Kit 2 to make of Product Clip (4 in stock, 2 missing)").hides(t, "delivered", "Ready to pack")
 	check(t, p)
 	if form := p.form(t, at+"/deliver"); form.Get("items[0].quantity") != "2" || form.Get("items[1].quantity") != "0" {
@@ -160,7 +161,7 @@ func TestDeliverOrder(t *testing.T) {
 
 	// What is in stock is delivered, and taken back.
 	p = p.submit(t, at+"/deliver").to(t, at).says(t, "The pieces are delivered.").
-		shows(t, "Product Hook 2 of 6 delivered, 1 on the way, 3 missing")
+		shows(t, "Product Hook 2 of 6 delivered, 1 on the way until ", ", 3 missing")
 	has("received", "2", "null")
 	p = p.take(t).to(t, at).says(t, "The delivery is taken back.").shows(t, "2 in stock")
 	c.Get(t, "/api/v1/products/"+hook).Want(200).Shows(map[string]string{"on_hand": "2"})

@@ -95,8 +95,8 @@ func (e pieceEntry) Correction() string {
 	return ""
 }
 
-// Who returns the name of the user or the API key that made the entry, or "".
-func (e pieceEntry) Who() string { return e.UserName }
+// Who returns the name of the user who made the entry, "API key", or "".
+func (e pieceEntry) Who() string { return usage{UserName: e.UserName, APIKeyID: e.APIKeyID}.Who() }
 
 // pieceLedger is the template with entries of a product's ledger.
 type pieceLedger struct {
@@ -177,7 +177,7 @@ type availablePart struct {
 type availableItem struct {
 	ID string
 	availablePart
-	Until *time.Time `json:"incoming_until"`
+	Until *time.Time `json:"expected_end_at"`
 	Parts []availablePart
 }
 
