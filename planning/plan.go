@@ -337,7 +337,7 @@ var stateSQL = `
 			from (select array_agg(f.material_key) as materials, array_agg(f.color_key) as colors
 				from filament f having count(*) > 0) f
 			cross join lateral filament_stock($4, f.materials, f.colors,
-				array(select distinct i.order_id from item i where i.order_id is not null)) g) as stock,
+				case when not $2 then array(select distinct i.order_id from item i where i.order_id is not null) end) g) as stock,
 		-- When the unfinished runs of the order end.
 		(select json_build_object('last', event_time(max(q.expected_end)),
 				'unknown', coalesce(bool_or(q.expected_end is null), false))

@@ -99,6 +99,20 @@ func TestReservations(t *testing.T) {
 	reserved(t, c, product, "8")
 }
 
+// Components that a run takes from stock, and that are not there, are reserved, with or without orders.
+func TestReservedComponents(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t).Operator(t)
+	part := c.NewProduct(t, "Part", 10) // of PLA Black
+	lamp := c.Post(t, products, j{"name": "Lamp", "components": []j{{"component_product_id": part, "quantity": 2}},
+		"materials": []j{{"material_type": "PLA", "color": "White", "weight_grams": 5}}}).Want(201).ID()
+	c.NewSpool(t, 1000, nil)
+	c.Post(t, runs, j{"items": []j{{"product_id": lamp, "quantity": 3, "parts_from_stock": true}}}).Want(201)
+	reserved(t, c, part, "60")
+	c.NewOrder(t, c.NewProduct(t, "Other", 1), 1)
+	reserved(t, c, part, "61")
+}
+
 func TestAvailability(t *testing.T) {
 	t.Parallel()
 	c := newAPI(t).Operator(t)

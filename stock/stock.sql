@@ -7,12 +7,12 @@
 --     those that are missing by net_pieces, because they are neither in stock nor in an unfinished run.
 --   * An unfinished run (pending, in_progress or paused) reserves the weights of its materials: the actual weight, or
 --     the estimate if there is no actual weight. A run without any such weight reserves the bills of materials of its
---     items, except the components that it takes from stock. Filament that printers have reported for the run is no
---     longer reserved; see unfinished_materials.
+--     items, except the components that it takes from stock: those that are missing are reserved as for orders.
+--     Filament that printers have reported for the run is no longer reserved; see unfinished_materials.
 --
 -- The tenant must be the tenant of the transaction. Only the filaments (materials[n], colors[n]) are returned; a
 -- null colour key stands for all colours. The orders without_orders reserve nothing, but runs that print their items
--- do.
+-- do. If without_orders is null, no order reserves anything, nor do components that unfinished runs take from stock.
 create or replace function reserved_materials(
 	tenant uuid, materials text[], colors text[], without_orders uuid[] default '{}'
 )
@@ -43,10 +43,7 @@ begin
 		select w.product_id, w.alone, sum(w.pieces) as pieces
 		from (
 			select n.product_id, n.missing::numeric as pieces, true as alone
-			from (
-				select from orders o where o.tenant_id = tenant and o.is_open and o.id <> all (without_orders) limit 1
-			) any_order
-			cross join net_pieces() n
+			from net_pieces(case when without_orders is null then '{}' end::uuid[]) n -- of no products: it does nothing
 			where n.printed and n.missing > 0 and (n.order_id <> all (without_orders)) is not false
 			union all
 			select i.product_id, i.quantity, i.parts_from_stock
