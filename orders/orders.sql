@@ -96,7 +96,7 @@ end $$;
 
 -- Delivers pieces of a locked order. p_targets has rows with the id of an item and how many of its pieces the customer
 -- has then, in delivered. With p_rest, the customer has all pieces of the other items then; otherwise these do not
--- change. With p_assemble, missing pieces of products with components and without materials of their own are assembled
+-- change. With p_assemble, missing pieces of products with components and without required materials are assembled
 -- first, as far as there are parts; if it is null, the setting of the farm says whether. Each difference is an entry of
 -- the ledger of pieces: what goes out beyond the stock is a shortfall, and what the customer has no more is in stock
 -- again.
@@ -139,7 +139,7 @@ begin
 				join product_components c on c.product_id = k.product_id
 				join product_pieces s on s.product_id = c.component_product_id
 				where k.product_id = item.product_id
-					and not exists (select from product_materials m where m.product_id = k.product_id)
+					and not exists (select from product_materials m where m.product_id = k.product_id and m.is_required)
 				group by k.on_hand;
 				if kits > 0 then
 					perform assemble_pieces(uuid_v7(), item.product_id, kits, false, null, p_order, item.id);

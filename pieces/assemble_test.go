@@ -86,6 +86,9 @@ func TestDeliveryAssembles(t *testing.T) {
 		deliver(order)
 		onHand(t, c, clip, 5)
 	}
+	// Optional materials need no print.
+	c.Post(t, products+"/"+kit+"/materials", j{"material_type": "PLA", "color": "Black", "weight_grams": 1,
+		"is_required": false}).Want(201)
 	order, _ = c.NewOrder(t, kit, 1)
 	c.Post(t, order+"/deliver", j{"assemble": true}).Want(200)
 	onHand(t, c, clip, 2)
