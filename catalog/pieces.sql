@@ -96,23 +96,38 @@ create or replace function average_cost(product uuid, pieces bigint) returns num
 	from product_pieces s where s.product_id = product
 $$;
 
+-- Returns in words which pieces are missing if so many pieces of the products leave the stock, or null if all are there.
+-- The products must be locked.
+create or replace function missing_pieces(products uuid[], pieces bigint[]) returns text language sql stable as $$
+	select string_agg(greatest(s.on_hand, 0) || ' of ' || p.name || ', ' || u.pieces || ' are needed', '; '
+		order by p.name, p.id)
+	from unnest(missing_pieces.products, missing_pieces.pieces) u (id, pieces)
+	join products p on p.id = u.id
+	join product_pieces s on s.product_id = u.id
+	where u.pieces > 0 and s.on_hand < u.pieces
+$$;
+
 -- Adds an entry of a person: p_pieces, or as many that p_counted pieces are in stock then. Pieces that come into stock
--- have the average cost. The result has the pieces in stock before. If p_pieces take more than those, nothing changes,
--- and enough is false.
+-- have the average cost. If p_pieces take more than there are, nothing changes, and the result says what is missing;
+-- otherwise it is null.
+drop function if exists change_pieces(uuid, uuid, text, bigint, bigint, text);
 create or replace function change_pieces(p_id uuid, p_product uuid, p_kind text, p_pieces bigint, p_counted bigint,
-	p_reason text, out enough boolean, out had int)
+	p_reason text) returns text
 language plpgsql as $$
 declare
 	n bigint;
+	missing text;
 begin
 	perform lock_pieces(array[p_product]);
-	select p.on_hand into had from product_pieces p where p.product_id = p_product;
-	n := coalesce(p_pieces, p_counted - had);
-	enough := p_counted is not null or n >= 0 or had + n >= 0;
-	if enough then
+	select coalesce(p_pieces, p_counted - p.on_hand) into n from product_pieces p where p.product_id = p_product;
+	if p_counted is null then
+		missing := missing_pieces(array[p_product], array[-n]);
+	end if;
+	if missing is null then
 		perform move_pieces(p_product, p_kind, n, case when n > 0 then average_cost(p_product, n) end,
 			p_reason => p_reason, p_id => p_id);
 	end if;
+	return missing;
 end $$;
 
 -- Makes so many pieces of a product from its direct components, or takes pieces apart with p_apart. The pieces of the
@@ -163,18 +178,14 @@ begin
 	perform lock_pieces(array(
 		select p_product union select c.component_product_id from product_components c where c.product_id = p_product));
 	select count(*) into parts from product_components c where c.product_id = p_product;
-	select string_agg(greatest(s.on_hand, 0) || ' of ' || p.name || ', ' || n.pieces || ' are needed', '; '
-		order by p.name, p.id)
+	select missing_pieces(array_agg(n.id), array_agg(n.pieces))
 	into missing
 	from (
 		select p_product as id, p_pieces as pieces where p_apart
 		union all
 		select c.component_product_id, c.quantity * p_pieces from product_components c
 		where c.product_id = p_product and not p_apart
-	) n
-	join products p on p.id = n.id
-	join product_pieces s on s.product_id = n.id
-	where s.on_hand < n.pieces;
+	) n;
 	if parts > 0 and missing is null then
 		perform assemble_pieces(p_assembly, p_product, p_pieces, p_apart, p_reason, null, null);
 	end if;

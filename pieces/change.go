@@ -2,7 +2,6 @@ package pieces
 
 import (
 	"context"
-	"strconv"
 
 	"spoolwright/catalog"
 	"spoolwright/db"
@@ -79,30 +78,17 @@ func (h handlers) change(
 	ctx context.Context, product, kind string, pieces, counted *int64, reason any,
 ) (server.OK[Entry], error) {
 	id := value.NewID()
-	var enough bool
-	var had int64
-	var name string
+	var missing *string
 	changed := db.SQL(`
-		select c.enough, c.had, p.name from products p
-		cross join lateral change_pieces($1, p.id, $3, $4, $5, $6) c
-		where p.id = $2 and p.hidden_at is null`, id, product, kind, pieces, counted, reason).Into(&enough, &had, &name)
+		select change_pieces($1, p.id, $3, $4, $5, $6) from products p where p.id = $2 and p.hidden_at is null`,
+		id, product, kind, pieces, counted, reason).Into(&missing)
 	entry := selectEntry(id)
 	if err := server.Found(changed, h.db.Write(ctx, changed, entry)); err != nil {
 		return nil, err
 	}
-	if !enough {
+	if missing != nil {
 		field := map[string]string{"scrapped": "quantity", "corrected": "pieces"}[kind]
-		return nil, errNotEnough.With(missing{name, had, -*pieces}).On(field)
+		return nil, errNotEnough.With(*missing).On(field)
 	}
 	return entry.Object(), nil
-}
-
-// missing describes pieces that are not in stock.
-type missing struct {
-	name        string
-	had, needed int64
-}
-
-func (m missing) String() string {
-	return strconv.FormatInt(m.had, 10) + " of " + m.name + ", " + strconv.FormatInt(m.needed, 10) + " are needed"
 }

@@ -159,12 +159,8 @@ begin
 		problem := 'REVERSED';
 		return;
 	end if;
-	select string_agg(greatest(s.on_hand, 0) || ' of ' || p.name || ', ' || e.pieces || ' are needed', '; ')
-	into detail
-	from piece_entries e
-	join product_pieces s on s.product_id = e.product_id
-	join products p on p.id = e.product_id
-	where e.id = any (ids) and e.pieces > 0 and s.on_hand < e.pieces;
+	select missing_pieces(array_agg(e.product_id), array_agg(e.pieces::bigint)) into detail
+	from piece_entries e where e.id = any (ids);
 	if detail is not null then
 		problem := 'MISSING';
 		return;
