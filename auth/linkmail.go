@@ -166,8 +166,8 @@ func (m *LinkMailer) handle(ctx context.Context, item db.QueueItem) {
 	}
 }
 
-// release ends the lease of a user, who is due again after the seconds or, if they are nil, leaves the queue. If the first call finds that an e-mail was queued since the lease began, the user
-// is due at once.
+// release ends the lease of a user, who is due again after the seconds or, if they are nil, leaves the queue. If the
+// first call finds that an e-mail was queued since the lease began, the user is due at once.
 func (m *LinkMailer) release(ctx context.Context, user string, seconds any) error {
 	released := false
 	for range 2 {

@@ -215,7 +215,7 @@ func (h handlers) delivered(ctx context.Context, id string, locked *db.Stmt,
 	for i := range warnings {
 		w := &warnings[i]
 		w.Code = "PIECES_SHORTFALL"
-		w.Detail = fmt.Sprintf("%d pieces of %s were delivered that were not in stock", w.Pieces, w.Product)
+		w.Detail = fmt.Sprintf("Pieces of %s that were delivered and not in stock: %d", w.Product, w.Pieces)
 	}
 	list, err := json.Marshal(warnings)
 	if err != nil {
@@ -234,8 +234,8 @@ func deliverPieces(order string, targets []map[string]any, rest bool, assemble a
 
 var returnDoc = &server.Doc{
 	ID: "returnOrder", Tag: Tag, Summary: "Record pieces that a customer has sent back",
-	Description: "Lowers `delivered` of the items; without `items`, the customer has sent all back. The ledger of pieces has a `returned` entry for each: the pieces " +
-		"are in stock again, at what they cost when they were delivered. With `to_stock` false, a `scrapped` entry takes " +
+	Description: "Lowers `delivered` of the items; without `items`, the customer has sent all back. The ledger of pieces " +
+		"has a `returned` entry for each: the pieces are in stock again, at what they cost when they were delivered. With `to_stock` false, a `scrapped` entry takes " +
 		"them out at once. More pieces than were delivered return `422`.\n\n" +
 		"A `done` order stays `done`, and earns only what the customer keeps. With `reopen`, it is `in_production`, and " +
 		"needs the pieces again.",

@@ -198,7 +198,7 @@ func TestDeliverOrder(t *testing.T) {
 	testkit.ExecURL(t, testkit.Private().SuperURL(), `update orders set ready_at = now() where id = '`+whole+`'`)
 	p = b.get(t, "/orders/"+whole).shows(t, "Received Ready to pack", "1 missing")
 	p = p.submit(t, "/orders/"+whole+"/deliver").to(t, "/orders/"+whole).says(t,
-		"The order is delivered. 1 pieces of Product Clip were delivered that were not in stock.").hides(t, "Ready")
+		"The order is delivered. Pieces of Product Clip that were delivered and not in stock: 1.").hides(t, "Ready")
 	p.take(t).to(t, "/orders/"+whole).says(t, "The order is open again.")
 	c.Get(t, "/api/v1/orders/"+whole).Want(200).Shows(map[string]string{"status": "received", "items.0.delivered": "null"})
 
