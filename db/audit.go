@@ -43,13 +43,3 @@ func (d *DB) logEntries(entries []string) {
 		d.log.LogAttrs(context.Background(), slog.LevelInfo, "audit", attrs...)
 	}
 }
-
-// Later writes the statements after Later has returned, so that the time of a response does not depend on them. It logs
-// an error.
-func (d *DB) Later(ctx context.Context, stmts ...*Stmt) {
-	go func() {
-		if err := d.Write(context.WithoutCancel(ctx), stmts...); err != nil {
-			d.log.Warn("cannot write to the audit log", "error", err)
-		}
-	}()
-}

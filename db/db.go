@@ -12,6 +12,7 @@ import (
 	"maps"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -49,11 +50,12 @@ type DB struct {
 	roundTrip func(statements []Statement)
 	named     bool // whether statements are prepared by name
 
-	unprepared  atomic.Bool   // whether a session has lost its settings, as behind a pooler that was not recognized
-	queued      chan struct{} // see Queued
-	reconnected atomic.Int64  // when reconnect last closed the connections, in Unix nanoseconds
-	snapshots   atomic.Int32  // how many snapshots run
-	diskFailed  atomic.Int64  // when isDiskFailure was last true for a statement, in Unix nanoseconds; 0 after a write
+	unprepared  atomic.Bool    // whether a session has lost its settings, as behind a pooler that was not recognized
+	queued      chan struct{}  // see Queued
+	reconnected atomic.Int64   // when reconnect last closed the connections, in Unix nanoseconds
+	snapshots   atomic.Int32   // how many snapshots run
+	later       sync.WaitGroup // the writes of Later
+	diskFailed  atomic.Int64   // when isDiskFailure was last true for a statement, in Unix nanoseconds; 0 after a write
 }
 
 // Statement is a statement that was sent to PostgreSQL.
@@ -123,8 +125,11 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 	return d, nil
 }
 
-// Close waits until no connection is in use, and closes all of them.
-func (d *DB) Close() { d.pool.Close() }
+// Close waits for the writes of Later and until no connection is in use, and closes all connections.
+func (d *DB) Close() {
+	d.later.Wait()
+	d.pool.Close()
+}
 
 // Ready returns nil if the database accepts writes and has the migrations and definitions of this program, or later
 // versions of them. It takes one round trip, which reads two small tables.

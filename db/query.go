@@ -252,6 +252,16 @@ func (d *DB) Write(ctx context.Context, stmts ...*Stmt) error {
 	return d.send(ctx, false, stmts)
 }
 
+// Later writes the statements after Later has returned, so that the time of a response does not depend on them. It logs
+// an error. Close waits for them.
+func (d *DB) Later(ctx context.Context, stmts ...*Stmt) {
+	d.later.Go(func() {
+		if err := d.Write(context.WithoutCancel(ctx), stmts...); err != nil {
+			d.log.Warn("cannot write what follows a response", "error", err)
+		}
+	})
+}
+
 // WriteLocal is like Write, but the commit does not wait for a synchronous standby, so that a failover can lose the
 // transaction. It takes a connection for reads, because writes that wait for the standby can hold all others. It is
 // for reads that leave a record. In a transaction, it is Write.
