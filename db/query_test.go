@@ -872,3 +872,15 @@ func TestNoJIT(t *testing.T) {
 	ctx := newTenant(t, d)
 	testkit.Equal(t, single[string](t, d, ctx, `select current_setting('jit')`), "off", "jit")
 }
+
+// Close waits for the writes of Later.
+func TestCloseWaitsForLater(t *testing.T) {
+	t.Parallel()
+	config := db.Config{URL: testkit.Private().AppURL()}
+	d := open(t, config)
+	ctx := newTenant(t, d)
+	d.Later(ctx, db.SQL(`select pg_sleep(0.3)::text`), db.SQL(`update tenants set currency = 'EUR'`))
+	d.Close()
+	got := single[string](t, open(t, config), ctx, `select coalesce(currency, '') from tenants`)
+	testkit.Equal(t, got, "EUR", "what was written later")
+}
