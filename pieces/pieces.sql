@@ -11,7 +11,7 @@ create or replace function settle_run_pieces(run uuid) returns void language plp
 declare
 	item record;
 	part record;
-	cost numeric; -- of the difference; null if unknown
+	change numeric; -- of the cost of the good pieces; null if unknown
 	back bigint; -- pieces that come back, but were not in stock when they went out
 begin
 	-- Another transaction with the same run has ended then. A run that was deleted has no row.
@@ -55,8 +55,8 @@ begin
 	loop
 		continue when item.good = item.had and (item.good = 0 or item.cost is null or item.had_cost is null);
 		for part in
-			select c.id, coalesce(u.pieces, 0) as had, case
-				when item.had > 0 and u.pieces is not null then round(u.pieces * item.good / item.had)
+			select c.id, coalesce(u.pieces, 0) as had, u.cost, case
+				when item.had > 0 and u.pieces is not null then round(u.pieces::numeric * item.good / item.had)
 				when item.takes and item.had = 0 then item.good * c.quantity
 				else coalesce(u.pieces, 0) end as pieces
 			from (
@@ -68,26 +68,31 @@ begin
 				) e on e.product_id = d.component_product_id
 			) c
 			left join (
-				select x.product_id, -sum(x.pieces) as pieces from piece_entries x
+				select x.product_id, -sum(x.pieces) as pieces,
+					case when count(*) = count(x.cost) then -sum(x.cost) end as cost
+				from piece_entries x
 				where x.run_id = run and x.run_item_id = item.id and x.kind = 'used'
 				group by x.product_id
 			) u on u.product_id = c.id
 			order by c.id
 		loop
 			if part.pieces <> part.had then
-				perform move_pieces(part.id, 'used', (part.had - part.pieces)::bigint, p_run => run, p_item => item.id);
+				-- Components that come back have what they cost when they went out.
+				perform move_pieces(part.id, 'used', (part.had - part.pieces)::bigint,
+					case when part.pieces < part.had then round(part.cost * (part.had - part.pieces) / part.had, 6) end,
+					p_run => run, p_item => item.id);
 			end if;
 		end loop;
-		cost := case when item.good = 0 then 0 else item.cost end - item.had_cost;
-		if cost is not null and item.good > 0 and item.takes then
-			select case when count(*) = count(e.cost) then cost - coalesce(sum(e.cost), 0) end into cost
+		change := case when item.good = 0 then 0 else item.cost end - item.had_cost;
+		if change is not null and item.good > 0 and item.takes then
+			select case when count(*) = count(e.cost) then change - coalesce(sum(e.cost), 0) end into change
 			from piece_entries e where e.run_id = run and e.run_item_id = item.id and e.kind = 'used';
 		end if;
-		continue when item.good = item.had and coalesce(cost, 0) = 0;
+		continue when item.good = item.had and coalesce(change, 0) = 0;
 		-- Pieces that a correction took away, and that were not in stock any more, come back first.
 		back := case when item.good > item.had then least(item.short, item.good - item.had) else 0 end;
 		perform move_pieces(item.product_id, case when item.known then 'corrected' else 'produced' end,
-			item.good - item.had - back, cost, cost is not null and item.good <= item.had, p_run => run,
+			item.good - item.had - back, change, change is not null and item.good <= item.had, p_run => run,
 			p_item => item.id, p_shortfall => back, p_of => item.good);
 	end loop;
 end $$;
