@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"testing"
 
 	"spoolwright/testkit"
@@ -27,21 +28,30 @@ type netItem struct {
 	product   int
 	quantity  int64
 	delivered int64
+	done      bool
 }
 
 // netRun is a run with one item. The run prints for the item of an order, or for the stock if item is -1.
 type netRun struct {
+	id, itemID    string
 	product, item int
-	pieces        int64 // good ones, of a completed run
-	unfinished    bool
+	status        string
+	pieces        int64
+	good          int64 // pieces of a completed run
+	short         int64 // of the good pieces that a correction took away, those that were not in stock then
+	used          map[int]int64
 	fromStock     bool
+}
+
+func (r *netRun) unfinished() bool {
+	return r.status == "pending" || r.status == "in_progress" || r.status == "paused"
 }
 
 // netFarm is what a random farm has.
 type netFarm struct {
 	products []netProduct
 	items    []netItem
-	runs     []netRun
+	runs     []*netRun
 }
 
 // netKey is a product that an item needs. The item -1 stands for the runs without an item.
@@ -61,15 +71,15 @@ func (f *netFarm) net() map[netKey]netNeed {
 	order = append(order, -1)
 	demand := map[netKey]int64{}
 	for i, item := range f.items {
-		if n := item.quantity - item.delivered; n > 0 {
+		if n := item.quantity - item.delivered; n > 0 && !item.done {
 			demand[netKey{i, item.product}] += n
 		}
 	}
 	for _, r := range f.runs {
 		for part, n := range f.products[r.product].parts {
-			if r.unfinished && r.fromStock {
+			if r.unfinished() && r.fromStock {
 				item := r.item
-				if item >= 0 && f.items[item].quantity <= f.items[item].delivered {
+				if item >= 0 && (f.items[item].done || f.items[item].quantity <= f.items[item].delivered) {
 					item = -1
 				}
 				demand[netKey{item, part}] += n * r.pieces
@@ -83,16 +93,16 @@ func (f *netFarm) net() map[netKey]netNeed {
 	}
 	slices.SortStableFunc(byLevel, func(a, b int) int { return f.products[b].level - f.products[a].level })
 	for _, p := range byLevel {
-		shelf, pool := f.products[p].onHand, int64(0)
+		shelf, pool := max(0, f.products[p].onHand), int64(0)
 		made, own := map[int]int64{}, map[int]int64{} // pieces by the item that they were, or will be, printed for
 		for _, r := range f.runs {
 			switch {
 			case r.product != p:
-			case r.unfinished:
+			case r.unfinished():
 				own[r.item] += r.pieces
 				pool += r.pieces
 			case r.item >= 0:
-				made[r.item] += r.pieces
+				made[r.item] += r.good
 			}
 		}
 		needs := map[int]*netNeed{}
@@ -139,13 +149,127 @@ func (f *netFarm) net() map[netKey]netNeed {
 	return all
 }
 
-// randomNetFarm creates a farm with products at five levels, pieces in stock, open orders that are delivered in part,
-// and runs in all states.
+// settle changes the stock as a run does that has so many good pieces now, or none if it is not completed.
+func (f *netFarm) settle(r *netRun, good int64) {
+	parts := f.products[r.product].parts
+	if good != r.good {
+		for part, each := range parts {
+			n := r.used[part]
+			switch {
+			case r.good > 0 && len(r.used) > 0:
+				n = (2*n*good + r.good) / (2 * r.good)
+			case r.fromStock && r.good == 0:
+				n = good * each
+			}
+			f.products[part].onHand -= n - r.used[part]
+			if n > 0 || r.used[part] > 0 {
+				r.used[part] = n
+			}
+		}
+	}
+	onHand := &f.products[r.product].onHand
+	if change := good - r.good; change > 0 {
+		back := min(r.short, change)
+		r.short -= back
+		*onHand += change - back
+	} else {
+		gone := min(-change, max(*onHand, 0))
+		*onHand -= gone
+		r.short += -change - gone
+	}
+	r.good = good
+}
+
+// deliver changes the stock as the delivery of pieces of an item does: it assembles missing pieces of a product that is
+// not printed, as far as its parts are there.
+func (f *netFarm) deliver(i *netItem, pieces int64) {
+	p := &f.products[i.product]
+	if kits := pieces - max(p.onHand, 0); kits > 0 && !p.printed {
+		for part, each := range p.parts {
+			kits = min(kits, max(f.products[part].onHand, 0)/each)
+		}
+		f.assemble(p, kits)
+	}
+	p.onHand -= min(pieces, max(p.onHand, 0))
+	i.delivered += pieces
+	i.done = i.delivered == i.quantity
+}
+
+// assemble makes pieces of a product from its parts, or takes them apart if the number is negative.
+func (f *netFarm) assemble(p *netProduct, pieces int64) {
+	for part, each := range p.parts {
+		f.products[part].onHand -= pieces * each
+	}
+	p.onHand += pieces
+}
+
+// change does one of the things that a farm does with pieces, and follows it in the model.
+func (f *netFarm) change(t testing.TB, c *testkit.Client, r *rand.Rand) {
+	i, run, p := &f.items[r.IntN(len(f.items))], f.runs[r.IntN(len(f.runs))], &f.products[r.IntN(len(f.products))]
+	order, product := ordersURL+"/"+i.order, "/api/v1/products/"+p.id
+	switch kind := r.IntN(9); {
+	case kind == 0 && i.delivered < i.quantity && !i.done:
+		n := 1 + r.Int64N(i.quantity-i.delivered)
+		c.Post(t, order+"/deliver", j{"items": []j{{"id": i.id, "quantity": n}}}).Want(200)
+		f.deliver(i, n)
+	case kind == 1 && i.delivered > 0:
+		n, stocked, reopen := 1+r.Int64N(i.delivered), r.IntN(3) > 0, r.IntN(3) > 0
+		c.Post(t, order+"/return", j{"items": []j{{"id": i.id, "quantity": n, "to_stock": stocked}},
+			"reopen": reopen}).Want(200)
+		if i.delivered -= n; stocked {
+			f.products[i.product].onHand += n
+		}
+		i.done = i.done && !reopen
+	case kind == 2 && len(p.parts) > 0: // all or nothing
+		n, status := 1+r.Int64N(2), 200
+		for part, each := range p.parts {
+			if f.products[part].onHand < n*each {
+				status = 409
+			}
+		}
+		if c.Post(t, product+"/assemble", j{"quantity": n}).Want(status); status == 200 {
+			f.assemble(p, n)
+		}
+	case kind == 3 && len(p.parts) > 0:
+		if p.onHand < 1 {
+			c.Post(t, product+"/disassemble", j{"quantity": 1}).WantError(409, "NOT_ENOUGH_PIECES")
+			break
+		}
+		c.Post(t, product+"/disassemble", j{"quantity": 1}).Want(200)
+		f.assemble(p, -1)
+	case kind == 4: // count and scrap
+		p.onHand = 1 + r.Int64N(6)
+		c.Post(t, product+"/count", j{"counted": p.onHand}).Want(200)
+		c.Post(t, product+"/scrap", j{"quantity": 1}).Want(200)
+		p.onHand--
+	case kind == 5: // a run ends, or is open again
+		run.status = []string{"completed", "completed", "failed", "cancelled", "in_progress"}[r.IntN(5)]
+		item := c.Patch(t, runsURL+"/"+run.id, j{"status": run.status}).Want(200)
+		good := int64(0)
+		if run.status == "completed" {
+			good = run.pieces
+			if text := item.Text("items.0.successful_quantity"); text != "null" {
+				good, _ = strconv.ParseInt(text, 10, 64)
+			}
+		}
+		f.settle(run, good)
+	case kind >= 6 && run.status == "completed":
+		good := r.Int64N(run.pieces + 1)
+		c.Patch(t, runsURL+"/"+run.id+"/items/"+run.itemID, j{"successful_quantity": good,
+			"failed_quantity": run.pieces - good}).Want(200)
+		f.settle(run, good)
+	}
+}
+
+// randomNetFarm creates a farm with products at five levels, all with pieces in stock, open orders and runs in all
+// states, and lets it deliver, take pieces back, assemble, take apart, count, scrap, and end and correct runs.
 func randomNetFarm(t testing.TB, c *testkit.Client, r *rand.Rand) *netFarm {
 	f := &netFarm{}
 	for n := range 9 {
-		p := netProduct{parts: map[int]int64{}, onHand: r.Int64N(6)}
-		if n > 1 {
+		p := netProduct{parts: map[int]int64{}}
+		if n > 0 && n < 5 { // the first five products are the five levels
+			p.parts[n-1], p.level = 1+r.Int64N(2), n
+		} else if n >= 5 {
 			for range r.IntN(3) {
 				part := r.IntN(n)
 				if level := f.products[part].level + 1; level < 5 {
@@ -195,7 +319,7 @@ func randomNetFarm(t testing.TB, c *testkit.Client, r *rand.Rand) *netFarm {
 		return false
 	}
 	for range 8 {
-		run := netRun{product: r.IntN(len(f.products)), item: -1, pieces: 1 + r.Int64N(4)}
+		run := &netRun{product: r.IntN(len(f.products)), item: -1, pieces: 1 + r.Int64N(4), used: map[int]int64{}}
 		item := j{"product_id": f.products[run.product].id, "quantity": run.pieces}
 		for i := range f.items {
 			if r.IntN(2) == 0 && within(run.product, f.items[i].product) {
@@ -203,37 +327,26 @@ func randomNetFarm(t testing.TB, c *testkit.Client, r *rand.Rand) *netFarm {
 				item["order_item_id"] = f.items[i].id
 			}
 		}
-		// The components of a completed run with parts_from_stock go out of stock, which other tests check.
-		status := []string{"pending", "in_progress", "paused", "completed", "failed", "cancelled"}[r.IntN(6)]
-		run.unfinished = status == "pending" || status == "in_progress" || status == "paused"
-		run.fromStock = run.unfinished && r.IntN(2) == 0
+		run.fromStock = r.IntN(2) == 0
 		item["parts_from_stock"] = run.fromStock
-		if status == "completed" {
-			item["successful_quantity"] = r.Int64N(run.pieces + 1)
+		run.status = []string{"pending", "in_progress", "paused", "completed", "failed", "cancelled"}[r.IntN(6)]
+		good := int64(0)
+		if run.status == "completed" {
+			good = r.Int64N(run.pieces + 1)
+			item["successful_quantity"] = good
 		}
-		c.Post(t, runsURL, j{"status": status, "items": []j{item}}).Want(201)
-		if status == "completed" {
-			run.pieces = item["successful_quantity"].(int64)
-		}
-		if run.unfinished || status == "completed" {
-			f.runs = append(f.runs, run)
-		}
+		a := c.Post(t, runsURL, j{"status": run.status, "items": []j{item}}).Want(201)
+		run.id, run.itemID = a.ID(), a.Text("items.0.id")
+		f.settle(run, good)
+		f.runs = append(f.runs, run)
 	}
 	for n := range f.products {
 		p := &f.products[n]
+		p.onHand = r.Int64N(6)
 		c.Post(t, "/api/v1/products/"+p.id+"/count", j{"counted": p.onHand}).Want(200)
 	}
-	for n := range f.items {
-		i := &f.items[n]
-		if r.IntN(3) > 0 || i.quantity == 1 {
-			continue
-		}
-		i.delivered = 1 + r.Int64N(i.quantity-1)
-		c.Post(t, ordersURL+"/"+i.order+"/deliver", j{"items": []j{{"id": i.id, "quantity": i.delivered}}}).Want(200)
-	}
-	for n := range f.products { // deliveries took them
-		p := &f.products[n]
-		c.Post(t, "/api/v1/products/"+p.id+"/count", j{"counted": p.onHand}).Want(200)
+	for range 24 {
+		f.change(t, c, r)
 	}
 	return f
 }
@@ -340,7 +453,7 @@ func TestPlansOfPieces(t *testing.T) {
 					}
 				}
 				for _, r := range f.runs {
-					if r.product == n && r.unfinished {
+					if r.product == n && r.unfinished() {
 						incoming += r.pieces
 					}
 				}
