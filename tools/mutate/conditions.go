@@ -17,8 +17,12 @@ var condition = regexp.MustCompile(`(?:\b(?:where|and|or|on|when|if|not)\s|["(` 
 	`|not (?:\w+\.)?archived\b)` +
 	`|(\s*\bfor (?:no key update|update|share|key share)(?: of \w+)?(?: skip locked| nowait)?\b)`)
 
-// testedBy names the packages whose tests cover packages without tests of their own.
-var testedBy = map[string]string{"start": "web", "archive": "blackbox", "auth/accounts": "auth"}
+// testedBy names the tests that cover packages without tests of their own.
+var testedBy = map[string]struct{ pkg, tests string }{
+	"start":         {"web", "."},
+	"archive":       {"blackbox", "Archive"},
+	"auth/accounts": {"auth", "."},
+}
 
 // conditions returns a sabotage for each such condition in the program in dir. A sabotage replaces the condition by
 // true, or removes the lock, and runs all tests of the package.
@@ -50,9 +54,9 @@ func conditions(dir string) (all []sabotage, err error) {
 
 // conditionsOf returns the sabotages of the conditions in a file.
 func conditionsOf(file, text string) (all []sabotage) {
-	pkg := filepath.Dir(file)
-	if other := testedBy[pkg]; other != "" {
-		pkg = other
+	pkg, tests := filepath.Dir(file), "."
+	if other, ok := testedBy[pkg]; ok {
+		pkg, tests = other.pkg, other.tests
 	}
 	at := 0
 	for n, line := range strings.SplitAfter(text, "\n") {
@@ -70,7 +74,7 @@ func conditionsOf(file, text string) (all []sabotage) {
 			begin, end = at+from+begin, at+from+end
 			all = append(all, sabotage{
 				name: fmt.Sprintf("%s:%d: %s", file, n+1, strings.TrimSpace(text[begin:end])),
-				file: file, old: text, new: text[:begin] + replacement + text[end:], pkg: "./" + pkg, tests: ".",
+				file: file, old: text, new: text[:begin] + replacement + text[end:], pkg: "./" + pkg, tests: tests,
 				line: line, cut: strings.TrimSpace(text[begin:end]),
 			})
 			from = end - at

@@ -1,11 +1,13 @@
 // Mutate tests the tests. For each sabotage, it breaks a copy of the program and runs tests, at least one of which
-// must fail. It takes about half an hour. Run it in the root of the checkout:
+// must fail, and pass without the sabotage. It takes about half an hour. Run it in the root of the checkout:
 //
-//	go run ./tools/mutate [-conditions] [-only REGEXP] [-part N/M] [-sample N] [-jobs N] [-list]
+//	go run ./tools/mutate [-conditions] [-only REGEXP] [-part N/M] [-sample N [-seed N]] [-jobs N] [-list]
 //
 // With -conditions it finds the sabotages by itself: in the SQL of the program, it removes one condition for hidden,
 // archived, disabled, revoked or expired rows at a time, or one lock of rows, and runs the tests of the package. Some
 // of these need not be seen, because another condition or lock has the same effect: accepted.txt has the reasons.
+//
+// With -sample it tries only N random ones. It prints the seed of the choice; -seed repeats it.
 //
 // With -part it runs one of M parts. N is a number from 1 to M, or the word today, which chooses another part each
 // day. A part consists of neighbours in sabotages.txt, because neighbours mostly share the packages of their tests.
@@ -87,6 +89,7 @@ func parse(text string) (all []sabotage, err error) {
 type result struct {
 	sabotage
 	verdict, by string
+	test        string // the test that failed, or ""
 	took        time.Duration
 }
 
@@ -95,12 +98,13 @@ func main() {
 	part := flag.String("part", "", "run only one of M parts: `N/M`, or today/M for another one each day")
 	found := flag.Bool("conditions", false, "remove each condition and lock in SQL instead of what sabotages.txt says")
 	sample := flag.Int("sample", 0, "run only `N` random sabotages")
+	seed := flag.Uint64("seed", 0, "the seed of the sample; 0 is a random one")
 	list := flag.Bool("list", false, "list the sabotages and check that the texts they replace and their tests exist")
 	jobs := flag.Int("jobs", 1, "number of sabotages to run in parallel")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, options{*only, *part, *found, *list, *sample, *jobs}); err != nil {
+	if err := run(ctx, options{*only, *part, *found, *list, *sample, *jobs, *seed}); err != nil {
 		fmt.Fprintln(os.Stderr, "mutate:", err)
 		os.Exit(1)
 	}
@@ -111,6 +115,7 @@ type options struct {
 	only, part   string
 	found, list  bool
 	sample, jobs int
+	seed         uint64
 }
 
 // acceptAll sets the reasons of accepted.txt.
@@ -135,14 +140,14 @@ func split(all []sabotage) (try, may []sabotage) {
 }
 
 // choose returns the sabotages whose names match only, or those of the part or the sample.
-func choose(all []sabotage, only, part string, sample int) ([]sabotage, error) {
+func choose(all []sabotage, only, part string, sample int, seed uint64) ([]sabotage, error) {
 	wanted, err := regexp.Compile(only)
 	if err != nil {
 		return nil, err
 	}
 	all = slices.DeleteFunc(all, func(s sabotage) bool { return !wanted.MatchString(s.name) })
 	if sample > 0 && sample < len(all) {
-		rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+		rand.New(rand.NewPCG(seed, 0)).Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 		all = all[:sample]
 	}
 	if part == "" {
@@ -190,7 +195,13 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	chosen, err := choose(all, o.only, o.part, o.sample)
+	if o.seed == 0 {
+		o.seed = rand.Uint64N(1_000_000) + 1
+	}
+	if o.sample > 0 && !o.list {
+		fmt.Printf("a sample of %d with -seed %d\n", o.sample, o.seed)
+	}
+	chosen, err := choose(all, o.only, o.part, o.sample, o.seed)
 	if err != nil {
 		return err
 	}
@@ -215,32 +226,11 @@ func run(ctx context.Context, o options) error {
 		fmt.Printf("%-9s          %s: %s\n", "accepted", s.name, s.reason)
 	}
 
-	tests := map[string][]string{} // by package, the patterns of its tests
-	for _, s := range chosen {
-		if !slices.Contains(tests[s.pkg], s.tests) {
-			tests[s.pkg] = append(tests[s.pkg], s.tests)
-		}
-	}
-	red := map[string]bool{} // packages whose tests fail without a sabotage
-	for pkg, patterns := range tests {
-		begin := time.Now()
-		if out, err := test(ctx, dir, pkg, strings.Join(patterns, "|")); err != nil {
-			seconds := time.Since(begin).Seconds()
-			fmt.Printf("%-9s %6.1fs  %s without a sabotage: %v\n%s", "FAILED", seconds, pkg, err, out)
-			red[pkg] = true
-			continue
-		}
-		fmt.Printf("%-9s %6.1fs  %s without a sabotage\n", "passed", time.Since(begin).Seconds(), pkg)
-	}
-
 	results := make([]result, len(chosen))
 	errs := make([]error, len(chosen))
 	var wait sync.WaitGroup
+	green := &passed{}
 	for i, s := range chosen {
-		if red[s.pkg] {
-			results[i] = result{sabotage: s, verdict: "UNTRIED", by: "the tests fail without a sabotage"}
-			continue
-		}
 		dir := <-dirs
 		if ctx.Err() != nil {
 			break
@@ -248,6 +238,9 @@ func run(ctx context.Context, o options) error {
 		wait.Go(func() {
 			defer func() { dirs <- dir }()
 			r, err := try(ctx, dir, s)
+			if r.test != "" && err == nil && !green.without(ctx, dir, s.pkg, r.test) {
+				r.verdict, r.by = "UNTRIED", r.test+" fails without the sabotage too"
+			}
 			results[i], errs[i] = r, err
 			fmt.Printf("%-9s %6.1fs  %s: %s\n", r.verdict, r.took.Seconds(), s.name, r.by)
 		})
@@ -270,7 +263,8 @@ func run(ctx context.Context, o options) error {
 	w.Flush()
 	fmt.Printf("\n%d sabotages, %d survived, were broken or were not tried\n", len(results), survived)
 	if o.found {
-		fmt.Printf("%d conditions and locks in all; %d of those chosen are accepted with a reason\n", len(all), len(may))
+		fmt.Printf("%d of %d removed conditions and locks seen; %d of those chosen are accepted with a reason; %d in all\n",
+			len(results)-survived, len(results), len(may), len(all))
 	}
 	if survived > 0 {
 		return errors.New("the tests did not catch all sabotages")
@@ -368,6 +362,9 @@ func try(ctx context.Context, dir string, s sabotage) (result, error) {
 	r := result{sabotage: s, verdict: "SURVIVED", took: time.Since(begin)}
 	exit, _ := errors.AsType[*exec.ExitError](err)
 	switch {
+	case errors.Is(err, errFailed):
+		r.verdict, r.by = "caught", string(failed.FindSubmatch(out)[1])
+		r.test, _, _ = strings.Cut(r.by, "/")
 	case ctx.Err() != nil || exit != nil && !exit.Exited() || stopped.Match(out):
 		r.verdict, r.by = "UNTRIED", "the tests were stopped"
 	case notRun.Match(out):
@@ -376,6 +373,7 @@ func try(ctx context.Context, dir string, s sabotage) (result, error) {
 		r.verdict, r.by = "caught", "the tests do not start"
 		if m := failed.FindSubmatch(out); m != nil {
 			r.by = string(m[1])
+			r.test, _, _ = strings.Cut(r.by, "/")
 		} else if at := bytes.Index(out, []byte("panic:")); at >= 0 {
 			r.by, _, _ = strings.Cut(string(out[at:]), "\n")
 		}
@@ -383,14 +381,65 @@ func try(ctx context.Context, dir string, s sabotage) (result, error) {
 	return r, nil
 }
 
-// test runs tests of a package in the copy in dir. When ctx ends, it stops the go command and the tests.
+// passed knows which tests pass without a sabotage. A test that fails with a sabotage has not seen it unless it does.
+type passed struct {
+	mu    sync.Mutex
+	tests map[string]bool // by package and name
+}
+
+// without reports whether a test of a package passes in the copy in dir, which has no sabotage.
+func (p *passed) without(ctx context.Context, dir, pkg, name string) bool {
+	p.mu.Lock()
+	passes, known := p.tests[pkg+" "+name]
+	p.mu.Unlock()
+	if known {
+		return passes
+	}
+	_, err := test(ctx, dir, pkg, "^"+name+"$")
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.tests == nil {
+		p.tests = map[string]bool{}
+	}
+	p.tests[pkg+" "+name] = err == nil
+	return err == nil
+}
+
+// errFailed means that test stopped the tests because one failed.
+var errFailed = errors.New("a test failed")
+
+// test runs tests of a package in the copy in dir. When a test fails or ctx ends, it stops the go command and all tests:
+// -failfast would wait for those that run in parallel.
 func test(ctx context.Context, dir, pkg, tests string) ([]byte, error) {
-	c := exec.CommandContext(ctx, "go", "test", "-vet=off", "-count=1", "-failfast", "-timeout=10m", "-run", tests,
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	c := exec.CommandContext(ctx, "go", "test", "-v", "-vet=off", "-count=1", "-failfast", "-timeout=10m", "-run", tests,
 		pkg)
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGTERM) }
 	c.WaitDelay = time.Minute
 	c.Dir = dir
 	c.Env = append(os.Environ(), "GOFLAGS=-buildvcs=false -tags=nopgxregisterdefaulttypes")
-	return c.CombinedOutput()
+	out := &output{failed: func() { stop(errFailed) }}
+	c.Stdout, c.Stderr = out, out
+	err := c.Run()
+	if errors.Is(context.Cause(ctx), errFailed) {
+		err = errFailed
+	}
+	return out.Bytes(), err
+}
+
+// output collects the output of tests, and calls failed when a test fails. Its writes are not concurrent.
+type output struct {
+	bytes.Buffer
+	failed func()
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	from := bytes.LastIndexByte(o.Bytes(), '\n') + 1 // the line that may be incomplete
+	n, err := o.Buffer.Write(b)
+	if lines := o.Bytes()[from:]; bytes.Contains(lines, []byte("--- FAIL: ")) && failed.Match(lines) {
+		o.failed()
+	}
+	return n, err
 }
