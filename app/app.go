@@ -155,6 +155,9 @@ func serveOn(ctx context.Context, c cli.Config, d *db.DB, l cli.Listeners,
 	}
 	go sweep(ctx, c, d)
 	go analyze(ctx, c, d)
+	for _, warning := range c.Warnings() {
+		c.Log.Warn(warning)
+	}
 	base := c.BaseURL(l)
 	c.Log.Info("serving", "url", base, "docs", base+"/docs", "version", cli.BuildVersion())
 	if own != nil {
@@ -181,7 +184,9 @@ func newServer(c cli.Config, d *db.DB, once *auth.OneLogin, own *cli.OwnTLS) (*s
 		PublicURL: c.PublicURL, Mail: sender,
 	})
 	a := auth.New(d, tokens, auth.NewHasher(auth.Rounds), time.Now)
-	a.SendLinks(sender, c.PublicURL)
+	if c.Web != "off" { // links lead to pages
+		a.SendLinks(sender, c.PublicURL)
+	}
 	routes := a.Routes()
 	for _, feature := range Features {
 		routes = append(routes, feature(d)...)

@@ -28,7 +28,7 @@ func (s *Service) CanSendLinks() bool { return s.mail != nil && s.site != "" }
 
 // errNoLinkMail is the error of a request for an e-mail that the service cannot send.
 var errNoLinkMail = server.Invalid("send",
-	"cannot be true: the service sends no e-mails with links, see its settings SMTP_URL and PUBLIC_URL")
+	"cannot be true: the service sends no e-mails with links, see its settings SMTP_URL, PUBLIC_URL and WEB")
 
 // queueLink returns a statement that makes the e-mail with a link due now if the user is enabled and meets the
 // condition, and none waits. It returns a row if the user is enabled and meets the condition. The second statement

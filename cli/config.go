@@ -166,6 +166,30 @@ func loadConfig(getenv func(string) string, w io.Writer) (Config, error) {
 	return c, nil
 }
 
+// Warnings returns a sentence for each combination of settings that is valid, but in which one has no effect.
+func (c Config) Warnings() (all []string) {
+	for _, w := range []struct {
+		holds   bool
+		warning string
+	}{
+		{c.SMTP != nil && c.PublicURL == "", "SMTP_URL is set without PUBLIC_URL: e-mails have no links, and no links to set " +
+			"passwords are sent"},
+		{c.SMTP != nil && c.Web == "off", "SMTP_URL is set with WEB=off: no links to set passwords are sent, because " +
+			"they lead to pages"},
+		{c.PublicURL != "" && c.Web == "off", "PUBLIC_URL is set with WEB=off: links in messages lead to pages that the " +
+			"service does not serve"},
+		{c.TLSSelfSigned && strings.HasPrefix(c.PublicURL, "http://"), "PUBLIC_URL begins with http:// and TLS_SELF_SIGNED " +
+			"is on: the service answers only https"},
+		{c.TenantPerMinute > 0 && c.TenantPerMinute < c.PerMinute, "RATE_LIMIT_TENANT_PER_MINUTE is less than " +
+			"RATE_LIMIT_PER_MINUTE, which no user can reach"},
+	} {
+		if w.holds {
+			all = append(all, w.warning)
+		}
+	}
+	return all
+}
+
 // Mail returns the sender of e-mails, or nil if there is none.
 func (c Config) Mail() *mail.Sender {
 	if c.SMTP == nil {

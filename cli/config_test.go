@@ -2,6 +2,7 @@ package cli
 
 import (
 	"io"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -26,6 +27,38 @@ func TestPublicURL(t *testing.T) {
 			t.Errorf("%s: %s, %v", value, c.PublicURL, err)
 		case want == "error" && (err == nil || !strings.HasPrefix(err.Error(), "PUBLIC_URL: ")):
 			t.Errorf("%s: %s, %v", value, c.PublicURL, err)
+		}
+	}
+}
+
+// Each combination of settings in which one has no effect is a warning at the start.
+func TestWarnings(t *testing.T) {
+	t.Parallel()
+	mail := map[string]string{"SMTP_URL": "smtp://mail.farm.example", "SMTP_FROM": "farm@farm.example"}
+	for _, c := range []struct {
+		settings map[string]string
+		words    []string // one for each warning
+	}{
+		{nil, nil},
+		{map[string]string{"PUBLIC_URL": "https://farm.example", "TLS_SELF_SIGNED": "on"}, nil},
+		{map[string]string{"WEB": "off", "PUBLIC_URL": "https://farm.example"}, []string{"PUBLIC_URL is set with WEB=off"}},
+		{map[string]string{"PUBLIC_URL": "http://farm.example", "TLS_SELF_SIGNED": "on"}, []string{"only https"}},
+		{map[string]string{"SMTP_URL": mail["SMTP_URL"], "SMTP_FROM": mail["SMTP_FROM"]}, []string{"without PUBLIC_URL"}},
+		{map[string]string{"SMTP_URL": mail["SMTP_URL"], "SMTP_FROM": mail["SMTP_FROM"], "WEB": "off",
+			"PUBLIC_URL": "https://farm.example"}, []string{"SMTP_URL is set with WEB=off", "PUBLIC_URL is set with WEB=off"}},
+		{map[string]string{"SMTP_URL": mail["SMTP_URL"], "SMTP_FROM": mail["SMTP_FROM"],
+			"PUBLIC_URL": "https://farm.example"}, nil},
+		{map[string]string{"RATE_LIMIT_TENANT_PER_MINUTE": "50"}, []string{"RATE_LIMIT_TENANT_PER_MINUTE is less"}},
+		{map[string]string{"RATE_LIMIT_TENANT_PER_MINUTE": "0"}, nil},
+		{map[string]string{"RATE_LIMIT_PER_MINUTE": "0", "RATE_LIMIT_TENANT_PER_MINUTE": "50"}, nil},
+	} {
+		config, err := loadConfig(func(name string) string { return c.settings[name] }, io.Discard)
+		if err != nil {
+			t.Errorf("%v: %v", c.settings, err)
+			continue
+		}
+		if !slices.EqualFunc(config.Warnings(), c.words, strings.Contains) {
+			t.Errorf("%v: %q, want %q", c.settings, config.Warnings(), c.words)
 		}
 	}
 }

@@ -212,7 +212,7 @@ func TestFieldValues(t *testing.T) {
 	}
 	hex := values{`null`: "null", `"#000000"`: "#000000", `"#a1B2c3"`: "#a1B2c3", `""`: invalid, `"#FFF"`: invalid,
 		`"FFFFFF"`: invalid, `"#FFFFFFF"`: invalid, `"#GGGGGG"`: invalid, `"#ffffff\n"`: invalid}
-	dates := values{`null`: "null", `"0001-01-01"`: "0001-01-01", `"9999-12-31"`: "9999-12-31",
+	dates := values{`null`: "null", `"1900-01-01"`: "1900-01-01", `"1899-12-31"`: invalid, `"9999-12-31"`: "9999-12-31",
 		`"2024-02-29"`: "2024-02-29", `"2023-02-29"`: invalid, `"2024-01-15T10:00:00Z"`: invalid, `""`: invalid}
 	diameters := values{`1.75`: "1.75", `1.7500004`: "1.75", `2.85`: "2.85", `1.76`: invalid, `2`: invalid,
 		`0`:      invalid,

@@ -19,8 +19,9 @@ type DeliveredItem struct {
 	Delivered value.Optional[int64]      `json:"delivered" rule:"required,maximum=1000000"`
 }
 
-// Check adds a problem for each item that is in the list twice.
+// Check adds a problem for an empty list, and for each item that is in the list twice.
 func (c *OrderCompletion) Check(problems *server.Problems) {
+	checkNone(problems, c.Items)
 	checkTwice(problems, c.Items, func(i DeliveredItem) value.Optional[value.UUID] { return i.ID })
 }
 

@@ -22,8 +22,9 @@ type OrderDeliveryItem struct {
 	Quantity value.Optional[int64]      `json:"quantity" rule:"minimum=1,maximum=1000000"`
 }
 
-// Check adds a problem for each item that is in the list twice.
+// Check adds a problem for an empty list, and for each item that is in the list twice.
 func (d *OrderDelivery) Check(problems *server.Problems) {
+	checkNone(problems, d.Items)
 	checkTwice(problems, d.Items, func(i OrderDeliveryItem) value.Optional[value.UUID] { return i.ID })
 }
 
@@ -41,9 +42,18 @@ type OrderReturnItem struct {
 	ToStock  value.Optional[bool]       `json:"to_stock" rule:"default=true"`
 }
 
-// Check adds a problem for each item that is in the list twice.
+// Check adds a problem for an empty list, and for each item that is in the list twice.
 func (r *OrderReturn) Check(problems *server.Problems) {
+	checkNone(problems, r.Items)
 	checkTwice(problems, r.Items, func(i OrderReturnItem) value.Optional[value.UUID] { return i.ID })
+}
+
+// checkNone adds a problem if a list is empty, and none if it is missing. An operation without a list concerns all items:
+// a program that has selected nothing must not deliver everything.
+func checkNone[T any](problems *server.Problems, items []T) {
+	if items != nil && len(items) == 0 {
+		problems.Add("items", "must have an entry; without items, it is all items")
+	}
 }
 
 // checkTwice adds a problem for each item that is in a list twice.

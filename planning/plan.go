@@ -56,6 +56,13 @@ type PlanRequest struct {
 	Items  []PlanItem           `json:"items"`
 }
 
+// Check adds a problem for an empty list: without the list, the plan is for all open orders.
+func (r *PlanRequest) Check(problems *server.Problems) {
+	if r.Items != nil && len(r.Items) == 0 {
+		problems.Add("items", "must have an entry; without items, the plan is for the open orders")
+	}
+}
+
 // PlanItem is a product to plan.
 type PlanItem struct {
 	ProductID value.Optional[value.UUID] `json:"product_id" rule:"notNull"`

@@ -393,7 +393,7 @@ func TestCompleteTimes(t *testing.T) {
 		"actual_print_time_hours": 7}).Shows(map[string]string{"actual_print_time_hours": "7"})
 	complete(j{"started_at": "2024-01-15T14:00:00Z", "completed_at": "2024-01-15T13:00:00Z"}).
 		Shows(map[string]string{"actual_print_time_hours": "null"})
-	complete(j{"started_at": "0001-01-01T00:00:00Z", "completed_at": "9999-12-31T23:00:00Z"}).
+	complete(j{"started_at": "1900-01-01T00:00:00Z", "completed_at": "9999-12-31T23:00:00Z"}).
 		Shows(map[string]string{"actual_print_time_hours": "null"})
 	complete(j{"actual_total_filament_grams": 12}).Shows(map[string]string{"actual_total_filament_grams": "1"})
 }

@@ -270,9 +270,10 @@ func notAField(name string, schema *Schema) string {
 	return "is not a known field"
 }
 
-// entries decodes texts, the entries of the nested list f, into the list's field in v.
+// entries decodes texts, the entries of the nested list f, into the list's field in v. The field of an empty list is not
+// nil.
 func (d *decoder) entries(texts value.Array, v reflect.Value, f *Field, prefix string) error {
-	if len(texts) == 0 {
+	if texts == nil {
 		return nil
 	}
 	entries := reflect.MakeSlice(reflect.SliceOf(f.Kind), len(texts), len(texts))
@@ -373,11 +374,14 @@ func (w *walker) value(depth int) (any, error) {
 
 // list returns the texts of the entries if the list is a member of the outermost object, and nil for any other list.
 func (w *walker) list(depth int) (entries value.Array, err error) {
+	if depth == 2 {
+		entries = value.Array{}
+	}
 	w.at++
 	w.space()
 	if w.text[w.at] == ']' {
 		w.at++
-		return nil, nil
+		return entries, nil
 	}
 	for {
 		w.space()

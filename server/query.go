@@ -98,6 +98,7 @@ func decodeQuery(values url.Values, in any, item reflect.Type) error {
 			}
 		}
 	}
+	checkRanges(schema, v, &problems)
 	if schema.extra != nil {
 		v.FieldByIndex(schema.extra).Addr().Interface().(*ExtraFilter).set(values, &problems)
 	}
@@ -112,6 +113,30 @@ func decodeQuery(values url.Values, in any, item reflect.Type) error {
 		}
 	}
 	return check(in, problems)
+}
+
+// checkRanges adds a problem for each pair of parameters such as due_from and due_to whose range ends before it begins:
+// nothing can be in it.
+func checkRanges(schema *Schema, v reflect.Value, problems *Problems) {
+	for _, f := range schema.Fields {
+		begins, ok := strings.CutSuffix(f.Name, "_from")
+		to := schema.byName[begins+"_to"]
+		if !ok || to == nil {
+			continue
+		}
+		before := false
+		switch from := v.FieldByIndex(f.index).Interface().(type) {
+		case value.Optional[value.Date]:
+			to := v.FieldByIndex(to.index).Interface().(value.Optional[value.Date])
+			before = !from.IsNull() && !to.IsNull() && *to.Value < *from.Value
+		case value.Optional[value.Moment]:
+			to := v.FieldByIndex(to.index).Interface().(value.Optional[value.Moment])
+			before = !from.IsNull() && !to.IsNull() && to.Value.Before(*from.Value)
+		}
+		if before {
+			problems.Add(to.Name, "must not be before %s", f.Name)
+		}
+	}
 }
 
 // parameterNames returns the names of the parameters that the endpoint reads from the URL's query.

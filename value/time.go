@@ -19,6 +19,14 @@ type Moment struct {
 // IsDay reports whether the moment is the beginning of a day.
 func (m Moment) IsDay() bool { return m.date != "" }
 
+// Before reports whether m is certainly before n: the times of a day and of a timestamp depend on the time zone.
+func (m Moment) Before(n Moment) bool {
+	if m.IsDay() != n.IsDay() {
+		return false
+	}
+	return m.date < n.date || m.Time.Before(n.Time)
+}
+
 // MarshalJSON encodes the zero time as null.
 func (t Timestamp) MarshalJSON() ([]byte, error) {
 	if t.IsZero() {
@@ -34,6 +42,9 @@ type Date string
 var timestampForm = regexp.MustCompile(
 	`^\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]([01]\d|2[0-3]):[0-5]\d)?$`)
 
+// firstYear is the first year of timestamps and dates. An earlier one is a mistake: 0202 instead of 2020.
+const firstYear = 1900
+
 func ParseTimestamp(v any) (Timestamp, string) {
 	const problem = "must be an RFC 3339 timestamp such as 2024-01-15T10:00:00Z"
 	s, ok := v.(string)
@@ -48,8 +59,8 @@ func ParseTimestamp(v any) (Timestamp, string) {
 			continue
 		}
 		t = t.UTC().Truncate(time.Microsecond)
-		if t.Year() < 1 || t.Year() > 9999 {
-			return Timestamp{}, "must be in the years 0001 to 9999"
+		if t.Year() < firstYear || t.Year() > 9999 {
+			return Timestamp{}, "must be in the years 1900 to 9999"
 		}
 		return Timestamp{t}, ""
 	}
@@ -70,8 +81,11 @@ func ParseMoment(v any) (Moment, string) {
 func ParseDate(v any) (Date, string) {
 	s, _ := v.(string)
 	t, err := time.Parse(time.DateOnly, s)
-	if err != nil || t.Year() < 1 {
+	switch {
+	case err != nil:
 		return "", "must be a date such as 2024-01-15"
+	case t.Year() < firstYear:
+		return "", "must be in the years 1900 to 9999"
 	}
 	return Date(s), ""
 }

@@ -243,6 +243,18 @@ func checkHost(name string) string {
 	return ""
 }
 
+// localDomains are the domains that have no addresses in the public internet (RFC 6761, 6762, 8375, 9476 and the
+// reservation of ICANN).
+var localDomains = []string{"localhost", "local", "internal", "home.arpa", "invalid", "alt"}
+
+// isLocal reports whether a name of a host can only have an address in a private network, or none.
+func isLocal(name string) bool {
+	name = strings.ToLower(strings.TrimSuffix(name, "."))
+	return !strings.Contains(name, ".") || slices.ContainsFunc(localDomains, func(domain string) bool {
+		return name == domain || strings.HasSuffix(name, "."+domain)
+	})
+}
+
 // checkPort returns the problem with the port of a URL, or "" if it has none.
 func checkPort(port string) string {
 	if n, err := strconv.ParseUint(port, 10, 16); port != "" && (err != nil || n == 0) {

@@ -343,6 +343,8 @@ func (s *Service) checkURL(text string, format Format, token string) string {
 		}
 	} else if problem := checkHost(u.Hostname()); problem != "" {
 		return problem
+	} else if !plain && isLocal(u.Hostname()) {
+		return "must not name a host of a private network"
 	}
 	if check := formats[format].check; check != nil {
 		return check(u, token)

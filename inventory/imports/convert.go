@@ -73,6 +73,9 @@ func (s *Sheets) Convert(sheet *transfer.Sheet, how transfer.Reading) (*transfer
 		titles = c.header
 	}
 	if len(how.Corrections) > 0 {
+		if err := checkCorrections(rows, titles, how.Corrections); err != nil {
+			return nil, err
+		}
 		rows = corrected(rows, titles, how.Corrections)
 		result.Sheet = &transfer.Sheet{Separator: sheet.Separator, Rows: rows}
 	}
@@ -115,6 +118,26 @@ func (s *Sheets) Convert(sheet *transfer.Sheet, how transfer.Reading) (*transfer
 	result.Changed = c.changed
 	c.describe(result, rows)
 	return result, nil
+}
+
+// checkCorrections returns a 422 for corrections of lines or columns that the file does not have.
+func checkCorrections(rows []transfer.Row, titles []string, by map[int]map[string]string) error {
+	lines := make(map[int]bool, len(rows))
+	for _, row := range rows {
+		lines[row.Line] = true
+	}
+	var problems server.Problems
+	for _, line := range slices.Sorted(maps.Keys(by)) {
+		if !lines[line] {
+			problems.Add("corrections", "names the line %d, which has no row", line)
+		}
+		for _, title := range slices.Sorted(maps.Keys(by[line])) {
+			if !slices.Contains(titles, title) {
+				problems.Add("corrections", "names the column %q, which the file does not have", shortened(title))
+			}
+		}
+	}
+	return problems.Err()
 }
 
 // corrected returns the rows with the corrections, which name columns by their titles.

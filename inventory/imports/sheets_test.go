@@ -177,13 +177,15 @@ func TestMapping(t *testing.T) {
 		"items.0.extra.wet": "yes", "items.1.color": "Green", "items.1.location": "Box"})
 	api.Operator(t).Get(t, spools).Shows(map[string]string{"total": "0"})
 
-	fixed := ask(mapping, `{"diameter_mm": "1.75"}`, "corrections", `{"3": {"Stuff": "ABS"}, "4": null, "99": {"x": "y"}}`)
+	fixed := ask(mapping, `{"diameter_mm": "1.75"}`, "corrections", `{"3": {"Stuff": "ABS"}, "4": null}`)
 	postMode(t, c, fixed, file).Want(200).Shows(map[string]string{"created": "2", "invalid": "0"})
 	c.Get(t, spools+"?color=Blue").Shows(map[string]string{"items.0.material_type": "ABS"})
 
 	for query, field := range map[string]string{
 		"corrections=[]": "corrections", `corrections={"a":{}}`: "corrections",
-		ask(`{"Nothing": "color"}`, "{}"): "mapping", ask(`{"Tint": "colour"}`, "{}"): "mapping",
+		`corrections={"99":null}`: "corrections", `corrections={"1":{"Stuff":"PLA"}}`: "corrections",
+		`corrections={"3":{"Nothing":"PLA"}}`: "corrections",
+		ask(`{"Nothing": "color"}`, "{}"):     "mapping", ask(`{"Tint": "colour"}`, "{}"): "mapping",
 		ask(`{"Tint": "color", "Stuff": "color"}`, "{}"): "mapping", ask(`[1]`, "{}"): "mapping", ask("{}", `{"x": "1"}`): "defaults",
 		ask("{}", `{"net_weight_grams": "1.000"}`): "defaults", ask(`{"Tint": "created_at"}`, "{}"): "mapping",
 		"mapping=null": "mapping", ask("{}", `{"a": 1}`): "defaults", "skip_invalid=maybe": "skip_invalid",
