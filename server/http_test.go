@@ -70,7 +70,7 @@ func TestTooLargeOverTLS(t *testing.T) {
 	}
 }
 
-// Large lists and the document are compressed for clients that accept it. The responses end with a newline.
+// Large lists, other large responses and the document are compressed for clients that accept it. The responses end with a newline.
 func TestCompression(t *testing.T) {
 	t.Parallel()
 	list := func(size int) *server.Server {
@@ -79,7 +79,11 @@ func TestCompression(t *testing.T) {
 				server.Handle(func(context.Context, *server.Request[struct{}]) (server.Page[Echo], error) {
 					item, err := json.Marshal(Echo{Got: strings.Repeat("x", size)})
 					return fmt.Appendf(nil, `{"items":[%s],"total":1,"skip":0,"limit":20,"next":null}`, item), err
-				}), &server.Doc{ID: "listed", Summary: "x", Tag: c.Routes[0].Doc.Tag}))
+				}), &server.Doc{ID: "listed", Summary: "x", Tag: c.Routes[0].Doc.Tag}),
+				server.Op("POST /api/v1/made", server.Write,
+					server.Handle(func(context.Context, *server.Request[struct{}]) (server.OK[Echo], error) {
+						return json.Marshal(Echo{Got: strings.Repeat("x", size)})
+					}), &server.Doc{ID: "made", Summary: "x", Tag: c.Routes[0].Doc.Tag}))
 		})
 	}
 	for _, test := range []struct {
@@ -91,10 +95,16 @@ func TestCompression(t *testing.T) {
 		{"/api/v1/listed", "gzip;q=0", 3000, false},
 		{"/api/v1/listed", "", 3000, false},
 		{"/api/v1/listed", "gzip", 300, false},
+		{"/api/v1/made", "gzip", 20_000, true},
+		{"/api/v1/made", "", 20_000, false},
 		{"/openapi.json", "gzip, br", 0, true},
 		{"/openapi.json", "", 0, false},
 	} {
-		r := send(t, list(test.size), "GET", test.target, "", "Accept-Encoding", test.accept)
+		method := "GET"
+		if test.target == "/api/v1/made" {
+			method = "POST"
+		}
+		r := send(t, list(test.size), method, test.target, "", "Accept-Encoding", test.accept)
 		if r.StatusCode != 200 || r.Header.Get("Vary") != "Accept-Encoding" ||
 			(r.Header.Get("Content-Encoding") == "gzip") != test.compressed {
 			t.Errorf("%+v: %d %v", test, r.StatusCode, r.Header)
