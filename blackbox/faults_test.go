@@ -92,6 +92,8 @@ type faultTest struct {
 	spools   [faultSpools]string
 	numbers  map[string]int // of the spools
 	product  string
+	kit      string // two pieces of product
+	counted  string // a product whose pieces are only counted
 
 	writes, unanswered, unavailable, replays atomic.Int64
 
@@ -108,8 +110,8 @@ type faultTest struct {
 
 // ack is an acknowledged write.
 type ack struct {
-	kind     string // deduct, create, run, material, complete, fail, cancel, print, order, item
-	id       string // of the created resource, or of the run that has ended
+	kind     string // deduct, create, run, material, complete, fail, cancel, print, order, item, pieces, assemble, deliver
+	id       string // of the created resource, or of the run that has ended; "" of an assembly
 	spool    string // of a deduction or the end of a run
 	weight   value.Decimal
 	path     string // path, body and response are set for some writes, which verify repeats
@@ -155,11 +157,22 @@ func newFaultTest(t *testing.T) *faultTest {
 		f.spools[i] = spool["id"].(string)
 		f.numbers[f.spools[i]] = int(spool["number"].(float64))
 	}
-	status, product := f.children[0].call(t, f.token, "POST", "/api/v1/products", map[string]any{"name": "Part"})
-	if status != 201 {
-		t.Fatalf("POST /api/v1/products: %d %v", status, product)
+	product := func(body map[string]any) string {
+		t.Helper()
+		status, product := f.children[0].call(t, f.token, "POST", "/api/v1/products", body)
+		if status != 201 {
+			t.Fatalf("POST /api/v1/products: %d %v", status, product)
+		}
+		return product["id"].(string)
 	}
-	f.product = product["id"].(string)
+	f.product, f.counted = product(map[string]any{"name": "Part"}), product(map[string]any{"name": "Counted"})
+	f.kit = product(map[string]any{"name": "Kit",
+		"components": []any{map[string]any{"component_product_id": f.product, "quantity": 2}}})
+	status, entry := f.children[0].call(t, f.token, "POST", "/api/v1/products/"+f.product+"/adjust",
+		map[string]any{"pieces": 1_000_000, "reason": "start"})
+	if status != 200 {
+		t.Fatalf("adjust: %d %v", status, entry)
+	}
 	return f
 }
 
@@ -415,8 +428,8 @@ func (f *faultTest) client(c int) {
 	maps.Copy(f.acked, acked)
 }
 
-// step deducts, creates a spool or an order, or creates a run and completes, fails or cancels it. It adds the
-// acknowledged writes to acked.
+// step deducts, creates a spool or an order, changes pieces in stock, or creates a run and completes, fails or cancels it.
+// It adds the acknowledged writes to acked.
 func (f *faultTest) step(key string, acked map[string]ack) error {
 	spool := f.spools[rand.IntN(faultSpools)]
 	weight := value.Decimal(1 + rand.IntN(500_000))
@@ -475,8 +488,10 @@ func (f *faultTest) step(key string, acked map[string]ack) error {
 	case n < 7:
 		_, err := write(key, "/api/v1/spools", faultSpool(key), 201, ack{kind: "create"})
 		return err
-	case n < 8:
+	case n < 8 && rand.IntN(2) == 0:
 		return f.order(key, write)
+	case n < 8:
+		return f.pieces(key, write)
 	}
 	body := map[string]any{"notes": key + "-run"}
 	run, err := write(key+"-run", "/api/v1/production-runs", body, 201, ack{kind: "run"})
@@ -522,6 +537,32 @@ func (f *faultTest) order(key string, write func(string, string, any, int, ack) 
 	_, err = write(key+"-run", "/api/v1/production-runs",
 		map[string]any{"notes": key + "-run", "status": "in_progress",
 			"items": []map[string]any{{"product_id": f.product, "order_item_id": item.id}}}, 201, ack{kind: "run"})
+	return err
+}
+
+// pieces counts, adjusts or assembles pieces, or creates an order and delivers it.
+func (f *faultTest) pieces(key string, write func(string, string, any, int, ack) (ack, error)) error {
+	var err error
+	switch rand.IntN(4) {
+	case 0:
+		_, err = write(key, "/api/v1/products/"+f.counted+"/count",
+			map[string]any{"counted": rand.IntN(1000), "reason": key}, 200, ack{kind: "pieces"})
+	case 1:
+		_, err = write(key, "/api/v1/products/"+f.product+"/adjust",
+			map[string]any{"pieces": 1 + rand.IntN(9), "reason": key}, 200, ack{kind: "pieces"})
+	case 2:
+		_, err = write(key, "/api/v1/products/"+f.kit+"/assemble",
+			map[string]any{"quantity": 1, "reason": key}, 200, ack{kind: "assemble"})
+	default:
+		var order ack
+		items := []map[string]any{{"product_id": f.product, "quantity": 2}}
+		order, err = write(key, "/api/v1/orders",
+			map[string]any{"source": "pieces", "reference": key, "items": items}, 201, ack{kind: "order"})
+		if err == nil {
+			_, err = write(key+"-deliver", "/api/v1/orders/"+order.id+"/deliver", map[string]any{}, 200,
+				ack{kind: "deliver", id: order.id})
+		}
+	}
 	return err
 }
 
@@ -636,14 +677,40 @@ func (f *faultTest) verify(t *testing.T) {
 		union all select 'run', notes, id::text, 0 from production_runs
 		union all select 'order', reference, id::text, 0 from orders
 		union all (select distinct on (o.id) 'item', o.reference || '-item', i.id::text, 0
-			from orders o join order_items i on i.order_id = o.id order by o.id, i.created_at desc)`,
+			from orders o join order_items i on i.order_id = o.id where o.source <> 'pieces'
+			order by o.id, i.created_at desc)
+		union all select 'pieces', reason, id::text, 0 from piece_entries
+			where kind in ('corrected', 'counted') and reason <> 'start'
+		union all select 'assemble', e.reason, '', 0 from piece_entries e join products p on p.id = e.product_id
+			where e.kind = 'assembled' and p.name = 'Kit'
+		union all select 'deliver', o.reference || '-deliver', o.id::text, 0
+			from piece_entries e join orders o on o.id = e.order_id where e.kind = 'delivered'`,
 		func(_, key, id string, _ int64) { take(key, id) })
 	if n := count(`
 		select count(*) from orders o
-		where status <> 'in_production' or (select sum(quantity) from order_items i where i.order_id = o.id) <> 4
-			or (select count(*) from order_items i join run_items r on r.order_item_id = i.id where i.order_id = o.id) <> 1`,
+		where o.source <> 'pieces' and (status <> 'in_production' or (select sum(quantity) from order_items i where i.order_id = o.id) <> 4
+			or (select count(*) from order_items i join run_items r on r.order_item_id = i.id where i.order_id = o.id) <> 1)`,
 	); n != 0 {
 		report("%d orders do not have their items, their run and its status", n)
+	}
+	if n := count(`
+		select count(*) from orders o join order_items i on i.order_id = o.id
+		where o.source = 'pieces' and (o.status = 'done') <> (i.delivered = 2)`); n != 0 {
+		report("%d orders are done without their pieces, or the reverse", n)
+	}
+	if n := count(`
+		select count(*) from product_pieces s
+			join (select product_id, sum(pieces) as pieces from piece_entries group by 1) e on e.product_id = s.product_id
+		where s.on_hand <> e.pieces`); n != 0 {
+		report("the stock of %d products differs from their ledgers", n)
+	}
+	if n := count(`
+		select count(*) from (
+			select sum(pieces) filter (where p.name = 'Kit') as made, -sum(pieces) filter (where p.name = 'Part') as used
+			from piece_entries e join products p on p.id = e.product_id
+			where e.kind = 'assembled' or e.assembly_id is not null group by e.assembly_id) a
+		where used is distinct from 2 * made`); n != 0 {
+		report("%d assemblies have not used two parts for each kit", n)
 	}
 	materials := map[string]bool{}
 	stream(`select '', '', id::text, 0 from run_materials`, func(_, _, id string, _ int64) { materials[id] = true })
