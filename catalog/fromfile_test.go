@@ -139,6 +139,13 @@ func TestFileMatches(t *testing.T) {
 	petg := addFilament(t, c, j{"material_type": "PETG", "color": "Coal", "color_hex": "#111111", "density_g_cm3": 2})
 	c.Post(t, spools, j{"material_type": "ASA", "color": "lime", "color_hex": "#00FF00", "diameter_mm": 1.75,
 		"net_weight_grams": 1000}).Want(201)
+	// What is removed or archived is no match, although it would be the nearest.
+	white := j{"material_type": "PLA", "color": "Ghost", "color_hex": "#ffffff", "diameter_mm": 1.75}
+	c.Delete(t, c.Post(t, "/api/v1/filaments", white).Want(201).Header.Get("Location")).Want(204)
+	white["net_weight_grams"] = 1000
+	c.Delete(t, c.Post(t, spools, white).Want(201).Header.Get("Location")).Want(204)
+	white["archived"] = true
+	c.Post(t, spools, white).Want(201)
 	dry := func(name, query string) *testkit.Response {
 		return sent(c).Post(t, fromFile+name+"&dry_run=true"+query, sample(t, name)).Want(200)
 	}

@@ -83,3 +83,23 @@ func TestConcurrentHideAndRestoreProducts(t *testing.T) {
 		t.Errorf("%s", list.Body)
 	}
 }
+
+// Nothing changes a product while it is hidden, nor its materials and components.
+func TestHiddenStaysUnchanged(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t).Operator(t)
+	part := c.NewProduct(t, "PART", 5)
+	product := products + "/" + c.NewProduct(t, "WHOLE", 10)
+	component := c.Post(t, product+"/components", j{"component_product_id": part}).Want(201).ID()
+	material := c.Get(t, product).Want(200).Text("materials.0.id")
+	c.WantHiddenUnchanged(t, product, j{"name": "x", "sku": "x", "notes": "x", "selling_price": 1, "labour_minutes": 1,
+		"minimum_pieces": 1, "pieces_per_plate": 2}, map[string]any{
+		"POST /materials":                 j{"material_type": "PLA", "color": "Red", "weight_grams": 1},
+		"PATCH /materials/" + material:    j{"weight_grams": 1},
+		"DELETE /materials/" + material:   nil,
+		"POST /components":                j{"component_product_id": c.NewProduct(t, "OTHER", 1)},
+		"PATCH /components/" + component:  j{"quantity": 2},
+		"DELETE /components/" + component: nil,
+		"POST /recalculate":               nil,
+	})
+}

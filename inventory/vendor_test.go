@@ -1,6 +1,7 @@
 package inventory_test
 
 import (
+	"strings"
 	"testing"
 
 	"spoolwright/inventory"
@@ -52,4 +53,24 @@ func TestConcurrentVendors(t *testing.T) {
 		return c.Send("POST", vendors, j{"name": []string{"Prusament", "PRUSAMENT"}[i%2]})
 	}).Want(t, map[string]int{"201": 1, "409 DUPLICATE_VENDOR": 9})
 	c.Get(t, vendors).Want(200).Shows(map[string]string{"total": "1", "items.0.number": "1"})
+}
+
+// Nothing changes a vendor, a filament or a spool while it is hidden.
+func TestHiddenStaysUnchanged(t *testing.T) {
+	t.Parallel()
+	c := testkit.New(t, testkit.Options{}, inventory.Routes).Operator(t)
+	vendor := vendors + "/" + c.Post(t, vendors, j{"name": "Alpha"}).Want(201).ID()
+	filament := "/api/v1/filaments/" + c.Post(t, "/api/v1/filaments", j{"vendor_id": strings.TrimPrefix(vendor, vendors+"/"),
+		"material_type": "PLA", "color": "Red", "diameter_mm": 1.75, "price": 20}).Want(201).ID()
+	c.Post(t, spools, j{"filament_id": strings.TrimPrefix(filament, "/api/v1/filaments/"), "net_weight_grams": 1000}).Want(201)
+	c.WantHiddenUnchanged(t, vendor, j{"name": "Beta", "notes": "x", "empty_spool_weight_grams": 1, "external_id": "x",
+		"extra": j{}}, nil)
+	c.WantHiddenUnchanged(t, filament, j{"name": "x", "color": "Blue", "price": 1, "notes": "x", "vendor": "Alpha",
+		"material_type": "ABS", "density_g_cm3": 1, "extra": j{}}, map[string]any{"POST /spools": j{"quantity": 1}})
+	spool := spools + "/" + c.NewSpool(t, 500, j{"spool_weight_grams": 200})
+	c.WantHiddenUnchanged(t, spool, j{"color": "Blue", "remaining_weight_grams": 1, "purchase_price": 1, "notes": "x",
+		"archived": true, "location": "x", "filament_id": nil, "extra": j{}},
+		map[string]any{"POST /deduct": []any{j{"weight_grams": 1}, j{"weight_grams": 1, "allow_shortfall": true}},
+			"POST /measure": j{"gross_grams": 300}})
+	c.Get(t, spools).Shows(map[string]string{"total": "2"})
 }

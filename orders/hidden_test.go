@@ -54,3 +54,21 @@ func TestCancelOrder(t *testing.T) {
 	c.Delete(t, order).Want(204)
 	c.Post(t, order+"/cancel", nil).WantError(404, "NOT_FOUND")
 }
+
+// Nothing changes an order while it is hidden, nor its items.
+func TestHiddenStaysUnchanged(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t).Operator(t)
+	product := c.NewProduct(t, "A", 10)
+	order, item := c.NewOrder(t, product, 2)
+	c.WantHiddenUnchanged(t, order, j{"notes": "x", "status": "cancelled", "due_date": "2030-01-01", "customer": "x",
+		"reference": "x", "source": "x"}, map[string]any{
+		"POST /items":           j{"product_id": product},
+		"PATCH /items/" + item:  j{"quantity": 3},
+		"DELETE /items/" + item: nil,
+		"POST /deliver":         nil,
+		"POST /complete":        nil,
+		"POST /return":          j{},
+	})
+	c.Get(t, "/api/v1/products/"+product).Want(200).Shows(map[string]string{"on_hand": "0"})
+}

@@ -322,3 +322,14 @@ func TestReportLoadsNothingRemoved(t *testing.T) {
 		})
 	}
 }
+
+// Nothing changes a printer while it is hidden, nor what is loaded.
+func TestHiddenStaysUnchanged(t *testing.T) {
+	t.Parallel()
+	c := testkit.New(t, testkit.Options{}, testkit.Features...).Operator(t)
+	spool := addSpool(t, c, nil)
+	printer := path + "/" + c.Post(t, path, j{"name": "Alpha", "slots": 2}).Want(201).ID()
+	c.Post(t, "/api/v1/production-runs", j{"printer_name": "Alpha"}).Want(201)
+	c.WantHiddenUnchanged(t, printer, j{"name": "Beta", "notes": "x", "slots": 3, "status": "maintenance", "hour_cost": 1,
+		"materials": []string{"PLA"}, "diameter_mm": 2.85}, map[string]any{"PUT /slots/1": j{"spool_id": spool}})
+}

@@ -107,3 +107,31 @@ func TestRemoveWhileCompleting(t *testing.T) {
 	c.Get(t, runs).Want(200).Shows(map[string]string{"total": fmt.Sprint(completed)})
 	c.Get(t, "/api/v1/spools/"+a+"/usage").Want(200).Shows(map[string]string{"total": fmt.Sprint(completed + 1)})
 }
+
+// Nothing changes a run while it is hidden, nor its items and materials.
+func TestHiddenStaysUnchanged(t *testing.T) {
+	t.Parallel()
+	c := testkit.New(t, testkit.Options{}, testkit.Features...).Operator(t)
+	spool, product := c.NewSpool(t, 500, nil), c.NewProduct(t, "A", 10)
+	run := c.Post(t, runs, j{"status": "in_progress", "items": []j{{"product_id": product}},
+		"materials": []j{{"spool_id": spool, "actual_weight_grams": 10}}}).Want(201)
+	path := runs + "/" + run.ID()
+	c.Post(t, path+"/complete", nil).Want(200)
+	item, material := run.Text("items.0.id"), run.Text("materials.0.id")
+	c.WantHiddenUnchanged(t, path, j{"notes": "x", "quality_rating": 1, "printer_name": "x", "queue_position": 2,
+		"completed_at": "2024-01-15T10:00:00Z", "actual_print_time_hours": 1}, map[string]any{
+		"POST /items":                   j{"product_id": product},
+		"PATCH /items/" + item:          j{"quantity": 2, "successful_quantity": 2},
+		"DELETE /items/" + item:         nil,
+		"POST /materials":               j{"spool_id": spool},
+		"PATCH /materials/" + material:  j{"actual_weight_grams": 20},
+		"DELETE /materials/" + material: nil,
+		"POST /complete":                nil,
+		"POST /fail":                    j{"reason": "other"},
+		"POST /cancel":                  nil,
+		"POST /reopen":                  nil,
+		"POST /correct":                 j{"materials": []j{{"id": material, "actual_weight_grams": 20}}},
+		"POST /move":                    j{"place": 1},
+	})
+	c.Get(t, "/api/v1/spools/"+spool).Want(200).Shows(map[string]string{"remaining_weight_grams": "490"})
+}

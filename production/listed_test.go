@@ -77,6 +77,11 @@ func TestNeedsOfRuns(t *testing.T) {
 	first, second := add(c, j{}), add(c, j{"printer_name": "On the desk"})
 	needs(c, "start", first, second)
 	needs(other, "start")
+	third := api.Operator(t) // neither does a removed printer start one
+	gone := third.Post(t, "/api/v1/printers", j{"name": "A"}).Want(201).ID()
+	add(third, j{"printer_id": gone, "status": "failed"})
+	third.Delete(t, "/api/v1/printers/"+gone).Want(204)
+	needs(third, "start", add(third, j{}))
 	busy := c.Post(t, "/api/v1/printers", j{"name": "A"}).Want(201).ID()
 	free := c.Post(t, "/api/v1/printers", j{"name": "B"}).Want(201).ID()
 	away := c.Post(t, "/api/v1/printers", j{"name": "C", "status": "maintenance"}).Want(201).ID()

@@ -90,9 +90,11 @@ func TestDisabledWebhooks(t *testing.T) {
 	s.wait(t)
 	admin.Patch(t, path, testkit.JSON{"disabled": true}).Want(200).Shows(map[string]string{"disabled_reason": "null"})
 	eventually(t, admin, delivery, map[string]string{"status": "failed", "error": "the webhook is disabled"})
+	admin.Post(t, path+"/test", nil).WantError(409, "WEBHOOK_DISABLED")
+	admin.Post(t, delivery+"/redeliver", nil).WantError(409, "WEBHOOK_DISABLED")
 	complete(t, tenant.User(t, "operator"))
 	s.wantNone(t, 300*time.Millisecond)
-	admin.Get(t, path+"/deliveries").Want(200).Shows(map[string]string{"total": "1"})
+	admin.Get(t, path+"/deliveries").Want(200).Shows(map[string]string{"total": "1", "items.0.status": "failed"})
 	admin.Patch(t, path, testkit.JSON{"disabled": false}).Want(200)
 	admin.Post(t, delivery+"/redeliver", nil).Want(200)
 	s.wait(t)
@@ -430,4 +432,21 @@ func TestCost(t *testing.T) {
 	if n := statements.Load(); n > 4*most {
 		t.Errorf("%d deliveries needed %d statements, want at most %d", tenants*events, n, 4*most)
 	}
+}
+
+// A webhook that was disabled by hand while a request to it ran stays disabled by hand, although the receiver answers that
+// it is gone.
+func TestDisabledDuringTry(t *testing.T) {
+	t.Parallel()
+	f := start(t, nil)
+	answer := make(chan struct{})
+	s := receive(t, func(w http.ResponseWriter, r *http.Request) { <-answer; w.WriteHeader(410) })
+	admin := f.Tenant(t).User(t, "admin")
+	path := hooksPath + f.webhook(t, admin, s.URL).ID()
+	delivery := path + "/deliveries/" + admin.Post(t, path+"/test", nil).Want(200).ID()
+	s.wait(t)
+	at := admin.Patch(t, path, testkit.JSON{"disabled": true}).Want(200).Text("disabled_at")
+	close(answer)
+	eventually(t, admin, delivery, map[string]string{"status": "failed"})
+	admin.Get(t, path).Want(200).Shows(map[string]string{"disabled": "true", "disabled_reason": "null", "disabled_at": at})
 }

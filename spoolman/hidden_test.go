@@ -1,0 +1,60 @@
+package spoolman_test
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"spoolwright/db"
+	"spoolwright/spoolman"
+	"spoolwright/testkit"
+)
+
+// What was removed is in no response and in no export. A computed filament is like its first spool that is not removed.
+func TestRemovedIsNowhere(t *testing.T) {
+	t.Parallel()
+	api := start(t)
+	p := newPrinter(t, api, "printer")
+	c := p.operator
+	vendor := c.Post(t, "/api/v1/vendors", j{"name": "Gone vendor"}).Want(201).Header.Get("Location")
+	filament := c.Post(t, "/api/v1/filaments", j{"name": "Gone filament", "material_type": "PLA", "material_name": "Gone PLA",
+		"color": "Gone blue", "color_hex": "#0000ff", "diameter_mm": 1.75, "article_number": "Gone-1",
+		"notes": "gone"}).Want(201).Header.Get("Location")
+	c.Post(t, "/api/v1/custom-fields", j{"entity": "spool", "key": "tag", "name": "Tag", "type": "text"}).Want(201)
+	gone := p.add(t, j{"brand": "Gone brand", "color": "Gone red", "color_hex": "#ff0000", "location": "Gone shelf",
+		"lot_number": "Gone lot", "material_name": "Gone PETG", "notes": "gone", "extra": j{"tag": `"gone"`}})
+	first := p.add(t, j{"brand": "Kept", "color": "White", "purchase_price": 11, "notes": "gone"})
+	p.add(t, j{"brand": "Kept", "color": "White", "purchase_price": 22})
+	for _, path := range []string{vendor, filament, gone, first} {
+		c.Delete(t, path).Want(204)
+	}
+	for path, want := range map[string]string{
+		"spool": "1", "spool?allow_archived=true": "1", "filament": "1", "filament?limit=1": "1", "vendor": "1", "vendor?limit=1": "1",
+		"filament?sort=id:desc&limit=5": "1", "spool/group?group_by=location": "", "spool/group?group_by=filament": "",
+		"material": "", "location": "", "lot-number": "", "article-number": "", "field/spool/tag/values": "",
+		"search?q=gone": "", "search?q=gone&allow_archived=true": "", "search?q=white": "", "search?q=%23ff0000": "",
+		"search?q=%230000ff": "", "search?q=1": "",
+	} {
+		a := p.do(t, "GET", path, "")
+		if a.status != 200 || strings.Contains(strings.ToLower(a.body), "gone ") ||
+			strings.Contains(strings.ToLower(a.body), `"gone`) || strings.Contains(a.body, `"price":11`) {
+			t.Errorf("%s: %d %s", path, a.status, a.body)
+		}
+		if total := a.header.Get("X-Total-Count"); want != "" && !strings.Contains(path, "limit") && total != want {
+			t.Errorf("%s: X-Total-Count %s, want %s: %s", path, total, want, a.body)
+		}
+	}
+	a := p.want(t, "GET", "spool", "", 200)
+	group, brand := at(t, strings.Trim(a.body, "[]"), "filament.id"), at(t, strings.Trim(a.body, "[]"), "filament.vendor.id")
+	p.want(t, "GET", "filament/"+group, "", 200, `"price":22`)
+	p.want(t, "GET", "filament", "", 200, `"price":22`)
+	p.want(t, "GET", "vendor/"+brand, "", 200, `"Kept"`)
+	for _, path := range []string{"spool/1", "spool/2", "filament/1", "vendor/1"} {
+		p.want(t, "GET", path, "", 404)
+	}
+	var b bytes.Buffer
+	testkit.Check(t, spoolman.Export(db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant}), api.DB, &b))
+	if text := strings.ToLower(b.String()); strings.Contains(text, "gone") || !strings.Contains(text, "kept") {
+		t.Errorf("the export has what was removed: %s", text)
+	}
+}
