@@ -457,7 +457,8 @@ const deepSkip = 1000
 // reads.
 const quickSkip = 100
 
-// ListPage returns a page of a list of items of type T. It calls run once, with all statements of the page.
+// ListPage returns a page of a list of items of type T. It calls run once, with all statements of the page, and once
+// more for the total if the page is behind the last item.
 func ListPage[T any](ctx context.Context, run func(context.Context, ...*db.Stmt) error, l *List, q ListQuery,
 ) (Page[T], error) {
 	return listPage(ctx, run, l, q)
@@ -482,6 +483,10 @@ func listPage(ctx context.Context, run func(context.Context, ...*db.Stmt) error,
 		l.And("tenant_id = " + l.arg(db.ActorOf(ctx).Tenant))
 	}
 	var total int64
+	count := db.SQL(l.total(p)).Into(&total)
+	if p.found || l.counted == "" { // row_counts needs no condition
+		count = db.SQL(l.total(p), slices.Clone(l.args)...).Into(&total)
+	}
 	page := l.page(p).Total(&total).Expect(int(limit))
 	if p.ordered {
 		page.Keep(int(limit), by)
@@ -491,6 +496,11 @@ func listPage(ctx context.Context, run func(context.Context, ...*db.Stmt) error,
 	}
 	if err := run(ctx, append(before, page)...); err != nil {
 		return nil, err
+	}
+	if page.Rows() == 0 && (skip > 0 || q.last != nil) { // the page is behind the last item
+		if err := run(ctx, append(before, count)...); err != nil {
+			return nil, err
+		}
 	}
 	answer := newPage(page.Array(), total, skip, limit)
 	if next := page.Next(); next != nil {
@@ -509,8 +519,8 @@ type pageOf struct {
 
 // page returns the statement that reads a page and the total. A single statement reads both from one snapshot, because
 // later statements of a request see the commits of other requests. Each row of the result has the total, which counts
-// the items of all pages. If the page can have a next, the statement reads one item more than the limit, to find out
-// whether there is a next page.
+// the items of all pages, so an empty page has none. If the page can have a next, the statement reads one item more than
+// the limit, to find out whether there is a next page.
 func (l *List) page(p pageOf) *db.Stmt {
 	by, skip, fetch := p.q.order, p.q.Skip.Or(0), p.q.Limit.Or(20)
 	if p.ordered {
@@ -526,11 +536,11 @@ func (l *List) page(p pageOf) *db.Stmt {
 	if p.q.last != nil {
 		after = []string{by.after(p.q.last, l.arg)}
 	}
-	with, total, source := "", l.count(), ""
+	with, total, source, order := "", l.total(p), "", ""
 	switch {
 	case p.found:
 		with = "with found as materialized (select " + by.columns() + " from " + l.matching(by.columns()) + ") "
-		total, source = "select count(*) as total from found", "found"+whereOf(after)
+		total, source = "select count(*) from found", "found"+whereOf(after)
 	case len(l.each) > 0 && by.field.Name == "created_at":
 		most := limit
 		if skip > 0 {
@@ -543,9 +553,9 @@ func (l *List) page(p pageOf) *db.Stmt {
 	source += by.clause() + " limit " + limit + window
 	if len(l.each) > 0 || p.found || p.scans || skip >= deepSkip || l.computed && skip > 0 {
 		source = l.table + " join (select tenant_id, id from " + source + ") page using (tenant_id, id)"
+		order = by.clause()
 	}
-	return db.SQL(with+"select counted.total, page.* from ("+total+") counted left join (select "+l.columns+
-		" from "+source+") page on true"+by.clause(), l.args...)
+	return db.SQL(with+"select ("+total+") as total, "+l.columns+" from "+source+order, l.args...)
 }
 
 // Export returns the statements that read a page of an export: the first rows after the position, or the first rows of
@@ -643,18 +653,19 @@ func whereOf(conditions []string) string {
 	return " where " + strings.Join(conditions, " and ")
 }
 
-// count returns a query of the number of rows of the list, in the column total.
-func (l *List) count() string {
+// total returns a query of the number of items of all pages.
+func (l *List) total(p pageOf) string {
 	switch where := whereOf(l.conditions()); {
+	case p.found:
+		return "select count(*) from " + l.matching("id")
 	case l.counted != "":
-		return "select coalesce(sum(rows), 0)::bigint as total from row_counts where resource = '" + l.counted + "'"
+		return "select coalesce(sum(rows), 0)::bigint from row_counts where resource = '" + l.counted + "'"
 	case len(l.each) > 0:
-		return "select count(*) as total from " + l.first(newest, nil, "all")
+		return "select count(*) from " + l.first(newest, nil, "all")
 	case l.countOrdered:
-		return "select count(*) as total from (select from " + l.table + where +
-			" order by created_at offset 0) counted"
+		return "select count(*) from (select from " + l.table + where + " order by created_at offset 0) counted"
 	default:
-		return "select count(*) as total from " + l.table + where
+		return "select count(*) from " + l.table + where
 	}
 }
 
