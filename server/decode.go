@@ -163,7 +163,7 @@ func (d *decoder) object(text []byte, v reflect.Value, prefix string) error {
 			}
 		case f.ReadOnly:
 		case f.List:
-			if entries, ok := sent.(value.Array); d.patch || sent == nil {
+			if entries, ok := sent.(value.Array); d.patch && !f.Patched || sent == nil {
 				return
 			} else if !ok {
 				problems.Add(key, "must be a list")
@@ -271,13 +271,16 @@ func notAField(name string, schema *Schema) string {
 }
 
 // entries decodes texts, the entries of the nested list f, into the list's field in v. The field of an empty list is not
-// nil.
+// nil. Also in a PATCH, the entries are those of a POST.
 func (d *decoder) entries(texts value.Array, v reflect.Value, f *Field, prefix string) error {
 	if texts == nil {
 		return nil
 	}
 	entries := reflect.MakeSlice(reflect.SliceOf(f.Kind), len(texts), len(texts))
 	v.FieldByIndex(f.index).Set(entries)
+	patch := d.patch
+	d.patch = false
+	defer func() { d.patch = patch }()
 	for i, text := range texts {
 		name := fmt.Sprintf("%s%s[%d]", prefix, f.Name, i)
 		if text[0] != '{' {

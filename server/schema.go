@@ -43,6 +43,7 @@ import (
 //	named=Kind           the name of the enum's schema in the document; without a name, the enum is part of the field's
 //	                     schema: Go clients of openapi-generator do not compile if two named enums share a value
 //	empty                a Set that may be empty
+//	patched              a nested list that a PATCH may contain: the whole list, whose entries are those of a POST
 //	unsorted             lists cannot be sorted by the field
 //	default=20           the default of a query parameter, for the document only
 type Schema struct {
@@ -63,12 +64,13 @@ type Field struct {
 	Unsorted                            bool // lists cannot be sorted by the field
 	Optional                            bool // see the rule optional of Schema
 
-	Kind  reflect.Type // the type of the value, or of the elements of a list
-	Input bool         // whether the type is an Optional, which requests may contain
-	List  bool         // a nested list: POST requests and single responses contain it, and a PATCH ignores it
-	Set   bool         // a Set or a Several; Kind is the type of an entry
-	Part  bool         // a pointer to a struct: an object in a request, with the fields of a PATCH or of a query
-	Owner reflect.Type // the struct that declares the field
+	Kind    reflect.Type // the type of the value, or of the elements of a list
+	Input   bool         // whether the type is an Optional, which requests may contain
+	List    bool         // a nested list: POST requests and single responses contain it, and a PATCH ignores it
+	Patched bool         // a List that a PATCH may contain
+	Set     bool         // a Set or a Several; Kind is the type of an entry
+	Part    bool         // a pointer to a struct: an object in a request, with the fields of a PATCH or of a query
+	Owner   reflect.Type // the struct that declares the field
 
 	Unless string // the name of the field with which a POST may omit this required field
 
@@ -210,6 +212,8 @@ func (f *Field) parse(rules string) (insteadOf string) {
 			f.ReadOnly = true
 		case "empty":
 			f.Empty = true
+		case "patched":
+			f.Patched = true
 		case "unsorted":
 			f.Unsorted = true
 		case "writeOnly":

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -160,7 +161,8 @@ type column struct {
 func columnsOf(s *server.Schema) (all columns) {
 	for _, f := range s.Fields {
 		nested, isList := f.Nested()
-		if isList && f.ReadOnly { // such as the warnings of a run
+		// Such as the warnings of a run, or the plates of a product, which have rows of their own.
+		if isList && (f.ReadOnly || slices.ContainsFunc(nested.Fields, func(f *server.Field) bool { return f.List })) {
 			continue
 		}
 		switch {

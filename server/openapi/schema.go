@@ -29,7 +29,7 @@ func (d *document) request(t reflect.Type, patch bool) string {
 	}
 	properties, required := object{}, []string{}
 	for _, f := range s.Fields {
-		if f.ReadOnly || f.List && patch {
+		if f.ReadOnly || f.List && patch && !f.Patched {
 			continue
 		}
 		var schema object
