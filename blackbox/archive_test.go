@@ -128,6 +128,8 @@ func (in *installation) fullFarm(t *testing.T) *fixture {
 	for _, hidden := range []string{"/api/v1/spools", "/api/v1/products"} {
 		c.Delete(t, hidden+"/"+f.create(t, hidden, hidden)).Want(204)
 	}
+	c.Post(t, "/api/v1/products", testkit.JSON{"name": "On plates", "plates": []testkit.JSON{{"pieces_per_plate": 2}, {}}}).
+		Want(201)
 	odd := "\\.\n\\N\t\"'\\\r\x01 漢字 \u202e"
 	spool := c.Post(t, "/api/v1/spools", testkit.JSON{"material_type": "PLA", "color": "Odd", "diameter_mm": 1.75,
 		"net_weight_grams": 1000, "purchase_price": 19.99, "notes": odd + strings.Repeat("é", 9000)}).Want(201).ID()

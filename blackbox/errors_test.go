@@ -17,13 +17,14 @@ import (
 // no field of the request. A code that concerns a field of other operations has the route before it.
 var aboutNoField = []string{"RUN_NOT_OPEN", "RUN_HAS_NO_MATERIALS", "RUN_ALREADY_COMPLETED", "PRODUCT_IN_USE",
 	"ORDER_ITEM_IN_USE", "USER_LIMIT", "API_KEY_LIMIT", "API_KEY_REVOKED", "WEBHOOK_LIMIT", "WEBHOOK_DISABLED",
-	"WEBHOOK_UNSIGNED", "STOCK_LEVEL_LIMIT", "ORDER_NOT_OPEN", "COMPONENT_HIDDEN", "PLAN_TOO_LARGE", "RUN_NOT_ENDED",
+	"WEBHOOK_UNSIGNED", "STOCK_LEVEL_LIMIT", "ORDER_NOT_OPEN", "COMPONENT_HIDDEN", "PRODUCT_HIDDEN", "PLAN_TOO_LARGE", "RUN_NOT_ENDED",
 	"MATERIAL_EXCHANGED", "PRINTER_BUSY", "USAGE_ALREADY_REVERSED", "USAGE_OF_RUN", "USAGE_NOT_REVERSIBLE",
 	"USAGE_NOT_MOVABLE", "SHOP_LIMIT", "USER_DISABLED", "NO_COMPONENTS", "ENTRY_REVERSED", "ENTRY_NOT_REVERSIBLE",
 	"ENTRY_OF_RUN", "DELIVERY_RETURNED", "POST /api/v1/piece-entries/{id}/reverse NOT_ENOUGH_PIECES"}
 
-// fieldName matches the name of a field in an error: a field of the body, or one of an entry of a list.
-var fieldName = regexp.MustCompile(`^(\w+)(?:\[\d+\](?:\.(\w+))?)?$`)
+// fieldName matches the name of a field in an error: a field of the body, or one of an entry of a list, or a field of an
+// entry of a list in that.
+var fieldName = regexp.MustCompile(`^(\w+)(?:\[\d+\](?:\.(\w+)(?:\[\d+\]\.\w+)?)?)?$`)
 
 // wantFields fails the test unless an error response names fields that the body of the route has, if its code is that
 // of an error about fields. A field that is computed may make a 422.
@@ -71,6 +72,9 @@ func TestFieldsOfErrors(t *testing.T) {
 	other := createProduct(t, c, 0)
 	component2 := c.Post(t, product+"/components", testkit.JSON{"component_product_id": idOf(other)}).Want(201).
 		Header.Get("Location")
+	plated := c.Post(t, "/api/v1/products", testkit.JSON{"name": "On plates", "plates": []any{testkit.JSON{}}}).Want(201)
+	plate := "/api/v1/products/" + plated.Text("plates.0.id")
+	platePart := "/api/v1/products/" + plated.ID() + "/components/" + plated.Text("components.0.id")
 	spool := createSpool(t, c, nil)
 	run, material := createRun(t, c, spool, 1)
 	item := c.Post(t, run+"/items", testkit.JSON{"product_id": idOf(product)}).Want(201).Header.Get("Location")
@@ -110,6 +114,14 @@ func TestFieldsOfErrors(t *testing.T) {
 			"changes": testkit.JSON{"notes": "x"}, "unchanged_since": "2024-01-15T14:30:00Z"}},
 		{"DELETE /api/v1/spools", spoolsURL, "UNKNOWN_REFERENCE", 400, testkit.JSON{"ids": []any{value.NewID()}}},
 		{"PATCH /api/v1/products/{id}", product, "DUPLICATE_SKU", 409, testkit.JSON{"sku": "PART"}},
+		{"PATCH /api/v1/products/{id}", product, "UNKNOWN_REFERENCE", 400,
+			testkit.JSON{"plates": []any{testkit.JSON{"id": value.NewID()}}}},
+		{"PATCH /api/v1/products/{id}", product, "FILAMENT_FIELD", 409, testkit.JSON{"plates": []any{testkit.JSON{
+			"materials": []any{testkit.JSON{"filament_id": idOf(filament), "color": "Red", "weight_grams": 1}}}}}},
+		{"PATCH /api/v1/products/{id}", plate, "PLATE_OF_PLATE", 409,
+			testkit.JSON{"plates": []any{testkit.JSON{}}}},
+		{"PATCH /api/v1/products/{id}/components/{component_id}", platePart, "COMPONENT_IS_PLATE", 409,
+			testkit.JSON{"component_product_id": idOf(part)}},
 		{"DELETE /api/v1/products/{id}", part, "PRODUCT_IN_USE", 400, nil},
 		{"PATCH /api/v1/products/{id}/components/{component_id}", component, "UNKNOWN_REFERENCE", 400,
 			testkit.JSON{"component_product_id": value.NewID()}},

@@ -958,6 +958,11 @@ DELETE /products/$p
 > POST /products/$whole/restore: 409 COMPONENT_HIDDEN
 POST /products/$p/restore
 
+d = POST /products {"name": @text, "plates": [{}]}
+DELETE /products/$d
+> POST /products/$d.plates.0.id/restore: 409 PRODUCT_HIDDEN
+POST /products/$d/restore
+
 r = POST /production-runs {"status": "failed"}
 > POST /production-runs/$r/start: 400 RUN_NOT_OPEN
 PATCH /production-runs/$r {"status": "paused"}
@@ -1142,7 +1147,7 @@ func (s *errorScript) run(t *testing.T, lines string) {
 
 var (
 	errorRequest = regexp.MustCompile(`(?m)^> ((POST \S+).*): (\d+) (\w+)$`)
-	errorID      = strings.NewReplacer("/deliveries/$d", "/deliveries/{delivery_id}", "/usage/$u.items.0.id",
+	errorID      = strings.NewReplacer("/products/$d.plates.0.id", "/products/{id}", "/deliveries/$d", "/deliveries/{delivery_id}", "/usage/$u.items.0.id",
 		"/usage/{entry_id}", "/materials/$r.materials.0.id", "/materials/{material_id}", "/materials/$none",
 		"/materials/{material_id}", "/lines/$o.unassigned_lines.0.id", "/lines/{line_id}")
 )

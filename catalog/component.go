@@ -66,7 +66,11 @@ func checkComponent(target string) string {
 		select case
 			when not exists (` + target + `) then 'NOT_FOUND'
 			when $3::uuid is null and $4::text is null then null
-			when n.id is null then 'UNKNOWN_REFERENCE'
+			when exists (select from product_components o
+				join products s on s.id = o.component_product_id and s.plate_of = $1
+				where o.product_id = $1 and o.id = $2 and o.component_product_id is distinct from n.id) then 'COMPONENT_IS_PLATE'
+			when n.id is null or exists (select from products s where s.id = n.id and s.plate_of <> $1)
+				then 'UNKNOWN_REFERENCE'
 			when exists (select from below b where b.id = $1) then 'COMPONENT_CYCLE'
 			when exists (select from product_components o
 				where o.product_id = $1 and o.component_product_id = n.id and o.id <> $2) then 'DUPLICATE_COMPONENT'
@@ -88,6 +92,7 @@ var componentErrors = []*server.Error{
 	server.Conflict("DUPLICATE_COMPONENT",
 		"The product already has the component that %s names; change its quantity instead", "component_product_id").
 		On("component_product_id"),
+	errIsPlate.On("component_product_id"),
 }
 
 // tooManyLevels is the message of the error if recompute_costs rejects components because they nest too deep.
@@ -120,8 +125,9 @@ var addComponentDoc = &server.Doc{
 	ID: "addProductComponent", Tag: Tag, Summary: "Add a component to a product",
 	Description: "A component is another product, named by `component_product_id` or `sku`. A product must not " +
 		"contain itself, directly or through other products (`COMPONENT_CYCLE`), and can have a component only once " +
-		"(`DUPLICATE_COMPONENT`). Components nest at most 50 levels deep. " + costsFollow,
-	Errors: componentErrors,
+		"(`DUPLICATE_COMPONENT`). A plate is a component of its product only. Components nest at most 50 levels deep. " +
+		costsFollow,
+	Errors: componentErrors[:3],
 }
 
 func (h handlers) addComponent(
@@ -187,7 +193,9 @@ func (h handlers) updateComponent(
 }
 
 var deleteComponentDoc = &server.Doc{
-	ID: "removeProductComponent", Tag: Tag, Summary: "Remove a component from a product", Description: costsFollow,
+	ID: "removeProductComponent", Tag: Tag, Summary: "Remove a component from a product",
+	Description: costsFollow + " A plate of the product is hidden then; `restoreProduct` makes it one of the product's " +
+		"plates again.",
 }
 
 func (h handlers) deleteComponent(ctx context.Context, r *server.Request[struct{}]) (server.NoContent, error) {
@@ -196,7 +204,10 @@ func (h handlers) deleteComponent(ctx context.Context, r *server.Request[struct{
 			delete from product_components
 			where product_id = $1 and id = $2
 				and exists (select from products p where p.id = $1 and p.hidden_at is null)
-			returning product_id
+			returning product_id, component_product_id
+		), plate as (
+			update products p set hidden_at = now(), updated_at = now() from component c
+			where p.id = c.component_product_id and p.plate_of = c.product_id
 		)
 		select recompute_costs(array[product_id], false) from component`, r.ID("id"), r.ID("component_id"))
 	return nil, server.Found(removed, costError(h.db.Write(ctx, lockCatalog(), removed), "total_cost"))

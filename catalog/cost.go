@@ -17,17 +17,20 @@ var (
 	explodeSQL string
 	//go:embed bom.sql
 	bomSQL string
+	//go:embed plates.sql
+	platesSQL string
 	//go:embed pieces.sql
 	piecesSQL string
 )
 
 // Definitions are the SQL functions of products: recompute_costs, which calls filament_prices of inventory, and
-// explode_products, product_bom, and the functions of pieces in stock, which other packages call in their own
+// explode_products, product_bom, and the functions of plates and of pieces in stock, which other packages call in their own
 // statements.
 var Definitions = []db.Definition{
 	{Name: "catalog/costs", Version: 1, SQL: costsSQL},
 	{Name: "catalog/explode", Version: 1, SQL: explodeSQL},
 	{Name: "catalog/bom", Version: 1, SQL: bomSQL},
+	{Name: "catalog/plates", Version: 1, SQL: platesSQL},
 	{Name: "catalog/pieces", Version: 1, SQL: piecesSQL},
 }
 

@@ -11,7 +11,7 @@ var Commands = []cli.Command{importCommand(), Export.Command("products")}
 
 // Export writes all products with their bills of materials.
 var Export = transfer.Export[Product]("products", 50,
-	transfer.ListPage(ProductFilter.list, selectProducts+`
+	transfer.ListPage(ProductFilter.exported, selectProducts+`
 		left join product_stock(null) k on k.product_id = p.id -- the same for all products: called once for a page
 		where p.id = page.id`))
 

@@ -78,6 +78,16 @@ type FilePlate struct {
 	Minutes int64         `json:"minutes" rule:"notNull"`
 	Weight  value.Decimal `json:"weight_grams" rule:"notNull"`
 	Pieces  *int64        `json:"pieces"`
+
+	PrintMinutes *int64              `json:"estimated_print_time_minutes"`
+	Materials    []FilePlateMaterial `json:"materials" rule:"notNull"`
+	Picture      *string             `json:"picture"`
+}
+
+// FilePlateMaterial is how much of a filament of a file a plate needs.
+type FilePlateMaterial struct {
+	Filament int64         `json:"filament" rule:"notNull"`
+	Weight   value.Decimal `json:"weight_grams" rule:"notNull"`
 }
 
 // FileMaterial is a filament of a file, and the material of the product that it becomes.
@@ -127,9 +137,13 @@ var fromFileDoc = &server.Doc{
 		"(`.gcode.3mf`), `.ufp`, or an unsliced `.3mf`, which has a name and a picture only. The service reads it " +
 		"while it arrives and keeps what the product has afterwards: print time, pieces on the plate, grams of each " +
 		"filament, the facts about the file, and the picture. docs/sliced-files.md has the rules.\n\n" +
+		"Several plates of a file become the `plates` of the product, which `createProduct` describes. `plate` chooses " +
+		"one of them.\n\n" +
 		"Without `product_id`, a product is created. With it, the product's print time, pieces, filaments and facts " +
 		"become those of the file, and its name, SKU, prices and notes stay. Materials of the product that the file " +
-		"does not have are removed, unless they are optional. The picture is set if the product has none.\n\n" +
+		"does not have are removed, unless they are optional. The picture is set if the product has none. Plates are " +
+		"known by their number. A file with several plates is the whole product: plates that it does not have are " +
+		"removed. One plate changes the product's plate with its number, or adds it, and leaves the others.\n\n" +
 		"Each filament is matched to one that the farm has: equal material, and the colour by its hex value or its " +
 		"name, or else the nearest colour. `match` says how, and `candidates` what else would do; `filaments` chooses. " +
 		"A file that does not name a material needs a choice.",
@@ -173,6 +187,8 @@ type fileProduct struct {
 	query     *FileQuery
 	file      *slicer.File
 	plates    []slicer.Plate // those that the product needs
+	several   bool           // whether they become plates of the product
+	uses      [][]plateUse   // the filaments of each of the plates
 	pieces    int64
 	filaments []slicer.Filament // those of all plates
 	result    FileResult
@@ -219,7 +235,21 @@ func (h handlers) makeFromFile(ctx context.Context, q *FileQuery, f *slicer.File
 		text := base64.StdEncoding.EncodeToString(p.picture.Full)
 		p.result.Picture = &text
 	}
+	if p.several && p.result.DryRun && q.ProductID.IsNull() {
+		p.showPlatePictures()
+	}
 	return &p.result, nil
+}
+
+// showPlatePictures sets the pictures of the plates in the response.
+func (p *fileProduct) showPlatePictures() {
+	for _, of := range p.plates {
+		at := slices.IndexFunc(p.result.Plates, func(f FilePlate) bool { return f.Plate == int64(of.Number) })
+		if made, _ := picture.Make(of.Picture); of.Picture != nil && made != nil {
+			text := base64.StdEncoding.EncodeToString(made.Full)
+			p.result.Plates[at].Picture = &text
+		}
+	}
 }
 
 // plan sets what does not depend on the farm.
@@ -239,6 +269,13 @@ func (p *fileProduct) plan() error {
 			return errNoSuchPlate.With(n)
 		}
 	}
+	// Plates that are not sliced need nothing.
+	sliced := slices.DeleteFunc(slices.Clone(p.plates), func(plate slicer.Plate) bool {
+		return plate.Seconds == 0 && len(plate.Filaments) == 0
+	})
+	if p.several = len(sliced) > 1; p.several {
+		p.plates = sliced
+	}
 	// Several plates together are one thing.
 	p.pieces = 1
 	if len(p.plates) == 1 && p.plates[0].Pieces > 0 {
@@ -249,20 +286,20 @@ func (p *fileProduct) plan() error {
 	var seconds int64
 	for _, plate := range p.plates {
 		seconds += plate.Seconds
+		uses := []plateUse{}
 		for _, m := range plate.Filaments {
-			p.addFilament(m)
+			uses = append(uses, plateUse{p.addFilament(m), m, 0})
 		}
+		p.uses = append(p.uses, uses)
 		if p.picture == nil && plate.Picture != nil {
 			p.picture, _ = picture.Make(plate.Picture) // the product does without a picture that cannot be read
 		}
 	}
-	if seconds > 0 {
-		minutes := min(max(1, int64(math.Round(float64(seconds)/60/float64(p.pieces)))), 1_000_000)
-		out.PrintMinutes = &minutes
-	}
+	out.PrintMinutes = pieceMinutes(seconds, p.pieces)
 	for _, plate := range f.Plates {
 		one := FilePlate{Plate: int64(plate.Number), Name: textOrNull(plate.Name),
-			Minutes: int64(math.Round(float64(plate.Seconds) / 60))}
+			Minutes: int64(math.Round(float64(plate.Seconds) / 60)), PrintMinutes: pieceMinutes(plate.Seconds, p.pieces),
+			Materials: []FilePlateMaterial{}}
 		total := 0.0
 		for _, m := range plate.Filaments {
 			total += m.Grams
@@ -290,16 +327,33 @@ func (p *fileProduct) plan() error {
 	return nil
 }
 
-// addFilament adds the filament of a plate to the equal one of another plate.
-func (p *fileProduct) addFilament(m slicer.Filament) {
+// plateUse is a filament of a plate: its index in fileProduct.filaments, and the grams that the plate needs.
+type plateUse struct {
+	filament int
+	of       slicer.Filament
+	grams    float64
+}
+
+// pieceMinutes returns the print time of one of the pieces, in minutes, or nil if it is not known.
+func pieceMinutes(seconds, pieces int64) *int64 {
+	if seconds == 0 {
+		return nil
+	}
+	minutes := min(max(1, int64(math.Round(float64(seconds)/60/float64(pieces)))), 1_000_000)
+	return &minutes
+}
+
+// addFilament adds the filament of a plate to the equal one of another plate, and returns its index.
+func (p *fileProduct) addFilament(m slicer.Filament) int {
 	for i := range p.filaments {
 		o := &p.filaments[i]
 		if len(p.plates) > 1 && o.Type == m.Type && o.Color == m.Color && o.Profile == m.Profile && o.Vendor == m.Vendor {
 			o.Grams, o.Length, o.Volume = o.Grams+m.Grams, o.Length+m.Length, o.Volume+m.Volume
-			return
+			return i
 		}
 	}
 	p.filaments = append(p.filaments, m)
+	return len(p.filaments) - 1
 }
 
 // BaseName returns the name of a file without its folders, which may be those of Windows, as file_name of a product
@@ -481,6 +535,15 @@ func (p *fileProduct) match(stock []stockedFilament, chosen []int64) error {
 			p.warn("The file has a length instead of the grams of filament %d: the grams are computed from the density.",
 				i+1)
 		}
+		for _, uses := range p.uses {
+			for j := range uses {
+				if u := &uses[j]; u.filament == i {
+					if u.grams = u.of.Grams; u.of.FromLength {
+						u.grams = lengthGrams(u.of, best)
+					}
+				}
+			}
+		}
 		total += weight
 		one.Weight = grams(weight / float64(p.pieces))
 		p.result.Materials = append(p.result.Materials, one)
@@ -490,6 +553,14 @@ func (p *fileProduct) match(stock []stockedFilament, chosen []int64) error {
 			if p.result.Plates[i].Plate == int64(p.plates[0].Number) {
 				p.result.Plates[i].Weight = grams(total)
 			}
+		}
+	}
+	for i, plate := range p.plates {
+		at := slices.IndexFunc(p.result.Plates, func(f FilePlate) bool { return f.Plate == int64(plate.Number) })
+		p.result.Plates[at].Materials = []FilePlateMaterial{}
+		for _, u := range p.uses[i] {
+			p.result.Plates[at].Materials = append(p.result.Plates[at].Materials,
+				FilePlateMaterial{int64(u.filament + 1), grams(u.grams / float64(p.pieces))})
 		}
 	}
 	return problems.Err()
@@ -527,21 +598,98 @@ func (h handlers) createFromFile(ctx context.Context, p *fileProduct) error {
 	}
 	in := p.fields()
 	in.Name = value.Some(p.result.Name)
+	if p.several {
+		in.PrintMinutes, in.PerPlate = value.Optional[int64]{}, value.Optional[int64]{}
+		for i := range p.plates {
+			plate := p.plate(i, p.pieces)
+			for _, m := range p.plateMaterials(i, p.pieces) {
+				plate.Materials = append(plate.Materials, m.material())
+			}
+			in.Plates = append(in.Plates, plate)
+		}
+	}
 	for i := range p.result.Materials {
+		if p.several {
+			break
+		}
 		if m := p.result.Materials[i].material(); m.Weight.Value.String() != "0" {
 			in.Materials = append(in.Materials, m)
 		}
 	}
 	id := value.NewID()
-	if _, err := h.insert(ctx, id, &in); err != nil {
+	made, err := h.insert(ctx, id, &in)
+	if err != nil {
 		return err
 	}
 	uuid := value.UUID(id)
 	p.result.ProductID = &uuid
-	if p.picture == nil {
+	pictures, err := p.platePictures(made)
+	if err != nil {
+		return err
+	}
+	if p.picture != nil {
+		pictures = append(pictures, storePicture(id, p.picture))
+	}
+	if len(pictures) == 0 {
 		return nil
 	}
-	return h.db.Write(ctx, storePicture(id, p.picture))
+	return h.db.Write(ctx, pictures...)
+}
+
+// plate returns the plate of the product that the plate of the file with the index becomes, without its materials.
+func (p *fileProduct) plate(i int, pieces int64) (plate ProductPlate) {
+	facts, of := p.fields(), &p.plates[i]
+	plate.Plate, plate.PerPlate = value.Some(int64(of.Number)), value.Some(pieces)
+	if of.Name != "" {
+		plate.Name = optional(textOrNull(of.Name))
+	}
+	if minutes := pieceMinutes(of.Seconds, pieces); minutes != nil {
+		plate.PrintMinutes = value.Some(*minutes)
+	}
+	plate.FileName, plate.FileSHA256, plate.SlicedBy = facts.FileName, facts.FileSHA256, facts.SlicedBy
+	plate.PrinterModel, plate.NozzleMM, plate.LayerHeightMM = facts.PrinterModel, facts.NozzleMM, facts.LayerHeightMM
+	plate.Materials = []ProductMaterial{}
+	return plate
+}
+
+// plateMaterials returns the materials of a plate, for one of the pieces. Those that weigh nothing are left out.
+func (p *fileProduct) plateMaterials(i int, pieces int64) (all []FileMaterial) {
+	for _, u := range p.uses[i] {
+		m := p.result.Materials[u.filament]
+		m.Weight = grams(u.grams / float64(pieces))
+		if m.Weight != 0 {
+			all = append(all, m)
+		}
+	}
+	return all
+}
+
+// platePictures returns the statements that set the pictures of the plates without one of a product, which is a
+// response of the API.
+func (p *fileProduct) platePictures(product []byte) (set []*db.Stmt, err error) {
+	if !p.several {
+		return nil, nil
+	}
+	var made struct {
+		Plates []struct {
+			ID      string  `json:"id"`
+			Plate   int     `json:"plate"`
+			Picture *string `json:"picture_version"`
+		} `json:"plates"`
+	}
+	if err := json.Unmarshal(product, &made); err != nil {
+		return nil, err
+	}
+	for _, plate := range made.Plates {
+		at := slices.IndexFunc(p.plates, func(of slicer.Plate) bool { return of.Number == plate.Plate })
+		if at < 0 || plate.Picture != nil || p.plates[at].Picture == nil {
+			continue
+		}
+		if made, _ := picture.Make(p.plates[at].Picture); made != nil { // as for the picture of the product
+			set = append(set, storePicture(plate.ID, made))
+		}
+	}
+	return set, nil
 }
 
 // fields returns the fields of the product that the file sets.

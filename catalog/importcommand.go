@@ -93,6 +93,9 @@ func importSliced(ctx context.Context, c *cli.Call, sliced *slicer.File, mode tr
 	if made.PrintMinutes != nil {
 		text += fmt.Sprintf("; %d minutes", *made.PrintMinutes)
 	}
+	if len(made.Plates) > 1 {
+		text += fmt.Sprintf("; %d plates", len(made.Plates))
+	}
 	for _, m := range made.Materials {
 		text += fmt.Sprintf("; %s g of %s", m.Weight, materialTitle(m.MaterialType, m.MaterialName, m.Color))
 	}

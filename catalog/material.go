@@ -146,13 +146,6 @@ func (h handlers) addMaterial(
 // addMaterials returns a statement that adds materials to a product if the product exists. ids are the ids of the new
 // materials.
 func addMaterials(product string, materials []ProductMaterial, ids []string) *db.Stmt {
-	rows := make([]map[string]any, len(materials))
-	for i, m := range materials {
-		rows[i] = map[string]any{"id": ids[i], "material_type": m.MaterialType.Arg(), "color": m.Color.Arg(),
-			"weight_grams": m.Weight.Arg(), "is_required": m.IsRequired.Or(true), "notes": m.Notes.Arg(),
-			"material_name": m.MaterialName.Arg(), "diameter_mm": m.DiameterMM.Arg(), "filament_id": m.FilamentID.Arg(),
-			"filament_number": m.FilamentNo.Arg()}
-	}
 	return db.SQL(`
 		insert into product_materials (id, product_id, material_type, color, weight_grams, is_required, notes,
 			material_name, diameter_mm, filament_id)
@@ -161,7 +154,19 @@ func addMaterials(product string, materials []ProductMaterial, ids []string) *db
 		from products p, json_to_recordset($2::json) m (n int, id uuid, material_type text, color text,
 			weight_grams numeric, is_required boolean, notes text, material_name text, diameter_mm numeric,
 			filament_id uuid, filament_number int)
-		where p.id = $1 order by m.n`, product, db.Recordset(rows))
+		where p.id = $1 order by m.n`, product, db.Recordset(materialRows(materials, ids)))
+}
+
+// materialRows returns the rows of materials, with their ids, for json_to_recordset.
+func materialRows(materials []ProductMaterial, ids []string) []map[string]any {
+	rows := make([]map[string]any, len(materials))
+	for i, m := range materials {
+		rows[i] = map[string]any{"id": ids[i], "material_type": m.MaterialType.Arg(), "color": m.Color.Arg(),
+			"weight_grams": m.Weight.Arg(), "is_required": m.IsRequired.Or(true), "notes": m.Notes.Arg(),
+			"material_name": m.MaterialName.Arg(), "diameter_mm": m.DiameterMM.Arg(), "filament_id": m.FilamentID.Arg(),
+			"filament_number": m.FilamentNo.Arg()}
+	}
+	return rows
 }
 
 // assignments returns the assignments and the arguments of an update of the material.

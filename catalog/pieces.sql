@@ -96,15 +96,52 @@ create or replace function average_cost(product uuid, pieces bigint) returns num
 	from product_pieces s where s.product_id = product
 $$;
 
+-- Returns products and their plates.
+create or replace function with_plates(ids uuid[]) returns uuid[] language sql stable as $$
+	select array(
+		select unnest(ids)
+		union
+		select p.id from unnest(ids) u (id) join products p on p.plate_of = u.id and p.hidden_at is null)
+$$;
+
+-- Returns how many pieces of a product the plates in stock are enough for. That is 0 for a product without plates, and
+-- for one that contains other products than its plates, or needs filament of its own: somebody puts it together.
+create or replace function plate_sets(product uuid) returns bigint language sql stable as $$
+	select coalesce(min(greatest(coalesce(s.on_hand, 0), 0) / c.quantity) filter (where is_plated(product)), 0)
+	from product_components c
+	left join product_pieces s on s.product_id = c.component_product_id
+	where c.product_id = product
+$$;
+
+-- Makes a product's pieces in stock as many as p_wanted, as far as its plates in stock are enough; see plate_sets. The
+-- pieces of the product and of its plates must be locked.
+create or replace function assemble_plates(p_product uuid, p_wanted bigint, p_order uuid, p_order_item uuid)
+returns void language plpgsql as $$
+declare
+	n bigint;
+begin
+	select least(p_wanted - greatest(s.on_hand, 0), plate_sets(p_product)) into n
+	from product_pieces s where s.product_id = p_product;
+	if n > 0 then
+		perform assemble_pieces(uuid_v7(), p_product, n, false, null, p_order, p_order_item);
+	end if;
+end $$;
+
 -- Returns in words which pieces are missing if so many pieces of the products leave the stock, or null if all are there.
 -- The products must be locked.
-create or replace function missing_pieces(products uuid[], pieces bigint[]) returns text language sql stable as $$
-	select string_agg(greatest(s.on_hand, 0) || ' of ' || p.name || ', ' || u.pieces || ' are needed', '; '
+-- With plates, the pieces that plates in stock are enough for are there, too; see plate_sets.
+drop function if exists missing_pieces(uuid[], bigint[]);
+create or replace function missing_pieces(products uuid[], pieces bigint[], plates boolean default false) returns text
+language sql stable as $$
+	select string_agg(n.there || ' of ' || p.name || ', ' || u.pieces || ' are needed', '; '
 		order by p.name, p.id)
 	from unnest(missing_pieces.products, missing_pieces.pieces) u (id, pieces)
 	join products p on p.id = u.id
 	join product_pieces s on s.product_id = u.id
-	where u.pieces > 0 and s.on_hand < u.pieces
+	cross join lateral (
+		select greatest(s.on_hand, 0) + case when plates then plate_sets(u.id) else 0 end as there
+	) n
+	where u.pieces > 0 and n.there < u.pieces
 $$;
 
 -- Adds an entry of a person: p_pieces, or as many that p_counted pieces are in stock then. Pieces that come into stock
@@ -175,10 +212,10 @@ end $$;
 create or replace function change_assembly(p_assembly uuid, p_product uuid, p_pieces bigint, p_apart boolean,
 	p_reason text, out parts bigint, out missing text) language plpgsql as $$
 begin
-	perform lock_pieces(array(
-		select p_product union select c.component_product_id from product_components c where c.product_id = p_product));
+	perform lock_pieces(with_plates(array(
+		select p_product union select c.component_product_id from product_components c where c.product_id = p_product)));
 	select count(*) into parts from product_components c where c.product_id = p_product;
-	select missing_pieces(array_agg(n.id), array_agg(n.pieces))
+	select missing_pieces(array_agg(n.id), array_agg(n.pieces), not p_apart)
 	into missing
 	from (
 		select p_product as id, p_pieces as pieces where p_apart
@@ -187,6 +224,10 @@ begin
 		where c.product_id = p_product and not p_apart
 	) n;
 	if parts > 0 and missing is null then
+		if not p_apart then
+			perform assemble_plates(c.component_product_id, c.quantity * p_pieces, null, null)
+			from product_components c where c.product_id = p_product order by c.component_product_id;
+		end if;
 		perform assemble_pieces(p_assembly, p_product, p_pieces, p_apart, p_reason, null, null);
 	end if;
 end $$;

@@ -6,6 +6,7 @@ import (
 	_ "embed"
 	"fmt"
 	"slices"
+	"strings"
 
 	"spoolwright/auth"
 	"spoolwright/catalog/picture"
@@ -83,6 +84,7 @@ type Product struct {
 	Notes          value.Optional[string]        `json:"notes" rule:"maxLength=10000"`
 	Materials      []ProductMaterial             `json:"materials"`
 	Components     []ProductComponent            `json:"components"`
+	Plates         []ProductPlate                `json:"plates" rule:"patched"`
 	FileName       value.Optional[string]        `json:"file_name"`
 	FileSHA256     value.Optional[string]        `json:"file_sha256" rule:"maxLength=64"`
 	SlicedBy       value.Optional[string]        `json:"sliced_by"`
@@ -105,6 +107,8 @@ type Product struct {
 	PictureVersion string                        `json:"picture_version" rule:"readOnly"`
 	CreatedAt      value.Timestamp               `json:"created_at" rule:"readOnly,notNull"`
 	UpdatedAt      value.Timestamp               `json:"updated_at" rule:"readOnly,notNull"`
+	PlateOf        value.UUID                    `json:"plate_of" rule:"readOnly"`
+	Plate          int64                         `json:"plate" rule:"readOnly"`
 	HiddenAt       value.Timestamp               `json:"hidden_at" rule:"readOnly"`
 	HiddenBy       value.UUID                    `json:"hidden_by" rule:"readOnly"`
 	Hider          string                        `json:"hidden_by_name" rule:"readOnly,unsorted"`
@@ -133,6 +137,8 @@ type ProductListItem struct {
 	PictureVersion string          `json:"picture_version" rule:"readOnly"`
 	CreatedAt      value.Timestamp `json:"created_at" rule:"readOnly,notNull"`
 	UpdatedAt      value.Timestamp `json:"updated_at" rule:"readOnly,notNull"`
+	PlateOf        value.UUID      `json:"plate_of" rule:"readOnly"`
+	Plate          int64           `json:"plate" rule:"readOnly"`
 	HiddenAt       value.Timestamp `json:"hidden_at" rule:"readOnly"`
 	HiddenBy       value.UUID      `json:"hidden_by" rule:"readOnly"`
 	Hider          string          `json:"hidden_by_name" rule:"readOnly,unsorted"`
@@ -145,6 +151,8 @@ type ProductFilter struct {
 	ComponentProductID value.Optional[value.UUID]   `query:"component_product_id"`
 	FileName           value.Optional[string]       `query:"file_name"`
 	FileSHA256         value.Optional[string]       `query:"file_sha256"`
+	PlateOf            value.Optional[value.UUID]   `query:"plate_of"`
+	Plates             value.Optional[bool]         `query:"plates"`
 	CreatedFrom        value.Optional[value.Moment] `query:"created_from"`
 	CreatedTo          value.Optional[value.Moment] `query:"created_to"`
 	Search             value.Optional[string]       `query:"search" rule:"search"`
@@ -154,15 +162,24 @@ type ProductFilter struct {
 var listDoc = &server.Doc{
 	ID: "listProducts", Tag: Tag, Summary: "List products",
 	Description: "All filters but `search` use an index. `search` and a `sort_by` without an index read all " +
-		"matching products.",
+		"matching products. A list has no plates, unless the request has `plates`, `plate_of` or `id`.",
 }
 
 // list returns the list of the products that the filter selects.
 func (f ProductFilter) list() *server.List {
+	counted := "products"
+	if f.Plates.Or(false) {
+		counted = ""
+	}
 	l := server.NewHidingList("products", `id, name, description, sku, category, estimated_print_time_minutes,
 		labour_minutes, pieces_per_plate, selling_price, minimum_pieces, location,
 		coalesce((select s.on_hand from product_pieces s where s.product_id = products.id), 0) as on_hand, material_cost, total_cost, costs_complete, file_name,
-		file_sha256, printer_model, picture_version, created_at, updated_at, hidden_at, `+auth.HiddenBy, "products", f.Hiding)
+		file_sha256, printer_model, picture_version, created_at, updated_at, plate_of, plate,
+		hidden_at, `+auth.HiddenBy, counted, f.Hiding)
+	if !f.Plates.Or(!f.ID.IsNull() || !f.PlateOf.IsNull()) {
+		l.And("plate_of is null")
+	}
+	l.WhereEqual("plate_of", f.PlateOf)
 	l.WhereText("category_key", f.Category)
 	l.WhereText("sku_key", f.SKU)
 	l.Among(`select product_id as id from product_components where component_product_id = ?`, f.ComponentProductID)
@@ -173,28 +190,40 @@ func (f ProductFilter) list() *server.List {
 	return l
 }
 
+// exported is list for an export, which has plates by default.
+func (f ProductFilter) exported() *server.List {
+	f.Plates = value.Some(f.Plates.Or(true))
+	return f.list()
+}
+
 // getProduct is one statement, so that the lists and the costs come from one snapshot.
-const getProduct = selectProducts + `
+var getProduct = selectProducts + `
 	left join lateral product_stock(array[p.id]) k on true
 	where p.hidden_at is null and p.id = $1`
 
-// selectProducts must be followed by a join with product_stock (stock/pieces.sql) as k.
-const selectProducts = `
-	select p.id, p.name, p.description, p.sku, p.category, p.estimated_print_time_minutes, p.labour_minutes,
-		p.pieces_per_plate, p.selling_price, p.notes,
-		(select coalesce(json_agg(json_build_object(
+// materialsOf returns a SQL expression of the materials of the product with the id, which is a SQL expression.
+func materialsOf(id string) string {
+	return `(select coalesce(json_agg(json_build_object(
 				'id', m.id, 'filament_id', m.filament_id, 'material_type', m.material_type,
 				'material_name', m.material_name, 'color', m.color, 'diameter_mm', trim_scale(m.diameter_mm),
 				'brand', (select f.vendor_name from filaments f where f.id = m.filament_id),
 				'weight_grams', trim_scale(m.weight_grams), 'is_required', m.is_required,
 				'notes', m.notes, 'cost', trim_scale(m.cost), 'cost_basis', m.cost_basis) order by m.created_at, m.id), '[]')
-			from product_materials m where m.product_id = p.id) as materials,
+			from product_materials m where m.product_id = ` + id + `)`
+}
+
+// selectProducts must be followed by a join with product_stock (stock/pieces.sql) as k.
+var selectProducts = `
+	select p.id, p.name, p.description, p.sku, p.category, p.estimated_print_time_minutes, p.labour_minutes,
+		p.pieces_per_plate, p.selling_price, p.notes,
+		` + materialsOf("p.id") + ` as materials,
 		(select coalesce(json_agg(json_build_object(
 				'id', c.id, 'component_product_id', c.component_product_id, 'component_name', s.name,
 				'quantity', c.quantity, 'notes', c.notes, 'unit_cost', trim_scale(s.total_cost),
 				'cost', trim_scale(c.quantity * s.total_cost)) order by c.created_at, c.id), '[]')
 			from product_components c join products s on s.id = c.component_product_id
 			where c.product_id = p.id) as components,
+		` + selectPlates + ` as plates,
 		p.file_name, p.file_sha256, p.sliced_by, p.printer_model,
 		trim_scale(p.nozzle_mm) as nozzle_mm, trim_scale(p.layer_height_mm) as layer_height_mm,
 		p.minimum_pieces, p.location,
@@ -203,7 +232,7 @@ const selectProducts = `
 		coalesce(s.on_hand, 0) - coalesce(k.reserved, 0) as available, coalesce(k.incoming, 0) as incoming,
 		least(coalesce(k.missing, 0), 999999999) as missing,
 		round(s.value / nullif(greatest(s.on_hand, 0) - s.unvalued, 0), 6) as piece_cost, coalesce(s.value, 0) as piece_value,
-		p.picture_version, p.created_at, p.updated_at, p.hidden_at, ` + auth.HiddenBy + `
+		p.picture_version, p.created_at, p.updated_at, p.plate_of, p.plate, p.hidden_at, ` + auth.HiddenBy + `
 	from products p
 	left join product_pieces s on s.product_id = p.id`
 
@@ -249,9 +278,9 @@ var createDoc = &server.Doc{
 	ID: "createProduct", Tag: Tag, Summary: "Create a product",
 	Description: "The request may contain the product's materials and components, all or nothing. Errors name the " +
 		"entry, such as `components[1].sku`. The costs are computed from the current spool prices. " +
-		"A `sku` that is not empty must be unique.",
+		"A `sku` that is not empty must be unique.\n\n" + plateRules,
 	Errors: []*server.Error{errDuplicateSKU, errUnknownComponents, errDuplicateEntry, errUnknownFilament,
-		errFilamentField},
+		errFilamentField, errUnknownPlates},
 	// The example has no SKU, so that users can send it more than once.
 	Request: `{"name":"Dragon","description":"Articulated dragon","category":"Toys","estimated_print_time_minutes":180,` +
 		`"notes":"0.2 mm layers, no supports"}`,
@@ -272,7 +301,7 @@ func (h handlers) insert(ctx context.Context, id string, in *Product) (server.Cr
 				first_value(c.n) over (partition by p.id order by c.n) as first
 			from json_to_recordset($8::json) c (n int, id uuid, component_product_id uuid, sku text, quantity int,
 				notes text)
-			left join lateral `+Named("c.component_product_id", "c.sku")+` p on true
+			left join lateral `+Named("c.component_product_id", "c.sku")+` p on p.plate_of is null
 		), checked as materialized (
 			select array(select n from component where product is null order by n) as unknown,
 				coalesce((select array[n, first] from component where product is not null and first < n
@@ -305,10 +334,20 @@ func (h handlers) insert(ctx context.Context, id string, in *Product) (server.Cr
 			addMaterials(id, in.Materials, ids),
 			db.SQL(`select recompute_costs(array[id], false) from products where id = $1`, id)})
 	}
+	var plates *plateWrite
+	if len(in.Plates) > 0 {
+		plates = setPlates(id, in.Plates)
+		if len(in.Components) == 0 {
+			statements = append([]*db.Stmt{lockCatalog()}, statements...)
+		}
+		statements = append(statements, plates.set)
+	}
 	product := db.SQL(getProduct, id)
 	err := h.db.Write(ctx, append(statements, product)...)
 	field := func(i int32) string { return fmt.Sprintf("components[%d].%s", i, in.Components[i].productField()) }
 	switch {
+	case plates != nil && err != nil:
+		return nil, plates.err(err)
 	case db.Violates(err, "products_levels_range"):
 		return nil, server.Invalid("components", tooManyLevels).Because(err)
 	case err != nil:
@@ -340,9 +379,16 @@ func (p *Product) filamentError(err error, ids []string) error {
 var updateDoc = &server.Doc{
 	ID: "updateProduct", Tag: Tag, Summary: "Update a product",
 	Description: "Materials and components have their own operations. This operation ignores `materials`, " +
-		"`components` and the costs.",
-	Errors: []*server.Error{errDuplicateSKU},
+		"`components` and the costs.\n\n" + plateRules + "\n\nA plate with the `id` of one that the product has keeps " +
+		"what the request does not name; its `materials`, if they are there, replace those of the plate. A plate without " +
+		"`id` is a new one. The product loses a plate that is not in the list, which is then hidden.",
+	Errors: []*server.Error{errDuplicateSKU, errUnknownPlates, errPlateOfPlate, errUnknownFilament, errFilamentField},
 }
+
+const plateRules = "`plates` are the plates of a product that is printed on several, all or nothing: errors name the " +
+	"place, such as `plates[1].materials[0].color`. Each plate is a product of its own, a component of the product, and " +
+	"has the print time and the filament of one piece, as every product. The product then has no print time, " +
+	"`pieces_per_plate` and required materials of its own. `docs/pieces.md` has the rules."
 
 func (h handlers) update(ctx context.Context, r *server.Request[Product]) (server.OK[Product], error) {
 	return h.change(ctx, r.ID("id"), &r.In)
@@ -351,22 +397,28 @@ func (h handlers) update(ctx context.Context, r *server.Request[Product]) (serve
 // change updates the fields of a product that are set.
 func (h handlers) change(ctx context.Context, id string, in *Product) (server.OK[Product], error) {
 	set, args := server.Assignments(in, []any{id, in.SKU.Arg()})
-	if set == "" {
+	if set == "" && in.Plates == nil {
 		return h.read(ctx, id)
 	}
 	changed := db.SQL(`
-		update products set `+set+`, updated_at = now()
+		update products set `+strings.TrimPrefix(set+", updated_at = now()", ", ")+`
 		where id = $1 and hidden_at is null
 			and not exists (select from products other
 				where other.sku = $2::text and other.sku <> '' and other.id <> $1 and other.hidden_at is null)
 		returning id`, args...)
+	statements := []*db.Stmt{changed}
+	var plates *plateWrite
+	if in.Plates != nil {
+		plates = setPlates(id, in.Plates)
+		statements = []*db.Stmt{lockCatalog(), changed, plates.set}
+	}
 	product := db.SQL(getProduct, id)
-	err := h.db.Write(ctx, changed, product)
+	err := h.db.Write(ctx, append(statements, product)...)
 	switch {
 	case db.Violates(err, "products_sku"): // a concurrent change
 		return nil, errDuplicateSKU.With(in.SKU.Or(""))
 	case err != nil:
-		return nil, err
+		return nil, plates.err(err)
 	case product.Rows() == 0:
 		return nil, server.ErrNotFound
 	case changed.Rows() == 0:
@@ -379,7 +431,8 @@ var deleteDoc = &server.Doc{
 	ID: "deleteProduct", Tag: Tag, Summary: "Remove a product",
 	Description: "Hides the product: lists no longer contain it, and requests with its id return 404. Orders and " +
 		"production runs keep its name. Another product can use its SKU. A component of another product cannot be " +
-		"removed. `GET /api/v1/products?hidden=true` lists hidden products, and `restoreProduct` shows one again.",
+		"removed. `GET /api/v1/products?hidden=true` lists hidden products, and `restoreProduct` shows one again. The " +
+		"plates of the product are hidden and restored with it; `removeProductComponent` removes a single plate.",
 	Errors: []*server.Error{errInUse},
 }
 
@@ -393,8 +446,8 @@ func (h handlers) delete(ctx context.Context, r *server.Request[struct{}]) (serv
 			) as parent
 			from products p where p.id = $1 and p.hidden_at is null
 		), hidden as (
-			update products p set hidden_at = now(), updated_at = now() from product where p.id = product.id
-				and product.parent is null
+			update products p set hidden_at = now(), updated_at = now() from product
+			where product.parent is null and (p.id = product.id or p.plate_of = product.id and p.hidden_at is null)
 		)
 		select parent from product`, r.ID("id")).Into(&parent)
 	if err := server.Found(product, h.db.Write(ctx, lockCatalog(), product)); err != nil {
@@ -411,12 +464,15 @@ var restoreDoc = &server.Doc{
 	Description: "Shows a product again that was removed, with its materials and components. Its costs are computed " +
 		"again from the current spool prices. It cannot be restored while another product has its SKU " +
 		"(`DUPLICATE_SKU`), or while one of its components is hidden (`COMPONENT_HIDDEN`). For a product that is " +
-		"not hidden, the operation changes nothing and returns the product.",
-	Errors: []*server.Error{errDuplicateSKU.On(), errHiddenPart},
+		"not hidden, the operation changes nothing and returns the product.\n\nA plate is then one of its product's plates " +
+		"again, with the next free number if another plate has its number. Its product must not be hidden " +
+		"(`PRODUCT_HIDDEN`).",
+	Errors: []*server.Error{errDuplicateSKU.On(), errHiddenPart, errPlateHidden},
 }
 
 func (h handlers) restore(ctx context.Context, r *server.Request[struct{}]) (server.OK[Product], error) {
-	var sku, part *string // the SKU if another product has it, and the name of a hidden component
+	// The SKU if another product has it, and the names of a hidden component and of the hidden product of a plate.
+	var sku, part, owner *string
 	checked := db.SQL(`
 		with product as (
 			select p.id, (
@@ -425,16 +481,18 @@ func (h handlers) restore(ctx context.Context, r *server.Request[struct{}]) (ser
 			) as sku, (
 				select s.name from product_components c
 				join products s on s.id = c.component_product_id
-				where c.product_id = p.id and s.hidden_at is not null limit 1
-			) as part
+				where c.product_id = p.id and s.hidden_at is not null and s.plate_of is distinct from p.id limit 1
+			) as part, (select o.name from products o where o.id = p.plate_of and o.hidden_at is not null) as owner
 			from products p where p.id = $1 and p.hidden_at is not null
 		), restored as (
 			update products p set hidden_at = null, updated_at = now() from product
-			where p.id = product.id and product.sku is null and product.part is null
+			where product.sku is null and product.part is null and product.owner is null and (p.id = product.id
+				or p.plate_of = product.id and exists (
+					select from product_components c where c.product_id = product.id and c.component_product_id = p.id))
 			returning p.id
 		)
-		select sku, part, (select id from restored)::text from product`, r.ID("id")).Into(&sku, &part, nil)
-	recomputed := db.SQL(`select recompute_costs(array[id], false) from products
+		select sku, part, owner, (select count(*) from restored) from product`, r.ID("id")).Into(&sku, &part, &owner, nil)
+	recomputed := db.SQL(`select restore_plates(id) from products
 		where id = $1 and hidden_at is null and updated_at = now()`, r.ID("id"))
 	product := db.SQL(getProduct, r.ID("id"))
 	err := h.db.Write(ctx, lockCatalog(), checked, recomputed, product)
@@ -447,6 +505,8 @@ func (h handlers) restore(ctx context.Context, r *server.Request[struct{}]) (ser
 		return nil, costError(err, "total_cost")
 	case part != nil:
 		return nil, errHiddenPart.With(*part)
+	case owner != nil:
+		return nil, errPlateHidden.With(*owner)
 	case sku != nil:
 		return nil, errDuplicateSKU.With(*sku).On()
 	}

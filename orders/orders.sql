@@ -97,7 +97,8 @@ end $$;
 -- Delivers pieces of a locked order. p_targets has rows with the id of an item and how many of its pieces the customer
 -- has then, in delivered. With p_rest, the customer has all pieces of the other items then; otherwise these do not
 -- change. With p_assemble, missing pieces of products with components and without required materials are assembled
--- first, as far as there are parts; if it is null, the setting of the farm says whether. Each difference is an entry of
+-- first, as far as there are parts; if it is null, the setting of the farm says whether. Plates become their product in
+-- any case. Each difference is an entry of
 -- the ledger of pieces: what goes out beyond the stock is a shortfall, and what the customer has no more is in stock
 -- again.
 --
@@ -115,11 +116,11 @@ begin
 		select t.assemble_on_delivery into p_assemble
 		from tenants t where t.tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid;
 	end if;
-	perform lock_pieces(array(
+	perform lock_pieces(with_plates(array(
 		select i.product_id from order_items i where i.order_id = p_order and i.withdrawn_at is null
 		union
 		select c.component_product_id from order_items i join product_components c on c.product_id = i.product_id
-		where i.order_id = p_order and i.withdrawn_at is null));
+		where i.order_id = p_order and i.withdrawn_at is null)));
 	for item in
 		select i.id, i.product_id, p.name, t.target, t.target - coalesce(i.delivered, 0) as n
 		from order_items i
@@ -133,8 +134,10 @@ begin
 		order by i.created_at, i.id
 	loop
 		if item.n > 0 then
+			perform assemble_plates(item.product_id, item.n, p_order, item.id);
 			if p_assemble then
-				select least(item.n - greatest(k.on_hand, 0), min(greatest(s.on_hand, 0) / c.quantity)) into kits
+				select least(item.n - greatest(k.on_hand, 0),
+					min((greatest(s.on_hand, 0) + plate_sets(s.product_id)) / c.quantity)) into kits
 				from product_pieces k
 				join product_components c on c.product_id = k.product_id
 				join product_pieces s on s.product_id = c.component_product_id
@@ -142,6 +145,8 @@ begin
 					and not exists (select from product_materials m where m.product_id = k.product_id and m.is_required)
 				group by k.on_hand;
 				if kits > 0 then
+					perform assemble_plates(c.component_product_id, kits * c.quantity, p_order, item.id)
+					from product_components c where c.product_id = item.product_id order by c.component_product_id;
 					perform assemble_pieces(uuid_v7(), item.product_id, kits, false, null, p_order, item.id);
 				end if;
 			end if;

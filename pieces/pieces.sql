@@ -21,13 +21,13 @@ begin
 			and not exists (select from piece_entries e where e.run_id = run) then
 		return;
 	end if;
-	perform lock_pieces(array(
+	perform lock_pieces(with_plates(array(
 		select i.product_id from run_items i where i.run_id = run
 		union
 		select e.product_id from piece_entries e where e.run_id = run
 		union
 		select c.component_product_id from run_items i join product_components c on c.product_id = i.product_id
-		where i.run_id = run and i.parts_from_stock));
+		where i.run_id = run and i.parts_from_stock)));
 
 	for item in
 		with good as materialized (
@@ -77,6 +77,7 @@ begin
 			order by c.id
 		loop
 			if part.pieces <> part.had then
+				perform assemble_plates(part.id, (part.pieces - part.had)::bigint, null, null);
 				-- Components that come back have what they cost when they went out.
 				perform move_pieces(part.id, 'used', (part.had - part.pieces)::bigint,
 					case when part.pieces < part.had then round(part.cost * (part.had - part.pieces) / part.had, 6) end,

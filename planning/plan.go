@@ -294,7 +294,7 @@ var stateSQL = `
 				order by p.created_at, p.id), '[]')
 			from (select n.product_id as id, sum(n.missing) as missing from need n
 				where not n.printed and n.missing > 0 group by n.product_id) u
-			join products p on p.id = u.id) as to_assemble,
+			join products p on p.id = u.id where not is_plated(u.id)) as to_assemble,
 		(select coalesce(json_agg(json_build_object('order_id', i.order_id, 'order_item_id', i.order_item_id,
 			'product_id', i.product_id, 'quantity', least(i.quantity, 999999999)) order by i.place), '[]') from item i) as items,
 		(select coalesce(json_agg(json_build_object('id', p.id, 'name', p.name, 'picture', p.picture_version, 'per_plate', p.per_plate,

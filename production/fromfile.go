@@ -70,7 +70,9 @@ var fromFileDoc = &server.Doc{
 		"the file.\n\n" +
 		"The item of the run is the product that `product_id` names, or else the newest product that was made from this " +
 		"file (`file_sha256`), or else from one with this name. Without such a product, the run has no item, and " +
-		"`warnings` say so. With `order_id`, the item prints that of the order with the product.\n\n" +
+		"`warnings` say so. If the product has plates, `plate` chooses the item; without it, the run prints the product " +
+		"with all its plates. With `order_id`, the item prints that of the order with the product, or with the product " +
+		"of the plate.\n\n" +
 		"A material of the run is a spool in stock of a filament that is equal to one of the file: material, colour and " +
 		"diameter. A spool that is loaded in the printer comes first, one in another printer last; then one with enough " +
 		"filament that no other run needs, the emptiest of these. A filament without such a spool becomes no material, " +
@@ -143,9 +145,18 @@ func (h handlers) itemOfFile(ctx context.Context, q *RunFileQuery, out *RunFileR
 		product = `(select p.*, false as renewed from products p where p.id = g.product_id and p.hidden_at is null)`
 	}
 	read := db.SQL(`
-		select p.id, p.name, p.renewed, `+h.orders.ItemOf("g.order_id", "p.id")+` as order_item_id
+		select p.id, p.name, f.renewed, case when p.plate_of is not null then coalesce(p.pieces_per_plate, 1) else (
+				select min(greatest(coalesce(x.pieces_per_plate, 1) / c.quantity, 1))
+				from product_components c join products x on x.id = c.component_product_id and x.plate_of = p.id
+				where c.product_id = p.id) end as pieces, coalesce(`+h.orders.ItemOf("g.order_id", "p.id")+`,
+			`+h.orders.ItemOf("g.order_id", "p.plate_of")+`) as order_item_id
 		from (select $1::uuid as product_id, $2::uuid as order_id, $3::text as file_name, $4::text as file_sha256) g
-		cross join lateral `+product+` p`, q.ProductID.Arg(), q.OrderID.Arg(), name, out.FileSHA256)
+		cross join lateral `+product+` f
+		left join lateral (
+			select x.id from products x where x.plate_of = f.id and x.plate = $5::int and x.hidden_at is null limit 1
+		) s on true
+		join products p on p.id = coalesce(s.id, f.id)`, q.ProductID.Arg(), q.OrderID.Arg(), name, out.FileSHA256,
+		q.Plate.Arg())
 	if err := h.db.Read(ctx, read); err != nil {
 		return err
 	}
@@ -162,6 +173,7 @@ func (h handlers) itemOfFile(ctx context.Context, q *RunFileQuery, out *RunFileR
 	var found struct {
 		catalog.FileProduct
 		OrderItemID *value.UUID `json:"order_item_id"`
+		Pieces      *int64      `json:"pieces"` // of a plate, or of a product with plates
 	}
 	if err := json.Unmarshal(read.Object(), &found); err != nil {
 		return err
@@ -171,6 +183,9 @@ func (h handlers) itemOfFile(ctx context.Context, q *RunFileQuery, out *RunFileR
 	}
 	if found.Renewed {
 		out.warn("The product %s was made from another file with this name.", found.Name)
+	}
+	if found.Pieces != nil && q.Pieces.IsNull() {
+		out.Quantity = *found.Pieces
 	}
 	id := value.UUID(found.ID)
 	out.ProductID, out.ProductName, out.OrderItemID = &id, &found.Name, found.OrderItemID

@@ -45,6 +45,7 @@ end $$;
 --
 -- An order is ready if all its pieces that are not delivered are in stock for it and no line waits for its product. If
 -- the farm assembles on delivery, it is enough that the components of a product are in stock that is only assembled.
+-- That the plates of a product are in stock is always enough.
 -- A product is low if its available pieces are fewer than minimum_pieces, until they reach 110 % of that.
 create or replace function check_pieces() returns void language plpgsql as $$
 declare
@@ -56,7 +57,8 @@ begin
 	select t.assemble_on_delivery into assembles from tenants t where t.tenant_id = tenant;
 	ready := array(
 		select n.order_id from net_pieces() n where n.order_id is not null group by n.order_id
-		having bool_and(n.incoming = 0 and (n.missing = 0 or assembles and n.of_item and not n.printed)));
+		having bool_and(n.incoming = 0 and (n.missing = 0
+			or not n.printed and (assembles and n.of_item or is_plated(n.product_id)))));
 	perform note_ready_orders(ready);
 
 	for found in

@@ -1993,6 +1993,10 @@ class ProductListItem:
     """Time of creation."""
     updated_at: _dt.datetime
     """Time of the last change of the product, its bill of materials or its costs."""
+    plate_of: str | None
+    """The product of which this one is a plate; null for other products."""
+    plate: int | None
+    """The number of the plate."""
     hidden_at: _dt.datetime | None
     """Time when the product was removed; null for products that are not hidden."""
     hidden_by: str | None
@@ -2027,6 +2031,8 @@ def _ProductListItem(d: Any, etag: str | None = None) -> ProductListItem:
         picture_version=get("picture_version"),
         created_at=_core.timestamp(get("created_at")),
         updated_at=_core.timestamp(get("updated_at")),
+        plate_of=get("plate_of"),
+        plate=get("plate"),
         hidden_at=_core.timestamp(get("hidden_at")),
         hidden_by=get("hidden_by"),
         hidden_by_name=get("hidden_by_name"),
@@ -2148,6 +2154,76 @@ def _ProductComponent(d: Any, etag: str | None = None) -> ProductComponent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProductPlate:
+    """The type `ProductPlate` of the API."""
+
+    id: str
+    """The id of the plate, which is a product of its own. In a request, that of a plate that the product has already.
+    """
+    plate: int
+    """The number of the plate, as in the sliced file; the next one by default."""
+    name: str
+    """Name of the plate within the product; by default its number, such as plate 2."""
+    quantity: int
+    """Pieces of the plate that one piece of the product needs; 1 by default."""
+    estimated_print_time_minutes: int | None
+    """Estimated print time of one piece of the plate in minutes."""
+    labour_minutes: Number | None
+    """Work for one piece of the plate in minutes."""
+    pieces_per_plate: int | None
+    """Pieces that one print of the plate makes: with 2, it is enough for two products; null counts as 1."""
+    notes: str | None
+    """Free text, such as print settings."""
+    materials: tuple[ProductMaterial, ...]
+    """Filament that one piece of the plate needs, oldest entry first."""
+    file_name: str | None
+    """Name of the sliced file that the plate was made from."""
+    file_sha256: str | None
+    """SHA-256 of the sliced file in hexadecimal digits."""
+    sliced_by: str | None
+    """The slicer that wrote the file, with its version."""
+    printer_model: str | None
+    """The printer that the file was sliced for."""
+    nozzle_mm: Number | None
+    """Diameter of the nozzle that the file was sliced for."""
+    layer_height_mm: Number | None
+    """Height of a layer in the file."""
+    total_cost: Number
+    """Filament of one piece of the plate."""
+    costs_complete: bool
+    """False if a required material of the plate has no price."""
+    on_hand: int
+    """Pieces of the plate in stock."""
+    picture_version: str | None
+    """Version of the picture of the plate; null without one."""
+
+
+def _ProductPlate(d: Any, etag: str | None = None) -> ProductPlate:
+    get = d.get
+    return ProductPlate(
+        id=get("id"),
+        plate=get("plate"),
+        name=get("name"),
+        quantity=get("quantity"),
+        estimated_print_time_minutes=get("estimated_print_time_minutes"),
+        labour_minutes=_core.number(get("labour_minutes")),
+        pieces_per_plate=get("pieces_per_plate"),
+        notes=get("notes"),
+        materials=_core.each(_ProductMaterial, get("materials")),
+        file_name=get("file_name"),
+        file_sha256=get("file_sha256"),
+        sliced_by=get("sliced_by"),
+        printer_model=get("printer_model"),
+        nozzle_mm=_core.number(get("nozzle_mm")),
+        layer_height_mm=_core.number(get("layer_height_mm")),
+        total_cost=_core.number(get("total_cost")),
+        costs_complete=get("costs_complete"),
+        on_hand=get("on_hand"),
+        picture_version=get("picture_version"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Product:
     """The type `Product` of the API."""
 
@@ -2174,7 +2250,11 @@ class Product:
     materials: tuple[ProductMaterial, ...]
     """Filament that one piece needs, oldest entry first."""
     components: tuple[ProductComponent, ...]
-    """Products that one piece contains, oldest entry first."""
+    """Products that one piece contains, with the plates, oldest entry first."""
+    plates: tuple[ProductPlate, ...]
+    """The plates on which the product is printed, by their numbers; empty for a product that is printed on one plate
+    or only assembled.
+    """
     file_name: str | None
     """Name of the sliced file that the product was made from."""
     file_sha256: str | None
@@ -2219,6 +2299,10 @@ class Product:
     """Time of creation."""
     updated_at: _dt.datetime
     """Time of the last change of the product, its bill of materials or its costs."""
+    plate_of: str | None
+    """The product of which this one is a plate; null for other products."""
+    plate: int | None
+    """The number of the plate."""
     hidden_at: _dt.datetime | None
     """Time when the product was removed; null for products that are not hidden."""
     hidden_by: str | None
@@ -2246,6 +2330,7 @@ def _Product(d: Any, etag: str | None = None) -> Product:
         notes=get("notes"),
         materials=_core.each(_ProductMaterial, get("materials")),
         components=_core.each(_ProductComponent, get("components")),
+        plates=_core.each(_ProductPlate, get("plates")),
         file_name=get("file_name"),
         file_sha256=get("file_sha256"),
         sliced_by=get("sliced_by"),
@@ -2268,6 +2353,8 @@ def _Product(d: Any, etag: str | None = None) -> Product:
         picture_version=get("picture_version"),
         created_at=_core.timestamp(get("created_at")),
         updated_at=_core.timestamp(get("updated_at")),
+        plate_of=get("plate_of"),
+        plate=get("plate"),
         hidden_at=_core.timestamp(get("hidden_at")),
         hidden_by=get("hidden_by"),
         hidden_by_name=get("hidden_by_name"),
@@ -2339,6 +2426,24 @@ def _ImportedProducts(d: Any, etag: str | None = None) -> ImportedProducts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FilePlateMaterial:
+    """The type `FilePlateMaterial` of the API."""
+
+    filament: int
+    """The place of the filament in materials of the file, from 1."""
+    weight_grams: Number
+    """Grams for one piece of the product."""
+
+
+def _FilePlateMaterial(d: Any, etag: str | None = None) -> FilePlateMaterial:
+    get = d.get
+    return FilePlateMaterial(
+        filament=get("filament"),
+        weight_grams=_core.number(get("weight_grams")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FilePlate:
     """The type `FilePlate` of the API."""
 
@@ -2352,6 +2457,14 @@ class FilePlate:
     """Filament of the plate."""
     pieces: int | None
     """Pieces on the plate; null if the file does not say so."""
+    estimated_print_time_minutes: int | None
+    """Print time of the plate for one piece of the product, in minutes; null if the file has none."""
+    materials: tuple[FilePlateMaterial, ...]
+    """Filament of the plate."""
+    picture: str | None
+    """With dry_run, for a new product with several plates, the picture of the plate as a PNG or JPEG in base64;
+    otherwise null.
+    """
 
 
 def _FilePlate(d: Any, etag: str | None = None) -> FilePlate:
@@ -2362,6 +2475,9 @@ def _FilePlate(d: Any, etag: str | None = None) -> FilePlate:
         minutes=get("minutes"),
         weight_grams=_core.number(get("weight_grams")),
         pieces=get("pieces"),
+        estimated_print_time_minutes=get("estimated_print_time_minutes"),
+        materials=_core.each(_FilePlateMaterial, get("materials")),
+        picture=get("picture"),
     )
 
 
@@ -2497,7 +2613,7 @@ class FileResult:
     name: str
     """Name of the product."""
     estimated_print_time_minutes: int | None
-    """Print time of one piece in minutes; null if the file has none."""
+    """Print time of one piece in minutes, with all plates; null if the file has none."""
     pieces_per_plate: int
     """Pieces that the file prints; 1 if it does not say so."""
     file_name: str | None
@@ -2515,7 +2631,7 @@ class FileResult:
     layer_height_mm: Number | None
     """Height of a layer."""
     plates: tuple[FilePlate, ...]
-    """The plates of the file."""
+    """The plates of the file. Several become the plates of the product, unless the request chooses one."""
     materials: tuple[FileMaterial, ...]
     """The filaments of the product, in the order of the file."""
     changes: tuple[FileChange, ...]
@@ -6751,6 +6867,42 @@ class ProductComponentCreate(TypedDict, total=False):
     """Free text."""
 
 
+class ProductPlateCreate(TypedDict, total=False):
+    """The type `ProductPlateCreate` of the API, in request bodies."""
+
+    id: str | None
+    """The id of the plate, which is a product of its own. In a request, that of a plate that the product has already.
+    """
+    plate: int | None
+    """The number of the plate, as in the sliced file; the next one by default."""
+    name: str | None
+    """Name of the plate within the product; by default its number, such as plate 2."""
+    quantity: int | None
+    """Pieces of the plate that one piece of the product needs; 1 by default."""
+    estimated_print_time_minutes: int | None
+    """Estimated print time of one piece of the plate in minutes."""
+    labour_minutes: DecimalInput | None
+    """Work for one piece of the plate in minutes."""
+    pieces_per_plate: int | None
+    """Pieces that one print of the plate makes: with 2, it is enough for two products; null counts as 1."""
+    notes: str | None
+    """Free text, such as print settings."""
+    materials: Sequence[ProductMaterialCreate]
+    """Filament that one piece of the plate needs, oldest entry first."""
+    file_name: str | None
+    """Name of the sliced file that the plate was made from."""
+    file_sha256: str | None
+    """SHA-256 of the sliced file in hexadecimal digits."""
+    sliced_by: str | None
+    """The slicer that wrote the file, with its version."""
+    printer_model: str | None
+    """The printer that the file was sliced for."""
+    nozzle_mm: DecimalInput | None
+    """Diameter of the nozzle that the file was sliced for."""
+    layer_height_mm: DecimalInput | None
+    """Height of a layer in the file."""
+
+
 class RunItemCreate(TypedDict, total=False):
     """The type `RunItemCreate` of the API, in request bodies."""
 
@@ -7012,6 +7164,10 @@ class ComponentHiddenError(ApiError):
     """The service responded ``COMPONENT_HIDDEN`` (status 409)."""
 
 
+class ComponentIsPlateError(ApiError):
+    """The service responded ``COMPONENT_IS_PLATE`` (status 409)."""
+
+
 class DeliveryReturnedError(ApiError):
     """The service responded ``DELIVERY_RETURNED`` (status 409)."""
 
@@ -7152,12 +7308,20 @@ class PlanTooLargeError(ApiError):
     """The service responded ``PLAN_TOO_LARGE`` (status 409)."""
 
 
+class PlateOfPlateError(ApiError):
+    """The service responded ``PLATE_OF_PLATE`` (status 409)."""
+
+
 class PreconditionFailedError(ApiError):
     """The service responded ``PRECONDITION_FAILED`` (status 412)."""
 
 
 class PrinterBusyError(ApiError):
     """The service responded ``PRINTER_BUSY`` (status 409)."""
+
+
+class ProductHiddenError(ApiError):
+    """The service responded ``PRODUCT_HIDDEN`` (status 409)."""
 
 
 class ProductInUseError(ApiError):
@@ -7286,6 +7450,7 @@ _ERRORS: dict[str, type[ApiError]] = {
     "API_KEY_REVOKED": ApiKeyRevokedError,
     "COMPONENT_CYCLE": ComponentCycleError,
     "COMPONENT_HIDDEN": ComponentHiddenError,
+    "COMPONENT_IS_PLATE": ComponentIsPlateError,
     "DELIVERY_RETURNED": DeliveryReturnedError,
     "DUPLICATE_COMPONENT": DuplicateComponentError,
     "DUPLICATE_CUSTOM_FIELD": DuplicateCustomFieldError,
@@ -7321,8 +7486,10 @@ _ERRORS: dict[str, type[ApiError]] = {
     "PLAN_INCOMPLETE": PlanIncompleteError,
     "PLAN_OUTDATED": PlanOutdatedError,
     "PLAN_TOO_LARGE": PlanTooLargeError,
+    "PLATE_OF_PLATE": PlateOfPlateError,
     "PRECONDITION_FAILED": PreconditionFailedError,
     "PRINTER_BUSY": PrinterBusyError,
+    "PRODUCT_HIDDEN": ProductHiddenError,
     "PRODUCT_IN_USE": ProductInUseError,
     "PRODUCT_REMOVED": ProductRemovedError,
     "RATE_LIMIT_EXCEEDED": RateLimitExceededError,
@@ -11320,7 +11487,7 @@ class ProductsResource:
         *,
         skip: int | None = None,
         limit: int | None = None,
-        sort_by: Literal["id", "name", "description", "sku", "category", "estimated_print_time_minutes", "labour_minutes", "pieces_per_plate", "selling_price", "minimum_pieces", "location", "material_cost", "total_cost", "costs_complete", "file_name", "file_sha256", "printer_model", "picture_version", "created_at", "updated_at", "hidden_at", "hidden_by"] | None = None,
+        sort_by: Literal["id", "name", "description", "sku", "category", "estimated_print_time_minutes", "labour_minutes", "pieces_per_plate", "selling_price", "minimum_pieces", "location", "material_cost", "total_cost", "costs_complete", "file_name", "file_sha256", "printer_model", "picture_version", "created_at", "updated_at", "plate_of", "plate", "hidden_at", "hidden_by"] | None = None,
         sort_order: SortOrder | None = None,
         after: str | None = None,
         category: str | None = None,
@@ -11328,6 +11495,8 @@ class ProductsResource:
         component_product_id: str | None = None,
         file_name: str | None = None,
         file_sha256: str | None = None,
+        plate_of: str | None = None,
+        plates: bool | None = None,
         created_from: _dt.datetime | None = None,
         created_to: _dt.datetime | None = None,
         search: str | None = None,
@@ -11337,7 +11506,7 @@ class ProductsResource:
         """List products.
 
         All filters but `search` use an index. `search` and a `sort_by` without an index read all matching
-        products.
+        products. A list has no plates, unless the request has `plates`, `plate_of` or `id`.
 
         :param skip: Items to skip.
         :param limit: Maximum page size.
@@ -11350,6 +11519,9 @@ class ProductsResource:
         :param component_product_id: Only products that contain this product as a component.
         :param file_name: Only products made from a file with this name: the whole name, in the same case.
         :param file_sha256: Only products made from the file with this SHA-256, in small letters.
+        :param plate_of: Only the plates of this product.
+        :param plates: Whether plates of products are in the list, too; by default, an export has them and a list
+        does not.
         :param created_from: Only products created at this time or later: a timestamp, or a date, which begins at
         midnight in the tenant's time zone.
         :param created_to: Only products created before this time.
@@ -11373,6 +11545,8 @@ class ProductsResource:
                 "component_product_id": component_product_id,
                 "file_name": file_name,
                 "file_sha256": file_sha256,
+                "plate_of": plate_of,
+                "plates": plates,
                 "created_from": created_from,
                 "created_to": created_to,
                 "search": search,
@@ -11384,13 +11558,15 @@ class ProductsResource:
     def iterate(
         self,
         *,
-        sort_by: Literal["id", "name", "description", "sku", "category", "estimated_print_time_minutes", "labour_minutes", "pieces_per_plate", "selling_price", "minimum_pieces", "location", "material_cost", "total_cost", "costs_complete", "file_name", "file_sha256", "printer_model", "picture_version", "created_at", "updated_at", "hidden_at", "hidden_by"] | None = None,
+        sort_by: Literal["id", "name", "description", "sku", "category", "estimated_print_time_minutes", "labour_minutes", "pieces_per_plate", "selling_price", "minimum_pieces", "location", "material_cost", "total_cost", "costs_complete", "file_name", "file_sha256", "printer_model", "picture_version", "created_at", "updated_at", "plate_of", "plate", "hidden_at", "hidden_by"] | None = None,
         sort_order: SortOrder | None = None,
         category: str | None = None,
         sku: str | None = None,
         component_product_id: str | None = None,
         file_name: str | None = None,
         file_sha256: str | None = None,
+        plate_of: str | None = None,
+        plates: bool | None = None,
         created_from: _dt.datetime | None = None,
         created_to: _dt.datetime | None = None,
         search: str | None = None,
@@ -11409,6 +11585,9 @@ class ProductsResource:
         :param component_product_id: Only products that contain this product as a component.
         :param file_name: Only products made from a file with this name: the whole name, in the same case.
         :param file_sha256: Only products made from the file with this SHA-256, in small letters.
+        :param plate_of: Only the plates of this product.
+        :param plates: Whether plates of products are in the list, too; by default, an export has them and a list
+        does not.
         :param created_from: Only products created at this time or later: a timestamp, or a date, which begins at
         midnight in the tenant's time zone.
         :param created_to: Only products created before this time.
@@ -11426,6 +11605,8 @@ class ProductsResource:
                 "component_product_id": component_product_id,
                 "file_name": file_name,
                 "file_sha256": file_sha256,
+                "plate_of": plate_of,
+                "plates": plates,
                 "created_from": created_from,
                 "created_to": created_to,
                 "search": search,
@@ -11448,6 +11629,7 @@ class ProductsResource:
         notes: str | None = None,
         materials: Sequence[ProductMaterialCreate] | None = None,
         components: Sequence[ProductComponentCreate] | None = None,
+        plates: Sequence[ProductPlateCreate] | None = None,
         file_name: str | None = None,
         file_sha256: str | None = None,
         sliced_by: str | None = None,
@@ -11464,6 +11646,11 @@ class ProductsResource:
         as `components[1].sku`. The costs are computed from the current spool prices. A `sku` that is not empty
         must be unique.
 
+        `plates` are the plates of a product that is printed on several, all or nothing: errors name the place,
+        such as `plates[1].materials[0].color`. Each plate is a product of its own, a component of the product, and
+        has the print time and the filament of one piece, as every product. The product then has no print time,
+        `pieces_per_plate` and required materials of its own. `docs/pieces.md` has the rules.
+
         Requires the role `operator` or `admin`.
 
         :param name: Name of the product.
@@ -11476,7 +11663,9 @@ class ProductsResource:
         :param selling_price: Price of one piece for customers.
         :param notes: Free text, such as print settings.
         :param materials: Filament that one piece needs, oldest entry first.
-        :param components: Products that one piece contains, oldest entry first.
+        :param components: Products that one piece contains, with the plates, oldest entry first.
+        :param plates: The plates on which the product is printed, by their numbers; empty for a product that is
+        printed on one plate or only assembled.
         :param file_name: Name of the sliced file that the product was made from.
         :param file_sha256: SHA-256 of the sliced file in hexadecimal digits.
         :param sliced_by: The slicer that wrote the file, with its version.
@@ -11504,6 +11693,7 @@ class ProductsResource:
                 "notes": UNSET if notes is None else notes,
                 "materials": UNSET if materials is None else materials,
                 "components": UNSET if components is None else components,
+                "plates": UNSET if plates is None else plates,
                 "file_name": UNSET if file_name is None else file_name,
                 "file_sha256": UNSET if file_sha256 is None else file_sha256,
                 "sliced_by": UNSET if sliced_by is None else sliced_by,
@@ -11525,6 +11715,8 @@ class ProductsResource:
         component_product_id: str | None = None,
         file_name: str | None = None,
         file_sha256: str | None = None,
+        plate_of: str | None = None,
+        plates: bool | None = None,
         created_from: _dt.datetime | None = None,
         created_to: _dt.datetime | None = None,
         search: str | None = None,
@@ -11544,6 +11736,9 @@ class ProductsResource:
         :param component_product_id: Only products that contain this product as a component.
         :param file_name: Only products made from a file with this name: the whole name, in the same case.
         :param file_sha256: Only products made from the file with this SHA-256, in small letters.
+        :param plate_of: Only the plates of this product.
+        :param plates: Whether plates of products are in the list, too; by default, an export has them and a list
+        does not.
         :param created_from: Only products created at this time or later: a timestamp, or a date, which begins at
         midnight in the tenant's time zone.
         :param created_to: Only products created before this time.
@@ -11563,6 +11758,8 @@ class ProductsResource:
                 "component_product_id": component_product_id,
                 "file_name": file_name,
                 "file_sha256": file_sha256,
+                "plate_of": plate_of,
+                "plates": plates,
                 "created_from": created_from,
                 "created_to": created_to,
                 "search": search,
@@ -11750,6 +11947,7 @@ class ProductsResource:
         pieces_per_plate: int | None | Unset = UNSET,
         selling_price: DecimalInput | None | Unset = UNSET,
         notes: str | None | Unset = UNSET,
+        plates: Sequence[ProductPlateCreate] | Unset = UNSET,
         file_name: str | None | Unset = UNSET,
         file_sha256: str | None | Unset = UNSET,
         sliced_by: str | None | Unset = UNSET,
@@ -11765,6 +11963,15 @@ class ProductsResource:
         Materials and components have their own operations. This operation ignores `materials`, `components` and
         the costs.
 
+        `plates` are the plates of a product that is printed on several, all or nothing: errors name the place,
+        such as `plates[1].materials[0].color`. Each plate is a product of its own, a component of the product, and
+        has the print time and the filament of one piece, as every product. The product then has no print time,
+        `pieces_per_plate` and required materials of its own. `docs/pieces.md` has the rules.
+
+        A plate with the `id` of one that the product has keeps what the request does not name; its `materials`, if
+        they are there, replace those of the plate. A plate without `id` is a new one. The product loses a plate
+        that is not in the list, which is then hidden.
+
         Requires the role `operator` or `admin`.
 
         :param id: The id of the product, a UUID.
@@ -11777,6 +11984,8 @@ class ProductsResource:
         :param pieces_per_plate: Pieces that one plate can hold; null counts as 1.
         :param selling_price: Price of one piece for customers.
         :param notes: Free text, such as print settings.
+        :param plates: The plates on which the product is printed, by their numbers; empty for a product that is
+        printed on one plate or only assembled.
         :param file_name: Name of the sliced file that the product was made from.
         :param file_sha256: SHA-256 of the sliced file in hexadecimal digits.
         :param sliced_by: The slicer that wrote the file, with its version.
@@ -11802,6 +12011,7 @@ class ProductsResource:
                 "pieces_per_plate": pieces_per_plate,
                 "selling_price": selling_price,
                 "notes": notes,
+                "plates": plates,
                 "file_name": file_name,
                 "file_sha256": file_sha256,
                 "sliced_by": sliced_by,
@@ -11824,7 +12034,8 @@ class ProductsResource:
 
         Hides the product: lists no longer contain it, and requests with its id return 404. Orders and production
         runs keep its name. Another product can use its SKU. A component of another product cannot be removed. `GET
-        /api/v1/products?hidden=true` lists hidden products, and `restoreProduct` shows one again.
+        /api/v1/products?hidden=true` lists hidden products, and `restoreProduct` shows one again. The plates of
+        the product are hidden and restored with it; `removeProductComponent` removes a single plate.
 
         Requires the role `operator` or `admin`.
 
@@ -11851,6 +12062,9 @@ class ProductsResource:
         from the current spool prices. It cannot be restored while another product has its SKU (`DUPLICATE_SKU`),
         or while one of its components is hidden (`COMPONENT_HIDDEN`). For a product that is not hidden, the
         operation changes nothing and returns the product.
+
+        A plate is then one of its product's plates again, with the next free number if another plate has its
+        number. Its product must not be hidden (`PRODUCT_HIDDEN`).
 
         Requires the role `operator` or `admin`.
 
@@ -11886,9 +12100,14 @@ class ProductsResource:
         while it arrives and keeps what the product has afterwards: print time, pieces on the plate, grams of each
         filament, the facts about the file, and the picture. docs/sliced-files.md has the rules.
 
+        Several plates of a file become the `plates` of the product, which `createProduct` describes. `plate`
+        chooses one of them.
+
         Without `product_id`, a product is created. With it, the product's print time, pieces, filaments and facts
         become those of the file, and its name, SKU, prices and notes stay. Materials of the product that the file
-        does not have are removed, unless they are optional. The picture is set if the product has none.
+        does not have are removed, unless they are optional. The picture is set if the product has none. Plates are
+        known by their number. A file with several plates is the whole product: plates that it does not have are
+        removed. One plate changes the product's plate with its number, or adds it, and leaves the others.
 
         Each filament is matched to one that the farm has: equal material, and the colour by its hex value or its
         name, or else the nearest colour. `match` says how, and `candidates` what else would do; `filaments`
@@ -11901,7 +12120,7 @@ class ProductsResource:
         :param product_id: The product to compare with and to update; without it, a new product is created.
         :param dry_run: Whether to answer what would be done, and to change nothing.
         :param name: Name of the product, instead of that in the file.
-        :param plate: Only this plate of a file with several; without it, all plates together are one product.
+        :param plate: Only this plate of a file with several; without it, they become the plates of the product.
         :param pieces: Pieces of the product that the file prints, instead of the number in the file.
         :param filaments: Numbers of the filaments of the farm for the filaments of the file, in its order and
         separated by commas; an empty place leaves the choice to the service.
@@ -12125,8 +12344,9 @@ class ProductsResource:
 
         A component is another product, named by `component_product_id` or `sku`. A product must not contain
         itself, directly or through other products (`COMPONENT_CYCLE`), and can have a component only once
-        (`DUPLICATE_COMPONENT`). Components nest at most 50 levels deep. Recomputes the costs of the product from
-        the current spool prices, and the costs of all products that contain it, in the same transaction.
+        (`DUPLICATE_COMPONENT`). A plate is a component of its product only. Components nest at most 50 levels
+        deep. Recomputes the costs of the product from the current spool prices, and the costs of all products that
+        contain it, in the same transaction.
 
         Requires the role `operator` or `admin`.
 
@@ -12196,7 +12416,8 @@ class ProductsResource:
         """Remove a component from a product.
 
         Recomputes the costs of the product from the current spool prices, and the costs of all products that
-        contain it, in the same transaction.
+        contain it, in the same transaction. A plate of the product is hidden then; `restoreProduct` makes it one
+        of the product's plates again.
 
         Requires the role `operator` or `admin`.
 
@@ -12956,7 +13177,9 @@ class ProductionRunsResource:
 
         The item of the run is the product that `product_id` names, or else the newest product that was made from
         this file (`file_sha256`), or else from one with this name. Without such a product, the run has no item,
-        and `warnings` say so. With `order_id`, the item prints that of the order with the product.
+        and `warnings` say so. If the product has plates, `plate` chooses the item; without it, the run prints the
+        product with all its plates. With `order_id`, the item prints that of the order with the product, or with
+        the product of the plate.
 
         A material of the run is a spool in stock of a filament that is equal to one of the file: material, colour
         and diameter. A spool that is loaded in the printer comes first, one in another printer last; then one with
@@ -14509,8 +14732,8 @@ class OrdersResource:
         not in stock are delivered, too. The entry keeps them in `shortfall`, and `warnings` has
         `PIECES_SHORTFALL`. Pieces of a product with components and without materials of its own, a kit, that are
         not in stock are assembled first, as far as there are parts, unless the farm has turned
-        `assemble_on_delivery` off. If an item has fewer pieces than were delivered before, the others are in stock
-        again, by a `returned` entry.
+        `assemble_on_delivery` off. Plates become their product in any case. If an item has fewer pieces than were
+        delivered before, the others are in stock again, by a `returned` entry.
 
         Repeat the operation to change the numbers: then an item that is not in the list keeps its number.
         `updateOrder` with another `status` takes the deliveries back. The body may be empty.
@@ -14551,7 +14774,7 @@ class OrdersResource:
         not in stock are delivered, too. The entry keeps them in `shortfall`, and `warnings` has
         `PIECES_SHORTFALL`. Pieces of a product with components and without materials of its own, a kit, that are
         not in stock are assembled first, as far as there are parts, unless the farm has turned
-        `assemble_on_delivery` off.
+        `assemble_on_delivery` off. Plates become their product in any case.
 
         The body may be empty. A `cancelled` order cannot be delivered (`ORDER_NOT_OPEN`). `updateOrder` with
         another `status` takes the deliveries of a `done` order back.
@@ -16367,6 +16590,7 @@ __all__ = [
     "Completion",
     "ComponentCycleError",
     "ComponentHiddenError",
+    "ComponentIsPlateError",
     "ComponentShare",
     "ComponentTree",
     "ComponentTreeEntry",
@@ -16423,6 +16647,7 @@ __all__ = [
     "FileMatch",
     "FileMaterial",
     "FilePlate",
+    "FilePlateMaterial",
     "FileResult",
     "FileWarning",
     "ForbiddenError",
@@ -16514,6 +16739,7 @@ __all__ = [
     "PlannedMaterial",
     "PlannedPieces",
     "PlannedRun",
+    "PlateOfPlateError",
     "PreconditionFailedError",
     "PrintedOrder",
     "Printer",
@@ -16532,12 +16758,15 @@ __all__ = [
     "ProductCostListItem",
     "ProductCostParts",
     "ProductCosts",
+    "ProductHiddenError",
     "ProductInUseError",
     "ProductList",
     "ProductListItem",
     "ProductLowStockEvent",
     "ProductMaterial",
     "ProductMaterialCreate",
+    "ProductPlate",
+    "ProductPlateCreate",
     "ProductRemovedError",
     "ProductionRunCompletedEvent",
     "ProductionRunCorrectedEvent",

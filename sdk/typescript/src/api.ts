@@ -1190,6 +1190,10 @@ export interface ProductListItem<D = number> {
   readonly created_at: string;
   /** Time of the last change of the product, its bill of materials or its costs. */
   readonly updated_at: string;
+  /** The product of which this one is a plate; null for other products. */
+  readonly plate_of: string | null;
+  /** The number of the plate. */
+  readonly plate: number | null;
   /** Time when the product was removed; null for products that are not hidden. */
   readonly hidden_at: string | null;
   /**
@@ -1268,6 +1272,50 @@ export interface ProductComponent<D = number> {
   readonly cost: D;
 }
 
+/** The type `ProductPlate` of the API. */
+export interface ProductPlate<D = number> {
+  /**
+   * The id of the plate, which is a product of its own. In a request, that of a plate that the product has already.
+   */
+  readonly id: string;
+  /** The number of the plate, as in the sliced file; the next one by default. */
+  readonly plate: number;
+  /** Name of the plate within the product; by default its number, such as plate 2. */
+  readonly name: string;
+  /** Pieces of the plate that one piece of the product needs; 1 by default. */
+  readonly quantity: number;
+  /** Estimated print time of one piece of the plate in minutes. */
+  readonly estimated_print_time_minutes: number | null;
+  /** Work for one piece of the plate in minutes. */
+  readonly labour_minutes: D | null;
+  /** Pieces that one print of the plate makes: with 2, it is enough for two products; null counts as 1. */
+  readonly pieces_per_plate: number | null;
+  /** Free text, such as print settings. */
+  readonly notes: string | null;
+  /** Filament that one piece of the plate needs, oldest entry first. */
+  readonly materials: readonly ProductMaterial<D>[];
+  /** Name of the sliced file that the plate was made from. */
+  readonly file_name: string | null;
+  /** SHA-256 of the sliced file in hexadecimal digits. */
+  readonly file_sha256: string | null;
+  /** The slicer that wrote the file, with its version. */
+  readonly sliced_by: string | null;
+  /** The printer that the file was sliced for. */
+  readonly printer_model: string | null;
+  /** Diameter of the nozzle that the file was sliced for. */
+  readonly nozzle_mm: D | null;
+  /** Height of a layer in the file. */
+  readonly layer_height_mm: D | null;
+  /** Filament of one piece of the plate. */
+  readonly total_cost: D;
+  /** False if a required material of the plate has no price. */
+  readonly costs_complete: boolean;
+  /** Pieces of the plate in stock. */
+  readonly on_hand: number;
+  /** Version of the picture of the plate; null without one. */
+  readonly picture_version: string | null;
+}
+
 /** The type `Product` of the API. */
 export interface Product<D = number> {
   /** The product's id. */
@@ -1292,8 +1340,13 @@ export interface Product<D = number> {
   readonly notes: string | null;
   /** Filament that one piece needs, oldest entry first. */
   readonly materials: readonly ProductMaterial<D>[];
-  /** Products that one piece contains, oldest entry first. */
+  /** Products that one piece contains, with the plates, oldest entry first. */
   readonly components: readonly ProductComponent<D>[];
+  /**
+   * The plates on which the product is printed, by their numbers; empty for a product that is printed on one plate or
+   * only assembled.
+   */
+  readonly plates: readonly ProductPlate<D>[];
   /** Name of the sliced file that the product was made from. */
   readonly file_name: string | null;
   /** SHA-256 of the sliced file in hexadecimal digits. */
@@ -1338,6 +1391,10 @@ export interface Product<D = number> {
   readonly created_at: string;
   /** Time of the last change of the product, its bill of materials or its costs. */
   readonly updated_at: string;
+  /** The product of which this one is a plate; null for other products. */
+  readonly plate_of: string | null;
+  /** The number of the plate. */
+  readonly plate: number | null;
   /** Time when the product was removed; null for products that are not hidden. */
   readonly hidden_at: string | null;
   /**
@@ -1382,6 +1439,14 @@ export interface ImportedProducts {
   readonly rows: readonly ImportedProduct[];
 }
 
+/** The type `FilePlateMaterial` of the API. */
+export interface FilePlateMaterial<D = number> {
+  /** The place of the filament in materials of the file, from 1. */
+  readonly filament: number;
+  /** Grams for one piece of the product. */
+  readonly weight_grams: D;
+}
+
 /** The type `FilePlate` of the API. */
 export interface FilePlate<D = number> {
   /** Number of the plate. */
@@ -1394,6 +1459,15 @@ export interface FilePlate<D = number> {
   readonly weight_grams: D;
   /** Pieces on the plate; null if the file does not say so. */
   readonly pieces: number | null;
+  /** Print time of the plate for one piece of the product, in minutes; null if the file has none. */
+  readonly estimated_print_time_minutes: number | null;
+  /** Filament of the plate. */
+  readonly materials: readonly FilePlateMaterial<D>[];
+  /**
+   * With dry_run, for a new product with several plates, the picture of the plate as a PNG or JPEG in base64;
+   * otherwise null.
+   */
+  readonly picture: string | null;
 }
 
 /** The type `FileCandidate` of the API. */
@@ -1471,7 +1545,7 @@ export interface FileResult<D = number> {
   readonly product_id: string | null;
   /** Name of the product. */
   readonly name: string;
-  /** Print time of one piece in minutes; null if the file has none. */
+  /** Print time of one piece in minutes, with all plates; null if the file has none. */
   readonly estimated_print_time_minutes: number | null;
   /** Pieces that the file prints; 1 if it does not say so. */
   readonly pieces_per_plate: number;
@@ -1489,7 +1563,7 @@ export interface FileResult<D = number> {
   readonly nozzle_mm: D | null;
   /** Height of a layer. */
   readonly layer_height_mm: D | null;
-  /** The plates of the file. */
+  /** The plates of the file. Several become the plates of the product, unless the request chooses one. */
   readonly plates: readonly FilePlate<D>[];
   /** The filaments of the product, in the order of the file. */
   readonly materials: readonly FileMaterial<D>[];
@@ -1688,7 +1762,7 @@ export interface RunList<D = number> {
 /** The type `RunCostParts` of the API. */
 export interface RunCostParts<D = number> {
   /** Filament of the good pieces, at the prices of the run's materials, or else of their spools. */
-  readonly filament: D | null;
+  readonly filament: number | null;
   /** Filament of the failed pieces: their share of a completed run, and all of another one. */
   readonly waste: D | null;
   /** Actual print time at the hour_cost of the printer, or else the machine_hour_cost of the settings. */
@@ -2086,7 +2160,7 @@ export interface RunEventList<D = number> {
 /** The type `ProductCostParts` of the API. */
 export interface ProductCostParts<D = number> {
   /** The total_cost; null unless it is complete. */
-  readonly filament: D | null;
+  readonly filament: number | null;
   /** Print time at the machine_hour_cost. */
   readonly machine: D | null;
   /** Print time at the machine_power_watts and the energy_kwh_cost. */
@@ -4489,6 +4563,42 @@ export interface ProductComponentCreate {
   notes?: string | null | undefined;
 }
 
+/** The type `ProductPlateCreate` of the API, in request bodies. */
+export interface ProductPlateCreate {
+  /**
+   * The id of the plate, which is a product of its own. In a request, that of a plate that the product has already.
+   */
+  id?: string | null | undefined;
+  /** The number of the plate, as in the sliced file; the next one by default. */
+  plate?: number | null | undefined;
+  /** Name of the plate within the product; by default its number, such as plate 2. */
+  name?: string | null | undefined;
+  /** Pieces of the plate that one piece of the product needs; 1 by default. */
+  quantity?: number | null | undefined;
+  /** Estimated print time of one piece of the plate in minutes. */
+  estimated_print_time_minutes?: number | null | undefined;
+  /** Work for one piece of the plate in minutes. */
+  labour_minutes?: Decimal | null | undefined;
+  /** Pieces that one print of the plate makes: with 2, it is enough for two products; null counts as 1. */
+  pieces_per_plate?: number | null | undefined;
+  /** Free text, such as print settings. */
+  notes?: string | null | undefined;
+  /** Filament that one piece of the plate needs, oldest entry first. */
+  materials?: readonly ProductMaterialCreate[] | undefined;
+  /** Name of the sliced file that the plate was made from. */
+  file_name?: string | null | undefined;
+  /** SHA-256 of the sliced file in hexadecimal digits. */
+  file_sha256?: string | null | undefined;
+  /** The slicer that wrote the file, with its version. */
+  sliced_by?: string | null | undefined;
+  /** The printer that the file was sliced for. */
+  printer_model?: string | null | undefined;
+  /** Diameter of the nozzle that the file was sliced for. */
+  nozzle_mm?: Decimal | null | undefined;
+  /** Height of a layer in the file. */
+  layer_height_mm?: Decimal | null | undefined;
+}
+
 /** The type `ProductCreate` of the API, in request bodies. */
 export interface ProductCreate {
   /** Name of the product. */
@@ -4511,8 +4621,13 @@ export interface ProductCreate {
   notes?: string | null | undefined;
   /** Filament that one piece needs, oldest entry first. */
   materials?: readonly ProductMaterialCreate[] | undefined;
-  /** Products that one piece contains, oldest entry first. */
+  /** Products that one piece contains, with the plates, oldest entry first. */
   components?: readonly ProductComponentCreate[] | undefined;
+  /**
+   * The plates on which the product is printed, by their numbers; empty for a product that is printed on one plate or
+   * only assembled.
+   */
+  plates?: readonly ProductPlateCreate[] | undefined;
   /** Name of the sliced file that the product was made from. */
   file_name?: string | null | undefined;
   /** SHA-256 of the sliced file in hexadecimal digits. */
@@ -4551,6 +4666,11 @@ export interface ProductUpdate {
   selling_price?: Decimal | null | undefined;
   /** Free text, such as print settings. */
   notes?: string | null | undefined;
+  /**
+   * The plates on which the product is printed, by their numbers; empty for a product that is printed on one plate or
+   * only assembled.
+   */
+  plates?: readonly ProductPlateCreate[] | undefined;
   /** Name of the sliced file that the product was made from. */
   file_name?: string | null | undefined;
   /** SHA-256 of the sliced file in hexadecimal digits. */
@@ -5987,7 +6107,7 @@ export interface ListProductsQuery {
   /** Maximum page size. */
   limit?: number | undefined;
   /** Any scalar field of the items. */
-  sort_by?: "id" | "name" | "description" | "sku" | "category" | "estimated_print_time_minutes" | "labour_minutes" | "pieces_per_plate" | "selling_price" | "minimum_pieces" | "location" | "material_cost" | "total_cost" | "costs_complete" | "file_name" | "file_sha256" | "printer_model" | "picture_version" | "created_at" | "updated_at" | "hidden_at" | "hidden_by" | undefined;
+  sort_by?: "id" | "name" | "description" | "sku" | "category" | "estimated_print_time_minutes" | "labour_minutes" | "pieces_per_plate" | "selling_price" | "minimum_pieces" | "location" | "material_cost" | "total_cost" | "costs_complete" | "file_name" | "file_sha256" | "printer_model" | "picture_version" | "created_at" | "updated_at" | "plate_of" | "plate" | "hidden_at" | "hidden_by" | undefined;
   /** Ascending or descending. */
   sort_order?: SortOrder | undefined;
   /**
@@ -6005,6 +6125,10 @@ export interface ListProductsQuery {
   file_name?: string | undefined;
   /** Only products made from the file with this SHA-256, in small letters. */
   file_sha256?: string | undefined;
+  /** Only the plates of this product. */
+  plate_of?: string | undefined;
+  /** Whether plates of products are in the list, too; by default, an export has them and a list does not. */
+  plates?: boolean | undefined;
   /**
    * Only products created at this time or later: a timestamp, or a date, which begins at midnight in the tenant's
    * time zone.
@@ -6037,6 +6161,10 @@ export interface ExportProductsQuery {
   file_name?: string | undefined;
   /** Only products made from the file with this SHA-256, in small letters. */
   file_sha256?: string | undefined;
+  /** Only the plates of this product. */
+  plate_of?: string | undefined;
+  /** Whether plates of products are in the list, too; by default, an export has them and a list does not. */
+  plates?: boolean | undefined;
   /**
    * Only products created at this time or later: a timestamp, or a date, which begins at midnight in the tenant's
    * time zone.
@@ -6123,7 +6251,7 @@ export interface CreateProductFromFileQuery {
   dry_run?: boolean | undefined;
   /** Name of the product, instead of that in the file. */
   name?: string | undefined;
-  /** Only this plate of a file with several; without it, all plates together are one product. */
+  /** Only this plate of a file with several; without it, they become the plates of the product. */
   plate?: number | undefined;
   /** Pieces of the product that the file prints, instead of the number in the file. */
   pieces?: number | undefined;
@@ -6660,6 +6788,9 @@ export class ComponentCycleError extends ApiError {}
 /** The service responded `COMPONENT_HIDDEN` (status 409). */
 export class ComponentHiddenError extends ApiError {}
 
+/** The service responded `COMPONENT_IS_PLATE` (status 409). */
+export class ComponentIsPlateError extends ApiError {}
+
 /** The service responded `DELIVERY_RETURNED` (status 409). */
 export class DeliveryReturnedError extends ApiError {}
 
@@ -6765,11 +6896,17 @@ export class PlanOutdatedError extends ApiError {}
 /** The service responded `PLAN_TOO_LARGE` (status 409). */
 export class PlanTooLargeError extends ApiError {}
 
+/** The service responded `PLATE_OF_PLATE` (status 409). */
+export class PlateOfPlateError extends ApiError {}
+
 /** The service responded `PRECONDITION_FAILED` (status 412). */
 export class PreconditionFailedError extends ApiError {}
 
 /** The service responded `PRINTER_BUSY` (status 409). */
 export class PrinterBusyError extends ApiError {}
+
+/** The service responded `PRODUCT_HIDDEN` (status 409). */
+export class ProductHiddenError extends ApiError {}
 
 /** The service responded `PRODUCT_IN_USE` (status 400). */
 export class ProductInUseError extends ApiError {}
@@ -6867,6 +7004,7 @@ const ERRORS: Record<string, typeof ApiError> = {
   API_KEY_REVOKED: ApiKeyRevokedError,
   COMPONENT_CYCLE: ComponentCycleError,
   COMPONENT_HIDDEN: ComponentHiddenError,
+  COMPONENT_IS_PLATE: ComponentIsPlateError,
   DELIVERY_RETURNED: DeliveryReturnedError,
   DUPLICATE_COMPONENT: DuplicateComponentError,
   DUPLICATE_CUSTOM_FIELD: DuplicateCustomFieldError,
@@ -6902,8 +7040,10 @@ const ERRORS: Record<string, typeof ApiError> = {
   PLAN_INCOMPLETE: PlanIncompleteError,
   PLAN_OUTDATED: PlanOutdatedError,
   PLAN_TOO_LARGE: PlanTooLargeError,
+  PLATE_OF_PLATE: PlateOfPlateError,
   PRECONDITION_FAILED: PreconditionFailedError,
   PRINTER_BUSY: PrinterBusyError,
+  PRODUCT_HIDDEN: ProductHiddenError,
   PRODUCT_IN_USE: ProductInUseError,
   PRODUCT_REMOVED: ProductRemovedError,
   RATE_LIMIT_EXCEEDED: RateLimitExceededError,
@@ -6968,7 +7108,6 @@ const DECIMALS: ReadonlySet<string> = /* @__PURE__ */ new Set([
   "expected_cost",
   "failure_rate_percent",
   "failures",
-  "filament",
   "full_cost",
   "grams",
   "grams_per_day",
@@ -8697,7 +8836,8 @@ export class ProductsResource<M extends DecimalMode = "number"> {
   /**
    * List products.
    *
-   * All filters but `search` use an index. `search` and a `sort_by` without an index read all matching products.
+   * All filters but `search` use an index. `search` and a `sort_by` without an index read all matching products. A
+   * list has no plates, unless the request has `plates`, `plate_of` or `id`.
    */
   list(
     query: ListProductsQuery = {},
@@ -8725,6 +8865,11 @@ export class ProductsResource<M extends DecimalMode = "number"> {
    * The request may contain the product's materials and components, all or nothing. Errors name the entry, such as
    * `components[1].sku`. The costs are computed from the current spool prices. A `sku` that is not empty must be
    * unique.
+   *
+   * `plates` are the plates of a product that is printed on several, all or nothing: errors name the place, such as
+   * `plates[1].materials[0].color`. Each plate is a product of its own, a component of the product, and has the print
+   * time and the filament of one piece, as every product. The product then has no print time, `pieces_per_plate` and
+   * required materials of its own. `docs/pieces.md` has the rules.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -8837,6 +8982,15 @@ export class ProductsResource<M extends DecimalMode = "number"> {
    * Materials and components have their own operations. This operation ignores `materials`, `components` and the
    * costs.
    *
+   * `plates` are the plates of a product that is printed on several, all or nothing: errors name the place, such as
+   * `plates[1].materials[0].color`. Each plate is a product of its own, a component of the product, and has the print
+   * time and the filament of one piece, as every product. The product then has no print time, `pieces_per_plate` and
+   * required materials of its own. `docs/pieces.md` has the rules.
+   *
+   * A plate with the `id` of one that the product has keeps what the request does not name; its `materials`, if they
+   * are there, replace those of the plate. A plate without `id` is a new one. The product loses a plate that is not
+   * in the list, which is then hidden.
+   *
    * Requires the role `operator` or `admin`.
    */
   update(
@@ -8852,7 +9006,8 @@ export class ProductsResource<M extends DecimalMode = "number"> {
    *
    * Hides the product: lists no longer contain it, and requests with its id return 404. Orders and production runs
    * keep its name. Another product can use its SKU. A component of another product cannot be removed. `GET
-   * /api/v1/products?hidden=true` lists hidden products, and `restoreProduct` shows one again.
+   * /api/v1/products?hidden=true` lists hidden products, and `restoreProduct` shows one again. The plates of the
+   * product are hidden and restored with it; `removeProductComponent` removes a single plate.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -8870,6 +9025,9 @@ export class ProductsResource<M extends DecimalMode = "number"> {
    * current spool prices. It cannot be restored while another product has its SKU (`DUPLICATE_SKU`), or while one of
    * its components is hidden (`COMPONENT_HIDDEN`). For a product that is not hidden, the operation changes nothing
    * and returns the product.
+   *
+   * A plate is then one of its product's plates again, with the next free number if another plate has its number. Its
+   * product must not be hidden (`PRODUCT_HIDDEN`).
    *
    * Requires the role `operator` or `admin`.
    */
@@ -8889,9 +9047,14 @@ export class ProductsResource<M extends DecimalMode = "number"> {
    * product has afterwards: print time, pieces on the plate, grams of each filament, the facts about the file, and
    * the picture. docs/sliced-files.md has the rules.
    *
+   * Several plates of a file become the `plates` of the product, which `createProduct` describes. `plate` chooses one
+   * of them.
+   *
    * Without `product_id`, a product is created. With it, the product's print time, pieces, filaments and facts become
    * those of the file, and its name, SKU, prices and notes stay. Materials of the product that the file does not have
-   * are removed, unless they are optional. The picture is set if the product has none.
+   * are removed, unless they are optional. The picture is set if the product has none. Plates are known by their
+   * number. A file with several plates is the whole product: plates that it does not have are removed. One plate
+   * changes the product's plate with its number, or adds it, and leaves the others.
    *
    * Each filament is matched to one that the farm has: equal material, and the colour by its hex value or its name,
    * or else the nearest colour. `match` says how, and `candidates` what else would do; `filaments` chooses. A file
@@ -9005,8 +9168,9 @@ export class ProductsResource<M extends DecimalMode = "number"> {
    *
    * A component is another product, named by `component_product_id` or `sku`. A product must not contain itself,
    * directly or through other products (`COMPONENT_CYCLE`), and can have a component only once
-   * (`DUPLICATE_COMPONENT`). Components nest at most 50 levels deep. Recomputes the costs of the product from the
-   * current spool prices, and the costs of all products that contain it, in the same transaction.
+   * (`DUPLICATE_COMPONENT`). A plate is a component of its product only. Components nest at most 50 levels deep.
+   * Recomputes the costs of the product from the current spool prices, and the costs of all products that contain it,
+   * in the same transaction.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -9040,7 +9204,8 @@ export class ProductsResource<M extends DecimalMode = "number"> {
    * Remove a component from a product.
    *
    * Recomputes the costs of the product from the current spool prices, and the costs of all products that contain it,
-   * in the same transaction.
+   * in the same transaction. A plate of the product is hidden then; `restoreProduct` makes it one of the product's
+   * plates again.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -9355,7 +9520,9 @@ export class ProductionRunsResource<M extends DecimalMode = "number"> {
    *
    * The item of the run is the product that `product_id` names, or else the newest product that was made from this
    * file (`file_sha256`), or else from one with this name. Without such a product, the run has no item, and
-   * `warnings` say so. With `order_id`, the item prints that of the order with the product.
+   * `warnings` say so. If the product has plates, `plate` chooses the item; without it, the run prints the product
+   * with all its plates. With `order_id`, the item prints that of the order with the product, or with the product of
+   * the plate.
    *
    * A material of the run is a spool in stock of a filament that is equal to one of the file: material, colour and
    * diameter. A spool that is loaded in the printer comes first, one in another printer last; then one with enough
@@ -10108,8 +10275,9 @@ export class OrdersResource<M extends DecimalMode = "number"> {
    * The ledger of pieces has a `delivered` entry for each item. What is recorded has happened: pieces that were not
    * in stock are delivered, too. The entry keeps them in `shortfall`, and `warnings` has `PIECES_SHORTFALL`. Pieces
    * of a product with components and without materials of its own, a kit, that are not in stock are assembled first,
-   * as far as there are parts, unless the farm has turned `assemble_on_delivery` off. If an item has fewer pieces
-   * than were delivered before, the others are in stock again, by a `returned` entry.
+   * as far as there are parts, unless the farm has turned `assemble_on_delivery` off. Plates become their product in
+   * any case. If an item has fewer pieces than were delivered before, the others are in stock again, by a `returned`
+   * entry.
    *
    * Repeat the operation to change the numbers: then an item that is not in the list keeps its number. `updateOrder`
    * with another `status` takes the deliveries back. The body may be empty.
@@ -10135,7 +10303,8 @@ export class OrdersResource<M extends DecimalMode = "number"> {
    * The ledger of pieces has a `delivered` entry for each item. What is recorded has happened: pieces that were not
    * in stock are delivered, too. The entry keeps them in `shortfall`, and `warnings` has `PIECES_SHORTFALL`. Pieces
    * of a product with components and without materials of its own, a kit, that are not in stock are assembled first,
-   * as far as there are parts, unless the farm has turned `assemble_on_delivery` off.
+   * as far as there are parts, unless the farm has turned `assemble_on_delivery` off. Plates become their product in
+   * any case.
    *
    * The body may be empty. A `cancelled` order cannot be delivered (`ORDER_NOT_OPEN`). `updateOrder` with another
    * `status` takes the deliveries of a `done` order back.
