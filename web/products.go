@@ -29,6 +29,9 @@ type product struct {
 	File          string `json:"file_name"`
 	Printer       string `json:"printer_model"`
 	Materials     []productMaterial
+	Plates        []plate
+	PlateOf       string `json:"plate_of"`
+	Plate         num    `json:"plate"`
 	pieceStock
 
 	// A list has these, too.
@@ -327,6 +330,7 @@ type productPage struct {
 	Costs    costs
 	Pieces   found[pieceEntry]
 	UsedIn   struct{ Items []product }
+	Parts    []*part                   // the components that are not plates
 	Others   struct{ Items []product } // products that can be components
 	Options  struct{ Materials, Products, Widths []option }
 }
@@ -356,6 +360,7 @@ func (v *visit) productPage(status int, name string, f *form) error {
 			one.Remove = "/products/" + id + "/components/" + one.ID + "/remove"
 		}
 	}
+	p.Parts = p.Product.withoutPlates(p.Tree.Parts())
 	p.Options.Materials = materials
 	for _, o := range anyWidth {
 		o.Value = strings.Replace(o.Value, ".", v.locale.decimal, 1)

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 )
 
 // runFile is what the API has read from a file for a run.
@@ -40,10 +41,21 @@ func readRunFile(v *visit) error {
 		if err != nil {
 			return formError(err)
 		}
+		if part.FormName() == "plate" {
+			text, err := io.ReadAll(io.LimitReader(part, 100))
+			if err != nil {
+				return formError(err)
+			}
+			f.Values.Set("plate", strings.TrimSpace(string(text)))
+			continue
+		}
 		if part.FormName() != "file" || part.FileName() == "" {
 			continue
 		}
 		query := url.Values{"filename": {sentName(part)}, "dry_run": {"true"}}
+		if n := f.Values.Get("plate"); n != "" {
+			query.Set("plate", n)
+		}
 		if id := f.Values.Get("items[0].product_id"); id != "" {
 			query.Set("product_id", id)
 		}

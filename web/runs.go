@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -418,6 +419,14 @@ func (v *visit) newRun(status int, f *form, warnings []struct{ Text string }) er
 	p := &newRun{Form: f, More: status != 200 || f.Values.Get("materials[1].spool_number") != "",
 		OrderItem: f.Values.Get("items[0].order_item_id"), Query: v.r.URL.RawQuery, Warnings: warnings}
 	options := productOptions(all.Items, "")
+	if id := f.Values.Get("items[0].product_id"); id != "" && !slices.ContainsFunc(options, func(o option) bool {
+		return o.Value == id
+	}) { // a plate, or one of many products
+		var one product
+		if err := v.fetch(get("/api/v1/products/"+url.PathEscape(id), &one)); err == nil {
+			options = append(options, option{id, one.Name})
+		}
+	}
 	rows := 4
 	for f.Values.Has(fmt.Sprintf("materials[%d].spool_number", rows)) {
 		rows++

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"html/template"
 	"io"
+	"math"
 	"mime/multipart"
 	"net/http"
 	"net/url"
@@ -42,6 +43,7 @@ type slicedFile struct {
 	Nozzle    num              `json:"nozzle_mm"`
 	Layer     num              `json:"layer_height_mm"`
 	Materials []slicedMaterial `json:"materials"`
+	Plates    []slicedPlate    `json:"plates"`
 	Changes   []struct {
 		Field    string
 		Old, New *string
@@ -50,6 +52,44 @@ type slicedFile struct {
 	Picture  string                  `json:"picture"`
 	ID       string                  `json:"product_id"`
 	Action   string                  `json:"action"`
+}
+
+// slicedPlate is a plate of a file.
+type slicedPlate struct {
+	Plate     int64   `json:"plate"`
+	Name      *string `json:"name"`
+	Minutes   *int64  `json:"estimated_print_time_minutes"`
+	Materials []struct {
+		Filament int `json:"filament"`
+		Weight   num `json:"weight_grams"`
+	} `json:"materials"`
+	Picture string `json:"picture"`
+}
+
+// Title returns the name of the plate, with its number.
+func (p slicedPlate) Title() string {
+	title := "Plate " + strconv.FormatInt(p.Plate, 10)
+	if p.Name != nil && *p.Name != "" {
+		title += ", " + *p.Name
+	}
+	return title
+}
+
+// Time returns the print time of the plate for a piece.
+func (p slicedPlate) Time() num {
+	if p.Minutes == nil {
+		return ""
+	}
+	return num(strconv.FormatInt(*p.Minutes, 10))
+}
+
+// Weight returns the filament of the plate for a piece.
+func (p slicedPlate) Weight() num {
+	sum := 0.0
+	for _, m := range p.Materials {
+		sum += float(m.Weight)
+	}
+	return num(strconv.FormatFloat(math.Round(sum*100)/100, 'f', -1, 64))
 }
 
 // slicedMaterial is a filament of a file.
@@ -211,6 +251,11 @@ func readSlicedFiles(v *visit) error {
 		if pictures += len(f.Picture); pictures > maxReadBytes/2 {
 			f.Picture = ""
 		}
+		for i := range f.Plates {
+			if pictures += len(f.Plates[i].Picture); pictures > maxReadBytes/2 {
+				f.Plates[i].Picture = ""
+			}
+		}
 		p.Files = append(p.Files, f)
 	}
 	if len(p.Files) == 0 {
@@ -252,10 +297,24 @@ func (v *visit) readSlicedFile(part *multipart.Part, id, pieces string, dry bool
 		"/api/v1/products/from-file?"+query.Encode(), header, part)
 	err := answer.Err()
 	if err == nil {
-		return f, json.Unmarshal(answer.Body, f)
+		err = json.Unmarshal(answer.Body, f)
+		for i := range f.Changes {
+			f.Changes[i].Field = changedField(f.Changes[i].Field)
+		}
+		return f, err
 	}
 	f.Problem, err = fileProblem(err)
 	return f, err
+}
+
+// changedField returns the name of a difference, with the number of its plate before that of the field.
+func changedField(field string) string {
+	rest, isPlate := strings.CutPrefix(field, "plates.")
+	if !isPlate {
+		return field
+	}
+	number, rest, _ := strings.Cut(rest, ".")
+	return strings.TrimSuffix("Plate "+number+": "+rest, ": ")
 }
 
 // fileLabel returns the name of a file without its folders.
@@ -354,25 +413,19 @@ func (v *visit) saveSlicedFile(f *slicedFile, key string) (id string, err error)
 			body[name] = json.Number(n)
 		}
 	}
-	materials := []map[string]any{}
-	for _, m := range f.Materials {
-		chosen := strings.Split(cmp.Or(m.Chosen, m.key()), "\t")
-		if float(m.Weight) == 0 || len(chosen) != 4 {
-			continue
+	if len(f.Plates) > 1 {
+		delete(body, "estimated_print_time_minutes")
+		delete(body, "pieces_per_plate")
+		body["plates"] = f.plates(body)
+	} else {
+		materials := []map[string]any{}
+		for _, m := range f.Materials {
+			if one := m.body(m.Weight); one != nil {
+				materials = append(materials, one)
+			}
 		}
-		one := map[string]any{"material_type": chosen[0], "color": chosen[2], "weight_grams": json.Number(m.Weight)}
-		if chosen[1] != "" {
-			one["material_name"] = chosen[1]
-		}
-		if d := chosen[3]; d == "1.75" || d == "2.85" {
-			one["diameter_mm"] = json.Number(d)
-		}
-		if m.Profile != "" {
-			one["notes"] = m.Profile
-		}
-		materials = append(materials, one)
+		body["materials"] = materials
 	}
-	body["materials"] = materials
 	text, err := json.Marshal(body)
 	if err != nil {
 		return "", server.ErrMalformed.Because(err)
@@ -385,14 +438,71 @@ func (v *visit) saveSlicedFile(f *slicedFile, key string) (id string, err error)
 	if err := json.Unmarshal(answer.Body, &made); err != nil {
 		return "", err
 	}
-	picture, err := base64.StdEncoding.DecodeString(f.Picture)
-	if err != nil || len(picture) == 0 {
-		return made.ID, nil
+	pictures := map[string]string{made.ID: f.Picture}
+	for i, one := range made.Plates { // in the order of the file
+		if i < len(f.Plates) {
+			pictures[one.ID] = f.Plates[i].Picture
+		}
 	}
-	// The product is saved: a picture that is refused is only left out.
-	v.site.server.CallStream(v.r, v.caller(), http.MethodPut, "/api/v1/products/"+made.ID+"/picture",
-		http.Header{"Content-Type": {"application/octet-stream"}}, strings.NewReader(string(picture)))
+	for id, text := range pictures {
+		picture, err := base64.StdEncoding.DecodeString(text)
+		if err != nil || len(picture) == 0 {
+			continue
+		}
+		// The product is saved: a picture that is refused is only left out.
+		v.site.server.CallStream(v.r, v.caller(), http.MethodPut, "/api/v1/products/"+id+"/picture",
+			http.Header{"Content-Type": {"application/octet-stream"}}, strings.NewReader(string(picture)))
+	}
 	return made.ID, nil
+}
+
+// body returns the body of the material of a product, with the weight, or nil if it needs none.
+func (m slicedMaterial) body(weight num) map[string]any {
+	chosen := strings.Split(cmp.Or(m.Chosen, m.key()), "\t")
+	if float(weight) == 0 || len(chosen) != 4 {
+		return nil
+	}
+	one := map[string]any{"material_type": chosen[0], "color": chosen[2], "weight_grams": json.Number(weight)}
+	if chosen[1] != "" {
+		one["material_name"] = chosen[1]
+	}
+	if d := chosen[3]; d == "1.75" || d == "2.85" {
+		one["diameter_mm"] = json.Number(d)
+	}
+	if m.Profile != "" {
+		one["notes"] = m.Profile
+	}
+	return one
+}
+
+// plates returns the plates of the product of a file. The facts about the file are those of the product.
+func (f *slicedFile) plates(product map[string]any) (plates []map[string]any) {
+	for _, of := range f.Plates {
+		one := map[string]any{"plate": of.Plate, "pieces_per_plate": f.PerPlate}
+		if of.Name != nil {
+			one["name"] = *of.Name
+		}
+		if of.Minutes != nil {
+			one["estimated_print_time_minutes"] = *of.Minutes
+		}
+		for _, name := range []string{"file_name", "file_sha256", "sliced_by", "printer_model", "nozzle_mm", "layer_height_mm"} {
+			if product[name] != nil {
+				one[name] = product[name]
+			}
+		}
+		materials := []map[string]any{}
+		for _, m := range of.Materials {
+			if m.Filament < 1 || m.Filament > len(f.Materials) {
+				continue
+			}
+			if material := f.Materials[m.Filament-1].body(m.Weight); material != nil {
+				materials = append(materials, material)
+			}
+		}
+		one["materials"] = materials
+		plates = append(plates, one)
+	}
+	return plates
 }
 
 // showPicture sends the picture of a product.
