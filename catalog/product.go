@@ -40,6 +40,8 @@ func Routes(d *db.DB) []server.Route {
 			productImport.Endpoint(h.db), importDoc),
 		server.Op("POST /api/v1/products/import/check", server.Write, productImport.CheckEndpoint(d), checkDoc),
 		server.Op("GET /api/v1/products/{id}", server.Read, server.Handle(h.get), getDoc).Versioned(lockProduct),
+		server.Op("GET /api/v1/products/by-number/{number}", server.Read, server.Handle(h.getByNumber), getByNumberDoc).
+			Versioned(lockNumber),
 		server.Op("PATCH /api/v1/products/{id}", server.Write, server.Handle(h.update), updateDoc),
 		server.Op("DELETE /api/v1/products/{id}", server.Write, server.Handle(h.delete), deleteDoc),
 		server.Op("POST /api/v1/products/{id}/restore", server.Write, server.Handle(h.restore), restoreDoc),
@@ -104,6 +106,7 @@ type Product struct {
 	Missing        int64                         `json:"missing" rule:"readOnly,notNull"`
 	PieceCost      value.Decimal                 `json:"piece_cost" rule:"readOnly"`
 	PieceValue     value.Decimal                 `json:"piece_value" rule:"readOnly,notNull"`
+	Number         int64                         `json:"number" rule:"readOnly,notNull"`
 	PictureVersion string                        `json:"picture_version" rule:"readOnly"`
 	CreatedAt      value.Timestamp               `json:"created_at" rule:"readOnly,notNull"`
 	UpdatedAt      value.Timestamp               `json:"updated_at" rule:"readOnly,notNull"`
@@ -117,6 +120,7 @@ type Product struct {
 // ProductListItem is a product in lists.
 type ProductListItem struct {
 	ID             value.UUID      `json:"id" rule:"readOnly,notNull"`
+	Number         int64           `json:"number" rule:"readOnly,notNull"`
 	Name           string          `json:"name" rule:"readOnly,notNull"`
 	Description    string          `json:"description" rule:"readOnly"`
 	SKU            string          `json:"sku" rule:"readOnly"`
@@ -148,6 +152,7 @@ type ProductListItem struct {
 type ProductFilter struct {
 	Category           value.Optional[string]       `query:"category"`
 	SKU                value.Optional[string]       `query:"sku"`
+	Location           value.Optional[string]       `query:"location"`
 	ComponentProductID value.Optional[value.UUID]   `query:"component_product_id"`
 	FileName           value.Optional[string]       `query:"file_name"`
 	FileSHA256         value.Optional[string]       `query:"file_sha256"`
@@ -171,17 +176,18 @@ func (f ProductFilter) list() *server.List {
 	if f.Plates.Or(false) {
 		counted = ""
 	}
-	l := server.NewHidingList("products", `id, name, description, sku, category, estimated_print_time_minutes,
+	l := server.NewHidingList("products", `id, number, name, description, sku, category, estimated_print_time_minutes,
 		labour_minutes, pieces_per_plate, selling_price, minimum_pieces, location,
-		coalesce((select s.on_hand from product_pieces s where s.product_id = products.id), 0) as on_hand, material_cost, total_cost, costs_complete, file_name,
-		file_sha256, printer_model, picture_version, created_at, updated_at, plate_of, plate,
-		hidden_at, `+auth.HiddenBy, counted, f.Hiding)
+		coalesce((select s.on_hand from product_pieces s where s.product_id = products.id), 0) as on_hand,
+		material_cost, total_cost, costs_complete, file_name, file_sha256, printer_model, picture_version, created_at,
+		updated_at, plate_of, plate, hidden_at, `+auth.HiddenBy, counted, f.Hiding)
 	if !f.Plates.Or(!f.ID.IsNull() || !f.PlateOf.IsNull()) {
 		l.And("plate_of is null")
 	}
 	l.WhereEqual("plate_of", f.PlateOf)
 	l.WhereText("category_key", f.Category)
 	l.WhereText("sku_key", f.SKU)
+	l.WhereText("location_key", f.Location)
 	l.Among(`select product_id as id from product_components where component_product_id = ?`, f.ComponentProductID)
 	l.WhereEqual("file_name", f.FileName)
 	l.WhereEqual("file_sha256", f.FileSHA256)
@@ -196,10 +202,15 @@ func (f ProductFilter) exported() *server.List {
 	return f.list()
 }
 
-// getProduct is one statement, so that the lists and the costs come from one snapshot.
-var getProduct = selectProducts + `
+// getProduct and getProductByNumber are one statement, so that the lists and the costs come from one snapshot.
+var (
+	getProduct = selectProducts + `
 	left join lateral product_stock(array[p.id]) k on true
 	where p.hidden_at is null and p.id = $1`
+	getProductByNumber = selectProducts + `
+	left join lateral product_stock(array[p.id]) k on true
+	where p.hidden_at is null and p.id = (select n.id from products n where n.number = $1)`
+)
 
 // materialsOf returns a SQL expression of the materials of the product with the id, which is a SQL expression.
 func materialsOf(id string) string {
@@ -214,7 +225,7 @@ func materialsOf(id string) string {
 
 // selectProducts must be followed by a join with product_stock (stock/pieces.sql) as k.
 var selectProducts = `
-	select p.id, p.name, p.description, p.sku, p.category, p.estimated_print_time_minutes, p.labour_minutes,
+	select p.id, p.number, p.name, p.description, p.sku, p.category, p.estimated_print_time_minutes, p.labour_minutes,
 		p.pieces_per_plate, p.selling_price, p.notes,
 		` + materialsOf("p.id") + ` as materials,
 		(select coalesce(json_agg(json_build_object(
@@ -247,6 +258,16 @@ func (h handlers) get(ctx context.Context, r *server.Request[struct{}]) (server.
 
 func (h handlers) read(ctx context.Context, id string) (server.OK[Product], error) {
 	product := db.SQL(getProduct, id)
+	return server.One(product, h.db.Read(ctx, product))
+}
+
+var getByNumberDoc = &server.Doc{
+	ID: "getProductByNumber", Tag: Tag, Summary: "Get the product with a number",
+	Description: "Returns what `getProduct` does, for the number that is on the label of a box of pieces.",
+}
+
+func (h handlers) getByNumber(ctx context.Context, r *server.Request[struct{}]) (server.OK[Product], error) {
+	product := db.SQL(getProductByNumber, r.Number())
 	return server.One(product, h.db.Read(ctx, product))
 }
 

@@ -527,8 +527,8 @@ func someRow(t *testing.T, super *pgx.Conn, table, tenant string) tableRow {
 			row[c.Name] = `'` + tenant + `'`
 			continue
 		}
-		// The default of spools.number needs a tenant.
-		required := c.Required || table == "spools" && c.Name == "number"
+		// The defaults of these numbers need a tenant.
+		required := c.Required || (table == "spools" || table == "products") && c.Name == "number"
 		if c.Computed || !required || table == "webhook_deliveries" && c.Name == "status" { // which has a default
 			continue
 		}
