@@ -120,6 +120,21 @@ func TestPartsOfChangedRuns(t *testing.T) {
 	onHand(t, c, base, 6)
 }
 
+// A run that has ended says that it took its components from stock, and then that it did not.
+func TestPartsFromStockAfterTheEnd(t *testing.T) {
+	t.Parallel()
+	c := newFarm(t).Operator(t)
+	lamp, clip, _, path, item := newLamp(t, c, 10, 10)
+	c.Patch(t, path+"/items/"+item, j{"parts_from_stock": false}).Want(200)
+	c.Post(t, path+"/complete", nil).Want(200)
+	for _, takes := range []bool{false, true, true, false, true} {
+		c.Patch(t, path+"/items/"+item, j{"parts_from_stock": takes}).Want(200)
+		onHand(t, c, lamp, 4)
+		onHand(t, c, clip, map[bool]int{false: 10, true: 2}[takes])
+	}
+	kinds(t, c, clip, "used -8", "used 8", "used -8", "counted 10")
+}
+
 // Printed pieces cost what their parts cost, too.
 func TestCostOfPartsFromStock(t *testing.T) {
 	t.Parallel()

@@ -46,6 +46,11 @@ begin
 		select coalesce(g.id, h.id) as id, coalesce(g.product_id, h.product_id) as product_id,
 			coalesce(g.good, 0) as good, coalesce(h.pieces, 0) as had, coalesce(h.short, 0) as short,
 			h.id is not null as known, coalesce(g.parts_from_stock, false) as takes, l.cost,
+			exists (
+				select from piece_entries x
+				where x.run_id = run and x.run_item_id = coalesce(g.id, h.id) and x.kind = 'used'
+				group by x.product_id having sum(x.pieces) <> 0
+			) as used,
 			case when h.id is null then 0 else h.cost end as had_cost
 		from good g full join had h on h.id = g.id and h.product_id = g.product_id
 		left join (
@@ -53,12 +58,13 @@ begin
 		) l on l.item = g.id
 		order by coalesce(g.good, 0) > coalesce(h.pieces, 0), coalesce(g.id, h.id)
 	loop
-		continue when item.good = item.had and (item.good = 0 or item.cost is null or item.had_cost is null);
+		continue when item.good = item.had
+			and (item.good = 0 or (item.cost is null or item.had_cost is null) and item.takes = item.used);
 		for part in
 			select c.id, coalesce(u.pieces, 0) as had, u.cost, case
-				when item.had > 0 and u.pieces is not null then round(u.pieces::numeric * item.good / item.had)
-				when item.takes and item.had = 0 then item.good * c.quantity
-				else coalesce(u.pieces, 0) end as pieces
+				when not item.takes then 0
+				when item.had > 0 and item.used then round(coalesce(u.pieces, 0)::numeric * item.good / item.had)
+				else item.good * c.quantity end as pieces
 			from (
 				select coalesce(d.component_product_id, e.product_id) as id, coalesce(d.quantity, 0) as quantity
 				from (select * from product_components d where d.product_id = item.product_id) d
@@ -123,7 +129,8 @@ declare
 begin
 	for name, events in values
 		('production_runs', 'update of status or delete'),
-		('run_items', 'insert or delete or update of product_id, quantity, successful_quantity, failed_quantity')
+		('run_items', 'insert or delete or update of product_id, parts_from_stock, quantity,
+			successful_quantity, failed_quantity')
 	loop
 		if not exists (select from pg_trigger where tgrelid = name::regclass and tgname = 'pieces_changed') then
 			execute format('create constraint trigger pieces_changed after %s on %I
