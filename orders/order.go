@@ -80,6 +80,7 @@ func Routes(d *db.DB) []server.Route {
 		server.Op("GET /api/v1/orders", server.Read,
 			server.HandleList[OrderListItem](h.db, OrderFilter.list), listDoc),
 		server.Op("GET /api/v1/orders/export", server.Read, Export.Handle(h.db, "orders"), exportDoc),
+		server.Op("GET /api/v1/orders/pick-list", server.Read, server.Handle(h.pickList), pickListDoc),
 		server.Op("POST /api/v1/orders", server.Write, server.Handle(h.create), createDoc),
 		server.Op("GET /api/v1/orders/{id}", server.Read,
 			server.HandleGet[Order](h.db, selectOrder), getDoc).Versioned(lockOrder),
