@@ -28,6 +28,19 @@ func spoolCode(text string) (number string, ok bool) {
 	return number, ok && isSpoolNumber(number)
 }
 
+// productCode returns the number in the code of a product's label, /p/3, which may be a whole address.
+func productCode(text string) (number string, ok bool) {
+	u, err := url.Parse(strings.ToLower(strings.TrimSpace(text)))
+	if err != nil {
+		return "", false
+	}
+	path := strings.TrimSuffix(u.Path, "/")
+	if i := strings.LastIndex(path, "/p/"); i >= 0 {
+		number = path[i+len("/p/"):]
+	}
+	return number, isSpoolNumber(number)
+}
+
 // isSpoolNumber reports whether a spool can have the number: digits without leading zeros.
 func isSpoolNumber(text string) bool {
 	n, err := strconv.Atoi(text)

@@ -2,6 +2,10 @@ package web
 
 import (
 	"fmt"
+	"html/template"
+	"net/url"
+	"slices"
+	"strconv"
 	"strings"
 
 	"rsc.io/qr"
@@ -17,17 +21,29 @@ var labelSizes = []option{{"62x29", "Roll, 62 × 29 mm"}, {"50x25", "Roll, 50 ×
 // maxLabels is the maximum number of labels that are printed together.
 const maxLabels = 100
 
-// labelsPage is the page with labels to print.
+// labelsPage is the page with labels to print, of spools or of the boxes of products.
 type labelsPage struct {
 	Size   pick
 	IDs    []string
 	Labels []labelOf
+
+	// Of products. Offered is the list of products to choose from, if the address names none.
+	Products bool
+	Offered  struct {
+		Items []product
+		Total int
+	}
+	Search string
 }
 
-// labelOf is the label of a spool.
+// labelOf is a label.
 type labelOf struct {
-	Spool spool
-	QR    qrCode
+	Number    int
+	Sign      string // before the number
+	What, Who string
+	Of        string // the noun and the number, for people who do not see the code
+	Swatch    template.HTML
+	QR        qrCode
 }
 
 // qrCode is a QR code as a picture: a path of lines as wide as a module, in a square with a margin.
@@ -62,8 +78,8 @@ func newQR(text string) (qrCode, error) {
 	return qrCode{path.String(), code.Size + 2*margin}, nil
 }
 
-// showLabels shows the labels of spools. The address names the spools by their ids, or by a range of numbers.
-func showLabels(v *visit) error {
+// newLabelsPage returns the page of the labels of which the address has the size and the ids.
+func (v *visit) newLabelsPage() (*labelsPage, error) {
 	query := v.r.URL.Query()
 	p := &labelsPage{Size: pick{"size", "Size", "62x29", labelSizes}}
 	for _, size := range labelSizes {
@@ -74,12 +90,75 @@ func showLabels(v *visit) error {
 	for _, asked := range query["id"] {
 		id, ok := value.ParseID(asked)
 		if !ok {
-			return server.ErrNotFound
+			return nil, server.ErrNotFound
 		}
 		p.IDs = append(p.IDs, id)
 	}
 	if len(p.IDs) > maxLabels {
-		return server.Invalid("id", "must be given at most %d times", maxLabels)
+		return nil, server.Invalid("id", "must be given at most %d times", maxLabels)
+	}
+	return p, nil
+}
+
+// showProductLabels shows the labels of boxes with pieces of the products that the address names by their ids, or offers
+// products.
+func showProductLabels(v *visit) error {
+	p, err := v.newLabelsPage()
+	if err != nil {
+		return err
+	}
+	p.Products = true
+	all := make([]product, len(p.IDs))
+	var reads []read
+	for i, id := range p.IDs {
+		reads = append(reads, get("/api/v1/products/"+id, &all[i]))
+	}
+	if len(reads) == 0 {
+		p.Search = strings.TrimSpace(v.r.URL.Query().Get("search"))
+		query := url.Values{"limit": {strconv.Itoa(maxLabels)}}
+		if p.Search != "" {
+			query.Set("search", p.Search)
+		}
+		reads = []read{{path: "/api/v1/products", into: &p.Offered, query: query}}
+	}
+	if err := v.fetch(reads...); err != nil {
+		return err
+	}
+	for _, of := range all {
+		code, err := newQR(fmt.Sprintf("%s/p/%d", v.Address(), of.Number))
+		if err != nil {
+			return err
+		}
+		p.Labels = append(p.Labels, labelOf{Number: of.Number, Sign: "P", What: of.Name,
+			Who: join(" · ", of.SKU, of.Location), Of: fmt.Sprint("product ", of.Number), QR: code})
+	}
+	return v.show(200, "labels", "Labels of products", p)
+}
+
+// join joins the texts that are not empty.
+func join(separator string, texts ...string) string {
+	return strings.Join(slices.DeleteFunc(texts, func(text string) bool { return text == "" }), separator)
+}
+
+// productByNumber answers the address on the label of a product. It redirects to the page of the product with the number.
+func productByNumber(v *visit) error {
+	var p product
+	number := v.r.PathValue("number")
+	if !isSpoolNumber(number) {
+		return server.ErrNotFound
+	}
+	if err := v.fetch(get("/api/v1/products/by-number/"+number, &p)); err != nil {
+		return err
+	}
+	return v.redirect("/products/" + p.ID)
+}
+
+// showLabels shows the labels of spools. The address names the spools by their ids, or by a range of numbers.
+func showLabels(v *visit) error {
+	query := v.r.URL.Query()
+	p, err := v.newLabelsPage()
+	if err != nil {
+		return err
 	}
 	var paths []string
 	for _, id := range p.IDs {
@@ -95,23 +174,25 @@ func showLabels(v *visit) error {
 			paths = append(paths, fmt.Sprintf("/api/v1/spools/by-number/%d", n))
 		}
 	}
-	p.Labels = make([]labelOf, len(paths))
+	all := make([]spool, len(paths))
 	reads := make([]read, len(paths))
 	for i, path := range paths {
-		reads[i] = get(path, &p.Labels[i].Spool)
+		reads[i] = get(path, &all[i])
 	}
 	if err := v.fetch(reads...); err != nil {
 		return err
 	}
-	for i := range p.Labels {
-		l := &p.Labels[i]
+	for i := range all {
+		of := &all[i]
 		if len(p.IDs) <= i {
-			p.IDs = append(p.IDs, l.Spool.ID)
+			p.IDs = append(p.IDs, of.ID)
 		}
-		var err error
-		if l.QR, err = newQR(fmt.Sprintf("%s/s/%d", v.Address(), l.Spool.Number)); err != nil {
+		code, err := newQR(fmt.Sprintf("%s/s/%d", v.Address(), of.Number))
+		if err != nil {
 			return err
 		}
+		p.Labels = append(p.Labels, labelOf{Number: int(of.Number), Sign: "#", What: of.Name(), Who: of.Maker(),
+			Of: fmt.Sprint("spool ", of.Number), Swatch: of.Swatch(), QR: code})
 	}
 	return v.show(200, "labels", "Labels", p)
 }

@@ -2,6 +2,7 @@ package web_test
 
 import (
 	"fmt"
+	"net/url"
 	"regexp"
 	"strings"
 	"testing"
@@ -10,6 +11,42 @@ import (
 
 	"spoolwright/testkit"
 )
+
+// The label of a box of pieces leads to the product, and says where the box belongs.
+func TestProductLabels(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t, testkit.Options{})
+	tenant := api.Tenant(t)
+	c := tenant.User(t, "operator")
+	b := signIn(t, c)
+	b.get(t, "/products/labels").want(t, 200).shows(t, "There are no such products.")
+	first, second := c.NewProduct(t, "HOOK", 5), c.NewProduct(t, "LAMP", 5)
+	c.Patch(t, "/api/v1/products/"+second, j{"location": "Shelf <B2>"}).Want(200)
+	page := b.get(t, "/products/labels?size=50x25&id="+second+"&id="+first).want(t, 200).
+		shows(t, "P2 Product LAMP LAMP · Shelf <B2> P1 Product HOOK HOOK")
+	check(t, page)
+	for _, number := range []string{"2", "1"} {
+		if !page.drawn(t, b.base+"/p/"+number) {
+			t.Error("no code leads to the product " + number)
+		}
+	}
+	check(t, b.get(t, "/products/labels").want(t, 200).shows(t, "Product LAMP LAMP Shelf <B2> 0", "Show the labels"))
+	b.get(t, "/products/labels?search=hook").shows(t, "Product HOOK").hides(t, "Product LAMP")
+	b.get(t, "/products").shows(t, "Labels", "LAMP · Shelf <B2>")
+	b.get(t, "/p/2").to(t, "/products/"+second)
+	found := b.get(t, "/search?q="+url.QueryEscape(b.base+"/P/2/")).want(t, 303).header.Get("Location")
+	testkit.Equal(t, found, "/p/2", "address for the code")
+	signIn(t, tenant.User(t, "viewer")).get(t, "/products/labels?id="+first).want(t, 200)
+	other := signIn(t, api.Operator(t))
+	other.get(t, "/p/2").want(t, 404)
+	other.get(t, "/products/labels?id="+first).want(t, 404)
+	for _, path := range []string{"/p/0", "/p/x", "/p/3", "/products/labels?id=x"} {
+		b.get(t, path).want(t, 404)
+	}
+	b.get(t, "/products/labels?id="+strings.Repeat(first+"&id=", 100)+first).want(t, 422).shows(t, "at most 100")
+	c.Delete(t, "/api/v1/products/"+second).Want(204)
+	b.get(t, "/p/2").want(t, 404)
+}
 
 // The QR code of a label leads to the spool.
 func TestLabels(t *testing.T) {

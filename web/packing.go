@@ -14,12 +14,11 @@ import (
 // maxPacked is the maximum number of orders that are packed together.
 const maxPacked = 50
 
-// packingPage is the page that prints what people need to pack orders: with several orders, a sheet of all pieces to
-// pick, and a slip for each order. Without orders in the address, the page offers orders.
+// packingPage is the page that prints what people need to pack orders: a sheet of all pieces to take from stock, and a
+// slip for each order. Without orders in the address, the page offers orders.
 type packingPage struct {
 	Offered []offeredOrders
-	Orders  []order
-	Picks   []pickedProduct
+	pickList
 }
 
 // offeredOrders are orders that the page offers.
@@ -27,68 +26,107 @@ type offeredOrders struct {
 	Title string
 	Items []order `json:"items"`
 	Total int     `json:"total"`
+	All   bool    // whether the page offers all of them together
 }
 
-// pickedProduct is a row of the sheet to pick: a product with its pieces of all orders.
+// pickList is what to take from stock, as the API returns it.
+type pickList struct {
+	Picks  []pickedProduct
+	Orders []pickedOrder
+	Total  int
+}
+
+// pickedProduct is a row of the sheet to pick: a product with its pieces for all orders.
 type pickedProduct struct {
-	Name    string
-	Thumb   template.HTML
-	Pieces  int
-	Printed int
-	Orders  []pickedOrder
+	pickedName
+	Pieces int
+	Orders []struct {
+		ID     string `json:"order_id"`
+		Pieces int
+		IsPart bool `json:"is_part"`
+	}
+	Share string `json:"-"` // the orders with their pieces, such as "1001: 2, 1002: 1"
 }
 
-// pickedOrder is the part of the pieces that belongs to an order.
+// pickedName is a product of a pick list.
+type pickedName struct {
+	ID       string `json:"product_id"`
+	Name     string `json:"product_name"`
+	SKU      string
+	Location string
+	Picture  string `json:"picture_version"`
+}
+
+// Thumb returns the small picture of the product.
+func (p pickedName) Thumb() template.HTML { return thumb(p.ID, p.Picture) }
+
+// pickedOrder is an order with what to pack.
 type pickedOrder struct {
-	ID, Name string
-	Pieces   int
+	ID        string
+	Source    string
+	Reference string
+	Customer  string
+	DueDate   string `json:"due_date"`
+	Notes     string
+	Items     []pickedItem
+	Lines     []orderLine `json:"unassigned_lines"`
 }
 
-// Share returns the orders with their pieces, such as "1001: 2, 1002: 1".
-func (p pickedProduct) Share() string {
-	var all []string
-	for _, o := range p.Orders {
-		all = append(all, o.Name+": "+strconv.Itoa(o.Pieces))
+// Name returns the name of the order for people.
+func (o pickedOrder) Name() string {
+	return order{ID: o.ID, Reference: o.Reference, Customer: o.Customer}.Name()
+}
+
+// pickedItem is an item of an order.
+type pickedItem struct {
+	pickedName
+	Quantity  int
+	Delivered int
+	Take      int
+	Assemble  int
+	Missing   int
+	Parts     []struct {
+		pickedName
+		Take    int
+		Missing int
 	}
-	return strings.Join(all, ", ")
 }
 
-// Missing returns the number of pieces that are not printed yet.
-func (p pickedProduct) Missing() int { return max(0, p.Pieces-p.Printed) }
+// Pieces returns the pieces to pack, or all pieces if the customer has them already.
+func (i pickedItem) Pieces() int {
+	if i.Delivered < i.Quantity {
+		return i.Quantity - i.Delivered
+	}
+	return i.Quantity
+}
 
-// Missing returns the number of pieces of the item that are not printed yet.
-func (i orderItem) Missing() int { return max(0, i.Quantity-i.Produced) }
-
-// picked returns the sheet to pick for orders, by the names of the products.
-func picked(orders []order) (all []pickedProduct) {
-	at := map[string]int{}
-	for _, o := range orders {
-		for _, item := range o.Items {
-			i, ok := at[item.ProductID]
-			if !ok {
-				i = len(all)
-				at[item.ProductID] = i
-				all = append(all, pickedProduct{Name: item.Product, Thumb: item.Thumb()})
+// share sets the Share of the products.
+func (l *pickList) share() {
+	names := map[string]string{}
+	for _, o := range l.Orders {
+		names[o.ID] = o.Name()
+	}
+	for i := range l.Picks {
+		var all []string
+		p, pieces := &l.Picks[i], map[string]int{}
+		for _, o := range p.Orders {
+			if pieces[o.ID] == 0 {
+				all = append(all, o.ID)
 			}
-			p := &all[i]
-			p.Pieces += item.Quantity
-			p.Printed += min(item.Produced, item.Quantity)
-			if last := len(p.Orders) - 1; last >= 0 && p.Orders[last].ID == o.ID {
-				p.Orders[last].Pieces += item.Quantity
-			} else {
-				p.Orders = append(p.Orders, pickedOrder{o.ID, o.Name(), item.Quantity})
-			}
+			pieces[o.ID] += o.Pieces
 		}
+		for n, id := range all {
+			all[n] = names[id] + ": " + strconv.Itoa(pieces[id])
+		}
+		p.Share = strings.Join(all, ", ")
 	}
-	value.Sort(all, func(a, b pickedProduct) int { return strings.Compare(a.Name, b.Name) })
-	return all
 }
 
-// showPacking shows the slips of the orders that the address names by their ids, or offers the orders
-// that are ready to pack and the other open orders, those first that are due first.
+// showPacking shows the slips of the orders that the address names by their ids, or of all that are ready to pack, or
+// offers the orders that are ready and the other open orders, those first that are due first.
 func showPacking(v *visit) error {
 	p := &packingPage{}
-	asked := v.r.URL.Query()["id"]
+	asked, ready := v.r.URL.Query()["id"], v.r.URL.Query().Get("ready") != ""
 	if len(asked) > maxPacked {
 		return server.Invalid("id", "must be given at most %d times", maxPacked)
 	}
@@ -102,13 +140,13 @@ func showPacking(v *visit) error {
 			ids = append(ids, id)
 		}
 	}
-	p.Orders = make([]order, len(ids))
-	var reads []read
-	for i, id := range ids {
-		reads = append(reads, get("/api/v1/orders/"+id, &p.Orders[i]))
+	list := read{path: "/api/v1/orders/pick-list", into: &p.pickList, query: url.Values{"ready": {"true"}}}
+	if !ready {
+		list.query = url.Values{"ids": {strings.Join(ids, ",")}}
 	}
-	if len(asked) == 0 {
-		p.Offered = []offeredOrders{{Title: "Ready to pack"}, {Title: "Open"}}
+	reads := []read{list}
+	if !ready && len(ids) == 0 {
+		p.Offered = []offeredOrders{{Title: "Ready to pack", All: true}, {Title: "Open"}}
 		limit := strconv.Itoa(maxPacked / 2)
 		reads = []read{
 			{path: "/api/v1/orders", into: &p.Offered[0], query: url.Values{"ready": {"true"}, "sort_by": {"due_date"},
@@ -120,6 +158,9 @@ func showPacking(v *visit) error {
 	if err := v.fetch(reads...); err != nil {
 		return err
 	}
-	p.Picks = picked(p.Orders)
+	if !ready && len(p.Orders) < len(ids) { // the list leaves out removed orders and those of other farms
+		return server.ErrNotFound
+	}
+	p.share()
 	return v.show(200, "packing", "Pick and pack", p)
 }

@@ -36,13 +36,31 @@ func TestPacking(t *testing.T) {
 	b.get(t, "/orders/"+first).shows(t, "Packing slip")
 
 	sheet := b.get(t, "/packing?id="+first+"&id="+second).want(t, 200).
-		shows(t, "To pick", "Product HOOK 2 2 #1: 2", "Product LAMP 5 5 #1: 1, #2: 4", "Gift <wrap> #1", "Gift <wrap> #2",
-			"Card of #1 SKU C-1 3", "Ada · shop · due 2099-01-02").hides(t, "#3")
+		shows(t, "To pick", "Nothing is in stock for these orders", "Product HOOK 2 2", "Product LAMP 4 4",
+			"Gift <wrap> #1", "Gift <wrap> #2", "Card of #1 SKU C-1 3", "Ada · shop · due 2099-01-02").hides(t, "#3")
 	check(t, sheet)
-	b.get(t, "/packing?id="+first+"&id="+first).want(t, 200).shows(t, "Product HOOK 2", "Gift <wrap> #1").hides(t, "To pick", "#2")
+	b.get(t, "/packing?id="+first+"&id="+first).want(t, 200).shows(t, "Product HOOK 2", "Gift <wrap> #1").hides(t, "#2")
+
+	// Some of it is in stock, at places; a kit is assembled from its parts.
+	kit := c.Post(t, "/api/v1/products", j{"name": "Kit", "components": []j{{"component_product_id": hook, "quantity": 2}}}).
+		Want(201).ID()
+	third := order("#4", j{"product_id": kit, "quantity": 2})
+	for product, place := range map[string]string{hook: "Shelf B", lamp: "Shelf A"} {
+		c.Patch(t, "/api/v1/products/"+product, j{"location": place}).Want(200)
+		c.Post(t, "/api/v1/products/"+product+"/count", j{"counted": 5}).Want(200)
+	}
+	sheet = b.get(t, "/packing?id="+first+"&id="+second+"&id="+third).want(t, 200).shows(t,
+		"Where Product Take Orders Shelf A Product LAMP LAMP 5 #1: 1, #2: 4 Shelf B Product HOOK HOOK 5 #1: 2, #4: 3",
+		"Kit 2 to assemble 2 Part: Product HOOK Shelf B 3 1")
+	check(t, sheet)
+	b.get(t, "/packing?ready=true").want(t, 200).shows(t, "Shelf A Product LAMP LAMP 4 #2: 4").hides(t, "#1")
+	b.get(t, "/packing").shows(t, "Show all that are ready")
+	b.get(t, "/products/"+hook).shows(t, "Where Shelf B")
+	b.get(t, "/products/"+hook).shows(t, "Label")
+	b.get(t, "/products?location=shelf+b").shows(t, "Product HOOK").hides(t, "Product LAMP")
 
 	viewer := signIn(t, tenant.User(t, "viewer"))
-	viewer.get(t, "/packing?id="+first).want(t, 200).shows(t, "Product HOOK 2")
+	viewer.get(t, "/packing?id="+first).want(t, 200).shows(t, "Shelf B Product HOOK HOOK 2 #1: 2")
 	signIn(t, api.Operator(t)).get(t, "/packing?id="+first).want(t, 404)
 	b.get(t, "/packing?id=x").want(t, 404)
 	b.get(t, "/packing?id="+strings.Repeat(first+"&id=", 50)+first).want(t, 422).shows(t, "at most 50")

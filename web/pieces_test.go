@@ -27,7 +27,7 @@ func TestPiecesOfProduct(t *testing.T) {
 	p := b.get(t, at).shows(t, "On hand 0", "Available 0 low", "Keep at least 4", "Where Shelf B").
 		hides(t, "Assemble", "Take apart", "Take back")
 	check(t, p)
-	b.get(t, "/products").shows(t, "In stock", "Hook 0 low")
+	b.get(t, "/products").shows(t, "In stock", "Hook Shelf B 0 low")
 
 	p = p.submit(t, at+"/count", "counted", "10", "reason", hostile).to(t, at).says(t, "Counted: +10, 10 in stock.").
 		shows(t, "On hand 10", "Available 10", "Counted "+hostile)
@@ -44,7 +44,7 @@ func TestPiecesOfProduct(t *testing.T) {
 		p = b.do(t, "POST", at+"/scrap", form).to(t, at).says(t, "Scrapped: −2, 4 in stock.")
 	}
 	has(4)
-	b.get(t, "/products").shows(t, "Hook 4").hides(t, "low")
+	b.get(t, "/products").shows(t, "Hook Shelf B 4").hides(t, "low")
 	adjusted.take(t).want(t, 422).shows(t, "Not enough pieces in stock: 4 of Hook, 6 are needed")
 	p.take(t).to(t, at).says(t, "Taken back: +2, 6 in stock.")
 	p.take(t).want(t, 303) // again

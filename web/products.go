@@ -14,6 +14,7 @@ import (
 // product is a product, as the API returns it.
 type product struct {
 	ID            string `json:"id"`
+	Number        int    `json:"number"`
 	Name          string `json:"name"`
 	Description   string `json:"description"`
 	SKU           string `json:"sku"`
@@ -139,8 +140,8 @@ func (t partTree) Parts() []*part {
 
 var productList = &listOf[product]{editor: products, Title: "Products", Add: "Add a product",
 	Empty: "There are no products yet. A product is what you print, with the filament that it needs.",
-	First: "Add the first product", Also: option{"/products/files", "From sliced files"},
-	filters: []filter{searchFilter, {"category", "category", "", nil}},
+	First: "Add the first product", Also: option{"/products/files", "From sliced files"}, Other: option{"/products/labels", "Labels"},
+	filters: []filter{searchFilter, {"category", "category", "", nil}, {"location", "location", "", nil}},
 	orders: []listOrder{{"", "Newest first", "created_at", "desc"}, {"name", "Name", "name", "asc"},
 		{"sku", "SKU", "sku", "asc"}, {"category", "Category", "category", "asc"},
 		{"cost", "Highest cost of filament first", "total_cost", "desc"}},
@@ -154,7 +155,7 @@ var productList = &listOf[product]{editor: products, Title: "Products", Add: "Ad
 		r.add(`<tr><td>`)
 		r.picture(thumb(p.ID, p.Picture))
 		r.add(`<a class="title" href="/products/{}"><b>{}</b></a>`, p.ID, p.Name)
-		r.some(` <small>{}</small>`, p.SKU)
+		r.some(` <small>{}</small>`, join(" · ", p.SKU, p.Location))
 		r.add(`</td><td class="wide">{}</td>`, p.Category)
 		if p.hasFew() {
 			r.add(`<td class="amount late">{} <small>low</small></td>`, v.Count(p.OnHand))

@@ -38,6 +38,9 @@ func search(v *visit) error {
 	if code, ok := spoolCode(p.Query); ok {
 		return v.redirect("/s/" + code)
 	}
+	if code, ok := productCode(p.Query); ok {
+		return v.redirect("/p/" + code)
+	}
 	query := url.Values{"search": {p.Query}, "limit": {"10"}}
 	reads := []read{
 		{path: "/api/v1/spools", query: query, into: &p.Spools},

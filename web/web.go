@@ -82,6 +82,8 @@ var pages = slices.Concat([]page{
 	{"POST /spools/{id}/load", server.Write, loadSpool},
 	{"GET /s/{number}", server.Read, spoolByNumber},
 	{"GET /labels", server.Read, showLabels},
+	{"GET /products/labels", server.Read, showProductLabels},
+	{"GET /p/{number}", server.Read, productByNumber},
 	{"GET /packing", server.Read, showPacking},
 
 	{"GET /filaments", server.Read, filamentList.show},
