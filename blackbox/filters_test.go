@@ -53,7 +53,7 @@ func TestFilters(t *testing.T) {
 	c.Patch(t, "/api/v1/spools/"+ids["s1"], j{"remaining_weight_grams": 100}).Want(200)
 	create("p1", "products", j{"name": "p1", "sku": "Box-1"})
 	create("p2", "products", j{"name": "p2", "sku": "BOX-12", "components": []j{{"component_product_id": ids["p1"]}}})
-	create("p3", "products", j{"name": "p3"})
+	create("p3", "products", j{"name": "p3", "location": "Shelf Ä"})
 	create("p4", "products", j{"name": "p4", "plates": []j{{"name": "x"}}})
 	create("o1", "orders", j{"notes": "o1", "source": "Shop", "reference": "A1", "customer": "Ada",
 		"due_date": "2026-03-01",
@@ -107,7 +107,8 @@ func TestFilters(t *testing.T) {
 			search=dry: f2
 			created_from=2000-01-01: f3 f2 f1; hidden=true: ; vendor_id=v1&color=red: f1`},
 		{"products", "name", `sku=box-1: p1; sku=BOX: ; search=ox-1: p2 p1; component_product_id=p1: p2
-			component_product_id=p3: ; created_from=2000-01-01&created_to=2100-01-01: p4 p3 p2 p1
+			location=SHELF%20%C3%84: p3; location=shelf: ; component_product_id=p3:
+			created_from=2000-01-01&created_to=2100-01-01: p4 p3 p2 p1
 			plates=true: p4,%20x p4 p3 p2 p1; plate_of=p4: p4,%20x; plate_of=p3: ; plate_of=p4&plates=false: `},
 		{"orders", "customer", `source=SHOP: ada Ada; reference=A1: ada Ada; customer=ADA: ada Ada
 			status=received,cancelled: Ada%20L. ada; status=in_production,cancelled: Ada%20L. Ada

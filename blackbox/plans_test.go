@@ -66,7 +66,7 @@ var planFilters = map[string][]string{
 	"listVendors": {"name=x", "number=1", "external_id=x", "created_from=2100-01-01"},
 	"listFilaments": {"vendor=x", "vendor_id=018d0c4f-7a00-7c3e-8b5a-1f2e3d4c5b6a", "material_type=ABS,TPU",
 		"color=x", "number=1", "article_number=x", "external_id=x", "created_from=2100-01-01"},
-	"listProducts": {"sku=x", "category=x", "component_product_id=018d0c4f-7a00-7c3e-8b5a-1f2e3d4c5b6a",
+	"listProducts": {"sku=x", "category=x", "location=x", "component_product_id=018d0c4f-7a00-7c3e-8b5a-1f2e3d4c5b6a",
 		"created_from=2100-01-01"},
 	"listOrders": {"status=received,cancelled", "status=cancelled", "reference=x", "customer=x", "source=x",
 		"due_from=2100-01-01",
@@ -173,6 +173,11 @@ func testPlans(t *testing.T, analyzed bool) {
 			}
 			if op.Doc.ID == "listProductCosts" {
 				path += "?ids=" + idOf(f.path(t, "/api/v1/products/{id}"))
+			}
+			if op.Doc.ID == "getPickList" {
+				order := f.path(t, "/api/v1/orders/{id}")
+				f.needRareFilament(t, order+"/availability")
+				path += "?ids=" + idOf(order)
 			}
 			if op.Doc.ID == "importVendors" {
 				path += "?mode=upsert" // names are unique
@@ -308,7 +313,7 @@ func testPlans(t *testing.T, analyzed bool) {
 			most = plansExportBlocks * plansExported
 		}
 		if strings.HasSuffix(op.Path(), "/availability") || op.Doc.ID == "planOrder" ||
-			op.Doc.ID == "replanProductionRun" || op.Doc.ID == "moveProductionRun" {
+			op.Doc.ID == "replanProductionRun" || op.Doc.ID == "moveProductionRun" || op.Doc.ID == "getPickList" {
 			most = max(most, plansRows) // it reads all open orders and unfinished runs of this test, or all printers
 		}
 		if op.Doc.ID == "assignOrderLine" {
@@ -321,7 +326,8 @@ func testPlans(t *testing.T, analyzed bool) {
 		if op.Doc.ID == "listOrderAvailability" {
 			most = max(most, 3*plansRows) // it reads the spools of the usual filament
 		}
-		if slices.Contains([]string{"getProduct", "createProduct", "updateProduct", "restoreProduct"}, op.Doc.ID) {
+		if slices.Contains([]string{"getProduct", "getProductByNumber", "createProduct", "updateProduct",
+			"restoreProduct"}, op.Doc.ID) {
 			most = plansRows // it reads the items of all open orders and unfinished runs
 		}
 		if op.Doc.ID == "createProductFromFile" {

@@ -1953,6 +1953,8 @@ class ProductListItem:
 
     id: str
     """The product's id."""
+    number: int
+    """Number of the product in the farm, for labels; it never changes, and is never used again."""
     name: str
     """Name of the product."""
     description: str | None
@@ -2011,6 +2013,7 @@ def _ProductListItem(d: Any, etag: str | None = None) -> ProductListItem:
     get = d.get
     return ProductListItem(
         id=get("id"),
+        number=get("number"),
         name=get("name"),
         description=get("description"),
         sku=get("sku"),
@@ -2293,6 +2296,8 @@ class Product:
     """Average cost of the pieces in stock with a known cost; null without one."""
     piece_value: Number
     """Cost of the pieces in stock whose cost is known."""
+    number: int
+    """Number of the product in the farm, for labels; it never changes, and is never used again."""
     picture_version: str | None
     """Version of the picture, for its address: another text for each picture; null without one."""
     created_at: _dt.datetime
@@ -2350,6 +2355,7 @@ def _Product(d: Any, etag: str | None = None) -> Product:
         missing=get("missing"),
         piece_cost=_core.number(get("piece_cost")),
         piece_value=_core.number(get("piece_value")),
+        number=get("number"),
         picture_version=get("picture_version"),
         created_at=_core.timestamp(get("created_at")),
         updated_at=_core.timestamp(get("updated_at")),
@@ -4195,6 +4201,234 @@ def _OrderList(d: Any, etag: str | None = None) -> OrderList:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PickShare:
+    """The type `PickShare` of the API."""
+
+    order_id: str
+    """The order."""
+    order_item_id: str
+    """The item of the order."""
+    pieces: int
+    """Pieces for the item."""
+    is_part: bool
+    """Whether the pieces are parts of a kit of the item."""
+
+
+def _PickShare(d: Any, etag: str | None = None) -> PickShare:
+    get = d.get
+    return PickShare(
+        order_id=get("order_id"),
+        order_item_id=get("order_item_id"),
+        pieces=get("pieces"),
+        is_part=get("is_part"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pick:
+    """The type `Pick` of the API."""
+
+    product_id: str
+    """The product to take."""
+    product_number: int
+    """Number of the product."""
+    product_name: str
+    """Name of the product."""
+    sku: str | None
+    """Stock keeping unit."""
+    location: str | None
+    """Where the pieces lie."""
+    picture_version: str | None
+    """Version of the picture of the product; null without one."""
+    pieces: int
+    """Pieces to take in all."""
+    orders: tuple[PickShare, ...]
+    """For which items of orders, those first that take pieces first."""
+
+
+def _Pick(d: Any, etag: str | None = None) -> Pick:
+    get = d.get
+    return Pick(
+        product_id=get("product_id"),
+        product_number=get("product_number"),
+        product_name=get("product_name"),
+        sku=get("sku"),
+        location=get("location"),
+        picture_version=get("picture_version"),
+        pieces=get("pieces"),
+        orders=_core.each(_PickShare, get("orders")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PickedPart:
+    """The type `PickedPart` of the API."""
+
+    product_id: str
+    """The component."""
+    product_name: str
+    """Name of the component."""
+    sku: str | None
+    """Stock keeping unit."""
+    location: str | None
+    """Where the pieces lie."""
+    take: int
+    """Pieces to take from stock."""
+    missing: int
+    """Pieces that are not in stock."""
+
+
+def _PickedPart(d: Any, etag: str | None = None) -> PickedPart:
+    get = d.get
+    return PickedPart(
+        product_id=get("product_id"),
+        product_name=get("product_name"),
+        sku=get("sku"),
+        location=get("location"),
+        take=get("take"),
+        missing=get("missing"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PickedItem:
+    """The type `PickedItem` of the API."""
+
+    id: str
+    """The item's id."""
+    product_id: str
+    """The ordered product."""
+    product_name: str
+    """Name of the product."""
+    sku: str | None
+    """Stock keeping unit."""
+    location: str | None
+    """Where the pieces lie."""
+    picture_version: str | None
+    """Version of the picture of the product; null without one."""
+    quantity: int
+    """Ordered pieces."""
+    delivered: int
+    """Pieces that the customer has."""
+    take: int
+    """Pieces to take from stock."""
+    assemble: int
+    """Kits to assemble from parts."""
+    missing: int
+    """Pieces that are neither in stock nor to assemble, also those of unfinished runs."""
+    parts: tuple[PickedPart, ...]
+    """Components to take for the kits, at all levels, in the order of the locations."""
+
+
+def _PickedItem(d: Any, etag: str | None = None) -> PickedItem:
+    get = d.get
+    return PickedItem(
+        id=get("id"),
+        product_id=get("product_id"),
+        product_name=get("product_name"),
+        sku=get("sku"),
+        location=get("location"),
+        picture_version=get("picture_version"),
+        quantity=get("quantity"),
+        delivered=get("delivered"),
+        take=get("take"),
+        assemble=get("assemble"),
+        missing=get("missing"),
+        parts=_core.each(_PickedPart, get("parts")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderLine:
+    """The type `OrderLine` of the API."""
+
+    id: str
+    """The line's id."""
+    title: str
+    """What the shop calls the product, with its variant."""
+    sku: str | None
+    """Stock keeping unit that the shop has for it."""
+    quantity: int
+    """Ordered units; 1 by default."""
+    unit_price: Number | None
+    """Price of a unit."""
+
+
+def _OrderLine(d: Any, etag: str | None = None) -> OrderLine:
+    get = d.get
+    return OrderLine(
+        id=get("id"),
+        title=get("title"),
+        sku=get("sku"),
+        quantity=get("quantity"),
+        unit_price=_core.number(get("unit_price")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PickedOrder:
+    """The type `PickedOrder` of the API."""
+
+    id: str
+    """The order's id."""
+    source: str | None
+    """Where the order comes from."""
+    reference: str | None
+    """The order's number at the source."""
+    customer: str | None
+    """Name of the customer."""
+    due_date: _dt.date | None
+    """Day on which the order is due."""
+    notes: str | None
+    """Free text."""
+    status: OrderStatus
+    """State of the order."""
+    ready_at: _dt.datetime | None
+    """Since when all pieces are in stock; null if pieces are missing."""
+    items: tuple[PickedItem, ...]
+    """The ordered products, oldest entry first."""
+    unassigned_lines: tuple[OrderLine, ...]
+    """Lines as the shop has them that have no product yet."""
+
+
+def _PickedOrder(d: Any, etag: str | None = None) -> PickedOrder:
+    get = d.get
+    return PickedOrder(
+        id=get("id"),
+        source=get("source"),
+        reference=get("reference"),
+        customer=get("customer"),
+        due_date=_core.date(get("due_date")),
+        notes=get("notes"),
+        status=get("status"),
+        ready_at=_core.timestamp(get("ready_at")),
+        items=_core.each(_PickedItem, get("items")),
+        unassigned_lines=_core.each(_OrderLine, get("unassigned_lines")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PickList:
+    """The type `PickList` of the API."""
+
+    picks: tuple[Pick, ...]
+    """What to take from stock, in the order of the locations."""
+    orders: tuple[PickedOrder, ...]
+    """What to pack: in the order of ids, or those first that are due first."""
+    total: int
+    """Number of the orders, also of those beyond the first 100 that are ready."""
+
+
+def _PickList(d: Any, etag: str | None = None) -> PickList:
+    get = d.get
+    return PickList(
+        picks=_core.each(_Pick, get("picks")),
+        orders=_core.each(_PickedOrder, get("orders")),
+        total=get("total"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OrderItem:
     """The type `OrderItem` of the API."""
 
@@ -4234,33 +4468,6 @@ def _OrderItem(d: Any, etag: str | None = None) -> OrderItem:
         planned=get("planned"),
         delivered=get("delivered"),
         picture_version=get("picture_version"),
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OrderLine:
-    """The type `OrderLine` of the API."""
-
-    id: str
-    """The line's id."""
-    title: str
-    """What the shop calls the product, with its variant."""
-    sku: str | None
-    """Stock keeping unit that the shop has for it."""
-    quantity: int
-    """Ordered units; 1 by default."""
-    unit_price: Number | None
-    """Price of a unit."""
-
-
-def _OrderLine(d: Any, etag: str | None = None) -> OrderLine:
-    get = d.get
-    return OrderLine(
-        id=get("id"),
-        title=get("title"),
-        sku=get("sku"),
-        quantity=get("quantity"),
-        unit_price=_core.number(get("unit_price")),
     )
 
 
@@ -11487,11 +11694,12 @@ class ProductsResource:
         *,
         skip: int | None = None,
         limit: int | None = None,
-        sort_by: Literal["id", "name", "description", "sku", "category", "estimated_print_time_minutes", "labour_minutes", "pieces_per_plate", "selling_price", "minimum_pieces", "location", "material_cost", "total_cost", "costs_complete", "file_name", "file_sha256", "printer_model", "picture_version", "created_at", "updated_at", "plate_of", "plate", "hidden_at", "hidden_by"] | None = None,
+        sort_by: Literal["id", "number", "name", "description", "sku", "category", "estimated_print_time_minutes", "labour_minutes", "pieces_per_plate", "selling_price", "minimum_pieces", "location", "material_cost", "total_cost", "costs_complete", "file_name", "file_sha256", "printer_model", "picture_version", "created_at", "updated_at", "plate_of", "plate", "hidden_at", "hidden_by"] | None = None,
         sort_order: SortOrder | None = None,
         after: str | None = None,
         category: str | None = None,
         sku: str | None = None,
+        location: str | None = None,
         component_product_id: str | None = None,
         file_name: str | None = None,
         file_sha256: str | None = None,
@@ -11516,6 +11724,7 @@ class ProductsResource:
         Cannot be combined with `skip`.
         :param category: Only products in this category, ignoring case.
         :param sku: Only the product with this SKU: the whole text, ignoring case.
+        :param location: Only products at this location: the whole text, ignoring case.
         :param component_product_id: Only products that contain this product as a component.
         :param file_name: Only products made from a file with this name: the whole name, in the same case.
         :param file_sha256: Only products made from the file with this SHA-256, in small letters.
@@ -11542,6 +11751,7 @@ class ProductsResource:
                 "after": after,
                 "category": category,
                 "sku": sku,
+                "location": location,
                 "component_product_id": component_product_id,
                 "file_name": file_name,
                 "file_sha256": file_sha256,
@@ -11558,10 +11768,11 @@ class ProductsResource:
     def iterate(
         self,
         *,
-        sort_by: Literal["id", "name", "description", "sku", "category", "estimated_print_time_minutes", "labour_minutes", "pieces_per_plate", "selling_price", "minimum_pieces", "location", "material_cost", "total_cost", "costs_complete", "file_name", "file_sha256", "printer_model", "picture_version", "created_at", "updated_at", "plate_of", "plate", "hidden_at", "hidden_by"] | None = None,
+        sort_by: Literal["id", "number", "name", "description", "sku", "category", "estimated_print_time_minutes", "labour_minutes", "pieces_per_plate", "selling_price", "minimum_pieces", "location", "material_cost", "total_cost", "costs_complete", "file_name", "file_sha256", "printer_model", "picture_version", "created_at", "updated_at", "plate_of", "plate", "hidden_at", "hidden_by"] | None = None,
         sort_order: SortOrder | None = None,
         category: str | None = None,
         sku: str | None = None,
+        location: str | None = None,
         component_product_id: str | None = None,
         file_name: str | None = None,
         file_sha256: str | None = None,
@@ -11582,6 +11793,7 @@ class ProductsResource:
         :param sort_order: Ascending or descending.
         :param category: Only products in this category, ignoring case.
         :param sku: Only the product with this SKU: the whole text, ignoring case.
+        :param location: Only products at this location: the whole text, ignoring case.
         :param component_product_id: Only products that contain this product as a component.
         :param file_name: Only products made from a file with this name: the whole name, in the same case.
         :param file_sha256: Only products made from the file with this SHA-256, in small letters.
@@ -11602,6 +11814,7 @@ class ProductsResource:
                 "sort_order": sort_order,
                 "category": category,
                 "sku": sku,
+                "location": location,
                 "component_product_id": component_product_id,
                 "file_name": file_name,
                 "file_sha256": file_sha256,
@@ -11712,6 +11925,7 @@ class ProductsResource:
         format: ExportFormat | None = None,
         category: str | None = None,
         sku: str | None = None,
+        location: str | None = None,
         component_product_id: str | None = None,
         file_name: str | None = None,
         file_sha256: str | None = None,
@@ -11733,6 +11947,7 @@ class ProductsResource:
         :param format: csv, or jsonl for one JSON object per line, as the GET of the resource returns it.
         :param category: Only products in this category, ignoring case.
         :param sku: Only the product with this SKU: the whole text, ignoring case.
+        :param location: Only products at this location: the whole text, ignoring case.
         :param component_product_id: Only products that contain this product as a component.
         :param file_name: Only products made from a file with this name: the whole name, in the same case.
         :param file_sha256: Only products made from the file with this SHA-256, in small letters.
@@ -11755,6 +11970,7 @@ class ProductsResource:
                 "format": format,
                 "category": category,
                 "sku": sku,
+                "location": location,
                 "component_product_id": component_product_id,
                 "file_name": file_name,
                 "file_sha256": file_sha256,
@@ -12048,6 +12264,22 @@ class ProductsResource:
             f"/products/{_core.segment(id)}",
             _core.nothing,
             if_match=if_match,
+        )
+
+    def get_by_number(
+        self,
+        number: int,
+    ) -> Product:
+        """Get the product with a number.
+
+        Returns what `getProduct` does, for the number that is on the label of a box of pieces.
+
+        :param number: The number of the product.
+        """
+        return self._client._call(
+            "GET",
+            f"/products/by-number/{_core.segment(number)}",
+            _Product,
         )
 
     def restore(
@@ -14556,6 +14788,36 @@ class OrdersResource:
             },
         )
 
+    def get_pick_list(
+        self,
+        *,
+        ids: str | Sequence[str] | None = None,
+        ready: bool | None = None,
+    ) -> PickList:
+        """Get what to take from stock for orders.
+
+        Returns which pieces to take from which `location` for the orders in `ids`, at most 100, or, with `ready`
+        true, for the orders that are ready to pack, those first that are due first; `total` counts all of them.
+        `picks` are in the order of the locations, those without one last. `orders` have what to pack into each
+        parcel. Pieces are those that `getOrderAvailability` calls reserved: an order does not get pieces that an
+        order takes that is due earlier.
+
+        Kits that are not in stock are assembled from `parts`, which are in `picks`, too, at all levels. Only open
+        orders take pieces. Removed and unknown orders are left out; without `ids` and `ready`, there are none.
+
+        :param ids: Ids of orders, separated by commas, at most 100.
+        :param ready: Instead of ids: the orders that are ready to pack.
+        """
+        return self._client._call(
+            "GET",
+            "/orders/pick-list",
+            _PickList,
+            query={
+                "ids": ids,
+                "ready": ready,
+            },
+        )
+
     def get(
         self,
         id: str,
@@ -16729,6 +16991,12 @@ __all__ = [
     "OrdersResource",
     "PasswordLink",
     "PayloadTooLargeError",
+    "Pick",
+    "PickList",
+    "PickShare",
+    "PickedItem",
+    "PickedOrder",
+    "PickedPart",
     "PieceEntriesResource",
     "Plan",
     "PlanIncompleteError",

@@ -1150,6 +1150,8 @@ export interface PrinterList<D = number> {
 export interface ProductListItem<D = number> {
   /** The product's id. */
   readonly id: string;
+  /** Number of the product in the farm, for labels; it never changes, and is never used again. */
+  readonly number: number;
   /** Name of the product. */
   readonly name: string;
   /** Description of the product. */
@@ -1385,6 +1387,8 @@ export interface Product<D = number> {
   readonly piece_cost: D | null;
   /** Cost of the pieces in stock whose cost is known. */
   readonly piece_value: D;
+  /** Number of the product in the farm, for labels; it never changes, and is never used again. */
+  readonly number: number;
   /** Version of the picture, for its address: another text for each picture; null without one. */
   readonly picture_version: string | null;
   /** Time of creation. */
@@ -2445,6 +2449,130 @@ export interface OrderList {
   readonly next: string | null;
 }
 
+/** The type `PickShare` of the API. */
+export interface PickShare {
+  /** The order. */
+  readonly order_id: string;
+  /** The item of the order. */
+  readonly order_item_id: string;
+  /** Pieces for the item. */
+  readonly pieces: number;
+  /** Whether the pieces are parts of a kit of the item. */
+  readonly is_part: boolean;
+}
+
+/** The type `Pick` of the API. */
+export interface Pick {
+  /** The product to take. */
+  readonly product_id: string;
+  /** Number of the product. */
+  readonly product_number: number;
+  /** Name of the product. */
+  readonly product_name: string;
+  /** Stock keeping unit. */
+  readonly sku: string | null;
+  /** Where the pieces lie. */
+  readonly location: string | null;
+  /** Version of the picture of the product; null without one. */
+  readonly picture_version: string | null;
+  /** Pieces to take in all. */
+  readonly pieces: number;
+  /** For which items of orders, those first that take pieces first. */
+  readonly orders: readonly PickShare[];
+}
+
+/** The type `PickedPart` of the API. */
+export interface PickedPart {
+  /** The component. */
+  readonly product_id: string;
+  /** Name of the component. */
+  readonly product_name: string;
+  /** Stock keeping unit. */
+  readonly sku: string | null;
+  /** Where the pieces lie. */
+  readonly location: string | null;
+  /** Pieces to take from stock. */
+  readonly take: number;
+  /** Pieces that are not in stock. */
+  readonly missing: number;
+}
+
+/** The type `PickedItem` of the API. */
+export interface PickedItem {
+  /** The item's id. */
+  readonly id: string;
+  /** The ordered product. */
+  readonly product_id: string;
+  /** Name of the product. */
+  readonly product_name: string;
+  /** Stock keeping unit. */
+  readonly sku: string | null;
+  /** Where the pieces lie. */
+  readonly location: string | null;
+  /** Version of the picture of the product; null without one. */
+  readonly picture_version: string | null;
+  /** Ordered pieces. */
+  readonly quantity: number;
+  /** Pieces that the customer has. */
+  readonly delivered: number;
+  /** Pieces to take from stock. */
+  readonly take: number;
+  /** Kits to assemble from parts. */
+  readonly assemble: number;
+  /** Pieces that are neither in stock nor to assemble, also those of unfinished runs. */
+  readonly missing: number;
+  /** Components to take for the kits, at all levels, in the order of the locations. */
+  readonly parts: readonly PickedPart[];
+}
+
+/** The type `OrderLine` of the API. */
+export interface OrderLine<D = number> {
+  /** The line's id. */
+  readonly id: string;
+  /** What the shop calls the product, with its variant. */
+  readonly title: string;
+  /** Stock keeping unit that the shop has for it. */
+  readonly sku: string | null;
+  /** Ordered units; 1 by default. */
+  readonly quantity: number;
+  /** Price of a unit. */
+  readonly unit_price: D | null;
+}
+
+/** The type `PickedOrder` of the API. */
+export interface PickedOrder<D = number> {
+  /** The order's id. */
+  readonly id: string;
+  /** Where the order comes from. */
+  readonly source: string | null;
+  /** The order's number at the source. */
+  readonly reference: string | null;
+  /** Name of the customer. */
+  readonly customer: string | null;
+  /** Day on which the order is due. */
+  readonly due_date: string | null;
+  /** Free text. */
+  readonly notes: string | null;
+  /** State of the order. */
+  readonly status: OrderStatus;
+  /** Since when all pieces are in stock; null if pieces are missing. */
+  readonly ready_at: string | null;
+  /** The ordered products, oldest entry first. */
+  readonly items: readonly PickedItem[];
+  /** Lines as the shop has them that have no product yet. */
+  readonly unassigned_lines: readonly OrderLine<D>[];
+}
+
+/** The type `PickList` of the API. */
+export interface PickList<D = number> {
+  /** What to take from stock, in the order of the locations. */
+  readonly picks: readonly Pick[];
+  /** What to pack: in the order of ids, or those first that are due first. */
+  readonly orders: readonly PickedOrder<D>[];
+  /** Number of the orders, also of those beyond the first 100 that are ready. */
+  readonly total: number;
+}
+
 /** The type `OrderItem` of the API. */
 export interface OrderItem<D = number> {
   /** The item's id. */
@@ -2467,20 +2595,6 @@ export interface OrderItem<D = number> {
   readonly delivered: number | null;
   /** Version of the product's picture, for its address; null without one. */
   readonly picture_version: string | null;
-}
-
-/** The type `OrderLine` of the API. */
-export interface OrderLine<D = number> {
-  /** The line's id. */
-  readonly id: string;
-  /** What the shop calls the product, with its variant. */
-  readonly title: string;
-  /** Stock keeping unit that the shop has for it. */
-  readonly sku: string | null;
-  /** Ordered units; 1 by default. */
-  readonly quantity: number;
-  /** Price of a unit. */
-  readonly unit_price: D | null;
 }
 
 /** The type `OrderRun` of the API. */
@@ -6107,7 +6221,7 @@ export interface ListProductsQuery {
   /** Maximum page size. */
   limit?: number | undefined;
   /** Any scalar field of the items. */
-  sort_by?: "id" | "name" | "description" | "sku" | "category" | "estimated_print_time_minutes" | "labour_minutes" | "pieces_per_plate" | "selling_price" | "minimum_pieces" | "location" | "material_cost" | "total_cost" | "costs_complete" | "file_name" | "file_sha256" | "printer_model" | "picture_version" | "created_at" | "updated_at" | "plate_of" | "plate" | "hidden_at" | "hidden_by" | undefined;
+  sort_by?: "id" | "number" | "name" | "description" | "sku" | "category" | "estimated_print_time_minutes" | "labour_minutes" | "pieces_per_plate" | "selling_price" | "minimum_pieces" | "location" | "material_cost" | "total_cost" | "costs_complete" | "file_name" | "file_sha256" | "printer_model" | "picture_version" | "created_at" | "updated_at" | "plate_of" | "plate" | "hidden_at" | "hidden_by" | undefined;
   /** Ascending or descending. */
   sort_order?: SortOrder | undefined;
   /**
@@ -6119,6 +6233,8 @@ export interface ListProductsQuery {
   category?: string | undefined;
   /** Only the product with this SKU: the whole text, ignoring case. */
   sku?: string | undefined;
+  /** Only products at this location: the whole text, ignoring case. */
+  location?: string | undefined;
   /** Only products that contain this product as a component. */
   component_product_id?: string | undefined;
   /** Only products made from a file with this name: the whole name, in the same case. */
@@ -6155,6 +6271,8 @@ export interface ExportProductsQuery {
   category?: string | undefined;
   /** Only the product with this SKU: the whole text, ignoring case. */
   sku?: string | undefined;
+  /** Only products at this location: the whole text, ignoring case. */
+  location?: string | undefined;
   /** Only products that contain this product as a component. */
   component_product_id?: string | undefined;
   /** Only products made from a file with this name: the whole name, in the same case. */
@@ -6557,6 +6675,14 @@ export interface ExportOrdersQuery {
   id?: string | undefined;
   /** true: only removed items; false: only the others. */
   hidden?: boolean | undefined;
+}
+
+/** Query parameters of `orders.getPickList`. */
+export interface GetPickListQuery {
+  /** Ids of orders, separated by commas, at most 100. */
+  ids?: string | readonly string[] | undefined;
+  /** Instead of ids: the orders that are ready to pack. */
+  ready?: boolean | undefined;
 }
 
 /** Query parameters of `orders.importCsv`. */
@@ -9019,6 +9145,18 @@ export class ProductsResource<M extends DecimalMode = "number"> {
   }
 
   /**
+   * Get the product with a number.
+   *
+   * Returns what `getProduct` does, for the number that is on the label of a box of pieces.
+   */
+  getByNumber(
+    number: number,
+    options: RequestOptions = {},
+  ): Promise<Product<Decimals[M]>> {
+    return this.#client.call("GET", `/products/by-number/${segment(number)}`, {  }, options);
+  }
+
+  /**
    * Restore a removed product.
    *
    * Shows a product again that was removed, with its materials and components. Its costs are computed again from the
@@ -10164,6 +10302,24 @@ export class OrdersResource<M extends DecimalMode = "number"> {
     options: RequestOptions = {},
   ): Promise<string> {
     return this.#client.call("GET", `/orders/export`, { query: { ...query } }, options);
+  }
+
+  /**
+   * Get what to take from stock for orders.
+   *
+   * Returns which pieces to take from which `location` for the orders in `ids`, at most 100, or, with `ready` true,
+   * for the orders that are ready to pack, those first that are due first; `total` counts all of them. `picks` are in
+   * the order of the locations, those without one last. `orders` have what to pack into each parcel. Pieces are those
+   * that `getOrderAvailability` calls reserved: an order does not get pieces that an order takes that is due earlier.
+   *
+   * Kits that are not in stock are assembled from `parts`, which are in `picks`, too, at all levels. Only open orders
+   * take pieces. Removed and unknown orders are left out; without `ids` and `ready`, there are none.
+   */
+  getPickList(
+    query: GetPickListQuery = {},
+    options: RequestOptions = {},
+  ): Promise<PickList<Decimals[M]>> {
+    return this.#client.call("GET", `/orders/pick-list`, { query: { ...query } }, options);
   }
 
   /**
