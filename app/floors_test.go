@@ -24,7 +24,7 @@ var owners = map[string]string{
 		"tenant_directory",
 	"db/schema": "schema_definitions schema_migrations",
 	"server":    "idempotency_keys",
-	"auth":      "api_keys audit_log former_users link_emails login_addresses sessions tenants users",
+	"auth":      "api_keys audit_log former_users link_emails login_addresses sessions tenants user_otps users",
 	"webhooks":  "webhook_deliveries webhook_emails webhooks",
 	"inventory": "custom_fields filament_catalog filaments last_numbers spool_numbers spool_usage spoolman_items " +
 		"spools usage_changes " +

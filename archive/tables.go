@@ -37,6 +37,7 @@ type partial struct {
 
 var partials = []partial{
 	{table: "users", has: func(p Parts) bool { return p.Users }},
+	{table: "user_otps", has: func(p Parts) bool { return p.Users }},
 	// The usage ledger shows the names of users who are not in the file.
 	{table: "former_users", has: func(p Parts) bool { return p.Users }, from: `(
 		select id, name, deleted_at from former_users union all select id, name, now() from users) u`},

@@ -94,7 +94,7 @@ func (s *Service) Authenticate(r *http.Request, basic bool, admit func() error) 
 	if err != nil {
 		return server.Caller{}, tokenError(err)
 	}
-	actor := db.Actor{Tenant: p.TenantID, User: p.UserID, Role: p.Role}
+	actor := db.Actor{Tenant: p.TenantID, User: p.UserID, Role: p.Role, Session: p.SessionID}
 	return server.Caller{Actor: actor, Level: Role(p.Role).access()}, nil
 }
 
@@ -121,14 +121,15 @@ func (s *Service) Routes() []server.Route {
 	return append([]server.Route{
 		server.Op("POST /api/v1/auth/login", server.Public, server.Handle(s.login), loginDoc).ForUsers(),
 		server.Op("POST /api/v1/auth/refresh", server.Public, server.Handle(s.refresh), refreshDoc).ForUsers(),
-		server.Op("POST /api/v1/auth/logout", server.Read, server.Handle(s.logout), logoutDoc).WithoutKey().ForUsers(),
+		server.Op("POST /api/v1/auth/logout", server.Read, server.Handle(s.logout), logoutDoc).WithoutKey().ForUsers().
+			ForSettingUp(),
 		server.Op("POST /api/v1/auth/password-link", server.Public, server.Handle(s.usePasswordLink),
 			usePasswordLinkDoc).ForUsers(),
-		server.Op("GET /api/v1/auth/me", server.Read, server.Handle(s.me), meDoc).ForUsers(),
+		server.Op("GET /api/v1/auth/me", server.Read, server.Handle(s.me), meDoc).ForUsers().ForSettingUp(),
 		server.Op("GET /api/v1/auth/sessions", server.Read, server.Handle(s.sessions), sessionsDoc).ForUsers(),
 		server.Op("DELETE /api/v1/auth/sessions/{id}", server.Read, server.Handle(s.revokeSession),
 			revokeSessionDoc).ForUsers(),
-	}, slices.Concat(s.userRoutes(), s.keyRoutes(), s.settingsRoutes())...)
+	}, slices.Concat(s.factorRoutes(), s.userRoutes(), s.keyRoutes(), s.settingsRoutes())...)
 }
 
 // TokenSet is the response of login and refresh.
@@ -152,11 +153,16 @@ type User struct {
 	Role      Role            `json:"role" rule:"notNull"`
 	CreatedAt value.Timestamp `json:"created_at" rule:"notNull"`
 	TenantID  value.UUID      `json:"tenant_id" rule:"notNull"`
+
+	OTPEnabled       bool                  `json:"otp_enabled" rule:"notNull"`
+	OTPSetupRequired bool                  `json:"otp_setup_required" rule:"notNull"`
+	RecoveryCodes    value.Optional[int64] `json:"recovery_codes_left" rule:"readOnly"`
 }
 
 // tokenSet returns an access token for the actor and the session's current refresh token.
 func (s *Service) tokenSet(actor db.Actor, session Refresh) (server.OK[TokenSet], error) {
-	access, err := s.tokens.Access(Principal{TenantID: actor.Tenant, UserID: actor.User, Role: actor.Role})
+	access, err := s.tokens.Access(Principal{TenantID: actor.Tenant, UserID: actor.User, Role: actor.Role,
+		SessionID: session.SessionID})
 	if err != nil {
 		return nil, err
 	}
@@ -257,8 +263,11 @@ var meDoc = &server.Doc{
 }
 
 func (s *Service) me(ctx context.Context, _ *server.Request[struct{}]) (server.OK[User], error) {
-	user := db.SQL(`select id, email, name, role, created_at, tenant_id from users where id = $1`,
-		db.ActorOf(ctx).User)
+	user := db.SQL(`
+		select id, email, name, role, created_at, tenant_id, otp_at is not null as otp_enabled,
+			otp_missing as otp_setup_required, (select cardinality(o.recovery_hashes) from user_otps o
+				where o.tenant_id = users.tenant_id and o.user_id = users.id and users.otp_at is not null) as recovery_codes_left
+		from users where id = $1`, db.ActorOf(ctx).User)
 	if err := s.db.Read(ctx, user); err != nil {
 		return nil, err
 	}

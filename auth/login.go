@@ -15,6 +15,7 @@ import (
 type Credentials struct {
 	Email    value.Optional[string] `json:"email" rule:"required,maxLength=320"`
 	Password value.Optional[string] `json:"password" rule:"required,maxLength=1000"`
+	OTP      value.Optional[string] `json:"otp" rule:"maxLength=100"`
 }
 
 var loginDoc = &server.Doc{
@@ -23,26 +24,31 @@ var loginDoc = &server.Doc{
 		"response, after the same time. Failed logins within 15 minutes are limited: 5 for an account from one address, " +
 		"20 from an address, 100 for an account. Beyond that, every login gets a `429` with `Retry-After`, also with the " +
 		"right password. The limit of the account does not apply to the 20 addresses from which the user last logged in " +
-		"or refreshed a session within 30 days. An account can log in 300 times within 15 minutes.",
-	Errors: []*server.Error{errCredentials},
+		"or refreshed a session within 30 days. An account can log in 300 times within 15 minutes.\n\n" +
+		"A user with a second factor also sends `otp`: the code of the app, or a recovery code. Without it, the right " +
+		"password gets `OTP_REQUIRED`. A code works once. 5 wrong codes from one address within 15 minutes get a `429`, as " +
+		"do 20 within 24 hours from one of those 20 addresses, or from all others together. Recovery codes work " +
+		"nevertheless. `otp` is ignored for a user without a second factor.",
+	Errors: []*server.Error{errCredentials, errOTPRequired, errLoginOTP},
 }
 
 var errCredentials = &server.Error{Status: 401, Code: "INVALID_CREDENTIALS", Detail: "Incorrect email or password"}
 
 func (s *Service) login(ctx context.Context, r *server.Request[Credentials]) (server.OK[TokenSet], error) {
-	actor, session, err := s.startWith(ctx, *r.In.Email.Value, *r.In.Password.Value, r.Address)
+	user, session, err := s.startWith(ctx, *r.In.Email.Value, *r.In.Password.Value, r.In.OTP.Or(""), r.Address)
 	if err != nil {
 		return nil, err
 	}
-	return s.tokenSet(actor, session)
+	return s.tokenSet(user.actor, session)
 }
 
-// startWith starts a session for the user with the e-mail and the password, who logs in from the address.
+// startWith starts a session for the user with the e-mail, the password and, if the user has a second factor, the
+// code, who logs in from the address. If only the code is missing, the error is errOTPRequired, and startWith returns
+// the user.
 func (s *Service) startWith(
-	ctx context.Context, email, password, address string,
-) (a db.Actor, session Refresh, err error) {
+	ctx context.Context, email, password, code, address string,
+) (user *loginUser, session Refresh, err error) {
 	email = EmailKey(email)
-	var user *loginUser
 	find := func() (err error) {
 		if user == nil {
 			user, err = s.findUser(ctx, email, address)
@@ -54,38 +60,47 @@ func (s *Service) startWith(
 		return err == nil && user.knownAddress, err
 	})
 	if err != nil {
-		return a, session, err
+		return nil, session, err
 	}
 	outcome := Abandoned
 	defer func() { done(outcome) }()
 
 	if err := find(); err != nil {
-		return a, session, err
+		return nil, session, err
 	}
 	// The groups do not include the tenant: the order of hashing must not depend on whether the account exists.
 	right, err := s.hasher.Verify(ctx, user.hash, password, "account "+email, "address "+address)
 	if errors.Is(err, ErrBusy) {
-		return a, session, server.ErrUnavailable.Because(err)
+		return nil, session, server.ErrUnavailable.Because(err)
 	}
 	if err != nil {
-		return a, session, err
+		return nil, session, err
 	}
 	if !right {
 		outcome = Failed
 		if user.actor.User != nobody {
 			s.db.Later(db.As(ctx, db.Actor{Tenant: user.actor.Tenant}), audit.FailedSignIn(user.actor.User))
 		}
-		return a, session, errCredentials
+		return nil, session, errCredentials
 	}
-	outcome = Succeeded
-	session, err = s.startSession(db.As(ctx, user.actor), user, address)
-	return user.actor, session, err
+	if !user.factor {
+		outcome = Succeeded
+		session, err = s.startSession(db.As(ctx, user.actor), user, address)
+		return user, session, err
+	}
+	done(Passed) // the code is another attempt
+	if code == "" {
+		return user, session, errOTPRequired
+	}
+	session, err = s.startWithCode(ctx, user, code, address)
+	return user, session, err
 }
 
 // loginUser is the user whom a login names. If the user does not exist or is disabled, hash is empty.
 type loginUser struct {
 	actor        db.Actor
 	hash         string
+	factor       bool // whether a login needs a code
 	knownAddress bool // the user logged in or refreshed a session from the address within knownFor
 }
 
@@ -104,11 +119,17 @@ func (s *Service) findUser(ctx context.Context, email, address string) (*loginUs
 		actor = db.Actor{Tenant: nobody, User: nobody}
 	}
 	u := &loginUser{actor: actor}
-	return u, s.db.Read(db.As(ctx, db.Actor{Tenant: actor.Tenant}), db.SQL(`
-		select u.password_hash, u.role, exists (
+	return u, s.db.Read(db.As(ctx, db.Actor{Tenant: actor.Tenant}), s.readUser(u, address))
+}
+
+// readUser returns the statement that reads the user with the id in u.
+func (s *Service) readUser(u *loginUser, address string) *db.Stmt {
+	u.actor.SettingUp = true // a user who must set up a second factor logs in for that
+	return db.SQL(`
+		select u.password_hash, u.role, u.otp_at is not null, exists (
 			select from login_addresses a where a.user_id = u.id and a.address = $2 and a.used_at > $3)
-		from users u where u.id = $1 and u.disabled_at is null`, actor.User, address, s.now().Add(-knownFor)).
-		Into(&u.hash, &u.actor.Role, &u.knownAddress))
+		from users u where u.id = $1 and u.disabled_at is null`, u.actor.User, address, s.now().Add(-knownFor)).
+		Into(&u.hash, &u.actor.Role, &u.factor, &u.knownAddress)
 }
 
 // knownFor is the time for which an address counts as known after a login or a refresh. Only the latest maxKnown
@@ -185,24 +206,32 @@ func (s *Service) begin(
 }
 
 // startSession inserts a session for the user and deletes the user's expired sessions. The row lock waits for a
-// concurrent change of the user. If the change replaced the password hash or disabled the user, the error is
-// errCredentials.
+// concurrent change of the user. If the change replaced the password hash, disabled the user or turned on a second
+// factor, the error is errCredentials.
 func (s *Service) startSession(ctx context.Context, user *loginUser, address string) (Refresh, error) {
-	now, actor := s.now().UTC().Truncate(time.Second), user.actor
-	session := Refresh{TenantID: actor.Tenant, UserID: actor.User, SessionID: value.NewID(), Counter: 1, IssuedAt: now}
-	opened := db.SQL(`
-		with u as (select id from users where id = $2 and password_hash = $5 and disabled_at is null for share)
-		insert into sessions (id, user_id, counter, created_at, refreshed_at, expires_at)
-		select $1, u.id, 1, $3, $3, $4 from u returning id`,
-		session.SessionID, actor.User, now, now.Add(s.tokens.RefreshTTL()), user.hash)
-	err := s.db.Write(ctx,
-		db.SQL(`delete from sessions where user_id = $1 and expires_at < $2`, actor.User, now),
-		opened,
-		rememberAddress(session, address, now),
-		db.SQL(`select audit_add('sign_in', 'user', u.id, u.name)::text from users u
-			where u.id = $1 and exists (select from sessions where id = $2)`, actor.User, session.SessionID))
+	session, opened, stmts := s.openSession(user, address)
+	err := s.db.Write(ctx, stmts...)
 	if err == nil && opened.Rows() == 0 {
 		err = errCredentials
 	}
 	return session, err
+}
+
+// openSession returns the statements of startSession. The statement opened among them inserts the session.
+func (s *Service) openSession(user *loginUser, address string) (session Refresh, opened *db.Stmt, all []*db.Stmt) {
+	now, actor := s.now().UTC().Truncate(time.Second), user.actor
+	session = Refresh{TenantID: actor.Tenant, UserID: actor.User, SessionID: value.NewID(), Counter: 1, IssuedAt: now}
+	opened = db.SQL(`
+		with u as (select id from users where id = $2 and password_hash = $5 and disabled_at is null
+			and (otp_at is not null) = $6 for share)
+		insert into sessions (id, user_id, counter, created_at, refreshed_at, expires_at)
+		select $1, u.id, 1, $3, $3, $4 from u returning id`,
+		session.SessionID, actor.User, now, now.Add(s.tokens.RefreshTTL()), user.hash, user.factor)
+	return session, opened, []*db.Stmt{
+		db.SQL(`delete from sessions where user_id = $1 and expires_at < $2`, actor.User, now),
+		opened,
+		rememberAddress(session, address, now),
+		db.SQL(`select audit_add('sign_in', 'user', u.id, u.name)::text from users u
+			where u.id = $1 and exists (select from sessions where id = $2)`, actor.User, session.SessionID),
+	}
 }

@@ -3,7 +3,9 @@ package auth
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"crypto/subtle"
+	"encoding/base64"
 	"sync"
 	"time"
 
@@ -22,19 +24,55 @@ type Visitor struct {
 	Name, Email              string
 	Farm, TimeZone, Currency string
 	Session                  string // its id
+	MustSetUp                bool   // whether the user must set up a second factor first
 	Cookie                   string // the new cookie if the request extended the session, or ""
 }
 
 // extendAfter is the minimum age of a cookie for which a request extends the session.
 const extendAfter = time.Hour
 
-// SignIn starts a session of a browser and returns its cookie. The errors are the errors of a login.
-func (s *Service) SignIn(ctx context.Context, email, password, address string) (cookie string, err error) {
-	_, session, err := s.startWith(ctx, email, password, address)
+// SignIn starts a session of a browser and returns its cookie. If the user has a second factor, it starts no session,
+// and returns a token for SignInWithCode instead. The errors are the errors of a login.
+func (s *Service) SignIn(ctx context.Context, email, password, address string) (cookie, token string, err error) {
+	user, session, err := s.startWith(ctx, email, password, "", address)
+	if err == errOTPRequired {
+		token, err = s.tokens.passed(passed{user.actor.Tenant, user.actor.User, passwordDigest(user.hash)})
+		return "", token, err
+	}
+	if err != nil {
+		return "", "", err
+	}
+	cookie, err = s.tokens.refresh(pagesAudience, session)
+	return cookie, "", err
+}
+
+// ErrSignInAgain means that a page has waited too long for a code, or that the password has changed meanwhile.
+var ErrSignInAgain = &server.Error{Status: 401, Code: "INVALID_TOKEN", Detail: "Sign in again: this took too long"}
+
+// SignInWithCode starts a session of a browser and returns its cookie. The token is that of SignIn.
+func (s *Service) SignInWithCode(ctx context.Context, token, code, address string) (cookie string, err error) {
+	p, err := s.tokens.parsePassed(token)
+	if err != nil {
+		return "", ErrSignInAgain.Because(err)
+	}
+	user := &loginUser{actor: db.Actor{Tenant: p.TenantID, User: p.UserID}}
+	if err := s.db.Read(db.As(ctx, db.Actor{Tenant: p.TenantID}), s.readUser(user, address)); err != nil {
+		return "", err
+	}
+	if !user.factor || passwordDigest(user.hash) != p.Password {
+		return "", ErrSignInAgain
+	}
+	session, err := s.startWithCode(ctx, user, code, address)
 	if err != nil {
 		return "", err
 	}
 	return s.tokens.refresh(pagesAudience, session)
+}
+
+// passwordDigest returns a digest of a stored hash, which has a salt.
+func passwordDigest(hash string) string {
+	digest := sha256.Sum256([]byte(hash))
+	return base64.RawURLEncoding.EncodeToString(digest[:])
 }
 
 // CookieAge is how long a cookie is valid.
@@ -43,7 +81,7 @@ func (s *Service) CookieAge() time.Duration { return s.tokens.RefreshTTL() }
 // Identify returns the user that a cookie names. It does not read the database.
 func (s *Service) Identify(cookie string) (actor db.Actor, ok bool) {
 	session, err := s.tokens.parseCookie(cookie)
-	return db.Actor{Tenant: session.TenantID, User: session.UserID}, err == nil
+	return db.Actor{Tenant: session.TenantID, User: session.UserID, Session: session.SessionID}, err == nil
 }
 
 // Visit returns the user of a cookie, in one round trip. The error is server.ErrInvalidToken if the session has ended.
@@ -54,18 +92,19 @@ func (s *Service) Visit(ctx context.Context, cookie, address string, more ...*db
 		return Visitor{}, tokenError(err)
 	}
 	now := s.now().UTC().Truncate(time.Second)
-	v := Visitor{Actor: db.Actor{Tenant: session.TenantID, User: session.UserID}, Session: session.SessionID}
+	v := Visitor{Session: session.SessionID,
+		Actor: db.Actor{Tenant: session.TenantID, User: session.UserID, Session: session.SessionID}}
 	ctx = db.As(ctx, db.Actor{Tenant: session.TenantID})
 	found := db.SQL(`
-		select u.role, u.name, u.email, t.name, t.time_zone, coalesce(t.currency, '')
+		select u.role, u.name, u.email, u.otp_missing, t.name, t.time_zone, coalesce(t.currency, '')
 		from sessions s cross join lateral (
-			select role, name, email from users
+			select role, name, email, otp_missing from users
 			where tenant_id = s.tenant_id and id = s.user_id and disabled_at is null
 		) u cross join lateral (
 			select name, time_zone, currency from tenants where tenant_id = s.tenant_id
 		) t
 		where s.id = $1 and s.user_id = $2 and s.expires_at > $3`, session.SessionID, session.UserID, now).Quick().
-		Into(&v.Actor.Role, &v.Name, &v.Email, &v.Farm, &v.TimeZone, &v.Currency)
+		Into(&v.Actor.Role, &v.Name, &v.Email, &v.MustSetUp, &v.Farm, &v.TimeZone, &v.Currency)
 	if err := s.db.Read(ctx, append(more, found)...); err != nil {
 		return Visitor{}, err
 	}

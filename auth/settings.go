@@ -39,13 +39,20 @@ type Settings struct {
 	FailureRate  value.Optional[value.Decimal] `json:"failure_rate_percent" rule:"maximum=99"`
 	Measured     value.Optional[bool]          `json:"failure_rate_measured" rule:"notNull"`
 	Assemble     value.Optional[bool]          `json:"assemble_on_delivery" rule:"notNull"`
+	Factor       value.Optional[FactorRule]    `json:"second_factor" rule:"notNull"`
 	UpdatedAt    value.Timestamp               `json:"updated_at" rule:"readOnly,notNull"`
 }
+
+// FactorRule says which users of a tenant must have a second factor.
+type FactorRule string
+
+// Enum returns all rules.
+func (FactorRule) Enum() []string { return []string{"optional", "admins", "all"} }
 
 const (
 	ownTenant       = `tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid`
 	settingsColumns = `time_zone, currency, labour_hour_cost, machine_hour_cost, machine_power_watts, energy_kwh_cost,
-		failure_rate_percent, failure_rate_measured, assemble_on_delivery, updated_at`
+		failure_rate_percent, failure_rate_measured, assemble_on_delivery, second_factor, updated_at`
 )
 
 var getSettingsDoc = &server.Doc{
@@ -65,26 +72,38 @@ var updateSettingsDoc = &server.Doc{
 	Description: "`time_zone` is a name of the IANA time zone database. After a change, reports are in the new zone " +
 		"at once, and slower until the past days are summarised in it, within about an hour. The currency is only " +
 		"shown: no amount is converted. A change of a rate does not change what past runs cost. A rate of null means that " +
-		"its part of a cost is unknown; 0 leaves the part out.",
+		"its part of a cost is unknown; 0 leaves the part out.\n\nWith `second_factor`, admins or all users must have a " +
+		"second factor. Whoever must and has none can only set it up: other operations return `OTP_SETUP_REQUIRED`. API " +
+		"keys do not need one. An admin without a second factor cannot require it.",
+	Errors: []*server.Error{errOwnFactor},
 }
+
+var errOwnFactor = server.Conflict("OTP_NOT_ENABLED", "Set up your own second factor first").On("second_factor")
 
 func (s *Service) updateSettings(ctx context.Context, r *server.Request[Settings]) (server.OK[Settings], error) {
 	in := &r.In
 	if !in.Currency.IsNull() && !slices.Contains(currencies, *in.Currency.Value) {
 		return nil, server.Invalid("currency", "must be an ISO 4217 code such as EUR, or null")
 	}
-	set, args := server.Assignments(in, []any{in.TimeZone.Arg()})
+	needsFactor := in.Factor.Or("optional") != "optional"
+	set, args := server.Assignments(in, []any{in.TimeZone.Arg(), needsFactor, db.ActorOf(ctx).User})
 	if set == "" {
 		return s.getSettings(ctx, &server.Request[struct{}]{})
 	}
+	hasFactor := false
+	own := db.SQL(`select otp_at is not null from users where id = $1`, db.ActorOf(ctx).User).Into(&hasFactor)
 	// On some systems, pg_timezone_names also lists files that are not time zones.
 	settings := db.SQL(`
 		update tenants set `+set+`, updated_at = now()
 		where `+ownTenant+` and ($1::text is null or $1 !~ '^(posix|right)/'
 			and $1 not in ('localtime', 'posixrules', 'Factory')
 			and exists (select from pg_timezone_names z where z.name = $1))
+			and (not $2::boolean or exists (select from users u where u.id = $3 and u.otp_at is not null))
 		returning `+settingsColumns, args...)
-	err := s.db.Write(ctx, settings)
+	err := s.db.Write(ctx, own, settings)
+	if err == nil && settings.Rows() == 0 && needsFactor && !hasFactor {
+		return nil, errOwnFactor
+	}
 	if err == nil && settings.Rows() == 0 {
 		return nil, server.Invalid("time_zone", "must be a name of the IANA time zone database, such as Europe/Berlin")
 	}

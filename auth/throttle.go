@@ -15,7 +15,8 @@ type Outcome int
 const (
 	Failed    Outcome = iota // the password was wrong
 	Succeeded                // the password was right
-	Abandoned                // Source says which failures count together for the limit of an account.
+	Abandoned                // the password was not verified
+	Passed                   // the password was right, and the second factor is not verified yet
 )
 
 const (
@@ -65,10 +66,10 @@ type Throttle struct {
 	windows [4]window
 }
 
-// window holds the attempts of each key: the running attempts, and the ended attempts with the outcome that the window
+// window holds the attempts of each key: the running attempts, and the ended attempts with an outcome that the window
 // counts.
 type window struct {
-	counts   Outcome
+	counts   []Outcome
 	limit    int
 	parallel int // the number of attempts of a key that may run at a time; 0 for any number
 	maxKeys  int
@@ -91,10 +92,10 @@ type attempt struct {
 func NewThrottle(now func() time.Time) *Throttle {
 	t := &Throttle{now: now, seen: now()}
 	t.windows = [...]window{
-		pairWindow:    {counts: Failed, limit: pairFailures},
-		addressWindow: {counts: Failed, limit: addressFailures},
-		loginWindow:   {counts: Succeeded, limit: accountLogins, parallel: accountParallel},
-		accountWindow: {counts: Failed, limit: accountFailures},
+		pairWindow:    {counts: []Outcome{Failed}, limit: pairFailures},
+		addressWindow: {counts: []Outcome{Failed}, limit: addressFailures},
+		loginWindow:   {counts: []Outcome{Succeeded}, limit: accountLogins, parallel: accountParallel},
+		accountWindow: {counts: []Outcome{Failed, Passed}, limit: accountFailures},
 	}
 	for i := range t.windows {
 		t.windows[i].maxKeys, t.windows[i].keys = maxThrottleKeys, make(map[[32]byte]*list.Element)
@@ -121,7 +122,8 @@ type Limit struct {
 // guesses are limited too. The account is the normalized e-mail, which need not exist.
 //
 // The caller must report the outcome by calling done; only the first call has an effect. Failed turns the attempt into
-// a failure. Succeeded turns it into a success and removes all failures of this account from this address. Abandoned
+// a failure. Succeeded turns it into a success and removes all failures of this account from this address. Passed
+// counts only for the limit of an account, so that a stolen password causes no more work than guesses do. Abandoned
 // removes the attempt. An attempt without an outcome counts as running until it expires.
 func (t *Throttle) Begin(account, address string, source Source) (done func(Outcome), limit *Limit) {
 	// Keys are hashes, because e-mails may be long.
@@ -230,7 +232,7 @@ func (w *window) ended(key [32]byte, ended *attempt, outcome Outcome) {
 	}
 	a := element.Value.(*attempts)
 	a.notify()
-	if outcome != w.counts {
+	if !slices.Contains(w.counts, outcome) {
 		a.all = slices.DeleteFunc(a.all, func(other *attempt) bool { return other == ended })
 	}
 	if len(a.all) == 0 {

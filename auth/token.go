@@ -12,6 +12,7 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
+	"spoolwright/auth/vault"
 	"spoolwright/server"
 	"spoolwright/value"
 )
@@ -29,6 +30,7 @@ const (
 	accessAudience  = "spoolwright:access"
 	refreshAudience = "spoolwright:refresh"
 	pagesAudience   = "spoolwright:pages"
+	codeAudience    = "spoolwright:code"
 	minSecretBytes  = 32
 	maxTokenBytes   = 4 << 10
 	issuedAtSkew    = 5 * time.Second // tolerance for the clock of another instance that issued a token
@@ -38,10 +40,12 @@ const (
 type Principal struct {
 	TenantID, UserID string
 	Role             string // admin, operator or viewer
+	SessionID        string // may be empty
 }
 
 func (p Principal) valid() bool {
-	return isID(p.TenantID) && isID(p.UserID) && Role(p.Role).access() != server.Public
+	return isID(p.TenantID) && isID(p.UserID) && Role(p.Role).access() != server.Public &&
+		(p.SessionID == "" || isID(p.SessionID))
 }
 
 // Refresh is the content of a refresh token. The ids are UUIDs in canonical form.
@@ -67,6 +71,7 @@ type Tokens struct {
 	parser     *jwt.Parser
 	verified   tokenCache[Principal] // access tokens
 	visitors   tokenCache[Refresh]   // cookies of the pages
+	vault      vault.Vault           // of the secrets of second factors
 }
 
 // tokenCache maps the SHA-256 of verified tokens to their content, because verification costs more CPU time than the
@@ -125,8 +130,9 @@ func (c *tokenCache[T]) parse(raw string, now func() time.Time, verify func() (T
 
 type accessClaims struct {
 	jwt.RegisteredClaims
-	Tenant string `json:"tenant"`
-	Role   string `json:"role"`
+	Tenant  string `json:"tenant"`
+	Role    string `json:"role"`
+	Session string `json:"session,omitempty"`
 }
 
 type refreshClaims struct {
@@ -153,6 +159,7 @@ func NewTokens(secrets []string, accessTTL, refreshTTL time.Duration, now func()
 		}
 		t.keys.Keys = append(t.keys.Keys, []byte(secret))
 	}
+	t.vault = vault.New(secrets, "spoolwright: second factors")
 	// The library joins "expired" with other claim errors; check returns ErrTokenExpired only if there is no other
 	// error.
 	t.parser = jwt.NewParser(
@@ -175,7 +182,7 @@ func (t *Tokens) Access(p Principal) (string, error) {
 			p.Role)
 	}
 	claims := registered(accessAudience, p.UserID, rand.Text(), t.now(), t.accessTTL)
-	return t.sign(accessClaims{claims, p.TenantID, p.Role})
+	return t.sign(accessClaims{claims, p.TenantID, p.Role, p.SessionID})
 }
 
 // Refresh returns the refresh token for r. The same r, secret and lifetime give the same token. It returns an error if
@@ -215,7 +222,7 @@ func (t *Tokens) ParseAccess(raw string) (Principal, error) {
 		if !t.verify(raw, &c) {
 			return Principal{}, time.Time{}, ErrTokenInvalid
 		}
-		p := Principal{c.Tenant, c.Subject, c.Role}
+		p := Principal{c.Tenant, c.Subject, c.Role, c.Session}
 		if err := t.check(&c.RegisteredClaims, accessAudience, p.valid()); err != nil {
 			return Principal{}, time.Time{}, err
 		}
@@ -246,6 +253,37 @@ func (t *Tokens) parseRefresh(audience, raw string) (Refresh, time.Time, error) 
 	}
 	r.IssuedAt = c.IssuedAt.UTC()
 	return r, c.ExpiresAt.Time, nil
+}
+
+// passed is the content of a token that says that a person has given the right password on a page. The page then asks
+// for a code.
+type passed struct {
+	TenantID, UserID string
+	Password         string // a digest of the stored hash: a new password ends the token
+}
+
+type passedClaims struct {
+	jwt.RegisteredClaims
+	Tenant   string `json:"tenant"`
+	Password string `json:"password"`
+}
+
+// passedFor is how long a page waits for a code.
+const passedFor = 10 * time.Minute
+
+func (t *Tokens) passed(p passed) (string, error) {
+	claims := registered(codeAudience, p.UserID, rand.Text(), t.now(), passedFor)
+	return t.sign(passedClaims{claims, p.TenantID, p.Password})
+}
+
+// parsePassed verifies a token of passed. The error is ErrTokenExpired or ErrTokenInvalid.
+func (t *Tokens) parsePassed(raw string) (passed, error) {
+	var c passedClaims
+	if !t.verify(raw, &c) {
+		return passed{}, ErrTokenInvalid
+	}
+	p := passed{c.Tenant, c.Subject, c.Password}
+	return p, t.check(&c.RegisteredClaims, codeAudience, isID(p.TenantID) && isID(p.UserID) && p.Password != "")
 }
 
 // verify decodes the token into claims and reports whether it is well-formed and signed with one of the secrets.

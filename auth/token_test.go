@@ -125,7 +125,7 @@ func TestNewTokens(t *testing.T) {
 func TestAccessToken(t *testing.T) {
 	tokens := tokensAt(t, testTime.Add(999*time.Millisecond))
 	for _, role := range []string{"admin", "operator", "viewer"} {
-		want := Principal{testTenant, testUser, role}
+		want := Principal{testTenant, testUser, role, ""}
 		raw, err := tokens.Access(want)
 		if err != nil {
 			t.Fatal(err)
@@ -149,11 +149,15 @@ func TestAccessToken(t *testing.T) {
 		t.Errorf("the claims are %s, want %s", b, want)
 	}
 	for _, p := range []Principal{
-		{}, {testTenant, testUser, "owner"}, {testTenant, testUser, ""}, {testTenant, "", "admin"},
-		{"", testUser, "admin"},
-		{testTenant, strings.ToUpper(testUser), "admin"}, {testTenant, strings.ReplaceAll(testUser, "-", ""), "admin"},
-		{testTenant, "{" + testUser[1:35] + "}", "admin"}, {testTenant, testUser[:35] + "g", "admin"},
-		{testTenant, testUser + "\n", "admin"}, {testTenant, strings.Replace(testUser, "-", "0", 1), "admin"},
+		{}, {testTenant, testUser, "owner", ""}, {testTenant, testUser, "", ""}, {testTenant, "", "admin", ""},
+		{"", testUser, "admin", ""},
+		{testTenant, strings.ToUpper(testUser), "admin", ""},
+		{testTenant, strings.ReplaceAll(testUser, "-", ""), "admin", ""},
+		{testTenant, "{" + testUser[1:35] + "}", "admin", ""},
+		{testTenant, testUser[:35] + "g", "admin", ""},
+		{testTenant, testUser + "\n", "admin", ""},
+		{testTenant, strings.Replace(testUser, "-", "0", 1), "admin", ""},
+		{testTenant, testUser, "admin", "x"},
 	} {
 		if raw, err := tokens.Access(p); err == nil || raw != "" {
 			t.Errorf("Access(%+v) = %q, %v", p, raw, err)

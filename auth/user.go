@@ -31,6 +31,7 @@ func (s *Service) userRoutes() []server.Route {
 		server.Op("DELETE /api/v1/users/{id}", server.Admin, server.Handle(s.deleteUser), deleteUserDoc).ForUsers(),
 		server.Op("POST /api/v1/users/{id}/password-link", server.Admin, server.Handle(s.createPasswordLink).OptionalBody(),
 			createPasswordLinkDoc).ForUsers(),
+		server.Op("DELETE /api/v1/users/{id}/otp", server.Admin, server.Handle(s.resetOTP), resetOTPDoc).ForUsers(),
 	}
 }
 
@@ -44,6 +45,7 @@ type UserAccount struct {
 	Password value.Optional[string] `json:"password" rule:"notNull,writeOnly,maxLength=200,minLength=10"`
 	Send     value.Optional[bool]   `json:"send" rule:"notNull,writeOnly"`
 	Invited  bool                   `json:"invited" rule:"readOnly,notNull"`
+	OTP      bool                   `json:"otp_enabled" rule:"readOnly,notNull"`
 	// The last e-mail with a password link.
 	LinkEmail      value.Optional[LinkEmailState]  `json:"link_email" rule:"readOnly,unsorted"`
 	LinkEmailAt    value.Optional[value.Timestamp] `json:"link_email_at" rule:"readOnly,unsorted"`
@@ -77,7 +79,7 @@ func checkNewPassword(problems *server.Problems, field string, password value.Op
 
 // userColumns selects the fields of a UserAccount.
 const userColumns = `id, email, name, role, disabled_at is not null as disabled, password_hash = '' as invited, ` +
-	linkEmailColumns + `, created_at, updated_at`
+	`otp_at is not null as otp_enabled, ` + linkEmailColumns + `, created_at, updated_at`
 
 // linkEmailColumns selects the fields about the last e-mail with a link of a row of users.
 const linkEmailColumns = `
@@ -101,9 +103,10 @@ type UserFilter struct {
 
 func (f UserFilter) list() *server.List {
 	l := server.NewList(`(
-			select *, disabled_at is not null as disabled, password_hash = '' as invited, `+linkEmailColumns+` from users
-		) users`, "id, email, name, role, disabled, invited, link_email, link_email_at, link_email_error, created_at, "+
-		"updated_at", "", "")
+			select *, disabled_at is not null as disabled, password_hash = '' as invited, otp_at is not null as otp_enabled,
+				`+linkEmailColumns+` from users
+		) users`, "id, email, name, role, disabled, invited, otp_enabled, link_email, link_email_at, link_email_error, "+
+		"created_at, updated_at", "", "")
 	l.WhereText(`lower(email collate "und-x-icu") collate "C"`, f.Email)
 	l.WhereOneOf("role", f.Role)
 	l.WhereEqual("disabled", f.Disabled)
@@ -355,6 +358,7 @@ func DeleteUser(id string) []db.Statement {
 		{SQL: `delete from sessions where user_id = $1`, Args: []any{id}},
 		{SQL: `delete from login_addresses where user_id = $1`, Args: []any{id}},
 		{SQL: `delete from link_emails where user_id = $1`, Args: []any{id}},
+		{SQL: `delete from user_otps where user_id = $1`, Args: []any{id}},
 		server.ForgetKeys(id),
 		{SQL: `insert into former_users (tenant_id, id, name) select tenant_id, id, name from users where id = $1`,
 			Args: []any{id}},
@@ -385,30 +389,11 @@ var errCurrentPassword = server.BadRequest("INVALID_CREDENTIALS", "The current p
 	On("current_password")
 
 func (s *Service) changePassword(ctx context.Context, r *server.Request[NewPassword]) (server.NoContent, error) {
-	id := db.ActorOf(ctx).User
-	var email, old string
-	user := db.SQL(`select email, password_hash from users where id = $1`, id).Into(&email, &old)
-	if err := s.db.Read(ctx, user); err != nil {
-		return nil, err
-	}
-	done, err := s.begin(ctx, EmailKey(email), r.Address, Session, nil)
+	user, err := s.checkPassword(ctx, *r.In.Current.Value, r.Address)
 	if err != nil {
 		return nil, err
 	}
-	outcome := Abandoned
-	defer func() { done(outcome) }()
-
-	right, err := s.hasher.Verify(ctx, old, *r.In.Current.Value, tenantGroup(ctx))
-	switch {
-	case errors.Is(err, ErrBusy):
-		return nil, server.ErrUnavailable.Because(err)
-	case err != nil:
-		return nil, err
-	case !right:
-		outcome = Failed
-		return nil, errCurrentPassword
-	}
-	outcome = Succeeded
+	id, old := user.actor.User, user.hash
 	hash, err := s.hash(ctx, *r.In.New.Value)
 	if err != nil {
 		return nil, err
@@ -427,4 +412,33 @@ func (s *Service) changePassword(ctx context.Context, r *server.Request[NewPassw
 		return nil, errCurrentPassword
 	}
 	return nil, nil
+}
+
+// checkPassword checks the current password of the caller, as a login does. It returns the caller.
+func (s *Service) checkPassword(ctx context.Context, password, address string) (*loginUser, error) {
+	user, email := &loginUser{actor: db.ActorOf(ctx)}, ""
+	err := s.db.Read(ctx, s.readUser(user, address),
+		db.SQL(`select email from users where id = $1`, user.actor.User).Into(&email))
+	if err != nil {
+		return nil, err
+	}
+	done, err := s.begin(ctx, EmailKey(email), address, Session, nil)
+	if err != nil {
+		return nil, err
+	}
+	outcome := Abandoned
+	defer func() { done(outcome) }()
+
+	right, err := s.hasher.Verify(ctx, user.hash, password, tenantGroup(ctx))
+	switch {
+	case errors.Is(err, ErrBusy):
+		return nil, server.ErrUnavailable.Because(err)
+	case err != nil:
+		return nil, err
+	case !right:
+		outcome = Failed
+		return nil, errCurrentPassword
+	}
+	outcome = Succeeded
+	return user, nil
 }

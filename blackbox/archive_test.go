@@ -122,6 +122,9 @@ func (in *installation) fullFarm(t *testing.T) *fixture {
 	t.Helper()
 	f := in.newFullFixture(t)
 	c := f.admin
+	factor := f.tenant.User(t, "viewer")
+	app := factor.Post(t, "/api/v1/auth/otp", testkit.JSON{"current_password": testkit.Password}).Want(200).Text("secret")
+	factor.Post(t, "/api/v1/auth/otp/confirm", testkit.JSON{"otp": testkit.TOTP(app, time.Now())}).Want(200)
 	user := f.create(t, "/api/v1/users", "/api/v1/users")
 	c.Delete(t, "/api/v1/users/"+user).Want(204)
 	c.With("Idempotency-Key", "once").Post(t, "/api/v1/spools", blackSpool).Want(201)
@@ -342,13 +345,14 @@ func TestArchiveWithoutSecrets(t *testing.T) {
 	}
 	after := to.rows(t, f.tenant.ID)
 	partly := []string{"tenants", "users", "former_users", "api_keys", "webhooks", "webhook_deliveries", "login_directory",
-		"key_directory", "shops", "shop_orders", "shop_directory"}
+		"key_directory", "shops", "shop_orders", "shop_directory", "user_otps"}
 	for table, rows := range before {
 		if notInFiles[table] == "" && !slices.Contains(partly, table) && !slices.Equal(after[table], rows) {
 			t.Errorf("the table %s differs:\n%.2000s\nwant\n%.2000s", table, after[table], rows)
 		}
 	}
-	for _, table := range []string{"users", "webhooks", "webhook_deliveries", "login_directory", "key_directory"} {
+	for _, table := range []string{"users", "user_otps", "webhooks", "webhook_deliveries", "login_directory",
+		"key_directory"} {
 		testkit.Equal(t, len(after[table]), 0, "rows of %s", table)
 	}
 	stock := fmt.Sprintf(`{"kind": "stock", "item_id": "%[1]s", "tenant_id": "%[1]s"}`, f.tenant.ID)

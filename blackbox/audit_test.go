@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"spoolwright/auth/audit"
 	"spoolwright/db"
@@ -163,6 +164,51 @@ func TestAuditLog(t *testing.T) {
 	added("own password changed", own)
 	command(secret+" 5\n", "user", "passwd", "--email", bobMail, "--password-stdin")
 	added("user passwd", operator(by("user.password_changed", bob, "Robert", "password")))
+	command(secret+" 3\n", "user", "passwd", "--email", bobMail, "--password-stdin")
+	added("user passwd", operator(by("user.password_changed", bob, "Robert", "password")))
+
+	// The second factor.
+	otp := func(operation string, body j) *testkit.Response {
+		t.Helper()
+		return robert.Post(t, "/api/v1/auth/otp"+operation, body)
+	}
+	setUp := func() (app string, codes *testkit.Response) {
+		t.Helper()
+		app = otp("", j{"current_password": secret + " 3"}).Want(200).Text("secret")
+		added("set-up begun")
+		codes = otp("/confirm", j{"otp": testkit.TOTP(app, time.Now())}).Want(200)
+		enabled := self("user.otp_enabled", bob, "Robert", "user")
+		enabled.Fields = []string{"otp_enabled"}
+		added("second factor on", enabled)
+		return app, codes
+	}
+	withCode := func(code string) *testkit.Response {
+		return in.api.Anonymous().Post(t, "/api/v1/auth/login", j{"email": bobMail, "password": secret + " 3", "otp": code})
+	}
+	app, codes := setUp()
+	login(bobMail, secret+" 3").WantError(401, "OTP_REQUIRED")
+	added("login without a code")
+	withCode("abc").WantError(401, "INVALID_OTP")
+	added("wrong code", self("user.otp_failed", bob, "Robert", "user"))
+	withCode(codes.Text("recovery_codes.0")).Want(200)
+	added("recovery code", self("sign_in", bob, "Robert", "user"), self("user.recovery_code_used", bob, "Robert", "user"))
+	withCode(testkit.TOTP(app, time.Now().Add(30*time.Second))).Want(200)
+	added("code", self("sign_in", bob, "Robert", "user"))
+	codes = otp("/recovery-codes", j{"otp": codes.Text("recovery_codes.1")}).Want(200)
+	added("new recovery codes", self("user.recovery_codes_renewed", bob, "Robert", "user"),
+		self("user.recovery_code_used", bob, "Robert", "user"))
+	otp("/disable", j{"current_password": secret + " 3", "otp": codes.Text("recovery_codes.0")}).Want(204)
+	disabled := self("user.otp_disabled", bob, "Robert", "user")
+	disabled.Fields = []string{"otp_enabled"}
+	added("second factor off", disabled, self("user.recovery_code_used", bob, "Robert", "user"))
+	setUp()
+	admin.Delete(t, "/api/v1/users/"+bob+"/otp").Want(204)
+	added("reset", by("user.otp_reset", bob, "Robert", "otp_enabled"))
+	admin.Delete(t, "/api/v1/users/"+bob+"/otp").Want(204)
+	added("reset again")
+	setUp()
+	command("", "user", "reset-otp", "--email", bobMail)
+	added("user reset-otp", operator(by("user.otp_reset", bob, "Robert", "otp_enabled")))
 	command("", "user", "disable", "--email", bobMail)
 	added("user disable", operator(by("user.disabled", bob, "Robert", "disabled")))
 	remove("/users", bob)
@@ -198,6 +244,11 @@ func TestAuditLog(t *testing.T) {
 	added("settings", by("settings.changed", "", "tenant "+tenant.ID, "time_zone", "currency"))
 	admin.Patch(t, "/api/v1/settings", j{"currency": "EUR"}).Want(200)
 	added("the same settings")
+	rule := auditEntry{"settings.changed", "user", admin.Actor.User, "Test admin", "", "settings", "",
+		"tenant " + tenant.ID, []string{"second_factor"}}
+	check(t, in.api.DB.Write(db.As(t.Context(), admin.Actor), db.SQL(`update tenants set second_factor = 'all'`),
+		db.SQL(`update tenants set second_factor = 'optional'`)))
+	added("the rule for second factors", rule, rule)
 	hook := create("/webhooks", j{"url": "https://hooks.test.example/s3cret", "events": []string{"spool.empty"},
 		"description": "Ledger"})
 	added("webhook created", by("webhook.created", hook, "Ledger"))
@@ -344,13 +395,13 @@ func TestAuditLog(t *testing.T) {
 
 	// Filters.
 	for query, want := range map[string]int{
-		"?action=user.disabled": 2, "?action=user.disabled,user.enabled": 3, "?actor_id=" + bob: 9,
+		"?action=user.disabled": 2, "?action=user.disabled,user.enabled": 3, "?actor_id=" + bob: 20,
 		"?created_to=2020-01-01": 0, "?created_from=2020-01-01&action=session.ended": 1,
 	} {
 		testkit.Equal(t, admin.Get(t, auditPath+query).Want(200).Text("total"), fmt.Sprint(want), "entries of %s", query)
 	}
 	admin.Get(t, auditPath+"?action=x").Fields("action")
-	known := map[string]bool{"sign_in.more_failed": true, "vendor.restored": true} // of other tests, and rare
+	known := map[string]bool{"sign_in.more_failed": true, "user.more_otp_failed": true, "vendor.restored": true} // rare
 	for _, e := range before {
 		known[e.Action] = true
 	}

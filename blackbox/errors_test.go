@@ -20,7 +20,8 @@ var aboutNoField = []string{"RUN_NOT_OPEN", "RUN_HAS_NO_MATERIALS", "RUN_ALREADY
 	"WEBHOOK_UNSIGNED", "STOCK_LEVEL_LIMIT", "ORDER_NOT_OPEN", "COMPONENT_HIDDEN", "PRODUCT_HIDDEN", "PLAN_TOO_LARGE", "RUN_NOT_ENDED",
 	"MATERIAL_EXCHANGED", "PRINTER_BUSY", "USAGE_ALREADY_REVERSED", "USAGE_OF_RUN", "USAGE_NOT_REVERSIBLE",
 	"USAGE_NOT_MOVABLE", "SHOP_LIMIT", "USER_DISABLED", "NO_COMPONENTS", "ENTRY_REVERSED", "ENTRY_NOT_REVERSIBLE",
-	"ENTRY_OF_RUN", "DELIVERY_RETURNED", "POST /api/v1/piece-entries/{id}/reverse NOT_ENOUGH_PIECES"}
+	"ENTRY_OF_RUN", "DELIVERY_RETURNED", "OTP_ENABLED", "OTP_NOT_BEGUN", "POST /api/v1/auth/otp/disable OTP_NOT_ENABLED",
+	"POST /api/v1/auth/otp/recovery-codes OTP_NOT_ENABLED", "POST /api/v1/piece-entries/{id}/reverse NOT_ENOUGH_PIECES"}
 
 // fieldName matches the name of a field in an error: a field of the body, or one of an entry of a list, or a field of an
 // entry of a list in that.
@@ -150,6 +151,8 @@ func TestFieldsOfErrors(t *testing.T) {
 		{"PATCH /api/v1/users/{id}", "/api/v1/users/" + c.Actor.User, "LAST_ADMIN", 409,
 			testkit.JSON{"disabled": true}},
 		{"DELETE /api/v1/users/{id}", "/api/v1/users/" + c.Actor.User, "LAST_ADMIN", 409, nil},
+		{"DELETE /api/v1/users/{id}/otp", "/api/v1/users/" + c.Actor.User + "/otp", "OWN_OTP", 409, nil},
+		{"PATCH /api/v1/settings", "/api/v1/settings", "OTP_NOT_ENABLED", 409, testkit.JSON{"second_factor": "all"}},
 		{"PATCH /api/v1/products/{id}/materials/{material_id}", productMaterial, "UNKNOWN_REFERENCE", 400,
 			testkit.JSON{"filament_id": value.NewID()}},
 		{"PATCH /api/v1/products/{id}/materials/{material_id}", productMaterial, "FILAMENT_FIELD", 409,

@@ -274,7 +274,24 @@ func (w *testAPI) newRequest(t *testing.T, op *operation) (f *fixture, path stri
 	t.Helper()
 	f = w.newFixture(t)
 	f.path(t, "/api/v1/webhooks/{id}")
-	return f, f.path(t, op.Path()), f.body(t, op)
+	path, body = f.path(t, op.Path()), f.body(t, op)
+	setUpCode(t, f.admin, op, body)
+	return f, path, body
+}
+
+// setUpCode makes the user of the client ready for an operation that needs a code of a second factor, and sets the code
+// in the body.
+func setUpCode(t *testing.T, c *testkit.Client, op *operation, body map[string]any) {
+	t.Helper()
+	const otp = "/api/v1/auth/otp"
+	if !strings.HasPrefix(op.Path(), otp+"/") {
+		return
+	}
+	secret := c.Post(t, otp, testkit.JSON{"current_password": testkit.Password}).Want(200).Text("secret")
+	body["otp"] = testkit.TOTP(secret, time.Now())
+	if op.Path() != otp+"/confirm" {
+		body["otp"] = c.Post(t, otp+"/confirm", testkit.JSON{"otp": body["otp"]}).Want(200).Text("recovery_codes.0")
+	}
 }
 
 // newFullFixture creates a tenant with a resource of every kind, and applies the example of every PATCH to it.

@@ -91,7 +91,9 @@ func TestExamplesWork(t *testing.T) {
 			t.Parallel()
 			f = w.newFixture(t)
 		}
-		a := f.do(t, f.admin, op, f.path(t, op.Path()), f.body(t, op))
+		body := f.body(t, op)
+		setUpCode(t, f.admin, op, body)
+		a := f.do(t, f.admin, op, f.path(t, op.Path()), body)
 		if a.Status >= 300 {
 			t.Errorf("%s: %d %s", a.What, a.Status, a.Body)
 		}
@@ -157,6 +159,7 @@ func TestLowestRoleIsAccepted(t *testing.T) {
 		if op.Doc.ID == "revokeSession" { // of the user
 			path = "/api/v1/auth/sessions/" + newSession(t, c)
 		}
+		setUpCode(t, c, op, body)
 		if a := f.do(t, c, op, path, body); a.Status >= 300 {
 			t.Errorf("%s as %s: %d %s", a.What, role, a.Status, a.Body)
 		}

@@ -91,6 +91,7 @@ var privileges = map[string]string{
 	"webhook_emails":     "SELECT INSERT UPDATE",
 	"audit_log":          "SELECT INSERT",
 	"link_emails":        "SELECT INSERT UPDATE DELETE",
+	"user_otps":          "SELECT INSERT UPDATE DELETE",
 }
 
 const (
@@ -278,7 +279,7 @@ func TestCatalogPrivileges(t *testing.T) {
 		order by c.relname`)
 	want := []string{"spool_usage after_grams covered_grams report_token shortfall_grams updated_at used_at",
 		"tenants assemble_on_delivery currency energy_kwh_cost failure_rate_measured failure_rate_percent " +
-			"labour_hour_cost machine_hour_cost machine_power_watts time_zone updated_at"}
+			"labour_hour_cost machine_hour_cost machine_power_watts second_factor time_zone updated_at"}
 	testkit.EqualSlices(t, partly, want, "tables and the columns of them that the service may change")
 	for table := range privileges {
 		if len(queryStrings(t, super, `select relname::text from pg_class where relname = $1`, table)) != 1 {
@@ -540,6 +541,8 @@ func someRow(t *testing.T, super *pgx.Conn, table, tenant string) tableRow {
 		}
 		switch c.Name {
 		case "materials": // types of material, or none
+			value = `'{}'`
+		case "recovery_hashes": // of unused codes, or none
 			value = `'{}'`
 		case "daily": // only webhooks of the format email
 			value = `false`

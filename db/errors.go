@@ -28,6 +28,9 @@ var (
 	// ErrRevoked means that the context's actor does not exist, is disabled, or has another role.
 	ErrRevoked = errors.New("the caller's access was revoked")
 
+	// ErrSetUp means that the context's actor must set up a second factor first.
+	ErrSetUp = errors.New("the caller must set up a second factor first")
+
 	// ErrKeyRevoked means that the context's API key does not exist, was revoked or has expired, or that its secret
 	// has.
 	ErrKeyRevoked = errors.New("the API key is not valid")
@@ -58,10 +61,10 @@ func Detail(err error) string {
 	return ""
 }
 
-// classify wraps err in ErrRevoked, ErrKeyRevoked, ErrOutOfRange or ErrUnavailable, or returns err unchanged.
+// classify wraps err in ErrRevoked, ErrSetUp, ErrKeyRevoked, ErrOutOfRange or ErrUnavailable, or returns err unchanged.
 func classify(err error) error {
-	if errors.Is(err, ErrUnavailable) || errors.Is(err, ErrRevoked) || errors.Is(err, ErrKeyRevoked) ||
-		errors.Is(err, ErrOutOfRange) {
+	if errors.Is(err, ErrUnavailable) || errors.Is(err, ErrRevoked) || errors.Is(err, ErrSetUp) ||
+		errors.Is(err, ErrKeyRevoked) || errors.Is(err, ErrOutOfRange) {
 		return err // classified within a transaction
 	}
 	var connect *pgconn.ConnectError
@@ -73,6 +76,8 @@ func classify(err error) error {
 		switch {
 		case pg.Code == "SW401":
 			return fmt.Errorf("%w: %w", ErrRevoked, err)
+		case pg.Code == "SW403":
+			return fmt.Errorf("%w: %w", ErrSetUp, err)
 		case pg.Code == "SW402":
 			return fmt.Errorf("%w: %w", ErrKeyRevoked, err)
 		case pg.Code == "22003":

@@ -22,12 +22,17 @@ import (
 const appRole = "spoolwright_app"
 
 // Actor is the tenant and the user or API key on whose behalf statements run. Every transaction is bound to Tenant. If
-// User is not empty, the same round trip checks that the user exists, is enabled, and has Role. If APIKey is not
-// empty, it checks that the key exists and has a secret with KeyHash, and that the key and the secret are valid.
+// User is not empty, the same round trip checks that the user exists, is enabled, has Role, and does not lack the
+// second factor that the tenant requires. If APIKey is not empty, it checks that the key exists and has a secret with
+// KeyHash, and that the key and the secret are valid.
 type Actor struct {
 	Tenant, User, Role string
 	APIKey             string // the id of an API key; User is then empty
 	KeyHash            string // the SHA-256 of the key's secret, as 32 bytes
+	Session            string // the id of the user's session, or ""; statements do not check it
+
+	// SettingUp permits a user who lacks the second factor that the tenant requires.
+	SettingUp bool
 }
 
 // ID returns the id of the user or API key, or "" if the actor is only a tenant.
@@ -236,14 +241,14 @@ func lockKey(name string) string {
 func isLock(s *Stmt) bool { return s.lock }
 
 // Read runs the statements in one round trip, as one transaction that is bound to the context's actor. It retries
-// after a broken connection and after transient failures. The error may wrap ErrUnavailable, ErrRevoked, ErrKeyRevoked
-// or ErrOutOfRange.
+// after a broken connection and after transient failures. The error may wrap ErrUnavailable, ErrRevoked, ErrSetUp,
+// ErrKeyRevoked or ErrOutOfRange.
 func (d *DB) Read(ctx context.Context, stmts ...*Stmt) error {
 	return d.send(ctx, true, stmts)
 }
 
 // CheckActor checks that the context's actor still exists, is enabled, and has its role. Otherwise it returns
-// ErrRevoked or ErrKeyRevoked.
+// ErrRevoked, ErrSetUp or ErrKeyRevoked.
 func (d *DB) CheckActor(ctx context.Context) error { return d.Read(ctx) }
 
 // Write is like Read for statements that change data: either all of them take effect or none. It retries transient

@@ -346,7 +346,8 @@ func TestTemporaryTables(t *testing.T) {
 		unprepare(t, d)
 		actor := db.Actor{Tenant: value.NewID(), User: value.NewID(), Role: "admin"}
 		_, err := d.Pool().Exec(t.Context(), fmt.Sprintf(`create temporary table users as select '%s'::uuid as tenant_id,
-			'%s'::uuid as id, 'admin' as role, null::timestamptz as disabled_at;
+			'%s'::uuid as id, 'admin' as role, null::timestamptz as disabled_at,
+			false as otp_missing;
 			grant select on users to spoolwright_app`, actor.Tenant, actor.User), pgx.QueryExecModeSimpleProtocol)
 		testkit.Check(t, err)
 		if err := d.CheckActor(db.As(t.Context(), actor)); !errors.Is(err, db.ErrRevoked) {

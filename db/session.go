@@ -44,12 +44,16 @@ var (
 		when set_config('app.user_id', '', true) is null then null
 		when set_config('app.api_key_id', '', true) is null then null`)
 
-	// bindUser binds to the user $2 of the tenant $1, who must exist, be enabled, and have the role $3.
-	bindUser = newBinding(3, `
+	// bindUser binds to the user $2 of the tenant $1, who must exist, be enabled, and have the role $3. Unless $4 is
+	// true, the user must not lack the second factor that the tenant requires.
+	bindUser = newBinding(4, `
 		when set_config('app.user_id', $2::text, true) is null then null
 		when set_config('app.api_key_id', '', true) is null then null
-		when not exists (
-			select from users u where u.tenant_id = $1::uuid and u.id = $2::uuid and u.role = $3 and u.disabled_at is null)
+		when not coalesce((
+			select case when u.otp_missing and not $4
+				then refuse('SW403', 'the caller must set up a second factor first') is null else true end
+			from users u
+			where u.tenant_id = $1::uuid and u.id = $2::uuid and u.role = $3 and u.disabled_at is null), false)
 			then refuse('SW401', 'the caller is unknown, disabled, or has another role')`)
 
 	// bindKey binds to the API key $2 of the tenant $1, which must exist and must not be revoked or expired. $3 must be
@@ -160,7 +164,7 @@ func (a Actor) bind(origin string) *Stmt {
 	bind, args := bindNobody, []any{a.Tenant}
 	switch {
 	case a.User != "":
-		bind, args = bindUser, []any{a.Tenant, a.User, a.Role}
+		bind, args = bindUser, []any{a.Tenant, a.User, a.Role, a.SettingUp}
 	case a.APIKey != "":
 		bind, args = bindKey, []any{a.Tenant, a.APIKey, []byte(a.KeyHash)}
 	}

@@ -82,6 +82,10 @@ var (
 	ErrUnavailable  = &Error{Status: 503, Code: "UNAVAILABLE", RetryAfter: time.Second,
 		Detail: "The service is temporarily unavailable; try again"}
 
+	// ErrSetUp is the error of a user who must set up a second factor first.
+	ErrSetUp = &Error{Status: 403, Code: "OTP_SETUP_REQUIRED",
+		Detail: "The farm requires a second factor: set it up first"}
+
 	// ErrTwoCredentials is ErrInvalidKey for a request that also has an access token or another key.
 	ErrTwoCredentials = &Error{Status: 401, Code: "INVALID_API_KEY",
 		Detail: "Send one X-API-Key header or an Authorization header, not both"}
@@ -197,6 +201,8 @@ func asError(err error) *Error {
 		return e
 	case errors.Is(err, db.ErrRevoked):
 		return ErrInvalidToken.Because(err)
+	case errors.Is(err, db.ErrSetUp):
+		return ErrSetUp.Because(err)
 	case errors.Is(err, db.ErrKeyRevoked):
 		return ErrInvalidKey.Because(err)
 	case errors.Is(err, db.ErrOutcomeUnknown):

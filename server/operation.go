@@ -277,7 +277,9 @@ func (o *operation) authorize(w http.ResponseWriter, r *http.Request, info *requ
 	case info.caller.Level < o.route.Access, info.caller.Printer:
 		return nil, ErrForbidden
 	}
-	return db.As(r.Context(), info.caller.Actor), nil
+	actor := info.caller.Actor
+	actor.SettingUp = o.route.SettingUp
+	return db.As(r.Context(), actor), nil
 }
 
 // read returns the parts of the request that the operation needs, and the Idempotency-Key. It collects problems with

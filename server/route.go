@@ -34,6 +34,7 @@ type Route struct {
 	Doc        *Doc
 	Idempotent bool // accepts an Idempotency-Key
 	UsersOnly  bool // rejects API keys with a 403; by default, operators' and viewers' keys have their access level
+	SettingUp  bool // accepts users who must set up a second factor first
 	Lock       Lock // on the GET route of a resource with an ETag, the lock of the resource; otherwise nil
 }
 
@@ -47,6 +48,12 @@ func Op(pattern string, access Access, endpoint Endpoint, doc *Doc) Route {
 // that a key cannot create another key.
 func (r Route) ForUsers() Route {
 	r.UsersOnly = true
+	return r
+}
+
+// ForSettingUp returns a copy of the route that accepts users who must set up a second factor first.
+func (r Route) ForSettingUp() Route {
+	r.SettingUp = true
 	return r
 }
 

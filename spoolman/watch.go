@@ -115,7 +115,7 @@ func (h *hub) check(ctx context.Context, a *audience) {
 	h.mu.Unlock()
 	for caller := range callers {
 		err := h.db.CheckActor(db.As(ctx, caller))
-		if errors.Is(err, db.ErrRevoked) || errors.Is(err, db.ErrKeyRevoked) {
+		if errors.Is(err, db.ErrRevoked) || errors.Is(err, db.ErrSetUp) || errors.Is(err, db.ErrKeyRevoked) {
 			h.endAll(caller)
 		}
 	}

@@ -35,8 +35,15 @@ func actionName(action string) string {
 		return "More sign-ins failed"
 	case "sign_in", "sign_out":
 		return strings.Replace(label(action), " ", "-", 1)
+	case "user.otp_failed":
+		return "Wrong code"
+	case "user.more_otp_failed":
+		return "More wrong codes"
 	case "session.reused":
 		return "Old token used again"
+	}
+	if what, ok := strings.CutPrefix(action, "user.otp_"); ok {
+		return "Second factor " + what
 	}
 	return label(strings.ReplaceAll(strings.Replace(action, "api_key", "API key", 1), ".", " "))
 }

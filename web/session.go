@@ -142,10 +142,45 @@ func signIn(v *visit) error {
 	if len(f.Errors) > 0 {
 		return v.signInPage(422, f)
 	}
-	cookie, err := v.site.Auth.SignIn(v.r.Context(), f.Values.Get("email"), f.Values.Get("password"),
+	cookie, token, err := v.site.Auth.SignIn(v.r.Context(), f.Values.Get("email"), f.Values.Get("password"),
 		server.Address(v.r))
 	if err != nil {
 		return v.refused(f, err, v.signInPage)
+	}
+	if token != "" {
+		return v.askForCode(token)
+	}
+	v.setCookie(cookie, v.site.Auth.CookieAge())
+	return v.redirect(next(f.Values.Get("next")))
+}
+
+// askForCode shows the page that asks for a code after the right password. The form has a token instead of the
+// password.
+func (v *visit) askForCode(token string) error {
+	f := v.newForm()
+	f.Values.Set("token", token)
+	return v.codePage(200, f)
+}
+
+func (v *visit) codePage(status int, f *form) error {
+	return v.show(status, "sign-in-code", "Enter your code", signInPage{Form: f, Next: next(v.r.FormValue("next"))})
+}
+
+func signInWithCode(v *visit) error {
+	f := v.sent()
+	if !v.site.signsIn(v.r) {
+		return v.signInPage(403, f)
+	}
+	if f.needs("otp"); len(f.Errors) > 0 {
+		return v.codePage(422, f)
+	}
+	cookie, err := v.site.Auth.SignInWithCode(v.r.Context(), f.Values.Get("token"), f.Values.Get("otp"),
+		server.Address(v.r))
+	if err != nil && server.AsError(err).Code == auth.ErrSignInAgain.Code {
+		return v.refused(f, err, v.signInPage)
+	}
+	if err != nil {
+		return v.refused(f, err, v.codePage)
 	}
 	v.setCookie(cookie, v.site.Auth.CookieAge())
 	return v.redirect(next(f.Values.Get("next")))
@@ -172,9 +207,12 @@ func firstLogin(v *visit) error {
 	if !ok {
 		return v.show(404, "sign-in", "Sign in", signInPage{Form: v.newForm(), Next: "/", Old: true})
 	}
-	cookie, err := v.site.Auth.SignIn(v.r.Context(), email, password, server.Address(v.r))
+	cookie, token, err := v.site.Auth.SignIn(v.r.Context(), email, password, server.Address(v.r))
 	if err != nil {
 		return err
+	}
+	if token != "" {
+		return v.askForCode(token)
 	}
 	v.setCookie(cookie, v.site.Auth.CookieAge())
 	return v.redirect("/")
@@ -220,7 +258,10 @@ func signOut(v *visit) error {
 func streamChanges(v *visit) error {
 	cookie := v.site.cookie(v.r)
 	return v.site.server.StreamChanges(v.w, v.r, v.Actor, func(ctx context.Context) error {
-		_, err := v.site.Auth.Visit(ctx, cookie, server.Address(v.r))
+		visitor, err := v.site.Auth.Visit(ctx, cookie, server.Address(v.r))
+		if err == nil && visitor.MustSetUp {
+			err = server.ErrSetUp
+		}
 		return err
 	})
 }
@@ -228,6 +269,7 @@ func streamChanges(v *visit) error {
 // accountPage is the page of the visitor's account.
 type accountPage struct {
 	Form     *form
+	Me       me
 	Sessions found[struct {
 		ID      string
 		Created *time.Time `json:"created_at"`
@@ -239,7 +281,8 @@ func showAccount(v *visit) error { return v.accountPage(200, v.newForm()) }
 
 func (v *visit) accountPage(status int, f *form) error {
 	p := &accountPage{Form: f}
-	if err := v.fetch(get("/api/v1/auth/sessions?limit=20&sort_by=last_used_at", &p.Sessions)); err != nil {
+	if err := v.fetch(get("/api/v1/auth/me", &p.Me),
+		get("/api/v1/auth/sessions?limit=20&sort_by=last_used_at", &p.Sessions)); err != nil {
 		return err
 	}
 	return v.show(status, "account", "Your account", p)

@@ -49,6 +49,7 @@ type account struct {
 	ID, Email, Name, Role string
 	Disabled              bool
 	Invited               bool
+	OTPEnabled            bool       `json:"otp_enabled"`
 	LinkEmail             string     `json:"link_email"` // waiting, sent, refused or ""
 	LinkEmailAt           *time.Time `json:"link_email_at"`
 	LinkEmailError        string     `json:"link_email_error"`
@@ -137,7 +138,12 @@ func (v *visit) settingsPage(status int, p *settingsPage) error {
 var farmFields = []field{{"time_zone", text}, {"currency", text}, {"labour_hour_cost", number},
 	{"machine_hour_cost", number}, {"machine_power_watts", number}, {"energy_kwh_cost", number},
 	{"failure_rate_percent", number}, {"failure_rate_measured", perhaps},
-	{"assemble_on_delivery", perhaps}}
+	{"assemble_on_delivery", perhaps}, {"second_factor", text}}
+
+// FactorRules returns the choice of who must have a second factor.
+func (p *settingsPage) FactorRules() []option {
+	return []option{{"optional", "Nobody"}, {"admins", "Admins"}, {"all", "Everybody"}}
+}
 
 // Measured returns the choice of the source of the failure rate.
 func (p *settingsPage) Measured() []option {

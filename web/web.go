@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"spoolwright/auth"
@@ -41,6 +42,7 @@ type page struct {
 var pages = slices.Concat([]page{
 	{"GET /sign-in", server.Public, showSignIn},
 	{"POST /sign-in", server.Public, signIn},
+	{"POST /sign-in/code", server.Public, signInWithCode},
 	{"GET /forgotten-password", server.Public, showForgotten},
 	{"POST /forgotten-password", server.Public, forgot},
 	{"GET /first-login", server.Public, firstLogin},
@@ -51,6 +53,11 @@ var pages = slices.Concat([]page{
 	{"GET /account", server.Read, showAccount},
 	{"POST /account/password", server.Read, changePassword},
 	{"POST /account/sessions/{id}/end", server.Read, endSession},
+	{"GET " + factorPath, server.Read, showFactor},
+	{"POST " + factorPath, server.Read, beginFactor},
+	{"POST " + factorPath + "/confirm", server.Read, confirmFactor},
+	{"POST " + factorPath + "/recovery-codes", server.Read, renewRecoveryCodes},
+	{"POST " + factorPath + "/disable", server.Read, disableFactor},
 
 	{"GET /{$}", server.Read, today},
 	{"POST /first-steps/place", server.Admin, confirmPlace},
@@ -218,6 +225,7 @@ var pages = slices.Concat([]page{
 	{"POST /settings/users", server.Admin, invite},
 	{"POST /settings/users/{id}/password-link", server.Admin, createPasswordLink},
 	{"POST /settings/users/{id}/password-email", server.Admin, sendPasswordLink},
+	{"POST /settings/users/{id}/reset-otp", server.Admin, resetFactor},
 	{"GET /settings/shops", server.Admin, listShops},
 	{"POST /settings/shops", server.Admin, createShop},
 	{"POST /settings/shops/{id}/secret", server.Admin, changeShopSecret},
@@ -295,6 +303,9 @@ func (s *site) handler(p page) func(http.ResponseWriter, *http.Request) error {
 		}
 		if err := v.signedIn(); err != nil || v.Actor.User == "" {
 			return err
+		}
+		if v.MustSetUp && !strings.HasPrefix(v.Path(), factorPath) {
+			return v.redirect(factorPath)
 		}
 		if v.Level < p.access {
 			return server.ErrForbidden

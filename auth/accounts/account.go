@@ -25,6 +25,7 @@ type Account struct {
 	Name      string     `json:"name"`
 	Role      string     `json:"role"`
 	Disabled  *time.Time `json:"disabled_at"`
+	OTP       bool       `json:"otp_enabled"`
 	CreatedAt time.Time  `json:"created_at"`
 }
 
@@ -193,6 +194,25 @@ func (a Accounts) SetDisabled(ctx context.Context, email string, disabled bool) 
 			where id = $1`, disabled)
 }
 
+// ErrNoFactor means that a user has no second factor.
+var ErrNoFactor = errors.New("the user has no second factor")
+
+// ResetFactor removes the second factor of a user and ends all the user's sessions. The error wraps ErrNoUser or
+// ErrNoFactor.
+func (a Accounts) ResetFactor(ctx context.Context, email string) error {
+	actor, err := a.findUser(ctx, email)
+	if err != nil {
+		return err
+	}
+	found := db.SQL(`select id from users where id = $1 and otp_at is not null for no key update`, actor.User)
+	return a.DB.Decide(db.As(ctx, db.Actor{Tenant: actor.Tenant}), []*db.Stmt{found}, func() ([]*db.Stmt, error) {
+		if found.Rows() == 0 {
+			return nil, ErrNoFactor
+		}
+		return auth.ResetFactor(actor.User), nil
+	})
+}
+
 // change runs an UPDATE and deletes the user's sessions in one transaction. In the UPDATE, $1 is the id of the user
 // with the e-mail, and $2 is arg. The error wraps ErrNoUser if no user has the e-mail.
 func (a Accounts) change(ctx context.Context, email, sql string, arg any) error {
@@ -287,7 +307,7 @@ func (a Accounts) Users(ctx context.Context, tenant string) ([]Account, error) {
 		err := a.DB.Read(db.As(ctx, db.Actor{Tenant: t.ID}), db.SQL(`
 			select coalesce(json_agg(json_build_object(
 				'tenant', $1::text, 'id', id, 'email', email, 'name', name, 'role', role,
-				'disabled_at', disabled_at, 'created_at', created_at) order by email), '[]')
+				'disabled_at', disabled_at, 'otp_enabled', otp_at is not null, 'created_at', created_at) order by email), '[]')
 			from users`, t.Name).Into(&users))
 		if err != nil {
 			return nil, err

@@ -66,8 +66,18 @@ func userCommands(rounds int) []cli.Command {
 			Help:  "let a disabled user log in again",
 			Setup: setDisabled(false),
 		}, {
+			Name: "user reset-otp", Args: "--email E", Needs: cli.Farm,
+			Help: "remove a user's second factor, so that a login needs only the password; ends the user's sessions",
+			Setup: func(flags *flag.FlagSet) cli.Run {
+				email := emailFlag(flags)
+				return func(ctx context.Context, c *cli.Call) error {
+					err := Accounts{DB: c.DB}.ResetFactor(ctx, *email)
+					return report(c, err, "removed the second factor of %s; all sessions have ended", strings.TrimSpace(*email))
+				}
+			},
+		}, {
 			Name: "user move", Args: "--email E --tenant NAME", Needs: cli.Farm,
-			Help: "move a user to another tenant, with the same password and role; ends the user's sessions",
+			Help: "move a user to another tenant, with the same password, second factor and role; ends the user's sessions",
 			Setup: func(flags *flag.FlagSet) cli.Run {
 				email, tenant := emailFlag(flags), flags.String("tenant", "", "name of the new tenant")
 				return func(ctx context.Context, c *cli.Call) error {
@@ -158,6 +168,9 @@ func accountRow(a Account) []string {
 	state := "enabled"
 	if a.Disabled != nil {
 		state = "disabled"
+	}
+	if a.OTP {
+		state += ", second factor"
 	}
 	return []string{a.Tenant, a.Email, a.Name, a.Role, state, a.ID}
 }

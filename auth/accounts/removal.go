@@ -47,8 +47,9 @@ func deleteUser(tx *tables.Tx, user string) error {
 	return nil
 }
 
-// MoveUser moves a user to another tenant, with the same e-mail, name, role and password, and returns the names of
-// both tenants. The user gets a new id; the ledger of the old tenant keeps the old id and the name. All sessions end.
+// MoveUser moves a user to another tenant, with the same e-mail, name, role, password and second factor, and returns
+// the names of both tenants. The user gets a new id; the ledger of the old tenant keeps the old id and the name. All
+// sessions end.
 func (a Accounts) MoveUser(ctx context.Context, owner tables.Owner, email, tenant string) (from, to string, err error) {
 	target, err := a.FindTenant(ctx, tenant)
 	if err != nil {
@@ -62,10 +63,23 @@ func (a Accounts) MoveUser(ctx context.Context, owner tables.Owner, email, tenan
 		return "", "", fmt.Errorf("the user is in the tenant %q already", target.Name)
 	}
 	var address, name, role, hash string
-	var disabled *string
+	var disabled, factorAt *string
+	var f struct {
+		id, recovery string // the hashes of recovery codes, as an array of PostgreSQL
+		secret       []byte
+		step         int64
+		wrong        int
+		since        *string
+		created      string
+	}
+	factor := db.SQL(`
+		select id::text, recovery_hashes::text, secret, last_step, wrong_codes, wrong_since::text, created_at::text
+		from user_otps where user_id = $1`, actor.User).
+		Into(&f.id, &f.recovery, &f.secret, &f.step, &f.wrong, &f.since, &f.created)
 	err = a.DB.Read(db.As(ctx, db.Actor{Tenant: actor.Tenant}), db.SQL(`select name from tenants`).Into(&from),
-		db.SQL(`select email, name, role, password_hash, disabled_at::text from users where id = $1`, actor.User).
-			Into(&address, &name, &role, &hash, &disabled))
+		db.SQL(`select email, name, role, password_hash, disabled_at::text, otp_at::text from users where id = $1`,
+			actor.User).Into(&address, &name, &role, &hash, &disabled, &factorAt),
+		factor)
 	if err != nil {
 		return "", "", err
 	}
@@ -82,13 +96,23 @@ func (a Accounts) MoveUser(ctx context.Context, owner tables.Owner, email, tenan
 			return err
 		}
 		inserted, err := tx.Exec(`
-			insert into users (tenant_id, id, email, name, role, password_hash, disabled_at)
-			select $1, $2, $3, $4, $5, $6, $7::text::timestamptz
+			insert into users (tenant_id, id, email, name, role, password_hash, disabled_at, otp_at)
+			select $1, $2, $3, $4, $5, $6, $7::text::timestamptz, $9::text::timestamptz
 			where (select count(*) from users where tenant_id = $1) < $8`,
-			target.ID, id, address, name, role, hash, disabled, auth.MaxUsers)
-		if err == nil && inserted == 0 {
-			err = withoutCode(auth.ErrUserLimit)
+			target.ID, id, address, name, role, hash, disabled, auth.MaxUsers, factorAt)
+		switch {
+		case err != nil:
+			return err
+		case inserted == 0:
+			return withoutCode(auth.ErrUserLimit)
+		case factor.Rows() == 0:
+			return nil
 		}
+		_, err = tx.Exec(`
+			insert into user_otps (tenant_id, user_id, id, recovery_hashes, secret, last_step, wrong_codes, wrong_since,
+				created_at)
+			values ($1, $2, $3, $4::text::bytea[], $5, $6, $7, $8::text::timestamptz, $9::text::timestamptz)`,
+			target.ID, id, f.id, f.recovery, f.secret, f.step, f.wrong, f.since, f.created)
 		return err
 	})
 	return from, target.Name, err

@@ -31,7 +31,15 @@ func transferred(action, resources string) *db.Stmt {
 }
 
 // FailedSignIn returns a statement that adds an entry for a failed sign-in of a user.
-func FailedSignIn(user string) *db.Stmt { return db.SQL(`select audit_failed_sign_in($1)::text`, user) }
+func FailedSignIn(user string) *db.Stmt { return failed(user, "sign_in.failed") }
+
+// FailedCode returns a statement that adds an entry for a wrong code of a user, who has given the right password or is
+// signed in.
+func FailedCode(user string) *db.Stmt { return failed(user, "user.otp_failed") }
+
+func failed(user, what string) *db.Stmt {
+	return db.SQL(`select audit_failed_sign_in($1, $2)::text`, user, what)
+}
 
 // Trim deletes the entries older than 400 days of all tenants.
 func Trim(ctx context.Context, d *db.DB) error {
@@ -65,6 +73,8 @@ const actions = `
 	sign_in sign_in.failed sign_in.more_failed sign_out session.ended session.reused
 	user.created user.changed user.disabled user.enabled user.removed user.password_changed
 	user.password_link_created user.password_set_by_link
+	user.otp_enabled user.otp_disabled user.otp_reset user.otp_failed user.more_otp_failed
+	user.recovery_code_used user.recovery_codes_renewed
 	api_key.created api_key.changed api_key.rotated api_key.revoked
 	settings.changed
 	webhook.created webhook.changed webhook.disabled webhook.enabled webhook.rotated webhook.removed

@@ -71,6 +71,8 @@ begin
 				and coalesce(current_setting('app.origin', true), '') <> 'command line' then 'password_set_by_link'
 			when changed && '{password}' then 'password_changed'
 			when changed && '{password_link}' and r ->> 'link_hash' is not null then 'password_link_created'
+			when changed && '{otp_enabled}' then case when r ->> 'otp_at' is not null then 'otp_enabled'
+				when r ->> 'id' = current_setting('app.user_id', true) then 'otp_disabled' else 'otp_reset' end
 			when changed && '{secret}' then 'rotated'
 			else 'changed'
 		end;
@@ -108,16 +110,17 @@ begin
 	return null;
 end $$;
 
-create or replace trigger audit_changed after insert or delete or update of name, role, password_hash, disabled_at, link_hash
+create or replace trigger audit_changed
+	after insert or delete or update of name, role, password_hash, disabled_at, link_hash, otp_at
 	on users for each row execute function audit_change('user',
-		'email,name,role,password_hash:password,disabled_at:disabled,link_hash:password_link');
+		'email,name,role,password_hash:password,disabled_at:disabled,link_hash:password_link,otp_at:otp_enabled');
 create or replace trigger audit_changed
 	after insert or delete or update of name, role, expires_at, printer_id, revoked_at, hash
 	on api_keys for each row execute function audit_change('api_key',
 		'name,role,expires_at,printer_id,revoked_at:revoked,hash:secret');
 create or replace trigger audit_changed after update on tenants for each row execute function audit_change('settings',
 	'name,time_zone,currency,labour_hour_cost,machine_hour_cost,machine_power_watts,energy_kwh_cost,'
-	'failure_rate_percent,failure_rate_measured,assemble_on_delivery');
+	'failure_rate_percent,failure_rate_measured,assemble_on_delivery,second_factor');
 -- A secret that is encrypted with another key is the same one; previous_until changes with another one.
 create or replace trigger audit_changed
 	after insert or delete or update of url, events, description, format, daily, disabled_at, previous_until
@@ -132,6 +135,20 @@ create or replace trigger audit_changed after insert or delete or update of name
 		'hidden_at:removed');
 create or replace trigger audit_changed after insert or delete or update on custom_fields
 	for each row execute function audit_change('custom_field', 'name,position,unit,default_value,choices');
+
+-- Adds an entry when a user has used a recovery code, or got new ones. Those of the set-up belong to its entry.
+create or replace function audit_recovery_codes() returns trigger language plpgsql as $$
+declare
+	used boolean := old.recovery_hashes @> new.recovery_hashes;
+begin
+	perform audit_add(case when used then 'user.recovery_code_used' else 'user.recovery_codes_renewed' end, 'user', u.id,
+		u.name, '{}', u.id, u.tenant_id)
+	from users u where u.tenant_id = new.tenant_id and u.id = new.user_id and u.otp_at is not null;
+	return null;
+end $$;
+create or replace trigger audit_changed after update of recovery_hashes on user_otps for each row
+	when (old.recovery_hashes is distinct from new.recovery_hashes and old.recovery_hashes <> '{}')
+	execute function audit_recovery_codes();
 
 -- Of other resources, the removals are in the log.
 do $$
@@ -154,19 +171,20 @@ end $$;
 create or replace trigger audit_deleted after delete on stock_levels
 	for each row execute function audit_change('stock_level');
 
--- Adds an entry for a failed sign-in of a user. After ten in an hour, one entry says that there were more, and the others
--- of that hour have none.
-create or replace function audit_failed_sign_in(account uuid) returns void language plpgsql as $$
+-- Adds an entry for a wrong password or code of a user: what is sign_in.failed or user.otp_failed. After ten in an
+-- hour, one entry says that there were more, and the others of that hour have none.
+drop function if exists audit_failed_sign_in(uuid);
+create or replace function audit_failed_sign_in(account uuid, what text) returns void language plpgsql as $$
 declare
 	tenant uuid := nullif(current_setting('app.tenant_id', true), '')::uuid;
+	more text := case what when 'sign_in.failed' then 'sign_in.more_failed' else 'user.more_otp_failed' end;
 	n int;
 begin
 	perform pg_advisory_xact_lock(hashtextextended('failed sign-in ' || account, 0));
 	select count(*) into n from audit_log l where l.tenant_id = tenant and l.actor_id = account
-		and l.created_at > now() - interval '1 hour' and l.action in ('sign_in.failed', 'sign_in.more_failed');
+		and l.created_at > now() - interval '1 hour' and l.action in (what, more);
 	if n <= 10 then
-		perform audit_add(case when n < 10 then 'sign_in.failed' else 'sign_in.more_failed' end, 'user', account, u.name,
-			'{}', account)
+		perform audit_add(case when n < 10 then what else more end, 'user', account, u.name, '{}', account)
 		from users u where u.tenant_id = tenant and u.id = account;
 	end if;
 end $$;

@@ -53,7 +53,9 @@ var unauthenticated = []*server.Error{server.ErrInvalidToken, server.ErrTokenExp
 var sharedFailures = []failure{
 	{401, "Unauthorized", "The access token or the API key is missing or not valid",
 		unauthenticated},
-	{403, "Forbidden", "The role of the user or API key does not permit this", []*server.Error{server.ErrForbidden}},
+	{403, "Forbidden",
+		"The role of the user or API key does not permit this, or the user must set up a second factor first",
+		[]*server.Error{server.ErrForbidden, server.ErrSetUp}},
 	{404, "NotFound", "The resource does not exist in this tenant", []*server.Error{server.ErrNotFound}},
 	{409, "Conflict", "The Idempotency-Key was used for another request", []*server.Error{server.ErrKeyConflict}},
 	{413, "PayloadTooLarge", "The body is larger than 1 MiB", []*server.Error{server.ErrTooLarge}},

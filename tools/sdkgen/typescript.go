@@ -92,7 +92,7 @@ export class Client<M extends DecimalMode = "number"> extends BaseClient {`, "`"
   /** Logs in and returns a client. The client renews its tokens, and does not keep the password. */
   static async login<M extends DecimalMode = "number">(
     url: string,
-    credentials: { email: string; password: string },
+    credentials: { email: string; password: string; otp?: string | undefined },
     options: Omit<ClientOptions<M>, "apiKey"> = {},
   ): Promise<Client<M>> {
     const client = new Client<M>(url, options);

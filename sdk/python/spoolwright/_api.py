@@ -21,6 +21,8 @@ SortOrder = Literal["asc", "desc"]
 
 LinkEmailState = Literal["waiting", "sent", "refused"]
 
+FactorRule = Literal["optional", "admins", "all"]
+
 ExportFormat = Literal["csv", "jsonl"]
 
 MaterialType = Literal["PLA", "PETG", "ABS", "TPU", "ASA", "Nylon", "PC", "HIPS", "PVA", "Custom"]
@@ -81,7 +83,7 @@ EntryKind = Literal["produced", "used", "assembled", "disassembled", "delivered"
 
 OrderSkipReason = Literal["shipped", "cancelled", "unpaid"]
 
-Action = Literal["sign_in", "sign_in.failed", "sign_in.more_failed", "sign_out", "session.ended", "session.reused", "user.created", "user.changed", "user.disabled", "user.enabled", "user.removed", "user.password_changed", "user.password_link_created", "user.password_set_by_link", "api_key.created", "api_key.changed", "api_key.rotated", "api_key.revoked", "settings.changed", "webhook.created", "webhook.changed", "webhook.disabled", "webhook.enabled", "webhook.rotated", "webhook.removed", "shop.created", "shop.changed", "shop.rotated", "shop.removed", "printer.created", "printer.changed", "printer.removed", "printer.restored", "custom_field.created", "custom_field.changed", "custom_field.removed", "data.exported", "data.imported", "spool.removed", "spool.restored", "filament.removed", "filament.restored", "vendor.removed", "vendor.restored", "product.removed", "product.restored", "order.removed", "order.restored", "run.removed", "run.restored", "stock_level.removed", "run.corrected", "run.reopened", "usage.reversed", "usage.moved"]
+Action = Literal["sign_in", "sign_in.failed", "sign_in.more_failed", "sign_out", "session.ended", "session.reused", "user.created", "user.changed", "user.disabled", "user.enabled", "user.removed", "user.password_changed", "user.password_link_created", "user.password_set_by_link", "user.otp_enabled", "user.otp_disabled", "user.otp_reset", "user.otp_failed", "user.more_otp_failed", "user.recovery_code_used", "user.recovery_codes_renewed", "api_key.created", "api_key.changed", "api_key.rotated", "api_key.revoked", "settings.changed", "webhook.created", "webhook.changed", "webhook.disabled", "webhook.enabled", "webhook.rotated", "webhook.removed", "shop.created", "shop.changed", "shop.rotated", "shop.removed", "printer.created", "printer.changed", "printer.removed", "printer.restored", "custom_field.created", "custom_field.changed", "custom_field.removed", "data.exported", "data.imported", "spool.removed", "spool.restored", "filament.removed", "filament.restored", "vendor.removed", "vendor.restored", "product.removed", "product.restored", "order.removed", "order.restored", "run.removed", "run.restored", "stock_level.removed", "run.corrected", "run.reopened", "usage.reversed", "usage.moved"]
 
 ActorKind = Literal["user", "api_key", "command_line", "service", "unknown"]
 
@@ -110,6 +112,12 @@ class User:
     """When the user was created."""
     tenant_id: str
     """The user's tenant."""
+    otp_enabled: bool
+    """Whether a login needs a code."""
+    otp_setup_required: bool
+    """Whether the farm requires a second factor that the user has not set up."""
+    recovery_codes_left: int | None
+    """How many recovery codes are unused; null without a second factor."""
 
 
 def _User(d: Any, etag: str | None = None) -> User:
@@ -121,6 +129,9 @@ def _User(d: Any, etag: str | None = None) -> User:
         role=get("role"),
         created_at=_core.timestamp(get("created_at")),
         tenant_id=get("tenant_id"),
+        otp_enabled=get("otp_enabled"),
+        otp_setup_required=get("otp_setup_required"),
+        recovery_codes_left=get("recovery_codes_left"),
     )
 
 
@@ -178,6 +189,39 @@ def _UserSessionList(d: Any, etag: str | None = None) -> UserSessionList:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OTPSetup:
+    """The type `OTPSetup` of the API."""
+
+    secret: str
+    """The secret for the app, in base 32."""
+    uri: str
+    """The address for a QR code."""
+
+
+def _OTPSetup(d: Any, etag: str | None = None) -> OTPSetup:
+    get = d.get
+    return OTPSetup(
+        secret=get("secret"),
+        uri=get("uri"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoveryCodes:
+    """The type `RecoveryCodes` of the API."""
+
+    recovery_codes: tuple[str, ...]
+    """Ten codes. Each works once."""
+
+
+def _RecoveryCodes(d: Any, etag: str | None = None) -> RecoveryCodes:
+    get = d.get
+    return RecoveryCodes(
+        recovery_codes=_core.each(None, get("recovery_codes")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UserAccount:
     """The type `UserAccount` of the API."""
 
@@ -193,6 +237,8 @@ class UserAccount:
     """A disabled user cannot log in. Default: false."""
     invited: bool
     """Whether the user has not set the first password yet."""
+    otp_enabled: bool
+    """Whether a login of the user needs a code."""
     link_email: LinkEmailState | None
     """The last e-mail with a password link waits for the mail server, was sent, or was refused."""
     link_email_at: _dt.datetime | None
@@ -216,6 +262,7 @@ def _UserAccount(d: Any, etag: str | None = None) -> UserAccount:
         role=get("role"),
         disabled=get("disabled"),
         invited=get("invited"),
+        otp_enabled=get("otp_enabled"),
         link_email=get("link_email"),
         link_email_at=_core.timestamp(get("link_email_at")),
         link_email_error=get("link_email_error"),
@@ -423,6 +470,8 @@ class Settings:
     """Whether the delivery of an order assembles kits that are not in stock, as far as their parts are; true by
     default.
     """
+    second_factor: FactorRule
+    """Who must have a second factor: nobody (optional), admins, or all users."""
     updated_at: _dt.datetime
     """Time of the last change."""
     etag: str | None = field(default=None, compare=False)
@@ -441,6 +490,7 @@ def _Settings(d: Any, etag: str | None = None) -> Settings:
         failure_rate_percent=_core.number(get("failure_rate_percent")),
         failure_rate_measured=get("failure_rate_measured"),
         assemble_on_delivery=get("assemble_on_delivery"),
+        second_factor=get("second_factor"),
         updated_at=_core.timestamp(get("updated_at")),
         etag=etag,
     )
@@ -7447,6 +7497,10 @@ class InvalidLinkError(ApiError):
     """The service responded ``INVALID_LINK`` (status 400)."""
 
 
+class InvalidOtpError(ApiError):
+    """The service responded ``INVALID_OTP`` (status 400 or 401)."""
+
+
 class InvalidTokenError(ApiError):
     """The service responded ``INVALID_TOKEN`` (status 401)."""
 
@@ -7497,6 +7551,30 @@ class OrderLineAssignedError(ApiError):
 
 class OrderNotOpenError(ApiError):
     """The service responded ``ORDER_NOT_OPEN`` (status 409)."""
+
+
+class OtpEnabledError(ApiError):
+    """The service responded ``OTP_ENABLED`` (status 409)."""
+
+
+class OtpNotBegunError(ApiError):
+    """The service responded ``OTP_NOT_BEGUN`` (status 409)."""
+
+
+class OtpNotEnabledError(ApiError):
+    """The service responded ``OTP_NOT_ENABLED`` (status 409)."""
+
+
+class OtpRequiredError(ApiError):
+    """The service responded ``OTP_REQUIRED`` (status 401)."""
+
+
+class OtpSetupRequiredError(ApiError):
+    """The service responded ``OTP_SETUP_REQUIRED`` (status 403)."""
+
+
+class OwnOtpError(ApiError):
+    """The service responded ``OWN_OTP`` (status 409)."""
 
 
 class PayloadTooLargeError(ApiError):
@@ -7676,6 +7754,7 @@ _ERRORS: dict[str, type[ApiError]] = {
     "INVALID_API_KEY": InvalidApiKeyError,
     "INVALID_CREDENTIALS": InvalidCredentialsError,
     "INVALID_LINK": InvalidLinkError,
+    "INVALID_OTP": InvalidOtpError,
     "INVALID_TOKEN": InvalidTokenError,
     "LAST_ADMIN": LastAdminError,
     "MALFORMED_JSON": MalformedJsonError,
@@ -7689,6 +7768,12 @@ _ERRORS: dict[str, type[ApiError]] = {
     "ORDER_ITEM_IN_USE": OrderItemInUseError,
     "ORDER_LINE_ASSIGNED": OrderLineAssignedError,
     "ORDER_NOT_OPEN": OrderNotOpenError,
+    "OTP_ENABLED": OtpEnabledError,
+    "OTP_NOT_BEGUN": OtpNotBegunError,
+    "OTP_NOT_ENABLED": OtpNotEnabledError,
+    "OTP_REQUIRED": OtpRequiredError,
+    "OTP_SETUP_REQUIRED": OtpSetupRequiredError,
+    "OWN_OTP": OwnOtpError,
     "PAYLOAD_TOO_LARGE": PayloadTooLargeError,
     "PLAN_INCOMPLETE": PlanIncompleteError,
     "PLAN_OUTDATED": PlanOutdatedError,
@@ -7845,6 +7930,95 @@ class AuthResource:
             _core.nothing,
         )
 
+    def begin_otp(
+        self,
+        *,
+        current_password: str,
+    ) -> OTPSetup:
+        """Begin to set up a second factor.
+
+        Returns a secret for an app that shows codes of RFC 6238 (6 digits, 30 seconds, SHA-1), and its address for
+        a QR code. Nothing changes until `POST /api/v1/auth/otp/confirm` gets a code, within an hour. Beginning
+        again replaces the secret. A wrong `current_password` counts as a failed login.
+
+        :param current_password: The current password.
+        """
+        return self._client._call(
+            "POST",
+            "/auth/otp",
+            _OTPSetup,
+            body={
+                "current_password": current_password,
+            },
+        )
+
+    def confirm_otp(
+        self,
+        *,
+        otp: str,
+    ) -> RecoveryCodes:
+        """Turn on the second factor.
+
+        From now on, each login needs a code. Returns ten recovery codes, each of which works once in place of a
+        code. This is the only response with them. Ends your other sessions.
+
+        :param otp: The code of the app. Except at the set-up, also a recovery code.
+        """
+        return self._client._call(
+            "POST",
+            "/auth/otp/confirm",
+            _RecoveryCodes,
+            body={
+                "otp": otp,
+            },
+        )
+
+    def renew_recovery_codes(
+        self,
+        *,
+        otp: str,
+    ) -> RecoveryCodes:
+        """Get new recovery codes.
+
+        Returns ten new recovery codes; the earlier ones no longer work. This is the only response with them. `otp`
+        is a code of the app or a recovery code. Wrong codes count as those of a login.
+
+        :param otp: The code of the app. Except at the set-up, also a recovery code.
+        """
+        return self._client._call(
+            "POST",
+            "/auth/otp/recovery-codes",
+            _RecoveryCodes,
+            body={
+                "otp": otp,
+            },
+        )
+
+    def disable_otp(
+        self,
+        *,
+        current_password: str,
+        otp: str,
+    ) -> None:
+        """Turn off the second factor.
+
+        `otp` is a code of the app or a recovery code. Ends your other sessions. Where the farm requires a second
+        factor, you can then only set up a new one, for example on a new phone. A wrong `current_password` counts
+        as a failed login, and a wrong code as that of a login.
+
+        :param current_password: The current password.
+        :param otp: The code of the app, or a recovery code.
+        """
+        return self._client._call(
+            "POST",
+            "/auth/otp/disable",
+            _core.nothing,
+            body={
+                "current_password": current_password,
+                "otp": otp,
+            },
+        )
+
     def change_password(
         self,
         *,
@@ -7884,7 +8058,7 @@ class UsersResource:
         *,
         skip: int | None = None,
         limit: int | None = None,
-        sort_by: Literal["id", "email", "name", "role", "disabled", "invited", "created_at", "updated_at"] | None = None,
+        sort_by: Literal["id", "email", "name", "role", "disabled", "invited", "otp_enabled", "created_at", "updated_at"] | None = None,
         sort_order: SortOrder | None = None,
         after: str | None = None,
         email: str | None = None,
@@ -7926,7 +8100,7 @@ class UsersResource:
     def iterate(
         self,
         *,
-        sort_by: Literal["id", "email", "name", "role", "disabled", "invited", "created_at", "updated_at"] | None = None,
+        sort_by: Literal["id", "email", "name", "role", "disabled", "invited", "otp_enabled", "created_at", "updated_at"] | None = None,
         sort_order: SortOrder | None = None,
         email: str | None = None,
         role: Role | Sequence[Role] | None = None,
@@ -8123,6 +8297,26 @@ class UsersResource:
                 "send": UNSET if send is None else send,
             },
             idempotency_key=idempotency_key or _core.new_key(),
+        )
+
+    def reset_otp(
+        self,
+        id: str,
+    ) -> None:
+        """Remove the second factor of a user.
+
+        For a user who has lost the phone and the recovery codes: a login then needs only the password. Ends the
+        user's sessions. Without a second factor, nothing changes. An admin turns off the own second factor with a
+        code instead.
+
+        Requires the role `admin`.
+
+        :param id: The id of the user, a UUID.
+        """
+        return self._client._call(
+            "DELETE",
+            f"/users/{_core.segment(id)}/otp",
+            _core.nothing,
         )
 
 
@@ -8405,6 +8599,7 @@ class SettingsResource:
         failure_rate_percent: DecimalInput | None | Unset = UNSET,
         failure_rate_measured: bool | Unset = UNSET,
         assemble_on_delivery: bool | Unset = UNSET,
+        second_factor: FactorRule | Unset = UNSET,
         if_match: str | None = None,
     ) -> Settings:
         """Change the settings.
@@ -8413,6 +8608,10 @@ class SettingsResource:
         and slower until the past days are summarised in it, within about an hour. The currency is only shown: no
         amount is converted. A change of a rate does not change what past runs cost. A rate of null means that its
         part of a cost is unknown; 0 leaves the part out.
+
+        With `second_factor`, admins or all users must have a second factor. Whoever must and has none can only set
+        it up: other operations return `OTP_SETUP_REQUIRED`. API keys do not need one. An admin without a second
+        factor cannot require it.
 
         Requires the role `admin`.
 
@@ -8428,6 +8627,7 @@ class SettingsResource:
         for products without pieces in that time.
         :param assemble_on_delivery: Whether the delivery of an order assembles kits that are not in stock, as far
         as their parts are; true by default.
+        :param second_factor: Who must have a second factor: nobody (optional), admins, or all users.
         :param if_match: The ``etag`` of the resource as you know it. If the resource has changed since, the call
         raises PreconditionFailedError and changes nothing.
         """
@@ -8445,6 +8645,7 @@ class SettingsResource:
                 "failure_rate_percent": failure_rate_percent,
                 "failure_rate_measured": failure_rate_measured,
                 "assemble_on_delivery": assemble_on_delivery,
+                "second_factor": second_factor,
             },
             if_match=if_match,
         )
@@ -16897,6 +17098,7 @@ __all__ = [
     "EntryReversedError",
     "ErrorGroup",
     "ExportFormat",
+    "FactorRule",
     "FailureReason",
     "Filament",
     "FilamentCatalogResource",
@@ -16931,6 +17133,7 @@ __all__ = [
     "InvalidApiKeyError",
     "InvalidCredentialsError",
     "InvalidLinkError",
+    "InvalidOtpError",
     "InvalidRow",
     "InvalidTokenError",
     "InventoryLowStockEvent",
@@ -16959,6 +17162,7 @@ __all__ = [
     "NoComponentsError",
     "NotEnoughPiecesError",
     "NotFoundError",
+    "OTPSetup",
     "OpenOrder",
     "OpenOrders",
     "Order",
@@ -16989,6 +17193,12 @@ __all__ = [
     "OrderSkipReason",
     "OrderStatus",
     "OrdersResource",
+    "OtpEnabledError",
+    "OtpNotBegunError",
+    "OtpNotEnabledError",
+    "OtpRequiredError",
+    "OtpSetupRequiredError",
+    "OwnOtpError",
     "PasswordLink",
     "PayloadTooLargeError",
     "Pick",
@@ -17048,6 +17258,7 @@ __all__ = [
     "QueueResource",
     "QueuedRun",
     "RateLimitExceededError",
+    "RecoveryCodes",
     "ReportsResource",
     "Role",
     "RowCell",

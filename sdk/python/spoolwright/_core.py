@@ -365,14 +365,20 @@ class BaseClient:
         email: str,
         password: str,
         *,
+        otp: str | None = None,
         timeout: float = 30,
         retries: int = 2,
         repeat_writes: bool = False,
         ssl_context: ssl.SSLContext | None = None,
     ) -> C:
-        """Logs in and returns a client. The client renews its tokens, and does not keep the password."""
+        """Logs in and returns a client. The client renews its tokens, and does not keep the password.
+
+        :param otp: The code of the app, or a recovery code, of a user with a second factor.
+        """
         client = cls(url, timeout=timeout, retries=retries, repeat_writes=repeat_writes, ssl_context=ssl_context)
         body = {"email": email, "password": password}
+        if otp is not None:
+            body["otp"] = otp
         try:
             client._session.set(client._call("POST", "/auth/login", anything, body=body, token=None))
         except BaseException:

@@ -23,6 +23,8 @@ export type SortOrder = "asc" | "desc";
 
 export type LinkEmailState = "waiting" | "sent" | "refused";
 
+export type FactorRule = "optional" | "admins" | "all";
+
 export type ExportFormat = "csv" | "jsonl";
 
 export type MaterialType = "PLA" | "PETG" | "ABS" | "TPU" | "ASA" | "Nylon" | "PC" | "HIPS" | "PVA" | "Custom";
@@ -83,7 +85,7 @@ export type EntryKind = "produced" | "used" | "assembled" | "disassembled" | "de
 
 export type OrderSkipReason = "shipped" | "cancelled" | "unpaid";
 
-export type Action = "sign_in" | "sign_in.failed" | "sign_in.more_failed" | "sign_out" | "session.ended" | "session.reused" | "user.created" | "user.changed" | "user.disabled" | "user.enabled" | "user.removed" | "user.password_changed" | "user.password_link_created" | "user.password_set_by_link" | "api_key.created" | "api_key.changed" | "api_key.rotated" | "api_key.revoked" | "settings.changed" | "webhook.created" | "webhook.changed" | "webhook.disabled" | "webhook.enabled" | "webhook.rotated" | "webhook.removed" | "shop.created" | "shop.changed" | "shop.rotated" | "shop.removed" | "printer.created" | "printer.changed" | "printer.removed" | "printer.restored" | "custom_field.created" | "custom_field.changed" | "custom_field.removed" | "data.exported" | "data.imported" | "spool.removed" | "spool.restored" | "filament.removed" | "filament.restored" | "vendor.removed" | "vendor.restored" | "product.removed" | "product.restored" | "order.removed" | "order.restored" | "run.removed" | "run.restored" | "stock_level.removed" | "run.corrected" | "run.reopened" | "usage.reversed" | "usage.moved";
+export type Action = "sign_in" | "sign_in.failed" | "sign_in.more_failed" | "sign_out" | "session.ended" | "session.reused" | "user.created" | "user.changed" | "user.disabled" | "user.enabled" | "user.removed" | "user.password_changed" | "user.password_link_created" | "user.password_set_by_link" | "user.otp_enabled" | "user.otp_disabled" | "user.otp_reset" | "user.otp_failed" | "user.more_otp_failed" | "user.recovery_code_used" | "user.recovery_codes_renewed" | "api_key.created" | "api_key.changed" | "api_key.rotated" | "api_key.revoked" | "settings.changed" | "webhook.created" | "webhook.changed" | "webhook.disabled" | "webhook.enabled" | "webhook.rotated" | "webhook.removed" | "shop.created" | "shop.changed" | "shop.rotated" | "shop.removed" | "printer.created" | "printer.changed" | "printer.removed" | "printer.restored" | "custom_field.created" | "custom_field.changed" | "custom_field.removed" | "data.exported" | "data.imported" | "spool.removed" | "spool.restored" | "filament.removed" | "filament.restored" | "vendor.removed" | "vendor.restored" | "product.removed" | "product.restored" | "order.removed" | "order.restored" | "run.removed" | "run.restored" | "stock_level.removed" | "run.corrected" | "run.reopened" | "usage.reversed" | "usage.moved";
 
 export type ActorKind = "user" | "api_key" | "command_line" | "service" | "unknown";
 
@@ -109,6 +111,12 @@ export interface User {
   readonly created_at: string;
   /** The user's tenant. */
   readonly tenant_id: string;
+  /** Whether a login needs a code. */
+  readonly otp_enabled: boolean;
+  /** Whether the farm requires a second factor that the user has not set up. */
+  readonly otp_setup_required: boolean;
+  /** How many recovery codes are unused; null without a second factor. */
+  readonly recovery_codes_left: number | null;
 }
 
 /** The type `UserSession` of the API. */
@@ -139,6 +147,20 @@ export interface UserSessionList {
   readonly next: string | null;
 }
 
+/** The type `OTPSetup` of the API. */
+export interface OTPSetup {
+  /** The secret for the app, in base 32. */
+  readonly secret: string;
+  /** The address for a QR code. */
+  readonly uri: string;
+}
+
+/** The type `RecoveryCodes` of the API. */
+export interface RecoveryCodes {
+  /** Ten codes. Each works once. */
+  readonly recovery_codes: readonly string[];
+}
+
 /** The type `UserAccount` of the API. */
 export interface UserAccount {
   /** The user's id. */
@@ -153,6 +175,8 @@ export interface UserAccount {
   readonly disabled: boolean;
   /** Whether the user has not set the first password yet. */
   readonly invited: boolean;
+  /** Whether a login of the user needs a code. */
+  readonly otp_enabled: boolean;
   /** The last e-mail with a password link waits for the mail server, was sent, or was refused. */
   readonly link_email: LinkEmailState | null;
   /** When it was sent or refused or, if it waits, was requested. */
@@ -285,6 +309,8 @@ export interface Settings<D = number> {
    * default.
    */
   readonly assemble_on_delivery: boolean;
+  /** Who must have a second factor: nobody (optional), admins, or all users. */
+  readonly second_factor: FactorRule;
   /** Time of the last change. */
   readonly updated_at: string;
 }
@@ -4006,6 +4032,26 @@ export interface LinkPassword {
   new_password: string;
 }
 
+/** The type `CurrentPassword` of the API, in request bodies. */
+export interface CurrentPassword {
+  /** The current password. */
+  current_password: string;
+}
+
+/** The type `Code` of the API, in request bodies. */
+export interface Code {
+  /** The code of the app. Except at the set-up, also a recovery code. */
+  otp: string;
+}
+
+/** The type `CodeAndPassword` of the API, in request bodies. */
+export interface CodeAndPassword {
+  /** The current password. */
+  current_password: string;
+  /** The code of the app, or a recovery code. */
+  otp: string;
+}
+
 /** The type `NewPassword` of the API, in request bodies. */
 export interface NewPassword {
   /** The current password. */
@@ -4108,6 +4154,8 @@ export interface SettingsUpdate {
    * default.
    */
   assemble_on_delivery?: boolean | undefined;
+  /** Who must have a second factor: nobody (optional), admins, or all users. */
+  second_factor?: FactorRule | undefined;
 }
 
 /** The type `VendorCreate` of the API, in request bodies. */
@@ -5540,7 +5588,7 @@ export interface ListUsersQuery {
   /** Maximum page size. */
   limit?: number | undefined;
   /** Any scalar field of the items. */
-  sort_by?: "id" | "email" | "name" | "role" | "disabled" | "invited" | "created_at" | "updated_at" | undefined;
+  sort_by?: "id" | "email" | "name" | "role" | "disabled" | "invited" | "otp_enabled" | "created_at" | "updated_at" | undefined;
   /** Ascending or descending. */
   sort_order?: SortOrder | undefined;
   /**
@@ -6971,6 +7019,9 @@ export class InvalidCredentialsError extends ApiError {}
 /** The service responded `INVALID_LINK` (status 400). */
 export class InvalidLinkError extends ApiError {}
 
+/** The service responded `INVALID_OTP` (status 400 or 401). */
+export class InvalidOtpError extends ApiError {}
+
 /** The service responded `INVALID_TOKEN` (status 401). */
 export class InvalidTokenError extends ApiError {}
 
@@ -7009,6 +7060,24 @@ export class OrderLineAssignedError extends ApiError {}
 
 /** The service responded `ORDER_NOT_OPEN` (status 409). */
 export class OrderNotOpenError extends ApiError {}
+
+/** The service responded `OTP_ENABLED` (status 409). */
+export class OtpEnabledError extends ApiError {}
+
+/** The service responded `OTP_NOT_BEGUN` (status 409). */
+export class OtpNotBegunError extends ApiError {}
+
+/** The service responded `OTP_NOT_ENABLED` (status 409). */
+export class OtpNotEnabledError extends ApiError {}
+
+/** The service responded `OTP_REQUIRED` (status 401). */
+export class OtpRequiredError extends ApiError {}
+
+/** The service responded `OTP_SETUP_REQUIRED` (status 403). */
+export class OtpSetupRequiredError extends ApiError {}
+
+/** The service responded `OWN_OTP` (status 409). */
+export class OwnOtpError extends ApiError {}
 
 /** The service responded `PAYLOAD_TOO_LARGE` (status 413). */
 export class PayloadTooLargeError extends ApiError {}
@@ -7149,6 +7218,7 @@ const ERRORS: Record<string, typeof ApiError> = {
   INVALID_API_KEY: InvalidApiKeyError,
   INVALID_CREDENTIALS: InvalidCredentialsError,
   INVALID_LINK: InvalidLinkError,
+  INVALID_OTP: InvalidOtpError,
   INVALID_TOKEN: InvalidTokenError,
   LAST_ADMIN: LastAdminError,
   MALFORMED_JSON: MalformedJsonError,
@@ -7162,6 +7232,12 @@ const ERRORS: Record<string, typeof ApiError> = {
   ORDER_ITEM_IN_USE: OrderItemInUseError,
   ORDER_LINE_ASSIGNED: OrderLineAssignedError,
   ORDER_NOT_OPEN: OrderNotOpenError,
+  OTP_ENABLED: OtpEnabledError,
+  OTP_NOT_BEGUN: OtpNotBegunError,
+  OTP_NOT_ENABLED: OtpNotEnabledError,
+  OTP_REQUIRED: OtpRequiredError,
+  OTP_SETUP_REQUIRED: OtpSetupRequiredError,
+  OWN_OTP: OwnOtpError,
   PAYLOAD_TOO_LARGE: PayloadTooLargeError,
   PLAN_INCOMPLETE: PlanIncompleteError,
   PLAN_OUTDATED: PlanOutdatedError,
@@ -7365,6 +7441,60 @@ export class AuthResource<M extends DecimalMode = "number"> {
   }
 
   /**
+   * Begin to set up a second factor.
+   *
+   * Returns a secret for an app that shows codes of RFC 6238 (6 digits, 30 seconds, SHA-1), and its address for a QR
+   * code. Nothing changes until `POST /api/v1/auth/otp/confirm` gets a code, within an hour. Beginning again replaces
+   * the secret. A wrong `current_password` counts as a failed login.
+   */
+  beginOtp(
+    input: CurrentPassword,
+    options: RequestOptions = {},
+  ): Promise<OTPSetup> {
+    return this.#client.call("POST", `/auth/otp`, { body: input }, options);
+  }
+
+  /**
+   * Turn on the second factor.
+   *
+   * From now on, each login needs a code. Returns ten recovery codes, each of which works once in place of a code.
+   * This is the only response with them. Ends your other sessions.
+   */
+  confirmOtp(
+    input: Code,
+    options: RequestOptions = {},
+  ): Promise<RecoveryCodes> {
+    return this.#client.call("POST", `/auth/otp/confirm`, { body: input }, options);
+  }
+
+  /**
+   * Get new recovery codes.
+   *
+   * Returns ten new recovery codes; the earlier ones no longer work. This is the only response with them. `otp` is a
+   * code of the app or a recovery code. Wrong codes count as those of a login.
+   */
+  renewRecoveryCodes(
+    input: Code,
+    options: RequestOptions = {},
+  ): Promise<RecoveryCodes> {
+    return this.#client.call("POST", `/auth/otp/recovery-codes`, { body: input }, options);
+  }
+
+  /**
+   * Turn off the second factor.
+   *
+   * `otp` is a code of the app or a recovery code. Ends your other sessions. Where the farm requires a second factor,
+   * you can then only set up a new one, for example on a new phone. A wrong `current_password` counts as a failed
+   * login, and a wrong code as that of a login.
+   */
+  disableOtp(
+    input: CodeAndPassword,
+    options: RequestOptions = {},
+  ): Promise<void> {
+    return this.#client.call("POST", `/auth/otp/disable`, { body: input }, options);
+  }
+
+  /**
    * Change your password.
    *
    * Ends all your sessions, including this one: refresh tokens become invalid, so log in again before the access
@@ -7504,6 +7634,21 @@ export class UsersResource<M extends DecimalMode = "number"> {
     options: RequestOptions & Keyed = {},
   ): Promise<PasswordLink> {
     return this.#client.call("POST", `/users/${segment(id)}/password-link`, { body: input, keyed: true }, options);
+  }
+
+  /**
+   * Remove the second factor of a user.
+   *
+   * For a user who has lost the phone and the recovery codes: a login then needs only the password. Ends the user's
+   * sessions. Without a second factor, nothing changes. An admin turns off the own second factor with a code instead.
+   *
+   * Requires the role `admin`.
+   */
+  resetOtp(
+    id: string,
+    options: RequestOptions = {},
+  ): Promise<void> {
+    return this.#client.call("DELETE", `/users/${segment(id)}/otp`, {  }, options);
   }
 
 }
@@ -7659,6 +7804,10 @@ export class SettingsResource<M extends DecimalMode = "number"> {
    * slower until the past days are summarised in it, within about an hour. The currency is only shown: no amount is
    * converted. A change of a rate does not change what past runs cost. A rate of null means that its part of a cost
    * is unknown; 0 leaves the part out.
+   *
+   * With `second_factor`, admins or all users must have a second factor. Whoever must and has none can only set it
+   * up: other operations return `OTP_SETUP_REQUIRED`. API keys do not need one. An admin without a second factor
+   * cannot require it.
    *
    * Requires the role `admin`.
    */
@@ -11455,7 +11604,7 @@ export class Client<M extends DecimalMode = "number"> extends BaseClient {
   /** Logs in and returns a client. The client renews its tokens, and does not keep the password. */
   static async login<M extends DecimalMode = "number">(
     url: string,
-    credentials: { email: string; password: string },
+    credentials: { email: string; password: string; otp?: string | undefined },
     options: Omit<ClientOptions<M>, "apiKey"> = {},
   ): Promise<Client<M>> {
     const client = new Client<M>(url, options);

@@ -187,7 +187,7 @@ export class BaseClient {
   }
 
   /** @internal */
-  protected async authenticate(credentials: { email: string; password: string }): Promise<void> {
+  protected async authenticate(credentials: { email: string; password: string; otp?: string | undefined }): Promise<void> {
     this.#setTokens(await this.call<Tokens>("POST", "/auth/login", { body: credentials, anonymous: true }, {}));
   }
 
