@@ -38,30 +38,43 @@ end $$;
 -- shortfall, except of kind used, which can make the stock negative. p_shortfall is a number of such pieces that come
 -- back: they were not in stock, and do not come into it.
 --
--- p_cost is the cost of the pieces, or null if it is unknown. Without p_priced, pieces that go out have the cost that
--- they have in stock: first go those without a known cost, and then the others at their average. With p_priced, they
--- have the cost p_cost. An entry without pieces and with p_priced is a change of the cost of p_of pieces: those that may
--- still be in stock change their value.
+-- p_cost is the cost of the pieces, or null if it is unknown. p_unvalued says how many of the pieces that come in have
+-- no known cost; p_cost is then that of the others. By default it is all of them if p_cost is null, and otherwise none.
+-- p_of is a larger number of pieces that p_cost is for: only a part of them comes in.
+--
+-- Without p_priced, pieces that go out have the cost that they have in stock: first go those without a known cost, and
+-- then the others at their average. p_valued of them have a known cost, as far as there are such pieces. With p_priced,
+-- they have the cost p_cost, and p_unvalued of them have none. An entry without pieces and with p_priced is a change of
+-- the cost of p_of pieces: those of them that may still be in stock, at most p_left, change their value.
+--
+-- The value of the entry is what the value of the stock changes by. It differs from the cost if the stock does not have
+-- the pieces, or not at this cost: the stock is never worth less than nothing, and no pieces are worth nothing.
 drop function if exists move_pieces(uuid, text, bigint, numeric, boolean, uuid, uuid, uuid, uuid, uuid, uuid, text,
 	bigint, uuid);
+drop function if exists move_pieces(uuid, text, bigint, numeric, boolean, uuid, uuid, uuid, uuid, uuid, uuid, text,
+	bigint, uuid, bigint);
 create or replace function move_pieces(p_product uuid, p_kind text, p_pieces bigint, p_cost numeric default null,
 	p_priced boolean default false, p_run uuid default null, p_item uuid default null, p_order uuid default null,
 	p_order_item uuid default null, p_assembly uuid default null, p_reverses uuid default null,
 	p_reason text default null, p_shortfall bigint default 0, p_id uuid default null,
-	p_of bigint default 0)
+	p_of bigint default 0, p_left bigint default null, p_unvalued bigint default null, p_valued bigint default 0)
 returns piece_entries language plpgsql as $$
 declare
 	stock product_pieces;
 	entry piece_entries;
 	had bigint; -- the pieces in stock before
+	valued bigint; -- of them, those with a known cost
 	gone bigint := 0; -- the pieces that leave the stock
-	unknown bigint := 0; -- of them, those without a known cost
+	unknown bigint := 0; -- of the pieces that leave or come, those without a known cost
 	more bigint; -- the pieces that are in stock because of the entry
 	after bigint;
 begin
 	perform lock_pieces(array[p_product]);
 	select * into stock from product_pieces p where p.product_id = p_product;
 	had := greatest(stock.on_hand, 0);
+	valued := had - stock.unvalued;
+	entry.value := stock.value;
+	entry.unvalued := stock.unvalued;
 	entry.pieces := p_pieces;
 	entry.shortfall := -p_shortfall;
 	entry.cost := p_cost;
@@ -71,26 +84,32 @@ begin
 			entry.pieces := -gone;
 			entry.shortfall := -p_pieces - gone - p_shortfall;
 		end if;
-		unknown := case when p_priced and p_cost is not null then greatest(gone - (had - stock.unvalued), 0)
-			else least(gone, stock.unvalued) end;
-		if not p_priced then
+		unknown := least(stock.unvalued, gone, greatest(gone - valued, 0, case
+			when p_priced and p_cost is not null then coalesce(p_unvalued, 0)
+			else gone - least(p_valued, valued) end));
+		if p_unvalued > 0 then
+			entry.cost := null;
+		elsif not p_priced then
 			entry.cost := case when unknown = 0 and gone = -entry.pieces
-				then -coalesce(round(stock.value * gone / nullif(had - stock.unvalued, 0), 6), 0) end;
+				then -coalesce(round(stock.value * gone / nullif(valued, 0), 6), 0) end;
 		end if;
 		stock.value := greatest(stock.value - case
-			when gone - unknown = had - stock.unvalued then stock.value -- exactly
-			when p_priced and p_cost is not null then round(-p_cost * gone / -p_pieces, 6)
-			else coalesce(round(stock.value * (gone - unknown) / nullif(had - stock.unvalued, 0), 6), 0) end, 0);
+			when gone - unknown = valued then stock.value -- exactly
+			when p_priced and p_cost is not null then
+				coalesce(round(-p_cost * (gone - unknown) / nullif(-p_pieces - coalesce(p_unvalued, 0), 0), 6), 0)
+			else coalesce(round(stock.value * (gone - unknown) / nullif(valued, 0), 6), 0) end, 0);
 		stock.unvalued := stock.unvalued - unknown;
 	elsif p_pieces > 0 then
 		more := greatest(stock.on_hand + p_pieces, 0) - had;
-		if p_cost is null then
-			stock.unvalued := stock.unvalued + more;
-		else
-			stock.value := greatest(stock.value + round(p_cost * more / p_pieces, 6), 0);
+		unknown := least(more, coalesce(p_unvalued, case when p_cost is null then more else 0 end));
+		stock.unvalued := stock.unvalued + unknown;
+		if p_cost is not null and more > unknown then
+			stock.value := greatest(stock.value
+				+ round(p_cost * (more - unknown) / (greatest(p_pieces, p_of) - coalesce(p_unvalued, 0)), 6), 0);
 		end if;
+		entry.cost := case when coalesce(p_unvalued, 0) = 0 then p_cost end;
 	elsif p_priced and p_cost is not null and p_of > 0 then
-		stock.value := greatest(stock.value + round(p_cost * least(had - stock.unvalued, p_of) / p_of, 6), 0);
+		stock.value := greatest(stock.value + round(p_cost * least(valued, coalesce(p_left, p_of), p_of) / p_of, 6), 0);
 	end if;
 	after := stock.on_hand + entry.pieces;
 	if abs(after) > 1000000000 or stock.value > 999999999 then
@@ -99,14 +118,30 @@ begin
 	update product_pieces p set on_hand = after, value = stock.value, unvalued = stock.unvalued
 	where p.product_id = p_product;
 
-	insert into piece_entries (id, product_id, kind, pieces, shortfall, on_hand, cost, run_id, run_item_id, order_id,
-		order_item_id, assembly_id, reverses, reason)
+	insert into piece_entries (id, product_id, kind, pieces, shortfall, on_hand, cost, value, unvalued, stock_value,
+		stock_unvalued, run_id, run_item_id, order_id, order_item_id, assembly_id, reverses, reason)
 	values (coalesce(p_id, uuid_v7()), p_product, p_kind, entry.pieces, entry.shortfall, after,
-		case when abs(entry.cost) <= 999999999 then entry.cost end, p_run, p_item, p_order,
+		case when abs(entry.cost) <= 999999999 then entry.cost end, stock.value - entry.value,
+		stock.unvalued - entry.unvalued, stock.value, stock.unvalued, p_run, p_item, p_order,
 		p_order_item, p_assembly, p_reverses, p_reason)
 	returning * into entry;
 	return entry;
 end $$;
+
+-- Returns the cost of pieces of which some are unvalued, as an argument of move_pieces: null if no piece has a cost.
+create or replace function value_of(pieces bigint, unvalued bigint, value numeric) returns numeric
+language sql immutable as $$
+	select case when pieces = 0 or unvalued <> pieces then value end
+$$;
+
+-- Takes an entry of the ledger back, by an entry with the opposite pieces and the opposite value. The product must be
+-- locked.
+create or replace function reverse_pieces(first piece_entries, p_reason text) returns void language sql as $$
+	select move_pieces(first.product_id, first.kind, -first.pieces,
+		value_of(-first.pieces, -first.unvalued, -first.value), p_priced => true, p_order => first.order_id,
+		p_order_item => first.order_item_id, p_assembly => first.assembly_id, p_reverses => first.id,
+		p_reason => p_reason, p_shortfall => first.shortfall, p_unvalued => abs(first.unvalued))
+$$;
 
 -- Returns the cost of pieces at the average of those in stock with a known cost, or null if there is none. The product
 -- must be locked.

@@ -30,13 +30,15 @@ var errUnknownItems = server.BadRequest("UNKNOWN_REFERENCE", "Not an item of the
 
 var completeDoc = &server.Doc{
 	ID: "completeOrder", Tag: Tag, Summary: "Mark an order done by hand",
-	Description: "Makes an order `done`, also if the customer gets fewer pieces than were ordered. `items` say how many " +
-		"pieces of them the customer got in all, at most the `quantity`; it is all pieces of an item that is not in the " +
-		"list. The `delivered` pieces are what the order earns. `reportMargins` counts pieces that no run printed for the " +
-		"order on this day, without a cost.\n\n" + deliveryRules + " If an item has fewer pieces than were delivered " +
-		"before, the others are in stock again, by a `returned` entry.\n\n" +
-		"Repeat the operation to change the numbers: then an item that is not in the list keeps its number. `updateOrder` " +
-		"with another `status` takes the deliveries back. The body may be empty.",
+	Description: "Makes an order `done`, also if the customer gets fewer pieces than were ordered. `items` say " +
+		"how many pieces of them the customer got in all, at most the `quantity`; it is all pieces of an item that " +
+		"is not in the list. The `delivered` pieces are what the order earns. `reportMargins` counts pieces that no " +
+		"run printed for the order on this day, with what they cost in stock.\n\n" +
+		deliveryRules +
+		" If an item has fewer pieces than were delivered before, the others are in stock again, by a `returned` " +
+		"entry.\n\n" +
+		"Repeat the operation to change the numbers: then an item that is not in the list keeps its number. " +
+		"`updateOrder` with another `status` takes the deliveries back. The body may be empty.",
 	Errors: []*server.Error{errUnknownItems},
 }
 

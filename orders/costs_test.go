@@ -320,6 +320,42 @@ func (l ledger) expected(id any) parts {
 
 var runParts = strings.Fields("filament waste machine energy labour")
 
+// shelf returns the part of a line's cost that goes into stock with its good pieces, of which so many are kept for the
+// order, and whether all of that cost is known.
+func shelf(paid parts, good, kept int64) (cost *big.Rat, known bool) {
+	cost, known = new(big.Rat), true
+	for _, name := range runParts {
+		cost = sum(cost, paid[name])
+		known = known && paid[name] != nil
+	}
+	if good == 0 {
+		return new(big.Rat), true
+	}
+	return cost.Sub(cost, rounded(quo(times(cost, whole(kept)), whole(good)))), known
+}
+
+// keep returns how many of the good pieces of each item of an ended run are kept for an order that was not delivered.
+func (l ledger) keep() map[any]int64 {
+	before, kept := map[any]int64{}, map[any]int64{}
+	all := slices.Clone(l["run_items"])
+	slices.SortFunc(all, func(a, b row) int {
+		x, y := l.one("production_runs", a["run_id"]), l.one("production_runs", b["run_id"])
+		return strings.Compare(fmt.Sprint(x["ended_at"], x["id"], a["id"]), fmt.Sprint(y["ended_at"], y["id"], b["id"]))
+	})
+	for _, item := range all {
+		run := l.one("production_runs", item["run_id"])
+		if run["deducted_at"] == nil || item["order_item_id"] == nil {
+			continue
+		}
+		of := l.one("order_items", item["order_item_id"])
+		if good, _ := pieces(run, item); earns(l.one("orders", of["order_id"]), of) {
+			kept[item["id"]] = min(good, max(of.int("quantity")-before[of["id"]], 0))
+			before[of["id"]] += good
+		}
+	}
+	return kept
+}
+
 // same reports a number in a response that is not the expected one.
 func same(t *testing.T, a *testkit.Response, field string, want *big.Rat) {
 	t.Helper()
@@ -346,7 +382,16 @@ type money struct {
 	unpriced     bool
 	unknown      map[string]bool
 	runs         map[any]bool
+	rows         int
 	good, failed int64
+}
+
+// move takes the cost of pieces from the sum, or adds it if it is negative.
+func (m *money) move(cost *big.Rat) {
+	if cost.Sign() != 0 {
+		m.parts["stock"] = sum(m.parts["stock"], new(big.Rat).Neg(cost))
+		m.rows++
+	}
 }
 
 func (m *money) add(amount, with parts, names []string) {
@@ -362,9 +407,10 @@ func (m *money) add(amount, with parts, names []string) {
 func (m *money) check(t *testing.T, a *testkit.Response, prefix string) {
 	t.Helper()
 	cost := new(big.Rat)
-	if len(m.runs) > 0 {
+	if m.rows > 0 || len(m.runs) > 0 {
 		cost = sum(slices.Collect(maps.Values(m.parts))...)
 	}
+	m.checkParts(t, a, prefix)
 	revenue := m.revenue
 	if revenue == nil && !m.unpriced {
 		revenue = new(big.Rat)
@@ -372,9 +418,6 @@ func (m *money) check(t *testing.T, a *testkit.Response, prefix string) {
 	var margin *big.Rat
 	if revenue != nil && cost != nil {
 		margin = new(big.Rat).Sub(revenue, cost)
-	}
-	for _, name := range runParts {
-		same(t, a, prefix+"cost_parts."+name, m.parts[name])
 	}
 	same(t, a, prefix+"revenue", revenue)
 	same(t, a, prefix+"cost", cost)
@@ -387,6 +430,19 @@ func (m *money) check(t *testing.T, a *testkit.Response, prefix string) {
 		m.unknown["revenue"] = true
 	}
 	wantUnknown(t, a, prefix+"unknown_parts", m.unknown)
+}
+
+// checkParts compares the parts of a cost with cost_parts of a response.
+func (m *money) checkParts(t *testing.T, a *testkit.Response, prefix string) {
+	t.Helper()
+	for _, name := range runParts {
+		want := m.parts[name]
+		if len(m.runs) == 0 {
+			want = new(big.Rat)
+		}
+		same(t, a, prefix+"cost_parts."+name, want)
+	}
+	same(t, a, prefix+"cost_parts.stock", sum(new(big.Rat), m.parts["stock"]))
 }
 
 func wantUnknown(t *testing.T, a *testkit.Response, field string, want map[string]bool) {
@@ -625,6 +681,7 @@ func marginsEqualModel(t *testing.T, c *testkit.Client, l ledger, totals map[any
 		sells[n.item["id"]] = min(good, of.int("quantity")-sold[of["id"]])
 		sold[of["id"]] += sells[n.item["id"]]
 	}
+	keep := l.keep()
 	for _, by := range (orders.MarginGroup("")).Enum() {
 		empty := func() *money {
 			return &money{parts: parts{}, unknown: map[string]bool{}, runs: map[any]bool{}}
@@ -653,9 +710,26 @@ func marginsEqualModel(t *testing.T, c *testkit.Client, l ledger, totals map[any
 				}
 				good, failed := pieces(n.run, n.item)
 				m.good, m.failed = m.good+good, m.failed+failed
+				moved, _ := shelf(n.paid, good, keep[n.item["id"]])
+				m.move(moved)
 				if sells := sells[n.item["id"]]; sells > 0 && earns(order, of) {
 					m.revenue = sum(m.revenue, times(of.rat("unit_price"), whole(sells)))
 					m.unpriced = m.unpriced || of["unit_price"] == nil
+				}
+			}
+			if n.item == nil {
+				continue
+			}
+			good, _ := pieces(n.run, n.item)
+			if moved, known := shelf(n.paid, good, keep[n.item["id"]]); !known && moved.Sign() != 0 { // stays in the report
+				if by == "order" || by == "customer" {
+					name = "null"
+				}
+				if groups[name] == nil {
+					groups[name] = empty()
+				}
+				for _, m := range []*money{total, groups[name]} {
+					m.move(new(big.Rat).Neg(moved))
 				}
 			}
 		}
@@ -717,9 +791,11 @@ func productsAndOrdersEqualModel(t *testing.T, c *testkit.Client, l ledger, tota
 		same(t, a, "margin_percent", percent(margin, p.rat("selling_price")))
 		wantUnknown(t, a, "unknown_parts", unknown)
 	}
+	keep, stock := l.keep(), l.stock(totals)
 	for _, o := range l["orders"] {
-		m := money{parts: parts{}, unknown: map[string]bool{}}
+		m := money{parts: parts{}, unknown: map[string]bool{}, runs: map[any]bool{}}
 		rest := parts{}
+		needed, waiting := map[any]int64{}, map[any]int64{}
 		earning := 0
 		var ended, needs bool
 		for _, i := range l.where("order_items", "order_id", o["id"]) {
@@ -742,21 +818,37 @@ func productsAndOrdersEqualModel(t *testing.T, c *testkit.Client, l ledger, tota
 					continue
 				}
 				ended = true
+				m.runs[run["id"]] = true
 				paid := parts{}
 				for _, name := range runParts {
 					all, shares := l.shares(run, totals[run["id"]][name])
 					paid[name] = shares[slices.IndexFunc(all, func(x row) bool { return x["id"] == item["id"] })]
 				}
 				m.add(paid, m.parts, runParts)
+				moved, _ := shelf(paid, good, keep[item["id"]])
+				m.move(moved)
 			}
 			if left > 0 && (o["status"] == "received" || o["status"] == "in_production") {
-				needs = true
-				one := l.expected(i["product_id"])
-				for _, name := range names {
-					one[name] = times(one[name], whole(left))
-				}
-				m.add(one, rest, names)
+				needed[i["product_id"]] += left
+				waiting[i["product_id"]] += i.int("quantity") - left
 			}
+		}
+		for product, left := range needed {
+			needs = true
+			if s := stock[product]; s != nil {
+				if taken := min(left, s.onHand-waiting[product], s.valued); taken > 0 {
+					rest["stock"] = sum(rest["stock"], rounded(quo(times(s.value, whole(taken)), whole(s.valued))))
+					left -= taken
+				}
+			}
+			if left == 0 {
+				continue
+			}
+			one := l.expected(product)
+			for _, name := range names {
+				one[name] = times(one[name], whole(left))
+			}
+			m.add(one, rest, names)
 		}
 		cost, expected, margin := new(big.Rat), new(big.Rat), (*big.Rat)(nil)
 		if earning == 0 {
@@ -777,11 +869,46 @@ func productsAndOrdersEqualModel(t *testing.T, c *testkit.Client, l ledger, tota
 		a := c.Get(t, path+"/"+o["id"].(string)).Want(200)
 		same(t, a, "revenue", m.revenue)
 		same(t, a, "cost", cost)
+		m.checkParts(t, a, "")
 		same(t, a, "expected_cost", expected)
 		same(t, a, "margin", margin)
 		same(t, a, "margin_percent", percent(margin, m.revenue))
 		wantUnknown(t, a, "unknown_parts", m.unknown)
 	}
+}
+
+// inStock is what runs have brought into stock of a product, if nothing has left it.
+type inStock struct {
+	onHand, valued int64
+	value          *big.Rat
+}
+
+func (l ledger) stock(totals map[any]parts) map[any]*inStock {
+	all := map[any]*inStock{}
+	for _, run := range l["production_runs"] {
+		for i, item := range l.where("run_items", "run_id", run["id"]) {
+			good, _ := pieces(run, item)
+			if good == 0 {
+				continue
+			}
+			s := all[item["product_id"]]
+			if s == nil {
+				s = &inStock{value: new(big.Rat)}
+				all[item["product_id"]] = s
+			}
+			s.onHand += good
+			paid := parts{}
+			for _, name := range runParts {
+				_, shares := l.shares(run, totals[run["id"]][name])
+				paid[name] = shares[i]
+			}
+			if cost, known := shelf(paid, good, 0); known {
+				s.valued += good
+				s.value = sum(s.value, cost)
+			}
+		}
+	}
+	return all
 }
 
 func printersEqualModel(t *testing.T, c *testkit.Client, l ledger) {

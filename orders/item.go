@@ -162,9 +162,10 @@ var errItemInUse = server.Conflict("ORDER_ITEM_IN_USE",
 var deleteItemDoc = &server.Doc{
 	ID: "removeOrderItem", Tag: Tag, Summary: "Remove an item from an order",
 	Description: "Removes an item whose runs have all ended or were removed; while a run that is `pending`, " +
-		"`in_progress` or `paused` prints the item, it cannot be removed (`ORDER_ITEM_IN_USE`). The item earns nothing " +
-		"then, but what its runs cost stays in the `cost` of the order, and the runs in its `runs`; pieces that they have " +
-		"printed are in stock. To keep pieces for the customer, lower the `quantity` to their number instead.\n\n" +
+		"`in_progress` or `paused` prints the item, it cannot be removed (`ORDER_ITEM_IN_USE`). The item earns " +
+		"nothing then, but what its failed pieces cost stays in the `cost` of the order, and the runs in its " +
+		"`runs`; good pieces that they have printed are in stock, with what they cost. To keep pieces for the " +
+		"customer, lower the `quantity` to their number instead.\n\n" +
 		"If everything else is delivered, an open order becomes `done`. An order without items stays as it is. " +
 		"`restoreOrderItem` puts the item back.",
 	Errors: []*server.Error{errItemInUse},

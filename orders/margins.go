@@ -54,7 +54,7 @@ type MarginReportRow struct {
 type Money struct {
 	Revenue value.Decimal           `json:"revenue"`
 	Cost    value.Decimal           `json:"cost"`
-	Parts   production.RunCostParts `json:"cost_parts" rule:"notNull"`
+	Parts   OrderCostParts          `json:"cost_parts" rule:"notNull"`
 	Margin  value.Decimal           `json:"margin"`
 	Percent value.Decimal           `json:"margin_percent"`
 	Unknown production.UnknownParts `json:"unknown_parts" rule:"readOnly,notNull,empty"`
@@ -66,18 +66,22 @@ type Money struct {
 var marginReportDoc = &server.Doc{
 	ID: "reportMargins", Tag: inventory.ReportsTag, Summary: "Report revenue, costs and margins",
 	Description: "Adds up what the runs cost that `completeProductionRun`, `failProductionRun` and " +
-		"`cancelProductionRun` ended, by the day of their `completed_at`, also of runs that were removed since, " +
-		"and the revenue of their good pieces. A good piece of a completed run has the `unit_price` of the order's item " +
-		"that it was " +
-		"printed for, unless the order has as many pieces already, is cancelled, or was removed while it was open, or the " +
-		"item was withdrawn. Other pieces have no revenue: they are in stock. Pieces that a customer got and that no run " +
-		"printed for the order have their revenue on the day of the last delivery, and no cost.\n\n" +
-		"The items of a run share its cost as `getOrder` says. A group whose field is null has the runs without a " +
-		"product, order, customer or printer. `month` returns the first day of each, oldest first; the other groups " +
-		"have the largest revenue first. `pieces` are good ones.\n\n" +
+		"`cancelProductionRun` ended, by the day of their `completed_at`, also of runs that were removed since, and " +
+		"the revenue of their good pieces. A good piece of a completed run has the `unit_price` of the order's item " +
+		"that it was printed for, unless the order has as many pieces already, is cancelled, or was removed while " +
+		"it was open, or the item was withdrawn. Other pieces have no revenue: they are in stock.\n\n" +
+		"The part `stock` is the difference that the stock of pieces makes. It is negative for a run that brings " +
+		"pieces into stock, so that only the pieces that its orders keep are in its `cost`. Pieces that an order " +
+		"took from stock have their revenue and their cost on the day of the last delivery. Pieces that were " +
+		"scrapped, or are missing at a count, are a cost of that day; those that a count finds lower it. So each " +
+		"amount that was spent is in the report once, or in the value of the stock that `reportPieces` returns. " +
+		"Pieces in stock whose cost is not known completely stay in the cost of their run.\n\n" +
+		"The items of a run share its cost as `getOrder` says. A group whose field is null has what has no product, " +
+		"order, customer or printer. `month` returns the first day of each, oldest first; the other groups have the " +
+		"largest revenue first. `pieces` are good ones of the runs.\n\n" +
 		"Each amount is the sum of what is known, and null if nothing is. `unknown_parts` names the parts that are " +
-		"unknown for some run, and revenue if an item of an order has no price. A report has at most 1,000 groups; the " +
-		"other fields are totals of all runs.",
+		"unknown for some run or pieces, and revenue if an item of an order has no price. A report has at most " +
+		"1,000 groups; the other fields are totals of all runs.",
 }
 
 // marginGroups has the grouping key of each group, and the report fields that the key fills.
@@ -124,25 +128,51 @@ func (h handlers) reportMargins(ctx context.Context, r *server.Request[MarginQue
 			where r.tenant_id = $1 and r.status in ('completed', 'failed', 'cancelled') and r.ended_at is not null
 				and r.ended_at >= p.first::timestamp at time zone p.zone
 				and r.ended_at < p.until::timestamp at time zone p.zone
-		), sold as materialized (
-			select s.* from (select distinct l.order_item_id from line l where l.good > 0) u
-			cross join lateral order_item_sales(u.order_item_id) s
+		), own as materialized (
+			select o.* from (select distinct l.order_item_id from line l where l.good > 0) u
+			cross join lateral order_item_own(u.order_item_id) o
+		), shelved as materialized (
+			select l.*, o.revenue, o.sold > 0 and o.revenue is null as unpriced, l.came - coalesce(o.kept_cost, 0) as shelf
+			from line l left join own o on o.item = l.item
+		), day as (
+			select p.first::timestamp at time zone p.zone as first, p.until::timestamp at time zone p.zone as until, p.zone
+			from period p
 		), priced as (
 			select l.id, l.product_id, l.order_id, l.reference, l.customer, l.customer_key, l.start, l.printer_id,
-				l.printer_key, l.printer_name, l.filament, l.waste, l.machine, l.energy, l.labour, l.good, l.failed,
-				s.revenue, s.pieces > 0 and s.revenue is null as unpriced
-			from line l left join sold s on s.item = l.item
+				l.printer_key, l.printer_name, l.filament, l.waste, l.machine, l.energy, l.labour,
+				nullif(l.used - l.shelf, 0) as stock, false as unknown, l.good, l.failed, l.revenue, l.unpriced
+			from shelved l
+			union all -- pieces in stock whose cost is not known stay in the cost of their run
+			select null, l.product_id, null, null, null, null, l.start, l.printer_id, l.printer_key, l.printer_name,
+				null, null, null, null, null, l.shelf, false, 0, 0, null, false
+			from shelved l where not l.valued and l.shelf <> 0
 			union all
 			select null, i.product_id, o.id, o.reference, o.customer, o.customer_key,
-				date_trunc('month', i.delivered_at at time zone p.zone)::date, null, null, null, 0, 0, 0, 0, 0, 0, 0,
-				(least(i.delivered, i.quantity) - s.pieces) * i.unit_price, i.unit_price is null
-			from period p
-			join order_items i on i.tenant_id = $1 and i.delivered_at >= p.first::timestamp at time zone p.zone
-				and i.delivered_at < p.until::timestamp at time zone p.zone
+				date_trunc('month', i.delivered_at at time zone d.zone)::date, null, null, null, null, null, null, null,
+				null, t.cost, coalesce(t.unknown, false), 0, 0, nullif(s.pieces, 0) * i.unit_price,
+				s.pieces > 0 and i.unit_price is null
+			from day d
+			join order_items i on i.tenant_id = $1 and i.delivered_at >= d.first and i.delivered_at < d.until
 			join orders o on o.tenant_id = $1 and o.id = i.order_id
-				and order_item_earns(o.status, o.hidden_at, i.withdrawn_at)
-			cross join lateral (select coalesce(sum(s.pieces), 0) as pieces from order_item_sales(i.id) s) s
-			where least(i.delivered, i.quantity) > s.pieces
+			cross join lateral (
+				select case when order_item_earns(o.status, o.hidden_at, i.withdrawn_at)
+					then greatest(least(i.delivered, i.quantity) - coalesce(sum(s.sold), 0), 0) else 0 end as pieces
+				from order_item_own(i.id) s
+			) s
+			left join lateral order_item_taken(i.id) t on true
+			where s.pieces > 0 or t.cost is not null or t.unknown
+			union all
+			select null, e.product_id, o.id, o.reference, o.customer, o.customer_key,
+				date_trunc('month', e.created_at at time zone d.zone)::date, null, null, null, null, null, null, null,
+				null, nullif(-e.value - coalesce(v.value, 0), 0), e.unvalued + coalesce(v.unvalued, 0) < 0, 0, 0, null, false
+			from day d
+			join piece_entries e on e.tenant_id = $1 and e.kind in ('counted', 'scrapped', 'corrected')
+				and e.created_at >= d.first and e.created_at < d.until and e.run_id is null and e.reverses is null
+			left join lateral (
+				select v.value, v.unvalued from piece_entries v where v.tenant_id = $1 and v.reverses = e.id offset 0
+			) v on true
+			left join orders o on o.tenant_id = $1 and o.id = e.order_id
+			where e.value + coalesce(v.value, 0) <> 0 or e.unvalued + coalesce(v.unvalued, 0) < 0
 		), grouped as materialized (
 			select g.*, g.revenue - g.cost as margin,
 				round((g.revenue - g.cost) * 100 / nullif(g.revenue, 0), 1) as margin_percent
@@ -154,12 +184,12 @@ func (h handlers) reportMargins(ctx context.Context, r *server.Request[MarginQue
 					case when sum(revenue) is null and bool_or(unpriced) then null
 						else coalesce(sum(revenue), 0) end as revenue,
 					case when count(*) = 0 then 0 else known_sum(array[sum(filament), sum(waste), sum(machine),
-						sum(energy), sum(labour)]) end as cost,
-					json_build_object('filament', trim_scale(sum(filament)), 'waste', trim_scale(sum(waste)),
-						'machine', trim_scale(sum(machine)), 'energy', trim_scale(sum(energy)),
-						'labour', trim_scale(sum(labour))) as cost_parts,
+						sum(energy), sum(labour), sum(stock)]) end as cost,
+					cost_parts(array[sum(filament), sum(waste), sum(machine), sum(energy), sum(labour)], count(id),
+						sum(stock), bool_or(unknown)) as cost_parts,
 					incomplete_parts('{filament,waste,machine,energy,labour}', array[count(filament), count(waste),
-						count(machine), count(energy), count(labour)], count(*)) ||
+						count(machine), count(energy), count(labour)], count(id)) ||
+						case when bool_or(unknown) then '{stock}'::text[] else '{}' end ||
 						case when bool_or(unpriced) then '{revenue}'::text[] else '{}' end as unknown,
 					count(distinct id) as runs, coalesce(sum(good), 0) as pieces, coalesce(sum(failed), 0) as failed
 				from priced group by grouping sets ((`+group.key+`), ())

@@ -134,11 +134,18 @@ type Order struct {
 	Hider     string                      `json:"hidden_by_name" rule:"readOnly,unsorted"`
 	Revenue   value.Decimal               `json:"revenue" rule:"readOnly"`
 	Cost      value.Decimal               `json:"cost" rule:"readOnly"`
+	Parts     OrderCostParts              `json:"cost_parts" rule:"readOnly,notNull"`
 	Expected  value.Decimal               `json:"expected_cost" rule:"readOnly"`
 	Margin    value.Decimal               `json:"margin" rule:"readOnly"`
 	Percent   value.Decimal               `json:"margin_percent" rule:"readOnly"`
 	Unknown   production.UnknownParts     `json:"unknown_parts" rule:"readOnly,notNull,empty"`
 	Runs      []OrderRun                  `json:"runs" rule:"readOnly"`
+}
+
+// OrderCostParts are the parts of the cost of orders.
+type OrderCostParts struct {
+	production.RunCostParts
+	Stock value.Decimal `json:"stock"`
 }
 
 // OrderRun is a production run that prints an item of an order.
@@ -286,7 +293,7 @@ var selectOrders = `
 				) r
 				order by r.created_at desc, r.id desc limit 100
 			) r) as runs,
-		m.revenue, m.cost, m.expected_cost, m.revenue - m.cost - m.expected_cost as margin,
+		m.revenue, m.cost, m.cost_parts, m.expected_cost, m.revenue - m.cost - m.expected_cost as margin,
 		round((m.revenue - m.cost - m.expected_cost) * 100 / nullif(m.revenue, 0), 1) as margin_percent,
 		to_json(m.unknown) as unknown_parts
 	from orders o cross join lateral order_money(o.id) m`
@@ -302,19 +309,27 @@ func lockOrder(ids ...string) []*db.Stmt {
 
 var getDoc = &server.Doc{
 	ID: "getOrder", Tag: Tag, Summary: "Get an order",
-	Description: "Returns the order with its items. `produced` counts the good pieces of completed production runs " +
-		"whose items have the `order_item_id`, and all pieces of an item without counts. `planned` counts the pieces of " +
-		"such runs that are `pending`, `in_progress` or `paused`. `runs` has the newest 100 of those runs.\n\n" +
-		"`revenue` is what all items earn: an order that is `cancelled`, or was removed while it was open, earns nothing, " +
-		"and its `revenue` is 0. `cost` is the share of the order in what the ended runs that print its items cost, also " +
-		"if the order was cancelled or the item was removed from it: the items of a run share its cost in proportion to " +
-		"their `estimated_total_cost`, or `estimated_material_cost` if that is more, or to their quantities if no item " +
-		"has one. `expected_cost` is the " +
-		"`full_cost` of the pieces that an open order still needs. Parts in `unknown_parts` add nothing to the sums.\n\n" +
-		"An order is open while it is `received` or `in_production`. When a run that prints one of its items starts, an " +
-		"open order becomes `in_production`, and when all its items are delivered, `done`, in the same transaction. " +
-		"`addOrderItem` and `updateOrderItem` open a `done` order again that needs more pieces then, and so does a " +
-		"delivery that is taken back; otherwise the service never changes a status back.",
+	Description: "Returns the order with its items. `produced` counts the good pieces of completed production " +
+		"runs whose items have the `order_item_id`, and all pieces of an item without counts. `planned` counts the " +
+		"pieces of such runs that are `pending`, `in_progress` or `paused`. `runs` has the newest 100 of those " +
+		"runs.\n\n" +
+		"`revenue` is what all items earn: an order that is `cancelled`, or was removed while it was open, earns " +
+		"nothing, and its `revenue` is 0.\n\n" +
+		"`cost` is the sum of `cost_parts`. `filament`, `waste`, `machine`, `energy` and `labour` are the share of " +
+		"the order in what the ended runs that print its items cost, also if the order was cancelled or the item " +
+		"was removed from it: the items of a run share its cost in proportion to their `estimated_total_cost`, or " +
+		"`estimated_material_cost` if that is more, or to their quantities if no item has one. `stock` is what the " +
+		"pieces cost that the order took from stock, less what good pieces of its runs cost that it does not need: " +
+		"they are in stock. What the customer gets has the average cost of the pieces in stock at the delivery, by " +
+		"the ledger of pieces; later changes of the cost of a run do not change it. What the customer sends back is " +
+		"no longer in the cost, unless it is scrapped.\n\n" +
+		"`expected_cost` is that of the pieces that an open order still needs: those in stock at their average " +
+		"cost, whoever gets them in the end, and the others at their `full_cost`. Parts in `unknown_parts` add " +
+		"nothing to the sums.\n\n" +
+		"An order is open while it is `received` or `in_production`. When a run that prints one of its items " +
+		"starts, an open order becomes `in_production`, and when all its items are delivered, `done`, in the same " +
+		"transaction. `addOrderItem` and `updateOrderItem` open a `done` order again that needs more pieces then, " +
+		"and so does a delivery that is taken back; otherwise the service never changes a status back.",
 }
 
 var (
@@ -502,7 +517,7 @@ var cancelDoc = &server.Doc{
 	ID: "cancelOrder", Tag: Tag, Summary: "Cancel an order",
 	Description: "Sets the `status` to `cancelled`: the order reserves no filament, and no further run can print " +
 		"its items. Its runs stay as they are, and go on reserving filament until they end. The order earns nothing; its " +
-		"`cost` is what its ended runs cost. An order that is `done` " +
+		"`cost` is what failed and what was delivered, and its other pieces are in stock. An order that is `done` " +
 		"cannot be cancelled (`ORDER_NOT_OPEN`). For a cancelled order, the operation changes nothing and returns " +
 		"the order.",
 	Errors: []*server.Error{errOrderDone},

@@ -150,27 +150,43 @@ begin
 					perform assemble_pieces(uuid_v7(), item.product_id, kits, false, null, p_order, item.id);
 				end if;
 			end if;
-			entry := move_pieces(item.product_id, 'delivered', -item.n, p_order => p_order, p_order_item => item.id);
+			entry := move_pieces(item.product_id, 'delivered', -item.n, p_order => p_order, p_order_item => item.id,
+				p_valued => own_valued(item.id, item.target));
 			if entry.shortfall > 0 then
 				short := short || jsonb_build_object('order_item_id', item.id, 'product_id', item.product_id,
 					'product_name', item.name, 'pieces', entry.shortfall);
 			end if;
 		elsif item.n < 0 then
-			perform move_pieces(item.product_id, 'returned', -item.n, delivery_cost(item.id, -item.n),
-				p_order => p_order, p_order_item => item.id);
+			perform take_piece_back(item.id, -item.n, null);
 		end if;
 		update order_items i set delivered = item.target, delivered_at = now() where i.id = item.id;
 	end loop;
 	return short;
 end $$;
 
--- Returns what so many pieces that an item of an order got have cost, or null if that is unknown.
-create or replace function delivery_cost(item uuid, pieces bigint) returns numeric language sql stable as $$
-	select case when count(*) = count(e.cost) then round(sum(e.cost) * delivery_cost.pieces / nullif(sum(e.pieces), 0), 6) end
+drop function if exists delivery_cost(uuid, bigint);
+
+-- Brings pieces into stock that an item of an order got, with what they cost when they were delivered: the average of
+-- all that the item got. Pieces without a known cost come back first.
+create or replace function take_piece_back(p_item uuid, p_pieces bigint, p_reason text) returns piece_entries
+language plpgsql as $$
+declare
+	item order_items;
+	cost numeric; -- of the delivered pieces with a known cost
+	unknown bigint; -- the others
+	known bigint;
+begin
+	select * into item from order_items i where i.id = p_item;
+	select -coalesce(sum(e.value), 0), coalesce(sum(e.shortfall - e.unvalued), 0),
+		coalesce(sum(e.unvalued - e.pieces), 0)
+	into cost, unknown, known
 	from piece_entries e
-	where e.order_id = (select i.order_id from order_items i where i.id = item) and e.order_item_id = item
-		and e.kind in ('delivered', 'returned')
-$$;
+	where e.order_id = item.order_id and e.order_item_id = p_item and e.kind in ('delivered', 'returned');
+	unknown := case when known > 0 then least(p_pieces, greatest(unknown, p_pieces - known, 0)) else p_pieces end;
+	return move_pieces(item.product_id, 'returned', p_pieces,
+		case when unknown < p_pieces then round(cost * (p_pieces - unknown) / known, 6) end, p_order => item.order_id,
+		p_order_item => p_item, p_reason => p_reason, p_unvalued => unknown);
+end $$;
 
 -- Locks an order, so that its deliveries do not change.
 create or replace function lock_order_pieces(p_order uuid) returns void language sql as $$
@@ -209,9 +225,7 @@ begin
 			and not exists (select from piece_entries r where r.reverses = e.id)
 		order by e.kind, e.created_at, e.id -- what was delivered comes back before what was returned leaves again
 	loop
-		perform move_pieces(entry.product_id, entry.kind, -entry.pieces, -entry.cost, p_priced => true,
-			p_order => entry.order_id, p_order_item => entry.order_item_id, p_reverses => entry.id,
-			p_shortfall => entry.shortfall);
+		perform reverse_pieces(entry, null);
 	end loop;
 	update order_items i set delivered = null, delivered_at = null
 	where i.order_id = p_order and i.delivered is not null;
@@ -223,20 +237,21 @@ create or replace function return_pieces(p_order uuid, p_items json, p_reason te
 language plpgsql as $$
 declare
 	item record;
+	entry piece_entries;
 begin
 	perform lock_pieces(array(
 		select i.product_id from json_to_recordset(p_items) s (id uuid) join order_items i on i.id = s.id));
 	for item in
-		select i.id, i.product_id, s.quantity, s.to_stock, delivery_cost(i.id, s.quantity) as cost
+		select i.id, i.product_id, s.quantity, s.to_stock
 		from json_to_recordset(p_items) s (n int, id uuid, quantity int, to_stock boolean)
 		join order_items i on i.id = s.id and i.order_id = p_order
 		order by s.n
 	loop
-		perform move_pieces(item.product_id, 'returned', item.quantity, item.cost, p_order => p_order,
-			p_order_item => item.id, p_reason => p_reason);
+		entry := take_piece_back(item.id, item.quantity, p_reason);
 		if not item.to_stock then
-			perform move_pieces(item.product_id, 'scrapped', -item.quantity, -item.cost, p_priced => true,
-				p_order => p_order, p_order_item => item.id, p_reason => p_reason);
+			perform move_pieces(item.product_id, 'scrapped', -item.quantity, value_of(-entry.pieces, -entry.unvalued,
+				-entry.value), p_priced => true, p_order => p_order, p_order_item => item.id, p_reason => p_reason,
+				p_unvalued => entry.unvalued);
 		end if;
 		update order_items i set delivered = i.delivered - item.quantity, delivered_at = now() where i.id = item.id;
 	end loop;

@@ -41,6 +41,7 @@ func Routes(d *db.DB) []server.Route {
 		server.Op("POST /api/v1/products/{id}/disassemble", server.Write, server.Handle(h.disassemble), disassembleDoc),
 		server.Op("POST /api/v1/piece-entries/{id}/reverse", server.Write, server.Handle(h.reverse).OptionalBody(),
 			reverseDoc),
+		server.Op("GET /api/v1/reports/pieces", server.Read, server.Handle(h.reportPieces), piecesReportDoc),
 	}
 }
 

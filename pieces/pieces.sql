@@ -100,7 +100,11 @@ begin
 		back := case when item.good > item.had then least(item.short, item.good - item.had) else 0 end;
 		perform move_pieces(item.product_id, case when item.known then 'corrected' else 'produced' end,
 			item.good - item.had - back, change, change is not null and item.good <= item.had, p_run => run,
-			p_item => item.id, p_shortfall => back, p_of => item.good);
+			p_item => item.id, p_shortfall => back,
+			p_of => case when item.good > item.had then item.good - item.had else item.good end,
+			p_left => item.good - coalesce((
+				select o.delivered from run_items i cross join lateral order_item_own(i.order_item_id) o
+				where i.id = item.id and o.item = item.id), 0));
 	end loop;
 end $$;
 
@@ -184,8 +188,6 @@ begin
 		return;
 	end if;
 	for entry in select * from piece_entries e where e.id = any (ids) order by e.product_id loop
-		perform move_pieces(entry.product_id, entry.kind, -entry.pieces, -entry.cost, p_priced => true,
-			p_order => entry.order_id, p_order_item => entry.order_item_id, p_assembly => entry.assembly_id,
-			p_reverses => entry.id, p_reason => p_reason, p_shortfall => entry.shortfall);
+		perform reverse_pieces(entry, p_reason);
 	end loop;
 end $$;

@@ -14,7 +14,7 @@ type CostPart string
 
 // Enum returns all parts.
 func (CostPart) Enum() []string {
-	return []string{"filament", "waste", "machine", "energy", "labour", "failures", "revenue"}
+	return []string{"filament", "waste", "machine", "energy", "labour", "stock", "failures", "revenue"}
 }
 
 // UnknownParts lists the parts whose amounts are not known.

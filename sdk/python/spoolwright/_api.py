@@ -61,7 +61,7 @@ RunNeed = Literal["start", "confirmation"]
 
 FailureReason = Literal["adhesion", "spaghetti", "layer_shift", "clog", "under_extrusion", "over_extrusion", "warping", "stringing", "filament_runout", "power_failure", "printer_error", "operator_error", "quality", "other"]
 
-CostPart = Literal["filament", "waste", "machine", "energy", "labour", "failures", "revenue"]
+CostPart = Literal["filament", "waste", "machine", "energy", "labour", "stock", "failures", "revenue"]
 
 RunWarningCode = Literal["INVENTORY_NOT_UPDATED", "FILAMENT_SHORTFALL", "SPOOL_ARCHIVED", "ORDER_CANCELLED", "ORDER_REDUCED", "PRODUCT_REMOVED", "BILL_OF_MATERIALS_CHANGED", "NO_PRINTER", "PRINTER_NOT_AVAILABLE", "PRINTER_BUSY", "NO_MATERIALS", "SPOOL_REMOVED", "SPOOL_CHANGED", "MATERIAL_NOT_PRINTED", "TOO_LITTLE_FILAMENT", "LOAD_SPOOL"]
 
@@ -4522,6 +4522,39 @@ def _OrderItem(d: Any, etag: str | None = None) -> OrderItem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OrderCostParts:
+    """The type `OrderCostParts` of the API."""
+
+    filament: Number | None
+    """Filament of the good pieces, at the prices of the run's materials, or else of their spools."""
+    waste: Number | None
+    """Filament of the failed pieces: their share of a completed run, and all of another one."""
+    machine: Number | None
+    """Actual print time at the hour_cost of the printer, or else the machine_hour_cost of the settings."""
+    energy: Number | None
+    """Actual print time at the power_watts of the printer, or else the machine_power_watts of the settings, and the
+    energy_kwh_cost.
+    """
+    labour: Number | None
+    """Work on the good pieces and their components, at the labour_hour_cost of the settings."""
+    stock: Number | None
+    """Cost of pieces that were taken from stock, less that of good pieces of the runs that are in stock for others.
+    """
+
+
+def _OrderCostParts(d: Any, etag: str | None = None) -> OrderCostParts:
+    get = d.get
+    return OrderCostParts(
+        filament=_core.number(get("filament")),
+        waste=_core.number(get("waste")),
+        machine=_core.number(get("machine")),
+        energy=_core.number(get("energy")),
+        labour=_core.number(get("labour")),
+        stock=_core.number(get("stock")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OrderRun:
     """The type `OrderRun` of the API."""
 
@@ -4602,9 +4635,13 @@ class Order:
     was removed while it was open.
     """
     cost: Number | None
-    """What the ended production runs cost so far, also those of items that were removed from the order."""
+    """What the order costs so far: the sum of the known cost_parts; null if none is known."""
+    cost_parts: OrderCostParts
+    """The parts of the cost; each is null if it is unknown."""
     expected_cost: Number | None
-    """What the pieces that are still needed are expected to cost; 0 unless the order is open."""
+    """What the pieces that are still needed are expected to cost: those in stock at their piece_cost, the others at
+    their full_cost; 0 unless the order is open.
+    """
     margin: Number | None
     """revenue less cost and expected_cost."""
     margin_percent: Number | None
@@ -4638,6 +4675,7 @@ def _Order(d: Any, etag: str | None = None) -> Order:
         hidden_by_name=get("hidden_by_name"),
         revenue=_core.number(get("revenue")),
         cost=_core.number(get("cost")),
+        cost_parts=_core.optional(_OrderCostParts, get("cost_parts")),
         expected_cost=_core.number(get("expected_cost")),
         margin=_core.number(get("margin")),
         margin_percent=_core.number(get("margin_percent")),
@@ -4719,9 +4757,13 @@ class DeliveredOrder:
     was removed while it was open.
     """
     cost: Number | None
-    """What the ended production runs cost so far, also those of items that were removed from the order."""
+    """What the order costs so far: the sum of the known cost_parts; null if none is known."""
+    cost_parts: OrderCostParts
+    """The parts of the cost; each is null if it is unknown."""
     expected_cost: Number | None
-    """What the pieces that are still needed are expected to cost; 0 unless the order is open."""
+    """What the pieces that are still needed are expected to cost: those in stock at their piece_cost, the others at
+    their full_cost; 0 unless the order is open.
+    """
     margin: Number | None
     """revenue less cost and expected_cost."""
     margin_percent: Number | None
@@ -4755,6 +4797,7 @@ def _DeliveredOrder(d: Any, etag: str | None = None) -> DeliveredOrder:
         hidden_by_name=get("hidden_by_name"),
         revenue=_core.number(get("revenue")),
         cost=_core.number(get("cost")),
+        cost_parts=_core.optional(_OrderCostParts, get("cost_parts")),
         expected_cost=_core.number(get("expected_cost")),
         margin=_core.number(get("margin")),
         margin_percent=_core.number(get("margin_percent")),
@@ -4787,9 +4830,9 @@ class MarginReportRow:
     revenue: Number | None
     """Revenue of the good pieces that orders asked for; null if none of them has a price."""
     cost: Number | None
-    """Sum of the known costs of the runs; null if none is known."""
-    cost_parts: RunCostParts
-    """The parts of the cost; each is null if it is unknown for all runs."""
+    """Sum of the known cost_parts; null if none is known."""
+    cost_parts: OrderCostParts
+    """The parts of the cost; each is null if it is unknown for all runs and pieces."""
     margin: Number | None
     """revenue less cost."""
     margin_percent: Number | None
@@ -4817,7 +4860,7 @@ def _MarginReportRow(d: Any, etag: str | None = None) -> MarginReportRow:
         printer_name=get("printer_name"),
         revenue=_core.number(get("revenue")),
         cost=_core.number(get("cost")),
-        cost_parts=_core.optional(_RunCostParts, get("cost_parts")),
+        cost_parts=_core.optional(_OrderCostParts, get("cost_parts")),
         margin=_core.number(get("margin")),
         margin_percent=_core.number(get("margin_percent")),
         unknown_parts=_core.each(None, get("unknown_parts")),
@@ -4842,9 +4885,9 @@ class MarginReport:
     revenue: Number | None
     """Revenue of the good pieces that orders asked for; null if none of them has a price."""
     cost: Number | None
-    """Sum of the known costs of the runs; null if none is known."""
-    cost_parts: RunCostParts
-    """The parts of the cost; each is null if it is unknown for all runs."""
+    """Sum of the known cost_parts; null if none is known."""
+    cost_parts: OrderCostParts
+    """The parts of the cost; each is null if it is unknown for all runs and pieces."""
     margin: Number | None
     """revenue less cost."""
     margin_percent: Number | None
@@ -4872,7 +4915,7 @@ def _MarginReport(d: Any, etag: str | None = None) -> MarginReport:
         currency=get("currency"),
         revenue=_core.number(get("revenue")),
         cost=_core.number(get("cost")),
-        cost_parts=_core.optional(_RunCostParts, get("cost_parts")),
+        cost_parts=_core.optional(_OrderCostParts, get("cost_parts")),
         margin=_core.number(get("margin")),
         margin_percent=_core.number(get("margin_percent")),
         unknown_parts=_core.each(None, get("unknown_parts")),
@@ -5068,6 +5111,72 @@ def _Assembly(d: Any, etag: str | None = None) -> Assembly:
     return Assembly(
         assembly_id=get("assembly_id"),
         entries=_core.each(_Entry, get("entries")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PiecesReportRow:
+    """The type `PiecesReportRow` of the API."""
+
+    product_id: str
+    """The product."""
+    product_name: str
+    """Name of the product, also if it was removed."""
+    sku: str | None
+    """Stock keeping unit of the product."""
+    on_hand: int
+    """Pieces in stock; negative if runs have used more components than were recorded."""
+    unvalued_pieces: int
+    """Of them, the pieces without a known cost."""
+    piece_cost: Number | None
+    """Average cost of the pieces with a known cost; null without one."""
+    piece_value: Number | None
+    """Their cost; null if no piece has a known cost."""
+
+
+def _PiecesReportRow(d: Any, etag: str | None = None) -> PiecesReportRow:
+    get = d.get
+    return PiecesReportRow(
+        product_id=get("product_id"),
+        product_name=get("product_name"),
+        sku=get("sku"),
+        on_hand=get("on_hand"),
+        unvalued_pieces=get("unvalued_pieces"),
+        piece_cost=_core.number(get("piece_cost")),
+        piece_value=_core.number(get("piece_value")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PiecesReport:
+    """The type `PiecesReport` of the API."""
+
+    to: _dt.date
+    """The day."""
+    currency: str | None
+    """ISO 4217 code of the tenant's currency, in which amounts are; null if it is not set."""
+    on_hand: int
+    """Pieces in stock of all products."""
+    unvalued_pieces: int
+    """Of them, the pieces without a known cost."""
+    piece_value: Number | None
+    """Cost of the others; null if no piece has a known cost."""
+    groups: int
+    """Number of products with pieces in stock."""
+    items: tuple[PiecesReportRow, ...]
+    """The products, those with the largest value first."""
+
+
+def _PiecesReport(d: Any, etag: str | None = None) -> PiecesReport:
+    get = d.get
+    return PiecesReport(
+        to=_core.date(get("to")),
+        currency=get("currency"),
+        on_hand=get("on_hand"),
+        unvalued_pieces=get("unvalued_pieces"),
+        piece_value=_core.number(get("piece_value")),
+        groups=get("groups"),
+        items=_core.each(_PiecesReportRow, get("items")),
     )
 
 
@@ -11434,16 +11543,22 @@ class ReportsResource:
         ended, by the day of their `completed_at`, also of runs that were removed since, and the revenue of their
         good pieces. A good piece of a completed run has the `unit_price` of the order's item that it was printed
         for, unless the order has as many pieces already, is cancelled, or was removed while it was open, or the
-        item was withdrawn. Other pieces have no revenue: they are in stock. Pieces that a customer got and that no
-        run printed for the order have their revenue on the day of the last delivery, and no cost.
+        item was withdrawn. Other pieces have no revenue: they are in stock.
 
-        The items of a run share its cost as `getOrder` says. A group whose field is null has the runs without a
-        product, order, customer or printer. `month` returns the first day of each, oldest first; the other groups
-        have the largest revenue first. `pieces` are good ones.
+        The part `stock` is the difference that the stock of pieces makes. It is negative for a run that brings
+        pieces into stock, so that only the pieces that its orders keep are in its `cost`. Pieces that an order
+        took from stock have their revenue and their cost on the day of the last delivery. Pieces that were
+        scrapped, or are missing at a count, are a cost of that day; those that a count finds lower it. So each
+        amount that was spent is in the report once, or in the value of the stock that `reportPieces` returns.
+        Pieces in stock whose cost is not known completely stay in the cost of their run.
+
+        The items of a run share its cost as `getOrder` says. A group whose field is null has what has no product,
+        order, customer or printer. `month` returns the first day of each, oldest first; the other groups have the
+        largest revenue first. `pieces` are good ones of the runs.
 
         Each amount is the sum of what is known, and null if nothing is. `unknown_parts` names the parts that are
-        unknown for some run, and revenue if an item of an order has no price. A report has at most 1,000 groups;
-        the other fields are totals of all runs.
+        unknown for some run or pieces, and revenue if an item of an order has no price. A report has at most 1,000
+        groups; the other fields are totals of all runs.
 
         :param group_by: What the groups have in common.
         :param from_: The first day, in the time zone of the tenant; by default 29 days before to.
@@ -11456,6 +11571,33 @@ class ReportsResource:
             query={
                 "group_by": group_by,
                 "from": from_,
+                "to": to,
+            },
+        )
+
+    def pieces(
+        self,
+        *,
+        to: _dt.date | None = None,
+    ) -> PiecesReport:
+        """Report the pieces in stock and their value.
+
+        Returns the pieces of each product that were in stock at the end of the day `to`, by default now, with what
+        they cost, from the ledger of pieces. For the stock at the end of a month, `to` is its last day. Entries
+        that are made later do not change the report of a past day: a correction counts on the day on which it is
+        made.
+
+        `piece_value` is the value of the pieces with a known cost, and null if no piece has one; `unvalued_pieces`
+        are the others. The products with the largest value come first, also removed ones. A report has at most
+        1,000 products; the other fields are totals of all `groups`.
+
+        :param to: The day at whose end the pieces were in stock, in the tenant's time zone; now by default.
+        """
+        return self._client._call(
+            "GET",
+            "/reports/pieces",
+            _PiecesReport,
+            query={
                 "to": to,
             },
         )
@@ -15030,11 +15172,20 @@ class OrdersResource:
         such runs that are `pending`, `in_progress` or `paused`. `runs` has the newest 100 of those runs.
 
         `revenue` is what all items earn: an order that is `cancelled`, or was removed while it was open, earns
-        nothing, and its `revenue` is 0. `cost` is the share of the order in what the ended runs that print its
-        items cost, also if the order was cancelled or the item was removed from it: the items of a run share its
-        cost in proportion to their `estimated_total_cost`, or `estimated_material_cost` if that is more, or to
-        their quantities if no item has one. `expected_cost` is the `full_cost` of the pieces that an open order
-        still needs. Parts in `unknown_parts` add nothing to the sums.
+        nothing, and its `revenue` is 0.
+
+        `cost` is the sum of `cost_parts`. `filament`, `waste`, `machine`, `energy` and `labour` are the share of
+        the order in what the ended runs that print its items cost, also if the order was cancelled or the item was
+        removed from it: the items of a run share its cost in proportion to their `estimated_total_cost`, or
+        `estimated_material_cost` if that is more, or to their quantities if no item has one. `stock` is what the
+        pieces cost that the order took from stock, less what good pieces of its runs cost that it does not need:
+        they are in stock. What the customer gets has the average cost of the pieces in stock at the delivery, by
+        the ledger of pieces; later changes of the cost of a run do not change it. What the customer sends back is
+        no longer in the cost, unless it is scrapped.
+
+        `expected_cost` is that of the pieces that an open order still needs: those in stock at their average cost,
+        whoever gets them in the end, and the others at their `full_cost`. Parts in `unknown_parts` add nothing to
+        the sums.
 
         An order is open while it is `received` or `in_production`. When a run that prints one of its items starts,
         an open order becomes `in_production`, and when all its items are delivered, `done`, in the same
@@ -15161,8 +15312,8 @@ class OrdersResource:
 
         Sets the `status` to `cancelled`: the order reserves no filament, and no further run can print its items.
         Its runs stay as they are, and go on reserving filament until they end. The order earns nothing; its `cost`
-        is what its ended runs cost. An order that is `done` cannot be cancelled (`ORDER_NOT_OPEN`). For a
-        cancelled order, the operation changes nothing and returns the order.
+        is what failed and what was delivered, and its other pieces are in stock. An order that is `done` cannot be
+        cancelled (`ORDER_NOT_OPEN`). For a cancelled order, the operation changes nothing and returns the order.
 
         Requires the role `operator` or `admin`.
 
@@ -15189,7 +15340,7 @@ class OrdersResource:
         Makes an order `done`, also if the customer gets fewer pieces than were ordered. `items` say how many
         pieces of them the customer got in all, at most the `quantity`; it is all pieces of an item that is not in
         the list. The `delivered` pieces are what the order earns. `reportMargins` counts pieces that no run
-        printed for the order on this day, without a cost.
+        printed for the order on this day, with what they cost in stock.
 
         The ledger of pieces has a `delivered` entry for each item. What is recorded has happened: pieces that were
         not in stock are delivered, too. The entry keeps them in `shortfall`, and `warnings` has
@@ -15383,8 +15534,9 @@ class OrdersResource:
 
         Removes an item whose runs have all ended or were removed; while a run that is `pending`, `in_progress` or
         `paused` prints the item, it cannot be removed (`ORDER_ITEM_IN_USE`). The item earns nothing then, but what
-        its runs cost stays in the `cost` of the order, and the runs in its `runs`; pieces that they have printed
-        are in stock. To keep pieces for the customer, lower the `quantity` to their number instead.
+        its failed pieces cost stays in the `cost` of the order, and the runs in its `runs`; good pieces that they
+        have printed are in stock, with what they cost. To keep pieces for the customer, lower the `quantity` to
+        their number instead.
 
         If everything else is delivered, an open order becomes `done`. An order without items stays as it is.
         `restoreOrderItem` puts the item back.
@@ -17172,6 +17324,7 @@ __all__ = [
     "OrderAvailability",
     "OrderCancelledEvent",
     "OrderConflictError",
+    "OrderCostParts",
     "OrderDeliveryItem",
     "OrderDoneEvent",
     "OrderEvent",
@@ -17208,6 +17361,8 @@ __all__ = [
     "PickedOrder",
     "PickedPart",
     "PieceEntriesResource",
+    "PiecesReport",
+    "PiecesReportRow",
     "Plan",
     "PlanIncompleteError",
     "PlanItem",

@@ -63,7 +63,7 @@ export type RunNeed = "start" | "confirmation";
 
 export type FailureReason = "adhesion" | "spaghetti" | "layer_shift" | "clog" | "under_extrusion" | "over_extrusion" | "warping" | "stringing" | "filament_runout" | "power_failure" | "printer_error" | "operator_error" | "quality" | "other";
 
-export type CostPart = "filament" | "waste" | "machine" | "energy" | "labour" | "failures" | "revenue";
+export type CostPart = "filament" | "waste" | "machine" | "energy" | "labour" | "stock" | "failures" | "revenue";
 
 export type RunWarningCode = "INVENTORY_NOT_UPDATED" | "FILAMENT_SHORTFALL" | "SPOOL_ARCHIVED" | "ORDER_CANCELLED" | "ORDER_REDUCED" | "PRODUCT_REMOVED" | "BILL_OF_MATERIALS_CHANGED" | "NO_PRINTER" | "PRINTER_NOT_AVAILABLE" | "PRINTER_BUSY" | "NO_MATERIALS" | "SPOOL_REMOVED" | "SPOOL_CHANGED" | "MATERIAL_NOT_PRINTED" | "TOO_LITTLE_FILAMENT" | "LOAD_SPOOL";
 
@@ -2623,6 +2623,25 @@ export interface OrderItem<D = number> {
   readonly picture_version: string | null;
 }
 
+/** The type `OrderCostParts` of the API. */
+export interface OrderCostParts<D = number> {
+  /** Filament of the good pieces, at the prices of the run's materials, or else of their spools. */
+  readonly filament: number | null;
+  /** Filament of the failed pieces: their share of a completed run, and all of another one. */
+  readonly waste: D | null;
+  /** Actual print time at the hour_cost of the printer, or else the machine_hour_cost of the settings. */
+  readonly machine: D | null;
+  /**
+   * Actual print time at the power_watts of the printer, or else the machine_power_watts of the settings, and the
+   * energy_kwh_cost.
+   */
+  readonly energy: D | null;
+  /** Work on the good pieces and their components, at the labour_hour_cost of the settings. */
+  readonly labour: D | null;
+  /** Cost of pieces that were taken from stock, less that of good pieces of the runs that are in stock for others. */
+  readonly stock: D | null;
+}
+
 /** The type `OrderRun` of the API. */
 export interface OrderRun<D = number> {
   /** The run's id. */
@@ -2687,9 +2706,14 @@ export interface Order<D = number> {
    * was removed while it was open.
    */
   readonly revenue: D | null;
-  /** What the ended production runs cost so far, also those of items that were removed from the order. */
+  /** What the order costs so far: the sum of the known cost_parts; null if none is known. */
   readonly cost: D | null;
-  /** What the pieces that are still needed are expected to cost; 0 unless the order is open. */
+  /** The parts of the cost; each is null if it is unknown. */
+  readonly cost_parts: OrderCostParts<D>;
+  /**
+   * What the pieces that are still needed are expected to cost: those in stock at their piece_cost, the others at
+   * their full_cost; 0 unless the order is open.
+   */
   readonly expected_cost: D | null;
   /** revenue less cost and expected_cost. */
   readonly margin: D | null;
@@ -2761,9 +2785,14 @@ export interface DeliveredOrder<D = number> {
    * was removed while it was open.
    */
   readonly revenue: D | null;
-  /** What the ended production runs cost so far, also those of items that were removed from the order. */
+  /** What the order costs so far: the sum of the known cost_parts; null if none is known. */
   readonly cost: D | null;
-  /** What the pieces that are still needed are expected to cost; 0 unless the order is open. */
+  /** The parts of the cost; each is null if it is unknown. */
+  readonly cost_parts: OrderCostParts<D>;
+  /**
+   * What the pieces that are still needed are expected to cost: those in stock at their piece_cost, the others at
+   * their full_cost; 0 unless the order is open.
+   */
   readonly expected_cost: D | null;
   /** revenue less cost and expected_cost. */
   readonly margin: D | null;
@@ -2799,10 +2828,10 @@ export interface MarginReportRow<D = number> {
   readonly printer_name: string | null;
   /** Revenue of the good pieces that orders asked for; null if none of them has a price. */
   readonly revenue: D | null;
-  /** Sum of the known costs of the runs; null if none is known. */
+  /** Sum of the known cost_parts; null if none is known. */
   readonly cost: D | null;
-  /** The parts of the cost; each is null if it is unknown for all runs. */
-  readonly cost_parts: RunCostParts<D>;
+  /** The parts of the cost; each is null if it is unknown for all runs and pieces. */
+  readonly cost_parts: OrderCostParts<D>;
   /** revenue less cost. */
   readonly margin: D | null;
   /** The margin in percent of the revenue. */
@@ -2829,10 +2858,10 @@ export interface MarginReport<D = number> {
   readonly currency: string | null;
   /** Revenue of the good pieces that orders asked for; null if none of them has a price. */
   readonly revenue: D | null;
-  /** Sum of the known costs of the runs; null if none is known. */
+  /** Sum of the known cost_parts; null if none is known. */
   readonly cost: D | null;
-  /** The parts of the cost; each is null if it is unknown for all runs. */
-  readonly cost_parts: RunCostParts<D>;
+  /** The parts of the cost; each is null if it is unknown for all runs and pieces. */
+  readonly cost_parts: OrderCostParts<D>;
   /** revenue less cost. */
   readonly margin: D | null;
   /** The margin in percent of the revenue. */
@@ -2955,6 +2984,42 @@ export interface Assembly<D = number> {
   readonly assembly_id: string;
   /** Its entries: one of the product, and one of each component. */
   readonly entries: readonly Entry<D>[];
+}
+
+/** The type `PiecesReportRow` of the API. */
+export interface PiecesReportRow<D = number> {
+  /** The product. */
+  readonly product_id: string;
+  /** Name of the product, also if it was removed. */
+  readonly product_name: string;
+  /** Stock keeping unit of the product. */
+  readonly sku: string | null;
+  /** Pieces in stock; negative if runs have used more components than were recorded. */
+  readonly on_hand: number;
+  /** Of them, the pieces without a known cost. */
+  readonly unvalued_pieces: number;
+  /** Average cost of the pieces with a known cost; null without one. */
+  readonly piece_cost: D | null;
+  /** Their cost; null if no piece has a known cost. */
+  readonly piece_value: D | null;
+}
+
+/** The type `PiecesReport` of the API. */
+export interface PiecesReport<D = number> {
+  /** The day. */
+  readonly to: string;
+  /** ISO 4217 code of the tenant's currency, in which amounts are; null if it is not set. */
+  readonly currency: string | null;
+  /** Pieces in stock of all products. */
+  readonly on_hand: number;
+  /** Of them, the pieces without a known cost. */
+  readonly unvalued_pieces: number;
+  /** Cost of the others; null if no piece has a known cost. */
+  readonly piece_value: D | null;
+  /** Number of products with pieces in stock. */
+  readonly groups: number;
+  /** The products, those with the largest value first. */
+  readonly items: readonly PiecesReportRow<D>[];
 }
 
 /** The type `ImportedOrder` of the API. */
@@ -6191,6 +6256,12 @@ export interface ReportMarginsQuery {
   to?: string | undefined;
 }
 
+/** Query parameters of `reports.pieces`. */
+export interface ReportPiecesQuery {
+  /** The day at whose end the pieces were in stock, in the tenant's time zone; now by default. */
+  to?: string | undefined;
+}
+
 /** Query parameters of `printers.list`. */
 export interface ListPrintersQuery {
   /** Items to skip. */
@@ -7357,6 +7428,7 @@ const DECIMALS: ReadonlySet<string> = /* @__PURE__ */ new Set([
   "spool_weight_after_grams",
   "spool_weight_before_grams",
   "spool_weight_grams",
+  "stock",
   "time_variance_hours",
   "time_variance_percent",
   "total_cost",
@@ -8920,22 +8992,46 @@ export class ReportsResource<M extends DecimalMode = "number"> {
    * the day of their `completed_at`, also of runs that were removed since, and the revenue of their good pieces. A
    * good piece of a completed run has the `unit_price` of the order's item that it was printed for, unless the order
    * has as many pieces already, is cancelled, or was removed while it was open, or the item was withdrawn. Other
-   * pieces have no revenue: they are in stock. Pieces that a customer got and that no run printed for the order have
-   * their revenue on the day of the last delivery, and no cost.
+   * pieces have no revenue: they are in stock.
    *
-   * The items of a run share its cost as `getOrder` says. A group whose field is null has the runs without a product,
-   * order, customer or printer. `month` returns the first day of each, oldest first; the other groups have the
-   * largest revenue first. `pieces` are good ones.
+   * The part `stock` is the difference that the stock of pieces makes. It is negative for a run that brings pieces
+   * into stock, so that only the pieces that its orders keep are in its `cost`. Pieces that an order took from stock
+   * have their revenue and their cost on the day of the last delivery. Pieces that were scrapped, or are missing at a
+   * count, are a cost of that day; those that a count finds lower it. So each amount that was spent is in the report
+   * once, or in the value of the stock that `reportPieces` returns. Pieces in stock whose cost is not known
+   * completely stay in the cost of their run.
+   *
+   * The items of a run share its cost as `getOrder` says. A group whose field is null has what has no product, order,
+   * customer or printer. `month` returns the first day of each, oldest first; the other groups have the largest
+   * revenue first. `pieces` are good ones of the runs.
    *
    * Each amount is the sum of what is known, and null if nothing is. `unknown_parts` names the parts that are unknown
-   * for some run, and revenue if an item of an order has no price. A report has at most 1,000 groups; the other
-   * fields are totals of all runs.
+   * for some run or pieces, and revenue if an item of an order has no price. A report has at most 1,000 groups; the
+   * other fields are totals of all runs.
    */
   margins(
     query: ReportMarginsQuery = {},
     options: RequestOptions = {},
   ): Promise<MarginReport<Decimals[M]>> {
     return this.#client.call("GET", `/reports/margins`, { query: { ...query } }, options);
+  }
+
+  /**
+   * Report the pieces in stock and their value.
+   *
+   * Returns the pieces of each product that were in stock at the end of the day `to`, by default now, with what they
+   * cost, from the ledger of pieces. For the stock at the end of a month, `to` is its last day. Entries that are made
+   * later do not change the report of a past day: a correction counts on the day on which it is made.
+   *
+   * `piece_value` is the value of the pieces with a known cost, and null if no piece has one; `unvalued_pieces` are
+   * the others. The products with the largest value come first, also removed ones. A report has at most 1,000
+   * products; the other fields are totals of all `groups`.
+   */
+  pieces(
+    query: ReportPiecesQuery = {},
+    options: RequestOptions = {},
+  ): Promise<PiecesReport<Decimals[M]>> {
+    return this.#client.call("GET", `/reports/pieces`, { query: { ...query } }, options);
   }
 
 }
@@ -10479,11 +10575,20 @@ export class OrdersResource<M extends DecimalMode = "number"> {
    * `pending`, `in_progress` or `paused`. `runs` has the newest 100 of those runs.
    *
    * `revenue` is what all items earn: an order that is `cancelled`, or was removed while it was open, earns nothing,
-   * and its `revenue` is 0. `cost` is the share of the order in what the ended runs that print its items cost, also
-   * if the order was cancelled or the item was removed from it: the items of a run share its cost in proportion to
-   * their `estimated_total_cost`, or `estimated_material_cost` if that is more, or to their quantities if no item has
-   * one. `expected_cost` is the `full_cost` of the pieces that an open order still needs. Parts in `unknown_parts`
-   * add nothing to the sums.
+   * and its `revenue` is 0.
+   *
+   * `cost` is the sum of `cost_parts`. `filament`, `waste`, `machine`, `energy` and `labour` are the share of the
+   * order in what the ended runs that print its items cost, also if the order was cancelled or the item was removed
+   * from it: the items of a run share its cost in proportion to their `estimated_total_cost`, or
+   * `estimated_material_cost` if that is more, or to their quantities if no item has one. `stock` is what the pieces
+   * cost that the order took from stock, less what good pieces of its runs cost that it does not need: they are in
+   * stock. What the customer gets has the average cost of the pieces in stock at the delivery, by the ledger of
+   * pieces; later changes of the cost of a run do not change it. What the customer sends back is no longer in the
+   * cost, unless it is scrapped.
+   *
+   * `expected_cost` is that of the pieces that an open order still needs: those in stock at their average cost,
+   * whoever gets them in the end, and the others at their `full_cost`. Parts in `unknown_parts` add nothing to the
+   * sums.
    *
    * An order is open while it is `received` or `in_production`. When a run that prints one of its items starts, an
    * open order becomes `in_production`, and when all its items are delivered, `done`, in the same transaction.
@@ -10557,8 +10662,8 @@ export class OrdersResource<M extends DecimalMode = "number"> {
    *
    * Sets the `status` to `cancelled`: the order reserves no filament, and no further run can print its items. Its
    * runs stay as they are, and go on reserving filament until they end. The order earns nothing; its `cost` is what
-   * its ended runs cost. An order that is `done` cannot be cancelled (`ORDER_NOT_OPEN`). For a cancelled order, the
-   * operation changes nothing and returns the order.
+   * failed and what was delivered, and its other pieces are in stock. An order that is `done` cannot be cancelled
+   * (`ORDER_NOT_OPEN`). For a cancelled order, the operation changes nothing and returns the order.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -10575,7 +10680,7 @@ export class OrdersResource<M extends DecimalMode = "number"> {
    * Makes an order `done`, also if the customer gets fewer pieces than were ordered. `items` say how many pieces of
    * them the customer got in all, at most the `quantity`; it is all pieces of an item that is not in the list. The
    * `delivered` pieces are what the order earns. `reportMargins` counts pieces that no run printed for the order on
-   * this day, without a cost.
+   * this day, with what they cost in stock.
    *
    * The ledger of pieces has a `delivered` entry for each item. What is recorded has happened: pieces that were not
    * in stock are delivered, too. The entry keeps them in `shortfall`, and `warnings` has `PIECES_SHORTFALL`. Pieces
@@ -10685,8 +10790,9 @@ export class OrdersResource<M extends DecimalMode = "number"> {
    *
    * Removes an item whose runs have all ended or were removed; while a run that is `pending`, `in_progress` or
    * `paused` prints the item, it cannot be removed (`ORDER_ITEM_IN_USE`). The item earns nothing then, but what its
-   * runs cost stays in the `cost` of the order, and the runs in its `runs`; pieces that they have printed are in
-   * stock. To keep pieces for the customer, lower the `quantity` to their number instead.
+   * failed pieces cost stays in the `cost` of the order, and the runs in its `runs`; good pieces that they have
+   * printed are in stock, with what they cost. To keep pieces for the customer, lower the `quantity` to their number
+   * instead.
    *
    * If everything else is delivered, an open order becomes `done`. An order without items stays as it is.
    * `restoreOrderItem` puts the item back.

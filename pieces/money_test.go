@@ -1,0 +1,249 @@
+package pieces_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"spoolwright/db"
+	"spoolwright/testkit"
+)
+
+const (
+	margins     = "/api/v1/reports/margins"
+	stockReport = "/api/v1/reports/pieces"
+	settings    = "/api/v1/settings"
+)
+
+// newCostFarm returns an operator of a farm where only filament costs something: 0.02 a gram.
+func newCostFarm(t *testing.T) (tenant *testkit.Tenant, c *testkit.Client, spool string) {
+	t.Helper()
+	tenant = newFarm(t).Tenant(t)
+	tenant.User(t, "admin").Patch(t, settings, j{"labour_hour_cost": 0, "machine_hour_cost": 0, "energy_kwh_cost": 0,
+		"failure_rate_percent": 0, "currency": "EUR"}).Want(200)
+	c = tenant.User(t, "operator")
+	spool = c.NewSpool(t, 100_000, j{"net_weight_grams": 100_000, "purchase_price": 2000})
+	return tenant, c, spool
+}
+
+// printed completes a run of pieces of a product, for an item of an order unless that is nil. It returns its path.
+func printed(t *testing.T, c *testkit.Client, spool, product string, item any, pieces, grams int) string {
+	t.Helper()
+	a := c.Post(t, runs, j{"status": "in_progress", "items": []j{{"product_id": product, "quantity": pieces,
+		"order_item_id": item}}, "materials": []j{{"spool_id": spool, "actual_weight_grams": grams}}}).Want(201)
+	c.Post(t, runs+"/"+a.ID()+"/complete", nil).Want(200)
+	return runs + "/" + a.ID()
+}
+
+// The example of docs/costs.md: a run prints ten pieces for 20, four of them for one order. Another order takes five
+// from the shelf.
+func TestOrdersCostWhatTheirPiecesCost(t *testing.T) {
+	t.Parallel()
+	_, c, spool := newCostFarm(t)
+	p := c.Post(t, products, j{"name": "Hook", "selling_price": 5, "materials": []j{{"material_type": "PLA",
+		"color": "Black", "weight_grams": 150}}}).Want(201).ID()
+	first, item := c.NewOrder(t, p, 4)
+	second, _ := c.NewOrder(t, p, 5)
+	money := func(order, cost, stock, expected, unknown string) {
+		t.Helper()
+		c.Get(t, order).Want(200).Shows(map[string]string{"cost": cost, "cost_parts.stock": stock,
+			"expected_cost": expected, "unknown_parts": unknown})
+		for _, row := range c.Exported(t, orderURL, "jsonl") {
+			if a := testkit.NewResponse(t, []byte(row)); orderURL+"/"+a.ID() == order {
+				a.Shows(map[string]string{"cost": cost, "cost_parts.stock": stock, "expected_cost": expected})
+			}
+		}
+	}
+	// report checks the margins of all orders, and what no order has cost, and the stock.
+	report := func(total, ofFirst, ofSecond, none, pieces, worth string) {
+		t.Helper()
+		a := c.Get(t, margins+"?group_by=order").Want(200)
+		a.Shows(map[string]string{"cost": total})
+		want := map[string]string{first: ofFirst, second: ofSecond, "": none}
+		for i := range a.List("items") {
+			row := fmt.Sprintf("items.%d.", i)
+			order := orderURL + "/" + a.Text(row+"order_id")
+			if strings.HasSuffix(order, "null") {
+				order = ""
+			}
+			testkit.Equal(t, a.Text(row+"cost"), want[order], "cost of %s", order)
+			delete(want, order)
+		}
+		for order, cost := range want {
+			if cost != "" {
+				t.Errorf("the report has no row of %q, which cost %s", order, cost)
+			}
+		}
+		c.Get(t, stockReport).Want(200).Shows(map[string]string{"on_hand": pieces, "piece_value": worth, "currency": "EUR"})
+	}
+
+	money(first, "0", "0", "12", "[]")
+	run := printed(t, c, spool, p, item, 10, 1000)
+	money(first, "8", "-12", "0", "[]")
+	money(second, "0", "0", "10", "[]")
+	report("8", "8", "", "", "10", "20")
+	c.Post(t, first+"/deliver", nil).Want(200).Shows(map[string]string{"margin": "12", "margin_percent": "60"})
+	money(first, "8", "-12", "0", "[]")
+	report("8", "8", "", "", "6", "12")
+
+	c.Post(t, second+"/deliver", nil).Want(200).Shows(map[string]string{"revenue": "25", "margin": "15"})
+	money(second, "10", "10", "0", "[]")
+	report("18", "8", "10", "", "1", "2")
+	c.Post(t, second+"/return", j{"items": []j{{"id": c.Get(t, second).Text("items.0.id"), "quantity": 2}}}).Want(200)
+	money(second, "6", "6", "0", "[]")
+	report("14", "8", "6", "", "3", "6")
+
+	// Scrapped pieces are a cost that no order has, until that is taken back.
+	scrapped := c.Post(t, products+"/"+p+"/scrap", j{"quantity": 1}).Want(200).ID()
+	report("16", "8", "6", "2", "2", "4")
+	c.Post(t, entries+"/"+scrapped+"/reverse", nil).Want(200)
+	report("14", "8", "6", "", "3", "6")
+
+	// The run used 250 g more, 0.50 for each piece. The three in stock are worth it; the rest stays with the run.
+	c.Post(t, run+"/correct", j{"materials": []j{{"spool_number": 1, "actual_weight_grams": 1250}}}).Want(200)
+	money(second, "6", "6", "0", "[]")
+	money(first, "11.5", "-13.5", "0", "[]")
+	report("17.5", "11.5", "6", "", "3", "7.5")
+
+	// All is taken back: the pieces are in stock again with their cost, and the cancelled order costs nothing but the
+	// difference.
+	c.Patch(t, second, j{"status": "received"}).Want(200)
+	money(second, "0", "0", "11.25", "[]")
+	c.Post(t, second+"/cancel", nil).Want(200)
+	money(second, "0", "0", "0", "[]")
+	c.Post(t, first+"/return", j{"items": []j{{"id": item, "quantity": 1, "to_stock": false}}}).Want(200)
+	money(first, "11.5", "-13.5", "0", "[]") // the broken piece stays its cost
+	report("11.5", "11.5", "", "", "6", "13.5")
+
+	// A failed run costs the order that it printed for.
+	failed := c.NewRun(t, p, item, 1, j{"status": "in_progress", "materials": []j{{"spool_id": spool,
+		"actual_weight_grams": 50}}})
+	c.Post(t, failed+"/fail", j{"reason": "clog"}).Want(200)
+	money(first, "12.5", "-13.5", "0", "[]")
+
+	// Other tenants have none of it.
+	other := c.API.Operator(t)
+	other.Get(t, margins).Want(200).Shows(map[string]string{"cost": "0", "items": "[]"})
+	other.Get(t, stockReport).Want(200).Shows(map[string]string{"on_hand": "0", "piece_value": "0", "items": "[]"})
+}
+
+// Pieces whose cost is unknown are named and never cost nothing.
+func TestUnknownCostOfPieces(t *testing.T) {
+	t.Parallel()
+	tenant, c, spool := newCostFarm(t)
+	p := c.NewProduct(t, "P", 100)
+	c.Post(t, products+"/"+p+"/count", j{"counted": 3}).Want(200)
+	order, _ := c.NewOrder(t, p, 2)
+	c.Post(t, order+"/deliver", nil).Want(200).Shows(map[string]string{"cost": "null", "unknown_parts": "[stock revenue]",
+		"cost_parts.stock": "null", "cost_parts.filament": "0"})
+	c.Get(t, margins+"?group_by=order").Want(200).Shows(map[string]string{"cost": "null", "groups": "1",
+		"unknown_parts": "[stock revenue]"})
+	c.Get(t, stockReport).Want(200).Shows(map[string]string{"on_hand": "1", "unvalued_pieces": "1", "piece_value": "null",
+		"items.0.piece_value": "null", "items.0.piece_cost": "null", "items.0.product_id": p})
+
+	// A run prints two pieces for an order. It gets these, and not the one without a cost.
+	second, item := c.NewOrder(t, p, 2)
+	printed(t, c, spool, p, item, 2, 200)
+	c.Post(t, second+"/deliver", nil).Want(200).Shows(map[string]string{"cost": "4", "unknown_parts": "[revenue]"})
+	c.Get(t, stockReport).Want(200).Shows(map[string]string{"on_hand": "1", "unvalued_pieces": "1"})
+
+	// Pieces that were not in stock have no known cost: one of three.
+	third, item := c.NewOrder(t, p, 3)
+	printed(t, c, spool, p, item, 1, 100)
+	c.Post(t, third+"/deliver", nil).Want(200).Shows(map[string]string{"cost": "2", "warnings.0.pieces": "1",
+		"unknown_parts": "[stock revenue]"})
+
+	// The run's machine is unknown: the order keeps its part of what is known.
+	tenant.User(t, "admin").Patch(t, settings, j{"machine_hour_cost": nil}).Want(200)
+	fourth, item := c.NewOrder(t, p, 1)
+	printed(t, c, spool, p, item, 4, 400)
+	c.Get(t, fourth).Want(200).Shows(map[string]string{"cost": "2", "cost_parts.filament": "8", "cost_parts.stock": "-6",
+		"unknown_parts": "[machine revenue]"})
+	c.Post(t, fourth+"/deliver", nil).Want(200).Shows(map[string]string{"cost": "2",
+		"unknown_parts": "[machine revenue]"})
+	c.Get(t, margins).Want(200).Shows(map[string]string{"cost": "14", "cost_parts.stock": "0"})
+}
+
+// A kit that a delivery assembles costs what its parts cost, also those that a run printed for the order.
+func TestKitsCostTheirParts(t *testing.T) {
+	t.Parallel()
+	_, c, spool := newCostFarm(t)
+	kit, clip, base := newKit(t, c)
+	printed(t, c, spool, base, nil, 4, 400) // 2 each
+	order, item := c.NewOrder(t, kit, 2)
+	printed(t, c, spool, clip, item, 6, 300) // 1 each
+	c.Get(t, order).Want(200).Shows(map[string]string{"cost": "0", "cost_parts.filament": "6", "cost_parts.stock": "-6"})
+	c.Post(t, order+"/deliver", nil).Want(200).Shows(map[string]string{"status": "done", "cost": "10",
+		"cost_parts.filament": "6", "cost_parts.stock": "4", "unknown_parts": "[revenue]"})
+	c.Get(t, margins+"?group_by=order").Want(200).Shows(map[string]string{"cost": "10", "groups": "2"})
+	c.Get(t, stockReport).Want(200).Shows(map[string]string{"piece_value": "4", "items.0.product_id": base,
+		"items.0.on_hand": "2", "items.0.piece_cost": "2"})
+
+	// A run assembles two more from parts in stock.
+	second, item := c.NewOrder(t, kit, 1)
+	c.Post(t, products+"/"+clip+"/count", j{"counted": 0}).Want(200)
+	printed(t, c, spool, clip, nil, 3, 300)
+	a := c.Post(t, runs, j{"status": "in_progress", "items": []j{{"product_id": kit, "order_item_id": item,
+		"parts_from_stock": true}}, "materials": []j{{"spool_id": spool, "actual_weight_grams": 50}}}).Want(201)
+	c.Post(t, runs+"/"+a.ID()+"/complete", nil).Want(200)
+	c.Get(t, second).Want(200).Shows(map[string]string{"cost": "9", "cost_parts.filament": "1", "cost_parts.stock": "8"})
+	c.Post(t, second+"/deliver", nil).Want(200).Shows(map[string]string{"cost": "9"})
+	c.Get(t, margins).Want(200).Shows(map[string]string{"cost": "19"})
+	c.Get(t, stockReport).Want(200).Shows(map[string]string{"piece_value": "2"})
+}
+
+// A run that was ended again has its pieces in stock once, at what it costs then.
+func TestReopenedRunCostsOnce(t *testing.T) {
+	t.Parallel()
+	_, c, spool := newCostFarm(t)
+	p := c.NewProduct(t, "P", 100)
+	order, item := c.NewOrder(t, p, 4)
+	run := printed(t, c, spool, p, item, 10, 1000)
+	c.Post(t, order+"/deliver", nil).Want(200)
+	c.Post(t, run+"/reopen", nil).Want(200)
+	c.Get(t, order).Want(200).Shows(map[string]string{"cost": "8"})
+	c.Get(t, stockReport).Want(200).Shows(map[string]string{"on_hand": "0", "piece_value": "0", "items": "[]"})
+	c.Post(t, run+"/complete", nil).Want(200)
+	c.Get(t, order).Want(200).Shows(map[string]string{"cost": "8"})
+	c.Get(t, stockReport).Want(200).Shows(map[string]string{"on_hand": "6", "piece_value": "12"})
+	c.Get(t, margins).Want(200).Shows(map[string]string{"cost": "8"})
+}
+
+// The report of a past day has what was in stock at its end, in the time zone of the farm.
+func TestStockAtTheEndOfADay(t *testing.T) {
+	t.Parallel()
+	tenant, c, _ := newCostFarm(t)
+	p, q := c.NewProduct(t, "P", 10), c.NewProduct(t, "Q", 10)
+	for _, product := range []string{p, q} {
+		c.Post(t, products+"/"+product+"/count", j{"counted": 1}).Want(200)
+	}
+	old := func(product, created string, onHand, unvalued int, worth string) {
+		t.Helper()
+		testkit.Check(t, c.API.DB.Write(db.As(t.Context(), c.Actor), db.SQL(`
+			insert into piece_entries (id, product_id, kind, pieces, on_hand, stock_unvalued, stock_value, created_at)
+			values (uuid_v7(), $1, 'counted', 1, $2::int, $3::int, $4::numeric, $5::timestamptz)`,
+			product, onHand, unvalued, worth, created)))
+	}
+	old(p, "2024-01-10T12:00:00Z", 4, 0, "8")
+	old(p, "2024-01-31T23:30:00Z", 6, 2, "9")
+	old(q, "2024-01-20T12:00:00Z", 0, 0, "0")
+	old(q, "2024-02-05T12:00:00Z", 3, 3, "0")
+	is := func(day, onHand, unvalued, worth, groups string) {
+		t.Helper()
+		c.Get(t, stockReport+"?to="+day).Want(200).Shows(map[string]string{"to": day, "on_hand": onHand,
+			"unvalued_pieces": unvalued, "piece_value": worth, "groups": groups})
+	}
+	is("2024-01-09", "0", "0", "0", "0")
+	is("2024-01-30", "4", "0", "8", "1")
+	is("2024-01-31", "6", "2", "9", "1")
+	c.Get(t, stockReport+"?to=2024-01-31").Shows(map[string]string{"items.0.product_id": p, "items.0.sku": "P",
+		"items.0.piece_cost": "2.25", "items.0.piece_value": "9", "items.0.on_hand": "6"})
+	is("2024-02-05", "9", "5", "9", "2")
+	is("2090-01-01", "2", "2", "null", "2")
+	tenant.User(t, "admin").Patch(t, settings, j{"time_zone": "Europe/Berlin"}).Want(200)
+	is("2024-01-31", "4", "0", "8", "1")
+	is("2024-02-01", "6", "2", "9", "1")
+	tenant.User(t, "viewer").Get(t, stockReport+"?to=2024-02-01").Want(200).Shows(map[string]string{"on_hand": "6"})
+	c.Get(t, stockReport+"?to=2024-02-31").Fields("to")
+	c.API.Operator(t).Get(t, stockReport+"?to=2024-02-01").Want(200).Shows(map[string]string{"groups": "0"})
+}
