@@ -193,6 +193,8 @@ func TestPages(t *testing.T) {
 		{path: "/reports?by=day", hidden: true},
 		{path: "/reports/margins"},
 		{path: "/reports/margins?by=customer&from=2024-01-01&to=2024-02-01", hidden: true},
+		{path: "/reports/pieces", hidden: true},
+		{path: "/reports/pieces?to=2024-01-31", hidden: true},
 		{path: "/samples", admin: true, hidden: true},
 		{path: "/settings", admin: true},
 		{path: "/settings/users", admin: true},

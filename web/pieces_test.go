@@ -115,3 +115,36 @@ func TestAssembleOnPage(t *testing.T) {
 		take(t).to(t, at).says(t, "Taken back: +1, 1 in stock.")
 	b.get(t, "/products/"+clip).shows(t, "On hand 4")
 }
+
+// The report of the pieces in stock has their value, now and at the end of a day, and is a file, too.
+func TestPiecesReport(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t, testkit.Options{})
+	tenant := api.Tenant(t)
+	tenant.User(t, "admin").Patch(t, "/api/v1/settings", j{"labour_hour_cost": 0, "machine_hour_cost": 0,
+		"energy_kwh_cost": 0, "currency": "EUR"}).Want(200)
+	c := tenant.User(t, "operator")
+	b := signIn(t, c)
+	b.get(t, "/reports/pieces").shows(t, "No pieces were in stock.")
+	product := c.NewProduct(t, "Hook", 10)
+	spool := c.NewSpool(t, 1000, j{"purchase_price": 20})
+	run := c.Post(t, "/api/v1/production-runs", j{"status": "in_progress", "items": []j{{"product_id": product,
+		"quantity": 4}}, "materials": []j{{"spool_id": spool, "actual_weight_grams": 300}}}).Want(201).ID()
+	c.Post(t, "/api/v1/production-runs/"+run+"/complete", nil).Want(200)
+	c.Post(t, "/api/v1/products/"+c.NewProduct(t, "Box", 10)+"/count", j{"counted": 2}).Want(200)
+
+	b.get(t, "/reports/pieces").shows(t, "6.00 EUR 6 pieces", "The cost of 2 of them is unknown.",
+		"Product Hook Hook 4 1.50 EUR 6.00 EUR", "Product Box Box 2", "End of last month")
+	b.get(t, "/reports/pieces?to=2024-01-31").shows(t, "No pieces were in stock.")
+	b.get(t, "/reports/pieces?to=x").want(t, 422).shows(t, "date")
+	file := b.get(t, "/reports/pieces.csv").want(t, 200)
+	want := "product_name,sku,on_hand,unvalued_pieces,piece_cost,piece_value\nProduct Hook,Hook,4,0,1.5,6\n" +
+		"Product Box,Box,2,2,,\n"
+	if !strings.HasPrefix(file.header.Get("Content-Type"), "text/csv") || file.text != want {
+		t.Errorf("the file is %v\n%s", file.header, file.text)
+	}
+	viewer := signIn(t, tenant.User(t, "viewer"))
+	viewer.get(t, "/reports").shows(t, "Pieces")
+	viewer.get(t, "/reports/pieces").shows(t, "6.00 EUR")
+	signIn(t, api.Operator(t)).get(t, "/reports/pieces").shows(t, "No pieces were in stock.")
+}

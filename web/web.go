@@ -207,6 +207,8 @@ var pages = slices.Concat([]page{
 	{"GET /reports", server.Read, reports},
 	{"GET /reports/usage.csv", server.Read, usageFile},
 	{"GET /reports/margins", server.Read, margins},
+	{"GET /reports/pieces", server.Read, showPiecesReport},
+	{"GET /reports/pieces.csv", server.Read, piecesFile},
 
 	{"GET /files", server.Read, showFiles},
 	{"POST /files", server.Write, importFile},
