@@ -458,7 +458,7 @@ const deepSkip = 1000
 const quickSkip = 100
 
 // ListPage returns a page of a list of items of type T. It calls run once, with all statements of the page, and once
-// more for the total if the page is behind the last item.
+// more for the total if the page is behind the last item and the keys of all items were not read.
 func ListPage[T any](ctx context.Context, run func(context.Context, ...*db.Stmt) error, l *List, q ListQuery,
 ) (Page[T], error) {
 	return listPage(ctx, run, l, q)
@@ -483,9 +483,9 @@ func listPage(ctx context.Context, run func(context.Context, ...*db.Stmt) error,
 		l.And("tenant_id = " + l.arg(db.ActorOf(ctx).Tenant))
 	}
 	var total int64
-	count := db.SQL(l.total(p)).Into(&total)
-	if p.found || l.counted == "" { // row_counts needs no condition
-		count = db.SQL(l.total(p), slices.Clone(l.args)...).Into(&total)
+	count := db.SQL(l.total()).Into(&total)
+	if l.counted == "" { // row_counts needs no condition
+		count = db.SQL(l.total(), slices.Clone(l.args)...).Into(&total)
 	}
 	page := l.page(p).Total(&total).Expect(int(limit))
 	if p.ordered {
@@ -497,7 +497,7 @@ func listPage(ctx context.Context, run func(context.Context, ...*db.Stmt) error,
 	if err := run(ctx, append(before, page)...); err != nil {
 		return nil, err
 	}
-	if page.Rows() == 0 && (skip > 0 || q.last != nil) { // the page is behind the last item
+	if page.Rows() == 0 && (skip > 0 || q.last != nil) && !p.found { // the page is behind the last item
 		if err := run(ctx, append(before, count)...); err != nil {
 			return nil, err
 		}
@@ -519,8 +519,8 @@ type pageOf struct {
 
 // page returns the statement that reads a page and the total. A single statement reads both from one snapshot, because
 // later statements of a request see the commits of other requests. Each row of the result has the total, which counts
-// the items of all pages, so an empty page has none. If the page can have a next, the statement reads one item more than
-// the limit, to find out whether there is a next page.
+// the items of all pages. An empty page has none, unless the keys of all items were read. If the page can have a next,
+// the statement reads one item more than the limit, to find out whether there is a next page.
 func (l *List) page(p pageOf) *db.Stmt {
 	by, skip, fetch := p.q.order, p.q.Skip.Or(0), p.q.Limit.Or(20)
 	if p.ordered {
@@ -536,11 +536,10 @@ func (l *List) page(p pageOf) *db.Stmt {
 	if p.q.last != nil {
 		after = []string{by.after(p.q.last, l.arg)}
 	}
-	with, total, source, order := "", l.total(p), "", ""
+	source, order := "", ""
 	switch {
 	case p.found:
-		with = "with found as materialized (select " + by.columns() + " from " + l.matching(by.columns()) + ") "
-		total, source = "select count(*) from found", "found"+whereOf(after)
+		source = "found" + whereOf(after)
 	case len(l.each) > 0 && by.field.Name == "created_at":
 		most := limit
 		if skip > 0 {
@@ -555,7 +554,12 @@ func (l *List) page(p pageOf) *db.Stmt {
 		source = l.table + " join (select tenant_id, id from " + source + ") page using (tenant_id, id)"
 		order = by.clause()
 	}
-	return db.SQL(with+"select ("+total+") as total, "+l.columns+" from "+source+order, l.args...)
+	if p.found {
+		return db.SQL("with found as materialized (select "+by.columns()+" from "+l.matching(by.columns())+") "+
+			"select counted.total, page.* from (select count(*) as total from found) counted "+
+			"left join (select "+l.columns+" from "+source+") page on true"+order, l.args...)
+	}
+	return db.SQL("select ("+l.total()+") as total, "+l.columns+" from "+source+order, l.args...)
 }
 
 // Export returns the statements that read a page of an export: the first rows after the position, or the first rows of
@@ -654,10 +658,8 @@ func whereOf(conditions []string) string {
 }
 
 // total returns a query of the number of items of all pages.
-func (l *List) total(p pageOf) string {
+func (l *List) total() string {
 	switch where := whereOf(l.conditions()); {
-	case p.found:
-		return "select count(*) from " + l.matching("id")
 	case l.counted != "":
 		return "select coalesce(sum(rows), 0)::bigint from row_counts where resource = '" + l.counted + "'"
 	case len(l.each) > 0:
