@@ -222,7 +222,7 @@ func removeFactor(user string) []*db.Stmt {
 }
 
 var resetOTPDoc = &server.Doc{
-	ID: "resetUserOtp", Tag: usersTag, Summary: "Remove the second factor of a user",
+	ID: "deleteUserOtp", Tag: usersTag, Summary: "Remove the second factor of a user",
 	Description: "For a user who has lost the phone and the recovery codes: a login then needs only the password. Ends " +
 		"the user's sessions. Without a second factor, nothing changes. An admin turns off the own second factor with a " +
 		"code instead.",

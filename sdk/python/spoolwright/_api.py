@@ -8408,7 +8408,7 @@ class UsersResource:
             idempotency_key=idempotency_key or _core.new_key(),
         )
 
-    def reset_otp(
+    def delete_otp(
         self,
         id: str,
     ) -> None:

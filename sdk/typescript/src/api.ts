@@ -7716,7 +7716,7 @@ export class UsersResource<M extends DecimalMode = "number"> {
    *
    * Requires the role `admin`.
    */
-  resetOtp(
+  deleteOtp(
     id: string,
     options: RequestOptions = {},
   ): Promise<void> {
