@@ -117,6 +117,12 @@ begin
 		run := case when tg_op = 'DELETE' then old.id else new.id end;
 	else
 		run := case when tg_op = 'DELETE' then old.run_id else new.run_id end;
+		-- A run that this transaction has created, such as a planned one, has no pieces before it is completed, and no
+		-- other transaction has seen it.
+		if tg_op = 'INSERT' and exists (
+			select from production_runs r where r.id = run and r.created_at = now() and r.status <> 'completed') then
+			return null;
+		end if;
 	end if;
 	if current_setting('app.settled_run', true) is distinct from run::text then
 		perform settle_run_pieces(run);

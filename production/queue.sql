@@ -82,6 +82,7 @@ begin
 			exists (select from product_components c where c.tenant_id = tenant and c.product_id = p.id) as has_parts
 		from (select distinct r.product_id as id from json_to_recordset(runs) r (product_id uuid)) u
 		join products p on p.tenant_id = tenant and p.id = u.id
+		offset 0 -- one product_bom for each product, not for each run
 	) p on p.id = r.product_id;
 	insert into run_materials (id, run_id, spool_id, estimated_weight_grams, cost_per_gram, planned_filament)
 	select uuid_v7(), r.id, m.spool_id, m.grams, s.cost_per_gram, s.filament
