@@ -1,7 +1,6 @@
 package auth
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -60,7 +59,7 @@ func TestRecoveryCodes(t *testing.T) {
 	}
 	for _, code := range []string{"", "123456", "1234567890123456789", "12345678901234567890a", "1234567890123456789a"} {
 		if isRecoveryCode(code) {
-			t.Error(code, fmt.Sprint("is a recovery code"))
+			t.Error(code, "is a recovery code")
 		}
 	}
 }
