@@ -62,9 +62,6 @@ var (
 		"Dragon")
 )
 
-// plateErrors are the errors of a request with plates.
-var plateErrors = []*server.Error{errUnknownPlates, errPlateOfPlate}
-
 // Check adds problems for plates that do not fit together or to the product.
 func (p *Product) Check(problems *server.Problems) {
 	if len(p.Plates) == 0 {
