@@ -253,6 +253,7 @@ type fixture struct {
 	ids     map[string]string             // path of a collection, with ids filled in -> id of the resource created in it
 	created map[string]int                // path pattern of a collection -> number of resources created
 	bodies  map[*operation]map[string]any // see body
+	secret  string                        // see setUpCode
 	period  string                        // the query for reports, because today may become another day
 }
 
@@ -275,23 +276,25 @@ func (w *testAPI) newRequest(t *testing.T, op *operation) (f *fixture, path stri
 	f = w.newFixture(t)
 	f.path(t, "/api/v1/webhooks/{id}")
 	path, body = f.path(t, op.Path()), f.body(t, op)
-	setUpCode(t, f.admin, op, body)
+	f.secret = setUpCode(t, f.admin, op, body)
 	return f, path, body
 }
 
 // setUpCode makes the user of the client ready for an operation that needs a code of a second factor, and sets the code
-// in the body.
-func setUpCode(t *testing.T, c *testkit.Client, op *operation, body map[string]any) {
+// in the body. It returns the secret of the second factor, with which a test that sends the body later makes the code
+// again.
+func setUpCode(t *testing.T, c *testkit.Client, op *operation, body map[string]any) (secret string) {
 	t.Helper()
 	const otp = "/api/v1/auth/otp"
 	if !strings.HasPrefix(op.Path(), otp+"/") {
-		return
+		return ""
 	}
-	secret := c.Post(t, otp, testkit.JSON{"current_password": testkit.Password}).Want(200).Text("secret")
+	secret = c.Post(t, otp, testkit.JSON{"current_password": testkit.Password}).Want(200).Text("secret")
 	body["otp"] = testkit.TOTP(secret, time.Now())
 	if op.Path() != otp+"/confirm" {
 		body["otp"] = c.Post(t, otp+"/confirm", testkit.JSON{"otp": body["otp"]}).Want(200).Text("recovery_codes.0")
 	}
+	return secret
 }
 
 // newFullFixture creates a tenant with a resource of every kind, and applies the example of every PATCH to it.
