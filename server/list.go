@@ -483,10 +483,7 @@ func listPage(ctx context.Context, run func(context.Context, ...*db.Stmt) error,
 		l.And("tenant_id = " + l.arg(db.ActorOf(ctx).Tenant))
 	}
 	var total int64
-	count := db.SQL(l.total()).Into(&total)
-	if l.counted == "" { // row_counts needs no condition
-		count = db.SQL(l.total(), slices.Clone(l.args)...).Into(&total)
-	}
+	conditions := len(l.args) // the arguments of the conditions; page adds those of the page
 	page := l.page(p).Total(&total).Expect(int(limit))
 	if p.ordered {
 		page.Keep(int(limit), by)
@@ -498,6 +495,10 @@ func listPage(ctx context.Context, run func(context.Context, ...*db.Stmt) error,
 		return nil, err
 	}
 	if page.Rows() == 0 && (skip > 0 || q.last != nil) && !p.found { // the page is behind the last item
+		if l.counted != "" { // row_counts needs no condition
+			conditions = 0
+		}
+		count := db.SQL(l.total(), l.args[:conditions]...).Into(&total)
 		if err := run(ctx, append(before, count)...); err != nil {
 			return nil, err
 		}
