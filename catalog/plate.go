@@ -11,9 +11,6 @@ import (
 	"spoolwright/value"
 )
 
-// MaxPlates is the maximum number of plates of a product, which is that of a sliced file.
-const MaxPlates = 100
-
 // ProductPlate is a plate of a product that is printed on several: a product of its own, and a component of it.
 type ProductPlate struct {
 	ID             value.Optional[value.UUID]    `json:"id" rule:"notNull"`
@@ -66,9 +63,6 @@ var (
 func (p *Product) Check(problems *server.Problems) {
 	if len(p.Plates) == 0 {
 		return
-	}
-	if len(p.Plates) > MaxPlates {
-		problems.Add("plates", "must have at most %d entries", MaxPlates)
 	}
 	if len(p.Materials) > 0 {
 		problems.Add("materials", "must be those of the plates")

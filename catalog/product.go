@@ -86,7 +86,7 @@ type Product struct {
 	Notes          value.Optional[string]        `json:"notes" rule:"maxLength=10000"`
 	Materials      []ProductMaterial             `json:"materials"`
 	Components     []ProductComponent            `json:"components"`
-	Plates         []ProductPlate                `json:"plates" rule:"patched"`
+	Plates         []ProductPlate                `json:"plates" rule:"patched,maxItems=100"` // as a sliced file
 	FileName       value.Optional[string]        `json:"file_name"`
 	FileSHA256     value.Optional[string]        `json:"file_sha256" rule:"maxLength=64"`
 	SlicedBy       value.Optional[string]        `json:"sliced_by"`

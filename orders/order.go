@@ -324,7 +324,7 @@ var getDoc = &server.Doc{
 		"the ledger of pieces; later changes of the cost of a run do not change it. What the customer sends back is " +
 		"no longer in the cost, unless it is scrapped.\n\n" +
 		"`expected_cost` is that of the pieces that an open order still needs: those in stock at their average " +
-		"cost, whoever gets them in the end, and the others at their `full_cost`. Parts in `unknown_parts` add " +
+		"cost, also if other orders get them, and the others at their `full_cost`. Parts in `unknown_parts` add " +
 		"nothing to the sums.\n\n" +
 		"An order is open while it is `received` or `in_production`. When a run that prints one of its items " +
 		"starts, an open order becomes `in_production`, and when all its items are delivered, `done`, in the same " +

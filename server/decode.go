@@ -133,10 +133,10 @@ func decodeBody(body []byte, in any, patch bool) error {
 // MaxEntries is the maximum length of a nested list of a resource.
 const MaxEntries = 500
 
-const tooManyEntries = "must have at most 500 entries"
+const tooManyEntries = "must have at most %d entries"
 
 // TooManyEntries returns a 422 for a request that would add another entry to a full list.
-func TooManyEntries(list string) *Error { return Invalid(list, tooManyEntries) }
+func TooManyEntries(list string) *Error { return Invalid(list, tooManyEntries, MaxEntries) }
 
 // decoder decodes the objects of one body.
 type decoder struct {
@@ -167,8 +167,8 @@ func (d *decoder) object(text []byte, v reflect.Value, prefix string) error {
 				return
 			} else if !ok {
 				problems.Add(key, "must be a list")
-			} else if len(entries) > MaxEntries {
-				problems.Add(key, tooManyEntries)
+			} else if len(entries) > f.Most {
+				problems.Add(key, tooManyEntries, f.Most)
 			} else {
 				lists[f] = entries
 			}

@@ -43,6 +43,7 @@ import (
 //	named=Kind           the name of the enum's schema in the document; without a name, the enum is part of the field's
 //	                     schema: Go clients of openapi-generator do not compile if two named enums share a value
 //	empty                a Set that may be empty
+//	maxItems=100         maximum length of a nested list; without it, MaxEntries
 //	patched              a nested list that a PATCH may contain: the whole list, whose entries are those of a POST
 //	unsorted             lists cannot be sorted by the field
 //	default=20           the default of a query parameter, for the document only
@@ -68,6 +69,7 @@ type Field struct {
 	Input   bool         // whether the type is an Optional, which requests may contain
 	List    bool         // a nested list: POST requests and single responses contain it, and a PATCH ignores it
 	Patched bool         // a List that a PATCH may contain
+	Most    int          // the maximum length of a List
 	Set     bool         // a Set or a Several; Kind is the type of an entry
 	Part    bool         // a pointer to a struct: an object in a request, with the fields of a PATCH or of a query
 	Owner   reflect.Type // the struct that declares the field
@@ -158,7 +160,7 @@ func SchemaOfType(t reflect.Type) *Schema {
 				f.Set, f.Kind = true, set.Element()
 			}
 		} else if sf.Type.Kind() == reflect.Slice {
-			f.List, f.Kind = true, sf.Type.Elem()
+			f.List, f.Kind, f.Most = true, sf.Type.Elem(), MaxEntries
 		} else if sf.Type.Kind() == reflect.Pointer {
 			f.Kind = sf.Type.Elem()
 			f.Part = f.Kind.Kind() == reflect.Struct
@@ -214,6 +216,8 @@ func (f *Field) parse(rules string) (insteadOf string) {
 			f.Empty = true
 		case "patched":
 			f.Patched = true
+		case "maxItems":
+			f.Most, err = strconv.Atoi(text)
 		case "unsorted":
 			f.Unsorted = true
 		case "writeOnly":

@@ -35,7 +35,7 @@ func (d *document) request(t reflect.Type, patch bool) string {
 		var schema object
 		switch {
 		case f.List:
-			schema = object{{"type", "array"}, {"maxItems", server.MaxEntries},
+			schema = object{{"type", "array"}, {"maxItems", f.Most},
 				{"items", ref("schemas", d.request(f.Kind, false))}}
 		case f.Part:
 			schema = ref("schemas", d.request(f.Kind, !server.SchemaOfType(f.Kind).Fields[0].Query))

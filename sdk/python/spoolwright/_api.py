@@ -8718,9 +8718,9 @@ class SettingsResource:
         amount is converted. A change of a rate does not change what past runs cost. A rate of null means that its
         part of a cost is unknown; 0 leaves the part out.
 
-        With `second_factor`, admins or all users must have a second factor. Whoever must and has none can only set
-        it up: other operations return `OTP_SETUP_REQUIRED`. API keys do not need one. An admin without a second
-        factor cannot require it.
+        With `second_factor`, admins or all users must have a second factor. A user who must and has none can only
+        set it up: other operations return `OTP_SETUP_REQUIRED`. API keys do not need one. An admin without a
+        second factor cannot require it.
 
         Requires the role `admin`.
 
@@ -15184,7 +15184,7 @@ class OrdersResource:
         no longer in the cost, unless it is scrapped.
 
         `expected_cost` is that of the pieces that an open order still needs: those in stock at their average cost,
-        whoever gets them in the end, and the others at their `full_cost`. Parts in `unknown_parts` add nothing to
+        also if other orders get them, and the others at their `full_cost`. Parts in `unknown_parts` add nothing to
         the sums.
 
         An order is open while it is `received` or `in_production`. When a run that prints one of its items starts,
