@@ -165,10 +165,7 @@ func (h handlers) updatePlates(ctx context.Context, p *fileProduct, id string, k
 		if slices.ContainsFunc(known.Plates, func(k knownPlate) bool { return k.Plate == number }) {
 			continue
 		}
-		plate := p.plate(i, p.pieces)
-		for _, m := range p.plateMaterials(i, p.pieces) {
-			plate.Materials = append(plate.Materials, m.material())
-		}
+		plate := p.newPlate(i)
 		name := plate.Name.Or("plate " + strconv.FormatInt(number, 10))
 		p.change(plateField(number), nil, &name)
 		in.Plates = append(in.Plates, plate)

@@ -601,19 +601,13 @@ func (h handlers) createFromFile(ctx context.Context, p *fileProduct) error {
 	if p.several {
 		in.PrintMinutes, in.PerPlate = value.Optional[int64]{}, value.Optional[int64]{}
 		for i := range p.plates {
-			plate := p.plate(i, p.pieces)
-			for _, m := range p.plateMaterials(i, p.pieces) {
-				plate.Materials = append(plate.Materials, m.material())
+			in.Plates = append(in.Plates, p.newPlate(i))
+		}
+	} else {
+		for i := range p.result.Materials {
+			if m := p.result.Materials[i].material(); m.Weight.Value.String() != "0" {
+				in.Materials = append(in.Materials, m)
 			}
-			in.Plates = append(in.Plates, plate)
-		}
-	}
-	for i := range p.result.Materials {
-		if p.several {
-			break
-		}
-		if m := p.result.Materials[i].material(); m.Weight.Value.String() != "0" {
-			in.Materials = append(in.Materials, m)
 		}
 	}
 	id := value.NewID()
@@ -649,6 +643,15 @@ func (p *fileProduct) plate(i int, pieces int64) (plate ProductPlate) {
 	plate.FileName, plate.FileSHA256, plate.SlicedBy = facts.FileName, facts.FileSHA256, facts.SlicedBy
 	plate.PrinterModel, plate.NozzleMM, plate.LayerHeightMM = facts.PrinterModel, facts.NozzleMM, facts.LayerHeightMM
 	plate.Materials = []ProductMaterial{}
+	return plate
+}
+
+// newPlate returns the plate of the product that the plate of the file with the index becomes, with its materials.
+func (p *fileProduct) newPlate(i int) ProductPlate {
+	plate := p.plate(i, p.pieces)
+	for _, m := range p.plateMaterials(i, p.pieces) {
+		plate.Materials = append(plate.Materials, m.material())
+	}
 	return plate
 }
 
