@@ -108,10 +108,11 @@ func showProductLabels(v *visit) error {
 		return err
 	}
 	p.Products = true
-	all := make([]product, len(p.IDs))
+	// A list does not compute what is reserved, as the product itself does.
+	all := make([]struct{ Items []product }, len(p.IDs))
 	var reads []read
 	for i, id := range p.IDs {
-		reads = append(reads, get("/api/v1/products/"+id, &all[i]))
+		reads = append(reads, get("/api/v1/products?limit=1&id="+id, &all[i]))
 	}
 	if len(reads) == 0 {
 		p.Search = strings.TrimSpace(v.r.URL.Query().Get("search"))
@@ -124,7 +125,11 @@ func showProductLabels(v *visit) error {
 	if err := v.fetch(reads...); err != nil {
 		return err
 	}
-	for _, of := range all {
+	for _, found := range all {
+		if len(found.Items) == 0 {
+			return server.ErrNotFound
+		}
+		of := found.Items[0]
 		code, err := newQR(fmt.Sprintf("%s/p/%d", v.Address(), of.Number))
 		if err != nil {
 			return err
@@ -144,7 +149,7 @@ func join(separator string, texts ...string) string {
 func productByNumber(v *visit) error {
 	var p product
 	number := v.r.PathValue("number")
-	if !isSpoolNumber(number) {
+	if !isNumber(number) {
 		return server.ErrNotFound
 	}
 	if err := v.fetch(get("/api/v1/products/by-number/"+number, &p)); err != nil {

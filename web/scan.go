@@ -20,7 +20,7 @@ func scan(v *visit) error {
 	case code == "":
 		v.w.Header().Set("Permissions-Policy", camera)
 		return v.show(200, "scan", "Scan", nil)
-	case isSpoolNumber(number):
+	case isNumber(number):
 		return v.redirect("/s/" + number)
 	}
 	return v.redirect("/search?" + url.Values{"q": {code}}.Encode())

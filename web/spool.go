@@ -153,7 +153,7 @@ func (v *visit) spoolPage(status int, name string, f *form) error {
 func spoolByNumber(v *visit) error {
 	var s spool
 	number := v.r.PathValue("number")
-	if !isSpoolNumber(number) {
+	if !isNumber(number) {
 		return server.ErrNotFound
 	}
 	if err := v.fetch(get("/api/v1/spools/by-number/"+number, &s)); err != nil {
