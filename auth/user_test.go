@@ -496,7 +496,7 @@ func TestEnumsMatchTables(t *testing.T) {
 // commonPassword is in the list of common passwords. Another case does not help.
 const commonPassword = "Qwerty123456"
 
-// A common password is refused wherever a password is set, with the name of the field. Whoever has one can log in.
+// A common password is refused wherever a password is set, with the name of the field. A user who has one can log in.
 func TestCommonPasswordsAreRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

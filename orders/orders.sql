@@ -98,9 +98,8 @@ end $$;
 -- has then, in delivered. With p_rest, the customer has all pieces of the other items then; otherwise these do not
 -- change. With p_assemble, missing pieces of products with components and without required materials are assembled
 -- first, as far as there are parts; if it is null, the setting of the farm says whether. Plates become their product in
--- any case. Each difference is an entry of
--- the ledger of pieces: what goes out beyond the stock is a shortfall, and what the customer has no more is in stock
--- again.
+-- any case. Each difference is an entry of the ledger of pieces: what goes out beyond the stock is a shortfall, and what
+-- the customer has no more is in stock again.
 --
 -- Returns the shortfalls as a JSON array of objects with order_item_id, product_id, product_name and pieces.
 drop function if exists deliver_pieces(uuid, json, boolean);
