@@ -17,6 +17,8 @@ var (
 	explodeSQL string
 	//go:embed bom.sql
 	bomSQL string
+	//go:embed number.sql
+	numberSQL string
 	//go:embed plates.sql
 	platesSQL string
 	//go:embed pieces.sql
@@ -24,12 +26,13 @@ var (
 )
 
 // Definitions are the SQL functions of products: recompute_costs, which calls filament_prices of inventory, and
-// explode_products, product_bom, and the functions of plates and of pieces in stock, which other packages call in their
+// explode_products, product_bom, the default of a product's number, and the functions of plates and of pieces in stock, which other packages call in their
 // own statements.
 var Definitions = []db.Definition{
 	{Name: "catalog/costs", Version: 1, SQL: costsSQL},
 	{Name: "catalog/explode", Version: 1, SQL: explodeSQL},
 	{Name: "catalog/bom", Version: 1, SQL: bomSQL},
+	{Name: "catalog/number", Version: 1, SQL: numberSQL},
 	{Name: "catalog/plates", Version: 1, SQL: platesSQL},
 	{Name: "catalog/pieces", Version: 1, SQL: piecesSQL},
 }
