@@ -49,8 +49,9 @@ func (s *pool) take(n, known int64, cost *int64, unknown int64) (gone, without, 
 	return gone, without, value
 }
 
+// put brings pieces into stock. Their cost is less than nothing if a run became cheaper; the stock is never.
 func (s *pool) put(n, without, value int64) {
-	s.onHand, s.valued, s.value = s.onHand+n, s.valued+n-without, s.value+value
+	s.onHand, s.valued, s.value = s.onHand+n, s.valued+n-without, max(s.value+value, 0)
 }
 
 // average returns the cost of pieces at the average, and how many of them have none.
@@ -79,7 +80,7 @@ type job struct {
 	product              *pool
 	of                   *sale
 	quantity, good       int64
-	cost                 int64
+	cost, given          int64 // at the end, and with the grams before the end
 	came                 int64 // the value that came into stock
 	had, short, entered  int64 // the pieces and the cost in the ledger
 	end                  int
@@ -106,7 +107,7 @@ func (r *job) settle(good int64) {
 		r.short += r.had - good - gone
 	case cost != 0:
 		_, delivered := r.shares()
-		s.value += rounded(cost*min(s.valued, good-delivered), good)
+		s.value = max(s.value+rounded(cost*min(s.valued, good-delivered), good), 0)
 	}
 	r.came += s.value - before
 	r.entered, r.had, r.good = r.entered+cost, good, good
@@ -176,7 +177,7 @@ type farm struct {
 func (f *farm) run(r *rand.Rand) {
 	s := f.part
 	n, grams := int64(1+r.IntN(9)), int64(1+r.IntN(400))
-	job := &job{product: s, quantity: n, cost: grams * 20_000}
+	job := &job{product: s, quantity: n, cost: grams * 20_000, given: grams * 20_000}
 	var item any
 	if open := f.pick(r, func(o *sale) bool { return o.product == s && !o.cancelled }); open != nil && r.IntN(3) > 0 {
 		job.of, item = open, open.item
@@ -326,6 +327,8 @@ func (f *farm) correct(r *rand.Rand) {
 		if good > 0 {
 			job.settle(0)
 		}
+		// The materials have the grams again that they had before the end.
+		job.cost = job.given
 		f.Post(f.t, job.path+"/complete", nil).Want(200)
 		f.ends++
 		job.end = f.ends
