@@ -6,6 +6,7 @@
 -- Each product is computed once, after all of its components: products are updated level by level, where levels
 -- is 0 without components and otherwise one more than the highest level of a component. The caller must hold
 -- the tenant's catalog lock (lockCatalog in cost.go), so that no other transaction changes the tree meanwhile.
+-- Removed products keep their costs, and only their levels change: open orders may still want them.
 --
 -- Each product whose total cost changed causes the event product.cost_changed, unless the transaction created it.
 --
@@ -65,17 +66,18 @@ begin
 			select unnest(tree) union
 			select c.product_id from above a join product_components c on c.component_product_id = a.id
 		)
-		select array_agg(p.id) from above a join products p on p.id = a.id and p.hidden_at is null
+		select array_agg(p.id) from above a join products p on p.id = a.id
 		group by p.levels order by p.levels
 	loop
 		with changed as (
 			update products p
 			set levels = n.levels, material_cost = n.material_cost, component_cost = n.component_cost,
-				costs_complete = n.costs_complete, updated_at = now()
+				costs_complete = n.costs_complete, updated_at = case when n.removed then p.updated_at else now() end
 			from (
-				select q.id, q.levels as old_levels, q.total_cost as old_cost, c.levels, c.component_cost,
-					m.complete and c.complete as costs_complete,
-					case when q.id = any (tree) then m.cost else q.material_cost end as material_cost
+				select q.id, q.hidden_at is not null as removed, q.levels as old_levels, q.total_cost as old_cost, c.levels,
+					case when q.hidden_at is null then c.component_cost else q.component_cost end as component_cost,
+					case when q.hidden_at is null then m.complete and c.complete else q.costs_complete end as costs_complete,
+					case when q.hidden_at is null and q.id = any (tree) then m.cost else q.material_cost end as material_cost
 				from products q cross join lateral (
 					select coalesce(max(s.levels) + 1, 0) as levels,
 						coalesce(sum(c.quantity * s.total_cost), 0) as component_cost,
@@ -89,11 +91,11 @@ begin
 				) m
 				where q.id = any (next_level)
 			) n
-			where p.id = any (next_level) and p.id = n.id and (p.id = any (roots)
+			where p.id = any (next_level) and p.id = n.id and (not n.removed and p.id = any (roots)
 				or (p.levels, p.material_cost, p.component_cost, p.costs_complete)
 					is distinct from (n.levels, n.material_cost, n.component_cost, n.costs_complete))
 			returning p.id, n.old_cost, p.total_cost <> n.old_cost and p.created_at < now() as differs,
-				n.levels > greatest(50, n.old_levels) as too_deep
+				not n.removed and n.levels > greatest(50, n.old_levels) as too_deep
 		)
 		select bool_or(c.too_deep), array_agg(c.id) filter (where c.differs),
 			array_agg(c.old_cost) filter (where c.differs)

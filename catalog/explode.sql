@@ -3,7 +3,7 @@
 -- order. ids may contain a product several times. If alone[n] is true, the components of ids[n] are not needed.
 --
 -- The loop visits the products from the highest level down, so that each product is read once, however many paths
--- lead to it. A removed product may have components with its own level or a higher one; the loop reads these again.
+-- lead to it.
 drop function if exists explode_pieces(uuid[], numeric[]);
 create or replace function explode_pieces(ids uuid[], pieces numeric[], alone boolean[] default '{}')
 returns table (id uuid, total numeric)

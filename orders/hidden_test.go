@@ -72,3 +72,30 @@ func TestHiddenStaysUnchanged(t *testing.T) {
 	})
 	c.Get(t, "/api/v1/products/"+product).Want(200).Shows(map[string]string{"on_hand": "0"})
 }
+
+// An order of a removed product takes its components from stock once, also if they were removed, and one of them got
+// more components afterwards.
+func TestOrderOfRemovedComponents(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t).Operator(t)
+	const products = "/api/v1/products"
+	insert, body := c.NewProduct(t, "INSERT", 1), c.NewProduct(t, "BODY", 1)
+	lid, box := c.NewProduct(t, "LID", 1), c.NewProduct(t, "BOX", 1)
+	contains := func(product, component string) {
+		t.Helper()
+		c.Post(t, products+"/"+product+"/components", j{"component_product_id": component}).Want(201)
+	}
+	contains(lid, body)
+	contains(box, lid)
+	contains(box, body)
+	order, _ := c.NewOrder(t, box, 1)
+	c.Delete(t, products+"/"+box).Want(204)
+	c.Delete(t, products+"/"+lid).Want(204)
+	// The body now has as many levels as the lid, which contains it, had when it was removed.
+	contains(body, insert)
+	contains(insert, c.NewProduct(t, "NUT", 1))
+	c.Post(t, products+"/"+body+"/count", j{"counted": 2}).Want(200)
+	c.Delete(t, products+"/"+body).Want(204)
+	c.Get(t, order+"/availability").Want(200).Shows(map[string]string{"items.0.parts.#": "2",
+		"materials.0.needed_grams": "2"}) // the box and the lid
+}

@@ -148,11 +148,7 @@ begin
 			select x.id from (
 				select u.id, max(p.levels) as levels, max(max(p.levels)) over () as most
 				from (select distinct u.id from unnest(d_product) u (id)) u
-				cross join lateral (
-					-- The levels of removed products are not up to date, but only removed products contain them.
-					select p.levels + case when p.hidden_at is null then 0 else 1000 end as levels
-					from products p where p.tenant_id = tenant and p.id = u.id offset 0
-				) p
+				cross join lateral (select p.levels from products p where p.tenant_id = tenant and p.id = u.id offset 0) p
 				group by u.id
 			) x where x.levels = x.most);
 		with demand as materialized (
