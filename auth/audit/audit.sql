@@ -13,7 +13,7 @@ declare
 begin
 	e.tenant_id := tenant;
 	e.id := uuid_v7();
-	e.created_at := now();
+	e.created_at := clock_timestamp(); -- the entries of one transaction are listed in their order
 	e.action := what;
 	e.actor_kind := case when by_user is not null then 'user' when by_key is not null then 'api_key'
 		when origin = 'command line' or origin = '' and current_user <> 'spoolwright_app' then 'command_line'
