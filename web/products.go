@@ -162,7 +162,7 @@ var productList = &listOf[product]{editor: products, Title: "Products", Add: "Ad
 		} else {
 			r.add(`<td class="amount">{}</td>`, v.Count(p.OnHand))
 		}
-		r.add(`<td class="amount wide">{}</td><td class="amount">{}</td>`, v.Minutes(p.Minutes), v.Money(p.Price))
+		r.add(`<td class="amount wide">{}</td><td class="amount wide">{}</td>`, v.Minutes(p.Minutes), v.Money(p.Price))
 		r.add(`<td class="amount wide">{}`, v.Money(p.Full.Full))
 		r.when(len(p.Lacks) > 0 && p.Full.Margin == "", ` <small>not complete</small>`)
 		r.add(`</td><td class="amount">{}`, v.Money(p.Full.Margin))
