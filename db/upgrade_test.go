@@ -139,6 +139,60 @@ func TestNextRelease(t *testing.T) {
 	}
 }
 
+// Migrations that change stored data change that of all tenants: migration 23 writes the values of pieces in stock into
+// their ledger, and migration 24 corrects the levels of removed products. Products get numbers.
+func TestMigratedData(t *testing.T) {
+	t.Parallel()
+	u := emptyDatabase(t)
+	old, files := db.Schema(nil), fstest.MapFS{}
+	names, err := fs.Glob(old.Migrations, "migrations/*.sql")
+	testkit.Check(t, err)
+	for _, name := range names[:22] {
+		sql, err := fs.ReadFile(old.Migrations, name)
+		testkit.Check(t, err)
+		files[name] = &fstest.MapFile{Data: sql}
+	}
+	old.Migrations = files
+	_, err = old.Migrate(t.Context(), u.owner, u.app)
+	testkit.Check(t, err)
+	super := connect(t, u.super)
+	// Each tenant has a box of a lid and a body. The box and the lid were removed before the body got two levels more.
+	// Of the lid, three pieces came for 6, two of unknown cost came after them, and one of these was scrapped.
+	exec(t, super, `
+		insert into tenants (tenant_id, name) select gen_random_uuid(), 'farm ' || n from generate_series(1, 2) n;
+		insert into products (tenant_id, id, name, levels, hidden_at)
+			select t.tenant_id, gen_random_uuid(), p.name, p.levels, case when p.removed then now() end
+			from tenants t cross join (values ('Box', 2, true), ('Lid', 1, true), ('Body', 2, false), ('Insert', 1, false),
+				('Nut', 0, false)) p (name, levels, removed);
+		insert into product_components (tenant_id, id, product_id, component_product_id, quantity)
+			select p.tenant_id, gen_random_uuid(), p.id, c.id, 1
+			from (values ('Box', 'Lid'), ('Box', 'Body'), ('Lid', 'Body'), ('Body', 'Insert'), ('Insert', 'Nut')) x (a, b)
+			join products p on p.name = x.a join products c on c.tenant_id = p.tenant_id and c.name = x.b;
+		insert into piece_entries (tenant_id, id, product_id, kind, pieces, on_hand, cost, created_at)
+			select p.tenant_id, gen_random_uuid(), p.id, e.kind, e.pieces, e.on_hand, e.cost,
+				now() + e.on_hand * interval '1 second'
+			from products p cross join (values ('produced', 3, 3, 6.0), ('counted', 2, 5, null), ('scrapped', -1, 4, null))
+				e (kind, pieces, on_hand, cost)
+			where p.name = 'Lid';
+		update piece_entries set created_at = now() + interval '1 minute' where kind = 'scrapped';
+		insert into product_pieces (tenant_id, product_id, on_hand, value, unvalued)
+			select p.tenant_id, p.id, 4, 6, 1 from products p where p.name = 'Lid'`)
+	_, err = db.Migrate(t.Context(), u.owner, u.app, app.Definitions)
+	testkit.Check(t, err)
+	testkit.EqualSlices(t, queryStrings(t, super, `
+		select e.kind || ' ' || trim_scale(e.value) || ' ' || e.unvalued || ' ' || trim_scale(e.stock_value) || ' '
+			|| e.stock_unvalued || ', ' || count(*)
+		from piece_entries e group by e.kind, e.value, e.unvalued, e.stock_value, e.stock_unvalued, e.created_at
+		order by e.created_at`),
+		[]string{"produced 6 0 6 0, 2", "counted 0 2 6 2, 2", "scrapped 0 -1 6 1, 2"}, "the ledgers of pieces")
+	testkit.EqualSlices(t, queryStrings(t, super, `
+		select p.name || ' ' || p.levels || ', ' || count(*) from products p group by p.name, p.levels order by p.levels`),
+		[]string{"Nut 0, 2", "Insert 1, 2", "Body 2, 2", "Lid 3, 2", "Box 4, 2"}, "the levels of products")
+	testkit.EqualSlices(t, queryStrings(t, super, `
+		select string_agg(p.number::text, ' ' order by p.number) from products p group by p.tenant_id`),
+		[]string{"1 2 3 4 5", "1 2 3 4 5"}, "the numbers of products, by tenant")
+}
+
 // A database of the time before the first release is rejected, and stays as it is.
 func TestDatabaseBeforeFirstRelease(t *testing.T) {
 	t.Parallel()
