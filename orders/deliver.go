@@ -102,8 +102,9 @@ var deliverDoc = &server.Doc{
 	ID: "deliverOrder", Tag: Tag, Summary: "Deliver an order, or a part of it",
 	Description: "The customer gets pieces: they leave the stock, and `delivered` of the items grows. `items` say how " +
 		"many more pieces of them the customer gets, by default all that are missing; without `items`, it is all that is " +
-		"missing of all items. More pieces than the order asks for return `422`. An open order becomes `done` when " +
-		"all items are delivered and no line waits for its product.\n\n" + deliveryRules + "\n\nThe body may be empty. A " +
+		"missing of all items. More pieces than the order asks for, or an empty `items`, return `422`. An open order " +
+		"becomes `done` when all items are delivered and no line waits for its product.\n\n" + deliveryRules +
+		"\n\nThe body may be empty. A " +
 		"`cancelled` order cannot be delivered (`ORDER_NOT_OPEN`). `updateOrder` with another `status` takes the " +
 		"deliveries of a `done` order back.",
 	Errors: []*server.Error{errCancelled, errUnknownItems},
@@ -245,9 +246,10 @@ func deliverPieces(order string, targets []map[string]any, rest bool, assemble a
 
 var returnDoc = &server.Doc{
 	ID: "returnOrder", Tag: Tag, Summary: "Record pieces that a customer has sent back",
-	Description: "Lowers `delivered` of the items; without `items`, the customer has sent all back. The ledger of pieces " +
-		"has a `returned` entry for each: the pieces are in stock again, at what they cost when they were delivered. With `to_stock` false, a `scrapped` entry takes " +
-		"them out at once. More pieces than were delivered return `422`.\n\n" +
+	Description: "Lowers `delivered` of the items; without `items`, the customer has sent all back. The ledger of " +
+		"pieces has a `returned` entry for each: the pieces are in stock again, at what they cost when they were " +
+		"delivered. With `to_stock` false, a `scrapped` entry takes them out at once. More pieces than were delivered, " +
+		"or an empty `items`, return `422`.\n\n" +
 		"A `done` order stays `done`, and earns only what the customer keeps. With `reopen`, it is `in_production`, and " +
 		"needs the pieces again.",
 	Errors: []*server.Error{errUnknownItems},

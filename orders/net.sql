@@ -90,8 +90,8 @@ begin
 		select n.*, row_number() over (order by n.rank, n.line, n.due_date, n.created_at, n.order_id, n.added, n.id)::int
 			as place
 		from (
-			select 1 as rank, o.id as order_id, o.due_date, o.created_at, i.id, i.created_at as added, null::int as line, i.product_id,
-				i.quantity - coalesce(i.delivered, 0) as pieces, coalesce(i.delivered, 0) as delivered
+			select 1 as rank, o.id as order_id, o.due_date, o.created_at, i.id, i.created_at as added, null::int as line,
+				i.product_id, i.quantity - coalesce(i.delivered, 0) as pieces, coalesce(i.delivered, 0) as delivered
 			from orders o
 			cross join lateral (
 				select * from order_items i

@@ -10706,8 +10706,8 @@ export class OrdersResource<M extends DecimalMode = "number"> {
    *
    * The customer gets pieces: they leave the stock, and `delivered` of the items grows. `items` say how many more
    * pieces of them the customer gets, by default all that are missing; without `items`, it is all that is missing of
-   * all items. More pieces than the order asks for return `422`. An open order becomes `done` when all items are
-   * delivered and no line waits for its product.
+   * all items. More pieces than the order asks for, or an empty `items`, return `422`. An open order becomes `done`
+   * when all items are delivered and no line waits for its product.
    *
    * The ledger of pieces has a `delivered` entry for each item. What is recorded has happened: pieces that were not
    * in stock are delivered, too. The entry keeps them in `shortfall`, and `warnings` has `PIECES_SHORTFALL`. Pieces
@@ -10733,7 +10733,8 @@ export class OrdersResource<M extends DecimalMode = "number"> {
    *
    * Lowers `delivered` of the items; without `items`, the customer has sent all back. The ledger of pieces has a
    * `returned` entry for each: the pieces are in stock again, at what they cost when they were delivered. With
-   * `to_stock` false, a `scrapped` entry takes them out at once. More pieces than were delivered return `422`.
+   * `to_stock` false, a `scrapped` entry takes them out at once. More pieces than were delivered, or an empty
+   * `items`, return `422`.
    *
    * A `done` order stays `done`, and earns only what the customer keeps. With `reopen`, it is `in_production`, and
    * needs the pieces again.
