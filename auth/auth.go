@@ -180,7 +180,8 @@ var refreshDoc = &server.Doc{
 	ID: "refresh", Tag: tag, Summary: "Get new tokens",
 	Description: "Each refresh token can be used once: the response has its successor. If the response is lost, the " +
 		"same token returns the same successor for 30 seconds. An older token may have been stolen, so it ends the " +
-		"session: the response is `INVALID_TOKEN`, and the user must log in again.",
+		"session: the response is `INVALID_TOKEN`, and the user must log in again. So it is 90 days after the login, or " +
+		"after the lifetime of a refresh token if that is longer.",
 	Errors: []*server.Error{server.ErrInvalidToken, server.ErrTokenExpired},
 }
 
@@ -201,7 +202,7 @@ func (s *Service) refresh(ctx context.Context, r *server.Request[RefreshToken]) 
 	alive := db.SQL(`update sessions s set
 			counter = s.counter + (s.counter = $3)::int,
 			refreshed_at = case when s.counter = $3 then $4 else s.refreshed_at end,
-			expires_at = case when s.counter = $3 then $5 else s.expires_at end
+			expires_at = case when s.counter = $3 then least($5, s.`+s.tokens.lastEnd()+`) else s.expires_at end
 		from users u
 		where s.id = $1 and s.user_id = $2 and u.tenant_id = s.tenant_id and u.id = s.user_id and u.disabled_at is null
 			and s.expires_at > $4 and (s.counter = $3 or s.counter = $3 + 1 and s.refreshed_at >= $6)

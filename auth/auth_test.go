@@ -190,6 +190,27 @@ func TestLogin(t *testing.T) {
 	}
 }
 
+// A session that is always used ends 90 days after its login.
+func TestLongestSession(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	user := w.Operator(t)
+	set := w.login(t, user)
+	for range 17 {
+		w.clock.pass(5 * 24 * time.Hour)
+		set = w.refresh(t, set.Refresh)
+	}
+	sessions := as(user, set.Access).Get(t, "/api/v1/auth/sessions").Want(200)
+	created, _ := time.Parse(time.RFC3339, sessions.Text("items.0.created_at"))
+	expires, _ := time.Parse(time.RFC3339, sessions.Text("items.0.expires_at"))
+	testkit.Equal(t, expires.Sub(created), 90*24*time.Hour, "the longest session")
+	w.clock.pass(5*24*time.Hour - time.Second)
+	set = w.refresh(t, set.Refresh)
+	w.clock.pass(time.Second)
+	w.refreshFails(t, set.Refresh, "INVALID_TOKEN")
+	w.login(t, user)
+}
+
 // Tokens expire after the configured lifetimes; each refresh starts the lifetime of the session again.
 func TestTokenLifetimes(t *testing.T) {
 	t.Parallel()

@@ -116,7 +116,8 @@ func (s *Service) Visit(ctx context.Context, cookie, address string, more ...*db
 		return v, nil
 	}
 	err = s.db.Write(ctx,
-		db.SQL(`update sessions set refreshed_at = $3, expires_at = $4 where id = $1 and user_id = $2 and refreshed_at < $3`,
+		db.SQL(`update sessions set refreshed_at = $3, expires_at = least($4, `+s.tokens.lastEnd()+`)
+			where id = $1 and user_id = $2 and refreshed_at < $3`,
 			session.SessionID, session.UserID, now, now.Add(s.tokens.RefreshTTL())),
 		rememberAddress(session, address, now))
 	if err != nil {

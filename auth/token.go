@@ -175,6 +175,14 @@ func (t *Tokens) AccessTTL() time.Duration { return t.accessTTL }
 // RefreshTTL returns how long a refresh token is valid.
 func (t *Tokens) RefreshTTL() time.Duration { return t.refreshTTL }
 
+// longestSession is the time after which a user must log in again, although the session was always used.
+const longestSession = 90 * 24 * time.Hour
+
+// lastEnd returns an SQL expression of the time at which a session of sessions ends at the latest.
+func (t *Tokens) lastEnd() string {
+	return fmt.Sprintf("created_at + interval '%d seconds'", max(longestSession, t.refreshTTL)/time.Second)
+}
+
 // Access returns a new access token for p, valid from now. It returns an error if an id or the role of p is invalid.
 func (t *Tokens) Access(p Principal) (string, error) {
 	if !p.valid() {

@@ -150,8 +150,16 @@ func signIn(v *visit) error {
 	if token != "" {
 		return v.askForCode(token)
 	}
+	return v.signedInAs(cookie, next(f.Values.Get("next")))
+}
+
+// signedInAs begins the session of the cookie and redirects to the path. The session that the browser had before ends.
+func (v *visit) signedInAs(cookie, to string) error {
+	if err := v.site.Auth.SignOut(v.r.Context(), v.site.cookie(v.r), false); err != nil {
+		return err
+	}
 	v.setCookie(cookie, v.site.Auth.CookieAge())
-	return v.redirect(next(f.Values.Get("next")))
+	return v.redirect(to)
 }
 
 // askForCode shows the page that asks for a code after the right password. The form has a token instead of the
@@ -182,8 +190,7 @@ func signInWithCode(v *visit) error {
 	if err != nil {
 		return v.refused(f, err, v.codePage)
 	}
-	v.setCookie(cookie, v.site.Auth.CookieAge())
-	return v.redirect(next(f.Values.Get("next")))
+	return v.signedInAs(cookie, next(f.Values.Get("next")))
 }
 
 // refused shows the form of a page without a visitor again, with the text of the error.
@@ -214,8 +221,7 @@ func firstLogin(v *visit) error {
 	if token != "" {
 		return v.askForCode(token)
 	}
-	v.setCookie(cookie, v.site.Auth.CookieAge())
-	return v.redirect("/")
+	return v.signedInAs(cookie, "/")
 }
 
 func showPasswordLink(v *visit) error { return v.passwordLinkPage(200, v.newForm()) }

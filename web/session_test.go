@@ -91,6 +91,28 @@ func TestSessionEnds(t *testing.T) {
 	b.get(t, "/").want(t, 303)
 	ahead.Store(0)
 
+	// A session that is always used ends 90 days after the sign-in.
+	b = signIn(t, user)
+	for range 15 {
+		ahead.Add(int64(6 * 24 * time.Hour))
+		if ahead.Load() < int64(90*24*time.Hour) {
+			b.get(t, "/").want(t, 200)
+		}
+	}
+	b.get(t, "/").want(t, 303)
+	ahead.Store(0)
+
+	// A sign-in ends the session that the browser had before.
+	b = newBrowser(t, api.URL)
+	form := b.get(t, "/sign-in").want(t, 200)
+	form.submit(t, "/sign-in", "email", user.Email, "password", testkit.Password).to(t, "/")
+	earlier := newBrowser(t, api.URL)
+	earlier.client.Jar.SetCookies(b.url(t, "/"), b.client.Jar.Cookies(b.url(t, "/")))
+	earlier.get(t, "/").want(t, 200)
+	form.submit(t, "/sign-in", "email", user.Email, "password", testkit.Password).to(t, "/")
+	b.get(t, "/").want(t, 200)
+	earlier.get(t, "/").want(t, 303)
+
 	// A new role applies at once, and a disabled user has no session.
 	b = signIn(t, user)
 	b.get(t, "/spools/new").want(t, 200)
