@@ -98,8 +98,7 @@ func either(condition string, first, second []member) []member {
 
 // extraOf returns the expression for the custom fields of a row. Each value becomes a text that contains JSON.
 func extraOf(row string) string {
-	return `case when ` + row + `.extra = '{}' then '{}'
-		else (select jsonb_object_agg(key, value::text)::text from jsonb_each(` + row + `.extra)) end`
+	return `case when ` + row + `.extra = '{}' then '{}' else extra_texts(` + row + `.extra) end`
 }
 
 // usualTemperature returns the expression for the usual temperature in °C of a material. part is 0 for the extruder

@@ -23,11 +23,16 @@ const Prefix = "/spoolman/api/v1/"
 // KeyPrefix is the pattern of Prefix with an API key in the path.
 const KeyPrefix = "/spoolman/k/{key}/api/v1/"
 
-//go:embed color.sql
-var colorSQL string
+var (
+	//go:embed color.sql
+	colorSQL string
+	//go:embed extra.sql
+	extraSQL string
+)
 
 // Definitions are the SQL functions of the package.
-var Definitions = []db.Definition{{Name: "spoolman/color", Version: 1, SQL: colorSQL}}
+var Definitions = []db.Definition{{Name: "spoolman/color", Version: 1, SQL: colorSQL},
+	{Name: "spoolman/extra", Version: 1, SQL: extraSQL}}
 
 // Surface returns the surface that serves the API of Spoolman.
 func Surface(d *db.DB) server.Surface {
