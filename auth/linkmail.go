@@ -112,8 +112,10 @@ type LinkMailer struct {
 }
 
 const (
-	maxLinkMails = 8           // e-mails that a LinkMailer sends at a time
-	linkLease    = time.Minute // longer than a try
+	maxLinkMails  = 8           // e-mails that a LinkMailer sends at a time
+	linkLease     = time.Minute // longer than a try
+	linksOfFarm   = 100         // users of a tenant who get a link within an hour
+	linkFarmPause = 10 * time.Minute
 )
 
 // Run sends e-mails until ctx ends. It returns at once if the service can send none.
@@ -200,6 +202,13 @@ func (m *LinkMailer) try(ctx context.Context, user string) error {
 		delete from link_emails e using users u
 		where e.user_id = $1 and e.next_try_at is not null and u.id = e.user_id
 			and (u.disabled_at is not null or e.kind = 'invitation' and u.password_hash <> '')`, user)
+	// A tenant that has sent too many e-mails waits. Tries at the same time may exceed the limit by as many as there are.
+	wait := db.SQL(`
+		update link_emails e set next_try_at = now() + make_interval(secs => $3),
+			error = 'the farm sends at most ' || $2::int || ' of these e-mails in an hour'
+		where e.user_id = $1 and e.next_try_at <= now() and (
+			select count(*) from link_emails o where o.ended_at > now() - interval '1 hour' and o.error is null) >= $2::int`,
+		user, linksOfFarm, linkFarmPause.Seconds())
 	// The row is due again after the pause: if the service ends meanwhile, that is the next try. Nobody else begins this
 	// one.
 	claim := db.SQL(`
@@ -212,7 +221,7 @@ func (m *LinkMailer) try(ctx context.Context, user string) error {
 		Into(&d.invitation, &d.tries, &d.email, &d.name, &d.farm)
 	link := db.SQL(`update users set link_hash = $2, link_expires_at = $3 where id = $1`,
 		user, linkHash(token), s.now().UTC().Truncate(time.Second).Add(linkFor))
-	err := s.db.Decide(ctx, []*db.Stmt{lock, drop, claim}, func() ([]*db.Stmt, error) {
+	err := s.db.Decide(ctx, []*db.Stmt{lock, drop, wait, claim}, func() ([]*db.Stmt, error) {
 		if claim.Rows() == 0 {
 			return nil, nil
 		}

@@ -189,6 +189,35 @@ func TestInvitationIsTriedAgain(t *testing.T) {
 	f.none(t)
 }
 
+// A farm sends 100 of these e-mails in an hour. The next one waits, and other farms send theirs.
+func TestLinksOfFarm(t *testing.T) {
+	t.Parallel()
+	f := newLinkFarm(t, testkit.SMTPOptions{})
+	_, err := f.super.Exec(t.Context(), `
+		with u as (
+			insert into users (tenant_id, id, email, name, role, password_hash)
+			select '`+f.admin.Actor.Tenant+`', gen_random_uuid(), n || '@many.example', 'User', 'viewer', 'none'
+			from generate_series(1, 100) n returning tenant_id, id
+		)
+		insert into link_emails (tenant_id, user_id, kind, tries, ended_at) select tenant_id, id, 'password', 1, now() from u`)
+	testkit.Check(t, err)
+	path, _ := f.invite(t)
+	other := &linkFarm{API: f.API, admin: f.Tenant(t).User(t, "admin"), smtp: f.smtp, super: f.super}
+	theirs, email := other.invite(t)
+	f.MailLinks(t)
+	testkit.Equal(t, f.smtp.Wait(t).To, "TO:<"+email+">", "the recipient")
+	other.wait(t, theirs, "sent", 1)
+	f.wait(t, path, "waiting", 0).Shows(map[string]string{
+		"link_email_error": "the farm sends at most 100 of these e-mails in an hour"})
+	f.none(t)
+	_, err = f.super.Exec(t.Context(), `update link_emails set ended_at = now() - interval '1 hour'
+		where user_id in (select id from users where email = '1@many.example')`)
+	testkit.Check(t, err)
+	f.makeDue(t, path)
+	f.smtp.Wait(t)
+	f.wait(t, path, "sent", 1).Shows(map[string]string{"link_email_error": "null"})
+}
+
 // The reason of a refusal has no link, even if the server repeats what it got.
 func TestRefusalHasNoLink(t *testing.T) {
 	t.Parallel()
