@@ -11,11 +11,13 @@ import (
 )
 
 // condition matches a condition or a lock that guards something: that a row is not hidden, archived, disabled, revoked
-// or expired, or that it stays so until the end of the transaction. The first group is removed.
+// or expired, or that it stays so until the end of the transaction. It also matches the time of a change of a spool, by
+// which a plan that was computed before the change is refused. The first group is replaced by true, the second removed.
 var condition = regexp.MustCompile(`(?:\b(?:where|and|or|on|when|if|not)\s|["(` + "`" + `])` +
 	`((?:\w+\.)?(?:hidden_at|disabled_at|revoked_at|expires_at)(?: is (?:not )?null| [<>]=? now\(\))` +
 	`|not (?:\w+\.)?archived\b)` +
-	`|(\s*\bfor (?:no key update|update|share|key share)(?: of \w+)?(?: skip locked| nowait)?\b)`)
+	`|(\s*\bfor (?:no key update|update|share|key share)(?: of \w+)?(?: skip locked| nowait)?\b` +
+	`|, edited_at = now\(\))`)
 
 // testedBy names the tests that cover packages without tests of their own.
 var testedBy = map[string]struct{ pkg, tests string }{
@@ -25,7 +27,7 @@ var testedBy = map[string]struct{ pkg, tests string }{
 }
 
 // conditions returns a sabotage for each such condition in the program in dir. A sabotage replaces the condition by
-// true, or removes the lock, and runs all tests of the package.
+// true, or removes the lock or the time, and runs all tests of the package.
 func conditions(dir string) (all []sabotage, err error) {
 	err = filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
 		if err != nil {

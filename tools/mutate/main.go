@@ -4,8 +4,9 @@
 //	go run ./tools/mutate [-conditions] [-only REGEXP] [-part N/M] [-sample N [-seed N]] [-jobs N] [-list]
 //
 // With -conditions it finds the sabotages by itself: in the SQL of the program, it removes one condition for hidden,
-// archived, disabled, revoked or expired rows at a time, or one lock of rows, and runs the tests of the package. Some
-// of these need not be seen, because another condition or lock has the same effect: accepted.txt has the reasons.
+// archived, disabled, revoked or expired rows at a time, one lock of rows, or one time of a change, and runs the tests of
+// the package. Some of these need not be seen, because another condition or lock has the same effect: accepted.txt has
+// the reasons.
 //
 // With -sample it tries only N random ones. It prints the seed of the choice; -seed repeats it.
 //
