@@ -53,6 +53,13 @@ func TestCancelOrder(t *testing.T) {
 	api.Operator(t).Post(t, order+"/cancel", nil).WantError(404, "NOT_FOUND")
 	c.Delete(t, order).Want(204)
 	c.Post(t, order+"/cancel", nil).WantError(404, "NOT_FOUND")
+
+	// An order that another request makes done meanwhile is not cancelled.
+	order, _ = c.NewOrder(t, product, 1)
+	h := c.Hold(t, `update orders set status = 'done' where id = '`+order[len(path)+1:]+`'`)
+	answered := h.Start(1, func() { c.Post(t, order+"/cancel", nil).WantError(409, "ORDER_NOT_OPEN") })
+	h.Commit()
+	<-answered
 }
 
 // Nothing changes an order while it is hidden, nor its items.

@@ -259,7 +259,8 @@ func (h handlers) deleteMaterial(ctx context.Context, r *server.Request[struct{}
 	deleted := db.SQL(`
 		with changed as (
 			delete from run_materials m using production_runs run
-			where m.id = $1 and m.run_id = $2 and run.id = $2 and run.deducted_at is null and `+unreported+`
+			where m.id = $1 and m.run_id = $2 and run.id = $2 and run.deducted_at is null and run.hidden_at is null
+				and `+unreported+`
 			returning m.run_id
 		), `+touched+`
 		select run_id from changed`, id, run)
