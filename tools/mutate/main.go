@@ -48,6 +48,7 @@ type sabotage struct {
 	name           string
 	file, old, new string
 	pkg, tests     string
+	again          string // if no test sees it, the tests of package blackbox that are tried then, or ""
 
 	// Of a condition: its line, what is removed, and why no test needs to see it, or "".
 	line, cut, reason string
@@ -239,7 +240,7 @@ func run(ctx context.Context, o options) error {
 		wait.Go(func() {
 			defer func() { dirs <- dir }()
 			r, err := try(ctx, dir, s)
-			if r.test != "" && err == nil && !green.without(ctx, dir, s.pkg, r.test) {
+			if r.test != "" && err == nil && !green.without(ctx, dir, r.pkg, r.test) {
 				r.verdict, r.by = "UNTRIED", r.test+" fails without the sabotage too"
 			}
 			results[i], errs[i] = r, err
@@ -360,6 +361,10 @@ func try(ctx context.Context, dir string, s sabotage) (result, error) {
 	defer os.WriteFile(filepath.Join(dir, s.file), before, 0o644)
 	begin := time.Now()
 	out, err := test(ctx, dir, s.pkg, s.tests)
+	if err == nil && s.again != "" {
+		s.pkg = "./blackbox"
+		out, err = test(ctx, dir, s.pkg, s.again)
+	}
 	r := result{sabotage: s, verdict: "SURVIVED", took: time.Since(begin)}
 	exit, _ := errors.AsType[*exec.ExitError](err)
 	switch {
