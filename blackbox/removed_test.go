@@ -1,7 +1,9 @@
 package blackbox_test
 
 import (
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -94,4 +96,105 @@ func referenceOf(body map[string]any, name string) string {
 		return body[list].([]any)[0].(map[string]any)[entryField].(string)
 	}
 	return body[name].(string)
+}
+
+// What was removed counts in no list, sum, report, plan or queue: all responses are as they were before it existed.
+func TestRemovedCountsNowhere(t *testing.T) {
+	t.Parallel()
+	w := newUnlimitedAPI(t)
+	f := w.newFullFixture(t).prepareBodies(t)
+	type j = testkit.JSON
+	// Of kinds that are in use, so that what is removed would count beside them.
+	id := func(collection string) string { return idOf(f.path(t, "/api/v1/"+collection+"/{id}")) }
+	filament, printer, product := id("filaments"), id("printers"), id("products")
+	spool := f.admin.Post(t, "/api/v1/spools", j{"filament_id": filament, "location": "Shelf A", "lot_number": "L"}).
+		Want(201).ID()
+	order := f.admin.Post(t, "/api/v1/orders", j{"items": []j{{"product_id": product, "quantity": 3}}}).Want(201)
+	run := j{"printer_id": printer, "estimated_print_time_hours": 2, "items": []j{{"product_id": product, "quantity": 2,
+		"order_item_id": order.Text("items.0.id")}}, "materials": []j{{"spool_id": spool, "estimated_weight_grams": 5}}}
+	f.admin.Post(t, "/api/v1/production-runs", run).Want(201)
+	f.snapshot(t) // creates what it reads
+	before := f.snapshot(t)
+	for collection, body := range map[string]j{
+		"vendors": {"name": "Removed"},
+		"filaments": {"vendor_id": id("vendors"), "material_type": "PLA", "color": "Removed", "diameter_mm": 1.75,
+			"article_number": "Removed"},
+		"spools":   {"filament_id": filament, "location": "Shelf A", "lot_number": "L", "purchase_price": 20},
+		"printers": {"name": "Removed", "location": "Room 2", "slots": 2},
+		"products": {"name": "Removed", "sku": "REMOVED", "category": "Removed", "location": "Shelf A",
+			"components": []j{{"component_product_id": product}}},
+		"orders":          {"items": []j{{"product_id": product, "quantity": 2}}, "due_date": "2024-01-01"},
+		"production-runs": run,
+	} {
+		path := "/api/v1/" + collection
+		f.hide(t, path, f.admin.Post(t, path, body).Want(201).ID())
+	}
+	// The pending runs of a queue start at the time of the request.
+	moving := regexp.MustCompile(`"expected_(start|end)_at":"[^"]*"`)
+	for path, answer := range f.snapshot(t) {
+		if strings.Contains(path, "/usage/export") {
+			continue // the ledger of a removed spool remains
+		}
+		testkit.Equal(t, moving.ReplaceAllString(answer, ""), moving.ReplaceAllString(before[path], ""), "GET %s", path)
+	}
+}
+
+// The total of each list without a filter, which is stored, is the number of its items, whatever is removed, archived and
+// restored, in whatever order.
+func TestRemovedTotals(t *testing.T) {
+	t.Parallel()
+	w := newUnlimitedAPI(t)
+	f := w.newFixture(t)
+	for _, collection := range removable {
+		var ids []string
+		for range 3 {
+			ids = append(ids, f.create(t, collection, collection))
+		}
+		changes := 0
+		check := func() {
+			t.Helper()
+			changes++
+			all := f.admin.Get(t, collection+"?limit=100").Want(200)
+			if got := all.Text("total"); got != strconv.Itoa(len(all.List("items"))) {
+				t.Errorf("%s: the total is %s after %d changes, want %d", collection, got, changes, len(all.List("items")))
+			}
+		}
+		restore := func(id string) { f.admin.Post(t, collection+"/"+id+"/restore", nil).Want(200) }
+		check()
+		f.hide(t, collection, ids[0])
+		check()
+		f.hide(t, collection, ids[0]) // again
+		check()
+		f.hide(t, collection, ids[1])
+		check()
+		restore(ids[0])
+		check()
+		restore(ids[0])
+		check()
+		f.admin.Delete(t, collection+"/"+ids[2]).Want(204)
+		check()
+		if collection != "/api/v1/spools" {
+			continue
+		}
+		archive := func(id string, archived bool) {
+			f.admin.Patch(t, collection+"/"+id, testkit.JSON{"archived": archived}).Want(200)
+		}
+		archive(ids[0], true)
+		check()
+		f.hide(t, collection, ids[0])
+		check()
+		restore(ids[0])
+		check()
+		archive(ids[0], false)
+		check()
+		archive(ids[0], false)
+		check()
+		archive(ids[0], true)
+		archive(ids[0], true)
+		check()
+		f.hide(t, collection, ids[0])
+		f.admin.Post(t, collection, testkit.JSON{"material_type": "PLA", "color": "Red", "diameter_mm": 1.75,
+			"net_weight_grams": 1000, "archived": true})
+		check()
+	}
 }

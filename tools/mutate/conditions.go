@@ -75,7 +75,7 @@ func conditionsOf(file, text string) (all []sabotage) {
 			}
 			begin, end = at+from+begin, at+from+end
 			again := ""
-			if strings.Contains(text[begin:end], "hidden_at") {
+			if cut := text[begin:end]; strings.Contains(cut, "hidden_at") || strings.Contains(cut, "archived") {
 				again = "^TestRemoved"
 			}
 			all = append(all, sabotage{
