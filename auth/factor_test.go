@@ -248,6 +248,20 @@ func TestGuessedCodes(t *testing.T) {
 	tokensOf(t, home.Post(t, loginPath, withOTP(user, a.next())))
 }
 
+// A user who is disabled between the password and the code does not get in.
+func TestDisabledBeforeTheCode(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	user := w.Operator(t)
+	a := w.setUp(t, user)
+	h := user.Hold(t, `update users set disabled_at = now() where id = '`+user.Actor.User+`'`)
+	answered := h.Start(1, func() {
+		w.Anonymous().Post(t, loginPath, withOTP(user, a.code(0))).WantError(401, "INVALID_CREDENTIALS")
+	})
+	h.Commit()
+	<-answered
+}
+
 // Neither a new password, however it was set, nor a refresh replaces the code.
 func TestPasswordsDoNotReplaceCodes(t *testing.T) {
 	t.Parallel()

@@ -49,6 +49,10 @@ func TestRemovedIsNotFound(t *testing.T) {
 			a := f.do(t, f.admin, op, path, body)
 			if op.Path() == collection+"/{id}/restore" || slices.Contains(ofRemoved, op.Doc.ID) {
 				a.Want(200)
+				if op.Path() == collection+"/{id}/restore" { // what is not removed stays as it is
+					a.Shows(map[string]string{"hidden_at": "null",
+						"updated_at": f.do(t, f.admin, op, path, body).Want(200).Text("updated_at")})
+				}
 				return
 			}
 			if a.Status != 404 || a.Text("code") != "NOT_FOUND" {

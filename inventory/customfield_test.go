@@ -100,6 +100,21 @@ func TestCustomFields(t *testing.T) {
 	}
 }
 
+// A choice that was added meanwhile cannot be removed either.
+func TestChoicesAddedMeanwhile(t *testing.T) {
+	t.Parallel()
+	c := operator(t)
+	path := customFields + "/" + c.Post(t, customFields, j{"entity": "spool", "key": "finish", "name": "Finish",
+		"type": "choice", "choices": []string{"matt"}}).Want(201).ID()
+	held := c.Hold(t, `update custom_fields set choices = '{matt,silk}' where id = '`+path[len(customFields)+1:]+`'`)
+	done := held.Start(1, func() {
+		c.Patch(t, path, j{"choices": []string{"matt", "gloss"}}).WantError(422, "VALIDATION_ERROR")
+	})
+	held.Commit()
+	<-done
+	c.Get(t, path).Want(200).Shows(map[string]string{"choices.0": "matt", "choices.1": "silk"})
+}
+
 // A value waits for a removal of its definition, and is then refused.
 func TestValueOfRemovedCustomField(t *testing.T) {
 	t.Parallel()

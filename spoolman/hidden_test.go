@@ -60,3 +60,15 @@ func TestRemovedIsNowhere(t *testing.T) {
 		t.Errorf("the export has what was removed: %s", text)
 	}
 }
+
+// A spool that another request changes meanwhile is weighed after that change.
+func TestMeasureOfChangedSpool(t *testing.T) {
+	t.Parallel()
+	p := newPrinter(t, start(t), "printer")
+	path := p.add(t, nil)
+	h := p.operator.Hold(t, `update spools set remaining_weight_grams = 700 where id = '`+path[len(spools)+1:]+`'`)
+	answered := h.Start(1, func() { p.want(t, "PUT", "spool/1/measure", `{"weight":500}`, 200) })
+	h.Commit()
+	<-answered
+	p.wantLedger(t, path, "created 0 1000", "measured 700 500")
+}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"spoolwright/db"
 	"spoolwright/testkit"
 )
 
@@ -131,4 +132,25 @@ func TestSampleDataInUse(t *testing.T) {
 	if stranger.Get(t, "/api/v1/spools").Text("total") == "0" {
 		t.Error("the removal has removed the samples of another farm")
 	}
+}
+
+// A farm that has removed all that it had can be filled with samples.
+func TestSampleDataAfterRemovals(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t, testkit.Options{}).Tenant(t).User(t, "admin")
+	vendor := c.Post(t, "/api/v1/vendors", j{"name": "V"}).Want(201).ID()
+	c.Post(t, "/api/v1/filaments", j{"vendor_id": vendor, "material_type": "PLA", "color": "Red", "diameter_mm": 1.75}).
+		Want(201)
+	c.NewSpool(t, 500, nil)
+	product := c.NewProduct(t, "HOOK", 10)
+	c.NewOrder(t, product, 1)
+	printer := c.Post(t, "/api/v1/printers", j{"name": "P"}).Want(201).ID()
+	c.Post(t, "/api/v1/production-runs", j{"printer_id": printer, "items": []j{{"product_id": product}}}).Want(201)
+	tables := []string{"vendors", "filaments", "spools", "products", "orders", "printers", "production_runs"}
+	b := signIn(t, c)
+	for _, table := range tables {
+		b.do(t, "POST", "/samples", url.Values{}).want(t, 409)
+		testkit.Check(t, c.API.DB.Write(db.As(t.Context(), c.Actor), db.SQL(`update `+table+` set hidden_at = now()`)))
+	}
+	b.get(t, "/").submit(t, "/samples").to(t, "/").shows(t, "The farm has sample data now.")
 }
