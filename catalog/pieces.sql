@@ -205,14 +205,17 @@ end $$;
 -- Makes so many pieces of a product from its direct components, or takes pieces apart with p_apart. The pieces of the
 -- product and of its components must be locked, and those that go must be in stock. All entries have the assembly.
 --
--- Assembled pieces cost what their parts cost, and the work on them. Parts of pieces that are taken apart have the average
--- cost of those in stock.
+-- Assembled pieces cost what their parts cost, and the work on them, if the cost of all parts is known. Parts of pieces
+-- that are taken apart cost together what these pieces cost. They share it by the average cost of the parts in stock,
+-- or else by what the parts cost by their bills of materials. What has an unknown cost gives its parts none.
 create or replace function assemble_pieces(p_assembly uuid, p_product uuid, p_pieces bigint, p_apart boolean,
 	p_reason text, p_order uuid, p_order_item uuid) returns void language plpgsql as $$
 declare
 	part record;
 	entry piece_entries;
 	cost numeric;
+	spread numeric := 0; -- the part of the cost that the parts before have
+	share numeric;
 begin
 	select case when coalesce(p.labour_minutes, 0) = 0 then 0
 		else round(p.labour_minutes * p_pieces * t.labour_hour_cost / 60, 6) end
@@ -221,15 +224,26 @@ begin
 	join tenants t on t.tenant_id = p.tenant_id
 	where p.id = p_product;
 	if p_apart then
-		perform move_pieces(p_product, 'disassembled', -p_pieces, p_assembly => p_assembly, p_reason => p_reason);
+		entry := move_pieces(p_product, 'disassembled', -p_pieces, p_assembly => p_assembly, p_reason => p_reason);
+		cost := -entry.value;
 	end if;
 	for part in
-		select c.component_product_id as id, c.quantity * p_pieces as pieces
-		from product_components c where c.product_id = p_product order by c.component_product_id
+		select n.id, n.pieces, n.unvalued, coalesce(sum(n.weight) over (order by n.id) / nullif(sum(n.weight) over (), 0),
+			sum(n.pieces) over (order by n.id) / sum(n.pieces) over ()) as until
+		from (
+			select c.component_product_id as id, c.quantity * p_pieces as pieces,
+				case when p_apart then c.quantity * -entry.unvalued else 0 end as unvalued,
+				coalesce(average_cost(c.component_product_id, 1), p.total_cost) * c.quantity as weight
+			from product_components c join products p on p.id = c.component_product_id
+			where c.product_id = p_product
+		) n
+		order by n.id
 	loop
 		if p_apart then
-			perform move_pieces(part.id, 'disassembled', part.pieces, average_cost(part.id, part.pieces),
-				p_assembly => p_assembly, p_reason => p_reason);
+			share := round(cost * part.until, 6) - spread;
+			spread := spread + share;
+			perform move_pieces(part.id, 'disassembled', part.pieces, value_of(part.pieces, part.unvalued, share),
+				p_assembly => p_assembly, p_reason => p_reason, p_unvalued => part.unvalued);
 		else
 			entry := move_pieces(part.id, 'assembled', -part.pieces, p_assembly => p_assembly, p_reason => p_reason,
 				p_order => p_order, p_order_item => p_order_item);

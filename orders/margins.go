@@ -73,9 +73,10 @@ var marginReportDoc = &server.Doc{
 		"The part `stock` is the difference that the stock of pieces makes. It is negative for a run that brings " +
 		"pieces into stock, so that only the pieces that its orders keep are in its `cost`. Pieces that an order " +
 		"took from stock have their revenue and their cost on the day of the last delivery. Pieces that were " +
-		"scrapped, or are missing at a count, are a cost of that day; those that a count finds lower it. So each " +
-		"amount that was spent is in the report once, or in the value of the stock that `reportPieces` returns. " +
-		"Pieces in stock whose cost is not known completely stay in the cost of their run.\n\n" +
+		"scrapped, or are missing at a count, are a cost of that day; those that a count finds lower it. So are " +
+		"parts that were assembled to a kit whose cost is unknown because of other parts. So each amount that was " +
+		"spent is in the report once, or in the value of the stock that `reportPieces` returns; what was printed for " +
+		"an open order is in both until it is delivered. Pieces in stock whose cost is not known completely stay in the cost of their run.\n\n" +
 		"The items of a run share its cost as `getOrder` says. A group whose field is null has what has no product, " +
 		"order, customer or printer. `month` returns the first day of each, oldest first; the other groups have the " +
 		"largest revenue first. `pieces` are good ones of the runs.\n\n" +
@@ -173,6 +174,15 @@ func (h handlers) reportMargins(ctx context.Context, r *server.Request[MarginQue
 			) v on true
 			left join orders o on o.tenant_id = $1 and o.id = e.order_id
 			where e.value + coalesce(v.value, 0) <> 0 or e.unvalued + coalesce(v.unvalued, 0) < 0
+			union all
+			select null, e.product_id, null, null, null, null, date_trunc('month', e.created_at at time zone d.zone)::date,
+				null, null, null, null, null, null, null, null, -e.value, false, 0, 0, null, false
+			from day d
+			join piece_entries e on e.tenant_id = $1 and e.kind = 'assembled' and e.created_at >= d.first
+				and e.created_at < d.until and e.pieces < 0 and e.reverses is null and e.value <> 0
+			join piece_entries k on k.tenant_id = $1 and k.assembly_id = e.assembly_id and k.kind = 'assembled'
+				and k.pieces > 0 and k.unvalued > 0 and k.reverses is null
+			where not exists (select from piece_entries v where v.tenant_id = $1 and v.reverses = e.id)
 		), grouped as materialized (
 			select g.*, g.revenue - g.cost as margin,
 				round((g.revenue - g.cost) * 100 / nullif(g.revenue, 0), 1) as margin_percent

@@ -192,6 +192,49 @@ func TestKitsCostTheirParts(t *testing.T) {
 	c.Get(t, stockReport).Want(200).Shows(map[string]string{"piece_value": "2"})
 }
 
+// What kits cost is neither lost nor won when they are taken apart. What is known of parts that become a kit of unknown
+// cost is a loss in the report, until the assembly is taken back.
+func TestAssembliesKeepTheMoney(t *testing.T) {
+	t.Parallel()
+	_, c, spool := newCostFarm(t)
+	kit, clip, base := newKit(t, c)
+	printed(t, c, spool, clip, nil, 3, 300)
+	printed(t, c, spool, base, nil, 1, 100)
+	one := j{"quantity": 1}
+	worth := func(value, lost string) {
+		t.Helper()
+		c.Get(t, stockReport).Want(200).Shows(map[string]string{"piece_value": value})
+		c.Get(t, margins).Want(200).Shows(map[string]string{"cost": lost})
+	}
+	worth("8", "0")
+	c.Post(t, products+"/"+kit+"/assemble", one).Want(200)
+	c.Get(t, products+"/"+kit).Want(200).Shows(map[string]string{"piece_cost": "8"})
+	c.Post(t, products+"/"+kit+"/disassemble", one).Want(200) // a clip and a base cost the same by their materials
+	worth("8", "0")
+	c.Get(t, products+"/"+clip).Want(200).Shows(map[string]string{"piece_value": "6", "on_hand": "3"})
+	c.Get(t, products+"/"+base).Want(200).Shows(map[string]string{"piece_value": "2", "on_hand": "1"})
+
+	// Clips that cost less are in stock meanwhile: the parts share the 8 by the averages 0.5 and 2.
+	c.Post(t, products+"/"+kit+"/assemble", one).Want(200)
+	printed(t, c, spool, clip, nil, 2, 50)
+	printed(t, c, spool, base, nil, 1, 100)
+	c.Post(t, products+"/"+kit+"/disassemble", one).Want(200)
+	worth("11", "0")
+	c.Get(t, products+"/"+clip).Want(200).Shows(map[string]string{"piece_value": "4.428571", "on_hand": "5"})
+	c.Get(t, products+"/"+base).Want(200).Shows(map[string]string{"piece_value": "6.571429", "on_hand": "2"})
+
+	// The cost of a nut is unknown.
+	nut := c.NewProduct(t, "NUT", 1)
+	c.Post(t, products+"/"+nut+"/adjust", j{"pieces": 1}).Want(200)
+	bolted := c.Post(t, products, j{"name": "Bolted", "components": []j{{"component_product_id": base, "quantity": 2},
+		{"component_product_id": nut}}}).Want(201).ID()
+	a := c.Post(t, products+"/"+bolted+"/assemble", one).Want(200)
+	worth("4.428571", "6.571429")
+	c.Get(t, products+"/"+bolted).Want(200).Shows(map[string]string{"piece_cost": "null", "on_hand": "1"})
+	c.Post(t, entries+"/"+a.Text("entries.0.id")+"/reverse", nil).Want(200)
+	worth("11", "0")
+}
+
 // A run that was ended again has its pieces in stock once, at what it costs then.
 func TestReopenedRunCostsOnce(t *testing.T) {
 	t.Parallel()

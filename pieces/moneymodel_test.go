@@ -169,9 +169,7 @@ type farm struct {
 	orders    []*sale
 	runs      []*job
 	ends      int
-	lost      int64 // scrapped, counted and adjusted
-	apart     int64 // lost or won by taking kits apart
-	forgotten int64 // parts of kits whose cost is unknown because of other parts
+	lost      int64 // scrapped, counted and adjusted, and parts of kits whose cost is unknown because of other parts
 }
 
 func (f *farm) run(r *rand.Rand) {
@@ -235,7 +233,7 @@ func (f *farm) deliver(r *rand.Rand) {
 func (f *farm) assemble(kits int64) {
 	_, without, value := f.part.take(2*kits, 0, nil, 0)
 	if without > 0 {
-		f.forgotten += value
+		f.lost += value
 		f.kit.put(kits, kits, 0)
 	} else {
 		f.kit.put(kits, 0, value)
@@ -343,10 +341,8 @@ func (f *farm) assembly(r *rand.Rand) {
 	body := j{"quantity": kits}
 	if r.IntN(2) == 0 && f.kit.onHand >= kits {
 		f.Post(f.t, products+"/"+f.kit.id+"/disassemble", body).Want(200)
-		_, _, value := f.kit.take(kits, 0, nil, 0)
-		cost, without := f.part.average(2 * kits)
-		f.part.put(2*kits, without, cost)
-		f.apart += value - cost
+		_, without, value := f.kit.take(kits, 0, nil, 0)
+		f.part.put(2*kits, 2*without, value)
 	} else if f.part.onHand >= 2*kits {
 		f.Post(f.t, products+"/"+f.kit.id+"/assemble", body).Want(200)
 		f.assemble(kits)
@@ -395,7 +391,7 @@ func (f *farm) check(what string) {
 		t.Errorf("%s: the report has a cost of %s, want %s", what, got, decimal(reported))
 	}
 	value := f.part.value + f.kit.value
-	if got := reported - waits + value + f.apart + f.forgotten; got != spent {
+	if got := reported - waits + value; got != spent {
 		t.Errorf("%s: %s was spent, and %s is there", what, decimal(spent), decimal(got))
 	}
 	onHand := f.part.onHand + f.kit.onHand

@@ -276,10 +276,11 @@ func (s *shelf) check() {
 			item := fmt.Sprintf("items.%d.", i)
 			good := 0
 			if a.Text("status") == "completed" {
+				failed, _ := strconv.Atoi(a.Text(item + "failed_quantity")) // null is 0
+				good = quantity - failed
 				if text := a.Text(item + "successful_quantity"); text != "null" {
-					quantity, _ = strconv.Atoi(text)
+					good, _ = strconv.Atoi(text)
 				}
-				good = quantity
 			}
 			id := a.Text(item + "id")
 			testkit.Equal(s.t, produced[id], good, "good pieces in the ledger")
