@@ -251,3 +251,35 @@ func TestPlatesFromFile(t *testing.T) {
 	c.Get(t, single).Shows(texts(j{"name": "Old", "materials.#": 0, "plates.#": 2, "plates.0.pieces_per_plate": 2,
 		"plates.0.materials.0.weight_grams": 25, "plates.0.estimated_print_time_minutes": 30}))
 }
+
+// A plate that was removed, in whatever way, comes back as often as its product needed it.
+func TestRestoredPlateQuantity(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t).Operator(t)
+	made := c.Post(t, products, j{"name": "Dragon", "plates": []j{{"name": "Body"}, {"name": "Wings", "quantity": 4}}}).
+		Want(201)
+	path, body, wings := products+"/"+made.ID(), made.Text("plates.0.id"), made.Text("plates.1.id")
+	for _, remove := range []func(){
+		func() { c.Patch(t, path, j{"plates": []j{{"id": body}}}).Want(200) },
+		func() { c.Patch(t, path, j{"plates": []j{}}).Want(200) },
+		func() { c.Delete(t, path+"/components/"+c.Get(t, path).Text("components.1.id")).Want(204) },
+	} {
+		remove()
+		c.Post(t, products+"/"+body+"/restore", nil).Want(200)
+		c.Post(t, products+"/"+wings+"/restore", nil).Want(200)
+		c.Get(t, path).Want(200).Shows(texts(j{"plates.#": 2, "plates.0.quantity": 1, "plates.1.quantity": 4,
+			"plates.1.name": "Wings"}))
+	}
+}
+
+// A new plate beside one with the highest number has a free one.
+func TestHighestPlateNumber(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t).Operator(t)
+	made := c.Post(t, products, j{"name": "Dragon", "plates": []j{{"plate": 1_000_000}, {}}}).Want(201)
+	made.Shows(texts(j{"plates.0.plate": 1, "plates.1.plate": 1_000_000}))
+	path, first, last := products+"/"+made.ID(), made.Text("plates.0.id"), made.Text("plates.1.id")
+	c.Patch(t, path, j{"plates": []j{{"id": last}, {}}}).Want(200).Shows(texts(j{"plates.#": 2, "plates.0.plate": 1}))
+	c.Post(t, products+"/"+first+"/restore", nil).Want(200).Shows(texts(j{"plate": 2}))
+	c.Post(t, products, j{"name": "D", "plates": []j{{"plate": 1_000_001}}}).Fields("plates[0].plate")
+}

@@ -24,6 +24,23 @@ end $$;
 create or replace trigger plates_renamed after update of name on products
 	for each row when (new.plate_of is null and old.name <> new.name) execute function rename_plates();
 
+-- Returns the number of a new plate of a product beside other ones: one more than the highest, or the lowest free one.
+create or replace function next_plate(beside int[]) returns int language sql immutable as $$
+	select case when coalesce(max(b.n), 0) < 1000000 then coalesce(max(b.n), 0) + 1
+		else (select min(f.n) from generate_series(1, 1 + cardinality(beside)) f (n) where f.n <> all (beside)) end
+	from unnest(beside) b (n)
+$$;
+
+-- Keeps how many pieces of a plate its product needed, for the time when the plate is restored.
+create or replace function keep_plate_quantity() returns trigger language plpgsql as $$
+begin
+	update products p set plate_quantity = old.quantity
+	where p.tenant_id = old.tenant_id and p.id = old.component_product_id and p.plate_of = old.product_id;
+	return null;
+end $$;
+create or replace trigger plate_quantity_kept after delete on product_components
+	for each row execute function keep_plate_quantity();
+
 -- Gives a product the plates on which it is printed, and no others. The caller must hold the tenant's catalog lock.
 -- p_plates has a row for each plate, in their order: id is the id of a plate that the product has, or new_id that of a
 -- new one. fields has the columns of the plate that change, quantity is how many pieces of the plate a piece of the
@@ -62,9 +79,9 @@ begin
 	loop
 		fields := row.fields;
 		if row.id is null then
-			p := jsonb_populate_record(null::products, jsonb_build_object('plate', 1 + coalesce((
-				select max(x.plate) from products x where x.plate_of = p_product and (x.id = any (added)
-					or x.id in (select k.id from json_to_recordset(p_plates) k (id uuid)))), 0)));
+			p := jsonb_populate_record(null::products, jsonb_build_object('plate', next_plate(array(
+				select x.plate from products x where x.plate_of = p_product and (x.id = any (added)
+					or x.id in (select k.id from json_to_recordset(p_plates) k (id uuid)))))));
 			p := jsonb_populate_record(p, fields);
 			p.name := product.name || ', ' || coalesce(fields ->> 'name', 'plate ' || p.plate);
 			insert into products (id, plate_of, plate, name) values (row.new_id, p_product, p.plate, left(p.name, 200));
@@ -171,11 +188,12 @@ begin
 	end if;
 	if exists (select from products x where x.plate_of = p.plate_of and x.plate = p.plate and x.id <> p.id
 			and x.hidden_at is null) then
-		update products x set plate = (
-			select max(y.plate) + 1 from products y where y.plate_of = p.plate_of and y.hidden_at is null)
+		update products x set plate = next_plate(array(
+			select y.plate from products y where y.plate_of = p.plate_of and y.id <> p.id and y.hidden_at is null))
 		where x.id = p.id;
 	end if;
-	insert into product_components (id, product_id, component_product_id) values (uuid_v7(), p.plate_of, p.id)
+	insert into product_components (id, product_id, component_product_id, quantity)
+	values (uuid_v7(), p.plate_of, p.id, coalesce(p.plate_quantity, 1))
 	on conflict do nothing;
 	perform recompute_costs(array[p.plate_of], false);
 	return restored;

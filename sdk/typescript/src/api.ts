@@ -8997,9 +8997,10 @@ export class ReportsResource<M extends DecimalMode = "number"> {
    * The part `stock` is the difference that the stock of pieces makes. It is negative for a run that brings pieces
    * into stock, so that only the pieces that its orders keep are in its `cost`. Pieces that an order took from stock
    * have their revenue and their cost on the day of the last delivery. Pieces that were scrapped, or are missing at a
-   * count, are a cost of that day; those that a count finds lower it. So each amount that was spent is in the report
-   * once, or in the value of the stock that `reportPieces` returns. Pieces in stock whose cost is not known
-   * completely stay in the cost of their run.
+   * count, are a cost of that day; those that a count finds lower it. So are parts that were assembled to a kit whose
+   * cost is unknown because of other parts. So each amount that was spent is in the report once, or in the value of
+   * the stock that `reportPieces` returns; what was printed for an open order is in both until it is delivered.
+   * Pieces in stock whose cost is not known completely stay in the cost of their run.
    *
    * The items of a run share its cost as `getOrder` says. A group whose field is null has what has no product, order,
    * customer or printer. `month` returns the first day of each, oldest first; the other groups have the largest
