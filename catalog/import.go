@@ -91,9 +91,9 @@ var importDoc = &server.Doc{
 		"colour, name and diameter as far as the file has them; if the product has no such material, it is added. " +
 		"`materials.filament_number` can stand for `materials.filament_id`. A `materials.weight_grams` of 0 removes " +
 		"the material. " +
-		"Materials that the file does not name stay as they are, and so do components: their columns are ignored, " +
-		"and a new product cannot " +
-		"have any.\n\n" + transfer.ImportRules(maxRows),
+		"Materials that the file does not name stay as they are, and so do components and plates: their columns are " +
+		"ignored, and a new product cannot have any. A new product is no plate, whatever its `plate_of` says.\n\n" +
+		transfer.ImportRules(maxRows),
 }
 
 var checkDoc = &server.Doc{ID: "checkProductImport", Tag: Tag, Summary: "Check a file of products",

@@ -12359,8 +12359,9 @@ class ProductsResource:
         A row names a material of its product by `materials.id` or, without it, by its filament, or else by type,
         colour, name and diameter as far as the file has them; if the product has no such material, it is added.
         `materials.filament_number` can stand for `materials.filament_id`. A `materials.weight_grams` of 0 removes
-        the material. Materials that the file does not name stay as they are, and so do components: their columns
-        are ignored, and a new product cannot have any.
+        the material. Materials that the file does not name stay as they are, and so do components and plates:
+        their columns are ignored, and a new product cannot have any. A new product is no plate, whatever its
+        `plate_of` says.
 
         Columns may be separated by commas, semicolons, tabs or vertical bars, and the names of columns and the
         material types may have any case. The whole file shows how its numbers and dates are to be read: a cell
