@@ -203,10 +203,10 @@ func timeOf(text string) time.Time {
 
 // addLine adds the line of a row. It returns a problem with the title, or "".
 func (o *fileOrder) addLine(row *fileRow) string {
-	l := line{Title: clean(html.UnescapeString(row.Title.Or("")), 1000, false), SKU: clean(row.SKU.Or(""), 200, false),
+	l := line{Title: cleanTitle(html.UnescapeString(row.Title.Or(""))), SKU: clean(row.SKU.Or(""), 200, false),
 		Quantity: row.Quantity.Or(1), Left: -1}
 	if variation := clean(html.UnescapeString(row.Variation.Or("")), 1000, false); variation != "" && l.Title != "" {
-		l.Title = clean(l.Title+" - "+variation, 1000, false)
+		l.Title = cleanTitle(l.Title + " - " + variation)
 	}
 	switch {
 	case l.Title != "":

@@ -2,6 +2,8 @@ package shops_test
 
 import (
 	"fmt"
+	"math/rand/v2"
+	"strings"
 	"testing"
 )
 
@@ -34,4 +36,102 @@ func TestOrderWithoutLines(t *testing.T) {
 				"items.0.status": "received", "items.0.item_count": "0"})
 		})
 	}
+}
+
+// A message that cannot be an order is refused with the name of the value as the shop has sent it.
+func TestProblemsOfMessages(t *testing.T) {
+	t.Parallel()
+	const at = `"updated_at":"2026-01-05T10:00:00Z"`
+	for kind, all := range map[string][][3]string{
+		"generic": {
+			{`{`, "body", "must be valid JSON"},
+			{`[]`, "body", "must be a JSON object"},
+			{`{` + at + `}`, "id", "is required"},
+			{`{"id":{},` + at + `}`, "id", "must be a text or a number"},
+			{`{"id":"` + strings.Repeat("x", 101) + `",` + at + `}`, "id", "must have at most 100 characters"},
+			{`{"id":1}`, "updated_at", "is required"},
+			{`{"id":1,"updated_at":5}`, "updated_at", "must be an RFC 3339 timestamp such as 2024-01-15T10:00:00Z"},
+			{`{"id":1,"updated_at":"1970-01-01T00:00:00Z"}`, "updated_at", "must be in the years 1990 to 9000"},
+			{`{"id":1,` + at + `,"customer":5}`, "customer", "must be a text"},
+			{`{"id":1,` + at + `,"cancelled":"no"}`, "cancelled", "must be true or false"},
+			{`{"id":1,` + at + `,"lines":{}}`, "lines", "must be a list"},
+			{`{"id":1,` + at + `,"lines":[null]}`, "lines[0]", "must be a JSON object"},
+			{`{"id":1,` + at + `,"lines":[{},"x"]}`, "lines[1]", "must be a JSON object"},
+			{`{"id":1,` + at + `,"lines":[{"quantity":"2"}]}`, "lines[0].quantity", "must be a whole number"},
+			{`{"id":1,` + at + `,"lines":[{"quantity":2.5}]}`, "lines[0].quantity", "must be a whole number"},
+			{`{"id":1,` + at + `,"lines":[{"quantity":-1}]}`, "lines[0].quantity", "must be from 0 to 1000000"},
+			{`{"id":1,` + at + `,"lines":[{"id":1},{"id":"1"}]}`, "lines[1].id", "is the id of an earlier line too"},
+			{`{"id":1,` + at + `,"lines":[{}` + strings.Repeat(",{}", 500) + `]}`, "lines",
+				"must have at most 500 entries"},
+		},
+		"shopify": {
+			{`{"id":1,"line_items":[]}`, "updated_at", "is required"},
+			{`{"order_id":" ","refund_line_items":[]}`, "order_id", "is required"},
+			{`{"id":1,` + at + `,"line_items":[{"current_quantity":"x"}]}`, "line_items[0].current_quantity",
+				"must be a whole number"},
+			{`{"id":1,` + at + `,"customer":"Ada","line_items":[]}`, "customer", "must be a JSON object"},
+		},
+		"woocommerce": {
+			{`{"id":1,"status":"processing","line_items":[]}`, "date_modified_gmt", "is required"},
+			{`{"id":1,"date_modified_gmt":"yesterday","line_items":[]}`, "date_modified_gmt",
+				"must be an RFC 3339 timestamp such as 2024-01-15T10:00:00Z"},
+			{`{"id":1,"line_items":[],"refunds":[{"line_items":[{"quantity":[]}]}]}`,
+				"refunds[0].line_items[0].quantity", "must be a whole number"},
+		},
+	} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t, kind)
+			for _, one := range all {
+				status, answer := s.post(t, []byte(one[0]), s.sign([]byte(one[0])))
+				want := fmt.Sprintf(`"errors":[{"field":"%s","message":"%s"}]`, one[1], one[2])
+				if status != 422 || !strings.Contains(answer, want) {
+					t.Errorf("%.100s got %d %s, want %s", one[0], status, answer, want)
+				}
+			}
+			s.c.Get(t, orders).Want(200).Shows(map[string]string{"total": "0"})
+		})
+	}
+}
+
+// Values that the database cannot store are left out or shortened, and harmless ones are read in all their forms.
+func TestOddValuesOfMessages(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, "generic")
+	shows := func(reference string, want map[string]string) {
+		t.Helper()
+		s.c.Get(t, find(t, s.c, reference)).Want(200).Shows(want)
+	}
+	for i, date := range []string{"0000-01-01", "0001-01-01", "1899-12-31", "10000-01-01", "2026-02-30", "soon"} {
+		id := fmt.Sprintf("date %d", i)
+		s.send(t, j{"id": id, "updated_at": "2026-01-05T10:00:00Z", "due_date": date})
+		shows(id, map[string]string{"due_date": "null"})
+	}
+	s.send(t, "\n{\"id\":\"bytes\",\"updated_at\":\"2026-01-05T10:00:00Z\",\"customer\":\"A\\u0000d\xff\\ud800a\","+
+		"\"notes\":\"\\u0000\",\"lines\":[{\"id\":\"\\u0000\",\"title\":\"x\\u0000y\",\"sku\":\"\\u0000\","+
+		"\"unit_price\":1e400}]} ")
+	shows("bytes", map[string]string{"customer": "A da", "notes": "null", "unassigned_lines.0.title": "x y",
+		"unassigned_lines.0.sku": "null", "unassigned_lines.0.unit_price": "null"})
+	for i, at := range []string{"2026-01-05T10:00:00", "2026-01-05 10:00:00", "2026-01-05t10:00:00.123456789z"} {
+		id := fmt.Sprintf("time %d", i)
+		s.send(t, j{"id": id, "updated_at": at, "notes": "new"})
+		s.send(t, j{"id": id, "updated_at": "2026-01-05T10:59:59+01:00", "notes": "older"})
+		shows(id, map[string]string{"notes": "new"})
+	}
+	s.send(t, `{"id":"whole","updated_at":"2026-01-05T10:00:00Z","lines":[{"title":"x","quantity":2.0},
+		{"title":"y","quantity":30e-1}]}`)
+	shows("whole", map[string]string{"unassigned_lines.0.quantity": "2", "unassigned_lines.1.quantity": "3"})
+	// Long ids and titles of characters of several bytes.
+	random := rand.New(rand.NewPCG(1, 2))
+	han := func(n int) string {
+		text := make([]rune, n)
+		for i := range text {
+			text[i] = 0x4e00 + random.Int32N(20000)
+		}
+		return string(text)
+	}
+	id := han(100)
+	s.send(t, j{"id": id, "updated_at": "2026-01-05T10:00:00Z", "customer": han(300), "notes": han(10_001),
+		"lines": []j{{"id": han(200), "title": han(1100)}, {"id": han(200), "sku": han(300)}}})
+	shows(id, map[string]string{"unassigned_lines.#": "2"})
 }

@@ -2,7 +2,6 @@ package shops
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math/big"
 	"strings"
@@ -10,10 +9,12 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"spoolwright/server"
 	"spoolwright/value"
 )
 
-// parse returns what a message says, or nil if it says nothing about an order. Now is the time at which it came.
+// parse returns what a message says, or nil if it says nothing about an order. Now is the time at which it came. The
+// error is a 422.
 func parse(kind string, body []byte, now time.Time) (*message, error) {
 	switch kind {
 	case "shopify":
@@ -26,25 +27,6 @@ func parse(kind string, body []byte, now time.Time) (*message, error) {
 
 // maxLines is the maximum number of lines of an order.
 const maxLines = 500
-
-// word is a text or a number in JSON, such as an id.
-type word string
-
-func (w *word) UnmarshalJSON(b []byte) error {
-	var text string
-	var number json.Number
-	switch {
-	case string(b) == "null":
-		return nil
-	case json.Unmarshal(b, &text) == nil:
-	case json.Unmarshal(b, &number) == nil:
-		text = number.String()
-	default:
-		return errors.New("must be a text or a number")
-	}
-	*w = word(text)
-	return nil
-}
 
 // clean returns a text that PostgreSQL can store, of at most most characters, without blanks around it. Control
 // characters become blanks, except line breaks in a text of several lines.
@@ -66,6 +48,17 @@ func clean(text string, most int, lines bool) string {
 	return text
 }
 
+// cleanTitle returns the title of a line. An index has the titles of lines, in lower case, which can be half as long
+// again in bytes, and its rows have less than 2,700 bytes.
+func cleanTitle(text string) string {
+	text = clean(text, 1000, false)
+	for len(text) > 1600 {
+		_, size := utf8.DecodeLastRuneInString(text)
+		text = text[:len(text)-size]
+	}
+	return strings.TrimSpace(text)
+}
+
 // price returns the price of a piece: that of the shop less the share of a discount for the whole line. It is "" if it
 // is unknown or out of range.
 func price(unit, discount string, quantity int64) string {
@@ -85,61 +78,68 @@ func price(unit, discount string, quantity int64) string {
 	return d.String()
 }
 
-// lines checks and cleans the lines of an order.
-func cleanLines(all []line) ([]line, error) {
+// cleanLines checks and cleans the lines of an order, which the message has in the member name.
+func cleanLines(all []line, name string) ([]line, error) {
 	if len(all) > maxLines {
-		return nil, fmt.Errorf("the order has %d lines, more than %d", len(all), maxLines)
+		return nil, server.Invalid(name, "must have at most %d entries", maxLines)
 	}
 	seen := map[string]bool{}
 	kept := all[:0]
 	for i, l := range all {
+		one := fmt.Sprintf("%s[%d]", name, i)
 		l.ID = clean(l.ID, 200, false)
 		if l.ID == "" {
 			l.ID = fmt.Sprintf("line %d", i+1)
 		}
 		if seen[l.ID] {
-			return nil, fmt.Errorf("two lines have the id %q", l.ID)
+			return nil, server.Invalid(one+".id", "is the id of an earlier line too")
 		}
 		seen[l.ID] = true
 		l.SKU = clean(l.SKU, 200, false)
-		if l.Title = clean(l.Title, 1000, false); l.Title == "" {
+		if l.Title = cleanTitle(l.Title); l.Title == "" {
 			l.Title = "Without a name"
 			if l.SKU != "" {
 				l.Title = l.SKU
 			}
 		}
 		if l.Quantity < 0 || l.Quantity > 1_000_000 {
-			return nil, fmt.Errorf("the quantity of the line %q is not from 0 to 1,000,000", l.ID)
+			return nil, server.Invalid(one+".quantity", "must be from 0 to 1000000")
 		}
 		kept = append(kept, l)
 	}
 	return kept, nil
 }
 
-// cleaned returns the message with its texts and lines cleaned, or an error if it cannot be an order.
-func (m *message) cleaned() (*message, error) {
+// maxID is the maximum number of characters of the id of an order in its shop.
+const maxID = 100
+
+// cleaned returns the message with its texts and lines cleaned, or a 422 if it cannot be an order. The arguments are
+// the names of members of the message: the id, the time of the change, and the lines.
+func (m *message) cleaned(id, updated, lines string) (*message, error) {
 	var err error
-	if m.order = clean(m.order, 101, false); m.order == "" || len(m.order) > 100 {
-		return nil, errors.New("the message has no id of an order")
+	switch m.order = clean(m.order, maxID+1, false); {
+	case m.order == "":
+		return nil, server.Invalid(id, "is required")
+	case utf8.RuneCountInString(m.order) > maxID:
+		return nil, server.Invalid(id, "must have at most %d characters", maxID)
 	}
 	if o := m.Order; o != nil {
-		if m.Updated.IsZero() || m.Updated.Year() < 1990 || m.Updated.Year() > 9000 {
-			return nil, errors.New("the message does not say when the order was changed")
+		if m.Updated.IsZero() {
+			return nil, server.Invalid(updated, "is required")
 		}
-		m.Updated = m.Updated.UTC()
 		if o.Reference = clean(o.Reference, 200, false); o.Reference == "" {
 			o.Reference = m.order
 		}
 		o.Customer, o.Note = clean(o.Customer, 200, false), clean(o.Note, 10_000, true)
-		if _, err := time.Parse(time.DateOnly, o.Due); err != nil {
+		if _, problem := value.ParseDate(o.Due); problem != "" {
 			o.Due = ""
 		}
-		if o.Lines, err = cleanLines(o.Lines); err != nil {
+		if o.Lines, err = cleanLines(o.Lines, lines); err != nil {
 			return nil, err
 		}
 	}
 	if len(m.Refunds) > maxRefunds {
-		return nil, errors.New("the order has too many refunds")
+		return nil, errRefunds
 	}
 	for id, r := range m.Refunds {
 		if r.Line == "" || id == "" || len(id) > 100 || len(r.Line) > 200 || r.Quantity < 0 || r.Quantity > 1_000_000 {
@@ -149,12 +149,14 @@ func (m *message) cleaned() (*message, error) {
 	return m, nil
 }
 
+var errRefunds = server.Invalid("refunds", "must have at most %d entries", maxRefunds)
+
 // shopifyOrder is an order or, with OrderID, a refund in a message of Shopify.
 type shopifyOrder struct {
 	ID          word            `json:"id"`
 	OrderID     word            `json:"order_id"`
 	Name        word            `json:"name"`
-	UpdatedAt   *time.Time      `json:"updated_at"`
+	UpdatedAt   moment          `json:"updated_at"`
 	CancelledAt *string         `json:"cancelled_at"`
 	Note        string          `json:"note"`
 	Customer    *shopifyName    `json:"customer"`
@@ -175,8 +177,8 @@ type shopifyLine struct {
 	Name      string `json:"name"` // the title with that of the variant
 	Title     string `json:"title"`
 	SKU       word   `json:"sku"`
-	Quantity  int64  `json:"quantity"`
-	Left      *int64 `json:"current_quantity"`
+	Quantity  count  `json:"quantity"`
+	Left      *count `json:"current_quantity"`
 	Price     word   `json:"price"`
 	Discounts []struct {
 		Amount word `json:"amount"`
@@ -190,32 +192,30 @@ type shopifyRefund struct {
 type shopifyPart struct {
 	ID       word  `json:"id"`
 	Line     word  `json:"line_item_id"`
-	Quantity int64 `json:"quantity"`
+	Quantity count `json:"quantity"`
 }
 
 func parseShopify(body []byte) (*message, error) {
 	var o shopifyOrder
-	if err := json.Unmarshal(body, &o); err != nil {
+	if err := decodeMessage(body, &o); err != nil {
 		return nil, err
 	}
 	m := &message{order: string(o.ID)}
 	m.Refunds = map[string]refund{}
 	add := func(parts []shopifyPart) {
 		for _, p := range parts {
-			m.Refunds[string(p.ID)] = refund{string(p.Line), p.Quantity}
+			m.Refunds[string(p.ID)] = refund{string(p.Line), int64(p.Quantity)}
 		}
 	}
 	switch {
 	case o.OrderID != "":
 		m.order = string(o.OrderID)
 		add(o.Refunded)
-		return m.cleaned()
+		return m.cleaned("order_id", "updated_at", "line_items")
 	case o.Lines == nil:
 		return nil, nil
 	}
-	if o.UpdatedAt != nil {
-		m.Updated = *o.UpdatedAt
-	}
+	m.Updated = o.UpdatedAt.Time
 	m.Order = &order{Reference: string(o.Name), Note: o.Note, Cancelled: o.CancelledAt != nil}
 	for _, name := range []*shopifyName{o.Customer, o.Shipping} {
 		if name != nil && m.Order.Customer == "" {
@@ -241,12 +241,12 @@ func parseShopify(body []byte) (*message, error) {
 		}
 		left := int64(-1)
 		if l.Left != nil {
-			left = max(0, *l.Left)
+			left = max(0, int64(*l.Left))
 		}
-		m.Order.Lines = append(m.Order.Lines, line{string(l.ID), title, string(l.SKU), l.Quantity, left,
-			price(string(l.Price), off.FloatString(6), l.Quantity)})
+		m.Order.Lines = append(m.Order.Lines, line{string(l.ID), title, string(l.SKU), int64(l.Quantity),
+			left, price(string(l.Price), off.FloatString(6), int64(l.Quantity))})
 	}
-	return m.cleaned()
+	return m.cleaned("id", "updated_at", "line_items")
 }
 
 // wooOrder is an order in a message of WooCommerce. A message that an order was deleted has only the id.
@@ -254,7 +254,7 @@ type wooOrder struct {
 	ID       word   `json:"id"`
 	Number   word   `json:"number"`
 	Status   string `json:"status"`
-	Modified string `json:"date_modified_gmt"`
+	Modified moment `json:"date_modified_gmt"`
 	Note     string `json:"customer_note"`
 	Billing  *struct {
 		First string `json:"first_name"`
@@ -264,7 +264,7 @@ type wooOrder struct {
 		ID       word   `json:"id"`
 		Name     string `json:"name"`
 		SKU      word   `json:"sku"`
-		Quantity int64  `json:"quantity"`
+		Quantity count  `json:"quantity"`
 		Price    word   `json:"price"` // of a piece, after discounts
 	} `json:"line_items"`
 	Refunds []wooRefund `json:"refunds"`
@@ -275,7 +275,7 @@ type wooOrder struct {
 type wooRefund struct {
 	Total word `json:"total"`
 	Lines []struct {
-		Quantity int64 `json:"quantity"`
+		Quantity count `json:"quantity"`
 		Meta     []struct {
 			Key   string          `json:"key"`
 			Value json.RawMessage `json:"value"`
@@ -290,7 +290,7 @@ func wooRefunded(refunds []wooRefund) (quantities map[string]int64, totals []str
 	for _, r := range refunds {
 		named := false
 		for _, l := range r.Lines {
-			n := max(l.Quantity, -l.Quantity)
+			n := int64(max(l.Quantity, -l.Quantity))
 			if n <= 0 || n > 1_000_000 {
 				continue
 			}
@@ -318,7 +318,7 @@ var wooWaiting = map[string]bool{"pending": true, "checkout-draft": true, "auto-
 
 func parseWooCommerce(body []byte, now time.Time) (*message, error) {
 	var o wooOrder
-	if err := json.Unmarshal(body, &o); err != nil {
+	if err := decodeMessage(body, &o); err != nil {
 		return nil, err
 	}
 	m := &message{order: string(o.ID)}
@@ -327,20 +327,18 @@ func parseWooCommerce(body []byte, now time.Time) (*message, error) {
 		return nil, nil
 	case o.Status == "" && o.Lines == nil:
 		m.Deleted = now.UTC()
-		return m.cleaned()
+		return m.cleaned("id", "date_modified_gmt", "line_items")
 	case o.Lines == nil:
 		return nil, nil
 	}
-	if t, err := time.Parse("2006-01-02T15:04:05", strings.TrimSuffix(o.Modified, "Z")); err == nil {
-		m.Updated = t
-	}
+	m.Updated = o.Modified.Time
 	m.Order = &order{Reference: string(o.Number), Note: o.Note, Waiting: wooWaiting[o.Status],
 		Cancelled: wooMissing[o.Status]}
 	if o.Billing != nil {
 		m.Order.Customer = o.Billing.First + " " + o.Billing.Last
 	}
 	if len(o.Refunds) > maxRefunds {
-		return nil, errors.New("the order has too many refunds")
+		return nil, errRefunds
 	}
 	refunded, totals := wooRefunded(o.Refunds)
 	if len(totals) > 0 && !m.Order.Cancelled {
@@ -350,50 +348,48 @@ func parseWooCommerce(body []byte, now time.Time) (*message, error) {
 	for _, l := range o.Lines {
 		left := int64(-1)
 		if n := refunded[string(l.ID)]; n > 0 {
-			left = max(0, l.Quantity-n)
+			left = max(0, int64(l.Quantity)-n)
 		}
-		m.Order.Lines = append(m.Order.Lines, line{string(l.ID), l.Name, string(l.SKU), l.Quantity, left,
-			price(string(l.Price), "", l.Quantity)})
+		m.Order.Lines = append(m.Order.Lines, line{string(l.ID), l.Name, string(l.SKU), int64(l.Quantity), left,
+			price(string(l.Price), "", int64(l.Quantity))})
 	}
-	return m.cleaned()
+	return m.cleaned("id", "date_modified_gmt", "line_items")
 }
 
 // genericOrder is the order that any other shop sends: see docs/shops.md.
 type genericOrder struct {
-	ID        word       `json:"id"`
-	Reference word       `json:"reference"`
-	UpdatedAt *time.Time `json:"updated_at"`
-	Cancelled bool       `json:"cancelled"`
-	Customer  string     `json:"customer"`
-	Due       string     `json:"due_date"`
-	Notes     string     `json:"notes"`
+	ID        word   `json:"id"`
+	Reference word   `json:"reference"`
+	UpdatedAt moment `json:"updated_at"`
+	Cancelled bool   `json:"cancelled"`
+	Customer  string `json:"customer"`
+	Due       string `json:"due_date"`
+	Notes     string `json:"notes"`
 	Lines     []struct {
 		ID       word   `json:"id"`
 		Title    string `json:"title"`
 		SKU      word   `json:"sku"`
-		Quantity *int64 `json:"quantity"`
+		Quantity *count `json:"quantity"`
 		Price    word   `json:"unit_price"`
 	} `json:"lines"`
 }
 
 func parseGeneric(body []byte) (*message, error) {
 	var o genericOrder
-	if err := json.Unmarshal(body, &o); err != nil {
+	if err := decodeMessage(body, &o); err != nil {
 		return nil, err
 	}
 	m := &message{order: string(o.ID)}
-	if o.UpdatedAt != nil {
-		m.Updated = *o.UpdatedAt
-	}
+	m.Updated = o.UpdatedAt.Time
 	m.Order = &order{Reference: string(o.Reference), Customer: o.Customer, Due: o.Due, Note: o.Notes,
 		Cancelled: o.Cancelled}
 	for _, l := range o.Lines {
 		n := int64(1)
 		if l.Quantity != nil {
-			n = *l.Quantity
+			n = int64(*l.Quantity)
 		}
 		m.Order.Lines = append(m.Order.Lines, line{string(l.ID), l.Title, string(l.SKU), n, -1,
 			price(string(l.Price), "", n)})
 	}
-	return m.cleaned()
+	return m.cleaned("id", "updated_at", "lines")
 }

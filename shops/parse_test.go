@@ -30,7 +30,7 @@ func FuzzParse(f *testing.F) {
 			var all said
 			all.merge(m.said)
 			in := all.incoming("shop")
-			if m.order == "" || len(m.order) > 100 || len(m.Refunds) > maxRefunds {
+			if m.order == "" || utf8.RuneCountInString(m.order) > 100 || len(m.Refunds) > maxRefunds {
 				t.Errorf("%s: %+v", kind, m)
 			}
 			if in == nil {

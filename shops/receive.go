@@ -87,7 +87,7 @@ func (s *Service) receive(ctx context.Context, m server.Message) error {
 	}
 	parsed, err := parse(kind, m.Body, s.now())
 	if err != nil {
-		return server.Invalid("body", "%s", err.Error())
+		return err
 	}
 	if err := s.db.Write(ctx, seen); err != nil || parsed == nil {
 		return err
