@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+
+	"spoolwright/testkit"
 )
 
 // generic returns a message of a generic shop about an order, changed at a second of a day.
@@ -134,4 +136,47 @@ func TestOddValuesOfMessages(t *testing.T) {
 	s.send(t, j{"id": id, "updated_at": "2026-01-05T10:00:00Z", "customer": han(300), "notes": han(10_001),
 		"lines": []j{{"id": han(200), "title": han(1100)}, {"id": han(200), "sku": han(300)}}})
 	shows(id, map[string]string{"unassigned_lines.#": "2"})
+}
+
+// Two orders of shops are two orders here, also if their shops give them the same number and have the same name.
+func TestSameReference(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, "generic")
+	one := func(id, reference string, second int) j {
+		m := generic(1, second, j{"id": "1", "title": "Item of " + id, "quantity": second})
+		m["id"], m["reference"] = id, reference
+		return m
+	}
+	hand := s.c.Post(t, orders, j{"source": "generic.example", "reference": "A"}).Want(201).ID()
+	for _, id := range []string{"1", "2", "3"} {
+		for range 2 {
+			s.send(t, one(id, "A", 1))
+		}
+	}
+	testkit.Equal(t, find(t, s.c, "A"), orders+"/"+hand, "the first order")
+	for reference, id := range map[string]string{"A": "1", "A (2)": "2", "A (3)": "3"} {
+		s.send(t, one(id, "A", 2))
+		s.c.Get(t, find(t, s.c, reference)).Want(200).Shows(map[string]string{"unassigned_lines.#": "1",
+			"unassigned_lines.0.title": "Item of " + id, "unassigned_lines.0.quantity": "2"})
+	}
+	s.c.Get(t, orders).Want(200).Shows(map[string]string{"total": "3"})
+
+	// A shop that has the name that another one had when its orders came.
+	s.c.Patch(t, path+"/"+strings.Split(s.address, "/")[2], j{"name": "Old"}).Want(200)
+	other := connect(t, s.c, "generic")
+	long := strings.Repeat("x", 200)
+	for _, id := range []string{"2", "3"} {
+		other.send(t, one(id, "A", 1))
+	}
+	s.c.Get(t, find(t, s.c, "A (2, 2)")).Want(200)
+	s.c.Get(t, find(t, s.c, "A (3, 2)")).Want(200)
+	for _, id := range []string{"8", "9"} {
+		other.send(t, one(id, long, 1))
+	}
+	s.c.Get(t, find(t, s.c, long[4:]+" (9)")).Want(200)
+
+	// Concurrent messages about different orders with the same number, one of which takes over an order.
+	s.c.Post(t, orders, j{"source": "generic.example", "reference": "B"}).Want(201)
+	testkit.Concurrently(6, func(n int) { other.send(t, one(fmt.Sprint("b", n), "B", 1)) })
+	s.c.Get(t, orders+"?search=B&source=generic.example").Want(200).Shows(map[string]string{"total": "6"})
 }

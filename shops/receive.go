@@ -7,11 +7,13 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"regexp"
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"spoolwright/db"
 	"spoolwright/orders"
@@ -192,7 +194,12 @@ func (s *Service) take(ctx context.Context, shop, source string, m *message) err
 				return err
 			}
 			if !bytes.Equal(next, taken) {
-				if orderID, err = orders.Take(ctx, s.db, orderID, before, *now); err != nil {
+				if orderID == "" {
+					orderID, err = s.add(ctx, m.order, *now)
+				} else {
+					_, err = orders.Take(ctx, s.db, orderID, before, *now)
+				}
+				if err != nil {
 					return err
 				}
 			}
@@ -206,6 +213,41 @@ func (s *Service) take(ctx context.Context, shop, source string, m *message) err
 			where shop_id = $1 and number = $2`, shop, m.order, orNil(orderID), said, next,
 			orZero(all.Updated)))
 	})
+}
+
+// add makes an order of a message, or takes over the one with its source and reference, and returns its id. An order
+// that follows a message already is another one of the shop, or of another shop with the name: the new one then has the
+// id of the order in the shop in its reference.
+func (s *Service) add(ctx context.Context, number string, in orders.Incoming) (string, error) {
+	shown := in.Reference
+	for n := 1; ; n++ {
+		t := &orders.Taking{Now: in, New: true}
+		if err := orders.TakeAll(ctx, s.db, []*orders.Taking{t}); err != nil || t.ID != "" {
+			return t.ID, err
+		}
+		var id string
+		var follows bool
+		// A concurrent message that takes the order over has locked it, and is committed when the second statement runs.
+		same := `from orders o where coalesce(o.source, '') = $1 and o.reference = $2 and o.hidden_at is null`
+		found := db.SQL(`select o.id::text, exists (select from shop_orders s where s.order_id = o.id) `+same, in.Source,
+			in.Reference).Into(&id, &follows)
+		if err := s.db.Write(ctx, db.SQL(`select o.id `+same+` for no key update`, in.Source, in.Reference),
+			found); err != nil {
+			return "", err
+		}
+		switch {
+		case found.Rows() == 0: // removed meanwhile
+			n--
+			continue
+		case !follows:
+			return orders.Take(ctx, s.db, id, nil, in)
+		}
+		suffix := " (" + number + ")"
+		if n > 1 {
+			suffix = fmt.Sprintf(" (%s, %d)", number, n)
+		}
+		in.Reference = clean(shown, 200-utf8.RuneCountInString(suffix), false) + suffix
+	}
 }
 
 func orNil(text string) any {

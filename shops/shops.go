@@ -135,13 +135,20 @@ const maxShops = 20
 
 var errLimit = server.Conflict("SHOP_LIMIT", "A tenant can have %d connections to shops", maxShops)
 
+// errName refuses a name that another connection has: the orders of two shops with the same numbers could not be told
+// apart.
+var errName = server.Invalid("name", "is the name of another connection")
+
+// sameName is a condition for the connections with the name $2, without regard to case.
+const sameName = `lower(name collate "und-x-icu") = lower($2 collate "und-x-icu")`
+
 var createDoc = &server.Doc{
 	ID: "createShop", Tag: tag, Summary: "Connect a shop",
 	Description: "Returns the connection with its secret in `secret`, once: the service stores it encrypted. For the " +
 		"same reason, a response that is repeated for an `Idempotency-Key` has an empty `secret`. Without `signing_secret`, the " +
 		"service makes a secret, to be entered in the shop. Shopify makes its own secret and shows it below its list of " +
 		"webhooks: connect first, enter the address there, and send Shopify's secret with `rotateShop`. A tenant can have " +
-		"20 connections. `docs/shops.md` says what to do in each shop.",
+		"20 connections, each with another `name`, without regard to case. `docs/shops.md` says what to do in each shop.",
 	Request: `{"kind":"woocommerce","name":"dragons.example"}`,
 	Errors:  []*server.Error{errLimit},
 }
@@ -152,17 +159,24 @@ func (s *Service) create(ctx context.Context, r *server.Request[ShopCreation]) (
 		return nil, err
 	}
 	id := value.NewID()
+	var full, named bool
+	check := db.SQL(`select count(*) >= $1, coalesce(bool_or(`+sameName+`), false) from shops`, maxShops,
+		r.In.Name.Arg()).Into(&full, &named)
 	shop := db.SQL(`
 		insert into shops (id, kind, name, secret)
-		select $1, $2, $3, $4 where (select count(*) from shops) < $5
+		select $1, $5, $2, $3
+		where (select count(*) from shops) < $4 and not exists (select from shops where `+sameName+`)
 		returning `+columns,
-		id, string(*r.In.Kind.Value), r.In.Name.Arg(), s.vault.Seal(db.ActorOf(ctx).Tenant, id, []byte(secret)), maxShops)
-	if err := s.db.Write(ctx, db.Lock("shops"), shop,
+		id, r.In.Name.Arg(), s.vault.Seal(db.ActorOf(ctx).Tenant, id, []byte(secret)), maxShops, string(*r.In.Kind.Value))
+	if err := s.db.Write(ctx, db.Lock("shops"), check, shop,
 		db.SQL(`select shop_claim(id)::text from shops where id = $1`, id)); err != nil {
 		return nil, err
 	}
-	if shop.Rows() == 0 {
+	switch {
+	case full:
 		return nil, errLimit
+	case named:
+		return nil, errName
 	}
 	return withSecret(shop.Object(), secret), nil
 }
@@ -209,14 +223,24 @@ func withSecret(shop []byte, secret string) []byte {
 var updateDoc = &server.Doc{
 	ID: "updateShop", Tag: tag, Summary: "Rename a connection to a shop",
 	Description: "The `name` is the `source` of orders that come later. Orders that exist keep theirs, and go on to " +
-		"follow the shop.",
+		"follow the shop. No other connection may have the name, without regard to case.",
 	Request: `{"name":"dragons.example"}`,
 }
 
 func (s *Service) update(ctx context.Context, r *server.Request[ShopChange]) (server.OK[Shop], error) {
-	shop := db.SQL(`update shops set name = coalesce($2, name), updated_at = case when $2 is null then updated_at else now() end
-		where id = $1 returning `+columns, r.ID("id"), r.In.Name.Arg())
-	return server.One(shop, s.db.Write(ctx, shop))
+	id, name := r.ID("id"), r.In.Name.Arg()
+	var named bool
+	check := db.SQL(`select name is distinct from $2 and exists (select from shops where id <> $1 and `+sameName+`)
+		from shops where id = $1`, id, name).Into(&named)
+	shop := db.SQL(`
+		update shops s set name = coalesce($2, name), updated_at = case when $2 is null then updated_at else now() end
+		where id = $1 and (name = $2 or not exists (select from shops where id <> $1 and `+sameName+`))
+		returning `+columns, id, name)
+	err := s.db.Write(ctx, db.Lock("shops"), check, shop)
+	if err == nil && named {
+		return nil, errName
+	}
+	return server.One(shop, err)
 }
 
 var removeDoc = &server.Doc{

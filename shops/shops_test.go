@@ -38,7 +38,13 @@ type shop struct {
 
 func connect(t testing.TB, c *testkit.Client, kind string) *shop {
 	t.Helper()
-	a := c.Post(t, path, j{"kind": kind, "name": kind + ".example"}).Want(201)
+	return connectAs(t, c, kind, kind+".example")
+}
+
+// connectAs returns a connection with a name.
+func connectAs(t testing.TB, c *testkit.Client, kind, name string) *shop {
+	t.Helper()
+	a := c.Post(t, path, j{"kind": kind, "name": name}).Want(201)
 	return &shop{c.API, kind, a.Text("secret"), a.Text("address"), c}
 }
 
@@ -149,8 +155,13 @@ func TestConnections(t *testing.T) {
 		u.Post(t, path, j{"kind": "generic", "name": "x"}).WantError(403, "FORBIDDEN")
 		u.Delete(t, one).WantError(403, "FORBIDDEN")
 	}
-	for range 18 {
-		c.Post(t, path, j{"kind": "generic", "name": "x"}).Want(201)
+	c.Post(t, path, j{"kind": "generic", "name": "dragons 2"}).Fields("name")
+	third := path + "/" + c.Post(t, path, j{"kind": "generic", "name": "Ä"}).Want(201).ID()
+	c.Patch(t, third, j{"name": "X"}).Fields("name")
+	c.Patch(t, third, j{"name": "ä"}).Want(200).Shows(map[string]string{"name": "ä"})
+	c.Patch(t, third, j{}).Want(200).Shows(map[string]string{"name": "ä"})
+	for n := range 17 {
+		c.Post(t, path, j{"kind": "generic", "name": fmt.Sprint("x", n)}).Want(201)
 	}
 	c.Post(t, path, j{"kind": "generic", "name": "x"}).WantError(409, "SHOP_LIMIT")
 	c.Get(t, path+"?kind=shopify").Want(200).Shows(map[string]string{"total": "1"})
@@ -180,7 +191,7 @@ func TestSignatures(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			s := newShop(t, kind)
-			theirs := connect(t, s.c, kind)
+			theirs := connectAs(t, s.c, kind, "theirs.example")
 			body := []byte(`{"id": 1, "number": "1", "name": "1", "reference": "1", "status": "processing",
 				"updated_at": "2026-01-05T10:00:00Z", "date_modified_gmt": "2026-01-05T10:00:00",
 				"lines": [{"title": "x"}], "line_items": [{"id": 1, "name": "x", "quantity": 1, "price": 1}]}`)

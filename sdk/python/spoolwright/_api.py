@@ -7000,7 +7000,7 @@ class Shop:
     kind: ShopKind
     """The program of the shop; generic for any that sends the JSON of docs/shops.md."""
     name: str
-    """What the farm calls the shop: the source of its orders."""
+    """What the farm calls the shop: the source of its orders. No two shops have the same name."""
     address: str
     """Path to which the shop sends its webhooks; the address of the service precedes it."""
     received_at: _dt.datetime | None
@@ -7068,7 +7068,7 @@ class ShopSecret:
     kind: ShopKind
     """The program of the shop; generic for any that sends the JSON of docs/shops.md."""
     name: str
-    """What the farm calls the shop: the source of its orders."""
+    """What the farm calls the shop: the source of its orders. No two shops have the same name."""
     address: str
     """Path to which the shop sends its webhooks; the address of the service precedes it."""
     received_at: _dt.datetime | None
@@ -16969,7 +16969,8 @@ class ShopsResource:
         reason, a response that is repeated for an `Idempotency-Key` has an empty `secret`. Without
         `signing_secret`, the service makes a secret, to be entered in the shop. Shopify makes its own secret and
         shows it below its list of webhooks: connect first, enter the address there, and send Shopify's secret with
-        `rotateShop`. A tenant can have 20 connections. `docs/shops.md` says what to do in each shop.
+        `rotateShop`. A tenant can have 20 connections, each with another `name`, without regard to case.
+        `docs/shops.md` says what to do in each shop.
 
         Requires the role `admin`.
 
@@ -17019,12 +17020,12 @@ class ShopsResource:
         """Rename a connection to a shop.
 
         The `name` is the `source` of orders that come later. Orders that exist keep theirs, and go on to follow
-        the shop.
+        the shop. No other connection may have the name, without regard to case.
 
         Requires the role `admin`.
 
         :param id: The id of the shop, a UUID.
-        :param name: What the farm calls the shop: the source of its orders.
+        :param name: What the farm calls the shop: the source of its orders. No two shops have the same name.
         :param if_match: The ``etag`` of the resource as you know it. If the resource has changed since, the call
         raises PreconditionFailedError and changes nothing.
         """

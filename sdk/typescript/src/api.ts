@@ -4018,7 +4018,7 @@ export interface Shop {
   readonly id: string;
   /** The program of the shop; generic for any that sends the JSON of docs/shops.md. */
   readonly kind: ShopKind;
-  /** What the farm calls the shop: the source of its orders. */
+  /** What the farm calls the shop: the source of its orders. No two shops have the same name. */
   readonly name: string;
   /** Path to which the shop sends its webhooks; the address of the service precedes it. */
   readonly address: string;
@@ -4054,7 +4054,7 @@ export interface ShopSecret {
   readonly id: string;
   /** The program of the shop; generic for any that sends the JSON of docs/shops.md. */
   readonly kind: ShopKind;
-  /** What the farm calls the shop: the source of its orders. */
+  /** What the farm calls the shop: the source of its orders. No two shops have the same name. */
   readonly name: string;
   /** Path to which the shop sends its webhooks; the address of the service precedes it. */
   readonly address: string;
@@ -5619,7 +5619,7 @@ export interface ShopCreation {
 
 /** The type `ShopChangeUpdate` of the API, in request bodies. */
 export interface ShopChangeUpdate {
-  /** What the farm calls the shop: the source of its orders. */
+  /** What the farm calls the shop: the source of its orders. No two shops have the same name. */
   name?: string | undefined;
 }
 
@@ -11529,7 +11529,7 @@ export class ShopsResource<M extends DecimalMode = "number"> {
    * response that is repeated for an `Idempotency-Key` has an empty `secret`. Without `signing_secret`, the service
    * makes a secret, to be entered in the shop. Shopify makes its own secret and shows it below its list of webhooks:
    * connect first, enter the address there, and send Shopify's secret with `rotateShop`. A tenant can have 20
-   * connections. `docs/shops.md` says what to do in each shop.
+   * connections, each with another `name`, without regard to case. `docs/shops.md` says what to do in each shop.
    *
    * Requires the role `admin`.
    */
@@ -11558,7 +11558,7 @@ export class ShopsResource<M extends DecimalMode = "number"> {
    * Rename a connection to a shop.
    *
    * The `name` is the `source` of orders that come later. Orders that exist keep theirs, and go on to follow the
-   * shop.
+   * shop. No other connection may have the name, without regard to case.
    *
    * Requires the role `admin`.
    */
