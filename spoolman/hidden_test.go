@@ -72,3 +72,42 @@ func TestMeasureOfChangedSpool(t *testing.T) {
 	<-answered
 	p.wantLedger(t, path, "created 0 1000", "measured 700 500")
 }
+
+// No request finds, changes or names a spool, filament or vendor that was removed.
+func TestRemovedIsNotFound(t *testing.T) {
+	t.Parallel()
+	api := start(t)
+	p := newPrinter(t, api, "printer")
+	c := p.operator
+	vendor := c.Post(t, "/api/v1/vendors", j{"name": "V"}).Want(201).ID()
+	filament := c.Post(t, "/api/v1/filaments", j{"vendor_id": vendor, "material_type": "PLA", "color": "Blue",
+		"diameter_mm": 1.75}).Want(201).ID()
+	c.Post(t, "/api/v1/custom-fields", j{"entity": "spool", "key": "tag", "name": "Tag", "type": "text"}).Want(201)
+	c.Post(t, "/api/v1/spools", j{"filament_id": filament, "net_weight_grams": 1000, "location": "Shelf",
+		"extra": j{"tag": "Shelf"}}).Want(201)
+	lists := []string{"vendors", "filaments", "spools"}
+	for _, list := range lists {
+		testkit.Check(t, api.DB.Write(db.As(t.Context(), c.Actor), db.SQL(`update `+list+` set hidden_at = now()`)))
+	}
+	hidden := func() (all string) {
+		for _, list := range lists {
+			all += string(c.Get(t, "/api/v1/"+list+"?hidden=true").Want(200).Body)
+		}
+		return all
+	}
+	before := hidden()
+	for _, kind := range []string{"vendor", "filament", "spool"} {
+		for method, body := range map[string]string{"GET": "", "PATCH": `{"comment": "changed"}`, "DELETE": ""} {
+			p.want(t, method, kind+"/1", body, 404)
+		}
+	}
+	p.want(t, "PUT", "spool/1/use", `{"use_weight": 1}`, 404)
+	p.want(t, "PUT", "spool/1/measure", `{"weight": 500}`, 404)
+	p.want(t, "POST", "filament", `{"name": "N", "vendor_id": 1, "material": "PLA", "density": 1.24, "diameter": 1.75}`, 404)
+	p.want(t, "POST", "spool", `{"filament_id": 1}`, 404)
+	p.do(t, "PATCH", "location/Shelf", `{"name": "Other"}`)
+	for _, field := range []string{"location", "extra.tag"} {
+		p.want(t, "PATCH", "spool/field/"+field, `{"value": "Shelf", "new_value": "Other"}`, 200, `"spools_updated":0`)
+	}
+	testkit.Equal(t, hidden(), before, "what was removed")
+}
