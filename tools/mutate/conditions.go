@@ -25,6 +25,7 @@ var testedBy = map[string]struct{ pkg, tests string }{
 	"archive":              {"blackbox", "Archive"},
 	"auth/accounts":        {"auth", "."},
 	"inventory/surface.go": {"spoolman", "."},
+	"catalog/pieces.sql":   {"pieces", "."},
 }
 
 // conditions returns a sabotage for each such condition in the program in dir. A sabotage replaces the condition by
