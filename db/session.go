@@ -2,6 +2,7 @@ package db
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"slices"
 	"strconv"
@@ -52,8 +53,7 @@ var (
 		when not coalesce((
 			select case when u.otp_missing and not $4
 				then refuse('SW403', 'the caller must set up a second factor first') is null else true end
-			from users u
-			where u.tenant_id = $1::uuid and u.id = $2::uuid and u.role = $3 and u.disabled_at is null), false)
+			from users u where `+validUser("$2::uuid", "$3")+`), false)
 			then refuse('SW401', 'the caller is unknown, disabled, or has another role')`)
 
 	// bindKey binds to the API key $2 of the tenant $1, which must exist and must not be revoked or expired. $3 must be
@@ -61,12 +61,38 @@ var (
 	bindKey = newBinding(3, `
 		when set_config('app.user_id', '', true) is null then null
 		when set_config('app.api_key_id', $2::text, true) is null then null
-		when not exists (
-			select from api_keys k where k.tenant_id = $1::uuid and k.id = $2::uuid
-				and k.revoked_at is null and (k.expires_at is null or k.expires_at > now())
-				and (k.hash = $3 or k.previous_hash = $3 and k.previous_until > now()))
+		when not exists (select from api_keys k where `+validKey("$2::uuid", "$3")+`)
 			then refuse('SW402', 'the API key is unknown, revoked or expired')`)
 )
+
+// validUser returns the condition that u is the user of the tenant $1, enabled, and has the role.
+func validUser(id, role string) string {
+	return `u.tenant_id = $1::uuid and u.id = ` + id + ` and u.role = ` + role + ` and u.disabled_at is null`
+}
+
+// validKey returns the condition that k is the API key of the tenant $1, valid, and has a valid secret with the hash.
+func validKey(id, hash string) string {
+	return `k.tenant_id = $1::uuid and k.id = ` + id + `
+		and k.revoked_at is null and (k.expires_at is null or k.expires_at > now())
+		and (k.hash = ` + hash + ` or k.previous_hash = ` + hash + ` and k.previous_until > now())`
+}
+
+// Refused returns a statement that selects the indexes, as n, of those actors that a binding would refuse. The
+// transaction must be bound to the tenant, and the actors must be users and API keys of it.
+func Refused(tenant string, actors []Actor) *Stmt {
+	rows := make([]map[string]any, len(actors))
+	for i, a := range actors {
+		rows[i] = map[string]any{"is_user": a.User != "", "id": a.ID(), "role": a.Role, "setting_up": a.SettingUp,
+			"hash": `\x` + hex.EncodeToString([]byte(a.KeyHash))}
+	}
+	return SQL(`
+		select a.n from json_to_recordset($2::json) as a (
+			n int, is_user boolean, id uuid, role text, setting_up boolean, hash bytea)
+		where not case when a.is_user
+			then exists (
+				select from users u where `+validUser("a.id", "a.role")+` and (a.setting_up or not u.otp_missing))
+			else exists (select from api_keys k where `+validKey("a.id", "a.hash")+`) end`, tenant, Recordset(rows))
+}
 
 // newBinding returns a binding to the tenant $1 with further conditions, which have args arguments together with the
 // tenant. If the session lacks the settings of settingsSQL, refuse raises SW500. CASE evaluates its conditions in order,

@@ -289,7 +289,7 @@ func (q request) remove(name string, id int64) error {
 			return remove(ctx, q.db, id)
 		})
 		if err == nil {
-			q.sockets.removed(q.tenant(), name, id, text)
+			q.sockets.removed(q.r.Context(), q.tenant(), name, id, text)
 		}
 	}
 	if err != nil {

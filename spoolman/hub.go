@@ -1,6 +1,8 @@
 package spoolman
 
 import (
+	"context"
+	"encoding/json"
 	"slices"
 	"strconv"
 	"sync"
@@ -93,14 +95,51 @@ func (h *hub) close() {
 	}
 }
 
-// endAll closes the sockets of a caller.
-func (h *hub) endAll(caller db.Actor) {
+// checkCallers returns a statement that checks the callers of a tenant's sockets, and a function that closes the
+// sockets of those who may not read any more. The function needs the statement's result.
+func (h *hub) checkCallers(tenant string) (check *db.Stmt, end func() error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if a := h.tenants[caller.Tenant]; a != nil {
+	known := map[db.Actor]bool{}
+	var callers []db.Actor
+	if a := h.tenants[tenant]; a != nil {
 		for s := range a.sockets {
-			if s.caller == caller {
-				s.end(websocket.StatusPolicyViolation)
+			if !known[s.caller] {
+				known[s.caller] = true
+				callers = append(callers, s.caller)
+			}
+		}
+	}
+	check = db.Refused(tenant, callers)
+	return check, func() error {
+		var refused []struct{ N int }
+		if err := json.Unmarshal(check.Array(), &refused); err != nil {
+			return err
+		}
+		for _, r := range refused {
+			h.endAll(tenant, websocket.StatusPolicyViolation, func(s *socket) bool { return s.caller == callers[r.N] })
+		}
+		return nil
+	}
+}
+
+// check closes the sockets of a tenant whose callers may not read any more.
+func (h *hub) check(ctx context.Context, tenant string) error {
+	check, end := h.checkCallers(tenant)
+	if err := h.db.Read(db.As(ctx, db.Actor{Tenant: tenant}), check); err != nil {
+		return err
+	}
+	return end()
+}
+
+// endAll closes those sockets of a tenant that match.
+func (h *hub) endAll(tenant string, code websocket.StatusCode, match func(*socket) bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if a := h.tenants[tenant]; a != nil {
+		for s := range a.sockets {
+			if match(s) {
+				s.end(code)
 			}
 		}
 	}
@@ -112,7 +151,8 @@ func messageOf(kind, resource string, payload []byte) []byte {
 		time.Now().UTC().Format(time.RFC3339)+`","payload":`), payload, []byte("}"))
 }
 
-// tell sends a message about an item to those sockets of the tenant whose topic and item match it.
+// tell sends a message about an item to those sockets of the tenant whose topic and item match it. The callers must
+// have been checked since the item was read.
 func (h *hub) tell(tenant string, it item, message []byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -125,21 +165,37 @@ func (h *hub) tell(tenant string, it item, message []byte) {
 	}
 }
 
+// tellNow is tell for a change that no poll finds. If the callers cannot be checked, it closes the sockets instead: the
+// clients connect again and read the lists.
+func (h *hub) tellNow(ctx context.Context, tenant string, it item, message []byte) {
+	h.mu.Lock()
+	watched := h.tenants[tenant] != nil
+	h.mu.Unlock()
+	if !watched {
+		return
+	}
+	if h.check(ctx, tenant) != nil {
+		h.endAll(tenant, websocket.StatusTryAgainLater, func(*socket) bool { return true })
+		return
+	}
+	h.tell(tenant, it, message)
+}
+
 // removed tells the sockets of this instance that an item was deleted. payload is the JSON of the item.
-func (h *hub) removed(tenant, resource string, number int64, payload []byte) {
+func (h *hub) removed(ctx context.Context, tenant, resource string, number int64, payload []byte) {
 	it := item{resource, strconv.FormatInt(number, 10)}
 	h.mu.Lock()
 	if a := h.tenants[tenant]; a != nil {
 		a.removed[it] = true // the next poll finds a hidden item too, and must not send its removal again
 	}
 	h.mu.Unlock()
-	h.tell(tenant, it, messageOf("deleted", resource, payload))
+	h.tellNow(ctx, tenant, it, messageOf("deleted", resource, payload))
 }
 
 // changedSetting tells the sockets of this instance that a setting has changed. setting is the JSON of the setting.
-func (h *hub) changedSetting(tenant, key string, setting []byte) {
+func (h *hub) changedSetting(ctx context.Context, tenant, key string, setting []byte) {
 	payload := slices.Concat([]byte(`{"key":"`+key+`","setting":`), setting, []byte("}"))
-	h.tell(tenant, item{"setting", key}, messageOf("updated", "setting", payload))
+	h.tellNow(ctx, tenant, item{"setting", key}, messageOf("updated", "setting", payload))
 }
 
 func (h *hub) notify(tenant string) {

@@ -110,7 +110,7 @@ func (q request) changeSetting() error {
 	if err != nil {
 		return err
 	}
-	q.sockets.changedSetting(q.tenant(), key, body)
+	q.sockets.changedSetting(q.r.Context(), q.tenant(), key, body)
 	return q.send(body)
 }
 

@@ -67,7 +67,18 @@ func (s *socket) send(message []byte) {
 	}
 }
 
-// write sends the queued messages and pings until end is called. Then it closes the connection.
+// ended reports whether end was called.
+func (s *socket) ended() bool {
+	select {
+	case <-s.gone:
+		return true
+	default:
+		return false
+	}
+}
+
+// write sends the queued messages and pings until end is called. Then it closes the connection, without the messages
+// that are still queued: the caller may not read any more.
 func (s *socket) write(pace *rate.Limiter) {
 	ping := time.NewTicker(pingEvery)
 	defer ping.Stop()
@@ -76,6 +87,9 @@ func (s *socket) write(pace *rate.Limiter) {
 		case message := <-s.out:
 			if len(message) > largeMessage {
 				s.pause(pace.ReserveN(time.Now(), min(len(message), largeBurst)))
+			}
+			if s.ended() {
+				continue // select chooses at random if there is a message too
 			}
 			ctx, cancel := context.WithTimeout(context.Background(), writeWithin)
 			if s.conn.Write(ctx, websocket.MessageText, message) != nil {

@@ -37,9 +37,13 @@ func (p *printer) dial(t testing.TB, path string, header ...string) (*socket, in
 	conn, err := net.Dial("tcp", strings.TrimPrefix(p.url, "http://"))
 	testkit.Check(t, err)
 	t.Cleanup(func() { conn.Close() })
+	authorization := "Basic " + base64.StdEncoding.EncodeToString([]byte("x:"+p.key))
+	if p.key == "" {
+		authorization = "Bearer " + p.operator.Token
+	}
 	fmt.Fprintf(conn, "GET %s%s HTTP/1.1\r\nHost: farm.example\r\nConnection: keep-alive, Upgrade\r\n"+
-		"Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nAuthorization: Basic %s\r\n%s\r\n",
-		surface, path, base64.StdEncoding.EncodeToString([]byte("x:"+p.key)), strings.Join(append(header, ""), "\r\n"))
+		"Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nAuthorization: %s\r\n%s\r\n",
+		surface, path, authorization, strings.Join(append(header, ""), "\r\n"))
 	s := &socket{conn, bufio.NewReader(conn)}
 	conn.SetReadDeadline(time.Now().Add(testkit.WaitTimeout))
 	a, err := http.ReadResponse(s.r, nil)
@@ -572,9 +576,7 @@ func TestSocketsEnd(t *testing.T) {
 	if _, status := p.dial(t, ""); status != 401 {
 		t.Errorf("a new socket of a revoked key: %d", status)
 	}
-	if op, payload, err := s.afterPings(); err != nil || op != 8 || binary.BigEndian.Uint16(payload) != 1008 {
-		t.Errorf("opcode %d, %v, %v; want a close with 1008", op, payload, err)
-	}
+	s.wantClose(t)
 	for _, f := range api.Server.Surfaces {
 		f.Close()
 	}
@@ -584,5 +586,84 @@ func TestSocketsEnd(t *testing.T) {
 	}
 	if _, status := other.dial(t, ""); status == 101 {
 		t.Error("a new socket after the stop")
+	}
+}
+
+// wantClose fails the test unless the next message closes the socket with the code 1008.
+func (s *socket) wantClose(t *testing.T) {
+	t.Helper()
+	op, payload, err := s.afterPings()
+	if err != nil || op != 8 || binary.BigEndian.Uint16(payload) != 1008 {
+		t.Errorf("opcode %d, %s, %v; want a close with 1008", op, payload, err)
+	}
+}
+
+// A caller whose access has ended gets no message about a later change, whatever has ended it. Others do.
+func TestSocketsAfterAccess(t *testing.T) {
+	t.Parallel()
+	type ending func(t *testing.T, admin *testkit.Client, user, key string)
+	for name, end := range map[string]ending{
+		"disabled": func(t *testing.T, admin *testkit.Client, user, _ string) {
+			admin.Patch(t, user, j{"disabled": true}).Want(200)
+		},
+		"other role": func(t *testing.T, admin *testkit.Client, user, _ string) {
+			admin.Patch(t, user, j{"role": "viewer"}).Want(200)
+		},
+		"second factor": func(t *testing.T, admin *testkit.Client, _, _ string) {
+			// Through the database, because an admin who demands a second factor needs one.
+			testkit.Check(t, admin.API.DB.Write(db.As(t.Context(), db.Actor{Tenant: admin.Actor.Tenant}),
+				db.SQL(`update tenants set second_factor = 'all'`)))
+		},
+		"revoked": func(t *testing.T, admin *testkit.Client, _, key string) { admin.Delete(t, key).Want(204) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			api := start(t)
+			tenant := api.Tenant(t)
+			admin, operator := tenant.User(t, "admin"), tenant.User(t, "operator")
+			other := &printer{api.URL, keyOf(t, tenant, "operator"), operator}
+			created := admin.Post(t, "/api/v1/api-keys", j{"name": "x", "role": "printer"}).Want(201)
+			p := &printer{url: api.URL, operator: operator}
+			if name == "revoked" {
+				p.key = created.Text("key")
+			}
+			other.add(t, nil)
+			ended, _ := p.dial(t, "spool")
+			others, _ := other.dial(t, "spool")
+			end(t, admin, "/api/v1/users/"+operator.Actor.User, "/api/v1/api-keys/"+created.ID())
+			other.want(t, "PUT", "spool/1/use", `{"use_weight": 5}`, 200)
+			others.wantEvents(t, "updated 1 995")
+			ended.wantClose(t)
+		})
+	}
+}
+
+// Settings and removed filaments are told without a poll, but only to those who may read.
+func TestSocketsAfterAccessWithoutPoll(t *testing.T) {
+	t.Parallel()
+	for _, topic := range []string{"setting", "filament"} {
+		t.Run(topic, func(t *testing.T) {
+			t.Parallel()
+			p := newPrinter(t, start(t), "operator")
+			p.operator.Post(t, "/api/v1/filaments", j{"material_type": "PLA", "color": "Red", "diameter_mm": 1.75}).Want(201)
+			ended, _ := (&printer{url: p.url, operator: p.operator}).dial(t, topic)
+			others, _ := p.dial(t, topic)
+			testkit.Check(t, p.operator.API.DB.Write(db.As(t.Context(), db.Actor{Tenant: p.operator.Actor.Tenant}),
+				db.SQL(`update users set disabled_at = now() where id = $1`, p.operator.Actor.User)))
+			if topic == "filament" {
+				p.want(t, "DELETE", "filament/1", "", 200)
+			} else {
+				r, _ := http.NewRequest("POST", p.url+surface+"setting/currency", strings.NewReader(`"\"SEK\""`))
+				r.SetBasicAuth("x", p.key)
+				r.Header.Set("Content-Type", "application/json")
+				a, err := http.DefaultClient.Do(r)
+				testkit.Check(t, err)
+				a.Body.Close()
+			}
+			ended.wantClose(t)
+			if op, payload, err := others.afterPings(); err != nil || op != 1 {
+				t.Errorf("another socket: opcode %d, %s, %v", op, payload, err)
+			}
+		})
 	}
 }

@@ -3,7 +3,6 @@ package spoolman
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"maps"
 	"strconv"
 	"time"
@@ -15,7 +14,7 @@ import (
 
 const (
 	pollEvery  = time.Second
-	checkEvery = 10 // every tenth regular poll also checks the keys of the sockets
+	checkEvery = 10 // every tenth regular poll also checks the keys of sockets for which there is no message
 
 	// waitFor is how long watch waits for the poll of a tenant before it polls the next tenant. If the previous poll
 	// of the tenant took longer than waitFor, watch does not wait.
@@ -89,7 +88,7 @@ func (h *hub) visit(ctx context.Context, tenant string, check bool) {
 	go func() {
 		h.poll(ctx, tenant) // after an error, the next poll tries again
 		if check {
-			h.check(ctx, a)
+			h.check(ctx, tenant) // likewise
 		}
 		h.mu.Lock()
 		a.visited, a.slow = false, time.Since(begin) > waitFor
@@ -102,22 +101,6 @@ func (h *hub) visit(ctx context.Context, tenant string, check bool) {
 	select {
 	case <-done:
 	case <-time.After(waitFor):
-	}
-}
-
-// check closes the sockets whose keys or users are not valid any more.
-func (h *hub) check(ctx context.Context, a *audience) {
-	callers := map[db.Actor]bool{}
-	h.mu.Lock()
-	for s := range a.sockets {
-		callers[s.caller] = true
-	}
-	h.mu.Unlock()
-	for caller := range callers {
-		err := h.db.CheckActor(db.As(ctx, caller))
-		if errors.Is(err, db.ErrRevoked) || errors.Is(err, db.ErrSetUp) || errors.Is(err, db.ErrKeyRevoked) {
-			h.endAll(caller)
-		}
 	}
 }
 
@@ -158,7 +141,9 @@ var changedItems = `(
 		and v.updated_at > now() - interval '` + pollWindow + `'
 ) changes`
 
-// poll sends the changes of a tenant's items since the last poll. The first poll of a tenant sends nothing.
+// poll sends the changes of a tenant's items since the last poll. The first poll of a tenant sends nothing. The round
+// trip that reads the items then checks the callers of the sockets, so that nobody gets what was changed after the end
+// of his access.
 func (h *hub) poll(ctx context.Context, tenant string) error {
 	ctx = db.As(ctx, db.Actor{Tenant: tenant})
 	h.mu.Lock()
@@ -234,7 +219,11 @@ func (h *hub) poll(ctx context.Context, tenant string) error {
 			}
 			stmts = append(stmts, db.SQL(numbered[it.resource], tenant, number).Into(&payloads[i]))
 		}
-		if err := h.db.Read(ctx, stmts...); err != nil {
+		check, end := h.checkCallers(tenant)
+		if err := h.db.Read(ctx, append(stmts, check)...); err != nil {
+			return err
+		}
+		if err := end(); err != nil {
 			return err
 		}
 		for i, it := range part {
