@@ -46,7 +46,8 @@ end $$;
 -- An order is ready if all its pieces that are not delivered are in stock for it and no line waits for its product. If
 -- the farm assembles on delivery, it is enough that the components of a product are in stock that is only assembled.
 -- That the plates of a product are in stock is always enough.
--- A product is low if its available pieces are fewer than minimum_pieces, until they reach 110 % of that.
+-- A product is low if its available pieces are fewer than minimum_pieces, until they reach 110 % of that. A product
+-- that was removed or has lost its minimum is not low any more.
 create or replace function check_pieces() returns void language plpgsql as $$
 declare
 	tenant uuid := nullif(current_setting('app.tenant_id', true), '')::uuid;
@@ -75,12 +76,13 @@ begin
 			join product_stock(array(select p.id from product p)) s on s.product_id = p.id
 		)
 		select l.*, now() as since
-		from (
-			select array_agg(l.id) filter (where l.low) as low, array_agg(l.id) filter (where not l.low) as fine
-			from level l where l.low = (l.low_since is null)
-		) n
-		cross join lateral note_low_pieces(n.low, n.fine) c (id)
-		join level l on l.id = c.id
+		from note_low_pieces(
+			array(select l.id from level l where l.low and l.low_since is null),
+			array(
+				select s.product_id from product_pieces s
+				where s.tenant_id = tenant and s.low_since is not null
+					and not exists (select from level l where l.id = s.product_id and l.low))) c (id)
+		left join level l on l.id = c.id -- an inner join does not call the function if there is no level
 	loop
 		perform emit_event(event_webhooks('product.low_stock'), 'product.low_stock', json_build_object(
 			'id', found.id, 'name', found.name, 'sku', found.sku, 'minimum_pieces', found.minimum_pieces,
@@ -108,13 +110,19 @@ declare
 	condition text;
 begin
 	for name, events, condition in values
+		('tenants', 'update of assemble_on_delivery', 'old.assemble_on_delivery <> new.assemble_on_delivery'),
 		('product_pieces', 'insert or update of on_hand', 'true'),
 		('products', 'insert', 'new.minimum_pieces is not null'),
 		('products', 'update of minimum_pieces, hidden_at', 'true'),
+		('product_materials', 'insert or delete or update of is_required', 'true'),
 		('product_components', 'insert or delete or update of component_product_id, quantity', 'true'),
 		('orders', 'insert or update of status, hidden_at, due_date, unassigned_count', 'true'),
 		('order_items', 'insert or delete or update of product_id, quantity, withdrawn_at, delivered', 'true'),
-		('run_items', 'insert', 'new.parts_from_stock')
+		-- A started run is unfinished as before. What a completed run has produced changes product_pieces.
+		('production_runs', 'update of status, hidden_at',
+			'(old.status in (''pending'', ''in_progress'', ''paused'') and old.hidden_at is null)
+				<> (new.status in (''pending'', ''in_progress'', ''paused'') and new.hidden_at is null)'),
+		('run_items', 'insert or delete or update of product_id, quantity, parts_from_stock, order_item_id', 'true')
 	loop
 		if not exists (select from pg_trigger where tgrelid = name::regclass
 				and tgname = 'pieces_' || split_part(events, ' ', 1) || '_changed') then
