@@ -26,8 +26,8 @@ var Events = webhooks.Declare(
 		" A `done` order to which something is added becomes `in_production` again."),
 	event("order.ready", "An order can be packed",
 		"Sent when all pieces of an open order that are not delivered are in stock for it, about a second after the "+
-			"change that caused it. Pieces that are assembled from components count if the components are in stock, unless "+
-			"the farm has turned `assemble_on_delivery` off."),
+			"change that caused it. Pieces that are assembled from components, at all levels, count if the components are "+
+			"in stock, unless the farm has turned `assemble_on_delivery` off."),
 	event("order.done", "An order is done", became("done")),
 	event("order.cancelled", "An order was cancelled", became("cancelled")),
 )

@@ -94,12 +94,119 @@ begin
 	where o.id = n.id and o.is_open and o.status <> n.status;
 end $$;
 
+-- Reports whether a delivery makes a product from its components: a kit, which has components and needs no filament of
+-- its own, if p_kits is true, and a product that is nothing but its plates in any case. check_pieces has this rule, too.
+create or replace function is_made_on_delivery(product uuid, p_kits boolean) returns boolean language sql stable as $$
+	select case when p_kits then exists (select from product_components c where c.product_id = product)
+			and not exists (select from product_materials m where m.product_id = product and m.is_required)
+		else is_plated(product) end
+$$;
+
+-- Returns products and, as far as a delivery makes them, their components at all levels.
+create or replace function with_parts(ids uuid[], p_kits boolean) returns uuid[] language sql stable as $$
+	with recursive part (id) as (
+		select u.id from unnest(ids) u (id)
+		union
+		select c.component_product_id
+		from part p
+		cross join lateral (
+			select * from product_components c where c.product_id = p.id and is_made_on_delivery(p.id, p_kits) offset 0
+		) c
+	)
+	select array(select p.id from part p)
+$$;
+
+-- Returns what a delivery assembles, so that p_wanted pieces of a product are in stock: products, each before those of
+-- its components, with the pieces of each. As in net_pieces, a product at any level is taken from stock first, and only
+-- the pieces that are missing then are assembled. Both are null if there are too few parts.
+create or replace function assembly_of(p_product uuid, p_wanted bigint, p_kits boolean, out products uuid[],
+	out pieces numeric[]) language plpgsql stable as $$
+declare
+	needed uuid[] := array[p_product];
+	wanted numeric[] := array[p_wanted];
+	made uuid[];
+	missing numeric[];
+	possible boolean;
+begin
+	products := '{}';
+	pieces := '{}';
+	while cardinality(needed) > 0 loop
+		-- The products of the highest level: no product that is left contains them.
+		with demand as materialized (
+			select u.id, sum(u.pieces) as pieces, p.levels, max(p.levels) over () as most
+			from unnest(needed, wanted) u (id, pieces)
+			join products p on p.id = u.id
+			group by u.id, p.levels
+		), lack as materialized (
+			select d.id, d.pieces - greatest(coalesce(s.on_hand, 0), 0) as pieces
+			from demand d
+			left join product_pieces s on s.product_id = d.id
+			where d.levels = d.most and d.pieces > greatest(coalesce(s.on_hand, 0), 0)
+		), rest as (
+			select d.id, d.pieces from demand d where d.levels < d.most
+			union all
+			select c.component_product_id, l.pieces * c.quantity
+			from lack l join product_components c on c.product_id = l.id
+		)
+		select l.made, l.missing, l.possible, r.needed, r.wanted into made, missing, possible, needed, wanted
+		from (
+			select coalesce(array_agg(l.id), '{}') as made, coalesce(array_agg(l.pieces), '{}') as missing,
+				coalesce(bool_and(is_made_on_delivery(l.id, p_kits)), true) as possible
+			from lack l
+		) l
+		cross join (select array_agg(r.id) as needed, array_agg(r.pieces) as wanted from rest r) r;
+		if not possible then
+			products := null;
+			pieces := null;
+			return;
+		end if;
+		products := products || made;
+		pieces := pieces || missing;
+	end loop;
+end $$;
+
+-- Makes a product's pieces in stock as many as p_wanted, as far as there are parts at all levels; see assembly_of. The
+-- pieces of the product and its parts must be locked; see with_parts.
+create or replace function assemble_for_delivery(p_product uuid, p_wanted bigint, p_kits boolean, p_order uuid,
+	p_order_item uuid) returns void language plpgsql as $$
+declare
+	possible bigint; -- there are parts for so many pieces
+	most bigint := p_wanted; -- but not for more than these
+	n bigint := p_wanted;
+	tried record;
+	products uuid[];
+	pieces numeric[];
+	step record;
+begin
+	select greatest(s.on_hand, 0) into possible from product_pieces s where s.product_id = p_product;
+	if possible >= p_wanted or not is_made_on_delivery(p_product, p_kits) then
+		return;
+	end if;
+	-- If there are parts for some pieces, there are for fewer: each step halves the numbers between possible and most.
+	while possible < most loop
+		tried := assembly_of(p_product, n, p_kits);
+		if tried.products is null then
+			most := n - 1;
+		else
+			possible := n;
+			products := tried.products;
+			pieces := tried.pieces;
+		end if;
+		n := (possible + most + 1) / 2;
+	end loop;
+	for step in
+		select u.product, u.pieces from unnest(products, pieces) with ordinality u (product, pieces, n) order by u.n desc
+	loop
+		perform assemble_pieces(uuid_v7(), step.product, step.pieces::bigint, false, null, p_order, p_order_item);
+	end loop;
+end $$;
+
 -- Delivers pieces of a locked order. p_targets has rows with the id of an item and how many of its pieces the customer
 -- has then, in delivered. With p_rest, the customer has all pieces of the other items then; otherwise these do not
 -- change. With p_assemble, missing pieces of products with components and without required materials are assembled
--- first, as far as there are parts; if it is null, the setting of the farm says whether. Plates become their product in
--- any case. Each difference is an entry of the ledger of pieces: what goes out beyond the stock is a shortfall, and what
--- the customer has no more is in stock again.
+-- first, and before them those of their components, at all levels, as far as there are parts; if it is null, the setting
+-- of the farm says whether. Plates become their product in any case. Each difference is an entry of the ledger of
+-- pieces: what goes out beyond the stock is a shortfall, and what the customer has no more is in stock again.
 --
 -- Returns the shortfalls as a JSON array of objects with order_item_id, product_id, product_name and pieces.
 drop function if exists deliver_pieces(uuid, json, boolean);
@@ -108,18 +215,14 @@ language plpgsql as $$
 declare
 	item record;
 	entry piece_entries;
-	kits bigint;
 	short jsonb := '[]';
 begin
 	if p_assemble is null then
 		select t.assemble_on_delivery into p_assemble
 		from tenants t where t.tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid;
 	end if;
-	perform lock_pieces(with_plates(array(
-		select i.product_id from order_items i where i.order_id = p_order and i.withdrawn_at is null
-		union
-		select c.component_product_id from order_items i join product_components c on c.product_id = i.product_id
-		where i.order_id = p_order and i.withdrawn_at is null)));
+	perform lock_pieces(with_parts(array(
+		select i.product_id from order_items i where i.order_id = p_order and i.withdrawn_at is null), p_assemble));
 	for item in
 		select i.id, i.product_id, p.name, t.target, t.target - coalesce(i.delivered, 0) as n
 		from order_items i
@@ -133,22 +236,7 @@ begin
 		order by i.created_at, i.id
 	loop
 		if item.n > 0 then
-			perform assemble_plates(item.product_id, item.n, p_order, item.id);
-			if p_assemble then
-				select least(item.n - greatest(k.on_hand, 0),
-					min((greatest(s.on_hand, 0) + plate_sets(s.product_id)) / c.quantity)) into kits
-				from product_pieces k
-				join product_components c on c.product_id = k.product_id
-				join product_pieces s on s.product_id = c.component_product_id
-				where k.product_id = item.product_id
-					and not exists (select from product_materials m where m.product_id = k.product_id and m.is_required)
-				group by k.on_hand;
-				if kits > 0 then
-					perform assemble_plates(c.component_product_id, kits * c.quantity, p_order, item.id)
-					from product_components c where c.product_id = item.product_id order by c.component_product_id;
-					perform assemble_pieces(uuid_v7(), item.product_id, kits, false, null, p_order, item.id);
-				end if;
-			end if;
+			perform assemble_for_delivery(item.product_id, item.n, p_assemble, p_order, item.id);
 			entry := move_pieces(item.product_id, 'delivered', -item.n, p_order => p_order, p_order_item => item.id,
 				p_valued => own_valued(item.id, item.target));
 			if entry.shortfall > 0 then

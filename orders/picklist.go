@@ -137,10 +137,10 @@ func (h handlers) pickList(ctx context.Context, r *server.Request[PickListQuery]
 								'parts', (
 									select coalesce(json_agg(json_build_object('product_id', c.product_id, 'product_name', c.name,
 										'sku', c.sku, 'location', c.location, 'take', c.reserved::bigint,
-										'missing', case when c.printed then c.missing + c.incoming else 0 end::bigint)
+										'missing', (c.incoming + case when c.printed then c.missing else 0 end)::bigint)
 										order by c.location_key, c.name, c.product_id), '[]')
 									from net c where c.order_item_id = i.id and not c.of_item
-										and (c.reserved > 0 or c.printed and c.missing + c.incoming > 0)))
+										and (c.reserved > 0 or c.incoming > 0 or c.printed and c.missing > 0)))
 							order by i.created_at, i.id), '[]')
 						from order_items i
 						join products p on p.id = i.product_id

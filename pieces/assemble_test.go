@@ -139,3 +139,89 @@ func TestReverse(t *testing.T) {
 	d.is("in_production", "0", "0")
 	onHand(t, d.Client, d.p, 10)
 }
+
+// A delivery assembles kits in kits, those of the lowest level first. The pick list and ready_at say so before.
+func TestDeliveryAssemblesAllLevels(t *testing.T) {
+	t.Parallel()
+	tenant := newFarm(t).Tenant(t)
+	c := tenant.User(t, "operator")
+	contains := func(name string, parts ...j) string {
+		return c.Post(t, products, j{"name": name, "components": parts}).Want(201).ID()
+	}
+	part := func(product string, pieces int) j { return j{"component_product_id": product, "quantity": pieces} }
+	count := func(product string, pieces int) {
+		c.Post(t, products+"/"+product+"/count", j{"counted": pieces}).Want(200)
+	}
+	isReady := func(order string, want bool) {
+		t.Helper()
+		c.CheckLevels(t)
+		testkit.Equal(t, c.Get(t, order).Text("ready_at") != "null", want, "the order is ready")
+	}
+	deliver := func(order string, body any, short string) {
+		t.Helper()
+		c.Post(t, order+"/deliver", body).Want(200).Shows(map[string]string{"warnings.0.pieces": short})
+	}
+	leaf := c.NewProduct(t, "LEAF", 5)
+	sub := contains("Sub", part(leaf, 2))
+	top := contains("Top", part(sub, 2))
+
+	count(leaf, 8)
+	order, _ := c.NewOrder(t, top, 2)
+	isReady(order, true)
+	c.Get(t, orderURL+"/pick-list?ids="+order[len(orderURL)+1:]).Shows(map[string]string{"orders.0.items.0.take": "0",
+		"orders.0.items.0.assemble": "2", "orders.0.items.0.missing": "0", "orders.0.items.0.parts.#": "1",
+		"orders.0.items.0.parts.0.take": "8", "picks.#": "1", "picks.0.pieces": "8"})
+	c.Post(t, order+"/deliver", nil).Want(200).Shows(map[string]string{"status": "done", "warnings.#": "0"})
+	onHand(t, c, leaf, 0)
+	kinds(t, c, sub, "assembled -4", "assembled 4")
+	kinds(t, c, top, "delivered -2", "assembled 2")
+	onHand(t, c, sub, 0)
+
+	// As far as there are parts: there are three subs with those that can be made. One top needs two of them.
+	count(leaf, 5)
+	count(sub, 1)
+	order, _ = c.NewOrder(t, top, 3)
+	isReady(order, false)
+	deliver(order, nil, "2")
+	onHand(t, c, sub, 0)
+	onHand(t, c, leaf, 3)
+
+	// Two kits in a kit share their parts: each alone has enough.
+	left, right := contains("Left", part(leaf, 2)), contains("Right", part(leaf, 2))
+	pair := contains("Pair", part(left, 1), part(right, 1))
+	order, _ = c.NewOrder(t, pair, 1)
+	isReady(order, false)
+	deliver(order, nil, "1")
+	onHand(t, c, leaf, 3)
+	onHand(t, c, left, 0)
+	count(leaf, 4)
+	order, _ = c.NewOrder(t, pair, 1)
+	isReady(order, true)
+	deliver(order, j{"assemble": false}, "1")
+	order, _ = c.NewOrder(t, pair, 1)
+	c.Post(t, order+"/deliver", nil).Want(200).Shows(map[string]string{"warnings.#": "0"})
+	onHand(t, c, leaf, 0)
+
+	// A sub that needs filament of its own is printed, but one in stock is taken.
+	c.Post(t, products+"/"+sub+"/materials", j{"material_type": "PLA", "color": "Black", "weight_grams": 1}).Want(201)
+	count(leaf, 8)
+	count(sub, 3)
+	order, _ = c.NewOrder(t, top, 2)
+	isReady(order, false)
+	deliver(order, nil, "1")
+	onHand(t, c, leaf, 8)
+	onHand(t, c, sub, 1)
+	// Runs can print a kit with its parts, too. The pick list says that it is missing.
+	count(leaf, 0)
+	order, item := c.NewOrder(t, pair, 1)
+	c.NewRun(t, left, item, 1, nil)
+	count(right, 1)
+	isReady(order, false)
+	c.Get(t, orderURL+"/pick-list?ids="+order[len(orderURL)+1:]).Shows(map[string]string{
+		"orders.0.items.0.parts.#": "2", "orders.0.items.0.parts.0.product_id": left,
+		"orders.0.items.0.parts.0.missing": "1", "orders.0.items.0.parts.1.take": "1"})
+	count(left, 1)
+	isReady(order, true)
+	tenant.User(t, "admin").Patch(t, "/api/v1/settings", j{"assemble_on_delivery": false}).Want(200)
+	isReady(order, false)
+}

@@ -44,8 +44,9 @@ end $$;
 -- events order.ready and product.low_stock.
 --
 -- An order is ready if all its pieces that are not delivered are in stock for it and no line waits for its product. If
--- the farm assembles on delivery, it is enough that the components of a product are in stock that is only assembled.
--- That the plates of a product are in stock is always enough.
+-- the farm assembles on delivery, it is enough that the components of a product are in stock that is only assembled, at
+-- all levels. That the plates of a product are in stock is always enough. See is_made_on_delivery, which has the same
+-- rule.
 -- A product is low if its available pieces are fewer than minimum_pieces, until they reach 110 % of that. A product
 -- that was removed or has lost its minimum is not low any more.
 create or replace function check_pieces() returns void language plpgsql as $$
@@ -59,7 +60,7 @@ begin
 	ready := array(
 		select n.order_id from net_pieces() n where n.order_id is not null group by n.order_id
 		having bool_and(n.incoming = 0 and (n.missing = 0
-			or not n.printed and (assembles and n.of_item or is_plated(n.product_id)))));
+			or not n.printed and (assembles or is_plated(n.product_id)))));
 	perform note_ready_orders(ready);
 
 	for found in

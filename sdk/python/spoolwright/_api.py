@@ -15348,9 +15348,9 @@ class OrdersResource:
         The ledger of pieces has a `delivered` entry for each item. What is recorded has happened: pieces that were
         not in stock are delivered, too. The entry keeps them in `shortfall`, and `warnings` has
         `PIECES_SHORTFALL`. Pieces of a product with components and without materials of its own, a kit, that are
-        not in stock are assembled first, as far as there are parts, unless the farm has turned
-        `assemble_on_delivery` off. Plates become their product in any case. If an item has fewer pieces than were
-        delivered before, the others are in stock again, by a `returned` entry.
+        not in stock are assembled first, and before them the kits in it, at all levels, as far as there are parts,
+        unless the farm has turned `assemble_on_delivery` off. Plates become their product in any case. If an item
+        has fewer pieces than were delivered before, the others are in stock again, by a `returned` entry.
 
         Repeat the operation to change the numbers: then an item that is not in the list keeps its number.
         `updateOrder` with another `status` takes the deliveries back. The body may be empty.
@@ -15390,8 +15390,8 @@ class OrdersResource:
         The ledger of pieces has a `delivered` entry for each item. What is recorded has happened: pieces that were
         not in stock are delivered, too. The entry keeps them in `shortfall`, and `warnings` has
         `PIECES_SHORTFALL`. Pieces of a product with components and without materials of its own, a kit, that are
-        not in stock are assembled first, as far as there are parts, unless the farm has turned
-        `assemble_on_delivery` off. Plates become their product in any case.
+        not in stock are assembled first, and before them the kits in it, at all levels, as far as there are parts,
+        unless the farm has turned `assemble_on_delivery` off. Plates become their product in any case.
 
         The body may be empty. A `cancelled` order cannot be delivered (`ORDER_NOT_OPEN`). `updateOrder` with
         another `status` takes the deliveries of a `done` order back.
