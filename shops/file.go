@@ -99,7 +99,7 @@ type fileOrder struct {
 	status    string         // of the last row that has one: some programs write it into the first row of an order only
 	isShipped bool           // whether the whole order is
 	ids       map[string]int // the lines by their ids
-	same      map[string]int // the number of lines with the same title or SKU
+	keys      lineKeys
 }
 
 // lineRow is a line with what its row says about it.
@@ -231,8 +231,11 @@ func (o *fileOrder) addLine(row *fileRow) string {
 		r, _ := new(big.Rat).SetString(row.LinePrice.Value.String())
 		l.Price = price(r.Quo(r, big.NewRat(l.Quantity, 1)).FloatString(6), "", l.Quantity)
 	}
+	if o.ids == nil {
+		o.ids, o.keys = map[string]int{}, lineKeys{}
+	}
 	if l.ID = clean(row.LineID.Or(""), 150, false); l.ID == "" {
-		l.ID = o.keyOf(l)
+		l.ID = o.keys.next(l)
 	}
 	status := stateOf(o.status)
 	one := lineRow{l, status, status == isShipped || stateOf(row.LineStatus.Or("")) == isShipped ||
@@ -240,9 +243,6 @@ func (o *fileOrder) addLine(row *fileRow) string {
 	if n, ok := o.ids[l.ID]; ok { // the same line again
 		o.rows[n] = one
 		return ""
-	}
-	if o.ids == nil {
-		o.ids = map[string]int{}
 	}
 	o.ids[l.ID] = len(o.rows)
 	o.rows = append(o.rows, one)
@@ -263,18 +263,18 @@ func (o *fileOrder) finish() {
 		}
 		o.order.Lines, o.shipped = append(o.order.Lines, row.line), append(o.shipped, row.shipped || o.isShipped)
 	}
-	o.rows, o.ids, o.same = nil, nil, nil
+	o.rows, o.ids, o.keys = nil, nil, nil
 }
 
-// keyOf returns the id of a line in a file without ids: the same one for each file that has the line.
-func (o *fileOrder) keyOf(l line) string {
+// lineKeys makes the ids of the lines of an order that have none: the same ones for each file and message that has the
+// lines, whatever their sequence. It counts the lines with the same SKU, or the same title if they have no SKU.
+type lineKeys map[string]int
+
+func (k lineKeys) next(l line) string {
 	key := "sku " + imports.Key(l.SKU)
 	if l.SKU == "" {
 		key = "title " + strings.ToLower(l.Title)
 	}
-	if o.same == nil {
-		o.same = map[string]int{}
-	}
-	o.same[key]++
-	return fmt.Sprintf("file %x %d", sha256.Sum256([]byte(key)), o.same[key])
+	k[key]++
+	return fmt.Sprintf("file %x %d", sha256.Sum256([]byte(key)), k[key])
 }

@@ -3,6 +3,7 @@ package shops_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -179,4 +180,43 @@ func TestSameReference(t *testing.T) {
 	s.c.Post(t, orders, j{"source": "generic.example", "reference": "B"}).Want(201)
 	testkit.Concurrently(6, func(n int) { other.send(t, one(fmt.Sprint("b", n), "B", 1)) })
 	s.c.Get(t, orders+"?search=B&source=generic.example").Want(200).Shows(map[string]string{"total": "6"})
+}
+
+// itemsOf returns the products, quantities and lines without a product of an order, in the sequence of the names.
+func itemsOf(t testing.TB, c *testkit.Client, reference string) string {
+	t.Helper()
+	a := c.Get(t, find(t, c, reference)).Want(200)
+	all := []string{}
+	for i := range a.List("items") {
+		all = append(all, a.Text(fmt.Sprintf("items.%d.sku", i))+" "+a.Text(fmt.Sprintf("items.%d.quantity", i)))
+	}
+	for i := range a.List("unassigned_lines") {
+		all = append(all, a.Text(fmt.Sprintf("unassigned_lines.%d.title", i))+" "+
+			a.Text(fmt.Sprintf("unassigned_lines.%d.quantity", i)))
+	}
+	slices.Sort(all)
+	return strings.Join(all, ", ")
+}
+
+// A line without an id is known by its SKU or its title, not by its place.
+func TestLinesWithoutIDs(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, "generic")
+	s.c.NewProduct(t, "DRG-RED", 10)
+	s.c.NewProduct(t, "VASE", 10)
+	dragon, vase := j{"title": "D", "sku": "DRG-RED", "quantity": 2}, j{"title": "V", "sku": "vase", "quantity": 5}
+	gift, card := j{"title": "Gift", "quantity": 1}, j{"title": "Card", "quantity": 3}
+	wants := func(want string) {
+		t.Helper()
+		testkit.Equal(t, itemsOf(t, s.c, "A-1"), want, "the items")
+	}
+	s.send(t, generic(1, 1, dragon, vase, gift, card))
+	s.c.Patch(t, find(t, s.c, "A-1")+"/items/"+s.c.Get(t, find(t, s.c, "A-1")).Text("items.0.id"),
+		j{"quantity": 9}).Want(200)
+	s.send(t, generic(1, 2, vase, card, dragon, gift))
+	wants("Card 3, DRG-RED 9, Gift 1, VASE 5")
+	s.send(t, generic(1, 3, vase, card))
+	wants("Card 3, VASE 5")
+	s.send(t, generic(1, 4, card, dragon, dragon, vase))
+	wants("Card 3, DRG-RED 2, DRG-RED 2, VASE 5")
 }

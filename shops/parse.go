@@ -83,18 +83,10 @@ func cleanLines(all []line, name string) ([]line, error) {
 	if len(all) > maxLines {
 		return nil, server.Invalid(name, "must have at most %d entries", maxLines)
 	}
-	seen := map[string]bool{}
+	seen, keys := map[string]bool{}, lineKeys{}
 	kept := all[:0]
 	for i, l := range all {
 		one := fmt.Sprintf("%s[%d]", name, i)
-		l.ID = clean(l.ID, 200, false)
-		if l.ID == "" {
-			l.ID = fmt.Sprintf("line %d", i+1)
-		}
-		if seen[l.ID] {
-			return nil, server.Invalid(one+".id", "is the id of an earlier line too")
-		}
-		seen[l.ID] = true
 		l.SKU = clean(l.SKU, 200, false)
 		if l.Title = cleanTitle(l.Title); l.Title == "" {
 			l.Title = "Without a name"
@@ -102,6 +94,13 @@ func cleanLines(all []line, name string) ([]line, error) {
 				l.Title = l.SKU
 			}
 		}
+		if l.ID = clean(l.ID, 200, false); l.ID == "" {
+			l.ID = keys.next(l)
+		}
+		if seen[l.ID] {
+			return nil, server.Invalid(one+".id", "is the id of an earlier line too")
+		}
+		seen[l.ID] = true
 		if l.Quantity < 0 || l.Quantity > 1_000_000 {
 			return nil, server.Invalid(one+".quantity", "must be from 0 to 1000000")
 		}
