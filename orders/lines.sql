@@ -61,8 +61,9 @@ end $$;
 
 -- Makes the lines of a locked order those that the shop has now. p_lines has rows of lineRows with shop_line, the id of
 -- the line in the shop. A line that the shop has no more has the quantity 0, and its item is removed from the order;
--- runs that print
--- the item stay. Only what changed in the shop changes here, so that what people have changed stays. An order whose
+-- runs that print the item stay. The same happens to the item of a line that sells something else now, and the line
+-- becomes an item again; but an item of which pieces were delivered stays, because the shop may only call the product
+-- by another SKU. Only what changed in the shop changes here, so that what people have changed stays. An order whose
 -- items did not come as lines keeps them.
 create or replace function take_order_lines(p_order uuid, p_lines json) returns void language plpgsql as $$
 begin
@@ -96,19 +97,26 @@ begin
 		from json_to_recordset(p_lines) n (shop_line text, title text, sku text, quantity int, unit_price numeric)
 	), line as materialized (
 		select l.id, l.item_id, l.pieces, l.quantity as was, l.unit_price as price_was, n.shop_line is not null as known,
-			coalesce(n.quantity, 0) as quantity, n.unit_price, n.title, n.sku
+			coalesce(n.quantity, 0) as quantity, n.unit_price, n.title, n.sku, coalesce(k.match_key <> l.match_key, false)
+				and not exists (
+					select from order_items i where i.id = l.item_id and (i.delivered > 0 or exists (
+						select from order_line_match(n.title, n.sku) m where m.product_id = i.product_id and m.pieces = l.pieces))
+				) as other
 		from order_lines l
 		left join now n on n.shop_line = l.shop_line
+		left join lateral (select case when n.sku <> '' then 'sku ' || (lower(n.sku collate "und-x-icu") collate "C")
+			else 'title ' || (lower(n.title collate "und-x-icu") collate "C") end) k (match_key) on true
 		where l.order_id = p_order and l.shop_line is not null and (n.shop_line is null and l.quantity > 0
 			or n.shop_line is not null and (n.quantity, n.unit_price, n.title, n.sku) is distinct from
 				(l.quantity, l.unit_price, l.title, l.sku))
 	), items as (
 		update order_items i set
-			quantity = case when l.quantity > 0 and l.quantity <> l.was then least(l.quantity::bigint * l.pieces, 1000000)
+			quantity = case when not l.other and l.quantity > 0 and l.quantity <> l.was
+				then least(l.quantity::bigint * l.pieces, 1000000)
 				else i.quantity end,
-			unit_price = case when l.known and l.unit_price is distinct from l.price_was
+			unit_price = case when not l.other and l.known and l.unit_price is distinct from l.price_was
 				then round(l.unit_price / l.pieces, 6) else i.unit_price end,
-			withdrawn_at = case when l.quantity = 0 and l.was > 0 then coalesce(i.withdrawn_at, now())
+			withdrawn_at = case when l.other or l.quantity = 0 and l.was > 0 then coalesce(i.withdrawn_at, now())
 				when l.quantity > 0 and l.was = 0 then null else i.withdrawn_at end
 		from line l
 		join order_items b on b.id = l.item_id
@@ -118,7 +126,9 @@ begin
 	), changed as (
 		update order_lines o set quantity = l.quantity, title = case when l.known then l.title else o.title end,
 			sku = case when l.known then l.sku else o.sku end,
-			unit_price = case when l.known then l.unit_price else o.unit_price end
+			unit_price = case when l.known then l.unit_price else o.unit_price end,
+			item_id = case when not l.other then o.item_id end, pieces = case when not l.other then o.pieces end,
+			ignored = o.ignored and not l.other
 		from line l where o.id = l.id returning o.id
 	)
 	update orders o set updated_at = now(),

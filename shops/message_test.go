@@ -220,3 +220,78 @@ func TestLinesWithoutIDs(t *testing.T) {
 	s.send(t, generic(1, 4, card, dragon, dragon, vase))
 	wants("Card 3, DRG-RED 2, DRG-RED 2, VASE 5")
 }
+
+// A line that sells something else becomes another item, in whatever order the messages arrive.
+func TestLineSellsSomethingElse(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, "generic")
+	c := s.c
+	dragon := c.NewProduct(t, "DRG-RED", 10)
+	c.NewProduct(t, "VASE", 10)
+	line := func(title, sku string, quantity int) j {
+		return j{"id": "1", "title": title, "sku": sku, "quantity": quantity, "unit_price": quantity}
+	}
+	wants := func(id int, want string) {
+		t.Helper()
+		testkit.Equal(t, itemsOf(t, c, fmt.Sprintf("A-%d", id)), want, "the items")
+	}
+	item := func(id, n int) (order, item string) {
+		t.Helper()
+		order = find(t, c, fmt.Sprintf("A-%d", id))
+		return order, c.Get(t, order).Text(fmt.Sprintf("items.%d.id", n))
+	}
+	first, second := generic(1, 1, line("D", "DRG-RED", 2)), generic(1, 2, line("V", "VASE", 3))
+	s.send(t, first)
+	_, old := item(1, 0)
+	run := c.NewRun(t, dragon, old, 1, nil)
+	s.send(t, second)
+	s.send(t, first)
+	wants(1, "VASE 3")
+	order, _ := item(1, 0)
+	c.Get(t, order).Want(200).Shows(map[string]string{"items.0.unit_price": "3", "status": "received"})
+	c.Get(t, run).Want(200).Shows(map[string]string{"status": "pending"})
+	s.send(t, generic(1, 3, line("V", "unknown", 4)))
+	wants(1, "V 4")
+	s.send(t, generic(1, 4, line("V", "DRG-RED", 4)))
+	wants(1, "DRG-RED 4")
+	s.send(t, generic(1, 5, line("V", "VASE", 0)))
+	wants(1, "")
+	s.send(t, generic(1, 6, line("V", "VASE", 1)))
+	wants(1, "VASE 1")
+
+	// Another title of the same SKU, and another case of it, change nothing.
+	s.send(t, generic(2, 1, line("D", "DRG-RED", 2)))
+	order, old = item(2, 0)
+	c.Patch(t, order+"/items/"+old, j{"quantity": 7}).Want(200)
+	s.send(t, generic(2, 2, line("Dragon", "drg-red", 2)))
+	wants(2, "DRG-RED 7")
+	_, same := item(2, 0)
+	testkit.Equal(t, same, old, "the item")
+
+	// What a person has assigned is for the SKU or the title.
+	s.send(t, generic(3, 1, line("Gift", "", 2)))
+	order = find(t, c, "A-3")
+	assign := func(body j) {
+		t.Helper()
+		c.Post(t, order+"/lines/"+c.Get(t, order).Text("unassigned_lines.0.id")+"/assign", body).Want(200)
+	}
+	assign(j{"sku": "VASE", "pieces": 2})
+	wants(3, "VASE 4")
+	s.send(t, generic(3, 2, line("GIFT", "", 3)))
+	wants(3, "VASE 6")
+	s.send(t, generic(3, 3, line("Card", "", 3)))
+	wants(3, "Card 3")
+	assign(j{"ignore": true})
+	wants(3, "")
+	s.send(t, generic(3, 4, line("Letter", "", 3)))
+	wants(3, "Letter 3")
+	s.send(t, generic(3, 5, line("Gift", "", 1)))
+	wants(3, "VASE 2")
+
+	// An item of which pieces were delivered stays.
+	s.send(t, generic(4, 1, line("D", "DRG-RED", 2)))
+	order, old = item(4, 0)
+	c.Post(t, order+"/deliver", j{"items": []j{{"id": old, "quantity": 1}}}).Want(200)
+	s.send(t, generic(4, 2, line("D", "DRAGON-R", 5)))
+	wants(4, "DRG-RED 5")
+}
