@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"spoolwright/testkit"
 )
@@ -294,4 +295,66 @@ func TestLineSellsSomethingElse(t *testing.T) {
 	c.Post(t, order+"/deliver", j{"items": []j{{"id": old, "quantity": 1}}}).Want(200)
 	s.send(t, generic(4, 2, line("D", "DRAGON-R", 5)))
 	wants(4, "DRG-RED 5")
+}
+
+// An order that loses all its lines is cancelled, in whatever order the messages arrive, and comes back with a line.
+func TestOrderLosesItsLines(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, "generic")
+	line := j{"id": "1", "title": "D", "quantity": 2}
+	wants := func(id int, status string, lines int) {
+		t.Helper()
+		s.c.Get(t, find(t, s.c, fmt.Sprintf("A-%d", id))).Want(200).Shows(map[string]string{"status": status,
+			"unassigned_lines.#": fmt.Sprint(lines)})
+	}
+	s.send(t, generic(1, 1, line))
+	wants(1, "received", 1)
+	s.send(t, generic(1, 2))
+	wants(1, "cancelled", 0)
+	s.send(t, generic(1, 1, line))
+	wants(1, "cancelled", 0)
+	s.send(t, generic(1, 3, line))
+	wants(1, "received", 1)
+	s.send(t, generic(2, 2))
+	wants(2, "received", 0)
+	s.send(t, generic(2, 1, line))
+	wants(2, "cancelled", 0)
+}
+
+// A message that an order was deleted does nothing when it is repeated, also after the order was restored.
+func TestRepeatedDeletion(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, "woocommerce")
+	order := func(at time.Time) j {
+		return j{"id": 55, "number": "55", "status": "processing", "line_items": []j{{"id": 1, "name": "D", "quantity": 1}},
+			"date_modified_gmt": at.UTC().Format("2006-01-02T15:04:05")}
+	}
+	remove := func(delivery string) {
+		t.Helper()
+		body := []byte(`{"id":55}`)
+		h := s.sign(body)
+		if delivery != "" {
+			h.Set("X-WC-Webhook-Delivery-ID", delivery)
+		}
+		if status, answer := s.post(t, body, h); status != 200 {
+			t.Errorf("the deletion got %d %s", status, answer)
+		}
+	}
+	wants := func(status string) {
+		t.Helper()
+		s.c.Get(t, find(t, s.c, "55")).Want(200).Shows(map[string]string{"status": status})
+	}
+	now := time.Now()
+	for _, delivery := range []string{"", "a", "b"} {
+		s.send(t, order(now.Add(-time.Minute)))
+		remove(delivery)
+		wants("cancelled")
+		// The order is restored a moment later. Its time has whole seconds.
+		restored := time.Now().Truncate(time.Second).Add(time.Second)
+		s.send(t, order(restored))
+		wants("received")
+		time.Sleep(time.Until(restored.Add(10 * time.Millisecond)))
+		remove(delivery)
+		wants("received")
+	}
 }

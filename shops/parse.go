@@ -13,14 +13,15 @@ import (
 	"spoolwright/value"
 )
 
-// parse returns what a message says, or nil if it says nothing about an order. Now is the time at which it came. The
+// parse returns what a message says, or nil if it says nothing about an order. Delivery tells messages with the same body
+// apart, and is the same one if a message is repeated; it can be empty. Now is the time at which the message came. The
 // error is a 422.
-func parse(kind string, body []byte, now time.Time) (*message, error) {
+func parse(kind string, body []byte, delivery string, now time.Time) (*message, error) {
 	switch kind {
 	case "shopify":
 		return parseShopify(body)
 	case "woocommerce":
-		return parseWooCommerce(body, now)
+		return parseWooCommerce(body, delivery, now)
 	}
 	return parseGeneric(body)
 }
@@ -315,7 +316,7 @@ var wooMissing = map[string]bool{"cancelled": true, "refunded": true, "failed": 
 // wooWaiting are the states in which the customer has not paid yet.
 var wooWaiting = map[string]bool{"pending": true, "checkout-draft": true, "auto-draft": true, "draft": true}
 
-func parseWooCommerce(body []byte, now time.Time) (*message, error) {
+func parseWooCommerce(body []byte, delivery string, now time.Time) (*message, error) {
 	var o wooOrder
 	if err := decodeMessage(body, &o); err != nil {
 		return nil, err
@@ -325,7 +326,7 @@ func parseWooCommerce(body []byte, now time.Time) (*message, error) {
 	case o.ID == "":
 		return nil, nil
 	case o.Status == "" && o.Lines == nil:
-		m.Deleted = now.UTC()
+		m.Deleted, m.Deletions = now.UTC(), []string{clean(delivery, 100, false)}
 		return m.cleaned("id", "date_modified_gmt", "line_items")
 	case o.Lines == nil:
 		return nil, nil

@@ -23,7 +23,7 @@ func FuzzParse(f *testing.F) {
 	now := time.Date(2026, 1, 5, 8, 0, 0, 0, time.UTC)
 	f.Fuzz(func(t *testing.T, body []byte) {
 		for _, kind := range []string{"shopify", "woocommerce", "generic"} {
-			m, err := parse(kind, body, now)
+			m, err := parse(kind, body, "", now)
 			if err != nil || m == nil {
 				continue
 			}

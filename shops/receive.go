@@ -87,7 +87,7 @@ func (s *Service) receive(ctx context.Context, m server.Message) error {
 	if !isAboutOrder(kind, m.Header) {
 		return s.db.Write(ctx, seen)
 	}
-	parsed, err := parse(kind, m.Body, s.now())
+	parsed, err := parse(kind, m.Body, m.Header.Get("X-WC-Webhook-Delivery-ID"), s.now())
 	if err != nil {
 		return err
 	}

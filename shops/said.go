@@ -3,6 +3,7 @@ package shops
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"spoolwright/orders"
@@ -21,7 +22,11 @@ type said struct {
 	Order   *order            `json:"order,omitempty"`
 	Refunds map[string]refund `json:"refunds,omitempty"` // by their ids in the shop; they are never taken back
 	Wanted  bool              `json:"wanted,omitempty"`  // whether the order was once neither waiting nor cancelled
+	Filled  bool              `json:"filled,omitempty"`  // whether the order once had lines
 	Deleted time.Time         `json:"deleted"`           // when the last message that the order was deleted came
+
+	// The deliveries of these messages. Such a message has no time, so that one that comes again would be newer.
+	Deletions []string `json:"deletions,omitempty"`
 }
 
 // order is an order in the shop. It has only what production needs.
@@ -54,8 +59,12 @@ type refund struct {
 // maxRefunds is the maximum number of refunds of an order.
 const maxRefunds = 4 * maxLines
 
+// maxDeletions is the maximum number of messages that an order was deleted.
+const maxDeletions = 100
+
 // merge adds what a message says.
 func (s *said) merge(m said) {
+	s.Filled = s.Filled || m.Filled || s.Order.isFilled() || m.Order.isFilled()
 	if m.Order != nil {
 		if s.Order == nil || m.isNewer(*s) {
 			s.Order, s.Updated = m.Order, m.Updated
@@ -71,10 +80,18 @@ func (s *said) merge(m said) {
 			s.Refunds[id] = r
 		}
 	}
-	if m.Deleted.After(s.Deleted) {
-		s.Deleted = m.Deleted
+	for _, delivery := range m.Deletions {
+		if slices.Contains(s.Deletions, delivery) || len(s.Deletions) >= maxDeletions {
+			continue
+		}
+		s.Deletions = append(s.Deletions, delivery)
+		if m.Deleted.After(s.Deleted) {
+			s.Deleted = m.Deleted
+		}
 	}
 }
+
+func (o *order) isFilled() bool { return o != nil && len(o.Lines) > 0 }
 
 // isNewer reports whether the order in s is newer than that in other. Shops count whole seconds: of two orders of the
 // same time, one that is cancelled, and then one that is paid, is newer, and otherwise either, but always the same one.
@@ -124,7 +141,7 @@ func (s said) incoming(source string) *orders.Incoming {
 		in.Lines = append(in.Lines, orders.IncomingLine{Key: l.ID, Title: l.Title, SKU: l.SKU, Quantity: n,
 			UnitPrice: l.Price})
 	}
-	if len(in.Lines) > 0 && left == 0 {
+	if left == 0 && (s.Filled || len(in.Lines) > 0) {
 		in.Cancelled = true
 	}
 	return &in
