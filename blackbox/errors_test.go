@@ -99,6 +99,8 @@ func TestFieldsOfErrors(t *testing.T) {
 		"diameter_mm": 1.75, "net_weight_grams": 1}).Want(201).Header.Get("Location")
 	follower := c.Post(t, spoolsURL, testkit.JSON{"filament_id": idOf(filament)}).Want(201).Header.Get("Location")
 	c.Post(t, printersURL, testkit.JSON{"name": "Alpha"}).Want(201)
+	c.Post(t, "/api/v1/shops", testkit.JSON{"kind": "generic", "name": "Alpha"}).Want(201)
+	shop := "/api/v1/shops/" + c.Post(t, "/api/v1/shops", testkit.JSON{"kind": "generic", "name": "Beta"}).Want(201).ID()
 	printer := printersURL + "/" + c.Post(t, printersURL, testkit.JSON{"name": "Beta", "slots": 2}).Want(201).ID()
 	c.Do(t, "PUT", printer+"/slots/2", testkit.JSON{"spool_id": idOf(spool)}).Want(200)
 	key := "/api/v1/api-keys/" + c.Post(t, "/api/v1/api-keys",
@@ -158,6 +160,7 @@ func TestFieldsOfErrors(t *testing.T) {
 		{"PATCH /api/v1/products/{id}/materials/{material_id}", productMaterial, "FILAMENT_FIELD", 409,
 			testkit.JSON{"filament_id": idOf(filament), "color": "another"}},
 		{"PATCH /api/v1/printers/{id}", printer, "DUPLICATE_PRINTER", 409, testkit.JSON{"name": "ALPHA"}},
+		{"PATCH /api/v1/shops/{id}", shop, "DUPLICATE_SHOP", 409, testkit.JSON{"name": "ALPHA"}},
 		{"PATCH /api/v1/printers/{id}", printer, "SLOT_IN_USE", 409, testkit.JSON{"slots": 1}},
 		{"PUT /api/v1/printers/{id}/slots/{number}", printer + "/slots/1", "UNKNOWN_REFERENCE", 400,
 			testkit.JSON{"spool_id": value.NewID()}},

@@ -511,7 +511,7 @@ func (f *fixture) newBody(t *testing.T, op *operation, example map[string]any) m
 		case name == "key" && op.creates:
 			body[name] = strings.ReplaceAll(value.NewID(), "-", "_") // unique
 		case name == "name" && (strings.HasPrefix(op.Path(), "/api/v1/vendors") ||
-			strings.HasPrefix(op.Path(), "/api/v1/printers")):
+			strings.HasPrefix(op.Path(), "/api/v1/printers") || strings.HasPrefix(op.Path(), "/api/v1/shops")):
 			body[name] = value.NewID() // unique
 		case name == "create": // of a plan, which needs a printer
 			f.create(t, "/api/v1/printers", "/api/v1/printers")

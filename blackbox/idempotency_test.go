@@ -1035,6 +1035,10 @@ PATCH /production-runs/$r {"status": "pending"}
 insert into webhooks (id, url, events, secret) select gen_random_uuid(), 'https://x.example', '{"order.received"}', '' @10
 > POST /webhooks @webhook: 409 WEBHOOK_LIMIT
 
+s = POST /shops {"kind": "generic", "name": "twice"}
+> POST /shops {"kind": "shopify", "name": "Twice"}: 409 DUPLICATE_SHOP
+DELETE /shops/$s
+
 insert into shops (id, kind, name, secret) select gen_random_uuid(), 'generic', 'x', '' from generate_series(1, 20) n
 > POST /shops {"kind": "generic", "name": "x"}: 409 SHOP_LIMIT
 

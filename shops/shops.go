@@ -135,9 +135,9 @@ const maxShops = 20
 
 var errLimit = server.Conflict("SHOP_LIMIT", "A tenant can have %d connections to shops", maxShops)
 
-// errName refuses a name that another connection has: the orders of two shops with the same numbers could not be told
-// apart.
-var errName = server.Invalid("name", "is the name of another connection")
+// errDuplicate refuses a name that another connection has: the orders of two shops with the same numbers could not be
+// told apart.
+var errDuplicate = server.Conflict("DUPLICATE_SHOP", "Another connection has the name %s", "dragons.example").On("name")
 
 // sameName is a condition for the connections with the name $2, without regard to case.
 const sameName = `lower(name collate "und-x-icu") = lower($2 collate "und-x-icu")`
@@ -148,9 +148,10 @@ var createDoc = &server.Doc{
 		"same reason, a response that is repeated for an `Idempotency-Key` has an empty `secret`. Without `signing_secret`, the " +
 		"service makes a secret, to be entered in the shop. Shopify makes its own secret and shows it below its list of " +
 		"webhooks: connect first, enter the address there, and send Shopify's secret with `rotateShop`. A tenant can have " +
-		"20 connections, each with another `name`, without regard to case. `docs/shops.md` says what to do in each shop.",
+		"20 connections. The `name` must be unique, without regard to case (`DUPLICATE_SHOP`). `docs/shops.md` says what " +
+		"to do in each shop.",
 	Request: `{"kind":"woocommerce","name":"dragons.example"}`,
-	Errors:  []*server.Error{errLimit},
+	Errors:  []*server.Error{errDuplicate, errLimit},
 }
 
 func (s *Service) create(ctx context.Context, r *server.Request[ShopCreation]) (server.Created[ShopSecret], error) {
@@ -176,7 +177,7 @@ func (s *Service) create(ctx context.Context, r *server.Request[ShopCreation]) (
 	case full:
 		return nil, errLimit
 	case named:
-		return nil, errName
+		return nil, errDuplicate.With(r.In.Name.Or(""))
 	}
 	return withSecret(shop.Object(), secret), nil
 }
@@ -223,8 +224,9 @@ func withSecret(shop []byte, secret string) []byte {
 var updateDoc = &server.Doc{
 	ID: "updateShop", Tag: tag, Summary: "Rename a connection to a shop",
 	Description: "The `name` is the `source` of orders that come later. Orders that exist keep theirs, and go on to " +
-		"follow the shop. No other connection may have the name, without regard to case.",
+		"follow the shop. The name must be unique, without regard to case (`DUPLICATE_SHOP`).",
 	Request: `{"name":"dragons.example"}`,
+	Errors:  []*server.Error{errDuplicate},
 }
 
 func (s *Service) update(ctx context.Context, r *server.Request[ShopChange]) (server.OK[Shop], error) {
@@ -238,7 +240,7 @@ func (s *Service) update(ctx context.Context, r *server.Request[ShopChange]) (se
 		returning `+columns, id, name)
 	err := s.db.Write(ctx, db.Lock("shops"), check, shop)
 	if err == nil && named {
-		return nil, errName
+		return nil, errDuplicate.With(r.In.Name.Or(""))
 	}
 	return server.One(shop, err)
 }

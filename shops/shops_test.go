@@ -155,9 +155,9 @@ func TestConnections(t *testing.T) {
 		u.Post(t, path, j{"kind": "generic", "name": "x"}).WantError(403, "FORBIDDEN")
 		u.Delete(t, one).WantError(403, "FORBIDDEN")
 	}
-	c.Post(t, path, j{"kind": "generic", "name": "dragons 2"}).Fields("name")
+	c.Post(t, path, j{"kind": "generic", "name": "dragons 2"}).WantError(409, "DUPLICATE_SHOP")
 	third := path + "/" + c.Post(t, path, j{"kind": "generic", "name": "Ä"}).Want(201).ID()
-	c.Patch(t, third, j{"name": "X"}).Fields("name")
+	c.Patch(t, third, j{"name": "X"}).WantError(409, "DUPLICATE_SHOP")
 	c.Patch(t, third, j{"name": "ä"}).Want(200).Shows(map[string]string{"name": "ä"})
 	c.Patch(t, third, j{}).Want(200).Shows(map[string]string{"name": "ä"})
 	for n := range 17 {

@@ -7550,6 +7550,10 @@ class DuplicatePrinterError(ApiError):
     """The service responded ``DUPLICATE_PRINTER`` (status 409)."""
 
 
+class DuplicateShopError(ApiError):
+    """The service responded ``DUPLICATE_SHOP`` (status 409)."""
+
+
 class DuplicateSkuError(ApiError):
     """The service responded ``DUPLICATE_SKU`` (status 409)."""
 
@@ -7849,6 +7853,7 @@ _ERRORS: dict[str, type[ApiError]] = {
     "DUPLICATE_COMPONENT": DuplicateComponentError,
     "DUPLICATE_CUSTOM_FIELD": DuplicateCustomFieldError,
     "DUPLICATE_PRINTER": DuplicatePrinterError,
+    "DUPLICATE_SHOP": DuplicateShopError,
     "DUPLICATE_SKU": DuplicateSkuError,
     "DUPLICATE_VENDOR": DuplicateVendorError,
     "EMAIL_TAKEN": EmailTakenError,
@@ -16969,8 +16974,8 @@ class ShopsResource:
         reason, a response that is repeated for an `Idempotency-Key` has an empty `secret`. Without
         `signing_secret`, the service makes a secret, to be entered in the shop. Shopify makes its own secret and
         shows it below its list of webhooks: connect first, enter the address there, and send Shopify's secret with
-        `rotateShop`. A tenant can have 20 connections, each with another `name`, without regard to case.
-        `docs/shops.md` says what to do in each shop.
+        `rotateShop`. A tenant can have 20 connections. The `name` must be unique, without regard to case
+        (`DUPLICATE_SHOP`). `docs/shops.md` says what to do in each shop.
 
         Requires the role `admin`.
 
@@ -17020,7 +17025,7 @@ class ShopsResource:
         """Rename a connection to a shop.
 
         The `name` is the `source` of orders that come later. Orders that exist keep theirs, and go on to follow
-        the shop. No other connection may have the name, without regard to case.
+        the shop. The name must be unique, without regard to case (`DUPLICATE_SHOP`).
 
         Requires the role `admin`.
 
@@ -17240,6 +17245,7 @@ __all__ = [
     "DuplicateComponentError",
     "DuplicateCustomFieldError",
     "DuplicatePrinterError",
+    "DuplicateShopError",
     "DuplicateSkuError",
     "DuplicateVendorError",
     "EmailTakenError",

@@ -7048,6 +7048,9 @@ export class DuplicateCustomFieldError extends ApiError {}
 /** The service responded `DUPLICATE_PRINTER` (status 409). */
 export class DuplicatePrinterError extends ApiError {}
 
+/** The service responded `DUPLICATE_SHOP` (status 409). */
+export class DuplicateShopError extends ApiError {}
+
 /** The service responded `DUPLICATE_SKU` (status 409). */
 export class DuplicateSkuError extends ApiError {}
 
@@ -7275,6 +7278,7 @@ const ERRORS: Record<string, typeof ApiError> = {
   DUPLICATE_COMPONENT: DuplicateComponentError,
   DUPLICATE_CUSTOM_FIELD: DuplicateCustomFieldError,
   DUPLICATE_PRINTER: DuplicatePrinterError,
+  DUPLICATE_SHOP: DuplicateShopError,
   DUPLICATE_SKU: DuplicateSkuError,
   DUPLICATE_VENDOR: DuplicateVendorError,
   EMAIL_TAKEN: EmailTakenError,
@@ -11529,7 +11533,8 @@ export class ShopsResource<M extends DecimalMode = "number"> {
    * response that is repeated for an `Idempotency-Key` has an empty `secret`. Without `signing_secret`, the service
    * makes a secret, to be entered in the shop. Shopify makes its own secret and shows it below its list of webhooks:
    * connect first, enter the address there, and send Shopify's secret with `rotateShop`. A tenant can have 20
-   * connections, each with another `name`, without regard to case. `docs/shops.md` says what to do in each shop.
+   * connections. The `name` must be unique, without regard to case (`DUPLICATE_SHOP`). `docs/shops.md` says what to
+   * do in each shop.
    *
    * Requires the role `admin`.
    */
@@ -11558,7 +11563,7 @@ export class ShopsResource<M extends DecimalMode = "number"> {
    * Rename a connection to a shop.
    *
    * The `name` is the `source` of orders that come later. Orders that exist keep theirs, and go on to follow the
-   * shop. No other connection may have the name, without regard to case.
+   * shop. The name must be unique, without regard to case (`DUPLICATE_SHOP`).
    *
    * Requires the role `admin`.
    */
