@@ -1,10 +1,14 @@
 package catalog_test
 
 import (
+	"encoding/json"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
+
+	"spoolwright/db"
+	"spoolwright/testkit"
 )
 
 // A removed product is in the list of hidden products, and restore shows it again with its materials and components.
@@ -102,4 +106,19 @@ func TestHiddenStaysUnchanged(t *testing.T) {
 		"DELETE /components/" + component: nil,
 		"POST /recalculate":               nil,
 	})
+}
+
+// A material cannot name a removed filament by its number.
+func TestNumberOfRemovedFilament(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t).Operator(t)
+	filament := c.Post(t, "/api/v1/filaments", j{"material_type": "PLA", "color": "Blue", "diameter_mm": 1.75}).Want(201)
+	product := products + "/" + c.NewProduct(t, "HOOK", 10)
+	number := filament.Text("number")
+	testkit.Check(t, c.API.DB.Write(db.As(t.Context(), c.Actor), db.SQL(`update filaments set hidden_at = now()`)))
+	material := j{"filament_number": json.Number(number), "weight_grams": 1}
+	c.Post(t, product+"/materials", material).WantError(400, "UNKNOWN_REFERENCE")
+	c.Patch(t, product+"/materials/"+c.Get(t, product).Text("materials.0.id"), material).
+		WantError(400, "UNKNOWN_REFERENCE")
+	c.Post(t, products, j{"name": "Lamp", "materials": []j{material}}).WantError(400, "UNKNOWN_REFERENCE")
 }
