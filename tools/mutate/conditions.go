@@ -26,6 +26,7 @@ var testedBy = map[string]struct{ pkg, tests string }{
 	"auth/accounts":        {"auth", "."},
 	"inventory/surface.go": {"spoolman", "."},
 	"catalog/pieces.sql":   {"pieces", "."},
+	"db/counts.sql":        {"blackbox", "TestRemovedTotals"},
 }
 
 // conditions returns a sabotage for each such condition in the program in dir. A sabotage replaces the condition by
