@@ -180,17 +180,48 @@ func (f *netFarm) settle(r *netRun, good int64) {
 	r.good = good
 }
 
-// deliver changes the stock as the delivery of pieces of an item does: it assembles missing pieces of a product that is
-// not printed, as far as its parts are there.
+// deliver changes the stock as the delivery of pieces of an item does: it makes the missing pieces one by one, as long as
+// their parts are there or can be made. Printed products are not made.
 func (f *netFarm) deliver(i *netItem, pieces int64) {
-	p := &f.products[i.product]
-	if kits := pieces - max(p.onHand, 0); kits > 0 && !p.printed {
-		for part, each := range p.parts {
-			kits = min(kits, max(f.products[part].onHand, 0)/each)
-		}
-		f.assemble(p, kits)
+	stock, made := make([]int64, len(f.products)), make([]int64, len(f.products))
+	for n, p := range f.products {
+		stock[n] = max(p.onHand, 0)
 	}
-	p.onHand -= min(pieces, max(p.onHand, 0))
+	var isMade func(product int) bool
+	isMade = func(product int) bool {
+		p := &f.products[product]
+		if p.printed || len(p.parts) == 0 {
+			return false
+		}
+		for part, each := range p.parts {
+			for range each {
+				if stock[part] > 0 {
+					stock[part]--
+				} else if !isMade(part) {
+					return false
+				}
+			}
+		}
+		made[product]++
+		return true
+	}
+	for range pieces - stock[i.product] {
+		stockBefore, madeBefore := slices.Clone(stock), slices.Clone(made)
+		if !isMade(i.product) {
+			stock, made = stockBefore, madeBefore
+			break
+		}
+	}
+	for n := range f.products {
+		if p := &f.products[n]; n == i.product {
+			p.onHand += made[n]
+			p.onHand -= min(pieces, max(p.onHand, 0))
+		} else if p.onHand < 0 {
+			p.onHand = min(p.onHand+made[n], 0)
+		} else {
+			p.onHand = stock[n]
+		}
+	}
 	i.delivered += pieces
 	i.done = i.delivered == i.quantity
 }
