@@ -116,6 +116,14 @@ func TestBadLines(t *testing.T) {
 		Fields("unassigned_lines[0].title", "unassigned_lines[1].title", "unassigned_lines[2].quantity",
 			"unassigned_lines[3].quantity", "unassigned_lines[4].unit_price", "unassigned_lines[5].title",
 			"unassigned_lines[6].sku", "unassigned_lines[7].product_id")
+	// An index has the titles: one of so many different characters cannot be compressed.
+	var long strings.Builder
+	for i := range rune(534) {
+		long.WriteRune('一' + i*37%20_000)
+	}
+	c.Post(t, path, j{"unassigned_lines": []j{{"title": long.String()}}}).Fields("unassigned_lines[0].title")
+	c.Post(t, path, j{"unassigned_lines": []j{{"title": long.String()[3:]}}}).Want(201)
+	c.Post(t, path, j{"unassigned_lines": []j{{"title": strings.Repeat("İ", 800)}}}).Want(201)
 	order := path + "/" + c.Post(t, path, j{"unassigned_lines": []j{{"title": "x", "quantity": 600_000}}}).Want(201).ID()
 	assign(t, c, order, j{"product_id": product, "pieces": 2}).Fields("pieces")
 	assign(t, c, order, j{"product_id": product}).Want(200).Shows(map[string]string{"items.0.quantity": "600000"})
