@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -351,11 +352,18 @@ func TestAuditLog(t *testing.T) {
 	added("dry run")
 	admin.With("Content-Type", "text/csv").Do(t, "POST", "/api/v1/vendors/import", csv).Want(200)
 	added("import", moved("data.imported", "vendors"))
+	gcode, err := os.ReadFile(absolutePath(t, "catalog/slicer/testdata/prusaslicer.gcode"))
+	check(t, err)
+	sliced := admin.With("Content-Type", "application/octet-stream")
+	sliced.Do(t, "POST", "/api/v1/products/from-file?filename=a.gcode&dry_run=true", gcode).Want(200)
+	added("dry run of a sliced file")
+	sliced.Do(t, "POST", "/api/v1/products/from-file?filename=a.gcode", gcode).Want(200)
+	added("import of a sliced file", moved("data.imported", "products"))
 
 	// What fails has no entry.
 	admin.Patch(t, "/api/v1/users/"+value.NewID(), j{"role": "viewer"}).WantError(404, "NOT_FOUND")
 	admin.Post(t, "/api/v1/users", j{"email": admin.Email, "name": "x", "role": "viewer"}).WantError(409, "EMAIL_TAKEN")
-	err := in.api.DB.Tx(db.As(t.Context(), admin.Actor), func(ctx context.Context) error {
+	err = in.api.DB.Tx(db.As(t.Context(), admin.Actor), func(ctx context.Context) error {
 		check(t, in.api.DB.Write(ctx, db.SQL(`update users set name = 'Rolled back'`), audit.Export("spools")))
 		return errors.New("rolled back")
 	})

@@ -202,6 +202,10 @@ func testImportExport(t *testing.T, p program) {
 			"completely\nspoolwright: 1 of 3 files were not imported\n") {
 		t.Errorf("status %d: %q, %q", code, out, stderr)
 	}
+	engine := sliced("engine.gcode", "curaengine.gcode")
+	for _, flags := range [][]string{nil, {"--dry-run"}} {
+		p.fails(t, 1, env, append(append(into, engine), flags...), "nothing was imported: filaments must name the filament 1")
+	}
 	out = p.succeeds(t, "", env, append(into, hook)...)
 	out += p.succeeds(t, "", env, append(into, sliced("renamed.gcode", "prusaslicer.gcode"))...)
 	sliced("renamed.gcode", "prusaslicer.gcode", "1h 2m 5s", "3h 0m 0s")

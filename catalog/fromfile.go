@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 
+	"spoolwright/auth/audit"
 	"spoolwright/catalog/picture"
 	"spoolwright/catalog/slicer"
 	"spoolwright/db"
@@ -68,7 +69,8 @@ type FileResult struct {
 
 // FileWarning is what a person should know of a file.
 type FileWarning struct {
-	Text string `json:"text" rule:"notNull"`
+	Text string  `json:"text" rule:"notNull"`
+	Code *string `json:"code" rule:"enum=MATERIAL_UNKNOWN"`
 }
 
 // FilePlate is a plate of a file.
@@ -146,7 +148,8 @@ var fromFileDoc = &server.Doc{
 		"removed. One plate changes the product's plate with its number, or adds it, and leaves the others.\n\n" +
 		"Each filament is matched to one that the farm has: equal material, and the colour by its hex value or its " +
 		"name, or else the nearest colour. `match` says how, and `candidates` what else would do; `filaments` chooses. " +
-		"A file that does not name a material needs a choice.",
+		"A file that does not name a material needs a choice: with `dry_run`, a warning with the code `MATERIAL_UNKNOWN` " +
+		"says so, and `action` is what happens after the choice; without `dry_run`, the response is a 422.",
 	Errors: FileErrors,
 }
 
@@ -224,9 +227,14 @@ func (h handlers) makeFromFile(ctx context.Context, q *FileQuery, f *slicer.File
 			return err
 		}
 		if q.ProductID.IsNull() {
-			return h.createFromFile(ctx, p)
+			err = h.createFromFile(ctx, p)
+		} else {
+			err = h.updateFromFile(ctx, p, string(*q.ProductID.Value))
 		}
-		return h.updateFromFile(ctx, p, string(*q.ProductID.Value))
+		if err != nil || p.result.DryRun {
+			return err
+		}
+		return h.db.Write(ctx, audit.Import("products"))
 	})
 	if err != nil {
 		return nil, err
@@ -520,7 +528,9 @@ func (p *fileProduct) match(stock []stockedFilament, chosen []int64) error {
 			if !p.result.DryRun {
 				problems.Add("filaments", "must name the filament %d: the file does not say of what material it is", i+1)
 			} else {
-				p.warn("The file does not name the material of filament %d: choose a filament.", i+1)
+				code := "MATERIAL_UNKNOWN"
+				p.add(FileWarning{fmt.Sprintf("The file does not name the material of filament %d: choose a filament.", i+1),
+					&code})
 			}
 		default:
 			one.MaterialType = typeOf(m)
@@ -567,8 +577,12 @@ func (p *fileProduct) match(stock []stockedFilament, chosen []int64) error {
 }
 
 func (p *fileProduct) warn(format string, args ...any) {
-	w := FileWarning{fmt.Sprintf(format, args...)}
-	if !slices.Contains(p.result.Warnings, w) { // a transaction may be tried again
+	p.add(FileWarning{Text: fmt.Sprintf(format, args...)})
+}
+
+func (p *fileProduct) add(w FileWarning) {
+	same := func(o FileWarning) bool { return o.Text == w.Text }
+	if !slices.ContainsFunc(p.result.Warnings, same) { // a transaction may be tried again
 		p.result.Warnings = append(p.result.Warnings, w)
 	}
 }

@@ -290,3 +290,23 @@ func TestProductFromFileOfOwnType(t *testing.T) {
 	sent(c).Post(t, fromFile+"ring.gcode", file).Want(200).Shows(texts(j{"materials.0.match": "equal",
 		"materials.0.material_type": "PLA", "materials.0.material_name": "Silk", "materials.0.file_material": "SILK"}))
 }
+
+// A dry run of a file that does not name a material says that it cannot be saved so.
+func TestDryRunWithoutMaterial(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t).Operator(t)
+	number := addFilament(t, c, j{"material_type": "PLA", "color": "Black"})
+	for _, name := range []string{"simplify3d.gcode", "curaengine.gcode"} {
+		dry := sent(c).Post(t, fromFile+name+"&dry_run=true", sample(t, name)).Want(200)
+		if !strings.Contains(string(dry.Body), `"code":"MATERIAL_UNKNOWN"`) {
+			t.Errorf("%s: %s", name, dry.Body)
+		}
+		sent(c).Post(t, fromFile+name, sample(t, name)).WantError(422, "VALIDATION_ERROR")
+		chosen := fmt.Sprint("&filaments=", number)
+		dry = sent(c).Post(t, fromFile+name+"&dry_run=true"+chosen, sample(t, name)).Want(200)
+		if strings.Contains(string(dry.Body), "MATERIAL_UNKNOWN") {
+			t.Errorf("%s with a choice: %s", name, dry.Body)
+		}
+		sent(c).Post(t, fromFile+name+chosen, sample(t, name)).Want(200)
+	}
+}

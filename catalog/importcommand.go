@@ -57,10 +57,13 @@ func importFile(ctx context.Context, c *cli.Call, how transfer.Reading, dryRun b
 	return productImport.Run(ctx, c, file, how, dryRun)
 }
 
+// errRolledBack ends the transaction of a dry run.
+var errRolledBack = errors.New("dry run")
+
 // importSliced creates or updates the product of a sliced file, and prints what it did.
 func importSliced(ctx context.Context, c *cli.Call, sliced *slicer.File, mode transfer.Mode,
 	dryRun bool) error {
-	q := FileQuery{DryRun: value.Some(dryRun)}
+	q := FileQuery{}
 	if c.Operands[0] != "-" {
 		q.FileName = value.Some(c.Operands[0])
 	}
@@ -77,8 +80,14 @@ func importSliced(ctx context.Context, c *cli.Call, sliced *slicer.File, mode tr
 			return nil
 		}
 		made, err = handlers{c.DB}.makeFromFile(ctx, &q, sliced)
+		if err == nil && dryRun {
+			return errRolledBack // a dry run does all, so that it fails as the import would
+		}
 		return err
 	})
+	if errors.Is(err, errRolledBack) {
+		err = nil
+	}
 	if e, ok := errors.AsType[*server.Error](err); ok && len(e.Fields) > 0 {
 		err = errors.New(transfer.Describe(e.Fields))
 	}

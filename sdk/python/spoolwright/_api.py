@@ -2647,12 +2647,17 @@ class FileWarning:
 
     text: str
     """A sentence for people."""
+    code: Literal["MATERIAL_UNKNOWN"] | None
+    """`MATERIAL_UNKNOWN`: without dry_run, the request is refused until the parameter filaments chooses the filament;
+    null for what prevents nothing.
+    """
 
 
 def _FileWarning(d: Any, etag: str | None = None) -> FileWarning:
     get = d.get
     return FileWarning(
         text=get("text"),
+        code=get("code"),
     )
 
 
@@ -12694,7 +12699,9 @@ class ProductsResource:
 
         Each filament is matched to one that the farm has: equal material, and the colour by its hex value or its
         name, or else the nearest colour. `match` says how, and `candidates` what else would do; `filaments`
-        chooses. A file that does not name a material needs a choice.
+        chooses. A file that does not name a material needs a choice: with `dry_run`, a warning with the code
+        `MATERIAL_UNKNOWN` says so, and `action` is what happens after the choice; without `dry_run`, the response
+        is a 422.
 
         Requires the role `operator` or `admin`.
 

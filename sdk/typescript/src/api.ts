@@ -1563,6 +1563,11 @@ export interface FileChange {
 export interface FileWarning {
   /** A sentence for people. */
   readonly text: string;
+  /**
+   * `MATERIAL_UNKNOWN`: without dry_run, the request is refused until the parameter filaments chooses the filament;
+   * null for what prevents nothing.
+   */
+  readonly code: "MATERIAL_UNKNOWN" | null;
 }
 
 /** The type `FileResult` of the API. */
@@ -9446,7 +9451,8 @@ export class ProductsResource<M extends DecimalMode = "number"> {
    *
    * Each filament is matched to one that the farm has: equal material, and the colour by its hex value or its name,
    * or else the nearest colour. `match` says how, and `candidates` what else would do; `filaments` chooses. A file
-   * that does not name a material needs a choice.
+   * that does not name a material needs a choice: with `dry_run`, a warning with the code `MATERIAL_UNKNOWN` says so,
+   * and `action` is what happens after the choice; without `dry_run`, the response is a 422.
    *
    * Requires the role `operator` or `admin`.
    */
