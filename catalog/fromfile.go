@@ -508,7 +508,7 @@ func (p *fileProduct) match(stock []stockedFilament, chosen []int64) error {
 		case i < len(chosen) && chosen[i] > 0:
 			at := slices.IndexFunc(stock, func(s stockedFilament) bool { return s.Number != nil && *s.Number == chosen[i] })
 			if at < 0 {
-				return errUnknownFilament.With("filaments").On("filaments")
+				return errUnknownFilament.With(fmt.Sprintf("number %d in filaments", chosen[i])).On("filaments")
 			}
 			best, one.Match = &stock[at], "chosen"
 		case len(ranked) > 0:

@@ -310,3 +310,12 @@ func TestDryRunWithoutMaterial(t *testing.T) {
 		sent(c).Post(t, fromFile+name+chosen, sample(t, name)).Want(200)
 	}
 }
+
+// The error of an unknown filament names its number.
+func TestUnknownFilamentOfFile(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t).Operator(t)
+	sent(c).Post(t, fromFile+"a.gcode&filaments=99999", sample(t, "prusaslicer.gcode")).
+		WantError(400, "UNKNOWN_REFERENCE").Shows(map[string]string{"errors.0.field": "filaments",
+		"errors.0.message": "Not a filament: number 99999 in filaments"})
+}

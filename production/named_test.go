@@ -112,3 +112,25 @@ func TestProductsOfFiles(t *testing.T) {
 	c.Patch(t, item, j{"file_name": "hook.gcode", "product_id": hook}).Fields("file_name")
 	c.Patch(t, item, j{"file_sha256": nil}).Fields("file_sha256")
 }
+
+// Each unknown reference of a new run has a message of its own.
+func TestUnknownReferencesOfRun(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t).Operator(t)
+	unknown := "0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a41"
+	product := c.Post(t, "/api/v1/products", j{"name": "Lamp"}).Want(201).ID()
+	c.Post(t, runs, j{"printer_id": unknown, "items": []j{{"file_name": "none.gcode"}, {"file_sha256": "ab"},
+		{"product_id": product, "order_item_id": unknown}}, "materials": []j{{"spool_id": unknown}}}).
+		WantError(400, "UNKNOWN_REFERENCE").Shows(map[string]string{
+		"detail": "Not a printer: printer_id; not a product: items[0].file_name, items[1].file_sha256; " +
+			"not an item of an order: items[2].order_item_id; not a spool: materials[0].spool_id",
+		"errors.#":         "5",
+		"errors.0.field":   "printer_id",
+		"errors.0.message": "Not a printer: printer_id",
+		"errors.1.field":   "items[0].file_name",
+		"errors.1.message": "Not a product: items[0].file_name",
+		"errors.2.message": "Not a product: items[1].file_sha256",
+		"errors.3.message": "Not an item of an order: items[2].order_item_id",
+		"errors.4.message": "Not a spool: materials[0].spool_id",
+	})
+}

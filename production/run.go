@@ -482,7 +482,13 @@ func respondWith(ctx context.Context, send func(context.Context, ...*db.Stmt) er
 }
 
 var errUnknownReferences = server.BadRequest("UNKNOWN_REFERENCE", "%s",
-	"Not a product: items[1].sku; not a spool: materials[0].spool_id").On("items[1].sku", "materials[0].spool_id")
+	"Not a product: items[1].sku; not a spool: materials[0].spool_id").
+	Each(unknownReference("a product", "items[1].sku"), unknownReference("a spool", "materials[0].spool_id"))
+
+// unknownReference returns the problem of a field that names no such thing.
+func unknownReference(what, field string) server.FieldError {
+	return server.FieldError{Field: field, Message: "Not " + what + ": " + field}
+}
 
 const printerRules = "`printer_id` names a printer, whose name becomes `printer_name`. A `printer_name` without " +
 	"`printer_id` names the printer with this name, not case-sensitive, or none. The run keeps the name that the " +
@@ -621,9 +627,11 @@ type invalidEntries struct {
 
 // err returns the error of the new run, or nil.
 func (e invalidEntries) err(in *Run) error {
-	var unknown, fields []string
+	var unknown []string
+	var fields []server.FieldError
 	if e.printer {
-		unknown, fields = []string{"not a printer: printer_id"}, []string{"printer_id"}
+		unknown = append(unknown, "not a printer: printer_id")
+		fields = append(fields, unknownReference("a printer", "printer_id"))
 	}
 	for _, list := range []struct {
 		what, list string
@@ -636,15 +644,15 @@ func (e invalidEntries) err(in *Run) error {
 	} {
 		var names []string
 		for _, i := range list.indexes {
-			names = append(names, fmt.Sprintf("%s[%d].%s", list.list, i, list.field(i)))
+			name := fmt.Sprintf("%s[%d].%s", list.list, i, list.field(i))
+			names, fields = append(names, name), append(fields, unknownReference(list.what, name))
 		}
 		if names != nil {
 			unknown = append(unknown, "not "+list.what+": "+server.JoinFields(names))
-			fields = append(fields, names...)
 		}
 	}
 	if text := strings.Join(unknown, "; "); text != "" {
-		return errUnknownReferences.With("N" + text[1:]).On(fields...)
+		return errUnknownReferences.With("N" + text[1:]).Each(fields...)
 	}
 	var problems server.Problems
 	for _, list := range []struct {

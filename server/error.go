@@ -72,6 +72,13 @@ func (e *Error) On(fields ...string) *Error {
 	return &c
 }
 
+// Each returns a copy of e that concerns fields with a message of their own.
+func (e *Error) Each(fields ...FieldError) *Error {
+	c := *e
+	c.Fields = fields
+	return &c
+}
+
 // Errors that several packages return.
 var (
 	ErrNotFound     = &Error{Status: 404, Code: "NOT_FOUND", Detail: "The resource does not exist"}
