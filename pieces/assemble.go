@@ -3,6 +3,7 @@ package pieces
 import (
 	"context"
 	"encoding/json"
+	"errors"
 
 	"spoolwright/catalog"
 	"spoolwright/db"
@@ -75,7 +76,11 @@ func (h handlers) assembly(
 		Into(&parts, &missing)
 	entries := db.SQL(`select `+entryColumns("e")+` from piece_entries e where e.assembly_id = $1
 		order by e.created_at, e.id`, id)
-	if err := server.Found(changed, h.db.Write(ctx, changed, entries)); err != nil {
+	err := server.Found(changed, h.db.Write(ctx, changed, entries))
+	if errors.Is(err, db.ErrOutOfRange) {
+		return nil, server.Invalid("quantity", "makes the pieces of a part too many").Because(err)
+	}
+	if err != nil {
 		return nil, err
 	}
 	switch {

@@ -225,3 +225,16 @@ func TestDeliveryAssemblesAllLevels(t *testing.T) {
 	tenant.User(t, "admin").Patch(t, "/api/v1/settings", j{"assemble_on_delivery": false}).Want(200)
 	isReady(order, false)
 }
+
+// More parts than the stock of a product can have are a problem with the quantity.
+func TestDisassembleTooMany(t *testing.T) {
+	t.Parallel()
+	c := newFarm(t).Tenant(t).User(t, "operator")
+	part := c.Post(t, products, j{"name": "Part"}).Want(201).ID()
+	kit := c.Post(t, products, j{"name": "Kit", "components": []j{{"component_product_id": part, "quantity": 1_000_000}}}).
+		Want(201).ID()
+	c.Post(t, products+"/"+kit+"/count", j{"counted": 1_000_000}).Want(200)
+	c.Post(t, products+"/"+kit+"/disassemble", j{"quantity": 1_000_000}).Fields("quantity")
+	onHand(t, c, kit, 1_000_000)
+	c.Post(t, products+"/"+kit+"/disassemble", j{"quantity": 1}).Want(200)
+}
