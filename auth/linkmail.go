@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"spoolwright/db"
 	"spoolwright/mail"
@@ -277,8 +278,23 @@ func (m *LinkMailer) warn(ctx context.Context, message string, err error) {
 	}
 }
 
+// breaksLine reports whether a character ends a line, or is another control character.
+func breaksLine(c rune) bool { return unicode.IsControl(c) || c == '\u2028' || c == '\u2029' }
+
+// oneLine returns a name with spaces instead of line breaks. Otherwise, a name could be a text that seems to be the
+// service's.
+func oneLine(name string) string {
+	return strings.Join(strings.Fields(strings.Map(func(c rune) rune {
+		if breaksLine(c) {
+			return ' '
+		}
+		return c
+	}, name)), " ")
+}
+
 // linkMail returns the e-mail with a link.
 func linkMail(d dueLink, link string) mail.Message {
+	d.name, d.farm = oneLine(d.name), oneLine(d.farm)
 	m := mail.Message{To: d.email, Subject: "Set your password of Spoolwright", Text: "Hello " + d.name + ",\n\n"}
 	if d.invitation {
 		m.Subject = "Your invitation to Spoolwright"

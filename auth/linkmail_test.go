@@ -357,3 +357,29 @@ func TestSendIsRefused(t *testing.T) {
 		"send": true}).Fields("send")
 	without.Post(t, usersPath+"/"+without.Actor.User+"/password-link", j{"send": true}).Fields("send")
 }
+
+// Names are one line: the text of an e-mail is the service's.
+func TestNamesInEmails(t *testing.T) {
+	t.Parallel()
+	f := newLinkFarm(t, testkit.SMTPOptions{})
+	for _, name := range []string{"Bob\r\nBcc: x@y.example", "Bob\u0085x", "Bob\u2028x", "Bob\u2029x"} {
+		f.admin.Post(t, usersPath, newUser(j{"name": name})).Fields("name")
+		f.admin.Patch(t, usersPath+"/"+f.admin.Actor.User, j{"name": name}).Fields("name")
+	}
+	f.admin.Post(t, usersPath, newUser(j{"name": "Zoë 李 \U0001f469\u200d\U0001f52c"})).Want(201)
+
+	// Names from before the rule, and those of farms.
+	path, _ := f.invite(t)
+	_, err := f.super.Exec(t.Context(), `update users set name = e'Bob\r\n\r\nVisit evil.example' where id = '`+idOf(path)+`'`)
+	testkit.Check(t, err)
+	_, err = f.super.Exec(t.Context(), `update tenants set name = e'North\n\nFarm' where tenant_id = '`+f.admin.Actor.Tenant+`'`)
+	testkit.Check(t, err)
+	f.MailLinks(t)
+	text, err := io.ReadAll(quotedprintable.NewReader(strings.NewReader(f.smtp.Wait(t).Data)))
+	testkit.Check(t, err)
+	for _, want := range []string{"Hello Bob Visit evil.example,", "the farm North Farm in"} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("no %q in %s", want, text)
+		}
+	}
+}

@@ -60,8 +60,11 @@ type LinkEmailState string
 // Enum returns all states.
 func (LinkEmailState) Enum() []string { return []string{"waiting", "sent", "refused"} }
 
-// Check applies CheckPassword. A password must not be blank.
+// Check applies CheckPassword. A password must not be blank. A name must be one line, because e-mails contain it.
 func (u *UserAccount) Check(problems *server.Problems) {
+	if n := u.Name; !n.IsNull() && strings.ContainsFunc(*n.Value, breaksLine) {
+		problems.Add("name", "must be one line without control characters")
+	}
 	if p := u.Password; !p.IsNull() && strings.TrimSpace(*p.Value) == "" {
 		problems.Add("password", "must not be blank")
 		return

@@ -230,7 +230,7 @@ class UserAccount:
     email: str
     """Not case-sensitive, unique across all tenants, cannot be changed."""
     name: str
-    """The user's name."""
+    """The user's name: one line."""
     role: Role
     """viewer reads, operator also writes, admin also manages users."""
     disabled: bool
@@ -8267,7 +8267,7 @@ class UsersResource:
         Requires the role `admin`.
 
         :param email: Not case-sensitive, unique across all tenants, cannot be changed.
-        :param name: The user's name.
+        :param name: The user's name: one line.
         :param role: viewer reads, operator also writes, admin also manages users.
         :param disabled: A disabled user cannot log in. Default: false.
         :param password: Not a common one. Never returned. Without one, a new user sets it with a password link.
@@ -8332,7 +8332,7 @@ class UsersResource:
 
         :param id: The id of the user, a UUID.
         :param email: Not case-sensitive, unique across all tenants, cannot be changed.
-        :param name: The user's name.
+        :param name: The user's name: one line.
         :param role: viewer reads, operator also writes, admin also manages users.
         :param disabled: A disabled user cannot log in. Default: false.
         :param password: Not a common one. Never returned. Without one, a new user sets it with a password link.

@@ -167,7 +167,7 @@ export interface UserAccount {
   readonly id: string;
   /** Not case-sensitive, unique across all tenants, cannot be changed. */
   readonly email: string;
-  /** The user's name. */
+  /** The user's name: one line. */
   readonly name: string;
   /** viewer reads, operator also writes, admin also manages users. */
   readonly role: Role;
@@ -4134,7 +4134,7 @@ export interface NewPassword {
 export interface UserAccountCreate {
   /** Not case-sensitive, unique across all tenants, cannot be changed. */
   email: string;
-  /** The user's name. */
+  /** The user's name: one line. */
   name: string;
   /** viewer reads, operator also writes, admin also manages users. */
   role: Role;
@@ -4150,7 +4150,7 @@ export interface UserAccountCreate {
 export interface UserAccountUpdate {
   /** Not case-sensitive, unique across all tenants, cannot be changed. */
   email?: string | undefined;
-  /** The user's name. */
+  /** The user's name: one line. */
   name?: string | undefined;
   /** viewer reads, operator also writes, admin also manages users. */
   role?: Role | undefined;
