@@ -319,3 +319,18 @@ func TestUnknownFilamentOfFile(t *testing.T) {
 		WantError(400, "UNKNOWN_REFERENCE").Shows(map[string]string{"errors.0.field": "filaments",
 		"errors.0.message": "Not a filament: number 99999 in filaments"})
 }
+
+// G-code without its end is taken with a warning.
+func TestIncompleteFile(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t).Operator(t)
+	for _, name := range []string{"bambu.gcode", "cura.gcode"} {
+		all := sample(t, name)
+		for text, want := range map[string]bool{all: false, all[:len(all)*3/4]: true} {
+			got := sent(c).Post(t, fromFile+name+"&dry_run=true", text).Want(200).Body
+			if strings.Contains(string(got), "The file may not be complete: its end is missing.") != want {
+				t.Errorf("%d of %d bytes of %s: %s", len(text), len(all), name, got)
+			}
+		}
+	}
+}

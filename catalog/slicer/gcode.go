@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -25,6 +26,7 @@ type gcode struct {
 	defined map[string]bool // the objects by the commands for Klipper, which name them in another way
 	elapsed string          // Cura's time until the last layer
 	tally   *tally          // of a file whose header has no estimates, or nil
+	end     string          // the last one of endMarks in the file
 }
 
 const maxObjects = 2000
@@ -102,6 +104,12 @@ func (g *gcode) comment(text []byte) {
 	}
 	if len(text) == 0 {
 		return
+	}
+	for _, mark := range endMarks {
+		if bytes.HasPrefix(text, []byte(mark)) {
+			g.end = mark
+			return
+		}
 	}
 	switch text[0] {
 	case 't':
@@ -251,6 +259,19 @@ func (g *gcode) file() (*File, error) {
 		return nil, ErrUnknown
 	}
 	return f, nil
+}
+
+// incomplete reports whether the file lacks the mark that its program writes behind the last move.
+func (g *gcode) incomplete() bool {
+	if g.values[metres] == engineLength {
+		return false // CuraEngine on its own may write no mark
+	}
+	for _, p := range lastMarks {
+		if strings.HasPrefix(g.values[program], p.program) {
+			return !slices.Contains(p.marks, g.end)
+		}
+	}
+	return false
 }
 
 // describe sets the fields of the file that the settings have and the file does not.

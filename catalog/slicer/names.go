@@ -89,3 +89,26 @@ var programs = []struct{ start, name string }{
 	{"BambuStudio ", "BambuStudio "}, {"OrcaSlicer ", "OrcaSlicer "}, {"Creality_Print ", "Creality Print "},
 	{"CrealityPrint ", "Creality Print "}, {"Creality Print ", "Creality Print "},
 }
+
+// endMarks are the beginnings of comments at the end of a file.
+var endMarks = []string{prusaEnd, movesEnd, curaEnd, curaSettings}
+
+const (
+	prusaEnd     = "prusaslicer_config = end"
+	movesEnd     = "EXECUTABLE_BLOCK_END"
+	curaEnd      = "End of Gcode"
+	curaSettings = "SETTING_3 "
+)
+
+// lastMarks are the marks with one of which a complete file of a program ends. Programs of which it is not certain what
+// they write at the end are not in the list.
+var lastMarks = []struct {
+	program string
+	marks   []string
+}{
+	{"PrusaSlicer ", []string{prusaEnd}},
+	{"OrcaSlicer ", []string{movesEnd}},
+	{"BambuStudio ", []string{movesEnd}},
+	{"Cura_SteamEngine ", []string{curaEnd, curaSettings}},
+	{"CrealitySlicer_V", []string{curaEnd, curaSettings}},
+}

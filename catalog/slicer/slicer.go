@@ -49,6 +49,7 @@ type File struct {
 	NozzleMM      float64
 	LayerHeightMM float64
 	Plates        []Plate // at least one
+	Incomplete    bool    // G-code without the end that the slicer writes; other formats are errors then
 	Size          int64
 	SHA256        string // in hexadecimal digits
 }
@@ -138,7 +139,7 @@ func read(r *bufio.Reader) (*File, error) {
 	}
 	f, err := g.file()
 	if err == nil {
-		f.Format = "gcode"
+		f.Format, f.Incomplete = "gcode", g.incomplete()
 	}
 	return f, err
 }

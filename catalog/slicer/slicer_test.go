@@ -155,6 +155,38 @@ func TestFaults(t *testing.T) {
 	}
 }
 
+// G-code that was cut off anywhere behind its header is an error or marked, for programs whose files have a known end.
+func TestIncompleteGCode(t *testing.T) {
+	t.Parallel()
+	all := samples(t)
+	for name, marks := range map[string]string{"prusaslicer.gcode": "; prusaslicer_config = end",
+		"prusaslicer-mmu.gcode": "; prusaslicer_config = end", "orcaslicer.gcode": "; EXECUTABLE_BLOCK_END",
+		"bambu.gcode": "; EXECUTABLE_BLOCK_END", "cura.gcode": ";SETTING_3 ", "creality4.gcode": ";End of Gcode",
+		"superslicer.gcode": "", "crealityprint.gcode": "", "curaengine.gcode": "", "simplify3d.gcode": ""} {
+		data := all[name]
+		if f, err := slicer.Read(bytes.NewReader(data)); err != nil || f.Incomplete {
+			t.Errorf("%s: %+v, %v", name, f, err)
+		}
+		if marks == "" {
+			continue
+		}
+		read := 0
+		for n := 0; n <= bytes.Index(data, []byte(marks)); n++ {
+			f, err := slicer.Read(bytes.NewReader(data[:n]))
+			if err != nil {
+				continue
+			}
+			read++
+			if !f.Incomplete && n > len(data)/4 { // the name of the program is in the header
+				t.Fatalf("the first %d of %d bytes of %s count as complete", n, len(data), name)
+			}
+		}
+		if read == 0 && name != "orcaslicer.gcode" { // its estimates are behind the mark
+			t.Errorf("%s: no part was read", name)
+		}
+	}
+}
+
 func FuzzRead(f *testing.F) {
 	for _, data := range samples(f) {
 		f.Add(data)
