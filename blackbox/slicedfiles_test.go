@@ -37,7 +37,7 @@ func TestSlicedFileCommands(t *testing.T) {
 		run.Dir = dir
 		run.Env = append(os.Environ(), "URL="+c.API.URL+"/api/v1", "TOKEN="+c.Token, "KEY="+key, "HOOK="+hook)
 		out, err := run.CombinedOutput()
-		if err != nil || bytes.Contains(out, []byte(`"code"`)) {
+		if err != nil || bytes.Contains(out, []byte(`"code":"`)) {
 			t.Fatalf("%v: %s", err, out)
 		}
 	}
