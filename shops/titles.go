@@ -141,6 +141,8 @@ var titles = imports.Titles{
 		payment, payment method, payment type, payment status, shipping method, weight, image, image url, url, link,
 		tracking, tracking number, id, listing id, product id, customer id, tags, vendor, number of items, order type,
 		invoice, invoice number, gift, cost, profit, items.id, items.product_id, revenue, margin,
+		ready_at, items.produced, items.planned, items.delivered, items.picture_version, unknown_parts,
+		hidden_at, hidden_by, hidden_by_name,
 		datum, bestelldatum, auftragsdatum, kaufdatum, bezahlt am, telefon, adresse, anschrift, straße, plz, ort, stadt,
 		land, gesamt, gesamtpreis, gesamtbetrag, summe, betrag, steuer, mwst, versand, versandkosten, rabatt, gutschein,
 		währung, zahlung, zahlungsart, zahlungsstatus, bezahlt, gewicht, bild, rechnungsnummer, firma, kundennummer,

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -430,6 +431,9 @@ func (c *converter) read(row transfer.Row, defaults map[string]string) *rowValue
 		if i < len(row.Cells) && row.Cells[i] != nil {
 			cell = strings.TrimSpace(*row.Cells[i])
 			text = tidy(*row.Cells[i])
+			if !c.derive && c.isFreeText(one.target) {
+				text = *row.Cells[i] // an exported file that comes back changes nothing
+			}
 		}
 		if i < len(c.header) {
 			same = same && c.header[i] == cell
@@ -515,6 +519,13 @@ func (c *converter) addExtra(r *rowValues, key, text string, isNumber bool) {
 func (c *converter) change(r *rowValues, field, text, format string, args ...any) {
 	c.changed = append(c.changed,
 		transfer.CellChange{Line: r.line, Field: field, Text: text, Detail: fmt.Sprintf(format, args...)})
+}
+
+// isFreeText reports whether a target is a text without a form of its own, or a custom field.
+func (c *converter) isFreeText(target string) bool {
+	f := c.fields[target]
+	return strings.HasPrefix(target, "extra.") ||
+		f != nil && f.Kind != nil && f.Kind.Kind() == reflect.String && len(f.Enum) == 0 && !f.IsDate()
 }
 
 // cell returns the text of a cell in a form that package transfer reads.
