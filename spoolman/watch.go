@@ -143,7 +143,7 @@ var changedItems = `(
 
 // poll sends the changes of a tenant's items since the last poll. The first poll of a tenant sends nothing. The round
 // trip that reads the items then checks the callers of the sockets, so that nobody gets what was changed after the end
-// of his access.
+// of their access.
 func (h *hub) poll(ctx context.Context, tenant string) error {
 	ctx = db.As(ctx, db.Actor{Tenant: tenant})
 	h.mu.Lock()
