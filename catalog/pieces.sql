@@ -16,7 +16,7 @@ end $$;
 -- Adds an entry to the ledger of a product's pieces, and changes its stock. No other code changes the stock.
 --
 -- p_pieces come into stock; a negative number goes out. What goes out beyond the pieces in stock is the entry's
--- shortfall, except of kind used, which can make the stock negative. p_shortfall is a number of such pieces that come
+-- shortfall, except of kind used, which can make the stock negative, and of pieces that an order has just returned. p_shortfall is a number of such pieces that come
 -- back: they were not in stock, and do not come into it.
 --
 -- p_cost is the cost of the pieces, or null if it is unknown. p_unvalued says how many of the pieces that come in have
@@ -61,7 +61,7 @@ begin
 	entry.cost := p_cost;
 	if p_pieces < 0 then
 		gone := least(-p_pieces, had);
-		if p_kind <> 'used' then
+		if p_kind <> 'used' and (p_kind <> 'scrapped' or p_order_item is null) then
 			entry.pieces := -gone;
 			entry.shortfall := -p_pieces - gone - p_shortfall;
 		end if;

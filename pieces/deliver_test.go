@@ -181,3 +181,20 @@ func TestDeliverConcurrently(t *testing.T) {
 		c.Get(t, fmt.Sprint(entries, "?order_id=", all[i][len(orderURL)+1:])).Shows(map[string]string{"total": "2"})
 	}
 }
+
+// A broken piece that comes back changes no stock, also if runs have used more pieces than were counted.
+func TestBrokenReturnOfUncountedPieces(t *testing.T) {
+	t.Parallel()
+	c := newFarm(t).Operator(t)
+	clip := c.NewProduct(t, "Clip", 1)
+	lamp := c.Post(t, products, j{"name": "Lamp", "materials": []j{{"material_type": "PLA", "color": "Black",
+		"weight_grams": 1}}, "components": []j{{"component_product_id": clip, "quantity": 2}}}).Want(201).ID()
+	c.Post(t, runs, j{"status": "completed", "items": []j{{"product_id": lamp, "parts_from_stock": true}}}).Want(201)
+	onHand(t, c, clip, -2)
+	order, item := c.NewOrder(t, clip, 1)
+	c.Post(t, order+"/deliver", nil).Want(200)
+	onHand(t, c, clip, -2)
+	c.Post(t, order+"/return", j{"items": []j{{"id": item, "quantity": 1, "to_stock": false}}}).Want(200)
+	onHand(t, c, clip, -2)
+	balanced(t, c, clip)
+}
