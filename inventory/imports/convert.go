@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -521,11 +520,10 @@ func (c *converter) change(r *rowValues, field, text, format string, args ...any
 		transfer.CellChange{Line: r.line, Field: field, Text: text, Detail: fmt.Sprintf(format, args...)})
 }
 
-// isFreeText reports whether a target is a text without a form of its own, or a custom field.
+// isFreeText reports whether a target is a text of any form, or a custom field.
 func (c *converter) isFreeText(target string) bool {
 	f := c.fields[target]
-	return strings.HasPrefix(target, "extra.") ||
-		f != nil && f.Kind != nil && f.Kind.Kind() == reflect.String && len(f.Enum) == 0 && !f.IsDate()
+	return strings.HasPrefix(target, "extra.") || f != nil && f.IsFreeText()
 }
 
 // cell returns the text of a cell in a form that package transfer reads.
