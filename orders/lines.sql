@@ -1,3 +1,10 @@
+-- Returns what lines with equal keys have in common: the SKU or, without one, the title. Case does not matter. The
+-- generated columns match_key have the same expression.
+create or replace function line_match_key(title text, sku text) returns text language sql immutable as $$
+	select case when sku <> '' then 'sku ' || (lower(sku collate "und-x-icu") collate "C")
+		else 'title ' || (lower(title collate "und-x-icu") collate "C") end
+$$;
+
 -- Returns what a line sells, or no row if it has no product yet: a product, and how many pieces of it one unit of the
 -- line has, or null for a line that the farm does not print. No other code has this rule. The SKU of a product comes
 -- first, then what a person has assigned to the SKU or, for a line without SKU, to the title. Case does not matter; of
@@ -13,9 +20,7 @@ language sql stable rows 1 as $$
 		union all
 		(select 2, a.product_id, a.pieces
 			from order_assignments a
-			where a.match_key = case when order_line_match.sku <> ''
-					then 'sku ' || (lower(order_line_match.sku collate "und-x-icu") collate "C")
-					else 'title ' || (lower(order_line_match.title collate "und-x-icu") collate "C") end
+			where a.match_key = line_match_key(order_line_match.title, order_line_match.sku)
 				and (a.product_id is null
 					or exists (select from products p where p.id = a.product_id and p.hidden_at is null)))
 	) m order by m.n limit 1
@@ -86,8 +91,7 @@ begin
 		select n.shop_line, k.match_key, n.shop_line like 'file %' as loose,
 			row_number() over (partition by k.match_key, n.shop_line like 'file %' order by n.n) as nth
 		from json_to_recordset(p_lines) n (n int, shop_line text, title text, sku text)
-		cross join lateral (select case when n.sku <> '' then 'sku ' || (lower(n.sku collate "und-x-icu") collate "C")
-			else 'title ' || (lower(n.title collate "und-x-icu") collate "C") end) k (match_key)
+		cross join lateral line_match_key(n.title, n.sku) k (match_key)
 		where not exists (select from order_lines x where x.order_id = p_order and x.shop_line = n.shop_line)
 	) n on n.match_key = o.match_key and n.nth = o.nth
 	where l.id = o.id and (l.shop_line is null or n.loose <> o.loose);
@@ -97,15 +101,13 @@ begin
 		from json_to_recordset(p_lines) n (shop_line text, title text, sku text, quantity int, unit_price numeric)
 	), line as materialized (
 		select l.id, l.item_id, l.pieces, l.quantity as was, l.unit_price as price_was, n.shop_line is not null as known,
-			coalesce(n.quantity, 0) as quantity, n.unit_price, n.title, n.sku, coalesce(k.match_key <> l.match_key, false)
-				and not exists (
-					select from order_items i where i.id = l.item_id and (i.delivered > 0 or exists (
-						select from order_line_match(n.title, n.sku) m where m.product_id = i.product_id and m.pieces = l.pieces))
-				) as other
+			coalesce(n.quantity, 0) as quantity, n.unit_price, n.title, n.sku,
+			n.shop_line is not null and line_match_key(n.title, n.sku) <> l.match_key and not exists (
+				select from order_items i where i.id = l.item_id and (i.delivered > 0 or exists (
+					select from order_line_match(n.title, n.sku) m where m.product_id = i.product_id and m.pieces = l.pieces))
+			) as other
 		from order_lines l
 		left join now n on n.shop_line = l.shop_line
-		left join lateral (select case when n.sku <> '' then 'sku ' || (lower(n.sku collate "und-x-icu") collate "C")
-			else 'title ' || (lower(n.title collate "und-x-icu") collate "C") end) k (match_key) on true
 		where l.order_id = p_order and l.shop_line is not null and (n.shop_line is null and l.quantity > 0
 			or n.shop_line is not null and (n.quantity, n.unit_price, n.title, n.sku) is distinct from
 				(l.quantity, l.unit_price, l.title, l.sku))
