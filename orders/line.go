@@ -18,14 +18,14 @@ type OrderLine struct {
 	UnitPrice value.Optional[value.Decimal] `json:"unit_price" rule:"maximum=1000000"`
 }
 
-// maxTitle is the maximum length of a title in bytes: the index of lines without a product has it in lower case, which
+// MaxTitle is the maximum length of a title in bytes: the index of lines without a product has it in lower case, which
 // may be longer by half, and an entry of an index has at most 2,704 bytes.
-const maxTitle = 1600
+const MaxTitle = 1600
 
 // Check reports a title that is too long.
 func (l *OrderLine) Check(problems *server.Problems) {
-	if l.Title.Set && !l.Title.IsNull() && len(*l.Title.Value) > maxTitle {
-		problems.Add("title", "must have at most %d bytes", maxTitle)
+	if l.Title.Set && !l.Title.IsNull() && len(*l.Title.Value) > MaxTitle {
+		problems.Add("title", "must have at most %d bytes", MaxTitle)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"spoolwright/orders"
 	"spoolwright/server"
 	"spoolwright/value"
 )
@@ -49,11 +50,10 @@ func clean(text string, most int, lines bool) string {
 	return text
 }
 
-// cleanTitle returns the title of a line. An index has the titles of lines, in lower case, which can be half as long
-// again in bytes, and its rows have less than 2,700 bytes.
+// cleanTitle returns the title of a line, of at most orders.MaxTitle bytes.
 func cleanTitle(text string) string {
 	text = clean(text, 1000, false)
-	for len(text) > 1600 {
+	for len(text) > orders.MaxTitle {
 		_, size := utf8.DecodeLastRuneInString(text)
 		text = text[:len(text)-size]
 	}
