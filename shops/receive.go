@@ -220,7 +220,7 @@ func (s *Service) take(ctx context.Context, shop, source string, m *message) err
 // id of the order in the shop in its reference.
 func (s *Service) add(ctx context.Context, number string, in orders.Incoming) (string, error) {
 	shown := in.Reference
-	for n := 1; ; n++ {
+	for taken := 0; ; { // how many references other orders have
 		t := &orders.Taking{Now: in, New: true}
 		if err := orders.TakeAll(ctx, s.db, []*orders.Taking{t}); err != nil || t.ID != "" {
 			return t.ID, err
@@ -236,15 +236,14 @@ func (s *Service) add(ctx context.Context, number string, in orders.Incoming) (s
 			return "", err
 		}
 		switch {
-		case found.Rows() == 0: // removed meanwhile
-			n--
-			continue
+		case found.Rows() == 0:
+			continue // removed meanwhile
 		case !follows:
 			return orders.Take(ctx, s.db, id, nil, in)
 		}
 		suffix := " (" + number + ")"
-		if n > 1 {
-			suffix = fmt.Sprintf(" (%s, %d)", number, n)
+		if taken++; taken > 1 {
+			suffix = fmt.Sprintf(" (%s, %d)", number, taken)
 		}
 		in.Reference = clean(shown, 200-utf8.RuneCountInString(suffix), false) + suffix
 	}

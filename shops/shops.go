@@ -160,15 +160,14 @@ func (s *Service) create(ctx context.Context, r *server.Request[ShopCreation]) (
 		return nil, err
 	}
 	id := value.NewID()
-	var full, named bool
-	check := db.SQL(`select count(*) >= $1, coalesce(bool_or(`+sameName+`), false) from shops`, maxShops,
-		r.In.Name.Arg()).Into(&full, &named)
+	var full bool
+	check := db.SQL(`select count(*) >= $1 from shops`, maxShops).Into(&full)
 	shop := db.SQL(`
 		insert into shops (id, kind, name, secret)
-		select $1, $5, $2, $3
-		where (select count(*) from shops) < $4 and not exists (select from shops where `+sameName+`)
+		select $1, $4, $2, $3
+		where (select count(*) from shops) < $5 and not exists (select from shops where `+sameName+`)
 		returning `+columns,
-		id, r.In.Name.Arg(), s.vault.Seal(db.ActorOf(ctx).Tenant, id, []byte(secret)), maxShops, string(*r.In.Kind.Value))
+		id, r.In.Name.Arg(), s.vault.Seal(db.ActorOf(ctx).Tenant, id, []byte(secret)), string(*r.In.Kind.Value), maxShops)
 	if err := s.db.Write(ctx, db.Lock("shops"), check, shop,
 		db.SQL(`select shop_claim(id)::text from shops where id = $1`, id)); err != nil {
 		return nil, err
@@ -176,7 +175,7 @@ func (s *Service) create(ctx context.Context, r *server.Request[ShopCreation]) (
 	switch {
 	case full:
 		return nil, errLimit
-	case named:
+	case shop.Rows() == 0:
 		return nil, errDuplicate.With(r.In.Name.Or(""))
 	}
 	return withSecret(shop.Object(), secret), nil
