@@ -76,7 +76,8 @@ var marginReportDoc = &server.Doc{
 		"scrapped, or are missing at a count, are a cost of that day; those that a count finds lower it. So are " +
 		"parts that were assembled to a kit whose cost is unknown because of other parts. So each amount that was " +
 		"spent is in the report once, or in the value of the stock that `reportPieces` returns; what was printed for " +
-		"an open order is in both until it is delivered. Pieces in stock whose cost is not known completely stay in the cost of their run.\n\n" +
+		"an open order is in both until it is delivered. Pieces in stock whose cost is not known completely stay in " +
+		"the cost of their run.\n\n" +
 		"The items of a run share its cost as `getOrder` says. A group whose field is null has what has no product, " +
 		"order, customer or printer. `month` returns the first day of each, oldest first; the other groups have the " +
 		"largest revenue first. `pieces` are good ones of the runs.\n\n" +
