@@ -47,12 +47,6 @@ func lockProduct(ids ...string) []*db.Stmt {
 	return []*db.Stmt{lockCatalog(), db.SQL(`select id from products where id = $1 for no key update`, ids[0])}
 }
 
-// lockNumber is the server.Lock of the product with a number.
-func lockNumber(numbers ...string) []*db.Stmt {
-	return []*db.Stmt{lockCatalog(),
-		db.SQL(`select id from products where number = $1::text::int for no key update`, numbers[0])}
-}
-
 const costTooLarge = "makes a cost of this product, or of one that contains it, larger than 999,999,999"
 
 // costError returns an error of the field if err says that the cost of a product is too large. The product may be the

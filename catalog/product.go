@@ -41,7 +41,7 @@ func Routes(d *db.DB) []server.Route {
 		server.Op("POST /api/v1/products/import/check", server.Write, productImport.CheckEndpoint(d), checkDoc),
 		server.Op("GET /api/v1/products/{id}", server.Read, server.Handle(h.get), getDoc).Versioned(lockProduct),
 		server.Op("GET /api/v1/products/by-number/{number}", server.Read, server.Handle(h.getByNumber), getByNumberDoc).
-			Versioned(lockNumber),
+			Versioned(server.NoLock),
 		server.Op("PATCH /api/v1/products/{id}", server.Write, server.Handle(h.update), updateDoc),
 		server.Op("DELETE /api/v1/products/{id}", server.Write, server.Handle(h.delete), deleteDoc),
 		server.Op("POST /api/v1/products/{id}/restore", server.Write, server.Handle(h.restore), restoreDoc),

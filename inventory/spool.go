@@ -40,7 +40,7 @@ func Routes(d *db.DB) []server.Route {
 		server.Op("GET /api/v1/spools/{id}", server.Read,
 			server.HandleGet[Spool](h.db, selectSpool), getDoc).Versioned(lockSpool),
 		server.Op("GET /api/v1/spools/by-number/{number}", server.Read, server.Handle(h.getByNumber), getByNumberDoc).
-			Versioned(lockNumber),
+			Versioned(server.NoLock),
 		server.Op("PATCH /api/v1/spools/{id}", server.Write, server.Handle(h.update), updateDoc),
 		server.Op("DELETE /api/v1/spools/{id}", server.Write, server.Handle(h.delete), deleteDoc),
 		server.Op("POST /api/v1/spools/{id}/restore", server.Write, server.Handle(h.restore), restoreDoc),
@@ -267,11 +267,6 @@ func (h handlers) getByNumber(ctx context.Context, r *server.Request[struct{}]) 
 
 // lockSpool is the server.Lock of a spool.
 var lockSpool = server.LockRow("spools")
-
-// lockNumber is the server.Lock of the spool with a number.
-func lockNumber(numbers ...string) []*db.Stmt {
-	return []*db.Stmt{db.SQL(`select id from spools where number = $1::text::int for no key update`, numbers[0])}
-}
 
 var selectSpoolSQL = `select ` + spoolColumns + ` from spools where id = $1 and hidden_at is null`
 

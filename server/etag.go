@@ -22,6 +22,9 @@ func LockRow(table string) Lock {
 	}
 }
 
+// NoLock is the Lock of a resource at a path that has no PATCH and no DELETE route.
+func NoLock(...string) []*db.Stmt { return nil }
+
 // Versioned returns a copy of r, the GET route of a resource, whose responses have an ETag. The responses of the route
 // that creates such resources have an ETag too, unless they contain a secret. The PATCH and DELETE routes of the same
 // path then accept If-Match. In the transaction of the write, they lock the resource, read it, and compare its ETag
