@@ -180,7 +180,7 @@ func (s *Selection) lock(ctx context.Context) []*db.Stmt {
 	case s.IDs.IsNull():
 		return []*db.Stmt{server.LockRows("spools", columns, `
 			select s.id from unnest($1::int[]) n (number) cross join lateral (
-				select id from spools where number = n.number and hidden_at is null
+				select id from spools where number = n.number
 			) s`, shown, []int64(*s.Numbers.Value))}
 	}
 	var ids []string

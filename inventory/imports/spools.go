@@ -288,7 +288,7 @@ func (f importedFile) lock(ctx context.Context, d *db.DB, report []ImportedRow) 
 	locked := server.LockRows("spools", "id, number, filament_id, "+inventory.Followed, `
 		select unnest($1::uuid[]) as id union all
 		select s.id from unnest($2::int[]) n (number) cross join lateral (
-			select id from spools where number = n.number and hidden_at is null
+			select id from spools where number = n.number
 		) s`, "hidden_at is null", ids, numbers)
 	if err := d.Write(ctx, locked); err != nil {
 		return nil, err
