@@ -5,6 +5,11 @@ import (
 	"strings"
 	"testing"
 
+	"spoolwright/db"
+	"spoolwright/inventory"
+	"spoolwright/inventory/imports"
+	"spoolwright/server"
+	"spoolwright/spoolman"
 	"spoolwright/testkit"
 )
 
@@ -103,27 +108,74 @@ func TestCustomFields(t *testing.T) {
 // A choice that was added meanwhile cannot be removed either.
 func TestChoicesAddedMeanwhile(t *testing.T) {
 	t.Parallel()
-	c := operator(t)
+	api := testkit.New(t, testkit.Options{Change: func(c *server.Config) {
+		s := spoolman.Surface(c.DB)
+		t.Cleanup(s.Close)
+		c.Surfaces = []server.Surface{s}
+	}}, inventory.Routes)
+	tenant := api.Tenant(t)
+	c, key := tenant.User(t, "operator"), tenant.Key(t, "operator")
 	path := customFields + "/" + c.Post(t, customFields, j{"entity": "spool", "key": "finish", "name": "Finish",
 		"type": "choice", "choices": []string{"matt"}}).Want(201).ID()
-	held := c.Hold(t, `update custom_fields set choices = '{matt,silk}' where id = '`+path[len(customFields)+1:]+`'`)
-	done := held.Start(1, func() {
-		c.Patch(t, path, j{"choices": []string{"matt", "gloss"}}).WantError(422, "VALIDATION_ERROR")
-	})
-	held.Commit()
-	<-done
-	c.Get(t, path).Want(200).Shows(map[string]string{"choices.0": "matt", "choices.1": "silk"})
+	choices := []string{"matt", "gloss"}
+	for name, change := range map[string]struct {
+		send   func() *testkit.Response
+		status int
+	}{
+		"PATCH": {func() *testkit.Response { return c.Patch(t, path, j{"choices": choices}) }, 422},
+		"Spoolman": {func() *testkit.Response {
+			return key.Post(t, "/spoolman/api/v1/field/spool/finish", j{"name": "Finish", "field_type": "choice",
+				"choices": choices, "multi_choice": false})
+		}, 400},
+	} {
+		held := c.Hold(t, `update custom_fields set choices = '{matt,`+name+`}' where id = '`+path[len(customFields)+1:]+`'`)
+		var a *testkit.Response
+		done := held.StartWaiting(1, func() { a = change.send() })
+		held.Commit()
+		<-done
+		a.Want(change.status)
+		c.Get(t, path).Want(200).Shows(map[string]string{"choices": "[matt " + name + "]"})
+		c.Hold(t, `update custom_fields set choices = '{matt}' where id = '`+path[len(customFields)+1:]+`'`).Commit()
+	}
 }
 
 // A value waits for a removal of its definition, and is then refused.
 func TestValueOfRemovedCustomField(t *testing.T) {
 	t.Parallel()
 	c := operator(t)
+	for name, stores := range map[string]func() bool{
+		"create": func() bool { return c.Post(t, spools, spool(j{"extra": j{"tag": "x"}})).Status != 422 },
+		"import from Spoolman": func() bool {
+			_, err := spoolman.Import(db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant}),
+				imports.Importer{DB: c.API.DB}, strings.NewReader(`[{"id": 1, "extra": {"tag": "\"x\""},
+					"filament": {"id": 1, "material": "PLA", "diameter": 1.75, "weight": 1000}}]`), imports.SourceOptions{})
+			return err == nil || !strings.Contains(err.Error(), "custom fields were changed meanwhile")
+		},
+	} {
+		field := c.Post(t, customFields, j{"entity": "spool", "key": "tag", "name": "Tag", "type": "text"}).Want(201).ID()
+		held := c.Hold(t, `delete from custom_fields where id = '`+field+`'`)
+		stored := false
+		done := held.StartWaiting(1, func() { stored = stores() })
+		held.Commit()
+		if <-done; stored {
+			t.Errorf("%s: the value was stored", name)
+		}
+	}
+	c.Get(t, spools).Want(200).Shows(map[string]string{"total": "0"})
+}
+
+// The removal of a custom field waits for a value that another transaction stores, and then removes it.
+func TestRemovedCustomFieldOfValue(t *testing.T) {
+	t.Parallel()
+	c := operator(t)
 	field := c.Post(t, customFields, j{"entity": "spool", "key": "tag", "name": "Tag", "type": "text"}).Want(201).ID()
-	held := c.Hold(t, `delete from custom_fields where id = '`+field+`'`)
-	var created *testkit.Response
-	done := held.StartWaiting(1, func() { created = c.Post(t, spools, spool(j{"extra": j{"tag": "x"}})) })
+	id := c.Post(t, spools, spool(nil)).Want(201).ID()
+	held := c.Hold(t, `select from custom_fields where id = '`+field+`' for share`,
+		`update spools set extra = '{"tag": "x"}' where id = '`+id+`'`)
+	var removed *testkit.Response
+	done := held.StartWaiting(1, func() { removed = c.Delete(t, customFields+"/"+field) })
 	held.Commit()
 	<-done
-	created.WantError(422, "VALIDATION_ERROR")
+	removed.Want(204)
+	c.Get(t, spools+"/"+id).Want(200).Shows(map[string]string{"extra": "map[]"})
 }

@@ -88,6 +88,32 @@ func TestFilaments(t *testing.T) {
 	testkit.WantChecked(t, "filaments", "material_type", inventory.MaterialType("").Enum())
 }
 
+// A filament has the name that its vendor gets meanwhile.
+func TestFilamentOfRenamedVendor(t *testing.T) {
+	t.Parallel()
+	api := testkit.New(t, testkit.Options{}, inventory.Routes)
+	for _, named := range []string{"vendor_id", "vendor"} {
+		for _, method := range []string{"POST", "PATCH"} {
+			t.Run(method+" "+named, func(t *testing.T) {
+				t.Parallel()
+				c := api.Operator(t)
+				vendor := c.Post(t, vendors, j{"name": "Prusa"}).Want(201).ID()
+				path, body := filaments, filament(nil)
+				if method == "PATCH" {
+					path, body = filaments+"/"+c.Post(t, filaments, body).Want(201).ID(), j{}
+				}
+				body[named] = map[string]string{"vendor_id": vendor, "vendor": "prusa"}[named]
+				h := c.Hold(t, `update vendors set name = 'PRUSA' where id = '`+vendor+`'`)
+				var a *testkit.Response
+				done := h.StartWaiting(1, func() { a = c.Do(t, method, path, body) })
+				h.Commit()
+				<-done
+				c.Get(t, filaments+"/"+a.ID()).Want(200).Shows(map[string]string{"vendor_id": vendor, "vendor_name": "PRUSA"})
+			})
+		}
+	}
+}
+
 // Concurrent requests name a new vendor: it is created once.
 func TestConcurrentFilamentsOfNewVendor(t *testing.T) {
 	t.Parallel()

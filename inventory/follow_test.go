@@ -159,6 +159,67 @@ func TestSpoolsFollowConcurrently(t *testing.T) {
 	}
 }
 
+// A spool has what its filament gets meanwhile.
+func TestSpoolOfChangedFilament(t *testing.T) {
+	t.Parallel()
+	c := operator(t)
+	own := c.Post(t, spools, spool(nil)).Want(201).ID()
+	for name, send := range map[string]func(id string) *testkit.Response{
+		"create": func(id string) *testkit.Response { return c.Post(t, spools, j{"filament_id": id}) },
+		"attach": func(id string) *testkit.Response { return c.Patch(t, spools+"/"+own, j{"filament_id": id}) },
+		"import": func(id string) *testkit.Response {
+			return c.With("Content-Type", "text/csv").Post(t, spools+"/import", "filament_id\n"+id+"\n")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			id := c.Post(t, filaments, filament(j{"net_weight_grams": 500})).Want(201).ID()
+			h := c.Hold(t, `update filaments set color = 'Jet' where id = '`+id+`'`)
+			var a *testkit.Response
+			done := h.StartWaiting(1, func() { a = send(id) })
+			h.Commit()
+			if <-done; a.Status >= 300 {
+				t.Fatalf("%s: %d %s", a.What, a.Status, a.Body)
+			}
+			c.Get(t, spools+"?filament_id="+id).Want(200).Shows(map[string]string{"total": "1", "items.0.color": "Jet"})
+		})
+	}
+}
+
+// A spool that gets a filament meanwhile does not differ from it.
+func TestChangeOfAttachedSpool(t *testing.T) {
+	t.Parallel()
+	c := operator(t)
+	id := c.Post(t, filaments, filament(j{"color": "Red"})).Want(201).ID()
+	own := c.Post(t, spools, spool(nil)).Want(201).ID()
+	h := c.Hold(t, `update spools set filament_id = '`+id+`', color = 'Red' where id = '`+own+`'`)
+	var a *testkit.Response
+	done := h.StartWaiting(1, func() { a = c.Patch(t, spools+"/"+own, j{"color": "Blue"}) })
+	h.Commit()
+	<-done
+	a.WantError(409, "FILAMENT_FIELD")
+	c.Get(t, spools+"/"+own).Want(200).Shows(map[string]string{"filament_id": id, "color": "Red"})
+}
+
+// A change of a filament locks its spools in the order of their ids, as other changes of several spools do, so that no
+// two of them wait for each other.
+func TestSpreadLocksSpoolsInOrder(t *testing.T) {
+	t.Parallel()
+	c := operator(t)
+	id := c.Post(t, filaments, filament(j{"net_weight_grams": 500})).Want(201).ID()
+	created := c.Post(t, filaments+"/"+id+"/spools", j{"quantity": 2}).Want(201)
+	first, second := created.Text("items.0.id"), created.Text("items.1.id")
+	c.Patch(t, spools+"/"+first, j{"location": "A"}).Want(200) // so that it is behind the other in the table
+	h := c.Hold(t, `select from spools where id = '`+first+`' for update`)
+	var a *testkit.Response
+	done := h.StartWaiting(1, func() { a = c.Patch(t, filaments+"/"+id, j{"color": "Jet"}) })
+	// This fails if the change, which waits for the first spool, has locked the second.
+	c.Hold(t, `select from spools where id = '`+second+`' for no key update nowait`).Commit()
+	h.Commit()
+	<-done
+	a.Want(200)
+	c.Get(t, spools+"?color=jet").Want(200).Shows(map[string]string{"total": "2"})
+}
+
 // A change that would change too many spools is refused.
 func TestSpreadLimit(t *testing.T) {
 	t.Parallel()

@@ -3,6 +3,7 @@ package inventory_test
 import (
 	"context"
 	"math/big"
+	"strings"
 	"testing"
 
 	"spoolwright/db"
@@ -10,7 +11,8 @@ import (
 	"spoolwright/testkit"
 )
 
-// TestPrices tests the rule of filament_prices in prices.sql.
+// TestPrices tests the rule of filament_prices in prices.sql. If the spools of the material and the colour are of one
+// filament, and are all that are, the price of the filament is that of the colour.
 func TestPrices(t *testing.T) {
 	t.Parallel()
 	api := testkit.New(t, testkit.Options{}, inventory.Routes)
@@ -101,35 +103,50 @@ func TestPrices(t *testing.T) {
 			[]stock{{"PLA", "Red", 30, archivedGrams(100), false}, {"PLA", "Blue", 10, 300, false}},
 			"PLA", "black", "10/1000",
 		},
+		"other colours, only archived and empty spools: plain mean": {
+			[]stock{{"PLA", "Red", 30, archivedGrams(100), false}, {"PLA", "Blue", 10, 0, false}},
+			"PLA", "black", "20/1000",
+		},
 		"a removed spool of another colour": {
 			[]stock{{"PLA", "Red", 30, 100, true}, {"PLA", "Blue", 10, 0, false}},
 			"PLA", "black", "10/1000",
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
+		test := func(t *testing.T, ofFilament bool) {
 			t.Parallel()
 			client := api.Operator(t)
+			var id *string
+			if ofFilament {
+				made := client.Post(t, filaments, filament(j{"material_type": c.material, "color": c.color})).Want(201).ID()
+				id = &made
+			}
 			for _, s := range c.stock {
 				_, archived := s.remaining.(archivedGrams)
-				made := client.Post(t, spools,
-					spool(j{"material_type": s.material, "color": s.color, "archived": archived,
-						"purchase_price": s.price, "remaining_weight_grams": s.remaining})).Want(201)
+				body := j{"net_weight_grams": 1000, "archived": archived, "purchase_price": s.price,
+					"remaining_weight_grams": s.remaining}
+				if ofFilament && s.material == c.material && strings.EqualFold(s.color, c.color) {
+					body["filament_id"] = *id
+				} else {
+					body["material_type"], body["color"], body["diameter_mm"] = s.material, s.color, 1.75
+				}
+				made := client.Post(t, spools, body).Want(201)
 				if s.removed {
 					client.Delete(t, spools+"/"+made.ID()).Want(204)
 				}
 			}
-			// The pair is passed twice, and with another: the function returns one row for each of the two.
+			// The triple is passed twice, and with another: the function returns one row for each of the two.
 			var rows int
 			var amount, grams *string
 			ctx := db.As(context.Background(), db.Actor{Tenant: client.Actor.Tenant})
 			key := c.material + "//1.75"
 			materials, colors := []string{key, "ASA//1.75", key}, []string{c.color, c.color, c.color}
-			const prices = `filament_prices($1::text[], $2::text[], array[null, null, null]::uuid[])`
+			of := []*string{id, nil, id}
+			const prices = `filament_prices($1::text[], $2::text[], $3::uuid[])`
 			err := api.DB.Read(ctx,
-				db.SQL(`select count(*) from `+prices, materials, colors).Into(&rows),
+				db.SQL(`select count(*) from `+prices, materials, colors, of).Into(&rows),
 				db.SQL(`
 					select amount::text, grams::text from `+prices+`
-					where material_key = $3 and color_key = $4`, materials, colors, key, c.color).Into(&amount,
+					where material_key = $4 and color_key = $5`, materials, colors, of, key, c.color).Into(&amount,
 					&grams))
 			testkit.Check(t, err)
 			testkit.Equal(t, rows, 2, "rows")
@@ -145,6 +162,8 @@ func TestPrices(t *testing.T) {
 			if got.Quo(got, divisor); !ok || got.Cmp(want) != 0 {
 				t.Errorf("%s / %s, want %s", *amount, *grams, c.want)
 			}
-		})
+		}
+		t.Run(name, func(t *testing.T) { test(t, false) })
+		t.Run(name+", of a filament", func(t *testing.T) { test(t, true) })
 	}
 }

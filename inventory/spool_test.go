@@ -439,6 +439,38 @@ func TestCreateSeveralSpools(t *testing.T) {
 	c.Get(t, spools).Want(200).Shows(map[string]string{"total": "111"})
 }
 
+// Each change of a spool other than a deduction or a new weight on a scale is an edit.
+func TestEditsOfSpools(t *testing.T) {
+	t.Parallel()
+	c := testkit.New(t, testkit.Options{}, testkit.Features...).Operator(t)
+	field := customFields + "/" + c.Post(t, customFields, j{"entity": "spool", "key": "tag", "name": "Tag",
+		"type": "text"}).Want(201).ID()
+	slot := "/api/v1/printers/" + c.Post(t, "/api/v1/printers", j{"name": "A"}).Want(201).ID() + "/slots/1"
+	for name, edit := range map[string]func(id string){
+		"a field":        func(id string) { c.Patch(t, spools+"/"+id, j{"notes": "x"}).Want(200) },
+		"the weight":     func(id string) { c.Patch(t, spools+"/"+id, j{"remaining_weight_grams": 1}).Want(200) },
+		"several":        func(id string) { c.Patch(t, spools, j{"ids": []string{id}, "changes": j{"notes": "x"}}).Want(200) },
+		"remove":         func(id string) { c.Delete(t, spools+"/"+id).Want(204) },
+		"remove several": func(id string) { c.Do(t, "DELETE", spools, j{"ids": []string{id}}).Want(200) },
+		"restore": func(id string) {
+			c.Delete(t, spools+"/"+id).Want(204)
+			c.Post(t, spools+"/"+id+"/restore", nil).Want(200)
+		},
+		"load":                  func(id string) { c.Do(t, "PUT", slot, j{"spool_id": id}).Want(200) },
+		"remove a custom field": func(string) { c.Delete(t, field).Want(204) },
+	} {
+		fields := j{}
+		if name == "remove a custom field" {
+			fields["extra"] = j{"tag": "x"}
+		}
+		id := c.NewSpool(t, 1000, fields)
+		t.Run(name, func(t *testing.T) {
+			edit(id)
+			c.WantEdited(t, id)
+		})
+	}
+}
+
 func TestHideAndRestoreSpool(t *testing.T) {
 	t.Parallel()
 	c := operator(t)

@@ -334,6 +334,61 @@ func TestWeighing(t *testing.T) {
 	c.Post(t, path+"/measure", j{"gross_grams": 1}).WantError(404, "NOT_FOUND")
 }
 
+// A change of a weight that waits for another one begins with what that one left.
+func TestWeightChangedMeanwhile(t *testing.T) {
+	t.Parallel()
+	c := operator(t)
+	for _, test := range []struct {
+		method, rest string
+		body         j
+		kind, left   string
+	}{
+		{"PATCH", "", j{"remaining_weight_grams": 300}, "edited", "300"},
+		{"POST", "/measure", j{"gross_grams": 500}, "measured", "300"},
+		{"POST", "/deduct", j{"weight_grams": 100}, "deducted", "400"},
+		{"POST", "/deduct", j{"weight_grams": 600, "allow_shortfall": true}, "deducted", "0"},
+	} {
+		id := c.NewSpool(t, 1000, j{"spool_weight_grams": 200})
+		path := spools + "/" + id
+		h := c.Hold(t, `update spools set remaining_weight_grams = 500 where id = '`+id+`'`, `
+			insert into spool_usage (spool_id, kind, before_grams, after_grams) values ('`+id+`', 'edited', 1000, 500)`)
+		var a *testkit.Response
+		done := h.StartWaiting(1, func() { a = c.Do(t, test.method, path+test.rest, test.body) })
+		h.Commit()
+		<-done
+		a.Want(200)
+		entries := ledger(t, c, path)
+		last := entries[len(entries)-1]
+		if len(entries) != 3 || last["kind"] != test.kind || fmt.Sprint(last["after_grams"]) != test.left {
+			t.Errorf("%s: the ledger is %v, want %s to %s", a.What, entries, test.kind, test.left)
+		}
+	}
+}
+
+// A change that waits for the removal of its spool does not find the spool.
+func TestChangeOfSpoolRemovedMeanwhile(t *testing.T) {
+	t.Parallel()
+	c := operator(t)
+	for _, test := range []struct {
+		method, rest string
+		body         any
+	}{
+		{"PATCH", "", j{"notes": "x"}}, {"PATCH", "", j{"color": "Red"}}, {"PATCH", "", j{"remaining_weight_grams": 1}},
+		{"POST", "/measure", j{"gross_grams": 500}}, {"POST", "/deduct", j{"weight_grams": 1}},
+		{"POST", "/deduct", j{"weight_grams": 1, "allow_shortfall": true}}, {"DELETE", "", nil},
+	} {
+		id := c.NewSpool(t, 1000, j{"spool_weight_grams": 200})
+		h := c.Hold(t, `update spools set hidden_at = now() where id = '`+id+`'`)
+		var a *testkit.Response
+		done := h.StartWaiting(1, func() { a = c.Do(t, test.method, spools+"/"+id+test.rest, test.body) })
+		h.Commit()
+		<-done
+		a.WantError(404, "NOT_FOUND")
+		c.Post(t, spools+"/"+id+"/restore", nil).Want(200).
+			Shows(map[string]string{"remaining_weight_grams": "1000", "color": "Black", "notes": "null"})
+	}
+}
+
 // While another client empties and refills the spool, a deduction is rejected only with a weight that was too little.
 func TestDeductWhileRefilled(t *testing.T) {
 	t.Parallel()

@@ -62,11 +62,13 @@ func TestHiddenStaysUnchanged(t *testing.T) {
 	vendor := vendors + "/" + c.Post(t, vendors, j{"name": "Alpha"}).Want(201).ID()
 	filament := "/api/v1/filaments/" + c.Post(t, "/api/v1/filaments", j{"vendor_id": strings.TrimPrefix(vendor, vendors+"/"),
 		"material_type": "PLA", "color": "Red", "diameter_mm": 1.75, "price": 20}).Want(201).ID()
-	c.Post(t, spools, j{"filament_id": strings.TrimPrefix(filament, "/api/v1/filaments/"), "net_weight_grams": 1000}).Want(201)
+	follower := spools + "/" + c.Post(t, spools, j{"filament_id": strings.TrimPrefix(filament, "/api/v1/filaments/"),
+		"net_weight_grams": 1000}).Want(201).ID()
 	c.WantHiddenUnchanged(t, vendor, j{"name": "Beta", "notes": "x", "empty_spool_weight_grams": 1, "external_id": "x",
 		"extra": j{}}, nil)
 	c.WantHiddenUnchanged(t, filament, j{"name": "x", "color": "Blue", "price": 1, "notes": "x", "vendor": "Alpha",
 		"material_type": "ABS", "density_g_cm3": 1, "extra": j{}}, map[string]any{"POST /spools": j{"quantity": 1}})
+	c.WantHiddenUnchanged(t, follower, j{"color": "Blue", "filament_id": nil}, nil)
 	spool := spools + "/" + c.NewSpool(t, 500, j{"spool_weight_grams": 200})
 	c.WantHiddenUnchanged(t, spool, j{"color": "Blue", "remaining_weight_grams": 1, "purchase_price": 1, "notes": "x",
 		"archived": true, "location": "x", "filament_id": nil, "extra": j{}},

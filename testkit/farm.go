@@ -7,6 +7,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"spoolwright/db"
 )
 
 // NewProduct creates a product that needs so many grams of black PLA, and returns its id.
@@ -64,6 +66,18 @@ func (c *Client) WantExported(tb testing.TB, path string, ids ...string) {
 			!reflect.DeepEqual(exported, shown) {
 			tb.Errorf("%v: the export has %s, the API %v", err, lines[i], shown)
 		}
+	}
+}
+
+// WantEdited fails the test unless the last change of the spool was an edit: a plan that was computed before it is
+// refused, and sockets tell of it.
+func (c *Client) WantEdited(tb testing.TB, spool string) {
+	tb.Helper()
+	var edited bool
+	Check(tb, c.API.DB.Read(db.As(tb.Context(), db.Actor{Tenant: c.Actor.Tenant}), db.SQL(
+		`select coalesce(edited_at = updated_at, false) from spools where id = $1`, spool).Into(&edited)))
+	if !edited {
+		tb.Error("the change did not set edited_at")
 	}
 }
 
