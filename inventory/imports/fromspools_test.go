@@ -65,6 +65,19 @@ func TestFilamentsFromSpools(t *testing.T) {
 	c.Post(t, path, j{"dry_run": 1}).Fields("dry_run")
 }
 
+// Spools have what the filament that they get has meanwhile.
+func TestChangedFilamentOfSpools(t *testing.T) {
+	t.Parallel()
+	c := operator(t)
+	id := c.Post(t, filaments, filament(nil)).Want(201).ID()
+	made := c.Post(t, spools, spool(nil)).Want(201).ID()
+	h := c.Hold(t, `update filaments set color = 'BLACK' where id = '`+id+`'`)
+	done := h.StartWaiting(1, func() { c.Post(t, filaments+"/from-spools", nil) })
+	h.Commit()
+	<-done
+	c.Get(t, spools+"/"+made).Want(200).Shows(map[string]string{"filament_id": id, "color": "BLACK"})
+}
+
 // Concurrent requests make each filament once, and a request changes at most 2,000 spools.
 func TestFilamentsFromManySpools(t *testing.T) {
 	t.Parallel()

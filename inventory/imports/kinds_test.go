@@ -113,6 +113,77 @@ func TestImportKinds(t *testing.T) {
 		WantError(403, "FORBIDDEN")
 }
 
+// No row names a vendor or a filament that was removed, and their names are free.
+func TestImportBesideRemoved(t *testing.T) {
+	t.Parallel()
+	c := operator(t)
+	csv := c.With("Content-Type", "text/csv")
+	vendor := c.Post(t, vendors, j{"name": "Gone"}).Want(201).ID()
+	red := c.Post(t, filaments, filament(j{"vendor_id": vendor, "color": "Red"})).Want(201).ID()
+	c.Post(t, spools, spool(j{"filament_id": red, "color": "Red", "brand": "Gone"})).Want(201)
+	for _, path := range []string{filaments + "/" + red, vendors + "/" + vendor} { // in use, so that they are hidden
+		c.Delete(t, path).Want(204)
+	}
+	for _, test := range []struct{ path, file, want string }{
+		{vendors + "/import?mode=update", "number,name\n1,Other\n", "number is not the number of a vendor"},
+		{vendors + "/import?mode=update", "id,name\n" + vendor + ",Other\n", "id is not the id of a vendor"},
+		{vendors + "/import?mode=update", "name,notes\nGone,x\n", "name is not the name of a vendor"},
+		{filaments + "/import?mode=update", "number,color\n1,Blue\n", "number is not the number of a filament"},
+		{filaments + "/import", "vendor_id,material_type,color,diameter_mm\n" + vendor + ",PLA,Blue,1.75\n",
+			"vendor_id is not the id of a vendor"},
+	} {
+		csv.Post(t, test.path, test.file).Fields("line 2").Shows(map[string]string{"errors.0.message": test.want})
+	}
+	csv.Post(t, vendors+"/import?dry_run=true", "name\nGone\n").Want(200).Shows(imported(1, 0, 0, 0))
+	csv.Post(t, filaments+"/import", "vendor_name,material_type,color,diameter_mm\nGone,PLA,Green,1.75\n").Want(200)
+	c.Get(t, vendors).Want(200).Shows(map[string]string{"total": "1", "items.0.name": "Gone", "items.0.number": "2"})
+	c.Post(t, spools, spool(j{"color": "Red", "brand": "Gone"})).Want(201)
+	c.Post(t, filaments+"/from-spools", nil).Want(200).Shows(map[string]string{"filaments_created": "1",
+		"vendors_created": "0", "spools_changed": "1", "items.0.number": "3"})
+}
+
+// A filament that an import creates has the name that its vendor gets meanwhile.
+func TestImportOfRenamedVendor(t *testing.T) {
+	t.Parallel()
+	api := testkit.New(t, testkit.Options{}, inventory.Routes, imports.Routes)
+	list := func(colors ...string) *strings.Reader {
+		var all []string
+		for i, color := range colors {
+			all = append(all, fmt.Sprintf(`{"id": %[1]d, "filament": {"id": %[1]d, "name": %[2]q, "material": "PLA",
+				"diameter": 1.75, "weight": 1000, "vendor": {"id": 1, "name": "Prusa"}}}`, i+1, color))
+		}
+		return strings.NewReader("[" + strings.Join(all, ",") + "]")
+	}
+	for name, send := range map[string]func(c *testkit.Client, vendor string){
+		"id": func(c *testkit.Client, vendor string) {
+			c.With("Content-Type", "text/csv").Post(t, filaments+"/import",
+				"vendor_id,material_type,color,diameter_mm\n"+vendor+",PLA,Blue,1.75\n")
+		},
+		"name": func(c *testkit.Client, _ string) {
+			c.With("Content-Type", "text/csv").Post(t, filaments+"/import",
+				"vendor_name,material_type,color,diameter_mm\nprusa,PLA,Blue,1.75\n")
+		},
+		"spools":   func(c *testkit.Client, _ string) { c.Post(t, filaments+"/from-spools", nil) },
+		"Spoolman": func(c *testkit.Client, _ string) { importSpoolman(t, c, list("Red", "Blue"), imports.SourceOptions{}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := api.Operator(t)
+			importSpoolman(t, c, list("Red"), imports.SourceOptions{})
+			if name == "spools" {
+				c.Post(t, spools, spool(j{"color": "Blue", "brand": "prusa"})).Want(201)
+			}
+			vendor := c.Get(t, vendors).Want(200).Text("items.0.id")
+			h := c.Hold(t, `update vendors set name = 'PRUSA' where id = '`+vendor+`'`)
+			done := h.StartWaiting(1, func() { send(c, vendor) })
+			h.Commit()
+			<-done
+			c.Get(t, filaments+"?color=blue").Want(200).Shows(map[string]string{"total": "1",
+				"items.0.vendor_id": vendor, "items.0.vendor_name": "PRUSA"})
+		})
+	}
+}
+
 // withoutIDs returns the export without ids and times.
 func withoutIDs(t *testing.T, c *testkit.Client, path string) string {
 	t.Helper()

@@ -72,6 +72,26 @@ func TestImportUpdates(t *testing.T) {
 	other.Get(t, spools).Shows(map[string]string{"total": "0"})
 }
 
+// Each import that changes a spool edits it.
+func TestImportsEditSpools(t *testing.T) {
+	t.Parallel()
+	c := operator(t)
+	list := func(notes string) *strings.Reader {
+		return strings.NewReader(`[{"id": 1, "comment": "` + notes + `", "filament": {"id": 1, "material": "PLA",
+			"diameter": 1.75, "weight": 1000}}]`)
+	}
+	importSpoolman(t, c, list("old"), imports.SourceOptions{})
+	first := c.Get(t, spools).Want(200).Text("items.0.id")
+	importSpoolman(t, c, list("new"), imports.SourceOptions{})
+	c.Get(t, spools+"/"+first).Want(200).Shows(map[string]string{"notes": "new"})
+	c.WantEdited(t, first)
+	postMode(t, c, "mode=update", "number,notes\n1,newest\n").Want(200).Shows(imported(0, 1, 0, 0))
+	c.WantEdited(t, first)
+	second := c.Post(t, spools, spool(nil)).Want(201).ID()
+	c.Post(t, filaments+"/from-spools", nil).Want(200).Shows(map[string]string{"spools_changed": "1"})
+	c.WantEdited(t, second)
+}
+
 // An import with a row that names no spool, or whose values are invalid, changes nothing.
 func TestImportUpdateErrors(t *testing.T) {
 	t.Parallel()

@@ -430,6 +430,19 @@ func TestSpoolmanRejectsOtherSources(t *testing.T) {
 	c.Get(t, "/api/v1/spools").Want(200).Shows(map[string]string{"total": "0"})
 }
 
+// A vendor that was removed is not that of a source with its name.
+func TestSpoolmanBesideRemovedVendor(t *testing.T) {
+	t.Parallel()
+	c := testkit.New(t, testkit.Options{}, inventory.Routes, imports.Routes).Operator(t)
+	vendor := c.Post(t, vendors, j{"name": "Prusa"}).Want(201).ID()
+	c.Post(t, filaments, filament(j{"vendor_id": vendor})).Want(201) // so that the vendor is hidden
+	c.Delete(t, vendors+"/"+vendor).Want(204)
+	_, counts := importSpoolman(t, c, strings.NewReader(`[{"id": 1, "filament": {"id": 1, "material": "PLA", "diameter": 1.75,
+		"weight": 1000, "vendor": {"id": 1, "name": "Prusa"}}}]`), imports.SourceOptions{})
+	testkit.Equal(t, counts, "[1 0 0 0] [1 0 0 0] [1 0 0 0]", "the counts")
+	c.Get(t, vendors).Want(200).Shows(map[string]string{"total": "1", "items.0.name": "Prusa", "items.0.number": "2"})
+}
+
 // An import that skips existing spools, or names one twice, uses no numbers for them.
 func TestNumbersOfImports(t *testing.T) {
 	t.Parallel()
