@@ -73,6 +73,87 @@ func TestMeasureOfChangedSpool(t *testing.T) {
 	p.wantLedger(t, path, "created 0 1000", "measured 700 500")
 }
 
+// A report that waits for the removal of its spool does not find the spool. One of a spool whose printer is deleted
+// meanwhile counts, and names no printer.
+func TestReportWhileRemoved(t *testing.T) {
+	t.Parallel()
+	p := newPrinter(t, start(t), "printer")
+	path := p.add(t, nil)
+	h := p.operator.Hold(t, `update spools set hidden_at = now() where id = '`+path[len(spools)+1:]+`'`)
+	answered := h.StartWaiting(1, func() { p.want(t, "PUT", "spool/1/use", `{"use_weight": 10}`, 404) })
+	h.Commit()
+	<-answered
+	p.operator.Post(t, path+"/restore", nil).Want(200)
+	p.wantLedger(t, path, "created 0 1000")
+
+	id := p.operator.Post(t, "/api/v1/printers", j{"name": "A"}).Want(201).ID()
+	p.operator.Do(t, "PUT", "/api/v1/printers/"+id+"/slots/1", j{"spool_number": 1}).Want(200)
+	h = p.operator.Hold(t, `delete from printers where id = '`+id+`'`)
+	answered = h.StartWaiting(1, func() {
+		p.want(t, "PUT", "spool/1/use", `{"use_weight": 10}`, 200, `"remaining_weight":990`)
+	})
+	h.Commit()
+	<-answered
+	p.operator.Get(t, path+"/usage").Want(200).Shows(map[string]string{"total": "2", "items.0.printer_id": "null"})
+}
+
+// The removal of a vendor waits for what another request makes of it, and then takes the vendor from it.
+func TestRemovedVendorOfChanges(t *testing.T) {
+	t.Parallel()
+	for name, hold := range map[string]func(vendor, filament, spool string) []string{
+		"a filament": func(vendor, filament, _ string) []string {
+			return []string{`select from vendors where id = '` + vendor + `' for share`,
+				`update filaments set vendor_id = '` + vendor + `', vendor_name = 'V' where id = '` + filament + `'`}
+		},
+		"a spool": func(_, filament, spool string) []string {
+			return []string{`select from filaments where id = '` + filament + `' for share`,
+				`update spools set filament_id = '` + filament + `', brand = 'V' where id = '` + spool + `'`}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPrinter(t, start(t), "printer")
+			c := p.operator
+			vendor := c.Post(t, "/api/v1/vendors", j{"name": "V"}).Want(201).ID()
+			body := j{"material_type": "PLA", "color": "Black", "diameter_mm": 1.75}
+			if name == "a spool" {
+				body["vendor_id"] = vendor
+			}
+			filament, spool := c.Post(t, "/api/v1/filaments", body).Want(201).ID(), p.add(t, nil)
+			h := c.Hold(t, hold(vendor, filament, spool[len(spools)+1:])...)
+			answered := h.StartWaiting(1, func() { p.want(t, "DELETE", "vendor/1", "", 200) })
+			h.Commit()
+			<-answered
+			c.Get(t, "/api/v1/filaments/"+filament).Want(200).Shows(map[string]string{"vendor_id": "null", "vendor_name": "null"})
+			c.Get(t, spool).Want(200).Shows(map[string]string{"brand": "null"})
+		})
+	}
+}
+
+// A filament has the weight of empty spools that its vendor gets meanwhile.
+func TestFilamentOfChangedVendor(t *testing.T) {
+	t.Parallel()
+	p := newPrinter(t, start(t), "printer")
+	vendor := p.operator.Post(t, "/api/v1/vendors", j{"name": "V", "empty_spool_weight_grams": 140}).Want(201).ID()
+	h := p.operator.Hold(t, `update vendors set empty_spool_weight_grams = 200 where id = '`+vendor+`'`)
+	answered := h.StartWaiting(1, func() {
+		p.want(t, "POST", "filament", `{"vendor_id": 1, "density": 1.24, "diameter": 1.75}`, 200, `"spool_weight":200`)
+	})
+	h.Commit()
+	<-answered
+}
+
+// Reports of nothing, and new weights on a scale, which can change the initial weight, are edits of a spool.
+func TestEditsOfSpools(t *testing.T) {
+	t.Parallel()
+	p := newPrinter(t, start(t), "printer")
+	path := p.add(t, nil)
+	p.want(t, "PUT", "spool/1/use", `{"use_weight": 0}`, 200)
+	p.operator.WantEdited(t, path[len(spools)+1:])
+	p.want(t, "PUT", "spool/1/measure", `{"weight": 1100}`, 200, `"initial_weight":1100`)
+	p.operator.WantEdited(t, path[len(spools)+1:])
+}
+
 // No request finds, changes or names a spool, filament or vendor that was removed.
 func TestRemovedIsNotFound(t *testing.T) {
 	t.Parallel()
@@ -105,6 +186,7 @@ func TestRemovedIsNotFound(t *testing.T) {
 	p.want(t, "PUT", "spool/1/measure", `{"weight": 500}`, 404)
 	p.want(t, "POST", "filament", `{"name": "N", "vendor_id": 1, "material": "PLA", "density": 1.24, "diameter": 1.75}`, 404)
 	p.want(t, "POST", "spool", `{"filament_id": 1}`, 404)
+	p.want(t, "POST", "vendor", `{"name": "v", "comment": "new"}`, 200, `"id":2,`, `"comment":"new"`)
 	p.do(t, "PATCH", "location/Shelf", `{"name": "Other"}`)
 	for _, field := range []string{"location", "extra.tag"} {
 		p.want(t, "PATCH", "spool/field/"+field, `{"value": "Shelf", "new_value": "Other"}`, 200, `"spools_updated":0`)

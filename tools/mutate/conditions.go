@@ -25,6 +25,7 @@ var testedBy = map[string]struct{ pkg, tests string }{
 	"archive":              {"blackbox", "Archive"},
 	"auth/accounts":        {"auth", "."},
 	"inventory/surface.go": {"spoolman", "."},
+	"inventory/report.sql": {"spoolman", "."},
 	"catalog/pieces.sql":   {"pieces", "."},
 	"db/counts.sql":        {"blackbox", "TestRemovedTotals"},
 }
