@@ -52,23 +52,15 @@ var (
 				"filament.vendor.id": vendorID, "vendor_id": vendorID},
 			times: map[string]string{"first_used": "s.first_used_at", "last_used": "s.last_used_at",
 				"registered": "s.created_at"},
-			numbers: map[string]string{"id": "s.number", "comment": "s.notes", "archived": "s.archived",
+			numbers: withShown(map[string]string{"id": "s.number", "comment": "s.notes", "archived": "s.archived",
 				"price": "coalesce(s.purchase_price, f.price)", "initial_weight": "s.net_weight_grams",
 				"spool_weight": "s.spool_weight_grams", "used_weight": used,
 				"remaining_weight": "s.remaining_weight_grams",
 				"used_length":      used + " / " + perMM, "remaining_length": "s.remaining_weight_grams / " + perMM,
-				"filament.registered": "coalesce(f.created_at, s.created_at)", "filament.vendor_id": vendorID,
-				"filament.price": "coalesce(f.price, s.purchase_price)", "filament.density": density,
-				"filament.diameter":       "s.diameter_mm",
-				"filament.weight":         "coalesce(f.net_weight_grams, s.net_weight_grams)",
-				"filament.spool_weight":   "coalesce(f.spool_weight_grams, s.spool_weight_grams)",
-				"filament.article_number": "f.article_number", "filament.comment": "f.notes",
-				"filament.settings_extruder_temp": "f.extruder_temperature_c",
-				"filament.settings_bed_temp":      "f.bed_temperature_c", "filament.color_hex": "upper(s.color_hex)",
-				"filament.multi_color_hexes": severalColors, "filament.external_id": "f.external_id",
-				"filament.vendor.registered": "v.created_at", "filament.vendor.comment": "v.notes",
+				"filament.vendor_id": vendorID, "filament.vendor.registered": "v.created_at",
+				"filament.vendor.comment":            "v.notes",
 				"filament.vendor.empty_spool_weight": "v.empty_spool_weight_grams",
-				"filament.vendor.external_id":        "v.external_id"},
+				"filament.vendor.external_id":        "v.external_id"}, "filament.", shownFilament),
 			extras: map[string]extra{"extra.": {"s.extra", "spool"}, "filament.extra.": {"f.extra", "filament"},
 				"filament.vendor.extra.": {"v.extra", "vendor"}},
 		},
@@ -82,8 +74,10 @@ var (
 				"density": "i.density", "diameter": "i.diameter", "weight": "i.weight",
 				"spool_weight": "i.spool_weight",
 				"comment":      "i.comment", "settings_extruder_temp": "i.extruder", "settings_bed_temp": "i.bed",
-				"color_hex": "i.colors[1]", "multi_color_hexes": "i.colors", "multi_color_direction": "i.direction",
-				"vendor.registered": "i.vendor_registered", "vendor.comment": "i.vendor_comment",
+				"color_hex":             "case when cardinality(i.colors) = 1 then i.colors[1] end",
+				"multi_color_hexes":     "case when cardinality(i.colors) > 1 then i.colors end",
+				"multi_color_direction": "i.direction",
+				"vendor.registered":     "i.vendor_registered", "vendor.comment": "i.vendor_comment",
 				"vendor.empty_spool_weight": "i.vendor_weight", "vendor.external_id": "i.vendor_external_id"},
 			extras: map[string]extra{"extra.": {"i.extra", "filament"}, "vendor.extra.": {"i.vendor_extra", "vendor"}},
 		},
@@ -154,6 +148,16 @@ var (
 		) s
 	) i`
 )
+
+// withShown adds the members of an object that spools show to the columns.
+func withShown(columns map[string]string, prefix string, members []member) map[string]string {
+	for _, m := range members {
+		if m.name != "id" && m.name != "extra" {
+			columns[prefix+m.name] = m.value
+		}
+	}
+	return columns
+}
 
 // sortable returns the column with a name.
 func (f resource) sortable(name string) string {

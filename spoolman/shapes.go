@@ -202,6 +202,9 @@ var (
 	}
 	groupJSON = objectOf(append(slices.Clone(groupMembers), member{"vendor", whole, brandJSON})...)
 
+	// shownFilament is the filament that a spool shows, without its vendor.
+	shownFilament = either("s.filament_id is null", groupMembers, filamentMembers)
+
 	// spoolJSON needs the JSON of the spool's filament as fil.json. fil.json is null if the spool has no filament.
 	spoolMembers = []member{
 		{"id", whole, "s.number"},
@@ -227,7 +230,7 @@ var (
 	// spoolColumns are the fields of spoolJSON as columns, for db.Stmt.Sparse. They need the spool s, its filament f
 	// and its vendor v. A statement with spoolColumns takes a third of the time of a statement with spoolJSON.
 	spoolColumns = columnsOf("", spoolMembers) + ", " +
-		columnsOf("filament.", either("s.filament_id is null", groupMembers, filamentMembers)) + ", " +
+		columnsOf("filament.", shownFilament) + ", " +
 		columnsOf("filament.vendor.", []member{
 			{"id", whole, `case when v.id is not null then v.number when s.filament_id is null and s.brand_key <> ''
 				then ` + computedID("s.brand_key") + ` else ` + fmt.Sprint(unknownVendor) + ` end`},

@@ -157,6 +157,36 @@ func TestRequestsOfClients(t *testing.T) {
 	p.want(t, "DELETE", "spool/6", "", 404)
 }
 
+// Lists are in the order of what they show: the weight and the price of a spool do not count for those of its filament,
+// and one of several colours is not the colour.
+func TestOrderOfShownFields(t *testing.T) {
+	t.Parallel()
+	p := newPrinter(t, start(t), "printer")
+	for _, fields := range []string{`"color_hex": "FF0000"`, `"color_hex": "880000", "price": 5, "weight": 500`,
+		`"multi_color_hexes": "000000,FFFFFF", "multi_color_direction": "coaxial", "spool_weight": 9`} {
+		p.want(t, "POST", "filament", `{"density": 1.24, "diameter": 1.75, `+fields+`}`, 200)
+	}
+	for n := range 3 {
+		p.want(t, "POST", "spool", fmt.Sprintf(`{"filament_id": %d, "price": %d, "spool_weight": %[2]d,
+			"initial_weight": 100}`, n+1, n+1), 200)
+	}
+	p.add(t, j{"color": "Teal", "color_hex": "#990000", "purchase_price": 4, "net_weight_grams": 400})
+	for path, want := range map[string][]int64{
+		"spool?sort=filament.color_hex:asc":          {2, 4, 1, 3},
+		"spool?sort=filament.multi_color_hexes:asc":  {3, 1, 2, 4},
+		"spool?sort=filament.price:asc":              {4, 2, 1, 3},
+		"spool?sort=filament.weight:desc":            {2, 4, 1, 3},
+		"spool?sort=filament.spool_weight:asc":       {3, 1, 2, 4},
+		"filament?sort=color_hex:asc&name=":          {2, 1, 3},
+		"filament?sort=multi_color_hexes:asc&name=":  {3, 1, 2},
+		"filament?sort=multi_color_hexes:desc&name=": {3, 1, 2},
+	} {
+		if got := ids(t, p.want(t, "GET", path, "", 200).body); fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("%s: %v, want %v", path, got, want)
+		}
+	}
+}
+
 // Custom fields that are too long together with those that the item has are rejected.
 func TestLongCustomFields(t *testing.T) {
 	t.Parallel()
