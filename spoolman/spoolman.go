@@ -83,12 +83,13 @@ func (h *handlers) serve(w http.ResponseWriter, r *http.Request, caller server.C
 	if err != nil || !isText(r.URL.RawQuery) || !isText(r.URL.Path) {
 		return server.Invalid("query", "is not valid")
 	}
-	for _, values := range query {
+	for name, values := range query {
 		for _, value := range values {
 			if !isText(value) {
 				return server.Invalid("query", "must be valid Unicode text")
 			}
 		}
+		query[name] = values[len(values)-1:] // as in Spoolman
 	}
 	x := &exchange{ResponseWriter: w, request: request{handlers: h, w: w, caller: caller, query: query}}
 	h.mux.ServeHTTP(x, r)

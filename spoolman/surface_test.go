@@ -80,6 +80,7 @@ func TestRequestsOfClients(t *testing.T) {
 		`spool?filament.vendor.name="polymaker",gone`: {2, 5}, `spool?lot_nr=""`: {2, 5},
 		"spool?filament_id=" + group: {1, 2}, "spool?vendor_id=" + brand: {1, 2}, "spool?filament.vendor.id=-1": {},
 		"spool?filament.name=black&nonsense=1": {1, 2, 5}, "spool?offset=2": {1, 2, 5},
+		"spool?lot_nr=L2&lot_nr=L1": {1}, "spool?sort=id:desc&sort=lot_nr:asc": {1, 2, 5},
 		"spool?registered=2020-01-01T00:00:00Z|": {1, 2, 5}, "spool?last_used=": {1, 2, 5},
 		"spool?last_used=|2020-01-01": {},
 	} {
