@@ -224,6 +224,9 @@ func readSpool(b body) (s spoolBody, err error) {
 			delete(b, name)
 		}
 	}
+	if truth, ok := truth(b["archived"]); ok {
+		b["archived"] = truth
+	}
 	if s.in, err = decode[inventory.Spool](b, spoolFields); err != nil {
 		return s, err
 	}
@@ -250,6 +253,19 @@ func readSpool(b body) (s spoolBody, err error) {
 		err = server.Invalid("filament_id", "must be the id of a filament")
 	}
 	return s, err
+}
+
+// truth returns true or false for a number or a text that means it, such as 1 or "no". Some clients send the values of
+// their forms. ok is false if the JSON is neither.
+func truth(text json.RawMessage) (truth json.RawMessage, ok bool) {
+	word := strings.ToLower(strings.Trim(string(text), `"`))
+	switch {
+	case isTrue(word):
+		return json.RawMessage("true"), true
+	case slices.Contains([]string{"false", "0", "no", "off", "f", "n"}, word):
+		return json.RawMessage("false"), true
+	}
+	return nil, false
 }
 
 func isZero(text json.RawMessage) bool {

@@ -102,6 +102,11 @@ func TestResources(t *testing.T) {
 		{"PATCH spool/1", `{"filament_id": null}`, 422, nil},
 		{"PATCH spool/9", `{"filament_id": 1}`, 404, has("spool")},
 		{"PATCH spool/1", `{"last_used": null, "price": null}`, 200, nil},
+		{"PATCH spool/1", `{"archived": "true"}`, 200, has(`"archived":true`)},
+		{"PATCH spool/1", `{"archived": "off"}`, 200, has(`"archived":false`)},
+		{"PATCH spool/1", `{"archived": 1}`, 200, has(`"archived":true`)},
+		{"PATCH spool/1", `{"archived": 0}`, 200, has(`"archived":false`)},
+		{"PATCH spool/1", `{"archived": "maybe"}`, 422, nil}, {"PATCH spool/1", `{"archived": null}`, 422, nil},
 
 		{"PUT spool/1/measure", `{"weight": 640}`, 200,
 			has(`"remaining_weight":500`, `"first_used":`, `"last_used":`)},
