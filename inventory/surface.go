@@ -26,9 +26,13 @@ type SpoolUse struct {
 }
 
 // Edit returns a statement that changes the spool with the number to the fields of in, and returns the spool's id.
-// If the remaining weight changes, the ledger gets an entry.
+// If the remaining weight changes, the ledger gets an entry. It is at most the initial weight, unless the spool had more
+// and keeps it.
 func Edit(number int64, in *Spool, use SpoolUse) *db.Stmt {
-	set, args := server.Assignments(in, []any{number})
+	remaining := in.Remaining
+	others := *in
+	others.Remaining = value.Optional[value.Decimal]{}
+	set, args := server.Assignments(&others, []any{number})
 	add := func(column, value string, arg any) {
 		args = append(args, arg)
 		if set != "" {
@@ -36,15 +40,18 @@ func Edit(number int64, in *Spool, use SpoolUse) *db.Stmt {
 		}
 		set += column + " = " + strings.ReplaceAll(value, "?", parameters(len(args), 1))
 	}
+	net := "net_weight_grams"
+	if !in.NetWeight.IsNull() && (!use.Used.IsNull() || !remaining.IsNull()) {
+		args = append(args, in.NetWeight.Arg())
+		net = parameters(len(args), 1) + "::numeric"
+	}
 	switch {
 	case !use.Used.IsNull():
-		net := "net_weight_grams"
-		if !in.NetWeight.IsNull() {
-			args = append(args, in.NetWeight.Arg())
-			net = parameters(len(args), 1) + "::numeric"
-		}
 		add("remaining_weight_grams", "greatest("+net+" - ?::numeric, 0)", use.Used.Arg())
-	case !in.NetWeight.IsNull() && in.Remaining.IsNull():
+	case !remaining.IsNull():
+		add("remaining_weight_grams", "case when remaining_weight_grams = ?::numeric then remaining_weight_grams "+
+			"else least(?::numeric, "+net+") end", remaining.Arg())
+	case !in.NetWeight.IsNull():
 		add("remaining_weight_grams",
 			"greatest(?::numeric - greatest(net_weight_grams - remaining_weight_grams, 0), 0)", in.NetWeight.Arg())
 	}
@@ -79,10 +86,13 @@ func Attach(ctx context.Context, d *db.DB, in *Spool, isNew bool, otherwise valu
 	return filaments.attach(in, isNew)
 }
 
-// AddSpool creates a spool and returns its number.
+// AddSpool creates a spool and returns its number. The spool has at most its initial weight.
 func AddSpool(ctx context.Context, d *db.DB, in *Spool, use SpoolUse) (number int64, err error) {
-	if !use.Used.IsNull() {
+	switch {
+	case !use.Used.IsNull():
 		in.Remaining = value.Some(max(*in.NetWeight.Value-*use.Used.Value, 0))
+	case !in.Remaining.IsNull():
+		in.Remaining = value.Some(min(*in.NetWeight.Value, *in.Remaining.Value))
 	}
 	spools, err := insert(in, 1)
 	if err != nil {

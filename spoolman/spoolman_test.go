@@ -136,6 +136,26 @@ func (p *printer) wantLedger(t testing.TB, path string, want ...string) {
 	testkit.Equal(t, fmt.Sprint(got), fmt.Sprint(want), "the ledger")
 }
 
+// A client can give a spool at most its initial weight. It can send a spool back that has more.
+func TestFullSpools(t *testing.T) {
+	t.Parallel()
+	p := newPrinter(t, start(t), "printer")
+	path := p.add(t, nil)
+	p.operator.Patch(t, path, j{"remaining_weight_grams": 1050}).Want(200)
+	for _, step := range []struct{ body, remaining string }{
+		{`{"remaining_weight": 1050, "initial_weight": 1000}`, "1050"},
+		{`{"remaining_weight": 1049}`, "1000"},
+		{`{"remaining_weight": 900, "initial_weight": 800}`, "800"},
+		{`{"remaining_weight": 850, "initial_weight": 1000}`, "850"},
+	} {
+		p.want(t, "PATCH", "spool/1", step.body, 200, `"remaining_weight":`+step.remaining+`,`)
+	}
+	p.wantLedger(t, path, "created 0 1000", "edited 1000 1050", "edited 1050 1000", "edited 1000 800", "edited 800 850")
+	filament := p.want(t, "GET", "spool/1", "", 200).body
+	p.want(t, "POST", "spool", `{"filament_id": `+at(t, filament, "filament.id")+`, "initial_weight": 500,
+		"remaining_weight": 600}`, 200, `"remaining_weight":500`, `"used_weight":0`)
+}
+
 // Reports of a printer change the spool and are one entry of the ledger until something else changes the spool.
 func TestReports(t *testing.T) {
 	t.Parallel()
