@@ -207,15 +207,21 @@ var (
 	errUncounted = errors.New("uncounted") // work returns it for a request that must not be counted
 )
 
-// round calls work in a loop, in all clients concurrently, until the time is over. It returns the sorted durations of
-// the calls.
+// round is roundOf with benchClients clients.
 func round(b *testing.B, length time.Duration, work func(client int) error) []time.Duration {
+	b.Helper()
+	return roundOf(b, benchClients, length, work)
+}
+
+// roundOf calls work in a loop, in all clients concurrently, until the time is over. It returns the sorted durations of
+// the calls.
+func roundOf(b *testing.B, clients int, length time.Duration, work func(client int) error) []time.Duration {
 	b.Helper()
 	var mu sync.Mutex
 	var all []time.Duration
 	var group sync.WaitGroup
 	deadline := time.Now().Add(length)
-	for client := range benchClients {
+	for client := range clients {
 		group.Go(func() {
 			var mine []time.Duration
 			for time.Now().Before(deadline) && !b.Failed() {
@@ -264,14 +270,27 @@ type httpClients []struct {
 
 func (f *benchService) connect(b *testing.B) httpClients {
 	b.Helper()
-	clients := make(httpClients, benchClients)
+	clients := connectTo(b, f.addr, benchClients)
+	b.Cleanup(clients.close)
+	return clients
+}
+
+// connectTo opens n connections, which the caller closes.
+func connectTo(b *testing.B, addr string, n int) httpClients {
+	b.Helper()
+	clients := make(httpClients, n)
 	for i := range clients {
-		conn, err := net.Dial("tcp", f.addr)
+		conn, err := net.Dial("tcp", addr)
 		testkit.Check(b, err)
-		b.Cleanup(func() { conn.Close() })
 		clients[i].conn, clients[i].reader = conn, bufio.NewReaderSize(conn, 64<<10)
 	}
 	return clients
+}
+
+func (c httpClients) close() {
+	for _, client := range c {
+		client.conn.Close()
+	}
 }
 
 // do sends a request and reads the response. It returns an error unless the status is 2xx.
@@ -292,7 +311,7 @@ func (c httpClients) do(client int, request []byte) error {
 		if len(line) <= 2 {
 			break
 		}
-		if value, ok := bytes.CutPrefix(line, []byte("Content-Length: ")); ok {
+		if name, value, _ := bytes.Cut(line, []byte(": ")); bytes.EqualFold(name, []byte("Content-Length")) {
 			length, _ = strconv.Atoi(string(bytes.TrimSpace(value)))
 		}
 	}
