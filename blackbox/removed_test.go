@@ -89,9 +89,13 @@ func TestRemovedIsNoReference(t *testing.T) {
 // hide removes a resource as if other data needed it: otherwise the service deletes some kinds of them.
 func (f *fixture) hide(t *testing.T, collection, id string) {
 	t.Helper()
-	table := strings.ReplaceAll(strings.TrimPrefix(collection, "/api/v1/"), "-", "_")
 	check(t, f.api.DB.Write(db.As(t.Context(), f.admin.Actor),
-		db.SQL(`update `+table+` set hidden_at = now() where id = $1`, id)))
+		db.SQL(`update `+tableOf(collection)+` set hidden_at = now() where id = $1`, id)))
+}
+
+// tableOf returns the table of a collection.
+func tableOf(collection string) string {
+	return strings.ReplaceAll(strings.TrimPrefix(collection, "/api/v1/"), "-", "_")
 }
 
 // referenceOf returns the id in the field that referenceFields names.
@@ -140,6 +144,25 @@ func TestRemovedCountsNowhere(t *testing.T) {
 			continue // the ledger of a removed spool remains
 		}
 		testkit.Equal(t, moving.ReplaceAllString(answer, ""), moving.ReplaceAllString(before[path], ""), "GET %s", path)
+	}
+}
+
+// A restoration waits for a removal that has begun, and then shows the resource again.
+func TestRemovedAndRestoredAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newUnlimitedAPI(t)
+	for _, collection := range removable {
+		f := w.newFixture(t)
+		path := collection + "/" + f.create(t, collection, collection)
+		removal := []string{`update ` + tableOf(collection) + ` set hidden_at = now() where id = '` + idOf(path) + `'`}
+		if collection == "/api/v1/products" { // their changes have one lock
+			removal = append(removal, `select pg_advisory_xact_lock(hashtextextended('catalog `+f.tenant.ID+`', 0))`)
+		}
+		h := f.admin.Hold(t, removal...)
+		done := h.StartWaiting(1, func() { f.admin.Post(t, path+"/restore", nil).Want(200) })
+		h.Commit()
+		<-done
+		f.admin.Get(t, path).Want(200)
 	}
 }
 

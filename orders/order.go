@@ -495,8 +495,9 @@ var restoreDoc = &server.Doc{
 
 func (h handlers) restore(ctx context.Context, r *server.Request[struct{}]) (server.OK[Order], error) {
 	var source, reference string
-	hidden := db.SQL(`select coalesce(source, ''), coalesce(reference, '') from orders
-		where id = $1 and hidden_at is not null for no key update`, r.ID("id")).Into(&source, &reference)
+	var hidden bool
+	locked := db.SQL(`select coalesce(source, ''), coalesce(reference, ''), hidden_at is not null from orders
+		where id = $1 for no key update`, r.ID("id")).Into(&source, &reference, &hidden)
 	restored := db.SQL(`
 		update orders o set hidden_at = null, updated_at = now()
 		where o.id = $1 and o.hidden_at is not null and not exists (
@@ -504,8 +505,8 @@ func (h handlers) restore(ctx context.Context, r *server.Request[struct{}]) (ser
 				and other.reference = o.reference and other.reference <> '' and other.hidden_at is null)
 		returning o.id`, r.ID("id"))
 	order := selectOrder(r.ID("id"))
-	err := h.db.Write(ctx, hidden, restored, settle(r.ID("id")), order)
-	if db.Violates(err, "orders_reference") || err == nil && hidden.Rows() > 0 && restored.Rows() == 0 {
+	err := h.db.Write(ctx, locked, restored, settle(r.ID("id")), order)
+	if db.Violates(err, "orders_reference") || err == nil && hidden && restored.Rows() == 0 {
 		return nil, errConflict.With(source, reference).On().Because(err)
 	}
 	return server.One(order, err)
