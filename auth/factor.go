@@ -16,7 +16,7 @@ import (
 )
 
 // The second factor of a user is a row of user_otps. It counts from users.otp_at on: the user has then proved with a
-// code that the app has the secret. All changes lock the user's row first, and then that of user_otps.
+// code that the app has the secret. All changes lock the user's row first.
 
 // factorRoutes returns the operations of /api/v1/auth/otp.
 func (s *Service) factorRoutes() []server.Route {
@@ -122,7 +122,7 @@ func (s *Service) confirmOTP(ctx context.Context, r *server.Request[Code]) (serv
 	var sealed []byte
 	var codes []string
 	lock := db.SQL(`select otp_at is not null from users where id = $1 for no key update`, caller.User).Into(&enabled)
-	begun := db.SQL(`select id::text, secret from user_otps where user_id = $1 and created_at > $2 for update`,
+	begun := db.SQL(`select id::text, secret from user_otps where user_id = $1 and created_at > $2`,
 		caller.User, now.Add(-setUpFor)).Into(&id, &sealed)
 	err := s.db.Decide(ctx, []*db.Stmt{lock, begun}, func() ([]*db.Stmt, error) {
 		switch {
@@ -299,7 +299,7 @@ var (
 // useCode verifies a code of the app or a recovery code. In the transaction in which the code is used, it also runs the
 // statements that then returns for the id of the second factor. The error is errNoFactor, errWrongCode, or a 429.
 //
-// A code works once, also if many requests send it at the same time: they lock the row of the second factor.
+// A code works once, also if many requests send it at the same time: they lock the user's row.
 func (s *Service) useCode(ctx context.Context, user *loginUser, code, address string, then func(string) []*db.Stmt,
 ) error {
 	code = cleanCode(code)
@@ -321,7 +321,7 @@ func (s *Service) useCode(ctx context.Context, user *loginUser, code, address st
 		and otp_at is not null for no key update`, id, user.hash)
 	found := db.SQL(`
 		select id::text, secret, last_step, array(select encode(h, 'hex') from unnest(recovery_hashes) h),
-			wrong_codes, wrong_since from user_otps where user_id = $1 for update`, id).
+			wrong_codes, wrong_since from user_otps where user_id = $1`, id).
 		Into(&f.id, &f.secret, &f.lastStep, &f.recovery, &f.wrong, &f.since)
 	known := db.SQL(`
 		select wrong_codes, wrong_since from login_addresses where user_id = $1 and address = $2 and used_at > $3`,

@@ -248,18 +248,93 @@ func TestGuessedCodes(t *testing.T) {
 	tokensOf(t, home.Post(t, loginPath, withOTP(user, a.next())))
 }
 
-// A user who is disabled between the password and the code does not get in.
-func TestDisabledBeforeTheCode(t *testing.T) {
+// A user who is disabled between the password and the code, or before the session begins, does not get in.
+func TestDisabledDuringLogin(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	user, plain := w.Operator(t), w.Operator(t)
+	a := w.setUp(t, user)
+	for c, body := range map[*testkit.Client]j{user: withOTP(user, a.code(0)),
+		plain: credentials(plain.Email, testkit.Password)} {
+		h := c.Hold(t, `update users set disabled_at = now() where id = '`+c.Actor.User+`'`)
+		answered := h.StartWaiting(1, func() {
+			w.Anonymous().Post(t, loginPath, body).WantError(401, "INVALID_CREDENTIALS")
+		})
+		h.Commit()
+		<-answered
+	}
+}
+
+// Two logins that have read the same code, one of which waits for the other, start one session.
+func TestCodeOfTwoLogins(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	user := w.Operator(t)
 	a := w.setUp(t, user)
-	h := user.Hold(t, `update users set disabled_at = now() where id = '`+user.Actor.User+`'`)
-	answered := h.Start(1, func() {
-		w.Anonymous().Post(t, loginPath, withOTP(user, a.code(0))).WantError(401, "INVALID_CREDENTIALS")
-	})
-	h.Commit()
-	<-answered
+	for _, code := range []string{a.code(0), a.recovery[0]} {
+		h := user.Hold(t, `select from users where id = '`+user.Actor.User+`' for no key update`)
+		var statuses [2]int
+		var all []chan struct{}
+		for i := range statuses {
+			all = append(all, h.StartWaiting(i+1, func() {
+				statuses[i] = w.Anonymous().Post(t, loginPath, withOTP(user, code)).Status
+			}))
+		}
+		h.Commit()
+		for _, done := range all {
+			<-done
+		}
+		if statuses != [2]int{200, 401} && statuses != [2]int{401, 200} {
+			t.Errorf("the statuses are %v, want 200 and 401", statuses)
+		}
+	}
+}
+
+// Who begins or confirms a second factor while it is confirmed by another request changes nothing about it.
+func TestConfirmedMeanwhile(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for _, path := range []string{otpPath, otpPath + "/confirm"} {
+		user := w.Operator(t)
+		secret := user.Post(t, otpPath, j{"current_password": testkit.Password}).Want(200).Text("secret")
+		body := j{"current_password": testkit.Password}
+		if path != otpPath {
+			body = j{"otp": testkit.TOTP(secret, w.clock.now())}
+		}
+		h := user.Hold(t, `update users set otp_at = now() where id = '`+user.Actor.User+`'`,
+			`update user_otps set last_step = 1 where user_id = '`+user.Actor.User+`'`)
+		answered := h.StartWaiting(1, func() { user.Post(t, path, body).WantError(409, "OTP_ENABLED") })
+		h.Commit()
+		<-answered
+		tokensOf(t, w.Anonymous().Post(t, loginPath, withOTP(user, testkit.TOTP(secret, w.clock.now()))))
+	}
+}
+
+// A reset changes nothing if the user turns off the second factor meanwhile.
+func TestResetAfterTurningOff(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	tenant := w.Tenant(t)
+	admin := tenant.User(t, "admin")
+	for name, reset := range map[string]func(user *testkit.Client){
+		"API": func(user *testkit.Client) { admin.Delete(t, usersPath+"/"+user.Actor.User+"/otp").Want(204) },
+		"command": func(user *testkit.Client) {
+			if err := w.accounts().ResetFactor(t.Context(), user.Email); err != accounts.ErrNoFactor {
+				t.Errorf("the command returns %v, want ErrNoFactor", err)
+			}
+		},
+	} {
+		user := tenant.User(t, "operator")
+		_, set := w.signedIn(t, user, w.setUp(t, user).code(0))
+		h := admin.Hold(t, `update users set otp_at = null where id = '`+user.Actor.User+`'`,
+			`delete from user_otps where user_id = '`+user.Actor.User+`'`)
+		done := h.StartWaiting(1, func() { reset(user) })
+		h.Commit()
+		<-done
+		if a := w.Anonymous().Post(t, refreshPath, j{"refresh_token": set.Refresh}); a.Status != 200 {
+			t.Errorf("%s: the session has ended: %s", name, a.Body)
+		}
+	}
 }
 
 // Neither a new password, however it was set, nor a refresh replaces the code.
@@ -288,6 +363,7 @@ func TestPasswordsDoNotReplaceCodes(t *testing.T) {
 
 	// A disabled user has no code that counts.
 	admin.Patch(t, path, j{"disabled": true}).Want(200)
+	login(second).WantError(401, "INVALID_CREDENTIALS")
 	w.Anonymous().Post(t, loginPath, j{"email": user.Email, "password": second, "otp": a.next()}).
 		WantError(401, "INVALID_CREDENTIALS")
 	admin.Patch(t, path, j{"disabled": false}).Want(200)
@@ -407,6 +483,20 @@ func TestRequiredSecondFactor(t *testing.T) {
 	limited(operator)
 	set(admin, "optional").Want(200)
 	operator.Get(t, spools).Want(200)
+}
+
+// A user who is created while the rule of the farm changes is subject to the new rule.
+func TestUserCreatedDuringChangeOfRule(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	admin := w.Tenant(t).User(t, "admin")
+	h := admin.Hold(t, `update tenants set second_factor = 'all' where tenant_id = '`+admin.Actor.Tenant+`'`)
+	body := newUser(nil)
+	done := h.StartWaiting(1, func() { admin.Post(t, usersPath, body).Want(201) })
+	h.Commit()
+	<-done
+	login := w.Anonymous().Post(t, loginPath, credentials(body["email"].(string), phrase)).Want(200)
+	as(admin, login.Text("access_token")).Get(t, mePath).Want(200).Shows(map[string]string{"otp_setup_required": "true"})
 }
 
 // Codes work after a change of JWT_SECRET as long as the earlier one is configured. Afterwards, recovery codes do.

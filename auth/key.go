@@ -251,7 +251,7 @@ func (s *Service) rotateKey(ctx context.Context, r *server.Request[Rotation]) (s
 	err := s.db.Write(ctx,
 		// The row lock serializes rotations, so that each rotation drops the hash that it replaces.
 		db.SQL(`select id from api_keys where id = $1 for no key update`, id),
-		db.SQL(`select key_drop(previous_hash)::text from api_keys where id = $1 and revoked_at is null`, id),
+		db.SQL(`select key_drop(previous_hash)::text from api_keys where id = $1`, id),
 		rotated,
 		db.SQL(`select key_claim($2, id)::text from api_keys where id = $1 and hash = $2`, id, hash),
 		exists)

@@ -19,6 +19,7 @@ import (
 	"spoolwright/auth"
 	"spoolwright/db"
 	"spoolwright/inventory"
+	"spoolwright/printers"
 	"spoolwright/server"
 	"spoolwright/testkit"
 	"spoolwright/value"
@@ -137,12 +138,16 @@ func TestKeyLifecycle(t *testing.T) {
 	admin.Patch(t, path, j{"expires_at": nil}).Want(200)
 	key.Get(t, spoolsPath).Want(200)
 
+	admin.Get(t, keysPath+"?revoked=false").Want(200).Shows(map[string]string{"total": "1"})
 	admin.Delete(t, path).Want(204)
 	a = key.Get(t, spoolsPath).WantError(401, "INVALID_API_KEY")
 	testkit.Equal(t, a.Header.Get("WWW-Authenticate"), "Bearer", "WWW-Authenticate")
-	revoked := admin.Get(t, path).Want(200).Text("revoked_at")
+	admin.Get(t, keysPath+"?revoked=false").Want(200).Shows(map[string]string{"total": "0"})
+	revoked := admin.Get(t, path).Want(200)
 	admin.Delete(t, path).Want(204)
-	admin.Patch(t, path, j{"name": "Old scanner"}).Want(200).Shows(map[string]string{"revoked_at": revoked})
+	admin.Get(t, path).Want(200).Shows(map[string]string{"updated_at": revoked.Text("updated_at")})
+	admin.Patch(t, path, j{"name": "Old scanner"}).Want(200).
+		Shows(map[string]string{"revoked_at": revoked.Text("revoked_at")})
 	admin.Post(t, path+"/rotate", j{}).WantError(409, "API_KEY_REVOKED")
 	key.Get(t, spoolsPath).WantError(401, "INVALID_API_KEY")
 	if _, found, err := api.DB.FindKey(t.Context(), auth.KeyHash(secret)); found || err != nil {
@@ -284,6 +289,54 @@ func TestRotateKey(t *testing.T) {
 			t.Errorf("the directory has a secret of the revoked key: %v", err)
 		}
 	}
+}
+
+// Of two rotations at the same time, the second one ends the secret before that of the first one.
+func TestRotationsAtOnce(t *testing.T) {
+	t.Parallel()
+	api := testkit.New(t, testkit.Options{}, inventory.Routes)
+	admin := api.Tenant(t).User(t, "admin")
+	a := admin.Post(t, keysPath, j{"name": "x", "role": "viewer"}).Want(201)
+	h := admin.Hold(t, `select from api_keys where id = '`+a.ID()+`' for update`)
+	var all []chan struct{}
+	var secrets [2]string
+	for i := range secrets {
+		all = append(all, h.StartWaiting(i+1, func() {
+			secrets[i] = admin.Post(t, keysPath+"/"+a.ID()+"/rotate", nil).Want(200).Text("key")
+		}))
+	}
+	h.Commit()
+	for _, done := range all {
+		<-done
+	}
+	for _, secret := range secrets {
+		withKey(api, secret).Get(t, spoolsPath).Want(200)
+	}
+	withKey(api, a.Text("key")).Get(t, spoolsPath).WantError(401, "INVALID_API_KEY")
+	if _, found, err := api.DB.FindKey(t.Context(), auth.KeyHash(a.Text("key"))); found || err != nil {
+		t.Errorf("the directory has the first secret: %v", err)
+	}
+}
+
+// A key gets no printer that was removed, also if it is removed meanwhile.
+func TestKeyOfRemovedPrinter(t *testing.T) {
+	t.Parallel()
+	admin := testkit.New(t, testkit.Options{}, printers.Routes).Tenant(t).User(t, "admin")
+	key := keysPath + "/" + admin.Post(t, keysPath, j{"name": "x", "role": "printer"}).Want(201).ID()
+	for method, path := range map[string]string{"POST": keysPath, "PATCH": key} {
+		printer := admin.Post(t, "/api/v1/printers", j{"name": method}).Want(201).ID()
+		body := j{"name": "y", "role": "printer", "printer_id": printer}
+		h := admin.Hold(t, `select from printers where id = '`+printer+`' for update`,
+			`update printers set hidden_at = now() where id = '`+printer+`'`)
+		var a *testkit.Response
+		done := h.StartWaiting(1, func() { a = admin.Do(t, method, path, body) })
+		h.Commit()
+		<-done
+		a.WantError(400, "UNKNOWN_REFERENCE")
+		admin.Do(t, method, path, body).WantError(400, "UNKNOWN_REFERENCE")
+	}
+	admin.Get(t, keysPath).Want(200).
+		Shows(map[string]string{"total": "1", "items.0.name": "x", "items.0.printer_id": "null"})
 }
 
 // A response that is repeated for an Idempotency-Key has no secret, because the database does not have it.

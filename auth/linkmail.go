@@ -33,7 +33,7 @@ var errNoLinkMail = server.Invalid("send",
 
 // queueLink returns a statement that makes the e-mail with a link due now if the user is enabled and meets the
 // condition, and none waits. It returns a row if the user is enabled and meets the condition. The second statement
-// adds the user to the queue.
+// adds the user to the queue; a LinkMailer does nothing for a user who gets no e-mail.
 func queueLink(user, condition string, args ...any) (row, queue *db.Stmt) {
 	row = db.SQL(`
 		with u as materialized (
@@ -46,8 +46,7 @@ func queueLink(user, condition string, args ...any) (row, queue *db.Stmt) {
 				where e.next_try_at is null
 		)
 		select id from u`, append([]any{user}, args...)...)
-	queue = db.SQL(`select queue_add(array[$1]::uuid[], $2)::text from users u where u.id = $1 and u.disabled_at is null`,
-		user, db.Link)
+	queue = db.SQL(`select queue_add(array[$1]::uuid[], $2)::text from users u where u.id = $1`, user, db.Link)
 	return row, queue
 }
 

@@ -338,7 +338,26 @@ func TestInvitationIsNotNeeded(t *testing.T) {
 	f.Anonymous().Post(t, linkPath, j{"token": token, "new_password": newPhrase}).Want(204)
 }
 
-// A request for an e-mail that cannot be sent names the field send.
+// A user who is disabled before the e-mail is sent gets none.
+func TestDisabledBeforeTheEmail(t *testing.T) {
+	t.Parallel()
+	f := newLinkFarm(t, testkit.SMTPOptions{})
+	path, _ := f.invite(t)
+	h := f.admin.Hold(t, `update users set disabled_at = now() where id = '`+idOf(path)+`'`)
+	f.MailLinks(t)
+	waits := make(chan struct{})
+	done := h.StartWaiting(1, func() { <-waits })
+	h.Commit()
+	close(waits)
+	<-done
+	testkit.Eventually(t, "the queue is empty", func() bool {
+		return f.count(t, `select (select count(*) from queue_signals) + (select count(*) from queue_items)`) == 0
+	})
+	f.admin.Get(t, path).Want(200).Shows(map[string]string{"link_email": "null"})
+	f.none(t)
+}
+
+// A request for an e-mail that cannot be sent names the field send. A refused request is not in the audit log.
 func TestSendIsRefused(t *testing.T) {
 	t.Parallel()
 	f := newLinkFarm(t, testkit.SMTPOptions{})
@@ -352,8 +371,15 @@ func TestSendIsRefused(t *testing.T) {
 	f.admin.Post(t, path+"/password-link", j{"send": "yes"}).Fields("send")
 	viewer.Post(t, path+"/password-link", j{"send": true}).WantError(403, "FORBIDDEN")
 	f.Tenant(t).User(t, "admin").Post(t, path+"/password-link", j{"send": true}).WantError(404, "NOT_FOUND")
-	f.admin.Patch(t, path, j{"disabled": true}).Want(200)
+	held := f.admin.Hold(t, `update users set disabled_at = now() where id = '`+viewer.Actor.User+`'`)
+	done := held.StartWaiting(1, func() {
+		f.admin.Post(t, path+"/password-link", j{"send": true}).WantError(409, "USER_DISABLED")
+	})
+	held.Commit()
+	<-done
 	f.admin.Post(t, path+"/password-link", j{"send": true}).WantError(409, "USER_DISABLED")
+	testkit.Equal(t, f.count(t, `select count(*) from audit_log where action = 'user.password_link_created'`), 0,
+		"entries of the audit log")
 
 	without := testkit.New(t, testkit.Options{}).Tenant(t).User(t, "admin")
 	without.Post(t, usersPath, j{"email": fmt.Sprintf("x-%s@b.example", without.Actor.User), "name": "A", "role": "viewer",

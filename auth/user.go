@@ -331,9 +331,10 @@ func (s *Service) deleteUser(ctx context.Context, r *server.Request[struct{}]) (
 	id, caller := r.ID("id"), db.ActorOf(ctx)
 	var email string
 	var last bool
-	// updateUser has the same lock and check of the caller.
+	// updateUser has the same lock and check of the caller, who is an enabled admin with a password. So the user can be
+	// the last one only if it is the caller.
 	found := db.SQL(`
-		select u.email, u.role = 'admin' and u.disabled_at is null and not exists (
+		select u.email, u.role = 'admin' and not exists (
 			select from users o where o.id <> u.id and o.role = 'admin' and o.disabled_at is null and o.password_hash <> '')
 		from users u where u.id = $1 for update`, id).Into(&email, &last)
 	err := s.db.Decide(ctx, []*db.Stmt{

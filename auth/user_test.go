@@ -372,6 +372,31 @@ func TestDeleteUser(t *testing.T) {
 	second.Get(t, path).WantError(401, "INVALID_TOKEN")
 }
 
+// A change or a deletion of a user waits for a login that has begun, and ends its session.
+func TestSessionsBegunBefore(t *testing.T) {
+	t.Parallel()
+	tenant := testkit.New(t, testkit.Options{}).Tenant(t)
+	admin := tenant.User(t, "admin")
+	for method, change := range map[string]j{"PATCH": {"password": newPhrase}, "DELETE": nil} {
+		user := tenant.User(t, "operator")
+		h := admin.Hold(t, `select from users where id = '`+user.Actor.User+`' for share`,
+			`insert into sessions (id, user_id, counter, created_at, refreshed_at, expires_at)
+				values (gen_random_uuid(), '`+user.Actor.User+`', 1, now(), now(), now() + interval '1 day')`)
+		var a *testkit.Response
+		var err error
+		done := h.StartWaiting(1, func() { a, err = send(admin, method, user, change) })
+		h.Commit()
+		<-done
+		testkit.Check(t, err)
+		var sessions int
+		testkit.Check(t, admin.API.DB.Read(db.As(t.Context(), db.Actor{Tenant: tenant.ID}),
+			db.SQL(`select count(*) from sessions where user_id = $1`, user.Actor.User).Into(&sessions)))
+		if a.Status/100 != 2 || sessions != 0 {
+			t.Errorf("%s: %d %s, and %d sessions remain", method, a.Status, a.Body, sessions)
+		}
+	}
+}
+
 // holdUsers locks the users of the client's tenant.
 func holdUsers(t *testing.T, c *testkit.Client) *testkit.Holder {
 	t.Helper()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"spoolwright/auth"
+	"spoolwright/db"
 	"spoolwright/server"
 	"spoolwright/testkit"
 	"spoolwright/web"
@@ -123,6 +124,10 @@ func TestSessionEnds(t *testing.T) {
 	admin.Patch(t, path, j{"disabled": true}).Want(200)
 	b.get(t, "/spools").want(t, 303)
 	admin.Patch(t, path, j{"disabled": false}).Want(200)
+	b.get(t, "/spools").want(t, 303)
+	b = signIn(t, user)
+	testkit.Check(t, api.DB.Write(db.As(t.Context(), db.Actor{Tenant: tenant.ID}), // keeps the session
+		db.SQL(`update users set disabled_at = now() where id = $1`, user.Actor.User)))
 	b.get(t, "/spools").want(t, 303)
 
 	// One sign-out ends one session, or all.

@@ -24,10 +24,16 @@ var testedBy = map[string]struct{ pkg, tests string }{
 	"start":                {"web", "Sample|Steps"},
 	"archive":              {"blackbox", "Archive"},
 	"auth/accounts":        {"auth", "."},
+	"auth/pages.go":        {"web", "TestSessionEnds"},
+	"auth/settings.go":     {"blackbox", "TestIfMatch"},
 	"inventory/surface.go": {"spoolman", "."},
 	"inventory/report.sql": {"spoolman", "."},
 	"catalog/pieces.sql":   {"pieces", "."},
 	"db/counts.sql":        {"blackbox", "TestRemovedTotals"},
+	"db/hidden.sql":        {"blackbox", "TestRemovedBy"},
+	"server/etag.go":       {"blackbox", "TestIfMatch"},
+	"server/hidden.go":     {"blackbox", "TestRemoved"},
+	"server/list.go":       {"inventory", "Bulk"},
 }
 
 // conditions returns a sabotage for each such condition in the program in dir. A sabotage replaces the condition by
