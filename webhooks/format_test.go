@@ -313,6 +313,14 @@ func TestImpossibleReceivers(t *testing.T) {
 		admin.Patch(t, path+"/"+id, testkit.JSON{"url": "https://h.example:70000/x"}).WantError(422, "VALIDATION_ERROR")
 		admin.Delete(t, path+"/"+id).Want(204)
 	}
+	// The token in the URL is replaced by one beside it, and meanwhile that one is to be removed.
+	id := try("gotify", "https://push.example/?token=A", "B").Want(201).ID()
+	h := admin.Hold(t, `update webhooks set url = 'https://push.example/' where id = '`+id+`'`)
+	done := h.StartWaiting(1, func() {
+		admin.Patch(t, path+"/"+id, testkit.JSON{"token": nil}).WantError(422, "VALIDATION_ERROR")
+	})
+	h.Commit()
+	<-done
 	admin.Patch(t, hooksPath+"00000000-0000-7000-8000-000000000000", testkit.JSON{"url": "https://h.example"}).
 		WantError(404, "NOT_FOUND")
 	admin.Post(t, hooksPath+"00000000-0000-7000-8000-000000000000/rotate", nil).WantError(404, "NOT_FOUND")

@@ -94,7 +94,8 @@ func TestDisabledWebhooks(t *testing.T) {
 	admin.Post(t, delivery+"/redeliver", nil).WantError(409, "WEBHOOK_DISABLED")
 	complete(t, tenant.User(t, "operator"))
 	s.wantNone(t, 300*time.Millisecond)
-	admin.Get(t, path+"/deliveries").Want(200).Shows(map[string]string{"total": "1", "items.0.status": "failed"})
+	admin.Get(t, path+"/deliveries").Want(200).
+		Shows(map[string]string{"total": "1", "items.0.status": "failed", "items.0.tries": "1"})
 	admin.Patch(t, path, testkit.JSON{"disabled": false}).Want(200)
 	admin.Post(t, delivery+"/redeliver", nil).Want(200)
 	s.wait(t)

@@ -156,10 +156,8 @@ func (s *Service) Routes() []server.Route {
 	return []server.Route{
 		server.Op("GET"+path, server.Admin, server.HandleList[Webhook](s.DB, Filter.list), listDoc).ForUsers(),
 		server.Op("POST"+path, server.Admin, server.Handle(s.create), createDoc).ForUsers(),
-		server.Op("GET"+one, server.Admin, server.HandleGet[Webhook](s.DB, readWebhook), getDoc).ForUsers().Versioned(
-			func(ids ...string) []*db.Stmt {
-				return []*db.Stmt{db.SQL(`select id from webhooks where id = $1 for no key update`, ids[0])}
-			}),
+		server.Op("GET"+one, server.Admin, server.HandleGet[Webhook](s.DB, readWebhook), getDoc).ForUsers().
+			Versioned(server.LockRow("webhooks")),
 		server.Op("PATCH"+one, server.Admin, server.Handle(s.update), updateDoc).ForUsers(),
 		server.Op("DELETE"+one, server.Admin, server.Handle(s.remove), removeDoc).ForUsers(),
 		server.Op("POST"+one+"/test", server.Admin, server.Handle(s.test), testDoc).ForUsers(),
