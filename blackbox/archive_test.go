@@ -137,6 +137,9 @@ func (in *installation) fullFarm(t *testing.T) *fixture {
 	spool := c.Post(t, "/api/v1/spools", testkit.JSON{"material_type": "PLA", "color": "Odd", "diameter_mm": 1.75,
 		"net_weight_grams": 1000, "purchase_price": 19.99, "notes": odd + strings.Repeat("é", 9000)}).Want(201).ID()
 	c.Post(t, "/api/v1/spools/"+spool+"/deduct", testkit.JSON{"weight_grams": 0.000001, "reason": "Grüße"}).Want(200)
+	key := "/api/v1/api-keys/" + f.create(t, "/api/v1/api-keys", "/api/v1/api-keys")
+	c.Post(t, key+"/rotate", nil).Want(200)
+	c.Delete(t, key).Want(204)
 	printer := f.create(t, "/api/v1/printers", "/api/v1/printers")
 	c.Do(t, "PUT", "/api/v1/printers/"+printer+"/slots/1", testkit.JSON{"spool_id": spool}).Want(200)
 	tenant := `'` + f.tenant.ID + `'`

@@ -6,8 +6,9 @@ import (
 	"spoolwright/testkit"
 )
 
-// Each list of removed things says who removed them, also after the account was deleted, and finds one by its id.
-func TestHiddenBy(t *testing.T) {
+// Each list of removed things says who removed them, also after the account was deleted, and finds one by its id. What
+// was removed is not removed again.
+func TestRemovedBy(t *testing.T) {
 	t.Parallel()
 	tenant := testkit.New(t, testkit.Options{}, testkit.Features...).Tenant(t)
 	admin, user, key := tenant.User(t, "admin"), tenant.User(t, "operator"), tenant.Key(t, "operator")
@@ -41,6 +42,7 @@ func TestHiddenBy(t *testing.T) {
 			"items.0.hidden_by_name": "Test operator"})
 		user.Post(t, at+"/restore", nil).Want(200).Shows(map[string]string{"hidden_by": "null", "hidden_by_name": "null"})
 		user.Delete(t, at).Want(204)
+		key.Delete(t, at).WantError(404, "NOT_FOUND")
 		by(list, id, map[string]string{"items.0.hidden_by": user.Actor.User})
 	}
 	admin.Delete(t, "/api/v1/users/"+user.Actor.User).Want(204)

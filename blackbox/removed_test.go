@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"spoolwright/db"
+	"spoolwright/start"
 	"spoolwright/testkit"
 )
 
@@ -147,6 +148,24 @@ func TestRemovedCountsNowhere(t *testing.T) {
 	}
 }
 
+// A removal waits for a transaction that is about to refer to the resource, and then hides it instead of deleting it.
+func TestRemovedWhileReferredTo(t *testing.T) {
+	t.Parallel()
+	w := newUnlimitedAPI(t)
+	for collection, refer := range map[string][2]string{
+		"/api/v1/vendors":  {"/api/v1/filaments", `update filaments set vendor_id = `},
+		"/api/v1/printers": {"/api/v1/production-runs", `update production_runs set printer_id = `},
+	} {
+		f := w.newFixture(t)
+		id, other := f.create(t, collection, collection), f.create(t, refer[0], refer[0])
+		h := f.admin.Hold(t, refer[1]+`'`+id+`' where id = '`+other+`'`)
+		done := h.StartWaiting(1, func() { f.admin.Delete(t, collection+"/"+id).Want(204) })
+		h.Commit()
+		<-done
+		f.admin.Get(t, collection+"?hidden=true&id="+id).Want(200).Shows(map[string]string{"total": "1"})
+	}
+}
+
 // A restoration waits for a removal that has begun, and then shows the resource again.
 func TestRemovedAndRestoredAtOnce(t *testing.T) {
 	t.Parallel()
@@ -167,11 +186,19 @@ func TestRemovedAndRestoredAtOnce(t *testing.T) {
 }
 
 // The total of each list without a filter, which is stored, is the number of its items, whatever is removed, archived and
-// restored, in whatever order.
+// restored, in whatever order, and after sample data was removed.
 func TestRemovedTotals(t *testing.T) {
 	t.Parallel()
 	w := newUnlimitedAPI(t)
 	f := w.newFixture(t)
+	checkTotal := func(collection string, changes int) {
+		t.Helper()
+		all := f.admin.Get(t, collection+"?limit=100").Want(200)
+		if got := all.Text("total"); got != strconv.Itoa(len(all.List("items"))) {
+			t.Errorf("%s: the total is %s after %d changes, want %d", collection, got, changes, len(all.List("items")))
+		}
+	}
+	bound := db.As(t.Context(), f.admin.Actor)
 	for _, collection := range removable {
 		var ids []string
 		for range 3 {
@@ -181,10 +208,7 @@ func TestRemovedTotals(t *testing.T) {
 		check := func() {
 			t.Helper()
 			changes++
-			all := f.admin.Get(t, collection+"?limit=100").Want(200)
-			if got := all.Text("total"); got != strconv.Itoa(len(all.List("items"))) {
-				t.Errorf("%s: the total is %s after %d changes, want %d", collection, got, changes, len(all.List("items")))
-			}
+			checkTotal(collection, changes)
 		}
 		restore := func(id string) { f.admin.Post(t, collection+"/"+id+"/restore", nil).Want(200) }
 		check()
@@ -197,6 +221,9 @@ func TestRemovedTotals(t *testing.T) {
 		restore(ids[0])
 		check()
 		restore(ids[0])
+		check()
+		testkit.Check(t, f.api.DB.Write(bound, // as if nothing kept a restoration from changing it
+			db.SQL(`update `+tableOf(collection)+` set hidden_at = null where id = $1`, ids[0])))
 		check()
 		f.admin.Delete(t, collection+"/"+ids[2]).Want(204)
 		check()
@@ -221,7 +248,18 @@ func TestRemovedTotals(t *testing.T) {
 		check()
 		f.hide(t, collection, ids[0])
 		f.admin.Post(t, collection, testkit.JSON{"material_type": "PLA", "color": "Red", "diameter_mm": 1.75,
-			"net_weight_grams": 1000, "archived": true})
+			"net_weight_grams": 1000, "archived": true}).Want(201)
 		check()
+	}
+	var all []string
+	for _, collection := range removable {
+		all = append(all, `select id from `+tableOf(collection))
+	}
+	check(t, f.api.DB.Write(bound, db.SQL(`select mark_samples(array(`+strings.Join(all, " union all ")+`))::text`)))
+	_, err := start.New(f.api.DB).Remove(bound)
+	check(t, err)
+	for _, collection := range removable {
+		checkTotal(collection, 0)
+		f.admin.Get(t, collection+"?hidden=true").Want(200).Shows(map[string]string{"total": "0"})
 	}
 }

@@ -1,10 +1,12 @@
 package blackbox_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
 
+	"spoolwright/db"
 	"spoolwright/testkit"
 )
 
@@ -67,6 +69,35 @@ func TestIfMatch(t *testing.T) {
 				changed("DELETE " + part.Path())
 			}
 		}
+	})
+}
+
+// A change with If-Match waits for a transaction that has the lock of the resource: of two changes with the same ETag,
+// the second one compares it with what the first one leaves.
+func TestIfMatchWaits(t *testing.T) {
+	t.Parallel()
+	w := newUnlimitedAPI(t)
+	changed := func(op *operation) bool { return op.Lock != nil && w.has("PATCH "+op.Path()) }
+	w.forEach(t, changed, func(t *testing.T, op *operation) {
+		t.Parallel()
+		f := w.newFixture(t)
+		path := f.path(t, op.Path())
+		var ids []string
+		for i, part := range pathParts(op.Path()) {
+			if strings.HasPrefix(part, "{") {
+				ids = append(ids, pathParts(path)[i])
+			}
+		}
+		current := f.admin.With("If-Match", f.admin.Get(t, path).Want(200).Header.Get("ETag"))
+		h := f.admin.Hold(t, `select pg_advisory_xact_lock(hashtextextended('`+f.tenant.ID+`', 0))`)
+		locked := h.StartWaiting(1, func() {
+			check(t, f.api.DB.Write(db.As(context.Background(), db.Actor{Tenant: f.tenant.ID}), append(op.Lock(ids...),
+				db.SQL(`select pg_advisory_xact_lock(hashtextextended($1, 0))::text`, f.tenant.ID))...))
+		})
+		change := h.StartWaiting(2, func() { current.Patch(t, path, testkit.JSON{}).Want(200) })
+		h.Commit()
+		<-locked
+		<-change
 	})
 }
 

@@ -15,13 +15,13 @@ begin
 	return null;
 end $$;
 
--- Like count_added, but counts only the spools that are neither hidden nor archived.
+-- Like count_added, but does not count archived spools. No row is hidden when it is created.
 create or replace function count_spools_added() returns trigger language plpgsql as $$
 begin
 	insert into row_counts (tenant_id, resource, shard, rows)
 	select a.tenant_id, tg_table_name,
 		coalesce(nullif(current_setting('app.count_shard', true), '')::int, pg_backend_pid() & 31), count(*)
-	from added a where a.hidden_at is null and not a.archived group by a.tenant_id
+	from added a where not a.archived group by a.tenant_id
 	on conflict (tenant_id, resource, shard) do update set rows = row_counts.rows + excluded.rows;
 	return null;
 end $$;

@@ -253,4 +253,11 @@ func TestTakeBulkUpdateBack(t *testing.T) {
 	change("B", "yesterday").Fields("unchanged_since")
 	c.Patch(t, spools, j{"filter": j{"brand": "none"}, "changes": j{"location": "A"}}).Want(200).
 		Shows(map[string]string{"changed_at": "null"})
+
+	// It waits for a change that has begun.
+	at = change("C", "").Want(200).Text("changed_at")
+	h := c.Hold(t, `update spools set notes = 'y', updated_at = clock_timestamp() where id = '`+ids[2]+`'`)
+	done := h.StartWaiting(1, func() { change("D", at).WantError(409, "SPOOLS_CHANGED") })
+	h.Commit()
+	<-done
 }

@@ -83,6 +83,18 @@ func TestKeysExpire(t *testing.T) {
 	}
 }
 
+// A write with a key leaves the expired keys that another transaction deletes, and does not wait for it.
+func TestExpiredKeysAreNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	c := testkit.New(t, testkit.Options{}, things).Operator(t)
+	conn := superuser(t)
+	addKeys(t, conn, c, "old", 2, "25 hours")
+	h := c.Hold(t, `delete from idempotency_keys where user_id = '`+c.Actor.User+`' and key = 'old1'`)
+	c.With("Idempotency-Key", "now").Post(t, "/api/v1/things", `{"name":"x","weight":1}`).Want(200)
+	testkit.Equal(t, keys(t, conn, c.Actor.User), "now old1", "the keys")
+	h.Commit()
+}
+
 // A body is validated before its key is looked up, and an invalid one does not reach the database.
 func TestInvalidBodyWithUsedKey(t *testing.T) {
 	t.Parallel()

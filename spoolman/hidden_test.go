@@ -16,21 +16,32 @@ func TestRemovedIsNowhere(t *testing.T) {
 	api := start(t)
 	p := newPrinter(t, api, "printer")
 	c := p.operator
-	vendor := c.Post(t, "/api/v1/vendors", j{"name": "Gone vendor"}).Want(201).Header.Get("Location")
-	filament := c.Post(t, "/api/v1/filaments", j{"name": "Gone filament", "material_type": "PLA", "material_name": "Gone PLA",
-		"color": "Gone blue", "color_hex": "#0000ff", "diameter_mm": 1.75, "article_number": "Gone-1",
-		"notes": "gone"}).Want(201).Header.Get("Location")
+	// What others name is hidden when it is removed, and not deleted.
+	const vendors, filaments = "/api/v1/vendors", "/api/v1/filaments"
+	vendor := c.Post(t, vendors, j{"name": "Gone vendor"}).Want(201).ID()
+	namesake := c.Post(t, vendors, j{"name": "Kept", "notes": "gone notes"}).Want(201).ID()
+	filament := c.Post(t, filaments, j{"name": "Gone filament", "vendor_id": vendor, "material_type": "PLA",
+		"material_name": "Gone PLA", "color": "Gone blue", "color_hex": "#0000ff", "diameter_mm": 1.75,
+		"article_number": "Gone-1", "notes": "gone"}).Want(201).ID()
+	second := c.Post(t, filaments, j{"name": "Gone too", "vendor_id": namesake, "material_type": "PLA",
+		"color": "Gone green", "diameter_mm": 1.75}).Want(201).ID()
+	spool := c.Post(t, spools, j{"filament_id": filament, "net_weight_grams": 1000}).Want(201).ID()
 	c.Post(t, "/api/v1/custom-fields", j{"entity": "spool", "key": "tag", "name": "Tag", "type": "text"}).Want(201)
 	gone := p.add(t, j{"brand": "Gone brand", "color": "Gone red", "color_hex": "#ff0000", "location": "Gone shelf",
 		"lot_number": "Gone lot", "material_name": "Gone PETG", "notes": "gone", "extra": j{"tag": `"gone"`}})
 	first := p.add(t, j{"brand": "Kept", "color": "White", "purchase_price": 11, "notes": "gone"})
 	p.add(t, j{"brand": "Kept", "color": "White", "purchase_price": 22})
-	for _, path := range []string{vendor, filament, gone, first} {
+	for _, path := range []string{vendors + "/" + vendor, vendors + "/" + namesake, filaments + "/" + filament,
+		filaments + "/" + second, spools + "/" + spool, gone, first} {
 		c.Delete(t, path).Want(204)
+	}
+	for path, want := range map[string]string{vendors: "2", filaments: "1", spools: "3"} {
+		c.Get(t, path+"?hidden=true").Want(200).Shows(map[string]string{"total": want})
 	}
 	for path, want := range map[string]string{
 		"spool": "1", "spool?allow_archived=true": "1", "filament": "1", "filament?limit=1": "1", "vendor": "1", "vendor?limit=1": "1",
-		"filament?sort=id:desc&limit=5": "1", "spool/group?group_by=location": "", "spool/group?group_by=filament": "",
+		"filament?sort=id:desc&limit=5": "1", "filament?material=gone": "0", "vendor?name=gone": "0",
+		"spool/group?group_by=location": "", "spool/group?group_by=filament": "",
 		"material": "", "location": "", "lot-number": "", "article-number": "", "field/spool/tag/values": "",
 		"search?q=gone": "", "search?q=gone&allow_archived=true": "", "search?q=white": "", "search?q=%23ff0000": "",
 		"search?q=%230000ff": "", "search?q=1": "",
@@ -47,11 +58,12 @@ func TestRemovedIsNowhere(t *testing.T) {
 	a := p.want(t, "GET", "spool", "", 200)
 	group, brand := at(t, strings.Trim(a.body, "[]"), "filament.id"), at(t, strings.Trim(a.body, "[]"), "filament.vendor.id")
 	p.want(t, "GET", "filament/"+group, "", 200, `"price":22`)
-	for _, path := range []string{"filament", "filament?limit=1"} { // what was removed does not fill the page
-		p.want(t, "GET", path, "", 200, `"price":22`)
+	for _, path := range []string{"filament", "filament?limit=1", "filament?sort=id:desc&limit=1"} {
+		p.want(t, "GET", path, "", 200, `"price":22`) // what was removed does not fill the page
 	}
+	p.want(t, "GET", "search?q=white&spools_per_filament=5", "", 200, `"spool_count":1`)
 	p.want(t, "GET", "vendor/"+brand, "", 200, `"Kept"`)
-	for _, path := range []string{"spool/1", "spool/2", "filament/1", "vendor/1"} {
+	for _, path := range []string{"spool/1", "spool/2", "spool/3", "filament/1", "filament/2", "vendor/1", "vendor/2"} {
 		p.want(t, "GET", path, "", 404)
 	}
 	var b bytes.Buffer
@@ -166,6 +178,9 @@ func TestRemovedIsNotFound(t *testing.T) {
 	c.Post(t, "/api/v1/custom-fields", j{"entity": "spool", "key": "tag", "name": "Tag", "type": "text"}).Want(201)
 	c.Post(t, "/api/v1/spools", j{"filament_id": filament, "net_weight_grams": 1000, "location": "Shelf",
 		"extra": j{"tag": "Shelf"}}).Want(201)
+	p.add(t, j{"brand": "Loose"})
+	loose := p.want(t, "GET", "spool/2", "", 200).body
+	group, brand := at(t, loose, "filament.id"), at(t, loose, "filament.vendor.id")
 	lists := []string{"vendors", "filaments", "spools"}
 	for _, list := range lists {
 		testkit.Check(t, api.DB.Write(db.As(t.Context(), c.Actor), db.SQL(`update `+list+` set hidden_at = now()`)))
@@ -182,11 +197,16 @@ func TestRemovedIsNotFound(t *testing.T) {
 			p.want(t, method, kind+"/1", body, 404)
 		}
 	}
+	for _, path := range []string{"spool/2", "filament/" + group, "vendor/" + brand} {
+		p.want(t, "GET", path, "", 404)
+	}
 	p.want(t, "PUT", "spool/1/use", `{"use_weight": 1}`, 404)
 	p.want(t, "PUT", "spool/1/measure", `{"weight": 500}`, 404)
 	p.want(t, "POST", "filament", `{"name": "N", "vendor_id": 1, "material": "PLA", "density": 1.24, "diameter": 1.75}`, 404)
+	p.want(t, "POST", "filament", `{"name": "N", "vendor_id": `+brand+`, "density": 1.24, "diameter": 1.75}`, 404)
 	p.want(t, "POST", "spool", `{"filament_id": 1}`, 404)
 	p.want(t, "POST", "vendor", `{"name": "v", "comment": "new"}`, 200, `"id":2,`, `"comment":"new"`)
+	p.want(t, "POST", "spool", `{"filament_id": `+group+`}`, 404)
 	p.do(t, "PATCH", "location/Shelf", `{"name": "Other"}`)
 	for _, field := range []string{"location", "extra.tag"} {
 		p.want(t, "PATCH", "spool/field/"+field, `{"value": "Shelf", "new_value": "Other"}`, 200, `"spools_updated":0`)
