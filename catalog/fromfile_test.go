@@ -141,7 +141,9 @@ func TestFileMatches(t *testing.T) {
 		"net_weight_grams": 1000}).Want(201)
 	// What is removed or archived is no match, although it would be the nearest.
 	white := j{"material_type": "PLA", "color": "Ghost", "color_hex": "#ffffff", "diameter_mm": 1.75}
-	c.Delete(t, c.Post(t, "/api/v1/filaments", white).Want(201).Header.Get("Location")).Want(204)
+	ghost := c.Post(t, "/api/v1/filaments", white).Want(201)
+	c.Post(t, spools, j{"filament_id": ghost.ID(), "net_weight_grams": 1000}).Want(201) // otherwise it is deleted
+	c.Delete(t, ghost.Header.Get("Location")).Want(204)
 	white["net_weight_grams"] = 1000
 	c.Delete(t, c.Post(t, spools, white).Want(201).Header.Get("Location")).Want(204)
 	white["archived"] = true

@@ -66,6 +66,8 @@ func TestConcurrentHideAndRestoreProducts(t *testing.T) {
 		c.Delete(t, path).Want(204)
 		paths = append(paths, path)
 	}
+	c.Post(t, paths[0]+"/restore", nil).Want(200) // the other one with the SKU is hidden
+	c.Delete(t, paths[0]).Want(204)
 	var all sync.WaitGroup
 	for n := range 4 {
 		all.Go(func() {
@@ -108,17 +110,91 @@ func TestHiddenStaysUnchanged(t *testing.T) {
 	})
 }
 
-// A material cannot name a removed filament by its number.
-func TestNumberOfRemovedFilament(t *testing.T) {
+// A material cannot name a removed filament. One that has it keeps it, and cannot name it by its number any more.
+func TestRemovedFilament(t *testing.T) {
 	t.Parallel()
 	c := newAPI(t).Operator(t)
 	filament := c.Post(t, "/api/v1/filaments", j{"material_type": "PLA", "color": "Blue", "diameter_mm": 1.75}).Want(201)
+	byID := j{"filament_id": filament.ID(), "weight_grams": 1}
+	byNumber := j{"filament_number": json.Number(filament.Text("number")), "weight_grams": 1}
 	product := products + "/" + c.NewProduct(t, "HOOK", 10)
-	number := filament.Text("number")
+	lamp := c.Post(t, products, j{"name": "Lamp", "materials": []j{byID}}).Want(201)
+	dragon := c.Post(t, products, j{"name": "Dragon", "plates": []j{{"materials": []j{byID}}}}).Want(201)
 	testkit.Check(t, c.API.DB.Write(db.As(t.Context(), c.Actor), db.SQL(`update filaments set hidden_at = now()`)))
-	material := j{"filament_number": json.Number(number), "weight_grams": 1}
-	c.Post(t, product+"/materials", material).WantError(400, "UNKNOWN_REFERENCE")
-	c.Patch(t, product+"/materials/"+c.Get(t, product).Text("materials.0.id"), material).
-		WantError(400, "UNKNOWN_REFERENCE")
-	c.Post(t, products, j{"name": "Lamp", "materials": []j{material}}).WantError(400, "UNKNOWN_REFERENCE")
+	for _, material := range []j{byID, byNumber} {
+		c.Post(t, product+"/materials", material).WantError(400, "UNKNOWN_REFERENCE")
+		c.Patch(t, product+"/materials/"+c.Get(t, product).Text("materials.0.id"), material).
+			WantError(400, "UNKNOWN_REFERENCE")
+		c.Patch(t, product, j{"plates": []j{{"materials": []j{material}}}}).WantError(400, "UNKNOWN_REFERENCE")
+		c.Post(t, products, j{"name": "Shade", "materials": []j{material}}).WantError(400, "UNKNOWN_REFERENCE")
+	}
+	own := products + "/" + lamp.ID() + "/materials/" + lamp.Text("materials.0.id")
+	c.Patch(t, own, byID).Want(200)
+	c.Patch(t, own, byNumber).WantError(400, "UNKNOWN_REFERENCE")
+	plate := j{"id": dragon.Text("plates.0.id"), "materials": []j{byID}}
+	c.Patch(t, products+"/"+dragon.ID(), j{"plates": []j{plate}}).Want(200)
+	plate["materials"] = []j{byNumber}
+	c.Patch(t, products+"/"+dragon.ID(), j{"plates": []j{plate}}).WantError(400, "UNKNOWN_REFERENCE")
+}
+
+// A material, of a request or of a file, that names a filament which is being removed waits, and then there is no such
+// filament.
+func TestFilamentRemovedMeanwhile(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t).Operator(t)
+	product := products + "/" + c.NewProduct(t, "HOOK", 10)
+	for status, send := range map[int]func(filament string) (*testkit.Response, error){
+		400: func(filament string) (*testkit.Response, error) {
+			return c.Send("POST", product+"/materials", j{"filament_id": filament, "weight_grams": 1})
+		},
+		422: func(filament string) (*testkit.Response, error) {
+			return c.With("Content-Type", "text/csv").Send("POST", products+"/import",
+				"name,materials.filament_id,materials.weight_grams\nLamp,"+filament+",1\n")
+		},
+	} {
+		blue := j{"material_type": "PLA", "color": "Blue", "diameter_mm": 1.75}
+		id := c.Post(t, "/api/v1/filaments", blue).Want(201).ID()
+		h := c.Hold(t, `update filaments set hidden_at = now() where id = '`+id+`'`)
+		var a *testkit.Response
+		var err error
+		done := h.StartWaiting(1, func() { a, err = send(id) })
+		h.Commit()
+		<-done
+		testkit.Check(t, err)
+		testkit.Equal(t, a.Status, status, "%s: %s", a.What, a.Body)
+	}
+}
+
+// A removed product keeps its costs when those of its components change, and nobody computes them again.
+func TestRemovedProductKeepsCosts(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t).Operator(t)
+	spool := createSpool(t, c, "PLA", "Black", 20)
+	wing, dragon := createProduct(t, c, "Wing"), createProduct(t, c, "Dragon")
+	addMaterial(t, c, wing, "PLA", "Black", 10)
+	addComponent(t, c, dragon, wing, 1)
+	c.Delete(t, dragon).Want(204)
+	addMaterial(t, c, wing, "PLA", "Black", 10)
+	addMaterial(t, c, wing, "Nylon", "Red", 1) // has no price
+	c.Patch(t, spool, j{"purchase_price": 40}).Want(200)
+	c.Post(t, dragon+"/recalculate", nil).WantError(404, "NOT_FOUND")
+	c.Get(t, wing).Want(200).Shows(map[string]string{"total_cost": "0.4", "costs_complete": "false"})
+	c.Get(t, products+"?hidden=true").Want(200).Shows(map[string]string{"items.0.id": idOf(dragon),
+		"items.0.total_cost": "0.2", "items.0.costs_complete": "true"})
+}
+
+// An edit with If-Match waits for a transaction that changes the product, and then compares with the newest version.
+func TestEditWaitsForProduct(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t).Operator(t)
+	path := createProduct(t, c, "Hook")
+	edit := c.With("If-Match", c.Get(t, path).Want(200).Header.Get("ETag"))
+	h := c.Hold(t, `update products set notes = 'x', updated_at = now() where id = '`+idOf(path)+`'`)
+	var a *testkit.Response
+	var err error
+	done := h.StartWaiting(1, func() { a, err = edit.Send("PATCH", path, j{"name": "x"}) })
+	h.Commit()
+	<-done
+	testkit.Check(t, err)
+	testkit.Equal(t, a.Status, 412, "the edit: %s", a.Body)
 }

@@ -283,3 +283,29 @@ func TestHighestPlateNumber(t *testing.T) {
 	c.Post(t, products+"/"+first+"/restore", nil).Want(200).Shows(texts(j{"plate": 2}))
 	c.Post(t, products, j{"name": "D", "plates": []j{{"plate": 1_000_001}}}).Fields("plates[0].plate")
 }
+
+// A plate that was removed stays so when its product changes or is removed: its product has it no more, it keeps the
+// time of its removal, and another plate can have its number.
+func TestRemovedPlateStaysRemoved(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t).Operator(t)
+	made := c.Post(t, products, j{"name": "Dragon", "plates": []j{{"name": "Body"}, {"name": "Wings"},
+		{"name": "Tail"}}}).Want(201)
+	path := products + "/" + made.ID()
+	body, wings, tail := made.Text("plates.0.id"), made.Text("plates.1.id"), made.Text("plates.2.id")
+	plates := func(list ...j) *testkit.Response { return c.Patch(t, path, j{"plates": list}) }
+	hiddenAt := func() string { return c.Get(t, products+"?hidden=true&id="+tail).Want(200).Text("items.0.hidden_at") }
+	plates(j{"id": body}, j{"id": wings}).Want(200)
+	removed := hiddenAt()
+	plates(j{"id": body}, j{"id": wings}).Want(200)
+	testkit.Equal(t, hiddenAt(), removed, "the time of the removal after a change of the product")
+	plates(j{"id": body}, j{"id": tail}).WantError(400, "UNKNOWN_REFERENCE")
+	c.Delete(t, path).Want(204)
+	testkit.Equal(t, hiddenAt(), removed, "the time of the removal after that of the product")
+	c.Post(t, path+"/restore", nil).Want(200).Shows(texts(j{"plates.#": 2}))
+
+	// A new plate has the number of the body for a while; then it is free for the body again.
+	plates(j{"id": wings}, j{"plate": 1}).Want(200)
+	plates(j{"id": wings}).Want(200)
+	c.Post(t, products+"/"+body+"/restore", nil).Want(200).Shows(texts(j{"plate": 1}))
+}

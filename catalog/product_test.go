@@ -157,6 +157,8 @@ func TestRemovedProduct(t *testing.T) {
 	}
 	c.Post(t, keep+"/components", j{"component_product_id": idOf(gone)}).WantError(400, "UNKNOWN_REFERENCE")
 	c.Get(t, products).Shows(map[string]string{"total": "1", "items.0.id": idOf(keep)})
+	c.Patch(t, keep, j{"sku": "G-1"}).Want(200)
+	c.Patch(t, keep, j{"sku": nil}).Want(200)
 	c.Post(t, products, j{"name": "Heir", "sku": "G-1"}).Want(201)
 	c.Delete(t, keep).Want(204) // a removed product does not count as containing it
 }
