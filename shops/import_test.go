@@ -345,6 +345,45 @@ func TestFilesAndMessages(t *testing.T) {
 	}
 }
 
+// An order that was removed is not the order of a file or of a message with its reference: that is the one which is
+// there now, or a new one.
+func TestReferencesOfRemovedOrders(t *testing.T) {
+	t.Parallel()
+	c, _, _ := farm(t)
+	s := connect(t, c, "generic")
+	byHand := func(source, reference string) string {
+		return orders + "/" + c.Post(t, orders, j{"source": source, "reference": reference}).Want(201).ID()
+	}
+	file := func(source, reference string, quantity int) *testkit.Response {
+		return post(t, c, "", fmt.Sprintf("Source,Order,Item,Qty\n%s,%s,Vase,%d\n", source, reference, quantity))
+	}
+	// A file, and later another order with its reference, which the next file changes.
+	c.Delete(t, byHand("market", "M-1")).Want(204)
+	wantCounts(t, file("market", "M-1", 1), "1/0/0/0/0")
+	testkit.Equal(t, itemsOf(t, c, "M-1"), "Vase 1", "the new order of the file")
+	c.Delete(t, find(t, c, "M-1")).Want(204)
+	byHand("market", "M-1")
+	wantCounts(t, file("market", "M-1", 3), "0/1/0/0/0")
+	testkit.Equal(t, itemsOf(t, c, "M-1"), "Vase 3", "the order of the second file")
+
+	// A message, whose order the file does not name by its id.
+	dragon := func(id int) j {
+		m := generic(id, 1, j{"id": "1", "title": "Dragon", "quantity": id})
+		m["reference"] = "A"
+		return m
+	}
+	s.send(t, dragon(1))
+	c.Delete(t, find(t, c, "A")).Want(204)
+	wantCounts(t, file("generic.example", "A", 1), "1/0/0/0/0")
+	c.Delete(t, find(t, c, "A")).Want(204)
+
+	// A message takes over the order that is there.
+	order := byHand("generic.example", "A")
+	s.send(t, dragon(2))
+	testkit.Equal(t, find(t, c, "A"), order, "the order of the message")
+	testkit.Equal(t, itemsOf(t, c, "A"), "Dragon 2", "the order of the message")
+}
+
 // Viewers cannot import, and no farm reaches the orders of another one.
 func TestFileRoles(t *testing.T) {
 	t.Parallel()
