@@ -56,4 +56,7 @@ func TestRunFromFileForOrder(t *testing.T) {
 	refused(hook, "prusaslicer.gcode")
 	c.Patch(t, "/api/v1/orders/"+order.ID(), j{"status": "cancelled"}).Want(200)
 	refused(order.ID(), "prusaslicer.gcode")
+	gone := c.Post(t, "/api/v1/orders", j{"items": []j{{"product_id": hook}}}).Want(201).ID()
+	c.Delete(t, "/api/v1/orders/"+gone).Want(204)
+	refused(gone, "prusaslicer.gcode")
 }

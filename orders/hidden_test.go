@@ -36,6 +36,10 @@ func TestHideAndRestoreOrder(t *testing.T) {
 	c.Post(t, order+"/restore", nil).Want(200).Shows(map[string]string{"status": "in_production", "hidden_at": "null"})
 	c.Get(t, path).Want(200).Shows(map[string]string{"total": "1"})
 	c.Get(t, path+"?hidden=true").Want(200).Shows(map[string]string{"total": "1", "items.0.status": "received"})
+
+	plain, _ := c.NewOrder(t, product, 1) // without a reference
+	at := c.Get(t, plain).Want(200).Text("updated_at")
+	c.Post(t, plain+"/restore", nil).Want(200).Shows(map[string]string{"updated_at": at})
 }
 
 func TestCancelOrder(t *testing.T) {
@@ -67,16 +71,24 @@ func TestHiddenStaysUnchanged(t *testing.T) {
 	t.Parallel()
 	c := newAPI(t).Operator(t)
 	product := c.NewProduct(t, "A", 10)
-	order, item := c.NewOrder(t, product, 2)
-	c.WantHiddenUnchanged(t, order, j{"notes": "x", "status": "cancelled", "due_date": "2030-01-01", "customer": "x",
-		"reference": "x", "source": "x"}, map[string]any{
-		"POST /items":           j{"product_id": product},
-		"PATCH /items/" + item:  j{"quantity": 3},
-		"DELETE /items/" + item: nil,
-		"POST /deliver":         nil,
-		"POST /complete":        nil,
-		"POST /return":          j{},
-	})
+	for _, status := range []string{"received", "done"} {
+		created := c.Post(t, path, j{"status": status, "items": []j{{"product_id": product, "quantity": 2},
+			{"product_id": product}}}).Want(201)
+		order, item, withdrawn := path+"/"+created.ID(), created.Text("items.0.id"), created.Text("items.1.id")
+		c.Delete(t, order+"/items/"+withdrawn).Want(204)
+		statuses := []any{j{"status": "cancelled"}, j{"status": "done"}, j{"status": "received"}}
+		c.WantHiddenUnchanged(t, order, j{"notes": "x", "due_date": "2030-01-01", "customer": "x", "reference": "x",
+			"source": "x"}, map[string]any{
+			"PATCH ":                                statuses,
+			"POST /items":                           j{"product_id": product},
+			"PATCH /items/" + item:                  j{"quantity": 3},
+			"DELETE /items/" + item:                 nil,
+			"POST /items/" + withdrawn + "/restore": nil,
+			"POST /deliver":                         nil,
+			"POST /complete":                        nil,
+			"POST /return":                          j{},
+		})
+	}
 	c.Get(t, "/api/v1/products/"+product).Want(200).Shows(map[string]string{"on_hand": "0"})
 }
 

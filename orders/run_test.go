@@ -271,3 +271,65 @@ func TestListedOrders(t *testing.T) {
 	c.Get(t, path+"?status=received,in_production,done").Want(200).Shows(want)
 	c.Get(t, path+"?skip=1").Want(200).Shows(map[string]string{"items.0.id": empty, "items.0.pieces": "0"})
 }
+
+// A run that was removed while it printed plans nothing for an order any more. It is hidden if it has used filament.
+func TestRemovedRunOfOrder(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t).Operator(t)
+	product := c.NewProduct(t, "A", 10)
+	order, item := c.NewOrder(t, product, 3)
+	run := c.NewRun(t, product, item, 2, j{"status": "in_progress"})
+	wants := func(planned, incoming, runs string) {
+		t.Helper()
+		c.Get(t, order).Want(200).Shows(map[string]string{"items.0.planned": planned, "runs.#": runs})
+		c.Get(t, order+"/availability").Want(200).Shows(map[string]string{"items.0.incoming": incoming})
+	}
+	wants("2", "2", "1")
+	c.Hold(t, `update production_runs set hidden_at = now() where id = '`+run[len(runs)+1:]+`'`).Commit()
+	wants("0", "0", "0")
+	c.Delete(t, order+"/items/"+item).Want(204)
+}
+
+// A change of an order goes on with what the transaction left for which it waited.
+func TestChangeWaitsForOrder(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t).Operator(t)
+	product := c.NewProduct(t, "A", 10)
+	// during sends a request while a transaction that has locked the order makes a change. It wants the status 200.
+	during := func(order, change, method, path string, body any) {
+		t.Helper()
+		id := order[strings.LastIndexByte(order, '/')+1:]
+		h := c.Hold(t, `select from orders where id = '`+id+`' for no key update`,
+			strings.ReplaceAll(change, "ORDER", id))
+		var a *testkit.Response
+		var err error
+		done := h.StartWaiting(1, func() { a, err = c.Send(method, path, body) })
+		h.Commit()
+		<-done
+		testkit.Check(t, err)
+		testkit.Equal(t, a.Status, 200, "%s: %s", a.What, a.Body)
+	}
+	// More is ordered than before, so that more can be delivered.
+	order, item := c.NewOrder(t, product, 2)
+	during(order, `update order_items set quantity = 5 where order_id = 'ORDER'`, "POST", order+"/complete",
+		j{"items": []j{{"id": item, "delivered": 3}}})
+	c.Get(t, order).Want(200).Shows(map[string]string{"status": "done", "items.0.delivered": "3"})
+
+	// It is restored already, which is no conflict with another order.
+	c.Delete(t, order).Want(204)
+	during(order, `update orders set hidden_at = null where id = 'ORDER'`, "POST", order+"/restore", nil)
+
+	// The shop sells more, so that the item of the line has more pieces.
+	order = path + "/" + c.Post(t, path, j{"unassigned_lines": []j{{"title": "x", "quantity": 2}}}).Want(201).ID()
+	during(order, `update order_lines set quantity = 5 where order_id = 'ORDER'`, "POST",
+		order+"/lines/"+c.Get(t, order).Text("unassigned_lines.0.id")+"/assign", j{"product_id": product})
+	c.Get(t, order).Want(200).Shows(map[string]string{"items.0.quantity": "5"})
+
+	// All is delivered, and then there is another item: a run that starts does not make the order done.
+	order, item = c.NewOrder(t, product, 1)
+	run := c.NewRun(t, product, item, 1, nil)
+	c.Hold(t, `update order_items set delivered = 1, delivered_at = now() where id = '`+item+`'`).Commit()
+	during(order, `insert into order_items (id, order_id, product_id, quantity)
+		values (gen_random_uuid(), 'ORDER', '`+product+`', 1)`, "POST", run+"/start", nil)
+	c.Get(t, order).Want(200).Shows(map[string]string{"status": "in_production", "items.#": "2"})
+}
