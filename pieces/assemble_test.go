@@ -238,3 +238,18 @@ func TestDisassembleTooMany(t *testing.T) {
 	onHand(t, c, kit, 1_000_000)
 	c.Post(t, products+"/"+kit+"/disassemble", j{"quantity": 1}).Want(200)
 }
+
+// Nobody waits for the pieces of a plate that was removed from its product.
+func TestRemovedPlateIsNotAwaited(t *testing.T) {
+	t.Parallel()
+	c := newFarm(t).Operator(t)
+	made := c.Post(t, products, j{"name": "Dragon", "plates": []j{{"name": "Body"}, {"name": "Wings"}}}).Want(201)
+	dragon, body, wings := products+"/"+made.ID(), made.Text("plates.0.id"), made.Text("plates.1.id")
+	for _, plate := range []string{body, wings} {
+		c.Post(t, products+"/"+plate+"/count", j{"counted": 1}).Want(200)
+	}
+	c.Patch(t, dragon, j{"plates": []j{{"id": body}}}).Want(200)
+	h := c.Hold(t, `select from product_pieces where product_id = '`+wings+`' for update`)
+	c.Post(t, dragon+"/assemble", j{"quantity": 1}).Want(200)
+	h.Commit()
+}

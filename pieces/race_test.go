@@ -309,3 +309,28 @@ func TestRunItemsChangeConcurrently(t *testing.T) {
 	good := c.Get(t, path).Text("items.0.successful_quantity")
 	testkit.Equal(t, fmt.Sprint(balanced(t, c, p)), good, "pieces in stock")
 }
+
+// A change of the pieces in stock waits for another one, and takes no pieces that are gone then, also of a product
+// that had no pieces before.
+func TestChangeWaitsForStock(t *testing.T) {
+	t.Parallel()
+	c := newFarm(t).Operator(t)
+	for held, counted := range map[string]bool{
+		`update product_pieces set on_hand = 5, unvalued = 5 where product_id = '%s'`:    true,
+		`insert into product_pieces (product_id, on_hand, unvalued) values ('%s', 5, 5)`: false,
+	} {
+		p := c.NewProduct(t, fmt.Sprint("P-", counted), 1)
+		if counted {
+			c.Post(t, products+"/"+p+"/count", j{"counted": 10}).Want(200)
+		}
+		h := c.Hold(t, fmt.Sprintf(held, p))
+		var a *testkit.Response
+		var err error
+		done := h.StartWaiting(1, func() { a, err = c.Send("POST", products+"/"+p+"/scrap", j{"quantity": 7}) })
+		h.Commit()
+		<-done
+		testkit.Check(t, err)
+		testkit.Equal(t, a.Status, 409, "7 of 5 pieces: %s", a.Body)
+		c.Get(t, products+"/"+p).Want(200).Shows(map[string]string{"on_hand": "5"})
+	}
+}
