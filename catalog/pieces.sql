@@ -5,11 +5,11 @@ declare
 	product uuid;
 begin
 	for product in select distinct u.id from unnest(ids) u (id) where u.id is not null order by u.id loop
-		perform from product_pieces p where p.product_id = product for no key update;
-		if not found then
-			insert into product_pieces (product_id) values (product) on conflict do nothing;
+		loop
 			perform from product_pieces p where p.product_id = product for no key update;
-		end if;
+			exit when found;
+			insert into product_pieces (product_id) values (product) on conflict do nothing;
+		end loop;
 	end loop;
 end $$;
 
