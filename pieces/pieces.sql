@@ -7,6 +7,9 @@
 --
 -- The good pieces cost the share of the item in the cost of the run, if the run has ended and all parts of its cost are
 -- known, and what the used components cost. If only this cost changes later, an entry without pieces has the difference.
+--
+-- The caller has locked the run, as every transaction does that changes the status or the items of a run: another one
+-- with the same run has ended then. A run that was deleted has no row.
 create or replace function settle_run_pieces(run uuid) returns void language plpgsql as $$
 declare
 	item record;
@@ -14,8 +17,6 @@ declare
 	change numeric; -- of the cost of the good pieces; null if unknown
 	back bigint; -- pieces that come back, but were not in stock when they went out
 begin
-	-- Another transaction with the same run has ended then. A run that was deleted has no row.
-	perform from production_runs r where r.id = run for no key update;
 	if not exists (
 		select from run_items i join production_runs r on r.id = i.run_id where i.run_id = run and r.status = 'completed')
 			and not exists (select from piece_entries e where e.run_id = run) then
