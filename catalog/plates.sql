@@ -41,7 +41,9 @@ end $$;
 create or replace trigger plate_quantity_kept after delete on product_components
 	for each row execute function keep_plate_quantity();
 
--- Gives a product the plates on which it is printed, and no others. The caller must hold the tenant's catalog lock.
+-- Gives a product the plates on which it is printed, and no others. The caller must hold the tenant's catalog lock,
+-- and have created or changed the product in the same transaction.
+--
 -- p_plates has a row for each plate, in their order: id is the id of a plate that the product has, or new_id that of a
 -- new one. fields has the columns of the plate that change, quantity is how many pieces of the plate a piece of the
 -- product needs, and materials are all materials of the plate; what is null or missing stays. Equal materials stay the
@@ -66,10 +68,7 @@ declare
 	added uuid[] := '{}';
 	twice int;
 begin
-	select * into product from products x where x.id = p_product and x.hidden_at is null for no key update;
-	if not found then
-		return null;
-	end if;
+	select * into product from products x where x.id = p_product;
 	if product.plate_of is not null and json_array_length(p_plates) > 0 then
 		raise exception 'a plate has no plates' using errcode = 'check_violation', constraint = 'products_plate_nested';
 	end if;
