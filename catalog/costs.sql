@@ -6,7 +6,8 @@
 -- Each product is computed once, after all of its components: products are updated level by level, where levels
 -- is 0 without components and otherwise one more than the highest level of a component. The caller must hold
 -- the tenant's catalog lock (lockCatalog in cost.go), so that no other transaction changes the tree meanwhile.
--- Removed products keep their costs, and only their levels change: open orders may still want them.
+-- Removed products keep their costs, and only their levels change: open orders may still want them. The roots are not
+-- removed, and neither is what they contain.
 --
 -- Each product whose total cost changed causes the event product.cost_changed, unless the transaction created it.
 --
@@ -77,7 +78,7 @@ begin
 				select q.id, q.hidden_at is not null as removed, q.levels as old_levels, q.total_cost as old_cost, c.levels,
 					case when q.hidden_at is null then c.component_cost else q.component_cost end as component_cost,
 					case when q.hidden_at is null then m.complete and c.complete else q.costs_complete end as costs_complete,
-					case when q.hidden_at is null and q.id = any (tree) then m.cost else q.material_cost end as material_cost
+					case when q.id = any (tree) then m.cost else q.material_cost end as material_cost
 				from products q cross join lateral (
 					select coalesce(max(s.levels) + 1, 0) as levels,
 						coalesce(sum(c.quantity * s.total_cost), 0) as component_cost,

@@ -107,7 +107,7 @@ type productFile struct {
 	mode     transfer.Mode
 	columns  []string // the imported columns
 	products []importedProduct
-	hidden   map[string]bool // the ids of removed products
+	taken    map[string]bool // the ids of rows that products have, also removed ones
 
 	filaments map[string]transfer.Stored // by id and, unless hidden, by number
 }
@@ -254,17 +254,17 @@ func (f *productFile) lock(ctx context.Context, d *db.DB) (products []transfer.S
 		select s.id from unnest($2::text[]) k (sku) cross join lateral (
 			select id from products where sku = k.sku and sku <> '' and hidden_at is null
 		) s`, "hidden_at is null", ids, skus)
-	removed := []string{}
-	hidden := db.SQL(`
+	taken := []string{}
+	known := db.SQL(`
 		select coalesce(array_agg(p.id::text), '{}') from unnest($1::uuid[]) n (id) cross join lateral (
-			select id from products where id = n.id and hidden_at is not null
-		) p`, ids).Into(&removed)
-	if err := d.Write(ctx, lockCatalog(), locked, hidden); err != nil {
+			select id from products where id = n.id
+		) p`, ids).Into(&taken)
+	if err := d.Write(ctx, lockCatalog(), locked, known); err != nil {
 		return nil, err
 	}
-	f.hidden = map[string]bool{}
-	for _, id := range removed {
-		f.hidden[id] = true
+	f.taken = map[string]bool{}
+	for _, id := range taken {
+		f.taken[id] = true
 	}
 	if products, err = transfer.StoredRows(locked); err != nil {
 		return nil, err
@@ -383,7 +383,7 @@ func (f *productFile) compare(products []transfer.Stored, report []ImportedProdu
 		switch {
 		case p.keys == nil:
 		case p.keys[0] != "":
-			if s = byID[p.keys[0]]; s == nil && f.mode == transfer.Upsert && !f.hidden[p.keys[0]] {
+			if s = byID[p.keys[0]]; s == nil && f.mode == transfer.Upsert && !f.taken[p.keys[0]] {
 				s, p.foreign = bySKU[p.in.SKU.Or("")], true
 			} else if s == nil {
 				invalid.Add(p.line, "id", "is not the id of a product")

@@ -514,7 +514,7 @@ func (h handlers) restore(ctx context.Context, r *server.Request[struct{}]) (ser
 		)
 		select sku, part, owner, (select count(*) from restored) from product`, r.ID("id")).Into(&sku, &part, &owner, nil)
 	recomputed := db.SQL(`select restore_plates(id) from products
-		where id = $1 and hidden_at is null and updated_at = now()`, r.ID("id"))
+		where id = $1 and updated_at = now()`, r.ID("id"))
 	product := db.SQL(getProduct, r.ID("id"))
 	err := h.db.Write(ctx, lockCatalog(), checked, recomputed, product)
 	switch {

@@ -394,8 +394,7 @@ func (h handlers) create(
 	var existing, equal bool
 	known := db.SQL(`select o.id <> $1::uuid, o.content = $4::bytea from orders o where o.id = `+found,
 		id, in.Source.Arg(), in.Reference.Arg(), content).Into(&existing, &equal)
-	order := db.SQL(selectOrders+` where o.hidden_at is null and o.id = `+found, id, in.Source.Arg(),
-		in.Reference.Arg())
+	order := db.SQL(selectOrders+` where o.id = `+found, id, in.Source.Arg(), in.Reference.Arg())
 	stmts := []*db.Stmt{created, known, order}
 	if in.Status.Or("") == "done" {
 		stmts = []*db.Stmt{created, deliverNew(id), known, order}

@@ -102,7 +102,7 @@ func (h handlers) pickList(ctx context.Context, r *server.Request[PickListQuery]
 			where o.hidden_at is null and o.id = any ($1::uuid[]) and not $2
 			union all
 			select o.*, count(*) over () from orders o
-			where o.hidden_at is null and o.is_open and o.ready_at is not null and $2
+			where o.is_open and o.ready_at is not null and $2
 			order by due_date, created_at, id limit $3
 		), net as materialized (
 			select n.*, p.number, p.name, p.sku, p.location, p.location_key, p.picture_version
