@@ -29,6 +29,8 @@ var testedBy = map[string]struct{ pkg, tests string }{
 	"inventory/surface.go": {"spoolman", "."},
 	"inventory/report.sql": {"spoolman", "."},
 	"catalog/pieces.sql":   {"pieces", "."},
+	"catalog/filerun.go":   {"production", "TestProductsOfFiles"},
+	"orders/take.go":       {"shops", "."},
 	"db/counts.sql":        {"blackbox", "TestRemovedTotals"},
 	"db/hidden.sql":        {"blackbox", "TestRemovedBy"},
 	"server/etag.go":       {"blackbox", "TestIfMatch"},
