@@ -176,8 +176,9 @@ type Replaced struct {
 }
 
 // Replace returns statements that lock a run, set was to its state, and remove the run if it is pending. A run that has
-// ended lacks the pieces that are not good. The first statement returns a row if the run exists. The statements between may lock more rows; they run after the lock of
-// the run.
+// ended lacks the pieces that are not good. The first statement returns a row if the run exists and is not hidden;
+// otherwise the caller must roll the transaction back. The statements between may lock more rows; they run after the
+// lock of the run.
 func Replace(run string, was *Replaced, between ...*db.Stmt) []*db.Stmt {
 	statements := []*db.Stmt{db.SQL(`
 		select r.status = 'pending' and r.deducted_at is null and not exists (
@@ -196,5 +197,5 @@ func Replace(run string, was *Replaced, between ...*db.Stmt) []*db.Stmt {
 				where i.run_id = $1 group by i.product_id, i.order_item_id
 			) i
 			where i.quantity > 0`, run).Into((*[]byte)(&was.Items)),
-		db.SQL(`delete from production_runs where id = $1 and hidden_at is null and status = 'pending'`, run))
+		db.SQL(`delete from production_runs where id = $1 and status = 'pending'`, run))
 }

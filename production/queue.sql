@@ -55,7 +55,7 @@ begin
 		from json_to_recordset(runs) r (printer_id uuid, printer_updated_at timestamptz) order by id) u
 	left join lateral (
 		select p.id from printers p
-		where p.tenant_id = tenant and p.id = u.id and p.updated_at = u.updated_at and p.hidden_at is null for share
+		where p.tenant_id = tenant and p.id = u.id and p.updated_at = u.updated_at for share
 	) p on true;
 	if outdated then
 		raise exception 'a printer was changed' using errcode = 'check_violation', constraint = 'plan_outdated';

@@ -122,7 +122,7 @@ declare
 	from_reports numeric; -- the use of an ended run of the spool that comes from reports
 	used record;
 begin
-	select s.id into spool from spools s where s.tenant_id = tenant and s.number = spool_number and s.hidden_at is null;
+	select s.id into spool from spools s where s.tenant_id = tenant and s.number = spool_number;
 	if not found then
 		return null;
 	end if;

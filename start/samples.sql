@@ -165,7 +165,6 @@ begin
 	perform recompute_costs(array_agg(p.id), false)
 	from (
 		select distinct m.product_id as id from product_materials m
-		join products q on q.tenant_id = tenant and q.id = m.product_id and q.hidden_at is null
 		where m.tenant_id = tenant and m.material_type = any (types)
 	) p
 	having count(*) > 0;
