@@ -235,6 +235,11 @@ func TestOutdatedPrinterAndSpools(t *testing.T) {
 	o.want(o.run, "PRINTER_NOT_AVAILABLE SPOOL_REMOVED")
 	o.starts(o.run, "PRINTER_NOT_AVAILABLE SPOOL_REMOVED")
 
+	// The printer of a run was removed.
+	removed := newOutdated(t)
+	removed.Delete(t, removed.printer).Want(204)
+	removed.want(removed.run, "PRINTER_NOT_AVAILABLE", "The printer was removed")
+
 	// A run without anything starts, too.
 	bare := runs + "/" + o.Post(t, runs, j{}).Want(201).ID()
 	o.want(bare, "NO_PRINTER NO_MATERIALS")

@@ -61,6 +61,13 @@ func TestRunFromFile(t *testing.T) {
 	loaded.Shows(map[string]string{"materials.0.spool_number": "4", "materials.0.enough": "false"})
 	c.Get(t, runs+"/"+loaded.Text("run_id")).Want(200).Shows(map[string]string{"printer_name": "First"})
 
+	// Neither an archived nor a removed spool is proposed, although they are not loaded and have enough.
+	few := j{"color": "Fire", "color_hex": "#ff8000", "remaining_weight_grams": 20}
+	c.Patch(t, "/api/v1/spools/"+createSpool(t, c, few), j{"archived": true}).Want(200)
+	c.Delete(t, "/api/v1/spools/"+createSpool(t, c, few)).Want(204)
+	sliced(t, c, slicedRun+"&dry_run=true", "prusaslicer.gcode").Want(200).
+		Shows(map[string]string{"materials.0.spool_number": "3"})
+
 	// The product of the file is found by the sum, or else by the name, or else by its id.
 	other := c.NewProduct(t, "Other", 1)
 	hook := sliced(t, c, "/api/v1/products/from-file?filename=hook.gcode&name=Hook", "prusaslicer.gcode").Want(200).
@@ -72,12 +79,22 @@ func TestRunFromFile(t *testing.T) {
 	sliced(t, c, slicedRun+"&dry_run=true&pieces=2&product_id="+other, "prusaslicer.gcode").Want(200).
 		Shows(map[string]string{"product_id": other, "product_name": "Product Other", "quantity": "2"})
 
+	// A plate that was removed is not chosen, but the product.
+	const clips = "from-file?filename=clips.gcode.3mf"
+	plated := sliced(t, c, "/api/v1/products/"+clips, "bambu.gcode.3mf").Want(200).Text("product_id")
+	plate := c.Get(t, "/api/v1/products/"+plated).Want(200).Text("plates.0.id")
+	c.Patch(t, "/api/v1/products/"+plated, j{"plates": []j{{"id": plate}}}).Want(200)
+	sliced(t, c, runs+"/"+clips+"&plate=2&dry_run=true", "bambu.gcode.3mf").Want(200).
+		Shows(map[string]string{"product_id": plated})
+
 	// Nothing is made of bad requests, also not by a dry run.
+	c.Delete(t, "/api/v1/products/"+other).Want(204)
 	total := c.Get(t, runs).Want(200).Text("total")
 	stranger := api.Operator(t)
 	foreign := stranger.NewProduct(t, "Foreign", 1)
 	for _, bad := range []struct{ query, file, code, field string }{
 		{"&product_id=" + foreign, "prusaslicer.gcode", "UNKNOWN_REFERENCE", "product_id"},
+		{"&product_id=" + other, "prusaslicer.gcode", "UNKNOWN_REFERENCE", "product_id"},
 		{"&printer_id=" + hook, "prusaslicer.gcode", "UNKNOWN_REFERENCE", "printer_id"},
 		{"&order_id=" + hook, "prusaslicer.gcode", "UNKNOWN_REFERENCE", "order_id"},
 		{"&filaments=99", "prusaslicer.gcode", "UNKNOWN_REFERENCE", "filaments"},

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"testing"
 
+	"spoolwright/server"
+	"spoolwright/spoolman"
 	"spoolwright/testkit"
 )
 
@@ -134,4 +136,87 @@ func TestHiddenStaysUnchanged(t *testing.T) {
 		"POST /move":                    j{"place": 1},
 	})
 	c.Get(t, "/api/v1/spools/"+spool).Want(200).Shows(map[string]string{"remaining_weight_grams": "490"})
+}
+
+// Nothing changes a run while it is hidden that has not ended, nor the estimates and the plan that it had before its
+// product changed.
+func TestHiddenPlanStaysUnchanged(t *testing.T) {
+	t.Parallel()
+	c := testkit.New(t, testkit.Options{Change: func(c *server.Config) {
+		c.Surfaces = []server.Surface{spoolman.Surface(c.DB)}
+	}}, testkit.Features...).Operator(t)
+	spool, second, product := c.NewSpool(t, 500, nil), c.NewSpool(t, 500, nil), c.NewProduct(t, "A", 10)
+	run := c.Post(t, runs, j{"items": []j{{"product_id": product}}, "materials": []j{
+		{"spool_id": spool, "estimated_weight_grams": 10}, {"spool_id": second}}}).Want(201)
+	path, item, material := runs+"/"+run.ID(), "/items/"+run.Text("items.0.id"), "/materials/"+run.Text("materials.1.id")
+	c.Post(t, path+"/start", nil).Want(200)
+	c.Do(t, "PUT", "/spoolman/api/v1/spool/1/use", j{"use_weight": 5}).Want(200) // so that the run is hidden
+	c.Patch(t, path, j{"status": "pending"}).Want(200)
+	bill := "/api/v1/products/" + product
+	c.Patch(t, bill+"/materials/"+c.Get(t, bill).Want(200).Text("materials.0.id"), j{"weight_grams": 20}).Want(200)
+	before := c.Get(t, path+"/check").Want(200).Shows(map[string]string{"steps.0.code": "BILL_OF_MATERIALS_CHANGED"})
+	c.WantHiddenUnchanged(t, path, j{"notes": "x", "status": "in_progress", "started_at": "2024-01-15T10:00:00Z",
+		"estimated_print_time_hours": 3, "estimated_total_filament_grams": 3}, map[string]any{
+		"POST /items":                    j{"product_id": product},
+		"PATCH " + item:                  j{"quantity": 2},
+		"DELETE " + item:                 nil,
+		"POST /materials":                j{"spool_id": second, "estimated_weight_grams": 20},
+		"PATCH " + material:              j{"estimated_weight_grams": 20},
+		"POST " + material + "/exchange": j{"spool_id": spool},
+		"DELETE " + material:             nil,
+		"POST /start":                    nil,
+		"POST /move":                     j{"place": 1},
+		"POST /replan":                   nil,
+		"POST /complete":                 nil,
+		"POST /fail":                     j{"reason": "other"},
+		"POST /cancel":                   nil,
+	})
+	testkit.Equal(t, string(c.Get(t, path+"/check").Want(200).Body), string(before.Body), "the check of the run")
+}
+
+// A removed run that has not ended waits in no queue and for no confirmation, reserves nothing, gets no reports, and
+// keeps no printer busy.
+func TestHiddenRunIsOver(t *testing.T) {
+	t.Parallel()
+	api := newFarm(t)
+	for name, test := range map[string]struct {
+		status     string
+		hasPrinter bool
+	}{
+		"in progress":       {"in_progress", true},
+		"without a printer": {"paused", false},
+		"completed":         {"completed", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := api.Operator(t)
+			spool, product := createSpool(t, c, nil), c.NewProduct(t, "LAMP", 50)
+			printer := c.Post(t, printersURL, j{"name": "MK4"}).Want(201).ID()
+			body := j{"status": "in_progress", "started_at": "2024-01-15T10:00:00Z", "estimated_print_time_hours": 1,
+				"materials": []j{{"spool_id": spool, "estimated_weight_grams": 100}}}
+			if test.hasPrinter {
+				body["printer_id"] = printer
+				c.Do(t, "PUT", printersURL+"/"+printer+"/slots/1", j{"spool_id": spool}).Want(200)
+			}
+			run := c.Post(t, runs, body).Want(201).ID()
+			report := func(grams int, of string) {
+				t.Helper()
+				c.Do(t, "PUT", "/spoolman/api/v1/spool/1/use", j{"use_weight": grams}).Want(200)
+				c.Get(t, "/api/v1/spools/"+spool+"/usage").Want(200).
+					Shows(map[string]string{"items.0.kind": "printed", "items.0.run_id": of})
+			}
+			report(10, run)
+			c.Patch(t, runs+"/"+run, j{"status": test.status}).Want(200)
+			c.Delete(t, runs+"/"+run).Want(204)
+			report(5, "null")
+			c.Get(t, "/api/v1/queue").Want(200).Shows(map[string]string{"total": "0"})
+			for _, hidden := range []string{"false", "true"} {
+				c.Get(t, runs+"?needs=confirmation&hidden="+hidden).Want(200).Shows(map[string]string{"total": "0"})
+			}
+			c.Get(t, "/api/v1/products/"+product+"/availability").Want(200).
+				Shows(map[string]string{"materials.0.reserved_grams": "0"})
+			next := c.Post(t, runs, j{"printer_id": printer}).Want(201).ID()
+			c.Post(t, runs+"/"+next+"/start", nil).Want(200)
+		})
+	}
 }

@@ -21,6 +21,7 @@ func TestListCosts(t *testing.T) {
 	c.Get(t, costs+"?ids="+strings.Join([]string{ids[2], value.NewID(), ids[0], ids[2], ids[1]}, ",")).Want(200).
 		Shows(map[string]string{price(0): "3", price(1): "1", price(2): "2"}).WantLen(t, "items", 3)
 	c.Do(t, "DELETE", "/api/v1/products/"+ids[0], nil).Want(204)
+	c.Get(t, "/api/v1/products/"+ids[0]+"/cost-breakdown").WantError(404, "NOT_FOUND")
 	c.Get(t, costs+"?ids="+strings.Join(ids, ",")).Want(200).
 		Shows(map[string]string{"items.0.id": ids[1], "items.1.id": ids[2]}).WantLen(t, "items", 2)
 

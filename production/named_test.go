@@ -18,6 +18,7 @@ func TestNamedProductsAndSpools(t *testing.T) {
 	}
 	lamp, shade := product("LAMP"), product("SHADE")
 	other.Post(t, "/api/v1/products", j{"name": "x", "sku": "OTHER"}).Want(201)
+	c.Delete(t, "/api/v1/spools/"+createSpool(t, c, nil)).Want(204) // the number 3
 
 	run := runs + "/" + c.Post(t, runs, j{
 		"items":     []j{{"sku": "SHADE"}, {"product_id": lamp}},
@@ -42,8 +43,10 @@ func TestNamedProductsAndSpools(t *testing.T) {
 	}
 	c.Patch(t, item, j{"sku": ""}).Want(400).Shows(unknown)
 	unknown["errors.0.field"] = "spool_number"
-	c.Post(t, run+"/materials", j{"spool_number": 3}).Want(400).Shows(unknown)
-	c.Patch(t, material, j{"spool_number": 3}).Want(400).Shows(unknown)
+	for _, number := range []int{3, 4} {
+		c.Post(t, run+"/materials", j{"spool_number": number}).Want(400).Shows(unknown)
+		c.Patch(t, material, j{"spool_number": number}).Want(400).Shows(unknown)
+	}
 	c.Post(t, runs, j{"items": []j{{"sku": "SHADE"}, {"sku": "OTHER"}}, "materials": []j{{"spool_number": 9}}}).
 		Want(400).
 		Shows(map[string]string{"code": "UNKNOWN_REFERENCE", "errors.0.field": "items[1].sku",

@@ -125,3 +125,62 @@ func TestMovesAtOnce(t *testing.T) {
 		t.Errorf("after two moves to the first place: %s", got)
 	}
 }
+
+// A move counts the places in the queue that the transaction left for which it waited.
+func TestMoveWaitsForQueue(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t).Operator(t)
+	printer := c.Post(t, printersURL, j{"name": "MK4"}).Want(201).ID()
+	var ids []string
+	for _, note := range []string{"a", "b", "c"} {
+		ids = append(ids, c.Post(t, runs, j{"printer_id": printer, "notes": note}).Want(201).ID())
+	}
+	got := during(t, c, `select from production_runs where id = '`+ids[2]+`' for no key update`,
+		func() (*testkit.Response, error) { return c.Send("POST", runs+"/"+ids[1]+"/move", j{"place": 1}) },
+		`update production_runs set queue_position = 0.5 where id = $1`, ids[2])
+	testkit.Equal(t, got.Status, 200, "%s", got.Body)
+	testkit.Equal(t, queueOf(t, c, printer), "b1 c2 a3", "the queue")
+}
+
+// A plan that has waited for its printer plans again if the printer is retired or removed then.
+func TestPlanWaitsForPrinter(t *testing.T) {
+	t.Parallel()
+	api := testkit.New(t, testkit.Options{}, testkit.Features...)
+	for _, change := range []string{`status = 'retired'`, `hidden_at = now()`} {
+		t.Run(change, func(t *testing.T) {
+			t.Parallel()
+			c := api.Operator(t)
+			printer := c.Post(t, printersURL, j{"name": "MK4"}).Want(201).ID()
+			c.NewSpool(t, 1000, nil)
+			plan := j{"create": true, "items": []j{{"product_id": c.NewProduct(t, "LAMP", 10)}}}
+			got := during(t, c, `select from printers where id = '`+printer+`' for no key update`,
+				func() (*testkit.Response, error) { return c.Send("POST", "/api/v1/plan", plan) },
+				`update printers set `+change+`, updated_at = now() where id = $1`, printer)
+			testkit.Equal(t, got.Status, 200, "%s", got.Body)
+			testkit.NewResponse(t, got.Body).Shows(map[string]string{"runs": "[]", "unplanned.0.reason": "NO_PRINTER"})
+		})
+	}
+}
+
+// A plan locks the spools of its runs in the order of their ids, so that it and a removal of several spools cannot wait
+// for each other.
+func TestPlanLocksSpoolsInOrder(t *testing.T) {
+	t.Parallel()
+	c := testkit.New(t, testkit.Options{}, testkit.Features...).Operator(t)
+	c.Post(t, printersURL, j{"name": "MK4"}).Want(201)
+	first, second := c.NewSpool(t, 1000, nil), c.NewSpool(t, 1000, j{"color": "Red"})
+	red := c.Post(t, "/api/v1/products", j{"name": "Red", "materials": []j{
+		{"material_type": "PLA", "color": "Red", "weight_grams": 10}}}).Want(201).ID()
+	plan := j{"create": true, "items": []j{{"product_id": red}, {"product_id": c.NewProduct(t, "BLACK", 10)}}}
+	h := c.Hold(t, `select from spools where id = '`+first+`' for update`)
+	var got *testkit.Response
+	var err error
+	done := h.StartWaiting(1, func() { got, err = c.Send("POST", "/api/v1/plan", plan) })
+	h.Exec(`select from spools where id = $1 for update nowait`, second)
+	h.Commit()
+	<-done
+	testkit.Check(t, err)
+	testkit.Equal(t, got.Status, 200, "%s", got.Body)
+	testkit.NewResponse(t, got.Body).Shows(map[string]string{"runs.0.materials.0.spool_id": second,
+		"runs.1.materials.0.spool_id": first})
+}

@@ -1,7 +1,9 @@
 package production_test
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"spoolwright/catalog"
@@ -95,6 +97,111 @@ func TestRestoreWhileRemoved(t *testing.T) {
 		}, `update spools set color = color where id = $1`, value.NewID())
 		testkit.Equal(t, restored.Status, 200, "%s: %s", row[0], restored.Body)
 		c.Get(t, row[1]+row[2]).Want(200)
+	}
+}
+
+// A change of a run decides by what the transaction left for which it waited.
+func TestChangesWaitForRun(t *testing.T) {
+	t.Parallel()
+	api := testkit.New(t, testkit.Options{}, testkit.Features...)
+	const (
+		started = `update production_runs set status = 'in_progress', started_at = now(), updated_at = now() where id = $1`
+		ended   = `update production_runs set status = 'completed', completed_at = now(), deducted_at = now(),
+			updated_at = now() where id = $1`
+	)
+	for _, test := range []struct {
+		method, path, change string
+		status               int
+		code                 string
+	}{
+		{"POST", "/complete", ended, 400, "RUN_ALREADY_COMPLETED"},
+		{"POST", "/materials", ended, 400, "RUN_ALREADY_COMPLETED"},
+		{"POST", "/exchange", ended, 400, "RUN_NOT_OPEN"},
+		{"POST", "/replan", started, 409, "RUN_STARTED"},
+		{"DELETE", "", ended, 204, ""},
+	} {
+		t.Run(test.method+test.path, func(t *testing.T) {
+			t.Parallel()
+			c := api.Operator(t)
+			spool, product := c.NewSpool(t, 500, nil), c.NewProduct(t, "A", 10)
+			run := c.Post(t, runs, j{"items": []j{{"product_id": product}},
+				"materials": []j{{"spool_id": spool, "actual_weight_grams": 1}}}).Want(201)
+			path, body := runs+"/"+run.ID()+test.path, any(nil)
+			switch test.path {
+			case "/exchange":
+				path = runs + "/" + run.ID() + "/materials/" + run.Text("materials.0.id") + test.path
+				fallthrough
+			case "/materials":
+				body = j{"spool_id": c.NewSpool(t, 500, nil)}
+			}
+			got := during(t, c, `select from production_runs where id = '`+run.ID()+`' for no key update`,
+				func() (*testkit.Response, error) { return c.Send(test.method, path, body) }, test.change, run.ID())
+			if got.Status != test.status || !strings.Contains(string(got.Body), test.code) {
+				t.Errorf("%d %s, want %d %s", got.Status, got.Body, test.status, test.code)
+			}
+			if test.method == "DELETE" { // hidden, because it had deducted filament
+				c.Post(t, path+"/restore", nil).Want(200)
+			}
+		})
+	}
+}
+
+// What a run takes from a spool leaves what the transaction left for which it waited.
+func TestRunsWaitForSpools(t *testing.T) {
+	t.Parallel()
+	api := newFarm(t)
+	for _, operation := range []string{"complete", "correct", "exchange"} {
+		t.Run(operation, func(t *testing.T) {
+			t.Parallel()
+			c := api.Operator(t)
+			spool, other := createSpool(t, c, nil), createSpool(t, c, nil)
+			run := c.Post(t, runs, j{"materials": []j{{"spool_id": spool, "actual_weight_grams": 100}}}).Want(201)
+			path, material := runs+"/"+run.ID(), run.Text("materials.0.id")
+			request, body, locked := path+"/"+operation, any(nil), spool
+			switch operation {
+			case "correct":
+				c.Post(t, path+"/complete", nil).Want(200)
+				body, locked = j{"materials": []j{{"id": material, "to_spool_id": other}}}, other
+			case "exchange":
+				request, body = path+"/materials/"+material+"/exchange", j{"spool_id": other, "until_empty": true}
+			}
+			got := during(t, c, `select from spools where id = '`+locked+`' for no key update`,
+				func() (*testkit.Response, error) { return c.Send("POST", request, body) },
+				`update spools set remaining_weight_grams = 500, updated_at = now() where id = $1`, locked)
+			testkit.Equal(t, got.Status, 200, "%s", got.Body)
+			if operation == "exchange" {
+				c.Get(t, path).Want(200).Shows(map[string]string{"materials.0.actual_weight_grams": "500"})
+			} else {
+				testkit.Equal(t, remaining(t, c, locked), "400", "grams that remain")
+			}
+		})
+	}
+}
+
+// A report of a printer that waits for its run is not the run's if the run does not print then, whether or not the run
+// had the spool.
+func TestReportsWaitForRun(t *testing.T) {
+	t.Parallel()
+	api := newFarm(t)
+	for _, number := range []string{"1", "2"} {
+		t.Run(number, func(t *testing.T) {
+			t.Parallel()
+			c := api.Operator(t)
+			printer := c.Post(t, printersURL, j{"name": "MK4", "slots": 2}).Want(201).ID()
+			spools := []string{createSpool(t, c, nil), createSpool(t, c, nil)}
+			for i, spool := range spools {
+				c.Do(t, "PUT", fmt.Sprintf("%s/%s/slots/%d", printersURL, printer, i+1), j{"spool_id": spool}).Want(200)
+			}
+			run := c.Post(t, runs, j{"printer_id": printer, "status": "in_progress",
+				"materials": []j{{"spool_id": spools[0]}}}).Want(201).ID()
+			got := during(t, c, `select from production_runs where id = '`+run+`' for no key update`,
+				func() (*testkit.Response, error) {
+					return c.Send("PUT", "/spoolman/api/v1/spool/"+number+"/use", j{"use_weight": 10})
+				}, `update production_runs set status = 'pending', updated_at = clock_timestamp() where id = $1`, run)
+			testkit.Equal(t, got.Status, 200, "%s", got.Body)
+			c.Get(t, runs+"/"+run).Want(200).Shows(map[string]string{"materials.#": "1",
+				"materials.0.reported_grams": "null"})
+		})
 	}
 }
 
