@@ -449,7 +449,9 @@ func TestRemovedDoesNotCount(t *testing.T) {
 		testkit.Check(t, c.API.DB.Write(db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant}),
 			db.SQL(`update `+table+` set hidden_at = now() where id = $1`, id)))
 	}
+	c.Get(t, products+"/"+product).Want(200).Shows(map[string]string{"incoming": "3"})
 	hide("production_runs", run)
+	c.Get(t, products+"/"+product).Want(200).Shows(map[string]string{"incoming": "0"})
 	c.Get(t, level).Shows(map[string]string{"reserved_grams": "40"})
 	hide("orders", order[len(path)+1:])
 	c.Get(t, level).Shows(map[string]string{"reserved_grams": "0"})

@@ -82,6 +82,12 @@ func TestSampleDataInUse(t *testing.T) {
 	stand, lamp, base := id("products", "phone stand"), id("products", "LAMP-SET"), id("products", "LAMP-BASE")
 	black, white := id("spools", "PLA Black Polymaker"), id("spools", "Cotton White")
 	printer, other := id("printers", "Voron 2.4 #3"), id("printers", "Bambu X1C #8")
+	keyed := id("printers", "Prusa MK4 #4")
+	key := func(printer string) string {
+		return c.Post(t, "/api/v1/api-keys", j{"name": "K", "role": "printer", "printer_id": printer}).Want(201).ID()
+	}
+	key(keyed)
+	c.Delete(t, "/api/v1/api-keys/"+key(other)).Want(204)
 
 	// What consists of samples only.
 	c.Post(t, "/api/v1/orders", j{"reference": "PLAY-1", "items": []j{{"product_id": stand, "quantity": 1}}}).Want(201)
@@ -105,7 +111,7 @@ func TestSampleDataInUse(t *testing.T) {
 	b.get(t, "/samples").shows(t, "Also removed", "order PLAY-1", "run 1 × Phone stand", "Kept", "printer Voron 2.4 #3",
 		"product Desk lamp base", "PLA Black (Polymaker)").submit(t, "/samples/remove").to(t, "/").
 		shows(t, "The sample data is removed. Your own data uses these, so they stay:", "Desk lamp base")
-	for path, want := range map[string]string{"spools": "2", "printers": "1", "products": "3", "orders": "1",
+	for path, want := range map[string]string{"spools": "2", "printers": "2", "products": "3", "orders": "1",
 		"production-runs": "1"} {
 		testkit.Equal(t, c.Get(t, "/api/v1/"+path).Want(200).Text("total"), want, "%s", path)
 	}
@@ -114,6 +120,7 @@ func TestSampleDataInUse(t *testing.T) {
 		c.Get(t, "/api/v1/"+path).WantError(404, "NOT_FOUND")
 	}
 	c.Get(t, "/api/v1/orders/"+order).Want(200)
+	c.Get(t, "/api/v1/printers/"+keyed).Want(200) // its key is not revoked
 	c.Get(t, "/api/v1/spools/"+own).Want(200).Shows(map[string]string{"remaining_weight_grams": "400", "location": "null"})
 	// The spool begins with what the samples have left of it, and only own use is in its ledger and in the reports.
 	c.Get(t, "/api/v1/spools/"+black).Want(200).Shows(map[string]string{"remaining_weight_grams": left})
@@ -134,7 +141,7 @@ func TestSampleDataInUse(t *testing.T) {
 	}
 }
 
-// A farm that has removed all that it had can be filled with samples.
+// A farm that has removed all that it had can be filled with samples, and its first steps are to be done again.
 func TestSampleDataAfterRemovals(t *testing.T) {
 	t.Parallel()
 	c := newAPI(t, testkit.Options{}).Tenant(t).User(t, "admin")
@@ -148,9 +155,10 @@ func TestSampleDataAfterRemovals(t *testing.T) {
 	c.Post(t, "/api/v1/production-runs", j{"printer_id": printer, "items": []j{{"product_id": product}}}).Want(201)
 	tables := []string{"vendors", "filaments", "spools", "products", "orders", "printers", "production_runs"}
 	b := signIn(t, c)
+	b.get(t, "/").shows(t, "Filament Done", "A printer Done", "A product Done")
 	for _, table := range tables {
 		b.do(t, "POST", "/samples", url.Values{}).want(t, 409)
 		testkit.Check(t, c.API.DB.Write(db.As(t.Context(), c.Actor), db.SQL(`update `+table+` set hidden_at = now()`)))
 	}
-	b.get(t, "/").submit(t, "/samples").to(t, "/").shows(t, "The farm has sample data now.")
+	b.get(t, "/").hides(t, "Filament Done", "A printer Done", "A product Done").submit(t, "/samples").to(t, "/").shows(t, "The farm has sample data now.")
 }
