@@ -2,7 +2,9 @@ package blackbox_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -11,8 +13,12 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -24,6 +30,7 @@ import (
 	"spoolwright/local"
 	"spoolwright/testkit"
 	"spoolwright/value"
+	"spoolwright/webhooks"
 )
 
 var (
@@ -94,6 +101,9 @@ type faultTest struct {
 	product  string
 	kit      string // two pieces of product
 	counted  string // a product whose pieces are only counted
+	shop     string // the address to which a shop sends its messages
+	secret   string // with which the shop signs them
+	file     []byte // a sliced file
 
 	writes, unanswered, unavailable, replays atomic.Int64
 
@@ -103,6 +113,9 @@ type faultTest struct {
 	mu    sync.Mutex
 	acked map[string]ack // by key
 
+	// The quantity of the line of each order of the shop, by reference.
+	messages map[string]int
+
 	// Grams of reports without a key, by spool: each was acknowledged once, and may have been applied again by each
 	// attempt without an answer.
 	reported, uncertain map[string]value.Decimal
@@ -110,9 +123,9 @@ type faultTest struct {
 
 // ack is an acknowledged write.
 type ack struct {
-	kind     string // deduct, create, run, material, complete, fail, cancel, print, order, item, pieces, assemble, deliver
+	kind     string // such as deduct, create, run, complete, fail, print, order, pieces; see verify
 	id       string // of the created resource, or of the run that has ended; "" of an assembly
-	spool    string // of a deduction or the end of a run
+	spool    string // of a deduction, its reversal, the end of a run or its correction
 	weight   value.Decimal
 	path     string // path, body and response are set for some writes, which verify repeats
 	body     any
@@ -125,8 +138,8 @@ const faultNetGrams = "1000000" // initial weight of each spool
 func newFaultTest(t *testing.T) *faultTest {
 	t.Helper()
 	transport := &http.Transport{MaxIdleConnsPerHost: faultClients}
-	f := &faultTest{acked: map[string]ack{}, numbers: map[string]int{}, reported: map[string]value.Decimal{},
-		uncertain: map[string]value.Decimal{}, http: &http.Client{Transport: transport, Timeout: 30 * time.Second}}
+	f := &faultTest{acked: map[string]ack{}, numbers: map[string]int{}, messages: map[string]int{},
+		reported: map[string]value.Decimal{}, uncertain: map[string]value.Decimal{}, http: &http.Client{Transport: transport, Timeout: 30 * time.Second}}
 	t.Cleanup(f.http.CloseIdleConnections)
 	f.ctx, f.fail = context.WithCancelCause(t.Context())
 	dir := tempDir(t)
@@ -144,7 +157,7 @@ func newFaultTest(t *testing.T) *faultTest {
 		"DATABASE_URL=" + f.postgres.AppURL(), "MIGRATE_DATABASE_URL=" + f.postgres.OwnerURL(), secretEnv,
 		"ACCESS_TOKEN_EXPIRE_MINUTES=10000", loopbackWebhooks,
 	}, noLimits...)
-	f.program.addUser(t, f.env, "farm", "ada@farm.example", "operator")
+	f.program.addUser(t, f.env, "farm", "ada@farm.example", "admin")
 	for i := range f.children {
 		f.start(t, i)
 	}
@@ -165,7 +178,7 @@ func newFaultTest(t *testing.T) *faultTest {
 		}
 		return product["id"].(string)
 	}
-	f.product, f.counted = product(map[string]any{"name": "Part"}), product(map[string]any{"name": "Counted"})
+	f.product, f.counted = product(map[string]any{"name": "Part", "sku": "PART"}), product(map[string]any{"name": "Counted"})
 	f.kit = product(map[string]any{"name": "Kit",
 		"components": []any{map[string]any{"component_product_id": f.product, "quantity": 2}}})
 	status, entry := f.children[0].call(t, f.token, "POST", "/api/v1/products/"+f.product+"/adjust",
@@ -173,8 +186,18 @@ func newFaultTest(t *testing.T) *faultTest {
 	if status != 200 {
 		t.Fatalf("adjust: %d %v", status, entry)
 	}
+	status, shop := f.children[0].call(t, f.token, "POST", "/api/v1/shops", map[string]any{"kind": "generic", "name": faultShop})
+	if status != 201 {
+		t.Fatalf("POST /api/v1/shops: %d %v", status, shop)
+	}
+	f.shop, f.secret = shop["address"].(string), shop["secret"].(string)
+	f.file, err = os.ReadFile("catalog/slicer/testdata/prusaslicer.gcode")
+	check(t, err)
 	return f
 }
+
+// faultShop is the name of the shop, which is the source of its orders.
+const faultShop = "dragons.example"
 
 func faultSpool(notes string) map[string]any {
 	return map[string]any{
@@ -327,25 +350,30 @@ type faultResponse struct {
 }
 
 func (f *faultTest) request(url, method, path, key string, body any) (faultResponse, error) {
-	var reader io.Reader
-	if body != nil {
-		b, err := json.Marshal(body)
-		if err != nil {
+	header := http.Header{"Authorization": {"Bearer " + f.token}}
+	if key != "" {
+		header.Set("Idempotency-Key", key)
+	}
+	content, isFile := body.([]byte)
+	switch {
+	case isFile:
+		header.Set("Content-Type", "application/octet-stream")
+	case body != nil:
+		var err error
+		if content, err = json.Marshal(body); err != nil {
 			return faultResponse{}, err
 		}
-		reader = bytes.NewReader(b)
+		header.Set("Content-Type", "application/json")
 	}
-	r, err := http.NewRequestWithContext(f.ctx, method, url+path, reader)
+	return f.do(method, url+path, header, content)
+}
+
+func (f *faultTest) do(method, url string, header http.Header, body []byte) (faultResponse, error) {
+	r, err := http.NewRequestWithContext(f.ctx, method, url, bytes.NewReader(body))
 	if err != nil {
 		return faultResponse{}, err
 	}
-	r.Header.Set("Authorization", "Bearer "+f.token)
-	if body != nil {
-		r.Header.Set("Content-Type", "application/json")
-	}
-	if key != "" {
-		r.Header.Set("Idempotency-Key", key)
-	}
+	r.Header = header
 	response, err := f.http.Do(r)
 	if err != nil {
 		return faultResponse{}, err
@@ -361,13 +389,18 @@ func (f *faultTest) post(path, key string, body any) (faultResponse, error) {
 }
 
 func (f *faultTest) send(method, path, key string, body any) (faultResponse, error) {
+	return f.repeat(func(url string) (faultResponse, error) { return f.request(url, method, path, key, body) })
+}
+
+// repeat calls request with the URLs of random instances until there is a response other than 503.
+func (f *faultTest) repeat(request func(url string) (faultResponse, error)) (faultResponse, error) {
 	for f.ctx.Err() == nil {
 		url := f.urls[rand.IntN(faultInstances)].Load()
 		if url == nil {
 			time.Sleep(time.Millisecond)
 			continue
 		}
-		a, err := f.request(*url, method, path, key, body)
+		a, err := request(*url)
 		switch {
 		case err != nil:
 			f.unanswered.Add(1)
@@ -428,8 +461,8 @@ func (f *faultTest) client(c int) {
 	maps.Copy(f.acked, acked)
 }
 
-// step deducts, creates a spool or an order, changes pieces in stock, or creates a run and completes, fails or cancels it.
-// It adds the acknowledged writes to acked.
+// step deducts, creates a spool, a product or an order, changes pieces in stock, or creates a run and completes, fails or
+// cancels it. It also takes deductions back and corrects runs. It adds the acknowledged writes to acked.
 func (f *faultTest) step(key string, acked map[string]ack) error {
 	spool := f.spools[rand.IntN(faultSpools)]
 	weight := value.Decimal(1 + rand.IntN(500_000))
@@ -441,6 +474,7 @@ func (f *faultTest) step(key string, acked map[string]ack) error {
 		}
 		var answer struct {
 			ID        string
+			ProductID string `json:"product_id"` // in the response to a file
 			Deducted  json.Number
 			Spools    []struct{ Deducted json.Number } `json:"spools_updated"`
 			Remaining json.Number                      `json:"remaining_weight_grams"`
@@ -448,6 +482,7 @@ func (f *faultTest) step(key string, acked map[string]ack) error {
 		if err := json.Unmarshal(got.body, &answer); err != nil {
 			return a, err
 		}
+		answer.ID = cmp.Or(answer.ID, answer.ProductID)
 		if a.id == "" {
 			a.id = answer.ID
 		}
@@ -465,9 +500,15 @@ func (f *faultTest) step(key string, acked map[string]ack) error {
 		return a, nil
 	}
 	grams := json.Number(weight.String())
-	switch n := rand.IntN(10); {
+	switch n := rand.IntN(11); {
 	case n < 1:
 		return f.report(spool, weight)
+	case n >= 10 && rand.IntN(4) == 0:
+		file := slices.Concat(f.file, []byte("\n; "+key+"\n")) // the same file would update the first product
+		_, err := write(key, "/api/v1/products/from-file?name="+key, file, 200, ack{kind: "file"})
+		return err
+	case n >= 10:
+		return f.message(key)
 	case n < 2: // like a printer
 		f.writes.Add(1)
 		path := fmt.Sprintf("/spoolman/api/v1/spool/%d/use", f.numbers[spool])
@@ -484,6 +525,9 @@ func (f *faultTest) step(key string, acked map[string]ack) error {
 		deduction := map[string]any{"weight_grams": grams, "reason": key}
 		_, err := write(key, "/api/v1/spools/"+spool+"/deduct", deduction, 200,
 			ack{kind: "deduct", id: spool, spool: spool, weight: weight})
+		if err == nil && rand.IntN(4) == 0 {
+			err = f.reverse(key, spool, weight, acked, write)
+		}
 		return err
 	case n < 7:
 		_, err := write(key, "/api/v1/spools", faultSpool(key), 201, ack{kind: "create"})
@@ -510,6 +554,15 @@ func (f *faultTest) step(key string, acked map[string]ack) error {
 	if _, err := write(key+"-"+kind, path+"/"+kind, bodies[kind], 200, end); err != nil {
 		return err
 	}
+	if rand.IntN(4) == 0 { // the correction takes back a part of the use
+		less := value.Decimal(rand.IntN(int(weight)))
+		body := map[string]any{"reason": key, "materials": []any{
+			map[string]any{"spool_id": spool, "actual_weight_grams": json.Number((weight - less).String())}}}
+		if _, err := write(key+"-correct", path+"/correct", body, 200,
+			ack{kind: "correct", id: run.id, spool: spool, weight: -less}); err != nil {
+			return err
+		}
+	}
 	if rand.IntN(8) > 0 {
 		return nil
 	}
@@ -519,6 +572,75 @@ func (f *faultTest) step(key string, acked map[string]ack) error {
 		err = fmt.Errorf("%s of a run that has ended: %d %s, want 400", kind, again.status, again.body)
 	}
 	return err
+}
+
+// reverse reverses the deduction with the key, unless others have made a hundred deductions from the spool since.
+func (f *faultTest) reverse(key, spool string, weight value.Decimal, acked map[string]ack,
+	write func(string, string, any, int, ack) (ack, error),
+) error {
+	path := "/api/v1/spools/" + spool + "/usage"
+	a, err := f.send("GET", path+"?kind=deducted&limit=100", "", nil)
+	if err != nil {
+		return err
+	}
+	var list struct {
+		Items []struct{ ID, Reason string }
+	}
+	if err := json.Unmarshal(a.body, &list); err != nil || a.status != 200 {
+		return fmt.Errorf("GET %s: %d %s", path, a.status, a.body)
+	}
+	for _, entry := range list.Items {
+		if entry.Reason != key {
+			continue
+		}
+		key += "-reverse"
+		_, err := write(key, path+"/"+entry.ID+"/reverse", map[string]any{"reason": key}, 200,
+			ack{kind: "reverse", spool: spool, weight: -weight})
+		a := acked[key]
+		a.id = spool // as that of a deduction
+		acked[key] = a
+		return err
+	}
+	return nil
+}
+
+// message sends messages about an order of the shop, each until it is acknowledged: the order, and half of the time
+// another quantity.
+func (f *faultTest) message(key string) error {
+	updated := time.Now()
+	for range 1 + rand.IntN(2) {
+		updated = updated.Add(time.Minute)
+		quantity := 1 + rand.IntN(1000)
+		body, err := json.Marshal(map[string]any{"id": key, "reference": key, "updated_at": updated, "lines": []any{
+			map[string]any{"id": "1", "title": "Part", "sku": "PART", "quantity": quantity},
+			map[string]any{"id": "2", "title": "Unknown", "quantity": 1}}})
+		if err != nil {
+			return err
+		}
+		at := time.Now()
+		secret, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(f.secret, "whsec_"))
+		if err != nil {
+			return err
+		}
+		header := http.Header{}
+		header.Set("webhook-id", key)
+		header.Set("webhook-timestamp", strconv.FormatInt(at.Unix(), 10))
+		header.Set("webhook-signature", webhooks.Signature(secret, key, at.Unix(), body))
+		f.writes.Add(1)
+		a, err := f.repeat(func(url string) (faultResponse, error) {
+			return f.do("POST", url+f.shop, header.Clone(), body)
+		})
+		if err == nil && a.status != 200 {
+			err = fmt.Errorf("POST %s: %d %s", f.shop, a.status, a.body)
+		}
+		if err != nil {
+			return err
+		}
+		f.mu.Lock()
+		f.messages[key] = quantity
+		f.mu.Unlock()
+	}
+	return nil
 }
 
 // order creates an order, adds an item, and prints one of its items in a run, which makes the order in_production.
@@ -651,9 +773,18 @@ func (f *faultTest) verify(t *testing.T) {
 		_, err = pgx.ForEachRow(rows, []any{&a, &b, &c, &n}, func() error { each(a, b, c, n); return nil })
 		check(t, err)
 	}
+	for key, a := range left { // the ledger of a run has the sum of its end and its correction
+		if a.kind == "correct" {
+			end := f.acked[byRun[a.id]]
+			end.weight += a.weight
+			f.acked[byRun[a.id]] = end
+			delete(left, key)
+		}
+	}
 	stream(`
-		select kind, coalesce(reason, run_id::text), spool_id::text, (-change_grams * 1000000)::bigint
-		from spool_usage where kind in ('deducted', 'run', 'wasted')`,
+		select kind, coalesce(reason, run_id::text), spool_id::text, sum(-change_grams * 1000000)::bigint
+		from spool_usage where kind in ('deducted', 'run', 'wasted')
+		group by run_id, case when run_id is null then id end, 1, 2, 3`,
 		func(kind, key, spool string, weight int64) {
 			id := spool
 			if kind != "deducted" {
@@ -674,10 +805,11 @@ func (f *faultTest) verify(t *testing.T) {
 		})
 	stream(`
 		select 'spool', notes, id::text, 0 from spools where notes <> 'start'
+		union all select 'file', name, id::text, 0 from products where file_sha256 is not null
 		union all select 'run', notes, id::text, 0 from production_runs
-		union all select 'order', reference, id::text, 0 from orders
+		union all select 'order', reference, id::text, 0 from orders where source <> '`+faultShop+`'
 		union all (select distinct on (o.id) 'item', o.reference || '-item', i.id::text, 0
-			from orders o join order_items i on i.order_id = o.id where o.source <> 'pieces'
+			from orders o join order_items i on i.order_id = o.id where o.source = 'shop'
 			order by o.id, i.created_at desc)
 		union all select 'pieces', reason, id::text, 0 from piece_entries
 			where kind in ('corrected', 'counted') and reason <> 'start'
@@ -688,7 +820,8 @@ func (f *faultTest) verify(t *testing.T) {
 		func(_, key, id string, _ int64) { take(key, id) })
 	if n := count(`
 		select count(*) from orders o
-		where o.source <> 'pieces' and (status <> 'in_production' or (select sum(quantity) from order_items i where i.order_id = o.id) <> 4
+		where o.source = 'shop' and (status <> 'in_production'
+			or (select sum(quantity) from order_items i where i.order_id = o.id) <> 4
 			or (select count(*) from order_items i join run_items r on r.order_item_id = i.id where i.order_id = o.id) <> 1)`,
 	); n != 0 {
 		report("%d orders do not have their items, their run and its status", n)
@@ -697,6 +830,19 @@ func (f *faultTest) verify(t *testing.T) {
 		select count(*) from orders o join order_items i on i.order_id = o.id
 		where o.source = 'pieces' and (o.status = 'done') <> (i.delivered = 2)`); n != 0 {
 		report("%d orders are done without their pieces, or the reverse", n)
+	}
+	stream(`select reference, status, (select count(*) from order_lines l where l.order_id = o.id)::text, (select
+			sum(quantity) from order_items i where i.order_id = o.id)
+		from orders o where source = '`+faultShop+`'`,
+		func(reference, status, lines string, quantity int64) {
+			if want := f.messages[reference]; int(quantity) != want || status != "received" || lines != "2" {
+				report("the order %s of the shop is %s with %d pieces and %s lines, acknowledged were %d", reference, status,
+					quantity, lines, want)
+			}
+			delete(f.messages, reference)
+		})
+	for reference := range f.messages {
+		report("the order %s of the shop was acknowledged, but is lost", reference)
 	}
 	if n := count(`
 		select count(*) from product_pieces s
