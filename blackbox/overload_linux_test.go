@@ -4,10 +4,12 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -26,6 +28,7 @@ import (
 
 	"spoolwright/local"
 	"spoolwright/testkit"
+	"spoolwright/webhooks"
 )
 
 // TestOverload runs the built program under loads that it cannot handle. Every request must get a valid response, if
@@ -56,9 +59,17 @@ type overloadTest struct {
 	postgres   *local.Server
 	token      string
 	spool      string // path of a spool with a million grams
+	writes     []overloadWrite
 	metrics    string // METRICS_ADDR
 	fds        int    // file descriptors before the load
 	goroutines int    // goroutines before the load
+}
+
+// overloadWrite is a write of one kind. header returns headers that replace those of other requests, or is nil.
+type overloadWrite struct {
+	path   string
+	body   any // of a file, its bytes
+	header func(body []byte) http.Header
 }
 
 const overloadConns = 4 // database connections of the service
@@ -76,11 +87,12 @@ func newOverloadTest(t *testing.T, p program, dir string, settings map[string]st
 		"DATABASE_URL=" + s.postgres.AppURL(), "MIGRATE_DATABASE_URL=" + s.postgres.OwnerURL(), secretEnv,
 		"METRICS_ADDR=" + s.metrics, "DB_MAX_CONNS=" + strconv.Itoa(overloadConns),
 	}, noLimits...)
-	p.addUser(t, env, "farm", "ada@farm.example", "operator")
+	p.addUser(t, env, "farm", "ada@farm.example", "admin")
 	s.process = p.startAs(t, func(c *exec.Cmd) { c.Stderr = &logFilter{to: c.Stderr} }, env)
 	s.client.Timeout = waitTimeout
 	s.token = s.login(t, "ada@farm.example", testPassword)
 	s.spool = s.newSpool(t)
+	s.writes = s.newWrites(t)
 	var wg sync.WaitGroup
 	for range 4 * overloadConns { // opens all database connections
 		wg.Go(func() { s.request("GET", "/api/v1/spools", nil) })
@@ -98,6 +110,47 @@ func (s *overloadTest) newSpool(t *testing.T) string {
 		t.Fatalf("POST /api/v1/spools: %d %v", status, spool)
 	}
 	return "/api/v1/spools/" + spool["id"].(string)
+}
+
+// newWrites returns writes of all kinds, after making what they need. Each of them can be repeated.
+func (s *overloadTest) newWrites(t *testing.T) []overloadWrite {
+	t.Helper()
+	create := func(path string, body any) map[string]any {
+		t.Helper()
+		status, answer := s.call(t, s.token, "POST", path, body)
+		if status/100 != 2 {
+			t.Fatalf("POST %s: %d %v", path, status, answer)
+		}
+		return answer
+	}
+	type object = map[string]any
+	product := create("/api/v1/products", object{"name": "Part", "sku": "PART"})
+	run := create("/api/v1/production-runs", object{"materials": []object{
+		{"spool_id": idOf(s.newSpool(t)), "actual_weight_grams": 5}}})
+	ended := "/api/v1/production-runs/" + run["id"].(string)
+	create(ended+"/complete", nil)
+	shop := create("/api/v1/shops", object{"kind": "generic", "name": "dragons.example"})
+	secret, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(shop["secret"].(string), "whsec_"))
+	check(t, err)
+	file, err := os.ReadFile("catalog/slicer/testdata/prusaslicer.gcode")
+	check(t, err)
+	return []overloadWrite{
+		{path: s.spool + "/deduct", body: object{"weight_grams": 1}},
+		{path: "/api/v1/spools", body: faultSpool("")},
+		{path: "/api/v1/products/" + product["id"].(string) + "/adjust", body: object{"pieces": 1, "reason": "found"}},
+		{path: "/api/v1/orders", body: object{"items": []object{{"sku": "PART"}}}},
+		{path: ended + "/correct", body: object{"materials": []object{
+			{"id": run["materials"].([]any)[0].(object)["id"], "actual_weight_grams": 6}}}},
+		{path: "/api/v1/products/from-file", body: file, header: func([]byte) http.Header {
+			return http.Header{"Content-Type": {"application/octet-stream"}}
+		}},
+		{path: shop["address"].(string), body: object{"id": "7", "updated_at": time.Now(), "lines": []object{
+			{"id": "1", "title": "Part", "sku": "PART", "quantity": 1}}}, header: func(body []byte) http.Header {
+			now := time.Now().Unix()
+			return http.Header{"Webhook-Id": {"m"}, "Webhook-Timestamp": {strconv.FormatInt(now, 10)},
+				"Webhook-Signature": {webhooks.Signature(secret, "m", now, body)}, "Authorization": nil}
+		}},
+	}
 }
 
 var goroutinesLine = regexp.MustCompile(`(?m)^go_goroutines (\d+)`)
@@ -149,20 +202,27 @@ const overloadLimit = 60 * time.Second
 // request sends a request. It returns an error unless the response is a success or a 503 with Retry-After, in JSON
 // and in time.
 func (s *overloadTest) request(method, path string, body any) (overloadResponse, error) {
-	var reader io.Reader
-	if body != nil {
-		b, err := json.Marshal(body)
-		if err != nil {
+	return s.send(method, overloadWrite{path: path, body: body})
+}
+
+func (s *overloadTest) send(method string, w overloadWrite) (overloadResponse, error) {
+	path := w.path
+	content, isFile := w.body.([]byte)
+	if w.body != nil && !isFile {
+		var err error
+		if content, err = json.Marshal(w.body); err != nil {
 			return overloadResponse{}, err
 		}
-		reader = bytes.NewReader(b)
 	}
-	r, err := http.NewRequest(method, s.url+path, reader)
+	r, err := http.NewRequest(method, s.url+path, bytes.NewReader(content))
 	if err != nil {
 		return overloadResponse{}, err
 	}
 	r.Header.Set("Authorization", "Bearer "+s.token)
 	r.Header.Set("Content-Type", "application/json")
+	if w.header != nil {
+		maps.Copy(r.Header, w.header(content))
+	}
 	begin := time.Now()
 	response, err := s.client.Do(r)
 	if err != nil {
@@ -186,12 +246,18 @@ func (s *overloadTest) request(method, path string, body any) (overloadResponse,
 // requestAtOnce sends n requests concurrently and returns the number of responses by status.
 func (s *overloadTest) requestAtOnce(t *testing.T, n int, method, path string, body any) map[int]int {
 	t.Helper()
+	return s.sendAtOnce(t, n, method, []overloadWrite{{path: path, body: body}})
+}
+
+// sendAtOnce is requestAtOnce for n requests of several kinds in turn.
+func (s *overloadTest) sendAtOnce(t *testing.T, n int, method string, kinds []overloadWrite) map[int]int {
+	t.Helper()
 	statuses := map[int]int{}
 	var mu sync.Mutex
 	var wg sync.WaitGroup
-	for range n {
+	for i := range n {
 		wg.Go(func() {
-			a, err := s.request(method, path, body)
+			a, err := s.send(method, kinds[i%len(kinds)])
 			if err != nil {
 				t.Error(err)
 			}
@@ -208,11 +274,9 @@ func (s *overloadTest) requestAtOnce(t *testing.T, n int, method, path string, b
 // ledgers.
 func (s *overloadTest) wantWorking(t *testing.T) {
 	t.Helper()
-	for path, body := range map[string]any{
-		s.spool + "/deduct": map[string]any{"weight_grams": 1}, "/api/v1/spools": faultSpool(""),
-	} {
-		eventually(t, "POST "+path+" succeeds", func() bool {
-			a, err := s.request("POST", path, body)
+	for _, w := range s.writes {
+		eventually(t, "POST "+w.path+" succeeds", func() bool {
+			a, err := s.send("POST", w)
 			check(t, err)
 			return a.status < 300
 		})
@@ -385,7 +449,7 @@ func testHangingPostgres(t *testing.T, p program) {
 	}
 	var reads, writes map[int]int
 	wg.Go(func() { reads = s.requestAtOnce(t, 20, "GET", "/api/v1/spools", nil) })
-	wg.Go(func() { writes = s.requestAtOnce(t, 20, "POST", s.spool+"/deduct", map[string]any{"weight_grams": 1}) })
+	wg.Go(func() { writes = s.sendAtOnce(t, 21, "POST", s.writes) })
 	wg.Go(func() {
 		time.Sleep(time.Second) // for which an earlier result of a check is used
 		if a, err := s.request("GET", "/readyz", nil); err != nil || a.status != 503 {
@@ -393,9 +457,8 @@ func testHangingPostgres(t *testing.T, p program) {
 		}
 	})
 	wg.Wait()
-	if reads[503] != 20 || writes[503] != 20 {
-		t.Errorf("while PostgreSQL hangs, the statuses of reads are %v and of writes %v, want 20 times 503", reads,
-			writes)
+	if reads[503] != 20 || writes[503] != 21 {
+		t.Errorf("while PostgreSQL hangs, the statuses of reads are %v and of writes %v, want 503", reads, writes)
 	}
 	resume()
 	s.wantWorking(t)
@@ -438,6 +501,9 @@ func testFullDisk(t *testing.T, p program) {
 		}
 		return all[503] > 0 && !ready()
 	})
+	for status, n := range s.sendAtOnce(t, 21, "POST", s.writes) {
+		all[status] += n
+	}
 	reads := s.requestAtOnce(t, 20, "GET", "/api/v1/spools", nil)
 	t.Logf("while the disk is full, the statuses of writes are %v and of reads %v", all, reads)
 	check(t, os.Truncate(ballast.Name(), 0))
