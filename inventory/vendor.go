@@ -171,9 +171,10 @@ func (h handlers) changeVendor(ctx context.Context, id string, in Vendor) (serve
 	if !in.Name.Set {
 		return server.One(vendor, h.db.Write(ctx, update, vendor))
 	}
+	// If the vendor is hidden, run does not find it, and takes the change back.
 	renamed := db.SQL(`
 		with vendor as (
-			update vendors set `+set+`, updated_at = now() where id = $1 and hidden_at is null returning name
+			update vendors set `+set+`, updated_at = now() where id = $1 returning name
 		)
 		update filaments f set vendor_name = vendor.name, updated_at = now() from vendor
 		where f.vendor_id = $1 and f.vendor_name <> vendor.name`, args...)
