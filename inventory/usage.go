@@ -56,25 +56,23 @@ func (h handlers) deduct(ctx context.Context, r *server.Request[Deduction]) (ser
 			r.ID("id"), weight.String(), r.In.Reason.Arg())
 		return server.One(deducted, h.db.Write(ctx, deducted))
 	}
-	spool := db.SQL(`
-		select trim_scale(remaining_weight_grams)::text, remaining_weight_grams >= $2::numeric
-		from spools where id = $1 and hidden_at is null`, r.ID("id"), weight.String())
-	for {
-		if err := h.db.Write(ctx, deducted); err != nil {
-			return nil, err
-		}
-		if deducted.Rows() == 1 {
-			return deducted.Object(), nil
-		}
-		var remaining string
-		var enough bool
-		if err := server.Found(spool.Into(&remaining, &enough), h.db.Read(ctx, spool)); err != nil {
-			return nil, err
-		}
-		if !enough { // otherwise the spool was refilled after the update
-			return nil, errInsufficient.With(remaining, weight)
-		}
+	if err := h.db.Write(ctx, deducted); err != nil {
+		return nil, err
 	}
+	if deducted.Rows() == 1 {
+		return deducted.Object(), nil
+	}
+	// While the spool is locked, nobody refills it between the second attempt and the reading of what is left.
+	var remaining string
+	spool := db.SQL(`select trim_scale(remaining_weight_grams)::text from spools where id = $1 and hidden_at is null`,
+		r.ID("id")).Into(&remaining)
+	if err := server.Found(spool, h.db.Write(ctx, lockSpool(r.ID("id"))[0], deducted, spool)); err != nil {
+		return nil, err
+	}
+	if deducted.Rows() == 1 {
+		return deducted.Object(), nil
+	}
+	return nil, errInsufficient.With(remaining, weight)
 }
 
 // Measurement is the request to set the remaining weight from a scale.
