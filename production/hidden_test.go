@@ -220,3 +220,23 @@ func TestHiddenRunIsOver(t *testing.T) {
 		})
 	}
 }
+
+// A report of a removed spool finds no spool, and changes nothing about the run that prints, whether or not it has the
+// spool.
+func TestReportOfRemovedSpool(t *testing.T) {
+	t.Parallel()
+	c := newFarm(t).Operator(t)
+	printer := c.Post(t, printersURL, j{"name": "MK4", "slots": 2}).Want(201).ID()
+	spools := []string{createSpool(t, c, nil), createSpool(t, c, nil)}
+	run := runs + "/" + c.Post(t, runs, j{"printer_id": printer, "status": "in_progress",
+		"materials": []j{{"spool_id": spools[0]}}}).Want(201).ID()
+	for i, spool := range spools {
+		c.Do(t, "PUT", fmt.Sprintf("%s/%s/slots/%d", printersURL, printer, i+1), j{"spool_id": spool}).Want(200)
+		c.Delete(t, "/api/v1/spools/"+spool).Want(204)
+	}
+	before := c.Get(t, run).Want(200)
+	for _, number := range []string{"1", "2"} {
+		c.Do(t, "PUT", "/spoolman/api/v1/spool/"+number+"/use", j{"use_weight": 10}).Want(404)
+	}
+	testkit.Equal(t, string(c.Get(t, run).Want(200).Body), string(before.Body), "the run")
+}
