@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"spoolwright/local"
+	"spoolwright/testkit"
 )
 
 // A crash at any point after the new cluster of an upgrade is complete leaves a data folder whose next start uses the
@@ -64,25 +65,9 @@ func TestUpgradeErrors(t *testing.T) {
 		t.Errorf("while a service runs: %v", err)
 	}
 	stop(t, s)
-	same := local.Options{Dir: dir, Folders: []string{binaries(t, dir)}}
+	same := local.Options{Dir: dir, Folders: []string{testkit.TruePostgres()}}
 	if _, err := local.Upgrade(t.Context(), same, move); err == nil || errors.Is(err, local.ErrInUse) {
 		t.Errorf("without a newer version: %v", err)
 	}
 	stop(t, start(t, local.Options{Dir: dir})) // the data folder is unlocked, and its PostgreSQL is stopped
-}
-
-// binaries returns a folder with the binaries of the cluster's version.
-func binaries(t *testing.T, dir string) string {
-	t.Helper()
-	version, err := os.ReadFile(filepath.Join(dir, "postgres", "PG_VERSION"))
-	check(t, err)
-	for _, folder := range local.UsualFolders() {
-		s, err := local.Start(t.Context(), local.Options{Dir: dir, Folders: []string{folder}})
-		if err == nil {
-			stop(t, s)
-			return folder
-		}
-	}
-	t.Fatalf("no binaries of version %s", version)
-	return ""
 }

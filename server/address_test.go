@@ -1,10 +1,55 @@
-package server
+package server_test
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
+	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"spoolwright/server"
+	"spoolwright/testkit"
+	"spoolwright/value"
 )
+
+// addressLog is a log that keeps the address of the last line.
+type addressLog struct {
+	slog.Handler
+	address string
+}
+
+func (l *addressLog) Enabled(context.Context, slog.Level) bool { return true }
+
+func (l *addressLog) Handle(_ context.Context, line slog.Record) error {
+	line.Attrs(func(a slog.Attr) bool {
+		if a.Key == "address" {
+			l.address = a.Value.String()
+		}
+		return true
+	})
+	return nil
+}
+
+// loggedAddress returns a function that sends a request and returns the client's address in the log of a service with
+// the trusted proxies.
+func loggedAddress(tb testing.TB, trusted string) func(peer, xff string) string {
+	tb.Helper()
+	prefixes, err := server.ParsePrefixes(trusted)
+	testkit.Check(tb, err)
+	log := &addressLog{Handler: slog.DiscardHandler}
+	s := server.New(server.Config{TrustedProxies: prefixes, Log: slog.New(log)})
+	return func(peer, xff string) string {
+		r := httptest.NewRequest("GET", "/healthz", nil)
+		r.RemoteAddr = peer
+		if xff != "" {
+			r.Header.Set("X-Forwarded-For", xff)
+		}
+		log.address = "none"
+		s.ServeHTTP(httptest.NewRecorder(), r)
+		return log.address
+	}
+}
 
 func TestClientAddr(t *testing.T) {
 	const proxies = "127.0.0.1, ::1, 10.0.0.0/8, fd00::/8, ::ffff:172.16.0.0/108"
@@ -44,12 +89,8 @@ func TestClientAddr(t *testing.T) {
 		{"10.0.0.1:5000", "::ffff:198.51.100.7", proxies, "198.51.100.7"},
 		{"10.0.0.1:5000", "198.51.100.7", "0.0.0.0/0", "10.0.0.1"},
 	} {
-		trusted, err := ParsePrefixes(c.trusted)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := clientAddr(c.peer, c.xff, trusted); got != c.want {
-			t.Errorf("clientAddr(%q, %q, %q) = %q, want %q", c.peer, c.xff, c.trusted, got, c.want)
+		if got := loggedAddress(t, c.trusted)(c.peer, c.xff); got != c.want {
+			t.Errorf("the address of %q with %q and trusted %q is %q, want %q", c.peer, c.xff, c.trusted, got, c.want)
 		}
 	}
 }
@@ -65,13 +106,13 @@ func TestParsePrefixes(t *testing.T) {
 		"::ffff:10.0.0.0/104":      "[10.0.0.0/8]",
 		"127.0.0.1,10.0.0.0/8,::1": "[127.0.0.1/32 10.0.0.0/8 ::1/128]",
 	} {
-		if got, err := ParsePrefixes(in); err != nil || fmt.Sprint(got) != want {
+		if got, err := server.ParsePrefixes(in); err != nil || fmt.Sprint(got) != want {
 			t.Errorf("ParsePrefixes(%q) = %v, %v; want %s", in, got, err, want)
 		}
 	}
 	for _, in := range []string{"localhost", "10.0.0.0/33", "10.0.0.0/8/8", "10.0.0", "*", "10.0.0.1:80",
 		"fe80::1%eth0", "10.0.0.1 10.0.0.2", "1.1.1.1,/8"} {
-		got, err := ParsePrefixes(in)
+		got, err := server.ParsePrefixes(in)
 		if err == nil || got != nil || !strings.Contains(err.Error(), `"`) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("ParsePrefixes(%q) = %v, %v; want an error that names it", in, got, err)
 		}
@@ -81,11 +122,11 @@ func TestParsePrefixes(t *testing.T) {
 func FuzzClientAddr(f *testing.F) {
 	f.Add("10.0.0.1:5000", "198.51.100.7, 10.0.0.2")
 	f.Add("[::1]:1", "[2001:db8::1]:2")
-	trusted, _ := ParsePrefixes("127.0.0.0/8,::1,10.0.0.0/8")
+	address := loggedAddress(f, "127.0.0.0/8,::1,10.0.0.0/8")
 	f.Fuzz(func(t *testing.T, peer, xff string) {
-		got := clientAddr(peer, xff, trusted)
-		if _, err := ParsePrefixes(got); err != nil && got != peer {
-			t.Errorf("clientAddr(%q, %q) = %q", peer, xff, got)
+		got := address(peer, xff)
+		if _, err := server.ParsePrefixes(got); err != nil && got != value.Shorten(peer, 64) {
+			t.Errorf("the address of %q with %q is %q", peer, xff, got)
 		}
 	})
 }

@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"bytes"
@@ -13,10 +13,11 @@ import (
 	"sync"
 	"testing"
 
+	"spoolwright/server"
 	"spoolwright/server/docs"
 )
 
-var docsServer = sync.OnceValue(func() *Server { return New(Config{}) })
+var docsServer = sync.OnceValue(func() *server.Server { return server.New(server.Config{}) })
 
 func docsGet(t *testing.T, method, path string, header map[string]string) *http.Response {
 	t.Helper()

@@ -54,7 +54,7 @@ func importSpools(ctx context.Context, c *cli.Call, how transfer.Reading, dryRun
 			return err
 		}
 	}
-	plain := transfer.HeaderIs(file, func(title string) bool { return spoolSheets.exact(title) != "" })
+	plain := transfer.HeaderIs(file, func(title string) bool { return SpoolSheets.exact(title) != "" })
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
 		return err
 	}

@@ -71,10 +71,12 @@ func with(concepts map[string]string, pairs ...string) map[string]string {
 // made are concepts of spools that are not fields: the import makes fields of them.
 const made = "filament_name quantity remaining_percent used_weight_grams gross_weight_grams price_per_kg total_price"
 
-var (
-	spoolSheets = NewSheets[inventory.Spool]("spool", same(made+` brand supplier material_type color color_hex finish
+// SpoolSheets are the files that the import of spools reads.
+var SpoolSheets = NewSheets[inventory.Spool]("spool", same(made+` brand supplier material_type color color_hex finish
 		diameter_mm net_weight_grams remaining_weight_grams spool_weight_grams purchase_price purchase_date notes location
 		lot_number density_g_cm3 material_name archived`), "id", "number", "filament_id", "filament_number")
+
+var (
 	filamentSheets = NewSheets[filamentRow]("filament", with(same(`material_type color color_hex diameter_mm
 		net_weight_grams spool_weight_grams notes density_g_cm3 material_name article_number external_id
 		extruder_temperature_c bed_temperature_c`), "brand", "vendor_name", "purchase_price", "price", "filament_name", "name"),

@@ -320,7 +320,11 @@ func FuzzSheets(f *testing.F) {
 	f.Add([]byte("Filament;Gewicht;Rest;Datum\nPrusament PLA Galaxy Black 1kg;1,0;voll;45306\n"))
 	f.Fuzz(func(t *testing.T, file []byte) {
 		for _, suggest := range []bool{false, true} {
-			made, err := imports.ReadSpoolSheet(file, transfer.Reading{Mode: transfer.Create, Suggest: suggest})
+			sheet, err := transfer.ReadSheet(file, imports.SpoolSheets.Good)
+			if err != nil {
+				continue
+			}
+			made, err := imports.SpoolSheets.Convert(sheet, transfer.Reading{Mode: transfer.Create, Suggest: suggest})
 			if err == nil && made.Table != nil && len(made.Table.Rows) > 100*len(file)+1 {
 				t.Errorf("%d rows of %d bytes", len(made.Table.Rows), len(file))
 			}

@@ -151,7 +151,7 @@ const maxRows = 10_000
 // remain unused.
 var spoolImport = transfer.Import[importedFile, Imported]{
 	Resources: "spools", Most: maxRows, Example: importExample, Read: readImport, Error: inventory.CostError,
-	Convert: spoolSheets.Convert, Good: spoolSheets.Good,
+	Convert: SpoolSheets.Convert, Good: SpoolSheets.Good,
 	Prepare: func(ctx context.Context, d *db.DB, f *importedFile, dryRun bool) error {
 		return f.prepare(ctx, d, dryRun)
 	},
