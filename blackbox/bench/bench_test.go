@@ -732,7 +732,7 @@ func BenchmarkGrowth(b *testing.B) {
 		})
 	}
 	if !slices.ContainsFunc(curves, func(c curve) bool { return len(c.ms) < 4 }) {
-		svg := picture("Median time of a request by number of spools", curves)
+		svg := picture("Median time of a request by number of spools", "spools", curves)
 		testkit.Check(b, os.WriteFile("docs/growth.svg", []byte(svg), 0o644))
 	}
 	b.Run("products-and-runs-100000", func(b *testing.B) {

@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// curve is a line of a picture: a request, and its durations in milliseconds by number of spools.
+// curve is a line of a picture: a request, and its durations in milliseconds by number of rows.
 type curve struct {
 	name string
 	ms   map[int]float64
 }
 
-// picture returns an SVG with the curves, in which both axes are logarithmic. It has a white background, so that it is
-// readable in dark and light pages.
-func picture(title string, curves []curve) string {
+// picture returns an SVG with the curves, in which both axes are logarithmic. what names the rows. It has a white
+// background, so that it is readable in dark and light pages.
+func picture(title, what string, curves []curve) string {
 	const (
 		width, height            = 760, 440
 		left, right, top, bottom = 60, 230, 40, 50
@@ -52,7 +52,7 @@ func picture(title string, curves []curve) string {
 			"\n",
 			x(n), top, height-bottom, x(n), height-bottom+18, n)
 	}
-	fmt.Fprintf(&b, `<text x="%d" y="%d" text-anchor="middle">spools</text>`+"\n", (left+width-right)/2, height-12)
+	fmt.Fprintf(&b, `<text x="%d" y="%d" text-anchor="middle">%s</text>`+"\n", (left+width-right)/2, height-12, what)
 	type label struct {
 		y    float64
 		text string

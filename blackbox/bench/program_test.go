@@ -111,6 +111,18 @@ func BenchmarkStart(b *testing.B) {
 	})
 }
 
+// residentMiB returns the resident memory of a process.
+func residentMiB(b *testing.B, process *exec.Cmd) float64 {
+	b.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", process.Process.Pid))
+	if err != nil {
+		b.Skip("needs /proc to read the resident memory")
+	}
+	_, line, _ := bytes.Cut(status, []byte("VmRSS:"))
+	kib, _ := strconv.ParseFloat(strings.Fields(string(line))[0], 64)
+	return kib / 1024
+}
+
 // BenchmarkMemory sends two equal rounds of 200,000 mixed requests of 10,000 users over 32 connections. It reports
 // the memory and the goroutines of the process after each round.
 func BenchmarkMemory(b *testing.B) {
@@ -152,15 +164,6 @@ func BenchmarkMemory(b *testing.B) {
 		value, _ := strconv.ParseFloat(string(m[1]), 64)
 		return value
 	}
-	residentMiB := func() float64 {
-		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", process.Process.Pid))
-		if err != nil {
-			b.Skip("needs /proc to read the resident memory")
-		}
-		_, line, _ := bytes.Cut(status, []byte("VmRSS:"))
-		kib, _ := strconv.ParseFloat(strings.Fields(string(line))[0], 64)
-		return kib / 1024
-	}
 	b.ResetTimer()
 	for i := range 2 {
 		var n atomic.Int64
@@ -184,7 +187,7 @@ func BenchmarkMemory(b *testing.B) {
 			return clients.do(client, rawRequest(method, path, body, bearer[int(at)%users]))
 		})
 		time.Sleep(time.Second) // until the requests have ended
-		b.ReportMetric(residentMiB(), fmt.Sprintf("resident-MiB-%d", i+1))
+		b.ReportMetric(residentMiB(b, process), fmt.Sprintf("resident-MiB-%d", i+1))
 		b.ReportMetric(metric("go_goroutines"), fmt.Sprintf("goroutines-%d", i+1))
 		b.ReportMetric(metric("go_memstats_heap_alloc_bytes")/(1<<20), fmt.Sprintf("heap-MiB-%d", i+1))
 	}
