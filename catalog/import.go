@@ -244,6 +244,7 @@ func (f *productFile) lock(ctx context.Context, d *db.DB) (products []transfer.S
 			skus = append(skus, sku)
 		}
 	}
+	// LockRows finds no hidden product. The condition of the SKUs lets PostgreSQL use the index products_sku.
 	locked := server.LockRows("products", `id, `+strings.Join(productColumns, ", ")+`, (
 				select coalesce(json_agg(json_build_object('id', m.id, 'filament_id', m.filament_id,
 					'material_type', m.material_type, 'material_name', m.material_name, 'color', m.color,
