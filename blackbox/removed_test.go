@@ -259,7 +259,8 @@ func TestRemovedTotals(t *testing.T) {
 	_, err := start.New(f.api.DB).Remove(bound)
 	check(t, err)
 	for _, collection := range removable {
-		checkTotal(collection, 0)
 		f.admin.Get(t, collection+"?hidden=true").Want(200).Shows(map[string]string{"total": "0"})
+		f.create(t, collection, collection) // the total of an empty list is not read
+		checkTotal(collection, 0)
 	}
 }
