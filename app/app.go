@@ -171,8 +171,8 @@ func serveOn(ctx context.Context, c cli.Config, d *db.DB, l cli.Listeners,
 	return err
 }
 
-// newServer returns the server. The argument once is the login for the link that the first start prints, or nil; own has
-// the certificates of TLS_SELF_SIGNED, or is nil.
+// newServer returns the server. The argument once is the login for the link that the first start prints, or nil; own
+// has the certificates of TLS_SELF_SIGNED, or is nil.
 func newServer(c cli.Config, d *db.DB, once *auth.OneLogin, own *cli.OwnTLS) (*server.Server, error) {
 	tokens, err := auth.NewTokens(c.JWTSecrets, c.AccessTTL, c.RefreshTTL, time.Now)
 	if err != nil {

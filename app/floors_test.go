@@ -58,8 +58,8 @@ var exceptions = []string{
 	"auth/key.go reads printers printers",        // a key of the role printer names its printer, which it locks
 	"production/run.go reads orders order_items", // the filter order_id of the list of runs
 
-	// An entry of the usage ledger names the printer and the run that used the filament. Reports need their names, and the
-	// end and the waste of the run, in one statement with the entries.
+	// An entry of the usage ledger names the printer and the run that used the filament. Reports need their names, and
+	// the end and the waste of the run, in one statement with the entries.
 	"inventory/report.go reads printers printers",
 	"inventory/report.go reads production production_runs",
 	"inventory/report.sql reads printers printers",

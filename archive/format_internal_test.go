@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// FuzzRead reads any bytes as a file, and any text as what is in a file. It must not panic, and accepts no file but those
-// that a writer wrote.
+// FuzzRead reads any bytes as a file, and any text as what is in a file. It must not panic, and accepts no file but
+// those that a writer wrote.
 func FuzzRead(f *testing.F) {
 	written := func(rows string) []byte {
 		var b bytes.Buffer

@@ -296,8 +296,8 @@ var (
 	errWrongCode = errors.New("auth: " + wrongCode)
 )
 
-// useCode verifies a code of the app or a recovery code. In the transaction in which the code is used, it also runs the
-// statements that then returns for the id of the second factor. The error is errNoFactor, errWrongCode, or a 429.
+// useCode verifies a code of the app or a recovery code. In the transaction in which the code is used, it also runs
+// the statements that then returns for the id of the second factor. The error is errNoFactor, errWrongCode, or a 429.
 //
 // A code works once, also if many requests send it at the same time: they lock the user's row.
 func (s *Service) useCode(ctx context.Context, user *loginUser, code, address string, then func(string) []*db.Stmt,

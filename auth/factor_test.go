@@ -181,8 +181,8 @@ func countOf(m *sync.Map) (n int) {
 	return n
 }
 
-// Who has only the password gets nothing, and cannot lock out the user: neither at a known address, nor with a recovery
-// code.
+// Who has only the password gets nothing, and cannot lock out the user: neither at a known address, nor with a
+// recovery code.
 func TestGuessedCodes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -66,9 +66,9 @@ func (s *Service) CountForgotten(ctx context.Context, email, address string) err
 	return err
 }
 
-// Forgotten queues an e-mail with a link to the user with the e-mail address. There is none if no user has the address,
-// the user is disabled, an e-mail waits, or a link was made within the last hour. Forgotten returns before it looks for
-// the user, so that the time of a response does not tell whether there is one. Stop waits until it is done.
+// Forgotten queues an e-mail with a link to the user with the e-mail address. There is none if no user has the
+// address, the user is disabled, an e-mail waits, or a link was made within the last hour. Forgotten returns before it
+// looks for the user, so that the time of a response does not tell whether there is one. Stop waits until it is done.
 func (s *Service) Forgotten(ctx context.Context, email string, log *slog.Logger) {
 	select {
 	case s.forgotten <- struct{}{}:

@@ -128,7 +128,8 @@ func (f *linkFarm) none(t *testing.T) {
 }
 
 // A server that does not know the sender takes the e-mail later, also after a restart of the service. Each try has a
-// link of its own, and the last one is valid. A user whose e-mail waits gets no second one, and no try before it is due.
+// link of its own, and the last one is valid. A user whose e-mail waits gets no second one, and no try before it is
+// due.
 func TestInvitationIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	var tries atomic.Int32

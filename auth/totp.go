@@ -54,8 +54,8 @@ func encodeOTP(secret []byte) string {
 	return base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(secret)
 }
 
-// A recovery code has 20 digits, 66 random bits. It has no letters, so that phones show their keypad of digits for both
-// kinds of codes.
+// A recovery code has 20 digits, 66 random bits. It has no letters, so that phones show their keypad of digits for
+// both kinds of codes.
 const (
 	recoveryCodes  = 10
 	recoveryDigits = 20
@@ -80,8 +80,8 @@ func newRecoveryCodes(id string) (codes []string, hashes [][]byte) {
 	return codes, hashes
 }
 
-// recoveryHash returns the hash of the digits of a recovery code. The code has so many random bits that a slow hash, as
-// for passwords, would add little.
+// recoveryHash returns the hash of the digits of a recovery code. The code has so many random bits that a slow hash,
+// as for passwords, would add little.
 func recoveryHash(id, digits string) []byte {
 	hash := sha256.Sum256([]byte(id + ":" + digits))
 	return hash[:]

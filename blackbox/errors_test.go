@@ -23,8 +23,8 @@ var aboutNoField = []string{"RUN_NOT_OPEN", "RUN_HAS_NO_MATERIALS", "RUN_ALREADY
 	"ENTRY_OF_RUN", "DELIVERY_RETURNED", "OTP_ENABLED", "OTP_NOT_BEGUN", "POST /api/v1/auth/otp/disable OTP_NOT_ENABLED",
 	"POST /api/v1/auth/otp/recovery-codes OTP_NOT_ENABLED", "POST /api/v1/piece-entries/{id}/reverse NOT_ENOUGH_PIECES"}
 
-// fieldName matches the name of a field in an error: a field of the body, or one of an entry of a list, or a field of an
-// entry of a list in that.
+// fieldName matches the name of a field in an error: a field of the body, or one of an entry of a list, or a field of
+// an entry of a list in that.
 var fieldName = regexp.MustCompile(`^(\w+)(?:\[\d+\](?:\.(\w+)(?:\[\d+\]\.\w+)?)?)?$`)
 
 // wantFields fails the test unless an error response names fields that the body of the route has, if its code is that

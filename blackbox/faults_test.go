@@ -461,8 +461,8 @@ func (f *faultTest) client(c int) {
 	maps.Copy(f.acked, acked)
 }
 
-// step deducts, creates a spool, a product or an order, changes pieces in stock, or creates a run and completes, fails or
-// cancels it. It also takes deductions back and corrects runs. It adds the acknowledged writes to acked.
+// step deducts, creates a spool, a product or an order, changes pieces in stock, or creates a run and completes, fails
+// or cancels it. It also takes deductions back and corrects runs. It adds the acknowledged writes to acked.
 func (f *faultTest) step(key string, acked map[string]ack) error {
 	spool := f.spools[rand.IntN(faultSpools)]
 	weight := value.Decimal(1 + rand.IntN(500_000))

@@ -280,9 +280,9 @@ func (w *testAPI) newRequest(t *testing.T, op *operation) (f *fixture, path stri
 	return f, path, body
 }
 
-// setUpCode makes the user of the client ready for an operation that needs a code of a second factor, and sets the code
-// in the body. It returns the secret of the second factor, with which a test that sends the body later makes the code
-// again.
+// setUpCode makes the user of the client ready for an operation that needs a code of a second factor, and sets the
+// code in the body. It returns the secret of the second factor, with which a test that sends the body later makes the
+// code again.
 func setUpCode(t *testing.T, c *testkit.Client, op *operation, body map[string]any) (secret string) {
 	t.Helper()
 	const otp = "/api/v1/auth/otp"
@@ -551,8 +551,8 @@ func (op *operation) request(c *testkit.Client, body any) (*testkit.Client, any)
 }
 
 // snapshot returns the response of every GET, by path. It leaves out the audit log, to which snapshot itself adds
-// entries with its exports, and a failed sign-in adds one after the response; TestAuditLog checks all entries, and that
-// no other farm sees them.
+// entries with its exports, and a failed sign-in adds one after the response; TestAuditLog checks all entries, and
+// that no other farm sees them.
 func (f *fixture) snapshot(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}

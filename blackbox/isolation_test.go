@@ -225,8 +225,8 @@ func (i *isolationTenant) target(op *operation) (r resource, pattern, rest strin
 	return r, pattern, rest, ok
 }
 
-// act sends a random request of the operation, or of one that creates what it needs. Some requests use an id of another
-// tenant.
+// act sends a random request of the operation, or of one that creates what it needs. Some requests use an id of
+// another tenant.
 func (i *isolationTenant) act(op *operation) {
 	target, pattern, rest, ok := i.target(op)
 	for !ok { // create a resource of the kind that op needs, or first its parent

@@ -121,8 +121,8 @@ func TestNestedChangesWaitForRun(t *testing.T) {
 }
 
 // TestDeductionWaitsForLock checks what docs/limits.md promises of locks: a request waits for a lock that another
-// transaction holds, and then goes on with what that transaction left. If the lock is held for longer, the request gets
-// 503 and changes nothing, and the same request works later.
+// transaction holds, and then goes on with what that transaction left. If the lock is held for longer, the request
+// gets 503 and changes nothing, and the same request works later.
 func TestDeductionWaitsForLock(t *testing.T) {
 	t.Parallel()
 	w := newUnlimitedAPI(t)

@@ -100,9 +100,9 @@ func plansOfRows(op *operation) int {
 }
 
 // TestPlans checks that statements read few blocks although the tables grow. All operations run while the tables are
-// small, until PostgreSQL makes plans that it keeps for all parameters. Then the tables grow, first in a moment in which
-// the service has not analyzed them yet, and then after it has, as it does every 15 seconds. In CI, the same is done
-// with tables that were analyzed while they were small.
+// small, until PostgreSQL makes plans that it keeps for all parameters. Then the tables grow, first in a moment in
+// which the service has not analyzed them yet, and then after it has, as it does every 15 seconds. In CI, the same is
+// done with tables that were analyzed while they were small.
 func TestPlans(t *testing.T) {
 	t.Parallel()
 	for _, analyzed := range []bool{false, true}[:testkit.InCI(1, 2)] {

@@ -694,8 +694,8 @@ func testSeveralInstances(t *testing.T, p program) {
 	}
 }
 
-// testOwnTLS serves HTTPS with TLS_SELF_SIGNED, and opens the sign-in as a person with a phone does: types the address,
-// accepts the warning, installs the authority, and is not warned again.
+// testOwnTLS serves HTTPS with TLS_SELF_SIGNED, and opens the sign-in as a person with a phone does: types the
+// address, accepts the warning, installs the authority, and is not warned again.
 func testOwnTLS(t *testing.T, p program) {
 	c, _ := startWithAdmin(t, p, "TLS_SELF_SIGNED=on", "DATA_DIR="+tempDir(t), "PUBLIC_URL=https://farm.example")
 	get := func(config *tls.Config, url string) (*http.Response, string, error) {

@@ -16,8 +16,8 @@ import (
 var removable = []string{"/api/v1/vendors", "/api/v1/filaments", "/api/v1/spools", "/api/v1/printers", "/api/v1/products",
 	"/api/v1/orders", "/api/v1/production-runs"}
 
-// removableOf returns the collection of the resource that a path leads to, or through which it leads; "" if that cannot
-// be removed.
+// removableOf returns the collection of the resource that a path leads to, or through which it leads; "" if that
+// cannot be removed.
 func removableOf(path string) string {
 	for _, collection := range removable {
 		if strings.HasPrefix(path, collection+"/{") || strings.HasPrefix(path, collection+"/by-number/{") {
@@ -185,8 +185,8 @@ func TestRemovedAndRestoredAtOnce(t *testing.T) {
 	}
 }
 
-// The total of each list without a filter, which is stored, is the number of its items, whatever is removed, archived and
-// restored, in whatever order, and after sample data was removed.
+// The total of each list without a filter, which is stored, is the number of its items, whatever is removed, archived
+// and restored, in whatever order, and after sample data was removed.
 func TestRemovedTotals(t *testing.T) {
 	t.Parallel()
 	w := newUnlimitedAPI(t)

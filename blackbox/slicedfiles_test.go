@@ -12,8 +12,8 @@ import (
 	"spoolwright/testkit"
 )
 
-// TestSlicedFileCommands runs the commands of docs/sliced-files.md, which read a file of a slicer and set a picture, and
-// that of docs/printers.md, which tells the file that a printer prints.
+// TestSlicedFileCommands runs the commands of docs/sliced-files.md, which read a file of a slicer and set a picture,
+// and that of docs/printers.md, which tells the file that a printer prints.
 func TestSlicedFileCommands(t *testing.T) {
 	t.Parallel()
 	tenant := newUnlimitedAPI(t).api.Tenant(t)

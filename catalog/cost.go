@@ -26,8 +26,8 @@ var (
 )
 
 // Definitions are the SQL functions of products: recompute_costs, which calls filament_prices of inventory, and
-// explode_products, product_bom, the default of a product's number, and the functions of plates and of pieces in stock,
-// which other packages call in their own statements.
+// explode_products, product_bom, the default of a product's number, and the functions of plates and of pieces in
+// stock, which other packages call in their own statements.
 var Definitions = []db.Definition{
 	{Name: "catalog/costs", Version: 1, SQL: costsSQL},
 	{Name: "catalog/explode", Version: 1, SQL: explodeSQL},

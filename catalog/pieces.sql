@@ -1,5 +1,5 @@
--- Locks the pieces of products, in the order of the ids of the products. Transactions that change the pieces of several
--- products lock them first. Locks of orders and runs come before.
+-- Locks the pieces of products, in the order of the ids of the products. Transactions that change the pieces of
+-- several products lock them first. Locks of orders and runs come before.
 create or replace function lock_pieces(ids uuid[]) returns void language plpgsql as $$
 declare
 	product uuid;
@@ -16,20 +16,20 @@ end $$;
 -- Adds an entry to the ledger of a product's pieces, and changes its stock. No other code changes the stock.
 --
 -- p_pieces come into stock; a negative number goes out. What goes out beyond the pieces in stock is the entry's
--- shortfall, except of kind used, which can make the stock negative, and of pieces that an order has just returned. p_shortfall is a number of such pieces that come
--- back: they were not in stock, and do not come into it.
+-- shortfall, except of kind used, which can make the stock negative, and of pieces that an order has just returned.
+-- p_shortfall is a number of such pieces that come back: they were not in stock, and do not come into it.
 --
 -- p_cost is the cost of the pieces, or null if it is unknown. p_unvalued says how many of the pieces that come in have
--- no known cost; p_cost is then that of the others. By default it is all of them if p_cost is null, and otherwise none.
--- p_of is a larger number of pieces that p_cost is for: only a part of them comes in.
+-- no known cost; p_cost is then that of the others. By default it is all of them if p_cost is null, and otherwise
+-- none. p_of is a larger number of pieces that p_cost is for: only a part of them comes in.
 --
 -- Without p_priced, pieces that go out have the cost that they have in stock: first go those without a known cost, and
--- then the others at their average. p_valued of them have a known cost, as far as there are such pieces. With p_priced,
--- they have the cost p_cost, and p_unvalued of them have none. An entry without pieces and with p_priced is a change of
--- the cost of p_of pieces: those of them that may still be in stock, at most p_left, change their value.
+-- then the others at their average. p_valued of them have a known cost, as far as there are such pieces. With
+-- p_priced, they have the cost p_cost, and p_unvalued of them have none. An entry without pieces and with p_priced is
+-- a change of the cost of p_of pieces: those of them that may still be in stock, at most p_left, change their value.
 --
--- The value of the entry is what the value of the stock changes by. It differs from the cost if the stock does not have
--- the pieces, or not at this cost: the stock is never worth less than nothing, and no pieces are worth nothing.
+-- The value of the entry is what the value of the stock changes by. It differs from the cost if the stock does not
+-- have the pieces, or not at this cost: the stock is never worth less than nothing, and no pieces are worth nothing.
 drop function if exists move_pieces(uuid, text, bigint, numeric, boolean, uuid, uuid, uuid, uuid, uuid, uuid, text,
 	bigint, uuid);
 drop function if exists move_pieces(uuid, text, bigint, numeric, boolean, uuid, uuid, uuid, uuid, uuid, uuid, text,
@@ -162,9 +162,9 @@ begin
 	end if;
 end $$;
 
--- Returns in words which pieces are missing if so many pieces of the products leave the stock, or null if all are there.
--- The products must be locked.
--- With plates, the pieces that plates in stock are enough for are there, too; see plate_sets.
+-- Returns in words which pieces are missing if so many pieces of the products leave the stock, or null if all are
+-- there. The products must be locked. With plates, the pieces that plates in stock are enough for are there, too; see
+-- plate_sets.
 drop function if exists missing_pieces(uuid[], bigint[]);
 create or replace function missing_pieces(products uuid[], pieces bigint[], plates boolean default false) returns text
 language sql stable as $$
@@ -205,9 +205,9 @@ end $$;
 -- Makes so many pieces of a product from its direct components, or takes pieces apart with p_apart. The pieces of the
 -- product and of its components must be locked, and those that go must be in stock. All entries have the assembly.
 --
--- Assembled pieces cost what their parts cost, and the work on them, if the cost of all parts is known. Parts of pieces
--- that are taken apart cost together what these pieces cost. They share it by the average cost of the parts in stock,
--- or else by what the parts cost by their bills of materials. What has an unknown cost gives its parts none.
+-- Assembled pieces cost what their parts cost, and the work on them, if the cost of all parts is known. Parts of
+-- pieces that are taken apart cost together what these pieces cost. They share it by the average cost of the parts in
+-- stock, or else by what the parts cost by their bills of materials. What has an unknown cost gives its parts none.
 create or replace function assemble_pieces(p_assembly uuid, p_product uuid, p_pieces bigint, p_apart boolean,
 	p_reason text, p_order uuid, p_order_item uuid) returns void language plpgsql as $$
 declare
@@ -281,8 +281,8 @@ begin
 	end if;
 end $$;
 
--- Notes since when products have too few pieces: those of low since now, those of fine not any more. Returns the ids of
--- low.
+-- Notes since when products have too few pieces: those of low since now, those of fine not any more. Returns the ids
+-- of low.
 create or replace function note_low_pieces(low uuid[], fine uuid[]) returns setof uuid language sql as $$
 	insert into product_pieces (product_id, low_since)
 	select u.id, now() from unnest(low) u (id)

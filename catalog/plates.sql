@@ -49,8 +49,8 @@ create or replace trigger plate_quantity_kept after delete on product_components
 -- product needs, and materials are all materials of the plate; what is null or missing stays. Equal materials stay the
 -- same rows. A plate that is not in the list is hidden, and no component any more.
 --
--- A product with plates is not printed itself: it loses its print time, its pieces per plate, and the materials that it
--- requires.
+-- A product with plates is not printed itself: it loses its print time, its pieces per plate, and the materials that
+-- it requires.
 --
 -- Violations, which are not constraints of a table: products_plate_nested if the product is a plate itself,
 -- products_plate_unknown for an id that is not a plate of the product, with the row as the detail, and

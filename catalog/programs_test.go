@@ -103,8 +103,8 @@ func TestPrusaSlicer(t *testing.T) {
 	c.Get(t, products+"?file_name=cube.gcode").Want(200).Shows(texts(j{"items.0.estimated_print_time_minutes": minutes(took)}))
 }
 
-// TestCuraEngine imports what CuraEngine has made of a cube. It needs the definitions of printers that are part of Cura,
-// in the folder CURA_DEFINITIONS.
+// TestCuraEngine imports what CuraEngine has made of a cube. It needs the definitions of printers that are part of
+// Cura, in the folder CURA_DEFINITIONS.
 func TestCuraEngine(t *testing.T) {
 	t.Parallel()
 	definitions := os.Getenv("CURA_DEFINITIONS")

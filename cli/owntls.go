@@ -338,8 +338,8 @@ func machineHosts(listen string) []string {
 	return hosts
 }
 
-// normalHost returns a host name in lower case, or an address in its shortest form. It returns "" for what cannot be in
-// a certificate, or browsers cannot open.
+// normalHost returns a host name in lower case, or an address in its shortest form. It returns "" for what cannot be
+// in a certificate, or browsers cannot open.
 func normalHost(host string) string {
 	if address, err := netip.ParseAddr(host); err == nil {
 		address = address.Unmap()

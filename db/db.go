@@ -1,7 +1,7 @@
 // Package db is the only access to the database. It does not export its connection pool. Every statement runs in a
 // transaction that is bound to one tenant and has a role to which row-level security applies; the same round trip
-// checks the caller. The only exceptions are the directories (directory.go) and the queue (queue.go), which have narrow
-// functions instead.
+// checks the caller. The only exceptions are the directories (directory.go) and the queue (queue.go), which have
+// narrow functions instead.
 package db
 
 import (

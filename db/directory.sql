@@ -1,6 +1,6 @@
--- The only access to login_directory, tenant_directory, key_directory and shop_directory. These functions run with their owner's
--- privileges (security definer), so each does one narrow thing, has a fixed search_path, and may be called by the
--- service's role only.
+-- The only access to login_directory, tenant_directory, key_directory and shop_directory. These functions run with
+-- their owner's privileges (security definer), so each does one narrow thing, has a fixed search_path, and may be
+-- called by the service's role only.
 
 -- Returns the tenant and the user of an e-mail address in its compared form, or no row.
 create or replace function login_find(email text) returns table (tenant_id uuid, user_id uuid)

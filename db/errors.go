@@ -61,7 +61,8 @@ func Detail(err error) string {
 	return ""
 }
 
-// classify wraps err in ErrRevoked, ErrSetUp, ErrKeyRevoked, ErrOutOfRange or ErrUnavailable, or returns err unchanged.
+// classify wraps err in ErrRevoked, ErrSetUp, ErrKeyRevoked, ErrOutOfRange or ErrUnavailable, or returns err
+// unchanged.
 func classify(err error) error {
 	if errors.Is(err, ErrUnavailable) || errors.Is(err, ErrRevoked) || errors.Is(err, ErrSetUp) ||
 		errors.Is(err, ErrKeyRevoked) || errors.Is(err, ErrOutOfRange) {

@@ -261,8 +261,8 @@ func (d *DB) Write(ctx context.Context, stmts ...*Stmt) error {
 	return d.send(ctx, false, stmts)
 }
 
-// Later writes the statements after Later has returned, so that the time of a response does not depend on them. It logs
-// an error. Close waits for them.
+// Later writes the statements after Later has returned, so that the time of a response does not depend on them. It
+// logs an error. Close waits for them.
 func (d *DB) Later(ctx context.Context, stmts ...*Stmt) {
 	d.later.Go(func() {
 		if err := d.Write(context.WithoutCancel(ctx), stmts...); err != nil {

@@ -431,7 +431,8 @@ func testSettings(t *testing.T, d *db.DB, unbound string) {
 	}
 }
 
-// A session that lost its role or its schemas serves no transaction: the transaction runs again, and sets them. This also applies to a transaction that changes data, because nothing of it has been executed.
+// A session that lost its role or its schemas serves no transaction: the transaction runs again, and sets them. This
+// also applies to a transaction that changes data, because nothing of it has been executed.
 func TestLostSettings(t *testing.T) {
 	t.Parallel()
 	for name, lose := range map[string]string{

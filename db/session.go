@@ -31,9 +31,9 @@ const settingsSQL = `
 		('jit', 'off'), ('random_page_cost', '1.1')
 	) s (name, value) where $1 in (0, pg_backend_pid())`
 
-// A binding binds the current transaction to an actor: it sets the tenant, the user and the API key, which the policies
-// of the tables, the ledger and the audit log read, and checks the actor. The second statement also sets the origin of
-// the transaction for the audit log, its last argument.
+// A binding binds the current transaction to an actor: it sets the tenant, the user and the API key, which the
+// policies of the tables, the ledger and the audit log read, and checks the actor. The second statement also sets the
+// origin of the transaction for the audit log, its last argument.
 //
 // There is a binding for each kind of actor, because PostgreSQL prepares all conditions of a statement whenever it
 // executes it: one statement for all kinds takes 1.5 times as many instructions.
@@ -95,8 +95,8 @@ func Refused(tenant string, actors []Actor) *Stmt {
 }
 
 // newBinding returns a binding to the tenant $1 with further conditions, which have args arguments together with the
-// tenant. If the session lacks the settings of settingsSQL, refuse raises SW500. CASE evaluates its conditions in order,
-// so the policies of the tables in later conditions see the tenant.
+// tenant. If the session lacks the settings of settingsSQL, refuse raises SW500. CASE evaluates its conditions in
+// order, so the policies of the tables in later conditions see the tenant.
 func newBinding(args int, conditions string) binding {
 	sql := `
 	select case

@@ -139,8 +139,8 @@ func TestNextRelease(t *testing.T) {
 	}
 }
 
-// Migrations that change stored data change that of all tenants: migration 23 writes the values of pieces in stock into
-// their ledger, and migration 24 corrects the levels of removed products. Products get numbers.
+// Migrations that change stored data change that of all tenants: migration 23 writes the values of pieces in stock
+// into their ledger, and migration 24 corrects the levels of removed products. Products get numbers.
 func TestMigratedData(t *testing.T) {
 	t.Parallel()
 	u := emptyDatabase(t)

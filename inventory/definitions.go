@@ -20,7 +20,8 @@ var (
 )
 
 // Definitions are the SQL functions of spools. Other packages call spool_name, move_spool,
-// filament_prices, report_use, run_use and use_outside_runs in their own statements, and so within their own transactions.
+// filament_prices, report_use, run_use and use_outside_runs in their own statements, and so within their own
+// transactions.
 var Definitions = []db.Definition{
 	{Name: "inventory/number", Version: 1, SQL: numberSQL},
 	{Name: "inventory/prices", Version: 1, SQL: pricesSQL},

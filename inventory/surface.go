@@ -26,8 +26,8 @@ type SpoolUse struct {
 }
 
 // Edit returns a statement that changes the spool with the number to the fields of in, and returns the spool's id.
-// If the remaining weight changes, the ledger gets an entry. It is at most the initial weight, unless the spool had more
-// and keeps it.
+// If the remaining weight changes, the ledger gets an entry. It is at most the initial weight, unless the spool had
+// more and keeps it.
 func Edit(number int64, in *Spool, use SpoolUse) *db.Stmt {
 	remaining := in.Remaining
 	others := *in

@@ -48,15 +48,15 @@ language sql stable as $$
 	cross join lateral run_item_pieces(r.status, s.quantity, s.successful_quantity, s.failed_quantity) n
 $$;
 
--- Returns the items of ended runs that printed good pieces of the product for an item of an order, oldest first. before
--- is the number of good pieces of those that are earlier.
+-- Returns the items of ended runs that printed good pieces of the product for an item of an order, oldest first.
+-- before is the number of good pieces of those that are earlier.
 --
 --   sold       the pieces that earn revenue: only as many as order_item_sold says
 --   delivered  the pieces that the customer got: the item gets its own pieces first
 --   kept       the pieces whose cost is the order's: those that are sold or delivered; the others are in stock
 --
--- kept_cost and delivered_cost are their parts of came, by run_lines. revenue is null if nothing is sold, or there is no
--- price.
+-- kept_cost and delivered_cost are their parts of came, by run_lines. revenue is null if nothing is sold, or there is
+-- no price.
 drop function if exists order_item_sales(uuid);
 create or replace function order_item_own(order_item uuid) returns table (item uuid, good int, before bigint,
 	valued boolean, sold bigint, revenue numeric, kept_cost numeric, delivered bigint, delivered_cost numeric)
@@ -96,7 +96,8 @@ $$;
 -- Returns what the customer got of an item of an order, and no run printed for it, from the ledger of pieces: the
 -- number of these pieces, and their cost. As the ledger does not tell pieces apart, the cost is that of all delivered
 -- pieces, less what the runs say of those that they printed for the item. scrapped is the cost of the pieces that came
--- back and were scrapped. unknown says whether the cost of pieces is unknown; cost is then that of the others, or null.
+-- back and were scrapped. unknown says whether the cost of pieces is unknown; cost is then that of the others, or
+-- null.
 create or replace function order_item_taken(order_item uuid) returns table (pieces bigint, cost numeric,
 	scrapped numeric, unknown boolean)
 language sql stable as $$
@@ -130,10 +131,10 @@ $$;
 --   stock                                      the pieces that the order took from stock, less those that its runs
 --                                              put into stock
 --
--- expected_cost is the cost of the pieces that an open order still needs: at the average cost of the pieces in stock, as
--- far as there are such pieces, and otherwise by product_costs. It does not ask which other orders need the same pieces.
--- Each is the sum of the known amounts, or null if no amount is known. unknown names the amounts that are missing in a
--- sum: parts of costs, and revenue if an item that earns has no price.
+-- expected_cost is the cost of the pieces that an open order still needs: at the average cost of the pieces in stock,
+-- as far as there are such pieces, and otherwise by product_costs. It does not ask which other orders need the same
+-- pieces. Each is the sum of the known amounts, or null if no amount is known. unknown names the amounts that are
+-- missing in a sum: parts of costs, and revenue if an item that earns has no price.
 --
 -- force_generic_plan: an export calls the function for each order, and planning takes ten times as long as running.
 drop function if exists order_money(uuid);

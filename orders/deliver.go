@@ -48,8 +48,8 @@ func (r *OrderReturn) Check(problems *server.Problems) {
 	checkTwice(problems, r.Items, func(i OrderReturnItem) value.Optional[value.UUID] { return i.ID })
 }
 
-// checkNone adds a problem if a list is empty, and none if it is missing. An operation without a list concerns all items:
-// a program that has selected nothing must not deliver everything.
+// checkNone adds a problem if a list is empty, and none if it is missing. An operation without a list concerns all
+// items: a program that has selected nothing must not deliver everything.
 func checkNone[T any](problems *server.Problems, items []T) {
 	if items != nil && len(items) == 0 {
 		problems.Add("items", "must have an entry; without items, it is all items")

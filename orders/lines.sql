@@ -64,12 +64,12 @@ begin
 	perform settle_orders(ids);
 end $$;
 
--- Makes the lines of a locked order those that the shop has now. p_lines has rows of lineRows with shop_line, the id of
--- the line in the shop. A line that the shop has no more has the quantity 0, and its item is removed from the order;
--- runs that print the item stay. The same happens to the item of a line that sells something else now, and the line
--- becomes an item again; but an item of which pieces were delivered stays, because the shop may only call the product
--- by another SKU. Only what changed in the shop changes here, so that what people have changed stays. An order whose
--- items did not come as lines keeps them.
+-- Makes the lines of a locked order those that the shop has now. p_lines has rows of lineRows with shop_line, the id
+-- of the line in the shop. A line that the shop has no more has the quantity 0, and its item is removed from the
+-- order; runs that print the item stay. The same happens to the item of a line that sells something else now, and the
+-- line becomes an item again; but an item of which pieces were delivered stays, because the shop may only call the
+-- product by another SKU. Only what changed in the shop changes here, so that what people have changed stays. An order
+-- whose items did not come as lines keeps them.
 create or replace function take_order_lines(p_order uuid, p_lines json) returns void language plpgsql as $$
 begin
 	if exists (select from order_items i where i.order_id = p_order)

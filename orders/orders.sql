@@ -1,8 +1,8 @@
 -- Returns how many pieces of an item of an order have been produced, and how many its unfinished runs plan. Parts of
--- the product that runs print for the item do not count. This is the only place with these rules. A completed run, also
--- one that was removed after it had deducted filament, has produced the good pieces of its items; an item without counts
--- has produced all its pieces. A pending, running or paused run plans all pieces of its items, unless it was removed.
--- Failed and cancelled runs do not count.
+-- the product that runs print for the item do not count. This is the only place with these rules. A completed run,
+-- also one that was removed after it had deducted filament, has produced the good pieces of its items; an item without
+-- counts has produced all its pieces. A pending, running or paused run plans all pieces of its items, unless it was
+-- removed. Failed and cancelled runs do not count.
 create or replace function order_item_pieces(item uuid) returns table (produced bigint, planned bigint)
 language sql stable as $$
 	select coalesce(sum(n.good), 0),
@@ -95,7 +95,8 @@ begin
 end $$;
 
 -- Reports whether a delivery makes a product from its components: a kit, which has components and needs no filament of
--- its own, if p_kits is true, and a product that is nothing but its plates in any case. check_pieces has this rule, too.
+-- its own, if p_kits is true, and a product that is nothing but its plates in any case. check_pieces has this rule,
+-- too.
 create or replace function is_made_on_delivery(product uuid, p_kits boolean) returns boolean language sql stable as $$
 	select case when p_kits then exists (select from product_components c where c.product_id = product)
 			and not exists (select from product_materials m where m.product_id = product and m.is_required)
@@ -117,8 +118,8 @@ create or replace function with_parts(ids uuid[], p_kits boolean) returns uuid[]
 $$;
 
 -- Returns what a delivery assembles, so that p_wanted pieces of a product are in stock: products, each before those of
--- its components, with the pieces of each. As in net_pieces, a product at any level is taken from stock first, and only
--- the pieces that are missing then are assembled. Both are null if there are too few parts.
+-- its components, with the pieces of each. As in net_pieces, a product at any level is taken from stock first, and
+-- only the pieces that are missing then are assembled. Both are null if there are too few parts.
 create or replace function assembly_of(p_product uuid, p_wanted bigint, p_kits boolean, out products uuid[],
 	out pieces numeric[]) language plpgsql stable as $$
 declare
@@ -204,9 +205,9 @@ end $$;
 -- Delivers pieces of a locked order. p_targets has rows with the id of an item and how many of its pieces the customer
 -- has then, in delivered. With p_rest, the customer has all pieces of the other items then; otherwise these do not
 -- change. With p_assemble, missing pieces of products with components and without required materials are assembled
--- first, and before them those of their components, at all levels, as far as there are parts; if it is null, the setting
--- of the farm says whether. Plates become their product in any case. Each difference is an entry of the ledger of
--- pieces: what goes out beyond the stock is a shortfall, and what the customer has no more is in stock again.
+-- first, and before them those of their components, at all levels, as far as there are parts; if it is null, the
+-- setting of the farm says whether. Plates become their product in any case. Each difference is an entry of the ledger
+-- of pieces: what goes out beyond the stock is a shortfall, and what the customer has no more is in stock again.
 --
 -- Returns the shortfalls as a JSON array of objects with order_item_id, product_id, product_name and pieces.
 drop function if exists deliver_pieces(uuid, json, boolean);
@@ -318,8 +319,9 @@ begin
 	where i.order_id = p_order and i.delivered is not null;
 end $$;
 
--- Records that the customer of a locked order has sent pieces back. p_items has rows with the id of an item, a quantity,
--- at most the delivered pieces, and whether the pieces come into stock. Pieces that do not are scrapped at once.
+-- Records that the customer of a locked order has sent pieces back. p_items has rows with the id of an item, a
+-- quantity, at most the delivered pieces, and whether the pieces come into stock. Pieces that do not are scrapped at
+-- once.
 create or replace function return_pieces(p_order uuid, p_items json, p_reason text) returns void
 language plpgsql as $$
 declare
@@ -346,8 +348,8 @@ end $$;
 
 -- Sends the event of the status of an order that was created or got another status, in whatever way: order.received,
 -- order.in_production, order.done or order.cancelled. A change back to received sends no event, because the order was
--- received before. The event order.ready is sent when ready_at is set. An event has less than 19 kB, so it has only the
--- oldest items, as many as fit. item_count counts all items.
+-- received before. The event order.ready is sent when ready_at is set. An event has less than 19 kB, so it has only
+-- the oldest items, as many as fit. item_count counts all items.
 create or replace function order_changed() returns trigger language plpgsql as $$
 declare
 	event text := coalesce(tg_argv[0], 'order.' || new.status);

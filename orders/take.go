@@ -69,8 +69,8 @@ func Take(ctx context.Context, d *db.DB, id string, before *Incoming, now Incomi
 // creates the order, or takes over the one with the source and the reference. No two have the same order.
 //
 // Only what the shop has changed since the last time changes, so that what people change in the meantime stays. Of an
-// order that is taken over, only empty fields change. Runs stay as they are. An order that is done is not cancelled, as
-// with cancelOrder.
+// order that is taken over, only empty fields change. Runs stay as they are. An order that is done is not cancelled,
+// as with cancelOrder.
 func TakeAll(ctx context.Context, d *db.DB, all []*Taking) error {
 	var added, known []*Taking
 	for _, t := range all {

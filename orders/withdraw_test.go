@@ -29,8 +29,8 @@ func wantReport(t *testing.T, c *testkit.Client, revenue, cost, margin string, u
 		"margin": margin, "unknown_parts": fmt.Sprintf("%v", unknown)})
 }
 
-// A cancelled order, and one that was removed while it was open, earn nothing. Their good pieces are in stock, and cost
-// them nothing.
+// A cancelled order, and one that was removed while it was open, earn nothing. Their good pieces are in stock, and
+// cost them nothing.
 func TestCancelledOrderEarnsNothing(t *testing.T) {
 	t.Parallel()
 	tenant := newAPI(t).Tenant(t)

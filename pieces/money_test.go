@@ -192,8 +192,8 @@ func TestKitsCostTheirParts(t *testing.T) {
 	c.Get(t, stockReport).Want(200).Shows(map[string]string{"piece_value": "2"})
 }
 
-// What kits cost is neither lost nor won when they are taken apart. What is known of parts that become a kit of unknown
-// cost is a loss in the report, until the assembly is taken back.
+// What kits cost is neither lost nor won when they are taken apart. What is known of parts that become a kit of
+// unknown cost is a loss in the report, until the assembly is taken back.
 func TestAssembliesKeepTheMoney(t *testing.T) {
 	t.Parallel()
 	_, c, spool := newCostFarm(t)

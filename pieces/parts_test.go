@@ -7,8 +7,8 @@ import (
 	"spoolwright/testkit"
 )
 
-// newLamp creates a lamp that is printed around two clips and a base, and a completed run of four lamps that took these
-// parts from stock.
+// newLamp creates a lamp that is printed around two clips and a base, and a completed run of four lamps that took
+// these parts from stock.
 func newLamp(t *testing.T, c *testkit.Client, clips, bases int) (lamp, clip, base, path, item string) {
 	t.Helper()
 	clip, base = c.NewProduct(t, "Clip", 5), c.NewProduct(t, "Base", 5)

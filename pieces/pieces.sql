@@ -2,11 +2,12 @@
 -- entries for the differences only, so that it can run at any time and any number of times. The first entry of an item
 -- has the kind produced, later ones the kind corrected.
 --
--- An item with parts_from_stock also uses the direct components of its good pieces. Later changes of the number of good
--- pieces change the used pieces in proportion, also if the product has other components then.
+-- An item with parts_from_stock also uses the direct components of its good pieces. Later changes of the number of
+-- good pieces change the used pieces in proportion, also if the product has other components then.
 --
--- The good pieces cost the share of the item in the cost of the run, if the run has ended and all parts of its cost are
--- known, and what the used components cost. If only this cost changes later, an entry without pieces has the difference.
+-- The good pieces cost the share of the item in the cost of the run, if the run has ended and all parts of its cost
+-- are known, and what the used components cost. If only this cost changes later, an entry without pieces has the
+-- difference.
 --
 -- The caller has locked the run, as every transaction does that changes the status or the items of a run: another one
 -- with the same run has ended then. A run that was deleted has no row.

@@ -180,8 +180,8 @@ func (f *netFarm) settle(r *netRun, good int64) {
 	r.good = good
 }
 
-// deliver changes the stock as the delivery of pieces of an item does: it makes the missing pieces one by one, as long as
-// their parts are there or can be made. Printed products are not made.
+// deliver changes the stock as the delivery of pieces of an item does: it makes the missing pieces one by one, as long
+// as their parts are there or can be made. Printed products are not made.
 func (f *netFarm) deliver(i *netItem, pieces int64) {
 	stock, made := make([]int64, len(f.products)), make([]int64, len(f.products))
 	for n, p := range f.products {
@@ -389,7 +389,8 @@ type netPart struct {
 }
 
 // TestPlansOfPieces compares plans of random farms, the availability of their orders and the pieces of their products
-// with a model: no piece is promised twice, none is printed that lies in stock, and components are netted at all levels.
+// with a model: no piece is promised twice, none is printed that lies in stock, and components are netted at all
+// levels.
 func TestPlansOfPieces(t *testing.T) {
 	t.Parallel()
 	api := newAPI(t)

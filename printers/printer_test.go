@@ -292,8 +292,8 @@ func TestLoadWaitsForSpool(t *testing.T) {
 	c.Get(t, spools+"/"+spool).Want(200).Shows(map[string]string{"location": "Shelf 2"})
 }
 
-// The report of a printer's key loads the spool, but neither a removed spool nor into a removed printer: they come back
-// as they went.
+// The report of a printer's key loads the spool, but neither a removed spool nor into a removed printer: they come
+// back as they went.
 func TestReportLoadsNothingRemoved(t *testing.T) {
 	t.Parallel()
 	for name, removed := range map[string]string{"nothing": "", "spool": "spools", "printer": "printers"} {

@@ -18,8 +18,8 @@ func codes(a *testkit.Response, list string) (codes, details string) {
 	return strings.Join(all, " "), strings.Join(texts, "; ")
 }
 
-// outdated is a farm with a planned run that can start at once: 2 lamps of 100 g for an order of 4, on a printer with the
-// spool in it.
+// outdated is a farm with a planned run that can start at once: 2 lamps of 100 g for an order of 4, on a printer with
+// the spool in it.
 type outdated struct {
 	t testing.TB
 	*testkit.Client

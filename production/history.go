@@ -66,7 +66,8 @@ type ItemState struct {
 const maxStates = 150
 
 // remember returns a statement that adds an action to the history of a run. state is the result of run_state before
-// the action. The audit log has corrections, too. materials are all materials of the run; items are the items that the action changes.
+// the action. The audit log has corrections, too. materials are all materials of the run; items are the items that the
+// action changes.
 func remember(
 	run, action string, reason any, state string, materials []MaterialState, items []ItemState,
 ) (*db.Stmt, error) {

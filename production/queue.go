@@ -175,8 +175,8 @@ type Replaced struct {
 	Items     json.RawMessage // for json_to_recordset: the pieces of each product and item of an order that it lacks
 }
 
-// Replace returns statements that lock a run, set was to its state, and remove the run if it is pending. A run that has
-// ended lacks the pieces that are not good. The first statement returns a row if the run exists and is not hidden;
+// Replace returns statements that lock a run, set was to its state, and remove the run if it is pending. A run that
+// has ended lacks the pieces that are not good. The first statement returns a row if the run exists and is not hidden;
 // otherwise the caller must roll the transaction back. The statements between may lock more rows; they run after the
 // lock of the run.
 func Replace(run string, was *Replaced, between ...*db.Stmt) []*db.Stmt {

@@ -35,8 +35,9 @@ language sql stable as $$
 $$;
 
 -- Creates the runs of a plan. Each run is an object with id, printer_id, printer_updated_at, product_id,
--- order_item_id, quantity, hours, grams and materials. It prints no components: these are taken from stock. Each material is an object with spool_id, edited_at and
--- grams. printer_updated_at and edited_at are the times of the printer and the spool that the plan has read.
+-- order_item_id, quantity, hours, grams and materials. It prints no components: these are taken from stock. Each
+-- material is an object with spool_id, edited_at and grams. printer_updated_at and edited_at are the times of the
+-- printer and the spool that the plan has read.
 --
 -- The function raises a violation of the check plan_outdated, which is not a constraint of a table, if a printer or
 -- spool has changed since the plan read it, or if a spool has less filament than its unfinished runs take.

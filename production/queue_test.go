@@ -162,8 +162,8 @@ func TestPlanWaitsForPrinter(t *testing.T) {
 	}
 }
 
-// A plan locks the spools of its runs in the order of their ids, so that it and a removal of several spools cannot wait
-// for each other.
+// A plan locks the spools of its runs in the order of their ids, so that it and a removal of several spools cannot
+// wait for each other.
 func TestPlanLocksSpoolsInOrder(t *testing.T) {
 	t.Parallel()
 	c := testkit.New(t, testkit.Options{}, testkit.Features...).Operator(t)

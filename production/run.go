@@ -267,8 +267,8 @@ type ListedOrder struct {
 	Customer  string     `json:"customer"`
 }
 
-// ListedItems returns SQL expressions for the first three items of a run, as a JSON array of ListedProduct, and for the
-// number of all its items. run is a SQL expression for the id of the run.
+// ListedItems returns SQL expressions for the first three items of a run, as a JSON array of ListedProduct, and for
+// the number of all its items. run is a SQL expression for the id of the run.
 func ListedItems(run string) (items, count string) {
 	return `(select coalesce(json_agg(json_build_object('product_id', i.product_id, 'product_name', p.name,
 			'picture_version', p.picture_version, 'quantity', i.quantity) order by i.created_at, i.id), '[]')
@@ -373,9 +373,9 @@ const (
 // Enum returns all needs.
 func (RunNeed) Enum() []string { return []string{string(needsStart), string(needsConfirmation)} }
 
-// runsThatNeed has a query of the ids of the runs for each need. A run needs confirmation if its estimated time is over,
-// or if it is completed but has not deducted filament. A pending run needs a start if its printer prints it next and is
-// free and available or, in a farm without printers, always.
+// runsThatNeed has a query of the ids of the runs for each need. A run needs confirmation if its estimated time is
+// over, or if it is completed but has not deducted filament. A pending run needs a start if its printer prints it next
+// and is free and available or, in a farm without printers, always.
 var runsThatNeed = map[RunNeed]string{
 	needsConfirmation: `select r.id from production_runs r
 			where r.status = 'in_progress' and r.hidden_at is null

@@ -9,8 +9,8 @@ import (
 	"spoolwright/server/docs"
 )
 
-// compressFrom is the minimum size of a compressed list or page. A smaller body fits into two packets uncompressed. Other
-// responses, such as plans, are compressed if they are larger than smallBody.
+// compressFrom is the minimum size of a compressed list or page. A smaller body fits into two packets uncompressed.
+// Other responses, such as plans, are compressed if they are larger than smallBody.
 const compressFrom = 2 << 10
 
 var gzipWriters = sync.Pool{New: func() any {

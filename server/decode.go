@@ -270,8 +270,8 @@ func notAField(name string, schema *Schema) string {
 	return "is not a known field"
 }
 
-// entries decodes texts, the entries of the nested list f, into the list's field in v. The field of an empty list is not
-// nil. Also in a PATCH, the entries are those of a POST.
+// entries decodes texts, the entries of the nested list f, into the list's field in v. The field of an empty list is
+// not nil. Also in a PATCH, the entries are those of a POST.
 func (d *decoder) entries(texts value.Array, v reflect.Value, f *Field, prefix string) error {
 	if texts == nil {
 		return nil
@@ -487,8 +487,8 @@ func (f *Field) fromText(text string) any {
 
 // DecodeTexts decodes and validates texts, such as the cells of a row of a CSV file, in the same way as DecodeBody a
 // JSON object. In is a pointer to a new value of the input type, and names are the fields to which the texts belong. A
-// nil text is null. Except in fields of free text, blanks around a text are ignored and an empty text is null. Values of
-// read-only fields are ignored. If patch is set, names may omit required fields, and a null sets its field to null;
+// nil text is null. Except in fields of free text, blanks around a text are ignored and an empty text is null. Values
+// of read-only fields are ignored. If patch is set, names may omit required fields, and a null sets its field to null;
 // otherwise a null counts as missing. DecodeTexts returns all problems.
 func DecodeTexts(in any, names []string, texts []*string, patch bool) []FieldError {
 	v := reflect.ValueOf(in).Elem()

@@ -70,7 +70,8 @@ func TestTooLargeOverTLS(t *testing.T) {
 	}
 }
 
-// Large lists, other large responses and the document are compressed for clients that accept it. The responses end with a newline.
+// Large lists, other large responses and the document are compressed for clients that accept it. The responses end
+// with a newline.
 func TestCompression(t *testing.T) {
 	t.Parallel()
 	list := func(size int) *server.Server {

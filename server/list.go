@@ -326,8 +326,8 @@ func (l *List) Among(ids string, by filter) {
 	}
 }
 
-// Within adds the condition that the id of a row is among the ids that a query returns. The list looks up rows by these
-// ids.
+// Within adds the condition that the id of a row is among the ids that a query returns. The list looks up rows by
+// these ids.
 func (l *List) Within(ids string) {
 	l.counted = ""
 	l.filters++
@@ -339,8 +339,8 @@ func (l *List) Within(ids string) {
 // same.
 func (l *List) CountOrdered() { l.countOrdered = true }
 
-// Computed declares that the table or the columns are computed from rows of other tables. A page then takes longer, and
-// skipped rows are not computed.
+// Computed declares that the table or the columns are computed from rows of other tables. A page then takes longer,
+// and skipped rows are not computed.
 func (l *List) Computed() { l.computed = true }
 
 // Searchable returns a SQL expression of the form in which a search compares a text: without regard to case and

@@ -115,8 +115,8 @@ func decodeQuery(values url.Values, in any, item reflect.Type) error {
 	return check(in, problems)
 }
 
-// checkRanges adds a problem for each pair of parameters such as due_from and due_to whose range ends before it begins:
-// nothing can be in it.
+// checkRanges adds a problem for each pair of parameters such as due_from and due_to whose range ends before it
+// begins: nothing can be in it.
 func checkRanges(schema *Schema, v reflect.Value, problems *Problems) {
 	for _, f := range schema.Fields {
 		begins, ok := strings.CutSuffix(f.Name, "_from")

@@ -134,8 +134,8 @@ func (r *request) Number() int64 {
 
 func (r *request) shared() *request { return r }
 
-// requester is a *Request of any input. Handle and similar functions have the pointer as their type parameter R, which has
-// no constraint: Go compiles such a function once for all pointers, and would compile it for each type of input.
+// requester is a *Request of any input. Handle and similar functions have the pointer as their type parameter R, which
+// has no constraint: Go compiles such a function once for all pointers, and would compile it for each type of input.
 type requester interface{ shared() *request }
 
 // A handler returns one of these results, a JSON text, or nil with an error. The Go type of the result determines the

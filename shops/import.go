@@ -118,8 +118,8 @@ var fileImport = transfer.Import[orderFile, ImportedOrders]{
 	Error: func(err error) error { return err }, Convert: convertFile, Good: goodTitles, Program: fileProgram,
 }
 
-// mergeFile adds what a file says about an order that no messages have described. A file that is known to be older says
-// nothing. A line that is shipped keeps its quantity; if it was not known, there is nothing to print of it.
+// mergeFile adds what a file says about an order that no messages have described. A file that is known to be older
+// says nothing. A line that is shipped keeps its quantity; if it was not known, there is nothing to print of it.
 func (s *said) mergeFile(o *fileOrder) {
 	if s.Order != nil && o.updated.Before(s.Updated) {
 		return

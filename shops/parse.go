@@ -14,9 +14,9 @@ import (
 	"spoolwright/value"
 )
 
-// parse returns what a message says, or nil if it says nothing about an order. Delivery tells messages with the same body
-// apart, and is the same one if a message is repeated; it can be empty. Now is the time at which the message came. The
-// error is a 422.
+// parse returns what a message says, or nil if it says nothing about an order. Delivery tells messages with the same
+// body apart, and is the same one if a message is repeated; it can be empty. Now is the time at which the message
+// came. The error is a 422.
 func parse(kind string, body []byte, delivery string, now time.Time) (*message, error) {
 	switch kind {
 	case "shopify":

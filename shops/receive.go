@@ -216,8 +216,8 @@ func (s *Service) take(ctx context.Context, shop, source string, m *message) err
 }
 
 // add makes an order of a message, or takes over the one with its source and reference, and returns its id. An order
-// that follows a message already is another one of the shop, or of another shop with the name: the new one then has the
-// id of the order in the shop in its reference.
+// that follows a message already is another one of the shop, or of another shop with the name: the new one then has
+// the id of the order in the shop in its reference.
 func (s *Service) add(ctx context.Context, number string, in orders.Incoming) (string, error) {
 	shown := in.Reference
 	for taken := 0; ; { // how many references other orders have

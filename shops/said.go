@@ -94,7 +94,8 @@ func (s *said) merge(m said) {
 func (o *order) isFilled() bool { return o != nil && len(o.Lines) > 0 }
 
 // isNewer reports whether the order in s is newer than that in other. Shops count whole seconds: of two orders of the
-// same time, one that is cancelled, and then one that is paid, is newer, and otherwise either, but always the same one.
+// same time, one that is cancelled, and then one that is paid, is newer, and otherwise either, but always the same
+// one.
 func (s said) isNewer(other said) bool {
 	if !s.Updated.Equal(other.Updated) {
 		return s.Updated.After(other.Updated)

@@ -269,7 +269,8 @@ func TestSignatures(t *testing.T) {
 	}
 }
 
-// Wrong signatures count for the address of the client. Then its messages are rejected, and right ones are free before.
+// Wrong signatures count for the address of the client. Then its messages are rejected, and right ones are free
+// before.
 func TestWrongSignaturesAreLimited(t *testing.T) {
 	t.Parallel()
 	api := testkit.New(t, testkit.Options{PerMinute: 10, PerHour: 1000}, testkit.Features...)

@@ -68,8 +68,8 @@ func TestExportOfReversedShortfall(t *testing.T) {
 	testkit.Equal(t, used(), "1000", "used_weight without it")
 }
 
-// What was reversed is no use outside of a run, and what was moved to a spool of a run is. What runs have used or count
-// as their own is neither reversed nor moved.
+// What was reversed is no use outside of a run, and what was moved to a spool of a run is. What runs have used or
+// count as their own is neither reversed nor moved.
 func TestCorrectionsBesideRuns(t *testing.T) {
 	t.Parallel()
 	f := newFarm(t)

@@ -36,8 +36,8 @@ var (
 //     printer does not report, a person states at the end of the run. Then the weights, the use and the costs of runs,
 //     and the usage report are those of the prints, by whatever rule.
 //
-// The farms are always the same ones, so that the test fails only after a change. A failure names the seed of the farm,
-// and -farms.seed runs only that one. A long run of other farms is:
+// The farms are always the same ones, so that the test fails only after a change. A failure names the seed of the
+// farm, and -farms.seed runs only that one. A long run of other farms is:
 //
 //	go test ./spoolman -run TestGramsOfFarms -timeout 0 -farms.first 0 -farms 10000
 func TestGramsOfFarms(t *testing.T) {
@@ -139,8 +139,8 @@ type gramEntry struct {
 	covered, open   bool
 }
 
-// outsideUse is use without a run. Reports have the time of the first one in the entry of the ledger, which ends when a
-// run with the spool starts.
+// outsideUse is use without a run. Reports have the time of the first one in the entry of the ledger, which ends when
+// a run with the spool starts.
 type outsideUse struct {
 	at        int
 	grams     micro
@@ -1073,8 +1073,8 @@ func endBody(kind string, said []figure) any {
 	return body
 }
 
-// ended ends a run in the model, and returns what it takes from spools, and the warnings. It returns false, and changes
-// nothing, if nobody knows what a material of a completed run has used.
+// ended ends a run in the model, and returns what it takes from spools, and the warnings. It returns false, and
+// changes nothing, if nobody knows what a material of a completed run has used.
 func (f *gramFarm) ended(r *gramRun, kind string, said []figure) (all []taken, warnings []string, ok bool) {
 	status := map[string]string{"complete": "completed", "fail": "failed", "cancel": "cancelled"}[kind]
 	if kind == "complete" && len(r.materials) == 0 || r.isClosed() && r.status != status {

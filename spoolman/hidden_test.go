@@ -10,7 +10,8 @@ import (
 	"spoolwright/testkit"
 )
 
-// What was removed is in no response and in no export. A computed filament is like its first spool that is not removed.
+// What was removed is in no response and in no export. A computed filament is like its first spool that is not
+// removed.
 func TestRemovedIsNowhere(t *testing.T) {
 	t.Parallel()
 	api := start(t)

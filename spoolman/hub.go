@@ -165,8 +165,8 @@ func (h *hub) tell(tenant string, it item, message []byte) {
 	}
 }
 
-// tellNow is tell for a change that no poll finds. If the callers cannot be checked, it closes the sockets instead: the
-// clients connect again and read the lists.
+// tellNow is tell for a change that no poll finds. If the callers cannot be checked, it closes the sockets instead:
+// the clients connect again and read the lists.
 func (h *hub) tellNow(ctx context.Context, tenant string, it item, message []byte) {
 	h.mu.Lock()
 	watched := h.tenants[tenant] != nil

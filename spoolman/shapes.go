@@ -23,8 +23,8 @@ func computedID(fields ...string) string {
 		firstComputed+1, strings.Join(fields, ", "))
 }
 
-// groupID is the id of the computed filament of a spool s, which is null if the spool has a filament. Its value is that
-// of computedID for the fields of the spool; the trigger spool_computed sets it.
+// groupID is the id of the computed filament of a spool s, which is null if the spool has a filament. Its value is
+// that of computedID for the fields of the spool; the trigger spool_computed sets it.
 const groupID = `s.computed_filament`
 
 // brandID is the id of the computed vendor of a spool s without a filament. It is null if the spool has no brand.

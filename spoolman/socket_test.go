@@ -293,8 +293,8 @@ func TestSocketsOfManySpools(t *testing.T) {
 	s.wantEvents(t, "deleted 6 1000")
 }
 
-// While the requests of one tenant have all its connections, so that its polls wait, sockets of other tenants get their
-// messages in time.
+// While the requests of one tenant have all its connections, so that its polls wait, sockets of other tenants get
+// their messages in time.
 func TestSocketsBesideBusyTenant(t *testing.T) {
 	t.Parallel()
 	api := startOn(t, testkit.Database(t, db.Config{MaxConns: 8}))

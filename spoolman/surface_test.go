@@ -158,8 +158,8 @@ func TestRequestsOfClients(t *testing.T) {
 	p.want(t, "DELETE", "spool/6", "", 404)
 }
 
-// Lists are in the order of what they show: the weight and the price of a spool do not count for those of its filament,
-// and one of several colours is not the colour.
+// Lists are in the order of what they show: the weight and the price of a spool do not count for those of its
+// filament, and one of several colours is not the colour.
 func TestOrderOfShownFields(t *testing.T) {
 	t.Parallel()
 	p := newPrinter(t, start(t), "printer")
@@ -302,8 +302,8 @@ func TestLongList(t *testing.T) {
 	}
 }
 
-// inTime returns the answer to a GET of a long list. A busy machine may not read the list within the time of a request,
-// and answers 503.
+// inTime returns the answer to a GET of a long list. A busy machine may not read the list within the time of a
+// request, and answers 503.
 func (p *printer) inTime(t *testing.T, path string) (a answer) {
 	t.Helper()
 	testkit.Eventually(t, path+" is answered", func() bool { a = p.do(t, "GET", path, ""); return a.status != 503 })

@@ -22,9 +22,9 @@ type Request struct {
 
 // template is a request in the order in which Load sends them. The method is POST unless a request names another
 // method. A path or body can contain the ref of an earlier request in braces; Load replaces it with the id of the
-// created resource. {REF.LIST.N} is the id of the entry N of a list of the resource. A body can contain a time as hours
-// from now, such as {hours -2}, and a date as days from today. Days is when the resource was created, in days from
-// today.
+// created resource. {REF.LIST.N} is the id of the entry N of a list of the resource. A body can contain a time as
+// hours from now, such as {hours -2}, and a date as days from today. Days is when the resource was created, in days
+// from today.
 type template struct {
 	Ref, Method, Path string
 	Days              float64

@@ -140,8 +140,8 @@ var getLevelDoc = &server.Doc{
 	Description: "Returns a stock level with what is in stock, reserved and missing now.",
 }
 
-// levelsChanged returns a statement that has the levels checked after the transaction. It must be the last one, because
-// changes of the stock wait for the rest of the transaction at their commit.
+// levelsChanged returns a statement that has the levels checked after the transaction. It must be the last one,
+// because changes of the stock wait for the rest of the transaction at their commit.
 func levelsChanged() *db.Stmt { return db.SQL(`select levels_changed($1)::text`, maxLevels) }
 
 const levelRules = "With no `color` or `brand`, or an empty one, all colours or brands count. Only spools with the " +

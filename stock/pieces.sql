@@ -1,6 +1,7 @@
 -- Returns the pieces of products in stock: on_hand, those that open orders and unfinished runs take (reserved), the
--- others (available), the pieces of unfinished runs (incoming), and those that are neither in stock nor in a run although
--- open orders need them (missing). See net_pieces. If ids is null, there is a row for each product with pieces.
+-- others (available), the pieces of unfinished runs (incoming), and those that are neither in stock nor in a run
+-- although open orders need them (missing). See net_pieces. If ids is null, there is a row for each product with
+-- pieces.
 create or replace function product_stock(ids uuid[])
 returns table (product_id uuid, on_hand bigint, reserved bigint, available bigint, incoming bigint, missing bigint)
 language plpgsql stable set plan_cache_mode = force_generic_plan as $$
@@ -44,11 +45,10 @@ end $$;
 -- events order.ready and product.low_stock.
 --
 -- An order is ready if all its pieces that are not delivered are in stock for it and no line waits for its product. If
--- the farm assembles on delivery, it is enough that the components of a product are in stock that is only assembled, at
--- all levels. That the plates of a product are in stock is always enough. See is_made_on_delivery, which has the same
--- rule.
--- A product is low if its available pieces are fewer than minimum_pieces, until they reach 110 % of that. A product
--- that was removed or has lost its minimum is not low any more.
+-- the farm assembles on delivery, it is enough that the components of a product are in stock that is only assembled,
+-- at all levels. That the plates of a product are in stock is always enough. See is_made_on_delivery, which has the
+-- same rule. A product is low if its available pieces are fewer than minimum_pieces, until they reach 110 % of that. A
+-- product that was removed or has lost its minimum is not low any more.
 create or replace function check_pieces() returns void language plpgsql as $$
 declare
 	tenant uuid := nullif(current_setting('app.tenant_id', true), '')::uuid;
@@ -92,8 +92,8 @@ begin
 	end loop;
 end $$;
 
--- Adds the tenant to the queue, so that a Watcher calls check_pieces after the commit. app.pieces_changed is set once a
--- transaction has done this. A transaction that removes the tenant adds nothing: the row would remain.
+-- Adds the tenant to the queue, so that a Watcher calls check_pieces after the commit. app.pieces_changed is set once
+-- a transaction has done this. A transaction that removes the tenant adds nothing: the row would remain.
 create or replace function pieces_changed() returns trigger language plpgsql as $$
 begin
 	if coalesce(current_setting('app.pieces_changed', true), '') = '' then

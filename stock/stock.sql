@@ -166,9 +166,9 @@ begin
 		from part p;
 end $$;
 
--- Returns the filament that pieces[n] pieces of the products ids[n] need, and its stock. If alone[n] is true, they need
--- no components. There is one row for each filament that any piece needs, with its keys (see explode_products), and
--- grams:
+-- Returns the filament that pieces[n] pieces of the products ids[n] need, and its stock. If alone[n] is true, they
+-- need no components. There is one row for each filament that any piece needs, with its keys (see explode_products),
+-- and grams:
 --
 --   needed     for waiting[n] of the pieces; the others are in unfinished runs. A null array stands for all pieces
 --   remaining  on the spools that are neither archived nor hidden

@@ -9,8 +9,8 @@ import (
 	"spoolwright/value"
 )
 
-// Watcher checks the stock levels, the pieces of products and the orders of the tenants whose stock has changed, one tenant after the other. Several
-// instances may run one each: a lease of the queue keeps a tenant with one of them.
+// Watcher checks the stock levels, the pieces of products and the orders of the tenants whose stock has changed, one
+// tenant after the other. Several instances may run one each: a lease of the queue keeps a tenant with one of them.
 type Watcher struct {
 	DB   *db.DB
 	Log  *slog.Logger

@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// WantHiddenUnchanged removes the resource at the path, changes it while it is hidden, and restores it. It sends a PATCH
-// for each field, and the other requests, such as "POST /items", with their bodies; a []any has several bodies. Each must
-// return 404, and afterwards the resource must be as before.
+// WantHiddenUnchanged removes the resource at the path, changes it while it is hidden, and restores it. It sends a
+// PATCH for each field, and the other requests, such as "POST /items", with their bodies; a []any has several bodies.
+// Each must return 404, and afterwards the resource must be as before.
 func (c *Client) WantHiddenUnchanged(tb testing.TB, path string, fields JSON, others map[string]any) {
 	tb.Helper()
 	state := func() JSON {

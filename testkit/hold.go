@@ -54,8 +54,8 @@ func (h *Holder) Exec(sql string, args ...any) {
 }
 
 // Start calls do in another goroutine. It returns when n backends wait for the transaction or for each other, or when
-// do has returned. The channel is closed when do returns. The test ends if neither happens within a minute: the service
-// waits for a lock for 5 seconds, and for the database for 10.
+// do has returned. The channel is closed when do returns. The test ends if neither happens within a minute: the
+// service waits for a lock for 5 seconds, and for the database for 10.
 func (h *Holder) Start(n int, do func()) (done chan struct{}) {
 	h.tb.Helper()
 	done = make(chan struct{})
@@ -108,8 +108,8 @@ func (h *Holder) Commit() {
 	}
 }
 
-// CheckLevels checks the stock levels, the pieces and the orders of the client's farm, as the service does after changes of its stock. It returns
-// how many transactions have asked for that since the last call.
+// CheckLevels checks the stock levels, the pieces and the orders of the client's farm, as the service does after
+// changes of its stock. It returns how many transactions have asked for that since the last call.
 func (c *Client) CheckLevels(tb testing.TB) (signals int) {
 	tb.Helper()
 	h := c.Hold(tb)

@@ -230,8 +230,8 @@ func (c *Conversion) groups(invalid RowProblems) []ErrorGroup {
 	return all[:min(len(all), maxGroups)]
 }
 
-// CheckEndpoint returns the endpoint that checks a file of an import with modes. It suggests what its columns mean, reads
-// all rows, and answers with all problems instead of a 422.
+// CheckEndpoint returns the endpoint that checks a file of an import with modes. It suggests what its columns mean,
+// reads all rows, and answers with all problems instead of a 422.
 func (i Import[F, R]) CheckEndpoint(d *db.DB) server.Endpoint {
 	return checkEndpoint[ImportQuery](i.untyped(), d)
 }
@@ -321,8 +321,9 @@ func FirstTexts(rows []Row, column int) []SheetText {
 	return all
 }
 
-// Titles returns the titles of the columns of a sheet, all different. Row is the row of the titles, or nil if the sheet
-// has none. A column without a title is named by its place. It returns no titles of columns that are empty at the end.
+// Titles returns the titles of the columns of a sheet, all different. Row is the row of the titles, or nil if the
+// sheet has none. A column without a title is named by its place. It returns no titles of columns that are empty at
+// the end.
 func (s *Sheet) Titles(row *Row, rows []Row) (titles []string) {
 	width := 0
 	for _, r := range rows {

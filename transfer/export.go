@@ -45,8 +45,8 @@ func ListPage[F any](list func(F) *server.List, resource string) Page[F] {
 	}
 }
 
-// Export returns the exporter of resources of type T, and adds an entry to the audit log, with the first page. It reads
-// pages of at most limit resources. The argument resources is their name in the log.
+// Export returns the exporter of resources of type T, and adds an entry to the audit log, with the first page. It
+// reads pages of at most limit resources. The argument resources is their name in the log.
 func Export[T, F any](resources string, limit int, page Page[F]) Exporter[F] {
 	return func(ctx context.Context, d *db.DB, w io.Writer, format server.ExportFormat, filter F) error {
 		write := writeLine

@@ -99,8 +99,8 @@ func (i *untyped) convert(ctx context.Context, d *db.DB, file []byte, how Readin
 type transaction func(context.Context, func(context.Context) error) error
 
 // sift reads and writes the rows of a table in dry runs, until all invalid rows are found. It returns the table
-// without them, their problems, and the result of the last dry run. Most is the maximum number of the rows, and tx runs
-// a transaction.
+// without them, their problems, and the result of the last dry run. Most is the maximum number of the rows, and tx
+// runs a transaction.
 func (i *untyped) sift(
 	ctx context.Context, d *db.DB, table *Table, how Reading, most int, tx transaction,
 ) (valid *Table, invalid RowProblems, result counted, err error) {

@@ -140,8 +140,8 @@ func (r *Rule) Text(v any) (string, string) {
 	return s, ""
 }
 
-// EmailPattern also accepts some invalid addresses: only a delivered message proves that an address exists. No domain has
-// an empty label.
+// EmailPattern also accepts some invalid addresses: only a delivered message proves that an address exists. No domain
+// has an empty label.
 const EmailPattern = `^[^@\s\x00-\x1f\x7f-\x9f]+@[^@.\s\x00-\x1f\x7f-\x9f]+(\.[^@.\s\x00-\x1f\x7f-\x9f]+)*$`
 
 var emailForm = regexp.MustCompile(EmailPattern)

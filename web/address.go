@@ -8,8 +8,8 @@ import (
 	"spoolwright/server"
 )
 
-// Address returns the address of the farm, with which labels, links and lines to copy begin: the setting PUBLIC_URL or,
-// without it, the address under which the browser reaches the service.
+// Address returns the address of the farm, with which labels, links and lines to copy begin: the setting PUBLIC_URL
+// or, without it, the address under which the browser reaches the service.
 func (v *visit) Address() string {
 	switch {
 	case v.site.PublicURL != "":

@@ -25,8 +25,8 @@ var runStates = []struct{ name, label, parameter, value string }{
 	{"cancelled", "Cancelled", "status", "cancelled"},
 }
 
-// runFilters are the filters of the list of all runs. The choices of product, printer and order, and the months, depend
-// on the farm and the day.
+// runFilters are the filters of the list of all runs. The choices of product, printer and order, and the months,
+// depend on the farm and the day.
 var runFilters = []filter{searchFilter, {"status", "status", "State", []option{{"", "Any state"}}},
 	{"month", "month", "Month", []option{{"", "Any month"}}},
 	{"product", "product_id", "Product", []option{{"", "Any product"}}},

@@ -18,8 +18,8 @@ import (
 	"spoolwright/testkit"
 )
 
-// benchFarm returns a service whose database counts round trips, and a user of a farm with 50 of everything that a list
-// shows, signed in.
+// benchFarm returns a service whose database counts round trips, and a user of a farm with 50 of everything that a
+// list shows, signed in.
 func benchFarm(tb testing.TB) (*testkit.API, *browser, *atomic.Int64) {
 	tb.Helper()
 	trips := &atomic.Int64{}

@@ -7,9 +7,9 @@ import (
 	"unicode"
 )
 
-// A color without a code gets one from its name, for pictures only. The tables have the words of the ten languages that
-// imports know: English, German, French, Spanish, Italian, Dutch, Portuguese, Polish, Czech and Swedish. Words are in
-// lower case and without accents, except those that would be another word without them.
+// A color without a code gets one from its name, for pictures only. The tables have the words of the ten languages
+// that imports know: English, German, French, Spanish, Italian, Dutch, Portuguese, Polish, Czech and Swedish. Words
+// are in lower case and without accents, except those that would be another word without them.
 
 // colorWord is what a word of a name means.
 type colorWord struct {

@@ -81,8 +81,8 @@ func (c costs) margin(v view) costRow {
 	return row
 }
 
-// NeedsRates reports whether a rate in the settings would make an unknown part known. The cost of filament follows from
-// the prices of spools, that of pieces in stock from their runs, and the revenue from the prices of orders.
+// NeedsRates reports whether a rate in the settings would make an unknown part known. The cost of filament follows
+// from the prices of spools, that of pieces in stock from their runs, and the revenue from the prices of orders.
 func (c costs) NeedsRates() bool {
 	return slices.ContainsFunc(c.Unknown, func(name string) bool {
 		return name != "filament" && name != "waste" && name != "stock" && name != "revenue"

@@ -7,15 +7,15 @@ import (
 	"slices"
 )
 
-// fault is a problem with a field of a form, for the summary at the top of the form. ID is the id of the input, or "" if
-// the page has no input for the field.
+// fault is a problem with a field of a form, for the summary at the top of the form. ID is the id of the input, or ""
+// if the page has no input for the field.
 type fault struct{ name, ID, Label string }
 
 // maxFaults is the maximum number of problems in a summary, so that it does not push the form out of sight.
 const maxFaults = 8
 
-// Mark returns the attributes that tell assistive technology which texts describe the input with the name, and that its
-// value is wrong. It also adds a wrong input to the summary of the form.
+// Mark returns the attributes that tell assistive technology which texts describe the input with the name, and that
+// its value is wrong. It also adds a wrong input to the summary of the form.
 func (f *form) Mark(name, label string, described ...string) template.HTMLAttr {
 	var r rows
 	id := f.id + "-" + name

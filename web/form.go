@@ -392,8 +392,8 @@ func labeled(names []string) (options []option) {
 	return options
 }
 
-// newInput returns an input of a form. The strings in more are the words required, autofocus and pick, and settings such
-// as unit=g. The setting value is the value in a form that was not sent.
+// newInput returns an input of a form. The strings in more are the words required, autofocus and pick, and settings
+// such as unit=g. The setting value is the value in a form that was not sent.
 func newInput(f *form, name, label string, more ...string) input {
 	in := input{Form: f, Name: name, Label: label}
 	texts := map[string]*string{"type": &in.Type, "unit": &in.Unit, "hint": &in.Hint, "list": &in.List, "rows": &in.Rows}

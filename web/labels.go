@@ -100,8 +100,8 @@ func (v *visit) newLabelsPage() (*labelsPage, error) {
 	return p, nil
 }
 
-// showProductLabels shows the labels of boxes with pieces of the products that the address names by their ids, or offers
-// products.
+// showProductLabels shows the labels of boxes with pieces of the products that the address names by their ids, or
+// offers products.
 func showProductLabels(v *visit) error {
 	p, err := v.newLabelsPage()
 	if err != nil {
@@ -145,7 +145,8 @@ func join(separator string, texts ...string) string {
 	return strings.Join(slices.DeleteFunc(texts, func(text string) bool { return text == "" }), separator)
 }
 
-// productByNumber answers the address on the label of a product. It redirects to the page of the product with the number.
+// productByNumber answers the address on the label of a product. It redirects to the page of the product with the
+// number.
 func productByNumber(v *visit) error {
 	var p product
 	number := v.r.PathValue("number")

@@ -147,8 +147,8 @@ func recorded(text string) said {
 	}
 }
 
-// reversePieces takes back an entry of the ledger of pieces. The page has one form for all entries; the field entry has
-// the id.
+// reversePieces takes back an entry of the ledger of pieces. The page has one form for all entries; the field entry
+// has the id.
 func reversePieces(v *visit) error {
 	entry, ok := value.ParseID(v.r.PostForm.Get("entry"))
 	if !ok {

@@ -176,8 +176,8 @@ var productList = &listOf[product]{editor: products, Title: "Products", Add: "Ad
 		return costs{Unknown: without(products[0].Full.Unknown, products[0].Lacks)}
 	}}
 
-// fetchCosts reads the costs of the products, and divides the parts that are unknown into those of all products and the
-// Lacks of each.
+// fetchCosts reads the costs of the products, and divides the parts that are unknown into those of all products and
+// the Lacks of each.
 func (v *visit) fetchCosts(products []product) error {
 	var ids []string
 	for _, p := range products {

@@ -29,7 +29,8 @@ func (w *work) button(list *rows, r run, key, from string) {
 	list.add(`</span></button></form>`)
 }
 
-// from returns the path of the page whose button was clicked, or the path if the page is not one of those with buttons.
+// from returns the path of the page whose button was clicked, or the path if the page is not one of those with
+// buttons.
 func (v *visit) from(path string) string {
 	if from := v.r.PostForm.Get("from"); slices.Contains([]string{"/", "/runs"}, from) {
 		return from
@@ -79,8 +80,8 @@ func confirmRun(v *visit) error {
 	return v.then(ok, err, v.from(v.here("/runs")), func() error { return v.runPage(422, "complete", f) })
 }
 
-// expected returns the body that completes the run without changes by a person, and whether all that it needs is known.
-// Weights that were recorded or reported stay; all pieces are good unless they were counted.
+// expected returns the body that completes the run without changes by a person, and whether all that it needs is
+// known. Weights that were recorded or reported stay; all pieces are good unless they were counted.
 func (r *runDetails) expected() (body map[string]any, known bool) {
 	body = map[string]any{}
 	var materials, items []map[string]any

@@ -99,7 +99,8 @@ func TestSettings(t *testing.T) {
 	b.get(t, edit).submit(t, "/settings/users/"+user+"/remove").to(t, users).hides(t, "Ada")
 }
 
-// linkOf returns the path of the password link on a page. The address has at most 100 characters, also with a long host.
+// linkOf returns the path of the password link on a page. The address has at most 100 characters, also with a long
+// host.
 func linkOf(t *testing.T, p *page) string {
 	t.Helper()
 	found := regexp.MustCompile(`value="http://[^/"]+(/password-link/[^"]+)"`).FindStringSubmatch(p.text)

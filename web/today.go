@@ -80,8 +80,8 @@ func (p *todayPage) ToConfirm(v view) template.HTML { return p.Rows(v, p.Confirm
 func (p *todayPage) ToStart(v view) template.HTML   { return p.Rows(v, p.Ready.Items, workStart) }
 func (p *todayPage) Now(v view) template.HTML       { return p.Rows(v, p.Printing.Items, nil) }
 
-// bar is a bar of the picture of the last 30 days. The highest bar has a height of 100 units, and that of a day without
-// use a height of 1.
+// bar is a bar of the picture of the last 30 days. The highest bar has a height of 100 units, and that of a day
+// without use a height of 1.
 type bar struct {
 	X         int
 	Y, Height string

@@ -24,8 +24,8 @@ create or replace function event_body(event text, data json) returns json langua
 	select json_build_object('type', event, 'timestamp', event_time(now()), 'data', data)
 $$;
 
--- Returns when the daily e-mail of an event of now is due: a minute after the end of the day in the tenant's time zone.
--- The transactions that began on that day have ended then, so that one e-mail has all of its events.
+-- Returns when the daily e-mail of an event of now is due: a minute after the end of the day in the tenant's time
+-- zone. The transactions that began on that day have ended then, so that one e-mail has all of its events.
 create or replace function daily_email_time() returns timestamptz language sql stable as $$
 	select (date_trunc('day', now() at time zone t.time_zone) + interval '1 day') at time zone t.time_zone
 		+ interval '1 minute'

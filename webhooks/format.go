@@ -36,8 +36,8 @@ func (Format) Enum() []string {
 func (f Format) hasToken() bool { return f == Gotify || f == Ntfy }
 
 // formats are the functions of the formats of requests, which are all but email: request makes the request to a
-// receiver, and check returns why no receiver can have the URL, or "". The URL was checked by checkURL, and check may be
-// nil.
+// receiver, and check returns why no receiver can have the URL, or "". The URL was checked by checkURL, and check may
+// be nil.
 var formats = map[Format]struct {
 	request func(d delivery) request
 	check   func(u *url.URL, token string) string

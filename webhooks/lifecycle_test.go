@@ -435,8 +435,8 @@ func TestCost(t *testing.T) {
 	}
 }
 
-// A webhook that was disabled by hand while a request to it ran stays disabled by hand, although the receiver answers that
-// it is gone.
+// A webhook that was disabled by hand while a request to it ran stays disabled by hand, although the receiver answers
+// that it is gone.
 func TestDisabledDuringTry(t *testing.T) {
 	t.Parallel()
 	f := start(t, nil)

@@ -24,8 +24,8 @@ func (m message) Sentence() string {
 	return m.Title + ": " + m.Text
 }
 
-// maxText is the maximum number of characters of a text. With it, a message fits into the limits of all receivers, also
-// if each character is escaped: Discord takes 2000 characters, and ntfy 4096 bytes.
+// maxText is the maximum number of characters of a text. With it, a message fits into the limits of all receivers,
+// also if each character is escaped: Discord takes 2000 characters, and ntfy 4096 bytes.
 const maxText = 700
 
 // eventData are the fields of the data of all events from which messages are made.
@@ -75,7 +75,8 @@ type eventItem struct {
 	Quantity json.Number `json:"quantity"`
 }
 
-// sentences are the messages of the events. A function returns the parts of the text, of which empty ones are left out.
+// sentences are the messages of the events. A function returns the parts of the text, of which empty ones are left
+// out.
 var sentences = map[string]struct {
 	title, page string
 	text        func(d *eventData, currency string) []string

@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// FuzzAnswer reads any answer of a receiver. What is stored is text for PostgreSQL of a bounded length, and the pause is
-// one that the queue accepts.
+// FuzzAnswer reads any answer of a receiver. What is stored is text for PostgreSQL of a bounded length, and the pause
+// is one that the queue accepts.
 func FuzzAnswer(f *testing.F) {
 	f.Add([]byte("ok"), "120")
 	f.Add([]byte("\xff\x00a"), "-1")

@@ -1,6 +1,6 @@
--- Adds an entry to the audit log of the owner, or else of the tenant of the transaction. The actor is the person, or else
--- the user or API key of the transaction. Who changes rows by hand, as a superuser, is the command line. The program
--- logs the entry when the transaction is committed: it receives the message with the SQLSTATE SW300.
+-- Adds an entry to the audit log of the owner, or else of the tenant of the transaction. The actor is the person, or
+-- else the user or API key of the transaction. Who changes rows by hand, as a superuser, is the command line. The
+-- program logs the entry when the transaction is committed: it receives the message with the SQLSTATE SW300.
 create or replace function audit_add(what text, kind text default null, object uuid default null,
 	called text default null, changed text[] default '{}', person uuid default null, owner uuid default null) returns void
 language plpgsql as $$
@@ -35,8 +35,8 @@ begin
 end $$;
 
 -- Adds an entry for a change of a row. The first argument of the trigger is the kind of the object, the second one the
--- columns that an entry may name, separated by commas; "column:field" names a column as the API does. A change of other
--- columns alone has no entry. The entry has no values, so that it cannot have a secret.
+-- columns that an entry may name, separated by commas; "column:field" names a column as the API does. A change of
+-- other columns alone has no entry. The entry has no values, so that it cannot have a secret.
 create or replace function audit_change() returns trigger language plpgsql as $$
 declare
 	kind text := tg_argv[0];

@@ -20,8 +20,8 @@ const Size = 100_000
 //go:embed passwords.rice
 var passwords string
 
-// Contains reports whether a password is common. Upper and lower case are the same, and blanks at the start and the end
-// do not count. It reports true for all common passwords, and for about 8 of a million others.
+// Contains reports whether a password is common. Upper and lower case are the same, and blanks at the start and the
+// end do not count. It reports true for all common passwords, and for about 8 of a million others.
 func Contains(password string) bool { return contains(passwords, password) }
 
 // A set consists of groups, so that a look-up reads only one of them. The first byte of a password's hash names its

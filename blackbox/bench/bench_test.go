@@ -213,8 +213,8 @@ func round(b *testing.B, length time.Duration, work func(client int) error) []ti
 	return roundOf(b, benchClients, length, work)
 }
 
-// roundOf calls work in a loop, in all clients concurrently, until the time is over. It returns the sorted durations of
-// the calls.
+// roundOf calls work in a loop, in all clients concurrently, until the time is over. It returns the sorted durations
+// of the calls.
 func roundOf(b *testing.B, clients int, length time.Duration, work func(client int) error) []time.Duration {
 	b.Helper()
 	var mu sync.Mutex

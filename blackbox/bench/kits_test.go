@@ -14,9 +14,9 @@ import (
 )
 
 // BenchmarkKits measures plans of 1,000 open orders for kits of five parts each, in a tenant with 5,000 spools and 50
-// printers. The orders have one item of 20 pieces, or 20 items of one piece. In the second case, all parts but some are
-// in stock, so that the plan has not too many runs. It reports the runs and the round trips of the plan, and the time
-// and the CPU time of a request, also of one for an order.
+// printers. The orders have one item of 20 pieces, or 20 items of one piece. In the second case, all parts but some
+// are in stock, so that the plan has not too many runs. It reports the runs and the round trips of the plan, and the
+// time and the CPU time of a request, also of one for an order.
 func BenchmarkKits(b *testing.B) {
 	for _, items := range []int{1, 20} {
 		b.Run(fmt.Sprintf("items=%d", items), func(b *testing.B) { benchmarkKits(b, items) })

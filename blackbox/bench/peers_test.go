@@ -43,8 +43,8 @@ type peerFarm struct {
 	spools, fast []string
 }
 
-// BenchmarkPeers compares the built program with services that others have: the spools of the same API with FastAPI and
-// asyncpg, and Spoolman on SQLite and on PostgreSQL. Each is a process that sends its statements to the same
+// BenchmarkPeers compares the built program with services that others have: the spools of the same API with FastAPI
+// and asyncpg, and Spoolman on SQLite and on PostgreSQL. Each is a process that sends its statements to the same
 // PostgreSQL. 64 callers send requests in alternating turns. It reports the requests in a second of each side, and the
 // median ratio of the turns. BENCHMARKS.md says how to install the peers.
 func BenchmarkPeers(b *testing.B) {
@@ -128,8 +128,8 @@ func (f *benchService) comparePeers(b *testing.B, farms []*peerFarm, sides []pee
 	}
 }
 
-// peerTexts returns the bytes of requests of each caller at a side: one for each spool of the caller's farm. They exist
-// before the turn, so that the callers take little of the processors that they share with the services.
+// peerTexts returns the bytes of requests of each caller at a side: one for each spool of the caller's farm. They
+// exist before the turn, so that the callers take little of the processors that they share with the services.
 func peerTexts(farms []*peerFarm, side string, request peerRequest) (texts [peerCallers][][]byte) {
 	for caller := range texts {
 		farm := farms[caller%len(farms)]

@@ -22,10 +22,10 @@ var mostTenants = flag.Int("tenants", 10_000, "number of tenants to which Benchm
 const tenantSpools = 100
 
 // BenchmarkTenants lets the database grow from 1 tenant to 100,000 with 100 spools each. In each size it starts the
-// built program, and compares requests of up to 3,000 random tenants with those of 16, in alternating rounds. It reports
-// the time of the start in ms, the memory of the program after the rounds, the size of the database, and, of each
-// request, the requests in a second of both, the median ratio of the rounds, and the median time in ms. If all sizes
-// were measured, it writes the picture of these times.
+// built program, and compares requests of up to 3,000 random tenants with those of 16, in alternating rounds. It
+// reports the time of the start in ms, the memory of the program after the rounds, the size of the database, and, of
+// each request, the requests in a second of both, the median ratio of the rounds, and the median time in ms. If all
+// sizes were measured, it writes the picture of these times.
 func BenchmarkTenants(b *testing.B) {
 	const active, few, turns, length = 3000, 16, 5, 2 * time.Second
 	ctx := context.Background()

@@ -100,8 +100,8 @@ const (
 	curaSettings = "SETTING_3 "
 )
 
-// lastMarks are the marks with one of which a complete file of a program ends. Programs of which it is not certain what
-// they write at the end are not in the list.
+// lastMarks are the marks with one of which a complete file of a program ends. Programs of which it is not certain
+// what they write at the end are not in the list.
 var lastMarks = []struct {
 	program string
 	marks   []string

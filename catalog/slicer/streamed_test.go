@@ -10,8 +10,8 @@ import (
 	"spoolwright/catalog/slicer"
 )
 
-// orcaProject returns a 3MF file as OrcaSlicer and Bambu Studio write it: the sizes follow all entries, and pictures are
-// not compressed.
+// orcaProject returns a 3MF file as OrcaSlicer and Bambu Studio write it: the sizes follow all entries, and pictures
+// are not compressed.
 func orcaProject(t *testing.T, picture []byte) []byte {
 	t.Helper()
 	var b bytes.Buffer

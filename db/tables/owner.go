@@ -20,8 +20,8 @@ import (
 type Owner struct{ URL string }
 
 // Tx runs fn in one transaction, which row-level security binds to the tenant. If the login does not own the tables,
-// the error names the setting MIGRATE_DATABASE_URL. After a deadlock or a serialization failure, Tx calls fn again, up to
-// ten times, so fn must not have effects outside of the transaction.
+// the error names the setting MIGRATE_DATABASE_URL. After a deadlock or a serialization failure, Tx calls fn again, up
+// to ten times, so fn must not have effects outside of the transaction.
 func (o Owner) Tx(ctx context.Context, tenant string, fn func(*Tx) error) error {
 	for n := 1; ; n++ {
 		err := o.once(ctx, tenant, fn)

@@ -590,8 +590,8 @@ func unitOf(title string) (unit string, ok bool) {
 	return "", false
 }
 
-// meanings returns the concepts that the title of a column can mean, the likeliest first, and how sure that is: at most
-// 100.
+// meanings returns the concepts that the title of a column can mean, the likeliest first, and how sure that is: at
+// most 100.
 func (titlesOf dictionary) meanings(title string) (concepts []string, sure int) {
 	all := words(withoutBrackets(title))
 	trimmed := all

@@ -81,7 +81,8 @@ func TestImportDefinesCustomFields(t *testing.T) {
 	testkit.Equal(t, other.Get(t, spools).Text("items.1.extra"), c.Get(t, spools).Text("items.1.extra"), "the values")
 }
 
-// Values that have no common type become texts, a null defines nothing, skipped rows do not count, and there is a limit.
+// Values that have no common type become texts, a null defines nothing, skipped rows do not count, and there is a
+// limit.
 func TestImportGuessesCustomFields(t *testing.T) {
 	t.Parallel()
 	c := testkit.New(t, testkit.Options{}, inventory.Routes, imports.Routes).Operator(t)

@@ -227,8 +227,8 @@ func commonHeaders() object {
 }
 
 // requestExamples returns the member of a media type object that shows examples of a route's body. For a POST that
-// accepts nested lists, there is an example without lists and an example with lists; otherwise there is one example. An
-// example has no lists that a PATCH may contain: their entries can name what exists already.
+// accepts nested lists, there is an example without lists and an example with lists; otherwise there is one example.
+// An example has no lists that a PATCH may contain: their entries can name what exists already.
 func (d *document) requestExamples(route server.Route) object {
 	plain := []byte(route.Doc.Request)
 	if len(plain) == 0 {

@@ -11,8 +11,9 @@ import (
 )
 
 // condition matches a condition or a lock that guards something: that a row is not hidden, archived, disabled, revoked
-// or expired, or that it stays so until the end of the transaction. It also matches the time of a change of a spool, by
-// which a plan that was computed before the change is refused. The first group is replaced by true, the second removed.
+// or expired, or that it stays so until the end of the transaction. It also matches the time of a change of a spool,
+// by which a plan that was computed before the change is refused. The first group is replaced by true, the second
+// removed.
 var condition = regexp.MustCompile(`(?:\b(?:where|and|or|on|when|if|not)\s|["(` + "`" + `])` +
 	`((?:\w+\.)?(?:hidden_at|disabled_at|revoked_at|expires_at)(?: is (?:not )?null| [<>]=? now\(\))` +
 	`|not (?:\w+\.)?archived\b)` +

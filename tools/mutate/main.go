@@ -4,9 +4,9 @@
 //	go run ./tools/mutate [-conditions] [-only REGEXP] [-part N/M] [-sample N [-seed N]] [-jobs N] [-list]
 //
 // With -conditions it finds the sabotages by itself: in the SQL of the program, it removes one condition for hidden,
-// archived, disabled, revoked or expired rows at a time, one lock of rows, or one time of a change, and runs the tests of
-// the package. Some of these need not be seen, because another condition or lock has the same effect: accepted.txt has
-// the reasons.
+// archived, disabled, revoked or expired rows at a time, one lock of rows, or one time of a change, and runs the tests
+// of the package. Some of these need not be seen, because another condition or lock has the same effect: accepted.txt
+// has the reasons.
 //
 // With -sample it tries only N random ones. It prints the seed of the choice; -seed repeats it.
 //
@@ -414,8 +414,8 @@ func (p *passed) without(ctx context.Context, dir, pkg, name string) bool {
 // errFailed means that test stopped the tests because one failed.
 var errFailed = errors.New("a test failed")
 
-// test runs tests of a package in the copy in dir. When a test fails or ctx ends, it stops the go command and all tests:
-// -failfast would wait for those that run in parallel.
+// test runs tests of a package in the copy in dir. When a test fails or ctx ends, it stops the go command and all
+// tests: -failfast would wait for those that run in parallel.
 func test(ctx context.Context, dir, pkg, tests string) ([]byte, error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
