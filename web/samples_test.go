@@ -64,15 +64,20 @@ func TestSampleData(t *testing.T) {
 	b.get(t, "/settings/backup").hides(t, "Sample data")
 	b.do(t, "POST", "/samples/remove", url.Values{}).to(t, "/")
 	b.get(t, "/").submit(t, "/samples").to(t, "/").shows(t, "The farm has sample data now.")
+
+	// The samples of one farm are not those of another one.
+	other := signIn(t, api.Tenant(t).User(t, "admin"))
+	other.do(t, "POST", "/samples/remove", url.Values{}).to(t, "/")
+	if c.Get(t, "/api/v1/spools").Text("total") == "0" {
+		t.Error("the removal has removed the samples of another farm")
+	}
 }
 
 // Own data stays when the samples are removed, with the samples that it uses. A run and an order of samples only go
 // with them.
 func TestSampleDataInUse(t *testing.T) {
 	t.Parallel()
-	api := newAPI(t, testkit.Options{})
-	tenant := api.Tenant(t)
-	c := tenant.User(t, "admin")
+	c := newAPI(t, testkit.Options{}).Tenant(t).User(t, "admin")
 	b := signIn(t, c)
 	b.get(t, "/").submit(t, "/samples").to(t, "/")
 	id := func(list, name string) string {
@@ -131,14 +136,6 @@ func TestSampleDataInUse(t *testing.T) {
 	b.get(t, "/").shows(t, "First steps", "Filament Done", "A printer Done").hides(t, "sample data")
 	b.get(t, "/samples").shows(t, "The farm has no sample data.")
 	b.get(t, "/spools/"+black).want(t, 200)
-
-	// The samples of one farm are not those of another one.
-	stranger := api.Tenant(t).User(t, "admin")
-	signIn(t, stranger).get(t, "/").submit(t, "/samples").to(t, "/")
-	b.do(t, "POST", "/samples/remove", url.Values{}).to(t, "/")
-	if stranger.Get(t, "/api/v1/spools").Text("total") == "0" {
-		t.Error("the removal has removed the samples of another farm")
-	}
 }
 
 // A farm that has removed all that it had can be filled with samples, and its first steps are to be done again.
