@@ -30,7 +30,9 @@ func TestBackup(t *testing.T) {
 	p := buildProgram(t)
 	t.Run("Copy", func(t *testing.T) { t.Parallel(); testBackupCopy(t, p) })
 	t.Run("Private", func(t *testing.T) { t.Parallel(); testBackupPrivate(t, p) })
-	t.Run("DatabaseURL", func(t *testing.T) { t.Parallel(); testBackupDatabaseURL(t, p) })
+	if testkit.InCI(0, 1) == 1 {
+		t.Run("DatabaseURL", func(t *testing.T) { t.Parallel(); testBackupDatabaseURL(t, p) })
+	}
 }
 
 // runBackupCommands runs a shell block of docs/backup.md, which must print nothing. If pg_dump is not in PATH, it

@@ -224,6 +224,9 @@ func TestUnknownCommit(t *testing.T) {
 			}
 		}
 
+		if slices.Index(w.operations, op)%testkit.InCI(4, 1) != 0 {
+			return
+		}
 		// With a key: the connection breaks four times, and the client gets one success.
 		f, path, body, effect = start()
 		c := withKey(viaProxy(f.admin), "key")
@@ -234,9 +237,6 @@ func TestUnknownCommit(t *testing.T) {
 		}
 		testkit.Equal(t, effect(), want, "the request added")
 
-		if slices.Index(w.operations, op)%testkit.InCI(4, 1) != 0 {
-			return
-		}
 		// The connection breaks until the service gives up. Then it works, and the client gets the replay.
 		proxy.breakAt(slices.Repeat([]breakPoint{{'Q', after}}, 100)...)
 		wantUnavailable(f.do(t, c, op, path, body))

@@ -262,7 +262,7 @@ func testImportExport(t *testing.T, p program) {
 	}
 
 	// Import and export stream rows: even 100,000 rows need less than 64 MiB.
-	rows := testkit.InCI(20_000, 100_000)
+	rows := testkit.InCI(5_000, 100_000)
 	var many strings.Builder
 	many.WriteString(header)
 	for n := range rows {

@@ -27,7 +27,7 @@ var longFlag = flag.Bool("long", false, "run the random tests with many more req
 // from the responses so far. TestCostsEqualModel in package catalog has a model of the costs of products.
 func TestModel(t *testing.T) {
 	t.Parallel()
-	users, phases, operations := 4, 5, testkit.InCI(50, 250)
+	users, phases, operations := 4, 5, testkit.InCI(30, 250)
 	if *longFlag {
 		phases, operations = 20, 2500
 	}

@@ -21,7 +21,7 @@ import (
 )
 
 var (
-	farmCount = flag.Int("farms", testkit.InCI(120, 500), "number of random farms of TestGramsOfFarms")
+	farmCount = flag.Int("farms", testkit.InCI(60, 500), "number of random farms of TestGramsOfFarms")
 	farmFirst = flag.Uint64("farms.first", 1, "the seed of the first farm of TestGramsOfFarms; 0 chooses a random one")
 	farmSeed  = flag.Uint64("farms.seed", 0, "the seed of the only farm of TestGramsOfFarms")
 )
