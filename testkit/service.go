@@ -232,11 +232,23 @@ type Response struct {
 	Status int
 	Header http.Header
 	Body   []byte // without the newline at the end of JSON
+
+	decoded func() (any, error) // decodes the body once, for Text
 }
 
 // NewResponse returns a response with a body from another source, such as a request to a webhook.
 func NewResponse(tb testing.TB, body []byte) *Response {
-	return &Response{tb: tb, What: "body", Body: body}
+	return &Response{tb: tb, What: "body", Body: body, decoded: decodeOnce(body)}
+}
+
+// decodeOnce returns a function that decodes a body when it is called first. Its numbers are json.Number.
+func decodeOnce(body []byte) func() (any, error) {
+	return sync.OnceValues(func() (v any, err error) {
+		d := json.NewDecoder(bytes.NewReader(body))
+		d.UseNumber()
+		err = d.Decode(&v)
+		return v, err
+	})
 }
 
 // Do sends a request and checks the response against the OpenAPI document. It sends a body of type string or []byte
@@ -292,7 +304,8 @@ func (c *Client) Send(method, path string, body any) (*Response, error) {
 	if response.Header.Get("Content-Type") == "application/json" {
 		text = bytes.TrimSuffix(text, []byte("\n"))
 	}
-	return &Response{What: method + " " + path, Status: response.StatusCode, Header: response.Header, Body: text}, err
+	return &Response{What: method + " " + path, Status: response.StatusCode, Header: response.Header, Body: text,
+		decoded: decodeOnce(text)}, err
 }
 
 // Get sends a GET request; the following methods send requests with other methods.
@@ -357,13 +370,17 @@ func (a *Response) Fields(names ...string) *Response {
 }
 
 // Value returns the JSON value at a path such as "items.0.id", or the length of a list, "items.#". Numbers are
-// json.Number. A missing value ends the test.
+// json.Number. A missing value ends the test. The caller may change the value.
 func (a *Response) Value(path string) any {
 	a.tb.Helper()
-	d := json.NewDecoder(bytes.NewReader(a.Body))
-	d.UseNumber()
-	var v any
-	if err := d.Decode(&v); err != nil {
+	return a.at(path, decodeOnce(a.Body))
+}
+
+// at is Value with a function that decodes the body.
+func (a *Response) at(path string, decoded func() (any, error)) any {
+	a.tb.Helper()
+	v, err := decoded()
+	if err != nil {
 		a.tb.Fatalf("%s: %v: %s", a.What, err, a.Body)
 	}
 	if path == "" {
@@ -392,7 +409,7 @@ func (a *Response) Value(path string) any {
 // Text returns the value at a path as text: a string unquoted, a number as the service wrote it, null as "null".
 func (a *Response) Text(path string) string {
 	a.tb.Helper()
-	switch v := a.Value(path).(type) {
+	switch v := a.at(path, a.decoded).(type) {
 	case string:
 		return v
 	case nil:
