@@ -142,7 +142,7 @@ func (s *said) mergeFile(o *fileOrder) {
 		}
 	}
 	s.Order, s.Updated = &next, o.updated
-	s.Wanted = s.Wanted || !next.Waiting && !next.Cancelled
+	s.Wanted = s.Wanted || next.isWanted()
 }
 
 // mergeNewer adds what a file says about an order that messages have described. A file has no ids of lines and no
@@ -154,7 +154,7 @@ func (s *said) mergeNewer(o *fileOrder) (changed bool) {
 	next := *s.Order
 	next.Cancelled, next.Waiting = o.order.Cancelled, o.order.Waiting
 	s.Order, s.Updated = &next, o.updated
-	s.Wanted = s.Wanted || !next.Waiting && !next.Cancelled
+	s.Wanted = s.Wanted || next.isWanted()
 	return true
 }
 
@@ -306,6 +306,9 @@ func (s *fileState) decide() error {
 		// The shop has said that there is nothing to print, and a file that may be older does not change that.
 		if old := &s.shop.said; (old.Order.Cancelled || old.Deleted.After(old.Updated)) && !s.updated.After(old.Updated) {
 			s.reason = "cancelled"
+			return nil
+		} else if !s.updated.After(old.Updated) && !old.Order.Waiting && !old.Order.isWanted() {
+			s.reason = "shipped"
 			return nil
 		}
 	}

@@ -358,3 +358,139 @@ func TestRepeatedDeletion(t *testing.T) {
 		wants("received")
 	}
 }
+
+// wooOrder returns an order of WooCommerce, changed at a second of a day. A line has an id, an SKU and a quantity.
+func wooOrder(id, second int, status string, lines ...j) j {
+	return j{"id": id, "number": fmt.Sprint(id), "status": status, "line_items": lines,
+		"date_modified_gmt": fmt.Sprintf("2026-01-05T10:00:%02d", second)}
+}
+
+func wooLine(id int, sku string, quantity int) j {
+	return j{"id": id, "name": "Name of " + sku, "sku": sku, "quantity": quantity, "price": 10}
+}
+
+// What the shop has shipped before the order was here is not printed again, in whatever order the messages arrive.
+func TestShippedBefore(t *testing.T) {
+	t.Parallel()
+	shopify := func(id, second int, fulfilled any, lines ...j) j {
+		o := shopifyOrder(id, second, 1)
+		o["name"], o["fulfillment_status"], o["line_items"] = fmt.Sprint(id), fulfilled, lines
+		return o
+	}
+	line := func(id int, sku string, fulfilled any) j {
+		l := wooLine(id, sku, 2)
+		l["fulfillment_status"] = fulfilled
+		return l
+	}
+	refund := func(o j) j {
+		o["refunds"] = []j{{"id": 5, "refund_line_items": []j{{"id": 6, "line_item_id": 1, "quantity": 1}}}}
+		return o
+	}
+	for _, test := range []struct {
+		kind, name string
+		messages   []j
+		want       string // the status and the lines, or "" if the order is not here
+	}{
+		{"woocommerce", "completed", []j{wooOrder(1, 1, "completed", wooLine(1, "A", 2))}, ""},
+		{"woocommerce", "waiting, then completed", []j{wooOrder(1, 1, "pending", wooLine(1, "A", 2)),
+			wooOrder(1, 2, "completed", wooLine(1, "A", 2))}, ""},
+		{"woocommerce", "completed, then refunded", []j{wooOrder(1, 1, "completed", wooLine(1, "A", 2)),
+			wooOrder(1, 2, "refunded", wooLine(1, "A", 2))}, ""},
+		{"woocommerce", "paid, then completed", []j{wooOrder(1, 1, "processing", wooLine(1, "A", 2)),
+			wooOrder(1, 2, "completed", wooLine(1, "A", 2))}, "received A 2"},
+		{"woocommerce", "completed, then paid again", []j{wooOrder(1, 1, "completed", wooLine(1, "A", 2)),
+			wooOrder(1, 2, "processing", wooLine(1, "A", 2))}, "received A 2"},
+		{"shopify", "fulfilled", []j{shopify(1, 1, "fulfilled", line(1, "A", nil))}, ""},
+		{"shopify", "fulfilled, then refunded", []j{shopify(1, 1, "fulfilled", line(1, "A", "fulfilled")),
+			refund(shopify(1, 2, "fulfilled", line(1, "A", "fulfilled")))}, ""},
+		{"shopify", "fulfilled in part", []j{shopify(1, 1, "partial", line(1, "A", "fulfilled"), line(2, "B", nil))},
+			"received B 2"},
+		{"shopify", "fulfilled in part, then all", []j{
+			shopify(1, 1, "partial", line(1, "A", "fulfilled"), line(2, "B", "partial")),
+			shopify(1, 2, "fulfilled", line(1, "A", "fulfilled"), line(2, "B", "fulfilled"))}, "received B 2"},
+		{"shopify", "open, then fulfilled in part", []j{shopify(1, 1, nil, line(1, "A", nil), line(2, "B", nil)),
+			shopify(1, 2, "partial", line(1, "A", "fulfilled"), line(2, "B", nil))}, "received A 2, B 2"},
+		{"shopify", "fulfilled, then another line", []j{shopify(1, 1, "fulfilled", line(1, "A", "fulfilled")),
+			shopify(1, 2, "partial", line(1, "A", "fulfilled"), line(2, "B", nil))}, "received B 2"},
+	} {
+		t.Run(test.kind+" "+test.name, func(t *testing.T) {
+			t.Parallel()
+			for range 2 {
+				s := newShop(t, test.kind)
+				s.c.NewProduct(t, "A", 10)
+				s.c.NewProduct(t, "B", 10)
+				for _, m := range test.messages {
+					s.send(t, m)
+				}
+				slices.Reverse(test.messages)
+				list := s.c.Get(t, orders).Want(200)
+				got := ""
+				if list.Text("total") != "0" {
+					got = list.Text("items.0.status") + " " + itemsOf(t, s.c, "1")
+				}
+				testkit.Equal(t, got, test.want, "the order")
+			}
+		})
+	}
+}
+
+// An order that is here already follows the first message about it, also if that says that it is cancelled or shipped.
+func TestFirstMessageAboutKnownOrder(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, "woocommerce")
+	s.c.NewProduct(t, "A", 10)
+	for n, status := range map[int]string{1: "cancelled", 2: "completed", 3: "pending", 4: "processing"} {
+		s.c.Post(t, orders, j{"source": "woocommerce.example", "reference": fmt.Sprint(n),
+			"unassigned_lines": []j{{"title": "A", "sku": "A", "quantity": 2}}}).Want(201)
+		s.send(t, wooOrder(n, 1, status, wooLine(1, "A", 2)))
+	}
+	for n, want := range map[string]string{"1": "cancelled", "2": "received", "3": "received", "4": "received"} {
+		s.c.Get(t, find(t, s.c, n)).Want(200).Shows(map[string]string{"status": want, "items.#": "1",
+			"items.0.quantity": "2"})
+	}
+	s.send(t, wooOrder(2, 2, "refunded", wooLine(1, "A", 2)))
+	s.c.Get(t, find(t, s.c, "2")).Want(200).Shows(map[string]string{"status": "cancelled"})
+	s.c.Get(t, orders).Want(200).Shows(map[string]string{"total": "4"})
+}
+
+// Of two messages with the same time, the one that came later counts, unless it is the first one again.
+func TestMessagesOfTheSameTime(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, "woocommerce")
+	s.c.NewProduct(t, "A", 10)
+	delivered := func(delivery string, order j) {
+		t.Helper()
+		body := encode(t, order)
+		h := s.sign(body)
+		if delivery != "" {
+			h.Set("X-WC-Webhook-Delivery-ID", delivery)
+		}
+		if status, answer := s.post(t, body, h); status != 200 {
+			t.Errorf("the message got %d %s", status, answer)
+		}
+	}
+	for n, step := range []struct {
+		delivery string
+		quantity int
+		want     string
+	}{
+		{"a", 3, "A 3"}, {"b", 2, "A 2"}, {"a", 3, "A 2"}, {"c", 5, "A 5"}, {"d", 3, "A 3"}, {"c", 5, "A 3"},
+		{"", 4, "A 4"}, {"", 1, "A 1"}, {"", 4, "A 1"},
+	} {
+		delivered(step.delivery, wooOrder(1, 1, "processing", wooLine(1, "A", step.quantity)))
+		testkit.Equal(t, itemsOf(t, s.c, "1"), step.want, "the items after message %d", n+1)
+	}
+	delivered("e", wooOrder(1, 1, "cancelled", wooLine(1, "A", 1)))
+	delivered("f", wooOrder(1, 1, "processing", wooLine(1, "A", 7)))
+	s.c.Get(t, find(t, s.c, "1")).Want(200).Shows(map[string]string{"status": "cancelled"})
+}
+
+// WooCommerce writes characters of titles as HTML. A line in a file has the same title.
+func TestTitlesInHTML(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, "woocommerce")
+	line := wooLine(1, "", 1)
+	line["name"] = "Vase &amp; Pot &#8211; Red"
+	s.send(t, wooOrder(1, 1, "processing", line))
+	testkit.Equal(t, itemsOf(t, s.c, "1"), "Vase & Pot \u2013 Red 1", "the line")
+}

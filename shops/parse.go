@@ -1,8 +1,10 @@
 package shops
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"html"
 	"math/big"
 	"strings"
 	"time"
@@ -137,6 +139,13 @@ func (m *message) cleaned(id, updated, lines string) (*message, error) {
 		if o.Lines, err = cleanLines(o.Lines, lines); err != nil {
 			return nil, err
 		}
+		if len(m.Same) == 0 {
+			text, err := json.Marshal(o)
+			if err != nil {
+				return nil, err
+			}
+			m.Same = []string{fmt.Sprintf("%x", sha256.Sum256(text))}
+		}
 	}
 	if len(m.Refunds) > maxRefunds {
 		return nil, errRefunds
@@ -158,6 +167,7 @@ type shopifyOrder struct {
 	Name        word            `json:"name"`
 	UpdatedAt   moment          `json:"updated_at"`
 	CancelledAt *string         `json:"cancelled_at"`
+	Fulfilled   string          `json:"fulfillment_status"`
 	Note        string          `json:"note"`
 	Customer    *shopifyName    `json:"customer"`
 	Shipping    *shopifyName    `json:"shipping_address"`
@@ -180,6 +190,7 @@ type shopifyLine struct {
 	Quantity  count  `json:"quantity"`
 	Left      *count `json:"current_quantity"`
 	Price     word   `json:"price"`
+	Fulfilled string `json:"fulfillment_status"`
 	Discounts []struct {
 		Amount word `json:"amount"`
 	} `json:"discount_allocations"`
@@ -244,7 +255,8 @@ func parseShopify(body []byte) (*message, error) {
 			left = max(0, int64(*l.Left))
 		}
 		m.Order.Lines = append(m.Order.Lines, line{string(l.ID), title, string(l.SKU), int64(l.Quantity),
-			left, price(string(l.Price), off.FloatString(6), int64(l.Quantity))})
+			left, price(string(l.Price), off.FloatString(6), int64(l.Quantity)),
+			o.Fulfilled == "fulfilled" || l.Fulfilled == "fulfilled"})
 	}
 	return m.cleaned("id", "updated_at", "line_items")
 }
@@ -331,7 +343,9 @@ func parseWooCommerce(body []byte, delivery string, now time.Time) (*message, er
 	case o.Lines == nil:
 		return nil, nil
 	}
-	m.Updated = o.Modified.Time
+	if m.Updated = o.Modified.Time; delivery != "" {
+		m.Same = []string{clean(delivery, 100, false)}
+	}
 	m.Order = &order{Reference: string(o.Number), Note: o.Note, Waiting: wooWaiting[o.Status],
 		Cancelled: wooMissing[o.Status]}
 	if o.Billing != nil {
@@ -350,8 +364,8 @@ func parseWooCommerce(body []byte, delivery string, now time.Time) (*message, er
 		if n := refunded[string(l.ID)]; n > 0 {
 			left = max(0, int64(l.Quantity)-n)
 		}
-		m.Order.Lines = append(m.Order.Lines, line{string(l.ID), l.Name, string(l.SKU), int64(l.Quantity), left,
-			price(string(l.Price), "", int64(l.Quantity))})
+		m.Order.Lines = append(m.Order.Lines, line{string(l.ID), html.UnescapeString(l.Name), string(l.SKU),
+			int64(l.Quantity), left, price(string(l.Price), "", int64(l.Quantity)), stateOf(o.Status) == isShipped})
 	}
 	return m.cleaned("id", "date_modified_gmt", "line_items")
 }
@@ -389,7 +403,7 @@ func parseGeneric(body []byte) (*message, error) {
 			n = int64(*l.Quantity)
 		}
 		m.Order.Lines = append(m.Order.Lines, line{string(l.ID), l.Title, string(l.SKU), n, -1,
-			price(string(l.Price), "", n)})
+			price(string(l.Price), "", n), false})
 	}
 	return m.cleaned("id", "updated_at", "lines")
 }

@@ -182,6 +182,15 @@ func (s *Service) take(ctx context.Context, shop, source string, m *message) err
 			}
 			source = before.Source
 		}
+		if id == nil && all.Order != nil && !all.Order.Waiting && (!all.Wanted || all.Order.isShipped()) {
+			same, follows, err := s.same(ctx, source, all.Order.Reference)
+			if err != nil {
+				return err
+			}
+			if same != "" && !follows {
+				all.takeOver()
+			}
+		}
 		now := all.incoming(source)
 		orderID := ""
 		if id != nil {
@@ -225,18 +234,12 @@ func (s *Service) add(ctx context.Context, number string, in orders.Incoming) (s
 		if err := orders.TakeAll(ctx, s.db, []*orders.Taking{t}); err != nil || t.ID != "" {
 			return t.ID, err
 		}
-		var id string
-		var follows bool
-		// A concurrent message that takes the order over has locked it, and is committed when the second statement runs.
-		same := `from orders o where coalesce(o.source, '') = $1 and o.reference = $2 and o.hidden_at is null`
-		found := db.SQL(`select o.id::text, exists (select from shop_orders s where s.order_id = o.id) `+same, in.Source,
-			in.Reference).Into(&id, &follows)
-		if err := s.db.Write(ctx, db.SQL(`select o.id `+same+` for no key update`, in.Source, in.Reference),
-			found); err != nil {
+		id, follows, err := s.same(ctx, in.Source, in.Reference)
+		if err != nil {
 			return "", err
 		}
 		switch {
-		case found.Rows() == 0:
+		case id == "":
 			continue // removed meanwhile
 		case !follows:
 			return orders.Take(ctx, s.db, id, nil, in)
@@ -247,6 +250,16 @@ func (s *Service) add(ctx context.Context, number string, in orders.Incoming) (s
 		}
 		in.Reference = clean(shown, 200-utf8.RuneCountInString(suffix), false) + suffix
 	}
+}
+
+// same locks the order here with a source and a reference, and returns its id, or "", and whether it follows messages.
+func (s *Service) same(ctx context.Context, source, reference string) (id string, follows bool, err error) {
+	same := `from orders o where coalesce(o.source, '') = $1 and o.reference = $2 and o.hidden_at is null`
+	// A concurrent message that takes the order over has locked it, and is committed when the second statement runs.
+	err = s.db.Write(ctx, db.SQL(`select o.id `+same+` for no key update`, source, reference),
+		db.SQL(`select o.id::text, exists (select from shop_orders s where s.order_id = o.id) `+same, source,
+			reference).Into(&id, &follows))
+	return id, follows, err
 }
 
 func orNil(text string) any {

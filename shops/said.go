@@ -1,8 +1,6 @@
 package shops
 
 import (
-	"bytes"
-	"encoding/json"
 	"slices"
 	"time"
 
@@ -16,17 +14,20 @@ type message struct {
 }
 
 // said is what all messages of a shop together say about an order. It is stored as JSON. merge adds a message; the
-// result does not depend on the order of the messages, nor on how often each came.
+// result does not depend on how often each came, nor on their order, except for messages of the same time.
 type said struct {
 	Updated time.Time         `json:"updated"` // when the shop last changed Order
 	Order   *order            `json:"order,omitempty"`
 	Refunds map[string]refund `json:"refunds,omitempty"` // by their ids in the shop; they are never taken back
-	Wanted  bool              `json:"wanted,omitempty"`  // whether the order was once neither waiting nor cancelled
+	Wanted  bool              `json:"wanted,omitempty"`  // whether there was once something to print
 	Filled  bool              `json:"filled,omitempty"`  // whether the order once had lines
 	Deleted time.Time         `json:"deleted"`           // when the last message that the order was deleted came
 
 	// The deliveries of these messages. Such a message has no time, so that one that comes again would be newer.
 	Deletions []string `json:"deletions,omitempty"`
+
+	// The messages about the order that have the time Updated. One that comes again says nothing new.
+	Same []string `json:"same,omitempty"`
 }
 
 // order is an order in the shop. It has only what production needs.
@@ -48,6 +49,7 @@ type line struct {
 	Quantity int64  `json:"quantity"`
 	Left     int64  `json:"left"`
 	Price    string `json:"price,omitempty"`
+	Shipped  bool   `json:"shipped,omitempty"` // before it was here, so that there is nothing to print
 }
 
 // refund is a quantity of a line that was refunded.
@@ -62,14 +64,21 @@ const maxRefunds = 4 * maxLines
 // maxDeletions is the maximum number of messages that an order was deleted.
 const maxDeletions = 100
 
+// maxSame is how many messages of the same time are told apart.
+const maxSame = 100
+
 // merge adds what a message says.
 func (s *said) merge(m said) {
 	s.Filled = s.Filled || m.Filled || s.Order.isFilled() || m.Order.isFilled()
 	if m.Order != nil {
-		if s.Order == nil || m.isNewer(*s) {
+		wanted := s.Wanted || m.Order.isWanted()
+		if s.takes(m) {
+			m.Order.keepOpen(s.Order, s.Wanted)
 			s.Order, s.Updated = m.Order, m.Updated
+		} else {
+			s.Order.keepOpen(m.Order, m.Order.isWanted())
 		}
-		s.Wanted = s.Wanted || !m.Order.Waiting && !m.Order.Cancelled
+		s.Wanted = wanted
 	}
 	s.Wanted = s.Wanted || m.Wanted
 	for id, r := range m.Refunds {
@@ -93,20 +102,59 @@ func (s *said) merge(m said) {
 
 func (o *order) isFilled() bool { return o != nil && len(o.Lines) > 0 }
 
-// isNewer reports whether the order in s is newer than that in other. Shops count whole seconds: of two orders of the
-// same time, one that is cancelled, and then one that is paid, is newer, and otherwise either, but always the same
-// one.
-func (s said) isNewer(other said) bool {
-	if !s.Updated.Equal(other.Updated) {
-		return s.Updated.After(other.Updated)
-	}
-	if s.Order.rank() != other.Order.rank() {
-		return s.Order.rank() > other.Order.rank()
-	}
-	a, _ := json.Marshal(s.Order)
-	b, _ := json.Marshal(other.Order)
-	return bytes.Compare(a, b) > 0
+// isWanted reports whether there is something to print: the order is paid, not cancelled, and not shipped.
+func (o *order) isWanted() bool {
+	return !o.Waiting && !o.Cancelled && (len(o.Lines) == 0 || slices.ContainsFunc(o.Lines, line.isOpen))
 }
+
+func (l line) isOpen() bool { return !l.Shipped }
+
+// isShipped reports whether a part of the order was shipped before it was here.
+func (o *order) isShipped() bool {
+	return slices.ContainsFunc(o.Lines, func(l line) bool { return l.Shipped })
+}
+
+// keepOpen says of the lines that are open in another version of the order that they were not shipped before they were
+// here. If there was nothing to print in that version, it says nothing about them.
+func (o *order) keepOpen(other *order, wanted bool) {
+	if other == nil || !wanted {
+		return
+	}
+	open := map[string]bool{}
+	for _, l := range other.Lines {
+		open[l.ID] = l.isOpen()
+	}
+	for i := range o.Lines {
+		o.Lines[i].Shipped = o.Lines[i].Shipped && !open[o.Lines[i].ID]
+	}
+}
+
+// takeOver says that the order was here before the first message about it.
+func (s *said) takeOver() {
+	s.Wanted = true
+	for i := range s.Order.Lines {
+		s.Order.Lines[i].Shipped = false
+	}
+}
+
+// takes reports whether the order of a message is newer than that in s, and remembers the message. Shops count whole
+// seconds, and WooCommerce can change lines without changing the time of the order: of two orders of the same time, one
+// that is cancelled, and then one that is paid, is newer, and otherwise the one that came later, unless it has come
+// before.
+func (s *said) takes(m said) bool {
+	switch {
+	case s.Order == nil || m.Updated.After(s.Updated):
+		s.Same = m.Same
+		return true
+	case m.Updated.Before(s.Updated) || slices.ContainsFunc(m.Same, s.knows):
+		return false
+	}
+	s.Same = append(s.Same, m.Same...)
+	s.Same = s.Same[max(0, len(s.Same)-maxSame):]
+	return m.Order.rank() >= s.Order.rank()
+}
+
+func (s *said) knows(message string) bool { return slices.Contains(s.Same, message) }
 
 func (o *order) rank() int {
 	switch {
@@ -137,7 +185,9 @@ func (s said) incoming(source string) *orders.Incoming {
 		if l.Left >= 0 {
 			n = min(n, l.Left)
 		}
-		n = max(0, n)
+		if n = max(0, n); l.Shipped {
+			n = 0
+		}
 		left += n
 		in.Lines = append(in.Lines, orders.IncomingLine{Key: l.ID, Title: l.Title, SKU: l.SKU, Quantity: n,
 			UnitPrice: l.Price})
