@@ -56,19 +56,24 @@ func (n Number) Readings() (point, comma string) {
 }
 
 // Value converts a reading of the number to the value of a field: with the sign, and in the unit of the field. It
-// reports whether the number's unit fits the field. A fitting unit is the field's own unit, kg for a weight in grams,
-// hours for minutes, and for an amount of money the currency, or any currency if the argument currency is "".
+// reports whether the number's unit fits the field. A fitting unit is the field's own unit, kilograms, pounds and ounces
+// for a weight in grams, hours for minutes, and for an amount of money the currency, or any currency if the argument
+// currency is "".
 func (n Number) Value(field, reading, currency string) (value string, ok bool) {
 	factor, ok := n.factor(field, currency)
 	if !ok {
 		return "", false
 	}
-	if factor != 1 {
+	if factor != one {
 		number, ok := new(big.Rat).SetString(reading)
 		if !ok {
 			return "", false
 		}
-		reading = TrimZeros(number.Mul(number, big.NewRat(factor, 1)).FloatString(9))
+		places := 9
+		if !factor.IsInt() {
+			places = 2 // of a weight in grams that was not weighed in grams
+		}
+		reading = TrimZeros(number.Mul(number, factor).FloatString(places))
 	}
 	if n.Negative {
 		reading = "-" + reading
@@ -116,10 +121,19 @@ func (n Number) Currency() string {
 	return strings.ToUpper(sign)
 }
 
+// The factors that convert a number to the unit of a field.
+var (
+	one      = big.NewRat(1, 1)
+	sixty    = big.NewRat(60, 1)
+	kilogram = big.NewRat(1000, 1)
+	pound    = big.NewRat(45_359_237, 100_000)
+	ounce    = big.NewRat(45_359_237, 1_600_000)
+)
+
 // factor returns the factor that converts the number to the unit of the field.
-func (n Number) factor(field, currency string) (factor int64, ok bool) {
+func (n Number) factor(field, currency string) (factor *big.Rat, ok bool) {
 	if n.Before != "" && n.Unit != "" {
-		return 0, false
+		return nil, false
 	}
 	unit := strings.TrimSuffix(strings.ToLower(n.Before+n.Unit), ".")
 	has := func(all ...string) bool {
@@ -133,40 +147,46 @@ func (n Number) factor(field, currency string) (factor int64, ok bool) {
 	ends := func(suffix string) bool { return strings.HasSuffix(field, suffix) }
 	switch {
 	case unit == "":
-		return 1, true
+		return one, true
 	case IsAmount(field):
 		code := n.Currency()
 		shared := code == "$" && strings.HasSuffix(currency, "D") || code == "¥" && (currency == "JPY" ||
 			currency == "CNY") || code == "KR" && strings.HasSuffix(currency, "K") || code == "FR" && currency == "CHF"
-		return 1, code == currency || shared || currency == "" && currencyForm.MatchString(n.Before+n.Unit)
+		return one, code == currency || shared || currency == "" && currencyForm.MatchString(n.Before+n.Unit)
 	case n.Before != "":
-		return 0, false
+		return nil, false
 	case ends("_grams"):
 		if has("kg", "kilo", "kilogram", "kilogramm") {
-			return 1000, true
+			return kilogram, true
 		}
-		return 1, has("g", "gr", "gram", "grams", "gramm")
+		if has("lb", "lbs", "pound", "pounds") {
+			return pound, true
+		}
+		if has("oz", "ounce", "ounces") {
+			return ounce, true
+		}
+		return one, has("g", "gr", "gram", "grams", "gramm")
 	case ends("_minutes"):
 		if has("h", "hour", "hours", "std") {
-			return 60, true
+			return sixty, true
 		}
-		return 1, has("m", "min", "minute", "minutes", "minuten")
+		return one, has("m", "min", "minute", "minutes", "minuten")
 	case ends("_hours"):
-		return 1, has("h", "hour", "hours", "std")
+		return one, has("h", "hour", "hours", "std")
 	case ends("_mm"):
-		return 1, has("mm")
+		return one, has("mm")
 	case ends("_percent"):
-		return 1, has("%")
+		return one, has("%")
 	case ends("_c"):
-		return 1, has("°c", "c", "°")
+		return one, has("°c", "c", "°")
 	case ends("_watts"):
-		return 1, has("w", "watt")
+		return one, has("w", "watt")
 	case ends("_g_cm3"):
-		return 1, has("g/cm³", "g/cm3")
+		return one, has("g/cm³", "g/cm3")
 	case strings.Contains(field, "quantity"):
-		return 1, has("pcs", "pieces", "x", "×")
+		return one, has("pcs", "pieces", "x", "×")
 	}
-	return 0, false
+	return nil, false
 }
 
 // ASCII replaces decimal digits, marks and spaces of all scripts with ASCII characters, and removes the blanks around

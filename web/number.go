@@ -17,8 +17,8 @@ import (
 //     marks between groups in all languages.
 //   - Marks of other languages are accepted if the number has only one meaning, such as 12,5 or 1.234.567 on an
 //     English page. A number with two meanings is refused, and the message names both.
-//   - A unit may follow the number: the unit of the field, kg for a weight in grams, or the currency of the farm for
-//     an amount. A duration may be written as 1:35 or 1 h 35 min.
+//   - A unit may follow the number: the unit of the field, kg, lb or oz for a weight in grams, or the currency of the
+//     farm for an amount. A duration may be written as 1:35 or 1 h 35 min.
 
 // reader reads the numbers of a form.
 type reader struct {

@@ -257,8 +257,30 @@ func readAmount(text string) string {
 	return text
 }
 
+var (
+	imperial = regexp.MustCompile(`(?i)\d\s*(?:lbs?|pounds?|oz|ounces?)\b`)
+	metric   = regexp.MustCompile(`(?i)\d[\d.,]*\s*k?g\b`)
+)
+
+// inMetric returns the kilograms or grams of a weight that is also in pounds or ounces, such as "2.2 lb / 1 kg".
+func inMetric(text string) string {
+	if found := metric.FindString(text); found != "" && imperial.MatchString(text) {
+		return found
+	}
+	return text
+}
+
+// weightUnits are the units that a title can have for weights, with their names in the plural.
+var weightUnits = map[string]string{"kg": "kilograms", "lb": "pounds", "oz": "ounces"}
+
+// hasWeight reports whether a text is a weight with its unit.
+func hasWeight(text string) bool {
+	return hasUnit(inMetric(text), "g", "kg", "gr", "lb", "lbs", "pound", "pounds", "oz", "ounce", "ounces")
+}
+
 // readWeight returns a weight as transfer.ParseNumber knows it.
 func readWeight(text string) string {
+	text = inMetric(text)
 	if m := otherGrams.FindStringSubmatch(text); m != nil {
 		return m[1] + " g"
 	}
@@ -361,7 +383,7 @@ func init() {
 }
 
 // unitLike matches units and currencies behind numbers.
-var unitLike = regexp.MustCompile(`^(?i:\p{Sc}|%|mm|kgs?|g|gr|grams?|gramm|kilo|°?c|°|h|min|std|stk|pcs|st|ks|szt|uds?|` +
+var unitLike = regexp.MustCompile(`^(?i:\p{Sc}|%|mm|kgs?|g|gr|grams?|gramm|kilo|lbs?|pounds?|oz|ounces?|°?c|°|h|min|std|stk|pcs|st|ks|szt|uds?|` +
 	`x|×|[a-z]{3}|kr|zł|kč|ft|lei|fr|` +
 	`g/cm[³3]|w)\.?$`)
 

@@ -424,6 +424,7 @@ var titles = Titles{
 		remaining value,
 		filament.id, filament.registered, filament.vendor.id, filament.vendor.registered, filament.extra, extra,
 		registered,
+		price per lb, price per pound, price lb, cost per lb, cost per pound, $/lb,
 		first used, last used, first_used, last_used, link, url, website, web, image, photo, picture, created,
 		updated, modified,
 		länge, restlänge, meter, kosten pro gramm, preis pro gramm, restwert, bild, foto, webseite, erstellt,
@@ -514,7 +515,8 @@ func words(title string) (all []string) {
 
 // units are words that say in which unit the numbers of a column are, with the unit for transfer.Number or "".
 var units = map[string]string{"g": "g", "gr": "g", "gram": "g", "grams": "g", "gramm": "g", "grammes": "g", "gramos": "g",
-	"grammi": "g", "gramas": "g", "kg": "kg", "kgs": "kg", "kilo": "kg", "kilogramm": "kg", "mm": "mm", "%": "%",
+	"grammi": "g", "gramas": "g", "kg": "kg", "kgs": "kg", "kilo": "kg", "kilogramm": "kg", "lb": "lb", "lbs": "lb", "pounds": "lb",
+	"oz": "oz", "ounces": "oz", "mm": "mm", "%": "%",
 	"percent": "%", "prozent": "%", "procent": "%", "pct": "%", "€": "", "$": "", "£": "", "eur": "", "euro": "", "euros": "",
 	"usd": "", "gbp": "", "chf": "", "pln": "", "zl": "", "czk": "", "kc": "", "sek": "", "kr": "", "nok": "", "dkk": "",
 	"brl": "", "cad": "", "aud": "", "huf": "", "pcs": "", "stk": "", "szt": "", "ks": "", "c": "", "h": "h", "min": "min",

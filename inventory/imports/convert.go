@@ -548,9 +548,9 @@ func (c *converter) cell(r *rowValues, one *column, text string) string {
 		if isShare(text) {
 			return text
 		}
-		text = readWeight(c.around(r, one, text))
-		if n, ok := transfer.ParseNumber(text); ok && n.Unit == "" && one.unit == "kg" {
-			text += " kg"
+		text = readWeight(c.around(r, one, inMetric(text)))
+		if n, ok := transfer.ParseNumber(text); ok && n.Unit == "" && weightUnits[one.unit] != "" {
+			text += " " + one.unit
 		}
 		return text
 	case f != nil && f.IsDate():
@@ -919,8 +919,8 @@ func (c *converter) describe(result *transfer.Conversion, rows []transfer.Row) {
 		switch {
 		case one.guess:
 			note = "numbers up to 20 are kilograms"
-		case one.unit == "kg" && strings.HasSuffix(one.target, "_grams"):
-			note = "kilograms"
+		case weightUnits[one.unit] != "" && strings.HasSuffix(one.target, "_grams"):
+			note = weightUnits[one.unit]
 		case one.target != "":
 		case one.note != "":
 			note = one.note

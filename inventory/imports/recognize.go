@@ -446,7 +446,7 @@ func looksLike(c *column, concept string) bool {
 	case "purchase_date":
 		return share(texts, func(s string) bool { return datePattern.MatchString(s) && !isDiameter(s) }) >= 0.8
 	case "net_weight_grams", "remaining_weight_grams":
-		return share(texts, func(s string) bool { return hasUnit(s, "g", "kg", "gr") }) >= 0.6
+		return share(texts, hasWeight) >= 0.6
 	case "remaining_percent":
 		return share(texts, isShare) >= 0.7 && share(texts, func(s string) bool { return hasUnit(s, "%") }) >= 0.3
 	case "color":
@@ -477,7 +477,7 @@ func (s *Sheets) fit(c *column, concept, target string) (string, float64) {
 		n := amountOf(t)
 		return n >= 0 && n <= 40 && n == float64(int(n)) && numberLike(t)
 	}) == 1 &&
-		share(texts, func(t string) bool { return hasUnit(t, "g", "kg", "gr") }) == 0
+		share(texts, hasWeight) == 0
 	switch concept {
 	case "material_type":
 		return target, share(texts, isMaterial)
@@ -519,11 +519,11 @@ func (s *Sheets) fit(c *column, concept, target string) (string, float64) {
 		}
 		return target, share(texts, func(t string) bool {
 			n := amountOf(t)
-			return numberLike(t) && n <= 200 && n == float64(int(n)) && !hasUnit(t, "g", "kg", "%")
+			return numberLike(t) && n <= 200 && n == float64(int(n)) && !hasWeight(t) && !hasUnit(t, "%")
 		})
 	case "purchase_price", "price_per_kg", "total_price", "selling_price":
 		return target, share(texts, func(t string) bool {
-			return numberLike(readAmount(t)) && !isDate(t) && !hasUnit(t, "g", "kg")
+			return numberLike(readAmount(t)) && !isDate(t) && !hasWeight(t)
 		})
 	case "density_g_cm3", "extruder_temperature_c", "bed_temperature_c", "print_minutes", "labour_minutes", "pieces_per_plate":
 		return target, share(texts, numberLike)

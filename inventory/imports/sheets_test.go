@@ -108,6 +108,10 @@ func TestCellsOfPeople(t *testing.T) {
 			"PLA,,,Red,,1.75,1000,500,,,,\nPLA,,,Red,,1.75,750,750,,,,\n"},
 		{"Material;Color;Weight;Rest\nPLA;Red;1;0,25\nPLA;Red;2,3;full\n",
 			"PLA,,,Red,,1.75,1000,250,,,,\nPLA,,,Red,,1.75,2300,2300,,,,\n"},
+		// Pounds and ounces, beside kilograms and alone.
+		{"Material,Color,Weight,Remaining\nPLA,Red,2.2 lb,1.1lbs\nPLA,Red,2.2lbs / 1 kg,35.3 oz\nPLA,Red,1kg (2.2 lbs),500 g\n",
+			"PLA,,,Red,,1.75,997.9,498.95,,,,\nPLA,,,Red,,1.75,1000,1000.74,,,,\nPLA,,,Red,,1.75,1000,500,,,,\n"},
+		{"Material,Color,Weight (lb),Left oz,Price per lb\nPLA,Red,2.2,8,9.99\n", "PLA,,,Red,,1.75,997.9,226.8,,,,\n"},
 		// Names of shops.
 		{"Filament;Gewicht;Preis\nPrusament PLA Galaxy Black 1kg;1000;29,99\neSun PLA+ Silk Red (1,75 mm);1000;SFr. 20.-\n",
 			"PLA,,Prusament,Galaxy Black,,1.75,1000,1000,,29.99,,\nPLA,PLA+ Silk,eSun,Red,,1.75,1000,1000,,20,,\n"},
