@@ -138,8 +138,8 @@ func (s *said) takeOver() {
 }
 
 // takes reports whether the order of a message is newer than that in s, and remembers the message. Shops count whole
-// seconds, and WooCommerce can change lines without changing the time of the order: of two orders of the same time, one
-// that is cancelled, and then one that is paid, is newer, and otherwise the one that came later, unless it has come
+// seconds, and WooCommerce can change lines without changing the time of the order: of two orders of the same time,
+// one that is cancelled, and then one that is paid, is newer, and otherwise the one that came later, unless it has come
 // before.
 func (s *said) takes(m said) bool {
 	switch {
