@@ -44,9 +44,10 @@ type peerFarm struct {
 }
 
 // BenchmarkPeers compares the built program with services that others have: the spools of the same API with FastAPI
-// and asyncpg, and Spoolman on SQLite and on PostgreSQL. Each is a process that sends its statements to the same
-// PostgreSQL. 64 callers send requests in alternating turns. It reports the requests in a second of each side, and the
-// median ratio of the turns. BENCHMARKS.md says how to install the peers.
+// and asyncpg, and Spoolman on SQLite and on PostgreSQL. They use the same PostgreSQL as the program. 64 callers send
+// requests in alternating turns. It reports the requests in a second of each side, the CPU time of a request in the
+// side and in PostgreSQL, in microseconds, and the median ratio of the turns. BENCHMARKS.md says how to install the
+// peers.
 func BenchmarkPeers(b *testing.B) {
 	spoolman, dir, fastAPI := os.Getenv("SPOOLMAN_PYTHON"), os.Getenv("SPOOLMAN_DIR"), os.Getenv("FASTAPI_PYTHON")
 	if spoolman == "" && fastAPI == "" {
@@ -58,21 +59,22 @@ func BenchmarkPeers(b *testing.B) {
 		if fastAPI == "" {
 			b.Skip("FASTAPI_PYTHON is not set")
 		}
-		f.comparePeers(b, farms, []peerSide{{"spoolwright", ours}, {"fastapi", f.startFastAPI(b, fastAPI, farms)}},
+		f.comparePeers(b, farms, []peerSide{ours, f.startFastAPI(b, fastAPI, farms)},
 			[]peerRequest{
 				{name: "read", method: "GET", path: "/api/v1/spools/ID"},
 				{name: "list", method: "GET", path: "/api/v1/spools?limit=20"},
 				{name: "deduct", method: "POST", path: "/api/v1/spools/ID/deduct", body: `{"weight_grams":0.001}`},
 				{name: "create", method: "POST", path: "/api/v1/spools", body: `{"material_type":"PLA",` +
-					`"brand":"Polymaker","color":"Black","diameter_mm":1.75,"net_weight_grams":1000,"purchase_price":25}`},
+					`"brand":"Polymaker","color":"Black","diameter_mm":1.75,"net_weight_grams":1000,` +
+					`"purchase_price":25}`},
 			})
 	})
 	b.Run("spoolman", func(b *testing.B) {
 		if spoolman == "" || dir == "" {
 			b.Skip("SPOOLMAN_PYTHON or SPOOLMAN_DIR is not set")
 		}
-		f.comparePeers(b, farms, []peerSide{{"spoolwright", ours},
-			{"sqlite", f.startSpoolman(b, spoolman, dir, false)}, {"postgres", f.startSpoolman(b, spoolman, dir, true)}},
+		f.comparePeers(b, farms, []peerSide{ours, f.startSpoolman(b, spoolman, dir, "sqlite"),
+			f.startSpoolman(b, spoolman, dir, "postgres")},
 			[]peerRequest{
 				{name: "read", method: "GET", path: "/spoolman/api/v1/spool/NUMBER"},
 				{name: "list", method: "GET", path: "/spoolman/api/v1/spool?limit=20"},
@@ -82,7 +84,10 @@ func BenchmarkPeers(b *testing.B) {
 }
 
 // peerSide is one of the services that are compared. The first one is ours.
-type peerSide struct{ name, addr string }
+type peerSide struct {
+	name, addr string
+	process    int
+}
 
 // peerRequest is a request. In its path, ID stands for the id of a spool, and NUMBER for the number that is its id in
 // Spoolman's API.
@@ -95,19 +100,25 @@ func (f *benchService) comparePeers(b *testing.B, farms []*peerFarm, sides []pee
 	for _, request := range requests {
 		b.Run(request.name, func(b *testing.B) {
 			perSecond, ratios := make([][]float64, len(sides)), make([][]float64, len(sides))
+			cpu, cpuPostgres := make([][]float64, len(sides)), make([][]float64, len(sides))
 			sends := make([]func(time.Duration) float64, len(sides))
 			for i, side := range sides {
 				texts := peerTexts(farms, side.name, request)
 				sends[i] = func(length time.Duration) float64 {
 					clients := connectTo(b, side.addr, peerCallers) // uvicorn closes those that wait for their turn
 					defer clients.close()
-					start := time.Now()
+					start, of, ofPostgres := time.Now(), cpuOf(b, side.process), cpuOf(b, f.postmaster)
 					all := roundOf(b, peerCallers, length, func(n int) error {
 						return clients.do(n, texts[n][mathrand.IntN(len(texts[n]))])
 					})
-					return float64(len(all)) / time.Since(start).Seconds()
+					took, n := time.Since(start), float64(len(all))
+					of, ofPostgres = cpuOf(b, side.process)-of, cpuOf(b, f.postmaster)-ofPostgres
+					cpu[i] = append(cpu[i], float64(of.Microseconds())/n)
+					cpuPostgres[i] = append(cpuPostgres[i], float64(ofPostgres.Microseconds())/n)
+					return n / took.Seconds()
 				}
 				sends[i](warmUp)
+				cpu[i], cpuPostgres[i] = nil, nil
 			}
 			b.ResetTimer()
 			for range turns {
@@ -120,6 +131,8 @@ func (f *benchService) comparePeers(b *testing.B, farms []*peerFarm, sides []pee
 			b.ReportMetric(0, "ns/op")
 			for i, side := range sides {
 				b.ReportMetric(median(perSecond[i]), side.name+"/s")
+				b.ReportMetric(median(cpu[i]), side.name+"-µs")
+				b.ReportMetric(median(cpuPostgres[i]), side.name+"-pg-µs")
 				if i > 0 {
 					b.ReportMetric(median(ratios[i]), side.name+"-ratio")
 				}
@@ -162,12 +175,12 @@ func keyRequest(method, path, body, key string) []byte {
 }
 
 // startFarms starts the built program, and creates farms with API keys and spools through its API.
-func (f *benchService) startFarms(b *testing.B) (addr string, farms []*peerFarm) {
+func (f *benchService) startFarms(b *testing.B) (ours peerSide, farms []*peerFarm) {
 	b.Helper()
 	secret := rand.Text() + rand.Text()
 	tokens, err := auth.NewTokens([]string{secret}, time.Hour, time.Hour, time.Now)
 	testkit.Check(b, err)
-	addr = freeAddr(b)
+	addr := freeAddr(b)
 	process, _ := startProgram(b, benchProgram(b), addr, "DATABASE_URL="+f.serviceURL, "JWT_SECRET="+secret,
 		"RATE_LIMIT_PER_MINUTE=0", "RATE_LIMIT_PER_HOUR=0")
 	b.Cleanup(func() { stopProgram(b, process) })
@@ -198,9 +211,10 @@ func (f *benchService) startFarms(b *testing.B) (addr string, farms []*peerFarm)
 	}
 	group.Wait()
 	for _, farm := range farms {
-		farm.spools = f.queryStrings(b, `select id::text from spools where tenant_id = $1 order by number`, farm.tenant)
+		const ids = `select id::text from spools where tenant_id = $1 order by number`
+		farm.spools = f.queryStrings(b, ids, farm.tenant)
 	}
-	return addr, farms
+	return peerSide{"spoolwright", addr, process.Process.Pid}, farms
 }
 
 // newPeerKey creates an API key and returns its secret.
@@ -243,7 +257,7 @@ func fillPeer(clients httpClients, prefix, key string) error {
 
 // startFastAPI starts testdata/peer.py with one worker for each processor, on a database with the same keys, and as
 // many spools of the farms.
-func (f *benchService) startFastAPI(b *testing.B, python string, farms []*peerFarm) (addr string) {
+func (f *benchService) startFastAPI(b *testing.B, python string, farms []*peerFarm) peerSide {
 	b.Helper()
 	ctx := context.Background()
 	url := f.newPeerDatabase(b, "peer")
@@ -268,27 +282,28 @@ func (f *benchService) startFastAPI(b *testing.B, python string, farms []*peerFa
 	}
 	_, err = conn.Exec(ctx, `vacuum analyze`)
 	testkit.Check(b, err)
-	return startPeer(b, "/openapi.json", python, "", []string{"DATABASE_URL=" + url},
+	return startPeer(b, "fastapi", "/openapi.json", python, "", []string{"DATABASE_URL=" + url},
 		"peer:app", "--app-dir", "blackbox/bench/testdata", "--workers", strconv.Itoa(runtime.GOMAXPROCS(0)),
 		"--no-access-log", "--log-level", "warning")
 }
 
 // startSpoolman starts Spoolman from the checkout in dir, in the way of its container, and fills it as one farm.
-func (f *benchService) startSpoolman(b *testing.B, python, dir string, postgres bool) (addr string) {
+// database is sqlite or postgres.
+func (f *benchService) startSpoolman(b *testing.B, python, dir, database string) peerSide {
 	b.Helper()
 	env := []string{"SPOOLMAN_DIR_DATA=" + b.TempDir(), "EXTERNAL_DB_URL=", "SPOOLMAN_LOGGING_LEVEL=ERROR"}
-	if postgres {
+	if database == "postgres" {
 		f.newPeerDatabase(b, "spoolman")
 		server := f.super.Config()
 		env = append(env, "SPOOLMAN_DB_TYPE=postgres", "SPOOLMAN_DB_HOST="+server.Host,
 			fmt.Sprint("SPOOLMAN_DB_PORT=", server.Port), "SPOOLMAN_DB_NAME=spoolman",
 			"SPOOLMAN_DB_USERNAME="+server.User, "SPOOLMAN_DB_PASSWORD="+server.Password)
 	}
-	addr = startPeer(b, "/api/v1/health", python, dir, env, "spoolman.main:app")
-	clients := connectTo(b, addr, 1)
+	side := startPeer(b, database, "/api/v1/health", python, dir, env, "spoolman.main:app")
+	clients := connectTo(b, side.addr, 1)
 	defer clients.close()
 	testkit.Check(b, fillPeer(clients, "/api/v1", ""))
-	return addr
+	return side
 }
 
 // newPeerDatabase creates a database on the service's PostgreSQL and returns its URL.
@@ -300,12 +315,13 @@ func (f *benchService) newPeerDatabase(b *testing.B, name string) (url string) {
 }
 
 // startPeer starts a service with uvicorn in the folder dir, and waits until the path answers.
-func startPeer(b *testing.B, path, python, dir string, env []string, args ...string) (addr string) {
+func startPeer(b *testing.B, name, path, python, dir string, env []string, args ...string) peerSide {
 	b.Helper()
-	addr = freeAddr(b)
+	addr := freeAddr(b)
 	_, port, err := net.SplitHostPort(addr)
 	testkit.Check(b, err)
-	process := exec.Command(python, append([]string{"-m", "uvicorn", "--host", "127.0.0.1", "--port", port}, args...)...)
+	args = append([]string{"-m", "uvicorn", "--host", "127.0.0.1", "--port", port}, args...)
+	process := exec.Command(python, args...)
 	process.Dir = dir
 	process.Env = append([]string{"PATH=" + filepath.Dir(python) + ":" + os.Getenv("PATH"), "HOME=" + b.TempDir(),
 		"PYTHONDONTWRITEBYTECODE=1"}, env...)
@@ -327,5 +343,35 @@ func startPeer(b *testing.B, path, python, dir string, env []string, args ...str
 		defer r.Body.Close()
 		return r.StatusCode == 200
 	})
-	return addr
+	return peerSide{name, addr, process.Process.Pid}
+}
+
+// cpuOf returns the CPU time of a process and of all processes that it has started, on Linux.
+func cpuOf(b *testing.B, process int) (total time.Duration) {
+	b.Helper()
+	all, err := filepath.Glob("/proc/[0-9]*/stat")
+	testkit.Check(b, err)
+	parents, times := map[int]int{}, map[int]time.Duration{}
+	for _, path := range all {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			continue // it has ended
+		}
+		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+		_, rest, _ := strings.Cut(string(text), ") ")
+		fields := strings.Fields(rest)
+		parents[pid], _ = strconv.Atoi(fields[1])
+		for _, field := range fields[11:15] { // user and system, and of children that have ended
+			ticks, _ := strconv.Atoi(field)
+			times[pid] += time.Duration(ticks) * 10 * time.Millisecond // ticks of 1/100 s
+		}
+	}
+	for pid := range times {
+		for at := pid; at > 0; at = parents[at] {
+			if at == process {
+				total += times[pid]
+			}
+		}
+	}
+	return total
 }
