@@ -97,7 +97,7 @@ func conditionsOf(file, text string) (all []sabotage) {
 				again: again,
 				name:  fmt.Sprintf("%s:%d: %s", file, n+1, strings.TrimSpace(text[begin:end])),
 				file:  file, old: text, new: text[:begin] + replacement + text[end:], pkg: "./" + pkg, tests: tests,
-				line: line, cut: strings.TrimSpace(text[begin:end]),
+				line: line, cut: strings.TrimSpace(text[begin:end]), begin: begin, end: end,
 			})
 			from = end - at
 		}

@@ -6,7 +6,7 @@
 // With -conditions it finds the sabotages by itself: in the SQL of the program, it removes one condition for hidden,
 // archived, disabled, revoked or expired rows at a time, one lock of rows, or one time of a change, and runs the tests
 // of the package. Some of these need not be seen, because another condition or lock has the same effect: accepted.txt
-// has the reasons.
+// has the reasons. Where it can, it changes the SQL in the compiled tests, which it compiles once for each package.
 //
 // With -sample it tries only N random ones. It prints the seed of the choice; -seed repeats it.
 //
@@ -52,6 +52,7 @@ type sabotage struct {
 
 	// Of a condition: its line, what is removed, and why no test needs to see it, or "".
 	line, cut, reason string
+	begin, end        int // of what is removed, in old
 }
 
 // parse returns the sabotages in a text of paragraphs.
@@ -232,6 +233,7 @@ func run(ctx context.Context, o options) error {
 	errs := make([]error, len(chosen))
 	var wait sync.WaitGroup
 	green := &passed{}
+	bins := &binaries{dir: top}
 	for i, s := range chosen {
 		dir := <-dirs
 		if ctx.Err() != nil {
@@ -239,7 +241,7 @@ func run(ctx context.Context, o options) error {
 		}
 		wait.Go(func() {
 			defer func() { dirs <- dir }()
-			r, err := try(ctx, dir, s)
+			r, err := try(ctx, dir, bins, s)
 			if r.test != "" && err == nil && !green.without(ctx, dir, r.pkg, r.test) {
 				r.verdict, r.by = "UNTRIED", r.test+" fails without the sabotage too"
 			}
@@ -353,17 +355,15 @@ var (
 )
 
 // try runs the tests of a sabotage in the copy in dir.
-func try(ctx context.Context, dir string, s sabotage) (result, error) {
-	before, err := s.apply(dir, true)
-	if err != nil {
-		return result{}, err
-	}
-	defer os.WriteFile(filepath.Join(dir, s.file), before, 0o644)
+func try(ctx context.Context, dir string, bins *binaries, s sabotage) (result, error) {
 	begin := time.Now()
-	out, err := test(ctx, dir, s.pkg, s.tests)
+	out, err := bins.test(ctx, dir, s, s.tests)
 	if err == nil && s.again != "" {
 		s.pkg = "./blackbox"
-		out, err = test(ctx, dir, s.pkg, s.again)
+		out, err = bins.test(ctx, dir, s, s.again)
+	}
+	if errors.Is(err, errSabotage) {
+		return result{}, err
 	}
 	r := result{sabotage: s, verdict: "SURVIVED", took: time.Since(begin)}
 	exit, _ := errors.AsType[*exec.ExitError](err)
@@ -411,21 +411,28 @@ func (p *passed) without(ctx context.Context, dir, pkg, name string) bool {
 	return err == nil
 }
 
+// goflags are the flags with which tests are compiled.
+const goflags = "GOFLAGS=-buildvcs=false -tags=nopgxregisterdefaulttypes"
+
 // errFailed means that test stopped the tests because one failed.
 var errFailed = errors.New("a test failed")
 
-// test runs tests of a package in the copy in dir. When a test fails or ctx ends, it stops the go command and all
-// tests: -failfast would wait for those that run in parallel.
+// test runs tests of a package in the copy in dir.
 func test(ctx context.Context, dir, pkg, tests string) ([]byte, error) {
+	return start(ctx, dir, "go", "test", "-v", "-vet=off", "-count=1", "-failfast", "-timeout=10m", "-run", tests, pkg)
+}
+
+// start runs a command that runs tests. When a test fails or ctx ends, it stops the command and all tests: -failfast
+// would wait for those that run in parallel.
+func start(ctx context.Context, dir, name string, args ...string) ([]byte, error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	c := exec.CommandContext(ctx, "go", "test", "-v", "-vet=off", "-count=1", "-failfast", "-timeout=10m", "-run", tests,
-		pkg)
+	c := exec.CommandContext(ctx, name, args...)
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGTERM) }
 	c.WaitDelay = time.Minute
 	c.Dir = dir
-	c.Env = append(os.Environ(), "GOFLAGS=-buildvcs=false -tags=nopgxregisterdefaulttypes")
+	c.Env = append(os.Environ(), goflags)
 	out := &output{failed: func() { stop(errFailed) }}
 	c.Stdout, c.Stderr = out, out
 	err := c.Run()
