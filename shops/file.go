@@ -107,6 +107,7 @@ type lineRow struct {
 	line
 	status  state
 	shipped bool
+	remark  string // what the customer has chosen, or ""
 }
 
 // orderFile has the orders of a file, in the sequence of their first rows.
@@ -205,8 +206,9 @@ func timeOf(text string) time.Time {
 func (o *fileOrder) addLine(row *fileRow) string {
 	l := line{Title: cleanTitle(html.UnescapeString(row.Title.Or(""))), SKU: clean(row.SKU.Or(""), 200, false),
 		Quantity: row.Quantity.Or(1), Left: -1}
-	if variation := clean(html.UnescapeString(row.Variation.Or("")), 1000, false); variation != "" && l.Title != "" {
-		l.Title = cleanTitle(l.Title + " - " + variation)
+	variation, personal := personalised(clean(html.UnescapeString(row.Variation.Or("")), 5000, false))
+	if variation != "" && l.Title != "" {
+		l.Title = cleanTitle(l.Title + " - " + clean(variation, 1000, false))
 	}
 	switch {
 	case l.Title != "":
@@ -239,7 +241,10 @@ func (o *fileOrder) addLine(row *fileRow) string {
 	}
 	status := stateOf(o.status)
 	one := lineRow{l, status, status == isShipped || stateOf(row.LineStatus.Or("")) == isShipped ||
-		isSet(row.ShippedAt.Or(""))}
+		isSet(row.ShippedAt.Or("")), ""}
+	if personal != "" {
+		one.remark = l.Title + ": " + personal
+	}
 	if n, ok := o.ids[l.ID]; ok { // the same line again
 		o.rows[n] = one
 		return ""
@@ -247,6 +252,21 @@ func (o *fileOrder) addLine(row *fileRow) string {
 	o.ids[l.ID] = len(o.rows)
 	o.rows = append(o.rows, one)
 	return ""
+}
+
+// personalised takes the text that a customer wants on the product out of a variation of Etsy, where it comes last. It
+// would make each line another one.
+func personalised(variation string) (rest, text string) {
+	const name, none = "Personalization:", "Not requested on this item."
+	i := strings.Index(variation, name)
+	if i < 0 {
+		return variation, ""
+	}
+	rest = strings.TrimRight(variation[:i], ", ")
+	if text = strings.TrimSpace(variation[i+len(name):]); text == none {
+		return rest, ""
+	}
+	return rest, name + " " + text
 }
 
 // finish makes the lines of the order when all rows are known. A line that is cancelled has nothing left, unless the
@@ -257,12 +277,15 @@ func (o *fileOrder) finish() {
 		open = open || row.status != isCancelled
 	}
 	o.order.Cancelled = o.order.Cancelled || !open
+	var remarks []string
 	for _, row := range o.rows {
 		if row.status == isCancelled && open {
 			row.Left = 0
 		}
+		remarks = append(remarks, row.remark)
 		o.order.Lines, o.shipped = append(o.order.Lines, row.line), append(o.shipped, row.shipped || o.isShipped)
 	}
+	o.order.Note = clean(noted(o.order.Note, remarks), 10_000, true)
 	o.rows, o.ids, o.keys = nil, nil, nil
 }
 

@@ -124,6 +124,25 @@ func TestEtsyFile(t *testing.T) {
 	post(t, c, "/check", orders).Fields("body")
 }
 
+// What a customer wants on the product is in the notes of the order. Lines with different texts are assigned alike.
+func TestEtsyPersonalization(t *testing.T) {
+	t.Parallel()
+	c, _, _ := farm(t)
+	file := etsyTitles +
+		etsyRow("3001", "71", "Dragon", "Color:Red,Personalization:For Bob &amp; Eve, with love", "DRG-RED", 2, "12.50", "", "") +
+		etsyRow("3001", "72", "Sign", "Personalization:Bob", "", 1, "4", "0", "") +
+		etsyRow("3002", "73", "Sign", "Personalization:Eve", "", 1, "4", "0", "") +
+		etsyRow("3003", "74", "Sign", "Personalization:Not requested on this item.", "", 1, "4", "0", "")
+	wantCounts(t, post(t, c, "", file).Want(200), "3/0/0/0/0")
+	c.Get(t, find(t, c, "3001")).Want(200).Shows(map[string]string{"items.#": "1",
+		"notes":                    "Dragon - Color:Red: Personalization: For Bob & Eve, with love\nSign: Personalization: Bob",
+		"unassigned_lines.0.title": "Sign"})
+	c.Get(t, find(t, c, "3002")).Want(200).Shows(map[string]string{"notes": "Sign: Personalization: Eve",
+		"unassigned_lines.0.title": "Sign"})
+	c.Get(t, find(t, c, "3003")).Want(200).Shows(map[string]string{"notes": "null", "unassigned_lines.0.title": "Sign"})
+	wantCounts(t, post(t, c, "", file).Want(200), "0/0/3/0/0")
+}
+
 // The orders of Shopify: later rows of an order have only its line. A cancelled order is cancelled here, and comes
 // back.
 func TestShopifyFile(t *testing.T) {

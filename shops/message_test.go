@@ -494,3 +494,42 @@ func TestTitlesInHTML(t *testing.T) {
 	s.send(t, wooOrder(1, 1, "processing", line))
 	testkit.Equal(t, itemsOf(t, s.c, "1"), "Vase & Pot \u2013 Red 1", "the line")
 }
+
+// What customers have chosen for a line is in the notes of the order, also if the line is a product.
+func TestWhatCustomersHaveChosen(t *testing.T) {
+	t.Parallel()
+	for kind, test := range map[string]struct {
+		order, line j
+		want        string
+	}{
+		"shopify": {shopifyOrder(1, 1, 1), j{"name": "Sign - Red", "properties": []j{{"name": "Engraving", "value": "Bob"},
+			{"name": "_id", "value": "x"}, {"name": "Size", "value": 5}, {"name": "Gift", "value": nil},
+			{"name": "Parts", "value": []string{"a"}}}},
+			"Ring twice\nSign - Red: Engraving: Bob\nSign - Red: Size: 5"},
+		"shopify without properties":         {shopifyOrder(1, 1, 1), j{"properties": nil}, "Ring twice"},
+		"shopify with properties of an app":  {shopifyOrder(1, 1, 1), j{"properties": j{"Engraving": "Bob"}}, "Ring twice"},
+		"shopify with a property of the app": {shopifyOrder(1, 1, 1), j{"properties": []any{"Engraving"}}, "Ring twice"},
+		"woocommerce": {wooOrder(1, 1, "processing"), j{"name": "Sign - Dark red, 20 cm", "meta_data": []j{
+			{"key": "pa_color", "value": "dark-red", "display_key": "Color", "display_value": "Dark red"},
+			{"key": "size", "value": "20 cm", "display_key": "Size", "display_value": "20 cm"},
+			{"key": "pa_font", "value": "sans", "display_key": "Font", "display_value": "Sans"},
+			{"key": "_reduced_stock", "value": "1"}, {"key": "list", "value": []string{"x"}},
+			{"key": "Text", "value": "Bob &amp; Eve", "display_key": "Text", "display_value": "<p>Bob &amp; Eve</p>"}}},
+			"Ring twice\nSign - Dark red, 20 cm: Font: Sans\nSign - Dark red, 20 cm: Text: Bob & Eve"},
+		"woocommerce without metadata": {wooOrder(1, 1, "processing"), j{"meta_data": j{}}, "Ring twice"},
+	} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t, strings.Fields(kind)[0])
+			s.c.NewProduct(t, "SIGN", 10)
+			line := wooLine(1, "SIGN", 1)
+			for name, value := range test.line {
+				line[name] = value
+			}
+			test.order["note"], test.order["customer_note"], test.order["line_items"] = "Ring twice", "Ring twice", []j{line}
+			s.send(t, test.order)
+			id := s.c.Get(t, orders).Want(200).Text("items.0.id")
+			s.c.Get(t, orders+"/"+id).Want(200).Shows(map[string]string{"notes": test.want, "items.#": "1"})
+		})
+	}
+}

@@ -1,6 +1,7 @@
 package shops
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
@@ -160,6 +161,31 @@ func (m *message) cleaned(id, updated, lines string) (*message, error) {
 
 var errRefunds = server.Invalid("refunds", "must have at most %d entries", maxRefunds)
 
+// remark returns what a customer has chosen for a line, such as a text to print: a title, a name and a value in JSON. It
+// is "" if the name is for programs, or the value is neither a text nor a number.
+func remark(title, name string, value json.RawMessage) string {
+	var text word
+	title, name = cleanTitle(title), clean(name, 200, false)
+	if name == "" || strings.HasPrefix(name, "_") || json.Unmarshal(value, &text) != nil {
+		return ""
+	}
+	chosen := clean(html.UnescapeString(string(text)), 2000, false)
+	if chosen == "" {
+		return ""
+	}
+	return title + ": " + name + ": " + chosen
+}
+
+// noted returns the note of an order with remarks about its lines.
+func noted(note string, remarks []string) string {
+	for _, text := range remarks {
+		if text != "" {
+			note += "\n" + text
+		}
+	}
+	return strings.TrimSpace(note)
+}
+
 // shopifyOrder is an order or, with OrderID, a refund in a message of Shopify.
 type shopifyOrder struct {
 	ID          word            `json:"id"`
@@ -194,6 +220,24 @@ type shopifyLine struct {
 	Discounts []struct {
 		Amount word `json:"amount"`
 	} `json:"discount_allocations"`
+	Chosen properties `json:"properties"`
+}
+
+// properties are what a customer has chosen. Their form is that of an app of the shop: one that is not known is left
+// out.
+type properties []property
+
+type property struct {
+	Name  string          `json:"name"`
+	Value json.RawMessage `json:"value"`
+}
+
+func (p *properties) UnmarshalJSON(b []byte) error {
+	var all []property
+	if json.Unmarshal(b, &all) == nil {
+		*p = all
+	}
+	return nil
 }
 
 type shopifyRefund struct {
@@ -238,6 +282,7 @@ func parseShopify(body []byte) (*message, error) {
 	for _, r := range o.Refunds {
 		add(r.Refunded)
 	}
+	var remarks []string
 	for _, l := range o.Lines {
 		title := l.Name
 		if title == "" {
@@ -257,7 +302,11 @@ func parseShopify(body []byte) (*message, error) {
 		m.Order.Lines = append(m.Order.Lines, line{string(l.ID), title, string(l.SKU), int64(l.Quantity),
 			left, price(string(l.Price), off.FloatString(6), int64(l.Quantity)),
 			o.Fulfilled == "fulfilled" || l.Fulfilled == "fulfilled"})
+		for _, chosen := range l.Chosen {
+			remarks = append(remarks, remark(title, chosen.Name, chosen.Value))
+		}
 	}
+	m.Order.Note = noted(m.Order.Note, remarks)
 	return m.cleaned("id", "updated_at", "line_items")
 }
 
@@ -273,13 +322,50 @@ type wooOrder struct {
 		Last  string `json:"last_name"`
 	} `json:"billing"`
 	Lines []struct {
-		ID       word   `json:"id"`
-		Name     string `json:"name"`
-		SKU      word   `json:"sku"`
-		Quantity count  `json:"quantity"`
-		Price    word   `json:"price"` // of a piece, after discounts
+		ID       word    `json:"id"`
+		Name     string  `json:"name"`
+		SKU      word    `json:"sku"`
+		Quantity count   `json:"quantity"`
+		Price    word    `json:"price"` // of a piece, after discounts
+		Chosen   wooMeta `json:"meta_data"`
 	} `json:"line_items"`
 	Refunds []wooRefund `json:"refunds"`
+}
+
+// wooMeta is what a customer has chosen for a line, and what plugins keep for themselves.
+type wooMeta []wooChoice
+
+type wooChoice struct {
+	Key   string          `json:"key"`
+	Name  string          `json:"display_key"`
+	Value json.RawMessage `json:"value"`
+	Shown json.RawMessage `json:"display_value"`
+}
+
+func (w *wooMeta) UnmarshalJSON(b []byte) error {
+	var all []wooChoice
+	if json.Unmarshal(b, &all) == nil {
+		*w = all
+	}
+	return nil
+}
+
+// remark returns the remark about a choice for a line with a title. Titles have most attributes of variations.
+func (c wooChoice) remark(title string) string {
+	if strings.HasPrefix(c.Key, "pa_") && c.Shown != nil {
+		c.Value = c.Shown
+	}
+	var text word
+	if strings.HasPrefix(c.Key, "_") || json.Unmarshal(c.Value, &text) != nil {
+		return ""
+	}
+	_, attributes, _ := strings.Cut(title, " - ")
+	for attribute := range strings.SplitSeq(attributes, ", ") {
+		if strings.EqualFold(attribute, string(text)) {
+			return ""
+		}
+	}
+	return remark(title, cmp.Or(c.Name, c.Key), c.Value)
 }
 
 // wooRefund is a part of an order that was refunded. WooCommerce itself sends only the total, which is negative. Some
@@ -359,6 +445,7 @@ func parseWooCommerce(body []byte, delivery string, now time.Time) (*message, er
 		m.Order.Note = strings.TrimSpace(m.Order.Note + "\nRefunded in part, the shop does not say for which lines: " +
 			strings.Join(totals, ", "))
 	}
+	var remarks []string
 	for _, l := range o.Lines {
 		left := int64(-1)
 		if n := refunded[string(l.ID)]; n > 0 {
@@ -366,7 +453,11 @@ func parseWooCommerce(body []byte, delivery string, now time.Time) (*message, er
 		}
 		m.Order.Lines = append(m.Order.Lines, line{string(l.ID), html.UnescapeString(l.Name), string(l.SKU),
 			int64(l.Quantity), left, price(string(l.Price), "", int64(l.Quantity)), stateOf(o.Status) == isShipped})
+		for _, chosen := range l.Chosen {
+			remarks = append(remarks, chosen.remark(html.UnescapeString(l.Name)))
+		}
 	}
+	m.Order.Note = noted(m.Order.Note, remarks)
 	return m.cleaned("id", "date_modified_gmt", "line_items")
 }
 
