@@ -130,7 +130,8 @@ func (p *fileProduct) compareFacts(known *knownProduct) {
 
 // updatePlates compares the plates of the product with those of the file, and changes them. A file with several plates
 // is the whole product; one plate is only that of the product.
-func (h handlers) updatePlates(ctx context.Context, p *fileProduct, id string, known *knownProduct, in *Product) error {
+func (h handlers) updatePlates(ctx context.Context, p *fileProduct, id string, known *knownProduct,
+	in *Product) error {
 	r := &p.result
 	in.PrintMinutes, in.PerPlate = value.Optional[int64]{}, value.Optional[int64]{}
 	if p.several {

@@ -75,11 +75,11 @@ func TestProductFromFile(t *testing.T) {
 	path := fromFile + "folder%2Fcoat+hook.gcode"
 	dry := sent(c).Post(t, path+"&dry_run=true", sample(t, "prusaslicer.gcode")).Want(200)
 	dry.Shows(texts(j{"action": "created", "dry_run": true, "product_id": nil, "name": "coat hook",
-		"estimated_print_time_minutes": 21, "pieces_per_plate": 3, "file_name": "coat hook.gcode", "sliced_by": "PrusaSlicer 2.7.4+win64",
-		"printer_model": "MK4", "nozzle_mm": 0.4, "layer_height_mm": 0.2, "plates.0.minutes": 62, "plates.0.weight_grams": 11.97,
-		"materials.0.match": "equal", "materials.0.material_type": "PLA", "materials.0.color": "Fire",
-		"materials.0.weight_grams": 3.99, "materials.0.file_color": "#FF8000", "materials.0.from_length": false,
-		"materials.0.candidates.1.color": "Sky"}))
+		"estimated_print_time_minutes": 21, "pieces_per_plate": 3, "file_name": "coat hook.gcode",
+		"sliced_by": "PrusaSlicer 2.7.4+win64", "printer_model": "MK4", "nozzle_mm": 0.4, "layer_height_mm": 0.2,
+		"plates.0.minutes": 62, "plates.0.weight_grams": 11.97, "materials.0.match": "equal",
+		"materials.0.material_type": "PLA", "materials.0.color": "Fire", "materials.0.weight_grams": 3.99,
+		"materials.0.file_color": "#FF8000", "materials.0.from_length": false, "materials.0.candidates.1.color": "Sky"}))
 	data, err := base64.StdEncoding.DecodeString(dry.Text("picture"))
 	testkit.Check(t, err)
 	if _, _, err := image.Decode(bytes.NewReader(data)); err != nil {
@@ -121,12 +121,14 @@ func TestProductFromFile(t *testing.T) {
 		"materials.0.weight_grams": 5}))
 
 	// Another material replaces the first one, and an optional one stays.
-	c.Post(t, product+"/materials", j{"material_type": "PVA", "color": "Natural", "weight_grams": 1, "is_required": false}).
+	c.Post(t, product+"/materials", j{"material_type": "PVA", "color": "Natural", "weight_grams": 1,
+		"is_required": false}).
 		Want(201)
 	sent(c).Post(t, path+update, strings.ReplaceAll(other, "filament_type = PLA", "filament_type = PETG")).Want(200)
 	bill := c.Get(t, product).Want(200)
 	bill.WantLen(t, "materials", 2)
-	bill.Shows(texts(j{"materials.0.material_type": "PVA", "materials.1.material_type": "PETG", "materials.1.color": "Orange"}))
+	bill.Shows(texts(j{"materials.0.material_type": "PVA", "materials.1.material_type": "PETG",
+		"materials.1.color": "Orange"}))
 }
 
 func TestFileMatches(t *testing.T) {
@@ -164,7 +166,8 @@ func TestFileMatches(t *testing.T) {
 		"materials.0.weight_grams": 1.84, "pieces_per_plate": 2}))
 	sent(c).Post(t, fromFile+"cura.gcode", sample(t, "cura.gcode")).Fields("filaments")
 	dry("cura.gcode", "&filaments=,2&pieces=1").Shows(texts(j{"materials.1.match": "chosen"}))
-	chosen := sent(c).Post(t, fromFile+"gear.gcode&pieces=1&filaments="+fmt.Sprintf("%d,%d", plain, petg), sample(t, "cura.gcode")).Want(200)
+	chosen := sent(c).Post(t, fromFile+"gear.gcode&pieces=1&filaments="+fmt.Sprintf("%d,%d", plain, petg),
+		sample(t, "cura.gcode")).Want(200)
 	chosen.Shows(texts(j{"materials.0.color": "Snow", "materials.0.weight_grams": 3.68, "materials.1.color": "Coal",
 		"materials.1.weight_grams": 2.41}))
 
@@ -199,7 +202,8 @@ func TestUnreadableFiles(t *testing.T) {
 		sent(c).Post(t, fromFile+"x.gcode", body).WantError(400, "UNREADABLE_FILE")
 	}
 	c.Post(t, fromFile+"x.gcode", j{}).WantError(415, "UNSUPPORTED_MEDIA_TYPE")
-	sent(api.Tenant(t).User(t, "viewer")).Post(t, fromFile+"x.gcode", sample(t, "bambu.gcode")).WantError(403, "FORBIDDEN")
+	sent(api.Tenant(t).User(t, "viewer")).Post(t, fromFile+"x.gcode", sample(t, "bambu.gcode")).
+		WantError(403, "FORBIDDEN")
 	other := api.Operator(t)
 	id := other.Post(t, products, j{"name": "Somebody else's"}).Want(201).ID()
 	sent(c).Post(t, fromFile+"x.gcode&product_id="+id, sample(t, "bambu.gcode")).WantError(400, "UNKNOWN_REFERENCE")

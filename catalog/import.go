@@ -248,7 +248,8 @@ func (f *productFile) lock(ctx context.Context, d *db.DB) (products []transfer.S
 	locked := server.LockRows("products", `id, `+strings.Join(productColumns, ", ")+`, (
 				select coalesce(json_agg(json_build_object('id', m.id, 'filament_id', m.filament_id,
 					'material_type', m.material_type, 'material_name', m.material_name, 'color', m.color,
-					'diameter_mm', trim_scale(m.diameter_mm), 'weight_grams', trim_scale(m.weight_grams), 'is_required', m.is_required,
+					'diameter_mm', trim_scale(m.diameter_mm), 'weight_grams', trim_scale(m.weight_grams),
+					'is_required', m.is_required,
 						'notes', m.notes)), '[]')
 				from product_materials m where m.product_id = products.id) as materials`, `
 		select unnest($1::uuid[]) as id union all
@@ -633,12 +634,13 @@ func inRows(ctx context.Context, d *db.DB, rows []map[string]any, statement stri
 }
 
 // sheets reads sheets of people as products, each row with one material at most.
-var sheets = imports.NewSheets[importRow]("product", map[string]string{"filament_name": "name", "article_number": "sku",
-	"category": "category", "notes": "notes", "selling_price": "selling_price", "purchase_price": "selling_price",
-	"print_minutes": "estimated_print_time_minutes", "labour_minutes": "labour_minutes",
-	"pieces_per_plate": "pieces_per_plate", "material_type": "materials.material_type", "color": "materials.color",
-	"net_weight_grams": "materials.weight_grams", "used_weight_grams": "materials.weight_grams",
-	"material_name": "materials.material_name", "diameter_mm": "materials.diameter_mm"}, "id", "sku", "materials.id")
+var sheets = imports.NewSheets[importRow]("product", map[string]string{"filament_name": "name",
+	"article_number": "sku", "category": "category", "notes": "notes", "selling_price": "selling_price",
+	"purchase_price": "selling_price", "print_minutes": "estimated_print_time_minutes",
+	"labour_minutes": "labour_minutes", "pieces_per_plate": "pieces_per_plate",
+	"material_type": "materials.material_type", "color": "materials.color", "net_weight_grams": "materials.weight_grams",
+	"used_weight_grams": "materials.weight_grams", "material_name": "materials.material_name",
+	"diameter_mm": "materials.diameter_mm"}, "id", "sku", "materials.id")
 
 // productImport imports products.
 var productImport = transfer.Import[productFile, ImportedProducts]{

@@ -26,8 +26,8 @@ type PictureQuery struct {
 // Known returns the version of the picture that the client knows, or "".
 func (q PictureQuery) Known() string { return q.Version.Or("") }
 
-const pictureKept = "The service decodes a picture and encodes it anew, with at most 512 pixels in width and height: " +
-	"nothing else of the file is kept, such as the place where a photo was taken."
+const pictureKept = "The service decodes a picture and encodes it anew, with at most 512 pixels in width and " +
+	"height: nothing else of the file is kept, such as the place where a photo was taken."
 
 var getPictureDoc = &server.Doc{
 	ID: "getProductPicture", Tag: Tag, Summary: "Get the picture of a product",

@@ -242,7 +242,8 @@ var selectProducts = `
 		coalesce(s.on_hand, 0) as on_hand, coalesce(k.reserved, 0) as reserved,
 		coalesce(s.on_hand, 0) - coalesce(k.reserved, 0) as available, coalesce(k.incoming, 0) as incoming,
 		least(coalesce(k.missing, 0), 999999999) as missing,
-		round(s.value / nullif(greatest(s.on_hand, 0) - s.unvalued, 0), 6) as piece_cost, coalesce(s.value, 0) as piece_value,
+		round(s.value / nullif(greatest(s.on_hand, 0) - s.unvalued, 0), 6) as piece_cost,
+		coalesce(s.value, 0) as piece_value,
 		p.picture_version, p.created_at, p.updated_at, p.plate_of, p.plate, p.hidden_at, ` + auth.HiddenBy + `
 	from products p
 	left join product_pieces s on s.product_id = p.id`
@@ -345,7 +346,8 @@ func (h handlers) insert(ctx context.Context, id string, in *Product) (server.Cr
 		id, in.Name.Arg(), in.Description.Arg(), in.SKU.Arg(), in.Category.Arg(), in.PrintMinutes.Arg(),
 		in.Notes.Arg(), componentRows(in.Components), in.Labour.Arg(), in.PerPlate.Arg(),
 		in.SellingPrice.Arg(), in.FileName.Arg(), in.FileSHA256.Arg(), in.SlicedBy.Arg(), in.PrinterModel.Arg(),
-		in.NozzleMM.Arg(), in.LayerHeightMM.Arg(), in.Minimum.Arg(), in.Location.Arg()).Into(&added, &unknown, &twice, &expensive)}
+		in.NozzleMM.Arg(), in.LayerHeightMM.Arg(), in.Minimum.Arg(), in.Location.Arg()).
+		Into(&added, &unknown, &twice, &expensive)}
 	ids := make([]string, len(in.Materials))
 	for i := range ids {
 		ids[i] = value.NewID()
@@ -406,10 +408,10 @@ var updateDoc = &server.Doc{
 	Errors: []*server.Error{errDuplicateSKU, errUnknownPlates, errPlateOfPlate, errUnknownFilament, errFilamentField},
 }
 
-const plateRules = "`plates` are the plates of a product that is printed on several, all or nothing: errors name the " +
-	"place, such as `plates[1].materials[0].color`. Each plate is a product of its own, a component of the product, and " +
-	"has the print time and the filament of one piece, as every product. The product then has no print time, " +
-	"`pieces_per_plate` and required materials of its own. `docs/pieces.md` has the rules."
+const plateRules = "`plates` are the plates of a product that is printed on several, all or nothing: errors name " +
+	"the place, such as `plates[1].materials[0].color`. Each plate is a product of its own, a component of the " +
+	"product, and has the print time and the filament of one piece, as every product. The product then has no print " +
+	"time, `pieces_per_plate` and required materials of its own. `docs/pieces.md` has the rules."
 
 func (h handlers) update(ctx context.Context, r *server.Request[Product]) (server.OK[Product], error) {
 	return h.change(ctx, r.ID("id"), &r.In)
@@ -485,8 +487,8 @@ var restoreDoc = &server.Doc{
 	Description: "Shows a product again that was removed, with its materials and components. Its costs are computed " +
 		"again from the current spool prices. It cannot be restored while another product has its SKU " +
 		"(`DUPLICATE_SKU`), or while one of its components is hidden (`COMPONENT_HIDDEN`). For a product that is " +
-		"not hidden, the operation changes nothing and returns the product.\n\nA plate is then one of its product's plates " +
-		"again, with the next free number if another plate has its number. Its product must not be hidden " +
+		"not hidden, the operation changes nothing and returns the product.\n\nA plate is then one of its product's " +
+		"plates again, with the next free number if another plate has its number. Its product must not be hidden " +
 		"(`PRODUCT_HIDDEN`).",
 	Errors: []*server.Error{errDuplicateSKU.On(), errHiddenPart, errPlateHidden},
 }

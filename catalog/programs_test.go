@@ -100,7 +100,8 @@ func TestPrusaSlicer(t *testing.T) {
 	sent(c).Post(t, fromFile+"cube.gcode", gcode).Want(200).Shows(texts(j{"action": "created", "file_format": "gcode",
 		"estimated_print_time_minutes": minutes(took), "materials.0.weight_grams": grams, "materials.0.match": "equal",
 		"materials.0.color": "Signal", "materials.0.from_length": false, "layer_height_mm": 0.2}))
-	c.Get(t, products+"?file_name=cube.gcode").Want(200).Shows(texts(j{"items.0.estimated_print_time_minutes": minutes(took)}))
+	c.Get(t, products+"?file_name=cube.gcode").Want(200).
+		Shows(texts(j{"items.0.estimated_print_time_minutes": minutes(took)}))
 }
 
 // TestCuraEngine imports what CuraEngine has made of a cube. It needs the definitions of printers that are part of
@@ -134,5 +135,6 @@ func TestCuraEngine(t *testing.T) {
 	grams := math.Round(metres*1000*math.Pi/4*1.75*1.75*1.3/1000*100) / 100
 	sent(c).Post(t, fmt.Sprintf("%scube.gcode&filaments=%d", fromFile, number), gcode).Want(200).Shows(texts(j{
 		"estimated_print_time_minutes": minutes(time.Duration(seconds) * time.Second), "materials.0.weight_grams": grams,
-		"materials.0.match": "chosen", "materials.0.color": "Sand", "materials.0.from_length": true, "layer_height_mm": 0.2}))
+		"materials.0.match": "chosen", "materials.0.color": "Sand", "materials.0.from_length": true,
+		"layer_height_mm": 0.2}))
 }

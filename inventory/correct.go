@@ -83,13 +83,13 @@ const reversalRules = "The new entry has the kind of the first one and its grams
 	"`shortfall_grams`. Its `reverses_id` names the first one, which does not change, and whose `reversed_by_id` " +
 	"names the new one. Reports count both on the day of the first one, so that they cancel out; those of past days " +
 	"follow within about an hour. An entry of a printer that was reversed does not grow any more.\n\n" +
-	"An entry is reversed once (`USAGE_ALREADY_REVERSED`). The first entry of a spool and a reversal cannot be reversed " +
-	"(`USAGE_NOT_REVERSIBLE`): to take a reversal back, record the change again. What a production run has used is " +
-	"corrected through the run (`USAGE_OF_RUN`); this includes use outside of the run that it counts."
+	"An entry is reversed once (`USAGE_ALREADY_REVERSED`). The first entry of a spool and a reversal cannot be " +
+	"reversed (`USAGE_NOT_REVERSIBLE`): to take a reversal back, record the change again. What a production run has " +
+	"used is corrected through the run (`USAGE_OF_RUN`); this includes use outside of the run that it counts."
 
-const correctionWarnings = "`warnings` has `OVER_NET_WEIGHT` if the spool has more than its `net_weight_grams` then. It " +
-	"has `FILAMENT_SHORTFALL` if the spool has less than the entry takes: the spool is empty then, and the entry keeps the " +
-	"other grams in `shortfall_grams`."
+const correctionWarnings = "`warnings` has `OVER_NET_WEIGHT` if the spool has more than its `net_weight_grams` " +
+	"then. It has `FILAMENT_SHORTFALL` if the spool has less than the entry takes: the spool is empty then, and the " +
+	"entry keeps the other grams in `shortfall_grams`."
 
 var reverseDoc = &server.Doc{
 	ID: "reverseSpoolUsage", Tag: SpoolsTag, Summary: "Reverse an entry of a spool's usage",
@@ -102,11 +102,11 @@ var reverseDoc = &server.Doc{
 var moveDoc = &server.Doc{
 	ID: "moveSpoolUsage", Tag: SpoolsTag, Summary: "Move use to another spool",
 	Description: "Reverses an entry, as `reverseSpoolUsage` does, and records the same use on the spool that " +
-		"`spool_id` or `spool_number` names, in one transaction. The entry there has the kind, the `reason` and the printer " +
-		"of the first one, which its `moves_id` names, and reports count it on the same day. The `reason` of the request " +
-		"is that of the reversal.\n\n" + reversalRules + "\n\n" + correctionWarnings + "\n\n" +
-		"Only use can be moved (`USAGE_NOT_MOVABLE`): entries of the kinds `deducted` and `printed` that took filament. The " +
-		"spool that had it may be archived or removed; the other one may be archived.",
+		"`spool_id` or `spool_number` names, in one transaction. The entry there has the kind, the `reason` and the " +
+		"printer of the first one, which its `moves_id` names, and reports count it on the same day. The `reason` of the " +
+		"request is that of the reversal.\n\n" + reversalRules + "\n\n" + correctionWarnings + "\n\n" +
+		"Only use can be moved (`USAGE_NOT_MOVABLE`): entries of the kinds `deducted` and `printed` that took filament. " +
+		"The spool that had it may be archived or removed; the other one may be archived.",
 	Errors: []*server.Error{errReversed, errOfRun, errNotReversible, errNotUse, errSameSpool, errUnknownTarget},
 }
 

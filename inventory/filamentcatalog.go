@@ -358,7 +358,8 @@ func writeCatalog(
 		}
 	}
 	var total int64
-	last := []*db.Stmt{db.SQL(`select count(*) from (select from filament_catalog limit $1) c`, maxCatalog+1).Into(&total)}
+	last := []*db.Stmt{db.SQL(`select count(*) from (select from filament_catalog limit $1) c`, maxCatalog+1).
+		Into(&total)}
 	if !dryRun {
 		last = append(last, audit.Import("filament catalog"))
 	}

@@ -35,10 +35,11 @@ func TestSpoolsFollowFilament(t *testing.T) {
 
 	// The fields of the filament change with it, and with its vendor, and not otherwise.
 	old := c.Get(t, spoolPath).Want(200)
-	c.Patch(t, path, j{"material_type": "PETG", "material_name": "PETG+", "color": "Jet", "color_hex": nil, "diameter_mm": 2.85,
-		"vendor": "Prusament", "density_g_cm3": 1.27, "price": 99, "net_weight_grams": 1}).Want(200)
-	changed := map[string]string{"material_type": "PETG", "material_name": "PETG+", "brand": "Prusament", "color": "Jet", "color_hex": "null",
-		"diameter_mm": "2.85", "density_g_cm3": "1.27", "purchase_price": "15", "net_weight_grams": "750"}
+	c.Patch(t, path, j{"material_type": "PETG", "material_name": "PETG+", "color": "Jet", "color_hex": nil,
+		"diameter_mm": 2.85, "vendor": "Prusament", "density_g_cm3": 1.27, "price": 99, "net_weight_grams": 1}).Want(200)
+	changed := map[string]string{"material_type": "PETG", "material_name": "PETG+", "brand": "Prusament", "color": "Jet",
+		"color_hex": "null", "diameter_mm": "2.85", "density_g_cm3": "1.27", "purchase_price": "15",
+		"net_weight_grams": "750"}
 	now := c.Get(t, spoolPath).Want(200).Shows(changed)
 	if now.Text("updated_at") <= old.Text("updated_at") || now.Header.Get("ETag") == old.Header.Get("ETag") {
 		t.Errorf("updated_at was %s and is %s", old.Text("updated_at"), now.Text("updated_at"))

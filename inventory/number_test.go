@@ -121,7 +121,8 @@ func TestConcurrentNumbers(t *testing.T) {
 	}
 	file := "material_type,color,diameter_mm,net_weight_grams\n" + strings.Repeat("PLA,Black,1.75,1000\n", rows)
 	ctx := db.As(context.Background(), db.Actor{Tenant: c.Actor.Tenant})
-	if result, err := (imports.Importer{DB: c.API.DB}).CSV(ctx, strings.NewReader(file)); err != nil || result.Created != rows {
+	if result, err := (imports.Importer{DB: c.API.DB}).CSV(ctx, strings.NewReader(file)); err != nil ||
+		result.Created != rows {
 		t.Errorf("%+v %v", result, err)
 	}
 	wg.Wait()

@@ -246,7 +246,8 @@ func (h handlers) reportUsage(ctx context.Context, r *server.Request[UsageQuery]
 			from grouped
 		) t, period p`, append(r.In.Args(ctx), r.In.PrinterID.Arg())...)
 	err := h.db.Read(ctx, db.FreshPlan(), report)
-	if errors.Is(err, db.ErrTimeout) { // the ledger is long, and the service, which has just started, has not summarised it yet
+	if errors.Is(err, db.ErrTimeout) {
+		// The ledger is long, and the service, which has just started, has not summarised it yet.
 		if err = summariseUsage(ctx, h.db); err == nil {
 			err = h.db.Read(ctx, db.FreshPlan(), report)
 		}

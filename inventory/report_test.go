@@ -87,7 +87,8 @@ func wantReport(t *testing.T, c *testkit.Client, by string, first, last time.Tim
 	}
 	var text string
 	err := c.API.DB.Read(db.As(t.Context(), c.Actor), db.SQL(`
-		select coalesce(json_object_agg(key, grams || ' ' || coalesce(cost::text, 'null') || ' ' || corrected), '{}')::text from (
+		select coalesce(json_object_agg(key, grams || ' ' || coalesce(cost::text, 'null') || ' ' || corrected),
+			'{}')::text from (
 			select `+keys[by]+` as key, trim_scale(sum(u.grams)) as grams, trim_scale(sum(u.corrected)) as corrected,
 				trim_scale(round(coalesce(sum(u.grams * s.cost_per_gram) filter (where u.kind not in ('measured', 'edited')),
 					case when sum(u.grams) = 0 then 0 end), 6)) as cost

@@ -313,8 +313,8 @@ const initialWeight = "`remaining_weight_grams` is `net_weight_grams` by default
 	"usage ledger."
 
 const filamentRules = "With `filament_id` or `filament_number`, the spool has its `material_type`, " +
-	"`material_name`, `brand`, `color`, `color_hex`, `diameter_mm` and `density_g_cm3` from the filament, and they change " +
-	"with it; other " +
+	"`material_name`, `brand`, `color`, `color_hex`, `diameter_mm` and `density_g_cm3` from the filament, and they " +
+	"change with it; other " +
 	"values in the request are a `FILAMENT_FIELD`."
 
 const inheritRules = filamentRules + " `net_weight_grams`, `spool_weight_grams` and `purchase_price` are those of " +

@@ -125,8 +125,8 @@ func TestSpoolFields(t *testing.T) {
 	t.Parallel()
 	c := operator(t)
 	defaults := j{
-		"id": uuid, "filament_id": nil, "material_type": "PLA", "material_name": nil, "brand": nil, "color": "Black", "color_hex": nil,
-		"finish": nil, "diameter_mm": json.Number("1.75"), "net_weight_grams": json.Number("1000"),
+		"id": uuid, "filament_id": nil, "material_type": "PLA", "material_name": nil, "brand": nil, "color": "Black",
+		"color_hex": nil, "finish": nil, "diameter_mm": json.Number("1.75"), "net_weight_grams": json.Number("1000"),
 		"remaining_weight_grams": json.Number("1000"),
 		"spool_weight_grams":     nil, "purchase_price": nil, "cost_per_gram": nil, "supplier": nil,
 		"purchase_date": nil,
@@ -136,8 +136,8 @@ func TestSpoolFields(t *testing.T) {
 		"hidden_by": nil, "hidden_by_name": nil,
 	}
 	all := j{
-		"material_type": "Nylon", "material_name": "PA6-CF", "brand": "Fiberlogy", "color": "Türkis", "color_hex": "#1aB2c3", "finish": "Matte",
-		"diameter_mm": json.Number("2.85"), "net_weight_grams": json.Number("750.5"),
+		"material_type": "Nylon", "material_name": "PA6-CF", "brand": "Fiberlogy", "color": "Türkis", "color_hex": "#1aB2c3",
+		"finish": "Matte", "diameter_mm": json.Number("2.85"), "net_weight_grams": json.Number("750.5"),
 		"remaining_weight_grams": json.Number("0"),
 		"spool_weight_grams":     json.Number("200.123456"), "purchase_price": json.Number("52.99"),
 		"supplier":      "3DJake",
@@ -319,11 +319,13 @@ func TestComputedColumns(t *testing.T) {
 	c := operator(t)
 	ctx := db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant})
 	const insert = `insert into spools (id, color, diameter_mm, net_weight_grams, remaining_weight_grams,
-		material_type, brand, cost_per_gram, brand_key, color_key, material_key, supplier_key, location_key, lot_key, search_key)
+		material_type, brand, cost_per_gram, brand_key, color_key, material_key, supplier_key, location_key, lot_key,
+		search_key)
 		values ($1, 'RÖT', 1.75, 2, 1, 'PLA', 'BRAND', 5, 'x', 'x', 'x', 'x', 'x', 'x', 'x')`
 	for _, set := range []string{"", "material_type = 'ABS'", "material_name = 'PLA-CF'",
 		"diameter_mm = 2.85", "material_key = 'x'", "brand = 'ÄB'", "brand = null", "color = 'Blue'",
-		"net_weight_grams = 4", "purchase_price = 3", "finish = 'Mätt'", "supplier = 'Shop'", "location = 'A'", "lot_number = 'L'",
+		"net_weight_grams = 4", "purchase_price = 3", "finish = 'Mätt'", "supplier = 'Shop'", "location = 'A'",
+		"lot_number = 'L'",
 		"notes = 'Note'", "cost_per_gram = 9", "brand_key = 'X'", "color_key = 'X'", "supplier_key = 'X'",
 		"location_key = 'X'", "lot_key = 'X'", "search_key = 'X'", "color_hex = '#aabbcc'", "computed_filament = 7",
 		"computed_filament = null"} {
@@ -340,9 +342,10 @@ func TestComputedColumns(t *testing.T) {
 				is not distinct from row(round(purchase_price / net_weight_grams, 6),
 				lower(brand collate "und-x-icu"), lower(color collate "und-x-icu"),
 				material_type || '/' || case when material_name is null then '' else 'placf' end || '/' ||
-					trim_scale(diameter_mm), lower(supplier collate "und-x-icu"), lower(location collate "und-x-icu"), lower(lot_number collate "und-x-icu"),
-				`+server.Searchable(`concat_ws(E'\n', material_type, material_name, color, brand, finish, location, lot_number, supplier,
-					notes)`)+`, 1000000001 + (('x' || left(md5(concat_ws('|', material_type, coalesce(lower(brand
+					trim_scale(diameter_mm), lower(supplier collate "und-x-icu"),
+					lower(location collate "und-x-icu"), lower(lot_number collate "und-x-icu"),
+				`+server.Searchable(`concat_ws(E'\n', material_type, material_name, color, brand, finish, location, lot_number,
+					supplier, notes)`)+`, 1000000001 + (('x' || left(md5(concat_ws('|', material_type, coalesce(lower(brand
 					collate "und-x-icu"), ''), lower(color collate "und-x-icu"), coalesce(upper(color_hex), ''),
 					diameter_mm::text, material_name)), 8))::bit(32)::int & 1073741823))
 			from spools where id = $1`, id).Into(&computed))
@@ -447,9 +450,11 @@ func TestEditsOfSpools(t *testing.T) {
 		"type": "text"}).Want(201).ID()
 	slot := "/api/v1/printers/" + c.Post(t, "/api/v1/printers", j{"name": "A"}).Want(201).ID() + "/slots/1"
 	for name, edit := range map[string]func(id string){
-		"a field":        func(id string) { c.Patch(t, spools+"/"+id, j{"notes": "x"}).Want(200) },
-		"the weight":     func(id string) { c.Patch(t, spools+"/"+id, j{"remaining_weight_grams": 1}).Want(200) },
-		"several":        func(id string) { c.Patch(t, spools, j{"ids": []string{id}, "changes": j{"notes": "x"}}).Want(200) },
+		"a field":    func(id string) { c.Patch(t, spools+"/"+id, j{"notes": "x"}).Want(200) },
+		"the weight": func(id string) { c.Patch(t, spools+"/"+id, j{"remaining_weight_grams": 1}).Want(200) },
+		"several": func(id string) {
+			c.Patch(t, spools, j{"ids": []string{id}, "changes": j{"notes": "x"}}).Want(200)
+		},
 		"remove":         func(id string) { c.Delete(t, spools+"/"+id).Want(204) },
 		"remove several": func(id string) { c.Do(t, "DELETE", spools, j{"ids": []string{id}}).Want(200) },
 		"restore": func(id string) {

@@ -166,8 +166,9 @@ func userName(id string) string {
 
 // usageColumns returns the columns of Usage. table is the name of the ledger in the statement.
 func usageColumns(table string) string {
-	return strings.ReplaceAll(`u.id, u.spool_id, u.kind, u.reason, u.run_id, u.user_id, `+userName("u.user_id")+` as user_name,
-		u.api_key_id, u.printer_id, u.before_grams, u.after_grams, u.change_grams, u.shortfall_grams, u.covered_grams,
+	return strings.ReplaceAll(`u.id, u.spool_id, u.kind, u.reason, u.run_id, u.user_id,
+		`+userName("u.user_id")+` as user_name, u.api_key_id, u.printer_id, u.before_grams, u.after_grams, u.change_grams,
+		u.shortfall_grams, u.covered_grams,
 		u.reverses_id, (select v.id from spool_usage v where v.reverses_id = u.id) as reversed_by_id, u.moves_id,
 		u.created_at, u.updated_at`, "u.", table+".")
 }

@@ -60,8 +60,9 @@ func TestHiddenStaysUnchanged(t *testing.T) {
 	t.Parallel()
 	c := testkit.New(t, testkit.Options{}, inventory.Routes).Operator(t)
 	vendor := vendors + "/" + c.Post(t, vendors, j{"name": "Alpha"}).Want(201).ID()
-	filament := "/api/v1/filaments/" + c.Post(t, "/api/v1/filaments", j{"vendor_id": strings.TrimPrefix(vendor, vendors+"/"),
-		"material_type": "PLA", "color": "Red", "diameter_mm": 1.75, "price": 20}).Want(201).ID()
+	filament := "/api/v1/filaments/" + c.Post(t, "/api/v1/filaments", j{
+		"vendor_id": strings.TrimPrefix(vendor, vendors+"/"), "material_type": "PLA", "color": "Red", "diameter_mm": 1.75,
+		"price": 20}).Want(201).ID()
 	follower := spools + "/" + c.Post(t, spools, j{"filament_id": strings.TrimPrefix(filament, "/api/v1/filaments/"),
 		"net_weight_grams": 1000}).Want(201).ID()
 	c.WantHiddenUnchanged(t, vendor, j{"name": "Beta", "notes": "x", "empty_spool_weight_grams": 1, "external_id": "x",

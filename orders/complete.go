@@ -42,7 +42,8 @@ var completeDoc = &server.Doc{
 	Errors: []*server.Error{errUnknownItems},
 }
 
-func (h handlers) complete(ctx context.Context, r *server.Request[OrderCompletion]) (server.OK[DeliveredOrder], error) {
+func (h handlers) complete(ctx context.Context,
+	r *server.Request[OrderCompletion]) (server.OK[DeliveredOrder], error) {
 	id := r.ID("id")
 	var done bool
 	locked := db.SQL(`select status = 'done' from orders where id = $1 and hidden_at is null for no key update`, id).

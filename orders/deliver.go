@@ -92,11 +92,11 @@ func (DeliveryWarningCode) Enum() []string { return []string{"PIECES_SHORTFALL"}
 
 var errCancelled = server.Conflict("ORDER_NOT_OPEN", "The order is cancelled; set its status to received first")
 
-const deliveryRules = "The ledger of pieces has a `delivered` entry for each item. What is recorded has happened: pieces " +
-	"that were not in stock are delivered, too. The entry keeps them in `shortfall`, and `warnings` has " +
-	"`PIECES_SHORTFALL`. Pieces of a product with components and without materials of its own, a kit, that are not in stock " +
-	"are assembled first, and before them the kits in it, at all levels, as far as there are parts, unless the farm has " +
-	"turned `assemble_on_delivery` off. Plates become their product in any case."
+const deliveryRules = "The ledger of pieces has a `delivered` entry for each item. What is recorded has happened: " +
+	"pieces that were not in stock are delivered, too. The entry keeps them in `shortfall`, and `warnings` has " +
+	"`PIECES_SHORTFALL`. Pieces of a product with components and without materials of its own, a kit, that are not in " +
+	"stock are assembled first, and before them the kits in it, at all levels, as far as there are parts, unless the " +
+	"farm has turned `assemble_on_delivery` off. Plates become their product in any case."
 
 var deliverDoc = &server.Doc{
 	ID: "deliverOrder", Tag: Tag, Summary: "Deliver an order, or a part of it",

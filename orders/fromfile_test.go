@@ -29,8 +29,9 @@ func TestRunFromFileForOrder(t *testing.T) {
 		item := order.Text([]string{"items.1.id", "items.2.id"}[n])
 		sliced(path+"&dry_run=true", "prusaslicer.gcode").Want(200).Shows(map[string]string{"order_item_id": item})
 		run := sliced(path, "prusaslicer.gcode").Want(200).Shows(map[string]string{"order_item_id": item})
-		c.Get(t, "/api/v1/production-runs"+"/"+run.Text("run_id")).Want(200).Shows(map[string]string{"items.0.product_id": hook,
-			"items.0.quantity": "3", "items.0.order_item_id": item, "estimated_total_filament_grams": "11.97"})
+		c.Get(t, "/api/v1/production-runs"+"/"+run.Text("run_id")).Want(200).Shows(map[string]string{
+			"items.0.product_id": hook, "items.0.quantity": "3", "items.0.order_item_id": item,
+			"estimated_total_filament_grams": "11.97"})
 	}
 
 	// An item of a run that a file names prints that of an order only if it has the product of the file.

@@ -26,7 +26,8 @@ func TestHideAndRestoreOrder(t *testing.T) {
 	c.Get(t, path).Want(200).Shows(map[string]string{"total": "0"})
 	c.Get(t, path+"?hidden=true").Want(200).Shows(map[string]string{"total": "1", "items.0.id": created.ID()})
 	api.Operator(t).Post(t, order+"/restore", nil).WantError(404, "NOT_FOUND")
-	c.Post(t, "/api/v1/products/"+product+"/count", j{"counted": 0}).Want(200) // otherwise the other order takes the pieces
+	// Otherwise the other order takes the pieces.
+	c.Post(t, "/api/v1/products/"+product+"/count", j{"counted": 0}).Want(200)
 	other := path + "/" + c.Post(t, path, body).Want(201).ID()
 	c.Get(t, level).Want(200).Shows(map[string]string{"reserved_grams": "20", "low": "true"})
 	c.CheckLevels(t)

@@ -205,7 +205,8 @@ func (h handlers) deleteItem(ctx context.Context, r *server.Request[struct{}]) (
 var restoreItemDoc = &server.Doc{
 	ID: "restoreOrderItem", Tag: Tag, Summary: "Put an item back that was removed from an order",
 	Description: "Puts an item back that `removeOrderItem` has removed, with its quantity, its price and its runs. A " +
-		"`done` order is open again (`in_production`) if nothing of the item was delivered. For an item that is in the order, the operation changes nothing and returns the item.",
+		"`done` order is open again (`in_production`) if nothing of the item was delivered. For an item that is in the " +
+		"order, the operation changes nothing and returns the item.",
 }
 
 func (h handlers) restoreItem(ctx context.Context, r *server.Request[struct{}]) (server.OK[OrderItem], error) {

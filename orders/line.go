@@ -99,7 +99,8 @@ var assignDoc = &server.Doc{
 	ID: "assignOrderLine", Tag: Tag, Summary: "Assign a line of an order to a product",
 	Description: "Says once which product a line of `unassigned_lines` is, and how many `pieces` of it a unit of the " +
 		"line has, or with `ignore` that the farm does not print it. The line becomes an item of the order. Its " +
-		"price is that of the line divided by `pieces`, or the `selling_price` of the product if the line has no price.\n\n" +
+		"price is that of the line divided by `pieces`, or the `selling_price` of the product if the line has no " +
+		"price.\n\n" +
 		"The answer is remembered for the `sku` of the line or, if it has none, for its `title`, without regard to case: " +
 		"lines of other orders that are in the list for the same reason become items too, and so will lines of later " +
 		"orders. The SKU of a product comes first. `deleteOrderAssignment` forgets it.",

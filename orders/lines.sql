@@ -15,7 +15,8 @@ language sql stable rows 1 as $$
 	from (
 		(select 1 as n, p.id as product_id, 1 as pieces
 			from products p
-			where p.sku_key = lower(order_line_match.sku collate "und-x-icu") collate "C" and p.sku <> '' and p.hidden_at is null
+			where p.sku_key = lower(order_line_match.sku collate "und-x-icu") collate "C" and p.sku <> ''
+				and p.hidden_at is null
 			order by p.sku = order_line_match.sku desc, p.created_at, p.id limit 1)
 		union all
 		(select 2, a.product_id, a.pieces

@@ -17,12 +17,12 @@ $$;
 --     orders without one last, then of the creation of the orders and of the items. This order is the column place.
 --   * reserved: pieces in stock. An item takes the good pieces of its own runs first, and then those that are left by
 --     the items before it.
---   * incoming: pieces of unfinished runs. An item takes those of its own runs first, and then those of other runs that
---     their own items do not need, after the items before it.
---   * missing: the other pieces. They must be printed if printed is true. If components are in the product, each missing
---     piece needs them: these are the rows of the components. An unfinished run with parts_from_stock needs the
---     components of its pieces, too; they have the place of the item that it prints, or one after all items, without an
---     order.
+--   * incoming: pieces of unfinished runs. An item takes those of its own runs first, and then those of other runs
+--     that their own items do not need, after the items before it.
+--   * missing: the other pieces. They must be printed if printed is true. If components are in the product, each
+--     missing piece needs them: these are the rows of the components. An unfinished run with parts_from_stock needs
+--     the components of its pieces, too; they have the place of the item that it prints, or one after all items,
+--     without an order.
 --
 -- If only_products is not null, only the rows of these products are returned.
 --
@@ -34,8 +34,8 @@ $$;
 -- enable_nestloop: PostgreSQL does not know how many elements the arrays have, and would compare each item with each
 -- run.
 create or replace function net_pieces(only_products uuid[] default null, extra json default null)
-returns table (place int, order_id uuid, order_item_id uuid, line int, product_id uuid, of_item boolean, printed boolean,
-	needed float8, reserved float8, incoming float8, missing float8)
+returns table (place int, order_id uuid, order_item_id uuid, line int, product_id uuid, of_item boolean,
+	printed boolean, needed float8, reserved float8, incoming float8, missing float8)
 language plpgsql stable set plan_cache_mode = force_generic_plan set enable_nestloop = off as $$
 declare
 	tenant uuid := nullif(current_setting('app.tenant_id', true), '')::uuid;
@@ -129,7 +129,8 @@ begin
 	where x.takes > 0 or related is null or x.product_id = any (related);
 
 	with demand as (
-		select coalesce(p.place, p_runs)::int as place, k.component_product_id as product, sum(c.takes * k.quantity) as pieces
+		select coalesce(p.place, p_runs)::int as place, k.component_product_id as product,
+			sum(c.takes * k.quantity) as pieces
 		from unnest(c_item, c_product, c_takes) c (item, product, takes)
 		cross join lateral (
 			select * from product_components k where k.tenant_id = tenant and k.product_id = c.product offset 0

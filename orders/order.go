@@ -204,8 +204,8 @@ type OrderFilter struct {
 
 var listDoc = &server.Doc{
 	ID: "listOrders", Tag: Tag, Summary: "List orders",
-	Description: "An order in the list has its first items, and the numbers of its pieces. All filters but `search` use an " +
-		"index. `search` and a `sort_by` without an index read all matching orders.",
+	Description: "An order in the list has its first items, and the numbers of its pieces. All filters but `search` " +
+		"use an index. `search` and a `sort_by` without an index read all matching orders.",
 }
 
 // list returns the list of the orders that the filter selects.
@@ -436,9 +436,9 @@ func contentOf(o *Order) ([]byte, error) {
 var updateDoc = &server.Doc{
 	ID: "updateOrder", Tag: Tag, Summary: "Update an order",
 	Description: "Any `status` may be set. A `done` or `cancelled` order reserves no filament, and its status no " +
-		"longer follows its production runs; set it to `received` or `in_production` to open it again. An order that becomes " +
-		"`done` here is marked done by hand, as with `completeOrder`: the customer got all pieces. Another status takes " +
-		"the deliveries of a `done` order back: its pieces are in stock again, and `delivered` is null. The runs of " +
+		"longer follows its production runs; set it to `received` or `in_production` to open it again. An order that " +
+		"becomes `done` here is marked done by hand, as with `completeOrder`: the customer got all pieces. Another status " +
+		"takes the deliveries of a `done` order back: its pieces are in stock again, and `delivered` is null. The runs of " +
 		"a cancelled order stay as they are, and go on reserving filament until they end, but no further run can " +
 		"print its items.\n\n" +
 		"Items have their own operations; this one ignores `items`.",

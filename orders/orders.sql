@@ -211,7 +211,8 @@ end $$;
 --
 -- Returns the shortfalls as a JSON array of objects with order_item_id, product_id, product_name and pieces.
 drop function if exists deliver_pieces(uuid, json, boolean);
-create or replace function deliver_pieces(p_order uuid, p_targets json, p_rest boolean, p_assemble boolean) returns json
+create or replace function deliver_pieces(p_order uuid, p_targets json, p_rest boolean, p_assemble boolean)
+returns json
 language plpgsql as $$
 declare
 	item record;

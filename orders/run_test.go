@@ -256,7 +256,8 @@ func TestListedOrders(t *testing.T) {
 	c := newAPI(t).Operator(t)
 	var items []j
 	for i, price := range []any{10, nil, 2.5, 1} {
-		items = append(items, j{"product_id": c.NewProduct(t, fmt.Sprint("P-", i), 1), "quantity": 2 + i, "unit_price": price})
+		items = append(items, j{"product_id": c.NewProduct(t, fmt.Sprint("P-", i), 1), "quantity": 2 + i,
+			"unit_price": price})
 	}
 	empty := c.Post(t, path, j{"customer": "Bob"}).Want(201).ID()
 	order := c.Post(t, path, j{"customer": "Ada", "items": items}).Want(201)

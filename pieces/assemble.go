@@ -53,8 +53,8 @@ func (h handlers) assemble(ctx context.Context, r *server.Request[AssemblyReques
 
 var disassembleDoc = &server.Doc{
 	ID: "disassemblePieces", Tag: catalog.Tag, Summary: "Take pieces apart",
-	Description: "The way back of `assemblePieces`: the pieces leave the stock, and their direct components come in, at " +
-		"the average cost of those that are there.",
+	Description: "The way back of `assemblePieces`: the pieces leave the stock, and their direct components come in, " +
+		"at the average cost of those that are there.",
 	Errors: []*server.Error{errNotEnough, errNoComponents},
 }
 
@@ -94,9 +94,9 @@ func (h handlers) assembly(
 
 var reverseDoc = &server.Doc{
 	ID: "reversePieceEntry", Tag: Tag, Summary: "Take an entry of the ledger of pieces back",
-	Description: "Adds an entry with the opposite pieces, which names the first one in `reverses_id`; for an entry of an " +
-		"assembly, it does so for all entries of the assembly. The reversal of a delivery lowers `delivered` of the order's " +
-		"item, and a `done` order is open again; that of a return raises it.\n\n" +
+	Description: "Adds an entry with the opposite pieces, which names the first one in `reverses_id`; for an entry of " +
+		"an assembly, it does so for all entries of the assembly. The reversal of a delivery lowers `delivered` of the " +
+		"order's item, and a `done` order is open again; that of a return raises it.\n\n" +
 		"An entry is reversed once (`ENTRY_REVERSED`), and a reversal is not reversed (`ENTRY_NOT_REVERSIBLE`). What a " +
 		"production run has produced or used is corrected through the run (`ENTRY_OF_RUN`). Nothing changes if pieces " +
 		"would leave that are not in stock (`NOT_ENOUGH_PIECES`). The body may be empty.",

@@ -24,7 +24,8 @@ func TestAssemble(t *testing.T) {
 	c.Post(t, products+"/"+clip+"/count", j{"counted": 8}).Want(200)
 	two := j{"quantity": 2}
 	detail := c.Post(t, products+"/"+kit+"/assemble", j{"quantity": 3}).WantError(409, "NOT_ENOUGH_PIECES").Text("detail")
-	testkit.Equal(t, detail, "Not enough pieces in stock: 0 of Product Base, 3 are needed; 8 of Product Clip, 9 are needed",
+	testkit.Equal(t, detail,
+		"Not enough pieces in stock: 0 of Product Base, 3 are needed; 8 of Product Clip, 9 are needed",
 		"detail")
 	onHand(t, c, clip, 8)
 	c.Post(t, products+"/"+base+"/count", j{"counted": 2}).Want(200)
@@ -231,7 +232,8 @@ func TestDisassembleTooMany(t *testing.T) {
 	t.Parallel()
 	c := newFarm(t).Tenant(t).User(t, "operator")
 	part := c.Post(t, products, j{"name": "Part"}).Want(201).ID()
-	kit := c.Post(t, products, j{"name": "Kit", "components": []j{{"component_product_id": part, "quantity": 1_000_000}}}).
+	kit := c.Post(t, products,
+		j{"name": "Kit", "components": []j{{"component_product_id": part, "quantity": 1_000_000}}}).
 		Want(201).ID()
 	c.Post(t, products+"/"+kit+"/count", j{"counted": 1_000_000}).Want(200)
 	c.Post(t, products+"/"+kit+"/disassemble", j{"quantity": 1_000_000}).Fields("quantity")

@@ -36,8 +36,8 @@ func (a *Adjustment) Check(problems *server.Problems) {
 
 var errNotEnough = server.Conflict("NOT_ENOUGH_PIECES", "Not enough pieces in stock: %s", "3 of Dragon, 5 are needed")
 
-const changeRules = "The answer is the entry of the ledger. The reversal of an entry takes it back. Pieces that come " +
-	"into stock here have the average cost of those that are there."
+const changeRules = "The answer is the entry of the ledger. The reversal of an entry takes it back. Pieces that " +
+	"come into stock here have the average cost of those that are there."
 
 var countDoc = &server.Doc{
 	ID: "countPieces", Tag: catalog.Tag, Summary: "Set the pieces in stock to a count",

@@ -46,7 +46,8 @@ type Entry struct {
 
 // entryColumns returns the columns of Entry. table is the name of the ledger in the statement.
 func entryColumns(table string) string {
-	return strings.ReplaceAll(`e.id, e.product_id, (select p.name from products p where p.id = e.product_id) as product_name,
+	return strings.ReplaceAll(`e.id, e.product_id,
+		(select p.name from products p where p.id = e.product_id) as product_name,
 		e.kind, e.pieces, e.shortfall, e.on_hand, e.cost, e.run_id, e.run_item_id, e.order_id,
 		(select o.reference from orders o where o.id = e.order_id) as reference, e.order_item_id, e.assembly_id, e.reason,
 		e.user_id, e.api_key_id,

@@ -56,7 +56,8 @@ func TestStreamedPictures(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if p := f.Plates[0]; !bytes.Equal(p.Picture, picture) || f.Program != "OrcaSlicer 2.4.0" || p.Seconds != 2242 || p.Filaments[0].Grams != 11.23 {
+		if p := f.Plates[0]; !bytes.Equal(p.Picture, picture) || f.Program != "OrcaSlicer 2.4.0" || p.Seconds != 2242 ||
+			p.Filaments[0].Grams != 11.23 {
 			t.Errorf("%s: %d bytes of %d, %d seconds, %q", name, len(p.Picture), len(picture), p.Seconds, f.Program)
 		}
 	}

@@ -15,8 +15,8 @@ import (
 // number or a date: package transfer does, for the whole file.
 
 // otherMaterials are materials without a type of their own. Their type is Custom.
-var otherMaterials = regexp.MustCompile(`(?i)\b(PEEK|PEKK|PEI|ULTEM|PPSU?|PPS|PP|PE|HDPE|LDPE|PET|RPET|PETT|PCTG|CPE|` +
-	`PVB|PVDF|` +
+var otherMaterials = regexp.MustCompile(`(?i)\b(PEEK|PEKK|PEI|ULTEM|PPSU?|PPS|PP|PE|HDPE|LDPE|PET|RPET|` +
+	`PETT|PCTG|CPE|PVB|PVDF|` +
 	`POM|PMMA|ACRYL|SAN|TPE|TPC|TPS|TPI|EVA|PHA|PCL|PBT|PVC|BVOH|SBS|SEBS|SBC|MABS|PSU|PES|PAI|PBS|` +
 	`FLEX|CFPEEK|PPO|PPE|` +
 	`FILAFLEX|NINJAFLEX)([- ]?(CF|GF)\d*)?\b`)
@@ -33,10 +33,10 @@ func init() {
 }
 
 // spokenMaterials are names of materials that MaterialOf does not know.
-var spokenMaterials = map[string]string{"polylactid": "PLA", "polylactide": "PLA", "polylacticacid": "PLA", "petg": "PETG",
-	"pet-g": "PETG", "nylon": "Nylon", "polyamid": "Nylon", "poliamida": "Nylon", "poliammide": "Nylon", "poliamid": "Nylon",
-	"polyamide": "Nylon", "polykarbonat": "PC", "polycarbonat": "PC", "policarbonato": "PC", "poliweglan": "PC",
-	"polycarbonaat": "PC", "styrol": "HIPS"}
+var spokenMaterials = map[string]string{"polylactid": "PLA", "polylactide": "PLA", "polylacticacid": "PLA",
+	"petg": "PETG", "pet-g": "PETG", "nylon": "Nylon", "polyamid": "Nylon", "poliamida": "Nylon", "poliammide": "Nylon",
+	"poliamid": "Nylon", "polyamide": "Nylon", "polykarbonat": "PC", "polycarbonat": "PC", "policarbonato": "PC",
+	"poliweglan": "PC", "polycarbonaat": "PC", "styrol": "HIPS"}
 
 // readMaterial returns the type of a material and its name, which is "" if the type says all. It returns false if the
 // text is not a material.
@@ -185,11 +185,12 @@ func init() {
 }
 
 // blanks are texts that stand for an empty cell.
-var blanks = map[string]bool{"-": true, "--": true, "---": true, "–": true, "—": true, "?": true, "??": true, "n/a": true,
-	"na": true, "n.a.": true, "#n/a": true, "#nv": true, "#value!": true, "#wert!": true, "#ref!": true, "#bezug!": true,
-	"#div/0!": true, "#name?": true, "null": true, "none": true, "nil": true, "unknown": true, "unbekannt": true, "k.a.": true,
-	"k. a.": true, "inconnu": true, "desconocido": true, "sconosciuto": true, "onbekend": true, "desconhecido": true,
-	"nieznany": true, "neznámý": true, "okänd": true, "/": true, ".": true, "tbd": true, "nan": true}
+var blanks = map[string]bool{"-": true, "--": true, "---": true, "–": true, "—": true, "?": true, "??": true,
+	"n/a": true, "na": true, "n.a.": true, "#n/a": true, "#nv": true, "#value!": true, "#wert!": true, "#ref!": true,
+	"#bezug!": true, "#div/0!": true, "#name?": true, "null": true, "none": true, "nil": true, "unknown": true,
+	"unbekannt": true, "k.a.": true, "k. a.": true, "inconnu": true, "desconocido": true, "sconosciuto": true,
+	"onbekend": true, "desconhecido": true, "nieznany": true, "neznámý": true, "okänd": true, "/": true, ".": true,
+	"tbd": true, "nan": true}
 
 // formula matches a cell such as ="0012", which spreadsheet programs keep as a text.
 var formula = regexp.MustCompile(`^="((?:[^"]|"")*)"$`)
@@ -211,15 +212,19 @@ var (
 		`~|≈|±|<|>|≤|≥)\s*(\d.*)$`)
 	tolerance  = regexp.MustCompile(`\s*(?:±|\+/-|\+-).*$`)
 	endOfPrice = regexp.MustCompile(`^(.*\d)[.,:]?\s*[-–—]{1,2}\s*(\p{Sc}|[A-Za-zżłčŁ]{1,4})?$`)
-	codeBefore = regexp.MustCompile(`^(-?)\s*(kr|zł|zl|Kč|Kc|Fr|SFr|R\$|US\$|A\$|AU\$|C\$|CA\$|NZ\$|HK\$|S\$|Ft)\.?\s*(-?\d.*)$`)
-	otherCode  = regexp.MustCompile(`^(.*\d)\s*(US\$|A\$|AU\$|C\$|CA\$|NZ\$|HK\$|S\$|R\$|` +
+	codeBefore = regexp.MustCompile(`^(-?)\s*(kr|zł|zl|Kč|Kc|Fr|SFr|R\$|US\$|A\$|AU\$|C\$|CA\$|` +
+		`NZ\$|HK\$|S\$|Ft)\.?\s*(-?\d.*)$`)
+	otherCode = regexp.MustCompile(`^(.*\d)\s*(US\$|A\$|AU\$|C\$|CA\$|NZ\$|HK\$|S\$|R\$|` +
 		`euros?|Euros?|EURO|SFr\.?|zl|ZŁ|Kc|KČ|KC|[Dd]ollars?)$`)
-	signInside  = regexp.MustCompile(`^(\d+)(\p{Sc})(\d{1,2})$`)
-	bracketed   = regexp.MustCompile(`^(.*\d.*?)\s*[(\[][^()\[\]]*[)\]]$`)
-	diameters   = regexp.MustCompile(`^[øØ⌀∅]?\s*(\d[\d.,]*)\s*(?:mm)?\s*[øØ⌀∅]?$`)
-	otherGrams  = regexp.MustCompile(`^(.*\d)\s*(?i:grammes?|gramos?|grammi|grammo|gramas?|gramy|gramów|gramů|gr\.|gms?|grs?\.?|г)$`)
-	otherKilos  = regexp.MustCompile(`^(.*\d)\s*(?i:kilos?|kgs\.?|kg\.|kilogrammes?|kilogramos?|kilogrammi|kilogramm|quilos?)$`)
-	timeOfDay   = regexp.MustCompile(`[T ]+\d{1,2}:\d\d(?::\d\d(?:[.,]\d+)?)?\s*(?:[AaPp]\.?[Mm]\.?)?(?:Z|[-+]\d\d:?\d\d)?$`)
+	signInside = regexp.MustCompile(`^(\d+)(\p{Sc})(\d{1,2})$`)
+	bracketed  = regexp.MustCompile(`^(.*\d.*?)\s*[(\[][^()\[\]]*[)\]]$`)
+	diameters  = regexp.MustCompile(`^[øØ⌀∅]?\s*(\d[\d.,]*)\s*(?:mm)?\s*[øØ⌀∅]?$`)
+	otherGrams = regexp.MustCompile(`^(.*\d)\s*(?i:grammes?|gramos?|grammi|grammo|gramas?|gramy|` +
+		`gramów|gramů|gr\.|gms?|grs?\.?|г)$`)
+	otherKilos = regexp.MustCompile(`^(.*\d)\s*(?i:kilos?|kgs\.?|kg\.|kilogrammes?|kilogramos?|` +
+		`kilogrammi|kilogramm|quilos?)$`)
+	timeOfDay = regexp.MustCompile(`[T ]+\d{1,2}:\d\d(?::\d\d(?:[.,]\d+)?)?` +
+		`\s*(?:[AaPp]\.?[Mm]\.?)?(?:Z|[-+]\d\d:?\d\d)?$`)
 	weekday     = regexp.MustCompile(`^\pL{2,10}\.?,\s*(.*\d.*)$`)
 	monthYear   = regexp.MustCompile(`^(\d{1,2})[./-](\d{4})$`)
 	yearMonth   = regexp.MustCompile(`^(\d{4})[./-](\d{1,2})$`)
@@ -230,8 +235,8 @@ var (
 
 // currencyCodes has the codes of currencies that people write in another way.
 var currencyCodes = map[string]string{"r$": "BRL", "us$": "USD", "a$": "AUD", "au$": "AUD", "c$": "CAD", "ca$": "CAD",
-	"nz$": "NZD", "hk$": "HKD", "s$": "SGD", "sfr": "CHF", "fr": "CHF", "zl": "PLN", "zł": "PLN", "kc": "CZK", "kč": "CZK",
-	"euro": "EUR", "euros": "EUR", "dollar": "$", "dollars": "$", "ft": "HUF"}
+	"nz$": "NZD", "hk$": "HKD", "s$": "SGD", "sfr": "CHF", "fr": "CHF", "zl": "PLN", "zł": "PLN", "kc": "CZK",
+	"kč": "CZK", "euro": "EUR", "euros": "EUR", "dollar": "$", "dollars": "$", "ft": "HUF"}
 
 // readAmount returns an amount of money as transfer.ParseNumber knows it.
 func readAmount(text string) string {
@@ -355,9 +360,10 @@ var shares = map[string]string{}
 
 func init() {
 	for percent, all := range map[string]string{
-		"100": "full new unopened sealed voll neu ungeoffnet plein pleine neuf neuve lleno llena nuevo nueva pieno piena nuovo " +
-			"nuova vol nieuw cheio cheia novo nova pelna pelny nowa nowy nowe plna plny nova novy full ny oppnad 1/1",
-		"75": "3/4 ¾", "50": "half halb halbvoll halbleer 1/2 ½ moitie mitad meta metà medio halfvol metade polowa pul pulka halv",
+		"100": "full new unopened sealed voll neu ungeoffnet plein pleine neuf neuve lleno llena nuevo nueva pieno piena " +
+			"nuovo nuova vol nieuw cheio cheia novo nova pelna pelny nowa nowy nowe plna plny nova novy full ny oppnad 1/1",
+		"75": "3/4 ¾",
+		"50": "half halb halbvoll halbleer 1/2 ½ moitie mitad meta metà medio halfvol metade polowa pul pulka halv",
 		"25": "1/4 ¼", "33": "1/3", "67": "2/3",
 		"0": "empty leer vide vacio vacia vuoto vuota leeg vazio vazia pusta pusty prazdna prazdny tom"} {
 		for word := range strings.FieldsSeq(all) {
@@ -383,8 +389,8 @@ func init() {
 }
 
 // unitLike matches units and currencies behind numbers.
-var unitLike = regexp.MustCompile(`^(?i:\p{Sc}|%|mm|kgs?|g|gr|grams?|gramm|kilo|lbs?|pounds?|oz|ounces?|°?c|°|h|min|std|stk|pcs|st|ks|szt|uds?|` +
-	`x|×|[a-z]{3}|kr|zł|kč|ft|lei|fr|` +
+var unitLike = regexp.MustCompile(`^(?i:\p{Sc}|%|mm|kgs?|g|gr|grams?|gramm|kilo|lbs?|pounds?|oz|ounces?|°?c|°|h|` +
+	`min|std|stk|pcs|st|ks|szt|uds?|x|×|[a-z]{3}|kr|zł|kč|ft|lei|fr|` +
 	`g/cm[³3]|w)\.?$`)
 
 // numberLike reports whether a text is a number, perhaps with a unit.

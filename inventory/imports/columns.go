@@ -417,7 +417,8 @@ var titles = Titles{
 		piezas por placa, pezzi per piatto, stuks per plaat, peças por mesa, sztuk na stole, kusů na podložku,
 		per platta`},
 	{"external_id", `external id, external_id, filament.external_id, externe id, id externe, id externo, id esterno`},
-	{"filament_number", `filament number, filament no, filament nr, filament #, filamentnummer, numéro de filament, filament_id`},
+	{"filament_number", `filament number, filament no, filament nr, filament #, filamentnummer, numéro de filament,
+		filament_id`},
 
 	// What the service computes, or what only means something in the program from which it comes.
 	{"", `remaining length, remaining_length, used length, used_length, length, cost per gram, price per gram,
@@ -449,8 +450,8 @@ type Titles []struct{ Concept, Names string }
 type dictionary map[string][]string
 
 // letters maps letters with accents, in lower case, to letters of ASCII.
-var letters = map[rune]string{'ß': "ss", 'æ': "ae", 'œ': "oe", 'ø': "o", 'ð': "d", 'þ': "th", 'ł': "l", 'đ': "d", 'ı': "i",
-	'№': "no", '°': "", 'º': "", 'ª': "", '⌀': "o", 'µ': "u", '³': "3", '²': "2"}
+var letters = map[rune]string{'ß': "ss", 'æ': "ae", 'œ': "oe", 'ø': "o", 'ð': "d", 'þ': "th", 'ł': "l", 'đ': "d",
+	'ı': "i", '№': "no", '°': "", 'º': "", 'ª': "", '⌀': "o", 'µ': "u", '³': "3", '²': "2"}
 
 func init() {
 	for base, accents := range map[string]string{"a": "áàâãäåāăą", "c": "çćčĉċ", "d": "ď", "e": "éèêëēĕėęě", "g": "ğĝġģ",
@@ -514,13 +515,13 @@ func words(title string) (all []string) {
 }
 
 // units are words that say in which unit the numbers of a column are, with the unit for transfer.Number or "".
-var units = map[string]string{"g": "g", "gr": "g", "gram": "g", "grams": "g", "gramm": "g", "grammes": "g", "gramos": "g",
-	"grammi": "g", "gramas": "g", "kg": "kg", "kgs": "kg", "kilo": "kg", "kilogramm": "kg", "lb": "lb", "lbs": "lb", "pounds": "lb",
-	"oz": "oz", "ounces": "oz", "mm": "mm", "%": "%",
-	"percent": "%", "prozent": "%", "procent": "%", "pct": "%", "€": "", "$": "", "£": "", "eur": "", "euro": "", "euros": "",
-	"usd": "", "gbp": "", "chf": "", "pln": "", "zl": "", "czk": "", "kc": "", "sek": "", "kr": "", "nok": "", "dkk": "",
-	"brl": "", "cad": "", "aud": "", "huf": "", "pcs": "", "stk": "", "szt": "", "ks": "", "c": "", "h": "h", "min": "min",
-	"hours": "h", "minutes": "min", "minuten": "min", "stunden": "h", "std": "h", "std.": "h"}
+var units = map[string]string{"g": "g", "gr": "g", "gram": "g", "grams": "g", "gramm": "g", "grammes": "g",
+	"gramos": "g", "grammi": "g", "gramas": "g", "kg": "kg", "kgs": "kg", "kilo": "kg", "kilogramm": "kg", "lb": "lb",
+	"lbs": "lb", "pounds": "lb", "oz": "oz", "ounces": "oz", "mm": "mm", "%": "%",
+	"percent": "%", "prozent": "%", "procent": "%", "pct": "%", "€": "", "$": "", "£": "", "eur": "", "euro": "",
+	"euros": "", "usd": "", "gbp": "", "chf": "", "pln": "", "zl": "", "czk": "", "kc": "", "sek": "", "kr": "",
+	"nok": "", "dkk": "", "brl": "", "cad": "", "aud": "", "huf": "", "pcs": "", "stk": "", "szt": "", "ks": "", "c": "",
+	"h": "h", "min": "min", "hours": "h", "minutes": "min", "minuten": "min", "stunden": "h", "std": "h", "std.": "h"}
 
 // filler are words that say nothing about what a column means.
 var filler = map[string]bool{}
@@ -603,7 +604,8 @@ func (titlesOf dictionary) meanings(title string) (concepts []string, sure int) 
 		}
 		trimmed = trimmed[:len(trimmed)-1]
 	}
-	for i, form := range []string{normal(title, false), strings.Join(all, ""), strings.Join(trimmed, ""), normal(title, true)} {
+	for i, form := range []string{normal(title, false), strings.Join(all, ""), strings.Join(trimmed, ""),
+		normal(title, true)} {
 		if found := titlesOf[form]; found != nil {
 			return found, 100 - 4*i
 		}

@@ -564,7 +564,8 @@ func (c *converter) cell(r *rowValues, one *column, text string) string {
 		return read
 	case f != nil && f.IsNumber():
 		text = c.around(r, one, text)
-		if n, ok := transfer.ParseNumber(text); ok && n.Unit == "" && one.unit == "h" && strings.HasSuffix(base, "_minutes") {
+		if n, ok := transfer.ParseNumber(text); ok && n.Unit == "" && one.unit == "h" &&
+			strings.HasSuffix(base, "_minutes") {
 			text += " h"
 		}
 		return text

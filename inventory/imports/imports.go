@@ -52,9 +52,10 @@ var (
 
 // madeDescription describes the fields of columns that are not fields of a spool.
 const madeDescription = "A column can also be one of these, from which the import makes fields of new spools: " +
-	"`quantity`, the number of equal spools of the row; `remaining_percent`, `used_weight_grams` or `gross_weight_grams` " +
-	"(with the empty spool), which give the `remaining_weight_grams`; `price_per_kg` or `total_price` (of all spools of the " +
-	"row), which give the `purchase_price`; `filament_name`, such as \"Prusament PLA Galaxy Black\", which has the brand, " +
-	"material and colour if no other column has them; and `extra.KEY`, a custom field."
+	"`quantity`, the number of equal spools of the row; `remaining_percent`, `used_weight_grams` or " +
+	"`gross_weight_grams` (with the empty spool), which give the `remaining_weight_grams`; `price_per_kg` or " +
+	"`total_price` (of all spools of the row), which give the `purchase_price`; `filament_name`, such as \"Prusament " +
+	"PLA Galaxy Black\", which has the brand, material and colour if no other column has them; and `extra.KEY`, a " +
+	"custom field."
 
 type handlers struct{ db *db.DB }

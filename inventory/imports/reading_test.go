@@ -34,7 +34,8 @@ func TestImportReadsTheWholeFile(t *testing.T) {
 	postMode(t, c, "decimal=comma&date_order=mdy", open).Want(200).Shows(imported(1, 0, 0, 0))
 	c.Get(t, spools).Shows(map[string]string{"items.0.net_weight_grams": "1000", "items.0.spool_weight_grams": "200.5",
 		"items.0.purchase_date": "2024-01-02", "items.0.archived": "false"})
-	shown := columns + "PLA\tBlue\t1,75\t1.000\t200,5\t01/02/2024\tNEIN\nPLA\tGreen\t1,75\t750 g\t1.000\t31/01/2024\tNEIN\n"
+	shown := columns +
+		"PLA\tBlue\t1,75\t1.000\t200,5\t01/02/2024\tNEIN\nPLA\tGreen\t1,75\t750 g\t1.000\t31/01/2024\tNEIN\n"
 	postMode(t, c, "mode=create", shown).Want(200).Shows(imported(2, 0, 0, 0))
 	c.Get(t, spools+"?color=Blue").Shows(map[string]string{"items.0.net_weight_grams": "1000",
 		"items.0.purchase_date": "2024-02-01"})

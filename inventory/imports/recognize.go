@@ -79,10 +79,11 @@ var SpoolSheets = NewSheets[inventory.Spool]("spool", same(made+` brand supplier
 var (
 	filamentSheets = NewSheets[filamentRow]("filament", with(same(`material_type color color_hex diameter_mm
 		net_weight_grams spool_weight_grams notes density_g_cm3 material_name article_number external_id
-		extruder_temperature_c bed_temperature_c`), "brand", "vendor_name", "purchase_price", "price", "filament_name", "name"),
+		extruder_temperature_c bed_temperature_c`), "brand", "vendor_name", "purchase_price", "price",
+		"filament_name", "name"),
 		"id", "number")
-	vendorSheets = NewSheets[vendorRow]("vendor", with(same(`notes external_id`), "brand", "name", "filament_name", "name",
-		"supplier", "name", "spool_weight_grams", "empty_spool_weight_grams"), "id", "number")
+	vendorSheets = NewSheets[vendorRow]("vendor", with(same(`notes external_id`), "brand", "name",
+		"filament_name", "name", "supplier", "name", "spool_weight_grams", "empty_spool_weight_grams"), "id", "number")
 )
 
 // Good returns how many of the titles are known.
@@ -362,8 +363,9 @@ func (s *Sheets) candidates(i int, c *column) (all []candidate) {
 	if len(c.texts) == 0 {
 		return all
 	}
-	for concept, score := range map[string]int{"material_type": 62, "color_hex": 58, "diameter_mm": 60, "purchase_price": 50,
-		"purchase_date": 48, "net_weight_grams": 46, "remaining_weight_grams": 44, "remaining_percent": 47, "color": 50,
+	for concept, score := range map[string]int{"material_type": 62, "color_hex": 58, "diameter_mm": 60,
+		"purchase_price": 50, "purchase_date": 48, "net_weight_grams": 46, "remaining_weight_grams": 44,
+		"remaining_percent": 47, "color": 50,
 		"brand": 52, "material_name": 42} {
 		if s.concepts[concept] != "" && looksLike(c, concept) {
 			add(concept, score, "values")
@@ -433,7 +435,9 @@ func looksLike(c *column, concept string) bool {
 	case "material_type", "material_name":
 		return share(texts, isMaterial) >= 0.6
 	case "color_hex":
-		return share(texts, func(s string) bool { return isHex(s) && (strings.HasPrefix(s, "#") || !numberLike(s)) }) >= 0.4 &&
+		return share(texts, func(s string) bool {
+			return isHex(s) && (strings.HasPrefix(s, "#") || !numberLike(s))
+		}) >= 0.4 &&
 			share(texts, isHex) >= 0.8
 	case "diameter_mm":
 		return share(texts, isDiameter) >= 0.8
@@ -472,7 +476,8 @@ func isDiameter(text string) bool {
 func (s *Sheets) fit(c *column, concept, target string) (string, float64) {
 	texts := c.texts
 	titlesOf := s.dictionary()
-	both := slices.Contains(titlesOf[normal(c.title, false)], "quantity") || slices.Contains(titlesOf[normal(c.title, true)], "quantity")
+	both := slices.Contains(titlesOf[normal(c.title, false)], "quantity") ||
+		slices.Contains(titlesOf[normal(c.title, true)], "quantity")
 	small := share(texts, func(t string) bool {
 		n := amountOf(t)
 		return n >= 0 && n <= 40 && n == float64(int(n)) && numberLike(t)
@@ -525,7 +530,8 @@ func (s *Sheets) fit(c *column, concept, target string) (string, float64) {
 		return target, share(texts, func(t string) bool {
 			return numberLike(readAmount(t)) && !isDate(t) && !hasWeight(t)
 		})
-	case "density_g_cm3", "extruder_temperature_c", "bed_temperature_c", "print_minutes", "labour_minutes", "pieces_per_plate":
+	case "density_g_cm3", "extruder_temperature_c", "bed_temperature_c", "print_minutes", "labour_minutes",
+		"pieces_per_plate":
 		return target, share(texts, numberLike)
 	case "purchase_date":
 		return target, share(texts, isDate)

@@ -48,7 +48,8 @@ func TestColumnsAreRecognized(t *testing.T) {
 	c := api.Operator(t).With("Content-Type", "text/csv")
 	for _, test := range []struct{ file, want string }{
 		{"Brand,Colour,Type,Weight (g),Left,Cost\nA,Red,PLA,1000,500,20\n",
-			"Brand=brand;Colour=color;Type=material_type;Weight (g)=net_weight_grams;Left=remaining_weight_grams;Cost=purchase_price"},
+			"Brand=brand;Colour=color;Type=material_type;Weight (g)=net_weight_grams;" +
+				"Left=remaining_weight_grams;Cost=purchase_price"},
 		{"Hersteller;Farbe;Material;Gewicht;Preis\nA;Rot;PLA;1.000;20,00\n",
 			"Hersteller=brand;Farbe=color;Material=material_type;Gewicht=net_weight_grams;Preis=purchase_price"},
 		// By the values.
@@ -70,7 +71,8 @@ func TestColumnsAreRecognized(t *testing.T) {
 			"Rot;PLA;1000;20;20,00;21.10.2026\n", "Filamentfarbe=color;Materialart=material_type;" +
 			"Füllgewicht in g=net_weight_grams;Restmenge [g]=remaining_weight_grams;" +
 			"Einkaufspreis (€, brutto)=purchase_price;Kaufdatum (TT.MM.JJJJ)=purchase_date"},
-		{"Vendor,Brand,Material,Color\nAmazon,eSun,PLA,Red\n", "Vendor=supplier;Brand=brand;Material=material_type;Color=color"},
+		{"Vendor,Brand,Material,Color\nAmazon,eSun,PLA,Red\n",
+			"Vendor=supplier;Brand=brand;Material=material_type;Color=color"},
 		{"Nr.;Material;Farbe;Bild;Länge\n1;PLA;Rot;x;3\n", "Nr.=;Material=material_type;Farbe=color;Bild=;Länge="},
 		{"COLOR,MATERIAL,WEIGHT KG\nRed,PLA,1\n", "COLOR=color;MATERIAL=material_type;WEIGHT KG=net_weight_grams"},
 		{"Material,Color,% left\nPLA,Red,50\n", "Material=material_type;Color=color;% left=remaining_percent"},
@@ -97,10 +99,11 @@ func TestColumnsAreRecognized(t *testing.T) {
 func TestCellsOfPeople(t *testing.T) {
 	t.Parallel()
 	api := testkit.New(t, testkit.Options{}, inventory.Routes, imports.Routes)
-	const first = "material_type,material_name,brand,color,color_hex,diameter_mm,net_weight_grams,remaining_weight_grams," +
-		"spool_weight_grams,purchase_price,purchase_date,notes\n"
+	const first = "material_type,material_name,brand,color,color_hex,diameter_mm,net_weight_grams," +
+		"remaining_weight_grams,spool_weight_grams,purchase_price,purchase_date,notes\n"
 	for _, test := range []struct{ file, want string }{
-		{"Material;Color;Weight\nPLA+;#0000ff;1 kg\nSilk PLA;Black (#101010);750g\nPET-G;Red;1000 gr\nPolylactid;x;0,25 kg\n",
+		{"Material;Color;Weight\nPLA+;#0000ff;1 kg\nSilk PLA;Black (#101010);750g\n" +
+			"PET-G;Red;1000 gr\nPolylactid;x;0,25 kg\n",
 			"PLA,PLA+,,Blue,#0000FF,1.75,1000,1000,,,,\nPLA,Silk PLA,,Black,#101010,1.75,750,750,,,,\n" +
 				"PETG,,,Red,,1.75,1000,1000,,,,\nPLA,,,x,,1.75,250,250,,,,\n"},
 		// Weights in kilograms without a word about it, and shares as fractions.
@@ -109,15 +112,16 @@ func TestCellsOfPeople(t *testing.T) {
 		{"Material;Color;Weight;Rest\nPLA;Red;1;0,25\nPLA;Red;2,3;full\n",
 			"PLA,,,Red,,1.75,1000,250,,,,\nPLA,,,Red,,1.75,2300,2300,,,,\n"},
 		// Pounds and ounces, beside kilograms and alone.
-		{"Material,Color,Weight,Remaining\nPLA,Red,2.2 lb,1.1lbs\nPLA,Red,2.2lbs / 1 kg,35.3 oz\nPLA,Red,1kg (2.2 lbs),500 g\n",
+		{"Material,Color,Weight,Remaining\nPLA,Red,2.2 lb,1.1lbs\nPLA,Red,2.2lbs / 1 kg,35.3 oz\n" +
+			"PLA,Red,1kg (2.2 lbs),500 g\n",
 			"PLA,,,Red,,1.75,997.9,498.95,,,,\nPLA,,,Red,,1.75,1000,1000.74,,,,\nPLA,,,Red,,1.75,1000,500,,,,\n"},
 		{"Material,Color,Weight (lb),Left oz,Price per lb\nPLA,Red,2.2,8,9.99\n", "PLA,,,Red,,1.75,997.9,226.8,,,,\n"},
 		// Names of shops.
 		{"Filament;Gewicht;Preis\nPrusament PLA Galaxy Black 1kg;1000;29,99\neSun PLA+ Silk Red (1,75 mm);1000;SFr. 20.-\n",
 			"PLA,,Prusament,Galaxy Black,,1.75,1000,1000,,29.99,,\nPLA,PLA+ Silk,eSun,Red,,1.75,1000,1000,,20,,\n"},
 		// Diameters, dates and prices.
-		{"Material,Color,Dia,Weight,Price,Bought\nPLA,Red,\"3,0\",1000,R$ 100,45306\nPLA,Red,Ø 1.75mm,1000,kr 249,15.01.2024 12:30\n" +
-			"PLA,Red,2.85 mm ± 0.05,1000,n/a,2024-01\n",
+		{"Material,Color,Dia,Weight,Price,Bought\nPLA,Red,\"3,0\",1000,R$ 100,45306\n" +
+			"PLA,Red,Ø 1.75mm,1000,kr 249,15.01.2024 12:30\nPLA,Red,2.85 mm ± 0.05,1000,n/a,2024-01\n",
 			"PLA,,,Red,,2.85,1000,1000,,100,2024-01-15,\n|PLA,,,Red,,2.85,1000,1000,,,2024-01-01,\n"},
 		// Gross weights, what is used, and notes of several columns.
 		{"Material,Color,Net weight,Gross weight,Tare\nPLA,Red,1000,700,200\n", "PLA,,,Red,,1.75,1000,500,200,,,\n"},
@@ -162,11 +166,13 @@ func TestMapping(t *testing.T) {
 	if !strings.Contains(refused.Text("errors.0.message"), `material_type must be one of`) {
 		t.Errorf("%s", refused.Body)
 	}
-	check := c.With("Content-Type", "text/csv").Post(t, importPath+"/check?"+ask(mapping, `{"diameter_mm": "1.75"}`), file).
+	check := c.With("Content-Type", "text/csv").
+		Post(t, importPath+"/check?"+ask(mapping, `{"diameter_mm": "1.75"}`), file).
 		Want(200)
-	check.Shows(map[string]string{"created": "1", "invalid": "2", "invalid_rows.0.row": "3", "invalid_rows.0.cells.0.text": "PLO",
-		"invalid_rows.0.errors.0.column": "Stuff", "header_row": "1", "rows.2.cells.3.text": "Box", "columns.0.why": "given",
-		"columns.3.field": "location", "columns.3.why": "name", "defaults": "[]"})
+	check.Shows(map[string]string{"created": "1", "invalid": "2", "invalid_rows.0.row": "3",
+		"invalid_rows.0.cells.0.text": "PLO", "invalid_rows.0.errors.0.column": "Stuff", "header_row": "1",
+		"rows.2.cells.3.text": "Box", "columns.0.why": "given", "columns.3.field": "location", "columns.3.why": "name",
+		"defaults": "[]"})
 	testkit.Equal(t, problemsOf(check), "1 material_type must be one of PLA, PETG, ABS, TPU, ASA, Nylon, PC, HIPS, PVA, "+
 		"Custom;1 color is required", "problems")
 	testkit.Equal(t, changesOf(check), "1 PLA+ -> type PLA, name PLA+", "changes")
@@ -174,7 +180,8 @@ func TestMapping(t *testing.T) {
 
 	keyed := c.With("Idempotency-Key", "a-farms-own-list")
 	for range 2 {
-		postMode(t, keyed, ask(mapping, `{"diameter_mm": "1.75", "color": "Green"}`, "skip_invalid", "true"), file).Want(200).
+		postMode(t, keyed, ask(mapping, `{"diameter_mm": "1.75", "color": "Green"}`, "skip_invalid", "true"), file).
+			Want(200).
 			Shows(map[string]string{"created": "2", "invalid": "1", "invalid_rows.0.row": "3", "changes.0.count": "1"})
 	}
 	c.Get(t, spools+"?sort_order=asc").Shows(map[string]string{"total": "2", "items.0.material_name": "PLA+",
@@ -190,10 +197,10 @@ func TestMapping(t *testing.T) {
 		`corrections={"99":null}`: "corrections", `corrections={"1":{"Stuff":"PLA"}}`: "corrections",
 		`corrections={"3":{"Nothing":"PLA"}}`: "corrections",
 		ask(`{"Nothing": "color"}`, "{}"):     "mapping", ask(`{"Tint": "colour"}`, "{}"): "mapping",
-		ask(`{"Tint": "color", "Stuff": "color"}`, "{}"): "mapping", ask(`[1]`, "{}"): "mapping", ask("{}", `{"x": "1"}`): "defaults",
-		ask("{}", `{"net_weight_grams": "1.000"}`): "defaults", ask(`{"Tint": "created_at"}`, "{}"): "mapping",
-		"mapping=null": "mapping", ask("{}", `{"a": 1}`): "defaults", "skip_invalid=maybe": "skip_invalid",
-		ask(`{"Tint": "extra.Ä b"}`, "{}"): "mapping",
+		ask(`{"Tint": "color", "Stuff": "color"}`, "{}"): "mapping", ask(`[1]`, "{}"): "mapping",
+		ask("{}", `{"x": "1"}`): "defaults", ask("{}", `{"net_weight_grams": "1.000"}`): "defaults",
+		ask(`{"Tint": "created_at"}`, "{}"): "mapping", "mapping=null": "mapping", ask("{}", `{"a": 1}`): "defaults",
+		"skip_invalid=maybe": "skip_invalid", ask(`{"Tint": "extra.Ä b"}`, "{}"): "mapping",
 	} {
 		postMode(t, c, query, file).Fields(field)
 		c.With("Content-Type", "text/csv").Post(t, importPath+"/check?"+query, file).Fields(field)
@@ -223,7 +230,8 @@ func TestMappingIsRemembered(t *testing.T) {
 		}
 		return q.Encode()
 	}
-	const mapping = `{"Stuff": "material_type", "Tint": "color", "Heavy": "net_weight_grams", "Where": "supplier", "Color": null}`
+	const mapping = `{"Stuff": "material_type", "Tint": "color", "Heavy": "net_weight_grams", ` +
+		`"Where": "supplier", "Color": null}`
 	postMode(t, c, query(mapping, "dry_run"), file).Want(200)
 	postMode(t, c, query(mapping), file+"PLO,Red,1000,Shelf,x\n").Fields("line 4")
 	testkit.Equal(t, fieldsOf(check(c, again)), byNames, "after a dry run and a refused file")
@@ -235,23 +243,27 @@ func TestMappingIsRemembered(t *testing.T) {
 	checked.Shows(map[string]string{"created": "1", "columns.0.why": "remembered", "columns.3.why": "remembered",
 		"columns.5.why": "name"})
 	testkit.Equal(t, fieldsOf(check(other, again)), byNames, "another farm")
-	testkit.Equal(t, fieldsOf(c.With("Content-Type", "text/csv").Post(t, importPath+"/check?mapping={}", again).Want(200)),
+	testkit.Equal(t,
+		fieldsOf(c.With("Content-Type", "text/csv").Post(t, importPath+"/check?mapping={}", again).Want(200)),
 		byNames, "the request says what the columns are")
 
 	// A file without a mapping changes nothing, and one with another mapping replaces it.
 	postMode(t, c, "", "material_type,color,diameter_mm,net_weight_grams\nPLA,Red,1.75,1000\n").Want(200)
 	testkit.Equal(t, fieldsOf(check(c, again)), remembered, "after a file without a mapping")
-	postMode(t, c, query(`{"Tint": "notes", "Where": "location"}`), "Color,Tint,Material,Weight,Where\nRed,x,PLA,1000,Box\n").
+	postMode(t, c, query(`{"Tint": "notes", "Where": "location"}`),
+		"Color,Tint,Material,Weight,Where\nRed,x,PLA,1000,Box\n").
 		Want(200)
 	testkit.Equal(t, fieldsOf(check(c, again)), strings.Replace(byNames, "Tint=", "Tint=notes", 1), "after another file")
 
 	// Ids are never left out because those of another program were, and a column without a title needs values that fit.
-	postMode(t, c, query(`{"ID": null, "Material": "material_type"}`), "ID,Material,Color,Weight\n7,PLA,Red,1000\n").Want(200)
+	postMode(t, c, query(`{"ID": null, "Material": "material_type"}`), "ID,Material,Color,Weight\n7,PLA,Red,1000\n").
+		Want(200)
 	known := "id,material_type,color,diameter_mm,net_weight_grams\n" + c.Get(t, spools).Text("items.0.id") +
 		",PLA,Red,1.75,1000\n"
 	checked = check(c, known)
 	testkit.Equal(t, checked.Text("columns.0.field"), "id", "the column of ids")
-	postMode(t, c, query(`{"Column 1": "supplier", "Column 3": "color"}`), "Amazon,PLA,Red,1 kg\nAmazon,PETG,Blue,1 kg\n").
+	postMode(t, c, query(`{"Column 1": "supplier", "Column 3": "color"}`),
+		"Amazon,PLA,Red,1 kg\nAmazon,PETG,Blue,1 kg\n").
 		Want(200)
 	testkit.Equal(t, fieldsOf(check(c, "Amazon,PETG,Green,1 kg\nAmazon,PLA,Black,1 kg\n")),
 		"Column 1=supplier;Column 2=material_type;Column 3=color;Column 4=net_weight_grams", "columns without titles")
@@ -261,8 +273,8 @@ func TestMappingIsRemembered(t *testing.T) {
 	// Each kind of file has its own.
 	v := c.With("Content-Type", "text/csv")
 	v.Post(t, vendors+"/import?"+url.Values{"mapping": {`{"Where": "name"}`}}.Encode(), "Where,Notes\nA,x\n").Want(200)
-	testkit.Equal(t, fieldsOf(v.Post(t, vendors+"/import/check", "Notes,Where\nx,B\n").Want(200)), "Notes=notes;Where=name",
-		"vendors")
+	testkit.Equal(t, fieldsOf(v.Post(t, vendors+"/import/check", "Notes,Where\nx,B\n").Want(200)),
+		"Notes=notes;Where=name", "vendors")
 	testkit.Equal(t, fieldsOf(check(c, again)), byNames, "spools")
 }
 
@@ -303,7 +315,8 @@ func TestHostileSheets(t *testing.T) {
 	}
 	// A cell with a NUL, one that is too long, and one that is a formula.
 	const head = "Material;Color;Weight;Notes;Diameter\n"
-	rows := "PLA;a\x00b;1000;;1,75\nPLA;" + strings.Repeat("x", 300_000) + ";1000;;1,75\nPLA;=1+1;1000;=HYPERLINK(1);1,75\n"
+	rows := "PLA;a\x00b;1000;;1,75\nPLA;" + strings.Repeat("x", 300_000) +
+		";1000;;1,75\nPLA;=1+1;1000;=HYPERLINK(1);1,75\n"
 	check := text.Post(t, importPath+"/check", head+rows).Want(200)
 	check.Shows(map[string]string{"created": "1", "invalid": "2"})
 	if len(check.Body) > 20_000 {

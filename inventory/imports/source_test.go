@@ -64,7 +64,8 @@ func TestSpoolman(t *testing.T) {
 		"/api/v1/spool": string(fixture),
 		"/api/v1/vendor": `[{"id": 9, "registered": "2024-02-01T09:00:00Z", "name": "Unused", "external_id": "u",
 			"comment": "c", "extra": {"country": "\"Spain\""}}]`,
-		"/api/v1/filament": `[{"id": 12, "registered": "2024-02-01T09:00:00Z", "density": 1.3, "diameter": 1.75, "extra": {}}]`,
+		"/api/v1/filament": `[{"id": 12, "registered": "2024-02-01T09:00:00Z", "density": 1.3, "diameter": 1.75,
+			"extra": {}}]`,
 		"/api/v1/field/vendor": `[{"key": "country", "name": "Country", "order": 1, "field_type": "choice",
 			"choices": ["Norway", "Spain"], "multi_choice": false, "default_value": "\"Spain\"", "entity_type": "vendor"}]`,
 		"/api/v1/field/spool": `[{"key": "humidity", "name": "Humidity", "order": 2, "unit": "%", "field_type": "integer",
@@ -146,9 +147,10 @@ func TestSpoolman(t *testing.T) {
 
 		"items.3.remaining_weight_grams": "1040.25", "items.3.purchase_price": "null",
 		"items.4.number": "5", "items.4.color": "Fog", "items.4.color_hex": "null"})
-	c.Get(t, "/api/v1/custom-fields?sort_order=asc").Want(200).Shows(map[string]string{"total": "5", "items.2.key": "rating", "items.2.type": "integer", "items.3.key": "drying",
-		"items.0.entity": "vendor", "items.0.key": "country", "items.0.choices.1": "Spain", "items.0.type": "choice",
-		"items.0.default_value": `"Spain"`, "items.1.unit": "%", "items.1.position": "2"})
+	c.Get(t, "/api/v1/custom-fields?sort_order=asc").Want(200).Shows(map[string]string{"total": "5",
+		"items.2.key": "rating", "items.2.type": "integer", "items.3.key": "drying", "items.0.entity": "vendor",
+		"items.0.key": "country", "items.0.choices.1": "Spain", "items.0.type": "choice", "items.0.default_value": `"Spain"`,
+		"items.1.unit": "%", "items.1.position": "2"})
 	c.Get(t, spools+"/"+list.Text("items.0.id")+"/usage").Want(200).Shows(map[string]string{"total": "1",
 		"items.0.kind": "created", "items.0.after_grams": "812.4", "items.0.shortfall_grams": "null"})
 	// New resources have later numbers.
@@ -437,8 +439,8 @@ func TestSpoolmanBesideRemovedVendor(t *testing.T) {
 	vendor := c.Post(t, vendors, j{"name": "Prusa"}).Want(201).ID()
 	c.Post(t, filaments, filament(j{"vendor_id": vendor})).Want(201) // so that the vendor is hidden
 	c.Delete(t, vendors+"/"+vendor).Want(204)
-	_, counts := importSpoolman(t, c, strings.NewReader(`[{"id": 1, "filament": {"id": 1, "material": "PLA", "diameter": 1.75,
-		"weight": 1000, "vendor": {"id": 1, "name": "Prusa"}}}]`), imports.SourceOptions{})
+	_, counts := importSpoolman(t, c, strings.NewReader(`[{"id": 1, "filament": {"id": 1, "material": "PLA",
+		"diameter": 1.75, "weight": 1000, "vendor": {"id": 1, "name": "Prusa"}}}]`), imports.SourceOptions{})
 	testkit.Equal(t, counts, "[1 0 0 0] [1 0 0 0] [1 0 0 0]", "the counts")
 	c.Get(t, vendors).Want(200).Shows(map[string]string{"total": "1", "items.0.name": "Prusa", "items.0.number": "2"})
 }
@@ -481,5 +483,6 @@ func TestNumbersOfImports(t *testing.T) {
 	if count != 1104 || last != count {
 		t.Errorf("%d numbers up to %d", count, last)
 	}
-	c.Get(t, spools+"?sort_by=number&sort_order=asc&limit=5").Want(200).Shows(map[string]string{"items.0.number": "1", "items.4.number": "5"})
+	c.Get(t, spools+"?sort_by=number&sort_order=asc&limit=5").Want(200).
+		Shows(map[string]string{"items.0.number": "1", "items.4.number": "5"})
 }

@@ -96,7 +96,8 @@ func TestSpreadsheets(t *testing.T) {
 			done := postMode(t, c, query.Encode(), string(file)).Want(200)
 			done.Shows(map[string]string{"created": check.Text("created"), "invalid": left, "changes": check.Text("changes")})
 			wantSpools(t, c, string(want))
-			postMode(t, other, url.Values{"defaults": {query.Get("defaults")}, "skip_invalid": {"true"}}.Encode(), string(file)).
+			postMode(t, other, url.Values{"defaults": {query.Get("defaults")}, "skip_invalid": {"true"}}.Encode(),
+				string(file)).
 				Want(200)
 			wantSpools(t, other, string(want))
 		})
