@@ -30,9 +30,9 @@ func Routes(d *db.DB) []server.Route {
 
 var exportDoc = &server.Doc{
 	ID: "exportTenant", Tag: Tag, Summary: "Export the farm",
-	Description: "Returns one file with all data of the farm, of which `spoolwright tenant import` makes the same farm, " +
-		"with the same ids and numbers, in any installation. The file has the state of one moment. It has no secrets: " +
-		"of users and API keys it has the names, which the usage ledger shows, and of webhooks nothing. A farm has one " +
-		"export at a time, and an instance of the service two; others get a 503. The client must have read the file " +
-		"within 15 minutes.",
+	Description: "Returns one file with all data of the farm, of which `spoolwright tenant import` makes the same " +
+		"farm, with the same ids and numbers, in any installation. The file has the state of one moment. It has no " +
+		"secrets: of users and API keys it has the names, which the usage ledger shows, and of webhooks nothing. A farm " +
+		"has one export at a time, and an instance of the service two; others get a 503. The client must have read the " +
+		"file within 15 minutes.",
 }

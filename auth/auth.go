@@ -306,7 +306,8 @@ var revokeSessionDoc = &server.Doc{
 func (s *Service) revokeSession(ctx context.Context, r *server.Request[struct{}]) (server.NoContent, error) {
 	ended := db.SQL(`
 		with ended as (delete from sessions where id = $1 and user_id = $2 returning user_id)
-		select audit_add('session.ended', 'user', u.id, u.name)::text as added from ended e join users u on u.id = e.user_id`,
+		select audit_add('session.ended', 'user', u.id, u.name)::text as added
+			from ended e join users u on u.id = e.user_id`,
 		r.ID("id"), db.ActorOf(ctx).User)
 	return nil, server.Found(ended, s.db.Write(ctx, ended))
 }

@@ -175,8 +175,8 @@ func endOthers(actor db.Actor) *db.Stmt {
 
 var renewRecoveryCodesDoc = &server.Doc{
 	ID: "renewRecoveryCodes", Tag: tag, Summary: "Get new recovery codes",
-	Description: "Returns ten new recovery codes; the earlier ones no longer work. This is the only response with them. " +
-		"`otp` is a code of the app or a recovery code. Wrong codes count as those of a login.",
+	Description: "Returns ten new recovery codes; the earlier ones no longer work. This is the only response with " +
+		"them. `otp` is a code of the app or a recovery code. Wrong codes count as those of a login.",
 	Errors: []*server.Error{errOTP, errOTPDisabled},
 }
 

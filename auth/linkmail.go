@@ -97,8 +97,8 @@ func (s *Service) queueForgotten(ctx context.Context, email string) error {
 
 // linkPauses are the pauses after the tries to send an e-mail: 25 hours together. A server that answers that it takes
 // the e-mail later, because it does not know the sender, mostly takes it after 5 to 30 minutes.
-var linkPauses = []time.Duration{time.Minute, 5 * time.Minute, 15 * time.Minute, time.Hour, 2 * time.Hour, 4 * time.Hour,
-	6 * time.Hour, 6 * time.Hour, 6 * time.Hour}
+var linkPauses = []time.Duration{time.Minute, 5 * time.Minute, 15 * time.Minute, time.Hour, 2 * time.Hour,
+	4 * time.Hour, 6 * time.Hour, 6 * time.Hour, 6 * time.Hour}
 
 // LinkMailer sends the e-mails with password links that are due. Several instances may run one each.
 type LinkMailer struct {

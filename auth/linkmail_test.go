@@ -86,8 +86,8 @@ func (f *linkFarm) wait(t *testing.T, path, state string, tries int) (r *testkit
 // tries returns the number of tries of the user's e-mail that have ended, or -1 if the last one has not.
 func (f *linkFarm) tries(t *testing.T, path string) (n int) {
 	t.Helper()
-	testkit.Check(t, f.DB.Read(f.as(t), db.SQL(`select coalesce(max(case when error is null and ended_at is null and tries > 0
-		then -1 else tries end), 0) from link_emails where user_id = $1`, idOf(path)).Into(&n)))
+	testkit.Check(t, f.DB.Read(f.as(t), db.SQL(`select coalesce(max(case when error is null and ended_at is null
+		and tries > 0 then -1 else tries end), 0) from link_emails where user_id = $1`, idOf(path)).Into(&n)))
 	return n
 }
 
@@ -200,7 +200,8 @@ func TestLinksOfFarm(t *testing.T) {
 			select '`+f.admin.Actor.Tenant+`', gen_random_uuid(), n || '@many.example', 'User', 'viewer', 'none'
 			from generate_series(1, 100) n returning tenant_id, id
 		)
-		insert into link_emails (tenant_id, user_id, kind, tries, ended_at) select tenant_id, id, 'password', 1, now() from u`)
+		insert into link_emails (tenant_id, user_id, kind, tries, ended_at)
+			select tenant_id, id, 'password', 1, now() from u`)
 	testkit.Check(t, err)
 	path, _ := f.invite(t)
 	other := &linkFarm{API: f.API, admin: f.Tenant(t).User(t, "admin"), smtp: f.smtp, super: f.super}
@@ -274,7 +275,8 @@ func TestTwoLinkMailers(t *testing.T) {
 	testkit.Equal(t, len(got), users, "recipients")
 	testkit.Eventually(t, "all e-mails are sent", func() bool {
 		n := 0
-		testkit.Check(t, f.DB.Read(f.as(t), db.SQL(`select count(*) from link_emails where next_try_at is not null`).Into(&n)))
+		testkit.Check(t, f.DB.Read(f.as(t), db.SQL(`select count(*) from link_emails where next_try_at is not null`).
+			Into(&n)))
 		return n == 0
 	})
 	f.none(t)
@@ -383,8 +385,8 @@ func TestSendIsRefused(t *testing.T) {
 		"entries of the audit log")
 
 	without := testkit.New(t, testkit.Options{}).Tenant(t).User(t, "admin")
-	without.Post(t, usersPath, j{"email": fmt.Sprintf("x-%s@b.example", without.Actor.User), "name": "A", "role": "viewer",
-		"send": true}).Fields("send")
+	without.Post(t, usersPath, j{"email": fmt.Sprintf("x-%s@b.example", without.Actor.User), "name": "A",
+		"role": "viewer", "send": true}).Fields("send")
 	without.Post(t, usersPath+"/"+without.Actor.User+"/password-link", j{"send": true}).Fields("send")
 }
 
@@ -400,9 +402,11 @@ func TestNamesInEmails(t *testing.T) {
 
 	// Names from before the rule, and those of farms.
 	path, _ := f.invite(t)
-	_, err := f.super.Exec(t.Context(), `update users set name = e'Bob\r\n\r\nVisit evil.example' where id = '`+idOf(path)+`'`)
+	_, err := f.super.Exec(t.Context(),
+		`update users set name = e'Bob\r\n\r\nVisit evil.example' where id = '`+idOf(path)+`'`)
 	testkit.Check(t, err)
-	_, err = f.super.Exec(t.Context(), `update tenants set name = e'North\n\nFarm' where tenant_id = '`+f.admin.Actor.Tenant+`'`)
+	_, err = f.super.Exec(t.Context(),
+		`update tenants set name = e'North\n\nFarm' where tenant_id = '`+f.admin.Actor.Tenant+`'`)
 	testkit.Check(t, err)
 	f.MailLinks(t)
 	text, err := io.ReadAll(quotedprintable.NewReader(strings.NewReader(f.smtp.Wait(t).Data)))

@@ -26,8 +26,8 @@ var loginDoc = &server.Doc{
 		"right password. The limit of the account does not apply to the 20 addresses from which the user last logged in " +
 		"or refreshed a session within 30 days. An account can log in 300 times within 15 minutes.\n\n" +
 		"A user with a second factor also sends `otp`: the code of the app, or a recovery code. Without it, the right " +
-		"password gets `OTP_REQUIRED`. A code works once. 5 wrong codes from one address within 15 minutes get a `429`, as " +
-		"do 20 within 24 hours from one of those 20 addresses, or from all others together. Recovery codes work " +
+		"password gets `OTP_REQUIRED`. A code works once. 5 wrong codes from one address within 15 minutes get a `429`, " +
+		"as do 20 within 24 hours from one of those 20 addresses, or from all others together. Recovery codes work " +
 		"nevertheless. `otp` is ignored for a user without a second factor.",
 	Errors: []*server.Error{errCredentials, errOTPRequired, errLoginOTP},
 }

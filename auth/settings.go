@@ -73,8 +73,8 @@ var updateSettingsDoc = &server.Doc{
 		"at once, and slower until the past days are summarised in it, within about an hour. The currency is only " +
 		"shown: no amount is converted. A change of a rate does not change what past runs cost. A rate of null means that " +
 		"its part of a cost is unknown; 0 leaves the part out.\n\nWith `second_factor`, admins or all users must have a " +
-		"second factor. A user who must and has none can only set it up: other operations return `OTP_SETUP_REQUIRED`. API " +
-		"keys do not need one. An admin without a second factor cannot require it.",
+		"second factor. A user who must and has none can only set it up: other operations return `OTP_SETUP_REQUIRED`. " +
+		"API keys do not need one. An admin without a second factor cannot require it.",
 	Errors: []*server.Error{errOwnFactor},
 }
 

@@ -53,7 +53,8 @@ func TestRecoveryCodes(t *testing.T) {
 	if len(codes) != 10 || len(hashes) != 10 {
 		t.Errorf("%d codes", len(codes))
 	}
-	if got := otpURI([]byte("12345678901234567890"), "a b@x.example"); got != "otpauth://totp/Spoolwright:a%20b@x.example"+
+	if got := otpURI([]byte("12345678901234567890"), "a b@x.example"); got != "otpauth://totp/"+
+		"Spoolwright:a%20b@x.example"+
 		"?secret=GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ&issuer=Spoolwright" {
 		t.Error(got)
 	}

@@ -315,8 +315,8 @@ func TestCatalogFunctions(t *testing.T) {
 	super := connect(t, testkit.Private().SuperURL())
 	definers := queryStrings(t, super,
 		`select proname::text from pg_proc where pronamespace = 'public'::regnamespace and prosecdef order by 1`)
-	want := []string{"analyze_grown", "audit_trim", "date_sample_usage", "date_samples", "delete_samples", "key_claim", "key_drop",
-		"key_find", "login_claim", "login_drop", "login_find", "login_tenants", "queue_claim", "queue_release",
+	want := []string{"analyze_grown", "audit_trim", "date_sample_usage", "date_samples", "delete_samples", "key_claim",
+		"key_drop", "key_find", "login_claim", "login_drop", "login_find", "login_tenants", "queue_claim", "queue_release",
 		"queue_renew", "queue_state", "shop_claim", "shop_drop", "shop_find", "tenant_created"}
 	testkit.EqualSlices(t, definers, want, "the security definer functions")
 	wantNoRows(t, super, "the security definer function has no fixed search_path", `

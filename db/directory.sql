@@ -69,7 +69,8 @@ $$;
 -- Enters a connection to a shop of the tenant that the transaction is bound to.
 create or replace function shop_claim(shop uuid) returns void
 language sql security definer set search_path = public, pg_temp as $$
-	insert into shop_directory (shop_id, tenant_id) values (shop, nullif(current_setting('app.tenant_id', true), '')::uuid)
+	insert into shop_directory (shop_id, tenant_id)
+		values (shop, nullif(current_setting('app.tenant_id', true), '')::uuid)
 $$;
 
 -- Deletes a connection to a shop of the tenant that the transaction is bound to.

@@ -71,8 +71,8 @@ func (s *Server) findTools() (tools, error) {
 	}
 	found := ""
 	if want >= oldestMajor && newest > want {
-		return tools{}, fmt.Errorf("%w: the cluster %s was created by version %d, and only version %d is installed: install "+
-			"version %[3]d too, and run `spoolwright upgrade-data` to use version %[4]d from now on (%[5]s)",
+		return tools{}, fmt.Errorf("%w: the cluster %s was created by version %d, and only version %d is installed: "+
+			"install version %[3]d too, and run `spoolwright upgrade-data` to use version %[4]d from now on (%[5]s)",
 			ErrNoPostgres, s.cluster, want, newest, installHint)
 	}
 	if len(rejected) > 0 {

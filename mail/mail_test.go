@@ -53,7 +53,8 @@ func TestSend(t *testing.T) {
 			if e.User != "ada" || e.From != "FROM:<farm@farm.example> BODY=8BITMIME" || e.To != "TO:<bob@farm.example>" {
 				t.Errorf("the envelope is %+v", e)
 			}
-			m, err := netmail.ReadMessage(strings.NewReader(strings.TrimPrefix(strings.ReplaceAll(e.Data, "\n..", "\n."), "\n")))
+			m, err := netmail.ReadMessage(strings.NewReader(
+				strings.TrimPrefix(strings.ReplaceAll(e.Data, "\n..", "\n."), "\n")))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -123,7 +124,8 @@ func TestSendFails(t *testing.T) {
 		code(t, sender(t, "smtp://127.0.0.1:1", nil).Send(t.Context(), to))
 	})
 	for _, address := range []string{"", "bob", "bob@farm.example\r\nRCPT TO:<eve@evil.example>", "<bob@farm.example>",
-		"Bob <bob@farm.example>", "bob@farm.example, eve@evil.example", `"a b"@farm.example`, strings.Repeat("a", 320) + "@x"} {
+		"Bob <bob@farm.example>", "bob@farm.example, eve@evil.example", `"a b"@farm.example`,
+		strings.Repeat("a", 320) + "@x"} {
 		s := testkit.ServeSMTP(t, testkit.SMTPOptions{})
 		code(t, sender(t, "smtp://"+s.Address, nil).Send(t.Context(), mail.Message{To: address, Subject: "S", Text: "T"}))
 		if mail.CheckAddress(address) == nil || len(s.Got) > 0 {
@@ -161,7 +163,8 @@ func TestFlood(t *testing.T) {
 		}
 	}
 	var e *mail.Error
-	if err := to.Send(t.Context(), mail.Message{To: "BOB@farm.example"}); !errors.As(err, &e) || e.Again < 50*time.Minute {
+	if err := to.Send(t.Context(), mail.Message{To: "BOB@farm.example"}); !errors.As(err, &e) ||
+		e.Again < 50*time.Minute {
 		t.Errorf("the 31st e-mail: %v", err)
 	}
 	if err := to.Send(t.Context(), mail.Message{To: "eve@farm.example"}); err != nil {
@@ -172,7 +175,8 @@ func TestFlood(t *testing.T) {
 func TestParse(t *testing.T) {
 	t.Parallel()
 	for _, url := range []string{"", "smtp://", "http://h.example", "smtp://h.example:99999", "smtp://h.example:0",
-		"smtp://h.example/path", "smtp://h.example?x", "smtps://u:p@ss/word@h.example", "h.example:25", "smtps://:p@h.example",
+		"smtp://h.example/path", "smtp://h.example?x", "smtps://u:p@ss/word@h.example", "h.example:25",
+		"smtps://:p@h.example",
 		"smtp://u:%0d%0a@h.example"} {
 		if _, err := mail.ParseURL(url); err == nil || strings.Contains(err.Error(), "ss/word") {
 			t.Errorf("%q: %v", url, err)
@@ -231,7 +235,8 @@ func TestPermanent(t *testing.T) {
 	}
 	s := testkit.ServeSMTP(t, testkit.SMTPOptions{})
 	for range 2 {
-		testkit.Check(t, sender(t, "smtp://"+s.Address, nil).Send(t.Context(), mail.Message{To: "bob@farm.example", ID: "A1"}))
+		testkit.Check(t, sender(t, "smtp://"+s.Address, nil).
+			Send(t.Context(), mail.Message{To: "bob@farm.example", ID: "A1"}))
 		header, _ := s.Wait(t).Read(t)
 		testkit.Equal(t, header.Get("Message-Id"), "<A1@farm.example>", "the id")
 	}

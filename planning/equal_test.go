@@ -179,7 +179,8 @@ func TestMaterialFollowsFilament(t *testing.T) {
 	f.Patch(t, "/api/v1/filaments/"+filament, j{"material_name": "PETG-CF", "color": "Coal"}).Want(200)
 	f.Get(t, path).Want(200).Shows(map[string]string{"materials.0.material_name": "PETG-CF", "materials.0.color": "Coal"})
 	material := path + "/materials/" + lamp.Text("materials.0.id")
-	f.Patch(t, material, j{"color": "Red"}).WantError(409, "FILAMENT_FIELD").Shows(map[string]string{"errors.0.field": "color"})
+	f.Patch(t, material, j{"color": "Red"}).WantError(409, "FILAMENT_FIELD").
+		Shows(map[string]string{"errors.0.field": "color"})
 	f.Patch(t, material, j{"weight_grams": 6}).Want(200).Shows(map[string]string{"color": "Coal", "weight_grams": "6"})
 	f.Patch(t, material, j{"filament_id": nil, "color": "Red"}).Want(200).
 		Shows(map[string]string{"color": "Red", "material_name": "PETG-CF", "filament_id": "null", "brand": "null"})

@@ -144,8 +144,9 @@ var (
 	errTooLarge = server.Conflict("PLAN_TOO_LARGE", "A plan can have %d runs; this one needs more", maxRuns)
 	errOutdated = server.Conflict("PLAN_OUTDATED",
 		"Spools or printers have changed while the runs were created; nothing was created, plan again")
-	errNotOpen        = server.Conflict("ORDER_NOT_OPEN", "The order is cancelled; nothing can be planned for it")
-	errUnknownItem    = server.BadRequest("UNKNOWN_REFERENCE", "Not an item of the order: %s", "item_ids[0]").On("item_ids[0]")
+	errNotOpen     = server.Conflict("ORDER_NOT_OPEN", "The order is cancelled; nothing can be planned for it")
+	errUnknownItem = server.BadRequest("UNKNOWN_REFERENCE", "Not an item of the order: %s", "item_ids[0]").
+			On("item_ids[0]")
 	errUnknownProduct = server.BadRequest("UNKNOWN_REFERENCE", "Not a product: %s", "items[0].sku").On("items[0].sku")
 )
 
@@ -266,7 +267,8 @@ var stateSQL = `
 		where r.printer_id is not null and r.status in ('in_progress', 'paused') and r.hidden_at is null
 	), filament as materialized (
 		-- The runs that need the filament, at most as many as a plan can have, and the grams of all of them.
-		select m.material_key, m.color_key, least(sum(div(i.quantity - 1, m.per_plate) + 1), ` + strconv.Itoa(maxRuns) + `) as runs,
+		select m.material_key, m.color_key,
+			least(sum(div(i.quantity - 1, m.per_plate) + 1), ` + strconv.Itoa(maxRuns) + `) as runs,
 			sum(i.quantity * least(round(m.grams, 6), 999999999)) as grams
 		from item i
 		join (select m.*, p.per_plate from material m join product p on p.id = m.product_id) m on m.product_id = i.product_id
@@ -296,9 +298,10 @@ var stateSQL = `
 				where not n.printed and n.missing > 0 group by n.product_id) u
 			join products p on p.id = u.id where not is_plated(u.id)) as to_assemble,
 		(select coalesce(json_agg(json_build_object('order_id', i.order_id, 'order_item_id', i.order_item_id,
-			'product_id', i.product_id, 'quantity', least(i.quantity, 999999999)) order by i.place), '[]') from item i) as items,
-		(select coalesce(json_agg(json_build_object('id', p.id, 'name', p.name, 'picture', p.picture_version, 'per_plate', p.per_plate,
-				'minutes', case when p.minutes <= 6000000 then trim_scale(round(p.minutes, 6)) end,
+			'product_id', i.product_id, 'quantity', least(i.quantity, 999999999)) order by i.place), '[]')
+				from item i) as items,
+		(select coalesce(json_agg(json_build_object('id', p.id, 'name', p.name, 'picture', p.picture_version,
+				'per_plate', p.per_plate, 'minutes', case when p.minutes <= 6000000 then trim_scale(round(p.minutes, 6)) end,
 				'materials', m.materials)), '[]')
 			from product p
 			cross join lateral (
@@ -524,8 +527,8 @@ func (f *farm) plan(last *time.Time, unknown bool) Plan {
 	for _, r := range runs {
 		one := PlannedRun{PrinterID: value.UUID(r.printer.ID), PrinterName: r.printer.Name, OrderID: id(r.OrderID),
 			OrderItemID: id(r.OrderItemID), ProductID: value.UUID(r.ProductID), ProductName: f.products[r.ProductID].Name,
-			Picture: f.products[r.ProductID].Picture, Quantity: r.Quantity, Hours: r.hours, Grams: r.grams, StartAt: value.Timestamp{Time: r.start},
-			Materials: []PlannedMaterial{}}
+			Picture: f.products[r.ProductID].Picture, Quantity: r.Quantity, Hours: r.hours, Grams: r.grams,
+			StartAt: value.Timestamp{Time: r.start}, Materials: []PlannedMaterial{}}
 		if r.hours == nil {
 			known = false
 		} else {

@@ -176,7 +176,8 @@ func TestReplanEnded(t *testing.T) {
 	free := runsURL + "/" + f.Post(t, runsURL, j{"items": []j{{"product_id": lamp, "quantity": 2}}}).Want(201).ID()
 	f.Post(t, free+"/cancel", nil).Want(200)
 	f.Post(t, free+"/replan", nil).Want(200).Shows(map[string]string{"runs.0.quantity": "2", "runs.0.order_id": "null"})
-	done := runsURL + "/" + f.Post(t, runsURL, j{"status": "completed", "items": []j{{"product_id": lamp}}}).Want(201).ID()
+	done := runsURL + "/" + f.Post(t, runsURL, j{"status": "completed", "items": []j{{"product_id": lamp}}}).
+		Want(201).ID()
 	f.Post(t, done+"/replan", nil).WantError(409, "RUN_HAS_NO_ITEMS")
 }
 

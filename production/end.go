@@ -110,12 +110,12 @@ func (h handlers) complete(ctx context.Context, r *server.Request[CompleteReques
 	return h.end(ctx, r.ID("id"), &e)
 }
 
-const endTimes = "The run ends at `completed_at`: that of the request, or else the one that the run has, or else now. " +
-	"`actual_print_time_hours` are those of the request, or else those that the run has, or else the time from " +
-	"`started_at` to `completed_at`. That time is not plausible, and the hours are null, if it is less than a minute or " +
-	"more than 100,000 hours, or, of a completed run, less than a tenth of the estimate: then the start was recorded " +
-	"late. Without hours, the costs of machine and energy are unknown, and `unknown_parts` names them. Reports count " +
-	"the run, and all that it used, on the day of `completed_at`."
+const endTimes = "The run ends at `completed_at`: that of the request, or else the one that the run has, or else " +
+	"now. `actual_print_time_hours` are those of the request, or else those that the run has, or else the time from " +
+	"`started_at` to `completed_at`. That time is not plausible, and the hours are null, if it is less than a minute " +
+	"or more than 100,000 hours, or, of a completed run, less than a tenth of the estimate: then the start was " +
+	"recorded late. Without hours, the costs of machine and energy are unknown, and `unknown_parts` names them. " +
+	"Reports count the run, and all that it used, on the day of `completed_at`."
 
 const endWarnings = "What was used is recorded, also if it does not fit, and `warnings` name what does not: a spool " +
 	"that had less filament is empty, and the ledger keeps the other grams in `shortfall_grams` " +
@@ -235,7 +235,7 @@ type endingMaterial struct {
 	Archived    bool           `json:"archived"`
 	Reported    *value.Decimal `json:"reported_grams"` // of the material
 	Outside     value.Decimal  `json:"outside_grams"`  // of the material; the last one of a spool has it
-	Corrected   value.Decimal  `json:"corrected"`      // grams of Outside by weighing and edits, if the request counts them
+	Corrected   value.Decimal  `json:"corrected"`      // of Outside, by weighing and edits, if the request counts them
 	Short       value.Decimal  `json:"short_grams"`    // of the spool, by the run so far
 	Recorded    value.Decimal  `json:"recorded_grams"` // of the spool, by all entries of the run
 	Taken       value.Decimal  `json:"taken_grams"`    // of the spool, by the entries of the run's end
@@ -803,7 +803,8 @@ func (h handlers) emit(e *ending) string {
 			'printer_id', r.printer_id, 'printer_name', r.printer_name,
 			'actual_print_time_hours', trim_scale(r.actual_print_time_hours),
 			'actual_total_filament_grams', trim_scale(r.actual_total_filament_grams),
-			'items', event_items(r.id), 'item_count', event_item_count(r.id), 'orders', ` + h.orders.Printed("r.id") + more + `))::text`
+			'items', event_items(r.id), 'item_count', event_item_count(r.id),
+			'orders', ` + h.orders.Printed("r.id") + more + `))::text`
 }
 
 // setTimes returns a statement that sets the times of an ended run to those of a correction, except the times that

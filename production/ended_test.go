@@ -143,7 +143,8 @@ func TestReportsDateRunsByEnd(t *testing.T) {
 			pieces = "1"
 		}
 		c.Get(t, "/api/v1/reports/margins"+period).Want(200).Shows(map[string]string{"groups": pieces})
-		rows, err := csv.NewReader(strings.NewReader(string(c.Get(t, "/api/v1/reports/usage/export"+period).Want(200).Body))).
+		rows, err := csv.NewReader(strings.NewReader(
+			string(c.Get(t, "/api/v1/reports/usage/export"+period).Want(200).Body))).
 			ReadAll()
 		testkit.Check(t, err)
 		sum := 0
@@ -166,8 +167,9 @@ func TestReportsDateRunsByEnd(t *testing.T) {
 	c.Do(t, "PUT", "/spoolman/api/v1/spool/"+number+"/use", j{"use_weight": 60}).Want(200)
 	c.Get(t, "/api/v1/reports/usage?from="+day(0)).Want(200).Shows(map[string]string{"grams": "60"})
 	summarise()
-	c.Post(t, path+"/complete", j{"completed_at": at(40), "materials": []j{{"spool_id": spool, "actual_weight_grams": 100}},
-		"items": []j{{"id": item, "successful_quantity": 3, "failed_quantity": 1}}}).Want(200)
+	c.Post(t, path+"/complete", j{"completed_at": at(40),
+		"materials": []j{{"spool_id": spool, "actual_weight_grams": 100}},
+		"items":     []j{{"id": item, "successful_quantity": 3, "failed_quantity": 1}}}).Want(200)
 	for _, summarised := range []bool{false, true} {
 		if summarised {
 			summarise()

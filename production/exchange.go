@@ -65,7 +65,8 @@ func (h handlers) exchange(ctx context.Context, r *server.Request[ExchangeReques
 			run_state(production_runs)::text
 		from production_runs where id = $1 and hidden_at is null for no key update`, run).Into(&isOpen, &printer, &state)
 	material := db.SQL(`
-		select m.spool_id::text, m.exchanged_at is not null from run_materials m where m.id = $1 and m.run_id = $2`, id, run).
+		select m.spool_id::text, m.exchanged_at is not null from run_materials m
+			where m.id = $1 and m.run_id = $2`, id, run).
 		Into(&spool, &exchanged)
 	named := db.SQL(`select s.id::text from `+namedSpool("$1::uuid", "$2::int")+` s`, in.SpoolID.Arg(),
 		in.SpoolNumber.Arg()).Into(&next)

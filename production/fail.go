@@ -78,8 +78,8 @@ const endRules = " adds an entry of the kind `wasted` to each spool's usage ledg
 	"`complete`, else `RUN_NOT_OPEN`.\n\n" +
 	"The wasted grams of a material are the difference of both weights of its spool, if they are recorded, else " +
 	"`wasted_grams`, else its `actual_weight_grams`, else what printers have reported for the run " +
-	"(`reported_grams`), else 0. What was reported has left the spool before, and is not deducted again. Instead of its " +
-	"`id`, `spool_id` or `spool_number` name a material if no other one of the run has the spool. For a run of one " +
+	"(`reported_grams`), else 0. What was reported has left the spool before, and is not deducted again. Instead of " +
+	"its `id`, `spool_id` or `spool_number` name a material if no other one of the run has the spool. For a run of one " +
 	"material, the request may have `wasted_grams` without `materials`.\n\n" + endWarnings + "\n\n" +
 	"Sets `status`, `completed_at`, `actual_total_filament_grams` and `actual_print_time_hours` as " +
 	"`completeProductionRun` does, `inventory_updated`, and `failure_reason` and `failure_notes` to `reason` and " +

@@ -277,7 +277,8 @@ func (h handlers) otherProduct(run, id string, in *RunItem, other *bool) *db.Stm
 	args := []any{id, run, in.OrderItemID.Arg(), in.ProductID.Arg()}
 	product := in.product(&args)
 	return db.SQL(`
-		select coalesce(bool_or(`+h.orders.Problem("i.order_item_id", "coalesce($4::uuid, p.id)")+` = 'OTHER_PRODUCT'), false)
+		select coalesce(bool_or(
+			`+h.orders.Problem("i.order_item_id", "coalesce($4::uuid, p.id)")+` = 'OTHER_PRODUCT'), false)
 		from run_items i left join lateral `+product+` p on true
 		where i.id = $1 and i.run_id = $2 and i.order_item_id = coalesce($3::uuid, i.order_item_id)`, args...).Into(other)
 }
@@ -302,7 +303,8 @@ func replanned(run string) *db.Stmt {
 				join run_items i on i.run_id = r.id
 				where r.id = $1 and r.status = 'pending' and r.hidden_at is null) u
 		) b
-		where i.run_id = $1 and i.product_id = b.id and i.parts_from_stock = b.alone and i.planned_bom is distinct from b.bom`, run)
+		where i.run_id = $1 and i.product_id = b.id and i.parts_from_stock = b.alone
+			and i.planned_bom is distinct from b.bom`, run)
 }
 
 // itemError returns the field error for the violation of a constraint of run_items.

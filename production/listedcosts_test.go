@@ -15,7 +15,8 @@ func TestListCosts(t *testing.T) {
 	const costs = "/api/v1/products/costs"
 	var ids []string
 	for i := range 3 {
-		ids = append(ids, c.Post(t, "/api/v1/products", j{"name": fmt.Sprint("P", i), "selling_price": i + 1}).Want(201).ID())
+		ids = append(ids, c.Post(t, "/api/v1/products", j{"name": fmt.Sprint("P", i), "selling_price": i + 1}).
+			Want(201).ID())
 	}
 	price := func(i int) string { return fmt.Sprintf("items.%d.selling_price", i) }
 	c.Get(t, costs+"?ids="+strings.Join([]string{ids[2], value.NewID(), ids[0], ids[2], ids[1]}, ",")).Want(200).

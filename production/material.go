@@ -55,7 +55,8 @@ func namedSpool(id, number string) string {
 			)`
 }
 
-const materialColumns = `m.id, m.spool_id, spool_name(s.material_type, s.material_name, s.color, s.brand) as spool_name,
+const materialColumns = `m.id, m.spool_id,
+	spool_name(s.material_type, s.material_name, s.color, s.brand) as spool_name,
 	m.estimated_weight_grams, m.actual_weight_grams, m.spool_weight_before_grams, m.spool_weight_after_grams,
 	m.estimated_purge_grams, m.actual_purge_grams, m.cost_per_gram,
 	material_reported(m.run_id, m.spool_id, m.id) as reported_grams,
@@ -248,8 +249,8 @@ func materialError(err error) error {
 
 var deleteMaterialDoc = &server.Doc{
 	ID: "removeProductionRunMaterial", Tag: Tag, Summary: "Remove a material from a run",
-	Description: "The spool does not change. After `complete`, a material cannot be removed, and while the run is open, not " +
-		"the last one of a spool that printers reported for the run.",
+	Description: "The spool does not change. After `complete`, a material cannot be removed, and while the run is " +
+		"open, not the last one of a spool that printers reported for the run.",
 	Errors: []*server.Error{errReported.On(), errCompleted},
 }
 

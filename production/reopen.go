@@ -26,8 +26,8 @@ var reopenDoc = &server.Doc{
 		"materials have the `actual_weight_grams` and `cost_per_gram` that they had before the end. `completed_at`, " +
 		"`actual_print_time_hours`, the costs and their " +
 		"prices, `failure_reason` and `failure_notes` are null. The run reserves filament again, the hours no longer " +
-		"count for the printer, and its good pieces are no longer in stock. An order that is `done` stays so. The numbers of " +
-		"pieces of items stay until the run ends again.\n\n" +
+		"count for the printer, and its good pieces are no longer in stock. An order that is `done` stays so. The numbers " +
+		"of pieces of items stay until the run ends again.\n\n" +
 		"The printer must be as free as for a paused run that continues: while another run is in progress on it, the " +
 		"response is `PRINTER_BUSY`. A run that has not ended cannot be reopened (`RUN_NOT_ENDED`). " +
 		"`warnings` is what `getProductionRunCheck` says, for example that an order of the run is cancelled. " +

@@ -569,8 +569,8 @@ func (h handlers) create(ctx context.Context, r *server.Request[Run]) (server.Cr
 		), items as (
 			insert into run_items (id, run_id, product_id, order_item_id, parts_from_stock, quantity, successful_quantity,
 				failed_quantity, failure_reason, estimated_material_cost, estimated_total_cost, planned_bom)
-			select i.id, run.id, i.product, i.order_item_id, i.parts_from_stock, i.quantity, i.successful_quantity, i.failed_quantity,
-				i.failure_reason, round(i.material_cost, 6), round(i.total_cost, 6),
+			select i.id, run.id, i.product, i.order_item_id, i.parts_from_stock, i.quantity, i.successful_quantity,
+				i.failed_quantity, i.failure_reason, round(i.material_cost, 6), round(i.total_cost, 6),
 				case when $2 = 'pending' then product_bom(i.product, i.parts_from_stock) end
 			from run, item i order by i.n
 		), materials as (
@@ -921,9 +921,10 @@ func (h handlers) start(ctx context.Context, r *server.Request[struct{}]) (serve
 var deleteDoc = &server.Doc{
 	ID: "deleteProductionRun", Tag: Tag, Summary: "Remove a production run",
 	Description: "Deletes the run with its items and materials. A run that has deducted filament " +
-		"(`inventory_updated`), or for which printers have reported some, is hidden instead, because usage ledgers name it: " +
-		"lists no longer contain it, and requests with its id return 404. `GET /api/v1/production-runs?hidden=true` lists hidden runs, and " +
-		"`restoreProductionRun` shows one again. The deducted filament is not returned to the spools.",
+		"(`inventory_updated`), or for which printers have reported some, is hidden instead, because usage ledgers name " +
+		"it: lists no longer contain it, and requests with its id return 404. `GET /api/v1/production-runs?hidden=true` " +
+		"lists hidden runs, and `restoreProductionRun` shows one again. The deducted filament is not returned to the " +
+		"spools.",
 }
 
 func (h handlers) delete(ctx context.Context, r *server.Request[struct{}]) (server.NoContent, error) {

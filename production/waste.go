@@ -58,8 +58,8 @@ type WasteReportRow struct {
 
 var wasteReportDoc = &server.Doc{
 	ID: "reportWaste", Tag: inventory.ReportsTag, Summary: "Report the filament that was wasted",
-	Description: "Adds up what failed and cancelled runs used, and the share of the failed pieces of completed runs, by " +
-		"the day of their end (`completed_at`), also of runs that were removed since. `cost` is at the prices of the " +
+	Description: "Adds up what failed and cancelled runs used, and the share of the failed pieces of completed runs, " +
+		"by the day of their end (`completed_at`), also of runs that were removed since. `cost` is at the prices of the " +
 		"runs' materials; materials without a price add nothing to it, and 0 g cost 0. `runs` failed, were cancelled, or " +
 		"have failed pieces. `rate` is " +
 		"`failed_runs` / (`failed_runs` + `completed_runs`); cancelled runs, and runs that an update alone set to " +

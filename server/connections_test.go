@@ -86,7 +86,8 @@ func TestConnectionsOfAddress(t *testing.T) {
 		t.Errorf("%d lines about the bound in the log, want 1:\n%s", n, &log)
 	}
 	m := scrape(t, s.Metrics)
-	testkit.Equal(t, m[`http_connections_rejected_total{bound="address"}`], 2, "connections that were counted as rejected")
+	testkit.Equal(t, m[`http_connections_rejected_total{bound="address"}`], 2,
+		"connections that were counted as rejected")
 	open[0].Close()
 	for { // until the server has noticed
 		if connect(t, "127.0.0.2", address).get(t, "/healthz") == 200 {

@@ -625,7 +625,8 @@ func (l *List) first(by order, after []string, limit string) string {
 }
 
 // newest is the default order.
-var newest = order{&Field{Rule: value.Rule{Name: "created_at"}, NotNull: true, Kind: reflect.TypeFor[value.Timestamp]()}, "desc"}
+var newest = order{&Field{Rule: value.Rule{Name: "created_at"}, NotNull: true,
+	Kind: reflect.TypeFor[value.Timestamp]()}, "desc"}
 
 // Lock returns statements that lock at most limit rows that meet the conditions, in the order of the ids. The last
 // statement returns the columns of these rows.

@@ -210,15 +210,16 @@ type Response struct {
 type Endpoint struct {
 	In       reflect.Type // struct{} if the handler reads neither query nor body
 	Out      Outcome
-	Optional bool                                                            // whether the body may be missing
-	Media    string                                                          // the media type of the body, if the body is not JSON
-	Example  string                                                          // an example of a body with the type Media
-	File     string                                                          // the media type of the response, if HandleFile made the endpoint
-	Limit    int64                                                           // the maximum size of a body that is read while it arrives; see HandleStream
-	export   func(call) (*file, error)                                       // opens the response, if the response is a file
-	picture  func(context.Context, call) (p *Picture, known bool, err error) // see HandlePicture
-	prepare  func(context.Context, call) (run, error)
-	request  reflect.Type // Request[In]
+	Optional bool                      // whether the body may be missing
+	Media    string                    // the media type of the body, if the body is not JSON
+	Example  string                    // an example of a body with the type Media
+	File     string                    // the media type of the response, if HandleFile made the endpoint
+	Limit    int64                     // the maximum size of a body that is read while it arrives; see HandleStream
+	export   func(call) (*file, error) // opens the response, if the response is a file
+
+	picture func(context.Context, call) (p *Picture, known bool, err error) // see HandlePicture
+	prepare func(context.Context, call) (run, error)
+	request reflect.Type // Request[In]
 }
 
 // IsExport reports whether the response is a file with one of the ExportMedia.

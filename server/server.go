@@ -195,7 +195,8 @@ func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 func (s *Server) ServeHTTP(writer http.ResponseWriter, r *http.Request) {
 	start := time.Now()
 	forwarded := strings.Join(r.Header.Values("X-Forwarded-For"), ",")
-	info := &requestInfo{id: requestID(r), address: value.Shorten(clientAddr(r.RemoteAddr, forwarded, s.TrustedProxies), 64)}
+	info := &requestInfo{id: requestID(r),
+		address: value.Shorten(clientAddr(r.RemoteAddr, forwarded, s.TrustedProxies), 64)}
 	if forwarded != "" && !isTrustedPeer(r.RemoteAddr, s.TrustedProxies) {
 		s.forwarded.Do(func() {
 			s.Log.Warn("ignoring X-Forwarded-For: it comes from an address that is not in TRUSTED_PROXIES; if that is the "+

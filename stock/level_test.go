@@ -96,8 +96,9 @@ func TestLevelsFollowOperations(t *testing.T) {
 				f.t.Fatal(err)
 			}
 		}, deduct, func(f *farm) {
-			file := strings.NewReader(`[{"id": 1, "registered": "2024-01-15T10:00:00Z", "archived": false, "initial_weight": 150,
-				"remaining_weight": 150, "filament": {"id": 1, "registered": "2024-01-15T10:00:00Z", "name": "Black",
+			file := strings.NewReader(`[{"id": 1, "registered": "2024-01-15T10:00:00Z", "archived": false,
+				"initial_weight": 150, "remaining_weight": 150, "filament": {"id": 1, "registered": "2024-01-15T10:00:00Z",
+				"name": "Black",
 				"material": "PLA", "density": 1.24, "diameter": 1.75, "weight": 150}}]`)
 			result, err := spoolman.Import(db.As(f.t.Context(), f.Actor), imports.Importer{DB: api.DB}, file,
 				imports.SourceOptions{})

@@ -3,8 +3,8 @@
 -- colour will do. by_run is true for filament that runs take from their spools, also if the spools do not have it.
 -- This is the only place with the rules for reserved filament:
 --
---   * An open order (received or in_production) reserves the materials of the pieces that must be printed for its items:
---     those that are missing by net_pieces, because they are neither in stock nor in an unfinished run.
+--   * An open order (received or in_production) reserves the materials of the pieces that must be printed for its
+--     items: those that are missing by net_pieces, because they are neither in stock nor in an unfinished run.
 --   * An unfinished run (pending, in_progress or paused) reserves the weights of its materials: the actual weight, or
 --     the estimate if there is no actual weight. A run without any such weight reserves the bills of materials of its
 --     items, except the components that it takes from stock: those that are missing are reserved as for orders.

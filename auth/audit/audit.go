@@ -135,8 +135,8 @@ func Routes(d *db.DB) []server.Route {
 
 var listDoc = &server.Doc{
 	ID: "listAuditLog", Tag: tag, Summary: "Read the audit log",
-	Description: "Returns who signed in, failed to sign in, changed users, API keys, settings, webhooks, connections to " +
-		"shops, printers or custom fields, exported, imported, removed, restored or corrected something, the newest " +
+	Description: "Returns who signed in, failed to sign in, changed users, API keys, settings, webhooks, connections " +
+		"to shops, printers or custom fields, exported, imported, removed, restored or corrected something, the newest " +
 		"first. Everyday work such as deductions is not in the log. `actor_name` and `object_name` are the names of that " +
 		"time. An entry names fields, and has none of their values.\n\n" +
 		"Of a failed sign-in, the actor is the user whose e-mail was given. After ten in an hour, one " +

@@ -123,7 +123,8 @@ func (t *Tx) ReadRows(table Table, values []string, r io.Reader) (rows int64, er
 	}
 	_, err = t.conn.PgConn().CopyFrom(t.ctx, r, `copy pg_temp.transferred (`+columns+`) from stdin`)
 	if err == nil {
-		_, err = t.Exec(`delete from ` + table.Name + ` where tenant_id = nullif(current_setting('app.tenant_id'), '')::uuid`)
+		_, err = t.Exec(`delete from ` + table.Name +
+			` where tenant_id = nullif(current_setting('app.tenant_id'), '')::uuid`)
 	}
 	if err == nil {
 		rows, err = t.Exec(`insert into ` + table.Name + ` (` + columns + `) select ` + strings.Join(values, ", ") +
