@@ -50,6 +50,23 @@ func orNil(text string) any {
 	return text
 }
 
+// WithProduct returns the keys of the lines that have a product here, by their SKU or because a person has said so.
+func WithProduct(ctx context.Context, d *db.DB, lines []IncomingLine) (map[string]bool, error) {
+	var keys []string
+	if err := d.Write(ctx, db.SQL(`
+		select coalesce(array_agg(l.shop_line), '{}')
+		from json_to_recordset($1::json) l (shop_line text, title text, sku text)
+		cross join lateral order_line_match(l.title, l.sku) m where m.product_id is not null`,
+		db.Recordset(incomingRows("", lines))).Into(&keys)); err != nil {
+		return nil, err
+	}
+	known := map[string]bool{}
+	for _, key := range keys {
+		known[key] = true
+	}
+	return known, nil
+}
+
 // Taking is an order of a shop that TakeAll takes.
 type Taking struct {
 	ID     string    // of the order here; "" if there is none yet, or none that the shop is known to have made

@@ -362,6 +362,7 @@ func (s *fileState) decideShop() error {
 		return err
 	}
 	if now := s.shop.said.incoming(before.Source); now != nil {
+		now.Lines = before.Lines
 		s.taking = &orders.Taking{ID: s.orderID, Before: before, Now: *now}
 	}
 	return nil

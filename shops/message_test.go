@@ -533,3 +533,48 @@ func TestWhatCustomersHaveChosen(t *testing.T) {
 		})
 	}
 }
+
+// WooCommerce sends bundles as lines, and their parts as lines too. If the bundle is a product here, its parts are not
+// printed a second time.
+func TestBundles(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, "woocommerce")
+	s.c.NewProduct(t, "KIT", 10)
+	s.c.NewProduct(t, "CLIP", 10)
+	bundled := func(l j, price any, more j) j {
+		l["price"] = price
+		for name, value := range more {
+			l[name] = value
+		}
+		return l
+	}
+	for n, test := range []struct {
+		lines []j
+		want  string
+		price string // of the first item
+	}{
+		{[]j{bundled(wooLine(1, "KIT", 2), 10, j{"bundled_by": "", "bundled_items": []int{2}}),
+			bundled(wooLine(2, "CLIP", 6), 0, j{"bundled_by": "1"}), wooLine(3, "CLIP", 1)}, "CLIP 1, KIT 2", "10"},
+		{[]j{bundled(wooLine(1, "KIT", 2), 0, nil), bundled(wooLine(2, "CLIP", 6), 1.5, j{"bundled_by": 1})}, "KIT 2", "4.5"},
+		{[]j{bundled(wooLine(1, "SET", 2), 10, nil), bundled(wooLine(2, "CLIP", 6), 0, j{"bundled_by": 1})},
+			"CLIP 6, Name of SET 2", "0"},
+		{[]j{bundled(wooLine(1, "KIT", 1), 7, nil), bundled(wooLine(2, "CLIP", 3), 0, j{"composite_parent": 1})}, "KIT 1", "7"},
+		{[]j{bundled(wooLine(1, "KIT", 1), 7, j{"product_id": 70}), bundled(wooLine(2, "CLIP", 3), 0, j{"product_id": 71,
+			"meta_data": []j{{"key": "_woosb_parent_id", "value": "70"}}})}, "KIT 1", "7"},
+		{[]j{bundled(wooLine(1, "CLIP", 1), 7, j{"bundled_by": 9, "composite_parent": []int{}}),
+			bundled(wooLine(2, "KIT", 1), 7, j{"bundled_by": false, "meta_data": []j{{"key": "_woosb_parent_id", "value": "5"}}})},
+			"CLIP 1, KIT 1", "7"},
+	} {
+		s.send(t, wooOrder(n+1, 1, "processing", test.lines...))
+		testkit.Equal(t, itemsOf(t, s.c, fmt.Sprint(n+1)), test.want, "the items of order %d", n+1)
+		s.c.Get(t, find(t, s.c, fmt.Sprint(n+1))).Want(200).Shows(map[string]string{"items.0.unit_price": test.price})
+	}
+
+	// Later messages and files agree.
+	s.send(t, wooOrder(1, 2, "processing", bundled(wooLine(1, "KIT", 3), 10, nil),
+		bundled(wooLine(2, "CLIP", 9), 0, j{"bundled_by": 1})))
+	testkit.Equal(t, itemsOf(t, s.c, "1"), "KIT 3", "the items")
+	wantCounts(t, post(t, s.c, "", "Order Number,Order Status,Item Name,SKU,Quantity,Modified Date\n"+
+		"1,cancelled,Kit,KIT,3,2026-01-06T10:00:00Z\n").Want(200), "0/1/0/0/0")
+	s.c.Get(t, find(t, s.c, "1")).Want(200).Shows(map[string]string{"status": "cancelled", "items.#": "1"})
+}

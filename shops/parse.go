@@ -301,7 +301,7 @@ func parseShopify(body []byte) (*message, error) {
 		}
 		m.Order.Lines = append(m.Order.Lines, line{string(l.ID), title, string(l.SKU), int64(l.Quantity),
 			left, price(string(l.Price), off.FloatString(6), int64(l.Quantity)),
-			o.Fulfilled == "fulfilled" || l.Fulfilled == "fulfilled"})
+			o.Fulfilled == "fulfilled" || l.Fulfilled == "fulfilled", ""})
 		for _, chosen := range l.Chosen {
 			remarks = append(remarks, remark(title, chosen.Name, chosen.Value))
 		}
@@ -321,15 +321,52 @@ type wooOrder struct {
 		First string `json:"first_name"`
 		Last  string `json:"last_name"`
 	} `json:"billing"`
-	Lines []struct {
-		ID       word    `json:"id"`
-		Name     string  `json:"name"`
-		SKU      word    `json:"sku"`
-		Quantity count   `json:"quantity"`
-		Price    word    `json:"price"` // of a piece, after discounts
-		Chosen   wooMeta `json:"meta_data"`
-	} `json:"line_items"`
+	Lines   []wooLine   `json:"line_items"`
 	Refunds []wooRefund `json:"refunds"`
+}
+
+// wooLine is a line of an order. A part of a bundle names the line of the bundle, or in the metadata its product.
+type wooLine struct {
+	ID        word    `json:"id"`
+	Product   word    `json:"product_id"`
+	Variation word    `json:"variation_id"`
+	Name      string  `json:"name"`
+	SKU       word    `json:"sku"`
+	Quantity  count   `json:"quantity"`
+	Price     word    `json:"price"` // of a piece, after discounts
+	Bundle    partOf  `json:"bundled_by"`
+	Composite partOf  `json:"composite_parent"`
+	Meta      wooMeta `json:"meta_data"`
+}
+
+// partOf is the id of a line, or "" if it is neither a text nor a number.
+type partOf string
+
+func (p *partOf) UnmarshalJSON(b []byte) error {
+	var id word
+	if json.Unmarshal(b, &id) == nil && id != "0" {
+		*p = partOf(id)
+	}
+	return nil
+}
+
+// wooBundles has the lines of an order by their ids, and the last line of each product.
+type wooBundles struct{ lines, products map[string]string }
+
+// of returns the id of the line of which a line is a part, or "". A bundle comes before its parts.
+func (w wooBundles) of(l wooLine) string {
+	bundle := w.lines[string(cmp.Or(l.Bundle, l.Composite))]
+	for _, meta := range l.Meta {
+		var product word
+		if meta.Key == "_woosb_parent_id" && json.Unmarshal(meta.Value, &product) == nil {
+			bundle = w.products[string(product)]
+		}
+	}
+	w.lines[string(l.ID)] = string(l.ID)
+	if bundle == "" {
+		w.products[string(l.Product)], w.products[string(l.Variation)] = string(l.ID), string(l.ID)
+	}
+	return bundle
 }
 
 // wooMeta is what a customer has chosen for a line, and what plugins keep for themselves.
@@ -446,14 +483,16 @@ func parseWooCommerce(body []byte, delivery string, now time.Time) (*message, er
 			strings.Join(totals, ", "))
 	}
 	var remarks []string
+	bundles := wooBundles{map[string]string{}, map[string]string{}}
 	for _, l := range o.Lines {
 		left := int64(-1)
 		if n := refunded[string(l.ID)]; n > 0 {
 			left = max(0, int64(l.Quantity)-n)
 		}
 		m.Order.Lines = append(m.Order.Lines, line{string(l.ID), html.UnescapeString(l.Name), string(l.SKU),
-			int64(l.Quantity), left, price(string(l.Price), "", int64(l.Quantity)), stateOf(o.Status) == isShipped})
-		for _, chosen := range l.Chosen {
+			int64(l.Quantity), left, price(string(l.Price), "", int64(l.Quantity)), stateOf(o.Status) == isShipped,
+			bundles.of(l)})
+		for _, chosen := range l.Meta {
 			remarks = append(remarks, chosen.remark(html.UnescapeString(l.Name)))
 		}
 	}
@@ -494,7 +533,7 @@ func parseGeneric(body []byte) (*message, error) {
 			n = int64(*l.Quantity)
 		}
 		m.Order.Lines = append(m.Order.Lines, line{string(l.ID), l.Title, string(l.SKU), n, -1,
-			price(string(l.Price), "", n), false})
+			price(string(l.Price), "", n), false, ""})
 	}
 	return m.cleaned("id", "updated_at", "lines")
 }

@@ -192,6 +192,15 @@ func (s *Service) take(ctx context.Context, shop, source string, m *message) err
 			}
 		}
 		now := all.incoming(source)
+		if now != nil {
+			if bundles := all.Order.bundles(now); bundles != nil {
+				products, err := orders.WithProduct(ctx, s.db, bundles)
+				if err != nil {
+					return err
+				}
+				all.Order.joinParts(now, products)
+			}
+		}
 		orderID := ""
 		if id != nil {
 			orderID = *id

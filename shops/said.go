@@ -1,6 +1,7 @@
 package shops
 
 import (
+	"math/big"
 	"slices"
 	"time"
 
@@ -50,6 +51,7 @@ type line struct {
 	Left     int64  `json:"left"`
 	Price    string `json:"price,omitempty"`
 	Shipped  bool   `json:"shipped,omitempty"` // before it was here, so that there is nothing to print
+	Bundle   string `json:"bundle,omitempty"`  // the line of which it is a part
 }
 
 // refund is a quantity of a line that was refunded.
@@ -164,6 +166,44 @@ func (o *order) rank() int {
 		return 0
 	}
 	return 1
+}
+
+// bundles returns which lines of the incoming order have parts that are lines too.
+func (o *order) bundles(in *orders.Incoming) (bundles []orders.IncomingLine) {
+	for _, l := range in.Lines {
+		if slices.ContainsFunc(o.Lines, func(part line) bool { return part.Bundle == l.Key }) {
+			bundles = append(bundles, l)
+		}
+	}
+	return bundles
+}
+
+// joinParts leaves out the parts of bundles that are products here. The price of such a bundle is that of all its parts
+// too. The parts of other bundles are printed.
+func (o *order) joinParts(in *orders.Incoming, products map[string]bool) {
+	at, total := map[string]int{}, map[string]*big.Rat{}
+	add := func(bundle string, l line) {
+		if unit, ok := new(big.Rat).SetString(l.Price); ok {
+			if total[bundle] == nil {
+				total[bundle] = new(big.Rat)
+			}
+			total[bundle].Add(total[bundle], unit.Mul(unit, big.NewRat(l.Quantity, 1)))
+		}
+	}
+	for i, l := range o.Lines {
+		at[l.ID] = i
+		if products[l.ID] {
+			add(l.ID, l)
+		} else if products[l.Bundle] {
+			in.Lines[i].Quantity = 0
+			add(l.Bundle, l)
+		}
+	}
+	for id, sum := range total {
+		if n := o.Lines[at[id]].Quantity; n > 0 {
+			in.Lines[at[id]].UnitPrice = price(sum.Quo(sum, big.NewRat(n, 1)).FloatString(6), "", 1)
+		}
+	}
 }
 
 // incoming returns the order as it should be here, or nil if there is nothing to print yet: the shop has not said what
