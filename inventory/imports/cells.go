@@ -388,6 +388,19 @@ func init() {
 	}
 }
 
+// totalWords are words that the title of a column has if its numbers are those of several things.
+var totalWords = map[string]bool{}
+
+func init() {
+	for word := range strings.FieldsSeq(`total totals totale totali totaux totaal overall combined gesamt insgesamt
+		razem lacznie lacznia calkowita celkem celkova totalt summa`) {
+		totalWords[word] = true
+	}
+}
+
+// isTotalWord reports whether a word of a title is one of totalWords, or begins with Gesamt.
+func isTotalWord(word string) bool { return totalWords[word] || strings.HasPrefix(word, "gesamt") }
+
 // unitLike matches units and currencies behind numbers.
 var unitLike = regexp.MustCompile(`^(?i:\p{Sc}|%|mm|kgs?|g|gr|grams?|gramm|kilo|lbs?|pounds?|oz|ounces?|°?c|°|h|` +
 	`min|std|stk|pcs|st|ks|szt|uds?|x|×|[a-z]{3}|kr|zł|kč|ft|lei|fr|` +

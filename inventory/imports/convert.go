@@ -28,6 +28,7 @@ type converter struct {
 	strict  bool     // whether the file has only names of the API, so that other forms are errors
 	changed []transfer.CellChange
 	digits  map[string]bool // targets of which all numbers are fractions of 1
+	ofAll   bool            // whether the net weight is that of all spools of a row
 }
 
 // rowValues has the texts of a row by their targets, and the problems with the row.
@@ -38,6 +39,7 @@ type rowValues struct {
 	extra    map[string]json.RawMessage
 	problems []server.FieldError
 	count    int
+	left     []string // the remaining weights of the spools of a row, if they differ
 }
 
 func (r *rowValues) problem(field, format string, args ...any) {
@@ -339,6 +341,7 @@ func (c *converter) convert(result *transfer.Conversion, rows []transfer.Row, de
 			c.how.Dates = c.how.Program.Dates
 		}
 		c.guessUnits(all)
+		c.findTotals(all)
 		for _, r := range all {
 			c.compute(r)
 		}
@@ -389,7 +392,11 @@ func (c *converter) table(result *transfer.Conversion, all []*rowValues) *transf
 				row.Cells[i] = &text
 			}
 		}
-		for range max(1, r.count) {
+		for n := range max(1, r.count) {
+			if i := slices.Index(table.Names, "remaining_weight_grams"); n < len(r.left) && i >= 0 {
+				row.Cells = slices.Clone(row.Cells)
+				row.Cells[i] = &r.left[n]
+			}
 			table.Rows = append(table.Rows, row)
 			if len(table.Rows) > maxMade {
 				return table
@@ -841,6 +848,74 @@ func rounded(n float64) string {
 	return plain(strconv.FormatFloat(math.Round(n*100)/100, 'f', -1, 64))
 }
 
+// quantityOf returns the number of spools that a text says, and false if it is not from 1 to 100.
+func quantityOf(text string) (n int, ok bool) {
+	p, ok := transfer.ParseNumber(readNumber(text))
+	point, comma := p.Readings()
+	n, err := strconv.Atoi(point)
+	if err != nil {
+		n, err = strconv.Atoi(comma)
+	}
+	if !ok || err != nil || p.Negative || n < 1 || n > 100 {
+		return 0, false
+	}
+	return n, true
+}
+
+// findTotals finds out whether the net weights are those of all spools of a row: the title says so, and each spool has a
+// weight as shops sell it then.
+func (c *converter) findTotals(all []*rowValues) {
+	const net = "net_weight_grams"
+	i := slices.IndexFunc(c.columns, func(one column) bool { return one.target == net })
+	if !c.makes || !c.derive || i < 0 || !slices.ContainsFunc(words(c.columns[i].title), isTotalWord) {
+		return
+	}
+	for _, r := range all {
+		n, ok := quantityOf(r.texts["quantity"])
+		weight, hasWeight := c.number(&rowValues{texts: r.texts}, net, net)
+		if !ok || !hasWeight || n == 1 {
+			continue
+		}
+		if each := weight / float64(n); each < 100 || math.Mod(math.Round(each*100)/100, 5) != 0 {
+			c.ofAll = false
+			return
+		}
+		c.ofAll = true
+	}
+	if c.ofAll {
+		c.columns[i].note = "of all spools of the row"
+	}
+}
+
+// share divides the weights of all spools of a row between them: full spools come first. It returns the net weight of
+// each.
+func (c *converter) share(r *rowValues, weight float64) float64 {
+	const net, left = "net_weight_grams", "remaining_weight_grams"
+	if c.ofAll {
+		all := r.texts[net]
+		weight /= float64(r.count)
+		r.texts[net] = rounded(weight)
+		c.change(r, net, all, "%s for each of %d spools", strings.TrimSuffix(r.texts[net], "e0"), r.count)
+	}
+	rest, ok := c.number(r, left, left)
+	if !ok || !c.ofAll && (rest <= weight*1.2 || rest > weight*float64(r.count)*1.2) {
+		return weight
+	}
+	all := r.texts[left]
+	var shares []string
+	for n := range r.count {
+		some := min(rest, weight)
+		if n == r.count-1 {
+			some = rest
+		}
+		rest -= some
+		r.left = append(r.left, rounded(some))
+		shares = append(shares, strings.TrimSuffix(rounded(some), "e0"))
+	}
+	c.change(r, left, strings.TrimSuffix(all, "e0"), "%s", strings.Join(shares, ", "))
+	return weight
+}
+
 // compute makes fields of the concepts that are not fields.
 func (c *converter) compute(r *rowValues) {
 	if !c.makes || slices.ContainsFunc(r.problems, func(p server.FieldError) bool { return p.Field == "row" }) {
@@ -848,16 +923,9 @@ func (c *converter) compute(r *rowValues) {
 	}
 	const net, left = "net_weight_grams", "remaining_weight_grams"
 	if text := r.texts["quantity"]; text != "" && c.derive {
-		p, ok := transfer.ParseNumber(readNumber(text))
-		point, comma := p.Readings()
-		n, err := strconv.Atoi(point)
-		if err != nil {
-			n, err = strconv.Atoi(comma)
-		}
-		if !ok || err != nil || p.Negative || n < 1 || n > 100 {
+		var ok bool
+		if r.count, ok = quantityOf(text); !ok {
 			r.problem("quantity", "must be a number from 1 to 100; the value is %q", shortened(text))
-		} else {
-			r.count = n
 		}
 	}
 	percent := r.texts["remaining_percent"]
@@ -898,6 +966,9 @@ func (c *converter) compute(r *rowValues) {
 			r.texts[left] = rounded(max(0, weight-used))
 		}
 	}
+	if r.count > 1 && hasWeight {
+		weight = c.share(r, weight)
+	}
 	const price = "purchase_price"
 	if r.texts[price] != "" {
 		return
@@ -922,6 +993,11 @@ func (c *converter) describe(result *transfer.Conversion, rows []transfer.Row) {
 			note = "numbers up to 20 are kilograms"
 		case weightUnits[one.unit] != "" && strings.HasSuffix(one.target, "_grams"):
 			note = weightUnits[one.unit]
+			if c.ofAll && one.target == "net_weight_grams" {
+				note += ", " + one.note
+			}
+		case one.target == "net_weight_grams" && c.ofAll:
+			note = one.note
 		case one.target != "":
 		case one.note != "":
 			note = one.note

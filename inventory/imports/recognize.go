@@ -311,6 +311,15 @@ func (s *Sheets) recognize(columns []column, how transfer.Reading) {
 			}
 		}
 	}
+	// The total weight of several spools is not a weight with one spool, unless the weight of the spool is known.
+	for i := range columns {
+		c := &columns[i]
+		if c.target == "gross_weight_grams" && c.why == "name" && taken["quantity"] && !taken["net_weight_grams"] &&
+			!taken["spool_weight_grams"] && slices.ContainsFunc(words(c.title), isTotalWord) {
+			c.target = "net_weight_grams"
+			taken["gross_weight_grams"], taken["net_weight_grams"] = false, true
+		}
+	}
 	for i := range columns {
 		c := &columns[i]
 		if concepts, sure := s.meanings(c.title); c.target == "" && c.why == "none" && sure >= 60 && concepts != nil &&

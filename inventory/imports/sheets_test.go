@@ -129,6 +129,14 @@ func TestCellsOfPeople(t *testing.T) {
 		{"Material,Color,Weight,Price per kg\nPLA,Red,750,20\n", "PLA,,,Red,,1.75,750,750,,15,,\n"},
 		{"Material,Color,Weight,Qty,Total price\nPLA,Red,1000,2,39.98\n",
 			strings.Repeat("PLA,,,Red,,1.75,1000,1000,,19.99,,\n", 2)},
+		// The weights of all spools of a row.
+		{"Qty,Total weight of new spools (g),Type,Color,Remaining weight (g),Price per kg\n3,3000,PLA,Red,2150,20\n1,750,PLA,Red,40,20\n",
+			strings.Repeat("PLA,,,Red,,1.75,1000,1000,,20,,\n", 2) + "PLA,,,Red,,1.75,1000,150,,20,,\nPLA,,,Red,,1.75,750,40,,15,,\n"},
+		{"Quantité de bobine(s);Poids total des bobines neuves (g);Type;Couleur;Poids restant (g)\n2;2000;PLA;Noir;800\n",
+			"PLA,,,Noir,,1.75,1000,800,,,,\nPLA,,,Noir,,1.75,1000,0,,,,\n"},
+		{"Type,Color,Qty,Weight,Remaining\nPLA,Red,2,1000,1400\nPLA,Blue,2,1000,600\n", "PLA,,,Red,,1.75,1000,1000,,,,\n" +
+			"PLA,,,Red,,1.75,1000,400,,,,\n" + strings.Repeat("PLA,,,Blue,,1.75,1000,600,,,,\n", 2)},
+		{"Type,Color,Qty,Total weight\nPLA,Red,3,1000\n", strings.Repeat("PLA,,,Red,,1.75,1000,1000,,,,\n", 3)},
 		{"sep=|\nMaterial|Color|Weight\nPLA|a;b,c|1000\n", "PLA,,,\"a;b,c\",,1.75,1000,1000,,,,\n"},
 		{"Material,Color,Weight,,\nPLA,=\"Red\",1000,,\n,,,,\n", "PLA,,,Red,,1.75,1000,1000,,,,\n"},
 		{"Material,Hex,Weight\nPLA,255,1000\n", "PLA,,,Dark blue,#000255,1.75,1000,1000,,,,\n"},
