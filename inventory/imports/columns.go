@@ -1,6 +1,8 @@
 package imports
 
 import (
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -101,7 +103,8 @@ var titles = Titles{
 		średnica, średnica filamentu, grubość, fi,
 		průměr, průměr struny, tloušťka,
 		diameter mm, tjocklek, tråddiameter`},
-	{"net_weight_grams", `net weight, weight, net, original weight, initial weight, starting weight, start weight,
+	{"net_weight_grams", `net weight, weight, net, original weight, initial weight, weight initial,
+		weight original, starting weight, start weight,
 		full weight,
 		new weight, nominal weight, spool size, roll size, size, capacity, filament weight, weight new, package size,
 		net wt, wt,
@@ -127,7 +130,8 @@ var titles = Titles{
 		mängd`},
 	{"remaining_weight_grams", `remaining, remaining weight, left, weight left, grams left, g left,
 		remaining filament,
-		remaining grams, remaining amount, current weight, current, available, filament left, amount left, remainder,
+		remaining grams, remaining amount, current weight, weight current, current,
+		available, filament left, amount left, remainder,
 		rest,
 		balance, on hand, in stock, stock, remaining_weight, left over, leftover, weight remaining, weight,
 		rest, restgewicht, restmenge, verbleibend, verbleibendes gewicht, übrig, noch da, noch übrig, aktuell,
@@ -487,10 +491,14 @@ func fold(text string) string {
 	return b.String()
 }
 
-// words splits a title into words: letters and digits, and the signs that are units, each of them a word.
+// hump matches the end of a word in a title such as currentWeightG.
+var hump = regexp.MustCompile(`([\p{Ll}\d])(\p{Lu})`)
+
+// words splits a title into words: letters and digits, and the signs that are units, each of them a word. A capital
+// letter behind a small one begins a word.
 func words(title string) (all []string) {
 	start := -1
-	text := fold(title)
+	text := fold(hump.ReplaceAllString(title, "$1 $2"))
 	end := func(i int) {
 		if start >= 0 {
 			all = append(all, text[start:i])
@@ -615,6 +623,9 @@ func (titlesOf dictionary) meanings(title string) (concepts []string, sure int) 
 		for i := len(trimmed) - n; i >= 0; i-- {
 			form := strings.Join(trimmed[i:i+n], "")
 			if found := titlesOf[form]; found != nil && len(form) > 2 && !(n == 1 && filler[form]) {
+				if amounts[found[0]] && slices.ContainsFunc(trimmed, isLimit) {
+					return []string{""}, 60
+				}
 				return found, 60
 			}
 		}
@@ -630,7 +641,30 @@ func (titlesOf dictionary) meanings(title string) (concepts []string, sure int) 
 			}
 		}
 	}
-	return titlesOf[best], 45
+	if found := titlesOf[best]; found == nil || !amounts[found[0]] || !slices.ContainsFunc(trimmed, isLimit) {
+		return found, 45
+	}
+	return []string{""}, 60
+}
+
+// amounts are concepts of which a farm wants to have a minimum.
+var amounts = map[string]bool{"quantity": true, "net_weight_grams": true, "remaining_weight_grams": true,
+	"remaining_percent": true}
+
+// limits are the words of titles for an amount that should be there.
+var limits = map[string]bool{}
+
+func init() {
+	for word := range strings.FieldsSeq(`threshold minimum minimal reorder alert warning warn warnung target desired
+		safety seuil alerte umbral minimo minima alerta soglia drempel limite prog prah objetivo`) {
+		limits[word] = true
+	}
+}
+
+// isLimit reports whether a word of a title is one of limits, or begins with the German ones.
+func isLimit(word string) bool {
+	return limits[word] || strings.HasPrefix(word, "mindest") || strings.HasPrefix(word, "melde") ||
+		strings.HasPrefix(word, "soll")
 }
 
 // dictionary returns the dictionary with the titles.

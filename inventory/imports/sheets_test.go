@@ -74,6 +74,11 @@ func TestColumnsAreRecognized(t *testing.T) {
 		{"Vendor,Brand,Material,Color\nAmazon,eSun,PLA,Red\n",
 			"Vendor=supplier;Brand=brand;Material=material_type;Color=color"},
 		{"Nr.;Material;Farbe;Bild;Länge\n1;PLA;Rot;x;3\n", "Nr.=;Material=material_type;Farbe=color;Bild=;Länge="},
+		// Words without blanks between them, and amounts that there should be.
+		{"materialType,colorName,weightInitialG,weightCurrentG,priceEUR\nPLA,Red,1000,730,20\n", "materialType=material_type;" +
+			"colorName=color;weightInitialG=net_weight_grams;weightCurrentG=remaining_weight_grams;priceEUR=purchase_price"},
+		{"Material,Color,low_stock_threshold_pct,Reorder Qty,Minimum weight,Mindestbestand\nPLA,Red,20,3,500,2\n",
+			"Material=material_type;Color=color;low_stock_threshold_pct=;Reorder Qty=;Minimum weight=;Mindestbestand="},
 		{"COLOR,MATERIAL,WEIGHT KG\nRed,PLA,1\n", "COLOR=color;MATERIAL=material_type;WEIGHT KG=net_weight_grams"},
 		{"Material,Color,% left\nPLA,Red,50\n", "Material=material_type;Color=color;% left=remaining_percent"},
 	} {
