@@ -726,8 +726,16 @@ func (c *converter) name(r *rowValues) {
 		break
 	}
 	rest := strings.Join(words, " ")
+	hex, isHex := readHex(r.texts["color"])
 	switch color := r.texts["color"]; {
 	case rest == "":
+	case isHex && isColor(rest):
+		// The column of colours has numbers only, and the name of the filament has the name of the colour.
+		r.texts["color"] = rest
+		if r.texts["color_hex"] == "" {
+			r.texts["color_hex"] = hex
+		}
+		c.change(r, "color", color, "the color %s, %s", rest, hex)
 	case color == "":
 		r.texts["color"] = rest
 		parts = append(parts, "color "+rest)

@@ -355,6 +355,9 @@ func (s *Sheets) candidates(i int, c *column) (all []candidate) {
 		case len(c.texts) == 0:
 			score -= 5
 		case fits < 0.5:
+			if score >= 60 && why == "name" && c.note == "" {
+				c.note = "seems to be " + target + ", but most values cannot be read"
+			}
 			score -= 70
 		}
 		all = append(all, candidate{i, target, score, why})
@@ -523,6 +526,9 @@ func (s *Sheets) fit(c *column, concept, target string) (string, float64) {
 			return target, 0
 		}
 		return target, share(texts, func(t string) bool {
+			if m := about.FindStringSubmatch(t); m != nil {
+				t = m[1]
+			}
 			return (numberLike(readWeight(t)) || isShare(t)) && !isDate(t) && !strings.ContainsAny(t, "€$£")
 		})
 	case "remaining_percent":

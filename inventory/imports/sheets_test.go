@@ -85,6 +85,10 @@ func TestColumnsAreRecognized(t *testing.T) {
 		check := c.Post(t, importPath+"/check", test.file).Want(200)
 		testkit.Equal(t, fieldsOf(check), test.want, "%q", test.file)
 	}
+	// A column that is left out although its title is known says why.
+	c.Post(t, importPath+"/check", "Material,Color,Remaining\nPLA,Red,a bit\nPLA,Blue,500\nPLA,Blue,some\n").Want(200).
+		Shows(map[string]string{"columns.2.field": "null",
+			"columns.2.note": "seems to be remaining_weight_grams, but most values cannot be read"})
 	// Vendors and filaments have their own.
 	for path, test := range map[string]struct{ file, want string }{
 		vendors: {"Marque;Poids bobine vide;Remarques\nFrancofil;250;x\n",
@@ -124,6 +128,10 @@ func TestCellsOfPeople(t *testing.T) {
 		// Names of shops.
 		{"Filament;Gewicht;Preis\nPrusament PLA Galaxy Black 1kg;1000;29,99\neSun PLA+ Silk Red (1,75 mm);1000;SFr. 20.-\n",
 			"PLA,,Prusament,Galaxy Black,,1.75,1000,1000,,29.99,,\nPLA,PLA+ Silk,eSun,Red,,1.75,1000,1000,,20,,\n"},
+		{"Brand,Name,TD,Color,Owned,Type\nBambu Lab,Jade White,5.2,#FFFFFF,TRUE,PLA\nBambu Lab,Basic,1,#FF0000,TRUE,PLA\n",
+			"PLA,,Bambu Lab,Jade White,#FFFFFF,1.75,1000,1000,,,,\nPLA,,Bambu Lab,Red,#FF0000,1.75,1000,1000,,,,Basic\n"},
+		{"Type,Color,Weight,Remaining\nPLA,Red,1kg,~500g\nPLA,Red,1kg,ca. 250\n",
+			"PLA,,,Red,,1.75,1000,500,,,,\nPLA,,,Red,,1.75,1000,250,,,,\n"},
 		// Diameters, dates and prices.
 		{"Material,Color,Dia,Weight,Price,Bought\nPLA,Red,\"3,0\",1000,R$ 100,45306\n" +
 			"PLA,Red,Ø 1.75mm,1000,kr 249,15.01.2024 12:30\nPLA,Red,2.85 mm ± 0.05,1000,n/a,2024-01\n",
