@@ -259,7 +259,7 @@ func TestImportShowsInvalidValues(t *testing.T) {
 		"PLO,x,1.75,1000":       `must be one of PLA, PETG, ABS, TPU, ASA, Nylon, PC, HIPS, PVA, Custom; the value is "PLO"`,
 		`PLA,x,1.75,"1,25,5"`:   `must be a number between 0 and 1000000; the value is "1,25,5"`,
 		`PLA,x,1.75,"1,00,000"`: `must be a number between 0 and 1000000; the value is "1,00,000"`,
-		`PLA,x,1.75,1000 lb`:    `must be a number between 0 and 1000000; the value is "1000 lb"`,
+		`PLA,x,1.75,1000 t`:     `must be a number between 0 and 1000000; the value is "1000 t"`,
 		"PLA,x,1.000,1.000":     `must be one of 1.75, 2.85; the value is "1.000"`,
 		"PLA,x,1.75,0":          `must be greater than 0; the value is "0"`,
 		"PLA,x,1.75,":           "is required",
