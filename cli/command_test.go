@@ -197,7 +197,8 @@ func TestHelpListsCommandsAndSettings(t *testing.T) {
 }
 
 func TestPrintable(t *testing.T) {
-	if got := printableLines("Get: 404 \x1b]0;owned\a\nsecond line"); got != "Get: 404 \ufffd]0;owned\ufffd\nsecond line" {
+	if got := printableLines("Get: 404 \x1b]0;owned\a\nsecond line"); got !=
+		"Get: 404 \ufffd]0;owned\ufffd\nsecond line" {
 		t.Errorf("got %q", got)
 	}
 	t.Parallel()

@@ -172,14 +172,14 @@ func (c Config) Warnings() (all []string) {
 		holds   bool
 		warning string
 	}{
-		{c.SMTP != nil && c.PublicURL == "", "SMTP_URL is set without PUBLIC_URL: e-mails have no links, and no links to set " +
-			"passwords are sent"},
+		{c.SMTP != nil && c.PublicURL == "", "SMTP_URL is set without PUBLIC_URL: e-mails have no links, and no links to " +
+			"set passwords are sent"},
 		{c.SMTP != nil && c.Web == "off", "SMTP_URL is set with WEB=off: no links to set passwords are sent, because " +
 			"they lead to pages"},
 		{c.PublicURL != "" && c.Web == "off", "PUBLIC_URL is set with WEB=off: links in messages lead to pages that the " +
 			"service does not serve"},
-		{c.TLSSelfSigned && strings.HasPrefix(c.PublicURL, "http://"), "PUBLIC_URL begins with http:// and TLS_SELF_SIGNED " +
-			"is on: the service answers only https"},
+		{c.TLSSelfSigned && strings.HasPrefix(c.PublicURL, "http://"), "PUBLIC_URL begins with http:// and " +
+			"TLS_SELF_SIGNED is on: the service answers only https"},
 		{c.TenantPerMinute > 0 && c.TenantPerMinute < c.PerMinute, "RATE_LIMIT_TENANT_PER_MINUTE is less than " +
 			"RATE_LIMIT_PER_MINUTE, which no user can reach"},
 	} {

@@ -15,7 +15,8 @@ const importPath = orders + "/import"
 // The files below have the titles that the programs write, with the orders of this test.
 const (
 	etsyTitles = "Sale Date,Item Name,Buyer,Quantity,Price,Coupon Code,Coupon Details,Discount Amount," +
-		"Shipping Discount,Order Shipping,Order Sales Tax,Item Total,Currency,Transaction ID,Listing ID,Date Paid,Date Shipped,Ship Name," +
+		"Shipping Discount,Order Shipping,Order Sales Tax,Item Total,Currency,Transaction ID,Listing ID,Date Paid," +
+		"Date Shipped,Ship Name," +
 		"Ship Address1,Ship Address2,Ship City,Ship State,Ship Zipcode,Ship Country,Order ID,Variations,Order Type," +
 		"Listings Type,Payment Type,InPerson Discount,InPerson Location,VAT Paid by Buyer,SKU\n"
 	shopifyTitles = "Name,Email,Financial Status,Paid at,Fulfillment Status,Fulfilled at,Accepts Marketing,Currency," +
@@ -40,7 +41,8 @@ func shopifyRow(order, status, fulfilled, cancelled, id string, quantity int, ti
 			order, quantity, title, price, sku)
 	}
 	return fmt.Sprintf("%s,a@example.com,%s,,%s,,no,EUR,30,0,0,30,,0,Standard,2026-01-05 10:00:00 +0100,%d,"+
-		"\"%s\",%s,,%s,true,true,pending,Ada Lovelace,\"1 Main St, Flat 2\",Ada Lovelace,1 Main St,\"%s\",,%s,PayPal,0,Us,%s,,web,0.00\n",
+		"\"%s\",%s,,%s,true,true,pending,Ada Lovelace,\"1 Main St, Flat 2\",Ada Lovelace,1 Main St,"+
+		"\"%s\",,%s,PayPal,0,Us,%s,,web,0.00\n",
 		order, status, fulfilled, quantity, title, price, sku, note, cancelled, id)
 }
 
@@ -129,13 +131,15 @@ func TestEtsyPersonalization(t *testing.T) {
 	t.Parallel()
 	c, _, _ := farm(t)
 	file := etsyTitles +
-		etsyRow("3001", "71", "Dragon", "Color:Red,Personalization:For Bob &amp; Eve, with love", "DRG-RED", 2, "12.50", "", "") +
+		etsyRow("3001", "71", "Dragon", "Color:Red,Personalization:For Bob &amp; Eve, with love", "DRG-RED", 2, "12.50",
+			"", "") +
 		etsyRow("3001", "72", "Sign", "Personalization:Bob", "", 1, "4", "0", "") +
 		etsyRow("3002", "73", "Sign", "Personalization:Eve", "", 1, "4", "0", "") +
 		etsyRow("3003", "74", "Sign", "Personalization:Not requested on this item.", "", 1, "4", "0", "")
 	wantCounts(t, post(t, c, "", file).Want(200), "3/0/0/0/0")
 	c.Get(t, find(t, c, "3001")).Want(200).Shows(map[string]string{"items.#": "1",
-		"notes":                    "Dragon - Color:Red: Personalization: For Bob & Eve, with love\nSign: Personalization: Bob",
+		"notes": "Dragon - Color:Red: Personalization: For Bob & Eve, with love\n" +
+			"Sign: Personalization: Bob",
 		"unassigned_lines.0.title": "Sign"})
 	c.Get(t, find(t, c, "3002")).Want(200).Shows(map[string]string{"notes": "Sign: Personalization: Eve",
 		"unassigned_lines.0.title": "Sign"})
@@ -311,8 +315,8 @@ func TestFilesAndMessages(t *testing.T) {
 		return o
 	}
 	row := func(id, quantity int, cancelled string) string {
-		return shopifyRow(fmt.Sprintf("#%d", 1000+id), "paid", "", cancelled, fmt.Sprint(820982911946154000+int64(id)), quantity,
-			"Dragon - Red", "12.50", "DRG-RED", "")
+		return shopifyRow(fmt.Sprintf("#%d", 1000+id), "paid", "", cancelled, fmt.Sprint(820982911946154000+int64(id)),
+			quantity, "Dragon - Red", "12.50", "DRG-RED", "")
 	}
 	// First the file.
 	done := post(t, c, "", shopifyTitles+row(1, 2, "")).Want(200)

@@ -161,8 +161,8 @@ func (m *message) cleaned(id, updated, lines string) (*message, error) {
 
 var errRefunds = server.Invalid("refunds", "must have at most %d entries", maxRefunds)
 
-// remark returns what a customer has chosen for a line, such as a text to print: a title, a name and a value in JSON. It
-// is "" if the name is for programs, or the value is neither a text nor a number.
+// remark returns what a customer has chosen for a line, such as a text to print: a title, a name and a value in JSON.
+// It is "" if the name is for programs, or the value is neither a text nor a number.
 func remark(title, name string, value json.RawMessage) string {
 	var text word
 	title, name = cleanTitle(title), clean(name, 200, false)

@@ -141,8 +141,8 @@ func (s *said) takeOver() {
 
 // takes reports whether the order of a message is newer than that in s, and remembers the message. Shops count whole
 // seconds, and WooCommerce can change lines without changing the time of the order: of two orders of the same time,
-// one that is cancelled, and then one that is paid, is newer, and otherwise the one that came later, unless it has come
-// before.
+// one that is cancelled, and then one that is paid, is newer, and otherwise the one that came later, unless it has
+// come before.
 func (s *said) takes(m said) bool {
 	switch {
 	case s.Order == nil || m.Updated.After(s.Updated):
@@ -178,8 +178,8 @@ func (o *order) bundles(in *orders.Incoming) (bundles []orders.IncomingLine) {
 	return bundles
 }
 
-// joinParts leaves out the parts of bundles that are products here. The price of such a bundle is that of all its parts
-// too. The parts of other bundles are printed.
+// joinParts leaves out the parts of bundles that are products here. The price of such a bundle is that of all its
+// parts too. The parts of other bundles are printed.
 func (o *order) joinParts(in *orders.Incoming, products map[string]bool) {
 	at, total := map[string]int{}, map[string]*big.Rat{}
 	add := func(bundle string, l line) {

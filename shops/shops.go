@@ -33,10 +33,10 @@ func New(d *db.DB, secrets []string, now func() time.Time) *Service {
 
 var tag = &server.Tag{
 	Name: "shops", Fields: fields,
-	Description: "Connections to shops, whose orders then come by themselves. For admins; API keys are rejected. A shop " +
-		"sends its webhooks to `POST /shops/{id}/events`, outside of the API: `address` is this path. The service checks " +
-		"the signature of the body, and answers 401 `INVALID_SIGNATURE` if it is wrong. An order may come twice, late " +
-		"and in any order: it becomes what the newest message says. An unknown SKU refuses no order; see " +
+	Description: "Connections to shops, whose orders then come by themselves. For admins; API keys are rejected. A " +
+		"shop sends its webhooks to `POST /shops/{id}/events`, outside of the API: `address` is this path. The service " +
+		"checks the signature of the body, and answers 401 `INVALID_SIGNATURE` if it is wrong. An order may come twice, " +
+		"late and in any order: it becomes what the newest message says. An unknown SKU refuses no order; see " +
 		"`assignOrderLine`.",
 }
 
@@ -137,7 +137,8 @@ var errLimit = server.Conflict("SHOP_LIMIT", "A tenant can have %d connections t
 
 // errDuplicate refuses a name that another connection has: the orders of two shops with the same numbers could not be
 // told apart.
-var errDuplicate = server.Conflict("DUPLICATE_SHOP", "Another connection has the name %s", "dragons.example").On("name")
+var errDuplicate = server.Conflict("DUPLICATE_SHOP", "Another connection has the name %s", "dragons.example").
+	On("name")
 
 // sameName is a condition for the connections with the name $2, without regard to case.
 const sameName = `lower(name collate "und-x-icu") = lower($2 collate "und-x-icu")`
@@ -145,11 +146,11 @@ const sameName = `lower(name collate "und-x-icu") = lower($2 collate "und-x-icu"
 var createDoc = &server.Doc{
 	ID: "createShop", Tag: tag, Summary: "Connect a shop",
 	Description: "Returns the connection with its secret in `secret`, once: the service stores it encrypted. For the " +
-		"same reason, a response that is repeated for an `Idempotency-Key` has an empty `secret`. Without `signing_secret`, the " +
-		"service makes a secret, to be entered in the shop. Shopify makes its own secret and shows it below its list of " +
-		"webhooks: connect first, enter the address there, and send Shopify's secret with `rotateShop`. A tenant can have " +
-		"20 connections. The `name` must be unique, without regard to case (`DUPLICATE_SHOP`). `docs/shops.md` says what " +
-		"to do in each shop.",
+		"same reason, a response that is repeated for an `Idempotency-Key` has an empty `secret`. Without " +
+		"`signing_secret`, the service makes a secret, to be entered in the shop. Shopify makes its own secret and shows " +
+		"it below its list of webhooks: connect first, enter the address there, and send Shopify's secret with " +
+		"`rotateShop`. A tenant can have 20 connections. The `name` must be unique, without regard to case " +
+		"(`DUPLICATE_SHOP`). `docs/shops.md` says what to do in each shop.",
 	Request: `{"kind":"woocommerce","name":"dragons.example"}`,
 	Errors:  []*server.Error{errDuplicate, errLimit},
 }
@@ -246,7 +247,8 @@ func (s *Service) update(ctx context.Context, r *server.Request[ShopChange]) (se
 
 var removeDoc = &server.Doc{
 	ID: "deleteShop", Tag: tag, Summary: "Disconnect a shop",
-	Description: "Messages to the address of the connection are rejected then. Its orders stay, and no longer follow the shop.",
+	Description: "Messages to the address of the connection are rejected then. Its orders stay, and no longer follow " +
+		"the shop.",
 }
 
 func (s *Service) remove(ctx context.Context, r *server.Request[struct{}]) (server.NoContent, error) {
@@ -258,8 +260,8 @@ func (s *Service) remove(ctx context.Context, r *server.Request[struct{}]) (serv
 
 var rotateDoc = &server.Doc{
 	ID: "rotateShop", Tag: tag, Summary: "Change the secret of a connection to a shop",
-	Description: "Sets the secret to `signing_secret`, which the shop has made, or to a new one, and returns it, once. For 24 " +
-		"hours, messages that are signed with the previous secret are accepted too.",
+	Description: "Sets the secret to `signing_secret`, which the shop has made, or to a new one, and returns it, once. " +
+		"For 24 hours, messages that are signed with the previous secret are accepted too.",
 	Request: `{"signing_secret":"whsec_MDEyMzQ1Njc4OWFiY2RlZg=="}`,
 }
 

@@ -137,8 +137,8 @@ func TestConnections(t *testing.T) {
 	}
 	c.Post(t, one+"/rotate", j{"signing_secret": "0123456789abcdef0123"}).Want(200).
 		Shows(map[string]string{"secret": "0123456789abcdef0123"})
-	for _, wrong := range []string{"short", strings.Repeat("x", 201), "with a blank in the middle", `with"quote0123456789`,
-		"späte0123456789012345"} {
+	for _, wrong := range []string{"short", strings.Repeat("x", 201), "with a blank in the middle",
+		`with"quote0123456789`, "späte0123456789012345"} {
 		c.Post(t, one+"/rotate", j{"signing_secret": wrong}).Fields("signing_secret")
 	}
 	c.Post(t, path, j{"kind": "generic", "name": "x", "signing_secret": "0123456789abcdef0123"}).Fields("signing_secret")

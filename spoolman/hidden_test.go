@@ -40,8 +40,8 @@ func TestRemovedIsNowhere(t *testing.T) {
 		c.Get(t, path+"?hidden=true").Want(200).Shows(map[string]string{"total": want})
 	}
 	for path, want := range map[string]string{
-		"spool": "1", "spool?allow_archived=true": "1", "filament": "1", "filament?limit=1": "1", "vendor": "1", "vendor?limit=1": "1",
-		"filament?sort=id:desc&limit=5": "1", "filament?material=gone": "0", "vendor?name=gone": "0",
+		"spool": "1", "spool?allow_archived=true": "1", "filament": "1", "filament?limit=1": "1", "vendor": "1",
+		"vendor?limit=1": "1", "filament?sort=id:desc&limit=5": "1", "filament?material=gone": "0", "vendor?name=gone": "0",
 		"spool/group?group_by=location": "", "spool/group?group_by=filament": "",
 		"material": "", "location": "", "lot-number": "", "article-number": "", "field/spool/tag/values": "",
 		"search?q=gone": "", "search?q=gone&allow_archived=true": "", "search?q=white": "", "search?q=%23ff0000": "",
@@ -57,7 +57,8 @@ func TestRemovedIsNowhere(t *testing.T) {
 		}
 	}
 	a := p.want(t, "GET", "spool", "", 200)
-	group, brand := at(t, strings.Trim(a.body, "[]"), "filament.id"), at(t, strings.Trim(a.body, "[]"), "filament.vendor.id")
+	group, brand := at(t, strings.Trim(a.body, "[]"), "filament.id"),
+		at(t, strings.Trim(a.body, "[]"), "filament.vendor.id")
 	p.want(t, "GET", "filament/"+group, "", 200, `"price":22`)
 	for _, path := range []string{"filament", "filament?limit=1", "filament?sort=id:desc&limit=1"} {
 		p.want(t, "GET", path, "", 200, `"price":22`) // what was removed does not fill the page
@@ -137,7 +138,8 @@ func TestRemovedVendorOfChanges(t *testing.T) {
 			answered := h.StartWaiting(1, func() { p.want(t, "DELETE", "vendor/1", "", 200) })
 			h.Commit()
 			<-answered
-			c.Get(t, "/api/v1/filaments/"+filament).Want(200).Shows(map[string]string{"vendor_id": "null", "vendor_name": "null"})
+			c.Get(t, "/api/v1/filaments/"+filament).Want(200).
+				Shows(map[string]string{"vendor_id": "null", "vendor_name": "null"})
 			c.Get(t, spool).Want(200).Shows(map[string]string{"brand": "null"})
 		})
 	}
@@ -203,7 +205,8 @@ func TestRemovedIsNotFound(t *testing.T) {
 	}
 	p.want(t, "PUT", "spool/1/use", `{"use_weight": 1}`, 404)
 	p.want(t, "PUT", "spool/1/measure", `{"weight": 500}`, 404)
-	p.want(t, "POST", "filament", `{"name": "N", "vendor_id": 1, "material": "PLA", "density": 1.24, "diameter": 1.75}`, 404)
+	p.want(t, "POST", "filament",
+		`{"name": "N", "vendor_id": 1, "material": "PLA", "density": 1.24, "diameter": 1.75}`, 404)
 	p.want(t, "POST", "filament", `{"name": "N", "vendor_id": `+brand+`, "density": 1.24, "diameter": 1.75}`, 404)
 	p.want(t, "POST", "spool", `{"filament_id": 1}`, 404)
 	p.want(t, "POST", "vendor", `{"name": "v", "comment": "new"}`, 200, `"id":2,`, `"comment":"new"`)

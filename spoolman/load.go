@@ -257,8 +257,9 @@ func (f *farm) load(ctx context.Context, address string) (created int, err error
 			}
 		}
 	}
-	ids := map[string]map[int64]int64{"vendor": {}, "filament": {}, "spool": {}} // the server's ids, by number
-	last := map[string]int64{}                                                   // the highest id that the server has given
+	// The server's ids, by number, and the highest id that it has given.
+	ids := map[string]map[int64]int64{"vendor": {}, "filament": {}, "spool": {}}
+	last := map[string]int64{}
 	var placeholders []string
 	for _, entity := range entities {
 		for _, item := range f.withComputed(entity) {

@@ -232,7 +232,8 @@ func TestFields(t *testing.T) {
 			`{"name": "C", "field_type": "choice", "choices": ["a", "b", "d"], "multi_choice": false}`, 200,
 			[]string{`"choices":["a","b","d"],"multi_choice":false`}},
 		{"POST spool", `{"filament_id": 1, "location": "A", "extra": {"tag": "\"Ä1\"", "n": "5", "f": "1.5", "nr": "[1, 9]",
-			"fr": "[1.5, null]", "at": "\"2024-01-01T00:00:00.000Z\"", "on": "true", "c": "\"a\"", "m": "[\"a\", \"b\"]"}}`, 200,
+			"fr": "[1.5, null]", "at": "\"2024-01-01T00:00:00.000Z\"", "on": "true", "c": "\"a\"",
+			"m": "[\"a\", \"b\"]"}}`, 200,
 			[]string{`"tag":"\"Ä1\""`, `"n":"5"`, `"nr":"[1, 9]"`, `"on":"true"`}},
 		{"POST spool",
 			`{"filament_id": 1, "extra": {"tag": "\"B2\"", "n": "10", "f": "2", "nr": "[5, 20]", "on": "false", "c": "\"b\"",
@@ -487,7 +488,8 @@ func TestPagesOfFilaments(t *testing.T) {
 	p.want(t, "POST", "spool", `{"filament_id":1}`, 200)
 	all := ids(t, p.want(t, "GET", "filament?sort=registered:asc", "", 200).body)
 	slices.Sort(all)
-	if len(all) != 7 || all[0] != 1 || all[1] != 3 || all[2] < 1_000_000_000 || len(slices.Compact(slices.Clone(all))) != 7 {
+	if len(all) != 7 || all[0] != 1 || all[1] != 3 || all[2] < 1_000_000_000 ||
+		len(slices.Compact(slices.Clone(all))) != 7 {
 		t.Fatalf("filaments %v, want 2 with a number and 5 computed ones", all)
 	}
 	for _, order := range []string{"", "&sort=id:desc"} {

@@ -42,7 +42,8 @@ func (p *printer) dial(t testing.TB, path string, header ...string) (*socket, in
 		authorization = "Bearer " + p.operator.Token
 	}
 	fmt.Fprintf(conn, "GET %s%s HTTP/1.1\r\nHost: farm.example\r\nConnection: keep-alive, Upgrade\r\n"+
-		"Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nAuthorization: %s\r\n%s\r\n",
+		"Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"+
+		"Authorization: %s\r\n%s\r\n",
 		surface, path, authorization, strings.Join(append(header, ""), "\r\n"))
 	s := &socket{conn, bufio.NewReader(conn)}
 	conn.SetReadDeadline(time.Now().Add(testkit.WaitTimeout))

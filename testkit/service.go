@@ -450,7 +450,8 @@ func (a *Response) Shows(want map[string]string) *Response {
 // of its own: the LinkMailer sends the e-mails of all its tenants.
 func (a *API) MailLinks(tb testing.TB) (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
-	m := auth.LinkMailer{Service: a.Auth, Log: slog.New(slog.NewTextHandler(tb.Output(), nil)), Poll: 10 * time.Millisecond}
+	m := auth.LinkMailer{Service: a.Auth, Log: slog.New(slog.NewTextHandler(tb.Output(), nil)),
+		Poll: 10 * time.Millisecond}
 	var running sync.WaitGroup
 	running.Go(func() { m.Run(ctx) })
 	end = func() { cancel(); running.Wait() }

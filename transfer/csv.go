@@ -404,7 +404,8 @@ func HasColumn(r io.Reader, names ...string) bool {
 // HeaderIs reports whether all titles in the first row of a file are known, or the file is no table at all.
 func HeaderIs(r io.Reader, known func(title string) bool) bool {
 	c := NewReader(r)
-	if start, _ := c.r.Peek(4); bytes.HasPrefix(start, []byte("PK\x03\x04")) || bytes.HasPrefix(start, []byte("\xd0\xcf")) {
+	if start, _ := c.r.Peek(4); bytes.HasPrefix(start, []byte("PK\x03\x04")) ||
+		bytes.HasPrefix(start, []byte("\xd0\xcf")) {
 		return true // a spreadsheet
 	}
 	c.detect()

@@ -126,10 +126,10 @@ const MaxListed = 50
 
 // ImportRules describes the files and the responses of an import with the maximum number of rows.
 func ImportRules(rows int) string {
-	return fmt.Sprintf("Columns may be separated by commas, semicolons, tabs or vertical bars, and the names of columns and the "+
-		"material types may have any case. The whole file shows how its numbers and dates are to be read: a cell such "+
-		"as `1.750` is 1750 in a file with decimal commas, which are also assumed with semicolons between the columns, "+
-		"and 1.75 in one with decimal points; `01/02/2024` follows dates such as `31/01/2024`. What can be read in two "+
+	return fmt.Sprintf("Columns may be separated by commas, semicolons, tabs or vertical bars, and the names of columns "+
+		"and the material types may have any case. The whole file shows how its numbers and dates are to be read: a "+
+		"cell such as `1.750` is 1750 in a file with decimal commas, which are also assumed with semicolons between the "+
+		"columns, and 1.75 in one with decimal points; `01/02/2024` follows dates such as `31/01/2024`. What can be read in two "+
 		"ways is invalid, and the message names both; `decimal` and `date_order` decide it. An amount may have the "+
 		"currency of the farm, a weight its unit, and booleans the words of spreadsheets in other languages.\n\n"+
 		"A file need not have the names of the API: columns of people's own lists are recognised by their names in ten "+
@@ -144,11 +144,12 @@ func ImportRules(rows int) string {
 }
 
 // CheckDescription describes a check of an import.
-const CheckDescription = "Reads a file as the import with the same parameters does, and changes nothing. It suggests " +
-	"what the columns are (`columns`) and values for required fields that the file does not have (`defaults`): the import " +
-	"with these as `mapping` and `defaults` has the same result. A column is what the `mapping` of the farm's last import " +
-	"of this kind has said of it, or else what its name and values say. With one of these parameters, the check uses it in place " +
-	"of its suggestions. The counts are those of the import of the valid rows; `invalid_rows` and `errors` have the others."
+const CheckDescription = "Reads a file as the import with the same parameters does, and changes nothing. It " +
+	"suggests what the columns are (`columns`) and values for required fields that the file does not have " +
+	"(`defaults`): the import with these as `mapping` and `defaults` has the same result. A column is what the " +
+	"`mapping` of the farm's last import of this kind has said of it, or else what its name and values say. With one " +
+	"of these parameters, the check uses it in place of its suggestions. The counts are those of the import of the " +
+	"valid rows; `invalid_rows` and `errors` have the others."
 
 // Problems collects the problems of the rows of a file. It lists the first MaxListed rows with problems.
 type Problems struct {
@@ -246,7 +247,8 @@ func ImportFlags(flags *flag.FlagSet) (how *Reading, dryRun *bool) {
 // FileFlags adds the flags of a command that imports CSV files without modes.
 func FileFlags(flags *flag.FlagSet) (how *Reading, dryRun *bool) {
 	how = &Reading{Mode: Create}
-	choice(flags, "decimal", "the decimal mark of the numbers, comma or point, if the file does not show it", &how.Decimal)
+	choice(flags, "decimal", "the decimal mark of the numbers, comma or point, if the file does not show it",
+		&how.Decimal)
 	choice(flags, "date-order", "the order of the dates, dmy or mdy, if the file does not show it", &how.Dates)
 	pairs(flags, "map", "the field of a column; without the field, the column is left out. May be repeated",
 		&how.Mapping)

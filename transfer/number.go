@@ -56,9 +56,9 @@ func (n Number) Readings() (point, comma string) {
 }
 
 // Value converts a reading of the number to the value of a field: with the sign, and in the unit of the field. It
-// reports whether the number's unit fits the field. A fitting unit is the field's own unit, kilograms, pounds and ounces
-// for a weight in grams, hours for minutes, and for an amount of money the currency, or any currency if the argument
-// currency is "".
+// reports whether the number's unit fits the field. A fitting unit is the field's own unit, kilograms, pounds and
+// ounces for a weight in grams, hours for minutes, and for an amount of money the currency, or any currency if the
+// argument currency is "".
 func (n Number) Value(field, reading, currency string) (value string, ok bool) {
 	factor, ok := n.factor(field, currency)
 	if !ok {
@@ -106,8 +106,8 @@ func ungroup(s string) string {
 }
 
 // currencySigns maps signs to the only currency, or the most frequent currency, that uses the sign.
-var currencySigns = map[string]string{"€": "EUR", "£": "GBP", "₹": "INR", "₩": "KRW", "₺": "TRY", "₽": "RUB", "₴": "UAH",
-	"₪": "ILS", "₫": "VND", "₱": "PHP", "฿": "THB", "zł": "PLN", "kč": "CZK", "ft": "HUF", "lei": "RON"}
+var currencySigns = map[string]string{"€": "EUR", "£": "GBP", "₹": "INR", "₩": "KRW", "₺": "TRY", "₽": "RUB",
+	"₴": "UAH", "₪": "ILS", "₫": "VND", "₱": "PHP", "฿": "THB", "zł": "PLN", "kč": "CZK", "ft": "HUF", "lei": "RON"}
 
 // currencyForm matches the codes and the signs of currencies.
 var currencyForm = regexp.MustCompile(`^(?:[A-Z]{3}|\p{Sc}|(?i:kr|fr|zł|kč|ft|lei)\.?)$`)

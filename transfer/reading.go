@@ -296,8 +296,8 @@ func (r *records) date(text string) (date, problem string) {
 	case dmy == "" || r.how.Dates == MonthFirst:
 		return mdy, ""
 	}
-	return text, fmt.Sprintf("can be read as %s or as %s, and the file does not show which: choose the order of its dates "+
-		"(date_order), or write one of these; the value is %q", dmy, mdy, text)
+	return text, fmt.Sprintf("can be read as %s or as %s, and the file does not show which: choose the order of its "+
+		"dates (date_order), or write one of these; the value is %q", dmy, mdy, text)
 }
 
 var (
@@ -356,11 +356,11 @@ func dateOf(year, month, day string) string {
 
 // months maps the first letters of the names of months in several languages to the numbers of the months.
 var months = map[string]string{
-	"jan": "1", "ene": "1", "gen": "1", "jän": "1", "feb": "2", "fév": "2", "fev": "2", "mar": "3", "mär": "3", "mrt": "3",
-	"maa": "3", "mrz": "3", "apr": "4", "abr": "4", "avr": "4", "may": "5", "mai": "5", "maj": "5", "mag": "5", "mei": "5",
-	"jun": "6", "giu": "6", "juin": "6", "jul": "7", "lug": "7", "juil": "7", "aug": "8", "ago": "8", "aoû": "8",
-	"aou": "8", "sep": "9", "set": "9", "oct": "10", "okt": "10", "out": "10", "ott": "10", "nov": "11", "dec": "12",
-	"dez": "12", "dic": "12", "déc": "12",
+	"jan": "1", "ene": "1", "gen": "1", "jän": "1", "feb": "2", "fév": "2", "fev": "2", "mar": "3", "mär": "3",
+	"mrt": "3", "maa": "3", "mrz": "3", "apr": "4", "abr": "4", "avr": "4", "may": "5", "mai": "5", "maj": "5",
+	"mag": "5", "mei": "5", "jun": "6", "giu": "6", "juin": "6", "jul": "7", "lug": "7", "juil": "7", "aug": "8",
+	"ago": "8", "aoû": "8", "aou": "8", "sep": "9", "set": "9", "oct": "10", "okt": "10", "out": "10", "ott": "10",
+	"nov": "11", "dec": "12", "dez": "12", "dic": "12", "déc": "12",
 }
 
 // monthOf returns the number of the month with the name, or "" for an unknown name.

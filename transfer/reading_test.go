@@ -97,7 +97,8 @@ func TestFilesShowTheirNumbers(t *testing.T) {
 		{"name\tweight_grams\na\t1 000\nb\t1\u00a0000,5\nc\t1'000\nd\t1’000.5", transfer.Reading{},
 			"1000|1000.5|1000|1000.5"},
 		{"name;weight_grams\na;1 kg\nb;45 g\nc;1,2 kg\nd;1.000 g\ne;2 t\nf;1 mm", transfer.Reading{},
-			"1000|45|1200|1000|weight_grams must be a number between 0 and 1000000; the value is \"2 t\"|weight_grams must be a number"},
+			"1000|45|1200|1000|weight_grams must be a number between 0 and 1000000; the value is \"2 t\"|" +
+				"weight_grams must be a number"},
 		{"name;weight_grams\na;2 lb\nb;2,2lbs\nc;35.3 oz\nd;1 Pound", transfer.Reading{}, "907.18|997.9|1000.74|453.59"},
 		{"name;weight_grams\na;1,2,3\nb;1.00.000\nc;1e3\nd;-5", transfer.Reading{},
 			"weight_grams must be a number|weight_grams must be a number|1000|weight_grams must be at least 0"},

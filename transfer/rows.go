@@ -69,7 +69,8 @@ func (i Import[F, R]) untyped() *untyped {
 }
 
 // read reads a file and prepares its import.
-func (i *untyped) read(ctx context.Context, d *db.DB, file File, how Reading, most int, dryRun bool) (f any, err error) {
+func (i *untyped) read(ctx context.Context, d *db.DB, file File, how Reading, most int,
+	dryRun bool) (f any, err error) {
 	f, err = i.Read(file, how, most)
 	if err == nil && i.Prepare != nil {
 		err = i.Prepare(ctx, d, &f, dryRun)

@@ -121,7 +121,8 @@ type resource struct {
 // action returns the handler of the form with the name. The handler runs an operation on the thing of the page, with
 // the body that the function body makes from the form, or without a body if the function is nil. If the function has
 // found a problem with the form, the operation does not run. After the operation, the page shows the notice from say.
-func (r resource) action(name, method, operation string, body func(*form) map[string]any, say said) func(*visit) error {
+func (r resource) action(name, method, operation string, body func(*form) map[string]any,
+	say said) func(*visit) error {
 	return func(v *visit) error {
 		f := v.sent()
 		var values map[string]any

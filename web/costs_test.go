@@ -85,7 +85,8 @@ func TestCompleteReportedRun(t *testing.T) {
 	b.get(t, at).hides(t, "Printers reported", "without a run")
 	c.Do(t, "PUT", "/spoolman/api/v1/spool/"+number+"/use", j{"use_weight": 60}).Want(200)
 	c.Post(t, "/api/v1/spools/"+id+"/deduct", j{"weight_grams": 30}).Want(200)
-	page := b.get(t, at).shows(t, "Printers reported 60 g.", "The weight contains 30 g that left this spool without a run")
+	page := b.get(t, at).shows(t, "Printers reported 60 g.",
+		"The weight contains 30 g that left this spool without a run")
 	if got := page.form(t, at+"/complete").Get("materials[0].actual_weight_grams"); got != "60" {
 		t.Errorf("the form has %q g", got)
 	}
@@ -118,7 +119,8 @@ func TestEndOfRun(t *testing.T) {
 	if err != nil {
 		t.Skip(err)
 	}
-	testkit.Check(t, c.API.DB.Write(db.As(t.Context(), c.Actor), db.SQL(`update tenants set time_zone = $1`, zone.String())))
+	testkit.Check(t, c.API.DB.Write(db.As(t.Context(), c.Actor),
+		db.SQL(`update tenants set time_zone = $1`, zone.String())))
 	spool := c.NewSpool(t, 1000, nil)
 	start := time.Now().Add(-11 * time.Hour).Truncate(time.Minute)
 	local := func(after time.Duration) string { return start.Add(after).In(zone).Format("2006-01-02T15:04") }
@@ -144,7 +146,8 @@ func TestEndOfRun(t *testing.T) {
 	run = newRun(j{"estimated_print_time_hours": 4})
 	b.get(t, run).submit(t, run+"/complete", "completed_at", local(-time.Hour)).want(t, 422).
 		shows(t, "Must not be before started_at")
-	b.get(t, run).submit(t, run+"/complete", "completed_at", local(5*time.Hour), "actual_print_time_hours", "4.5").to(t, run)
+	b.get(t, run).submit(t, run+"/complete", "completed_at", local(5*time.Hour), "actual_print_time_hours", "4.5").
+		to(t, run)
 	hours(run, "4.5")
 
 	run = newRun(j{"estimated_print_time_hours": 4})
@@ -154,7 +157,8 @@ func TestEndOfRun(t *testing.T) {
 	// A run that would end in the future ends now at the latest. Of one without an estimate, nothing is known.
 	for _, estimate := range []any{20, nil} {
 		run = newRun(j{"estimated_print_time_hours": estimate})
-		end, err := time.ParseInLocation("2006-01-02T15:04", b.get(t, run).form(t, run+"/complete").Get("completed_at"), zone)
+		end, err := time.ParseInLocation("2006-01-02T15:04",
+			b.get(t, run).form(t, run+"/complete").Get("completed_at"), zone)
 		testkit.Check(t, err)
 		if end.After(time.Now()) || end.Before(start.Add(10*time.Hour)) {
 			t.Errorf("with an estimate of %v h, a run that started at %s ends at %s", estimate, start, end)

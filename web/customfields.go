@@ -93,7 +93,8 @@ func (c *customFields) facts(l *locale, extra map[string]any) (facts []fact) {
 }
 
 // definitions are the pages of the custom fields themselves.
-var definitions = &editor{api: "/api/v1/custom-fields", path: "/settings/fields", noun: "field", back: "/settings/fields",
+var definitions = &editor{api: "/api/v1/custom-fields", path: "/settings/fields", noun: "field",
+	back: "/settings/fields",
 	name: func(get func(string) string) string { return get("name") },
 	fields: []editorField{
 		{field{"name", text}, "Name", "required", nil},

@@ -59,7 +59,8 @@ func TestSecondFactorPages(t *testing.T) {
 	(&testkit.Client{API: api, Token: token}).Get(t, "/api/v1/spools").WantError(401, "INVALID_TOKEN")
 	api.Anonymous().Post(t, "/api/v1/auth/refresh", j{"refresh_token": token}).WantError(401, "INVALID_TOKEN")
 	step = step.submit(t, "/sign-in/code", "otp", "").want(t, 422).shows(t, "Is required.")
-	step = step.submit(t, "/sign-in/code", "otp", "111111").want(t, 401).shows(t, "The code is wrong or was used already.")
+	step = step.submit(t, "/sign-in/code", "otp", "111111").want(t, 401).
+		shows(t, "The code is wrong or was used already.")
 	step.submit(t, "/sign-in/code", "otp", code()).to(t, "/spools")
 	step.submit(t, "/sign-in/code", "otp", code()).want(t, 401)
 	step.submit(t, "/sign-in/code", "otp", code(), "token", token+"x").want(t, 401).shows(t, "Sign in again", "Password")

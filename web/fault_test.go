@@ -34,7 +34,8 @@ func (p *page) faulty(t *testing.T, links int) string {
 	}
 	for _, href := range hrefs {
 		id := strings.NewReplacer("%5b", "[", "%5d", "]").Replace(href[1])
-		tag := regexp.MustCompile(`<(input|select|textarea)[^>]*\sid="` + regexp.QuoteMeta(id) + `"[^>]*>`).FindString(p.text)
+		tag := regexp.MustCompile(`<(input|select|textarea)[^>]*\sid="` + regexp.QuoteMeta(id) + `"[^>]*>`).
+			FindString(p.text)
 		describes, _ := attribute(tag, "aria-describedby")
 		if !strings.Contains(tag, `aria-invalid="true"`) || !strings.HasSuffix(describes, "-why") {
 			t.Errorf("%s: the link to %s leads to %q", p.what, id, tag)

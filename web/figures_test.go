@@ -40,8 +40,9 @@ func TestProposedWaste(t *testing.T) {
 			p.shows(t, "% of the estimated time have passed, so that "+test.want+" g of 80 g may be used.")
 		}
 	}
-	reported := "/runs/" + c.Post(t, "/api/v1/production-runs", j{"status": "in_progress", "estimated_print_time_hours": 1,
-		"started_at": "2024-01-15T10:00:00Z", "materials": []j{{"spool_id": spool, "estimated_weight_grams": 80,
+	reported := "/runs/" + c.Post(t, "/api/v1/production-runs", j{"status": "in_progress",
+		"estimated_print_time_hours": 1, "started_at": "2024-01-15T10:00:00Z",
+		"materials": []j{{"spool_id": spool, "estimated_weight_grams": 80,
 			"actual_weight_grams": 5}}}).Want(201).ID()
 	b.get(t, reported).submit(t, reported+"/cancel", "materials[0].wasted_grams", "3").to(t, reported).
 		shows(t, "Cancelled", "3 g")

@@ -43,10 +43,10 @@ func TestFilamentFromCatalog(t *testing.T) {
 	at := hits.submit(t, add+"galaxy%20pla").want(t, 303).header.Get("Location")
 	b.get(t, at).want(t, 200).says(t, "The filament is added, as the catalog has it.").
 		shows(t, "PLA Galaxy Black", "Prusament", "202 g", "215 °C", "60 °C", "1.24 g/cm³", "Add spools")
-	c.Get(t, "/api/v1"+at).Shows(map[string]string{"material_type": "PLA", "color": "Galaxy Black", "name": "Galaxy Black",
-		"color_hex": "#3D3E3D", "vendor_name": "Prusament", "density_g_cm3": "1.24", "spool_weight_grams": "201.5",
-		"net_weight_grams": "1000", "extruder_temperature_c": "215", "bed_temperature_c": "60", "diameter_mm": "1.75",
-		"external_id": "prusament_pla_galaxyblack_1000_175"})
+	c.Get(t, "/api/v1"+at).Shows(map[string]string{"material_type": "PLA", "color": "Galaxy Black",
+		"name": "Galaxy Black", "color_hex": "#3D3E3D", "vendor_name": "Prusament", "density_g_cm3": "1.24",
+		"spool_weight_grams": "201.5", "net_weight_grams": "1000", "extruder_temperature_c": "215",
+		"bed_temperature_c": "60", "diameter_mm": "1.75", "external_id": "prusament_pla_galaxyblack_1000_175"})
 
 	// The farm has each filament once, also after a form that was sent twice.
 	hits.submit(t, add+"galaxy%20pla").to(t, at).says(t, "The farm has this filament.")

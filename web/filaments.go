@@ -77,7 +77,8 @@ var filamentList = &listOf[filament]{editor: filaments, Title: "Filaments", Clas
 			v.Money(f.Price))
 	}}
 
-var filaments = &editor{api: "/api/v1/filaments", path: "/filaments", noun: "filament", entity: "filament", catalog: true,
+var filaments = &editor{api: "/api/v1/filaments", path: "/filaments", noun: "filament", entity: "filament",
+	catalog: true,
 	name: func(get func(string) string) string {
 		return inventory.MaterialLabel(get("material_type"), get("material_name")) + " " + get("color")
 	},

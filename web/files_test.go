@@ -67,7 +67,8 @@ func TestFiles(t *testing.T) {
 		b.do(t, "POST", "/files", form).want(t, 200).shows(t, "Imported Spools: 2 created")
 	}
 	c.Get(t, "/api/v1/spools").Want(200).Shows(map[string]string{"total": "2"})
-	importSheet(t, b, "material_type,color,diameter_mm,net_weight_grams,extra\nPLA,Red,1.75,1000,\"{\"\"tag\"\":\"\"A\"\",\"\"n\"\":1}\"\n").
+	importSheet(t, b, "material_type,color,diameter_mm,net_weight_grams,extra\n"+
+		"PLA,Red,1.75,1000,\"{\"\"tag\"\":\"\"A\"\",\"\"n\"\":1}\"\n").
 		want(t, 200).shows(t, "0 skipped. New custom fields: n (Integer), tag (Text).")
 	upload(t, b, strings.Repeat("x", 1<<20)).want(t, 413)
 	upload(t, b, file, "what", "users").want(t, 404)
@@ -119,7 +120,8 @@ func TestOwnList(t *testing.T) {
 		t.Errorf("the page forgets %v", form)
 	}
 	form.Set("import", "all")
-	b.do(t, "POST", "/files", form).want(t, 422).shows(t, "Nothing was imported: some rows are not valid.", "must be a number")
+	b.do(t, "POST", "/files", form).want(t, 422).
+		shows(t, "Nothing was imported: some rows are not valid.", "must be a number")
 	form.Set("map.0", "color")
 	b.do(t, "POST", "/files", form).want(t, 422).shows(t, "gives the field color to two columns")
 	form.Set("map.0", "brand")
@@ -162,8 +164,8 @@ func TestFilesWithTwoReadings(t *testing.T) {
 	}
 	form.Set("import", "all")
 	b.do(t, "POST", "/files", form).want(t, 200).shows(t, "Imported Spools: 1 created")
-	c.Get(t, "/api/v1/spools").Shows(map[string]string{"items.0.net_weight_grams": "1000", "items.0.purchase_price": "29.99",
-		"items.0.purchase_date": "2024-02-01"})
+	c.Get(t, "/api/v1/spools").Shows(map[string]string{"items.0.net_weight_grams": "1000",
+		"items.0.purchase_price": "29.99", "items.0.purchase_date": "2024-02-01"})
 }
 
 // Webhooks are added, tested, disabled and removed on their pages. The secret is shown once.

@@ -147,8 +147,9 @@ func (p *page) hides(t *testing.T, texts ...string) *page {
 }
 
 var (
-	formTag   = regexp.MustCompile(`(?s)<form([^>]*)>(.*?)</form>`)
-	inputTag  = regexp.MustCompile(`(?s)<input([^>]*)>|<textarea([^>]*)>\n?(.*?)</textarea>|<select([^>]*)>(.*?)</select>`)
+	formTag  = regexp.MustCompile(`(?s)<form([^>]*)>(.*?)</form>`)
+	inputTag = regexp.MustCompile(`(?s)<input([^>]*)>|<textarea([^>]*)>\n?(.*?)</textarea>` +
+		`|<select([^>]*)>(.*?)</select>`)
 	optionTag = regexp.MustCompile(`<option([^>]*)>`)
 )
 

@@ -60,7 +60,8 @@ func TestNotices(t *testing.T) {
 	left("500")
 	p.take(t).to(t, at+"?sort=number").says(t, "Taken back: +45.5 g, 500 g left.") // the same form
 	entry := c.Get(t, path+"/usage?kind=deducted&sort_by=created_at&sort_order=asc").Want(200).Text("items.0.id")
-	b.do(t, "POST", at+"/usage/reverse", url.Values{"entry": {entry}}).want(t, 422).shows(t, "has reversed this one before")
+	b.do(t, "POST", at+"/usage/reverse", url.Values{"entry": {entry}}).want(t, 422).
+		shows(t, "has reversed this one before")
 	left("500")
 
 	b.get(t, at).submit(t, at+"/weigh", "gross_grams", "712").to(t, at).says(t, "Weighed spool 1: 512 g.").
@@ -167,7 +168,8 @@ func TestLedger(t *testing.T) {
 		shows(t, "Takes back the entry of", "Deducted Taken back").hides(t, "Take back", "Move to another spool")
 	c.Get(t, path).Shows(map[string]string{"remaining_weight_grams": "500"})
 	b.do(t, "POST", at+"/usage/reverse", url.Values{}).want(t, 404)
-	b.do(t, "POST", at+"/usage/reverse", url.Values{"entry": {first}}).want(t, 422).shows(t, "has reversed this one before")
+	b.do(t, "POST", at+"/usage/reverse", url.Values{"entry": {first}}).want(t, 422).
+		shows(t, "has reversed this one before")
 
 	second := entry()
 	move := at + "/usage/" + second + "/move"

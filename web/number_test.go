@@ -25,8 +25,8 @@ func TestNumbersAreReadAsShown(t *testing.T) {
 		r := reader{l, "EUR"}
 		v := &visit{locale: l}
 		v.Currency = "EUR"
-		numbers := []float64{0, 0.001, 0.125, 0.5, 1, 1.185, 12.5, 12.345, 100, 999.999, 1000, 1185, 2980, 10000.25, 123456.789,
-			999999999, 0.000001, 1.000001}
+		numbers := []float64{0, 0.001, 0.125, 0.5, 1, 1.185, 12.5, 12.345, 100, 999.999, 1000, 1185, 2980, 10000.25,
+			123456.789, 999999999, 0.000001, 1.000001}
 		for range 500 {
 			numbers = append(numbers, math.Round(math.Pow(10, 15*rand.Float64()-6)*1e6)/1e6)
 		}

@@ -116,7 +116,8 @@ func (o order) late(v *visit) string {
 }
 
 var orderList = &listOf[order]{editor: orders, Title: "Orders", Class: "fixed", Add: "Add an order",
-	Empty: "There are no open orders.", Other: option{"/packing", "Pick and pack"}, Also: option{"/files?what=orders", "Import"},
+	Empty: "There are no open orders.", Other: option{"/packing", "Pick and pack"},
+	Also: option{"/files?what=orders", "Import"},
 	filters: []filter{searchFilter, {"status", "status", "Status", []option{{"", "Open"},
 		{"received,in_production,done,cancelled", "All"}, {"received", "Received"},
 		{"in_production", "In production"}, {"done", "Done"}, {"cancelled", "Cancelled"}}},

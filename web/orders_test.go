@@ -108,7 +108,8 @@ func TestOrderDoneByHand(t *testing.T) {
 
 	b.get(t, at).submit(t, at+"/complete", "items[0].delivered", "1").to(t, at).says(t, "The order is done.")
 	has(map[string]string{"items.0.delivered": "1", "items.1.delivered": "1", "revenue": "15"})
-	b.get(t, at).submit(t, at+"/complete", "items[0].delivered", "0").to(t, at).says(t, "The order is done.").hides(t, "Undo")
+	b.get(t, at).submit(t, at+"/complete", "items[0].delivered", "0").to(t, at).says(t, "The order is done.").
+		hides(t, "Undo")
 	has(map[string]string{"items.0.delivered": "0", "items.1.delivered": "1"})
 	b.get(t, at).submit(t, at+"/open").to(t, at).says(t, "The order is open again.")
 	has(map[string]string{"status": "in_production", "items.0.delivered": "null"})
@@ -124,7 +125,8 @@ func TestDeliverOrder(t *testing.T) {
 	c := tenant.User(t, "operator")
 	b := signIn(t, c)
 	hook, clip := c.NewProduct(t, "Hook", 100), c.NewProduct(t, "Clip", 10)
-	kit := c.Post(t, "/api/v1/products", j{"name": "Kit", "components": []j{{"component_product_id": clip, "quantity": 3}}}).
+	kit := c.Post(t, "/api/v1/products",
+		j{"name": "Kit", "components": []j{{"component_product_id": clip, "quantity": 3}}}).
 		Want(201).ID()
 	count := func(product string, n int) {
 		t.Helper()
@@ -200,7 +202,8 @@ func TestDeliverOrder(t *testing.T) {
 	p = p.submit(t, "/orders/"+whole+"/deliver").to(t, "/orders/"+whole).says(t,
 		"The order is delivered. Pieces of Product Clip that were delivered and not in stock: 1.").hides(t, "Ready")
 	p.take(t).to(t, "/orders/"+whole).says(t, "The order is open again.")
-	c.Get(t, "/api/v1/orders/"+whole).Want(200).Shows(map[string]string{"status": "received", "items.0.delivered": "null"})
+	c.Get(t, "/api/v1/orders/"+whole).Want(200).
+		Shows(map[string]string{"status": "received", "items.0.delivered": "null"})
 
 	viewer := signIn(t, tenant.User(t, "viewer"))
 	viewer.get(t, at).want(t, 200).shows(t, "1 of 6 delivered").hides(t, "Deliver these")
@@ -217,7 +220,8 @@ func TestPlanWithPieces(t *testing.T) {
 	c := newAPI(t, testkit.Options{}).Operator(t)
 	b := signIn(t, c)
 	clip := c.NewProduct(t, "Clip", 10)
-	kit := c.Post(t, "/api/v1/products", j{"name": hostile, "components": []j{{"component_product_id": clip, "quantity": 3}}}).
+	kit := c.Post(t, "/api/v1/products",
+		j{"name": hostile, "components": []j{{"component_product_id": clip, "quantity": 3}}}).
 		Want(201).ID()
 	order, _ := c.NewOrder(t, kit, 2)
 	at := strings.TrimPrefix(order, "/api/v1") + "/plan"

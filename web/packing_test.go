@@ -42,7 +42,8 @@ func TestPacking(t *testing.T) {
 	b.get(t, "/packing?id="+first+"&id="+first).want(t, 200).shows(t, "Product HOOK 2", "Gift <wrap> #1").hides(t, "#2")
 
 	// Some of it is in stock, at places; a kit is assembled from its parts.
-	kit := c.Post(t, "/api/v1/products", j{"name": "Kit", "components": []j{{"component_product_id": hook, "quantity": 2}}}).
+	kit := c.Post(t, "/api/v1/products",
+		j{"name": "Kit", "components": []j{{"component_product_id": hook, "quantity": 2}}}).
 		Want(201).ID()
 	third := order("#4", j{"product_id": kit, "quantity": 2})
 	for product, place := range map[string]string{hook: "Shelf B", lamp: "Shelf A"} {

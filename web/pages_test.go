@@ -28,8 +28,8 @@ func newFarm(t *testing.T, c *testkit.Client) map[string]string {
 			"net_weight_grams": 1000,
 			"notes":            hostile, "article_number": hostile}).Want(201).ID()
 	for _, entity := range []string{"spool", "filament"} {
-		c.Post(t, "/api/v1/custom-fields", j{"entity": entity, "key": "x", "name": hostile, "type": "choice", "unit": hostile,
-			"choices": []string{hostile}}).Want(201)
+		c.Post(t, "/api/v1/custom-fields", j{"entity": entity, "key": "x", "name": hostile, "type": "choice",
+			"unit": hostile, "choices": []string{hostile}}).Want(201)
 	}
 	c.Patch(t, "/api/v1/filaments/"+id["filament"], j{"extra": j{"x": hostile}}).Want(200)
 	id["spool"] = c.NewSpool(t, 400, j{"extra": j{"x": hostile}, "brand": hostile, "color": hostile, "finish": hostile,
@@ -256,12 +256,13 @@ func TestPages(t *testing.T) {
 		"/settings/users/" + admin.Actor.User + "/edit", "/settings/users/" + admin.Actor.User + "/remove"}
 	for _, of := range []string{"product edit", "product remove", "product recalculate", "product materials",
 		"product components", "printer edit", "printer remove", "printer maintained", "printer slots/1", "run earlier",
-		"printer key", "printer key/" + id["run"] + "/revoke", "run start", "run confirm", "run complete", "run fail", "run cancel", "run correct", "run reopen", "run edit", "run items",
+		"printer key", "printer key/" + id["run"] + "/revoke", "run start", "run confirm", "run complete", "run fail",
+		"run cancel", "run correct", "run reopen", "run edit", "run items",
 		"run items/" + id["run"], "run items/" + id["run"] + "/remove", "run materials",
 		"run materials/" + id["run"] + "/exchange", "run materials/" + id["run"] + "/remove", "order edit", "order remove",
 		"order cancel", "order items", "order items/" + id["order item"] + "/remove", "order plan",
-		"order items/" + id["order item"], "order items/" + id["order item"] + "/restore", "order complete", "order deliver", "order open",
-		"product materials/" + id["product"] + "/remove", "product components/" + id["product"] + "/remove",
+		"order items/" + id["order item"], "order items/" + id["order item"] + "/restore", "order complete", "order deliver",
+		"order open", "product materials/" + id["product"] + "/remove", "product components/" + id["product"] + "/remove",
 		"product materials/back", "product count", "product scrap", "product adjust", "product assemble",
 		"product disassemble", "product pieces/reverse", "product components/back", "run remove"} {
 		kind, what, _ := strings.Cut(of, " ")

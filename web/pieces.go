@@ -143,7 +143,8 @@ func recorded(text string) said {
 			}
 		}
 		return &notice{Text: text + ": " + v.Signed(e.Pieces) + ", " + v.Count(e.OnHand) + " in stock.",
-			Undo: &undo{"Undo", "/products/" + v.r.PathValue("id") + "/pieces/reverse" + v.query(), url.Values{"entry": {e.ID}}}}
+			Undo: &undo{"Undo", "/products/" + v.r.PathValue("id") + "/pieces/reverse" + v.query(),
+				url.Values{"entry": {e.ID}}}}
 	}
 }
 

@@ -36,7 +36,8 @@ func TestPiecesOfProduct(t *testing.T) {
 	p.take(t).to(t, at).says(t, "Taken back: −10, 0 in stock.").shows(t, "Taken back", "Takes back an earlier entry")
 	has(0)
 
-	p = b.get(t, at).submit(t, at+"/adjust", "pieces", "6", "reason", "Bought").to(t, at).says(t, "Adjusted: +6, 6 in stock.")
+	p = b.get(t, at).submit(t, at+"/adjust", "pieces", "6", "reason", "Bought").to(t, at).
+		says(t, "Adjusted: +6, 6 in stock.")
 	adjusted := p
 	form := p.form(t, at+"/scrap")
 	form.Set("quantity", "2")
@@ -93,12 +94,14 @@ func TestAssembleOnPage(t *testing.T) {
 	c := newAPI(t, testkit.Options{}).Operator(t)
 	b := signIn(t, c)
 	clip := c.NewProduct(t, "Clip", 10)
-	kit := c.Post(t, "/api/v1/products", j{"name": "Kit", "components": []j{{"component_product_id": clip, "quantity": 3}}}).
+	kit := c.Post(t, "/api/v1/products",
+		j{"name": "Kit", "components": []j{{"component_product_id": clip, "quantity": 3}}}).
 		Want(201).ID()
 	at := "/products/" + kit
 	run := c.NewRun(t, clip, "", 7, j{"status": "completed", "items": []j{{"product_id": clip, "quantity": 7}}})
 	b.get(t, "/products/"+clip).shows(t, "On hand 7", "Printed").hides(t, "Take back")
-	if p := b.get(t, "/products/"+clip); !strings.Contains(p.text, `"/runs/`+run[len("/api/v1/production-runs/"):]+`">Printed`) {
+	if p := b.get(t, "/products/"+clip); !strings.Contains(p.text,
+		`"/runs/`+run[len("/api/v1/production-runs/"):]+`">Printed`) {
 		t.Errorf("the entry does not lead to the run: %s", p.text)
 	}
 

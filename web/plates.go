@@ -137,7 +137,8 @@ func removePlate(v *visit) error {
 	ok, err := v.send(f, http.MethodDelete, "/api/v1/products/{id}/components/"+component, nil, nil)
 	if ok {
 		v.tell(&notice{Text: "The plate is removed.",
-			Undo: &undo{Name: "Undo", Action: "/products/" + v.r.PathValue("id") + "/plates/" + v.r.PathValue("part") + "/back"}})
+			Undo: &undo{Name: "Undo",
+				Action: "/products/" + v.r.PathValue("id") + "/plates/" + v.r.PathValue("part") + "/back"}})
 	}
 	return v.then(ok, err, v.here("/products"), func() error { return v.productPage(422, "part", f) })
 }

@@ -140,7 +140,8 @@ func (t partTree) Parts() []*part {
 
 var productList = &listOf[product]{editor: products, Title: "Products", Add: "Add a product",
 	Empty: "There are no products yet. A product is what you print, with the filament that it needs.",
-	First: "Add the first product", Also: option{"/products/files", "From sliced files"}, Other: option{"/products/labels", "Labels"},
+	First: "Add the first product", Also: option{"/products/files", "From sliced files"},
+	Other:   option{"/products/labels", "Labels"},
 	filters: []filter{searchFilter, {"category", "category", "", nil}, {"location", "location", "", nil}},
 	orders: []listOrder{{"", "Newest first", "created_at", "desc"}, {"name", "Name", "name", "asc"},
 		{"sku", "SKU", "sku", "asc"}, {"category", "Category", "category", "asc"},

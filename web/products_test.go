@@ -13,7 +13,8 @@ func TestUndoMaterial(t *testing.T) {
 	c := newAPI(t, testkit.Options{}).Operator(t)
 	b := signIn(t, c)
 	b.header.Set("Accept-Language", "de")
-	filament := c.Post(t, "/api/v1/filaments", j{"material_type": "PETG", "color": "Red", "diameter_mm": 1.75}).Want(201).ID()
+	filament := c.Post(t, "/api/v1/filaments", j{"material_type": "PETG", "color": "Red", "diameter_mm": 1.75}).
+		Want(201).ID()
 	created := c.Post(t, "/api/v1/products", j{"name": "Hook", "materials": []j{
 		{"material_type": "PLA", "material_name": "PLA+", "color": hostile, "diameter_mm": 2.85, "weight_grams": 12.5,
 			"is_required": false, "notes": hostile},

@@ -90,12 +90,14 @@ func TestCorrectRun(t *testing.T) {
 	page.submit(t, at+"/correct", "completed_at", "2026-01-05T09:00").near(t, "completed_at", "before started_at")
 
 	// What another one has corrected meanwhile stays.
-	c.Post(t, api+"/correct", j{"materials": []j{{"id": run.Text("materials.0.id"), "actual_weight_grams": 40}}}).Want(200)
+	c.Post(t, api+"/correct", j{"materials": []j{{"id": run.Text("materials.0.id"), "actual_weight_grams": 40}}}).
+		Want(200)
 	answer := page.submit(t, at+"/correct", "materials[1].actual_weight_grams", "70,5", "reason", "Weighed again",
 		"materials[1].to_spool_number", "http://farm.example/s/"+number(t, c, third),
 		"materials[1].cost_per_gram", "0,05", "items[1].successful_quantity", "1", "items[1].failed_quantity", "1").
 		to(t, at)
-	answer.shows(t, "Corrected Weighed again Before: Completed · 100", "PLA Red 60 g at 0,03 per gram", "Nail 2 good, 0 failed")
+	answer.shows(t, "Corrected Weighed again Before: Completed · 100", "PLA Red 60 g at 0,03 per gram",
+		"Nail 2 good, 0 failed")
 	c.Get(t, api).Shows(map[string]string{"materials.0.actual_weight_grams": "40", "materials.1.cost_per_gram": "0.05",
 		"materials.1.actual_weight_grams": "70.5", "materials.1.spool_id": third, "items.1.failed_quantity": "1",
 		"completed_at": "2026-01-05T12:00:30Z"})
@@ -106,7 +108,8 @@ func TestCorrectRun(t *testing.T) {
 	c.Get(t, api).Shows(map[string]string{"materials.0.actual_weight_grams": "40", "materials.1.cost_per_gram": "0.03",
 		"materials.1.actual_weight_grams": "60", "materials.1.spool_id": second, "items.1.failed_quantity": "0",
 		"items.1.successful_quantity": "2"})
-	b.get(t, at).submit(t, at+"/correct", "completed_at", "2026-01-05T13:00", "actual_print_time_hours", "2:30").to(t, at).
+	b.get(t, at).submit(t, at+"/correct", "completed_at", "2026-01-05T13:00", "actual_print_time_hours", "2:30").
+		to(t, at).
 		says(t, "The run is corrected.").hides(t, "Undo")
 	c.Get(t, api).Shows(map[string]string{"completed_at": "2026-01-05T13:00:00Z", "actual_print_time_hours": "2.5"})
 

@@ -106,7 +106,8 @@ func TestSampleDataInUse(t *testing.T) {
 	c.Do(t, "PUT", "/api/v1/printers/"+other+"/slots/4", j{"spool_id": own}).Want(200)
 	hook := c.NewProduct(t, "Own hook", 10)
 	c.Post(t, "/api/v1/products", j{"name": "Own lamp", "components": []j{{"component_product_id": base}}}).Want(201)
-	run := c.Post(t, "/api/v1/production-runs", j{"printer_id": printer, "items": []j{{"product_id": hook, "quantity": 1}},
+	run := c.Post(t, "/api/v1/production-runs", j{"printer_id": printer,
+		"items":     []j{{"product_id": hook, "quantity": 1}},
 		"materials": []j{{"spool_id": black, "actual_weight_grams": 30}}}).Want(201).ID()
 	c.Post(t, "/api/v1/production-runs/"+run+"/complete", nil).Want(200)
 	left := c.Get(t, "/api/v1/spools/"+black).Want(200).Text("remaining_weight_grams")
@@ -126,7 +127,8 @@ func TestSampleDataInUse(t *testing.T) {
 	}
 	c.Get(t, "/api/v1/orders/"+order).Want(200)
 	c.Get(t, "/api/v1/printers/"+keyed).Want(200) // its key is not revoked
-	c.Get(t, "/api/v1/spools/"+own).Want(200).Shows(map[string]string{"remaining_weight_grams": "400", "location": "null"})
+	c.Get(t, "/api/v1/spools/"+own).Want(200).
+		Shows(map[string]string{"remaining_weight_grams": "400", "location": "null"})
 	// The spool begins with what the samples have left of it, and only own use is in its ledger and in the reports.
 	c.Get(t, "/api/v1/spools/"+black).Want(200).Shows(map[string]string{"remaining_weight_grams": left})
 	ledger := c.Get(t, "/api/v1/spools/"+black+"/usage").Want(200)
@@ -157,5 +159,6 @@ func TestSampleDataAfterRemovals(t *testing.T) {
 		b.do(t, "POST", "/samples", url.Values{}).want(t, 409)
 		testkit.Check(t, c.API.DB.Write(db.As(t.Context(), c.Actor), db.SQL(`update `+table+` set hidden_at = now()`)))
 	}
-	b.get(t, "/").hides(t, "Filament Done", "A printer Done", "A product Done").submit(t, "/samples").to(t, "/").shows(t, "The farm has sample data now.")
+	b.get(t, "/").hides(t, "Filament Done", "A printer Done", "A product Done").submit(t, "/samples").to(t, "/").
+		shows(t, "The farm has sample data now.")
 }

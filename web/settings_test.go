@@ -76,7 +76,8 @@ func TestSettings(t *testing.T) {
 
 	// An invited person has no password until the link sets it.
 	users := "/settings/users"
-	refused := b.get(t, users).shows(t, c.Email).submit(t, users, "name", "Ada", "email", c.Email, "role", "viewer").want(t, 422).
+	refused := b.get(t, users).shows(t, c.Email).submit(t, users, "name", "Ada", "email", c.Email, "role", "viewer").
+		want(t, 422).
 		shows(t, "already in use")
 	testkit.Equal(t, refused.form(t, users).Get("name"), "Ada", "what was typed is lost")
 	form = refused.form(t, users)

@@ -485,7 +485,8 @@ func (f *slicedFile) plates(product map[string]any) (plates []map[string]any) {
 		if of.Minutes != nil {
 			one["estimated_print_time_minutes"] = *of.Minutes
 		}
-		for _, name := range []string{"file_name", "file_sha256", "sliced_by", "printer_model", "nozzle_mm", "layer_height_mm"} {
+		for _, name := range []string{"file_name", "file_sha256", "sliced_by", "printer_model", "nozzle_mm",
+			"layer_height_mm"} {
 			if product[name] != nil {
 				one[name] = product[name]
 			}

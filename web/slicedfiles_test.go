@@ -69,7 +69,8 @@ func TestSlicedFiles(t *testing.T) {
 	form.Set("0.filament.0", "PLA\t\t"+hostile+"\t")
 	form.Del("1.save")
 	saved := b.do(t, "POST", save, form).want(t, 303)
-	b.get(t, saved.header.Get("Location")).want(t, 200).shows(t, "The product is saved.", "Coat hook", "hook.gcode", "MK4")
+	b.get(t, saved.header.Get("Location")).want(t, 200).
+		shows(t, "The product is saved.", "Coat hook", "hook.gcode", "MK4")
 	id := strings.TrimPrefix(saved.header.Get("Location"), "/products/")
 	c.Get(t, "/api/v1/products/"+id).Want(200).Shows(map[string]string{"name": "Coat hook", "pieces_per_plate": "3",
 		"estimated_print_time_minutes": "21", "materials.0.color": hostile, "materials.0.weight_grams": "3.99",
@@ -85,7 +86,8 @@ func TestSlicedFiles(t *testing.T) {
 	b.do(t, "POST", save, url.Values{}).want(t, 422).shows(t, "Nothing was chosen")
 
 	// The visitor chooses what the file does not say.
-	cura := b.upload(t, at, nil, "gear.gcode", sliced(t, "cura.gcode")).want(t, 200).shows(t, "Choose a filament").form(t, save)
+	cura := b.upload(t, at, nil, "gear.gcode", sliced(t, "cura.gcode")).want(t, 200).shows(t, "Choose a filament").
+		form(t, save)
 	b.do(t, "POST", save, cura).want(t, 422).shows(t, "Choose the filaments")
 	c.Get(t, "/api/v1/products").Want(200).WantLen(t, "items", 1)
 
@@ -111,7 +113,8 @@ func TestPictureOfProduct(t *testing.T) {
 	b.get(t, at+"/picture").want(t, 404)
 	b.upload(t, at+"/picture", nil).want(t, 422).shows(t, "Choose a file.")
 	b.upload(t, at+"/picture", nil, "x.svg", "<svg/>").want(t, 422).shows(t, "PNG or JPEG")
-	b.upload(t, at+"/picture", nil, "x.png", file.String()).to(t, at).shows(t, "The picture is saved.", "Remove the picture")
+	b.upload(t, at+"/picture", nil, "x.png", file.String()).to(t, at).
+		shows(t, "The picture is saved.", "Remove the picture")
 	version := c.Get(t, "/api/v1"+at).Want(200).Text("picture_version")
 	for _, path := range []string{at, "/products"} {
 		if p := b.get(t, path); !strings.Contains(p.text, "picture?") || !strings.Contains(p.text, version) {
@@ -120,7 +123,8 @@ func TestPictureOfProduct(t *testing.T) {
 	}
 	// Lists of orders, runs, the queue and plans show the picture of the product, and that of no other farm's.
 	id := strings.TrimPrefix(at, "/products/")
-	order := c.Post(t, "/api/v1/orders", j{"reference": "A", "items": []j{{"product_id": id, "quantity": 2}}}).Want(201).ID()
+	order := c.Post(t, "/api/v1/orders", j{"reference": "A", "items": []j{{"product_id": id, "quantity": 2}}}).
+		Want(201).ID()
 	c.Post(t, "/api/v1/printers", j{"name": "First"}).Want(201)
 	c.Post(t, "/api/v1/production-runs", j{"items": []j{{"product_id": id}}, "printer_name": "First"}).Want(201)
 	thumb := `src="` + at + "/picture?size=small&amp;version=" + version + `" alt=""`

@@ -57,18 +57,21 @@ func TestOneClick(t *testing.T) {
 	// The board, too.
 	b.get(t, "/runs").submit(t, second+"/start").to(t, "/runs").shows(t, "Printing "+title)
 	c.Patch(t, api(second), j{"started_at": "2024-01-15T10:00:00Z"}).Want(200)
-	b.get(t, "/runs").submit(t, second+"/confirm").to(t, "/runs").shows(t, "Confirmed: 40 g used.", "No run waits for you.").
+	b.get(t, "/runs").submit(t, second+"/confirm").to(t, "/runs").
+		shows(t, "Confirmed: 40 g used.", "No run waits for you.").
 		submit(t, second+"/reopen").want(t, 303)
 
 	// Nobody knows what the spool has lost.
 	c.Patch(t, api(second), j{"status": "paused"}).Want(200)
-	unknown := add(j{"status": "in_progress", "started_at": "2024-01-15T10:00:00Z", "materials": []j{{"spool_id": spool}}})
+	unknown := add(j{"status": "in_progress", "started_at": "2024-01-15T10:00:00Z",
+		"materials": []j{{"spool_id": spool}}})
 	form := b.get(t, "/").submit(t, unknown+"/confirm").to(t, unknown+"?open=complete")
 	if !regexp.MustCompile(`<details name="action" open>\s*<summary class="button[^>]*>Confirm`).MatchString(form.text) {
 		t.Errorf("the form is not open: %s", form.text)
 	}
 	c.Get(t, api(unknown)).Want(200).Shows(map[string]string{"status": "in_progress"})
-	form.submit(t, unknown+"/complete", "materials[0].actual_weight_grams", "12").to(t, unknown).shows(t, "Completed", "12 g")
+	form.submit(t, unknown+"/complete", "materials[0].actual_weight_grams", "12").to(t, unknown).
+		shows(t, "Completed", "12 g")
 
 	// The address of a page that the form does not come from is not used.
 	c.Post(t, api(second)+"/start", nil).Want(200)
@@ -140,7 +143,8 @@ func TestAllRuns(t *testing.T) {
 		}
 	}
 	for query, problem := range map[string]string{"?month=2024": "The month must be", "?spool=many": "The spool must be",
-		"?spool=99": "No spool has this number.", "?status=asleep": "Status must be one of", "?product=x": "Product must be"} {
+		"?spool=99": "No spool has this number.", "?status=asleep": "Status must be one of",
+		"?product=x": "Product must be"} {
 		b.get(t, "/runs/all"+query).want(t, 422).shows(t, problem)
 	}
 	// A choice shows what the address selects, also if it is not among the first.

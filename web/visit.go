@@ -53,7 +53,8 @@ func (v *visit) Path() string { return v.r.URL.Path }
 
 // outside maps paths of pages to entries of the navigation. Each page belongs to the entry, although its path is not
 // below the path of the entry.
-var outside = map[string]string{"/vendors": "/filaments", "/queue": "/runs", "/s": "/spools", "/labels": "/spools", "/p": "/products"}
+var outside = map[string]string{"/vendors": "/filaments", "/queue": "/runs", "/s": "/spools", "/labels": "/spools",
+	"/p": "/products"}
 
 // Section returns the path of the navigation's entry to which the page belongs.
 func (v *visit) Section() string {

@@ -57,8 +57,10 @@ var occasions = []option{
 	{"production_run.completed", "a run is completed"}, {"production_run.failed", "a run fails"},
 	{"production_run.corrected", "the end of a run is corrected"}, {"production_run.reopened", "a run is opened again"},
 	{"order.received", "an order arrives"}, {"order.in_production", "an order goes into production"},
-	{"order.ready", "an order can be packed"}, {"order.done", "an order is done"}, {"order.cancelled", "an order is cancelled"},
-	{"product.low_stock", "a product runs low"}, {"product.cost_changed", "the cost of a product changes"}, {"*", "anything happens"},
+	{"order.ready", "an order can be packed"}, {"order.done", "an order is done"},
+	{"order.cancelled", "an order is cancelled"},
+	{"product.low_stock", "a product runs low"}, {"product.cost_changed", "the cost of a product changes"},
+	{"*", "anything happens"},
 }
 
 // nameOf returns the name of the option with the value, or the value if there is none.

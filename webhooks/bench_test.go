@@ -42,7 +42,8 @@ func newEmitter(b *testing.B, d *db.DB, hooks, runs int) *emitter {
 	err := d.Write(e.bound,
 		db.SQL(`insert into tenants (name) values ('bench')`),
 		db.SQL(`insert into webhooks (id, url, events, secret)
-			select uuid_v7(), 'https://hooks.example', '{production_run.completed}', '\x01' from generate_series(1, $1)`, hooks),
+			select uuid_v7(), 'https://hooks.example', '{production_run.completed}', '\x01'
+				from generate_series(1, $1)`, hooks),
 		db.SQL(`insert into spools (id, number, material_type, color, diameter_mm, net_weight_grams, remaining_weight_grams)
 			select uuid_v7(), n, 'PLA', 'Black', 1.75, 1000000, 1000000 from generate_series(1, 100) n`),
 		db.SQL(`insert into production_runs (id, status) select uuid_v7(), 'pending' from generate_series(1, $1)`,

@@ -449,5 +449,6 @@ func TestDisabledDuringTry(t *testing.T) {
 	at := admin.Patch(t, path, testkit.JSON{"disabled": true}).Want(200).Text("disabled_at")
 	close(answer)
 	eventually(t, admin, delivery, map[string]string{"status": "failed"})
-	admin.Get(t, path).Want(200).Shows(map[string]string{"disabled": "true", "disabled_reason": "null", "disabled_at": at})
+	admin.Get(t, path).Want(200).
+		Shows(map[string]string{"disabled": "true", "disabled_reason": "null", "disabled_at": at})
 }

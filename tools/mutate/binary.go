@@ -24,8 +24,9 @@ type binaries struct {
 // errSabotage means that the sabotage could not be applied.
 var errSabotage = errors.New("the sabotage cannot be applied")
 
-// test runs tests of the package of a sabotage. If the sabotage is a condition whose SQL the compiled tests have once, it
-// changes these. Otherwise, and for tests that may build the program, it changes the source in the copy in dir, and back.
+// test runs tests of the package of a sabotage. If the sabotage is a condition whose SQL the compiled tests have once,
+// it changes these. Otherwise, and for tests that may build the program, it changes the source in the copy in dir, and
+// back.
 func (b *binaries) test(ctx context.Context, dir string, s sabotage, tests string) ([]byte, error) {
 	if text, at := s.literal(); text != "" && (s.pkg != "./blackbox" || tests == s.again) {
 		compiled, err := b.compiled(ctx, dir, s.pkg)
@@ -44,8 +45,8 @@ func (b *binaries) test(ctx context.Context, dir string, s sabotage, tests strin
 	return test(ctx, dir, s.pkg, tests)
 }
 
-// literal returns the string of the program that contains the condition, and the index of the condition in it: a file of
-// SQL, or a string in quotes or backticks. Each is contiguous in the program. The text is "" if s is no condition.
+// literal returns the string of the program that contains the condition, and the index of the condition in it: a file
+// of SQL, or a string in quotes or backticks. Each is contiguous in the program. The text is "" if s is no condition.
 func (s sabotage) literal() (text string, at int) {
 	if s.cut == "" {
 		return "", 0

@@ -51,7 +51,8 @@ func TestAccepted(t *testing.T) {
 	if _, err := parseAccepted("file: a.go\nline: x\ncut: y"); err == nil {
 		t.Error("an entry without a reason is accepted")
 	}
-	if err := accept(all, []accepted{{"printers/printer.go", "hidden_at is null", "hidden_at is null", "x"}}); err == nil {
+	if err := accept(all,
+		[]accepted{{"printers/printer.go", "hidden_at is null", "hidden_at is null", "x"}}); err == nil {
 		t.Error("an entry for several conditions is accepted")
 	}
 	try, may := split(all)

@@ -303,7 +303,8 @@ func (r *release) python() error {
 	if err != nil {
 		return err
 	}
-	const build = "import sys; from flit_core import buildapi as b; b.build_wheel(sys.argv[1]); b.build_sdist(sys.argv[1])"
+	const build = "import sys; from flit_core import buildapi as b; " +
+		"b.build_wheel(sys.argv[1]); b.build_sdist(sys.argv[1])"
 	return r.run(nil, dir, tool("PYTHON_CLIENTS", "bin", "python3"), "-c", build, r.out)
 }
 
