@@ -52,10 +52,11 @@ var importOrdersDoc = &server.Doc{
 	ID: "importOrders", Tag: withFileFields, Summary: "Import orders from CSV",
 	Description: "Creates or changes the orders of a CSV file, all or none, by the rules for the messages of a shop. " +
 		"Several rows with the same `source` and `reference` are one order, each with a line. Etsy's order items, the " +
-		"orders of Shopify, and those of WooCommerce from its usual plugins are known by their titles. Of any other " +
+		"orders of Shopify, those of WooCommerce from its usual plugins, and the order reports of Amazon are known by " +
+		"their titles. Of any other " +
 		"file, the columns can be " + fileFields + ".\n\n" +
 		"The `source` of orders is that of a column or a default. Otherwise it is the name of the only connection to a " +
-		"shop of the program that has written the file, or else `etsy`, `shopify` or `woocommerce`. If it is the name of " +
+		"shop of the program that has written the file, or else `etsy`, `shopify`, `woocommerce` or `amazon`. If it is the name of " +
 		"a connection, the orders are those that the connection delivers. What its messages have said stays; only a " +
 		"later cancellation in the file counts.\n\n" +
 		"A line whose `sku` is known, or that `assignOrderLine` has remembered, becomes an item, and the others wait in " +

@@ -197,6 +197,24 @@ func TestShopifyFile(t *testing.T) {
 	c.Get(t, find(t, c, "#1009")).Want(200).Shows(map[string]string{"items.#": "2"})
 }
 
+// Amazon writes tabs, and the price of all pieces of a line.
+func TestAmazonFile(t *testing.T) {
+	t.Parallel()
+	c, dragon, _ := farm(t)
+	file := "order-id\torder-item-id\tpurchase-date\tpayments-date\tbuyer-email\tbuyer-name\tsku\tproduct-name\t" +
+		"quantity-purchased\tcurrency\titem-price\titem-tax\tship-service-level\trecipient-name\tship-address-1\t" +
+		"promise-date\n" +
+		"111-7\t55\t2026-11-20T10:00:00+00:00\t2026-11-20T10:00:00+00:00\ta@example.com\tBob\tDRG-RED\tDragon\t3\tUSD\t" +
+		"37.50\t0.00\tStandard\tBob B\tMain St 1\t2026-11-24T07:59:59+00:00\n" +
+		"111-7\t56\t2026-11-20T10:00:00+00:00\t2026-11-20T10:00:00+00:00\ta@example.com\tBob\t\tVase\t1\tUSD\t" +
+		"9.00\t0.00\tStandard\tBob B\tMain St 1\t2026-11-24T07:59:59+00:00\n"
+	wantCounts(t, post(t, c, "", file).Want(200), "1/0/0/0/0")
+	c.Get(t, find(t, c, "111-7")).Want(200).Shows(map[string]string{"source": "amazon", "customer": "Bob B",
+		"items.#": "1", "items.0.product_id": dragon, "items.0.quantity": "3", "items.0.unit_price": "12.5",
+		"unassigned_lines.0.title": "Vase", "unassigned_lines.0.unit_price": "9", "due_date": "2026-11-24"})
+	wantCounts(t, post(t, c, "", file).Want(200), "0/0/1/0/0")
+}
+
 // WooCommerce has plugins for its orders. Their refunded pieces are not printed.
 func TestWooCommerceFiles(t *testing.T) {
 	t.Parallel()

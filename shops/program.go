@@ -36,6 +36,11 @@ var programs = []program{
 			{"shipping_status", "Fulfillment Status"}, {"status", "Financial Status"},
 			{"cancelled_at", "Cancelled at"}, {"updated_at", "Created at"}, {"notes", "Notes"},
 			{"customer", "Billing Name, Shipping Name"}}},
+	// The order reports of Amazon, also those of unshipped orders: a row for each line, with the price of all its pieces.
+	{name: "amazon", titles: "order-id, order-item-id, quantity-purchased",
+		fields: []programField{{"reference", "order-id"}, {"line_id", "order-item-id"}, {"title", "product-name"},
+			{"sku", "sku"}, {"quantity", "quantity-purchased"}, {"line_price", "item-price"},
+			{"due_date", "promise-date, latest-ship-date"}, {"customer", "recipient-name, buyer-name"}}},
 	// WooCommerce has no export of orders. These are the titles of the plugins Advanced Order Export, Customer/Order CSV
 	// Export, and Order Export & Order Import, with a row for each line.
 	{name: "woocommerce", titles: "Order Number", any: "Order Status, First Name (Billing), billing_first_name, " +

@@ -10862,15 +10862,16 @@ export class OrdersResource<M extends DecimalMode = "number"> {
    *
    * Creates or changes the orders of a CSV file, all or none, by the rules for the messages of a shop. Several rows
    * with the same `source` and `reference` are one order, each with a line. Etsy's order items, the orders of
-   * Shopify, and those of WooCommerce from its usual plugins are known by their titles. Of any other file, the
-   * columns can be `reference`, `source`, `shop_order_id`, `customer`, `first_name`, `last_name`, `due_date`,
-   * `notes`, `status`, `shipping_status`, `cancelled_at`, `updated_at`, `line_id`, `title`, `variation`, `sku`,
-   * `quantity`, `refunded_quantity`, `unit_price`, `line_price`, `discount_price`, `line_status`, `shipped_at`.
+   * Shopify, those of WooCommerce from its usual plugins, and the order reports of Amazon are known by their titles.
+   * Of any other file, the columns can be `reference`, `source`, `shop_order_id`, `customer`, `first_name`,
+   * `last_name`, `due_date`, `notes`, `status`, `shipping_status`, `cancelled_at`, `updated_at`, `line_id`, `title`,
+   * `variation`, `sku`, `quantity`, `refunded_quantity`, `unit_price`, `line_price`, `discount_price`, `line_status`,
+   * `shipped_at`.
    *
    * The `source` of orders is that of a column or a default. Otherwise it is the name of the only connection to a
-   * shop of the program that has written the file, or else `etsy`, `shopify` or `woocommerce`. If it is the name of a
-   * connection, the orders are those that the connection delivers. What its messages have said stays; only a later
-   * cancellation in the file counts.
+   * shop of the program that has written the file, or else `etsy`, `shopify`, `woocommerce` or `amazon`. If it is the
+   * name of a connection, the orders are those that the connection delivers. What its messages have said stays; only
+   * a later cancellation in the file counts.
    *
    * A line whose `sku` is known, or that `assignOrderLine` has remembered, becomes an item, and the others wait in
    * `unassigned_lines`. Importing a file again changes only what has changed in it. What people have changed stays
