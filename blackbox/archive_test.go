@@ -113,8 +113,8 @@ func (in *installation) rows(t *testing.T, tenant string) map[string][]string {
 // notInFiles are the tables that a file does not have, with the reason.
 var notInFiles = map[string]string{
 	"sessions": "of the installation", "login_addresses": "of the installation",
-	"idempotency_keys": "of the installation", "queue_signals": "made by the import", "queue_items": "made by the service",
-	"webhook_emails": "of the installation", "link_emails": "of the installation",
+	"idempotency_keys": "of the installation", "queue_signals": "made by the import",
+	"queue_items": "made by the service", "webhook_emails": "of the installation", "link_emails": "of the installation",
 }
 
 // fullFarm creates a tenant that has rows in all tables of tenants but notInFiles.
@@ -131,7 +131,8 @@ func (in *installation) fullFarm(t *testing.T) *fixture {
 	for _, hidden := range []string{"/api/v1/spools", "/api/v1/products"} {
 		c.Delete(t, hidden+"/"+f.create(t, hidden, hidden)).Want(204)
 	}
-	c.Post(t, "/api/v1/products", testkit.JSON{"name": "On plates", "plates": []testkit.JSON{{"pieces_per_plate": 2}, {}}}).
+	c.Post(t, "/api/v1/products", testkit.JSON{"name": "On plates",
+		"plates": []testkit.JSON{{"pieces_per_plate": 2}, {}}}).
 		Want(201)
 	odd := "\\.\n\\N\t\"'\\\r\x01 漢字 \u202e"
 	spool := c.Post(t, "/api/v1/spools", testkit.JSON{"material_type": "PLA", "color": "Odd", "diameter_mm": 1.75,
@@ -347,8 +348,8 @@ func TestArchiveWithoutSecrets(t *testing.T) {
 		t.Errorf("the import prints %q", out)
 	}
 	after := to.rows(t, f.tenant.ID)
-	partly := []string{"tenants", "users", "former_users", "api_keys", "webhooks", "webhook_deliveries", "login_directory",
-		"key_directory", "shops", "shop_orders", "shop_directory", "user_otps"}
+	partly := []string{"tenants", "users", "former_users", "api_keys", "webhooks", "webhook_deliveries",
+		"login_directory", "key_directory", "shops", "shop_orders", "shop_directory", "user_otps"}
 	for table, rows := range before {
 		if notInFiles[table] == "" && !slices.Contains(partly, table) && !slices.Equal(after[table], rows) {
 			t.Errorf("the table %s differs:\n%.2000s\nwant\n%.2000s", table, after[table], rows)
@@ -378,7 +379,8 @@ func TestArchiveDownload(t *testing.T) {
 	f := from.fullFarm(t)
 	const path = "/api/v1/tenant/export"
 	downloaded := f.admin.Get(t, path).Want(200)
-	testkit.Equal(t, downloaded.Header.Get("Content-Disposition"), `attachment; filename="farm.gz"`, "Content-Disposition")
+	testkit.Equal(t, downloaded.Header.Get("Content-Disposition"), `attachment; filename="farm.gz"`,
+		"Content-Disposition")
 	header := regexp.MustCompile(`^.*\n`)
 	content := func(file []byte) []string { // without the time of the export
 		return strings.Split(header.ReplaceAllString(lines(t, file), ""), "\n")

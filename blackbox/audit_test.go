@@ -99,7 +99,8 @@ func TestAuditLog(t *testing.T) {
 				return len(all) > len(before)
 			})
 		}
-		if got := all[:len(all)-len(before)]; fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", append([]auditEntry{}, want...)) {
+		if got := all[:len(all)-len(before)]; fmt.Sprintf("%+v", got) !=
+			fmt.Sprintf("%+v", append([]auditEntry{}, want...)) {
 			t.Errorf("%s: the entries are\n%+v, want\n%+v", what, got, want)
 		}
 		before = all
@@ -483,7 +484,8 @@ func TestAuditLines(t *testing.T) {
 	entry := admin.Get(t, auditPath+"?action=settings.changed").Want(200).Text("items.0.id")
 	var found []string
 	for line := range strings.Lines(lines.String()) {
-		if strings.Contains(line, tenant.ID) && strings.Contains(line, `"audit"`) && !strings.Contains(line, `"user.created"`) {
+		if strings.Contains(line, tenant.ID) && strings.Contains(line, `"audit"`) &&
+			!strings.Contains(line, `"user.created"`) {
 			found = append(found, line[strings.Index(line, `"msg"`):])
 		}
 	}

@@ -683,7 +683,8 @@ func testMoonrakerProxy(t *testing.T, f *printerFarm) {
 	}
 	spool, failure := proxy("GET", "spool/1", "", nil)
 	got, _ := spool.(map[string]any)
-	if failure != nil || got["location"] != "Gate 3" || got["remaining_weight"] != 700.5 || got["spool_weight"] != 190.0 ||
+	if failure != nil || got["location"] != "Gate 3" || got["remaining_weight"] != 700.5 ||
+		got["spool_weight"] != 190.0 ||
 		!reflect.DeepEqual(got["extra"], map[string]any{"printer_name": `"Voron"`, "mmu_gate_map": "3"}) {
 		t.Errorf("the spool is %v, %v", got, failure)
 	}

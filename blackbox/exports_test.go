@@ -185,7 +185,8 @@ func TestExportsComeBack(t *testing.T) {
 		}
 		encoded, err := json.Marshal(mapping)
 		testkit.Check(t, err)
-		for _, query := range []string{"mode=upsert", "mode=upsert&mapping=" + url.QueryEscape(string(encoded)), "mode=update"} {
+		for _, query := range []string{"mode=upsert", "mode=upsert&mapping=" + url.QueryEscape(string(encoded)),
+			"mode=update"} {
 			csv.Post(t, path+"/import?"+query, file).Want(200).Shows(unchanged)
 		}
 		testkit.Equal(t, string(c.Get(t, path+"/export").Want(200).Body), file, "the export of %s after its import", kind)
@@ -199,8 +200,9 @@ func TestExportOfOrdersIsImported(t *testing.T) {
 	type j = testkit.JSON
 	c, other := api.Operator(t), api.Operator(t)
 	product := c.NewProduct(t, "HOOK", 10)
-	order := c.Post(t, "/api/v1/orders", j{"source": "shop", "reference": "1", "customer": "Ada", "due_date": "2030-01-01",
-		"notes": "gift", "items": []j{{"product_id": product, "quantity": 3, "unit_price": 2}}}).Want(201)
+	order := c.Post(t, "/api/v1/orders", j{"source": "shop", "reference": "1", "customer": "Ada",
+		"due_date": "2030-01-01", "notes": "gift", "items": []j{{"product_id": product, "quantity": 3, "unit_price": 2}}}).
+		Want(201)
 	c.Post(t, "/api/v1/production-runs", j{"status": "completed", "items": []j{{"product_id": product, "quantity": 3,
 		"order_item_id": order.Text("items.0.id")}}}).Want(201)
 	c.Post(t, "/api/v1/orders/"+order.ID()+"/deliver", j{"items": []j{{"id": order.Text("items.0.id"), "quantity": 1}}}).

@@ -147,7 +147,8 @@ func TestFailover(t *testing.T) {
 					default:
 					}
 					note := fmt.Sprint(name, " ", sent.Add(1))
-					body := `{"material_type":"PLA","color":"Black","diameter_mm":1.75,"net_weight_grams":1000,"notes":"` + note + `"}`
+					body := `{"material_type":"PLA","color":"Black","diameter_mm":1.75,"net_weight_grams":1000,"notes":"` +
+						note + `"}`
 					for begin := time.Now(); ; time.Sleep(20 * time.Millisecond) {
 						r, err := http.NewRequest("POST", instance.url+"/api/v1/spools", strings.NewReader(body))
 						check(t, err)

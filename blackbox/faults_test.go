@@ -139,7 +139,8 @@ func newFaultTest(t *testing.T) *faultTest {
 	t.Helper()
 	transport := &http.Transport{MaxIdleConnsPerHost: faultClients}
 	f := &faultTest{acked: map[string]ack{}, numbers: map[string]int{}, messages: map[string]int{},
-		reported: map[string]value.Decimal{}, uncertain: map[string]value.Decimal{}, http: &http.Client{Transport: transport, Timeout: 30 * time.Second}}
+		reported: map[string]value.Decimal{}, uncertain: map[string]value.Decimal{},
+		http: &http.Client{Transport: transport, Timeout: 30 * time.Second}}
 	t.Cleanup(f.http.CloseIdleConnections)
 	f.ctx, f.fail = context.WithCancelCause(t.Context())
 	dir := tempDir(t)
@@ -178,7 +179,8 @@ func newFaultTest(t *testing.T) *faultTest {
 		}
 		return product["id"].(string)
 	}
-	f.product, f.counted = product(map[string]any{"name": "Part", "sku": "PART"}), product(map[string]any{"name": "Counted"})
+	f.product, f.counted = product(map[string]any{"name": "Part", "sku": "PART"}),
+		product(map[string]any{"name": "Counted"})
 	f.kit = product(map[string]any{"name": "Kit",
 		"components": []any{map[string]any{"component_product_id": f.product, "quantity": 2}}})
 	status, entry := f.children[0].call(t, f.token, "POST", "/api/v1/products/"+f.product+"/adjust",
@@ -186,7 +188,8 @@ func newFaultTest(t *testing.T) *faultTest {
 	if status != 200 {
 		t.Fatalf("adjust: %d %v", status, entry)
 	}
-	status, shop := f.children[0].call(t, f.token, "POST", "/api/v1/shops", map[string]any{"kind": "generic", "name": faultShop})
+	status, shop := f.children[0].call(t, f.token, "POST", "/api/v1/shops",
+		map[string]any{"kind": "generic", "name": faultShop})
 	if status != 201 {
 		t.Fatalf("POST /api/v1/shops: %d %v", status, shop)
 	}

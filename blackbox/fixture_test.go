@@ -375,7 +375,8 @@ func (f *fixture) path(t *testing.T, pattern string) string {
 		}
 		return order + "/return"
 	}
-	if before, after, ok := strings.Cut(pattern, "/{id}/lines/{line_id}"); ok { // of an order with a line without a product
+	if before, after, ok := strings.Cut(pattern, "/{id}/lines/{line_id}"); ok {
+		// It is the line of an order that has a line without a product.
 		if f.ids["line"] == "" {
 			order := f.admin.Post(t, before, testkit.JSON{"unassigned_lines": []testkit.JSON{{"title": value.NewID()}}}).
 				Want(201)

@@ -1152,7 +1152,8 @@ func (s *errorScript) run(t *testing.T, lines string) {
 
 var (
 	errorRequest = regexp.MustCompile(`(?m)^> ((POST \S+).*): (\d+) (\w+)$`)
-	errorID      = strings.NewReplacer("/products/$d.plates.0.id", "/products/{id}", "/deliveries/$d", "/deliveries/{delivery_id}", "/usage/$u.items.0.id",
+	errorID      = strings.NewReplacer("/products/$d.plates.0.id", "/products/{id}", "/deliveries/$d",
+		"/deliveries/{delivery_id}", "/usage/$u.items.0.id",
 		"/usage/{entry_id}", "/materials/$r.materials.0.id", "/materials/{material_id}", "/materials/$none",
 		"/materials/{material_id}", "/lines/$o.unassigned_lines.0.id", "/lines/{line_id}")
 )

@@ -197,14 +197,16 @@ func testImportExport(t *testing.T, p program) {
 	check(t, os.WriteFile(letter, []byte("GCDE"), 0o600))
 	into := []string{"import", "products", "--tenant", "south"}
 	out, stderr, code = p.run(t, "", env, append(into, hook, letter, clip)...)
-	if code != 1 || !strings.HasPrefix(out, "product created: hook; 21 minutes; 3.99 g of PLA Prusa Orange\nproduct created: Cable") ||
+	if code != 1 ||
+		!strings.HasPrefix(out, "product created: hook; 21 minutes; 3.99 g of PLA Prusa Orange\nproduct created: Cable") ||
 		!strings.HasSuffix(stderr, "letter.bgcode: nothing was imported: The file ends too early; it was not copied "+
 			"completely\nspoolwright: 1 of 3 files were not imported\n") {
 		t.Errorf("status %d: %q, %q", code, out, stderr)
 	}
 	engine := sliced("engine.gcode", "curaengine.gcode")
 	for _, flags := range [][]string{nil, {"--dry-run"}} {
-		p.fails(t, 1, env, append(append(into, engine), flags...), "nothing was imported: filaments must name the filament 1")
+		p.fails(t, 1, env, append(append(into, engine), flags...),
+			"nothing was imported: filaments must name the filament 1")
 	}
 	out = p.succeeds(t, "", env, append(into, hook)...)
 	out += p.succeeds(t, "", env, append(into, sliced("renamed.gcode", "prusaslicer.gcode"))...)
@@ -230,8 +232,8 @@ func testImportExport(t *testing.T, p program) {
 	spoolman := []string{"import", "spoolman", absolutePath(t, "testdata/spoolman/spools.json"), "--tenant", "south"}
 	out = p.succeeds(t, "", env, spoolman...) + p.succeeds(t, "", env, spoolman...)
 	const rest = "updated: 0; unchanged: %d; invalid and skipped: 0\n"
-	const fields = "custom fields created: 5\n  vendor country: text\n  vendor rating: integer\n  filament drying: text\n" +
-		"  spool humidity: integer\n  spool owner: text\n"
+	const fields = "custom fields created: 5\n  vendor country: text\n  vendor rating: integer\n" +
+		"  filament drying: text\n  spool humidity: integer\n  spool owner: text\n"
 	if want := fields + fmt.Sprintf("vendors created: 2; "+rest+"filaments created: 5; "+rest+"spools created: 5; "+rest+
 		"vendors created: 0; "+rest+"filaments created: 0; "+rest+"spools created: 0; "+rest, 0, 0, 0, 2, 5,
 		5); out != want {

@@ -1380,7 +1380,8 @@ func (f *modelTenant) checkLedger(
 		key := row.text("kind")
 		switch key {
 		case "run", "wasted":
-			runRows[row.text("run_id")] = append(runRows[row.text("run_id")], s.id+" "+(before-after+max(row.micro("shortfall_grams"), 0)).String())
+			runRows[row.text("run_id")] = append(runRows[row.text("run_id")],
+				s.id+" "+(before-after+max(row.micro("shortfall_grams"), 0)).String())
 			continue
 		case "deducted":
 			key = row.text("reason")
@@ -1423,7 +1424,8 @@ func (f *modelTenant) checkRun(r *modelRun, rows []string) {
 	}
 	for _, s := range r.result {
 		d := s.micro("deducted")
-		if used[s.text("spool_id")] != d+s.micro("shortfall_grams") || s.micro("previous_weight")-s.micro("new_weight") != d {
+		if used[s.text("spool_id")] != d+s.micro("shortfall_grams") ||
+			s.micro("previous_weight")-s.micro("new_weight") != d {
 			f.t.Errorf("run %s: complete returned %v, want its materials %v", r.id, s, want)
 		}
 		delete(used, s.text("spool_id"))

@@ -234,7 +234,8 @@ func testTerminal(t *testing.T, p program) {
 		return err
 	})
 	for _, want := range []*regexp.Regexp{passwordLine, curlLine,
-		regexp.MustCompile(`msg=serving[^\n]*\n(?:[^\n]*msg=audit[^\n]*\n)?\n={80}\nThe first login\. (?s:.*)user passwd (?s:.*)/docs\n={80}\n`)} {
+		regexp.MustCompile(`msg=serving[^\n]*\n(?:[^\n]*msg=audit[^\n]*\n)?\n={80}\n` +
+			`The first login\. (?s:.*)user passwd (?s:.*)/docs\n={80}\n`)} {
 		if !want.MatchString(first) {
 			t.Errorf("the first start does not print %v:\n%s", want, first)
 		}
@@ -336,7 +337,8 @@ func testUsage(t *testing.T, p program) {
 		for _, command := range []string{
 			"serve", "demo", "migrate", "version", "user add", "user passwd", "user disable", "user list",
 			"user move", "user remove",
-			"tenant list", "tenant rename", "tenant remove", "tenant export", "tenant import", "import spools", "import spoolman", "export spools",
+			"tenant list", "tenant rename", "tenant remove", "tenant export", "tenant import", "import spools",
+			"import spoolman", "export spools",
 		} {
 			if !strings.Contains(out, "\n  "+command) {
 				t.Errorf("%v does not list the command %s", args, command)

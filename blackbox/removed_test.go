@@ -13,8 +13,8 @@ import (
 )
 
 // removable are the collections whose resources are hidden when they are removed, and can be restored.
-var removable = []string{"/api/v1/vendors", "/api/v1/filaments", "/api/v1/spools", "/api/v1/printers", "/api/v1/products",
-	"/api/v1/orders", "/api/v1/production-runs"}
+var removable = []string{"/api/v1/vendors", "/api/v1/filaments", "/api/v1/spools", "/api/v1/printers",
+	"/api/v1/products", "/api/v1/orders", "/api/v1/production-runs"}
 
 // removableOf returns the collection of the resource that a path leads to, or through which it leads; "" if that
 // cannot be removed.

@@ -555,14 +555,17 @@ func TestBundles(t *testing.T) {
 	}{
 		{[]j{bundled(wooLine(1, "KIT", 2), 10, j{"bundled_by": "", "bundled_items": []int{2}}),
 			bundled(wooLine(2, "CLIP", 6), 0, j{"bundled_by": "1"}), wooLine(3, "CLIP", 1)}, "CLIP 1, KIT 2", "10"},
-		{[]j{bundled(wooLine(1, "KIT", 2), 0, nil), bundled(wooLine(2, "CLIP", 6), 1.5, j{"bundled_by": 1})}, "KIT 2", "4.5"},
+		{[]j{bundled(wooLine(1, "KIT", 2), 0, nil), bundled(wooLine(2, "CLIP", 6), 1.5, j{"bundled_by": 1})},
+			"KIT 2", "4.5"},
 		{[]j{bundled(wooLine(1, "SET", 2), 10, nil), bundled(wooLine(2, "CLIP", 6), 0, j{"bundled_by": 1})},
 			"CLIP 6, Name of SET 2", "0"},
-		{[]j{bundled(wooLine(1, "KIT", 1), 7, nil), bundled(wooLine(2, "CLIP", 3), 0, j{"composite_parent": 1})}, "KIT 1", "7"},
+		{[]j{bundled(wooLine(1, "KIT", 1), 7, nil), bundled(wooLine(2, "CLIP", 3), 0, j{"composite_parent": 1})},
+			"KIT 1", "7"},
 		{[]j{bundled(wooLine(1, "KIT", 1), 7, j{"product_id": 70}), bundled(wooLine(2, "CLIP", 3), 0, j{"product_id": 71,
 			"meta_data": []j{{"key": "_woosb_parent_id", "value": "70"}}})}, "KIT 1", "7"},
 		{[]j{bundled(wooLine(1, "CLIP", 1), 7, j{"bundled_by": 9, "composite_parent": []int{}}),
-			bundled(wooLine(2, "KIT", 1), 7, j{"bundled_by": false, "meta_data": []j{{"key": "_woosb_parent_id", "value": "5"}}})},
+			bundled(wooLine(2, "KIT", 1), 7, j{"bundled_by": false,
+				"meta_data": []j{{"key": "_woosb_parent_id", "value": "5"}}})},
 			"CLIP 1, KIT 1", "7"},
 	} {
 		s.send(t, wooOrder(n+1, 1, "processing", test.lines...))

@@ -129,9 +129,9 @@ func ImportRules(rows int) string {
 	return fmt.Sprintf("Columns may be separated by commas, semicolons, tabs or vertical bars, and the names of columns "+
 		"and the material types may have any case. The whole file shows how its numbers and dates are to be read: a "+
 		"cell such as `1.750` is 1750 in a file with decimal commas, which are also assumed with semicolons between the "+
-		"columns, and 1.75 in one with decimal points; `01/02/2024` follows dates such as `31/01/2024`. What can be read in two "+
-		"ways is invalid, and the message names both; `decimal` and `date_order` decide it. An amount may have the "+
-		"currency of the farm, a weight its unit, and booleans the words of spreadsheets in other languages.\n\n"+
+		"columns, and 1.75 in one with decimal points; `01/02/2024` follows dates such as `31/01/2024`. What can be read "+
+		"in two ways is invalid, and the message names both; `decimal` and `date_order` decide it. An amount may have "+
+		"the currency of the farm, a weight its unit, and booleans the words of spreadsheets in other languages.\n\n"+
 		"A file need not have the names of the API: columns of people's own lists are recognised by their names in ten "+
 		"languages and by their values, and `mapping` says what they are otherwise. Rows above the titles are left "+
 		"out, and the file may be in UTF-8, in UTF-16, or in a code page of Windows. `changes` names what is not read "+

@@ -870,8 +870,8 @@ func quantityOf(text string) (n int, ok bool) {
 	return n, true
 }
 
-// findTotals finds out whether the net weights are those of all spools of a row: the title says so, and each spool has a
-// weight as shops sell it then.
+// findTotals finds out whether the net weights are those of all spools of a row: the title says so, and each spool has
+// a weight as shops sell it then.
 func (c *converter) findTotals(all []*rowValues) {
 	const net = "net_weight_grams"
 	i := slices.IndexFunc(c.columns, func(one column) bool { return one.target == net })

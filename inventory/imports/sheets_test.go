@@ -75,8 +75,9 @@ func TestColumnsAreRecognized(t *testing.T) {
 			"Vendor=supplier;Brand=brand;Material=material_type;Color=color"},
 		{"Nr.;Material;Farbe;Bild;Länge\n1;PLA;Rot;x;3\n", "Nr.=;Material=material_type;Farbe=color;Bild=;Länge="},
 		// Words without blanks between them, and amounts that there should be.
-		{"materialType,colorName,weightInitialG,weightCurrentG,priceEUR\nPLA,Red,1000,730,20\n", "materialType=material_type;" +
-			"colorName=color;weightInitialG=net_weight_grams;weightCurrentG=remaining_weight_grams;priceEUR=purchase_price"},
+		{"materialType,colorName,weightInitialG,weightCurrentG,priceEUR\nPLA,Red,1000,730,20\n",
+			"materialType=material_type;colorName=color;weightInitialG=net_weight_grams;" +
+				"weightCurrentG=remaining_weight_grams;priceEUR=purchase_price"},
 		{"Material,Color,low_stock_threshold_pct,Reorder Qty,Minimum weight,Mindestbestand\nPLA,Red,20,3,500,2\n",
 			"Material=material_type;Color=color;low_stock_threshold_pct=;Reorder Qty=;Minimum weight=;Mindestbestand="},
 		{"COLOR,MATERIAL,WEIGHT KG\nRed,PLA,1\n", "COLOR=color;MATERIAL=material_type;WEIGHT KG=net_weight_grams"},
@@ -143,8 +144,10 @@ func TestCellsOfPeople(t *testing.T) {
 		{"Material,Color,Weight,Qty,Total price\nPLA,Red,1000,2,39.98\n",
 			strings.Repeat("PLA,,,Red,,1.75,1000,1000,,19.99,,\n", 2)},
 		// The weights of all spools of a row.
-		{"Qty,Total weight of new spools (g),Type,Color,Remaining weight (g),Price per kg\n3,3000,PLA,Red,2150,20\n1,750,PLA,Red,40,20\n",
-			strings.Repeat("PLA,,,Red,,1.75,1000,1000,,20,,\n", 2) + "PLA,,,Red,,1.75,1000,150,,20,,\nPLA,,,Red,,1.75,750,40,,15,,\n"},
+		{"Qty,Total weight of new spools (g),Type,Color,Remaining weight (g),Price per kg\n" +
+			"3,3000,PLA,Red,2150,20\n1,750,PLA,Red,40,20\n",
+			strings.Repeat("PLA,,,Red,,1.75,1000,1000,,20,,\n", 2) +
+				"PLA,,,Red,,1.75,1000,150,,20,,\nPLA,,,Red,,1.75,750,40,,15,,\n"},
 		{"Quantité de bobine(s);Poids total des bobines neuves (g);Type;Couleur;Poids restant (g)\n2;2000;PLA;Noir;800\n",
 			"PLA,,,Noir,,1.75,1000,800,,,,\nPLA,,,Noir,,1.75,1000,0,,,,\n"},
 		{"Type,Color,Qty,Weight,Remaining\nPLA,Red,2,1000,1400\nPLA,Blue,2,1000,600\n", "PLA,,,Red,,1.75,1000,1000,,,,\n" +
