@@ -644,7 +644,7 @@ func (c *converter) color(r *rowValues) {
 				read = hex
 			}
 			r.texts["color_hex"] = read
-			if name == "" && !c.has("color") {
+			if name == "" && !(c.strict && c.has("color")) {
 				r.texts[prefix+"color"] = nameOf(read)
 				c.change(r, "color_hex", hex, "the color %s", nameOf(read))
 			}

@@ -337,7 +337,8 @@ func (s *Sheets) candidates(i int, c *column) (all []candidate) {
 			name = "" // a field that the service computes
 			c.ignore = true
 		}
-		if name == "id" && len(c.texts) > 0 && !slices.ContainsFunc(c.texts, isUUID) {
+		if strings.HasSuffix(name, "id") && slices.Contains(s.keys, name) && len(c.texts) > 0 &&
+			!slices.ContainsFunc(c.texts, isUUID) {
 			return nil // the ids of another program
 		}
 		if name == "" {
@@ -355,7 +356,11 @@ func (s *Sheets) candidates(i int, c *column) (all []candidate) {
 		case len(c.texts) == 0:
 			score -= 5
 		case fits < 0.5:
-			if score >= 60 && why == "name" && c.note == "" {
+			switch {
+			case score < 60 || why != "name" || c.note != "":
+			case isLength(c.unit):
+				c.note = "has lengths, and not " + target
+			default:
 				c.note = "seems to be " + target + ", but most values cannot be read"
 			}
 			score -= 70
@@ -483,6 +488,9 @@ func isDiameter(text string) bool {
 	}
 }
 
+// isLength reports whether a unit is one of lengths.
+func isLength(unit string) bool { return unit == "m" || unit == "cm" || unit == "mm" }
+
 // fit returns the target that a column with a concept has by its values and by the unit in its title, and how many of
 // its values fit: from 0 to 1.
 func (s *Sheets) fit(c *column, concept, target string) (string, float64) {
@@ -515,6 +523,9 @@ func (s *Sheets) fit(c *column, concept, target string) (string, float64) {
 	case "diameter_mm":
 		return target, share(texts, isDiameter)
 	case "net_weight_grams", "remaining_weight_grams", "used_weight_grams", "gross_weight_grams", "spool_weight_grams":
+		if isLength(c.unit) {
+			return target, 0
+		}
 		percent := func(t string) bool { return hasUnit(t, "%") }
 		if c.unit == "%" || share(texts, percent) >= 0.5 || share(texts, isShare) == 1 {
 			if concept == "remaining_weight_grams" && s.concepts["remaining_percent"] != "" {
@@ -542,6 +553,9 @@ func (s *Sheets) fit(c *column, concept, target string) (string, float64) {
 			return numberLike(t) && n <= 200 && n == float64(int(n)) && !hasWeight(t) && !hasUnit(t, "%")
 		})
 	case "purchase_price", "price_per_kg", "total_price", "selling_price":
+		if isLength(c.unit) || c.unit == "g" {
+			return target, 0
+		}
 		return target, share(texts, func(t string) bool {
 			return numberLike(readAmount(t)) && !isDate(t) && !hasWeight(t)
 		})

@@ -80,6 +80,10 @@ func TestColumnsAreRecognized(t *testing.T) {
 				"weightCurrentG=remaining_weight_grams;priceEUR=purchase_price"},
 		{"Material,Color,low_stock_threshold_pct,Reorder Qty,Minimum weight,Mindestbestand\nPLA,Red,20,3,500,2\n",
 			"Material=material_type;Color=color;low_stock_threshold_pct=;Reorder Qty=;Minimum weight=;Mindestbestand="},
+		// Lengths are no weights, and ids of other programs no ids.
+		{"Material,Color,Total (m),Left (m),Left (g),Total (g)\nPLA,Red,335,100,298,1000\n", "Material=material_type;" +
+			"Color=color;Total (m)=;Left (m)=;Left (g)=remaining_weight_grams;Total (g)=net_weight_grams"},
+		{"id,filament_id,Material,Color,remaining m\n1,7,PLA,Red,20\n", "id=;filament_id=;Material=material_type;Color=color;remaining m="},
 		{"COLOR,MATERIAL,WEIGHT KG\nRed,PLA,1\n", "COLOR=color;MATERIAL=material_type;WEIGHT KG=net_weight_grams"},
 		{"Material,Color,% left\nPLA,Red,50\n", "Material=material_type;Color=color;% left=remaining_percent"},
 	} {
@@ -131,6 +135,8 @@ func TestCellsOfPeople(t *testing.T) {
 			"PLA,,Prusament,Galaxy Black,,1.75,1000,1000,,29.99,,\nPLA,PLA+ Silk,eSun,Red,,1.75,1000,1000,,20,,\n"},
 		{"Brand,Name,TD,Color,Owned,Type\nBambu Lab,Jade White,5.2,#FFFFFF,TRUE,PLA\nBambu Lab,Basic,1,#FF0000,TRUE,PLA\n",
 			"PLA,,Bambu Lab,Jade White,#FFFFFF,1.75,1000,1000,,,,\nPLA,,Bambu Lab,Red,#FF0000,1.75,1000,1000,,,,Basic\n"},
+		{"Type,Color,RGBA\nPLA,,FF0000FF\nPLA,Sky,0000FFFF\n",
+			"PLA,,,Red,#FF0000,1.75,1000,1000,,,,\nPLA,,,Sky,#0000FF,1.75,1000,1000,,,,\n"},
 		{"Type,Color,Weight,Remaining\nPLA,Red,1kg,~500g\nPLA,Red,1kg,ca. 250\n",
 			"PLA,,,Red,,1.75,1000,500,,,,\nPLA,,,Red,,1.75,1000,250,,,,\n"},
 		// Diameters, dates and prices.
