@@ -56,9 +56,9 @@ var importOrdersDoc = &server.Doc{
 		"their titles. Of any other " +
 		"file, the columns can be " + fileFields + ".\n\n" +
 		"The `source` of orders is that of a column or a default. Otherwise it is the name of the only connection to a " +
-		"shop of the program that has written the file, or else `etsy`, `shopify`, `woocommerce` or `amazon`. If it is the name of " +
-		"a connection, the orders are those that the connection delivers. What its messages have said stays; only a " +
-		"later cancellation in the file counts.\n\n" +
+		"shop of the program that has written the file, or else `etsy`, `shopify`, `woocommerce` or `amazon`. If it is " +
+		"the name of a connection, the orders are those that the connection delivers. What its messages have said stays; " +
+		"only a later cancellation in the file counts.\n\n" +
 		"A line whose `sku` is known, or that `assignOrderLine` has remembered, becomes an item, and the others wait in " +
 		"`unassigned_lines`. Importing a file again changes only what has changed in it. What people have changed stays " +
 		"until the file changes the same thing.\n\n" +
