@@ -21,7 +21,8 @@ end $$;
 --
 -- p_cost is the cost of the pieces, or null if it is unknown. p_unvalued says how many of the pieces that come in have
 -- no known cost; p_cost is then that of the others. By default it is all of them if p_cost is null, and otherwise
--- none. p_of is a larger number of pieces that p_cost is for: only a part of them comes in.
+-- none. If the stock is negative, the missing ones are those without a known cost first. p_of is a larger number of
+-- pieces that p_cost is for: only a part of them comes in.
 --
 -- Without p_priced, pieces that go out have the cost that they have in stock: first go those without a known cost, and
 -- then the others at their average. p_valued of them have a known cost, as far as there are such pieces. With
@@ -82,7 +83,9 @@ begin
 		stock.unvalued := stock.unvalued - unknown;
 	elsif p_pieces > 0 then
 		more := greatest(stock.on_hand + p_pieces, 0) - had;
-		unknown := least(more, coalesce(p_unvalued, case when p_cost is null then more else 0 end));
+		-- The pieces that were missing are those without a known cost first.
+		unknown := least(more, greatest(0, more - p_pieces
+			+ coalesce(p_unvalued, case when p_cost is null then p_pieces else 0 end)));
 		stock.unvalued := stock.unvalued + unknown;
 		if p_cost is not null and more > unknown then
 			stock.value := greatest(stock.value

@@ -165,3 +165,43 @@ func TestCostOfPartsFromStock(t *testing.T) {
 	costs(clip, "10", "0.1", "1")
 	costs(base, "10", "0.2", "2")
 }
+
+// If a run has used more parts than were in stock, those with a known cost come back with it.
+func TestCostOfMissingParts(t *testing.T) {
+	t.Parallel()
+	_, c, spool := newCostFarm(t)
+	clip := c.NewProduct(t, "Clip", 5)
+	lamp := c.Post(t, products, j{"name": "Lamp",
+		"materials":  []j{{"material_type": "PLA", "color": "Black", "weight_grams": 10}},
+		"components": []j{{"component_product_id": clip, "quantity": 2}}}).Want(201).ID()
+	costs := func(onHand, value string) {
+		t.Helper()
+		c.Get(t, products+"/"+clip).Want(200).Shows(map[string]string{"on_hand": onHand, "piece_value": value})
+	}
+	printed(t, c, spool, clip, nil, 3, 15) // for 0.3
+	a := c.Post(t, runs, j{"status": "in_progress", "items": []j{{"product_id": lamp, "quantity": 3,
+		"parts_from_stock": true}}, "materials": []j{{"spool_id": spool, "actual_weight_grams": 30}}}).Want(201)
+	run := runs + "/" + a.ID()
+	good := func(good int) {
+		t.Helper()
+		c.Post(t, run+"/correct", j{"items": []j{{"id": a.Text("items.0.id"), "successful_quantity": good,
+			"failed_quantity": 3 - good}}}).Want(200)
+	}
+	c.Post(t, run+"/complete", nil).Want(200)
+	costs("-3", "0")
+	c.Post(t, run+"/reopen", nil).Want(200)
+	costs("3", "0.3")
+	c.Get(t, margins).Want(200).Shows(map[string]string{"cost": "0"})
+	c.Post(t, run+"/complete", nil).Want(200)
+	costs("-3", "0")
+	good(1) // four of the six clips come back, three of which were missing
+	costs("1", "0.1")
+	good(2)
+	costs("-1", "0")
+	good(0)
+	costs("3", "0.3")
+	good(3)
+	c.Post(t, products+"/"+clip+"/count", j{"counted": 0}).Want(200) // three more were there
+	good(0)
+	costs("6", "0.3")
+}

@@ -16,7 +16,7 @@ declare
 	item record;
 	part record;
 	change numeric; -- of the cost of the good pieces; null if unknown
-	back bigint; -- pieces that come back, but were not in stock when they went out
+	back bigint; -- pieces that come back, but were not in stock, or had no known cost, when they went out
 begin
 	if not exists (
 		select from run_items i join production_runs r on r.id = i.run_id where i.run_id = run and r.status = 'completed')
@@ -63,7 +63,7 @@ begin
 		continue when item.good = item.had
 			and (item.good = 0 or (item.cost is null or item.had_cost is null) and item.takes = item.used);
 		for part in
-			select c.id, coalesce(u.pieces, 0) as had, u.cost, case
+			select c.id, coalesce(u.pieces, 0) as had, u.value, u.valued, case
 				when not item.takes then 0
 				when item.had > 0 and item.used then round(coalesce(u.pieces, 0)::numeric * item.good / item.had)
 				else item.good * c.quantity end as pieces
@@ -76,8 +76,8 @@ begin
 				) e on e.product_id = d.component_product_id
 			) c
 			left join (
-				select x.product_id, -sum(x.pieces) as pieces,
-					case when count(*) = count(x.cost) then -sum(x.cost) end as cost
+				select x.product_id, -sum(x.pieces) as pieces, -sum(x.value) as value,
+					-sum(greatest(x.on_hand, 0) - greatest(x.on_hand - x.pieces, 0) - x.unvalued) as valued
 				from piece_entries x
 				where x.run_id = run and x.run_item_id = item.id and x.kind = 'used'
 				group by x.product_id
@@ -86,10 +86,12 @@ begin
 		loop
 			if part.pieces <> part.had then
 				perform assemble_plates(part.id, (part.pieces - part.had)::bigint, null, null);
-				-- Components that come back have what they cost when they went out.
+				-- Components that come back have what they cost when they went out, and those without a known cost come
+				-- back first.
+				back := case when part.pieces < part.had then least(part.had - part.pieces, part.had - part.valued) end;
 				perform move_pieces(part.id, 'used', (part.had - part.pieces)::bigint,
-					case when part.pieces < part.had then round(part.cost * (part.had - part.pieces) / part.had, 6) end,
-					p_run => run, p_item => item.id);
+					round(part.value * (part.had - part.pieces - back) / nullif(part.valued, 0), 6),
+					p_run => run, p_item => item.id, p_unvalued => back);
 			end if;
 		end loop;
 		change := case when item.good = 0 then 0 else item.cost end - item.had_cost;
