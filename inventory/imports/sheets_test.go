@@ -83,7 +83,8 @@ func TestColumnsAreRecognized(t *testing.T) {
 		// Lengths are no weights, and ids of other programs no ids.
 		{"Material,Color,Total (m),Left (m),Left (g),Total (g)\nPLA,Red,335,100,298,1000\n", "Material=material_type;" +
 			"Color=color;Total (m)=;Left (m)=;Left (g)=remaining_weight_grams;Total (g)=net_weight_grams"},
-		{"id,filament_id,Material,Color,remaining m\n1,7,PLA,Red,20\n", "id=;filament_id=;Material=material_type;Color=color;remaining m="},
+		{"id,filament_id,Material,Color,remaining m\n1,7,PLA,Red,20\n",
+			"id=;filament_id=;Material=material_type;Color=color;remaining m="},
 		{"COLOR,MATERIAL,WEIGHT KG\nRed,PLA,1\n", "COLOR=color;MATERIAL=material_type;WEIGHT KG=net_weight_grams"},
 		{"Material,Color,% left\nPLA,Red,50\n", "Material=material_type;Color=color;% left=remaining_percent"},
 	} {
