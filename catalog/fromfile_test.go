@@ -297,6 +297,25 @@ func TestProductFromFileOfOwnType(t *testing.T) {
 		"materials.0.material_type": "PLA", "materials.0.material_name": "Silk", "materials.0.file_material": "SILK"}))
 }
 
+// The grams of all filaments count if a file has no others and one filament. With others, they count for nothing.
+func TestProductFromFileWithTotalGrams(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t).Operator(t)
+	const rest = "; total filament used [g] = 21.5\n; estimated printing time (normal mode) = 2h 30m 0s\n"
+	for _, test := range []struct{ lines, grams string }{
+		{"; filament_type = PLA\n", "21.5"},
+		{"; filament used [g] = 20.25, 1.25\n; filament_type = PLA;PETG\n", "20.25"},
+		{"; filament_type = PLA;PETG\n", ""},
+	} {
+		got := sent(c).Post(t, fromFile+"total.gcode&dry_run=true", "G28\nG1 X0\n"+rest+test.lines).Want(200)
+		if test.grams == "" {
+			testkit.Equal(t, len(got.List("materials")), 0, "the filaments of %q", test.lines)
+		} else {
+			testkit.Equal(t, got.Text("materials.0.weight_grams"), test.grams, "the grams of %q", test.lines)
+		}
+	}
+}
+
 // A dry run of a file that does not name a material says that it cannot be saved so.
 func TestDryRunWithoutMaterial(t *testing.T) {
 	t.Parallel()

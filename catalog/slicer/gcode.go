@@ -307,6 +307,9 @@ func (g *gcode) filaments() (used []Filament) {
 			volumes = append(volumes, g.volumes[i])
 		}
 	}
+	if len(weights)+len(lengths)+len(volumes) == 0 && len(numbers(g.values[types])) < 2 {
+		weights = numbers(g.values[totalGrams]) // scripts and plug-ins leave out the others
+	}
 	count := min(max(len(weights), len(lengths), len(volumes)), maxSlots)
 	kinds, shades := texts(g.values[types], count), texts(g.values[colors], count)
 	presets, makers := texts(g.values[profiles], count), texts(g.values[vendors], count)

@@ -13,6 +13,7 @@ const (
 	duration    // a time such as "1d 2h 3m 4s", or seconds
 	durations   // Bambu Studio: "model printing time: 33m 49s; total estimated time: 39m 54s"
 	grams       // a list
+	totalGrams  // of all filaments
 	millimetres // a list
 	metres      // a list; each number may have a unit
 	cubicMM     // a list
@@ -42,6 +43,7 @@ var names = map[string]attribute{
 	"total estimated time":                  duration,
 	"filament used [g]":                     grams,
 	"total filament weight [g]":             grams,
+	"total filament used [g]":               totalGrams,
 	"filament used [mm]":                    millimetres,
 	"total filament length [mm]":            millimetres,
 	"filament used [cm3]":                   cubicCM,
