@@ -30,6 +30,9 @@ func decode(text json.RawMessage, to reflect.Value, name string) error {
 		to.Set(reflect.New(to.Type().Elem()))
 		return decode(text, to.Elem(), name)
 	case reflect.Struct:
+		if string(text) == "[]" { // how PHP writes an object without members
+			return nil
+		}
 		var members map[string]json.RawMessage
 		if json.Unmarshal(text, &members) != nil {
 			problem = "must be a JSON object"

@@ -134,6 +134,8 @@ func TestCellsOfPeople(t *testing.T) {
 		// Names of shops.
 		{"Filament;Gewicht;Preis\nPrusament PLA Galaxy Black 1kg;1000;29,99\neSun PLA+ Silk Red (1,75 mm);1000;SFr. 20.-\n",
 			"PLA,,Prusament,Galaxy Black,,1.75,1000,1000,,29.99,,\nPLA,PLA+ Silk,eSun,Red,,1.75,1000,1000,,20,,\n"},
+		{"Filament,Qty\nBambu Lab PLA Matte - Charcoal (11101) 1kg Refill,1\n",
+			"PLA,PLA Matte,Bambu Lab,Charcoal,,1.75,1000,1000,,,,\n"},
 		{"Brand,Name,TD,Color,Owned,Type\nBambu Lab,Jade White,5.2,#FFFFFF,TRUE,PLA\nBambu Lab,Basic,1,#FF0000,TRUE,PLA\n",
 			"PLA,,Bambu Lab,Jade White,#FFFFFF,1.75,1000,1000,,,,\nPLA,,Bambu Lab,Red,#FF0000,1.75,1000,1000,,,,Basic\n"},
 		{"Type,Color,RGBA\nPLA,,FF0000FF\nPLA,Sky,0000FFFF\n",
