@@ -673,6 +673,8 @@ func (c *converter) color(r *rowValues) {
 
 var (
 	sizes = regexp.MustCompile(`(?i)(?:^|[\s,(\[/_-])(?:ø\s*)?\d+(?:[.,]\d+)?\s*(?:kg|g|gr|mm)\b[)\]]?`)
+	// productCodes are the numbers of colours in the names of Bambu Lab's shop, such as "Charcoal (11101)".
+	productCodes = regexp.MustCompile(`\(\d{5}\)`)
 	// modifiers are words that belong to a material beside its type.
 	modifiers = regexp.MustCompile(`(?i)^(silk|seide|matt|matte|mat|plus|\+|pro|max|cf|gf|hf|hs|esd|fr|basic|` +
 		`basics|lite|tough|` +
@@ -687,11 +689,11 @@ func (c *converter) name(r *rowValues) {
 		return
 	}
 	var parts []string
-	words := strings.Fields(sizes.ReplaceAllString(text, " "))
+	words := strings.Fields(productCodes.ReplaceAllString(sizes.ReplaceAllString(text, " "), " "))
 	for i := range words {
 		words[i] = strings.Trim(words[i], ",;|()[]/–—-•·:")
 	}
-	words = slices.DeleteFunc(words, func(w string) bool { return w == "" || fold(w) == "filament" })
+	words = slices.DeleteFunc(words, func(w string) bool { return w == "" || fold(w) == "filament" || fold(w) == "refill" })
 	drop := func(from, n int) { words = slices.Delete(words, from, from+n) }
 	brand := r.texts["brand"]
 	for n := min(3, len(words)-1); n > 0; n-- {
