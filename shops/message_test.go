@@ -27,8 +27,9 @@ func TestOrderWithoutLines(t *testing.T) {
 		"generic": {`{"id":1,"updated_at":"2026-01-05T10:00:00Z"}`,
 			`{"id":2,"updated_at":"2026-01-05T10:00:00Z","lines":null}`,
 			`{"id":3,"updated_at":"2026-01-05T10:00:00Z","lines":[]}`},
-		"shopify":     {`{"id":1,"name":"#1","updated_at":"2026-01-05T10:00:00Z","line_items":[]}`},
-		"woocommerce": {`{"id":1,"status":"processing","date_modified_gmt":"2026-01-05T10:00:00","line_items":[]}`},
+		"shopify": {`{"id":1,"name":"#1","updated_at":"2026-01-05T10:00:00Z","line_items":[]}`},
+		"woocommerce": {`{"id":1,"status":"processing","date_modified_gmt":"2026-01-05T10:00:00","line_items":[]}`,
+			`{"id":2,"status":"processing","date_modified_gmt":"2026-01-05T10:00:00","line_items":[],"billing":[]}`},
 	} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
