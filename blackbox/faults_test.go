@@ -102,7 +102,7 @@ type faultTest struct {
 	kit      string // two pieces of product
 	counted  string // a product whose pieces are only counted
 	shop     string // the address to which a shop sends its messages
-	secret   string // with which the shop signs them
+	secret   []byte // with which the shop signs them
 	file     []byte // a sliced file
 
 	writes, unanswered, unavailable, replays atomic.Int64
@@ -193,7 +193,7 @@ func newFaultTest(t *testing.T) *faultTest {
 	if status != 201 {
 		t.Fatalf("POST /api/v1/shops: %d %v", status, shop)
 	}
-	f.shop, f.secret = shop["address"].(string), shop["secret"].(string)
+	f.shop, f.secret = shop["address"].(string), shopSecret(t, shop)
 	f.file, err = os.ReadFile("catalog/slicer/testdata/prusaslicer.gcode")
 	check(t, err)
 	return f
@@ -607,6 +607,24 @@ func (f *faultTest) reverse(key, spool string, weight value.Decimal, acked map[s
 	return nil
 }
 
+// shopSecret returns the secret with which a generic shop signs its messages.
+func shopSecret(t *testing.T, shop map[string]any) []byte {
+	t.Helper()
+	secret, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(shop["secret"].(string), "whsec_"))
+	check(t, err)
+	return secret
+}
+
+// shopHeader returns the header of a message that a generic shop signs at this moment.
+func shopHeader(secret []byte, id string, body []byte) http.Header {
+	now := time.Now().Unix()
+	header := http.Header{}
+	header.Set("webhook-id", id)
+	header.Set("webhook-timestamp", strconv.FormatInt(now, 10))
+	header.Set("webhook-signature", webhooks.Signature(secret, id, now, body))
+	return header
+}
+
 // message sends messages about an order of the shop, each until it is acknowledged: the order, and half of the time
 // another quantity.
 func (f *faultTest) message(key string) error {
@@ -620,15 +638,7 @@ func (f *faultTest) message(key string) error {
 		if err != nil {
 			return err
 		}
-		at := time.Now()
-		secret, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(f.secret, "whsec_"))
-		if err != nil {
-			return err
-		}
-		header := http.Header{}
-		header.Set("webhook-id", key)
-		header.Set("webhook-timestamp", strconv.FormatInt(at.Unix(), 10))
-		header.Set("webhook-signature", webhooks.Signature(secret, key, at.Unix(), body))
+		header := shopHeader(f.secret, key, body)
 		f.writes.Add(1)
 		a, err := f.repeat(func(url string) (faultResponse, error) {
 			return f.do("POST", url+f.shop, header.Clone(), body)

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -28,7 +27,6 @@ import (
 
 	"spoolwright/local"
 	"spoolwright/testkit"
-	"spoolwright/webhooks"
 )
 
 // TestOverload runs the built program under loads that it cannot handle. Every request must get a valid response, if
@@ -130,8 +128,7 @@ func (s *overloadTest) newWrites(t *testing.T) []overloadWrite {
 	ended := "/api/v1/production-runs/" + run["id"].(string)
 	create(ended+"/complete", nil)
 	shop := create("/api/v1/shops", object{"kind": "generic", "name": "dragons.example"})
-	secret, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(shop["secret"].(string), "whsec_"))
-	check(t, err)
+	secret := shopSecret(t, shop)
 	file, err := os.ReadFile("catalog/slicer/testdata/prusaslicer.gcode")
 	check(t, err)
 	return []overloadWrite{
@@ -146,9 +143,9 @@ func (s *overloadTest) newWrites(t *testing.T) []overloadWrite {
 		}},
 		{path: shop["address"].(string), body: object{"id": "7", "updated_at": time.Now(), "lines": []object{
 			{"id": "1", "title": "Part", "sku": "PART", "quantity": 1}}}, header: func(body []byte) http.Header {
-			now := time.Now().Unix()
-			return http.Header{"Webhook-Id": {"m"}, "Webhook-Timestamp": {strconv.FormatInt(now, 10)},
-				"Webhook-Signature": {webhooks.Signature(secret, "m", now, body)}, "Authorization": nil}
+			header := shopHeader(secret, "m", body)
+			header["Authorization"] = nil
+			return header
 		}},
 	}
 }

@@ -174,8 +174,13 @@ func (f *benchService) request(method, path, body string) []byte {
 }
 
 func rawRequest(method, path, body, token string) []byte {
+	return requestWith(method, path, body, "Authorization: Bearer "+token)
+}
+
+// requestWith returns the bytes of an HTTP request with a header line.
+func requestWith(method, path, body, header string) []byte {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "%s %s HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer %s\r\n", method, path, token)
+	fmt.Fprintf(&b, "%s %s HTTP/1.1\r\nHost: bench\r\n%s\r\n", method, path, header)
 	if method != "GET" {
 		fmt.Fprintf(&b, "Content-Type: application/json\r\nContent-Length: %d\r\n", len(body))
 	}

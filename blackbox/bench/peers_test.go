@@ -165,13 +165,7 @@ func peerTexts(farms []*peerFarm, side string, request peerRequest) (texts [peer
 
 // keyRequest returns the bytes of an HTTP request with an API key.
 func keyRequest(method, path, body, key string) []byte {
-	var b bytes.Buffer
-	fmt.Fprintf(&b, "%s %s HTTP/1.1\r\nHost: bench\r\nX-API-Key: %s\r\n", method, path, key)
-	if method != "GET" {
-		fmt.Fprintf(&b, "Content-Type: application/json\r\nContent-Length: %d\r\n", len(body))
-	}
-	b.WriteString("\r\n" + body)
-	return b.Bytes()
+	return requestWith(method, path, body, "X-API-Key: "+key)
 }
 
 // startFarms starts the built program, and creates farms with API keys and spools through its API.
