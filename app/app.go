@@ -12,29 +12,29 @@ import (
 	"sync"
 	"time"
 
-	"spoolwright/archive"
 	"spoolwright/auth"
 	"spoolwright/auth/accounts"
+	"spoolwright/auth/archive"
 	"spoolwright/auth/audit"
 	"spoolwright/catalog"
 	"spoolwright/cli"
 	"spoolwright/db"
-	"spoolwright/demo"
+	"spoolwright/db/local"
 	"spoolwright/inventory"
 	"spoolwright/inventory/imports"
-	"spoolwright/local"
 	"spoolwright/orders"
-	"spoolwright/pieces"
-	"spoolwright/planning"
-	"spoolwright/printers"
+	"spoolwright/orders/pieces"
+	"spoolwright/orders/planning"
+	"spoolwright/orders/shops"
+	"spoolwright/orders/stock"
 	"spoolwright/production"
+	"spoolwright/production/printers"
 	"spoolwright/server"
+	"spoolwright/server/metrics"
 	"spoolwright/server/openapi"
-	"spoolwright/shops"
 	"spoolwright/spoolman"
-	"spoolwright/start"
-	"spoolwright/stock"
 	"spoolwright/web"
+	"spoolwright/web/start"
 	"spoolwright/webhooks"
 )
 
@@ -71,7 +71,7 @@ var Events = slices.Concat(
 var Commands = slices.Concat(
 	[]cli.Command{
 		{Name: "serve", Help: "serve the API (the default)", Needs: cli.Settings, Setup: cli.Without(serve)},
-		demo.Command(func(c cli.Config, d *db.DB) (*server.Server, error) { return newServer(c, d, nil, nil) }, serveOn),
+		demoCommand(),
 		{Name: "migrate", Help: "migrate the database to this program's schema", Needs: cli.NewFarm,
 			Setup: cli.Without(func(context.Context, *cli.Call) error { return nil })}, // opening it has migrated it
 		cli.UpgradeCommand,
@@ -100,7 +100,7 @@ func serve(ctx context.Context, call *cli.Call) error {
 		return cli.Misuse{Err: errors.New("DATABASE_URL requires JWT_SECRET: 32 random bytes or more, the same for all " +
 			"instances (for example from `openssl rand -hex 32`)")}
 	}
-	demo.RemoveLeftovers(c.Log)
+	removeLeftovers(c.Log)
 	l, err := cli.Listen(c)
 	if err != nil {
 		return err
@@ -148,7 +148,7 @@ func serveOn(ctx context.Context, c cli.Config, d *db.DB, l cli.Listeners,
 		h := &http.Server{Handler: s.Metrics.Handler(), ReadHeaderTimeout: 10 * time.Second}
 		go func() {
 			if err := h.Serve(l.Metrics); !errors.Is(err, http.ErrServerClosed) {
-				c.Log.Error("the metrics are not served any more", "error", err)
+				c.Log.Error("the metrics are no longer served", "error", err)
 			}
 		}()
 		defer h.Close()
@@ -223,11 +223,11 @@ func newServer(c cli.Config, d *db.DB, once *auth.OneLogin, own *cli.OwnTLS) (*s
 		PerMinute: c.PerMinute, PerHour: c.PerHour, TenantPerMinute: c.TenantPerMinute,
 		TrustedProxies: c.TrustedProxies, CORSOrigins: c.CORSOrigins,
 		HSTS: c.TLSCert != "", DrainDelay: c.DrainDelay, Version: cli.Version, Log: c.Log,
-		Metrics: server.NewMetrics(cli.BuildVersion(), d.Stats, hooks.WriteMetrics),
+		Metrics: metrics.New(cli.BuildVersion(), d.Stats, hooks.WriteMetrics),
 	}), nil
 }
 
-// sweep removes expired idempotency keys and summarises the usage ledgers, now and every hour, until ctx ends.
+// sweep removes expired idempotency keys and summarizes the usage ledgers, now and every hour, until ctx ends.
 func sweep(ctx context.Context, c cli.Config, d *db.DB) {
 	tick := time.NewTicker(time.Hour)
 	defer tick.Stop()
@@ -238,8 +238,8 @@ func sweep(ctx context.Context, c cli.Config, d *db.DB) {
 		if err := audit.Trim(ctx, d); err != nil && ctx.Err() == nil {
 			c.Log.Warn("cannot delete the old entries of the audit logs; retrying in an hour", "error", err)
 		}
-		if err := inventory.SummariseUsage(ctx, d); err != nil && ctx.Err() == nil {
-			c.Log.Warn("cannot summarise the usage ledgers; retrying in an hour", "error", err)
+		if err := production.SummarizeUsage(ctx, d); err != nil && ctx.Err() == nil {
+			c.Log.Warn("cannot summarize the usage ledgers; retrying in an hour", "error", err)
 		}
 		select {
 		case <-ctx.Done():

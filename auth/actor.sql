@@ -1,4 +1,4 @@
--- Makes the API keys of printers belong to no printer, before the printers are deleted.
+-- Detaches API keys from printers that are about to be deleted.
 create or replace function forget_printers(ids uuid[]) returns void language sql as $$
 	update api_keys k set printer_id = null
 	where k.tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid and k.printer_id = any (ids)

@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"spoolwright/db"
-	"spoolwright/mail"
 	"spoolwright/server"
+	"spoolwright/server/mail"
 	"spoolwright/value"
 )
 
@@ -67,8 +67,8 @@ func (r Role) access() server.Access {
 	return server.Public
 }
 
-// Authenticate is a server.Authenticate. It returns the caller that the access token or the API key names. The error
-// is server.ErrInvalidToken (also without credentials), server.ErrTokenExpired, server.ErrInvalidKey,
+// Authenticate implements server.Config.Authenticate. It returns the caller that the access token or the API key
+// names. The error is server.ErrInvalidToken (also without credentials), server.ErrTokenExpired, server.ErrInvalidKey,
 // server.ErrTwoCredentials, the error of admit, or an error of the database. Authenticate reads the database only for
 // an unknown API key: the request's first statement checks that the user still exists, is enabled and has the role, or
 // that the API key is still valid.
@@ -180,8 +180,8 @@ var refreshDoc = &server.Doc{
 	ID: "refresh", Tag: tag, Summary: "Get new tokens",
 	Description: "Each refresh token can be used once: the response has its successor. If the response is lost, the " +
 		"same token returns the same successor for 30 seconds. An older token may have been stolen, so it ends the " +
-		"session: the response is `INVALID_TOKEN`, and the user must log in again. So it is 90 days after the login, or " +
-		"after the lifetime of a refresh token if that is longer.",
+		"session: the response is `INVALID_TOKEN`, and the user must log in again. The user must also log in again 90 " +
+		"days after the login, or after the lifetime of a refresh token if that is longer.",
 	Errors: []*server.Error{server.ErrInvalidToken, server.ErrTokenExpired},
 }
 
@@ -285,7 +285,7 @@ type UserSession struct {
 
 var sessionsDoc = &server.Doc{
 	ID: "listSessions", Tag: tag, Summary: "List your sessions",
-	Description: "Returns the logins of the caller that have not ended, of programs and of browsers.",
+	Description: "Returns the active logins of the caller, in programs and browsers.",
 }
 
 func (s *Service) sessions(

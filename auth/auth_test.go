@@ -16,7 +16,7 @@ import (
 	"spoolwright/auth/accounts"
 	"spoolwright/db"
 	"spoolwright/server"
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 	"spoolwright/value"
 )
 

@@ -16,7 +16,7 @@ import (
 	"spoolwright/cli"
 	"spoolwright/db"
 	"spoolwright/db/tables"
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 	"spoolwright/value"
 )
 

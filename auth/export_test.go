@@ -4,6 +4,8 @@ import (
 	"context"
 	"testing"
 	"time"
+
+	"spoolwright/server/limit"
 )
 
 // Count makes the hasher call f with the rounds of each hash before it computes it.
@@ -18,8 +20,8 @@ func (h *Hasher) Count(f func(rounds int)) {
 func (h *Hasher) Fill(wait time.Duration) (free func()) {
 	h.wait = wait
 	var releases []func()
-	for range h.queue.free {
-		release, err := h.queue.acquire(context.Background(), 0)
+	for range h.queue.Free() {
+		release, err := h.queue.Acquire(context.Background(), 0, 1)
 		if err != nil {
 			panic(err)
 		}
@@ -41,7 +43,7 @@ type Gate struct {
 
 // Gate makes each hash wait for the gate, sets the number of slots, and removes the limit on the wait for a slot.
 func (h *Hasher) Gate(slots int) *Gate {
-	h.queue = newQueue(slots)
+	h.queue = limit.NewQueue(slots)
 	g := &Gate{make(chan string, 1000), make(chan struct{}), h}
 	h.wait = time.Hour
 	h.key = func(password string, salt []byte, rounds int) ([]byte, error) {
@@ -64,9 +66,7 @@ func (g *Gate) WaitFor(t *testing.T, n int) {
 	t.Helper()
 	waiting := 0
 	for end := time.Now().Add(3 * time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		g.hasher.queue.mu.Lock()
-		waiting = len(g.hasher.queue.waiting)
-		g.hasher.queue.mu.Unlock()
+		waiting = g.hasher.queue.Waiting()
 		if waiting == n {
 			return
 		}

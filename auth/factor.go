@@ -15,8 +15,8 @@ import (
 	"spoolwright/value"
 )
 
-// The second factor of a user is a row of user_otps. It counts from users.otp_at on: the user has then proved with a
-// code that the app has the secret. All changes lock the user's row first.
+// The second factor of a user is a row of user_otps. It counts once users.otp_at is set, when the user has proved with
+// a code that the app has the secret. All changes lock the user's row first.
 
 // factorRoutes returns the operations of /api/v1/auth/otp.
 func (s *Service) factorRoutes() []server.Route {
@@ -69,18 +69,19 @@ var (
 	errOTP         = server.BadRequest("INVALID_OTP", wrongCode).On("otp")
 	errOTPEnabled  = server.Conflict("OTP_ENABLED", "You have a second factor: turn it off first")
 	errOTPDisabled = server.Conflict("OTP_NOT_ENABLED", "You have no second factor")
-	errOTPSetup    = server.Conflict("OTP_NOT_BEGUN", "Begin to set up a second factor first: there is an hour for it")
-	errOwnReset    = server.Conflict("OWN_OTP", "Turn off your own second factor with a code, or ask another admin")
+	errOTPSetup    = server.Conflict("OTP_NOT_BEGUN", "Begin to set up a second factor first, and confirm it within an "+
+		"hour")
+	errOwnReset = server.Conflict("OWN_OTP", "Turn off your own second factor with a code, or ask another admin")
 )
 
-// setUpFor is the time between the secret of a second factor and the first code.
+// setUpFor is the maximum time between the creation of a second factor's secret and the first code.
 const setUpFor = time.Hour
 
 var beginOTPDoc = &server.Doc{
 	ID: "beginOtp", Tag: tag, Summary: "Begin to set up a second factor",
 	Description: "Returns a secret for an app that shows codes of RFC 6238 (6 digits, 30 seconds, SHA-1), and its " +
-		"address for a QR code. Nothing changes until `POST /api/v1/auth/otp/confirm` gets a code, within an hour. " +
-		"Beginning again replaces the secret. A wrong `current_password` counts as a failed login.",
+		"address for a QR code. Nothing changes until `POST /api/v1/auth/otp/confirm` receives a code, within an hour. " +
+		"Calling this operation again replaces the secret. A wrong `current_password` counts as a failed login.",
 	Errors: []*server.Error{errCurrentPassword, errOTPEnabled},
 }
 
@@ -224,7 +225,7 @@ func removeFactor(user string) []*db.Stmt {
 var resetOTPDoc = &server.Doc{
 	ID: "deleteUserOtp", Tag: usersTag, Summary: "Remove the second factor of a user",
 	Description: "For a user who has lost the phone and the recovery codes: a login then needs only the password. Ends " +
-		"the user's sessions. Without a second factor, nothing changes. An admin turns off the own second factor with a " +
+		"the user's sessions. Without a second factor, nothing changes. Admins turn off their own second factor with a " +
 		"code instead.",
 	Errors: []*server.Error{errOwnReset},
 }
@@ -252,10 +253,11 @@ func ResetFactor(user string) []*db.Stmt {
 	return append(removeFactor(user), db.SQL(`delete from sessions where user_id = $1`, user))
 }
 
-// Wrong codes of a user from one known address, and from all other addresses together, are limited: then no code from
-// there is verified until wrongCodesFor has passed since the first of them. There are a million codes, of which three
-// are right at a time: with maxWrongCodes a day, who has the password guesses one with a probability of 2 percent in a
-// year. Nobody else can use up the codes of the user's known addresses, and recovery codes are not limited.
+// Wrong codes of a user are limited for each known address, and for all other addresses together: beyond the limit, no
+// code from there is verified until wrongCodesFor has passed since the first wrong code. There are a million codes,
+// and three of them are right at a time: with maxWrongCodes a day, someone who has the password guesses a right code
+// with a probability of 2 percent in a year. Nobody else can use up the codes of the user's known addresses, and
+// recovery codes are not limited.
 const (
 	maxWrongCodes = 20
 	wrongCodesFor = 24 * time.Hour
@@ -267,7 +269,7 @@ func (s *Service) startWithCode(ctx context.Context, user *loginUser, code, addr
 	err := s.useCode(db.As(ctx, user.actor), user, code, address, func(string) []*db.Stmt { return stmts })
 	switch {
 	case err == errNoFactor || err == nil && opened.Rows() == 0:
-		err = errCredentials // the user has changed meanwhile
+		err = errCredentials // the user has changed in the meantime
 	case err == errWrongCode:
 		err = errLoginOTP
 	}
@@ -296,10 +298,10 @@ var (
 	errWrongCode = errors.New("auth: " + wrongCode)
 )
 
-// useCode verifies a code of the app or a recovery code. In the transaction in which the code is used, it also runs
-// the statements that then returns for the id of the second factor. The error is errNoFactor, errWrongCode, or a 429.
+// useCode verifies a code of the app or a recovery code. In the transaction that uses the code, it also runs the
+// statements that then returns for the id of the second factor. The error is errNoFactor, errWrongCode, or a 429.
 //
-// A code works once, also if many requests send it at the same time: they lock the user's row.
+// A code works once, even if many requests send it at the same time, because they lock the user's row.
 func (s *Service) useCode(ctx context.Context, user *loginUser, code, address string, then func(string) []*db.Stmt,
 ) error {
 	code = cleanCode(code)
@@ -367,11 +369,11 @@ func (s *Service) useCode(ctx context.Context, user *loginUser, code, address st
 	return err
 }
 
-// countWrongCode counts a wrong code at the time $2. $3 is the time before which the count begins again.
+// countWrongCode counts a wrong code at the time $2. The count begins again if its first code is older than $3.
 const countWrongCode = `wrong_codes = case when wrong_since > $3 then wrong_codes + 1 else 1 end,
 	wrong_since = case when wrong_since > $3 then wrong_since else $2 end`
 
-// factor is a row of user_otps, with the wrong codes from a known address if there are any.
+// factor is a row of user_otps, with the count of wrong codes from a known address, if the request comes from one.
 type factor struct {
 	id               string
 	secret           []byte // encrypted
@@ -397,7 +399,7 @@ func (s *Service) verifyCode(f *factor, user, code string, now time.Time) ([]*db
 			RetryAfter: f.since.Add(wrongCodesFor).Sub(now)})
 	}
 	secret, key, err := s.tokens.vault.Open(f.id, f.secret)
-	if err != nil { // another JWT_SECRET: only recovery codes work
+	if err != nil { // JWT_SECRET has changed: only recovery codes work
 		return nil, errUndecryptable.Because(err)
 	}
 	step, ok := findStep(secret, code, now)
@@ -405,7 +407,7 @@ func (s *Service) verifyCode(f *factor, user, code string, now time.Time) ([]*db
 		return nil, errWrongCode
 	}
 	sealed := f.secret
-	if key > 0 { // by an earlier JWT_SECRET
+	if key > 0 { // encrypted with an earlier JWT_SECRET
 		sealed = s.tokens.vault.Seal(f.id, secret)
 	}
 	return []*db.Stmt{db.SQL(`update user_otps set last_step = $2, secret = $3 where user_id = $1 and last_step < $2`,
@@ -413,7 +415,7 @@ func (s *Service) verifyCode(f *factor, user, code string, now time.Time) ([]*db
 }
 
 var errUndecryptable = (&server.Error{Status: 401, Code: "INVALID_OTP", Detail: "Codes of apps cannot be verified " +
-	"since the secret of the service has changed: use a recovery code, or ask an admin"}).On("otp")
+	"because the secret of the service has changed: use a recovery code, or ask an admin"}).On("otp")
 
 // tooManyCodes gives a 429 the text for codes.
 func tooManyCodes(err error) error {

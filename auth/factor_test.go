@@ -13,7 +13,7 @@ import (
 	"spoolwright/db"
 	"spoolwright/db/tables"
 	"spoolwright/server"
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 )
 
 const (

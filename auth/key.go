@@ -121,8 +121,8 @@ var createKeyDoc = &server.Doc{
 		"stores its SHA-256 hash. For the same reason, a response that is repeated for an `Idempotency-Key` has an " +
 		"empty `key`; if the first response was lost, rotate the key to get a new secret. A tenant can have 500 " +
 		"keys, without revoked keys.\n\n" +
-		"A key of the role `printer` may belong to a printer: what it reports is that printer's in the usage " +
-		"ledger and in reports. If the printer has one slot, the spool of a report is loaded into it.",
+		"A key with the role `printer` can belong to a printer: the usage ledger and reports attribute its reports to " +
+		"that printer. If the printer has one slot, the spool of a report is loaded into it.",
 	Errors: []*server.Error{errKeyLimit, errUnknownPrinter},
 }
 
@@ -188,7 +188,7 @@ var updateKeyDoc = &server.Doc{
 	ID: "updateApiKey", Tag: keysTag, Summary: "Update an API key",
 	Description: "Changes the name, the printer, or when the key expires: `null` means never, and a time in the " +
 		"past ends the key at once. `role` cannot be changed; its current value is accepted. A revoked key stays " +
-		"revoked. What a key has reported stays with the printer that it belonged to.",
+		"revoked. Reports of a key stay with the printer that it belonged to at that time.",
 	Errors:  []*server.Error{errUnknownPrinter},
 	Request: `{"name":"Label printer","expires_at":"2035-06-30T00:00:00Z"}`,
 }
@@ -268,7 +268,7 @@ func (s *Service) rotateKey(ctx context.Context, r *server.Request[Rotation]) (s
 
 var revokeKeyDoc = &server.Doc{
 	ID: "revokeApiKey", Tag: keysTag, Summary: "Revoke an API key",
-	Description: "Ends the key at once and for ever. It stays in the list, because the usage ledger refers to it.",
+	Description: "Ends the key at once and permanently. It stays in the list, because the usage ledger refers to it.",
 }
 
 func (s *Service) revokeKey(ctx context.Context, r *server.Request[struct{}]) (server.NoContent, error) {

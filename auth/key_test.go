@@ -19,9 +19,10 @@ import (
 	"spoolwright/auth"
 	"spoolwright/db"
 	"spoolwright/inventory"
-	"spoolwright/printers"
+	"spoolwright/production/printers"
 	"spoolwright/server"
-	"spoolwright/testkit"
+	"spoolwright/server/metrics"
+	"spoolwright/tests/testkit"
 	"spoolwright/value"
 )
 
@@ -669,7 +670,7 @@ func TestKeysAreNotLogged(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
 	var log bytes.Buffer
-	m := server.NewMetrics("test", nil)
+	m := metrics.New("test", nil)
 	api := testkit.New(t, testkit.Options{Change: func(c *server.Config) {
 		c.Log = slog.New(slog.NewTextHandler(lockedWriter{&mu, &log}, &slog.HandlerOptions{Level: slog.LevelDebug}))
 		c.Metrics = m

@@ -10,7 +10,7 @@ import (
 	"spoolwright/auth/accounts"
 	"spoolwright/cli"
 	"spoolwright/inventory"
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 	"spoolwright/value"
 )
 

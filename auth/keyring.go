@@ -114,7 +114,7 @@ func (s *Service) findKey(ctx context.Context, hash string) (*knownKey, error) {
 	}
 	caller, ok := keyRoles[KeyRole(role)]
 	if !ok {
-		return nil, server.ErrInvalidKey // the role is of a newer program
+		return nil, server.ErrInvalidKey // the role was added by a newer program
 	}
 	caller.Actor = actor
 	var used time.Time

@@ -20,7 +20,7 @@ import (
 // rejects a forged token without a query. The user's row has only the SHA-256 of the newest token, until the token is
 // used.
 
-// The parts of a token of a link, in bytes. Nobody can guess the random bytes together with the code.
+// The parts of a token of a link, in bytes. The random bytes together with the code cannot be guessed.
 const (
 	linkTenant = 16
 	linkRandom = 10
@@ -76,15 +76,15 @@ type LinkRequest struct {
 var createPasswordLinkDoc = &server.Doc{
 	ID: "createPasswordLink", Tag: usersTag, Summary: "Create a password link",
 	Description: "Returns a token with which a person sets the password of the user, once, within 24 hours: on the " +
-		"page `/password-link/{token}` of the service, or with `POST /api/v1/auth/password-link`. For new users, " +
-		"and for those who forgot their password. The current password stays valid until then. This is the only " +
-		"response with the token: the service stores its hash, and a response to a repeated `Idempotency-Key` has " +
-		"an empty `token`. A new link replaces the previous one. Each change of the password ends it, and " +
-		"disabling the user does. A disabled user gets no link.\n\nWith `send`, the service sends the link to the " +
-		"user by e-mail, and the response has an empty `token` and no `expires_at`: the link is made when the e-mail " +
-		"is sent, and is valid for 24 hours from then. If the mail server does not take the e-mail, the service tries " +
-		"for 25 hours. `GET /api/v1/users/{id}` tells what has become of it. A user for whom an e-mail waits gets no " +
-		"second one. A link without `send` ends the waiting.",
+		"page `/password-link/{token}` of the service, or with `POST /api/v1/auth/password-link`. It serves new users, " +
+		"and users who forgot their password. The current password stays valid until the link is used. This is the only " +
+		"response with the token: the service stores its hash, and a response to a repeated `Idempotency-Key` has an " +
+		"empty `token`. A new link replaces the previous one. A change of the password ends the link, and so does " +
+		"disabling the user. A disabled user gets no link.\n\nWith `send`, the service sends the link to the user by " +
+		"e-mail, and the response has an empty `token` and no `expires_at`: the link is made when the e-mail is sent, and " +
+		"is valid for 24 hours after that. If the mail server does not accept the e-mail, the service tries again for 25 " +
+		"hours. `GET /api/v1/users/{id}` shows the state of the e-mail. While an e-mail waits, no second one is queued " +
+		"for the user. Creating a link without `send` cancels it.",
 	Errors: []*server.Error{errUserDisabled},
 }
 
@@ -122,7 +122,7 @@ func (s *Service) sendPasswordLink(ctx context.Context, id string) (server.OK[Pa
 		return nil, errNoLinkMail
 	}
 	row, queue := queueLink(id, "true")
-	// The audit log names who asked; the link that is made later is the service's.
+	// The audit log names the caller of this request; the actor who creates the link later is the service.
 	added := db.SQL(`
 		select audit_add('user.password_link_created', 'user', u.id, u.name)::text from users u
 		where u.id = $1 and u.disabled_at is null`, id)

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 	"spoolwright/value"
 )
 

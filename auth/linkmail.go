@@ -5,22 +5,20 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
-	"sync"
 	"time"
 	"unicode"
 
 	"spoolwright/db"
-	"spoolwright/mail"
 	"spoolwright/server"
-	"spoolwright/value"
+	"spoolwright/server/mail"
 )
 
-// A LinkMailer sends the e-mails with password links. A row of link_emails says that a user gets one; the item of the
+// A LinkMailer sends the e-mails with password links. A row of link_emails means that a user gets one; the item in the
 // queue is the user. The LinkMailer makes the link when it sends the e-mail, so that the token is in no table, and the
-// link is valid for its whole time from then. Each try replaces the link of the try before.
+// link is valid for its whole time from then. Each try replaces the link of the previous try.
 
-// SendLinks makes the service send e-mails with links: LinkMailer does it, and requests may ask for it. The argument
-// site is the address of the farm, an origin, with which links begin. Without a sender or site no e-mails are sent.
+// SendLinks allows requests to ask for e-mails with links, which a LinkMailer sends. Links begin with site, the origin
+// of the service. Without a sender or a site, no e-mails are sent.
 func (s *Service) SendLinks(sender *mail.Sender, site string) { s.mail, s.site = sender, site }
 
 // CanSendLinks reports whether the service can send links by e-mail. It needs a mail server, and the setting
@@ -31,8 +29,8 @@ func (s *Service) CanSendLinks() bool { return s.mail != nil && s.site != "" }
 var errNoLinkMail = server.Invalid("send",
 	"cannot be true: the service sends no e-mails with links, see its settings SMTP_URL, PUBLIC_URL and WEB")
 
-// queueLink returns a statement that makes the e-mail with a link due now if the user is enabled and meets the
-// condition, and none waits. It returns a row if the user is enabled and meets the condition. The second statement
+// queueLink returns a statement that makes an e-mail with a link due now, if the user is enabled, meets the condition
+// and has no waiting e-mail. It returns a row if the user is enabled and meets the condition. The second statement
 // adds the user to the queue; a LinkMailer does nothing for a user who gets no e-mail.
 func queueLink(user, condition string, args ...any) (row, queue *db.Stmt) {
 	row = db.SQL(`
@@ -50,7 +48,7 @@ func queueLink(user, condition string, args ...any) (row, queue *db.Stmt) {
 	return row, queue
 }
 
-// maxForgotten is the maximum number of requests for links that are looked up at a time.
+// maxForgotten is the maximum number of requests for links whose users are looked up at a time.
 const maxForgotten = 100
 
 // forgottenPause is the minimum time between two links of a user who asks, so that nobody is flooded with e-mails.
@@ -66,14 +64,14 @@ func (s *Service) CountForgotten(ctx context.Context, email, address string) err
 	return err
 }
 
-// Forgotten queues an e-mail with a link to the user with the e-mail address. There is none if no user has the
+// Forgotten queues an e-mail with a link to the user with the e-mail address. It queues nothing if no user has the
 // address, the user is disabled, an e-mail waits, or a link was made within the last hour. Forgotten returns before it
-// looks for the user, so that the time of a response does not tell whether there is one. Stop waits until it is done.
+// looks for the user, so that the response time does not reveal whether the user exists. Stop waits for the look-up.
 func (s *Service) Forgotten(ctx context.Context, email string, log *slog.Logger) {
 	select {
 	case s.forgotten <- struct{}{}:
 	default:
-		log.Warn("too many passwords are forgotten at a time: a request was dropped")
+		log.Warn("too many requests for forgotten passwords at a time: a request was dropped")
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
@@ -95,8 +93,8 @@ func (s *Service) queueForgotten(ctx context.Context, email string) error {
 	return s.db.Write(db.As(ctx, db.Actor{Tenant: holder.Tenant}), row, queue)
 }
 
-// linkPauses are the pauses after the tries to send an e-mail: 25 hours together. A server that answers that it takes
-// the e-mail later, because it does not know the sender, mostly takes it after 5 to 30 minutes.
+// linkPauses are the pauses after the tries to send an e-mail: 25 hours together. A server that delays e-mails of
+// unknown senders usually accepts them after 5 to 30 minutes.
 var linkPauses = []time.Duration{time.Minute, 5 * time.Minute, 15 * time.Minute, time.Hour, 2 * time.Hour,
 	4 * time.Hour, 6 * time.Hour, 6 * time.Hour, 6 * time.Hour}
 
@@ -105,10 +103,6 @@ type LinkMailer struct {
 	Service *Service
 	Log     *slog.Logger
 	Poll    time.Duration // between two looks at the queue
-
-	holder string
-	mu     sync.Mutex
-	warned time.Time
 }
 
 const (
@@ -123,64 +117,26 @@ func (m *LinkMailer) Run(ctx context.Context) {
 	if !m.Service.CanSendLinks() {
 		return
 	}
-	m.holder = value.NewID()
-	tick := time.NewTicker(m.Poll)
-	defer tick.Stop()
-	for ctx.Err() == nil {
-		items, err := m.Service.db.Claim(ctx, db.Link, m.holder, maxLinkMails, linkLease)
-		if err != nil {
-			m.warn(ctx, "cannot look for e-mails with password links; trying again", err)
-		}
-		var sending sync.WaitGroup
-		for _, item := range items {
-			sending.Go(func() { m.handle(ctx, item) })
-		}
-		sending.Wait()
-		if len(items) == maxLinkMails {
-			continue
-		}
-		select {
-		case <-ctx.Done():
-		case <-tick.C:
-		}
-	}
+	queue := db.Worker{DB: m.Service.db, Log: m.Log, Kind: db.Link, Active: maxLinkMails, Poll: m.Poll,
+		Lease: linkLease, Handle: m.handle}
+	queue.Run(ctx)
 }
 
-// handle sends the e-mail of a user if it is due, and gives the user back to the queue.
-func (m *LinkMailer) handle(ctx context.Context, item db.QueueItem) {
-	// A try that has begun ends, also when the service stops: its e-mail is sent, or the row says why not.
-	bound := db.As(context.WithoutCancel(ctx), db.Actor{Tenant: item.Tenant})
-	if err := m.try(bound, item.ID); err != nil {
-		m.warn(ctx, "cannot send an e-mail with a password link; trying again", err)
+// handle sends the e-mail of a user if it is due.
+func (m *LinkMailer) handle(ctx context.Context, l *db.Lease) (next *float64, err error) {
+	if ctx.Err() != nil {
+		return new(0.0), nil
 	}
-	var next *float64 // in seconds; null if no e-mail waits
-	err := m.Service.db.Write(bound,
+	// A try that has begun is finished even when the service stops: its e-mail is sent, or the row has the reason.
+	bound := db.As(context.WithoutCancel(ctx), db.Actor{Tenant: l.Tenant})
+	if err := m.try(bound, l.ID); err != nil {
+		return nil, err
+	}
+	err = m.Service.db.Write(bound,
 		db.SQL(`
 			select greatest(extract(epoch from next_try_at - now()), 0)::float8 from link_emails
-			where user_id = $1 and next_try_at is not null`, item.ID).Into(&next))
-	if err == nil && next == nil {
-		err = m.release(bound, item.ID, nil)
-	} else if err == nil {
-		err = m.release(bound, item.ID, *next)
-	}
-	if err != nil {
-		m.warn(ctx, "cannot release an e-mail with a password link; trying again", err)
-	}
-}
-
-// release ends the lease of a user, who is due again after the seconds or, if they are nil, leaves the queue. If the
-// first call finds that an e-mail was queued since the lease began, the user is due at once.
-func (m *LinkMailer) release(ctx context.Context, user string, seconds any) error {
-	released := false
-	for range 2 {
-		err := m.Service.db.Write(ctx,
-			db.SQL(`select queue_release($1, $2, $3)`, user, m.holder, seconds).Into(&released))
-		if err != nil || released {
-			return err
-		}
-		seconds = 0.0
-	}
-	return nil
+			where user_id = $1 and next_try_at is not null`, l.ID).Into(&next))
+	return next, err
 }
 
 // dueLink is an e-mail that is being sent.
@@ -195,22 +151,22 @@ func (m *LinkMailer) try(ctx context.Context, user string) error {
 	s := m.Service
 	token := s.tokens.newLink(db.ActorOf(ctx).Tenant)
 	var d dueLink
-	// The first statement locks the user, as all who change the e-mails of a user do. An e-mail of a user who was
-	// disabled, or an invitation of one who has set a password, is not needed any more.
+	// The first statement locks the user, like every transaction that changes the e-mails of a user. An e-mail for a
+	// disabled user, or an invitation for a user who has set a password, is no longer needed.
 	lock := db.SQL(`select id from users where id = $1 for no key update`, user)
 	drop := db.SQL(`
 		delete from link_emails e using users u
 		where e.user_id = $1 and e.next_try_at is not null and u.id = e.user_id
 			and (u.disabled_at is not null or e.kind = 'invitation' and u.password_hash <> '')`, user)
-	// A tenant that has sent too many e-mails waits. Tries at the same time may exceed the limit by as many as there are.
+	// A tenant that has sent too many e-mails waits. Concurrent tries may exceed the limit by their number.
 	wait := db.SQL(`
 		update link_emails e set next_try_at = now() + make_interval(secs => $3),
 			error = 'the farm sends at most ' || $2::int || ' of these e-mails in an hour'
 		where e.user_id = $1 and e.next_try_at <= now() and (
 			select count(*) from link_emails o where o.ended_at > now() - interval '1 hour' and o.error is null) >= $2::int`,
 		user, linksOfFarm, linkFarmPause.Seconds())
-	// The row is due again after the pause: if the service ends meanwhile, that is the next try. Nobody else begins this
-	// one.
+	// The row is due again after the pause, so that the next try follows if the service ends during this one. No other
+	// instance begins this try.
 	claim := db.SQL(`
 		update link_emails e
 		set tries = e.tries + 1, error = null,
@@ -239,7 +195,7 @@ func (m *LinkMailer) end(ctx context.Context, user, token string, tries int, res
 	var failed *mail.Error
 	var reason string
 	if result != nil {
-		reason = strings.ReplaceAll(result.Error(), token, "…") // if the server repeats what it got
+		reason = strings.ReplaceAll(result.Error(), token, "…") // if the server repeats the e-mail
 	}
 	const where = ` where user_id = $1 and tries = $2 and next_try_at is not null`
 	switch {
@@ -267,21 +223,11 @@ func linkPauseSeconds() []float64 {
 	return seconds
 }
 
-// warn logs an error, at most once a minute.
-func (m *LinkMailer) warn(ctx context.Context, message string, err error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if ctx.Err() == nil && time.Since(m.warned) >= time.Minute {
-		m.warned = time.Now()
-		m.Log.Warn(message, "error", err)
-	}
-}
-
 // breaksLine reports whether a character ends a line, or is another control character.
 func breaksLine(c rune) bool { return unicode.IsControl(c) || c == '\u2028' || c == '\u2029' }
 
-// oneLine returns a name with spaces instead of line breaks. Otherwise, a name could be a text that seems to be the
-// service's.
+// oneLine returns a name with spaces instead of line breaks. Otherwise, a name could contain text that seems to come
+// from the service.
 func oneLine(name string) string {
 	return strings.Join(strings.Fields(strings.Map(func(c rune) rune {
 		if breaksLine(c) {

@@ -21,8 +21,8 @@ type Credentials struct {
 var loginDoc = &server.Doc{
 	ID: "login", Tag: tag, Summary: "Log in",
 	Description: "Returns an access token and a refresh token. A wrong e-mail and a wrong password get the same " +
-		"response, after the same time. Failed logins within 15 minutes are limited: 5 for an account from one address, " +
-		"20 from an address, 100 for an account. Beyond that, every login gets a `429` with `Retry-After`, also with the " +
+		"response after the same time. Failed logins within 15 minutes are limited: 5 for an account from one address, 20 " +
+		"from an address, 100 for an account. Beyond that, every login gets a `429` with `Retry-After`, also with the " +
 		"right password. The limit of the account does not apply to the 20 addresses from which the user last logged in " +
 		"or refreshed a session within 30 days. An account can log in 300 times within 15 minutes.\n\n" +
 		"A user with a second factor also sends `otp`: the code of the app, or a recovery code. Without it, the right " +

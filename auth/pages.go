@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"spoolwright/auth/audit"
 	"spoolwright/db"
 	"spoolwright/server"
 )
@@ -46,7 +47,7 @@ func (s *Service) SignIn(ctx context.Context, email, password, address string) (
 	return cookie, "", err
 }
 
-// ErrSignInAgain means that a page has waited too long for a code, or that the password has changed meanwhile.
+// ErrSignInAgain means that a page waited too long for a code, or that the password has changed in the meantime.
 var ErrSignInAgain = &server.Error{Status: 401, Code: "INVALID_TOKEN", Detail: "Sign in again: this took too long"}
 
 // SignInWithCode starts a session of a browser and returns its cookie. The token is that of SignIn.
@@ -82,6 +83,11 @@ func (s *Service) CookieAge() time.Duration { return s.tokens.RefreshTTL() }
 func (s *Service) Identify(cookie string) (actor db.Actor, ok bool) {
 	session, err := s.tokens.parseCookie(cookie)
 	return db.Actor{Tenant: session.TenantID, User: session.UserID, Session: session.SessionID}, err == nil
+}
+
+// Exported adds an entry to the audit log for a file with the content of a page, such as a report.
+func (s *Service) Exported(ctx context.Context, v Visitor, resources string) error {
+	return s.db.WriteLocal(db.As(ctx, v.Actor), audit.Export(resources))
 }
 
 // Visit returns the user of a cookie, in one round trip. The error is server.ErrInvalidToken if the session has ended.

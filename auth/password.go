@@ -16,6 +16,7 @@ import (
 	"unicode/utf8"
 
 	"spoolwright/auth/common"
+	"spoolwright/server/limit"
 )
 
 // Rounds is the number of rounds of PBKDF2 for new passwords.
@@ -30,7 +31,7 @@ const (
 )
 
 // ErrBusy means that a password was not hashed, because it waited 2 seconds for the hashing of other passwords.
-var ErrBusy = errors.New("auth: too many passwords wait to be hashed")
+var ErrBusy = limit.ErrBusy
 
 var errMalformedHash = errors.New("auth: malformed password hash")
 
@@ -39,7 +40,7 @@ var errMalformedHash = errors.New("auth: malformed password hash")
 // delay other groups for long. It is safe for concurrent use.
 type Hasher struct {
 	rounds int
-	queue  *queue
+	queue  *limit.Queue
 	wait   time.Duration
 	key    func(password string, salt []byte, rounds int) ([]byte, error) // PBKDF2; replaced by tests
 }
@@ -47,7 +48,7 @@ type Hasher struct {
 // NewHasher returns a Hasher that hashes new passwords with the number of rounds: Rounds in the program, fewer in
 // tests.
 func NewHasher(rounds int) *Hasher {
-	return &Hasher{rounds: rounds, queue: newQueue(runtime.GOMAXPROCS(0)), wait: queueWait, key: pbkdf2Key}
+	return &Hasher{rounds: rounds, queue: limit.NewQueue(runtime.GOMAXPROCS(0)), wait: queueWait, key: pbkdf2Key}
 }
 
 func pbkdf2Key(password string, salt []byte, rounds int) ([]byte, error) {
@@ -67,7 +68,7 @@ func (h *Hasher) Hash(ctx context.Context, password string, groups ...string) (s
 }
 
 // Verify reports whether encoded is a hash of the password. An empty hash stands for an unknown account: Verify takes
-// the same time as for a hash and returns false. The error is an error of Hash, or says that the hash is malformed.
+// the same time as for a hash and returns false. The error is an error of Hash, or reports that the hash is malformed.
 func (h *Hasher) Verify(ctx context.Context, encoded, password string, groups ...string) (ok bool, err error) {
 	rounds, salt, want := h.rounds, make([]byte, saltBytes), make([]byte, keyBytes)
 	if encoded != "" {
@@ -86,7 +87,7 @@ func (h *Hasher) Verify(ctx context.Context, encoded, password string, groups ..
 func (h *Hasher) derive(
 	ctx context.Context, password string, salt []byte, rounds int, groups []string,
 ) ([]byte, error) {
-	release, err := h.queue.acquire(ctx, h.wait, groups...)
+	release, err := h.queue.Acquire(ctx, h.wait, 1, groups...)
 	if err != nil {
 		return nil, err
 	}

@@ -121,8 +121,8 @@ func TestVerifyUnknownAccount(t *testing.T) {
 
 func TestHasherIsBounded(t *testing.T) {
 	h := NewHasher(testRounds)
-	if h.queue.free != runtime.GOMAXPROCS(0) {
-		t.Errorf("%d slots, want GOMAXPROCS", h.queue.free)
+	if h.queue.Free() != runtime.GOMAXPROCS(0) {
+		t.Errorf("%d slots, want GOMAXPROCS", h.queue.Free())
 	}
 	free := h.Fill(10 * time.Millisecond)
 	if _, err := h.Hash(t.Context(), "correct horse battery"); err != ErrBusy {
@@ -147,7 +147,7 @@ func TestHasherIsBounded(t *testing.T) {
 	if err := <-waiting; err != nil {
 		t.Errorf("Hash after a slot became free: %v", err)
 	}
-	if h.queue.free != runtime.GOMAXPROCS(0) || len(h.queue.groups) != 0 || len(h.queue.waiting) != 0 {
+	if h.queue.Free() != runtime.GOMAXPROCS(0) || h.queue.Waiting() != 0 {
 		t.Errorf("the queue is %+v after all callers left", h.queue)
 	}
 	ended, cancel := context.WithCancel(t.Context())

@@ -3,7 +3,7 @@ package auth_test
 import (
 	"testing"
 
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 )
 
 // A user sees and ends the own sessions, and no others.

@@ -2,6 +2,8 @@ package auth
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -38,12 +40,49 @@ type Settings struct {
 	EnergyKWh    value.Optional[value.Decimal] `json:"energy_kwh_cost" rule:"maximum=1000000"`
 	FailureRate  value.Optional[value.Decimal] `json:"failure_rate_percent" rule:"maximum=99"`
 	Measured     value.Optional[bool]          `json:"failure_rate_measured" rule:"notNull"`
+	TaxPercent   value.Optional[value.Decimal] `json:"sales_tax_percent" rule:"notNull,maximum=100"`
+	Included     value.Optional[bool]          `json:"prices_include_tax" rule:"notNull"`
+	Rates        []ExchangeRate                `json:"exchange_rates" rule:"patched,maxItems=200"`
 	Assemble     value.Optional[bool]          `json:"assemble_on_delivery" rule:"notNull"`
 	Factor       value.Optional[FactorRule]    `json:"second_factor" rule:"notNull"`
 	UpdatedAt    value.Timestamp               `json:"updated_at" rule:"readOnly,notNull"`
 }
 
-// FactorRule says which users of a tenant must have a second factor.
+// ExchangeRate is the value of a unit of a currency in the currency of the farm.
+type ExchangeRate struct {
+	Currency value.Optional[string]        `json:"currency" rule:"required"`
+	Rate     value.Optional[value.Decimal] `json:"rate" rule:"required,exclusiveMinimum=0,maximum=1000000"`
+	Date     value.Date                    `json:"exchange_date" rule:"readOnly,notNull"`
+}
+
+// Check reports a currency that does not exist.
+func (r *ExchangeRate) Check(problems *server.Problems) {
+	if !r.Currency.IsNull() && !IsCurrency(*r.Currency.Value) {
+		problems.Add("currency", NoCurrency)
+	}
+}
+
+// Check reports a currency that does not exist, or has two rates.
+func (s *Settings) Check(problems *server.Problems) {
+	if !s.Currency.IsNull() && !IsCurrency(*s.Currency.Value) {
+		problems.Add("currency", NoCurrency)
+	}
+	seen := map[string]bool{}
+	for i, r := range s.Rates {
+		if seen[r.Currency.Or("")] {
+			problems.Add(fmt.Sprintf("exchange_rates[%d].currency", i), "is in the list twice")
+		}
+		seen[r.Currency.Or("")] = true
+	}
+}
+
+// NoCurrency is the problem with a text that is not the code of a currency.
+const NoCurrency = "must be an ISO 4217 code such as EUR, or null"
+
+// IsCurrency reports whether a text is the ISO 4217 code of a currency.
+func IsCurrency(code string) bool { return slices.Contains(currencies, code) }
+
+// FactorRule determines which users of a tenant must have a second factor.
 type FactorRule string
 
 // Enum returns all rules.
@@ -52,14 +91,15 @@ func (FactorRule) Enum() []string { return []string{"optional", "admins", "all"}
 const (
 	ownTenant       = `tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid`
 	settingsColumns = `time_zone, currency, labour_hour_cost, machine_hour_cost, machine_power_watts, energy_kwh_cost,
-		failure_rate_percent, failure_rate_measured, assemble_on_delivery, second_factor, updated_at`
+		failure_rate_percent, failure_rate_measured, sales_tax_percent, prices_include_tax, exchange_rates,
+		assemble_on_delivery, second_factor, updated_at`
 )
 
 var getSettingsDoc = &server.Doc{
 	ID: "getSettings", Tag: settingsTag, Summary: "Get the settings",
-	Description: "Returns the time zone, in which the days, weeks and months of reports and the dates in filters of " +
-		"lists begin, the currency, which responses show beside costs, and the rates from which costs follow. A new " +
-		"tenant has UTC, and neither a currency nor rates.",
+	Description: "Returns the time zone, the currency and the rates. The days, weeks and months of reports, and the " +
+		"dates in filters of lists, begin in the time zone. Responses show the currency beside costs. Costs follow from " +
+		"the rates. A new tenant has UTC, and no currency, rates or tax.",
 }
 
 func (s *Service) getSettings(ctx context.Context, r *server.Request[struct{}]) (server.OK[Settings], error) {
@@ -70,11 +110,14 @@ func (s *Service) getSettings(ctx context.Context, r *server.Request[struct{}]) 
 var updateSettingsDoc = &server.Doc{
 	ID: "updateSettings", Tag: settingsTag, Summary: "Change the settings",
 	Description: "`time_zone` is a name of the IANA time zone database. After a change, reports are in the new zone " +
-		"at once, and slower until the past days are summarised in it, within about an hour. The currency is only " +
-		"shown: no amount is converted. A change of a rate does not change what past runs cost. A rate of null means that " +
-		"its part of a cost is unknown; 0 leaves the part out.\n\nWith `second_factor`, admins or all users must have a " +
-		"second factor. A user who must and has none can only set it up: other operations return `OTP_SETUP_REQUIRED`. " +
-		"API keys do not need one. An admin without a second factor cannot require it.",
+		"at once, and slower until the past days are summarized in it, within about an hour. The currency is only a " +
+		"label: no amount of the farm is converted. `sales_tax_percent` and `prices_include_tax` apply to the prices of " +
+		"products, and to later orders whose tax is not known otherwise. `exchange_rates` replaces the list. A rate " +
+		"converts later orders in its currency, and those that are not converted yet; other orders keep their rates. A " +
+		"change of a cost rate does not change the costs of past runs. A rate of null means that its part of a cost is " +
+		"unknown; 0 leaves the part out.\n\nWith `second_factor`, admins or all users must have a second factor. A user " +
+		"without a required second factor can only set it up: other operations return `OTP_SETUP_REQUIRED`. API keys do " +
+		"not need one. An admin without a second factor cannot require it.",
 	Errors: []*server.Error{errOwnFactor},
 }
 
@@ -82,11 +125,28 @@ var errOwnFactor = server.Conflict("OTP_NOT_ENABLED", "Set up your own second fa
 
 func (s *Service) updateSettings(ctx context.Context, r *server.Request[Settings]) (server.OK[Settings], error) {
 	in := &r.In
-	if !in.Currency.IsNull() && !slices.Contains(currencies, *in.Currency.Value) {
-		return nil, server.Invalid("currency", "must be an ISO 4217 code such as EUR, or null")
-	}
 	needsFactor := in.Factor.Or("optional") != "optional"
 	set, args := server.Assignments(in, []any{in.TimeZone.Arg(), needsFactor, db.ActorOf(ctx).User})
+	if in.Rates != nil {
+		rows := make([]map[string]any, len(in.Rates))
+		for i, r := range in.Rates {
+			rows[i] = map[string]any{"currency": *r.Currency.Value, "rate": *r.Rate.Value}
+		}
+		rates, err := json.Marshal(rows)
+		if err != nil {
+			return nil, err
+		}
+		if args = append(args, string(rates)); set != "" {
+			set += ", "
+		}
+		set += fmt.Sprintf(`exchange_rates = (
+				select coalesce(jsonb_agg(jsonb_build_object('currency', n.currency, 'rate', n.rate,
+					'exchange_date', coalesce(old.exchange_date, (now() at time zone time_zone)::date)) order by n.n), '[]')
+				from rows from (jsonb_to_recordset($%d::jsonb) as (currency text, rate numeric)) with ordinality
+					n (currency, rate, n)
+				left join jsonb_to_recordset(exchange_rates) old (currency text, rate numeric, exchange_date date)
+					on old.currency = n.currency and old.rate = n.rate)`, len(args))
+	}
 	if set == "" {
 		return s.getSettings(ctx, &server.Request[struct{}]{})
 	}

@@ -3,7 +3,7 @@ package auth_test
 import (
 	"testing"
 
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 )
 
 // Every user of a tenant reads its settings, and admins change them.

@@ -38,7 +38,7 @@ const (
 	accountWindow
 )
 
-// Source tells which failures count together for the limit of an account.
+// Source determines which failures count together for the limit of an account.
 type Source int
 
 const (
@@ -103,7 +103,7 @@ func NewThrottle(now func() time.Time) *Throttle {
 	return t
 }
 
-// Limit says why an attempt is not allowed.
+// Limit describes why an attempt is not allowed.
 type Limit struct {
 	// RetryAfter is the time until enough of the attempts that fill a limit expire. It is 0 if some of these attempts
 	// are still running: the limit then depends on their outcome.
@@ -118,7 +118,7 @@ type Limit struct {
 }
 
 // Begin must be called before a password is verified. If the attempt is allowed, Begin counts it as running and
-// returns a nil limit; otherwise, limit says why not. Running attempts count for all limits, so that concurrent
+// returns a nil limit; otherwise, limit describes why not. Running attempts count for all limits, so that concurrent
 // guesses are limited too. The account is the normalized e-mail, which need not exist.
 //
 // The caller must report the outcome by calling done; only the first call has an effect. Failed turns the attempt into

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"spoolwright/testkit/seed"
+	"spoolwright/tests/testkit/seed"
 )
 
 type throttleClock struct{ t time.Time }

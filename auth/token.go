@@ -175,7 +175,7 @@ func (t *Tokens) AccessTTL() time.Duration { return t.accessTTL }
 // RefreshTTL returns how long a refresh token is valid.
 func (t *Tokens) RefreshTTL() time.Duration { return t.refreshTTL }
 
-// longestSession is the time after which a user must log in again, although the session was always used.
+// longestSession is the time after which a user must log in again even if the session was used all the time.
 const longestSession = 90 * 24 * time.Hour
 
 // lastEnd returns an SQL expression of the time at which a session of sessions ends at the latest.
@@ -263,7 +263,7 @@ func (t *Tokens) parseRefresh(audience, raw string) (Refresh, time.Time, error) 
 	return r, c.ExpiresAt.Time, nil
 }
 
-// passed is the content of a token that says that a person has given the right password on a page. The page then asks
+// passed is the content of a token which proves that a person entered the right password on a page. The page then asks
 // for a code.
 type passed struct {
 	TenantID, UserID string
@@ -304,8 +304,8 @@ func (t *Tokens) verify(raw string, claims jwt.Claims) bool {
 	return err == nil
 }
 
-// check checks the registered claims of a token. The argument valid says whether its other claims are valid. The error
-// is ErrTokenInvalid if a claim is invalid, otherwise ErrTokenExpired if the token has expired.
+// check checks the registered claims of a token. valid reports whether its other claims are valid. The error is
+// ErrTokenInvalid if a claim is invalid, otherwise ErrTokenExpired if the token has expired.
 func (t *Tokens) check(c *jwt.RegisteredClaims, audience string, valid bool) error {
 	now := t.now()
 	if !valid || c.Issuer != issuer || len(c.Audience) != 1 || c.Audience[0] != audience || c.ID == "" ||

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// A code of an app is that of RFC 6238 with what all apps support: SHA-1, 6 digits, and steps of 30 seconds.
+// Codes of apps follow RFC 6238, with the options that all apps support: SHA-1, 6 digits, and steps of 30 seconds.
 const (
 	otpSecretBytes = 20
 	otpStep        = 30 * time.Second
@@ -33,7 +33,7 @@ func totp(secret []byte, step int64) string {
 
 func stepOf(t time.Time) int64 { return t.Unix() / int64(otpStep/time.Second) }
 
-// findStep returns the step whose code it is, at most otpDrift steps from now. It returns false if there is none.
+// findStep returns the step that has the code, at most otpDrift steps from now, or false.
 func findStep(secret []byte, code string, now time.Time) (step int64, ok bool) {
 	for at := stepOf(now) - otpDrift; at <= stepOf(now)+otpDrift; at++ {
 		if subtle.ConstantTimeCompare([]byte(code), []byte(totp(secret, at))) == 1 {
@@ -63,9 +63,9 @@ const (
 
 // newRecoveryCodes returns new recovery codes, and their hashes for the second factor with the id.
 func newRecoveryCodes(id string) (codes []string, hashes [][]byte) {
-	most := new(big.Int).Exp(big.NewInt(10), big.NewInt(recoveryDigits), nil)
+	bound := new(big.Int).Exp(big.NewInt(10), big.NewInt(recoveryDigits), nil)
 	for range recoveryCodes {
-		n, err := rand.Int(rand.Reader, most)
+		n, err := rand.Int(rand.Reader, bound)
 		if err != nil {
 			panic(err) // the reader returns no errors
 		}
@@ -80,8 +80,8 @@ func newRecoveryCodes(id string) (codes []string, hashes [][]byte) {
 	return codes, hashes
 }
 
-// recoveryHash returns the hash of the digits of a recovery code. The code has so many random bits that a slow hash,
-// as for passwords, would add little.
+// recoveryHash returns the hash of the digits of a recovery code. The code has enough random bits that a slow hash, as
+// for passwords, would add little.
 func recoveryHash(id, digits string) []byte {
 	hash := sha256.Sum256([]byte(id + ":" + digits))
 	return hash[:]

@@ -54,7 +54,7 @@ type UserAccount struct {
 	UpdatedAt      value.Timestamp                 `json:"updated_at" rule:"readOnly,notNull"`
 }
 
-// LinkEmailState is what has become of an e-mail with a password link.
+// LinkEmailState is the state of an e-mail with a password link.
 type LinkEmailState string
 
 // Enum returns all states.
@@ -232,7 +232,7 @@ var updateUserDoc = &server.Doc{
 func (s *Service) updateUser(ctx context.Context, r *server.Request[UserAccount]) (server.OK[UserAccount], error) {
 	id, in := r.ID("id"), &r.In
 	if in.Send.Or(false) {
-		return nil, server.Invalid("send", "cannot be true for a user that exists: create a password link with send")
+		return nil, server.Invalid("send", "cannot be true for an existing user: create a password link with send")
 	}
 	if !in.Email.Set && !in.Name.Set && !in.Role.Set && !in.Disabled.Set && !in.Password.Set {
 		return s.showUser(ctx, id)
@@ -321,9 +321,8 @@ func (s *Service) updateUser(ctx context.Context, r *server.Request[UserAccount]
 var deleteUserDoc = &server.Doc{
 	ID: "deleteUser", Tag: usersTag, Summary: "Delete a user",
 	Description: "Deletes the account and ends its sessions: access and refresh tokens become invalid immediately, " +
-		"and another user can have the e-mail. What the user has done stays: the usage ledger keeps the id and " +
-		"the name. API keys that the user created stay valid. `LAST_ADMIN` means that the tenant would have no " +
-		"enabled admin.",
+		"and another user can have the e-mail. The records of the user stay: the usage ledger keeps the id and the name. " +
+		"API keys that the user created stay valid. `LAST_ADMIN` means that the tenant would have no enabled admin.",
 	Errors: []*server.Error{errLastAdmin},
 }
 
@@ -331,8 +330,8 @@ func (s *Service) deleteUser(ctx context.Context, r *server.Request[struct{}]) (
 	id, caller := r.ID("id"), db.ActorOf(ctx)
 	var email string
 	var last bool
-	// updateUser has the same lock and check of the caller, who is an enabled admin with a password. So the user can be
-	// the last one only if it is the caller.
+	// updateUser has the same lock and check of the caller, who is an enabled admin with a password. So only the caller
+	// can be the last admin.
 	found := db.SQL(`
 		select u.email, u.role = 'admin' and not exists (
 			select from users o where o.id <> u.id and o.role = 'admin' and o.disabled_at is null and o.password_hash <> '')

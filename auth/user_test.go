@@ -15,9 +15,8 @@ import (
 	"spoolwright/auth"
 	"spoolwright/auth/accounts"
 	"spoolwright/db"
-	"spoolwright/inventory"
 	"spoolwright/server"
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 	"spoolwright/value"
 )
 
@@ -340,7 +339,7 @@ func send(caller *testkit.Client, method string, user *testkit.Client, change j)
 // DELETE ends all access, frees the e-mail, and keeps what the user has done.
 func TestDeleteUser(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, inventory.Routes)
+	w := newWorld(t, testkit.Features...)
 	farm, other := w.Tenant(t), w.Tenant(t)
 	admin, user := farm.User(t, "admin"), farm.User(t, "operator")
 	set := w.login(t, user)

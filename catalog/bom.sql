@@ -1,9 +1,8 @@
--- Returns the bill of materials of one piece of a product through all levels, as the text of a jsonb, for comparison
--- with a later bill. needs has the grams of each filament and the pieces of each component. Its keys do not depend
--- on the spelling of names: the key of a filament is an object, and the key of a component is its id. names has the
--- names for people by the same keys. Materials that are not required do not count. The result is null for a bill of
--- more than 100,000 characters. If alone is true, components do not count either.
-drop function if exists product_bom(uuid);
+-- Returns the bill of materials of one piece of a product through all levels, as the text of a jsonb that can be
+-- compared with a later bill. needs has the grams of each filament and the pieces of each component. Its keys do not
+-- depend on the spelling of names: the key of a filament is an object, and the key of a component is its id. names
+-- maps the same keys to names for people. Materials that are not required do not count. The result is null for a bill
+-- of more than 100,000 characters. If alone is true, components do not count either.
 create or replace function product_bom(product uuid, alone boolean default false) returns text
 language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare

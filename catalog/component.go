@@ -22,7 +22,7 @@ type ProductComponent struct {
 	Cost      value.Decimal              `json:"cost" rule:"readOnly,notNull"`
 }
 
-// productField returns the name of the field that names the contained product.
+// productField returns the field in which the request names the contained product.
 func (c *ProductComponent) productField() string {
 	if c.SKU.IsNull() {
 		return "component_product_id"
@@ -194,8 +194,8 @@ func (h handlers) updateComponent(
 
 var deleteComponentDoc = &server.Doc{
 	ID: "removeProductComponent", Tag: Tag, Summary: "Remove a component from a product",
-	Description: costsFollow + " A plate of the product is hidden then; `restoreProduct` makes it one of the product's " +
-		"plates again.",
+	Description: costsFollow + " If the component is a plate of the product, it is hidden; `restoreProduct` makes it " +
+		"one of the product's plates again.",
 }
 
 func (h handlers) deleteComponent(ctx context.Context, r *server.Request[struct{}]) (server.NoContent, error) {
@@ -204,9 +204,9 @@ func (h handlers) deleteComponent(ctx context.Context, r *server.Request[struct{
 			delete from product_components
 			where product_id = $1 and id = $2
 				and exists (select from products p where p.id = $1 and p.hidden_at is null)
-			returning product_id, component_product_id
+			returning product_id, component_product_id, quantity
 		), plate as (
-			update products p set hidden_at = now(), updated_at = now() from component c
+			update products p set hidden_at = now(), updated_at = now(), plate_quantity = c.quantity from component c
 			where p.id = c.component_product_id and p.plate_of = c.product_id
 		)
 		select recompute_costs(array[product_id], false) from component`, r.ID("id"), r.ID("component_id"))
@@ -241,11 +241,11 @@ type TreeQuery struct {
 
 var componentTreeDoc = &server.Doc{
 	ID: "getProductComponentTree", Tag: Tag, Summary: "Get the components of a product through all levels",
-	Description: "`entries` are in the order of the tree: behind each component follow the components of it, with a " +
-		"`level` one higher. A product that occurs several times has an entry each time. The quantities and costs " +
-		"of an entry are those in one piece of the product at `id`.\n\n" +
+	Description: "`entries` are in the order of the tree: each component is followed by its own components, whose " +
+		"`level` is one higher. A product that occurs several times has an entry each time. The quantities and costs of " +
+		"an entry are those in one piece of the product at `id`.\n\n" +
 		"If there are more than `limit` entries, the tree has those of the highest levels, and " +
-		"`entries_complete` is false. The tree of a component continues it.",
+		"`entries_complete` is false. Request the tree of a component to see its other entries.",
 }
 
 func (h handlers) componentTree(

@@ -2,7 +2,7 @@ package catalog
 
 import (
 	"context"
-	_ "embed"
+	"embed"
 	"errors"
 
 	"spoolwright/db"
@@ -10,32 +10,13 @@ import (
 	"spoolwright/value"
 )
 
-var (
-	//go:embed costs.sql
-	costsSQL string
-	//go:embed explode.sql
-	explodeSQL string
-	//go:embed bom.sql
-	bomSQL string
-	//go:embed number.sql
-	numberSQL string
-	//go:embed plates.sql
-	platesSQL string
-	//go:embed pieces.sql
-	piecesSQL string
-)
+//go:embed *.sql
+var functions embed.FS
 
 // Definitions are the SQL functions of products: recompute_costs, which calls filament_prices of inventory, and
 // explode_products, product_bom, the default of a product's number, and the functions of plates and of pieces in
 // stock, which other packages call in their own statements.
-var Definitions = []db.Definition{
-	{Name: "catalog/costs", Version: 1, SQL: costsSQL},
-	{Name: "catalog/explode", Version: 1, SQL: explodeSQL},
-	{Name: "catalog/bom", Version: 1, SQL: bomSQL},
-	{Name: "catalog/number", Version: 1, SQL: numberSQL},
-	{Name: "catalog/plates", Version: 1, SQL: platesSQL},
-	{Name: "catalog/pieces", Version: 1, SQL: piecesSQL},
-}
+var Definitions = db.Definitions("catalog", functions, "costs", "explode", "bom", "number", "plates", "pieces")
 
 // lockCatalog locks the tenant's catalog until the end of the transaction. It must be the first statement of every
 // write that depends on the tree of components or on costs. Otherwise two concurrent writes together could close a
@@ -47,10 +28,10 @@ func lockProduct(ids ...string) []*db.Stmt {
 	return []*db.Stmt{lockCatalog(), db.SQL(`select id from products where id = $1 for no key update`, ids[0])}
 }
 
-const costTooLarge = "makes a cost of this product, or of one that contains it, larger than 999,999,999"
+const costTooLarge = "makes a cost of this product, or of a product that contains it, larger than 999,999,999"
 
-// costError returns an error of the field if err says that the cost of a product is too large. The product may be the
-// changed product or a product that contains the changed product.
+// costError returns an error of the field if err reports that the cost of a product is too large. The product may be
+// the changed product or a product that contains the changed product.
 func costError(err error, field string) error {
 	if errors.Is(err, db.ErrOutOfRange) || db.Violates(err, "products_cost_range") ||
 		db.Violates(err, "product_materials_cost_range") {
@@ -96,14 +77,14 @@ var recalculateDoc = &server.Doc{
 	Description: "Recomputes the costs of this product and of all products that it contains, directly or through " +
 		"others, from the current spool prices. Then it recomputes the costs of all products that contain any of " +
 		"these.\n\n" +
-		"The price per gram of a material is the mean `cost_per_gram` of the spools of that material and colour " +
+		"The price per gram of a material is the mean `cost_per_gram` of the spools of that material and color " +
 		"(as in `addProductMaterial`), weighted by their remaining weight. If they are all empty, it is the plain " +
-		"mean. If no spool of that colour has a price, the same applies to the spools of that material in any " +
-		"colour. A material that names a filament has the price of its spools, or else that of the material and " +
-		"colour. Filament with another `material_name` or diameter is another material. Spools " +
-		"without a price and removed spools do not count. The price is not rounded; a cost is rounded to six " +
-		"decimal places. Without any price, `cost` is null, and the sums do not include the material. If such a " +
-		"material is required, `costs_complete` is false, also in all products that contain this one.",
+		"mean. If no spool of that color has a price, the same applies to the spools of that material in any " +
+		"color. A material that names a filament has the price of that filament's spools; if they have none, it has the " +
+		"price of the material and color. Filament with a different `material_name` or diameter is a different material. " +
+		"Spools without a price and removed spools do not count. The price is not rounded; a cost is rounded to six " +
+		"decimal places. Without any price, `cost` is null, and the sums do not include the material. If such a material " +
+		"is required, `costs_complete` is false, also in all products that contain this one.",
 }
 
 func (h handlers) recalculate(ctx context.Context, r *server.Request[struct{}]) (server.OK[Costs], error) {

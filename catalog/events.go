@@ -12,7 +12,7 @@ import (
 var Events = webhooks.Declare(server.Event{
 	Type: "product.cost_changed", Tag: Tag, Summary: "The cost of a product changed",
 	Description: "Sent for each product whose `total_cost` changed: when it was recalculated, or when its materials " +
-		"or components, or the cost of a component, changed. A new product has no event.",
+		"or components, or the cost of a component, changed. A new product causes no event.",
 	Data: reflect.TypeFor[CostChanged](),
 })
 

@@ -4,7 +4,6 @@
 --
 -- The loop visits the products from the highest level down, so that each product is read once, however many paths
 -- lead to it.
-drop function if exists explode_pieces(uuid[], numeric[]);
 create or replace function explode_pieces(ids uuid[], pieces numeric[], alone boolean[] default '{}')
 returns table (id uuid, total numeric)
 language plpgsql stable set plan_cache_mode = force_generic_plan as $$
@@ -47,11 +46,10 @@ begin
 		select e.id, sum(e.pieces) from unnest(all_ids, all_pieces) e (id, pieces) group by e.id;
 end $$;
 
--- Returns the filament that pieces of products and of their components need: one row for each material key, colour
+-- Returns the filament that pieces of products and of their components need: one row for each material key, color
 -- key and filament, in no particular order. Materials that are not required do not count. filament_id is null if any
--- filament of the material and colour will do. material_name and color are the first spellings. alone is that of
--- explode_pieces.
-drop function if exists explode_products(uuid[], numeric[]);
+-- filament of the material and color will do. material_name and color have the spelling found first. alone has the
+-- same meaning as in explode_pieces.
 create or replace function explode_products(ids uuid[], pieces numeric[], alone boolean[] default '{}')
 returns table (material_key text, color_key text, filament_id uuid, material_type text, material_name text,
 	diameter_mm numeric, color text, grams numeric)
@@ -72,10 +70,9 @@ begin
 end $$;
 
 -- Returns the filament, the time to print and the work for pieces of products with their components. grams is null
--- if no product has a required material. minutes is null if a product has no estimated print time, unless it has
--- components and no materials, and is only put together. labour_minutes is null if the work is unknown for a
--- product. alone is that of explode_pieces.
-drop function if exists estimate_products(uuid[], numeric[]);
+-- if no product has a required material. minutes is null if a product has no estimated print time. A product that has
+-- components and no materials needs none: it is only assembled. labour_minutes is null if the work of a product is
+-- unknown. alone has the same meaning as in explode_pieces.
 create or replace function estimate_products(ids uuid[], pieces numeric[], alone boolean[] default '{}')
 	returns table (grams numeric, minutes numeric, labour_minutes numeric)
 language plpgsql stable set plan_cache_mode = force_generic_plan as $$
@@ -94,7 +91,7 @@ begin
 		) t;
 end $$;
 
--- Copies the material, colour and diameter of a filament to a material of a product that names the filament. If the
+-- Copies the material, color and diameter of a filament to a material of a product that names the filament. If the
 -- material has different values, the function raises a violation of the check product_materials_filament_field. If
 -- the filament does not exist, or is hidden and was not the material's filament before, it raises a violation of
 -- product_materials_filament. Neither is a constraint of the table; the detail of the error is the id of the

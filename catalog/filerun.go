@@ -13,17 +13,17 @@ import (
 // MaxFile is the maximum size of the file of a slicer.
 const MaxFile = slicer.MaxSize
 
-// SlicedFile is a file of a slicer that was read completely.
+// SlicedFile is a sliced file that was read completely.
 type SlicedFile struct{ file *slicer.File }
 
-// ReadFile reads the file in a body, and returns its SHA-256, too.
+// ReadFile reads the file in a body, and also returns its SHA-256.
 func ReadFile(ctx context.Context, d *db.DB, body io.Reader) (SlicedFile, []byte, error) {
 	f, sum, err := handlers{d}.readFile(ctx, body)
 	return SlicedFile{f}, sum, err
 }
 
-// FileRun is what a run of a file prints: its FileResult for one run instead of one piece, and the seconds that it
-// takes, or 0.
+// FileRun describes a run of a file: the FileResult is for one run instead of one piece. The print time is in seconds,
+// or 0 if it is unknown.
 type FileRun struct {
 	*FileResult
 	Seconds int64
@@ -64,8 +64,9 @@ type FileProduct struct {
 	Renewed bool   `json:"renewed"`
 }
 
-// OfFile returns a subquery for the newest product that was made from the file with the sum or, if there is none, from
-// one with the name. Both are SQL expressions. It does not find hidden products, and prefers a product to its plates.
+// OfFile returns a subquery for the newest product that was made from the file with the checksum sum, or else from a
+// file with the name. Both are SQL expressions. The subquery finds no hidden products, and prefers a product to its
+// plates.
 func OfFile(name, sum string) string {
 	return `(
 				select * from (

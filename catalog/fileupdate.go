@@ -14,7 +14,7 @@ import (
 	"spoolwright/value"
 )
 
-// knownProduct is what a product has before a file changes it.
+// knownProduct is the state of a product before a file changes it.
 type knownProduct struct {
 	Name      string          `json:"name"`
 	Minutes   json.RawMessage `json:"estimated_print_time_minutes"`
@@ -31,7 +31,7 @@ type knownProduct struct {
 	PlateOf   *string         `json:"plate_of"`
 }
 
-// knownPlate is what a plate of a product has before a file changes it.
+// knownPlate is the state of a plate before a file changes it.
 type knownPlate struct {
 	ID        string          `json:"id"`
 	Plate     int64           `json:"plate"`
@@ -117,7 +117,7 @@ func (h handlers) updateFromFile(ctx context.Context, p *fileProduct, id string)
 	return costError(h.db.Write(ctx, changes...), "body")
 }
 
-// compareFacts notes the differences of what the product and the file say about the file.
+// compareFacts records where the facts about the file differ between the product and the file.
 func (p *fileProduct) compareFacts(known *knownProduct) {
 	r := &p.result
 	p.compare("file_name", known.FileName, jsonText(r.FileName))
@@ -129,7 +129,7 @@ func (p *fileProduct) compareFacts(known *knownProduct) {
 }
 
 // updatePlates compares the plates of the product with those of the file, and changes them. A file with several plates
-// is the whole product; one plate is only that of the product.
+// describes the whole product; a file with one plate describes only that plate.
 func (h handlers) updatePlates(ctx context.Context, p *fileProduct, id string, known *knownProduct,
 	in *Product) error {
 	r := &p.result
@@ -200,8 +200,8 @@ func (h handlers) updatePlates(ctx context.Context, p *fileProduct, id string, k
 // plateField returns the name of a plate in the changes.
 func plateField(number int64) string { return "plates." + strconv.FormatInt(number, 10) }
 
-// changePlate notes the differences of a plate, and returns what it has then. Pieces that neither the file nor the
-// request says stay.
+// changePlate records the differences of a plate, and returns the changed plate. The number of pieces stays if neither
+// the file nor the request has it.
 func (p *fileProduct) changePlate(i int, k *knownPlate) ProductPlate {
 	pieces := p.pieces
 	if p.query.Pieces.IsNull() && (p.several || p.plates[i].Pieces == 0) && k.PerPlate != nil {
@@ -227,7 +227,7 @@ func (p *fileProduct) changePlate(i int, k *knownPlate) ProductPlate {
 	return plate
 }
 
-// platesMaterials notes the differences of the materials of a plate, and returns those that it has then. A material
+// platesMaterials records the differences of the materials of a plate, and returns the changed materials. A material
 // keeps its other fields, as in changeMaterials.
 func (p *fileProduct) platesMaterials(at string, file []FileMaterial, known []knownMaterial) []ProductMaterial {
 	all := []ProductMaterial{}
@@ -265,7 +265,7 @@ func (p *fileProduct) platesMaterials(at string, file []FileMaterial, known []kn
 	return all
 }
 
-// findMaterial returns the material of a product that is equal to that of a file and not taken, or nil.
+// findMaterial returns the material of a product that is equal to that of a file and is not matched yet, or nil.
 func findMaterial(known []knownMaterial, m *FileMaterial) *knownMaterial {
 	for i := range known {
 		if k := &known[i]; !k.taken && k.MaterialType == m.MaterialType && strings.EqualFold(k.Color, m.Color) &&
@@ -276,8 +276,8 @@ func findMaterial(known []knownMaterial, m *FileMaterial) *knownMaterial {
 	return nil
 }
 
-// changeMaterials notes the differences of the materials, and returns the statements that make them equal. A material
-// keeps its other fields, such as the only filament that will do.
+// changeMaterials records the differences of the materials, and returns the statements that make them equal. A
+// material keeps its other fields, such as its filament.
 func (p *fileProduct) changeMaterials(id string, known []knownMaterial) (changes []*db.Stmt) {
 	var added []ProductMaterial
 	var ids []string
@@ -317,7 +317,7 @@ func (p *fileProduct) change(field string, old, new *string) {
 	p.result.Changes = append(p.result.Changes, FileChange{field, old, new})
 }
 
-// compare notes a difference of two values in JSON.
+// compare records the difference of two values in JSON, if there is one.
 func (p *fileProduct) compare(field string, old, new json.RawMessage) {
 	if string(old) != string(new) {
 		p.change(field, plain(old), plain(new))

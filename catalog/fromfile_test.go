@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 )
 
 const fromFile = products + "/from-file?filename="

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"spoolwright/db"
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 )
 
 // A removed product is in the list of hidden products, and restore shows it again with its materials and components.

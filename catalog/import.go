@@ -8,7 +8,7 @@ import (
 
 	"spoolwright/db"
 	"spoolwright/inventory"
-	"spoolwright/inventory/imports"
+	"spoolwright/inventory/sheets"
 	"spoolwright/server"
 	"spoolwright/transfer"
 	"spoolwright/value"
@@ -20,7 +20,7 @@ type ImportedProducts struct {
 	Rows []ImportedProduct `json:"rows"`
 }
 
-// ImportedProduct says how an import has changed a product.
+// ImportedProduct reports how an import changed a product.
 type ImportedProduct struct {
 	Row    int64                 `json:"row" rule:"notNull"`
 	ID     *value.UUID           `json:"id"`
@@ -81,14 +81,13 @@ var importDoc = &server.Doc{
 		"those of `exportProducts`: fields of a product, and of a material with a name such as `materials.color`. " +
 		"A product has a row for each material, with its own fields repeated. Rows with the same `id` are one " +
 		"product; without an `id`, those with the same `sku`, and without both, those with the same `name`.\n\n" +
-		"With the `mode` `create`, each product is a new one and must satisfy the rules of `POST " +
-		"/api/v1/products`; ids are ignored otherwise. With `update`, rows change the product that their `id`, or " +
-		"else their `sku`, names: only the columns of the file change, and an empty cell is null. A row without " +
-		"both is skipped. With `upsert`, a row without both is a new product, and so is one with an unknown `id` or, " +
-		"without it, an unknown `sku`; a row with an unknown `id` and a known `sku` changes the product with the " +
-		"`sku`.\n\n" +
+		"With the `mode` `create`, each product is a new one and must satisfy the rules of `POST /api/v1/products`; ids " +
+		"only group rows. With `update`, rows change the product with their `id` or, without an `id`, with their `sku`: " +
+		"only the columns of the file change, and an empty cell sets null. A row with neither is skipped. With `upsert`, " +
+		"a row with neither is a new product, and so is one with an unknown `id` or, without an `id`, an unknown `sku`; a " +
+		"row with an unknown `id` and a known `sku` changes the product with the `sku`.\n\n" +
 		"A row names a material of its product by `materials.id` or, without it, by its filament, or else by type, " +
-		"colour, name and diameter as far as the file has them; if the product has no such material, it is added. " +
+		"color, name and diameter as far as the file has them; if the product has no such material, it is added. " +
 		"`materials.filament_number` can stand for `materials.filament_id`. A `materials.weight_grams` of 0 removes " +
 		"the material. " +
 		"Materials that the file does not name stay as they are, and so do components and plates: their columns are " +
@@ -107,7 +106,7 @@ type productFile struct {
 	mode     transfer.Mode
 	columns  []string // the imported columns
 	products []importedProduct
-	taken    map[string]bool // the ids of rows that products have, also removed ones
+	taken    map[string]bool // the ids of rows that are ids of products, including removed ones
 
 	filaments map[string]transfer.Stored // by id and, unless hidden, by number
 }
@@ -122,10 +121,10 @@ type importedProduct struct {
 	foreign   bool                          // whether the ids come from another farm
 }
 
-// readImport decodes and validates the rows of a CSV file. most is the maximum number of rows. The error is a 422.
-func readImport(file transfer.File, how transfer.Reading, most int) (f productFile, err error) {
+// readImport decodes and validates the rows of a CSV file. maximum is the maximum number of rows. The error is a 422.
+func readImport(file transfer.File, how transfer.Reading, maximum int) (f productFile, err error) {
 	f.mode = how.Mode
-	rows, columns, err := transfer.ReadRows[importRow](file, how, most, checkID, "id", "sku")
+	rows, columns, err := transfer.ReadRows[importRow](file, how, maximum, checkID, "id", "sku")
 	if err != nil {
 		return f, err
 	}
@@ -160,7 +159,7 @@ func readImport(file transfer.File, how transfer.Reading, most int) (f productFi
 	return f, invalid.Err()
 }
 
-// checkID replaces the id, keys[0], by its usual form. It returns a problem if the id is not valid.
+// checkID replaces the id, keys[0], by its canonical form. It returns a problem if the id is not valid.
 func checkID(keys []string) []server.FieldError {
 	if keys[0] == "" {
 		return nil
@@ -194,7 +193,7 @@ const maxRows = 2_000
 // importError converts an error of the import's statements to an error of the import.
 func importError(err error) error {
 	if db.Violates(err, "products_sku") { // a concurrent change
-		return server.Invalid("sku", "of a row was given to another product meanwhile; try again").Because(err)
+		return server.Invalid("sku", "of a row was given to another product in the meantime; try again").Because(err)
 	}
 	return costError(err, "materials.weight_grams")
 }
@@ -361,7 +360,7 @@ func (f *productFile) names(in *importRow, m transfer.Stored) bool {
 	return in.MaterialType.Arg() == m["material_type"] && strings.EqualFold(in.Color.Or(""), m.Text("color"))
 }
 
-// compare returns what must change, and sets the report. The error is a 422.
+// compare returns the necessary changes, and fills the report. The error is a 422.
 func (f *productFile) compare(products []transfer.Stored, report []ImportedProduct) (c productChanges, err error) {
 	byID, bySKU := map[string]transfer.Stored{}, map[string]transfer.Stored{}
 	for _, s := range products {
@@ -515,7 +514,7 @@ func (f *productFile) changeMaterials(
 		}
 		switch {
 		case len(same) > 1:
-			problem("id", "is required, because the product has several materials of this type and colour")
+			problem("id", "is required, because the product has several materials of this type and color")
 		case len(same) == 0 && s != nil && !named.IsNull():
 			problem("id", "is not the id of a material of the product")
 		case len(same) == 0:
@@ -633,8 +632,8 @@ func inRows(ctx context.Context, d *db.DB, rows []map[string]any, statement stri
 	})
 }
 
-// sheets reads sheets of people as products, each row with one material at most.
-var sheets = imports.NewSheets[importRow]("product", map[string]string{"filament_name": "name",
+// productSheets reads people's spreadsheets as products. Each row has at most one material.
+var productSheets = sheets.New[importRow]("product", map[string]string{"filament_name": "name",
 	"article_number": "sku", "category": "category", "notes": "notes", "selling_price": "selling_price",
 	"purchase_price": "selling_price", "print_minutes": "estimated_print_time_minutes",
 	"labour_minutes": "labour_minutes", "pieces_per_plate": "pieces_per_plate",
@@ -645,7 +644,7 @@ var sheets = imports.NewSheets[importRow]("product", map[string]string{"filament
 // productImport imports products.
 var productImport = transfer.Import[productFile, ImportedProducts]{
 	Resources: "products", Most: maxRows, Example: importExample, Read: readImport, Write: writeProducts,
-	Error: importError, Convert: sheets.Convert, Good: sheets.Good,
+	Error: importError, Convert: productSheets.Convert, Good: productSheets.Good,
 	Help: "create or change products and their materials from a CSV file: all rows, or none\n\n" +
 		"The first line names the columns, which are those of `export products`. A product has a row for each\n" +
 		"material, with its own fields repeated: rows with the same id, else sku, else name are one product. If any\n" +

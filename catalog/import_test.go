@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 )
 
 func importProducts(t *testing.T, c *testkit.Client, query, file string) *testkit.Response {
@@ -84,7 +84,7 @@ func TestImportOfAnExport(t *testing.T) {
 	c.Get(t, products+"?search=Tower").Shows(map[string]string{"items.0.total_cost": "2.07"})
 	c.Get(t, products+"/"+wing.ID()).Shows(map[string]string{"notes": ""})
 
-	// A weight of 0 removes a material; without ids, the type and the colour name it.
+	// A weight of 0 removes a material; without ids, the type and the color name it.
 	importProducts(t, c, "mode=update", "sku,materials.material_type,materials.color,materials.weight_grams\n"+
 		"DRG,pla,red,0\n").Want(200).Shows(imported(0, 1, 0, 0))
 	importProducts(t, c, "mode=update", "id,materials.id,materials.weight_grams\n"+

@@ -22,14 +22,14 @@ func importCommand() cli.Command {
 	command.Args = "FILE..." + strings.TrimPrefix(command.Args, "FILE.csv")
 	command.Help = strings.Replace(command.Help, "from a CSV file: all rows, or none",
 		"from CSV files or sliced files", 1) + "\n\n" +
-		"A sliced file is known by its content. It updates the product that was made from this file, or else from\n" +
-		"one with this name, or else it becomes a new product; --mode update leaves out files without such a\n" +
-		"product, and --mode create makes new products only. Of several files, each is imported by itself: one that\n" +
+		"A sliced file is recognized by its content. It updates the product made from this file, or else from\n" +
+		"one with this name; otherwise it becomes a new product. --mode update skips files without such a\n" +
+		"product, and --mode create makes new products only. Each file is imported separately: one that\n" +
 		"cannot be imported does not stop the others, and the status is then 1."
 	command.Setup = func(flags *flag.FlagSet) cli.Run {
 		how, dryRun := transfer.ImportFlags(flags)
 		return accounts.InTenant(flags, func(ctx context.Context, c *cli.Call) error {
-			return transfer.EachOperand(ctx, c, func(c *cli.Call) error { return importFile(ctx, c, *how, *dryRun) })
+			return cli.EachOperand(ctx, c, func(c *cli.Call) error { return importFile(ctx, c, *how, *dryRun) })
 		})
 	}
 	return command
@@ -37,7 +37,7 @@ func importCommand() cli.Command {
 
 // importFile imports the file that is the command's operand.
 func importFile(ctx context.Context, c *cli.Call, how transfer.Reading, dryRun bool) error {
-	file, err := transfer.OpenOperand(c, transfer.OpenFile)
+	file, err := cli.OpenOperand(c, cli.OpenFile)
 	if err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func importSliced(ctx context.Context, c *cli.Call, sliced *slicer.File, mode tr
 		}
 		made, err = handlers{c.DB}.makeFromFile(ctx, &q, sliced)
 		if err == nil && dryRun {
-			return errRolledBack // a dry run does all, so that it fails as the import would
+			return errRolledBack // a dry run does everything, so that it fails where the import would
 		}
 		return err
 	})

@@ -46,8 +46,8 @@ func (m *ProductMaterial) costField() string {
 	return "total_cost" // because of the current prices
 }
 
-// filamentError returns the error for a filament in the request that does not exist or has different values. at is
-// the place of the material in the request, such as "materials[1].", or "".
+// filamentError returns the error for a filament in the request that does not exist or has different values. at is the
+// path of the material in the request, such as "materials[1].", or "".
 func (m *ProductMaterial) filamentError(err error, at string) error {
 	field := at + "filament_id"
 	if !m.FilamentNo.IsNull() {
@@ -72,12 +72,12 @@ func (m *ProductMaterial) filamentError(err error, at string) error {
 
 var (
 	errUnknownFilament = server.BadRequest("UNKNOWN_REFERENCE", "Not a filament: %s", "filament_id").On("filament_id")
-	errFilamentField   = server.Conflict("FILAMENT_FIELD", "The material has these fields from its filament: %s. Omit "+
-		"them, or name no filament", "color").On("color")
+	errFilamentField   = server.Conflict("FILAMENT_FIELD", "These fields of the material come from its filament: %s. "+
+		"Omit them, or name no filament", "color").On("color")
 )
 
-// filamentOf returns a SQL expression for the id of the filament that the parameters id and number name. An unknown
-// id stays as it is.
+// filamentOf returns a SQL expression for the id of the filament with the id or the number, which are parameters of
+// the statement. An unknown id is returned unchanged.
 func filamentOf(id, number string) string {
 	return `coalesce(` + id + `, (select f.id from filaments f where f.number = ` + number + `
 		and f.hidden_at is null),
@@ -101,12 +101,13 @@ func materialBrand(table string) string {
 const costsFollow = "Recomputes the costs of the product from the current spool prices, and the costs of all " +
 	"products that contain it, in the same transaction."
 
-const materialRules = "Spools are of the material if their `material_type`, `material_name`, `diameter_mm` and " +
-	"`color` are its own, without regard to case. Without `material_name`, those without one or with that of their " +
-	"type; without `diameter_mm`, those with the diameter of the farm's printers, or 1.75 mm if these differ. With " +
-	"`filament_id` or `filament_number`, only spools of the filament are: the material has its type, name, diameter " +
-	"and colour from the filament, and changes with it; other values in the request are a `FILAMENT_FIELD`. A plan " +
-	"takes no other spools, and availability, reservations, stock levels and prices count no others."
+const materialRules = "A spool matches the material if its `material_type`, `material_name`, `diameter_mm` and " +
+	"`color` are the same, ignoring case. A material without `material_name` matches spools without a name or with the " +
+	"name of their type; one without `diameter_mm` matches spools with the diameter of the farm's printers, or 1.75 mm " +
+	"if these differ. A material with `filament_id` or `filament_number` matches only spools of that filament: its " +
+	"type, name, diameter and color come from the filament and change with it, and other values in the request are a " +
+	"`FILAMENT_FIELD`. Plans take only matching spools, and availability, reservations, stock levels and prices count " +
+	"only these."
 
 var addMaterialDoc = &server.Doc{
 	ID: "addProductMaterial", Tag: Tag, Summary: "Add a material to a product",
@@ -143,8 +144,7 @@ func (h handlers) addMaterial(
 	return server.One(material, costError(in.filamentError(err, ""), in.costField()))
 }
 
-// addMaterials returns a statement that adds materials to a product if the product exists. ids are the ids of the new
-// materials.
+// addMaterials returns a statement that adds materials with these ids to a product, if the product exists.
 func addMaterials(product string, materials []ProductMaterial, ids []string) *db.Stmt {
 	return db.SQL(`
 		insert into product_materials (id, product_id, material_type, color, weight_grams, is_required, notes,

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"spoolwright/testkit"
-	"spoolwright/testkit/seed"
+	"spoolwright/tests/testkit"
+	"spoolwright/tests/testkit/seed"
 )
 
 // The model implements the rules for costs in memory, with fractions, as simply as possible.

@@ -23,16 +23,16 @@ type PictureQuery struct {
 	Version value.Optional[string]      `query:"version"`
 }
 
-// Known returns the version of the picture that the client knows, or "".
+// Known returns the version of the picture that the client has, or "".
 func (q PictureQuery) Known() string { return q.Version.Or("") }
 
-const pictureKept = "The service decodes a picture and encodes it anew, with at most 512 pixels in width and " +
-	"height: nothing else of the file is kept, such as the place where a photo was taken."
+const pictureKept = "The service decodes the picture and encodes it again, with a width and a height of at most 512 " +
+	"pixels. It keeps nothing else of the file, such as the place where a photo was taken."
 
 var getPictureDoc = &server.Doc{
 	ID: "getProductPicture", Tag: Tag, Summary: "Get the picture of a product",
-	Description: "The picture as PNG or JPEG. The `ETag` of the response is that of the picture. With the parameter " +
-		"`version`, browsers keep the picture, because another one has another `picture_version`.",
+	Description: "The picture as PNG or JPEG. The `ETag` identifies the picture. A request with the parameter " +
+		"`version` lets browsers cache the picture, because each picture has its own `picture_version`.",
 }
 
 func (h handlers) getPicture(ctx context.Context, r *server.Request[PictureQuery]) (*server.Picture, error) {
@@ -50,7 +50,10 @@ func (h handlers) getPicture(ctx context.Context, r *server.Request[PictureQuery
 
 var setPictureDoc = &server.Doc{
 	ID: "setProductPicture", Tag: Tag, Summary: "Set the picture of a product",
-	Description: "The body is a PNG or JPEG file of at most 5 MB and 20 million pixels. " + pictureKept,
+	Description: "The body is a PNG or JPEG file of at most 5 MB and 20 million pixels, which needs at most 96 MiB " +
+		"to be " +
+		"decoded: 20 million pixels with 8 bits of each color, or 13 million of a progressive JPEG file of a camera. " +
+		"A JPEG file has at most 100 scans. " + pictureKept,
 }
 
 // readPicture decodes the picture in a body.
@@ -64,9 +67,9 @@ func (h handlers) readPicture(ctx context.Context, _ *server.Request[struct{}], 
 	if err != nil {
 		return nil, nil, err
 	}
-	p, err := picture.Make(data)
+	p, err := new(picture.Maker).Make(ctx, data)
 	if err != nil {
-		return nil, nil, server.Invalid("body", "%s", err)
+		return nil, nil, err
 	}
 	sum := sha256.Sum256(data)
 	return p, sum[:], nil

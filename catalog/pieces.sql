@@ -13,45 +13,102 @@ begin
 	end loop;
 end $$;
 
+-- Returns the first count of a product after a moment, ignoring counts that were reversed. Returns no row if there is
+-- no such count or if moment is null.
+create or replace function count_after(product uuid, moment timestamptz) returns setof piece_entries
+language sql stable rows 1 as $$
+	select e.* from piece_entries e
+	where e.product_id = product and e.kind = 'counted' and e.at_count is null
+		and e.reverses is null and e.created_at > moment
+		and not exists (select from piece_entries r where r.reverses = e.id)
+	order by e.created_at limit 1
+$$;
+
+-- Balances the change p_balances, which happened before the count counted but was recorded after it. Adds entries of
+-- kind counted that bring p_pieces into stock, or take them out if the number is negative, so that the change leaves
+-- the stock as the count and later changes made it. The entries first undo the difference that the count and its
+-- earlier balances found, with its value. Any further pieces are treated like pieces that a count finds or misses. The
+-- change itself then takes p_valued pieces with the cost p_cost out of stock.
+create or replace function balance_pieces(counted piece_entries, p_balances uuid, p_pieces bigint,
+	p_valued bigint default 0, p_cost numeric default 0) returns void language plpgsql as $$
+declare
+	found record;
+	back bigint; -- the pieces of found that are undone
+	unknown bigint; -- the pieces of found without a known cost; they are undone first
+begin
+	select sum(e.pieces) as pieces, sum(e.unvalued) as unvalued, sum(e.value) as value into found
+	from piece_entries e where e.id = counted.id or e.at_count = counted.id;
+	back := case when sign(found.pieces) = -sign(p_pieces) then least(abs(found.pieces), abs(p_pieces)) else 0 end;
+	if back > 0 then
+		unknown := greatest(0, least(abs(found.pieces), found.unvalued * sign(found.pieces)));
+		perform move_pieces(counted.product_id, 'counted', back * sign(p_pieces)::int,
+			round(-found.value * (back - least(unknown, back)) / nullif(abs(found.pieces) - unknown, 0), 6),
+			p_priced => true, p_unvalued => least(unknown, back), p_at => counted.created_at, p_count => counted.id,
+			p_balances => p_balances);
+	end if;
+	back := p_pieces - back * sign(p_pieces)::int;
+	if back <> 0 then
+		perform move_pieces(counted.product_id, 'counted', back, case when back > 0 then (
+				select round((s.value - p_cost) * back / (greatest(s.on_hand, 0) - s.unvalued - p_valued), 6)
+				from product_pieces s
+				where s.product_id = counted.product_id and greatest(s.on_hand, 0) - s.unvalued > p_valued
+					and s.value >= p_cost) end, p_at => counted.created_at,
+			p_count => counted.id, p_balances => p_balances);
+	end if;
+end $$;
+
 -- Adds an entry to the ledger of a product's pieces, and changes its stock. No other code changes the stock.
 --
--- p_pieces come into stock; a negative number goes out. What goes out beyond the pieces in stock is the entry's
--- shortfall, except of kind used, which can make the stock negative, and of pieces that an order has just returned.
--- p_shortfall is a number of such pieces that come back: they were not in stock, and do not come into it.
+-- p_at is the time of the change, if it is not now. If the product was counted after p_at, the count already includes
+-- the change, and the stock stays as it is: balance_pieces balances the change at the first such count. An entry that
+-- balances another one has p_balances, the balanced entry, and p_count, the count.
 --
--- p_cost is the cost of the pieces, or null if it is unknown. p_unvalued says how many of the pieces that come in have
--- no known cost; p_cost is then that of the others. By default it is all of them if p_cost is null, and otherwise
--- none. If the stock is negative, the missing ones are those without a known cost first. p_of is a larger number of
--- pieces that p_cost is for: only a part of them comes in.
+-- A positive p_pieces adds pieces to the stock; a negative one takes them out. Pieces taken out beyond those in stock
+-- are the entry's shortfall. There is no shortfall, and the stock can become negative, for entries of kind used, for
+-- pieces scrapped right after an order returned them, and for changes that a count includes. p_shortfall is the number
+-- of pieces of an earlier shortfall that come back: they were not in stock, and do not come into stock.
 --
--- Without p_priced, pieces that go out have the cost that they have in stock: first go those without a known cost, and
--- then the others at their average. p_valued of them have a known cost, as far as there are such pieces. With
--- p_priced, they have the cost p_cost, and p_unvalued of them have none. An entry without pieces and with p_priced is
--- a change of the cost of p_of pieces: those of them that may still be in stock, at most p_left, change their value.
+-- p_cost is the cost of the pieces, or null if it is unknown. p_unvalued is the number of incoming pieces without a
+-- known cost; p_cost is then the cost of the others. By default, p_unvalued is all pieces if p_cost is null, and
+-- otherwise none. If the stock is negative, incoming pieces without a known cost fill the gap first. If only a part of
+-- the pieces that p_cost covers comes in, p_of is the number of all of them.
 --
--- The value of the entry is what the value of the stock changes by. It differs from the cost if the stock does not
--- have the pieces, or not at this cost: the stock is never worth less than nothing, and no pieces are worth nothing.
-drop function if exists move_pieces(uuid, text, bigint, numeric, boolean, uuid, uuid, uuid, uuid, uuid, uuid, text,
-	bigint, uuid);
-drop function if exists move_pieces(uuid, text, bigint, numeric, boolean, uuid, uuid, uuid, uuid, uuid, uuid, text,
-	bigint, uuid, bigint);
+-- Without p_priced, outgoing pieces have the cost that they have in stock: pieces without a known cost go first, and
+-- then the others at their average cost. p_valued of the outgoing pieces have a known cost, as far as the stock has
+-- such pieces. With p_priced, the outgoing pieces have the cost p_cost, and p_unvalued of them have no known cost. An
+-- entry without pieces and with p_priced changes the cost of p_of pieces: the value changes for those that may still
+-- be in stock, at most p_left.
+--
+-- The value of the entry is the change of the value of the stock. It differs from the cost if the stock does not have
+-- the pieces, or has them at another cost: the value of the stock is never negative, and an empty stock has no value.
 create or replace function move_pieces(p_product uuid, p_kind text, p_pieces bigint, p_cost numeric default null,
 	p_priced boolean default false, p_run uuid default null, p_item uuid default null, p_order uuid default null,
 	p_order_item uuid default null, p_assembly uuid default null, p_reverses uuid default null,
 	p_reason text default null, p_shortfall bigint default 0, p_id uuid default null,
-	p_of bigint default 0, p_left bigint default null, p_unvalued bigint default null, p_valued bigint default 0)
+	p_of bigint default 0, p_left bigint default null, p_unvalued bigint default null, p_valued bigint default 0,
+	p_at timestamptz default null, p_count uuid default null, p_balances uuid default null)
 returns piece_entries language plpgsql as $$
 declare
 	stock product_pieces;
 	entry piece_entries;
 	had bigint; -- the pieces in stock before
-	valued bigint; -- of them, those with a known cost
+	valued bigint; -- the pieces of had with a known cost
 	gone bigint := 0; -- the pieces that leave the stock
-	unknown bigint := 0; -- of the pieces that leave or come, those without a known cost
-	more bigint; -- the pieces that are in stock because of the entry
+	unknown bigint := 0; -- the pieces without a known cost among those that leave or come
+	more bigint; -- the pieces that the entry adds to the stock
 	after bigint;
+	counted piece_entries; -- the count that includes the change
 begin
 	perform lock_pieces(array[p_product]);
+	if p_balances is null then
+		select * into counted from count_after(p_product, p_at);
+	end if;
+	if counted.id is not null and p_pieces < 0 then -- first, so that the pieces are there
+		p_id := coalesce(p_id, uuid_v7());
+		perform balance_pieces(counted, p_id, -p_pieces,
+			case when p_priced and p_cost is not null then -p_pieces - coalesce(p_unvalued, 0) else 0 end,
+			case when p_priced then coalesce(-p_cost, 0) else 0 end);
+	end if;
 	select * into stock from product_pieces p where p.product_id = p_product;
 	had := greatest(stock.on_hand, 0);
 	valued := had - stock.unvalued;
@@ -62,7 +119,8 @@ begin
 	entry.cost := p_cost;
 	if p_pieces < 0 then
 		gone := least(-p_pieces, had);
-		if p_kind <> 'used' and (p_kind <> 'scrapped' or p_order_item is null) then
+		if p_kind <> 'used' and (p_kind <> 'scrapped' or p_order_item is null) and counted.id is null
+				and p_count is null then
 			entry.pieces := -gone;
 			entry.shortfall := -p_pieces - gone - p_shortfall;
 		end if;
@@ -83,7 +141,7 @@ begin
 		stock.unvalued := stock.unvalued - unknown;
 	elsif p_pieces > 0 then
 		more := greatest(stock.on_hand + p_pieces, 0) - had;
-		-- The pieces that were missing are those without a known cost first.
+		-- Pieces without a known cost fill a negative stock first.
 		unknown := least(more, greatest(0, more - p_pieces
 			+ coalesce(p_unvalued, case when p_cost is null then p_pieces else 0 end)));
 		stock.unvalued := stock.unvalued + unknown;
@@ -103,32 +161,57 @@ begin
 	where p.product_id = p_product;
 
 	insert into piece_entries (id, product_id, kind, pieces, shortfall, on_hand, cost, value, unvalued, stock_value,
-		stock_unvalued, run_id, run_item_id, order_id, order_item_id, assembly_id, reverses, reason)
+		stock_unvalued, run_id, run_item_id, order_id, order_item_id, assembly_id, reverses, reason, happened_at, at_count,
+		balances)
 	values (coalesce(p_id, uuid_v7()), p_product, p_kind, entry.pieces, entry.shortfall, after,
 		case when abs(entry.cost) <= 999999999 then entry.cost end, stock.value - entry.value,
 		stock.unvalued - entry.unvalued, stock.value, stock.unvalued, p_run, p_item, p_order,
-		p_order_item, p_assembly, p_reverses, p_reason)
+		p_order_item, p_assembly, p_reverses, p_reason, p_at, p_count, p_balances)
 	returning * into entry;
+	if counted.id is not null and p_pieces > 0 then
+		perform balance_pieces(counted, entry.id, -entry.pieces);
+	end if;
 	return entry;
 end $$;
 
--- Returns the cost of pieces of which some are unvalued, as an argument of move_pieces: null if no piece has a cost.
+-- Returns the balances of changes of this transaction that a run, an order or the reversal of an entry caused: an
+-- array of objects with product_id, product_name, pieces and counted_at. cause is the id of the run, the order or the
+-- reversed entry.
+create or replace function balanced_now(cause uuid) returns json language plpgsql stable as $$
+begin
+	return (
+		select coalesce(json_agg(json_build_object('product_id', n.product_id, 'product_name', p.name, 'pieces', n.pieces,
+			'counted_at', n.counted_at) order by p.name, p.id), '[]')
+		from (
+			select b.product_id, sum(b.pieces) as pieces, max(b.happened_at) as counted_at
+			from piece_entries b
+			join piece_entries x on x.id = b.balances
+			where b.created_at >= now() and b.balances is not null and (cause in (x.run_id, x.order_id, x.reverses)
+				or x.assembly_id = (select a.assembly_id from piece_entries a where a.id = cause))
+			group by b.product_id having sum(b.pieces) <> 0
+		) n
+		join products p on p.id = n.product_id
+	);
+end $$;
+
+-- Returns value as the argument p_cost of move_pieces, or null if all pieces are unvalued.
 create or replace function value_of(pieces bigint, unvalued bigint, value numeric) returns numeric
 language sql immutable as $$
 	select case when pieces = 0 or unvalued <> pieces then value end
 $$;
 
--- Takes an entry of the ledger back, by an entry with the opposite pieces and the opposite value. The product must be
+-- Reverses an entry of the ledger by an entry with the opposite pieces and the opposite value. The product must be
 -- locked.
 create or replace function reverse_pieces(first piece_entries, p_reason text) returns void language sql as $$
 	select move_pieces(first.product_id, first.kind, -first.pieces,
 		value_of(-first.pieces, -first.unvalued, -first.value), p_priced => true, p_order => first.order_id,
 		p_order_item => first.order_item_id, p_assembly => first.assembly_id, p_reverses => first.id,
-		p_reason => p_reason, p_shortfall => first.shortfall, p_unvalued => abs(first.unvalued))
+		p_reason => p_reason, p_shortfall => first.shortfall, p_unvalued => abs(first.unvalued),
+		p_at => coalesce(first.happened_at, first.created_at), p_count => first.at_count)
 $$;
 
--- Returns the cost of pieces at the average of those in stock with a known cost, or null if there is none. The product
--- must be locked.
+-- Returns the cost of pieces at the average cost of the pieces in stock, or null if no piece in stock has a known
+-- cost. The product must be locked.
 create or replace function average_cost(product uuid, pieces bigint) returns numeric language sql stable as $$
 	select round(s.value * pieces / nullif(greatest(s.on_hand, 0) - s.unvalued, 0), 6)
 	from product_pieces s where s.product_id = product
@@ -142,8 +225,9 @@ create or replace function with_plates(ids uuid[]) returns uuid[] language sql s
 		select p.id from unnest(ids) u (id) join products p on p.plate_of = u.id and p.hidden_at is null)
 $$;
 
--- Returns how many pieces of a product the plates in stock are enough for. That is 0 for a product without plates, and
--- for one that contains other products than its plates, or needs filament of its own: somebody puts it together.
+-- Returns the number of pieces of a product that can be assembled from its plates in stock. The result is 0 for a
+-- product without plates, and for a product that also contains other products or needs filament of its own: a person
+-- must assemble that one.
 create or replace function plate_sets(product uuid) returns bigint language sql stable as $$
 	select coalesce(min(greatest(coalesce(s.on_hand, 0), 0) / c.quantity) filter (where is_plated(product)), 0)
 	from product_components c
@@ -151,8 +235,8 @@ create or replace function plate_sets(product uuid) returns bigint language sql 
 	where c.product_id = product
 $$;
 
--- Makes a product's pieces in stock as many as p_wanted, as far as its plates in stock are enough; see plate_sets. The
--- pieces of the product and of its plates must be locked.
+-- Assembles pieces of a product from its plates until p_wanted pieces are in stock, as far as the plates are enough;
+-- see plate_sets. The pieces of the product and of its plates must be locked.
 create or replace function assemble_plates(p_product uuid, p_wanted bigint, p_order uuid, p_order_item uuid)
 returns void language plpgsql as $$
 declare
@@ -165,10 +249,9 @@ begin
 	end if;
 end $$;
 
--- Returns in words which pieces are missing if so many pieces of the products leave the stock, or null if all are
--- there. The products must be locked. With plates, the pieces that plates in stock are enough for are there, too; see
--- plate_sets.
-drop function if exists missing_pieces(uuid[], bigint[]);
+-- Returns a description of the pieces that are missing if pieces[n] of each product products[n] are taken out of
+-- stock, or null if none are missing. The products must be locked. If plates is true, pieces that can be assembled
+-- from plates in stock are not missing; see plate_sets.
 create or replace function missing_pieces(products uuid[], pieces bigint[], plates boolean default false) returns text
 language sql stable as $$
 	select string_agg(n.there || ' of ' || p.name || ', ' || u.pieces || ' are needed', '; '
@@ -182,10 +265,9 @@ language sql stable as $$
 	where u.pieces > 0 and n.there < u.pieces
 $$;
 
--- Adds an entry of a person: p_pieces, or as many that p_counted pieces are in stock then. Pieces that come into stock
--- have the average cost. If p_pieces take more than there are, nothing changes, and the result says what is missing;
--- otherwise it is null.
-drop function if exists change_pieces(uuid, uuid, text, bigint, bigint, text);
+-- Adds an entry that a person made: p_pieces, or the difference that makes the stock p_counted pieces. Pieces that
+-- come into stock have the average cost. If p_pieces takes out more pieces than are in stock, nothing changes, and the
+-- result describes the missing pieces; otherwise it is null.
 create or replace function change_pieces(p_id uuid, p_product uuid, p_kind text, p_pieces bigint, p_counted bigint,
 	p_reason text) returns text
 language plpgsql as $$
@@ -205,21 +287,83 @@ begin
 	return missing;
 end $$;
 
--- Makes so many pieces of a product from its direct components, or takes pieces apart with p_apart. The pieces of the
--- product and of its components must be locked, and those that go must be in stock. All entries have the assembly.
+-- Returns the parts of p_pieces pieces of a product in stock. The newest pieces count. The parts of assembled pieces
+-- are those used for their assembly, even if the product has other components now; the parts of other pieces are the
+-- present components.
+create or replace function parts_in_stock(p_product uuid, p_pieces bigint) returns table (id uuid, pieces bigint)
+language plpgsql stable as $$
+declare
+	entry piece_entries;
+	gone bigint := 0; -- the pieces that left the stock after the entry, less those that came back
+	rest bigint := p_pieces;
+	others bigint := 0; -- the pieces that were not assembled
+	n bigint;
+	made boolean;
+	assemblies uuid[] := '{}';
+	counts bigint[] := '{}';
+begin
+	for entry in
+		select e.* from piece_entries e where e.product_id = p_product order by e.created_at desc, e.id desc
+	loop
+		exit when rest = 0;
+		-- True if the entry assembled or disassembled the product itself, rather than used it as a part.
+		made := entry.assembly_id is not null
+			and (entry.pieces > 0) = ((entry.kind = 'assembled') = (entry.reverses is null));
+		if entry.pieces > 0 and (made or entry.run_id is not null) then
+			n := least(greatest(entry.pieces - greatest(gone, 0), 0), rest);
+			rest := rest - n;
+			gone := least(gone, greatest(gone - entry.pieces, 0));
+			if made then
+				assemblies := assemblies || entry.assembly_id;
+				counts := counts || n;
+			else
+				others := others + n;
+			end if;
+		elsif made then -- disassembled pieces come back only by a reversal
+			gone := greatest(gone, 0) - entry.pieces;
+		else
+			gone := gone - entry.pieces;
+		end if;
+	end loop;
+	return query
+		select n.id, sum(n.pieces)::bigint
+		from (
+			select e.product_id as id, round(u.n * abs(e.pieces / k.pieces::numeric)) as pieces
+			from unnest(assemblies, counts) u (id, n)
+			join piece_entries k on k.assembly_id = u.id and k.product_id = p_product and k.reverses is null
+			join piece_entries e on e.assembly_id = u.id and e.product_id <> p_product and e.reverses is null
+			union all
+			select c.component_product_id, c.quantity * (others + rest)
+			from product_components c where c.product_id = p_product
+		) n
+		where n.pieces > 0
+		group by n.id;
+end $$;
+
+-- Assembles p_pieces pieces of a product from its direct components or, with p_apart, disassembles pieces into the
+-- parts that parts_in_stock returns. The pieces of the product and of these parts must be locked, and outgoing pieces
+-- must be in stock. All entries have the assembly p_assembly.
 --
--- Assembled pieces cost what their parts cost, and the work on them, if the cost of all parts is known. Parts of
--- pieces that are taken apart cost together what these pieces cost. They share it by the average cost of the parts in
--- stock, or else by what the parts cost by their bills of materials. What has an unknown cost gives its parts none.
+-- The cost of assembled pieces is the cost of their parts and of the work, if the cost of all parts is known. The cost
+-- of disassembled pieces is divided among their parts in proportion to the average cost of the parts in stock, or else
+-- to the cost by their bills of materials. Parts of pieces without a known cost have no known cost.
 create or replace function assemble_pieces(p_assembly uuid, p_product uuid, p_pieces bigint, p_apart boolean,
 	p_reason text, p_order uuid, p_order_item uuid) returns void language plpgsql as $$
 declare
 	part record;
 	entry piece_entries;
 	cost numeric;
-	spread numeric := 0; -- the part of the cost that the parts before have
+	spread numeric := 0; -- the cost given to the parts so far
 	share numeric;
+	ids uuid[];
+	counts bigint[];
 begin
+	if p_apart then
+		select array_agg(n.id), array_agg(n.pieces) into ids, counts from parts_in_stock(p_product, p_pieces) n;
+	else
+		select array_agg(c.component_product_id), array_agg(c.quantity * p_pieces) into ids, counts
+		from product_components c where c.product_id = p_product;
+	end if;
 	select case when coalesce(p.labour_minutes, 0) = 0 then 0
 		else round(p.labour_minutes * p_pieces * t.labour_hour_cost / 60, 6) end
 	into cost
@@ -234,11 +378,9 @@ begin
 		select n.id, n.pieces, n.unvalued, coalesce(sum(n.weight) over (order by n.id) / nullif(sum(n.weight) over (), 0),
 			sum(n.pieces) over (order by n.id) / sum(n.pieces) over ()) as until
 		from (
-			select c.component_product_id as id, c.quantity * p_pieces as pieces,
-				case when p_apart then c.quantity * -entry.unvalued else 0 end as unvalued,
-				coalesce(average_cost(c.component_product_id, 1), p.total_cost) * c.quantity as weight
-			from product_components c join products p on p.id = c.component_product_id
-			where c.product_id = p_product
+			select u.id, u.pieces, case when p_apart then u.pieces * -entry.unvalued / p_pieces else 0 end as unvalued,
+				coalesce(average_cost(u.id, 1), p.total_cost) * u.pieces as weight
+			from unnest(ids, counts) u (id, pieces) join products p on p.id = u.id
 		) n
 		order by n.id
 	loop
@@ -259,14 +401,19 @@ begin
 	end if;
 end $$;
 
--- Assembles pieces of a product, or takes them apart, as a person says: all or nothing. The result has the number of
--- components of the product, and what is missing, in words, or null.
+-- Assembles or disassembles pieces of a product for a person: all or none of them. parts is the number of different
+-- parts. missing describes the missing pieces, or is null.
 create or replace function change_assembly(p_assembly uuid, p_product uuid, p_pieces bigint, p_apart boolean,
 	p_reason text, out parts bigint, out missing text) language plpgsql as $$
 begin
 	perform lock_pieces(with_plates(array(
-		select p_product union select c.component_product_id from product_components c where c.product_id = p_product)));
-	select count(*) into parts from product_components c where c.product_id = p_product;
+		select p_product union select c.component_product_id from product_components c where c.product_id = p_product
+		union select n.id from parts_in_stock(p_product, p_pieces) n where p_apart)));
+	if p_apart then
+		select count(*) into parts from parts_in_stock(p_product, p_pieces);
+	else
+		select count(*) into parts from product_components c where c.product_id = p_product;
+	end if;
 	select missing_pieces(array_agg(n.id), array_agg(n.pieces), not p_apart)
 	into missing
 	from (
@@ -284,8 +431,8 @@ begin
 	end if;
 end $$;
 
--- Notes since when products have too few pieces: those of low since now, those of fine not any more. Returns the ids
--- of low.
+-- Sets low_since, the time since which a product has too few pieces, to now for the products in low, and to null for
+-- those in fine. Returns the ids in low.
 create or replace function note_low_pieces(low uuid[], fine uuid[]) returns setof uuid language sql as $$
 	insert into product_pieces (product_id, low_since)
 	select u.id, now() from unnest(low) u (id)

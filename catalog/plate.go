@@ -11,7 +11,8 @@ import (
 	"spoolwright/value"
 )
 
-// ProductPlate is a plate of a product that is printed on several: a product of its own, and a component of it.
+// ProductPlate is one of the plates on which a product is printed. It is a product of its own, and a component of the
+// printed product.
 type ProductPlate struct {
 	ID             value.Optional[value.UUID]    `json:"id" rule:"notNull"`
 	Plate          value.Optional[int64]         `json:"plate" rule:"notNull,minimum=1,maximum=1000000"`
@@ -52,14 +53,15 @@ var selectPlates = `(select coalesce(json_agg(json_build_object(
 var (
 	errUnknownPlates = server.BadRequest("UNKNOWN_REFERENCE", "Not a plate of the product: %s", "plates[1].id").
 				On("plates[1].id")
-	errPlateOfPlate = server.Conflict("PLATE_OF_PLATE", "The product is a plate itself, and has no plates").On("plates")
-	errIsPlate      = server.Conflict("COMPONENT_IS_PLATE",
-		"The component is a plate of the product: change its quantity, or remove it")
+	errPlateOfPlate = server.Conflict("PLATE_OF_PLATE", "The product is a plate itself and cannot have plates").
+			On("plates")
+	errIsPlate = server.Conflict("COMPONENT_IS_PLATE",
+		"The component is a plate of the product: you can only change its quantity or remove it")
 	errPlateHidden = server.Conflict("PRODUCT_HIDDEN", "The product %s of the plate was removed; restore it first",
 		"Dragon")
 )
 
-// Check adds problems for plates that do not fit together or to the product.
+// Check adds problems for plates that contradict each other or the product.
 func (p *Product) Check(problems *server.Problems) {
 	if len(p.Plates) == 0 {
 		return
@@ -76,7 +78,7 @@ func (p *Product) Check(problems *server.Problems) {
 	numbers, ids := map[int64]bool{}, map[value.UUID]bool{}
 	for i, plate := range p.Plates {
 		if n := plate.Plate.Or(0); n > 0 && numbers[n] {
-			problems.Add(fmt.Sprintf("plates[%d].plate", i), "is the number of another plate, too")
+			problems.Add(fmt.Sprintf("plates[%d].plate", i), "is also the number of another plate")
 		} else {
 			numbers[n] = true
 		}
@@ -113,7 +115,7 @@ func setPlates(product string, plates []ProductPlate) *plateWrite {
 		}
 		rows[i], w.materials = row, append(w.materials, ids)
 	}
-	// A product that this transaction has neither created nor changed has another problem, and stays as it is.
+	// A product that this transaction neither created nor changed has another error; leave it as it is.
 	w.set = db.SQL(`select set_plates(p.id, $2::json) from products p where p.id = $1 and p.updated_at = now()`,
 		product, db.Recordset(rows))
 	return w
@@ -140,7 +142,7 @@ func (p *ProductPlate) fields() map[string]any {
 	return fields
 }
 
-// err returns the error of the request that the error of the statement means.
+// err converts an error of the statement to an error of the request.
 func (w *plateWrite) err(err error) error {
 	switch {
 	case w == nil:

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 )
 
 // onPlates is a dragon of two plates: a black body of 60 g, and wings of 10 g in red, two sets of them on a plate.

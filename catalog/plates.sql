@@ -24,33 +24,24 @@ end $$;
 create or replace trigger plates_renamed after update of name on products
 	for each row when (new.plate_of is null and old.name <> new.name) execute function rename_plates();
 
--- Returns the number of a new plate of a product beside other ones: one more than the highest, or the lowest free one.
+-- Returns the number of a new plate of a product that has plates with the numbers beside: the highest plus one or,
+-- beyond the maximum, the lowest free number.
 create or replace function next_plate(beside int[]) returns int language sql immutable as $$
 	select case when coalesce(max(b.n), 0) < 1000000 then coalesce(max(b.n), 0) + 1
 		else (select min(f.n) from generate_series(1, 1 + cardinality(beside)) f (n) where f.n <> all (beside)) end
 	from unnest(beside) b (n)
 $$;
 
--- Keeps how many pieces of a plate its product needed, for the time when the plate is restored.
-create or replace function keep_plate_quantity() returns trigger language plpgsql as $$
-begin
-	update products p set plate_quantity = old.quantity
-	where p.tenant_id = old.tenant_id and p.id = old.component_product_id and p.plate_of = old.product_id;
-	return null;
-end $$;
-create or replace trigger plate_quantity_kept after delete on product_components
-	for each row execute function keep_plate_quantity();
-
 -- Gives a product the plates on which it is printed, and no others. The caller must hold the tenant's catalog lock,
 -- and have created or changed the product in the same transaction.
 --
--- p_plates has a row for each plate, in their order: id is the id of a plate that the product has, or new_id that of a
--- new one. fields has the columns of the plate that change, quantity is how many pieces of the plate a piece of the
--- product needs, and materials are all materials of the plate; what is null or missing stays. Equal materials stay the
--- same rows. A plate that is not in the list is hidden, and no component any more.
+-- p_plates has a row for each plate, in their order: id is the id of an existing plate of the product, or new_id that
+-- of a new one. fields has the columns of the plate to change, quantity is the number of pieces of the plate in one
+-- piece of the product, and materials are all materials of the plate; values that are null or missing stay. Equal
+-- materials keep their rows. A plate that is not in the list is hidden, and is no longer a component.
 --
--- A product with plates is not printed itself: it loses its print time, its pieces per plate, and the materials that
--- it requires.
+-- A product with plates is not printed itself: it loses its print time, its pieces per plate, and its required
+-- materials.
 --
 -- Violations, which are not constraints of a table: products_plate_nested if the product is a plate itself,
 -- products_plate_unknown for an id that is not a plate of the product, with the row as the detail, and
@@ -143,7 +134,8 @@ begin
 		delete from product_materials m where m.product_id = p.id and m.id <> all (kept);
 	end loop;
 
-	update products x set hidden_at = now(), updated_at = now()
+	update products x set hidden_at = now(), updated_at = now(), plate_quantity = (
+		select c.quantity from product_components c where c.product_id = p_product and c.component_product_id = x.id)
 	where x.plate_of = p_product and x.hidden_at is null and x.id <> all (listed || added);
 	delete from product_components c using products x
 	where c.product_id = p_product and x.id = c.component_product_id and x.plate_of = p_product
@@ -159,7 +151,7 @@ begin
 		delete from product_materials m where m.product_id = p_product and m.is_required;
 	end if;
 
-	-- The costs of new plates are known before the product contains them: then its own cost changes once.
+	-- Compute the costs of new plates before the product contains them, so that its own cost changes once.
 	if cardinality(added) > 0 then
 		perform recompute_costs(added, false);
 	end if;

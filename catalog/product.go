@@ -19,7 +19,7 @@ import (
 
 // Tag is the tag of the operations.
 var Tag = &server.Tag{
-	Name: "products", Fields: fields + transfer.Fields,
+	Name: "products", Leads: true, Fields: fields + transfer.Fields,
 	Description: "Products, their bills of materials, and their costs.",
 }
 
@@ -167,7 +167,7 @@ type ProductFilter struct {
 var listDoc = &server.Doc{
 	ID: "listProducts", Tag: Tag, Summary: "List products",
 	Description: "All filters but `search` use an index. `search` and a `sort_by` without an index read all " +
-		"matching products. A list has no plates, unless the request has `plates`, `plate_of` or `id`.",
+		"matching products. A list leaves out plates unless the request has `plates`, `plate_of` or `id`.",
 }
 
 // list returns the list of the products that the filter selects.
@@ -204,15 +204,13 @@ func (f ProductFilter) exported() *server.List {
 
 // getProduct and getProductByNumber are one statement, so that the lists and the costs come from one snapshot.
 var (
-	getProduct = selectProducts + `
-	left join lateral product_stock(array[p.id]) k on true
+	getProduct = selectProducts + stockOfProduct + `
 	where p.hidden_at is null and p.id = $1`
-	getProductByNumber = selectProducts + `
-	left join lateral product_stock(array[p.id]) k on true
+	getProductByNumber = selectProducts + stockOfProduct + `
 	where p.hidden_at is null and p.id = (select n.id from products n where n.number = $1)`
 )
 
-// materialsOf returns a SQL expression of the materials of the product with the id, which is a SQL expression.
+// materialsOf returns a SQL expression for the materials of a product. id is a SQL expression for its id.
 func materialsOf(id string) string {
 	return `(select coalesce(json_agg(json_build_object(
 				'id', m.id, 'filament_id', m.filament_id, 'material_type', m.material_type,
@@ -223,7 +221,14 @@ func materialsOf(id string) string {
 			from product_materials m where m.product_id = ` + id + `)`
 }
 
-// selectProducts must be followed by a join with product_stock (stock/pieces.sql) as k.
+// stockOfProduct is a join for selectProducts with the pieces of its product, and stockOfAll one for many products:
+// the same for all of them, it is called once for a page. The function is in orders/stock/pieces.sql.
+const (
+	stockOfProduct = ` left join lateral product_stock(array[p.id]) k on true`
+	stockOfAll     = ` left join product_stock(null) k on k.product_id = p.id`
+)
+
+// selectProducts must be followed by stockOfProduct or stockOfAll.
 var selectProducts = `
 	select p.id, p.number, p.name, p.description, p.sku, p.category, p.estimated_print_time_minutes, p.labour_minutes,
 		p.pieces_per_plate, p.selling_price, p.notes,
@@ -264,7 +269,7 @@ func (h handlers) read(ctx context.Context, id string) (server.OK[Product], erro
 
 var getByNumberDoc = &server.Doc{
 	ID: "getProductByNumber", Tag: Tag, Summary: "Get the product with a number",
-	Description: "Returns what `getProduct` does, for the number that is on the label of a box of pieces.",
+	Description: "Returns the same as `getProduct` for the number on the label of a box of pieces.",
 }
 
 func (h handlers) getByNumber(ctx context.Context, r *server.Request[struct{}]) (server.OK[Product], error) {
@@ -314,7 +319,7 @@ func (h handlers) create(ctx context.Context, r *server.Request[Product]) (serve
 
 // insert creates a product with the id.
 func (h handlers) insert(ctx context.Context, id string, in *Product) (server.Created[Product], error) {
-	var added, expensive bool // expensive means that the components together cost too much
+	var added, expensive bool // expensive: the components together cost too much
 	var unknown []int32       // the indexes of unknown components
 	var twice []int32         // the indexes of the first repeated component and of the component that it repeats
 	statements := []*db.Stmt{db.SQL(`
@@ -391,7 +396,7 @@ func (h handlers) insert(ctx context.Context, id string, in *Product) (server.Cr
 	return product.Object(), nil
 }
 
-// filamentError is ProductMaterial.filamentError for the material with the id that the error names.
+// filamentError calls ProductMaterial.filamentError for the material whose id is in the error.
 func (p *Product) filamentError(err error, ids []string) error {
 	if i := slices.Index(ids, db.Detail(err)); i >= 0 {
 		return p.Materials[i].filamentError(err, fmt.Sprintf("materials[%d].", i))
@@ -402,16 +407,17 @@ func (p *Product) filamentError(err error, ids []string) error {
 var updateDoc = &server.Doc{
 	ID: "updateProduct", Tag: Tag, Summary: "Update a product",
 	Description: "Materials and components have their own operations. This operation ignores `materials`, " +
-		"`components` and the costs.\n\n" + plateRules + "\n\nA plate with the `id` of one that the product has keeps " +
-		"what the request does not name; its `materials`, if they are there, replace those of the plate. A plate without " +
-		"`id` is a new one. The product loses a plate that is not in the list, which is then hidden.",
+		"`components` and the costs.\n\n" + plateRules + "\n\nA plate with the `id` of an existing plate keeps the fields " +
+		"that the request omits; its `materials`, if present, replace those of the plate. A plate without `id` is a new " +
+		"one. A plate that is not in the list is hidden and no longer belongs to the product.",
 	Errors: []*server.Error{errDuplicateSKU, errUnknownPlates, errPlateOfPlate, errUnknownFilament, errFilamentField},
 }
 
-const plateRules = "`plates` are the plates of a product that is printed on several, all or nothing: errors name " +
-	"the place, such as `plates[1].materials[0].color`. Each plate is a product of its own, a component of the " +
-	"product, and has the print time and the filament of one piece, as every product. The product then has no print " +
-	"time, `pieces_per_plate` and required materials of its own. `docs/pieces.md` has the rules."
+const plateRules = "`plates` are the plates of a product that is printed on several plates. The request sets all of " +
+	"them or none; errors name the field, such as `plates[1].materials[0].color`. Each plate is a product of its own " +
+	"and a component of the product; like every product, it has the print time and the filament of one piece. A " +
+	"product with plates has no print time, `pieces_per_plate` or required materials of its own. `docs/pieces.md` has " +
+	"the rules."
 
 func (h handlers) update(ctx context.Context, r *server.Request[Product]) (server.OK[Product], error) {
 	return h.change(ctx, r.ID("id"), &r.In)
@@ -484,12 +490,11 @@ func (h handlers) delete(ctx context.Context, r *server.Request[struct{}]) (serv
 
 var restoreDoc = &server.Doc{
 	ID: "restoreProduct", Tag: Tag, Summary: "Restore a removed product",
-	Description: "Shows a product again that was removed, with its materials and components. Its costs are computed " +
-		"again from the current spool prices. It cannot be restored while another product has its SKU " +
-		"(`DUPLICATE_SKU`), or while one of its components is hidden (`COMPONENT_HIDDEN`). For a product that is " +
-		"not hidden, the operation changes nothing and returns the product.\n\nA plate is then one of its product's " +
-		"plates again, with the next free number if another plate has its number. Its product must not be hidden " +
-		"(`PRODUCT_HIDDEN`).",
+	Description: "Restores a removed product with its materials and components. Its costs are computed again from the " +
+		"current spool prices. It cannot be restored while another product has its SKU (`DUPLICATE_SKU`), or while one of " +
+		"its components is hidden (`COMPONENT_HIDDEN`). For a product that is not hidden, the operation changes nothing " +
+		"and returns the product.\n\nA restored plate is again one of its product's plates, with the next free number if " +
+		"another plate has its number. Its product must not be hidden (`PRODUCT_HIDDEN`).",
 	Errors: []*server.Error{errDuplicateSKU.On(), errHiddenPart, errPlateHidden},
 }
 

@@ -10,7 +10,7 @@ import (
 	"spoolwright/catalog"
 	"spoolwright/db"
 	"spoolwright/inventory"
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 	"spoolwright/value"
 )
 

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"spoolwright/catalog/slicer"
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 )
 
 // cube is a cube with edges of 20 mm.

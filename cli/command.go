@@ -18,8 +18,8 @@ import (
 	"unicode"
 
 	"spoolwright/db"
+	"spoolwright/db/local"
 	"spoolwright/db/tables"
-	"spoolwright/local"
 )
 
 // Program defines the command line.
@@ -36,15 +36,15 @@ type Command struct {
 	// takes exactly the operands in Args; FILE... at their end stands for one or more. Operands and flags outside of
 	// brackets are required.
 	Args string
-	// Help says what the command does. The list of commands shows its first paragraph; -h shows the whole text.
+	// Help describes what the command does. The list of commands shows its first paragraph; -h shows the whole text.
 	Help string
-	// Needs says what must exist before the command runs.
+	// Needs is what must exist before the command runs.
 	Needs Need
 	// Setup registers the flags and returns the function that runs the command after they are parsed.
 	Setup func(*flag.FlagSet) Run
 }
 
-// Need says what a command needs. Each level includes the levels before it.
+// Need is what a command needs. Each level includes the previous levels.
 type Need int
 
 const (

@@ -20,8 +20,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"spoolwright/db"
-	"spoolwright/mail"
 	"spoolwright/server"
+	"spoolwright/server/mail"
 )
 
 // Config is the parsed and validated environment.
@@ -32,14 +32,14 @@ type Config struct {
 	elsewhere               string   // local.Options.Elsewhere
 	JWTSecrets              []string // the first secret signs, all verify
 	AccessTTL, RefreshTTL   time.Duration
-	PerMinute, PerHour      int // limits of requests of a user; 0 means none
+	PerMinute, PerHour      int // limits of requests of a user; 0 means no limit
 	TenantPerMinute         int // limit of requests of all users of a tenant
 	KeyInPath               bool
 	TrustedProxies          []netip.Prefix
 	CORSOrigins             []string
 	Web                     string       // pages for people: on, off, or insecure
 	PublicURL               string       // an origin, or ""
-	SMTP                    *mail.Server // takes e-mails; nil if there is none
+	SMTP                    *mail.Server // the mail server; nil without one
 	MailFrom                netmail.Address
 	WebhookNetworks         []netip.Prefix // private networks that receivers of webhooks may be in
 	TLSCert, TLSKey         string         // paths of PEM files, both or neither
@@ -120,8 +120,8 @@ func (c *Config) settings() []setting {
 	}
 }
 
-// loadConfig returns the configuration from the environment, with a logger that writes to w. In the end, the caller
-// must flush Config.log. Errors name the variable.
+// loadConfig returns the configuration from the environment, with a logger that writes to w. The caller must flush
+// Config.log before the program exits. Errors name the variable.
 func loadConfig(getenv func(string) string, w io.Writer) (Config, error) {
 	c := Config{TenantPerMinute: -1}
 	for _, s := range c.settings() {
@@ -144,7 +144,7 @@ func loadConfig(getenv func(string) string, w io.Writer) (Config, error) {
 		return c, errors.New("MIGRATE_DATABASE_URL requires DATABASE_URL")
 	}
 	if c.TLSSelfSigned && getenv("LISTEN_ADDR") == "" {
-		c.Listen = strings.TrimPrefix(c.Listen, "127.0.0.1") // it is for other machines
+		c.Listen = strings.TrimPrefix(c.Listen, "127.0.0.1") // the service is for other machines
 	}
 	if getenv("DATA_DIR") == "" { // a folder that the user set, such as a mounted volume, must be usable
 		c.elsewhere = "/var/lib/spoolwright"
@@ -190,7 +190,7 @@ func (c Config) Warnings() (all []string) {
 	return all
 }
 
-// Mail returns the sender of e-mails, or nil if there is none.
+// Mail returns the sender of e-mails, or nil without a mail server.
 func (c Config) Mail() *mail.Sender {
 	if c.SMTP == nil {
 		return nil
@@ -220,7 +220,7 @@ func text(to *string, check func(string) error) func(string) error {
 	}
 }
 
-// list returns a function that stores texts which are separated by commas.
+// list returns a function that stores texts separated by commas.
 func list(to *[]string, check func(string) error) func(string) error {
 	return func(v string) error {
 		for item := range strings.SplitSeq(v, ",") {
@@ -234,19 +234,19 @@ func list(to *[]string, check func(string) error) func(string) error {
 	}
 }
 
-func number(to *int, least, most int) func(string) error {
+func number(to *int, minimum, maximum int) func(string) error {
 	return func(v string) (err error) {
-		if *to, err = strconv.Atoi(v); err != nil || *to < least || *to > most {
-			return fmt.Errorf("%q is not a whole number from %d to %d", v, least, most)
+		if *to, err = strconv.Atoi(v); err != nil || *to < minimum || *to > maximum {
+			return fmt.Errorf("%q is not a whole number from %d to %d", v, minimum, maximum)
 		}
 		return nil
 	}
 }
 
-func duration(to *time.Duration, unit time.Duration, least, most int) func(string) error {
+func duration(to *time.Duration, unit time.Duration, minimum, maximum int) func(string) error {
 	return func(v string) error {
 		var n int
-		err := number(&n, least, most)(v)
+		err := number(&n, minimum, maximum)(v)
 		*to = time.Duration(n) * unit
 		return err
 	}

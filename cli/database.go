@@ -10,9 +10,9 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"spoolwright/db"
+	"spoolwright/db/local"
 	"spoolwright/db/schema"
 	"spoolwright/db/tables"
-	"spoolwright/local"
 )
 
 // databasePatience is the time for which a program that starts waits for an unreachable database.
@@ -80,8 +80,8 @@ func withDatabase(ctx context.Context, c Config, start func(context.Context, loc
 
 const percentEncode = "percent-encode special characters of the password: @ is %40, / is %2F, % is %25"
 
-// explain adds the name of the variable to an error of the database whose URL is in the variable, and advice if there
-// is any. An empty variable means the private PostgreSQL.
+// explain adds the name of the variable to an error of the database whose URL is in the variable, and advice if it has
+// any. An empty variable means the private PostgreSQL.
 func explain(variable string, err error) error {
 	if variable == "" {
 		return err

@@ -14,12 +14,12 @@ import (
 // HealthCommand is the command health. Container images use it, because they contain no other HTTP client.
 var HealthCommand = Command{
 	Name: "health", Args: "[--ready]",
-	Help: "ask the service on this machine whether it runs\n\n" +
+	Help: "check whether the service on this machine runs\n\n" +
 		"Sends GET /healthz, or /readyz with --ready, to LISTEN_ADDR. The exit status is 0 if the response\n" +
 		"within 5 seconds is 200, otherwise 1. /readyz is also not 200 while the database is away.",
 	Needs: Settings,
 	Setup: func(flags *flag.FlagSet) Run {
-		ready := flags.Bool("ready", false, "ask whether the service can answer requests")
+		ready := flags.Bool("ready", false, "check whether the service can answer requests")
 		return func(ctx context.Context, c *Call) error {
 			path := "/healthz"
 			if *ready {

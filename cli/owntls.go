@@ -28,7 +28,7 @@ import (
 	"sync"
 	"time"
 
-	"spoolwright/local"
+	"spoolwright/db/local"
 )
 
 // OwnTLS is HTTPS with certificates that the program makes itself: an authority, which people install on their devices
@@ -60,15 +60,15 @@ const (
 	maxHosts = 64 // bounds the addresses in a certificate
 )
 
-// The authority can certify only names and addresses that public authorities do not, and those that the machine has
-// when the authority is made. So a thief of its key cannot pretend to be another website.
+// The authority can certify only names and addresses that public authorities do not certify, and those that the
+// machine has when the authority is made. So someone who steals its key cannot impersonate another website.
 var (
 	privateDomains  = []string{"localhost", "local", "lan", "home", "home.arpa", "internal"}
 	privateNetworks = []string{"10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16", "100.64.0.0/10",
 		"127.0.0.0/8", "::1/128", "fc00::/7"}
 )
 
-// NewOwnTLS returns the OwnTLS of TLS_SELF_SIGNED, or nil if that is off. It makes the certificates that are missing.
+// NewOwnTLS returns the OwnTLS of TLS_SELF_SIGNED, or nil if that is off. It makes missing certificates.
 func NewOwnTLS(c Config) (*OwnTLS, error) {
 	if !c.TLSSelfSigned {
 		return nil, nil
@@ -107,7 +107,7 @@ func (o *OwnTLS) Authority() []byte {
 }
 
 // LogAddresses logs the addresses at which other machines can open the service, and the fingerprint of the authority,
-// with which people can check what they install.
+// so that people can verify what they install.
 func (o *OwnTLS) LogAddresses(l Listeners) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -338,8 +338,8 @@ func machineHosts(listen string) []string {
 	return hosts
 }
 
-// normalHost returns a host name in lower case, or an address in its shortest form. It returns "" for what cannot be
-// in a certificate, or browsers cannot open.
+// normalHost returns a host name in lower case, or an address in its shortest form. It returns "" for a name that
+// cannot be in a certificate or that browsers cannot open.
 func normalHost(host string) string {
 	if address, err := netip.ParseAddr(host); err == nil {
 		address = address.Unmap()

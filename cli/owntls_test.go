@@ -277,7 +277,7 @@ func TestOwnListener(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		conn.SetDeadline(time.Now().Add(10 * time.Second))
+		conn.SetDeadline(time.Now().Add(3 * time.Minute))
 		io.WriteString(conn, request)
 		if b, err := io.ReadAll(conn); strings.Contains(string(b), "HTTP/1.1 2") || os.IsTimeout(err) {
 			t.Errorf("%.20s: %s, %v", request, b, err)
@@ -289,7 +289,7 @@ func TestOwnListener(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		conn.SetDeadline(time.Now().Add(10 * time.Second))
+		conn.SetDeadline(time.Now().Add(3 * time.Minute))
 		io.WriteString(conn, "GET /a%0d%0aX:%20y HTTP/1.0\r\nHost: "+host+"\r\n\r\n")
 		b, _ := io.ReadAll(conn)
 		if head, _, _ := strings.Cut(string(b), "\r\n\r\n"); strings.Contains(head, "\nX: y") {

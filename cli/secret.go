@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 
-	"spoolwright/local"
+	"spoolwright/db/local"
 )
 
 // StoredSecret returns the secret in a private file. It creates the file with a random secret if it does not exist.

@@ -6,8 +6,8 @@ import (
 	"fmt"
 
 	"spoolwright/db"
+	"spoolwright/db/local"
 	"spoolwright/db/tables"
-	"spoolwright/local"
 )
 
 // UpgradeCommand moves the private database to a newer PostgreSQL.

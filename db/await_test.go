@@ -18,7 +18,7 @@ import (
 
 	"spoolwright/app"
 	"spoolwright/db"
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 )
 
 // A program that starts while the database is away waits for it, and says so every few seconds.

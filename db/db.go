@@ -49,9 +49,10 @@ type DB struct {
 	log       *slog.Logger
 	roundTrip func(statements []Statement)
 	named     bool // whether statements are prepared by name
+	deadline  time.Duration
 
 	unprepared  atomic.Bool    // whether a session has lost its settings, as behind a pooler that was not recognized
-	queued      chan struct{}  // see Queued
+	queued      chan struct{}  // receives a value after the commit of a transaction that queued webhooks
 	reconnected atomic.Int64   // when reconnect last closed the connections, in Unix nanoseconds
 	snapshots   atomic.Int32   // how many snapshots run
 	later       sync.WaitGroup // the writes of Later
@@ -108,7 +109,7 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 	d := &DB{
 		pool: pool, schema: schemaOf(c.Definitions), shares: fair.New(int(config.MaxConns), runtime.GOMAXPROCS(0)),
 		log: c.Log, roundTrip: c.RoundTrip,
-		named: named, queued: make(chan struct{}, 1),
+		named: named, queued: make(chan struct{}, 1), deadline: deadline,
 	}
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)

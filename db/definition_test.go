@@ -3,18 +3,21 @@ package db_test
 import (
 	"flag"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/fstest"
 
 	"spoolwright/app"
 	"spoolwright/db"
 	"spoolwright/db/schema"
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 )
 
 // answer returns the definition of a function that returns n.
@@ -92,6 +95,48 @@ func TestDefinitionsAtOnce(t *testing.T) {
 	testkit.Equal(t, query[struct{ N int }](t, connect(t, u.super), `select answer()`)[0].N, 20, "the function")
 }
 
+// A file that is not in the order of its package stops the program, as does a name without a file. So does, here, a
+// package with files that the program does not know.
+func TestDefinitionsAreComplete(t *testing.T) {
+	t.Parallel()
+	files := fstest.MapFS{"a.sql": {Data: []byte("a")}, "b.sql": {Data: []byte("b")}, "b.md": {}}
+	testkit.EqualSlices(t, db.Definitions("x", files, "b 3", "a"),
+		[]db.Definition{{Name: "x/b", Version: 3, SQL: "b"}, {Name: "x/a", Version: 1, SQL: "a"}}, "the definitions")
+	for want, order := range map[string][]string{"x lack a.sql": {"b"}, "c of x": {"a", "b", "c"}, "b c of x": {"a", "b c"}} {
+		func() {
+			defer func() {
+				if err := fmt.Sprint(recover()); !strings.Contains(err, want) {
+					t.Errorf("%v: %s, want %q", order, err, want)
+				}
+			}()
+			db.Definitions("x", files, order...)
+		}()
+	}
+
+	names, texts := map[string]bool{}, map[string]bool{}
+	for _, d := range db.Schema(app.Definitions).Definitions {
+		if names[d.Name] {
+			t.Errorf("there are two definitions %s", d.Name)
+		}
+		names[d.Name], texts[d.SQL] = true, true
+	}
+	testkit.Check(t, filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && slices.Contains([]string{".git", "migrations", "testdata", "node_modules"}, d.Name()):
+			return fs.SkipDir
+		case filepath.Ext(path) == ".sql":
+			sql, err := os.ReadFile(path)
+			testkit.Check(t, err)
+			if !texts[string(sql)] {
+				t.Errorf("%s is no definition of the program", path)
+			}
+		}
+		return nil
+	}))
+}
+
 func TestDefinitionFails(t *testing.T) {
 	t.Parallel()
 	u := migratedDatabase(t)
@@ -151,8 +196,8 @@ func TestReadyNeedsDefinitions(t *testing.T) {
 		t.Errorf("Ready with a higher version: %v", err)
 	}
 	super := connect(t, u.super)
-	exec(t, super, `delete from schema_definitions where name in ('test/answer', 'db/refuse')`)
-	all := regexp.MustCompile(`lacks the definitions db/refuse \d+, test/answer 2:`)
+	exec(t, super, `delete from schema_definitions where name in ('test/answer', 'db/raise_code')`)
+	all := regexp.MustCompile(`lacks the definitions db/raise_code \d+, test/answer 2:`)
 	if err := d.Ready(t.Context()); err == nil || !all.MatchString(err.Error()) {
 		t.Errorf("Ready without the definitions: %v", err)
 	}
@@ -177,7 +222,7 @@ func TestFunctionsAreDefined(t *testing.T) {
 	super := connect(t, testkit.Private().SuperURL())
 	got := queryStrings(t, super,
 		`select proname::text from pg_proc where pronamespace = 'public'::regnamespace order by 1`)
-	want := append(slices.Collect(maps.Keys(defined)), "tenant_table", "start_piece_ledger") // which migrations call
+	want := append(slices.Collect(maps.Keys(defined)), "tenant_table") // which migrations call
 	slices.Sort(want)
 	if !slices.Equal(got, want) {
 		t.Errorf("the database has the functions %v, and the definitions have %v", got, want)
@@ -206,7 +251,8 @@ func needRaise(released []string, definitions []db.Definition) (names []string) 
 	return names
 }
 
-// testdata/definitions.txt has the versions that were released, so that their texts cannot change. Before a release,
+// testdata/definitions.txt has the versions that were released, so that their texts cannot change. A migration has the
+// version 1: a program rejects a database that was made with another text of it. Before a release,
 // when its section in CHANGELOG.md gets a date, -update adds its versions.
 func TestReleasedDefinitions(t *testing.T) {
 	t.Parallel()
@@ -215,8 +261,15 @@ func TestReleasedDefinitions(t *testing.T) {
 	testkit.Check(t, err)
 	released := strings.Split(strings.TrimSpace(string(b)), "\n")
 	all := db.Schema(app.Definitions).Definitions
+	migrations, err := filepath.Glob("migrations/*.sql")
+	testkit.Check(t, err)
+	for _, name := range migrations {
+		sql, err := os.ReadFile(name)
+		testkit.Check(t, err)
+		all = append(all, db.Definition{Name: name, Version: 1, SQL: string(sql)})
+	}
 	for _, name := range needRaise(released, all) {
-		t.Errorf("the text of %s has changed since its version was released: raise the version", name)
+		t.Errorf("the text of %s has changed since its version was released: raise the version, or add a migration", name)
 	}
 	var missing []string
 	for _, d := range all {
@@ -249,29 +302,4 @@ func TestReleasedTextsKeepTheirVersion(t *testing.T) {
 			t.Errorf("version %d with the text %d must be raised: %v, want %v", c.version, c.text, got, c.raise)
 		}
 	}
-}
-
-// Spools that are older than the column computed_filament get it when the definition is installed, also those of
-// several tenants and hidden ones; spools with a filament have none.
-func TestOlderSpoolsGetTheirComputedFilament(t *testing.T) {
-	t.Parallel()
-	u := migratedDatabase(t)
-	super := connect(t, u.super)
-	exec(t, super, `insert into tenants (tenant_id, name) select uuid_v7(), n::text from generate_series(1, 2) n`)
-	exec(t, super, `insert into filaments (tenant_id, id, number, material_type, color, diameter_mm)
-		select tenant_id, uuid_v7(), 1, 'PLA', 'Red', 1.75 from tenants`)
-	exec(t, super, `alter table spools disable trigger spool_computed`)
-	exec(t, super, `insert into spools (tenant_id, id, number, material_type, color, diameter_mm, net_weight_grams,
-			remaining_weight_grams, hidden_at, filament_id, color_key, material_key, search_key)
-		select t.tenant_id, uuid_v7(), n, 'PLA', 'Red', 1.75, 1, 1, case when n = 2 then now() end,
-			case when n = 3 then f.id end, 'red', 'PLA//1.75', ''
-		from tenants t join filaments f using (tenant_id), generate_series(1, 3) n`)
-	exec(t, super, `alter table spools enable always trigger spool_computed;
-		update schema_definitions set sha256 = '' where name = 'inventory/rows'`)
-	testkit.Equal(t, migrateWith(t, u), 1, "definitions that were installed")
-	got := queryStrings(t, super, `select count(*) || ' ' || count(computed_filament) || ' ' ||
-		count(computed_filament) filter (where number = 3) || ' ' || count(distinct computed_filament) from spools`)
-	testkit.Equal(t, got[0], "6 4 0 1", "spools, with a computed filament, of those with a filament, different ones")
-	got = queryStrings(t, super, `select relforcerowsecurity::text from pg_class where relname = 'spools'`)
-	testkit.Equal(t, got[0], "true", "row-level security also binds the owner")
 }

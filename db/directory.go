@@ -81,7 +81,7 @@ func (d *DB) EachTenant(ctx context.Context, fn func(ctx context.Context, tenant
 // directory runs one statement that is bound to no tenant, so that the statement sees no rows of tenants.
 func (d *DB) directory(ctx context.Context, sql string, args []any, dest ...any) (rows int, err error) {
 	client := ctx
-	ctx, cancel := detach(ctx)
+	ctx, cancel := d.detach(ctx)
 	defer cancel()
 	stmt := SQL(sql, args...).Into(dest...)
 	err = d.retry(ctx, true, func() error {

@@ -12,8 +12,8 @@ import (
 	"unicode/utf8"
 
 	"spoolwright/db"
-	"spoolwright/testkit"
-	"spoolwright/testkit/seed"
+	"spoolwright/tests/testkit"
+	"spoolwright/tests/testkit/seed"
 )
 
 // execModes are the ways in which pgx runs a statement. The results of the first three are binary, those of the

@@ -2,6 +2,7 @@ package db
 
 import (
 	"context"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -25,6 +26,10 @@ func Schema(features []Definition) schema.Schema { return schemaOf(features) }
 
 // AppendString is appendString.
 func AppendString[S string | []byte](to []byte, s S) []byte { return appendString(to, s) }
+
+// SetDeadline replaces the deadline of calls that begin afterwards. A test whose transactions wait for it sets a long
+// one, so that its verdict does not depend on the speed of the machine.
+func (d *DB) SetDeadline(after time.Duration) { d.deadline = after }
 
 // Waiting returns the number of reads and writes that wait for a connection.
 func (d *DB) Waiting() int { return d.shares.Waiting() }

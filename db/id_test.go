@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 )
 
 var uuidV7 = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)

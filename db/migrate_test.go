@@ -8,19 +8,19 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"spoolwright/app"
 	"spoolwright/db"
+	"spoolwright/db/local"
 	"spoolwright/db/schema"
 	"spoolwright/inventory"
-	"spoolwright/local"
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 	"spoolwright/value"
 )
 
@@ -77,6 +77,24 @@ func TestMigrateConcurrently(t *testing.T) {
 	}
 }
 
+// Until the first release, a change of a table edits the file that creates it.
+func TestMigrationsAreFewAndWhole(t *testing.T) {
+	t.Parallel()
+	if n := latestMigration(t); n > 8 {
+		t.Errorf("there are %d migrations, want at most 8: a change of a table edits the file that creates it", n)
+	}
+	files, err := filepath.Glob("migrations/*.sql")
+	testkit.Check(t, err)
+	later := regexp.MustCompile(`(?i)\b(add|drop|rename)\s+column\b|\bdrop\s+(constraint|trigger|function|index|table)\b`)
+	for _, file := range files {
+		sql, err := os.ReadFile(file)
+		testkit.Check(t, err)
+		if found := later.FindString(string(sql)); found != "" {
+			t.Errorf("%s has %q: write what the table shall have where it is created", file, found)
+		}
+	}
+}
+
 func TestMigrateNewerDatabase(t *testing.T) {
 	t.Parallel()
 	u := migratedDatabase(t)
@@ -84,7 +102,7 @@ func TestMigrateNewerDatabase(t *testing.T) {
 	d := open(t, db.Config{URL: u.app, MaxConns: 1})
 	testkit.Check(t, d.Ready(t.Context()))
 	newer := latestMigration(t) + 1
-	exec(t, super, fmt.Sprintf(`insert into schema_migrations (version, name) values (%d, 'of tomorrow')`, newer))
+	exec(t, super, fmt.Sprintf(`insert into schema_migrations (version, name, sha256) values (%d, 'of tomorrow', '')`, newer))
 	if n, err := db.Migrate(t.Context(), u.owner, u.app, app.Definitions); n != (schema.Applied{}) || err == nil ||
 		!strings.Contains(err.Error(), fmt.Sprintf("is at migration %d, newer than this program", newer)) {
 		t.Errorf("%+v, %v", n, err)
@@ -217,7 +235,7 @@ func newCluster(t *testing.T) *cluster {
 	s, err := local.Start(t.Context(), local.Options{Dir: dir, Throwaway: true})
 	testkit.Check(t, err)
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), testkit.WaitTimeout)
 		defer cancel()
 		testkit.Check(t, s.Stop(ctx))
 	})

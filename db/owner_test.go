@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"spoolwright/db/tables"
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 	"spoolwright/value"
 )
 

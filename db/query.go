@@ -54,6 +54,7 @@ type Stmt struct {
 	sql  string
 	args []any
 	into []any
+	head string // precedes the array in json
 	json []byte // the rows, as a JSON array
 	rows int
 	one  int // the end of the first row in json
@@ -65,6 +66,7 @@ type Stmt struct {
 	next      *Position
 	lock      bool // whether the statement is a Lock
 	sparse    bool // see Sparse
+	bare      bool // see Bare
 	quick     bool
 	total     *int64
 }
@@ -97,11 +99,18 @@ func (s *Stmt) Quick() *Stmt { s.quick = true; return s }
 // member of a nested object. The columns of an object must follow each other, and one of them must not be null.
 func (s *Stmt) Sparse() *Stmt { s.sparse = true; return s }
 
+// Bare makes the last column of each row, a JSON text, the row's JSON.
+func (s *Stmt) Bare() *Stmt { s.bare = true; return s }
+
 // Into makes the statement scan its first row into dest instead of keeping JSON.
 func (s *Stmt) Into(dest ...any) *Stmt { s.into = dest; return s }
 
 // Expect sets the expected number of rows, so that the memory for their JSON is allocated at once.
 func (s *Stmt) Expect(rows int) *Stmt { s.expect = rows; return s }
+
+// Head makes Array begin with the text, and leave capacity for a short text behind the array, so that an answer that
+// contains the array is not a copy of it.
+func (s *Stmt) Head(text string) *Stmt { s.head = text; return s }
 
 // Total makes the statement store the first column of its rows in dest and omit the column from the JSON. The column
 // must be a bigint with the same value in all rows. A row whose second column is null does not count as a row: the
@@ -126,19 +135,24 @@ func (s *Stmt) Next() *Position { return s.next }
 // Rows returns the number of rows that the statement returned or, with Keep, kept.
 func (s *Stmt) Rows() int { return s.rows }
 
-// Object returns the first row as a JSON object. The statement must have returned a row.
+// Object returns the first row as a JSON object. The statement must have returned a row, and have no Head.
 func (s *Stmt) Object() []byte { return s.json[1:s.one:s.one] }
 
 // Array returns all rows as a JSON array.
 func (s *Stmt) Array() []byte {
-	if s.rows == 0 {
-		return []byte("[]")
+	switch {
+	case s.rows == 0:
+		return []byte(s.head + "[]")
+	case s.head == "":
+		return slices.Clip(s.json)
 	}
-	return slices.Clip(s.json)
+	return s.json
 }
 
-// rowSize is the initial capacity for the JSON of a row. Most rows have fewer bytes.
-const rowSize = 1 << 10
+const (
+	rowSize  = 1 << 10 // the initial capacity for the JSON of a row; most rows have fewer bytes
+	tailSize = 300     // the capacity for a text behind the rows
+)
 
 func (s *Stmt) read(rows pgx.Rows) error {
 	s.rows, s.one, s.json, s.next = 0, 0, nil, nil // of an earlier run
@@ -175,19 +189,23 @@ func (s *Stmt) read(rows pgx.Rows) error {
 		if columns == nil {
 			columns = rows.FieldDescriptions()
 			columns = columns[len(columns)-len(values):]
-			s.json = slices.Grow(s.json, rowSize)
+			s.json = append(slices.Grow(s.json, rowSize), s.head...)
 			s.json = append(s.json, '[')
 		} else {
 			if s.rows == 2 {
 				// Estimate the size of the other rows from the first one.
-				s.json = slices.Grow(s.json, max(0, min((s.expect-1)*(s.one+s.one/8), 1<<20)))
+				row := s.one - len(s.head)
+				s.json = slices.Grow(s.json, max(0, min((s.expect-1)*(row+row/8)+tailSize, 1<<20)))
 			}
 			s.json = append(s.json, ',')
 		}
 		var err error
-		if s.sparse {
+		switch {
+		case s.bare:
+			s.json = append(s.json, values[len(values)-1]...)
+		case s.sparse:
 			s.json, err = appendSparse(s.json, columns, values)
-		} else {
+		default:
 			s.json, err = appendRow(s.json, columns, values)
 		}
 		if err != nil {
@@ -281,7 +299,7 @@ func (d *DB) WriteLocal(ctx context.Context, stmts ...*Stmt) error {
 	local := SQL(`select set_config('synchronous_commit', 'local', true)`)
 	stmts = append([]*Stmt{local}, stmts...)
 	client := ctx
-	ctx, cancel := detach(ctx)
+	ctx, cancel := d.detach(ctx)
 	defer cancel()
 	return d.retry(ctx, false, func() error { return d.sendOnce(ctx, client, fair.Read, false, stmts) })
 }
@@ -301,7 +319,7 @@ func (d *DB) send(ctx context.Context, readOnly bool, stmts []*Stmt) error {
 		class = fair.Serialized
 	}
 	client := ctx
-	ctx, cancel := detach(ctx)
+	ctx, cancel := d.detach(ctx)
 	defer cancel()
 	return d.retry(ctx, readOnly, func() error { return d.sendOnce(ctx, client, class, readOnly, stmts) })
 }
@@ -338,8 +356,8 @@ func (d *DB) sendOn(ctx context.Context, conn *pgxpool.Conn, readOnly bool, stmt
 
 // detach returns a context for statements. The context ends at the deadline, but not when the client disconnects:
 // cancelling a statement would break a connection or leave the outcome of a write unknown, and statements are short.
-func detach(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), deadline)
+func (d *DB) detach(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), d.deadline)
 }
 
 var errNoTenant = errors.New("db: the context has no tenant")
@@ -522,7 +540,7 @@ func (d *DB) transact(ctx context.Context, repeatable bool, fn func(ctx context.
 		return fn(ctx)
 	}
 	client := ctx
-	ctx, cancel := detach(ctx)
+	ctx, cancel := d.detach(ctx)
 	defer cancel()
 	class := fair.Write
 	return d.retry(ctx, repeatable, func() error {

@@ -14,7 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"spoolwright/db"
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 	"spoolwright/value"
 )
 
@@ -721,8 +721,10 @@ func blockAll(t *testing.T, key int) (unblock func()) {
 	return func() { exec(t, conn, fmt.Sprintf(`select pg_advisory_unlock(%d)`, key)) }
 }
 
-// waitForever returns a statement after which those of the transaction wait for a lock until they must end.
-func waitForever() *db.Stmt { return db.SQL(`select set_config('lock_timeout', '0', true)`) }
+// waitForever returns a statement after which those of the transaction wait for a lock until the deadline of the DB.
+func waitForever() *db.Stmt {
+	return db.SQL(`select set_config('lock_timeout', '0', true), set_config('statement_timeout', '0', true)`)
+}
 
 // waiters counts the backends that wait for an advisory lock on behalf of the tenants.
 func waiters(t *testing.T, super *pgx.Conn, application string) (n int) {
@@ -761,6 +763,7 @@ func TestReadsAndWritesLeaveConnections(t *testing.T) {
 			t.Parallel()
 			application := "leave-" + c.name
 			d := open(t, db.Config{URL: testkit.Private().AppURL() + "&application_name=" + application, MaxConns: 8})
+			d.SetDeadline(time.Hour)
 			super := connect(t, testkit.Private().SuperURL())
 			unblock := blockAll(t, 1000+i)
 			var wg sync.WaitGroup
@@ -776,8 +779,9 @@ func TestReadsAndWritesLeaveConnections(t *testing.T) {
 			with := func() int { return waiters(t, super, application) }
 			testkit.Eventually(t, "all that may have a connection have one", func() bool { return with() == c.want })
 			testkit.Equal(t, steady(t, with), c.want, "slow %s with a connection", c.name)
-			// If one of these had to wait for the slow ones, the slow ones would fail.
-			testkit.Check(t, c.other(d, newBinding(t), db.SQL(countTenants)))
+			ctx, cancel := context.WithTimeout(newBinding(t), testkit.WaitTimeout) // ends if it has to wait for slow ones
+			defer cancel()
+			testkit.Check(t, c.other(d, ctx, db.SQL(countTenants)))
 			testkit.Check(t, d.Ready(t.Context()))
 			unblock()
 			wg.Wait()
@@ -791,6 +795,7 @@ func TestLockWaitsWithoutConnection(t *testing.T) {
 	t.Parallel()
 	const application = "lock-waits"
 	d := open(t, db.Config{URL: testkit.Private().AppURL() + "&application_name=" + application, MaxConns: 8})
+	d.SetDeadline(time.Hour)
 	ctx := newTenant(t, d)
 	super := connect(t, testkit.Private().SuperURL())
 	locker := connect(t, testkit.Private().SuperURL())
@@ -840,6 +845,7 @@ func TestLockWaitsWithoutConnection(t *testing.T) {
 func TestClientDisconnectsWhileItWaits(t *testing.T) {
 	t.Parallel()
 	d := openSingle(t)
+	d.SetDeadline(time.Hour)
 	tenant := newTenant(t, d)
 	unblock := blockAll(t, 1100)
 	defer unblock()

@@ -41,10 +41,6 @@ func (d *DB) Claim(
 	return items, nil
 }
 
-// Queued returns a channel that receives a value after the DB has committed a transaction that added webhooks to the
-// queue, so that the receiver need not wait for its next poll.
-func (d *DB) Queued() <-chan struct{} { return d.queued }
-
 // QueueState is the state of the webhooks in the queue, of all tenants together.
 type QueueState struct {
 	Signals int           // not yet merged by Claim; counted up to 1,000

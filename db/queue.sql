@@ -7,7 +7,6 @@
 -- Makes the items of a kind due now. The function only inserts rows, so that it never waits for another transaction.
 -- For webhooks it raises a notice with the SQLSTATE SW200, after which the service claims items as soon as the
 -- transaction is committed. Other workers look at the queue from time to time.
-drop function if exists queue_add(uuid[]);
 create or replace function queue_add(items uuid[], of_kind text default 'webhook') returns void language plpgsql as $$
 begin
 	insert into queue_signals (item_id, kind) select unnest(items), of_kind;
@@ -18,7 +17,6 @@ end $$;
 
 -- Leases up to most due items of the kind, of any tenant except the tenants in exceptions, to holder. Also returns,
 -- with fresh = false, the items that holder leased earlier and for which queue_add was called since.
-drop function if exists queue_claim(uuid, int, int, uuid[]);
 create or replace function queue_claim(of_kind text, holder uuid, most int, lease_seconds int, exceptions uuid[])
 returns table (tenant_id uuid, item_id uuid, fresh boolean)
 language plpgsql security definer set search_path = public, pg_temp as $$

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"spoolwright/db"
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 	"spoolwright/value"
 )
 

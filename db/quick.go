@@ -86,7 +86,7 @@ func (d *DB) shareable(stmts []*Stmt) bool {
 // readQuick is send for quick reads.
 func (d *DB) readQuick(ctx context.Context, stmts []*Stmt) error {
 	client := ctx
-	ctx, cancel := detach(ctx)
+	ctx, cancel := d.detach(ctx)
 	defer cancel()
 	if ActorOf(ctx).Tenant == "" {
 		return errNoTenant
@@ -127,7 +127,7 @@ func (d *DB) sendQuick(ctx context.Context, q *quickRead, others []*quickRead) {
 	}()
 	if len(others) > 0 { // other reads may have more time left than q
 		var cancel context.CancelFunc
-		ctx, cancel = detach(ctx)
+		ctx, cancel = d.detach(ctx)
 		defer cancel()
 	}
 	all := append([]*quickRead{q}, others...)

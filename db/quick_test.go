@@ -10,14 +10,16 @@ import (
 	"time"
 
 	"spoolwright/db"
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 	"spoolwright/value"
 )
 
 // openForSharing returns a DB with one connection for reads, so that a second read waits.
 func openForSharing(t *testing.T) *db.DB {
 	t.Helper()
-	return open(t, db.Config{URL: testkit.Private().AppURL(), MaxConns: 2})
+	d := open(t, db.Config{URL: testkit.Private().AppURL(), MaxConns: 2})
+	d.SetDeadline(time.Hour)
+	return d
 }
 
 // holdReads occupies the connection for reads until release is called.
@@ -220,17 +222,14 @@ func TestSharedReadsHaveTheirOwnTime(t *testing.T) {
 	t.Parallel()
 	d := openForSharing(t)
 	ctx := newTenant(t, d)
+	release := holdReads(t, d, ctx)
 	var group sync.WaitGroup
-	group.Go(func() { // occupies the connection for reads
-		if err := d.Read(ctx, db.SQL(`select pg_sleep(6)::text`)); err != nil {
-			t.Error(err)
-		}
-	})
-	testkit.Eventually(t, "a connection is in use", func() bool { return d.Stats().InUse > 0 })
 	const slow = `select $1::text || coalesce(pg_sleep(2.5)::text, '')`
+	d.SetDeadline(2 * time.Second) // less than the statement takes
 	startQuick(t, d, &group, ctx, slow, "sender")
-	time.Sleep(2 * time.Second) // so that other may wait longer than sender, which needs 6 of its 10 seconds for both
+	d.SetDeadline(time.Hour)
 	other := startQuick(t, d, &group, ctx, slow, "other")
+	release()
 	group.Wait()
 	if other.err != nil || other.got != "other" {
 		t.Errorf("a read with enough time: %q, %v", other.got, other.err)

@@ -9,10 +9,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"spoolwright/db"
-	"spoolwright/testkit"
+	"spoolwright/db/local"
+	"spoolwright/tests/testkit"
 )
 
 // A commit whose wait for the synchronous standby ends early is not a success, whatever ended the wait. Reads
@@ -138,7 +140,7 @@ func TestDemotedPrimary(t *testing.T) {
 	testkit.Check(t, d.Ready(t.Context()))
 
 	testkit.Exec(t, old, `alter system set default_transaction_read_only = on`, `select pg_reload_conf()`)
-	eventuallyReadOnly(t, d, ctx)
+	eventuallyReadOnly(t, old)
 	if err := d.Write(ctx, addRow("rejected")); !errors.Is(err, db.ErrUnavailable) ||
 		errors.Is(err, db.ErrOutcomeUnknown) {
 		t.Errorf("a write while all PostgreSQL are read-only: %v", err)
@@ -172,10 +174,17 @@ func TestDemotedPrimary(t *testing.T) {
 	testkit.Check(t, d.Ready(t.Context()))
 }
 
-func eventuallyReadOnly(t *testing.T, d *db.DB, ctx context.Context) {
+// eventuallyReadOnly waits until all connections are read-only. PostgreSQL opens no connection with the new setting
+// before it has told the others.
+func eventuallyReadOnly(t *testing.T, s *local.Server) {
 	t.Helper()
 	testkit.Eventually(t, "PostgreSQL is read-only", func() bool {
-		return single[string](t, d, ctx, `select current_setting('default_transaction_read_only')`) == "on"
+		conn, err := pgx.Connect(t.Context(), s.SuperURL())
+		testkit.Check(t, err)
+		defer conn.Close(t.Context())
+		var setting string
+		testkit.Check(t, conn.QueryRow(t.Context(), `show default_transaction_read_only`).Scan(&setting))
+		return setting == "on"
 	})
 }
 
@@ -201,7 +210,7 @@ func testReadyReadOnly(t *testing.T, before []string) {
 	pid := single[int](t, d, ctx, `select pg_backend_pid()`)
 	testkit.Exec(t, s, before...)
 	testkit.Exec(t, s, `alter system set default_transaction_read_only = on`, `select pg_reload_conf()`)
-	eventuallyReadOnly(t, d, ctx)
+	eventuallyReadOnly(t, s)
 	begin := time.Now()
 	if err := d.Ready(t.Context()); !errors.Is(err, db.ErrUnavailable) {
 		t.Errorf("ready: %v", err)

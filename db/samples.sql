@@ -15,7 +15,8 @@ create or replace function delete_samples(name text, col text) returns void
 language plpgsql security definer set search_path = public, pg_temp as $$
 begin
 	if name || '.' || col not in ('usage_changes.spool_id', 'printer_slots.printer_id', 'printer_slots.spool_id',
-		'spool_usage.id', 'spool_usage.spool_id', 'run_history.run_id', 'run_items.run_id', 'run_materials.run_id',
+		'spool_usage.id', 'spool_usage.spool_id', 'spool_contents.spool_id',
+		'run_history.run_id', 'run_items.run_id', 'run_materials.run_id',
 		'production_runs.id', 'order_lines.order_id', 'order_items.order_id', 'order_assignments.product_id',
 		'orders.id', 'product_components.product_id',
 		'product_materials.product_id', 'product_pictures.product_id', 'piece_entries.product_id',

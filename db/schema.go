@@ -3,6 +3,7 @@ package db
 import (
 	"context"
 	"embed"
+	"io/fs"
 	"slices"
 
 	"spoolwright/db/schema"
@@ -11,41 +12,21 @@ import (
 // Definition is schema.Definition.
 type Definition = schema.Definition
 
-var (
-	// The migrations are append-only: a released file is never edited. They create tables; functions and triggers are
-	// in definitions.
-	//
-	//go:embed migrations/*.sql
-	migrations embed.FS
+// The migrations create tables; functions and triggers are in definitions.
+//
+//go:embed migrations/*.sql
+var migrations embed.FS
 
-	//go:embed id.sql
-	idSQL string
-	//go:embed refuse.sql
-	refuseSQL string
-	//go:embed counts.sql
-	countsSQL string
-	//go:embed hidden.sql
-	hiddenSQL string
-	//go:embed directory.sql
-	directorySQL string
-	//go:embed queue.sql
-	queueSQL string
-	//go:embed statistics.sql
-	statisticsSQL string
-	//go:embed samples.sql
-	samplesSQL string
-)
+//go:embed *.sql
+var functions embed.FS
 
 // ownDefinitions are the functions of this package, which the features' definitions may call.
-var ownDefinitions = []Definition{
-	{Name: "db/id", Version: 1, SQL: idSQL},
-	{Name: "db/refuse", Version: 1, SQL: refuseSQL},
-	{Name: "db/counts", Version: 1, SQL: countsSQL},
-	{Name: "db/hidden", Version: 1, SQL: hiddenSQL},
-	{Name: "db/directory", Version: 1, SQL: directorySQL},
-	{Name: "db/queue", Version: 1, SQL: queueSQL},
-	{Name: "db/statistics", Version: 1, SQL: statisticsSQL},
-	{Name: "db/samples", Version: 1, SQL: samplesSQL},
+var ownDefinitions = Definitions("db", functions,
+	"id", "raise_code", "counts", "hidden", "directory", "queue", "statistics", "samples")
+
+// Definitions is schema.Definitions.
+func Definitions(pkg string, files fs.FS, order ...string) []Definition {
+	return schema.Definitions(pkg, files, order...)
 }
 
 // schemaOf returns the schema of a program with the definitions of its features.

@@ -52,9 +52,9 @@ var (
 		when set_config('app.api_key_id', '', true) is null then null
 		when not coalesce((
 			select case when u.otp_missing and not $4
-				then refuse('SW403', 'the caller must set up a second factor first') is null else true end
+				then raise_code('SW403', 'the caller must set up a second factor first') is null else true end
 			from users u where `+validUser("$2::uuid", "$3")+`), false)
-			then refuse('SW401', 'the caller is unknown, disabled, or has another role')`)
+			then raise_code('SW401', 'the caller is unknown, disabled, or has another role')`)
 
 	// bindKey binds to the API key $2 of the tenant $1, which must exist and must not be revoked or expired. $3 must be
 	// the SHA-256 of its secret, or of its previous secret until the previous secret expires.
@@ -62,7 +62,7 @@ var (
 		when set_config('app.user_id', '', true) is null then null
 		when set_config('app.api_key_id', $2::text, true) is null then null
 		when not exists (select from api_keys k where `+validKey("$2::uuid", "$3")+`)
-			then refuse('SW402', 'the API key is unknown, revoked or expired')`)
+			then raise_code('SW402', 'the API key is unknown, revoked or expired')`)
 )
 
 // validUser returns the condition that u is the user of the tenant $1, enabled, and has the role.
@@ -95,13 +95,13 @@ func Refused(tenant string, actors []Actor) *Stmt {
 }
 
 // newBinding returns a binding to the tenant $1 with further conditions, which have args arguments together with the
-// tenant. If the session lacks the settings of settingsSQL, refuse raises SW500. CASE evaluates its conditions in
+// tenant. If the session lacks the settings of settingsSQL, raise_code raises SW500. CASE evaluates its conditions in
 // order, so the policies of the tables in later conditions see the tenant.
 func newBinding(args int, conditions string) binding {
 	sql := `
 	select case
 		when current_user <> '` + appRole + `' or current_setting('search_path') <> '` + appSchemas + `'
-			then refuse('SW500', 'the session lost its role or its schemas')
+			then raise_code('SW500', 'the session lost its role or its schemas')
 		when set_config('app.tenant_id', $1::text, true) is null then null` + conditions
 	origin := `
 		when set_config('app.origin', $` + strconv.Itoa(args+1) + `, true) is null then null`

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"spoolwright/db"
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 )
 
 // Analyze analyzes a table when it has grown by half, and no other one.

@@ -13,7 +13,7 @@ import (
 	"spoolwright/db"
 	"spoolwright/db/schema"
 	"spoolwright/inventory"
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 	"spoolwright/value"
 )
 
@@ -139,73 +139,34 @@ func TestNextRelease(t *testing.T) {
 	}
 }
 
-// Migrations that change stored data change that of all tenants: migration 23 writes the values of pieces in stock
-// into their ledger, and migration 24 corrects the levels of removed products. Products get numbers.
-func TestMigratedData(t *testing.T) {
-	t.Parallel()
-	u := emptyDatabase(t)
-	old, files := db.Schema(nil), fstest.MapFS{}
-	names, err := fs.Glob(old.Migrations, "migrations/*.sql")
-	testkit.Check(t, err)
-	for _, name := range names[:22] {
-		sql, err := fs.ReadFile(old.Migrations, name)
-		testkit.Check(t, err)
-		files[name] = &fstest.MapFile{Data: sql}
-	}
-	old.Migrations = files
-	_, err = old.Migrate(t.Context(), u.owner, u.app)
-	testkit.Check(t, err)
-	super := connect(t, u.super)
-	// Each tenant has a box of a lid and a body. The box and the lid were removed before the body got two levels more.
-	// Of the lid, three pieces came for 6, two of unknown cost came after them, and one of these was scrapped.
-	exec(t, super, `
-		insert into tenants (tenant_id, name) select gen_random_uuid(), 'farm ' || n from generate_series(1, 2) n;
-		insert into products (tenant_id, id, name, levels, hidden_at)
-			select t.tenant_id, gen_random_uuid(), p.name, p.levels, case when p.removed then now() end
-			from tenants t cross join (values ('Box', 2, true), ('Lid', 1, true), ('Body', 2, false), ('Insert', 1, false),
-				('Nut', 0, false)) p (name, levels, removed);
-		insert into product_components (tenant_id, id, product_id, component_product_id, quantity)
-			select p.tenant_id, gen_random_uuid(), p.id, c.id, 1
-			from (values ('Box', 'Lid'), ('Box', 'Body'), ('Lid', 'Body'), ('Body', 'Insert'), ('Insert', 'Nut')) x (a, b)
-			join products p on p.name = x.a join products c on c.tenant_id = p.tenant_id and c.name = x.b;
-		insert into piece_entries (tenant_id, id, product_id, kind, pieces, on_hand, cost, created_at)
-			select p.tenant_id, gen_random_uuid(), p.id, e.kind, e.pieces, e.on_hand, e.cost,
-				now() + e.on_hand * interval '1 second'
-			from products p cross join (values ('produced', 3, 3, 6.0), ('counted', 2, 5, null), ('scrapped', -1, 4, null))
-				e (kind, pieces, on_hand, cost)
-			where p.name = 'Lid';
-		update piece_entries set created_at = now() + interval '1 minute' where kind = 'scrapped';
-		insert into product_pieces (tenant_id, product_id, on_hand, value, unvalued)
-			select p.tenant_id, p.id, 4, 6, 1 from products p where p.name = 'Lid'`)
-	_, err = db.Migrate(t.Context(), u.owner, u.app, app.Definitions)
-	testkit.Check(t, err)
-	testkit.EqualSlices(t, queryStrings(t, super, `
-		select e.kind || ' ' || trim_scale(e.value) || ' ' || e.unvalued || ' ' || trim_scale(e.stock_value) || ' '
-			|| e.stock_unvalued || ', ' || count(*)
-		from piece_entries e group by e.kind, e.value, e.unvalued, e.stock_value, e.stock_unvalued, e.created_at
-		order by e.created_at`),
-		[]string{"produced 6 0 6 0, 2", "counted 0 2 6 2, 2", "scrapped 0 -1 6 1, 2"}, "the ledgers of pieces")
-	testkit.EqualSlices(t, queryStrings(t, super, `
-		select p.name || ' ' || p.levels || ', ' || count(*) from products p group by p.name, p.levels order by p.levels`),
-		[]string{"Nut 0, 2", "Insert 1, 2", "Body 2, 2", "Lid 3, 2", "Box 4, 2"}, "the levels of products")
-	testkit.EqualSlices(t, queryStrings(t, super, `
-		select string_agg(p.number::text, ' ' order by p.number) from products p group by p.tenant_id`),
-		[]string{"1 2 3 4 5", "1 2 3 4 5"}, "the numbers of products, by tenant")
-}
-
-// A database of the time before the first release is rejected, and stays as it is.
+// A database whose migrations had other texts, as programs before the first release made, is rejected, and stays as it
+// is. The first of them stored no hash.
 func TestDatabaseBeforeFirstRelease(t *testing.T) {
 	t.Parallel()
-	for _, version := range []int{1, 33} {
+	names, err := fs.Glob(db.Schema(nil).Migrations, "migrations/*.sql")
+	testkit.Check(t, err)
+	list := func(names []string, hash string) string {
+		var rows []string
+		for i, name := range names {
+			name = strings.TrimSuffix(strings.TrimPrefix(name, "migrations/"), ".sql")
+			rows = append(rows, fmt.Sprintf("(%d, '%s'%s)", i+1, name, hash))
+		}
+		return "insert into schema_migrations values " + strings.Join(rows, ", ")
+	}
+	for name, sql := range map[string]string{
+		"the names of another time": list([]string{"0001_accounts", "0002_spools"}, ""),
+		"these names":               list(names, ""),
+		"more migrations":           list(append(names, "0008_pieces", "0009_shops", "0010_plates"), ""),
+		"other texts":               `alter table schema_migrations add sha256 text; ` + list(names, ", 'the hash'"),
+		"one other text": `alter table schema_migrations add sha256 text; ` + list(names, ", 'the hash'") +
+			strings.Join(hashUpdates(t, names[:len(names)-1]), ""),
+	} {
 		u := emptyDatabase(t)
 		owner := connect(t, u.owner)
-		exec(t, owner, fmt.Sprintf(`
-			create table schema_migrations (
-				version int primary key, name text not null, applied_at timestamptz not null default now());
-			insert into schema_migrations (version, name)
-				select n, case n when 1 then '0001_accounts' else 'other' end from generate_series(1, %d) n;
+		exec(t, owner, `
+			create table schema_migrations (version int primary key, name text not null);
 			create table tenants (name text);
-			insert into tenants values ('farm')`, version))
+			insert into tenants values ('farm');`+sql)
 		state := func() []string {
 			return queryStrings(t, owner, `
 				select oid::regclass || ' ' || xmin from pg_class where relnamespace = 'public'::regnamespace
@@ -215,9 +176,21 @@ func TestDatabaseBeforeFirstRelease(t *testing.T) {
 		before := state()
 		applied, err := db.Migrate(t.Context(), u.owner, u.app, app.Definitions)
 		if applied != (schema.Applied{}) || err == nil || strings.Contains(err.Error(), "\n") ||
-			!strings.Contains(err.Error(), "before 1.0.0") || !strings.Contains(err.Error(), "pg_dump --data-only") {
-			t.Errorf("at migration %d: %+v, %v", version, applied, err)
+			!strings.Contains(err.Error(), "before 1.0.0") || !strings.Contains(err.Error(), "a new DATA_DIR, or drop") {
+			t.Errorf("%s: %+v, %v", name, applied, err)
 		}
-		testkit.EqualSlices(t, state(), before, "at migration %d: the database", version)
+		testkit.EqualSlices(t, state(), before, "%s: the database", name)
 	}
+}
+
+// hashUpdates returns statements that store the hashes of the first migrations.
+func hashUpdates(t *testing.T, names []string) (all []string) {
+	t.Helper()
+	for i, name := range names {
+		sql, err := fs.ReadFile(db.Schema(nil).Migrations, name)
+		testkit.Check(t, err)
+		all = append(all, fmt.Sprintf("; update schema_migrations set sha256 = '%s' where version = %d",
+			db.Definition{SQL: string(sql)}.Hash(), i+1))
+	}
+	return all
 }

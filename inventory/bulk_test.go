@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"spoolwright/inventory"
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 	"spoolwright/value"
 )
 

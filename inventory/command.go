@@ -6,7 +6,6 @@ import "spoolwright/cli"
 var Commands = []cli.Command{
 	importCatalogCommand,
 	Export.Command("spools"),
-	ExportUsage.Command("usage"),
-	ExportVendors.Command("vendors"),
-	ExportFilaments.Command("filaments"),
+	exportVendors.Command("vendors"),
+	exportFilaments.Command("filaments"),
 }

@@ -51,7 +51,7 @@ type UsageWarningCode string
 
 // Enum returns all codes.
 func (UsageWarningCode) Enum() []string {
-	return []string{"FILAMENT_SHORTFALL", "OVER_NET_WEIGHT"}
+	return []string{"FILAMENT_SHORTFALL", "OVER_NET_WEIGHT", "WEIGHED_SINCE"}
 }
 
 // MovedUsage is the response to a UsageMove.
@@ -62,7 +62,7 @@ type MovedUsage struct {
 
 // The errors of reversals and moves.
 var (
-	errReversed = server.Conflict("USAGE_ALREADY_REVERSED", "The entry %s has reversed this one before",
+	errReversed = server.Conflict("USAGE_ALREADY_REVERSED", "The entry %s already reversed this one",
 		"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a45")
 	errOfRun = server.Conflict("USAGE_OF_RUN",
 		"The production run %s counts the grams of the entry; correct what the run used instead",
@@ -76,7 +76,9 @@ var (
 
 const (
 	errIsReversal = "reverses another one; to take that back, record the change again"
+	errIsRefill   = "is part of a refill; edit or weigh the spool"
 	errIsFirst    = "is the first one of its spool; edit or weigh the spool, or remove it"
+	errIsBalance  = "balances another one at a weighing; reverse that one, or the weighing"
 )
 
 const reversalRules = "The new entry has the kind of the first one and its grams with the other sign, also " +
@@ -85,7 +87,11 @@ const reversalRules = "The new entry has the kind of the first one and its grams
 	"follow within about an hour. An entry of a printer that was reversed does not grow any more.\n\n" +
 	"An entry is reversed once (`USAGE_ALREADY_REVERSED`). The first entry of a spool and a reversal cannot be " +
 	"reversed (`USAGE_NOT_REVERSIBLE`): to take a reversal back, record the change again. What a production run has " +
-	"used is corrected through the run (`USAGE_OF_RUN`); this includes use outside of the run that it counts."
+	"used is corrected through the run (`USAGE_OF_RUN`); this includes use outside of the run that it counts.\n\n" +
+	"If a spool was weighed after the entry, or its remaining weight was edited, it keeps its weight " +
+	"(`WEIGHED_SINCE`): one more entry, with the kind and the day of the weighing, balances the grams. Its " +
+	"`balances_id` names the entry that it balances, and its `weighing_id` the weighing. To reverse the weighing also " +
+	"takes back what is balanced at it."
 
 const correctionWarnings = "`warnings` has `OVER_NET_WEIGHT` if the spool has more than its `net_weight_grams` " +
 	"then. It has `FILAMENT_SHORTFALL` if the spool has less than the entry takes: the spool is empty then, and the " +
@@ -120,6 +126,8 @@ type ledgerEntry struct {
 	ReversedBy *string        `json:"reversed_by_id"`
 	Change     value.Decimal  `json:"change_grams"`
 	Shortfall  *value.Decimal `json:"shortfall_grams"`
+	WeighingID *string        `json:"weighing_id"`    // if the entry balances another one
+	Balanced   value.Decimal  `json:"balanced_grams"` // by entries that balance others at this one
 	Reason     *string        `json:"reason"`
 	PrinterID  *string        `json:"printer_id"`
 	ReporterID *string        `json:"reporter_id"`
@@ -137,8 +145,12 @@ func (e *ledgerEntry) reversible() error {
 		return errReversed.With(*e.ReversedBy)
 	case e.ReversesID != nil:
 		return errNotReversible.With(errIsReversal)
+	case e.WeighingID != nil:
+		return errNotReversible.With(errIsBalance)
 	case e.Kind == "created":
 		return errNotReversible.With(errIsFirst)
+	case e.Kind == "discarded", e.Kind == "refilled":
+		return errNotReversible.With(errIsRefill)
 	case e.RunID != nil:
 		return errOfRun.With(*e.RunID)
 	}
@@ -163,6 +175,7 @@ type heldSpool struct {
 	Name      string
 	Remaining value.Decimal `json:"remaining_weight_grams"`
 	Net       value.Decimal `json:"net_weight_grams"`
+	Weighed   *Weighing     `json:"weighed"` // after the moment of the entry to correct
 	Hidden    bool
 }
 
@@ -178,41 +191,61 @@ const (
 	mostShortfall = 999_999_999 * value.DecimalOne // in an entry
 )
 
-// correct returns a statement that adds an entry to the ledger of the spool, and statements that read the new entry.
-// The new entry has the kind, printer and time of the entry first, and names first in the column link. Reports count
-// use grams for it. The weight of the spool changes by grams, within its limits.
+// correct returns statements that add an entry to the ledger of the spool, and read the new entry. The new entry has
+// the kind, printer and time of the entry first, and names first in the column link. Reports count use grams for it.
+// The weight of the spool changes by grams, within its limits. If first is a weighing, what others have balanced at it
+// is taken back, too. A later weighing keeps the weight of the spool.
 func (s *heldSpool) correct(
-	first *ledgerEntry, link string, use, grams value.Decimal, reason any,
+	first *ledgerEntry, link string, use, grams value.Decimal, reason *string,
 ) (stmts []*db.Stmt, entry *db.Stmt, warnings []UsageWarning) {
-	after := min(max(s.Remaining+grams, 0), mostGrams)
-	shortfall := min(max(use+after-s.Remaining, -mostShortfall), mostShortfall)
+	balanced := -first.Balanced
+	if link == "moves_id" {
+		balanced = 0
+	}
+	start := s.Weighed.From(s.Remaining)
+	after := min(max(start+grams+balanced, 0), mostGrams)
+	shortfall := min(max(use+after-balanced-start, -mostShortfall), mostShortfall)
 	warn := func(code UsageWarningCode, grams value.Decimal, format string, args ...any) {
 		warnings = append(warnings, UsageWarning{code,
 			fmt.Sprintf("%s (spool %d) ", s.Name, s.Number) + fmt.Sprintf(format, args...), grams})
 	}
-	if short := after - (s.Remaining + grams); short > 0 {
-		warn("FILAMENT_SHORTFALL", short, "was thought to have %s g, and %s g more are taken; it is empty now",
+	if s.Weighed != nil {
+		warn("WEIGHED_SINCE", after-start, "was weighed after that, and keeps %s g", s.Remaining)
+	} else if short := after - (start + grams + balanced); short > 0 {
+		warn("FILAMENT_SHORTFALL", short, "had only %s g on record; %s g more were taken, so it is now empty",
 			s.Remaining, short)
 	}
-	if over := after - s.Net; grams > 0 && over > 0 {
+	if over := after - s.Net; s.Weighed == nil && after > start && over > 0 {
 		warn("OVER_NET_WEIGHT", over, "has %s g now, %s g more than a full one", after, over)
 	}
-	used := "updated_at = now()"
+	e := Entry{ID: value.NewID(), Spool: s.ID, Kind: first.Kind, Reason: reason, Before: start, After: after - balanced,
+		Shortfall: shortfall, Printer: first.PrinterID, Reporter: first.ReporterID, UsedAt: first.UsedAt}
 	if link == "moves_id" {
-		used += ", first_used_at = least(first_used_at, $7::text::timestamptz), " +
-			"last_used_at = greatest(last_used_at, $7::text::timestamptz)"
+		e.Moves = first.ID
+	} else {
+		e.Reverses = first.ID
 	}
-	changed := weightChange{
-		spools: `update spools set remaining_weight_grams = $2::numeric, ` + used + ` where id = $1`,
-		before: "$3::numeric", kind: first.Kind, reason: "$5", shortfall: "nullif($4::numeric, 0)",
-		fields: ", " + link + ", printer_id, used_at, reporter_id",
-		values: ", $6::uuid, $8::uuid, $7::text::timestamptz, $9::uuid",
-	}.statement(`select id from spool`, s.ID, after.String(), s.Remaining.String(), shortfall.String(), reason,
-		first.ID, first.UsedAt, first.PrinterID, first.ReporterID)
+	entries := []Entry{e}
+	if balanced != 0 {
+		back := Entry{ID: value.NewID(), Spool: s.ID, Kind: first.Kind, Weighing: first.ID, Balances: e.ID,
+			UsedAt: first.UsedAt, Before: after - balanced, After: after}
+		if balanced > 0 { // first, so that the weight does not become negative
+			back.Before, back.After = start, start+balanced
+			entries[0].Before, entries[0].After = back.After, after
+			entries = []Entry{back, entries[0]}
+		} else {
+			entries = append(entries, back)
+		}
+	}
+	stmts = []*db.Stmt{Record(false, s.Weighed.Balance(s.Remaining, entries))}
+	if link == "moves_id" {
+		stmts = append(stmts, db.SQL(`update spools set first_used_at = least(first_used_at, $2::text::timestamptz),
+			last_used_at = greatest(last_used_at, $2::text::timestamptz) where id = $1`, s.ID, first.UsedAt))
+	}
 	entry = db.SQL(`
-		select `+usageColumns("u")+`, s.remaining_weight_grams
-		from spool_usage u join spools s on s.id = u.spool_id where u.`+link+` = $1`, first.ID)
-	return []*db.Stmt{changed, entry}, entry, warnings
+		select `+UsageColumns("u")+`, s.remaining_weight_grams
+		from spool_usage u join spools s on s.id = u.spool_id where u.id = $1`, e.ID)
+	return append(stmts, entry), entry, warnings
 }
 
 // correction returns the JSON of a UsageCorrection.
@@ -248,13 +281,16 @@ func (h handlers) correct(
 		union all
 		(select s.id from spools s where s.number = $3::int)`
 	named := []any{spool, other.SpoolID.Arg(), other.SpoolNumber.Arg()}
+	moment := weighingSince("s.id", "(select coalesce(u.used_at, u.created_at) from spool_usage u where u.id = $4)")
 	locked := server.LockRows("spools", "id", ids, "true", named...)
 	spools := db.SQL(`
 		select s.id, s.number, spool_name(s.material_type, s.material_name, s.color, s.brand) as name,
-			s.remaining_weight_grams, s.net_weight_grams, s.hidden_at is not null as hidden
-		from (`+ids+`) held join spools s on s.id = held.id`, named...)
+			s.remaining_weight_grams, s.net_weight_grams, s.hidden_at is not null as hidden, `+moment+` as weighed
+		from (`+ids+`) held join spools s on s.id = held.id`, append(named, id)...)
 	entry := db.SQL(`
 		select u.id, u.spool_id, u.kind, u.reverses_id, u.change_grams, u.shortfall_grams, u.reason, u.printer_id,
+			u.weighing_id, coalesce((select sum(b.change_grams) from spool_usage b
+				where b.spool_id = u.spool_id and b.weighing_id = u.id), 0) as balanced_grams,
 			(select v.id from spool_usage v where v.reverses_id = u.id) as reversed_by_id,
 			coalesce(u.run_id, u.counted_run_id,
 				counting_run(u.spool_id, coalesce(u.used_at, u.created_at), u.created_at)) as run_id,
@@ -277,12 +313,11 @@ func (h handlers) correct(
 	})
 }
 
-// reverse returns three things: the statements that reverse the entry and correct the summary of its day; entry, the
-// statement that returns the new entry; and warnings.
-func (c *correcting) reverse(reason any) (stmts []*db.Stmt, entry *db.Stmt, warnings []UsageWarning) {
+// reverse returns three things: the statements that reverse the entry; entry, the statement that returns the new entry;
+// and warnings.
+func (c *correcting) reverse(reason *string) (stmts []*db.Stmt, entry *db.Stmt, warnings []UsageWarning) {
 	e := c.entry
-	stmts, entry, warnings = c.from.correct(e, "reverses_id", -e.use(), -e.Change, reason)
-	return append(stmts, db.SQL(`select usage_dated(array[$1::text::timestamptz])::text`, e.UsedAt)), entry, warnings
+	return c.from.correct(e, "reverses_id", -e.use(), -e.Change, reason)
 }
 
 // audited returns the statement that adds an entry for the correction to the audit log.
@@ -298,7 +333,7 @@ func (h handlers) reverse(ctx context.Context, r *server.Request[UsageReversal])
 		if err := c.entry.reversible(); err != nil {
 			return nil, err
 		}
-		stmts, entry, warnings = c.reverse(r.In.Reason.Arg())
+		stmts, entry, warnings = c.reverse(r.In.Reason.Value)
 		return append(stmts, c.audited("usage.reversed")), nil
 	})
 	if err != nil {
@@ -324,7 +359,7 @@ func (h handlers) move(ctx context.Context, r *server.Request[UsageMove]) (serve
 			return nil, err
 		}
 		to := &c.spools[i]
-		stmts, entry, w := c.reverse(r.In.Reason.Arg())
+		stmts, entry, w := c.reverse(r.In.Reason.Value)
 		reversal, warnings = entry, w
 		use := c.entry.use()
 		more, entry, w := to.correct(c.entry, "moves_id", use, -use, c.entry.Reason)

@@ -8,8 +8,7 @@ import (
 	"time"
 
 	"spoolwright/db"
-	"spoolwright/inventory"
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 	"spoolwright/value"
 )
 
@@ -29,7 +28,7 @@ func report(t *testing.T, c *testkit.Client, number, grams any) {
 // Each kind of entry is reversed by one with the opposite grams, once.
 func TestReverse(t *testing.T) {
 	t.Parallel()
-	api := testkit.New(t, testkit.Options{}, inventory.Routes)
+	api := testkit.New(t, testkit.Options{}, testkit.Features...)
 	tenant := api.Tenant(t)
 	c, ada := tenant.User(t, "operator"), tenant.User(t, "admin")
 	made := c.Post(t, spools, spool(j{"spool_weight_grams": 200, "remaining_weight_grams": 900,
@@ -58,7 +57,8 @@ func TestReverse(t *testing.T) {
 			"before_grams": json.Number(test.left), "after_grams": json.Number("900"),
 			"change_grams":    json.Number(sum("900", "-"+test.left)),
 			"shortfall_grams": nil, "covered_grams": nil, "reverses_id": first, "reversed_by_id": nil, "moves_id": nil,
-			"created_at": moment, "updated_at": nil, "remaining_weight_grams": json.Number("900"), "warnings": []any{}})
+			"weighing_id": nil, "balances_id": nil, "created_at": moment, "updated_at": nil,
+			"remaining_weight_grams": json.Number("900"), "warnings": []any{}})
 		after := c.Get(t, path).Want(200).Shows(map[string]string{"remaining_weight_grams": "900"})
 		if compare(after.Text("updated_at"), before.Text("updated_at")) <= 0 {
 			t.Errorf("updated_at was %s and is %s", before.Text("updated_at"), after.Text("updated_at"))
@@ -94,16 +94,18 @@ func TestReverseShortfall(t *testing.T) {
 	c.Patch(t, path, j{"remaining_weight_grams": 100}).Want(200)
 	edited := newest(t, c, path)
 	c.Post(t, deducted+"/reverse", nil).Want(200).Shows(map[string]string{"change_grams": "30",
-		"shortfall_grams": "-15.5", "remaining_weight_grams": "130", "warnings": "[]"})
-	c.Get(t, reportURL).Want(200).Shows(map[string]string{"grams": "0", "cost": "0", "corrected_grams": "-100"})
+		"shortfall_grams": "-15.5", "remaining_weight_grams": "100", "warnings.0.code": "WEIGHED_SINCE",
+		"warnings.0.grams":  "30",
+		"warnings.0.detail": "PLA Black (spool 1) was weighed after that, and keeps 100 g"})
+	c.Get(t, reportURL).Want(200).Shows(map[string]string{"grams": "0", "cost": "0", "corrected_grams": "-70"})
 
-	// Of the 100 g that the edit added, 20 g are left.
-	c.Post(t, path+"/deduct", j{"weight_grams": 110}).Want(200)
-	c.Post(t, edited+"/reverse", nil).Want(200).Shows(map[string]string{"kind": "edited", "change_grams": "-20",
-		"shortfall_grams": "80", "remaining_weight_grams": "0", "warnings.0.code": "FILAMENT_SHORTFALL",
-		"warnings.0.grams": "80", "warnings.0.detail": "PLA Black (spool 1) was thought to have 20 g, " +
-			"and 80 g more are taken; it is empty now"})
-	c.Get(t, reportURL).Want(200).Shows(map[string]string{"grams": "110", "cost": "2.2", "corrected_grams": "0"})
+	// Of the 70 g that the edit found, 20 g are left.
+	c.Post(t, path+"/deduct", j{"weight_grams": 80}).Want(200)
+	c.Post(t, edited+"/reverse", nil).Want(200).Shows(map[string]string{"kind": "edited", "change_grams": "-50",
+		"shortfall_grams": "50", "remaining_weight_grams": "0", "warnings.0.code": "FILAMENT_SHORTFALL",
+		"warnings.0.grams": "50", "warnings.0.detail": "PLA Black (spool 1) had only 20 g on record; " +
+			"50 g more were taken, so it is now empty"})
+	c.Get(t, reportURL).Want(200).Shows(map[string]string{"grams": "80", "cost": "1.6", "corrected_grams": "0"})
 
 	// An entry that only found the spool empty changes no weight.
 	c.Post(t, path+"/deduct", j{"weight_grams": 7, "allow_shortfall": true}).Want(200)
@@ -114,29 +116,31 @@ func TestReverseShortfall(t *testing.T) {
 	c.Patch(t, path, j{"remaining_weight_grams": 950}).Want(200)
 	c.Post(t, path+"/deduct", j{"weight_grams": 100}).Want(200)
 	deducted = newest(t, c, path)
-	c.Patch(t, path, j{"remaining_weight_grams": 1000}).Want(200)
+	report(t, c, 1, -150)
 	c.Post(t, deducted+"/reverse", nil).Want(200).Shows(map[string]string{"remaining_weight_grams": "1100",
 		"shortfall_grams": "null", "warnings.0.code": "OVER_NET_WEIGHT", "warnings.0.grams": "100",
 		"warnings.0.detail": "PLA Black (spool 1) has 1100 g now, 100 g more than a full one"})
+	c.Patch(t, path, j{"remaining_weight_grams": 999_950, "net_weight_grams": 1_000_000}).Want(200)
 	c.Post(t, path+"/deduct", j{"weight_grams": 100}).Want(200)
 	deducted = newest(t, c, path)
-	c.Patch(t, path, j{"remaining_weight_grams": 999_950}).Want(200)
+	report(t, c, 1, -100)
+	c.Patch(t, path, j{"net_weight_grams": 1000}).Want(200)
 	c.Post(t, deducted+"/reverse", nil).Want(200).Shows(map[string]string{"remaining_weight_grams": "1000000",
 		"change_grams": "50", "shortfall_grams": "-50", "warnings.0.code": "OVER_NET_WEIGHT"})
-	c.Get(t, reportURL).Want(200).Shows(map[string]string{"grams": "110", "cost": "2.2"})
+	c.Get(t, reportURL).Want(200).Shows(map[string]string{"grams": "-170", "cost": "-3.4"})
 	ledger(t, c, path)
 }
 
 // Use is moved in one transaction, with its shortfall, printer, reason and day.
 func TestMove(t *testing.T) {
 	t.Parallel()
-	api := testkit.New(t, testkit.Options{}, inventory.Routes)
+	api := testkit.New(t, testkit.Options{}, testkit.Features...)
 	tenant := api.Tenant(t)
 	c := tenant.User(t, "operator")
 	var paths []string
 	for _, left := range []int{1000, 30, 500} {
 		paths = append(paths, spools+"/"+c.Post(t, spools, spool(j{"remaining_weight_grams": left, "purchase_price": 20,
-			"color": fmt.Sprint("Colour ", left)})).Want(201).ID())
+			"color": fmt.Sprint("Color ", left)})).Want(201).ID())
 	}
 	id := func(i int) string { return strings.TrimPrefix(paths[i], spools+"/") }
 	c.Post(t, paths[0]+"/deduct", j{"weight_grams": 45.5, "reason": "Test print"}).Want(200)
@@ -175,7 +179,7 @@ func TestMove(t *testing.T) {
 	reversal := paths[0] + "/usage/" + a.Text("reversed.id")
 	c.Post(t, reversal+"/move", j{"spool_number": 2}).WantError(409, "USAGE_NOT_REVERSIBLE")
 	c.Get(t, reportURL+"?group_by=color").Shows(map[string]string{"grams": "45.5", "cost": "0.91",
-		"items.0.color": "Colour 30", "items.0.grams": "45.5", "items.1.grams": "0"})
+		"items.0.color": "Color 30", "items.0.grams": "45.5", "items.1.grams": "0"})
 	if c.Get(t, paths[1]).Text("last_used_at") == "null" {
 		t.Error("the spool is not used")
 	}
@@ -231,7 +235,7 @@ func TestReversedEntryDoesNotGrow(t *testing.T) {
 	c.Get(t, reportURL).Shows(map[string]string{"grams": "10"})
 }
 
-// Reports and exports count a reversal on the day of the first entry, also if the day was summarised before.
+// Reports and exports count a reversal on the day of the first entry, also if the day was summarized before.
 func TestDayOfReversal(t *testing.T) {
 	t.Parallel()
 	testkit.AwayFromMidnight(t)
@@ -244,12 +248,12 @@ func TestDayOfReversal(t *testing.T) {
 	now := time.Now().In(zone)
 	midnight := time.Date(now.Year(), now.Month(), now.Day()-20, 0, 0, 0, 0, zone)
 	day := func(n int) string { return midnight.AddDate(0, 0, n).Format(time.DateOnly) }
-	addUsage(t, c, id, "deducted", 10, midnight.Add(-time.Second))
-	addUsage(t, c, id, "deducted", 20, midnight)
-	addUsage(t, c, id, "edited", 5, midnight)
+	c.AddUsage(t, id, "deducted", 10, midnight.Add(-time.Second))
+	c.AddUsage(t, id, "deducted", 20, midnight)
+	c.AddUsage(t, id, "edited", 5, midnight)
 	all := func() {
 		t.Helper()
-		for summarise(t, c, 31) > 0 {
+		for c.Summarize(t, 31) > 0 {
 		}
 	}
 	of := func(n int, want map[string]string) {
@@ -290,7 +294,7 @@ func TestDayOfReversal(t *testing.T) {
 // The ledgers of archived and of removed spools are corrected too; those of others are not found.
 func TestReverseScope(t *testing.T) {
 	t.Parallel()
-	api := testkit.New(t, testkit.Options{}, inventory.Routes)
+	api := testkit.New(t, testkit.Options{}, testkit.Features...)
 	tenant := api.Tenant(t)
 	c := tenant.User(t, "operator")
 	path := spools + "/" + c.Post(t, spools, spool(nil)).Want(201).ID()

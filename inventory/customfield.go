@@ -245,8 +245,8 @@ func CheckExtra(ctx context.Context, d *db.DB, entity string, extra value.Extra)
 	return ExtraProblems(defined, extra).Err()
 }
 
-// CustomFieldFilter are the parameters of the list of custom fields.
-type CustomFieldFilter struct {
+// customFieldFilter are the parameters of the list of custom fields.
+type customFieldFilter struct {
 	Entity value.Optional[CustomEntity] `query:"entity"`
 }
 
@@ -255,7 +255,7 @@ var listCustomFieldsDoc = &server.Doc{
 	Description: "Lists the definitions of the custom fields.",
 }
 
-func (f CustomFieldFilter) list() *server.List {
+func (f customFieldFilter) list() *server.List {
 	l := server.NewList("custom_fields", customFieldColumns, "", "")
 	l.CountOrdered()
 	l.WhereEqual("entity", f.Entity)
@@ -275,7 +275,7 @@ func selectCustomField(id string) *db.Stmt {
 var lockCustomField = server.LockRow("custom_fields")
 
 var (
-	errDuplicateField = server.Conflict("DUPLICATE_CUSTOM_FIELD", "There is a custom field %s of a %s already", "tag",
+	errDuplicateField = server.Conflict("DUPLICATE_CUSTOM_FIELD", "A custom field %s of a %s already exists", "tag",
 		"spool").On("key")
 	errManyFields = server.Invalid("entity", "has %d custom fields already", MaxCustomFields)
 	errFieldInUse = server.Invalid("id", "cannot be removed: more than %d items have a value of the custom field",

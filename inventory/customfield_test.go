@@ -10,7 +10,7 @@ import (
 	"spoolwright/inventory/imports"
 	"spoolwright/server"
 	"spoolwright/spoolman"
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 )
 
 const customFields = "/api/v1/custom-fields"

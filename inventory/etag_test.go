@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"spoolwright/inventory"
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 )
 
 // A client that gets a spool, edits it and sends it back cannot overwrite a change that it has not seen.

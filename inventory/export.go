@@ -9,7 +9,7 @@ import (
 	"spoolwright/value"
 )
 
-// Export writes spools. The CSV format is the one that imports.Importer.CSV reads. Without the filter Archived, it
+// Export writes spools. The CSV format is one that imports read. Without the filter Archived, it
 // writes archived spools too.
 var Export = transfer.Export[Spool]("spools", 500, transfer.ListPage(func(f SpoolFilter) *server.List {
 	if f.Archived.IsNull() {
@@ -18,15 +18,15 @@ var Export = transfer.Export[Spool]("spools", 500, transfer.ListPage(func(f Spoo
 	return f.list()
 }, `select `+spoolColumns+` from spools where id = page.id`))
 
-// ExportQuery are the parameters of the export of spools.
-type ExportQuery struct {
+// exportQuery are the parameters of the export of spools.
+type exportQuery struct {
 	server.ExportQuery
 	SpoolFilter
 	Archived value.Optional[Archived] `query:"archived" rule:"default=any"`
 }
 
 func (h handlers) export(
-	ctx context.Context, r *server.Request[ExportQuery], w io.Writer, format server.ExportFormat,
+	ctx context.Context, r *server.Request[exportQuery], w io.Writer, format server.ExportFormat,
 ) error {
 	filter := r.In.SpoolFilter
 	filter.Archived = r.In.Archived

@@ -17,15 +17,15 @@ import (
 // FilamentsTag is the tag of the operations on filaments.
 var FilamentsTag = &server.Tag{
 	Name: "filaments", Fields: fields,
-	Description: "Filaments as they are bought: the material, colour and price that their spools have.",
+	Description: "Filaments as they are bought: the material, color and price that their spools have.",
 }
 
 func (h handlers) filamentRoutes() []server.Route {
 	return []server.Route{
 		server.Op("GET /api/v1/filaments", server.Read,
-			server.HandleList[Filament](h.db, FilamentFilter.list), listFilamentsDoc),
+			server.HandleList[Filament](h.db, filamentFilter.list), listFilamentsDoc),
 		server.Op("POST /api/v1/filaments", server.Write, server.Handle(h.createFilament), createFilamentDoc),
-		server.Op("GET /api/v1/filaments/export", server.Read, ExportFilaments.Handle(h.db, "filaments"),
+		server.Op("GET /api/v1/filaments/export", server.Read, exportFilaments.Handle(h.db, "filaments"),
 			exportFilamentsDoc),
 		server.Op("GET /api/v1/filaments/{id}", server.Read,
 			server.HandleGet[Filament](h.db, selectFilament), getFilamentDoc).Versioned(lockFilament),
@@ -38,7 +38,7 @@ func (h handlers) filamentRoutes() []server.Route {
 	}
 }
 
-// ColorArrangement tells how the colours of a filament with several colours are arranged.
+// ColorArrangement tells how the colors of a filament with several colors are arranged.
 type ColorArrangement string
 
 // Enum returns all arrangements: side by side, or one after the other.
@@ -88,8 +88,8 @@ const filamentColumns = `id, number, vendor_id, vendor_name, nullif(name, '') as
 // filamentsTable is filaments with the number and the weight of each filament's spools in stock; see vendorsTable.
 var filamentsTable = withQuantities("filaments", `spools s where s.filament_id = t.id and `+inStock)
 
-// FilamentFilter selects filaments.
-type FilamentFilter struct {
+// filamentFilter selects filaments.
+type filamentFilter struct {
 	server.ExtraFilter
 	Number        value.Optional[int64]                   `query:"number" rule:"minimum=1,maximum=999999999"`
 	VendorID      value.Optional[value.UUID]              `query:"vendor_id"`
@@ -115,7 +115,7 @@ var listFilamentsDoc = &server.Doc{
 const filamentByNumber = `select id from filaments where number = ?`
 
 // list returns the list of the selected filaments.
-func (f FilamentFilter) list() *server.List {
+func (f filamentFilter) list() *server.List {
 	l := server.NewHidingList(filamentsTable, filamentColumns, "filaments", f.Hiding)
 	l.Computed()
 	l.CountOrdered() // several indexes begin with the tenant and have no other condition
@@ -357,13 +357,13 @@ func (h handlers) addFilamentSpools(
 	return createdSpools(spools), nil
 }
 
-// ExportFilaments writes filaments.
-var ExportFilaments = transfer.Export[Filament]("filaments", 500, transfer.ListPage(FilamentFilter.list,
+// exportFilaments writes filaments.
+var exportFilaments = transfer.Export[Filament]("filaments", 500, transfer.ListPage(filamentFilter.list,
 	`select `+filamentColumns+` from `+filamentsTable+` where id = page.id`))
 
 var exportFilamentsDoc = &server.Doc{
 	ID: "exportFilaments", Tag: FilamentsTag, Summary: "Export filaments",
 	Description: transfer.ExportDescription +
-		"filament, oldest first, which `POST /api/v1/filaments/import` can read; several colours are separated by " +
+		"filament, oldest first, which `POST /api/v1/filaments/import` can read; several colors are separated by " +
 		"commas.",
 }

@@ -34,7 +34,7 @@ var catalogTag = &server.Tag{
 func (h handlers) catalogRoutes() []server.Route {
 	return []server.Route{
 		server.Op("GET /api/v1/filament-catalog", server.Read,
-			server.HandleList[CatalogFilament](h.db, CatalogFilter.list), listCatalogDoc),
+			server.HandleList[CatalogFilament](h.db, catalogFilter.list), listCatalogDoc),
 		server.Op("POST /api/v1/filament-catalog/import", server.Write,
 			server.HandleText("application/jsonl", importCatalogExample, prepareCatalog, h.importCatalog),
 			importCatalogDoc),
@@ -74,8 +74,8 @@ const catalogColumns = `id, external_id, vendor, name, material_type, material_n
 	spool_weight_grams, extruder_temperature_c, bed_temperature_c, spool_type, finish, pattern, translucent, glow,
 	created_at, updated_at`
 
-// CatalogFilter selects filaments of the catalog.
-type CatalogFilter struct {
+// catalogFilter selects filaments of the catalog.
+type catalogFilter struct {
 	Vendor       value.Optional[string]                  `query:"vendor"`
 	MaterialType value.Optional[value.Set[MaterialType]] `query:"material_type"`
 	ExternalID   value.Optional[string]                  `query:"external_id"`
@@ -89,7 +89,7 @@ var listCatalogDoc = &server.Doc{
 		"index. `search` and a `sort_by` without an index read all matching items, of at most 20,000.",
 }
 
-func (f CatalogFilter) list() *server.List {
+func (f catalogFilter) list() *server.List {
 	l := server.NewList("filament_catalog", catalogColumns, "", "")
 	l.CountOrdered()
 	l.WhereText("vendor_key", f.Vendor)
@@ -206,7 +206,7 @@ func (e *externalFilament) row() (row map[string]any, problems []server.FieldErr
 	color := func(field, code string) string {
 		m := hexCode.FindStringSubmatch(strings.TrimSpace(code))
 		if m == nil {
-			problem(field, "must be a colour code such as 1a1a1a")
+			problem(field, "must be a color code such as 1a1a1a")
 			return ""
 		}
 		return "#" + strings.ToUpper(m[1]+m[2])
@@ -244,22 +244,23 @@ func readCatalog(r io.Reader) (rows []map[string]any, err error) {
 			}
 			return rows, listed.Err()
 		}
-		var entries []externalFilament
+		entries := []json.RawMessage{value}
 		if err == nil && value[0] == '[' {
 			err = json.Unmarshal(value, &entries)
-		} else if err == nil {
-			entries = make([]externalFilament, 1)
-			err = json.Unmarshal(value, &entries[0])
 		}
 		if err != nil {
 			return nil, server.Invalid("body", "must have objects of SpoolmanDB: %s", err)
 		}
-		for i := range entries {
-			row, problems := entries[i].row()
-			if known[entries[i].ID] {
+		for _, text := range entries {
+			var entry externalFilament
+			if err := json.Unmarshal(text, &entry); err != nil {
+				return nil, server.Invalid("body", "must have objects of SpoolmanDB: %s", err)
+			}
+			row, problems := entry.row()
+			if known[entry.ID] {
 				problems = append(problems, server.FieldError{Field: "id", Message: "is there twice"})
 			}
-			known[entries[i].ID] = true
+			known[entry.ID] = true
 			if len(problems) > 0 {
 				if invalid++; invalid <= transfer.MaxListed {
 					listed.Add(fmt.Sprintf("object %d", len(rows)+1), "%s", transfer.Describe(problems))
@@ -417,7 +418,7 @@ var importCatalogCommand = cli.Command{
 		replace := flags.Bool("replace", false, "remove filaments of the catalog that the file does not have")
 		dryRun := flags.Bool("dry-run", false, "check the file and count, but change nothing")
 		return accounts.InTenant(flags, func(ctx context.Context, c *cli.Call) error {
-			file, err := transfer.OpenOperand(c, transfer.OpenFile)
+			file, err := cli.OpenOperand(c, cli.OpenFile)
 			if err != nil {
 				return err
 			}

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"spoolwright/inventory"
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 )
 
 // A file of SpoolmanDB is imported into the catalog of a tenant, also several times.

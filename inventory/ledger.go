@@ -5,20 +5,17 @@ import (
 	"encoding/json"
 
 	"spoolwright/db"
+	"spoolwright/value"
 )
 
 // weightChange is a statement that changes the remaining weight of spools, and adds an entry to the usage ledger for
-// each change. Only weightChange and the SQL function report_use change remaining weights. report_use does not use
-// weightChange because it may extend the last entry.
+// each change. Only weightChange, Record and the SQL function report_use change remaining weights. report_use does not
+// use weightChange because it may extend the last entry.
 type weightChange struct {
 	spools string // an INSERT or UPDATE of spools, without RETURNING
 	before string // an expression: the remaining weight before, in terms of the changed row
 	kind   string // of the entries, a UsageKind
 	reason string // an expression, or ""
-	run    string // an expression, or ""
-	// Further columns of the entries, and the expressions for their values. Each begins with a comma; both may be
-	// "".
-	fields, values string
 	// An expression for the grams that were used although the spool did not have them; or "".
 	shortfall string
 	// The columns of spool; by default only spools.id and spools.remaining_weight_grams, because each column costs
@@ -28,19 +25,16 @@ type weightChange struct {
 
 // statement returns the statement. result is a SELECT from spool, a CTE with columns of the changed spools.
 func (c weightChange) statement(result string, args ...any) *db.Stmt {
-	columns, values := c.fields, c.values
+	columns, values := "", ""
 	if c.reason != "" {
 		columns, values = columns+", reason", values+", "+c.reason
-	}
-	if c.run != "" {
-		columns, values = columns+", run_id", values+", "+c.run // the trigger usage_added sets the printer and the time
 	}
 	if c.shortfall != "" {
 		columns, values = columns+", shortfall_grams", values+", "+c.shortfall
 	}
 	returned := cmp.Or(c.columns, "spools.id, spools.remaining_weight_grams")
 	where := ""
-	if c.kind == "edited" && c.fields == "" { // the update may have changed only other columns
+	if c.kind == "edited" { // the update may have changed only other columns
 		where = "where before <> remaining_weight_grams"
 	}
 	return db.SQL(`
@@ -87,101 +81,131 @@ func locked(set, condition string) string {
 		where id = old_id`
 }
 
-// Taken is a change that the end of a production run makes to a spool: the weight before and after, and the grams
-// that the run used although the spool did not have them. Shortfall is negative if the run recorded too large a
-// shortfall before.
-type Taken struct {
-	Spool                    string
-	Before, After, Shortfall string
+// Entry is a new entry of the ledger of a locked spool. Empty fields are null.
+type Entry struct {
+	ID        string        `json:"id"`
+	Spool     string        `json:"spool_id"`
+	Kind      string        `json:"kind"` // a UsageKind
+	Reason    *string       `json:"reason"`
+	Before    value.Decimal `json:"before_grams"`
+	After     value.Decimal `json:"after_grams"`
+	Shortfall value.Decimal `json:"shortfall_grams,omitzero"`
+
+	Run        string `json:"run_id,omitempty"`
+	CountedRun string `json:"counted_run_id,omitempty"`
+	Reverses   string `json:"reverses_id,omitempty"`
+	Moves      string `json:"moves_id,omitempty"`
+	Weighing   string `json:"weighing_id,omitempty"`
+	Balances   string `json:"balances_id,omitempty"`
+
+	Printer  *string `json:"printer_id"`
+	Reporter *string `json:"reporter_id"`
+	UsedAt   string  `json:"used_at,omitempty"`
 }
 
-// Returned is filament that left a spool outside of runs and that a run now counts as its own use. Before is the
-// weight of the spool without this filament, and After the weight with it. If the run stops counting the filament,
-// Before is the weight with it, After the weight without it, and Shortfall the grams that the spool does not have.
-type Returned struct {
-	Spool                    string
-	Before, After, Shortfall string
-	Corrected                bool // whether weighing or an edit removed the filament
-}
-
-// Take returns a statement that sets the weights of spools and adds ledger entries of the production run. kind is
-// run or wasted. The transaction must have ended the run, locked the spools and read their weights.
-func Take(run, kind string, taken []Taken) *db.Stmt {
-	return weightChange{
-		spools: takenSpools("$1", setUsed), before: takenColumn("$1", "before", "id"), kind: kind,
-		run: "$2::uuid", shortfall: `nullif(` + takenColumn("$1", "shortfall", "id") + `, 0)`,
-	}.statement(`select id from spool`, takenRows(taken), run)
-}
-
-// Return returns statements that put filament back on spools because a run counts it as its own use: the filament
-// left the spools outside of runs. Take must follow, and deducts the same filament for the run. The ledger has an
-// entry for each of both steps. If a correction removed the filament, Return adds an entry of kind edited, so that
-// reports count the filament once, as use. If the run stops counting the filament, Return must follow Take.
-func Return(run, reason string, returned []Returned) (all []*db.Stmt) {
-	for _, corrected := range []bool{true, false} {
-		var rows []Taken
-		for _, r := range returned {
-			if r.Corrected == corrected {
-				rows = append(rows, Taken{r.Spool, r.Before, r.After, r.Shortfall})
-			}
-		}
-		if rows == nil {
-			continue
-		}
-		kind := "deducted"
-		if corrected {
-			kind = "edited"
-		}
-		all = append(all, weightChange{
-			spools: takenSpools("$1", "updated_at = now()"), before: takenColumn("$1", "before", "id"), kind: kind,
-			reason: "$2", fields: ", counted_run_id", values: ", $3::uuid",
-			shortfall: `nullif(` + takenColumn("$1", "shortfall", "id") + `, 0)`,
-		}.statement(`select id from spool`, takenRows(rows), reason, run))
+// Record returns a statement that adds entries to the ledgers of spools, in this order. Each spool then has the weight
+// after its last entry. used says whether the spools were used now. The transaction must have locked the spools and
+// read their weights, and ended the runs of the entries.
+func Record(used bool, entries []Entry) *db.Stmt {
+	set := "updated_at = now()"
+	if used {
+		set = setUsed
 	}
-	return all
+	rows, _ := json.Marshal(entries) // strings and numbers cannot fail
+	const columns = `id, spool_id, kind, reason, before_grams, after_grams, shortfall_grams, run_id, counted_run_id,
+		reverses_id, moves_id, weighing_id, balances_id, printer_id, reporter_id, used_at`
+	return db.SQL(`
+		with e as materialized (
+			select * from json_populate_recordset(null::spool_usage, $1::json) with ordinality e
+		), spool as (
+			update spools set remaining_weight_grams = l.after_grams, `+set+`
+			from (select distinct on (e.spool_id) e.spool_id, e.after_grams from e order by e.spool_id, e.ordinality desc) l
+			where spools.id = any (array(select e.spool_id from e)) and spools.id = l.spool_id
+		), entry as (
+			insert into spool_usage (`+columns+`) select `+columns+` from e order by ordinality
+		)
+		select usage_dated(array(select e.used_at from e where e.used_at is not null))::text`, string(rows))
 }
 
-func takenRows(taken []Taken) string {
-	spools := map[string]map[string]string{}
-	for _, t := range taken {
-		spools[t.Spool] = map[string]string{"before": t.Before, "after": t.After, "shortfall": t.Shortfall}
+// Weighing is a weighing of a spool, and the grams that the spool should have had then.
+type Weighing struct {
+	ID       string        `json:"id"`
+	At       string        `json:"weighed_at"`
+	Kind     string        `json:"kind"`
+	Expected value.Decimal `json:"expected"`
+}
+
+// weighingSince returns a subquery for the JSON of the first Weighing of a spool after a moment, or null. Both
+// arguments are SQL expressions.
+func weighingSince(spool, moment string) string {
+	return `(select to_json(w) from weighing_since(` + spool + `, ` + moment + `) w)`
+}
+
+// Is reports whether both are the same weighing, or both nil.
+func (w *Weighing) Is(o *Weighing) bool { return w == o || w != nil && o != nil && w.ID == o.ID }
+
+// From returns the grams from which changes of a spool start that precede w. Without a weighing, these are the
+// remaining grams.
+func (w *Weighing) From(remaining value.Decimal) value.Decimal {
+	if w != nil {
+		return w.Expected
 	}
-	b, _ := json.Marshal(spools) // strings cannot fail
-	return string(b)
+	return remaining
 }
 
-// takenColumn returns an expression for the number called name of a spool. argument is the parameter that holds the
-// result of takenRows.
-func takenColumn(argument, name, spool string) string {
-	return `(` + argument + `::json -> (` + spool + `::text) ->> '` + name + `')::numeric`
+// Balance returns the entries, which start from the grams of From, as entries that precede w. The spool keeps its
+// remaining grams: one more entry takes back the change at the weighing. Without a weighing, Balance changes nothing.
+func (w *Weighing) Balance(remaining value.Decimal, entries []Entry) []Entry {
+	if w == nil || len(entries) == 0 {
+		return entries
+	}
+	first, last := &entries[0], &entries[len(entries)-1]
+	added := last.After - first.Before
+	shift := remaining - min(first.Before, last.After) // no entry ends below the remaining grams
+	balance := Entry{ID: value.NewID(), Spool: first.Spool, Kind: w.Kind, Weighing: w.ID, Balances: first.ID, UsedAt: w.At,
+		Before: remaining + max(added, 0), After: remaining + max(-added, 0)}
+	for i := range entries {
+		e := &entries[i]
+		e.Before, e.After = e.Before+shift, e.After+shift
+		if e.Run != "" {
+			balance.Balances = e.ID
+		}
+	}
+	switch {
+	case added < 0:
+		return append([]Entry{balance}, entries...)
+	case added > 0:
+		return append(entries, balance)
+	}
+	return entries
 }
 
-func takenSpools(argument, set string) string {
-	return `update spools set remaining_weight_grams = ` + takenColumn(argument, "after", "id") + `, ` + set + `
-		where id = any (array(select key::uuid from json_each(` + argument + `::json)))`
-}
-
-// plausibleGross is the condition that a scale can show the gross weight $2 for a spool. The lower limit, half the
-// weight of the empty spool, allows for another kind of empty spool. The upper limit allows half a spool more,
-// because vendors give extra filament.
-const plausibleGross = `$2::numeric between spool_weight_grams / 2
+// plausibleGross is the condition that a scale can show the gross weight $2 for a spool. The upper limit allows half a
+// spool more, because vendors give extra filament.
+const plausibleGross = `$2::numeric between spool_weight_grams
 	and spool_weight_grams + greatest(net_weight_grams, remaining_weight_grams) * 1.5`
 
 // measure returns two statements for one transaction. The first locks the spool, and returns the weight of the empty
-// spool and the largest plausible gross weight. The second sets the remaining weight to the gross weight less the
-// weight of the empty spool, but at least to 0. The second returns no row if the weight of the empty spool is
-// unknown, or if the gross weight is neither plausible nor confirmed.
-func measure(id, gross string, confirmed bool) (lock, measured *db.Stmt) {
+// spool, the gross weight of the full one, and what the empty spool weighs if the spool is new and full. The second
+// sets the remaining weight to the gross weight less the weight of the empty spool, but at least to 0; or, if the
+// spool is full, the weight of the empty spool. The second returns no row if the weight of the empty spool is unknown
+// and the spool not full, or the reverse, or if the gross weight is neither plausible nor confirmed.
+func measure(id, gross string, confirmed, full bool) (lock, measured *db.Stmt) {
 	const condition = `id = $1 and hidden_at is null`
 	measured = weightChange{
-		spools: locked(`remaining_weight_grams = greatest($2::numeric - spool_weight_grams, 0), updated_at = now()`,
-			condition+` and spool_weight_grams is not null and ($3 or `+plausibleGross+`)`),
+		spools: locked(`updated_at = now(),
+				remaining_weight_grams = case when $4 then net_weight_grams else greatest($2::numeric - spool_weight_grams, 0) end,
+				spool_weight_grams = case when $4 then $2::numeric - net_weight_grams else spool_weight_grams end`,
+			condition+` and case when $4 then spool_weight_grams is null and $2::numeric > net_weight_grams
+				else spool_weight_grams is not null and ($3 or `+plausibleGross+`) end`),
 		before: "before", kind: "measured",
-	}.statement(`select id from spool`, id, gross, confirmed)
+	}.statement(`select id from spool`, id, gross, confirmed, full)
 	return db.SQL(`
 		select trim_scale(spool_weight_grams)::text,
-			trim_scale(spool_weight_grams + greatest(net_weight_grams, remaining_weight_grams))::text
-		from spools where `+condition+` for no key update`, id), measured
+			trim_scale(spool_weight_grams + greatest(net_weight_grams, remaining_weight_grams))::text,
+			case when $2::numeric > net_weight_grams and remaining_weight_grams = net_weight_grams and first_used_at is null
+				then trim_scale($2::numeric - net_weight_grams)::text end
+		from spools where `+condition+` for no key update`, id, gross), measured
 }
 
 // edit returns a statement that sets columns of the spool that the condition selects. result is a SELECT of the

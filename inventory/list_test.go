@@ -19,7 +19,7 @@ import (
 	"spoolwright/db"
 	"spoolwright/inventory"
 	"spoolwright/server"
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 )
 
 // query returns the path of a list: query("limit", 5) is /api/v1/spools?limit=5.

@@ -28,7 +28,7 @@ func SameMaterial(materialType, a, b string) bool {
 	return materialKey(materialType, a) == materialKey(materialType, b)
 }
 
-// materialKey returns the name of a material in normalised form, or "" if the name is a spelling of the type.
+// materialKey returns the name of a material in normalized form, or "" if the name is a spelling of the type.
 func materialKey(materialType, name string) string {
 	plain := map[string][]string{"Nylon": {"pa", "polyamide"}, "PC": {"polycarbonate"}}[materialType]
 	key := strings.NewReplacer(" ", "", "\t", "", "\u00a0", "", "-", "", "_", "").Replace(strings.ToLower(name))

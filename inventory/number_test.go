@@ -3,6 +3,7 @@ package inventory_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 	"sync"
@@ -11,7 +12,7 @@ import (
 	"spoolwright/db"
 	"spoolwright/inventory"
 	"spoolwright/inventory/imports"
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 )
 
 // numbersOf returns the numbers of the client's spools, hidden ones included, in order.
@@ -89,7 +90,7 @@ func TestSpoolByNumber(t *testing.T) {
 // Concurrent creates and imports get different numbers, almost without gaps.
 func TestConcurrentNumbers(t *testing.T) {
 	t.Parallel()
-	c := testkit.New(t, testkit.Options{}, inventory.Routes).Operator(t)
+	c := testkit.New(t, testkit.Options{}, inventory.Routes, imports.Routes).Operator(t)
 	const creates, rows = 150, 1500
 	var wg sync.WaitGroup
 	limit := make(chan bool, 32)
@@ -120,11 +121,8 @@ func TestConcurrentNumbers(t *testing.T) {
 		})
 	}
 	file := "material_type,color,diameter_mm,net_weight_grams\n" + strings.Repeat("PLA,Black,1.75,1000\n", rows)
-	ctx := db.As(context.Background(), db.Actor{Tenant: c.Actor.Tenant})
-	if result, err := (imports.Importer{DB: c.API.DB}).CSV(ctx, strings.NewReader(file)); err != nil ||
-		result.Created != rows {
-		t.Errorf("%+v %v", result, err)
-	}
+	c.With("Content-Type", "text/csv").Post(t, spools+"/import", file).Want(200).
+		Shows(map[string]string{"created": fmt.Sprint(rows)})
 	wg.Wait()
 	const total = creates/10*8 + creates/10*7 + rows
 	got := numbersOf(t, c)

@@ -8,11 +8,11 @@ import (
 
 	"spoolwright/db"
 	"spoolwright/inventory"
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 )
 
-// TestPrices tests the rule of filament_prices in prices.sql. If the spools of the material and the colour are of one
-// filament, and are all that are, the price of the filament is that of the colour.
+// TestPrices tests the rule of filament_prices in prices.sql. If the spools of the material and the color are of one
+// filament, and are all that are, the price of the filament is that of the color.
 func TestPrices(t *testing.T) {
 	t.Parallel()
 	api := testkit.New(t, testkit.Options{}, inventory.Routes)
@@ -59,7 +59,7 @@ func TestPrices(t *testing.T) {
 			[]stock{{"PLA", "Black", 10, 0, false}, {"PLA", "Black", 40, 0, false}},
 			"PLA", "black", "25/1000",
 		},
-		"only an empty spool of the colour": {
+		"only an empty spool of the color": {
 			[]stock{{"PLA", "Black", 10, 0, false}, {"PLA", "Red", 40, 500, false}},
 			"PLA", "black", "10/1000",
 		},
@@ -71,15 +71,15 @@ func TestPrices(t *testing.T) {
 			[]stock{{"PLA", "Black", 0, 100, false}, {"PLA", "Red", 40, 100, false}},
 			"PLA", "black", "0",
 		},
-		"other colours, weighted": {
+		"other colors, weighted": {
 			[]stock{{"PLA", "Red", 30, 100, false}, {"PLA", "Blue", 10, 300, false}, {"PLA", "Green", 90, 0, false}},
 			"PLA", "black", "15/1000",
 		},
-		"other colours, plain mean": {
+		"other colors, plain mean": {
 			[]stock{{"PLA", "Red", 30, 0, false}, {"PLA", "Blue", 10, 0, false}},
 			"PLA", "black", "20/1000",
 		},
-		"only a spool of the colour without a price": {
+		"only a spool of the color without a price": {
 			[]stock{{"PLA", "Black", nil, 100, false}, {"PLA", "Blue", 10, 5, false}},
 			"PLA", "black", "10/1000",
 		},
@@ -99,15 +99,15 @@ func TestPrices(t *testing.T) {
 			[]stock{{"PLA", "Black", 10, 0, false}, {"PLA", "Black", 40, archivedGrams(500), false}},
 			"PLA", "black", "25/1000",
 		},
-		"other colours, one of them archived": {
+		"other colors, one of them archived": {
 			[]stock{{"PLA", "Red", 30, archivedGrams(100), false}, {"PLA", "Blue", 10, 300, false}},
 			"PLA", "black", "10/1000",
 		},
-		"other colours, only archived and empty spools: plain mean": {
+		"other colors, only archived and empty spools: plain mean": {
 			[]stock{{"PLA", "Red", 30, archivedGrams(100), false}, {"PLA", "Blue", 10, 0, false}},
 			"PLA", "black", "20/1000",
 		},
-		"a removed spool of another colour": {
+		"a removed spool of another color": {
 			[]stock{{"PLA", "Red", 30, 100, true}, {"PLA", "Blue", 10, 0, false}},
 			"PLA", "black", "10/1000",
 		},

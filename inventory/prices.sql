@@ -1,4 +1,29 @@
--- Returns the price of filament for triples of a material key, a colour key (the normalised colour in the column
+-- Returns amount / divisor, rounded to six decimals, half away from zero. The result is null if an argument is null
+-- or the quotient exceeds 999,999,999. A numeric division has a limited number of decimals, so that round(amount /
+-- divisor, 6) would round twice; div() on whole numbers is exact.
+create or replace function cost_of(amount numeric, divisor numeric) returns numeric language sql immutable as $$
+	select case when amount <= 999999999 * divisor then div(amount * 2000000 + divisor, divisor * 2) * 0.000001 end
+$$;
+
+-- Returns the share of an amount between low and high of a total. The amounts of successive shares add up exactly.
+create or replace function share_of(amount numeric, low numeric, high numeric, total numeric) returns numeric
+language sql immutable as $$
+	select cost_of(amount * high, total) - cost_of(amount * low, total)
+$$;
+
+-- Returns the price per gram that the contents of a spool had at a time, or null. See the table spool_contents.
+create or replace function spool_price(spool uuid, at timestamptz) returns numeric language sql stable as $$
+	select case when c.closed_at is null then s.cost_per_gram else c.cost_per_gram end
+	from spools s
+	left join lateral (
+		select x.closed_at, x.cost_per_gram from spool_contents x
+		where x.tenant_id = s.tenant_id and x.spool_id = s.id and x.closed_at > at
+		order by x.closed_at limit 1
+	) c on true
+	where s.tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid and s.id = spool
+$$;
+
+-- Returns the price of filament for triples of a material key, a color key (the normalized color in the column
 -- color_key), and a filament or null. There is one row for each distinct triple, in no particular order.
 --
 -- The price per gram is amount / grams. It is a fraction so that callers round once, after they multiply. Both are
@@ -7,8 +32,8 @@
 --
 --   1. the mean cost_per_gram of the filament's spools, weighted by remaining weight, if the triple has a filament;
 --   2. the plain mean of the same spools, if all of them are empty;
---   3. and 4. the same two means of the spools of that material and colour;
---   5. and 6. the same two means of the spools of that material in any colour.
+--   3. and 4. the same two means of the spools of that material and color;
+--   5. and 6. the same two means of the spools of that material in any color.
 --
 -- basis tells which mean is used: filament for 1. and 2., color for 3. and 4., material for 5. and 6., null without
 -- a price. A spool of another material or diameter never counts: material_key has the rule for what is equal.

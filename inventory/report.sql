@@ -5,7 +5,7 @@ language sql immutable parallel safe as $$
 		"Nylon": 1.14}'::jsonb -> material_type)::numeric, 1.24)
 $$;
 
--- Returns the grams of one millimetre of filament. diameter is in mm, density in g/cm3.
+-- Returns the grams of one millimeter of filament. diameter is in mm, density in g/cm3.
 create or replace function grams_per_mm(diameter numeric, density numeric) returns numeric
 language sql immutable parallel safe as $$
 	select 3.14159265358979324 / 4 * diameter * diameter * density / 1000
@@ -22,23 +22,24 @@ $$;
 -- function compares the time and the weight of the entry with those of the spool; the comparison does not depend on
 -- the order of clock times. An entry without a run that is older than since is never extended.
 --
--- If there is a run, the caller has locked it before this function locks the spool, in the same order as the end of
--- a run. A negative report of more grams than the run has used belongs to no run. returnable is the use of the run;
+-- If there is a run or a printer, the caller has locked it before this function locks the spool, in the same order as
+-- the end of a run. A negative report of more grams than the run has used belongs to no run. returnable is the use of the run;
 -- if it is null, the ledger tells the use. If covered is true, the use of the run is known without the report: the
 -- entry stores the grams in covered_grams, and the spool keeps its weight.
 --
--- Only this function and weightChange in ledger.go change remaining weights.
+-- If the run has ended, at the time ended, the filament left the spool before that: a weighing since then keeps the
+-- weight of the spool.
+--
+-- Only this function, and weightChange and Record in ledger.go, change remaining weights.
 --
 -- token identifies the report. It is null if the client sent an idempotency key. If repeat_seconds is not null, the
 -- report may repeat an earlier report that took effect: a report with the same token, or an equal report that
 -- another process received in the last repeat_seconds. Equal reports have the same upper 32 bits of their tokens;
 -- the next 16 bits identify the process. The function changes nothing for a repeated report.
-drop function if exists report_use(int, numeric, numeric, bigint, float8);
-drop function if exists report_use(int, numeric, numeric, bigint, float8, uuid, uuid, boolean);
 create or replace function report_use(
 	spool_number int, weight numeric, length numeric, token bigint, repeat_seconds float8,
 	for_printer uuid default null, for_run uuid default null, covered boolean default false,
-	since timestamptz default null, returnable numeric default null,
+	since timestamptz default null, returnable numeric default null, ended timestamptz default null,
 	out spool uuid, out run uuid, out grams numeric
 )
 language plpgsql as $$
@@ -50,8 +51,9 @@ declare
 	start_grams numeric;
 	left_grams numeric;
 	shortfall numeric;
-	printer uuid := ( -- locked, so that nobody deletes it before the ledger refers to it
-		select p.id from printers p where p.tenant_id = tenant and p.id = for_printer for key share);
+	weighed record; -- the first weighing after the end of the run
+	balance numeric; -- the grams that are taken back at it
+	shift numeric := 0;
 begin
 	select * into s from spools x where x.tenant_id = tenant and x.number = spool_number
 		and x.hidden_at is null
@@ -89,9 +91,17 @@ begin
 	select * into e from spool_usage u where u.tenant_id = tenant and u.spool_id = s.id
 		order by u.created_at desc, u.id desc limit 1;
 	start_grams := s.remaining_weight_grams;
+	if run is not null and ended is not null and not covered then
+		select * into weighed from weighing_since(s.id, ended);
+		if found then
+			e.kind := null; -- the report begins a new entry
+			start_grams := weighed.expected;
+			balance := 0;
+		end if;
+	end if;
 	if e.kind = 'printed' and e.after_grams = s.remaining_weight_grams and e.updated_at = s.updated_at
 		and e.api_key_id is not distinct from nullif(current_setting('app.api_key_id', true), '')::uuid
-		and e.printer_id is not distinct from printer and e.run_id is not distinct from run
+		and e.printer_id is not distinct from for_printer and e.run_id is not distinct from run
 		and (e.covered_grams is not null) = covered and (run is not null or since is null or e.created_at >= since)
 		and e.user_id is not distinct from nullif(current_setting('app.user_id', true), '')::uuid
 		and e.created_at between clock_timestamp() - interval '1 hour' and clock_timestamp()
@@ -109,11 +119,22 @@ begin
 		left_grams := least(greatest(start_grams - used, 0), greatest(start_grams, s.net_weight_grams));
 		shortfall := least(greatest(used - start_grams, 0), 999999999);
 	end if;
+	if balance is not null then
+		balance := start_grams - left_grams;
+		shift := s.remaining_weight_grams - least(start_grams, left_grams);
+	end if;
 	if e.id is null then
-		insert into spool_usage (spool_id, kind, run_id, printer_id, before_grams, after_grams, shortfall_grams,
+		e.id := uuid_v7();
+		if balance > 0 then
+			perform balance_usage(s.id, weighed.id, e.id, s.remaining_weight_grams, balance);
+		end if;
+		insert into spool_usage (id, spool_id, kind, run_id, printer_id, before_grams, after_grams, shortfall_grams,
 			covered_grams, updated_at, report_token)
-		values (s.id, 'printed', run, printer, start_grams, left_grams, shortfall, case when covered then used end, now(),
-			token);
+		values (e.id, s.id, 'printed', run, for_printer, start_grams + shift, left_grams + shift, shortfall,
+			case when covered then used end, now(), token);
+		if balance < 0 then
+			perform balance_usage(s.id, weighed.id, e.id, left_grams + shift, balance);
+		end if;
 		grams := start_grams - left_grams + shortfall;
 	else
 		update spool_usage u
@@ -122,7 +143,7 @@ begin
 		where u.tenant_id = tenant and u.id = e.id;
 		grams := e.after_grams - left_grams + shortfall - e.shortfall_grams;
 	end if;
-	update spools x set remaining_weight_grams = left_grams, updated_at = now(),
+	update spools x set remaining_weight_grams = left_grams + shift + least(coalesce(balance, 0), 0), updated_at = now(),
 		first_used_at = coalesce(x.first_used_at, now()), last_used_at = now()
 	where x.tenant_id = tenant and x.id = s.id;
 end $$;
@@ -130,7 +151,6 @@ end $$;
 -- Returns the use of a run for each spool. grams is the sum of all ledger entries of the run. reported is the sum of
 -- the entries of printers, with the grams that they reported after a person stated the use. short is the part of
 -- grams that the spool did not have. taken is the sum of the entries that do not come from printers.
-drop function if exists run_use(uuid);
 create or replace function run_use(run uuid)
 returns table (spool_id uuid, grams numeric, reported numeric, short numeric, taken numeric)
 language sql stable as $$
@@ -144,10 +164,85 @@ language sql stable as $$
 	group by u.spool_id
 $$;
 
+-- Returns the first weighing of a spool after a moment: the first entry of a scale, or of an edit of the remaining
+-- weight, that says what the spool had and was not taken back; or a refill, which begins new contents. expected is
+-- what the spool should have had then, by all changes of earlier moments that are known now.
+--
+-- What changes at an earlier moment does not change the weight of the spool: the ledger gets an entry for the change,
+-- and one that takes back its grams at the weighing, with the id of the weighing in weighing_id.
+create or replace function weighing_since(spool uuid, moment timestamptz)
+returns table (id uuid, weighed_at timestamptz, kind text, expected numeric) language sql stable as $$
+	select w.id, w.created_at, w.kind, w.before_grams - coalesce((
+			select sum(b.change_grams) from spool_usage b
+			where b.tenant_id = w.tenant_id and b.spool_id = w.spool_id and b.weighing_id = w.id), 0)
+	from spool_usage w
+	where w.tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid and w.spool_id = spool
+		and w.created_at > moment and w.kind in ('measured', 'edited', 'discarded')
+		and num_nonnulls(w.reverses_id, w.weighing_id, w.counted_run_id) = 0
+		and not exists (select from spool_usage v where v.tenant_id = w.tenant_id and v.reverses_id = w.id)
+	order by w.created_at, w.id limit 1
+$$;
+
+-- Returns the weighing of a spool at which changes of a run's use are balanced, or no row: the newest one at which
+-- entries of the run were balanced, or else the last one between two times, those of the run. grams is the use of the
+-- run before it that was taken back since: the most that it had been, less what is left. used is what the ends of the
+-- run took before the last of these weighings, and after what the run took since. Use that the run counts as its own
+-- left the spool without it.
+create or replace function run_weighing(run uuid, spool uuid, since timestamptz, until timestamptz)
+returns table (id uuid, weighed_at timestamptz, kind text, expected numeric, grams numeric, used numeric, after numeric)
+language sql stable as $$
+	with own as (
+		select w.id, w.created_at, greatest(max(b.total), 0) - sum(b.change_grams) as grams
+		from (
+			select b.*, sum(b.change_grams) over (partition by b.weighing_id order by b.created_at, b.id) as total
+			from spool_usage b
+			join spool_usage e on e.tenant_id = b.tenant_id and e.id = b.balances_id and e.run_id = run
+			where b.tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid and b.spool_id = spool
+				and b.weighing_id is not null
+		) b
+		join spool_usage w on w.tenant_id = b.tenant_id and w.id = b.weighing_id
+		where not exists (select from spool_usage v where v.tenant_id = w.tenant_id and v.reverses_id = w.id)
+		group by w.tenant_id, w.id
+		order by w.created_at desc, w.id desc limit 1
+	), during as (
+		select s.id, w.created_at
+		from spool_usage w
+		cross join lateral weighing_since(spool, w.created_at - interval '1 microsecond') s
+		where w.tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid and w.spool_id = spool
+			and w.kind in ('measured', 'edited', 'discarded') and w.created_at > since and w.created_at <= until
+			and s.id = w.id
+		order by w.created_at desc, w.id desc limit 1
+	)
+	select w.id, w.created_at, w.kind, s.expected, coalesce(o.grams, 0), u.used, u.after
+	from (select) one left join own o on true left join during d on true
+	join spool_usage w on w.tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid
+		and w.id = coalesce(o.id, d.id)
+	cross join lateral weighing_since(spool, w.created_at - interval '1 microsecond') s
+	cross join lateral (
+		select coalesce(sum(case when e.later then e.kept else e.grams end) filter (where e.kind <> 'printed'), 0) as used,
+			coalesce(sum(e.grams - e.kept) filter (where e.later), 0) as after
+		from (
+			select e.kind, e.created_at > greatest(o.created_at, d.created_at) as later,
+				coalesce(e.shortfall_grams, 0) - e.change_grams as grams, coalesce((
+					select sum(b.change_grams) from spool_usage b
+					where b.tenant_id = e.tenant_id and b.spool_id = spool and b.weighing_id is not null and b.balances_id = e.id
+						and not exists (
+							select from spool_usage v where v.tenant_id = b.tenant_id and v.reverses_id = b.weighing_id)
+				), 0) as kept
+			from (
+				select x.* from spool_usage x where x.tenant_id = w.tenant_id and x.run_id = run and x.spool_id = spool
+				union all
+				select x.* from spool_usage x
+				where x.tenant_id = w.tenant_id and x.spool_id = spool and x.counted_run_id = run
+					and x.created_at > coalesce(since, '-infinity')
+			) e
+		) e
+	) u
+$$;
+
 -- Returns the grams that left a spool between two times outside of runs: by reports, deductions, weighing and edits,
 -- or only by the given kinds of entries. The result is negative if more grams were added. An entry that reverses or
 -- moves another entry counts at the time of that other entry.
-drop function if exists use_outside_runs(uuid, timestamptz, timestamptz);
 create or replace function use_outside_runs(
 	spool uuid, since timestamptz, until timestamptz, kinds text[] default '{deducted,printed,measured,edited}'
 ) returns numeric

@@ -19,7 +19,7 @@ begin
 		and (s.extra = '{}' or length(s.extra::text) <= 100000);
 end $$;
 
--- Returns a key for comparing filament apart from its colour. Two filaments are equal if they have the same colour,
+-- Returns a key for comparing filament apart from its color. Two filaments are equal if they have the same color,
 -- material type, material name and diameter. This is the only place with the rule:
 --
 --   * Names are compared without regard to case, blanks, hyphens and underscores: PETG-CF is petg cf.
@@ -46,7 +46,7 @@ $$;
 
 create or replace function valid_usage(u spool_usage) returns boolean language plpgsql immutable parallel safe as $$
 begin
-	return u.kind in ('created', 'edited', 'deducted', 'run', 'measured', 'printed', 'wasted')
+	return u.kind in ('created', 'edited', 'deducted', 'run', 'measured', 'printed', 'wasted', 'discarded', 'refilled')
 		and u.shortfall_grams >= case when u.kind in ('run', 'wasted') or u.reverses_id is not null then -999999999
 			else 0 end
 		and u.shortfall_grams <= 999999999
@@ -93,14 +93,6 @@ create or replace trigger spool_computed before insert or update of filament_id,
 		computed_filament on spools
 	for each row execute function spool_computed();
 alter table spools enable always trigger spool_computed; -- also while a copy of a database is filled
-
--- Spools that are older than the column computed_filament. The lock of the trigger's table excludes further ones.
-do $$
-begin
-	alter table spools no force row level security;
-	update spools set computed_filament = null where filament_id is null and computed_filament is null;
-	alter table spools force row level security;
-end $$;
 
 -- Moves a spool from one location to another; null is no location. If someone has moved the spool elsewhere, it
 -- stays there.

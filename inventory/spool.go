@@ -18,7 +18,7 @@ import (
 
 // SpoolsTag is the tag of the operations on spools.
 var SpoolsTag = &server.Tag{
-	Name: "spools", Fields: fields,
+	Name: "spools", Leads: true, Fields: fields,
 	Description: "Filament spools, their costs, and the ledger of the filament used.",
 }
 
@@ -45,13 +45,14 @@ func Routes(d *db.DB) []server.Route {
 		server.Op("DELETE /api/v1/spools/{id}", server.Write, server.Handle(h.delete), deleteDoc),
 		server.Op("POST /api/v1/spools/{id}/restore", server.Write, server.Handle(h.restore), restoreDoc),
 		server.Op("POST /api/v1/spools/{id}/deduct", server.Write, server.Handle(h.deduct), deductDoc),
+		server.Op("POST /api/v1/spools/{id}/refill", server.Write, server.Handle(h.refill).OptionalBody(), refillDoc),
 		server.Op("POST /api/v1/spools/{id}/measure", server.Write, server.Handle(h.measure), measureDoc),
 		server.Op("GET /api/v1/spools/{id}/usage", server.Read, server.Handle(h.usage), usageDoc),
 		server.Op("POST /api/v1/spools/{id}/usage/{entry_id}/reverse", server.Write,
 			server.Handle(h.reverse).OptionalBody(), reverseDoc),
 		server.Op("POST /api/v1/spools/{id}/usage/{entry_id}/move", server.Write, server.Handle(h.move), moveDoc),
 		server.Op("GET /api/v1/custom-fields", server.Read,
-			server.HandleList[CustomField](h.db, CustomFieldFilter.list), listCustomFieldsDoc),
+			server.HandleList[CustomField](h.db, customFieldFilter.list), listCustomFieldsDoc),
 		server.Op("POST /api/v1/custom-fields", server.Write, server.Handle(h.createCustomField),
 			createCustomFieldDoc),
 		server.Op("GET /api/v1/custom-fields/{id}", server.Read,
@@ -60,9 +61,7 @@ func Routes(d *db.DB) []server.Route {
 			updateCustomFieldDoc),
 		server.Op("DELETE /api/v1/custom-fields/{id}", server.Write, server.Handle(h.deleteCustomField),
 			deleteCustomFieldDoc),
-		server.Op("GET /api/v1/reports/usage", server.Read, server.Handle(h.reportUsage), usageReportDoc),
-		server.Op("GET /api/v1/reports/usage/export", server.Read,
-			ExportUsage.Handle(h.db, "usage"), exportUsageDoc),
+		server.Op("GET /api/v1/reports/filament", server.Read, server.Handle(h.reportFilament), filamentReportDoc),
 	})
 }
 

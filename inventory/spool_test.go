@@ -13,9 +13,8 @@ import (
 
 	"spoolwright/db"
 	"spoolwright/inventory"
-	"spoolwright/inventory/imports"
 	"spoolwright/server"
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 	"spoolwright/value"
 )
 
@@ -30,7 +29,10 @@ func TestEnumsMatchTables(t *testing.T) {
 	testkit.WantChecked(t, "spool_usage", "kind", inventory.UsageKind("").Enum())
 }
 
-const spools = "/api/v1/spools"
+const (
+	spools    = "/api/v1/spools"
+	reportURL = "/api/v1/reports/usage"
+)
 
 // spool returns the body of a POST with the required fields and the given ones.
 func spool(fields j) j {
@@ -41,7 +43,7 @@ func spool(fields j) j {
 
 func operator(t *testing.T) *testkit.Client {
 	t.Helper()
-	return testkit.New(t, testkit.Options{}, inventory.Routes, imports.Routes).Operator(t)
+	return testkit.New(t, testkit.Options{}, testkit.Features...).Operator(t)
 }
 
 // is fails the test unless the value at the path of the response equals want: the same fields, types and digits. A

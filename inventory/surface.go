@@ -229,8 +229,8 @@ func EditFilament(ctx context.Context, d *db.DB, number int64, in Filament) erro
 	return err
 }
 
-// ErrFilamentInUse is the error of RemoveFilament for a filament that has spools.
-var ErrFilamentInUse = &server.Error{Status: 403, Code: "FILAMENT_IN_USE", Detail: "Spools are of the filament"}
+// errFilamentInUse is the error of RemoveFilament for a filament that has spools.
+var errFilamentInUse = &server.Error{Status: 403, Code: "FILAMENT_IN_USE", Detail: "The filament still has spools"}
 
 // RemoveFilament removes the filament with the number, unless it has a spool that is not hidden.
 func RemoveFilament(ctx context.Context, d *db.DB, number int64) error {
@@ -243,7 +243,7 @@ func RemoveFilament(ctx context.Context, d *db.DB, number int64) error {
 		return err
 	}
 	if used.Rows() > 0 {
-		return ErrFilamentInUse
+		return errFilamentInUse
 	}
 	return handlers{d}.remove(ctx, "filaments", id, filamentUses)
 }

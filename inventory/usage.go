@@ -30,7 +30,7 @@ var deductDoc = &server.Doc{
 	Description: "Deducts filament from a spool and adds an entry to its usage ledger, atomically. If the spool has " +
 		"less filament left, returns `INSUFFICIENT_FILAMENT` and changes nothing. With `allow_shortfall`, the spool is " +
 		"then empty, and the entry keeps the other grams in `shortfall_grams`: what was used counts as use, whatever " +
-		"the spool was thought to have.",
+		"the spool had on record.",
 	Errors: []*server.Error{errInsufficient},
 }
 
@@ -79,30 +79,44 @@ func (h handlers) deduct(ctx context.Context, r *server.Request[Deduction]) (ser
 type Measurement struct {
 	Gross     value.Optional[value.Decimal] `json:"gross_grams" rule:"required,maximum=1000000"`
 	Confirmed value.Optional[bool]          `json:"confirmed" rule:"default=false"`
+	Full      value.Optional[bool]          `json:"full" rule:"default=false"`
 }
 
 var measureDoc = &server.Doc{
 	ID: "measureSpool", Tag: SpoolsTag, Summary: "Weigh a spool",
 	Description: "Sets the remaining weight to `gross_grams`, the weight of the spool with its filament on a scale, " +
 		"without `spool_weight_grams`, and at least 0. The ledger entry has the kind `measured`. Returns " +
-		"`VALIDATION_ERROR` if the spool has no `spool_weight_grams`, or if the weight is hardly possible: less than half " +
-		"of the empty spool, or filament of more than one and a half full spools. `confirmed` records such a weight.",
+		"`VALIDATION_ERROR` if the spool has no `spool_weight_grams`, or if the weight is hardly possible: less than the " +
+		"empty spool, or filament of more than one and a half full spools. `confirmed` records such a weight.\n\n" +
+		"For a spool without `spool_weight_grams` that is full and new, the message has the difference to " +
+		"`net_weight_grams`. With `full`, that is its `spool_weight_grams`, and the spool is full.",
 }
 
-// notPlausible is the message about an implausible weight on a scale. Web pages recognise Confirm at its end, and
+// notPlausible is the message about an implausible weight on a scale. Web pages recognize Confirm at its end, and
 // ask.
 const notPlausible = "is %s g, but the empty spool weighs %s g and the full one %s g; " + Confirm
 
 // Confirm is the end of the message about a value that is recorded only if the request confirms it.
 const Confirm = "send confirmed if it is right"
 
+// IsFull is the end of the message about a spool whose weights are only known if the request says that it is full.
+const IsFull = "send full if it is"
+
 func (h handlers) measure(ctx context.Context, r *server.Request[Measurement]) (server.OK[Spool], error) {
-	locked, measured := measure(r.ID("id"), r.In.Gross.Value.String(), r.In.Confirmed.Or(false))
+	isFull := r.In.Full.Or(false)
+	locked, measured := measure(r.ID("id"), r.In.Gross.Value.String(), r.In.Confirmed.Or(false), isFull)
 	spool := selectSpool(r.ID("id"))
-	var empty, full *string
-	err := h.db.Write(ctx, locked.Into(&empty, &full), measured, spool)
+	var empty, full, difference *string
+	err := h.db.Write(ctx, locked.Into(&empty, &full, &difference), measured, spool)
 	if err == nil && locked.Rows() == 1 && measured.Rows() == 0 {
-		if empty == nil {
+		switch {
+		case isFull:
+			return nil, server.Invalid("full", "needs a spool without spool_weight_grams, and gross_grams of more than its "+
+				"net_weight_grams")
+		case empty == nil && difference != nil:
+			return nil, server.Invalid("spool_weight_grams", "of the spool must be set before it can be weighed; it is %s g "+
+				"if the spool is full and new, "+IsFull, *difference)
+		case empty == nil:
 			return nil, server.Invalid("spool_weight_grams", "of the spool must be set before it can be weighed")
 		}
 		return nil, server.Invalid("gross_grams", notPlausible, *r.In.Gross.Value, *empty, *full)
@@ -115,7 +129,7 @@ type UsageKind string
 
 // Enum returns all kinds.
 func (UsageKind) Enum() []string {
-	return []string{"created", "edited", "deducted", "run", "measured", "printed", "wasted"}
+	return []string{"created", "edited", "deducted", "run", "measured", "printed", "wasted", "discarded", "refilled"}
 }
 
 // Usage is an entry of the usage ledger, about one change of a spool's remaining weight.
@@ -138,6 +152,8 @@ type Usage struct {
 	ReversesID   value.UUID `json:"reverses_id" rule:"unsorted"`
 	ReversedByID value.UUID `json:"reversed_by_id" rule:"unsorted"`
 	MovesID      value.UUID `json:"moves_id" rule:"unsorted"`
+	WeighingID   value.UUID `json:"weighing_id" rule:"unsorted"`
+	BalancesID   value.UUID `json:"balances_id" rule:"unsorted"`
 
 	CreatedAt value.Timestamp `json:"created_at" rule:"notNull"`
 	UpdatedAt value.Timestamp `json:"updated_at"`
@@ -150,8 +166,8 @@ var usageDoc = &server.Doc{
 		"`reverseSpoolUsage` and `moveSpoolUsage` correct an entry by another one.",
 }
 
-// UsageFilter are the parameters of the list of a spool's usage.
-type UsageFilter struct {
+// usageFilter are the parameters of the list of a spool's usage.
+type usageFilter struct {
 	server.ListQuery
 	Kind        value.Optional[value.Set[UsageKind]] `query:"kind"`
 	CreatedFrom value.Optional[value.Moment]         `query:"created_from"`
@@ -164,17 +180,17 @@ func userName(id string) string {
 		(select n.name from former_users n where n.id = ` + id + `))`
 }
 
-// usageColumns returns the columns of Usage. table is the name of the ledger in the statement.
-func usageColumns(table string) string {
+// UsageColumns returns the columns of Usage. table is the name of the ledger in the statement.
+func UsageColumns(table string) string {
 	return strings.ReplaceAll(`u.id, u.spool_id, u.kind, u.reason, u.run_id, u.user_id,
 		`+userName("u.user_id")+` as user_name, u.api_key_id, u.printer_id, u.before_grams, u.after_grams, u.change_grams,
 		u.shortfall_grams, u.covered_grams,
 		u.reverses_id, (select v.id from spool_usage v where v.reverses_id = u.id) as reversed_by_id, u.moves_id,
-		u.created_at, u.updated_at`, "u.", table+".")
+		u.weighing_id, u.balances_id, u.created_at, u.updated_at`, "u.", table+".")
 }
 
-func (h handlers) usage(ctx context.Context, r *server.Request[UsageFilter]) (server.Page[Usage], error) {
-	l := server.NewList("spool_usage", usageColumns("spool_usage"), "", "")
+func (h handlers) usage(ctx context.Context, r *server.Request[usageFilter]) (server.Page[Usage], error) {
+	l := server.NewList("spool_usage", UsageColumns("spool_usage"), "", "")
 	l.Where("spool_id = ?", r.ID("id"))
 	l.WhereOneOf("kind", r.In.Kind)
 	l.Between("created_at", r.In.CreatedFrom, r.In.CreatedTo)

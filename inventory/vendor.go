@@ -16,9 +16,9 @@ var VendorsTag = &server.Tag{Name: "vendors", Fields: fields, Description: "The 
 func (h handlers) vendorRoutes() []server.Route {
 	return []server.Route{
 		server.Op("GET /api/v1/vendors", server.Read,
-			server.HandleList[Vendor](h.db, VendorFilter.list), listVendorsDoc),
+			server.HandleList[Vendor](h.db, vendorFilter.list), listVendorsDoc),
 		server.Op("POST /api/v1/vendors", server.Write, server.Handle(h.createVendor), createVendorDoc),
-		server.Op("GET /api/v1/vendors/export", server.Read, ExportVendors.Handle(h.db, "vendors"),
+		server.Op("GET /api/v1/vendors/export", server.Read, exportVendors.Handle(h.db, "vendors"),
 			exportVendorsDoc),
 		server.Op("GET /api/v1/vendors/{id}", server.Read, server.HandleGet[Vendor](h.db, selectVendor), getVendorDoc).
 			Versioned(server.LockRow("vendors")),
@@ -66,8 +66,8 @@ func withQuantities(table, from string) string {
 		coalesce(sum(s.remaining_weight_grams), 0) as remaining_grams from ` + from + `) q on true) ` + table
 }
 
-// VendorFilter selects vendors.
-type VendorFilter struct {
+// vendorFilter selects vendors.
+type vendorFilter struct {
 	server.ExtraFilter
 	Number      value.Optional[int64]        `query:"number" rule:"minimum=1,maximum=999999999"`
 	Name        value.Optional[string]       `query:"name"`
@@ -89,7 +89,7 @@ var listVendorsDoc = &server.Doc{
 const vendorByNumber = `select id from vendors where number = ?`
 
 // list returns the list of the selected vendors.
-func (f VendorFilter) list() *server.List {
+func (f vendorFilter) list() *server.List {
 	l := server.NewHidingList(vendorsTable, vendorColumns, "vendors", f.Hiding)
 	l.Computed()
 	l.CountOrdered()
@@ -212,8 +212,8 @@ func (h handlers) restoreVendor(ctx context.Context, r *server.Request[struct{}]
 	return server.Restore(ctx, h.db, "vendors", id, selectVendor(id), "vendors_name", errDuplicateVendor)
 }
 
-// ExportVendors writes vendors.
-var ExportVendors = transfer.Export[Vendor]("vendors", 500, transfer.ListPage(VendorFilter.list,
+// exportVendors writes vendors.
+var exportVendors = transfer.Export[Vendor]("vendors", 500, transfer.ListPage(vendorFilter.list,
 	`select `+vendorColumns+` from `+vendorsTable+` where id = page.id`))
 
 var exportVendorsDoc = &server.Doc{

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"spoolwright/inventory"
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 )
 
 const vendors = "/api/v1/vendors"
@@ -39,8 +39,8 @@ func TestVendors(t *testing.T) {
 	c.Post(t, vendors, j{"name": "Other"}).Want(201).Shows(map[string]string{"number": "3"})
 	c.Get(t, vendors).Want(200).Shows(map[string]string{"total": "2", "items.0.name": "Other"})
 
-	c.Post(t, vendors, j{"name": " ", "notes": 1, "empty_spool_weight_grams": -1, "colour": 1}).
-		Fields("name", "notes", "empty_spool_weight_grams", "colour")
+	c.Post(t, vendors, j{"name": " ", "notes": 1, "empty_spool_weight_grams": -1, "color": 1}).
+		Fields("name", "notes", "empty_spool_weight_grams", "color")
 	tenant.User(t, "viewer").Post(t, vendors, j{"name": "x"}).WantError(403, "FORBIDDEN")
 	api.Operator(t).Get(t, path).WantError(404, "NOT_FOUND")
 }

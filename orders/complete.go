@@ -13,7 +13,7 @@ type OrderCompletion struct {
 	Items []DeliveredItem `json:"items"`
 }
 
-// DeliveredItem is how many pieces of an item the customer got.
+// DeliveredItem has the number of pieces of an item that the customer got.
 type DeliveredItem struct {
 	ID        value.Optional[value.UUID] `json:"id" rule:"required"`
 	Delivered value.Optional[int64]      `json:"delivered" rule:"required,maximum=1000000"`
@@ -31,8 +31,9 @@ var errUnknownItems = server.BadRequest("UNKNOWN_REFERENCE", "Not an item of the
 var completeDoc = &server.Doc{
 	ID: "completeOrder", Tag: Tag, Summary: "Mark an order done by hand",
 	Description: "Makes an order `done`, also if the customer gets fewer pieces than were ordered. `items` say " +
-		"how many pieces of them the customer got in all, at most the `quantity`; it is all pieces of an item that " +
-		"is not in the list. The `delivered` pieces are what the order earns. `reportMargins` counts pieces that no " +
+		"how many pieces of them the customer got in all, at most the `quantity`, or what was delivered if that is more; " +
+		"it is all pieces of an item that is not in the list. A removed item of which pieces were delivered is put back " +
+		"if the list has it. The `delivered` pieces are what the order earns. `reportMargins` counts pieces that no " +
 		"run printed for the order on this day, with what they cost in stock.\n\n" +
 		deliveryRules +
 		" If an item has fewer pieces than were delivered before, the others are in stock again, by a `returned` " +
@@ -43,15 +44,15 @@ var completeDoc = &server.Doc{
 }
 
 func (h handlers) complete(ctx context.Context,
-	r *server.Request[OrderCompletion]) (server.OK[DeliveredOrder], error) {
+	r *server.Request[OrderCompletion]) (server.OK[Order], error) {
 	id := r.ID("id")
 	var done bool
 	locked := db.SQL(`select status = 'done' from orders where id = $1 and hidden_at is null for no key update`, id).
 		Into(&done)
-	return h.delivered(ctx, id, locked, func(known map[value.UUID]orderedItem) ([]*db.Stmt, error) {
+	return h.delivered(ctx, id, locked, true, func(known map[value.UUID]orderedItem) ([]*db.Stmt, error) {
 		err := checkItems(known, r.In.Items, func(i DeliveredItem) (value.UUID, string, int64) {
 			return *i.ID.Value, "delivered", *i.Delivered.Value
-		}, func(i orderedItem) (int64, string) { return i.Quantity, "the quantity" })
+		}, func(i orderedItem) (int64, string) { return max(i.Quantity, orZero(i.Delivered)), "the quantity" })
 		if err != nil {
 			return nil, err
 		}
@@ -62,11 +63,11 @@ func (h handlers) complete(ctx context.Context,
 			targets = append(targets, map[string]any{"id": item.ID.Arg(), "delivered": item.Delivered.Arg()})
 		}
 		for id, item := range known {
-			if done && !sent[id] && item.Delivered != nil {
+			if done && !sent[id] && item.Delivered != nil && !item.Removed {
 				targets = append(targets, map[string]any{"id": string(id), "delivered": *item.Delivered})
 			}
 		}
-		return []*db.Stmt{deliverPieces(id, targets, true, nil),
+		return []*db.Stmt{deliverPieces(id, targets, true, nil, done),
 			db.SQL(`update orders set status = 'done', updated_at = now() where id = $1`, id)}, nil
 	})
 }

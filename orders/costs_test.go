@@ -13,8 +13,8 @@ import (
 
 	"spoolwright/db"
 	"spoolwright/orders"
-	"spoolwright/testkit"
-	"spoolwright/testkit/seed"
+	"spoolwright/tests/testkit"
+	"spoolwright/tests/testkit/seed"
 	"spoolwright/value"
 )
 
@@ -156,10 +156,10 @@ func (l ledger) tree(product any) map[any]int64 {
 	return all
 }
 
-// minutes returns the time to print one piece, and the work on it.
-func (l ledger) minutes(product any) (printing, work *big.Rat) {
+// minutes returns the time to print pieces of products, and the work on them.
+func (l ledger) minutes(made map[any]int64) (printing, work *big.Rat) {
 	printing, work = new(big.Rat), new(big.Rat)
-	for id, n := range l.tree(product) {
+	for id, n := range made {
 		p := l.one("products", id)
 		printed := p.rat("estimated_print_time_minutes")
 		required := slices.ContainsFunc(l.where("product_materials", "product_id", id),
@@ -238,9 +238,8 @@ func (l ledger) cost(run row) parts {
 			spent = nil
 			continue
 		}
-		spent = sum(spent, times(grams, price))
+		spent = sum(spent, rounded(times(grams, price)))
 	}
-	spent = rounded(spent)
 	hours := run.rat("actual_print_time_hours")
 	if hours == nil && run["status"] == "cancelled" && run["started_at"] == nil {
 		hours = new(big.Rat)
@@ -253,7 +252,7 @@ func (l ledger) cost(run row) parts {
 			if paid[i] != nil {
 				waste = sum(waste, rounded(quo(times(paid[i], whole(failed)), item.rat("quantity"))))
 			}
-			if _, one := l.minutes(item["product_id"]); good > 0 && work != nil && one != nil {
+			if _, one := l.minutes(l.tree(item["product_id"])); good > 0 && work != nil && one != nil {
 				work = sum(work, times(one, whole(good)))
 			} else if good > 0 {
 				work = nil
@@ -277,10 +276,59 @@ func (l ledger) cost(run row) parts {
 	return p
 }
 
-// expected returns what one good piece of a product is expected to cost.
-func (l ledger) expected(id any) parts {
+// takeParts takes the parts of products that are put together from stock, and returns what is still to be made of each
+// product, and the cost of the parts; or all as it is if there are no parts in stock. free is how many pieces of a
+// product with a known cost are in stock for that.
+func (l ledger) takeParts(needed map[any]int64, stock map[any]*inStock, free map[any]int64) (map[any]int64, *big.Rat) {
+	made, rest := map[any]int64{}, maps.Clone(needed)
+	var cost *big.Rat
+	for len(rest) > 0 {
+		level := int64(-1)
+		for product := range rest {
+			level = max(level, l.one("products", product).int("levels"))
+		}
+		for product, pieces := range maps.Clone(rest) {
+			if l.one("products", product).int("levels") < level {
+				continue
+			}
+			delete(rest, product)
+			if taken := min(pieces, free[product]); taken > 0 {
+				s := stock[product]
+				cost = sum(cost, rounded(quo(times(s.value, whole(taken)), whole(s.valued))))
+				pieces -= taken
+			}
+			if pieces == 0 {
+				continue
+			}
+			made[product] = pieces
+			for _, c := range l.where("product_components", "product_id", product) {
+				rest[c["component_product_id"]] += pieces * c.int("quantity")
+			}
+		}
+	}
+	if cost == nil {
+		return needed, nil
+	}
+	return made, cost
+}
+
+// expected returns what one good piece of a product is expected to cost, with its components unless it is alone.
+func (l ledger) expected(id any, alone bool) parts {
 	tenant, product := l["tenants"][0], l.one("products", id)
-	printing, work := l.minutes(id)
+	printing, work := l.minutes(l.tree(id))
+	filament := product.rat("total_cost")
+	if product["costs_complete"] != true {
+		filament = nil
+	}
+	if alone {
+		printing, work = l.minutes(map[any]int64{id: 1})
+		filament = product.rat("material_cost")
+		for _, m := range l.where("product_materials", "product_id", id) {
+			if m["is_required"] == true && m["cost"] == nil {
+				filament = nil
+			}
+		}
+	}
 	energy := times(tenant.rat("machine_power_watts"), tenant.rat("energy_kwh_cost"), big.NewRat(1, 1000))
 	if kwh := tenant.rat("energy_kwh_cost"); kwh != nil && kwh.Sign() == 0 {
 		energy = kwh
@@ -288,8 +336,8 @@ func (l ledger) expected(id any) parts {
 	hours := times(printing, big.NewRat(1, 60))
 	p := parts{"machine": pay(hours, tenant.rat("machine_hour_cost")), "energy": pay(hours, energy),
 		"labour": pay(times(work, big.NewRat(1, 60)), tenant.rat("labour_hour_cost"))}
-	if product["costs_complete"] == true {
-		p["filament"] = product.rat("total_cost")
+	if filament != nil {
+		p["filament"] = filament
 	}
 	bad := tenant.rat("failure_rate_percent")
 	good := whole(100)
@@ -769,7 +817,7 @@ func earns(order, item row) bool {
 func productsAndOrdersEqualModel(t *testing.T, c *testkit.Client, l ledger, totals map[any]parts) {
 	names := strings.Fields("filament machine energy labour failures")
 	for _, p := range l["products"] {
-		a, want, unknown := c.Get(t, products+"/"+p["id"].(string)+"/cost-breakdown").Want(200), l.expected(p["id"]),
+		a, want, unknown := c.Get(t, products+"/"+p["id"].(string)+"/cost-breakdown").Want(200), l.expected(p["id"], false),
 			map[string]bool{}
 		listed := c.Get(t, products+"/costs?ids="+p["id"].(string)).Want(200)
 		for _, name := range []string{"full_cost", "full_cost_parts", "unknown_parts", "selling_price", "margin",
@@ -833,18 +881,29 @@ func productsAndOrdersEqualModel(t *testing.T, c *testkit.Client, l ledger, tota
 				waiting[i["product_id"]] += i.int("quantity") - left
 			}
 		}
+		free := map[any]int64{}
+		for product, s := range stock {
+			free[product] = min(s.onHand, s.valued) - waiting[product]
+		}
 		for product, left := range needed {
 			needs = true
 			if s := stock[product]; s != nil {
 				if taken := min(left, s.onHand-waiting[product], s.valued); taken > 0 {
 					rest["stock"] = sum(rest["stock"], rounded(quo(times(s.value, whole(taken)), whole(s.valued))))
 					left -= taken
+					free[product] -= taken
 				}
 			}
-			if left == 0 {
-				continue
+			if needed[product] = left; left == 0 {
+				delete(needed, product)
 			}
-			one := l.expected(product)
+		}
+		made, ofParts := l.takeParts(needed, stock, free)
+		if ofParts != nil {
+			rest["stock"] = sum(rest["stock"], ofParts)
+		}
+		for product, left := range made {
+			one := l.expected(product, ofParts != nil)
 			for _, name := range names {
 				one[name] = times(one[name], whole(left))
 			}

@@ -1,31 +1,18 @@
 package orders
 
 import (
-	_ "embed"
+	"embed"
 
 	"spoolwright/db"
 	"spoolwright/production"
 )
 
-var (
-	//go:embed orders.sql
-	ordersSQL string
-	//go:embed lines.sql
-	linesSQL string
-	//go:embed costs.sql
-	costsSQL string
-	//go:embed net.sql
-	netSQL string
-)
+//go:embed *.sql
+var functions embed.FS
 
 // Definitions are the SQL functions of orders. Packages stock and planning call order_item_pieces and net_pieces in
 // their statements.
-var Definitions = []db.Definition{
-	{Name: "orders/orders", Version: 1, SQL: ordersSQL},
-	{Name: "orders/lines", Version: 1, SQL: linesSQL},
-	{Name: "orders/costs", Version: 1, SQL: costsSQL},
-	{Name: "orders/net", Version: 1, SQL: netSQL},
-}
+var Definitions = db.Definitions("orders", functions, "orders", "lines", "costs", "lot", "net", "pieces")
 
 // Runs has the functions of orders that package production calls.
 var Runs = production.Orders{
@@ -37,6 +24,7 @@ var Runs = production.Orders{
 				join order_items o on o.id = i.order_item_id
 				where i.run_id = $1 and i.order_item_id is not null))::text`, run)
 	},
+	Settle: func(run string) *db.Stmt { return db.SQL(`select settle_run_pieces($1)::text`, run) },
 	// Lock locks orders in the sequence of their ids, as settle_orders does.
 	Lock: func(run string, items ...string) *db.Stmt {
 		return db.SQL(`

@@ -16,7 +16,7 @@ type OrderDelivery struct {
 	Assemble value.Optional[bool] `json:"assemble"`
 }
 
-// OrderDeliveryItem is how many more pieces of an item the customer gets.
+// OrderDeliveryItem has the number of additional pieces of an item that the customer gets.
 type OrderDeliveryItem struct {
 	ID       value.Optional[value.UUID] `json:"id" rule:"required"`
 	Quantity value.Optional[int64]      `json:"quantity" rule:"minimum=1,maximum=1000000"`
@@ -28,14 +28,14 @@ func (d *OrderDelivery) Check(problems *server.Problems) {
 	checkTwice(problems, d.Items, func(i OrderDeliveryItem) value.Optional[value.UUID] { return i.ID })
 }
 
-// OrderReturn is the body of a request that records what a customer has sent back.
+// OrderReturn is the body of a request that records pieces that a customer sent back.
 type OrderReturn struct {
 	Items  []OrderReturnItem      `json:"items"`
 	Reason value.Optional[string] `json:"reason" rule:"maxLength=2000"`
 	Reopen value.Optional[bool]   `json:"reopen" rule:"default=false"`
 }
 
-// OrderReturnItem is how many pieces of an item come back.
+// OrderReturnItem has the number of pieces of an item that come back.
 type OrderReturnItem struct {
 	ID       value.Optional[value.UUID] `json:"id" rule:"required"`
 	Quantity value.Optional[int64]      `json:"quantity" rule:"required,minimum=1,maximum=1000000"`
@@ -68,28 +68,6 @@ func checkTwice[T any](problems *server.Problems, items []T, id func(T) value.Op
 	}
 }
 
-// DeliveredOrder is an order, with what was delivered although it was not in stock.
-type DeliveredOrder struct {
-	Order
-	Warnings []DeliveryWarning `json:"warnings" rule:"readOnly,notNull"`
-}
-
-// DeliveryWarning is an effect of a delivery that its users may not expect.
-type DeliveryWarning struct {
-	Code        DeliveryWarningCode `json:"code" rule:"notNull"`
-	Detail      string              `json:"detail" rule:"notNull"`
-	OrderItemID value.UUID          `json:"order_item_id" rule:"notNull"`
-	ProductID   value.UUID          `json:"product_id" rule:"notNull"`
-	Product     string              `json:"product_name" rule:"notNull"`
-	Pieces      int64               `json:"pieces" rule:"notNull"`
-}
-
-// DeliveryWarningCode is the kind of a DeliveryWarning.
-type DeliveryWarningCode string
-
-// Enum returns all codes.
-func (DeliveryWarningCode) Enum() []string { return []string{"PIECES_SHORTFALL"} }
-
 var errCancelled = server.Conflict("ORDER_NOT_OPEN", "The order is cancelled; set its status to received first")
 
 const deliveryRules = "The ledger of pieces has a `delivered` entry for each item. What is recorded has happened: " +
@@ -115,13 +93,15 @@ type orderedItem struct {
 	ID        value.UUID
 	Quantity  int64
 	Delivered *int64
+	Removed   bool
 }
 
-// orderedItems returns a statement that reads the items of a locked order, and a function that decodes them.
-func orderedItems(order string) (*db.Stmt, func() (map[value.UUID]orderedItem, error)) {
+// orderedItems returns a statement that reads the items of a locked order, and a function that decodes them. With
+// delivered, these are also the removed ones of which the customer has pieces.
+func orderedItems(order string, delivered bool) (*db.Stmt, func() (map[value.UUID]orderedItem, error)) {
 	items := db.SQL(`
-		select i.id, i.quantity, i.delivered from order_items i
-		where i.order_id = $1 and i.withdrawn_at is null`, order)
+		select i.id, i.quantity, i.delivered, i.withdrawn_at is not null as removed from order_items i
+		where i.order_id = $1 and (i.withdrawn_at is null or $2 and i.delivered > 0)`, order, delivered)
 	return items, func() (map[value.UUID]orderedItem, error) {
 		var all []orderedItem
 		if err := json.Unmarshal(items.Array(), &all); err != nil {
@@ -166,12 +146,12 @@ func checkItems[T any](known map[value.UUID]orderedItem, items []T,
 	return problems.Err()
 }
 
-func (h handlers) deliver(ctx context.Context, r *server.Request[OrderDelivery]) (server.OK[DeliveredOrder], error) {
+func (h handlers) deliver(ctx context.Context, r *server.Request[OrderDelivery]) (server.OK[Order], error) {
 	id := r.ID("id")
 	var cancelled bool
 	locked := db.SQL(`select status = 'cancelled' from orders where id = $1 and hidden_at is null for no key update`,
 		id).Into(&cancelled)
-	return h.delivered(ctx, id, locked, func(known map[value.UUID]orderedItem) ([]*db.Stmt, error) {
+	return h.delivered(ctx, id, locked, false, func(known map[value.UUID]orderedItem) ([]*db.Stmt, error) {
 		if cancelled {
 			return nil, errCancelled
 		}
@@ -190,17 +170,17 @@ func (h handlers) deliver(ctx context.Context, r *server.Request[OrderDelivery])
 			targets = append(targets, map[string]any{"id": item.ID.Arg(),
 				"delivered": had + item.Quantity.Or(max(of.Quantity-had, 0))})
 		}
-		return []*db.Stmt{deliverPieces(id, targets, len(r.In.Items) == 0, r.In.Assemble.Arg()), settle(id)}, nil
+		return []*db.Stmt{deliverPieces(id, targets, len(r.In.Items) == 0, r.In.Assemble.Arg(), false), settle(id)}, nil
 	})
 }
 
 // delivered runs the statements that decide returns in a transaction that has locked an order and read its items. The
 // first statement is one of deliverPieces. It returns the order with the warnings of the delivery.
-func (h handlers) delivered(ctx context.Context, id string, locked *db.Stmt,
+func (h handlers) delivered(ctx context.Context, id string, locked *db.Stmt, removed bool,
 	decide func(known map[value.UUID]orderedItem) ([]*db.Stmt, error),
-) (server.OK[DeliveredOrder], error) {
-	items, decode := orderedItems(id)
-	order := selectOrder(id)
+) (server.OK[Order], error) {
+	items, decode := orderedItems(id, removed)
+	order, counted := selectOrder(id), newCountedSince(id)
 	var short string
 	err := h.db.Decide(ctx, []*db.Stmt{locked, items}, func() ([]*db.Stmt, error) {
 		if err := server.Found(locked, nil); err != nil {
@@ -215,41 +195,36 @@ func (h handlers) delivered(ctx context.Context, id string, locked *db.Stmt,
 			return nil, err
 		}
 		writes[0].Into(&short)
-		return append(writes, order), nil
+		return append(writes, counted.stmt, order), nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	warnings := []DeliveryWarning{}
-	if err := json.Unmarshal([]byte(short), &warnings); err != nil {
+	var missing []OrderWarning
+	if err := json.Unmarshal([]byte(short), &missing); err != nil {
 		return nil, err
 	}
-	for i := range warnings {
-		w := &warnings[i]
+	for i := range missing {
+		w := &missing[i]
 		w.Code = "PIECES_SHORTFALL"
 		w.Detail = fmt.Sprintf("Pieces of %s that were delivered and not in stock: %d", w.Product, w.Pieces)
 	}
-	list, err := json.Marshal(warnings)
-	if err != nil {
-		return nil, err
-	}
-	fields := order.Object()
-	b := append([]byte(nil), fields[:len(fields)-1]...)
-	return append(append(append(b, `,"warnings":`...), list...), '}'), nil
+	return answer(order, nil, append(missing, counted.warnings()...)...)
 }
 
 // deliverPieces returns a statement that delivers pieces of a locked order; see the SQL function. It returns the
 // shortfalls.
-func deliverPieces(order string, targets []map[string]any, rest bool, assemble any) *db.Stmt {
-	return db.SQL(`select deliver_pieces($1, $2::json, $3, $4)::text`, order, db.Recordset(targets), rest, assemble)
+func deliverPieces(order string, targets []map[string]any, rest bool, assemble any, again bool) *db.Stmt {
+	return db.SQL(`select deliver_pieces($1, $2::json, $3, $4, $5)::text`, order, db.Recordset(targets), rest, assemble,
+		again)
 }
 
 var returnDoc = &server.Doc{
 	ID: "returnOrder", Tag: Tag, Summary: "Record pieces that a customer has sent back",
-	Description: "Lowers `delivered` of the items; without `items`, the customer has sent all back. The ledger of " +
-		"pieces has a `returned` entry for each: the pieces are in stock again, at what they cost when they were " +
-		"delivered. With `to_stock` false, a `scrapped` entry takes them out at once. More pieces than were delivered, " +
-		"or an empty `items`, return `422`.\n\n" +
+	Description: "Lowers `delivered` of the items, also of removed ones; without `items`, the customer has sent all " +
+		"back. The ledger of pieces has a `returned` entry for each: the pieces are in stock again, at what they cost " +
+		"when they were delivered. With `to_stock` false, a `scrapped` entry takes them out at once. More pieces than " +
+		"were delivered, or an empty `items`, return `422`.\n\n" +
 		"A `done` order stays `done`, and earns only what the customer keeps. With `reopen`, it is `in_production`, and " +
 		"needs the pieces again.",
 	Errors: []*server.Error{errUnknownItems},
@@ -259,7 +234,7 @@ func (h handlers) takeReturn(ctx context.Context, r *server.Request[OrderReturn]
 	id := r.ID("id")
 	order := selectOrder(id)
 	locked := lockOrder(id)[0]
-	items, decode := orderedItems(id)
+	items, decode := orderedItems(id, true)
 	err := h.db.Decide(ctx, []*db.Stmt{locked, items}, func() ([]*db.Stmt, error) {
 		if err := server.Found(locked, nil); err != nil {
 			return nil, err
@@ -292,5 +267,5 @@ func (h handlers) takeReturn(ctx context.Context, r *server.Request[OrderReturn]
 				status = case when $2 and status = 'done' then 'in_production' else status end where id = $1`,
 				id, r.In.Reopen.Or(false)), order}, nil
 	})
-	return server.One(order, err)
+	return answer(order, err)
 }

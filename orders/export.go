@@ -1,6 +1,8 @@
 package orders
 
 import (
+	"strings"
+
 	"spoolwright/cli"
 	"spoolwright/server"
 	"spoolwright/transfer"
@@ -9,9 +11,11 @@ import (
 // Commands are the commands for orders.
 var Commands = []cli.Command{Export.Command("orders")}
 
-// Export writes all orders with their items.
+// Export writes all orders with their items. It looks once in a page for the pieces that wait for orders.
 var Export = transfer.Export[Order]("orders", 200,
-	transfer.ListPage(OrderFilter.list, selectOrders+` where o.id = page.id`))
+	transfer.ListPage(OrderFilter.list, strings.Replace(selectOrders, "order_money(o.id)", `order_money(o.id, (
+		select coalesce(jsonb_object_agg(w.order_item_id, w.pieces), '{}') from waiting_pieces(null) w))`, 1)+
+		` where o.id = page.id`))
 
 var exportDoc = &server.Doc{
 	ID: "exportOrders", Tag: Tag, Summary: "Export orders",

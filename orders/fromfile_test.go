@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 )
 
 // A run of a file prints the item of an order with the product of the file that needs pieces.

@@ -9,13 +9,15 @@ import (
 	"spoolwright/value"
 )
 
-// OrderLine is a line of an order as the shop has it, without a product yet.
+// OrderLine is a line of an order as the shop sent it, without a product yet.
 type OrderLine struct {
 	ID        value.UUID                    `json:"id" rule:"readOnly,notNull"`
 	Title     value.Optional[string]        `json:"title" rule:"required,maxLength=1000,trim"`
 	SKU       value.Optional[string]        `json:"sku"`
 	Quantity  value.Optional[int64]         `json:"quantity" rule:"notNull,minimum=1,maximum=1000000"`
 	UnitPrice value.Optional[value.Decimal] `json:"unit_price" rule:"maximum=1000000"`
+	LinePrice value.Optional[value.Decimal] `json:"line_price" rule:"maximum=999999999"`
+	TaxAmount value.Optional[value.Decimal] `json:"tax_amount" rule:"maximum=999999999"`
 }
 
 // MaxTitle is the maximum length of a title in bytes: the index of lines without a product has it in lower case, which
@@ -27,6 +29,46 @@ func (l *OrderLine) Check(problems *server.Problems) {
 	if l.Title.Set && !l.Title.IsNull() && len(*l.Title.Value) > MaxTitle {
 		problems.Add("title", "must have at most %d bytes", MaxTitle)
 	}
+	linePrice{l.UnitPrice, l.LinePrice, l.TaxAmount, l.Quantity.Or(1)}.check(problems)
+}
+
+// linePrice is the price of a line or an item in a request, for a piece or for all pieces.
+type linePrice struct {
+	unit, line, tax value.Optional[value.Decimal]
+	quantity        int64
+}
+
+// maxUnitPrice is the maximum price of a piece.
+const maxUnitPrice = 1_000_000
+
+func (p linePrice) check(problems *server.Problems) {
+	if !p.line.IsNull() && *p.line.Value > value.Decimal(p.quantity)*maxUnitPrice*value.DecimalOne {
+		problems.Add("line_price", tooDear)
+	}
+	if !p.tax.IsNull() && p.line.IsNull() && p.unit.IsNull() {
+		problems.Add("tax_amount", needsPrice)
+	}
+}
+
+const (
+	tooDear    = "must be at most 1,000,000 for a piece"
+	needsPrice = "needs unit_price or line_price"
+)
+
+// put adds the columns to a row: the price as it was given, for so many pieces, and its tax.
+func (p linePrice) put(row map[string]any) map[string]any {
+	price, pieces := p.line, p.quantity
+	switch {
+	case !p.line.IsNull():
+	case p.unit.IsNull():
+		return row
+	case p.tax.IsNull():
+		price, pieces = p.unit, 1
+	default:
+		price = value.Some(*p.unit.Value * value.Decimal(p.quantity))
+	}
+	row["line_price"], row["line_pieces"], row["tax_amount"] = price.Arg(), pieces, p.tax.Arg()
+	return row
 }
 
 // lineRows returns the lines of an order as an argument for json_to_recordset, with new ids of the lines and of their
@@ -34,9 +76,9 @@ func (l *OrderLine) Check(problems *server.Problems) {
 func lineRows(order string, lines []OrderLine) string {
 	rows := make([]map[string]any, len(lines))
 	for i, line := range lines {
-		rows[i] = map[string]any{"order_id": order, "id": value.NewID(), "item": value.NewID(),
-			"title": line.Title.Arg(), "sku": line.SKU.Arg(), "quantity": line.Quantity.Or(1),
-			"unit_price": line.UnitPrice.Arg()}
+		rows[i] = linePrice{line.UnitPrice, line.LinePrice, line.TaxAmount, line.Quantity.Or(1)}.put(map[string]any{
+			"order_id": order, "id": value.NewID(), "item": value.NewID(), "title": line.Title.Arg(),
+			"sku": line.SKU.Arg(), "quantity": line.Quantity.Or(1)})
 	}
 	return db.Recordset(rows)
 }
@@ -45,28 +87,47 @@ func lineRows(order string, lines []OrderLine) string {
 // order_line_match finds. item_id is null if a line has no item.
 func matchedLines(lines string) string {
 	return `
-			select l.n, l.order_id, l.id, l.shop_line, l.title, l.sku, l.quantity, l.unit_price, m.product_id, m.pieces,
+			select l.n, l.order_id, l.id, l.shop_line, l.title, l.sku, l.quantity, l.line_price, l.line_pieces, l.tax_amount,
+				m.product_id, m.pieces,
 				case when m.product_id is not null then l.item end as item_id,
 				m.found is not null and m.product_id is null as ignored
 			from json_to_recordset(` + lines + `::json) l (n int, order_id uuid, id uuid, item uuid, shop_line text, title text,
-				sku text, quantity int, unit_price numeric)
+				sku text, quantity int, line_price numeric, line_pieces bigint, tax_amount numeric)
 			left join lateral (
 				select true as found, m.* from order_line_match(l.title, l.sku) m
 				where l.quantity > 0 and coalesce(l.quantity::bigint * m.pieces, 0) <= 1000000
 			) m on true`
 }
 
-// newLines are CTEs that insert the rows of the CTE line, and their items, into the orders that the CTE added returns.
+// newLines are CTEs that insert the rows of the CTE line, and their items, into the orders that the CTE added
+// returns, with the columns orderTerms.
 const newLines = `line_items as (
-			insert into order_items (id, order_id, product_id, quantity, unit_price)
-			select l.item_id, a.id, l.product_id, l.quantity * l.pieces, coalesce(round(l.unit_price / l.pieces, 6),
-				(select p.selling_price from products p where p.id = l.product_id))
+			insert into order_items (id, order_id, product_id, quantity, unit_price, line_price, line_pieces, tax_amount)
+			select l.item_id, a.id, l.product_id, l.quantity * l.pieces, coalesce(
+				round(l.line_price / (l.line_pieces * l.pieces), 6), (
+					select price_in_order(p.selling_price, a.prices_include_tax, a.sales_tax_percent,
+						order_rate(a.currency, a.exchange_rate))
+					from products p where p.id = l.product_id)), l.line_price, l.line_pieces * l.pieces, l.tax_amount
 			from line l join added a on a.id = l.order_id where l.item_id is not null order by l.n
 		), lines as (
-			insert into order_lines (id, order_id, shop_line, title, sku, quantity, unit_price, item_id, pieces, ignored)
-			select l.id, a.id, l.shop_line, l.title, l.sku, l.quantity, l.unit_price, l.item_id, l.pieces, l.ignored
+			insert into order_lines (id, order_id, shop_line, title, sku, quantity, line_price, line_pieces, tax_amount,
+				item_id, pieces, ignored)
+			select l.id, a.id, l.shop_line, l.title, l.sku, l.quantity, l.line_price, l.line_pieces, l.tax_amount,
+				l.item_id, l.pieces, l.ignored
 			from line l join added a on a.id = l.order_id order by l.n
 		)`
+
+// unassignedLines is SQL for the lines of the order o that have no product yet.
+const unassignedLines = `(
+			select coalesce(json_agg(json_build_object('id', i.id, 'title', i.title, 'sku', i.sku, 'quantity', i.quantity,
+				'unit_price', trim_scale(round(i.line_price / i.line_pieces, 6)), 'line_price', s.line_price,
+				'tax_amount', s.tax_amount) order by i.created_at, i.id), '[]')
+			from (
+				select l.*, null::numeric as unit_price from order_lines l
+				where l.order_id = o.id and l.item_id is null and not l.ignored and l.quantity > 0
+			) i
+			cross join lateral ` + itemPrice + ` a
+			cross join lateral (select ` + shownPrice + `) s)`
 
 // LineAssignment is the body of a request to assign a line: a product with a number of pieces, or ignore.
 type LineAssignment struct {
@@ -99,8 +160,7 @@ var assignDoc = &server.Doc{
 	ID: "assignOrderLine", Tag: Tag, Summary: "Assign a line of an order to a product",
 	Description: "Says once which product a line of `unassigned_lines` is, and how many `pieces` of it a unit of the " +
 		"line has, or with `ignore` that the farm does not print it. The line becomes an item of the order. Its " +
-		"price is that of the line divided by `pieces`, or the `selling_price` of the product if the line has no " +
-		"price.\n\n" +
+		"price is that of the line, or the `selling_price` of the product if the line has none.\n\n" +
 		"The answer is remembered for the `sku` of the line or, if it has none, for its `title`, without regard to case: " +
 		"lines of other orders that are in the list for the same reason become items too, and so will lines of later " +
 		"orders. The SKU of a product comes first. `deleteOrderAssignment` forgets it.",
@@ -160,10 +220,10 @@ func (h handlers) assign(ctx context.Context, r *server.Request[LineAssignment])
 		}
 		return h.db.Write(ctx, db.SQL(`select match_order_lines($1::uuid[])::text`, waiting), order)
 	})
-	return server.One(order, err)
+	return answer(order, err)
 }
 
-// OrderAssignment is what a person has said about lines of orders.
+// OrderAssignment is the product that a person assigned to lines of orders.
 type OrderAssignment struct {
 	ID        value.UUID      `json:"id" rule:"notNull"`
 	Title     string          `json:"title" rule:"notNull"`

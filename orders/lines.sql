@@ -35,15 +35,17 @@ begin
 	cross join lateral (select from orders o where o.id = u.id for no key update) o;
 
 	with found as materialized (
-		select l.id, l.order_id, l.quantity, l.unit_price, l.created_at, m.product_id, m.pieces, uuid_v7() as item
+		select l.id, l.order_id, l.quantity, l.line_price, l.line_pieces * m.pieces as line_pieces, l.tax_amount,
+			l.created_at, m.product_id, m.pieces, uuid_v7() as item
 		from order_lines l
 		cross join lateral order_line_match(l.title, l.sku) m
 		where l.order_id = any (ids) and l.item_id is null and not l.ignored and l.quantity > 0
 			and coalesce(l.quantity::bigint * m.pieces, 0) <= 1000000
 	), items as (
-		insert into order_items (id, order_id, product_id, quantity, unit_price)
+		insert into order_items (id, order_id, product_id, quantity, unit_price, line_price, line_pieces, tax_amount)
 		select f.item, f.order_id, f.product_id, f.quantity * f.pieces,
-			coalesce(round(f.unit_price / f.pieces, 6), (select p.selling_price from products p where p.id = f.product_id))
+			coalesce(round(f.line_price / f.line_pieces, 6), usual_price(f.order_id, f.product_id)), f.line_price,
+			f.line_pieces, f.tax_amount
 		from found f where f.product_id is not null order by f.created_at, f.id
 	), lines as (
 		update order_lines l set item_id = case when f.product_id is not null then f.item end, pieces = f.pieces,
@@ -69,8 +71,8 @@ end $$;
 -- of the line in the shop. A line that the shop has no more has the quantity 0, and its item is removed from the
 -- order; runs that print the item stay. The same happens to the item of a line that sells something else now, and the
 -- line becomes an item again; but an item of which pieces were delivered stays, because the shop may only call the
--- product by another SKU. Only what changed in the shop changes here, so that what people have changed stays. An order
--- whose items did not come as lines keeps them.
+-- product by another SKU, and the line is noted as replaced. Only what changed in the shop changes here, so that what
+-- people have changed stays. An order whose items did not come as lines keeps them.
 create or replace function take_order_lines(p_order uuid, p_lines json) returns void language plpgsql as $$
 begin
 	if exists (select from order_items i where i.order_id = p_order)
@@ -98,27 +100,42 @@ begin
 	where l.id = o.id and (l.shop_line is null or n.loose <> o.loose);
 
 	with now as materialized (
-		select n.shop_line, n.title, n.sku, n.quantity, n.unit_price
-		from json_to_recordset(p_lines) n (shop_line text, title text, sku text, quantity int, unit_price numeric)
+		select n.shop_line, n.title, n.sku, n.quantity, n.line_price, n.line_pieces, n.tax_amount
+		from json_to_recordset(p_lines) n (shop_line text, title text, sku text, quantity int, line_price numeric,
+			line_pieces bigint, tax_amount numeric)
 	), line as materialized (
-		select l.id, l.item_id, l.pieces, l.quantity as was, l.unit_price as price_was, n.shop_line is not null as known,
-			coalesce(n.quantity, 0) as quantity, n.unit_price, n.title, n.sku,
-			n.shop_line is not null and line_match_key(n.title, n.sku) <> l.match_key and not exists (
-				select from order_items i where i.id = l.item_id and (i.delivered > 0 or exists (
-					select from order_line_match(n.title, n.sku) m where m.product_id = i.product_id and m.pieces = l.pieces))
-			) as other
+		select l.id, l.item_id, l.pieces, l.quantity as was, n.shop_line is not null as known,
+			coalesce(n.quantity, 0) as quantity, n.line_price, n.line_pieces, n.tax_amount, n.title, n.sku,
+			n.shop_line is not null and
+				(round(n.line_price / n.line_pieces, 9), round(n.tax_amount / n.line_pieces, 9)) is distinct from
+				(round(l.line_price / l.line_pieces, 9), round(l.tax_amount / l.line_pieces, 9)) as repriced,
+			k.differs and not coalesce(k.delivered, false) as other,
+			case when k.differs then coalesce(k.delivered, false) else l.replaced and not k.renamed end as replaced
 		from order_lines l
 		left join now n on n.shop_line = l.shop_line
+		cross join lateral (
+			select k.renamed, k.renamed and not coalesce(i.same, false) as differs, i.delivered > 0 as delivered
+			from (select coalesce(line_match_key(n.title, n.sku) <> l.match_key, false) as renamed) k
+			left join lateral (
+				select i.delivered, exists (
+					select from order_line_match(n.title, n.sku) m
+					where m.product_id = i.product_id and m.pieces = l.pieces) as same
+				from order_items i where k.renamed and i.id = l.item_id
+			) i on true
+		) k
 		where l.order_id = p_order and l.shop_line is not null and (n.shop_line is null and l.quantity > 0
-			or n.shop_line is not null and (n.quantity, n.unit_price, n.title, n.sku) is distinct from
-				(l.quantity, l.unit_price, l.title, l.sku))
+			or n.shop_line is not null and (n.quantity, n.line_price, n.line_pieces, n.tax_amount, n.title, n.sku)
+				is distinct from (l.quantity, l.line_price, l.line_pieces, l.tax_amount, l.title, l.sku))
 	), items as (
 		update order_items i set
 			quantity = case when not l.other and l.quantity > 0 and l.quantity <> l.was
 				then least(l.quantity::bigint * l.pieces, 1000000)
 				else i.quantity end,
-			unit_price = case when not l.other and l.known and l.unit_price is distinct from l.price_was
-				then round(l.unit_price / l.pieces, 6) else i.unit_price end,
+			unit_price = case when l.repriced and not l.other then round(l.line_price / (l.line_pieces * l.pieces), 6)
+				else i.unit_price end,
+			line_price = case when l.repriced and not l.other then l.line_price else i.line_price end,
+			line_pieces = case when l.repriced and not l.other then l.line_pieces * l.pieces else i.line_pieces end,
+			tax_amount = case when l.repriced and not l.other then l.tax_amount else i.tax_amount end,
 			withdrawn_at = case when l.other or l.quantity = 0 and l.was > 0 then coalesce(i.withdrawn_at, now())
 				when l.quantity > 0 and l.was = 0 then null else i.withdrawn_at end
 		from line l
@@ -129,9 +146,11 @@ begin
 	), changed as (
 		update order_lines o set quantity = l.quantity, title = case when l.known then l.title else o.title end,
 			sku = case when l.known then l.sku else o.sku end,
-			unit_price = case when l.known then l.unit_price else o.unit_price end,
+			line_price = case when l.known then l.line_price else o.line_price end,
+			line_pieces = case when l.known then l.line_pieces else o.line_pieces end,
+			tax_amount = case when l.known then l.tax_amount else o.tax_amount end,
 			item_id = case when not l.other then o.item_id end, pieces = case when not l.other then o.pieces end,
-			ignored = o.ignored and not l.other
+			ignored = o.ignored and not l.other, replaced = l.replaced
 		from line l where o.id = l.id returning o.id
 	)
 	update orders o set updated_at = now(),
@@ -139,10 +158,10 @@ begin
 			else o.status end
 	where o.id = p_order and exists (select from changed);
 
-	insert into order_lines (id, order_id, shop_line, title, sku, quantity, unit_price)
-	select n.id, p_order, n.shop_line, n.title, n.sku, n.quantity, n.unit_price
+	insert into order_lines (id, order_id, shop_line, title, sku, quantity, line_price, line_pieces, tax_amount)
+	select n.id, p_order, n.shop_line, n.title, n.sku, n.quantity, n.line_price, n.line_pieces, n.tax_amount
 	from json_to_recordset(p_lines) n (n int, id uuid, shop_line text, title text, sku text, quantity int,
-		unit_price numeric)
+		line_price numeric, line_pieces bigint, tax_amount numeric)
 	where not exists (select from order_lines l where l.order_id = p_order and l.shop_line = n.shop_line)
 	order by n.n
 	limit greatest(0, 1000 - (select count(*) from order_lines l where l.order_id = p_order));

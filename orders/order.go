@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"strings"
 
 	"spoolwright/auth"
 	"spoolwright/catalog"
@@ -64,7 +65,7 @@ type OrderEventItem struct {
 
 // Tag is the tag of the operations.
 var Tag = &server.Tag{
-	Name: "orders", Fields: fields,
+	Name: "orders", Leads: true, Fields: fields,
 	Description: "Orders of customers, what they still need, and whether the filament is there to print it.",
 }
 
@@ -82,8 +83,7 @@ func Routes(d *db.DB) []server.Route {
 		server.Op("GET /api/v1/orders/export", server.Read, Export.Handle(h.db, "orders"), exportDoc),
 		server.Op("GET /api/v1/orders/pick-list", server.Read, server.Handle(h.pickList), pickListDoc),
 		server.Op("POST /api/v1/orders", server.Write, server.Handle(h.create), createDoc),
-		server.Op("GET /api/v1/orders/{id}", server.Read,
-			server.HandleGet[Order](h.db, selectOrder), getDoc).Versioned(lockOrder),
+		server.Op("GET /api/v1/orders/{id}", server.Read, server.Handle(h.get), getDoc).Versioned(lockOrder),
 		server.Op("PATCH /api/v1/orders/{id}", server.Write, server.Handle(h.update), updateDoc),
 		server.Op("DELETE /api/v1/orders/{id}", server.Write, server.Handle(h.delete), deleteDoc),
 		server.Op("POST /api/v1/orders/{id}/restore", server.Write, server.Handle(h.restore), restoreDoc),
@@ -94,6 +94,7 @@ func Routes(d *db.DB) []server.Route {
 		server.Op("POST /api/v1/orders/{id}/items", server.Write, server.Handle(h.addItem), addItemDoc),
 		server.Op("PATCH /api/v1/orders/{id}/items/{item_id}", server.Write, server.Handle(h.updateItem),
 			updateItemDoc),
+		server.Op("GET /api/v1/reports/lot", server.Read, server.Handle(h.reportLot), lotReportDoc),
 		server.Op("GET /api/v1/reports/margins", server.Read, server.Handle(h.reportMargins), marginReportDoc),
 		server.Op("DELETE /api/v1/orders/{id}/items/{item_id}", server.Write, server.Handle(h.deleteItem),
 			deleteItemDoc),
@@ -124,23 +125,44 @@ type Order struct {
 	DueDate   value.Optional[value.Date]  `json:"due_date"`
 	Notes     value.Optional[string]      `json:"notes" rule:"maxLength=10000"`
 	Status    value.Optional[OrderStatus] `json:"status" rule:"notNull"`
-	ReadyAt   value.Timestamp             `json:"ready_at" rule:"readOnly"`
-	Items     []OrderItem                 `json:"items"`
-	Lines     []OrderLine                 `json:"unassigned_lines"`
-	CreatedAt value.Timestamp             `json:"created_at" rule:"readOnly,notNull"`
-	UpdatedAt value.Timestamp             `json:"updated_at" rule:"readOnly,notNull"`
-	HiddenAt  value.Timestamp             `json:"hidden_at" rule:"readOnly"`
-	HiddenBy  value.UUID                  `json:"hidden_by" rule:"readOnly"`
-	Hider     string                      `json:"hidden_by_name" rule:"readOnly,unsorted"`
-	Revenue   value.Decimal               `json:"revenue" rule:"readOnly"`
-	Cost      value.Decimal               `json:"cost" rule:"readOnly"`
-	Parts     OrderCostParts              `json:"cost_parts" rule:"readOnly,notNull"`
-	Expected  value.Decimal               `json:"expected_cost" rule:"readOnly"`
-	Margin    value.Decimal               `json:"margin" rule:"readOnly"`
-	Percent   value.Decimal               `json:"margin_percent" rule:"readOnly"`
-	Unknown   production.UnknownParts     `json:"unknown_parts" rule:"readOnly,notNull,empty"`
-	Runs      []OrderRun                  `json:"runs" rule:"readOnly"`
+	OrderTerms
+	ReadyAt   value.Timestamp         `json:"ready_at" rule:"readOnly"`
+	Items     []OrderItem             `json:"items"`
+	Lines     []OrderLine             `json:"unassigned_lines"`
+	CreatedAt value.Timestamp         `json:"created_at" rule:"readOnly,notNull"`
+	UpdatedAt value.Timestamp         `json:"updated_at" rule:"readOnly,notNull"`
+	HiddenAt  value.Timestamp         `json:"hidden_at" rule:"readOnly"`
+	HiddenBy  value.UUID              `json:"hidden_by" rule:"readOnly"`
+	Hider     string                  `json:"hidden_by_name" rule:"readOnly,unsorted"`
+	Revenue   value.Decimal           `json:"revenue" rule:"readOnly"`
+	Cost      value.Decimal           `json:"cost" rule:"readOnly"`
+	Parts     OrderCostParts          `json:"cost_parts" rule:"readOnly,notNull"`
+	Expected  value.Decimal           `json:"expected_cost" rule:"readOnly"`
+	Margin    value.Decimal           `json:"margin" rule:"readOnly"`
+	Percent   value.Decimal           `json:"margin_percent" rule:"readOnly"`
+	Unknown   production.UnknownParts `json:"unknown_parts" rule:"readOnly,notNull,empty"`
+	Runs      []OrderRun              `json:"runs" rule:"readOnly"`
+	Warnings  []OrderWarning          `json:"warnings" rule:"readOnly"` // not in exports
 }
+
+// OrderTerms say what the prices of an order are. The settings of the farm are the defaults.
+type OrderTerms struct {
+	Currency   value.Optional[string]        `json:"currency"`
+	Rate       value.Optional[value.Decimal] `json:"exchange_rate" rule:"exclusiveMinimum=0,maximum=1000000"`
+	RateDate   value.Optional[value.Date]    `json:"exchange_date"`
+	TaxPercent value.Optional[value.Decimal] `json:"sales_tax_percent" rule:"notNull,maximum=100"`
+	Included   value.Optional[bool]          `json:"prices_include_tax" rule:"notNull"`
+}
+
+// Check reports a currency that does not exist.
+func (t *OrderTerms) Check(problems *server.Problems) {
+	if !t.Currency.IsNull() && !auth.IsCurrency(*t.Currency.Value) {
+		problems.Add("currency", auth.NoCurrency)
+	}
+}
+
+// orderTerms are the columns of OrderTerms.
+const orderTerms = `currency, exchange_rate, exchange_date, sales_tax_percent, prices_include_tax`
 
 // OrderCostParts are the parts of the cost of orders.
 type OrderCostParts struct {
@@ -196,6 +218,7 @@ type OrderFilter struct {
 	DueTo       value.Optional[value.Date]             `query:"due_to"`
 	CreatedFrom value.Optional[value.Moment]           `query:"created_from"`
 	CreatedTo   value.Optional[value.Moment]           `query:"created_to"`
+	LotNumber   value.Optional[string]                 `query:"lot_number"`
 	Unassigned  value.Optional[bool]                   `query:"unassigned"`
 	Ready       value.Optional[bool]                   `query:"ready"`
 	Search      value.Optional[string]                 `query:"search" rule:"search"`
@@ -223,7 +246,9 @@ func (f OrderFilter) list() *server.List {
 		(select coalesce(sum(i.quantity), 0)`+items+`) as pieces,
 		(select coalesce(sum(least(n.produced, i.quantity)), 0) from (select i.*`+items+`) i
 			cross join lateral order_item_pieces(i.id) n) as produced,
-		(select sum(i.quantity * i.unit_price)`+items+`) as value`, "orders", f.Hiding)
+		(select sum(line_share(p.net, 0, i.quantity, p.net_pieces)) from (select i.*`+items+`) i
+			cross join lateral item_price(i.unit_price, i.line_price, i.line_pieces, i.tax_amount, orders.prices_include_tax,
+				orders.sales_tax_percent, order_rate(orders.currency, orders.exchange_rate)) p) as value`, "orders", f.Hiding)
 	l.Computed()
 	l.WhereEach("status", f.Status)
 	l.WhereText("source_key", f.Source)
@@ -231,6 +256,7 @@ func (f OrderFilter) list() *server.List {
 	l.WhereText("customer_key", f.Customer)
 	l.Among(`select order_id as id from order_items where product_id = ?
 		and withdrawn_at is null`, f.ProductID)
+	l.Among(`select order_id as id from pieces_of_lot(?) where order_id is not null`, f.LotNumber)
 	switch {
 	case f.Unassigned.IsNull():
 	case *f.Unassigned.Value:
@@ -250,7 +276,12 @@ func (f OrderFilter) list() *server.List {
 	l.Search(f.Search, server.Place{Column: "id", Key: `p.search_key`, Texts: `concat_ws(E'\n', p.name, p.sku)`,
 		Rows: `select i.order_id from products p
 			join order_items i on i.product_id = p.id and i.withdrawn_at is null
-			where true`})
+			where true`},
+		server.Place{Column: "id", Key: `s.search_key`, Texts: `s.lot_number`,
+			Rows: `select i.order_id ` + production.FromLots + `
+				join run_items x on x.run_id = m.run_id
+				join order_items i on i.id = x.order_item_id
+				where true`})
 	return l
 }
 
@@ -259,22 +290,10 @@ var runItems, runItemCount = production.ListedItems("r.id")
 
 // selectOrders is one statement, so that the items and their pieces come from one snapshot.
 var selectOrders = `
-	select o.id, o.source, o.reference, o.customer, o.due_date, o.notes, o.status,
-		case when o.is_open then o.ready_at end as ready_at,
-		(select coalesce(json_agg(json_build_object(
-				'id', i.id, 'product_id', i.product_id, 'sku', p.sku, 'product_name', p.name, 'quantity', i.quantity,
-				'unit_price', trim_scale(i.unit_price), 'produced', n.produced, 'planned', n.planned,
-				'delivered', i.delivered, 'picture_version', p.picture_version)
-					order by i.created_at, i.id), '[]')
-			from order_items i
-			join products p on p.id = i.product_id
-			cross join lateral order_item_pieces(i.id) n
-			where i.order_id = o.id and i.withdrawn_at is null) as items,
-		case when o.unassigned_count = 0 then '[]' else (
-			select coalesce(json_agg(json_build_object('id', l.id, 'title', l.title, 'sku', l.sku, 'quantity', l.quantity,
-				'unit_price', trim_scale(l.unit_price)) order by l.created_at, l.id), '[]')
-			from order_lines l
-			where l.order_id = o.id and l.item_id is null and not l.ignored and l.quantity > 0) end as unassigned_lines,
+	select o.id, o.source, o.reference, o.customer, o.due_date, o.notes, o.status, o.currency, o.exchange_rate,
+		o.exchange_date, o.sales_tax_percent, o.prices_include_tax, case when o.is_open then o.ready_at end as ready_at,
+		it.items,
+		case when o.unassigned_count = 0 then '[]' else ` + unassignedLines + ` end as unassigned_lines,
 		o.created_at, o.updated_at, o.hidden_at, ` + auth.HiddenBy + `,
 		(select coalesce(json_agg(json_build_object('id', r.id, 'status', r.status, 'printer_name', r.printer_name,
 				'started_at', event_time(r.started_at), 'completed_at', event_time(r.completed_at),
@@ -296,10 +315,45 @@ var selectOrders = `
 		m.revenue, m.cost, m.cost_parts, m.expected_cost, m.revenue - m.cost - m.expected_cost as margin,
 		round((m.revenue - m.cost - m.expected_cost) * 100 / nullif(m.revenue, 0), 1) as margin_percent,
 		to_json(m.unknown) as unknown_parts
-	from orders o cross join lateral order_money(o.id) m`
+	from orders o
+	cross join lateral order_money(o.id) m
+	cross join lateral (
+		select coalesce(json_agg(json_build_object('id', i.id, 'product_id', i.product_id, 'sku', p.sku,
+				'product_name', p.name, 'quantity', i.quantity, 'unit_price', trim_scale(i.unit_price),
+				'line_price', s.line_price, 'tax_amount', s.tax_amount, 'produced', n.produced, 'planned', n.planned,
+				'delivered', i.delivered, 'picture_version', p.picture_version) order by i.created_at, i.id)
+				filter (where i.withdrawn_at is null), '[]') as items,
+			coalesce(json_agg(json_build_object('id', i.id, 'product_id', i.product_id, 'product_name', p.name,
+				'quantity', i.quantity, 'produced', n.produced, 'planned', n.planned, 'delivered', i.delivered,
+				'open', o.is_open and i.withdrawn_at is null,
+				'revenue', trim_scale(line_share(a.net, 0, least(i.delivered, i.quantity), a.net_pieces)),
+				'earns', order_item_earns(o.status, o.hidden_at, i.withdrawn_at), 'replaced', l.named)
+				order by i.created_at, i.id) filter (where n.planned > 0 or i.delivered > i.quantity or i.delivered > 0
+					and not order_item_earns(o.status, o.hidden_at, i.withdrawn_at) or l.named is not null), '[]') as warned
+		from order_items i
+		join products p on p.id = i.product_id
+		cross join lateral order_item_pieces(i.id) n
+		left join lateral (
+			select concat_ws(' ', l.title, '(' || nullif(l.sku, '') || ')') as named from order_lines l
+			where i.delivered > 0 and l.item_id = i.id and l.replaced and not exists (
+				select from order_line_match(l.title, l.sku) m where m.product_id = i.product_id and m.pieces = l.pieces)
+			limit 1
+		) l on true
+		cross join lateral ` + itemPrice + ` a
+		cross join lateral (select ` + shownPrice + `) s
+		where i.order_id = o.id
+	) it`
+
+// selectWarned is selectOrders with the state of items that can need a warning, for answer.
+var selectWarned = strings.Replace(selectOrders, "it.items", "it.items, it.warned as warnings", 1)
 
 func selectOrder(id string) *db.Stmt {
-	return db.SQL(selectOrders+` where o.hidden_at is null and o.id = $1`, id)
+	return db.SQL(selectWarned+` where o.hidden_at is null and o.id = $1`, id)
+}
+
+func (h handlers) get(ctx context.Context, r *server.Request[struct{}]) (server.OK[Order], error) {
+	order := selectOrder(r.ID("id"))
+	return answer(order, h.db.Read(ctx, order))
 }
 
 // lockOrder is the server.Lock of an order.
@@ -313,8 +367,13 @@ var getDoc = &server.Doc{
 		"runs whose items have the `order_item_id`, and all pieces of an item without counts. `planned` counts the " +
 		"pieces of such runs that are `pending`, `in_progress` or `paused`. `runs` has the newest 100 of those " +
 		"runs.\n\n" +
-		"`revenue` is what all items earn: an order that is `cancelled`, or was removed while it was open, earns " +
-		"nothing, and its `revenue` is 0.\n\n" +
+		"`revenue` is what all items earn, without tax and in the currency of the farm: an order that is `cancelled`, " +
+		"or was removed while it was open, earns " +
+		"nothing, and its `revenue` is 0. `warnings` name what needs a decision: pieces that are delivered and earn " +
+		"nothing any more, because the order was cancelled or the item removed (`DELIVERED_NOT_EARNED`; " +
+		"`completeOrder` closes the order with what was delivered), items of which more is delivered than a shop has " +
+		"ordered meanwhile (`DELIVERED_MORE`) or that a shop has replaced by something else (`DELIVERED_REPLACED`), and " +
+		"more pieces in runs than the order needs (`PLANNED_MORE`).\n\n" +
 		"`cost` is the sum of `cost_parts`. `filament`, `waste`, `machine`, `energy` and `labour` are the share of " +
 		"the order in what the ended runs that print its items cost, also if the order was cancelled or the item " +
 		"was removed from it: the items of a run share its cost in proportion to their `estimated_total_cost`, or " +
@@ -323,9 +382,10 @@ var getDoc = &server.Doc{
 		"they are in stock. What the customer gets has the average cost of the pieces in stock at the delivery, by " +
 		"the ledger of pieces; later changes of the cost of a run do not change it. What the customer sends back is " +
 		"no longer in the cost, unless it is scrapped.\n\n" +
-		"`expected_cost` is that of the pieces that an open order still needs: those in stock at their average " +
-		"cost, also if other orders get them, and the others at their `full_cost`. Parts in `unknown_parts` add " +
-		"nothing to the sums.\n\n" +
+		"`expected_cost` is that of the pieces that an open order still needs, apart from those that runs printed " +
+		"for it and that wait in stock: others in stock at their average cost, also if other orders get them and " +
+		"also components of what is put together, and those that are still to be printed at their `full_cost`. Parts " +
+		"in `unknown_parts` add nothing to the sums.\n\n" +
 		"An order is open while it is `received` or `in_production`. When a run that prints one of its items " +
 		"starts, an open order becomes `in_production`, and when all its items are delivered, `done`, in the same " +
 		"transaction. `addOrderItem` and `updateOrderItem` open a `done` order again that needs more pieces then, " +
@@ -364,26 +424,39 @@ func (h handlers) create(
 	}
 	var unknown []int32 // the indexes of items without a product
 	created := db.SQL(`
-		with item as materialized (
-			select i.n, i.id, p.id as product_id, i.quantity, coalesce(i.unit_price, p.selling_price) as unit_price
-			from json_to_recordset($9::json) i (n int, id uuid, product_id uuid, sku text, quantity int, unit_price numeric)
+		with terms as materialized (
+			select $11::text as currency, x.rate_now as exchange_rate, x.since as exchange_date,
+				coalesce($14::numeric, t.sales_tax_percent) as sales_tax_percent,
+				coalesce($15::boolean, t.prices_include_tax) as prices_include_tax
+			from tenants t cross join lateral order_exchange($11, $12::numeric, $13::date) x
+		), item as materialized (
+			select i.n, i.id, p.id as product_id, i.quantity, coalesce(round(i.line_price / i.line_pieces, 6), (
+					select price_in_order(p.selling_price, t.prices_include_tax, t.sales_tax_percent,
+						order_rate(t.currency, t.exchange_rate)) from terms t)) as unit_price,
+				i.line_price, i.line_pieces, i.tax_amount
+			from json_to_recordset($9::json) i (n int, id uuid, product_id uuid, sku text, quantity int,
+				line_price numeric, line_pieces bigint, tax_amount numeric)
 			left join lateral `+catalog.Named("i.product_id", "i.sku")+` p on true
 		), line as materialized (`+matchedLines("$10")+`), added as (
-			insert into orders (id, source, reference, customer, due_date, notes, status, content, unassigned_count)
+			insert into orders (id, source, reference, customer, due_date, notes, status, content, unassigned_count,
+				`+orderTerms+`)
 			select $1::uuid, $2, $3, $4, $5::date, $6, $7, $8::bytea,
-				(select count(*) from line l where l.item_id is null and not l.ignored)
+				(select count(*) from line l where l.item_id is null and not l.ignored), t.*
+			from terms t
 			where not exists (select from item i where i.product_id is null)
 				and not exists (select from orders o where coalesce(o.source, '') = coalesce($2, '')
 					and o.reference = $3 and o.reference <> '' and o.hidden_at is null)
 			on conflict (tenant_id, coalesce(source, ''), reference) where hidden_at is null and reference <> '' do nothing
-			returning id
+			returning id, `+orderTerms+`
 		), items as (
-			insert into order_items (id, order_id, product_id, quantity, unit_price)
-			select i.id, a.id, i.product_id, i.quantity, i.unit_price from added a, item i order by i.n
+			insert into order_items (id, order_id, product_id, quantity, unit_price, line_price, line_pieces, tax_amount)
+			select i.id, a.id, i.product_id, i.quantity, i.unit_price, i.line_price, i.line_pieces, i.tax_amount
+			from added a, item i order by i.n
 		), `+newLines+`
 		select array(select i.n from item i where i.product_id is null order by i.n)`,
 		id, in.Source.Arg(), in.Reference.Arg(), in.Customer.Arg(), in.DueDate.Arg(), in.Notes.Arg(),
-		string(in.Status.Or("received")), content, itemRows(in.Items), lineRows(id, in.Lines)).Into(&unknown)
+		string(in.Status.Or("received")), content, itemRows(in.Items), lineRows(id, in.Lines), in.Currency.Arg(),
+		in.Rate.Arg(), in.RateDate.Arg(), in.TaxPercent.Arg(), in.Included.Arg()).Into(&unknown)
 	// If the insert waits for a concurrent request with the same reference, the next statements see that request's
 	// order.
 	const found = `(
@@ -394,7 +467,7 @@ func (h handlers) create(
 	var existing, equal bool
 	known := db.SQL(`select o.id <> $1::uuid, o.content = $4::bytea from orders o where o.id = `+found,
 		id, in.Source.Arg(), in.Reference.Arg(), content).Into(&existing, &equal)
-	order := db.SQL(selectOrders+` where o.id = `+found, id, in.Source.Arg(), in.Reference.Arg())
+	order := db.SQL(selectWarned+` where o.id = `+found, id, in.Source.Arg(), in.Reference.Arg())
 	stmts := []*db.Stmt{created, known, order}
 	if in.Status.Or("") == "done" {
 		stmts = []*db.Stmt{created, deliverNew(id), known, order}
@@ -402,7 +475,7 @@ func (h handlers) create(
 	err = h.db.Write(ctx, stmts...)
 	switch {
 	case err != nil:
-		return nil, err
+		return nil, rateError(err)
 	case existing && !equal:
 		return nil, errConflict.With(in.Source.Or(""), in.Reference.Or(""))
 	case existing:
@@ -414,19 +487,21 @@ func (h handlers) create(
 		}
 		return nil, errUnknownProducts.With(server.JoinFields(fields)).On(fields...)
 	}
-	return server.One(order, nil)
+	return answer(order, nil)
 }
 
 // contentOf returns the SHA-256 of what a request says about an order. Later changes of the order do not matter: a
 // shop that sends its request again sends the same content.
 func contentOf(o *Order) ([]byte, error) {
 	content := []any{o.Source.Arg(), o.Reference.Arg(), o.Customer.Arg(), o.DueDate.Arg(), o.Notes.Arg(),
-		o.Status.Arg()}
+		o.Status.Arg(), o.Currency.Arg(), o.Rate.Arg(), o.RateDate.Arg(), o.TaxPercent.Arg(), o.Included.Arg()}
 	for _, i := range o.Items {
-		content = append(content, []any{i.ProductID.Arg(), i.SKU.Arg(), i.Quantity.Or(1), i.UnitPrice.Arg()})
+		content = append(content, []any{i.ProductID.Arg(), i.SKU.Arg(), i.Quantity.Or(1), i.UnitPrice.Arg(),
+			i.LinePrice.Arg(), i.TaxAmount.Arg()})
 	}
 	for _, l := range o.Lines {
-		content = append(content, []any{"line", l.Title.Arg(), l.SKU.Arg(), l.Quantity.Or(1), l.UnitPrice.Arg()})
+		content = append(content, []any{"line", l.Title.Arg(), l.SKU.Arg(), l.Quantity.Or(1), l.UnitPrice.Arg(),
+			l.LinePrice.Arg(), l.TaxAmount.Arg()})
 	}
 	text, err := json.Marshal(content)
 	sum := sha256.Sum256(text)
@@ -447,13 +522,31 @@ var updateDoc = &server.Doc{
 
 func (h handlers) update(ctx context.Context, r *server.Request[Order]) (server.OK[Order], error) {
 	order := selectOrder(r.ID("id"))
-	set, args := server.Assignments(&r.In, []any{r.ID("id")})
-	if set == "" {
-		return server.One(order, h.db.Read(ctx, order))
+	// The rate and its date depend on the currency, and on each other.
+	currency, rate, day := r.In.Currency, r.In.Rate, r.In.RateDate
+	r.In.Rate, r.In.RateDate = value.Optional[value.Decimal]{}, value.Optional[value.Date]{}
+	set, args := server.Assignments(&r.In, []any{r.ID("id"), currency.Set, currency.Arg(), rate.Set, rate.Arg(), day.Set,
+		day.Arg()})
+	if currency.Set || rate.Set || day.Set {
+		if set != "" {
+			set += ", "
+		}
+		set += `(exchange_rate, exchange_date) = (
+				select x.rate_now, x.since
+				from (select case when $2::boolean then $3::text else o.currency end as currency) n
+				cross join lateral order_exchange(n.currency,
+					case when $4::boolean then $5::numeric when n.currency = o.currency then o.exchange_rate end,
+					case when $6::boolean then $7::date when n.currency = o.currency and not $4 then o.exchange_date end) x)`
+	} else {
+		set, args = server.Assignments(&r.In, []any{r.ID("id")})
 	}
-	changed := db.SQL(`update orders set `+set+`, updated_at = now() where id = $1 and hidden_at is null returning id`,
+	if set == "" {
+		return answer(order, h.db.Read(ctx, order))
+	}
+	changed := db.SQL(`update orders o set `+set+`, updated_at = now() where id = $1 and hidden_at is null returning id`,
 		args...)
-	stmts := []*db.Stmt{changed, order}
+	counted := newCountedSince(r.ID("id"))
+	stmts := []*db.Stmt{changed, counted.stmt, order}
 	switch r.In.Status.Or("") {
 	case "":
 	case "done":
@@ -465,7 +558,15 @@ func (h handlers) update(ctx context.Context, r *server.Request[Order]) (server.
 	if db.Violates(err, "orders_reference") {
 		return nil, errConflict.With(r.In.Source.Or(""), r.In.Reference.Or(""))
 	}
-	return server.One(order, err)
+	return answer(order, rateError(err), counted.warnings()...)
+}
+
+// rateError returns a 422 if err says that an order has a rate and no currency.
+func rateError(err error) error {
+	if db.Violates(err, "orders_exchange") {
+		return server.Invalid("exchange_rate", "needs the currency of the order").Because(err)
+	}
+	return err
 }
 
 var deleteDoc = &server.Doc{
@@ -508,7 +609,7 @@ func (h handlers) restore(ctx context.Context, r *server.Request[struct{}]) (ser
 	if db.Violates(err, "orders_reference") || err == nil && hidden && restored.Rows() == 0 {
 		return nil, errConflict.With(source, reference).On().Because(err)
 	}
-	return server.One(order, err)
+	return answer(order, err)
 }
 
 var errOrderDone = server.Conflict("ORDER_NOT_OPEN", "The order is done; it cannot be cancelled")
@@ -534,5 +635,5 @@ func (h handlers) cancel(ctx context.Context, r *server.Request[struct{}]) (serv
 	if err == nil && done {
 		return nil, errOrderDone
 	}
-	return server.One(order, err)
+	return answer(order, err)
 }

@@ -11,10 +11,10 @@ import (
 	"spoolwright/catalog"
 	"spoolwright/inventory"
 	"spoolwright/orders"
-	piecesAPI "spoolwright/pieces"
+	piecesAPI "spoolwright/orders/pieces"
+	"spoolwright/orders/stock"
 	"spoolwright/production"
-	"spoolwright/stock"
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
@@ -130,7 +130,8 @@ func TestBadInput(t *testing.T) {
 	item := order + "/items/" + c.Post(t, order+"/items", j{"sku": "A-1", "quantity": 2}).Want(201).
 		Shows(map[string]string{"quantity": "2", "product_id": a, "produced": "0"}).ID()
 	c.Patch(t, item, j{"quantity": nil}).Fields("quantity")
-	c.Patch(t, item, j{"quantity": 5, "product_id": theirs}).Want(200).
+	c.Patch(t, item, j{"quantity": 5, "product_id": theirs}).Fields("product_id")
+	c.Patch(t, item, j{"quantity": 5, "product_id": a}).Want(200).
 		Shows(map[string]string{"quantity": "5", "product_id": a})
 	if updated := c.Get(t, order).Want(200); updated.Text("updated_at") == updated.Text("created_at") {
 		t.Errorf("the order has the time of its creation: %s", updated.Body)
@@ -277,20 +278,22 @@ func TestExport(t *testing.T) {
 	gone := c.Post(t, path, j{}).Want(201).ID()
 	c.Delete(t, path+"/"+gone).Want(204)
 	api.Operator(t).Post(t, path, j{}).Want(201)
-	c.WantExported(t, path, ids...)
+	c.WantExported(t, path, []string{"warnings"}, ids...)
 	rows := c.Exported(t, path, "csv")
 	if len(rows) != 4 {
 		t.Fatalf("%d rows: %q", len(rows), rows)
 	}
 	for i, want := range []string{
-		"id,source,reference,customer,due_date,notes,status,ready_at,items.id,items.product_id,items.sku,",
-		ids[0] + `,,,"Ada, ""Countess""",,,received,,,,`, ids[1] + ",etsy,1,,,,received,", ids[1] +
+		"id,source,reference,customer,due_date,notes,status,currency,exchange_rate,exchange_date,sales_tax_percent," +
+			"prices_include_tax,ready_at,items.id,items.product_id,items.sku,",
+		ids[0] + `,,,"Ada, ""Countess""",,,received,,,,0,false,,,,`, ids[1] + ",etsy,1,,,,received,", ids[1] +
 			",etsy,1,,,,received,"} {
 		if !strings.HasPrefix(rows[i], want) {
 			t.Errorf("row %d is %s, want %s", i, rows[i], want)
 		}
 	}
-	if !strings.Contains(rows[2], ",A-1,Product A-1,2,,0,0,") || !strings.Contains(rows[3], ",A-1,Product A-1,1,,0,0,") {
+	if !strings.Contains(rows[2], ",A-1,Product A-1,2,,,,0,0,") ||
+		!strings.Contains(rows[3], ",A-1,Product A-1,1,,,,0,0,") {
 		t.Errorf("the items are %s and %s", rows[2], rows[3])
 	}
 }

@@ -1,8 +1,8 @@
--- Returns how many pieces of an item of an order have been produced, and how many its unfinished runs plan. Parts of
--- the product that runs print for the item do not count. This is the only place with these rules. A completed run,
--- also one that was removed after it had deducted filament, has produced the good pieces of its items; an item without
--- counts has produced all its pieces. A pending, running or paused run plans all pieces of its items, unless it was
--- removed. Failed and cancelled runs do not count.
+-- Returns the number of pieces of an item of an order that were produced, and the number that its unfinished runs
+-- plan. Parts of the product that runs print for the item do not count. This is the only place with these rules. A
+-- completed run, also one that was removed after it had deducted filament, has produced the good pieces of its items;
+-- an item without counts has produced all its pieces. A pending, running or paused run plans all pieces of its items,
+-- unless it was removed. Failed and cancelled runs do not count.
 create or replace function order_item_pieces(item uuid) returns table (produced bigint, planned bigint)
 language sql stable as $$
 	select coalesce(sum(n.good), 0),
@@ -59,11 +59,6 @@ create or replace function printed_orders(run uuid) returns json language sql st
 	) o
 $$;
 
-drop trigger if exists order_reopened on orders;
-drop function if exists order_reopened();
-drop function if exists produced_orders(uuid);
-drop function if exists reopen_orders(uuid[]);
-
 -- Updates the status of open orders (received, in_production): in_production when a run that prints an item has
 -- started, and done when every item is delivered and no line waits for its product. It never changes a status back. It
 -- does not change done and cancelled orders, nor orders without items.
@@ -103,8 +98,8 @@ create or replace function is_made_on_delivery(product uuid, p_kits boolean) ret
 		else is_plated(product) end
 $$;
 
--- Returns products and, as far as a delivery makes them, their components at all levels.
-create or replace function with_parts(ids uuid[], p_kits boolean) returns uuid[] language sql stable as $$
+-- Returns products and, as far as a delivery assembles them, their components at all levels.
+create or replace function products_with_parts(ids uuid[], p_kits boolean) returns uuid[] language sql stable as $$
 	with recursive part (id) as (
 		select u.id from unnest(ids) u (id)
 		union
@@ -166,8 +161,8 @@ begin
 	end loop;
 end $$;
 
--- Makes a product's pieces in stock as many as p_wanted, as far as there are parts at all levels; see assembly_of. The
--- pieces of the product and its parts must be locked; see with_parts.
+-- Assembles pieces of a product until p_wanted pieces are in stock, as far as there are parts at all levels; see
+-- assembly_of. The pieces of the product and its parts must be locked; see products_with_parts.
 create or replace function assemble_for_delivery(p_product uuid, p_wanted bigint, p_kits boolean, p_order uuid,
 	p_order_item uuid) returns void language plpgsql as $$
 declare
@@ -202,28 +197,41 @@ begin
 	end loop;
 end $$;
 
+-- Sets the number of pieces of an item of a locked order that the customer has. Every delivery calls it. Returns false
+-- and changes nothing if they would become more than were ordered, or less than none.
+create or replace function set_delivered(p_item uuid, p_delivered bigint) returns boolean language plpgsql as $$
+begin
+	update order_items i set delivered = p_delivered, delivered_at = now()
+	where i.id = p_item and p_delivered between 0 and greatest(i.quantity, i.delivered);
+	return found;
+end $$;
+
 -- Delivers pieces of a locked order. p_targets has rows with the id of an item and how many of its pieces the customer
 -- has then, in delivered. With p_rest, the customer has all pieces of the other items then; otherwise these do not
 -- change. With p_assemble, missing pieces of products with components and without required materials are assembled
 -- first, and before them those of their components, at all levels, as far as there are parts; if it is null, the
 -- setting of the farm says whether. Plates become their product in any case. Each difference is an entry of the ledger
--- of pieces: what goes out beyond the stock is a shortfall, and what the customer has no more is in stock again.
+-- of pieces: what goes out beyond the stock is a shortfall, and what the customer has no more is in stock again. With
+-- p_again, the targets correct what was delivered: that has happened when the item was last delivered. A removed item
+-- that p_targets has is put back.
 --
 -- Returns the shortfalls as a JSON array of objects with order_item_id, product_id, product_name and pieces.
-drop function if exists deliver_pieces(uuid, json, boolean);
-create or replace function deliver_pieces(p_order uuid, p_targets json, p_rest boolean, p_assemble boolean)
-returns json
-language plpgsql as $$
+create or replace function deliver_pieces(p_order uuid, p_targets json, p_rest boolean, p_assemble boolean,
+	p_again boolean default false) returns json language plpgsql as $$
 declare
 	item record;
 	entry piece_entries;
 	short jsonb := '[]';
+	at timestamptz;
 begin
 	if p_assemble is null then
 		select t.assemble_on_delivery into p_assemble
 		from tenants t where t.tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid;
 	end if;
-	perform lock_pieces(with_parts(array(
+	update order_items i set withdrawn_at = null
+	from json_to_recordset(p_targets) s (id uuid)
+	where i.id = s.id and i.order_id = p_order and i.withdrawn_at is not null;
+	perform lock_pieces(products_with_parts(array(
 		select i.product_id from order_items i where i.order_id = p_order and i.withdrawn_at is null), p_assemble));
 	for item in
 		select i.id, i.product_id, p.name, t.target, t.target - coalesce(i.delivered, 0) as n
@@ -237,28 +245,30 @@ begin
 			and t.target is not null
 		order by i.created_at, i.id
 	loop
+		select max(coalesce(e.happened_at, e.created_at)) into at from piece_entries e
+		where p_again and e.order_id = p_order and e.order_item_id = item.id and e.kind = 'delivered' and e.reverses is null;
 		if item.n > 0 then
-			perform assemble_for_delivery(item.product_id, item.n, p_assemble, p_order, item.id);
+			if not exists (select from count_after(item.product_id, at)) then
+				perform assemble_for_delivery(item.product_id, item.n, p_assemble, p_order, item.id);
+			end if;
 			entry := move_pieces(item.product_id, 'delivered', -item.n, p_order => p_order, p_order_item => item.id,
-				p_valued => own_valued(item.id, item.target));
+				p_valued => known_cost_pieces(item.id, item.target), p_at => at);
 			if entry.shortfall > 0 then
 				short := short || jsonb_build_object('order_item_id', item.id, 'product_id', item.product_id,
 					'product_name', item.name, 'pieces', entry.shortfall);
 			end if;
 		elsif item.n < 0 then
-			perform take_piece_back(item.id, -item.n, null);
+			perform take_piece_back(item.id, -item.n, null, at);
 		end if;
-		update order_items i set delivered = item.target, delivered_at = now() where i.id = item.id;
+		perform set_delivered(item.id, item.target);
 	end loop;
 	return short;
 end $$;
 
-drop function if exists delivery_cost(uuid, bigint);
-
 -- Brings pieces into stock that an item of an order got, with what they cost when they were delivered: the average of
--- all that the item got. Pieces without a known cost come back first.
-create or replace function take_piece_back(p_item uuid, p_pieces bigint, p_reason text) returns piece_entries
-language plpgsql as $$
+-- all that the item got. Pieces without a known cost come back first. p_at is that of move_pieces.
+create or replace function take_piece_back(p_item uuid, p_pieces bigint, p_reason text, p_at timestamptz default null)
+returns piece_entries language plpgsql as $$
 declare
 	item order_items;
 	cost numeric; -- of the delivered pieces with a known cost
@@ -274,7 +284,7 @@ begin
 	unknown := case when known > 0 then least(p_pieces, greatest(unknown, p_pieces - known, 0)) else p_pieces end;
 	return move_pieces(item.product_id, 'returned', p_pieces,
 		case when unknown < p_pieces then round(cost * (p_pieces - unknown) / known, 6) end, p_order => item.order_id,
-		p_order_item => p_item, p_reason => p_reason, p_unvalued => unknown);
+		p_order_item => p_item, p_reason => p_reason, p_unvalued => unknown, p_at => p_at);
 end $$;
 
 -- Locks an order, so that its deliveries do not change.
@@ -283,17 +293,16 @@ create or replace function lock_order_pieces(p_order uuid) returns void language
 $$;
 
 -- Lowers the delivered pieces of an item of a locked order; a negative number raises them. A done order that lacks
--- pieces then is open again. Returns false and changes nothing if fewer pieces were delivered.
+-- pieces then is open again. Returns what set_delivered does.
 create or replace function take_back_delivered(p_item uuid, p_pieces int) returns boolean language plpgsql as $$
 declare
 	item order_items;
 begin
-	update order_items i set delivered = coalesce(i.delivered, 0) - p_pieces, delivered_at = now()
-	where i.id = p_item and coalesce(i.delivered, 0) >= p_pieces
-	returning i.* into item;
-	if not found then
+	if not set_delivered(p_item, (
+			select coalesce(i.delivered, 0) - p_pieces from order_items i where i.id = p_item)) then
 		return false;
 	end if;
+	select * into item from order_items i where i.id = p_item;
 	update orders o set updated_at = now(),
 		status = case when o.status = 'done' and p_pieces > 0 and item.delivered < item.quantity then 'in_production'
 			else o.status end
@@ -316,8 +325,17 @@ begin
 	loop
 		perform reverse_pieces(entry, null);
 	end loop;
-	update order_items i set delivered = null, delivered_at = null
-	where i.order_id = p_order and i.delivered is not null;
+	-- An item whose pieces did not come back at what they had cost keeps the day, on which the difference is.
+	update order_items i set delivered = case when n.differs then 0 end, delivered_at = case when n.differs then now() end
+	from (
+		select x.id, coalesce(sum(e.value), 0) <> 0 as differs
+		from order_items x
+		left join piece_entries e on e.order_id = p_order and e.order_item_id = x.id
+			and e.kind in ('delivered', 'returned')
+		where x.order_id = p_order and x.delivered is not null
+		group by x.id
+	) n
+	where i.id = n.id;
 end $$;
 
 -- Records that the customer of a locked order has sent pieces back. p_items has rows with the id of an item, a
@@ -343,7 +361,7 @@ begin
 				-entry.value), p_priced => true, p_order => p_order, p_order_item => item.id, p_reason => p_reason,
 				p_unvalued => entry.unvalued);
 		end if;
-		update order_items i set delivered = i.delivered - item.quantity, delivered_at = now() where i.id = item.id;
+		perform set_delivered(item.id, i.delivered - item.quantity) from order_items i where i.id = item.id;
 	end loop;
 end $$;
 

@@ -17,7 +17,7 @@ type PickListQuery struct {
 	Ready value.Optional[bool]                      `query:"ready" rule:"default=false"`
 }
 
-// PickList says which pieces to take from which place for orders.
+// PickList lists the pieces to take from each place for orders.
 type PickList struct {
 	Picks  []Pick        `json:"picks" rule:"notNull"`
 	Orders []PickedOrder `json:"orders" rule:"notNull"`
@@ -151,11 +151,7 @@ func (h handlers) pickList(ctx context.Context, r *server.Request[PickListQuery]
 							from net n where n.of_item group by n.order_item_id
 						) n on n.order_item_id = i.id
 						where i.order_id = o.id and i.withdrawn_at is null),
-					'unassigned_lines', (
-						select coalesce(json_agg(json_build_object('id', l.id, 'title', l.title, 'sku', l.sku,
-							'quantity', l.quantity, 'unit_price', trim_scale(l.unit_price)) order by l.created_at, l.id), '[]')
-						from order_lines l
-						where l.order_id = o.id and l.item_id is null and not l.ignored and l.quantity > 0))
+					'unassigned_lines', `+unassignedLines+`)
 					order by case when $2 then 0 else array_position($1::uuid[], o.id) end, o.due_date, o.created_at, o.id),
 					'[]')
 				from asked o) as orders,

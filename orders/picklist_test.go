@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 )
 
 // A pick list says what to take from which place, for which order, and which kits are assembled from which parts.

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"testing"
 
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 )
 
 func shows(t testing.TB, c *testkit.Client, order, status, produced, planned string) {

@@ -18,6 +18,8 @@ type Incoming struct {
 	Customer  string         `json:"customer"`
 	DueDate   string         `json:"due_date"` // YYYY-MM-DD
 	Notes     string         `json:"notes"`
+	Currency  string         `json:"currency"`           // an ISO 4217 code, or "" for that of the farm
+	Included  *bool          `json:"prices_include_tax"` // nil if the shop does not say it: as the settings are
 	Cancelled bool           `json:"cancelled"`
 	Lines     []IncomingLine `json:"lines"` // each Key is there once
 }
@@ -29,7 +31,9 @@ type IncomingLine struct {
 	Title     string `json:"title"`
 	SKU       string `json:"sku"`
 	Quantity  int64  `json:"quantity"`
-	UnitPrice string `json:"unit_price"` // a decimal number, or ""
+	LinePrice string `json:"line_price"` // of Priced units, after discounts; a decimal number, or ""
+	Priced    int64  `json:"priced"`
+	TaxAmount string `json:"tax_amount"` // of LinePrice; a decimal number, or "" as the settings are
 }
 
 // incomingRows returns the lines of an order as rows for json_to_recordset, as lineRows does.
@@ -37,8 +41,11 @@ func incomingRows(order string, lines []IncomingLine) []map[string]any {
 	rows := make([]map[string]any, len(lines))
 	for i, line := range lines {
 		rows[i] = map[string]any{"order_id": order, "id": value.NewID(), "item": value.NewID(), "shop_line": line.Key,
-			"title": line.Title, "sku": orNil(line.SKU), "quantity": line.Quantity,
-			"unit_price": orNil(line.UnitPrice)}
+			"title": line.Title, "sku": orNil(line.SKU), "quantity": line.Quantity}
+		if line.LinePrice != "" {
+			rows[i]["line_price"], rows[i]["line_pieces"], rows[i]["tax_amount"] = line.LinePrice, line.Priced,
+				orNil(line.TaxAmount)
+		}
 	}
 	return rows
 }
@@ -151,7 +158,7 @@ func takeNew(ctx context.Context, d *db.DB, batch []*Taking) (existing map[strin
 		}
 		orders = append(orders, map[string]any{"id": t.ID, "source": orNil(t.Now.Source),
 			"reference": orNil(t.Now.Reference), "customer": orNil(t.Now.Customer), "due_date": orNil(t.Now.DueDate),
-			"notes": orNil(t.Now.Notes), "status": status})
+			"notes": orNil(t.Now.Notes), "status": status, "currency": orNil(t.Now.Currency), "included": t.Now.Included})
 		lines = append(lines, incomingRows(t.ID, t.Now.Lines)...)
 	}
 	rows := db.Recordset(orders)
@@ -166,18 +173,22 @@ func takeNew(ctx context.Context, d *db.DB, batch []*Taking) (existing map[strin
 	// The content equals that of no request.
 	err = d.Write(ctx, db.SQL(`
 		with line as materialized (`+matchedLines("$2")+`), added as (
-			insert into orders (id, source, reference, customer, due_date, notes, status, content, unassigned_count)
+			insert into orders (id, source, reference, customer, due_date, notes, status, content, unassigned_count,
+				`+orderTerms+`)
 			select o.id, o.source, o.reference, o.customer, o.due_date, o.notes, o.status,
-				sha256(convert_to('of a shop ' || o.id, 'UTF8')), coalesce(u.lines, 0)
+				sha256(convert_to('of a shop ' || o.id, 'UTF8')), coalesce(u.lines, 0), o.currency, x.rate_now, x.since,
+				t.sales_tax_percent, coalesce(o.included, t.prices_include_tax)
 			from json_to_recordset($1::json) o (n int, id uuid, source text, reference text, customer text,
-				due_date date, notes text, status text)
+				due_date date, notes text, status text, currency text, included boolean)
+			cross join tenants t
+			cross join lateral order_exchange(o.currency, null, null) x
 			left join (
 				select l.order_id, count(*) as lines from line l
 				where l.item_id is null and not l.ignored and l.quantity > 0 group by l.order_id
 			) u on u.order_id = o.id
 			order by o.n
 			on conflict (tenant_id, coalesce(source, ''), reference) where hidden_at is null and reference <> '' do nothing
-			returning id
+			returning id, `+orderTerms+`
 		), `+newLines+`
 		select id from added limit 1`, rows, db.Recordset(lines)), known)
 	if err != nil {
@@ -221,6 +232,9 @@ func takeKnown(ctx context.Context, d *db.DB, all []*Taking) error {
 				"customer": orNil(t.Now.Customer), "new_customer": t.Now.Customer != was.Customer,
 				"due_date": orNil(t.Now.DueDate), "new_due_date": t.Now.DueDate != was.DueDate,
 				"notes": orNil(t.Now.Notes), "new_notes": t.Now.Notes != was.Notes,
+				"currency": orNil(t.Now.Currency), "new_currency": t.Now.Currency != was.Currency,
+				"included": t.Now.Included, "new_included": t.Now.Included != nil && (was.Included == nil ||
+					*t.Now.Included != *was.Included),
 				"lines": db.Recordset(incomingRows(t.ID, t.Now.Lines))})
 			ids = append(ids, t.ID)
 			switch {
@@ -238,10 +252,23 @@ func takeKnown(ctx context.Context, d *db.DB, all []*Taking) error {
 						else o.customer end,
 					due_date = case when n.new_due_date and (n.follows or o.due_date is null) then n.due_date
 						else o.due_date end,
-					notes = case when n.new_notes and (n.follows or o.notes is null) then n.notes else o.notes end
+					notes = case when n.new_notes and (n.follows or o.notes is null) then n.notes else o.notes end,
+					prices_include_tax = case when n.new_included and (n.follows or l.is_line) then n.included
+						else o.prices_include_tax end,
+					currency = c.currency, exchange_rate = x.rate_now, exchange_date = x.since
 				from json_to_recordset($1::json) n (id uuid, follows boolean, customer text, new_customer boolean,
-					due_date date, new_due_date boolean, notes text, new_notes boolean)
-				where o.id = n.id and o.id = any ($2::uuid[]) and (n.new_customer or n.new_due_date or n.new_notes)`,
+					due_date date, new_due_date boolean, notes text, new_notes boolean, currency text, new_currency boolean,
+					included boolean, new_included boolean)
+				join orders b on b.id = n.id
+				cross join lateral (select exists (select from order_lines l where l.order_id = n.id) as is_line) l
+				cross join lateral (
+					select case when n.new_currency and (n.follows or b.currency is null) then n.currency
+						else b.currency end as currency
+				) c
+				cross join lateral order_exchange(c.currency, case when c.currency = b.currency then b.exchange_rate end,
+					case when c.currency = b.currency then b.exchange_date end) x
+				where o.id = n.id and o.id = any ($2::uuid[]) and (n.new_customer or n.new_due_date or n.new_notes
+					or n.new_currency or n.new_included)`,
 				text, ids),
 			db.SQL(`
 				select count(take_order_lines(n.id, n.lines::json)::text)

@@ -13,7 +13,7 @@ import (
 	"spoolwright/value"
 )
 
-// Check says whether a run can start, and what to do first.
+// Check reports whether a run can start, and what to do first.
 type Check struct {
 	Ready bool        `json:"ready" rule:"notNull"`
 	Steps []CheckStep `json:"steps" rule:"notNull"`
@@ -68,12 +68,12 @@ var checkDoc = &server.Doc{
 		"- `NO_PRINTER`, `PRINTER_NOT_AVAILABLE`: the run has no printer, or the printer is removed, retired or in " +
 		"maintenance. `PRINTER_BUSY`: another run is in progress on the printer or, for a pending run, paused.\n" +
 		"- `NO_MATERIALS`, `SPOOL_REMOVED`, `SPOOL_CHANGED`, `MATERIAL_NOT_PRINTED`, `TOO_LITTLE_FILAMENT`, " +
-		"`LOAD_SPOOL`: the run has no spools; a spool is removed or archived, has got another material, colour or " +
-		"diameter since it became a material of the run, is of a material or diameter that the printer does not " +
-		"print, has less than the run still takes from it, or is not in a slot of the printer.\n\n" +
-		"`startProductionRun` refuses to start a run on a printer that is busy, and one that has ended. Nothing else " +
-		"prevents a start; `startProductionRun` returns it as `warnings`. `replanProductionRun` replaces a pending " +
-		"run that is outdated.",
+		"`LOAD_SPOOL`: the run has no spools; a spool is removed or archived, has changed its material, color or diameter " +
+		"since it became a material of the run, has a material or diameter that the printer does not print, has less " +
+		"filament than the run still needs from it, or is not in a slot of the printer.\n\n" +
+		"`startProductionRun` rejects a run that has ended, and a run whose printer is busy. No other step prevents a " +
+		"start; `startProductionRun` returns the steps as `warnings`. `replanProductionRun` replaces a pending run that " +
+		"is outdated.",
 }
 
 // checked is the state of a run that a check reads.
@@ -229,15 +229,15 @@ func (c *checked) steps() []CheckStep {
 			var step *CheckStep
 			switch {
 			case o.Removed:
-				step = add(orderCancelled, "%s was removed; nothing has to be printed for it", o.name())
+				step = add(orderCancelled, "%s was removed; nothing needs to be printed for it", o.name())
 			case o.Status == "cancelled":
-				step = add(orderCancelled, "%s is cancelled; nothing has to be printed for it", o.name())
+				step = add(orderCancelled, "%s is cancelled; nothing needs to be printed for it", o.name())
 			case o.Withdrawn:
 				step = add(orderReduced, "%s no longer needs %s", o.name(), item.Name)
 			case o.Status == "done":
-				step = add(orderReduced, "%s is done; it needs no more of %s", o.name(), item.Name)
+				step = add(orderReduced, "%s is done; it needs no more pieces of %s", o.name(), item.Name)
 			case o.Produced+o.Planned > o.Quantity:
-				step = add(orderReduced, "%s needs %d of %s, and its runs have made or will make %d", o.name(), o.Quantity,
+				step = add(orderReduced, "%s needs %d of %s, but its runs have made or will make %d", o.name(), o.Quantity,
 					item.Name, o.Produced+o.Planned)
 			}
 			if step != nil {
@@ -264,7 +264,7 @@ func (c *checked) steps() []CheckStep {
 			add(printerUnavailable, "%s is not available: its status is %s", p.Name, p.Status)
 		}
 		if p.Busy && c.Status == inProgress {
-			add(printerBusy, "Another run is in progress on %s as well", p.Name)
+			add(printerBusy, "Another run is also in progress on %s", p.Name)
 		} else if p.Busy {
 			add(printerBusy, "Wait until the run in progress on %s has ended", p.Name)
 		}
@@ -279,13 +279,13 @@ func (c *checked) steps() []CheckStep {
 			add(spoolRemoved, "Spool %d, %s, was removed or archived; choose another one", s.Number, s.Name).SpoolID = &s.ID
 			continue
 		case s.Was != "" && !strings.EqualFold(s.Was, s.Is):
-			add(spoolChanged, "Spool %d was %s when it became a material of the run, and is %s now", s.Number, s.Was,
+			add(spoolChanged, "Spool %d was %s when it became a material of the run; now it is %s", s.Number, s.Was,
 				s.Is).SpoolID = &s.ID
 		}
 		if c.Printer != nil && len(c.Printer.Materials) > 0 && !slices.Contains(c.Printer.Materials, s.Type) {
 			add(materialNotPrinted, "%s does not print %s; choose another printer", at, s.Type).SpoolID = &s.ID
 		} else if c.Printer != nil && c.Printer.Diameter != s.Diameter {
-			add(materialNotPrinted, "%s prints %s mm filament, and spool %d, %s, has %s mm", at, c.Printer.Diameter, s.Number,
+			add(materialNotPrinted, "%s prints %s mm filament, but spool %d, %s, has %s mm", at, c.Printer.Diameter, s.Number,
 				s.Name, s.Diameter).SpoolID = &s.ID
 		}
 		if s.Remaining < s.Needed {

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 )
 
 // codes returns the codes of a list of steps or warnings, and their details.
@@ -87,7 +87,7 @@ func TestOutdatedOrder(t *testing.T) {
 	item := o.order + "/items/" + o.item
 	o.Patch(t, item, j{"quantity": 3}).Want(200)
 	for _, run := range []string{o.run, other} {
-		o.want(run, "ORDER_REDUCED", "Order 1001 needs 3 of Product LAMP, and its runs have made or will make 4")
+		o.want(run, "ORDER_REDUCED", "Order 1001 needs 3 of Product LAMP, but its runs have made or will make 4")
 	}
 	o.Get(t, o.run+"/check").Shows(map[string]string{"steps.0.order_id": o.order[len("/api/v1/orders/"):],
 		"steps.0.product_id": o.product, "steps.0.spool_id": "null"})
@@ -98,7 +98,7 @@ func TestOutdatedOrder(t *testing.T) {
 	o.Patch(t, o.order, j{"status": "cancelled"}).Want(200)
 	o.want(o.run, "ORDER_CANCELLED", "Order 1001 is cancelled")
 	o.Patch(t, o.order, j{"status": "done"}).Want(200)
-	o.want(o.run, "ORDER_REDUCED", "Order 1001 is done; it needs no more of Product LAMP")
+	o.want(o.run, "ORDER_REDUCED", "Order 1001 is done; it needs no more pieces of Product LAMP")
 	o.Patch(t, o.order, j{"status": "received"}).Want(200)
 	o.want(o.run, "")
 	o.Delete(t, o.order).Want(204)
@@ -213,7 +213,7 @@ func TestOutdatedPrinterAndSpools(t *testing.T) {
 	o.want(o.run, "MATERIAL_NOT_PRINTED TOO_LITTLE_FILAMENT")
 	o.Patch(t, "/api/v1/spools/"+o.spool, j{"material_type": "ABS", "color": "White"}).Want(200)
 	o.want(o.run, "SPOOL_CHANGED MATERIAL_NOT_PRINTED TOO_LITTLE_FILAMENT",
-		"Spool 1 was PLA Black when it became a material of the run, and is ABS White now")
+		"Spool 1 was PLA Black when it became a material of the run; now it is ABS White")
 	o.Patch(t, o.printer, j{"materials": []string{}}).Want(200)
 	own := o.run + "/materials/" + o.Get(t, o.run).Want(200).Text("materials.0.id")
 	o.Patch(t, own, j{"spool_id": o.spool}).Want(200)
@@ -225,7 +225,7 @@ func TestOutdatedPrinterAndSpools(t *testing.T) {
 	o.want(o.run, "TOO_LITTLE_FILAMENT")
 	o.Patch(t, "/api/v1/spools/"+o.spool, j{"diameter_mm": 2.85, "material_name": "ABS-CF"}).Want(200)
 	o.want(o.run, "SPOOL_CHANGED MATERIAL_NOT_PRINTED TOO_LITTLE_FILAMENT",
-		"is ABS-CF RED 2.85 mm now", "MK4 prints 1.75 mm filament, and spool 1, ABS-CF RED (Prusament), has 2.85 mm")
+		"now it is ABS-CF RED 2.85 mm", "MK4 prints 1.75 mm filament, but spool 1, ABS-CF RED (Prusament), has 2.85 mm")
 	o.Patch(t, "/api/v1/spools/"+o.spool, j{"diameter_mm": 1.75, "material_name": nil}).Want(200)
 	o.want(o.run, "TOO_LITTLE_FILAMENT")
 	o.Do(t, "PUT", o.printer+"/slots/1", j{"spool_id": nil}).Want(200)
@@ -288,7 +288,7 @@ func TestBusyPrinter(t *testing.T) {
 	a := o.Patch(t, o.run, j{"printer_id": o.printer[len(printersURL)+1:]}).Want(200)
 	a.Shows(map[string]string{"status": "in_progress", "warnings.0.code": "PRINTER_BUSY"})
 	o.Get(t, third).Want(200).Shows(map[string]string{"warnings.0.code": "PRINTER_BUSY"})
-	o.want(third, "PRINTER_BUSY", "Another run is in progress on MK4 as well")
+	o.want(third, "PRINTER_BUSY", "Another run is also in progress on MK4")
 	o.starts(third, "PRINTER_BUSY") // it prints
 	o.Post(t, o.run+"/cancel", nil).Want(200)
 	o.want(third, "")

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"spoolwright/catalog"
 	"spoolwright/db"
 	"spoolwright/server"
 	"spoolwright/value"
@@ -29,6 +30,7 @@ type CorrectedMaterial struct {
 	ToSpoolID     value.Optional[value.UUID]    `json:"to_spool_id"`
 	ToSpoolNumber value.Optional[int64]         `json:"to_spool_number" rule:"insteadOf=to_spool_id,optional,minimum=1,maximum=999999999"`
 	CostPerGram   value.Optional[value.Decimal] `json:"cost_per_gram" rule:"maximum=999999999"`
+	Earlier       value.Optional[bool]          `json:"before_weighing" rule:"default=false"`
 }
 
 // Check reports a material without anything to correct.
@@ -40,25 +42,30 @@ func (m *CorrectedMaterial) Check(problems *server.Problems) {
 
 var correctDoc = &server.Doc{
 	ID: "correctProductionRun", Tag: Tag, Summary: "Correct a run that has ended",
-	Description: "Changes what `completeProductionRun`, `failProductionRun` or `cancelProductionRun` has recorded, all " +
-		"or nothing, and as often as needed. What the request leaves out stays. Afterwards all is as if the run had ended " +
-		"with these values:\n\n" +
-		"- The usage ledger of each spool gets an entry with the difference, of the kind and with the run of those that " +
-		"the end has made. If a spool has less than that, it is empty, and the entry has `shortfall_grams`. A spool can " +
-		"get back more than its `net_weight_grams`.\n" +
-		"- `actual_weight_grams` is what a person says; late reports of printers no longer change it. It replaces the " +
-		"weights of the spool before and after printing.\n" +
-		"- `to_spool_id` or `to_spool_number`: the material has used another spool, at the current price of that spool " +
-		"unless the request has `cost_per_gram`. If printers have reported the first spool for the run, it " +
-		"stays a material with 0 g.\n" +
-		"- The costs follow from the prices that the run froze, or from `cost_per_gram`, of which `null` is the current " +
-		"price of the spool. A price that was unknown then is the current one.\n" +
+	Description: "Changes the end that `completeProductionRun`, `failProductionRun` or `cancelProductionRun` recorded. " +
+		"The correction applies completely or not at all, and can be repeated. Values that the request omits stay. " +
+		"Afterwards, everything is as if the run had ended with the new values:\n\n" +
+		"- The usage ledger of each spool gets an entry with the difference, with the same kind and run as the entries of " +
+		"the end. If a spool has less filament than that, it becomes empty, and the entry has `shortfall_grams`. A spool " +
+		"can get back more than its `net_weight_grams`.\n" +
+		"- `actual_weight_grams` counts as entered by a person; late reports of printers no longer change it. It replaces " +
+		"the weights of the spool before and after printing.\n" +
+		"- `to_spool_id` or `to_spool_number`: the material used another spool, at the current price of that spool unless " +
+		"the request has `cost_per_gram`. If printers have reported the first spool for the run, it stays a material with " +
+		"0 g.\n" +
+		"- The costs follow from the prices stored with the run, or from `cost_per_gram`; `null` is the current price of " +
+		"the spool. A price that was unknown at the end is replaced by the current one.\n" +
 		"- The status of an order follows from its pieces: it can become `done`, and one that was `done` because of the " +
 		"run `in_production`. The hours of the printer, stock levels and all reports follow.\n\n" +
 		"The rules for `started_at`, `completed_at` and `actual_print_time_hours` are those of the end: the run and all " +
-		"entries of its ledgers are counted on the new day. Hours that were the time from the start to the end are so " +
-		"again, unless the request has them; others stay. `null` is that time, and `null` as `completed_at` the time of " +
-		"the request that ended the run. `updateProductionRun` with one of these fields has the same effect.\n\n" +
+		"entries of its ledgers are counted on the new day. If the hours were the time from the start to the end, they " +
+		"are computed again unless the request has them; other hours stay. `null` as `actual_print_time_hours` is that " +
+		"time, and `null` as `completed_at` is the time of the request that ended the run. `updateProductionRun` with " +
+		"one of these fields has the same effect.\n\n" +
+		"The difference counts as used when the run ended. If the spool was weighed after that, or its remaining weight " +
+		"was edited, it keeps its weight: a second entry, whose `balances_id` names the first, balances the grams at the " +
+		"weighing. If the spool was weighed during the run, what is more than the run had used then is taken from it " +
+		"(`WEIGHED_DURING_RUN`), unless the material has `before_weighing`.\n\n" +
 		"`warnings` are those of `completeProductionRun`. A run that has not ended cannot be corrected " +
 		"(`RUN_NOT_ENDED`); its fields, items and materials can be changed. `listProductionRunHistory` keeps what " +
 		"was before.",
@@ -71,7 +78,8 @@ func (h handlers) correct(ctx context.Context, r *server.Request[CorrectRequest]
 		started: r.In.StartedAt, EndTime: r.In.EndTime}}
 	for i, m := range r.In.Materials {
 		c.grams = append(c.grams, sentGrams{MaterialName: m.MaterialName,
-			field: fmt.Sprintf("materials[%d].actual_weight_grams", i), grams: m.ActualWeight.Value})
+			field: fmt.Sprintf("materials[%d].actual_weight_grams", i), grams: m.ActualWeight.Value,
+			earlier: m.Earlier.Or(false)})
 	}
 	reads := c.reads(h, id)
 	return respondWith(ctx, func(ctx context.Context, stmts ...*db.Stmt) error {
@@ -93,6 +101,7 @@ type correction struct {
 	read     reading
 	spools   *db.Stmt // the spools that the request names, and the spools of the run
 	warnings []EndWarning
+	balances string // the result of catalog.Balanced
 }
 
 // reads returns the statements that lock the run, the spools and the orders, and read them.
@@ -111,7 +120,7 @@ func (c *correction) reads(h handlers, id string) []*db.Stmt {
 	if ids != nil || numbers != nil {
 		c.spools = db.SQL(`
 			select s.*, coalesce(u.short, 0) as short_grams, coalesce(u.grams, 0) as recorded_grams,
-				coalesce(u.taken, 0) as taken_grams
+				coalesce(u.taken, 0) as taken_grams, `+weighings+`
 			from (
 				select u.id from (
 					select m.spool_id as id from run_materials m where m.run_id = $1
@@ -123,7 +132,8 @@ func (c *correction) reads(h handlers, id string) []*db.Stmt {
 				order by u.id
 			) m
 			cross join lateral (select `+endingSpool+` from spools where id = m.id for no key update) s
-			left join run_use($1) u on u.spool_id = s.spool_id`, id, ids, numbers)
+			cross join `+c.ends(4)+` r`+joinWeighings("s.spool_id")+`
+			left join run_use($1) u on u.spool_id = s.spool_id`, append([]any{id, ids, numbers}, c.endsArgs()...)...)
 		reads = slices.Insert(reads, 1, c.spools)
 	}
 	return append(reads, h.orders.Lock(id))
@@ -152,10 +162,10 @@ func (c *correction) writes(h handlers, id string) ([]*db.Stmt, error) {
 	c.warnings = warnings
 	var completedAt time.Time
 	writes := h.write(id, &c.ending, &c.read, deductions, "production_run.corrected", &completedAt)
-	return append(writes, h.orders.Follow(id)), nil
+	return append(writes, h.orders.Follow(id), h.orders.Settle(id), catalog.Balanced(id).Into(&c.balances)), nil
 }
 
-// apply applies the request to the materials that reads has read.
+// apply applies the request to the materials that the statements of reads returned.
 func (c *correction) apply() error {
 	var spools []endingMaterial
 	if c.spools != nil {
@@ -200,13 +210,14 @@ func (c *correction) apply() error {
 }
 
 // move gives a material another spool. Another material of the run with the old spool then gets the reported and
-// counted grams of the old spool. If there is none, move adds a material of 0 g for the old spool.
+// counted grams of the old spool. Without such a material, move adds a material of 0 g for the old spool.
 func move(all []endingMaterial, m *endingMaterial, to endingMaterial) []endingMaterial {
 	rest := *m
 	rest.ID, rest.left, rest.Actual, rest.ActualReported = value.NewID(), true, new(value.Decimal), false
 	rest.Weighed, rest.unweighed, rest.moved, rest.repriced = false, false, false, false
 	m.SpoolID, m.SpoolNumber, m.SpoolName, m.Remaining = to.SpoolID, to.SpoolNumber, to.SpoolName, to.Remaining
 	m.Hidden, m.Archived, m.Short, m.Recorded, m.Taken = to.Hidden, to.Archived, to.Short, to.Recorded, to.Taken
+	m.AfterEnd, m.AfterEnded, m.Own = to.AfterEnd, to.AfterEnded, to.Own
 	m.Reported, m.ActualReported, m.Counted, m.Corrections = nil, false, 0, 0
 	m.unweighed, m.Weighed, m.moved = m.unweighed || m.Weighed, false, true
 	m.repriced = true // m.price is the price in the request, or nil for the price of the spool
@@ -224,13 +235,9 @@ func move(all []endingMaterial, m *endingMaterial, to endingMaterial) []endingMa
 	return append(all, rest)
 }
 
-// steps converts the warnings to the form of a run's warnings.
+// steps returns the warnings in the form of a run's warnings.
 func (c *correction) steps() []CheckStep {
-	steps := []CheckStep{}
-	for _, w := range c.warnings {
-		steps = append(steps, CheckStep{Code: StepCode(w.Code), Detail: w.Detail, SpoolID: &w.SpoolID})
-	}
-	return steps
+	return steps(append(c.warnings, countedSince(c.balances)...))
 }
 
 // changes drops the times and hours of the request that equal those of the run, and reports whether any remain.

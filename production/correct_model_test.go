@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 )
 
 var (
@@ -29,6 +29,53 @@ type modelRun struct {
 	entries    map[int]int // by spool: what the ledger has of the run
 	reported   map[int]int // by spool
 	rate       int         // of an hour, when the run ended
+	ended      int         // m.clock at the end
+	balances   map[int]*modelBalance
+	taken      map[int][]modelUse // by spool
+}
+
+// modelUse is what a run took from a spool at a time, and the part of it that it balanced at a weighing before.
+type modelUse struct {
+	at, grams, kept int
+	printed         bool
+}
+
+// usedSince returns what the run took from a spool after a time.
+func (r *modelRun) usedSince(spool, at int) (grams int) {
+	for _, u := range r.taken[spool] {
+		if u.at > at {
+			grams += u.grams - u.kept
+		}
+	}
+	return grams
+}
+
+// endsBefore returns what ends of the run took from a spool before a time.
+func (r *modelRun) endsBefore(spool, at int) (grams int) {
+	for _, u := range r.taken[spool] {
+		switch {
+		case u.printed:
+		case u.at > at:
+			grams += u.kept
+		default:
+			grams += u.grams
+		}
+	}
+	return grams
+}
+
+// modelBalance is what a run has balanced at the newest weighing of a spool at which it has balanced something.
+type modelBalance struct{ weighing, total, most int }
+
+// balance adds grams at the weighing.
+func (r *modelRun) balance(spool, weighing, grams int) {
+	b := r.balances[spool]
+	if b == nil || b.weighing < weighing {
+		b = &modelBalance{weighing: weighing}
+		r.balances[spool] = b
+	}
+	b.total += grams
+	b.most = max(b.most, b.total)
 }
 
 type modelMaterial struct {
@@ -71,6 +118,8 @@ type correctionModel struct {
 	c      *testkit.Client
 	ids    []string // of the spools
 	left   []int
+	scales [][]int // by spool: m.clock at each weighing
+	clock  int
 	prices []int
 	order  string
 	items  []string // of the order
@@ -87,12 +136,13 @@ func (m *correctionModel) open() {
 	for range 4 {
 		price := 1 + m.IntN(9)
 		m.ids = append(m.ids, createSpool(m.t, m.c, j{"net_weight_grams": 100_000, "purchase_price": price * 100_000}))
+		m.scales = append(m.scales, nil)
 		m.left, m.prices = append(m.left, 100_000), append(m.prices, price)
 	}
 	m.setRate()
 	for i := range 3 {
 		r := &modelRun{status: "in_progress", orderItem: i % 2, quantity: 2 + m.IntN(4), good: -1, hours: -1,
-			entries: map[int]int{}, reported: map[int]int{}}
+			entries: map[int]int{}, reported: map[int]int{}, balances: map[int]*modelBalance{}, taken: map[int][]modelUse{}}
 		var list []j
 		for _, spool := range []int{i, i + 1} {
 			r.materials = append(r.materials, &modelMaterial{spool: spool, price: m.prices[spool], givenPrice: m.prices[spool],
@@ -122,7 +172,10 @@ func (m *correctionModel) post(path string, body j) *testkit.Response {
 func (m *correctionModel) step() {
 	r := m.runs[m.IntN(len(m.runs))]
 	isOpen := r.status == "in_progress"
-	switch n := m.IntN(10); {
+	m.clock++
+	switch n := m.IntN(11); {
+	case n == 10:
+		m.weigh(m.IntN(len(m.ids)))
 	case n == 0:
 		m.setRate()
 	case n == 1: // the price of a spool changes nothing of runs that have it
@@ -157,14 +210,67 @@ func (m *correctionModel) report(r *modelRun) {
 	m.c.Do(m.t, "PUT", path, j{"use_weight": grams}).Want(200)
 	r.reported[material.spool] += grams
 	r.entries[material.spool] += grams
-	m.left[material.spool] -= grams
+	m.take(r, material.spool, modelUse{grams: grams, printed: true})
 }
 
-// settle takes from each spool what the run has used and the ledger does not have.
-func (m *correctionModel) settle(r *modelRun, used map[int]int) {
+// weigh says what a spool has, by the scale or by an edit.
+func (m *correctionModel) weigh(spool int) {
+	m.left[spool] = 50_000 + m.IntN(50_000)
+	m.log = append(m.log, fmt.Sprint("weigh spool ", spool+1, ": ", m.left[spool]))
+	path := "/api/v1/spools/" + m.ids[spool]
+	if m.IntN(2) == 0 {
+		m.c.Patch(m.t, path, j{"spool_weight_grams": 200, "remaining_weight_grams": m.left[spool]}).Want(200)
+	} else {
+		m.c.Patch(m.t, path, j{"spool_weight_grams": 200}).Want(200)
+		m.c.Post(m.t, path+"/measure", j{"gross_grams": 200 + m.left[spool]}).Want(200)
+	}
+	m.scales[spool] = append(m.scales[spool], m.clock)
+}
+
+// take takes grams from a spool, except those that are balanced at a weighing.
+func (m *correctionModel) take(r *modelRun, spool int, use modelUse) {
+	use.at = m.clock
+	m.left[spool] -= use.grams - use.kept
+	r.taken[spool] = append(r.taken[spool], use)
+}
+
+// settle takes from each spool what the run has used and the ledger does not have. A spool that was weighed after the
+// end keeps its weight. What had left the spool before it was weighed during the run comes and goes without a change of
+// the spool: more is first what an earlier end or report had said of that time, less is first what the run took after
+// it. Opening the run again undoes what its ends took, before a weighing and after it.
+func (m *correctionModel) settle(r *modelRun, used map[int]int, how string) {
+	again := how != "end"
 	for spool := range m.ids {
-		m.left[spool] -= used[spool] - r.entries[spool]
+		rest := used[spool] - r.entries[spool]
 		r.entries[spool] = used[spool]
+		if rest == 0 {
+			continue
+		}
+		scales := m.scales[spool]
+		weighed := slices.IndexFunc(scales, func(at int) bool { return at > r.ended })
+		if weighed >= 0 && again {
+			r.balance(spool, weighed, rest)
+			m.take(r, spool, modelUse{grams: rest, kept: rest})
+			continue
+		}
+		kept, last := 0, len(scales)-1
+		at, missing := last, 0
+		if b := r.balances[spool]; b != nil {
+			at, missing = b.weighing, b.most-b.total
+		}
+		switch {
+		case last < 0:
+		case how == "reopen":
+			kept = -r.endsBefore(spool, scales[last])
+		case rest > 0:
+			kept = min(rest, missing)
+		default:
+			kept = min(0, rest+max(0, r.usedSince(spool, scales[last])))
+		}
+		if kept != 0 {
+			r.balance(spool, at, kept)
+		}
+		m.take(r, spool, modelUse{grams: rest, kept: kept})
 	}
 }
 
@@ -206,7 +312,8 @@ func (m *correctionModel) end(r *modelRun) {
 	m.post(r.path+"/"+operation, body)
 	r.status = map[string]string{"complete": "completed", "fail": "failed", "cancel": "cancelled"}[operation]
 	r.rate = m.rate
-	m.settle(r, r.used())
+	m.settle(r, r.used(), "end")
+	r.ended = m.clock
 }
 
 // correct changes some of what the end has recorded.
@@ -255,7 +362,7 @@ func (m *correctionModel) correct(r *modelRun) {
 			r.materials[i].id = id
 		}
 	}
-	m.settle(r, r.used())
+	m.settle(r, r.used(), "correct")
 }
 
 func (m *correctionModel) reopen(r *modelRun) {
@@ -265,7 +372,7 @@ func (m *correctionModel) reopen(r *modelRun) {
 		material.actual, material.price = material.given, material.givenPrice
 		material.given = -1
 	}
-	m.settle(r, r.reported)
+	m.settle(r, r.reported, "reopen")
 }
 
 // exchange lets another spool take the place of a material, which has used a stated weight.

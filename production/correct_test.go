@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"spoolwright/db"
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 	"spoolwright/value"
 )
 
@@ -155,10 +155,10 @@ func TestCorrectShortfall(t *testing.T) {
 			"items.0.kind": end.kind})
 		used("35", "0", map[string]string{"warnings": "[]"})
 		used("20", "10", map[string]string{"warnings": "[]"})
-		c.Patch(t, "/api/v1/spools/"+spool, j{"remaining_weight_grams": 995}).Want(200)
-		used("1", "1014", map[string]string{"warnings": "[]"})
+		c.Patch(t, "/api/v1/spools/"+spool, j{"net_weight_grams": 15}).Want(200)
+		used("1", "29", map[string]string{"warnings": "[]"})
 		c.Patch(t, "/api/v1/spools/"+spool, j{"archived": true}).Want(200)
-		used("2", "1013", map[string]string{"warnings.0.code": "SPOOL_ARCHIVED"})
+		used("2", "28", map[string]string{"warnings.0.code": "SPOOL_ARCHIVED"})
 		c.Delete(t, "/api/v1/spools/"+spool).Want(204)
 		c.Post(t, path+"/correct", j{"materials": []j{{"spool_id": spool, "actual_weight_grams": 3}}}).Want(200).
 			Shows(map[string]string{"warnings.0.code": "SPOOL_REMOVED"})
@@ -244,7 +244,7 @@ func TestCorrectTimes(t *testing.T) {
 		"materials": []j{{"spool_id": spool, "actual_weight_grams": 100}}}).Want(200)
 	grams := func(ago int, want string) {
 		t.Helper()
-		c.SummariseUsage(t)
+		c.SummarizeUsage(t)
 		c.Get(t, "/api/v1/reports/usage?from="+day(ago)+"&to="+day(ago)).Want(200).
 			Shows(map[string]string{"grams": want})
 	}
@@ -255,7 +255,7 @@ func TestCorrectTimes(t *testing.T) {
 	}
 	prices(t, c, "9", "9", "9")
 	shows(c.Get(t, path), "242", "484")
-	// A weight changes on a day that is summarised.
+	// A weight changes on a day that is summarized.
 	c.Post(t, path+"/correct", j{"materials": []j{{"spool_id": spool, "actual_weight_grams": 90}}}).Want(200)
 	grams(40, "90")
 	grams(0, "0")
@@ -337,7 +337,7 @@ func TestReopen(t *testing.T) {
 		c.Get(t, order).Shows(map[string]string{"status": "in_production", "items.0.produced": "0", "items.0.planned": "2"})
 		c.Get(t, printersURL+"/"+printer).Shows(map[string]string{"printed_hours": "0"})
 		c.Get(t, path+"/history").Shows(map[string]string{"items.0.action": "reopened", "items.0.reason": "too early"})
-		c.SummariseUsage(t)
+		c.SummarizeUsage(t)
 		c.Get(t, "/api/v1/reports/usage").Shows(map[string]string{"grams": "70", "wasted_grams": "0"})
 	}
 	c.Do(t, "PUT", "/spoolman/api/v1/spool/1/use", j{"use_weight": 5}).Want(200)

@@ -9,12 +9,12 @@ import (
 	"spoolwright/value"
 )
 
-// CostPart is a part of a cost, or the revenue from which it is subtracted.
+// CostPart is a part of a cost, or the revenue, or the currency of the revenue.
 type CostPart string
 
 // Enum returns all parts.
 func (CostPart) Enum() []string {
-	return []string{"filament", "waste", "machine", "energy", "labour", "stock", "failures", "revenue"}
+	return []string{"filament", "waste", "machine", "energy", "labour", "stock", "failures", "revenue", "currency"}
 }
 
 // UnknownParts lists the parts whose amounts are not known.
@@ -43,6 +43,7 @@ type FullCosts struct {
 	Parts   ProductCostParts `json:"full_cost_parts" rule:"notNull"`
 	Unknown UnknownParts     `json:"unknown_parts" rule:"readOnly,notNull,empty"`
 	Price   value.Decimal    `json:"selling_price"`
+	Net     value.Decimal    `json:"net_price"`
 	Margin  value.Decimal    `json:"margin"`
 	Percent value.Decimal    `json:"margin_percent"`
 }
@@ -63,32 +64,39 @@ type ProductCostParts struct {
 
 var productCostsDoc = &server.Doc{
 	ID: "getProductCostBreakdown", Tag: catalog.Tag, Summary: "Get the costs of a product",
-	Description: "Returns the stored costs of the product, as `recalculateProduct` does, which are those of its " +
-		"filament, and beside them what one good piece is expected to cost in full at the rates of `getSettings`.\n\n" +
+	Description: "Returns the stored filament costs of the product, like `recalculateProduct`, and the full expected " +
+		"cost of one good piece at the rates of `getSettings`.\n\n" +
 		"The machine and the energy follow from the `estimated_print_time_minutes` of the product and its components, " +
 		"and from `machine_hour_cost` and `machine_power_watts` of the settings. The labour follows from the " +
 		"`labour_minutes` of the product and its components. If f % " +
 		"of the pieces fail, each good piece also pays the filament, machine and energy of f / (100 - f) failed ones. " +
 		"With `failure_rate_measured`, f comes from the runs of the product that `completeProductionRun` and " +
 		"`failProductionRun` ended in the last 90 days, at most from the newest 1,000 items.\n\n" +
-		"A part is null, and in `unknown_parts`, if something that it follows from is unknown; `full_cost` and " +
-		"`margin` are then those of the other parts. A rate of 0 leaves a part out.",
+		"A part is null, and in `unknown_parts`, if a value that it depends on is unknown; `full_cost` and `margin` are " +
+		"then computed from the other parts. A rate of 0 leaves a part out.\n\nThe margin is computed from `net_price`: " +
+		"the `selling_price` without the `sales_tax_percent` of the settings, if `prices_include_tax`.",
 }
 
-// fullCosts are the columns of FullCosts, for the table p of products and the row f of costsOf.
+// fullCosts lists the columns of FullCosts, for the table p of products and the row f of costsOf.
 const fullCosts = `trim_scale(f.full_cost) as full_cost, json_build_object('filament', trim_scale(f.filament),
 			'machine', trim_scale(f.machine), 'energy', trim_scale(f.energy), 'labour', trim_scale(f.labour),
 			'failures', trim_scale(f.failures)) as full_cost_parts,
 		to_json(unknown_parts('{filament,machine,energy,labour,failures}',
 			array[f.filament, f.machine, f.energy, f.labour, f.failures])) as unknown_parts,
-		trim_scale(p.selling_price) as selling_price, trim_scale(p.selling_price - f.full_cost) as margin,
-		trim_scale(round((p.selling_price - f.full_cost) * 100 / nullif(p.selling_price, 0), 1)) as margin_percent`
+		trim_scale(p.selling_price) as selling_price, trim_scale(f.net_price) as net_price,
+		trim_scale(f.net_price - f.full_cost) as margin,
+		trim_scale(round((f.net_price - f.full_cost) * 100 / nullif(f.net_price, 0), 1)) as margin_percent`
 
 // costsOf returns SQL for the rows f with the expected costs of products. The parameter is a SQL expression for their
 // ids.
 func costsOf(ids string) string {
-	return `(select c.*, known_sum(array[c.filament, c.machine, c.energy, c.labour, c.failures]) as full_cost
-		from product_costs(` + ids + `) c) f`
+	return `(
+			select c.*, known_sum(array[c.filament, c.machine, c.energy, c.labour, c.failures]) as full_cost,
+				cost_of(p.selling_price * 100, 100 + t.percent) as net_price
+			from product_costs(` + ids + `) c
+			cross join lateral (select p.selling_price from products p where p.id = c.id offset 0) p
+			cross join (select case when prices_include_tax then sales_tax_percent else 0 end as percent from tenants) t
+		) f`
 }
 
 func (h handlers) productCosts(ctx context.Context, r *server.Request[struct{}]) (server.OK[ProductCosts], error) {
@@ -101,9 +109,9 @@ func (h handlers) productCosts(ctx context.Context, r *server.Request[struct{}])
 
 var listCostsDoc = &server.Doc{
 	ID: "listProductCosts", Tag: catalog.Tag, Summary: "Get the costs of several products",
-	Description: "Returns what one good piece of each product in `ids` is expected to cost in full, and its margin, as " +
-		"`getProductCostBreakdown` does. The products are in the order of `ids`. Removed and unknown products are left " +
-		"out. Without `ids`, there are no products.",
+	Description: "Returns the full expected cost of one good piece of each product in `ids`, and its margin, like " +
+		"`getProductCostBreakdown`. The products are in the order of `ids`. Removed and unknown products are left out. " +
+		"Without `ids`, there are no products.",
 }
 
 func (h handlers) listCosts(

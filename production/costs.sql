@@ -1,10 +1,3 @@
--- Returns amount / divisor, rounded to six decimals, half away from zero. The result is null if an argument is null
--- or the quotient exceeds 999,999,999. A numeric division has a limited number of decimals, so that round(amount /
--- divisor, 6) would round twice; div() on whole numbers is exact.
-create or replace function cost_of(amount numeric, divisor numeric) returns numeric language sql immutable as $$
-	select case when amount <= 999999999 * divisor then div(amount * 2000000 + divisor, divisor * 2) * 0.000001 end
-$$;
-
 -- Returns the numbers of good and failed pieces of an item, by the status of its run. If a completed run has no
 -- counts, all pieces are good. All pieces of a failed run are failed. In other runs, both numbers are 0.
 create or replace function run_item_pieces(status text, quantity int, successful_quantity int, failed_quantity int)
@@ -19,7 +12,6 @@ $$;
 -- Returns the items of a run, each with its share of the run's cost. The shares are proportional to the items'
 -- estimated costs, or to their quantities if no item has an estimate. The share of an item is the interval from low
 -- to high of total.
-drop function if exists run_shares(uuid);
 create or replace function run_shares(run uuid) returns table (id uuid, product_id uuid, order_item_id uuid,
 	quantity int, successful_quantity int, failed_quantity int, failure_reason text, low numeric, high numeric,
 	total numeric)
@@ -36,28 +28,45 @@ language sql stable as $$
 	window w as (order by i.created_at, i.id rows between unbounded preceding and current row)
 $$;
 
--- Returns the share of an amount between low and high of a total. The amounts of successive shares add up exactly.
-create or replace function share_of(amount numeric, low numeric, high numeric, total numeric) returns numeric
-language sql immutable as $$
-	select cost_of(amount * high, total) - cost_of(amount * low, total)
+-- Returns the part of an amount of a run that an item wastes: the share of the item and, in a completed run, only the
+-- share of its failed pieces.
+create or replace function waste_of(amount numeric, status text, low numeric, high numeric, total numeric, failed int,
+	quantity int)
+returns numeric language sql immutable as $$
+	select case when status = 'completed' then cost_of(share_of(amount, low, high, total) * failed, quantity)
+		else share_of(amount, low, high, total) end
 $$;
 
--- Returns which part of a run's filament is waste if the run ends with the status: for each item, a part between 0
--- and 1. The part is the share of the item and, in a completed run, only the share of the item's failed pieces. A
--- run without items has one row for the whole run.
-create or replace function run_waste(run uuid, status text)
-returns table (product_id uuid, failure_reason text, part numeric)
+-- Returns the grams and the cost of a run's filament: a row for each material type or, if by_material is false, one
+-- row. own_grams are the grams of the row, grams are the sum up to the row, and all_grams are the sum of all rows, so
+-- that share_of can divide an amount among the rows; the same holds for the costs. Costs include only materials whose
+-- price is known, and are null without such a material; unpriced are the grams of the row without a price. The prices
+-- of an ended run are frozen.
+create or replace function run_filament(run uuid, by_material boolean)
+returns table (material_type text, own_grams numeric, grams numeric, all_grams numeric, own_cost numeric, cost numeric,
+	all_cost numeric, purge numeric, purge_cost numeric, unpriced numeric)
 language sql stable as $$
-	select s.product_id, s.failure_reason, case when status = 'completed' then coalesce(w.part * n.failed / s.quantity, 0)
-		else coalesce(w.part, 1) end
-	from (select) always
-	left join run_shares(run) s on true
-	cross join lateral (select (s.high - s.low) / s.total as part) w
-	cross join lateral run_item_pieces(status, s.quantity, s.successful_quantity, s.failed_quantity) n
+	select m.material_type, m.grams, sum(m.grams) over w, sum(m.grams) over (), m.cost, sum(m.cost) over w,
+		sum(m.cost) over (), m.purge, m.purge_cost, m.unpriced
+	from (
+		select m.material_type, coalesce(sum(m.grams), 0) as grams,
+			sum(cost_of(m.grams * m.price, 1)) filter (where m.grams > 0) as cost,
+			sum(m.purge) as purge, sum(cost_of(m.purge * m.price, 1)) filter (where m.purge > 0) as purge_cost,
+			coalesce(sum(m.grams) filter (where m.price is null), 0) as unpriced
+		from (
+			select case when by_material then s.material_type end as material_type, x.actual_weight_grams as grams,
+				x.actual_purge_grams as purge, x.cost_per_gram as price
+			from run_materials x
+			join spools s on s.tenant_id = x.tenant_id and s.id = x.spool_id
+			where x.run_id = run and (x.actual_weight_grams > 0 or x.actual_purge_grams > 0)
+		) m
+		group by m.material_type
+	) m
+	window w as (order by m.material_type)
 $$;
 
--- Returns the waste of a completed run: the part of its cost, or null if the cost is unknown, and the sum of
--- run_waste in millionths of a millionth.
+-- Returns the waste of a completed run: the part of its cost, or null if the cost is unknown, and the part of its
+-- filament in millionths of a millionth. It is the share of each item's failed pieces.
 create or replace function completed_waste(run uuid, spent numeric, out cost numeric, out parts bigint)
 language sql stable as $$
 	select case when spent is not null
@@ -79,10 +88,34 @@ returns numeric language sql immutable as $$
 	from (select round(extract(epoch from ended - started) / 3600, 6) as hours) d
 $$;
 
+-- Returns the hours of a run that passed after a time. The hours end at the end of the run. The differences between
+-- successive times add up to the hours.
+create or replace function run_hours(since timestamptz, ended timestamptz, hours numeric) returns numeric
+language sql immutable as $$
+	select case when hours is not null
+		then greatest(least(round(extract(epoch from ended - since) / 3600, 6), hours), 0) end
+$$;
+
+-- Returns the probable end of a run for a request that ends it now and sends no time: the last report of a printer, or
+-- infinity if printers reported nothing. The result is null if the current time is plausible: at most twice the
+-- estimate has passed since the start, or the start or the estimate is unknown.
+create or replace function late_end(r production_runs) returns timestamptz language plpgsql stable as $$
+begin
+	return (
+		select case when r.deducted_at is null and r.completed_at is null and r.actual_print_time_hours is null
+				and extract(epoch from now() - r.started_at) > r.estimated_print_time_hours * 7200
+				and r.estimated_print_time_hours > 0
+			then coalesce((
+				select max(coalesce(u.updated_at, u.created_at)) from spool_usage u
+				where u.tenant_id = r.tenant_id and u.run_id = r.id and u.kind = 'printed'
+					and coalesce(u.updated_at, u.created_at) > r.started_at), 'infinity') end
+	);
+end $$;
+
 -- Returns the cost of a run that ends with the status and the hours of printing, in parts that add up. A part is
 -- null if it is unknown. A rate of 0 makes its part 0.
 --
---   filament  the grams at the price of each material or else of its spool, without the waste
+--   filament  the grams at the price of each material, without the waste
 --   waste     the filament of failed pieces; all filament of the run, unless the run is completed
 --   machine   the hours at the rate of the printer, or else of the tenant
 --   energy    the hours at the power of the printer, or else of the tenant
@@ -90,7 +123,6 @@ $$;
 --
 -- wasted_parts, hour_cost, power_watts, energy_kwh_cost and labour_hour_cost are values for the columns of
 -- production_runs. If the run has ended before, the prices are the run's stored prices, or else the current prices.
-drop function if exists run_cost(uuid, text, numeric);
 create or replace function run_cost(run uuid, status text, hours numeric)
 returns table (filament numeric, waste numeric, machine numeric, energy numeric, labour numeric, wasted_parts bigint,
 	hour_cost numeric, power_watts numeric, energy_kwh_cost numeric, labour_hour_cost numeric)
@@ -110,15 +142,10 @@ begin
 	where t.tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid;
 	hour_energy := case when energy_kwh_cost = 0 then 0 else energy_kwh_cost * power_watts / 1000 end;
 
-	select case when bool_and(m.price is not null) is not false
-			then cost_of(coalesce(sum(m.grams * m.price), 0), 1) end
+	select case when bool_and(m.cost_per_gram is not null) is not false
+			then coalesce(sum(cost_of(m.actual_weight_grams * m.cost_per_gram, 1)), 0) end
 	into spent
-	from (
-		select m.actual_weight_grams as grams, coalesce(m.cost_per_gram, s.cost_per_gram) as price
-		from run_materials m
-		join spools s on s.id = m.spool_id
-		where m.run_id = run and m.actual_weight_grams > 0
-	) m;
+	from run_materials m where m.run_id = run and m.actual_weight_grams > 0;
 	if status = 'completed' then
 		select w.cost, w.parts into waste, wasted_parts from completed_waste(run, spent) w;
 		if labour_hour_cost > 0 then
@@ -149,10 +176,10 @@ begin
 	return next;
 end $$;
 
--- Returns the expected cost of one good piece of each product, with its components, in parts. A part is null if it
--- is unknown.
+-- Returns the expected cost of one good piece of each product in parts: with its components, unless alone is true. A
+-- part is null if it is unknown.
 --
---   filament  the stored total_cost, if it is complete
+--   filament  the stored total_cost, or material_cost, if it is complete
 --   machine   the estimated print time at the rate of the tenant
 --   energy    the estimated print time at the power of the tenant
 --   labour    the work
@@ -160,7 +187,7 @@ end $$;
 --             f / (100 - f) pieces fail for each good piece.
 --
 -- force_generic_plan: planning takes longer than running, also in explode_pieces and estimate_products.
-create or replace function product_costs(ids uuid[])
+create or replace function product_costs(ids uuid[], alone boolean default false)
 returns table (id uuid, filament numeric, machine numeric, energy numeric, labour numeric, failures numeric)
 language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare
@@ -175,7 +202,7 @@ begin
 				else cost_of((c.filament + c.machine + c.energy) * o.bad, nullif(o.good, 0)) end
 		from (
 			select u.id, p.product,
-				case when p.costs_complete then p.total_cost end as filament,
+				case when p.complete then p.cost end as filament,
 				case when tenant.machine_hour_cost = 0 then 0
 					else cost_of(e.minutes * tenant.machine_hour_cost, 60) end as machine,
 				case when tenant.energy = 0 then 0 else cost_of(e.minutes * tenant.energy, 60000) end as energy,
@@ -183,9 +210,12 @@ begin
 					else cost_of(e.labour_minutes * tenant.labour_hour_cost, 60) end as labour
 			from unnest(ids) u (id)
 			cross join lateral (
-				select p.id as product, p.costs_complete, p.total_cost from products p where p.id = u.id
+				select p.id as product, case when alone then p.material_cost else p.total_cost end as cost,
+					p.costs_complete or alone and not exists (
+						select from product_materials m where m.product_id = p.id and m.is_required and m.cost is null) as complete
+				from products p where p.id = u.id
 			) p
-			cross join lateral estimate_products(array[u.id], array[1::numeric]) e
+			cross join lateral estimate_products(array[u.id], array[1::numeric], array[alone]) e
 		) c
 		left join lateral measured_failures(c.product) m on tenant.failure_rate_measured
 		cross join lateral (

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"spoolwright/catalog"
 	"spoolwright/db"
 	"spoolwright/inventory"
 	"spoolwright/server"
@@ -21,13 +22,13 @@ type CompleteRequest struct {
 	EndTime
 }
 
-// EndTime is when printing ended, and how long it took.
+// EndTime has the time when printing ended, and the hours of printing.
 type EndTime struct {
 	CompletedAt value.Optional[value.Timestamp] `json:"completed_at"`
 	Hours       value.Optional[value.Decimal]   `json:"actual_print_time_hours" rule:"maximum=100000"`
 }
 
-// CompleteMaterial is the actual weight of a material.
+// CompleteMaterial has the actual weight of a material.
 type CompleteMaterial struct {
 	MaterialName
 	ActualWeight value.Optional[value.Decimal] `json:"actual_weight_grams" rule:"maximum=1000000"`
@@ -62,10 +63,32 @@ type Completion struct {
 
 // EndWarning is an effect of the end of a run that its users may not expect.
 type EndWarning struct {
-	Code    EndWarningCode `json:"code" rule:"notNull"`
-	Detail  string         `json:"detail" rule:"notNull"`
-	SpoolID value.UUID     `json:"spool_id" rule:"notNull"`
-	Grams   value.Decimal  `json:"grams" rule:"notNull"`
+	Code      EndWarningCode `json:"code" rule:"notNull"`
+	Detail    string         `json:"detail" rule:"notNull"`
+	SpoolID   *value.UUID    `json:"spool_id"` // null if the warning is not about a spool
+	Grams     *value.Decimal `json:"grams"`
+	ProductID *value.UUID    `json:"product_id"` // null if the warning is not about a product
+	Pieces    *int64         `json:"pieces"`
+}
+
+// countedSince returns warnings about products that were counted after the end of a run: the result of
+// catalog.Balanced.
+func countedSince(balances string) []EndWarning {
+	all := []EndWarning{}
+	for _, b := range catalog.Balances(balances) {
+		all = append(all, EndWarning{Code: catalog.CountedSince, Detail: b.Detail(), ProductID: &b.ProductID,
+			Pieces: &b.Pieces})
+	}
+	return all
+}
+
+// steps converts warnings to the form of a run's warnings.
+func steps(warnings []EndWarning) []CheckStep {
+	all := []CheckStep{}
+	for _, w := range warnings {
+		all = append(all, CheckStep{Code: StepCode(w.Code), Detail: w.Detail, SpoolID: w.SpoolID, ProductID: w.ProductID})
+	}
+	return all
 }
 
 // EndWarningCode is the kind of an EndWarning.
@@ -73,7 +96,8 @@ type EndWarningCode string
 
 // Enum returns all codes.
 func (EndWarningCode) Enum() []string {
-	return []string{"FILAMENT_SHORTFALL", "SPOOL_REMOVED", "SPOOL_ARCHIVED", "USE_OUTSIDE_RUN"}
+	return []string{"FILAMENT_SHORTFALL", "SPOOL_REMOVED", "SPOOL_ARCHIVED", "USE_OUTSIDE_RUN", "WEIGHED_SINCE",
+		"WEIGHED_DURING_RUN", "LONG_PRINT_TIME", catalog.CountedSince}
 }
 
 var errNotOpen = server.BadRequest("RUN_NOT_OPEN",
@@ -81,10 +105,10 @@ var errNotOpen = server.BadRequest("RUN_NOT_OPEN",
 
 var completeDoc = &server.Doc{
 	ID: "completeProductionRun", Tag: Tag, Summary: "Complete a run and deduct its filament",
-	Description: "Deducts the actual weight of each material from its spool, less what printers have reported for the " +
-		"run (`reported_grams`), and adds an entry to each spool's usage ledger, all or nothing. A material without an " +
-		"actual weight has used what was reported. A run is completed only once, unless it is reopened: later requests " +
-		"return `RUN_ALREADY_COMPLETED`.\n\n" +
+	Description: "Deducts the actual weight of each material from its spool, less the grams that printers reported for " +
+		"the run (`reported_grams`), and adds an entry to each spool's usage ledger, all or nothing. If a material has no " +
+		"actual weight, its use is what printers reported. A run is completed only once, unless it is reopened: later " +
+		"requests return `RUN_ALREADY_COMPLETED`.\n\n" +
 		"The request fails and changes nothing if the run has the status `failed` or `cancelled` (`RUN_NOT_OPEN`), " +
 		"if it has no materials (`RUN_HAS_NO_MATERIALS`), or if a material lacks `actual_weight_grams` and printers " +
 		"reported nothing for it (`ACTUAL_USAGE_MISSING`, whose `detail` names the materials).\n\n" +
@@ -110,20 +134,29 @@ func (h handlers) complete(ctx context.Context, r *server.Request[CompleteReques
 	return h.end(ctx, r.ID("id"), &e)
 }
 
-const endTimes = "The run ends at `completed_at`: that of the request, or else the one that the run has, or else " +
-	"now. `actual_print_time_hours` are those of the request, or else those that the run has, or else the time from " +
-	"`started_at` to `completed_at`. That time is not plausible, and the hours are null, if it is less than a minute " +
-	"or more than 100,000 hours, or, of a completed run, less than a tenth of the estimate: then the start was " +
-	"recorded late. Without hours, the costs of machine and energy are unknown, and `unknown_parts` names them. " +
-	"Reports count the run, and all that it used, on the day of `completed_at`."
+const endTimes = "The run ends at the `completed_at` of the request, or else at that of the run, or else now. If " +
+	"neither has `completed_at` or hours, and more than twice the estimate has passed since `started_at`, the run " +
+	"probably ended earlier: it ends at the last report of a printer for it, or else now, and `warnings` has " +
+	"`LONG_PRINT_TIME`. `actual_print_time_hours` are those of the request, or else those of the run, or else the time " +
+	"from `started_at` to `completed_at`. That time is not plausible, and the hours are null, if it is less than a " +
+	"minute or more than 100,000 hours or, for a completed run, less than a tenth of the estimate, because the start " +
+	"was then recorded late. Without hours, the costs of machine and energy are unknown, and `unknown_parts` names " +
+	"them. Reports count the run, and all that it used, on the day of `completed_at`."
 
-const endWarnings = "What was used is recorded, also if it does not fit, and `warnings` name what does not: a spool " +
-	"that had less filament is empty, and the ledger keeps the other grams in `shortfall_grams` " +
-	"(`FILAMENT_SHORTFALL`); filament was used from a spool that is removed or archived (`SPOOL_REMOVED`, " +
-	"`SPOOL_ARCHIVED`). `USE_OUTSIDE_RUN` says that grams left a spool without a run since this one started: by a " +
-	"deduction, weighing, an edit, or a report that belongs to no run (`outside_grams` of the material). They may be " +
-	"the run's. With `count_outside_use`, they are: the run takes that much less from the spool, and the ledger moves " +
-	"them to the run."
+const endWarnings = "The use is recorded even if it contradicts the records, and `warnings` report the " +
+	"contradictions: a spool that had less filament becomes empty, and the ledger keeps the remaining grams in " +
+	"`shortfall_grams` (`FILAMENT_SHORTFALL`); filament was used from a spool that is removed or archived " +
+	"(`SPOOL_REMOVED`, `SPOOL_ARCHIVED`). `USE_OUTSIDE_RUN` reports that grams left a spool without a run since this " +
+	"one started: by a deduction, weighing, an edit, or a report that belongs to no run (`outside_grams` of the " +
+	"material). The run may have used them. With `count_outside_use`, they count as use of the run: it takes that " +
+	"much less from the spool, and the ledger moves them to the run.\n\n" +
+	"`WEIGHED_SINCE` says that the spool was weighed, or its remaining weight edited, after the run had ended: the " +
+	"spool keeps its weight, and the ledger balances the grams at the weighing. If a run is reopened, what its end " +
+	"took before such a weighing counts as used before it. `WEIGHED_DURING_RUN` says that the run used less than " +
+	"printers had reported before the spool was weighed: only what was reported since comes back, and the ledger " +
+	"balances the other grams at the weighing.\n\n" +
+	"`COUNTED_SINCE` reports that a product (`product_id`) was counted after the run ended: its pieces in stock stay " +
+	"as they are, and the difference found by the count changes by `pieces`."
 
 // SpoolDeduction is the filament that the end of a run deducted from one spool, in addition to what printers
 // reported.
@@ -138,6 +171,31 @@ type SpoolDeduction struct {
 	counted  counted // use outside of the run that becomes the run's
 	released counted // use outside of the run that is no longer the run's
 	silent   bool    // whether the ledger needs no entry
+
+	weighed  *inventory.Weighing // a weighing after the grams left the spool, which keeps its weight; or nil
+	from, to value.Decimal       // the weights before, including kept, and after; at the weighing if weighed is set
+	own      *runWeighing        // at which kept grams of the deduction are balanced
+	kept     value.Decimal
+}
+
+// runWeighing is a weighing during a run, or the one at which what ends of the run took was balanced. A run that is
+// corrected or ends again has used at most Grams more before it. Less than that is taken back first of what was used
+// since.
+type runWeighing struct {
+	inventory.Weighing
+	Grams value.Decimal `json:"grams"` // which the run had used before the weighing and no longer has
+	Used  value.Decimal `json:"used"`  // which the ends of the run took before the weighing
+	After value.Decimal `json:"after"` // which the run has used since
+}
+
+// undo deducts rest grams, which take the end of a run back. What that took before the weighing is balanced at it.
+func (d *SpoolDeduction) undo(w *runWeighing, rest, short value.Decimal) {
+	if w != nil && d.weighed == nil && rest != 0 {
+		d.own, d.kept = w, -w.Used
+		d.from += max(d.kept, 0)
+	}
+	d.to, d.Shortfall = left(d.from, rest, short)
+	d.kept = max(d.kept, min(d.released.grams-d.to, 0))
 }
 
 // counted is filament that left a spool outside of a run and that the run counts as its own use.
@@ -150,7 +208,7 @@ type counted struct {
 var (
 	errNotInRun = server.BadRequest("UNKNOWN_REFERENCE", "Not in the run: %s", "materials[1].id").On("materials[1].id")
 
-	errDeducted = server.BadRequest("RUN_ALREADY_COMPLETED", "The run was completed before; its filament is deducted")
+	errDeducted = server.BadRequest("RUN_ALREADY_COMPLETED", "The run is already completed, and its filament is deducted")
 
 	errNoMaterials = server.BadRequest("RUN_HAS_NO_MATERIALS",
 		"The run has no materials, so there is nothing to deduct")
@@ -164,7 +222,7 @@ var (
 type ending struct {
 	status        RunStatus
 	kind          string        // of the entries of the usage ledgers
-	closed        *server.Error // for a run with another final status
+	closed        *server.Error // the error for a run with another final status
 	reason, notes any           // nil keeps the value of the run
 	why           any           // the reason in the history of the run
 	grams         []sentGrams
@@ -180,6 +238,7 @@ type sentGrams struct {
 	field    string // of the request, such as materials[0].wasted_grams
 	grams    *value.Decimal
 	outside  bool   // whether the run counts use of the spool outside of runs
+	earlier  bool   // whether the difference left the spool before it was weighed during the run
 	material string // the id of the material, set by check
 }
 
@@ -219,6 +278,9 @@ type endingRun struct {
 	hours     *string
 	early     bool             // whether the run ends, at the time in the request, before it started
 	future    bool             // whether the time in the request is in the future
+	long      *string          // the hours until now, if they are the print time and more than twice the estimate
+	estimate  *string          // in hours
+	reported  *time.Time       // with long: the time of a printer's last report, or nil
 	materials []endingMaterial // in the order of the spools' ids
 	items     []endingItem     // only if the request names items
 }
@@ -239,6 +301,11 @@ type endingMaterial struct {
 	Short       value.Decimal  `json:"short_grams"`    // of the spool, by the run so far
 	Recorded    value.Decimal  `json:"recorded_grams"` // of the spool, by all entries of the run
 	Taken       value.Decimal  `json:"taken_grams"`    // of the spool, by the entries of the run's end
+
+	// The first weighing of the spool after the end that the request sets, and after the recorded end; or nil.
+	AfterEnd   *inventory.Weighing `json:"after_end"`
+	AfterEnded *inventory.Weighing `json:"after_ended"`
+	Own        *runWeighing        `json:"own"`
 
 	// For the history.
 	Estimated *value.Decimal `json:"estimated_weight_grams"`
@@ -266,7 +333,7 @@ type endingItem struct {
 	Reason     *FailureReason `json:"failure_reason"`
 }
 
-// check returns why the run cannot end this way, or nil. It does not check the weights of materials. It copies the
+// check returns an error if the run cannot end this way. It does not check the weights of materials. It copies the
 // values that the request sends for items to run.items.
 func (e *ending) check(run *endingRun) error {
 	final := run.status == completed || run.status == failed || run.status == cancelled
@@ -307,15 +374,15 @@ func (e *ending) check(run *endingRun) error {
 		case len(found) == 1:
 			sent.material = found[0]
 			if slices.ContainsFunc(e.grams[:i], func(g sentGrams) bool { return g.material == sent.material }) {
-				problems.Add(field, "names a material that is in the list twice")
+				problems.Add(field, "names a material that another entry names already")
 			}
 		case name == "":
-			problems.Add(field, "needs a run of one material; this one has %d: name them in materials",
+			problems.Add(field, "requires a run with one material; this run has %d: name them in materials",
 				len(run.materials))
 		case found == nil:
 			unknown = append(unknown, field)
 		default:
-			problems.Add(field, "is the spool of several materials of the run; name one by its id")
+			problems.Add(field, "is the spool of several materials of the run; name the material by its id")
 		}
 	}
 	for i, sent := range e.items {
@@ -408,23 +475,22 @@ func (e *ending) deductions(materials []endingMaterial) ([]SpoolDeduction, []End
 			n = len(materials)
 		}
 		d, w := e.deduction(materials[:n])
-		if d != nil {
-			all = append(all, *d)
-		}
+		all = append(all, d...)
 		warnings = append(warnings, w...)
 		materials = materials[n:]
 	}
 	return all, warnings, nil
 }
 
-// deduction returns the deduction for all materials of one spool, or nil. The deduction is the use by the run less
-// the use that the ledger has already. This holds for a first end, a second end and a correction. deduction also
-// sets how much use outside of runs each material counts.
-func (e *ending) deduction(materials []endingMaterial) (d *SpoolDeduction, warnings []EndWarning) {
+// deduction returns the deduction for all materials of one spool. The deduction is the use of the run less the use
+// that is already in the ledger. This holds for a first end, a second end and a correction. If a correction moves the
+// end to another side of a weighing, one more deduction returns the recorded use first. deduction also sets the use
+// outside of runs that each material counts.
+func (e *ending) deduction(materials []endingMaterial) (all []SpoolDeduction, warnings []EndWarning) {
 	spool := materials[0]
 	var used, reported, outside, free value.Decimal // free: reported grams that the sent weights leave out
 	var had counted
-	var known, counts bool
+	var known, counts, earlier bool
 	for i := range materials {
 		m := &materials[i]
 		used += orZero(m.used)
@@ -434,30 +500,70 @@ func (e *ending) deduction(materials []endingMaterial) (d *SpoolDeduction, warni
 		if m.reported {
 			free += orZero(m.Reported) - min(orZero(m.Reported), maxWeight)
 		}
-		counts = counts || slices.ContainsFunc(e.grams,
-			func(sent sentGrams) bool { return sent.material == m.ID && sent.outside })
+		for _, sent := range e.grams {
+			counts = counts || sent.material == m.ID && sent.outside
+			earlier = earlier || sent.material == m.ID && sent.earlier
+		}
 		had.grams, had.corrected = had.grams+m.Counted, had.corrected+m.Corrections
 		m.Counted, m.Corrections = 0, 0
 	}
 	warn := func(code EndWarningCode, grams value.Decimal, format string, args ...any) {
-		warnings = append(warnings, EndWarning{code,
-			spool.SpoolName + fmt.Sprintf(" (spool %d) ", spool.SpoolNumber) + fmt.Sprintf(format, args...),
-			value.UUID(spool.SpoolID), grams})
+		id := value.UUID(spool.SpoolID)
+		warnings = append(warnings, EndWarning{Code: code, SpoolID: &id, Grams: &grams, Detail: spool.SpoolName +
+			fmt.Sprintf(" (spool %d) ", spool.SpoolNumber) + fmt.Sprintf(format, args...)})
+	}
+	weighed, during, own := spool.AfterEnd, spool.Own, spool.Own
+	if recorded := spool.Taken - had.grams; e.again && recorded != 0 && !weighed.Is(spool.AfterEnded) {
+		d := SpoolDeduction{SpoolID: value.UUID(spool.SpoolID), Previous: spool.Remaining, weighed: spool.AfterEnded,
+			from: spool.AfterEnded.From(spool.Remaining)}
+		d.undo(own, -recorded, spool.Short)
+		all = append(all, d)
+		if d.weighed == nil {
+			spool.Remaining = d.to + min(d.kept, 0)
+		}
+		own = nil // says what was before
+		spool.Recorded, spool.Taken, spool.Short = spool.Recorded-recorded, had.grams, spool.Short+d.Shortfall
+	}
+	if e.again && earlier && weighed == nil && during != nil {
+		weighed = &during.Weighing
 	}
 	rest := used - spool.Recorded + free // the grams that this call deducts, with the counted use outside of runs
 	if used > 0 || rest != 0 || known || e.status == completed {
-		d = &SpoolDeduction{SpoolID: value.UUID(spool.SpoolID), Previous: spool.Remaining, Reported: reported}
+		d := SpoolDeduction{SpoolID: value.UUID(spool.SpoolID), Previous: spool.Remaining, Reported: reported,
+			weighed: weighed, from: weighed.From(spool.Remaining)}
 		if counts {
-			d.counted.grams = max(min(outside, rest, maxWeight-spool.Remaining), 0)
+			d.counted.grams = max(min(outside, rest, maxWeight-d.from), 0)
 			for _, m := range materials {
 				d.counted.corrected = min(d.counted.corrected+m.Corrected, d.counted.grams)
 			}
 		}
-		start := spool.Remaining + d.counted.grams
-		d.New, d.Shortfall = left(start, rest, spool.Short)
+		keeps := had.atMost(max(spool.Taken+rest, 0))
+		d.released = counted{had.grams - keeps.grams, had.corrected - keeps.corrected}
+		if own != nil && weighed == nil {
+			d.own, d.kept = own, max(min(rest-d.counted.grams, own.Grams), 0)
+			d.from += d.kept
+		}
+		start := d.from + d.counted.grams
+		d.to, d.Shortfall = left(start, rest, spool.Short)
 		d.silent = rest == 0 && (known || e.again)
-		if d.Shortfall > 0 {
-			warn("FILAMENT_SHORTFALL", d.Shortfall, "was thought to have %s g, and %s g more were used; it is empty now",
+		if d.own != nil && rest < 0 {
+			d.kept = min(d.released.grams+max(rest+max(own.After, 0), -d.to), 0)
+		}
+		switch {
+		case weighed != nil && rest != d.counted.grams && !earlier:
+			warn("WEIGHED_SINCE", rest, "was weighed after the run ended, and keeps %s g", spool.Remaining)
+		case weighed != nil:
+		case d.kept > 0 && !e.again:
+			warn("WEIGHED_SINCE", d.kept, "was weighed after an earlier end of the run: %s g count as used before the weighing",
+				d.kept)
+		case d.kept != 0:
+			warn("WEIGHED_DURING_RUN", d.kept, "was weighed during the run, and keeps its weight: %s g of the difference "+
+				"count as used before that", d.kept)
+		case e.again && during != nil && rest != 0:
+			warn("WEIGHED_DURING_RUN", rest, "was weighed during the run: the difference counts as used after the weighing")
+		}
+		if d.Shortfall > 0 && weighed == nil {
+			warn("FILAMENT_SHORTFALL", d.Shortfall, "had only %s g on record; the run used %s g more, so it is now empty",
 				start, d.Shortfall)
 		}
 		switch {
@@ -468,16 +574,19 @@ func (e *ending) deduction(materials []endingMaterial) (d *SpoolDeduction, warni
 			warn("SPOOL_ARCHIVED", used, "is archived, and %s g of it were used", used)
 		}
 		outside -= d.counted.grams
-		keeps := had.atMost(max(spool.Taken+rest, 0))
-		d.released = counted{had.grams - keeps.grams, had.corrected - keeps.corrected}
-		d.Deducted = d.Previous - max(d.New-d.released.grams, 0)
+		if d.New = d.to + min(d.kept, 0); weighed != nil {
+			d.New = d.Previous
+		} else {
+			d.Deducted = d.Previous - max(d.New-d.released.grams, 0)
+		}
 		last := &materials[len(materials)-1]
 		last.Counted, last.Corrections = keeps.grams+d.counted.grams, keeps.corrected+d.counted.corrected
+		all = append(all, d)
 	}
 	if outside > 0 {
-		warn("USE_OUTSIDE_RUN", outside, "lost %s g without a run since this one started, which are not counted", outside)
+		warn("USE_OUTSIDE_RUN", outside, "lost %s g outside of runs since this run started; they are not counted", outside)
 	}
-	return d, warnings
+	return all, warnings
 }
 
 // atMost returns c, limited to the grams.
@@ -499,11 +608,12 @@ func left(start, rest, short value.Decimal) (grams, shortfall value.Decimal) {
 	return grams, rest - (start - grams)
 }
 
-// reading reads a run whose end is recorded or changed. It locks the run first, so that its items and materials do
-// not change. Then it locks the spools in the order of their ids, so that runs with common spools cannot deadlock.
+// reading has the statements that read a run in order to end, correct or reopen it, and their results. The run is
+// locked first, so that its items and materials do not change. Then the spools are locked in the order of their ids,
+// so that runs with common spools cannot deadlock.
 type reading struct {
 	run    endingRun
-	hooks  []string // the webhooks that want the event
+	hooks  []string // the webhooks subscribed to the event
 	state  string   // the result of run_state
 	before *db.Stmt // the entry of the history
 	locked *db.Stmt
@@ -519,11 +629,14 @@ func (r *reading) reads(id string, e *ending, event string) []*db.Stmt {
 			coalesce(coalesce($3::timestamptz, case when $4::timestamptz is not null then completed_at end)
 				< date_trunc('minute', case when $5 then $4::timestamptz else started_at end), false),
 			coalesce($3::timestamptz >= date_trunc('minute', now()) + interval '1 minute', false),
-			run_state(production_runs)::text
+			run_state(production_runs)::text,
+			case when late_end(production_runs) is not null and $6
+				then round(extract(epoch from now() - started_at) / 3600, 1)::text end,
+			trim_scale(estimated_print_time_hours)::text, nullif(late_end(production_runs), 'infinity')
 		from production_runs where id = $1 and hidden_at is null for no key update`, id, event, e.CompletedAt.Arg(),
-		e.started.Arg(), e.started.Set).
+		e.started.Arg(), e.started.Set, e.CompletedAt.IsNull() && !e.again && e.Hours.IsNull()).
 		Into(&r.run.status, &r.run.deducted, &r.hooks, &r.run.started, &r.run.ended, &r.run.hours, &r.run.early,
-			&r.run.future, &r.state)
+			&r.run.future, &r.state, &r.run.long, &r.run.estimate, &r.run.reported)
 	// The join reads the spools in the order of the materials, each by its primary key.
 	r.materials = db.SQL(`
 		select m.id, num_nulls(m.spool_weight_before_grams, m.spool_weight_after_grams) = 0 as weighed,
@@ -535,17 +648,20 @@ func (r *reading) reads(id string, e *ending, event string) []*db.Stmt {
 			select `+endingSpool+` from spools where id = m.spool_id for no key update
 		) s`, id)
 	// No other transaction can add to these grams, because the run and the spools are locked.
+	// The weighing after the end keeps the weight of the spool.
 	corrected := "0"
 	if slices.ContainsFunc(e.grams, func(sent sentGrams) bool { return sent.outside }) {
-		corrected = "coalesce(material_outside(m.run_id, m.spool_id, m.id, '{measured,edited}'), 0)"
+		corrected = "coalesce(material_outside(m.run_id, m.spool_id, m.id, '{measured,edited}', after_end.weighed_at), 0)"
 	}
 	r.used = db.SQL(`
 		select `+corrected+` as corrected, material_reported(m.run_id, m.spool_id, m.id) as reported_grams,
-			coalesce(material_outside(m.run_id, m.spool_id, m.id), 0) as outside_grams, coalesce(u.short, 0) as short_grams,
-			coalesce(u.grams, 0) as recorded_grams, coalesce(u.taken, 0) as taken_grams
+			coalesce(material_outside(m.run_id, m.spool_id, m.id, until => after_end.weighed_at), 0) as outside_grams,
+			coalesce(u.short, 0) as short_grams,
+			coalesce(u.grams, 0) as recorded_grams, coalesce(u.taken, 0) as taken_grams, `+weighings+`
 		from run_materials m
+		cross join `+e.ends(2)+` r`+joinWeighings("m.spool_id")+`
 		left join run_use($1) u on u.spool_id = m.spool_id
-		where m.run_id = $1 order by m.spool_id, m.created_at, m.id`, id)
+		where m.run_id = $1 order by m.spool_id, m.created_at, m.id`, append([]any{id}, e.endsArgs()...)...)
 	r.items = db.SQL(`
 		select id, quantity, successful_quantity, failed_quantity, failure_reason
 		from run_items where run_id = $1`, id)
@@ -554,6 +670,32 @@ func (r *reading) reads(id string, e *ending, event string) []*db.Stmt {
 		reads = append(reads, r.items)
 	}
 	return reads
+}
+
+// ends returns a subquery for the run $1 with the additional column ends, the time at which the request ends it. Its
+// other arguments are endsArgs, numbered from n. A run that ends now ends after its spools are locked: an edit for
+// which the lock has waited was before the end.
+func (e *ending) ends(n int) string {
+	return fmt.Sprintf(`(
+			select r.*, least(coalesce($%d::timestamptz, case when not $%d then r.completed_at end, r.deducted_at,
+				case when $%d then late_end(r) end, now.at), now.at) as ends
+			from production_runs r cross join (select clock_timestamp() as at) now where r.id = $1
+		)`, n, n+1, n+2)
+}
+
+func (e *ending) endsArgs() []any {
+	return []any{e.CompletedAt.Arg(), e.again && e.CompletedAt.Set, !e.again && e.Hours.IsNull()}
+}
+
+// weighings are the columns of endingMaterial about the weighings of a spool, from the tables of joinWeighings.
+const weighings = `to_json(after_end) as after_end, to_json(after_ended) as after_ended, to_json(own) as own`
+
+// joinWeighings joins the weighings of a spool with r, the result of ending.ends. spool is a SQL expression.
+func joinWeighings(spool string) string {
+	return `
+		left join lateral weighing_since(` + spool + `, r.ends) after_end on true
+		left join lateral weighing_since(` + spool + `, r.ended_at) after_ended on true
+		left join lateral run_weighing(r.id, ` + spool + `, r.started_at, r.ends) own on true`
 }
 
 // endingSpool lists the columns of a spool in endingMaterial.
@@ -577,7 +719,8 @@ func (r *reading) read() error {
 	for i, u := range uses {
 		m := &r.run.materials[i]
 		m.Reported, m.Outside, m.Short, m.Corrected = u.Reported, u.Outside, u.Short, u.Corrected
-		m.Recorded, m.Taken = u.Recorded, u.Taken
+		m.Recorded, m.Taken, m.Own = u.Recorded, u.Taken, u.Own
+		m.AfterEnd, m.AfterEnded = u.AfterEnd, u.AfterEnded
 	}
 	return json.Unmarshal(r.items.Array(), &r.run.items)
 }
@@ -589,6 +732,7 @@ func (h handlers) end(ctx context.Context, id string, e *ending) ([]byte, error)
 	var deductions []SpoolDeduction
 	var warnings []EndWarning
 	var completedAt time.Time
+	var balances string
 	event := "production_run." + string(e.status) // cancelled runs have no event
 	err := h.db.Decide(ctx, r.reads(id, e, event), func() (writes []*db.Stmt, err error) {
 		if err := r.read(); err != nil {
@@ -603,12 +747,21 @@ func (h handlers) end(ctx context.Context, id string, e *ending) ([]byte, error)
 		if deductions, warnings, err = e.deductions(r.run.materials); err != nil {
 			return nil, err
 		}
+		switch run := &r.run; {
+		case run.long != nil && run.reported != nil:
+			e.CompletedAt = value.Some(value.Timestamp{Time: *run.reported})
+		case run.long != nil:
+			warnings = append(warnings, EndWarning{Code: "LONG_PRINT_TIME", Detail: fmt.Sprintf("The run has taken %s h "+
+				"until now, more than twice the estimate of %s h; correct completed_at if it ended earlier", *run.long,
+				*run.estimate)})
+		}
 		writes = h.write(id, e, &r, deductions, event, &completedAt)
-		return append(writes, h.orders.Follow(id)), nil
+		return append(writes, h.orders.Follow(id), h.orders.Settle(id), catalog.Balanced(id).Into(&balances)), nil
 	})
 	if err != nil {
 		return nil, err
 	}
+	warnings = append(warnings, countedSince(balances)...)
 	at := value.Timestamp{Time: completedAt.UTC()}
 	return json.Marshal(End{value.UUID(id), string(e.status), at, true, deductions, warnings})
 }
@@ -630,9 +783,9 @@ func (h handlers) write(
 	return append(writes, take(id, e.kind, deductions)...)
 }
 
-// setLists returns statements that set the use of the run's materials and the item values of the request. They
-// freeze the price of each material. They keep the values from before the first end, so that reopen can restore
-// them.
+// setLists returns statements that set the use of the run's materials and the item values of the request. The
+// statements freeze the price of each material, and keep the values from before the first end, so that reopen can
+// restore them.
 func (e *ending) setLists(id string, materials []endingMaterial, items []endingItem) (all []*db.Stmt) {
 	var rows []map[string]any
 	for _, m := range materials {
@@ -661,7 +814,9 @@ func (e *ending) setLists(id string, materials []endingMaterial, items []endingI
 		rows = append(rows, row)
 	}
 	if rows != nil {
-		const price = `(select s.cost_per_gram from spools s where s.id = e.spool_id)`
+		// The spool may have been refilled since the run ended.
+		const price = `(select spool_price(e.spool_id, coalesce(r.ended_at, 'infinity')) from production_runs r
+			where r.id = $1)`
 		all = append(all, db.SQL(`
 			update run_materials m set spool_id = e.spool_id, actual_reported = e.reported,
 				sent_actual_grams = coalesce(e.grams, m.sent_actual_grams),
@@ -692,39 +847,52 @@ func (e *ending) setLists(id string, materials []endingMaterial, items []endingI
 	return all
 }
 
-// take returns statements that deduct from the spools, in the order in which the ledger must have the entries.
-func take(run, kind string, deductions []SpoolDeduction) (all []*db.Stmt) {
-	var returned, released []inventory.Returned
-	var taken []inventory.Taken
+// take returns the statement that deducts from the spools, or none. For each spool, the ledger gets these entries in
+// this order: the use that becomes the run's, the use that the run deducts, and the use that is no longer the run's.
+func take(run, kind string, deductions []SpoolDeduction) []*db.Stmt {
+	var all []inventory.Entry
+	used := false
 	for _, d := range deductions {
-		start := d.Previous
-		for _, part := range d.counted.parts() {
-			returned = append(returned, inventory.Returned{Spool: string(d.SpoolID), Before: start.String(),
-				After: (start + part.grams).String(), Shortfall: "0", Corrected: part.corrected > 0})
-			start += part.grams
+		var entries []inventory.Entry
+		weight := d.from
+		add := func(e inventory.Entry, after value.Decimal) {
+			e.ID, e.Spool, e.Before, e.After, weight = value.NewID(), string(d.SpoolID), weight, after, after
+			entries = append(entries, e)
 		}
+		count := func(c counted, sign value.Decimal, reason string) {
+			for _, part := range c.parts() {
+				e := inventory.Entry{Kind: "deducted", Reason: &reason, CountedRun: run}
+				if part.corrected > 0 {
+					e.Kind = "edited" // so that reports count the filament once, as use
+				}
+				after := max(weight+sign*part.grams, 0)
+				e.Shortfall = after - weight - sign*part.grams
+				add(e, after)
+			}
+		}
+		count(d.counted, 1, "Counted in production run "+run)
 		if !d.silent {
-			taken = append(taken, inventory.Taken{Spool: string(d.SpoolID), Before: start.String(), After: d.New.String(),
-				Shortfall: d.Shortfall.String()})
+			used = true
+			add(inventory.Entry{Kind: kind, Run: run, Shortfall: d.Shortfall}, d.to)
+			if d.kept != 0 {
+				last := entries[len(entries)-1]
+				balance := inventory.Entry{ID: value.NewID(), Spool: last.Spool, Kind: d.own.Kind, UsedAt: d.own.At,
+					Weighing: d.own.ID, Balances: last.ID, Before: d.from - d.kept, After: d.from}
+				if d.kept > 0 {
+					all = append(all, balance)
+				} else {
+					balance.Before, balance.After, weight = weight, weight+d.kept, weight+d.kept
+					entries = append(entries, balance)
+				}
+			}
 		}
-		start = d.New
-		for _, part := range d.released.parts() {
-			after := max(start-part.grams, 0)
-			released = append(released, inventory.Returned{Spool: string(d.SpoolID), Before: start.String(),
-				After: after.String(), Shortfall: (part.grams - start + after).String(), Corrected: part.corrected > 0})
-			start = after
-		}
+		count(d.released, -1, "No longer counted in production run "+run)
+		all = append(all, d.weighed.Balance(d.Previous, entries)...)
 	}
-	if returned != nil {
-		all = append(all, inventory.Return(run, "Counted in production run "+run, returned)...)
+	if all == nil {
+		return nil
 	}
-	if taken != nil {
-		all = append(all, inventory.Take(run, kind, taken))
-	}
-	if released != nil {
-		all = append(all, inventory.Return(run, "No longer counted in production run "+run, released)...)
-	}
-	return all
+	return []*db.Stmt{inventory.Record(used, all)}
 }
 
 // parts splits c into the grams that weighing and edits removed and the other grams, in the order of
@@ -751,17 +919,18 @@ func (h handlers) finish(
 	}
 	return db.SQL(`
 		with ended as materialized (
-			select r.id, t.ended, coalesce($7::numeric, r.actual_print_time_hours,
+			select r.id, now.at, t.ended, coalesce($7::numeric, r.actual_print_time_hours,
 				plausible_hours($2, r.started_at, t.ended, r.estimated_print_time_hours)) as hours,
 				$2 = 'cancelled' and r.started_at is null as unstarted
 			from production_runs r
+			cross join (select clock_timestamp() as at) now -- see ends
 			cross join lateral (
-				select case when $6::timestamptz is null then least(coalesce(r.completed_at, r.deducted_at, now()), now())
-					else greatest(least($6::timestamptz, now()), r.started_at) end as ended
+				select case when $6::timestamptz is null then least(coalesce(r.completed_at, r.deducted_at, now.at), now.at)
+					else greatest(least($6::timestamptz, now.at), r.started_at) end as ended
 			) t
 			where r.id = $1
 		), cost as materialized (
-			select e.id, e.ended, e.hours, c.*
+			select e.id, e.at, e.ended, e.hours, c.*
 			from ended e cross join run_cost(e.id, $2, coalesce(e.hours, case when e.unstarted then 0 end)) c
 		), work as ( -- so that a correction finds the work on a piece, if that has a price
 			update run_items i set labour_minutes = w.labour_minutes
@@ -777,7 +946,7 @@ func (h handlers) finish(
 			where $2 = 'completed' and c.labour_hour_cost > 0 and i.run_id = c.id and i.product_id = w.id
 				and i.parts_from_stock = w.alone and i.labour_minutes is null and w.labour_minutes <= 999999999
 		)
-		update production_runs r set status = $2, deducted_at = coalesce(r.deducted_at, now()), updated_at = now(),
+		update production_runs r set status = $2, deducted_at = coalesce(r.deducted_at, c.at), updated_at = now(),
 			wasted_parts = c.wasted_parts, completed_at = c.ended,
 			failure_reason = coalesce($3, r.failure_reason), failure_notes = coalesce($4, r.failure_notes),
 			actual_total_filament_grams = case when $5::numeric <= 1000000 then $5::numeric end,

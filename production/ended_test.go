@@ -12,12 +12,12 @@ import (
 	"spoolwright/db"
 	"spoolwright/inventory"
 	"spoolwright/orders"
-	"spoolwright/printers"
+	"spoolwright/orders/stock"
 	"spoolwright/production"
+	"spoolwright/production/printers"
 	"spoolwright/server"
 	"spoolwright/spoolman"
-	"spoolwright/stock"
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 )
 
 // newFarm is newAPI with all that reports read, and with the printers' API.
@@ -131,7 +131,7 @@ func TestReportsDateRunsByEnd(t *testing.T) {
 	grams := func(ago int, want string) {
 		t.Helper()
 		period := "?from=" + day(ago) + "&to=" + day(ago)
-		for _, by := range inventory.UsageGroup("").Enum() {
+		for _, by := range production.UsageGroup("").Enum() {
 			c.Get(t, "/api/v1/reports/usage"+period+"&group_by="+by).Want(200).Shows(map[string]string{"grams": want})
 		}
 		c.Get(t, "/api/v1/reports/usage"+period+"&printer_id="+printer).Want(200).Shows(map[string]string{"grams": want})
@@ -158,7 +158,7 @@ func TestReportsDateRunsByEnd(t *testing.T) {
 		}
 		testkit.Equal(t, fmt.Sprint(sum), want, "grams in the export of %s", day(ago))
 	}
-	summarise := func() { c.SummariseUsage(t) }
+	summarize := func() { c.SummarizeUsage(t) }
 
 	run := c.Post(t, runs, j{"printer_id": printer, "status": "in_progress", "started_at": at(50),
 		"items":     []j{{"product_id": product, "quantity": 4}},
@@ -166,25 +166,25 @@ func TestReportsDateRunsByEnd(t *testing.T) {
 	path, item := runs+"/"+run.ID(), run.Text("items.0.id")
 	c.Do(t, "PUT", "/spoolman/api/v1/spool/"+number+"/use", j{"use_weight": 60}).Want(200)
 	c.Get(t, "/api/v1/reports/usage?from="+day(0)).Want(200).Shows(map[string]string{"grams": "60"})
-	summarise()
+	summarize()
 	c.Post(t, path+"/complete", j{"completed_at": at(40),
 		"materials": []j{{"spool_id": spool, "actual_weight_grams": 100}},
 		"items":     []j{{"id": item, "successful_quantity": 3, "failed_quantity": 1}}}).Want(200)
-	for _, summarised := range []bool{false, true} {
-		if summarised {
-			summarise()
+	for _, summarized := range []bool{false, true} {
+		if summarized {
+			summarize()
 		}
 		grams(40, "100")
 		grams(0, "0")
 	}
 	// The end is corrected, then how many pieces failed, then what the spool costs.
 	c.Patch(t, path, j{"completed_at": at(45)}).Want(200)
-	summarise()
+	summarize()
 	grams(45, "100")
 	grams(40, "0")
 	c.Get(t, "/api/v1/reports/usage?from="+day(45)).Shows(map[string]string{"wasted_grams": "25", "cost": "2"})
 	c.Patch(t, path+"/items/"+item, j{"failed_quantity": 0, "successful_quantity": 4}).Want(200)
-	summarise()
+	summarize()
 	c.Get(t, "/api/v1/reports/usage?from="+day(45)).Shows(map[string]string{"wasted_grams": "0"})
 	c.Get(t, "/api/v1/reports/waste?from="+day(45)).Shows(map[string]string{"grams": "0"})
 	c.Get(t, path).Shows(map[string]string{"cost_parts.waste": "0", "cost_parts.filament": "2"})
@@ -196,7 +196,7 @@ func TestReportsDateRunsByEnd(t *testing.T) {
 		"materials": []j{{"spool_id": spool}}}).Want(201).ID()
 	c.Do(t, "PUT", "/spoolman/api/v1/spool/"+number+"/use", j{"use_weight": 7}).Want(200)
 	c.Post(t, runs+"/"+late+"/cancel", j{"completed_at": at(20)}).Want(200)
-	summarise()
+	summarize()
 	c.Get(t, "/api/v1/reports/usage?from="+day(20)+"&to="+day(20)).
 		Shows(map[string]string{"grams": "7", "wasted_grams": "7"})
 }
@@ -268,7 +268,7 @@ func TestCountedCorrection(t *testing.T) {
 	c.Get(t, path).Shows(map[string]string{"actual_total_filament_grams": "50", "cost_parts.filament": "1"})
 	c.Get(t, "/api/v1/spools/"+spool).Shows(map[string]string{"remaining_weight_grams": "950"})
 
-	// A run beyond what its spool was thought to have: the reports and its cost agree.
+	// A run beyond what its spool had on record: the reports and its cost agree.
 	path = start()
 	c.Post(t, path+"/complete", j{"materials": []j{{"spool_id": spool, "actual_weight_grams": 1000}}}).Want(200)
 	c.Get(t, usage).Shows(map[string]string{"grams": "1050", "cost": "21"})

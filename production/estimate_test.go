@@ -3,7 +3,7 @@ package production_test
 import (
 	"testing"
 
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 )
 
 // The estimates of a run follow its items until a client gives them, and again after null.

@@ -1,7 +1,7 @@
 package production
 
 import (
-	_ "embed"
+	"embed"
 	"reflect"
 
 	"spoolwright/db"
@@ -10,56 +10,39 @@ import (
 	"spoolwright/webhooks"
 )
 
-var (
-	//go:embed events.sql
-	eventsSQL string
-	//go:embed costs.sql
-	costsSQL string
-	//go:embed queue.sql
-	queueSQL string
-	//go:embed reports.sql
-	reportsSQL string
-	//go:embed history.sql
-	historySQL string
-)
+//go:embed *.sql
+var functions embed.FS
 
 // Definitions are the SQL functions of production runs. The package spoolman calls report_printed.
-var Definitions = []db.Definition{
-	{Name: "production/events", Version: 1, SQL: eventsSQL},
-	{Name: "production/costs", Version: 1, SQL: costsSQL},
-	{Name: "production/queue", Version: 1, SQL: queueSQL},
-	{Name: "production/reports", Version: 1, SQL: reportsSQL},
-	{Name: "production/history", Version: 1, SQL: historySQL},
-}
+var Definitions = db.Definitions("production", functions, "events", "costs", "queue", "reports", "lot", "history", "usage")
 
 // Events are the events of production runs, for the OpenAPI document.
 var Events = webhooks.Declare(server.Event{
 	Type: "production_run.planned", Tag: Tag, Summary: "A production run was planned",
-	Description: "Sent for each run that `planOrder` or `createPlan` has created.",
+	Description: "Sent for each run that `planOrder` or `createPlan` creates.",
 	Data:        reflect.TypeFor[RunPlanned](),
 }, server.Event{
 	Type: "production_run.started", Tag: Tag, Summary: "A production run was started",
-	Description: "Sent when a run gets the status `in_progress`, also when it is created with it. A paused run that " +
-		"continues has no event.",
+	Description: "Sent when a run gets the status `in_progress`, also when it is created with that status. A paused " +
+		"run that continues sends no event.",
 	Data: reflect.TypeFor[RunStarted](),
 }, server.Event{
 	Type: "production_run.completed", Tag: Tag, Summary: "A production run was completed",
-	Description: "Sent when `completeProductionRun` has deducted the filament of the run.",
+	Description: "Sent when `completeProductionRun` deducts the filament of the run.",
 	Data:        reflect.TypeFor[RunCompleted](),
 }, server.Event{
 	Type: "production_run.failed", Tag: Tag, Summary: "A production run failed",
-	Description: "Sent when `failProductionRun` has ended the run. A cancelled run has no event.",
+	Description: "Sent when `failProductionRun` ends the run. A cancelled run sends no event.",
 	Data:        reflect.TypeFor[RunFailed](),
 }, server.Event{
 	Type: "production_run.corrected", Tag: Tag, Summary: "The end of a production run was corrected",
-	Description: "Sent when `correctProductionRun`, or an update of its times or hours, has changed a run that had " +
-		"ended. The data are those of the run after it.",
+	Description: "Sent when `correctProductionRun`, or an update of times or hours, changes a run that has ended. The " +
+		"data describe the corrected run.",
 	Data: reflect.TypeFor[RunCorrected](),
 }, server.Event{
 	Type: "production_run.reopened", Tag: Tag, Summary: "A production run prints again",
-	Description: "Sent when `reopenProductionRun` has taken back the end of a run. There is no " +
-		"`production_run.started` then.",
-	Data: reflect.TypeFor[RunReopened](),
+	Description: "Sent when `reopenProductionRun` reverses the end of a run. There is no `production_run.started` then.",
+	Data:        reflect.TypeFor[RunReopened](),
 })
 
 // RunPlanned is the data of a production_run.planned.
@@ -72,7 +55,7 @@ type RunPlanned struct {
 	PrintedItems
 }
 
-// PrintedItems are the first three items of a run in an event, and the number of all.
+// PrintedItems has the first three items of a run in an event, and the number of all items.
 type PrintedItems struct {
 	Items     []ListedItem `json:"items" rule:"notNull"`
 	ItemCount int64        `json:"item_count" rule:"notNull"`

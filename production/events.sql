@@ -1,4 +1,4 @@
--- Returns the first three items of a run, as events have them.
+-- Returns the first three items of a run in the form that events use.
 create or replace function event_items(run uuid) returns json language sql stable as $$
 	select coalesce(json_agg(json_build_object('product_id', i.product_id, 'product_name', p.name, 'quantity', i.quantity)
 		order by i.created_at, i.id), '[]')
@@ -26,7 +26,6 @@ begin
 	return null;
 end $$;
 -- The trigger of a new run waits for the end of the transaction, when the run has its items.
-drop trigger if exists run_created on production_runs;
 do $$
 begin
 	if not exists (
@@ -41,18 +40,46 @@ create or replace trigger run_started after update of status on production_runs
 		and (old.status <> 'paused' or old.started_at is null) and old.deducted_at is null)
 	execute function run_started();
 
--- Dates the use of a run by the run's end, also if the end or the waste of its pieces changes later.
+-- Dates the use of a run by the run's end, also if the end, the waste of its pieces or a price changes later.
 create or replace function run_dated() returns trigger language plpgsql as $$
 begin
 	if new.ended_at is distinct from old.ended_at then
 		perform date_run_usage(new.id, new.ended_at);
 	end if;
 	-- When a run ends, that change and the following ledger entries have recorded the day already.
-	if old.ended_at is not null and new.wasted_parts is distinct from old.wasted_parts then
+	if old.ended_at is not null and new.ended_at is not null then
 		perform usage_dated(array[new.ended_at]);
 	end if;
 	return null;
 end $$;
 create or replace trigger run_dated after update of completed_at, deducted_at, wasted_parts on production_runs
-	for each row when (old.ended_at is distinct from new.ended_at or old.wasted_parts is distinct from new.wasted_parts)
+	for each row when (old.ended_at is not null or new.ended_at is not null)
 	execute function run_dated();
+
+-- Gives materials of runs that have not started the price of the new contents of a refilled spool, if they had the
+-- price of the old ones.
+create or replace function spool_refilled() returns trigger language plpgsql as $$
+begin
+	with changed as (
+		update run_materials m set cost_per_gram = s.cost_per_gram
+		from spools s, production_runs r
+		where s.tenant_id = new.tenant_id and s.id = new.spool_id and m.tenant_id = new.tenant_id
+			and m.spool_id = new.spool_id and m.cost_per_gram is not distinct from new.cost_per_gram
+			and m.cost_per_gram is distinct from s.cost_per_gram and r.tenant_id = m.tenant_id and r.id = m.run_id
+			and r.status = 'pending' and r.deducted_at is null
+		returning m.run_id
+	)
+	update production_runs r set updated_at = now() from changed c
+	where r.tenant_id = new.tenant_id and r.id = c.run_id;
+	return null;
+end $$;
+-- The trigger waits for the end of the transaction, when the spool has its new price.
+do $$
+begin
+	if not exists (
+		select from pg_trigger where tgrelid = 'spool_contents'::regclass and tgname = 'spool_refilled'
+	) then
+		create constraint trigger spool_refilled after insert on spool_contents deferrable initially deferred
+			for each row execute function spool_refilled();
+	end if;
+end $$;

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 
 	"spoolwright/db"
-	"spoolwright/printers"
+	"spoolwright/production/printers"
 	"spoolwright/server"
 	"spoolwright/value"
 )
@@ -25,7 +25,7 @@ func (r *ExchangeRequest) Check(problems *server.Problems) {
 	}
 }
 
-// spoolField returns the name of the field that names the spool.
+// spoolField returns the field in which the request names the spool.
 func (r *ExchangeRequest) spoolField() string {
 	if r.SpoolNumber.IsNull() {
 		return "spool_id"
@@ -35,23 +35,22 @@ func (r *ExchangeRequest) spoolField() string {
 
 var (
 	errSameSpool  = server.BadRequest("SAME_SPOOL", "%s is the spool of the material", "spool_id").On("spool_id")
-	errExchanged  = server.BadRequest("MATERIAL_EXCHANGED", "Another spool has taken the place of the material before")
+	errExchanged  = server.BadRequest("MATERIAL_EXCHANGED", "Another spool has already replaced the material")
 	errNoExchange = server.BadRequest("RUN_NOT_OPEN",
-		"The run is completed, failed or cancelled; correctProductionRun changes which spools it has used")
+		"The run is completed, failed or cancelled; use correctProductionRun to change the spools that it used")
 )
 
 var exchangeDoc = &server.Doc{
-	ID: "exchangeProductionRunMaterial", Tag: Tag, Summary: "Go on with another spool",
-	Description: "For a run that has not ended, for example because a spool ran empty. The material keeps what it has " +
-		"used, and the other spool becomes a material that takes the rest of the estimate. If the first spool is in a " +
-		"slot of the printer of the run, or the run has no printer and it is in any slot, the other one takes its place " +
-		"there.\n\n" +
-		"The material has used `used_grams`; or, with `until_empty`, what printers have reported for it and all that " +
-		"remains on the spool; or else what printers report for it. In a run that has not started, and for which they " +
-		"have reported nothing, it has used nothing. What is stated becomes its `actual_weight_grams`. The spools change " +
-		"when the run ends, as with every material.\n\n" +
-		"The spool must be another one than that of the material (`SAME_SPOOL`). A material is exchanged only once " +
-		"(`MATERIAL_EXCHANGED`); exchange the one that took its place.",
+	ID: "exchangeProductionRunMaterial", Tag: Tag, Summary: "Continue with another spool",
+	Description: "For a run that has not ended, for example because a spool ran empty. The material keeps its use, and " +
+		"the new spool becomes a material with the rest of the estimate. If the first spool is in a slot of the printer " +
+		"of the run, or the run has no printer and the spool is in any slot, the new spool takes its place there.\n\n" +
+		"The use of the material is `used_grams`; or, with `until_empty`, the grams that printers reported for it plus " +
+		"all that remains on the spool; or else the grams that printers report for it. In a run that has not started, " +
+		"and for which printers reported nothing, the use is 0. A use that the request states becomes the " +
+		"`actual_weight_grams`. As for every material, the grams are deducted when the run ends.\n\n" +
+		"The spool must differ from that of the material (`SAME_SPOOL`). A material is exchanged only once " +
+		"(`MATERIAL_EXCHANGED`); exchange the material that replaced it.",
 	Errors: []*server.Error{errUnknownSpool, errSameSpool, errExchanged, errNoExchange},
 }
 
@@ -101,7 +100,7 @@ func (h handlers) exchange(ctx context.Context, r *server.Request[ExchangeReques
 			return append([]*db.Stmt{
 				remembered,
 				printers.Exchange(printer, *spool, *next),
-				db.SQL(`select id from spools where id = $1 for no key update`, *spool), // what remains stays the same
+				db.SQL(`select id from spools where id = $1 for no key update`, *spool), // the remaining weight does not change
 				exchange(run, id, *next, in),
 			}, stmts...), nil
 		})

@@ -3,7 +3,7 @@ package production_test
 import (
 	"testing"
 
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 	"spoolwright/value"
 )
 

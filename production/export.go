@@ -6,8 +6,8 @@ import (
 	"spoolwright/transfer"
 )
 
-// Commands are the commands for production runs.
-var Commands = []cli.Command{Export.Command("production-runs")}
+// Commands are the commands for production runs and the usage ledger.
+var Commands = []cli.Command{Export.Command("production-runs"), ExportUsage.Command("usage")}
 
 // Export writes all production runs with their items and materials.
 var Export = transfer.Export[Run]("production-runs", 200, transfer.ListPage(exported, `
@@ -30,7 +30,8 @@ var Export = transfer.Export[Run]("production-runs", 200, transfer.ListPage(expo
 					'cost_per_gram', trim_scale(m.cost_per_gram),
 					'reported_grams', trim_scale(material_reported(m.run_id, m.spool_id, m.id)),
 					'outside_grams', trim_scale(material_outside(m.run_id, m.spool_id, m.id)),
-					'actual_reported', m.actual_reported, 'exchanged_at', event_time(m.exchanged_at))
+					'actual_reported', m.actual_reported, 'exchanged_at', event_time(m.exchanged_at),
+						'weighed_at', event_time(material_weighed(m.run_id, m.spool_id)))
 					order by m.created_at, m.id), '[]')
 				from run_materials m join spools s on s.id = m.spool_id
 				where m.run_id = production_runs.id) as materials
@@ -40,7 +41,7 @@ var exportDoc = &server.Doc{
 	ID: "exportProductionRuns", Tag: Tag, Summary: "Export production runs",
 	Description: transfer.ExportDescription +
 		"item and each material of a run, with the fields of the run repeated, " +
-		"and a row for a run without either. Runs are in the order of their creation.",
+		"and one row for a run that has neither. Runs are in the order of their creation.",
 }
 
 // exported returns the list of the selected production runs for an export, which names the columns itself.

@@ -23,14 +23,14 @@ func TestExport(t *testing.T) {
 	}
 	c.Post(t, runs+"/"+full+"/complete", nil).Want(200)
 
-	c.WantExported(t, runs, plain, full)
+	c.WantExported(t, runs, nil, plain, full)
 	rows := c.Exported(t, runs, "csv")
 	if len(rows) != 6 { // one row has a line break
 		t.Fatalf("%d rows: %q", len(rows), rows)
 	}
 	if !strings.HasPrefix(rows[0], "id,status,printer_id,printer_name,") ||
 		!strings.HasSuffix(rows[0], ",materials.cost_per_gram,materials.reported_grams,materials.outside_grams,"+
-			"materials.actual_reported,materials.exchanged_at,variance_analysis.material_variance_grams,"+
+			"materials.actual_reported,materials.exchanged_at,materials.weighed_at,variance_analysis.material_variance_grams,"+
 			"variance_analysis.material_variance_percent,variance_analysis.time_variance_hours,"+
 			"variance_analysis.time_variance_percent,likely_completed_at") {
 		t.Errorf("the header is %s", rows[0])

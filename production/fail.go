@@ -8,7 +8,7 @@ import (
 	"spoolwright/value"
 )
 
-// FailureReason is why a run or its pieces failed, or why it was cancelled.
+// FailureReason is the reason why a run or its pieces failed, or why the run was cancelled.
 type FailureReason string
 
 // Enum returns all reasons.
@@ -77,14 +77,14 @@ const endRules = " adds an entry of the kind `wasted` to each spool's usage ledg
 	"`fail` and `cancel` together end a run only once: later requests return `RUN_ALREADY_COMPLETED` after " +
 	"`complete`, else `RUN_NOT_OPEN`.\n\n" +
 	"The wasted grams of a material are the difference of both weights of its spool, if they are recorded, else " +
-	"`wasted_grams`, else its `actual_weight_grams`, else what printers have reported for the run " +
-	"(`reported_grams`), else 0. What was reported has left the spool before, and is not deducted again. Instead of " +
+	"`wasted_grams`, else its `actual_weight_grams`, else the grams that printers reported for the run " +
+	"(`reported_grams`), else 0. Reported grams have left the spool already, and are not deducted again. Instead of " +
 	"its `id`, `spool_id` or `spool_number` name a material if no other one of the run has the spool. For a run of one " +
 	"material, the request may have `wasted_grams` without `materials`.\n\n" + endWarnings + "\n\n" +
 	"Sets `status`, `completed_at`, `actual_total_filament_grams` and `actual_print_time_hours` as " +
 	"`completeProductionRun` does, `inventory_updated`, and `failure_reason` and `failure_notes` to `reason` and " +
-	"`notes`, if they are sent. The costs of the run are those of this moment. Afterwards `correctProductionRun` and " +
-	"`reopenProductionRun` change all that.\n\n" + endTimes + "\n\n"
+	"`notes`, if they are sent. The costs of the run are those of this moment. Later, `correctProductionRun` and " +
+	"`reopenProductionRun` can change all of this.\n\n" + endTimes + "\n\n"
 
 var failDoc = &server.Doc{
 	ID: "failProductionRun", Tag: Tag, Summary: "Record that a run failed, and the filament it wasted",

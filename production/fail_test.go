@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"spoolwright/production"
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 	"spoolwright/value"
 )
 

@@ -25,7 +25,7 @@ type RunFileQuery struct {
 	Filaments value.Optional[string]     `query:"filaments"`
 }
 
-// RunFileResult says what run was made of a file.
+// RunFileResult describes the run that was made from a file.
 type RunFileResult struct {
 	DryRun       bool                  `json:"dry_run" rule:"notNull"`
 	RunID        *value.UUID           `json:"run_id"`
@@ -49,7 +49,7 @@ const (
 	maxFileHours = 100_000
 )
 
-// RunFileMaterial is a filament of a file, and the spool that is proposed for it.
+// RunFileMaterial is a filament of a file, and the spool proposed for it.
 type RunFileMaterial struct {
 	Profile      *string           `json:"profile"`
 	FileMaterial *string           `json:"file_material"`
@@ -65,18 +65,18 @@ type RunFileMaterial struct {
 
 var fromFileDoc = &server.Doc{
 	ID: "createProductionRunFromFile", Tag: Tag, Summary: "Create a production run from a sliced file",
-	Description: "The body is a file as for `createProductFromFile`, of which the service keeps nothing. The run's " +
+	Description: "The body is a file as for `createProductFromFile`. The service does not keep the file. The run's " +
 		"`estimated_print_time_hours` and `estimated_total_filament_grams` are those of the file, and its `notes` name " +
 		"the file.\n\n" +
-		"The item of the run is the product that `product_id` names, or else the newest product that was made from this " +
-		"file (`file_sha256`), or else from one with this name. Without such a product, the run has no item, and " +
-		"`warnings` say so. If the product has plates, `plate` chooses the item; without it, the run prints the product " +
-		"with all its plates. With `order_id`, the item prints that of the order with the product, or with the product " +
-		"of the plate.\n\n" +
-		"A material of the run is a spool in stock of a filament that is equal to one of the file: material, colour and " +
-		"diameter. A spool that is loaded in the printer comes first, one in another printer last; then one with enough " +
-		"filament that no other run needs, the emptiest of these. A filament without such a spool becomes no material, " +
-		"and `warnings` say so.",
+		"The item of the run is the product that `product_id` names, or else the newest product made from this file " +
+		"(`file_sha256`), or else the newest product made from a file with this name. Without such a product, the run has " +
+		"no item, and `warnings` report it. If the product has plates, `plate` chooses the item; without it, the run " +
+		"prints the product with all its plates. With `order_id`, the item prints the item of the order with the product, " +
+		"or with the product of the plate.\n\n" +
+		"A material of the run is a spool in stock of a filament that is equal to one of the file: material, color and " +
+		"diameter. A spool loaded in the printer comes first, and one loaded in another printer last. Otherwise spools " +
+		"with enough filament that no other run needs come first, and of these the emptiest. A filament without such a " +
+		"spool does not become a material, and `warnings` say so.",
 	Errors: append(slices.Clone(catalog.FileErrors), errUnknownOrderOfFile),
 }
 
@@ -105,7 +105,7 @@ func (h handlers) fromFile(ctx context.Context, r *server.Request[RunFileQuery],
 	return server.Encode(*out)
 }
 
-// runOfFile creates the run. A dry run creates it, too, so that it finds the same errors.
+// runOfFile creates the run. A dry run also creates it, so that it finds the same errors.
 func (h handlers) runOfFile(ctx context.Context, q *RunFileQuery, f catalog.SlicedFile) (*RunFileResult, error) {
 	plan, err := catalog.PlanRun(ctx, h.db, f, catalog.FileQuery{FileName: q.FileName, Plate: q.Plate, Pieces: q.Pieces,
 		Filaments: q.Filaments})
@@ -167,7 +167,7 @@ func (h handlers) itemOfFile(ctx context.Context, q *RunFileQuery, out *RunFileR
 		case !q.OrderID.IsNull():
 			return errUnknownOrderOfFile
 		}
-		out.warn("No product was made from this file, so that the run has none.")
+		out.warn("No product was made from this file, so the run has no item.")
 		return nil
 	}
 	var found struct {
@@ -257,12 +257,12 @@ func (h handlers) materialsOfFile(ctx context.Context, q *RunFileQuery, out *Run
 		in.Materials = append(in.Materials, RunMaterial{SpoolID: value.Some(s.SpoolID),
 			EstimatedWeight: value.Some(m.Weight)})
 		if !s.Enough {
-			out.warn("The spool #%d has less filament than the file needs and other runs leave.", s.Number)
+			out.warn("Spool #%d has too little filament for the file if other runs take theirs first.", s.Number)
 		}
 	}
 	for i, m := range out.Materials {
 		if m.SpoolID == nil && m.Weight != 0 {
-			out.warn("No spool in stock is equal to filament %d of the file.", i+1)
+			out.warn("No spool in stock matches filament %d of the file.", i+1)
 		}
 	}
 	return nil

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 )
 
 // sliced sends a file of the tests of the slicers.
@@ -36,7 +36,7 @@ func TestRunFromFile(t *testing.T) {
 	dry.Shows(map[string]string{"dry_run": "true", "run_id": "null", "product_id": "null", "quantity": "3",
 		"estimated_total_filament_grams": "11.97", "materials.0.weight_grams": "11.97", "materials.0.match": "equal",
 		"materials.0.spool_id": opened, "materials.0.spool_number": "3", "materials.0.enough": "true",
-		"warnings.0.text": "No product was made from this file, so that the run has none."})
+		"warnings.0.text": "No product was made from this file, so the run has no item."})
 	c.Get(t, runs).Want(200).Shows(map[string]string{"total": "0"})
 
 	made := sliced(t, c, slicedRun, "prusaslicer.gcode").Want(200)

@@ -8,7 +8,7 @@ import (
 
 	"spoolwright/server"
 	"spoolwright/spoolman"
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 )
 
 // A run that has deducted filament is hidden when it is removed, and can be restored. Any other run is deleted.

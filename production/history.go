@@ -66,7 +66,7 @@ type ItemState struct {
 const maxStates = 150
 
 // remember returns a statement that adds an action to the history of a run. state is the result of run_state before
-// the action. The audit log has corrections, too. materials are all materials of the run; items are the items that the
+// the action. The audit log also has corrections. materials are all materials of the run; items are the items that the
 // action changes.
 func remember(
 	run, action string, reason any, state string, materials []MaterialState, items []ItemState,
@@ -87,8 +87,8 @@ func remember(
 		value.NewID(), run, action, reason, state[:len(state)-1]+","+string(lists[1:])), nil
 }
 
-// remember calls the function remember for the run that r has read. The statement must run before the materials and
-// items change.
+// remember calls the function remember for the run that r read. The statement must run before the materials and items
+// change.
 func (r *reading) remember(run, action string, reason any) (*db.Stmt, error) {
 	var materials []MaterialState
 	for _, m := range r.run.materials {
@@ -104,8 +104,8 @@ func (r *reading) remember(run, action string, reason any) (*db.Stmt, error) {
 var historyDoc = &server.Doc{
 	ID: "listProductionRunHistory", Tag: Tag, Summary: "List the history of a run",
 	Description: "Lists who ended, corrected or reopened the run, or exchanged a spool in it, when and why, newest " +
-		"first. `before` is the run before that, with its materials, and with the items if the request had some. " +
-		"Entries stay.",
+		"first. `before` is the state of the run before the action, with its materials, and with the items if the request " +
+		"had any. Entries stay.",
 }
 
 // HistoryFilter are the parameters of the history of a run.

@@ -2,6 +2,7 @@ package production
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -28,6 +29,12 @@ type RunItem struct {
 	FailureReason         value.Optional[FailureReason] `json:"failure_reason"`
 	EstimatedMaterialCost value.Optional[value.Decimal] `json:"estimated_material_cost" rule:"maximum=999999999"`
 	EstimatedTotalCost    value.Optional[value.Decimal] `json:"estimated_total_cost" rule:"maximum=999999999"`
+}
+
+// ChangedRunItem is an item after a change.
+type ChangedRunItem struct {
+	RunItem
+	Warnings []EndWarning `json:"warnings" rule:"readOnly,notNull"`
 }
 
 // productField returns the name of the field that names the product.
@@ -71,13 +78,16 @@ const itemColumns = `i.id, i.product_id, p.name as product_name, i.order_item_id
 
 var addItemDoc = &server.Doc{
 	ID: "addProductionRunItem", Tag: Tag, Summary: "Add a product to a run",
-	Description: "The defaults of the estimated costs come from the current costs of the product, and do not " +
-		"change with them later. With `order_item_id`, the pieces count for an item of an order, which must have " +
-		"the same product or a product with this one as a component, at any level; `getOrder` shows what that does.",
+	Description: "The defaults of the estimated costs come from the current costs of the product, and do not change " +
+		"with them later. With `order_item_id`, the pieces count for an item of an order. That item must have the same " +
+		"product, or a product with this one as a component, at any level; `getOrder` shows the effect. " +
+		countedItem,
 	Errors: []*server.Error{errUnknownProduct, errUnknownOrderItem},
 }
 
-func (h handlers) addItem(ctx context.Context, r *server.Request[RunItem]) (server.Created[RunItem], error) {
+const countedItem = "`warnings` has `COUNTED_SINCE` if the run is completed and its pieces were counted after its end."
+
+func (h handlers) addItem(ctx context.Context, r *server.Request[RunItem]) (server.Created[ChangedRunItem], error) {
 	id, run, in := value.NewID(), r.ID("id"), &r.In
 	args := []any{id, run, in.Quantity.Or(1), in.SuccessfulQuantity.Arg(), in.FailedQuantity.Arg(),
 		in.EstimatedMaterialCost.Arg(), in.EstimatedTotalCost.Arg(), server.MaxEntries, in.FailureReason.Arg(),
@@ -109,12 +119,13 @@ func (h handlers) addItem(ctx context.Context, r *server.Request[RunItem]) (serv
 	if !in.OrderItemID.IsNull() {
 		statements = append(statements, h.orders.Follow(run))
 	}
-	err := h.db.Write(ctx, statements...)
+	var balances string
+	err := h.db.Write(ctx, append(statements, h.orders.Settle(run), catalog.Balanced(run).Into(&balances))...)
 	switch {
 	case err != nil:
 		return nil, itemError(err)
 	case item.Rows() == 1:
-		return item.Object(), nil
+		return server.Extend(item.Object(), "warnings", countedSince(balances))
 	case locked.Rows() == 0:
 		return nil, server.ErrNotFound
 	case full:
@@ -123,16 +134,16 @@ func (h handlers) addItem(ctx context.Context, r *server.Request[RunItem]) (serv
 	return nil, order.err(in)
 }
 
-// lockRun returns a statement that locks a run until the end of the transaction. So concurrent requests cannot fill
-// its lists beyond the limit. Changes of items and materials also wait for complete and for an edit with If-Match,
-// and these wait for the changes. The statements after lockRun see the changes of the transaction for which it
-// waited.
+// lockRun returns a statement that locks a run until the end of the transaction. The lock keeps concurrent requests
+// from filling the run's lists beyond the limit. It also makes changes of items and materials, complete, and edits
+// with If-Match wait for each other. The statements after lockRun see the changes of the transaction that it waited
+// for.
 func lockRun(run string) *db.Stmt {
 	return db.SQL(`select deducted_at is not null as completed from production_runs
 		where id = $1 and hidden_at is null for no key update`, run)
 }
 
-// orderItem tells why an item of a run cannot print an item of an order.
+// orderItem is the reason why an item of a run cannot print an item of an order.
 type orderItem struct {
 	problem *string
 	product bool // whether the product exists
@@ -187,12 +198,14 @@ const visibleRun = `exists (select from production_runs r where r.id = $2 and r.
 var updateItemDoc = &server.Doc{
 	ID: "updateProductionRunItem", Tag: Tag, Summary: "Update an item of a run",
 	Description: "Records the numbers of good and failed pieces. A change of the quantity or the product does not " +
-		"change the estimated costs. The costs of a completed run follow from its pieces, at the prices of its end.",
+		"change the estimated costs. The costs of a completed run follow from its pieces, at the prices of its end. " +
+		countedItem,
 	Errors: []*server.Error{errUnknownProduct, errUnknownOrderItem},
 }
 
-func (h handlers) updateItem(ctx context.Context, r *server.Request[RunItem]) (server.OK[RunItem], error) {
+func (h handlers) updateItem(ctx context.Context, r *server.Request[RunItem]) (server.OK[ChangedRunItem], error) {
 	run, id, in := r.ID("id"), r.ID("item_id"), &r.In
+	var balances string
 	item := db.SQL(`
 		select `+itemColumns+` from run_items i join products p on p.id = i.product_id
 		where i.id = $1 and i.run_id = $2 and `+visibleRun, id, run)
@@ -206,7 +219,7 @@ func (h handlers) updateItem(ctx context.Context, r *server.Request[RunItem]) (s
 		unlink := in.OrderItemID.Set && in.OrderItemID.IsNull()
 		known := ""             // a removed product is allowed only if the item has it already
 		named := "null::uuid"   // the product that the SKU or a file names
-		product := "product_id" // of the item then
+		product := "product_id" // of the item after the update
 		if in.ProductID.Set {
 			args = append(args, in.ProductID.Arg())
 			product = fmt.Sprintf("$%d::uuid", len(args))
@@ -229,7 +242,7 @@ func (h handlers) updateItem(ctx context.Context, r *server.Request[RunItem]) (s
 				when exists (select from production_runs r where r.id = $2 and r.status = 'pending')
 				then product_bom(` + product + `, ` + alone + `) end`
 		}
-		if newProduct && !unlink { // the item of an order that the item goes on printing
+		if newProduct && !unlink { // the item of an order that the item continues to print
 			args = append(args, in.OrderItemID.Arg())
 			known += fmt.Sprintf(` and (order_item_id is null or order_item_id <> coalesce($%d::uuid, order_item_id)
 				or `, len(args)) + h.orders.Problem("order_item_id", product) + ` is distinct from 'OTHER_PRODUCT')`
@@ -255,7 +268,8 @@ func (h handlers) updateItem(ctx context.Context, r *server.Request[RunItem]) (s
 		if newProduct && !unlink {
 			statements = append(statements, h.otherProduct(run, id, in, &other))
 		}
-		err := h.db.Write(ctx, append(statements, update, item, estimate(run), h.orders.Follow(run))...)
+		err := h.db.Write(ctx, append(statements, update, item, estimate(run), h.orders.Follow(run),
+			h.orders.Settle(run), catalog.Balanced(run).Into(&balances))...)
 		switch {
 		case err != nil:
 			return nil, itemError(err)
@@ -268,11 +282,14 @@ func (h handlers) updateItem(ctx context.Context, r *server.Request[RunItem]) (s
 			return nil, order.err(in)
 		}
 	}
-	return server.One(item, nil)
+	if err := server.Found(item, nil); err != nil {
+		return nil, err
+	}
+	return server.Extend(item.Object(), "warnings", countedSince(balances))
 }
 
-// otherProduct returns a statement that sets other to whether an item of a run prints an item of an order, and goes on
-// printing it, that needs no pieces of the product that the request names.
+// otherProduct returns a statement that sets other to true if the item of the run continues to print an item of an
+// order that needs no pieces of the product in the request.
 func (h handlers) otherProduct(run, id string, in *RunItem, other *bool) *db.Stmt {
 	args := []any{id, run, in.OrderItemID.Arg(), in.ProductID.Arg()}
 	product := in.product(&args)
@@ -284,7 +301,7 @@ func (h handlers) otherProduct(run, id string, in *RunItem, other *bool) *db.Stm
 }
 
 const (
-	otherOrderProduct     = "is an item of an order with another product, of which this product is no part"
+	otherOrderProduct     = "is an item of an order with another product, and this product is not a part of it"
 	otherOrderItemProduct = "must be the product of the order's item that this item prints, or a part of it"
 	cancelledOrder        = "is an item of a cancelled order"
 
@@ -332,16 +349,32 @@ func orderItemError(problem string) error {
 
 var deleteItemDoc = &server.Doc{
 	ID: "removeProductionRunItem", Tag: Tag, Summary: "Remove an item from a run",
-	Description: "Items can be removed even after the run was completed. The materials of the run do not change.",
+	Description: "Items can be removed even after the run was completed. The materials of the run do not change. " +
+		countedRemoval,
 }
 
+const countedRemoval = "If the run was completed and its pieces were counted after its end, the header `Warnings` " +
+	"of the response is a JSON array with `COUNTED_SINCE`, as the `warnings` of `correctProductionRun`."
+
 func (h handlers) deleteItem(ctx context.Context, r *server.Request[struct{}]) (server.NoContent, error) {
+	run, balances := r.ID("id"), ""
 	deleted := db.SQL(`
 		with changed as (
 			delete from run_items where id = $1 and run_id = $2 and `+visibleRun+` returning run_id
 		), `+touched+`
-		select run_id from changed`, r.ID("item_id"), r.ID("id"))
-	return nil, server.Found(deleted, h.db.Write(ctx, lockRun(r.ID("id")), deleted, estimate(r.ID("id"))))
+		select run_id from changed`, r.ID("item_id"), run)
+	err := h.db.Write(ctx, lockRun(run), deleted, estimate(run), h.orders.Settle(run),
+		catalog.Balanced(run).Into(&balances))
+	return removal(balances, server.Found(deleted, err))
+}
+
+// removal returns the response to the removal of pieces of a run. balances is the result of catalog.Balanced.
+func removal(balances string, err error) ([]byte, error) {
+	warnings := countedSince(balances)
+	if err != nil || len(warnings) == 0 {
+		return nil, err
+	}
+	return json.Marshal(warnings)
 }
 
 // Check reports more good and failed pieces than the quantity, if the request has a quantity.

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 )
 
 // A run in a list has its first products, spools and orders, so that people know what it prints.

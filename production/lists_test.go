@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 )
 
 func TestCreateRunWithLists(t *testing.T) {

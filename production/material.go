@@ -28,6 +28,7 @@ type RunMaterial struct {
 	Outside         value.Decimal                 `json:"outside_grams" rule:"readOnly"`
 	ActualReported  bool                          `json:"actual_reported" rule:"readOnly,notNull"`
 	ExchangedAt     value.Timestamp               `json:"exchanged_at" rule:"readOnly"`
+	WeighedAt       value.Timestamp               `json:"weighed_at" rule:"readOnly"`
 }
 
 // errUnknownSpool returns the error for a material whose spool does not exist.
@@ -61,7 +62,7 @@ const materialColumns = `m.id, m.spool_id,
 	m.estimated_purge_grams, m.actual_purge_grams, m.cost_per_gram,
 	material_reported(m.run_id, m.spool_id, m.id) as reported_grams,
 	material_outside(m.run_id, m.spool_id, m.id) as outside_grams, m.actual_reported,
-	m.exchanged_at`
+	m.exchanged_at, material_weighed(m.run_id, m.spool_id) as weighed_at`
 
 var (
 	errUnknownProduct = server.BadRequest("UNKNOWN_REFERENCE", "%s does not name a product", "product_id").
@@ -78,8 +79,8 @@ const actualWeightRule = "Send either `actual_weight_grams`, as a slicer or prin
 
 var addMaterialDoc = &server.Doc{
 	ID: "addProductionRunMaterial", Tag: Tag, Summary: "Add a spool to a run",
-	Description: "The default of `cost_per_gram` is the current value of the spool, and does not change with it " +
-		"later. A spool may be added more than once.\n\n" + actualWeightRule,
+	Description: "The default of `cost_per_gram` is the current value of the spool, and does not change later. A spool " +
+		"may be added more than once.\n\n" + actualWeightRule,
 	Errors: []*server.Error{errUnknownSpool, errCompleted},
 }
 
@@ -149,8 +150,8 @@ var updateMaterialDoc = &server.Doc{
 
 // errReported is the error of a change that would remove a spool from a run although printers reported its use.
 var errReported = server.Conflict("MATERIAL_REPORTED",
-	"Printers have reported use of the spool for the run, so that the run keeps the spool as a material; its actual "+
-		"weight may be 0").On("spool_id")
+	"Printers reported use of the spool for the run, so the run keeps the spool as a material; its actual weight may "+
+		"be 0").On("spool_id")
 
 // unreported is a SQL condition: no printer has reported use of the material m's spool for its run, or another
 // material of the run has the same spool. The run must be locked.
@@ -249,8 +250,8 @@ func materialError(err error) error {
 
 var deleteMaterialDoc = &server.Doc{
 	ID: "removeProductionRunMaterial", Tag: Tag, Summary: "Remove a material from a run",
-	Description: "The spool does not change. After `complete`, a material cannot be removed, and while the run is " +
-		"open, not the last one of a spool that printers reported for the run.",
+	Description: "The spool does not change. A material cannot be removed after `complete`. While the run is open, the " +
+		"last material of a spool that printers reported for the run cannot be removed either.",
 	Errors: []*server.Error{errReported.On(), errCompleted},
 }
 

@@ -3,7 +3,7 @@ package production_test
 import (
 	"testing"
 
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 )
 
 // Items name their product by its id or its SKU, and materials their spool by its id or its number.

@@ -3,7 +3,7 @@ package production_test
 import (
 	"testing"
 
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 )
 
 // Complete, fail and cancel name a material by its id or its spool, and a run of one material needs no name.

@@ -3,7 +3,7 @@ package production_test
 import (
 	"testing"
 
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 )
 
 const printersURL = "/api/v1/printers"

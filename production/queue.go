@@ -47,7 +47,7 @@ var queueDoc = &server.Doc{
 	Description: "Runs that are in progress or paused come first. The pending runs of a printer follow in the " +
 		"order of `queue_position`, those without one last, in the order of their creation; " +
 		"`moveProductionRun` moves one. Expected times follow from the estimates at each request: a run that starts, " +
-		"ends or fails shifts the others. `steps` is what `getProductionRunCheck` says of each run.",
+		"ends or fails shifts the others. `steps` are the steps that `getProductionRunCheck` returns for each run.",
 }
 
 func (h handlers) queue(ctx context.Context, r *server.Request[QueueFilter]) (server.OK[Queue], error) {
@@ -118,8 +118,8 @@ var moveDoc = &server.Doc{
 	Description: "Moves the run to a `place` among the unfinished runs of its printer, as `getQueue` counts them, and " +
 		"shifts the pending runs between its old and its new place. It does not pass runs that have started, and " +
 		"takes the last place if there are fewer. The pending runs get the values 1, 2, 3 and so on of " +
-		"`queue_position`, except those behind both places that had none. For a run that has the place, or that has " +
-		"started, the operation changes nothing and returns the run. One that has ended cannot be moved " +
+		"`queue_position`, except runs after both places that had no value. If the run is already at the place, or has " +
+		"started, the operation changes nothing and returns the run. A run that has ended cannot be moved " +
 		"(`RUN_NOT_OPEN`).",
 	Errors: []*server.Error{errNotQueued},
 }

@@ -123,7 +123,7 @@ end $$;
 -- Returns the grams that each unfinished run still takes from its spools, and the printer of the run. The grams are
 -- the weights of the run's materials less the grams that printers have reported. If printers reported a spool
 -- without such a weight, the reported grams reduce the weights of other spools of the run: first the spools of the
--- same material and colour.
+-- same material and color.
 create or replace function unfinished_materials()
 returns table (run_id uuid, printer_id uuid, spool_id uuid, grams numeric)
 language sql stable as $$
@@ -171,8 +171,8 @@ language sql stable as $$
 $$;
 
 -- Reports whether the printer prints another run, so that the run, which has the status run_status, cannot start on
--- it. This is the only place with the rule. A paused print is still on the printer, so pending runs wait for it. Of
--- several paused runs, any can continue.
+-- it. This is the only place with the rule. A paused print is still on the printer, so pending runs wait for it. Any
+-- of several paused runs can continue.
 create or replace function printer_is_busy(printer uuid, run uuid, run_status text) returns boolean
 language sql stable as $$
 	select exists (
@@ -182,8 +182,8 @@ language sql stable as $$
 	)
 $$;
 
--- Returns a text for people that describes the filament of a spool, to tell that it has changed since a run was
--- planned.
+-- Returns a description of the filament of a spool for people. It is used to report that the filament has changed
+-- since a run was planned.
 create or replace function spool_filament(spool spools) returns text language sql immutable as $$
 	select material_label(spool.material_type, spool.material_name) || ' ' || spool.color
 		|| case when spool.diameter_mm <> 1.75 then ' ' || trim_scale(spool.diameter_mm) || ' mm' else '' end

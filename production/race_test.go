@@ -11,7 +11,7 @@ import (
 	"spoolwright/inventory"
 	"spoolwright/orders"
 	"spoolwright/production"
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 	"spoolwright/value"
 )
 

@@ -2,7 +2,10 @@ package production
 
 import (
 	"context"
+	"fmt"
+	"slices"
 
+	"spoolwright/catalog"
 	"spoolwright/db"
 	"spoolwright/server"
 	"spoolwright/value"
@@ -14,24 +17,24 @@ type ReopenRequest struct {
 }
 
 var errNotEnded = server.BadRequest("RUN_NOT_ENDED",
-	"The run has not been ended by complete, fail or cancel; there is nothing to change about its end")
+	"The run was not ended by complete, fail or cancel, so it has no end to change")
 
 var reopenDoc = &server.Doc{
-	ID: "reopenProductionRun", Tag: Tag, Summary: "Let a run that has ended print again",
-	Description: "Takes back all that `completeProductionRun`, `failProductionRun` or `cancelProductionRun` has done. " +
+	ID: "reopenProductionRun", Tag: Tag, Summary: "Reopen a run that has ended",
+	Description: "Reverses everything that `completeProductionRun`, `failProductionRun` or `cancelProductionRun` did. " +
 		"The run is `in_progress`, or `pending` if it has no `started_at`, and ends again like any run. If printers have " +
 		"reported use for a run without `started_at`, that is the time of their first report.\n\n" +
-		"Entries of the usage ledgers return what the end took from each spool, and use outside of the run that it had " +
-		"counted is outside again. What printers have reported stays, and leaves the spool if it came after the end. The " +
-		"materials have the `actual_weight_grams` and `cost_per_gram` that they had before the end. `completed_at`, " +
-		"`actual_print_time_hours`, the costs and their " +
-		"prices, `failure_reason` and `failure_notes` are null. The run reserves filament again, the hours no longer " +
-		"count for the printer, and its good pieces are no longer in stock. An order that is `done` stays so. The numbers " +
-		"of pieces of items stay until the run ends again.\n\n" +
-		"The printer must be as free as for a paused run that continues: while another run is in progress on it, the " +
-		"response is `PRINTER_BUSY`. A run that has not ended cannot be reopened (`RUN_NOT_ENDED`). " +
-		"`warnings` is what `getProductionRunCheck` says, for example that an order of the run is cancelled. " +
-		"The body may be empty.",
+		"Entries of the usage ledgers return the grams that the end took from each spool, and use outside of the run that " +
+		"it had counted is outside again. A spool that was weighed after the end keeps its weight. Grams that printers " +
+		"reported stay, and those reported after the end are now taken from the spool. The materials again have the " +
+		"`actual_weight_grams` and `cost_per_gram` that they had before the end. `completed_at`, " +
+		"`actual_print_time_hours`, the costs and their prices, `failure_reason` and `failure_notes` are null. The run " +
+		"reserves filament again, the hours no longer count for the printer, and its good pieces are no longer in stock. " +
+		"An order that is `done` stays so. The numbers of pieces of items stay until the run ends again.\n\n" +
+		"As for a paused run that continues, the printer must be free: while another run is in progress on it, the " +
+		"response is `PRINTER_BUSY`. A run that has not ended cannot be reopened (`RUN_NOT_ENDED`). `warnings` are the " +
+		"steps of `getProductionRunCheck`, for example that an order of the run is cancelled, and `WEIGHED_SINCE` and " +
+		"`COUNTED_SINCE`. The body may be empty.",
 	Errors: []*server.Error{errNotEnded, errBusy},
 }
 
@@ -60,6 +63,7 @@ func (h handlers) reopen(ctx context.Context, r *server.Request[ReopenRequest]) 
 	reads = append([]*db.Stmt{reads[0], alone, state}, append(reads[1:], h.orders.Lock(id))...)
 
 	checks := h.checks(`select $1::uuid as id`, id)
+	weighed, balances := []CheckStep{}, ""
 	return respondWith(ctx, func(ctx context.Context, stmts ...*db.Stmt) error {
 		return h.db.Decide(ctx, reads, func() ([]*db.Stmt, error) {
 			if err := read.read(); err != nil {
@@ -81,23 +85,27 @@ func (h handlers) reopen(ctx context.Context, r *server.Request[ReopenRequest]) 
 			}
 			writes := []*db.Stmt{before}
 			if read.run.deducted { // the ledger is dated by the end of the run, which reopening removes
-				writes = append(writes, take(id, e.kind, takenBack(read.run.materials))...)
+				back := takenBack(read.run.materials)
+				writes = append(writes, take(id, e.kind, back)...)
+				weighed = keptWeights(back, read.run.materials)
 			}
 			writes = append(writes, h.restart(id, read.hooks)...)
-			return append(append(writes, h.orders.Follow(id)), stmts...), nil
+			writes = append(writes, h.orders.Follow(id), h.orders.Settle(id), catalog.Balanced(id).Into(&balances))
+			return append(writes, stmts...), nil
 		})
 	}, id, stateColumns, func() ([]CheckStep, error) {
 		all, err := readSteps(checks)
-		return all[id], err
+		return append(append(weighed, steps(countedSince(balances))...), all[id]...), err
 	}, checks)
 }
 
-// takenBack returns the filament that the spools get back. Afterwards, the use of the run is what printers have
+// takenBack returns the filament that the spools get back. Afterwards, the use of the run is the grams that printers
 // reported, including reports after its end.
 func takenBack(materials []endingMaterial) (all []SpoolDeduction) {
 	for len(materials) > 0 {
 		spool := materials[0]
-		d := SpoolDeduction{SpoolID: value.UUID(spool.SpoolID), Previous: spool.Remaining}
+		d := SpoolDeduction{SpoolID: value.UUID(spool.SpoolID), Previous: spool.Remaining, weighed: spool.AfterEnd,
+			from: spool.AfterEnd.From(spool.Remaining)}
 		for len(materials) > 0 && materials[0].SpoolID == spool.SpoolID {
 			m := materials[0]
 			d.Reported += orZero(m.Reported)
@@ -105,11 +113,24 @@ func takenBack(materials []endingMaterial) (all []SpoolDeduction) {
 			materials = materials[1:]
 		}
 		rest := d.Reported - spool.Recorded
-		d.New, d.Shortfall = left(spool.Remaining, rest, spool.Short)
+		d.undo(spool.Own, rest, spool.Short)
 		d.silent = rest == 0
 		all = append(all, d)
 	}
 	return all
+}
+
+// keptWeights returns warnings about the spools that keep their weights, because they were weighed after the end.
+func keptWeights(back []SpoolDeduction, materials []endingMaterial) []CheckStep {
+	steps := []CheckStep{}
+	for _, d := range back {
+		i := slices.IndexFunc(materials, func(m endingMaterial) bool { return value.UUID(m.SpoolID) == d.SpoolID })
+		if m := materials[i]; d.weighed != nil && !d.silent {
+			steps = append(steps, CheckStep{Code: "WEIGHED_SINCE", SpoolID: &d.SpoolID, Detail: fmt.Sprintf(
+				"%s (spool %d) was weighed after the run ended, and keeps %s g", m.SpoolName, m.SpoolNumber, m.Remaining)})
+		}
+	}
+	return steps
 }
 
 // restart returns the statements that remove the end of a run and send the event to the webhooks.

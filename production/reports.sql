@@ -5,22 +5,23 @@
 --     among these the run that started last
 --   * the only run in progress or paused that has the spool and no printer; if printer is null, also a run with a
 --     printer
---   * the run that ended last on the printer, if a request ended it in the last 15 minutes and printer is not null. A
---     client may send its last report late. Without a known printer, a report after the end of a run may be of
+--   * the run that ended last on the printer, if a request ended it in the last 15 minutes and printer is not null,
+--   because a client may send its last report late. Without a known printer, a report after the end of a run may be of
 --     another print. A run that neither started nor used filament, such as a run that was cancelled while it was
 --     pending, has not printed, and does not count.
 --
 -- A run ends when complete, fail or cancel ends it, or else at completed_at. The function reads the newest 200 runs
 -- of the spool.
 create or replace function reporting_run(printer uuid, spool uuid)
-returns table (run uuid, printer_id uuid, updated_at timestamptz, ended boolean) language plpgsql stable as $$
+returns table (run uuid, printer_id uuid, updated_at timestamptz, ended boolean,
+	ended_at timestamptz) language plpgsql stable as $$
 declare
 	tenant uuid := nullif(current_setting('app.tenant_id', true), '')::uuid;
 	found_run record;
 begin
 	if printer is not null then
 		return query
-			select r.id, r.printer_id, r.updated_at, false
+			select r.id, r.printer_id, r.updated_at, false, r.ended_at
 			from production_runs r
 			where r.tenant_id = tenant and r.status in ('in_progress', 'paused') and r.printer_id = printer
 				and r.hidden_at is null -- as in the index of lists by status
@@ -45,14 +46,15 @@ begin
 	limit 1;
 	if found then
 		if found_run.printing_runs = 1 then
-			return query select found_run.id, found_run.printer_id, found_run.updated_at, false;
+			return query select found_run.id, found_run.printer_id, found_run.updated_at, false,
+				found_run.ended_at;
 		end if;
 		return;
 	end if;
 
 	if printer is not null then
 		return query
-			select r.id, r.printer_id, r.updated_at, r.deducted_at is not null
+			select r.id, r.printer_id, r.updated_at, r.deducted_at is not null, r.ended_at
 			from (
 				select x.* from (
 					select x.* from production_runs x
@@ -73,10 +75,10 @@ begin
 end $$;
 
 -- Returns the last time at which a run of the spool started or was completed, or null. It reads only runs whose
--- filament is not deducted, and only the newest 200 runs of the spool. The ledger has different entries for reports
--- without a run before and after this time, so that use_outside_runs can tell them apart. It cannot if the run gets
--- the spool later.
-create or replace function last_bound(spool uuid) returns timestamptz language plpgsql stable as $$
+-- filament is not deducted, and only the newest 200 runs of the spool. Reports without a run get different ledger
+-- entries before and after this time, so that use_outside_runs can distinguish them. It cannot if the run gets the
+-- spool later.
+create or replace function last_run_boundary(spool uuid) returns timestamptz language plpgsql stable as $$
 declare
 	tenant uuid := nullif(current_setting('app.tenant_id', true), '')::uuid;
 begin
@@ -163,9 +165,11 @@ begin
 	end if;
 
 	select * into used from report_use(spool_number, weight, length, token, repeat_seconds,
-		coalesce(printer, r.printer_id), r.run, coalesce(r.ended and stated, false),
-		case when in_runs and (r.run is null or least(weight, length) < 0) then last_bound(spool) end,
-		case when r.ended then from_reports end);
+		( -- locked, so that nobody deletes it before the ledger refers to it
+			select p.id from printers p where p.tenant_id = tenant and p.id = coalesce(printer, r.printer_id) for key share
+		), r.run, coalesce(r.ended and stated, false),
+		case when in_runs and (r.run is null or least(weight, length) < 0) then last_run_boundary(spool) end,
+		case when r.ended then from_reports end, r.ended_at);
 	if used.run is null then
 		return used.spool;
 	end if;
@@ -219,15 +223,31 @@ language sql stable as $$
 $$;
 
 -- Returns the grams that left the spool of a material outside of runs from the start until the end of the material's
--- run. kinds are the kinds of ledger entries to count. The result is null if there are no such grams, or if the
--- filament of the run is deducted. If several materials of the run have the spool, only the last one has the grams.
+-- run: the time until, or else completed_at. kinds are the kinds of ledger entries to count. Grams that the run took
+-- before it was reopened, and that a later weighing includes, are the run's own use and do not count. The result is
+-- null if it would be 0, or if the filament of the run is deducted. If several materials of the run have the spool,
+-- only the last one has the grams.
 create or replace function material_outside(
-	run uuid, spool uuid, material uuid, kinds text[] default '{deducted,printed,measured,edited}'
+	run uuid, spool uuid, material uuid, kinds text[] default '{deducted,printed,measured,edited}',
+	until timestamptz default null
 ) returns numeric
-language sql stable as $$
-	select nullif(greatest(use_outside_runs(spool, r.started_at, coalesce(r.completed_at, 'infinity'), kinds), 0), 0)
-	from production_runs r
-	where r.id = run and r.deducted_at is null and r.started_at is not null and material = (
-		select x.id from run_materials x where x.run_id = run and x.spool_id = spool
-		order by x.created_at desc, x.id desc limit 1)
-$$;
+language plpgsql stable as $$
+begin
+	return (
+		select nullif(greatest(use_outside_runs(spool, r.started_at, coalesce(until, r.completed_at, 'infinity'), kinds)
+			- coalesce((select w.grams from run_weighing(r.id, spool, null, null) w), 0), 0), 0)
+		from production_runs r
+		where r.id = run and r.deducted_at is null and r.started_at is not null and material = (
+			select x.id from run_materials x where x.run_id = run and x.spool_id = spool
+			order by x.created_at desc, x.id desc limit 1)
+	);
+end $$;
+
+-- Returns when the spool was first weighed during an ended run, or null.
+create or replace function material_weighed(run uuid, spool uuid) returns timestamptz language plpgsql stable as $$
+begin
+	return (
+		select w.weighed_at from production_runs r cross join lateral weighing_since(spool, r.started_at) w
+		where r.id = run and r.ended_at > w.weighed_at
+	);
+end $$;

@@ -3,6 +3,7 @@
 package production
 
 import (
+	"bytes"
 	"context"
 	_ "embed"
 	"encoding/json"
@@ -14,14 +15,14 @@ import (
 	"spoolwright/auth"
 	"spoolwright/catalog"
 	"spoolwright/db"
-	"spoolwright/printers"
+	"spoolwright/production/printers"
 	"spoolwright/server"
 	"spoolwright/value"
 )
 
 // Tag is the tag of the operations.
 var Tag = &server.Tag{
-	Name: "production-runs", Fields: fields,
+	Name: "production-runs", Leads: true, Fields: fields,
 	Description: "Print jobs. Completing a run deducts the filament that it used from the spools. A run can also " +
 		"fail or be cancelled, which deducts the filament that it wasted.",
 }
@@ -37,9 +38,14 @@ type Orders struct {
 	// the statements that change the status of the run, or add or change its items.
 	Follow func(run string) *db.Stmt
 
+	// Settle returns a statement that adjusts the pieces in stock by the difference of the pieces that the run has
+	// produced since it was last settled. It must be the last change of a transaction that changes the status of the run,
+	// deletes it, or adds, changes or removes items of it.
+	Settle func(run string) *db.Stmt
+
 	// Lock returns a statement that locks the orders of the items that a run prints, and the orders of further
-	// items, until the end of the transaction. So nobody removes those items or cancels the orders meanwhile. The
-	// run must be locked, if it exists.
+	// items, until the end of the transaction. The lock keeps others from removing those items or canceling the orders.
+	// The run must be locked, if it exists.
 	Lock func(run string, items ...string) *db.Stmt
 
 	// Printed returns a SQL expression for a JSON array of the orders whose items a run prints: at most 100 objects
@@ -113,6 +119,9 @@ func routes(h handlers) []server.Route {
 		server.Op("GET /api/v1/reports/printers", server.Read, server.Handle(h.reportPrinters), printerReportDoc),
 		server.Op("GET /api/v1/production-runs/{id}/check", server.Read, server.Handle(h.check), checkDoc),
 		server.Op("GET /api/v1/queue", server.Read, server.Handle(h.queue), queueDoc),
+		server.Op("GET /api/v1/reports/usage", server.Read, server.Handle(h.reportUsage), usageReportDoc),
+		server.Op("GET /api/v1/reports/usage/export", server.Read,
+			ExportUsage.Handle(h.db, "usage"), exportUsageDoc),
 		server.Op("GET /api/v1/reports/waste", server.Read, server.Handle(h.reportWaste), wasteReportDoc),
 	}
 }
@@ -198,14 +207,15 @@ type RunWarningCode string
 
 // Enum returns all codes.
 func (RunWarningCode) Enum() []string {
-	return append([]string{"INVENTORY_NOT_UPDATED", "FILAMENT_SHORTFALL", "SPOOL_ARCHIVED"}, StepCode("").Enum()[1:]...)
+	return append([]string{"INVENTORY_NOT_UPDATED", "FILAMENT_SHORTFALL", "SPOOL_ARCHIVED", "WEIGHED_SINCE",
+		"WEIGHED_DURING_RUN", catalog.CountedSince}, StepCode("").Enum()[1:]...)
 }
 
 // The details of warnings. They are parts of SQL literals.
 const (
 	notUpdated = "The status is completed, but no filament was deducted from the spools; " +
 		"completeProductionRun deducts it"
-	twoAtOnce = "Another run is in progress on the printer as well"
+	twoAtOnce = "Another run is also in progress on the printer"
 )
 
 // RunListItem is a production run in lists.
@@ -351,6 +361,7 @@ type RunFilter struct {
 	OrderID       value.Optional[value.UUID]           `query:"order_id"`
 	ProductID     value.Optional[value.UUID]           `query:"product_id"`
 	SpoolID       value.Optional[value.UUID]           `query:"spool_id"`
+	LotNumber     value.Optional[string]               `query:"lot_number"`
 	StartedFrom   value.Optional[value.Moment]         `query:"started_from"`
 	StartedTo     value.Optional[value.Moment]         `query:"started_to"`
 	CompletedFrom value.Optional[value.Moment]         `query:"completed_from"`
@@ -362,7 +373,7 @@ type RunFilter struct {
 	server.Hiding
 }
 
-// RunNeed is what a run waits for.
+// RunNeed is an action of a person that a run waits for.
 type RunNeed string
 
 const (
@@ -416,6 +427,7 @@ func (f RunFilter) list(columns string) *server.List {
 		f.OrderID)
 	l.Among(`select run_id as id from run_items where product_id = ?`, f.ProductID)
 	l.Among(`select run_id as id from run_materials where spool_id = ?`, f.SpoolID)
+	l.Among(`select run_id as id from runs_of_lot(?)`, f.LotNumber)
 	if ids, ok := runsThatNeed[f.Needs.Or("")]; ok {
 		l.Within(ids)
 	}
@@ -423,9 +435,24 @@ func (f RunFilter) list(columns string) *server.List {
 	l.Between("completed_at", f.CompletedFrom, f.CompletedTo)
 	l.Between("created_at", f.CreatedFrom, f.CreatedTo)
 	l.Search(f.Search, server.Place{Column: "id", Key: `p.search_key`, Texts: `concat_ws(E'\n', p.name, p.sku)`,
-		Rows: `select i.run_id from products p join run_items i on i.product_id = p.id where true`})
+		Rows: `select i.run_id from products p join run_items i on i.product_id = p.id where true`},
+		server.Place{Column: "id", Key: `s.search_key`, Texts: `s.lot_number`,
+			Rows: `select m.run_id ` + FromLots + ` where true`})
 	return l
 }
+
+// FromLots joins all lots s with the materials m of the runs that printed from a spool while it had the lot.
+var FromLots = `
+	from (
+		select id, lot_number, search_key, null::timestamptz as until from spools where lot_key is not null
+		union all
+		select spool_id, lot_number, ` + server.Searchable("lot_number") + `, closed_at from spool_contents
+		where lot_key is not null
+	) s
+	join run_materials m on m.spool_id = s.id
+	join production_runs lr on lr.id = m.run_id and (s.until is null or lr.started_at <= s.until)
+		and not exists (select from spool_contents c where c.spool_id = s.id
+			and c.closed_at >= lr.completed_at and c.closed_at < coalesce(s.until, 'infinity'))`
 
 var getDoc = &server.Doc{
 	ID: "getProductionRun", Tag: Tag, Summary: "Get a production run",
@@ -466,33 +493,29 @@ func respondWith(ctx context.Context, send func(context.Context, ...*db.Stmt) er
 	b = append(b, `,"items":`...)
 	b = append(b, items.Array()...)
 	b = append(b, `,"materials":`...)
-	b = append(b, materials.Array()...)
-	if warnings != nil {
-		list, err := warnings()
-		if err != nil {
-			return nil, err
-		}
-		encoded, err := json.Marshal(list)
-		if err != nil {
-			return nil, err
-		}
-		b = append(append(b, `,"warnings":`...), encoded...)
+	b = append(append(b, materials.Array()...), '}')
+	if warnings == nil {
+		return b, nil
 	}
-	return append(b, '}'), nil
+	list, err := warnings()
+	if err != nil {
+		return nil, err
+	}
+	return server.Extend(b, "warnings", list)
 }
 
 var errUnknownReferences = server.BadRequest("UNKNOWN_REFERENCE", "%s",
 	"Not a product: items[1].sku; not a spool: materials[0].spool_id").
 	Each(unknownReference("a product", "items[1].sku"), unknownReference("a spool", "materials[0].spool_id"))
 
-// unknownReference returns the problem of a field that names no such thing.
+// unknownReference returns the problem of a field that names nothing of the kind what.
 func unknownReference(what, field string) server.FieldError {
 	return server.FieldError{Field: field, Message: "Not " + what + ": " + field}
 }
 
 const printerRules = "`printer_id` names a printer, whose name becomes `printer_name`. A `printer_name` without " +
-	"`printer_id` names the printer with this name, not case-sensitive, or none. The run keeps the name that the " +
-	"printer has now."
+	"`printer_id` selects the printer with this name, ignoring case, if it exists. The run keeps this name even if the " +
+	"printer is renamed."
 
 var errUnknownPrinter = server.BadRequest("UNKNOWN_REFERENCE",
 	"printer_id is not the id of a printer").On("printer_id")
@@ -505,12 +528,11 @@ var createDoc = &server.Doc{
 		"`items[1].product_id`. The defaults of their fields are those of the operations that add one.\n\n" +
 		printerRules + "\n\n" +
 		"`estimated_total_filament_grams` and `estimated_print_time_hours` come from the bills of materials of the " +
-		"items with all components, as they are when items are added, changed or removed, until the run ends. A " +
-		"value that a request has given stays; `null` returns to the computed one. The filament is that of required " +
+		"items with all components, and are computed again when items are added, changed or removed, until the run ends. " +
+		"A value that a request sets stays; `null` returns to the computed value. The filament is that of required " +
 		"materials. The time is null if a product has no `estimated_print_time_minutes`, unless it only has " +
 		"components.\n\n" +
-		"No `status` deducts filament, also not `completed`: `inventory_updated` is false until " +
-		"`completeProductionRun`.",
+		"No `status` deducts filament, not even `completed`: `inventory_updated` is false until `completeProductionRun`.",
 	Errors: []*server.Error{errUnknownReferences},
 }
 
@@ -607,6 +629,9 @@ func (h handlers) create(ctx context.Context, r *server.Request[Run]) (server.Cr
 	if linked != nil {
 		statements = append(append([]*db.Stmt{h.orders.Lock(id, linked...)}, statements...), h.orders.Follow(id))
 	}
+	if status == completed {
+		statements = append(statements, h.orders.Settle(id))
+	}
 	run, err := respond(ctx, h.db.Write, id, statements...)
 	if problem := invalid.err(in); problem != nil {
 		return nil, problem
@@ -680,19 +705,18 @@ func (r *Run) Check(problems *server.Problems) {
 }
 
 var errCompleted = server.BadRequest("RUN_ALREADY_COMPLETED",
-	"The run has ended and its filament is deducted; correctProductionRun and reopenProductionRun change that")
+	"The run has ended and its filament is deducted; use correctProductionRun or reopenProductionRun to change it")
 
 var updateDoc = &server.Doc{
 	ID: "updateProductionRun", Tag: Tag, Summary: "Update a production run",
-	Description: "A change of `status` does not deduct filament, also not to `completed`: `inventory_updated` stays " +
+	Description: "A change of `status`, even to `completed`, does not deduct filament: `inventory_updated` stays " +
 		"false, and `warnings` has `INVENTORY_NOT_UPDATED` if the run has materials. To deduct the filament, call " +
-		"`completeProductionRun`, `failProductionRun` or `cancelProductionRun`, before or after that. After it, the " +
-		"status cannot change (`RUN_ALREADY_COMPLETED`, except for the same value), but all other fields can. A change of " +
-		"`started_at`, `completed_at` or `actual_print_time_hours` then is a correction, with all that follows from " +
-		"`correctProductionRun`. " +
-		"`in_progress` sets `started_at`, and `completed` sets `completed_at`, to the current time, unless the run " +
-		"or the request has the time. A run that had ended and is set back to another status has no `completed_at`, " +
-		"unless the request has it.\n\n" + printerRules,
+		"`completeProductionRun`, `failProductionRun` or `cancelProductionRun`, before or after the change. Once the " +
+		"filament is deducted, the status cannot change (`RUN_ALREADY_COMPLETED`, except for the same value), but all " +
+		"other fields can. A change of `started_at`, `completed_at` or `actual_print_time_hours` is then a correction, " +
+		"with all the effects of `correctProductionRun`. `in_progress` sets `started_at`, and `completed` sets " +
+		"`completed_at`, to the current time, unless the run or the request has the time. If a run that has ended is set " +
+		"back to another status, its `completed_at` becomes null, unless the request sends it.\n\n" + printerRules,
 	Errors: []*server.Error{errUnknownPrinter, errCompleted},
 }
 
@@ -704,7 +728,10 @@ func (h handlers) update(ctx context.Context, r *server.Request[Run]) (server.OK
 			return respond(ctx, h.db.Read, id)
 		}
 		run, err := respond(ctx, h.db.Write, id, u.statements...)
-		return run, u.err(err)
+		if err = u.err(err); err != nil {
+			return nil, err
+		}
+		return warned(run, steps(countedSince(u.balances)))
 	}
 	// For an ended run, the request is a correction.
 	e := ending{again: true, started: in.StartedAt, EndTime: EndTime{in.CompletedAt, in.ActualHours}}
@@ -734,12 +761,29 @@ func (h handlers) update(ctx context.Context, r *server.Request[Run]) (server.OK
 				}
 				rest := in
 				rest.StartedAt.Set, rest.CompletedAt.Set, rest.ActualHours.Set = false, false, false
+				rest.Status.Set = false // it has this value
 				u = h.updateOf(id, rest)
 			}
 			return slices.Concat(writes, u.statements, stmts), nil
 		})
 	}, id)
-	return run, u.err(err)
+	if err = u.err(err); err != nil {
+		return nil, err
+	}
+	return warned(run, append(c.steps(), steps(countedSince(u.balances))...))
+}
+
+// warned returns a run with more warnings.
+func warned(run []byte, more []CheckStep) ([]byte, error) {
+	if len(more) == 0 {
+		return run, nil
+	}
+	list, err := json.Marshal(more)
+	before, after, _ := bytes.Cut(run, []byte(`"warnings":[`))
+	if list = list[:len(list)-1]; after[0] != ']' {
+		list = append(list, ',')
+	}
+	return slices.Concat(before, []byte(`"warnings":`), list, after), err
 }
 
 // runUpdate has the statements that set fields of a run.
@@ -747,6 +791,7 @@ type runUpdate struct {
 	statements     []*db.Stmt
 	locked, update *db.Stmt // null if there is nothing to set
 	known          bool     // whether the printer is known
+	balances       string   // the result of catalog.Balanced if the status is set
 }
 
 // err converts the error of the statements.
@@ -820,7 +865,8 @@ func (h handlers) updateOf(run string, in Run) *runUpdate {
 		u.statements = append(u.statements, estimate(run))
 	}
 	if in.Status.Set {
-		u.statements = append(u.statements, h.orders.Follow(run))
+		u.statements = append(u.statements, h.orders.Follow(run), h.orders.Settle(run),
+			catalog.Balanced(run).Into(&u.balances))
 	}
 	return u
 }
@@ -872,7 +918,7 @@ func fillTime(sent *value.Optional[value.Timestamp], column string) string {
 var (
 	errEnded = server.BadRequest("RUN_NOT_OPEN", "The run is completed, failed or cancelled; it cannot be started")
 	errBusy  = server.Conflict("PRINTER_BUSY",
-		"%s prints something else. End that run first, or choose another printer", "Prusa 1")
+		"%s is printing another run. End that run first, or choose another printer", "Prusa 1")
 )
 
 var startDoc = &server.Doc{
@@ -881,8 +927,8 @@ var startDoc = &server.Doc{
 		"that is `completed`, `failed` or `cancelled` cannot be started (`RUN_NOT_OPEN`).\n\n" +
 		"A printer prints one run at a time: while another run is in progress on the printer of the run, it cannot " +
 		"start or continue, and while another one is paused there, a pending run cannot start (`PRINTER_BUSY`). Of " +
-		"several requests at the same time, one succeeds. Whatever else `getProductionRunCheck` says does not prevent " +
-		"the start; the response has it as `warnings`.\n\n" +
+		"several requests at the same time, one succeeds. No other step of `getProductionRunCheck` prevents the start; " +
+		"the response has the steps as `warnings`.\n\n" +
 		"For a run that is in progress, the operation changes nothing and returns the run.",
 	Errors: []*server.Error{errEnded, errBusy},
 }
@@ -924,10 +970,11 @@ var deleteDoc = &server.Doc{
 		"(`inventory_updated`), or for which printers have reported some, is hidden instead, because usage ledgers name " +
 		"it: lists no longer contain it, and requests with its id return 404. `GET /api/v1/production-runs?hidden=true` " +
 		"lists hidden runs, and `restoreProductionRun` shows one again. The deducted filament is not returned to the " +
-		"spools.",
+		"spools. " + countedRemoval,
 }
 
 func (h handlers) delete(ctx context.Context, r *server.Request[struct{}]) (server.NoContent, error) {
+	var balances string
 	// The lock makes delete wait for complete and for reports, because they decide whether delete hides or deletes
 	// the run.
 	locked := db.SQL(`select id from production_runs where id = $1 and hidden_at is null for update`, r.ID("id"))
@@ -939,13 +986,15 @@ func (h handlers) delete(ctx context.Context, r *server.Request[struct{}]) (serv
 			update production_runs p set hidden_at = now(), updated_at = now() from run where p.id = run.id and run.used
 		)
 		delete from production_runs p using run where p.id = run.id and not run.used`, r.ID("id"))
-	return nil, server.Found(locked, h.db.Write(ctx, locked, removed))
+	err := h.db.Write(ctx, locked, removed, h.orders.Settle(r.ID("id")),
+		catalog.Balanced(r.ID("id")).Into(&balances))
+	return removal(balances, server.Found(locked, err))
 }
 
 var restoreDoc = &server.Doc{
 	ID: "restoreProductionRun", Tag: Tag, Summary: "Restore a removed production run",
-	Description: "Shows a run again that was hidden when it was removed, with its items and materials. For a run " +
-		"that is not hidden, the operation changes nothing and returns the run.",
+	Description: "Restores a run that was hidden when it was removed, with its items and materials. For a run that is " +
+		"not hidden, the operation changes nothing and returns the run.",
 }
 
 func (h handlers) restore(ctx context.Context, r *server.Request[struct{}]) (server.OK[Run], error) {

@@ -8,9 +8,9 @@ import (
 	"spoolwright/catalog"
 	"spoolwright/inventory"
 	"spoolwright/orders"
-	"spoolwright/printers"
 	"spoolwright/production"
-	"spoolwright/testkit"
+	"spoolwright/production/printers"
+	"spoolwright/tests/testkit"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }

@@ -3,12 +3,13 @@ package production_test
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"spoolwright/db"
 	"spoolwright/production"
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 )
 
 const wasteURL = "/api/v1/reports/waste"
@@ -155,4 +156,43 @@ func TestCostOfFailedPiecesWithoutPrice(t *testing.T) {
 	c.Post(t, runs+"/"+run.ID()+"/complete", nil).Want(200)
 	c.Get(t, wasteURL+"?group_by=material").Want(200).Shows(map[string]string{"grams": "5", "cost": "null"})
 	c.Get(t, runs+"/"+run.ID()).Want(200).Shows(map[string]string{"cost_parts.waste": "null", "unknown_parts.1": "waste"})
+}
+
+// A run that has ended keeps the prices that it had then, also an unknown one: the reports of usage and of waste say
+// what it does, and name the grams without a price, also after a day is summarized.
+func TestPriceAfterRun(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t)
+	c := api.Operator(t)
+	free, priced := createSpool(t, c, j{"purchase_price": nil}), createSpool(t, c, j{"purchase_price": 20})
+	at := "2024-02-01T10:00:00Z"
+	run := runs + "/" + c.Post(t, runs, j{"materials": []j{{"spool_id": free, "actual_weight_grams": 30},
+		{"spool_id": priced, "actual_weight_grams": 10}}}).Want(201).ID()
+	c.Post(t, run+"/fail", j{"reason": "clog", "completed_at": at}).Want(200)
+	want := func(grams, cost, known, unpriced, price string) {
+		t.Helper()
+		c.Get(t, run).Want(200).Shows(map[string]string{"cost_parts.waste": cost})
+		reported := map[string]string{"grams": grams, "cost": known, "unpriced_grams": unpriced}
+		for _, by := range production.UsageGroup("").Enum() {
+			c.Get(t, "/api/v1/reports/usage?from=2024-01-31&to=2024-02-02&group_by="+by).Want(200).Shows(reported).
+				Shows(map[string]string{"items.0.cost": known, "items.0.unpriced_grams": unpriced})
+		}
+		for _, by := range production.WasteGroup("").Enum() {
+			c.Get(t, wasteURL+"?from=2024-01-31&to=2024-02-02&group_by="+by).Want(200).Shows(reported).
+				Shows(map[string]string{"items.0.cost": known, "items.0.unpriced_grams": unpriced})
+		}
+		file := string(c.Get(t, "/api/v1/reports/usage/export?format=jsonl&from=2024-02-01&to=2024-02-01").Want(200).Body)
+		if n := strings.Count(file, `"cost_per_gram":`+price+"}"); n == 0 || strings.Count(file, `"cost_per_gram":0.02}`) != 1 {
+			t.Errorf("the export has not the prices %s and 0.02: %s", price, file)
+		}
+	}
+	want("40", "null", "0.2", "30", "null")
+	c.Patch(t, "/api/v1/spools/"+free, j{"purchase_price": 50}).Want(200)
+	want("40", "null", "0.2", "30", "null")
+	c.SummarizeUsage(t)
+	want("40", "null", "0.2", "30", "null")
+	c.Post(t, run+"/correct", j{"materials": []j{{"spool_id": free, "actual_weight_grams": 20}}}).Want(200)
+	c.Patch(t, "/api/v1/spools/"+free, j{"purchase_price": 100}).Want(200)
+	c.SummarizeUsage(t)
+	want("30", "1.2", "1.2", "0", "0.05")
 }

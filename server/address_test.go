@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"spoolwright/server"
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 	"spoolwright/value"
 )
 

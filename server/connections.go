@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"spoolwright/server/metrics"
 	"spoolwright/value"
 )
 
@@ -200,7 +201,7 @@ func (c *connections) removeWebSocket(tenant string, conn net.Conn) {
 	c.remove(conn)
 }
 
-func (c *connections) writeMetrics(w MetricsWriter) {
+func (c *connections) writeMetrics(w metrics.Writer) {
 	c.mu.Lock()
 	idle, webSockets := c.waiting.Len(), c.webSockets
 	active := max(0, len(c.open)-idle-webSockets)

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"spoolwright/server"
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 	"spoolwright/value"
 )
 

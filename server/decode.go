@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -88,12 +89,18 @@ func drain(w http.ResponseWriter, r *http.Request, most int64) {
 	}
 }
 
-// ReadBody reads a body of any content type. The error is a 413 or 400.
+// ReadBody reads a body of any content type. A large one has a share of the memory for bodies until the request ends.
+// The error is a 413, a 400, or ErrUnavailable if it waits too long for the share.
 func ReadBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if r.ContentLength > maxBody {
 		return nil, ErrTooLarge // a client that waits for 100 Continue then does not send the body
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if err := keepBody(r); err != nil {
+		return nil, err
+	}
+	// A buffer that grew would take several times as much memory as the body.
+	body := bytes.NewBuffer(make([]byte, 0, max(r.ContentLength, 0)+bytes.MinRead))
+	_, err := body.ReadFrom(http.MaxBytesReader(w, r.Body, maxBody))
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
@@ -101,7 +108,7 @@ func ReadBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	case err != nil:
 		return nil, malformed("The body could not be read completely").Because(err)
 	}
-	return body, nil
+	return body.Bytes(), nil
 }
 
 // ErrMalformed is the error of a body that is not JSON.
@@ -161,7 +168,7 @@ func (d *decoder) object(text []byte, v reflect.Value, prefix string) error {
 			if d.unknown++; d.unknown <= maxUnknown {
 				problems.Add(key, "%s", notAField(key, schema))
 			}
-		case f.ReadOnly:
+		case f.ReadOnly && !f.Fixed:
 		case f.List:
 			if entries, ok := sent.(value.Array); d.patch && !f.Patched || sent == nil {
 				return
@@ -219,7 +226,7 @@ func (d *decoder) object(text []byte, v reflect.Value, prefix string) error {
 			d.problems, d.unknown = append(d.problems, inner.problems...), inner.unknown
 		}
 	}
-	if c, ok := v.Addr().Interface().(Checker); ok {
+	if c, ok := v.Addr().Interface().(checker); ok {
 		c.Check(&problems)
 	}
 	for _, p := range problems {
@@ -300,11 +307,11 @@ func DecodeBody[T any](body []byte) (T, error) {
 	return in, err
 }
 
-// Checker is an input type with rules that concern several fields.
-type Checker interface{ Check(*Problems) }
+// checker is an input type with rules that concern several fields.
+type checker interface{ Check(*Problems) }
 
 func check(in any, problems Problems) error {
-	if c, ok := in.(Checker); ok {
+	if c, ok := in.(checker); ok {
 		c.Check(&problems)
 	}
 	return problems.Err()
@@ -392,7 +399,7 @@ func (w *walker) list(depth int) (entries value.Array, err error) {
 		if _, err := w.value(depth + 1); err != nil {
 			return nil, err
 		}
-		if depth == 2 {
+		if depth == 2 && len(entries) <= value.MaxSeveral { // no list of the API may be longer
 			entries = append(entries, w.text[start:w.at])
 		}
 		w.space()

@@ -12,7 +12,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 )
 
 const (
@@ -506,7 +506,7 @@ func FuzzBody(f *testing.F) {
 				switch v := value.(type) {
 				case string:
 					if name == "at" || name == "ref" {
-						continue // normalised
+						continue // normalized
 					}
 					if name == "name" {
 						v = withoutBlanks(v)

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 )
 
 // The decoder accepts the values that match a field's schema, and no others.

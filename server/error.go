@@ -269,6 +269,14 @@ func (e *Error) write(w http.ResponseWriter, requestID string) {
 	writeJSON(w, e.Status, e.Body(requestID))
 }
 
+// asJSON sends an error, and then reads the rest of a body that is too large.
+func asJSON(w http.ResponseWriter, r *http.Request, e *Error) {
+	e.write(w, infoOf(r).id)
+	if e.Status == http.StatusRequestEntityTooLarge {
+		drain(w, r, drainBytes)
+	}
+}
+
 func writeJSON(w http.ResponseWriter, status int, body []byte) {
 	// The newline makes the prompt of a terminal begin on a new line. A small body and the newline are written one after
 	// the other, because append would have to copy most bodies. A large body gets the newline appended, because two

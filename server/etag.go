@@ -70,30 +70,35 @@ func isKnown(r *http.Request, tag string) bool {
 	})
 }
 
-// ifMatch runs a write if tags contains "*" or the tag of the current representation. Otherwise the error is a 412. If
-// the resource does not exist, the error is that of the GET route.
-func (o *operation) ifMatch(ctx context.Context, c call, tags []string,
-	write func(context.Context) (Response, error)) (answer Response, err error) {
-	get, err := o.current.route.Endpoint.prepare(ctx, call{ids: c.ids})
-	if err != nil {
-		return Response{}, err
+// ifMatch runs a write if If-Match contains "*" or the tag of what the GET operation of the resource returns now.
+// Otherwise the error is a 412. If the resource does not exist, the error is that of the GET operation.
+func (o *operation) ifMatch(write responder) responder {
+	return func(ctx context.Context, c call) (response, error) {
+		if c.known == nil || o.route.Lock != nil || len(c.tags) == 0 {
+			return write(ctx, c)
+		}
+		return c.known.writeIfMatch(ctx, c, write)
 	}
-	ids := make([]string, len(o.names))
-	for i, name := range o.names {
-		ids[i] = c.ids[name]
+}
+
+func (o *operation) writeIfMatch(ctx context.Context, c call, write responder) (answer response, err error) {
+	ids := c.ids.values[:len(o.names)] // o is the operation of the same path, or of one above it
+	get, err := o.route.Endpoint.prepare(ctx, call{ids: pathIDs{o.names, ids}})
+	if err != nil {
+		return answer, err
 	}
 	err = o.s.DB.Tx(ctx, func(ctx context.Context) error {
-		if err := o.s.DB.Write(ctx, o.current.route.Lock(ids...)...); err != nil {
+		if err := o.s.DB.Write(ctx, o.route.Lock(ids...)...); err != nil {
 			return err
 		}
 		body, _, err := get(ctx)
 		if err != nil {
 			return err
 		}
-		if !slices.Contains(tags, "*") && !slices.Contains(tags, etag(body)) {
+		if !slices.Contains(c.tags, "*") && !slices.Contains(c.tags, etag(body)) {
 			return ErrPrecondition
 		}
-		answer, err = write(ctx)
+		answer, err = write(ctx, c)
 		return err
 	})
 	return answer, err

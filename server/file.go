@@ -40,7 +40,7 @@ func (q ExportQuery) format() ExportFormat { return q.Format.Or("csv") }
 func HandleExport[R any](
 	resources string, write func(ctx context.Context, r R, w io.Writer, f ExportFormat) error,
 ) Endpoint {
-	e := endpointOf(reflect.TypeFor[R](), Outcome{Status: 200})
+	e := endpointOf(reflect.TypeFor[R](), outcome{Status: 200})
 	decode := e.decoder()
 	e.export = func(c call) (*file, error) {
 		r, err := decode(c)
@@ -54,7 +54,7 @@ func HandleExport[R any](
 // HandleFile returns an endpoint whose response is a file with the media type and the name. The service sends the file
 // in the same way as a file of HandleExport.
 func HandleFile(media, name string, write func(context.Context, io.Writer) error) Endpoint {
-	e := endpointOf(reflect.TypeFor[*Request[struct{}]](), Outcome{Status: 200})
+	e := endpointOf(reflect.TypeFor[*Request[struct{}]](), outcome{Status: 200})
 	e.File = media
 	decode := e.decoder()
 	e.export = func(c call) (*file, error) {
@@ -64,33 +64,32 @@ func HandleFile(media, name string, write func(context.Context, io.Writer) error
 	return e
 }
 
-const (
-	fileBuffer   = 64 << 10
-	fileInFlight = 8 << 20 // the bytes in flight that a file counts as, because an export has a page in memory
-)
+const fileBuffer = 64 << 10
 
-// sendFile answers the request of an endpoint from HandleExport or HandleFile.
-func (o *operation) sendFile(w http.ResponseWriter, r *http.Request, info *requestInfo) error {
-	ctx, err := o.authorize(w, r, info)
+// sendFile answers the request of an endpoint from HandleExport, HandleFile or HandlePicture.
+func (o *operation) sendFile(w http.ResponseWriter, r *http.Request) error {
+	c, err := o.read(w, r)
 	if err != nil {
 		return err
 	}
-	c, _, err := o.read(w, r)
-	if err != nil {
-		return err
+	if o.route.Endpoint.picture != nil {
+		return o.sendPicture(w, r, c)
 	}
 	f, err := o.route.Endpoint.export(c)
 	if err != nil {
 		return err
 	}
-	caller := info.caller.Actor.ID()
-	if !o.s.inFlight.add(caller, fileInFlight, false) {
-		return ErrUnavailable.Because(errInFlight)
+	return o.s.sendFile(r.Context(), w, infoOf(r), f)
+}
+
+// sendFile sends a file while it is written. It waits for its share of the memory first. See HandleExport.
+func (s *Server) sendFile(ctx context.Context, w http.ResponseWriter, info *requestInfo, f *file) error {
+	if err := info.keep(ctx, fileInFlight, fileWait); err != nil {
+		return err
 	}
-	defer o.s.inFlight.remove(caller, fileInFlight)
-	to := &fileWriter{w: w, file: f}
+	to := &fileWriter{w: w, file: f, last: time.Now().Add(streamTotal)}
 	buffer := bufio.NewWriterSize(to, fileBuffer)
-	err = f.write(ctx, buffer)
+	err := f.write(ctx, buffer)
 	if err != nil && !to.started {
 		return err
 	}
@@ -101,19 +100,20 @@ func (o *operation) sendFile(w http.ResponseWriter, r *http.Request, info *reque
 		_, err = to.Write(nil) // sends the headers of an empty file
 	}
 	if err != nil {
-		if r.Context().Err() == nil {
-			o.s.Log.Error("a file was not sent completely", "request_id", info.id, "route", info.pattern, "error", err)
+		if ctx.Err() == nil {
+			s.Log.Error("a file was not sent completely", "request_id", info.id, "route", info.pattern, "error", err)
 		}
 		panic(http.ErrAbortHandler)
 	}
 	return nil
 }
 
-// fileWriter sends a file. It breaks the connection of a client that does not read for a minute. The whole file may
-// take longer than a minute.
+// fileWriter sends a file. It breaks the connection of a client that does not read for a minute, or that has not read
+// the whole file after streamTotal: it keeps a share of the memory, or the snapshot of an archive.
 type fileWriter struct {
 	w       http.ResponseWriter
 	file    *file
+	last    time.Time
 	started bool
 }
 
@@ -121,15 +121,21 @@ func (f *fileWriter) Write(b []byte) (int, error) {
 	if !f.started {
 		f.started = true
 		f.w.Header().Set("Content-Type", f.file.media)
-		f.w.Header().Set("Content-Disposition", `attachment; filename="`+f.file.name+`"`)
+		if f.file.name != "" {
+			f.w.Header().Set("Content-Disposition", `attachment; filename="`+f.file.name+`"`)
+		}
 	}
-	http.NewResponseController(f.w).SetWriteDeadline(time.Now().Add(time.Minute))
+	next := time.Now().Add(time.Minute)
+	if next.After(f.last) {
+		next = f.last
+	}
+	http.NewResponseController(f.w).SetWriteDeadline(next)
 	return f.w.Write(b)
 }
 
 // HandleText returns an endpoint that reads a body with another media type than JSON, and the query In. Example is an
 // example of the body for the OpenAPI document. Prepare validates the body before the transaction of an
-// Idempotency-Key begins. Fn gets the result of prepare.
+// Idempotency-Key begins, and has a slot of ReadsFile. Fn gets the result of prepare.
 func HandleText[R any, P any, Out result](media, example string,
 	prepare func(context.Context, R, []byte) (P, error),
 	fn func(context.Context, R, P) (Out, error)) Endpoint {
@@ -143,7 +149,12 @@ func HandleText[R any, P any, Out result](media, example string,
 		decoded, err := decode(c)
 		r := decoded.Interface().(R)
 		var prepared P
+		var done func()
 		if err == nil {
+			done, err = ReadsFile(ctx)
+		}
+		if err == nil {
+			defer done()
 			prepared, err = prepare(ctx, r, c.body)
 		}
 		if err = outer.join(err); err != nil {

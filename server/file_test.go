@@ -13,7 +13,7 @@ import (
 
 	"spoolwright/server"
 
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 )
 
 // An error before a file is sent is an error response. A later one breaks the connection: the client must not take a
@@ -60,15 +60,16 @@ func TestFileRejectsBody(t *testing.T) {
 	}
 }
 
-// A user can have four files sent at a time, because each has a page of its content in memory.
+// A user can have eight files sent at a time, because each has a part of its content in memory. A further one waits for
+// 20 seconds. The files of a farm have a share, too: 16.
 func TestFilesAtATime(t *testing.T) {
 	t.Parallel()
-	writing, release := make(chan struct{}, 6), make(chan struct{})
+	writing, release := make(chan struct{}, 20), make(chan struct{})
 	write := func(context.Context, *server.Request[server.ExportQuery], io.Writer, server.ExportFormat) error {
 		writing <- struct{}{}
 		select {
 		case <-release:
-		case <-time.After(testkit.WaitTimeout): // a fifth file was sent
+		case <-time.After(testkit.WaitTimeout): // one too many was sent
 		}
 		return nil
 	}
@@ -86,11 +87,14 @@ func TestFilesAtATime(t *testing.T) {
 		})
 		<-writing
 	}
-	for range 4 {
+	for range 8 {
 		get("viewer.a")
 	}
-	testkit.Equal(t, status("viewer.a"), 503, "a fifth file")
-	get("viewer.b")
+	testkit.Equal(t, status("viewer.a"), 503, "a ninth file of a user")
+	for range 8 {
+		get("viewer.b")
+	}
+	testkit.Equal(t, status("viewer.c"), 503, "a 17th file of a farm")
 	close(release)
 	group.Wait()
 }

@@ -13,7 +13,8 @@ import (
 
 	"spoolwright/server"
 
-	"spoolwright/testkit"
+	"spoolwright/server/metrics"
+	"spoolwright/tests/testkit"
 )
 
 // The users of a tenant share its limit, whatever their own limits leave.
@@ -129,7 +130,7 @@ func TestWarningOfUntrustedProxy(t *testing.T) {
 // A page whose host name resolves to a loopback address must not read metrics and profiles.
 func TestMetricsRejectOtherHosts(t *testing.T) {
 	t.Parallel()
-	handler := server.NewMetrics("test", nil).Handler()
+	handler := metrics.New("test", nil).Handler()
 	for _, c := range []struct {
 		local, host string
 		want        int

@@ -14,7 +14,7 @@ import (
 
 	"spoolwright/server"
 
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 )
 
 // A 422 names the problems with the path, the headers and the body together.

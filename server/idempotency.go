@@ -50,48 +50,63 @@ func Once(caller, key string, request []byte, first *[]byte, sql string, args ..
 	return once, stored
 }
 
-// once runs a handler at most once for a key of the caller. If the handler has already run, once returns the stored
+// once runs an operation at most once for a key of the caller. If the operation has already run, once returns the stored
 // response. The column user_id holds the id of the user or of the API key.
 //
-// One transaction stores the key and contains the handler's effect. A concurrent request with the same key waits at
+// One transaction stores the key and contains the operation's effect. A concurrent request with the same key waits at
 // the insert until the first request ends. After a broken connection, also during COMMIT, once tries again: if the key
 // is stored, the effect is stored too.
 //
 // The insert locks an existing row of the key. Therefore a replay also commits a change: with synchronous replication,
-// its COMMIT waits until the standby has the lock and all earlier changes, such as the handler's effect.
-func (s *Server) once(ctx context.Context, key, path string, body []byte, run func(context.Context) (Response, error),
-) (answer Response, replayed bool, err error) {
+// its COMMIT waits until the standby has the lock and all earlier changes, such as the operation's effect.
+func (o *operation) once(next responder) responder {
+	return func(ctx context.Context, c call) (response, error) {
+		if c.key == "" {
+			return next(ctx, c)
+		}
+		return o.runOnce(ctx, c, next)
+	}
+}
+
+func (o *operation) runOnce(ctx context.Context, c call, next responder) (answer response, err error) {
+	target, body := o.path(c), c.body
+	if len(c.query) > 0 {
+		target += "?" + c.query.Encode()
+	}
+	if c.sum != nil {
+		body = *c.sum
+	}
 	user := db.ActorOf(ctx).ID()
-	requests := s.fingerprints(path, body)
-	err = s.DB.TxRepeatable(ctx, func(ctx context.Context) error {
-		answer, replayed = Response{}, false
-		claim := db.SQL(claimSQL, user, key, requests[0], nil)
+	requests := o.s.fingerprints(target, body)
+	err = o.s.DB.TxRepeatable(ctx, func(ctx context.Context) error {
+		answer = response{}
+		claim := db.SQL(claimSQL, user, c.key, requests[0], nil)
 		var first []byte
 		stored := db.SQL(`
 			select request, coalesce(status, 0), coalesce(location, ''), coalesce(body, '')
-			from idempotency_keys where user_id = $1 and key = $2`, user, key).
-			Into(&first, &answer.Status, &answer.Location, &answer.Body)
-		if err := s.DB.Write(ctx, claim, stored); err != nil {
+			from idempotency_keys where user_id = $1 and key = $2`, user, c.key).
+			Into(&first, &answer.status, &answer.location, &answer.body)
+		if err := o.s.DB.Write(ctx, claim, stored); err != nil {
 			return err
 		}
 		if claim.Rows() == 0 {
 			if !slices.ContainsFunc(requests, func(request []byte) bool { return bytes.Equal(first, request) }) {
 				return ErrKeyConflict
 			}
-			replayed = true
+			answer.replayed = true
 			return nil
 		}
 		var err error
-		if answer, err = run(ctx); err != nil {
+		if answer, err = next(ctx, c); err != nil {
 			return err
 		}
-		return s.DB.Write(ctx,
+		return o.s.DB.Write(ctx,
 			db.SQL(`
 				update idempotency_keys set status = $3, location = nullif($4, ''), body = $5
-				where user_id = $1 and key = $2`, user, key, answer.Status, answer.Location, answer.stored),
+				where user_id = $1 and key = $2`, user, c.key, answer.status, answer.location, answer.stored),
 			db.SQL(sweepSQL))
 	})
-	return answer, replayed && err == nil, err
+	return answer, err
 }
 
 // fingerprints returns a hash of the request for each secret, beginning with the newest secret. The secret is the key

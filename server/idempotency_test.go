@@ -11,7 +11,7 @@ import (
 
 	"spoolwright/db"
 	"spoolwright/server"
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 	"spoolwright/value"
 )
 

@@ -1,49 +1,91 @@
 package server
 
-import "sync"
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"spoolwright/db"
+	"spoolwright/server/limit"
+)
 
 const (
 	// maxInFlight limits the memory of response bodies that are being sent. Without this limit, clients that request
 	// large resources and do not read the responses could occupy any amount of memory until WriteTimeout.
 	maxInFlight = 256 << 20
 
-	// maxInFlightCaller limits the share of one user or API key.
+	// maxInFlightTenant and maxInFlightCaller limit the shares of a tenant, and of one user or API key.
+	maxInFlightTenant = maxInFlight / 4
 	maxInFlightCaller = maxInFlight / 8
 
 	// smallBody is the maximum size of a body that is not counted. The number of connections limits the memory of such
 	// bodies.
 	smallBody = 16 << 10
+
+	// fileInFlight is what a file counts as: a part of it is in memory, as it was read and as it is sent.
+	fileInFlight = 4 << 20
+
+	// fileWait is how long a file waits for its share. Nothing of it is in memory meanwhile.
+	fileWait = 20 * time.Second
 )
 
-// inFlight counts the bytes of large response bodies that are being sent. The zero value is ready to use.
-type inFlight struct {
-	mu       sync.Mutex
-	total    int
-	byCaller map[string]int
+var errInFlight = errors.New("too many bytes of large responses are being sent; clients read them too slowly")
+
+// keep makes sure that the request has n bytes of the memory for bodies, as a share of the caller and of the tenant,
+// until it ends. It waits for them. If it does not get them in time, the error is ErrUnavailable.
+func (i *requestInfo) keep(ctx context.Context, n int, wait time.Duration) error {
+	if n -= i.kept; n <= 0 || i.server == nil {
+		return nil
+	}
+	done, err := i.server.inFlight.Acquire(ctx, wait, n, i.groups(i.caller.Actor)...)
+	if errors.Is(err, limit.ErrBusy) {
+		return ErrUnavailable.Because(errInFlight)
+	}
+	if err == nil {
+		i.kept, i.ended = i.kept+n, append(i.ended, done)
+	}
+	return err
 }
 
-// add adds n bytes to the count of the caller and returns true. If this would exceed a limit and required is false, it
-// adds nothing and returns false.
-func (f *inFlight) add(caller string, n int, required bool) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if !required && (f.total+n > maxInFlight || f.byCaller[caller]+n > maxInFlightCaller) {
-		return false
+// keepAnswer is keep for an answer of n bytes. It does not wait, and the answer to a write always gets its memory,
+// because its effect is already committed.
+func (i *requestInfo) keepAnswer(r *http.Request, n int) error {
+	if n <= smallBody {
+		return nil
 	}
-	if f.byCaller == nil {
-		f.byCaller = map[string]int{}
+	err := i.keep(r.Context(), n, 0)
+	if err != nil && r.Method != http.MethodGet && r.Method != http.MethodHead {
+		i.ended = append(i.ended, i.server.inFlight.Take(n, i.groups(i.caller.Actor)...))
+		return nil
 	}
-	f.total += n
-	f.byCaller[caller] += n
-	return true
+	return err
 }
 
-// remove subtracts n bytes that add has added.
-func (f *inFlight) remove(caller string, n int) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.total -= n
-	if f.byCaller[caller] -= n; f.byCaller[caller] == 0 {
-		delete(f.byCaller, caller)
+// keepBody is keep for the body of a request that is not read yet.
+func keepBody(r *http.Request) error {
+	n := min(r.ContentLength, maxBody)
+	if n < 0 {
+		n = maxBody
+	}
+	if info := infoOf(r); n > smallBody && !info.called {
+		return info.keep(r.Context(), int(n), fileWait)
+	}
+	return nil
+}
+
+// KeepShare waits until the request of a Surface has the share of a file of the memory for bodies. It is for answers
+// that may be large, before anything of them is read.
+func KeepShare(r *http.Request) error { return infoOf(r).keep(r.Context(), fileInFlight, fileWait) }
+
+// groups returns the groups of an actor in queues. Strangers are one tenant, and their addresses its callers.
+func (i *requestInfo) groups(a db.Actor) []string {
+	return []string{"tenant:" + a.Tenant, "caller:" + cmp.Or(a.ID(), i.address)}
+}
+
+func (i *requestInfo) end() {
+	for _, done := range i.ended {
+		done()
 	}
 }

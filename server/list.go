@@ -16,7 +16,7 @@ import (
 )
 
 // ListQuery are the parameters of every list. The query type of a list embeds ListQuery as its first field. The query
-// type of HandleList is Listing.
+// type of HandleList is listing.
 type ListQuery struct {
 	Skip      value.Optional[int64]     `query:"skip" rule:"maximum=999999999,default=0"`
 	Limit     value.Optional[int64]     `query:"limit" rule:"minimum=1,maximum=100,default=20"`
@@ -28,15 +28,15 @@ type ListQuery struct {
 	last  *db.Position // the position that After names
 }
 
-// Listing are the parameters of a list of HandleList: the parameters of every list, and the parameters of a filter.
-type Listing[F any] struct {
+// listing are the parameters of a list of HandleList: the parameters of every list, and the parameters of a filter.
+type listing[F any] struct {
 	ListQuery
 	Filter F `query:"*"`
 }
 
 // HandleList returns the endpoint of a list of items of type T. List returns the items that a filter selects.
 func HandleList[T, F any](d *db.DB, list func(filter F) *List) Endpoint {
-	return Handle(func(ctx context.Context, r *Request[Listing[F]]) (Page[T], error) {
+	return Handle(func(ctx context.Context, r *Request[listing[F]]) (Page[T], error) {
 		return ListPage[T](ctx, d.Read, list(r.In.Filter), r.In.ListQuery)
 	})
 }
@@ -484,7 +484,7 @@ func listPage(ctx context.Context, run func(context.Context, ...*db.Stmt) error,
 	}
 	var total int64
 	conditions := len(l.args) // the arguments of the conditions; page adds those of the page
-	page := l.page(p).Total(&total).Expect(int(limit))
+	page := l.page(p).Total(&total).Expect(int(limit)).Head(`{"items":`)
 	if p.ordered {
 		page.Keep(int(limit), by)
 	}
@@ -503,7 +503,7 @@ func listPage(ctx context.Context, run func(context.Context, ...*db.Stmt) error,
 			return nil, err
 		}
 	}
-	answer := newPage(page.Array(), total, skip, limit)
+	answer := fmt.Appendf(page.Array(), `,"total":%d,"skip":%d,"limit":%d,"next":`, total, skip, limit)
 	if next := page.Next(); next != nil {
 		return append(append(append(answer, '"'), q.order.cursor(*next)...), `"}`...), nil
 	}
@@ -671,12 +671,4 @@ func (l *List) total() string {
 	default:
 		return "select count(*) from " + l.table + where
 	}
-}
-
-// newPage returns the beginning of a page's JSON, up to the value of next. The slice has capacity for the value and
-// the end of the JSON.
-func newPage(items []byte, total, skip, limit int64) []byte {
-	answer := append(make([]byte, 0, len(items)+300), `{"items":`...)
-	answer = append(answer, items...)
-	return fmt.Appendf(answer, `,"total":%d,"skip":%d,"limit":%d,"next":`, total, skip, limit)
 }

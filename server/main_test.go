@@ -19,7 +19,7 @@ import (
 	"spoolwright/db"
 	"spoolwright/server"
 	"spoolwright/server/openapi"
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 	"spoolwright/value"
 )
 
@@ -45,7 +45,7 @@ type Thing struct {
 	Created value.Timestamp                 `json:"created_at" rule:"readOnly,notNull"`
 }
 
-// Check implements server.Checker with a rule about two fields.
+// Check implements the Check of inputs with a rule about two fields.
 func (t *Thing) Check(problems *server.Problems) {
 	if t.Price.Value != nil && t.Left.Value != nil && *t.Price.Value < *t.Left.Value {
 		problems.Add("left", "must not be more than price")

@@ -58,7 +58,7 @@ const boxFields = `
 | id | The id. | 0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a41 |
 | name | The name. | wheel |
 | count | How many. | 2 |
-| color | The colour. | red |
+| color | The color. | red |
 
 ## server_test.Stamp
 | at | The day. | 2024-01-15 |

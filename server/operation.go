@@ -5,30 +5,30 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
+	"fmt"
 	"maps"
 	"net/http"
 	"path"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
-
-	"spoolwright/db"
+	"unicode/utf16"
 )
 
 // resource is a path of the mux with its handlers by method. GET also handles HEAD.
 type resource struct {
 	s        *Server
 	by       string // see MuxPath
-	handlers map[string]http.HandlerFunc
+	handlers map[string]http.Handler
 }
 
 // handle registers the handler of a pattern such as "GET /healthz". It panics if the pattern has a handler.
-func (s *Server) handle(pattern string, handler http.HandlerFunc) {
+func (s *Server) handle(pattern string, handler http.Handler) {
 	method, path, _ := strings.Cut(pattern, " ")
 	p := s.resources[path]
 	if p == nil {
-		p = &resource{s: s, handlers: map[string]http.HandlerFunc{}}
+		p = &resource{s: s, handlers: map[string]http.Handler{}}
 		s.resources[path] = p
 		path, p.by = MuxPath(path)
 		s.mux.Handle(path, p)
@@ -36,10 +36,7 @@ func (s *Server) handle(pattern string, handler http.HandlerFunc) {
 	if p.handlers[method] != nil {
 		panic("server: two routes have the pattern " + pattern)
 	}
-	p.handlers[method] = func(w http.ResponseWriter, r *http.Request) {
-		infoOf(r).pattern = pattern
-		handler(w, r)
-	}
+	p.handlers[method] = named(pattern)(handler)
 }
 
 // MuxPath converts the path of a route to a pattern of a mux. It replaces a segment such as by-number with the
@@ -66,7 +63,7 @@ func (p *resource) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		method = http.MethodGet
 	}
 	if handler := p.handlers[method]; handler != nil {
-		handler(w, r)
+		handler.ServeHTTP(w, r)
 		return
 	}
 	allow := slices.Collect(maps.Keys(p.handlers))
@@ -79,8 +76,6 @@ func (p *resource) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.s.reject(w, r, &e)
 }
 
-var errInFlight = errors.New("too many bytes of large responses are being sent; clients read them too slowly")
-
 // isClean reports whether a path has no empty, "." or ".." elements. ServeMux would redirect other paths.
 func isClean(p string) bool {
 	clean := path.Clean(p)
@@ -90,21 +85,9 @@ func isClean(p string) bool {
 	return clean == p && strings.HasPrefix(p, "/")
 }
 
-// reject answers a request that no route serves with the error e. A request below /api/v1 counts against the rate
-// limits of the API, and any other request against the limit of pages.
+// reject answers a request that no route serves with the error e.
 func (s *Server) reject(w http.ResponseWriter, r *http.Request, e *Error) {
-	info := infoOf(r)
-	if strings.HasPrefix(r.URL.Path+"/", apiPrefix) {
-		w.Header().Set("Cache-Control", "no-store")
-		var err error
-		info.caller, err = s.Authenticate(r, false, s.admit(info))
-		if limited := s.limit(w, info, err != nil); limited != nil {
-			e = limited
-		}
-	} else if limited := s.limitPage(info); limited != nil {
-		e = limited
-	}
-	s.fail(w, r, e)
+	s.unknown(e, strings.HasPrefix(r.URL.Path+"/", apiPrefix)).ServeHTTP(w, r)
 }
 
 // operation runs a route of the API.
@@ -116,6 +99,7 @@ type operation struct {
 	parameters []string // the names of the query parameters
 
 	current *operation // the GET operation of the same path, if its responses have an ETag
+	whole   *operation // for a path below that of a resource whose responses have an ETag, the resource's GET operation
 	tagged  bool       // whether the responses have an ETag
 
 	secrets []*regexp.Regexp // match the secret fields of responses; group 1 is the name and the colon
@@ -134,166 +118,119 @@ func (s *Server) operation(route Route) *operation {
 	return o
 }
 
-// ServeHTTP answers a request. It checks in this order: token or API key, rate limits, role, path, query, headers,
-// body.
-func (o *operation) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	w.Header()["Cache-Control"] = headerNoStore
-	info := infoOf(r)
-	var answer Response
-	var err error
-	if o.route.Endpoint.export != nil {
-		err = o.sendFile(w, r, info)
-	} else if o.route.Endpoint.picture != nil {
-		err = o.sendPicture(w, r, info)
-	} else {
-		answer, err = o.answer(w, r, info)
-	}
-	if err != nil {
-		e := asError(err)
-		info.err = e.err
-		e.write(w, info.id)
-		if e.Status == http.StatusRequestEntityTooLarge || o.route.Endpoint.Limit > 0 {
-			drain(w, r, max(drainBytes, o.route.Endpoint.Limit))
+// responder runs a call of an operation, also more than once. The context can be that of a transaction.
+type responder func(ctx context.Context, c call) (response, error)
+
+// answer returns the handler that decodes a request, lets respond run it, and sends the response. Only respond is in a
+// transaction. Therefore an invalid body is a 400 or 422 even if the Idempotency-Key was used for another request, and
+// needs no connection to the database. The path, the query, the headers and the body are checked in this order.
+func (o *operation) answer(respond responder) handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		answer, err := o.respond(w, r, respond)
+		if err != nil {
+			return err
 		}
-		return
+		return o.send(w, r, answer)
 	}
-	if o.route.Endpoint.export != nil || o.route.Endpoint.picture != nil {
-		return
+}
+
+func (o *operation) respond(w http.ResponseWriter, r *http.Request, respond responder) (answer response, err error) {
+	c, err := o.read(w, r)
+	if err != nil {
+		return answer, err
 	}
-	if answer.Location != "" {
-		w.Header().Set("Location", answer.Location)
+	if most := o.route.Endpoint.Limit; most > 0 {
+		// A small body may be read into the memory as a whole, and a large one is not.
+		size := int(min(most, 8<<20))
+		if most > 8<<20 {
+			size = 1 << 20
+		}
+		if err := infoOf(r).keep(r.Context(), size, 0); err != nil {
+			return answer, err
+		}
 	}
-	if answer.Status == http.StatusNoContent {
-		w.WriteHeader(answer.Status)
-		return
+	if n, _ := strconv.Atoi(c.query.Get("limit")); n > 20 && o.route.Endpoint.Out.List {
+		if err := infoOf(r).keep(r.Context(), fileInFlight, fileWait); err != nil { // before anything is read
+			return answer, err
+		}
+	}
+	decoded := c.body
+	if !o.route.Endpoint.ReadsBody() {
+		decoded = nil
+	}
+	c.run, err = DecodesBody(r.Context(), decoded, func() (run, error) { return o.route.Endpoint.prepare(r.Context(), c) })
+	if err != nil {
+		return answer, err
+	}
+	return respond(r.Context(), c)
+}
+
+// send sends a response, and a 304 for a representation that the client has.
+func (o *operation) send(w http.ResponseWriter, r *http.Request, answer response) error {
+	if answer.replayed {
+		w.Header().Set("Idempotency-Replayed", "true")
+	}
+	if answer.location != "" {
+		w.Header().Set("Location", answer.location)
+	}
+	if answer.status == http.StatusNoContent {
+		if answer.body != nil {
+			w.Header().Set("Warnings", ascii(answer.body))
+		}
+		w.WriteHeader(answer.status)
+		return nil
 	}
 	if o.tagged {
-		tag := etag(answer.Body)
+		tag := etag(answer.body)
 		w.Header().Set("ETag", tag)
 		if o.route.Lock != nil && isKnown(r, tag) {
 			w.WriteHeader(http.StatusNotModified)
-			return
+			return nil
 		}
 	}
 	var encoded []byte
 	// An ETag would be that of two representations. No large response has a secret, whose length would show.
-	if o.route.Endpoint.Out.List || !o.tagged && len(answer.Body) > smallBody {
-		encoded = compressed(w, r, answer.Body)
+	if o.route.Endpoint.Out.List || !o.tagged && len(answer.body) > smallBody {
+		encoded = compressed(w, r, answer.body)
 	}
-	if n := cmp.Or(len(encoded), len(answer.Body)); n > smallBody {
-		// The response to a write is always sent, because the effect of the write is already committed.
-		if !o.s.inFlight.add(info.caller.Actor.ID(), n, o.route.Method() != http.MethodGet) {
-			info.err = errInFlight
-			ErrUnavailable.write(w, info.id)
-			return
-		}
-		defer o.s.inFlight.remove(info.caller.Actor.ID(), n)
+	if err := infoOf(r).keepAnswer(r, cmp.Or(len(encoded), len(answer.body))); err != nil {
+		return err
 	}
 	if encoded != nil {
 		w.Header().Set("Content-Encoding", "gzip")
-		send(w, answer.Status, encoded)
-		return
+		send(w, answer.status, encoded)
+	} else {
+		writeJSON(w, answer.status, answer.body)
 	}
-	writeJSON(w, answer.Status, answer.Body)
+	return nil
 }
 
-// answer authorizes, decodes and runs the request. With an Idempotency-Key, only the run is in the transaction.
-// Therefore an invalid body is a 400 or 422 even if the key was used for another request, and needs no connection to
-// the database.
-func (o *operation) answer(w http.ResponseWriter, r *http.Request, info *requestInfo) (Response, error) {
-	ctx, err := o.authorize(w, r, info)
-	if err != nil {
-		return Response{}, err
+// asJSON sends an error. Then it reads the rest of a body that is read while it arrives.
+func (o *operation) asJSON(w http.ResponseWriter, r *http.Request, e *Error) {
+	asJSON(w, r, e)
+	if most := o.route.Endpoint.Limit; most > 0 {
+		drain(w, r, max(drainBytes, most))
 	}
-	c, key, err := o.read(w, r)
-	if err != nil {
-		return Response{}, err
-	}
-	c.address = info.address
-	if o.route.Endpoint.Limit > 0 {
-		// A small body may be read into the memory as a whole, and a large one is not.
-		caller, size := info.caller.Actor.ID(), int(min(o.route.Endpoint.Limit, 8<<20))
-		if o.route.Endpoint.Limit > 8<<20 {
-			size = 1 << 20
-		}
-		if !o.s.inFlight.add(caller, size, false) {
-			return Response{}, ErrUnavailable.Because(errInFlight)
-		}
-		defer o.s.inFlight.remove(caller, size)
-	}
-	run, err := o.route.Endpoint.prepare(ctx, c)
-	if err != nil {
-		return Response{}, err
-	}
-	respond := func(ctx context.Context) (Response, error) {
-		body, existing, err := run(ctx)
-		if err != nil {
-			return Response{}, err
-		}
-		return o.response(c, body, existing)
-	}
-	if o.current != nil && o.route.Lock == nil {
-		if tags := entityTags(r, "If-Match"); len(tags) > 0 {
-			return o.ifMatch(ctx, c, tags, respond)
-		}
-	}
-	if key == "" {
-		return respond(ctx)
-	}
-	if c.sum != nil {
-		c.body = *c.sum
-	}
-	target := o.path(c)
-	if len(c.query) > 0 {
-		target += "?" + c.query.Encode()
-	}
-	answer, replayed, err := o.s.once(ctx, key, target, c.body, respond)
-	if replayed {
-		w.Header().Set("Idempotency-Replayed", "true")
-	}
-	return answer, err
 }
 
-// authorize checks the token or API key, the rate limits and the role. It returns the request's context, bound to the
-// caller unless the route is public.
-func (o *operation) authorize(w http.ResponseWriter, r *http.Request, info *requestInfo) (context.Context, error) {
-	public := o.route.Access == Public
-	var denied error
-	if !public && !info.called {
-		info.caller, denied = o.s.Authenticate(r, false, o.s.admit(info))
+// read returns the parts of the request that the operation needs. It collects problems with the path, the query and the
+// headers in c.problems. The error is that of reading the body.
+func (o *operation) read(w http.ResponseWriter, r *http.Request) (c call, err error) {
+	info := infoOf(r)
+	c = call{patch: o.route.IsPartial(), address: info.address, known: o.current}
+	if info.called { // a page changes a part of what it has shown
+		c.known = cmp.Or(o.current, o.whole)
 	}
-	if !info.called {
-		if e := o.s.limit(w, info, public || denied != nil); e != nil {
-			return nil, e
-		}
-	}
-	switch {
-	case denied != nil:
-		return nil, denied
-	case o.route.UsersOnly && (info.caller.Actor.APIKey != "" || public && r.Header["X-Api-Key"] != nil):
-		return nil, errOnlyUsers
-	case public:
-		return r.Context(), nil
-	case info.caller.Level < o.route.Access, info.caller.Printer:
-		return nil, ErrForbidden
-	}
-	actor := info.caller.Actor
-	actor.SettingUp = o.route.SettingUp
-	return db.As(r.Context(), actor), nil
-}
-
-// read returns the parts of the request that the operation needs, and the Idempotency-Key. It collects problems with
-// the path, the query and the headers in c.problems. The error is that of reading the body.
-func (o *operation) read(w http.ResponseWriter, r *http.Request) (c call, key string, err error) {
-	c = call{patch: o.route.IsPartial()}
-	c.ids = pathIDs(r, o.names, &c.problems)
+	c.ids = readIDs(r, o.names, &c.problems)
 	c.query = readQuery(r.URL.RawQuery, o.parameters, &c.problems)
-	if o.current == nil && (r.Method == http.MethodPatch || r.Method == http.MethodDelete) &&
-		r.Header["If-Match"] != nil {
-		c.problems.Add("If-Match", "is not supported by this operation")
+	if r.Header["If-Match"] != nil {
+		c.tags = entityTags(r, "If-Match")
+		if o.current == nil && (r.Method == http.MethodPatch || r.Method == http.MethodDelete) && !info.called {
+			c.problems.Add("If-Match", "is not supported by this operation")
+		}
 	}
 	if o.route.Idempotent {
-		key = IdempotencyKey(r, &c.problems)
+		c.key = IdempotencyKey(r, &c.problems)
 	}
 	switch {
 	case o.route.Endpoint.ReadsBody():
@@ -301,7 +238,7 @@ func (o *operation) read(w http.ResponseWriter, r *http.Request) (c call, key st
 		c.body, err = readMedia(w, r, jsonMedia, c.optional)
 	case o.route.Endpoint.Limit > 0:
 		if err = checkMedia(r, o.route.Endpoint.Media); err == nil {
-			c.stream, c.sum = StreamBody(w, r, o.route.Endpoint.Limit), new([]byte)
+			c.stream, c.sum = newStreamBody(w, r, o.route.Endpoint.Limit), new([]byte)
 		}
 	case o.route.Endpoint.Media != "":
 		c.body, err = readMedia(w, r, o.route.Endpoint.Media, false)
@@ -314,29 +251,51 @@ func (o *operation) read(w http.ResponseWriter, r *http.Request) (c call, key st
 	if err != nil && err != ErrTooLarge {
 		err = c.problems.join(err)
 	}
-	return c, key, err
+	return c, err
+}
+
+// run runs a call once.
+func (o *operation) run(ctx context.Context, c call) (answer response, err error) {
+	body, existing, err := c.run(ctx)
+	if err != nil {
+		return answer, err
+	}
+	return o.response(c, body, existing)
 }
 
 // response returns the response with the result of a handler. Existing reports whether the handler called
 // Request.Existing.
-func (o *operation) response(c call, body []byte, existing bool) (Response, error) {
-	answer := Response{Status: o.route.Endpoint.Out.Status, Body: body, stored: body}
+func (o *operation) response(c call, body []byte, existing bool) (response, error) {
+	answer := response{status: o.route.Endpoint.Out.Status, body: body, stored: body}
 	if existing {
-		answer.Status = http.StatusOK
+		answer.status = http.StatusOK
 	}
 	for _, secret := range o.secrets {
 		answer.stored = secret.ReplaceAll(answer.stored, []byte(`${1}""`))
 	}
-	if answer.Status != http.StatusCreated {
+	if answer.status != http.StatusCreated {
 		return answer, nil
 	}
 	id, err := idOf(body)
 	if id == "" {
-		answer.Location = path.Dir(o.path(c))
+		answer.location = path.Dir(o.path(c))
 	} else {
-		answer.Location = o.path(c) + "/" + id
+		answer.location = o.path(c) + "/" + id
 	}
 	return answer, err
+}
+
+// ascii returns a JSON text with escapes instead of letters that a header cannot have.
+func ascii(text []byte) string {
+	var b strings.Builder
+	for _, unit := range utf16.Encode([]rune(string(text))) {
+		if unit < 128 {
+			b.WriteByte(byte(unit))
+		} else {
+			fmt.Fprintf(&b, `\u%04x`, unit)
+		}
+	}
+	return b.String()
 }
 
 // idOf returns the id of a resource, or "" if the resource has none. It stops decoding after the id, which is usually
@@ -360,10 +319,4 @@ func idOf(resource []byte) (id string, err error) {
 }
 
 // path returns the path of the call, with ids in canonical form.
-func (o *operation) path(c call) string {
-	var values []string
-	for _, name := range o.names {
-		values = append(values, c.ids[name])
-	}
-	return PathOf(o.route.Path(), values...)
-}
+func (o *operation) path(c call) string { return PathOf(o.route.Path(), c.ids.values...) }

@@ -18,7 +18,7 @@ type Picture struct {
 // query parameter v, whose value read gets too, may keep the picture as long as it likes. Any other client asks again
 // each time, and gets a 304 if it has the picture. The input of R has the method Known, which returns v.
 func HandlePicture[R any](read func(context.Context, R) (*Picture, error)) Endpoint {
-	e := endpointOf(reflect.TypeFor[R](), Outcome{Status: 200})
+	e := endpointOf(reflect.TypeFor[R](), outcome{Status: 200})
 	e.File = "image/png image/jpeg"
 	decode := e.decoder()
 	e.picture = func(ctx context.Context, c call) (*Picture, bool, error) {
@@ -34,16 +34,8 @@ func HandlePicture[R any](read func(context.Context, R) (*Picture, error)) Endpo
 }
 
 // sendPicture answers the request of an endpoint from HandlePicture.
-func (o *operation) sendPicture(w http.ResponseWriter, r *http.Request, info *requestInfo) error {
-	ctx, err := o.authorize(w, r, info)
-	if err != nil {
-		return err
-	}
-	c, _, err := o.read(w, r)
-	if err != nil {
-		return err
-	}
-	p, known, err := o.route.Endpoint.picture(ctx, c)
+func (o *operation) sendPicture(w http.ResponseWriter, r *http.Request, c call) error {
+	p, known, err := o.route.Endpoint.picture(r.Context(), c)
 	if err != nil {
 		return err
 	}

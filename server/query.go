@@ -108,7 +108,7 @@ func decodeQuery(values url.Values, in any, item reflect.Type) error {
 		list.resolve(SchemaOfType(item), &problems)
 	}
 	if schema.filter != nil {
-		if c, ok := v.FieldByIndex(schema.filter).Addr().Interface().(Checker); ok {
+		if c, ok := v.FieldByIndex(schema.filter).Addr().Interface().(checker); ok {
 			c.Check(&problems)
 		}
 	}

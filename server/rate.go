@@ -17,30 +17,45 @@ const (
 	printersPerUsers = 3 // the limit of all printers of a tenant, as a multiple of the limit of all its users
 )
 
-// limit takes one token from each bucket of the caller and the caller's tenant or, if byAddress is set, of the
-// client's address. It sets the X-RateLimit headers. It returns a 429 if a bucket is empty.
-func (s *Server) limit(w http.ResponseWriter, info *requestInfo, byAddress bool) *Error {
-	var rate limit.Rate
-	var ok bool
-	switch actor := info.caller.Actor; {
-	case byAddress:
-		rate, ok = s.limiter.Take(s.addressClaim(info))
-	case info.caller.Printer:
-		perMinute, perHour := orOff(s.PerMinute, printerPerMinute), orOff(s.PerHour, printerPerHour)
-		rate, ok = s.limiter.Take(
-			claim("printer:"+actor.APIKey, perMinute, perHour),
-			claim("printers:"+actor.Tenant, printersPerUsers*s.TenantPerMinute, 0))
-	default:
-		rate, ok = s.limiter.Take(
-			claim("user:"+actor.ID(), s.PerMinute, s.PerHour),
-			claim("tenant:"+actor.Tenant, s.TenantPerMinute, 0))
+// byCaller counts a request in the limits of the caller and the caller's tenant, and one without a caller in those of
+// the client's address. A request of Server.Call counts in none.
+func (s *Server) byCaller(w http.ResponseWriter, r *http.Request) error {
+	info := infoOf(r)
+	switch {
+	case info.called:
+		return nil
+	case !info.known:
+		return s.limitAddress(w, info)
 	}
+	rate, ok := s.limiter.Take(s.callerClaims(info))
+	return s.limited(w, rate, ok)
+}
+
+// limitAddress counts a request in the limits of the client's address.
+func (s *Server) limitAddress(w http.ResponseWriter, info *requestInfo) error {
+	rate, ok := s.limiter.Take(s.addressClaim(info))
+	return s.limited(w, rate, ok)
+}
+
+// callerClaims returns the claims of the caller, and of all callers of the tenant.
+func (s *Server) callerClaims(info *requestInfo) (own, tenants limit.Claim) {
+	actor := info.caller.Actor
+	if info.caller.Printer {
+		perMinute, perHour := orOff(s.PerMinute, printerPerMinute), orOff(s.PerHour, printerPerHour)
+		return claim("printer:"+actor.APIKey, perMinute, perHour),
+			claim("printers:"+actor.Tenant, printersPerUsers*s.TenantPerMinute, 0)
+	}
+	return claim("user:"+actor.ID(), s.PerMinute, s.PerHour), claim("tenant:"+actor.Tenant, s.TenantPerMinute, 0)
+}
+
+// limited sets the X-RateLimit headers, and returns a 429 unless ok is set.
+func (s *Server) limited(w http.ResponseWriter, rate limit.Rate, ok bool) error {
 	if !rate.Off {
 		h := w.Header()
 		// Header.Set would spell the names X-Ratelimit.
-		h["X-RateLimit-Limit"] = []string{strconv.Itoa(rate.Limit)}
-		h["X-RateLimit-Remaining"] = []string{strconv.Itoa(rate.Remaining)}
-		h["X-RateLimit-Reset"] = []string{strconv.FormatInt(rate.Reset.Add(time.Second-1).Unix(), 10)}
+		v := []string{strconv.Itoa(rate.Limit), strconv.Itoa(rate.Remaining),
+			strconv.FormatInt(rate.Reset.Add(time.Second-1).Unix(), 10)}
+		h["X-RateLimit-Limit"], h["X-RateLimit-Remaining"], h["X-RateLimit-Reset"] = v[:1:1], v[1:2:2], v[2:]
 	}
 	if ok {
 		return nil
@@ -64,20 +79,20 @@ func claim(key string, perMinute, perHour int) limit.Claim {
 	return limit.Claim{Key: key, Limits: limit.Limits{PerMinute: perMinute, PerHour: perHour}}
 }
 
-// admit returns a function that returns a 429 if a bucket of the client's address is empty. The function takes no
-// token, because only requests without valid credentials count for the address.
-func (s *Server) admit(info *requestInfo) func() error {
-	return func() error {
-		rate, ok := s.limiter.Peek(s.addressClaim(info))
-		if ok {
-			return nil
-		}
+// byForgeries returns a 429 if a bucket of the client's address is empty. It takes no token, because only requests
+// without valid credentials count for the address.
+func (s *Server) byForgeries(_ http.ResponseWriter, r *http.Request) error { return infoOf(r).admit() }
+
+// admit is byForgeries, for Authenticate.
+func (i *requestInfo) admit() error {
+	if rate, ok := i.server.limiter.Peek(i.server.addressClaim(i)); !ok {
 		return tooMany(rate)
 	}
+	return nil
 }
 
 func (s *Server) tooMany(rate limit.Rate) *Error {
-	s.Metrics.limited()
+	s.Metrics.Limited()
 	return tooMany(rate)
 }
 
@@ -93,23 +108,73 @@ func tooMany(rate limit.Rate) *Error {
 // nothing, and because a load balancer that gets a 429 would stop using the instance.
 const pagesPerMinute = 600
 
-// page returns the handler with the limit of pages, for a path that is not part of the API.
-func (s *Server) page(handler http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		if limited := s.limitPage(infoOf(r)); limited != nil {
-			limited.write(w, infoOf(r).id)
-			return
-		}
-		handler(w, r)
-	}
-}
-
-func (s *Server) limitPage(info *requestInfo) *Error {
+// byAddress counts a request in pagesPerMinute.
+func (s *Server) byAddress(_ http.ResponseWriter, r *http.Request) error {
 	if s.PerMinute <= 0 {
 		return nil
 	}
-	if rate, ok := s.limiter.Take(claim("page:"+info.address, pagesPerMinute, 0)); !ok {
+	if rate, ok := s.limiter.Take(claim("page:"+infoOf(r).address, pagesPerMinute, 0)); !ok {
 		return s.tooMany(rate)
 	}
 	return nil
+}
+
+// byVisit returns a 429 if the caller of a page has no request left, and takes no token: CountVisit does, when it is
+// known whether the session of the cookie exists. Without a caller, and for pictures and public pages, a POST, such as a
+// login, counts in the limits of the client's address, and any other request in pagesPerMinute.
+func (s *Server) byVisit(p SitePage) handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		info := infoOf(r)
+		if info.counted = !info.known || p.Picture || p.Public; info.counted {
+			if r.Method == http.MethodPost {
+				return s.limitAddress(w, info)
+			}
+			return s.byAddress(w, r)
+		}
+		if rate, ok := s.limiter.Peek(s.endedClaim(info)); !ok {
+			return s.limited(w, rate, ok)
+		}
+		if rate, ok := s.limiter.Peek(s.callerClaims(info)); !ok {
+			return s.limited(w, rate, ok)
+		}
+		return nil
+	}
+}
+
+// endedClaim is the claim of a session that has ended. It bounds how often the database is asked for one.
+func (s *Server) endedClaim(info *requestInfo) limit.Claim {
+	return claim("ended:"+info.caller.Actor.Session, s.PerMinute, s.PerHour)
+}
+
+// CountVisit counts the request of a page that the caller's cookie was checked for, once. Err is the error of the
+// check: if the session has ended, the request counts for the client's address, because anybody may have the cookie,
+// and otherwise for the caller. It returns a 429 if a limit is reached.
+func (s *Server) CountVisit(w http.ResponseWriter, r *http.Request, err error) error {
+	info := infoOf(r)
+	if info.counted || info.caller.Actor.User == "" {
+		return nil
+	}
+	info.counted = true
+	if err != nil && asError(err).Status == http.StatusUnauthorized {
+		s.limiter.Take(s.endedClaim(info))
+		return s.limitAddress(w, info)
+	}
+	return s.byCaller(w, r)
+}
+
+// messagesPerMinute is the limit of the messages to one address of a Receiver. The sender sends more again later.
+// Without a limit per minute for the API, this limit is off too.
+const messagesPerMinute = 120
+
+// countMessage counts a message: one with a right signature in the limit of the receiver's id, and any other one in
+// those of the client's address.
+func (s *Server) countMessage(w http.ResponseWriter, info *requestInfo, id string, signed bool) error {
+	switch {
+	case !signed:
+		return s.limitAddress(w, info)
+	case s.PerMinute <= 0:
+		return nil
+	}
+	rate, ok := s.limiter.Take(claim("messages:"+id, messagesPerMinute, 0))
+	return s.limited(w, rate, ok)
 }

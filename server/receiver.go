@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 
@@ -22,48 +23,33 @@ type Message struct {
 	ID     string // from the path, in canonical form
 	Header http.Header
 	Body   []byte // at most 1 MiB
+
+	// Count counts a message that Serve takes, before it does anything for it: one with a right signature in the limit
+	// of the receiver, and one that needs none in those of the client's address. It returns a 429 to return.
+	Count func(signed bool) error
 }
 
 // ErrSignature is the error of a message whose signature is not that of the receiver's secret.
 var ErrSignature = &Error{Status: 401, Code: "INVALID_SIGNATURE", Detail: "The signature is missing or wrong"}
 
-// addReceiver registers a receiver. Messages with a wrong signature count in the limits of the client's address, and
-// when a limit is reached, all messages from there are rejected before their bodies are read. Others have no limit: a
-// shop that gets 429 may stop to send.
-func (s *Server) addReceiver(f Receiver) {
-	s.handle(f.Pattern, func(w http.ResponseWriter, r *http.Request) {
-		info := infoOf(r)
-		w.Header()["Cache-Control"] = headerNoStore
-		err := s.receive(w, r, info, f)
-		if err == nil {
-			writeJSON(w, http.StatusOK, []byte(`{}`))
-			return
-		}
-		e := asError(err)
-		if e.Status == http.StatusUnauthorized {
-			if limited := s.limit(w, info, true); limited != nil {
-				e = limited
+// receive returns the handler of a receiver. Messages with a wrong signature count in the limits of the client's
+// address, and when a limit is reached, all messages from there are rejected before their bodies are read. Others count
+// in the limit of their receiver.
+func (s *Server) receive(f Receiver) handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		info, err := infoOf(r), error(ErrSignature)
+		if id, ok := value.ParseID(r.PathValue("id")); ok {
+			var body []byte
+			if body, err = ReadBody(w, r); err == nil {
+				count := func(signed bool) error { return s.countMessage(w, info, id, signed) }
+				err = f.Serve(r.Context(), Message{id, r.Header, body, count})
 			}
 		}
-		info.err = e.err
-		e.write(w, info.id)
-		if e.Status == http.StatusRequestEntityTooLarge {
-			drain(w, r, drainBytes)
+		if err == nil {
+			writeJSON(w, http.StatusOK, []byte(`{}`))
+		} else if asError(err).Status == http.StatusUnauthorized {
+			return cmp.Or(s.limitAddress(w, info), err)
 		}
-	})
-}
-
-func (s *Server) receive(w http.ResponseWriter, r *http.Request, info *requestInfo, f Receiver) error {
-	if err := s.admit(info)(); err != nil {
 		return err
 	}
-	id, ok := value.ParseID(r.PathValue("id"))
-	if !ok {
-		return ErrSignature
-	}
-	body, err := ReadBody(w, r)
-	if err != nil {
-		return err
-	}
-	return f.Serve(r.Context(), Message{id, r.Header, body})
 }

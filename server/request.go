@@ -7,18 +7,24 @@ import (
 	"spoolwright/value"
 )
 
-// requestInfo holds data of a request that handlers set or need, such as the fields of its log line.
+// requestInfo holds data of a request that the functions of its chain set or need, such as the fields of its log line.
 type requestInfo struct {
+	statusWriter
 	id      string
-	pattern string
-	caller  Caller
-	address string
-	err     error
-	streams bool // set by StreamChanges: the duration of the request says nothing about the service
-	called  bool // set by Server.Call and Forward: the caller is known, and the request counts in no limit
+	server  *Server
+	pattern string // of the route
+	address string // the client's
+	err     error  // to log
+	fail    func(http.ResponseWriter, *http.Request, *Error)
+	ended   []func() // called when the request has ended
 
-	inFlight    *inFlight    // the server's, in requests of a Surface; otherwise nil
-	connections *connections // the same
+	caller  Caller
+	known   bool  // whether there is a caller, in whose limits the request counts
+	denied  error // of a wrong token or API key
+	called  bool  // set by Server.Call and Forward: the caller is known, and the request counts in no limit
+	counted bool  // whether the request of a page has counted in a limit
+	kept    int   // the bytes of the memory for bodies that the request has; see keep
+	streams bool  // set by StreamChanges: the duration of the request says nothing about the service
 }
 
 type infoKey struct{}
@@ -31,9 +37,9 @@ func infoOf(r *http.Request) *requestInfo {
 	return info
 }
 
-// requestID returns the X-Request-Id of the request if it consists of 1 to 128 letters, digits, dots, dashes and
+// requestIDOf returns the X-Request-Id of the request if it consists of 1 to 128 letters, digits, dots, dashes and
 // underscores, and otherwise a new id.
-func requestID(r *http.Request) string {
+func requestIDOf(r *http.Request) string {
 	id := r.Header.Get("X-Request-Id")
 	if id == "" || len(id) > 128 || strings.ContainsFunc(id, func(c rune) bool {
 		return !(c >= '0' && c <= '9' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' || c == '-' || c == '_' ||

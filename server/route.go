@@ -3,10 +3,12 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -71,7 +73,7 @@ func (r Route) Path() string { _, path, _ := strings.Cut(r.Pattern, " "); return
 
 // IsPartial reports whether the body contains only the fields of a resource that a PATCH changes.
 func (r Route) IsPartial() bool {
-	return r.Method() == http.MethodPatch && !SchemaOfType(r.Endpoint.In).HasParts()
+	return r.Method() == http.MethodPatch && !SchemaOfType(r.Endpoint.In).hasParts()
 }
 
 // Doc is the part of a route's documentation that its types do not contain.
@@ -93,9 +95,19 @@ type Doc struct {
 type Tag struct {
 	Name, Description string
 
+	// Leads puts the tag before those without it in the documentation, for what most clients look for.
+	Leads bool
+
 	// Fields describes the fields of the operations' types, in Markdown: under a heading such as "## inventory.Spool", a
 	// table with the columns field, description and example. An example that is a text needs no quotes.
 	Fields string
+}
+
+// With returns a copy of the tag that describes further fields too.
+func (t *Tag) With(fields ...string) *Tag {
+	more := *t
+	more.Fields += strings.Join(fields, "")
+	return &more
 }
 
 // Event is a type of events that the service sends to webhooks.
@@ -116,7 +128,7 @@ type Request[In any] struct {
 // request is the part of a Request that does not depend on its input.
 type request struct {
 	Address  string // the client's address, as in the rate limits
-	ids      map[string]string
+	ids      pathIDs
 	existing bool
 }
 
@@ -124,11 +136,11 @@ type request struct {
 func (r *request) Existing() { r.existing = true }
 
 // ID returns a path parameter, a UUID in canonical form.
-func (r *request) ID(name string) string { return r.ids[name] }
+func (r *request) ID(name string) string { return r.ids.get(name) }
 
 // Number returns the path parameter number.
 func (r *request) Number() int64 {
-	n, _ := strconv.ParseInt(r.ids[NumberParameter], 10, 64)
+	n, _ := strconv.ParseInt(r.ids.get(NumberParameter), 10, 64)
 	return n
 }
 
@@ -153,32 +165,32 @@ type (
 	// created earlier.
 	CreatedOrExisting[T any] []byte
 
-	// NoContent is a 204. Its only value is nil.
+	// NoContent is a 204. It is nil, or a list of warnings, which the header Warnings then has.
 	NoContent []byte
 )
 
 type result interface {
 	~[]byte
-	outcome() Outcome
+	outcome() outcome
 }
 
-// Outcome describes a type of results.
-type Outcome struct {
+// outcome describes a type of results.
+type outcome struct {
 	Status   int
 	Item     reflect.Type // the type of the resource, or of a list's items; nil without a body
 	List     bool
 	Existing bool // whether the status may also be 200
 }
 
-func (OK[T]) outcome() Outcome      { return Outcome{Status: 200, Item: reflect.TypeFor[T]()} }
-func (Created[T]) outcome() Outcome { return Outcome{Status: 201, Item: reflect.TypeFor[T]()} }
-func (CreatedOrExisting[T]) outcome() Outcome {
-	return Outcome{Status: 201, Item: reflect.TypeFor[T](), Existing: true}
+func (OK[T]) outcome() outcome      { return outcome{Status: 200, Item: reflect.TypeFor[T]()} }
+func (Created[T]) outcome() outcome { return outcome{Status: 201, Item: reflect.TypeFor[T]()} }
+func (CreatedOrExisting[T]) outcome() outcome {
+	return outcome{Status: 201, Item: reflect.TypeFor[T](), Existing: true}
 }
-func (Page[T]) outcome() Outcome {
-	return Outcome{Status: 200, Item: reflect.TypeFor[T](), List: true}
+func (Page[T]) outcome() outcome {
+	return outcome{Status: 200, Item: reflect.TypeFor[T](), List: true}
 }
-func (NoContent) outcome() Outcome { return Outcome{Status: 204} }
+func (NoContent) outcome() outcome { return outcome{Status: 204} }
 
 // One returns the first row of a statement as JSON. Err is the error of running the statement; One returns err if it
 // is not nil, and ErrNotFound if the statement returned no row.
@@ -187,6 +199,12 @@ func One(s *db.Stmt, err error) ([]byte, error) {
 		return nil, err
 	}
 	return s.Object(), nil
+}
+
+// Extend returns a JSON object with another field.
+func Extend(object []byte, name string, field any) ([]byte, error) {
+	encoded, err := json.Marshal(field)
+	return fmt.Appendf(nil, `%s,"%s":%s}`, object[:len(object)-1], name, encoded), err
 }
 
 // Found returns err, the error of running a statement, if it is not nil, and ErrNotFound if the statement returned no
@@ -198,18 +216,19 @@ func Found(s *db.Stmt, err error) error {
 	return err
 }
 
-// Response is a successful response. The service sends it, and stores it for an Idempotency-Key.
-type Response struct {
-	Status   int
-	Location string
-	Body     []byte
-	stored   []byte // Body without the secrets, to store for an Idempotency-Key
+// response is a successful response. The service sends it, and stores it for an Idempotency-Key.
+type response struct {
+	status   int
+	location string
+	body     []byte
+	stored   []byte // body without the secrets, to store for an Idempotency-Key
+	replayed bool   // whether it is the stored one
 }
 
 // Endpoint is a handler with the types of its request and result. Handle and similar functions return an Endpoint.
 type Endpoint struct {
 	In       reflect.Type // struct{} if the handler reads neither query nor body
-	Out      Outcome
+	Out      outcome
 	Optional bool                      // whether the body may be missing
 	Media    string                    // the media type of the body, if the body is not JSON
 	Example  string                    // an example of a body with the type Media
@@ -237,15 +256,20 @@ func (e Endpoint) OptionalBody() Endpoint {
 
 // call contains the parts of a request that its endpoint needs.
 type call struct {
-	ids      map[string]string // the path parameters
-	problems Problems          // the problems with the path, the names of query parameters, the headers and the body
-	address  string            // the client's address, as in the rate limits
+	ids      pathIDs
+	problems Problems // the problems with the path, the names of query parameters, the headers and the body
+	address  string   // the client's address, as in the rate limits
 	query    url.Values
 	body     []byte
 	stream   io.Reader // the body of an endpoint from HandleStream
 	sum      *[]byte   // set by such an endpoint: stands for the body in the fingerprint of the request
 	optional bool      // whether the body may be empty
 	patch    bool      // whether the body is partial
+
+	key   string     // the Idempotency-Key, or ""
+	tags  []string   // those of If-Match
+	known *operation // the GET operation whose tags they are, or nil
+	run   run        // the prepared call
 }
 
 // run executes a prepared call. If the transaction is retried, run is called again. Existing reports whether the
@@ -282,7 +306,7 @@ func HandlePrepared[R, P any, Out result](
 }
 
 // handle is HandlePrepared for handlers without static types. Prepare may be nil.
-func handle(request reflect.Type, out Outcome, prepare func(context.Context, any, call) (any, error),
+func handle(request reflect.Type, out outcome, prepare func(context.Context, any, call) (any, error),
 	fn func(ctx context.Context, r, prepared any) ([]byte, error)) Endpoint {
 	e := endpointOf(request, out)
 	decode := e.decoder()
@@ -308,7 +332,7 @@ func handle(request reflect.Type, out Outcome, prepare func(context.Context, any
 }
 
 // endpointOf returns an endpoint of requests of a type *Request[In].
-func endpointOf(request reflect.Type, out Outcome) Endpoint {
+func endpointOf(request reflect.Type, out outcome) Endpoint {
 	return Endpoint{request: request.Elem(), In: request.Elem().Field(0).Type, Out: out}
 }
 
@@ -348,30 +372,34 @@ const (
 	MaxNumber       = 999_999_999
 )
 
-// pathIDs returns the path parameters in canonical form. A parameter that is not a UUID or, for NumberParameter, not a
-// number, becomes one of the problems.
-func pathIDs(r *http.Request, names []string, problems *Problems) map[string]string {
-	if len(names) == 0 {
-		return nil
+// pathIDs are the parameters of a path, in its order.
+type pathIDs struct{ names, values []string }
+
+// get returns the value of a parameter, or "" if there is none.
+func (p pathIDs) get(name string) string {
+	if i := slices.Index(p.names, name); i >= 0 {
+		return p.values[i]
 	}
-	ids := make(map[string]string, len(names))
-	for _, name := range names {
-		text := r.PathValue(name)
+	return ""
+}
+
+// readIDs returns the path parameters in canonical form. A parameter that is not a UUID or, for NumberParameter, not a
+// number, becomes one of the problems.
+func readIDs(r *http.Request, names []string, problems *Problems) pathIDs {
+	p := pathIDs{names, make([]string, len(names))}
+	for i, name := range names {
+		text, ok := r.PathValue(name), false
 		if name == NumberParameter {
 			n, err := strconv.ParseInt(text, 10, 64)
 			if err != nil || n < 1 || n > MaxNumber || strconv.FormatInt(n, 10) != text {
 				problems.Add(name, "must be a whole number from 1 to %d", MaxNumber)
 			}
-			ids[name] = text
-			continue
-		}
-		id, ok := value.ParseID(text)
-		if !ok {
+			p.values[i] = text
+		} else if p.values[i], ok = value.ParseID(text); !ok {
 			problems.Add(name, "must be a UUID")
 		}
-		ids[name] = id
 	}
-	return ids
+	return p
 }
 
 func wildcards(pattern string) []string {

@@ -23,6 +23,7 @@ import (
 //	                     these fields, a POST has exactly one, and a PATCH at most one
 //	optional             with insteadOf: a POST may have none of these fields
 //	readOnly             only in responses; ignored in requests
+//	fixed                only in responses; a request can repeat the value, and the handler refuses another one
 //	writeOnly            only in requests
 //	secret               only in responses; empty in the repeated response for an Idempotency-Key, because the service
 //	                     does not store the value. The value is a string without characters that JSON escapes
@@ -62,6 +63,7 @@ type Field struct {
 	Default, Named                      string
 	Query, ReadOnly, WriteOnly, NotNull bool
 	Secret                              bool // ReadOnly, and not stored
+	Fixed                               bool // ReadOnly, and in requests
 	Unsorted                            bool // lists cannot be sorted by the field
 	Optional                            bool // see the rule optional of Schema
 
@@ -212,6 +214,8 @@ func (f *Field) parse(rules string) (insteadOf string) {
 			f.Required, f.NotNull = true, true
 		case "readOnly":
 			f.ReadOnly = true
+		case "fixed":
+			f.ReadOnly, f.Fixed = true, true
 		case "empty":
 			f.Empty = true
 		case "patched":
@@ -279,9 +283,9 @@ func (f *Field) parse(rules string) (insteadOf string) {
 	return insteadOf
 }
 
-// HasParts reports whether a field of the schema is a Part. A PATCH with such a schema must contain all required
+// hasParts reports whether a field of the schema is a Part. A PATCH with such a schema must contain all required
 // fields.
-func (s *Schema) HasParts() bool {
+func (s *Schema) hasParts() bool {
 	return slices.ContainsFunc(s.Fields, func(f *Field) bool { return f.Part })
 }
 

@@ -23,7 +23,8 @@ import (
 	"spoolwright/db"
 	"spoolwright/inventory"
 	"spoolwright/server"
-	"spoolwright/testkit"
+	"spoolwright/server/metrics"
+	"spoolwright/tests/testkit"
 )
 
 // Requests that no route serves get a JSON error with the common headers.
@@ -463,7 +464,7 @@ func TestCORS(t *testing.T) {
 		}
 		if c.allowed {
 			for _, name := range []string{"Location", "Retry-After", "X-Request-Id", "X-RateLimit-Remaining",
-				"Idempotency-Replayed"} {
+				"Idempotency-Replayed", "Warnings"} {
 				if !strings.Contains(h.Get("Access-Control-Expose-Headers"), name) {
 					t.Errorf("%s: %s is not exposed", c.name, name)
 				}
@@ -722,7 +723,7 @@ var (
 )
 
 // scrape parses the metrics as Prometheus does, and returns the value of each series.
-func scrape(t *testing.T, m *server.Metrics) map[string]float64 {
+func scrape(t *testing.T, m *metrics.Metrics) map[string]float64 {
 	t.Helper()
 	w := httptest.NewRecorder()
 	m.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
@@ -778,7 +779,7 @@ func scrape(t *testing.T, m *server.Metrics) map[string]float64 {
 
 func TestMetrics(t *testing.T) {
 	t.Parallel()
-	m := server.NewMetrics(`1.0 "quoted" \n`, func() db.PoolStats {
+	m := metrics.New(`1.0 "quoted" \n`, func() db.PoolStats {
 		return db.PoolStats{Max: 8, Total: 3, Idle: 2, InUse: 1, Acquires: 100, Waits: 4,
 			WaitTime: 1500 * time.Millisecond, Shared: 7}
 	})
@@ -861,7 +862,7 @@ func TestMetrics(t *testing.T) {
 		before["process_start_time_seconds"] < 1_700_000_000 {
 		t.Errorf("%v", before)
 	}
-	if _, ok := scrape(t, server.NewMetrics("x", nil))["db_pool_connections"]; ok {
+	if _, ok := scrape(t, metrics.New("x", nil))["db_pool_connections"]; ok {
 		t.Error("metrics of a pool without a pool")
 	}
 	w := httptest.NewRecorder()

@@ -14,10 +14,11 @@ import (
 
 // Site contains the pages for people, on paths outside the API. The pages read and write with Server.Call.
 type Site struct {
-	Pages []SitePage
+	Pages  []SitePage
+	Assets []SitePage // files that are the same for everybody
 
 	// Identify returns the caller that the cookie of a request names, and whether the cookie names a caller. It does not
-	// read the database: the page must check that the caller's session exists.
+	// read the database: the page must check that the caller's session exists, and call Server.CountVisit then.
 	Identify func(r *http.Request) (Caller, bool)
 
 	// Fail writes the page of an error.
@@ -28,58 +29,22 @@ type Site struct {
 // answers the request.
 type SitePage struct {
 	Pattern string
-	Asset   bool  // whether the page is a file that is the same for everybody
 	Picture bool  // whether pages have many of it: it counts in the limit of assets
+	Public  bool  // whether the page needs no caller: it counts as a request without one
 	Limit   int64 // the maximum size of the body, if it is not 1 MiB; it is read while it arrives
 	Serve   func(w http.ResponseWriter, r *http.Request) error
 }
 
-// addSite registers the pages. A request with a caller counts in the limits of the caller. Without a caller, a POST,
-// such as a login, counts in the limits of the client's address, and any other request in pagesPerMinute.
-func (s *Server) addSite() {
-	s.site = s.Config.Site(s)
-	for _, page := range s.site.Pages {
-		s.handle(page.Pattern, func(w http.ResponseWriter, r *http.Request) {
-			info := infoOf(r)
-			var limited *Error
-			known := false
-			if !page.Asset {
-				w.Header()["Cache-Control"] = headerNoStore
-				info.caller, known = s.site.Identify(r)
-			}
-			if known && !page.Picture || r.Method == http.MethodPost {
-				limited = s.limit(w, info, !known)
-			} else {
-				limited = s.limitPage(info)
-			}
-			if limited != nil {
-				s.site.Fail(w, r, limited)
-				return
-			}
-			if page.Limit > 0 {
-				r.Body = io.NopCloser(StreamBody(w, r, page.Limit))
-			} else {
-				r.Body = http.MaxBytesReader(w, r.Body, maxBody)
-			}
-			if err := page.Serve(w, r); err != nil {
-				e := asError(err)
-				info.err = e.err
-				s.site.Fail(w, r, e)
-			}
-		})
-	}
-}
-
-// fail answers a request with an error. It sends a page if the service has pages, the path is outside the API, and the
+// errorPage sends an error of a request that has no chain of its own. It sends a page if the service has pages, the path is outside the API, and the
 // client accepts HTML; otherwise it sends JSON.
-func (s *Server) fail(w http.ResponseWriter, r *http.Request, e *Error) {
+func (s *Server) errorPage(w http.ResponseWriter, r *http.Request, e *Error) {
 	if s.site != nil && !strings.HasPrefix(r.URL.Path, "/api/") &&
 		strings.Contains(r.Header.Get("Accept"), "text/html") {
 		w.Header()["Cache-Control"] = headerNoStore
 		s.site.Fail(w, r, e)
 		return
 	}
-	e.write(w, infoOf(r).id)
+	asJSON(w, r, e)
 }
 
 // Page sets the headers of the error's response, and returns the status and the text for the page of the error.
@@ -151,7 +116,7 @@ func (s *Server) call(w http.ResponseWriter, r *http.Request, caller Caller, met
 	body io.Reader, size int64,
 ) *requestInfo {
 	outer := infoOf(r)
-	info := &requestInfo{id: outer.id, caller: caller, address: outer.address, called: true}
+	info := &requestInfo{id: outer.id, server: s, fail: s.sendError, caller: caller, address: outer.address, called: true}
 	u, err := url.ParseRequestURI(target)
 	if err != nil {
 		panic("server: Call of " + target) // not reached: pages build targets from constants and parsed ids
@@ -168,6 +133,7 @@ func (s *Server) call(w http.ResponseWriter, r *http.Request, caller Caller, met
 		}
 		called.Body, called.ContentLength = io.NopCloser(body), size
 	}
+	defer info.end()
 	s.mux.ServeHTTP(w, called.WithContext(context.WithValue(r.Context(), infoKey{}, info)))
 	return info
 }

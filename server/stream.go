@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// The time that a client has for a body that is read while it arrives: for the next bytes, and for all of them.
+// The time that a client has for a body that is read while it arrives: for the next bytes, and for all of them. For a
+// file that is sent while it is read, it has as long for all of it.
 const (
 	streamIdle  = 30 * time.Second
 	streamTotal = 15 * time.Minute
@@ -23,9 +24,9 @@ type streamBody struct {
 	most    int64
 }
 
-// StreamBody returns the body of a request as a reader. The body may be larger, and may take longer, than the service
+// newStreamBody returns the body of a request as a reader. The body may be larger, and may take longer, than the service
 // accepts otherwise. Reading fails with a 413 behind so many bytes, and with a 400 if the client stops sending.
-func StreamBody(w http.ResponseWriter, r *http.Request, most int64) io.Reader {
+func newStreamBody(w http.ResponseWriter, r *http.Request, most int64) io.Reader {
 	if r.ContentLength > most {
 		return failedBody{errLargerThan(most)}
 	}
@@ -73,7 +74,9 @@ func HandleStream[R any, P any, Out result](media, example string, most int64,
 	var out Out
 	e := handle(reflect.TypeFor[R](), out.outcome(),
 		func(ctx context.Context, r any, c call) (prepared any, err error) {
-			prepared, *c.sum, err = prepare(ctx, r.(R), c.stream)
+			body := &sharedBody{body: c.stream, ctx: ctx}
+			defer body.release()
+			prepared, *c.sum, err = prepare(ctx, r.(R), body)
 			return prepared, err
 		},
 		func(ctx context.Context, r, prepared any) ([]byte, error) { return fn(ctx, r.(R), prepared.(P)) })

@@ -24,7 +24,7 @@ type WebSocket struct {
 // for another origin, and a 400 for an invalid handshake.
 func AcceptWebSocket(w http.ResponseWriter, r *http.Request) (*WebSocket, error) {
 	info := infoOf(r)
-	u := &upgrade{ResponseWriter: w, connections: info.connections, tenant: info.caller.Actor.Tenant}
+	u := &upgrade{ResponseWriter: w, connections: info.server.connections, tenant: info.caller.Actor.Tenant}
 	if err := u.connections.addWebSocket(u.tenant); err != nil {
 		return nil, err
 	}

@@ -29,15 +29,17 @@ func (q request) body() (body, error) {
 	if err != nil {
 		return nil, err
 	}
-	var inner string
-	if json.Unmarshal(text, &inner) == nil {
-		text = []byte(inner)
-	}
-	b := body{}
-	if !utf8.Valid(text) || len(text) > 0 && json.Unmarshal(text, &b) != nil {
-		return nil, &server.Error{Status: 400, Code: "MALFORMED_JSON", Detail: "The body is not a JSON object"}
-	}
-	return b, nil
+	return server.DecodesBody(q.r.Context(), text, func() (body, error) {
+		var inner string
+		if json.Unmarshal(text, &inner) == nil {
+			text = []byte(inner)
+		}
+		b := body{}
+		if !utf8.Valid(text) || len(text) > 0 && json.Unmarshal(text, &b) != nil {
+			return nil, &server.Error{Status: 400, Code: "MALFORMED_JSON", Detail: "The body is not a JSON object"}
+		}
+		return b, nil
+	})
 }
 
 // isNull reports whether the field is absent or null.
@@ -299,7 +301,7 @@ func readFilament(b body, isNew bool) (in inventory.Filament, err error) {
 	if utf8.RuneCountInString(name) > 200 || utf8.RuneCountInString(material) > 200 {
 		return in, server.Invalid("name", "and material must have at most 200 characters")
 	}
-	// A new filament without a name or a material gets empty texts. Otherwise the API would show the filament's colour
+	// A new filament without a name or a material gets empty texts. Otherwise the API would show the filament's color
 	// as its name, and its type as its material.
 	if isNew || b.has("name") {
 		in.Name = value.Some(name)
@@ -331,7 +333,7 @@ func readFilament(b body, isNew bool) (in inventory.Filament, err error) {
 	return in, nil
 }
 
-// readColors reads the colours of a filament.
+// readColors reads the colors of a filament.
 func readColors(b body, in *inventory.Filament) error {
 	one, err := b.text("color_hex")
 	if err != nil {
@@ -360,7 +362,7 @@ func readColors(b body, in *inventory.Filament) error {
 	case one != "" && several != "":
 		return server.Invalid("color_hex", "and multi_color_hexes exclude each other")
 	case several != "" && (len(colors) < 2 || len(colors) > value.MaxColors):
-		return server.Invalid("multi_color_hexes", "must have 2 to %d colours", value.MaxColors)
+		return server.Invalid("multi_color_hexes", "must have 2 to %d colors", value.MaxColors)
 	case several != "" && direction == "" || several == "" && direction != "":
 		return server.Invalid("multi_color_direction", "belongs to multi_color_hexes: send both or neither")
 	case direction != "" && direction != "coaxial" && direction != "longitudinal":

@@ -2,7 +2,7 @@ package spoolman
 
 import "strings"
 
-// colors maps the names of colours in CSS to their hexadecimal digits.
+// colors maps the names of colors in CSS to their hexadecimal digits.
 var colors = func() map[string]string {
 	all := map[string]string{}
 	words := strings.Fields(namedColors)

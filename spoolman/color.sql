@@ -1,4 +1,4 @@
--- Converts a colour to the CIELAB colour space (D65). The colour is RRGGBB or RRGGBBAA, with or without a number sign.
+-- Converts a color to the CIELAB color space (D65). The color is RRGGBB or RRGGBBAA, with or without a number sign.
 -- The alpha does not count.
 create or replace function color_lab(hex text) returns float8[]
 language plpgsql immutable parallel safe as $$
@@ -21,7 +21,7 @@ begin
 	return array[116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])];
 end $$;
 
--- Returns the difference of two colours (CIE94): 0 for equal colours, about 2 for colours that are hard to tell apart,
+-- Returns the difference of two colors (CIE94): 0 for equal colors, about 2 for colors that are hard to tell apart,
 -- and 100 for black and white.
 create or replace function color_distance(a text, b text) returns float8
 language plpgsql immutable parallel safe as $$

@@ -22,12 +22,12 @@ var Commands = []cli.Command{
 		Help: "create vendors, filaments and spools from those of a Spoolman server\n\n" +
 			"The source is the address of the server, such as http://spoolman.local:7912, or a file: the response of its\n" +
 			"/api/v1/spool, or its JSON or CSV export, or what `export spoolman` writes. Archived spools are included.\n" +
-			"Ids become numbers. The command may be repeated: it changes what has changed in Spoolman since, and nothing\n" +
-			"else. The report is a CSV file that says what each item has become. FILE may be - for standard input.",
+			"Ids become numbers. The command can be repeated: it applies what has changed in Spoolman since, and nothing\n" +
+			"else. The report is a CSV file with the result for each item. FILE may be - for standard input.",
 		Setup: func(flags *flag.FlagSet) cli.Run {
 			skip := flags.Bool("skip-bad", false, "skip invalid items, instead of importing nothing")
 			dryRun := flags.Bool("dry-run", false, "check the source and report, but change nothing")
-			report := flags.String("report", "", "write what each item has become to this `FILE`")
+			report := flags.String("report", "", "write the result for each item to this `FILE`")
 			return accounts.InTenant(flags, func(ctx context.Context, c *cli.Call) error {
 				return importFrom(ctx, c, imports.SourceOptions{SkipInvalid: *skip, DryRun: *dryRun}, *report)
 			})
@@ -57,7 +57,7 @@ var Commands = []cli.Command{
 
 // importFrom imports the command's operand from Spoolman.
 func importFrom(ctx context.Context, c *cli.Call, o imports.SourceOptions, report string) error {
-	file, err := transfer.OpenOperand(c, func(source string) (*os.File, error) { return Open(ctx, source) })
+	file, err := cli.OpenOperand(c, func(source string) (*os.File, error) { return Open(ctx, source) })
 	if err != nil {
 		return fmt.Errorf("nothing was imported: %w", err)
 	}
@@ -104,7 +104,7 @@ func importFrom(ctx context.Context, c *cli.Call, o imports.SourceOptions, repor
 	}
 	if report != "" {
 		if err := os.WriteFile(report, text, 0o600); err != nil {
-			return fmt.Errorf("the import is done, but not the report: %w", err)
+			return fmt.Errorf("the import succeeded, but writing the report failed: %w", err)
 		}
 	}
 	if len(result.Fields) > 0 {

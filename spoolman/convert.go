@@ -367,19 +367,19 @@ func convertFilament(n int, s spoolmanObject, vendor *imports.Item) *imports.Ite
 	return finish[inventory.Filament](c, names)
 }
 
-// convertColors sets color_hex to the first colour. It sets color_hexes to all colours if there are several, and to an
-// empty list otherwise. It returns all colours.
+// convertColors sets color_hex to the first color. It sets color_hexes to all colors if there are several, and to an
+// empty list otherwise. It returns all colors.
 func (c *conversion) convertColors() []string {
 	colors := []string{}
 	for code := range strings.SplitSeq(c.text("color_hex", "multi_color_hexes"), ",") {
 		if m := hexForm.FindStringSubmatch(strings.TrimSpace(code)); m != nil {
 			colors = append(colors, "#"+strings.ToUpper(m[1]))
 		} else {
-			c.fact("Colour code", strings.TrimSpace(code))
+			c.fact("Color code", strings.TrimSpace(code))
 		}
 	}
 	if len(colors) > value.MaxColors {
-		c.fact("Colours", strings.Join(colors[value.MaxColors:], ", "))
+		c.fact("Colors", strings.Join(colors[value.MaxColors:], ", "))
 		colors = colors[:value.MaxColors]
 	}
 	several := []string{}
@@ -478,25 +478,25 @@ func (c *conversion) convertWeights(filament spoolmanObject) {
 	c.texts["net_weight_grams"], c.texts["remaining_weight_grams"] = net.String(), max(remaining, 0).String()
 }
 
-// joinNotes joins comments and facts. most is the maximum length of the result in characters. If the text is longer,
+// joinNotes joins comments and facts. limit is the maximum length of the result in characters. If the text is longer,
 // joinNotes truncates the comments before the facts.
-func joinNotes(comments, facts []string, most int) string {
+func joinNotes(comments, facts []string, limit int) string {
 	tail := strings.Join(facts, "\n")
 	if tail != "" && len(comments) > 0 {
 		tail = "\n" + tail
 	}
-	room := most - utf8.RuneCountInString(tail)
+	room := limit - utf8.RuneCountInString(tail)
 	head := strings.Join(comments, "\n")
 	if utf8.RuneCountInString(head) > max(room, 0) {
 		const cut = " …"
 		head = firstRunes(head, max(room-utf8.RuneCountInString(cut), 0)) + cut
 	}
-	return firstRunes(head+tail, most)
+	return firstRunes(head+tail, limit)
 }
 
-func firstRunes(s string, most int) string {
-	if runes := []rune(s); len(runes) > most {
-		return string(runes[:most])
+func firstRunes(s string, limit int) string {
+	if runes := []rune(s); len(runes) > limit {
+		return string(runes[:limit])
 	}
 	return s
 }

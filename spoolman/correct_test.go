@@ -8,7 +8,7 @@ import (
 
 	"spoolwright/db"
 	"spoolwright/spoolman"
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 )
 
 // entries returns the paths of a spool's ledger entries, oldest first.
@@ -46,6 +46,38 @@ func TestReversedReports(t *testing.T) {
 	p.want(t, "PUT", "spool/1/use", `{"use_weight": 4}`, 200, `"remaining_weight":993`)
 	c.Post(t, first+"/usage/"+back.Text("recorded.id")+"/reverse", nil).Want(200)
 	c.Get(t, byPrinter).Want(200).Shows(map[string]string{"groups": "1", "items.0.grams": "4"})
+}
+
+// What a client of this API weighs or types stays, whatever is taken back before it.
+func TestWeighingsOfClients(t *testing.T) {
+	t.Parallel()
+	p := newPrinter(t, start(t), "printer")
+	c := p.operator
+	for i, test := range []struct{ method, path, body, left string }{
+		{"PUT", "/measure", `{"weight": 1140}`, "940"},
+		{"PATCH", "", `{"remaining_weight": 930}`, "930"},
+		{"PATCH", "", `{"used_weight": 80}`, "920"},
+	} {
+		path := p.add(t, j{"spool_weight_grams": 200})
+		for range 2 {
+			c.Post(t, path+"/deduct", j{"weight_grams": 100}).Want(200)
+		}
+		p.want(t, test.method, fmt.Sprintf("spool/%d%s", i+1, test.path), test.body, 200, `"remaining_weight":`+test.left)
+		c.Post(t, entries(t, c, path)[2]+"/reverse", nil).Want(200).
+			Shows(map[string]string{"remaining_weight_grams": test.left, "warnings.0.code": "WEIGHED_SINCE"})
+		p.want(t, "GET", fmt.Sprintf("spool/%d", i+1), "", 200, `"remaining_weight":`+test.left)
+		c.Post(t, path+"/deduct", j{"weight_grams": 20}).Want(200)
+		p.want(t, "PUT", fmt.Sprintf("spool/%d/use", i+1), `{"use_weight": 10}`, 200)
+		sum, left := 0, 0
+		a := c.Get(t, path+"/usage?limit=100").Want(200)
+		for n := range a.List("items") {
+			var change int
+			fmt.Sscan(a.Text(fmt.Sprintf("items.%d.change_grams", n)), &change)
+			sum += change
+		}
+		fmt.Sscan(test.left, &left)
+		testkit.Equal(t, sum, left-30, "sum of the ledger")
+	}
 }
 
 // An empty spool whose shortfall was taken back has used all of its filament, and no less.

@@ -14,8 +14,8 @@ import (
 )
 
 // errComputed is the error of a request to change or delete a computed filament or vendor.
-var errComputed = badRequest("This filament or vendor only shows what spools without a filament have: change these " +
-	"spools, or create filaments of them with POST /api/v1/filaments/from-spools")
+var errComputed = badRequest("This filament or vendor is computed from spools without a filament: change these " +
+	"spools, or create filaments from them with POST /api/v1/filaments/from-spools")
 
 // change calls changes in a transaction, and sends the changed item. changes returns the number of the item.
 func (q request) change(name string, changes func(ctx context.Context) (number int64, err error)) error {
@@ -40,8 +40,8 @@ func (q request) change(name string, changes func(ctx context.Context) (number i
 	return q.sendChanged(text)
 }
 
-// checkExtra is inventory.CheckExtra, but it returns a 400 instead of a 422: this API responds 400 to custom fields
-// that are not valid.
+// checkExtra is like inventory.CheckExtra, but returns a 400 instead of a 422: this API responds 400 to invalid custom
+// fields.
 func (q request) checkExtra(ctx context.Context, entity string, extra value.Optional[value.Extra]) error {
 	if len(extra.Or(nil)) == 0 {
 		return nil
@@ -58,7 +58,7 @@ func extraError(err error) error {
 	for _, check := range []string{"spools_valid", "filaments_extra_check", "vendors_extra_check"} {
 		if db.Violates(err, check) {
 			return server.Invalid("extra",
-				"must have at most 100,000 characters together with the fields that are there").
+				"must have at most 100,000 characters together with the existing fields").
 				Because(err)
 		}
 	}
@@ -215,8 +215,8 @@ func (q request) edit(name string, id int64) error {
 	})
 }
 
-// recolor also changes the name of a filament's colour to the new name of the filament, if the colour has the old name
-// of the filament or that name is empty. This API has no field for the name of the colour.
+// recolor also changes the name of a filament's color to the new name of the filament, if the color has the old name
+// of the filament or that name is empty. This API has no field for the name of the color.
 func (q request) recolor(ctx context.Context, id int64, in *inventory.Filament) error {
 	if in.Name.Or("") == "" {
 		return nil
@@ -349,7 +349,7 @@ func (q request) renameValue() error {
 			return err
 		})
 	case field != "location":
-		err = badRequest("The field %s is not one of spools: only location and extra.KEY are", field)
+		err = badRequest("The field %s cannot be renamed: only location and extra.KEY can", field)
 	case utf8.RuneCountInString(to) > maxLocation:
 		err = badRequest("A location must have at most %d characters", maxLocation)
 	default:
@@ -379,7 +379,7 @@ func (q request) checkGroupable(ctx context.Context, key, text string) error {
 	all, err := inventory.CustomFields(definitions)
 	for _, f := range all {
 		if *f.Key.Value == key && !isGroupable(f) {
-			return badRequest("The custom field %s has other values than single texts", key)
+			return badRequest("The values of the custom field %s are not single texts", key)
 		}
 	}
 	return err

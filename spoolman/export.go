@@ -2,15 +2,17 @@ package spoolman
 
 import (
 	"bytes"
+	"context"
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
-	"maps"
+	"io"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 
+	"spoolwright/auth/audit"
 	"spoolwright/db"
 	"spoolwright/inventory"
 	"spoolwright/server"
@@ -50,42 +52,68 @@ func (q request) export() error {
 	if format != "csv" && format != "json" {
 		return server.Invalid("fmt", "must be csv or json")
 	}
+	kind := strings.TrimSuffix(name, "s")
 	all := q
 	all.query = url.Values{"allow_archived": q.query["allow_archived"]}
-	var body []byte
-	all.reply = func(list []byte) error { body = list; return nil }
-	if err := all.list(strings.TrimSuffix(name, "s")); err != nil {
-		return err
-	}
-	var items []map[string]any
-	d := json.NewDecoder(bytes.NewReader(body))
-	d.UseNumber()
-	if err := d.Decode(&items); err != nil {
-		return err
-	}
-	var rows []map[string]any
-	extras := map[string]bool{}
-	for _, item := range items {
-		row := map[string]any{}
-		flatten(row, "", item)
-		for key := range row {
-			if strings.Contains("."+key, ".extra.") {
-				extras[key] = true
-			}
-		}
-		rows = append(rows, row)
-	}
-	columns = slices.Concat(columns, slices.Sorted(maps.Keys(extras)))
-	slices.Sort(columns)
-	text, err := exportText(format, columns, rows)
+	selected, err := all.selects(kind)
 	if err != nil {
 		return err
 	}
-	q.w.Header().Set("Content-Disposition", `attachment; filename="`+name+`.`+format+`"`)
+	selected.order = selected.id
+	media := ""
 	if format == "csv" {
-		q.w.Header().Set("Content-Type", "text/csv; charset=utf-8")
+		media = "text/csv; charset=utf-8"
 	}
-	return q.send(text)
+	return server.RespondStream(q.w, q.r, media, name+"."+format, func(ctx context.Context, to io.Writer) error {
+		var extras []byte
+		ids, err := q.readIDs(ctx, selected.idsOf(kind, window{limit: maxItems + 1}), audit.Export(name), db.FreshPlan(),
+			selected.extraKeys().Into(&extras))
+		if err != nil {
+			return err
+		}
+		if len(ids) > maxItems {
+			return server.Invalid("export", "is for at most %d items", maxItems)
+		}
+		var more []string
+		if err := json.Unmarshal(extras, &more); err != nil {
+			return err
+		}
+		write, end := exportTo(to, format, slices.Sorted(slices.Values(slices.Concat(columns, more))))
+		err = q.eachPart(ctx, kind, ids, func(part []byte) error {
+			items := json.NewDecoder(bytes.NewReader(part))
+			items.UseNumber()
+			if _, err := items.Token(); err != nil {
+				return err
+			}
+			for items.More() {
+				var item map[string]any
+				if err := items.Decode(&item); err != nil {
+					return err
+				}
+				row := map[string]any{}
+				flatten(row, "", item)
+				if err := write(row); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		return end()
+	})
+}
+
+// extraKeys returns the statement that reads the columns of the selected items' custom fields, as a JSON array.
+func (s *selection) extraKeys() *db.Stmt {
+	var all []string
+	for prefix, e := range s.extras {
+		all = append(all, `select distinct '`+prefix+`' || key as name from `+s.source(e.column)+
+			` cross join lateral jsonb_object_keys(`+e.column+`) key`+s.condition())
+	}
+	slices.Sort(all)
+	return db.SQL(`select coalesce(json_agg(name), '[]')::text from (`+strings.Join(all, ` union `)+`) names`, s.args...)
 }
 
 // flatten adds the fields of an item to a row. Fields of its filament and its vendor get names such as filament.name.
@@ -109,24 +137,33 @@ func flatten(row map[string]any, prefix string, item map[string]any) {
 	}
 }
 
-func exportText(format string, columns []string, rows []map[string]any) ([]byte, error) {
+// exportTo returns a function that writes a row, and one that writes the end of the file.
+func exportTo(to io.Writer, format string, columns []string) (write func(row map[string]any) error, end func() error) {
 	if format == "json" {
-		all := make([]map[string]any, len(rows))
-		for i, row := range rows {
-			all[i] = map[string]any{}
+		before := "["
+		write = func(row map[string]any) error {
+			item := map[string]any{}
 			for _, name := range columns {
 				if value, ok := row[name]; ok || !strings.Contains("."+name, ".extra.") {
-					all[i][name] = value
+					item[name] = value
 				}
 			}
+			text, err := json.Marshal(item)
+			if err == nil {
+				_, err = to.Write(append([]byte(before), text...))
+			}
+			before = ","
+			return err
 		}
-		return json.Marshal(all)
+		return write, func() error {
+			_, err := io.WriteString(to, strings.TrimSuffix(before, ",")+"]")
+			return err
+		}
 	}
-	var b bytes.Buffer
-	w := csv.NewWriter(&b)
+	w := csv.NewWriter(to)
 	w.UseCRLF = true
 	w.Write(columns)
-	for _, row := range rows {
+	write = func(row map[string]any) error {
 		cells := make([]string, len(columns))
 		for i, name := range columns {
 			switch v := row[name].(type) {
@@ -142,10 +179,9 @@ func exportText(format string, columns []string, rows []map[string]any) ([]byte,
 				cells[i] = fmt.Sprint(v)
 			}
 		}
-		w.Write(cells)
+		return w.Write(cells)
 	}
-	w.Flush()
-	return b.Bytes(), w.Error()
+	return write, func() error { w.Flush(); return w.Error() }
 }
 
 func (q request) externalFilaments() error {

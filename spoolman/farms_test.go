@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"spoolwright/db"
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 )
 
 var (
@@ -128,7 +128,82 @@ type gramSpool struct {
 	begun       int   // when the entry began
 	start, grew micro // of the entry: the weight before it, and what it has taken
 	outside     []outsideUse
+	weighings   []*weighing
 	scale       micro // what is really left
+}
+
+// weighing says what a spool has, by the scale or an edit. What changes before it later is balanced at it.
+type weighing struct {
+	at         int
+	expected   micro // what the spool should have had
+	balanced   micro // by entries at the weighing
+	isReversed bool
+}
+
+// since returns the first weighing of the spool after a time that was not reversed, or nil.
+func (s *gramSpool) since(at int) *weighing {
+	for _, w := range s.weighings {
+		if w.at > at && !w.isReversed {
+			return w
+		}
+	}
+	return nil
+}
+
+// balance adds grams to the spool at the weighing, because of an entry of the run, which may be nil.
+func (s *gramSpool) balance(w *weighing, grams micro, r *gramRun) {
+	w.balanced += grams
+	w.expected -= grams
+	s.corrected -= grams
+	s.outside = append(s.outside, outsideUse{w.at, -grams, true})
+	if r != nil {
+		b := r.balances[w]
+		if b == nil {
+			b = &runBalance{spool: s}
+			r.balances[w] = b
+		}
+		b.total += grams
+		b.most = max(b.most, b.total)
+		last := &r.uses[len(r.uses)-1]
+		last.kept, last.at = grams, w
+	}
+}
+
+// before lets do change the spool at a time. If the spool was weighed since, it keeps its weight.
+func (s *gramSpool) before(at int, r *gramRun, do func()) {
+	w, left := s.since(at), s.left
+	if w == nil {
+		do()
+		return
+	}
+	s.left = w.expected
+	do()
+	change := s.left - w.expected
+	s.left = left
+	if change != 0 {
+		s.balance(w, -change, r)
+	}
+}
+
+// runBalance is what entries of a run have changed at a weighing.
+type runBalance struct {
+	spool       *gramSpool
+	total, most micro
+}
+
+// runUse is what a run took from a spool, without use that others had recorded. The run has a balance of kept grams
+// at a weighing.
+type runUse struct {
+	spool       *gramSpool
+	clock       int
+	grams, kept micro
+	at          *weighing // or nil
+	printed     bool
+}
+
+// use adds a use of the run at the time of the farm.
+func (f *gramFarm) use(r *gramRun, s *gramSpool, grams micro, printed bool) {
+	r.uses = append(r.uses, runUse{spool: s, clock: f.clock, grams: grams, printed: printed})
 }
 
 // gramEntry tells which reports are one entry of the ledger: those of a caller, printer and run. It is the zero value
@@ -162,7 +237,7 @@ type gramRun struct {
 	reported       map[*gramSpool]micro
 	counted        map[*gramSpool]int   // when the end of the run has counted use outside of it
 	short, covered map[*gramSpool]micro // what was not there, and what was reported after a person had stated the use
-	total, cost    micro                // cost is in millionths of micro, -1 is unknown
+	total, cost    micro                // of the filament; a cost of -1 is unknown
 	really, held   map[*gramSpool]micro // what was printed, and what of it the printer has not reported yet
 	lost           map[*gramSpool]bool  // whether the printer never reports a part of it
 	raced          bool                 // whether nobody knows which reports came after the end
@@ -170,6 +245,49 @@ type gramRun struct {
 
 	// What the end of the run has counted of the use outside of it.
 	ofOutside map[*gramSpool]countedUse
+	balances  map[*weighing]*runBalance
+	uses      []runUse
+}
+
+// weighing returns the last weighing of the spool until the end of the run, at which use of the run was balanced or
+// that was during the run, or nil. at is the weighing at which more is balanced. ends is what the ends of the run took
+// before the last one, and since what the run took after it.
+func (r *gramRun) weighing(s *gramSpool, end int) (at *weighing, missing, ends, since micro) {
+	at, missing = r.own(s)
+	last := at
+	for _, w := range s.weighings {
+		if r.started > 0 && w.at > r.started && w.at <= end && !w.isReversed && (last == nil || w.at > last.at) {
+			last = w
+		}
+	}
+	for _, u := range r.uses {
+		kept := u.kept
+		if u.at == nil || u.at.isReversed {
+			kept = 0
+		}
+		switch {
+		case u.spool != s || last == nil:
+		case u.clock > last.at:
+			since += u.grams - kept
+			if !u.printed {
+				ends += kept
+			}
+		case !u.printed:
+			ends += u.grams
+		}
+	}
+	return cmp.Or(at, last), missing, ends, since
+}
+
+// own returns the newest weighing of the spool at which the run has balanced something, and the grams of the run before
+// it that the run no longer has. The weighing may be nil.
+func (r *gramRun) own(s *gramSpool) (newest *weighing, missing micro) {
+	for w, b := range r.balances {
+		if b.spool == s && !w.isReversed && (newest == nil || w.at > newest.at) {
+			newest, missing = w, b.most-b.total
+		}
+	}
+	return newest, missing
 }
 
 // countedUse is use outside of a run that the run counts as its own: grams, of which weighing and edits found a part.
@@ -392,7 +510,7 @@ func (f *gramFarm) addRun() {
 		used: map[*gramSpool]micro{}, reported: map[*gramSpool]micro{}, short: map[*gramSpool]micro{},
 		covered: map[*gramSpool]micro{}, really: map[*gramSpool]micro{},
 		held: map[*gramSpool]micro{}, lost: map[*gramSpool]bool{}, counted: map[*gramSpool]int{},
-		ofOutside: map[*gramSpool]countedUse{}}
+		ofOutside: map[*gramSpool]countedUse{}, balances: map[*weighing]*runBalance{}}
 	if f.honest {
 		r.printer = f.IntN(2)
 	}
@@ -615,7 +733,7 @@ func (f *gramFarm) correct(s *gramSpool) {
 	switch counts, unclear := f.counts(s, at, created); {
 	case e.text("reversed_by_id") != "":
 		code = "USAGE_ALREADY_REVERSED"
-	case e.text("reverses_id") != "", kind == "created":
+	case e.text("reverses_id") != "", e.text("weighing_id") != "", kind == "created":
 		code = "USAGE_NOT_REVERSIBLE"
 	case e.text("run_id") != "", counts, strings.Contains(e.text("reason"), "ounted in production run"):
 		code = "USAGE_OF_RUN"
@@ -637,8 +755,17 @@ func (f *gramFarm) correct(s *gramSpool) {
 		return
 	}
 	changed := func(answer object, s *gramSpool, use, grams micro, corrected bool) {
-		s.left = min(max(s.left+grams, 0), 1_000_000*gram)
-		s.scale -= use
+		if s.since(at) == nil {
+			s.scale -= use
+		}
+		s.before(at, nil, func() {
+			if i := slices.IndexFunc(s.weighings, func(w *weighing) bool { return corrected && w.at == created }); i >= 0 {
+				s.weighings[i].isReversed = true
+				grams -= s.weighings[i].balanced
+				s.balance(s.weighings[i], -s.weighings[i].balanced, nil)
+			}
+			s.left = min(max(s.left+grams, 0), 1_000_000*gram)
+		})
 		f.shows(answer, path, map[string]micro{"remaining_weight_grams": s.left})
 		f.changedOutside(s, use, corrected)
 		s.outside[len(s.outside)-1].at = at
@@ -706,6 +833,7 @@ func (f *gramFarm) weigh(s *gramSpool) {
 	f.want(f.user, "POST", spools+"/"+s.id+"/measure",
 		j{"gross_grams": (left + 200*gram).number(), "confirmed": true}, 200)
 	s.left = left
+	s.weighings = append(s.weighings, &weighing{at: f.clock, expected: before})
 	f.changedOutside(s, before-left, true)
 }
 
@@ -713,12 +841,14 @@ func (f *gramFarm) edit(s *gramSpool) {
 	left := f.grams(1200)
 	before := s.left
 	f.want(f.user, "PATCH", spools+"/"+s.id, j{"remaining_weight_grams": left.number()}, 200)
-	s.left = left
+	if s.left = left; left != before {
+		s.weighings = append(s.weighings, &weighing{at: f.clock, expected: before})
+	}
 	f.changedOutside(s, before-left, true)
 }
 
-// perMillimetre are the grams of a millimetre of PLA with a diameter of 1.75 mm and a density of 1.24 g/cm3.
-var perMillimetre, _ = new(big.Rat).SetString("0.002982549525501809957225")
+// perMillimeter are the grams of a millimeter of PLA with a diameter of 1.75 mm and a density of 1.24 g/cm3.
+var perMillimeter, _ = new(big.Rat).SetString("0.002982549525501809957225")
 
 // reportAnything sends a report that may be of any spool, by any key.
 func (f *gramFarm) reportAnything(s *gramSpool) {
@@ -752,7 +882,7 @@ func (f *gramFarm) report(caller int, s *gramSpool, grams micro) {
 	body := j{"use_weight": grams.number()}
 	if !f.honest && f.chance(15) {
 		mm := f.IntN(20000)
-		used := new(big.Rat).Mul(perMillimetre, big.NewRat(int64(mm), 1))
+		used := new(big.Rat).Mul(perMillimeter, big.NewRat(int64(mm), 1))
 		grams = parseMicro(used.FloatString(6))
 		body = j{"use_length": mm}
 	}
@@ -793,6 +923,9 @@ func (f *gramFarm) reportingRun(printer int, s *gramSpool) (found *gramRun) {
 }
 
 func (r *gramRun) endedAt() int {
+	if r.aged {
+		return -1
+	}
 	if r.deducted {
 		return r.ended
 	}
@@ -852,12 +985,38 @@ func (f *gramFarm) reported(caller int, s *gramSpool, grams micro) {
 		r.covered[s] += grams
 		return
 	}
+	if r != nil && r.deducted && s.since(r.endedAt()) != nil { // use before the weighing
+		var short micro
+		left := s.left
+		s.before(r.endedAt(), r, func() {
+			start := s.left
+			s.left = min(max(start-grams, 0), max(start, s.net))
+			short = max(grams-start, 0)
+			grams = start - s.left + short
+			f.use(r, s, grams, true)
+			if s.left < start { // else the last entry is that of the balance
+				s.begun, s.start, s.grew = f.clock, left+start-s.left, grams
+			} else {
+				s.entry = gramEntry{}
+			}
+		})
+		f.reportedTo(r, s, grams, short)
+		return
+	}
 	shortBefore, leftBefore := max(s.grew-s.start, 0), s.left
 	s.grew += grams
 	s.left = min(max(s.start-s.grew, 0), max(s.start, s.net))
 	short := max(s.grew-s.start, 0)
 	s.grew = s.start - s.left + short
 	grams = leftBefore - s.left + short - shortBefore
+	if r != nil {
+		f.use(r, s, grams, true)
+	}
+	f.reportedTo(r, s, grams, short-shortBefore)
+}
+
+// reportedTo records a use that was reported for a run, or for none.
+func (f *gramFarm) reportedTo(r *gramRun, s *gramSpool, grams, short micro) {
 	s.used += grams
 	if r == nil {
 		s.outside = append(s.outside, outsideUse{s.begun, grams, false})
@@ -865,7 +1024,8 @@ func (f *gramFarm) reported(caller int, s *gramSpool, grams micro) {
 	}
 	r.used[s] += grams
 	r.reported[s] += grams
-	r.short[s] += short - shortBefore
+	r.short[s] += short
+	own := r.of(s)
 	if len(own) == 0 {
 		own = []*gramMaterial{material(s, -1, s.price)}
 		own[0].reported = r.deducted
@@ -890,18 +1050,24 @@ func (r *gramRun) settle() {
 	r.total, r.cost = 0, 0
 	for _, m := range r.materials {
 		if m.actual > 0 {
-			price := m.price
-			if price < 0 {
-				price = m.spool.price
-			}
 			r.total += m.actual
-			if price < 0 {
+			if cost := m.cost(); cost < 0 {
 				r.cost = -1
 			} else if r.cost >= 0 {
-				r.cost += m.actual * price
+				r.cost += cost
 			}
 		}
 	}
+}
+
+// cost returns what a material of an ended run costs at its price, or else at that of its spool, or -1.
+func (m *gramMaterial) cost() micro {
+	if m.price < 0 && m.spool.price < 0 {
+		return -1
+	} else if m.price < 0 {
+		return rounded(max(m.actual, 0) * m.spool.price)
+	}
+	return rounded(max(m.actual, 0) * m.price)
 }
 
 // reportedOf returns what was reported for a material, or -1. Reports fill the materials of a spool in order.
@@ -939,7 +1105,8 @@ func (r *gramRun) outsideOf(m *gramMaterial) (grams, corrected micro) {
 			}
 		}
 	}
-	return max(grams, 0), max(corrected, 0)
+	_, back := r.own(m.spool)
+	return max(grams-back, 0), max(corrected-back, 0)
 }
 
 // figure is what the request that ends a run says about a material.
@@ -1130,16 +1297,37 @@ func (f *gramFarm) ended(r *gramRun, kind string, said []figure) (all []taken, w
 		if counts[s] {
 			counted = max(min(rest, outside), 0)
 		}
-		if counted > 0 { // out of the other entries, into that of the run
-			s.left += counted
-			r.counted[s] = f.clock
-			corrected = min(corrected, counted)
-			r.ofOutside[s] = countedUse{counted, corrected}
-			f.changedOutside(s, -corrected, true)
-			f.changedOutside(s, corrected-counted, false)
+		end := cmp.Or(r.completed, f.clock)
+		weighed := s.since(end)
+		if weighed != nil && rest != counted {
+			warnings = append(warnings, fmt.Sprint("WEIGHED_SINCE ", rest, " ", s.id))
 		}
-		d.short = r.take(s, rest)
-		if d.short > 0 {
+		at, missing, _, since := r.weighing(s, end)
+		f.use(r, s, rest-counted, false)
+		if at != nil && weighed == nil {
+			if kept := max(min(rest-counted, missing), 0); kept > 0 {
+				s.balance(at, kept, r)
+				s.left += kept
+				warnings = append(warnings, fmt.Sprint("WEIGHED_SINCE ", kept, " ", s.id))
+			}
+		}
+		s.before(end, r, func() {
+			if counted > 0 { // out of the other entries, into that of the run
+				s.left += counted
+				r.counted[s] = f.clock
+				corrected = min(corrected, counted)
+				r.ofOutside[s] = countedUse{counted, corrected}
+				f.changedOutside(s, -corrected, true)
+				f.changedOutside(s, corrected-counted, false)
+			}
+			d.short = r.take(s, rest)
+			if kept := max(rest+max(since, 0), -s.left); kept < 0 && at != nil && weighed == nil {
+				s.balance(at, kept, r)
+				s.left += kept
+				warnings = append(warnings, fmt.Sprint("WEIGHED_DURING_RUN ", kept, " ", s.id))
+			}
+		})
+		if d.short > 0 && weighed == nil {
 			warnings = append(warnings, fmt.Sprint("FILAMENT_SHORTFALL ", d.short, " ", s.id))
 		}
 		if outside > counted {
@@ -1237,11 +1425,7 @@ func (f *gramFarm) correctEnd(r *gramRun) {
 		}
 		rest := r.actualOf(s) - r.used[s]
 		byEnd := r.used[s] - r.reported[s] + r.covered[s]
-		if rest != 0 { // without a difference, the ledger gets no entry
-			r.take(s, rest)
-			s.entry = gramEntry{}
-		}
-		f.release(r, s, max(byEnd+rest, 0))
+		f.changeEnd(r, s, rest, max(byEnd+rest, 0), false)
 	}
 	r.settle()
 	f.checkRun(r)
@@ -1254,11 +1438,7 @@ func (f *gramFarm) takeBackEnd(r *gramRun) {
 	}
 	f.flush(r.printer) // before it prints again
 	f.want(f.user, "POST", r.path+"/reopen", nil, 200)
-	r.mended, r.aged, r.deducted, r.ended, r.completed = true, false, false, 0, 0
-	r.started = cmp.Or(r.started, r.firstReport)
-	if r.status = "pending"; r.started > 0 {
-		r.status = "in_progress"
-	}
+	r.mended = true
 	for i, m := range r.materials {
 		if m.actual, m.price, m.reported = m.given, m.was, false; m.weighed {
 			m.actual = m.scale
@@ -1269,13 +1449,43 @@ func (f *gramFarm) takeBackEnd(r *gramRun) {
 			continue
 		}
 		rest := max(r.reported[s], 0) - r.used[s] // covered reports can have returned more than there were
-		if rest != 0 {                            // without a difference, the ledger gets no entry
+		f.changeEnd(r, s, rest, 0, true)
+	}
+	r.started = cmp.Or(r.started, r.firstReport)
+	if r.status = "pending"; r.started > 0 {
+		r.status = "in_progress"
+	}
+	r.aged, r.deducted, r.ended, r.completed = false, false, 0, 0
+	f.checkRun(r)
+}
+
+// changeEnd changes what the end of a run has taken by rest grams, or takes it back, and keeps so much of what it has
+// counted.
+func (f *gramFarm) changeEnd(r *gramRun, s *gramSpool, rest, keep micro, back bool) {
+	at, missing, ends, since := r.weighing(s, r.endedAt())
+	released := max(r.ofOutside[s].grams-keep, 0)
+	f.use(r, s, rest+released, false)
+	weighed := s.since(r.endedAt())
+	s.before(r.endedAt(), r, func() {
+		if rest != 0 { // without a difference, the ledger gets no entry
+			more, less := max(min(rest, missing), 0), min(rest+released+max(since, 0), 0)
+			if back {
+				more, less = max(-ends, 0), min(-ends, 0)
+			}
+			if at == nil || weighed != nil {
+				more, less = 0, 0
+			}
+			s.left += more
 			r.take(s, rest)
+			less = max(less, min(released-s.left, 0))
+			s.left += less
+			if more+less != 0 {
+				s.balance(at, more+less, r)
+			}
 			s.entry = gramEntry{}
 		}
-		f.release(r, s, 0)
-	}
-	f.checkRun(r)
+		f.release(r, s, keep)
+	})
 }
 
 // exchange lets another spool take the place of a material.
@@ -1588,16 +1798,20 @@ func (f *gramFarm) checkRun(r *gramRun) {
 	filament, waste := parts.amount("filament"), parts.amount("waste")
 	if r.cost < 0 {
 		f.shows(parts, r.path, map[string]micro{"filament": -1, "waste": -1})
-	} else if filament < 0 || waste < 0 || filament+waste != rounded(r.cost) {
-		f.failf("%s: the filament costs %s, and the waste %s; want %s together", r.path, filament, waste,
-			rounded(r.cost))
+	} else if filament < 0 || waste < 0 || filament+waste != r.cost {
+		f.failf("%s: the filament costs %s, and the waste %s; want %s together", r.path, filament, waste, r.cost)
 	} else if (r.status == "completed") != (waste == 0) && r.cost > 0 {
 		f.failf("%s: the waste costs %s", r.path, waste)
 	}
 }
 
-// rounded returns a product of two amounts that are not negative.
-func rounded(product micro) micro { return (product + gram/2) / gram }
+// rounded returns a product of two amounts, half away from zero.
+func rounded(product micro) micro {
+	if product < 0 {
+		return (product - gram/2) / gram
+	}
+	return (product + gram/2) / gram
+}
 
 // checkReserved compares what is in stock and reserved of both filaments.
 func (f *gramFarm) checkReserved() {
@@ -1677,17 +1891,23 @@ func (f *gramFarm) check() {
 			f.checkRun(r)
 		}
 		named[r.path[len(productionRuns)+1:]] = r
+		if r.deducted { // what it used costs what the run cost; other use has the price of its spool
+			for _, m := range r.materials {
+				if m.price >= 0 { // a price that came later is not that of the run
+					cost += max(m.cost(), 0)
+				}
+			}
+		}
 	}
 	for _, s := range f.spools {
-		f.checkSpool(s, named)
+		cost += f.checkSpool(s, named)
 		use += s.used
 		corrected += s.corrected
-		cost += s.used * max(s.price, 0)
 	}
 	report := f.get("/api/v1/reports/usage")
 	f.shows(report, "the usage report", map[string]micro{"grams": use, "corrected_grams": corrected})
-	if cost > 0 && report.amount("cost") != rounded(cost) {
-		f.failf("the usage report: the cost is %s, want %s", report.text("cost"), rounded(cost))
+	if signed(report, "cost") != cost {
+		f.failf("the usage report: the cost is %s, want %s", report.text("cost"), cost)
 	}
 	if !f.honest {
 		return
@@ -1711,8 +1931,9 @@ func (f *gramFarm) check() {
 	}
 }
 
-// checkSpool compares a spool and its ledger with the model. Each gram is in exactly one entry.
-func (f *gramFarm) checkSpool(s *gramSpool, named map[string]*gramRun) {
+// checkSpool compares a spool and its ledger with the model. Each gram is in exactly one entry. It returns what the
+// entries cost that are not of an ended run.
+func (f *gramFarm) checkSpool(s *gramSpool, named map[string]*gramRun) (cost micro) {
 	what := fmt.Sprint("spool ", s.number)
 	f.shows(f.get(spools+"/"+s.id), what, map[string]micro{"remaining_weight_grams": s.left})
 	var entries []object
@@ -1743,9 +1964,15 @@ func (f *gramFarm) checkSpool(s *gramSpool, named map[string]*gramRun) {
 		switch {
 		case r == nil && kind != "created":
 			outside += grams
+			if kind != "measured" && kind != "edited" {
+				cost += rounded(grams * max(s.price, 0))
+			}
 		case r != nil:
 			used[r] += grams
 			covered[r] += late
+			if !r.deducted {
+				cost += rounded(grams * max(s.price, 0))
+			}
 			if kind == "printed" {
 				reported[r] += grams + late
 			} else if ends[r]++; !r.mended && (ends[r] > 1 || kind == "run" != (r.status == "completed")) {
@@ -1769,6 +1996,7 @@ func (f *gramFarm) checkSpool(s *gramSpool, named map[string]*gramRun) {
 			f.failf("%s: the ledger has %s g of %s, which has used %s g", what, used[r], r.path, actual)
 		}
 	}
+	return cost
 }
 
 // actualOf returns what a run says to have used of a spool.

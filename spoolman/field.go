@@ -134,7 +134,9 @@ func (q request) defineField() error {
 	if err != nil {
 		return err
 	}
-	f, err := readDefinition(text, entity, key)
+	f, err := server.DecodesBody(q.r.Context(), text, func() (inventory.CustomField, error) {
+		return readDefinition(text, entity, key)
+	})
 	if err == nil {
 		err = contradiction(inventory.DefineField(q.r.Context(), q.db, f))
 	}
@@ -160,7 +162,7 @@ func (q request) removeField() error {
 }
 
 func noField(entity, key string) error {
-	return &server.Error{Status: 404, Code: "NOT_FOUND", Detail: "There is no custom field " + key + " of a " + entity}
+	return &server.Error{Status: 404, Code: "NOT_FOUND", Detail: "No custom field " + key + " exists for " + entity + "s"}
 }
 
 // definitions returns the custom fields of an entity.

@@ -8,6 +8,9 @@ import (
 	"spoolwright/server"
 )
 
+// groupBytes limits the groups of an answer. Each can have the comment and the custom fields of a filament.
+const groupBytes = 4 << 20
+
 // groups sends the spools that the filters select by filament, vendor, material, location or custom field.
 func (q request) groups() error {
 	s, err := q.selects("spool")
@@ -67,9 +70,8 @@ func (q request) groups() error {
 	if join != "" {
 		members = append(members, member{by, whole, "case when g.key is not null then g.item end"})
 	}
-	var items []byte
 	var total int64
-	err = q.db.Read(q.r.Context(), db.FreshPlan(), db.SQL(`
+	groups := db.SQL(`
 		with groups as materialized (
 			select `+key+` as key, min(`+title+`) as title, count(*) as spools,
 				count(*) filter (where `+used+` > 0) as in_use, sum(s.remaining_weight_grams) as remaining,
@@ -78,17 +80,18 @@ func (q request) groups() error {
 		), page as (
 			select g.*, row_number() over (order by `+order+`g.key) as n from groups g order by n`+page+`
 		)
-		select coalesce('[' || string_agg(`+objectOf(members...)+
-		`, ',' order by g.n) || ']', '[]'), (select count(*) from groups)
-		from (
+		select t.total, g.n as id, `+objectOf(members...)+` from (select count(*) as total from groups) t left join (
 			select page.*, x.item from page left join lateral (
 				select `+item+` as item from spools s`+join+`
 				where s.tenant_id = $1::uuid and s.number = page.first
 			) x on true
-		) g`, s.args...).Into(&items, &total))
-	if err != nil {
+		) g on true order by g.n`, s.args...).Total(&total).Keep(maxItems, "id").KeepBytes(groupBytes).Bare()
+	if err := q.db.Read(q.r.Context(), db.FreshPlan(), groups); err != nil {
 		return err
 	}
+	if groups.Next() != nil {
+		return server.Invalid("limit", "must select fewer groups: the selected ones have more than 4 MB")
+	}
 	q.w.Header().Set("X-Total-Count", strconv.FormatInt(total, 10))
-	return q.send(items)
+	return q.send(groups.Array())
 }

@@ -7,7 +7,7 @@ import (
 
 	"spoolwright/db"
 	"spoolwright/spoolman"
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 )
 
 // What was removed is in no response and in no export. A computed filament is like its first spool that is not

@@ -96,7 +96,7 @@ func (h *hub) close() {
 }
 
 // checkCallers returns a statement that checks the callers of a tenant's sockets, and a function that closes the
-// sockets of those who may not read any more. The function needs the statement's result.
+// sockets of those who are no longer allowed to read. The function needs the statement's result.
 func (h *hub) checkCallers(tenant string) (check *db.Stmt, end func() error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -123,7 +123,7 @@ func (h *hub) checkCallers(tenant string) (check *db.Stmt, end func() error) {
 	}
 }
 
-// check closes the sockets of a tenant whose callers may not read any more.
+// check closes the sockets of a tenant whose callers are no longer allowed to read.
 func (h *hub) check(ctx context.Context, tenant string) error {
 	check, end := h.checkCallers(tenant)
 	if err := h.db.Read(db.As(ctx, db.Actor{Tenant: tenant}), check); err != nil {
@@ -151,9 +151,9 @@ func messageOf(kind, resource string, payload []byte) []byte {
 		time.Now().UTC().Format(time.RFC3339)+`","payload":`), payload, []byte("}"))
 }
 
-// tell sends a message about an item to those sockets of the tenant whose topic and item match it. The callers must
-// have been checked since the item was read.
-func (h *hub) tell(tenant string, it item, message []byte) {
+// broadcast sends a message about an item to those sockets of the tenant whose topic and item match it. The callers
+// must have been checked since the item was read.
+func (h *hub) broadcast(tenant string, it item, message []byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if a := h.tenants[tenant]; a != nil {
@@ -165,9 +165,9 @@ func (h *hub) tell(tenant string, it item, message []byte) {
 	}
 }
 
-// tellNow is tell for a change that no poll finds. If the callers cannot be checked, it closes the sockets instead:
-// the clients connect again and read the lists.
-func (h *hub) tellNow(ctx context.Context, tenant string, it item, message []byte) {
+// broadcastNow is broadcast for a change that no poll finds. If the callers cannot be checked, it closes the sockets
+// instead: the clients connect again and read the lists.
+func (h *hub) broadcastNow(ctx context.Context, tenant string, it item, message []byte) {
 	h.mu.Lock()
 	watched := h.tenants[tenant] != nil
 	h.mu.Unlock()
@@ -178,10 +178,10 @@ func (h *hub) tellNow(ctx context.Context, tenant string, it item, message []byt
 		h.endAll(tenant, websocket.StatusTryAgainLater, func(*socket) bool { return true })
 		return
 	}
-	h.tell(tenant, it, message)
+	h.broadcast(tenant, it, message)
 }
 
-// removed tells the sockets of this instance that an item was deleted. payload is the JSON of the item.
+// removed notifies the sockets of this instance that an item was deleted. payload is the JSON of the item.
 func (h *hub) removed(ctx context.Context, tenant, resource string, number int64, payload []byte) {
 	it := item{resource, strconv.FormatInt(number, 10)}
 	h.mu.Lock()
@@ -189,13 +189,13 @@ func (h *hub) removed(ctx context.Context, tenant, resource string, number int64
 		a.removed[it] = true // the next poll finds a hidden item too, and must not send its removal again
 	}
 	h.mu.Unlock()
-	h.tellNow(ctx, tenant, it, messageOf("deleted", resource, payload))
+	h.broadcastNow(ctx, tenant, it, messageOf("deleted", resource, payload))
 }
 
-// changedSetting tells the sockets of this instance that a setting has changed. setting is the JSON of the setting.
+// changedSetting notifies the sockets of this instance that a setting has changed. setting is the JSON of the setting.
 func (h *hub) changedSetting(ctx context.Context, tenant, key string, setting []byte) {
 	payload := slices.Concat([]byte(`{"key":"`+key+`","setting":`), setting, []byte("}"))
-	h.tellNow(ctx, tenant, item{"setting", key}, messageOf("updated", "setting", payload))
+	h.broadcastNow(ctx, tenant, item{"setting", key}, messageOf("updated", "setting", payload))
 }
 
 func (h *hub) notify(tenant string) {

@@ -12,7 +12,7 @@ import (
 	"spoolwright/inventory/imports"
 	"spoolwright/server"
 	"spoolwright/spoolman"
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 )
 
 // extraFile is a file of Spoolman, which has the values of custom fields and not their definitions.

@@ -1,7 +1,10 @@
 package spoolman
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
 	"regexp"
 	"slices"
@@ -176,9 +179,10 @@ const (
 	// number of spools of a farm.
 	maxItems = 20_000
 
-	// maxListBytes limits the memory for a list, because comments and custom fields can be long. It is less than the
-	// limit for unread bytes of responses to a caller, so the service can always send a list.
-	maxListBytes = 30_000_000
+	// firstItems and partBytes limit the items that are in memory at a time, because comments and custom fields can be
+	// long. A longer list is sent in parts; see eachPart.
+	firstItems = 1000
+	partBytes  = 1 << 20
 
 	// maxTerms is the maximum number of values of a filter. The database compares each value with all items.
 	maxTerms = 20
@@ -551,7 +555,7 @@ type window struct {
 }
 
 // window returns the window of the query. Without a limit, window ignores the offset. See server.List for the limit.
-func (q request) window(most int64) (w window, err error) {
+func (q request) window(maxLimit int64) (w window, err error) {
 	read := func(name string, otherwise int64) int64 {
 		if q.query.Get(name) == "" {
 			return otherwise
@@ -563,7 +567,7 @@ func (q request) window(most int64) (w window, err error) {
 		return n
 	}
 	w.limited = q.query.Get("limit") != ""
-	w.limit = min(read("limit", most), most)
+	w.limit = min(read("limit", maxLimit), maxLimit)
 	if w.offset = read("offset", 0); !w.limited {
 		w.offset = 0
 	}
@@ -625,76 +629,166 @@ func (q request) list(name string) error {
 	if err != nil {
 		return err
 	}
-	if name != "spool" {
-		return q.sendTexts(name, s, w)
-	}
-	total := `select count(*) from ` + s.source() + s.condition()
-	plain := w.limited && s.plain
-	if plain {
-		total = `select coalesce(sum(rows), 0)::bigint from row_counts where resource = 'spools'`
-	}
-	page := s.page(w)
+	first := w
+	first.limit = min(w.limit, firstItems+1)
 	var count int64
-	list := db.SQL(`select t.total, `+spoolColumns+` from (select (`+total+`) as total) t left join (
-			select page.*, row_number() over () as place from (
-				select s.* from `+s.source()+s.condition()+` order by `+s.order+page+`
-			) page
-		) s on true`+joinFilament+joinSpoolVendor+` order by s.place`, s.args...).
-		Sparse().Total(&count).Keep(maxItems, "id").KeepBytes(maxListBytes).Expect(20)
-	run := []*db.Stmt{list}
-	if !plain {
-		run = []*db.Stmt{db.FreshPlan(), list}
-	} else if w.offset < quickOffset {
-		list.Quick()
+	list := s.first(name, first).Total(&count).Keep(firstItems, "id").KeepBytes(partBytes).Expect(20)
+	run := []*db.Stmt{db.FreshPlan(), list}
+	if name == "spool" && w.limited && s.plain {
+		run = run[1:]
+		if w.offset < quickOffset && w.limit <= firstItems {
+			list.Quick()
+		}
 	}
 	if err := q.db.Read(q.r.Context(), run...); err != nil {
 		return err
 	}
-	if list.Next() != nil {
-		return longList(count)
-	}
 	q.w.Header().Set("X-Total-Count", strconv.FormatInt(count, 10))
-	return q.send(list.Array())
+	if list.Next() == nil {
+		return q.send(list.Array())
+	}
+	if min(count-w.offset, w.limit) > maxItems {
+		return server.Invalid("limit", "must select fewer items: a list has at most %d of the %d items", maxItems, count)
+	}
+	return server.RespondStream(q.w, q.r, "", "", func(ctx context.Context, to io.Writer) error {
+		part := list.Array()
+		list = nil // the memory
+		var first []struct{ ID int64 }
+		if err := json.Unmarshal(part, &first); err != nil {
+			return err
+		}
+		sent := map[int64]bool{}
+		for _, item := range first {
+			sent[item.ID] = true
+		}
+		ids, err := q.readIDs(ctx, s.idsOf(name, w))
+		if err != nil {
+			return err
+		}
+		ids = slices.DeleteFunc(ids, func(id int64) bool { return sent[id] })
+		if _, err := to.Write(part[:len(part)-1]); err != nil {
+			return err
+		}
+		part = nil
+		err = q.eachPart(ctx, name, ids, func(part []byte) error {
+			part[0] = ','
+			_, err := to.Write(part[:len(part)-1])
+			return err
+		})
+		if err == nil {
+			_, err = to.Write([]byte("]"))
+		}
+		return err
+	})
 }
 
-func longList(total int64) error {
-	return server.Invalid("limit", "must select fewer items: a list has at most %d of the %d items, and %d MB",
-		maxItems, total, maxListBytes/1_000_000)
+// first returns the statement that reads a page of a list, and the number of all items as total.
+func (s selection) first(name string, w window) *db.Stmt {
+	s.args = slices.Clone(s.args)
+	if name != "spool" {
+		with, total, page := s.found(name, w)
+		return db.SQL(`with `+with+`page as materialized (select page.*, row_number() over () as place from (`+page+`) page)
+			select t.total, i.id, i.json from (select (`+total+`) as total) t left join (
+				select i.place, i.id, `+s.json+` as json from page i`+s.item+`
+			) i on true order by i.place`, s.args...).Bare()
+	}
+	total := `select count(*) from ` + s.source() + s.condition()
+	if w.limited && s.plain {
+		total = `select coalesce(sum(rows), 0)::bigint from row_counts where resource = 'spools'`
+	}
+	page := s.page(w)
+	return db.SQL(`select t.total, `+spoolColumns+` from (select (`+total+`) as total) t left join (
+			select page.*, row_number() over () as place from (
+				select s.* from `+s.source()+s.condition()+` order by `+s.order+page+`
+			) page
+		) s on true`+joinFilament+joinSpoolVendor+` order by s.place`, s.args...).Sparse()
 }
 
-// sendTexts sends a page of filaments or vendors. The database returns the whole page as one JSON text. It makes the
-// JSON of the page only.
-func (q request) sendTexts(name string, s *selection, w window) error {
+// idsOf returns the statement that reads the ids of a page as a JSON array.
+func (s selection) idsOf(name string, w window) *db.Stmt {
+	s.args = slices.Clone(s.args)
+	with, page := "", ""
+	if name == "spool" {
+		page = `select s.number as id from ` + s.source() + s.condition() + ` order by ` + s.order + s.page(w)
+	} else {
+		with, _, page = s.found(name, w)
+	}
+	return db.SQL(`with `+with+`page as materialized (select page.id, row_number() over () as place from (`+page+`) page)
+		select coalesce(json_agg(id order by place), '[]')::text from page`, s.args...)
+}
+
+// found returns, for a page of filaments or vendors, common table expressions, the query of the number of all items,
+// and the query of the items of the page: their ids, and the JSON of vendors.
+func (s *selection) found(name string, w window) (with, total, page string) {
 	from := s.source() + s.condition()
-	total, found, page := `select count(*) from `+from, "", ""
+	total = `select count(*) from ` + from
 	switch {
 	case name != "filament":
-		page = `select i.json from ` + from + ` order by ` + s.order + s.page(w)
+		page = `select i.id, i.json from ` + from + ` order by ` + s.order + s.page(w)
 	case s.plain:
 		total, page = allFilaments, s.firstFilaments(w)
 	case s.where == nil:
 		total, page = allFilaments, `select i.id from `+from+` order by `+s.order+s.page(w)
 	default:
-		found = `found as materialized (select i.id, row_number() over (order by ` + s.order + `) as n from ` + from + `), `
+		with = `found as materialized (select i.id, row_number() over (order by ` + s.order + `) as n from ` + from + `), `
 		total, page = `select count(*) from found`, `select id from found order by n`+s.page(w)
 	}
+	return with, total, page
+}
+
+// readIDs runs a statement of ids, and those before it, which may write.
+func (q request) readIDs(ctx context.Context, stmt *db.Stmt, before ...*db.Stmt) (ids []int64, err error) {
+	run := q.db.Read
+	if len(before) > 0 {
+		run = q.db.WriteLocal
+	}
 	var body []byte
-	var count int64
-	list := db.SQL(`
-		with `+found+`page as materialized (select page.*, row_number() over () as place from (`+page+`) page)
-		select case when (select count(*) from page) <= `+strconv.Itoa(maxItems)+` then (
-				select case when coalesce(sum(octet_length(`+s.json+`)), 0) <= `+strconv.Itoa(maxListBytes)+` then
-					'[' || coalesce(string_agg(`+s.json+`, ',' order by i.place), '') || ']' end
-				from page i`+s.item+`
-			) end, (`+total+`)`, s.args...).Into(&body, &count)
-	if err := q.db.Read(q.r.Context(), db.FreshPlan(), list); err != nil {
-		return err
+	if err := run(ctx, append(before, db.FreshPlan(), stmt.Into(&body))...); err != nil {
+		return nil, err
 	}
-	if body == nil {
-		return longList(count)
+	return ids, json.Unmarshal(body, &ids)
+}
+
+// eachPart reads the items with the ids, in parts of about partBytes, and calls do with the JSON array of each part.
+// No connection to the database is in use while do runs, however slow the client is. An item that was removed since is
+// left out.
+func (q request) eachPart(ctx context.Context, name string, ids []int64, do func(part []byte) error) error {
+	parts := map[string]string{
+		"spool": `select ` + spoolColumns + ` from unnest($2::int[]) with ordinality i (id, place)
+			join spools s on s.tenant_id = $1::uuid and s.number = i.id and s.hidden_at is null` + joinFilament +
+			joinSpoolVendor + ` order by i.place`,
+		"filament": `select i.id, j.json from unnest($2::int[]) with ordinality i (id, place)` + joinFilamentItem +
+			` order by i.place`,
+		"vendor": `select i.id, i.json from ` + vendorRows + `
+			join unnest($2::int[]) with ordinality x (id, place) on x.id = i.id order by x.place`,
 	}
-	q.w.Header().Set("X-Total-Count", strconv.FormatInt(count, 10))
-	return q.send(body)
+	partRows := firstItems
+	for len(ids) > 0 {
+		asked := ids[:min(len(ids), partRows)]
+		part := db.SQL(parts[name], q.tenant(), asked).Keep(len(asked), "id").KeepBytes(partBytes)
+		if name == "spool" {
+			part.Sparse()
+		} else {
+			part.Bare()
+		}
+		if err := q.db.Read(ctx, db.FreshPlan(), part); err != nil {
+			return err
+		}
+		if last := part.Next(); last != nil { // long items: ask for fewer, so that few are read in vain
+			n, err := strconv.ParseInt(last.ID, 10, 64)
+			if err != nil {
+				return err
+			}
+			asked, partRows = ids[:slices.Index(ids, n)+1], part.Rows()
+		}
+		ids = ids[len(asked):]
+		if part.Rows() > 0 {
+			if err := do(part.Array()); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // quickOffset is the lowest offset of pages that take too long to share a round trip with other reads.
@@ -702,7 +796,7 @@ const quickOffset = 100
 
 var anyColor = regexp.MustCompile(`^#?[0-9A-Fa-f]{6}([0-9A-Fa-f]{2})?$`)
 
-// colorFilter selects the filaments that have a colour similar to the colour in the query.
+// colorFilter selects the filaments that have a color similar to the color in the query.
 func (q request) colorFilter(s *selection) error {
 	color, threshold := q.query.Get("color_hex"), "20"
 	if q.query.Get("color_similarity_threshold") != "" {

@@ -16,7 +16,7 @@ import (
 	"spoolwright/inventory/imports"
 	"spoolwright/server"
 	"spoolwright/spoolman"
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 	"spoolwright/value"
 )
 

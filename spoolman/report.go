@@ -109,7 +109,8 @@ func (q request) measure(id int64) error {
 }
 
 const (
-	// repeatTime is the time within which an equal report of the caller repeats a report that got no answer.
+	// repeatTime is the time within which an equal report of the caller counts as a repetition of a report that got no
+	// answer.
 	repeatTime = 5 * time.Second
 	// If this instance got a report of a caller on a spool within knownTime, it assumes that no other instance gets
 	// reports of this caller on this spool.
@@ -119,14 +120,14 @@ const (
 	noticeTime = 100 * time.Millisecond
 )
 
-// reports recognises reports that a client sends again because it did not get the answer: its connection broke, it
+// reports recognizes reports that a client sends again because it did not get the answer: its connection broke, it
 // stopped waiting, or the service or its database crashed. Each report has a token. A repetition has the token of the
 // first try. The ledger keeps the token of a report with the entry to which the report was added, so the database can
 // tell whether the first try took effect.
 //
-// If an instance has got no report of a caller on a spool for a minute, for example after its start, it cannot know
-// whether another process got the previous report and did not answer. So it treats the first report as a repetition if
-// an equal report took effect within repeatTime.
+// If an instance has received no report of a caller on a spool for a minute, for example after its start, it cannot
+// know whether another process received the previous report and did not answer. So it treats the first report as a
+// repetition if an equal report took effect within repeatTime.
 type reports struct {
 	mu       sync.Mutex
 	process  int64 // random
@@ -161,7 +162,7 @@ func (p *report) window() any {
 	return nil
 }
 
-// isLost reports whether the client did not get the answer and therefore may repeat the report.
+// isLost reports whether the client may not have received the answer, and therefore may repeat the report.
 func (p *report) isLost() bool {
 	if p.ended.IsZero() {
 		return p.gone.Err() != nil
@@ -212,7 +213,7 @@ func (r *reports) begin(ctx context.Context, caller string, spool int64, content
 	return p
 }
 
-// end records that the request has ended. answered says whether the client has got the answer.
+// end records that the request has ended. answered reports whether the client received the answer.
 func (r *reports) end(p *report, answered bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"spoolwright/inventory"
 	"spoolwright/server"
 	"spoolwright/spoolman"
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 )
 
 // step is a request and the response that it must have.
@@ -116,7 +116,7 @@ func TestResources(t *testing.T) {
 		{"PUT spool/1/measure", `{}`, 422, nil},
 		{"PUT spool/3/use", `{"use_weight": 0}`, 200, has(`"last_used":`, `"remaining_weight":700`)},
 
-		{"PATCH filament/2", `{"name": "Galaxy"}`, 200, has(`"name":"Galaxy"`)}, // and so the colour of its spools
+		{"PATCH filament/2", `{"name": "Galaxy"}`, 200, has(`"name":"Galaxy"`)}, // and so the color of its spools
 		{"DELETE filament/1", ``, 403, nil},
 		{"DELETE vendor/1", ``, 200, nil},
 		{"GET vendor/1", ``, 404, nil},
@@ -533,5 +533,34 @@ func TestComputedFilamentFollowsItsSpools(t *testing.T) {
 	p.want(t, "PATCH", "spool/1", `{"filament_id":1}`, 200)
 	if now := ids(t, p.want(t, "GET", "filament?limit=5", "", 200).body); fmt.Sprint(now) != "[1]" {
 		t.Errorf("after the spool got a filament: %v", now)
+	}
+}
+
+// Groups with more than 4 MB of texts are asked for in parts. A search reads the newest items of each kind, up to
+// 1 MiB.
+func TestLongTexts(t *testing.T) {
+	t.Parallel()
+	api := start(t)
+	p := newPrinter(t, api, "printer")
+	tag := j{"entity": "spool", "key": "tag", "name": "Tag", "type": "text"}
+	p.operator.Post(t, "/api/v1/custom-fields", tag).Want(201)
+	for n := range 90 {
+		p.operator.Post(t, "/api/v1/vendors", j{"name": fmt.Sprint("Maker ", 1000+n),
+			"notes": strings.Repeat("n", 10_000)}).Want(201)
+	}
+	for n := range 450 {
+		p.operator.NewSpool(t, 1000, j{"extra": j{"tag": fmt.Sprint(1000+n, strings.Repeat("x", 10_000))}})
+	}
+	a := p.do(t, "GET", "spool/group?group_by=extra.tag", "")
+	if a.status != 422 || !strings.Contains(a.body, "limit must select fewer groups") {
+		t.Errorf("groups of 4.5 MB: %d %.200s", a.status, a.body)
+	}
+	a = p.want(t, "GET", "spool/group?group_by=extra.tag&limit=300", "", 200)
+	if n := len(a.body); n < 3_000_000 || a.header.Get("X-Total-Count") != "450" {
+		t.Errorf("300 of %s groups have %d bytes, want 450 groups", a.header.Get("X-Total-Count"), n)
+	}
+	a = p.want(t, "GET", "search?q=maker&limit=100", "", 200)
+	if !strings.Contains(a.body, "Maker 1089") || strings.Contains(a.body, "Maker 1000") {
+		t.Errorf("the search found %.200s...", a.body)
 	}
 }

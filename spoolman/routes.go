@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"net/http"
 	"strings"
+
+	"spoolwright/server"
 )
 
 // handler answers the requests of a route.
@@ -20,7 +22,7 @@ func routes() *http.ServeMux {
 	mux.Handle(Prefix, handler(request.notServed))
 	mux.Handle("GET "+Prefix+"{$}", watched("", request.notServed))
 	for name := range resources {
-		route("GET "+name, watched(name, func(q request) error { return q.list(name) }))
+		route("GET "+name, watched(name, shared(func(q request) error { return q.list(name) })))
 		route("POST "+name, func(q request) error { return q.create(name) })
 		route("GET "+name+"/{id}", watched(name, withID(func(q request, id int64) error { return q.get(name, id) })))
 		route("PATCH "+name+"/{id}", withID(func(q request, id int64) error { return q.edit(name, id) }))
@@ -28,28 +30,28 @@ func routes() *http.ServeMux {
 	}
 	route("PUT spool/{id}/use", withID(request.use))
 	route("PUT spool/{id}/measure", withID(request.measure))
-	route("GET spool/group", request.groups)
+	route("GET spool/group", shared(request.groups))
 	route("PATCH spool/field/{field}", request.renameValue)
-	route("GET search", request.search)
+	route("GET search", shared(request.search))
 
-	route("GET location", request.locations)
+	route("GET location", shared(request.locations))
 	route("PATCH location/{name}", request.renameLocation)
-	route("GET lot-number", request.lotNumbers)
-	route("GET material", request.materials)
-	route("GET article-number", request.articleNumbers)
+	route("GET lot-number", shared(request.lotNumbers))
+	route("GET material", shared(request.materials))
+	route("GET article-number", shared(request.articleNumbers))
 
 	route("GET field/{entity}", request.fields)
 	route("POST field/{entity}/{key}", request.defineField)
 	route("DELETE field/{entity}/{key}", request.removeField)
-	route("GET field/{entity}/{key}/values", request.fieldValues)
+	route("GET field/{entity}/{key}/values", shared(request.fieldValues))
 	route("GET setting", watched("setting", request.settings))
 	route("GET setting/{key}", watched("setting", request.setting))
 	route("POST setting/{key}", request.changeSetting)
 
 	route("GET export/{items}", request.export)
-	route("GET external/filament", request.externalFilaments)
-	route("GET external/filament/search", request.searchExternal)
-	route("GET external/material", request.externalMaterials)
+	route("GET external/filament", shared(request.externalFilaments))
+	route("GET external/filament/search", shared(request.searchExternal))
+	route("GET external/material", shared(request.externalMaterials))
 	route("GET info", request.info)
 	route("GET health", request.health)
 	route("POST backup", request.backup)
@@ -66,6 +68,16 @@ func withID(handle func(q request, id int64) error) handler {
 			return err
 		}
 		return handle(q, id)
+	}
+}
+
+// shared returns a handler whose answer may be large. It first waits for a share of the memory.
+func shared(handle handler) handler {
+	return func(q request) error {
+		if err := server.KeepShare(q.r); err != nil {
+			return err
+		}
+		return handle(q)
 	}
 }
 

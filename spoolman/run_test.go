@@ -198,7 +198,7 @@ func TestLateReports(t *testing.T) {
 	f.shows(t, spools+"/"+a, map[string]string{"remaining_weight_grams": "790"})
 }
 
-// A run takes what was used also from a spool that was thought to have less, or that is archived or removed.
+// A run takes what was used also from a spool that had less on record, or that is archived or removed.
 func TestUseBeyondSpool(t *testing.T) {
 	t.Parallel()
 	f := newFarm(t)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"spoolwright/db"
 	"spoolwright/server"
@@ -14,10 +15,10 @@ import (
 
 const (
 	maxWords      = 8   // the words of a query that a search uses; it ignores further words
-	maxCandidates = 200 // the items of each kind that a search reads and ranks, newest first
+	maxCandidates = 200 // the items of each kind that a search reads and ranks, newest first; at most partBytes of them
 )
 
-// The rank of a match; a lower rank is better. rankSure is the rank of an id or a colour, rankOwn of a field of the
+// The rank of a match; a lower rank is better. rankSure is the rank of an id or a color, rankOwn of a field of the
 // item, rankVendor of the name of the item's vendor, and rankExtra of a custom field. A match that is not at the start
 // of a text has the rank plus 1.
 const (
@@ -32,7 +33,7 @@ type candidate struct {
 	ID       int64
 	JSON     string
 	Texts    [][3]any
-	Distance *float64 // from its colour to the colour in the query; nil if the colours are not similar
+	Distance *float64 // from its color to the color in the query; nil if the colors are not similar
 
 	field string
 	rank  int
@@ -77,20 +78,20 @@ type searched struct {
 }
 
 // search finds spools, filaments and vendors whose texts contain all words of the query. If the query is a number,
-// search also finds the spool with this id. If the query is a colour, search also finds the filaments with similar
-// colours.
+// search also finds the spool with this id. If the query is a color, search also finds the filaments with similar
+// colors.
 func (q request) search() error {
 	text := strings.TrimSpace(q.query.Get("q"))
 	if q.query.Get("q") == "" {
 		return server.Invalid("q", "is required")
 	}
-	whole := func(name string, otherwise, least, most int) (int, error) {
+	whole := func(name string, otherwise, minimum, maximum int) (int, error) {
 		if !q.query.Has(name) {
 			return otherwise, nil
 		}
 		n, err := strconv.Atoi(q.query.Get(name))
-		if err != nil || n < least || n > most {
-			return 0, server.Invalid(name, "must be a whole number between %d and %d", least, most)
+		if err != nil || n < minimum || n > maximum {
+			return 0, server.Invalid(name, "must be a whole number between %d and %d", minimum, maximum)
 		}
 		return n, nil
 	}
@@ -133,10 +134,10 @@ func (q request) search() error {
 			fields: [][2]string{{"name", "i.name"}, {"comment", "i.comment"}}, extra: "i.extra", entity: "vendor",
 			where: "true"},
 	}
-	found := make([][]byte, len(kinds))
 	stmts := []*db.Stmt{db.FreshPlan()}
-	for i, k := range kinds {
-		stmts = append(stmts, k.candidates(q.tenant(), text, words, color, threshold).Into(&found[i]))
+	for _, k := range kinds {
+		stmts = append(stmts, k.candidates(q.tenant(), text, words, color, threshold).Bare().
+			Keep(maxCandidates, "id").KeepBytes(partBytes))
 	}
 	if len(words) > 0 {
 		if err := q.db.Read(q.r.Context(), stmts...); err != nil {
@@ -145,13 +146,17 @@ func (q request) search() error {
 	} else if err := q.db.CheckActor(q.r.Context()); err != nil {
 		return err
 	}
+	done, err := server.ReadsFile(q.r.Context())
+	if err != nil {
+		return err
+	}
+	done = sync.OnceFunc(done)
+	defer done()
 	answer := object{"is_color_query": color != ""}
 	for i, k := range kinds {
 		var all []*candidate
-		if len(found[i]) > 0 {
-			if err := json.Unmarshal(found[i], &all); err != nil {
-				return err
-			}
+		if err := json.Unmarshal(stmts[i+1].Array(), &all); err != nil {
+			return err
 		}
 		var matches []object
 		all = best(all, words, text, k.name, limit)
@@ -175,7 +180,11 @@ func (q request) search() error {
 		}
 		answer[k.name+"s"] = matches
 	}
-	return q.sendJSON(answer)
+	body, err := json.Marshal(answer)
+	if done(); err != nil {
+		return err
+	}
+	return q.send(body)
 }
 
 // candidates returns the statement that reads the newest items that may match, at most maxCandidates.
@@ -220,7 +229,7 @@ func (k searched) candidates(tenant, text string, words []string, color string, 
 		column, json = "", k.json
 	}
 	return db.SQL(`
-		select json_agg(json_build_object('id', i.id, 'json', `+json+`, 'texts', i.texts, 'distance', i.distance))::text
+		select i.id, json_build_object('id', i.id, 'json', `+json+`, 'texts', i.texts, 'distance', i.distance)
 		from (
 			select `+k.id+` as id, `+column+distance+` as distance, jsonb_build_array(`+
 		strings.TrimSuffix(texts, ", ")+`) || coalesce((
@@ -229,7 +238,7 @@ func (k searched) candidates(tenant, text string, words []string, color string, 
 		custom+`), '[]') as texts
 			from `+k.from+` where `+k.where+` and `+condition+`
 			order by `+k.id+` desc limit `+strconv.Itoa(maxCandidates)+`
-		) i`+k.item, args...)
+		) i`+k.item+` order by i.id desc`, args...)
 }
 
 // best returns the best matches, at most limit, the best first.
@@ -258,9 +267,9 @@ func best(all []*candidate, words []string, text, kind string, limit int) []*can
 	return matches[:min(len(matches), limit)]
 }
 
-// spoolsOf returns a JSON object for each filament. "spools" has the spools with the lowest ids, up to the number
-// most. "spool_count" is the number of all spools of the filament. condition excludes spools from both.
-func (q request) spoolsOf(filaments []*candidate, most int, condition string) (map[int64]json.RawMessage, error) {
+// spoolsOf returns a JSON object for each filament. "spools" has the spools with the lowest ids, at most limit of
+// them. "spool_count" is the number of all spools of the filament. condition excludes spools from both.
+func (q request) spoolsOf(filaments []*candidate, limit int, condition string) (map[int64]json.RawMessage, error) {
 	var ids []int64
 	for _, f := range filaments {
 		ids = append(ids, f.ID)
@@ -278,7 +287,7 @@ func (q request) spoolsOf(filaments []*candidate, most int, condition string) (m
 				from spools s`+joinFilament+` where s.tenant_id = $1::uuid and s.hidden_at is null`+condition+`
 			) s on s.filament = ids.id
 			group by ids.id
-		) found`, q.tenant(), ids, most).Into(&body))
+		) found`, q.tenant(), ids, limit).Into(&body))
 	if err != nil {
 		return nil, err
 	}
@@ -286,7 +295,7 @@ func (q request) spoolsOf(filaments []*candidate, most int, condition string) (m
 	return all, json.Unmarshal(body, &all)
 }
 
-// colorOf returns the six hexadecimal digits of a colour. The text is a code or a name of CSS, such as #fa0 or orange.
+// colorOf returns the six hexadecimal digits of a color. The text is a code or a name of CSS, such as #fa0 or orange.
 // The result is "" for any other text.
 func colorOf(text string) string {
 	name := strings.ReplaceAll(strings.ToLower(strings.TrimSpace(text)), " ", "")

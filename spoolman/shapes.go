@@ -104,7 +104,7 @@ func extraOf(row string) string {
 // usualTemperature returns the expression for the usual temperature in °C of a material. part is 0 for the extruder
 // and 1 for the bed. The templates of spoolman2slicer fail if a filament has no temperature.
 func usualTemperature(part int, material string) string {
-	// A case would compare the material with each of them whenever a statement begins.
+	// A case expression would compare the material with each of them whenever a statement begins.
 	all := [2]string{
 		`{"PLA": 210, "PETG": 240, "ABS": 250, "TPU": 225, "ASA": 255, "Nylon": 260, "PC": 270, "HIPS": 240, "PVA": 200,
 			"Custom": 210}`,
@@ -131,7 +131,7 @@ const (
 	filamentMaterial = `nullif(coalesce(f.material_name, f.material_type), '')`
 	filamentDensity  = `coalesce(f.density_g_cm3, usual_density(f.material_type))`
 
-	// If a filament has several colours, f.color_hex is the first colour. Only the service's own API shows it.
+	// If a filament has several colors, f.color_hex is the first color. Only the service's own API shows it.
 	oneColor      = `case when cardinality(f.color_hexes) < 2 then upper(substr(f.color_hex, 2)) end`
 	severalColors = `case when cardinality(f.color_hexes) > 1
 		then upper(replace(array_to_string(f.color_hexes, ','), '#', '')) end`

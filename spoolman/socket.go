@@ -78,7 +78,7 @@ func (s *socket) ended() bool {
 }
 
 // write sends the queued messages and pings until end is called. Then it closes the connection, without the messages
-// that are still queued: the caller may not read any more.
+// that are still queued: the caller is no longer allowed to read.
 func (s *socket) write(pace *rate.Limiter) {
 	ping := time.NewTicker(pingEvery)
 	defer ping.Stop()
@@ -135,8 +135,8 @@ func (s *socket) read() {
 	}
 }
 
-// choose sets the topic and the item of the socket. It returns an error if the caller's key is not valid any more, or
-// if the topic has no item with the id. An empty id means all items.
+// choose sets the topic and the item of the socket. It returns an error if the caller's key is no longer valid, or if
+// the topic has no item with the id. An empty id means all items.
 func (q request) choose(s *socket, topic, id string) error {
 	s.topic = topic
 	switch {

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"spoolwright/transfer"
+	"spoolwright/cli"
 )
 
 const (
@@ -112,7 +112,7 @@ func Open(ctx context.Context, source string) (*os.File, error) {
 		return nil, err
 	}
 	if !remote {
-		f, err := transfer.OpenFile(source)
+		f, err := cli.OpenFile(source)
 		if host, port, _ := net.SplitHostPort(source); errors.Is(err, os.ErrNotExist) && host != "" && port != "" {
 			err = fmt.Errorf("%w; if it is an address, write http://%s", err, source)
 		}

@@ -4,7 +4,7 @@ package spoolman
 
 import (
 	"context"
-	_ "embed"
+	"embed"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -23,16 +23,11 @@ const Prefix = "/spoolman/api/v1/"
 // KeyPrefix is the pattern of Prefix with an API key in the path.
 const KeyPrefix = "/spoolman/k/{key}/api/v1/"
 
-var (
-	//go:embed color.sql
-	colorSQL string
-	//go:embed extra.sql
-	extraSQL string
-)
+//go:embed *.sql
+var functions embed.FS
 
 // Definitions are the SQL functions of the package.
-var Definitions = []db.Definition{{Name: "spoolman/color", Version: 1, SQL: colorSQL},
-	{Name: "spoolman/extra", Version: 1, SQL: extraSQL}}
+var Definitions = db.Definitions("spoolman", functions, "color", "extra")
 
 // Surface returns the surface that serves the API of Spoolman.
 func Surface(d *db.DB) server.Surface {
@@ -114,14 +109,10 @@ type request struct {
 	r      *http.Request
 	caller server.Caller
 	query  url.Values
-	reply  func(body []byte) error // if not nil, send passes the body to reply and does not respond
 }
 
 // send sends a body with status 200.
 func (q request) send(body []byte) error {
-	if q.reply != nil {
-		return q.reply(body)
-	}
 	return server.Respond(q.w, q.r, body)
 }
 

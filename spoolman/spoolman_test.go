@@ -17,7 +17,7 @@ import (
 	"spoolwright/db"
 	"spoolwright/server"
 	"spoolwright/spoolman"
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
@@ -70,6 +70,7 @@ type answer struct {
 	status int
 	header http.Header
 	body   string
+	broken error // why the body is not complete
 }
 
 // do sends a request with Basic authentication, without a Content-Type. The body is JSON text.
@@ -83,8 +84,8 @@ func (p *printer) do(t testing.TB, method, path, body string) answer {
 	a, err := http.DefaultClient.Do(r)
 	testkit.Check(t, err)
 	defer a.Body.Close()
-	text, _ := io.ReadAll(a.Body)
-	return answer{a.StatusCode, a.Header, string(text)}
+	text, err := io.ReadAll(a.Body)
+	return answer{a.StatusCode, a.Header, string(text), err}
 }
 
 // want sends a request and fails the test unless the response has the status, is JSON, and contains the texts.

@@ -142,12 +142,12 @@ var changedItems = `(
 ) changes`
 
 // poll sends the changes of a tenant's items since the last poll. The first poll of a tenant sends nothing. The round
-// trip that reads the items then checks the callers of the sockets, so that nobody gets what was changed after the end
-// of their access.
+// trip that reads the items then checks the callers of the sockets, so that nobody gets changes made after their
+// access ended.
 func (h *hub) poll(ctx context.Context, tenant string) error {
 	ctx = db.As(ctx, db.Actor{Tenant: tenant})
 	h.mu.Lock()
-	var told map[item]bool // removals that the read below finds, and that were sent already
+	var told map[item]bool // removals that the read below finds but that were sent already
 	if a := h.tenants[tenant]; a != nil {
 		told = maps.Clone(a.removed)
 	}
@@ -227,8 +227,8 @@ func (h *hub) poll(ctx context.Context, tenant string) error {
 			return err
 		}
 		for i, it := range part {
-			if payloads[i] != nil { // nil if the item was deleted meanwhile
-				h.tell(tenant, it, messageOf(types[it], it.resource, payloads[i]))
+			if payloads[i] != nil { // nil if the item was deleted in the meantime
+				h.broadcast(tenant, it, messageOf(types[it], it.resource, payloads[i]))
 			}
 			before[it] = seen[it] // if a later batch fails, the next poll does not send this change again
 		}

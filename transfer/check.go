@@ -14,7 +14,7 @@ import (
 	"spoolwright/value"
 )
 
-// Conversion is a sheet whose columns have a meaning.
+// Conversion is a sheet whose columns were recognized.
 type Conversion struct {
 	Table    *Table
 	Sheet    *Sheet
@@ -22,12 +22,12 @@ type Conversion struct {
 	Defaults []DefaultValue // that were suggested
 	Missing  []string       // required fields without a column and a default
 	Changed  []CellChange   // in the order of the rows
-	Program  *Program       // that has written the file, or nil
+	Program  *Program       // the program that wrote the file, or nil
 
 	titles map[string]string // by field
 }
 
-// Why says why a column has its field.
+// Why is the reason why a column has its field.
 type Why string
 
 // Enum returns all reasons.
@@ -47,13 +47,13 @@ type SheetText struct {
 	Text string `json:"text" rule:"notNull"`
 }
 
-// DefaultValue is the value that a field has in the rows that have none.
+// DefaultValue is the value of a field in rows without a value for it.
 type DefaultValue struct {
 	Field string `json:"field" rule:"notNull"`
 	Value string `json:"value" rule:"notNull"`
 }
 
-// CellChange is a text that the import reads as something else than it says.
+// CellChange is a text that the import reads as something other than its literal value.
 type CellChange struct {
 	Line   int
 	Field  string
@@ -61,7 +61,7 @@ type CellChange struct {
 	Detail string // what it becomes, such as "PLA, name PLA+"
 }
 
-// Change groups the rows in which the import reads a text as something else.
+// Change groups the rows in which the import reads a text as the same other value.
 type Change struct {
 	Field  string `json:"field" rule:"notNull"`
 	Text   string `json:"text" rule:"notNull"`
@@ -106,7 +106,7 @@ type ErrorGroup struct {
 	Texts   []SheetText `json:"texts" rule:"notNull"`
 }
 
-// ImportCheck is what a check says about a file. The counts are those of the import of its valid rows.
+// ImportCheck is the result of the check of a file. The counts are those of the import of its valid rows.
 type ImportCheck struct {
 	ImportCounts
 	Header   int64          `json:"header_row" rule:"notNull"`
@@ -122,9 +122,6 @@ const (
 	maxTexts   = 3   // texts of a sample
 	maxCellLen = 200 // characters of a text in an answer
 )
-
-// MaxColumns is the maximum number of columns of a sheet.
-const MaxColumns = 200
 
 // Title returns the title of the column of a field, or nil.
 func (c *Conversion) title(field string) *string {
@@ -153,12 +150,7 @@ func (c *Conversion) cells(row Row) []RowCell {
 	return cells
 }
 
-func shortened(text string) string {
-	if runes := []rune(text); len(runes) > maxCellLen {
-		return string(runes[:maxCellLen]) + "…"
-	}
-	return text
-}
+func shortened(text string) string { return value.Shorten(text, maxCellLen) }
 
 // rows returns the first invalid rows.
 func (c *Conversion) rows(invalid RowProblems) []InvalidRow {
@@ -202,8 +194,8 @@ func (c *Conversion) changes(table *Table) []Change {
 	return all[:min(len(all), maxGroups)]
 }
 
-// groups groups the problems of the rows by their fields and messages. The values, which messages contain, become the
-// texts of the groups.
+// groups groups the problems of the rows by their fields and messages. The values in the messages become the texts of
+// the groups.
 func (c *Conversion) groups(invalid RowProblems) []ErrorGroup {
 	all, at := []ErrorGroup{}, map[[2]string]int{}
 	for _, line := range slices.Sorted(maps.Keys(invalid)) {
@@ -230,8 +222,8 @@ func (c *Conversion) groups(invalid RowProblems) []ErrorGroup {
 	return all[:min(len(all), maxGroups)]
 }
 
-// CheckEndpoint returns the endpoint that checks a file of an import with modes. It suggests what its columns mean,
-// reads all rows, and answers with all problems instead of a 422.
+// CheckEndpoint returns the endpoint that checks a file of an import with modes. It suggests the meaning of its
+// columns, reads all rows, and returns all problems instead of a 422.
 func (i Import[F, R]) CheckEndpoint(d *db.DB) server.Endpoint {
 	return checkEndpoint[ImportQuery](i.untyped(), d)
 }
@@ -264,9 +256,9 @@ func checkEndpoint[Q query](i *untyped, d *db.DB) server.Endpoint {
 		})
 }
 
-// check checks a file. The error is a 422 if there is no table in it.
+// check checks a file. The error is a 422 if the file contains no table.
 func (i *untyped) check(ctx context.Context, d *db.DB, body []byte, how Reading) (check ImportCheck, err error) {
-	c, err := i.convert(ctx, d, body, how)
+	c, err := i.convert(ctx, d, body, how, i.Most)
 	if err != nil {
 		return check, err
 	}
@@ -295,7 +287,7 @@ func (i *untyped) check(ctx context.Context, d *db.DB, body []byte, how Reading)
 	check.Errors, check.Rows = []ErrorGroup{}, []SheetRow{}
 	for _, field := range c.Missing {
 		check.Errors = append(check.Errors, ErrorGroup{Field: field, Count: int64(len(c.Table.Rows)), Texts: []SheetText{},
-			Message: "is required: choose its column, or give a default"})
+			Message: "is required: choose its column, or set a default"})
 	}
 	check.Errors = append(check.Errors, c.groups(invalid)...)
 	for _, row := range c.Sheet.Rows {
@@ -322,8 +314,7 @@ func FirstTexts(rows []Row, column int) []SheetText {
 }
 
 // Titles returns the titles of the columns of a sheet, all different. Row is the row of the titles, or nil if the
-// sheet has none. A column without a title is named by its place. It returns no titles of columns that are empty at
-// the end.
+// sheet has none. A column without a title is named by its place. It leaves out empty columns at the end.
 func (s *Sheet) Titles(row *Row, rows []Row) (titles []string) {
 	width := 0
 	for _, r := range rows {
@@ -334,6 +325,7 @@ func (s *Sheet) Titles(row *Row, rows []Row) (titles []string) {
 		given = Texts(trim(slices.Clone(row.Cells)))
 		width = max(width, len(given))
 	}
+	taken, next := map[string]bool{}, map[string]int{}
 	for i := range width {
 		title := ""
 		if i < len(given) {
@@ -342,9 +334,11 @@ func (s *Sheet) Titles(row *Row, rows []Row) (titles []string) {
 		if title == "" {
 			title = fmt.Sprintf("Column %d", i+1)
 		}
-		for n, first := 2, title; slices.Contains(titles, title); n++ {
-			title = fmt.Sprintf("%s (%d)", first, n)
+		for first := title; taken[title]; {
+			next[first]++
+			title = fmt.Sprintf("%s (%d)", first, next[first]+1)
 		}
+		taken[title] = true
 		titles = append(titles, title)
 	}
 	return titles

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"spoolwright/server"
+	"spoolwright/value"
 )
 
 // Cell is a field of a CSV file. It is nil for null, which is an empty field without quotes.
@@ -23,14 +24,14 @@ type Row struct {
 	Problems []server.FieldError // found before the cells are decoded
 }
 
-// File is a file of which all rows can be read several times: CSV, or a Table.
+// File is a file whose rows can be read several times: CSV, or a Table.
 type File interface {
 	// open returns the function that returns the rows, beginning with the header, and the separator of the file. After
 	// the last row, the function returns io.EOF.
 	open() (next func() (Row, error), separator byte, err error)
 }
 
-// CSV returns a file whose text the reader has. If the reader is an io.Seeker, the file can be read several times.
+// CSV returns a file with the text of the reader. If the reader is an io.Seeker, the file can be read several times.
 func CSV(r io.Reader) File { return csvFile{r} }
 
 type csvFile struct{ io.Reader }
@@ -266,7 +267,7 @@ type records struct {
 	first  string          // the first currency in the file
 }
 
-// Mode says what an import does with the rows of a file.
+// Mode determines what an import does with the rows of a file.
 type Mode string
 
 // The modes of imports.
@@ -391,31 +392,6 @@ func columnName(shown string) string {
 	return strings.NewReplacer(" ", "_", "-", "_").Replace(strings.ToLower(shown))
 }
 
-// HasColumn reports whether the header of a file has a column with one of the names.
-func HasColumn(r io.Reader, names ...string) bool {
-	c := NewReader(r)
-	c.detect()
-	header, _, err := c.Next()
-	return err == nil && slices.ContainsFunc(header, func(cell Cell) bool {
-		return slices.Contains(names, columnName(textOf(cell)))
-	})
-}
-
-// HeaderIs reports whether all titles in the first row of a file are known, or the file is no table at all.
-func HeaderIs(r io.Reader, known func(title string) bool) bool {
-	c := NewReader(r)
-	if start, _ := c.r.Peek(4); bytes.HasPrefix(start, []byte("PK\x03\x04")) ||
-		bytes.HasPrefix(start, []byte("\xd0\xcf")) {
-		return true // a spreadsheet
-	}
-	c.detect()
-	header, _, err := c.Next()
-	if err == io.EOF {
-		return true // an empty file
-	}
-	return err == nil && !slices.ContainsFunc(trim(header), func(cell Cell) bool { return !known(textOf(cell)) })
-}
-
 // textOf returns the text of a cell without the blanks around it, or "" for null.
 func textOf(c Cell) string {
 	if c == nil {
@@ -433,13 +409,7 @@ func trim(row []Cell) []Cell {
 }
 
 // shorten shortens a text for a message.
-func shorten(text string) string {
-	const most = 40
-	if runes := []rune(text); len(runes) > most {
-		return string(runes[:most]) + "…"
-	}
-	return text
-}
+func shorten(text string) string { return value.Shorten(text, 40) }
 
 // Fields returns the names of the columns that Next decodes.
 func (r *records) Fields() (names []string) {
@@ -508,10 +478,11 @@ func (r *records) read(in any) (record record, err error) {
 			return record, nil
 		}
 	}
+	id := slices.Index(r.names, "id")
 	cells := make([]Cell, len(row))
 	for i, cell := range row {
 		var problem string
-		if cells[i], problem = r.cell(r.fields[i], cell); problem != "" {
+		if cells[i], problem = r.cell(r.fields[i], cell, id >= 0 && textOf(row[id]) != ""); problem != "" {
 			wrong = append(wrong, server.FieldError{Field: r.names[i], Message: problem})
 		}
 	}

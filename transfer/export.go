@@ -31,8 +31,9 @@ import (
 type Exporter[F any] func(ctx context.Context, d *db.DB, w io.Writer, format server.ExportFormat, filter F) error
 
 // pageBytes limits the size of a page: when the resources of a page have this many bytes, further resources are in the
-// next page. A resource with long nested lists has several megabytes.
-const pageBytes = 4 << 20
+// next page. A resource with long nested lists has several megabytes. It is a part of the memory reserved for a file;
+// see server.HandleExport.
+const pageBytes = 1 << 20
 
 // Page returns the statements that select the resources after a position. The last statement must have Keep(limit,
 // "created_at").
@@ -62,6 +63,7 @@ func Export[T, F any](resources string, limit int, page Page[F]) Exporter[F] {
 			return fmt.Errorf("unknown format %q", format)
 		}
 		var after *db.Position
+		limit := limit
 		for ctx.Err() == nil {
 			statements := page(ctx, filter, limit, after)
 			stmt := statements[len(statements)-1].KeepBytes(pageBytes)
@@ -74,14 +76,22 @@ func Export[T, F any](resources string, limit int, page Page[F]) Exporter[F] {
 			if err != nil {
 				return err
 			}
-			var rows []json.RawMessage
-			if err := json.Unmarshal(stmt.Array(), &rows); err != nil {
+			rows := json.NewDecoder(bytes.NewReader(stmt.Array()))
+			if _, err := rows.Token(); err != nil {
 				return err
 			}
-			for _, row := range rows {
+			var row json.RawMessage
+			for rows.More() {
+				if err := rows.Decode(&row); err != nil {
+					return err
+				}
 				if err := write(w, row); err != nil {
 					return err
 				}
+			}
+			// The resources are large: read fewer that do not fit in the page.
+			for limit > 1 && stmt.Rows() <= limit/2 {
+				limit /= 2
 			}
 			if after = stmt.Next(); after == nil {
 				return nil
@@ -108,7 +118,7 @@ func (e Exporter[F]) Handle(d *db.DB, resources string) server.Endpoint {
 
 // ExportDescription begins the description of an endpoint of an Exporter.
 const ExportDescription = "Returns what the filters select, in a file in UTF-8. A list and its export have the " +
-	"same filters. `format=jsonl` is a JSON object per line, as the GET of the resource returns it. `format=csv` " +
+	"same filters. `format=jsonl` has one JSON object per line, as returned by the GET of the resource. `format=csv` " +
 	"(separated by commas) has a row for each "
 
 // Command returns the command that exports resources. The argument is the plural name of the resources.
@@ -161,7 +171,7 @@ type column struct {
 func columnsOf(s *server.Schema) (all columns) {
 	for _, f := range s.Fields {
 		nested, isList := f.Nested()
-		// Such as the warnings of a run, or the plates of a product, which have rows of their own.
+		// This applies to the warnings of a run, and to the plates of a product, which have rows of their own.
 		if isList && (f.ReadOnly || slices.ContainsFunc(nested.Fields, func(f *server.Field) bool { return f.List })) {
 			continue
 		}

@@ -1,14 +1,12 @@
 package transfer
 
 import (
-	"context"
 	_ "embed"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -127,29 +125,30 @@ const MaxListed = 50
 // ImportRules describes the files and the responses of an import with the maximum number of rows.
 func ImportRules(rows int) string {
 	return fmt.Sprintf("Columns may be separated by commas, semicolons, tabs or vertical bars, and the names of columns "+
-		"and the material types may have any case. The whole file shows how its numbers and dates are to be read: a "+
+		"and the material types may have any case. The whole file determines how its numbers and dates are read: a "+
 		"cell such as `1.750` is 1750 in a file with decimal commas, which are also assumed with semicolons between the "+
 		"columns, and 1.75 in one with decimal points; `01/02/2024` follows dates such as `31/01/2024`. What can be read "+
 		"in two ways is invalid, and the message names both; `decimal` and `date_order` decide it. An amount may have "+
 		"the currency of the farm, a weight its unit, and booleans the words of spreadsheets in other languages.\n\n"+
-		"A file need not have the names of the API: columns of people's own lists are recognised by their names in ten "+
-		"languages and by their values, and `mapping` says what they are otherwise. Rows above the titles are left "+
-		"out, and the file may be in UTF-8, in UTF-16, or in a code page of Windows. `changes` names what is not read "+
+		"A file need not have the names of the API: columns of people's own lists are recognized by their names in ten "+
+		"languages and by their values, and `mapping` names the fields of other columns. Rows above the titles are left "+
+		"out, and the file may be in UTF-8, in UTF-16, or in a code page of Windows. `changes` lists what is not read "+
 		"as it stands, such as `PLA+`, which is `PLA` with the name `PLA+`. The check of the import answers with "+
 		"suggestions and with all problems, and not with a `422`.\n\n"+
 		"With `dry_run`, the request is checked and answered as without it, but nothing changes; new resources then "+
 		"have no `id`.\n\n"+
 		"The `errors` of a `422` name the first %d invalid rows by their lines, such as `line 3`. A request can have "+
-		"1 MiB and %d rows.", MaxListed, rows)
+		"1 MiB, %d rows and %d columns. A cell can be as long as its field, and a number or a date 100 bytes long with "+
+		"all that is around it.", MaxListed, rows, MaxColumns)
 }
 
 // CheckDescription describes a check of an import.
 const CheckDescription = "Reads a file as the import with the same parameters does, and changes nothing. It " +
 	"suggests what the columns are (`columns`) and values for required fields that the file does not have " +
-	"(`defaults`): the import with these as `mapping` and `defaults` has the same result. A column is what the " +
-	"`mapping` of the farm's last import of this kind has said of it, or else what its name and values say. With one " +
-	"of these parameters, the check uses it in place of its suggestions. The counts are those of the import of the " +
-	"valid rows; `invalid_rows` and `errors` have the others."
+	"(`defaults`): the import with these as `mapping` and `defaults` has the same result. The field of a column is the " +
+	"one in the `mapping` of the farm's last import of this kind, or else the one that its name and values suggest. If " +
+	"the request has one of these parameters, the check uses it instead of its suggestions. The counts are those of " +
+	"the import of the valid rows; `invalid_rows` and `errors` have the others."
 
 // Problems collects the problems of the rows of a file. It lists the first MaxListed rows with problems.
 type Problems struct {
@@ -192,11 +191,11 @@ func Describe(problems []server.FieldError) string {
 	return strings.Join(texts, "; ")
 }
 
-// ReadRows surveys a CSV file, decodes and validates at most so many of its rows, and returns the rows and the columns
-// that it decodes. Check returns the problems with the texts of a row's keys, and may change the texts. The error is a
+// ReadRows surveys a CSV file, decodes and validates its rows, at most maximum, and returns the rows and the decoded
+// columns. check returns the problems with the texts of a row's keys, and may change the texts. The error is a
 // 422.
 func ReadRows[T any](
-	file File, how Reading, most int, check func(keys []string) []server.FieldError, keys ...string,
+	file File, how Reading, maximum int, check func(keys []string) []server.FieldError, keys ...string,
 ) (rows []Record[T], columns []string, err error) {
 	how = Survey[T](file, how)
 	records, err := ReadRecords[T](file, how, keys...)
@@ -208,6 +207,9 @@ func ReadRows[T any](
 	}
 	var invalid Problems
 	for {
+		if err := how.Err(); err != nil {
+			return nil, nil, err
+		}
 		row, err := records.Next()
 		if row.Keys != nil {
 			row.Problems = append(row.Problems, check(row.Keys)...)
@@ -219,8 +221,8 @@ func ReadRows[T any](
 			return nil, nil, server.Invalid(fmt.Sprintf("line %d", row.Line), "%s", err)
 		case len(row.Problems) > 0:
 			invalid.Add(row.Line, row.Problems...)
-		case len(rows) == most:
-			return nil, nil, server.Invalid("body", "must have at most %d rows", most)
+		case len(rows) == maximum:
+			return nil, nil, server.Invalid("body", "must have at most %d rows", maximum)
 		default:
 			rows = append(rows, row)
 		}
@@ -230,7 +232,7 @@ func ReadRows[T any](
 // ImportArgs are the operand and the flags of a command that imports a CSV file.
 const ImportArgs = "FILE.csv [--tenant NAME] [--mode create|update|upsert] " + fileArgs
 
-// FileArgs are those of a command that imports CSV files without modes.
+// FileArgs are the operands and the flags of a command that imports CSV files without modes.
 const FileArgs = "FILE... [--tenant NAME] " + fileArgs
 
 const fileArgs = "[--decimal comma|point] [--date-order dmy|mdy] [--map COLUMN=FIELD]... [--default FIELD=VALUE]... " +
@@ -247,9 +249,9 @@ func ImportFlags(flags *flag.FlagSet) (how *Reading, dryRun *bool) {
 // FileFlags adds the flags of a command that imports CSV files without modes.
 func FileFlags(flags *flag.FlagSet) (how *Reading, dryRun *bool) {
 	how = &Reading{Mode: Create}
-	choice(flags, "decimal", "the decimal mark of the numbers, comma or point, if the file does not show it",
+	choice(flags, "decimal", "the decimal mark of the numbers, comma or point, if it is ambiguous",
 		&how.Decimal)
-	choice(flags, "date-order", "the order of the dates, dmy or mdy, if the file does not show it", &how.Dates)
+	choice(flags, "date-order", "the order of the dates, dmy or mdy, if it is ambiguous", &how.Dates)
 	pairs(flags, "map", "the field of a column; without the field, the column is left out. May be repeated",
 		&how.Mapping)
 	pairs(flags, "default", "the value of a field in rows without one. May be repeated", &how.Defaults)
@@ -257,7 +259,7 @@ func FileFlags(flags *flag.FlagSet) (how *Reading, dryRun *bool) {
 	return how, flags.Bool("dry-run", false, "check the file and count the rows, but change nothing")
 }
 
-// pairs adds a flag with pairs such as Colour=color.
+// pairs adds a flag with pairs such as Color=color.
 func pairs(flags *flag.FlagSet, name, usage string, to *map[string]string) {
 	flags.Func(name, usage, func(v string) error {
 		at := strings.LastIndexByte(v, '=')
@@ -297,7 +299,11 @@ func runImport(c *cli.Call, resources string, run func() (counts ImportCounts, n
 		for _, p := range e.Fields {
 			fmt.Fprintln(c.Err, cli.Printable(p.Field+": "+p.Message))
 		}
-		err = errors.New("the file is invalid")
+		if rows, ok := errors.AsType[RowProblems](err); ok {
+			err = rows
+		} else {
+			err = errors.New("the file is invalid")
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("nothing was imported: %w", err)
@@ -323,75 +329,6 @@ func runImport(c *cli.Call, resources string, run func() (counts ImportCounts, n
 		counts.Updated, counts.Unchanged, counts.Skipped)
 	if counts.DryRun {
 		fmt.Fprintln(c.Out, "This was a dry run: nothing was changed.")
-	}
-	return nil
-}
-
-// OpenFile opens a file. It copies a pipe with Keep.
-func OpenFile(path string) (*os.File, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	info, err := f.Stat()
-	switch {
-	case err == nil && info.IsDir():
-		err = fmt.Errorf("%s is a folder, not a file", path)
-	case err == nil && !info.Mode().IsRegular(): // a pipe can be read only once
-		defer f.Close()
-		return Keep(f)
-	}
-	if err != nil {
-		f.Close()
-		return nil, err
-	}
-	return f, nil
-}
-
-// Keep copies a reader that can be read only once into a temporary file that is already unlinked.
-func Keep(r io.Reader) (*os.File, error) {
-	f, err := os.CreateTemp("", "spoolwright-import-")
-	if err != nil {
-		return nil, err
-	}
-	os.Remove(f.Name())
-	if _, err = io.Copy(f, r); err == nil {
-		_, err = f.Seek(0, io.SeekStart)
-	}
-	if err != nil {
-		f.Close()
-		return nil, err
-	}
-	return f, nil
-}
-
-// OpenOperand opens the command's operand, which may be standard input.
-func OpenOperand(c *cli.Call, open func(source string) (*os.File, error)) (*os.File, error) {
-	if c.Operands[0] == "-" {
-		return Keep(c.In)
-	}
-	return open(c.Operands[0])
-}
-
-// EachOperand calls fn for each operand of a command, as if it were the only one. One that fails does not stop the
-// others: its error is printed, and EachOperand then returns how many have failed. The error of an only operand is
-// returned.
-func EachOperand(ctx context.Context, c *cli.Call, fn func(*cli.Call) error) error {
-	failed := 0
-	for _, name := range c.Operands {
-		one := *c
-		one.Operands = []string{name}
-		err := fn(&one)
-		if err != nil && (len(c.Operands) == 1 || ctx.Err() != nil) {
-			return err
-		}
-		if err != nil {
-			failed++
-			fmt.Fprintln(c.Err, cli.Printable(name+": "+err.Error()))
-		}
-	}
-	if failed > 0 {
-		return fmt.Errorf("%d of %d files were not imported", failed, len(c.Operands))
 	}
 	return nil
 }

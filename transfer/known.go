@@ -12,12 +12,12 @@ type Known map[string]Stored
 // Resolve decides, for the mode Upsert, which rows name a known resource, and makes the other rows new resources. The
 // keys of a row are its id, its number, and perhaps others. A known id takes precedence over the number. If a file is
 // from another farm, or was imported into this farm before, its ids are unknown. The numbers of its rows then name the
-// known resources with these numbers, if each of these rows describes its resource: same reports whether it does. Rows
-// that name a hidden resource stay as they are.
+// known resources with these numbers, if each of these rows describes its resource: same reports whether a row
+// describes it. Rows that name a hidden resource stay as they are.
 //
-// A file whose rows have numbers but no ids can be another list that is numbered by hand. Such a row is an error if it
-// does not describe the resource with its number: differs then returns a description of the resource, and otherwise
-// "".
+// A file whose rows have numbers but no ids can be an unrelated list that was numbered by hand. A row of it is an
+// error if it does not describe the resource with its number: differs returns a description of the resource in this
+// case, and otherwise "".
 func Resolve[T any](rows []Record[T], known Known, same func(*T, Stored) bool, differs func(*T, Stored) string) error {
 	agree := true
 	var unknown []int
@@ -37,8 +37,8 @@ func Resolve[T any](rows []Record[T], known Known, same func(*T, Stored) bool, d
 			unknown = append(unknown, i)
 		case keys[1] != "":
 			if other := differs(&rows[i].In, known[keys[1]]); other != "" {
-				invalid.Add(rows[i].Line, "number", "is that of %s, which the row does not describe: with the mode update "+
-					"the row changes it, and without the number it is a new one", other)
+				invalid.Add(rows[i].Line, "number", "is the number of %s, which the row does not describe: with the mode update "+
+					"the row changes it, and without the number the row is a new one", other)
 			}
 		}
 	}

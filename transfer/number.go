@@ -7,6 +7,9 @@ import (
 	"unicode"
 )
 
+// MaxForm is the maximum length in bytes of a number or a date, with all that people write around it.
+const MaxForm = 100
+
 // Number is a number in the form that people write on pages and in files: digits, marks between them, and perhaps a
 // unit or a currency.
 type Number struct {
@@ -24,6 +27,9 @@ var (
 
 // ParseNumber returns the parts of a number, and false if the text is not a number.
 func ParseNumber(text string) (n Number, ok bool) {
+	if len(text) > MaxForm {
+		return n, false
+	}
 	m := quantity.FindStringSubmatch(ASCII(text))
 	if m == nil {
 		return n, false
@@ -83,7 +89,7 @@ func (n Number) Value(field, reading, currency string) (value string, ok bool) {
 
 // IsAmount reports whether the values of a field are amounts of money.
 func IsAmount(field string) bool {
-	return strings.Contains(field, "price") || strings.Contains(field, "cost")
+	return strings.Contains(field, "price") || strings.Contains(field, "cost") || strings.Contains(field, "amount")
 }
 
 // ungroup returns the digits of a whole number. The number may have marks of one kind between groups of three digits.

@@ -36,16 +36,16 @@ const (
 // Enum returns both orders.
 func (DateOrder) Enum() []string { return []string{string(DayFirst), string(MonthFirst)} }
 
-// Reading says how an import reads a file: the settings of the sender, completed by Survey.
+// Reading determines how an import reads a file: the settings of the sender, completed by Survey.
 type Reading struct {
 	Mode    Mode
 	Decimal Decimal   // "" means that Survey decides
 	Dates   DateOrder // likewise
 	// Mapping maps titles of columns to fields, or to "" for a column to leave out. If it is nil, the names and values of
-	// the columns say what they mean.
+	// the columns decide.
 	Mapping map[string]string
-	// Remembered is the mapping of an earlier file. It comes before the names and values of the columns, and can name
-	// columns that the file does not have.
+	// Remembered is the mapping of an earlier file. It takes precedence over the names and values of the columns, and can
+	// name columns that are not in the file.
 	Remembered map[string]string
 	Program    *Program          // that has written the file, or nil
 	Defaults   map[string]string // values of fields for rows without them
@@ -56,10 +56,14 @@ type Reading struct {
 	// Currency returns the currency of the farm, or "" if the farm has none. It is called if an amount has a currency.
 	Currency func() (string, error)
 
-	marked map[string]bool // columns of booleans whose only values are marks such as x
+	// Ended returns an error once the request has ended, and reading then stops with this error. It may be nil.
+	Ended func() error
+
+	marked map[string]bool   // columns of booleans whose only values are marks such as x
+	codes  map[string]*codes // the columns of codes
 }
 
-// Program is a program that is known to have written a file. What the sender says comes first.
+// Program is a program that is known to have written a file. Settings of the sender take precedence.
 type Program struct {
 	Name     string
 	Fields   map[string]string // of its columns, by their titles; other columns are left out
@@ -72,10 +76,19 @@ func (how Reading) Number(field *server.Field, text string) (number, problem str
 	return (&records{how: how}).number(field, text)
 }
 
-// In returns the reading with the currency of the actor's tenant.
+// Err returns the error of a request that has ended, or nil.
+func (how Reading) Err() error {
+	if how.Ended == nil {
+		return nil
+	}
+	return how.Ended()
+}
+
+// In returns the reading with the currency of the actor's tenant, and with the end of the context.
 func (how Reading) In(ctx context.Context, d *db.DB) Reading {
 	known := false
 	var currency string
+	how.Ended = ctx.Err
 	how.Currency = func() (string, error) {
 		if known {
 			return currency, nil
@@ -106,12 +119,18 @@ func survey(schema *server.Schema, file File, how Reading) Reading {
 	}
 	var found evidence
 	marks, others := map[string]bool{}, map[string]bool{}
+	how.codes = map[string]*codes{}
+	for _, f := range records.fields {
+		if isCode(f) && !f.IsNumber() {
+			how.codes[f.Name] = &codes{}
+		}
+	}
 	for {
 		row, err := records.next()
 		if err == ErrSyntax {
 			continue
 		}
-		if err != nil {
+		if err != nil || how.Err() != nil {
 			break
 		}
 		for i, cell := range row.Cells[:min(len(row.Cells), len(records.fields))] {
@@ -119,6 +138,8 @@ func survey(schema *server.Schema, file File, how Reading) Reading {
 			switch f := records.fields[i]; {
 			case text == "":
 			case f.Set:
+			case how.codes[f.Name] != nil:
+				how.codes[f.Name].see(text)
 			case f.IsNumber():
 				found.number(f, text)
 			case f.IsDate():
@@ -193,8 +214,13 @@ func (e *evidence) date(text string) {
 }
 
 // cell returns a cell in the form that the API accepts, or the problem with the cell.
-func (r *records) cell(f *server.Field, cell Cell) (normal Cell, problem string) {
+func (r *records) cell(f *server.Field, cell Cell, hasID bool) (normal Cell, problem string) {
 	text := textOf(cell)
+	if column := r.how.codes[f.Name]; column != nil && text != "" {
+		if problem = column.damage(text, hasID); problem != "" {
+			return cell, problem
+		}
+	}
 	switch {
 	case f.ReadOnly || f.Set:
 	case f.IsBool() && text == "" && r.how.marked[f.Name]:
@@ -224,6 +250,9 @@ func (r *records) cell(f *server.Field, cell Cell) (normal Cell, problem string)
 // number returns a number in the form that the API accepts, or a problem if the number is ambiguous. A text that is
 // not a number is returned unchanged.
 func (r *records) number(f *server.Field, text string) (number, problem string) {
+	if isCode(f) && exponent.MatchString(text) {
+		return text, rounded(text)
+	}
 	n, ok := ParseNumber(text)
 	if !ok || plainNumber.MatchString(text) {
 		return text, ""
@@ -307,13 +336,16 @@ var (
 	// A date with hyphens and a year of two digits does not match, because 24-01-02 may begin with the year.
 	yearLast = regexp.MustCompile(`^(\d{1,2})([-./])(\d{1,2})(?:[-./](\d{4})|[./](\d\d))$`)
 	dayMonth = regexp.MustCompile(`^(\d{1,2})\.?[- /]?(\pL+)\.?[- /,]*(\d{4}|\d\d)$`)
-	monthDay = regexp.MustCompile(`^(\pL+)\.?[- ]*(\d{1,2}),?[- ]+(\d{4})$`)
+	monthDay = regexp.MustCompile(`^(\pL+)\.?[- ]*(\d{1,2}),?[- ]+(\d{4}|\d\d)$`)
 )
 
 // readDate returns the date that a text means with the day before the month, and with the month before the day. A date
 // that is not possible is "". If the order does not matter, both dates are equal. Dots separate only day, month and
 // year.
 func readDate(text string) (dmy, mdy string) {
+	if len(text) > MaxForm {
+		return "", ""
+	}
 	text = midnight.ReplaceAllString(ASCII(text), "")
 	if m := yearFirst.FindStringSubmatch(text); m != nil {
 		date := dateOf(m[1], m[2], m[3])
@@ -396,5 +428,8 @@ func init() {
 	}
 }
 
-// IsBool reports whether a text is a word for true or false.
-func IsBool(text string) bool { _, ok := truth[strings.ToLower(strings.TrimSpace(text))]; return ok }
+// Truth returns what a word for true or false means, and false if a text is no such word.
+func Truth(text string) (value, ok bool) {
+	value, ok = truth[strings.ToLower(strings.TrimSpace(text))]
+	return value, ok
+}

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"spoolwright/server"
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 	"spoolwright/transfer"
 	"spoolwright/value"
 )
@@ -22,6 +22,8 @@ type sheetRow struct {
 	Day      value.Optional[value.Date]    `json:"day"`
 	Used     value.Optional[bool]          `json:"used"`
 	Total    value.Decimal                 `json:"total" rule:"readOnly"`
+	Number   value.Optional[int64]         `json:"filament_number" rule:"maximum=1000000"`
+	SKU      value.Optional[string]        `json:"sku"`
 }
 
 // readSheet returns the values of the last column that is not "name", one per row, or the problem with it.
@@ -210,6 +212,48 @@ func TestFilesOfOneLanguage(t *testing.T) {
 			got := strings.Join(readSheet(t, file, transfer.Reading{}), " ")
 			if want := strings.Join(numbers, " "); got != want {
 				t.Errorf("decimal %q, group %q, separator %q: %s, want %s", test.decimal, test.group, separator, got, want)
+			}
+		}
+	}
+}
+
+// A code that a spreadsheet may have damaged is refused, with what to do. Other texts stay as they are. Of each column,
+// the codes after the bar are refused.
+func TestDamagedCodes(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ column, codes, problem string }{
+		{"sku", "A-1 3104270001 | 3.10427E+09 1,2E+11 1E+05 1.2e+11 4.00638E+12 1.5E-05", "a spreadsheet rounded"},
+		{"sku", "5E10 1E5 1E4X E+09 1E-05 12E+05X 3.1E09 1e5", ""},
+		{"filament_number", "12 7 | 1.2E+03 1E+05", "a spreadsheet rounded"},
+		{"sku", "00123 00124 12345 123456 A125 | 125 1", "because another code has 5 digits"},
+		{"sku", "#1 # #12 N/A ##A | ######## #NAME? #N/A #REF! #DIV/0!", "in place of a code"},
+		{"sku", "1 12 125 12345", ""},
+		{"sku", "0 1 7", ""},
+		{"sku", "A-1 12-05 | 02-Jan 2-Jan 02.Jan Jan-02 02-janv 1-mrt", "changed to a date"},
+		{"sku", "A-1 B-2 | 1/2/2024 01.02.2024 1-2-2024 2024-01-02", "changed to a date"},
+		{"sku", "1/2/2024 2024-01-02", ""},
+		{"sku", "2024-11-05 2024-11-45 A-1", ""},
+		{"sku", "MAR-01 JAN-02 02-JAN Marble-01 12-Decor 12-Deck Mars-2024", ""},
+		{"sku", "| 1234.0 1235.0 7,00", "can be the code"},
+		{"sku", "1234 2.0 A", ""},
+		{"sku", "| 123456789012345000 1234567890123460", "keeps 15"},
+		{"sku", "123456789012345000 1234567890123461", ""},
+		{"sku", "1234567890123460 A", ""},
+	} {
+		fine, damaged, _ := strings.Cut(test.codes, "|")
+		all := append(strings.Fields(fine), strings.Fields(damaged)...)
+		file := "name;" + test.column + "\n"
+		for _, code := range all {
+			file += "n;" + code + "\n"
+		}
+		for i, got := range readSheet(t, file, transfer.Reading{}) {
+			isFine := i < len(strings.Fields(fine))
+			if problem := test.column + " "; strings.HasPrefix(got, problem) == isFine ||
+				!isFine && (!strings.Contains(got, test.problem) || !strings.Contains(got, "format the column as text")) {
+				t.Errorf("%s: %q is read as %q", test.codes, all[i], got)
+			}
+			if isFine && test.column == "sku" {
+				testkit.Equal(t, got, all[i], "of %s", test.codes)
 			}
 		}
 	}

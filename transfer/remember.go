@@ -9,9 +9,9 @@ import (
 
 const maxMapping = 100_000 // as in import_columns
 
-// given returns the fields of the columns to which the request has given one, by their titles, as a JSON object. It
-// returns "" if there are none, if the file is of a known program, whose columns say nothing about other files, or if
-// the object is longer than its column allows: no list of a farm is.
+// given returns the fields that the request assigned to columns, by the titles of the columns, as a JSON object. It
+// returns "" if the request assigned none, if the file was written by a known program, whose columns are not those of
+// other files, or if the object is too long for its column, as no real list is.
 func (c *Conversion) given() string {
 	if c.Program != nil {
 		return ""
@@ -39,7 +39,7 @@ func (i *untyped) remember(ctx context.Context, d *db.DB, mapping string) error 
 		where import_columns.mapping <> excluded.mapping`, i.Resources, mapping))
 }
 
-// remembered returns the mapping of the tenant's last file that was imported with one, or nil.
+// remembered returns the mapping of the tenant's last import with a mapping, or nil.
 func (i *untyped) remembered(ctx context.Context, d *db.DB) (mapping map[string]string, err error) {
 	var text string
 	stmt := db.SQL(`select mapping from import_columns where resources = $1`, i.Resources).Into(&text)

@@ -28,20 +28,20 @@ type Import[F any, R counted] struct {
 	Most      int    // maximum number of rows of a request; a command has no limit
 	Example   string // of a file
 	Help      string // of the command
-	Read      func(file File, how Reading, most int) (F, error)
+	Read      func(file File, how Reading, maximum int) (F, error)
 	Prepare   func(ctx context.Context, d *db.DB, file *F, dryRun bool) error      // before the transaction; or nil
 	Write     func(ctx context.Context, d *db.DB, file *F, dryRun bool) (R, error) // in the transaction of ctx
 	Error     func(error) error                                                    // converts the error of Write
 
-	// Convert finds out what the columns of a sheet mean, and returns them as columns of fields.
+	// Convert recognizes the columns of a sheet, and returns them as columns of fields.
 	Convert func(sheet *Sheet, how Reading) (*Conversion, error)
-	// Good returns how much a row looks like titles of columns that Convert knows.
+	// Good returns a score: how well a row matches titles of columns that Convert knows.
 	Good func(titles []string) int
-	// Program returns the program that has written a sheet, or nil. It may be nil.
+	// Program returns the program that wrote a sheet, or nil. The function may be nil.
 	Program func(ctx context.Context, d *db.DB, sheet *Sheet) (*Program, error)
 }
 
-// untyped is an Import of any types. An Import is run as an untyped, so that the code exists once and not for each
+// untyped is an Import of any types. An Import runs as an untyped, so that its code is compiled once and not for each
 // Import.
 type untyped Import[any, counted]
 
@@ -51,8 +51,8 @@ func (i Import[F, R]) untyped() *untyped {
 	u := &untyped{
 		Resources: i.Resources, Most: i.Most, Example: i.Example, Help: i.Help, Error: i.Error, Convert: i.Convert,
 		Good: i.Good, Program: i.Program,
-		Read: func(file File, how Reading, most int) (any, error) {
-			f, err := i.Read(file, how, most)
+		Read: func(file File, how Reading, maximum int) (any, error) {
+			f, err := i.Read(file, how, maximum)
 			return &f, err
 		},
 		Write: func(ctx context.Context, d *db.DB, file *any, dryRun bool) (counted, error) {
@@ -69,18 +69,18 @@ func (i Import[F, R]) untyped() *untyped {
 }
 
 // read reads a file and prepares its import.
-func (i *untyped) read(ctx context.Context, d *db.DB, file File, how Reading, most int,
+func (i *untyped) read(ctx context.Context, d *db.DB, file File, how Reading, maximum int,
 	dryRun bool) (f any, err error) {
-	f, err = i.Read(file, how, most)
+	f, err = i.Read(file, how, maximum)
 	if err == nil && i.Prepare != nil {
 		err = i.Prepare(ctx, d, &f, dryRun)
 	}
 	return f, err
 }
 
-// convert reads the sheet in a file, and finds out what its columns mean. The error is a 422.
-func (i *untyped) convert(ctx context.Context, d *db.DB, file []byte, how Reading) (*Conversion, error) {
-	sheet, err := ReadSheet(file, i.Good)
+// convert reads the sheet in a file, and recognizes its columns. The error is a 422.
+func (i *untyped) convert(ctx context.Context, d *db.DB, file []byte, how Reading, maximum int) (*Conversion, error) {
+	sheet, err := ReadSheet(file, maximum, i.Good)
 	if err != nil {
 		return nil, server.Invalid("body", "cannot be imported: %s", err)
 	}
@@ -100,16 +100,16 @@ func (i *untyped) convert(ctx context.Context, d *db.DB, file []byte, how Readin
 type transaction func(context.Context, func(context.Context) error) error
 
 // sift reads and writes the rows of a table in dry runs, until all invalid rows are found. It returns the table
-// without them, their problems, and the result of the last dry run. Most is the maximum number of the rows, and tx
-// runs a transaction.
+// without them, their problems, and the result of the last dry run. maximum is the maximum number of rows, and tx runs
+// a transaction.
 func (i *untyped) sift(
-	ctx context.Context, d *db.DB, table *Table, how Reading, most int, tx transaction,
+	ctx context.Context, d *db.DB, table *Table, how Reading, maximum int, tx transaction,
 ) (valid *Table, invalid RowProblems, result counted, err error) {
 	invalid = RowProblems{}
 	for range 10 { // each statement can find other problems
 		valid = table.without(invalid)
 		var f any
-		if f, err = i.read(ctx, d, valid, how, most, true); err == nil {
+		if f, err = i.read(ctx, d, valid, how, maximum, true); err == nil {
 			err = tx(ctx, func(ctx context.Context) (err error) {
 				result, err = i.Write(ctx, d, &f, true)
 				return err
@@ -173,7 +173,7 @@ func endpoint[Q query](i *untyped, d *db.DB) server.Endpoint {
 		})
 }
 
-// prepared is a file that can be written, with what the answer says about the rest of it.
+// prepared is a file that can be written, and the parts of the answer about rows that were left out or changed.
 type prepared struct {
 	file    any
 	invalid int
@@ -185,10 +185,10 @@ type prepared struct {
 
 // prepare reads a file for the function Write. If the reading skips invalid rows, they are left out.
 func (i *untyped) prepare(
-	ctx context.Context, d *db.DB, text []byte, how Reading, most int, dryRun bool, tx transaction,
+	ctx context.Context, d *db.DB, text []byte, how Reading, maximum int, dryRun bool, tx transaction,
 ) (p prepared, err error) {
 	how, p.dryRun = how.In(ctx, d), dryRun
-	converted, err := i.convert(ctx, d, text, how)
+	converted, err := i.convert(ctx, d, text, how, maximum)
 	if err != nil {
 		return p, err
 	}
@@ -196,17 +196,17 @@ func (i *untyped) prepare(
 	how.Program = converted.Program
 	if how.SkipInvalid {
 		var invalid RowProblems
-		if table, invalid, _, err = i.sift(ctx, d, table, how, most, tx); err != nil {
+		if table, invalid, _, err = i.sift(ctx, d, table, how, maximum, tx); err != nil {
 			return p, err
 		}
 		p.invalid, p.rows = len(invalid), converted.rows(invalid)
 	}
 	p.changes, p.mapping = converted.changes(table), converted.given()
-	p.file, err = i.read(ctx, d, table, how, most, dryRun)
+	p.file, err = i.read(ctx, d, table, how, maximum, dryRun)
 	return p, err
 }
 
-// store writes a file in the transaction of ctx and, unless it is a dry run, remembers what the columns are.
+// store writes a file in the transaction of ctx and, unless it is a dry run, remembers the fields of the columns.
 func (i *untyped) store(ctx context.Context, d *db.DB, p *prepared, dryRun bool) (result counted, err error) {
 	result, err = i.Write(ctx, d, &p.file, dryRun)
 	if err == nil && !dryRun {
@@ -218,14 +218,14 @@ func (i *untyped) store(ctx context.Context, d *db.DB, p *prepared, dryRun bool)
 	return result, err
 }
 
-// complete adds to the result of Write, which embeds ImportCounts, what was left out and changed.
+// complete adds the invalid rows and the changes to the result of Write, which embeds ImportCounts.
 func (p prepared) complete(result counted) {
 	result.(interface {
 		add(int, []Change, []InvalidRow)
 	}).add(p.invalid, p.changes, p.rows)
 }
 
-// add adds to the counts what was left out and changed.
+// add adds the invalid rows and the changes to the counts.
 func (c *ImportCounts) add(invalid int, changes []Change, rows []InvalidRow) {
 	c.Invalid, c.Changes, c.InvalidRows = int64(invalid), append([]Change{}, changes...), append([]InvalidRow{}, rows...)
 }
@@ -242,7 +242,7 @@ func (i Import[F, R]) Command() cli.Command {
 func (i *untyped) setUp(flags *flag.FlagSet) cli.Run {
 	how, dryRun := ImportFlags(flags)
 	return accounts.InTenant(flags, func(ctx context.Context, c *cli.Call) error {
-		file, err := OpenOperand(c, OpenFile)
+		file, err := cli.OpenOperand(c, cli.OpenFile)
 		if err != nil {
 			return err
 		}
@@ -285,7 +285,12 @@ func (i *untyped) run(ctx context.Context, c *cli.Call, file io.Reader, how Read
 // RowProblems collects the problems of the rows of a file, by line.
 type RowProblems map[int][]server.FieldError
 
-func (p RowProblems) Error() string { return fmt.Sprintf("%d rows are invalid", len(p)) }
+func (p RowProblems) Error() string {
+	if len(p) == 1 {
+		return "1 row is invalid"
+	}
+	return fmt.Sprintf("%d rows are invalid", len(p))
+}
 
 // Add adds a problem with a field of a row.
 func (p RowProblems) Add(line int, field, message string, args ...any) {
@@ -312,7 +317,7 @@ func StoredRows(s *db.Stmt) (rows []Stored, err error) {
 }
 
 // Text returns the value of a column as text. Null is "", like an empty text, because a spreadsheet does not
-// distinguish them.
+// distinguish the two.
 func (s Stored) Text(column string) string { return ValueText(s[column]) }
 
 // ValueText returns the text of a value, as Text does.

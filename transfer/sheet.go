@@ -3,6 +3,7 @@ package transfer
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -12,7 +13,13 @@ import (
 	"spoolwright/server"
 )
 
-// Sheet is a table as a file has it, with its titles and its texts, before anybody knows what they mean.
+// MaxColumns is the maximum number of columns of a sheet.
+const MaxColumns = 200
+
+// maxAbove is the maximum number of rows without values, such as the titles and the rows above them.
+const maxAbove = 100
+
+// Sheet is a table of a file with its titles and its texts, before the columns are recognized.
 type Sheet struct {
 	Separator byte
 	Rows      []Row // all that are not blank
@@ -50,26 +57,26 @@ func (t *Table) without(lines RowProblems) *Table {
 	return &left
 }
 
-// ReadSheet reads a file: CSV in UTF-8, in UTF-16 or in a code page of Windows, with any of the usual separators. Good
-// returns how much a row looks like the titles of columns; the separator is that with the best row. The error is a
-// sentence for people.
-func ReadSheet(file []byte, good func(titles []string) int) (*Sheet, error) {
+// ReadSheet reads a file: CSV in UTF-8, in UTF-16 or in a code page of Windows, with any of the usual separators. good
+// returns a score: how well a row matches titles of columns. The separator with the best row is used. maximum is the
+// maximum number of rows with values. The error is a sentence for people.
+func ReadSheet(file []byte, maximum int, good func(titles []string) int) (*Sheet, error) {
 	for _, f := range foreign {
 		if bytes.HasPrefix(file, []byte(f.start)) && !strings.Contains(f.problem, "UTF-16") {
 			return nil, errors.New(f.problem)
 		}
 	}
 	text := decode(file)
-	best, most := byte(','), -1
+	best, top := byte(','), -1
 	if rest, ok := strings.CutPrefix(strings.ToLower(strings.TrimLeft(text[:min(len(text), 100)], "\r\n")), "sep="); ok &&
 		len(rest) > 1 && (rest[1] == '\r' || rest[1] == '\n') {
 		best = rest[0]
 		text = text[strings.IndexByte(text, '=')+2:]
-		// The line stays, empty, so that the others keep their numbers.
+		// The line stays as an empty line, so that the others keep their numbers.
 	} else {
 		for _, s := range []byte(separators + "|") {
-			if n := score(text, s, good); n > most {
-				best, most = s, n
+			if n := score(text, s, good); n > top {
+				best, top = s, n
 			}
 		}
 	}
@@ -87,14 +94,20 @@ func ReadSheet(file []byte, good func(titles []string) int) (*Sheet, error) {
 		case err != nil:
 			return nil, err
 		}
-		if row.Problems != nil || len(trim(slices.Clone(cells))) > 0 {
-			sheet.Rows = append(sheet.Rows, row)
+		width := len(trim(cells))
+		if width > MaxColumns {
+			return nil, fmt.Errorf("it must have at most %d columns, and line %d has %d", MaxColumns, line, width)
+		}
+		if row.Problems != nil || width > 0 {
+			if sheet.Rows = append(sheet.Rows, row); len(sheet.Rows)-maxAbove > maximum {
+				return nil, fmt.Errorf("it must have at most %d rows", maximum)
+			}
 		}
 	}
 }
 
-// score returns how well a separator fits the first rows of a text: the best titles count, and then how many rows have
-// the same number of cells.
+// score returns how well a separator fits the first rows of a text: first by the best titles, and then by the number
+// of rows with the same number of cells.
 func score(text string, separator byte, good func([]string) int) int {
 	c := NewReader(strings.NewReader(text[:min(len(text), 64<<10)]))
 	c.separator = separator
@@ -105,8 +118,9 @@ func score(text string, separator byte, good func([]string) int) int {
 			break
 		}
 		if cells = trim(cells); len(cells) > 1 {
-			widths[len(cells)]++
-			best = max(best, good(Texts(cells)))
+			if widths[len(cells)]++; len(cells) <= MaxColumns {
+				best = max(best, good(Texts(cells)))
+			}
 		}
 	}
 	even := 0
@@ -224,8 +238,8 @@ func pageOf(letters string) (page [128]rune) {
 	return page
 }
 
-// isCentral reports whether a text that is not UTF-8 is rather in the code page of Central Europe: it has letters of
-// Polish or Czech within words, where the Western page has signs or letters that do not occur together.
+// isCentral reports whether a text that is not UTF-8 is probably in the code page of Central Europe: it has Polish or
+// Czech letters within words, where the Western page has signs, or letters that do not occur together.
 func isCentral(file []byte) bool {
 	letter := func(c byte) bool { return c|0x20 >= 'a' && c|0x20 <= 'z' || c >= 0xc0 || c == 0xb3 }
 	polish, czech, hooks := 0, 0, 0

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 	"spoolwright/value"
 )
 

@@ -138,7 +138,7 @@ func (t *Texts) parse(_ *Rule, v any) string {
 	return ""
 }
 
-// Colors is a list of at most MaxColors colours in the form #RRGGBB or #RRGGBBAA. In SQL, it is an array of texts.
+// Colors is a list of at most MaxColors colors in the form #RRGGBB or #RRGGBBAA. In SQL, it is an array of texts.
 type Colors []string
 
 // MaxColors is the maximum length of Colors.

@@ -48,15 +48,21 @@ type (
 	Separated string
 )
 
-// MaxRepeated is the maximum length, in bytes, of a client's text that a message repeats.
+// MaxRepeated is the maximum length, in characters, of a client's text that a message repeats.
 const MaxRepeated = 100
 
-// Shorten returns the first bytes of s, at most as many as the argument most. If it omits bytes, it adds an ellipsis.
+// Shorten returns the first characters of s, at most as many as the argument most. If it omits some, it adds an
+// ellipsis.
 func Shorten(s string, most int) string {
 	if len(s) <= most {
 		return s
 	}
-	return strings.ToValidUTF8(s[:most], "") + "..."
+	for i := range s {
+		if most--; most < 0 {
+			return strings.ToValidUTF8(s[:i], "") + "…"
+		}
+	}
+	return s
 }
 
 // scalar returns the decoded value of a valid JSON text. It returns lists and objects as Nested.

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"spoolwright/server"
-	"spoolwright/testkit/seed"
+	"spoolwright/tests/testkit/seed"
 	"spoolwright/value"
 )
 
@@ -180,6 +180,22 @@ func TestParseDecimalAgainstFractions(t *testing.T) {
 	}
 	if good < 1000 || bad < 1000 {
 		t.Errorf("ParseDecimal accepted %d numbers and rejected %d; the test needs more of both", good, bad)
+	}
+}
+
+func TestShorten(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		text string
+		most int
+		want string
+	}{
+		{"", 0, ""}, {"abc", 3, "abc"}, {"abcd", 3, "abc…"}, {"äöü", 3, "äöü"}, {"äöüß", 3, "äöü…"}, {"日本", 0, "…"},
+		{"a\xffbcd", 3, "ab…"}, // PostgreSQL and JSON accept only valid text
+	} {
+		if got := value.Shorten(c.text, c.most); got != c.want {
+			t.Errorf("Shorten(%q, %d) = %q, want %q", c.text, c.most, got, c.want)
+		}
 	}
 }
 

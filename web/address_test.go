@@ -9,7 +9,7 @@ import (
 	"rsc.io/qr"
 
 	"spoolwright/server"
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 	"spoolwright/web"
 )
 

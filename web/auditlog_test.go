@@ -3,7 +3,7 @@ package web_test
 import (
 	"testing"
 
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 )
 
 // Admins read who did what, and choose a person, an action and days.

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"spoolwright/db"
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 )
 
 // benchFarm returns a service whose database counts round trips, and a user of a farm with 50 of everything that a

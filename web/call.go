@@ -120,9 +120,9 @@ type resource struct {
 
 // action returns the handler of the form with the name. The handler runs an operation on the thing of the page, with
 // the body that the function body makes from the form, or without a body if the function is nil. If the function has
-// found a problem with the form, the operation does not run. After the operation, the page shows the notice from say.
+// found a problem with the form, the operation does not run. After the operation, the page shows the notice from then.
 func (r resource) action(name, method, operation string, body func(*form) map[string]any,
-	say said) func(*visit) error {
+	then makeNotice) func(*visit) error {
 	return func(v *visit) error {
 		f := v.sent()
 		var values map[string]any
@@ -135,7 +135,23 @@ func (r resource) action(name, method, operation string, body func(*form) map[st
 		var answer json.RawMessage
 		ok, err := v.send(f, method, r.api+"/{id}"+operation, values, &answer)
 		if ok {
-			v.tell(say(v, f, answer))
+			v.tell(then(v, f, answer))
+		}
+		return v.then(ok, err, v.here(r.path), func() error { return r.page(v, 422, name, f) })
+	}
+}
+
+// edit returns the handler of the form with the name, which changes values that the page has shown: see change. The
+// function now returns the form as the page shows it at present. It is called with the path of the visit.
+func (r resource) edit(name, method, operation string, body func(*form) map[string]any, now func(*visit) (*form, error),
+	then makeNotice) func(*visit) error {
+	return func(v *visit) error {
+		f := v.sent()
+		var answer json.RawMessage
+		ok, err := v.change(f, editing{method, r.api + "/{id}" + operation, body,
+			func() (*form, error) { return now(v) }, &answer})
+		if ok {
+			v.tell(then(v, f, answer))
 		}
 		return v.then(ok, err, v.here(r.path), func() error { return r.page(v, 422, name, f) })
 	}

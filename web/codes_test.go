@@ -4,7 +4,7 @@ import (
 	"net/url"
 	"testing"
 
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 )
 
 // Each field for a spool, the search and the list of spools understand the codes of labels.

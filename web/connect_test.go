@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 )
 
 var secretKey = regexp.MustCompile(`swk_\w{36}`)

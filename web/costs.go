@@ -14,6 +14,7 @@ type costs struct {
 	Parts    map[string]num `json:"cost_parts"`
 	Piece    map[string]num `json:"full_cost_parts"`
 	Price    num            `json:"selling_price"`
+	Net      num            `json:"net_price"` // the price without tax
 	Revenue  num            `json:"revenue"`
 	Margin   num            `json:"margin"`
 	Percent  num            `json:"margin_percent"`
@@ -56,7 +57,11 @@ func (c costs) sum(name string, amount num) costRow {
 func (c costs) OfPiece(v view) []costRow {
 	rows := append(c.partRows(c.Piece), c.sum("One good piece", c.Full))
 	if c.Price != "" {
-		rows = append(rows, costRow{Name: "Selling price", Amount: c.Price}, c.margin(v))
+		rows = append(rows, costRow{Name: "Selling price", Amount: c.Price})
+		if c.Net != c.Price {
+			rows = append(rows, costRow{Name: "Price without tax", Amount: c.Net})
+		}
+		rows = append(rows, c.margin(v))
 	}
 	return rows
 }
@@ -85,7 +90,7 @@ func (c costs) margin(v view) costRow {
 // from the prices of spools, that of pieces in stock from their runs, and the revenue from the prices of orders.
 func (c costs) NeedsRates() bool {
 	return slices.ContainsFunc(c.Unknown, func(name string) bool {
-		return name != "filament" && name != "waste" && name != "stock" && name != "revenue"
+		return name != "filament" && name != "waste" && name != "stock" && name != "revenue" && name != "currency"
 	})
 }
 

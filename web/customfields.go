@@ -29,7 +29,7 @@ func customRead(entity string, into *customFields) read {
 func (c *customFields) fields() (fields []field) {
 	for _, item := range c.Items {
 		kind := map[string]kind{"integer": number, "float": number, "integer_range": span, "float_range": span,
-			"boolean": perhaps}[item.Type]
+			"boolean": optionalFlag}[item.Type]
 		if item.Multiple {
 			kind = list
 		}
@@ -49,7 +49,7 @@ func (c *customFields) inputs(f *form) (inputs []input) {
 			in.Hint = "Two numbers, such as 190–220"
 		case list:
 			in.Hint = "Separated by commas: " + strings.Join(item.Choices, ", ")
-		case perhaps:
+		case optionalFlag:
 			in.Options = []option{{"", "–"}, {"true", "Yes"}, {"false", "No"}}
 		default:
 			if len(item.Choices) > 0 {

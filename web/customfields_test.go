@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 )
 
 // Custom fields have inputs of their type in the edit of a spool, a filament and a vendor, and their values are shown.

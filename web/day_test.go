@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 )
 
 // A day of a farm: a product, an order, a run of it with a piece that failed, and a run that failed.

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 )
 
 // faulty ends the test unless the page is that of a refused form: "Error" begins the title, one summary has the focus,

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 )
 
 // The form of a failure proposes the grams of the time that has passed, unless printers reported some.

@@ -236,7 +236,7 @@ func importFile(v *visit) error {
 			}
 			return v.filesPage(200, &filesPage{Form: v.newForm(), Done: done})
 		}
-		if err := f.refuse(answer.Err()); err != nil {
+		if err := f.keepProblems(answer.Err()); err != nil {
 			return err
 		}
 		f.Problem = cmp.Or(f.Problem, "Nothing was imported.")
@@ -255,7 +255,7 @@ func importFile(v *visit) error {
 		answer = v.call("POST", path+"/check?"+query.Encode(), text, file)
 	}
 	if err := answer.Err(); err != nil {
-		if err := f.refuse(err); err != nil {
+		if err := f.keepProblems(err); err != nil {
 			return err
 		}
 		return first()
@@ -444,7 +444,9 @@ var columnFields = map[string][]option{
 		{"first_name", "Customer: first name"}, {"last_name", "Customer: last name"}, {"title", "Item"},
 		{"variation", "Item: variation"}, {"sku", "SKU"}, {"quantity", "Quantity"},
 		{"refunded_quantity", "Quantity that was refunded"}, {"unit_price", "Price of one"},
-		{"line_price", "Price of the line"}, {"discount_price", "Discount of the line"}, {"due_date", "Due date"},
+		{"line_price", "Price of the line"}, {"discount_price", "Discount of the line"}, {"tax_amount", "Tax of the line"},
+		{"order_discount_price", "Discount of the order"}, {"prices_include_tax", "Prices include tax"},
+		{"currency", "Currency"}, {"due_date", "Due date"},
 		{"notes", "Notes"}, {"status", "Status"}, {"shipping_status", "Status of shipping"},
 		{"line_status", "Status of the line"}, {"shipped_at", "Shipped"}, {"cancelled_at", "Cancelled"},
 		{"updated_at", "Time of the last change"}, {"line_id", "Id of the line"},

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 )
 
 // upload sends the form of the page of files with a file, and pairs of names and values.
@@ -237,7 +237,7 @@ func TestFilesComeBack(t *testing.T) {
 		"net_weight_grams": 750}).Want(201)
 	importSheet(t, signIn(t, third), file).want(t, 200).shows(t, "Imported Spools: 10 created, 0 updated, 0 unchanged")
 	upload(t, signIn(t, third), "number,material_type,color,diameter_mm,net_weight_grams\n1,PLA,Blue,1.75,1000\n").
-		want(t, 200).shows(t, "number is that of ABS Red")
+		want(t, 200).shows(t, "number is the number of ABS Red")
 	upload(t, signIn(t, third), "number,color\n1,Green\n").want(t, 200).shows(t, "0 created, 1 updated")
 
 	// A row of a removed spool does not create it again.

@@ -3,8 +3,8 @@ package web
 import (
 	"strings"
 
-	"spoolwright/mail"
 	"spoolwright/server"
+	"spoolwright/server/mail"
 )
 
 // A person who forgot the password gets a link by e-mail. The response is the same, after the same time, whether a

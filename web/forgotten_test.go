@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"spoolwright/db"
-	"spoolwright/mail"
-	"spoolwright/testkit"
+	"spoolwright/server/mail"
+	"spoolwright/tests/testkit"
 	"spoolwright/web"
 )
 

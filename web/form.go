@@ -1,9 +1,11 @@
 package web
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -57,6 +59,9 @@ func (v *visit) reader() reader { return reader{v.locale, v.Currency} }
 func (v *visit) sent() *form {
 	f := v.newForm()
 	for name, values := range v.r.PostForm {
+		for i := range values { // browsers send another end of line than pages have
+			values[i] = strings.ReplaceAll(values[i], "\r\n", "\n")
+		}
 		if field, ok := strings.CutPrefix(name, "was."); ok {
 			f.Was[field] = values
 		} else {
@@ -84,16 +89,17 @@ func (v *visit) asked() *form {
 type kind int
 
 const (
-	text    kind = iota
-	number       // a text that is not a number is sent unchanged, so that the API refuses it
-	flag         // a checkbox, or "true" and "false"
-	named        // the name of another resource: vendor has the name of the resource with the id vendor_id
-	perhaps      // "true", "false" or nothing
-	list         // texts, separated by commas
-	set          // like list, but an empty input is an empty list and not null
-	span         // two numbers, separated by a dash; one may be missing
-	moment       // a time in the time zone of the farm
-	scanned      // the number of a spool, typed or scanned from a label: see spoolCode
+	text         kind = iota
+	number            // a text that is not a number is sent unchanged, so that the API refuses it
+	flag              // a checkbox, or "true" and "false"
+	named             // the name of another resource: vendor has the name of the resource with the id vendor_id
+	optionalFlag      // "true", "false" or nothing
+	list              // texts, separated by commas
+	set               // like list, but an empty input is an empty list and not null
+	span              // two numbers, separated by a dash; one may be missing
+	moment            // a time in the time zone of the farm
+	rates             // exchange rates such as USD 0.92; GBP 1.17
+	scanned           // the number of a spool, typed or scanned from a label: see spoolCode
 )
 
 // momentLayout is the layout in which browsers read and write a time in an input.
@@ -107,12 +113,19 @@ type field struct {
 
 // value returns the value of an input for JSON. It is nil for an empty input, unless the kind is flag or set.
 func (f *form) value(in field) any {
-	s := strings.TrimSpace(strings.ReplaceAll(f.Values.Get(in.name), "\r\n", "\n"))
+	s := strings.TrimSpace(f.Values.Get(in.name))
 	switch {
-	case in.kind == flag, in.kind == perhaps && (s == "true" || s == "false"):
+	case in.kind == flag, in.kind == optionalFlag && (s == "true" || s == "false"):
 		return s == "true"
 	case s == "" && in.kind == set:
 		return []string{}
+	case in.kind == rates:
+		all := []any{}
+		for part := range strings.FieldsFuncSeq(s, func(r rune) bool { return r == ';' || r == '\n' }) {
+			code, rate, _ := strings.Cut(strings.TrimSpace(part), " ")
+			all = append(all, map[string]any{"currency": strings.ToUpper(code), "rate": f.number(in.name, rate)})
+		}
+		return all
 	case s == "":
 		return nil
 	case in.kind == number:
@@ -120,6 +133,7 @@ func (f *form) value(in field) any {
 	case in.kind == scanned:
 		if number, ok := spoolCode(s); ok {
 			s = number
+			f.Values.Set(in.name, s) // as the page shows it
 		}
 		return f.number(in.name, strings.TrimPrefix(s, "#"))
 	case in.kind == moment:
@@ -208,10 +222,10 @@ func (f *form) changed(fields ...field) map[string]any {
 // returns false. It returns any other error.
 func (v *visit) send(f *form, method, path string, body map[string]any, into any) (bool, error) {
 	header := http.Header{}
-	switch {
-	case method == http.MethodPost:
+	if method == http.MethodPost {
 		header.Set("Idempotency-Key", f.Key)
-	case f.Tag != "":
+	}
+	if f.Tag != "" {
 		header.Set("If-Match", f.Tag)
 	}
 	var text []byte
@@ -223,7 +237,7 @@ func (v *visit) send(f *form, method, path string, body map[string]any, into any
 	}
 	answer := v.call(method, path, header, text)
 	if err := answer.Err(); err != nil {
-		return false, f.refuse(err)
+		return false, f.keepProblems(err)
 	}
 	if into == nil || len(answer.Body) == 0 {
 		return true, nil
@@ -231,8 +245,8 @@ func (v *visit) send(f *form, method, path string, body map[string]any, into any
 	return true, json.Unmarshal(answer.Body, into)
 }
 
-// refuse stores the problems of an error in the form. It returns errors that do not concern the values of the form.
-func (f *form) refuse(err error) error {
+// keepProblems stores the problems of an error in the form. It returns errors that do not concern the form's values.
+func (f *form) keepProblems(err error) error {
 	e := server.AsError(err)
 	switch {
 	case e.Status == 403 || e.Status == 404 || e.Status == 401 || e.Status == 500 || isConflict(err):
@@ -246,7 +260,9 @@ func (f *form) refuse(err error) error {
 		full := f.row(problem.Field)
 		name := full
 		_, shown := f.Values[name]
-		if !shown { // an API name such as changes.location, where the form has the input location
+		if list, _, nested := strings.Cut(full, "["); !shown && nested && f.Values.Has(list) { // an input has the list
+			name, shown = list, true
+		} else if !shown { // an API name such as changes.location, where the form has the input location
 			name = name[strings.LastIndexByte(name, '.')+1:]
 			_, shown = f.Values[name]
 		}
@@ -254,7 +270,7 @@ func (f *form) refuse(err error) error {
 			f.Errors[name] = sentence(strings.NewReplacer("must not be null", "is required", inventory.Confirm, confirmIt).
 				Replace(problem.Message))
 		} else if f.Problem == "" {
-			f.Problem = sentence(label(problem.Field) + " " + problem.Message)
+			f.Problem = sentence(label(problem.Field) + " " + strings.Replace(problem.Message, inventory.IsFull, isFull, 1))
 		}
 	}
 	for name, problem := range f.unread {
@@ -292,47 +308,55 @@ func (f *form) MustConfirm(name string) bool { return strings.Contains(f.Errors[
 // confirmIt is the text that pages show in place of inventory.Confirm, a part of an error message of the API.
 const confirmIt = "confirm it if it is right"
 
+// isFull is the text that pages show in place of inventory.IsFull.
+const isFull = "confirm it if it is"
+
+// MayBeFull reports whether the API asks the visitor if the spool is full.
+func (f *form) MayBeFull() bool { return strings.Contains(f.Problem, isFull) }
+
 // isConflict reports whether somebody else changed the resource after the page was shown.
 func isConflict(err error) bool {
 	return err != nil && server.AsError(err).Code == server.ErrPrecondition.Code
 }
 
-// edit saves the changed fields of a form to the resource at the path. If somebody else meanwhile changed only other
-// fields of the resource, edit repeats the change for the new version. If somebody else changed the same field, edit
-// returns false. The form then has both values and the new version, so that sending it again replaces the other value.
+// editing is an operation that changes values which a form has shown.
+type editing struct {
+	method, path string                     // the operation, on a resource with an ETag or on a part of one
+	body         func(*form) map[string]any // makes the body; a PATCH without fields is not sent
+	now          func() (*form, error)      // returns the form with the present values and the present ETag
+	into         any                        // if not nil, a pointer for the response
+}
+
+// edit saves the changed fields of a form to the resource at the path.
 func (v *visit) edit(f *form, path string, fields []field) (bool, error) {
-	for range 3 {
-		body := f.changed(fields...)
-		if len(body) == 0 {
-			return true, nil
+	return v.change(f, editing{http.MethodPatch, path, func(f *form) map[string]any { return f.changed(fields...) },
+		func() (*form, error) { return v.formOf(path) }, nil})
+}
+
+// change runs the operation that a form asks for. All forms that show values which they change use it. If somebody
+// else meanwhile changed only other values of the form, change repeats the operation on the new version. If somebody
+// else changed the same value, change returns false. The form then has both values and the new version, so that sending
+// it again replaces the other value. A form without an ETag is compared with the present values first.
+func (v *visit) change(f *form, c editing) (bool, error) {
+	for range 5 {
+		if f.Tag != "" {
+			body := c.body(f)
+			if f.Problem != "" || len(f.Errors) > 0 {
+				return false, nil
+			}
+			if len(body) == 0 && c.method == http.MethodPatch {
+				return true, nil
+			}
+			ok, err := v.send(f, c.method, c.path, body, c.into)
+			if !isConflict(err) {
+				return ok, err
+			}
 		}
-		ok, err := v.send(f, http.MethodPatch, path, body, nil)
-		if !isConflict(err) {
-			return ok, err
-		}
-		now, err := v.formOf(path)
+		now, err := c.now()
 		if err != nil {
 			return false, err
 		}
-		both := false
-		for _, in := range fields {
-			name := in.name
-			mine, was, theirs := f.Values.Get(name), f.Was.Get(name), now.Values.Get(name)
-			if t, err := time.Parse(time.RFC3339, theirs); err == nil && in.kind == moment {
-				theirs = v.moment(&t)
-			}
-			switch {
-			case theirs == was:
-			case mine == was || mine == theirs: // only the other person changed the field, or both set the same value
-				f.Values.Set(name, theirs)
-			default:
-				f.Theirs.Set(name, theirs)
-				both = true
-			}
-			f.Was.Set(name, theirs)
-		}
-		f.Tag = now.Tag
-		if both {
+		if f.merge(now) {
 			f.Problem = "Somebody else changed this meanwhile. Their values are beside yours. " +
 				"Save again to replace them."
 			return false, nil
@@ -340,6 +364,62 @@ func (v *visit) edit(f *form, path string, fields []field) (bool, error) {
 	}
 	f.Problem = "This changes too often at the moment. Try again."
 	return false, nil
+}
+
+// merge replaces what the visitor left unchanged by the present values, and stores those of changed values in Theirs.
+// It reports whether there are any that differ from what the visitor saw and wants.
+func (f *form) merge(now *form) (both bool) {
+	both = f.follow(now)
+	for name := range f.Was {
+		mine, was, theirs := f.Values.Get(name), f.Was.Get(name), now.Values.Get(name)
+		switch {
+		case theirs == was:
+		case mine == was || mine == theirs: // only the other person changed the field, or both set the same value
+			f.Values.Set(name, theirs)
+		default:
+			f.Theirs.Set(name, theirs)
+			both = true
+		}
+		f.Was.Set(name, theirs)
+	}
+	f.Tag = now.Tag
+	return both
+}
+
+// follow gives the rows of the form the indexes that their objects have in the form now. It leaves out rows whose
+// objects are gone, adds those of new objects, and reports whether there are such.
+func (f *form) follow(now *form) (added bool) {
+	rows := map[string]string{} // such as items[1] by id
+	for name, values := range now.Values {
+		if row, ok := strings.CutSuffix(name, "].id"); ok {
+			rows[values[0]] = row
+		}
+	}
+	if len(rows) == 0 {
+		return false
+	}
+	ids := maps.Clone(f.Values)
+	for _, values := range []url.Values{f.Values, f.Was} {
+		moved := url.Values{}
+		for name, texts := range values {
+			row, field, nested := strings.Cut(name, "].")
+			if to, ok := rows[ids.Get(row+"].id")]; nested && ok {
+				name = to + "]." + field
+			} else if nested {
+				continue
+			}
+			moved[name] = texts
+		}
+		clear(values)
+		maps.Copy(values, moved)
+	}
+	old := maps.Clone(f.Values)
+	for name, texts := range now.Values {
+		if row, _, nested := strings.Cut(name, "]."); nested && !old.Has(row+"].id") {
+			f.Values[name], f.Was[name], added = texts, texts, true
+		}
+	}
+	return added
 }
 
 // formOf reads the resource at a path of the API, and returns a form with its current values and its ETag. It runs the
@@ -419,6 +499,14 @@ func newInput(f *form, name, label string, more ...string) input {
 	return in
 }
 
+// show sets the value that the form shows in an edit, unless it was sent.
+func (f *form) show(name, value string) {
+	if !f.Values.Has(name) {
+		f.Values.Set(name, value)
+		f.Was.Set(name, value)
+	}
+}
+
 // moment returns a time as the value of an input, or "" for nil.
 func (v *visit) moment(t *time.Time) string {
 	if t == nil {
@@ -429,14 +517,16 @@ func (v *visit) moment(t *time.Time) string {
 
 func (i input) Value() string { return i.Form.Values.Get(i.Name) }
 func (i input) Was() string   { return i.Form.Was.Get(i.Name) }
-func (i input) IsEdit() bool  { return i.Form.Tag != "" }
+func (i input) IsEdit() bool  { return i.Form.Tag != "" || i.Form.Was.Has(i.Name) }
 func (i input) Error() string { return i.Form.Errors[i.Name] }
 func (i input) Theirs() string {
 	if values, ok := i.Form.Theirs[i.Name]; ok {
-		if values[0] == "" {
-			return "empty"
+		for _, o := range i.Options {
+			if o.Value == values[0] {
+				return o.Name
+			}
 		}
-		return values[0]
+		return cmp.Or(values[0], "empty")
 	}
 	return ""
 }
@@ -452,6 +542,7 @@ func (f *form) rowInput(list string, row int, name, label string, value num, mor
 // except for the id, and omits the list if all its objects are omitted. In an edit, an object contains its id and the
 // fields that the visitor changed, including changes to an empty value.
 func (f *form) putRows(body map[string]any, list string, fields ...field) {
+	f.rows[list] = nil
 	var all []map[string]any
 	for i := 0; ; i++ {
 		row, here, filled := map[string]any{}, false, false
@@ -461,7 +552,7 @@ func (f *form) putRows(body map[string]any, list string, fields ...field) {
 				continue
 			}
 			here = true
-			isEdit := f.Tag != "" && in.name != "id"
+			isEdit := f.Was.Has(name)
 			if isEdit && f.Values.Get(name) == f.Was.Get(name) {
 				continue
 			}

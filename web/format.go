@@ -1,48 +1,91 @@
 package web
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
-// locale determines how pages write numbers and dates.
+// locale determines how pages write and read numbers, and how they write dates.
 type locale struct {
-	language, decimal, group, date, day string
+	language, decimal string
+	group             string // the first character stands between groups of digits; the others are also read so
+	date, day         string
+	indian            bool // the last three digits form a group, and each two before them
+	unknown           bool // a number such as 1.000 may have another meaning in the visitor's language
 }
 
-var iso = &locale{"en", ".", "\u202f", "2006-01-02", "01-02"}
+// iso is the locale of a language that locales does not have.
+var iso = &locale{language: "en", decimal: ".", group: space, date: "2006-01-02", day: "01-02", unknown: true}
 
-// locales maps languages to their locales. All other languages have the locale iso.
-var locales = map[string]*locale{
-	"en-us": {"en", ".", ",", "Jan 2, 2006", "Jan 2"},
-	"en-gb": {"en", ".", ",", "2 Jan 2006", "2 Jan"},
-	"de":    {"de", ",", ".", "02.01.2006", "02.01."},
-	"de-ch": {"de", ".", "’", "02.01.2006", "02.01."},
-	"fr":    {"fr", ",", "\u202f", "02/01/2006", "02/01"},
-	"es":    {"es", ",", ".", "02/01/2006", "02/01"},
-	"it":    {"it", ",", ".", "02/01/2006", "02/01"},
-	"pt":    {"pt", ",", ".", "02/01/2006", "02/01"},
-	"nl":    {"nl", ",", ".", "02-01-2006", "02-01"},
-	"pl":    {"pl", ",", "\u202f", "02.01.2006", "02.01"},
-	"cs":    {"cs", ",", "\u202f", "02.01.2006", "02.01."},
-	"da":    {"da", ",", ".", "02.01.2006", "02.01."},
-	"nb":    {"nb", ",", "\u202f", "02.01.2006", "02.01."},
-	"fi":    {"fi", ",", "\u202f", "02.01.2006", "02.01."},
+const space = "\u202f"
+
+// writings are the decimal marks and the marks between groups of digits of languages, and of languages in regions, as
+// in the Common Locale Data Repository. A region that is not listed writes as its language does.
+var writings = []struct{ decimal, group, languages string }{
+	{",", ".", `an ar-dz ar-eh ar-ly ar-ma ar-mr ar-tn ast az bs ca da de dsb el en-be en-de en-dk en-nl en-si es eu fo
+		fr-lu fr-ma fur fy gl hr hsb id is it jv kl ku lb lo mk ms-bn ms-id nds nl pt ro rw sc sl sr su sw-cd tr vi wo`},
+	{",", space + ".", "de-at en-at"},
+	{",", space, `af be bg br cs cv en-fi en-se en-za eo es-cr et fi fr hu hy ka kab kk ky lt lv nb nn no oc os pl pt-ao
+		pt-ch pt-cv pt-gq pt-gw pt-lu pt-mo pt-mz pt-pt pt-st pt-tl ru se sk smn sq sv tg tk tt uk uz`},
+	{".", "’", "de-ch de-li en-ch gsw it-ch rm"},
+	{".", ",", `am ar bo chr cy en es-419 es-bz es-cu es-do es-gt es-hn es-mx es-ni es-pa es-pe es-pr es-sv es-us fa
+		fil ga gd gv ha haw he ig ii iw ja km ko lg mi mn ms mt my om ps si so sw th ti tl to ug yi yo zh zu`},
+	{".", ",indian", "as bn brx doi dz en-in gu hi kn kok ks mai ml mni mr ne or pa sa sat sd ta te ur"},
 }
+
+// days are the layouts of dates with a year and without. All other languages have those of iso.
+var days = []struct{ date, day, languages string }{
+	{"Jan 2, 2006", "Jan 2", "en-us"},
+	{"2 Jan 2006", "2 Jan", "en"},
+	{"02.01.2006", "02.01.", "bs cs da de hr is sk sl sr"},
+	{"02.01.2006", "02.01", "az be bg et fi hy ka kk lv mk nb nn no pl ro ru sq tr uk"},
+	{"02/01/2006", "02/01", "ca el es eu fr gl hi id it pt vi"},
+	{"02-01-2006", "02-01", "nl"},
+}
+
+// locales maps languages, and languages in regions, to their locales.
+var locales = func() map[string]*locale {
+	all := map[string]*locale{}
+	for _, m := range writings {
+		group, isIndian := strings.CutSuffix(m.group, "indian")
+		for name := range strings.FieldsSeq(m.languages) {
+			all[name] = &locale{name, m.decimal, group, iso.date, iso.day, isIndian, false}
+		}
+	}
+	us := *all["en"]
+	all["en-us"] = &us
+	for _, d := range slices.Backward(days) { // a region comes after its language
+		for of := range strings.FieldsSeq(d.languages) {
+			for name, l := range all {
+				if name == of || strings.HasPrefix(name, of+"-") {
+					l.date, l.day = d.date, d.day
+				}
+			}
+		}
+	}
+	return all
+}()
 
 // localeOf returns the locale of the first language of an Accept-Language header.
 func localeOf(header string) *locale {
 	first, _, _ := strings.Cut(strings.ToLower(header), ",")
 	first, _, _ = strings.Cut(strings.TrimSpace(first), ";")
-	language, _, _ := strings.Cut(first, "-")
-	for _, name := range []string{first, language} {
-		if l := locales[name]; l != nil {
+	subtags := strings.Split(first, "-")
+	for _, region := range subtags[1:] { // a script may precede the region
+		if l := locales[subtags[0]+"-"+region]; l != nil {
 			return l
 		}
+	}
+	if l := locales[subtags[0]]; l != nil {
+		return l
 	}
 	return iso
 }
@@ -64,11 +107,15 @@ func (l *locale) number(f float64, digits int) string {
 	s := strconv.FormatFloat(math.Abs(f), 'f', digits, 64)
 	whole, rest, _ := strings.Cut(s, ".")
 	rest = strings.TrimRight(rest, "0")
-	for i := len(whole) - 3; i > 0; i -= 3 {
-		whole = whole[:i] + l.group + whole[i:]
+	_, mark := utf8.DecodeRuneInString(l.group)
+	for i, size := len(whole)-3, 3; i > 0; i -= size {
+		whole = whole[:i] + l.group[:mark] + whole[i:]
+		if l.indian {
+			size = 2
+		}
 	}
 	if rest != "" {
-		whole += l.decimal + rest
+		whole = l.certain(whole + l.decimal + rest)
 	}
 	if f < 0 && strings.Trim(whole, "0") != "" {
 		whole = "−" + whole
@@ -76,10 +123,22 @@ func (l *locale) number(f float64, digits int) string {
 	return whole
 }
 
+var threeDecimals = regexp.MustCompile(`^-?[1-9][0-9]{0,2}\.[0-9]{3}$`)
+
+// certain appends a zero to a number whose three decimals may look like a group of digits to the visitor.
+func (l *locale) certain(number string) string {
+	if l.unknown && threeDecimals.MatchString(number) {
+		return number + "0"
+	}
+	return number
+}
+
 func trimFloat(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
 
 // plain writes a number as the text of an input: with the decimal mark of the language, and without groups.
-func (l *locale) plain(f float64) string { return strings.Replace(trimFloat(f), ".", l.decimal, 1) }
+func (l *locale) plain(f float64) string {
+	return l.certain(strings.Replace(trimFloat(f), ".", l.decimal, 1))
+}
 
 // text writes a number of the API as plain does, and null as "".
 func (l *locale) text(n num) string {
@@ -128,21 +187,25 @@ var minorUnits = map[string]int{
 }
 
 // Money writes an amount in the currency of the farm.
-func (v *visit) Money(n num) string {
+func (v *visit) Money(n num) string { return v.MoneyIn("", n) }
+
+// MoneyIn writes an amount in a currency, or if that is "" in that of the farm.
+func (v *visit) MoneyIn(currency string, n num) string {
 	if n == "" {
 		return "–"
 	}
+	currency = cmp.Or(currency, v.Currency)
 	decimals := 2
-	if n, ok := minorUnits[v.Currency]; ok {
+	if n, ok := minorUnits[currency]; ok {
 		decimals = n
 	}
 	s := v.locale.number(float(n), decimals)
 	if decimals > 0 {
 		whole, cents, _ := strings.Cut(s, v.locale.decimal)
-		s = whole + v.locale.decimal + (cents + "0000")[:decimals]
+		s = v.locale.certain(whole + v.locale.decimal + (cents + "0000")[:decimals])
 	}
-	if v.Currency != "" {
-		s += "\u00a0" + v.Currency
+	if currency != "" {
+		s += "\u00a0" + currency
 	}
 	return s
 }
@@ -303,11 +366,17 @@ func (l *locale) customText(value any) string {
 		texts, separator := make([]string, len(value)), ", "
 		for i, v := range value {
 			texts[i] = l.customText(v)
-			if _, ok := v.(string); !ok {
+			switch v.(type) {
+			case string:
+			case map[string]any:
+				separator = "; "
+			default:
 				separator = "–"
 			}
 		}
 		return strings.Join(texts, separator)
+	case map[string]any: // an exchange rate
+		return l.customText(value["currency"]) + " " + l.customText(value["rate"])
 	}
 	return fmt.Sprint(value)
 }

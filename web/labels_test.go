@@ -9,7 +9,7 @@ import (
 
 	"rsc.io/qr"
 
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 )
 
 // The label of a box of pieces leads to the product, and says where the box belongs.

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }

@@ -15,12 +15,13 @@ type marginsPage struct {
 	}
 	Printers struct {
 		Items []struct {
-			ID      string `json:"printer_id"`
-			Name    string `json:"printer_name"`
-			Hours   num
-			Used    num `json:"utilisation_percent"`
-			Done    int `json:"completed_runs"`
-			Failed  int `json:"failed_runs"`
+			ID     string `json:"printer_id"`
+			Name   string `json:"printer_name"`
+			Hours  num
+			Used   num `json:"utilisation_percent"`
+			Done   int `json:"completed_runs"`
+			Failed int `json:"failed_runs"`
+			failedPieces
 			Grams   num
 			Cost    num
 			PerHour num `json:"cost_per_hour"`

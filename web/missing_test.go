@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 )
 
 // The page of a thing that does not exist has the navigation, and leads to the list.

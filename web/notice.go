@@ -9,7 +9,10 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
+
+	"spoolwright/value"
 )
 
 // notice is the text at the top of the page that follows a form. It says what the form has done. Links lead to next
@@ -35,18 +38,40 @@ type undo struct {
 // Key returns an idempotency key for the form.
 func (*undo) Key() string { return rand.Text() }
 
-// said makes the notice of a form that the API has accepted. Answer is the answer of the operation. The function is
+// makeNotice returns the notice of a form that the API has accepted. Answer is the answer of the operation. It is
 // also called for a form that was sent twice.
-type said func(v *visit, f *form, answer json.RawMessage) *notice
+type makeNotice func(v *visit, f *form, answer json.RawMessage) *notice
 
-// says returns a said that makes a notice with the text.
-func says(text string) said {
+// showText returns a function that makes a notice with the text.
+func showText(text string) makeNotice {
 	return func(*visit, *form, json.RawMessage) *notice { return &notice{Text: text} }
 }
 
-// undone returns a said that makes a notice with the text and a form. The form has a button with the name and these
-// values, and is sent to the path below the address of the thing of the page.
-func undone(text, name, path string, values url.Values) said {
+// withWarnings returns a function that makes the notice of then, and adds the warnings of the answer, or only those
+// with one of the codes.
+func withWarnings(then makeNotice, codes ...string) makeNotice {
+	return func(v *visit, f *form, answer json.RawMessage) *notice {
+		return then(v, f, answer).warn(answer, codes...)
+	}
+}
+
+// warn adds warnings of an answer to the notice, as withWarnings does.
+func (n *notice) warn(answer json.RawMessage, codes ...string) *notice {
+	var done struct {
+		Warnings []struct{ Code, Detail string }
+	}
+	json.Unmarshal(answer, &done) // an answer of the API is valid, or empty
+	for _, w := range done.Warnings {
+		if codes == nil || slices.Contains(codes, w.Code) {
+			n.Text += " " + sentence(w.Detail)
+		}
+	}
+	return n
+}
+
+// withUndo returns a function that makes a notice with the text and a form. The form has a button with the name and
+// these values, and is sent to the path below the address of the thing of the page.
+func withUndo(text, name, path string, values url.Values) makeNotice {
 	return func(v *visit, _ *form, _ json.RawMessage) *notice {
 		at := v.r.URL.Path
 		at = at[:strings.LastIndexByte(at, '/')] // removes the name of the form that was sent
@@ -76,9 +101,7 @@ func signature(cookie, encoded string) string {
 // setNotice sends the notice for the page with the address to the browser.
 func (v *visit) setNotice(n *notice, address string) {
 	n.Path, _, _ = strings.Cut(address, "?")
-	if text := []rune(n.Text); len(text) > maxNoticeText {
-		n.Text = string(text[:maxNoticeText]) + "…"
-	}
+	n.Text = value.Shorten(n.Text, maxNoticeText)
 	encode := func() string {
 		b, _ := json.Marshal(n) // texts cannot fail
 		return base64.RawURLEncoding.EncodeToString(b)

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 )
 
 // notice returns the text of the notice of a page, or "".
@@ -61,7 +61,7 @@ func TestNotices(t *testing.T) {
 	p.take(t).to(t, at+"?sort=number").says(t, "Taken back: +45.5 g, 500 g left.") // the same form
 	entry := c.Get(t, path+"/usage?kind=deducted&sort_by=created_at&sort_order=asc").Want(200).Text("items.0.id")
 	b.do(t, "POST", at+"/usage/reverse", url.Values{"entry": {entry}}).want(t, 422).
-		shows(t, "has reversed this one before")
+		shows(t, "already reversed this one")
 	left("500")
 
 	b.get(t, at).submit(t, at+"/weigh", "gross_grams", "712").to(t, at).says(t, "Weighed spool 1: 512 g.").
@@ -169,7 +169,7 @@ func TestLedger(t *testing.T) {
 	c.Get(t, path).Shows(map[string]string{"remaining_weight_grams": "500"})
 	b.do(t, "POST", at+"/usage/reverse", url.Values{}).want(t, 404)
 	b.do(t, "POST", at+"/usage/reverse", url.Values{"entry": {first}}).want(t, 422).
-		shows(t, "has reversed this one before")
+		shows(t, "already reversed this one")
 
 	second := entry()
 	move := at + "/usage/" + second + "/move"

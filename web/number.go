@@ -17,6 +17,7 @@ import (
 //     marks between groups in all languages.
 //   - Marks of other languages are accepted if the number has only one meaning, such as 12,5 or 1.234.567 on an
 //     English page. A number with two meanings is refused, and the message names both.
+//   - In a language that the program does not know, a number such as 1.000 has two meanings.
 //   - A unit may follow the number: the unit of the field, kg, lb or oz for a weight in grams, or the currency of the
 //     farm for an amount. A duration may be written as 1:35 or 1 h 35 min.
 
@@ -57,24 +58,32 @@ func (r reader) read(field, text string) (n json.Number, problem string) {
 	return json.Number(number), ""
 }
 
+// lakhs matches a number with the groups of digits of India, of which the number has at least two.
+var lakhs = regexp.MustCompile(`^[1-9][0-9]?(?:,[0-9]{2})+,[0-9]{3}(?:\.[0-9]*)?$`)
+
 // decide returns the decimal that the digits and marks of n mean. If they can mean two decimals, it returns "" and a
 // problem that names both.
 func (r reader) decide(n transfer.Number) (number, problem string) {
+	if r.indian && lakhs.MatchString(n.Text) {
+		n.Text = strings.ReplaceAll(n.Text, ",", "")
+	}
 	point, comma := n.Readings()
 	if point == comma || point == "" || comma == "" {
 		return cmp.Or(point, comma), ""
 	}
 	last := strings.LastIndexAny(n.Text, ".,")
-	asDecimal, asGroups := point, comma
+	asDecimal, asGroups, more := point, comma, ""
 	if n.Text[last] == ',' {
 		asDecimal, asGroups = comma, point
 	}
-	switch n.Text[last : last+1] {
-	case r.decimal:
+	switch mark := n.Text[last : last+1]; {
+	case r.unknown && mark == r.decimal:
+		more = "0" // so that the number has one meaning
+	case mark == r.decimal:
 		return asDecimal, ""
-	case r.group:
+	case strings.Contains(r.group, mark):
 		return asGroups, ""
 	}
-	return "", fmt.Sprintf("%s can be read as %s or as %s; write it without a mark, or as %s%s%s", n.Text, asGroups,
-		strings.Replace(asDecimal, ".", r.decimal, 1), n.Text[:last], r.decimal, n.Text[last+1:])
+	return "", fmt.Sprintf("%s can be read as %s or as %s; write it without a mark, or as %s%s%s%s", n.Text, asGroups,
+		strings.Replace(asDecimal, ".", r.decimal, 1), n.Text[:last], r.decimal, n.Text[last+1:], more)
 }

@@ -52,6 +52,65 @@ func TestNumbersAreReadAsShown(t *testing.T) {
 	}
 }
 
+// A number is shown and read with the marks of the language and its country. Want is how a page shows 1234567.5, and
+// thousand how 1000 is written. In an unknown language, what may have another meaning is asked about.
+func TestMarksOfLanguages(t *testing.T) {
+	t.Parallel()
+	for header, test := range map[string]struct{ want, thousand string }{
+		"en-US": {"1,234,567.5", "1,000"}, "en-GB": {"1,234,567.5", "1,000"}, "en": {"1,234,567.5", "1,000"},
+		"en-AU,en;q=0.9": {"1,234,567.5", "1,000"}, "en-IN": {"12,34,567.5", "1,000"}, "hi-IN": {"12,34,567.5", "1,000"},
+		"en-ZA": {"1 234 567,5", "1 000"}, "de-DE": {"1.234.567,5", "1.000"}, "de-CH": {"1’234’567.5", "1’000"},
+		"de-AT": {"1 234 567,5", "1.000"}, "fr-CH": {"1 234 567,5", "1 000"}, "fr-CA": {"1 234 567,5", "1 000"},
+		"it-IT": {"1.234.567,5", "1.000"}, "it-CH": {"1’234’567.5", "1’000"}, "tr-TR": {"1.234.567,5", "1.000"},
+		"tr": {"1.234.567,5", "1.000"}, "el-GR": {"1.234.567,5", "1.000"}, "ro-RO": {"1.234.567,5", "1.000"},
+		"id-ID": {"1.234.567,5", "1.000"}, "vi-VN": {"1.234.567,5", "1.000"}, "hr-HR": {"1.234.567,5", "1.000"},
+		"sl-SI": {"1.234.567,5", "1.000"}, "sr-Latn-RS": {"1.234.567,5", "1.000"}, "mk": {"1.234.567,5", "1.000"},
+		"es-ES": {"1.234.567,5", "1.000"}, "es-AR": {"1.234.567,5", "1.000"}, "es-MX": {"1,234,567.5", "1,000"},
+		"es-419": {"1,234,567.5", "1,000"}, "es-US": {"1,234,567.5", "1,000"}, "es-CR": {"1 234 567,5", "1 000"},
+		"pt-BR": {"1.234.567,5", "1.000"}, "pt-PT": {"1 234 567,5", "1 000"}, "sv-SE": {"1 234 567,5", "1 000"},
+		"nb-NO": {"1 234 567,5", "1 000"}, "no": {"1 234 567,5", "1 000"}, "ru-RU": {"1 234 567,5", "1 000"},
+		"uk": {"1 234 567,5", "1 000"}, "bg-BG": {"1 234 567,5", "1 000"}, "hu": {"1 234 567,5", "1 000"},
+		"sk": {"1 234 567,5", "1 000"}, "lt": {"1 234 567,5", "1 000"}, "lv": {"1 234 567,5", "1 000"},
+		"et": {"1 234 567,5", "1 000"}, "ka": {"1 234 567,5", "1 000"}, "sq": {"1 234 567,5", "1 000"},
+		"kk": {"1 234 567,5", "1 000"}, "az-Latn-AZ": {"1.234.567,5", "1.000"}, "zh-Hans-CN": {"1,234,567.5", "1,000"},
+		"ja-JP": {"1,234,567.5", "1,000"}, "ko": {"1,234,567.5", "1,000"}, "th-TH": {"1,234,567.5", "1,000"},
+		"ar-MA": {"1.234.567,5", "1.000"}, "ar-AE": {"1,234,567.5", "1,000"}, "IS-is": {"1.234.567,5", "1.000"},
+	} {
+		l := localeOf(header)
+		r := reader{l, ""}
+		if got := l.number(1234567.5, 2); got != strings.ReplaceAll(test.want, " ", "\u202f") {
+			t.Errorf("%s: shows %s, want %s", header, got, test.want)
+		}
+		for text, want := range map[string]json.Number{test.want: "1234567.5", test.thousand: "1000",
+			test.thousand + l.decimal + "50": "1000.5", "-" + test.thousand: "-1000"} {
+			if got, problem := r.read("pieces", text); got != want {
+				t.Errorf("%s: %s is read as %s (%s), want %s", header, text, got, problem, want)
+			}
+		}
+	}
+	for _, header := range []string{"", "*", "xx", "tlh-Latn", "st-ZA", "de_DE"} {
+		r := reader{localeOf(header), ""}
+		for _, text := range []string{"1.000", "1,000", "12.345", "999,999"} {
+			if got, problem := r.read("pieces", text); got != "" || !strings.Contains(problem, "can be read as") {
+				t.Errorf("%s: %s is read as %s (%s)", header, text, got, problem)
+			}
+		}
+		for text, want := range map[string]json.Number{"1.0000": "1", "0.125": "0.125", "1.5": "1.5", "1,5": "1.5",
+			"1 000": "1000", "1 234.567": "1234.567", "1,234.5": "1234.5", "1.234,5": "1234.5"} {
+			if got, problem := r.read("pieces", text); got != want {
+				t.Errorf("%s: %s is read as %s (%s), want %s", header, text, got, problem, want)
+			}
+		}
+	}
+	hindi := reader{localeOf("hi"), ""}
+	for text, want := range map[string]json.Number{"1,00,000": "100000", "12,34,567.25": "1234567.25", "1,00,00": "",
+		"1,0,000": "", "100,000": "100000"} {
+		if got, _ := hindi.read("pieces", text); got != want {
+			t.Errorf("hi: %s is read as %s, want %s", text, got, want)
+		}
+	}
+}
+
 func TestReadNumbers(t *testing.T) {
 	t.Parallel()
 	english, german, french, other := reader{locales["en-us"], "USD"}, reader{locales["de"], "EUR"},
@@ -110,7 +169,7 @@ func TestReadNumbers(t *testing.T) {
 		{other, "purchase_price", "€ 29.80", "29.8"},
 		{other, "purchase_price", "29.80 pcs", ""},
 		{other, "weight_grams", "1,185", "1,185 can be read as 1185 or as 1.185"},
-		{other, "weight_grams", "1.185", "1.185"},
+		{other, "weight_grams", "1.185", "1.185 can be read as 1185 or as 1.185; write it without a mark, or as 1.1850"},
 		{other, "quantity", "5,000", "can be read as 5000 or as 5"},
 	} {
 		n, problem := test.read(test.field, test.text)

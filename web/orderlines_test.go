@@ -4,7 +4,7 @@ import (
 	"net/url"
 	"testing"
 
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 )
 
 // The page of an order shows its lines without a product, and assigns them. Lists say that there are such lines.

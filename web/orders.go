@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"html/template"
-	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -30,6 +29,16 @@ type order struct {
 	Lines     []orderLine `json:"unassigned_lines"`
 	Waiting   int         `json:"unassigned_count"`
 	Runs      []run
+	Currency  string
+	Rate      num    `json:"exchange_rate"`
+	RateDate  string `json:"exchange_date"`
+	Tax       num    `json:"sales_tax_percent"`
+	Included  bool   `json:"prices_include_tax"`
+	Warnings  []struct {
+		Code, Detail string
+		Item         string `json:"order_item_id"`
+		Pieces       int
+	}
 	costs
 
 	// A list has these instead of all items.
@@ -74,6 +83,7 @@ type orderItem struct {
 	Picture   string `json:"picture_version"`
 	Quantity  int
 	Price     num `json:"unit_price"`
+	Tax       num `json:"tax_amount"`
 	Produced  int
 	Planned   int
 	Delivered *int // nil, unless something was delivered
@@ -81,6 +91,23 @@ type orderItem struct {
 
 // Thumb returns the picture of the product, or "".
 func (i orderItem) Thumb() template.HTML { return thumb(i.ProductID, i.Picture) }
+
+// IsForeign reports whether the order is in another currency than that of the farm.
+func (o order) IsForeign(v view) bool {
+	return o.Currency != "" && v.Currency != "" && o.Currency != v.Currency
+}
+
+// Taxes returns what the prices are in words, or "" if there is no tax.
+func (o order) Taxes(v view) string {
+	taxed := func(i orderItem) bool { return i.Tax != "" && float(i.Tax) != 0 }
+	switch {
+	case !slices.ContainsFunc(o.Items, taxed):
+		return ""
+	case o.Included:
+		return "Prices include tax; the revenue is without it."
+	}
+	return "Prices are without tax."
+}
 
 // Name returns the name of the order for people.
 func (o order) Name() string {
@@ -105,6 +132,25 @@ func (o order) IsDone() bool { return o.Status == "done" }
 // IsByHand reports whether something was delivered, or the order was marked done by hand.
 func (o order) IsByHand() bool {
 	return slices.ContainsFunc(o.Items, func(i orderItem) bool { return i.Delivered != nil })
+}
+
+// IsPart reports whether the customer has got pieces of an order that is not done, or of an item that was removed.
+func (o order) IsPart() bool {
+	return len(o.removed()) > 0 || !o.IsDone() && slices.ContainsFunc(o.Items, isDelivered)
+}
+
+func isDelivered(i orderItem) bool { return i.Delivered != nil && *i.Delivered > 0 }
+
+// removed returns the ids of removed items of which the customer has got pieces, with their number.
+func (o order) removed() map[string]int {
+	all := map[string]int{}
+	for _, w := range o.Warnings {
+		isItem := func(i orderItem) bool { return i.ID == w.Item }
+		if w.Code == "DELIVERED_NOT_EARNED" && !slices.ContainsFunc(o.Items, isItem) {
+			all[w.Item] = w.Pieces
+		}
+	}
+	return all
 }
 
 // late returns the additional HTML class of the due date if the order is open and late, and "" otherwise.
@@ -165,6 +211,12 @@ var orders = &editor{api: "/api/v1/orders", path: "/orders", noun: "order",
 		{field{"source", text}, "Shop", "", nil},
 		{field{"reference", text}, "Number in the shop", "", nil},
 		{field{"due_date", text}, "Due on", "type=date", nil},
+		{field{"currency", text}, "Currency of the prices", "hint=Such as USD. Empty for that of the farm.", nil},
+		{field{"exchange_rate", number}, "Exchange rate", "type=number;unit=$currency", nil},
+		{field{"exchange_date", text}, "Exchange rate of", "type=date;hint=Today if it is empty.", nil},
+		{field{"sales_tax_percent", number}, "Sales tax", "type=number;unit=%", nil},
+		{field{"prices_include_tax", optionalFlag}, "Prices", "", []option{{"", "As in the settings"},
+			{"true", "Include tax"}, {"false", "Are without tax"}}},
 		{field{"notes", text}, "Notes", "rows=3", nil},
 	},
 	lists: []nestedList{{name: "items", title: "Products", count: 3, choices: chooseProduct,
@@ -180,20 +232,27 @@ type orderPage struct {
 	Products struct{ Items []product }
 	Options  []option
 	part     string // the id of the item whose form was sent, or ""
+	tag      string // the ETag of the order
+}
+
+// Form returns the form of the page with the name.
+func (p *orderPage) Form(name string) *form {
+	f := p.forms.Form(name)
+	if f != p.sent && (name == "item" || name == "complete") {
+		f.Tag = p.tag
+	}
+	return f
 }
 
 // Of returns the form that changes the item.
 func (p *orderPage) Of(i orderItem) *form {
-	f := newForm(p.read)
 	if p.IsRefused(i) {
-		f = p.sent
+		return p.sent
 	}
-	for name, value := range map[string]string{"quantity": strconv.Itoa(i.Quantity), "unit_price": p.read.text(i.Price)} {
-		f.Was.Set(name, value)
-		if f != p.sent {
-			f.Values.Set(name, value)
-		}
-	}
+	f := newForm(p.read)
+	f.Tag = p.tag
+	f.show("quantity", strconv.Itoa(i.Quantity))
+	f.show("unit_price", p.read.text(i.Price))
 	return f
 }
 
@@ -207,6 +266,7 @@ func (p *orderPage) Delivered(f *form, index int) input {
 	if i.Delivered != nil {
 		n = *i.Delivered
 	}
+	f.show(fmt.Sprintf("items[%d].id", index), i.ID)
 	return newInput(f, fmt.Sprintf("items[%d].delivered", index), i.Product, "type=number", "required",
 		"value="+strconv.Itoa(n))
 }
@@ -256,10 +316,27 @@ func (p *orderPage) Deliver(f *form, index int) input {
 
 func showOrder(v *visit) error { return v.orderPage(200, "", nil) }
 
+// orderForm returns the form with the name of the order of the page, with the present values.
+func orderForm(name string) func(*visit) (*form, error) {
+	return func(v *visit) (*form, error) {
+		p := &orderPage{forms: v.forms("", nil), part: v.r.PathValue("part")}
+		err := v.fetch(read{path: "/api/v1/orders/{id}", into: &p.Order, tag: &p.tag})
+		f := p.Form(name)
+		for i, item := range p.Order.Items {
+			if name == "complete" {
+				p.Delivered(f, i)
+			} else if item.ID == p.part {
+				f = p.Of(item)
+			}
+		}
+		return f, err
+	}
+}
+
 func (v *visit) orderPage(status int, name string, f *form) error {
 	p := &orderPage{forms: v.forms(name, f), part: v.r.PathValue("part")}
 	if err := v.fetch(
-		get("/api/v1/orders/{id}", &p.Order),
+		read{path: "/api/v1/orders/{id}", into: &p.Order, tag: &p.tag},
 		get("/api/v1/orders/{id}/availability", &p.Stock),
 		get(productsByName, &p.Products),
 	); err != nil {
@@ -278,23 +355,47 @@ func (o order) RunOf(product, item string, quantity, produced, planned int) stri
 		"quantity": {fmt.Sprint(max(1, quantity-produced-planned))}}.Encode()
 }
 
-// orderState returns the handler of a form that ends the order by an operation. The form contains the previous status,
-// and the notice has a form that sets this status again.
-func orderState(name, operation, text string, body func(*form) map[string]any) func(*visit) error {
-	return oneOrder.action(name, "POST", operation, body, func(v *visit, f *form, answer json.RawMessage) *notice {
+// orderEnded returns the notice with the text of a form that ends the order. The form contains the previous status, and
+// the notice has a form that sets this status again.
+func orderEnded(text string) makeNotice {
+	return func(v *visit, f *form, answer json.RawMessage) *notice {
 		was := f.Values.Get("status")
 		if was != "received" && was != "in_production" {
 			return &notice{Text: text}
 		}
-		return undone(text, "Undo", "/open", url.Values{"status": {was}})(v, f, answer)
-	})
+		return withUndo(text, "Undo", "/open", url.Values{"status": {was}})(v, f, answer)
+	}
 }
 
-// delivered makes the body of the operation that marks an order done by hand.
+// delivered makes the body of the operation that marks an order done by hand. It has all items, also those that the
+// visitor did not change.
 func delivered(f *form) map[string]any {
-	body := map[string]any{}
-	f.putRows(body, "items", field{"id", text}, field{"delivered", number})
+	body, all := map[string]any{}, *f
+	all.Was = url.Values{}
+	all.putRows(body, "items", field{"id", text}, field{"delivered", number})
 	return body
+}
+
+// closeOrder makes an order done with what was delivered of it.
+func closeOrder(v *visit) error {
+	var o order
+	if err := v.fetch(get("/api/v1/orders/{id}", &o)); err != nil {
+		return err
+	}
+	var items []map[string]any
+	for _, i := range o.Items {
+		n := 0
+		if i.Delivered != nil {
+			n = *i.Delivered
+		}
+		items = append(items, map[string]any{"id": i.ID, "delivered": n})
+	}
+	for id, n := range o.removed() {
+		items = append(items, map[string]any{"id": id, "delivered": n})
+	}
+	return oneOrder.action("close", "POST", "/complete", func(*form) map[string]any {
+		return map[string]any{"items": items}
+	}, withWarnings(showText("The order is done, with what was delivered."), "COUNTED_SINCE"))(v)
 }
 
 // delivery makes the body of the operation that delivers pieces. Items with 0 pieces or none are left out.
@@ -315,18 +416,13 @@ func delivery(f *form) map[string]any {
 // shipped returns the notice of a delivery. Its form takes the delivery back: it opens the order again if this was the
 // only delivery of a done order, and otherwise reverses the entries of the ledger.
 func shipped(v *visit, f *form, answer json.RawMessage) *notice {
-	var o struct {
-		order
-		Warnings []struct{ Detail string }
-	}
+	var o order
 	json.Unmarshal(answer, &o) // an answer of the API is valid
 	n := &notice{Text: "The pieces are delivered."}
 	if o.IsDone() {
 		n.Text = "The order is delivered."
 	}
-	for _, w := range o.Warnings {
-		n.Text += " " + sentence(w.Detail)
-	}
+	n.warn(answer, "COUNTED_SINCE", "PIECES_SHORTFALL") // the page has the others
 	sent := map[string]string{}
 	for row := 0; f.Values.Has(fmt.Sprintf("items[%d].id", row)); row++ {
 		if n := fmt.Sprint(f.value(field{fmt.Sprintf("items[%d].quantity", row), number})); n != "<nil>" {
@@ -338,7 +434,7 @@ func shipped(v *visit, f *form, answer json.RawMessage) *notice {
 		only = only && i.Delivered != nil && sent[i.ID] == strconv.Itoa(*i.Delivered)
 	}
 	if was := f.Values.Get("status"); only && (was == "received" || was == "in_production") {
-		return undone(n.Text, "Undo", "/open", url.Values{"status": {was}})(v, f, answer)
+		return withUndo(n.Text, "Undo", "/open", url.Values{"status": {was}})(v, f, answer)
 	}
 	if entries := v.deliveries(sent); len(entries) > 0 {
 		n.Undo = &undo{"Undo", "/orders/" + v.r.PathValue("id") + "/deliveries/back" + v.query(),
@@ -374,46 +470,39 @@ func (v *visit) deliveries(sent map[string]string) (ids []string) {
 
 // takeDeliveriesBack reverses entries of the ledger of pieces that have delivered pieces of the order.
 func takeDeliveriesBack(v *visit) error {
-	f := v.sent()
+	f, n := v.sent(), &notice{Text: "The delivery is taken back."}
 	for _, text := range f.Values["entry"] {
 		id, valid := value.ParseID(text)
 		if !valid {
 			return server.ErrNotFound
 		}
 		f.Key = v.newForm().Key
-		ok, err := v.send(f, "POST", "/api/v1/piece-entries/"+id+"/reverse", nil, nil)
+		var answer json.RawMessage
+		ok, err := v.send(f, "POST", "/api/v1/piece-entries/"+id+"/reverse", nil, &answer)
 		if err != nil || !ok {
 			return v.then(ok, err, "", func() error { return v.orderPage(422, "deliveries", f) })
 		}
+		n.warn(answer)
 	}
-	v.tell(&notice{Text: "The delivery is taken back."})
+	v.tell(n)
 	return v.redirect(v.here("/orders"))
 }
 
 // itemFields are the fields of an item that a visitor can change.
 var itemFields = []field{{"quantity", number}, {"unit_price", number}}
 
-// editItem changes an item of an order. The notice has a form with the previous values.
-func editItem(v *visit) error {
-	f := v.sent()
+func itemEdit(f *form) map[string]any {
 	f.needs("quantity")
-	again := func() error { return v.orderPage(422, "item", f) }
-	if len(f.Errors) > 0 {
-		return again()
-	}
-	ok, err := v.send(f, http.MethodPatch, "/api/v1/orders/{id}/items/{part}", f.changed(itemFields...), nil)
+	return f.changed(itemFields...)
+}
+
+// itemChanged returns the notice of a changed item, with a form that has the previous values.
+func itemChanged(v *visit, f *form, _ json.RawMessage) *notice {
 	back := url.Values{}
 	for _, in := range itemFields {
-		if now, was := f.Values.Get(in.name), f.Was.Get(in.name); f.Was.Has(in.name) {
-			back[in.name], back["was."+in.name] = []string{was}, []string{now}
-		}
+		back[in.name], back["was."+in.name] = f.Was[in.name], f.Values[in.name]
 	}
-	n := &notice{Text: "The item is changed."}
-	if f.Was.Has("quantity") {
-		n.Undo = &undo{"Undo", v.r.URL.Path + v.query(), back}
-	}
-	v.tell(n)
-	return v.then(ok, err, v.here("/orders"), again)
+	return &notice{Text: "The item is changed.", Undo: &undo{"Undo", v.r.URL.Path + v.query(), back}}
 }
 
 // itemAdded returns the notice of a new item, with a form that removes the item.
@@ -422,5 +511,5 @@ func itemAdded(v *visit, f *form, answer json.RawMessage) *notice {
 	if err := json.Unmarshal(answer, &item); err != nil || item.ID == "" {
 		return &notice{Text: "The item is added."}
 	}
-	return undone("The item is added.", "Undo", "/items/"+item.ID+"/remove", nil)(v, f, answer)
+	return withUndo("The item is added.", "Undo", "/items/"+item.ID+"/remove", nil)(v, f, answer)
 }

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 )
 
 // The page of an order removes an item whose runs have ended, opens a done order again, and shows that a cancelled
@@ -232,4 +232,28 @@ func TestPlanWithPieces(t *testing.T) {
 	check(t, p)
 	c.Post(t, order+"/deliver", nil).Want(200)
 	b.get(t, at).shows(t, "Nothing is left to plan.").hides(t, "Taken from stock", "To assemble")
+}
+
+// An order of which a part is delivered is closed with that part, also after it was cancelled, which the page warns of.
+func TestCloseOrder(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t, testkit.Options{}).Operator(t)
+	b := signIn(t, c)
+	product := c.NewProduct(t, "Hook", 100)
+	created := c.Post(t, "/api/v1/orders", j{"items": []j{{"product_id": product, "quantity": 3, "unit_price": 20}}}).
+		Want(201)
+	at := "/orders/" + created.ID()
+	b.get(t, at).hides(t, "Close with what was delivered")
+	c.Post(t, "/api/v1"+at+"/deliver", j{"items": []j{{"id": created.Text("items.0.id"), "quantity": 2}}}).Want(200)
+	b.get(t, at).shows(t, "Close with what was delivered").hides(t, "earn nothing").submit(t, at+"/cancel").to(t, at)
+	p := b.get(t, at).shows(t, "The customer has got 2 of Product Hook", "earn nothing any more, in all 40")
+	check(t, p)
+	p.submit(t, at+"/close").to(t, at).says(t, "The order is done, with what was delivered.").hides(t, "earn nothing")
+	c.Get(t, "/api/v1"+at).Want(200).Shows(map[string]string{"status": "done", "revenue": "40"})
+	b.get(t, at).hides(t, "Close with what was delivered")
+
+	// So is one with an item that was removed after a part of it was delivered.
+	c.Delete(t, "/api/v1"+at+"/items/"+created.Text("items.0.id")).Want(204)
+	b.get(t, at).shows(t, "earn nothing any more, in all 40").submit(t, at+"/close").to(t, at).hides(t, "earn nothing")
+	c.Get(t, "/api/v1"+at).Want(200).Shows(map[string]string{"status": "done", "revenue": "40"})
 }

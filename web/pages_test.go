@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"spoolwright/db"
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 )
 
 // hostile is a text that would run a script if a page did not escape it.
@@ -193,6 +193,10 @@ func TestPages(t *testing.T) {
 		{path: "/reports?by=day", hidden: true},
 		{path: "/reports/margins"},
 		{path: "/reports/margins?by=customer&from=2024-01-01&to=2024-02-01", hidden: true},
+		{path: "/reports/filament", hidden: true},
+		{path: "/reports/filament?by=material&to=2024-01-31", hidden: true},
+		{path: "/reports/lot", hidden: true},
+		{path: "/reports/lot?lot_number=none", hidden: true},
 		{path: "/reports/pieces", hidden: true},
 		{path: "/reports/pieces?to=2024-01-31", hidden: true},
 		{path: "/samples", admin: true, hidden: true},

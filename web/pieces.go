@@ -129,9 +129,9 @@ func showPieces(v *visit) error {
 	return v.show(200, "pieces", "Pieces of "+p.Product.Name, p)
 }
 
-// recorded returns a said for a form that has changed the pieces in stock. The notice begins with the text, and has a
-// form that takes the entry back.
-func recorded(text string) said {
+// recorded returns a function that makes the notice of a form that has changed the pieces in stock. The notice begins
+// with the text, and has a form that takes the entry back.
+func recorded(text string) makeNotice {
 	return func(v *visit, _ *form, answer json.RawMessage) *notice {
 		var assembly struct{ Entries []pieceEntry }
 		var e pieceEntry
@@ -157,9 +157,11 @@ func reversePieces(v *visit) error {
 	}
 	v.r.SetPathValue("part", entry)
 	f := v.sent()
+	var answer json.RawMessage
+	ok, err := v.send(f, "POST", "/api/v1/piece-entries/{part}/reverse", nil, &answer)
 	var e pieceEntry
-	ok, err := v.send(f, "POST", "/api/v1/piece-entries/{part}/reverse", nil, &e)
-	v.tell(&notice{Text: "Taken back: " + v.Signed(e.Pieces) + ", " + v.Count(e.OnHand) + " in stock."})
+	json.Unmarshal(answer, &e) // an answer of the API is valid
+	v.tell((&notice{Text: "Taken back: " + v.Signed(e.Pieces) + ", " + v.Count(e.OnHand) + " in stock."}).warn(answer))
 	return v.then(ok, err, v.here("/products"), func() error { return v.productPage(422, "entry", f) })
 }
 

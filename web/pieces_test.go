@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 )
 
 // The page of a product counts, scraps and adjusts its pieces, each with Undo, and shows the ledger.
@@ -146,6 +146,9 @@ func TestPiecesReport(t *testing.T) {
 	if !strings.HasPrefix(file.header.Get("Content-Type"), "text/csv") || file.text != want {
 		t.Errorf("the file is %v\n%s", file.header, file.text)
 	}
+	b.get(t, "/reports/usage.csv").want(t, 200)
+	tenant.User(t, "admin").Get(t, "/api/v1/audit-log?action=data.exported").Want(200).Shows(map[string]string{
+		"total": "2", "items.0.object_kind": "usage-report", "items.1.object_kind": "pieces-report"})
 	viewer := signIn(t, tenant.User(t, "viewer"))
 	viewer.get(t, "/reports").shows(t, "Pieces")
 	viewer.get(t, "/reports/pieces").shows(t, "6.00 EUR")

@@ -1,10 +1,8 @@
 package web
 
 import (
-	"encoding/csv"
 	"net/url"
 	"strconv"
-	"time"
 
 	"spoolwright/server"
 )
@@ -42,15 +40,7 @@ func (p *piecesReport) query() string {
 }
 
 // Days returns the links to the report of usual days.
-func (p *piecesReport) Days(v view) []option {
-	now := v.Now()
-	link := func(name string, day time.Time) option {
-		return option{"/reports/pieces?to=" + day.Format(time.DateOnly), name}
-	}
-	return []option{{"/reports/pieces", "Now"},
-		link("End of last month", time.Date(now.Year(), now.Month(), 0, 0, 0, 0, 0, time.UTC)),
-		link("End of last year", time.Date(now.Year(), 1, 0, 0, 0, 0, 0, time.UTC))}
-}
+func (p *piecesReport) Days(v view) []option { return usualDays(v, "/reports/pieces") }
 
 // read returns the read of the report.
 func (p *piecesReport) read(v *visit) read {
@@ -74,13 +64,10 @@ func showPiecesReport(v *visit) error {
 // piecesFile sends the report as CSV.
 func piecesFile(v *visit) error {
 	p := &piecesReport{}
-	if err := v.fetch(p.read(v)); err != nil {
+	file, err := v.csvFile("pieces-report", v.fetch(p.read(v)))
+	if err != nil {
 		return err
 	}
-	h := v.w.Header()
-	h.Set("Content-Type", "text/csv; charset=utf-8")
-	h.Set("Content-Disposition", `attachment; filename="pieces.csv"`)
-	file := csv.NewWriter(v.w)
 	file.Write([]string{"product_name", "sku", "on_hand", "unvalued_pieces", "piece_cost", "piece_value"})
 	for _, row := range p.Stock.Items {
 		file.Write([]string{row.Name, row.SKU, strconv.Itoa(row.OnHand), strconv.Itoa(row.Unvalued), string(row.Cost),

@@ -1,6 +1,8 @@
 package web
 
 import (
+	"cmp"
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -140,6 +142,7 @@ var printers = &editor{api: "/api/v1/printers", path: "/printers", noun: "printe
 type printerPage struct {
 	forms   // the forms of slots, named by the numbers of the slots
 	Printer printer
+	Tag     string // the ETag of the printer
 	Queue   queue
 	Ended   struct{ Items []run }
 	Spools  []option      // the spools that can be loaded
@@ -149,7 +152,11 @@ type printerPage struct {
 
 // Load returns the input for the spool of a slot.
 func (p *printerPage) Load(number int) input {
-	return newInput(p.Form(strconv.Itoa(number)), "spool_number", "Spool", "list=spools")
+	f := p.Form(strconv.Itoa(number))
+	if f != p.sent {
+		f.Tag = p.Tag
+	}
+	return newInput(f, "spool_number", "Spool", "list=spools", "value=")
 }
 
 func showPrinter(v *visit) error { return v.printerPage(200, "", nil) }
@@ -163,7 +170,7 @@ func (v *visit) showPrinterWith(status int, name string, f *form, c *connection)
 	p := &printerPage{forms: v.forms(name, f), New: c}
 	var stock struct{ Items []spool }
 	reads := []read{
-		get("/api/v1/printers/{id}", &p.Printer),
+		read{path: "/api/v1/printers/{id}", into: &p.Printer, tag: &p.Tag},
 		get("/api/v1/queue?printer_id={id}", &p.Queue),
 		get("/api/v1/production-runs?printer_id={id}&status=completed,failed,cancelled&limit=10", &p.Ended),
 		get(spoolsInStock, &stock),
@@ -180,12 +187,13 @@ func (v *visit) showPrinterWith(status int, name string, f *form, c *connection)
 }
 
 // load loads a spool into a slot of a printer, or unloads the slot if the spool is nil. Name is the field of the
-// request for the spool.
-func (v *visit) load(f *form, printer, slot, name string, spool any) (bool, error) {
+// request for the spool. The function now returns the present values of the form.
+func (v *visit) load(f *form, printer, slot, name string, spool any, now func() (*form, error)) (bool, error) {
 	if n, err := strconv.Atoi(slot); err != nil || n < 1 || n > 64 || strconv.Itoa(n) != slot {
 		return false, server.ErrNotFound
 	}
-	return v.send(f, http.MethodPut, "/api/v1/printers/"+printer+"/slots/"+slot, map[string]any{name: spool}, nil)
+	return v.change(f, editing{http.MethodPut, "/api/v1/printers/" + printer + "/slots/" + slot,
+		func(*form) map[string]any { return map[string]any{name: spool} }, now, nil})
 }
 
 // tellLoaded sets the notice after a spool was loaded, or a slot was unloaded.
@@ -207,27 +215,51 @@ func loadSlot(v *visit) error {
 		f.Errors["spool_number"] = "Is required."
 		return v.printerPage(422, slot, f)
 	}
-	ok, err := v.load(f, "{id}", slot, "spool_number", spool)
+	ok, err := v.load(f, "{id}", slot, "spool_number", spool, func() (*form, error) {
+		f := v.newForm()
+		var p printer
+		err := v.fetch(read{path: "/api/v1/printers/{id}", into: &p, tag: &f.Tag})
+		for _, l := range p.Loaded {
+			if strconv.Itoa(l.Slot) == slot {
+				f.Values.Set("spool_number", strconv.FormatInt(l.Number, 10))
+			}
+		}
+		return f, err
+	})
+	if number := f.Theirs.Get("spool_number"); number != "" { // the page then has no input for the slot
+		f.Problem = fmt.Sprintf("Somebody else has loaded spool %s into slot %s meanwhile. It stays there.", number, slot)
+		if spool != nil {
+			f.Problem += fmt.Sprintf(" Unload it to load spool %v.", spool)
+		}
+	}
 	v.tellLoaded("slot "+slot, spool != nil)
 	return v.then(ok, err, v.here("/printers"), func() error { return v.printerPage(422, slot, f) })
 }
 
 // loadSpool loads the spool of the page into the slot that the form has chosen. If the form has chosen no slot, it
-// unloads the spool's current slot.
+// unloads the slot that the form has shown.
 func loadSpool(v *visit) error {
 	f := v.sent()
-	at, slot, ok := strings.Cut(f.Values.Get("slot"), " ")
 	var spool any = v.r.PathValue("id")
-	if !ok {
-		at, slot, _ = strings.Cut(f.Values.Get("loaded"), " ")
+	if f.Values.Get("slot") == "" {
 		spool = nil
 	}
-	printer, known := value.ParseID(at)
+	at, slot, _ := strings.Cut(cmp.Or(f.Values.Get("slot"), f.Was.Get("slot")), " ")
+	id, known := value.ParseID(at)
 	if !known {
 		f.Errors["slot"] = "Choose a printer."
 		return v.spoolPage(422, "load", f)
 	}
-	ok, err := v.load(f, printer, slot, "spool_id", spool)
+	// The ETag is that of the printer, so that the spool can still move from another printer before the request.
+	ok, err := v.load(f, id, slot, "spool_id", spool, func() (*form, error) {
+		f := v.newForm()
+		var all struct{ Items []printer }
+		var p printer
+		err := v.fetch(read{path: "/api/v1/printers/" + id, into: &p, tag: &f.Tag}, get(printersByName, &all))
+		_, here := slotOptions(all.Items, v.r.PathValue("id"))
+		f.Values.Set("slot", here.Value)
+		return f, err
+	})
 	v.tellLoaded("slot "+slot, spool != nil)
 	return v.then(ok, err, v.here("/spools"), func() error { return v.spoolPage(422, "load", f) })
 }

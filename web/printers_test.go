@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 )
 
 // A printer is added, loaded by number, by the scanned label and from the page of the spool, maintained and removed.

@@ -2,6 +2,7 @@ package web
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -295,6 +296,7 @@ func (p *productPage) Unmatched() (all []unmatched) {
 }
 
 // setMaterial makes the body of the operation that changes a material of a product to a filament in stock.
+// The field filament has the title of the filament, to compare it with that of the present material.
 func setMaterial(f *form) map[string]any {
 	body := map[string]any{"filament_id": nil, "material_name": nil}
 	for _, name := range []string{"material_type", "material_name", "color"} {
@@ -306,6 +308,19 @@ func setMaterial(f *form) map[string]any {
 		body["diameter_mm"] = json.Number(s)
 	}
 	return body
+}
+
+// materialForm returns the present values of a form that changes a material of a product.
+func materialForm(v *visit) (*form, error) {
+	f := v.newForm()
+	var p product
+	err := v.fetch(read{path: "/api/v1/products/{id}", into: &p, tag: &f.Tag})
+	for _, m := range p.Materials {
+		if m.ID == v.r.PathValue("part") {
+			f.Values.Set("filament", m.Title())
+		}
+	}
+	return f, err
 }
 
 // newMaterial makes the body of the operation that adds a material. If the form names a filament, the material gets
@@ -326,6 +341,7 @@ func (v *visit) IsMissing(n num) bool { return float(n) > 0 }
 type productPage struct {
 	forms
 	Product  product
+	Tag      string // the ETag of the product
 	Tree     partTree
 	Stock    availability
 	Quantity string
@@ -346,8 +362,12 @@ func (v *visit) productPage(status int, name string, f *form) error {
 	if n, err := strconv.Atoi(v.r.URL.Query().Get("quantity")); err == nil && n > 0 && n <= 1_000_000 {
 		p.Quantity = strconv.Itoa(n)
 	}
+	if f != nil && f.Theirs.Has("filament") {
+		f.Problem = fmt.Sprintf("Somebody else has made the material %s meanwhile. It is not replaced by %s.",
+			f.Theirs.Get("filament"), f.Values.Get("filament"))
+	}
 	if err := v.fetch(
-		get("/api/v1/products/{id}", &p.Product),
+		read{path: "/api/v1/products/{id}", into: &p.Product, tag: &p.Tag},
 		get("/api/v1/products/{id}/cost-breakdown", &p.Costs),
 		get("/api/v1/products/{id}/component-tree?limit=200", &p.Tree),
 		get("/api/v1/products/{id}/availability?quantity="+p.Quantity, &p.Stock),
@@ -452,5 +472,5 @@ func putBack(list, text string) func(*visit) error {
 			f.Problem = "This cannot be put back."
 		}
 		return partBody(list, entry)
-	}, says(text))
+	}, showText(text))
 }

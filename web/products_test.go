@@ -4,7 +4,7 @@ import (
 	"net/url"
 	"testing"
 
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 )
 
 // A material that was removed comes back as it was.

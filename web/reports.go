@@ -2,9 +2,9 @@ package web
 
 import (
 	"cmp"
-	"encoding/csv"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -25,6 +25,9 @@ type usageReport struct {
 	Grams, Cost num
 	Wasted      num `json:"wasted_grams"`    // a part of Grams
 	Corrected   num `json:"corrected_grams"` // not a part of Grams
+	Unpriced    num `json:"unpriced_grams"`  // a part of Grams
+	Lost        num `json:"lost_grams"`      // not a part of Grams
+	LostCost    num `json:"lost_cost"`
 	Items       []usageRow
 }
 
@@ -74,11 +77,28 @@ func (u *usageReport) fillDays(today time.Time) {
 
 type wasteReport struct {
 	Grams, Cost num
-	Items       []struct {
+	Unpriced    num `json:"unpriced_grams"`
+	failedPieces
+	Purge     num `json:"purge_grams"`
+	PurgeCost num `json:"purge_cost"`
+	Items     []struct {
 		Reason      string
 		Grams, Cost num
 		Runs        int
 	}
+}
+
+// failedPieces are the good and the failed pieces of runs, with the share of the failed ones.
+type failedPieces struct {
+	Good      int `json:"pieces"`
+	Bad       int `json:"failed_pieces"`
+	PieceRate num `json:"piece_rate"`
+}
+
+// All returns the number of pieces, and BadPercent the failed ones in percent.
+func (f failedPieces) All() int { return f.Good + f.Bad }
+func (f failedPieces) BadPercent() num {
+	return num(strconv.FormatFloat(float(f.PieceRate)*100, 'f', 2, 64))
 }
 
 type usageRow struct {
@@ -90,6 +110,9 @@ type usageRow struct {
 	Wasted    num `json:"wasted_grams"`
 	Corrected num `json:"corrected_grams"`
 	Cost      num
+	Unpriced  num `json:"unpriced_grams"`
+	Lost      num `json:"lost_grams"`
+	LostCost  num `json:"lost_cost"`
 	Remaining num `json:"remaining_grams"`
 	Days      num `json:"days_left"`
 }
@@ -197,18 +220,15 @@ func reports(v *visit) error {
 // usageFile sends the report of usage as CSV.
 func usageFile(v *visit) error {
 	p := &reportsPage{}
-	if err := v.fetch(p.report(v, "usage", "color", &p.Usage)); err != nil {
+	file, err := v.csvFile("usage-report", v.fetch(p.report(v, "usage", "color", &p.Usage)))
+	if err != nil {
 		return err
 	}
-	h := v.w.Header()
-	h.Set("Content-Type", "text/csv; charset=utf-8")
-	h.Set("Content-Disposition", `attachment; filename="usage.csv"`)
-	file := csv.NewWriter(v.w)
 	file.Write([]string{"material_type", "color", "printer_name", "start", "grams", "cost", "wasted_grams",
-		"corrected_grams"})
+		"corrected_grams", "lost_grams", "lost_cost", "unpriced_grams"})
 	for _, row := range p.Usage.Items {
 		file.Write([]string{row.Material, row.Color, row.Printer, row.Start, string(row.Grams), string(row.Cost),
-			string(row.Wasted), string(row.Corrected)})
+			string(row.Wasted), string(row.Corrected), string(row.Lost), string(row.LostCost), string(row.Unpriced)})
 	}
 	file.Flush() // an error means that the client has gone
 	return nil

@@ -13,6 +13,7 @@ import (
 type runFigures struct {
 	ID, Name string
 	Inputs   []input
+	Weighed  string // the question whether the difference was used before the spool was weighed during the run, or ""
 }
 
 // runEvent is an entry of the history of a run.
@@ -192,20 +193,26 @@ func (p *runPage) correct(v *visit) {
 	r := &p.Run
 	p.Correct = p.Form("correct")
 	for i, m := range r.Materials {
+		p.Correct.show(fmt.Sprintf("materials[%d].id", i), m.ID)
 		number := ""
 		if m.Number != 0 {
 			number = strconv.FormatInt(m.Number, 10)
 		}
 		price := p.Correct.rowInput("materials", i, "cost_per_gram", "Price per gram", m.Price, "unit="+v.Currency)
+		weighed := ""
+		if m.WeighedAt != nil {
+			weighed = "The difference was used before the spool was weighed, at " + v.Time(m.WeighedAt)
+		}
 		p.Used = append(p.Used, runFigures{m.ID, m.Name(), []input{
 			p.Correct.rowInput("materials", i, "actual_weight_grams", "Used", m.Actual, "unit=g"), price,
 			newInput(p.Correct, fmt.Sprintf("materials[%d].to_spool_number", i), "Spool number", "list=spools",
-				"value="+number)}})
+				"value="+number)}, weighed})
 	}
 	for i, item := range r.Items {
+		p.Correct.show(fmt.Sprintf("items[%d].id", i), item.ID)
 		p.Made = append(p.Made, runFigures{item.ID, item.Product, []input{
 			p.Correct.rowInput("items", i, "successful_quantity", "Good", item.Successful),
-			p.Correct.rowInput("items", i, "failed_quantity", "Failed", item.Failed)}})
+			p.Correct.rowInput("items", i, "failed_quantity", "Failed", item.Failed)}, ""})
 	}
 	p.Span = []input{
 		newInput(p.Correct, "started_at", "Started", "type=datetime-local", "value="+v.moment(r.StartedAt)),
@@ -221,10 +228,12 @@ func (p *runPage) Pieces(f *form, quantity num) input {
 
 // Of returns the form with the name for the item or material with the id.
 func (p *runPage) Of(name, id string) *form {
-	if id != p.part {
-		return newForm(p.read)
+	if id == p.part {
+		return p.Form(name)
 	}
-	return p.Form(name)
+	other := *p
+	other.sent = nil
+	return other.Form(name)
 }
 
 // IsRefused reports whether the API has refused the form with the name for the item or material with the id.
@@ -246,7 +255,7 @@ func correction(f *form) map[string]any {
 	body := f.changed(field{"started_at", moment}, field{"completed_at", moment},
 		field{"actual_print_time_hours", number})
 	f.putRows(body, "materials", field{"id", text}, field{"actual_weight_grams", number},
-		field{"cost_per_gram", number}, field{"to_spool_number", scanned})
+		field{"cost_per_gram", number}, field{"to_spool_number", scanned}, field{"before_weighing", optionalFlag})
 	f.putRows(body, "items", field{"id", text}, field{"successful_quantity", number}, field{"failed_quantity", number})
 	if len(body) == 0 {
 		f.Problem = "Nothing is different. Change a figure that is wrong."
@@ -268,11 +277,12 @@ func correction(f *form) map[string]any {
 func corrected(v *visit, f *form, answer json.RawMessage) *notice {
 	back := url.Values{"tag": {f.Tag}, "reason": {"Taken back"}}
 	for name := range f.Values {
-		if strings.HasSuffix(name, "].id") { // also of rows without changes, so that there is no gap
+		// Also the ids of rows without changes, so that there is no gap.
+		if strings.HasSuffix(name, "].id") || strings.HasSuffix(name, "].before_weighing") {
 			back.Set(name, f.Values.Get(name))
 		}
 	}
-	said := undone("The run is corrected.", "Undo", "/correct", back)
+	show := withUndo("The run is corrected.", "Undo", "/correct", back)
 	for name := range f.Was {
 		was, now := f.Was.Get(name), f.Values.Get(name)
 		row, key, nested := strings.Cut(name, "].")
@@ -280,7 +290,7 @@ func corrected(v *visit, f *form, answer json.RawMessage) *notice {
 		case was == now || name == "reason":
 			continue
 		case !nested, was == "" && key != "cost_per_gram":
-			said = says("The run is corrected.")
+			show = showText("The run is corrected.")
 		}
 		back.Set(name, was)
 		back.Set("was."+name, now)
@@ -288,17 +298,14 @@ func corrected(v *visit, f *form, answer json.RawMessage) *notice {
 			back.Set(price, f.Was.Get(price))
 		}
 	}
-	return said(v, f, answer)
+	return show(v, f, answer)
 }
 
-// editRun saves the form edit of a run: the printer, the start, the estimated time, the notes, and the reason of a
-// failure.
-func editRun(v *visit) error {
-	f := v.sent()
-	ok, err := v.edit(f, "/api/v1/production-runs/{id}", []field{{"printer_id", text}, {"started_at", moment},
-		{"estimated_print_time_hours", number}, {"notes", text}, {"failure_reason", text}, {"failure_notes", text}})
-	v.tell(&notice{Text: "The run is saved."})
-	return v.then(ok, err, v.here("/runs"), func() error { return v.runPage(422, "edit", f) })
+// runEdit makes the body of the form edit of a run: the printer, the start, the estimated time, the notes, and the
+// reason of a failure.
+func runEdit(f *form) map[string]any {
+	return f.changed(field{"printer_id", text}, field{"started_at", moment}, field{"estimated_print_time_hours", number},
+		field{"notes", text}, field{"failure_reason", text}, field{"failure_notes", text})
 }
 
 func newItem(f *form) map[string]any {
@@ -308,7 +315,7 @@ func newItem(f *form) map[string]any {
 
 func pieces(f *form) map[string]any {
 	f.needs("quantity")
-	return f.body(field{"quantity", number})
+	return f.changed(field{"quantity", number})
 }
 
 func newSpool(f *form) map[string]any {
@@ -318,7 +325,7 @@ func newSpool(f *form) map[string]any {
 
 func exchange(f *form) map[string]any {
 	f.needs("spool_number")
-	body := f.body(field{"spool_number", scanned}, field{"used_grams", number}, field{"until_empty", perhaps})
+	body := f.body(field{"spool_number", scanned}, field{"used_grams", number}, field{"until_empty", optionalFlag})
 	if body["used_grams"] != nil && body["until_empty"] == true {
 		f.Errors["used_grams"] = "Leave it empty if the spool was used until it was empty."
 	}

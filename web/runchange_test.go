@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 )
 
 // newRun creates a run, and returns the path of its page and that of its operations.
@@ -138,7 +138,7 @@ func TestReopenRun(t *testing.T) {
 		shows(t, "Failed: power failure", "Storm")
 	page.submit(t, at+"/edit", "notes", strings.Repeat("x", 10001)).near(t, "notes", "at most 10000 characters")
 	refused := page.submit(t, at+"/reopen", "reason", "Still printing").want(t, 422).
-		shows(t, "MK4 prints something else.")
+		shows(t, "MK4 is printing another run.")
 	c.Post(t, otherAPI+"/cancel", nil).Want(200)
 	refused.submit(t, at+"/reopen").to(t, at).shows(t, "Printing", "Reopened Still printing Before: Failed",
 		"20 g").hides(t, "Correct ")

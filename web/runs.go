@@ -126,6 +126,7 @@ type runMaterial struct {
 	Price    num    `json:"cost_per_gram"`
 
 	ExchangedAt *time.Time `json:"exchanged_at"`
+	WeighedAt   *time.Time `json:"weighed_at"`
 	Number      int64      `json:"-"` // the number of the spool, or 0 if the number is not known
 }
 
@@ -245,14 +246,14 @@ func showRun(v *visit) error {
 // Form returns the form of the page with the name.
 func (p *runPage) Form(name string) *form {
 	f := p.forms.Form(name)
-	if f != p.sent && (name == "edit" || name == "correct") {
+	if f != p.sent && (name == "edit" || name == "correct" || name == "item") {
 		f.Tag = p.tag
 	}
 	return f
 }
 
-// runPage shows a run. If f is not nil, it is a form with the name that the API has refused.
-func (v *visit) runPage(status int, name string, f *form) error {
+// readRun reads the run of the page. If f is not nil, it is a form with the name that the API has refused.
+func (v *visit) readRun(name string, f *form) (*runPage, error) {
 	p := &runPage{forms: v.forms(name, f), Reasons: failureReasons}
 	p.part = v.r.PathValue("part")
 	var stock struct{ Items []spool }
@@ -262,7 +263,7 @@ func (v *visit) runPage(status int, name string, f *form) error {
 		get("/api/v1/production-runs/{id}/check", &p.Check),
 		get("/api/v1/production-runs/{id}/history?limit=20", &p.History),
 		get(spoolsInStock, &stock)); err != nil {
-		return err
+		return nil, err
 	}
 	for _, r := range listed.Items { // one, unless the run was removed meanwhile
 		p.Run.run.Items, p.Run.ItemCount, p.Run.Spools, p.Run.Orders = r.Items, r.ItemCount, r.Spools, r.Orders
@@ -270,19 +271,51 @@ func (v *visit) runPage(status int, name string, f *form) error {
 	p.stock, p.Spools = stock.Items, v.spoolOptions(stock.Items)
 	p.nameSpools()
 	if v.CanWrite() {
-		if err := p.change(v); err != nil {
-			return err
+		return p, p.change(v)
+	}
+	return p, nil
+}
+
+// runForm returns the form with the name of the run of the page, with the present values.
+func runForm(name string) func(*visit) (*form, error) {
+	return func(v *visit) (*form, error) {
+		p, err := v.readRun("", nil)
+		if err != nil {
+			return nil, err
 		}
+		f := p.Form(name)
+		switch {
+		case name == "edit":
+			f = p.Edit
+		case name == "correct" && p.Correct != nil:
+			f = p.Correct
+		}
+		for _, item := range p.Run.Items {
+			if item.ID == p.part {
+				p.Pieces(f, item.Quantity)
+			}
+		}
+		return f, nil
+	}
+}
+
+// runPage shows a run. If f is not nil, it is a form with the name that the API has refused.
+func (v *visit) runPage(status int, name string, f *form) error {
+	p, err := v.readRun(name, f)
+	if err != nil {
+		return err
 	}
 	p.Complete, p.Fail, p.Cancel = p.Form("complete"), p.Form("fail"), p.Form("cancel")
-	end := v.Now()
+	// The form has no time for now: one without seconds could be before a weighing of the same minute.
+	end, shown := v.Now(), ""
 	if p.Run.LikelyEnd != nil && p.Run.LikelyEnd.Before(end) {
 		end = p.Run.LikelyEnd.In(v.zone)
+		shown = end.Format(momentLayout)
 	}
 	p.Times = map[string][2]input{}
 	for name, f := range map[string]*form{"complete": p.Complete, "fail": p.Fail} {
 		p.Times[name] = [2]input{
-			newInput(f, "completed_at", "Ended", "type=datetime-local", "value="+end.Format(momentLayout)),
+			newInput(f, "completed_at", "Ended", "type=datetime-local", "value="+shown, "hint=Now, if empty"),
 			newInput(f, "actual_print_time_hours", "Print time", "type=number", "unit=h",
 				"value="+f.read.text(p.Run.ActualHours), "hint=From start to end, if empty")}
 	}
@@ -369,7 +402,7 @@ var endTime = []field{{"completed_at", moment}, {"actual_print_time_hours", numb
 func completion(f *form) map[string]any {
 	body := f.body(endTime...)
 	f.putRows(body, "materials", field{"id", text}, field{"actual_weight_grams", number},
-		field{"count_outside_use", perhaps})
+		field{"count_outside_use", optionalFlag})
 	f.putRows(body, "items", field{"id", text}, field{"successful_quantity", number}, field{"failed_quantity", number})
 	return body
 }
@@ -377,7 +410,7 @@ func completion(f *form) map[string]any {
 func failure(f *form) map[string]any {
 	body := f.body(append([]field{{"reason", text}, {"notes", text}}, endTime...)...)
 	f.putRows(body, "materials", field{"id", text}, field{"wasted_grams", number},
-		field{"count_outside_use", perhaps})
+		field{"count_outside_use", optionalFlag})
 	return body
 }
 

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 )
 
 // The pages of a run and of the queue say beside the button what has changed, and plan the run again.
@@ -28,7 +28,7 @@ func TestOutdatedRun(t *testing.T) {
 	b.get(t, first).submit(t, first+"/start").to(t, first).shows(t, "Printing").hides(t, "Warnings")
 	b.get(t, second).shows(t, "Wait until the run in progress on MK4 has ended")
 	b.get(t, "/queue").shows(t, "Wait until the run in progress on MK4 has ended").
-		submit(t, second+"/start").want(t, 422).shows(t, "MK4 prints something else.")
+		submit(t, second+"/start").want(t, 422).shows(t, "MK4 is printing another run.")
 	c.Patch(t, "/api/v1/production-runs/"+first[len("/runs/"):], j{"status": "paused"}).Want(200)
 	b.get(t, first).shows(t, "Continue").submit(t, first+"/start").to(t, first).shows(t, "Printing")
 	c.Post(t, "/api/v1/production-runs/"+first[len("/runs/"):]+"/cancel", nil).Want(200)
@@ -36,7 +36,7 @@ func TestOutdatedRun(t *testing.T) {
 
 	// The order needs less.
 	c.Patch(t, order+"/items/"+item, j{"quantity": 1}).Want(200)
-	const reduced = "Order 1001 needs 1 of Product Hook, and its runs have made or will make 2"
+	const reduced = "Order 1001 needs 1 of Product Hook, but its runs have made or will make 2"
 	b.get(t, "/queue").shows(t, reduced+" Plan again")
 	b.get(t, "/printers/"+printer).shows(t, reduced)
 	page := b.get(t, second).shows(t, "First "+reduced)

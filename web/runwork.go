@@ -68,6 +68,10 @@ func confirmRun(v *visit) error {
 			Deducted num
 			Reported num `json:"reported_grams"`
 		} `json:"spools_updated"`
+		Warnings []struct {
+			Code  string
+			Grams num
+		}
 	}
 	var answer json.RawMessage
 	ok, err := v.send(f, "POST", "/api/v1/production-runs/{id}/complete", body, &answer)
@@ -76,7 +80,12 @@ func confirmRun(v *visit) error {
 	for _, s := range done.Spools {
 		grams += float(s.Deducted) + float(s.Reported)
 	}
-	v.tell(undone("Confirmed: "+v.Grams(num(trimFloat(grams)))+" used.", "Reopen", "/reopen", nil)(v, f, answer))
+	for _, w := range done.Warnings {
+		if w.Code == "WEIGHED_SINCE" || w.Code == "WEIGHED_DURING_RUN" { // the spool keeps its weight
+			grams += float(w.Grams)
+		}
+	}
+	v.tell(withUndo("Confirmed: "+v.Grams(num(trimFloat(grams)))+" used.", "Reopen", "/reopen", nil)(v, f, answer))
 	return v.then(ok, err, v.from(v.here("/runs")), func() error { return v.runPage(422, "complete", f) })
 }
 

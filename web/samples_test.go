@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"spoolwright/db"
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 )
 
 // everything returns the answers of all reads of the API without parameters, except those about accounts

@@ -3,7 +3,7 @@ package web_test
 import (
 	"testing"
 
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 )
 
 // What a page shows can be typed into its search, and into that of all pages.

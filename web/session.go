@@ -61,11 +61,14 @@ func (v *visit) recognize() error {
 	if actor, ok := v.site.Auth.Identify(cookie); ok && v.Path() == "/" {
 		v.isAsked = true
 		var stmt *db.Stmt
-		if stmt, v.steps = v.site.Start.Ask(actor.Tenant); stmt != nil {
+		if stmt, v.steps = v.site.Start.Statement(actor.Tenant); stmt != nil {
 			more = append(more, stmt)
 		}
 	}
 	visitor, err := v.site.Auth.Visit(v.r.Context(), cookie, server.Address(v.r), more...)
+	if limited := v.site.server.CountVisit(v.w, v.r, err); limited != nil {
+		return limited
+	}
 	if err != nil {
 		return err
 	}

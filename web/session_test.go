@@ -12,7 +12,7 @@ import (
 	"spoolwright/auth"
 	"spoolwright/db"
 	"spoolwright/server"
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 	"spoolwright/web"
 )
 
@@ -244,6 +244,34 @@ func TestRateLimit(t *testing.T) {
 		t.Errorf("the headers are %v", limited.header)
 	}
 	user.Get(t, "/api/v1/spools").WantError(429, "RATE_LIMIT_EXCEEDED") // pages count as other requests of the user
+}
+
+// Requests with the cookie of a session that has ended count for the address that sends them: who has the cookie of a
+// former session takes no request from the person, nor from others at the same address who are signed in.
+func TestRateLimitOfEndedSession(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	api := newAPI(t, testkit.Options{PerMinute: 3, PerHour: 100, Now: func() time.Time { return now }})
+	user := api.Operator(t)
+	ended := signIn(t, user)
+	cookie := ended.client.Jar.Cookies(ended.url(t, "/"))[0]
+	ended.do(t, "POST", "/sign-out", url.Values{}).want(t, 303)
+	ended.header.Set("Cookie", cookie.Name+"="+cookie.Value)
+	now = now.Add(time.Minute)
+	statuses := map[int]int{}
+	for range 7 {
+		statuses[ended.get(t, "/spools").status]++
+	}
+	if statuses[303] != 3 || statuses[429] != 4 {
+		t.Errorf("7 requests with a former cookie are answered %v, want 3 times 303 and 4 times 429", statuses)
+	}
+	user.Get(t, "/api/v1/spools").Want(200)
+	now = now.Add(time.Minute)
+	again := signIn(t, user)
+	for range 2 {
+		again.get(t, "/spools").want(t, 200)
+		ended.get(t, "/spools")
+	}
 }
 
 // A path that does not exist has a page for browsers, and JSON for other clients.

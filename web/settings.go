@@ -134,15 +134,21 @@ func (v *visit) settingsPage(status int, p *settingsPage) error {
 	return v.show(status, "settings", v.TabName()+" · Settings", p)
 }
 
-// farmFields are the fields of the settings: the time zone, the currency, and the rates for costs.
+// farmFields are the fields of the settings.
 var farmFields = []field{{"time_zone", text}, {"currency", text}, {"labour_hour_cost", number},
 	{"machine_hour_cost", number}, {"machine_power_watts", number}, {"energy_kwh_cost", number},
-	{"failure_rate_percent", number}, {"failure_rate_measured", perhaps},
-	{"assemble_on_delivery", perhaps}, {"second_factor", text}}
+	{"failure_rate_percent", number}, {"failure_rate_measured", optionalFlag},
+	{"sales_tax_percent", number}, {"prices_include_tax", optionalFlag}, {"exchange_rates", rates},
+	{"assemble_on_delivery", optionalFlag}, {"second_factor", text}}
 
 // FactorRules returns the choice of who must have a second factor.
 func (p *settingsPage) FactorRules() []option {
 	return []option{{"optional", "Nobody"}, {"admins", "Admins"}, {"all", "Everybody"}}
+}
+
+// Included returns the choice of what prices are.
+func (p *settingsPage) Included() []option {
+	return []option{{"false", "Are without tax"}, {"true", "Include tax"}}
 }
 
 // Measured returns the choice of the source of the failure rate.

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 )
 
 func TestStockAndReports(t *testing.T) {
@@ -39,7 +39,8 @@ func TestStockAndReports(t *testing.T) {
 	file := b.get(t, "/reports/usage.csv?by=color").want(t, 200)
 	c.Patch(t, "/api/v1/spools/"+spool, j{"remaining_weight_grams": 810}).Want(200)
 	b.get(t, "/reports").shows(t, "Besides, weighing and edits added 10 g.")
-	if !strings.HasPrefix(file.header.Get("Content-Type"), "text/csv") || !strings.Contains(file.text, ",100,2,0,20\n") {
+	if !strings.HasPrefix(file.header.Get("Content-Type"), "text/csv") ||
+		!strings.Contains(file.text, ",100,2,0,20,0,0,0\n") {
 		t.Errorf("the file is %v\n%s", file.header, file.text)
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 )
 
 // A shop is connected on a page of the settings, which shows the address and the secret once.

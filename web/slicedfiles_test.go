@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 )
 
 // upload sends a form with files, each a name and a content.
@@ -179,7 +179,7 @@ func TestRunOfSlicedFile(t *testing.T) {
 	// What is missing is said, and the product of the address stays.
 	other := c.Post(t, "/api/v1/products", j{"name": "Other"}).Want(201).ID()
 	p = b.upload(t, at+"?product="+other, nil, "clips.gcode.3mf", sliced(t, "bambu.gcode.3mf")).want(t, 200).
-		shows(t, "No spool in stock is equal to filament 1 of the file.")
+		shows(t, "No spool in stock matches filament 1 of the file.")
 	testkit.Equal(t, p.form(t, "/runs/new").Get("items[0].product_id"), other, "product")
 	signIn(t, api.Tenant(t).User(t, "viewer")).upload(t, at, nil, "x.gcode", "x").want(t, 403)
 }

@@ -30,12 +30,14 @@ type usage struct {
 	ReversesID   string `json:"reverses_id"`
 	ReversedByID string `json:"reversed_by_id"`
 	MovesID      string `json:"moves_id"`
+	BalancesID   string `json:"balances_id"`
 }
 
 // CanReverse reports whether the page offers to take the entry back. The API also refuses to take back an entry that
 // counts in a run.
 func (u usage) CanReverse() bool {
-	return u.Kind != "created" && u.RunID == "" && u.ReversesID == "" && u.ReversedByID == ""
+	return u.Kind != "created" && u.Kind != "discarded" && u.Kind != "refilled" && u.RunID == "" && u.BalancesID == "" &&
+		u.ReversesID == "" && u.ReversedByID == ""
 }
 
 // CanMove reports whether the page offers to record the entry on another spool: the entry must be use of filament.
@@ -46,7 +48,8 @@ func (u usage) CanMove() bool {
 // What returns the kind of the entry in words.
 func (u usage) What() string {
 	return map[string]string{"created": "Added", "edited": "Edited", "deducted": "Deducted", "run": "Production run",
-		"measured": "Weighed", "printed": "Reported by a printer", "wasted": "Wasted"}[u.Kind]
+		"measured": "Weighed", "printed": "Reported by a printer", "wasted": "Wasted", "discarded": "Rest before the refill",
+		"refilled": "Refilled"}[u.Kind]
 }
 
 // Who returns the name of the user who made the entry, "API key", or "".
@@ -81,7 +84,11 @@ func (p *spoolPage) Form(name string) *form {
 	if f == p.sent {
 		return f
 	}
-	f.Values.Set("slot", p.Here.Value)
+	f.show("slot", p.Here.Value)
+	if name == "refill" {
+		f.Values.Set("net_weight_grams", p.read.text(p.Spool.NetWeight))
+		f.Values.Set("purchase_price", p.read.text(p.Spool.Price))
+	}
 	if name == "move" || name == "archive" {
 		f.Tag = p.Tag
 		f.Values.Set("location", p.Spool.Location)
@@ -102,6 +109,8 @@ func (p *spoolPage) Correction(v view, u usage) string {
 			}
 		}
 		return "Takes back an older entry"
+	case u.BalancesID != "":
+		return "Balances a change of an earlier time, so that the weight stays"
 	case u.MovesID != "":
 		return "Moved here from another spool"
 	}
@@ -135,7 +144,7 @@ func (v *visit) spoolPage(status int, name string, f *form) error {
 		Moving: cmp.Or(v.r.PathValue("part"), v.r.URL.Query().Get("move"))}
 	err := v.fetch(
 		read{path: "/api/v1/spools/{id}", into: &p.Spool, tag: &p.Tag},
-		get("/api/v1/spools/{id}/usage?limit=100", &p.Usage),
+		get("/api/v1/spools/{id}/usage?limit=90", &p.Usage),
 		get("/api/v1/production-runs?spool_id={id}&limit=10", &p.Runs),
 		read{path: "/api/v1/spools", query: query, into: list},
 		customRead("spool", &p.Custom),
@@ -169,12 +178,12 @@ func spoolByNumber(v *visit) error {
 var oneSpool = resource{"/api/v1/spools", "/spools", (*visit).spoolPage}
 
 // editSpool returns the handler of a form on the page of a spool. The form has the name, and changes one field.
-func editSpool(name string, in field, say said) func(*visit) error {
+func editSpool(name string, in field, then makeNotice) func(*visit) error {
 	return func(v *visit) error {
 		f := v.sent()
 		ok, err := v.edit(f, "/api/v1/spools/{id}", []field{in})
 		if ok {
-			v.tell(say(v, f, nil))
+			v.tell(then(v, f, nil))
 		}
 		return v.then(ok, err, v.here("/spools"), func() error { return v.spoolPage(422, name, f) })
 	}
@@ -236,18 +245,29 @@ func weighed(v *visit, _ *form, answer json.RawMessage) *notice {
 		Undo: v.lastChange().undo(v, "measured", s.Remaining)}
 }
 
+// refill returns the body that refills a spool. A price that was deleted in the form is unknown.
+func refill(f *form) map[string]any {
+	body := f.body(field{"net_weight_grams", number}, field{"remaining_weight_grams", number},
+		field{"purchase_price", number}, field{"purchase_date", text}, field{"lot_number", text})
+	if f.Values.Get("purchase_price") == "" {
+		body["purchase_price"] = nil
+	}
+	return body
+}
+
+func refilled(v *visit, _ *form, answer json.RawMessage) *notice {
+	var s spool
+	json.Unmarshal(answer, &s)
+	return &notice{Text: "Refilled " + s.name() + ": " + v.Grams(s.Remaining) + "."}
+}
+
 func reversed(v *visit, _ *form, answer json.RawMessage) *notice {
 	var done struct {
 		Change    num `json:"change_grams"`
 		Remaining num `json:"remaining_weight_grams"`
-		Warnings  []struct{ Detail string }
 	}
 	json.Unmarshal(answer, &done)
-	text := "Taken back: " + v.Change(done.Change) + ", " + v.Grams(done.Remaining) + " left."
-	for _, w := range done.Warnings {
-		text += " " + sentence(w.Detail)
-	}
-	return &notice{Text: text}
+	return &notice{Text: "Taken back: " + v.Change(done.Change) + ", " + v.Grams(done.Remaining) + " left."}
 }
 
 // reverseUsage takes back an entry of the ledger. The page has one form for all entries; the field entry has the id.
@@ -257,7 +277,7 @@ func reverseUsage(v *visit) error {
 		return server.ErrNotFound
 	}
 	v.r.SetPathValue("part", entry)
-	return oneSpool.action("entry", "POST", "/usage/{part}/reverse", nil, reversed)(v)
+	return oneSpool.action("entry", "POST", "/usage/{part}/reverse", nil, withWarnings(reversed))(v)
 }
 
 // moveUsage records an entry of the ledger on another spool. The form has the number of the other spool, typed or
@@ -270,9 +290,10 @@ func moveUsage(v *visit) error {
 		return v.spoolPage(422, "entry", f)
 	}
 	var done struct {
-		Recorded struct {
-			SpoolID string `json:"spool_id"`
-			Change  num    `json:"change_grams"`
+		Reversed, Recorded struct {
+			SpoolID  string `json:"spool_id"`
+			Change   num    `json:"change_grams"`
+			Warnings []struct{ Detail string }
 		}
 	}
 	ok, err := v.send(f, "POST", "/api/v1/spools/{id}/usage/{part}/move",
@@ -280,7 +301,11 @@ func moveUsage(v *visit) error {
 	if problem := f.Errors["spool_number"]; problem != "" {
 		f.Problem = "The entry was not moved. The number: " + problem
 	}
-	v.tell(&notice{Text: fmt.Sprintf("Moved to spool %v: %s.", number, v.Change(done.Recorded.Change)),
+	text := fmt.Sprintf("Moved to spool %v: %s.", number, v.Change(done.Recorded.Change))
+	for _, w := range append(done.Reversed.Warnings, done.Recorded.Warnings...) {
+		text += " " + sentence(w.Detail)
+	}
+	v.tell(&notice{Text: text,
 		Next: []option{{"/spools/" + done.Recorded.SpoolID, fmt.Sprintf("Spool %v", number)}}})
 	return v.then(ok, err, v.here("/spools"), func() error { return v.spoolPage(422, "entry", f) })
 }
@@ -298,7 +323,7 @@ func archived(v *visit, f *form, _ json.RawMessage) *notice {
 	if now == "true" {
 		text = "The spool is archived."
 	}
-	return undone(text, "Undo", "/archive", url.Values{"was.archived": {now}, "archived": {f.Was.Get("archived")}})(
+	return withUndo(text, "Undo", "/archive", url.Values{"was.archived": {now}, "archived": {f.Was.Get("archived")}})(
 		v, f, nil)
 }
 

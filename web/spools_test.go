@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 )
 
 func TestSpoolList(t *testing.T) {
@@ -124,13 +124,13 @@ func TestSpool(t *testing.T) {
 
 	page = b.get(t, at)
 	page.submit(t, at+"/weigh", "gross_grams", "").want(t, 422)
-	page.submit(t, at+"/weigh", "gross_grams", "1.185").want(t, 422).
+	page.submit(t, at+"/weigh", "gross_grams", "1.1850").want(t, 422).
 		shows(t, "Is 1.185 g, but the empty spool weighs 200 g", "The scale shows this weight")
 	ambiguous := page.submit(t, at+"/weigh", "gross_grams", "1,185").want(t, 422).
 		shows(t, "1,185 can be read as 1185 or as 1.185")
 	c.Get(t, path).Shows(map[string]string{"remaining_weight_grams": "450"})
 	ambiguous.submit(t, at+"/weigh", "gross_grams", "1185").to(t, at).shows(t, "985 g")
-	b.get(t, at).submit(t, at+"/weigh", "gross_grams", "1.185").
+	b.get(t, at).submit(t, at+"/weigh", "gross_grams", "1.1850").
 		submit(t, at+"/weigh", "confirmed", "true").to(t, at)
 	c.Get(t, path).Shows(map[string]string{"remaining_weight_grams": "0"})
 	b.get(t, at).submit(t, at+"/weigh", "gross_grams", "600").to(t, at).shows(t, "400 g", "Weighed")

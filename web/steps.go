@@ -4,11 +4,12 @@ import (
 	"cmp"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 
 	"spoolwright/db"
-	"spoolwright/start"
+	"spoolwright/web/start"
 )
 
 // firstSteps are the first steps of a new farm, on Today.
@@ -37,7 +38,7 @@ func (v *visit) firstSteps(place *form) (*firstSteps, error) {
 	if !v.CanWrite() {
 		return nil, nil
 	}
-	steps, err := v.site.Start.Told(v.Actor.Tenant, v.steps), error(nil)
+	steps, err := v.site.Start.Shown(v.Actor.Tenant, v.steps), error(nil)
 	if !v.isAsked { // Today answers a form
 		steps, err = v.site.Start.Steps(db.As(v.r.Context(), v.Actor))
 	}
@@ -67,6 +68,7 @@ func (v *visit) firstSteps(place *form) (*firstSteps, error) {
 		f.Form = v.newForm()
 		f.Form.Values.Set("time_zone", cmp.Or(zone, "UTC"))
 		f.Form.Values.Set("currency", currency)
+		f.Form.Was = url.Values{"time_zone": {v.TimeZone}, "currency": {v.Currency}}
 		f.GuessesZone = v.TimeZone == "UTC"
 	}
 	return f, nil
@@ -113,7 +115,19 @@ func confirmPlace(v *visit) error {
 	f := v.sent()
 	ok, err := v.edit(f, "/api/v1/settings", farmFields[:2])
 	v.tell(&notice{Text: "The time zone and the currency are saved."})
-	return v.then(ok, err, "/", func() error { return v.today(422, f) })
+	return v.then(ok, err, "/", func() error {
+		if len(f.Theirs) == 0 {
+			return v.today(422, f)
+		}
+		now, err := v.formOf("/api/v1/settings") // Today no longer asks
+		if err != nil {
+			return err
+		}
+		for name := range now.Values {
+			f.show(name, now.Values.Get(name))
+		}
+		return v.settingsPage(422, &settingsPage{Form: f})
+	})
 }
 
 func hideSteps(v *visit) error {

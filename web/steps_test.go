@@ -4,7 +4,7 @@ import (
 	"net/url"
 	"testing"
 
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 )
 
 // A new farm shows its first steps. Each is ticked off when it is done, and the last one takes the block away.

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 )
 
 // openStream opens a stream of changes in a connection of its own, which reads with little memory.

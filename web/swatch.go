@@ -6,14 +6,16 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"spoolwright/inventory/colors"
 )
 
 // newSwatch returns the picture of colors: a ring of equal parts. It ignores colors that do not have the form #RRGGBB.
 // Without a color, the picture has the one that the name means, until somebody sets a color.
 // Rows of lists contain the picture, so that Go writes its HTML, as for newBar: see rows.
-func newSwatch(name string, translucent bool, colors ...string) template.HTML {
+func newSwatch(name string, translucent bool, codes ...string) template.HTML {
 	var known []string
-	for _, hex := range colors {
+	for _, hex := range codes {
 		if len(hex) == len("#RRGGBBAA") {
 			hex = hex[:len("#RRGGBB")]
 		}
@@ -22,7 +24,7 @@ func newSwatch(name string, translucent bool, colors ...string) template.HTML {
 		}
 	}
 	if len(known) == 0 {
-		if guess := guessColor(name); guess != "" {
+		if guess := colors.Guess(name); guess != "" {
 			known = []string{guess}
 		}
 	}

@@ -29,12 +29,13 @@ func templateOf(name string) *template.Template {
 
 // functions are the functions of templates that do not depend on the visitor.
 var functions = template.FuncMap{
-	"label":   label,
-	"mark":    newMark,
-	"inc":     func(i int) int { return i + 1 },
-	"input":   newInput,
-	"options": writeOptions,
-	"choose":  func(in input, options []option) input { in.Options = options; return in },
+	"label":    label,
+	"mark":     newMark,
+	"positive": func(n num) bool { return float(n) > 0 },
+	"inc":      func(i int) int { return i + 1 },
+	"input":    newInput,
+	"options":  writeOptions,
+	"choose":   func(in input, options []option) input { in.Options = options; return in },
 }
 
 // view is the data of a template.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 )
 
 // The page Today and the board start and confirm a run with one click. A run of which something is not known is

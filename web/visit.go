@@ -8,7 +8,7 @@ import (
 
 	"spoolwright/auth"
 	"spoolwright/server"
-	"spoolwright/start"
+	"spoolwright/web/start"
 )
 
 // visit is a request for a page.

@@ -5,6 +5,7 @@ package web
 
 import (
 	"cmp"
+	"encoding/csv"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -12,10 +13,10 @@ import (
 	"time"
 
 	"spoolwright/auth"
-	"spoolwright/mail"
 	"spoolwright/server"
-	"spoolwright/start"
+	"spoolwright/server/mail"
 	"spoolwright/value"
+	"spoolwright/web/start"
 )
 
 // Config configures New.
@@ -78,11 +79,12 @@ var pages = slices.Concat([]page{
 	{"POST /spools/removal", server.Write, removeSpools},
 	{"GET /spools/{id}", server.Read, spools.orRemoved(showSpool)},
 	{"POST /spools/{id}/weigh", server.Write,
-		oneSpool.action("weigh", "POST", "/measure", values(field{"gross_grams", number}, field{"confirmed", perhaps}),
-			weighed)},
+		oneSpool.action("weigh", "POST", "/measure", values(field{"gross_grams", number}, field{"confirmed", optionalFlag},
+			field{"full", optionalFlag}), weighed)},
 	{"POST /spools/{id}/deduct", server.Write,
 		oneSpool.action("deduct", "POST", "/deduct", values(field{"weight_grams", number}, field{"reason", text}),
 			deducted)},
+	{"POST /spools/{id}/refill", server.Write, oneSpool.action("refill", "POST", "/refill", refill, refilled)},
 	{"POST /spools/{id}/usage/reverse", server.Write, reverseUsage},
 	{"POST /spools/{id}/usage/{part}/move", server.Write, moveUsage},
 	{"POST /spools/{id}/move", server.Write, editSpool("move", field{"location", text}, moved)},
@@ -102,7 +104,7 @@ var pages = slices.Concat([]page{
 	{"GET /printers", server.Read, printerList.show},
 	{"GET /printers/{id}", server.Read, printers.orRemoved(showPrinter)},
 	{"POST /printers/{id}/maintained", server.Write,
-		onePrinter.action("maintained", "POST", "/maintained", nil, says("The hours count from 0."))},
+		onePrinter.action("maintained", "POST", "/maintained", nil, showText("The hours count from 0."))},
 	{"POST /printers/{id}/slots/{number}", server.Write, loadSlot},
 	{"POST /printers/{id}/key", server.Admin, connectPrinter},
 	{"POST /printers/{id}/key/{part}/revoke", server.Admin, disconnectPrinter},
@@ -115,7 +117,7 @@ var pages = slices.Concat([]page{
 	{"GET /products/{id}/picture", server.Read, showPicture},
 	{"POST /products/{id}/picture", server.Write, setPicture},
 	{"POST /products/{id}/picture/remove", server.Write,
-		oneProduct.action("picture", "DELETE", "/picture", nil, says("The picture is removed."))},
+		oneProduct.action("picture", "DELETE", "/picture", nil, showText("The picture is removed."))},
 	{"GET /products/{id}", server.Read, products.orRemoved(showProduct)},
 	{"GET /products/{id}/pieces", server.Read, products.orRemoved(showPieces)},
 	{"POST /products/{id}/pieces/reverse", server.Write, reversePieces},
@@ -130,11 +132,12 @@ var pages = slices.Concat([]page{
 	{"POST /products/{id}/disassemble", server.Write, oneProduct.action("disassemble", "POST", "/disassemble",
 		values(field{"quantity", number}), recorded("Taken apart"))},
 	{"POST /products/{id}/recalculate", server.Write,
-		oneProduct.action("costs", "POST", "/recalculate", nil, says("The costs are those of current prices."))},
+		oneProduct.action("costs", "POST", "/recalculate", nil, showText("The costs are those of current prices."))},
 	{"POST /products/{id}/materials", server.Write,
-		oneProduct.action("materials", "POST", "/materials", newMaterial, says("The material is added."))},
+		oneProduct.action("materials", "POST", "/materials", newMaterial, showText("The material is added."))},
 	{"POST /products/{id}/materials/{part}/set", server.Write,
-		oneProduct.action("part", "PATCH", "/materials/{part}", setMaterial, says("The material is changed."))},
+		oneProduct.edit("part", "PATCH", "/materials/{part}", setMaterial, materialForm,
+			showText("The material is changed."))},
 	{"POST /products/{id}/materials/{part}/remove", server.Write,
 		removePart("materials", "The material is removed.")},
 	{"POST /products/{id}/materials/back", server.Write, putBack("materials", "The material is back.")},
@@ -142,7 +145,7 @@ var pages = slices.Concat([]page{
 	{"POST /products/{id}/plates/{part}/remove", server.Write, removePlate},
 	{"POST /products/{id}/plates/{part}/back", server.Write, putPlateBack},
 	{"POST /products/{id}/components", server.Write, oneProduct.action("components", "POST", "/components",
-		values(field{"component_product_id", text}, field{"quantity", number}), says("The component is added."))},
+		values(field{"component_product_id", text}, field{"quantity", number}), showText("The component is added."))},
 	{"POST /products/{id}/components/{part}/remove", server.Write,
 		removePart("components", "The component is removed.")},
 	{"POST /products/{id}/components/back", server.Write, putBack("components", "The component is back.")},
@@ -159,55 +162,65 @@ var pages = slices.Concat([]page{
 	{"POST /runs/{id}/confirm", server.Write, confirmRun},
 	{"POST /runs/{id}/replan", server.Write, replanRun},
 	{"POST /runs/{id}/complete", server.Write, oneRun.action("complete", "POST", "/complete", completion,
-		undone("The run is confirmed.", "Reopen", "/reopen", nil))},
+		withWarnings(withUndo("The run is confirmed.", "Reopen", "/reopen", nil)))},
 	{"POST /runs/{id}/fail", server.Write, oneRun.action("fail", "POST", "/fail", failure,
-		undone("The run has failed.", "Reopen", "/reopen", nil))},
+		withWarnings(withUndo("The run has failed.", "Reopen", "/reopen", nil)))},
 	{"POST /runs/{id}/fail-and-replan", server.Write, failAndReplan},
 	{"POST /runs/{id}/cancel", server.Write, oneRun.action("cancel", "POST", "/cancel", failure,
-		undone("The run is cancelled.", "Reopen", "/reopen", nil))},
+		withWarnings(withUndo("The run is cancelled.", "Reopen", "/reopen", nil)))},
 	{"POST /runs/{id}/reopen", server.Write, oneRun.action("reopen", "POST", "/reopen", values(field{"reason", text}),
-		says("The run is open again."))},
+		withWarnings(showText("The run is open again."), "WEIGHED_SINCE", "COUNTED_SINCE"))},
 	{"POST /runs/{id}/correct", server.Write,
-		oneRun.action("correct", "POST", "/correct", correction, corrected)},
-	{"POST /runs/{id}/edit", server.Write, editRun},
+		oneRun.edit("correct", "POST", "/correct", correction, runForm("correct"), withWarnings(corrected))},
+	{"POST /runs/{id}/edit", server.Write, oneRun.edit("edit", "PATCH", "", runEdit, runForm("edit"),
+		withWarnings(showText("The run is saved."), "WEIGHED_SINCE", "COUNTED_SINCE"))},
 	{"POST /runs/{id}/items", server.Write,
-		oneRun.action("items", "POST", "/items", newItem, says("The product is added."))},
+		oneRun.action("items", "POST", "/items", newItem, withWarnings(showText("The product is added.")))},
 	{"POST /runs/{id}/items/{part}", server.Write,
-		oneRun.action("item", "PATCH", "/items/{part}", pieces, says("The pieces are changed."))},
+		oneRun.edit("item", "PATCH", "/items/{part}", pieces, runForm("item"),
+			withWarnings(showText("The pieces are changed.")))},
 	{"POST /runs/{id}/items/{part}/remove", server.Write,
-		oneRun.action("part", "DELETE", "/items/{part}", nil, says("The product is removed."))},
+		oneRun.action("part", "DELETE", "/items/{part}", nil, showText("The product is removed."))},
 	{"POST /runs/{id}/materials", server.Write,
-		oneRun.action("materials", "POST", "/materials", newSpool, says("The spool is added."))},
+		oneRun.action("materials", "POST", "/materials", newSpool, showText("The spool is added."))},
 	{"POST /runs/{id}/materials/{part}/exchange", server.Write, oneRun.action("exchange", "POST",
-		"/materials/{part}/exchange", exchange, says("The run goes on with the next spool."))},
+		"/materials/{part}/exchange", exchange, showText("The run goes on with the next spool."))},
 	{"POST /runs/{id}/materials/{part}/remove", server.Write,
-		oneRun.action("part", "DELETE", "/materials/{part}", nil, says("The spool is removed from the run."))},
+		oneRun.action("part", "DELETE", "/materials/{part}", nil, showText("The spool is removed from the run."))},
 
 	{"GET /orders", server.Read, orderList.show},
 	{"GET /orders/{id}", server.Read, orders.orRemoved(showOrder)},
 	{"GET /orders/{id}/plan", server.Write, showPlan},
 	{"POST /orders/{id}/plan", server.Write, createPlan},
 	{"POST /orders/{id}/items/{part}/print", server.Write, printItem},
-	{"POST /orders/{id}/cancel", server.Write, orderState("cancel", "/cancel", "The order is cancelled.", nil)},
-	{"POST /orders/{id}/complete", server.Write,
-		orderState("complete", "/complete", "The order is done.", delivered)},
+	{"POST /orders/{id}/cancel", server.Write, oneOrder.action("cancel", "POST", "/cancel", nil,
+		orderEnded("The order is cancelled."))},
+	{"POST /orders/{id}/complete", server.Write, oneOrder.edit("complete", "POST", "/complete", delivered,
+		orderForm("complete"), withWarnings(orderEnded("The order is done."), "COUNTED_SINCE"))},
+	{"POST /orders/{id}/close", server.Write, closeOrder},
 	{"POST /orders/{id}/deliver", server.Write, oneOrder.action("deliver", "POST", "/deliver", delivery, shipped)},
 	{"POST /orders/{id}/deliveries/back", server.Write, takeDeliveriesBack},
 	{"POST /orders/{id}/open", server.Write,
-		oneOrder.action("open", "PATCH", "", values(field{"status", text}), says("The order is open again."))},
+		oneOrder.action("open", "PATCH", "", values(field{"status", text}),
+			withWarnings(showText("The order is open again."), "COUNTED_SINCE"))},
 	{"POST /orders/{id}/items", server.Write, oneOrder.action("items", "POST", "/items",
 		values(field{"product_id", text}, field{"quantity", number}, field{"unit_price", number}), itemAdded)},
-	{"POST /orders/{id}/items/{part}", server.Write, editItem},
+	{"POST /orders/{id}/items/{part}", server.Write, oneOrder.edit("item", "PATCH", "/items/{part}", itemEdit,
+		orderForm("item"), itemChanged)},
 	{"POST /orders/{id}/lines/{part}", server.Write, assignLine},
 	{"POST /orders/{id}/items/{part}/remove", server.Write, oneOrder.action("part", "DELETE", "/items/{part}", nil,
-		undone("The item is removed.", "Undo", "/restore", nil))},
+		withUndo("The item is removed.", "Undo", "/restore", nil))},
 	{"POST /orders/{id}/items/{part}/restore", server.Write, oneOrder.action("part", "POST", "/items/{part}/restore", nil,
-		says("The item is back."))},
+		showText("The item is back."))},
 
 	{"GET /stock", server.Read, levelList.show},
 	{"GET /reports", server.Read, reports},
 	{"GET /reports/usage.csv", server.Read, usageFile},
 	{"GET /reports/margins", server.Read, margins},
+	{"GET /reports/filament", server.Read, showFilamentReport},
+	{"GET /reports/filament.csv", server.Read, filamentFile},
+	{"GET /reports/lot", server.Read, showLotReport},
+	{"GET /reports/lot.csv", server.Read, lotFile},
 	{"GET /reports/pieces", server.Read, showPiecesReport},
 	{"GET /reports/pieces.csv", server.Read, piecesFile},
 
@@ -238,14 +251,14 @@ var pages = slices.Concat([]page{
 	{"POST /settings/webhooks", server.Admin, createWebhook},
 	{"GET /settings/webhooks/{id}", server.Admin, showWebhook},
 	{"POST /settings/webhooks/{id}/test", server.Admin,
-		oneWebhook.action("test", "POST", "/test", nil, says("A test event is sent."))},
+		oneWebhook.action("test", "POST", "/test", nil, showText("A test event is sent."))},
 	{"POST /settings/webhooks/{id}/enable", server.Admin,
-		oneWebhook.action("enable", "PATCH", "", disabled(false), says("The webhook is enabled."))},
+		oneWebhook.action("enable", "PATCH", "", disabled(false), showText("The webhook is enabled."))},
 	{"POST /settings/webhooks/{id}/disable", server.Admin,
-		oneWebhook.action("disable", "PATCH", "", disabled(true), says("The webhook is disabled."))},
+		oneWebhook.action("disable", "PATCH", "", disabled(true), showText("The webhook is disabled."))},
 	{"POST /settings/webhooks/{id}/remove", server.Admin, removeWebhook},
 	{"POST /settings/webhooks/{id}/deliveries/{part}", server.Admin,
-		oneWebhook.action("deliver", "POST", "/deliveries/{part}/redeliver", nil, says("The event is sent again."))},
+		oneWebhook.action("deliver", "POST", "/deliveries/{part}/redeliver", nil, showText("The event is sent again."))},
 }, spools.changes(server.Write), printers.pages(server.Write), filaments.pages(server.Write),
 	vendors.pages(server.Write), products.pages(server.Write), orders.pages(server.Write), levels.pages(server.Write),
 	spools.restores(), printers.restores(), filaments.restores(), vendors.restores(), products.restores(),
@@ -278,10 +291,11 @@ func New(c Config) func(*server.Server) *server.Site {
 		result := &server.Site{Identify: w.identify, Fail: w.fail}
 		for _, p := range pages {
 			result.Pages = append(result.Pages, server.SitePage{Pattern: p.pattern, Serve: w.handler(p),
-				Picture: p.pattern == "GET /products/{id}/picture", Limit: bodies[p.pattern]})
+				Public: p.access == server.Public, Picture: p.pattern == "GET /products/{id}/picture",
+				Limit: bodies[p.pattern]})
 		}
 		for _, a := range assets {
-			result.Pages = append(result.Pages, server.SitePage{Pattern: "GET " + a.address, Asset: true, Serve: a.serve})
+			result.Assets = append(result.Assets, server.SitePage{Pattern: "GET " + a.address, Serve: a.serve})
 		}
 		return result
 	}
@@ -339,6 +353,22 @@ func (s *site) fail(w http.ResponseWriter, r *http.Request, e *server.Error) {
 	if err := v.show(status, "error", title, detail); err != nil {
 		http.Error(w, detail, status) // the templates are part of the program: not reached
 	}
+}
+
+// csvFile begins a CSV file of what a page shows, named after the resources, with an entry in the audit log. Err is the
+// error of reading them.
+func (v *visit) csvFile(resources string, err error) (*csv.Writer, error) {
+	if err == nil {
+		err = v.site.Auth.Exported(v.r.Context(), v.Visitor, resources)
+	}
+	if err != nil {
+		return nil, err
+	}
+	name, _ := strings.CutSuffix(resources, "-report")
+	h := v.w.Header()
+	h.Set("Content-Type", "text/csv; charset=utf-8")
+	h.Set("Content-Disposition", `attachment; filename="`+name+`.csv"`)
+	return csv.NewWriter(v.w), nil
 }
 
 // lists are the lists to which the page of an error leads, by the entries of the navigation.

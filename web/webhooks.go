@@ -132,7 +132,7 @@ func createWebhook(v *visit) error {
 		body["url"] = "mailto:" + to
 	}
 	body["events"] = append([]string{}, l.Form.Values["events"]...)
-	l.Form.Values["events"] = body["events"].([]string) // the form must have events, so that refuse shows their problem
+	l.Form.Values["events"] = body["events"].([]string) // keepProblems shows the problem of values that the form has
 	ok, err := v.send(l.Form, "POST", "/api/v1/webhooks", body, &l.New)
 	switch {
 	case err != nil:

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"spoolwright/app"
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 )
 
 // The form of webhooks has a box for each event, and a name for each kind of receiver.

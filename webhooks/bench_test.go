@@ -23,7 +23,7 @@ import (
 	"spoolwright/orders"
 	"spoolwright/production"
 	"spoolwright/server"
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 	"spoolwright/value"
 	"spoolwright/webhooks"
 )

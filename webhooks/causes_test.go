@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 )
 
 // TestCauses checks that everything that causes an event causes it once, and that groups of types select webhooks. The

@@ -118,7 +118,7 @@ func readDisabled(id string, disabled *bool) *db.Stmt {
 	return db.SQL(`select disabled_at is not null from webhooks where id = $1`, id).Into(disabled)
 }
 
-// pending returns the delivery that a write has made pending. The argument err is the error of the write.
+// pending returns the delivery that a write made pending. err is the error of the write.
 func pending(webhook, delivery *db.Stmt, disabled *bool, err error) ([]byte, error) {
 	if err = server.Found(webhook, err); err == nil && *disabled {
 		err = errDisabled
@@ -128,8 +128,8 @@ func pending(webhook, delivery *db.Stmt, disabled *bool, err error) ([]byte, err
 
 var redeliverDoc = &server.Doc{
 	ID: "redeliverWebhookDelivery", Tag: tag, Summary: "Redeliver an event",
-	Description: "Sends the event again at once, also if it was delivered, with the same `webhook-id`. Failed " +
-		"tries are repeated as if the event were new.",
+	Description: "Sends the event again at once, even if it was delivered, with the same `webhook-id`. Failed tries " +
+		"are repeated as for a new event.",
 	Errors: []*server.Error{errDisabled},
 }
 

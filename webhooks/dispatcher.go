@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"slices"
-	"sync"
 	"time"
 
 	"spoolwright/db"
@@ -18,8 +17,7 @@ const (
 	maxParallel = 4   // tries of one webhook at a time, in all instances together
 	maxLoad     = 32  // deliveries that are loaded at a time
 	maxTurn     = 10 * time.Second
-	hangsAfter  = time.Second           // without a response
-	claimPause  = 20 * time.Millisecond // the minimum pause between two looks at the queue
+	hangsAfter  = time.Second // without a response
 	flushAfter  = 200 * time.Millisecond
 )
 
@@ -32,51 +30,30 @@ var schedule = []time.Duration{
 // Run delivers events until ctx ends. Then it starts no further tries, waits for running tries for at most Grace, and
 // returns.
 //
-// Run claims webhooks with due deliveries from the queue: immediately after a transaction of this instance has added
-// deliveries, and otherwise every two seconds. A worker holds the lease of its webhook, so that no other instance
-// sends the deliveries of the webhook.
+// A worker of a webhook holds the lease of the webhook, so that no other instance sends its deliveries.
 func (s *Service) Run(ctx context.Context) {
 	go s.maintain(ctx)
 	sending, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	context.AfterFunc(ctx, func() { time.AfterFunc(s.Grace, cancel) })
-	var workers sync.WaitGroup
-	defer workers.Wait()
-	failed := false
-	for ctx.Err() == nil {
-		claimed := time.Now()
-		most, except := s.room()
-		items, err := s.DB.Claim(ctx, db.Webhook, s.holder, most, s.Lease, except...)
-		if err != nil && !failed && ctx.Err() == nil {
-			s.Log.Warn("cannot look for due webhooks; trying again", "error", err)
-		}
-		failed = err != nil
-		added := 0
-		for _, item := range items {
-			if w := s.admit(item, claimed); w != nil {
-				added++
-				workers.Go(func() {
-					for w != nil {
-						w.run(ctx, sending)
-						w = s.end(w)
-					}
-				})
-			}
-		}
-		if added == 0 || added < most {
-			pause := time.NewTimer(s.Poll - time.Duration(rand.Int64N(int64(s.Poll)/4)))
-			select {
-			case <-ctx.Done():
-			case <-pause.C:
-			case <-s.DB.Queued():
-			case <-s.freed:
-			}
-			pause.Stop()
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(claimPause):
-		}
+	queue := db.Worker{DB: s.DB, Log: s.Log, Kind: db.Webhook, Active: s.Active, Poll: s.Poll, Lease: s.Config.Lease,
+		Room: s.room,
+		Handle: func(ctx context.Context, l *db.Lease) (*float64, error) {
+			w := newWorker(s, l)
+			s.setActive(w, true)
+			defer s.setActive(w, false)
+			return w.run(ctx, sending)
+		}}
+	queue.Run(ctx)
+}
+
+func (s *Service) setActive(w *worker, active bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if active {
+		s.active[w] = struct{}{}
+	} else {
+		delete(s.active, w)
 	}
 }
 
@@ -87,28 +64,28 @@ func (s *Service) count() int {
 	return len(s.active)
 }
 
-// room returns how many workers may be added, and the tenants whose webhooks must not get one. When half of all
-// workers are in use, tenants with hanging receivers get no further workers. If there is no room for another worker,
-// room interrupts workers with hanging receivers until at most half of all workers have one. Each time, it chooses the
-// tenant with the most such workers, and of them the worker that has waited longest.
-func (s *Service) room() (most int, except []string) {
+// room returns the number of workers that may be added to the active ones, and the tenants whose webhooks must not get
+// one. When half of all workers are in use, tenants with hanging receivers get no further workers. If there is no room
+// for another worker, room interrupts workers with hanging receivers until at most half of all workers have one. Each
+// time, it chooses the tenant with the most such workers, and of them the worker that has waited longest.
+func (s *Service) room(active int) (free int, except []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if n := s.Active/2 - len(s.active); n > 0 {
+	if n := s.Active/2 - active; n > 0 {
 		return n, nil
 	}
 	hanging := map[string][]*worker{} // by tenant
 	excess := -s.Active / 2
-	for _, w := range s.active {
+	for w := range s.active {
 		if !w.waiting.IsZero() && time.Since(w.waiting) > hangsAfter {
-			hanging[w.tenant] = append(hanging[w.tenant], w)
+			hanging[w.Tenant] = append(hanging[w.Tenant], w)
 			excess++
 		}
 	}
 	except = slices.Collect(maps.Keys(hanging))
-	most = s.Active - len(s.active)
-	if most > 0 {
-		return most, except
+	free = s.Active - active
+	if free > 0 {
+		return free, except
 	}
 	for _, workers := range hanging {
 		slices.SortFunc(workers, func(a, b *worker) int { return a.waiting.Compare(b.waiting) })
@@ -116,93 +93,30 @@ func (s *Service) room() (most int, except []string) {
 	if excess > 0 && time.Since(s.warned) >= time.Minute {
 		s.warned = time.Now()
 		s.Log.Warn("too many receivers of webhooks hang: ending the requests that have waited longest",
-			"webhooks", len(s.active), "hanging", excess+s.Active/2, "tenants", len(hanging))
+			"webhooks", active, "hanging", excess+s.Active/2, "tenants", len(hanging))
 	}
 	for ; excess > 0; excess-- {
 		tenant := slices.MaxFunc(except, func(a, b string) int { return len(hanging[a]) - len(hanging[b]) })
 		hanging[tenant][0].interrupt()
 		hanging[tenant] = hanging[tenant][1:]
 	}
-	return most, except
-}
-
-// admit returns a new worker for an item that was just leased, or nil if a worker for the item exists.
-func (s *Service) admit(item db.QueueItem, leased time.Time) *worker {
-	key := db.QueueItem{Tenant: item.Tenant, ID: item.ID}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	w := s.active[key]
-	switch {
-	case w != nil:
-		if item.Fresh { // the worker has released its lease, or the lease has expired, and the worker is about to end
-			w.again = leased
-		}
-		select {
-		case w.more <- struct{}{}:
-		default:
-		}
-		return nil
-	case !item.Fresh:
-		return nil
-	}
-	w = newWorker(s, key, leased)
-	s.active[key] = w
-	return w
-}
-
-// end removes a worker that has ended. If the item was leased again meanwhile, end returns a new worker for it. If all
-// workers or exactly half of them were in use, end wakes Run, because room can now return more.
-func (s *Service) end(w *worker) *worker {
-	key := db.QueueItem{Tenant: w.tenant, ID: w.id}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !w.again.IsZero() {
-		w = newWorker(s, key, w.again)
-		s.active[key] = w
-		return w
-	}
-	if n := len(s.active); n == s.Active || n == s.Active/2 {
-		select {
-		case s.freed <- struct{}{}:
-		default:
-		}
-	}
-	delete(s.active, key)
-	return nil
-}
-
-// write runs a transaction of the dispatcher. The number of concurrent transactions is limited, so that they leave
-// connections to requests.
-func (w *worker) write(ctx context.Context, stmts ...*db.Stmt) error {
-	return w.writeIn(ctx, w.slots, stmts)
-}
-
-func (s *Service) writeIn(ctx context.Context, slots chan struct{}, stmts []*db.Stmt) error {
-	slots <- struct{}{}
-	defer func() { <-slots }()
-	return s.DB.Write(ctx, stmts...)
+	return free, except
 }
 
 // worker delivers the events of one webhook while it holds the lease of the webhook.
 type worker struct {
 	*Service
-	tenant, id string
-	more       chan struct{} // receives a value when the webhook has new deliveries
-	again      time.Time     // when the item was leased again; set under the mutex
-	waiting    time.Time     // since when the receiver has not answered; zero if no request waits; set under the mutex
-	requests   context.Context
-	interrupt  context.CancelFunc // ends requests
-	results    chan []result      // of one request or e-mail
+	*db.Lease
+	waiting   time.Time // since when the receiver has not answered; zero if no request waits; set under the mutex
+	requests  context.Context
+	interrupt context.CancelFunc // ends requests
+	results   chan result
 
-	leased time.Time // when the lease was last renewed
-	began  time.Time
 	receiver
-	bound   context.Context // for statements: ends only with the program
-	look    bool            // whether due deliveries may exist that are not loaded
-	next    any             // seconds until a delivery is due, as release expects it
-	lost    bool            // another instance has the lease
-	started bool            // whether record has run
-	failing bool            // whether failing_since is set, as far as the worker knows
+	look    bool     // whether due deliveries may exist that are not loaded
+	next    *float64 // seconds until a delivery is due; nil if none is pending
+	started bool     // whether record has run
+	failing bool     // whether failing_since is set, as far as the worker knows
 	loaded  []due
 	running map[string]bool
 	done    []result // not recorded yet
@@ -211,13 +125,12 @@ type worker struct {
 
 // receiver is the destination of the events of a webhook.
 type receiver struct {
-	url         string
-	format      Format
-	farm        string   // the name of the tenant
-	currency    string   // of the tenant, or ""
-	secrets     [][]byte // of the format standard; otherwise the token
-	problem     string   // why no request or e-mail can be sent
-	noRecipient bool     // the problem is that nobody has the address who may get e-mails
+	url      string
+	format   Format
+	farm     string   // the name of the tenant
+	currency string   // of the tenant, or ""
+	secrets  [][]byte // of the format standard; otherwise the token
+	problem  string   // why no request or e-mail can be sent
 }
 
 // due is a delivery that is due.
@@ -238,135 +151,104 @@ type result struct {
 	dropped bool // the try does not count: the service stopped, or the receiver had little time
 }
 
-func newWorker(s *Service, item db.QueueItem, leased time.Time) *worker {
-	return &worker{
-		Service: s, tenant: item.Tenant, id: item.ID, more: make(chan struct{}, 1),
-		results: make(chan []result, maxParallel), leased: leased, began: leased, running: map[string]bool{}, look: true,
-	}
+func newWorker(s *Service, l *db.Lease) *worker {
+	return &worker{Service: s, Lease: l, results: make(chan result, maxParallel), running: map[string]bool{}, look: true}
 }
 
-// run delivers until no delivery is due, the lease is lost, or ctx ends. Tries use the context sending.
-func (w *worker) run(ctx, sending context.Context) {
-	w.bound = db.As(context.WithoutCancel(ctx), db.Actor{Tenant: w.tenant})
+// run delivers until no delivery is due, the lease is lost, or ctx ends. It returns when the next delivery is due, as
+// db.Worker expects it. Tries use the context sending.
+func (w *worker) run(ctx, sending context.Context) (next *float64, err error) {
 	w.requests, w.interrupt = context.WithCancel(sending)
 	defer w.interrupt()
-	renew := time.NewTicker(w.Lease / 3)
-	defer renew.Stop()
 	for {
-		ended, err := w.step(ctx, sending, renew.C)
-		if ended || err != nil && !w.rest(ctx, sending) {
-			return
+		step := w.step
+		if w.format == Email {
+			step = w.stepEmail
+		}
+		ended, err := step(ctx, sending)
+		if ended {
+			return w.next, nil
+		}
+		if err != nil && !w.rest(ctx, sending) {
+			return nil, err
 		}
 	}
 }
 
-// step records results, loads deliveries, starts tries, and waits until there is more to do. If there is nothing to
-// wait for, it releases the lease. It returns true if the worker no longer holds the lease, and an error of the
-// database.
-func (w *worker) step(ctx, sending context.Context, renew <-chan time.Time) (ended bool, err error) {
+// step records results, loads deliveries, starts tries, and waits until there is more to do. It returns true if there
+// is nothing to wait for, and an error of the database.
+func (w *worker) step(ctx, sending context.Context) (ended bool, err error) {
 	stop := w.mustStop(ctx)
-	if stop {
-		w.loaded, w.look = nil, true
-	}
-	if again, err := w.exchange(!stop); again || err != nil {
-		return false, err
+	load := !stop && w.look && len(w.loaded) == 0 && len(w.running) < maxParallel
+	flush := len(w.done) > 0 && (len(w.done) >= maxLoad || len(w.running) == 0 || time.Since(w.oldest) > flushAfter)
+	if load || flush {
+		if again, err := w.exchange(load); again || err != nil || w.format == Email {
+			return false, err
+		}
 	}
 	if !stop {
 		w.start(sending)
 	}
 	if len(w.running) == 0 && len(w.done) == 0 {
-		return w.leave(stop)
+		return w.leave(stop), nil
 	}
 	ending := ctx.Done()
 	if stop {
 		ending = nil
 	}
-	w.await(ending, renew)
+	w.await(ending)
 	return false, nil
 }
 
 // mustStop reports whether the worker must start no further try: the service stops, the lease is lost or about to end,
-// other webhooks wait for a worker, or the worker was interrupted.
+// other webhooks wait for a worker, or the worker was interrupted. If so, it drops the loaded deliveries.
 func (w *worker) mustStop(ctx context.Context) bool {
-	return ctx.Err() != nil || w.lost || time.Since(w.leased) > w.Lease*5/6 ||
-		time.Since(w.began) > maxTurn && w.count() >= w.Active/2 || w.requests.Err() != nil
+	stop := ctx.Err() != nil || !w.Valid() ||
+		time.Since(w.Began) > maxTurn && w.count() >= w.Active/2 || w.requests.Err() != nil
+	if stop {
+		w.loaded, w.look = nil, true
+	}
+	return stop
 }
 
-// exchange records the results when they are due to be recorded, and loads deliveries if more is set and the worker
-// can start further tries. It returns true if the worker must look for deliveries again.
-func (w *worker) exchange(more bool) (again bool, err error) {
-	load := more && w.look && len(w.loaded) < w.ahead() && len(w.running) < w.parallel()
-	flush := len(w.done) > 0 && (len(w.done) >= maxLoad || len(w.running) == 0 || time.Since(w.oldest) > flushAfter)
-	if !load && !flush {
-		return false, nil
-	}
-	state, err := w.record(w.bound, load)
+// exchange records the results, and loads deliveries if load is set. It returns true if the worker must look for
+// deliveries again.
+func (w *worker) exchange(load bool) (again bool, err error) {
+	state, err := w.record(load)
 	if err != nil || state.cancelled { // there may be more deliveries to cancel
 		return true, err
 	}
 	if load {
 		w.look, w.next = state.full, state.next
-		again = w.look && w.format == Email && len(w.loaded) < w.ahead()
 	}
-	return again, nil
-}
-
-// ahead returns how many deliveries must be loaded before further tries start, if there are so many.
-func (w *worker) ahead() int {
-	if w.format == Email {
-		return maxPerEmail
-	}
-	return 1
-}
-
-// parallel returns how many deliveries may be tried at a time. What happens while an e-mail is sent goes into the next
-// one.
-func (w *worker) parallel() int {
-	if w.format == Email {
-		return 1
-	}
-	return maxParallel
+	return false, nil
 }
 
 // start starts tries of loaded deliveries.
 func (w *worker) start(sending context.Context) {
-	for len(w.loaded) > 0 && len(w.running) < w.parallel() {
-		batch := w.loaded[:min(len(w.loaded), w.ahead())]
-		w.loaded = w.loaded[len(batch):]
-		for _, d := range batch {
-			w.running[d.ID] = true
-		}
+	for len(w.loaded) > 0 && len(w.running) < maxParallel {
+		d := w.loaded[0]
+		w.loaded = w.loaded[1:]
+		w.running[d.ID] = true
 		to := w.receiver // running tries keep this receiver when record replaces it
-		if to.format == Email {
-			go func() { w.results <- w.tryEmail(sending, to, batch) }()
-		} else {
-			go func() { w.results <- []result{w.try(sending, to, batch[0])} }()
-		}
+		go func() { w.results <- w.try(sending, to, d) }()
 	}
 	if w.waiting.IsZero() {
 		w.wait()
 	}
 }
 
-// leave releases the lease, unless the lease is lost or the worker can load further due deliveries. It returns true if
-// the worker no longer holds the lease.
-func (w *worker) leave(stop bool) (ended bool, err error) {
-	if w.lost {
-		return true, nil
-	}
+// leave reports whether the worker ends. It does not if it can load further due deliveries. If it must stop, it leaves
+// them to another worker, now.
+func (w *worker) leave(stop bool) bool {
 	if stop {
-		w.next = 0.0
-	} else if w.look {
-		return false, nil
+		w.next = new(0.0)
 	}
-	released, err := w.release(w.bound, w.next)
-	ended = released && err == nil
-	w.look = !ended
-	return ended, err
+	return stop || !w.look
 }
 
-// await waits for results, new deliveries, the time to record results or to renew the lease, or ending.
-func (w *worker) await(ending <-chan struct{}, renew <-chan time.Time) {
+// await waits for results, new deliveries, the time to record results, or ending.
+func (w *worker) await(ending <-chan struct{}) {
 	var flushing <-chan time.Time
 	if len(w.done) > 0 {
 		flushing = time.After(flushAfter)
@@ -375,12 +257,10 @@ func (w *worker) await(ending <-chan struct{}, renew <-chan time.Time) {
 	case r := <-w.results:
 		w.collect(r)
 		w.look = w.look || len(w.loaded) == 0
-	case <-w.more:
+	case <-w.More:
 		w.look = true
 	case <-flushing:
 	case <-ending:
-	case <-renew:
-		w.lost = w.lost || !w.renew(w.bound)
 	}
 	for len(w.results) > 0 {
 		w.collect(<-w.results)
@@ -407,7 +287,7 @@ func (w *worker) wait() {
 	}
 }
 
-func (w *worker) collect(results []result) {
+func (w *worker) collect(results ...result) {
 	for _, r := range results {
 		delete(w.running, r.ID)
 		if r.dropped {
@@ -445,15 +325,15 @@ func (w *worker) interrupted(sending context.Context, o outcome) (outcome, bool)
 	return o, sending.Err() != nil || o.took < hangsAfter/2
 }
 
-// state is the state of a webhook's deliveries when record has read them.
+// state is the state of a webhook's deliveries when record read them.
 type state struct {
-	next      any  // seconds until a delivery is due; nil if none is pending
-	full      bool // there may be more due deliveries than were loaded
-	cancelled bool // record has ended deliveries of a disabled or deleted webhook, and there may be more
+	next      *float64 // seconds until a delivery is due; nil if none is pending
+	full      bool     // there may be more due deliveries than were loaded
+	cancelled bool     // record has ended deliveries of a disabled or deleted webhook, and there may be more
 }
 
 // record writes the results in done. If look is set, it also loads the webhook and its due deliveries.
-func (w *worker) record(ctx context.Context, look bool) (state, error) {
+func (w *worker) record(look bool) (state, error) {
 	var stmts []*db.Stmt
 	var succeeded, failed, gone bool
 	for _, r := range w.done {
@@ -467,30 +347,29 @@ func (w *worker) record(ctx context.Context, look bool) (state, error) {
 	switch {
 	case succeeded && w.failing:
 		stmts = append(stmts, db.SQL(`update webhooks set failing_since = null, updated_at = now()
-			where id = $1 and failing_since is not null`, w.id))
+			where id = $1 and failing_since is not null`, w.ID))
 	case failed && !succeeded:
 		stmts = append(stmts, db.SQL(`update webhooks set failing_since = now(), updated_at = now()
-			where id = $1 and failing_since is null`, w.id))
+			where id = $1 and failing_since is null`, w.ID))
 	}
 	disabled := db.SQL(`
 		update webhooks set disabled_at = now(), updated_at = now(),
 			disabled_reason = case when $2 then 'gone' else 'failing' end
 		where id = $1 and disabled_at is null and ($2 or failing_since < now() - interval '5 days')
-		returning id`, w.id, gone)
+		returning id`, w.ID, gone)
 	if failed && !succeeded || gone {
 		stmts = append(stmts, disabled)
 	}
 	var url, format, farm, currency string
-	var isDisabled, isFailing, isRecipientOf bool
+	var isDisabled, isFailing bool
 	var secret, previous []byte
 	webhook := db.SQL(`
 		select url, disabled_at is not null, failing_since is not null, secret,
 			case when previous_until > now() then previous_secret end, format,
 			coalesce((select t.name from tenants t where t.tenant_id = $2), ''),
-			coalesce((select t.currency from tenants t where t.tenant_id = $2), ''),
-			format <> 'email' or exists (select from users u where `+isRecipient("substr(url, 8)")+`)
-		from webhooks where id = $1`, w.id, w.tenant).
-		Into(&url, &isDisabled, &isFailing, &secret, &previous, &format, &farm, &currency, &isRecipientOf)
+			coalesce((select t.currency from tenants t where t.tenant_id = $2), '')
+		from webhooks where id = $1`, w.ID, w.Tenant).
+		Into(&url, &isDisabled, &isFailing, &secret, &previous, &format, &farm, &currency)
 	skip := make([]string, 0, maxParallel)
 	for id := range w.running {
 		skip = append(skip, id)
@@ -503,34 +382,34 @@ func (w *worker) record(ctx context.Context, look bool) (state, error) {
 			(select t.time_zone from tenants t where t.tenant_id = $1), 'UTC'), 'YYYY-MM-DD HH24:MI') as at
 		from webhook_deliveries
 		where tenant_id = $1 and webhook_id = $2 and status = 'pending' and next_try_at <= now() and id <> all ($3::uuid[])
-		order by next_try_at limit 32`, w.tenant, w.id, skip)
+		order by next_try_at limit 32`, w.Tenant, w.ID, skip)
 	var next *float64
 	first := db.SQL(`
 		select greatest(0, extract(epoch from next_try_at - now()))::float8 from webhook_deliveries
 		where tenant_id = $1 and webhook_id = $2 and status = 'pending' and id <> all ($3::uuid[])
 		order by next_try_at limit 1`,
-		w.tenant, w.id, skip).Into(&next)
+		w.Tenant, w.ID, skip).Into(&next)
 	if look {
 		stmts = append(stmts, webhook, loaded, first)
 	}
-	slots := w.slots
+	write := w.Write
 	if !w.started {
-		slots = w.first
+		write = w.writeFirst
 	}
-	if err := w.writeIn(ctx, slots, stmts); err != nil {
-		w.Log.Debug("cannot record the outcomes of deliveries; trying again", "webhook", w.id, "error", err)
+	if err := write(stmts...); err != nil {
+		w.Log.Debug("cannot record the outcomes of deliveries; trying again", "webhook", w.ID, "error", err)
 		return state{}, err
 	}
 	w.done, w.started = nil, true
 	w.failing = !succeeded && (w.failing || failed)
 	if disabled.Rows() > 0 {
-		w.Log.Warn("a webhook was disabled: its receiver fails or answers 410", "tenant", w.tenant, "webhook", w.id)
+		w.Log.Warn("a webhook was disabled: its receiver fails or answers 410", "tenant", w.Tenant, "webhook", w.ID)
 	}
 	if !look {
 		return state{}, nil
 	}
 	if webhook.Rows() == 0 || isDisabled {
-		ended, err := w.cancel(ctx, webhook.Rows() == 0)
+		ended, err := w.cancel(webhook.Rows() == 0)
 		return state{cancelled: ended}, err
 	}
 	var further []due
@@ -538,20 +417,12 @@ func (w *worker) record(ctx context.Context, look bool) (state, error) {
 		return state{}, err
 	}
 	w.receiver, w.failing = receiver{url: url, format: Format(format), farm: farm, currency: currency}, isFailing
-	if !isRecipientOf {
-		w.problem, w.noRecipient = "no user of the farm who has set a password and is not disabled has the address", true
-	}
-	if w.format == Email {
-		for i, d := range further {
-			further[i].message, further[i].Body = newMessage([]byte(d.Body), w.PublicURL, currency), ""
-		}
-	}
 	w.loaded = append(w.loaded, further...)
 	for _, text := range [][]byte{secret, previous} {
 		if text == nil {
 			continue
 		}
-		opened, _, err := w.keys.open(w.tenant, w.id, text)
+		opened, _, err := w.keys.open(w.Tenant, w.ID, text)
 		if err == nil {
 			w.secrets = append(w.secrets, opened)
 		} else if len(w.secrets) == 0 {
@@ -559,11 +430,14 @@ func (w *worker) record(ctx context.Context, look bool) (state, error) {
 			break
 		}
 	}
-	after := state{full: len(further) == maxLoad}
-	if next != nil {
-		after.next = *next
-	}
-	return after, nil
+	return state{full: len(further) == maxLoad, next: next}, nil
+}
+
+// writeFirst runs the first transaction of a worker. It does not wait for busy workers.
+func (w *worker) writeFirst(stmts ...*db.Stmt) error {
+	w.first <- struct{}{}
+	defer func() { <-w.first }()
+	return w.DB.Write(db.As(context.Background(), db.Actor{Tenant: w.Tenant}), stmts...)
 }
 
 // status returns the status of a delivery after a try.
@@ -577,8 +451,8 @@ func (w *worker) status(r result) DeliveryStatus {
 	return "failed"
 }
 
-// update returns the statement that records the results. A failure does not end a redelivery that began meanwhile and
-// set tries to 0.
+// update returns the statement that records the results. A failure does not end a redelivery that began in the
+// meantime and set tries to 0.
 //
 // The plan of the statement must find the deliveries by the primary key, whatever statistics PostgreSQL has for the
 // table. The condition on r.webhook_id makes PostgreSQL expect one result, so that a look-up by the primary key is
@@ -586,19 +460,14 @@ func (w *worker) status(r result) DeliveryStatus {
 // deliveries.
 func (w *worker) update() *db.Stmt {
 	var rows []map[string]any
-	spread := func() float64 { return 1 + (rand.Float64()*2-1)/10 }
-	together := spread() // the events of an e-mail are due at the same time again
+	spread := 1 + (rand.Float64()*2-1)/10 // one for all: the events of an e-mail are due at the same time again
 	for _, r := range w.done {
 		row := map[string]any{
-			"webhook_id": w.id, "id": r.ID, "status": w.status(r), "tries": r.Tries, "began": r.began,
+			"webhook_id": w.ID, "id": r.ID, "status": w.status(r), "tries": r.Tries, "began": r.began,
 			"took": r.took.Milliseconds(),
 		}
 		if w.status(r) == "pending" {
-			factor := together
-			if w.format != Email {
-				factor = spread()
-			}
-			after := time.Duration(factor * float64(w.Schedule[r.Tries]))
+			after := time.Duration(spread * float64(w.Schedule[r.Tries]))
 			row["pause"] = max(after, r.retryAfter).Seconds()
 		}
 		if r.code != 0 {
@@ -615,43 +484,26 @@ func (w *worker) update() *db.Stmt {
 		from json_to_recordset($2::json) r (webhook_id uuid, id uuid, status text, tries int, pause float8,
 			began timestamptz, took int, code int, response text, error text)
 		where r.webhook_id = $1 and d.id = r.id and d.next_try_at is not null
-			and (d.tries = r.tries or r.status = 'delivered')`, w.id, db.Recordset(rows))
+			and (d.tries = r.tries or r.status = 'delivered')`, w.ID, db.Recordset(rows))
 }
 
 // cancel ends pending deliveries of a disabled webhook, or deletes deliveries of a deleted webhook. It reports whether
 // there may be more such deliveries.
-func (w *worker) cancel(ctx context.Context, deleted bool) (more bool, err error) {
+func (w *worker) cancel(deleted bool) (more bool, err error) {
 	end := db.SQL(`
 		update webhook_deliveries set status = 'failed', next_try_at = null, error = 'the webhook is disabled'
 		where tenant_id = $1 and id = any (array(
 			select id from webhook_deliveries where tenant_id = $1 and webhook_id = $2 and status = 'pending' limit 1000))
-		returning id`, w.tenant, w.id)
+		returning id`, w.Tenant, w.ID)
 	if deleted {
 		end = db.SQL(`
 			delete from webhook_deliveries
 			where tenant_id = $1 and id = any (array(
 				select id from webhook_deliveries where tenant_id = $1 and webhook_id = $2 limit 1000))
-			returning id`, w.tenant, w.id)
+			returning id`, w.Tenant, w.ID)
 	}
-	err = w.write(ctx, end)
+	err = w.Write(end)
 	return end.Rows() > 0, err
-}
-
-// renew extends the lease. It returns false if another instance holds the lease.
-func (w *worker) renew(ctx context.Context) bool {
-	var held bool
-	now := time.Now()
-	err := w.write(ctx, db.SQL(`select queue_renew($1, $2, $3)`, w.id, w.holder, int(w.Lease.Seconds())).Into(&held))
-	if err == nil && held {
-		w.leased = now
-	}
-	return err != nil || held // after an error, the lease ends by itself
-}
-
-// release ends the lease. It returns false if the webhook got new deliveries meanwhile.
-func (w *worker) release(ctx context.Context, next any) (released bool, err error) {
-	err = w.write(ctx, db.SQL(`select queue_release($1, $2, $3::float8)`, w.id, w.holder, next).Into(&released))
-	return released, err
 }
 
 // maintain removes old deliveries and encrypts secrets again, now and every hour.

@@ -12,14 +12,14 @@ import (
 	"time"
 
 	"spoolwright/db"
-	"spoolwright/mail"
 	"spoolwright/server"
+	"spoolwright/server/mail"
 	"spoolwright/value"
 )
 
 // The URL of a webhook of the format email is mailto: and the address of a user of the tenant. A worker sends all due
-// events of such a webhook in one e-mail: usually one event at once, those that waited because of a limit, or, if the
-// webhook is daily, those of a day.
+// events of such a webhook in one e-mail: usually one event at once, several events that waited because of a limit,
+// or, if the webhook is daily, the events of a day.
 
 const (
 	maxPerHour  = 60  // e-mails of the webhooks of a tenant, in all instances together
@@ -28,7 +28,7 @@ const (
 	mailto      = "mailto:"
 )
 
-// errRecipient is the error of a URL whose address nobody has who may get e-mails.
+// errRecipient is the error of a URL whose address belongs to no user who may get e-mails.
 var errRecipient = server.Invalid("url",
 	"must have the address of a user of the farm who has set a password and is not disabled")
 
@@ -45,7 +45,7 @@ func (s *Service) checkEmail(text string) error {
 }
 
 // isRecipient is the condition that the user u has the address in the parameter or column, and may get e-mails. Admins
-// can create users with the addresses of strangers, who get no e-mails before they agree by setting a password.
+// can create users with the addresses of strangers; these get no e-mails until they agree by setting a password.
 func isRecipient(address string) string {
 	return `lower(u.email collate "und-x-icu") = lower(` + address + ` collate "und-x-icu")
 		and u.disabled_at is null and u.password_hash <> ''`
@@ -57,6 +57,32 @@ func readRecipient(url string, may *bool) *db.Stmt {
 		strings.TrimPrefix(url, mailto)).Into(may)
 }
 
+// stepEmail is step for the format email. What happens while an e-mail is sent goes into the next one.
+func (w *worker) stepEmail(ctx, sending context.Context) (ended bool, err error) {
+	stop := w.mustStop(ctx)
+	for i, d := range w.loaded { // messages take less memory than bodies
+		if d.Body != "" {
+			w.loaded[i].message, w.loaded[i].Body = newMessage([]byte(d.Body), w.PublicURL, w.currency), ""
+		}
+	}
+	if load := !stop && w.look && len(w.loaded) < maxPerEmail; load || len(w.done) > 0 {
+		_, err := w.exchange(load)
+		return false, err
+	}
+	if len(w.loaded) == 0 {
+		return w.leave(stop), nil
+	}
+	batch := w.loaded[:min(len(w.loaded), maxPerEmail)]
+	w.loaded = w.loaded[len(batch):]
+	for _, d := range batch {
+		w.running[d.ID] = true
+	}
+	w.wait()
+	w.collect(w.tryEmail(sending, w.receiver, batch)...)
+	w.look = true
+	return false, nil
+}
+
 // tryEmail sends deliveries in one e-mail, once.
 func (w *worker) tryEmail(sending context.Context, to receiver, batch []due) []result {
 	all := func(o outcome, dropped bool) []result {
@@ -66,7 +92,7 @@ func (w *worker) tryEmail(sending context.Context, to receiver, batch []due) []r
 		}
 		return results
 	}
-	o := outcome{began: time.Now(), err: to.problem, permanent: to.noRecipient}
+	o := outcome{began: time.Now(), err: to.problem}
 	if o.err == "" && w.Mail == nil {
 		o.err = "the service has no mail server: the setting SMTP_URL is empty"
 	}
@@ -80,18 +106,21 @@ func (w *worker) tryEmail(sending context.Context, to receiver, batch []due) []r
 		return all(o, true)
 	}
 	o.began = time.Now()
-	pause, err := w.countEmail()
+	pause, may, err := w.countEmail(to.url)
 	switch {
 	case err != nil:
 		o.err = "the e-mails of the farm could not be counted"
 		return all(o, false)
+	case !may:
+		o.err, o.permanent = "no user of the farm who has set a password and is not disabled has the address", true
+		return all(o, false)
 	case pause > 0:
-		w.postpone(batch, pause, fmt.Sprintf("waits: the webhooks of a farm send %d e-mails in an hour", maxPerHour))
+		w.postpone(batch, pause, fmt.Sprintf("waits: the webhooks of a farm can send %d e-mails in an hour", maxPerHour))
 		return all(o, true)
 	}
 	ctx, cancel := context.WithTimeout(w.requests, w.Timeout)
 	defer cancel()
-	err = w.Mail.Send(ctx, newEmail(to, batch, w.PublicURL, w.id))
+	err = w.Mail.Send(ctx, newEmail(to, batch, w.PublicURL, w.ID))
 	o.took = time.Since(o.began)
 	var failed *mail.Error
 	switch {
@@ -113,23 +142,24 @@ func (w *worker) tryEmail(sending context.Context, to receiver, batch []due) []r
 	return all(o, false)
 }
 
-// countEmail counts an e-mail of the tenant. If there were too many in this hour, it returns the time until the next
-// one. Tries that fail count, too.
-func (w *worker) countEmail() (pause time.Duration, err error) {
+// countEmail counts an e-mail of the tenant, if the URL may get one. If there were too many in this hour, it returns the
+// time until the next one. Failed tries also count.
+func (w *worker) countEmail(url string) (pause time.Duration, may bool, err error) {
 	var left float64
 	counted := db.SQL(`
-		insert into webhook_emails as e (hour, sent) values (date_trunc('hour', now(), 'UTC'), 1)
+		insert into webhook_emails as e (hour, sent)
+		select date_trunc('hour', now(), 'UTC'), 1 from users u where `+isRecipient("$2::text")+` limit 1
 		on conflict (tenant_id) do update
 			set hour = greatest(e.hour, excluded.hour), sent = case when e.hour < excluded.hour then 1 else e.sent + 1 end
 			where e.hour < excluded.hour or e.sent < $1
-		returning sent`, maxPerHour)
+		returning sent`, maxPerHour, strings.TrimPrefix(url, mailto))
 	next := db.SQL(`
 		select extract(epoch from date_trunc('hour', now(), 'UTC') + interval '1 hour' - now())::float8`).Into(&left)
-	if err := w.write(w.bound, counted, next); err != nil || counted.Rows() > 0 {
-		return 0, err
+	if err := w.Write(readRecipient(url, &may), counted, next); err != nil || counted.Rows() > 0 {
+		return 0, may, err
 	}
 	left += 1 + 60*rand.Float64() // not all webhooks of all farms at the same time
-	return time.Duration(left * float64(time.Second)), nil
+	return time.Duration(left * float64(time.Second)), may, nil
 }
 
 // postpone makes deliveries due later, without counting a try. After an error of the database they are due now, and
@@ -139,12 +169,12 @@ func (w *worker) postpone(batch []due, pause time.Duration, reason string) {
 	for i, d := range batch {
 		ids[i] = d.ID
 	}
-	err := w.write(w.bound, db.SQL(`
+	err := w.Write(db.SQL(`
 		update webhook_deliveries set next_try_at = now() + make_interval(secs => $3), error = $4
 		where tenant_id = $1 and id = any ($2::uuid[]) and next_try_at is not null`,
-		w.tenant, ids, pause.Seconds(), reason))
+		w.Tenant, ids, pause.Seconds(), reason))
 	if err != nil {
-		w.Log.Debug("cannot postpone e-mails of a webhook; trying again", "webhook", w.id, "error", err)
+		w.Log.Debug("cannot postpone e-mails of a webhook; trying again", "webhook", w.ID, "error", err)
 	}
 }
 
@@ -174,7 +204,8 @@ func newEmail(to receiver, batch []due, site, webhook string) mail.Message {
 		}
 		subject = strings.Join(titles, ", ")
 	}
-	fmt.Fprintf(&text, "-- \nThe farm %s tells you, one of its users, what happens. Its admins choose what, and end it",
+	fmt.Fprintf(&text, "-- \nYou get this e-mail as a user of the farm %s. Its admins choose the events, and can end "+
+		"the e-mails",
 		line(to.farm))
 	if site != "" {
 		text.WriteString(":\n" + site + "/settings/webhooks/" + webhook + "\n")

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"spoolwright/db"
-	"spoolwright/mail"
-	"spoolwright/testkit"
+	"spoolwright/server/mail"
+	"spoolwright/tests/testkit"
 	"spoolwright/webhooks"
 )
 
@@ -227,7 +227,7 @@ func TestEmailLimit(t *testing.T) {
 	for _, delivery := range waiting {
 		r := ended(t, admin, delivery)
 		r.Shows(map[string]string{
-			"status": "pending", "tries": "0", "error": "waits: the webhooks of a farm send 60 e-mails in an hour"})
+			"status": "pending", "tries": "0", "error": "waits: the webhooks of a farm can send 60 e-mails in an hour"})
 		at, err := time.Parse(time.RFC3339Nano, r.Text("next_try_at"))
 		if until := time.Until(at); err != nil || until < time.Second/2 || until > 62*time.Minute {
 			t.Errorf("the next try is in %s, %v", until, err)

@@ -1,9 +1,10 @@
 -- Events for webhooks. Features call emit_event in the transaction that causes the event, so that the event exists if
--- and only if the cause is committed. If the data takes long to build, they call event_webhooks first, and build the
--- data only if a webhook wants the event.
+-- and only if the cause is committed. If building the data takes long, they call event_webhooks first, and build the
+-- data only if a webhook is subscribed to the event.
 
--- Returns the enabled webhooks that want events of the type, or null if no webhook does. A webhook wants a type that
--- its list contains by name or in a group: order.* includes order.done, and * includes all types.
+-- Returns the enabled webhooks that are subscribed to events of the type, or null if there are none. A webhook is
+-- subscribed to a type that its list contains by name or in a group: order.* includes order.done, and * includes all
+-- types.
 create or replace function event_webhooks(event text) returns uuid[] language plpgsql stable as $$
 declare
 	names text[] := array[event, split_part(event, '.', 1) || '.*', '*'];
@@ -24,8 +25,9 @@ create or replace function event_body(event text, data json) returns json langua
 	select json_build_object('type', event, 'timestamp', event_time(now()), 'data', data)
 $$;
 
--- Returns when the daily e-mail of an event of now is due: a minute after the end of the day in the tenant's time
--- zone. The transactions that began on that day have ended then, so that one e-mail has all of its events.
+-- Returns the time at which the daily e-mail for an event that happens now is due: a minute after the end of the day
+-- in the tenant's time zone. The transactions that began on that day have ended then, so that one e-mail has all of
+-- its events.
 create or replace function daily_email_time() returns timestamptz language sql stable as $$
 	select (date_trunc('day', now() at time zone t.time_zone) + interval '1 day') at time zone t.time_zone
 		+ interval '1 minute'

@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 )
 
-// Format is what a receiver understands.
+// Format is the format of requests that a receiver understands.
 type Format string
 
 // The formats. Only requests of the format standard have signatures.
@@ -36,8 +36,8 @@ func (Format) Enum() []string {
 func (f Format) hasToken() bool { return f == Gotify || f == Ntfy }
 
 // formats are the functions of the formats of requests, which are all but email: request makes the request to a
-// receiver, and check returns why no receiver can have the URL, or "". The URL was checked by checkURL, and check may
-// be nil.
+// receiver, and check returns the problem with the URL of a receiver, or "". checkURL has already checked the URL, and
+// check may be nil.
 var formats = map[Format]struct {
 	request func(d delivery) request
 	check   func(u *url.URL, token string) string
@@ -50,7 +50,7 @@ var formats = map[Format]struct {
 	Teams:    {teamsRequest, checkPath},
 }
 
-// delivery is what a request is made of.
+// delivery has the data from which a request is made.
 type delivery struct {
 	to      receiver
 	id      string // of the event
@@ -59,7 +59,7 @@ type delivery struct {
 	message message
 }
 
-// token returns the token of a receiver that is not of the format standard.
+// token returns the token of a receiver with another format than standard.
 func (d delivery) token() string {
 	if len(d.to.secrets) == 0 {
 		return ""
@@ -101,8 +101,8 @@ func jsonRequest(url string, body object) request {
 	return request{url, http.Header{"Content-Type": {"application/json"}}, b}
 }
 
-// discordSpecial are the characters that Markdown, mentions and links of Discord begin with. Discord takes a backslash
-// before them away.
+// discordSpecial are the characters that Markdown, mentions and links of Discord begin with. Discord removes a
+// backslash before them.
 var discordSpecial = regexp.MustCompile("[\\\\*_~`|<>\\[\\]()#@:]")
 
 // discordRequest has a message for a webhook of a Discord channel. Nothing in the message mentions anybody, and the
@@ -152,7 +152,7 @@ func teamsRequest(d delivery) request {
 		"contentType": "application/vnd.microsoft.card.adaptive", "content": card}}})
 }
 
-// checkPath expects an address that names more than a host, because it contains the secret.
+// checkPath requires an address with more than a host, because the path contains the secret.
 func checkPath(u *url.URL, _ string) string {
 	if strings.Trim(u.Path, "/") == "" {
 		return "must be the whole URL of the incoming webhook, with its path"
@@ -225,7 +225,7 @@ func checkToken(token string) string {
 // hostLabel is a part of a host name. Some names in use have an underscore.
 var hostLabel = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?$`)
 
-// checkHost returns why no host can have the name, or "" if one can. The name is no IP address.
+// checkHost returns the problem with the name of a host, or "". The name is no IP address.
 func checkHost(name string) string {
 	const problem = "must name a host, such as hooks.farm.example"
 	name = strings.TrimSuffix(name, ".")

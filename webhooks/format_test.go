@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 
 	"spoolwright/db"
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 	"spoolwright/webhooks"
 )
 

@@ -7,12 +7,14 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+
+	"spoolwright/value"
 )
 
-// message is an event in words, for people.
+// message describes an event for people.
 type message struct {
 	Title string // what happened, in a few words of this package: plain ASCII
-	Text  string // to what: one line of at most maxText characters
+	Text  string // what it happened to: one line of at most maxText characters
 	Link  string // the page that shows it, or "" if the address of the farm is not known
 }
 
@@ -116,7 +118,7 @@ func newMessage(body []byte, site, currency string) message {
 		Type string    `json:"type"`
 		Data eventData `json:"data"`
 	}
-	// The body is an event of this service. If it is not, the message consists of the type.
+	// The body is an event of this service. If it cannot be decoded, the message consists of the type.
 	_ = json.Unmarshal(body, &event)
 	s, ok := sentences[event.Type]
 	if !ok {
@@ -140,10 +142,7 @@ func line(text string) string {
 		}
 		return r
 	}, strings.ToValidUTF8(text, ""))
-	if all := []rune(text); len(all) > maxText {
-		return string(all[:maxText-1]) + "…"
-	}
-	return text
+	return value.Shorten(text, maxText-1)
 }
 
 func filled(parts []string) []string {
@@ -156,7 +155,7 @@ func filled(parts []string) []string {
 	return all
 }
 
-// from returns a text with a word before it, or "" if there is no text.
+// from returns a text with a word before it, or "" for an empty text.
 func from(word, text string) string {
 	if text == "" {
 		return ""
@@ -164,12 +163,12 @@ func from(word, text string) string {
 	return word + text
 }
 
-// filament returns what a spool or a level is of, such as PETG Jet Black.
+// filament returns the material and color of a spool or a level, such as PETG Jet Black.
 func (d *eventData) filament() string {
 	return strings.Join(filled([]string{cmp.Or(d.MaterialName, d.MaterialType), d.Color}), " ")
 }
 
-// run returns what a run prints, on which printer, why it failed, how long it takes, and how much filament it uses.
+// run returns the products of a run, its printer, the reason of a failure, its duration, and its grams of filament.
 func (d *eventData) run(string) []string {
 	var names []string
 	for _, item := range d.Items {
@@ -188,7 +187,7 @@ func (d *eventData) run(string) []string {
 
 // order returns the name of an order, its customer, the number of its pieces, and when it is due.
 func (d *eventData) order(string) []string {
-	pieces, known := 0, len(d.Items) == d.ItemCount // an event has not all items of a large order
+	pieces, known := 0, len(d.Items) == d.ItemCount // an event does not have all items of a large order
 	for _, item := range d.Items {
 		n, err := strconv.Atoi(item.Quantity.String())
 		pieces, known = pieces+n, known && err == nil

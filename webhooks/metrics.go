@@ -6,13 +6,13 @@ import (
 	"time"
 
 	"spoolwright/db"
-	"spoolwright/server"
+	"spoolwright/server/metrics"
 )
 
 // tries counts the tries of this instance.
 type tries struct {
 	delivered, failed, givenUp atomic.Int64
-	took                       server.Histogram
+	took                       metrics.Histogram
 }
 
 // observe counts a try after which its delivery has the status.
@@ -34,7 +34,7 @@ const stateTimeout = 2 * time.Second
 
 // WriteMetrics writes the metrics of the dispatcher. It omits the metrics of the queue if the database does not answer
 // in time.
-func (s *Service) WriteMetrics(w server.MetricsWriter) {
+func (s *Service) WriteMetrics(w metrics.Writer) {
 	const total, duration = "webhook_tries_total", "webhook_try_duration_seconds"
 	w.Head(total, "counter", "Tries to deliver an event: delivered, failed (a further try follows), given_up.")
 	w.Value(total, `outcome="delivered"`, s.metrics.delivered.Load())
@@ -66,6 +66,7 @@ func (s *Service) WriteMetrics(w server.MetricsWriter) {
 	w.Value(queue, `state="new"`, state.Signals)
 	w.Value(queue, `state="waiting"`, state.Waiting)
 	w.Value(queue, `state="working"`, state.Leased)
-	w.Head(oldest, "gauge", "Of all instances: for how long the first of the waiting webhooks has had due deliveries.")
+	w.Head(oldest, "gauge", "Of all instances: the time for which the first of the waiting webhooks has had due "+
+		"deliveries.")
 	w.Value(oldest, "", state.Oldest.Seconds())
 }

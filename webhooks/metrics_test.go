@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"spoolwright/db"
-	"spoolwright/server"
-	"spoolwright/testkit"
+	"spoolwright/server/metrics"
+	"spoolwright/tests/testkit"
 	"spoolwright/value"
 	"spoolwright/webhooks"
 )
@@ -20,7 +20,7 @@ import (
 // scrape returns the lines of /metrics that begin with webhook_.
 func scrape(s *webhooks.Service) string {
 	recorder := httptest.NewRecorder()
-	server.NewMetrics("test", nil, s.WriteMetrics).Handler().ServeHTTP(recorder,
+	metrics.New("test", nil, s.WriteMetrics).Handler().ServeHTTP(recorder,
 		httptest.NewRequest("GET", "/metrics", nil))
 	var all strings.Builder
 	for line := range strings.Lines(recorder.Body.String()) {

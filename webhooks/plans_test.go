@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"spoolwright/db"
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 	"spoolwright/webhooks"
 )
 

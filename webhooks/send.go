@@ -14,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"spoolwright/value"
 )
 
 const (
@@ -38,7 +40,7 @@ type outcome struct {
 	response   string        // its first bytes, as valid text
 	err        string        // why there is no response; "" with a response
 	retryAfter time.Duration // the pause that the receiver asked for
-	permanent  bool          // another try would fail, too
+	permanent  bool          // another try would also fail
 }
 
 func (o outcome) ok() bool { return o.code >= 200 && o.code <= 299 }
@@ -107,7 +109,7 @@ func (s *sender) send(ctx context.Context, to receiver, id string, body []byte) 
 	response, err := client.Do(r)
 	if err != nil {
 		o.err = describe(err)
-		if errors.Is(ctx.Err(), context.DeadlineExceeded) { // err can be of the connection, which is closed then
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) { // err can be that of the closed connection
 			o.err = noResponse
 		}
 		return o
@@ -159,7 +161,7 @@ func describe(err error) string {
 	case errors.As(err, &dns):
 		return "the host name could not be resolved"
 	case errors.As(err, &certificate):
-		return cut("the certificate is not valid: "+certificate.Err.Error(), 300)
+		return value.Shorten("the certificate is not valid: "+certificate.Err.Error(), 300)
 	case errors.As(err, &record), errors.As(err, &alert), errors.Is(err, http.ErrSchemeMismatch):
 		return "the TLS handshake failed"
 	case errors.As(err, &failed) && failed.Timeout(), errors.Is(err, context.DeadlineExceeded):
@@ -174,11 +176,4 @@ func describe(err error) string {
 		return "the connection was closed before a response"
 	}
 	return "the response is not valid HTTP"
-}
-
-func cut(s string, most int) string {
-	if len(s) > most {
-		s = strings.ToValidUTF8(s[:most], "") + "..."
-	}
-	return s
 }

@@ -1,17 +1,17 @@
 package webhooks
 
-// Vault encrypts secrets in the database as those of webhooks, for other features with secrets that the service needs
-// in plain text.
+// Vault encrypts secrets in the database like those of webhooks. It is for other features with secrets that the
+// service needs in plain text.
 type Vault struct{ keys keys }
 
 // NewVault returns the Vault of the configured secrets: the first encrypts, and all decrypt.
 func NewVault(secrets []string) Vault { return Vault{newKeys(secrets)} }
 
-// Seal encrypts the secret of something of a tenant with the id.
+// Seal encrypts the secret of the object with the id of a tenant.
 func (v Vault) Seal(tenant, id string, secret []byte) []byte { return v.keys.seal(tenant, id, secret) }
 
-// Open decrypts what Seal has returned for the same tenant and id. Old reports whether it should be sealed again,
-// because another than the first configured secret has encrypted it.
+// Open decrypts what Seal has returned for the same tenant and id. old reports whether the secret should be sealed
+// again, because it was not encrypted with the first configured secret.
 func (v Vault) Open(tenant, id string, sealed []byte) (secret []byte, old bool, err error) {
 	secret, key, err := v.keys.open(tenant, id, sealed)
 	return secret, key > 0, err

@@ -7,7 +7,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/x509"
-	_ "embed"
+	"embed"
 	"log/slog"
 	"maps"
 	"net"
@@ -20,22 +20,21 @@ import (
 	"time"
 
 	"spoolwright/db"
-	"spoolwright/mail"
 	"spoolwright/server"
+	"spoolwright/server/mail"
 	"spoolwright/value"
 )
 
 var (
 	//go:embed fields.md
 	fields string
-	//go:embed emit.sql
-	emitSQL string
 )
 
+//go:embed *.sql
+var functions embed.FS
+
 // Definitions are the SQL functions of events. Other packages call event_webhooks, event_time and emit_event.
-var Definitions = []db.Definition{
-	{Name: "webhooks/emit", Version: 1, SQL: emitSQL},
-}
+var Definitions = db.Definitions("webhooks", functions, "emit")
 
 // EventType is a type of events.
 type EventType string
@@ -102,15 +101,12 @@ type Service struct {
 	Config
 	keys   keys
 	sender *sender
-	holder string        // identifies this instance in leases
-	slots  chan struct{} // limits the concurrent transactions of the dispatcher
-	first  chan struct{} // likewise, for the first transaction of each worker: it does not wait for busy workers
-	freed  chan struct{} // receives a value when there is room for another worker
+	first  chan struct{} // limits the concurrent first transactions of workers
 	emails chan struct{} // limits the e-mails that are being sent
 
 	mu     sync.Mutex
-	active map[db.QueueItem]*worker // by item, with Fresh unset
-	warned time.Time                // when the service last warned of receivers that hang
+	active map[*worker]struct{}
+	warned time.Time // when the service last warned of receivers that hang
 
 	metrics tries
 }
@@ -128,12 +124,9 @@ func New(c Config) *Service {
 	c.Poll = cmp.Or(c.Poll, 2*time.Second)
 	c.Lease = cmp.Or(c.Lease, 30*time.Second)
 	c.Grace = cmp.Or(c.Grace, 10*time.Second)
-	slots := max(1, min(4, c.DB.Stats().Max/4))
 	return &Service{
-		Config: c, keys: newKeys(c.Secrets), sender: newSender(c), holder: value.NewID(),
-		slots: make(chan struct{}, slots), first: make(chan struct{}, slots), freed: make(chan struct{}, 1),
-		emails: make(chan struct{}, maxSending),
-		active: map[db.QueueItem]*worker{},
+		Config: c, keys: newKeys(c.Secrets), sender: newSender(c), first: make(chan struct{}, c.DB.BackgroundSlots()),
+		emails: make(chan struct{}, maxSending), active: map[*worker]struct{}{},
 	}
 }
 
@@ -145,7 +138,7 @@ var tag = &server.Tag{
 		"stored in the transaction of its cause, so that none is lost, and sent at least once, in no particular " +
 		"order. `webhook-id` identifies repetitions. A status from 200 to 299 within 15 seconds is a success; " +
 		"redirects are not followed. After a failure the service tries again after 5 seconds, 5 and 30 minutes, " +
-		"and 2, 5, 10, 14, 20 and 24 hours, or later if `Retry-After` says so (up to 24 hours). The status 410, or " +
+		"and 2, 5, 10, 14, 20 and 24 hours, or later if `Retry-After` demands it (up to 24 hours). The status 410, or " +
 		"five days with nothing but failures, disables the webhook.",
 }
 
@@ -297,7 +290,7 @@ func (s *Service) create(ctx context.Context, r *server.Request[Webhook]) (serve
 	return withSecret(webhook.Object(), secret), nil
 }
 
-// check returns an error unless a webhook of the format can have the URL and the token, of which "" is none, and be
+// check returns an error unless a webhook of the format can have the URL, the token ("" is none) and the value of
 // daily.
 func (s *Service) check(text string, format Format, token string, daily bool) error {
 	if token != "" && !format.hasToken() {
@@ -318,7 +311,7 @@ func (s *Service) check(text string, format Format, token string, daily bool) er
 	return nil
 }
 
-// checkURL returns the problem with the URL of a webhook, or "" if there is none.
+// checkURL returns the problem with the URL of a webhook, or "".
 func (s *Service) checkURL(text string, format Format, token string) string {
 	u, err := url.Parse(text)
 	plain := len(s.AllowedNetworks) > 0
@@ -353,8 +346,8 @@ func (s *Service) checkURL(text string, format Format, token string) string {
 var updateDoc = &server.Doc{
 	ID: "updateWebhook", Tag: tag, Summary: "Update a webhook",
 	Description: "Changes the URL, the token, the events, the description, and whether the webhook is daily or " +
-		"disabled. A disabled webhook gets no events, and the deliveries that it still waits for fail; enable it to " +
-		"redeliver them. The format and the secret stay.",
+		"disabled. A disabled webhook gets no events, and its pending deliveries fail; enable it to redeliver them. The " +
+		"format and the secret stay.",
 	Request: `{"events":["production_run.completed"],"description":"Shop floor display"}`,
 }
 

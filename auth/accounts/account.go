@@ -55,7 +55,7 @@ type NewUser struct {
 }
 
 // Add creates a user. It validates the user by the rules of POST /api/v1/users. The error names the invalid fields, or
-// says that the e-mail is in use (e-mails are unique across all tenants).
+// reports that the e-mail is in use (e-mails are unique across all tenants).
 func (a Accounts) Add(ctx context.Context, u NewUser) (db.Actor, error) {
 	if u.Tenant != "" || u.NewTenant {
 		if err := checkTenantName(u.Tenant); err != nil {
@@ -247,7 +247,7 @@ func (a Accounts) Tenants(ctx context.Context) ([]TenantInfo, error) {
 		if err := a.DB.Read(db.As(ctx, db.Actor{Tenant: id}), row); err != nil {
 			return nil, err
 		}
-		if row.Rows() > 0 { // another command may have removed the tenant meanwhile
+		if row.Rows() > 0 { // another command may have removed the tenant in the meantime
 			all = append(all, t)
 		}
 	}
@@ -272,13 +272,13 @@ func choose(tenants []TenantInfo, name string) (TenantInfo, error) {
 			return t, nil
 		}
 	}
-	const most = 10
+	const maxNames = 10
 	var names []string
-	for _, t := range tenants[:min(len(tenants), most)] {
+	for _, t := range tenants[:min(len(tenants), maxNames)] {
 		names = append(names, strconv.Quote(t.Name))
 	}
-	if len(tenants) > most {
-		names = append(names, fmt.Sprintf("and %d others (see tenant list)", len(tenants)-most))
+	if len(tenants) > maxNames {
+		names = append(names, fmt.Sprintf("and %d others (see tenant list)", len(tenants)-maxNames))
 	}
 	problem := "name the tenant with --tenant"
 	if name != "" {

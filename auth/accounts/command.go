@@ -111,7 +111,7 @@ func userCommands(rounds int) []cli.Command {
 	}
 }
 
-// report prints a line that says what a command did. If err is not nil, it prints nothing and returns err.
+// report prints a line that describes what a command did. If err is not nil, it prints nothing and returns err.
 func report(c *cli.Call, err error, format string, args ...any) error {
 	if err != nil {
 		return err

@@ -10,7 +10,7 @@ import (
 	"spoolwright/auth"
 	"spoolwright/cli"
 	"spoolwright/db"
-	"spoolwright/local"
+	"spoolwright/db/local"
 )
 
 // FirstLogin creates a tenant and its admin if there is no tenant yet. It shows the password once: on out if out is a

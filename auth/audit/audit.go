@@ -5,7 +5,7 @@ package audit
 
 import (
 	"context"
-	_ "embed"
+	"embed"
 	"strings"
 
 	"spoolwright/db"
@@ -13,11 +13,11 @@ import (
 	"spoolwright/value"
 )
 
-//go:embed audit.sql
-var auditSQL string
+//go:embed *.sql
+var functions embed.FS
 
 // Definitions are the SQL functions and triggers of the log. Other packages call audit_add in their statements.
-var Definitions = []db.Definition{{Name: "auth/audit", Version: 1, SQL: auditSQL}}
+var Definitions = db.Definitions("auth", functions, "audit")
 
 // Export returns a statement that adds an entry for an export of resources, such as spools. Exports send it with
 // db.WriteLocal, so that they succeed while a synchronous standby is away.
@@ -33,8 +33,8 @@ func transferred(action, resources string) *db.Stmt {
 // FailedSignIn returns a statement that adds an entry for a failed sign-in of a user.
 func FailedSignIn(user string) *db.Stmt { return failed(user, "sign_in.failed") }
 
-// FailedCode returns a statement that adds an entry for a wrong code of a user, who has given the right password or is
-// signed in.
+// FailedCode returns a statement that adds an entry for a wrong code of a user who is signed in or sent the right
+// password.
 func FailedCode(user string) *db.Stmt { return failed(user, "user.otp_failed") }
 
 func failed(user, what string) *db.Stmt {
@@ -63,7 +63,7 @@ var tag = &server.Tag{
 //go:embed fields.md
 var fields string
 
-// Action says what was done.
+// Action is the kind of an entry: what was done.
 type Action string
 
 // Enum returns all actions.
@@ -82,11 +82,11 @@ const actions = `
 	printer.created printer.changed printer.removed printer.restored
 	custom_field.created custom_field.changed custom_field.removed
 	data.exported data.imported
-	spool.removed spool.restored filament.removed filament.restored vendor.removed vendor.restored
+	spool.refilled spool.removed spool.restored filament.removed filament.restored vendor.removed vendor.restored
 	product.removed product.restored order.removed order.restored run.removed run.restored stock_level.removed
 	run.corrected run.reopened usage.reversed usage.moved`
 
-// ActorKind says what an actor is.
+// ActorKind is the kind of an actor.
 type ActorKind string
 
 // Enum returns all kinds.
@@ -135,10 +135,10 @@ func Routes(d *db.DB) []server.Route {
 
 var listDoc = &server.Doc{
 	ID: "listAuditLog", Tag: tag, Summary: "Read the audit log",
-	Description: "Returns who signed in, failed to sign in, changed users, API keys, settings, webhooks, connections " +
-		"to shops, printers or custom fields, exported, imported, removed, restored or corrected something, the newest " +
+	Description: "Returns who signed in or failed to, who changed users, API keys, settings, webhooks, connections to " +
+		"shops, printers or custom fields, and who exported, imported, removed, restored or corrected something, newest " +
 		"first. Everyday work such as deductions is not in the log. `actor_name` and `object_name` are the names of that " +
-		"time. An entry names fields, and has none of their values.\n\n" +
-		"Of a failed sign-in, the actor is the user whose e-mail was given. After ten in an hour, one " +
-		"`sign_in.more_failed` stands for the rest.",
+		"time. An entry has the names of fields, but not their values.\n\n" +
+		"The actor of a failed sign-in is the user whose e-mail was sent. After ten in an hour, one `sign_in.more_failed` " +
+		"stands for the rest.",
 }

@@ -1,5 +1,5 @@
 -- Adds an entry to the audit log of the owner, or else of the tenant of the transaction. The actor is the person, or
--- else the user or API key of the transaction. Who changes rows by hand, as a superuser, is the command line. The
+-- else the user or API key of the transaction. A superuser who changes rows by hand counts as the command line. The
 -- program logs the entry when the transaction is committed: it receives the message with the SQLSTATE SW300.
 create or replace function audit_add(what text, kind text default null, object uuid default null,
 	called text default null, changed text[] default '{}', person uuid default null, owner uuid default null) returns void
@@ -34,9 +34,9 @@ begin
 	raise info using message = to_jsonb(e)::text, errcode = 'SW300';
 end $$;
 
--- Adds an entry for a change of a row. The first argument of the trigger is the kind of the object, the second one the
--- columns that an entry may name, separated by commas; "column:field" names a column as the API does. A change of
--- other columns alone has no entry. The entry has no values, so that it cannot have a secret.
+-- Adds an entry for a change of a row. The first argument of the trigger is the kind of the object, and the second one
+-- lists the columns that an entry may name, separated by commas; "column:field" gives a column its name in the API. A
+-- change of other columns alone adds no entry. The entry has no values, so that it cannot reveal a secret.
 create or replace function audit_change() returns trigger language plpgsql as $$
 declare
 	kind text := tg_argv[0];
@@ -85,7 +85,7 @@ begin
 		end if;
 	else
 		what := case tg_op when 'INSERT' then 'created' else 'removed' end;
-		-- Samples never happened.
+		-- Samples leave no entries.
 		if tg_op = 'DELETE' and exists (select from sample_rows s
 				where s.tenant_id = (r ->> 'tenant_id')::uuid and s.id = (r ->> 'id')::uuid) then
 			return null;
@@ -120,8 +120,9 @@ create or replace trigger audit_changed
 		'name,role,expires_at,printer_id,revoked_at:revoked,hash:secret');
 create or replace trigger audit_changed after update on tenants for each row execute function audit_change('settings',
 	'name,time_zone,currency,labour_hour_cost,machine_hour_cost,machine_power_watts,energy_kwh_cost,'
-	'failure_rate_percent,failure_rate_measured,assemble_on_delivery,second_factor');
--- A secret that is encrypted with another key is the same one; previous_until changes with another one.
+	'failure_rate_percent,failure_rate_measured,sales_tax_percent,prices_include_tax,exchange_rates,'
+	'assemble_on_delivery,second_factor');
+-- Encrypting a secret with another key does not change it; previous_until shows that it was replaced.
 create or replace trigger audit_changed
 	after insert or delete or update of url, events, description, format, daily, disabled_at, previous_until
 	on webhooks for each row execute function audit_change('webhook',
@@ -136,7 +137,7 @@ create or replace trigger audit_changed after insert or delete or update of name
 create or replace trigger audit_changed after insert or delete or update on custom_fields
 	for each row execute function audit_change('custom_field', 'name,position,unit,default_value,choices');
 
--- Adds an entry when a user has used a recovery code, or got new ones. Those of the set-up belong to its entry.
+-- Adds an entry when a user uses a recovery code or gets new ones. The codes of the set-up are part of its entry.
 create or replace function audit_recovery_codes() returns trigger language plpgsql as $$
 declare
 	used boolean := old.recovery_hashes @> new.recovery_hashes;
@@ -150,7 +151,7 @@ create or replace trigger audit_changed after update of recovery_hashes on user_
 	when (old.recovery_hashes is distinct from new.recovery_hashes and old.recovery_hashes <> '{}')
 	execute function audit_recovery_codes();
 
--- Of other resources, the removals are in the log.
+-- The log has only the removals of other resources.
 do $$
 declare
 	t record;
@@ -171,9 +172,8 @@ end $$;
 create or replace trigger audit_deleted after delete on stock_levels
 	for each row execute function audit_change('stock_level');
 
--- Adds an entry for a wrong password or code of a user: what is sign_in.failed or user.otp_failed. After ten in an
--- hour, one entry says that there were more, and the others of that hour have none.
-drop function if exists audit_failed_sign_in(uuid);
+-- Adds an entry for a wrong password or code of a user. what is sign_in.failed or user.otp_failed. After ten entries
+-- in an hour, one more entry reports further failures, and no other entries are added in that hour.
 create or replace function audit_failed_sign_in(account uuid, what text) returns void language plpgsql as $$
 declare
 	tenant uuid := nullif(current_setting('app.tenant_id', true), '')::uuid;

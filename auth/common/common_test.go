@@ -2,7 +2,6 @@ package common
 
 import (
 	"math/rand/v2"
-	"slices"
 	"strconv"
 	"testing"
 )
@@ -30,27 +29,15 @@ func TestCommonPasswords(t *testing.T) {
 // The random passwords are the same in each run, so that the number of errors is, too.
 func TestWrongAnswersAreRare(t *testing.T) {
 	t.Parallel()
-	var all [groups][]uint64
-	count := 0
-	for group := range all {
-		all[group] = slices.Collect(values(passwords, group))
-		count += len(all[group])
-	}
-	if count != Size {
-		t.Fatalf("the set has %d passwords", count)
+	if n := (len(passwords) - 4*blocks) / width; n != Size {
+		t.Fatalf("the set has %d passwords", n)
 	}
 	random := rand.New(rand.NewPCG(1, 2))
 	const tries = 2_000_000
 	wrong := 0
-	for i := range tries {
-		p := strconv.FormatUint(random.Uint64(), 36) + "-" + strconv.FormatUint(random.Uint64(), 36)
-		group, value := hash(p)
-		_, found := slices.BinarySearch(all[group], value)
-		if found {
+	for range tries {
+		if Contains(strconv.FormatUint(random.Uint64(), 36) + "-" + strconv.FormatUint(random.Uint64(), 36)) {
 			wrong++
-		}
-		if (found || i < 100) && Contains(p) != found {
-			t.Fatalf("Contains(%q) = %v", p, !found)
 		}
 	}
 	t.Logf("%d of %d random passwords are called common", wrong, tries)

@@ -21,7 +21,7 @@ const (
 )
 
 // readBinary reads binary G-code: a header, and blocks with metadata, pictures and G-code, each with a checksum. The
-// blocks of G-code are checked and not decoded.
+// blocks of G-code are checked but not decoded.
 func readBinary(r *bufio.Reader) (*File, error) {
 	var header [10]byte
 	if _, err := io.ReadFull(r, header[:]); err != nil {
@@ -53,7 +53,7 @@ func readBinary(r *bufio.Reader) (*File, error) {
 	return f, err
 }
 
-// binaryFile is binary G-code that is read.
+// binaryFile reads binary G-code.
 type binaryFile struct {
 	r       *bufio.Reader
 	g       *gcode
@@ -70,7 +70,7 @@ func (b *binaryFile) Read(data []byte) (int, error) {
 	return n, err
 }
 
-// fields returns the next n bytes of a block, until the next call.
+// fields returns the next n bytes of a block. They are valid until the next call.
 func (b *binaryFile) fields(n int) ([]byte, error) {
 	_, err := io.ReadFull(b, b.field[:n])
 	if err == io.EOF {
@@ -98,20 +98,20 @@ func (b *binaryFile) block() (kind int, err error) {
 	if kind > thumbnailBlock || compression > 3 || stored > MaxSize {
 		return kind, broken("The file is damaged: a block of the binary G-code has an unknown kind")
 	}
-	most, area := int64(maxMeta), 0
+	limit, area := int64(maxMeta), 0
 	wanted := kind != gcodeBlock
 	if kind == thumbnailBlock {
 		if head, err = b.fields(6); err != nil {
 			return kind, err
 		}
-		most, area = maxPicture, int(le.Uint16(head[2:]))*int(le.Uint16(head[4:]))
-		wanted = le.Uint16(head) < 2 && area > b.g.picture.area && max(size, stored) <= most // PNG or JPEG
+		limit, area = maxPicture, int(le.Uint16(head[2:]))*int(le.Uint16(head[4:]))
+		wanted = le.Uint16(head) < 2 && area > b.g.picture.area && max(size, stored) <= limit // PNG or JPEG
 	} else if _, err = b.fields(2); err != nil { // the encoding
 		return kind, err
 	}
 	var data []byte
 	if wanted {
-		if b.kept += int(max(size, stored)); max(size, stored) > most || b.kept > maxBlocks {
+		if b.kept += int(max(size, stored, minBlock)); max(size, stored) > limit || b.kept > maxBlocks {
 			return kind, errBomb
 		}
 		data, err = readN(b, stored)

@@ -5,9 +5,9 @@ import (
 	"strconv"
 )
 
-// CuraEngine writes the header before it knows the estimates; Cura replaces the header later. On its own, the engine
-// leaves the time 6666 and no filament there. The estimates are then in the file itself: each layer ends with the time
-// until then, and the positions of the extruders tell the filament.
+// CuraEngine writes the header before it knows the estimates; Cura replaces the header later. Without Cura, the header
+// keeps the time 6666 and has no filament. The estimates are then in the file itself: each layer ends with the elapsed
+// time, and the filament follows from the positions of the extruders.
 const (
 	engineTime   = "6666"
 	engineLength = "0m"
@@ -20,8 +20,8 @@ type tally struct {
 	tools    [8]extruder
 }
 
-// extruder is the position of an extruder, and the furthest since it was set to a number. Filament counts when it
-// passes the furthest position, so that a retraction and its end count nothing.
+// extruder has the position of an extruder, and its furthest position since the position was last set. Only moves
+// beyond the furthest position count as filament, so that a retraction and its end count nothing.
 type extruder struct{ position, furthest, length float64 }
 
 // line reads a line of G-code.
@@ -61,7 +61,7 @@ func (t *tally) line(line []byte) {
 	}
 }
 
-// lengths returns the list of the lengths in millimetres, as in a comment.
+// lengths returns the lengths in millimeters as a list in the syntax of a comment.
 func (t *tally) lengths() string {
 	var list []byte
 	for i, x := range t.tools {

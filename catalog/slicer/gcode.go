@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// gcode collects what the comments of G-code and the settings of other formats say.
+// gcode collects the values in the comments of G-code and in the settings of other formats.
 type gcode struct {
 	values  [attributes]string
 	known   [attributes]bool
@@ -23,7 +23,7 @@ type gcode struct {
 	reading bool // whether the lines are those of a picture
 
 	objects map[string]bool // the printed objects by the comments
-	defined map[string]bool // the objects by the commands for Klipper, which name them in another way
+	defined map[string]bool // the objects in the commands for Klipper, which use other names
 	elapsed string          // Cura's time until the last layer
 	tally   *tally          // of a file whose header has no estimates, or nil
 	end     string          // the last one of endMarks in the file
@@ -37,15 +37,15 @@ type picture struct {
 	area   int
 	next   []byte
 	size   int  // of next
-	ignore bool // next has a format that nobody decodes
+	ignore bool // next has a format that is not decoded
 }
 
 func newGCode() *gcode {
 	return &gcode{volumes: map[int]string{}, objects: map[string]bool{}, defined: map[string]bool{}}
 }
 
-// scan reads all lines. The speed of the service for large files is that of this function: only lines that begin like
-// a comment or like a definition of an object are looked at.
+// scan reads all lines. Its speed determines the speed of the service for large files: it examines only lines that
+// begin like a comment or like the definition of an object.
 func (g *gcode) scan(r *bufio.Reader) error {
 	for n := 0; ; n++ {
 		line, err := r.ReadSlice('\n')
@@ -82,7 +82,7 @@ func (g *gcode) scan(r *bufio.Reader) error {
 	}
 }
 
-// definition notes an object of the command EXCLUDE_OBJECT_DEFINE of Klipper.
+// definition records an object of the command EXCLUDE_OBJECT_DEFINE of Klipper.
 func (g *gcode) definition(line []byte) {
 	if rest, ok := bytes.CutPrefix(line, []byte("EXCLUDE_OBJECT_DEFINE NAME=")); ok {
 		name, _, _ := bytes.Cut(rest, []byte(" "))
@@ -155,7 +155,7 @@ func (g *gcode) comment(text []byte) {
 	g.setting(text[:at], text[at+1:])
 }
 
-// setting notes the value of a name, if it is one of names.
+// setting records the value of a name in names, and ignores other names.
 func (g *gcode) setting(name, value []byte) {
 	var lower [49]byte
 	name = bytes.TrimSpace(name)
@@ -232,7 +232,7 @@ func (g *gcode) plate() Plate {
 		if g.known[metres] = false; g.values[duration] == engineTime {
 			g.values[duration] = g.elapsed
 		}
-		g.set(millimetres, g.tally.lengths())
+		g.set(millimeters, g.tally.lengths())
 	}
 	p := Plate{Number: 1, Sliced: true, Picture: g.picture.data, Pieces: g.pieces(), Filaments: g.filaments()}
 	if g.known[duration] {
@@ -261,7 +261,7 @@ func (g *gcode) file() (*File, error) {
 	return f, nil
 }
 
-// incomplete reports whether the file lacks the mark that its program writes behind the last move.
+// incomplete reports whether the file lacks the mark that its program writes after the last move.
 func (g *gcode) incomplete() bool {
 	if g.values[metres] == engineLength {
 		return false // CuraEngine on its own may write no mark
@@ -274,7 +274,7 @@ func (g *gcode) incomplete() bool {
 	return false
 }
 
-// describe sets the fields of the file that the settings have and the file does not.
+// describe sets the empty fields of the file from the settings.
 func (g *gcode) describe(f *File) {
 	if f.Name == "" {
 		f.Name = g.values[title]
@@ -293,9 +293,9 @@ func (g *gcode) describe(f *File) {
 	}
 }
 
-// filaments returns the filaments of which the plate needs some.
+// filaments returns the filaments that the plate uses.
 func (g *gcode) filaments() (used []Filament) {
-	weights, lengths := numbers(g.values[grams]), numbers(g.values[millimetres])
+	weights, lengths := numbers(g.values[grams]), numbers(g.values[millimeters])
 	if lengths == nil {
 		lengths = numbers(g.values[metres])
 	}
@@ -308,7 +308,7 @@ func (g *gcode) filaments() (used []Filament) {
 		}
 	}
 	if len(weights)+len(lengths)+len(volumes) == 0 && len(numbers(g.values[types])) < 2 {
-		weights = numbers(g.values[totalGrams]) // scripts and plug-ins leave out the others
+		weights = numbers(g.values[totalGrams]) // scripts and plug-ins write only these
 	}
 	count := min(max(len(weights), len(lengths), len(volumes)), maxSlots)
 	kinds, shades := texts(g.values[types], count), texts(g.values[colors], count)
@@ -325,7 +325,7 @@ func (g *gcode) filaments() (used []Filament) {
 			Grams: number(at(weights, i)), Volume: number(at(volumes, i)),
 			DensityG: number(at(density, slot)), DiameterMM: number(at(wide, slot)),
 		}
-		if g.known[millimetres] {
+		if g.known[millimeters] {
 			m.Length = number(at(lengths, i))
 		} else {
 			m.Length = length(at(lengths, i))
@@ -340,8 +340,8 @@ func (g *gcode) filaments() (used []Filament) {
 	return used
 }
 
-// pieces returns how many pieces the plate prints: the number of its objects, if all are copies of one, and otherwise
-// 1, because different objects are parts of one thing. It returns 0 if the file has no objects.
+// pieces returns the number of pieces that the plate prints: the number of its objects if all are copies of one
+// object, and otherwise 1, because different objects are parts of one piece. It returns 0 if the file has no objects.
 func (g *gcode) pieces() int {
 	all := g.objects
 	if len(all) == 0 {
@@ -361,8 +361,7 @@ func (g *gcode) pieces() int {
 
 var copySuffix = regexp.MustCompile(`(?i)(\x00\d+|[ _]id[:_ ]?\d+|[ _]copy[:_ ]?\d+|, instance \d+|[ _]?\(\d+\))$`)
 
-// countCopies returns the number of objects if all have the same name but for the number of the copy, and 1 if they
-// differ.
+// countCopies returns the number of objects if their names differ only in the number of the copy, and otherwise 1.
 func countCopies(objects map[string]bool) int {
 	base := ""
 	for name := range objects {
@@ -402,7 +401,7 @@ func number(text string) float64 {
 	return n
 }
 
-// length returns a length in millimetres. The unit of a number without a unit is metres, as in Cura.
+// length returns a length in millimeters. A number without a unit is in meters, as in Cura.
 func length(text string) float64 {
 	n, unit, err := leadingNumber(strings.TrimSpace(text))
 	switch {
@@ -481,7 +480,7 @@ func at(list []string, i int) string {
 func first(list []string) string { return at(list, 0) }
 
 // parseDuration returns the seconds of a time such as "1d 2h 3m 4s", "1 hours 23 minutes", "01:02:03" or "3723.4".
-// What does not begin with a number has no seconds.
+// A text that does not begin with a number has no seconds.
 func parseDuration(text string) int64 {
 	text = strings.TrimSpace(text)
 	if parts := strings.Split(text, ":"); len(parts) > 1 && len(parts) <= 4 {

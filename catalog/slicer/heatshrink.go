@@ -3,8 +3,7 @@ package slicer
 import "io"
 
 // heatshrink decompresses data of the heatshrink algorithm: a 1 and eight bits are a byte; a 0, window bits and
-// lookahead bits are a reference to bytes before. All numbers are less one than what they mean. It appends at most
-// size bytes.
+// lookahead bits are a reference to earlier bytes. Each number is stored minus one. The result has at most size bytes.
 func heatshrink(data []byte, window, lookahead uint, size int) ([]byte, error) {
 	out := make([]byte, 0, min(size, 1<<16))
 	var bits uint64

@@ -1,6 +1,6 @@
 // Package slicer reads the files that slicers write: G-code, binary G-code, 3MF and UFP. It keeps the estimates, the
-// names of the filaments and a picture, and nothing of the rest. A file is read once, from its beginning to its end,
-// with a few megabytes of memory and no temporary file.
+// names of the filaments and a picture, and nothing else. A file is read once, from its beginning to its end, with a
+// few megabytes of memory and no temporary file.
 package slicer
 
 import (
@@ -20,27 +20,28 @@ import (
 // MaxSize is the maximum size of a file in bytes.
 const MaxSize = 200 << 20
 
-// The limits of what is kept of a file.
+// The limits of reading a file.
 const (
 	maxPicture  = 2 << 20   // bytes of one picture
 	maxPictures = 4 << 20   // bytes of all pictures of a file
 	maxMeta     = 1 << 20   // bytes of one list of settings in binary G-code
 	maxBlocks   = 32 << 20  // bytes of all settings and pictures in binary G-code, after decompression
 	maxSettings = 8 << 20   // bytes of all settings in a ZIP file, after decompression
+	minBlock    = 64 << 10  // minimum bytes counted for a setting or picture in binary G-code: unpacking allocates these
 	maxToken    = 64 << 10  // bytes of a value, or of an element of XML, in these
 	maxText     = 255       // bytes of a name
 	maxPlates   = 100       // plates of a file
 	maxEntries  = 10_000    // entries of a ZIP file
 	maxSlots    = 64        // filaments of a plate
 	maxInflated = 2 << 30   // bytes of all entries of a ZIP file after decompression
-	freeRatio   = 64 << 20  // bytes that may come out of a ZIP file of any size
-	maxRatio    = 40        // bytes that may come out of each further byte
+	freeRatio   = 64 << 20  // unpacked bytes allowed for a ZIP file of any size
+	maxRatio    = 40        // unpacked bytes allowed for each further packed byte
 	lineBuffer  = 64 << 10  // bytes of a line of G-code that are read
 	maxSeconds  = 3_600_000 // 1,000 hours
-	maxAmount   = 1e8       // millimetres and milligrams of a filament
+	maxAmount   = 1e8       // millimeters and milligrams of a filament
 )
 
-// File is what a sliced file says. A text is "" and a number is 0 if the file does not say it.
+// File is the content of a sliced file. A text is "" and a number is 0 if the file does not have it.
 type File struct {
 	Name          string // the title that the file has inside, not the name of the file
 	Format        string // "gcode", "bgcode", "3mf" or "ufp"
@@ -49,7 +50,7 @@ type File struct {
 	NozzleMM      float64
 	LayerHeightMM float64
 	Plates        []Plate // at least one
-	Incomplete    bool    // G-code without the end that the slicer writes; other formats are errors then
+	Incomplete    bool    // G-code without the end that the slicer writes; in other formats, this is an error
 	Size          int64
 	SHA256        string // in hexadecimal digits
 }
@@ -58,9 +59,9 @@ type File struct {
 type Plate struct {
 	Number    int // from 1
 	Name      string
-	Sliced    bool // false: the file has only the model, and no estimates
+	Sliced    bool // false if the file has only the model, and no estimates
 	Seconds   int64
-	Pieces    int // 0: the file does not say how many pieces it prints
+	Pieces    int // 0 if the file does not have the number of pieces
 	Filaments []Filament
 	Picture   []byte // PNG or JPEG as it is in the file, not checked; nil without one
 }
@@ -70,16 +71,16 @@ type Filament struct {
 	Type       string // such as "PLA"
 	Color      string // "#RRGGBB", "#RRGGBBAA" or a name
 	Vendor     string
-	Profile    string // the name that the slicer has for the filament
+	Profile    string // the slicer's name for the filament
 	Grams      float64
-	Length     float64 // millimetres
-	Volume     float64 // cubic millimetres
-	DensityG   float64 // grams per cubic centimetre
+	Length     float64 // millimeters
+	Volume     float64 // cubic millimeters
+	DensityG   float64 // grams per cubic centimeter
 	DiameterMM float64
-	FromLength bool // the file has no grams: they are computed, or 0 if the file does not have the density
+	FromLength bool // the file has no grams: they are computed, or 0 if the file has no density
 }
 
-// Error is a file that is not what it should be. Its text is a sentence for people.
+// Error reports a file that cannot be used. Its text is a sentence for people.
 type Error struct{ text string }
 
 func (e *Error) Error() string { return e.text }
@@ -89,12 +90,12 @@ func broken(format string, args ...any) error { return &Error{fmt.Sprintf(format
 // ErrTooLarge is the error of a file of more than MaxSize bytes.
 var ErrTooLarge = &Error{"The file is larger than 200 MB"}
 
-// ErrUnknown is the error of a text without anything that a slicer writes.
+// ErrUnknown is the error of a text that has nothing that a slicer writes.
 var ErrUnknown = &Error{"This is not a sliced file: it has neither a print time nor an amount of filament"}
 
 var (
 	errTruncated = &Error{"The file ends too early; it was not copied completely"}
-	errBomb      = &Error{"The file unpacks to far more than a sliced file has"}
+	errBomb      = &Error{"The file unpacks to far more data than a sliced file has"}
 )
 
 // Read reads a file. An *Error describes a file that cannot be read; any other error is that of r.
@@ -103,7 +104,7 @@ func Read(r io.Reader) (*File, error) {
 	buffered := bufio.NewReaderSize(in, lineBuffer)
 	f, err := read(buffered)
 	if err == nil {
-		_, err = io.Copy(io.Discard, buffered) // what follows the last part counts in the sum
+		_, err = io.Copy(io.Discard, buffered) // the checksum includes the bytes after the last part
 	}
 	switch {
 	case in.err != nil:
@@ -144,7 +145,7 @@ func read(r *bufio.Reader) (*File, error) {
 	return f, err
 }
 
-// source counts and sums what is read, and remembers an error of the reader below it.
+// source counts and hashes the bytes that it reads, and keeps the error of the underlying reader.
 type source struct {
 	r   io.Reader
 	sum hash.Hash
@@ -168,7 +169,7 @@ func (s *source) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// clean makes all texts of the file short and printable, and drops numbers that cannot be.
+// clean makes all texts of the file short and printable, and drops impossible numbers.
 func (f *File) clean() {
 	for _, text := range []*string{&f.Name, &f.Program, &f.Printer} {
 		*text = cleanText(*text)
@@ -197,8 +198,8 @@ func (f *File) clean() {
 	}
 }
 
-// GramsAt returns the grams of the filament's volume or length with another density in grams per cubic centimetre and
-// another diameter in millimetres. It returns 0 if it would need what is 0.
+// GramsAt returns the grams of the filament's volume or length with another density in grams per cubic centimeter and
+// another diameter in millimeters. It returns 0 if a value that it needs is 0.
 func (m *Filament) GramsAt(density, diameter float64) float64 {
 	volume := m.Volume
 	if volume == 0 {
@@ -215,7 +216,7 @@ func within(n, maximum float64) float64 {
 	return 0
 }
 
-// cleanText returns the text without control characters, invalid bytes and outer spaces, and cuts it.
+// cleanText removes control characters, invalid bytes and outer spaces from the text, and cuts it to maxText bytes.
 func cleanText(text string) string {
 	text = strings.Map(func(c rune) rune {
 		if c == utf8.RuneError || !unicode.IsPrint(c) {

@@ -137,7 +137,7 @@ func TestFaults(t *testing.T) {
 		{"checksum of an entry", changed("unsliced.3mf", "IHDR", "IHDX"), "checksum"},
 		{"password", changed("unsliced.3mf", "PK\x03\x04\x14\x00\x00\x00", "PK\x03\x04\x14\x00\x01\x00"), "password"},
 		{"method", changed("unsliced.3mf", "PK\x03\x04\x14\x00\x00\x00\x00\x00", "PK\x03\x04\x14\x00\x00\x00\x0e\x00"),
-			"packed by a method"},
+			"packed with a method"},
 		{"another ZIP file", zipped(t, "letter.txt", []byte("Dear Sir")), "neither a 3MF nor a UFP"},
 		{"bomb", zipped(t, "3D/model.gcode", bytes.Repeat([]byte("G1 X123.456 Y78.9 E0.04\n"), 4_000_000)),
 			"unpacks to far more"},

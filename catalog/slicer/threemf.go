@@ -15,12 +15,12 @@ import (
 	"strings"
 )
 
-// archive collects what the entries of a 3MF or UFP file say.
+// archive collects the values in the entries of a 3MF or UFP file.
 type archive struct {
 	model     bool // has a model: it is a 3MF file
 	title     string
-	program   string // that has written the project, as the file says
-	slicer    string // that has written the G-code: OrcaSlicer says that BambuStudio has written its projects
+	program   string // that wrote the project, according to the file
+	slicer    string // that wrote the G-code: projects of OrcaSlicer name BambuStudio
 	plates    map[int]*Plate
 	objects   map[*Plate]map[string]bool
 	settings  settings
@@ -29,8 +29,8 @@ type archive struct {
 	pictures  map[int][]byte  // of the plates
 	picture   []byte          // of the whole file
 	size      int             // of all pictures
-	seen      map[string]bool // the entries with settings that were read; of several with a name, the first counts
-	left      int             // bytes that may still be read of settings
+	seen      map[string]bool // the entries with settings that were read; of entries with the same name, the first counts
+	left      int             // bytes of settings that may still be read
 	gcode     *gcode          // of a UFP file
 	materials []Filament      // of a UFP file
 }
@@ -62,7 +62,7 @@ func readZIP(r *bufio.Reader) (*File, error) {
 	return nil, broken("This ZIP file is neither a 3MF nor a UFP file")
 }
 
-// entry reads an entry of the ZIP file, if it is one of those with facts.
+// entry reads an entry of the ZIP file if it describes the print.
 func (a *archive) entry(name string, content io.Reader) (err error) {
 	plate := plateName.FindStringSubmatch(name)
 	switch {
@@ -135,7 +135,8 @@ func (t *tokens) Read(b []byte) (n int, err error) {
 	return n, err
 }
 
-// projectSettings reads project_settings.config, whose fields are texts and lists of texts. What is not JSON ends it.
+// projectSettings reads project_settings.config, whose fields are texts and lists of texts. It stops at anything that
+// is not JSON.
 func (a *archive) projectSettings(content io.Reader) error {
 	in := &tokens{a: a, r: content}
 	d := json.NewDecoder(in)
@@ -255,7 +256,7 @@ func (a *archive) filament(p *Plate, attribute func(string) string) {
 	m := Filament{Type: attribute("type"), Color: attribute("color"), Grams: number(attribute("used_g")),
 		Length: 1000 * number(attribute("used_m"))}
 	if (m.Grams > 0 || m.Length > 0) && len(p.Filaments) < maxSlots {
-		m.Profile = attribute("id") // the place in the settings, until these are known
+		m.Profile = attribute("id") // the index in the settings, until these are known
 		p.Filaments = append(p.Filaments, m)
 		p.Sliced = true
 	}
@@ -288,7 +289,7 @@ func (a *archive) readModel(content io.Reader) error {
 			return wrong
 		}
 		if err != nil {
-			return nil // the end of what is read, or a model that is not XML; it is not needed
+			return nil // the end of the read part, or a model that is not XML; the model is not needed
 		}
 		switch t := token.(type) {
 		case xml.StartElement:
@@ -315,7 +316,7 @@ func (a *archive) readModel(content io.Reader) error {
 	}
 }
 
-// threeMF returns the 3MF file whose entries were read.
+// threeMF returns the File of the 3MF entries that were read.
 func (a *archive) threeMF() (*File, error) {
 	f := &File{Name: a.title, Format: "3mf", Program: cmp.Or(a.slicer, a.program), NozzleMM: a.nozzle}
 	f.Printer = first(a.settings["printer_model"])
@@ -346,7 +347,7 @@ func (a *archive) threeMF() (*File, error) {
 	return f, nil
 }
 
-// describe adds to a filament what the settings of the project say about its place.
+// describe sets the empty fields of a filament from the settings of the project.
 func (a *archive) describe(m *Filament) {
 	i, err := strconv.Atoi(m.Profile)
 	m.Profile = ""
@@ -379,7 +380,7 @@ func (a *archive) readMaterial(content io.Reader) error {
 	case in.err != nil && in.err != errBomb:
 		return in.err
 	case err != nil:
-		return nil // the file is of use without it
+		return nil // the file is useful without it
 	}
 	color := m.Code
 	if color == "" {
@@ -390,7 +391,7 @@ func (a *archive) readMaterial(content io.Reader) error {
 	return nil
 }
 
-// ufp returns the UFP file whose entries were read. Its materials are in the order of the extruders.
+// ufp returns the File of the UFP entries that were read. Its materials are in the order of the extruders.
 func (a *archive) ufp() (*File, error) {
 	f, err := a.gcode.file()
 	if err != nil {

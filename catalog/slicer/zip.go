@@ -11,8 +11,8 @@ import (
 )
 
 // The entries of a ZIP file are read in the order in which they are in the file, by the headers before them. The
-// directory at the end of the file is not used: it would need the whole file on the disk first. The first byte that is
-// no header of an entry is the beginning of the directory.
+// directory at the end of the file is not used: it would need the whole file on the disk first. The directory begins
+// where no header of an entry follows.
 
 // entry is an entry of a ZIP file.
 type entry struct {
@@ -29,7 +29,7 @@ const (
 	deflateMethod = 8
 )
 
-// walkZIP calls visit for each entry. Visit may read as much of the entry as it needs.
+// walkZIP calls visit for each entry. visit may read as much of the entry as it needs.
 func walkZIP(r *bufio.Reader, visit func(name string, content io.Reader) error) error {
 	w := &walk{}
 	for range maxEntries {
@@ -55,13 +55,13 @@ func walkZIP(r *bufio.Reader, visit func(name string, content io.Reader) error) 
 	return broken("The file has more than %d parts", maxEntries)
 }
 
-// walk is what all entries of a ZIP file share.
+// walk is the state that all entries of a ZIP file share.
 type walk struct {
 	packed, unpacked int64         // bytes of the entries so far
-	inflater         io.ReadCloser // nil before the first entry that is packed
+	inflater         io.ReadCloser // nil before the first packed entry
 }
 
-// inflate returns a reader that decompresses r, until the next call.
+// inflate returns a reader that decompresses r. It is valid until the next call.
 func (w *walk) inflate(r io.Reader) io.Reader {
 	if w.inflater == nil {
 		w.inflater = flate.NewReader(r)
@@ -71,8 +71,8 @@ func (w *walk) inflate(r io.Reader) io.Reader {
 	return w.inflater
 }
 
-// readDirectory reads to the end of the file, and looks for the end of the directory there: without it, the file was
-// not copied completely.
+// readDirectory reads to the end of the file, and looks for the end of the directory there. If that is missing, the
+// file was not copied completely.
 func readDirectory(r *bufio.Reader) error {
 	const end = "PK\x05\x06"
 	var last []byte
@@ -123,14 +123,14 @@ func readEntry(r *bufio.Reader) (e entry, err error) {
 	case flags&1 != 0:
 		return e, broken("The file is protected by a password")
 	case e.method != storedMethod && e.method != deflateMethod:
-		return e, broken("The file is packed by a method that is not known here; save it again with the slicer")
+		return e, broken("The file is packed with a method that is not supported; save it again with the slicer")
 	case e.packed < 0 || e.packed > MaxSize:
 		return e, errTruncated
 	}
 	return e, nil
 }
 
-// read calls visit with the content of the entry, and moves r behind the entry.
+// read calls visit with the content of the entry, and moves r to the end of the entry.
 func (e *entry) read(r *bufio.Reader, w *walk, visit func(string, io.Reader) error) error {
 	packed := &counter{r: r}
 	in := &content{e: e, walk: w, sum: crc32.NewIEEE(), packed: &packed.n}
@@ -144,7 +144,7 @@ func (e *entry) read(r *bufio.Reader, w *walk, visit func(string, io.Reader) err
 		if err := visit(e.name, in); err != nil {
 			return err
 		}
-		_, err := io.Copy(io.Discard, limited) // what visit has not read needs not be unpacked
+		_, err := io.Copy(io.Discard, limited) // bytes that visit did not read need not be unpacked
 		if err == nil && limited.N > 0 {
 			err = io.ErrUnexpectedEOF
 		}
@@ -165,11 +165,11 @@ func (e *entry) read(r *bufio.Reader, w *walk, visit func(string, io.Reader) err
 	return e.skipSizes(r, packed.n, in.n, in.sum.Sum32())
 }
 
-// mark precedes the checksum and the sizes behind an entry. It is optional, but of an entry that is not compressed,
-// only the mark shows where the entry ends.
+// mark precedes the checksum and the sizes that follow an entry. It is optional, except that only the mark shows where
+// an uncompressed entry ends.
 const mark = "PK\x07\x08"
 
-// skipSizes skips the checksum and the sizes behind an entry.
+// skipSizes skips the checksum and the sizes that follow an entry.
 func (e *entry) skipSizes(r *bufio.Reader, packed, size int64, sum uint32) error {
 	next, _ := r.Peek(maxSizes)
 	if n := sizesLen(next, packed, size, sum); n > 0 {
@@ -185,8 +185,8 @@ func (e *entry) skipSizes(r *bufio.Reader, packed, size int64, sum uint32) error
 // maxSizes is the length of the mark, a checksum and two sizes of 8 bytes each.
 const maxSizes = 24
 
-// sizesLen returns the length of the checksum and the sizes at the beginning of next, with the mark, or 0 if next has
-// others. Sizes have 4 bytes each, or 8 in a ZIP64 file.
+// sizesLen returns the length of the checksum and the sizes at the beginning of next, including the mark, or 0 if next
+// begins with other values. Sizes have 4 bytes each, or 8 in a ZIP64 file.
 func sizesLen(next []byte, packed, size int64, sum uint32) int {
 	le := binary.LittleEndian
 	start := 0
@@ -205,30 +205,47 @@ func sizesLen(next []byte, packed, size int64, sum uint32) int {
 	return 0
 }
 
-// stored reads an entry of unknown size that is not compressed. It ends at the mark that is followed by the checksum
-// and the size of what was read before it. OrcaSlicer and Bambu Studio write the pictures of 3MF files this way.
+// stored reads an entry of unknown size that is not compressed. It ends at a mark followed by the checksum and the
+// size of the bytes before the mark. OrcaSlicer and Bambu Studio write the pictures of 3MF files this way.
 type stored struct {
 	r  *counter
-	in *content // counts and sums what was read
+	in *content // counts and hashes the bytes that were read
 }
 
 func (s *stored) Read(b []byte) (int, error) {
-	next, err := s.r.r.Peek(min(len(b)+maxSizes, s.r.r.Size()))
+	// A Peek of more bytes than are buffered moves the buffer, which is cheap only when few bytes are left.
+	_, err := s.r.r.Peek(maxSizes)
 	if err != nil && err != io.EOF {
 		return 0, err
 	}
-	n := bytes.Index(next, []byte(mark))
-	switch {
-	case n == 0 && sizesLen(next, s.in.n, s.in.n, s.in.sum.Sum32()) > 0:
-		return 0, io.EOF
-	case n == 0:
-		n = 1 // the mark is a part of the content
-	case n < 0 && err == io.EOF:
-		return 0, io.ErrUnexpectedEOF
-	case n < 0:
-		n = len(next) - len(mark) + 1
+	next, _ := s.r.r.Peek(min(s.r.r.Buffered(), len(b)+maxSizes))
+	n := 0
+	for {
+		at := bytes.Index(next[n:], []byte(mark))
+		if at < 0 {
+			if n = len(next) - len(mark) + 1; err == io.EOF {
+				return 0, io.ErrUnexpectedEOF
+			}
+			break
+		}
+		if n += at; n > 0 && len(next)-n < maxSizes {
+			break // the bytes after the mark are not buffered yet
+		}
+		if n == 0 && sizesLen(next, s.in.n, s.in.n, s.in.sum.Sum32()) > 0 {
+			return 0, io.EOF
+		}
+		if n > 0 && hasSize(next[n:], s.in.n+int64(n)) {
+			break // it may be the end: the checksum of the bytes before it decides
+		}
+		n++ // the mark is part of the content
 	}
 	return s.r.Read(b[:min(n, len(b))])
+}
+
+// hasSize reports whether a mark may be followed by a checksum and the size of an entry that is not compressed.
+func hasSize(next []byte, size int64) bool {
+	le := binary.LittleEndian
+	return int64(le.Uint32(next[8:])) == size || int64(le.Uint64(next[8:])) == size
 }
 
 // counter counts the bytes that are read. It is a ByteReader.
@@ -251,8 +268,8 @@ func (c *counter) ReadByte() (byte, error) {
 	return b, err
 }
 
-// content is the unpacked content of an entry. It ends with an error if the checksum is wrong, or if the contents of
-// all entries so far are far larger than what they were packed in.
+// content is the unpacked content of an entry. It ends with an error if the checksum is wrong, or if the unpacked
+// contents of all entries so far are far larger than the packed ones.
 type content struct {
 	e      *entry
 	walk   *walk

@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"spoolwright/testkit/seed"
+	"spoolwright/tests/testkit/seed"
 )
 
 // shareTest runs a test of shares of 16 connections in a bubble, where time passes only while everything waits.

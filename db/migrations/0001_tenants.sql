@@ -55,12 +55,20 @@ create table tenants (
 	energy_kwh_cost numeric(15,6) check (energy_kwh_cost >= 0 and energy_kwh_cost <= 1000000),
 	failure_rate_percent numeric(15,6) check (failure_rate_percent >= 0 and failure_rate_percent <= 99),
 	failure_rate_measured boolean not null default false,
+	sales_tax_percent numeric(15,6) not null default 0 check (sales_tax_percent >= 0 and sales_tax_percent <= 100),
+	prices_include_tax boolean not null default false,
+	exchange_rates jsonb not null default '[]', -- a list of objects with currency, rate and exchange_date
+	-- Whether the delivery of an order assembles the pieces that are not in stock, if their components are.
+	assemble_on_delivery boolean not null default true,
+	-- Which users must have a second factor. A user who must and has none can only set it up.
+	second_factor text collate "C" not null default 'optional' check (second_factor in ('optional', 'admins', 'all')),
 	updated_at timestamptz not null default now(),
 	primary key (tenant_id)
 );
 call tenant_table('tenants', 'select, insert');
 grant update (time_zone, currency, labour_hour_cost, machine_hour_cost, machine_power_watts, energy_kwh_cost,
-	failure_rate_percent, failure_rate_measured, updated_at) on tenants to spoolwright_app;
+	failure_rate_percent, failure_rate_measured, sales_tax_percent, prices_include_tax, exchange_rates,
+	assemble_on_delivery, second_factor, updated_at) on tenants to spoolwright_app;
 
 create table users (
 	tenant_id uuid,
@@ -72,12 +80,49 @@ create table users (
 	disabled_at timestamptz,
 	link_hash bytea check (length(link_hash) = 32), -- SHA-256 of the token of the valid password link
 	link_expires_at timestamptz,
+	otp_at timestamptz, -- since when a login needs a code; null if it needs none
+	otp_missing boolean not null default false, -- whether the user must set up a second factor first
 	created_at timestamptz not null default now(),
 	updated_at timestamptz not null default now(),
 	primary key (tenant_id, id),
 	foreign key (tenant_id) references tenants (tenant_id)
 );
 call tenant_table('users', 'select, insert, update, delete');
+-- A copy of a table omits generated columns and columns with this comment.
+comment on column users.otp_missing is 'computed';
+
+-- Second factors: a code of an app (RFC 6238), or a recovery code, beside the password.
+create table user_otps (
+	tenant_id uuid,
+	user_id uuid not null,
+	id uuid not null, -- the encrypted secret and the hashes belong to it; it stays when the user moves to another tenant
+	secret bytea not null check (length(secret) <= 200), -- encrypted
+	created_at timestamptz not null,
+	last_step bigint not null default 0, -- the step of the last code that was used: the number of 30 seconds since 1970
+	recovery_hashes bytea[] not null default '{}' check (cardinality(recovery_hashes) <= 10), -- SHA-256 of unused codes
+	-- Wrong codes from addresses that are not known, since a time.
+	wrong_codes int not null default 0 check (wrong_codes >= 0),
+	wrong_since timestamptz,
+	primary key (tenant_id, user_id),
+	foreign key (tenant_id, user_id) references users (tenant_id, id)
+);
+call tenant_table('user_otps', 'select, insert, update, delete');
+
+-- The last e-mail with a password link for each user. It waits until the mail server has accepted or refused it, or
+-- until the service gives up. The link is made when the e-mail is sent, so that no table has its token.
+create table link_emails (
+	tenant_id uuid,
+	user_id uuid not null,
+	kind text collate "C" not null check (kind in ('invitation', 'password')),
+	requested_at timestamptz not null default now(),
+	tries int not null default 0 check (tries >= 0),
+	next_try_at timestamptz, -- null when it was sent or refused
+	ended_at timestamptz, -- when it was sent or refused
+	error text check (length(error) <= 1000), -- of the last try; null if it was sent
+	primary key (tenant_id, user_id),
+	foreign key (tenant_id, user_id) references users (tenant_id, id)
+);
+call tenant_table('link_emails', 'select, insert, update, delete');
 
 -- The names of deleted users, which the usage ledger shows.
 create table former_users (
@@ -111,6 +156,9 @@ create table login_addresses (
 	user_id uuid not null,
 	address text collate "C" not null check (length(address) <= 100),
 	used_at timestamptz not null,
+	-- Wrong codes of second factors from the address, since a time.
+	wrong_codes int not null default 0 check (wrong_codes >= 0),
+	wrong_since timestamptz,
 	primary key (tenant_id, user_id, address),
 	foreign key (tenant_id, user_id) references users (tenant_id, id)
 );
@@ -163,6 +211,58 @@ create table row_counts (
 	primary key (tenant_id, resource, shard)
 ) with (fillfactor = 50);
 call tenant_table('row_counts', 'select, insert, update');
+
+-- The first steps of a new farm.
+create table first_steps (
+	tenant_id uuid,
+	hidden_at timestamptz, -- when an admin hid the steps
+	samples_at timestamptz, -- when the farm was filled with sample data; null if it has none
+	primary key (tenant_id)
+);
+call tenant_table('first_steps', 'select, insert, update');
+
+-- The ids of the rows that are sample data: of vendors, filaments, spools, stock levels, printers, products, orders and
+-- runs. What belongs to such a row is sample data, too. Only rows with these ids, and what belongs to them, can be
+-- deleted with delete_samples.
+create table sample_rows (
+	tenant_id uuid,
+	id uuid not null,
+	primary key (tenant_id, id)
+);
+call tenant_table('sample_rows', 'select, insert, delete');
+
+-- What the columns of a farm's last file of each kind were, for the next one.
+create table import_columns (
+	tenant_id uuid,
+	resources text collate "C" not null check (length(resources) <= 50), -- such as spools
+	mapping text collate "C" not null check (length(mapping) <= 100000), -- JSON: fields by titles; "" is left out
+	primary key (tenant_id, resources),
+	foreign key (tenant_id) references tenants (tenant_id)
+);
+call tenant_table('import_columns', 'select, insert, update');
+
+-- Who did what in a farm, when and from where. The function audit_add, in the definition auth/audit, inserts the rows.
+create table audit_log (
+	tenant_id uuid,
+	id uuid not null, -- made by uuid_v7
+	created_at timestamptz not null default now(),
+	action text collate "C" not null check (length(action) between 1 and 60),
+	actor_kind text collate "C" not null check (actor_kind in ('user', 'api_key', 'command_line', 'service', 'unknown')),
+	actor_id uuid, -- a user or an API key, kept when the user is removed
+	actor_name text collate "C" check (length(actor_name) <= 200), -- as it was then
+	address text collate "C" check (length(address) <= 64), -- of the client
+	object_kind text collate "C" check (length(object_kind) <= 60),
+	object_id uuid, -- kept when the object is removed
+	object_name text collate "C" check (length(object_name) <= 200), -- as it was then
+	fields text[] collate "C" not null default '{}' check (cardinality(fields) <= 100), -- the fields that changed
+	primary key (tenant_id, id)
+);
+-- Nobody in the farm can change an entry; audit_trim deletes the old ones.
+call tenant_table('audit_log', 'select, insert');
+
+create index audit_log_newest on audit_log (tenant_id, created_at, id);
+create index audit_log_action on audit_log (tenant_id, action, created_at, id);
+create index audit_log_actor on audit_log (tenant_id, actor_id, created_at, id);
 
 -- Tables outside of tenancy: they list all tenants, and the tenant of each login and API key. Only the functions of
 -- the definition db/directory access them.

@@ -41,7 +41,7 @@ create table filaments (
 	vendor_id uuid,
 	vendor_name text collate "C" check (length(vendor_name) <= 200), -- the name of the vendor
 	-- Clients of the Spoolman API can create filaments without a name or a material; the column is then ''. If it is
-	-- null, these clients see the colour instead of the name, or the material type instead of the material.
+	-- null, these clients see the color instead of the name, or the material type instead of the material.
 	name text collate "C" check (length(name) <= 200),
 	material_type text collate "C" not null
 		check (material_type in ('PLA', 'PETG', 'ABS', 'TPU', 'ASA', 'Nylon', 'PC', 'HIPS', 'PVA', 'Custom')),
@@ -151,7 +151,7 @@ call tenant_table('last_numbers', 'select, insert, update');
 -- version stays on its page (HOT). For each statement that changes a table, PostgreSQL parses the checks and the
 -- expressions of generated columns again, which would take a third of the time of a deduction. Therefore, the
 -- definition inventory/rows has the function valid_spool for the checks, and the trigger spool_computed, which sets
--- cost_per_gram and the columns that end in _key.
+-- cost_per_gram, computed_filament and the columns that end in _key.
 create table spools (
 	tenant_id uuid,
 	id uuid not null,
@@ -159,7 +159,7 @@ create table spools (
 	-- number is not null. The column is not declared "not null", because PostgreSQL 17 and later would then remove
 	-- "number is not null" from statements, and would not use the index spools_number.
 	number int,
-	filament_id uuid, -- the spool has the material, vendor, colour, diameter and density of the filament
+	filament_id uuid, -- the spool has the material, vendor, color, diameter and density of the filament
 	material_type text collate "C" not null,
 	material_name text collate "C",
 	brand text collate "C",
@@ -196,11 +196,13 @@ create table spools (
 	location_key text collate "C",
 	lot_key text collate "C",
 	search_key text collate "C" not null,
+	-- Equal spools without a filament show the same computed filament. This is its id, so that a list can read computed
+	-- filaments in the order of their ids. It is null for a spool with a filament.
+	computed_filament int,
 	primary key (tenant_id, id),
 	foreign key (tenant_id, filament_id) references filaments (tenant_id, id)
 ) with (fillfactor = 85);
 call tenant_table('spools', 'select, insert, update');
--- A copy of a table omits generated columns and columns with this comment.
 comment on column spools.cost_per_gram is 'computed';
 comment on column spools.brand_key is 'computed';
 comment on column spools.color_key is 'computed';
@@ -209,6 +211,7 @@ comment on column spools.supplier_key is 'computed';
 comment on column spools.location_key is 'computed';
 comment on column spools.lot_key is 'computed';
 comment on column spools.search_key is 'computed';
+comment on column spools.computed_filament is 'computed';
 
 create unique index spools_number on spools (tenant_id, number) where number is not null;
 create index spools_newest on spools (tenant_id, archived, created_at, id) where hidden_at is null;
@@ -222,9 +225,11 @@ create index spools_supplier on spools (tenant_id, supplier_key, archived, creat
 create index spools_location on spools (tenant_id, location_key, archived, created_at, id)
 	where hidden_at is null and location_key is not null;
 create index spools_lot on spools (tenant_id, lot_key, archived, created_at, id)
-	where hidden_at is null and lot_key is not null;
+	where lot_key is not null; -- also of removed spools, for a recall
 create index spools_filament on spools (tenant_id, filament_id, archived, created_at, id)
 	where hidden_at is null and filament_id is not null;
+create index spools_computed_filament on spools (tenant_id, computed_filament, number)
+	where hidden_at is null and computed_filament is not null;
 -- For the creation of filaments from spools.
 create index spools_without_filament on spools (tenant_id, number)
 	where filament_id is null and hidden_at is null;
@@ -349,6 +354,10 @@ create table spool_usage (
 	reverses_id uuid, -- the entry that this entry takes back
 	moves_id uuid, -- the entry of another spool whose use this entry records
 	reporter_id uuid, -- the API key that reported the use which this entry reverses or moves
+	-- A change of an earlier moment than a weighing leaves the weight as the scale has found it: a second entry takes
+	-- back its grams at the weighing. Its time is that of the weighing.
+	weighing_id uuid, -- the weighing, an entry of the kind measured or edited
+	balances_id uuid, -- the entry that this one takes back at the weighing
 	primary key (tenant_id, id),
 	foreign key (tenant_id, spool_id) references spools (tenant_id, id),
 	foreign key (tenant_id, printer_id) references printers (tenant_id, id)
@@ -375,39 +384,30 @@ create unique index spool_usage_moved on spool_usage (tenant_id, moves_id) where
 create index spool_usage_corrected on spool_usage (tenant_id, spool_id, used_at)
 	where run_id is null and used_at is not null;
 
--- The use of each day: a summary of the ledger, which reports read instead of the ledger. The functions of the
--- definition inventory/rollup summarise a day when its entries no longer change. Deductions do not touch these tables.
--- Each day has rows by filament, and other rows by printer with the same totals: rows by filament and printer would be
--- nearly as many as the entries.
-create table usage_days (
-	tenant_id uuid,
-	by_printer boolean not null,
-	day date not null, -- in the time zone of usage_summaries
-	material_type text collate "C" not null check (length(material_type) <= 20), -- '' by printer
-	color_key text collate "C" not null check (length(color_key) <= 1000), -- '' by printer
-	-- The printer's id, or else the name of the printer or the API key; '' by filament, and without a printer.
-	printer_key text collate "C" not null check (length(printer_key) <= 1000),
-	color text collate "C" check (length(color) <= 200),
-	printer_name text collate "C" check (length(printer_name) <= 200),
-	grams numeric(15,6) not null check (grams between -999999999 and 999999999),
-	wasted_grams numeric(15,6) not null check (wasted_grams between -999999999 and 999999999), -- in grams
-	corrected_grams numeric(15,6) not null check (corrected_grams between -999999999 and 999999999), -- not in grams
-	cost numeric(15,6) check (cost between -999999999 and 999999999), -- of grams; null if no spool had a price
-	primary key (tenant_id, by_printer, day, material_type, color_key, printer_key)
-);
-call tenant_table('usage_days', 'select, insert, delete');
+create index spool_usage_balanced on spool_usage (tenant_id, spool_id, weighing_id) where weighing_id is not null;
 
--- The first day that is not in usage_days, and the time zone of the days in usage_days. If it is not the time zone of
--- the tenant, reports do not use these days. The time zone is null while the days are deleted.
-create table usage_summaries (
+-- What spools contained before a refill, which begins new contents. What a spool contains now is in spools. An entry of
+-- the ledger is of the contents that were closed first after its time.
+create table spool_contents (
 	tenant_id uuid,
-	next_day date not null,
-	time_zone text collate "C" check (length(time_zone) <= 100),
-	primary key (tenant_id)
+	spool_id uuid not null,
+	closed_at timestamptz not null, -- the time of the refill
+	net_weight_grams numeric(15,6) not null check (net_weight_grams <= 1000000),
+	purchase_price numeric(15,6) check (purchase_price <= 1000000),
+	cost_per_gram numeric(15,6) check (cost_per_gram <= 999999999),
+	purchase_date date,
+	supplier text collate "C" check (length(supplier) <= 200),
+	lot_number text collate "C" check (length(lot_number) <= 200),
+	lot_key text collate "C" check (length(lot_key) <= 1000), -- as in spools
+	primary key (tenant_id, spool_id, closed_at),
+	foreign key (tenant_id, spool_id) references spools (tenant_id, id)
 );
-call tenant_table('usage_summaries', 'select, insert, update');
+call tenant_table('spool_contents', 'select, insert');
 
--- Reasons to summarise days again: either a spool whose material, colour or price changed, for all days with its use;
+create index spool_contents_closed on spool_contents (tenant_id, closed_at);
+create index spool_contents_lot on spool_contents (tenant_id, lot_key) where lot_key is not null;
+
+-- Reasons to summarize days again: either a spool whose material, color or price changed, for all days with its use;
 -- or a time, because an entry of the ledger was dated to the day of this time or away from it. Each change inserts a
 -- row, so that changes do not wait for the summary, and the summary does not wait for them.
 create table usage_changes (

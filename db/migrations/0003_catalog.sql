@@ -4,6 +4,14 @@
 create table products (
 	tenant_id uuid,
 	id uuid not null,
+	-- 1, 2, 3, ... within the tenant; by default next_number('products'). Without "not null", for the same reason as
+	-- spools.number.
+	number int check (number > 0),
+	-- A plate of a product that is printed on several plates: a product of its own, and a component of that product. Its
+	-- product and its number never change to null.
+	plate_of uuid, -- no foreign key, so that a dump of the data can be restored in the order of the tables
+	plate int check (plate >= 1 and plate <= 1000000),
+	plate_quantity int, -- how many pieces of a removed plate its product needed, for its restoration
 	name text collate "C" not null check (length(name) <= 200),
 	description text collate "C" check (length(description) <= 10000),
 	sku text collate "C" check (length(sku) <= 200),
@@ -12,6 +20,8 @@ create table products (
 		and estimated_print_time_minutes <= 1000000),
 	labour_minutes numeric(15,6) check (labour_minutes >= 0 and labour_minutes <= 1000000),
 	pieces_per_plate int check (pieces_per_plate >= 1 and pieces_per_plate <= 1000000),
+	minimum_pieces int check (minimum_pieces between 1 and 1000000), -- that should be available
+	location text collate "C" check (length(location) <= 200), -- of the pieces in stock
 	selling_price numeric(15,6) check (selling_price >= 0 and selling_price <= 1000000),
 	notes text collate "C" check (length(notes) <= 10000),
 	-- The sliced file that the product was made from.
@@ -34,15 +44,24 @@ create table products (
 	hidden_by uuid, -- the user or API key; null if the command line hid the row
 	category_key text collate "C" generated always as (lower(category collate "und-x-icu") collate "C") stored,
 	sku_key text collate "C" generated always as (lower(sku collate "und-x-icu") collate "C") stored,
+	location_key text collate "C" generated always as (lower(location collate "und-x-icu") collate "C") stored,
 	search_key text collate "C" not null generated always as (regexp_replace(normalize(lower((
 		name || E'\n' || coalesce(sku, '') || E'\n' || coalesce(category, '') || E'\n' ||
 		coalesce(description, ''))
 		collate "und-x-icu") collate "C", NFKD), U&'[\0300-\036F]', '', 'g')) stored,
+	constraint products_plate check ((plate_of is null) = (plate is null) and plate_of <> id),
 	primary key (tenant_id, id)
 ) with (fillfactor = 85);
 call tenant_table('products', 'select, insert, update');
 
+create unique index products_number on products (tenant_id, number) where number is not null;
 create index products_newest on products (tenant_id, created_at, id) where hidden_at is null;
+-- Lists have no plates, unless a request asks for them.
+create index products_listed on products (tenant_id, created_at, id) where hidden_at is null and plate_of is null;
+create index products_plates on products (tenant_id, plate_of, plate, id) where plate_of is not null;
+create index products_location on products (tenant_id, location_key, created_at, id)
+	where hidden_at is null and location_key is not null;
+create index products_minimum on products (tenant_id, id) where minimum_pieces is not null and hidden_at is null;
 create index products_category on products (tenant_id, category_key, created_at, id)
 	where hidden_at is null and category_key is not null;
 create index products_file_name on products (tenant_id, file_name, created_at, id)

@@ -48,7 +48,7 @@ create table production_runs (
 	-- When the run ended, set after complete, fail or cancel: all reports date the run to this time.
 	ended_at timestamptz generated always as (
 		case when deducted_at is not null then coalesce(completed_at, deducted_at) end) stored,
-	-- The waste of an ended run, as a fraction of its filament, in units of 10^-12; see run_waste.
+	-- The waste of an ended run, as a fraction of its filament, in units of 10^-12; see completed_waste.
 	wasted_parts bigint check (wasted_parts between 0 and 1000000000000),
 	printer_key text collate "C" generated always as (lower(printer_name collate "und-x-icu") collate "C") stored,
 	search_key text collate "C" not null generated always as (regexp_replace(normalize(lower((
@@ -86,7 +86,8 @@ create index production_runs_at_printer on production_runs (tenant_id, printer_i
 -- For reports on the runs that complete, fail or cancel has ended, by the time of their end.
 create index production_runs_ended on production_runs (tenant_id, status, ended_at) where ended_at is not null;
 
--- An item of a run may print an item of an order. Both items then have the same product.
+-- An item of a run may print an item of an order, or a part of it: a component, at any level. order_item_problem has
+-- the rule.
 create table run_items (
 	tenant_id uuid,
 	id uuid not null,
@@ -99,6 +100,9 @@ create table run_items (
 	failure_reason text collate "C" check (failure_reason in ('adhesion', 'spaghetti', 'layer_shift', 'clog',
 		'under_extrusion', 'over_extrusion', 'warping', 'stringing', 'filament_runout', 'power_failure', 'printer_error',
 		'operator_error', 'quality', 'other')),
+	-- Whether the run prints only the product's own materials, and its components are taken from stock. Otherwise the run
+	-- prints the components, too.
+	parts_from_stock boolean not null default false,
 	estimated_material_cost numeric(15,6) check (estimated_material_cost >= 0 and estimated_material_cost <= 999999999),
 	estimated_total_cost numeric(15,6) check (estimated_total_cost >= 0 and estimated_total_cost <= 999999999),
 	-- The result of product_bom when the item of a pending run was planned.
@@ -110,8 +114,7 @@ create table run_items (
 	primary key (tenant_id, id),
 	foreign key (tenant_id, run_id) references production_runs (tenant_id, id) on delete cascade,
 	foreign key (tenant_id, product_id) references products (tenant_id, id),
-	constraint run_items_order_item foreign key (tenant_id, order_item_id, product_id)
-		references order_items (tenant_id, id, product_id),
+	constraint run_items_order_item foreign key (tenant_id, order_item_id) references order_items (tenant_id, id),
 	constraint run_items_counted check (
 		coalesce(successful_quantity, 0)::bigint + coalesce(failed_quantity, 0) <= quantity)
 );
@@ -178,3 +181,36 @@ create table run_history (
 call tenant_table('run_history', 'select, insert');
 
 create index run_history_run on run_history (tenant_id, run_id, created_at, id);
+
+-- The use of each day: a summary of the ledger, which reports read instead of the ledger. The functions of the
+-- definition production/usage summarize a day when its entries no longer change. Deductions do not touch these tables.
+-- Each day has rows by filament, and other rows by printer with the same totals: rows by filament and printer would be
+-- nearly as many as the entries.
+create table usage_days (
+	tenant_id uuid,
+	by_printer boolean not null,
+	day date not null, -- in the time zone of usage_summaries
+	material_type text collate "C" not null check (length(material_type) <= 20), -- '' by printer
+	color_key text collate "C" not null check (length(color_key) <= 1000), -- '' by printer
+	-- The printer's id, or else the name of the printer or the API key; '' by filament, and without a printer.
+	printer_key text collate "C" not null check (length(printer_key) <= 1000),
+	color text collate "C" check (length(color) <= 200),
+	printer_name text collate "C" check (length(printer_name) <= 200),
+	grams numeric(15,6) not null check (grams between -999999999 and 999999999),
+	wasted_grams numeric(15,6) not null check (wasted_grams between -999999999 and 999999999), -- in grams
+	corrected_grams numeric(15,6) not null check (corrected_grams between -999999999 and 999999999), -- not in grams
+	cost numeric(15,6) check (cost between -999999999 and 999999999), -- of grams; null if no spool had a price
+	unpriced_grams numeric(15,6) not null check (unpriced_grams between -999999999 and 999999999), -- in grams
+	primary key (tenant_id, by_printer, day, material_type, color_key, printer_key)
+);
+call tenant_table('usage_days', 'select, insert, delete');
+
+-- The first day that is not in usage_days, and the time zone of the days in usage_days. If it is not the time zone of
+-- the tenant, reports do not use these days. The time zone is null while the days are deleted.
+create table usage_summaries (
+	tenant_id uuid,
+	next_day date not null,
+	time_zone text collate "C" check (length(time_zone) <= 100),
+	primary key (tenant_id)
+);
+call tenant_table('usage_summaries', 'select, insert, update');

@@ -1,11 +1,16 @@
 package schema
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -19,9 +24,36 @@ type Definition struct {
 	SQL     string // statements that may run any number of times: create or replace function, revoke, grant
 }
 
+// Definitions returns those of a package: its files *.sql, in an order in which each comes after the files whose
+// functions it calls. A text of the order is the name of a file without .sql, and its version if that is not 1, such as
+// "report 2". It panics if a file is not in the order, or a name is not that of a file.
+func Definitions(pkg string, files fs.FS, order ...string) []Definition {
+	missing, err := fs.Glob(files, "*.sql")
+	if err != nil {
+		panic(err)
+	}
+	var all []Definition
+	for _, text := range order {
+		name, number, _ := strings.Cut(text, " ")
+		version, err := strconv.Atoi(cmp.Or(number, "1"))
+		sql, err2 := fs.ReadFile(files, name+".sql")
+		if err := errors.Join(err, err2); err != nil {
+			panic(fmt.Sprintf("the definition %s of %s: %v", text, pkg, err))
+		}
+		missing = slices.DeleteFunc(missing, func(file string) bool { return file == name+".sql" })
+		all = append(all, Definition{Name: pkg + "/" + name, Version: version, SQL: string(sql)})
+	}
+	if len(missing) > 0 {
+		panic(fmt.Sprintf("the definitions of %s lack %s", pkg, strings.Join(missing, ", ")))
+	}
+	return all
+}
+
 // Hash returns the SHA-256 of the definition's SQL in hexadecimal digits.
-func (d Definition) Hash() string {
-	sum := sha256.Sum256([]byte(d.SQL))
+func (d Definition) Hash() string { return hash(d.SQL) }
+
+func hash(sql string) string {
+	sum := sha256.Sum256([]byte(sql))
 	return hex.EncodeToString(sum[:])
 }
 

@@ -29,8 +29,8 @@ type Schema struct {
 }
 
 type migration struct {
-	version   int
-	name, sql string
+	version         int
+	name, sql, hash string
 }
 
 func (s Schema) migrations() []migration {
@@ -46,7 +46,7 @@ func (s Schema) migrations() []migration {
 		if err != nil || convErr != nil || version != i+1 {
 			panic("migrations must be numbered 0001, 0002, ...: " + path)
 		}
-		all = append(all, migration{version, name, string(sql)})
+		all = append(all, migration{version, name, string(sql), hash(string(sql))})
 	}
 	return all
 }
@@ -88,7 +88,7 @@ func (s Schema) Migrate(ctx context.Context, ownerURL, memberURL string) (applie
 		}
 	}
 	all := s.migrations()
-	current, err := schemaVersion(ctx, conn)
+	current, err := schemaVersion(ctx, conn, all)
 	if err != nil {
 		return applied, err
 	}
@@ -141,18 +141,20 @@ func applyNext(ctx context.Context, conn *pgx.Conn, all []migration) (version in
 		}
 		if err := execScript(ctx, tx, `
 			create table if not exists schema_migrations (
-				version int primary key, name text not null, applied_at timestamptz not null default now());
+				version int primary key, name text not null, sha256 text not null,
+				applied_at timestamptz not null default now());
 			grant select on schema_migrations to public`); err != nil {
 			return err
 		}
-		if version, err = schemaVersion(ctx, tx); err != nil || version >= len(all) {
+		if version, err = schemaVersion(ctx, tx, all); err != nil || version >= len(all) {
 			return err
 		}
 		m := all[version]
 		if err := execScript(ctx, tx, m.sql); err != nil {
 			return fmt.Errorf("migration %s: %w", m.name, err)
 		}
-		_, err := tx.Exec(ctx, `insert into schema_migrations (version, name) values ($1, $2)`, m.version, m.name)
+		_, err := tx.Exec(ctx, `insert into schema_migrations (version, name, sha256) values ($1, $2, $3)`,
+			m.version, m.name, m.hash)
 		version, done = m.version, true
 		return err
 	})
@@ -170,22 +172,31 @@ func execScript(ctx context.Context, tx pgx.Tx, script string) error {
 	return tx.Conn().PgConn().Exec(ctx, script).Close()
 }
 
-var errBeforeFirstRelease = errors.New("the database was made by a program before 1.0.0, and is not changed: " +
-	"create a new database with this program and copy the data with `pg_dump --data-only`, see docs/backup.md")
+var errOtherTables = errors.New("the database was made by a program before 1.0.0 with other tables, and is not " +
+	"changed: start with a new DATA_DIR, or drop the database and create an empty one; docs/backup.md says how to copy " +
+	"the data with `pg_dump --data-only`")
 
-// schemaVersion returns the number of the last migration, 0 for an empty database.
-func schemaVersion(ctx context.Context, q querier) (version int, err error) {
+// schemaVersion returns the number of the last migration, 0 for an empty database. Until 1.0.0 the texts of the
+// migrations change, and a database that was made with another text than that in all is rejected. The first programs
+// stored no hash.
+func schemaVersion(ctx context.Context, q querier, all []migration) (version int, err error) {
 	var exists bool
 	err = q.QueryRow(ctx, `select to_regclass('schema_migrations') is not null`).Scan(&exists)
 	if err != nil || !exists {
 		return 0, err
 	}
-	var first string
-	err = q.QueryRow(ctx, `select coalesce(max(version), 0), coalesce(min(name) filter (where version = 1), '')
-		from schema_migrations`).Scan(&version, &first)
-	if err == nil && first == "0001_accounts" { // the name of a migration before 1.0.0
-		err = errBeforeFirstRelease
+	rows, err := q.Query(ctx, `
+		select version, coalesce(to_jsonb(m) ->> 'sha256', '') from schema_migrations m order by version`)
+	if err != nil {
+		return 0, err
 	}
+	var hash string
+	_, err = pgx.ForEachRow(rows, []any{&version, &hash}, func() error {
+		if version <= len(all) && hash != all[version-1].hash {
+			return errOtherTables
+		}
+		return nil
+	})
 	return version, err
 }
 

@@ -154,6 +154,16 @@ func checkExtras(ctx context.Context, d *db.DB, entity string, extras []value.Ex
 		for _, p := range inventory.ExtraProblems(defined, extra) {
 			problem(i, p.Field, p.Message)
 		}
+		for _, key := range slices.Sorted(maps.Keys(extra)) {
+			var text string
+			if f := inventory.FieldWithKey(defined, key); f == nil || *f.Type.Value != "text" ||
+				json.Unmarshal(extra[key], &text) != nil {
+				continue
+			}
+			if damage := transfer.Rounded(text); damage != "" {
+				problem(i, "extra."+key, damage)
+			}
+		}
 	}
 	return importedFields(created), nil
 }

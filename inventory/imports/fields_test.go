@@ -1,16 +1,13 @@
 package imports_test
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
 
-	"spoolwright/db"
 	"spoolwright/inventory"
 	"spoolwright/inventory/imports"
-	"spoolwright/server"
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 )
 
 // An exported file with custom fields can be imported by a farm that has no definitions of them: the import creates
@@ -71,13 +68,13 @@ func TestImportDefinesCustomFields(t *testing.T) {
 		}
 	}
 
-	// The command reads a file of new spools twice, and does not keep it.
+	// The command prints them.
 	other := api.Operator(t)
-	result, err := imports.Importer{DB: api.DB, Invalid: func(where string, problems []server.FieldError) {
-		t.Errorf("%s: %v", where, problems)
-	}}.CSV(db.As(context.Background(), other.Actor), strings.NewReader(string(c.Get(t, spools+"/export").Body)))
+	stdout, stderr, err := command(t.Context(), other, string(c.Get(t, spools+"/export").Body), "import", "spools")
 	testkit.Check(t, err)
-	testkit.Equal(t, len(result.CustomFields), len(types), "the custom fields of the command")
+	if stderr != "" || !strings.HasPrefix(stdout, fmt.Sprintf("custom fields created: %d\n", len(types))) {
+		t.Errorf("the command prints %s%s", stdout, stderr)
+	}
 	testkit.Equal(t, other.Get(t, spools).Text("items.1.extra"), c.Get(t, spools).Text("items.1.extra"), "the values")
 }
 
@@ -108,4 +105,28 @@ func TestImportGuessesCustomFields(t *testing.T) {
 	}
 	postMode(t, c, "mode=create", header+row("{"+strings.Join(many, ", ")+"}")).Fields("extra")
 	postMode(t, c, "mode=create", header+row("{"+strings.Join(many[1:], ", ")+"}")).Want(200)
+}
+
+// A custom text that a spreadsheet has rounded is refused with its row, whether its field is known or not. Other texts
+// are not codes, and a number may have an exponent.
+func TestRoundedCustomTexts(t *testing.T) {
+	t.Parallel()
+	c := testkit.New(t, testkit.Options{}, inventory.Routes, imports.Routes).Operator(t)
+	c.Post(t, customFields, j{"entity": "spool", "key": "tag", "name": "Tag", "type": "text"}).Want(201)
+	c.Post(t, customFields, j{"entity": "spool", "key": "size", "name": "Size", "type": "float"}).Want(201)
+	const header = "material_type,color,diameter_mm,net_weight_grams,extra\n"
+	row := func(extra string) string {
+		return `PLA,Black,1.75,1000,"` + strings.ReplaceAll(extra, `"`, `""`) + "\"\n"
+	}
+	for _, extra := range []string{`{"tag": "3.10427E+09"}`, `{"new": "3,10427E+09"}`} {
+		a := postMode(t, c, "mode=create", header+row(`{"tag": "a"}`)+row(extra)).WantError(422, "VALIDATION_ERROR")
+		if text := a.Text("errors.0.message"); !strings.Contains(text, "a spreadsheet rounded: in the spreadsheet") {
+			t.Errorf("the message about %s is %q", extra, text)
+		}
+		if text := a.Text("errors.0.field"); !strings.Contains(text, "3") {
+			t.Errorf("the row of %s is %q", extra, text)
+		}
+	}
+	postMode(t, c, "mode=create", header+row(`{"tag": "00125", "size": 3.1E+2}`)+row(`{"tag": "02-Jan"}`)+
+		row(`{"tag": "5E10"}`)).Want(200)
 }

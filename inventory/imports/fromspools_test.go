@@ -7,7 +7,7 @@ import (
 
 	"spoolwright/inventory"
 	"spoolwright/inventory/imports"
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 )
 
 // Filaments are made of the groups of equal spools, once.

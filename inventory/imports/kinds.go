@@ -3,12 +3,15 @@ package imports
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"spoolwright/db"
 	"spoolwright/inventory"
+	"spoolwright/inventory/sheets"
 	"spoolwright/server"
 	"spoolwright/transfer"
 	"spoolwright/value"
@@ -58,69 +61,141 @@ const (
 		"Polymaker,PolyLite PLA Black,PLA,Black,1.75,1000,24.99\n"
 )
 
-// kindFile is a decoded file of vendors or filaments.
+// kind describes a resource for imports: vendors, filaments or spools.
+type kind[T any] struct {
+	table, one string
+	keys       []string
+	most       int      // the maximum number of rows of a request
+	example    string   // of a file, for the API
+	help       string   // a text of the command's help
+	columns    []string // that an import writes
+	described  string   // columns that same and differs read
+	same       func(*T, transfer.Stored) bool
+	differs    func(*T, transfer.Stored) string
+	sheets     *sheets.Reader
+	// reserve reserves the numbers of new rows before the transaction. It may be nil.
+	reserve func(ctx context.Context, d *db.DB, count int) (first int, err error)
+	values  func(in *T, isNew bool) map[string]any // the columns of a row, without those that relate adds
+	extra   func(*T) value.Optional[value.Extra]
+	relate  func(context.Context, *db.DB, *kindFile[T], bool, transfer.RowProblems) (relation, error)
+	spreads []string // columns that are copied to other tables
+	spread  func(context.Context, *db.DB, []string) error
+	error   func(error) error
+}
+
+// relation is what other resources determine in the rows of a file, which are counted from 0. Each function may be nil.
+type relation struct {
+	names  []string                                           // the compared forms of the names that name resources, or nil
+	fields func(row int) []string                             // further columns that the row changes
+	set    func(row int, values map[string]any)               // sets columns of the row
+	check  func(row int, s transfer.Stored, changed []string) // adds problems; s is nil for a new resource
+}
+
+// kindFile is a decoded file of a kind.
 type kindFile[T any] struct {
 	kind[T]
 	mode   transfer.Mode
 	fields []string // the columns that are imported
 	rows   []transfer.Record[T]
-}
-
-// kind describes a resource for imports: vendors or filaments.
-type kind[T any] struct {
-	table, one       string
-	keys             []string
-	example, columns string // texts of the command's help
-	write            func(context.Context, *db.DB, *kindFile[T], bool) (Imported, error)
-	described        string // columns that same and differs read
-	same             func(*T, transfer.Stored) bool
-	differs          func(*T, transfer.Stored) string
-	sheets           *Sheets
+	number int // the number of the first new row, if numbers are reserved
 }
 
 var (
-	vendorKind = kind[vendorRow]{"vendors", "vendor", []string{"id", "number", "name"}, importVendorsExample,
-		"The name is required.", writeVendors, "name", func(in *vendorRow, s transfer.Stored) bool {
-			return transfer.EqualText(in.Name, s, "name")
-		}, func(*vendorRow, transfer.Stored) string { return "" }, vendorSheets}
-	filamentKind = kind[filamentRow]{"filaments", "filament", []string{"id", "number"}, importFilamentsExample,
-		"material_type, color and\ndiameter_mm are required; vendor_name names the vendor.", writeFilaments,
-		"material_type, color, name, vendor_name", func(in *filamentRow, s transfer.Stored) bool {
+	vendorKind = kind[vendorRow]{table: "vendors", one: "vendor", keys: []string{"id", "number", "name"}, most: maxKinds,
+		example: importVendorsExample, help: "The name is required.", columns: server.SchemaOf[inventory.Vendor]().Writable(),
+		described: "name", same: func(in *vendorRow, s transfer.Stored) bool { return transfer.EqualText(in.Name, s, "name") },
+		differs: func(*vendorRow, transfer.Stored) string { return "" }, sheets: vendorSheets,
+		values: func(in *vendorRow, _ bool) map[string]any { return server.Row(&in.Vendor) },
+		extra:  func(in *vendorRow) value.Optional[value.Extra] { return in.Extra },
+		relate: relateVendors, spreads: []string{"name"}, spread: inventory.SpreadVendors, error: kindError}
+	filamentKind = kind[filamentRow]{table: "filaments", one: "filament", keys: []string{"id", "number"}, most: maxKinds,
+		example:   importFilamentsExample,
+		help:      "material_type, color and\ndiameter_mm are required; vendor_name names the vendor.",
+		columns:   append(server.SchemaOf[inventory.Filament]().Writable(), "vendor_name"),
+		described: "material_type, color, name, vendor_name", same: func(in *filamentRow, s transfer.Stored) bool {
 			return transfer.EqualText(in.MaterialType, s, "material_type") && transfer.EqualText(in.Color, s, "color") &&
 				transfer.EqualText(in.Name, s, "name") && transfer.EqualText(in.VendorName, s, "vendor_name")
-		}, func(in *filamentRow, s transfer.Stored) string {
-			if transfer.EqualText(in.MaterialType, s, "material_type") || transfer.EqualText(in.Color, s, "color") {
-				return ""
+		}, differs: func(in *filamentRow, s transfer.Stored) string { return otherFilament(in.MaterialType, in.Color, s) },
+		sheets: filamentSheets, values: func(in *filamentRow, _ bool) map[string]any {
+			values := server.Row(&in.Filament)
+			values["color_hexes"] = []string(in.ColorHexes.Or(value.Colors{}))
+			return values
+		}, extra: func(in *filamentRow) value.Optional[value.Extra] { return in.Extra }, relate: relateFilaments,
+		spreads: append(strings.Split(inventory.Followed, ", "), "vendor_name"), spread: inventory.SpreadFilaments,
+		error: kindError}
+	spoolKind = kind[inventory.Spool]{table: "spools", one: "spool", keys: []string{"id", "number"}, most: maxRows,
+		example: importExample,
+		help:    "material_type, color,\ndiameter_mm and net_weight_grams are required. The rules for a row are those of the API.",
+		columns: server.SchemaOf[inventory.Spool]().Writable(), described: "material_type, color, brand, net_weight_grams",
+		same: func(in *inventory.Spool, s transfer.Stored) bool {
+			return transfer.EqualText(in.MaterialType, s, "material_type") && transfer.EqualText(in.Color, s, "color") &&
+				transfer.EqualText(in.Brand, s, "brand") &&
+				(!in.NetWeight.Set || transfer.ValueText(in.NetWeight.Arg()) == s.Text("net_weight_grams"))
+		}, differs: func(in *inventory.Spool, s transfer.Stored) string {
+			return otherFilament(in.MaterialType, in.Color, s)
+		},
+		sheets: SpoolSheets, reserve: reserveNumbers, values: func(in *inventory.Spool, isNew bool) map[string]any {
+			if isNew {
+				return in.NewRow()
 			}
-			return s.Text("material_type") + " " + s.Text("color")
-		}, filamentSheets}
+			return server.Row(in)
+		}, extra: func(in *inventory.Spool) value.Optional[value.Extra] { return in.Extra }, relate: relateSpools,
+		error: inventory.CostError}
 )
+
+// otherFilament returns the material and the color of a stored row if those of the file both differ, or "".
+func otherFilament(
+	material value.Optional[inventory.MaterialType], color value.Optional[string], s transfer.Stored,
+) string {
+	if transfer.EqualText(material, s, "material_type") || transfer.EqualText(color, s, "color") {
+		return ""
+	}
+	return s.Text("material_type") + " " + s.Text("color")
+}
 
 // read decodes and validates up to most rows of a CSV file. The error is a 422.
 func (k kind[T]) read(file transfer.File, how transfer.Reading, most int) (f kindFile[T], err error) {
 	f.kind, f.mode = k, how.Mode
-	f.rows, f.fields, err = transfer.ReadRows[T](file, how, most, checkKeys, k.keys...)
+	f.rows, f.fields, err = transfer.ReadRows[T](file, how, most, k.checkKeys, k.keys...)
 	return f, err
+}
+
+// checkKeys normalizes the id and the number, and returns the problems with them.
+func (k kind[T]) checkKeys(keys []string) (problems []server.FieldError) {
+	if keys[0] != "" {
+		id, ok := value.ParseID(keys[0])
+		if !ok {
+			problems = append(problems, server.FieldError{Field: "id", Message: "must be a UUID"})
+		}
+		keys[0] = id
+	}
+	if keys[1] != "" {
+		number, err := strconv.ParseInt(keys[1], 10, 32)
+		if err != nil || number < 1 {
+			problems = append(problems, server.FieldError{Field: "number", Message: "must be the number of a " + k.one})
+		}
+		keys[1] = strconv.FormatInt(number, 10)
+	}
+	return problems
 }
 
 // imports returns the import as package transfer runs it.
 func (k kind[T]) imports() transfer.Import[kindFile[T], Imported] {
 	return transfer.Import[kindFile[T], Imported]{
-		Resources: k.table, Most: maxKinds, Example: k.example, Read: k.read, Write: k.write, Error: kindError,
+		Resources: k.table, Most: k.most, Example: k.example, Read: k.read, Error: k.error,
 		Convert: k.sheets.Convert, Good: k.sheets.Good,
-		Prepare: func(ctx context.Context, d *db.DB, f *kindFile[T], _ bool) error {
-			if f.mode != transfer.Upsert {
-				return nil
-			}
-			known, err := knownRows(ctx, d, f.table, f.described, f.rows)
-			if err != nil {
-				return err
-			}
-			return transfer.Resolve(f.rows, known, f.same, f.differs)
+		Prepare: func(ctx context.Context, d *db.DB, f *kindFile[T], dryRun bool) error {
+			return f.prepare(ctx, d, dryRun)
+		},
+		Write: func(ctx context.Context, d *db.DB, f *kindFile[T], dryRun bool) (Imported, error) {
+			return f.write(ctx, d, dryRun)
 		},
 		Help: "create or change " + k.table + " from a CSV file: all rows, or none\n\n" +
-			"The first line names the columns, which are those of `export " + k.table + "`. " + k.columns + "\n" +
-			"If any row is invalid, nothing is imported. FILE may be - for standard input.\n\n" +
+			"The first line names the columns, which are those of `export " + k.table + "`, or of your own list in ten\n" +
+			"languages; --map says what a column is that is not recognized, and --default what is missing. " + k.help + "\n" +
+			"Columns may be separated by commas, semicolons, tabs or |. The whole file shows whether its numbers have a\n" +
+			"decimal comma, and the order of its dates; --decimal and --date-order do where the file does not. If any row\n" +
+			"is invalid, nothing is imported, except with --skip-invalid. FILE may be - for standard input.\n\n" +
 			"With --mode update, each row changes the " + k.one + " that its " + strings.Join(k.keys, " or ") +
 			" names: the columns of the\nfile, and no others. A row that names none is skipped. With --mode upsert, the " +
 			"default, it is a new\n" + k.one + ", and so is one that names an unknown " + k.one + ". With --mode create, " +
@@ -136,11 +211,131 @@ func kindError(err error) error {
 	return err
 }
 
+// prepare finds out which rows are new. It reserves the numbers of new spools before the transaction, because creates
+// wait for a transaction that reserves numbers. If the response is repeated for an Idempotency-Key, the reserved
+// numbers remain unused.
+func (f *kindFile[T]) prepare(ctx context.Context, d *db.DB, dryRun bool) error {
+	if f.mode == transfer.Upsert {
+		known, err := knownRows(ctx, d, f.table, f.described, f.rows)
+		if err == nil {
+			err = transfer.Resolve(f.rows, known, f.same, f.differs)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	creates := 0
+	for _, row := range f.rows {
+		if f.mode != transfer.Update && row.Keys == nil {
+			creates++
+		}
+	}
+	if creates == 0 || dryRun || f.reserve == nil {
+		return nil
+	}
+	var err error
+	f.number, err = f.reserve(ctx, d, creates)
+	return err
+}
+
+// reserveNumbers reserves consecutive numbers of spools and returns the first number; see reserve_spool_numbers. It
+// tries again after a broken connection. If the first reservation was committed, its numbers remain unused.
+func reserveNumbers(ctx context.Context, d *db.DB, count int) (number int, err error) {
+	err = d.TxRepeatable(ctx, func(ctx context.Context) error {
+		return d.Write(ctx, db.SQL(`select reserve_spool_numbers($1)`, count).Into(&number))
+	})
+	return number, err
+}
+
+// write creates and changes the resources of a file in the transaction of ctx. It locks the resources to change in the
+// order of their ids.
+func (f kindFile[T]) write(ctx context.Context, d *db.DB, dryRun bool) (result Imported, err error) {
+	result.DryRun, result.Rows, result.CustomFields = dryRun, make([]ImportedRow, len(f.rows)), []ImportedField{}
+	if len(f.rows) == 0 {
+		return result, d.CheckActor(ctx)
+	}
+	f.rows = slices.Clone(f.rows) // a retry must begin with the unchanged rows
+	invalid := transfer.RowProblems{}
+	extras := extrasOf(f.mode, f.rows, func(in *T) value.Extra { return f.extra(in).Or(nil) })
+	result.CustomFields, err = checkExtras(ctx, d, f.one, extras, dryRun,
+		func(i int, field, message string) { invalid.Add(f.rows[i].Line, field, "%s", message) })
+	if err != nil {
+		return result, err
+	}
+	// What the rows refer to is locked before them, as a change of it locks them.
+	related, err := f.relate(ctx, d, &f, dryRun, invalid)
+	if err == nil {
+		err = invalid.Err()
+	}
+	if err != nil {
+		return result, err
+	}
+	rows, err := f.lock(ctx, d, dryRun, related.names, invalid, result.Rows)
+	if err != nil {
+		return result, err
+	}
+	changes := kindChanges{table: f.table, columns: f.columns, spreads: f.spreads}
+	if f.number > 0 {
+		changes.columns = append(slices.Clip(changes.columns), "number")
+	}
+	for i := range f.rows {
+		row, report, s := &f.rows[i], &result.Rows[i], rows[i]
+		if s == nil && f.mode == transfer.Update {
+			report.Action = "skipped"
+			continue
+		}
+		values, changed := f.values(&row.In, s == nil), []string(nil)
+		values["extra"] = extraJSON(f.extra(&row.In))
+		if related.set != nil {
+			related.set(i, values)
+		}
+		if s != nil {
+			fields := f.fields
+			if related.fields != nil {
+				fields = append(slices.Clip(fields), related.fields(i)...)
+			}
+			changed = compare(values, f.columns, fields, s)
+		} else if f.number > 0 {
+			values["number"] = f.number + len(changes.created)
+		}
+		if related.check != nil {
+			related.check(i, s, changed)
+		}
+		changes.add(values, s, changed, report)
+	}
+	if err := invalid.Err(); err != nil {
+		return result, err
+	}
+	return result, changes.write(ctx, d, &result, f.spread)
+}
+
+// knownRows returns the stored rows that the rows of a file may name, with the given additional columns.
+func knownRows[T any](
+	ctx context.Context, d *db.DB, table, columns string, rows []transfer.Record[T],
+) (transfer.Known, error) {
+	known := transfer.Known{}
+	ids, numbers := transfer.Named(rows)
+	if len(ids)+len(numbers) == 0 {
+		return known, nil
+	}
+	found := db.SQL(`
+		select id, number, hidden_at, `+columns+` from `+table+` where id = any ($1::uuid[]) union all
+		select id, number, hidden_at, `+columns+` from `+table+` where number = any ($2::int[])`, ids, numbers)
+	if err := d.Read(ctx, found); err != nil {
+		return nil, err
+	}
+	all, err := transfer.StoredRows(found)
+	for _, s := range all {
+		known[s.Text("id")], known[s.Text("number")] = s, s
+	}
+	return known, err
+}
+
 // lock locks the resources that the rows name, and sets the ids and numbers of the report. It returns the resources
 // in the order of the rows, with nil for a row that is new or skipped. names are the rows' values of the column
 // name_key, if the resource has this column.
 func (f *kindFile[T]) lock(
-	ctx context.Context, d *db.DB, columns string, names []string, invalid transfer.RowProblems, report []ImportedRow,
+	ctx context.Context, d *db.DB, dryRun bool, names []string, invalid transfer.RowProblems, report []ImportedRow,
 ) ([]transfer.Stored, error) {
 	var ids, numbers, wanted []string
 	for i, row := range f.rows {
@@ -155,6 +350,16 @@ func (f *kindFile[T]) lock(
 			wanted = append(wanted, names[i])
 		}
 	}
+	rows := make([]transfer.Stored, len(f.rows))
+	if len(ids)+len(numbers)+len(wanted) == 0 {
+		for i, row := range f.rows {
+			report[i].Row = int64(row.Line)
+		}
+		if dryRun || f.mode == transfer.Update { // nothing is written
+			return rows, d.CheckActor(ctx)
+		}
+		return rows, nil
+	}
 	query, args := `
 		select unnest($1::uuid[]) as id union all
 		select k.id from unnest($2::int[]) n (number) cross join lateral (
@@ -165,6 +370,11 @@ func (f *kindFile[T]) lock(
 		select k.id from unnest($3::text[]) n (key) cross join lateral (
 			select id from `+f.table+` where name_key = n.key and hidden_at is null
 		) k`, append(args, wanted)
+	}
+	columns := strings.Replace(strings.Join(f.columns, ", "), "color_hexes",
+		"array_to_json(color_hexes) as color_hexes", 1)
+	if names != nil {
+		columns += ", name_key"
 	}
 	locked := server.LockRows(f.table, "id, number, "+columns, query, "hidden_at is null", args...)
 	if err := d.Write(ctx, locked); err != nil {
@@ -178,7 +388,6 @@ func (f *kindFile[T]) lock(
 	for _, s := range all {
 		known[s.Text("id")], known[s.Text("number")], known["name "+s.Text("name_key")] = s, s, s
 	}
-	rows := make([]transfer.Stored, len(f.rows))
 	first := map[string]int{} // the first line that names a resource
 	for i, row := range f.rows {
 		report[i].Row = int64(row.Line)
@@ -235,7 +444,7 @@ type kindChanges struct {
 	columns          []string
 	created, updated []map[string]any
 	spread           []string // ids of rows whose changed columns are copied to other tables
-	spreads          func(column string) bool
+	spreads          []string // the columns that are copied
 }
 
 // add adds the values of a row to the changes, and sets the action of the row in the report. s is the stored row, or
@@ -251,7 +460,7 @@ func (c *kindChanges) add(values map[string]any, s transfer.Stored, changed []st
 	default:
 		values["id"], report.Action = s.Text("id"), "updated"
 		c.updated = append(c.updated, values)
-		if slices.ContainsFunc(changed, c.spreads) {
+		if slices.ContainsFunc(changed, func(name string) bool { return slices.Contains(c.spreads, name) }) {
 			c.spread = append(c.spread, s.Text("id"))
 		}
 	}
@@ -267,8 +476,10 @@ func (c *kindChanges) write(
 		if err := updateRows(ctx, d, c.table, c.columns, c.updated); err != nil {
 			return err
 		}
-		if err := spread(ctx, d, c.spread); err != nil {
-			return err
+		if spread != nil {
+			if err := spread(ctx, d, c.spread); err != nil {
+				return err
+			}
 		}
 		var err error
 		if numbers, err = insertRows(ctx, d, c.table, c.columns, c.created); err != nil {
@@ -290,36 +501,52 @@ func (c *kindChanges) write(
 	return nil
 }
 
-// updateRows updates rows of a table.
+// updateRows updates rows of a table. The remaining weights of spools that change are entries of their ledgers.
 func updateRows(ctx context.Context, d *db.DB, table string, columns []string, rows []map[string]any) error {
+	names := strings.Join(columns, ", ")
+	values := "r." + strings.Join(columns, ", r.")
 	return transfer.InBatches(rows, func(list string, ids []string) error {
+		if table == "spools" {
+			return d.Write(ctx, inventory.EditSpools(`
+				update spools set (`+names+`, updated_at, edited_at) = row(`+values+`, now(), now())
+				from (
+					select r.*, o.before from json_populate_recordset(null::spools, $1::json) r cross join lateral (
+						select remaining_weight_grams as before from spools where id = r.id
+					) o
+				) r
+				where spools.id = r.id and spools.id = any ($2::uuid[])`, `select count(*) from spool`, list, ids))
+		}
 		return d.Write(ctx, db.SQL(`
-			update `+table+` t set (`+strings.Join(columns, ", ")+`, updated_at) =
-				row(r.`+strings.Join(columns, ", r.")+`, now())
+			update `+table+` t set (`+names+`, updated_at) = row(`+values+`, now())
 			from json_populate_recordset(null::`+table+`, $1::json) r
 			where t.id = r.id and t.id = any ($2::uuid[])`, list, ids))
 	})
 }
 
 // insertRows inserts rows into a table in their order, and returns their numbers by their ids. A row without a
-// number gets the next number. Unless the rows have created_at, insertRows sets it, one microsecond later for each
-// row, so that lists keep the order.
+// number gets the next number; spools need one, and get the first entries of their ledgers. Unless the rows have
+// created_at, insertRows sets it, one microsecond later for each row, so that lists keep the order.
 func insertRows(
 	ctx context.Context, d *db.DB, table string, columns []string, rows []map[string]any,
 ) (map[string]int64, error) {
 	numbers := map[string]int64{}
-	names := strings.Join(columns, ", ")
 	done := 0
 	err := transfer.InBatches(rows, func(list string, ids []string) error {
-		added := db.SQL(`
-			insert into `+table+` (id, `+names+`, created_at, updated_at)
-			select r.id, r.`+strings.Join(columns, ", r.")+`, coalesce(r.created_at, t.at), t.at
-			from json_array_elements($1::json) with ordinality e (row, n)
-			cross join lateral json_populate_record(null::`+table+`, e.row) r
-			cross join lateral (select now() - ($2::int - n) * interval '1 microsecond' as at) t
-			order by n
-			returning id, number`, list, len(rows)-done)
+		insert := `
+			insert into ` + table + ` (id, ` + strings.Join(columns, ", ") + `, created_at, updated_at)
+			select r.id, r.` + strings.Join(columns, ", r.") + `, coalesce(r.created_at, t.at), t.at
+			from json_populate_recordset(null::` + table + `, $1::json) with ordinality r
+			cross join lateral (select now() - ($2::int - ordinality) * interval '1 microsecond' as at) t
+			order by ordinality`
+		left := len(rows) - done
 		done += len(ids)
+		if table == "spools" {
+			for i, id := range ids {
+				numbers[id] = int64(rows[done-len(ids)+i]["number"].(int))
+			}
+			return d.Write(ctx, inventory.InsertSpools(insert, "", `select count(*) from spool`, list, left))
+		}
+		added := db.SQL(insert+` returning id, number`, list, left)
 		if err := d.Write(ctx, added); err != nil {
 			return err
 		}
@@ -336,67 +563,36 @@ func insertRows(
 	return numbers, err
 }
 
-// vendorInputs are the columns that requests set.
-var vendorInputs = server.SchemaOf[inventory.Vendor]().Writable()
-
-// writeVendors creates and changes the vendors of a file in the transaction of ctx.
-func writeVendors(ctx context.Context, d *db.DB, f *kindFile[vendorRow], dryRun bool) (result Imported, err error) {
-	result.DryRun, result.Rows, result.CustomFields = dryRun, make([]ImportedRow, len(f.rows)), []ImportedField{}
-	if len(f.rows) == 0 {
-		return result, d.CheckActor(ctx)
-	}
+// relateVendors finds the compared forms of the names of the rows, and the vendors that have these names now.
+func relateVendors(
+	ctx context.Context, d *db.DB, f *kindFile[vendorRow], _ bool, invalid transfer.RowProblems,
+) (r relation, err error) {
 	names := make([]string, len(f.rows))
 	for i, row := range f.rows {
 		names[i] = row.In.Name.Or("")
 	}
-	var keys []string
 	if err := d.Read(ctx, db.SQL(`select array_agg(lower(name collate "und-x-icu") collate "C" order by n)
-		from unnest($1::text[]) with ordinality w (name, n)`, names).Into(&keys)); err != nil {
-		return result, err
+		from unnest($1::text[]) with ordinality w (name, n)`, names).Into(&r.names)); err != nil {
+		return r, err
 	}
-	invalid := transfer.RowProblems{}
-	extras := extrasOf(f.mode, f.rows, func(in *vendorRow) value.Extra { return in.Extra.Or(nil) })
-	result.CustomFields, err = checkExtras(ctx, d, "vendor", extras, dryRun,
-		func(i int, field, message string) { invalid.Add(f.rows[i].Line, field, "%s", message) })
-	if err != nil {
-		return result, err
-	}
-	rows, err := f.lock(ctx, d, "name_key, "+strings.Join(vendorInputs, ", "), keys, invalid, result.Rows)
-	if err != nil {
-		return result, err
-	}
-	owners := map[string]string{} // the ids of the vendors that have the names now
 	taken := db.SQL(`select v.id, v.name_key from unnest($1::text[]) n (key) cross join lateral (
 			select id, name_key from vendors where name_key = n.key and hidden_at is null
-		) v`, keys)
+		) v`, r.names)
 	if err := d.Read(ctx, taken); err != nil {
-		return result, err
+		return r, err
 	}
 	all, err := transfer.StoredRows(taken)
-	if err != nil {
-		return result, err
-	}
+	owners := map[string]string{} // the ids of the vendors that have the names now
 	for _, s := range all {
 		owners[s.Text("name_key")] = s.Text("id")
 	}
-	changes := kindChanges{table: "vendors", columns: vendorInputs,
-		spreads: func(column string) bool { return column == "name" }}
 	lines := map[string]int{} // the line of each name
-	for i := range f.rows {
-		row, report, s := &f.rows[i], &result.Rows[i], rows[i]
-		if s == nil && f.mode == transfer.Update {
-			report.Action = "skipped"
-			continue
-		}
-		values := server.Row(&row.In.Vendor)
-		values["extra"] = extraJSON(row.In.Extra)
-		changed := []string{}
-		if s != nil {
-			changed = compare(values, vendorInputs, f.fields, s)
-		} else if row.In.Name.IsNull() {
+	r.check = func(i int, s transfer.Stored, changed []string) {
+		row, key := &f.rows[i], r.names[i]
+		if s == nil && row.In.Name.IsNull() {
 			invalid.Add(row.Line, "name", "is required")
 		}
-		if key := keys[i]; key != "" && (s == nil || slices.Contains(changed, "name")) {
+		if key != "" && (s == nil || slices.Contains(changed, "name")) {
 			if line := lines[key]; line > 0 {
 				invalid.Add(row.Line, "name", "is that of line %d", line)
 			} else if owner := owners[key]; owner != "" && (s == nil || owner != s.Text("id")) {
@@ -404,72 +600,85 @@ func writeVendors(ctx context.Context, d *db.DB, f *kindFile[vendorRow], dryRun 
 			}
 			lines[key] = row.Line
 		}
-		changes.add(values, s, changed, report)
 	}
-	if err := invalid.Err(); err != nil {
-		return result, err
-	}
-	return result, changes.write(ctx, d, &result, inventory.SpreadVendors)
+	return r, err
 }
 
-// filamentValues are the columns that the import sets on new filaments.
-var filamentValues = append(server.SchemaOf[inventory.Filament]().Writable(), "vendor_name")
-
-// writeFilaments creates and changes the filaments of a file in the transaction of ctx.
-func writeFilaments(
-	ctx context.Context, d *db.DB, f *kindFile[filamentRow], dryRun bool,
-) (result Imported, err error) {
-	result.DryRun, result.Rows, result.CustomFields = dryRun, make([]ImportedRow, len(f.rows)), []ImportedField{}
-	if len(f.rows) == 0 {
-		return result, d.CheckActor(ctx)
-	}
-	invalid := transfer.RowProblems{}
-	extras := extrasOf(f.mode, f.rows, func(in *filamentRow) value.Extra { return in.Extra.Or(nil) })
-	result.CustomFields, err = checkExtras(ctx, d, "filament", extras, dryRun,
-		func(i int, field, message string) { invalid.Add(f.rows[i].Line, field, "%s", message) })
-	if err != nil {
-		return result, err
-	}
-	// Vendors must be locked before filaments, as a change of a vendor locks them.
+// relateFilaments locks the vendors that the rows name, and creates missing vendors unless it is a dry run.
+func relateFilaments(
+	ctx context.Context, d *db.DB, f *kindFile[filamentRow], dryRun bool, invalid transfer.RowProblems,
+) (r relation, err error) {
 	vendors, err := vendorsOf(ctx, d, f, dryRun, invalid)
-	if err != nil {
-		return result, err
-	}
-	columns := filamentValues
-	rows, err := f.lock(ctx, d, strings.Replace(strings.Join(columns, ", "), "color_hexes",
-		"array_to_json(color_hexes) as color_hexes", 1), nil, invalid, result.Rows)
-	if err != nil {
-		return result, err
-	}
-	fields := slices.Clone(f.fields)
-	if slices.ContainsFunc([]string{"vendor_id", "vendor_name", "vendor"},
-		func(name string) bool { return slices.Contains(fields, name) }) {
-		fields = append(fields, "vendor_id", "vendor_name")
-	}
-	changes := kindChanges{table: "filaments", columns: columns,
-		spreads: func(column string) bool {
-			return column == "vendor_name" || strings.Contains(inventory.Followed, column)
-		}}
-	for i := range f.rows {
-		row, report, s := &f.rows[i], &result.Rows[i], rows[i]
-		if s == nil && f.mode == transfer.Update {
-			report.Action = "skipped"
-			continue
+	named := slices.ContainsFunc([]string{"vendor_id", "vendor_name", "vendor"},
+		func(name string) bool { return slices.Contains(f.fields, name) })
+	r.fields = func(int) []string {
+		if named {
+			return []string{"vendor_id", "vendor_name"}
 		}
-		values := server.Row(&row.In.Filament)
-		values["extra"] = extraJSON(row.In.Extra)
-		values["color_hexes"] = []string(row.In.ColorHexes.Or(value.Colors{}))
+		return nil
+	}
+	r.set = func(i int, values map[string]any) {
 		values["vendor_id"], values["vendor_name"] = pointed(vendors[i].ID), pointed(vendors[i].Name)
-		var changed []string
-		if s != nil {
-			changed = compare(values, columns, fields, s)
+	}
+	return r, err
+}
+
+// relateSpools locks the filaments that the rows name, and copies their fields to the rows.
+func relateSpools(
+	ctx context.Context, d *db.DB, f *kindFile[inventory.Spool], _ bool, invalid transfer.RowProblems,
+) (r relation, err error) {
+	var rows []*transfer.Record[inventory.Spool]
+	var spools []*inventory.Spool
+	for i := range f.rows {
+		if row := &f.rows[i]; row.In.NamesFilament() {
+			rows, spools = append(rows, row), append(spools, &row.In)
 		}
-		changes.add(values, s, changed, report)
 	}
-	if err := invalid.Err(); err != nil {
-		return result, err
+	problems := func(line int, e *server.Error) {
+		for _, p := range e.Fields {
+			invalid.Add(line, p.Field, "%s", p.Message)
+		}
 	}
-	return result, changes.write(ctx, d, &result, inventory.SpreadFilaments)
+	if spools != nil {
+		errs, err := inventory.AttachAll(ctx, d, spools, func(i int) bool { return rows[i].Keys == nil })
+		if err != nil {
+			return r, err
+		}
+		for i, row := range rows {
+			e, ok := errors.AsType[*server.Error](errs[i])
+			switch {
+			case ok && row.Foreign && e.Code == inventory.ErrUnknownFilament.Code:
+				// The id is of another farm. The row itself has the values of the filament.
+				row.In.FilamentID = value.Optional[value.UUID]{}
+			case ok:
+				problems(row.Line, e)
+			}
+		}
+	}
+	followed := strings.Split(inventory.Followed, ", ")
+	r.fields = func(i int) (fields []string) {
+		if slices.Contains(f.fields, "filament_id") || slices.Contains(f.fields, "filament_number") {
+			fields = append(fields, "filament_id")
+		}
+		if !f.rows[i].In.FilamentID.IsNull() {
+			fields = append(fields, followed...)
+		}
+		return fields
+	}
+	r.check = func(i int, s transfer.Stored, changed []string) {
+		row := &f.rows[i]
+		if s == nil || s["filament_id"] == nil || row.In.FilamentID.Set ||
+			!slices.ContainsFunc(changed, func(name string) bool { return slices.Contains(followed, name) }) {
+			return
+		}
+		var of inventory.FollowedFields
+		if text, err := json.Marshal(s); err == nil && json.Unmarshal(text, &of) == nil {
+			if e, ok := errors.AsType[*server.Error](row.In.Stay(&of)); ok {
+				problems(row.Line, e)
+			}
+		}
+	}
+	return r, nil
 }
 
 func pointed(s *string) any {
@@ -484,7 +693,7 @@ func pointed(s *string) any {
 func vendorsOf(
 	ctx context.Context, d *db.DB, f *kindFile[filamentRow], dryRun bool, invalid transfer.RowProblems,
 ) ([]vendorName, error) {
-	rows := slices.Clone(f.rows) // a retry must begin with the unchanged rows
+	rows := f.rows
 	byName := f.mode == transfer.Create && slices.Contains(f.fields, "vendor_name")
 	var ids, names []string
 	for i := range rows {

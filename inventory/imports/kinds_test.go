@@ -7,7 +7,7 @@ import (
 
 	"spoolwright/inventory"
 	"spoolwright/inventory/imports"
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 )
 
 // An export of vendors and filaments that is imported changes nothing in its tenant, and gives another one the same

@@ -7,7 +7,7 @@ import (
 
 	"spoolwright/inventory"
 	"spoolwright/inventory/imports"
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 )
 
 func postMode(t *testing.T, c *testkit.Client, query, file string) *testkit.Response {
@@ -102,7 +102,7 @@ func TestImportUpdateErrors(t *testing.T) {
 	c.Delete(t, spools+"/"+ids[2]).Want(204)
 	before := export(t, c, "csv")
 	for file, want := range map[string]string{
-		"number,notes\n1,x\n9,x\n":                        "line 3: number is not the number of this spool",
+		"number,notes\n1,x\n9,x\n":                        "line 3: number is not the number of a spool",
 		"number,notes\n1,x\n3,x\n":                        "line 3: number is not",
 		"id,notes\n" + ids[0] + ",x\n" + theirs[0] + ",x": "line 3: id is not the id of a spool",
 		"id,notes\n" + ids[2] + ",x":                      "line 2: id is not",

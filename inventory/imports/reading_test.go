@@ -6,8 +6,7 @@ import (
 
 	"spoolwright/inventory"
 	"spoolwright/inventory/imports"
-	"spoolwright/testkit"
-	"spoolwright/transfer"
+	"spoolwright/tests/testkit"
 )
 
 // A file is read as all its rows show, and what stays open is refused with both readings, also by the command. The
@@ -43,15 +42,12 @@ func TestImportReadsTheWholeFile(t *testing.T) {
 		"items.0.spool_weight_grams": "1000"})
 
 	other := api.Operator(t)
-	importer, ctx, invalid := newImporter(t, other)
-	if _, err := importer.CSV(ctx, strings.NewReader(open)); err != imports.InvalidRows(1) ||
-		strings.Join(*invalid, "") != "line 2: net_weight_grams purchase_date" {
-		t.Errorf("the command: %v %v", err, *invalid)
+	_, stderr, err := command(t.Context(), other, open, "import", "spools")
+	if err == nil || !strings.HasPrefix(stderr, "line 2: net_weight_grams can be read as 1000 or as 1,") {
+		t.Errorf("the command: %s%v", stderr, err)
 	}
-	importer.Reading = transfer.Reading{Decimal: transfer.Comma, Dates: transfer.DayFirst}
-	if result, err := importer.CSV(ctx, strings.NewReader(open)); err != nil || result.Created != 1 {
-		t.Errorf("the command with both choices: %+v %v", result, err)
-	}
+	_, _, err = command(t.Context(), other, open, "import", "spools", "--decimal", "comma", "--date-order", "dmy")
+	testkit.Check(t, err)
 	other.Get(t, spools).Shows(map[string]string{"items.0.net_weight_grams": "1000",
 		"items.0.purchase_date": "2024-02-01"})
 }

@@ -1,14 +1,16 @@
 package imports_test
 
 import (
+	"context"
 	"fmt"
+	"math"
 	"net/url"
 	"strings"
 	"testing"
 
 	"spoolwright/inventory"
 	"spoolwright/inventory/imports"
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 	"spoolwright/transfer"
 )
 
@@ -331,6 +333,14 @@ func TestHostileSheets(t *testing.T) {
 		"sep=\n":                               "",
 		"Color,Color,Color\nRed,Blue,Green\n":  "",
 		strings.Repeat(",", 1000) + "\n" + ",": "",
+
+		// None of these may be looked at for long.
+		strings.Repeat("a,", 4000) + "\n1,2\n":                         "at most 200 columns, and line 1 has 4000",
+		manyTitles(130_000) + "\n1,2\n":                                "at most 200 columns, and line 1 has 130000",
+		"Color,Material\n1,2\n" + strings.Repeat("Red,PLA\n", 10_100):  "at most 10000 rows",
+		"Color,Material\n" + strings.Repeat("x", 1_000_000) + ",PLA\n": "",
+		"Color,Weight\nRed," + strings.Repeat("7", 1_000_000) + "\n":   "",
+		strings.Repeat("y", 1_000_000) + ",Material\nRed,PLA\n":        "",
 	} {
 		a := text.Post(t, importPath+"/check", file)
 		if want != "" {
@@ -362,6 +372,72 @@ func TestHostileSheets(t *testing.T) {
 	postMode(t, c, "", many).Fields("body")
 }
 
+// manyTitles returns a row of so many different titles.
+func manyTitles(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "t%d,", i)
+	}
+	return b.String()
+}
+
+// A cell that is longer than its field says so, and a long number is none.
+func TestLongCells(t *testing.T) {
+	t.Parallel()
+	c := testkit.New(t, testkit.Options{}, inventory.Routes, imports.Routes).Operator(t).With("Content-Type", "text/csv")
+	head := "Brand;Color;Type;Weight;Diameter;Qty;Notes\n" + strings.Repeat("A;Red;PLA;1000;1,75;1;\n", 3)
+	long := func(text string, n int) string { return strings.Repeat(text, n) }
+	for row, want := range map[string]string{
+		"A;Red;PLA;1000;1,75;1;" + long("x", 9_000):        "",
+		"A;" + long("é", 200) + ";PLA;1000;1,75;1;":        "",
+		"A;" + long("é", 201) + ";PLA;1000;1,75;1;":        "color: must have at most 200 characters",
+		long("b", 400_000) + ";Red;PLA;1000;1,75;1;":       "brand: must have at most 200 characters",
+		"A;Red;PLA;" + long("7", 400_000) + ";1,75;1;":     "net_weight_grams: must have at most 200 characters",
+		"A;Red;PLA;" + long("7", 150) + ";1,75;1;":         "net_weight_grams: must be a number",
+		"A;Red;PLA;1000;1,75;" + long("7", 400_000) + ";":  "quantity: must have at most 200 characters",
+		"A;Red;PLA;1000;1,75;1;" + long("n", 500_000):      "notes: must have at most 10000 characters",
+		"A;Red;" + long("PLA ", 100_000) + ";1000;1,75;1;": "material_type: must have at most 200 characters",
+	} {
+		check := c.Post(t, importPath+"/check", head+row+"\n").Want(200)
+		got := ""
+		if len(check.List("errors")) > 0 {
+			got = check.Text("errors.0.field") + ": " + check.Text("errors.0.message")
+		}
+		if want == "" && got != "" || !strings.HasPrefix(got, want) {
+			t.Errorf("%.60s: %s, want %s", row, got, want)
+		}
+	}
+}
+
+// The reading of a sheet ends with its request, within a row or a column.
+func TestSheetEnds(t *testing.T) {
+	t.Parallel()
+	file := "Brand;Color;Type;Weight;Diameter\n" + strings.Repeat("A;Red;PLA;1000;1,75\n", 500)
+	sheet, err := transfer.ReadSheet([]byte(file), 1000, imports.SpoolSheets.Good)
+	testkit.Check(t, err)
+	asked := 0
+	read := func(end int) error {
+		asked = 0
+		_, err := imports.SpoolSheets.Convert(sheet, transfer.Reading{Mode: transfer.Create, Ended: func() error {
+			if asked++; asked >= end {
+				return context.Canceled
+			}
+			return nil
+		}})
+		return err
+	}
+	testkit.Equal(t, read(1<<30), nil, "a request that does not end")
+	all := asked
+	if all < 1000 {
+		t.Errorf("the reading of 500 rows looks %d times whether the request has ended", all)
+	}
+	for _, end := range []int{1, 5, 6, 300, all} {
+		if err := read(end); err != context.Canceled || asked > end+2 {
+			t.Errorf("a request that ended at the question %d: %v after %d", end, err, asked)
+		}
+	}
+}
+
 // FuzzSheets reads any file as a sheet. It must not panic, and what it makes of a cell must not grow.
 func FuzzSheets(f *testing.F) {
 	f.Add([]byte("Brand,Colour,Type,Weight (g),Left,Cost\nA,0000FF,PLA+,1000,50%,$23.49\n"))
@@ -370,7 +446,7 @@ func FuzzSheets(f *testing.F) {
 	f.Add([]byte("Filament;Gewicht;Rest;Datum\nPrusament PLA Galaxy Black 1kg;1,0;voll;45306\n"))
 	f.Fuzz(func(t *testing.T, file []byte) {
 		for _, suggest := range []bool{false, true} {
-			sheet, err := transfer.ReadSheet(file, imports.SpoolSheets.Good)
+			sheet, err := transfer.ReadSheet(file, math.MaxInt, imports.SpoolSheets.Good)
 			if err != nil {
 				continue
 			}

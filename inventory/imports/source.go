@@ -36,6 +36,22 @@ var itemTables = []struct{ entity, table string }{
 	{"vendor", "vendors"}, {"filament", "filaments"}, {"spool", "spools"},
 }
 
+// Importer imports the items of another system into the tenant of the context, in one transaction.
+type Importer struct {
+	DB      *db.DB
+	Invalid func(where string, problems []server.FieldError) // called for each invalid item
+}
+
+// InvalidRows is the error of an import that created nothing because of invalid items. Its value is their number.
+type InvalidRows int
+
+func (n InvalidRows) Error() string {
+	if n == 1 {
+		return "1 row is invalid"
+	}
+	return fmt.Sprintf("%d rows are invalid", int(n))
+}
+
 // SourceOptions are the options of an import from another system.
 type SourceOptions struct {
 	SkipInvalid bool // imports the valid items if others are invalid

@@ -18,7 +18,7 @@ import (
 	"spoolwright/inventory"
 	"spoolwright/inventory/imports"
 	"spoolwright/spoolman"
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 )
 
 const spoolmanFixture = "../../testdata/spoolman/spools.json"
@@ -383,7 +383,7 @@ func TestSpoolmanInvalidSpools(t *testing.T) {
 	}
 	list := c.Get(t, "/api/v1/spools?sort_order=asc&sort_by=number&archived=any").Want(200).Shows(map[string]string{
 		"total": "2", "items.0.color": "Unknown", "items.1.color_hex": "null", "items.1.remaining_weight_grams": "0"})
-	c.Get(t, filaments+"?number=7").Want(200).Shows(map[string]string{"items.0.notes": "Colour code: blue"})
+	c.Get(t, filaments+"?number=7").Want(200).Shows(map[string]string{"items.0.notes": "Color code: blue"})
 	if notes := list.Text("items.1.notes"); utf8.RuneCountInString(notes) != 10_000 ||
 		!strings.HasSuffix(notes, "ü …") {
 		t.Errorf("the notes have %d characters and end with %q", utf8.RuneCountInString(notes), notes[len(notes)-20:])

@@ -12,7 +12,7 @@ import (
 
 	"spoolwright/inventory"
 	"spoolwright/inventory/imports"
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 )
 
 // suggested returns the query of the import that a check suggests.

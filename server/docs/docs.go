@@ -79,6 +79,7 @@ func Handler(notFound http.Handler) http.Handler {
 		"/docs/swagger-ui.css":       bundleAsset("swagger-ui.css", typeCSS, swaggerCSP),
 		"/docs/swagger-ui-bundle.js": bundleAsset("swagger-ui-bundle.js", typeJS, swaggerCSP),
 		"/redoc":                     ownAsset("redoc.html", typeHTML, redocCSP),
+		"/redoc/own.css":             ownAsset("redoc.css", typeCSS, redocCSP),
 		"/redoc/init.js":             ownAsset("redoc.js", typeJS, redocCSP),
 		"/redoc/redoc.standalone.js": bundleAsset("redoc.standalone.js", typeJS, redocCSP),
 	}

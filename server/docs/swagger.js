@@ -1,3 +1,9 @@
+// The page follows the light or dark mode of the browser.
+const dark = matchMedia("(prefers-color-scheme: dark)");
+const follow = () => document.documentElement.classList.toggle("dark-mode", dark.matches);
+dark.addEventListener("change", follow);
+follow();
+
 // What Authorize and the login set lives in the session storage: it survives a reload, and not the tab.
 const read = (name) => JSON.parse(sessionStorage.getItem(name));
 const write = (name, value) => sessionStorage.setItem(name, JSON.stringify(value));
@@ -80,7 +86,11 @@ const matches = (tags, text) =>
     )
     .filter((tag) => tag.get("operations").size > 0);
 
-const plugin = () => ({
+const plugin = ({ React }) => ({
+  // Swagger UI has no component of its own for an entry of a list of ids, and says so in the console.
+  components: {
+    JsonSchema_string_uuid: (props) => React.createElement(props.getComponent("JsonSchema_string"), props),
+  },
   fn: { opsFilter: matches },
   wrapComponents: {
     // A filter opens the tags that it leaves.

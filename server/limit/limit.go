@@ -1,4 +1,4 @@
-// Package limit limits the rate of events with token buckets.
+// Package limit limits the rate of events with token buckets, and divides what is scarce with queues.
 package limit
 
 import (

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"spoolwright/testkit/seed"
+	"spoolwright/tests/testkit/seed"
 )
 
 // limitClock is a clock for tests.

@@ -93,9 +93,9 @@ func (d *document) write(version string, events []server.Event) []byte {
 	return b
 }
 
-// paths describes the routes and their tags.
+// paths describes the routes and their tags. The tags are in the order of the routes, those that lead first.
 func (d *document) paths(routes []server.Route, events []server.Event) (paths object, tags []object) {
-	index := map[string]int{}
+	index, leading := map[string]int{}, 0
 	versioned := map[string]bool{} // by path
 	for _, route := range routes {
 		versioned[route.Path()] = versioned[route.Path()] || route.Lock != nil
@@ -113,7 +113,13 @@ func (d *document) paths(routes []server.Route, events []server.Event) (paths ob
 			paths.add(path, item)
 		}
 		if tag := route.Doc.Tag; !slices.ContainsFunc(tags, func(t object) bool { return t[0].value == tag.Name }) {
-			tags = append(tags, object{{"name", tag.Name}, {"description", tag.Description}})
+			t := object{{"name", tag.Name}, {"description", tag.Description}}
+			if tag.Leads {
+				tags = slices.Insert(tags, leading, t)
+				leading++
+			} else {
+				tags = append(tags, t)
+			}
 		}
 		item := paths[at].value.(object)
 		tagged := versioned[path] || route.CreatesVersioned(func(path string) bool { return versioned[path] })

@@ -15,7 +15,7 @@ import (
 	"spoolwright/production"
 	"spoolwright/server"
 	"spoolwright/server/openapi"
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
@@ -95,6 +95,43 @@ func TestReferencesHaveTargets(t *testing.T) {
 	})
 	if refs < 50 {
 		t.Errorf("%d references", refs)
+	}
+}
+
+// Swagger UI sends the example of a parameter unless the visitor removes it. A list would then show nothing.
+func TestOptionalParametersHaveNoExamples(t *testing.T) {
+	t.Parallel()
+	d, _ := served(t)
+	checked := 0
+	walk("#", d.Root, func(at string, o object) {
+		if in, _ := o["in"].(string); o["required"] == false && (in == "query" || in == "header") {
+			checked++
+			schema, _ := o["schema"].(object)
+			for _, holder := range []object{o, schema} {
+				for _, key := range []string{"example", "examples"} {
+					if holder[key] != nil {
+						t.Errorf("%s: the parameter %v has an %s", at, o["name"], key)
+					}
+				}
+			}
+		}
+	})
+	if checked < 200 {
+		t.Errorf("%d parameters", checked)
+	}
+}
+
+// What most clients look for leads.
+func TestFirstTags(t *testing.T) {
+	t.Parallel()
+	api := testkit.New(t, testkit.Options{}, testkit.Features...)
+	d := testkit.ReadDocument(t, api.Anonymous().Get(t, "/openapi.json").Want(200).Body)
+	var names []string
+	for _, tag := range d.Root["tags"].([]any)[:5] {
+		names = append(names, tag.(object)["name"].(string))
+	}
+	if want := []string{"spools", "products", "production-runs", "orders", "auth"}; !slices.Equal(names, want) {
+		t.Errorf("the first tags are %v, want %v", names, want)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -97,15 +98,11 @@ func (d *document) parameters(route server.Route, guarded bool) (params []object
 			if f.Default != "" {
 				schema.add("default", literal(f.Default, f.Kind))
 			}
-			doc := d.doc(f)
 			param := object{{"name", f.Name}, {"in", "query"}, {"required", false},
-				{"description", doc.description}, {"schema", schema}}
+				{"description", d.filterDescription(f)}, {"schema", schema}}
 			if f.Set {
 				param.add("style", "form")
 				param.add("explode", false)
-			}
-			if doc.example != nil {
-				param.add("example", doc.example)
 			}
 			params = append(params, param)
 		}
@@ -120,6 +117,17 @@ func (d *document) parameters(route server.Route, guarded bool) (params []object
 		params = append(params, ref("parameters", "IfMatch"))
 	}
 	return params
+}
+
+// filterDescription returns the description of a query parameter. It contains the example, unless the schema shows such
+// values: Swagger UI would send the example of a parameter with the first request, and the page would be empty.
+func (d *document) filterDescription(f *server.Field) string {
+	doc := d.doc(f)
+	if doc.example == nil || len(doc.example) > 40 || f.Default != "" || len(f.Enum) > 0 ||
+		f.Kind == reflect.TypeFor[bool]() {
+		return doc.description
+	}
+	return doc.description + " For example `" + strings.Trim(string(doc.example), `"`) + "`."
 }
 
 // responses describes the responses of a route.

@@ -80,6 +80,44 @@ async function open(browser, path, viewport = { width: 1300, height: 1000 }) {
   return { context, page, clean };
 }
 
+// lists opens each operation that lists something, and executes it as it stands: the farm has spools, products, runs and
+// orders, so that a parameter that the page filled in would show.
+async function lists(page) {
+  const api = await (await page.request.get(root + "/openapi.json")).json();
+  const all = Object.entries(api.paths).filter(([path, { get }]) => get && !path.includes("{") &&
+    get.responses[200]?.content?.["application/json"]?.example?.items);
+  check("there are lists", all.length > 15, `${all.length}`);
+  for (const [path, { get }] of all) {
+    const operation = page.locator(".opblock-get").filter({
+      has: page.locator(`.opblock-summary-path[data-path="${path}"]`),
+    });
+    if ((await operation.count()) === 0) await page.locator(`.opblock-tag[data-tag="${get.tags[0]}"]`).click();
+    if ((await operation.locator(".opblock-body").count()) === 0) {
+      await operation.locator(".opblock-summary-control").click();
+    }
+    const [response] = await Promise.all([
+      page.waitForResponse((r) => new URL(r.url()).pathname === path),
+      operation.locator("button.execute").click(),
+    ]);
+    const body = await response.json();
+    check(`${path} answers 200`, response.status() === 200, JSON.stringify(body));
+    const some = ["spools", "products", "production-runs", "orders"].some((name) => path === `/api/v1/${name}`);
+    check(`${path} is a page as it stands`, body.items.length > 0 || !some, `total ${body.total}: ${response.url()}`);
+    await page.locator(`.opblock-tag[data-tag="${get.tags[0]}"]`).click(); // closed, for a small page
+  }
+}
+
+// follows checks that the page gets the background of the mode of the browser, also after the mode has changed.
+async function follows(page, path) {
+  for (const [colorScheme, light] of [["dark", false], ["light", true]]) {
+    await page.emulateMedia({ colorScheme });
+    const right = await page.waitForFunction((light) =>
+      Number(getComputedStyle(document.body).backgroundColor.match(/\d+/)[0]) > 128 === light, light)
+      .then(() => true, () => false);
+    check(`${path} is ${colorScheme} in ${colorScheme} mode`, right);
+  }
+}
+
 // measures checks what a visitor sees first on a screen of this size, and returns the links of the introduction.
 async function measures(browser, width, height) {
   const { context, page, clean } = await open(browser, "/docs", { width, height });
@@ -159,6 +197,8 @@ async function swagger(browser) {
   check('the body shown is a list with "items"', /"items"\s*:/.test(shown), shown);
   const { items } = await response.json();
   check("the response's items are a list", Array.isArray(items), JSON.stringify(items));
+  await lists(page);
+  await follows(page, "/docs");
   await page.reload({ waitUntil: "load" });
   await appears("a reload keeps the login", page.locator("#account", { hasText: email }));
   await appears("a reload keeps the token", page.locator(".auth-wrapper .btn.authorize.locked"));
@@ -233,6 +273,19 @@ async function redoc(browser, links) {
     const section = page.locator(`[data-section-id="${link.replace("redoc#", "")}"]`);
     check(`the link ${link} leads to a section`, (await section.count()) === 1);
   }
+
+  const samples = page.locator('.react-tabs__tab:text-is("curl")');
+  check("/redoc has a curl sample for each operation", (await samples.count()) >= Number(least),
+    `${await samples.count()}`);
+  const deduct = page.locator('[id="operation/deductSpool"]');
+  const tab = deduct.locator('.react-tabs__tab:text-is("curl")');
+  await tab.scrollIntoViewIfNeeded();
+  await tab.click();
+  const sample = await deduct.locator(".react-tabs__tab-panel--selected").first().innerText();
+  for (const part of [`curl -X POST ${root}/api/v1/spools/`, "Authorization: Bearer $TOKEN", '"weight_grams": 45.5']) {
+    check(`the sample has ${part}`, sample.includes(part), sample);
+  }
+  await follows(page, "/redoc");
 
   await page.getByPlaceholder("Search...").fill("spools");
   await appears("/redoc finds operations by search", page.locator('[data-role="search:results"] [role="menuitem"]'));

@@ -4,7 +4,7 @@
 //
 //	go run ./tools/commonpasswords LIST
 //
-// The same list gives the same file, auth/common/passwords.rice. It exits with status 1 if the list has too few
+// The same list gives the same file, auth/common/passwords.hashes. It exits with status 1 if the list has too few
 // passwords.
 package main
 
@@ -25,7 +25,7 @@ func main() {
 	}
 	set, err := read(os.Args[1])
 	if err == nil {
-		err = os.WriteFile("auth/common/passwords.rice", set, 0o644)
+		err = os.WriteFile("auth/common/passwords.hashes", set, 0o644)
 	}
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "commonpasswords: %v\n", err)

@@ -28,7 +28,7 @@ var errSabotage = errors.New("the sabotage cannot be applied")
 // it changes these. Otherwise, and for tests that may build the program, it changes the source in the copy in dir, and
 // back.
 func (b *binaries) test(ctx context.Context, dir string, s sabotage, tests string) ([]byte, error) {
-	if text, at := s.literal(); text != "" && (s.pkg != "./blackbox" || tests == s.again) {
+	if text, at := s.literal(); text != "" && (s.pkg != "./tests/blackbox" || tests == s.again) {
 		compiled, err := b.compiled(ctx, dir, s.pkg)
 		if err != nil {
 			return nil, errors.Join(errSabotage, err)

@@ -52,7 +52,7 @@ func TestAccepted(t *testing.T) {
 		t.Error("an entry without a reason is accepted")
 	}
 	if err := accept(all,
-		[]accepted{{"printers/printer.go", "hidden_at is null", "hidden_at is null", "x"}}); err == nil {
+		[]accepted{{"production/printers/printer.go", "hidden_at is null", "hidden_at is null", "x"}}); err == nil {
 		t.Error("an entry for several conditions is accepted")
 	}
 	try, may := split(all)

@@ -11,7 +11,7 @@
 // With -sample it tries only N random ones. It prints the seed of the choice; -seed repeats it.
 //
 // With -part it runs one of M parts. N is a number from 1 to M, or the word today, which chooses another part each
-// day. A part consists of neighbours in sabotages.txt, because neighbours mostly share the packages of their tests.
+// day. A part consists of neighbors in sabotages.txt, because neighbors mostly share the packages of their tests.
 //
 // It exits with status 1 if the tests pass despite a sabotage, if no test ran (for example because the broken program
 // does not compile), or if the text that a sabotage replaces does not occur exactly once.
@@ -359,7 +359,7 @@ func try(ctx context.Context, dir string, bins *binaries, s sabotage) (result, e
 	begin := time.Now()
 	out, err := bins.test(ctx, dir, s, s.tests)
 	if err == nil && s.again != "" {
-		s.pkg = "./blackbox"
+		s.pkg = "./tests/blackbox"
 		out, err = bins.test(ctx, dir, s, s.again)
 	}
 	if errors.Is(err, errSabotage) {

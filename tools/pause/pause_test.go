@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"testing"
 
-	"spoolwright/testkit"
+	"spoolwright/tests/testkit"
 )
 
 // A grandchild of this process is stopped, and continues.

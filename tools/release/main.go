@@ -14,6 +14,7 @@ import (
 	"crypto/sha256"
 	"debug/buildinfo"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io/fs"
@@ -49,7 +50,7 @@ func (t target) String() string {
 }
 
 // documents are files and folders of the source that are in archives and packages.
-var documents = []string{"LICENSE", "README.md", "CHANGELOG.md", "SECURITY.md", "BENCHMARKS.md", "docs", "deploy"}
+var documents = []string{"LICENSE", "README.md", "CHANGELOG.md", "SECURITY.md", "docs", "deploy"}
 
 type release struct {
 	out, work    string
@@ -70,7 +71,10 @@ func main() {
 		flag.PrintDefaults()
 		os.Exit(2)
 	}
-	err := r.prepare(flag.Arg(0), *seconds)
+	err := r.missing()
+	if err == nil {
+		err = r.prepare(flag.Arg(0), *seconds)
+	}
 	if err == nil {
 		defer os.RemoveAll(r.work)
 		err = r.make()
@@ -80,6 +84,31 @@ func main() {
 		os.RemoveAll(r.work)
 		os.Exit(1)
 	}
+}
+
+// missing returns an error that names what the release needs and this machine lacks, and how to get it. The build takes
+// minutes, and the clients come last.
+func (r *release) missing() error {
+	needs := []struct {
+		what, how string
+		command   []string
+	}{
+		{"Python with flit_core", "python3 -m pip install 'flit_core>=3.11,<4', or set PYTHON_CLIENTS to a virtual " +
+			"environment that has it", []string{tool("PYTHON_CLIENTS", "bin", "python3"), "-c", "import flit_core"}},
+		{"tsc", "npm install -g typescript, or set CLIENT_TOOLS to a folder with the npm package typescript",
+			[]string{tool("CLIENT_TOOLS", "node_modules/.bin", "tsc"), "--version"}},
+		{"npm", "install Node.js", []string{"npm", "--version"}},
+	}
+	var errs []error
+	for _, n := range needs {
+		if exec.Command(n.command[0], n.command[1:]...).Run() != nil {
+			errs = append(errs, fmt.Errorf("%s is missing: %s", n.what, n.how))
+		}
+	}
+	if _, err := os.Stat(r.certificates); err != nil {
+		errs = append(errs, fmt.Errorf("the certificate authorities are missing: %w; use -certificates", err))
+	}
+	return errors.Join(errs...)
 }
 
 // prepare finds the commit and its time, and creates the folders.

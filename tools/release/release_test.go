@@ -192,3 +192,15 @@ func TestSPDX(t *testing.T) {
 		}
 	}
 }
+
+func TestMissingTools(t *testing.T) {
+	t.Setenv("PYTHON_CLIENTS", t.TempDir())
+	t.Setenv("CLIENT_TOOLS", t.TempDir())
+	t.Setenv("PATH", t.TempDir())
+	err := (&release{certificates: "/nonexistent"}).missing()
+	for _, want := range []string{"flit_core", "PYTHON_CLIENTS", "tsc", "npm", "/nonexistent", "-certificates"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("the error %v does not name %s", err, want)
+		}
+	}
+}

@@ -1,5 +1,5 @@
 // Package sdkgen generates the types and methods of the client libraries in sdk/ from the OpenAPI document. The
-// program does not import it; `go test ./blackbox -run Golden -update` writes the generated files.
+// program does not import it; `go test ./tests/blackbox -run Golden -update` writes the generated files.
 package sdkgen
 
 import (

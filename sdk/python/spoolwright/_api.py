@@ -31,15 +31,15 @@ ColorArrangement = Literal["coaxial", "longitudinal"]
 
 Archived = Literal["true", "false", "any"]
 
-UsageKind = Literal["created", "edited", "deducted", "run", "measured", "printed", "wasted"]
+UsageKind = Literal["created", "edited", "deducted", "run", "measured", "printed", "wasted", "discarded", "refilled"]
 
-UsageWarningCode = Literal["FILAMENT_SHORTFALL", "OVER_NET_WEIGHT"]
+UsageWarningCode = Literal["FILAMENT_SHORTFALL", "OVER_NET_WEIGHT", "WEIGHED_SINCE"]
 
 CustomEntity = Literal["spool", "filament", "vendor"]
 
 CustomType = Literal["text", "integer", "integer_range", "float", "float_range", "datetime", "boolean", "choice"]
 
-UsageGroup = Literal["material", "color", "printer", "day", "week", "month"]
+FilamentGroup = Literal["material", "color"]
 
 ImportMode = Literal["create", "update", "upsert"]
 
@@ -61,29 +61,33 @@ RunNeed = Literal["start", "confirmation"]
 
 FailureReason = Literal["adhesion", "spaghetti", "layer_shift", "clog", "under_extrusion", "over_extrusion", "warping", "stringing", "filament_runout", "power_failure", "printer_error", "operator_error", "quality", "other"]
 
-CostPart = Literal["filament", "waste", "machine", "energy", "labour", "stock", "failures", "revenue"]
+CostPart = Literal["filament", "waste", "machine", "energy", "labour", "stock", "failures", "revenue", "currency"]
 
-RunWarningCode = Literal["INVENTORY_NOT_UPDATED", "FILAMENT_SHORTFALL", "SPOOL_ARCHIVED", "ORDER_CANCELLED", "ORDER_REDUCED", "PRODUCT_REMOVED", "BILL_OF_MATERIALS_CHANGED", "NO_PRINTER", "PRINTER_NOT_AVAILABLE", "PRINTER_BUSY", "NO_MATERIALS", "SPOOL_REMOVED", "SPOOL_CHANGED", "MATERIAL_NOT_PRINTED", "TOO_LITTLE_FILAMENT", "LOAD_SPOOL"]
+RunWarningCode = Literal["INVENTORY_NOT_UPDATED", "FILAMENT_SHORTFALL", "SPOOL_ARCHIVED", "WEIGHED_SINCE", "WEIGHED_DURING_RUN", "COUNTED_SINCE", "ORDER_CANCELLED", "ORDER_REDUCED", "PRODUCT_REMOVED", "BILL_OF_MATERIALS_CHANGED", "NO_PRINTER", "PRINTER_NOT_AVAILABLE", "PRINTER_BUSY", "NO_MATERIALS", "SPOOL_REMOVED", "SPOOL_CHANGED", "MATERIAL_NOT_PRINTED", "TOO_LITTLE_FILAMENT", "LOAD_SPOOL"]
 
-EndWarningCode = Literal["FILAMENT_SHORTFALL", "SPOOL_REMOVED", "SPOOL_ARCHIVED", "USE_OUTSIDE_RUN"]
+EndWarningCode = Literal["FILAMENT_SHORTFALL", "SPOOL_REMOVED", "SPOOL_ARCHIVED", "USE_OUTSIDE_RUN", "WEIGHED_SINCE", "WEIGHED_DURING_RUN", "LONG_PRINT_TIME", "COUNTED_SINCE"]
 
 RunAction = Literal["completed", "failed", "cancelled", "corrected", "reopened", "exchanged"]
 
 StepCode = Literal["RUN_ENDED", "ORDER_CANCELLED", "ORDER_REDUCED", "PRODUCT_REMOVED", "BILL_OF_MATERIALS_CHANGED", "NO_PRINTER", "PRINTER_NOT_AVAILABLE", "PRINTER_BUSY", "NO_MATERIALS", "SPOOL_REMOVED", "SPOOL_CHANGED", "MATERIAL_NOT_PRINTED", "TOO_LITTLE_FILAMENT", "LOAD_SPOOL"]
 
+UsageGroup = Literal["material", "color", "printer", "day", "week", "month"]
+
 WasteGroup = Literal["reason", "printer", "material", "product"]
 
 OrderStatus = Literal["received", "in_production", "done", "cancelled"]
 
-DeliveryWarningCode = Literal["PIECES_SHORTFALL"]
+OrderWarningCode = Literal["PIECES_SHORTFALL", "COUNTED_SINCE", "DELIVERED_NOT_EARNED", "DELIVERED_MORE", "DELIVERED_REPLACED", "PLANNED_MORE"]
 
 MarginGroup = Literal["product", "order", "customer", "month", "printer"]
 
 EntryKind = Literal["produced", "used", "assembled", "disassembled", "delivered", "returned", "counted", "scrapped", "corrected"]
 
+CountWarningCode = Literal["COUNTED_SINCE"]
+
 OrderSkipReason = Literal["shipped", "cancelled", "unpaid"]
 
-Action = Literal["sign_in", "sign_in.failed", "sign_in.more_failed", "sign_out", "session.ended", "session.reused", "user.created", "user.changed", "user.disabled", "user.enabled", "user.removed", "user.password_changed", "user.password_link_created", "user.password_set_by_link", "user.otp_enabled", "user.otp_disabled", "user.otp_reset", "user.otp_failed", "user.more_otp_failed", "user.recovery_code_used", "user.recovery_codes_renewed", "api_key.created", "api_key.changed", "api_key.rotated", "api_key.revoked", "settings.changed", "webhook.created", "webhook.changed", "webhook.disabled", "webhook.enabled", "webhook.rotated", "webhook.removed", "shop.created", "shop.changed", "shop.rotated", "shop.removed", "printer.created", "printer.changed", "printer.removed", "printer.restored", "custom_field.created", "custom_field.changed", "custom_field.removed", "data.exported", "data.imported", "spool.removed", "spool.restored", "filament.removed", "filament.restored", "vendor.removed", "vendor.restored", "product.removed", "product.restored", "order.removed", "order.restored", "run.removed", "run.restored", "stock_level.removed", "run.corrected", "run.reopened", "usage.reversed", "usage.moved"]
+Action = Literal["sign_in", "sign_in.failed", "sign_in.more_failed", "sign_out", "session.ended", "session.reused", "user.created", "user.changed", "user.disabled", "user.enabled", "user.removed", "user.password_changed", "user.password_link_created", "user.password_set_by_link", "user.otp_enabled", "user.otp_disabled", "user.otp_reset", "user.otp_failed", "user.more_otp_failed", "user.recovery_code_used", "user.recovery_codes_renewed", "api_key.created", "api_key.changed", "api_key.rotated", "api_key.revoked", "settings.changed", "webhook.created", "webhook.changed", "webhook.disabled", "webhook.enabled", "webhook.rotated", "webhook.removed", "shop.created", "shop.changed", "shop.rotated", "shop.removed", "printer.created", "printer.changed", "printer.removed", "printer.restored", "custom_field.created", "custom_field.changed", "custom_field.removed", "data.exported", "data.imported", "spool.refilled", "spool.removed", "spool.restored", "filament.removed", "filament.restored", "vendor.removed", "vendor.restored", "product.removed", "product.restored", "order.removed", "order.restored", "run.removed", "run.restored", "stock_level.removed", "run.corrected", "run.reopened", "usage.reversed", "usage.moved"]
 
 ActorKind = Literal["user", "api_key", "command_line", "service", "unknown"]
 
@@ -445,6 +449,27 @@ def _AccessKeySecret(d: Any, etag: str | None = None) -> AccessKeySecret:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ExchangeRate:
+    """The type `ExchangeRate` of the API."""
+
+    currency: str
+    """ISO 4217 code of the other currency."""
+    rate: Number
+    """What a unit of it is worth in the currency of the farm."""
+    exchange_date: _dt.date
+    """Day on which the rate was set."""
+
+
+def _ExchangeRate(d: Any, etag: str | None = None) -> ExchangeRate:
+    get = d.get
+    return ExchangeRate(
+        currency=get("currency"),
+        rate=_core.number(get("rate")),
+        exchange_date=_core.date(get("exchange_date")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """The type `Settings` of the API."""
 
@@ -466,6 +491,12 @@ class Settings:
     """true: a product's rate is that of the last 90 days; failure_rate_percent is for products without pieces in that
     time.
     """
+    sales_tax_percent: Number
+    """Tax of the prices of products and orders, where it is not known otherwise; 0 by default."""
+    prices_include_tax: bool
+    """Whether the prices of products, and those of orders that do not say it, include tax; false by default."""
+    exchange_rates: tuple[ExchangeRate, ...]
+    """What other currencies are worth in that of the farm; a request replaces the list."""
     assemble_on_delivery: bool
     """Whether the delivery of an order assembles kits that are not in stock, as far as their parts are; true by
     default.
@@ -489,6 +520,9 @@ def _Settings(d: Any, etag: str | None = None) -> Settings:
         energy_kwh_cost=_core.number(get("energy_kwh_cost")),
         failure_rate_percent=_core.number(get("failure_rate_percent")),
         failure_rate_measured=get("failure_rate_measured"),
+        sales_tax_percent=_core.number(get("sales_tax_percent")),
+        prices_include_tax=get("prices_include_tax"),
+        exchange_rates=_core.each(_ExchangeRate, get("exchange_rates")),
         assemble_on_delivery=get("assemble_on_delivery"),
         second_factor=get("second_factor"),
         updated_at=_core.timestamp(get("updated_at")),
@@ -604,15 +638,15 @@ class Filament:
     material_name: str | None
     """Name of the material, where the type does not say all, such as PLA+ or PEEK."""
     color: str
-    """Name of the colour."""
+    """Name of the color."""
     color_hex: str | None
-    """The colour as #RRGGBB, or #RRGGBBAA with an alpha, which its spools do not have."""
+    """The color as #RRGGBB, or #RRGGBBAA with an alpha, which its spools do not have."""
     color_hexes: tuple[str, ...]
-    """The colours of a filament with several ones, each as #RRGGBB or #RRGGBBAA."""
+    """The colors of a filament with several ones, each as #RRGGBB or #RRGGBBAA."""
     color_arrangement: ColorArrangement | None
-    """How several colours are arranged: side by side (coaxial), or one after the other (longitudinal)."""
+    """How several colors are arranged: side by side (coaxial), or one after the other (longitudinal)."""
     diameter_mm: Number
-    """Filament diameter in millimetres. One of 1.75, 2.85."""
+    """Filament diameter in millimeters. One of 1.75, 2.85."""
     density_g_cm3: Number | None
     """Density of the filament in g/cm³; null: the usual density of the material."""
     net_weight_grams: Number | None
@@ -728,7 +762,7 @@ class Spool:
     number: int
     """Number of the spool in the tenant, for labels and printers: 1, 2, 3, and so on, never used again."""
     filament_id: str | None
-    """The filament, whose material type and name, brand, colour, diameter and density the spool has; null: it has its
+    """The filament, whose material type and name, brand, color, diameter and density the spool has; null: it has its
     own.
     """
     material_type: MaterialType
@@ -736,13 +770,13 @@ class Spool:
     brand: str | None
     """Name of the manufacturer."""
     color: str
-    """Name of the colour."""
+    """Name of the color."""
     color_hex: str | None
-    """The colour as #RRGGBB."""
+    """The color as #RRGGBB."""
     finish: str | None
     """Free text such as Matte, Glossy or Silk."""
     diameter_mm: Number
-    """Filament diameter in millimetres. One of 1.75, 2.85."""
+    """Filament diameter in millimeters. One of 1.75, 2.85."""
     net_weight_grams: Number
     """Grams of filament on a full spool."""
     remaining_weight_grams: Number
@@ -862,15 +896,15 @@ class CatalogFilament:
     material_name: str
     """Name of the material, such as PLA+ or PEEK."""
     color: str
-    """Name of the colour, which is the name of the filament."""
+    """Name of the color, which is the name of the filament."""
     color_hex: str | None
-    """The colour as #RRGGBB or #RRGGBBAA."""
+    """The color as #RRGGBB or #RRGGBBAA."""
     color_hexes: tuple[str, ...]
-    """The colours of a filament with several ones."""
+    """The colors of a filament with several ones."""
     color_arrangement: ColorArrangement | None
-    """How several colours are arranged: side by side (coaxial), or one after the other (longitudinal)."""
+    """How several colors are arranged: side by side (coaxial), or one after the other (longitudinal)."""
     diameter_mm: Number
-    """Filament diameter in millimetres."""
+    """Filament diameter in millimeters."""
     density_g_cm3: Number
     """Density of the filament in g/cm³."""
     net_weight_grams: Number
@@ -1046,7 +1080,7 @@ class Deducted:
     deducted: Number
     """Grams that left the spool."""
     shortfall_grams: Number
-    """Grams that were used beyond what the spool was thought to have."""
+    """Grams that were used beyond what the spool had on record."""
 
 
 def _Deducted(d: Any, etag: str | None = None) -> Deducted:
@@ -1091,7 +1125,7 @@ class Usage:
     change_grams: Number
     """after_grams minus before_grams. All changes of a spool add up to its remaining weight."""
     shortfall_grams: Number | None
-    """Grams that were used, but that the spool was not thought to have. Less than 0 if the end of a run found that
+    """Grams that were used, but that the spool did not have on record. Less than 0 if the end of a run found that
     less was used than its reports had recorded here, or if the entry reverses one with such grams.
     """
     covered_grams: Number | None
@@ -1102,6 +1136,11 @@ class Usage:
     """The entry that takes this one back."""
     moves_id: str | None
     """The entry of another spool whose use this one records."""
+    weighing_id: str | None
+    """The weighing, or edit of the remaining weight, at which this entry balances another one."""
+    balances_id: str | None
+    """The entry, of an earlier moment than the weighing, that this one balances, so that the spool keeps its weight.
+    """
     created_at: _dt.datetime
     """Time of the change."""
     updated_at: _dt.datetime | None
@@ -1128,6 +1167,8 @@ def _Usage(d: Any, etag: str | None = None) -> Usage:
         reverses_id=get("reverses_id"),
         reversed_by_id=get("reversed_by_id"),
         moves_id=get("moves_id"),
+        weighing_id=get("weighing_id"),
+        balances_id=get("balances_id"),
         created_at=_core.timestamp(get("created_at")),
         updated_at=_core.timestamp(get("updated_at")),
     )
@@ -1215,7 +1256,7 @@ class UsageCorrection:
     change_grams: Number
     """after_grams minus before_grams. All changes of a spool add up to its remaining weight."""
     shortfall_grams: Number | None
-    """Grams that were used, but that the spool was not thought to have. Less than 0 if the end of a run found that
+    """Grams that were used, but that the spool did not have on record. Less than 0 if the end of a run found that
     less was used than its reports had recorded here, or if the entry reverses one with such grams.
     """
     covered_grams: Number | None
@@ -1226,6 +1267,11 @@ class UsageCorrection:
     """The entry that takes this one back."""
     moves_id: str | None
     """The entry of another spool whose use this one records."""
+    weighing_id: str | None
+    """The weighing, or edit of the remaining weight, at which this entry balances another one."""
+    balances_id: str | None
+    """The entry, of an earlier moment than the weighing, that this one balances, so that the spool keeps its weight.
+    """
     created_at: _dt.datetime
     """Time of the change."""
     updated_at: _dt.datetime | None
@@ -1256,6 +1302,8 @@ def _UsageCorrection(d: Any, etag: str | None = None) -> UsageCorrection:
         reverses_id=get("reverses_id"),
         reversed_by_id=get("reversed_by_id"),
         moves_id=get("moves_id"),
+        weighing_id=get("weighing_id"),
+        balances_id=get("balances_id"),
         created_at=_core.timestamp(get("created_at")),
         updated_at=_core.timestamp(get("updated_at")),
         remaining_weight_grams=_core.number(get("remaining_weight_grams")),
@@ -1362,92 +1410,77 @@ def _CustomFieldList(d: Any, etag: str | None = None) -> CustomFieldList:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UsageReportRow:
-    """The type `UsageReportRow` of the API."""
+class FilamentReportRow:
+    """The type `FilamentReportRow` of the API."""
 
     material_type: MaterialType | None
-    """The material, if the groups have one."""
+    """The material."""
     color: str | None
-    """The colour, if the groups have one."""
-    printer_id: str | None
-    """The printer, if the groups are by printer; null if there is only a name."""
-    printer_name: str | None
-    """Name of the printer or API key, if the groups are by printer; null for use without one."""
-    start: _dt.date | None
-    """The day, or the first day of the week or month, if the groups are of time."""
+    """Name of the color, if the groups are by color."""
+    spools: int
+    """Spools with filament."""
     grams: Number
-    """Grams used, also those that were wasted."""
-    wasted_grams: Number
-    """Grams of these that runs wasted."""
-    corrected_grams: Number
-    """Grams that weighing and edits of remaining weights took away; not in grams."""
-    cost: Number | None
-    """Cost of these grams; null if there are some and no spool has a price."""
-    remaining_grams: Number | None
-    """Grams in stock now: on spools that are neither removed nor archived."""
-    grams_per_day: Number | None
-    """Mean use of the last 30 days."""
-    days_left: Number | None
-    """Days that the stock lasts at that rate; null without use."""
+    """Grams on these spools."""
+    unpriced_grams: Number
+    """Grams of these without a price."""
+    filament_value: Number | None
+    """Value of the others; null if there are grams and none has a price."""
+    archived_value: Number | None
+    """The part of the value that is on archived spools."""
 
 
-def _UsageReportRow(d: Any, etag: str | None = None) -> UsageReportRow:
+def _FilamentReportRow(d: Any, etag: str | None = None) -> FilamentReportRow:
     get = d.get
-    return UsageReportRow(
+    return FilamentReportRow(
         material_type=get("material_type"),
         color=get("color"),
-        printer_id=get("printer_id"),
-        printer_name=get("printer_name"),
-        start=_core.date(get("start")),
+        spools=get("spools"),
         grams=_core.number(get("grams")),
-        wasted_grams=_core.number(get("wasted_grams")),
-        corrected_grams=_core.number(get("corrected_grams")),
-        cost=_core.number(get("cost")),
-        remaining_grams=_core.number(get("remaining_grams")),
-        grams_per_day=_core.number(get("grams_per_day")),
-        days_left=_core.number(get("days_left")),
+        unpriced_grams=_core.number(get("unpriced_grams")),
+        filament_value=_core.number(get("filament_value")),
+        archived_value=_core.number(get("archived_value")),
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UsageReport:
-    """The type `UsageReport` of the API."""
+class FilamentReport:
+    """The type `FilamentReport` of the API."""
 
-    from_: _dt.date
-    """The first day."""
     to: _dt.date
-    """The last day."""
-    group_by: UsageGroup
+    """The day."""
+    group_by: FilamentGroup
     """What the rows have in common."""
-    grams: Number
-    """Grams used in the period, also those that were wasted."""
-    wasted_grams: Number
-    """Grams of these that runs wasted."""
-    corrected_grams: Number
-    """Grams that weighing and edits of remaining weights took away; not in grams."""
-    cost: Number | None
-    """Cost of these grams; null if there are some and no spool has a price."""
     currency: str | None
-    """ISO 4217 code of the tenant's currency, in which costs are; null if it is not set."""
+    """ISO 4217 code of the tenant's currency, in which values are; null if it is not set."""
+    spools: int
+    """Spools with filament."""
+    grams: Number
+    """Grams on these spools."""
+    unpriced_grams: Number
+    """Grams of these without a price."""
+    filament_value: Number | None
+    """Value of the others; null if there are grams and none has a price."""
+    archived_value: Number | None
+    """The part of the value that is on archived spools."""
     groups: int
-    """Number of groups in the period; items has at most 1,000 of them."""
-    items: tuple[UsageReportRow, ...]
+    """Number of groups; items has at most 1,000 of them."""
+    items: tuple[FilamentReportRow, ...]
     """The groups."""
 
 
-def _UsageReport(d: Any, etag: str | None = None) -> UsageReport:
+def _FilamentReport(d: Any, etag: str | None = None) -> FilamentReport:
     get = d.get
-    return UsageReport(
-        from_=_core.date(get("from")),
+    return FilamentReport(
         to=_core.date(get("to")),
         group_by=get("group_by"),
-        grams=_core.number(get("grams")),
-        wasted_grams=_core.number(get("wasted_grams")),
-        corrected_grams=_core.number(get("corrected_grams")),
-        cost=_core.number(get("cost")),
         currency=get("currency"),
+        spools=get("spools"),
+        grams=_core.number(get("grams")),
+        unpriced_grams=_core.number(get("unpriced_grams")),
+        filament_value=_core.number(get("filament_value")),
+        archived_value=_core.number(get("archived_value")),
         groups=get("groups"),
-        items=_core.each(_UsageReportRow, get("items")),
+        items=_core.each(_FilamentReportRow, get("items")),
     )
 
 
@@ -1800,11 +1833,11 @@ class FilamentOfSpools:
     material_name: str | None
     """Name of the material, where the type does not say all, such as PETG-CF; null: the type says all."""
     color: str
-    """Name of the colour."""
+    """Name of the color."""
     color_hex: str | None
-    """The colour as #RRGGBB."""
+    """The color as #RRGGBB."""
     diameter_mm: Number
-    """Filament diameter in millimetres."""
+    """Filament diameter in millimeters."""
     spools: int
     """Number of spools that the request gives to the filament."""
 
@@ -1866,7 +1899,7 @@ class LoadedSpool:
     spool_number: int
     """Number of the spool."""
     name: str
-    """Material, colour and brand of the spool."""
+    """Material, color and brand of the spool."""
     remaining_grams: Number
     """Grams of filament left."""
 
@@ -1899,9 +1932,9 @@ class Printer:
     notes: str | None
     """Free text."""
     nozzle_mm: Number | None
-    """Diameter of the nozzle in millimetres."""
+    """Diameter of the nozzle in millimeters."""
     diameter_mm: Number
-    """Diameter of the filament that it prints, in millimetres; 1.75 by default. One of 1.75, 2.85."""
+    """Diameter of the filament that it prints, in millimeters; 1.75 by default. One of 1.75, 2.85."""
     slots: int
     """Number of spools that can be loaded; 1 by default."""
     materials: tuple[MaterialType, ...]
@@ -2020,7 +2053,7 @@ class ProductListItem:
     pieces_per_plate: int | None
     """Pieces that one plate can hold; null counts as 1."""
     selling_price: Number | None
-    """Price of one piece for customers."""
+    """Price of one piece for customers; with tax if prices_include_tax of the settings."""
     minimum_pieces: int | None
     """Pieces that should be available on the shelf."""
     location: str | None
@@ -2130,7 +2163,7 @@ class ProductMaterial:
     material_type: MaterialType
     """Type of filament."""
     color: str
-    """Name of the colour."""
+    """Name of the color."""
     weight_grams: Number
     """Grams for one piece of the product."""
     is_required: bool
@@ -2138,20 +2171,23 @@ class ProductMaterial:
     notes: str | None
     """Free text."""
     material_name: str | None
-    """Name of the material, such as PETG-CF, ignoring case; null: spools without one, or with that of their type."""
+    """Name of the material, such as PETG-CF, ignoring case; null: spools without a name, or with the name of their
+    type.
+    """
     diameter_mm: Number | None
-    """Diameter in millimetres; null: that of the farm's printers, or 1.75 if these differ. One of 1.75, 2.85."""
+    """Diameter in millimeters; null: the diameter of the farm's printers, or 1.75 if these differ. One of 1.75, 2.85.
+    """
     filament_id: str | None
-    """The only filament that will do, whose type, name, colour and diameter the material has; null: any of the
-    material and colour.
+    """The only filament that will do; the material has its type, name, color and diameter. Null: any filament of the
+    material and color.
     """
     brand: str | None
     """Vendor of the filament, if it has one."""
     cost: Number | None
     """weight_grams times the price per gram; null without a price."""
     cost_basis: Literal["filament", "color", "material"] | None
-    """Which price the cost has: `filament`: that of the filament; `color`: of the material and colour; `material`: of
-    the material in other colours, because no spool of the colour has a price.
+    """The price that the cost uses: `filament`: of the filament; `color`: of the material and color; `material`: of
+    the material in other colors, because no spool of the color has a price.
     """
 
 
@@ -2211,7 +2247,7 @@ class ProductPlate:
     """The type `ProductPlate` of the API."""
 
     id: str
-    """The id of the plate, which is a product of its own. In a request, that of a plate that the product has already.
+    """The id of the plate, which is a product of its own. In a request, the id of an existing plate of the product.
     """
     plate: int
     """The number of the plate, as in the sliced file; the next one by default."""
@@ -2297,7 +2333,7 @@ class Product:
     pieces_per_plate: int | None
     """Pieces that one plate can hold; null counts as 1."""
     selling_price: Number | None
-    """Price of one piece for customers."""
+    """Price of one piece for customers; with tax if prices_include_tax of the settings."""
     notes: str | None
     """Free text, such as print settings."""
     materials: tuple[ProductMaterial, ...]
@@ -2548,13 +2584,13 @@ class FileCandidate:
     material_name: str | None
     """Exact material."""
     color: str
-    """Name of the colour."""
+    """Name of the color."""
     color_hex: str | None
-    """The colour as #RRGGBB."""
+    """The color as #RRGGBB."""
     brand: str | None
     """The vendor."""
     diameter_mm: Number
-    """Diameter in millimetres."""
+    """Diameter in millimeters."""
 
 
 def _FileCandidate(d: Any, etag: str | None = None) -> FileCandidate:
@@ -2579,7 +2615,7 @@ class FileMaterial:
     file_material: str | None
     """Material in the file."""
     file_color: str | None
-    """Colour in the file."""
+    """Color in the file."""
     file_vendor: str | None
     """Vendor in the file."""
     weight_grams: Number
@@ -2587,15 +2623,15 @@ class FileMaterial:
     from_length: bool
     """Whether the grams were computed from a length, because the file has no grams."""
     match: FileMatch
-    """How it was matched: `chosen` by the request; `equal` material and colour; `near`: equal material, similar
-    colour; `material`: the farm has the material in other colours only; `none`: the farm has nothing like it.
+    """How it was matched: `chosen` by the request; `equal` material and color; `near`: equal material, similar color;
+    `material`: the farm has the material in other colors only; `none`: the farm has nothing like it.
     """
     material_type: MaterialType
     """Type of the material of the product."""
     material_name: str | None
     """Exact material of the product, or null."""
     color: str
-    """Colour of the material of the product."""
+    """Color of the material of the product."""
     diameter_mm: Number | None
     """Diameter, or null for the usual one."""
     candidates: tuple[FileCandidate, ...]
@@ -2666,7 +2702,7 @@ class FileResult:
     """The type `FileResult` of the API."""
 
     action: ImportAction
-    """What was done; with dry_run, what would be."""
+    """What was done, or with dry_run, what would be done."""
     dry_run: bool
     """Whether nothing was changed."""
     product_id: str | None
@@ -2676,7 +2712,7 @@ class FileResult:
     estimated_print_time_minutes: int | None
     """Print time of one piece in minutes, with all plates; null if the file has none."""
     pieces_per_plate: int
-    """Pieces that the file prints; 1 if it does not say so."""
+    """Pieces that the file prints; 1 if the file does not have the number."""
     file_name: str | None
     """Name of the file."""
     file_sha256: str
@@ -2748,7 +2784,7 @@ class ComponentTreeEntry:
     cost: Number
     """Filament of these pieces, with their components."""
     costs_complete: bool
-    """False if a required material of the component, or of one in it, has no price."""
+    """False if a required material of the component, or of a component in it, has no price."""
 
 
 def _ComponentTreeEntry(d: Any, etag: str | None = None) -> ComponentTreeEntry:
@@ -2795,7 +2831,7 @@ class MaterialShare:
     """The type `MaterialShare` of the API."""
 
     material: str
-    """Material type and colour."""
+    """Material type and color."""
     weight: Number
     """Grams."""
     cost: Number | None
@@ -2916,9 +2952,9 @@ class ListedSpool:
     spool_number: int
     """Number of the spool."""
     spool_name: str
-    """Material, colour and brand of the spool, even if it was removed."""
+    """Material, color and brand of the spool, even if it was removed."""
     color_hex: str | None
-    """Colour of the spool."""
+    """Color of the spool."""
 
 
 def _ListedSpool(d: Any, etag: str | None = None) -> ListedSpool:
@@ -3156,7 +3192,7 @@ class RunMaterial:
     spool_id: str
     """The spool."""
     spool_name: str
-    """Material, colour and brand of the spool, even if it was removed."""
+    """Material, color and brand of the spool, even if it was removed."""
     estimated_weight_grams: Number | None
     """Estimated grams to use from this spool."""
     actual_weight_grams: Number | None
@@ -3176,13 +3212,17 @@ class RunMaterial:
     reported_grams: Number | None
     """Grams that printers have reported for the run; null if they reported none."""
     outside_grams: Number | None
-    """Grams that left the spool without a run since this one started; null if there are none, and after the run has
+    """Grams that left the spool outside of runs since this run started; null instead of 0, and after the run has
     ended.
     """
     actual_reported: bool
-    """Whether actual_weight_grams is what printers reported, so that a report which arrives late raises it."""
+    """Whether actual_weight_grams comes from reports of printers, so that a late report still increases it."""
     exchanged_at: _dt.datetime | None
     """Time when another spool took its place in the run; null if none did."""
+    weighed_at: _dt.datetime | None
+    """Time when the spool was first weighed, or its remaining weight edited, during the run. Null until the run has
+    ended, and if the spool was not weighed.
+    """
 
 
 def _RunMaterial(d: Any, etag: str | None = None) -> RunMaterial:
@@ -3202,6 +3242,7 @@ def _RunMaterial(d: Any, etag: str | None = None) -> RunMaterial:
         outside_grams=_core.number(get("outside_grams")),
         actual_reported=get("actual_reported"),
         exchanged_at=_core.timestamp(get("exchanged_at")),
+        weighed_at=_core.timestamp(get("weighed_at")),
     )
 
 
@@ -3236,8 +3277,10 @@ class RunWarning:
     code: RunWarningCode
     """The warning, for programs. `INVENTORY_NOT_UPDATED`: the status is `completed` and the run has materials, but no
     filament was deducted. `PRINTER_BUSY`: the run and another one are in progress on one printer.
-    `correctProductionRun` returns `FILAMENT_SHORTFALL`, `SPOOL_REMOVED` and `SPOOL_ARCHIVED`, as
-    `completeProductionRun` does. The others are those of `getProductionRunCheck`; only `startProductionRun` and
+    `correctProductionRun`, and `updateProductionRun` of an ended run, return `FILAMENT_SHORTFALL`,
+    `SPOOL_REMOVED`, `SPOOL_ARCHIVED`, `WEIGHED_SINCE` and `COUNTED_SINCE`, as `completeProductionRun` does, and
+    `WEIGHED_DURING_RUN`: the spool was weighed during the run, and the difference is taken from it, as if it was
+    used after that. The others are those of `getProductionRunCheck`; only `startProductionRun` and
     `reopenProductionRun` return them.
     """
     detail: str
@@ -3383,7 +3426,7 @@ class RunFileMaterial:
     file_material: str | None
     """Material in the file."""
     file_color: str | None
-    """Colour in the file."""
+    """Color in the file."""
     weight_grams: Number
     """Grams for the run."""
     from_length: bool
@@ -3395,7 +3438,7 @@ class RunFileMaterial:
     spool_number: int | None
     """Number of the spool."""
     spool_name: str | None
-    """Material, colour and vendor of the spool."""
+    """Material, color and vendor of the spool."""
     enough: bool | None
     """Whether the spool has enough filament that no other unfinished run needs."""
 
@@ -3471,6 +3514,88 @@ def _RunFileResult(d: Any, etag: str | None = None) -> RunFileResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EndWarning:
+    """The type `EndWarning` of the API."""
+
+    code: EndWarningCode
+    """The warning, for programs."""
+    detail: str
+    """The warning, for people."""
+    spool_id: str | None
+    """The spool; null if the warning is not about one."""
+    grams: Number | None
+    """The grams that the warning is about, or null."""
+    product_id: str | None
+    """The product; null if the warning is not about one."""
+    pieces: int | None
+    """The pieces by which the difference of the product's count changes, or null."""
+
+
+def _EndWarning(d: Any, etag: str | None = None) -> EndWarning:
+    get = d.get
+    return EndWarning(
+        code=get("code"),
+        detail=get("detail"),
+        spool_id=get("spool_id"),
+        grams=_core.number(get("grams")),
+        product_id=get("product_id"),
+        pieces=get("pieces"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangedRunItem:
+    """The type `ChangedRunItem` of the API."""
+
+    id: str
+    """The item's id."""
+    product_id: str
+    """The product."""
+    product_name: str
+    """Name of the product, even if it was removed."""
+    order_item_id: str | None
+    """The item of an order that this item prints. It has the same product, or one with this product as a component,
+    at any level.
+    """
+    parts_from_stock: bool
+    """Whether the run prints only the materials of the product itself, and takes its components from stock. By
+    default, it prints the components, too.
+    """
+    quantity: int
+    """Pieces to print; 1 by default."""
+    successful_quantity: int | None
+    """Good pieces."""
+    failed_quantity: int | None
+    """Failed pieces. Both together are at most quantity."""
+    failure_reason: FailureReason | None
+    """Why pieces failed."""
+    estimated_material_cost: Number | None
+    """Material cost; by default quantity times material_cost of the product."""
+    estimated_total_cost: Number | None
+    """Total cost; by default quantity times total_cost of the product."""
+    warnings: tuple[EndWarning, ...]
+    """What users may not expect; usually empty."""
+
+
+def _ChangedRunItem(d: Any, etag: str | None = None) -> ChangedRunItem:
+    get = d.get
+    return ChangedRunItem(
+        id=get("id"),
+        product_id=get("product_id"),
+        product_name=get("product_name"),
+        order_item_id=get("order_item_id"),
+        parts_from_stock=get("parts_from_stock"),
+        quantity=get("quantity"),
+        successful_quantity=get("successful_quantity"),
+        failed_quantity=get("failed_quantity"),
+        failure_reason=get("failure_reason"),
+        estimated_material_cost=_core.number(get("estimated_material_cost")),
+        estimated_total_cost=_core.number(get("estimated_total_cost")),
+        warnings=_core.each(_EndWarning, get("warnings")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SpoolDeduction:
     """The type `SpoolDeduction` of the API."""
 
@@ -3479,13 +3604,13 @@ class SpoolDeduction:
     previous_weight: Number
     """Remaining grams before."""
     new_weight: Number
-    """Remaining grams after."""
+    """Remaining grams after; as before, if the spool was weighed after the run had ended."""
     deducted: Number
-    """Grams that this request took from the spool: what was used less what printers had reported; less than 0 if they
-    had reported too much.
+    """Grams that this request took from the spool: the use less the grams that printers had reported; negative if
+    they had reported too much.
     """
     shortfall_grams: Number
-    """Grams that were used beyond what the spool was thought to have."""
+    """Grams that were used beyond what the spool had on record."""
     reported_grams: Number
     """Grams that printers had reported for the run."""
 
@@ -3499,30 +3624,6 @@ def _SpoolDeduction(d: Any, etag: str | None = None) -> SpoolDeduction:
         deducted=_core.number(get("deducted")),
         shortfall_grams=_core.number(get("shortfall_grams")),
         reported_grams=_core.number(get("reported_grams")),
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndWarning:
-    """The type `EndWarning` of the API."""
-
-    code: EndWarningCode
-    """The warning, for programs."""
-    detail: str
-    """The warning, for people."""
-    spool_id: str
-    """The spool."""
-    grams: Number
-    """The grams that the warning is about."""
-
-
-def _EndWarning(d: Any, etag: str | None = None) -> EndWarning:
-    get = d.get
-    return EndWarning(
-        code=get("code"),
-        detail=get("detail"),
-        spool_id=get("spool_id"),
-        grams=_core.number(get("grams")),
     )
 
 
@@ -3795,15 +3896,17 @@ class ProductCosts:
     full_cost: Number | None
     """Sum of the known parts of full_cost_parts; null if no part is known."""
     full_cost_parts: ProductCostParts
-    """What one good piece is expected to cost, with its components; a part is null if it is unknown."""
+    """The expected cost of one good piece, with its components, in parts; an unknown part is null."""
     unknown_parts: tuple[CostPart, ...]
     """Names of the parts that are null."""
     selling_price: Number | None
-    """Price of one piece for customers."""
+    """Price of one piece for customers; with tax if prices_include_tax of the settings."""
+    net_price: Number | None
+    """The selling_price without tax."""
     margin: Number | None
-    """selling_price less full_cost."""
+    """net_price less full_cost."""
     margin_percent: Number | None
-    """The margin in percent of the selling price."""
+    """The margin in percent of net_price."""
 
 
 def _ProductCosts(d: Any, etag: str | None = None) -> ProductCosts:
@@ -3820,6 +3923,7 @@ def _ProductCosts(d: Any, etag: str | None = None) -> ProductCosts:
         full_cost_parts=_core.optional(_ProductCostParts, get("full_cost_parts")),
         unknown_parts=_core.each(None, get("unknown_parts")),
         selling_price=_core.number(get("selling_price")),
+        net_price=_core.number(get("net_price")),
         margin=_core.number(get("margin")),
         margin_percent=_core.number(get("margin_percent")),
     )
@@ -3834,15 +3938,17 @@ class ProductCostListItem:
     full_cost: Number | None
     """Sum of the known parts of full_cost_parts; null if no part is known."""
     full_cost_parts: ProductCostParts
-    """What one good piece is expected to cost, with its components; a part is null if it is unknown."""
+    """The expected cost of one good piece, with its components, in parts; an unknown part is null."""
     unknown_parts: tuple[CostPart, ...]
     """Names of the parts that are null."""
     selling_price: Number | None
-    """Price of one piece for customers."""
+    """Price of one piece for customers; with tax if prices_include_tax of the settings."""
+    net_price: Number | None
+    """The selling_price without tax."""
     margin: Number | None
-    """selling_price less full_cost."""
+    """net_price less full_cost."""
     margin_percent: Number | None
-    """The margin in percent of the selling price."""
+    """The margin in percent of net_price."""
 
 
 def _ProductCostListItem(d: Any, etag: str | None = None) -> ProductCostListItem:
@@ -3853,6 +3959,7 @@ def _ProductCostListItem(d: Any, etag: str | None = None) -> ProductCostListItem
         full_cost_parts=_core.optional(_ProductCostParts, get("full_cost_parts")),
         unknown_parts=_core.each(None, get("unknown_parts")),
         selling_price=_core.number(get("selling_price")),
+        net_price=_core.number(get("net_price")),
         margin=_core.number(get("margin")),
         margin_percent=_core.number(get("margin_percent")),
     )
@@ -3882,7 +3989,7 @@ class PrinterReportRow:
     printer_name: str | None
     """Name of the printer; null for runs without one."""
     hours: Number
-    """Print time of the ended runs, as far as it is known."""
+    """Print time on the days of the period, as far as it is known."""
     runs_without_hours: int
     """Ended runs whose print time is unknown."""
     utilisation_percent: Number | None
@@ -3895,6 +4002,12 @@ class PrinterReportRow:
     """Cancelled runs."""
     rate: Number | None
     """Failed runs / (failed and completed runs)."""
+    pieces: int
+    """Good pieces of the runs."""
+    failed_pieces: int
+    """Failed pieces of the runs."""
+    piece_rate: Number | None
+    """Share of failed pieces; null without pieces."""
     grams: Number
     """Filament that the runs used."""
     cost: Number | None
@@ -3915,6 +4028,9 @@ def _PrinterReportRow(d: Any, etag: str | None = None) -> PrinterReportRow:
         failed_runs=get("failed_runs"),
         cancelled_runs=get("cancelled_runs"),
         rate=_core.number(get("rate")),
+        pieces=get("pieces"),
+        failed_pieces=get("failed_pieces"),
+        piece_rate=_core.number(get("piece_rate")),
         grams=_core.number(get("grams")),
         cost=_core.number(get("cost")),
         cost_per_hour=_core.number(get("cost_per_hour")),
@@ -4008,7 +4124,7 @@ class QueuedRun:
     place: int
     """Place among the unfinished runs of the printer, from 1."""
     queue_position: Number | None
-    """What the place follows from; see updateProductionRun."""
+    """The value that determines the place; see updateProductionRun."""
     estimated_print_time_hours: Number | None
     """Estimated print time in hours."""
     expected_start_at: _dt.datetime | None
@@ -4020,7 +4136,7 @@ class QueuedRun:
     materials: tuple[ListedSpool, ...]
     """The first eight spools to print from."""
     steps: tuple[CheckStep, ...]
-    """What `getProductionRunCheck` says of the run."""
+    """The steps that `getProductionRunCheck` returns for the run."""
 
 
 def _QueuedRun(d: Any, etag: str | None = None) -> QueuedRun:
@@ -4062,6 +4178,114 @@ def _Queue(d: Any, etag: str | None = None) -> Queue:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UsageReportRow:
+    """The type `UsageReportRow` of the API."""
+
+    material_type: MaterialType | None
+    """The material, if the groups have one."""
+    color: str | None
+    """The color, if the groups have one."""
+    printer_id: str | None
+    """The printer, if the groups are by printer; null if there is only a name."""
+    printer_name: str | None
+    """Name of the printer or API key, if the groups are by printer; null for use without one."""
+    start: _dt.date | None
+    """The day, or the first day of the week or month, if the groups are of time."""
+    grams: Number
+    """Grams used, also those that were wasted."""
+    wasted_grams: Number
+    """Grams of these that runs wasted."""
+    corrected_grams: Number
+    """Grams that weighing and edits of remaining weights took away; not in grams."""
+    cost: Number | None
+    """Cost of these grams; null if there are some and no spool has a price."""
+    unpriced_grams: Number
+    """Grams of these without a price, which add nothing to cost."""
+    lost_grams: Number
+    """Grams that nobody used: left on removed and on refilled spools; not in grams."""
+    lost_cost: Number | None
+    """Cost of these grams; null if there are some and no spool has a price."""
+    remaining_grams: Number | None
+    """Grams in stock now: on spools that are neither removed nor archived."""
+    grams_per_day: Number | None
+    """Mean use of the last 30 days."""
+    days_left: Number | None
+    """Days that the stock lasts at that rate; null without use."""
+
+
+def _UsageReportRow(d: Any, etag: str | None = None) -> UsageReportRow:
+    get = d.get
+    return UsageReportRow(
+        material_type=get("material_type"),
+        color=get("color"),
+        printer_id=get("printer_id"),
+        printer_name=get("printer_name"),
+        start=_core.date(get("start")),
+        grams=_core.number(get("grams")),
+        wasted_grams=_core.number(get("wasted_grams")),
+        corrected_grams=_core.number(get("corrected_grams")),
+        cost=_core.number(get("cost")),
+        unpriced_grams=_core.number(get("unpriced_grams")),
+        lost_grams=_core.number(get("lost_grams")),
+        lost_cost=_core.number(get("lost_cost")),
+        remaining_grams=_core.number(get("remaining_grams")),
+        grams_per_day=_core.number(get("grams_per_day")),
+        days_left=_core.number(get("days_left")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageReport:
+    """The type `UsageReport` of the API."""
+
+    from_: _dt.date
+    """The first day."""
+    to: _dt.date
+    """The last day."""
+    group_by: UsageGroup
+    """What the rows have in common."""
+    grams: Number
+    """Grams used in the period, also those that were wasted."""
+    wasted_grams: Number
+    """Grams of these that runs wasted."""
+    corrected_grams: Number
+    """Grams that weighing and edits of remaining weights took away; not in grams."""
+    cost: Number | None
+    """Cost of these grams; null if there are some and no spool has a price."""
+    unpriced_grams: Number
+    """Grams of these without a price, which add nothing to cost."""
+    lost_grams: Number
+    """Grams that nobody used: left on removed and on refilled spools; not in grams."""
+    lost_cost: Number | None
+    """Cost of these grams; null if there are some and no spool has a price."""
+    currency: str | None
+    """ISO 4217 code of the tenant's currency, in which costs are; null if it is not set."""
+    groups: int
+    """Number of groups in the period; items has at most 1,000 of them."""
+    items: tuple[UsageReportRow, ...]
+    """The groups."""
+
+
+def _UsageReport(d: Any, etag: str | None = None) -> UsageReport:
+    get = d.get
+    return UsageReport(
+        from_=_core.date(get("from")),
+        to=_core.date(get("to")),
+        group_by=get("group_by"),
+        grams=_core.number(get("grams")),
+        wasted_grams=_core.number(get("wasted_grams")),
+        corrected_grams=_core.number(get("corrected_grams")),
+        cost=_core.number(get("cost")),
+        unpriced_grams=_core.number(get("unpriced_grams")),
+        lost_grams=_core.number(get("lost_grams")),
+        lost_cost=_core.number(get("lost_cost")),
+        currency=get("currency"),
+        groups=get("groups"),
+        items=_core.each(_UsageReportRow, get("items")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WasteReportRow:
     """The type `WasteReportRow` of the API."""
 
@@ -4081,6 +4305,8 @@ class WasteReportRow:
     """Grams wasted."""
     cost: Number | None
     """Cost of these grams; null if there are some and no material has a price."""
+    unpriced_grams: Number
+    """Grams of these without a price, which add nothing to cost."""
     runs: int
     """Runs that failed, were cancelled, or have failed pieces."""
     failed_runs: int
@@ -4089,6 +4315,16 @@ class WasteReportRow:
     """Runs that completed."""
     rate: Number | None
     """Share of failed runs; null without failed and completed runs."""
+    pieces: int
+    """Good pieces of the runs."""
+    failed_pieces: int
+    """Failed pieces of the runs."""
+    piece_rate: Number | None
+    """Share of failed pieces; null without pieces."""
+    purge_grams: Number
+    """Grams that runs purged; a part of what they used."""
+    purge_cost: Number | None
+    """Cost of these grams; null if there are some and no material has a price."""
 
 
 def _WasteReportRow(d: Any, etag: str | None = None) -> WasteReportRow:
@@ -4102,10 +4338,16 @@ def _WasteReportRow(d: Any, etag: str | None = None) -> WasteReportRow:
         product_name=get("product_name"),
         grams=_core.number(get("grams")),
         cost=_core.number(get("cost")),
+        unpriced_grams=_core.number(get("unpriced_grams")),
         runs=get("runs"),
         failed_runs=get("failed_runs"),
         completed_runs=get("completed_runs"),
         rate=_core.number(get("rate")),
+        pieces=get("pieces"),
+        failed_pieces=get("failed_pieces"),
+        piece_rate=_core.number(get("piece_rate")),
+        purge_grams=_core.number(get("purge_grams")),
+        purge_cost=_core.number(get("purge_cost")),
     )
 
 
@@ -4123,6 +4365,8 @@ class WasteReport:
     """Grams wasted."""
     cost: Number | None
     """Cost of these grams; null if there are some and no material has a price."""
+    unpriced_grams: Number
+    """Grams of these without a price, which add nothing to cost."""
     currency: str | None
     """ISO 4217 code of the tenant's currency, in which costs are; null if it is not set."""
     runs: int
@@ -4133,6 +4377,16 @@ class WasteReport:
     """Runs that completed."""
     rate: Number | None
     """Share of failed runs; null without failed and completed runs."""
+    pieces: int
+    """Good pieces of the runs."""
+    failed_pieces: int
+    """Failed pieces of the runs."""
+    piece_rate: Number | None
+    """Share of failed pieces; null without pieces."""
+    purge_grams: Number
+    """Grams that runs purged; a part of what they used."""
+    purge_cost: Number | None
+    """Cost of these grams; null if there are some and no material has a price."""
     groups: int
     """Number of groups in the period; items has at most 1,000 of them."""
     items: tuple[WasteReportRow, ...]
@@ -4147,11 +4401,17 @@ def _WasteReport(d: Any, etag: str | None = None) -> WasteReport:
         group_by=get("group_by"),
         grams=_core.number(get("grams")),
         cost=_core.number(get("cost")),
+        unpriced_grams=_core.number(get("unpriced_grams")),
         currency=get("currency"),
         runs=get("runs"),
         failed_runs=get("failed_runs"),
         completed_runs=get("completed_runs"),
         rate=_core.number(get("rate")),
+        pieces=get("pieces"),
+        failed_pieces=get("failed_pieces"),
+        piece_rate=_core.number(get("piece_rate")),
+        purge_grams=_core.number(get("purge_grams")),
+        purge_cost=_core.number(get("purge_cost")),
         groups=get("groups"),
         items=_core.each(_WasteReportRow, get("items")),
     )
@@ -4199,7 +4459,9 @@ class OrderListItem:
     produced: int
     """How many of these pieces are produced."""
     value: Number | None
-    """Sum of the prices of the pieces; items without a price add nothing. Null if no item has a price."""
+    """Sum of the prices of the pieces, without tax and in the currency of the farm; items without a price add
+    nothing. Null if no price is known.
+    """
 
 
 def _OrderListItem(d: Any, etag: str | None = None) -> OrderListItem:
@@ -4406,7 +4668,11 @@ class OrderLine:
     quantity: int
     """Ordered units; 1 by default."""
     unit_price: Number | None
-    """Price of a unit."""
+    """Price of a unit. Rounded if line_price was given."""
+    line_price: Number | None
+    """Price of all units, instead of unit_price."""
+    tax_amount: Number | None
+    """Tax of line_price, which includes it if prices_include_tax."""
 
 
 def _OrderLine(d: Any, etag: str | None = None) -> OrderLine:
@@ -4417,6 +4683,8 @@ def _OrderLine(d: Any, etag: str | None = None) -> OrderLine:
         sku=get("sku"),
         quantity=get("quantity"),
         unit_price=_core.number(get("unit_price")),
+        line_price=_core.number(get("line_price")),
+        tax_amount=_core.number(get("tax_amount")),
     )
 
 
@@ -4499,6 +4767,13 @@ class OrderItem:
     """Ordered pieces; 1 by default."""
     unit_price: Number | None
     """Price of a piece for the customer; by default the selling_price that the product had when the item was added.
+    Rounded if line_price was given.
+    """
+    line_price: Number | None
+    """Price of all pieces; a request can have it instead of unit_price, and it is kept as it is."""
+    tax_amount: Number | None
+    """Tax of line_price, which includes it if prices_include_tax; computed with sales_tax_percent if it was not
+    given.
     """
     produced: int
     """Good pieces of completed production runs."""
@@ -4519,6 +4794,8 @@ def _OrderItem(d: Any, etag: str | None = None) -> OrderItem:
         product_name=get("product_name"),
         quantity=get("quantity"),
         unit_price=_core.number(get("unit_price")),
+        line_price=_core.number(get("line_price")),
+        tax_amount=_core.number(get("tax_amount")),
         produced=get("produced"),
         planned=get("planned"),
         delivered=get("delivered"),
@@ -4599,6 +4876,36 @@ def _OrderRun(d: Any, etag: str | None = None) -> OrderRun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OrderWarning:
+    """The type `OrderWarning` of the API."""
+
+    code: OrderWarningCode
+    """Kind of the warning."""
+    detail: str
+    """The warning in words."""
+    order_item_id: str | None
+    """The item of the order; null if the warning is about the stock of the product."""
+    product_id: str
+    """The product."""
+    product_name: str
+    """Name of the product."""
+    pieces: int
+    """The pieces that the warning is about."""
+
+
+def _OrderWarning(d: Any, etag: str | None = None) -> OrderWarning:
+    get = d.get
+    return OrderWarning(
+        code=get("code"),
+        detail=get("detail"),
+        order_item_id=get("order_item_id"),
+        product_id=get("product_id"),
+        product_name=get("product_name"),
+        pieces=get("pieces"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
     """The type `Order` of the API."""
 
@@ -4616,6 +4923,18 @@ class Order:
     """Free text."""
     status: OrderStatus
     """State of the order; received by default. Open orders are received or in_production."""
+    currency: str | None
+    """ISO 4217 code of the currency of the prices; null for that of the farm."""
+    exchange_rate: Number | None
+    """What a unit of the currency is worth in that of the farm; by default that of the settings, from then on
+    unchanged. Without one, the revenue of an order in another currency is null.
+    """
+    exchange_date: _dt.date | None
+    """Day of the exchange_rate; by default the day on which it was set, here or in the settings."""
+    sales_tax_percent: Number
+    """Tax of prices whose tax_amount was not given, as in the settings when the order was created."""
+    prices_include_tax: bool
+    """Whether the prices of the order include their tax, by default as in the settings when it was created."""
     ready_at: _dt.datetime | None
     """Since when all pieces of the open order that are not delivered are in stock for it; about a second late. null
     if pieces are missing.
@@ -4636,26 +4955,31 @@ class Order:
     hidden_by_name: str | None
     """Name of the user, also if the account was deleted, or of the API key."""
     revenue: Number | None
-    """Sum of the prices of all items; null if no item has a price; 0 for an order that is cancelled, has no items, or
-    was removed while it was open.
+    """Sum of the prices of all items, without tax and in the currency of the farm; null if no price is known; 0 for
+    an order that is cancelled, has no items, or was removed while it was open.
     """
     cost: Number | None
     """What the order costs so far: the sum of the known cost_parts; null if none is known."""
     cost_parts: OrderCostParts
     """The parts of the cost; each is null if it is unknown."""
     expected_cost: Number | None
-    """What the pieces that are still needed are expected to cost: those in stock at their piece_cost, the others at
-    their full_cost; 0 unless the order is open.
+    """What the pieces that are still needed are expected to cost, apart from those in stock that were printed for the
+    order: others in stock at their piece_cost, also components of what is put together, and those that are still
+    to be printed at their full_cost; 0 unless the order is open.
     """
     margin: Number | None
     """revenue less cost and expected_cost."""
     margin_percent: Number | None
     """The margin in percent of the revenue."""
     unknown_parts: tuple[CostPart, ...]
-    """Names of what is unknown: parts of costs, and revenue if an item has no price."""
+    """Names of what is unknown: parts of costs, revenue if an item has no price, and currency if the order is in
+    another one without an exchange_rate.
+    """
     runs: tuple[OrderRun, ...]
     """The newest 100 production runs that print an item of the order, or one that was removed from it, newest first.
     """
+    warnings: tuple[OrderWarning, ...]
+    """What needs a decision, or may not be expected; not in exports."""
     etag: str | None = field(default=None, compare=False)
     """The version of the resource, for ``if_match``. None in lists, and where the service sends none."""
 
@@ -4670,6 +4994,11 @@ def _Order(d: Any, etag: str | None = None) -> Order:
         due_date=_core.date(get("due_date")),
         notes=get("notes"),
         status=get("status"),
+        currency=get("currency"),
+        exchange_rate=_core.number(get("exchange_rate")),
+        exchange_date=_core.date(get("exchange_date")),
+        sales_tax_percent=_core.number(get("sales_tax_percent")),
+        prices_include_tax=get("prices_include_tax"),
         ready_at=_core.timestamp(get("ready_at")),
         items=_core.each(_OrderItem, get("items")),
         unassigned_lines=_core.each(_OrderLine, get("unassigned_lines")),
@@ -4686,129 +5015,200 @@ def _Order(d: Any, etag: str | None = None) -> Order:
         margin_percent=_core.number(get("margin_percent")),
         unknown_parts=_core.each(None, get("unknown_parts")),
         runs=_core.each(_OrderRun, get("runs")),
+        warnings=_core.each(_OrderWarning, get("warnings")),
         etag=etag,
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeliveryWarning:
-    """The type `DeliveryWarning` of the API."""
+class ChangedOrderItem:
+    """The type `ChangedOrderItem` of the API."""
 
-    code: DeliveryWarningCode
-    """Kind of the warning."""
-    detail: str
-    """The warning in words."""
-    order_item_id: str
-    """The item of the order."""
+    id: str
+    """The item's id."""
     product_id: str
     """The product."""
+    sku: str | None
+    """Stock keeping unit of the product; a request can name the product by it instead of product_id."""
     product_name: str
-    """Name of the product."""
-    pieces: int
-    """Pieces that were delivered and were not in stock."""
+    """Name of the product, even if it was removed."""
+    quantity: int
+    """Ordered pieces; 1 by default."""
+    unit_price: Number | None
+    """Price of a piece for the customer; by default the selling_price that the product had when the item was added.
+    Rounded if line_price was given.
+    """
+    line_price: Number | None
+    """Price of all pieces; a request can have it instead of unit_price, and it is kept as it is."""
+    tax_amount: Number | None
+    """Tax of line_price, which includes it if prices_include_tax; computed with sales_tax_percent if it was not
+    given.
+    """
+    produced: int
+    """Good pieces of completed production runs."""
+    planned: int
+    """Pieces in unfinished production runs."""
+    delivered: int | None
+    """Pieces that the customer got; null if none were delivered yet."""
+    picture_version: str | None
+    """Version of the product's picture, for its address; null without one."""
+    warnings: tuple[OrderWarning, ...]
+    """What the user may not expect."""
 
 
-def _DeliveryWarning(d: Any, etag: str | None = None) -> DeliveryWarning:
+def _ChangedOrderItem(d: Any, etag: str | None = None) -> ChangedOrderItem:
     get = d.get
-    return DeliveryWarning(
-        code=get("code"),
-        detail=get("detail"),
-        order_item_id=get("order_item_id"),
+    return ChangedOrderItem(
+        id=get("id"),
         product_id=get("product_id"),
+        sku=get("sku"),
         product_name=get("product_name"),
-        pieces=get("pieces"),
+        quantity=get("quantity"),
+        unit_price=_core.number(get("unit_price")),
+        line_price=_core.number(get("line_price")),
+        tax_amount=_core.number(get("tax_amount")),
+        produced=get("produced"),
+        planned=get("planned"),
+        delivered=get("delivered"),
+        picture_version=get("picture_version"),
+        warnings=_core.each(_OrderWarning, get("warnings")),
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeliveredOrder:
-    """The type `DeliveredOrder` of the API."""
+class LotSpool:
+    """The type `LotSpool` of the API."""
 
-    id: str
-    """The order's id."""
-    source: str | None
-    """Where the order comes from, such as a shop."""
-    reference: str | None
-    """The order's number at the source; together they are unique."""
-    customer: str | None
-    """Name of the customer."""
-    due_date: _dt.date | None
-    """Day on which the order is due."""
-    notes: str | None
-    """Free text."""
-    status: OrderStatus
-    """State of the order; received by default. Open orders are received or in_production."""
-    ready_at: _dt.datetime | None
-    """Since when all pieces of the open order that are not delivered are in stock for it; about a second late. null
-    if pieces are missing.
-    """
-    items: tuple[OrderItem, ...]
-    """The ordered products, oldest entry first."""
-    unassigned_lines: tuple[OrderLine, ...]
-    """Lines as the shop has them that have no product yet, oldest first; a request can have lines of all kinds."""
-    created_at: _dt.datetime
-    """Time of creation."""
-    updated_at: _dt.datetime
-    """Time of the last change of the order, its items or its status."""
+    spool_id: str
+    """The spool."""
+    spool_number: int
+    """Its number."""
+    spool_name: str
+    """Its material, color and brand."""
+    remaining_weight_grams: Number | None
+    """Grams of the lot that are left; null if the spool was refilled."""
+    refilled_at: _dt.datetime | None
+    """When a refill replaced the filament of the lot; null if the spool has it."""
     hidden_at: _dt.datetime | None
-    """Time when the order was removed; null for orders that are not hidden."""
-    hidden_by: str | None
-    """The id of the user or API key that removed the order; null if it is not hidden, or the command line removed it.
-    """
-    hidden_by_name: str | None
-    """Name of the user, also if the account was deleted, or of the API key."""
-    revenue: Number | None
-    """Sum of the prices of all items; null if no item has a price; 0 for an order that is cancelled, has no items, or
-    was removed while it was open.
-    """
-    cost: Number | None
-    """What the order costs so far: the sum of the known cost_parts; null if none is known."""
-    cost_parts: OrderCostParts
-    """The parts of the cost; each is null if it is unknown."""
-    expected_cost: Number | None
-    """What the pieces that are still needed are expected to cost: those in stock at their piece_cost, the others at
-    their full_cost; 0 unless the order is open.
-    """
-    margin: Number | None
-    """revenue less cost and expected_cost."""
-    margin_percent: Number | None
-    """The margin in percent of the revenue."""
-    unknown_parts: tuple[CostPart, ...]
-    """Names of what is unknown: parts of costs, and revenue if an item has no price."""
-    runs: tuple[OrderRun, ...]
-    """The newest 100 production runs that print an item of the order, or one that was removed from it, newest first.
-    """
-    warnings: tuple[DeliveryWarning, ...]
-    """What the user may not expect."""
+    """When the spool was removed; null if it was not."""
 
 
-def _DeliveredOrder(d: Any, etag: str | None = None) -> DeliveredOrder:
+def _LotSpool(d: Any, etag: str | None = None) -> LotSpool:
     get = d.get
-    return DeliveredOrder(
-        id=get("id"),
-        source=get("source"),
+    return LotSpool(
+        spool_id=get("spool_id"),
+        spool_number=get("spool_number"),
+        spool_name=get("spool_name"),
+        remaining_weight_grams=_core.number(get("remaining_weight_grams")),
+        refilled_at=_core.timestamp(get("refilled_at")),
+        hidden_at=_core.timestamp(get("hidden_at")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LotRow:
+    """The type `LotRow` of the API."""
+
+    run_id: str | None
+    """The run that used the lot, or will; null for pieces that an order may have got from stock."""
+    run_status: RunStatus | None
+    """Its status."""
+    completed_at: _dt.datetime | None
+    """Its end."""
+    printer_name: str | None
+    """Its printer."""
+    grams: Number | None
+    """Grams of the lot that the run used."""
+    product_id: str | None
+    """The product; null for a run without items."""
+    product_name: str | None
+    """Its name."""
+    sku: str | None
+    """Its SKU."""
+    quantity: int | None
+    """Pieces of the run's item."""
+    pieces: int | None
+    """The good ones of them."""
+    order_id: str | None
+    """The order."""
+    reference: str | None
+    """Its number at the source."""
+    customer: str | None
+    """Its customer."""
+    delivered: int | None
+    """Pieces of the order's item that the customer got."""
+
+
+def _LotRow(d: Any, etag: str | None = None) -> LotRow:
+    get = d.get
+    return LotRow(
+        run_id=get("run_id"),
+        run_status=get("run_status"),
+        completed_at=_core.timestamp(get("completed_at")),
+        printer_name=get("printer_name"),
+        grams=_core.number(get("grams")),
+        product_id=get("product_id"),
+        product_name=get("product_name"),
+        sku=get("sku"),
+        quantity=get("quantity"),
+        pieces=get("pieces"),
+        order_id=get("order_id"),
         reference=get("reference"),
         customer=get("customer"),
-        due_date=_core.date(get("due_date")),
-        notes=get("notes"),
-        status=get("status"),
-        ready_at=_core.timestamp(get("ready_at")),
-        items=_core.each(_OrderItem, get("items")),
-        unassigned_lines=_core.each(_OrderLine, get("unassigned_lines")),
-        created_at=_core.timestamp(get("created_at")),
-        updated_at=_core.timestamp(get("updated_at")),
-        hidden_at=_core.timestamp(get("hidden_at")),
-        hidden_by=get("hidden_by"),
-        hidden_by_name=get("hidden_by_name"),
-        revenue=_core.number(get("revenue")),
-        cost=_core.number(get("cost")),
-        cost_parts=_core.optional(_OrderCostParts, get("cost_parts")),
-        expected_cost=_core.number(get("expected_cost")),
-        margin=_core.number(get("margin")),
-        margin_percent=_core.number(get("margin_percent")),
-        unknown_parts=_core.each(None, get("unknown_parts")),
-        runs=_core.each(_OrderRun, get("runs")),
-        warnings=_core.each(_DeliveryWarning, get("warnings")),
+        delivered=get("delivered"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LotReport:
+    """The type `LotReport` of the API."""
+
+    lot_number: str | None
+    """The lot that the request names."""
+    spools: tuple[LotSpool, ...]
+    """The spools with filament of the lot, by number."""
+    groups: int
+    """Number of all items."""
+    items: tuple[LotRow, ...]
+    """What was printed from the lot, and which orders may have got it."""
+
+
+def _LotReport(d: Any, etag: str | None = None) -> LotReport:
+    get = d.get
+    return LotReport(
+        lot_number=get("lot_number"),
+        spools=_core.each(_LotSpool, get("spools")),
+        groups=get("groups"),
+        items=_core.each(_LotRow, get("items")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarginLosses:
+    """The type `MarginLosses` of the API."""
+
+    scrapped: Number
+    """Pieces that were scrapped, also those that customers sent back."""
+    counted: Number
+    """Pieces that were missing at counts, less those that counts found."""
+    corrected: Number
+    """Pieces that `adjustPieces` took out, less those that it added."""
+    assembled: Number
+    """Parts of kits whose cost is unknown because of other parts."""
+    unsettled: Number
+    """Pieces that have left the stock, and that their run has taken back: their item was removed from the run, or the
+    run was reopened. Less than nothing, because what got them has their cost.
+    """
+
+
+def _MarginLosses(d: Any, etag: str | None = None) -> MarginLosses:
+    get = d.get
+    return MarginLosses(
+        scrapped=_core.number(get("scrapped")),
+        counted=_core.number(get("counted")),
+        corrected=_core.number(get("corrected")),
+        assembled=_core.number(get("assembled")),
+        unsettled=_core.number(get("unsettled")),
     )
 
 
@@ -4833,7 +5233,7 @@ class MarginReportRow:
     printer_name: str | None
     """Its name."""
     revenue: Number | None
-    """Revenue of the good pieces that orders asked for; null if none of them has a price."""
+    """Revenue of the good pieces that orders asked for, without tax; null if none of them has a known price."""
     cost: Number | None
     """Sum of the known cost_parts; null if none is known."""
     cost_parts: OrderCostParts
@@ -4842,6 +5242,10 @@ class MarginReportRow:
     """revenue less cost."""
     margin_percent: Number | None
     """The margin in percent of the revenue."""
+    waiting_cost: Number
+    """The part of `cost` that is also in the value of the stock: of the pieces that runs printed for open orders, and
+    that wait there.
+    """
     unknown_parts: tuple[CostPart, ...]
     """Names of the parts that are unknown for some run or piece."""
     runs: int
@@ -4868,6 +5272,7 @@ def _MarginReportRow(d: Any, etag: str | None = None) -> MarginReportRow:
         cost_parts=_core.optional(_OrderCostParts, get("cost_parts")),
         margin=_core.number(get("margin")),
         margin_percent=_core.number(get("margin_percent")),
+        waiting_cost=_core.number(get("waiting_cost")),
         unknown_parts=_core.each(None, get("unknown_parts")),
         runs=get("runs"),
         pieces=get("pieces"),
@@ -4888,7 +5293,7 @@ class MarginReport:
     currency: str | None
     """ISO 4217 code of the tenant's currency, in which amounts are; null if it is not set."""
     revenue: Number | None
-    """Revenue of the good pieces that orders asked for; null if none of them has a price."""
+    """Revenue of the good pieces that orders asked for, without tax; null if none of them has a known price."""
     cost: Number | None
     """Sum of the known cost_parts; null if none is known."""
     cost_parts: OrderCostParts
@@ -4897,6 +5302,10 @@ class MarginReport:
     """revenue less cost."""
     margin_percent: Number | None
     """The margin in percent of the revenue."""
+    waiting_cost: Number
+    """The part of `cost` that is also in the value of the stock: of the pieces that runs printed for open orders, and
+    that wait there.
+    """
     unknown_parts: tuple[CostPart, ...]
     """Names of the parts that are unknown for some run or piece."""
     runs: int
@@ -4905,6 +5314,8 @@ class MarginReport:
     """Good pieces."""
     failed_pieces: int
     """Failed pieces of completed and failed runs."""
+    losses: MarginLosses
+    """The parts of `cost` of pieces that left the stock, and that no order got."""
     groups: int
     """Number of groups."""
     items: tuple[MarginReportRow, ...]
@@ -4923,10 +5334,12 @@ def _MarginReport(d: Any, etag: str | None = None) -> MarginReport:
         cost_parts=_core.optional(_OrderCostParts, get("cost_parts")),
         margin=_core.number(get("margin")),
         margin_percent=_core.number(get("margin_percent")),
+        waiting_cost=_core.number(get("waiting_cost")),
         unknown_parts=_core.each(None, get("unknown_parts")),
         runs=get("runs"),
         pieces=get("pieces"),
         failed_pieces=get("failed_pieces"),
+        losses=_core.optional(_MarginLosses, get("losses")),
         groups=get("groups"),
         items=_core.each(_MarginReportRow, get("items")),
     )
@@ -5041,6 +5454,12 @@ class Entry:
     """The entry that this one takes back."""
     reversed_by_id: str | None
     """The entry that takes this one back."""
+    balances_id: str | None
+    """Of an entry of the kind `counted`: the entry that it balances, because a count has seen what that entry
+    changes.
+    """
+    count_id: str | None
+    """The count at which the entry balances another one, or no longer does."""
     created_at: _dt.datetime
     """Time of the entry."""
 
@@ -5068,6 +5487,8 @@ def _Entry(d: Any, etag: str | None = None) -> Entry:
         user_name=get("user_name"),
         reverses_id=get("reverses_id"),
         reversed_by_id=get("reversed_by_id"),
+        balances_id=get("balances_id"),
+        count_id=get("count_id"),
         created_at=_core.timestamp(get("created_at")),
     )
 
@@ -5116,6 +5537,113 @@ def _Assembly(d: Any, etag: str | None = None) -> Assembly:
     return Assembly(
         assembly_id=get("assembly_id"),
         entries=_core.each(_Entry, get("entries")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountWarning:
+    """The type `CountWarning` of the API."""
+
+    code: CountWarningCode
+    """Kind of the warning."""
+    detail: str
+    """The warning in words."""
+    product_id: str
+    """The product."""
+
+
+def _CountWarning(d: Any, etag: str | None = None) -> CountWarning:
+    get = d.get
+    return CountWarning(
+        code=get("code"),
+        detail=get("detail"),
+        product_id=get("product_id"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReversingEntry:
+    """The type `ReversingEntry` of the API."""
+
+    id: str
+    """The entry's id."""
+    product_id: str
+    """The product."""
+    product_name: str
+    """Name of the product, also if it was removed."""
+    kind: EntryKind
+    """Cause of the entry."""
+    pieces: int
+    """Pieces that came into stock; negative if they went out."""
+    shortfall: int
+    """Pieces that went out although they were not in stock; negative in an entry that takes such pieces back."""
+    on_hand: int
+    """Pieces in stock after the entry."""
+    cost: Number | None
+    """Cost of the pieces, with their sign; null if it is unknown."""
+    run_id: str | None
+    """The production run that printed or used the pieces, also if it was deleted."""
+    run_item_id: str | None
+    """The item of the run."""
+    order_id: str | None
+    """The order that got the pieces, or gave them back."""
+    reference: str | None
+    """The reference of the order."""
+    order_item_id: str | None
+    """The item of the order."""
+    assembly_id: str | None
+    """The assembly; all entries of one have the same."""
+    reason: str | None
+    """Reason of the person who made the entry."""
+    user_id: str | None
+    """The user who caused the entry; null for an API key."""
+    api_key_id: str | None
+    """The API key that caused the entry; null for a user."""
+    user_name: str | None
+    """Name of the user, also if the account was deleted, or of the API key."""
+    reverses_id: str | None
+    """The entry that this one takes back."""
+    reversed_by_id: str | None
+    """The entry that takes this one back."""
+    balances_id: str | None
+    """Of an entry of the kind `counted`: the entry that it balances, because a count has seen what that entry
+    changes.
+    """
+    count_id: str | None
+    """The count at which the entry balances another one, or no longer does."""
+    created_at: _dt.datetime
+    """Time of the entry."""
+    warnings: tuple[CountWarning, ...]
+    """What the user may not expect."""
+
+
+def _ReversingEntry(d: Any, etag: str | None = None) -> ReversingEntry:
+    get = d.get
+    return ReversingEntry(
+        id=get("id"),
+        product_id=get("product_id"),
+        product_name=get("product_name"),
+        kind=get("kind"),
+        pieces=get("pieces"),
+        shortfall=get("shortfall"),
+        on_hand=get("on_hand"),
+        cost=_core.number(get("cost")),
+        run_id=get("run_id"),
+        run_item_id=get("run_item_id"),
+        order_id=get("order_id"),
+        reference=get("reference"),
+        order_item_id=get("order_item_id"),
+        assembly_id=get("assembly_id"),
+        reason=get("reason"),
+        user_id=get("user_id"),
+        api_key_id=get("api_key_id"),
+        user_name=get("user_name"),
+        reverses_id=get("reverses_id"),
+        reversed_by_id=get("reversed_by_id"),
+        balances_id=get("balances_id"),
+        count_id=get("count_id"),
+        created_at=_core.timestamp(get("created_at")),
+        warnings=_core.each(_CountWarning, get("warnings")),
     )
 
 
@@ -5263,7 +5791,7 @@ class AvailableSpool:
     number: int
     """The spool's number."""
     name: str
-    """Material, colour and brand of the spool."""
+    """Material, color and brand of the spool."""
     remaining_weight_grams: Number
     """Grams on the spool."""
     location: str | None
@@ -5290,9 +5818,9 @@ class StockedFilament:
     material_name: str | None
     """Name of the material, where the type does not say all, such as PETG-CF; null: the type says all."""
     color: str
-    """Name of the colour."""
+    """Name of the color."""
     diameter_mm: Number
-    """Diameter in millimetres."""
+    """Diameter in millimeters."""
     remaining_grams: Number
     """Grams on the spools of this filament."""
 
@@ -5317,17 +5845,17 @@ class AvailableMaterial:
     material_name: str | None
     """Name of the material, where the type does not say all, such as PETG-CF; null: the type says all."""
     color: str
-    """Name of the colour."""
+    """Name of the color."""
     brand: str | None
     """Vendor of the filament, if the material of the product names one."""
     diameter_mm: Number
-    """Diameter in millimetres."""
+    """Diameter in millimeters."""
     filament_id: str | None
-    """The filament, if the material of the product names one; null: any of the material and colour."""
+    """The filament, if the material of the product names one; null: any of the material and color."""
     needed_grams: Number
     """Grams that the pieces need."""
     remaining_grams: Number
-    """Grams on the spools of this material and colour."""
+    """Grams on the spools of this material and color."""
     reserved_grams: Number
     """Grams that open orders and unfinished runs reserve."""
     available_grams: Number
@@ -5377,9 +5905,9 @@ class ProductAvailability:
     can_print: bool
     """Whether no material is missing."""
     material_count: int
-    """Number of materials and colours."""
+    """Number of materials and colors."""
     materials: tuple[AvailableMaterial, ...]
-    """The materials and colours, missing ones first; at most 500."""
+    """The materials and colors, missing ones first; at most 500."""
 
 
 def _ProductAvailability(d: Any, etag: str | None = None) -> ProductAvailability:
@@ -5515,9 +6043,9 @@ class OrderAvailability:
     can_print: bool
     """Whether no material is missing."""
     material_count: int
-    """Number of materials and colours."""
+    """Number of materials and colors."""
     materials: tuple[AvailableMaterial, ...]
-    """The materials and colours, missing ones first; at most 500."""
+    """The materials and colors, missing ones first; at most 500."""
     items: tuple[AvailableItem, ...]
     """The items that need pieces which are not delivered; none if the order is not open."""
 
@@ -5545,11 +6073,11 @@ class StockLevel:
     material_name: str | None
     """Name of the material, such as PETG-CF, ignoring case; null: spools without one, or with that of their type."""
     color: str | None
-    """The colour, ignoring case; null for all colours."""
+    """The color, ignoring case; null for all colors."""
     brand: str | None
     """The brand, ignoring case; null for all brands."""
     diameter_mm: Number | None
-    """Diameter in millimetres; null: that of the farm's printers, or 1.75 if these differ. One of 1.75, 2.85."""
+    """Diameter in millimeters; null: that of the farm's printers, or 1.75 if these differ. One of 1.75, 2.85."""
     minimum_grams: Number
     """Grams that should be available."""
     remaining_grams: Number
@@ -5637,9 +6165,9 @@ class PlannedMaterial:
     material_name: str | None
     """Name of the material, where the type does not say all, such as PETG-CF; null: the type says all."""
     color: str
-    """Name of the colour."""
+    """Name of the color."""
     diameter_mm: Number
-    """Diameter in millimetres."""
+    """Diameter in millimeters."""
     spool_id: str
     """The spool."""
     spool_number: int
@@ -5756,9 +6284,9 @@ class MissingFilament:
     material_name: str | None
     """Name of the material, where the type does not say all, such as PETG-CF; null: the type says all."""
     color: str
-    """Name of the colour."""
+    """Name of the color."""
     diameter_mm: Number
-    """Diameter in millimetres."""
+    """Diameter in millimeters."""
     filament_id: str | None
     """The filament, if the material of the product names one."""
     missing_grams: Number
@@ -6107,7 +6635,7 @@ class SpoolEmpty:
     material_name: str | None
     """Name of the material, where the type does not say all, such as PETG-CF; null: the type says all."""
     color: str
-    """Name of the colour."""
+    """Name of the color."""
     brand: str | None
     """Manufacturer."""
     location: str | None
@@ -6817,11 +7345,11 @@ class LowStock:
     material_name: str | None
     """Name of the material; null: that of the type."""
     color: str | None
-    """The colour; null for all colours."""
+    """The color; null for all colors."""
     brand: str | None
     """The brand; null for all brands."""
     diameter_mm: Number | None
-    """Diameter in millimetres; null: that of the farm's printers."""
+    """Diameter in millimeters; null: that of the farm's printers."""
     minimum_grams: Number
     """Grams that should be available."""
     available_grams: Number
@@ -7103,6 +7631,15 @@ def _ShopSecret(d: Any, etag: str | None = None) -> ShopSecret:
     )
 
 
+class ExchangeRateCreate(TypedDict):
+    """The type `ExchangeRateCreate` of the API, in request bodies."""
+
+    currency: str
+    """ISO 4217 code of the other currency."""
+    rate: DecimalInput
+    """What a unit of it is worth in the currency of the farm."""
+
+
 class SpoolFilter(TypedDict, total=False):
     """The type `SpoolFilter` of the API, in request bodies."""
 
@@ -7113,13 +7650,15 @@ class SpoolFilter(TypedDict, total=False):
     brand: str
     """Only spools of this brand: the whole name, not case-sensitive."""
     color: str
-    """Only spools of this colour: the whole name, not case-sensitive."""
+    """Only spools of this color: the whole name, not case-sensitive."""
     filament_id: str
     """Only spools of this filament."""
     location: str
     """Only spools at this location: the whole text, not case-sensitive."""
     lot_number: str
-    """Only spools of this lot: the whole text, not case-sensitive."""
+    """Only spools that have filament of this lot now: the whole text, not case-sensitive. `reportLot` also finds
+    spools that had it before a refill.
+    """
     supplier: str
     """Only spools of this supplier: the whole name, not case-sensitive."""
     in_stock: bool
@@ -7133,7 +7672,7 @@ class SpoolFilter(TypedDict, total=False):
     created_to: _dt.datetime
     """Only spools created before this time."""
     search: str
-    """Only spools in which every word of this text occurs: in material type and name, colour, brand, name of the
+    """Only spools in which every word of this text occurs: in material type and name, color, brand, name of the
     filament, finish, location, lot number, supplier, notes or, for a number such as 7 or #7, as the number.
     Ignores case and accents; no wildcards.
     """
@@ -7149,7 +7688,7 @@ class SpoolUpdate(TypedDict, total=False):
     """The type `SpoolUpdate` of the API, in request bodies."""
 
     filament_id: str | None
-    """The filament, whose material type and name, brand, colour, diameter and density the spool has; null: it has its
+    """The filament, whose material type and name, brand, color, diameter and density the spool has; null: it has its
     own.
     """
     filament_number: int
@@ -7159,13 +7698,13 @@ class SpoolUpdate(TypedDict, total=False):
     brand: str | None
     """Name of the manufacturer."""
     color: str
-    """Name of the colour."""
+    """Name of the color."""
     color_hex: str | None
-    """The colour as #RRGGBB."""
+    """The color as #RRGGBB."""
     finish: str | None
     """Free text such as Matte, Glossy or Silk."""
     diameter_mm: DecimalInput
-    """Filament diameter in millimetres. One of 1.75, 2.85."""
+    """Filament diameter in millimeters. One of 1.75, 2.85."""
     net_weight_grams: DecimalInput
     """Grams of filament on a full spool."""
     remaining_weight_grams: DecimalInput
@@ -7208,18 +7747,21 @@ class ProductMaterialCreate(_ProductMaterialCreateRequired, total=False):
     material_type: MaterialType
     """Type of filament."""
     color: str
-    """Name of the colour."""
+    """Name of the color."""
     is_required: bool | None
     """Whether the product needs it; true by default."""
     notes: str | None
     """Free text."""
     material_name: str | None
-    """Name of the material, such as PETG-CF, ignoring case; null: spools without one, or with that of their type."""
+    """Name of the material, such as PETG-CF, ignoring case; null: spools without a name, or with the name of their
+    type.
+    """
     diameter_mm: DecimalInput | None
-    """Diameter in millimetres; null: that of the farm's printers, or 1.75 if these differ. One of 1.75, 2.85."""
+    """Diameter in millimeters; null: the diameter of the farm's printers, or 1.75 if these differ. One of 1.75, 2.85.
+    """
     filament_id: str | None
-    """The only filament that will do, whose type, name, colour and diameter the material has; null: any of the
-    material and colour.
+    """The only filament that will do; the material has its type, name, color and diameter. Null: any filament of the
+    material and color.
     """
     filament_number: int | None
     """The number of the filament, instead of filament_id."""
@@ -7242,7 +7784,7 @@ class ProductPlateCreate(TypedDict, total=False):
     """The type `ProductPlateCreate` of the API, in request bodies."""
 
     id: str | None
-    """The id of the plate, which is a product of its own. In a request, that of a plate that the product has already.
+    """The id of the plate, which is a product of its own. In a request, the id of an existing plate of the product.
     """
     plate: int | None
     """The number of the plate, as in the sliced file; the next one by default."""
@@ -7282,8 +7824,8 @@ class RunItemCreate(TypedDict, total=False):
     sku: str | None
     """The SKU of the product; names it instead of product_id."""
     file_name: str | None
-    """The name of a sliced file, with or without folders; names the newest product that was made from a file with
-    this name instead of product_id.
+    """The name of a sliced file, with or without folders; selects the newest product made from a file with this name,
+    instead of product_id.
     """
     file_sha256: str | None
     """The SHA-256 of a sliced file; names the newest product that was made from this file instead of product_id."""
@@ -7397,6 +7939,8 @@ class CorrectedMaterial(TypedDict, total=False):
     """The number of that spool; names it instead of to_spool_id."""
     cost_per_gram: DecimalInput | None
     """Price per gram; null is the current cost_per_gram of the spool."""
+    before_weighing: bool | None
+    """Whether the difference left the spool before it was weighed during the run. The spool then keeps its weight."""
 
 
 class OrderItemCreate(TypedDict, total=False):
@@ -7410,6 +7954,13 @@ class OrderItemCreate(TypedDict, total=False):
     """Ordered pieces; 1 by default."""
     unit_price: DecimalInput | None
     """Price of a piece for the customer; by default the selling_price that the product had when the item was added.
+    Rounded if line_price was given.
+    """
+    line_price: DecimalInput | None
+    """Price of all pieces; a request can have it instead of unit_price, and it is kept as it is."""
+    tax_amount: DecimalInput | None
+    """Tax of line_price, which includes it if prices_include_tax; computed with sales_tax_percent if it was not
+    given.
     """
 
 
@@ -7426,7 +7977,11 @@ class OrderLineCreate(_OrderLineCreateRequired, total=False):
     quantity: int | None
     """Ordered units; 1 by default."""
     unit_price: DecimalInput | None
-    """Price of a unit."""
+    """Price of a unit. Rounded if line_price was given."""
+    line_price: DecimalInput | None
+    """Price of all units, instead of unit_price."""
+    tax_amount: DecimalInput | None
+    """Tax of line_price, which includes it if prices_include_tax."""
 
 
 class DeliveredItem(TypedDict):
@@ -7537,6 +8092,10 @@ class ComponentHiddenError(ApiError):
 
 class ComponentIsPlateError(ApiError):
     """The service responded ``COMPONENT_IS_PLATE`` (status 409)."""
+
+
+class DeliveredAgainError(ApiError):
+    """The service responded ``DELIVERED_AGAIN`` (status 409)."""
 
 
 class DeliveryReturnedError(ApiError):
@@ -7854,6 +8413,7 @@ _ERRORS: dict[str, type[ApiError]] = {
     "COMPONENT_CYCLE": ComponentCycleError,
     "COMPONENT_HIDDEN": ComponentHiddenError,
     "COMPONENT_IS_PLATE": ComponentIsPlateError,
+    "DELIVERED_AGAIN": DeliveredAgainError,
     "DELIVERY_RETURNED": DeliveryReturnedError,
     "DUPLICATE_COMPONENT": DuplicateComponentError,
     "DUPLICATE_CUSTOM_FIELD": DuplicateCustomFieldError,
@@ -7990,7 +8550,7 @@ class AuthResource:
     ) -> UserSessionList:
         """List your sessions.
 
-        Returns the logins of the caller that have not ended, of programs and of browsers.
+        Returns the active logins of the caller, in programs and browsers.
 
         :param skip: Items to skip.
         :param limit: Maximum page size.
@@ -8057,8 +8617,8 @@ class AuthResource:
         """Begin to set up a second factor.
 
         Returns a secret for an app that shows codes of RFC 6238 (6 digits, 30 seconds, SHA-1), and its address for
-        a QR code. Nothing changes until `POST /api/v1/auth/otp/confirm` gets a code, within an hour. Beginning
-        again replaces the secret. A wrong `current_password` counts as a failed login.
+        a QR code. Nothing changes until `POST /api/v1/auth/otp/confirm` receives a code, within an hour. Calling
+        this operation again replaces the secret. A wrong `current_password` counts as a failed login.
 
         :param current_password: The current password.
         """
@@ -8364,7 +8924,7 @@ class UsersResource:
         """Delete a user.
 
         Deletes the account and ends its sessions: access and refresh tokens become invalid immediately, and
-        another user can have the e-mail. What the user has done stays: the usage ledger keeps the id and the name.
+        another user can have the e-mail. The records of the user stay: the usage ledger keeps the id and the name.
         API keys that the user created stay valid. `LAST_ADMIN` means that the tenant would have no enabled admin.
 
         Requires the role `admin`.
@@ -8390,16 +8950,17 @@ class UsersResource:
         """Create a password link.
 
         Returns a token with which a person sets the password of the user, once, within 24 hours: on the page
-        `/password-link/{token}` of the service, or with `POST /api/v1/auth/password-link`. For new users, and for
-        those who forgot their password. The current password stays valid until then. This is the only response
-        with the token: the service stores its hash, and a response to a repeated `Idempotency-Key` has an empty
-        `token`. A new link replaces the previous one. Each change of the password ends it, and disabling the user
-        does. A disabled user gets no link.
+        `/password-link/{token}` of the service, or with `POST /api/v1/auth/password-link`. It serves new users,
+        and users who forgot their password. The current password stays valid until the link is used. This is the
+        only response with the token: the service stores its hash, and a response to a repeated `Idempotency-Key`
+        has an empty `token`. A new link replaces the previous one. A change of the password ends the link, and so
+        does disabling the user. A disabled user gets no link.
 
         With `send`, the service sends the link to the user by e-mail, and the response has an empty `token` and no
-        `expires_at`: the link is made when the e-mail is sent, and is valid for 24 hours from then. If the mail
-        server does not take the e-mail, the service tries for 25 hours. `GET /api/v1/users/{id}` tells what has
-        become of it. A user for whom an e-mail waits gets no second one. A link without `send` ends the waiting.
+        `expires_at`: the link is made when the e-mail is sent, and is valid for 24 hours after that. If the mail
+        server does not accept the e-mail, the service tries again for 25 hours. `GET /api/v1/users/{id}` shows the
+        state of the e-mail. While an e-mail waits, no second one is queued for the user. Creating a link without
+        `send` cancels it.
 
         Requires the role `admin`.
 
@@ -8425,7 +8986,7 @@ class UsersResource:
         """Remove the second factor of a user.
 
         For a user who has lost the phone and the recovery codes: a login then needs only the password. Ends the
-        user's sessions. Without a second factor, nothing changes. An admin turns off the own second factor with a
+        user's sessions. Without a second factor, nothing changes. Admins turn off their own second factor with a
         code instead.
 
         Requires the role `admin`.
@@ -8547,8 +9108,8 @@ class ApiKeysResource:
         if the first response was lost, rotate the key to get a new secret. A tenant can have 500 keys, without
         revoked keys.
 
-        A key of the role `printer` may belong to a printer: what it reports is that printer's in the usage ledger
-        and in reports. If the printer has one slot, the spool of a report is loaded into it.
+        A key with the role `printer` can belong to a printer: the usage ledger and reports attribute its reports
+        to that printer. If the printer has one slot, the spool of a report is loaded into it.
 
         Requires the role `admin`.
 
@@ -8603,8 +9164,8 @@ class ApiKeysResource:
         """Update an API key.
 
         Changes the name, the printer, or when the key expires: `null` means never, and a time in the past ends the
-        key at once. `role` cannot be changed; its current value is accepted. A revoked key stays revoked. What a
-        key has reported stays with the printer that it belonged to.
+        key at once. `role` cannot be changed; its current value is accepted. A revoked key stays revoked. Reports
+        of a key stay with the printer that it belonged to at that time.
 
         Requires the role `admin`.
 
@@ -8637,7 +9198,7 @@ class ApiKeysResource:
     ) -> None:
         """Revoke an API key.
 
-        Ends the key at once and for ever. It stays in the list, because the usage ledger refers to it.
+        Ends the key at once and permanently. It stays in the list, because the usage ledger refers to it.
 
         Requires the role `admin`.
 
@@ -8696,9 +9257,9 @@ class SettingsResource:
     ) -> Settings:
         """Get the settings.
 
-        Returns the time zone, in which the days, weeks and months of reports and the dates in filters of lists
-        begin, the currency, which responses show beside costs, and the rates from which costs follow. A new tenant
-        has UTC, and neither a currency nor rates.
+        Returns the time zone, the currency and the rates. The days, weeks and months of reports, and the dates in
+        filters of lists, begin in the time zone. Responses show the currency beside costs. Costs follow from the
+        rates. A new tenant has UTC, and no currency, rates or tax.
         """
         return self._client._call(
             "GET",
@@ -8717,6 +9278,9 @@ class SettingsResource:
         energy_kwh_cost: DecimalInput | None | Unset = UNSET,
         failure_rate_percent: DecimalInput | None | Unset = UNSET,
         failure_rate_measured: bool | Unset = UNSET,
+        sales_tax_percent: DecimalInput | Unset = UNSET,
+        prices_include_tax: bool | Unset = UNSET,
+        exchange_rates: Sequence[ExchangeRateCreate] | Unset = UNSET,
         assemble_on_delivery: bool | Unset = UNSET,
         second_factor: FactorRule | Unset = UNSET,
         if_match: str | None = None,
@@ -8724,13 +9288,16 @@ class SettingsResource:
         """Change the settings.
 
         `time_zone` is a name of the IANA time zone database. After a change, reports are in the new zone at once,
-        and slower until the past days are summarised in it, within about an hour. The currency is only shown: no
-        amount is converted. A change of a rate does not change what past runs cost. A rate of null means that its
-        part of a cost is unknown; 0 leaves the part out.
+        and slower until the past days are summarized in it, within about an hour. The currency is only a label: no
+        amount of the farm is converted. `sales_tax_percent` and `prices_include_tax` apply to the prices of
+        products, and to later orders whose tax is not known otherwise. `exchange_rates` replaces the list. A rate
+        converts later orders in its currency, and those that are not converted yet; other orders keep their rates.
+        A change of a cost rate does not change the costs of past runs. A rate of null means that its part of a
+        cost is unknown; 0 leaves the part out.
 
-        With `second_factor`, admins or all users must have a second factor. A user who must and has none can only
-        set it up: other operations return `OTP_SETUP_REQUIRED`. API keys do not need one. An admin without a
-        second factor cannot require it.
+        With `second_factor`, admins or all users must have a second factor. A user without a required second
+        factor can only set it up: other operations return `OTP_SETUP_REQUIRED`. API keys do not need one. An admin
+        without a second factor cannot require it.
 
         Requires the role `admin`.
 
@@ -8744,6 +9311,11 @@ class SettingsResource:
         :param failure_rate_percent: Expected percentage of pieces that fail.
         :param failure_rate_measured: true: a product's rate is that of the last 90 days; failure_rate_percent is
         for products without pieces in that time.
+        :param sales_tax_percent: Tax of the prices of products and orders, where it is not known otherwise; 0 by
+        default.
+        :param prices_include_tax: Whether the prices of products, and those of orders that do not say it, include
+        tax; false by default.
+        :param exchange_rates: What other currencies are worth in that of the farm; a request replaces the list.
         :param assemble_on_delivery: Whether the delivery of an order assembles kits that are not in stock, as far
         as their parts are; true by default.
         :param second_factor: Who must have a second factor: nobody (optional), admins, or all users.
@@ -8763,6 +9335,9 @@ class SettingsResource:
                 "energy_kwh_cost": energy_kwh_cost,
                 "failure_rate_percent": failure_rate_percent,
                 "failure_rate_measured": failure_rate_measured,
+                "sales_tax_percent": sales_tax_percent,
+                "prices_include_tax": prices_include_tax,
+                "exchange_rates": exchange_rates,
                 "assemble_on_delivery": assemble_on_delivery,
                 "second_factor": second_factor,
             },
@@ -8811,8 +9386,8 @@ class VendorsResource:
         :param name: Only the vendor with this name: the whole name, not case-sensitive.
         :param external_id: Only vendors with this id in another system: the whole id, not case-sensitive.
         :param created_from: Only vendors created at this time or later: a timestamp, or a date, which begins at
-        midnight in the tenant's time zone.
-        :param created_to: Only vendors created before this time.
+        midnight in the tenant's time zone. For example `2024-01-15T00:00:00Z`.
+        :param created_to: Only vendors created before this time. For example `2024-02-15T00:00:00Z`.
         :param search: Only vendors in which every word of this text occurs: in name, notes or, for a number such
         as 7 or #7, as the number. Ignores case and accents; no wildcards.
         :param id: Only the item with this id.
@@ -8864,8 +9439,8 @@ class VendorsResource:
         :param name: Only the vendor with this name: the whole name, not case-sensitive.
         :param external_id: Only vendors with this id in another system: the whole id, not case-sensitive.
         :param created_from: Only vendors created at this time or later: a timestamp, or a date, which begins at
-        midnight in the tenant's time zone.
-        :param created_to: Only vendors created before this time.
+        midnight in the tenant's time zone. For example `2024-01-15T00:00:00Z`.
+        :param created_to: Only vendors created before this time. For example `2024-02-15T00:00:00Z`.
         :param search: Only vendors in which every word of this text occurs: in name, notes or, for a number such
         as 7 or #7, as the number. Ignores case and accents; no wildcards.
         :param id: Only the item with this id.
@@ -8941,16 +9516,17 @@ class VendorsResource:
         """Export vendors.
 
         Returns what the filters select, in a file in UTF-8. A list and its export have the same filters.
-        `format=jsonl` is a JSON object per line, as the GET of the resource returns it. `format=csv` (separated by
-        commas) has a row for each vendor, oldest first, which `POST /api/v1/vendors/import` can read.
+        `format=jsonl` has one JSON object per line, as returned by the GET of the resource. `format=csv`
+        (separated by commas) has a row for each vendor, oldest first, which `POST /api/v1/vendors/import` can
+        read.
 
         :param format: csv, or jsonl for one JSON object per line, as the GET of the resource returns it.
         :param number: Only the vendor with this number.
         :param name: Only the vendor with this name: the whole name, not case-sensitive.
         :param external_id: Only vendors with this id in another system: the whole id, not case-sensitive.
         :param created_from: Only vendors created at this time or later: a timestamp, or a date, which begins at
-        midnight in the tenant's time zone.
-        :param created_to: Only vendors created before this time.
+        midnight in the tenant's time zone. For example `2024-01-15T00:00:00Z`.
+        :param created_to: Only vendors created before this time. For example `2024-02-15T00:00:00Z`.
         :param search: Only vendors in which every word of this text occurs: in name, notes or, for a number such
         as 7 or #7, as the number. Ignores case and accents; no wildcards.
         :param id: Only the item with this id.
@@ -9112,24 +9688,25 @@ class VendorsResource:
         its values in the file; `custom_fields` names those.
 
         Columns may be separated by commas, semicolons, tabs or vertical bars, and the names of columns and the
-        material types may have any case. The whole file shows how its numbers and dates are to be read: a cell
-        such as `1.750` is 1750 in a file with decimal commas, which are also assumed with semicolons between the
+        material types may have any case. The whole file determines how its numbers and dates are read: a cell such
+        as `1.750` is 1750 in a file with decimal commas, which are also assumed with semicolons between the
         columns, and 1.75 in one with decimal points; `01/02/2024` follows dates such as `31/01/2024`. What can be
         read in two ways is invalid, and the message names both; `decimal` and `date_order` decide it. An amount
         may have the currency of the farm, a weight its unit, and booleans the words of spreadsheets in other
         languages.
 
-        A file need not have the names of the API: columns of people's own lists are recognised by their names in
-        ten languages and by their values, and `mapping` says what they are otherwise. Rows above the titles are
-        left out, and the file may be in UTF-8, in UTF-16, or in a code page of Windows. `changes` names what is
-        not read as it stands, such as `PLA+`, which is `PLA` with the name `PLA+`. The check of the import answers
-        with suggestions and with all problems, and not with a `422`.
+        A file need not have the names of the API: columns of people's own lists are recognized by their names in
+        ten languages and by their values, and `mapping` names the fields of other columns. Rows above the titles
+        are left out, and the file may be in UTF-8, in UTF-16, or in a code page of Windows. `changes` lists what
+        is not read as it stands, such as `PLA+`, which is `PLA` with the name `PLA+`. The check of the import
+        answers with suggestions and with all problems, and not with a `422`.
 
         With `dry_run`, the request is checked and answered as without it, but nothing changes; new resources then
         have no `id`.
 
         The `errors` of a `422` name the first 50 invalid rows by their lines, such as `line 3`. A request can have
-        1 MiB and 1000 rows.
+        1 MiB, 1000 rows and 200 columns. A cell can be as long as its field, and a number or a date 100 bytes long
+        with all that is around it.
 
         Requires the role `operator` or `admin`.
 
@@ -9186,10 +9763,10 @@ class VendorsResource:
 
         Reads a file as the import with the same parameters does, and changes nothing. It suggests what the columns
         are (`columns`) and values for required fields that the file does not have (`defaults`): the import with
-        these as `mapping` and `defaults` has the same result. A column is what the `mapping` of the farm's last
-        import of this kind has said of it, or else what its name and values say. With one of these parameters, the
-        check uses it in place of its suggestions. The counts are those of the import of the valid rows;
-        `invalid_rows` and `errors` have the others.
+        these as `mapping` and `defaults` has the same result. The field of a column is the one in the `mapping` of
+        the farm's last import of this kind, or else the one that its name and values suggest. If the request has
+        one of these parameters, the check uses it instead of its suggestions. The counts are those of the import
+        of the valid rows; `invalid_rows` and `errors` have the others.
 
         Requires the role `operator` or `admin`.
 
@@ -9230,7 +9807,7 @@ class VendorsResource:
 
 
 class FilamentsResource:
-    """Filaments as they are bought: the material, colour and price that their spools have."""
+    """Filaments as they are bought: the material, color and price that their spools have."""
 
     __slots__ = ("_client",)
 
@@ -9274,13 +9851,13 @@ class FilamentsResource:
         :param vendor_id: Only filaments of this vendor.
         :param vendor: Only filaments of the vendor with this name: the whole name, not case-sensitive.
         :param material_type: Only filaments of one of these materials, separated by commas.
-        :param color: Only filaments of this colour: the whole name, not case-sensitive.
+        :param color: Only filaments of this color: the whole name, not case-sensitive.
         :param article_number: Only filaments with this article number: the whole number, not case-sensitive.
         :param external_id: Only filaments with this id in another system: the whole id, not case-sensitive.
         :param created_from: Only filaments created at this time or later: a timestamp, or a date, which begins at
-        midnight in the tenant's time zone.
-        :param created_to: Only filaments created before this time.
-        :param search: Only filaments in which every word of this text occurs: in material, vendor, name, colour,
+        midnight in the tenant's time zone. For example `2024-01-15T00:00:00Z`.
+        :param created_to: Only filaments created before this time. For example `2024-02-15T00:00:00Z`.
+        :param search: Only filaments in which every word of this text occurs: in material, vendor, name, color,
         article number, notes or, for a number such as 7 or #7, as the number. Ignores case and accents; no
         wildcards.
         :param id: Only the item with this id.
@@ -9340,13 +9917,13 @@ class FilamentsResource:
         :param vendor_id: Only filaments of this vendor.
         :param vendor: Only filaments of the vendor with this name: the whole name, not case-sensitive.
         :param material_type: Only filaments of one of these materials, separated by commas.
-        :param color: Only filaments of this colour: the whole name, not case-sensitive.
+        :param color: Only filaments of this color: the whole name, not case-sensitive.
         :param article_number: Only filaments with this article number: the whole number, not case-sensitive.
         :param external_id: Only filaments with this id in another system: the whole id, not case-sensitive.
         :param created_from: Only filaments created at this time or later: a timestamp, or a date, which begins at
-        midnight in the tenant's time zone.
-        :param created_to: Only filaments created before this time.
-        :param search: Only filaments in which every word of this text occurs: in material, vendor, name, colour,
+        midnight in the tenant's time zone. For example `2024-01-15T00:00:00Z`.
+        :param created_to: Only filaments created before this time. For example `2024-02-15T00:00:00Z`.
+        :param search: Only filaments in which every word of this text occurs: in material, vendor, name, color,
         article number, notes or, for a number such as 7 or #7, as the number. Ignores case and accents; no
         wildcards.
         :param id: Only the item with this id.
@@ -9404,15 +9981,15 @@ class FilamentsResource:
         Requires the role `operator` or `admin`.
 
         :param material_type: Type of filament.
-        :param color: Name of the colour.
-        :param diameter_mm: Filament diameter in millimetres. One of 1.75, 2.85.
+        :param color: Name of the color.
+        :param diameter_mm: Filament diameter in millimeters. One of 1.75, 2.85.
         :param vendor_id: The vendor.
         :param vendor: Name of the vendor, instead of vendor_id; a vendor that does not exist is created.
         :param name: Name of the filament.
         :param material_name: Name of the material, where the type does not say all, such as PLA+ or PEEK.
-        :param color_hex: The colour as #RRGGBB, or #RRGGBBAA with an alpha, which its spools do not have.
-        :param color_hexes: The colours of a filament with several ones, each as #RRGGBB or #RRGGBBAA.
-        :param color_arrangement: How several colours are arranged: side by side (coaxial), or one after the other
+        :param color_hex: The color as #RRGGBB, or #RRGGBBAA with an alpha, which its spools do not have.
+        :param color_hexes: The colors of a filament with several ones, each as #RRGGBB or #RRGGBBAA.
+        :param color_arrangement: How several colors are arranged: side by side (coaxial), or one after the other
         (longitudinal).
         :param density_g_cm3: Density of the filament in g/cm³; null: the usual density of the material.
         :param net_weight_grams: Grams of filament on a full spool.
@@ -9477,22 +10054,22 @@ class FilamentsResource:
         """Export filaments.
 
         Returns what the filters select, in a file in UTF-8. A list and its export have the same filters.
-        `format=jsonl` is a JSON object per line, as the GET of the resource returns it. `format=csv` (separated by
-        commas) has a row for each filament, oldest first, which `POST /api/v1/filaments/import` can read; several
-        colours are separated by commas.
+        `format=jsonl` has one JSON object per line, as returned by the GET of the resource. `format=csv`
+        (separated by commas) has a row for each filament, oldest first, which `POST /api/v1/filaments/import` can
+        read; several colors are separated by commas.
 
         :param format: csv, or jsonl for one JSON object per line, as the GET of the resource returns it.
         :param number: Only the filament with this number.
         :param vendor_id: Only filaments of this vendor.
         :param vendor: Only filaments of the vendor with this name: the whole name, not case-sensitive.
         :param material_type: Only filaments of one of these materials, separated by commas.
-        :param color: Only filaments of this colour: the whole name, not case-sensitive.
+        :param color: Only filaments of this color: the whole name, not case-sensitive.
         :param article_number: Only filaments with this article number: the whole number, not case-sensitive.
         :param external_id: Only filaments with this id in another system: the whole id, not case-sensitive.
         :param created_from: Only filaments created at this time or later: a timestamp, or a date, which begins at
-        midnight in the tenant's time zone.
-        :param created_to: Only filaments created before this time.
-        :param search: Only filaments in which every word of this text occurs: in material, vendor, name, colour,
+        midnight in the tenant's time zone. For example `2024-01-15T00:00:00Z`.
+        :param created_to: Only filaments created before this time. For example `2024-02-15T00:00:00Z`.
+        :param search: Only filaments in which every word of this text occurs: in material, vendor, name, color,
         article number, notes or, for a number such as 7 or #7, as the number. Ignores case and accents; no
         wildcards.
         :param id: Only the item with this id.
@@ -9579,12 +10156,12 @@ class FilamentsResource:
         :param name: Name of the filament.
         :param material_type: Type of filament.
         :param material_name: Name of the material, where the type does not say all, such as PLA+ or PEEK.
-        :param color: Name of the colour.
-        :param color_hex: The colour as #RRGGBB, or #RRGGBBAA with an alpha, which its spools do not have.
-        :param color_hexes: The colours of a filament with several ones, each as #RRGGBB or #RRGGBBAA.
-        :param color_arrangement: How several colours are arranged: side by side (coaxial), or one after the other
+        :param color: Name of the color.
+        :param color_hex: The color as #RRGGBB, or #RRGGBBAA with an alpha, which its spools do not have.
+        :param color_hexes: The colors of a filament with several ones, each as #RRGGBB or #RRGGBBAA.
+        :param color_arrangement: How several colors are arranged: side by side (coaxial), or one after the other
         (longitudinal).
-        :param diameter_mm: Filament diameter in millimetres. One of 1.75, 2.85.
+        :param diameter_mm: Filament diameter in millimeters. One of 1.75, 2.85.
         :param density_g_cm3: Density of the filament in g/cm³; null: the usual density of the material.
         :param net_weight_grams: Grams of filament on a full spool.
         :param spool_weight_grams: Weight of the empty spool in grams.
@@ -9807,24 +10384,25 @@ class FilamentsResource:
         its values in the file; `custom_fields` names those.
 
         Columns may be separated by commas, semicolons, tabs or vertical bars, and the names of columns and the
-        material types may have any case. The whole file shows how its numbers and dates are to be read: a cell
-        such as `1.750` is 1750 in a file with decimal commas, which are also assumed with semicolons between the
+        material types may have any case. The whole file determines how its numbers and dates are read: a cell such
+        as `1.750` is 1750 in a file with decimal commas, which are also assumed with semicolons between the
         columns, and 1.75 in one with decimal points; `01/02/2024` follows dates such as `31/01/2024`. What can be
         read in two ways is invalid, and the message names both; `decimal` and `date_order` decide it. An amount
         may have the currency of the farm, a weight its unit, and booleans the words of spreadsheets in other
         languages.
 
-        A file need not have the names of the API: columns of people's own lists are recognised by their names in
-        ten languages and by their values, and `mapping` says what they are otherwise. Rows above the titles are
-        left out, and the file may be in UTF-8, in UTF-16, or in a code page of Windows. `changes` names what is
-        not read as it stands, such as `PLA+`, which is `PLA` with the name `PLA+`. The check of the import answers
-        with suggestions and with all problems, and not with a `422`.
+        A file need not have the names of the API: columns of people's own lists are recognized by their names in
+        ten languages and by their values, and `mapping` names the fields of other columns. Rows above the titles
+        are left out, and the file may be in UTF-8, in UTF-16, or in a code page of Windows. `changes` lists what
+        is not read as it stands, such as `PLA+`, which is `PLA` with the name `PLA+`. The check of the import
+        answers with suggestions and with all problems, and not with a `422`.
 
         With `dry_run`, the request is checked and answered as without it, but nothing changes; new resources then
         have no `id`.
 
         The `errors` of a `422` name the first 50 invalid rows by their lines, such as `line 3`. A request can have
-        1 MiB and 1000 rows.
+        1 MiB, 1000 rows and 200 columns. A cell can be as long as its field, and a number or a date 100 bytes long
+        with all that is around it.
 
         Requires the role `operator` or `admin`.
 
@@ -9881,10 +10459,10 @@ class FilamentsResource:
 
         Reads a file as the import with the same parameters does, and changes nothing. It suggests what the columns
         are (`columns`) and values for required fields that the file does not have (`defaults`): the import with
-        these as `mapping` and `defaults` has the same result. A column is what the `mapping` of the farm's last
-        import of this kind has said of it, or else what its name and values say. With one of these parameters, the
-        check uses it in place of its suggestions. The counts are those of the import of the valid rows;
-        `invalid_rows` and `errors` have the others.
+        these as `mapping` and `defaults` has the same result. The field of a column is the one in the `mapping` of
+        the farm's last import of this kind, or else the one that its name and values suggest. If the request has
+        one of these parameters, the check uses it instead of its suggestions. The counts are those of the import
+        of the valid rows; `invalid_rows` and `errors` have the others.
 
         Requires the role `operator` or `admin`.
 
@@ -10100,17 +10678,18 @@ class SpoolsResource:
         :param number: Only the spool with this number.
         :param material_type: Only spools of one of these materials, separated by commas.
         :param brand: Only spools of this brand: the whole name, not case-sensitive.
-        :param color: Only spools of this colour: the whole name, not case-sensitive.
+        :param color: Only spools of this color: the whole name, not case-sensitive.
         :param filament_id: Only spools of this filament.
         :param location: Only spools at this location: the whole text, not case-sensitive.
-        :param lot_number: Only spools of this lot: the whole text, not case-sensitive.
+        :param lot_number: Only spools that have filament of this lot now: the whole text, not case-sensitive.
+        `reportLot` also finds spools that had it before a refill.
         :param supplier: Only spools of this supplier: the whole name, not case-sensitive.
         :param in_stock: true: only spools with filament left; false: only empty spools.
         :param remaining_below: Only spools with fewer grams left than this.
         :param created_from: Only spools created at this time or later: a timestamp, or a date, which begins at
-        midnight in the tenant's time zone.
-        :param created_to: Only spools created before this time.
-        :param search: Only spools in which every word of this text occurs: in material type and name, colour,
+        midnight in the tenant's time zone. For example `2024-01-15T00:00:00Z`.
+        :param created_to: Only spools created before this time. For example `2024-02-15T00:00:00Z`.
+        :param search: Only spools in which every word of this text occurs: in material type and name, color,
         brand, name of the filament, finish, location, lot number, supplier, notes or, for a number such as 7 or
         #7, as the number. Ignores case and accents; no wildcards.
         :param archived: true: only archived spools; false: only the others; any: all. The default for removed
@@ -10179,17 +10758,18 @@ class SpoolsResource:
         :param number: Only the spool with this number.
         :param material_type: Only spools of one of these materials, separated by commas.
         :param brand: Only spools of this brand: the whole name, not case-sensitive.
-        :param color: Only spools of this colour: the whole name, not case-sensitive.
+        :param color: Only spools of this color: the whole name, not case-sensitive.
         :param filament_id: Only spools of this filament.
         :param location: Only spools at this location: the whole text, not case-sensitive.
-        :param lot_number: Only spools of this lot: the whole text, not case-sensitive.
+        :param lot_number: Only spools that have filament of this lot now: the whole text, not case-sensitive.
+        `reportLot` also finds spools that had it before a refill.
         :param supplier: Only spools of this supplier: the whole name, not case-sensitive.
         :param in_stock: true: only spools with filament left; false: only empty spools.
         :param remaining_below: Only spools with fewer grams left than this.
         :param created_from: Only spools created at this time or later: a timestamp, or a date, which begins at
-        midnight in the tenant's time zone.
-        :param created_to: Only spools created before this time.
-        :param search: Only spools in which every word of this text occurs: in material type and name, colour,
+        midnight in the tenant's time zone. For example `2024-01-15T00:00:00Z`.
+        :param created_to: Only spools created before this time. For example `2024-02-15T00:00:00Z`.
+        :param search: Only spools in which every word of this text occurs: in material type and name, color,
         brand, name of the filament, finish, location, lot number, supplier, notes or, for a number such as 7 or
         #7, as the number. Ignores case and accents; no wildcards.
         :param archived: true: only archived spools; false: only the others; any: all. The default for removed
@@ -10258,15 +10838,15 @@ class SpoolsResource:
 
         Requires the role `operator` or `admin`.
 
-        :param filament_id: The filament, whose material type and name, brand, colour, diameter and density the
+        :param filament_id: The filament, whose material type and name, brand, color, diameter and density the
         spool has; null: it has its own.
         :param filament_number: The number of the filament, instead of filament_id.
         :param material_type: Type of filament.
         :param brand: Name of the manufacturer.
-        :param color: Name of the colour.
-        :param color_hex: The colour as #RRGGBB.
+        :param color: Name of the color.
+        :param color_hex: The color as #RRGGBB.
         :param finish: Free text such as Matte, Glossy or Silk.
-        :param diameter_mm: Filament diameter in millimetres. One of 1.75, 2.85.
+        :param diameter_mm: Filament diameter in millimeters. One of 1.75, 2.85.
         :param net_weight_grams: Grams of filament on a full spool.
         :param remaining_weight_grams: Grams of filament left; net_weight_grams by default. The usage ledger
         records every change.
@@ -10442,15 +11022,15 @@ class SpoolsResource:
         Requires the role `operator` or `admin`.
 
         :param quantity: Number of equal spools to create.
-        :param filament_id: The filament, whose material type and name, brand, colour, diameter and density the
+        :param filament_id: The filament, whose material type and name, brand, color, diameter and density the
         spool has; null: it has its own.
         :param filament_number: The number of the filament, instead of filament_id.
         :param material_type: Type of filament.
         :param brand: Name of the manufacturer.
-        :param color: Name of the colour.
-        :param color_hex: The colour as #RRGGBB.
+        :param color: Name of the color.
+        :param color_hex: The color as #RRGGBB.
         :param finish: Free text such as Matte, Glossy or Silk.
-        :param diameter_mm: Filament diameter in millimetres. One of 1.75, 2.85.
+        :param diameter_mm: Filament diameter in millimeters. One of 1.75, 2.85.
         :param net_weight_grams: Grams of filament on a full spool.
         :param remaining_weight_grams: Grams of filament left; net_weight_grams by default. The usage ledger
         records every change.
@@ -10526,25 +11106,26 @@ class SpoolsResource:
         """Export spools.
 
         Returns what the filters select, in a file in UTF-8. A list and its export have the same filters.
-        `format=jsonl` is a JSON object per line, as the GET of the resource returns it. `format=csv` (separated by
-        commas) has a row for each spool, oldest first, which `POST /api/v1/spools/import` can read. Without
-        `archived`, it has archived spools too.
+        `format=jsonl` has one JSON object per line, as returned by the GET of the resource. `format=csv`
+        (separated by commas) has a row for each spool, oldest first, which `POST /api/v1/spools/import` can read.
+        Without `archived`, it has archived spools too.
 
         :param format: csv, or jsonl for one JSON object per line, as the GET of the resource returns it.
         :param number: Only the spool with this number.
         :param material_type: Only spools of one of these materials, separated by commas.
         :param brand: Only spools of this brand: the whole name, not case-sensitive.
-        :param color: Only spools of this colour: the whole name, not case-sensitive.
+        :param color: Only spools of this color: the whole name, not case-sensitive.
         :param filament_id: Only spools of this filament.
         :param location: Only spools at this location: the whole text, not case-sensitive.
-        :param lot_number: Only spools of this lot: the whole text, not case-sensitive.
+        :param lot_number: Only spools that have filament of this lot now: the whole text, not case-sensitive.
+        `reportLot` also finds spools that had it before a refill.
         :param supplier: Only spools of this supplier: the whole name, not case-sensitive.
         :param in_stock: true: only spools with filament left; false: only empty spools.
         :param remaining_below: Only spools with fewer grams left than this.
         :param created_from: Only spools created at this time or later: a timestamp, or a date, which begins at
-        midnight in the tenant's time zone.
-        :param created_to: Only spools created before this time.
-        :param search: Only spools in which every word of this text occurs: in material type and name, colour,
+        midnight in the tenant's time zone. For example `2024-01-15T00:00:00Z`.
+        :param created_to: Only spools created before this time. For example `2024-02-15T00:00:00Z`.
+        :param search: Only spools in which every word of this text occurs: in material type and name, color,
         brand, name of the filament, finish, location, lot number, supplier, notes or, for a number such as 7 or
         #7, as the number. Ignores case and accents; no wildcards.
         :param id: Only the item with this id.
@@ -10632,15 +11213,15 @@ class SpoolsResource:
         Requires the role `operator` or `admin`.
 
         :param id: The id of the spool, a UUID.
-        :param filament_id: The filament, whose material type and name, brand, colour, diameter and density the
+        :param filament_id: The filament, whose material type and name, brand, color, diameter and density the
         spool has; null: it has its own.
         :param filament_number: The number of the filament, instead of filament_id.
         :param material_type: Type of filament.
         :param brand: Name of the manufacturer.
-        :param color: Name of the colour.
-        :param color_hex: The colour as #RRGGBB.
+        :param color: Name of the color.
+        :param color_hex: The color as #RRGGBB.
         :param finish: Free text such as Matte, Glossy or Silk.
-        :param diameter_mm: Filament diameter in millimetres. One of 1.75, 2.85.
+        :param diameter_mm: Filament diameter in millimeters. One of 1.75, 2.85.
         :param net_weight_grams: Grams of filament on a full spool.
         :param remaining_weight_grams: Grams of filament left; net_weight_grams by default. The usage ledger
         records every change.
@@ -10770,14 +11351,14 @@ class SpoolsResource:
         Deducts filament from a spool and adds an entry to its usage ledger, atomically. If the spool has less
         filament left, returns `INSUFFICIENT_FILAMENT` and changes nothing. With `allow_shortfall`, the spool is
         then empty, and the entry keeps the other grams in `shortfall_grams`: what was used counts as use, whatever
-        the spool was thought to have.
+        the spool had on record.
 
         Requires the role `operator` or `admin`.
 
         :param id: The id of the spool, a UUID.
         :param weight_grams: Grams to deduct.
         :param reason: Free text for the usage ledger.
-        :param allow_shortfall: Whether to record grams that the spool was not thought to have, too.
+        :param allow_shortfall: Whether to record grams that the spool does not have on record, too.
         :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
         a key.
         """
@@ -10793,26 +11374,92 @@ class SpoolsResource:
             idempotency_key=idempotency_key or _core.new_key(),
         )
 
+    def refill(
+        self,
+        id: str,
+        *,
+        net_weight_grams: DecimalInput | None = None,
+        remaining_weight_grams: DecimalInput | None = None,
+        spool_weight_grams: DecimalInput | None = None,
+        purchase_price: DecimalInput | None = None,
+        purchase_date: _dt.date | None = None,
+        supplier: str | None = None,
+        lot_number: str | None = None,
+        reason: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> Spool:
+        """Refill a spool.
+
+        Closes the contents of a spool and begins new ones. The spool keeps its id, its number, its place and its
+        filament; an archived one leaves the archive.
+
+        The usage ledger gets an entry of the kind `discarded`, with what was left of the old contents, which
+        `reportUsage` counts in `lost_grams`, and one of the kind `refilled`, with the new ones. Neither is
+        reversed (`USAGE_NOT_REVERSIBLE`). If the rest stays on the spool, add it to `remaining_weight_grams`.
+
+        `net_weight_grams`, `spool_weight_grams`, `purchase_price` and `supplier` are as before by default,
+        `purchase_date` and `lot_number` null, and `remaining_weight_grams` is `net_weight_grams`. What was used of
+        the old contents keeps their price in all reports; materials of runs that have not started, and whose price
+        is that of the old contents, get the new price.
+
+        Requires the role `operator` or `admin`.
+
+        :param id: The id of the spool, a UUID.
+        :param net_weight_grams: Grams of filament when the spool is full; by default as before.
+        :param remaining_weight_grams: Grams on the spool after the refill; by default net_weight_grams.
+        :param spool_weight_grams: Grams of the empty spool; by default as before.
+        :param purchase_price: Price of the new contents, for net_weight_grams; by default as before, and null if
+        it is unknown.
+        :param purchase_date: When the new contents were bought.
+        :param supplier: Where they were bought; by default as before.
+        :param lot_number: The vendor's lot of the new contents.
+        :param reason: Why, for the usage ledger.
+        :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
+        a key.
+        """
+        return self._client._call(
+            "POST",
+            f"/spools/{_core.segment(id)}/refill",
+            _Spool,
+            body={
+                "net_weight_grams": UNSET if net_weight_grams is None else net_weight_grams,
+                "remaining_weight_grams": UNSET if remaining_weight_grams is None else remaining_weight_grams,
+                "spool_weight_grams": UNSET if spool_weight_grams is None else spool_weight_grams,
+                "purchase_price": UNSET if purchase_price is None else purchase_price,
+                "purchase_date": UNSET if purchase_date is None else purchase_date,
+                "supplier": UNSET if supplier is None else supplier,
+                "lot_number": UNSET if lot_number is None else lot_number,
+                "reason": UNSET if reason is None else reason,
+            },
+            idempotency_key=idempotency_key or _core.new_key(),
+        )
+
     def measure(
         self,
         id: str,
         *,
         gross_grams: DecimalInput,
         confirmed: bool | None = None,
+        full: bool | None = None,
         idempotency_key: str | None = None,
     ) -> Spool:
         """Weigh a spool.
 
         Sets the remaining weight to `gross_grams`, the weight of the spool with its filament on a scale, without
         `spool_weight_grams`, and at least 0. The ledger entry has the kind `measured`. Returns `VALIDATION_ERROR`
-        if the spool has no `spool_weight_grams`, or if the weight is hardly possible: less than half of the empty
-        spool, or filament of more than one and a half full spools. `confirmed` records such a weight.
+        if the spool has no `spool_weight_grams`, or if the weight is hardly possible: less than the empty spool,
+        or filament of more than one and a half full spools. `confirmed` records such a weight.
+
+        For a spool without `spool_weight_grams` that is full and new, the message has the difference to
+        `net_weight_grams`. With `full`, that is its `spool_weight_grams`, and the spool is full.
 
         Requires the role `operator` or `admin`.
 
         :param id: The id of the spool, a UUID.
         :param gross_grams: Weight of the spool with its filament in grams.
         :param confirmed: Whether to record a weight that the spool hardly can have.
+        :param full: Whether the spool is full and new: sets `spool_weight_grams`, which must be unknown, to the
+        difference to `net_weight_grams`.
         :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
         a key.
         """
@@ -10823,6 +11470,7 @@ class SpoolsResource:
             body={
                 "gross_grams": gross_grams,
                 "confirmed": UNSET if confirmed is None else confirmed,
+                "full": UNSET if full is None else full,
             },
             idempotency_key=idempotency_key or _core.new_key(),
         )
@@ -10855,8 +11503,8 @@ class SpoolsResource:
         Cannot be combined with `skip`.
         :param kind: Only entries of one of these kinds, separated by commas.
         :param created_from: Only entries created at this time or later: a timestamp, or a date, which begins at
-        midnight in the tenant's time zone.
-        :param created_to: Only entries created before this time.
+        midnight in the tenant's time zone. For example `2024-01-15T00:00:00Z`.
+        :param created_to: Only entries created before this time. For example `2024-02-15T00:00:00Z`.
         """
         return self._client._call(
             "GET",
@@ -10894,8 +11542,8 @@ class SpoolsResource:
         :param sort_order: Ascending or descending.
         :param kind: Only entries of one of these kinds, separated by commas.
         :param created_from: Only entries created at this time or later: a timestamp, or a date, which begins at
-        midnight in the tenant's time zone.
-        :param created_to: Only entries created before this time.
+        midnight in the tenant's time zone. For example `2024-01-15T00:00:00Z`.
+        :param created_to: Only entries created before this time. For example `2024-02-15T00:00:00Z`.
         """
         return _core.cursor_pages(self._client, f"/spools/{_core.segment(id)}/usage", _UsageList,
             query={
@@ -10927,6 +11575,11 @@ class SpoolsResource:
         reversed (`USAGE_NOT_REVERSIBLE`): to take a reversal back, record the change again. What a production run
         has used is corrected through the run (`USAGE_OF_RUN`); this includes use outside of the run that it
         counts.
+
+        If a spool was weighed after the entry, or its remaining weight was edited, it keeps its weight
+        (`WEIGHED_SINCE`): one more entry, with the kind and the day of the weighing, balances the grams. Its
+        `balances_id` names the entry that it balances, and its `weighing_id` the weighing. To reverse the weighing
+        also takes back what is balanced at it.
 
         `warnings` has `OVER_NET_WEIGHT` if the spool has more than its `net_weight_grams` then. It has
         `FILAMENT_SHORTFALL` if the spool has less than the entry takes: the spool is empty then, and the entry
@@ -10979,6 +11632,11 @@ class SpoolsResource:
         reversed (`USAGE_NOT_REVERSIBLE`): to take a reversal back, record the change again. What a production run
         has used is corrected through the run (`USAGE_OF_RUN`); this includes use outside of the run that it
         counts.
+
+        If a spool was weighed after the entry, or its remaining weight was edited, it keeps its weight
+        (`WEIGHED_SINCE`): one more entry, with the kind and the day of the weighing, balances the grams. Its
+        `balances_id` names the entry that it balances, and its `weighing_id` the weighing. To reverse the weighing
+        also takes back what is balanced at it.
 
         `warnings` has `OVER_NET_WEIGHT` if the spool has more than its `net_weight_grams` then. It has
         `FILAMENT_SHORTFALL` if the spool has less than the entry takes: the spool is empty then, and the entry
@@ -11033,7 +11691,7 @@ class SpoolsResource:
         ignored. With `update`, a row changes the spool that its `id` or `number` names as a `PATCH` does: only the
         columns of the file change, and an empty cell is null. A row that names no spool is skipped. With `upsert`,
         such a row is a new spool, and so is one whose `id` or `number` is unknown. The `id` decides: if no `id` of
-        the file is known, the numbers count if the spools with them are all of the material, colour, brand and net
+        the file is known, the numbers count if the spools with them are all of the material, color, brand and net
         weight of their rows. A row that already has the values of its spool changes nothing. A changed
         `remaining_weight_grams` is an entry of the usage ledger; leave the column out to change other fields while
         the spools are in use.
@@ -11043,29 +11701,32 @@ class SpoolsResource:
 
         A column can also be one of these, from which the import makes fields of new spools: `quantity`, the number
         of equal spools of the row; `remaining_percent`, `used_weight_grams` or `gross_weight_grams` (with the
-        empty spool), which give the `remaining_weight_grams`; `price_per_kg` or `total_price` (of all spools of
-        the row), which give the `purchase_price`; `filament_name`, such as "Prusament PLA Galaxy Black", which has
-        the brand, material and colour if no other column has them; and `extra.KEY`, a custom field.
+        empty spool), which give the `remaining_weight_grams`; `full_weight_grams` (of a new spool, with the empty
+        one), which gives the weight that is missing; `state` and `used_up`, which say that nothing is left;
+        `filler`, such as carbon fiber, which is a part of the material; `price_per_kg` or `total_price` (of all
+        spools of the row), which give the `purchase_price`; `filament_name`, such as "Prusament PLA Galaxy Black",
+        which has the brand, material and color if no other column has them; and `extra.KEY`, a custom field.
 
         Columns may be separated by commas, semicolons, tabs or vertical bars, and the names of columns and the
-        material types may have any case. The whole file shows how its numbers and dates are to be read: a cell
-        such as `1.750` is 1750 in a file with decimal commas, which are also assumed with semicolons between the
+        material types may have any case. The whole file determines how its numbers and dates are read: a cell such
+        as `1.750` is 1750 in a file with decimal commas, which are also assumed with semicolons between the
         columns, and 1.75 in one with decimal points; `01/02/2024` follows dates such as `31/01/2024`. What can be
         read in two ways is invalid, and the message names both; `decimal` and `date_order` decide it. An amount
         may have the currency of the farm, a weight its unit, and booleans the words of spreadsheets in other
         languages.
 
-        A file need not have the names of the API: columns of people's own lists are recognised by their names in
-        ten languages and by their values, and `mapping` says what they are otherwise. Rows above the titles are
-        left out, and the file may be in UTF-8, in UTF-16, or in a code page of Windows. `changes` names what is
-        not read as it stands, such as `PLA+`, which is `PLA` with the name `PLA+`. The check of the import answers
-        with suggestions and with all problems, and not with a `422`.
+        A file need not have the names of the API: columns of people's own lists are recognized by their names in
+        ten languages and by their values, and `mapping` names the fields of other columns. Rows above the titles
+        are left out, and the file may be in UTF-8, in UTF-16, or in a code page of Windows. `changes` lists what
+        is not read as it stands, such as `PLA+`, which is `PLA` with the name `PLA+`. The check of the import
+        answers with suggestions and with all problems, and not with a `422`.
 
         With `dry_run`, the request is checked and answered as without it, but nothing changes; new resources then
         have no `id`.
 
         The `errors` of a `422` name the first 50 invalid rows by their lines, such as `line 3`. A request can have
-        1 MiB and 10000 rows.
+        1 MiB, 10000 rows and 200 columns. A cell can be as long as its field, and a number or a date 100 bytes
+        long with all that is around it.
 
         Requires the role `operator` or `admin`.
 
@@ -11122,16 +11783,18 @@ class SpoolsResource:
 
         Reads a file as the import with the same parameters does, and changes nothing. It suggests what the columns
         are (`columns`) and values for required fields that the file does not have (`defaults`): the import with
-        these as `mapping` and `defaults` has the same result. A column is what the `mapping` of the farm's last
-        import of this kind has said of it, or else what its name and values say. With one of these parameters, the
-        check uses it in place of its suggestions. The counts are those of the import of the valid rows;
-        `invalid_rows` and `errors` have the others.
+        these as `mapping` and `defaults` has the same result. The field of a column is the one in the `mapping` of
+        the farm's last import of this kind, or else the one that its name and values suggest. If the request has
+        one of these parameters, the check uses it instead of its suggestions. The counts are those of the import
+        of the valid rows; `invalid_rows` and `errors` have the others.
 
         A column can also be one of these, from which the import makes fields of new spools: `quantity`, the number
         of equal spools of the row; `remaining_percent`, `used_weight_grams` or `gross_weight_grams` (with the
-        empty spool), which give the `remaining_weight_grams`; `price_per_kg` or `total_price` (of all spools of
-        the row), which give the `purchase_price`; `filament_name`, such as "Prusament PLA Galaxy Black", which has
-        the brand, material and colour if no other column has them; and `extra.KEY`, a custom field.
+        empty spool), which give the `remaining_weight_grams`; `full_weight_grams` (of a new spool, with the empty
+        one), which gives the weight that is missing; `state` and `used_up`, which say that nothing is left;
+        `filler`, such as carbon fiber, which is a part of the material; `price_per_kg` or `total_price` (of all
+        spools of the row), which give the `purchase_price`; `filament_name`, such as "Prusament PLA Galaxy Black",
+        which has the brand, material and color if no other column has them; and `extra.KEY`, a custom field.
 
         Requires the role `operator` or `admin`.
 
@@ -11383,6 +12046,79 @@ class ReportsResource:
     def __init__(self, client: _core.BaseClient) -> None:
         self._client = client
 
+    def filament(
+        self,
+        *,
+        group_by: FilamentGroup | None = None,
+        to: _dt.date | None = None,
+    ) -> FilamentReport:
+        """Report the filament in stock and its value.
+
+        Returns the filament that was on spools at the end of the day `to`, by default now, with what it cost: the
+        remaining grams of each spool at the price of the contents that it had then. For the stock at the end of a
+        month, `to` is its last day. Entries of the ledger that are made later do not change the report of a past
+        day, but an edit of the price of the same contents does.
+
+        `filament_value` is that of the filament with a price, and null if none has one; `unpriced_grams` are the
+        others. Archived spools count, and `archived_value` is their part of the value. Removed spools do not, from
+        the day of their removal on: what is left on them is a loss in `reportUsage`. A restored spool counts again
+        on all days.
+
+        `group_by` is `material` or `color` (a material and a color). The groups with the largest value come first.
+        A report has at most 1,000 groups; the other fields are totals of all `groups`, and the groups add up to
+        them exactly.
+
+        :param group_by: What the rows have in common.
+        :param to: The day at whose end the filament was in stock; by default now. For example `2024-01-31`.
+        """
+        return self._client._call(
+            "GET",
+            "/reports/filament",
+            _FilamentReport,
+            query={
+                "group_by": group_by,
+                "to": to,
+            },
+        )
+
+    def printers(
+        self,
+        *,
+        from_: _dt.date | None = None,
+        to: _dt.date | None = None,
+    ) -> PrinterReport:
+        """Report what printers did.
+
+        Adds up the runs that `completeProductionRun`, `failProductionRun` and `cancelProductionRun` ended, by the
+        day of their `completed_at`, also runs that were removed since, for each printer: their
+        `actual_total_filament_grams`, their `cost`, as far as they are known, and their pieces. `hours` are the
+        `actual_print_time_hours` of runs, on the days on which they passed, backwards from the end of the run: a
+        run of 60 hours has at most 24 on its last day, and the report of a month has the hours in this month, also
+        of runs that ended after it. `utilisation_percent` is `hours` in percent of the hours of the period that
+        have passed. `cost_per_hour` is the cost of the runs that ended in the period, divided by all their hours.
+
+        `runs_without_hours` counts runs whose hours are unknown, except cancelled runs that never started. `rate`
+        is `failed_runs` / (`failed_runs` + `completed_runs`), and `piece_rate` that of the pieces, as in
+        `reportWaste`. Printers have their current names. Printers without runs in the period have 0 hours; retired
+        and removed printers are then left out. Runs without a `printer_id` count for their `printer_name`, and
+        runs with neither for a printer whose name is null.
+
+        Printers with the most hours come first. A report has at most 1,000 printers.
+
+        :param from_: The first day, in the time zone of the tenant; by default 29 days before to. For example
+        `2026-01-01`.
+        :param to: The last day, in the time zone of the tenant; today by default. For example `2026-01-31`.
+        """
+        return self._client._call(
+            "GET",
+            "/reports/printers",
+            _PrinterReport,
+            query={
+                "from": from_,
+                "to": to,
+            },
+        )
+
     def usage(
         self,
         *,
@@ -11394,28 +12130,38 @@ class ReportsResource:
         """Report the filament that was used.
 
         Adds up the usage ledger. `grams` are what was used: by deductions, by runs, and by reports of printers,
-        with what a spool was not thought to have. `wasted_grams` are those of them that runs wasted: what failed
+        with what a spool did not have on record. `wasted_grams` are those of them that runs wasted: what failed
         and cancelled runs used, and the share of the failed pieces of completed runs. `corrected_grams` are what
         weighing and edits of the remaining weight took away, less than 0 if they added more; they are not in
-        `grams`. What a run used counts on the day of its end (`completed_at`), once it has ended. `cost` is at the
-        current price of each spool; spools without a price add nothing to it, and 0 g cost 0.
+        `grams`. What a run used counts on the day of its end (`completed_at`), once it has ended.
 
-        `group_by=material` and `color` (a material and a colour) also return what remains in stock, the mean use
-        of the last 30 days, and how many days the stock lasts at that rate. `printer` is the printer of the run or
-        of the API key that reported the use, or else only a name: the `printer_name` of the run or that of the
-        key. `day`, `week` (from Monday) and `month` return the first day of each, oldest first; the other groups
-        have the largest first. A report has at most 1,000 groups; `grams` and `cost` are the totals of all
-        `groups`.
+        `cost` is at the price of the time of the use: what an ended run used costs what the run cost, and other
+        use has the price of the contents that the spool had then. A change of the price or the net weight of a
+        spool corrects what its present contents cost, since the spool was added or refilled (`refillSpool`), but
+        not what ended runs cost: a run that froze no price has no cost, until it is corrected. Use without a price
+        adds nothing to `cost`, and 0 g cost 0; `unpriced_grams` are the grams without a price.
+
+        `lost_grams` are filament that nobody used: what is left on removed spools, on the day of the removal, and
+        what spools still had when they were refilled, with its cost. They are not in `grams`. A restored spool
+        takes its loss back. Losses have no printer.
+
+        `group_by=material` and `color` (a material and a color) also return what remains in stock, the mean use of
+        the last 30 days, and how many days the stock lasts at that rate. `printer` is the printer of the run or of
+        the API key that reported the use, or else only a name: the `printer_name` of the run or that of the key.
+        `day`, `week` (from Monday) and `month` return the first day of each, oldest first; the other groups have
+        the largest first. A report has at most 1,000 groups; `grams` and `cost` are the totals of all `groups`.
 
         `printer_id` selects what one printer used, by any group; `days_left` is then at the rate of this printer.
 
-        The report reads a summary of past days, but with `printer_id` the ledger. A change of a spool's material,
-        colour or price changes their costs and groups within about an hour.
+        All groups of a report add up to its totals exactly. The report reads a summary of past days, but with
+        `printer_id` the ledger. A change of a spool's material, color or price changes their costs and groups
+        within about an hour.
 
         :param group_by: What the rows of the report have in common.
         :param printer_id: Only what this printer used.
-        :param from_: The first day, in the time zone of the tenant; by default 29 days before to.
-        :param to: The last day, in the time zone of the tenant; today by default.
+        :param from_: The first day, in the time zone of the tenant; by default 29 days before to. For example
+        `2026-01-01`.
+        :param to: The last day, in the time zone of the tenant; today by default. For example `2026-01-31`.
         """
         return self._client._call(
             "GET",
@@ -11441,16 +12187,17 @@ class ReportsResource:
         """Export the usage ledger.
 
         Returns what the filters select, in a file in UTF-8. A list and its export have the same filters.
-        `format=jsonl` is a JSON object per line, as the GET of the resource returns it. `format=csv` (separated by
-        commas) has a row for each entry of the usage ledgers of all spools, also of removed ones, by `counted_at`,
-        the oldest first: the time by which reports count it.
+        `format=jsonl` has one JSON object per line, as returned by the GET of the resource. `format=csv`
+        (separated by commas) has a row for each entry of the usage ledgers of all spools, also of removed ones, by
+        `counted_at`, the oldest first: the time by which reports count it.
 
         With `from` or `to`, the file has the entries of the days that `reportUsage` covers with the same
         parameters, and without both those of all days.
 
         :param format: csv, or jsonl for one JSON object per line, as the GET of the resource returns it.
-        :param from_: The first day, in the time zone of the tenant; by default 29 days before to.
-        :param to: The last day, in the time zone of the tenant; today by default.
+        :param from_: The first day, in the time zone of the tenant; by default 29 days before to. For example
+        `2026-01-01`.
+        :param to: The last day, in the time zone of the tenant; today by default. For example `2026-01-31`.
         :param kind: Only entries of one of these kinds, separated by commas.
         :param printer_id: Only entries of this printer.
         """
@@ -11467,38 +12214,6 @@ class ReportsResource:
             },
         )
 
-    def printers(
-        self,
-        *,
-        from_: _dt.date | None = None,
-        to: _dt.date | None = None,
-    ) -> PrinterReport:
-        """Report what printers did.
-
-        Adds up the runs that `completeProductionRun`, `failProductionRun` and `cancelProductionRun` ended, by the
-        day of their `completed_at`, also runs that were removed since, for each printer: their
-        `actual_print_time_hours`, `actual_total_filament_grams` and `cost`, as far as they are known.
-        `runs_without_hours` are those whose hours are unknown, except for cancelled ones that did not start.
-        `utilisation_percent` is `hours` of the hours of the period that have passed; a run counts on the day of
-        its end with all its hours. `rate` is `failed_runs` / (`failed_runs` + `completed_runs`). Printers without
-        runs in the period have 0 hours, unless they are retired or removed. Runs without a `printer_id` count for
-        their `printer_name`, and those without either for a printer whose name is null.
-
-        Printers with the most hours come first. A report has at most 1,000 printers.
-
-        :param from_: The first day, in the time zone of the tenant; by default 29 days before to.
-        :param to: The last day, in the time zone of the tenant; today by default.
-        """
-        return self._client._call(
-            "GET",
-            "/reports/printers",
-            _PrinterReport,
-            query={
-                "from": from_,
-                "to": to,
-            },
-        )
-
     def waste(
         self,
         *,
@@ -11509,24 +12224,33 @@ class ReportsResource:
     ) -> WasteReport:
         """Report the filament that was wasted.
 
-        Adds up what failed and cancelled runs used, and the share of the failed pieces of completed runs, by the
-        day of their end (`completed_at`), also of runs that were removed since. `cost` is at the prices of the
-        runs' materials; materials without a price add nothing to it, and 0 g cost 0. `runs` failed, were
-        cancelled, or have failed pieces. `rate` is `failed_runs` / (`failed_runs` + `completed_runs`); cancelled
-        runs, and runs that an update alone set to a status, do not count for it.
+        Adds up the filament that failed and cancelled runs used, and the share of the failed pieces of completed
+        runs, by the day of their end (`completed_at`). Runs that were removed since also count. `cost` is at the
+        prices of the runs' materials, which the runs froze at their end; materials without a price add nothing to
+        it, and 0 g cost 0. `unpriced_grams` are the grams without a price. `runs` failed, were cancelled, or have
+        failed pieces. `rate` is `failed_runs` / (`failed_runs` + `completed_runs`); cancelled runs, and runs that
+        an update alone set to a status, do not count for it. `piece_rate` is `failed_pieces` / (`failed_pieces` +
+        `pieces`), where `pieces` are good pieces. A completed run has the numbers that were counted; all pieces of
+        a failed run count as failed.
 
-        `group_by=reason` has the rate of each reason among all runs. The reason is that of the run, or of the
-        item; failed pieces of a completed run have the reason of their item, or else that of the run. A run of
-        several reasons, materials or products is in the group of each: products share the waste in proportion to
-        their `estimated_total_cost`, or `estimated_material_cost` if that is more, or to their quantities if no
-        item has one. A group whose field is null has the runs without a reason, printer, material or product. The
-        groups with the most grams come first. A report has at most 1,000 groups; the other fields are totals of
-        all runs.
+        `purge_grams` are the `actual_purge_grams` of all these runs, and `purge_cost` is their cost. The use of a
+        run includes its purge, so this is another view of the same filament: do not add it to `grams`, which
+        includes the purge of failed runs.
+
+        `group_by=reason` has the rates of each reason among all runs and pieces. The reason is that of the run, or
+        of the item; failed pieces of a completed run have the reason of their item, or else that of the run. A run
+        of several reasons, materials or products is in the group of each: products share the waste in proportion
+        to their `estimated_total_cost`, or `estimated_material_cost` if that is more, or to their quantities if no
+        item has one. The shares add up exactly. A group whose field is null has the runs without a reason,
+        printer, material or product. A printer has its current name; runs without a `printer_id` count for their
+        `printer_name`. The groups with the most grams come first. A report has at most 1,000 groups; the other
+        fields are totals of all runs.
 
         :param group_by: What the rows of the report have in common.
         :param printer_id: Only runs of this printer.
-        :param from_: The first day, in the time zone of the tenant; by default 29 days before to.
-        :param to: The last day, in the time zone of the tenant; today by default.
+        :param from_: The first day, in the time zone of the tenant; by default 29 days before to. For example
+        `2026-01-01`.
+        :param to: The last day, in the time zone of the tenant; today by default. For example `2026-01-31`.
         """
         return self._client._call(
             "GET",
@@ -11537,6 +12261,36 @@ class ReportsResource:
                 "printer_id": printer_id,
                 "from": from_,
                 "to": to,
+            },
+        )
+
+    def lot(
+        self,
+        *,
+        lot_number: str | None = None,
+    ) -> LotReport:
+        """Report where a lot of filament went.
+
+        Returns the spools that have filament of the lot, or had it before a refill, also removed ones, and a row
+        for each item of each run that used it. Runs that have not deducted their filament are there as well: they
+        print from such a spool, or will.
+
+        A row names the order that its pieces were printed for. The ledger does not tell the other pieces of a
+        product apart. Rows without a run are the items of orders that may have got such pieces: those that got
+        pieces of the product, or of a kit of it, since the first of the runs.
+
+        `grams` is the lot's part of what the run used. The newest runs come first. A report has at most 1,000
+        spools and 1,000 of all `groups` rows. The lists of runs, orders and entries of pieces have the filter
+        `lot_number`, also as files. That of the list of spools finds what spools contain now.
+
+        :param lot_number: The lot: the whole text, ignoring case. Without it, the report is empty.
+        """
+        return self._client._call(
+            "GET",
+            "/reports/lot",
+            _LotReport,
+            query={
+                "lot_number": lot_number,
             },
         )
 
@@ -11551,30 +12305,33 @@ class ReportsResource:
 
         Adds up what the runs cost that `completeProductionRun`, `failProductionRun` and `cancelProductionRun`
         ended, by the day of their `completed_at`, also of runs that were removed since, and the revenue of their
-        good pieces. A good piece of a completed run has the `unit_price` of the order's item that it was printed
-        for, unless the order has as many pieces already, is cancelled, or was removed while it was open, or the
-        item was withdrawn. Other pieces have no revenue: they are in stock.
+        good pieces, without tax and in the currency of the farm. A good piece of a completed run has its part of
+        the price of the order's item that it was printed for, unless the order has as many pieces already, is
+        cancelled, or was removed while it was open, or the item was withdrawn. Other pieces have no revenue: they
+        are in stock.
 
         The part `stock` is the difference that the stock of pieces makes. It is negative for a run that brings
         pieces into stock, so that only the pieces that its orders keep are in its `cost`. Pieces that an order
         took from stock have their revenue and their cost on the day of the last delivery. Pieces that were
         scrapped, or are missing at a count, are a cost of that day; those that a count finds lower it. So are
-        parts that were assembled to a kit whose cost is unknown because of other parts. So each amount that was
-        spent is in the report once, or in the value of the stock that `reportPieces` returns; what was printed for
-        an open order is in both until it is delivered. Pieces in stock whose cost is not known completely stay in
-        the cost of their run.
+        parts that were assembled to a kit whose cost is unknown because of other parts. `losses` adds these up by
+        their cause. So each amount that was spent is in the report once, or in the value of the stock that
+        `reportPieces` returns; `waiting_cost` is what pieces cost that were printed for open orders and wait in
+        stock, and is in both. Pieces in stock whose cost is not known completely stay in the cost of their run.
 
         The items of a run share its cost as `getOrder` says. A group whose field is null has what has no product,
-        order, customer or printer. `month` returns the first day of each, oldest first; the other groups have the
-        largest revenue first. `pieces` are good ones of the runs.
+        order, customer or printer; a printer has its current name. `month` returns the first day of each, oldest
+        first; the other groups have the largest revenue first. `pieces` are good ones of the runs.
 
         Each amount is the sum of what is known, and null if nothing is. `unknown_parts` names the parts that are
-        unknown for some run or pieces, and revenue if an item of an order has no price. A report has at most 1,000
-        groups; the other fields are totals of all runs.
+        unknown for some run or pieces, revenue if an item of an order has no price, and currency if its order is
+        in another one without an `exchange_rate`. A report has at most 1,000 groups; the other fields are totals
+        of all runs.
 
         :param group_by: What the groups have in common.
-        :param from_: The first day, in the time zone of the tenant; by default 29 days before to.
-        :param to: The last day, in the time zone of the tenant; today by default.
+        :param from_: The first day, in the time zone of the tenant; by default 29 days before to. For example
+        `2026-01-01`.
+        :param to: The last day, in the time zone of the tenant; today by default. For example `2026-01-31`.
         """
         return self._client._call(
             "GET",
@@ -11603,7 +12360,8 @@ class ReportsResource:
         are the others. The products with the largest value come first, also removed ones. A report has at most
         1,000 products; the other fields are totals of all `groups`.
 
-        :param to: The day at whose end the pieces were in stock, in the tenant's time zone; now by default.
+        :param to: The day at whose end the pieces were in stock, in the tenant's time zone; now by default. For
+        example `2024-01-31`.
         """
         return self._client._call(
             "GET",
@@ -11657,8 +12415,8 @@ class PrintersResource:
         :param status: Only printers in one of these states, separated by commas.
         :param spool_id: Only the printer into which this spool is loaded.
         :param created_from: Only printers created at this time or later: a timestamp, or a date, which begins at
-        midnight in the tenant's time zone.
-        :param created_to: Only printers created before this time.
+        midnight in the tenant's time zone. For example `2024-01-15T00:00:00Z`.
+        :param created_to: Only printers created before this time. For example `2024-02-15T00:00:00Z`.
         :param search: Only printers in which every word of this text occurs: in name, model, location, notes or,
         for a number such as 7 or #7, as the number. Ignores case and accents; no wildcards.
         :param id: Only the item with this id.
@@ -11713,8 +12471,8 @@ class PrintersResource:
         :param status: Only printers in one of these states, separated by commas.
         :param spool_id: Only the printer into which this spool is loaded.
         :param created_from: Only printers created at this time or later: a timestamp, or a date, which begins at
-        midnight in the tenant's time zone.
-        :param created_to: Only printers created before this time.
+        midnight in the tenant's time zone. For example `2024-01-15T00:00:00Z`.
+        :param created_to: Only printers created before this time. For example `2024-02-15T00:00:00Z`.
         :param search: Only printers in which every word of this text occurs: in name, model, location, notes or,
         for a number such as 7 or #7, as the number. Ignores case and accents; no wildcards.
         :param id: Only the item with this id.
@@ -11763,8 +12521,8 @@ class PrintersResource:
         :param model: Manufacturer and model.
         :param location: Where the printer is.
         :param notes: Free text.
-        :param nozzle_mm: Diameter of the nozzle in millimetres.
-        :param diameter_mm: Diameter of the filament that it prints, in millimetres; 1.75 by default. One of 1.75,
+        :param nozzle_mm: Diameter of the nozzle in millimeters.
+        :param diameter_mm: Diameter of the filament that it prints, in millimeters; 1.75 by default. One of 1.75,
         2.85.
         :param slots: Number of spools that can be loaded; 1 by default.
         :param materials: The types of filament that it prints; an empty list: all.
@@ -11813,8 +12571,8 @@ class PrintersResource:
         """Export printers.
 
         Returns what the filters select, in a file in UTF-8. A list and its export have the same filters.
-        `format=jsonl` is a JSON object per line, as the GET of the resource returns it. `format=csv` (separated by
-        commas) has a row for each printer, oldest first, without the spools that are loaded.
+        `format=jsonl` has one JSON object per line, as returned by the GET of the resource. `format=csv`
+        (separated by commas) has a row for each printer, oldest first, without the spools that are loaded.
 
         :param format: csv, or jsonl for one JSON object per line, as the GET of the resource returns it.
         :param number: Only the printer with this number.
@@ -11822,8 +12580,8 @@ class PrintersResource:
         :param status: Only printers in one of these states, separated by commas.
         :param spool_id: Only the printer into which this spool is loaded.
         :param created_from: Only printers created at this time or later: a timestamp, or a date, which begins at
-        midnight in the tenant's time zone.
-        :param created_to: Only printers created before this time.
+        midnight in the tenant's time zone. For example `2024-01-15T00:00:00Z`.
+        :param created_to: Only printers created before this time. For example `2024-02-15T00:00:00Z`.
         :param search: Only printers in which every word of this text occurs: in name, model, location, notes or,
         for a number such as 7 or #7, as the number. Ignores case and accents; no wildcards.
         :param id: Only the item with this id.
@@ -11893,8 +12651,8 @@ class PrintersResource:
         :param model: Manufacturer and model.
         :param location: Where the printer is.
         :param notes: Free text.
-        :param nozzle_mm: Diameter of the nozzle in millimetres.
-        :param diameter_mm: Diameter of the filament that it prints, in millimetres; 1.75 by default. One of 1.75,
+        :param nozzle_mm: Diameter of the nozzle in millimeters.
+        :param diameter_mm: Diameter of the filament that it prints, in millimeters; 1.75 by default. One of 1.75,
         2.85.
         :param slots: Number of spools that can be loaded; 1 by default.
         :param materials: The types of filament that it prints; an empty list: all.
@@ -11960,7 +12718,7 @@ class PrintersResource:
     ) -> Printer:
         """Restore a removed printer.
 
-        Shows a printer again that was hidden when it was removed, with empty slots. It cannot be restored while
+        Restores a printer that was hidden when it was removed, with empty slots. It cannot be restored while
         another printer has its name (`DUPLICATE_PRINTER`). For a printer that is not hidden, the operation changes
         nothing and returns the printer.
 
@@ -12011,12 +12769,12 @@ class PrintersResource:
     ) -> Printer:
         """Load a spool into a slot, or unload the slot.
 
-        Names the spool by `spool_id` or `spool_number`; `null` unloads the slot. A spool is in one slot of one
-        printer at most: it is unloaded from where it was, and so is the spool that was in the slot.
+        Names the spool by `spool_id` or `spool_number`; `null` unloads the slot. A spool is in at most one slot:
+        it is unloaded from its previous slot, and the spool that was in the new slot is unloaded.
 
-        The `location` of a loaded spool is the name of the printer. When the spool is unloaded, it gets the
-        location back that it had before, unless someone has changed it meanwhile. A request that loads what is
-        loaded changes nothing.
+        The `location` of a loaded spool is the name of the printer. When the spool is unloaded, its previous
+        location returns, unless someone has changed the location in the meantime. A request that loads the spool
+        that is already in the slot changes nothing.
 
         Requires the role `operator` or `admin`.
 
@@ -12069,7 +12827,7 @@ class ProductsResource:
         """List products.
 
         All filters but `search` use an index. `search` and a `sort_by` without an index read all matching
-        products. A list has no plates, unless the request has `plates`, `plate_of` or `id`.
+        products. A list leaves out plates unless the request has `plates`, `plate_of` or `id`.
 
         :param skip: Items to skip.
         :param limit: Maximum page size.
@@ -12087,8 +12845,8 @@ class ProductsResource:
         :param plates: Whether plates of products are in the list, too; by default, an export has them and a list
         does not.
         :param created_from: Only products created at this time or later: a timestamp, or a date, which begins at
-        midnight in the tenant's time zone.
-        :param created_to: Only products created before this time.
+        midnight in the tenant's time zone. For example `2024-01-15T00:00:00Z`.
+        :param created_to: Only products created before this time. For example `2024-02-15T00:00:00Z`.
         :param search: Only products in which every word of this text occurs: in name, SKU, category or
         description. Ignores case and accents; no wildcards.
         :param id: Only the item with this id.
@@ -12156,8 +12914,8 @@ class ProductsResource:
         :param plates: Whether plates of products are in the list, too; by default, an export has them and a list
         does not.
         :param created_from: Only products created at this time or later: a timestamp, or a date, which begins at
-        midnight in the tenant's time zone.
-        :param created_to: Only products created before this time.
+        midnight in the tenant's time zone. For example `2024-01-15T00:00:00Z`.
+        :param created_to: Only products created before this time. For example `2024-02-15T00:00:00Z`.
         :param search: Only products in which every word of this text occurs: in name, SKU, category or
         description. Ignores case and accents; no wildcards.
         :param id: Only the item with this id.
@@ -12214,10 +12972,11 @@ class ProductsResource:
         as `components[1].sku`. The costs are computed from the current spool prices. A `sku` that is not empty
         must be unique.
 
-        `plates` are the plates of a product that is printed on several, all or nothing: errors name the place,
-        such as `plates[1].materials[0].color`. Each plate is a product of its own, a component of the product, and
-        has the print time and the filament of one piece, as every product. The product then has no print time,
-        `pieces_per_plate` and required materials of its own. `docs/pieces.md` has the rules.
+        `plates` are the plates of a product that is printed on several plates. The request sets all of them or
+        none; errors name the field, such as `plates[1].materials[0].color`. Each plate is a product of its own and
+        a component of the product; like every product, it has the print time and the filament of one piece. A
+        product with plates has no print time, `pieces_per_plate` or required materials of its own.
+        `docs/pieces.md` has the rules.
 
         Requires the role `operator` or `admin`.
 
@@ -12228,7 +12987,7 @@ class ProductsResource:
         :param estimated_print_time_minutes: Estimated print time of one piece in minutes.
         :param labour_minutes: Work for one piece in minutes, without its components.
         :param pieces_per_plate: Pieces that one plate can hold; null counts as 1.
-        :param selling_price: Price of one piece for customers.
+        :param selling_price: Price of one piece for customers; with tax if prices_include_tax of the settings.
         :param notes: Free text, such as print settings.
         :param materials: Filament that one piece needs, oldest entry first.
         :param components: Products that one piece contains, with the plates, oldest entry first.
@@ -12295,9 +13054,9 @@ class ProductsResource:
         """Export products.
 
         Returns what the filters select, in a file in UTF-8. A list and its export have the same filters.
-        `format=jsonl` is a JSON object per line, as the GET of the resource returns it. `format=csv` (separated by
-        commas) has a row for each material and each component of a product, with the fields of the product
-        repeated, and a row for a product without either. Products are in the order of their creation.
+        `format=jsonl` has one JSON object per line, as returned by the GET of the resource. `format=csv`
+        (separated by commas) has a row for each material and each component of a product, with the fields of the
+        product repeated, and one row for a product that has neither. Products are in the order of their creation.
 
         :param format: csv, or jsonl for one JSON object per line, as the GET of the resource returns it.
         :param category: Only products in this category, ignoring case.
@@ -12310,8 +13069,8 @@ class ProductsResource:
         :param plates: Whether plates of products are in the list, too; by default, an export has them and a list
         does not.
         :param created_from: Only products created at this time or later: a timestamp, or a date, which begins at
-        midnight in the tenant's time zone.
-        :param created_to: Only products created before this time.
+        midnight in the tenant's time zone. For example `2024-01-15T00:00:00Z`.
+        :param created_to: Only products created before this time. For example `2024-02-15T00:00:00Z`.
         :param search: Only products in which every word of this text occurs: in name, SKU, category or
         description. Ignores case and accents; no wildcards.
         :param id: Only the item with this id.
@@ -12361,37 +13120,38 @@ class ProductsResource:
         an `id`, those with the same `sku`, and without both, those with the same `name`.
 
         With the `mode` `create`, each product is a new one and must satisfy the rules of `POST /api/v1/products`;
-        ids are ignored otherwise. With `update`, rows change the product that their `id`, or else their `sku`,
-        names: only the columns of the file change, and an empty cell is null. A row without both is skipped. With
-        `upsert`, a row without both is a new product, and so is one with an unknown `id` or, without it, an
-        unknown `sku`; a row with an unknown `id` and a known `sku` changes the product with the `sku`.
+        ids only group rows. With `update`, rows change the product with their `id` or, without an `id`, with their
+        `sku`: only the columns of the file change, and an empty cell sets null. A row with neither is skipped.
+        With `upsert`, a row with neither is a new product, and so is one with an unknown `id` or, without an `id`,
+        an unknown `sku`; a row with an unknown `id` and a known `sku` changes the product with the `sku`.
 
         A row names a material of its product by `materials.id` or, without it, by its filament, or else by type,
-        colour, name and diameter as far as the file has them; if the product has no such material, it is added.
+        color, name and diameter as far as the file has them; if the product has no such material, it is added.
         `materials.filament_number` can stand for `materials.filament_id`. A `materials.weight_grams` of 0 removes
         the material. Materials that the file does not name stay as they are, and so do components and plates:
         their columns are ignored, and a new product cannot have any. A new product is no plate, whatever its
         `plate_of` says.
 
         Columns may be separated by commas, semicolons, tabs or vertical bars, and the names of columns and the
-        material types may have any case. The whole file shows how its numbers and dates are to be read: a cell
-        such as `1.750` is 1750 in a file with decimal commas, which are also assumed with semicolons between the
+        material types may have any case. The whole file determines how its numbers and dates are read: a cell such
+        as `1.750` is 1750 in a file with decimal commas, which are also assumed with semicolons between the
         columns, and 1.75 in one with decimal points; `01/02/2024` follows dates such as `31/01/2024`. What can be
         read in two ways is invalid, and the message names both; `decimal` and `date_order` decide it. An amount
         may have the currency of the farm, a weight its unit, and booleans the words of spreadsheets in other
         languages.
 
-        A file need not have the names of the API: columns of people's own lists are recognised by their names in
-        ten languages and by their values, and `mapping` says what they are otherwise. Rows above the titles are
-        left out, and the file may be in UTF-8, in UTF-16, or in a code page of Windows. `changes` names what is
-        not read as it stands, such as `PLA+`, which is `PLA` with the name `PLA+`. The check of the import answers
-        with suggestions and with all problems, and not with a `422`.
+        A file need not have the names of the API: columns of people's own lists are recognized by their names in
+        ten languages and by their values, and `mapping` names the fields of other columns. Rows above the titles
+        are left out, and the file may be in UTF-8, in UTF-16, or in a code page of Windows. `changes` lists what
+        is not read as it stands, such as `PLA+`, which is `PLA` with the name `PLA+`. The check of the import
+        answers with suggestions and with all problems, and not with a `422`.
 
         With `dry_run`, the request is checked and answered as without it, but nothing changes; new resources then
         have no `id`.
 
         The `errors` of a `422` name the first 50 invalid rows by their lines, such as `line 3`. A request can have
-        1 MiB and 2000 rows.
+        1 MiB, 2000 rows and 200 columns. A cell can be as long as its field, and a number or a date 100 bytes long
+        with all that is around it.
 
         Requires the role `operator` or `admin`.
 
@@ -12448,10 +13208,10 @@ class ProductsResource:
 
         Reads a file as the import with the same parameters does, and changes nothing. It suggests what the columns
         are (`columns`) and values for required fields that the file does not have (`defaults`): the import with
-        these as `mapping` and `defaults` has the same result. A column is what the `mapping` of the farm's last
-        import of this kind has said of it, or else what its name and values say. With one of these parameters, the
-        check uses it in place of its suggestions. The counts are those of the import of the valid rows;
-        `invalid_rows` and `errors` have the others.
+        these as `mapping` and `defaults` has the same result. The field of a column is the one in the `mapping` of
+        the farm's last import of this kind, or else the one that its name and values suggest. If the request has
+        one of these parameters, the check uses it instead of its suggestions. The counts are those of the import
+        of the valid rows; `invalid_rows` and `errors` have the others.
 
         Requires the role `operator` or `admin`.
 
@@ -12535,14 +13295,15 @@ class ProductsResource:
         Materials and components have their own operations. This operation ignores `materials`, `components` and
         the costs.
 
-        `plates` are the plates of a product that is printed on several, all or nothing: errors name the place,
-        such as `plates[1].materials[0].color`. Each plate is a product of its own, a component of the product, and
-        has the print time and the filament of one piece, as every product. The product then has no print time,
-        `pieces_per_plate` and required materials of its own. `docs/pieces.md` has the rules.
+        `plates` are the plates of a product that is printed on several plates. The request sets all of them or
+        none; errors name the field, such as `plates[1].materials[0].color`. Each plate is a product of its own and
+        a component of the product; like every product, it has the print time and the filament of one piece. A
+        product with plates has no print time, `pieces_per_plate` or required materials of its own.
+        `docs/pieces.md` has the rules.
 
-        A plate with the `id` of one that the product has keeps what the request does not name; its `materials`, if
-        they are there, replace those of the plate. A plate without `id` is a new one. The product loses a plate
-        that is not in the list, which is then hidden.
+        A plate with the `id` of an existing plate keeps the fields that the request omits; its `materials`, if
+        present, replace those of the plate. A plate without `id` is a new one. A plate that is not in the list is
+        hidden and no longer belongs to the product.
 
         Requires the role `operator` or `admin`.
 
@@ -12554,7 +13315,7 @@ class ProductsResource:
         :param estimated_print_time_minutes: Estimated print time of one piece in minutes.
         :param labour_minutes: Work for one piece in minutes, without its components.
         :param pieces_per_plate: Pieces that one plate can hold; null counts as 1.
-        :param selling_price: Price of one piece for customers.
+        :param selling_price: Price of one piece for customers; with tax if prices_include_tax of the settings.
         :param notes: Free text, such as print settings.
         :param plates: The plates on which the product is printed, by their numbers; empty for a product that is
         printed on one plate or only assembled.
@@ -12628,7 +13389,7 @@ class ProductsResource:
     ) -> Product:
         """Get the product with a number.
 
-        Returns what `getProduct` does, for the number that is on the label of a box of pieces.
+        Returns the same as `getProduct` for the number on the label of a box of pieces.
 
         :param number: The number of the product.
         """
@@ -12646,12 +13407,12 @@ class ProductsResource:
     ) -> Product:
         """Restore a removed product.
 
-        Shows a product again that was removed, with its materials and components. Its costs are computed again
-        from the current spool prices. It cannot be restored while another product has its SKU (`DUPLICATE_SKU`),
-        or while one of its components is hidden (`COMPONENT_HIDDEN`). For a product that is not hidden, the
-        operation changes nothing and returns the product.
+        Restores a removed product with its materials and components. Its costs are computed again from the current
+        spool prices. It cannot be restored while another product has its SKU (`DUPLICATE_SKU`), or while one of
+        its components is hidden (`COMPONENT_HIDDEN`). For a product that is not hidden, the operation changes
+        nothing and returns the product.
 
-        A plate is then one of its product's plates again, with the next free number if another plate has its
+        A restored plate is again one of its product's plates, with the next free number if another plate has its
         number. Its product must not be hidden (`PRODUCT_HIDDEN`).
 
         Requires the role `operator` or `admin`.
@@ -12694,21 +13455,23 @@ class ProductsResource:
         Without `product_id`, a product is created. With it, the product's print time, pieces, filaments and facts
         become those of the file, and its name, SKU, prices and notes stay. Materials of the product that the file
         does not have are removed, unless they are optional. The picture is set if the product has none. Plates are
-        known by their number. A file with several plates is the whole product: plates that it does not have are
-        removed. One plate changes the product's plate with its number, or adds it, and leaves the others.
+        matched by number. A file with several plates describes the whole product: plates that it does not have are
+        removed. A file with one plate changes or adds the product's plate with that number, and leaves the others
+        as they are.
 
-        Each filament is matched to one that the farm has: equal material, and the colour by its hex value or its
-        name, or else the nearest colour. `match` says how, and `candidates` what else would do; `filaments`
-        chooses. A file that does not name a material needs a choice: with `dry_run`, a warning with the code
-        `MATERIAL_UNKNOWN` says so, and `action` is what happens after the choice; without `dry_run`, the response
-        is a 422.
+        Each filament is matched to one that the farm has: equal material, and the color by its hex value or its
+        name, or else the nearest color. `match` tells how, `candidates` lists the alternatives, and the parameter
+        `filaments` chooses. If the file does not name a material, a choice is required: with `dry_run`, the
+        response has a warning with the code `MATERIAL_UNKNOWN`, and `action` is what happens after the choice;
+        without `dry_run`, the response is a 422.
 
         Requires the role `operator` or `admin`.
 
         :param file: The bytes of the file.
-        :param filename: Name of the file. A new product is called after it, if the file has no title inside.
+        :param filename: Name of the file. A new product gets this name if the file contains no title. For example
+        `dragon.gcode`.
         :param product_id: The product to compare with and to update; without it, a new product is created.
-        :param dry_run: Whether to answer what would be done, and to change nothing.
+        :param dry_run: Whether to change nothing, and only to return what would be done.
         :param name: Name of the product, instead of that in the file.
         :param plate: Only this plate of a file with several; without it, they become the plates of the product.
         :param pieces: Pieces of the product that the file prints, instead of the number in the file.
@@ -12741,9 +13504,10 @@ class ProductsResource:
     ) -> None:
         """Set the picture of a product.
 
-        The body is a PNG or JPEG file of at most 5 MB and 20 million pixels. The service decodes a picture and
-        encodes it anew, with at most 512 pixels in width and height: nothing else of the file is kept, such as the
-        place where a photo was taken.
+        The body is a PNG or JPEG file of at most 5 MB and 20 million pixels, which needs at most 96 MiB to be
+        decoded: 20 million pixels with 8 bits of each color, or 13 million of a progressive JPEG file of a camera.
+        A JPEG file has at most 100 scans. The service decodes the picture and encodes it again, with a width and a
+        height of at most 512 pixels. It keeps nothing else of the file, such as the place where a photo was taken.
 
         Requires the role `operator` or `admin`.
 
@@ -12793,28 +13557,28 @@ class ProductsResource:
         Recomputes the costs of the product from the current spool prices, and the costs of all products that
         contain it, in the same transaction. `recalculateProduct` describes how prices are computed.
 
-        Spools are of the material if their `material_type`, `material_name`, `diameter_mm` and `color` are its
-        own, without regard to case. Without `material_name`, those without one or with that of their type; without
-        `diameter_mm`, those with the diameter of the farm's printers, or 1.75 mm if these differ. With
-        `filament_id` or `filament_number`, only spools of the filament are: the material has its type, name,
-        diameter and colour from the filament, and changes with it; other values in the request are a
-        `FILAMENT_FIELD`. A plan takes no other spools, and availability, reservations, stock levels and prices
-        count no others.
+        A spool matches the material if its `material_type`, `material_name`, `diameter_mm` and `color` are the
+        same, ignoring case. A material without `material_name` matches spools without a name or with the name of
+        their type; one without `diameter_mm` matches spools with the diameter of the farm's printers, or 1.75 mm
+        if these differ. A material with `filament_id` or `filament_number` matches only spools of that filament:
+        its type, name, diameter and color come from the filament and change with it, and other values in the
+        request are a `FILAMENT_FIELD`. Plans take only matching spools, and availability, reservations, stock
+        levels and prices count only these.
 
         Requires the role `operator` or `admin`.
 
         :param id: The id of the product, a UUID.
         :param weight_grams: Grams for one piece of the product.
         :param material_type: Type of filament.
-        :param color: Name of the colour.
+        :param color: Name of the color.
         :param is_required: Whether the product needs it; true by default.
         :param notes: Free text.
-        :param material_name: Name of the material, such as PETG-CF, ignoring case; null: spools without one, or
-        with that of their type.
-        :param diameter_mm: Diameter in millimetres; null: that of the farm's printers, or 1.75 if these differ.
-        One of 1.75, 2.85.
-        :param filament_id: The only filament that will do, whose type, name, colour and diameter the material has;
-        null: any of the material and colour.
+        :param material_name: Name of the material, such as PETG-CF, ignoring case; null: spools without a name, or
+        with the name of their type.
+        :param diameter_mm: Diameter in millimeters; null: the diameter of the farm's printers, or 1.75 if these
+        differ. One of 1.75, 2.85.
+        :param filament_id: The only filament that will do; the material has its type, name, color and diameter.
+        Null: any filament of the material and color.
         :param filament_number: The number of the filament, instead of filament_id.
         :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
         a key.
@@ -12857,29 +13621,29 @@ class ProductsResource:
         Recomputes the costs of the product from the current spool prices, and the costs of all products that
         contain it, in the same transaction.
 
-        Spools are of the material if their `material_type`, `material_name`, `diameter_mm` and `color` are its
-        own, without regard to case. Without `material_name`, those without one or with that of their type; without
-        `diameter_mm`, those with the diameter of the farm's printers, or 1.75 mm if these differ. With
-        `filament_id` or `filament_number`, only spools of the filament are: the material has its type, name,
-        diameter and colour from the filament, and changes with it; other values in the request are a
-        `FILAMENT_FIELD`. A plan takes no other spools, and availability, reservations, stock levels and prices
-        count no others. A `filament_id` of null keeps the values.
+        A spool matches the material if its `material_type`, `material_name`, `diameter_mm` and `color` are the
+        same, ignoring case. A material without `material_name` matches spools without a name or with the name of
+        their type; one without `diameter_mm` matches spools with the diameter of the farm's printers, or 1.75 mm
+        if these differ. A material with `filament_id` or `filament_number` matches only spools of that filament:
+        its type, name, diameter and color come from the filament and change with it, and other values in the
+        request are a `FILAMENT_FIELD`. Plans take only matching spools, and availability, reservations, stock
+        levels and prices count only these. A `filament_id` of null keeps the values.
 
         Requires the role `operator` or `admin`.
 
         :param id: The id of the product, a UUID.
         :param material_id: The id of the material, a UUID.
         :param material_type: Type of filament.
-        :param color: Name of the colour.
+        :param color: Name of the color.
         :param weight_grams: Grams for one piece of the product.
         :param is_required: Whether the product needs it; true by default.
         :param notes: Free text.
-        :param material_name: Name of the material, such as PETG-CF, ignoring case; null: spools without one, or
-        with that of their type.
-        :param diameter_mm: Diameter in millimetres; null: that of the farm's printers, or 1.75 if these differ.
-        One of 1.75, 2.85.
-        :param filament_id: The only filament that will do, whose type, name, colour and diameter the material has;
-        null: any of the material and colour.
+        :param material_name: Name of the material, such as PETG-CF, ignoring case; null: spools without a name, or
+        with the name of their type.
+        :param diameter_mm: Diameter in millimeters; null: the diameter of the farm's printers, or 1.75 if these
+        differ. One of 1.75, 2.85.
+        :param filament_id: The only filament that will do; the material has its type, name, color and diameter.
+        Null: any filament of the material and color.
         :param filament_number: The number of the filament, instead of filament_id.
         """
         return self._client._call(
@@ -13006,8 +13770,8 @@ class ProductsResource:
         """Remove a component from a product.
 
         Recomputes the costs of the product from the current spool prices, and the costs of all products that
-        contain it, in the same transaction. A plate of the product is hidden then; `restoreProduct` makes it one
-        of the product's plates again.
+        contain it, in the same transaction. If the component is a plate of the product, it is hidden;
+        `restoreProduct` makes it one of the product's plates again.
 
         Requires the role `operator` or `admin`.
 
@@ -13028,12 +13792,12 @@ class ProductsResource:
     ) -> ComponentTree:
         """Get the components of a product through all levels.
 
-        `entries` are in the order of the tree: behind each component follow the components of it, with a `level`
+        `entries` are in the order of the tree: each component is followed by its own components, whose `level` is
         one higher. A product that occurs several times has an entry each time. The quantities and costs of an
         entry are those in one piece of the product at `id`.
 
         If there are more than `limit` entries, the tree has those of the highest levels, and `entries_complete` is
-        false. The tree of a component continues it.
+        false. Request the tree of a component to see its other entries.
 
         :param id: The id of the product, a UUID.
         :param limit: Maximum number of entries.
@@ -13058,14 +13822,14 @@ class ProductsResource:
         Recomputes the costs of this product and of all products that it contains, directly or through others, from
         the current spool prices. Then it recomputes the costs of all products that contain any of these.
 
-        The price per gram of a material is the mean `cost_per_gram` of the spools of that material and colour (as
+        The price per gram of a material is the mean `cost_per_gram` of the spools of that material and color (as
         in `addProductMaterial`), weighted by their remaining weight. If they are all empty, it is the plain mean.
-        If no spool of that colour has a price, the same applies to the spools of that material in any colour. A
-        material that names a filament has the price of its spools, or else that of the material and colour.
-        Filament with another `material_name` or diameter is another material. Spools without a price and removed
-        spools do not count. The price is not rounded; a cost is rounded to six decimal places. Without any price,
-        `cost` is null, and the sums do not include the material. If such a material is required, `costs_complete`
-        is false, also in all products that contain this one.
+        If no spool of that color has a price, the same applies to the spools of that material in any color. A
+        material that names a filament has the price of that filament's spools; if they have none, it has the price
+        of the material and color. Filament with a different `material_name` or diameter is a different material.
+        Spools without a price and removed spools do not count. The price is not rounded; a cost is rounded to six
+        decimal places. Without any price, `cost` is null, and the sums do not include the material. If such a
+        material is required, `costs_complete` is false, also in all products that contain this one.
 
         Requires the role `operator` or `admin`.
 
@@ -13086,8 +13850,8 @@ class ProductsResource:
     ) -> ProductCosts:
         """Get the costs of a product.
 
-        Returns the stored costs of the product, as `recalculateProduct` does, which are those of its filament, and
-        beside them what one good piece is expected to cost in full at the rates of `getSettings`.
+        Returns the stored filament costs of the product, like `recalculateProduct`, and the full expected cost of
+        one good piece at the rates of `getSettings`.
 
         The machine and the energy follow from the `estimated_print_time_minutes` of the product and its
         components, and from `machine_hour_cost` and `machine_power_watts` of the settings. The labour follows from
@@ -13096,8 +13860,11 @@ class ProductsResource:
         from the runs of the product that `completeProductionRun` and `failProductionRun` ended in the last 90
         days, at most from the newest 1,000 items.
 
-        A part is null, and in `unknown_parts`, if something that it follows from is unknown; `full_cost` and
-        `margin` are then those of the other parts. A rate of 0 leaves a part out.
+        A part is null, and in `unknown_parts`, if a value that it depends on is unknown; `full_cost` and `margin`
+        are then computed from the other parts. A rate of 0 leaves a part out.
+
+        The margin is computed from `net_price`: the `selling_price` without the `sales_tax_percent` of the
+        settings, if `prices_include_tax`.
 
         :param id: The id of the product, a UUID.
         """
@@ -13114,11 +13881,12 @@ class ProductsResource:
     ) -> ProductCostList:
         """Get the costs of several products.
 
-        Returns what one good piece of each product in `ids` is expected to cost in full, and its margin, as
-        `getProductCostBreakdown` does. The products are in the order of `ids`. Removed and unknown products are
-        left out. Without `ids`, there are no products.
+        Returns the full expected cost of one good piece of each product in `ids`, and its margin, like
+        `getProductCostBreakdown`. The products are in the order of `ids`. Removed and unknown products are left
+        out. Without `ids`, there are no products.
 
-        :param ids: The ids of at most 100 products, separated by commas.
+        :param ids: The ids of at most 100 products, separated by commas. For example
+        `["018d0c4f-7a00-7c3e-8b5a-1f2e3d4c5b6a"]`.
         """
         return self._client._call(
             "GET",
@@ -13154,8 +13922,8 @@ class ProductsResource:
         :param after: The `next` of a page with the same `sort_by` and `sort_order`, to get the page after it.
         Cannot be combined with `skip`.
         :param kind: Entries of these kinds.
-        :param created_from: Entries from this time on.
-        :param created_to: Entries before this time.
+        :param created_from: Entries from this time on. For example `2024-01-01`.
+        :param created_to: Entries before this time. For example `2024-02-01`.
         """
         return self._client._call(
             "GET",
@@ -13192,8 +13960,8 @@ class ProductsResource:
         :param sort_by: Any scalar field of the items.
         :param sort_order: Ascending or descending.
         :param kind: Entries of these kinds.
-        :param created_from: Entries from this time on.
-        :param created_to: Entries before this time.
+        :param created_from: Entries from this time on. For example `2024-01-01`.
+        :param created_to: Entries before this time. For example `2024-02-01`.
         """
         return _core.cursor_pages(self._client, f"/products/{_core.segment(id)}/piece-entries", _EntryList,
             query={
@@ -13216,8 +13984,10 @@ class ProductsResource:
         """Set the pieces in stock to a count.
 
         Records how many pieces of the product lie on the shelf: `counted` becomes `on_hand`, and the entry has the
-        difference. The answer is the entry of the ledger. The reversal of an entry takes it back. Pieces that come
-        into stock here have the average cost of those that are there.
+        difference. A later change of what has happened before the count, such as a correction of a run, does not
+        change the stock: an entry with `balances_id` balances it at the count. The answer is the entry of the
+        ledger. The reversal of an entry takes it back. Pieces that come into stock here have the average cost of
+        those that are there.
 
         Requires the role `operator` or `admin`.
 
@@ -13348,8 +14118,9 @@ class ProductsResource:
     ) -> Assembly:
         """Take pieces apart.
 
-        The way back of `assemblePieces`: the pieces leave the stock, and their direct components come in, at the
-        average cost of those that are there.
+        The way back of `assemblePieces`: the pieces leave the stock, and their parts come in: those that the
+        newest pieces in stock were made of, also if the product has other components now, and the present direct
+        components of pieces that nobody has assembled. Together the parts cost what the pieces did.
 
         Requires the role `operator` or `admin`.
 
@@ -13379,10 +14150,10 @@ class ProductsResource:
         """Check whether a product can be printed.
 
         Follows the bill of materials through all components. Materials that are not required do not count. The
-        weights are those of each material and colour: of the spools with the same `material_type`,
-        `material_name`, `diameter_mm` and `color`, or of the filament that the material of the product names.
-        `docs/planning.md` has the rule. Archived and removed spools do not count. `spool_count` is 0 if nothing in
-        stock is what is needed; `in_stock` then has what there is of the material type, the most similar first.
+        weights are those of each material and color: of the spools with the same `material_type`, `material_name`,
+        `diameter_mm` and `color`, or of the filament that the material of the product names. `docs/planning.md`
+        has the rule. Archived and removed spools do not count. `spool_count` is 0 if nothing in stock is what is
+        needed; `in_stock` then has what there is of the material type, the most similar first.
 
         Open orders reserve what their pieces need that are neither in stock nor in an unfinished run (`pending`,
         `in_progress`, `paused`). Unfinished runs reserve the weights of their materials, actual or else estimated;
@@ -13426,6 +14197,7 @@ class ProductionRunsResource:
         order_id: str | None = None,
         product_id: str | None = None,
         spool_id: str | None = None,
+        lot_number: str | None = None,
         started_from: _dt.datetime | None = None,
         started_to: _dt.datetime | None = None,
         completed_from: _dt.datetime | None = None,
@@ -13455,19 +14227,21 @@ class ProductionRunsResource:
         :param order_id: Only runs that print for an item of this order.
         :param product_id: Only runs with an item of this product.
         :param spool_id: Only runs with a material of this spool.
+        :param lot_number: Only runs that used or will use filament of this lot, even if the spool was refilled
+        since: the whole text, ignoring case.
         :param started_from: Only runs started at this time or later: a timestamp, or a date, which begins at
-        midnight in the tenant's time zone.
-        :param started_to: Only runs started before this time.
+        midnight in the tenant's time zone. For example `2024-01-15T00:00:00Z`.
+        :param started_to: Only runs started before this time. For example `2024-02-15T00:00:00Z`.
         :param completed_from: Only runs completed at this time or later: a timestamp, or a date, which begins at
-        midnight in the tenant's time zone.
-        :param completed_to: Only runs completed before this time.
+        midnight in the tenant's time zone. For example `2024-01-15T00:00:00Z`.
+        :param completed_to: Only runs completed before this time. For example `2024-02-15T00:00:00Z`.
         :param created_from: Only runs created at this time or later: a timestamp, or a date, which begins at
-        midnight in the tenant's time zone.
-        :param created_to: Only runs created before this time.
-        :param needs: Only runs that wait for somebody: for a start, because their printer is free and prints them
-        next, or for the confirmation of their end.
+        midnight in the tenant's time zone. For example `2024-01-15T00:00:00Z`.
+        :param created_to: Only runs created before this time. For example `2024-02-15T00:00:00Z`.
+        :param needs: Only runs that wait for a person: to start them, because their printer is free and prints
+        them next, or to confirm their end.
         :param search: Only runs in which every word of this text occurs: in printer name, notes, quality notes,
-        failure notes, or in name or SKU of a product. Ignores case and accents; no wildcards.
+        failure notes, name or SKU of a product, or lot number of a spool. Ignores case and accents; no wildcards.
         :param id: Only the item with this id.
         :param hidden: true: only removed items; false: only the others.
         """
@@ -13487,6 +14261,7 @@ class ProductionRunsResource:
                 "order_id": order_id,
                 "product_id": product_id,
                 "spool_id": spool_id,
+                "lot_number": lot_number,
                 "started_from": started_from,
                 "started_to": started_to,
                 "completed_from": completed_from,
@@ -13511,6 +14286,7 @@ class ProductionRunsResource:
         order_id: str | None = None,
         product_id: str | None = None,
         spool_id: str | None = None,
+        lot_number: str | None = None,
         started_from: _dt.datetime | None = None,
         started_to: _dt.datetime | None = None,
         completed_from: _dt.datetime | None = None,
@@ -13535,19 +14311,21 @@ class ProductionRunsResource:
         :param order_id: Only runs that print for an item of this order.
         :param product_id: Only runs with an item of this product.
         :param spool_id: Only runs with a material of this spool.
+        :param lot_number: Only runs that used or will use filament of this lot, even if the spool was refilled
+        since: the whole text, ignoring case.
         :param started_from: Only runs started at this time or later: a timestamp, or a date, which begins at
-        midnight in the tenant's time zone.
-        :param started_to: Only runs started before this time.
+        midnight in the tenant's time zone. For example `2024-01-15T00:00:00Z`.
+        :param started_to: Only runs started before this time. For example `2024-02-15T00:00:00Z`.
         :param completed_from: Only runs completed at this time or later: a timestamp, or a date, which begins at
-        midnight in the tenant's time zone.
-        :param completed_to: Only runs completed before this time.
+        midnight in the tenant's time zone. For example `2024-01-15T00:00:00Z`.
+        :param completed_to: Only runs completed before this time. For example `2024-02-15T00:00:00Z`.
         :param created_from: Only runs created at this time or later: a timestamp, or a date, which begins at
-        midnight in the tenant's time zone.
-        :param created_to: Only runs created before this time.
-        :param needs: Only runs that wait for somebody: for a start, because their printer is free and prints them
-        next, or for the confirmation of their end.
+        midnight in the tenant's time zone. For example `2024-01-15T00:00:00Z`.
+        :param created_to: Only runs created before this time. For example `2024-02-15T00:00:00Z`.
+        :param needs: Only runs that wait for a person: to start them, because their printer is free and prints
+        them next, or to confirm their end.
         :param search: Only runs in which every word of this text occurs: in printer name, notes, quality notes,
-        failure notes, or in name or SKU of a product. Ignores case and accents; no wildcards.
+        failure notes, name or SKU of a product, or lot number of a spool. Ignores case and accents; no wildcards.
         :param id: Only the item with this id.
         :param hidden: true: only removed items; false: only the others.
         """
@@ -13561,6 +14339,7 @@ class ProductionRunsResource:
                 "order_id": order_id,
                 "product_id": product_id,
                 "spool_id": spool_id,
+                "lot_number": lot_number,
                 "started_from": started_from,
                 "started_to": started_to,
                 "completed_from": completed_from,
@@ -13605,16 +14384,16 @@ class ProductionRunsResource:
         `items[1].product_id`. The defaults of their fields are those of the operations that add one.
 
         `printer_id` names a printer, whose name becomes `printer_name`. A `printer_name` without `printer_id`
-        names the printer with this name, not case-sensitive, or none. The run keeps the name that the printer has
-        now.
+        selects the printer with this name, ignoring case, if it exists. The run keeps this name even if the
+        printer is renamed.
 
         `estimated_total_filament_grams` and `estimated_print_time_hours` come from the bills of materials of the
-        items with all components, as they are when items are added, changed or removed, until the run ends. A
-        value that a request has given stays; `null` returns to the computed one. The filament is that of required
-        materials. The time is null if a product has no `estimated_print_time_minutes`, unless it only has
+        items with all components, and are computed again when items are added, changed or removed, until the run
+        ends. A value that a request sets stays; `null` returns to the computed value. The filament is that of
+        required materials. The time is null if a product has no `estimated_print_time_minutes`, unless it only has
         components.
 
-        No `status` deducts filament, also not `completed`: `inventory_updated` is false until
+        No `status` deducts filament, not even `completed`: `inventory_updated` is false until
         `completeProductionRun`.
 
         Requires the role `operator` or `admin`.
@@ -13679,6 +14458,7 @@ class ProductionRunsResource:
         order_id: str | None = None,
         product_id: str | None = None,
         spool_id: str | None = None,
+        lot_number: str | None = None,
         started_from: _dt.datetime | None = None,
         started_to: _dt.datetime | None = None,
         completed_from: _dt.datetime | None = None,
@@ -13693,9 +14473,9 @@ class ProductionRunsResource:
         """Export production runs.
 
         Returns what the filters select, in a file in UTF-8. A list and its export have the same filters.
-        `format=jsonl` is a JSON object per line, as the GET of the resource returns it. `format=csv` (separated by
-        commas) has a row for each item and each material of a run, with the fields of the run repeated, and a row
-        for a run without either. Runs are in the order of their creation.
+        `format=jsonl` has one JSON object per line, as returned by the GET of the resource. `format=csv`
+        (separated by commas) has a row for each item and each material of a run, with the fields of the run
+        repeated, and one row for a run that has neither. Runs are in the order of their creation.
 
         :param format: csv, or jsonl for one JSON object per line, as the GET of the resource returns it.
         :param status: Only runs with one of these statuses, separated by commas.
@@ -13704,19 +14484,21 @@ class ProductionRunsResource:
         :param order_id: Only runs that print for an item of this order.
         :param product_id: Only runs with an item of this product.
         :param spool_id: Only runs with a material of this spool.
+        :param lot_number: Only runs that used or will use filament of this lot, even if the spool was refilled
+        since: the whole text, ignoring case.
         :param started_from: Only runs started at this time or later: a timestamp, or a date, which begins at
-        midnight in the tenant's time zone.
-        :param started_to: Only runs started before this time.
+        midnight in the tenant's time zone. For example `2024-01-15T00:00:00Z`.
+        :param started_to: Only runs started before this time. For example `2024-02-15T00:00:00Z`.
         :param completed_from: Only runs completed at this time or later: a timestamp, or a date, which begins at
-        midnight in the tenant's time zone.
-        :param completed_to: Only runs completed before this time.
+        midnight in the tenant's time zone. For example `2024-01-15T00:00:00Z`.
+        :param completed_to: Only runs completed before this time. For example `2024-02-15T00:00:00Z`.
         :param created_from: Only runs created at this time or later: a timestamp, or a date, which begins at
-        midnight in the tenant's time zone.
-        :param created_to: Only runs created before this time.
-        :param needs: Only runs that wait for somebody: for a start, because their printer is free and prints them
-        next, or for the confirmation of their end.
+        midnight in the tenant's time zone. For example `2024-01-15T00:00:00Z`.
+        :param created_to: Only runs created before this time. For example `2024-02-15T00:00:00Z`.
+        :param needs: Only runs that wait for a person: to start them, because their printer is free and prints
+        them next, or to confirm their end.
         :param search: Only runs in which every word of this text occurs: in printer name, notes, quality notes,
-        failure notes, or in name or SKU of a product. Ignores case and accents; no wildcards.
+        failure notes, name or SKU of a product, or lot number of a spool. Ignores case and accents; no wildcards.
         :param id: Only the item with this id.
         :param hidden: true: only removed items; false: only the others.
         """
@@ -13732,6 +14514,7 @@ class ProductionRunsResource:
                 "order_id": order_id,
                 "product_id": product_id,
                 "spool_id": spool_id,
+                "lot_number": lot_number,
                 "started_from": started_from,
                 "started_to": started_to,
                 "completed_from": completed_from,
@@ -13761,25 +14544,26 @@ class ProductionRunsResource:
     ) -> RunFileResult:
         """Create a production run from a sliced file.
 
-        The body is a file as for `createProductFromFile`, of which the service keeps nothing. The run's
+        The body is a file as for `createProductFromFile`. The service does not keep the file. The run's
         `estimated_print_time_hours` and `estimated_total_filament_grams` are those of the file, and its `notes`
         name the file.
 
-        The item of the run is the product that `product_id` names, or else the newest product that was made from
-        this file (`file_sha256`), or else from one with this name. Without such a product, the run has no item,
-        and `warnings` say so. If the product has plates, `plate` chooses the item; without it, the run prints the
-        product with all its plates. With `order_id`, the item prints that of the order with the product, or with
-        the product of the plate.
+        The item of the run is the product that `product_id` names, or else the newest product made from this file
+        (`file_sha256`), or else the newest product made from a file with this name. Without such a product, the
+        run has no item, and `warnings` report it. If the product has plates, `plate` chooses the item; without it,
+        the run prints the product with all its plates. With `order_id`, the item prints the item of the order with
+        the product, or with the product of the plate.
 
-        A material of the run is a spool in stock of a filament that is equal to one of the file: material, colour
-        and diameter. A spool that is loaded in the printer comes first, one in another printer last; then one with
-        enough filament that no other run needs, the emptiest of these. A filament without such a spool becomes no
-        material, and `warnings` say so.
+        A material of the run is a spool in stock of a filament that is equal to one of the file: material, color
+        and diameter. A spool loaded in the printer comes first, and one loaded in another printer last. Otherwise
+        spools with enough filament that no other run needs come first, and of these the emptiest. A filament
+        without such a spool does not become a material, and `warnings` say so.
 
         Requires the role `operator` or `admin`.
 
         :param file: The bytes of the file.
-        :param filename: Name of the file, to find its product; it becomes the notes of the run.
+        :param filename: Name of the file, to find its product; it becomes the notes of the run. For example
+        `dragon.gcode`.
         :param dry_run: Whether to answer what would be done, and to change nothing.
         :param product_id: The product that the file prints, instead of the one that was made from it.
         :param printer_id: The printer of the run.
@@ -13849,18 +14633,18 @@ class ProductionRunsResource:
     ) -> Run:
         """Update a production run.
 
-        A change of `status` does not deduct filament, also not to `completed`: `inventory_updated` stays false,
-        and `warnings` has `INVENTORY_NOT_UPDATED` if the run has materials. To deduct the filament, call
-        `completeProductionRun`, `failProductionRun` or `cancelProductionRun`, before or after that. After it, the
-        status cannot change (`RUN_ALREADY_COMPLETED`, except for the same value), but all other fields can. A
-        change of `started_at`, `completed_at` or `actual_print_time_hours` then is a correction, with all that
-        follows from `correctProductionRun`. `in_progress` sets `started_at`, and `completed` sets `completed_at`,
-        to the current time, unless the run or the request has the time. A run that had ended and is set back to
-        another status has no `completed_at`, unless the request has it.
+        A change of `status`, even to `completed`, does not deduct filament: `inventory_updated` stays false, and
+        `warnings` has `INVENTORY_NOT_UPDATED` if the run has materials. To deduct the filament, call
+        `completeProductionRun`, `failProductionRun` or `cancelProductionRun`, before or after the change. Once the
+        filament is deducted, the status cannot change (`RUN_ALREADY_COMPLETED`, except for the same value), but
+        all other fields can. A change of `started_at`, `completed_at` or `actual_print_time_hours` is then a
+        correction, with all the effects of `correctProductionRun`. `in_progress` sets `started_at`, and
+        `completed` sets `completed_at`, to the current time, unless the run or the request has the time. If a run
+        that has ended is set back to another status, its `completed_at` becomes null, unless the request sends it.
 
         `printer_id` names a printer, whose name becomes `printer_name`. A `printer_name` without `printer_id`
-        names the printer with this name, not case-sensitive, or none. The run keeps the name that the printer has
-        now.
+        selects the printer with this name, ignoring case, if it exists. The run keeps this name even if the
+        printer is renamed.
 
         Requires the role `operator` or `admin`.
 
@@ -13922,7 +14706,9 @@ class ProductionRunsResource:
         Deletes the run with its items and materials. A run that has deducted filament (`inventory_updated`), or
         for which printers have reported some, is hidden instead, because usage ledgers name it: lists no longer
         contain it, and requests with its id return 404. `GET /api/v1/production-runs?hidden=true` lists hidden
-        runs, and `restoreProductionRun` shows one again. The deducted filament is not returned to the spools.
+        runs, and `restoreProductionRun` shows one again. The deducted filament is not returned to the spools. If
+        the run was completed and its pieces were counted after its end, the header `Warnings` of the response is a
+        JSON array with `COUNTED_SINCE`, as the `warnings` of `correctProductionRun`.
 
         Requires the role `operator` or `admin`.
 
@@ -13945,7 +14731,7 @@ class ProductionRunsResource:
     ) -> Run:
         """Restore a removed production run.
 
-        Shows a run again that was hidden when it was removed, with its items and materials. For a run that is not
+        Restores a run that was hidden when it was removed, with its items and materials. For a run that is not
         hidden, the operation changes nothing and returns the run.
 
         Requires the role `operator` or `admin`.
@@ -13978,20 +14764,21 @@ class ProductionRunsResource:
         estimated_material_cost: DecimalInput | None = None,
         estimated_total_cost: DecimalInput | None = None,
         idempotency_key: str | None = None,
-    ) -> RunItem:
+    ) -> ChangedRunItem:
         """Add a product to a run.
 
         The defaults of the estimated costs come from the current costs of the product, and do not change with them
-        later. With `order_item_id`, the pieces count for an item of an order, which must have the same product or
-        a product with this one as a component, at any level; `getOrder` shows what that does.
+        later. With `order_item_id`, the pieces count for an item of an order. That item must have the same
+        product, or a product with this one as a component, at any level; `getOrder` shows the effect. `warnings`
+        has `COUNTED_SINCE` if the run is completed and its pieces were counted after its end.
 
         Requires the role `operator` or `admin`.
 
         :param id: The id of the production run, a UUID.
         :param product_id: The product.
         :param sku: The SKU of the product; names it instead of product_id.
-        :param file_name: The name of a sliced file, with or without folders; names the newest product that was
-        made from a file with this name instead of product_id.
+        :param file_name: The name of a sliced file, with or without folders; selects the newest product made from
+        a file with this name, instead of product_id.
         :param file_sha256: The SHA-256 of a sliced file; names the newest product that was made from this file
         instead of product_id.
         :param order_item_id: The item of an order that this item prints. It has the same product, or one with this
@@ -14010,7 +14797,7 @@ class ProductionRunsResource:
         return self._client._call(
             "POST",
             f"/production-runs/{_core.segment(id)}/items",
-            _RunItem,
+            _ChangedRunItem,
             body={
                 "product_id": UNSET if product_id is None else product_id,
                 "sku": UNSET if sku is None else sku,
@@ -14045,11 +14832,12 @@ class ProductionRunsResource:
         failure_reason: FailureReason | None | Unset = UNSET,
         estimated_material_cost: DecimalInput | None | Unset = UNSET,
         estimated_total_cost: DecimalInput | None | Unset = UNSET,
-    ) -> RunItem:
+    ) -> ChangedRunItem:
         """Update an item of a run.
 
         Records the numbers of good and failed pieces. A change of the quantity or the product does not change the
-        estimated costs. The costs of a completed run follow from its pieces, at the prices of its end.
+        estimated costs. The costs of a completed run follow from its pieces, at the prices of its end. `warnings`
+        has `COUNTED_SINCE` if the run is completed and its pieces were counted after its end.
 
         Requires the role `operator` or `admin`.
 
@@ -14057,8 +14845,8 @@ class ProductionRunsResource:
         :param item_id: The id of the item, a UUID.
         :param product_id: The product.
         :param sku: The SKU of the product; names it instead of product_id.
-        :param file_name: The name of a sliced file, with or without folders; names the newest product that was
-        made from a file with this name instead of product_id.
+        :param file_name: The name of a sliced file, with or without folders; selects the newest product made from
+        a file with this name, instead of product_id.
         :param file_sha256: The SHA-256 of a sliced file; names the newest product that was made from this file
         instead of product_id.
         :param order_item_id: The item of an order that this item prints. It has the same product, or one with this
@@ -14075,7 +14863,7 @@ class ProductionRunsResource:
         return self._client._call(
             "PATCH",
             f"/production-runs/{_core.segment(id)}/items/{_core.segment(item_id)}",
-            _RunItem,
+            _ChangedRunItem,
             body={
                 "product_id": product_id,
                 "sku": sku,
@@ -14099,7 +14887,9 @@ class ProductionRunsResource:
     ) -> None:
         """Remove an item from a run.
 
-        Items can be removed even after the run was completed. The materials of the run do not change.
+        Items can be removed even after the run was completed. The materials of the run do not change. If the run
+        was completed and its pieces were counted after its end, the header `Warnings` of the response is a JSON
+        array with `COUNTED_SINCE`, as the `warnings` of `correctProductionRun`.
 
         Requires the role `operator` or `admin`.
 
@@ -14129,8 +14919,8 @@ class ProductionRunsResource:
     ) -> RunMaterial:
         """Add a spool to a run.
 
-        The default of `cost_per_gram` is the current value of the spool, and does not change with it later. A
-        spool may be added more than once.
+        The default of `cost_per_gram` is the current value of the spool, and does not change later. A spool may be
+        added more than once.
 
         Send either `actual_weight_grams`, as a slicer or printer reports it, or the weights of the spool before
         and after printing. If both weights are set, `actual_weight_grams` is their difference, and a value that
@@ -14232,8 +15022,8 @@ class ProductionRunsResource:
     ) -> None:
         """Remove a material from a run.
 
-        The spool does not change. After `complete`, a material cannot be removed, and while the run is open, not
-        the last one of a spool that printers reported for the run.
+        The spool does not change. A material cannot be removed after `complete`. While the run is open, the last
+        material of a spool that printers reported for the run cannot be removed either.
 
         Requires the role `operator` or `admin`.
 
@@ -14257,20 +15047,19 @@ class ProductionRunsResource:
         until_empty: bool | None = None,
         idempotency_key: str | None = None,
     ) -> Run:
-        """Go on with another spool.
+        """Continue with another spool.
 
-        For a run that has not ended, for example because a spool ran empty. The material keeps what it has used,
-        and the other spool becomes a material that takes the rest of the estimate. If the first spool is in a slot
-        of the printer of the run, or the run has no printer and it is in any slot, the other one takes its place
-        there.
+        For a run that has not ended, for example because a spool ran empty. The material keeps its use, and the
+        new spool becomes a material with the rest of the estimate. If the first spool is in a slot of the printer
+        of the run, or the run has no printer and the spool is in any slot, the new spool takes its place there.
 
-        The material has used `used_grams`; or, with `until_empty`, what printers have reported for it and all that
-        remains on the spool; or else what printers report for it. In a run that has not started, and for which
-        they have reported nothing, it has used nothing. What is stated becomes its `actual_weight_grams`. The
-        spools change when the run ends, as with every material.
+        The use of the material is `used_grams`; or, with `until_empty`, the grams that printers reported for it
+        plus all that remains on the spool; or else the grams that printers report for it. In a run that has not
+        started, and for which printers reported nothing, the use is 0. A use that the request states becomes the
+        `actual_weight_grams`. As for every material, the grams are deducted when the run ends.
 
-        The spool must be another one than that of the material (`SAME_SPOOL`). A material is exchanged only once
-        (`MATERIAL_EXCHANGED`); exchange the one that took its place.
+        The spool must differ from that of the material (`SAME_SPOOL`). A material is exchanged only once
+        (`MATERIAL_EXCHANGED`); exchange the material that replaced it.
 
         Requires the role `operator` or `admin`.
 
@@ -14309,8 +15098,8 @@ class ProductionRunsResource:
 
         A printer prints one run at a time: while another run is in progress on the printer of the run, it cannot
         start or continue, and while another one is paused there, a pending run cannot start (`PRINTER_BUSY`). Of
-        several requests at the same time, one succeeds. Whatever else `getProductionRunCheck` says does not
-        prevent the start; the response has it as `warnings`.
+        several requests at the same time, one succeeds. No other step of `getProductionRunCheck` prevents the
+        start; the response has the steps as `warnings`.
 
         For a run that is in progress, the operation changes nothing and returns the run.
 
@@ -14339,8 +15128,8 @@ class ProductionRunsResource:
         Moves the run to a `place` among the unfinished runs of its printer, as `getQueue` counts them, and shifts
         the pending runs between its old and its new place. It does not pass runs that have started, and takes the
         last place if there are fewer. The pending runs get the values 1, 2, 3 and so on of `queue_position`,
-        except those behind both places that had none. For a run that has the place, or that has started, the
-        operation changes nothing and returns the run. One that has ended cannot be moved (`RUN_NOT_OPEN`).
+        except runs after both places that had no value. If the run is already at the place, or has started, the
+        operation changes nothing and returns the run. A run that has ended cannot be moved (`RUN_NOT_OPEN`).
 
         Requires the role `operator` or `admin`.
 
@@ -14371,33 +15160,44 @@ class ProductionRunsResource:
     ) -> Completion:
         """Complete a run and deduct its filament.
 
-        Deducts the actual weight of each material from its spool, less what printers have reported for the run
-        (`reported_grams`), and adds an entry to each spool's usage ledger, all or nothing. A material without an
-        actual weight has used what was reported. A run is completed only once, unless it is reopened: later
-        requests return `RUN_ALREADY_COMPLETED`.
+        Deducts the actual weight of each material from its spool, less the grams that printers reported for the
+        run (`reported_grams`), and adds an entry to each spool's usage ledger, all or nothing. If a material has
+        no actual weight, its use is what printers reported. A run is completed only once, unless it is reopened:
+        later requests return `RUN_ALREADY_COMPLETED`.
 
         The request fails and changes nothing if the run has the status `failed` or `cancelled` (`RUN_NOT_OPEN`),
         if it has no materials (`RUN_HAS_NO_MATERIALS`), or if a material lacks `actual_weight_grams` and printers
         reported nothing for it (`ACTUAL_USAGE_MISSING`, whose `detail` names the materials).
 
-        What was used is recorded, also if it does not fit, and `warnings` name what does not: a spool that had
-        less filament is empty, and the ledger keeps the other grams in `shortfall_grams` (`FILAMENT_SHORTFALL`);
-        filament was used from a spool that is removed or archived (`SPOOL_REMOVED`, `SPOOL_ARCHIVED`).
-        `USE_OUTSIDE_RUN` says that grams left a spool without a run since this one started: by a deduction,
-        weighing, an edit, or a report that belongs to no run (`outside_grams` of the material). They may be the
-        run's. With `count_outside_use`, they are: the run takes that much less from the spool, and the ledger
-        moves them to the run.
+        The use is recorded even if it contradicts the records, and `warnings` report the contradictions: a spool
+        that had less filament becomes empty, and the ledger keeps the remaining grams in `shortfall_grams`
+        (`FILAMENT_SHORTFALL`); filament was used from a spool that is removed or archived (`SPOOL_REMOVED`,
+        `SPOOL_ARCHIVED`). `USE_OUTSIDE_RUN` reports that grams left a spool without a run since this one started:
+        by a deduction, weighing, an edit, or a report that belongs to no run (`outside_grams` of the material).
+        The run may have used them. With `count_outside_use`, they count as use of the run: it takes that much less
+        from the spool, and the ledger moves them to the run.
+
+        `WEIGHED_SINCE` says that the spool was weighed, or its remaining weight edited, after the run had ended:
+        the spool keeps its weight, and the ledger balances the grams at the weighing. If a run is reopened, what
+        its end took before such a weighing counts as used before it. `WEIGHED_DURING_RUN` says that the run used
+        less than printers had reported before the spool was weighed: only what was reported since comes back, and
+        the ledger balances the other grams at the weighing.
+
+        `COUNTED_SINCE` reports that a product (`product_id`) was counted after the run ended: its pieces in stock
+        stay as they are, and the difference found by the count changes by `pieces`.
 
         Sets `status`, `completed_at`, `actual_total_filament_grams` (to the sum, or null if it is more than
         1,000,000) and `actual_print_time_hours`. The weights include purged filament, so purge is not deducted
         separately. The costs of the run are those of this moment.
 
-        The run ends at `completed_at`: that of the request, or else the one that the run has, or else now.
-        `actual_print_time_hours` are those of the request, or else those that the run has, or else the time from
-        `started_at` to `completed_at`. That time is not plausible, and the hours are null, if it is less than a
-        minute or more than 100,000 hours, or, of a completed run, less than a tenth of the estimate: then the
-        start was recorded late. Without hours, the costs of machine and energy are unknown, and `unknown_parts`
-        names them. Reports count the run, and all that it used, on the day of `completed_at`.
+        The run ends at the `completed_at` of the request, or else at that of the run, or else now. If neither has
+        `completed_at` or hours, and more than twice the estimate has passed since `started_at`, the run probably
+        ended earlier: it ends at the last report of a printer for it, or else now, and `warnings` has
+        `LONG_PRINT_TIME`. `actual_print_time_hours` are those of the request, or else those of the run, or else
+        the time from `started_at` to `completed_at`. That time is not plausible, and the hours are null, if it is
+        less than a minute or more than 100,000 hours or, for a completed run, less than a tenth of the estimate,
+        because the start was then recorded late. Without hours, the costs of machine and energy are unknown, and
+        `unknown_parts` names them. Reports count the run, and all that it used, on the day of `completed_at`.
 
         The body may be empty. It can contain the actual weights of materials, the numbers of pieces of items,
         `completed_at` and `actual_print_time_hours`, which are set in the same transaction. Instead of its `id`,
@@ -14410,10 +15210,10 @@ class ProductionRunsResource:
         :param id: The id of the production run, a UUID.
         :param materials: Actual weights of materials.
         :param items: Numbers of pieces of items.
-        :param completed_at: When printing ended; by default the completed_at that the run has, or else the current
-        time. Not before started_at, and not in the future; within the same minute, started_at or the current time
-        takes its place.
-        :param actual_print_time_hours: Hours of printing; by default those that the run has, or else the time from
+        :param completed_at: When printing ended; by default the completed_at of the run, or else the current time.
+        Not before started_at, and not in the future; within the same minute, started_at or the current time takes
+        its place.
+        :param actual_print_time_hours: Hours of printing; by default those of the run, or else the time from
         started_at to completed_at, if that is plausible.
         :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
         a key.
@@ -14450,30 +15250,41 @@ class ProductionRunsResource:
         later requests return `RUN_ALREADY_COMPLETED` after `complete`, else `RUN_NOT_OPEN`.
 
         The wasted grams of a material are the difference of both weights of its spool, if they are recorded, else
-        `wasted_grams`, else its `actual_weight_grams`, else what printers have reported for the run
-        (`reported_grams`), else 0. What was reported has left the spool before, and is not deducted again. Instead
+        `wasted_grams`, else its `actual_weight_grams`, else the grams that printers reported for the run
+        (`reported_grams`), else 0. Reported grams have left the spool already, and are not deducted again. Instead
         of its `id`, `spool_id` or `spool_number` name a material if no other one of the run has the spool. For a
         run of one material, the request may have `wasted_grams` without `materials`.
 
-        What was used is recorded, also if it does not fit, and `warnings` name what does not: a spool that had
-        less filament is empty, and the ledger keeps the other grams in `shortfall_grams` (`FILAMENT_SHORTFALL`);
-        filament was used from a spool that is removed or archived (`SPOOL_REMOVED`, `SPOOL_ARCHIVED`).
-        `USE_OUTSIDE_RUN` says that grams left a spool without a run since this one started: by a deduction,
-        weighing, an edit, or a report that belongs to no run (`outside_grams` of the material). They may be the
-        run's. With `count_outside_use`, they are: the run takes that much less from the spool, and the ledger
-        moves them to the run.
+        The use is recorded even if it contradicts the records, and `warnings` report the contradictions: a spool
+        that had less filament becomes empty, and the ledger keeps the remaining grams in `shortfall_grams`
+        (`FILAMENT_SHORTFALL`); filament was used from a spool that is removed or archived (`SPOOL_REMOVED`,
+        `SPOOL_ARCHIVED`). `USE_OUTSIDE_RUN` reports that grams left a spool without a run since this one started:
+        by a deduction, weighing, an edit, or a report that belongs to no run (`outside_grams` of the material).
+        The run may have used them. With `count_outside_use`, they count as use of the run: it takes that much less
+        from the spool, and the ledger moves them to the run.
+
+        `WEIGHED_SINCE` says that the spool was weighed, or its remaining weight edited, after the run had ended:
+        the spool keeps its weight, and the ledger balances the grams at the weighing. If a run is reopened, what
+        its end took before such a weighing counts as used before it. `WEIGHED_DURING_RUN` says that the run used
+        less than printers had reported before the spool was weighed: only what was reported since comes back, and
+        the ledger balances the other grams at the weighing.
+
+        `COUNTED_SINCE` reports that a product (`product_id`) was counted after the run ended: its pieces in stock
+        stay as they are, and the difference found by the count changes by `pieces`.
 
         Sets `status`, `completed_at`, `actual_total_filament_grams` and `actual_print_time_hours` as
         `completeProductionRun` does, `inventory_updated`, and `failure_reason` and `failure_notes` to `reason` and
-        `notes`, if they are sent. The costs of the run are those of this moment. Afterwards `correctProductionRun`
-        and `reopenProductionRun` change all that.
+        `notes`, if they are sent. The costs of the run are those of this moment. Later, `correctProductionRun` and
+        `reopenProductionRun` can change all of this.
 
-        The run ends at `completed_at`: that of the request, or else the one that the run has, or else now.
-        `actual_print_time_hours` are those of the request, or else those that the run has, or else the time from
-        `started_at` to `completed_at`. That time is not plausible, and the hours are null, if it is less than a
-        minute or more than 100,000 hours, or, of a completed run, less than a tenth of the estimate: then the
-        start was recorded late. Without hours, the costs of machine and energy are unknown, and `unknown_parts`
-        names them. Reports count the run, and all that it used, on the day of `completed_at`.
+        The run ends at the `completed_at` of the request, or else at that of the run, or else now. If neither has
+        `completed_at` or hours, and more than twice the estimate has passed since `started_at`, the run probably
+        ended earlier: it ends at the last report of a printer for it, or else now, and `warnings` has
+        `LONG_PRINT_TIME`. `actual_print_time_hours` are those of the request, or else those of the run, or else
+        the time from `started_at` to `completed_at`. That time is not plausible, and the hours are null, if it is
+        less than a minute or more than 100,000 hours or, for a completed run, less than a tenth of the estimate,
+        because the start was then recorded late. Without hours, the costs of machine and energy are unknown, and
+        `unknown_parts` names them. Reports count the run, and all that it used, on the day of `completed_at`.
 
         A run whose status was set to `failed` by an update can still be ended by this operation; one with the
         status `completed` or `cancelled` cannot.
@@ -14485,10 +15296,10 @@ class ProductionRunsResource:
         :param notes: Remarks on the failure.
         :param materials: Wasted weights of materials.
         :param wasted_grams: Wasted grams of a run of one material, in place of materials.
-        :param completed_at: When printing ended; by default the completed_at that the run has, or else the current
-        time. Not before started_at, and not in the future; within the same minute, started_at or the current time
-        takes its place.
-        :param actual_print_time_hours: Hours of printing; by default those that the run has, or else the time from
+        :param completed_at: When printing ended; by default the completed_at of the run, or else the current time.
+        Not before started_at, and not in the future; within the same minute, started_at or the current time takes
+        its place.
+        :param actual_print_time_hours: Hours of printing; by default those of the run, or else the time from
         started_at to completed_at, if that is plausible.
         :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
         a key.
@@ -14527,30 +15338,41 @@ class ProductionRunsResource:
         run only once: later requests return `RUN_ALREADY_COMPLETED` after `complete`, else `RUN_NOT_OPEN`.
 
         The wasted grams of a material are the difference of both weights of its spool, if they are recorded, else
-        `wasted_grams`, else its `actual_weight_grams`, else what printers have reported for the run
-        (`reported_grams`), else 0. What was reported has left the spool before, and is not deducted again. Instead
+        `wasted_grams`, else its `actual_weight_grams`, else the grams that printers reported for the run
+        (`reported_grams`), else 0. Reported grams have left the spool already, and are not deducted again. Instead
         of its `id`, `spool_id` or `spool_number` name a material if no other one of the run has the spool. For a
         run of one material, the request may have `wasted_grams` without `materials`.
 
-        What was used is recorded, also if it does not fit, and `warnings` name what does not: a spool that had
-        less filament is empty, and the ledger keeps the other grams in `shortfall_grams` (`FILAMENT_SHORTFALL`);
-        filament was used from a spool that is removed or archived (`SPOOL_REMOVED`, `SPOOL_ARCHIVED`).
-        `USE_OUTSIDE_RUN` says that grams left a spool without a run since this one started: by a deduction,
-        weighing, an edit, or a report that belongs to no run (`outside_grams` of the material). They may be the
-        run's. With `count_outside_use`, they are: the run takes that much less from the spool, and the ledger
-        moves them to the run.
+        The use is recorded even if it contradicts the records, and `warnings` report the contradictions: a spool
+        that had less filament becomes empty, and the ledger keeps the remaining grams in `shortfall_grams`
+        (`FILAMENT_SHORTFALL`); filament was used from a spool that is removed or archived (`SPOOL_REMOVED`,
+        `SPOOL_ARCHIVED`). `USE_OUTSIDE_RUN` reports that grams left a spool without a run since this one started:
+        by a deduction, weighing, an edit, or a report that belongs to no run (`outside_grams` of the material).
+        The run may have used them. With `count_outside_use`, they count as use of the run: it takes that much less
+        from the spool, and the ledger moves them to the run.
+
+        `WEIGHED_SINCE` says that the spool was weighed, or its remaining weight edited, after the run had ended:
+        the spool keeps its weight, and the ledger balances the grams at the weighing. If a run is reopened, what
+        its end took before such a weighing counts as used before it. `WEIGHED_DURING_RUN` says that the run used
+        less than printers had reported before the spool was weighed: only what was reported since comes back, and
+        the ledger balances the other grams at the weighing.
+
+        `COUNTED_SINCE` reports that a product (`product_id`) was counted after the run ended: its pieces in stock
+        stay as they are, and the difference found by the count changes by `pieces`.
 
         Sets `status`, `completed_at`, `actual_total_filament_grams` and `actual_print_time_hours` as
         `completeProductionRun` does, `inventory_updated`, and `failure_reason` and `failure_notes` to `reason` and
-        `notes`, if they are sent. The costs of the run are those of this moment. Afterwards `correctProductionRun`
-        and `reopenProductionRun` change all that.
+        `notes`, if they are sent. The costs of the run are those of this moment. Later, `correctProductionRun` and
+        `reopenProductionRun` can change all of this.
 
-        The run ends at `completed_at`: that of the request, or else the one that the run has, or else now.
-        `actual_print_time_hours` are those of the request, or else those that the run has, or else the time from
-        `started_at` to `completed_at`. That time is not plausible, and the hours are null, if it is less than a
-        minute or more than 100,000 hours, or, of a completed run, less than a tenth of the estimate: then the
-        start was recorded late. Without hours, the costs of machine and energy are unknown, and `unknown_parts`
-        names them. Reports count the run, and all that it used, on the day of `completed_at`.
+        The run ends at the `completed_at` of the request, or else at that of the run, or else now. If neither has
+        `completed_at` or hours, and more than twice the estimate has passed since `started_at`, the run probably
+        ended earlier: it ends at the last report of a printer for it, or else now, and `warnings` has
+        `LONG_PRINT_TIME`. `actual_print_time_hours` are those of the request, or else those of the run, or else
+        the time from `started_at` to `completed_at`. That time is not plausible, and the hours are null, if it is
+        less than a minute or more than 100,000 hours or, for a completed run, less than a tenth of the estimate,
+        because the start was then recorded late. Without hours, the costs of machine and energy are unknown, and
+        `unknown_parts` names them. Reports count the run, and all that it used, on the day of `completed_at`.
 
         The body may be empty. A run whose status was set to `cancelled` by an update can still be ended by this
         operation; one with the status `completed` or `failed` cannot.
@@ -14562,10 +15384,10 @@ class ProductionRunsResource:
         :param notes: Remarks on the reason.
         :param materials: Wasted weights of materials.
         :param wasted_grams: Wasted grams of a run of one material, in place of materials.
-        :param completed_at: When printing ended; by default the completed_at that the run has, or else the current
-        time. Not before started_at, and not in the future; within the same minute, started_at or the current time
-        takes its place.
-        :param actual_print_time_hours: Hours of printing; by default those that the run has, or else the time from
+        :param completed_at: When printing ended; by default the completed_at of the run, or else the current time.
+        Not before started_at, and not in the future; within the same minute, started_at or the current time takes
+        its place.
+        :param actual_print_time_hours: Hours of printing; by default those of the run, or else the time from
         started_at to completed_at, if that is plausible.
         :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
         a key.
@@ -14599,28 +15421,33 @@ class ProductionRunsResource:
     ) -> Run:
         """Correct a run that has ended.
 
-        Changes what `completeProductionRun`, `failProductionRun` or `cancelProductionRun` has recorded, all or
-        nothing, and as often as needed. What the request leaves out stays. Afterwards all is as if the run had
-        ended with these values:
+        Changes the end that `completeProductionRun`, `failProductionRun` or `cancelProductionRun` recorded. The
+        correction applies completely or not at all, and can be repeated. Values that the request omits stay.
+        Afterwards, everything is as if the run had ended with the new values:
 
-        - The usage ledger of each spool gets an entry with the difference, of the kind and with the run of those
-        that the end has made. If a spool has less than that, it is empty, and the entry has `shortfall_grams`. A
-        spool can get back more than its `net_weight_grams`.
-        - `actual_weight_grams` is what a person says; late reports of printers no longer change it. It replaces
-        the weights of the spool before and after printing.
-        - `to_spool_id` or `to_spool_number`: the material has used another spool, at the current price of that
-        spool unless the request has `cost_per_gram`. If printers have reported the first spool for the run, it
-        stays a material with 0 g.
-        - The costs follow from the prices that the run froze, or from `cost_per_gram`, of which `null` is the
-        current price of the spool. A price that was unknown then is the current one.
+        - The usage ledger of each spool gets an entry with the difference, with the same kind and run as the
+        entries of the end. If a spool has less filament than that, it becomes empty, and the entry has
+        `shortfall_grams`. A spool can get back more than its `net_weight_grams`.
+        - `actual_weight_grams` counts as entered by a person; late reports of printers no longer change it. It
+        replaces the weights of the spool before and after printing.
+        - `to_spool_id` or `to_spool_number`: the material used another spool, at the current price of that spool
+        unless the request has `cost_per_gram`. If printers have reported the first spool for the run, it stays a
+        material with 0 g.
+        - The costs follow from the prices stored with the run, or from `cost_per_gram`; `null` is the current
+        price of the spool. A price that was unknown at the end is replaced by the current one.
         - The status of an order follows from its pieces: it can become `done`, and one that was `done` because of
         the run `in_production`. The hours of the printer, stock levels and all reports follow.
 
         The rules for `started_at`, `completed_at` and `actual_print_time_hours` are those of the end: the run and
-        all entries of its ledgers are counted on the new day. Hours that were the time from the start to the end
-        are so again, unless the request has them; others stay. `null` is that time, and `null` as `completed_at`
-        the time of the request that ended the run. `updateProductionRun` with one of these fields has the same
-        effect.
+        all entries of its ledgers are counted on the new day. If the hours were the time from the start to the
+        end, they are computed again unless the request has them; other hours stay. `null` as
+        `actual_print_time_hours` is that time, and `null` as `completed_at` is the time of the request that ended
+        the run. `updateProductionRun` with one of these fields has the same effect.
+
+        The difference counts as used when the run ended. If the spool was weighed after that, or its remaining
+        weight was edited, it keeps its weight: a second entry, whose `balances_id` names the first, balances the
+        grams at the weighing. If the spool was weighed during the run, what is more than the run had used then is
+        taken from it (`WEIGHED_DURING_RUN`), unless the material has `before_weighing`.
 
         `warnings` are those of `completeProductionRun`. A run that has not ended cannot be corrected
         (`RUN_NOT_ENDED`); its fields, items and materials can be changed. `listProductionRunHistory` keeps what
@@ -14632,10 +15459,10 @@ class ProductionRunsResource:
         :param materials: What materials have really used.
         :param items: Numbers of pieces of items.
         :param started_at: When printing started.
-        :param completed_at: When printing ended; by default the completed_at that the run has, or else the current
-        time. Not before started_at, and not in the future; within the same minute, started_at or the current time
-        takes its place.
-        :param actual_print_time_hours: Hours of printing; by default those that the run has, or else the time from
+        :param completed_at: When printing ended; by default the completed_at of the run, or else the current time.
+        Not before started_at, and not in the future; within the same minute, started_at or the current time takes
+        its place.
+        :param actual_print_time_hours: Hours of printing; by default those of the run, or else the time from
         started_at to completed_at, if that is plausible.
         :param reason: Why the run is corrected, for its history.
         :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
@@ -14663,24 +15490,24 @@ class ProductionRunsResource:
         reason: str | None = None,
         idempotency_key: str | None = None,
     ) -> Run:
-        """Let a run that has ended print again.
+        """Reopen a run that has ended.
 
-        Takes back all that `completeProductionRun`, `failProductionRun` or `cancelProductionRun` has done. The run
+        Reverses everything that `completeProductionRun`, `failProductionRun` or `cancelProductionRun` did. The run
         is `in_progress`, or `pending` if it has no `started_at`, and ends again like any run. If printers have
         reported use for a run without `started_at`, that is the time of their first report.
 
-        Entries of the usage ledgers return what the end took from each spool, and use outside of the run that it
-        had counted is outside again. What printers have reported stays, and leaves the spool if it came after the
-        end. The materials have the `actual_weight_grams` and `cost_per_gram` that they had before the end.
-        `completed_at`, `actual_print_time_hours`, the costs and their prices, `failure_reason` and `failure_notes`
-        are null. The run reserves filament again, the hours no longer count for the printer, and its good pieces
-        are no longer in stock. An order that is `done` stays so. The numbers of pieces of items stay until the run
-        ends again.
+        Entries of the usage ledgers return the grams that the end took from each spool, and use outside of the run
+        that it had counted is outside again. A spool that was weighed after the end keeps its weight. Grams that
+        printers reported stay, and those reported after the end are now taken from the spool. The materials again
+        have the `actual_weight_grams` and `cost_per_gram` that they had before the end. `completed_at`,
+        `actual_print_time_hours`, the costs and their prices, `failure_reason` and `failure_notes` are null. The
+        run reserves filament again, the hours no longer count for the printer, and its good pieces are no longer
+        in stock. An order that is `done` stays so. The numbers of pieces of items stay until the run ends again.
 
-        The printer must be as free as for a paused run that continues: while another run is in progress on it, the
-        response is `PRINTER_BUSY`. A run that has not ended cannot be reopened (`RUN_NOT_ENDED`). `warnings` is
-        what `getProductionRunCheck` says, for example that an order of the run is cancelled. The body may be
-        empty.
+        As for a paused run that continues, the printer must be free: while another run is in progress on it, the
+        response is `PRINTER_BUSY`. A run that has not ended cannot be reopened (`RUN_NOT_ENDED`). `warnings` are
+        the steps of `getProductionRunCheck`, for example that an order of the run is cancelled, and
+        `WEIGHED_SINCE` and `COUNTED_SINCE`. The body may be empty.
 
         Requires the role `operator` or `admin`.
 
@@ -14713,8 +15540,8 @@ class ProductionRunsResource:
         """List the history of a run.
 
         Lists who ended, corrected or reopened the run, or exchanged a spool in it, when and why, newest first.
-        `before` is the run before that, with its materials, and with the items if the request had some. Entries
-        stay.
+        `before` is the state of the run before the action, with its materials, and with the items if the request
+        had any. Entries stay.
 
         :param id: The id of the production run, a UUID.
         :param skip: Items to skip.
@@ -14782,13 +15609,13 @@ class ProductionRunsResource:
         - `NO_PRINTER`, `PRINTER_NOT_AVAILABLE`: the run has no printer, or the printer is removed, retired or in
         maintenance. `PRINTER_BUSY`: another run is in progress on the printer or, for a pending run, paused.
         - `NO_MATERIALS`, `SPOOL_REMOVED`, `SPOOL_CHANGED`, `MATERIAL_NOT_PRINTED`, `TOO_LITTLE_FILAMENT`,
-        `LOAD_SPOOL`: the run has no spools; a spool is removed or archived, has got another material, colour or
-        diameter since it became a material of the run, is of a material or diameter that the printer does not
-        print, has less than the run still takes from it, or is not in a slot of the printer.
+        `LOAD_SPOOL`: the run has no spools; a spool is removed or archived, has changed its material, color or
+        diameter since it became a material of the run, has a material or diameter that the printer does not print,
+        has less filament than the run still needs from it, or is not in a slot of the printer.
 
-        `startProductionRun` refuses to start a run on a printer that is busy, and one that has ended. Nothing else
-        prevents a start; `startProductionRun` returns it as `warnings`. `replanProductionRun` replaces a pending
-        run that is outdated.
+        `startProductionRun` rejects a run that has ended, and a run whose printer is busy. No other step prevents
+        a start; `startProductionRun` returns the steps as `warnings`. `replanProductionRun` replaces a pending run
+        that is outdated.
 
         :param id: The id of the production run, a UUID.
         """
@@ -14851,7 +15678,7 @@ class QueueResource:
         Runs that are in progress or paused come first. The pending runs of a printer follow in the order of
         `queue_position`, those without one last, in the order of their creation; `moveProductionRun` moves one.
         Expected times follow from the estimates at each request: a run that starts, ends or fails shifts the
-        others. `steps` is what `getProductionRunCheck` says of each run.
+        others. `steps` are the steps that `getProductionRunCheck` returns for each run.
 
         :param printer_id: Only the runs of this printer.
         """
@@ -14890,6 +15717,7 @@ class OrdersResource:
         due_to: _dt.date | None = None,
         created_from: _dt.datetime | None = None,
         created_to: _dt.datetime | None = None,
+        lot_number: str | None = None,
         unassigned: bool | None = None,
         ready: bool | None = None,
         search: str | None = None,
@@ -14912,16 +15740,19 @@ class OrdersResource:
         :param reference: Only orders with this reference: the whole text, ignoring case.
         :param customer: Only orders of this customer: the whole text, ignoring case.
         :param product_id: Only orders with an item of this product.
-        :param due_from: Only orders that are due on this day or later.
-        :param due_to: Only orders that are due before this day.
+        :param due_from: Only orders that are due on this day or later. For example `2024-01-15`.
+        :param due_to: Only orders that are due before this day. For example `2024-02-15`.
         :param created_from: Only orders created at this time or later: a timestamp, or a date, which begins at
-        midnight in the tenant's time zone.
-        :param created_to: Only orders created before this time.
+        midnight in the tenant's time zone. For example `2024-01-15T00:00:00Z`.
+        :param created_to: Only orders created before this time. For example `2024-02-15T00:00:00Z`.
+        :param lot_number: Only orders that got pieces of this lot of filament, or may have, as `reportLot` says:
+        the whole text, ignoring case.
         :param unassigned: Only orders with lines that have no product yet, or only orders without such lines.
         :param ready: Only open orders whose pieces are all in stock, as far as they are not delivered, or only
         other orders.
         :param search: Only orders in which every word of this text occurs: in reference, source, customer, notes,
-        or in name or SKU of a product. Ignores case and accents; no wildcards.
+        in name or SKU of a product, or in the lot number of the filament of its runs. Ignores case and accents; no
+        wildcards.
         :param id: Only the item with this id.
         :param hidden: true: only removed items; false: only the others.
         """
@@ -14944,6 +15775,7 @@ class OrdersResource:
                 "due_to": due_to,
                 "created_from": created_from,
                 "created_to": created_to,
+                "lot_number": lot_number,
                 "unassigned": unassigned,
                 "ready": ready,
                 "search": search,
@@ -14966,6 +15798,7 @@ class OrdersResource:
         due_to: _dt.date | None = None,
         created_from: _dt.datetime | None = None,
         created_to: _dt.datetime | None = None,
+        lot_number: str | None = None,
         unassigned: bool | None = None,
         ready: bool | None = None,
         search: str | None = None,
@@ -14984,16 +15817,19 @@ class OrdersResource:
         :param reference: Only orders with this reference: the whole text, ignoring case.
         :param customer: Only orders of this customer: the whole text, ignoring case.
         :param product_id: Only orders with an item of this product.
-        :param due_from: Only orders that are due on this day or later.
-        :param due_to: Only orders that are due before this day.
+        :param due_from: Only orders that are due on this day or later. For example `2024-01-15`.
+        :param due_to: Only orders that are due before this day. For example `2024-02-15`.
         :param created_from: Only orders created at this time or later: a timestamp, or a date, which begins at
-        midnight in the tenant's time zone.
-        :param created_to: Only orders created before this time.
+        midnight in the tenant's time zone. For example `2024-01-15T00:00:00Z`.
+        :param created_to: Only orders created before this time. For example `2024-02-15T00:00:00Z`.
+        :param lot_number: Only orders that got pieces of this lot of filament, or may have, as `reportLot` says:
+        the whole text, ignoring case.
         :param unassigned: Only orders with lines that have no product yet, or only orders without such lines.
         :param ready: Only open orders whose pieces are all in stock, as far as they are not delivered, or only
         other orders.
         :param search: Only orders in which every word of this text occurs: in reference, source, customer, notes,
-        or in name or SKU of a product. Ignores case and accents; no wildcards.
+        in name or SKU of a product, or in the lot number of the filament of its runs. Ignores case and accents; no
+        wildcards.
         :param id: Only the item with this id.
         :param hidden: true: only removed items; false: only the others.
         """
@@ -15010,6 +15846,7 @@ class OrdersResource:
                 "due_to": due_to,
                 "created_from": created_from,
                 "created_to": created_to,
+                "lot_number": lot_number,
                 "unassigned": unassigned,
                 "ready": ready,
                 "search": search,
@@ -15027,6 +15864,11 @@ class OrdersResource:
         due_date: _dt.date | None = None,
         notes: str | None = None,
         status: OrderStatus | None = None,
+        currency: str | None = None,
+        exchange_rate: DecimalInput | None = None,
+        exchange_date: _dt.date | None = None,
+        sales_tax_percent: DecimalInput | None = None,
+        prices_include_tax: bool | None = None,
         items: Sequence[OrderItemCreate] | None = None,
         unassigned_lines: Sequence[OrderLineCreate] | None = None,
         idempotency_key: str | None = None,
@@ -15055,6 +15897,15 @@ class OrdersResource:
         :param due_date: Day on which the order is due.
         :param notes: Free text.
         :param status: State of the order; received by default. Open orders are received or in_production.
+        :param currency: ISO 4217 code of the currency of the prices; null for that of the farm.
+        :param exchange_rate: What a unit of the currency is worth in that of the farm; by default that of the
+        settings, from then on unchanged. Without one, the revenue of an order in another currency is null.
+        :param exchange_date: Day of the exchange_rate; by default the day on which it was set, here or in the
+        settings.
+        :param sales_tax_percent: Tax of prices whose tax_amount was not given, as in the settings when the order
+        was created.
+        :param prices_include_tax: Whether the prices of the order include their tax, by default as in the settings
+        when it was created.
         :param items: The ordered products, oldest entry first.
         :param unassigned_lines: Lines as the shop has them that have no product yet, oldest first; a request can
         have lines of all kinds.
@@ -15072,6 +15923,11 @@ class OrdersResource:
                 "due_date": UNSET if due_date is None else due_date,
                 "notes": UNSET if notes is None else notes,
                 "status": UNSET if status is None else status,
+                "currency": UNSET if currency is None else currency,
+                "exchange_rate": UNSET if exchange_rate is None else exchange_rate,
+                "exchange_date": UNSET if exchange_date is None else exchange_date,
+                "sales_tax_percent": UNSET if sales_tax_percent is None else sales_tax_percent,
+                "prices_include_tax": UNSET if prices_include_tax is None else prices_include_tax,
                 "items": UNSET if items is None else items,
                 "unassigned_lines": UNSET if unassigned_lines is None else unassigned_lines,
             },
@@ -15091,6 +15947,7 @@ class OrdersResource:
         due_to: _dt.date | None = None,
         created_from: _dt.datetime | None = None,
         created_to: _dt.datetime | None = None,
+        lot_number: str | None = None,
         unassigned: bool | None = None,
         ready: bool | None = None,
         search: str | None = None,
@@ -15100,9 +15957,9 @@ class OrdersResource:
         """Export orders.
 
         Returns what the filters select, in a file in UTF-8. A list and its export have the same filters.
-        `format=jsonl` is a JSON object per line, as the GET of the resource returns it. `format=csv` (separated by
-        commas) has a row for each item of an order, with the fields of the order repeated, and a row for an order
-        without items. Orders are in the order of their creation.
+        `format=jsonl` has one JSON object per line, as returned by the GET of the resource. `format=csv`
+        (separated by commas) has a row for each item of an order, with the fields of the order repeated, and a row
+        for an order without items. Orders are in the order of their creation.
 
         :param format: csv, or jsonl for one JSON object per line, as the GET of the resource returns it.
         :param status: Only orders with one of these statuses, separated by commas.
@@ -15110,16 +15967,19 @@ class OrdersResource:
         :param reference: Only orders with this reference: the whole text, ignoring case.
         :param customer: Only orders of this customer: the whole text, ignoring case.
         :param product_id: Only orders with an item of this product.
-        :param due_from: Only orders that are due on this day or later.
-        :param due_to: Only orders that are due before this day.
+        :param due_from: Only orders that are due on this day or later. For example `2024-01-15`.
+        :param due_to: Only orders that are due before this day. For example `2024-02-15`.
         :param created_from: Only orders created at this time or later: a timestamp, or a date, which begins at
-        midnight in the tenant's time zone.
-        :param created_to: Only orders created before this time.
+        midnight in the tenant's time zone. For example `2024-01-15T00:00:00Z`.
+        :param created_to: Only orders created before this time. For example `2024-02-15T00:00:00Z`.
+        :param lot_number: Only orders that got pieces of this lot of filament, or may have, as `reportLot` says:
+        the whole text, ignoring case.
         :param unassigned: Only orders with lines that have no product yet, or only orders without such lines.
         :param ready: Only open orders whose pieces are all in stock, as far as they are not delivered, or only
         other orders.
         :param search: Only orders in which every word of this text occurs: in reference, source, customer, notes,
-        or in name or SKU of a product. Ignores case and accents; no wildcards.
+        in name or SKU of a product, or in the lot number of the filament of its runs. Ignores case and accents; no
+        wildcards.
         :param id: Only the item with this id.
         :param hidden: true: only removed items; false: only the others.
         """
@@ -15138,6 +15998,7 @@ class OrdersResource:
                 "due_to": due_to,
                 "created_from": created_from,
                 "created_to": created_to,
+                "lot_number": lot_number,
                 "unassigned": unassigned,
                 "ready": ready,
                 "search": search,
@@ -15163,7 +16024,8 @@ class OrdersResource:
         Kits that are not in stock are assembled from `parts`, which are in `picks`, too, at all levels. Only open
         orders take pieces. Removed and unknown orders are left out; without `ids` and `ready`, there are none.
 
-        :param ids: Ids of orders, separated by commas, at most 100.
+        :param ids: Ids of orders, separated by commas, at most 100. For example
+        `0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2c01`.
         :param ready: Instead of ids: the orders that are ready to pack.
         """
         return self._client._call(
@@ -15186,8 +16048,12 @@ class OrdersResource:
         items have the `order_item_id`, and all pieces of an item without counts. `planned` counts the pieces of
         such runs that are `pending`, `in_progress` or `paused`. `runs` has the newest 100 of those runs.
 
-        `revenue` is what all items earn: an order that is `cancelled`, or was removed while it was open, earns
-        nothing, and its `revenue` is 0.
+        `revenue` is what all items earn, without tax and in the currency of the farm: an order that is
+        `cancelled`, or was removed while it was open, earns nothing, and its `revenue` is 0. `warnings` name what
+        needs a decision: pieces that are delivered and earn nothing any more, because the order was cancelled or
+        the item removed (`DELIVERED_NOT_EARNED`; `completeOrder` closes the order with what was delivered), items
+        of which more is delivered than a shop has ordered meanwhile (`DELIVERED_MORE`) or that a shop has replaced
+        by something else (`DELIVERED_REPLACED`), and more pieces in runs than the order needs (`PLANNED_MORE`).
 
         `cost` is the sum of `cost_parts`. `filament`, `waste`, `machine`, `energy` and `labour` are the share of
         the order in what the ended runs that print its items cost, also if the order was cancelled or the item was
@@ -15198,9 +16064,10 @@ class OrdersResource:
         the ledger of pieces; later changes of the cost of a run do not change it. What the customer sends back is
         no longer in the cost, unless it is scrapped.
 
-        `expected_cost` is that of the pieces that an open order still needs: those in stock at their average cost,
-        also if other orders get them, and the others at their `full_cost`. Parts in `unknown_parts` add nothing to
-        the sums.
+        `expected_cost` is that of the pieces that an open order still needs, apart from those that runs printed
+        for it and that wait in stock: others in stock at their average cost, also if other orders get them and
+        also components of what is put together, and those that are still to be printed at their `full_cost`. Parts
+        in `unknown_parts` add nothing to the sums.
 
         An order is open while it is `received` or `in_production`. When a run that prints one of its items starts,
         an open order becomes `in_production`, and when all its items are delivered, `done`, in the same
@@ -15225,6 +16092,11 @@ class OrdersResource:
         due_date: _dt.date | None | Unset = UNSET,
         notes: str | None | Unset = UNSET,
         status: OrderStatus | Unset = UNSET,
+        currency: str | None | Unset = UNSET,
+        exchange_rate: DecimalInput | None | Unset = UNSET,
+        exchange_date: _dt.date | None | Unset = UNSET,
+        sales_tax_percent: DecimalInput | Unset = UNSET,
+        prices_include_tax: bool | Unset = UNSET,
         if_match: str | None = None,
     ) -> Order:
         """Update an order.
@@ -15247,6 +16119,15 @@ class OrdersResource:
         :param due_date: Day on which the order is due.
         :param notes: Free text.
         :param status: State of the order; received by default. Open orders are received or in_production.
+        :param currency: ISO 4217 code of the currency of the prices; null for that of the farm.
+        :param exchange_rate: What a unit of the currency is worth in that of the farm; by default that of the
+        settings, from then on unchanged. Without one, the revenue of an order in another currency is null.
+        :param exchange_date: Day of the exchange_rate; by default the day on which it was set, here or in the
+        settings.
+        :param sales_tax_percent: Tax of prices whose tax_amount was not given, as in the settings when the order
+        was created.
+        :param prices_include_tax: Whether the prices of the order include their tax, by default as in the settings
+        when it was created.
         :param if_match: The ``etag`` of the resource as you know it. If the resource has changed since, the call
         raises PreconditionFailedError and changes nothing.
         """
@@ -15261,6 +16142,11 @@ class OrdersResource:
                 "due_date": due_date,
                 "notes": notes,
                 "status": status,
+                "currency": currency,
+                "exchange_rate": exchange_rate,
+                "exchange_date": exchange_date,
+                "sales_tax_percent": sales_tax_percent,
+                "prices_include_tax": prices_include_tax,
             },
             if_match=if_match,
         )
@@ -15349,13 +16235,14 @@ class OrdersResource:
         *,
         items: Sequence[DeliveredItem] | None = None,
         idempotency_key: str | None = None,
-    ) -> DeliveredOrder:
+    ) -> Order:
         """Mark an order done by hand.
 
         Makes an order `done`, also if the customer gets fewer pieces than were ordered. `items` say how many
-        pieces of them the customer got in all, at most the `quantity`; it is all pieces of an item that is not in
-        the list. The `delivered` pieces are what the order earns. `reportMargins` counts pieces that no run
-        printed for the order on this day, with what they cost in stock.
+        pieces of them the customer got in all, at most the `quantity`, or what was delivered if that is more; it
+        is all pieces of an item that is not in the list. A removed item of which pieces were delivered is put back
+        if the list has it. The `delivered` pieces are what the order earns. `reportMargins` counts pieces that no
+        run printed for the order on this day, with what they cost in stock.
 
         The ledger of pieces has a `delivered` entry for each item. What is recorded has happened: pieces that were
         not in stock are delivered, too. The entry keeps them in `shortfall`, and `warnings` has
@@ -15377,7 +16264,7 @@ class OrdersResource:
         return self._client._call(
             "POST",
             f"/orders/{_core.segment(id)}/complete",
-            _DeliveredOrder,
+            _Order,
             body={
                 "items": UNSET if items is None else items,
             },
@@ -15391,7 +16278,7 @@ class OrdersResource:
         items: Sequence[OrderDeliveryItem] | None = None,
         assemble: bool | None = None,
         idempotency_key: str | None = None,
-    ) -> DeliveredOrder:
+    ) -> Order:
         """Deliver an order, or a part of it.
 
         The customer gets pieces: they leave the stock, and `delivered` of the items grows. `items` say how many
@@ -15420,7 +16307,7 @@ class OrdersResource:
         return self._client._call(
             "POST",
             f"/orders/{_core.segment(id)}/deliver",
-            _DeliveredOrder,
+            _Order,
             body={
                 "items": UNSET if items is None else items,
                 "assemble": UNSET if assemble is None else assemble,
@@ -15439,10 +16326,10 @@ class OrdersResource:
     ) -> Order:
         """Record pieces that a customer has sent back.
 
-        Lowers `delivered` of the items; without `items`, the customer has sent all back. The ledger of pieces has
-        a `returned` entry for each: the pieces are in stock again, at what they cost when they were delivered.
-        With `to_stock` false, a `scrapped` entry takes them out at once. More pieces than were delivered, or an
-        empty `items`, return `422`.
+        Lowers `delivered` of the items, also of removed ones; without `items`, the customer has sent all back. The
+        ledger of pieces has a `returned` entry for each: the pieces are in stock again, at what they cost when
+        they were delivered. With `to_stock` false, a `scrapped` entry takes them out at once. More pieces than
+        were delivered, or an empty `items`, return `422`.
 
         A `done` order stays `done`, and earns only what the customer keeps. With `reopen`, it is `in_production`,
         and needs the pieces again.
@@ -15476,13 +16363,17 @@ class OrdersResource:
         sku: str | None = None,
         quantity: int | None = None,
         unit_price: DecimalInput | None = None,
+        line_price: DecimalInput | None = None,
+        tax_amount: DecimalInput | None = None,
         idempotency_key: str | None = None,
     ) -> OrderItem:
         """Add a product to an order.
 
-        The item names the product by `product_id` or `sku`. The default of `unit_price` is the current
-        `selling_price` of the product, and does not change with it later. A `done` order is open again then: it
-        becomes `in_production`. A `cancelled` order stays cancelled; `updateOrder` opens it.
+        The item names the product by `product_id` or `sku`. Its price is that of a piece, or with `line_price`
+        that of all pieces. The default of `unit_price` is the current `selling_price` of the product, in the
+        currency of the order and with tax if its prices include it, and does not change with it later. A `done`
+        order is open again then: it becomes `in_production`. A `cancelled` order stays cancelled; `updateOrder`
+        opens it.
 
         Requires the role `operator` or `admin`.
 
@@ -15491,7 +16382,11 @@ class OrdersResource:
         :param sku: Stock keeping unit of the product; a request can name the product by it instead of product_id.
         :param quantity: Ordered pieces; 1 by default.
         :param unit_price: Price of a piece for the customer; by default the selling_price that the product had
-        when the item was added.
+        when the item was added. Rounded if line_price was given.
+        :param line_price: Price of all pieces; a request can have it instead of unit_price, and it is kept as it
+        is.
+        :param tax_amount: Tax of line_price, which includes it if prices_include_tax; computed with
+        sales_tax_percent if it was not given.
         :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
         a key.
         """
@@ -15504,6 +16399,8 @@ class OrdersResource:
                 "sku": UNSET if sku is None else sku,
                 "quantity": UNSET if quantity is None else quantity,
                 "unit_price": UNSET if unit_price is None else unit_price,
+                "line_price": UNSET if line_price is None else line_price,
+                "tax_amount": UNSET if tax_amount is None else tax_amount,
             },
             idempotency_key=idempotency_key or _core.new_key(),
         )
@@ -15515,28 +16412,36 @@ class OrdersResource:
         *,
         quantity: int | Unset = UNSET,
         unit_price: DecimalInput | None | Unset = UNSET,
-    ) -> OrderItem:
+        line_price: DecimalInput | None | Unset = UNSET,
+        tax_amount: DecimalInput | None | Unset = UNSET,
+    ) -> ChangedOrderItem:
         """Update an item of an order.
 
-        Only the quantity and the price can change. If everything is delivered then, an open order becomes `done`.
-        A `done` order is open again (`in_production`) if the quantity is raised to more than is delivered; a
-        `cancelled` order stays cancelled. Pieces that the customer got beyond a lower quantity stay delivered, and
-        earn nothing; `returnOrder` brings them back.
+        Only the quantity and the price can change: another product, or fewer pieces than are delivered, return
+        `422`. A new `unit_price` is that of a piece, and a new `line_price` that of all pieces; a new `tax_amount`
+        is that of all pieces, and null computes it. A price that was given for all pieces changes in proportion
+        with the quantity. If everything is delivered then, an open order becomes `done`. A `done` order is open
+        again (`in_production`) if the quantity is raised to more than is delivered; a `cancelled` order stays
+        cancelled. `warnings` say if runs plan more pieces than the order needs then.
 
         Requires the role `operator` or `admin`.
 
         :param id: The id of the order, a UUID.
         :param item_id: The id of the item, a UUID.
-        :param quantity: Ordered pieces.
+        :param quantity: Ordered pieces, at least those that are delivered.
         :param unit_price: Price of a piece for the customer.
+        :param line_price: Price of all pieces, instead of unit_price.
+        :param tax_amount: Tax of line_price; null computes it with sales_tax_percent.
         """
         return self._client._call(
             "PATCH",
             f"/orders/{_core.segment(id)}/items/{_core.segment(item_id)}",
-            _OrderItem,
+            _ChangedOrderItem,
             body={
                 "quantity": quantity,
                 "unit_price": unit_price,
+                "line_price": line_price,
+                "tax_amount": tax_amount,
             },
         )
 
@@ -15609,7 +16514,7 @@ class OrdersResource:
 
         Says once which product a line of `unassigned_lines` is, and how many `pieces` of it a unit of the line
         has, or with `ignore` that the farm does not print it. The line becomes an item of the order. Its price is
-        that of the line divided by `pieces`, or the `selling_price` of the product if the line has no price.
+        that of the line, or the `selling_price` of the product if the line has none.
 
         The answer is remembered for the `sku` of the line or, if it has none, for its `title`, without regard to
         case: lines of other orders that are in the list for the same reason become items too, and so will lines of
@@ -15658,9 +16563,11 @@ class OrdersResource:
         rows with the same `source` and `reference` are one order, each with a line. Etsy's order items, the orders
         of Shopify, those of WooCommerce from its usual plugins, and the order reports of Amazon are known by their
         titles. Of any other file, the columns can be `reference`, `source`, `shop_order_id`, `customer`,
-        `first_name`, `last_name`, `due_date`, `notes`, `status`, `shipping_status`, `cancelled_at`, `updated_at`,
-        `line_id`, `title`, `variation`, `sku`, `quantity`, `refunded_quantity`, `unit_price`, `line_price`,
-        `discount_price`, `line_status`, `shipped_at`.
+        `first_name`, `last_name`, `currency`, `due_date`, `notes`, `status`, `payment_status`, `paid_at`,
+        `personalization`, `shipping_status`, `cancelled_at`, `updated_at`, `line_id`, `title`, `variation`, `sku`,
+        `quantity`, `refunded_quantity`, `unit_price`, `line_price`, `discount_price`, `tax_amount`,
+        `prices_include_tax`, `order_discount_price`, `order_tax_amount`, `order_lines_price`,
+        `order_shipping_price`, `order_total_price`, `taxable`, `line_status`, `shipped_at`, `quantity`.
 
         The `source` of orders is that of a column or a default. Otherwise it is the name of the only connection to
         a shop of the program that has written the file, or else `etsy`, `shopify`, `woocommerce` or `amazon`. If
@@ -15676,24 +16583,25 @@ class OrdersResource:
         order that is here changes only when it is cancelled.
 
         Columns may be separated by commas, semicolons, tabs or vertical bars, and the names of columns and the
-        material types may have any case. The whole file shows how its numbers and dates are to be read: a cell
-        such as `1.750` is 1750 in a file with decimal commas, which are also assumed with semicolons between the
+        material types may have any case. The whole file determines how its numbers and dates are read: a cell such
+        as `1.750` is 1750 in a file with decimal commas, which are also assumed with semicolons between the
         columns, and 1.75 in one with decimal points; `01/02/2024` follows dates such as `31/01/2024`. What can be
         read in two ways is invalid, and the message names both; `decimal` and `date_order` decide it. An amount
         may have the currency of the farm, a weight its unit, and booleans the words of spreadsheets in other
         languages.
 
-        A file need not have the names of the API: columns of people's own lists are recognised by their names in
-        ten languages and by their values, and `mapping` says what they are otherwise. Rows above the titles are
-        left out, and the file may be in UTF-8, in UTF-16, or in a code page of Windows. `changes` names what is
-        not read as it stands, such as `PLA+`, which is `PLA` with the name `PLA+`. The check of the import answers
-        with suggestions and with all problems, and not with a `422`.
+        A file need not have the names of the API: columns of people's own lists are recognized by their names in
+        ten languages and by their values, and `mapping` names the fields of other columns. Rows above the titles
+        are left out, and the file may be in UTF-8, in UTF-16, or in a code page of Windows. `changes` lists what
+        is not read as it stands, such as `PLA+`, which is `PLA` with the name `PLA+`. The check of the import
+        answers with suggestions and with all problems, and not with a `422`.
 
         With `dry_run`, the request is checked and answered as without it, but nothing changes; new resources then
         have no `id`.
 
         The `errors` of a `422` name the first 50 invalid rows by their lines, such as `line 3`. A request can have
-        1 MiB and 10000 rows.
+        1 MiB, 10000 rows and 200 columns. A cell can be as long as its field, and a number or a date 100 bytes
+        long with all that is around it.
 
         Requires the role `operator` or `admin`.
 
@@ -15746,10 +16654,10 @@ class OrdersResource:
 
         Reads a file as the import with the same parameters does, and changes nothing. It suggests what the columns
         are (`columns`) and values for required fields that the file does not have (`defaults`): the import with
-        these as `mapping` and `defaults` has the same result. A column is what the `mapping` of the farm's last
-        import of this kind has said of it, or else what its name and values say. With one of these parameters, the
-        check uses it in place of its suggestions. The counts are those of the import of the valid rows;
-        `invalid_rows` and `errors` have the others.
+        these as `mapping` and `defaults` has the same result. The field of a column is the one in the `mapping` of
+        the farm's last import of this kind, or else the one that its name and values suggest. If the request has
+        one of these parameters, the check uses it instead of its suggestions. The counts are those of the import
+        of the valid rows; `invalid_rows` and `errors` have the others.
 
         Requires the role `operator` or `admin`.
 
@@ -15806,10 +16714,10 @@ class OrdersResource:
         """Check whether an order can be printed.
 
         Follows the bill of materials through all components. Materials that are not required do not count. The
-        weights are those of each material and colour: of the spools with the same `material_type`,
-        `material_name`, `diameter_mm` and `color`, or of the filament that the material of the product names.
-        `docs/planning.md` has the rule. Archived and removed spools do not count. `spool_count` is 0 if nothing in
-        stock is what is needed; `in_stock` then has what there is of the material type, the most similar first.
+        weights are those of each material and color: of the spools with the same `material_type`, `material_name`,
+        `diameter_mm` and `color`, or of the filament that the material of the product names. `docs/planning.md`
+        has the rule. Archived and removed spools do not count. `spool_count` is 0 if nothing in stock is what is
+        needed; `in_stock` then has what there is of the material type, the most similar first.
 
         Open orders reserve what their pieces need that are neither in stock nor in an unfinished run (`pending`,
         `in_progress`, `paused`). Unfinished runs reserve the weights of their materials, actual or else estimated;
@@ -15981,6 +16889,7 @@ class PieceEntriesResource:
         product_id: str | None = None,
         order_id: str | None = None,
         run_id: str | None = None,
+        lot_number: str | None = None,
         kind: EntryKind | Sequence[EntryKind] | None = None,
         created_from: _dt.datetime | None = None,
         created_to: _dt.datetime | None = None,
@@ -15999,9 +16908,10 @@ class PieceEntriesResource:
         :param product_id: Entries of this product.
         :param order_id: Entries of this order.
         :param run_id: Entries of this production run.
+        :param lot_number: Entries of runs that used filament of this lot: the whole text, ignoring case.
         :param kind: Entries of these kinds.
-        :param created_from: Entries from this time on.
-        :param created_to: Entries before this time.
+        :param created_from: Entries from this time on. For example `2024-01-01`.
+        :param created_to: Entries before this time. For example `2024-02-01`.
         """
         return self._client._call(
             "GET",
@@ -16016,6 +16926,7 @@ class PieceEntriesResource:
                 "product_id": product_id,
                 "order_id": order_id,
                 "run_id": run_id,
+                "lot_number": lot_number,
                 "kind": kind,
                 "created_from": created_from,
                 "created_to": created_to,
@@ -16030,6 +16941,7 @@ class PieceEntriesResource:
         product_id: str | None = None,
         order_id: str | None = None,
         run_id: str | None = None,
+        lot_number: str | None = None,
         kind: EntryKind | Sequence[EntryKind] | None = None,
         created_from: _dt.datetime | None = None,
         created_to: _dt.datetime | None = None,
@@ -16044,9 +16956,10 @@ class PieceEntriesResource:
         :param product_id: Entries of this product.
         :param order_id: Entries of this order.
         :param run_id: Entries of this production run.
+        :param lot_number: Entries of runs that used filament of this lot: the whole text, ignoring case.
         :param kind: Entries of these kinds.
-        :param created_from: Entries from this time on.
-        :param created_to: Entries before this time.
+        :param created_from: Entries from this time on. For example `2024-01-01`.
+        :param created_to: Entries before this time. For example `2024-02-01`.
         """
         return _core.cursor_pages(self._client, "/piece-entries", _EntryList,
             query={
@@ -16055,6 +16968,7 @@ class PieceEntriesResource:
                 "product_id": product_id,
                 "order_id": order_id,
                 "run_id": run_id,
+                "lot_number": lot_number,
                 "kind": kind,
                 "created_from": created_from,
                 "created_to": created_to,
@@ -16067,16 +16981,19 @@ class PieceEntriesResource:
         *,
         reason: str | None = None,
         idempotency_key: str | None = None,
-    ) -> Entry:
+    ) -> ReversingEntry:
         """Take an entry of the ledger of pieces back.
 
         Adds an entry with the opposite pieces, which names the first one in `reverses_id`; for an entry of an
         assembly, it does so for all entries of the assembly. The reversal of a delivery lowers `delivered` of the
-        order's item, and a `done` order is open again; that of a return raises it.
+        order's item, and a `done` order is open again; that of a return raises it, at most to the ordered pieces
+        (`DELIVERED_AGAIN`).
 
         An entry is reversed once (`ENTRY_REVERSED`), and a reversal is not reversed (`ENTRY_NOT_REVERSIBLE`). What
         a production run has produced or used is corrected through the run (`ENTRY_OF_RUN`). Nothing changes if
-        pieces would leave that are not in stock (`NOT_ENOUGH_PIECES`). The body may be empty.
+        pieces would leave that are not in stock (`NOT_ENOUGH_PIECES`). If the product was counted after the entry,
+        the stock stays as it is: see `countPieces`. The reversal of a count takes back what balances other entries
+        at it. The body may be empty.
 
         Requires the role `operator` or `admin`.
 
@@ -16088,7 +17005,7 @@ class PieceEntriesResource:
         return self._client._call(
             "POST",
             f"/piece-entries/{_core.segment(id)}/reverse",
-            _Entry,
+            _ReversingEntry,
             body={
                 "reason": UNSET if reason is None else reason,
             },
@@ -16130,7 +17047,7 @@ class StockLevelsResource:
         :param low: Whether too little is available.
         :param material_type: Only one of these materials, separated by commas.
         :param brand: Only this brand, ignoring case.
-        :param color: Only this colour, ignoring case.
+        :param color: Only this color, ignoring case.
         """
         return self._client._call(
             "GET",
@@ -16169,7 +17086,7 @@ class StockLevelsResource:
         :param low: Whether too little is available.
         :param material_type: Only one of these materials, separated by commas.
         :param brand: Only this brand, ignoring case.
-        :param color: Only this colour, ignoring case.
+        :param color: Only this color, ignoring case.
         """
         return _core.cursor_pages(self._client, "/stock-levels", _StockLevelList,
             query={
@@ -16195,8 +17112,8 @@ class StockLevelsResource:
     ) -> StockLevel:
         """Create a stock level.
 
-        Each combination of material, colour, brand and diameter has one level (`STOCK_LEVEL_EXISTS`). With no
-        `color` or `brand`, or an empty one, all colours or brands count. Only spools with the same `material_name`
+        Each combination of material, color, brand and diameter has one level (`STOCK_LEVEL_EXISTS`). With no
+        `color` or `brand`, or an empty one, all colors or brands count. Only spools with the same `material_name`
         and `diameter_mm` count: without `material_name`, those without one or with that of their type; without
         `diameter_mm`, those with the diameter of the farm's printers, or 1.75 mm if these differ. Spools that are
         archived or removed do not count.
@@ -16215,9 +17132,9 @@ class StockLevelsResource:
         :param minimum_grams: Grams that should be available.
         :param material_name: Name of the material, such as PETG-CF, ignoring case; null: spools without one, or
         with that of their type.
-        :param color: The colour, ignoring case; null for all colours.
+        :param color: The color, ignoring case; null for all colors.
         :param brand: The brand, ignoring case; null for all brands.
-        :param diameter_mm: Diameter in millimetres; null: that of the farm's printers, or 1.75 if these differ.
+        :param diameter_mm: Diameter in millimeters; null: that of the farm's printers, or 1.75 if these differ.
         One of 1.75, 2.85.
         :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
         a key.
@@ -16267,7 +17184,7 @@ class StockLevelsResource:
     ) -> StockLevel:
         """Update a stock level.
 
-        With no `color` or `brand`, or an empty one, all colours or brands count. Only spools with the same
+        With no `color` or `brand`, or an empty one, all colors or brands count. Only spools with the same
         `material_name` and `diameter_mm` count: without `material_name`, those without one or with that of their
         type; without `diameter_mm`, those with the diameter of the farm's printers, or 1.75 mm if these differ.
         Spools that are archived or removed do not count.
@@ -16286,9 +17203,9 @@ class StockLevelsResource:
         :param material_type: The material.
         :param material_name: Name of the material, such as PETG-CF, ignoring case; null: spools without one, or
         with that of their type.
-        :param color: The colour, ignoring case; null for all colours.
+        :param color: The color, ignoring case; null for all colors.
         :param brand: The brand, ignoring case; null for all brands.
-        :param diameter_mm: Diameter in millimetres; null: that of the farm's printers, or 1.75 if these differ.
+        :param diameter_mm: Diameter in millimeters; null: that of the farm's printers, or 1.75 if these differ.
         One of 1.75, 2.85.
         :param minimum_grams: Grams that should be available.
         :param if_match: The ``etag`` of the resource as you know it. If the resource has changed since, the call
@@ -16401,12 +17318,12 @@ class AuditLogResource:
     ) -> AuditEntryList:
         """Read the audit log.
 
-        Returns who signed in, failed to sign in, changed users, API keys, settings, webhooks, connections to
-        shops, printers or custom fields, exported, imported, removed, restored or corrected something, the newest
+        Returns who signed in or failed to, who changed users, API keys, settings, webhooks, connections to shops,
+        printers or custom fields, and who exported, imported, removed, restored or corrected something, newest
         first. Everyday work such as deductions is not in the log. `actor_name` and `object_name` are the names of
-        that time. An entry names fields, and has none of their values.
+        that time. An entry has the names of fields, but not their values.
 
-        Of a failed sign-in, the actor is the user whose e-mail was given. After ten in an hour, one
+        The actor of a failed sign-in is the user whose e-mail was sent. After ten in an hour, one
         `sign_in.more_failed` stands for the rest.
 
         Requires the role `admin`.
@@ -16418,9 +17335,9 @@ class AuditLogResource:
         :param after: The `next` of a page with the same `sort_by` and `sort_order`, to get the page after it.
         Cannot be combined with `skip`.
         :param action: One action, or several separated by commas.
-        :param actor_id: Only what this user or API key did.
-        :param created_from: Only entries from this time or day.
-        :param created_to: Only entries before this time or day.
+        :param actor_id: Only what this user or API key did. For example `0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a41`.
+        :param created_from: Only entries from this time or day. For example `2024-01-15`.
+        :param created_to: Only entries before this time or day. For example `2024-02-01`.
         """
         return self._client._call(
             "GET",
@@ -16457,9 +17374,9 @@ class AuditLogResource:
         :param sort_by: Any scalar field of the items.
         :param sort_order: Ascending or descending.
         :param action: One action, or several separated by commas.
-        :param actor_id: Only what this user or API key did.
-        :param created_from: Only entries from this time or day.
-        :param created_to: Only entries before this time or day.
+        :param actor_id: Only what this user or API key did. For example `0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a41`.
+        :param created_from: Only entries from this time or day. For example `2024-01-15`.
+        :param created_to: Only entries before this time or day. For example `2024-02-01`.
         """
         return _core.cursor_pages(self._client, "/audit-log", _AuditEntryList,
             query={
@@ -16479,8 +17396,8 @@ class WebhooksResource:
     of its cause, so that none is lost, and sent at least once, in no particular order. `webhook-id` identifies
     repetitions. A status from 200 to 299 within 15 seconds is a success; redirects are not followed. After a
     failure the service tries again after 5 seconds, 5 and 30 minutes, and 2, 5, 10, 14, 20 and 24 hours, or later
-    if `Retry-After` says so (up to 24 hours). The status 410, or five days with nothing but failures, disables the
-    webhook.
+    if `Retry-After` demands it (up to 24 hours). The status 410, or five days with nothing but failures, disables
+    the webhook.
     """
 
     __slots__ = ("_client",)
@@ -16649,8 +17566,8 @@ class WebhooksResource:
         """Update a webhook.
 
         Changes the URL, the token, the events, the description, and whether the webhook is daily or disabled. A
-        disabled webhook gets no events, and the deliveries that it still waits for fail; enable it to redeliver
-        them. The format and the secret stay.
+        disabled webhook gets no events, and its pending deliveries fail; enable it to redeliver them. The format
+        and the secret stay.
 
         Requires the role `admin`.
 
@@ -16790,8 +17707,8 @@ class WebhooksResource:
         :param status: Only deliveries with one of these statuses, separated by commas.
         :param event: Only deliveries of events of this type.
         :param created_from: Only deliveries created at this time or later: a timestamp, or a date, which begins at
-        midnight in the tenant's time zone.
-        :param created_to: Only deliveries created before this time.
+        midnight in the tenant's time zone. For example `2024-01-15T00:00:00Z`.
+        :param created_to: Only deliveries created before this time. For example `2024-02-15T00:00:00Z`.
         """
         return self._client._call(
             "GET",
@@ -16832,8 +17749,8 @@ class WebhooksResource:
         :param status: Only deliveries with one of these statuses, separated by commas.
         :param event: Only deliveries of events of this type.
         :param created_from: Only deliveries created at this time or later: a timestamp, or a date, which begins at
-        midnight in the tenant's time zone.
-        :param created_to: Only deliveries created before this time.
+        midnight in the tenant's time zone. For example `2024-01-15T00:00:00Z`.
+        :param created_to: Only deliveries created before this time. For example `2024-02-15T00:00:00Z`.
         """
         return _core.cursor_pages(self._client, f"/webhooks/{_core.segment(id)}/deliveries", _DeliveryList,
             query={
@@ -16875,8 +17792,8 @@ class WebhooksResource:
     ) -> Delivery:
         """Redeliver an event.
 
-        Sends the event again at once, also if it was delivered, with the same `webhook-id`. Failed tries are
-        repeated as if the event were new.
+        Sends the event again at once, even if it was delivered, with the same `webhook-id`. Failed tries are
+        repeated as for a new event.
 
         Requires the role `admin`.
 
@@ -17130,7 +18047,7 @@ class Client(_core.BaseClient):
         self.vendors = VendorsResource(self)
         """The manufacturers of filament."""
         self.filaments = FilamentsResource(self)
-        """Filaments as they are bought: the material, colour and price that their spools have."""
+        """Filaments as they are bought: the material, color and price that their spools have."""
         self.filament_catalog = FilamentCatalogResource(self)
         """Filaments that can be bought, from a file of SpoolmanDB: a list to choose new filaments from."""
         self.spools = SpoolsResource(self)
@@ -17174,7 +18091,7 @@ class Client(_core.BaseClient):
         the transaction of its cause, so that none is lost, and sent at least once, in no particular order.
         `webhook-id` identifies repetitions. A status from 200 to 299 within 15 seconds is a success; redirects are
         not followed. After a failure the service tries again after 5 seconds, 5 and 30 minutes, and 2, 5, 10, 14,
-        20 and 24 hours, or later if `Retry-After` says so (up to 24 hours). The status 410, or five days with
+        20 and 24 hours, or later if `Retry-After` demands it (up to 24 hours). The status 410, or five days with
         nothing but failures, disables the webhook.
         """
         self.shops = ShopsResource(self)
@@ -17211,6 +18128,8 @@ __all__ = [
     "CatalogFilamentList",
     "CatalogImported",
     "Change",
+    "ChangedOrderItem",
+    "ChangedRunItem",
     "Check",
     "CheckStep",
     "Client",
@@ -17230,6 +18149,8 @@ __all__ = [
     "CostChanged",
     "CostPart",
     "Costs",
+    "CountWarning",
+    "CountWarningCode",
     "CreatedSpools",
     "CustomEntity",
     "CustomField",
@@ -17240,15 +18161,13 @@ __all__ = [
     "DecimalMark",
     "Deducted",
     "DefaultValue",
+    "DeliveredAgainError",
     "DeliveredItem",
-    "DeliveredOrder",
     "Delivery",
     "DeliveryDetails",
     "DeliveryList",
     "DeliveryReturnedError",
     "DeliveryStatus",
-    "DeliveryWarning",
-    "DeliveryWarningCode",
     "DuplicateComponentError",
     "DuplicateCustomFieldError",
     "DuplicatePrinterError",
@@ -17266,14 +18185,19 @@ __all__ = [
     "EntryOfRunError",
     "EntryReversedError",
     "ErrorGroup",
+    "ExchangeRate",
+    "ExchangeRateCreate",
     "ExportFormat",
     "FactorRule",
     "FailureReason",
     "Filament",
     "FilamentCatalogResource",
     "FilamentFieldError",
+    "FilamentGroup",
     "FilamentList",
     "FilamentOfSpools",
+    "FilamentReport",
+    "FilamentReportRow",
     "FilamentsResource",
     "FileCandidate",
     "FileChange",
@@ -17314,10 +18238,14 @@ __all__ = [
     "ListedProduct",
     "ListedSpool",
     "LoadedSpool",
+    "LotReport",
+    "LotRow",
+    "LotSpool",
     "LowPieces",
     "LowStock",
     "MalformedJsonError",
     "MarginGroup",
+    "MarginLosses",
     "MarginReport",
     "MarginReportRow",
     "MaterialExchangedError",
@@ -17362,6 +18290,8 @@ __all__ = [
     "OrderRun",
     "OrderSkipReason",
     "OrderStatus",
+    "OrderWarning",
+    "OrderWarningCode",
     "OrdersResource",
     "OtpEnabledError",
     "OtpNotBegunError",
@@ -17432,6 +18362,7 @@ __all__ = [
     "RateLimitExceededError",
     "RecoveryCodes",
     "ReportsResource",
+    "ReversingEntry",
     "Role",
     "RowCell",
     "RowError",

@@ -1,4 +1,4 @@
-"""Tests of the client against a real service. blackbox/sdk_test.go starts the service and a proxy that breaks requests.
+"""Tests of the client against a real service. tests/blackbox/sdk_test.go starts the service and a proxy that breaks requests.
 
 FARM_URL, FARM_EMAIL, FARM_PASSWORD: the service. FARM_PROXY: the proxy. FARM_TLS_URL, FARM_CA: a service with HTTPS,
 and its certificate. FARM_DEDUCTIONS: the number of deductions through broken connections.

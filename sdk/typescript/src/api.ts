@@ -33,15 +33,15 @@ export type ColorArrangement = "coaxial" | "longitudinal";
 
 export type Archived = "true" | "false" | "any";
 
-export type UsageKind = "created" | "edited" | "deducted" | "run" | "measured" | "printed" | "wasted";
+export type UsageKind = "created" | "edited" | "deducted" | "run" | "measured" | "printed" | "wasted" | "discarded" | "refilled";
 
-export type UsageWarningCode = "FILAMENT_SHORTFALL" | "OVER_NET_WEIGHT";
+export type UsageWarningCode = "FILAMENT_SHORTFALL" | "OVER_NET_WEIGHT" | "WEIGHED_SINCE";
 
 export type CustomEntity = "spool" | "filament" | "vendor";
 
 export type CustomType = "text" | "integer" | "integer_range" | "float" | "float_range" | "datetime" | "boolean" | "choice";
 
-export type UsageGroup = "material" | "color" | "printer" | "day" | "week" | "month";
+export type FilamentGroup = "material" | "color";
 
 export type ImportMode = "create" | "update" | "upsert";
 
@@ -63,29 +63,33 @@ export type RunNeed = "start" | "confirmation";
 
 export type FailureReason = "adhesion" | "spaghetti" | "layer_shift" | "clog" | "under_extrusion" | "over_extrusion" | "warping" | "stringing" | "filament_runout" | "power_failure" | "printer_error" | "operator_error" | "quality" | "other";
 
-export type CostPart = "filament" | "waste" | "machine" | "energy" | "labour" | "stock" | "failures" | "revenue";
+export type CostPart = "filament" | "waste" | "machine" | "energy" | "labour" | "stock" | "failures" | "revenue" | "currency";
 
-export type RunWarningCode = "INVENTORY_NOT_UPDATED" | "FILAMENT_SHORTFALL" | "SPOOL_ARCHIVED" | "ORDER_CANCELLED" | "ORDER_REDUCED" | "PRODUCT_REMOVED" | "BILL_OF_MATERIALS_CHANGED" | "NO_PRINTER" | "PRINTER_NOT_AVAILABLE" | "PRINTER_BUSY" | "NO_MATERIALS" | "SPOOL_REMOVED" | "SPOOL_CHANGED" | "MATERIAL_NOT_PRINTED" | "TOO_LITTLE_FILAMENT" | "LOAD_SPOOL";
+export type RunWarningCode = "INVENTORY_NOT_UPDATED" | "FILAMENT_SHORTFALL" | "SPOOL_ARCHIVED" | "WEIGHED_SINCE" | "WEIGHED_DURING_RUN" | "COUNTED_SINCE" | "ORDER_CANCELLED" | "ORDER_REDUCED" | "PRODUCT_REMOVED" | "BILL_OF_MATERIALS_CHANGED" | "NO_PRINTER" | "PRINTER_NOT_AVAILABLE" | "PRINTER_BUSY" | "NO_MATERIALS" | "SPOOL_REMOVED" | "SPOOL_CHANGED" | "MATERIAL_NOT_PRINTED" | "TOO_LITTLE_FILAMENT" | "LOAD_SPOOL";
 
-export type EndWarningCode = "FILAMENT_SHORTFALL" | "SPOOL_REMOVED" | "SPOOL_ARCHIVED" | "USE_OUTSIDE_RUN";
+export type EndWarningCode = "FILAMENT_SHORTFALL" | "SPOOL_REMOVED" | "SPOOL_ARCHIVED" | "USE_OUTSIDE_RUN" | "WEIGHED_SINCE" | "WEIGHED_DURING_RUN" | "LONG_PRINT_TIME" | "COUNTED_SINCE";
 
 export type RunAction = "completed" | "failed" | "cancelled" | "corrected" | "reopened" | "exchanged";
 
 export type StepCode = "RUN_ENDED" | "ORDER_CANCELLED" | "ORDER_REDUCED" | "PRODUCT_REMOVED" | "BILL_OF_MATERIALS_CHANGED" | "NO_PRINTER" | "PRINTER_NOT_AVAILABLE" | "PRINTER_BUSY" | "NO_MATERIALS" | "SPOOL_REMOVED" | "SPOOL_CHANGED" | "MATERIAL_NOT_PRINTED" | "TOO_LITTLE_FILAMENT" | "LOAD_SPOOL";
 
+export type UsageGroup = "material" | "color" | "printer" | "day" | "week" | "month";
+
 export type WasteGroup = "reason" | "printer" | "material" | "product";
 
 export type OrderStatus = "received" | "in_production" | "done" | "cancelled";
 
-export type DeliveryWarningCode = "PIECES_SHORTFALL";
+export type OrderWarningCode = "PIECES_SHORTFALL" | "COUNTED_SINCE" | "DELIVERED_NOT_EARNED" | "DELIVERED_MORE" | "DELIVERED_REPLACED" | "PLANNED_MORE";
 
 export type MarginGroup = "product" | "order" | "customer" | "month" | "printer";
 
 export type EntryKind = "produced" | "used" | "assembled" | "disassembled" | "delivered" | "returned" | "counted" | "scrapped" | "corrected";
 
+export type CountWarningCode = "COUNTED_SINCE";
+
 export type OrderSkipReason = "shipped" | "cancelled" | "unpaid";
 
-export type Action = "sign_in" | "sign_in.failed" | "sign_in.more_failed" | "sign_out" | "session.ended" | "session.reused" | "user.created" | "user.changed" | "user.disabled" | "user.enabled" | "user.removed" | "user.password_changed" | "user.password_link_created" | "user.password_set_by_link" | "user.otp_enabled" | "user.otp_disabled" | "user.otp_reset" | "user.otp_failed" | "user.more_otp_failed" | "user.recovery_code_used" | "user.recovery_codes_renewed" | "api_key.created" | "api_key.changed" | "api_key.rotated" | "api_key.revoked" | "settings.changed" | "webhook.created" | "webhook.changed" | "webhook.disabled" | "webhook.enabled" | "webhook.rotated" | "webhook.removed" | "shop.created" | "shop.changed" | "shop.rotated" | "shop.removed" | "printer.created" | "printer.changed" | "printer.removed" | "printer.restored" | "custom_field.created" | "custom_field.changed" | "custom_field.removed" | "data.exported" | "data.imported" | "spool.removed" | "spool.restored" | "filament.removed" | "filament.restored" | "vendor.removed" | "vendor.restored" | "product.removed" | "product.restored" | "order.removed" | "order.restored" | "run.removed" | "run.restored" | "stock_level.removed" | "run.corrected" | "run.reopened" | "usage.reversed" | "usage.moved";
+export type Action = "sign_in" | "sign_in.failed" | "sign_in.more_failed" | "sign_out" | "session.ended" | "session.reused" | "user.created" | "user.changed" | "user.disabled" | "user.enabled" | "user.removed" | "user.password_changed" | "user.password_link_created" | "user.password_set_by_link" | "user.otp_enabled" | "user.otp_disabled" | "user.otp_reset" | "user.otp_failed" | "user.more_otp_failed" | "user.recovery_code_used" | "user.recovery_codes_renewed" | "api_key.created" | "api_key.changed" | "api_key.rotated" | "api_key.revoked" | "settings.changed" | "webhook.created" | "webhook.changed" | "webhook.disabled" | "webhook.enabled" | "webhook.rotated" | "webhook.removed" | "shop.created" | "shop.changed" | "shop.rotated" | "shop.removed" | "printer.created" | "printer.changed" | "printer.removed" | "printer.restored" | "custom_field.created" | "custom_field.changed" | "custom_field.removed" | "data.exported" | "data.imported" | "spool.refilled" | "spool.removed" | "spool.restored" | "filament.removed" | "filament.restored" | "vendor.removed" | "vendor.restored" | "product.removed" | "product.restored" | "order.removed" | "order.restored" | "run.removed" | "run.restored" | "stock_level.removed" | "run.corrected" | "run.reopened" | "usage.reversed" | "usage.moved";
 
 export type ActorKind = "user" | "api_key" | "command_line" | "service" | "unknown";
 
@@ -283,6 +287,16 @@ export interface AccessKeySecret {
   readonly key: string;
 }
 
+/** The type `ExchangeRate` of the API. */
+export interface ExchangeRate<D = number> {
+  /** ISO 4217 code of the other currency. */
+  readonly currency: string;
+  /** What a unit of it is worth in the currency of the farm. */
+  readonly rate: D;
+  /** Day on which the rate was set. */
+  readonly exchange_date: string;
+}
+
 /** The type `Settings` of the API. */
 export interface Settings<D = number> {
   /** Name in the IANA time zone database; UTC by default. */
@@ -304,6 +318,12 @@ export interface Settings<D = number> {
    * time.
    */
   readonly failure_rate_measured: boolean;
+  /** Tax of the prices of products and orders, where it is not known otherwise; 0 by default. */
+  readonly sales_tax_percent: D;
+  /** Whether the prices of products, and those of orders that do not say it, include tax; false by default. */
+  readonly prices_include_tax: boolean;
+  /** What other currencies are worth in that of the farm; a request replaces the list. */
+  readonly exchange_rates: readonly ExchangeRate<D>[];
   /**
    * Whether the delivery of an order assembles kits that are not in stock, as far as their parts are; true by
    * default.
@@ -383,15 +403,15 @@ export interface Filament<D = number> {
   readonly material_type: MaterialType;
   /** Name of the material, where the type does not say all, such as PLA+ or PEEK. */
   readonly material_name: string | null;
-  /** Name of the colour. */
+  /** Name of the color. */
   readonly color: string;
-  /** The colour as #RRGGBB, or #RRGGBBAA with an alpha, which its spools do not have. */
+  /** The color as #RRGGBB, or #RRGGBBAA with an alpha, which its spools do not have. */
   readonly color_hex: string | null;
-  /** The colours of a filament with several ones, each as #RRGGBB or #RRGGBBAA. */
+  /** The colors of a filament with several ones, each as #RRGGBB or #RRGGBBAA. */
   readonly color_hexes: readonly string[];
-  /** How several colours are arranged: side by side (coaxial), or one after the other (longitudinal). */
+  /** How several colors are arranged: side by side (coaxial), or one after the other (longitudinal). */
   readonly color_arrangement: ColorArrangement | null;
-  /** Filament diameter in millimetres. One of 1.75, 2.85. */
+  /** Filament diameter in millimeters. One of 1.75, 2.85. */
   readonly diameter_mm: D;
   /** Density of the filament in g/cm³; null: the usual density of the material. */
   readonly density_g_cm3: D | null;
@@ -457,7 +477,7 @@ export interface Spool<D = number> {
   /** Number of the spool in the tenant, for labels and printers: 1, 2, 3, and so on, never used again. */
   readonly number: number;
   /**
-   * The filament, whose material type and name, brand, colour, diameter and density the spool has; null: it has its
+   * The filament, whose material type and name, brand, color, diameter and density the spool has; null: it has its
    * own.
    */
   readonly filament_id: string | null;
@@ -465,13 +485,13 @@ export interface Spool<D = number> {
   readonly material_type: MaterialType;
   /** Name of the manufacturer. */
   readonly brand: string | null;
-  /** Name of the colour. */
+  /** Name of the color. */
   readonly color: string;
-  /** The colour as #RRGGBB. */
+  /** The color as #RRGGBB. */
   readonly color_hex: string | null;
   /** Free text such as Matte, Glossy or Silk. */
   readonly finish: string | null;
-  /** Filament diameter in millimetres. One of 1.75, 2.85. */
+  /** Filament diameter in millimeters. One of 1.75, 2.85. */
   readonly diameter_mm: D;
   /** Grams of filament on a full spool. */
   readonly net_weight_grams: D;
@@ -543,15 +563,15 @@ export interface CatalogFilament<D = number> {
   readonly material_type: MaterialType;
   /** Name of the material, such as PLA+ or PEEK. */
   readonly material_name: string;
-  /** Name of the colour, which is the name of the filament. */
+  /** Name of the color, which is the name of the filament. */
   readonly color: string;
-  /** The colour as #RRGGBB or #RRGGBBAA. */
+  /** The color as #RRGGBB or #RRGGBBAA. */
   readonly color_hex: string | null;
-  /** The colours of a filament with several ones. */
+  /** The colors of a filament with several ones. */
   readonly color_hexes: readonly string[];
-  /** How several colours are arranged: side by side (coaxial), or one after the other (longitudinal). */
+  /** How several colors are arranged: side by side (coaxial), or one after the other (longitudinal). */
   readonly color_arrangement: ColorArrangement | null;
-  /** Filament diameter in millimetres. */
+  /** Filament diameter in millimeters. */
   readonly diameter_mm: D;
   /** Density of the filament in g/cm³. */
   readonly density_g_cm3: D;
@@ -645,7 +665,7 @@ export interface Deducted<D = number> {
   readonly remaining_weight_grams: D;
   /** Grams that left the spool. */
   readonly deducted: D;
-  /** Grams that were used beyond what the spool was thought to have. */
+  /** Grams that were used beyond what the spool had on record. */
   readonly shortfall_grams: D;
 }
 
@@ -679,7 +699,7 @@ export interface Usage<D = number> {
   /** after_grams minus before_grams. All changes of a spool add up to its remaining weight. */
   readonly change_grams: D;
   /**
-   * Grams that were used, but that the spool was not thought to have. Less than 0 if the end of a run found that less
+   * Grams that were used, but that the spool did not have on record. Less than 0 if the end of a run found that less
    * was used than its reports had recorded here, or if the entry reverses one with such grams.
    */
   readonly shortfall_grams: D | null;
@@ -691,6 +711,12 @@ export interface Usage<D = number> {
   readonly reversed_by_id: string | null;
   /** The entry of another spool whose use this one records. */
   readonly moves_id: string | null;
+  /** The weighing, or edit of the remaining weight, at which this entry balances another one. */
+  readonly weighing_id: string | null;
+  /**
+   * The entry, of an earlier moment than the weighing, that this one balances, so that the spool keeps its weight.
+   */
+  readonly balances_id: string | null;
   /** Time of the change. */
   readonly created_at: string;
   /** Time of the last report that is part of the entry; null unless a printer reported it. */
@@ -753,7 +779,7 @@ export interface UsageCorrection<D = number> {
   /** after_grams minus before_grams. All changes of a spool add up to its remaining weight. */
   readonly change_grams: D;
   /**
-   * Grams that were used, but that the spool was not thought to have. Less than 0 if the end of a run found that less
+   * Grams that were used, but that the spool did not have on record. Less than 0 if the end of a run found that less
    * was used than its reports had recorded here, or if the entry reverses one with such grams.
    */
   readonly shortfall_grams: D | null;
@@ -765,6 +791,12 @@ export interface UsageCorrection<D = number> {
   readonly reversed_by_id: string | null;
   /** The entry of another spool whose use this one records. */
   readonly moves_id: string | null;
+  /** The weighing, or edit of the remaining weight, at which this entry balances another one. */
+  readonly weighing_id: string | null;
+  /**
+   * The entry, of an earlier moment than the weighing, that this one balances, so that the spool keeps its weight.
+   */
+  readonly balances_id: string | null;
   /** Time of the change. */
   readonly created_at: string;
   /** Time of the last report that is part of the entry; null unless a printer reported it. */
@@ -827,56 +859,46 @@ export interface CustomFieldList {
   readonly next: string | null;
 }
 
-/** The type `UsageReportRow` of the API. */
-export interface UsageReportRow<D = number> {
-  /** The material, if the groups have one. */
+/** The type `FilamentReportRow` of the API. */
+export interface FilamentReportRow<D = number> {
+  /** The material. */
   readonly material_type: MaterialType | null;
-  /** The colour, if the groups have one. */
+  /** Name of the color, if the groups are by color. */
   readonly color: string | null;
-  /** The printer, if the groups are by printer; null if there is only a name. */
-  readonly printer_id: string | null;
-  /** Name of the printer or API key, if the groups are by printer; null for use without one. */
-  readonly printer_name: string | null;
-  /** The day, or the first day of the week or month, if the groups are of time. */
-  readonly start: string | null;
-  /** Grams used, also those that were wasted. */
+  /** Spools with filament. */
+  readonly spools: number;
+  /** Grams on these spools. */
   readonly grams: D;
-  /** Grams of these that runs wasted. */
-  readonly wasted_grams: D;
-  /** Grams that weighing and edits of remaining weights took away; not in grams. */
-  readonly corrected_grams: D;
-  /** Cost of these grams; null if there are some and no spool has a price. */
-  readonly cost: D | null;
-  /** Grams in stock now: on spools that are neither removed nor archived. */
-  readonly remaining_grams: D | null;
-  /** Mean use of the last 30 days. */
-  readonly grams_per_day: D | null;
-  /** Days that the stock lasts at that rate; null without use. */
-  readonly days_left: D | null;
+  /** Grams of these without a price. */
+  readonly unpriced_grams: D;
+  /** Value of the others; null if there are grams and none has a price. */
+  readonly filament_value: D | null;
+  /** The part of the value that is on archived spools. */
+  readonly archived_value: D | null;
 }
 
-/** The type `UsageReport` of the API. */
-export interface UsageReport<D = number> {
-  /** The first day. */
-  readonly from: string;
-  /** The last day. */
+/** The type `FilamentReport` of the API. */
+export interface FilamentReport<D = number> {
+  /** The day. */
   readonly to: string;
   /** What the rows have in common. */
-  readonly group_by: UsageGroup;
-  /** Grams used in the period, also those that were wasted. */
-  readonly grams: D;
-  /** Grams of these that runs wasted. */
-  readonly wasted_grams: D;
-  /** Grams that weighing and edits of remaining weights took away; not in grams. */
-  readonly corrected_grams: D;
-  /** Cost of these grams; null if there are some and no spool has a price. */
-  readonly cost: D | null;
-  /** ISO 4217 code of the tenant's currency, in which costs are; null if it is not set. */
+  readonly group_by: FilamentGroup;
+  /** ISO 4217 code of the tenant's currency, in which values are; null if it is not set. */
   readonly currency: string | null;
-  /** Number of groups in the period; items has at most 1,000 of them. */
+  /** Spools with filament. */
+  readonly spools: number;
+  /** Grams on these spools. */
+  readonly grams: D;
+  /** Grams of these without a price. */
+  readonly unpriced_grams: D;
+  /** Value of the others; null if there are grams and none has a price. */
+  readonly filament_value: D | null;
+  /** The part of the value that is on archived spools. */
+  readonly archived_value: D | null;
+  /** Number of groups; items has at most 1,000 of them. */
   readonly groups: number;
   /** The groups. */
-  readonly items: readonly UsageReportRow<D>[];
+  readonly items: readonly FilamentReportRow<D>[];
 }
 
 /** The type `Change` of the API. */
@@ -1064,11 +1086,11 @@ export interface FilamentOfSpools<D = number> {
   readonly material_type: MaterialType;
   /** Name of the material, where the type does not say all, such as PETG-CF; null: the type says all. */
   readonly material_name: string | null;
-  /** Name of the colour. */
+  /** Name of the color. */
   readonly color: string;
-  /** The colour as #RRGGBB. */
+  /** The color as #RRGGBB. */
   readonly color_hex: string | null;
-  /** Filament diameter in millimetres. */
+  /** Filament diameter in millimeters. */
   readonly diameter_mm: D;
   /** Number of spools that the request gives to the filament. */
   readonly spools: number;
@@ -1098,7 +1120,7 @@ export interface LoadedSpool<D = number> {
   readonly spool_id: string;
   /** Number of the spool. */
   readonly spool_number: number;
-  /** Material, colour and brand of the spool. */
+  /** Material, color and brand of the spool. */
   readonly name: string;
   /** Grams of filament left. */
   readonly remaining_grams: D;
@@ -1118,9 +1140,9 @@ export interface Printer<D = number> {
   readonly location: string | null;
   /** Free text. */
   readonly notes: string | null;
-  /** Diameter of the nozzle in millimetres. */
+  /** Diameter of the nozzle in millimeters. */
   readonly nozzle_mm: D | null;
-  /** Diameter of the filament that it prints, in millimetres; 1.75 by default. One of 1.75, 2.85. */
+  /** Diameter of the filament that it prints, in millimeters; 1.75 by default. One of 1.75, 2.85. */
   readonly diameter_mm: D;
   /** Number of spools that can be loaded; 1 by default. */
   readonly slots: number;
@@ -1192,7 +1214,7 @@ export interface ProductListItem<D = number> {
   readonly labour_minutes: D | null;
   /** Pieces that one plate can hold; null counts as 1. */
   readonly pieces_per_plate: number | null;
-  /** Price of one piece for customers. */
+  /** Price of one piece for customers; with tax if prices_include_tax of the settings. */
   readonly selling_price: D | null;
   /** Pieces that should be available on the shelf. */
   readonly minimum_pieces: number | null;
@@ -1254,7 +1276,7 @@ export interface ProductMaterial<D = number> {
   readonly id: string;
   /** Type of filament. */
   readonly material_type: MaterialType;
-  /** Name of the colour. */
+  /** Name of the color. */
   readonly color: string;
   /** Grams for one piece of the product. */
   readonly weight_grams: D;
@@ -1262,13 +1284,18 @@ export interface ProductMaterial<D = number> {
   readonly is_required: boolean;
   /** Free text. */
   readonly notes: string | null;
-  /** Name of the material, such as PETG-CF, ignoring case; null: spools without one, or with that of their type. */
+  /**
+   * Name of the material, such as PETG-CF, ignoring case; null: spools without a name, or with the name of their
+   * type.
+   */
   readonly material_name: string | null;
-  /** Diameter in millimetres; null: that of the farm's printers, or 1.75 if these differ. One of 1.75, 2.85. */
+  /**
+   * Diameter in millimeters; null: the diameter of the farm's printers, or 1.75 if these differ. One of 1.75, 2.85.
+   */
   readonly diameter_mm: D | null;
   /**
-   * The only filament that will do, whose type, name, colour and diameter the material has; null: any of the material
-   * and colour.
+   * The only filament that will do; the material has its type, name, color and diameter. Null: any filament of the
+   * material and color.
    */
   readonly filament_id: string | null;
   /** Vendor of the filament, if it has one. */
@@ -1276,8 +1303,8 @@ export interface ProductMaterial<D = number> {
   /** weight_grams times the price per gram; null without a price. */
   readonly cost: D | null;
   /**
-   * Which price the cost has: `filament`: that of the filament; `color`: of the material and colour; `material`: of
-   * the material in other colours, because no spool of the colour has a price.
+   * The price that the cost uses: `filament`: of the filament; `color`: of the material and color; `material`: of the
+   * material in other colors, because no spool of the color has a price.
    */
   readonly cost_basis: "filament" | "color" | "material" | null;
 }
@@ -1302,9 +1329,7 @@ export interface ProductComponent<D = number> {
 
 /** The type `ProductPlate` of the API. */
 export interface ProductPlate<D = number> {
-  /**
-   * The id of the plate, which is a product of its own. In a request, that of a plate that the product has already.
-   */
+  /** The id of the plate, which is a product of its own. In a request, the id of an existing plate of the product. */
   readonly id: string;
   /** The number of the plate, as in the sliced file; the next one by default. */
   readonly plate: number;
@@ -1362,7 +1387,7 @@ export interface Product<D = number> {
   readonly labour_minutes: D | null;
   /** Pieces that one plate can hold; null counts as 1. */
   readonly pieces_per_plate: number | null;
-  /** Price of one piece for customers. */
+  /** Price of one piece for customers; with tax if prices_include_tax of the settings. */
   readonly selling_price: D | null;
   /** Free text, such as print settings. */
   readonly notes: string | null;
@@ -1508,13 +1533,13 @@ export interface FileCandidate<D = number> {
   readonly material_type: MaterialType;
   /** Exact material. */
   readonly material_name: string | null;
-  /** Name of the colour. */
+  /** Name of the color. */
   readonly color: string;
-  /** The colour as #RRGGBB. */
+  /** The color as #RRGGBB. */
   readonly color_hex: string | null;
   /** The vendor. */
   readonly brand: string | null;
-  /** Diameter in millimetres. */
+  /** Diameter in millimeters. */
   readonly diameter_mm: D;
 }
 
@@ -1524,7 +1549,7 @@ export interface FileMaterial<D = number> {
   readonly profile: string | null;
   /** Material in the file. */
   readonly file_material: string | null;
-  /** Colour in the file. */
+  /** Color in the file. */
   readonly file_color: string | null;
   /** Vendor in the file. */
   readonly file_vendor: string | null;
@@ -1533,15 +1558,15 @@ export interface FileMaterial<D = number> {
   /** Whether the grams were computed from a length, because the file has no grams. */
   readonly from_length: boolean;
   /**
-   * How it was matched: `chosen` by the request; `equal` material and colour; `near`: equal material, similar colour;
-   * `material`: the farm has the material in other colours only; `none`: the farm has nothing like it.
+   * How it was matched: `chosen` by the request; `equal` material and color; `near`: equal material, similar color;
+   * `material`: the farm has the material in other colors only; `none`: the farm has nothing like it.
    */
   readonly match: FileMatch;
   /** Type of the material of the product. */
   readonly material_type: MaterialType;
   /** Exact material of the product, or null. */
   readonly material_name: string | null;
-  /** Colour of the material of the product. */
+  /** Color of the material of the product. */
   readonly color: string;
   /** Diameter, or null for the usual one. */
   readonly diameter_mm: D | null;
@@ -1572,7 +1597,7 @@ export interface FileWarning {
 
 /** The type `FileResult` of the API. */
 export interface FileResult<D = number> {
-  /** What was done; with dry_run, what would be. */
+  /** What was done, or with dry_run, what would be done. */
   readonly action: ImportAction;
   /** Whether nothing was changed. */
   readonly dry_run: boolean;
@@ -1582,7 +1607,7 @@ export interface FileResult<D = number> {
   readonly name: string;
   /** Print time of one piece in minutes, with all plates; null if the file has none. */
   readonly estimated_print_time_minutes: number | null;
-  /** Pieces that the file prints; 1 if it does not say so. */
+  /** Pieces that the file prints; 1 if the file does not have the number. */
   readonly pieces_per_plate: number;
   /** Name of the file. */
   readonly file_name: string | null;
@@ -1628,7 +1653,7 @@ export interface ComponentTreeEntry<D = number> {
   readonly material_cost: D;
   /** Filament of these pieces, with their components. */
   readonly cost: D;
-  /** False if a required material of the component, or of one in it, has no price. */
+  /** False if a required material of the component, or of a component in it, has no price. */
   readonly costs_complete: boolean;
 }
 
@@ -1646,7 +1671,7 @@ export interface ComponentTree<D = number> {
 
 /** The type `MaterialShare` of the API. */
 export interface MaterialShare<D = number> {
-  /** Material type and colour. */
+  /** Material type and color. */
   readonly material: string;
   /** Grams. */
   readonly weight: D;
@@ -1708,9 +1733,9 @@ export interface ListedSpool {
   readonly spool_id: string;
   /** Number of the spool. */
   readonly spool_number: number;
-  /** Material, colour and brand of the spool, even if it was removed. */
+  /** Material, color and brand of the spool, even if it was removed. */
   readonly spool_name: string;
-  /** Colour of the spool. */
+  /** Color of the spool. */
   readonly color_hex: string | null;
 }
 
@@ -1849,7 +1874,7 @@ export interface RunMaterial<D = number> {
   readonly id: string;
   /** The spool. */
   readonly spool_id: string;
-  /** Material, colour and brand of the spool, even if it was removed. */
+  /** Material, color and brand of the spool, even if it was removed. */
   readonly spool_name: string;
   /** Estimated grams to use from this spool. */
   readonly estimated_weight_grams: D | null;
@@ -1871,14 +1896,18 @@ export interface RunMaterial<D = number> {
   /** Grams that printers have reported for the run; null if they reported none. */
   readonly reported_grams: D | null;
   /**
-   * Grams that left the spool without a run since this one started; null if there are none, and after the run has
-   * ended.
+   * Grams that left the spool outside of runs since this run started; null instead of 0, and after the run has ended.
    */
   readonly outside_grams: D | null;
-  /** Whether actual_weight_grams is what printers reported, so that a report which arrives late raises it. */
+  /** Whether actual_weight_grams comes from reports of printers, so that a late report still increases it. */
   readonly actual_reported: boolean;
   /** Time when another spool took its place in the run; null if none did. */
   readonly exchanged_at: string | null;
+  /**
+   * Time when the spool was first weighed, or its remaining weight edited, during the run. Null until the run has
+   * ended, and if the spool was not weighed.
+   */
+  readonly weighed_at: string | null;
 }
 
 /** The type `Variance` of the API. */
@@ -1898,9 +1927,10 @@ export interface RunWarning {
   /**
    * The warning, for programs. `INVENTORY_NOT_UPDATED`: the status is `completed` and the run has materials, but no
    * filament was deducted. `PRINTER_BUSY`: the run and another one are in progress on one printer.
-   * `correctProductionRun` returns `FILAMENT_SHORTFALL`, `SPOOL_REMOVED` and `SPOOL_ARCHIVED`, as
-   * `completeProductionRun` does. The others are those of `getProductionRunCheck`; only `startProductionRun` and
-   * `reopenProductionRun` return them.
+   * `correctProductionRun`, and `updateProductionRun` of an ended run, return `FILAMENT_SHORTFALL`, `SPOOL_REMOVED`,
+   * `SPOOL_ARCHIVED`, `WEIGHED_SINCE` and `COUNTED_SINCE`, as `completeProductionRun` does, and `WEIGHED_DURING_RUN`:
+   * the spool was weighed during the run, and the difference is taken from it, as if it was used after that. The
+   * others are those of `getProductionRunCheck`; only `startProductionRun` and `reopenProductionRun` return them.
    */
   readonly code: RunWarningCode;
   /** The warning, for people. */
@@ -1991,7 +2021,7 @@ export interface RunFileMaterial<D = number> {
   readonly profile: string | null;
   /** Material in the file. */
   readonly file_material: string | null;
-  /** Colour in the file. */
+  /** Color in the file. */
   readonly file_color: string | null;
   /** Grams for the run. */
   readonly weight_grams: D;
@@ -2003,7 +2033,7 @@ export interface RunFileMaterial<D = number> {
   readonly spool_id: string | null;
   /** Number of the spool. */
   readonly spool_number: number | null;
-  /** Material, colour and vendor of the spool. */
+  /** Material, color and vendor of the spool. */
   readonly spool_name: string | null;
   /** Whether the spool has enough filament that no other unfinished run needs. */
   readonly enough: boolean | null;
@@ -2041,35 +2071,73 @@ export interface RunFileResult<D = number> {
   readonly warnings: readonly FileWarning[];
 }
 
-/** The type `SpoolDeduction` of the API. */
-export interface SpoolDeduction<D = number> {
-  /** The spool. */
-  readonly spool_id: string;
-  /** Remaining grams before. */
-  readonly previous_weight: D;
-  /** Remaining grams after. */
-  readonly new_weight: D;
-  /**
-   * Grams that this request took from the spool: what was used less what printers had reported; less than 0 if they
-   * had reported too much.
-   */
-  readonly deducted: D;
-  /** Grams that were used beyond what the spool was thought to have. */
-  readonly shortfall_grams: D;
-  /** Grams that printers had reported for the run. */
-  readonly reported_grams: D;
-}
-
 /** The type `EndWarning` of the API. */
 export interface EndWarning<D = number> {
   /** The warning, for programs. */
   readonly code: EndWarningCode;
   /** The warning, for people. */
   readonly detail: string;
+  /** The spool; null if the warning is not about one. */
+  readonly spool_id: string | null;
+  /** The grams that the warning is about, or null. */
+  readonly grams: D | null;
+  /** The product; null if the warning is not about one. */
+  readonly product_id: string | null;
+  /** The pieces by which the difference of the product's count changes, or null. */
+  readonly pieces: number | null;
+}
+
+/** The type `ChangedRunItem` of the API. */
+export interface ChangedRunItem<D = number> {
+  /** The item's id. */
+  readonly id: string;
+  /** The product. */
+  readonly product_id: string;
+  /** Name of the product, even if it was removed. */
+  readonly product_name: string;
+  /**
+   * The item of an order that this item prints. It has the same product, or one with this product as a component, at
+   * any level.
+   */
+  readonly order_item_id: string | null;
+  /**
+   * Whether the run prints only the materials of the product itself, and takes its components from stock. By default,
+   * it prints the components, too.
+   */
+  readonly parts_from_stock: boolean;
+  /** Pieces to print; 1 by default. */
+  readonly quantity: number;
+  /** Good pieces. */
+  readonly successful_quantity: number | null;
+  /** Failed pieces. Both together are at most quantity. */
+  readonly failed_quantity: number | null;
+  /** Why pieces failed. */
+  readonly failure_reason: FailureReason | null;
+  /** Material cost; by default quantity times material_cost of the product. */
+  readonly estimated_material_cost: D | null;
+  /** Total cost; by default quantity times total_cost of the product. */
+  readonly estimated_total_cost: D | null;
+  /** What users may not expect; usually empty. */
+  readonly warnings: readonly EndWarning<D>[];
+}
+
+/** The type `SpoolDeduction` of the API. */
+export interface SpoolDeduction<D = number> {
   /** The spool. */
   readonly spool_id: string;
-  /** The grams that the warning is about. */
-  readonly grams: D;
+  /** Remaining grams before. */
+  readonly previous_weight: D;
+  /** Remaining grams after; as before, if the spool was weighed after the run had ended. */
+  readonly new_weight: D;
+  /**
+   * Grams that this request took from the spool: the use less the grams that printers had reported; negative if they
+   * had reported too much.
+   */
+  readonly deducted: D;
+  /** Grams that were used beyond what the spool had on record. */
+  readonly shortfall_grams: D;
+  /** Grams that printers had reported for the run. */
+  readonly reported_grams: D;
 }
 
 /** The type `Completion` of the API. */
@@ -2224,15 +2292,17 @@ export interface ProductCosts<D = number> {
   readonly cost_breakdown: CostBreakdown<D>;
   /** Sum of the known parts of full_cost_parts; null if no part is known. */
   readonly full_cost: D | null;
-  /** What one good piece is expected to cost, with its components; a part is null if it is unknown. */
+  /** The expected cost of one good piece, with its components, in parts; an unknown part is null. */
   readonly full_cost_parts: ProductCostParts<D>;
   /** Names of the parts that are null. */
   readonly unknown_parts: readonly CostPart[];
-  /** Price of one piece for customers. */
+  /** Price of one piece for customers; with tax if prices_include_tax of the settings. */
   readonly selling_price: D | null;
-  /** selling_price less full_cost. */
+  /** The selling_price without tax. */
+  readonly net_price: D | null;
+  /** net_price less full_cost. */
   readonly margin: D | null;
-  /** The margin in percent of the selling price. */
+  /** The margin in percent of net_price. */
   readonly margin_percent: D | null;
 }
 
@@ -2242,15 +2312,17 @@ export interface ProductCostListItem<D = number> {
   readonly id: string;
   /** Sum of the known parts of full_cost_parts; null if no part is known. */
   readonly full_cost: D | null;
-  /** What one good piece is expected to cost, with its components; a part is null if it is unknown. */
+  /** The expected cost of one good piece, with its components, in parts; an unknown part is null. */
   readonly full_cost_parts: ProductCostParts<D>;
   /** Names of the parts that are null. */
   readonly unknown_parts: readonly CostPart[];
-  /** Price of one piece for customers. */
+  /** Price of one piece for customers; with tax if prices_include_tax of the settings. */
   readonly selling_price: D | null;
-  /** selling_price less full_cost. */
+  /** The selling_price without tax. */
+  readonly net_price: D | null;
+  /** net_price less full_cost. */
   readonly margin: D | null;
-  /** The margin in percent of the selling price. */
+  /** The margin in percent of net_price. */
   readonly margin_percent: D | null;
 }
 
@@ -2266,7 +2338,7 @@ export interface PrinterReportRow<D = number> {
   readonly printer_id: string | null;
   /** Name of the printer; null for runs without one. */
   readonly printer_name: string | null;
-  /** Print time of the ended runs, as far as it is known. */
+  /** Print time on the days of the period, as far as it is known. */
   readonly hours: D;
   /** Ended runs whose print time is unknown. */
   readonly runs_without_hours: number;
@@ -2280,6 +2352,12 @@ export interface PrinterReportRow<D = number> {
   readonly cancelled_runs: number;
   /** Failed runs / (failed and completed runs). */
   readonly rate: D | null;
+  /** Good pieces of the runs. */
+  readonly pieces: number;
+  /** Failed pieces of the runs. */
+  readonly failed_pieces: number;
+  /** Share of failed pieces; null without pieces. */
+  readonly piece_rate: D | null;
   /** Filament that the runs used. */
   readonly grams: D;
   /** Sum of the known costs of the runs; null if none is known. */
@@ -2336,7 +2414,7 @@ export interface QueuedRun<D = number> {
   readonly printer_name: string | null;
   /** Place among the unfinished runs of the printer, from 1. */
   readonly place: number;
-  /** What the place follows from; see updateProductionRun. */
+  /** The value that determines the place; see updateProductionRun. */
   readonly queue_position: D | null;
   /** Estimated print time in hours. */
   readonly estimated_print_time_hours: D | null;
@@ -2348,7 +2426,7 @@ export interface QueuedRun<D = number> {
   readonly items: readonly ListedProduct[];
   /** The first eight spools to print from. */
   readonly materials: readonly ListedSpool[];
-  /** What `getProductionRunCheck` says of the run. */
+  /** The steps that `getProductionRunCheck` returns for the run. */
   readonly steps: readonly CheckStep[];
 }
 
@@ -2361,6 +2439,70 @@ export interface Queue<D = number> {
    * printer last.
    */
   readonly runs: readonly QueuedRun<D>[];
+}
+
+/** The type `UsageReportRow` of the API. */
+export interface UsageReportRow<D = number> {
+  /** The material, if the groups have one. */
+  readonly material_type: MaterialType | null;
+  /** The color, if the groups have one. */
+  readonly color: string | null;
+  /** The printer, if the groups are by printer; null if there is only a name. */
+  readonly printer_id: string | null;
+  /** Name of the printer or API key, if the groups are by printer; null for use without one. */
+  readonly printer_name: string | null;
+  /** The day, or the first day of the week or month, if the groups are of time. */
+  readonly start: string | null;
+  /** Grams used, also those that were wasted. */
+  readonly grams: D;
+  /** Grams of these that runs wasted. */
+  readonly wasted_grams: D;
+  /** Grams that weighing and edits of remaining weights took away; not in grams. */
+  readonly corrected_grams: D;
+  /** Cost of these grams; null if there are some and no spool has a price. */
+  readonly cost: D | null;
+  /** Grams of these without a price, which add nothing to cost. */
+  readonly unpriced_grams: D;
+  /** Grams that nobody used: left on removed and on refilled spools; not in grams. */
+  readonly lost_grams: D;
+  /** Cost of these grams; null if there are some and no spool has a price. */
+  readonly lost_cost: D | null;
+  /** Grams in stock now: on spools that are neither removed nor archived. */
+  readonly remaining_grams: D | null;
+  /** Mean use of the last 30 days. */
+  readonly grams_per_day: D | null;
+  /** Days that the stock lasts at that rate; null without use. */
+  readonly days_left: D | null;
+}
+
+/** The type `UsageReport` of the API. */
+export interface UsageReport<D = number> {
+  /** The first day. */
+  readonly from: string;
+  /** The last day. */
+  readonly to: string;
+  /** What the rows have in common. */
+  readonly group_by: UsageGroup;
+  /** Grams used in the period, also those that were wasted. */
+  readonly grams: D;
+  /** Grams of these that runs wasted. */
+  readonly wasted_grams: D;
+  /** Grams that weighing and edits of remaining weights took away; not in grams. */
+  readonly corrected_grams: D;
+  /** Cost of these grams; null if there are some and no spool has a price. */
+  readonly cost: D | null;
+  /** Grams of these without a price, which add nothing to cost. */
+  readonly unpriced_grams: D;
+  /** Grams that nobody used: left on removed and on refilled spools; not in grams. */
+  readonly lost_grams: D;
+  /** Cost of these grams; null if there are some and no spool has a price. */
+  readonly lost_cost: D | null;
+  /** ISO 4217 code of the tenant's currency, in which costs are; null if it is not set. */
+  readonly currency: string | null;
+  /** Number of groups in the period; items has at most 1,000 of them. */
+  readonly groups: number;
+  /** The groups. */
+  readonly items: readonly UsageReportRow<D>[];
 }
 
 /** The type `WasteReportRow` of the API. */
@@ -2381,6 +2523,8 @@ export interface WasteReportRow<D = number> {
   readonly grams: D;
   /** Cost of these grams; null if there are some and no material has a price. */
   readonly cost: D | null;
+  /** Grams of these without a price, which add nothing to cost. */
+  readonly unpriced_grams: D;
   /** Runs that failed, were cancelled, or have failed pieces. */
   readonly runs: number;
   /** Runs that failed. */
@@ -2389,6 +2533,16 @@ export interface WasteReportRow<D = number> {
   readonly completed_runs: number;
   /** Share of failed runs; null without failed and completed runs. */
   readonly rate: D | null;
+  /** Good pieces of the runs. */
+  readonly pieces: number;
+  /** Failed pieces of the runs. */
+  readonly failed_pieces: number;
+  /** Share of failed pieces; null without pieces. */
+  readonly piece_rate: D | null;
+  /** Grams that runs purged; a part of what they used. */
+  readonly purge_grams: D;
+  /** Cost of these grams; null if there are some and no material has a price. */
+  readonly purge_cost: D | null;
 }
 
 /** The type `WasteReport` of the API. */
@@ -2403,6 +2557,8 @@ export interface WasteReport<D = number> {
   readonly grams: D;
   /** Cost of these grams; null if there are some and no material has a price. */
   readonly cost: D | null;
+  /** Grams of these without a price, which add nothing to cost. */
+  readonly unpriced_grams: D;
   /** ISO 4217 code of the tenant's currency, in which costs are; null if it is not set. */
   readonly currency: string | null;
   /** Runs that failed, were cancelled, or have failed pieces. */
@@ -2413,6 +2569,16 @@ export interface WasteReport<D = number> {
   readonly completed_runs: number;
   /** Share of failed runs; null without failed and completed runs. */
   readonly rate: D | null;
+  /** Good pieces of the runs. */
+  readonly pieces: number;
+  /** Failed pieces of the runs. */
+  readonly failed_pieces: number;
+  /** Share of failed pieces; null without pieces. */
+  readonly piece_rate: D | null;
+  /** Grams that runs purged; a part of what they used. */
+  readonly purge_grams: D;
+  /** Cost of these grams; null if there are some and no material has a price. */
+  readonly purge_cost: D | null;
   /** Number of groups in the period; items has at most 1,000 of them. */
   readonly groups: number;
   /** The groups. */
@@ -2460,7 +2626,10 @@ export interface OrderListItem {
   readonly pieces: number;
   /** How many of these pieces are produced. */
   readonly produced: number;
-  /** Sum of the prices of the pieces; items without a price add nothing. Null if no item has a price. */
+  /**
+   * Sum of the prices of the pieces, without tax and in the currency of the farm; items without a price add nothing.
+   * Null if no price is known.
+   */
   readonly value: number | null;
 }
 
@@ -2566,8 +2735,12 @@ export interface OrderLine<D = number> {
   readonly sku: string | null;
   /** Ordered units; 1 by default. */
   readonly quantity: number;
-  /** Price of a unit. */
+  /** Price of a unit. Rounded if line_price was given. */
   readonly unit_price: D | null;
+  /** Price of all units, instead of unit_price. */
+  readonly line_price: D | null;
+  /** Tax of line_price, which includes it if prices_include_tax. */
+  readonly tax_amount: D | null;
 }
 
 /** The type `PickedOrder` of the API. */
@@ -2616,8 +2789,17 @@ export interface OrderItem<D = number> {
   readonly product_name: string;
   /** Ordered pieces; 1 by default. */
   readonly quantity: number;
-  /** Price of a piece for the customer; by default the selling_price that the product had when the item was added. */
+  /**
+   * Price of a piece for the customer; by default the selling_price that the product had when the item was added.
+   * Rounded if line_price was given.
+   */
   readonly unit_price: D | null;
+  /** Price of all pieces; a request can have it instead of unit_price, and it is kept as it is. */
+  readonly line_price: D | null;
+  /**
+   * Tax of line_price, which includes it if prices_include_tax; computed with sales_tax_percent if it was not given.
+   */
+  readonly tax_amount: D | null;
   /** Good pieces of completed production runs. */
   readonly produced: number;
   /** Pieces in unfinished production runs. */
@@ -2669,6 +2851,22 @@ export interface OrderRun<D = number> {
   readonly materials: readonly ListedSpool[];
 }
 
+/** The type `OrderWarning` of the API. */
+export interface OrderWarning {
+  /** Kind of the warning. */
+  readonly code: OrderWarningCode;
+  /** The warning in words. */
+  readonly detail: string;
+  /** The item of the order; null if the warning is about the stock of the product. */
+  readonly order_item_id: string | null;
+  /** The product. */
+  readonly product_id: string;
+  /** Name of the product. */
+  readonly product_name: string;
+  /** The pieces that the warning is about. */
+  readonly pieces: number;
+}
+
 /** The type `Order` of the API. */
 export interface Order<D = number> {
   /** The order's id. */
@@ -2685,6 +2883,19 @@ export interface Order<D = number> {
   readonly notes: string | null;
   /** State of the order; received by default. Open orders are received or in_production. */
   readonly status: OrderStatus;
+  /** ISO 4217 code of the currency of the prices; null for that of the farm. */
+  readonly currency: string | null;
+  /**
+   * What a unit of the currency is worth in that of the farm; by default that of the settings, from then on
+   * unchanged. Without one, the revenue of an order in another currency is null.
+   */
+  readonly exchange_rate: D | null;
+  /** Day of the exchange_rate; by default the day on which it was set, here or in the settings. */
+  readonly exchange_date: string | null;
+  /** Tax of prices whose tax_amount was not given, as in the settings when the order was created. */
+  readonly sales_tax_percent: D;
+  /** Whether the prices of the order include their tax, by default as in the settings when it was created. */
+  readonly prices_include_tax: boolean;
   /**
    * Since when all pieces of the open order that are not delivered are in stock for it; about a second late. null if
    * pieces are missing.
@@ -2707,8 +2918,8 @@ export interface Order<D = number> {
   /** Name of the user, also if the account was deleted, or of the API key. */
   readonly hidden_by_name: string | null;
   /**
-   * Sum of the prices of all items; null if no item has a price; 0 for an order that is cancelled, has no items, or
-   * was removed while it was open.
+   * Sum of the prices of all items, without tax and in the currency of the farm; null if no price is known; 0 for an
+   * order that is cancelled, has no items, or was removed while it was open.
    */
   readonly revenue: D | null;
   /** What the order costs so far: the sum of the known cost_parts; null if none is known. */
@@ -2716,101 +2927,138 @@ export interface Order<D = number> {
   /** The parts of the cost; each is null if it is unknown. */
   readonly cost_parts: OrderCostParts<D>;
   /**
-   * What the pieces that are still needed are expected to cost: those in stock at their piece_cost, the others at
-   * their full_cost; 0 unless the order is open.
+   * What the pieces that are still needed are expected to cost, apart from those in stock that were printed for the
+   * order: others in stock at their piece_cost, also components of what is put together, and those that are still to
+   * be printed at their full_cost; 0 unless the order is open.
    */
   readonly expected_cost: D | null;
   /** revenue less cost and expected_cost. */
   readonly margin: D | null;
   /** The margin in percent of the revenue. */
   readonly margin_percent: D | null;
-  /** Names of what is unknown: parts of costs, and revenue if an item has no price. */
+  /**
+   * Names of what is unknown: parts of costs, revenue if an item has no price, and currency if the order is in
+   * another one without an exchange_rate.
+   */
   readonly unknown_parts: readonly CostPart[];
   /**
    * The newest 100 production runs that print an item of the order, or one that was removed from it, newest first.
    */
   readonly runs: readonly OrderRun<D>[];
+  /** What needs a decision, or may not be expected; not in exports. */
+  readonly warnings: readonly OrderWarning[];
 }
 
-/** The type `DeliveryWarning` of the API. */
-export interface DeliveryWarning {
-  /** Kind of the warning. */
-  readonly code: DeliveryWarningCode;
-  /** The warning in words. */
-  readonly detail: string;
-  /** The item of the order. */
-  readonly order_item_id: string;
+/** The type `ChangedOrderItem` of the API. */
+export interface ChangedOrderItem<D = number> {
+  /** The item's id. */
+  readonly id: string;
   /** The product. */
   readonly product_id: string;
-  /** Name of the product. */
+  /** Stock keeping unit of the product; a request can name the product by it instead of product_id. */
+  readonly sku: string | null;
+  /** Name of the product, even if it was removed. */
   readonly product_name: string;
-  /** Pieces that were delivered and were not in stock. */
-  readonly pieces: number;
+  /** Ordered pieces; 1 by default. */
+  readonly quantity: number;
+  /**
+   * Price of a piece for the customer; by default the selling_price that the product had when the item was added.
+   * Rounded if line_price was given.
+   */
+  readonly unit_price: D | null;
+  /** Price of all pieces; a request can have it instead of unit_price, and it is kept as it is. */
+  readonly line_price: D | null;
+  /**
+   * Tax of line_price, which includes it if prices_include_tax; computed with sales_tax_percent if it was not given.
+   */
+  readonly tax_amount: D | null;
+  /** Good pieces of completed production runs. */
+  readonly produced: number;
+  /** Pieces in unfinished production runs. */
+  readonly planned: number;
+  /** Pieces that the customer got; null if none were delivered yet. */
+  readonly delivered: number | null;
+  /** Version of the product's picture, for its address; null without one. */
+  readonly picture_version: string | null;
+  /** What the user may not expect. */
+  readonly warnings: readonly OrderWarning[];
 }
 
-/** The type `DeliveredOrder` of the API. */
-export interface DeliveredOrder<D = number> {
-  /** The order's id. */
-  readonly id: string;
-  /** Where the order comes from, such as a shop. */
-  readonly source: string | null;
-  /** The order's number at the source; together they are unique. */
-  readonly reference: string | null;
-  /** Name of the customer. */
-  readonly customer: string | null;
-  /** Day on which the order is due. */
-  readonly due_date: string | null;
-  /** Free text. */
-  readonly notes: string | null;
-  /** State of the order; received by default. Open orders are received or in_production. */
-  readonly status: OrderStatus;
-  /**
-   * Since when all pieces of the open order that are not delivered are in stock for it; about a second late. null if
-   * pieces are missing.
-   */
-  readonly ready_at: string | null;
-  /** The ordered products, oldest entry first. */
-  readonly items: readonly OrderItem<D>[];
-  /** Lines as the shop has them that have no product yet, oldest first; a request can have lines of all kinds. */
-  readonly unassigned_lines: readonly OrderLine<D>[];
-  /** Time of creation. */
-  readonly created_at: string;
-  /** Time of the last change of the order, its items or its status. */
-  readonly updated_at: string;
-  /** Time when the order was removed; null for orders that are not hidden. */
+/** The type `LotSpool` of the API. */
+export interface LotSpool<D = number> {
+  /** The spool. */
+  readonly spool_id: string;
+  /** Its number. */
+  readonly spool_number: number;
+  /** Its material, color and brand. */
+  readonly spool_name: string;
+  /** Grams of the lot that are left; null if the spool was refilled. */
+  readonly remaining_weight_grams: D | null;
+  /** When a refill replaced the filament of the lot; null if the spool has it. */
+  readonly refilled_at: string | null;
+  /** When the spool was removed; null if it was not. */
   readonly hidden_at: string | null;
+}
+
+/** The type `LotRow` of the API. */
+export interface LotRow<D = number> {
+  /** The run that used the lot, or will; null for pieces that an order may have got from stock. */
+  readonly run_id: string | null;
+  /** Its status. */
+  readonly run_status: RunStatus | null;
+  /** Its end. */
+  readonly completed_at: string | null;
+  /** Its printer. */
+  readonly printer_name: string | null;
+  /** Grams of the lot that the run used. */
+  readonly grams: D | null;
+  /** The product; null for a run without items. */
+  readonly product_id: string | null;
+  /** Its name. */
+  readonly product_name: string | null;
+  /** Its SKU. */
+  readonly sku: string | null;
+  /** Pieces of the run's item. */
+  readonly quantity: number | null;
+  /** The good ones of them. */
+  readonly pieces: number | null;
+  /** The order. */
+  readonly order_id: string | null;
+  /** Its number at the source. */
+  readonly reference: string | null;
+  /** Its customer. */
+  readonly customer: string | null;
+  /** Pieces of the order's item that the customer got. */
+  readonly delivered: number | null;
+}
+
+/** The type `LotReport` of the API. */
+export interface LotReport<D = number> {
+  /** The lot that the request names. */
+  readonly lot_number: string | null;
+  /** The spools with filament of the lot, by number. */
+  readonly spools: readonly LotSpool<D>[];
+  /** Number of all items. */
+  readonly groups: number;
+  /** What was printed from the lot, and which orders may have got it. */
+  readonly items: readonly LotRow<D>[];
+}
+
+/** The type `MarginLosses` of the API. */
+export interface MarginLosses<D = number> {
+  /** Pieces that were scrapped, also those that customers sent back. */
+  readonly scrapped: D;
+  /** Pieces that were missing at counts, less those that counts found. */
+  readonly counted: number;
+  /** Pieces that `adjustPieces` took out, less those that it added. */
+  readonly corrected: D;
+  /** Parts of kits whose cost is unknown because of other parts. */
+  readonly assembled: D;
   /**
-   * The id of the user or API key that removed the order; null if it is not hidden, or the command line removed it.
+   * Pieces that have left the stock, and that their run has taken back: their item was removed from the run, or the
+   * run was reopened. Less than nothing, because what got them has their cost.
    */
-  readonly hidden_by: string | null;
-  /** Name of the user, also if the account was deleted, or of the API key. */
-  readonly hidden_by_name: string | null;
-  /**
-   * Sum of the prices of all items; null if no item has a price; 0 for an order that is cancelled, has no items, or
-   * was removed while it was open.
-   */
-  readonly revenue: D | null;
-  /** What the order costs so far: the sum of the known cost_parts; null if none is known. */
-  readonly cost: D | null;
-  /** The parts of the cost; each is null if it is unknown. */
-  readonly cost_parts: OrderCostParts<D>;
-  /**
-   * What the pieces that are still needed are expected to cost: those in stock at their piece_cost, the others at
-   * their full_cost; 0 unless the order is open.
-   */
-  readonly expected_cost: D | null;
-  /** revenue less cost and expected_cost. */
-  readonly margin: D | null;
-  /** The margin in percent of the revenue. */
-  readonly margin_percent: D | null;
-  /** Names of what is unknown: parts of costs, and revenue if an item has no price. */
-  readonly unknown_parts: readonly CostPart[];
-  /**
-   * The newest 100 production runs that print an item of the order, or one that was removed from it, newest first.
-   */
-  readonly runs: readonly OrderRun<D>[];
-  /** What the user may not expect. */
-  readonly warnings: readonly DeliveryWarning[];
+  readonly unsettled: D;
 }
 
 /** The type `MarginReportRow` of the API. */
@@ -2831,7 +3079,7 @@ export interface MarginReportRow<D = number> {
   readonly printer_id: string | null;
   /** Its name. */
   readonly printer_name: string | null;
-  /** Revenue of the good pieces that orders asked for; null if none of them has a price. */
+  /** Revenue of the good pieces that orders asked for, without tax; null if none of them has a known price. */
   readonly revenue: D | null;
   /** Sum of the known cost_parts; null if none is known. */
   readonly cost: D | null;
@@ -2841,6 +3089,11 @@ export interface MarginReportRow<D = number> {
   readonly margin: D | null;
   /** The margin in percent of the revenue. */
   readonly margin_percent: D | null;
+  /**
+   * The part of `cost` that is also in the value of the stock: of the pieces that runs printed for open orders, and
+   * that wait there.
+   */
+  readonly waiting_cost: D;
   /** Names of the parts that are unknown for some run or piece. */
   readonly unknown_parts: readonly CostPart[];
   /** Number of runs. */
@@ -2861,7 +3114,7 @@ export interface MarginReport<D = number> {
   readonly group_by: MarginGroup;
   /** ISO 4217 code of the tenant's currency, in which amounts are; null if it is not set. */
   readonly currency: string | null;
-  /** Revenue of the good pieces that orders asked for; null if none of them has a price. */
+  /** Revenue of the good pieces that orders asked for, without tax; null if none of them has a known price. */
   readonly revenue: D | null;
   /** Sum of the known cost_parts; null if none is known. */
   readonly cost: D | null;
@@ -2871,6 +3124,11 @@ export interface MarginReport<D = number> {
   readonly margin: D | null;
   /** The margin in percent of the revenue. */
   readonly margin_percent: D | null;
+  /**
+   * The part of `cost` that is also in the value of the stock: of the pieces that runs printed for open orders, and
+   * that wait there.
+   */
+  readonly waiting_cost: D;
   /** Names of the parts that are unknown for some run or piece. */
   readonly unknown_parts: readonly CostPart[];
   /** Number of runs. */
@@ -2879,6 +3137,8 @@ export interface MarginReport<D = number> {
   readonly pieces: number;
   /** Failed pieces of completed and failed runs. */
   readonly failed_pieces: number;
+  /** The parts of `cost` of pieces that left the stock, and that no order got. */
+  readonly losses: MarginLosses<D>;
   /** Number of groups. */
   readonly groups: number;
   /** The groups. */
@@ -2963,6 +3223,12 @@ export interface Entry<D = number> {
   readonly reverses_id: string | null;
   /** The entry that takes this one back. */
   readonly reversed_by_id: string | null;
+  /**
+   * Of an entry of the kind `counted`: the entry that it balances, because a count has seen what that entry changes.
+   */
+  readonly balances_id: string | null;
+  /** The count at which the entry balances another one, or no longer does. */
+  readonly count_id: string | null;
   /** Time of the entry. */
   readonly created_at: string;
 }
@@ -2989,6 +3255,70 @@ export interface Assembly<D = number> {
   readonly assembly_id: string;
   /** Its entries: one of the product, and one of each component. */
   readonly entries: readonly Entry<D>[];
+}
+
+/** The type `CountWarning` of the API. */
+export interface CountWarning {
+  /** Kind of the warning. */
+  readonly code: CountWarningCode;
+  /** The warning in words. */
+  readonly detail: string;
+  /** The product. */
+  readonly product_id: string;
+}
+
+/** The type `ReversingEntry` of the API. */
+export interface ReversingEntry<D = number> {
+  /** The entry's id. */
+  readonly id: string;
+  /** The product. */
+  readonly product_id: string;
+  /** Name of the product, also if it was removed. */
+  readonly product_name: string;
+  /** Cause of the entry. */
+  readonly kind: EntryKind;
+  /** Pieces that came into stock; negative if they went out. */
+  readonly pieces: number;
+  /** Pieces that went out although they were not in stock; negative in an entry that takes such pieces back. */
+  readonly shortfall: number;
+  /** Pieces in stock after the entry. */
+  readonly on_hand: number;
+  /** Cost of the pieces, with their sign; null if it is unknown. */
+  readonly cost: D | null;
+  /** The production run that printed or used the pieces, also if it was deleted. */
+  readonly run_id: string | null;
+  /** The item of the run. */
+  readonly run_item_id: string | null;
+  /** The order that got the pieces, or gave them back. */
+  readonly order_id: string | null;
+  /** The reference of the order. */
+  readonly reference: string | null;
+  /** The item of the order. */
+  readonly order_item_id: string | null;
+  /** The assembly; all entries of one have the same. */
+  readonly assembly_id: string | null;
+  /** Reason of the person who made the entry. */
+  readonly reason: string | null;
+  /** The user who caused the entry; null for an API key. */
+  readonly user_id: string | null;
+  /** The API key that caused the entry; null for a user. */
+  readonly api_key_id: string | null;
+  /** Name of the user, also if the account was deleted, or of the API key. */
+  readonly user_name: string | null;
+  /** The entry that this one takes back. */
+  readonly reverses_id: string | null;
+  /** The entry that takes this one back. */
+  readonly reversed_by_id: string | null;
+  /**
+   * Of an entry of the kind `counted`: the entry that it balances, because a count has seen what that entry changes.
+   */
+  readonly balances_id: string | null;
+  /** The count at which the entry balances another one, or no longer does. */
+  readonly count_id: string | null;
+  /** Time of the entry. */
+  readonly created_at: string;
+  /** What the user may not expect. */
+  readonly warnings: readonly CountWarning[];
 }
 
 /** The type `PiecesReportRow` of the API. */
@@ -3071,7 +3401,7 @@ export interface AvailableSpool<D = number> {
   readonly id: string;
   /** The spool's number. */
   readonly number: number;
-  /** Material, colour and brand of the spool. */
+  /** Material, color and brand of the spool. */
   readonly name: string;
   /** Grams on the spool. */
   readonly remaining_weight_grams: D;
@@ -3085,9 +3415,9 @@ export interface StockedFilament<D = number> {
   readonly material_type: MaterialType;
   /** Name of the material, where the type does not say all, such as PETG-CF; null: the type says all. */
   readonly material_name: string | null;
-  /** Name of the colour. */
+  /** Name of the color. */
   readonly color: string;
-  /** Diameter in millimetres. */
+  /** Diameter in millimeters. */
   readonly diameter_mm: D;
   /** Grams on the spools of this filament. */
   readonly remaining_grams: D;
@@ -3099,17 +3429,17 @@ export interface AvailableMaterial<D = number> {
   readonly material_type: MaterialType;
   /** Name of the material, where the type does not say all, such as PETG-CF; null: the type says all. */
   readonly material_name: string | null;
-  /** Name of the colour. */
+  /** Name of the color. */
   readonly color: string;
   /** Vendor of the filament, if the material of the product names one. */
   readonly brand: string | null;
-  /** Diameter in millimetres. */
+  /** Diameter in millimeters. */
   readonly diameter_mm: D;
-  /** The filament, if the material of the product names one; null: any of the material and colour. */
+  /** The filament, if the material of the product names one; null: any of the material and color. */
   readonly filament_id: string | null;
   /** Grams that the pieces need. */
   readonly needed_grams: D;
-  /** Grams on the spools of this material and colour. */
+  /** Grams on the spools of this material and color. */
   readonly remaining_grams: D;
   /** Grams that open orders and unfinished runs reserve. */
   readonly reserved_grams: D;
@@ -3138,9 +3468,9 @@ export interface ProductAvailability<D = number> {
   readonly quantity: number;
   /** Whether no material is missing. */
   readonly can_print: boolean;
-  /** Number of materials and colours. */
+  /** Number of materials and colors. */
   readonly material_count: number;
-  /** The materials and colours, missing ones first; at most 500. */
+  /** The materials and colors, missing ones first; at most 500. */
   readonly materials: readonly AvailableMaterial<D>[];
 }
 
@@ -3211,9 +3541,9 @@ export interface OrderAvailability<D = number> {
   readonly status: OrderStatus;
   /** Whether no material is missing. */
   readonly can_print: boolean;
-  /** Number of materials and colours. */
+  /** Number of materials and colors. */
   readonly material_count: number;
-  /** The materials and colours, missing ones first; at most 500. */
+  /** The materials and colors, missing ones first; at most 500. */
   readonly materials: readonly AvailableMaterial<D>[];
   /** The items that need pieces which are not delivered; none if the order is not open. */
   readonly items: readonly AvailableItem[];
@@ -3227,11 +3557,11 @@ export interface StockLevel<D = number> {
   readonly material_type: MaterialType;
   /** Name of the material, such as PETG-CF, ignoring case; null: spools without one, or with that of their type. */
   readonly material_name: string | null;
-  /** The colour, ignoring case; null for all colours. */
+  /** The color, ignoring case; null for all colors. */
   readonly color: string | null;
   /** The brand, ignoring case; null for all brands. */
   readonly brand: string | null;
-  /** Diameter in millimetres; null: that of the farm's printers, or 1.75 if these differ. One of 1.75, 2.85. */
+  /** Diameter in millimeters; null: that of the farm's printers, or 1.75 if these differ. One of 1.75, 2.85. */
   readonly diameter_mm: D | null;
   /** Grams that should be available. */
   readonly minimum_grams: D;
@@ -3279,9 +3609,9 @@ export interface PlannedMaterial<D = number> {
   readonly material_type: MaterialType;
   /** Name of the material, where the type does not say all, such as PETG-CF; null: the type says all. */
   readonly material_name: string | null;
-  /** Name of the colour. */
+  /** Name of the color. */
   readonly color: string;
-  /** Diameter in millimetres. */
+  /** Diameter in millimeters. */
   readonly diameter_mm: D;
   /** The spool. */
   readonly spool_id: string;
@@ -3348,9 +3678,9 @@ export interface MissingFilament<D = number> {
   readonly material_type: MaterialType;
   /** Name of the material, where the type does not say all, such as PETG-CF; null: the type says all. */
   readonly material_name: string | null;
-  /** Name of the colour. */
+  /** Name of the color. */
   readonly color: string;
-  /** Diameter in millimetres. */
+  /** Diameter in millimeters. */
   readonly diameter_mm: D;
   /** The filament, if the material of the product names one. */
   readonly filament_id: string | null;
@@ -3558,7 +3888,7 @@ export interface SpoolEmpty {
   readonly material_type: MaterialType;
   /** Name of the material, where the type does not say all, such as PETG-CF; null: the type says all. */
   readonly material_name: string | null;
-  /** Name of the colour. */
+  /** Name of the color. */
   readonly color: string;
   /** Manufacturer. */
   readonly brand: string | null;
@@ -3918,11 +4248,11 @@ export interface LowStock<D = number> {
   readonly material_type: MaterialType;
   /** Name of the material; null: that of the type. */
   readonly material_name: string | null;
-  /** The colour; null for all colours. */
+  /** The color; null for all colors. */
   readonly color: string | null;
   /** The brand; null for all brands. */
   readonly brand: string | null;
-  /** Diameter in millimetres; null: that of the farm's printers. */
+  /** Diameter in millimeters; null: that of the farm's printers. */
   readonly diameter_mm: D | null;
   /** Grams that should be available. */
   readonly minimum_grams: D;
@@ -4198,6 +4528,14 @@ export interface Rotation {
   grace_hours?: number | null | undefined;
 }
 
+/** The type `ExchangeRateCreate` of the API, in request bodies. */
+export interface ExchangeRateCreate {
+  /** ISO 4217 code of the other currency. */
+  currency: string;
+  /** What a unit of it is worth in the currency of the farm. */
+  rate: Decimal;
+}
+
 /** The type `SettingsUpdate` of the API, in request bodies. */
 export interface SettingsUpdate {
   /** Name in the IANA time zone database; UTC by default. */
@@ -4219,6 +4557,12 @@ export interface SettingsUpdate {
    * time.
    */
   failure_rate_measured?: boolean | undefined;
+  /** Tax of the prices of products and orders, where it is not known otherwise; 0 by default. */
+  sales_tax_percent?: Decimal | undefined;
+  /** Whether the prices of products, and those of orders that do not say it, include tax; false by default. */
+  prices_include_tax?: boolean | undefined;
+  /** What other currencies are worth in that of the farm; a request replaces the list. */
+  exchange_rates?: readonly ExchangeRateCreate[] | undefined;
   /**
    * Whether the delivery of an order assembles kits that are not in stock, as far as their parts are; true by
    * default.
@@ -4272,15 +4616,15 @@ export interface FilamentCreate {
   material_type: MaterialType;
   /** Name of the material, where the type does not say all, such as PLA+ or PEEK. */
   material_name?: string | null | undefined;
-  /** Name of the colour. */
+  /** Name of the color. */
   color: string;
-  /** The colour as #RRGGBB, or #RRGGBBAA with an alpha, which its spools do not have. */
+  /** The color as #RRGGBB, or #RRGGBBAA with an alpha, which its spools do not have. */
   color_hex?: string | null | undefined;
-  /** The colours of a filament with several ones, each as #RRGGBB or #RRGGBBAA. */
+  /** The colors of a filament with several ones, each as #RRGGBB or #RRGGBBAA. */
   color_hexes?: readonly string[] | undefined;
-  /** How several colours are arranged: side by side (coaxial), or one after the other (longitudinal). */
+  /** How several colors are arranged: side by side (coaxial), or one after the other (longitudinal). */
   color_arrangement?: ColorArrangement | null | undefined;
-  /** Filament diameter in millimetres. One of 1.75, 2.85. */
+  /** Filament diameter in millimeters. One of 1.75, 2.85. */
   diameter_mm: Decimal;
   /** Density of the filament in g/cm³; null: the usual density of the material. */
   density_g_cm3?: Decimal | null | undefined;
@@ -4318,15 +4662,15 @@ export interface FilamentUpdate {
   material_type?: MaterialType | undefined;
   /** Name of the material, where the type does not say all, such as PLA+ or PEEK. */
   material_name?: string | null | undefined;
-  /** Name of the colour. */
+  /** Name of the color. */
   color?: string | undefined;
-  /** The colour as #RRGGBB, or #RRGGBBAA with an alpha, which its spools do not have. */
+  /** The color as #RRGGBB, or #RRGGBBAA with an alpha, which its spools do not have. */
   color_hex?: string | null | undefined;
-  /** The colours of a filament with several ones, each as #RRGGBB or #RRGGBBAA. */
+  /** The colors of a filament with several ones, each as #RRGGBB or #RRGGBBAA. */
   color_hexes?: readonly string[] | undefined;
-  /** How several colours are arranged: side by side (coaxial), or one after the other (longitudinal). */
+  /** How several colors are arranged: side by side (coaxial), or one after the other (longitudinal). */
   color_arrangement?: ColorArrangement | null | undefined;
-  /** Filament diameter in millimetres. One of 1.75, 2.85. */
+  /** Filament diameter in millimeters. One of 1.75, 2.85. */
   diameter_mm?: Decimal | undefined;
   /** Density of the filament in g/cm³; null: the usual density of the material. */
   density_g_cm3?: Decimal | null | undefined;
@@ -4383,7 +4727,7 @@ export interface FilamentSpools {
 /** The type `SpoolCreate` of the API, in request bodies. */
 export interface SpoolCreate {
   /**
-   * The filament, whose material type and name, brand, colour, diameter and density the spool has; null: it has its
+   * The filament, whose material type and name, brand, color, diameter and density the spool has; null: it has its
    * own.
    */
   filament_id?: string | null | undefined;
@@ -4393,13 +4737,13 @@ export interface SpoolCreate {
   material_type?: MaterialType | undefined;
   /** Name of the manufacturer. */
   brand?: string | null | undefined;
-  /** Name of the colour. */
+  /** Name of the color. */
   color?: string | undefined;
-  /** The colour as #RRGGBB. */
+  /** The color as #RRGGBB. */
   color_hex?: string | null | undefined;
   /** Free text such as Matte, Glossy or Silk. */
   finish?: string | null | undefined;
-  /** Filament diameter in millimetres. One of 1.75, 2.85. */
+  /** Filament diameter in millimeters. One of 1.75, 2.85. */
   diameter_mm?: Decimal | undefined;
   /** Grams of filament on a full spool. */
   net_weight_grams?: Decimal | undefined;
@@ -4441,13 +4785,16 @@ export interface SpoolFilter {
   material_type?: readonly MaterialType[] | undefined;
   /** Only spools of this brand: the whole name, not case-sensitive. */
   brand?: string | undefined;
-  /** Only spools of this colour: the whole name, not case-sensitive. */
+  /** Only spools of this color: the whole name, not case-sensitive. */
   color?: string | undefined;
   /** Only spools of this filament. */
   filament_id?: string | undefined;
   /** Only spools at this location: the whole text, not case-sensitive. */
   location?: string | undefined;
-  /** Only spools of this lot: the whole text, not case-sensitive. */
+  /**
+   * Only spools that have filament of this lot now: the whole text, not case-sensitive. `reportLot` also finds spools
+   * that had it before a refill.
+   */
   lot_number?: string | undefined;
   /** Only spools of this supplier: the whole name, not case-sensitive. */
   supplier?: string | undefined;
@@ -4463,7 +4810,7 @@ export interface SpoolFilter {
   /** Only spools created before this time. */
   created_to?: string | Date | undefined;
   /**
-   * Only spools in which every word of this text occurs: in material type and name, colour, brand, name of the
+   * Only spools in which every word of this text occurs: in material type and name, color, brand, name of the
    * filament, finish, location, lot number, supplier, notes or, for a number such as 7 or #7, as the number. Ignores
    * case and accents; no wildcards.
    */
@@ -4479,7 +4826,7 @@ export interface SpoolFilter {
 /** The type `SpoolUpdate` of the API, in request bodies. */
 export interface SpoolUpdate {
   /**
-   * The filament, whose material type and name, brand, colour, diameter and density the spool has; null: it has its
+   * The filament, whose material type and name, brand, color, diameter and density the spool has; null: it has its
    * own.
    */
   filament_id?: string | null | undefined;
@@ -4489,13 +4836,13 @@ export interface SpoolUpdate {
   material_type?: MaterialType | undefined;
   /** Name of the manufacturer. */
   brand?: string | null | undefined;
-  /** Name of the colour. */
+  /** Name of the color. */
   color?: string | undefined;
-  /** The colour as #RRGGBB. */
+  /** The color as #RRGGBB. */
   color_hex?: string | null | undefined;
   /** Free text such as Matte, Glossy or Silk. */
   finish?: string | null | undefined;
-  /** Filament diameter in millimetres. One of 1.75, 2.85. */
+  /** Filament diameter in millimeters. One of 1.75, 2.85. */
   diameter_mm?: Decimal | undefined;
   /** Grams of filament on a full spool. */
   net_weight_grams?: Decimal | undefined;
@@ -4568,7 +4915,7 @@ export interface SpoolBatchCreate {
   /** Number of equal spools to create. */
   quantity: number;
   /**
-   * The filament, whose material type and name, brand, colour, diameter and density the spool has; null: it has its
+   * The filament, whose material type and name, brand, color, diameter and density the spool has; null: it has its
    * own.
    */
   filament_id?: string | null | undefined;
@@ -4578,13 +4925,13 @@ export interface SpoolBatchCreate {
   material_type?: MaterialType | undefined;
   /** Name of the manufacturer. */
   brand?: string | null | undefined;
-  /** Name of the colour. */
+  /** Name of the color. */
   color?: string | undefined;
-  /** The colour as #RRGGBB. */
+  /** The color as #RRGGBB. */
   color_hex?: string | null | undefined;
   /** Free text such as Matte, Glossy or Silk. */
   finish?: string | null | undefined;
-  /** Filament diameter in millimetres. One of 1.75, 2.85. */
+  /** Filament diameter in millimeters. One of 1.75, 2.85. */
   diameter_mm?: Decimal | undefined;
   /** Grams of filament on a full spool. */
   net_weight_grams?: Decimal | undefined;
@@ -4624,8 +4971,28 @@ export interface Deduction {
   weight_grams: Decimal;
   /** Free text for the usage ledger. */
   reason?: string | null | undefined;
-  /** Whether to record grams that the spool was not thought to have, too. */
+  /** Whether to record grams that the spool does not have on record, too. */
   allow_shortfall?: boolean | null | undefined;
+}
+
+/** The type `Refill` of the API, in request bodies. */
+export interface Refill {
+  /** Grams of filament when the spool is full; by default as before. */
+  net_weight_grams?: Decimal | null | undefined;
+  /** Grams on the spool after the refill; by default net_weight_grams. */
+  remaining_weight_grams?: Decimal | null | undefined;
+  /** Grams of the empty spool; by default as before. */
+  spool_weight_grams?: Decimal | null | undefined;
+  /** Price of the new contents, for net_weight_grams; by default as before, and null if it is unknown. */
+  purchase_price?: Decimal | null | undefined;
+  /** When the new contents were bought. */
+  purchase_date?: string | null | undefined;
+  /** Where they were bought; by default as before. */
+  supplier?: string | null | undefined;
+  /** The vendor's lot of the new contents. */
+  lot_number?: string | null | undefined;
+  /** Why, for the usage ledger. */
+  reason?: string | null | undefined;
 }
 
 /** The type `Measurement` of the API, in request bodies. */
@@ -4634,6 +5001,11 @@ export interface Measurement {
   gross_grams: Decimal;
   /** Whether to record a weight that the spool hardly can have. */
   confirmed?: boolean | null | undefined;
+  /**
+   * Whether the spool is full and new: sets `spool_weight_grams`, which must be unknown, to the difference to
+   * `net_weight_grams`.
+   */
+  full?: boolean | null | undefined;
 }
 
 /** The type `UsageReversal` of the API, in request bodies. */
@@ -4704,9 +5076,9 @@ export interface PrinterCreate {
   location?: string | null | undefined;
   /** Free text. */
   notes?: string | null | undefined;
-  /** Diameter of the nozzle in millimetres. */
+  /** Diameter of the nozzle in millimeters. */
   nozzle_mm?: Decimal | null | undefined;
-  /** Diameter of the filament that it prints, in millimetres; 1.75 by default. One of 1.75, 2.85. */
+  /** Diameter of the filament that it prints, in millimeters; 1.75 by default. One of 1.75, 2.85. */
   diameter_mm?: Decimal | null | undefined;
   /** Number of spools that can be loaded; 1 by default. */
   slots?: number | null | undefined;
@@ -4732,9 +5104,9 @@ export interface PrinterUpdate {
   location?: string | null | undefined;
   /** Free text. */
   notes?: string | null | undefined;
-  /** Diameter of the nozzle in millimetres. */
+  /** Diameter of the nozzle in millimeters. */
   nozzle_mm?: Decimal | null | undefined;
-  /** Diameter of the filament that it prints, in millimetres; 1.75 by default. One of 1.75, 2.85. */
+  /** Diameter of the filament that it prints, in millimeters; 1.75 by default. One of 1.75, 2.85. */
   diameter_mm?: Decimal | undefined;
   /** Number of spools that can be loaded; 1 by default. */
   slots?: number | undefined;
@@ -4762,7 +5134,7 @@ export interface Load {
 export interface ProductMaterialCreate {
   /** Type of filament. */
   material_type?: MaterialType | undefined;
-  /** Name of the colour. */
+  /** Name of the color. */
   color?: string | undefined;
   /** Grams for one piece of the product. */
   weight_grams: Decimal;
@@ -4770,13 +5142,18 @@ export interface ProductMaterialCreate {
   is_required?: boolean | null | undefined;
   /** Free text. */
   notes?: string | null | undefined;
-  /** Name of the material, such as PETG-CF, ignoring case; null: spools without one, or with that of their type. */
+  /**
+   * Name of the material, such as PETG-CF, ignoring case; null: spools without a name, or with the name of their
+   * type.
+   */
   material_name?: string | null | undefined;
-  /** Diameter in millimetres; null: that of the farm's printers, or 1.75 if these differ. One of 1.75, 2.85. */
+  /**
+   * Diameter in millimeters; null: the diameter of the farm's printers, or 1.75 if these differ. One of 1.75, 2.85.
+   */
   diameter_mm?: Decimal | null | undefined;
   /**
-   * The only filament that will do, whose type, name, colour and diameter the material has; null: any of the material
-   * and colour.
+   * The only filament that will do; the material has its type, name, color and diameter. Null: any filament of the
+   * material and color.
    */
   filament_id?: string | null | undefined;
   /** The number of the filament, instead of filament_id. */
@@ -4797,9 +5174,7 @@ export interface ProductComponentCreate {
 
 /** The type `ProductPlateCreate` of the API, in request bodies. */
 export interface ProductPlateCreate {
-  /**
-   * The id of the plate, which is a product of its own. In a request, that of a plate that the product has already.
-   */
+  /** The id of the plate, which is a product of its own. In a request, the id of an existing plate of the product. */
   id?: string | null | undefined;
   /** The number of the plate, as in the sliced file; the next one by default. */
   plate?: number | null | undefined;
@@ -4847,7 +5222,7 @@ export interface ProductCreate {
   labour_minutes?: Decimal | null | undefined;
   /** Pieces that one plate can hold; null counts as 1. */
   pieces_per_plate?: number | null | undefined;
-  /** Price of one piece for customers. */
+  /** Price of one piece for customers; with tax if prices_include_tax of the settings. */
   selling_price?: Decimal | null | undefined;
   /** Free text, such as print settings. */
   notes?: string | null | undefined;
@@ -4894,7 +5269,7 @@ export interface ProductUpdate {
   labour_minutes?: Decimal | null | undefined;
   /** Pieces that one plate can hold; null counts as 1. */
   pieces_per_plate?: number | null | undefined;
-  /** Price of one piece for customers. */
+  /** Price of one piece for customers; with tax if prices_include_tax of the settings. */
   selling_price?: Decimal | null | undefined;
   /** Free text, such as print settings. */
   notes?: string | null | undefined;
@@ -4925,7 +5300,7 @@ export interface ProductUpdate {
 export interface ProductMaterialUpdate {
   /** Type of filament. */
   material_type?: MaterialType | undefined;
-  /** Name of the colour. */
+  /** Name of the color. */
   color?: string | undefined;
   /** Grams for one piece of the product. */
   weight_grams?: Decimal | undefined;
@@ -4933,13 +5308,18 @@ export interface ProductMaterialUpdate {
   is_required?: boolean | undefined;
   /** Free text. */
   notes?: string | null | undefined;
-  /** Name of the material, such as PETG-CF, ignoring case; null: spools without one, or with that of their type. */
+  /**
+   * Name of the material, such as PETG-CF, ignoring case; null: spools without a name, or with the name of their
+   * type.
+   */
   material_name?: string | null | undefined;
-  /** Diameter in millimetres; null: that of the farm's printers, or 1.75 if these differ. One of 1.75, 2.85. */
+  /**
+   * Diameter in millimeters; null: the diameter of the farm's printers, or 1.75 if these differ. One of 1.75, 2.85.
+   */
   diameter_mm?: Decimal | null | undefined;
   /**
-   * The only filament that will do, whose type, name, colour and diameter the material has; null: any of the material
-   * and colour.
+   * The only filament that will do; the material has its type, name, color and diameter. Null: any filament of the
+   * material and color.
    */
   filament_id?: string | null | undefined;
   /** The number of the filament, instead of filament_id. */
@@ -4965,8 +5345,8 @@ export interface RunItemCreate {
   /** The SKU of the product; names it instead of product_id. */
   sku?: string | null | undefined;
   /**
-   * The name of a sliced file, with or without folders; names the newest product that was made from a file with this
-   * name instead of product_id.
+   * The name of a sliced file, with or without folders; selects the newest product made from a file with this name,
+   * instead of product_id.
    */
   file_name?: string | null | undefined;
   /** The SHA-256 of a sliced file; names the newest product that was made from this file instead of product_id. */
@@ -5103,8 +5483,8 @@ export interface RunItemUpdate {
   /** The SKU of the product; names it instead of product_id. */
   sku?: string | undefined;
   /**
-   * The name of a sliced file, with or without folders; names the newest product that was made from a file with this
-   * name instead of product_id.
+   * The name of a sliced file, with or without folders; selects the newest product made from a file with this name,
+   * instead of product_id.
    */
   file_name?: string | undefined;
   /** The SHA-256 of a sliced file; names the newest product that was made from this file instead of product_id. */
@@ -5209,13 +5589,13 @@ export interface CompleteRequest {
   /** Numbers of pieces of items. */
   items?: readonly CompleteItem[] | undefined;
   /**
-   * When printing ended; by default the completed_at that the run has, or else the current time. Not before
-   * started_at, and not in the future; within the same minute, started_at or the current time takes its place.
+   * When printing ended; by default the completed_at of the run, or else the current time. Not before started_at, and
+   * not in the future; within the same minute, started_at or the current time takes its place.
    */
   completed_at?: string | Date | null | undefined;
   /**
-   * Hours of printing; by default those that the run has, or else the time from started_at to completed_at, if that
-   * is plausible.
+   * Hours of printing; by default those of the run, or else the time from started_at to completed_at, if that is
+   * plausible.
    */
   actual_print_time_hours?: Decimal | null | undefined;
 }
@@ -5245,13 +5625,13 @@ export interface FailRequest {
   /** Wasted grams of a run of one material, in place of materials. */
   wasted_grams?: Decimal | null | undefined;
   /**
-   * When printing ended; by default the completed_at that the run has, or else the current time. Not before
-   * started_at, and not in the future; within the same minute, started_at or the current time takes its place.
+   * When printing ended; by default the completed_at of the run, or else the current time. Not before started_at, and
+   * not in the future; within the same minute, started_at or the current time takes its place.
    */
   completed_at?: string | Date | null | undefined;
   /**
-   * Hours of printing; by default those that the run has, or else the time from started_at to completed_at, if that
-   * is plausible.
+   * Hours of printing; by default those of the run, or else the time from started_at to completed_at, if that is
+   * plausible.
    */
   actual_print_time_hours?: Decimal | null | undefined;
 }
@@ -5267,13 +5647,13 @@ export interface CancelRequest {
   /** Wasted grams of a run of one material, in place of materials. */
   wasted_grams?: Decimal | null | undefined;
   /**
-   * When printing ended; by default the completed_at that the run has, or else the current time. Not before
-   * started_at, and not in the future; within the same minute, started_at or the current time takes its place.
+   * When printing ended; by default the completed_at of the run, or else the current time. Not before started_at, and
+   * not in the future; within the same minute, started_at or the current time takes its place.
    */
   completed_at?: string | Date | null | undefined;
   /**
-   * Hours of printing; by default those that the run has, or else the time from started_at to completed_at, if that
-   * is plausible.
+   * Hours of printing; by default those of the run, or else the time from started_at to completed_at, if that is
+   * plausible.
    */
   actual_print_time_hours?: Decimal | null | undefined;
 }
@@ -5294,6 +5674,8 @@ export interface CorrectedMaterial {
   to_spool_number?: number | null | undefined;
   /** Price per gram; null is the current cost_per_gram of the spool. */
   cost_per_gram?: Decimal | null | undefined;
+  /** Whether the difference left the spool before it was weighed during the run. The spool then keeps its weight. */
+  before_weighing?: boolean | null | undefined;
 }
 
 /** The type `CorrectRequest` of the API, in request bodies. */
@@ -5305,13 +5687,13 @@ export interface CorrectRequest {
   /** When printing started. */
   started_at?: string | Date | null | undefined;
   /**
-   * When printing ended; by default the completed_at that the run has, or else the current time. Not before
-   * started_at, and not in the future; within the same minute, started_at or the current time takes its place.
+   * When printing ended; by default the completed_at of the run, or else the current time. Not before started_at, and
+   * not in the future; within the same minute, started_at or the current time takes its place.
    */
   completed_at?: string | Date | null | undefined;
   /**
-   * Hours of printing; by default those that the run has, or else the time from started_at to completed_at, if that
-   * is plausible.
+   * Hours of printing; by default those of the run, or else the time from started_at to completed_at, if that is
+   * plausible.
    */
   actual_print_time_hours?: Decimal | null | undefined;
   /** Why the run is corrected, for its history. */
@@ -5332,8 +5714,17 @@ export interface OrderItemCreate {
   sku?: string | null | undefined;
   /** Ordered pieces; 1 by default. */
   quantity?: number | null | undefined;
-  /** Price of a piece for the customer; by default the selling_price that the product had when the item was added. */
+  /**
+   * Price of a piece for the customer; by default the selling_price that the product had when the item was added.
+   * Rounded if line_price was given.
+   */
   unit_price?: Decimal | null | undefined;
+  /** Price of all pieces; a request can have it instead of unit_price, and it is kept as it is. */
+  line_price?: Decimal | null | undefined;
+  /**
+   * Tax of line_price, which includes it if prices_include_tax; computed with sales_tax_percent if it was not given.
+   */
+  tax_amount?: Decimal | null | undefined;
 }
 
 /** The type `OrderLineCreate` of the API, in request bodies. */
@@ -5344,8 +5735,12 @@ export interface OrderLineCreate {
   sku?: string | null | undefined;
   /** Ordered units; 1 by default. */
   quantity?: number | null | undefined;
-  /** Price of a unit. */
+  /** Price of a unit. Rounded if line_price was given. */
   unit_price?: Decimal | null | undefined;
+  /** Price of all units, instead of unit_price. */
+  line_price?: Decimal | null | undefined;
+  /** Tax of line_price, which includes it if prices_include_tax. */
+  tax_amount?: Decimal | null | undefined;
 }
 
 /** The type `OrderCreate` of the API, in request bodies. */
@@ -5362,6 +5757,19 @@ export interface OrderCreate {
   notes?: string | null | undefined;
   /** State of the order; received by default. Open orders are received or in_production. */
   status?: OrderStatus | null | undefined;
+  /** ISO 4217 code of the currency of the prices; null for that of the farm. */
+  currency?: string | null | undefined;
+  /**
+   * What a unit of the currency is worth in that of the farm; by default that of the settings, from then on
+   * unchanged. Without one, the revenue of an order in another currency is null.
+   */
+  exchange_rate?: Decimal | null | undefined;
+  /** Day of the exchange_rate; by default the day on which it was set, here or in the settings. */
+  exchange_date?: string | null | undefined;
+  /** Tax of prices whose tax_amount was not given, as in the settings when the order was created. */
+  sales_tax_percent?: Decimal | null | undefined;
+  /** Whether the prices of the order include their tax, by default as in the settings when it was created. */
+  prices_include_tax?: boolean | null | undefined;
   /** The ordered products, oldest entry first. */
   items?: readonly OrderItemCreate[] | undefined;
   /** Lines as the shop has them that have no product yet, oldest first; a request can have lines of all kinds. */
@@ -5382,6 +5790,19 @@ export interface OrderUpdate {
   notes?: string | null | undefined;
   /** State of the order; received by default. Open orders are received or in_production. */
   status?: OrderStatus | undefined;
+  /** ISO 4217 code of the currency of the prices; null for that of the farm. */
+  currency?: string | null | undefined;
+  /**
+   * What a unit of the currency is worth in that of the farm; by default that of the settings, from then on
+   * unchanged. Without one, the revenue of an order in another currency is null.
+   */
+  exchange_rate?: Decimal | null | undefined;
+  /** Day of the exchange_rate; by default the day on which it was set, here or in the settings. */
+  exchange_date?: string | null | undefined;
+  /** Tax of prices whose tax_amount was not given, as in the settings when the order was created. */
+  sales_tax_percent?: Decimal | undefined;
+  /** Whether the prices of the order include their tax, by default as in the settings when it was created. */
+  prices_include_tax?: boolean | undefined;
 }
 
 /** The type `DeliveredItem` of the API, in request bodies. */
@@ -5436,10 +5857,14 @@ export interface OrderReturn {
 
 /** The type `OrderItemChangeUpdate` of the API, in request bodies. */
 export interface OrderItemChangeUpdate {
-  /** Ordered pieces. */
+  /** Ordered pieces, at least those that are delivered. */
   quantity?: number | undefined;
   /** Price of a piece for the customer. */
   unit_price?: Decimal | null | undefined;
+  /** Price of all pieces, instead of unit_price. */
+  line_price?: Decimal | null | undefined;
+  /** Tax of line_price; null computes it with sales_tax_percent. */
+  tax_amount?: Decimal | null | undefined;
 }
 
 /** The type `LineAssignment` of the API, in request bodies. */
@@ -5498,11 +5923,11 @@ export interface StockLevelCreate {
   material_type: MaterialType;
   /** Name of the material, such as PETG-CF, ignoring case; null: spools without one, or with that of their type. */
   material_name?: string | null | undefined;
-  /** The colour, ignoring case; null for all colours. */
+  /** The color, ignoring case; null for all colors. */
   color?: string | null | undefined;
   /** The brand, ignoring case; null for all brands. */
   brand?: string | null | undefined;
-  /** Diameter in millimetres; null: that of the farm's printers, or 1.75 if these differ. One of 1.75, 2.85. */
+  /** Diameter in millimeters; null: that of the farm's printers, or 1.75 if these differ. One of 1.75, 2.85. */
   diameter_mm?: Decimal | null | undefined;
   /** Grams that should be available. */
   minimum_grams: Decimal;
@@ -5514,11 +5939,11 @@ export interface StockLevelUpdate {
   material_type?: MaterialType | undefined;
   /** Name of the material, such as PETG-CF, ignoring case; null: spools without one, or with that of their type. */
   material_name?: string | null | undefined;
-  /** The colour, ignoring case; null for all colours. */
+  /** The color, ignoring case; null for all colors. */
   color?: string | null | undefined;
   /** The brand, ignoring case; null for all brands. */
   brand?: string | null | undefined;
-  /** Diameter in millimetres; null: that of the farm's printers, or 1.75 if these differ. One of 1.75, 2.85. */
+  /** Diameter in millimeters; null: that of the farm's printers, or 1.75 if these differ. One of 1.75, 2.85. */
   diameter_mm?: Decimal | null | undefined;
   /** Grams that should be available. */
   minimum_grams?: Decimal | undefined;
@@ -5722,10 +6147,10 @@ export interface ListVendorsQuery {
   external_id?: string | undefined;
   /**
    * Only vendors created at this time or later: a timestamp, or a date, which begins at midnight in the tenant's time
-   * zone.
+   * zone. For example `2024-01-15T00:00:00Z`.
    */
   created_from?: string | Date | undefined;
-  /** Only vendors created before this time. */
+  /** Only vendors created before this time. For example `2024-02-15T00:00:00Z`. */
   created_to?: string | Date | undefined;
   /**
    * Only vendors in which every word of this text occurs: in name, notes or, for a number such as 7 or #7, as the
@@ -5750,10 +6175,10 @@ export interface ExportVendorsQuery {
   external_id?: string | undefined;
   /**
    * Only vendors created at this time or later: a timestamp, or a date, which begins at midnight in the tenant's time
-   * zone.
+   * zone. For example `2024-01-15T00:00:00Z`.
    */
   created_from?: string | Date | undefined;
-  /** Only vendors created before this time. */
+  /** Only vendors created before this time. For example `2024-02-15T00:00:00Z`. */
   created_to?: string | Date | undefined;
   /**
    * Only vendors in which every word of this text occurs: in name, notes or, for a number such as 7 or #7, as the
@@ -5847,7 +6272,7 @@ export interface ListFilamentsQuery {
   vendor?: string | undefined;
   /** Only filaments of one of these materials, separated by commas. */
   material_type?: MaterialType | readonly MaterialType[] | undefined;
-  /** Only filaments of this colour: the whole name, not case-sensitive. */
+  /** Only filaments of this color: the whole name, not case-sensitive. */
   color?: string | undefined;
   /** Only filaments with this article number: the whole number, not case-sensitive. */
   article_number?: string | undefined;
@@ -5855,13 +6280,13 @@ export interface ListFilamentsQuery {
   external_id?: string | undefined;
   /**
    * Only filaments created at this time or later: a timestamp, or a date, which begins at midnight in the tenant's
-   * time zone.
+   * time zone. For example `2024-01-15T00:00:00Z`.
    */
   created_from?: string | Date | undefined;
-  /** Only filaments created before this time. */
+  /** Only filaments created before this time. For example `2024-02-15T00:00:00Z`. */
   created_to?: string | Date | undefined;
   /**
-   * Only filaments in which every word of this text occurs: in material, vendor, name, colour, article number, notes
+   * Only filaments in which every word of this text occurs: in material, vendor, name, color, article number, notes
    * or, for a number such as 7 or #7, as the number. Ignores case and accents; no wildcards.
    */
   search?: string | undefined;
@@ -5883,7 +6308,7 @@ export interface ExportFilamentsQuery {
   vendor?: string | undefined;
   /** Only filaments of one of these materials, separated by commas. */
   material_type?: MaterialType | readonly MaterialType[] | undefined;
-  /** Only filaments of this colour: the whole name, not case-sensitive. */
+  /** Only filaments of this color: the whole name, not case-sensitive. */
   color?: string | undefined;
   /** Only filaments with this article number: the whole number, not case-sensitive. */
   article_number?: string | undefined;
@@ -5891,13 +6316,13 @@ export interface ExportFilamentsQuery {
   external_id?: string | undefined;
   /**
    * Only filaments created at this time or later: a timestamp, or a date, which begins at midnight in the tenant's
-   * time zone.
+   * time zone. For example `2024-01-15T00:00:00Z`.
    */
   created_from?: string | Date | undefined;
-  /** Only filaments created before this time. */
+  /** Only filaments created before this time. For example `2024-02-15T00:00:00Z`. */
   created_to?: string | Date | undefined;
   /**
-   * Only filaments in which every word of this text occurs: in material, vendor, name, colour, article number, notes
+   * Only filaments in which every word of this text occurs: in material, vendor, name, color, article number, notes
    * or, for a number such as 7 or #7, as the number. Ignores case and accents; no wildcards.
    */
   search?: string | undefined;
@@ -6022,13 +6447,16 @@ export interface ListSpoolsQuery {
   material_type?: MaterialType | readonly MaterialType[] | undefined;
   /** Only spools of this brand: the whole name, not case-sensitive. */
   brand?: string | undefined;
-  /** Only spools of this colour: the whole name, not case-sensitive. */
+  /** Only spools of this color: the whole name, not case-sensitive. */
   color?: string | undefined;
   /** Only spools of this filament. */
   filament_id?: string | undefined;
   /** Only spools at this location: the whole text, not case-sensitive. */
   location?: string | undefined;
-  /** Only spools of this lot: the whole text, not case-sensitive. */
+  /**
+   * Only spools that have filament of this lot now: the whole text, not case-sensitive. `reportLot` also finds spools
+   * that had it before a refill.
+   */
   lot_number?: string | undefined;
   /** Only spools of this supplier: the whole name, not case-sensitive. */
   supplier?: string | undefined;
@@ -6038,13 +6466,13 @@ export interface ListSpoolsQuery {
   remaining_below?: Decimal | undefined;
   /**
    * Only spools created at this time or later: a timestamp, or a date, which begins at midnight in the tenant's time
-   * zone.
+   * zone. For example `2024-01-15T00:00:00Z`.
    */
   created_from?: string | Date | undefined;
-  /** Only spools created before this time. */
+  /** Only spools created before this time. For example `2024-02-15T00:00:00Z`. */
   created_to?: string | Date | undefined;
   /**
-   * Only spools in which every word of this text occurs: in material type and name, colour, brand, name of the
+   * Only spools in which every word of this text occurs: in material type and name, color, brand, name of the
    * filament, finish, location, lot number, supplier, notes or, for a number such as 7 or #7, as the number. Ignores
    * case and accents; no wildcards.
    */
@@ -6067,13 +6495,16 @@ export interface ExportSpoolsQuery {
   material_type?: MaterialType | readonly MaterialType[] | undefined;
   /** Only spools of this brand: the whole name, not case-sensitive. */
   brand?: string | undefined;
-  /** Only spools of this colour: the whole name, not case-sensitive. */
+  /** Only spools of this color: the whole name, not case-sensitive. */
   color?: string | undefined;
   /** Only spools of this filament. */
   filament_id?: string | undefined;
   /** Only spools at this location: the whole text, not case-sensitive. */
   location?: string | undefined;
-  /** Only spools of this lot: the whole text, not case-sensitive. */
+  /**
+   * Only spools that have filament of this lot now: the whole text, not case-sensitive. `reportLot` also finds spools
+   * that had it before a refill.
+   */
   lot_number?: string | undefined;
   /** Only spools of this supplier: the whole name, not case-sensitive. */
   supplier?: string | undefined;
@@ -6083,13 +6514,13 @@ export interface ExportSpoolsQuery {
   remaining_below?: Decimal | undefined;
   /**
    * Only spools created at this time or later: a timestamp, or a date, which begins at midnight in the tenant's time
-   * zone.
+   * zone. For example `2024-01-15T00:00:00Z`.
    */
   created_from?: string | Date | undefined;
-  /** Only spools created before this time. */
+  /** Only spools created before this time. For example `2024-02-15T00:00:00Z`. */
   created_to?: string | Date | undefined;
   /**
-   * Only spools in which every word of this text occurs: in material type and name, colour, brand, name of the
+   * Only spools in which every word of this text occurs: in material type and name, color, brand, name of the
    * filament, finish, location, lot number, supplier, notes or, for a number such as 7 or #7, as the number. Ignores
    * case and accents; no wildcards.
    */
@@ -6121,10 +6552,10 @@ export interface ListSpoolUsageQuery {
   kind?: UsageKind | readonly UsageKind[] | undefined;
   /**
    * Only entries created at this time or later: a timestamp, or a date, which begins at midnight in the tenant's time
-   * zone.
+   * zone. For example `2024-01-15T00:00:00Z`.
    */
   created_from?: string | Date | undefined;
-  /** Only entries created before this time. */
+  /** Only entries created before this time. For example `2024-02-15T00:00:00Z`. */
   created_to?: string | Date | undefined;
 }
 
@@ -6205,15 +6636,31 @@ export interface ListCustomFieldsQuery {
   entity?: CustomEntity | undefined;
 }
 
+/** Query parameters of `reports.filament`. */
+export interface ReportFilamentQuery {
+  /** What the rows have in common. */
+  group_by?: FilamentGroup | undefined;
+  /** The day at whose end the filament was in stock; by default now. For example `2024-01-31`. */
+  to?: string | undefined;
+}
+
+/** Query parameters of `reports.printers`. */
+export interface ReportPrintersQuery {
+  /** The first day, in the time zone of the tenant; by default 29 days before to. For example `2026-01-01`. */
+  from?: string | undefined;
+  /** The last day, in the time zone of the tenant; today by default. For example `2026-01-31`. */
+  to?: string | undefined;
+}
+
 /** Query parameters of `reports.usage`. */
 export interface ReportUsageQuery {
   /** What the rows of the report have in common. */
   group_by?: UsageGroup | undefined;
   /** Only what this printer used. */
   printer_id?: string | undefined;
-  /** The first day, in the time zone of the tenant; by default 29 days before to. */
+  /** The first day, in the time zone of the tenant; by default 29 days before to. For example `2026-01-01`. */
   from?: string | undefined;
-  /** The last day, in the time zone of the tenant; today by default. */
+  /** The last day, in the time zone of the tenant; today by default. For example `2026-01-31`. */
   to?: string | undefined;
 }
 
@@ -6221,22 +6668,14 @@ export interface ReportUsageQuery {
 export interface ExportUsageQuery {
   /** csv, or jsonl for one JSON object per line, as the GET of the resource returns it. */
   format?: ExportFormat | undefined;
-  /** The first day, in the time zone of the tenant; by default 29 days before to. */
+  /** The first day, in the time zone of the tenant; by default 29 days before to. For example `2026-01-01`. */
   from?: string | undefined;
-  /** The last day, in the time zone of the tenant; today by default. */
+  /** The last day, in the time zone of the tenant; today by default. For example `2026-01-31`. */
   to?: string | undefined;
   /** Only entries of one of these kinds, separated by commas. */
   kind?: UsageKind | readonly UsageKind[] | undefined;
   /** Only entries of this printer. */
   printer_id?: string | undefined;
-}
-
-/** Query parameters of `reports.printers`. */
-export interface ReportPrintersQuery {
-  /** The first day, in the time zone of the tenant; by default 29 days before to. */
-  from?: string | undefined;
-  /** The last day, in the time zone of the tenant; today by default. */
-  to?: string | undefined;
 }
 
 /** Query parameters of `reports.waste`. */
@@ -6245,25 +6684,34 @@ export interface ReportWasteQuery {
   group_by?: WasteGroup | undefined;
   /** Only runs of this printer. */
   printer_id?: string | undefined;
-  /** The first day, in the time zone of the tenant; by default 29 days before to. */
+  /** The first day, in the time zone of the tenant; by default 29 days before to. For example `2026-01-01`. */
   from?: string | undefined;
-  /** The last day, in the time zone of the tenant; today by default. */
+  /** The last day, in the time zone of the tenant; today by default. For example `2026-01-31`. */
   to?: string | undefined;
+}
+
+/** Query parameters of `reports.lot`. */
+export interface ReportLotQuery {
+  /** The lot: the whole text, ignoring case. Without it, the report is empty. */
+  lot_number?: string | undefined;
 }
 
 /** Query parameters of `reports.margins`. */
 export interface ReportMarginsQuery {
   /** What the groups have in common. */
   group_by?: MarginGroup | undefined;
-  /** The first day, in the time zone of the tenant; by default 29 days before to. */
+  /** The first day, in the time zone of the tenant; by default 29 days before to. For example `2026-01-01`. */
   from?: string | undefined;
-  /** The last day, in the time zone of the tenant; today by default. */
+  /** The last day, in the time zone of the tenant; today by default. For example `2026-01-31`. */
   to?: string | undefined;
 }
 
 /** Query parameters of `reports.pieces`. */
 export interface ReportPiecesQuery {
-  /** The day at whose end the pieces were in stock, in the tenant's time zone; now by default. */
+  /**
+   * The day at whose end the pieces were in stock, in the tenant's time zone; now by default. For example
+   * `2024-01-31`.
+   */
   to?: string | undefined;
 }
 
@@ -6292,10 +6740,10 @@ export interface ListPrintersQuery {
   spool_id?: string | undefined;
   /**
    * Only printers created at this time or later: a timestamp, or a date, which begins at midnight in the tenant's
-   * time zone.
+   * time zone. For example `2024-01-15T00:00:00Z`.
    */
   created_from?: string | Date | undefined;
-  /** Only printers created before this time. */
+  /** Only printers created before this time. For example `2024-02-15T00:00:00Z`. */
   created_to?: string | Date | undefined;
   /**
    * Only printers in which every word of this text occurs: in name, model, location, notes or, for a number such as 7
@@ -6322,10 +6770,10 @@ export interface ExportPrintersQuery {
   spool_id?: string | undefined;
   /**
    * Only printers created at this time or later: a timestamp, or a date, which begins at midnight in the tenant's
-   * time zone.
+   * time zone. For example `2024-01-15T00:00:00Z`.
    */
   created_from?: string | Date | undefined;
-  /** Only printers created before this time. */
+  /** Only printers created before this time. For example `2024-02-15T00:00:00Z`. */
   created_to?: string | Date | undefined;
   /**
    * Only printers in which every word of this text occurs: in name, model, location, notes or, for a number such as 7
@@ -6371,10 +6819,10 @@ export interface ListProductsQuery {
   plates?: boolean | undefined;
   /**
    * Only products created at this time or later: a timestamp, or a date, which begins at midnight in the tenant's
-   * time zone.
+   * time zone. For example `2024-01-15T00:00:00Z`.
    */
   created_from?: string | Date | undefined;
-  /** Only products created before this time. */
+  /** Only products created before this time. For example `2024-02-15T00:00:00Z`. */
   created_to?: string | Date | undefined;
   /**
    * Only products in which every word of this text occurs: in name, SKU, category or description. Ignores case and
@@ -6409,10 +6857,10 @@ export interface ExportProductsQuery {
   plates?: boolean | undefined;
   /**
    * Only products created at this time or later: a timestamp, or a date, which begins at midnight in the tenant's
-   * time zone.
+   * time zone. For example `2024-01-15T00:00:00Z`.
    */
   created_from?: string | Date | undefined;
-  /** Only products created before this time. */
+  /** Only products created before this time. For example `2024-02-15T00:00:00Z`. */
   created_to?: string | Date | undefined;
   /**
    * Only products in which every word of this text occurs: in name, SKU, category or description. Ignores case and
@@ -6485,11 +6933,11 @@ export interface CheckProductImportQuery {
 
 /** Query parameters of `products.createFromFile`. */
 export interface CreateProductFromFileQuery {
-  /** Name of the file. A new product is called after it, if the file has no title inside. */
+  /** Name of the file. A new product gets this name if the file contains no title. For example `dragon.gcode`. */
   filename?: string | undefined;
   /** The product to compare with and to update; without it, a new product is created. */
   product_id?: string | undefined;
-  /** Whether to answer what would be done, and to change nothing. */
+  /** Whether to change nothing, and only to return what would be done. */
   dry_run?: boolean | undefined;
   /** Name of the product, instead of that in the file. */
   name?: string | undefined;
@@ -6512,7 +6960,7 @@ export interface GetProductComponentTreeQuery {
 
 /** Query parameters of `products.listCosts`. */
 export interface ListProductCostsQuery {
-  /** The ids of at most 100 products, separated by commas. */
+  /** The ids of at most 100 products, separated by commas. For example `["018d0c4f-7a00-7c3e-8b5a-1f2e3d4c5b6a"]`. */
   ids?: string | readonly string[] | undefined;
 }
 
@@ -6533,9 +6981,9 @@ export interface ListProductPieceEntriesQuery {
   after?: string | undefined;
   /** Entries of these kinds. */
   kind?: EntryKind | readonly EntryKind[] | undefined;
-  /** Entries from this time on. */
+  /** Entries from this time on. For example `2024-01-01`. */
   created_from?: string | Date | undefined;
-  /** Entries before this time. */
+  /** Entries before this time. For example `2024-02-01`. */
   created_to?: string | Date | undefined;
 }
 
@@ -6573,34 +7021,39 @@ export interface ListProductionRunsQuery {
   /** Only runs with a material of this spool. */
   spool_id?: string | undefined;
   /**
+   * Only runs that used or will use filament of this lot, even if the spool was refilled since: the whole text,
+   * ignoring case.
+   */
+  lot_number?: string | undefined;
+  /**
    * Only runs started at this time or later: a timestamp, or a date, which begins at midnight in the tenant's time
-   * zone.
+   * zone. For example `2024-01-15T00:00:00Z`.
    */
   started_from?: string | Date | undefined;
-  /** Only runs started before this time. */
+  /** Only runs started before this time. For example `2024-02-15T00:00:00Z`. */
   started_to?: string | Date | undefined;
   /**
    * Only runs completed at this time or later: a timestamp, or a date, which begins at midnight in the tenant's time
-   * zone.
+   * zone. For example `2024-01-15T00:00:00Z`.
    */
   completed_from?: string | Date | undefined;
-  /** Only runs completed before this time. */
+  /** Only runs completed before this time. For example `2024-02-15T00:00:00Z`. */
   completed_to?: string | Date | undefined;
   /**
    * Only runs created at this time or later: a timestamp, or a date, which begins at midnight in the tenant's time
-   * zone.
+   * zone. For example `2024-01-15T00:00:00Z`.
    */
   created_from?: string | Date | undefined;
-  /** Only runs created before this time. */
+  /** Only runs created before this time. For example `2024-02-15T00:00:00Z`. */
   created_to?: string | Date | undefined;
   /**
-   * Only runs that wait for somebody: for a start, because their printer is free and prints them next, or for the
-   * confirmation of their end.
+   * Only runs that wait for a person: to start them, because their printer is free and prints them next, or to
+   * confirm their end.
    */
   needs?: RunNeed | undefined;
   /**
-   * Only runs in which every word of this text occurs: in printer name, notes, quality notes, failure notes, or in
-   * name or SKU of a product. Ignores case and accents; no wildcards.
+   * Only runs in which every word of this text occurs: in printer name, notes, quality notes, failure notes, name or
+   * SKU of a product, or lot number of a spool. Ignores case and accents; no wildcards.
    */
   search?: string | undefined;
   /** Only the item with this id. */
@@ -6626,34 +7079,39 @@ export interface ExportProductionRunsQuery {
   /** Only runs with a material of this spool. */
   spool_id?: string | undefined;
   /**
+   * Only runs that used or will use filament of this lot, even if the spool was refilled since: the whole text,
+   * ignoring case.
+   */
+  lot_number?: string | undefined;
+  /**
    * Only runs started at this time or later: a timestamp, or a date, which begins at midnight in the tenant's time
-   * zone.
+   * zone. For example `2024-01-15T00:00:00Z`.
    */
   started_from?: string | Date | undefined;
-  /** Only runs started before this time. */
+  /** Only runs started before this time. For example `2024-02-15T00:00:00Z`. */
   started_to?: string | Date | undefined;
   /**
    * Only runs completed at this time or later: a timestamp, or a date, which begins at midnight in the tenant's time
-   * zone.
+   * zone. For example `2024-01-15T00:00:00Z`.
    */
   completed_from?: string | Date | undefined;
-  /** Only runs completed before this time. */
+  /** Only runs completed before this time. For example `2024-02-15T00:00:00Z`. */
   completed_to?: string | Date | undefined;
   /**
    * Only runs created at this time or later: a timestamp, or a date, which begins at midnight in the tenant's time
-   * zone.
+   * zone. For example `2024-01-15T00:00:00Z`.
    */
   created_from?: string | Date | undefined;
-  /** Only runs created before this time. */
+  /** Only runs created before this time. For example `2024-02-15T00:00:00Z`. */
   created_to?: string | Date | undefined;
   /**
-   * Only runs that wait for somebody: for a start, because their printer is free and prints them next, or for the
-   * confirmation of their end.
+   * Only runs that wait for a person: to start them, because their printer is free and prints them next, or to
+   * confirm their end.
    */
   needs?: RunNeed | undefined;
   /**
-   * Only runs in which every word of this text occurs: in printer name, notes, quality notes, failure notes, or in
-   * name or SKU of a product. Ignores case and accents; no wildcards.
+   * Only runs in which every word of this text occurs: in printer name, notes, quality notes, failure notes, name or
+   * SKU of a product, or lot number of a spool. Ignores case and accents; no wildcards.
    */
   search?: string | undefined;
   /** Only the item with this id. */
@@ -6664,7 +7122,7 @@ export interface ExportProductionRunsQuery {
 
 /** Query parameters of `productionRuns.createFromFile`. */
 export interface CreateProductionRunFromFileQuery {
-  /** Name of the file, to find its product; it becomes the notes of the run. */
+  /** Name of the file, to find its product; it becomes the notes of the run. For example `dragon.gcode`. */
   filename?: string | undefined;
   /** Whether to answer what would be done, and to change nothing. */
   dry_run?: boolean | undefined;
@@ -6735,24 +7193,29 @@ export interface ListOrdersQuery {
   customer?: string | undefined;
   /** Only orders with an item of this product. */
   product_id?: string | undefined;
-  /** Only orders that are due on this day or later. */
+  /** Only orders that are due on this day or later. For example `2024-01-15`. */
   due_from?: string | undefined;
-  /** Only orders that are due before this day. */
+  /** Only orders that are due before this day. For example `2024-02-15`. */
   due_to?: string | undefined;
   /**
    * Only orders created at this time or later: a timestamp, or a date, which begins at midnight in the tenant's time
-   * zone.
+   * zone. For example `2024-01-15T00:00:00Z`.
    */
   created_from?: string | Date | undefined;
-  /** Only orders created before this time. */
+  /** Only orders created before this time. For example `2024-02-15T00:00:00Z`. */
   created_to?: string | Date | undefined;
+  /**
+   * Only orders that got pieces of this lot of filament, or may have, as `reportLot` says: the whole text, ignoring
+   * case.
+   */
+  lot_number?: string | undefined;
   /** Only orders with lines that have no product yet, or only orders without such lines. */
   unassigned?: boolean | undefined;
   /** Only open orders whose pieces are all in stock, as far as they are not delivered, or only other orders. */
   ready?: boolean | undefined;
   /**
-   * Only orders in which every word of this text occurs: in reference, source, customer, notes, or in name or SKU of
-   * a product. Ignores case and accents; no wildcards.
+   * Only orders in which every word of this text occurs: in reference, source, customer, notes, in name or SKU of a
+   * product, or in the lot number of the filament of its runs. Ignores case and accents; no wildcards.
    */
   search?: string | undefined;
   /** Only the item with this id. */
@@ -6775,24 +7238,29 @@ export interface ExportOrdersQuery {
   customer?: string | undefined;
   /** Only orders with an item of this product. */
   product_id?: string | undefined;
-  /** Only orders that are due on this day or later. */
+  /** Only orders that are due on this day or later. For example `2024-01-15`. */
   due_from?: string | undefined;
-  /** Only orders that are due before this day. */
+  /** Only orders that are due before this day. For example `2024-02-15`. */
   due_to?: string | undefined;
   /**
    * Only orders created at this time or later: a timestamp, or a date, which begins at midnight in the tenant's time
-   * zone.
+   * zone. For example `2024-01-15T00:00:00Z`.
    */
   created_from?: string | Date | undefined;
-  /** Only orders created before this time. */
+  /** Only orders created before this time. For example `2024-02-15T00:00:00Z`. */
   created_to?: string | Date | undefined;
+  /**
+   * Only orders that got pieces of this lot of filament, or may have, as `reportLot` says: the whole text, ignoring
+   * case.
+   */
+  lot_number?: string | undefined;
   /** Only orders with lines that have no product yet, or only orders without such lines. */
   unassigned?: boolean | undefined;
   /** Only open orders whose pieces are all in stock, as far as they are not delivered, or only other orders. */
   ready?: boolean | undefined;
   /**
-   * Only orders in which every word of this text occurs: in reference, source, customer, notes, or in name or SKU of
-   * a product. Ignores case and accents; no wildcards.
+   * Only orders in which every word of this text occurs: in reference, source, customer, notes, in name or SKU of a
+   * product, or in the lot number of the filament of its runs. Ignores case and accents; no wildcards.
    */
   search?: string | undefined;
   /** Only the item with this id. */
@@ -6803,7 +7271,7 @@ export interface ExportOrdersQuery {
 
 /** Query parameters of `orders.getPickList`. */
 export interface GetPickListQuery {
-  /** Ids of orders, separated by commas, at most 100. */
+  /** Ids of orders, separated by commas, at most 100. For example `0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2c01`. */
   ids?: string | readonly string[] | undefined;
   /** Instead of ids: the orders that are ready to pack. */
   ready?: boolean | undefined;
@@ -6897,11 +7365,13 @@ export interface ListPieceEntriesQuery {
   order_id?: string | undefined;
   /** Entries of this production run. */
   run_id?: string | undefined;
+  /** Entries of runs that used filament of this lot: the whole text, ignoring case. */
+  lot_number?: string | undefined;
   /** Entries of these kinds. */
   kind?: EntryKind | readonly EntryKind[] | undefined;
-  /** Entries from this time on. */
+  /** Entries from this time on. For example `2024-01-01`. */
   created_from?: string | Date | undefined;
-  /** Entries before this time. */
+  /** Entries before this time. For example `2024-02-01`. */
   created_to?: string | Date | undefined;
 }
 
@@ -6926,7 +7396,7 @@ export interface ListStockLevelsQuery {
   material_type?: MaterialType | readonly MaterialType[] | undefined;
   /** Only this brand, ignoring case. */
   brand?: string | undefined;
-  /** Only this colour, ignoring case. */
+  /** Only this color, ignoring case. */
   color?: string | undefined;
 }
 
@@ -6947,11 +7417,11 @@ export interface ListAuditLogQuery {
   after?: string | undefined;
   /** One action, or several separated by commas. */
   action?: Action | readonly Action[] | undefined;
-  /** Only what this user or API key did. */
+  /** Only what this user or API key did. For example `0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a41`. */
   actor_id?: string | undefined;
-  /** Only entries from this time or day. */
+  /** Only entries from this time or day. For example `2024-01-15`. */
   created_from?: string | Date | undefined;
-  /** Only entries before this time or day. */
+  /** Only entries before this time or day. For example `2024-02-01`. */
   created_to?: string | Date | undefined;
 }
 
@@ -6997,10 +7467,10 @@ export interface ListWebhookDeliveriesQuery {
   event?: string | undefined;
   /**
    * Only deliveries created at this time or later: a timestamp, or a date, which begins at midnight in the tenant's
-   * time zone.
+   * time zone. For example `2024-01-15T00:00:00Z`.
    */
   created_from?: string | Date | undefined;
-  /** Only deliveries created before this time. */
+  /** Only deliveries created before this time. For example `2024-02-15T00:00:00Z`. */
   created_to?: string | Date | undefined;
 }
 
@@ -7040,6 +7510,9 @@ export class ComponentHiddenError extends ApiError {}
 
 /** The service responded `COMPONENT_IS_PLATE` (status 409). */
 export class ComponentIsPlateError extends ApiError {}
+
+/** The service responded `DELIVERED_AGAIN` (status 409). */
+export class DeliveredAgainError extends ApiError {}
 
 /** The service responded `DELIVERY_RETURNED` (status 409). */
 export class DeliveryReturnedError extends ApiError {}
@@ -7279,6 +7752,7 @@ const ERRORS: Record<string, typeof ApiError> = {
   COMPONENT_CYCLE: ComponentCycleError,
   COMPONENT_HIDDEN: ComponentHiddenError,
   COMPONENT_IS_PLATE: ComponentIsPlateError,
+  DELIVERED_AGAIN: DeliveredAgainError,
   DELIVERY_RETURNED: DeliveryReturnedError,
   DUPLICATE_COMPONENT: DuplicateComponentError,
   DUPLICATE_CUSTOM_FIELD: DuplicateCustomFieldError,
@@ -7365,10 +7839,13 @@ const DECIMALS: ReadonlySet<string> = /* @__PURE__ */ new Set([
   "actual_total_filament_grams",
   "actual_weight_grams",
   "after_grams",
+  "archived_value",
+  "assembled",
   "available_grams",
   "before_grams",
   "change_grams",
   "component_cost",
+  "corrected",
   "corrected_grams",
   "cost",
   "cost_per_gram",
@@ -7387,9 +7864,11 @@ const DECIMALS: ReadonlySet<string> = /* @__PURE__ */ new Set([
   "estimated_total_cost",
   "estimated_total_filament_grams",
   "estimated_weight_grams",
+  "exchange_rate",
   "expected_cost",
   "failure_rate_percent",
   "failures",
+  "filament_value",
   "full_cost",
   "grams",
   "grams_per_day",
@@ -7400,6 +7879,9 @@ const DECIMALS: ReadonlySet<string> = /* @__PURE__ */ new Set([
   "labour_hour_cost",
   "labour_minutes",
   "layer_height_mm",
+  "line_price",
+  "lost_cost",
+  "lost_grams",
   "machine",
   "machine_hour_cost",
   "machine_power_watts",
@@ -7412,11 +7894,13 @@ const DECIMALS: ReadonlySet<string> = /* @__PURE__ */ new Set([
   "minimum_grams",
   "missing_grams",
   "needed_grams",
+  "net_price",
   "net_weight_grams",
   "new_weight",
   "nozzle_mm",
   "outside_grams",
   "piece_cost",
+  "piece_rate",
   "piece_value",
   "power_watts",
   "previous_total_cost",
@@ -7424,6 +7908,8 @@ const DECIMALS: ReadonlySet<string> = /* @__PURE__ */ new Set([
   "price",
   "printed_hours",
   "purchase_price",
+  "purge_cost",
+  "purge_grams",
   "queue_position",
   "rate",
   "remaining_below",
@@ -7432,20 +7918,26 @@ const DECIMALS: ReadonlySet<string> = /* @__PURE__ */ new Set([
   "reported_grams",
   "reserved_grams",
   "revenue",
+  "sales_tax_percent",
+  "scrapped",
   "selling_price",
   "shortfall_grams",
   "spool_weight_after_grams",
   "spool_weight_before_grams",
   "spool_weight_grams",
   "stock",
+  "tax_amount",
   "time_variance_hours",
   "time_variance_percent",
   "total_cost",
   "total_quantity",
   "unit_cost",
   "unit_price",
+  "unpriced_grams",
+  "unsettled",
   "used_grams",
   "utilisation_percent",
+  "waiting_cost",
   "waste",
   "wasted_grams",
   "weight",
@@ -7487,7 +7979,7 @@ export class AuthResource<M extends DecimalMode = "number"> {
   /**
    * List your sessions.
    *
-   * Returns the logins of the caller that have not ended, of programs and of browsers.
+   * Returns the active logins of the caller, in programs and browsers.
    */
   listSessions(
     query: ListSessionsQuery = {},
@@ -7525,8 +8017,8 @@ export class AuthResource<M extends DecimalMode = "number"> {
    * Begin to set up a second factor.
    *
    * Returns a secret for an app that shows codes of RFC 6238 (6 digits, 30 seconds, SHA-1), and its address for a QR
-   * code. Nothing changes until `POST /api/v1/auth/otp/confirm` gets a code, within an hour. Beginning again replaces
-   * the secret. A wrong `current_password` counts as a failed login.
+   * code. Nothing changes until `POST /api/v1/auth/otp/confirm` receives a code, within an hour. Calling this
+   * operation again replaces the secret. A wrong `current_password` counts as a failed login.
    */
   beginOtp(
     input: CurrentPassword,
@@ -7680,7 +8172,7 @@ export class UsersResource<M extends DecimalMode = "number"> {
    * Delete a user.
    *
    * Deletes the account and ends its sessions: access and refresh tokens become invalid immediately, and another user
-   * can have the e-mail. What the user has done stays: the usage ledger keeps the id and the name. API keys that the
+   * can have the e-mail. The records of the user stay: the usage ledger keeps the id and the name. API keys that the
    * user created stay valid. `LAST_ADMIN` means that the tenant would have no enabled admin.
    *
    * Requires the role `admin`.
@@ -7696,16 +8188,16 @@ export class UsersResource<M extends DecimalMode = "number"> {
    * Create a password link.
    *
    * Returns a token with which a person sets the password of the user, once, within 24 hours: on the page
-   * `/password-link/{token}` of the service, or with `POST /api/v1/auth/password-link`. For new users, and for those
-   * who forgot their password. The current password stays valid until then. This is the only response with the token:
-   * the service stores its hash, and a response to a repeated `Idempotency-Key` has an empty `token`. A new link
-   * replaces the previous one. Each change of the password ends it, and disabling the user does. A disabled user gets
-   * no link.
+   * `/password-link/{token}` of the service, or with `POST /api/v1/auth/password-link`. It serves new users, and
+   * users who forgot their password. The current password stays valid until the link is used. This is the only
+   * response with the token: the service stores its hash, and a response to a repeated `Idempotency-Key` has an empty
+   * `token`. A new link replaces the previous one. A change of the password ends the link, and so does disabling the
+   * user. A disabled user gets no link.
    *
    * With `send`, the service sends the link to the user by e-mail, and the response has an empty `token` and no
-   * `expires_at`: the link is made when the e-mail is sent, and is valid for 24 hours from then. If the mail server
-   * does not take the e-mail, the service tries for 25 hours. `GET /api/v1/users/{id}` tells what has become of it. A
-   * user for whom an e-mail waits gets no second one. A link without `send` ends the waiting.
+   * `expires_at`: the link is made when the e-mail is sent, and is valid for 24 hours after that. If the mail server
+   * does not accept the e-mail, the service tries again for 25 hours. `GET /api/v1/users/{id}` shows the state of the
+   * e-mail. While an e-mail waits, no second one is queued for the user. Creating a link without `send` cancels it.
    *
    * Requires the role `admin`.
    */
@@ -7721,7 +8213,7 @@ export class UsersResource<M extends DecimalMode = "number"> {
    * Remove the second factor of a user.
    *
    * For a user who has lost the phone and the recovery codes: a login then needs only the password. Ends the user's
-   * sessions. Without a second factor, nothing changes. An admin turns off the own second factor with a code instead.
+   * sessions. Without a second factor, nothing changes. Admins turn off their own second factor with a code instead.
    *
    * Requires the role `admin`.
    */
@@ -7781,8 +8273,8 @@ export class ApiKeysResource<M extends DecimalMode = "number"> {
    * the first response was lost, rotate the key to get a new secret. A tenant can have 500 keys, without revoked
    * keys.
    *
-   * A key of the role `printer` may belong to a printer: what it reports is that printer's in the usage ledger and in
-   * reports. If the printer has one slot, the spool of a report is loaded into it.
+   * A key with the role `printer` can belong to a printer: the usage ledger and reports attribute its reports to that
+   * printer. If the printer has one slot, the spool of a report is loaded into it.
    *
    * Requires the role `admin`.
    */
@@ -7811,8 +8303,8 @@ export class ApiKeysResource<M extends DecimalMode = "number"> {
    * Update an API key.
    *
    * Changes the name, the printer, or when the key expires: `null` means never, and a time in the past ends the key
-   * at once. `role` cannot be changed; its current value is accepted. A revoked key stays revoked. What a key has
-   * reported stays with the printer that it belonged to.
+   * at once. `role` cannot be changed; its current value is accepted. A revoked key stays revoked. Reports of a key
+   * stay with the printer that it belonged to at that time.
    *
    * Requires the role `admin`.
    */
@@ -7827,7 +8319,7 @@ export class ApiKeysResource<M extends DecimalMode = "number"> {
   /**
    * Revoke an API key.
    *
-   * Ends the key at once and for ever. It stays in the list, because the usage ledger refers to it.
+   * Ends the key at once and permanently. It stays in the list, because the usage ledger refers to it.
    *
    * Requires the role `admin`.
    */
@@ -7868,9 +8360,9 @@ export class SettingsResource<M extends DecimalMode = "number"> {
   /**
    * Get the settings.
    *
-   * Returns the time zone, in which the days, weeks and months of reports and the dates in filters of lists begin,
-   * the currency, which responses show beside costs, and the rates from which costs follow. A new tenant has UTC, and
-   * neither a currency nor rates.
+   * Returns the time zone, the currency and the rates. The days, weeks and months of reports, and the dates in
+   * filters of lists, begin in the time zone. Responses show the currency beside costs. Costs follow from the rates.
+   * A new tenant has UTC, and no currency, rates or tax.
    */
   get(
     options: RequestOptions = {},
@@ -7882,13 +8374,15 @@ export class SettingsResource<M extends DecimalMode = "number"> {
    * Change the settings.
    *
    * `time_zone` is a name of the IANA time zone database. After a change, reports are in the new zone at once, and
-   * slower until the past days are summarised in it, within about an hour. The currency is only shown: no amount is
-   * converted. A change of a rate does not change what past runs cost. A rate of null means that its part of a cost
-   * is unknown; 0 leaves the part out.
+   * slower until the past days are summarized in it, within about an hour. The currency is only a label: no amount of
+   * the farm is converted. `sales_tax_percent` and `prices_include_tax` apply to the prices of products, and to later
+   * orders whose tax is not known otherwise. `exchange_rates` replaces the list. A rate converts later orders in its
+   * currency, and those that are not converted yet; other orders keep their rates. A change of a cost rate does not
+   * change the costs of past runs. A rate of null means that its part of a cost is unknown; 0 leaves the part out.
    *
-   * With `second_factor`, admins or all users must have a second factor. A user who must and has none can only set it
-   * up: other operations return `OTP_SETUP_REQUIRED`. API keys do not need one. An admin without a second factor
-   * cannot require it.
+   * With `second_factor`, admins or all users must have a second factor. A user without a required second factor can
+   * only set it up: other operations return `OTP_SETUP_REQUIRED`. API keys do not need one. An admin without a second
+   * factor cannot require it.
    *
    * Requires the role `admin`.
    */
@@ -7954,8 +8448,8 @@ export class VendorsResource<M extends DecimalMode = "number"> {
    * Export vendors.
    *
    * Returns what the filters select, in a file in UTF-8. A list and its export have the same filters. `format=jsonl`
-   * is a JSON object per line, as the GET of the resource returns it. `format=csv` (separated by commas) has a row
-   * for each vendor, oldest first, which `POST /api/v1/vendors/import` can read.
+   * has one JSON object per line, as returned by the GET of the resource. `format=csv` (separated by commas) has a
+   * row for each vendor, oldest first, which `POST /api/v1/vendors/import` can read.
    */
   export(
     query: ExportVendorsQuery = {},
@@ -8041,23 +8535,24 @@ export class VendorsResource<M extends DecimalMode = "number"> {
    * values in the file; `custom_fields` names those.
    *
    * Columns may be separated by commas, semicolons, tabs or vertical bars, and the names of columns and the material
-   * types may have any case. The whole file shows how its numbers and dates are to be read: a cell such as `1.750` is
+   * types may have any case. The whole file determines how its numbers and dates are read: a cell such as `1.750` is
    * 1750 in a file with decimal commas, which are also assumed with semicolons between the columns, and 1.75 in one
    * with decimal points; `01/02/2024` follows dates such as `31/01/2024`. What can be read in two ways is invalid,
    * and the message names both; `decimal` and `date_order` decide it. An amount may have the currency of the farm, a
    * weight its unit, and booleans the words of spreadsheets in other languages.
    *
-   * A file need not have the names of the API: columns of people's own lists are recognised by their names in ten
-   * languages and by their values, and `mapping` says what they are otherwise. Rows above the titles are left out,
-   * and the file may be in UTF-8, in UTF-16, or in a code page of Windows. `changes` names what is not read as it
-   * stands, such as `PLA+`, which is `PLA` with the name `PLA+`. The check of the import answers with suggestions and
-   * with all problems, and not with a `422`.
+   * A file need not have the names of the API: columns of people's own lists are recognized by their names in ten
+   * languages and by their values, and `mapping` names the fields of other columns. Rows above the titles are left
+   * out, and the file may be in UTF-8, in UTF-16, or in a code page of Windows. `changes` lists what is not read as
+   * it stands, such as `PLA+`, which is `PLA` with the name `PLA+`. The check of the import answers with suggestions
+   * and with all problems, and not with a `422`.
    *
    * With `dry_run`, the request is checked and answered as without it, but nothing changes; new resources then have
    * no `id`.
    *
-   * The `errors` of a `422` name the first 50 invalid rows by their lines, such as `line 3`. A request can have 1 MiB
-   * and 1000 rows.
+   * The `errors` of a `422` name the first 50 invalid rows by their lines, such as `line 3`. A request can have 1
+   * MiB, 1000 rows and 200 columns. A cell can be as long as its field, and a number or a date 100 bytes long with
+   * all that is around it.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -8074,10 +8569,10 @@ export class VendorsResource<M extends DecimalMode = "number"> {
    *
    * Reads a file as the import with the same parameters does, and changes nothing. It suggests what the columns are
    * (`columns`) and values for required fields that the file does not have (`defaults`): the import with these as
-   * `mapping` and `defaults` has the same result. A column is what the `mapping` of the farm's last import of this
-   * kind has said of it, or else what its name and values say. With one of these parameters, the check uses it in
-   * place of its suggestions. The counts are those of the import of the valid rows; `invalid_rows` and `errors` have
-   * the others.
+   * `mapping` and `defaults` has the same result. The field of a column is the one in the `mapping` of the farm's
+   * last import of this kind, or else the one that its name and values suggest. If the request has one of these
+   * parameters, the check uses it instead of its suggestions. The counts are those of the import of the valid rows;
+   * `invalid_rows` and `errors` have the others.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -8091,7 +8586,7 @@ export class VendorsResource<M extends DecimalMode = "number"> {
 
 }
 
-/** Filaments as they are bought: the material, colour and price that their spools have. */
+/** Filaments as they are bought: the material, color and price that their spools have. */
 export class FilamentsResource<M extends DecimalMode = "number"> {
   readonly #client: BaseClient;
 
@@ -8145,9 +8640,9 @@ export class FilamentsResource<M extends DecimalMode = "number"> {
    * Export filaments.
    *
    * Returns what the filters select, in a file in UTF-8. A list and its export have the same filters. `format=jsonl`
-   * is a JSON object per line, as the GET of the resource returns it. `format=csv` (separated by commas) has a row
-   * for each filament, oldest first, which `POST /api/v1/filaments/import` can read; several colours are separated by
-   * commas.
+   * has one JSON object per line, as returned by the GET of the resource. `format=csv` (separated by commas) has a
+   * row for each filament, oldest first, which `POST /api/v1/filaments/import` can read; several colors are separated
+   * by commas.
    */
   export(
     query: ExportFilamentsQuery = {},
@@ -8277,23 +8772,24 @@ export class FilamentsResource<M extends DecimalMode = "number"> {
    * values in the file; `custom_fields` names those.
    *
    * Columns may be separated by commas, semicolons, tabs or vertical bars, and the names of columns and the material
-   * types may have any case. The whole file shows how its numbers and dates are to be read: a cell such as `1.750` is
+   * types may have any case. The whole file determines how its numbers and dates are read: a cell such as `1.750` is
    * 1750 in a file with decimal commas, which are also assumed with semicolons between the columns, and 1.75 in one
    * with decimal points; `01/02/2024` follows dates such as `31/01/2024`. What can be read in two ways is invalid,
    * and the message names both; `decimal` and `date_order` decide it. An amount may have the currency of the farm, a
    * weight its unit, and booleans the words of spreadsheets in other languages.
    *
-   * A file need not have the names of the API: columns of people's own lists are recognised by their names in ten
-   * languages and by their values, and `mapping` says what they are otherwise. Rows above the titles are left out,
-   * and the file may be in UTF-8, in UTF-16, or in a code page of Windows. `changes` names what is not read as it
-   * stands, such as `PLA+`, which is `PLA` with the name `PLA+`. The check of the import answers with suggestions and
-   * with all problems, and not with a `422`.
+   * A file need not have the names of the API: columns of people's own lists are recognized by their names in ten
+   * languages and by their values, and `mapping` names the fields of other columns. Rows above the titles are left
+   * out, and the file may be in UTF-8, in UTF-16, or in a code page of Windows. `changes` lists what is not read as
+   * it stands, such as `PLA+`, which is `PLA` with the name `PLA+`. The check of the import answers with suggestions
+   * and with all problems, and not with a `422`.
    *
    * With `dry_run`, the request is checked and answered as without it, but nothing changes; new resources then have
    * no `id`.
    *
-   * The `errors` of a `422` name the first 50 invalid rows by their lines, such as `line 3`. A request can have 1 MiB
-   * and 1000 rows.
+   * The `errors` of a `422` name the first 50 invalid rows by their lines, such as `line 3`. A request can have 1
+   * MiB, 1000 rows and 200 columns. A cell can be as long as its field, and a number or a date 100 bytes long with
+   * all that is around it.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -8310,10 +8806,10 @@ export class FilamentsResource<M extends DecimalMode = "number"> {
    *
    * Reads a file as the import with the same parameters does, and changes nothing. It suggests what the columns are
    * (`columns`) and values for required fields that the file does not have (`defaults`): the import with these as
-   * `mapping` and `defaults` has the same result. A column is what the `mapping` of the farm's last import of this
-   * kind has said of it, or else what its name and values say. With one of these parameters, the check uses it in
-   * place of its suggestions. The counts are those of the import of the valid rows; `invalid_rows` and `errors` have
-   * the others.
+   * `mapping` and `defaults` has the same result. The field of a column is the one in the `mapping` of the farm's
+   * last import of this kind, or else the one that its name and values suggest. If the request has one of these
+   * parameters, the check uses it instead of its suggestions. The counts are those of the import of the valid rows;
+   * `invalid_rows` and `errors` have the others.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -8504,9 +9000,9 @@ export class SpoolsResource<M extends DecimalMode = "number"> {
    * Export spools.
    *
    * Returns what the filters select, in a file in UTF-8. A list and its export have the same filters. `format=jsonl`
-   * is a JSON object per line, as the GET of the resource returns it. `format=csv` (separated by commas) has a row
-   * for each spool, oldest first, which `POST /api/v1/spools/import` can read. Without `archived`, it has archived
-   * spools too.
+   * has one JSON object per line, as returned by the GET of the resource. `format=csv` (separated by commas) has a
+   * row for each spool, oldest first, which `POST /api/v1/spools/import` can read. Without `archived`, it has
+   * archived spools too.
    */
   export(
     query: ExportSpoolsQuery = {},
@@ -8595,8 +9091,8 @@ export class SpoolsResource<M extends DecimalMode = "number"> {
    *
    * Deducts filament from a spool and adds an entry to its usage ledger, atomically. If the spool has less filament
    * left, returns `INSUFFICIENT_FILAMENT` and changes nothing. With `allow_shortfall`, the spool is then empty, and
-   * the entry keeps the other grams in `shortfall_grams`: what was used counts as use, whatever the spool was thought
-   * to have.
+   * the entry keeps the other grams in `shortfall_grams`: what was used counts as use, whatever the spool had on
+   * record.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -8609,12 +9105,40 @@ export class SpoolsResource<M extends DecimalMode = "number"> {
   }
 
   /**
+   * Refill a spool.
+   *
+   * Closes the contents of a spool and begins new ones. The spool keeps its id, its number, its place and its
+   * filament; an archived one leaves the archive.
+   *
+   * The usage ledger gets an entry of the kind `discarded`, with what was left of the old contents, which
+   * `reportUsage` counts in `lost_grams`, and one of the kind `refilled`, with the new ones. Neither is reversed
+   * (`USAGE_NOT_REVERSIBLE`). If the rest stays on the spool, add it to `remaining_weight_grams`.
+   *
+   * `net_weight_grams`, `spool_weight_grams`, `purchase_price` and `supplier` are as before by default,
+   * `purchase_date` and `lot_number` null, and `remaining_weight_grams` is `net_weight_grams`. What was used of the
+   * old contents keeps their price in all reports; materials of runs that have not started, and whose price is that
+   * of the old contents, get the new price.
+   *
+   * Requires the role `operator` or `admin`.
+   */
+  refill(
+    id: string,
+    input: Refill = {},
+    options: RequestOptions & Keyed = {},
+  ): Promise<Spool<Decimals[M]>> {
+    return this.#client.call("POST", `/spools/${segment(id)}/refill`, { body: input, keyed: true }, options);
+  }
+
+  /**
    * Weigh a spool.
    *
    * Sets the remaining weight to `gross_grams`, the weight of the spool with its filament on a scale, without
    * `spool_weight_grams`, and at least 0. The ledger entry has the kind `measured`. Returns `VALIDATION_ERROR` if the
-   * spool has no `spool_weight_grams`, or if the weight is hardly possible: less than half of the empty spool, or
-   * filament of more than one and a half full spools. `confirmed` records such a weight.
+   * spool has no `spool_weight_grams`, or if the weight is hardly possible: less than the empty spool, or filament of
+   * more than one and a half full spools. `confirmed` records such a weight.
+   *
+   * For a spool without `spool_weight_grams` that is full and new, the message has the difference to
+   * `net_weight_grams`. With `full`, that is its `spool_weight_grams`, and the spool is full.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -8668,6 +9192,11 @@ export class SpoolsResource<M extends DecimalMode = "number"> {
    * reversed (`USAGE_NOT_REVERSIBLE`): to take a reversal back, record the change again. What a production run has
    * used is corrected through the run (`USAGE_OF_RUN`); this includes use outside of the run that it counts.
    *
+   * If a spool was weighed after the entry, or its remaining weight was edited, it keeps its weight
+   * (`WEIGHED_SINCE`): one more entry, with the kind and the day of the weighing, balances the grams. Its
+   * `balances_id` names the entry that it balances, and its `weighing_id` the weighing. To reverse the weighing also
+   * takes back what is balanced at it.
+   *
    * `warnings` has `OVER_NET_WEIGHT` if the spool has more than its `net_weight_grams` then. It has
    * `FILAMENT_SHORTFALL` if the spool has less than the entry takes: the spool is empty then, and the entry keeps the
    * other grams in `shortfall_grams`. A spool has at most 1,000,000 g; the entry keeps what it cannot have, too.
@@ -8702,6 +9231,11 @@ export class SpoolsResource<M extends DecimalMode = "number"> {
    * reversed (`USAGE_NOT_REVERSIBLE`): to take a reversal back, record the change again. What a production run has
    * used is corrected through the run (`USAGE_OF_RUN`); this includes use outside of the run that it counts.
    *
+   * If a spool was weighed after the entry, or its remaining weight was edited, it keeps its weight
+   * (`WEIGHED_SINCE`): one more entry, with the kind and the day of the weighing, balances the grams. Its
+   * `balances_id` names the entry that it balances, and its `weighing_id` the weighing. To reverse the weighing also
+   * takes back what is balanced at it.
+   *
    * `warnings` has `OVER_NET_WEIGHT` if the spool has more than its `net_weight_grams` then. It has
    * `FILAMENT_SHORTFALL` if the spool has less than the entry takes: the spool is empty then, and the entry keeps the
    * other grams in `shortfall_grams`.
@@ -8731,7 +9265,7 @@ export class SpoolsResource<M extends DecimalMode = "number"> {
    * With `update`, a row changes the spool that its `id` or `number` names as a `PATCH` does: only the columns of the
    * file change, and an empty cell is null. A row that names no spool is skipped. With `upsert`, such a row is a new
    * spool, and so is one whose `id` or `number` is unknown. The `id` decides: if no `id` of the file is known, the
-   * numbers count if the spools with them are all of the material, colour, brand and net weight of their rows. A row
+   * numbers count if the spools with them are all of the material, color, brand and net weight of their rows. A row
    * that already has the values of its spool changes nothing. A changed `remaining_weight_grams` is an entry of the
    * usage ledger; leave the column out to change other fields while the spools are in use.
    *
@@ -8740,28 +9274,31 @@ export class SpoolsResource<M extends DecimalMode = "number"> {
    *
    * A column can also be one of these, from which the import makes fields of new spools: `quantity`, the number of
    * equal spools of the row; `remaining_percent`, `used_weight_grams` or `gross_weight_grams` (with the empty spool),
-   * which give the `remaining_weight_grams`; `price_per_kg` or `total_price` (of all spools of the row), which give
+   * which give the `remaining_weight_grams`; `full_weight_grams` (of a new spool, with the empty one), which gives
+   * the weight that is missing; `state` and `used_up`, which say that nothing is left; `filler`, such as carbon
+   * fiber, which is a part of the material; `price_per_kg` or `total_price` (of all spools of the row), which give
    * the `purchase_price`; `filament_name`, such as "Prusament PLA Galaxy Black", which has the brand, material and
-   * colour if no other column has them; and `extra.KEY`, a custom field.
+   * color if no other column has them; and `extra.KEY`, a custom field.
    *
    * Columns may be separated by commas, semicolons, tabs or vertical bars, and the names of columns and the material
-   * types may have any case. The whole file shows how its numbers and dates are to be read: a cell such as `1.750` is
+   * types may have any case. The whole file determines how its numbers and dates are read: a cell such as `1.750` is
    * 1750 in a file with decimal commas, which are also assumed with semicolons between the columns, and 1.75 in one
    * with decimal points; `01/02/2024` follows dates such as `31/01/2024`. What can be read in two ways is invalid,
    * and the message names both; `decimal` and `date_order` decide it. An amount may have the currency of the farm, a
    * weight its unit, and booleans the words of spreadsheets in other languages.
    *
-   * A file need not have the names of the API: columns of people's own lists are recognised by their names in ten
-   * languages and by their values, and `mapping` says what they are otherwise. Rows above the titles are left out,
-   * and the file may be in UTF-8, in UTF-16, or in a code page of Windows. `changes` names what is not read as it
-   * stands, such as `PLA+`, which is `PLA` with the name `PLA+`. The check of the import answers with suggestions and
-   * with all problems, and not with a `422`.
+   * A file need not have the names of the API: columns of people's own lists are recognized by their names in ten
+   * languages and by their values, and `mapping` names the fields of other columns. Rows above the titles are left
+   * out, and the file may be in UTF-8, in UTF-16, or in a code page of Windows. `changes` lists what is not read as
+   * it stands, such as `PLA+`, which is `PLA` with the name `PLA+`. The check of the import answers with suggestions
+   * and with all problems, and not with a `422`.
    *
    * With `dry_run`, the request is checked and answered as without it, but nothing changes; new resources then have
    * no `id`.
    *
-   * The `errors` of a `422` name the first 50 invalid rows by their lines, such as `line 3`. A request can have 1 MiB
-   * and 10000 rows.
+   * The `errors` of a `422` name the first 50 invalid rows by their lines, such as `line 3`. A request can have 1
+   * MiB, 10000 rows and 200 columns. A cell can be as long as its field, and a number or a date 100 bytes long with
+   * all that is around it.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -8778,16 +9315,18 @@ export class SpoolsResource<M extends DecimalMode = "number"> {
    *
    * Reads a file as the import with the same parameters does, and changes nothing. It suggests what the columns are
    * (`columns`) and values for required fields that the file does not have (`defaults`): the import with these as
-   * `mapping` and `defaults` has the same result. A column is what the `mapping` of the farm's last import of this
-   * kind has said of it, or else what its name and values say. With one of these parameters, the check uses it in
-   * place of its suggestions. The counts are those of the import of the valid rows; `invalid_rows` and `errors` have
-   * the others.
+   * `mapping` and `defaults` has the same result. The field of a column is the one in the `mapping` of the farm's
+   * last import of this kind, or else the one that its name and values suggest. If the request has one of these
+   * parameters, the check uses it instead of its suggestions. The counts are those of the import of the valid rows;
+   * `invalid_rows` and `errors` have the others.
    *
    * A column can also be one of these, from which the import makes fields of new spools: `quantity`, the number of
    * equal spools of the row; `remaining_percent`, `used_weight_grams` or `gross_weight_grams` (with the empty spool),
-   * which give the `remaining_weight_grams`; `price_per_kg` or `total_price` (of all spools of the row), which give
+   * which give the `remaining_weight_grams`; `full_weight_grams` (of a new spool, with the empty one), which gives
+   * the weight that is missing; `state` and `used_up`, which say that nothing is left; `filler`, such as carbon
+   * fiber, which is a part of the material; `price_per_kg` or `total_price` (of all spools of the row), which give
    * the `purchase_price`; `filament_name`, such as "Prusament PLA Galaxy Black", which has the brand, material and
-   * colour if no other column has them; and `extra.KEY`, a custom field.
+   * color if no other column has them; and `extra.KEY`, a custom field.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -8905,16 +9444,74 @@ export class ReportsResource<M extends DecimalMode = "number"> {
   }
 
   /**
+   * Report the filament in stock and its value.
+   *
+   * Returns the filament that was on spools at the end of the day `to`, by default now, with what it cost: the
+   * remaining grams of each spool at the price of the contents that it had then. For the stock at the end of a month,
+   * `to` is its last day. Entries of the ledger that are made later do not change the report of a past day, but an
+   * edit of the price of the same contents does.
+   *
+   * `filament_value` is that of the filament with a price, and null if none has one; `unpriced_grams` are the others.
+   * Archived spools count, and `archived_value` is their part of the value. Removed spools do not, from the day of
+   * their removal on: what is left on them is a loss in `reportUsage`. A restored spool counts again on all days.
+   *
+   * `group_by` is `material` or `color` (a material and a color). The groups with the largest value come first. A
+   * report has at most 1,000 groups; the other fields are totals of all `groups`, and the groups add up to them
+   * exactly.
+   */
+  filament(
+    query: ReportFilamentQuery = {},
+    options: RequestOptions = {},
+  ): Promise<FilamentReport<Decimals[M]>> {
+    return this.#client.call("GET", `/reports/filament`, { query: { ...query } }, options);
+  }
+
+  /**
+   * Report what printers did.
+   *
+   * Adds up the runs that `completeProductionRun`, `failProductionRun` and `cancelProductionRun` ended, by the day of
+   * their `completed_at`, also runs that were removed since, for each printer: their `actual_total_filament_grams`,
+   * their `cost`, as far as they are known, and their pieces. `hours` are the `actual_print_time_hours` of runs, on
+   * the days on which they passed, backwards from the end of the run: a run of 60 hours has at most 24 on its last
+   * day, and the report of a month has the hours in this month, also of runs that ended after it.
+   * `utilisation_percent` is `hours` in percent of the hours of the period that have passed. `cost_per_hour` is the
+   * cost of the runs that ended in the period, divided by all their hours.
+   *
+   * `runs_without_hours` counts runs whose hours are unknown, except cancelled runs that never started. `rate` is
+   * `failed_runs` / (`failed_runs` + `completed_runs`), and `piece_rate` that of the pieces, as in `reportWaste`.
+   * Printers have their current names. Printers without runs in the period have 0 hours; retired and removed printers
+   * are then left out. Runs without a `printer_id` count for their `printer_name`, and runs with neither for a
+   * printer whose name is null.
+   *
+   * Printers with the most hours come first. A report has at most 1,000 printers.
+   */
+  printers(
+    query: ReportPrintersQuery = {},
+    options: RequestOptions = {},
+  ): Promise<PrinterReport<Decimals[M]>> {
+    return this.#client.call("GET", `/reports/printers`, { query: { ...query } }, options);
+  }
+
+  /**
    * Report the filament that was used.
    *
    * Adds up the usage ledger. `grams` are what was used: by deductions, by runs, and by reports of printers, with
-   * what a spool was not thought to have. `wasted_grams` are those of them that runs wasted: what failed and
-   * cancelled runs used, and the share of the failed pieces of completed runs. `corrected_grams` are what weighing
-   * and edits of the remaining weight took away, less than 0 if they added more; they are not in `grams`. What a run
-   * used counts on the day of its end (`completed_at`), once it has ended. `cost` is at the current price of each
-   * spool; spools without a price add nothing to it, and 0 g cost 0.
+   * what a spool did not have on record. `wasted_grams` are those of them that runs wasted: what failed and cancelled
+   * runs used, and the share of the failed pieces of completed runs. `corrected_grams` are what weighing and edits of
+   * the remaining weight took away, less than 0 if they added more; they are not in `grams`. What a run used counts
+   * on the day of its end (`completed_at`), once it has ended.
    *
-   * `group_by=material` and `color` (a material and a colour) also return what remains in stock, the mean use of the
+   * `cost` is at the price of the time of the use: what an ended run used costs what the run cost, and other use has
+   * the price of the contents that the spool had then. A change of the price or the net weight of a spool corrects
+   * what its present contents cost, since the spool was added or refilled (`refillSpool`), but not what ended runs
+   * cost: a run that froze no price has no cost, until it is corrected. Use without a price adds nothing to `cost`,
+   * and 0 g cost 0; `unpriced_grams` are the grams without a price.
+   *
+   * `lost_grams` are filament that nobody used: what is left on removed spools, on the day of the removal, and what
+   * spools still had when they were refilled, with its cost. They are not in `grams`. A restored spool takes its loss
+   * back. Losses have no printer.
+   *
+   * `group_by=material` and `color` (a material and a color) also return what remains in stock, the mean use of the
    * last 30 days, and how many days the stock lasts at that rate. `printer` is the printer of the run or of the API
    * key that reported the use, or else only a name: the `printer_name` of the run or that of the key. `day`, `week`
    * (from Monday) and `month` return the first day of each, oldest first; the other groups have the largest first. A
@@ -8922,8 +9519,9 @@ export class ReportsResource<M extends DecimalMode = "number"> {
    *
    * `printer_id` selects what one printer used, by any group; `days_left` is then at the rate of this printer.
    *
-   * The report reads a summary of past days, but with `printer_id` the ledger. A change of a spool's material, colour
-   * or price changes their costs and groups within about an hour.
+   * All groups of a report add up to its totals exactly. The report reads a summary of past days, but with
+   * `printer_id` the ledger. A change of a spool's material, color or price changes their costs and groups within
+   * about an hour.
    */
   usage(
     query: ReportUsageQuery = {},
@@ -8936,9 +9534,9 @@ export class ReportsResource<M extends DecimalMode = "number"> {
    * Export the usage ledger.
    *
    * Returns what the filters select, in a file in UTF-8. A list and its export have the same filters. `format=jsonl`
-   * is a JSON object per line, as the GET of the resource returns it. `format=csv` (separated by commas) has a row
-   * for each entry of the usage ledgers of all spools, also of removed ones, by `counted_at`, the oldest first: the
-   * time by which reports count it.
+   * has one JSON object per line, as returned by the GET of the resource. `format=csv` (separated by commas) has a
+   * row for each entry of the usage ledgers of all spools, also of removed ones, by `counted_at`, the oldest first:
+   * the time by which reports count it.
    *
    * With `from` or `to`, the file has the entries of the days that `reportUsage` covers with the same parameters, and
    * without both those of all days.
@@ -8951,41 +9549,27 @@ export class ReportsResource<M extends DecimalMode = "number"> {
   }
 
   /**
-   * Report what printers did.
-   *
-   * Adds up the runs that `completeProductionRun`, `failProductionRun` and `cancelProductionRun` ended, by the day of
-   * their `completed_at`, also runs that were removed since, for each printer: their `actual_print_time_hours`,
-   * `actual_total_filament_grams` and `cost`, as far as they are known. `runs_without_hours` are those whose hours
-   * are unknown, except for cancelled ones that did not start. `utilisation_percent` is `hours` of the hours of the
-   * period that have passed; a run counts on the day of its end with all its hours. `rate` is `failed_runs` /
-   * (`failed_runs` + `completed_runs`). Printers without runs in the period have 0 hours, unless they are retired or
-   * removed. Runs without a `printer_id` count for their `printer_name`, and those without either for a printer whose
-   * name is null.
-   *
-   * Printers with the most hours come first. A report has at most 1,000 printers.
-   */
-  printers(
-    query: ReportPrintersQuery = {},
-    options: RequestOptions = {},
-  ): Promise<PrinterReport<Decimals[M]>> {
-    return this.#client.call("GET", `/reports/printers`, { query: { ...query } }, options);
-  }
-
-  /**
    * Report the filament that was wasted.
    *
-   * Adds up what failed and cancelled runs used, and the share of the failed pieces of completed runs, by the day of
-   * their end (`completed_at`), also of runs that were removed since. `cost` is at the prices of the runs' materials;
-   * materials without a price add nothing to it, and 0 g cost 0. `runs` failed, were cancelled, or have failed
-   * pieces. `rate` is `failed_runs` / (`failed_runs` + `completed_runs`); cancelled runs, and runs that an update
-   * alone set to a status, do not count for it.
+   * Adds up the filament that failed and cancelled runs used, and the share of the failed pieces of completed runs,
+   * by the day of their end (`completed_at`). Runs that were removed since also count. `cost` is at the prices of the
+   * runs' materials, which the runs froze at their end; materials without a price add nothing to it, and 0 g cost 0.
+   * `unpriced_grams` are the grams without a price. `runs` failed, were cancelled, or have failed pieces. `rate` is
+   * `failed_runs` / (`failed_runs` + `completed_runs`); cancelled runs, and runs that an update alone set to a
+   * status, do not count for it. `piece_rate` is `failed_pieces` / (`failed_pieces` + `pieces`), where `pieces` are
+   * good pieces. A completed run has the numbers that were counted; all pieces of a failed run count as failed.
    *
-   * `group_by=reason` has the rate of each reason among all runs. The reason is that of the run, or of the item;
-   * failed pieces of a completed run have the reason of their item, or else that of the run. A run of several
-   * reasons, materials or products is in the group of each: products share the waste in proportion to their
+   * `purge_grams` are the `actual_purge_grams` of all these runs, and `purge_cost` is their cost. The use of a run
+   * includes its purge, so this is another view of the same filament: do not add it to `grams`, which includes the
+   * purge of failed runs.
+   *
+   * `group_by=reason` has the rates of each reason among all runs and pieces. The reason is that of the run, or of
+   * the item; failed pieces of a completed run have the reason of their item, or else that of the run. A run of
+   * several reasons, materials or products is in the group of each: products share the waste in proportion to their
    * `estimated_total_cost`, or `estimated_material_cost` if that is more, or to their quantities if no item has one.
-   * A group whose field is null has the runs without a reason, printer, material or product. The groups with the most
-   * grams come first. A report has at most 1,000 groups; the other fields are totals of all runs.
+   * The shares add up exactly. A group whose field is null has the runs without a reason, printer, material or
+   * product. A printer has its current name; runs without a `printer_id` count for their `printer_name`. The groups
+   * with the most grams come first. A report has at most 1,000 groups; the other fields are totals of all runs.
    */
   waste(
     query: ReportWasteQuery = {},
@@ -8995,29 +9579,52 @@ export class ReportsResource<M extends DecimalMode = "number"> {
   }
 
   /**
+   * Report where a lot of filament went.
+   *
+   * Returns the spools that have filament of the lot, or had it before a refill, also removed ones, and a row for
+   * each item of each run that used it. Runs that have not deducted their filament are there as well: they print from
+   * such a spool, or will.
+   *
+   * A row names the order that its pieces were printed for. The ledger does not tell the other pieces of a product
+   * apart. Rows without a run are the items of orders that may have got such pieces: those that got pieces of the
+   * product, or of a kit of it, since the first of the runs.
+   *
+   * `grams` is the lot's part of what the run used. The newest runs come first. A report has at most 1,000 spools and
+   * 1,000 of all `groups` rows. The lists of runs, orders and entries of pieces have the filter `lot_number`, also as
+   * files. That of the list of spools finds what spools contain now.
+   */
+  lot(
+    query: ReportLotQuery = {},
+    options: RequestOptions = {},
+  ): Promise<LotReport<Decimals[M]>> {
+    return this.#client.call("GET", `/reports/lot`, { query: { ...query } }, options);
+  }
+
+  /**
    * Report revenue, costs and margins.
    *
    * Adds up what the runs cost that `completeProductionRun`, `failProductionRun` and `cancelProductionRun` ended, by
-   * the day of their `completed_at`, also of runs that were removed since, and the revenue of their good pieces. A
-   * good piece of a completed run has the `unit_price` of the order's item that it was printed for, unless the order
-   * has as many pieces already, is cancelled, or was removed while it was open, or the item was withdrawn. Other
-   * pieces have no revenue: they are in stock.
+   * the day of their `completed_at`, also of runs that were removed since, and the revenue of their good pieces,
+   * without tax and in the currency of the farm. A good piece of a completed run has its part of the price of the
+   * order's item that it was printed for, unless the order has as many pieces already, is cancelled, or was removed
+   * while it was open, or the item was withdrawn. Other pieces have no revenue: they are in stock.
    *
    * The part `stock` is the difference that the stock of pieces makes. It is negative for a run that brings pieces
    * into stock, so that only the pieces that its orders keep are in its `cost`. Pieces that an order took from stock
    * have their revenue and their cost on the day of the last delivery. Pieces that were scrapped, or are missing at a
    * count, are a cost of that day; those that a count finds lower it. So are parts that were assembled to a kit whose
-   * cost is unknown because of other parts. So each amount that was spent is in the report once, or in the value of
-   * the stock that `reportPieces` returns; what was printed for an open order is in both until it is delivered.
-   * Pieces in stock whose cost is not known completely stay in the cost of their run.
+   * cost is unknown because of other parts. `losses` adds these up by their cause. So each amount that was spent is
+   * in the report once, or in the value of the stock that `reportPieces` returns; `waiting_cost` is what pieces cost
+   * that were printed for open orders and wait in stock, and is in both. Pieces in stock whose cost is not known
+   * completely stay in the cost of their run.
    *
    * The items of a run share its cost as `getOrder` says. A group whose field is null has what has no product, order,
-   * customer or printer. `month` returns the first day of each, oldest first; the other groups have the largest
-   * revenue first. `pieces` are good ones of the runs.
+   * customer or printer; a printer has its current name. `month` returns the first day of each, oldest first; the
+   * other groups have the largest revenue first. `pieces` are good ones of the runs.
    *
    * Each amount is the sum of what is known, and null if nothing is. `unknown_parts` names the parts that are unknown
-   * for some run or pieces, and revenue if an item of an order has no price. A report has at most 1,000 groups; the
-   * other fields are totals of all runs.
+   * for some run or pieces, revenue if an item of an order has no price, and currency if its order is in another one
+   * without an `exchange_rate`. A report has at most 1,000 groups; the other fields are totals of all runs.
    */
   margins(
     query: ReportMarginsQuery = {},
@@ -9097,8 +9704,8 @@ export class PrintersResource<M extends DecimalMode = "number"> {
    * Export printers.
    *
    * Returns what the filters select, in a file in UTF-8. A list and its export have the same filters. `format=jsonl`
-   * is a JSON object per line, as the GET of the resource returns it. `format=csv` (separated by commas) has a row
-   * for each printer, oldest first, without the spools that are loaded.
+   * has one JSON object per line, as returned by the GET of the resource. `format=csv` (separated by commas) has a
+   * row for each printer, oldest first, without the spools that are loaded.
    */
   export(
     query: ExportPrintersQuery = {},
@@ -9155,7 +9762,7 @@ export class PrintersResource<M extends DecimalMode = "number"> {
   /**
    * Restore a removed printer.
    *
-   * Shows a printer again that was hidden when it was removed, with empty slots. It cannot be restored while another
+   * Restores a printer that was hidden when it was removed, with empty slots. It cannot be restored while another
    * printer has its name (`DUPLICATE_PRINTER`). For a printer that is not hidden, the operation changes nothing and
    * returns the printer.
    *
@@ -9186,12 +9793,12 @@ export class PrintersResource<M extends DecimalMode = "number"> {
   /**
    * Load a spool into a slot, or unload the slot.
    *
-   * Names the spool by `spool_id` or `spool_number`; `null` unloads the slot. A spool is in one slot of one printer
-   * at most: it is unloaded from where it was, and so is the spool that was in the slot.
+   * Names the spool by `spool_id` or `spool_number`; `null` unloads the slot. A spool is in at most one slot: it is
+   * unloaded from its previous slot, and the spool that was in the new slot is unloaded.
    *
-   * The `location` of a loaded spool is the name of the printer. When the spool is unloaded, it gets the location
-   * back that it had before, unless someone has changed it meanwhile. A request that loads what is loaded changes
-   * nothing.
+   * The `location` of a loaded spool is the name of the printer. When the spool is unloaded, its previous location
+   * returns, unless someone has changed the location in the meantime. A request that loads the spool that is already
+   * in the slot changes nothing.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -9218,7 +9825,7 @@ export class ProductsResource<M extends DecimalMode = "number"> {
    * List products.
    *
    * All filters but `search` use an index. `search` and a `sort_by` without an index read all matching products. A
-   * list has no plates, unless the request has `plates`, `plate_of` or `id`.
+   * list leaves out plates unless the request has `plates`, `plate_of` or `id`.
    */
   list(
     query: ListProductsQuery = {},
@@ -9247,10 +9854,10 @@ export class ProductsResource<M extends DecimalMode = "number"> {
    * `components[1].sku`. The costs are computed from the current spool prices. A `sku` that is not empty must be
    * unique.
    *
-   * `plates` are the plates of a product that is printed on several, all or nothing: errors name the place, such as
-   * `plates[1].materials[0].color`. Each plate is a product of its own, a component of the product, and has the print
-   * time and the filament of one piece, as every product. The product then has no print time, `pieces_per_plate` and
-   * required materials of its own. `docs/pieces.md` has the rules.
+   * `plates` are the plates of a product that is printed on several plates. The request sets all of them or none;
+   * errors name the field, such as `plates[1].materials[0].color`. Each plate is a product of its own and a component
+   * of the product; like every product, it has the print time and the filament of one piece. A product with plates
+   * has no print time, `pieces_per_plate` or required materials of its own. `docs/pieces.md` has the rules.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -9265,9 +9872,9 @@ export class ProductsResource<M extends DecimalMode = "number"> {
    * Export products.
    *
    * Returns what the filters select, in a file in UTF-8. A list and its export have the same filters. `format=jsonl`
-   * is a JSON object per line, as the GET of the resource returns it. `format=csv` (separated by commas) has a row
-   * for each material and each component of a product, with the fields of the product repeated, and a row for a
-   * product without either. Products are in the order of their creation.
+   * has one JSON object per line, as returned by the GET of the resource. `format=csv` (separated by commas) has a
+   * row for each material and each component of a product, with the fields of the product repeated, and one row for a
+   * product that has neither. Products are in the order of their creation.
    */
   export(
     query: ExportProductsQuery = {},
@@ -9285,35 +9892,36 @@ export class ProductsResource<M extends DecimalMode = "number"> {
    * those with the same `sku`, and without both, those with the same `name`.
    *
    * With the `mode` `create`, each product is a new one and must satisfy the rules of `POST /api/v1/products`; ids
-   * are ignored otherwise. With `update`, rows change the product that their `id`, or else their `sku`, names: only
-   * the columns of the file change, and an empty cell is null. A row without both is skipped. With `upsert`, a row
-   * without both is a new product, and so is one with an unknown `id` or, without it, an unknown `sku`; a row with an
-   * unknown `id` and a known `sku` changes the product with the `sku`.
+   * only group rows. With `update`, rows change the product with their `id` or, without an `id`, with their `sku`:
+   * only the columns of the file change, and an empty cell sets null. A row with neither is skipped. With `upsert`, a
+   * row with neither is a new product, and so is one with an unknown `id` or, without an `id`, an unknown `sku`; a
+   * row with an unknown `id` and a known `sku` changes the product with the `sku`.
    *
-   * A row names a material of its product by `materials.id` or, without it, by its filament, or else by type, colour,
+   * A row names a material of its product by `materials.id` or, without it, by its filament, or else by type, color,
    * name and diameter as far as the file has them; if the product has no such material, it is added.
    * `materials.filament_number` can stand for `materials.filament_id`. A `materials.weight_grams` of 0 removes the
    * material. Materials that the file does not name stay as they are, and so do components and plates: their columns
    * are ignored, and a new product cannot have any. A new product is no plate, whatever its `plate_of` says.
    *
    * Columns may be separated by commas, semicolons, tabs or vertical bars, and the names of columns and the material
-   * types may have any case. The whole file shows how its numbers and dates are to be read: a cell such as `1.750` is
+   * types may have any case. The whole file determines how its numbers and dates are read: a cell such as `1.750` is
    * 1750 in a file with decimal commas, which are also assumed with semicolons between the columns, and 1.75 in one
    * with decimal points; `01/02/2024` follows dates such as `31/01/2024`. What can be read in two ways is invalid,
    * and the message names both; `decimal` and `date_order` decide it. An amount may have the currency of the farm, a
    * weight its unit, and booleans the words of spreadsheets in other languages.
    *
-   * A file need not have the names of the API: columns of people's own lists are recognised by their names in ten
-   * languages and by their values, and `mapping` says what they are otherwise. Rows above the titles are left out,
-   * and the file may be in UTF-8, in UTF-16, or in a code page of Windows. `changes` names what is not read as it
-   * stands, such as `PLA+`, which is `PLA` with the name `PLA+`. The check of the import answers with suggestions and
-   * with all problems, and not with a `422`.
+   * A file need not have the names of the API: columns of people's own lists are recognized by their names in ten
+   * languages and by their values, and `mapping` names the fields of other columns. Rows above the titles are left
+   * out, and the file may be in UTF-8, in UTF-16, or in a code page of Windows. `changes` lists what is not read as
+   * it stands, such as `PLA+`, which is `PLA` with the name `PLA+`. The check of the import answers with suggestions
+   * and with all problems, and not with a `422`.
    *
    * With `dry_run`, the request is checked and answered as without it, but nothing changes; new resources then have
    * no `id`.
    *
-   * The `errors` of a `422` name the first 50 invalid rows by their lines, such as `line 3`. A request can have 1 MiB
-   * and 2000 rows.
+   * The `errors` of a `422` name the first 50 invalid rows by their lines, such as `line 3`. A request can have 1
+   * MiB, 2000 rows and 200 columns. A cell can be as long as its field, and a number or a date 100 bytes long with
+   * all that is around it.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -9330,10 +9938,10 @@ export class ProductsResource<M extends DecimalMode = "number"> {
    *
    * Reads a file as the import with the same parameters does, and changes nothing. It suggests what the columns are
    * (`columns`) and values for required fields that the file does not have (`defaults`): the import with these as
-   * `mapping` and `defaults` has the same result. A column is what the `mapping` of the farm's last import of this
-   * kind has said of it, or else what its name and values say. With one of these parameters, the check uses it in
-   * place of its suggestions. The counts are those of the import of the valid rows; `invalid_rows` and `errors` have
-   * the others.
+   * `mapping` and `defaults` has the same result. The field of a column is the one in the `mapping` of the farm's
+   * last import of this kind, or else the one that its name and values suggest. If the request has one of these
+   * parameters, the check uses it instead of its suggestions. The counts are those of the import of the valid rows;
+   * `invalid_rows` and `errors` have the others.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -9363,14 +9971,14 @@ export class ProductsResource<M extends DecimalMode = "number"> {
    * Materials and components have their own operations. This operation ignores `materials`, `components` and the
    * costs.
    *
-   * `plates` are the plates of a product that is printed on several, all or nothing: errors name the place, such as
-   * `plates[1].materials[0].color`. Each plate is a product of its own, a component of the product, and has the print
-   * time and the filament of one piece, as every product. The product then has no print time, `pieces_per_plate` and
-   * required materials of its own. `docs/pieces.md` has the rules.
+   * `plates` are the plates of a product that is printed on several plates. The request sets all of them or none;
+   * errors name the field, such as `plates[1].materials[0].color`. Each plate is a product of its own and a component
+   * of the product; like every product, it has the print time and the filament of one piece. A product with plates
+   * has no print time, `pieces_per_plate` or required materials of its own. `docs/pieces.md` has the rules.
    *
-   * A plate with the `id` of one that the product has keeps what the request does not name; its `materials`, if they
-   * are there, replace those of the plate. A plate without `id` is a new one. The product loses a plate that is not
-   * in the list, which is then hidden.
+   * A plate with the `id` of an existing plate keeps the fields that the request omits; its `materials`, if present,
+   * replace those of the plate. A plate without `id` is a new one. A plate that is not in the list is hidden and no
+   * longer belongs to the product.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -9402,7 +10010,7 @@ export class ProductsResource<M extends DecimalMode = "number"> {
   /**
    * Get the product with a number.
    *
-   * Returns what `getProduct` does, for the number that is on the label of a box of pieces.
+   * Returns the same as `getProduct` for the number on the label of a box of pieces.
    */
   getByNumber(
     number: number,
@@ -9414,13 +10022,13 @@ export class ProductsResource<M extends DecimalMode = "number"> {
   /**
    * Restore a removed product.
    *
-   * Shows a product again that was removed, with its materials and components. Its costs are computed again from the
-   * current spool prices. It cannot be restored while another product has its SKU (`DUPLICATE_SKU`), or while one of
-   * its components is hidden (`COMPONENT_HIDDEN`). For a product that is not hidden, the operation changes nothing
-   * and returns the product.
+   * Restores a removed product with its materials and components. Its costs are computed again from the current spool
+   * prices. It cannot be restored while another product has its SKU (`DUPLICATE_SKU`), or while one of its components
+   * is hidden (`COMPONENT_HIDDEN`). For a product that is not hidden, the operation changes nothing and returns the
+   * product.
    *
-   * A plate is then one of its product's plates again, with the next free number if another plate has its number. Its
-   * product must not be hidden (`PRODUCT_HIDDEN`).
+   * A restored plate is again one of its product's plates, with the next free number if another plate has its number.
+   * Its product must not be hidden (`PRODUCT_HIDDEN`).
    *
    * Requires the role `operator` or `admin`.
    */
@@ -9445,14 +10053,15 @@ export class ProductsResource<M extends DecimalMode = "number"> {
    *
    * Without `product_id`, a product is created. With it, the product's print time, pieces, filaments and facts become
    * those of the file, and its name, SKU, prices and notes stay. Materials of the product that the file does not have
-   * are removed, unless they are optional. The picture is set if the product has none. Plates are known by their
-   * number. A file with several plates is the whole product: plates that it does not have are removed. One plate
-   * changes the product's plate with its number, or adds it, and leaves the others.
+   * are removed, unless they are optional. The picture is set if the product has none. Plates are matched by number.
+   * A file with several plates describes the whole product: plates that it does not have are removed. A file with one
+   * plate changes or adds the product's plate with that number, and leaves the others as they are.
    *
-   * Each filament is matched to one that the farm has: equal material, and the colour by its hex value or its name,
-   * or else the nearest colour. `match` says how, and `candidates` what else would do; `filaments` chooses. A file
-   * that does not name a material needs a choice: with `dry_run`, a warning with the code `MATERIAL_UNKNOWN` says so,
-   * and `action` is what happens after the choice; without `dry_run`, the response is a 422.
+   * Each filament is matched to one that the farm has: equal material, and the color by its hex value or its name, or
+   * else the nearest color. `match` tells how, `candidates` lists the alternatives, and the parameter `filaments`
+   * chooses. If the file does not name a material, a choice is required: with `dry_run`, the response has a warning
+   * with the code `MATERIAL_UNKNOWN`, and `action` is what happens after the choice; without `dry_run`, the response
+   * is a 422.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -9467,9 +10076,10 @@ export class ProductsResource<M extends DecimalMode = "number"> {
   /**
    * Set the picture of a product.
    *
-   * The body is a PNG or JPEG file of at most 5 MB and 20 million pixels. The service decodes a picture and encodes
-   * it anew, with at most 512 pixels in width and height: nothing else of the file is kept, such as the place where a
-   * photo was taken.
+   * The body is a PNG or JPEG file of at most 5 MB and 20 million pixels, which needs at most 96 MiB to be decoded:
+   * 20 million pixels with 8 bits of each color, or 13 million of a progressive JPEG file of a camera. A JPEG file
+   * has at most 100 scans. The service decodes the picture and encodes it again, with a width and a height of at most
+   * 512 pixels. It keeps nothing else of the file, such as the place where a photo was taken.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -9499,12 +10109,12 @@ export class ProductsResource<M extends DecimalMode = "number"> {
    * Recomputes the costs of the product from the current spool prices, and the costs of all products that contain it,
    * in the same transaction. `recalculateProduct` describes how prices are computed.
    *
-   * Spools are of the material if their `material_type`, `material_name`, `diameter_mm` and `color` are its own,
-   * without regard to case. Without `material_name`, those without one or with that of their type; without
-   * `diameter_mm`, those with the diameter of the farm's printers, or 1.75 mm if these differ. With `filament_id` or
-   * `filament_number`, only spools of the filament are: the material has its type, name, diameter and colour from the
-   * filament, and changes with it; other values in the request are a `FILAMENT_FIELD`. A plan takes no other spools,
-   * and availability, reservations, stock levels and prices count no others.
+   * A spool matches the material if its `material_type`, `material_name`, `diameter_mm` and `color` are the same,
+   * ignoring case. A material without `material_name` matches spools without a name or with the name of their type;
+   * one without `diameter_mm` matches spools with the diameter of the farm's printers, or 1.75 mm if these differ. A
+   * material with `filament_id` or `filament_number` matches only spools of that filament: its type, name, diameter
+   * and color come from the filament and change with it, and other values in the request are a `FILAMENT_FIELD`.
+   * Plans take only matching spools, and availability, reservations, stock levels and prices count only these.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -9522,13 +10132,13 @@ export class ProductsResource<M extends DecimalMode = "number"> {
    * Recomputes the costs of the product from the current spool prices, and the costs of all products that contain it,
    * in the same transaction.
    *
-   * Spools are of the material if their `material_type`, `material_name`, `diameter_mm` and `color` are its own,
-   * without regard to case. Without `material_name`, those without one or with that of their type; without
-   * `diameter_mm`, those with the diameter of the farm's printers, or 1.75 mm if these differ. With `filament_id` or
-   * `filament_number`, only spools of the filament are: the material has its type, name, diameter and colour from the
-   * filament, and changes with it; other values in the request are a `FILAMENT_FIELD`. A plan takes no other spools,
-   * and availability, reservations, stock levels and prices count no others. A `filament_id` of null keeps the
-   * values.
+   * A spool matches the material if its `material_type`, `material_name`, `diameter_mm` and `color` are the same,
+   * ignoring case. A material without `material_name` matches spools without a name or with the name of their type;
+   * one without `diameter_mm` matches spools with the diameter of the farm's printers, or 1.75 mm if these differ. A
+   * material with `filament_id` or `filament_number` matches only spools of that filament: its type, name, diameter
+   * and color come from the filament and change with it, and other values in the request are a `FILAMENT_FIELD`.
+   * Plans take only matching spools, and availability, reservations, stock levels and prices count only these. A
+   * `filament_id` of null keeps the values.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -9598,8 +10208,8 @@ export class ProductsResource<M extends DecimalMode = "number"> {
    * Remove a component from a product.
    *
    * Recomputes the costs of the product from the current spool prices, and the costs of all products that contain it,
-   * in the same transaction. A plate of the product is hidden then; `restoreProduct` makes it one of the product's
-   * plates again.
+   * in the same transaction. If the component is a plate of the product, it is hidden; `restoreProduct` makes it one
+   * of the product's plates again.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -9614,12 +10224,12 @@ export class ProductsResource<M extends DecimalMode = "number"> {
   /**
    * Get the components of a product through all levels.
    *
-   * `entries` are in the order of the tree: behind each component follow the components of it, with a `level` one
+   * `entries` are in the order of the tree: each component is followed by its own components, whose `level` is one
    * higher. A product that occurs several times has an entry each time. The quantities and costs of an entry are
    * those in one piece of the product at `id`.
    *
    * If there are more than `limit` entries, the tree has those of the highest levels, and `entries_complete` is
-   * false. The tree of a component continues it.
+   * false. Request the tree of a component to see its other entries.
    */
   getComponentTree(
     id: string,
@@ -9635,14 +10245,14 @@ export class ProductsResource<M extends DecimalMode = "number"> {
    * Recomputes the costs of this product and of all products that it contains, directly or through others, from the
    * current spool prices. Then it recomputes the costs of all products that contain any of these.
    *
-   * The price per gram of a material is the mean `cost_per_gram` of the spools of that material and colour (as in
+   * The price per gram of a material is the mean `cost_per_gram` of the spools of that material and color (as in
    * `addProductMaterial`), weighted by their remaining weight. If they are all empty, it is the plain mean. If no
-   * spool of that colour has a price, the same applies to the spools of that material in any colour. A material that
-   * names a filament has the price of its spools, or else that of the material and colour. Filament with another
-   * `material_name` or diameter is another material. Spools without a price and removed spools do not count. The
-   * price is not rounded; a cost is rounded to six decimal places. Without any price, `cost` is null, and the sums do
-   * not include the material. If such a material is required, `costs_complete` is false, also in all products that
-   * contain this one.
+   * spool of that color has a price, the same applies to the spools of that material in any color. A material that
+   * names a filament has the price of that filament's spools; if they have none, it has the price of the material and
+   * color. Filament with a different `material_name` or diameter is a different material. Spools without a price and
+   * removed spools do not count. The price is not rounded; a cost is rounded to six decimal places. Without any
+   * price, `cost` is null, and the sums do not include the material. If such a material is required, `costs_complete`
+   * is false, also in all products that contain this one.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -9656,8 +10266,8 @@ export class ProductsResource<M extends DecimalMode = "number"> {
   /**
    * Get the costs of a product.
    *
-   * Returns the stored costs of the product, as `recalculateProduct` does, which are those of its filament, and
-   * beside them what one good piece is expected to cost in full at the rates of `getSettings`.
+   * Returns the stored filament costs of the product, like `recalculateProduct`, and the full expected cost of one
+   * good piece at the rates of `getSettings`.
    *
    * The machine and the energy follow from the `estimated_print_time_minutes` of the product and its components, and
    * from `machine_hour_cost` and `machine_power_watts` of the settings. The labour follows from the `labour_minutes`
@@ -9665,8 +10275,11 @@ export class ProductsResource<M extends DecimalMode = "number"> {
    * energy of f / (100 - f) failed ones. With `failure_rate_measured`, f comes from the runs of the product that
    * `completeProductionRun` and `failProductionRun` ended in the last 90 days, at most from the newest 1,000 items.
    *
-   * A part is null, and in `unknown_parts`, if something that it follows from is unknown; `full_cost` and `margin`
-   * are then those of the other parts. A rate of 0 leaves a part out.
+   * A part is null, and in `unknown_parts`, if a value that it depends on is unknown; `full_cost` and `margin` are
+   * then computed from the other parts. A rate of 0 leaves a part out.
+   *
+   * The margin is computed from `net_price`: the `selling_price` without the `sales_tax_percent` of the settings, if
+   * `prices_include_tax`.
    */
   getCostBreakdown(
     id: string,
@@ -9678,9 +10291,9 @@ export class ProductsResource<M extends DecimalMode = "number"> {
   /**
    * Get the costs of several products.
    *
-   * Returns what one good piece of each product in `ids` is expected to cost in full, and its margin, as
-   * `getProductCostBreakdown` does. The products are in the order of `ids`. Removed and unknown products are left
-   * out. Without `ids`, there are no products.
+   * Returns the full expected cost of one good piece of each product in `ids`, and its margin, like
+   * `getProductCostBreakdown`. The products are in the order of `ids`. Removed and unknown products are left out.
+   * Without `ids`, there are no products.
    */
   listCosts(
     query: ListProductCostsQuery = {},
@@ -9720,8 +10333,10 @@ export class ProductsResource<M extends DecimalMode = "number"> {
    * Set the pieces in stock to a count.
    *
    * Records how many pieces of the product lie on the shelf: `counted` becomes `on_hand`, and the entry has the
-   * difference. The answer is the entry of the ledger. The reversal of an entry takes it back. Pieces that come into
-   * stock here have the average cost of those that are there.
+   * difference. A later change of what has happened before the count, such as a correction of a run, does not change
+   * the stock: an entry with `balances_id` balances it at the count. The answer is the entry of the ledger. The
+   * reversal of an entry takes it back. Pieces that come into stock here have the average cost of those that are
+   * there.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -9788,8 +10403,9 @@ export class ProductsResource<M extends DecimalMode = "number"> {
   /**
    * Take pieces apart.
    *
-   * The way back of `assemblePieces`: the pieces leave the stock, and their direct components come in, at the average
-   * cost of those that are there.
+   * The way back of `assemblePieces`: the pieces leave the stock, and their parts come in: those that the newest
+   * pieces in stock were made of, also if the product has other components now, and the present direct components of
+   * pieces that nobody has assembled. Together the parts cost what the pieces did.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -9805,10 +10421,10 @@ export class ProductsResource<M extends DecimalMode = "number"> {
    * Check whether a product can be printed.
    *
    * Follows the bill of materials through all components. Materials that are not required do not count. The weights
-   * are those of each material and colour: of the spools with the same `material_type`, `material_name`,
-   * `diameter_mm` and `color`, or of the filament that the material of the product names. `docs/planning.md` has the
-   * rule. Archived and removed spools do not count. `spool_count` is 0 if nothing in stock is what is needed;
-   * `in_stock` then has what there is of the material type, the most similar first.
+   * are those of each material and color: of the spools with the same `material_type`, `material_name`, `diameter_mm`
+   * and `color`, or of the filament that the material of the product names. `docs/planning.md` has the rule. Archived
+   * and removed spools do not count. `spool_count` is 0 if nothing in stock is what is needed; `in_stock` then has
+   * what there is of the material type, the most similar first.
    *
    * Open orders reserve what their pieces need that are neither in stock nor in an unfinished run (`pending`,
    * `in_progress`, `paused`). Unfinished runs reserve the weights of their materials, actual or else estimated; a run
@@ -9871,15 +10487,15 @@ export class ProductionRunsResource<M extends DecimalMode = "number"> {
    * The request may contain the run's items and materials, all or nothing. Errors name the entry, such as
    * `items[1].product_id`. The defaults of their fields are those of the operations that add one.
    *
-   * `printer_id` names a printer, whose name becomes `printer_name`. A `printer_name` without `printer_id` names the
-   * printer with this name, not case-sensitive, or none. The run keeps the name that the printer has now.
+   * `printer_id` names a printer, whose name becomes `printer_name`. A `printer_name` without `printer_id` selects
+   * the printer with this name, ignoring case, if it exists. The run keeps this name even if the printer is renamed.
    *
    * `estimated_total_filament_grams` and `estimated_print_time_hours` come from the bills of materials of the items
-   * with all components, as they are when items are added, changed or removed, until the run ends. A value that a
-   * request has given stays; `null` returns to the computed one. The filament is that of required materials. The time
-   * is null if a product has no `estimated_print_time_minutes`, unless it only has components.
+   * with all components, and are computed again when items are added, changed or removed, until the run ends. A value
+   * that a request sets stays; `null` returns to the computed value. The filament is that of required materials. The
+   * time is null if a product has no `estimated_print_time_minutes`, unless it only has components.
    *
-   * No `status` deducts filament, also not `completed`: `inventory_updated` is false until `completeProductionRun`.
+   * No `status` deducts filament, not even `completed`: `inventory_updated` is false until `completeProductionRun`.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -9894,9 +10510,9 @@ export class ProductionRunsResource<M extends DecimalMode = "number"> {
    * Export production runs.
    *
    * Returns what the filters select, in a file in UTF-8. A list and its export have the same filters. `format=jsonl`
-   * is a JSON object per line, as the GET of the resource returns it. `format=csv` (separated by commas) has a row
-   * for each item and each material of a run, with the fields of the run repeated, and a row for a run without
-   * either. Runs are in the order of their creation.
+   * has one JSON object per line, as returned by the GET of the resource. `format=csv` (separated by commas) has a
+   * row for each item and each material of a run, with the fields of the run repeated, and one row for a run that has
+   * neither. Runs are in the order of their creation.
    */
   export(
     query: ExportProductionRunsQuery = {},
@@ -9908,20 +10524,20 @@ export class ProductionRunsResource<M extends DecimalMode = "number"> {
   /**
    * Create a production run from a sliced file.
    *
-   * The body is a file as for `createProductFromFile`, of which the service keeps nothing. The run's
+   * The body is a file as for `createProductFromFile`. The service does not keep the file. The run's
    * `estimated_print_time_hours` and `estimated_total_filament_grams` are those of the file, and its `notes` name the
    * file.
    *
-   * The item of the run is the product that `product_id` names, or else the newest product that was made from this
-   * file (`file_sha256`), or else from one with this name. Without such a product, the run has no item, and
-   * `warnings` say so. If the product has plates, `plate` chooses the item; without it, the run prints the product
-   * with all its plates. With `order_id`, the item prints that of the order with the product, or with the product of
-   * the plate.
+   * The item of the run is the product that `product_id` names, or else the newest product made from this file
+   * (`file_sha256`), or else the newest product made from a file with this name. Without such a product, the run has
+   * no item, and `warnings` report it. If the product has plates, `plate` chooses the item; without it, the run
+   * prints the product with all its plates. With `order_id`, the item prints the item of the order with the product,
+   * or with the product of the plate.
    *
-   * A material of the run is a spool in stock of a filament that is equal to one of the file: material, colour and
-   * diameter. A spool that is loaded in the printer comes first, one in another printer last; then one with enough
-   * filament that no other run needs, the emptiest of these. A filament without such a spool becomes no material, and
-   * `warnings` say so.
+   * A material of the run is a spool in stock of a filament that is equal to one of the file: material, color and
+   * diameter. A spool loaded in the printer comes first, and one loaded in another printer last. Otherwise spools
+   * with enough filament that no other run needs come first, and of these the emptiest. A filament without such a
+   * spool does not become a material, and `warnings` say so.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -9949,17 +10565,17 @@ export class ProductionRunsResource<M extends DecimalMode = "number"> {
   /**
    * Update a production run.
    *
-   * A change of `status` does not deduct filament, also not to `completed`: `inventory_updated` stays false, and
+   * A change of `status`, even to `completed`, does not deduct filament: `inventory_updated` stays false, and
    * `warnings` has `INVENTORY_NOT_UPDATED` if the run has materials. To deduct the filament, call
-   * `completeProductionRun`, `failProductionRun` or `cancelProductionRun`, before or after that. After it, the status
-   * cannot change (`RUN_ALREADY_COMPLETED`, except for the same value), but all other fields can. A change of
-   * `started_at`, `completed_at` or `actual_print_time_hours` then is a correction, with all that follows from
-   * `correctProductionRun`. `in_progress` sets `started_at`, and `completed` sets `completed_at`, to the current
-   * time, unless the run or the request has the time. A run that had ended and is set back to another status has no
-   * `completed_at`, unless the request has it.
+   * `completeProductionRun`, `failProductionRun` or `cancelProductionRun`, before or after the change. Once the
+   * filament is deducted, the status cannot change (`RUN_ALREADY_COMPLETED`, except for the same value), but all
+   * other fields can. A change of `started_at`, `completed_at` or `actual_print_time_hours` is then a correction,
+   * with all the effects of `correctProductionRun`. `in_progress` sets `started_at`, and `completed` sets
+   * `completed_at`, to the current time, unless the run or the request has the time. If a run that has ended is set
+   * back to another status, its `completed_at` becomes null, unless the request sends it.
    *
-   * `printer_id` names a printer, whose name becomes `printer_name`. A `printer_name` without `printer_id` names the
-   * printer with this name, not case-sensitive, or none. The run keeps the name that the printer has now.
+   * `printer_id` names a printer, whose name becomes `printer_name`. A `printer_name` without `printer_id` selects
+   * the printer with this name, ignoring case, if it exists. The run keeps this name even if the printer is renamed.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -9977,7 +10593,9 @@ export class ProductionRunsResource<M extends DecimalMode = "number"> {
    * Deletes the run with its items and materials. A run that has deducted filament (`inventory_updated`), or for
    * which printers have reported some, is hidden instead, because usage ledgers name it: lists no longer contain it,
    * and requests with its id return 404. `GET /api/v1/production-runs?hidden=true` lists hidden runs, and
-   * `restoreProductionRun` shows one again. The deducted filament is not returned to the spools.
+   * `restoreProductionRun` shows one again. The deducted filament is not returned to the spools. If the run was
+   * completed and its pieces were counted after its end, the header `Warnings` of the response is a JSON array with
+   * `COUNTED_SINCE`, as the `warnings` of `correctProductionRun`.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -9991,8 +10609,8 @@ export class ProductionRunsResource<M extends DecimalMode = "number"> {
   /**
    * Restore a removed production run.
    *
-   * Shows a run again that was hidden when it was removed, with its items and materials. For a run that is not
-   * hidden, the operation changes nothing and returns the run.
+   * Restores a run that was hidden when it was removed, with its items and materials. For a run that is not hidden,
+   * the operation changes nothing and returns the run.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -10007,8 +10625,9 @@ export class ProductionRunsResource<M extends DecimalMode = "number"> {
    * Add a product to a run.
    *
    * The defaults of the estimated costs come from the current costs of the product, and do not change with them
-   * later. With `order_item_id`, the pieces count for an item of an order, which must have the same product or a
-   * product with this one as a component, at any level; `getOrder` shows what that does.
+   * later. With `order_item_id`, the pieces count for an item of an order. That item must have the same product, or a
+   * product with this one as a component, at any level; `getOrder` shows the effect. `warnings` has `COUNTED_SINCE`
+   * if the run is completed and its pieces were counted after its end.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -10016,7 +10635,7 @@ export class ProductionRunsResource<M extends DecimalMode = "number"> {
     id: string,
     input: RunItemCreate,
     options: RequestOptions & Keyed = {},
-  ): Promise<RunItem<Decimals[M]>> {
+  ): Promise<ChangedRunItem<Decimals[M]>> {
     return this.#client.call("POST", `/production-runs/${segment(id)}/items`, { body: input, keyed: true }, options);
   }
 
@@ -10024,7 +10643,8 @@ export class ProductionRunsResource<M extends DecimalMode = "number"> {
    * Update an item of a run.
    *
    * Records the numbers of good and failed pieces. A change of the quantity or the product does not change the
-   * estimated costs. The costs of a completed run follow from its pieces, at the prices of its end.
+   * estimated costs. The costs of a completed run follow from its pieces, at the prices of its end. `warnings` has
+   * `COUNTED_SINCE` if the run is completed and its pieces were counted after its end.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -10033,14 +10653,16 @@ export class ProductionRunsResource<M extends DecimalMode = "number"> {
     itemId: string,
     input: RunItemUpdate,
     options: RequestOptions = {},
-  ): Promise<RunItem<Decimals[M]>> {
+  ): Promise<ChangedRunItem<Decimals[M]>> {
     return this.#client.call("PATCH", `/production-runs/${segment(id)}/items/${segment(itemId)}`, { body: input }, options);
   }
 
   /**
    * Remove an item from a run.
    *
-   * Items can be removed even after the run was completed. The materials of the run do not change.
+   * Items can be removed even after the run was completed. The materials of the run do not change. If the run was
+   * completed and its pieces were counted after its end, the header `Warnings` of the response is a JSON array with
+   * `COUNTED_SINCE`, as the `warnings` of `correctProductionRun`.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -10055,8 +10677,8 @@ export class ProductionRunsResource<M extends DecimalMode = "number"> {
   /**
    * Add a spool to a run.
    *
-   * The default of `cost_per_gram` is the current value of the spool, and does not change with it later. A spool may
-   * be added more than once.
+   * The default of `cost_per_gram` is the current value of the spool, and does not change later. A spool may be added
+   * more than once.
    *
    * Send either `actual_weight_grams`, as a slicer or printer reports it, or the weights of the spool before and
    * after printing. If both weights are set, `actual_weight_grams` is their difference, and a value that was sent has
@@ -10095,8 +10717,8 @@ export class ProductionRunsResource<M extends DecimalMode = "number"> {
   /**
    * Remove a material from a run.
    *
-   * The spool does not change. After `complete`, a material cannot be removed, and while the run is open, not the
-   * last one of a spool that printers reported for the run.
+   * The spool does not change. A material cannot be removed after `complete`. While the run is open, the last
+   * material of a spool that printers reported for the run cannot be removed either.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -10109,19 +10731,19 @@ export class ProductionRunsResource<M extends DecimalMode = "number"> {
   }
 
   /**
-   * Go on with another spool.
+   * Continue with another spool.
    *
-   * For a run that has not ended, for example because a spool ran empty. The material keeps what it has used, and the
-   * other spool becomes a material that takes the rest of the estimate. If the first spool is in a slot of the
-   * printer of the run, or the run has no printer and it is in any slot, the other one takes its place there.
+   * For a run that has not ended, for example because a spool ran empty. The material keeps its use, and the new
+   * spool becomes a material with the rest of the estimate. If the first spool is in a slot of the printer of the
+   * run, or the run has no printer and the spool is in any slot, the new spool takes its place there.
    *
-   * The material has used `used_grams`; or, with `until_empty`, what printers have reported for it and all that
-   * remains on the spool; or else what printers report for it. In a run that has not started, and for which they have
-   * reported nothing, it has used nothing. What is stated becomes its `actual_weight_grams`. The spools change when
-   * the run ends, as with every material.
+   * The use of the material is `used_grams`; or, with `until_empty`, the grams that printers reported for it plus all
+   * that remains on the spool; or else the grams that printers report for it. In a run that has not started, and for
+   * which printers reported nothing, the use is 0. A use that the request states becomes the `actual_weight_grams`.
+   * As for every material, the grams are deducted when the run ends.
    *
-   * The spool must be another one than that of the material (`SAME_SPOOL`). A material is exchanged only once
-   * (`MATERIAL_EXCHANGED`); exchange the one that took its place.
+   * The spool must differ from that of the material (`SAME_SPOOL`). A material is exchanged only once
+   * (`MATERIAL_EXCHANGED`); exchange the material that replaced it.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -10142,8 +10764,8 @@ export class ProductionRunsResource<M extends DecimalMode = "number"> {
    *
    * A printer prints one run at a time: while another run is in progress on the printer of the run, it cannot start
    * or continue, and while another one is paused there, a pending run cannot start (`PRINTER_BUSY`). Of several
-   * requests at the same time, one succeeds. Whatever else `getProductionRunCheck` says does not prevent the start;
-   * the response has it as `warnings`.
+   * requests at the same time, one succeeds. No other step of `getProductionRunCheck` prevents the start; the
+   * response has the steps as `warnings`.
    *
    * For a run that is in progress, the operation changes nothing and returns the run.
    *
@@ -10161,9 +10783,9 @@ export class ProductionRunsResource<M extends DecimalMode = "number"> {
    *
    * Moves the run to a `place` among the unfinished runs of its printer, as `getQueue` counts them, and shifts the
    * pending runs between its old and its new place. It does not pass runs that have started, and takes the last place
-   * if there are fewer. The pending runs get the values 1, 2, 3 and so on of `queue_position`, except those behind
-   * both places that had none. For a run that has the place, or that has started, the operation changes nothing and
-   * returns the run. One that has ended cannot be moved (`RUN_NOT_OPEN`).
+   * if there are fewer. The pending runs get the values 1, 2, 3 and so on of `queue_position`, except runs after both
+   * places that had no value. If the run is already at the place, or has started, the operation changes nothing and
+   * returns the run. A run that has ended cannot be moved (`RUN_NOT_OPEN`).
    *
    * Requires the role `operator` or `admin`.
    */
@@ -10178,32 +10800,44 @@ export class ProductionRunsResource<M extends DecimalMode = "number"> {
   /**
    * Complete a run and deduct its filament.
    *
-   * Deducts the actual weight of each material from its spool, less what printers have reported for the run
-   * (`reported_grams`), and adds an entry to each spool's usage ledger, all or nothing. A material without an actual
-   * weight has used what was reported. A run is completed only once, unless it is reopened: later requests return
-   * `RUN_ALREADY_COMPLETED`.
+   * Deducts the actual weight of each material from its spool, less the grams that printers reported for the run
+   * (`reported_grams`), and adds an entry to each spool's usage ledger, all or nothing. If a material has no actual
+   * weight, its use is what printers reported. A run is completed only once, unless it is reopened: later requests
+   * return `RUN_ALREADY_COMPLETED`.
    *
    * The request fails and changes nothing if the run has the status `failed` or `cancelled` (`RUN_NOT_OPEN`), if it
    * has no materials (`RUN_HAS_NO_MATERIALS`), or if a material lacks `actual_weight_grams` and printers reported
    * nothing for it (`ACTUAL_USAGE_MISSING`, whose `detail` names the materials).
    *
-   * What was used is recorded, also if it does not fit, and `warnings` name what does not: a spool that had less
-   * filament is empty, and the ledger keeps the other grams in `shortfall_grams` (`FILAMENT_SHORTFALL`); filament was
-   * used from a spool that is removed or archived (`SPOOL_REMOVED`, `SPOOL_ARCHIVED`). `USE_OUTSIDE_RUN` says that
-   * grams left a spool without a run since this one started: by a deduction, weighing, an edit, or a report that
-   * belongs to no run (`outside_grams` of the material). They may be the run's. With `count_outside_use`, they are:
-   * the run takes that much less from the spool, and the ledger moves them to the run.
+   * The use is recorded even if it contradicts the records, and `warnings` report the contradictions: a spool that
+   * had less filament becomes empty, and the ledger keeps the remaining grams in `shortfall_grams`
+   * (`FILAMENT_SHORTFALL`); filament was used from a spool that is removed or archived (`SPOOL_REMOVED`,
+   * `SPOOL_ARCHIVED`). `USE_OUTSIDE_RUN` reports that grams left a spool without a run since this one started: by a
+   * deduction, weighing, an edit, or a report that belongs to no run (`outside_grams` of the material). The run may
+   * have used them. With `count_outside_use`, they count as use of the run: it takes that much less from the spool,
+   * and the ledger moves them to the run.
+   *
+   * `WEIGHED_SINCE` says that the spool was weighed, or its remaining weight edited, after the run had ended: the
+   * spool keeps its weight, and the ledger balances the grams at the weighing. If a run is reopened, what its end
+   * took before such a weighing counts as used before it. `WEIGHED_DURING_RUN` says that the run used less than
+   * printers had reported before the spool was weighed: only what was reported since comes back, and the ledger
+   * balances the other grams at the weighing.
+   *
+   * `COUNTED_SINCE` reports that a product (`product_id`) was counted after the run ended: its pieces in stock stay
+   * as they are, and the difference found by the count changes by `pieces`.
    *
    * Sets `status`, `completed_at`, `actual_total_filament_grams` (to the sum, or null if it is more than 1,000,000)
    * and `actual_print_time_hours`. The weights include purged filament, so purge is not deducted separately. The
    * costs of the run are those of this moment.
    *
-   * The run ends at `completed_at`: that of the request, or else the one that the run has, or else now.
-   * `actual_print_time_hours` are those of the request, or else those that the run has, or else the time from
-   * `started_at` to `completed_at`. That time is not plausible, and the hours are null, if it is less than a minute
-   * or more than 100,000 hours, or, of a completed run, less than a tenth of the estimate: then the start was
-   * recorded late. Without hours, the costs of machine and energy are unknown, and `unknown_parts` names them.
-   * Reports count the run, and all that it used, on the day of `completed_at`.
+   * The run ends at the `completed_at` of the request, or else at that of the run, or else now. If neither has
+   * `completed_at` or hours, and more than twice the estimate has passed since `started_at`, the run probably ended
+   * earlier: it ends at the last report of a printer for it, or else now, and `warnings` has `LONG_PRINT_TIME`.
+   * `actual_print_time_hours` are those of the request, or else those of the run, or else the time from `started_at`
+   * to `completed_at`. That time is not plausible, and the hours are null, if it is less than a minute or more than
+   * 100,000 hours or, for a completed run, less than a tenth of the estimate, because the start was then recorded
+   * late. Without hours, the costs of machine and energy are unknown, and `unknown_parts` names them. Reports count
+   * the run, and all that it used, on the day of `completed_at`.
    *
    * The body may be empty. It can contain the actual weights of materials, the numbers of pieces of items,
    * `completed_at` and `actual_print_time_hours`, which are set in the same transaction. Instead of its `id`,
@@ -10229,29 +10863,41 @@ export class ProductionRunsResource<M extends DecimalMode = "number"> {
    * requests return `RUN_ALREADY_COMPLETED` after `complete`, else `RUN_NOT_OPEN`.
    *
    * The wasted grams of a material are the difference of both weights of its spool, if they are recorded, else
-   * `wasted_grams`, else its `actual_weight_grams`, else what printers have reported for the run (`reported_grams`),
-   * else 0. What was reported has left the spool before, and is not deducted again. Instead of its `id`, `spool_id`
-   * or `spool_number` name a material if no other one of the run has the spool. For a run of one material, the
-   * request may have `wasted_grams` without `materials`.
+   * `wasted_grams`, else its `actual_weight_grams`, else the grams that printers reported for the run
+   * (`reported_grams`), else 0. Reported grams have left the spool already, and are not deducted again. Instead of
+   * its `id`, `spool_id` or `spool_number` name a material if no other one of the run has the spool. For a run of one
+   * material, the request may have `wasted_grams` without `materials`.
    *
-   * What was used is recorded, also if it does not fit, and `warnings` name what does not: a spool that had less
-   * filament is empty, and the ledger keeps the other grams in `shortfall_grams` (`FILAMENT_SHORTFALL`); filament was
-   * used from a spool that is removed or archived (`SPOOL_REMOVED`, `SPOOL_ARCHIVED`). `USE_OUTSIDE_RUN` says that
-   * grams left a spool without a run since this one started: by a deduction, weighing, an edit, or a report that
-   * belongs to no run (`outside_grams` of the material). They may be the run's. With `count_outside_use`, they are:
-   * the run takes that much less from the spool, and the ledger moves them to the run.
+   * The use is recorded even if it contradicts the records, and `warnings` report the contradictions: a spool that
+   * had less filament becomes empty, and the ledger keeps the remaining grams in `shortfall_grams`
+   * (`FILAMENT_SHORTFALL`); filament was used from a spool that is removed or archived (`SPOOL_REMOVED`,
+   * `SPOOL_ARCHIVED`). `USE_OUTSIDE_RUN` reports that grams left a spool without a run since this one started: by a
+   * deduction, weighing, an edit, or a report that belongs to no run (`outside_grams` of the material). The run may
+   * have used them. With `count_outside_use`, they count as use of the run: it takes that much less from the spool,
+   * and the ledger moves them to the run.
+   *
+   * `WEIGHED_SINCE` says that the spool was weighed, or its remaining weight edited, after the run had ended: the
+   * spool keeps its weight, and the ledger balances the grams at the weighing. If a run is reopened, what its end
+   * took before such a weighing counts as used before it. `WEIGHED_DURING_RUN` says that the run used less than
+   * printers had reported before the spool was weighed: only what was reported since comes back, and the ledger
+   * balances the other grams at the weighing.
+   *
+   * `COUNTED_SINCE` reports that a product (`product_id`) was counted after the run ended: its pieces in stock stay
+   * as they are, and the difference found by the count changes by `pieces`.
    *
    * Sets `status`, `completed_at`, `actual_total_filament_grams` and `actual_print_time_hours` as
    * `completeProductionRun` does, `inventory_updated`, and `failure_reason` and `failure_notes` to `reason` and
-   * `notes`, if they are sent. The costs of the run are those of this moment. Afterwards `correctProductionRun` and
-   * `reopenProductionRun` change all that.
+   * `notes`, if they are sent. The costs of the run are those of this moment. Later, `correctProductionRun` and
+   * `reopenProductionRun` can change all of this.
    *
-   * The run ends at `completed_at`: that of the request, or else the one that the run has, or else now.
-   * `actual_print_time_hours` are those of the request, or else those that the run has, or else the time from
-   * `started_at` to `completed_at`. That time is not plausible, and the hours are null, if it is less than a minute
-   * or more than 100,000 hours, or, of a completed run, less than a tenth of the estimate: then the start was
-   * recorded late. Without hours, the costs of machine and energy are unknown, and `unknown_parts` names them.
-   * Reports count the run, and all that it used, on the day of `completed_at`.
+   * The run ends at the `completed_at` of the request, or else at that of the run, or else now. If neither has
+   * `completed_at` or hours, and more than twice the estimate has passed since `started_at`, the run probably ended
+   * earlier: it ends at the last report of a printer for it, or else now, and `warnings` has `LONG_PRINT_TIME`.
+   * `actual_print_time_hours` are those of the request, or else those of the run, or else the time from `started_at`
+   * to `completed_at`. That time is not plausible, and the hours are null, if it is less than a minute or more than
+   * 100,000 hours or, for a completed run, less than a tenth of the estimate, because the start was then recorded
+   * late. Without hours, the costs of machine and energy are unknown, and `unknown_parts` names them. Reports count
+   * the run, and all that it used, on the day of `completed_at`.
    *
    * A run whose status was set to `failed` by an update can still be ended by this operation; one with the status
    * `completed` or `cancelled` cannot.
@@ -10274,29 +10920,41 @@ export class ProductionRunsResource<M extends DecimalMode = "number"> {
    * once: later requests return `RUN_ALREADY_COMPLETED` after `complete`, else `RUN_NOT_OPEN`.
    *
    * The wasted grams of a material are the difference of both weights of its spool, if they are recorded, else
-   * `wasted_grams`, else its `actual_weight_grams`, else what printers have reported for the run (`reported_grams`),
-   * else 0. What was reported has left the spool before, and is not deducted again. Instead of its `id`, `spool_id`
-   * or `spool_number` name a material if no other one of the run has the spool. For a run of one material, the
-   * request may have `wasted_grams` without `materials`.
+   * `wasted_grams`, else its `actual_weight_grams`, else the grams that printers reported for the run
+   * (`reported_grams`), else 0. Reported grams have left the spool already, and are not deducted again. Instead of
+   * its `id`, `spool_id` or `spool_number` name a material if no other one of the run has the spool. For a run of one
+   * material, the request may have `wasted_grams` without `materials`.
    *
-   * What was used is recorded, also if it does not fit, and `warnings` name what does not: a spool that had less
-   * filament is empty, and the ledger keeps the other grams in `shortfall_grams` (`FILAMENT_SHORTFALL`); filament was
-   * used from a spool that is removed or archived (`SPOOL_REMOVED`, `SPOOL_ARCHIVED`). `USE_OUTSIDE_RUN` says that
-   * grams left a spool without a run since this one started: by a deduction, weighing, an edit, or a report that
-   * belongs to no run (`outside_grams` of the material). They may be the run's. With `count_outside_use`, they are:
-   * the run takes that much less from the spool, and the ledger moves them to the run.
+   * The use is recorded even if it contradicts the records, and `warnings` report the contradictions: a spool that
+   * had less filament becomes empty, and the ledger keeps the remaining grams in `shortfall_grams`
+   * (`FILAMENT_SHORTFALL`); filament was used from a spool that is removed or archived (`SPOOL_REMOVED`,
+   * `SPOOL_ARCHIVED`). `USE_OUTSIDE_RUN` reports that grams left a spool without a run since this one started: by a
+   * deduction, weighing, an edit, or a report that belongs to no run (`outside_grams` of the material). The run may
+   * have used them. With `count_outside_use`, they count as use of the run: it takes that much less from the spool,
+   * and the ledger moves them to the run.
+   *
+   * `WEIGHED_SINCE` says that the spool was weighed, or its remaining weight edited, after the run had ended: the
+   * spool keeps its weight, and the ledger balances the grams at the weighing. If a run is reopened, what its end
+   * took before such a weighing counts as used before it. `WEIGHED_DURING_RUN` says that the run used less than
+   * printers had reported before the spool was weighed: only what was reported since comes back, and the ledger
+   * balances the other grams at the weighing.
+   *
+   * `COUNTED_SINCE` reports that a product (`product_id`) was counted after the run ended: its pieces in stock stay
+   * as they are, and the difference found by the count changes by `pieces`.
    *
    * Sets `status`, `completed_at`, `actual_total_filament_grams` and `actual_print_time_hours` as
    * `completeProductionRun` does, `inventory_updated`, and `failure_reason` and `failure_notes` to `reason` and
-   * `notes`, if they are sent. The costs of the run are those of this moment. Afterwards `correctProductionRun` and
-   * `reopenProductionRun` change all that.
+   * `notes`, if they are sent. The costs of the run are those of this moment. Later, `correctProductionRun` and
+   * `reopenProductionRun` can change all of this.
    *
-   * The run ends at `completed_at`: that of the request, or else the one that the run has, or else now.
-   * `actual_print_time_hours` are those of the request, or else those that the run has, or else the time from
-   * `started_at` to `completed_at`. That time is not plausible, and the hours are null, if it is less than a minute
-   * or more than 100,000 hours, or, of a completed run, less than a tenth of the estimate: then the start was
-   * recorded late. Without hours, the costs of machine and energy are unknown, and `unknown_parts` names them.
-   * Reports count the run, and all that it used, on the day of `completed_at`.
+   * The run ends at the `completed_at` of the request, or else at that of the run, or else now. If neither has
+   * `completed_at` or hours, and more than twice the estimate has passed since `started_at`, the run probably ended
+   * earlier: it ends at the last report of a printer for it, or else now, and `warnings` has `LONG_PRINT_TIME`.
+   * `actual_print_time_hours` are those of the request, or else those of the run, or else the time from `started_at`
+   * to `completed_at`. That time is not plausible, and the hours are null, if it is less than a minute or more than
+   * 100,000 hours or, for a completed run, less than a tenth of the estimate, because the start was then recorded
+   * late. Without hours, the costs of machine and energy are unknown, and `unknown_parts` names them. Reports count
+   * the run, and all that it used, on the day of `completed_at`.
    *
    * The body may be empty. A run whose status was set to `cancelled` by an update can still be ended by this
    * operation; one with the status `completed` or `failed` cannot.
@@ -10314,27 +10972,33 @@ export class ProductionRunsResource<M extends DecimalMode = "number"> {
   /**
    * Correct a run that has ended.
    *
-   * Changes what `completeProductionRun`, `failProductionRun` or `cancelProductionRun` has recorded, all or nothing,
-   * and as often as needed. What the request leaves out stays. Afterwards all is as if the run had ended with these
-   * values:
+   * Changes the end that `completeProductionRun`, `failProductionRun` or `cancelProductionRun` recorded. The
+   * correction applies completely or not at all, and can be repeated. Values that the request omits stay. Afterwards,
+   * everything is as if the run had ended with the new values:
    *
-   * - The usage ledger of each spool gets an entry with the difference, of the kind and with the run of those that
-   * the end has made. If a spool has less than that, it is empty, and the entry has `shortfall_grams`. A spool can
-   * get back more than its `net_weight_grams`.
-   * - `actual_weight_grams` is what a person says; late reports of printers no longer change it. It replaces the
-   * weights of the spool before and after printing.
-   * - `to_spool_id` or `to_spool_number`: the material has used another spool, at the current price of that spool
-   * unless the request has `cost_per_gram`. If printers have reported the first spool for the run, it stays a
-   * material with 0 g.
-   * - The costs follow from the prices that the run froze, or from `cost_per_gram`, of which `null` is the current
-   * price of the spool. A price that was unknown then is the current one.
+   * - The usage ledger of each spool gets an entry with the difference, with the same kind and run as the entries of
+   * the end. If a spool has less filament than that, it becomes empty, and the entry has `shortfall_grams`. A spool
+   * can get back more than its `net_weight_grams`.
+   * - `actual_weight_grams` counts as entered by a person; late reports of printers no longer change it. It replaces
+   * the weights of the spool before and after printing.
+   * - `to_spool_id` or `to_spool_number`: the material used another spool, at the current price of that spool unless
+   * the request has `cost_per_gram`. If printers have reported the first spool for the run, it stays a material with
+   * 0 g.
+   * - The costs follow from the prices stored with the run, or from `cost_per_gram`; `null` is the current price of
+   * the spool. A price that was unknown at the end is replaced by the current one.
    * - The status of an order follows from its pieces: it can become `done`, and one that was `done` because of the
    * run `in_production`. The hours of the printer, stock levels and all reports follow.
    *
    * The rules for `started_at`, `completed_at` and `actual_print_time_hours` are those of the end: the run and all
-   * entries of its ledgers are counted on the new day. Hours that were the time from the start to the end are so
-   * again, unless the request has them; others stay. `null` is that time, and `null` as `completed_at` the time of
-   * the request that ended the run. `updateProductionRun` with one of these fields has the same effect.
+   * entries of its ledgers are counted on the new day. If the hours were the time from the start to the end, they are
+   * computed again unless the request has them; other hours stay. `null` as `actual_print_time_hours` is that time,
+   * and `null` as `completed_at` is the time of the request that ended the run. `updateProductionRun` with one of
+   * these fields has the same effect.
+   *
+   * The difference counts as used when the run ended. If the spool was weighed after that, or its remaining weight
+   * was edited, it keeps its weight: a second entry, whose `balances_id` names the first, balances the grams at the
+   * weighing. If the spool was weighed during the run, what is more than the run had used then is taken from it
+   * (`WEIGHED_DURING_RUN`), unless the material has `before_weighing`.
    *
    * `warnings` are those of `completeProductionRun`. A run that has not ended cannot be corrected (`RUN_NOT_ENDED`);
    * its fields, items and materials can be changed. `listProductionRunHistory` keeps what was before.
@@ -10350,22 +11014,24 @@ export class ProductionRunsResource<M extends DecimalMode = "number"> {
   }
 
   /**
-   * Let a run that has ended print again.
+   * Reopen a run that has ended.
    *
-   * Takes back all that `completeProductionRun`, `failProductionRun` or `cancelProductionRun` has done. The run is
+   * Reverses everything that `completeProductionRun`, `failProductionRun` or `cancelProductionRun` did. The run is
    * `in_progress`, or `pending` if it has no `started_at`, and ends again like any run. If printers have reported use
    * for a run without `started_at`, that is the time of their first report.
    *
-   * Entries of the usage ledgers return what the end took from each spool, and use outside of the run that it had
-   * counted is outside again. What printers have reported stays, and leaves the spool if it came after the end. The
-   * materials have the `actual_weight_grams` and `cost_per_gram` that they had before the end. `completed_at`,
+   * Entries of the usage ledgers return the grams that the end took from each spool, and use outside of the run that
+   * it had counted is outside again. A spool that was weighed after the end keeps its weight. Grams that printers
+   * reported stay, and those reported after the end are now taken from the spool. The materials again have the
+   * `actual_weight_grams` and `cost_per_gram` that they had before the end. `completed_at`,
    * `actual_print_time_hours`, the costs and their prices, `failure_reason` and `failure_notes` are null. The run
    * reserves filament again, the hours no longer count for the printer, and its good pieces are no longer in stock.
    * An order that is `done` stays so. The numbers of pieces of items stay until the run ends again.
    *
-   * The printer must be as free as for a paused run that continues: while another run is in progress on it, the
-   * response is `PRINTER_BUSY`. A run that has not ended cannot be reopened (`RUN_NOT_ENDED`). `warnings` is what
-   * `getProductionRunCheck` says, for example that an order of the run is cancelled. The body may be empty.
+   * As for a paused run that continues, the printer must be free: while another run is in progress on it, the
+   * response is `PRINTER_BUSY`. A run that has not ended cannot be reopened (`RUN_NOT_ENDED`). `warnings` are the
+   * steps of `getProductionRunCheck`, for example that an order of the run is cancelled, and `WEIGHED_SINCE` and
+   * `COUNTED_SINCE`. The body may be empty.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -10381,7 +11047,8 @@ export class ProductionRunsResource<M extends DecimalMode = "number"> {
    * List the history of a run.
    *
    * Lists who ended, corrected or reopened the run, or exchanged a spool in it, when and why, newest first. `before`
-   * is the run before that, with its materials, and with the items if the request had some. Entries stay.
+   * is the state of the run before the action, with its materials, and with the items if the request had any. Entries
+   * stay.
    */
   listHistory(
     id: string,
@@ -10418,13 +11085,13 @@ export class ProductionRunsResource<M extends DecimalMode = "number"> {
    * - `NO_PRINTER`, `PRINTER_NOT_AVAILABLE`: the run has no printer, or the printer is removed, retired or in
    * maintenance. `PRINTER_BUSY`: another run is in progress on the printer or, for a pending run, paused.
    * - `NO_MATERIALS`, `SPOOL_REMOVED`, `SPOOL_CHANGED`, `MATERIAL_NOT_PRINTED`, `TOO_LITTLE_FILAMENT`, `LOAD_SPOOL`:
-   * the run has no spools; a spool is removed or archived, has got another material, colour or diameter since it
-   * became a material of the run, is of a material or diameter that the printer does not print, has less than the run
-   * still takes from it, or is not in a slot of the printer.
+   * the run has no spools; a spool is removed or archived, has changed its material, color or diameter since it
+   * became a material of the run, has a material or diameter that the printer does not print, has less filament than
+   * the run still needs from it, or is not in a slot of the printer.
    *
-   * `startProductionRun` refuses to start a run on a printer that is busy, and one that has ended. Nothing else
-   * prevents a start; `startProductionRun` returns it as `warnings`. `replanProductionRun` replaces a pending run
-   * that is outdated.
+   * `startProductionRun` rejects a run that has ended, and a run whose printer is busy. No other step prevents a
+   * start; `startProductionRun` returns the steps as `warnings`. `replanProductionRun` replaces a pending run that is
+   * outdated.
    */
   getCheck(
     id: string,
@@ -10473,8 +11140,8 @@ export class QueueResource<M extends DecimalMode = "number"> {
    *
    * Runs that are in progress or paused come first. The pending runs of a printer follow in the order of
    * `queue_position`, those without one last, in the order of their creation; `moveProductionRun` moves one. Expected
-   * times follow from the estimates at each request: a run that starts, ends or fails shifts the others. `steps` is
-   * what `getProductionRunCheck` says of each run.
+   * times follow from the estimates at each request: a run that starts, ends or fails shifts the others. `steps` are
+   * the steps that `getProductionRunCheck` returns for each run.
    */
   get(
     query: GetQueueQuery = {},
@@ -10549,9 +11216,9 @@ export class OrdersResource<M extends DecimalMode = "number"> {
    * Export orders.
    *
    * Returns what the filters select, in a file in UTF-8. A list and its export have the same filters. `format=jsonl`
-   * is a JSON object per line, as the GET of the resource returns it. `format=csv` (separated by commas) has a row
-   * for each item of an order, with the fields of the order repeated, and a row for an order without items. Orders
-   * are in the order of their creation.
+   * has one JSON object per line, as returned by the GET of the resource. `format=csv` (separated by commas) has a
+   * row for each item of an order, with the fields of the order repeated, and a row for an order without items.
+   * Orders are in the order of their creation.
    */
   export(
     query: ExportOrdersQuery = {},
@@ -10585,8 +11252,12 @@ export class OrdersResource<M extends DecimalMode = "number"> {
    * the `order_item_id`, and all pieces of an item without counts. `planned` counts the pieces of such runs that are
    * `pending`, `in_progress` or `paused`. `runs` has the newest 100 of those runs.
    *
-   * `revenue` is what all items earn: an order that is `cancelled`, or was removed while it was open, earns nothing,
-   * and its `revenue` is 0.
+   * `revenue` is what all items earn, without tax and in the currency of the farm: an order that is `cancelled`, or
+   * was removed while it was open, earns nothing, and its `revenue` is 0. `warnings` name what needs a decision:
+   * pieces that are delivered and earn nothing any more, because the order was cancelled or the item removed
+   * (`DELIVERED_NOT_EARNED`; `completeOrder` closes the order with what was delivered), items of which more is
+   * delivered than a shop has ordered meanwhile (`DELIVERED_MORE`) or that a shop has replaced by something else
+   * (`DELIVERED_REPLACED`), and more pieces in runs than the order needs (`PLANNED_MORE`).
    *
    * `cost` is the sum of `cost_parts`. `filament`, `waste`, `machine`, `energy` and `labour` are the share of the
    * order in what the ended runs that print its items cost, also if the order was cancelled or the item was removed
@@ -10597,8 +11268,10 @@ export class OrdersResource<M extends DecimalMode = "number"> {
    * pieces; later changes of the cost of a run do not change it. What the customer sends back is no longer in the
    * cost, unless it is scrapped.
    *
-   * `expected_cost` is that of the pieces that an open order still needs: those in stock at their average cost, also
-   * if other orders get them, and the others at their `full_cost`. Parts in `unknown_parts` add nothing to the sums.
+   * `expected_cost` is that of the pieces that an open order still needs, apart from those that runs printed for it
+   * and that wait in stock: others in stock at their average cost, also if other orders get them and also components
+   * of what is put together, and those that are still to be printed at their `full_cost`. Parts in `unknown_parts`
+   * add nothing to the sums.
    *
    * An order is open while it is `received` or `in_production`. When a run that prints one of its items starts, an
    * open order becomes `in_production`, and when all its items are delivered, `done`, in the same transaction.
@@ -10688,9 +11361,10 @@ export class OrdersResource<M extends DecimalMode = "number"> {
    * Mark an order done by hand.
    *
    * Makes an order `done`, also if the customer gets fewer pieces than were ordered. `items` say how many pieces of
-   * them the customer got in all, at most the `quantity`; it is all pieces of an item that is not in the list. The
-   * `delivered` pieces are what the order earns. `reportMargins` counts pieces that no run printed for the order on
-   * this day, with what they cost in stock.
+   * them the customer got in all, at most the `quantity`, or what was delivered if that is more; it is all pieces of
+   * an item that is not in the list. A removed item of which pieces were delivered is put back if the list has it.
+   * The `delivered` pieces are what the order earns. `reportMargins` counts pieces that no run printed for the order
+   * on this day, with what they cost in stock.
    *
    * The ledger of pieces has a `delivered` entry for each item. What is recorded has happened: pieces that were not
    * in stock are delivered, too. The entry keeps them in `shortfall`, and `warnings` has `PIECES_SHORTFALL`. Pieces
@@ -10708,7 +11382,7 @@ export class OrdersResource<M extends DecimalMode = "number"> {
     id: string,
     input: OrderCompletion = {},
     options: RequestOptions & Keyed = {},
-  ): Promise<DeliveredOrder<Decimals[M]>> {
+  ): Promise<Order<Decimals[M]>> {
     return this.#client.call("POST", `/orders/${segment(id)}/complete`, { body: input, keyed: true }, options);
   }
 
@@ -10735,17 +11409,17 @@ export class OrdersResource<M extends DecimalMode = "number"> {
     id: string,
     input: OrderDelivery = {},
     options: RequestOptions & Keyed = {},
-  ): Promise<DeliveredOrder<Decimals[M]>> {
+  ): Promise<Order<Decimals[M]>> {
     return this.#client.call("POST", `/orders/${segment(id)}/deliver`, { body: input, keyed: true }, options);
   }
 
   /**
    * Record pieces that a customer has sent back.
    *
-   * Lowers `delivered` of the items; without `items`, the customer has sent all back. The ledger of pieces has a
-   * `returned` entry for each: the pieces are in stock again, at what they cost when they were delivered. With
-   * `to_stock` false, a `scrapped` entry takes them out at once. More pieces than were delivered, or an empty
-   * `items`, return `422`.
+   * Lowers `delivered` of the items, also of removed ones; without `items`, the customer has sent all back. The
+   * ledger of pieces has a `returned` entry for each: the pieces are in stock again, at what they cost when they were
+   * delivered. With `to_stock` false, a `scrapped` entry takes them out at once. More pieces than were delivered, or
+   * an empty `items`, return `422`.
    *
    * A `done` order stays `done`, and earns only what the customer keeps. With `reopen`, it is `in_production`, and
    * needs the pieces again.
@@ -10763,9 +11437,10 @@ export class OrdersResource<M extends DecimalMode = "number"> {
   /**
    * Add a product to an order.
    *
-   * The item names the product by `product_id` or `sku`. The default of `unit_price` is the current `selling_price`
-   * of the product, and does not change with it later. A `done` order is open again then: it becomes `in_production`.
-   * A `cancelled` order stays cancelled; `updateOrder` opens it.
+   * The item names the product by `product_id` or `sku`. Its price is that of a piece, or with `line_price` that of
+   * all pieces. The default of `unit_price` is the current `selling_price` of the product, in the currency of the
+   * order and with tax if its prices include it, and does not change with it later. A `done` order is open again
+   * then: it becomes `in_production`. A `cancelled` order stays cancelled; `updateOrder` opens it.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -10780,10 +11455,12 @@ export class OrdersResource<M extends DecimalMode = "number"> {
   /**
    * Update an item of an order.
    *
-   * Only the quantity and the price can change. If everything is delivered then, an open order becomes `done`. A
-   * `done` order is open again (`in_production`) if the quantity is raised to more than is delivered; a `cancelled`
-   * order stays cancelled. Pieces that the customer got beyond a lower quantity stay delivered, and earn nothing;
-   * `returnOrder` brings them back.
+   * Only the quantity and the price can change: another product, or fewer pieces than are delivered, return `422`. A
+   * new `unit_price` is that of a piece, and a new `line_price` that of all pieces; a new `tax_amount` is that of all
+   * pieces, and null computes it. A price that was given for all pieces changes in proportion with the quantity. If
+   * everything is delivered then, an open order becomes `done`. A `done` order is open again (`in_production`) if the
+   * quantity is raised to more than is delivered; a `cancelled` order stays cancelled. `warnings` say if runs plan
+   * more pieces than the order needs then.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -10792,7 +11469,7 @@ export class OrdersResource<M extends DecimalMode = "number"> {
     itemId: string,
     input: OrderItemChangeUpdate,
     options: RequestOptions = {},
-  ): Promise<OrderItem<Decimals[M]>> {
+  ): Promise<ChangedOrderItem<Decimals[M]>> {
     return this.#client.call("PATCH", `/orders/${segment(id)}/items/${segment(itemId)}`, { body: input }, options);
   }
 
@@ -10840,7 +11517,7 @@ export class OrdersResource<M extends DecimalMode = "number"> {
    *
    * Says once which product a line of `unassigned_lines` is, and how many `pieces` of it a unit of the line has, or
    * with `ignore` that the farm does not print it. The line becomes an item of the order. Its price is that of the
-   * line divided by `pieces`, or the `selling_price` of the product if the line has no price.
+   * line, or the `selling_price` of the product if the line has none.
    *
    * The answer is remembered for the `sku` of the line or, if it has none, for its `title`, without regard to case:
    * lines of other orders that are in the list for the same reason become items too, and so will lines of later
@@ -10864,9 +11541,11 @@ export class OrdersResource<M extends DecimalMode = "number"> {
    * with the same `source` and `reference` are one order, each with a line. Etsy's order items, the orders of
    * Shopify, those of WooCommerce from its usual plugins, and the order reports of Amazon are known by their titles.
    * Of any other file, the columns can be `reference`, `source`, `shop_order_id`, `customer`, `first_name`,
-   * `last_name`, `due_date`, `notes`, `status`, `shipping_status`, `cancelled_at`, `updated_at`, `line_id`, `title`,
-   * `variation`, `sku`, `quantity`, `refunded_quantity`, `unit_price`, `line_price`, `discount_price`, `line_status`,
-   * `shipped_at`.
+   * `last_name`, `currency`, `due_date`, `notes`, `status`, `payment_status`, `paid_at`, `personalization`,
+   * `shipping_status`, `cancelled_at`, `updated_at`, `line_id`, `title`, `variation`, `sku`, `quantity`,
+   * `refunded_quantity`, `unit_price`, `line_price`, `discount_price`, `tax_amount`, `prices_include_tax`,
+   * `order_discount_price`, `order_tax_amount`, `order_lines_price`, `order_shipping_price`, `order_total_price`,
+   * `taxable`, `line_status`, `shipped_at`, `quantity`.
    *
    * The `source` of orders is that of a column or a default. Otherwise it is the name of the only connection to a
    * shop of the program that has written the file, or else `etsy`, `shopify`, `woocommerce` or `amazon`. If it is the
@@ -10882,23 +11561,24 @@ export class OrdersResource<M extends DecimalMode = "number"> {
    * here changes only when it is cancelled.
    *
    * Columns may be separated by commas, semicolons, tabs or vertical bars, and the names of columns and the material
-   * types may have any case. The whole file shows how its numbers and dates are to be read: a cell such as `1.750` is
+   * types may have any case. The whole file determines how its numbers and dates are read: a cell such as `1.750` is
    * 1750 in a file with decimal commas, which are also assumed with semicolons between the columns, and 1.75 in one
    * with decimal points; `01/02/2024` follows dates such as `31/01/2024`. What can be read in two ways is invalid,
    * and the message names both; `decimal` and `date_order` decide it. An amount may have the currency of the farm, a
    * weight its unit, and booleans the words of spreadsheets in other languages.
    *
-   * A file need not have the names of the API: columns of people's own lists are recognised by their names in ten
-   * languages and by their values, and `mapping` says what they are otherwise. Rows above the titles are left out,
-   * and the file may be in UTF-8, in UTF-16, or in a code page of Windows. `changes` names what is not read as it
-   * stands, such as `PLA+`, which is `PLA` with the name `PLA+`. The check of the import answers with suggestions and
-   * with all problems, and not with a `422`.
+   * A file need not have the names of the API: columns of people's own lists are recognized by their names in ten
+   * languages and by their values, and `mapping` names the fields of other columns. Rows above the titles are left
+   * out, and the file may be in UTF-8, in UTF-16, or in a code page of Windows. `changes` lists what is not read as
+   * it stands, such as `PLA+`, which is `PLA` with the name `PLA+`. The check of the import answers with suggestions
+   * and with all problems, and not with a `422`.
    *
    * With `dry_run`, the request is checked and answered as without it, but nothing changes; new resources then have
    * no `id`.
    *
-   * The `errors` of a `422` name the first 50 invalid rows by their lines, such as `line 3`. A request can have 1 MiB
-   * and 10000 rows.
+   * The `errors` of a `422` name the first 50 invalid rows by their lines, such as `line 3`. A request can have 1
+   * MiB, 10000 rows and 200 columns. A cell can be as long as its field, and a number or a date 100 bytes long with
+   * all that is around it.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -10915,10 +11595,10 @@ export class OrdersResource<M extends DecimalMode = "number"> {
    *
    * Reads a file as the import with the same parameters does, and changes nothing. It suggests what the columns are
    * (`columns`) and values for required fields that the file does not have (`defaults`): the import with these as
-   * `mapping` and `defaults` has the same result. A column is what the `mapping` of the farm's last import of this
-   * kind has said of it, or else what its name and values say. With one of these parameters, the check uses it in
-   * place of its suggestions. The counts are those of the import of the valid rows; `invalid_rows` and `errors` have
-   * the others.
+   * `mapping` and `defaults` has the same result. The field of a column is the one in the `mapping` of the farm's
+   * last import of this kind, or else the one that its name and values suggest. If the request has one of these
+   * parameters, the check uses it instead of its suggestions. The counts are those of the import of the valid rows;
+   * `invalid_rows` and `errors` have the others.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -10946,10 +11626,10 @@ export class OrdersResource<M extends DecimalMode = "number"> {
    * Check whether an order can be printed.
    *
    * Follows the bill of materials through all components. Materials that are not required do not count. The weights
-   * are those of each material and colour: of the spools with the same `material_type`, `material_name`,
-   * `diameter_mm` and `color`, or of the filament that the material of the product names. `docs/planning.md` has the
-   * rule. Archived and removed spools do not count. `spool_count` is 0 if nothing in stock is what is needed;
-   * `in_stock` then has what there is of the material type, the most similar first.
+   * are those of each material and color: of the spools with the same `material_type`, `material_name`, `diameter_mm`
+   * and `color`, or of the filament that the material of the product names. `docs/planning.md` has the rule. Archived
+   * and removed spools do not count. `spool_count` is 0 if nothing in stock is what is needed; `in_stock` then has
+   * what there is of the material type, the most similar first.
    *
    * Open orders reserve what their pieces need that are neither in stock nor in an unfinished run (`pending`,
    * `in_progress`, `paused`). Unfinished runs reserve the weights of their materials, actual or else estimated; a run
@@ -11087,11 +11767,13 @@ export class PieceEntriesResource<M extends DecimalMode = "number"> {
    *
    * Adds an entry with the opposite pieces, which names the first one in `reverses_id`; for an entry of an assembly,
    * it does so for all entries of the assembly. The reversal of a delivery lowers `delivered` of the order's item,
-   * and a `done` order is open again; that of a return raises it.
+   * and a `done` order is open again; that of a return raises it, at most to the ordered pieces (`DELIVERED_AGAIN`).
    *
    * An entry is reversed once (`ENTRY_REVERSED`), and a reversal is not reversed (`ENTRY_NOT_REVERSIBLE`). What a
    * production run has produced or used is corrected through the run (`ENTRY_OF_RUN`). Nothing changes if pieces
-   * would leave that are not in stock (`NOT_ENOUGH_PIECES`). The body may be empty.
+   * would leave that are not in stock (`NOT_ENOUGH_PIECES`). If the product was counted after the entry, the stock
+   * stays as it is: see `countPieces`. The reversal of a count takes back what balances other entries at it. The body
+   * may be empty.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -11099,7 +11781,7 @@ export class PieceEntriesResource<M extends DecimalMode = "number"> {
     id: string,
     input: Reversal = {},
     options: RequestOptions & Keyed = {},
-  ): Promise<Entry<Decimals[M]>> {
+  ): Promise<ReversingEntry<Decimals[M]>> {
     return this.#client.call("POST", `/piece-entries/${segment(id)}/reverse`, { body: input, keyed: true }, options);
   }
 
@@ -11141,11 +11823,11 @@ export class StockLevelsResource<M extends DecimalMode = "number"> {
   /**
    * Create a stock level.
    *
-   * Each combination of material, colour, brand and diameter has one level (`STOCK_LEVEL_EXISTS`). With no `color` or
-   * `brand`, or an empty one, all colours or brands count. Only spools with the same `material_name` and
-   * `diameter_mm` count: without `material_name`, those without one or with that of their type; without
-   * `diameter_mm`, those with the diameter of the farm's printers, or 1.75 mm if these differ. Spools that are
-   * archived or removed do not count.
+   * Each combination of material, color, brand and diameter has one level (`STOCK_LEVEL_EXISTS`). With no `color` or
+   * `brand`, or an empty one, all colors or brands count. Only spools with the same `material_name` and `diameter_mm`
+   * count: without `material_name`, those without one or with that of their type; without `diameter_mm`, those with
+   * the diameter of the farm's printers, or 1.75 mm if these differ. Spools that are archived or removed do not
+   * count.
    *
    * `reserved_grams` is what open orders and unfinished production runs still take, as in `getProductAvailability`;
    * for a level with a brand, as far as other brands do not cover it. A level becomes `low` when `available_grams` is
@@ -11178,7 +11860,7 @@ export class StockLevelsResource<M extends DecimalMode = "number"> {
   /**
    * Update a stock level.
    *
-   * With no `color` or `brand`, or an empty one, all colours or brands count. Only spools with the same
+   * With no `color` or `brand`, or an empty one, all colors or brands count. Only spools with the same
    * `material_name` and `diameter_mm` count: without `material_name`, those without one or with that of their type;
    * without `diameter_mm`, those with the diameter of the farm's printers, or 1.75 mm if these differ. Spools that
    * are archived or removed do not count.
@@ -11258,13 +11940,13 @@ export class AuditLogResource<M extends DecimalMode = "number"> {
   /**
    * Read the audit log.
    *
-   * Returns who signed in, failed to sign in, changed users, API keys, settings, webhooks, connections to shops,
-   * printers or custom fields, exported, imported, removed, restored or corrected something, the newest first.
+   * Returns who signed in or failed to, who changed users, API keys, settings, webhooks, connections to shops,
+   * printers or custom fields, and who exported, imported, removed, restored or corrected something, newest first.
    * Everyday work such as deductions is not in the log. `actor_name` and `object_name` are the names of that time. An
-   * entry names fields, and has none of their values.
+   * entry has the names of fields, but not their values.
    *
-   * Of a failed sign-in, the actor is the user whose e-mail was given. After ten in an hour, one
-   * `sign_in.more_failed` stands for the rest.
+   * The actor of a failed sign-in is the user whose e-mail was sent. After ten in an hour, one `sign_in.more_failed`
+   * stands for the rest.
    *
    * Requires the role `admin`.
    */
@@ -11295,8 +11977,8 @@ export class AuditLogResource<M extends DecimalMode = "number"> {
  * as messages of a chat or e-mails. For admins; API keys are rejected. An event is stored in the transaction of its
  * cause, so that none is lost, and sent at least once, in no particular order. `webhook-id` identifies repetitions. A
  * status from 200 to 299 within 15 seconds is a success; redirects are not followed. After a failure the service
- * tries again after 5 seconds, 5 and 30 minutes, and 2, 5, 10, 14, 20 and 24 hours, or later if `Retry-After` says so
- * (up to 24 hours). The status 410, or five days with nothing but failures, disables the webhook.
+ * tries again after 5 seconds, 5 and 30 minutes, and 2, 5, 10, 14, 20 and 24 hours, or later if `Retry-After` demands
+ * it (up to 24 hours). The status 410, or five days with nothing but failures, disables the webhook.
  */
 export class WebhooksResource<M extends DecimalMode = "number"> {
   readonly #client: BaseClient;
@@ -11373,8 +12055,8 @@ export class WebhooksResource<M extends DecimalMode = "number"> {
    * Update a webhook.
    *
    * Changes the URL, the token, the events, the description, and whether the webhook is daily or disabled. A disabled
-   * webhook gets no events, and the deliveries that it still waits for fail; enable it to redeliver them. The format
-   * and the secret stay.
+   * webhook gets no events, and its pending deliveries fail; enable it to redeliver them. The format and the secret
+   * stay.
    *
    * Requires the role `admin`.
    */
@@ -11478,8 +12160,8 @@ export class WebhooksResource<M extends DecimalMode = "number"> {
   /**
    * Redeliver an event.
    *
-   * Sends the event again at once, also if it was delivered, with the same `webhook-id`. Failed tries are repeated as
-   * if the event were new.
+   * Sends the event again at once, even if it was delivered, with the same `webhook-id`. Failed tries are repeated as
+   * for a new event.
    *
    * Requires the role `admin`.
    */
@@ -11634,7 +12316,7 @@ export class Client<M extends DecimalMode = "number"> extends BaseClient {
   readonly settings: SettingsResource<M>;
   /** The manufacturers of filament. */
   readonly vendors: VendorsResource<M>;
-  /** Filaments as they are bought: the material, colour and price that their spools have. */
+  /** Filaments as they are bought: the material, color and price that their spools have. */
   readonly filaments: FilamentsResource<M>;
   /** Filaments that can be bought, from a file of SpoolmanDB: a list to choose new filaments from. */
   readonly filamentCatalog: FilamentCatalogResource<M>;
@@ -11681,8 +12363,8 @@ export class Client<M extends DecimalMode = "number"> extends BaseClient {
    * as messages of a chat or e-mails. For admins; API keys are rejected. An event is stored in the transaction of its
    * cause, so that none is lost, and sent at least once, in no particular order. `webhook-id` identifies repetitions.
    * A status from 200 to 299 within 15 seconds is a success; redirects are not followed. After a failure the service
-   * tries again after 5 seconds, 5 and 30 minutes, and 2, 5, 10, 14, 20 and 24 hours, or later if `Retry-After` says
-   * so (up to 24 hours). The status 410, or five days with nothing but failures, disables the webhook.
+   * tries again after 5 seconds, 5 and 30 minutes, and 2, 5, 10, 14, 20 and 24 hours, or later if `Retry-After`
+   * demands it (up to 24 hours). The status 410, or five days with nothing but failures, disables the webhook.
    */
   readonly webhooks: WebhooksResource<M>;
   /**

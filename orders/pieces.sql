@@ -1,0 +1,155 @@
+-- Makes the ledger of pieces say what a run has produced: the good pieces of its items, by run_item_pieces. It adds
+-- entries for the differences only, so that it can run at any time and any number of times. The first entry of an item
+-- has the kind produced, later ones the kind corrected.
+--
+-- An item with parts_from_stock also uses the direct components of its good pieces. Later changes of the number of
+-- good pieces change the used pieces in proportion, also if the product has other components then.
+--
+-- The good pieces cost the share of the item in the cost of the run, if the run has ended and all parts of its cost
+-- are known, and what the used components cost. If only this cost changes later, an entry without pieces has the
+-- difference. If it becomes known later, the pieces are taken back without a cost, and come with it.
+--
+-- Each request that changes the status or the items of a run calls it after the change; see Orders.Settle in
+-- production. It has locked the run, so that another request with the same run has ended. A run that was deleted has no
+-- row.
+--
+-- What changes has happened when the run ended. If the time of the end changes, and a product was counted between
+-- both, the pieces are taken back at the old time, and come at the new one. With p_none, all pieces are taken back.
+create or replace function settle_run_pieces(run uuid, p_none boolean default false) returns void
+language plpgsql as $$
+declare
+	ended timestamptz; -- the end of a completed run
+	item record;
+	part record;
+	change numeric; -- of the cost of the good pieces; null if unknown
+	back bigint; -- pieces that come back, but were not in stock, or had no known cost, when they went out
+	order_item order_items; -- that the item prints
+begin
+	if not exists (
+		select from run_items i join production_runs r on r.id = i.run_id where i.run_id = run and r.status = 'completed')
+			and not exists (select from piece_entries e where e.run_id = run) then
+		return;
+	end if;
+	perform lock_pieces(with_plates(array(
+		select i.product_id from run_items i where i.run_id = run
+		union
+		select e.product_id from piece_entries e where e.run_id = run
+		union
+		select c.component_product_id from run_items i join product_components c on c.product_id = i.product_id
+		where i.run_id = run and i.parts_from_stock)));
+	select coalesce(r.ended_at, r.completed_at) into ended
+	from production_runs r where r.id = run and r.status = 'completed' and not p_none;
+	if exists (
+		select from (
+			select distinct on (e.run_item_id, e.product_id) e.product_id, coalesce(e.happened_at, e.created_at) as at
+			from piece_entries e where e.run_id = run order by e.run_item_id, e.product_id, e.created_at desc, e.id desc
+		) e
+		cross join lateral count_after(e.product_id, least(e.at, ended)) c
+		where (e.at < ended or e.at >= ended + interval '1 minute') and c.created_at < greatest(e.at, ended)
+	) or not p_none and exists (select from piece_entries e where e.run_id = run and e.cost is null) and exists (
+		select from run_lines(run) l
+		cross join lateral (select l.filament + l.waste + l.machine + l.energy + l.labour as cost) c
+		where l.good > 0 and not l.valued and c.cost is not null
+			and not exists (select from piece_entries e where e.run_id = run and e.run_item_id = l.item and e.kind = 'used')
+	) then
+		perform settle_run_pieces(run, true);
+	end if;
+
+	for item in
+		with good as materialized (
+			select i.id, i.product_id, i.parts_from_stock, n.good
+			from run_items i
+			join production_runs r on r.id = i.run_id
+			cross join lateral run_item_pieces(r.status, i.quantity, i.successful_quantity, i.failed_quantity) n
+			where i.run_id = run and not p_none
+		), had as materialized (
+			select e.run_item_id as id, e.product_id, sum(e.pieces - e.shortfall) as pieces,
+				case when coalesce(sum(e.pieces - e.shortfall) filter (where e.cost is null), 0) = 0
+					then coalesce(sum(e.cost), 0) end as cost,
+				(array_agg(coalesce(e.happened_at, e.created_at) order by e.created_at desc, e.id desc))[1] as at
+			from piece_entries e
+			where e.run_id = run and e.kind in ('produced', 'corrected')
+			group by e.run_item_id, e.product_id
+		)
+		select coalesce(g.id, h.id) as id, coalesce(g.product_id, h.product_id) as product_id,
+			coalesce(g.good, 0) as good, coalesce(h.pieces, 0) as had,
+			h.id is not null as known, coalesce(g.parts_from_stock, false) as takes, l.cost,
+			exists (
+				select from piece_entries x
+				where x.run_id = run and x.run_item_id = coalesce(g.id, h.id) and x.kind = 'used'
+				group by x.product_id having sum(x.pieces) <> 0
+			) as used,
+			case when h.id is null then 0 else h.cost end as had_cost,
+			-- What was recorded within a minute after the end has happened when it was recorded; null is now.
+			case when ended is null or h.at >= ended and h.at < ended + interval '1 minute' then h.at
+				when ended < now() then ended end as at
+		from good g full join had h on h.id = g.id and h.product_id = g.product_id
+		left join (
+			select x.item, x.filament + x.waste + x.machine + x.energy + x.labour as cost from run_lines(run) x
+		) l on l.item = g.id
+		order by coalesce(g.good, 0) > coalesce(h.pieces, 0), coalesce(g.id, h.id)
+	loop
+		continue when item.good = item.had
+			and (item.good = 0 or (item.cost is null or item.had_cost is null) and item.takes = item.used);
+		-- A removed item has printed what it printed last.
+		select i.* into order_item
+		from order_items i
+		where i.id = case when exists (select from run_items x where x.id = item.id)
+			then (select x.order_item_id from run_items x where x.id = item.id)
+			else (select e.order_item_id from piece_entries e where e.run_id = run and e.run_item_id = item.id
+				order by e.created_at desc, e.id desc limit 1) end;
+		for part in
+			select c.id, coalesce(u.pieces, 0) as had, u.value, u.valued, case
+				when not item.takes then 0
+				when item.had > 0 and item.used then round(coalesce(u.pieces, 0)::numeric * item.good / item.had)
+				else item.good * c.quantity end as pieces
+			from (
+				select coalesce(d.component_product_id, e.product_id) as id, coalesce(d.quantity, 0) as quantity
+				from (select * from product_components d where d.product_id = item.product_id) d
+				full join (
+					select distinct x.product_id from piece_entries x
+					where x.run_id = run and x.run_item_id = item.id and x.kind = 'used'
+				) e on e.product_id = d.component_product_id
+			) c
+			left join (
+				select x.product_id, -sum(x.pieces) as pieces, -sum(x.value) as value,
+					-sum(greatest(x.on_hand, 0) - greatest(x.on_hand - x.pieces, 0) - x.unvalued) as valued
+				from piece_entries x
+				where x.run_id = run and x.run_item_id = item.id and x.kind = 'used'
+				group by x.product_id
+			) u on u.product_id = c.id
+			order by c.id
+		loop
+			if part.pieces <> part.had then
+				if not exists (select from count_after(part.id, item.at)) then
+					perform assemble_plates(part.id, (part.pieces - part.had)::bigint, null, null);
+				end if;
+				-- Components that come back have what they cost when they went out, and those without a known cost come
+				-- back first.
+				back := case when part.pieces < part.had then least(part.had - part.pieces, part.had - part.valued) end;
+				perform move_pieces(part.id, 'used', (part.had - part.pieces)::bigint,
+					round(part.value * (part.had - part.pieces - back) / nullif(part.valued, 0), 6),
+					p_run => run, p_item => item.id, p_order => order_item.order_id, p_order_item => order_item.id,
+					p_unvalued => back, p_at => item.at);
+			end if;
+		end loop;
+		change := case when item.good = 0 then 0 else item.cost end - item.had_cost;
+		if change is not null and item.good > 0 and item.takes then
+			select case when count(*) = count(e.cost) then change - coalesce(sum(e.cost), 0) end into change
+			from piece_entries e where e.run_id = run and e.run_item_id = item.id and e.kind = 'used';
+		end if;
+		continue when item.good = item.had and coalesce(change, 0) = 0;
+		-- Pieces that a correction took away, and that were not in stock any more, come back first, also those of an item
+		-- that was removed from the run.
+		select greatest(least(coalesce(sum(e.shortfall), 0), item.good - item.had), 0) into back
+		from piece_entries e
+		where e.run_id = run and e.product_id = item.product_id and e.kind in ('produced', 'corrected');
+		perform move_pieces(item.product_id, case when item.known then 'corrected' else 'produced' end,
+			item.good - item.had - back, change, change is not null and item.good <= item.had, p_run => run,
+			p_item => item.id, p_order => order_item.order_id, p_order_item => order_item.id, p_shortfall => back,
+			p_of => case when item.good > item.had then item.good - item.had else item.good end,
+			p_left => item.good - coalesce((
+				select o.delivered from run_items i cross join lateral order_item_own(i.order_item_id) o
+				where i.id = item.id and o.item = item.id), 0), p_at => item.at);
+	end loop;
+end $$;

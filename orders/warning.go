@@ -1,0 +1,128 @@
+package orders
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"spoolwright/catalog"
+	"spoolwright/db"
+	"spoolwright/server"
+	"spoolwright/value"
+)
+
+// OrderWarning reports an item of an order that needs a decision, or an effect of a request that its users may not
+// expect.
+type OrderWarning struct {
+	Code        OrderWarningCode `json:"code" rule:"notNull"`
+	Detail      string           `json:"detail" rule:"notNull"`
+	OrderItemID *value.UUID      `json:"order_item_id"`
+	ProductID   value.UUID       `json:"product_id" rule:"notNull"`
+	Product     string           `json:"product_name" rule:"notNull"`
+	Pieces      int64            `json:"pieces" rule:"notNull"`
+}
+
+// OrderWarningCode is the kind of an OrderWarning.
+type OrderWarningCode string
+
+// Enum returns all codes. The first two are only in the answers to the requests that cause them.
+func (OrderWarningCode) Enum() []string {
+	return []string{"PIECES_SHORTFALL", catalog.CountedSince, "DELIVERED_NOT_EARNED", "DELIVERED_MORE",
+		"DELIVERED_REPLACED", "PLANNED_MORE"}
+}
+
+// itemState is the state of an item on which its warnings depend.
+type itemState struct {
+	ID                          value.UUID
+	ProductID                   value.UUID `json:"product_id"`
+	Product                     string     `json:"product_name"`
+	Quantity, Produced, Planned int64
+	Delivered                   *int64
+	Revenue                     *value.Decimal // of the delivered pieces
+	Open                        bool           // whether the order is open, and has the item
+	Earns                       bool
+	Replaced                    *string // what the shop sells on the line of the item now, after a delivery
+}
+
+// warnings returns the warnings about an item.
+func (i itemState) warnings() (all []OrderWarning) {
+	warn := func(code OrderWarningCode, pieces int64, format string, args ...any) {
+		all = append(all, OrderWarning{code, fmt.Sprintf(format, args...), &i.ID, i.ProductID, i.Product, pieces})
+	}
+	delivered := orZero(i.Delivered)
+	switch {
+	case delivered > 0 && !i.Earns:
+		revenue := ""
+		if i.Revenue != nil {
+			revenue = ", in all " + i.Revenue.String()
+		}
+		warn("DELIVERED_NOT_EARNED", delivered, "The customer has got %d of %s, which cost the farm something and earn "+
+			"nothing any more%s; close the order with what was delivered instead", delivered, i.Product, revenue)
+	case delivered > i.Quantity:
+		warn("DELIVERED_MORE", delivered-i.Quantity, "The customer has got %d of %s, and only %d are ordered now",
+			delivered, i.Product, i.Quantity)
+	}
+	if i.Replaced != nil && i.Earns {
+		warn("DELIVERED_REPLACED", delivered, "The customer has got %d of %s, and the shop has replaced it by %s since; "+
+			"the order keeps %s", delivered, i.Product, *i.Replaced, i.Product)
+	}
+	needed := int64(0)
+	if i.Open {
+		needed = max(i.Quantity-max(i.Produced, delivered), 0)
+	}
+	if i.Planned > needed {
+		warn("PLANNED_MORE", i.Planned-needed, "Runs that have not ended print %d of %s, and the order needs %d",
+			i.Planned, i.Product, needed)
+	}
+	return all
+}
+
+// countedSince reads which products the transaction has changed that were counted after what the change is about.
+type countedSince struct {
+	stmt *db.Stmt
+	list string
+}
+
+func newCountedSince(order string) *countedSince {
+	c := &countedSince{}
+	c.stmt = catalog.Balanced(order).Into(&c.list)
+	return c
+}
+
+func (c *countedSince) warnings() (all []OrderWarning) {
+	for _, b := range catalog.Balances(c.list) {
+		all = append(all, OrderWarning{catalog.CountedSince, b.Detail(), nil, b.ProductID, b.Product, b.Pieces})
+	}
+	return all
+}
+
+// answer returns the order that a statement of selectOrder has read, with more warnings. It returns err if it is not
+// nil.
+func answer(order *db.Stmt, err error, more ...OrderWarning) ([]byte, error) {
+	if err := server.Found(order, err); err != nil {
+		return nil, err
+	}
+	fields := order.Object()
+	if len(more) == 0 && bytes.Contains(fields, []byte(`"warnings":[]`)) {
+		return fields, nil
+	}
+	var o struct{ Warnings json.RawMessage }
+	if err := json.Unmarshal(fields, &o); err != nil {
+		return nil, err
+	}
+	var items []itemState
+	if err := json.Unmarshal(o.Warnings, &items); err != nil {
+		return nil, err
+	}
+	for _, i := range items {
+		more = append(more, i.warnings()...)
+	}
+	list := []byte("[]")
+	if len(more) > 0 {
+		if list, err = json.Marshal(more); err != nil {
+			return nil, err
+		}
+	}
+	const name = `"warnings":`
+	return bytes.Replace(fields, append([]byte(name), o.Warnings...), append([]byte(name), list...), 1), nil
+}

@@ -1,0 +1,628 @@
+package blackbox_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"spoolwright/db/local"
+	"spoolwright/tests/testkit"
+)
+
+// TestOverload runs the built program under loads that it cannot handle. Every request must get a valid response, if
+// with status 503, and after the load the service must work and have released its file descriptors and goroutines.
+func TestOverload(t *testing.T) {
+	t.Parallel()
+	p := buildProgram(t)
+	for _, test := range []struct {
+		name string
+		run  func(*testing.T, program)
+	}{
+		{"SlowClients", testSlowClients},
+		{"LockedRow", testLockedRow},
+		{"HangingPostgres", testHangingPostgres},
+		{"FullDisk", testFullDisk},
+		{"FewDescriptors", testFewDescriptors},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			test.run(t, p)
+		})
+	}
+}
+
+// overloadTest is a service with its own PostgreSQL, and a user and a spool for requests.
+type overloadTest struct {
+	*process
+	postgres   *local.Server
+	token      string
+	spool      string // path of a spool with a million grams
+	writes     []overloadWrite
+	metrics    string // METRICS_ADDR
+	fds        int    // file descriptors before the load
+	goroutines int    // goroutines before the load
+}
+
+// overloadWrite is a write of one kind. header returns headers that replace those of other requests, or is nil.
+type overloadWrite struct {
+	path   string
+	body   any // of a file, its bytes
+	header func(body []byte) http.Header
+}
+
+const overloadConns = 4 // database connections of the service
+
+// newOverloadTest starts PostgreSQL in dir with the settings, and the service.
+func newOverloadTest(t *testing.T, p program, dir string, settings map[string]string) *overloadTest {
+	t.Helper()
+	s := &overloadTest{}
+	var err error
+	s.postgres, err = local.Start(t.Context(), local.Options{Dir: dir, Throwaway: true, Settings: settings})
+	check(t, err)
+	t.Cleanup(func() { s.postgres.Stop(context.Background()) })
+	s.metrics = freeAddress(t)
+	env := append([]string{
+		"DATABASE_URL=" + s.postgres.AppURL(), "MIGRATE_DATABASE_URL=" + s.postgres.OwnerURL(), secretEnv,
+		"METRICS_ADDR=" + s.metrics, "DB_MAX_CONNS=" + strconv.Itoa(overloadConns),
+	}, noLimits...)
+	p.addUser(t, env, "farm", "ada@farm.example", "admin")
+	s.process = p.startAs(t, func(c *exec.Cmd) { c.Stderr = &logFilter{to: c.Stderr} }, env)
+	s.client.Timeout = waitTimeout
+	s.token = s.login(t, "ada@farm.example", testPassword)
+	s.spool = s.newSpool(t)
+	s.writes = s.newWrites(t)
+	var wg sync.WaitGroup
+	for range 4 * overloadConns { // opens all database connections
+		wg.Go(func() { s.request("GET", "/api/v1/spools", nil) })
+	}
+	wg.Wait()
+	s.fds, s.goroutines = s.resources(t)
+	return s
+}
+
+// newSpool creates a spool and returns its path.
+func (s *overloadTest) newSpool(t *testing.T) string {
+	t.Helper()
+	status, spool := s.call(t, s.token, "POST", "/api/v1/spools", faultSpool(""))
+	if status != 201 {
+		t.Fatalf("POST /api/v1/spools: %d %v", status, spool)
+	}
+	return "/api/v1/spools/" + spool["id"].(string)
+}
+
+// newWrites returns writes of all kinds, after making what they need. Each of them can be repeated.
+func (s *overloadTest) newWrites(t *testing.T) []overloadWrite {
+	t.Helper()
+	create := func(path string, body any) map[string]any {
+		t.Helper()
+		status, answer := s.call(t, s.token, "POST", path, body)
+		if status/100 != 2 {
+			t.Fatalf("POST %s: %d %v", path, status, answer)
+		}
+		return answer
+	}
+	type object = map[string]any
+	product := create("/api/v1/products", object{"name": "Part", "sku": "PART"})
+	run := create("/api/v1/production-runs", object{"materials": []object{
+		{"spool_id": idOf(s.newSpool(t)), "actual_weight_grams": 5}}})
+	ended := "/api/v1/production-runs/" + run["id"].(string)
+	create(ended+"/complete", nil)
+	shop := create("/api/v1/shops", object{"kind": "generic", "name": "dragons.example"})
+	secret := shopSecret(t, shop)
+	file, err := os.ReadFile("catalog/slicer/testdata/prusaslicer.gcode")
+	check(t, err)
+	return []overloadWrite{
+		{path: s.spool + "/deduct", body: object{"weight_grams": 1}},
+		{path: "/api/v1/spools", body: faultSpool("")},
+		{path: "/api/v1/products/" + product["id"].(string) + "/adjust", body: object{"pieces": 1, "reason": "found"}},
+		{path: "/api/v1/orders", body: object{"items": []object{{"sku": "PART"}}}},
+		{path: ended + "/correct", body: object{"materials": []object{
+			{"id": run["materials"].([]any)[0].(object)["id"], "actual_weight_grams": 6}}}},
+		{path: "/api/v1/products/from-file", body: file, header: func([]byte) http.Header {
+			return http.Header{"Content-Type": {"application/octet-stream"}}
+		}},
+		{path: shop["address"].(string), body: object{"id": "7", "updated_at": time.Now(), "lines": []object{
+			{"id": "1", "title": "Part", "sku": "PART", "quantity": 1}}}, header: func(body []byte) http.Header {
+			header := shopHeader(secret, "m", body)
+			header["Authorization"] = nil
+			return header
+		}},
+	}
+}
+
+var goroutinesLine = regexp.MustCompile(`(?m)^go_goroutines (\d+)`)
+
+// resources returns the numbers of the service's file descriptors and goroutines, after closing idle client
+// connections.
+func (s *overloadTest) resources(t *testing.T) (fds, routines int) {
+	t.Helper()
+	s.client.CloseIdleConnections()
+	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", s.cmd.Process.Pid))
+	check(t, err)
+	r, err := http.Get("http://" + s.metrics + "/metrics")
+	check(t, err)
+	defer r.Body.Close()
+	b, err := io.ReadAll(r.Body)
+	check(t, err)
+	m := goroutinesLine.FindSubmatch(b)
+	if m == nil {
+		t.Fatalf("/metrics has no go_goroutines: %s", b)
+	}
+	routines, err = strconv.Atoi(string(m[1]))
+	check(t, err)
+	return len(open), routines
+}
+
+// wantResourcesReleased waits until the service has as few file descriptors and goroutines as before the load.
+func (s *overloadTest) wantResourcesReleased(t *testing.T) {
+	t.Helper()
+	const slack = 8 // the request for /metrics, and a database connection that opens or closes
+	var fds, routines int
+	eventually(t, "the service has released file descriptors and goroutines", func() bool {
+		fds, routines = s.resources(t)
+		return fds <= s.fds+slack && routines <= s.goroutines+slack
+	})
+	t.Logf("file descriptors: %d before, %d after; goroutines: %d before, %d after", s.fds, fds, s.goroutines,
+		routines)
+}
+
+// overloadResponse is the status of a request under load.
+type overloadResponse struct{ status int }
+
+// request sends a request. It returns an error unless the response is a success or a 503 with Retry-After, in JSON,
+// before the timeout of the client.
+func (s *overloadTest) request(method, path string, body any) (overloadResponse, error) {
+	return s.send(method, overloadWrite{path: path, body: body})
+}
+
+func (s *overloadTest) send(method string, w overloadWrite) (overloadResponse, error) {
+	path := w.path
+	content, isFile := w.body.([]byte)
+	if w.body != nil && !isFile {
+		var err error
+		if content, err = json.Marshal(w.body); err != nil {
+			return overloadResponse{}, err
+		}
+	}
+	r, err := http.NewRequest(method, s.url+path, bytes.NewReader(content))
+	if err != nil {
+		return overloadResponse{}, err
+	}
+	r.Header.Set("Authorization", "Bearer "+s.token)
+	r.Header.Set("Content-Type", "application/json")
+	if w.header != nil {
+		maps.Copy(r.Header, w.header(content))
+	}
+	response, err := s.client.Do(r)
+	if err != nil {
+		return overloadResponse{}, err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	a := overloadResponse{response.StatusCode}
+	switch {
+	case err != nil:
+	case !json.Valid(text) || response.Header.Get("Content-Type") != "application/json":
+		err = fmt.Errorf("%s %s: %d %s is not JSON", method, path, a.status, text)
+	case a.status >= 300 && a.status != 503, a.status == 503 && response.Header.Get("Retry-After") == "":
+		err = fmt.Errorf("%s %s: %d %v %s", method, path, a.status, response.Header, text)
+	}
+	return a, err
+}
+
+// requestAtOnce sends n requests concurrently and returns the number of responses by status.
+func (s *overloadTest) requestAtOnce(t *testing.T, n int, method, path string, body any) map[int]int {
+	t.Helper()
+	return s.sendAtOnce(t, n, method, []overloadWrite{{path: path, body: body}})
+}
+
+// sendAtOnce is requestAtOnce for n requests of several kinds in turn.
+func (s *overloadTest) sendAtOnce(t *testing.T, n int, method string, kinds []overloadWrite) map[int]int {
+	t.Helper()
+	statuses := map[int]int{}
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() {
+			a, err := s.send(method, kinds[i%len(kinds)])
+			if err != nil {
+				t.Error(err)
+			}
+			mu.Lock()
+			statuses[a.status]++
+			mu.Unlock()
+		})
+	}
+	wg.Wait()
+	return statuses
+}
+
+// wantWorking waits until writes succeed, and checks that a read succeeds and that all spools agree with their
+// ledgers.
+func (s *overloadTest) wantWorking(t *testing.T) {
+	t.Helper()
+	for _, w := range s.writes {
+		eventually(t, "POST "+w.path+" succeeds", func() bool {
+			a, err := s.send("POST", w)
+			check(t, err)
+			return a.status < 300
+		})
+	}
+	if a, err := s.request("GET", "/api/v1/spools", nil); err != nil || a.status != 200 {
+		t.Errorf("GET /api/v1/spools: %d %v", a.status, err)
+	}
+	conn, err := pgx.Connect(t.Context(), s.postgres.SuperURL())
+	check(t, err)
+	defer conn.Close(t.Context())
+	var wrong int
+	check(t, conn.QueryRow(t.Context(), `
+		select count(*) from spools s where remaining_weight_grams is distinct from
+			(select sum(change_grams) from spool_usage u where u.spool_id = s.id)`).Scan(&wrong))
+	if wrong != 0 {
+		t.Errorf("%d spools differ from their ledgers", wrong)
+	}
+}
+
+// testSlowClients opens thousands of connections that send a byte a second, half of them in the header and half in
+// the body. Other requests must succeed meanwhile, and the service must close the connections that are slow in the
+// header.
+func testSlowClients(t *testing.T, p program) {
+	s := newOverloadTest(t, p, filepath.Join(tempDir(t), "data"), nil)
+	n := 5000
+	var limit syscall.Rlimit // the Go runtime has raised the soft limit to the hard limit
+	check(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit))
+	if most := int(limit.Cur) - 1000; most < n {
+		t.Logf("opening only %d connections, because the limit of open files is %d", most, limit.Cur)
+		n = most
+	}
+	header := "POST /api/v1/spools HTTP/1.1\r\nHost: farm\r\nAuthorization: Bearer " + s.token +
+		"\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n"
+	conns := make([]net.Conn, 0, n)
+	var closed atomic.Int64 // closed connections of those that are slow in the header
+	defer func() {
+		for _, conn := range conns {
+			conn.Close()
+		}
+	}()
+	for i := range n {
+		conn, err := dialFrom(1+i/1000, s.url)
+		check(t, err)
+		conns = append(conns, conn)
+		if i%2 == 0 { // slow in the body
+			_, err = io.WriteString(conn, header)
+			check(t, err)
+			continue
+		}
+		go func() {
+			io.Copy(io.Discard, conn)
+			closed.Add(1)
+		}()
+	}
+	reads := 0
+	for begin, second := time.Now(), 0; ; second++ {
+		for _, conn := range conns {
+			conn.Write([]byte("P"))
+		}
+		for _, path := range []string{"/api/v1/spools", s.spool} {
+			if a, err := s.request("GET", path, nil); err != nil || a.status != 200 {
+				t.Errorf("GET %s: %d %v", path, a.status, err)
+			}
+			reads++
+		}
+		a, err := s.request("POST", s.spool+"/deduct", map[string]any{"weight_grams": 1})
+		if err != nil || a.status != 200 {
+			t.Errorf("POST %s/deduct: %d %v", s.spool, a.status, err)
+		}
+		if int(closed.Load()) == n/2 {
+			t.Logf("the service closed %d of %d slow connections within %d seconds, and responded to %d other requests",
+				n/2, n, second+1, reads*3/2)
+			break
+		}
+		if time.Since(begin) > waitTimeout {
+			t.Fatalf("after %d rounds the service has closed %d slow connections, want %d", second, closed.Load(),
+				n/2)
+		}
+		time.Sleep(time.Second)
+	}
+	for _, conn := range conns {
+		conn.Close()
+	}
+	s.wantWorking(t)
+	s.wantResourcesReleased(t)
+}
+
+// testLockedRow locks a row, and sends more writes that wait for it than the service has database connections. They
+// get a 503 after the lock timeout.
+func testLockedRow(t *testing.T, p program) {
+	s := newOverloadTest(t, p, filepath.Join(tempDir(t), "data"), nil)
+	other := s.newSpool(t)
+	conn, err := pgx.Connect(t.Context(), s.postgres.SuperURL())
+	check(t, err)
+	defer conn.Close(t.Context())
+	locker, err := pgx.Connect(t.Context(), s.postgres.SuperURL())
+	check(t, err)
+	defer locker.Close(t.Context())
+	tx, err := locker.Begin(t.Context())
+	check(t, err)
+	_, err = tx.Exec(t.Context(), `select from spools where id = $1 for update`, idOf(s.spool))
+	check(t, err)
+	var wg sync.WaitGroup
+	var blocked, healthy map[int]int
+	deduction := map[string]any{"weight_grams": 1}
+	wg.Go(func() { blocked = s.requestAtOnce(t, 40, "POST", s.spool+"/deduct", deduction) })
+	eventually(t, "all database connections wait for the lock", func() bool {
+		var n int
+		check(t, conn.QueryRow(t.Context(), `
+			select count(*) from pg_stat_activity where usename = $1 and wait_event_type = 'Lock'`,
+			local.LoginRole).Scan(&n))
+		return n == overloadConns-1 // the last is for other tenants
+	})
+	wg.Go(func() { healthy = s.requestAtOnce(t, 40, "POST", other+"/deduct", deduction) })
+	if r, err := s.client.Get(s.url + "/healthz"); err != nil || r.StatusCode != 200 {
+		t.Errorf("/healthz: %v %v", r, err)
+	} else {
+		r.Body.Close()
+	}
+	time.Sleep(6 * time.Second) // longer than the lock timeout
+	check(t, tx.Rollback(t.Context()))
+	wg.Wait()
+	t.Logf("responses for the locked spool: %v; for another spool: %v", blocked, healthy)
+	if blocked[503] == 0 {
+		t.Error("no request for the locked spool got a 503")
+	}
+	for spool, ok := range map[string]int{s.spool: blocked[200], other: healthy[200]} {
+		answer := s.get(t, s.token, spool)
+		if left := fmt.Sprintf("%.0f", answer["remaining_weight_grams"]); left != strconv.Itoa(1_000_000-ok) {
+			t.Errorf("after %d deductions of 1 g, %s g are left of 1000000", ok, left)
+		}
+	}
+	s.wantWorking(t)
+	s.wantResourcesReleased(t)
+}
+
+// signalPostgres sends the signal to the postmaster and all its children.
+func signalPostgres(t *testing.T, pid int, signal syscall.Signal) {
+	t.Helper()
+	stats, err := filepath.Glob("/proc/[0-9]*/stat")
+	check(t, err)
+	for _, path := range stats {
+		stat, err := os.ReadFile(path)
+		if err != nil {
+			continue // the process has exited
+		}
+		// The parent's process id is the second field after the name, which is in parentheses.
+		after := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+		child, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+		if err == nil && (child == pid || after[1] == strconv.Itoa(pid)) {
+			syscall.Kill(child, signal)
+		}
+	}
+}
+
+// testHangingPostgres stops all PostgreSQL processes with SIGSTOP, so that connections open but get no response.
+func testHangingPostgres(t *testing.T, p program) {
+	s := newOverloadTest(t, p, filepath.Join(tempDir(t), "data"), nil)
+	pid := s.postgres.PID()
+	signalPostgres(t, pid, syscall.SIGSTOP)
+	resume := sync.OnceFunc(func() { signalPostgres(t, pid, syscall.SIGCONT) })
+	defer resume()
+	var wg sync.WaitGroup
+	for _, path := range []string{"/healthz", "/openapi.json"} {
+		if r, err := s.client.Get(s.url + path); err != nil || r.StatusCode != 200 {
+			t.Errorf("%s: %v %v", path, r, err)
+		} else {
+			r.Body.Close()
+		}
+	}
+	var reads, writes map[int]int
+	wg.Go(func() { reads = s.requestAtOnce(t, 20, "GET", "/api/v1/spools", nil) })
+	wg.Go(func() { writes = s.sendAtOnce(t, 21, "POST", s.writes) })
+	wg.Go(func() {
+		time.Sleep(time.Second) // for which an earlier result of a check is used
+		if a, err := s.request("GET", "/readyz", nil); err != nil || a.status != 503 {
+			t.Errorf("/readyz: %d %v", a.status, err)
+		}
+	})
+	wg.Wait()
+	if reads[503] != 20 || writes[503] != 21 {
+		t.Errorf("while PostgreSQL hangs, the statuses of reads are %v and of writes %v, want 503", reads, writes)
+	}
+	resume()
+	s.wantWorking(t)
+	s.wantResourcesReleased(t)
+}
+
+// testFullDisk fills the disk of PostgreSQL. Writes and /readyz get a 503, and succeed when there is space again.
+func testFullDisk(t *testing.T, p program) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root to mount a small file system")
+	}
+	disk := filepath.Join(tempDir(t), "disk")
+	check(t, os.Mkdir(disk, 0o711))
+	if err := syscall.Mount("tmpfs", disk, "tmpfs", 0, "size=160m,mode=0711"); err != nil {
+		t.Skipf("cannot mount a tmpfs: %v", err)
+	}
+	t.Cleanup(func() { check(t, syscall.Unmount(disk, syscall.MNT_DETACH)) })
+	settings := map[string]string{"min_wal_size": "32MB", "max_wal_size": "48MB", "synchronous_commit": "on"}
+	s := newOverloadTest(t, p, filepath.Join(disk, "data"), settings)
+
+	ballast, err := os.Create(filepath.Join(disk, "ballast"))
+	check(t, err)
+	defer ballast.Close()
+	for block := make([]byte, 1<<20); err == nil; {
+		_, err = ballast.Write(block)
+	}
+	if !errors.Is(err, syscall.ENOSPC) {
+		t.Fatal(err)
+	}
+	all := map[int]int{}
+	spool := faultSpool(strings.Repeat("x", 10_000))
+	ready := func() bool {
+		a, err := s.request("GET", "/readyz", nil)
+		check(t, err)
+		return a.status == 200
+	}
+	eventually(t, "writes and /readyz fail", func() bool {
+		for status, n := range s.requestAtOnce(t, 50, "POST", "/api/v1/spools", spool) {
+			all[status] += n
+		}
+		return all[503] > 0 && !ready()
+	})
+	for status, n := range s.sendAtOnce(t, 21, "POST", s.writes) {
+		all[status] += n
+	}
+	reads := s.requestAtOnce(t, 20, "GET", "/api/v1/spools", nil)
+	t.Logf("while the disk is full, the statuses of writes are %v and of reads %v", all, reads)
+	check(t, os.Truncate(ballast.Name(), 0))
+	s.wantWorking(t)
+	eventually(t, "/readyz succeeds", ready)
+	s.wantResourcesReleased(t)
+}
+
+// dialFrom connects to the service from one of the loopback addresses, because an address may have a quarter of the
+// connections.
+func dialFrom(address int, url string) (net.Conn, error) {
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 1, byte(address))}}
+	return d.Dial("tcp", strings.TrimPrefix(url, "http://"))
+}
+
+// testFewDescriptors lets the service open 256 files. Clients that open as many WebSockets as they can, or as many
+// idle connections, must not keep other clients from the service. They are closed or rejected, counted and logged.
+func testFewDescriptors(t *testing.T, p program) {
+	url := ownerURL(testkit.MigratedDatabase(t))
+	metrics := freeAddress(t)
+	env := append([]string{"DATABASE_URL=" + url, secretEnv, "METRICS_ADDR=" + metrics}, noLimits...)
+	p.addUser(t, env, "loud", "ada@loud.example", "admin")
+	p.addUser(t, env, "quiet", "ada@quiet.example", "admin")
+	c := p.startAs(t, func(c *exec.Cmd) {
+		c.Args = []string{"sh", "-c", `ulimit -n 256 && exec "$0"`, c.Path}
+		c.Path = "/bin/sh"
+	}, env)
+	c.client.Timeout = waitTimeout
+	quiet := c.login(t, "ada@quiet.example", testPassword)
+	loud := c.login(t, "ada@loud.example", testPassword)
+	metric := func(name string) float64 {
+		t.Helper()
+		r, err := http.Get("http://" + metrics + "/metrics")
+		check(t, err)
+		defer r.Body.Close()
+		b, err := io.ReadAll(r.Body)
+		check(t, err)
+		m := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(name) + ` (\d+)$`).FindSubmatch(b)
+		if m == nil {
+			t.Fatalf("no metric %s in %s", name, b)
+		}
+		n, err := strconv.ParseFloat(string(m[1]), 64)
+		check(t, err)
+		return n
+	}
+	most := int(metric("http_connections_max"))
+	if most < 64 || most > 192 {
+		t.Errorf("with 256 file descriptors, clients may have %d connections", most)
+	}
+	// The other tenant's requests and the health checks, each on a new connection.
+	wantServed := func(during string) {
+		t.Helper()
+		for range 25 {
+			c.client.CloseIdleConnections()
+			if status, _ := c.call(t, quiet, "GET", "/api/v1/spools", nil); status != 200 {
+				t.Fatalf("during %s, a request gets %d", during, status)
+			}
+			c.client.CloseIdleConnections()
+			if status, _ := c.call(t, "", "GET", "/healthz", nil); status != 200 {
+				t.Fatalf("during %s, /healthz returns %d", during, status)
+			}
+		}
+	}
+	wantLogged := func(line string) {
+		t.Helper()
+		if n := strings.Count(c.stderr.String(), line); n == 0 {
+			t.Errorf("the log has no line %q", line)
+		}
+	}
+
+	statuses := map[int]int{}
+	var conns []net.Conn
+	defer func() {
+		for _, conn := range conns {
+			conn.Close()
+		}
+	}()
+	for key := range 20 {
+		status, created := c.call(t, loud, "POST", "/api/v1/api-keys",
+			map[string]any{"name": strconv.Itoa(key), "role": "printer"})
+		if status != 201 {
+			t.Fatal(status, created)
+		}
+		for range 15 {
+			conn, err := dialFrom(1+key, c.url)
+			check(t, err)
+			conns = append(conns, conn)
+			conn.SetDeadline(time.Now().Add(waitTimeout))
+			fmt.Fprintf(conn, "GET /spoolman/api/v1/spool HTTP/1.1\r\nHost: farm\r\nConnection: Upgrade\r\n"+
+				"Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"+
+				"X-API-Key: %s\r\n\r\n", created["key"])
+			r, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			check(t, err)
+			statuses[r.StatusCode]++
+		}
+	}
+	wantServed("the attack with WebSockets")
+	if statuses[101] != most/4 || statuses[429] != 300-most/4 {
+		t.Errorf("the statuses of WebSockets are %v, want %d times 101 and then 429", statuses, most/4)
+	}
+	if n := metric(`http_connections_rejected_total{bound="tenant_websockets"}`); int(n) != statuses[429] {
+		t.Errorf("%v WebSockets were counted as rejected, want %d", n, statuses[429])
+	}
+	wantLogged("a tenant has too many WebSocket connections")
+
+	for i := range 1000 {
+		conn, err := dialFrom(1+i/20, c.url)
+		check(t, err)
+		conns = append(conns, conn)
+		if i%2 == 0 { // the others never send a request
+			io.WriteString(conn, "GET /healthz HTTP/1.1\r\nHost: farm\r\n\r\n")
+		}
+	}
+	wantServed("the attack with idle connections")
+	wantLogged("clients have too many connections: closing those that are idle")
+	eventually(t, "connections are replaced", func() bool { return metric("http_connections_replaced_total") >= 500 })
+
+	for range most { // from one address
+		conn, err := dialFrom(200, c.url)
+		check(t, err)
+		conns = append(conns, conn)
+	}
+	eventually(t, "connections of the address are rejected", func() bool {
+		return int(metric(`http_connections_rejected_total{bound="address"}`)) >= most/2
+	})
+	wantServed("the attack from one address")
+	wantLogged("a client address has too many connections")
+
+	for _, conn := range conns {
+		conn.Close()
+	}
+	eventually(t, "the connections are closed", func() bool {
+		return metric(`http_connections{state="websocket"}`) == 0 && metric(`http_connections{state="idle"}`) < 8
+	})
+}
