@@ -227,11 +227,14 @@ $$;
 -- before it was reopened, and that a later weighing includes, are the run's own use and do not count. The result is
 -- null if it would be 0, or if the filament of the run is deducted. If several materials of the run have the spool,
 -- only the last one has the grams.
+--
+-- force_generic_plan, here and in material_weighed: an export calls both for each material, and planning takes ten
+-- times as long as running.
 create or replace function material_outside(
 	run uuid, spool uuid, material uuid, kinds text[] default '{deducted,printed,measured,edited}',
 	until timestamptz default null
 ) returns numeric
-language plpgsql stable as $$
+language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 begin
 	return (
 		select nullif(greatest(use_outside_runs(spool, r.started_at, coalesce(until, r.completed_at, 'infinity'), kinds)
@@ -244,7 +247,8 @@ begin
 end $$;
 
 -- Returns when the spool was first weighed during an ended run, or null.
-create or replace function material_weighed(run uuid, spool uuid) returns timestamptz language plpgsql stable as $$
+create or replace function material_weighed(run uuid, spool uuid) returns timestamptz
+language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 begin
 	return (
 		select w.weighed_at from production_runs r cross join lateral weighing_since(spool, r.started_at) w
