@@ -268,7 +268,7 @@ func TestReportsAddUp(t *testing.T) {
 		totals := map[string]string{}
 		for _, url := range reports {
 			report := c.Get(t, url).Want(200)
-			fields := []string{"grams", "cost", "wasted_grams", "corrected_grams"}
+			fields := []string{"grams", "cost", "wasted_grams", "corrected_grams", "lost_grams", "lost_cost"}
 			switch {
 			case strings.HasPrefix(url, wasteURL):
 				fields = []string{"grams", "cost", "purge_grams", "purge_cost"}
@@ -297,25 +297,42 @@ func TestReportsAddUp(t *testing.T) {
 		add(n, all[:4])
 	}
 	totals := check()
-	used, waste := new(big.Rat), new(big.Rat)
-	list := c.Get(t, runs+"?limit=100").Want(200)
-	for i := range list.List("items") {
-		run := c.Get(t, runs+"/"+list.Text(fmt.Sprintf("items.%d.id", i)))
-		for _, part := range []string{"filament", "waste"} {
-			amount := amountOf(t, run.Text("cost_parts."+part))
-			used.Add(used, amount)
-			if part == "waste" {
-				waste.Add(waste, amount)
+	// spent returns what the runs used and wasted. A run with a material without a price has no cost, but the report of
+	// usage has the cost of its other materials.
+	spent := func() (used, waste *big.Rat) {
+		used, waste = new(big.Rat), new(big.Rat)
+		list := c.Get(t, runs+"?limit=100").Want(200)
+		for i := range list.List("items") {
+			run := c.Get(t, runs+"/"+list.Text(fmt.Sprintf("items.%d.id", i)))
+			all := new(big.Rat)
+			for m := range run.List("materials") {
+				material := fmt.Sprintf("materials.%d.", m)
+				cost := new(big.Rat).Mul(amountOf(t, run.Text(material+"actual_weight_grams")),
+					amountOf(t, run.Text(material+"cost_per_gram")))
+				all.Add(all, amountOf(t, cost.FloatString(6)))
+			}
+			used.Add(used, all)
+			filament, wasted := run.Text("cost_parts.filament"), run.Text("cost_parts.waste")
+			waste.Add(waste, amountOf(t, wasted))
+			if filament != "null" {
+				sum := new(big.Rat).Add(amountOf(t, filament), amountOf(t, wasted))
+				testkit.Equal(t, sum.FloatString(9), all.FloatString(9), "cost_parts of run %s", run.Text("id"))
 			}
 		}
+		return used, waste
 	}
+	used, waste := spent()
 	testkit.Equal(t, amountOf(t, totals["/api/v1/reports/usage cost"]).FloatString(9), used.FloatString(9), "cost of use")
 	testkit.Equal(t, amountOf(t, totals["/api/v1/reports/waste cost"]).FloatString(9), waste.FloatString(9),
 		"cost of waste")
 	for n := range 10 {
 		add(n, all) // some costs are unknown
 	}
-	check()
+	used, _ = spent()
+	testkit.Equal(t, amountOf(t, check()["/api/v1/reports/usage cost"]).FloatString(9), used.FloatString(9),
+		"cost of use, of which some is unknown")
+	c.Delete(t, "/api/v1/spools/"+all[4]).Want(204)
+	testkit.Equal(t, check()["/api/v1/reports/usage lost_cost"], "null", "cost of a loss without a price")
 }
 
 // What an ended run used costs in the report of usage what the run cost, whatever the spool costs today: after a

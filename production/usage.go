@@ -112,9 +112,8 @@ const usageReport = `
 		where $4 is null
 	), grouped as materialized (
 		select keys, min(color collate "C") as color, min(printer_name collate "C") as printer_name, sum(grams) as grams,
-			sum(wasted_grams) as wasted_grams, sum(corrected_grams) as corrected_grams,
-			coalesce(sum(cost), case when sum(grams) = 0 then 0 end) as cost, sum(unpriced_grams) as unpriced_grams,
-			sum(lost_grams) as lost_grams, coalesce(sum(lost_cost), case when sum(lost_grams) = 0 then 0 end) as lost_cost
+			sum(wasted_grams) as wasted_grams, sum(corrected_grams) as corrected_grams, sum(cost) as cost,
+			sum(unpriced_grams) as unpriced_grams, sum(lost_grams) as lost_grams, sum(lost_cost) as lost_cost
 		from used group by keys
 	), recent as ( -- the mean use of a day
 		select usage_group($5, u.material_type, u.color_key, null, null) as keys,
@@ -134,9 +133,10 @@ const usageReport = `
 			case when $5 = 'printer' then coalesce(p.name, g.printer_name) end as printer_name,
 			case when $5 in ('day', 'week', 'month') then keys[1]::date end as start,
 			trim_scale(g.grams) as grams, trim_scale(g.wasted_grams) as wasted_grams,
-			trim_scale(g.corrected_grams) as corrected_grams, trim_scale(g.cost) as cost,
+			trim_scale(g.corrected_grams) as corrected_grams,
+			trim_scale(coalesce(g.cost, case when g.grams = 0 then 0 end)) as cost,
 			trim_scale(g.unpriced_grams) as unpriced_grams, trim_scale(g.lost_grams) as lost_grams,
-			trim_scale(g.lost_cost) as lost_cost,
+			trim_scale(coalesce(g.lost_cost, case when g.lost_grams = 0 then 0 end)) as lost_cost,
 			case when $5 in ('material', 'color') then trim_scale(coalesce(s.grams, 0)) end as remaining_grams,
 			case when $5 in ('material', 'color') then trim_scale(coalesce(r.daily, 0)) end as grams_per_day,
 			case when r.daily > 0 then trim_scale(least(round(coalesce(s.grams, 0) / r.daily, 1), 999999999)) end
