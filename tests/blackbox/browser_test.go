@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // testBrowser opens the documentation pages of a demo in a headless Chromium, walks through its pages for people,
@@ -47,12 +48,18 @@ func testBrowser(t *testing.T, p program) {
 		t.Logf("%s", out)
 		check(t, err)
 	}
-	run(t, "docs.mjs", operations)
-	run(t, "pages.mjs")
-	run(t, "mend.mjs")
-	run(t, "tasks.mjs")
-	run(t, "story.mjs")
-	t.Run("Audit", func(t *testing.T) {
+	t.Cleanup(func() { c.stop(t, syscall.SIGTERM) })
+	t.Run("Docs", func(t *testing.T) {
+		t.Parallel() // the script changes nothing
+		run(t, "docs.mjs", operations)
+	})
+	t.Run("Pages", func(t *testing.T) {
+		t.Parallel()
+		for _, script := range []string{"pages.mjs", "mend.mjs", "tasks.mjs", "story.mjs"} {
+			begin := time.Now()
+			run(t, script)
+			t.Logf("%s: %s", script, time.Since(begin).Round(time.Second))
+		}
 		if os.Getenv("PAGE_TOOLS") == "" {
 			skipTest(t, "PAGE_TOOLS is not set")
 		}
@@ -61,7 +68,6 @@ func testBrowser(t *testing.T, p program) {
 		}
 		run(t, "audit.mjs")
 	})
-	c.stop(t, syscall.SIGTERM)
 }
 
 func browserPath() string {

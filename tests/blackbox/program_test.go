@@ -41,6 +41,7 @@ func TestProgram(t *testing.T) {
 		name string
 		run  func(*testing.T, program)
 	}{
+		{"Browser", testBrowser}, // takes the longest
 		{"Lifecycle", testLifecycle},
 		{"Terminal", testTerminal},
 		{"Unprivileged", testUnprivileged},
@@ -66,7 +67,6 @@ func TestProgram(t *testing.T) {
 		{"GracefulShutdown", testGracefulShutdown},
 		{"Demo", testDemo},
 		{"Tour", testTour},
-		{"Browser", testBrowser},
 		{"LinkedPackages", testLinkedPackages},
 		{"Clients", testClients},
 		{"PrinterClients", testPrinterClients},
