@@ -141,7 +141,11 @@ func CheckPassword(p string) error {
 }
 
 // RandomPassword returns 26 characters with 130 random bits: capital letters, and digits from 2 to 7, because 0, 1 and
-// 8 resemble letters.
+// 8 resemble letters. CheckPassword accepts it: a few of a million random texts count as common passwords.
 func RandomPassword() string {
-	return rand.Text()
+	for {
+		if p := rand.Text(); CheckPassword(p) == nil {
+			return p
+		}
+	}
 }
