@@ -122,7 +122,7 @@ type importedProduct struct {
 }
 
 // readImport decodes and validates the rows of a CSV file. maximum is the maximum number of rows. The error is a 422.
-func readImport(file transfer.File, how transfer.Reading, maximum int) (f productFile, err error) {
+func readImport(file *transfer.Table, how transfer.Reading, maximum int) (f productFile, err error) {
 	f.mode = how.Mode
 	rows, columns, err := transfer.ReadRows[importRow](file, how, maximum, checkID, "id", "sku")
 	if err != nil {

@@ -3,7 +3,6 @@ package transfer
 
 import (
 	"bufio"
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -22,38 +21,6 @@ type Row struct {
 	Line     int // on which the row starts, counted from 1
 	Cells    []Cell
 	Problems []server.FieldError // found before the cells are decoded
-}
-
-// File is a file whose rows can be read several times: CSV, or a Table.
-type File interface {
-	// open returns the function that returns the rows, beginning with the header, and the separator of the file. After
-	// the last row, the function returns io.EOF.
-	open() (next func() (Row, error), separator byte, err error)
-}
-
-// CSV returns a file with the text of the reader. If the reader is an io.Seeker, the file can be read several times.
-func CSV(r io.Reader) File { return csvFile{r} }
-
-type csvFile struct{ io.Reader }
-
-func (f csvFile) open() (next func() (Row, error), separator byte, err error) {
-	if s, ok := f.Reader.(io.Seeker); ok {
-		if _, err := s.Seek(0, io.SeekStart); err != nil {
-			return nil, 0, err
-		}
-	}
-	c := NewReader(f.Reader)
-	start, _ := c.r.Peek(4)
-	for _, f := range foreign {
-		if bytes.HasPrefix(start, []byte(f.start)) {
-			return nil, 0, errors.New(f.problem)
-		}
-	}
-	c.detect()
-	return func() (Row, error) {
-		cells, line, err := c.Next()
-		return Row{Line: line, Cells: cells}, err
-	}, c.separator, nil
 }
 
 // Reader reads CSV (RFC 4180). Unlike encoding/csv, it distinguishes null from an empty text, which is quoted; it
@@ -77,36 +44,6 @@ func NewReader(r io.Reader) *Reader {
 
 // separators are the separators that spreadsheet programs write, depending on the language of the system.
 const separators = ",;\t"
-
-// detect finds the separator. If the first line is a line such as "sep=;", which Excel understands, detect uses the
-// separator that the line names, and skips the line. Otherwise, it uses the separator that occurs most often in the
-// first line outside of quotes.
-func (c *Reader) detect() {
-	start, _ := c.r.Peek(c.r.Size())
-	for len(start) > 0 && (start[0] == '\r' || start[0] == '\n') {
-		start = start[1:]
-	}
-	line, _, _ := bytes.Cut(start, []byte("\n"))
-	if rest, ok := bytes.CutPrefix(bytes.ToLower(bytes.TrimRight(line, "\r")), []byte("sep=")); ok && len(rest) == 1 {
-		c.Next()
-		c.separator = rest[0]
-		return
-	}
-	counts := map[byte]int{}
-	quoted := false
-	for _, b := range line {
-		if b == '"' {
-			quoted = !quoted
-		} else if !quoted {
-			counts[b]++
-		}
-	}
-	for _, s := range []byte(separators) {
-		if counts[s] > counts[c.separator] {
-			c.separator = s
-		}
-	}
-}
 
 // foreign lists the first bytes of files that are not CSV in UTF-8, with the message for each kind of file.
 var foreign = []struct{ start, problem string }{
@@ -248,19 +185,18 @@ func AppendCell(to []byte, c Cell) []byte {
 	return append(to, '"')
 }
 
-// Records reads a CSV file whose header names fields of T, the input type of a POST. The rules for values are the
-// rules of the POST. Records also accepts the forms that spreadsheet programs and people write: the separators ; and
-// tab; numbers, dates and booleans in the forms of several countries; empty rows; and headers and values of enums in
-// any case. An ambiguous value is a problem of its row.
+// Records reads a table whose columns are fields of T, the input type of a POST. The rules for values are the rules of
+// the POST. Records also accepts the forms that spreadsheet programs and people write: numbers, dates and booleans in the
+// forms of several countries; empty rows; and headers and values of enums in any case. An ambiguous value is a problem
+// of its row.
 type Records[T any] struct{ records }
 
 // records is a Records of any type.
 type records struct {
-	next   func() (Row, error)
+	table  *Table
+	read   int // rows
 	how    Reading
 	names  []string
-	mark   byte            // the separator
-	header int             // the line of the header
 	fields []*server.Field // the fields with the names
 	keys   []int           // the columns of the keys; -1 for a missing column
 	farm   *string         // the currency of the farm; nil until it has been read
@@ -309,7 +245,7 @@ func (r Record[T]) New() Record[T] {
 // ReadRecords reads the header. It returns an error if a required field is missing or a column is unknown. It ignores
 // columns of read-only fields, except the columns of the keys, which name resources unless the mode is Create. The
 // argument how is the result of Survey.
-func ReadRecords[T any](file File, how Reading, keys ...string) (*Records[T], error) {
+func ReadRecords[T any](file *Table, how Reading, keys ...string) (*Records[T], error) {
 	records, err := readRecords(server.SchemaOf[T](), file, how, keys)
 	if err != nil {
 		return nil, err
@@ -317,7 +253,7 @@ func ReadRecords[T any](file File, how Reading, keys ...string) (*Records[T], er
 	return &Records[T]{*records}, nil
 }
 
-func readRecords(schema *server.Schema, file File, how Reading, keys []string) (*records, error) {
+func readRecords(schema *server.Schema, file *Table, how Reading, keys []string) (*records, error) {
 	records, err := open(schema, file)
 	if err != nil {
 		return nil, err
@@ -339,27 +275,18 @@ func readRecords(schema *server.Schema, file File, how Reading, keys []string) (
 		err = fmt.Errorf("the column %s is missing", missing[0])
 	}
 	if err != nil {
-		return nil, fmt.Errorf("line %d: %w", records.header, err)
+		return nil, fmt.Errorf("line %d: %w", file.Header, err)
 	}
 	return records, nil
 }
 
 // open reads the header.
-func open(schema *server.Schema, file File) (*records, error) {
-	next, mark, err := file.open()
-	if err != nil {
-		return nil, err
-	}
-	header, err := next()
-	if err == io.EOF {
+func open(schema *server.Schema, file *Table) (*records, error) {
+	if file.Header == 0 {
 		return nil, errors.New("the file is empty: its first line must name the columns")
 	}
-	line := header.Line
 	problem := func(format string, args ...any) (*records, error) {
-		return nil, fmt.Errorf("line %d: %w", line, fmt.Errorf(format, args...))
-	}
-	if err != nil {
-		return problem("%w", err)
+		return nil, fmt.Errorf("line %d: %w", file.Header, fmt.Errorf(format, args...))
 	}
 	var writable []string
 	known := map[string]*server.Field{}
@@ -372,9 +299,8 @@ func open(schema *server.Schema, file File) (*records, error) {
 			writable = append(writable, f.Name)
 		}
 	}
-	found := &records{next: next, mark: mark, header: line}
-	for _, cell := range trim(header.Cells) {
-		shown := textOf(cell)
+	found := &records{table: file}
+	for _, shown := range file.Names {
 		name := columnName(shown)
 		switch {
 		case known[name] == nil:
@@ -422,30 +348,25 @@ func (r *records) Fields() (names []string) {
 }
 
 // Next decodes the next row that is not blank, with all its problems; the messages of the problems contain the values.
-// Next decodes a row that names a resource as a PATCH. With the mode Update, it does not decode other rows. The error
-// is io.EOF after the last row. After any other error, reading cannot continue; the record then has the line of the
-// error.
-func (r *Records[T]) Next() (row Record[T], err error) {
-	row.record, err = r.read(&row.In)
-	return row, err
+// Next decodes a row that names a resource as a PATCH. With the mode Update, it does not decode other rows. It returns
+// false after the last row.
+func (r *Records[T]) Next() (row Record[T], ok bool) {
+	for ; r.read < len(r.table.Rows); r.read++ {
+		if read := r.table.Rows[r.read]; len(trim(read.Cells)) > 0 || read.Problems != nil {
+			r.read++
+			row.record = r.decode(read, &row.In)
+			return row, true
+		}
+	}
+	return row, false
 }
 
-// read is Next for in, a pointer to a new T.
-func (r *records) read(in any) (record record, err error) {
-	read, err := r.next()
-	for err == nil && len(trim(read.Cells)) == 0 && read.Problems == nil {
-		read, err = r.next()
-	}
+// decode decodes a row into in, a pointer to a new T.
+func (r *records) decode(read Row, in any) (record record) {
 	record.Line = read.Line
-	switch {
-	case err == ErrSyntax:
-		record.Problems = []server.FieldError{{Field: "row", Message: err.Error()}}
-		return record, nil
-	case err != nil:
-		return record, err
-	case slices.ContainsFunc(read.Problems, func(p server.FieldError) bool { return p.Field == "row" }):
+	if slices.ContainsFunc(read.Problems, func(p server.FieldError) bool { return p.Field == "row" }) {
 		record.Problems = read.Problems
-		return record, nil
+		return record
 	}
 	row := read.Cells
 	if len(row) > len(r.names) { // a spreadsheet writes empty cells to the right of the table
@@ -454,7 +375,7 @@ func (r *records) read(in any) (record record, err error) {
 	if len(row) != len(r.names) {
 		message := fmt.Sprintf("has %d fields, but the header has %d", len(row), len(r.names))
 		record.Problems = []server.FieldError{{Field: "row", Message: message}}
-		return record, nil
+		return record
 	}
 	names := false
 	wrong := slices.Clone(read.Problems) // and ambiguous values
@@ -475,7 +396,7 @@ func (r *records) read(in any) (record record, err error) {
 	if !names {
 		record.Keys = nil
 		if r.how.Mode == Update {
-			return record, nil
+			return record
 		}
 	}
 	id := slices.Index(r.names, "id")
@@ -498,7 +419,7 @@ func (r *records) read(in any) (record record, err error) {
 	if names && r.how.Mode == Upsert {
 		record.asNew = func(in any) []server.FieldError { return decode(in, false) }
 	}
-	return record, nil
+	return record
 }
 
 // explain adds the values of the row to the messages of the problems.

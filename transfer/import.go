@@ -6,7 +6,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -191,11 +190,11 @@ func Describe(problems []server.FieldError) string {
 	return strings.Join(texts, "; ")
 }
 
-// ReadRows surveys a CSV file, decodes and validates its rows, at most maximum, and returns the rows and the decoded
+// ReadRows surveys a table, decodes and validates its rows, at most maximum, and returns the rows and the decoded
 // columns. check returns the problems with the texts of a row's keys, and may change the texts. The error is a
 // 422.
 func ReadRows[T any](
-	file File, how Reading, maximum int, check func(keys []string) []server.FieldError, keys ...string,
+	file *Table, how Reading, maximum int, check func(keys []string) []server.FieldError, keys ...string,
 ) (rows []Record[T], columns []string, err error) {
 	how = Survey[T](file, how)
 	records, err := ReadRecords[T](file, how, keys...)
@@ -210,15 +209,13 @@ func ReadRows[T any](
 		if err := how.Err(); err != nil {
 			return nil, nil, err
 		}
-		row, err := records.Next()
+		row, ok := records.Next()
 		if row.Keys != nil {
 			row.Problems = append(row.Problems, check(row.Keys)...)
 		}
 		switch {
-		case errors.Is(err, io.EOF):
+		case !ok:
 			return rows, records.Fields(), invalid.Err()
-		case err != nil:
-			return nil, nil, server.Invalid(fmt.Sprintf("line %d", row.Line), "%s", err)
 		case len(row.Problems) > 0:
 			invalid.Add(row.Line, row.Problems...)
 		case len(rows) == maximum:

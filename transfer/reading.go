@@ -110,9 +110,9 @@ type evidence struct {
 // dates, unless the reading sets them. A cell with only one possible reading is evidence for all other cells. Cells
 // that contradict each other decide nothing. If no cell decides the decimal mark, the separator does: spreadsheet
 // programs write semicolons where the comma is the decimal mark. ReadRecords reports the errors of the file.
-func Survey[T any](file File, how Reading) Reading { return survey(server.SchemaOf[T](), file, how) }
+func Survey[T any](file *Table, how Reading) Reading { return survey(server.SchemaOf[T](), file, how) }
 
-func survey(schema *server.Schema, file File, how Reading) Reading {
+func survey(schema *server.Schema, file *Table, how Reading) Reading {
 	records, err := open(schema, file)
 	if err != nil {
 		return how
@@ -125,12 +125,8 @@ func survey(schema *server.Schema, file File, how Reading) Reading {
 			how.codes[f.Name] = &codes{}
 		}
 	}
-	for {
-		row, err := records.next()
-		if err == ErrSyntax {
-			continue
-		}
-		if err != nil || how.Err() != nil {
+	for _, row := range file.Rows {
+		if how.Err() != nil {
 			break
 		}
 		for i, cell := range row.Cells[:min(len(row.Cells), len(records.fields))] {
@@ -152,7 +148,7 @@ func survey(schema *server.Schema, file File, how Reading) Reading {
 		}
 	}
 	if how.Decimal == "" {
-		switch separator := records.mark; {
+		switch separator := file.Separator; {
 		case found.comma && found.point:
 		case found.comma || !found.point && separator == ';':
 			how.Decimal = Comma

@@ -2,7 +2,6 @@ package transfer_test
 
 import (
 	"fmt"
-	"io"
 	"strings"
 	"testing"
 
@@ -30,17 +29,19 @@ type sheetRow struct {
 func readSheet(t *testing.T, file string, how transfer.Reading) (values []string) {
 	t.Helper()
 	how.Mode = transfer.Create
-	r := transfer.CSV(strings.NewReader(file))
-	how = transfer.Survey[sheetRow](r, how)
-	records, err := transfer.ReadRecords[sheetRow](r, how)
+	sheet, err := transfer.ReadSheet([]byte(file), 1000, func([]string) int { return 0 })
+	testkit.Check(t, err)
+	table := &transfer.Table{Names: transfer.Texts(sheet.Rows[0].Cells), Header: sheet.Rows[0].Line, Rows: sheet.Rows[1:],
+		Separator: sheet.Separator}
+	how = transfer.Survey[sheetRow](table, how)
+	records, err := transfer.ReadRecords[sheetRow](table, how)
 	testkit.Check(t, err)
 	column := records.Fields()[len(records.Fields())-1]
 	for {
-		row, err := records.Next()
-		if err == io.EOF {
+		row, ok := records.Next()
+		if !ok {
 			return values
 		}
-		testkit.Check(t, err)
 		value := "null"
 		if v := server.Row(&row.In)[column]; v != nil {
 			value = fmt.Sprint(v)

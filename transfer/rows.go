@@ -28,7 +28,7 @@ type Import[F any, R counted] struct {
 	Most      int    // maximum number of rows of a request; a command has no limit
 	Example   string // of a file
 	Help      string // of the command
-	Read      func(file File, how Reading, maximum int) (F, error)
+	Read      func(file *Table, how Reading, maximum int) (F, error)
 	Prepare   func(ctx context.Context, d *db.DB, file *F, dryRun bool) error      // before the transaction; or nil
 	Write     func(ctx context.Context, d *db.DB, file *F, dryRun bool) (R, error) // in the transaction of ctx
 	Error     func(error) error                                                    // converts the error of Write
@@ -51,7 +51,7 @@ func (i Import[F, R]) untyped() *untyped {
 	u := &untyped{
 		Resources: i.Resources, Most: i.Most, Example: i.Example, Help: i.Help, Error: i.Error, Convert: i.Convert,
 		Good: i.Good, Program: i.Program,
-		Read: func(file File, how Reading, maximum int) (any, error) {
+		Read: func(file *Table, how Reading, maximum int) (any, error) {
 			f, err := i.Read(file, how, maximum)
 			return &f, err
 		},
@@ -69,7 +69,7 @@ func (i Import[F, R]) untyped() *untyped {
 }
 
 // read reads a file and prepares its import.
-func (i *untyped) read(ctx context.Context, d *db.DB, file File, how Reading, maximum int,
+func (i *untyped) read(ctx context.Context, d *db.DB, file *Table, how Reading, maximum int,
 	dryRun bool) (f any, err error) {
 	f, err = i.Read(file, how, maximum)
 	if err == nil && i.Prepare != nil {

@@ -25,29 +25,12 @@ type Sheet struct {
 	Rows      []Row // all that are not blank
 }
 
-// Table is a file whose columns are fields. It is a File.
+// Table is a file whose columns are fields.
 type Table struct {
 	Names     []string // of the columns
 	Header    int      // the line of the header
 	Rows      []Row
 	Separator byte // of the file from which it was made
-}
-
-func (t *Table) open() (func() (Row, error), byte, error) {
-	n := -1
-	return func() (Row, error) {
-		switch n++; {
-		case n == 0 && t.Header > 0:
-			header := Row{Line: t.Header}
-			for i := range t.Names {
-				header.Cells = append(header.Cells, &t.Names[i])
-			}
-			return header, nil
-		case t.Header == 0 || n > len(t.Rows):
-			return Row{}, io.EOF
-		}
-		return t.Rows[n-1], nil
-	}, t.Separator, nil
 }
 
 // without returns the table without the rows on some lines.
@@ -137,30 +120,6 @@ func Texts(cells []Cell) []string {
 		all[i] = textOf(c)
 	}
 	return all
-}
-
-// Bytes returns the sheet as CSV in UTF-8, with each row on its line where that is possible.
-func (s *Sheet) Bytes() []byte {
-	var b []byte
-	line := 1
-	for _, row := range s.Rows {
-		for ; line < row.Line; line++ {
-			b = append(b, '\n')
-		}
-		for i, cell := range row.Cells {
-			if i > 0 {
-				b = append(b, s.Separator)
-			}
-			start := len(b)
-			if b = AppendCell(b, cell); cell != nil && b[start:][0] != '"' && strings.IndexByte(*cell, s.Separator) >= 0 {
-				b = append(append(append(b[:start], '"'), *cell...), '"')
-			}
-			line += bytes.Count(b[start:], []byte("\n"))
-		}
-		b = append(b, '\n')
-		line++
-	}
-	return b
 }
 
 // decode returns the text of a file in UTF-8, without a byte order mark. A file that is neither UTF-8 nor UTF-16 is in

@@ -154,7 +154,7 @@ func otherFilament(
 }
 
 // read decodes and validates up to most rows of a CSV file. The error is a 422.
-func (k kind[T]) read(file transfer.File, how transfer.Reading, most int) (f kindFile[T], err error) {
+func (k kind[T]) read(file *transfer.Table, how transfer.Reading, most int) (f kindFile[T], err error) {
 	f.kind, f.mode = k, how.Mode
 	f.rows, f.fields, err = transfer.ReadRows[T](file, how, most, k.checkKeys, k.keys...)
 	return f, err

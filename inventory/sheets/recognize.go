@@ -22,7 +22,7 @@ type Reader struct {
 	schema   *server.Schema
 	fields   map[string]*server.Field // those that a file can have
 	concepts map[string]string        // the fields of concepts; a concept that is missing has no field
-	survey   func(transfer.File, transfer.Reading) transfer.Reading
+	survey   func(*transfer.Table, transfer.Reading) transfer.Reading
 	one      string   // the noun for a row, such as spool
 	keys     []string // fields that name a resource
 	makes    bool     // whether the fields that people write in other ways are those of spools

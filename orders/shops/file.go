@@ -174,7 +174,7 @@ type lineRow struct {
 type orderFile struct{ orders []*fileOrder }
 
 // readFile reads the rows of a file. The error is a 422.
-func readFile(file transfer.File, how transfer.Reading, most int) (f orderFile, err error) {
+func readFile(file *transfer.Table, how transfer.Reading, most int) (f orderFile, err error) {
 	rows, _, err := transfer.ReadRows[fileRow](file, how, most, nil)
 	if err != nil {
 		return f, err
