@@ -9,6 +9,7 @@ import (
 	"mime"
 	"net/http"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -37,16 +38,19 @@ var (
 		Header: http.Header{"Connection": {"close"}}}
 )
 
-// ErrNotMedia returns the error of a body that does not have the media type of the operation.
-func ErrNotMedia(media string) *Error {
-	return &Error{Status: 415, Code: "UNSUPPORTED_MEDIA_TYPE", Detail: "Send the body as Content-Type: " + media}
+// ErrNotMedia returns the error of a body that has none of the media types of the operation.
+func ErrNotMedia(media string, others ...string) *Error {
+	return &Error{Status: 415, Code: "UNSUPPORTED_MEDIA_TYPE",
+		Detail: "Send the body as Content-Type: " + strings.Join(append([]string{media}, others...), " or ")}
 }
 
-// readMedia reads a body with the media type. An optional body may be missing, or empty with any media type. The error
-// is a 413, 415 or 400.
-func readMedia(w http.ResponseWriter, r *http.Request, media string, optional bool) ([]byte, error) {
+// readMedia reads a body with one of the media types. An optional body may be missing, or empty with any media type.
+// The error is a 413, 415 or 400.
+func readMedia(
+	w http.ResponseWriter, r *http.Request, optional bool, media string, others ...string,
+) ([]byte, error) {
 	if !optional {
-		if err := checkMedia(r, media); err != nil {
+		if err := checkMedia(r, media, others...); err != nil {
 			return nil, err
 		}
 		return ReadBody(w, r)
@@ -55,16 +59,16 @@ func readMedia(w http.ResponseWriter, r *http.Request, media string, optional bo
 	if err != nil || len(body) == 0 {
 		return nil, err
 	}
-	return body, checkMedia(r, media)
+	return body, checkMedia(r, media, others...)
 }
 
 // checkMedia returns a 415 if the request's body has another media type, has another character encoding than UTF-8, or
 // is compressed.
-func checkMedia(r *http.Request, media string) error {
+func checkMedia(r *http.Request, media string, others ...string) error {
 	got, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	charset, named := params["charset"]
-	if err != nil || got != media || named && !strings.EqualFold(charset, "utf-8") {
-		return ErrNotMedia(media)
+	if err != nil || got != media && !slices.Contains(others, got) || named && !strings.EqualFold(charset, "utf-8") {
+		return ErrNotMedia(media, others...)
 	}
 	if r.Header.Get("Content-Encoding") != "" {
 		return &Error{Status: 415, Code: "UNSUPPORTED_MEDIA_TYPE", Detail: "Send the body without Content-Encoding"}

@@ -235,13 +235,13 @@ func (o *operation) read(w http.ResponseWriter, r *http.Request) (c call, err er
 	switch {
 	case o.route.Endpoint.ReadsBody():
 		c.optional = o.route.Endpoint.Optional
-		c.body, err = readMedia(w, r, jsonMedia, c.optional)
+		c.body, err = readMedia(w, r, c.optional, jsonMedia)
 	case o.route.Endpoint.Limit > 0:
 		if err = checkMedia(r, o.route.Endpoint.Media); err == nil {
 			c.stream, c.sum = newStreamBody(w, r, o.route.Endpoint.Limit), new([]byte)
 		}
 	case o.route.Endpoint.Media != "":
-		c.body, err = readMedia(w, r, o.route.Endpoint.Media, false)
+		c.body, err = readMedia(w, r, false, o.route.Endpoint.Media, o.route.Endpoint.Others...)
 	case r.Body != http.NoBody:
 		c.body, err = ReadBody(w, r)
 		if text := bytes.Join(bytes.Fields(c.body), nil); len(text) > 0 && string(text) != "{}" {

@@ -231,6 +231,7 @@ type Endpoint struct {
 	Out      outcome
 	Optional bool                      // whether the body may be missing
 	Media    string                    // the media type of the body, if the body is not JSON
+	Others   []string                  // other media types that the body may have
 	Example  string                    // an example of a body with the type Media
 	File     string                    // the media type of the response, if HandleFile made the endpoint
 	Limit    int64                     // the maximum size of a body that is read while it arrives; see HandleStream

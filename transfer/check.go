@@ -109,11 +109,18 @@ type ErrorGroup struct {
 // ImportCheck is the result of the check of a file. The counts are those of the import of its valid rows.
 type ImportCheck struct {
 	ImportCounts
-	Header   int64          `json:"header_row" rule:"notNull"`
-	Columns  []SheetColumn  `json:"columns" rule:"notNull"`
-	Defaults []DefaultValue `json:"defaults" rule:"notNull"`
-	Rows     []SheetRow     `json:"rows" rule:"notNull"`
-	Errors   []ErrorGroup   `json:"errors" rule:"notNull"`
+	Header     int64          `json:"header_row" rule:"notNull"`
+	Columns    []SheetColumn  `json:"columns" rule:"notNull"`
+	Defaults   []DefaultValue `json:"defaults" rule:"notNull"`
+	Rows       []SheetRow     `json:"rows" rule:"notNull"`
+	Errors     []ErrorGroup   `json:"errors" rule:"notNull"`
+	Worksheets []Worksheet    `json:"worksheets" rule:"notNull"`
+}
+
+// Worksheet is a worksheet of a workbook.
+type Worksheet struct {
+	Name   string `json:"name" rule:"notNull"`
+	IsRead bool   `json:"read" rule:"notNull"`
 }
 
 const (
@@ -234,7 +241,7 @@ func (i Import[F, R]) FileCheckEndpoint(d *db.DB) server.Endpoint {
 }
 
 func checkEndpoint[Q query](i *untyped, d *db.DB) server.Endpoint {
-	return server.HandleText("text/csv", i.Example,
+	e := server.HandleText("text/csv", i.Example,
 		func(ctx context.Context, r *server.Request[Q], body []byte) (ImportCheck, error) {
 			how, _, err := r.In.reading()
 			if err != nil {
@@ -254,6 +261,8 @@ func checkEndpoint[Q query](i *untyped, d *db.DB) server.Endpoint {
 			}
 			return server.Encode(check)
 		})
+	e.Others = []string{WorkbookMedia}
+	return e
 }
 
 // check checks a file. The error is a 422 if the file contains no table.
@@ -284,7 +293,10 @@ func (i *untyped) check(ctx context.Context, d *db.DB, body []byte, how Reading)
 	check.add(len(invalid), c.changes(c.Table), c.rows(invalid))
 	check.DryRun, check.Header = true, int64(c.Table.Header)
 	check.Columns, check.Defaults = c.Columns, append([]DefaultValue{}, c.Defaults...)
-	check.Errors, check.Rows = []ErrorGroup{}, []SheetRow{}
+	check.Errors, check.Rows, check.Worksheets = []ErrorGroup{}, []SheetRow{}, []Worksheet{}
+	for _, name := range c.Sheet.Worksheets {
+		check.Worksheets = append(check.Worksheets, Worksheet{name, name == c.Sheet.Worksheet})
+	}
 	for _, field := range c.Missing {
 		check.Errors = append(check.Errors, ErrorGroup{Field: field, Count: int64(len(c.Table.Rows)), Texts: []SheetText{},
 			Message: "is required: choose its column, or set a default"})

@@ -45,16 +45,6 @@ func NewReader(r io.Reader) *Reader {
 // separators are the separators that spreadsheet programs write, depending on the language of the system.
 const separators = ",;\t"
 
-// foreign lists the first bytes of files that are not CSV in UTF-8, with the message for each kind of file.
-var foreign = []struct{ start, problem string }{
-	{"PK\x03\x04", "the file is a spreadsheet such as .xlsx or .ods: " + saveAs},
-	{"\xd0\xcf\x11\xe0", "the file is an old spreadsheet such as .xls: " + saveAs},
-	{"\xff\xfe", "the file is in UTF-16: " + saveAs},
-	{"\xfe\xff", "the file is in UTF-16: " + saveAs},
-}
-
-const saveAs = "open it in a spreadsheet program, save it as CSV in UTF-8, and import that file"
-
 // ErrSyntax is the error of a row with a syntax error. The reader can continue with the next row.
 var ErrSyntax = errors.New("a quoted field does not end properly: " +
 	"double the quotes inside it, and write a separator or a line break after its closing quote")
@@ -186,9 +176,9 @@ func AppendCell(to []byte, c Cell) []byte {
 }
 
 // Records reads a table whose columns are fields of T, the input type of a POST. The rules for values are the rules of
-// the POST. Records also accepts the forms that spreadsheet programs and people write: numbers, dates and booleans in the
-// forms of several countries; empty rows; and headers and values of enums in any case. An ambiguous value is a problem
-// of its row.
+// the POST. Records also accepts the forms that spreadsheet programs and people write: numbers, dates and booleans in
+// the forms of several countries; empty rows; and headers and values of enums in any case. An ambiguous value is a
+// problem of its row.
 type Records[T any] struct{ records }
 
 // records is a Records of any type.

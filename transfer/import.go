@@ -32,6 +32,7 @@ type FileQuery struct {
 	DateOrder value.Optional[DateOrder] `query:"date_order" rule:"named=DateOrder"`
 	DryRun    value.Optional[bool]      `query:"dry_run" rule:"default=false"`
 	Mapping   value.Optional[string]    `query:"mapping" rule:"maxLength=50000"`
+	Worksheet value.Optional[string]    `query:"worksheet" rule:"maxLength=100"`
 	Defaults  value.Optional[string]    `query:"defaults" rule:"maxLength=10000"`
 	Fixes     value.Optional[string]    `query:"corrections" rule:"maxLength=200000"`
 	Skip      value.Optional[bool]      `query:"skip_invalid" rule:"default=false"`
@@ -46,7 +47,8 @@ func (q ImportQuery) reading() (how Reading, dryRun bool, err error) {
 
 // reading returns the settings with the mode Create.
 func (q FileQuery) reading() (how Reading, dryRun bool, err error) {
-	how = Reading{Mode: Create, Decimal: q.Decimal.Or(""), Dates: q.DateOrder.Or(""), SkipInvalid: q.Skip.Or(false)}
+	how = Reading{Mode: Create, Decimal: q.Decimal.Or(""), Dates: q.DateOrder.Or(""), SkipInvalid: q.Skip.Or(false),
+		Worksheet: q.Worksheet.Or("")}
 	var problems server.Problems
 	for name, to := range map[string]struct {
 		text value.Optional[string]
@@ -129,6 +131,9 @@ func ImportRules(rows int) string {
 		"columns, and 1.75 in one with decimal points; `01/02/2024` follows dates such as `31/01/2024`. What can be read "+
 		"in two ways is invalid, and the message names both; `decimal` and `date_order` decide it. An amount may have "+
 		"the currency of the farm, a weight its unit, and booleans the words of spreadsheets in other languages.\n\n"+
+		"Instead of CSV, the body may be a workbook of a spreadsheet program (`.xlsx`), with its media type. The import "+
+		"reads the worksheet whose first rows match the titles best, or the one that `worksheet` names. Numbers and dates "+
+		"of its cells have one reading, and a line is a row of the worksheet.\n\n"+
 		"A file need not have the names of the API: columns of people's own lists are recognized by their names in ten "+
 		"languages and by their values, and `mapping` names the fields of other columns. Rows above the titles are left "+
 		"out, and the file may be in UTF-8, in UTF-16, or in a code page of Windows. `changes` lists what is not read "+
@@ -232,8 +237,8 @@ const ImportArgs = "FILE.csv [--tenant NAME] [--mode create|update|upsert] " + f
 // FileArgs are the operands and the flags of a command that imports CSV files without modes.
 const FileArgs = "FILE... [--tenant NAME] " + fileArgs
 
-const fileArgs = "[--decimal comma|point] [--date-order dmy|mdy] [--map COLUMN=FIELD]... [--default FIELD=VALUE]... " +
-	"[--skip-invalid] [--dry-run]"
+const fileArgs = "[--worksheet NAME] [--decimal comma|point] [--date-order dmy|mdy] [--map COLUMN=FIELD]... " +
+	"[--default FIELD=VALUE]... [--skip-invalid] [--dry-run]"
 
 // ImportFlags adds the flags of a command that imports a CSV file.
 func ImportFlags(flags *flag.FlagSet) (how *Reading, dryRun *bool) {
@@ -249,6 +254,7 @@ func FileFlags(flags *flag.FlagSet) (how *Reading, dryRun *bool) {
 	choice(flags, "decimal", "the decimal mark of the numbers, comma or point, if it is ambiguous",
 		&how.Decimal)
 	choice(flags, "date-order", "the order of the dates, dmy or mdy, if it is ambiguous", &how.Dates)
+	flags.StringVar(&how.Worksheet, "worksheet", "", "the worksheet of a workbook (.xlsx); by default, the titles decide")
 	pairs(flags, "map", "the field of a column; without the field, the column is left out. May be repeated",
 		&how.Mapping)
 	pairs(flags, "default", "the value of a field in rows without one. May be repeated", &how.Defaults)

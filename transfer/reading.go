@@ -48,6 +48,7 @@ type Reading struct {
 	// name columns that are not in the file.
 	Remembered map[string]string
 	Program    *Program          // that has written the file, or nil
+	Worksheet  string            // the name of the worksheet in a workbook, or "" for the one whose titles match best
 	Defaults   map[string]string // values of fields for rows without them
 	// Corrections replace texts of rows, by their lines and the titles of their columns. A row with nil is left out.
 	Corrections map[int]map[string]string

@@ -29,7 +29,7 @@ type sheetRow struct {
 func readSheet(t *testing.T, file string, how transfer.Reading) (values []string) {
 	t.Helper()
 	how.Mode = transfer.Create
-	sheet, err := transfer.ReadSheet([]byte(file), 1000, func([]string) int { return 0 })
+	sheet, err := transfer.ReadSheet([]byte(file), "", 1000, func([]string) int { return 0 })
 	testkit.Check(t, err)
 	table := &transfer.Table{Names: transfer.Texts(sheet.Rows[0].Cells), Header: sheet.Rows[0].Line, Rows: sheet.Rows[1:],
 		Separator: sheet.Separator}

@@ -80,7 +80,10 @@ func (i *untyped) read(ctx context.Context, d *db.DB, file *Table, how Reading, 
 
 // convert reads the sheet in a file, and recognizes its columns. The error is a 422.
 func (i *untyped) convert(ctx context.Context, d *db.DB, file []byte, how Reading, maximum int) (*Conversion, error) {
-	sheet, err := ReadSheet(file, maximum, i.Good)
+	sheet, err := ReadSheet(file, how.Worksheet, maximum, i.Good)
+	if _, ok := errors.AsType[*unknownWorksheet](err); ok {
+		return nil, server.Invalid("worksheet", "%s", err)
+	}
 	if err != nil {
 		return nil, server.Invalid("body", "cannot be imported: %s", err)
 	}
@@ -151,7 +154,7 @@ func (i Import[F, R]) FileEndpoint(d *db.DB) server.Endpoint {
 }
 
 func endpoint[Q query](i *untyped, d *db.DB) server.Endpoint {
-	return server.HandleText("text/csv", i.Example,
+	e := server.HandleText("text/csv", i.Example,
 		func(ctx context.Context, r *server.Request[Q], body []byte) (p prepared, err error) {
 			how, dryRun, err := r.In.reading()
 			if err != nil {
@@ -171,6 +174,8 @@ func endpoint[Q query](i *untyped, d *db.DB) server.Endpoint {
 			p.complete(result)
 			return server.Encode(result)
 		})
+	e.Others = []string{WorkbookMedia}
+	return e
 }
 
 // prepared is a file that can be written, and the parts of the answer about rows that were left out or changed.

@@ -21,8 +21,10 @@ const maxAbove = 100
 
 // Sheet is a table of a file with its titles and its texts, before the columns are recognized.
 type Sheet struct {
-	Separator byte
-	Rows      []Row // all that are not blank
+	Separator  byte     // of a text file, or 0
+	Rows       []Row    // all that are not blank
+	Worksheet  string   // of a workbook: its name
+	Worksheets []string // the names of all that the workbook shows
 }
 
 // Table is a file whose columns are fields.
@@ -40,14 +42,17 @@ func (t *Table) without(lines RowProblems) *Table {
 	return &left
 }
 
-// ReadSheet reads a file: CSV in UTF-8, in UTF-16 or in a code page of Windows, with any of the usual separators. good
-// returns a score: how well a row matches titles of columns. The separator with the best row is used. maximum is the
-// maximum number of rows with values. The error is a sentence for people.
-func ReadSheet(file []byte, maximum int, good func(titles []string) int) (*Sheet, error) {
-	for _, f := range foreign {
-		if bytes.HasPrefix(file, []byte(f.start)) && !strings.Contains(f.problem, "UTF-16") {
-			return nil, errors.New(f.problem)
-		}
+// ReadSheet reads a file: CSV in UTF-8, in UTF-16 or in a code page of Windows, with any of the usual separators, or a
+// workbook (.xlsx). good returns a score: how well a row matches titles of columns. The separator or the worksheet with
+// the best row is used, unless name is the name of a worksheet. maximum is the maximum number of rows with values. The
+// error is a sentence for people.
+func ReadSheet(file []byte, name string, maximum int, good func(titles []string) int) (*Sheet, error) {
+	switch {
+	case bytes.HasPrefix(file, []byte(archiveStart)):
+		return readWorkbook(file, name, maximum, good)
+	case bytes.HasPrefix(file, []byte("\xd0\xcf\x11\xe0")):
+		return nil, errors.New("the file is an old spreadsheet such as .xls, or has a password: open it in a spreadsheet " +
+			"program, save it as .xlsx without a password, and import that file")
 	}
 	text := decode(file)
 	best, top := byte(','), -1

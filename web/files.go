@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	"spoolwright/server"
+	"spoolwright/transfer"
 	"spoolwright/value"
 )
 
@@ -69,6 +70,7 @@ func exportFile(v *visit) error {
 // about it, and its form has the file, the fields of the columns, defaults, and corrections of cells:
 //
 //	packed          the file, compressed
+//	worksheet, read the worksheet to read, and the one whose columns the form has, if the file has several
 //	title.N, map.N  the title of a column, and its field or ""
 //	default.F       the value of the field F in rows that have none
 //	cell.LINE.N     another text for a cell
@@ -111,6 +113,10 @@ type checked struct {
 		Column         *string
 		Texts          []struct{ Text string }
 	}
+	Worksheets []struct {
+		Name string
+		Read bool
+	}
 	InvalidRows []struct {
 		Row    int
 		Cells  []struct{ Column, Text string }
@@ -140,6 +146,16 @@ type wrongRow struct {
 type wrongCell struct {
 	Name, Title, Text string
 	IsWrong           bool
+}
+
+// Worksheets returns the worksheets of the file, if it has several.
+func (p *importPage) Worksheets() (all []option) {
+	if len(p.Check.Worksheets) > 1 {
+		for _, w := range p.Check.Worksheets {
+			all = append(all, option{w.Name, w.Name})
+		}
+	}
+	return all
 }
 
 // Modes, Marks and Dates return the choices of the settings.
@@ -222,7 +238,7 @@ func importFile(v *visit) error {
 	}
 	query := p.query(f)
 	path := "/api/v1/" + p.What.Value + "/import"
-	text := http.Header{"Content-Type": {"text/csv"}}
+	text := http.Header{"Content-Type": {transfer.MediaOf(file)}}
 	if how := f.Values.Get("import"); how != "" && query.Has("mapping") {
 		header := text.Clone()
 		header.Set("Idempotency-Key", f.Key)
@@ -287,12 +303,12 @@ func (p *importPage) query(f *form) url.Values {
 	if !p.IsOrders() {
 		query.Set("mode", cmp.Or(f.Values.Get("mode"), importModes[0].Value))
 	}
-	for _, name := range []string{"decimal", "date_order"} {
+	for _, name := range []string{"worksheet", "decimal", "date_order"} {
 		if chosen := f.Values.Get(name); chosen != "" {
 			query.Set(name, chosen)
 		}
 	}
-	if !f.Values.Has("title.0") {
+	if !f.Values.Has("title.0") || f.Values.Get("worksheet") != f.Values.Get("read") {
 		return query
 	}
 	mapping, defaults, corrections := map[string]*string{}, map[string]string{}, map[string]map[string]string{}
@@ -335,6 +351,12 @@ func (p *importPage) query(f *form) url.Values {
 
 // fill prepares what the page shows of a check.
 func (p *importPage) fill(f *form) {
+	for _, w := range p.Check.Worksheets {
+		if w.Read {
+			f.Values.Set("worksheet", w.Name)
+			f.Values.Set("read", w.Name)
+		}
+	}
 	index, shown := map[string]int{}, map[string]bool{}
 	for i, c := range p.Check.Columns {
 		one := importColumn{Index: i, Title: c.Title, Options: columnOptions(p.What.Value, c.Title)}

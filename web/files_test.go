@@ -42,6 +42,31 @@ func importSheet(t *testing.T, b *browser, file string, inputs ...string) *page 
 	return b.do(t, "POST", "/files", form)
 }
 
+// A spreadsheet is uploaded as it is, and the page chooses another one of its worksheets.
+func TestWorkbookFile(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t, testkit.Options{}).Tenant(t).User(t, "operator")
+	b := signIn(t, c)
+	file := testkit.Workbook(t, testkit.Worksheet{Name: "PLA <new>", Rows: [][]any{
+		{"Brand", "Material", "Color", "Diameter", "Net weight"}, {"eSun", "PLA", "Red", 1.75, 1000},
+		{"eSun", "PLA", "Blue", 1.75, 1000}}},
+		testkit.Worksheet{Name: "Others", Rows: [][]any{{"Type", "Color", "Diameter", "Weight"},
+			{"PETG", "Green", 2.85, 750}}})
+	p := upload(t, b, file).want(t, 200).shows(t, "2 created", "Worksheet", "PLA <new>")
+	form := p.form(t, "/files")
+	testkit.Equal(t, form.Get("worksheet"), "PLA <new>", "the worksheet")
+	form.Set("worksheet", "Others")
+	form.Set("import", "all") // the columns of the other worksheet are shown first
+	p = b.do(t, "POST", "/files", form).want(t, 200).shows(t, "Nothing was imported yet", "1 created")
+	form = p.form(t, "/files")
+	testkit.Equal(t, form.Get("worksheet"), "Others", "the worksheet")
+	form.Set("import", "all")
+	b.do(t, "POST", "/files", form).want(t, 200).shows(t, "Imported Spools: 1 created")
+	c.Get(t, "/api/v1/spools").Want(200).Shows(map[string]string{"total": "1", "items.0.material_type": "PETG",
+		"items.0.net_weight_grams": "750"})
+	upload(t, b, file[:200]).want(t, 422).shows(t, "not a spreadsheet of the kind .xlsx")
+}
+
 // A file is checked before it is imported, and the rows with problems can be corrected or left out.
 func TestFiles(t *testing.T) {
 	t.Parallel()
@@ -78,7 +103,7 @@ func TestFiles(t *testing.T) {
 	b.do(t, "POST", "/files", form).want(t, 422).shows(t, "Choose a file")
 
 	viewer := signIn(t, tenant.User(t, "viewer"))
-	viewer.get(t, "/files").want(t, 200).hides(t, "Import a CSV file")
+	viewer.get(t, "/files").want(t, 200).hides(t, "Import a list")
 	viewer.do(t, "POST", "/files", form).want(t, 403)
 	for _, name := range []string{"spools", "filaments", "vendors", "products", "orders", "production-runs"} {
 		p := viewer.get(t, "/files/"+name+".csv").want(t, 200)

@@ -218,8 +218,8 @@ func TestImportRejectsInvalidFiles(t *testing.T) {
 		header + ",Color\n":          `unknown column "Color"`,
 		"material_type,color\n":      "diameter_mm is missing",
 		"material_type;color\nPLA;x": "line 1: the column diameter_mm is missing",
-		"PK\x03\x04\x14\x00":         "save it as CSV in UTF-8",
-		"\xd0\xcf\x11\xe0\xa1\xb1":   "save it as CSV in UTF-8",
+		"PK\x03\x04\x14\x00":         "save it as .xlsx or as CSV",
+		"\xd0\xcf\x11\xe0\xa1\xb1":   "save it as .xlsx without a password",
 		"\xff\xfem\x00a\x00":         `unknown column "ma"`,
 	} {
 		a := postCSV(t, c, file)

@@ -322,7 +322,7 @@ func TestHostileSheets(t *testing.T) {
 	for file, want := range map[string]string{
 		"":                                     "the file is empty",
 		"\n\n":                                 "the file is empty",
-		"PK\x03\x04xxxx":                       "save it as CSV",
+		"PK\x03\x04xxxx":                       "save it as .xlsx or as CSV",
 		strings.Repeat("x,", 300) + "\n1,2\n":  "at most 200 columns",
 		"Color;Material\n" + "\"a;PLA\n":       "",
 		strings.Repeat("\"", 5000):             "",
@@ -413,7 +413,7 @@ func TestLongCells(t *testing.T) {
 func TestSheetEnds(t *testing.T) {
 	t.Parallel()
 	file := "Brand;Color;Type;Weight;Diameter\n" + strings.Repeat("A;Red;PLA;1000;1,75\n", 500)
-	sheet, err := transfer.ReadSheet([]byte(file), 1000, imports.SpoolSheets.Good)
+	sheet, err := transfer.ReadSheet([]byte(file), "", 1000, imports.SpoolSheets.Good)
 	testkit.Check(t, err)
 	asked := 0
 	read := func(end int) error {
@@ -446,7 +446,7 @@ func FuzzSheets(f *testing.F) {
 	f.Add([]byte("Filament;Gewicht;Rest;Datum\nPrusament PLA Galaxy Black 1kg;1,0;voll;45306\n"))
 	f.Fuzz(func(t *testing.T, file []byte) {
 		for _, suggest := range []bool{false, true} {
-			sheet, err := transfer.ReadSheet(file, math.MaxInt, imports.SpoolSheets.Good)
+			sheet, err := transfer.ReadSheet(file, "", math.MaxInt, imports.SpoolSheets.Good)
 			if err != nil {
 				continue
 			}

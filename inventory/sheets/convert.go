@@ -82,7 +82,9 @@ func (s *Reader) Convert(sheet *transfer.Sheet, how transfer.Reading) (*transfer
 			return nil, err
 		}
 		rows = corrected(rows, titles, how.Corrections)
-		result.Sheet = &transfer.Sheet{Separator: sheet.Separator, Rows: rows}
+		changed := *sheet
+		changed.Rows = rows
+		result.Sheet = &changed
 	}
 	for i, title := range titles {
 		one := column{title: title, number: true}

@@ -31,7 +31,7 @@ func FuzzFile(f *testing.F) {
 		if len(file) > 1<<20 {
 			return
 		}
-		sheet, err := transfer.ReadSheet(file, math.MaxInt, goodTitles)
+		sheet, err := transfer.ReadSheet(file, "", math.MaxInt, goodTitles)
 		if err != nil {
 			return
 		}

@@ -123,7 +123,7 @@ func failures(route server.Route) []failure {
 			applies = e.ReadsBody()
 			if e.Media != "" {
 				f = failure{status: 415, what: "The body is not sent as " + e.Media}
-				f.errors, applies = []*server.Error{server.ErrNotMedia(e.Media)}, true
+				f.errors, applies = []*server.Error{server.ErrNotMedia(e.Media, e.Others...)}, true
 			}
 		default:
 			applies = true

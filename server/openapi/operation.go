@@ -72,8 +72,11 @@ func (d *document) operation(route server.Route, guarded, tagged bool) object {
 		op.add("requestBody", object{{"required", true}, {"content", object{
 			{e.Media, object{{"schema", object{{"type", "string"}, {"format", "binary"}}}, {"example", e.Example}}}}}})
 	} else if e.Media != "" {
-		op.add("requestBody", object{{"required", true}, {"content", object{
-			{e.Media, object{{"schema", object{{"type", "string"}}}, {"example", e.Example}}}}}})
+		content := object{{e.Media, object{{"schema", object{{"type", "string"}}}, {"example", e.Example}}}}
+		for _, media := range e.Others {
+			content.add(media, object{{"schema", object{{"type", "string"}, {"format", "binary"}}}})
+		}
+		op.add("requestBody", object{{"required", true}, {"content", content}})
 	}
 	op.add("responses", d.responses(route, guarded, tagged))
 	return op

@@ -15,6 +15,7 @@ import (
 
 	"spoolwright/server"
 	"spoolwright/tests/testkit"
+	"spoolwright/transfer"
 	"spoolwright/value"
 )
 
@@ -68,6 +69,9 @@ func newTestAPI(t *testing.T, o testkit.Options) *testAPI {
 		if described.RequestBody != nil && described.RequestBody.Content["application/json"].Example == nil &&
 			described.RequestBody.Content["application/json"].Examples == nil {
 			for media, content := range described.RequestBody.Content {
+				if media == transfer.WorkbookMedia { // beside CSV
+					continue
+				}
 				op.media, op.file = media, content.Example.(string)
 				if op.file == "" { // a picture, which no text can show
 					op.file = onePixel()

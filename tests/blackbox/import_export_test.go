@@ -114,9 +114,14 @@ func testImportExport(t *testing.T, p program) {
 	if code != 1 || !strings.HasSuffix(stderr, want) || strings.Count(stderr, "\n") != 52 {
 		t.Errorf("status %d: %s, want 50 rows and\n%s", code, stderr, want)
 	}
+	write(testkit.Workbook(t, testkit.Worksheet{Name: "A", Rows: [][]any{{"Note"}}}, testkit.Worksheet{Name: "B",
+		Rows: [][]any{{"material_type", "color", "diameter_mm", "net_weight_grams"}, {"PLA", "Black", 1.75, 1000}}}))
+	for _, more := range [][]string{{}, {"--worksheet", "b"}} {
+		p.succeeds(t, "", env, append([]string{"import", "spools", file, "--tenant", "north", "--dry-run"}, more...)...)
+	}
 	write("PK\x03\x04")
 	if _, stderr, code = p.run(t, "", env, "import", "spools", file, "--tenant", "north"); code != 1 ||
-		!strings.Contains(stderr, ".xlsx") || !strings.Contains(stderr, "save it as CSV in UTF-8") {
+		!strings.Contains(stderr, "not a spreadsheet of the kind .xlsx") {
 		t.Errorf("status %d: %s", code, stderr)
 	}
 	// Error messages print control characters of the imported file in escaped form.

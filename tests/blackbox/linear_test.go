@@ -201,7 +201,7 @@ func TestReadersAreLinear(t *testing.T) {
 		})
 	}
 	check("a file of spools", file, csvMarks("Brand;Color;Type;Weight;Diameter;Qty;Notes\n"), func(text []byte) {
-		if sheet, err := transfer.ReadSheet(text, math.MaxInt, imports.SpoolSheets.Good); err == nil {
+		if sheet, err := transfer.ReadSheet(text, "", math.MaxInt, imports.SpoolSheets.Good); err == nil {
 			imports.SpoolSheets.Convert(sheet, transfer.Reading{Mode: transfer.Create, Suggest: true})
 		}
 	})

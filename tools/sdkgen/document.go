@@ -316,6 +316,9 @@ func (a *api) method(d *document, g *group, verb, path string, item pathItem, op
 			m.body = a.schemas.of[m.bodyName]
 		} else {
 			for media := range b.Content {
+				if _, ok := b.Content["text/csv"]; ok { // imports also take workbooks, whatever the media type says
+					media = "text/csv"
+				}
 				if m.text = media[strings.Index(media, "/")+1:]; m.text == "octet-stream" {
 					m.text = "file"
 				}

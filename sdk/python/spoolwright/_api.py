@@ -1766,6 +1766,24 @@ def _ErrorGroup(d: Any, etag: str | None = None) -> ErrorGroup:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Worksheet:
+    """The type `Worksheet` of the API."""
+
+    name: str
+    """The name of the worksheet."""
+    read: bool
+    """Whether the import reads this worksheet."""
+
+
+def _Worksheet(d: Any, etag: str | None = None) -> Worksheet:
+    get = d.get
+    return Worksheet(
+        name=get("name"),
+        read=get("read"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ImportCheck:
     """The type `ImportCheck` of the API."""
 
@@ -1795,6 +1813,8 @@ class ImportCheck:
     """The first rows."""
     errors: tuple[ErrorGroup, ...]
     """The problems, grouped by field and kind, with the most frequent first; at most 50."""
+    worksheets: tuple[Worksheet, ...]
+    """The worksheets of a workbook; empty for another file."""
 
 
 def _ImportCheck(d: Any, etag: str | None = None) -> ImportCheck:
@@ -1813,6 +1833,7 @@ def _ImportCheck(d: Any, etag: str | None = None) -> ImportCheck:
         defaults=_core.each(_DefaultValue, get("defaults")),
         rows=_core.each(_SheetRow, get("rows")),
         errors=_core.each(_ErrorGroup, get("errors")),
+        worksheets=_core.each(_Worksheet, get("worksheets")),
     )
 
 
@@ -9666,6 +9687,7 @@ class VendorsResource:
         date_order: DateOrder | None = None,
         dry_run: bool | None = None,
         mapping: str | None = None,
+        worksheet: str | None = None,
         defaults: str | None = None,
         corrections: str | None = None,
         skip_invalid: bool | None = None,
@@ -9695,6 +9717,10 @@ class VendorsResource:
         may have the currency of the farm, a weight its unit, and booleans the words of spreadsheets in other
         languages.
 
+        Instead of CSV, the body may be a workbook of a spreadsheet program (`.xlsx`), with its media type. The
+        import reads the worksheet whose first rows match the titles best, or the one that `worksheet` names.
+        Numbers and dates of its cells have one reading, and a line is a row of the worksheet.
+
         A file need not have the names of the API: columns of people's own lists are recognized by their names in
         ten languages and by their values, and `mapping` names the fields of other columns. Rows above the titles
         are left out, and the file may be in UTF-8, in UTF-16, or in a code page of Windows. `changes` lists what
@@ -9720,6 +9746,8 @@ class VendorsResource:
         :param mapping: A JSON object that maps columns of the file to fields: `{"Gewicht": "net_weight_grams",
         "Bild": null}`; null leaves the column out. A column that it does not name means what its name and its
         values say.
+        :param worksheet: The name of the worksheet to read, if the file is a workbook. By default, the titles
+        decide.
         :param defaults: A JSON object with the values of fields in rows that have none: `{"diameter_mm": "1.75"}`.
         :param corrections: A JSON object with other texts for cells of the file, by line and column: `{"7":
         {"Type": "PLA"}, "9": null}`; null leaves the row out.
@@ -9737,6 +9765,7 @@ class VendorsResource:
                 "date_order": date_order,
                 "dry_run": dry_run,
                 "mapping": mapping,
+                "worksheet": worksheet,
                 "defaults": defaults,
                 "corrections": corrections,
                 "skip_invalid": skip_invalid,
@@ -9754,6 +9783,7 @@ class VendorsResource:
         date_order: DateOrder | None = None,
         dry_run: bool | None = None,
         mapping: str | None = None,
+        worksheet: str | None = None,
         defaults: str | None = None,
         corrections: str | None = None,
         skip_invalid: bool | None = None,
@@ -9780,6 +9810,8 @@ class VendorsResource:
         :param mapping: A JSON object that maps columns of the file to fields: `{"Gewicht": "net_weight_grams",
         "Bild": null}`; null leaves the column out. A column that it does not name means what its name and its
         values say.
+        :param worksheet: The name of the worksheet to read, if the file is a workbook. By default, the titles
+        decide.
         :param defaults: A JSON object with the values of fields in rows that have none: `{"diameter_mm": "1.75"}`.
         :param corrections: A JSON object with other texts for cells of the file, by line and column: `{"7":
         {"Type": "PLA"}, "9": null}`; null leaves the row out.
@@ -9797,6 +9829,7 @@ class VendorsResource:
                 "date_order": date_order,
                 "dry_run": dry_run,
                 "mapping": mapping,
+                "worksheet": worksheet,
                 "defaults": defaults,
                 "corrections": corrections,
                 "skip_invalid": skip_invalid,
@@ -10360,6 +10393,7 @@ class FilamentsResource:
         date_order: DateOrder | None = None,
         dry_run: bool | None = None,
         mapping: str | None = None,
+        worksheet: str | None = None,
         defaults: str | None = None,
         corrections: str | None = None,
         skip_invalid: bool | None = None,
@@ -10391,6 +10425,10 @@ class FilamentsResource:
         may have the currency of the farm, a weight its unit, and booleans the words of spreadsheets in other
         languages.
 
+        Instead of CSV, the body may be a workbook of a spreadsheet program (`.xlsx`), with its media type. The
+        import reads the worksheet whose first rows match the titles best, or the one that `worksheet` names.
+        Numbers and dates of its cells have one reading, and a line is a row of the worksheet.
+
         A file need not have the names of the API: columns of people's own lists are recognized by their names in
         ten languages and by their values, and `mapping` names the fields of other columns. Rows above the titles
         are left out, and the file may be in UTF-8, in UTF-16, or in a code page of Windows. `changes` lists what
@@ -10416,6 +10454,8 @@ class FilamentsResource:
         :param mapping: A JSON object that maps columns of the file to fields: `{"Gewicht": "net_weight_grams",
         "Bild": null}`; null leaves the column out. A column that it does not name means what its name and its
         values say.
+        :param worksheet: The name of the worksheet to read, if the file is a workbook. By default, the titles
+        decide.
         :param defaults: A JSON object with the values of fields in rows that have none: `{"diameter_mm": "1.75"}`.
         :param corrections: A JSON object with other texts for cells of the file, by line and column: `{"7":
         {"Type": "PLA"}, "9": null}`; null leaves the row out.
@@ -10433,6 +10473,7 @@ class FilamentsResource:
                 "date_order": date_order,
                 "dry_run": dry_run,
                 "mapping": mapping,
+                "worksheet": worksheet,
                 "defaults": defaults,
                 "corrections": corrections,
                 "skip_invalid": skip_invalid,
@@ -10450,6 +10491,7 @@ class FilamentsResource:
         date_order: DateOrder | None = None,
         dry_run: bool | None = None,
         mapping: str | None = None,
+        worksheet: str | None = None,
         defaults: str | None = None,
         corrections: str | None = None,
         skip_invalid: bool | None = None,
@@ -10476,6 +10518,8 @@ class FilamentsResource:
         :param mapping: A JSON object that maps columns of the file to fields: `{"Gewicht": "net_weight_grams",
         "Bild": null}`; null leaves the column out. A column that it does not name means what its name and its
         values say.
+        :param worksheet: The name of the worksheet to read, if the file is a workbook. By default, the titles
+        decide.
         :param defaults: A JSON object with the values of fields in rows that have none: `{"diameter_mm": "1.75"}`.
         :param corrections: A JSON object with other texts for cells of the file, by line and column: `{"7":
         {"Type": "PLA"}, "9": null}`; null leaves the row out.
@@ -10493,6 +10537,7 @@ class FilamentsResource:
                 "date_order": date_order,
                 "dry_run": dry_run,
                 "mapping": mapping,
+                "worksheet": worksheet,
                 "defaults": defaults,
                 "corrections": corrections,
                 "skip_invalid": skip_invalid,
@@ -11676,6 +11721,7 @@ class SpoolsResource:
         date_order: DateOrder | None = None,
         dry_run: bool | None = None,
         mapping: str | None = None,
+        worksheet: str | None = None,
         defaults: str | None = None,
         corrections: str | None = None,
         skip_invalid: bool | None = None,
@@ -11715,6 +11761,10 @@ class SpoolsResource:
         may have the currency of the farm, a weight its unit, and booleans the words of spreadsheets in other
         languages.
 
+        Instead of CSV, the body may be a workbook of a spreadsheet program (`.xlsx`), with its media type. The
+        import reads the worksheet whose first rows match the titles best, or the one that `worksheet` names.
+        Numbers and dates of its cells have one reading, and a line is a row of the worksheet.
+
         A file need not have the names of the API: columns of people's own lists are recognized by their names in
         ten languages and by their values, and `mapping` names the fields of other columns. Rows above the titles
         are left out, and the file may be in UTF-8, in UTF-16, or in a code page of Windows. `changes` lists what
@@ -11740,6 +11790,8 @@ class SpoolsResource:
         :param mapping: A JSON object that maps columns of the file to fields: `{"Gewicht": "net_weight_grams",
         "Bild": null}`; null leaves the column out. A column that it does not name means what its name and its
         values say.
+        :param worksheet: The name of the worksheet to read, if the file is a workbook. By default, the titles
+        decide.
         :param defaults: A JSON object with the values of fields in rows that have none: `{"diameter_mm": "1.75"}`.
         :param corrections: A JSON object with other texts for cells of the file, by line and column: `{"7":
         {"Type": "PLA"}, "9": null}`; null leaves the row out.
@@ -11757,6 +11809,7 @@ class SpoolsResource:
                 "date_order": date_order,
                 "dry_run": dry_run,
                 "mapping": mapping,
+                "worksheet": worksheet,
                 "defaults": defaults,
                 "corrections": corrections,
                 "skip_invalid": skip_invalid,
@@ -11774,6 +11827,7 @@ class SpoolsResource:
         date_order: DateOrder | None = None,
         dry_run: bool | None = None,
         mapping: str | None = None,
+        worksheet: str | None = None,
         defaults: str | None = None,
         corrections: str | None = None,
         skip_invalid: bool | None = None,
@@ -11808,6 +11862,8 @@ class SpoolsResource:
         :param mapping: A JSON object that maps columns of the file to fields: `{"Gewicht": "net_weight_grams",
         "Bild": null}`; null leaves the column out. A column that it does not name means what its name and its
         values say.
+        :param worksheet: The name of the worksheet to read, if the file is a workbook. By default, the titles
+        decide.
         :param defaults: A JSON object with the values of fields in rows that have none: `{"diameter_mm": "1.75"}`.
         :param corrections: A JSON object with other texts for cells of the file, by line and column: `{"7":
         {"Type": "PLA"}, "9": null}`; null leaves the row out.
@@ -11825,6 +11881,7 @@ class SpoolsResource:
                 "date_order": date_order,
                 "dry_run": dry_run,
                 "mapping": mapping,
+                "worksheet": worksheet,
                 "defaults": defaults,
                 "corrections": corrections,
                 "skip_invalid": skip_invalid,
@@ -13107,6 +13164,7 @@ class ProductsResource:
         date_order: DateOrder | None = None,
         dry_run: bool | None = None,
         mapping: str | None = None,
+        worksheet: str | None = None,
         defaults: str | None = None,
         corrections: str | None = None,
         skip_invalid: bool | None = None,
@@ -13140,6 +13198,10 @@ class ProductsResource:
         may have the currency of the farm, a weight its unit, and booleans the words of spreadsheets in other
         languages.
 
+        Instead of CSV, the body may be a workbook of a spreadsheet program (`.xlsx`), with its media type. The
+        import reads the worksheet whose first rows match the titles best, or the one that `worksheet` names.
+        Numbers and dates of its cells have one reading, and a line is a row of the worksheet.
+
         A file need not have the names of the API: columns of people's own lists are recognized by their names in
         ten languages and by their values, and `mapping` names the fields of other columns. Rows above the titles
         are left out, and the file may be in UTF-8, in UTF-16, or in a code page of Windows. `changes` lists what
@@ -13165,6 +13227,8 @@ class ProductsResource:
         :param mapping: A JSON object that maps columns of the file to fields: `{"Gewicht": "net_weight_grams",
         "Bild": null}`; null leaves the column out. A column that it does not name means what its name and its
         values say.
+        :param worksheet: The name of the worksheet to read, if the file is a workbook. By default, the titles
+        decide.
         :param defaults: A JSON object with the values of fields in rows that have none: `{"diameter_mm": "1.75"}`.
         :param corrections: A JSON object with other texts for cells of the file, by line and column: `{"7":
         {"Type": "PLA"}, "9": null}`; null leaves the row out.
@@ -13182,6 +13246,7 @@ class ProductsResource:
                 "date_order": date_order,
                 "dry_run": dry_run,
                 "mapping": mapping,
+                "worksheet": worksheet,
                 "defaults": defaults,
                 "corrections": corrections,
                 "skip_invalid": skip_invalid,
@@ -13199,6 +13264,7 @@ class ProductsResource:
         date_order: DateOrder | None = None,
         dry_run: bool | None = None,
         mapping: str | None = None,
+        worksheet: str | None = None,
         defaults: str | None = None,
         corrections: str | None = None,
         skip_invalid: bool | None = None,
@@ -13225,6 +13291,8 @@ class ProductsResource:
         :param mapping: A JSON object that maps columns of the file to fields: `{"Gewicht": "net_weight_grams",
         "Bild": null}`; null leaves the column out. A column that it does not name means what its name and its
         values say.
+        :param worksheet: The name of the worksheet to read, if the file is a workbook. By default, the titles
+        decide.
         :param defaults: A JSON object with the values of fields in rows that have none: `{"diameter_mm": "1.75"}`.
         :param corrections: A JSON object with other texts for cells of the file, by line and column: `{"7":
         {"Type": "PLA"}, "9": null}`; null leaves the row out.
@@ -13242,6 +13310,7 @@ class ProductsResource:
                 "date_order": date_order,
                 "dry_run": dry_run,
                 "mapping": mapping,
+                "worksheet": worksheet,
                 "defaults": defaults,
                 "corrections": corrections,
                 "skip_invalid": skip_invalid,
@@ -16552,6 +16621,7 @@ class OrdersResource:
         date_order: DateOrder | None = None,
         dry_run: bool | None = None,
         mapping: str | None = None,
+        worksheet: str | None = None,
         defaults: str | None = None,
         corrections: str | None = None,
         skip_invalid: bool | None = None,
@@ -16590,6 +16660,10 @@ class OrdersResource:
         may have the currency of the farm, a weight its unit, and booleans the words of spreadsheets in other
         languages.
 
+        Instead of CSV, the body may be a workbook of a spreadsheet program (`.xlsx`), with its media type. The
+        import reads the worksheet whose first rows match the titles best, or the one that `worksheet` names.
+        Numbers and dates of its cells have one reading, and a line is a row of the worksheet.
+
         A file need not have the names of the API: columns of people's own lists are recognized by their names in
         ten languages and by their values, and `mapping` names the fields of other columns. Rows above the titles
         are left out, and the file may be in UTF-8, in UTF-16, or in a code page of Windows. `changes` lists what
@@ -16613,6 +16687,8 @@ class OrdersResource:
         :param mapping: A JSON object that maps columns of the file to fields: `{"Gewicht": "net_weight_grams",
         "Bild": null}`; null leaves the column out. A column that it does not name means what its name and its
         values say.
+        :param worksheet: The name of the worksheet to read, if the file is a workbook. By default, the titles
+        decide.
         :param defaults: A JSON object with the values of fields in rows that have none: `{"diameter_mm": "1.75"}`.
         :param corrections: A JSON object with other texts for cells of the file, by line and column: `{"7":
         {"Type": "PLA"}, "9": null}`; null leaves the row out.
@@ -16629,6 +16705,7 @@ class OrdersResource:
                 "date_order": date_order,
                 "dry_run": dry_run,
                 "mapping": mapping,
+                "worksheet": worksheet,
                 "defaults": defaults,
                 "corrections": corrections,
                 "skip_invalid": skip_invalid,
@@ -16645,6 +16722,7 @@ class OrdersResource:
         date_order: DateOrder | None = None,
         dry_run: bool | None = None,
         mapping: str | None = None,
+        worksheet: str | None = None,
         defaults: str | None = None,
         corrections: str | None = None,
         skip_invalid: bool | None = None,
@@ -16669,6 +16747,8 @@ class OrdersResource:
         :param mapping: A JSON object that maps columns of the file to fields: `{"Gewicht": "net_weight_grams",
         "Bild": null}`; null leaves the column out. A column that it does not name means what its name and its
         values say.
+        :param worksheet: The name of the worksheet to read, if the file is a workbook. By default, the titles
+        decide.
         :param defaults: A JSON object with the values of fields in rows that have none: `{"diameter_mm": "1.75"}`.
         :param corrections: A JSON object with other texts for cells of the file, by line and column: `{"7":
         {"Type": "PLA"}, "9": null}`; null leaves the row out.
@@ -16685,6 +16765,7 @@ class OrdersResource:
                 "date_order": date_order,
                 "dry_run": dry_run,
                 "mapping": mapping,
+                "worksheet": worksheet,
                 "defaults": defaults,
                 "corrections": corrections,
                 "skip_invalid": skip_invalid,
@@ -18473,4 +18554,5 @@ __all__ = [
     "WebhookTestEvent",
     "WebhookUnsignedError",
     "WebhooksResource",
+    "Worksheet",
 ]

@@ -1042,6 +1042,14 @@ export interface ErrorGroup {
   readonly texts: readonly SheetText[];
 }
 
+/** The type `Worksheet` of the API. */
+export interface Worksheet {
+  /** The name of the worksheet. */
+  readonly name: string;
+  /** Whether the import reads this worksheet. */
+  readonly read: boolean;
+}
+
 /** The type `ImportCheck` of the API. */
 export interface ImportCheck {
   /** Number of resources that were created. */
@@ -1070,6 +1078,8 @@ export interface ImportCheck {
   readonly rows: readonly SheetRow[];
   /** The problems, grouped by field and kind, with the most frequent first; at most 50. */
   readonly errors: readonly ErrorGroup[];
+  /** The worksheets of a workbook; empty for another file. */
+  readonly worksheets: readonly Worksheet[];
 }
 
 /** The type `FilamentOfSpools` of the API. */
@@ -6209,6 +6219,8 @@ export interface ImportVendorsQuery {
    * leaves the column out. A column that it does not name means what its name and its values say.
    */
   mapping?: string | undefined;
+  /** The name of the worksheet to read, if the file is a workbook. By default, the titles decide. */
+  worksheet?: string | undefined;
   /** A JSON object with the values of fields in rows that have none: `{"diameter_mm": "1.75"}`. */
   defaults?: string | undefined;
   /**
@@ -6238,6 +6250,8 @@ export interface CheckVendorImportQuery {
    * leaves the column out. A column that it does not name means what its name and its values say.
    */
   mapping?: string | undefined;
+  /** The name of the worksheet to read, if the file is a workbook. By default, the titles decide. */
+  worksheet?: string | undefined;
   /** A JSON object with the values of fields in rows that have none: `{"diameter_mm": "1.75"}`. */
   defaults?: string | undefined;
   /**
@@ -6350,6 +6364,8 @@ export interface ImportFilamentsQuery {
    * leaves the column out. A column that it does not name means what its name and its values say.
    */
   mapping?: string | undefined;
+  /** The name of the worksheet to read, if the file is a workbook. By default, the titles decide. */
+  worksheet?: string | undefined;
   /** A JSON object with the values of fields in rows that have none: `{"diameter_mm": "1.75"}`. */
   defaults?: string | undefined;
   /**
@@ -6379,6 +6395,8 @@ export interface CheckFilamentImportQuery {
    * leaves the column out. A column that it does not name means what its name and its values say.
    */
   mapping?: string | undefined;
+  /** The name of the worksheet to read, if the file is a workbook. By default, the titles decide. */
+  worksheet?: string | undefined;
   /** A JSON object with the values of fields in rows that have none: `{"diameter_mm": "1.75"}`. */
   defaults?: string | undefined;
   /**
@@ -6577,6 +6595,8 @@ export interface ImportSpoolsQuery {
    * leaves the column out. A column that it does not name means what its name and its values say.
    */
   mapping?: string | undefined;
+  /** The name of the worksheet to read, if the file is a workbook. By default, the titles decide. */
+  worksheet?: string | undefined;
   /** A JSON object with the values of fields in rows that have none: `{"diameter_mm": "1.75"}`. */
   defaults?: string | undefined;
   /**
@@ -6606,6 +6626,8 @@ export interface CheckSpoolImportQuery {
    * leaves the column out. A column that it does not name means what its name and its values say.
    */
   mapping?: string | undefined;
+  /** The name of the worksheet to read, if the file is a workbook. By default, the titles decide. */
+  worksheet?: string | undefined;
   /** A JSON object with the values of fields in rows that have none: `{"diameter_mm": "1.75"}`. */
   defaults?: string | undefined;
   /**
@@ -6891,6 +6913,8 @@ export interface ImportProductsQuery {
    * leaves the column out. A column that it does not name means what its name and its values say.
    */
   mapping?: string | undefined;
+  /** The name of the worksheet to read, if the file is a workbook. By default, the titles decide. */
+  worksheet?: string | undefined;
   /** A JSON object with the values of fields in rows that have none: `{"diameter_mm": "1.75"}`. */
   defaults?: string | undefined;
   /**
@@ -6920,6 +6944,8 @@ export interface CheckProductImportQuery {
    * leaves the column out. A column that it does not name means what its name and its values say.
    */
   mapping?: string | undefined;
+  /** The name of the worksheet to read, if the file is a workbook. By default, the titles decide. */
+  worksheet?: string | undefined;
   /** A JSON object with the values of fields in rows that have none: `{"diameter_mm": "1.75"}`. */
   defaults?: string | undefined;
   /**
@@ -7290,6 +7316,8 @@ export interface ImportOrdersQuery {
    * leaves the column out. A column that it does not name means what its name and its values say.
    */
   mapping?: string | undefined;
+  /** The name of the worksheet to read, if the file is a workbook. By default, the titles decide. */
+  worksheet?: string | undefined;
   /** A JSON object with the values of fields in rows that have none: `{"diameter_mm": "1.75"}`. */
   defaults?: string | undefined;
   /**
@@ -7314,6 +7342,8 @@ export interface CheckOrderImportQuery {
    * leaves the column out. A column that it does not name means what its name and its values say.
    */
   mapping?: string | undefined;
+  /** The name of the worksheet to read, if the file is a workbook. By default, the titles decide. */
+  worksheet?: string | undefined;
   /** A JSON object with the values of fields in rows that have none: `{"diameter_mm": "1.75"}`. */
   defaults?: string | undefined;
   /**
@@ -8541,6 +8571,10 @@ export class VendorsResource<M extends DecimalMode = "number"> {
    * and the message names both; `decimal` and `date_order` decide it. An amount may have the currency of the farm, a
    * weight its unit, and booleans the words of spreadsheets in other languages.
    *
+   * Instead of CSV, the body may be a workbook of a spreadsheet program (`.xlsx`), with its media type. The import
+   * reads the worksheet whose first rows match the titles best, or the one that `worksheet` names. Numbers and dates
+   * of its cells have one reading, and a line is a row of the worksheet.
+   *
    * A file need not have the names of the API: columns of people's own lists are recognized by their names in ten
    * languages and by their values, and `mapping` names the fields of other columns. Rows above the titles are left
    * out, and the file may be in UTF-8, in UTF-16, or in a code page of Windows. `changes` lists what is not read as
@@ -8777,6 +8811,10 @@ export class FilamentsResource<M extends DecimalMode = "number"> {
    * with decimal points; `01/02/2024` follows dates such as `31/01/2024`. What can be read in two ways is invalid,
    * and the message names both; `decimal` and `date_order` decide it. An amount may have the currency of the farm, a
    * weight its unit, and booleans the words of spreadsheets in other languages.
+   *
+   * Instead of CSV, the body may be a workbook of a spreadsheet program (`.xlsx`), with its media type. The import
+   * reads the worksheet whose first rows match the titles best, or the one that `worksheet` names. Numbers and dates
+   * of its cells have one reading, and a line is a row of the worksheet.
    *
    * A file need not have the names of the API: columns of people's own lists are recognized by their names in ten
    * languages and by their values, and `mapping` names the fields of other columns. Rows above the titles are left
@@ -9286,6 +9324,10 @@ export class SpoolsResource<M extends DecimalMode = "number"> {
    * with decimal points; `01/02/2024` follows dates such as `31/01/2024`. What can be read in two ways is invalid,
    * and the message names both; `decimal` and `date_order` decide it. An amount may have the currency of the farm, a
    * weight its unit, and booleans the words of spreadsheets in other languages.
+   *
+   * Instead of CSV, the body may be a workbook of a spreadsheet program (`.xlsx`), with its media type. The import
+   * reads the worksheet whose first rows match the titles best, or the one that `worksheet` names. Numbers and dates
+   * of its cells have one reading, and a line is a row of the worksheet.
    *
    * A file need not have the names of the API: columns of people's own lists are recognized by their names in ten
    * languages and by their values, and `mapping` names the fields of other columns. Rows above the titles are left
@@ -9909,6 +9951,10 @@ export class ProductsResource<M extends DecimalMode = "number"> {
    * with decimal points; `01/02/2024` follows dates such as `31/01/2024`. What can be read in two ways is invalid,
    * and the message names both; `decimal` and `date_order` decide it. An amount may have the currency of the farm, a
    * weight its unit, and booleans the words of spreadsheets in other languages.
+   *
+   * Instead of CSV, the body may be a workbook of a spreadsheet program (`.xlsx`), with its media type. The import
+   * reads the worksheet whose first rows match the titles best, or the one that `worksheet` names. Numbers and dates
+   * of its cells have one reading, and a line is a row of the worksheet.
    *
    * A file need not have the names of the API: columns of people's own lists are recognized by their names in ten
    * languages and by their values, and `mapping` names the fields of other columns. Rows above the titles are left
@@ -11566,6 +11612,10 @@ export class OrdersResource<M extends DecimalMode = "number"> {
    * with decimal points; `01/02/2024` follows dates such as `31/01/2024`. What can be read in two ways is invalid,
    * and the message names both; `decimal` and `date_order` decide it. An amount may have the currency of the farm, a
    * weight its unit, and booleans the words of spreadsheets in other languages.
+   *
+   * Instead of CSV, the body may be a workbook of a spreadsheet program (`.xlsx`), with its media type. The import
+   * reads the worksheet whose first rows match the titles best, or the one that `worksheet` names. Numbers and dates
+   * of its cells have one reading, and a line is a row of the worksheet.
    *
    * A file need not have the names of the API: columns of people's own lists are recognized by their names in ten
    * languages and by their values, and `mapping` names the fields of other columns. Rows above the titles are left
