@@ -312,6 +312,14 @@ func (g *gcode) filaments() (used []Filament) {
 	}
 	count := min(max(len(weights), len(lengths), len(volumes)), maxSlots)
 	kinds, shades := texts(g.values[types], count), texts(g.values[colors], count)
+	if p := g.values[program]; strings.HasPrefix(p, "PrusaSlicer ") || strings.HasPrefix(p, "SuperSlicer ") {
+		for i, color := range texts(g.values[shown], count) {
+			if strings.HasPrefix(color, "#") && i < count { // others, such as Bambu Studio, write a constant
+				shades = append(shades, make([]string, max(0, i+1-len(shades)))...)
+				shades[i] = color
+			}
+		}
+	}
 	presets, makers := texts(g.values[profiles], count), texts(g.values[vendors], count)
 	density, wide := numbers(g.values[densities]), numbers(g.values[diameters])
 	places := numbers(g.values[slots])

@@ -20,6 +20,7 @@ const (
 	cubicCM     // a list
 	types       // a list
 	colors      // a list
+	shown       // a list: the colors of PrusaSlicer and its printers, which replace colors where they are set
 	profiles    // a list
 	vendors     // a list
 	densities   // a list
@@ -50,6 +51,7 @@ var names = map[string]attribute{
 	"total filament volume [cm^3]":          cubicMM, // the unit in the comment is wrong: Bambu Studio writes mm³
 	"filament_type":                         types,
 	"filament_colour":                       colors,
+	"extruder_colour":                       shown,
 	"filament_settings_id":                  profiles,
 	"filament_vendor":                       vendors,
 	"filament_density":                      densities,
