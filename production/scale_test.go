@@ -18,6 +18,15 @@ type scale struct {
 
 func newScale(t *testing.T) scale { return scale{newFarm(t).Operator(t), t} }
 
+// printing returns the path of a run that prints with the spool, on a printer that reports its use.
+func (s scale) printing(spool string) (path string) {
+	s.t.Helper()
+	printer := s.Post(s.t, printersURL, j{"name": "MK4"}).Want(201).ID()
+	s.Do(s.t, "PUT", printersURL+"/"+printer+"/slots/1", j{"spool_id": spool}).Want(200)
+	return runs + "/" + s.Post(s.t, runs, j{"printer_id": printer, "started_at": ago(120), "status": "in_progress",
+		"materials": []j{{"spool_id": spool}}}).Want(201).ID()
+}
+
 // ago returns the time that many minutes ago.
 func ago(minutes int) string {
 	return time.Now().UTC().Add(-time.Duration(minutes) * time.Minute).Truncate(time.Second).Format(time.RFC3339)
@@ -328,10 +337,7 @@ func TestLateReportBeforeWeighing(t *testing.T) {
 	t.Parallel()
 	s := newScale(t)
 	spool := s.spool(nil)
-	printer := s.Post(t, printersURL, j{"name": "MK4"}).Want(201).ID()
-	s.Do(t, "PUT", printersURL+"/"+printer+"/slots/1", j{"spool_id": spool}).Want(200)
-	path := runs + "/" + s.Post(t, runs, j{"printer_id": printer, "started_at": ago(120), "status": "in_progress",
-		"materials": []j{{"spool_id": spool}}}).Want(201).ID()
+	path := s.printing(spool)
 	report := func(grams int) {
 		s.Do(t, "PUT", "/spoolman/api/v1/spool/1/use", j{"use_weight": grams}).Want(200)
 	}
@@ -359,10 +365,7 @@ func TestLessThanReportedBeforeWeighing(t *testing.T) {
 			t.Parallel()
 			s := newScale(t)
 			spool := s.spool(nil)
-			printer := s.Post(t, printersURL, j{"name": "MK4"}).Want(201).ID()
-			s.Do(t, "PUT", printersURL+"/"+printer+"/slots/1", j{"spool_id": spool}).Want(200)
-			path := runs + "/" + s.Post(t, runs, j{"printer_id": printer, "started_at": ago(120), "status": "in_progress",
-				"materials": []j{{"spool_id": spool}}}).Want(201).ID()
+			path := s.printing(spool)
 			report := func(grams int) {
 				s.Do(t, "PUT", "/spoolman/api/v1/spool/1/use", j{"use_weight": grams}).Want(200)
 			}
@@ -406,10 +409,7 @@ func TestWeighedTwiceDuringRun(t *testing.T) {
 	t.Parallel()
 	s := newScale(t)
 	spool := s.spool(nil)
-	printer := s.Post(t, printersURL, j{"name": "MK4"}).Want(201).ID()
-	s.Do(t, "PUT", printersURL+"/"+printer+"/slots/1", j{"spool_id": spool}).Want(200)
-	path := runs + "/" + s.Post(t, runs, j{"printer_id": printer, "started_at": ago(120), "status": "in_progress",
-		"materials": []j{{"spool_id": spool}}}).Want(201).ID()
+	path := s.printing(spool)
 	for i, left := range []int{900, 850} {
 		s.Do(t, "PUT", "/spoolman/api/v1/spool/1/use", j{"use_weight": 40 + i}).Want(200)
 		s.weigh(spool, left)
@@ -435,10 +435,7 @@ func TestReopenCorrectedBeforeWeighing(t *testing.T) {
 	t.Parallel()
 	s := newScale(t)
 	spool := s.spool(nil)
-	printer := s.Post(t, printersURL, j{"name": "MK4"}).Want(201).ID()
-	s.Do(t, "PUT", printersURL+"/"+printer+"/slots/1", j{"spool_id": spool}).Want(200)
-	path := runs + "/" + s.Post(t, runs, j{"printer_id": printer, "started_at": ago(120), "status": "in_progress",
-		"materials": []j{{"spool_id": spool}}}).Want(201).ID()
+	path := s.printing(spool)
 	s.Do(t, "PUT", "/spoolman/api/v1/spool/1/use", j{"use_weight": 60}).Want(200)
 	s.weigh(spool, 930)
 	s.ends(path, spool, "complete", 65, nil)
