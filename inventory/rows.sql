@@ -1,15 +1,15 @@
 -- The checks and computed columns of spools and of their ledger, and the name of a spool.
 --
--- valid_spool may return null. A null condition counts as met: a check constraint accepts null, and false and null
--- is false.
+-- Reports whether the columns of a spool but its remaining weight are valid. The result may be null. A null condition
+-- counts as met: false and null is false.
 create or replace function valid_spool(s spools) returns boolean language plpgsql immutable parallel safe as $$
 begin
 	return coalesce(s.number, 0) > 0
 		and s.material_type in ('PLA', 'PETG', 'ABS', 'TPU', 'ASA', 'Nylon', 'PC', 'HIPS', 'PVA', 'Custom')
 		and s.diameter_mm in (1.75, 2.85)
 		and s.net_weight_grams > 0
-		and least(s.remaining_weight_grams, s.spool_weight_grams, s.purchase_price) >= 0
-		and greatest(s.net_weight_grams, s.remaining_weight_grams, s.spool_weight_grams, s.purchase_price) <= 1000000
+		and least(s.spool_weight_grams, s.purchase_price) >= 0
+		and greatest(s.net_weight_grams, s.spool_weight_grams, s.purchase_price) <= 1000000
 		and s.density_g_cm3 > 0 and s.density_g_cm3 <= 100
 		and s.color_hex ~ '^#[0-9A-Fa-f]{6}$'
 		and greatest(length(s.material_name), length(s.brand), length(s.color), length(s.finish), length(s.supplier),
@@ -56,16 +56,16 @@ end $$;
 
 do $$
 begin
-	if not exists (select from pg_constraint where conname = 'spools_valid') then
-		alter table spools add constraint spools_valid check (valid_spool(spools));
+	if not exists (select from pg_constraint where conname = 'spool_usage_valid') then
 		alter table spool_usage add constraint spool_usage_valid check (valid_usage(spool_usage)),
 			alter id set default uuid_v7();
 		alter table usage_changes alter id set default uuid_v7();
 	end if;
 end $$;
 
--- Computes the columns of a spool that depend on other columns, and ignores what the statement sets them to. They
--- are not generated columns, because PostgreSQL would parse the expressions of generated columns for each deduction.
+-- Computes the columns of a spool that depend on other columns, and ignores what the statement sets them to. Checks all
+-- columns but the remaining weight, as the check spools_valid. There are no generated columns and no check, because
+-- PostgreSQL would parse their expressions for each deduction, which changes none of these columns.
 create or replace function spool_computed() returns trigger language plpgsql as $$
 begin
 	new.cost_per_gram := round(new.purchase_price / new.net_weight_grams, 6);
@@ -85,10 +85,14 @@ begin
 	new.computed_filament := case when new.filament_id is null then 1000000001 + (('x' || left(md5(concat_ws('|',
 		new.material_type, coalesce(new.brand_key, ''), new.color_key, coalesce(upper(new.color_hex), ''),
 		new.diameter_mm::text, nullif(new.material_name, ''))), 8))::bit(32)::int & 1073741823) end;
+	if not valid_spool(new) then
+		raise exception 'a spool is not valid' using errcode = 'check_violation', constraint = 'spools_valid', table = 'spools';
+	end if;
 	return new;
 end $$;
-create or replace trigger spool_computed before insert or update of filament_id, material_type, material_name, brand,
-		color, color_hex, finish, diameter_mm, net_weight_grams, purchase_price, supplier, location, lot_number, notes,
+create or replace trigger spool_computed before insert or update of number, filament_id, material_type, material_name,
+		brand, color, color_hex, finish, diameter_mm, density_g_cm3, net_weight_grams, spool_weight_grams, purchase_price,
+		supplier, location, lot_number, notes, extra,
 		cost_per_gram, brand_key, color_key, material_key, supplier_key, location_key, lot_key, search_key,
 		computed_filament on spools
 	for each row execute function spool_computed();

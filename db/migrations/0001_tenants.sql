@@ -25,8 +25,9 @@ declare
 begin
 	execute format('alter table %I alter tenant_id set not null, alter tenant_id set default %s,
 		enable row level security, force row level security', name, tenant);
-	execute format('create policy tenant on %I using (tenant_id = (select %s)) with check (tenant_id = (select %2$s))',
-		name, tenant);
+	-- A subquery is computed once for a statement, a plain expression for each row. Reads need the first for its plans;
+	-- a check of one new row costs less with the second.
+	execute format('create policy tenant on %I using (tenant_id = (select %s)) with check (tenant_id = %2$s)', name, tenant);
 	execute format('grant %s on %I to spoolwright_app', privileges, name);
 	-- Plans depend on current statistics, and index-only scans of lists depend on vacuuming.
 	execute format('alter table %I set (autovacuum_analyze_scale_factor = 0.02, autovacuum_vacuum_scale_factor = 0.05,

@@ -149,8 +149,8 @@ call tenant_table('last_numbers', 'select, insert, update');
 
 -- The columns that a deduction changes (remaining_weight_grams, updated_at) are in no index, so that the new row
 -- version stays on its page (HOT). For each statement that changes a table, PostgreSQL parses the checks and the
--- expressions of generated columns again, which would take a third of the time of a deduction. Therefore, the
--- definition inventory/rows has the function valid_spool for the checks, and the trigger spool_computed, which sets
+-- expressions of generated columns again, which would take a third of the time of a deduction. Therefore, the trigger
+-- spool_computed of the definition inventory/rows checks the other columns when one of them changes, and sets
 -- cost_per_gram, computed_filament and the columns that end in _key.
 create table spools (
 	tenant_id uuid,
@@ -169,7 +169,8 @@ create table spools (
 	diameter_mm numeric(15,6) not null,
 	density_g_cm3 numeric(15,6),
 	net_weight_grams numeric(15,6) not null,
-	remaining_weight_grams numeric(15,6) not null,
+	remaining_weight_grams numeric(15,6) not null
+		check (remaining_weight_grams >= 0 and remaining_weight_grams <= 1000000),
 	spool_weight_grams numeric(15,6),
 	purchase_price numeric(15,6),
 	cost_per_gram numeric(15,6)

@@ -230,7 +230,7 @@ func wantChecked(tb testing.TB, table, column string, want []string, wantNotNull
 	var checks string
 	var notNull bool
 	// A check of one column with a list of texts has the form: CHECK ((role = ANY (ARRAY['admin'::text,
-	// 'viewer'::text]))). A function that checks whole rows has a line of the form: u.role in ('admin', 'viewer')
+	// 'viewer'::text]))). A function valid_… that checks whole rows has a line of the form: u.role in ('admin', 'viewer')
 	err := Open(tb).Read(db.As(context.Background(), db.Actor{Tenant: value.NewID()}), db.SQL(`
 		select coalesce(string_agg(coalesce(pg_get_constraintdef(c.oid), regexp_replace(
 				'CHECK ((' || a.attname || ' = ANY (ARRAY[' || f.list || '])))', '(''[^'']*'')', '\1::text', 'g')), ' and '), ''),
@@ -238,13 +238,10 @@ func wantChecked(tb testing.TB, table, column string, want []string, wantNotNull
 		from pg_attribute a
 		left join pg_constraint c on c.conrelid = a.attrelid and c.conkey = array[a.attnum] and c.contype = 'c'
 		left join (
-			select k.conrelid, m[1] as attname, m[2] as list
-			from pg_constraint k
-			join pg_depend d on d.classid = 'pg_constraint'::regclass and d.objid = k.oid
-				and d.refclassid = 'pg_proc'::regclass
-			join pg_proc p on p.oid = d.refobjid
+			select t.typrelid as conrelid, m[1] as attname, m[2] as list
+			from pg_proc p join pg_type t on t.oid = p.proargtypes[0]
 			cross join lateral regexp_matches(p.prosrc, '\n\t\t?(?:return|and) \w\.(\w+) in \(([^)]*)\)', 'g') m
-			where k.contype = 'c'
+			where p.proname like 'valid\_%' and p.pronargs = 1
 		) f on f.conrelid = a.attrelid and f.attname = a.attname
 		where a.attrelid = $1::text::regclass and a.attname = $2`, table, column).Into(&checks, &notNull))
 	Check(tb, err)
