@@ -37,6 +37,13 @@ const (
 	maxCommand  = 32
 )
 
+// The maximum numbers of worksheets, of styles and of texts. Programs write fewer styles.
+const (
+	maxWorksheets = 200
+	maxStyles     = 1 << 16
+	maxStrings    = 1 << 20
+)
+
 var (
 	errWorkbookSize = errors.New("its worksheets are too large: copy the rows to import to a new file")
 	errNoWorkbook   = errors.New("it is not a spreadsheet of the kind .xlsx: save it as .xlsx or as CSV")
@@ -79,7 +86,7 @@ func readWorkbook(file []byte, name string, maximum int, good func(titles []stri
 		w.xml, w.text = maxXML*maxCommand, maxCellText*maxCommand
 	}
 	for _, f := range archive.File {
-		w.files[f.Name] = f
+		w.files[partName(f.Name)] = f
 	}
 	if err := w.open(); err != nil {
 		return nil, err
@@ -176,8 +183,11 @@ func (w *workbook) open() error {
 		case "workbookPr":
 			w.is1904 = attr(e, "date1904") == "1" || attr(e, "date1904") == "true"
 		case "sheet":
-			if part := parts[attr(e, "id")]; w.files[part] != nil {
+			if part := parts[attr(e, "id")]; w.files[partName(part)] != nil {
 				state := attr(e, "state")
+				if len(w.sheets) == maxWorksheets {
+					return fmt.Errorf("it must have at most %d worksheets", maxWorksheets)
+				}
 				w.sheets = append(w.sheets, worksheet{attr(e, "name"), part, state == "hidden" || state == "veryHidden"})
 			}
 		}
@@ -192,7 +202,9 @@ func (w *workbook) open() error {
 				return nil
 			}
 			text, err := textIn(d, "si")
-			w.strings = append(w.strings, text)
+			if w.strings = append(w.strings, text); len(w.strings) > maxStrings {
+				return errWorkbookSize
+			}
 			return err
 		})
 	}
@@ -214,9 +226,12 @@ func (w *workbook) relations(part string, fn func(id, kind, target string)) erro
 	})
 }
 
+// partName returns the compared form of the name of a part: case does not matter, and some programs write backslashes.
+func partName(name string) string { return strings.ToLower(strings.ReplaceAll(name, `\`, "/")) }
+
 // read calls fn with the start of each element of a part. fn may read the content of the element from the decoder.
 func (w *workbook) read(part string, fn func(xml.StartElement, *xml.Decoder) error) error {
-	file := w.files[part]
+	file := w.files[partName(part)]
 	if file == nil {
 		return errNoWorkbook
 	}
@@ -308,6 +323,7 @@ func (w *workbook) styles(part string) error {
 		}
 	}
 	inCells := false
+	forms := map[string]cellForm{} // by the numbers of formats
 	return w.read(part, func(e xml.StartElement, _ *xml.Decoder) error {
 		switch e.Name.Local {
 		case "numFmt":
@@ -315,8 +331,17 @@ func (w *workbook) styles(part string) error {
 		case "cellXfs", "cellStyleXfs":
 			inCells = e.Name.Local == "cellXfs"
 		case "xf":
-			if inCells {
-				w.forms = append(w.forms, formOf(codes[attr(e, "numFmtId")]))
+			if !inCells {
+				return nil
+			}
+			id := attr(e, "numFmtId")
+			form, known := forms[id]
+			if !known {
+				form = formOf(codes[id])
+				forms[id] = form
+			}
+			if w.forms = append(w.forms, form); len(w.forms) > maxStyles {
+				return errWorkbookSize
 			}
 		}
 		return nil

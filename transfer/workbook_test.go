@@ -160,6 +160,10 @@ func TestWorksheets(t *testing.T) {
 		{archiveOf(workbookOf("", "", "", []string{"A"}, strings.Repeat(" ", 16<<20))), "", 10, "too large"},
 		{archiveOf(workbookOf("", "<si><t>"+strings.Repeat("x", 1<<20)+"</t></si>", "", []string{"A"},
 			strings.Repeat(`<x:row><x:c t="s"><x:v>0</x:v></x:c></x:row>`, 9))), "", 10, "too large"},
+		{archiveOf(workbookOf("", strings.Repeat("<si/>", 1<<20+1), "", []string{"A"}, "")), "", 10, "too large"},
+		{archiveOf(workbookOf("", "", "<cellXfs>"+strings.Repeat("<xf/>", 1<<16+1), []string{"A"}, "")), "", 10, "too large"},
+		{archiveOf(workbookOf("", "", "", slices.Repeat([]string{"A"}, 201), slices.Repeat([]string{""}, 201)...)), "", 10,
+			"at most 200 worksheets"},
 		{[]byte("\xd0\xcf\x11\xe0"), "", 10, "an old spreadsheet such as .xls, or has a password"},
 	} {
 		_, err := transfer.ReadSheet(test.file, test.name, test.most, width)
@@ -167,8 +171,16 @@ func TestWorksheets(t *testing.T) {
 			t.Errorf("got %v, want %q", err, test.want)
 		}
 	}
+	// The names of parts have any case, and backslashes.
+	parts := map[string]string{}
+	for name, text := range workbookOf("", "", "", []string{"A"}, row("a")) {
+		parts[strings.ReplaceAll(strings.ToUpper(name), "/", `\`)] = text
+	}
+	sheet, err := transfer.ReadSheet(archiveOf(parts), "", 10, width)
+	testkit.Check(t, err)
+	testkit.Equal(t, len(sheet.Rows), 1, "rows")
 	// A command has no limit of rows, and reads larger files.
-	sheet, err := transfer.ReadSheet(archiveOf(workbookOf("", "", "", []string{"A"}, strings.Repeat(" ", 16<<20)+row("a"))),
+	sheet, err = transfer.ReadSheet(archiveOf(workbookOf("", "", "", []string{"A"}, strings.Repeat(" ", 16<<20)+row("a"))),
 		"", math.MaxInt, width)
 	testkit.Check(t, err)
 	testkit.Equal(t, sheet.Rows[0].Line, 1, "the row")
