@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -18,6 +19,7 @@ type gcode struct {
 	values  [attributes]string
 	known   [attributes]bool
 	volumes map[int]string // Cura's MATERIAL.VOLUME_USED of the extruders from the second on
+	lengths map[int]string // of the filaments of KISSlicer's extruders, from 0 on
 
 	picture picture
 	reading bool // whether the lines are those of a picture
@@ -41,7 +43,8 @@ type picture struct {
 }
 
 func newGCode() *gcode {
-	return &gcode{volumes: map[int]string{}, objects: map[string]bool{}, defined: map[string]bool{}}
+	return &gcode{volumes: map[int]string{}, lengths: map[int]string{}, objects: map[string]bool{},
+		defined: map[string]bool{}}
 }
 
 // scan reads all lines. Its speed determines the speed of the service for large files: it examines only lines that
@@ -174,6 +177,13 @@ func (g *gcode) setting(name, value []byte) {
 		}
 		return
 	}
+	if rest, ok := bytes.CutPrefix(lower[:len(name)], []byte("ext ")); ok { // "Ext #1 = 0.10 mm (0.001 cm^3)"
+		i, err := strconv.Atoi(strings.TrimPrefix(string(rest), "#"))
+		if err == nil && i > 0 && i <= maxSlots && len(value) <= maxText {
+			g.lengths[i-1] = string(bytes.TrimSpace(value))
+		}
+		return
+	}
 	if rest, ok := bytes.CutPrefix(lower[:len(name)], []byte("extruder_train.")); ok {
 		if n, ok := bytes.CutSuffix(rest, []byte(".material.volume_used")); ok {
 			if i, err := strconv.Atoi(string(n)); err == nil && i > 0 && i < maxSlots && len(value) <= maxText {
@@ -298,6 +308,12 @@ func (g *gcode) filaments() (used []Filament) {
 	weights, lengths := numbers(g.values[grams]), numbers(g.values[millimeters])
 	if lengths == nil {
 		lengths = numbers(g.values[metres])
+	}
+	if lengths == nil && len(g.lengths) > 0 {
+		lengths = make([]string, 1+slices.Max(slices.Collect(maps.Keys(g.lengths))))
+		for i, text := range g.lengths {
+			lengths[i] = text
+		}
 	}
 	volumes := numbers(g.values[cubicCM])
 	inCM := volumes != nil
