@@ -146,12 +146,16 @@ func (g *gcode) comment(text []byte) {
 			if rest, ok := bytes.CutPrefix(text, []byte(p.start)); ok {
 				name, _, _ := strings.Cut(p.name+string(rest), " on ")
 				name, _, _ = strings.Cut(name, " at ")
+				name, _, _ = strings.Cut(name, ",")
 				g.set(program, name)
 				return
 			}
 		}
 	}
 	at := bytes.IndexAny(text, "=:")
+	if at < 0 && strings.HasPrefix(g.values[program], "Simplify3D") { // "layerHeight,0.2"
+		at = bytes.IndexByte(text, ',')
+	}
 	if at <= 0 || at > 48 {
 		return
 	}
