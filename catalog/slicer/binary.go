@@ -105,7 +105,7 @@ func (b *binaryFile) block() (kind int, err error) {
 			return kind, err
 		}
 		limit, area = maxPicture, int(le.Uint16(head[2:]))*int(le.Uint16(head[4:]))
-		wanted = le.Uint16(head) < 2 && area > b.g.picture.area && max(size, stored) <= limit // PNG or JPEG
+		wanted = le.Uint16(head) < 3 && area > b.g.picture.area && max(size, stored) <= limit // PNG, JPEG or QOI
 	} else if _, err = b.fields(2); err != nil { // the encoding
 		return kind, err
 	}
@@ -137,7 +137,7 @@ func (b *binaryFile) block() (kind int, err error) {
 		return kind, err
 	}
 	if kind == thumbnailBlock {
-		b.g.picture.data, b.g.picture.area = data, area
+		b.g.picture.keep(data, area)
 		return kind, nil
 	}
 	for line := range bytes.Lines(data) {

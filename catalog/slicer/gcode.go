@@ -39,7 +39,14 @@ type picture struct {
 	area   int
 	next   []byte
 	size   int  // of next
-	ignore bool // next has a format that is not decoded
+	ignore bool // next is too large, or smaller than data
+}
+
+// keep keeps a picture that is larger than those before, unless it is empty or damaged.
+func (p *picture) keep(data []byte, area int) {
+	if data = fromQOI(data); len(data) > 0 {
+		p.data, p.area = data, area
+	}
 }
 
 func newGCode() *gcode {
@@ -218,7 +225,7 @@ func (g *gcode) pictureBegins(text []byte) bool {
 	height, _ := strconv.Atoi(string(m[4]))
 	g.reading = true
 	g.picture.next, g.picture.size = nil, width*height
-	g.picture.ignore = string(m[1]) == "_QOI" || width*height <= g.picture.area
+	g.picture.ignore = width*height <= g.picture.area
 	return true
 }
 
@@ -228,8 +235,8 @@ func (g *gcode) pictureLine(text []byte) {
 	case bytes.HasPrefix(text, []byte("thumbnail")):
 		g.reading = false
 		data := make([]byte, base64.StdEncoding.DecodedLen(len(p.next)))
-		if n, err := base64.StdEncoding.Decode(data, p.next); err == nil && n > 0 && !p.ignore {
-			p.data, p.area = data[:n], p.size
+		if n, err := base64.StdEncoding.Decode(data, p.next); err == nil && !p.ignore {
+			p.keep(data[:n], p.size)
 		}
 		p.next = nil
 	case p.ignore:
