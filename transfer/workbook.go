@@ -29,19 +29,20 @@ func MediaOf(file []byte) string {
 // archiveStart begins a ZIP archive.
 const archiveStart = "PK\x03\x04"
 
-// The maximum sizes of a workbook with a bounded number of rows: of the XML that is read, and of the texts of cells, of
-// which several can refer to one text of the file. A workbook of a command can be maxCommand times as large.
+// The maximum sizes of a workbook with a bounded number of rows: of the XML that is read, of the texts of cells, of
+// which several can refer to one text of the file, and the number of these. A workbook of a command can have
+// maxCommand times as much.
 const (
 	maxXML      = 16 << 20
 	maxCellText = 8 << 20
+	maxStrings  = 1 << 20
 	maxCommand  = 32
 )
 
-// The maximum numbers of worksheets, of styles and of texts. Programs write fewer styles.
+// The maximum numbers of worksheets and of styles. Programs write fewer styles.
 const (
 	maxWorksheets = 200
 	maxStyles     = 1 << 16
-	maxStrings    = 1 << 20
 )
 
 var (
@@ -56,6 +57,7 @@ type workbook struct {
 	files   map[string]*zip.File
 	xml     int64 // bytes that may still be read
 	text    int64 // bytes that cells may still have
+	most    int   // maximum number of strings
 	strings []string
 	forms   []cellForm // by the numbers of styles
 	is1904  bool       // whether days are counted from 1904
@@ -81,9 +83,9 @@ func readWorkbook(file []byte, name string, maximum int, good func(titles []stri
 	if err != nil {
 		return nil, errNoWorkbook
 	}
-	w := &workbook{files: map[string]*zip.File{}, xml: maxXML, text: maxCellText}
+	w := &workbook{files: map[string]*zip.File{}, xml: maxXML, text: maxCellText, most: maxStrings}
 	if maximum == math.MaxInt {
-		w.xml, w.text = maxXML*maxCommand, maxCellText*maxCommand
+		w.xml, w.text, w.most = maxXML*maxCommand, maxCellText*maxCommand, maxStrings*maxCommand
 	}
 	for _, f := range archive.File {
 		w.files[partName(f.Name)] = f
@@ -93,7 +95,7 @@ func readWorkbook(file []byte, name string, maximum int, good func(titles []stri
 	}
 	sheet := &Sheet{}
 	for _, s := range w.sheets {
-		if !s.hidden || s.name == name {
+		if !s.hidden || strings.EqualFold(s.name, name) {
 			sheet.Worksheets = append(sheet.Worksheets, s.name)
 		}
 	}
@@ -202,7 +204,7 @@ func (w *workbook) open() error {
 				return nil
 			}
 			text, err := textIn(d, "si")
-			if w.strings = append(w.strings, text); len(w.strings) > maxStrings {
+			if w.strings = append(w.strings, text); len(w.strings) > w.most {
 				return errWorkbookSize
 			}
 			return err
