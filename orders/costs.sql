@@ -347,6 +347,7 @@ declare
 	of_stock numeric;
 	claimed numeric[]; -- of the pieces in stock
 	kits boolean;
+	needs boolean;
 	made_ids uuid[];
 	made_pieces numeric[];
 	of_parts numeric;
@@ -423,19 +424,19 @@ begin
 
 	expected_cost := 0;
 	select array_agg(n.product_id), array_agg(n.pieces - n.of_stock), array_agg(n.waiting + n.of_stock),
-		sum(n.stock_cost), bool_or(n.pieces > n.of_stock and p.levels > 0)
-	into ids, pieces, claimed, of_stock, kits
+		sum(n.stock_cost), bool_or(n.pieces > n.of_stock and p.levels > 0), bool_or(n.pieces > 0)
+	into ids, pieces, claimed, of_stock, kits, needs
 	from (
 		select n.product_id, n.pieces, n.waiting, coalesce(s.pieces, 0) as of_stock, case when s.pieces > 0 then
 			round(s.value * s.pieces / s.valued, 6) end as stock_cost
 		from (
-			select i.product_id, sum(greatest(i.quantity - coalesce(i.delivered, 0), 0) - coalesce(u.waiting, 0)) as pieces,
-				coalesce(sum(u.waiting), 0) as waiting
+			-- Also products of which nothing is needed: their waiting pieces are no parts of other products.
+			select i.product_id, coalesce(sum(u.waiting), 0) as waiting,
+				greatest(sum(greatest(i.quantity - coalesce(i.delivered, 0), 0) - coalesce(u.waiting, 0)), 0) as pieces
 			from unnest(items, waiting) u (id, waiting)
 			join order_items i on i.id = u.id
 			where open and i.withdrawn_at is null
 			group by i.product_id
-			having sum(greatest(i.quantity - coalesce(i.delivered, 0), 0) - coalesce(u.waiting, 0)) > 0
 		) n
 		left join lateral (
 			select s.value, s.on_hand - s.unvalued as valued,
@@ -447,7 +448,7 @@ begin
 	if kits then
 		select t.ids, t.pieces, t.cost into made_ids, made_pieces, of_parts from take_parts(ids, pieces, claimed) t;
 	end if;
-	if ids is not null then
+	if needs then
 		select known_sum(array[sum(c.filament * n.pieces), sum(c.machine * n.pieces), sum(c.energy * n.pieces),
 				sum(c.labour * n.pieces), sum(c.failures * n.pieces), of_stock, of_parts]),
 			incomplete_parts('{filament,machine,energy,labour,failures}', array[count(c.filament), count(c.machine),
