@@ -98,14 +98,18 @@ func (b *binaryFile) block() (kind int, err error) {
 	if kind > thumbnailBlock || compression > 3 || stored > MaxSize {
 		return kind, broken("The file is damaged: a block of the binary G-code has an unknown kind")
 	}
-	limit, area := int64(maxMeta), 0
+	limit, area, picture := int64(maxMeta), 0, &b.g.picture
 	wanted := kind != gcodeBlock
 	if kind == thumbnailBlock {
 		if head, err = b.fields(6); err != nil {
 			return kind, err
 		}
 		limit, area = maxPicture, int(le.Uint16(head[2:]))*int(le.Uint16(head[4:]))
-		wanted = le.Uint16(head) < 3 && area > b.g.picture.area && max(size, stored) <= limit // PNG, JPEG or QOI
+		format := le.Uint16(head) // PNG, JPEG or QOI
+		if format == 2 {
+			picture = &b.g.qoi
+		}
+		wanted = format < 3 && area > picture.area && max(size, stored) <= limit
 	} else if _, err = b.fields(2); err != nil { // the encoding
 		return kind, err
 	}
@@ -137,7 +141,7 @@ func (b *binaryFile) block() (kind int, err error) {
 		return kind, err
 	}
 	if kind == thumbnailBlock {
-		b.g.picture.keep(data, area)
+		picture.data, picture.area = data, area
 		return kind, nil
 	}
 	for line := range bytes.Lines(data) {

@@ -22,7 +22,8 @@ type gcode struct {
 	lengths map[int]string // of the filaments of KISSlicer's extruders, from 0 on
 
 	picture picture
-	reading bool // whether the lines are those of a picture
+	qoi     picture  // in the format QOI, which is decoded if there is no other picture
+	reading *picture // of which the lines are; or nil
 
 	objects map[string]bool // the printed objects by the comments
 	defined map[string]bool // the objects in the commands for Klipper, which use other names
@@ -33,20 +34,13 @@ type gcode struct {
 
 const maxObjects = 2000
 
-// picture is the largest picture of the file so far.
+// picture is the largest picture of the file so far, in the format QOI or in another one.
 type picture struct {
 	data   []byte // as base64 while it is read
 	area   int
 	next   []byte
 	size   int  // of next
 	ignore bool // next is too large, or smaller than data
-}
-
-// keep keeps a picture that is larger than those before, unless it is empty or damaged.
-func (p *picture) keep(data []byte, area int) {
-	if data = fromQOI(data); len(data) > 0 {
-		p.data, p.area = data, area
-	}
 }
 
 func newGCode() *gcode {
@@ -108,7 +102,7 @@ func note(objects map[string]bool, name []byte) {
 }
 
 func (g *gcode) comment(text []byte) {
-	if g.reading {
+	if g.reading != nil {
 		g.pictureLine(text)
 		return
 	}
@@ -223,20 +217,23 @@ func (g *gcode) pictureBegins(text []byte) bool {
 	}
 	width, _ := strconv.Atoi(string(m[3]))
 	height, _ := strconv.Atoi(string(m[4]))
-	g.reading = true
-	g.picture.next, g.picture.size = nil, width*height
-	g.picture.ignore = width*height <= g.picture.area
+	p := &g.picture
+	if string(m[1]) == "_QOI" {
+		p = &g.qoi
+	}
+	p.next, p.size, p.ignore = nil, width*height, width*height <= p.area
+	g.reading = p
 	return true
 }
 
 func (g *gcode) pictureLine(text []byte) {
-	p := &g.picture
+	p := g.reading
 	switch {
 	case bytes.HasPrefix(text, []byte("thumbnail")):
-		g.reading = false
+		g.reading = nil
 		data := make([]byte, base64.StdEncoding.DecodedLen(len(p.next)))
-		if n, err := base64.StdEncoding.Decode(data, p.next); err == nil && !p.ignore {
-			p.keep(data[:n], p.size)
+		if n, err := base64.StdEncoding.Decode(data, p.next); err == nil && n > 0 && !p.ignore {
+			p.data, p.area = data[:n], p.size
 		}
 		p.next = nil
 	case p.ignore:
@@ -254,6 +251,9 @@ func (g *gcode) plate() Plate {
 			g.values[duration] = g.elapsed
 		}
 		g.set(millimeters, g.tally.lengths())
+	}
+	if g.picture.data == nil {
+		g.picture.data = fromQOI(g.qoi.data)
 	}
 	p := Plate{Number: 1, Sliced: true, Picture: g.picture.data, Pieces: g.pieces(), Filaments: g.filaments()}
 	if g.known[duration] {

@@ -11,14 +11,11 @@ import (
 // maxPixels is the maximum size of a picture in the format QOI. Slicers write at most 640 × 640 pixels.
 const maxPixels = 1 << 19
 
-// fromQOI returns a picture in the format QOI (qoiformat.org) as PNG, and nil if it is damaged or too large. It returns
-// pictures in other formats as they are.
+// fromQOI returns a picture in the format QOI (qoiformat.org) as PNG, and nil if it is damaged or too large, or in
+// another format.
 func fromQOI(data []byte) []byte {
 	const head = 14
-	if !bytes.HasPrefix(data, []byte("qoif")) {
-		return data
-	}
-	if len(data) < head {
+	if len(data) < head || !bytes.HasPrefix(data, []byte("qoif")) {
 		return nil
 	}
 	width, height := binary.BigEndian.Uint32(data[4:]), binary.BigEndian.Uint32(data[8:])

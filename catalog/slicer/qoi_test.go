@@ -45,15 +45,15 @@ func TestQOI(t *testing.T) {
 			t.Errorf("%v is a picture", bad)
 		}
 	}
-	if other := []byte("\x89PNG"); !bytes.Equal(fromQOI(other), other) || fromQOI(nil) != nil {
-		t.Error("other pictures are changed")
+	if fromQOI([]byte("\x89PNG and more than its head")) != nil || fromQOI(nil) != nil {
+		t.Error("something else is a picture")
 	}
 }
 
 func FuzzQOI(f *testing.F) {
 	f.Add([]byte("qoif\x00\x00\x00\x02\x00\x00\x00\x02\x04\x00\xfe\x01\x02\x03\xc2\x00"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if made := fromQOI(data); bytes.HasPrefix(data, []byte("qoif")) && made != nil {
+		if made := fromQOI(data); made != nil {
 			if _, err := png.Decode(bytes.NewReader(made)); err != nil {
 				t.Error(err)
 			}
