@@ -104,12 +104,18 @@ func readWorkbook(file []byte, name string, maximum int, good func(titles []stri
 		return nil, err
 	}
 	sheet.Worksheet = w.sheets[at].name
+	width := 0
 	err = w.rows(w.sheets[at], func(row Row) error {
+		width = max(width, len(row.Cells))
 		if sheet.Rows = append(sheet.Rows, row); len(sheet.Rows)-maxAbove > maximum {
 			return fmt.Errorf("it must have at most %d rows", maximum)
 		}
 		return nil
 	})
+	for i := range sheet.Rows { // empty cells are not stored
+		row := &sheet.Rows[i]
+		row.Cells = append(row.Cells, make([]Cell, width-len(row.Cells))...)
+	}
 	return sheet, err
 }
 

@@ -7,10 +7,12 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"spoolwright/tests/testkit"
+	"spoolwright/transfer"
 )
 
 // Each list with an export beside it has a filter that selects one of two resources, and one that selects the hidden
@@ -191,6 +193,48 @@ func TestExportsComeBack(t *testing.T) {
 		}
 		testkit.Equal(t, string(c.Get(t, path+"/export").Want(200).Body), file, "the export of %s after its import", kind)
 	}
+}
+
+// Each import takes a spreadsheet, and reads it as the file with the same cells.
+func TestImportsTakeWorkbooks(t *testing.T) {
+	t.Parallel()
+	w := newUnlimitedAPI(t)
+	f := w.newFixture(t)
+	checked := 0
+	for _, op := range w.operations {
+		if op.media != "text/csv" || !strings.HasSuffix(op.Path(), "/check") {
+			continue
+		}
+		checked++
+		sheet, err := transfer.ReadSheet([]byte(op.file), "", 100, func(titles []string) int { return len(titles) })
+		testkit.Check(t, err)
+		var rows [][]any
+		for _, row := range sheet.Rows {
+			var cells []any
+			for _, text := range transfer.Texts(row.Cells) {
+				if number, err := strconv.ParseFloat(text, 64); err == nil {
+					cells = append(cells, number)
+				} else {
+					cells = append(cells, text)
+				}
+			}
+			rows = append(rows, cells)
+		}
+		file := testkit.Workbook(t, testkit.Worksheet{Name: "A", Rows: rows})
+		want := f.admin.With("Content-Type", "text/csv").Post(t, op.Path(), op.file).Want(200)
+		got := f.admin.With("Content-Type", transfer.WorkbookMedia).Post(t, op.Path(), file).Want(200)
+		names := []string{"created", "invalid"}
+		for i := range want.List("columns") {
+			names = append(names, fmt.Sprintf("columns.%d.title", i), fmt.Sprintf("columns.%d.field", i))
+		}
+		for _, name := range names {
+			testkit.Equal(t, got.Text(name), want.Text(name), "%s: %s", op.Path(), name)
+		}
+		testkit.Equal(t, want.Text("created") != "0", true, "%s creates something", op.Path())
+		f.admin.With("Content-Type", transfer.WorkbookMedia).
+			Post(t, strings.TrimSuffix(op.Path(), "/check")+"?dry_run=true", file).Want(200)
+	}
+	testkit.Equal(t, checked, 5, "imports")
 }
 
 // A file of all columns of orders, each with a value, makes the orders in another farm.
