@@ -339,8 +339,9 @@ func TestCorrectionWaitsForCount(t *testing.T) {
 	hold := func(counted, waiting int, wait func()) {
 		t.Helper()
 		h := c.Hold(t)
-		h.Exec(`select change_pieces(uuid_v7(), $1, 'counted', null, $2, null)`, c.p, counted)
+		h.Exec(`select lock_pieces(array[$1::uuid])`, c.p)
 		done := h.StartWaiting(waiting, wait)
+		h.Exec(`select change_pieces(uuid_v7(), $1, 'counted', null, $2, null)`, c.p, counted)
 		h.Commit()
 		<-done
 	}

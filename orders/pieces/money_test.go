@@ -402,18 +402,23 @@ func TestRemovedItemOfRun(t *testing.T) {
 // report.
 func TestUnknownPiecesTakeOthersAlong(t *testing.T) {
 	t.Parallel()
-	_, c, spool := newCostFarm(t)
-	p := c.NewProduct(t, "P", 5)
-	unpriced := c.NewSpool(t, 1000, nil)
-	first := printed(t, c, unpriced, p, nil, 2, 50)
-	c.Post(t, products+"/"+p+"/scrap", j{"quantity": 2}).Want(200)
-	printed(t, c, spool, p, nil, 2, 50)
-	spent(t, c, 1)
-	c.Post(t, first+"/correct", j{"items": []j{{"id": c.Get(t, first).Text("items.0.id"), "successful_quantity": 0,
-		"failed_quantity": 2}}}).Want(200)
-	onHand(t, c, p, 0)
-	spent(t, c, 1)
-	c.Get(t, margins).Want(200).Shows(map[string]string{"cost": "1", "unknown_parts": "[filament waste stock]"})
+	for _, good := range []int{0, 1} {
+		t.Run(fmt.Sprintf("%d good", good), func(t *testing.T) {
+			t.Parallel()
+			_, c, spool := newCostFarm(t)
+			p := c.NewProduct(t, "P", 5)
+			unpriced := c.NewSpool(t, 1000, nil)
+			first := printed(t, c, unpriced, p, nil, 2+good, 50)
+			c.Post(t, products+"/"+p+"/scrap", j{"quantity": 2 + good}).Want(200)
+			printed(t, c, spool, p, nil, 2, 50)
+			spent(t, c, 1)
+			c.Post(t, first+"/correct", j{"items": []j{{"id": c.Get(t, first).Text("items.0.id"),
+				"successful_quantity": good, "failed_quantity": 2}}}).Want(200)
+			onHand(t, c, p, 0)
+			spent(t, c, 1)
+			c.Get(t, margins).Want(200).Shows(map[string]string{"cost": "1", "unknown_parts": "[filament waste stock]"})
+		})
+	}
 }
 
 // What an open order is expected to cost follows what a plan would still print, when pieces that were printed for it
