@@ -146,8 +146,8 @@ func TestValueOfRemovedCustomField(t *testing.T) {
 	for name, stores := range map[string]func() bool{
 		"create": func() bool { return c.Post(t, spools, spool(j{"extra": j{"tag": "x"}})).Status != 422 },
 		"import from Spoolman": func() bool {
-			_, err := spoolman.Import(db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant}),
-				imports.Importer{DB: c.API.DB}, strings.NewReader(`[{"id": 1, "extra": {"tag": "\"x\""},
+			ctx := db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant})
+			_, err := imports.Importer{DB: c.API.DB}.Spoolman(ctx, strings.NewReader(`[{"id": 1, "extra": {"tag": "\"x\""},
 					"filament": {"id": 1, "material": "PLA", "diameter": 1.75, "weight": 1000}}]`), imports.SourceOptions{})
 			return err == nil || !strings.Contains(err.Error(), "custom fields were changed meanwhile")
 		},

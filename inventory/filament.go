@@ -367,3 +367,16 @@ var exportFilamentsDoc = &server.Doc{
 		"filament, oldest first, which `POST /api/v1/filaments/import` can read; several colors are separated by " +
 		"commas.",
 }
+
+// NearestDiameter returns the standard diameter of a filament in mm, 1.75 or 2.85. Filament that is sold as 3 mm is
+// 2.85 mm thick. ok is false if d is not close to a standard diameter.
+func NearestDiameter(d value.Decimal) (nearest value.Decimal, ok bool) {
+	const tenth = 100_000
+	switch {
+	case d >= 1_750_000-tenth && d <= 1_750_000+tenth:
+		return 1_750_000, true
+	case d >= 2_850_000-tenth && d <= 3_000_000+tenth:
+		return 2_850_000, true
+	}
+	return 0, false
+}

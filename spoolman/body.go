@@ -314,7 +314,7 @@ func readFilament(b body, isNew bool) (in inventory.Filament, err error) {
 		if err != nil {
 			return in, err
 		}
-		nearest, ok := nearestDiameter(*diameter)
+		nearest, ok := inventory.NearestDiameter(*diameter)
 		if !ok {
 			return in, server.Invalid("diameter", "must be about 1.75 or 2.85")
 		}
@@ -437,17 +437,4 @@ func readVendor(b body, isNew bool) (in inventory.Vendor, err error) {
 		in.Extra, err = b.extra()
 	}
 	return in, err
-}
-
-// nearestDiameter returns the standard diameter of a filament in mm, 1.75 or 2.85. Filament that is sold as 3 mm is
-// 2.85 mm thick. ok is false if d is not close to a standard diameter.
-func nearestDiameter(d value.Decimal) (nearest value.Decimal, ok bool) {
-	const tenth = 100_000
-	switch {
-	case d >= 1_750_000-tenth && d <= 1_750_000+tenth:
-		return 1_750_000, true
-	case d >= 2_850_000-tenth && d <= 3_000_000+tenth:
-		return 2_850_000, true
-	}
-	return 0, false
 }

@@ -68,10 +68,11 @@ func importFrom(ctx context.Context, c *cli.Call, o imports.SourceOptions, repor
 			fmt.Fprintln(c.Err, cli.Printable(fmt.Sprintf(format, args...)))
 		}
 	}
-	result, err := Import(ctx, imports.Importer{DB: c.DB, Invalid: func(where string, problems []server.FieldError) {
+	importer := imports.Importer{DB: c.DB, Invalid: func(where string, problems []server.FieldError) {
 		invalid++
 		list("%s: %s", where, transfer.Describe(problems))
-	}}, file, o)
+	}}
+	result, err := importer.Spoolman(ctx, file, o)
 	if _, ok := errors.AsType[imports.InvalidRows](err); ok {
 		err = fmt.Errorf("%w; correct them in Spoolman, or skip them with --skip-bad", err)
 	}

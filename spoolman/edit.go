@@ -9,6 +9,7 @@ import (
 
 	"spoolwright/db"
 	"spoolwright/inventory"
+	"spoolwright/inventory/imports"
 	"spoolwright/server"
 	"spoolwright/value"
 )
@@ -133,7 +134,7 @@ func (q request) attach(ctx context.Context, in *inventory.Spool, id int64, isNe
 		return notFound("filament", id)
 	case id < firstComputed:
 		in.FilamentNumber = value.Some(id)
-		err := inventory.Attach(ctx, q.db, in, isNew, usualWeight)
+		err := inventory.Attach(ctx, q.db, in, isNew, imports.UsualWeight)
 		if e, ok := errors.AsType[*server.Error](err); ok && e.Code == "UNKNOWN_REFERENCE" {
 			return notFound("filament", id)
 		}

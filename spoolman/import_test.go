@@ -11,7 +11,6 @@ import (
 	"spoolwright/db"
 	"spoolwright/inventory/imports"
 	"spoolwright/server"
-	"spoolwright/spoolman"
 	"spoolwright/tests/testkit"
 )
 
@@ -40,7 +39,7 @@ func (p *printer) imports(t *testing.T, api *testkit.API, file string, o imports
 		}
 	}}
 	ctx := db.As(t.Context(), db.Actor{Tenant: p.operator.Actor.Tenant})
-	result, err := spoolman.Import(ctx, importer, strings.NewReader(file), o)
+	result, err := importer.Spoolman(ctx, strings.NewReader(file), o)
 	for _, f := range result.Fields {
 		fields += fmt.Sprintf("%s %s %s\n", *f.Entity.Value, *f.Key.Value, *f.Type.Value)
 	}

@@ -161,7 +161,7 @@ func TestRoundTripOfSpoolman(t *testing.T) {
 		importer := imports.Importer{DB: api.DB, Invalid: func(where string, problems []server.FieldError) {
 			t.Error(where, problems)
 		}}
-		_, err := spoolman.Import(inTenant(p), importer, bytes.NewReader(source), imports.SourceOptions{})
+		_, err := importer.Spoolman(inTenant(p), bytes.NewReader(source), imports.SourceOptions{})
 		testkit.Check(t, err)
 	}
 	export := func(p *printer) []byte {

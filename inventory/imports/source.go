@@ -73,32 +73,32 @@ type SourceRow struct {
 	Remark     string
 }
 
-// Item is a vendor, filament or spool of another system.
-type Item struct {
+// sourceItem is a vendor, filament or spool of another system.
+type sourceItem struct {
 	Entity, ID string
 	Key        string // identifies it in all imports
 	Where      string // for messages
 	Number     int64  // the wanted number, or 0 for any number
 	Created    string // the time of its creation, or ""
-	Parent     *Item
+	Parent     *sourceItem
 	Values     map[string]any // by column
 	Shortfall  string         // grams that were used although the spool did not have them, or ""
 	Remarks    []string       // for the report
 	Problems   []server.FieldError
 }
 
-// Source holds the items of another system.
-type Source struct {
-	Fields []inventory.CustomField // definitions
-	Items  map[string][]*Item      // by entity; parents come before their children
+// sourceFile holds the items of another system.
+type sourceFile struct {
+	Fields []inventory.CustomField  // definitions
+	Items  map[string][]*sourceItem // by entity; parents come before their children
 }
 
-// Source imports the vendors, filaments and spools of another system, and the definitions of their custom fields. If
-// the source has no definitions, Source derives them from the values. An item keeps its number if the number is
-// higher than all numbers that the tenant has used. If an earlier import created the item, Source changes only the
+// source imports the vendors, filaments and spools of another system, and the definitions of their custom fields. If
+// the source has no definitions, it derives them from the values. An item keeps its number if the number is
+// higher than all numbers that the tenant has used. If an earlier import created the item, it changes only the
 // fields that have changed in the source since; it does not change removed items. If any item is invalid, the error
 // is InvalidRows, unless the options skip invalid items.
-func (i Importer) Source(ctx context.Context, source *Source, o SourceOptions) (result SourceResult, err error) {
+func (i Importer) source(ctx context.Context, source *sourceFile, o SourceOptions) (result SourceResult, err error) {
 	w := sourceWriter{d: i.DB, source: source, dryRun: o.DryRun}
 	if err := w.prepareFields(ctx); err != nil {
 		return result, err
@@ -140,7 +140,7 @@ var errRolledBack = errors.New("dry run")
 // sourceWriter writes the items of a source.
 type sourceWriter struct {
 	d      *db.DB
-	source *Source
+	source *sourceFile
 	dryRun bool
 	fields []inventory.CustomField // definitions to create, or to which to add choices
 	last   int                     // the highest number of a spool before the import
@@ -232,7 +232,7 @@ func (w *sourceWriter) write(ctx context.Context) (result SourceResult, err erro
 			return result, err
 		}
 	}
-	ids := map[*Item]string{}
+	ids := map[*sourceItem]string{}
 	for _, t := range itemTables {
 		items := &itemBatch{sourceWriter: w, entity: t.entity, table: t.table, ids: ids}
 		if err := items.write(ctx); err != nil {
@@ -252,7 +252,7 @@ func (w *sourceWriter) write(ctx context.Context) (result SourceResult, err erro
 type itemBatch struct {
 	*sourceWriter
 	entity, table string
-	ids           map[*Item]string // the ids of the items that are written already
+	ids           map[*sourceItem]string // the ids of the items that are written already
 	rows          []SourceRow
 	created       []map[string]any // rows to insert
 	changed       []map[string]any // ids and changed columns
@@ -342,7 +342,7 @@ func (b *itemBatch) write(ctx context.Context) error {
 }
 
 // valuesOf returns the column values of an item, with the column of its parent.
-func (b *itemBatch) valuesOf(item *Item) map[string]any {
+func (b *itemBatch) valuesOf(item *sourceItem) map[string]any {
 	values := maps.Clone(item.Values)
 	if column := parentColumns[b.entity]; column != "" {
 		values[column] = nil
@@ -375,7 +375,7 @@ func differences(old map[string]json.RawMessage, values map[string]any) map[stri
 }
 
 // remember records the item's values, so that the next import can tell which values have changed in the source.
-func (b *itemBatch) remember(item *Item, id string, values map[string]any) {
+func (b *itemBatch) remember(item *sourceItem, id string, values map[string]any) {
 	source, _ := json.Marshal(values)
 	if len(source) > 100_000 {
 		source = []byte("{}") // the next import changes all columns
@@ -384,7 +384,7 @@ func (b *itemBatch) remember(item *Item, id string, values map[string]any) {
 		"source": string(source)})
 }
 
-func (b *itemBatch) numberOf(item *Item) int64 {
+func (b *itemBatch) numberOf(item *sourceItem) int64 {
 	for i, other := range b.source.Items[b.entity] {
 		if other == item {
 			return b.rows[i].Number
@@ -395,7 +395,7 @@ func (b *itemBatch) numberOf(item *Item) int64 {
 
 // numbers returns a function that returns the number of a new item. An item keeps its number in the source if that
 // number is higher than all numbers that were used before.
-func (b *itemBatch) numbers(ctx context.Context) (func(*Item) int64, error) {
+func (b *itemBatch) numbers(ctx context.Context) (func(*sourceItem) int64, error) {
 	last, next := int64(b.last), int64(b.next)
 	if b.entity != "spool" {
 		// The counter stays locked, so that no other transaction creates an item.
@@ -412,7 +412,7 @@ func (b *itemBatch) numbers(ctx context.Context) (func(*Item) int64, error) {
 		}
 	}
 	used := map[int64]bool{}
-	return func(item *Item) int64 {
+	return func(item *sourceItem) int64 {
 		if item.Number > last && !used[item.Number] {
 			used[item.Number] = true
 			return item.Number
@@ -427,20 +427,20 @@ func (b *itemBatch) numbers(ctx context.Context) (func(*Item) int64, error) {
 type sameName struct {
 	id     string
 	number int64
-	item   *Item
+	item   *sourceItem
 }
 
 // sameNames returns the vendors that already have the names of new or renamed items. It exists because names of
 // vendors are unique without regard to case.
 func (b *itemBatch) sameNames(
 	ctx context.Context, known map[string]*importedItem,
-) (map[*Item]*sameName, error) {
-	same := map[*Item]*sameName{}
+) (map[*sourceItem]*sameName, error) {
+	same := map[*sourceItem]*sameName{}
 	if b.entity != "vendor" {
 		return same, nil
 	}
 	var names []string
-	var of []*Item
+	var of []*sourceItem
 	for _, item := range b.source.Items["vendor"] {
 		if len(item.Problems) > 0 {
 			continue
@@ -470,7 +470,7 @@ func (b *itemBatch) sameNames(
 		if err := json.Unmarshal(rows.Array(), &all); err != nil {
 			return nil, err
 		}
-		first := map[string]*Item{}
+		first := map[string]*sourceItem{}
 		for i, row := range all {
 			item := of[start+i]
 			switch {

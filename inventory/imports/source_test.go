@@ -45,7 +45,7 @@ func importSpoolman(t *testing.T, c *testkit.Client, file io.ReadSeeker, o impor
 ) {
 	t.Helper()
 	importer, ctx, invalid := newImporter(t, c)
-	result, err := spoolman.Import(ctx, importer, file, o)
+	result, err := importer.Spoolman(ctx, file, o)
 	if err != nil {
 		t.Fatal(err, *invalid)
 	}
@@ -370,7 +370,7 @@ func TestSpoolmanInvalidSpools(t *testing.T) {
 		"Spoolman's spool 8: used_weight", "Spoolman's spool 9: filament remaining_weight",
 	}
 	importer, ctx, invalid := newImporter(t, c)
-	_, err := spoolman.Import(ctx, importer, strings.NewReader(file), imports.SourceOptions{})
+	_, err := importer.Spoolman(ctx, strings.NewReader(file), imports.SourceOptions{})
 	if err != imports.InvalidRows(len(want)) || !slices.Equal(*invalid, want) {
 		t.Errorf("%v\n%s", err, strings.Join(*invalid, "\n"))
 	}
@@ -410,7 +410,7 @@ func TestSpoolmanRejectsOtherSources(t *testing.T) {
 		`[] end`: "one list at a time",
 	} {
 		importer, ctx, invalid := newImporter(t, c)
-		result, err := spoolman.Import(ctx, importer, strings.NewReader(file), imports.SourceOptions{SkipInvalid: true})
+		result, err := importer.Spoolman(ctx, strings.NewReader(file), imports.SourceOptions{SkipInvalid: true})
 		if err == nil || !strings.Contains(err.Error(), want) || len(result.Rows) > 0 || len(*invalid) > 0 {
 			t.Errorf("%q: %+v %v %v, want %q", file, result, err, *invalid, want)
 		}
@@ -424,7 +424,7 @@ func TestSpoolmanRejectsOtherSources(t *testing.T) {
 		"many blanks":   `[` + strings.Repeat(" ", 64<<20),
 	} {
 		importer, ctx, _ := newImporter(t, c)
-		_, err := spoolman.Import(ctx, importer, strings.NewReader(file), imports.SourceOptions{SkipInvalid: true})
+		_, err := importer.Spoolman(ctx, strings.NewReader(file), imports.SourceOptions{SkipInvalid: true})
 		if err == nil || !strings.Contains(err.Error(), "more than 1048576 bytes") {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -106,9 +106,9 @@ func addChoices(old, f *inventory.CustomField) bool {
 }
 
 // hasExtra reports whether an item has values of custom fields.
-func (s *Source) hasExtra() bool {
+func (s *sourceFile) hasExtra() bool {
 	for _, items := range s.Items {
-		if slices.ContainsFunc(items, func(i *Item) bool { return len(i.extra()) > 0 }) {
+		if slices.ContainsFunc(items, func(i *sourceItem) bool { return len(i.extra()) > 0 }) {
 			return true
 		}
 	}
@@ -116,14 +116,14 @@ func (s *Source) hasExtra() bool {
 }
 
 // extra returns the values of the item's custom fields.
-func (i *Item) extra() map[string]json.RawMessage {
+func (i *sourceItem) extra() map[string]json.RawMessage {
 	extra, _ := i.Values["extra"].(map[string]json.RawMessage)
 	return extra
 }
 
 // extraProblems returns the problems with the item's values of custom fields. It converts values of text fields to
 // texts.
-func (i *Item) extraProblems(known map[string]*inventory.CustomField) (problems []server.FieldError) {
+func (i *sourceItem) extraProblems(known map[string]*inventory.CustomField) (problems []server.FieldError) {
 	extra := i.extra()
 	for _, key := range slices.Sorted(maps.Keys(extra)) {
 		f := known[key]

@@ -9,7 +9,6 @@ import (
 
 	"spoolwright/db"
 	"spoolwright/inventory/imports"
-	"spoolwright/spoolman"
 	"spoolwright/tests/testkit"
 )
 
@@ -95,7 +94,7 @@ func TestLevelsFollowOperations(t *testing.T) {
 				"initial_weight": 150, "remaining_weight": 150, "filament": {"id": 1, "registered": "2024-01-15T10:00:00Z",
 				"name": "Black",
 				"material": "PLA", "density": 1.24, "diameter": 1.75, "weight": 150}}]`)
-			result, err := spoolman.Import(db.As(f.t.Context(), f.Actor), imports.Importer{DB: api.DB}, file,
+			result, err := imports.Importer{DB: api.DB}.Spoolman(db.As(f.t.Context(), f.Actor), file,
 				imports.SourceOptions{})
 			if err != nil || result.Counts["spool"].Created != 1 {
 				f.t.Fatal(result, err)

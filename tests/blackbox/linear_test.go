@@ -18,7 +18,6 @@ import (
 	"spoolwright/db"
 	"spoolwright/inventory/imports"
 	"spoolwright/server"
-	"spoolwright/spoolman"
 	"spoolwright/tests/testkit"
 	"spoolwright/transfer"
 	"spoolwright/webhooks"
@@ -196,7 +195,7 @@ func TestReadersAreLinear(t *testing.T) {
 	for start, end := range map[string]string{"[": "]", `{"spool":[`: "]}", `{"vendor":[`: "]}"} {
 		check("a file of Spoolman, "+start, file, jsonMarks(start, end), func(text []byte) {
 			ignore := func(string, []server.FieldError) {}
-			spoolman.Import(ctx, imports.Importer{DB: w.api.DB, Invalid: ignore}, bytes.NewReader(text),
+			imports.Importer{DB: w.api.DB, Invalid: ignore}.Spoolman(ctx, bytes.NewReader(text),
 				imports.SourceOptions{DryRun: true, SkipInvalid: true})
 		})
 	}

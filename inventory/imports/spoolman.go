@@ -1,9 +1,10 @@
-package spoolman
+package imports
 
 import (
 	"bufio"
 	"bytes"
 	"cmp"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -11,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,11 +20,84 @@ import (
 	"unicode/utf8"
 
 	"spoolwright/inventory"
-	"spoolwright/inventory/imports"
 	"spoolwright/server"
 	"spoolwright/transfer"
 	"spoolwright/value"
 )
+
+// noVendor is the id of the vendor that our own API for clients of Spoolman shows for a filament without a vendor.
+const noVendor = "1000000000"
+
+// Spoolman imports the vendors, filaments and spools of a file of Spoolman, and the definitions of custom fields.
+// The file is the response of its /api/v1/spool, its JSON or CSV export of spools, or an object with its lists.
+func (i Importer) Spoolman(ctx context.Context, file io.Reader, o SourceOptions) (result SourceResult, err error) {
+	read, err := readSource(file)
+	if err != nil {
+		return result, err
+	}
+	return i.source(ctx, read, o)
+}
+
+// readSource reads the items and the definitions of custom fields from a file.
+func readSource(file io.Reader) (*sourceFile, error) {
+	s := &sourceFile{Items: map[string][]*sourceItem{}}
+	items := map[string]map[string]*sourceItem{"vendor": {}, "filament": {}, "spool": {}} // by entity and key
+	// once adds an item and returns it. If an item with the same key exists, once returns the existing item.
+	once := func(item *sourceItem) *sourceItem {
+		if known := items[item.Entity][item.Key]; known != nil {
+			return known
+		}
+		items[item.Entity][item.Key] = item
+		s.Items[item.Entity] = append(s.Items[item.Entity], item)
+		return item
+	}
+	vendorOf := func(n int, object spoolmanObject) *sourceItem {
+		if len(object) == 0 || object["id"] == noVendor {
+			return nil
+		}
+		return once(convertVendor(n, object))
+	}
+	filamentOf := func(n int, object spoolmanObject) *sourceItem {
+		return once(convertFilament(n, object, vendorOf(n, object.part("vendor"))))
+	}
+	err := readSpoolman(file, func(list string, n int, object spoolmanObject) {
+		switch list {
+		case "vendor":
+			vendorOf(n, object)
+		case "filament":
+			filamentOf(n, object)
+		case "spool":
+			once(convertSpool(n, object, filamentOf(n, object.part("filament"))))
+		case "field_vendor", "field_filament", "field_spool":
+			if f, ok := convertField(strings.TrimPrefix(list, "field_"), object); ok {
+				s.Fields = append(s.Fields, f)
+			}
+		}
+	})
+	return s, err
+}
+
+// convertField converts the definition of a custom field.
+func convertField(entity string, s spoolmanObject) (f inventory.CustomField, ok bool) {
+	body := map[string]any{"entity": entity, "key": s.text("key"), "name": s.text("name"),
+		"type": s.text("field_type")}
+	for name, field := range map[string]string{"unit": "unit", "default_value": "default_value"} {
+		if s[field] != "" {
+			body[name] = s[field]
+		}
+	}
+	for name, field := range map[string]string{"position": "order", "multiple": "multi_choice", "choices": "choices"} {
+		if s[field] != "" {
+			body[name] = json.RawMessage(s[field])
+		}
+	}
+	text, err := json.Marshal(body)
+	if err != nil {
+		return f, false
+	}
+	f, err = server.DecodeBody[inventory.CustomField](text)
+	return f, err == nil
+}
 
 // maxObject limits the size of one object in JSON. The limit is not exact, because the decoder reads ahead.
 const maxObject = 1 << 20
@@ -222,14 +297,14 @@ func readSpoolmanCSV(r io.Reader, use func(string, int, spoolmanObject)) error {
 // conversion converts an object of Spoolman to the columns of an item.
 type conversion struct {
 	spoolmanObject
-	*imports.Item
+	*sourceItem
 	texts map[string]string // fields of a Vendor, Filament or Spool
 	facts []string          // lines for the notes, with the values that fit no field
 }
 
 // newItem begins the conversion of an object.
 func newItem(entity string, n int, s spoolmanObject) *conversion {
-	item := &imports.Item{Entity: entity, ID: s.text("id"), Where: fmt.Sprintf("%s %d of the list", entity, n)}
+	item := &sourceItem{Entity: entity, ID: s.text("id"), Where: fmt.Sprintf("%s %d of the list", entity, n)}
 	if item.ID != "" {
 		item.Where = "Spoolman's " + entity + " " + item.ID
 	}
@@ -240,14 +315,14 @@ func newItem(entity string, n int, s spoolmanObject) *conversion {
 		sum := sha256.Sum256(text)
 		item.Key = "= " + hex.EncodeToString(sum[:16])
 	}
-	if t, ok := imports.ParseTime(s.text("registered")); ok {
+	if t, ok := ParseTime(s.text("registered")); ok {
 		item.Created = t.Format("2006-01-02T15:04:05.999999Z")
 		item.Key += " " + t.Format("2006-01-02T15:04:05Z")
 	}
 	if n, err := strconv.ParseInt(item.ID, 10, 64); err == nil && n > 0 && n <= server.MaxNumber {
 		item.Number = n
 	}
-	return &conversion{spoolmanObject: s, Item: item, texts: map[string]string{}}
+	return &conversion{spoolmanObject: s, sourceItem: item, texts: map[string]string{}}
 }
 
 func (c *conversion) problem(field, message string) {
@@ -282,7 +357,7 @@ func (c *conversion) decimal(name string) (d value.Decimal, ok bool) {
 
 // finish decodes the texts into a T, and copies the columns of the T to the values of the item. names maps fields of
 // the T to the names of Spoolman, for error messages.
-func finish[T any](c *conversion, names map[string]string) *imports.Item {
+func finish[T any](c *conversion, names map[string]string) *sourceItem {
 	var comments []string
 	if comment := c.text("comment"); comment != "" {
 		comments = append(comments, comment)
@@ -306,7 +381,7 @@ func finish[T any](c *conversion, names map[string]string) *imports.Item {
 	maps.Copy(values, c.Values)
 	values["extra"] = c.extra()
 	c.Values = values
-	return c.Item
+	return c.sourceItem
 }
 
 // extra returns the values of the custom fields. Spoolman sends each value as a text that contains JSON.
@@ -325,7 +400,7 @@ func (c *conversion) extra() map[string]json.RawMessage {
 	return extra
 }
 
-func convertVendor(n int, s spoolmanObject) *imports.Item {
+func convertVendor(n int, s spoolmanObject) *sourceItem {
 	c := newItem("vendor", n, s)
 	c.texts["name"], c.texts["empty_spool_weight_grams"] = s.text("name"), s.text("empty_spool_weight")
 	c.short("external_id", "External id", s.text("external_id"))
@@ -335,7 +410,7 @@ func convertVendor(n int, s spoolmanObject) *imports.Item {
 	return finish[inventory.Vendor](c, map[string]string{"empty_spool_weight_grams": "empty_spool_weight"})
 }
 
-func convertFilament(n int, s spoolmanObject, vendor *imports.Item) *imports.Item {
+func convertFilament(n int, s spoolmanObject, vendor *sourceItem) *sourceItem {
 	c := newItem("filament", n, s)
 	c.Parent = vendor
 	material := s.text("material")
@@ -367,12 +442,14 @@ func convertFilament(n int, s spoolmanObject, vendor *imports.Item) *imports.Ite
 	return finish[inventory.Filament](c, names)
 }
 
+var colorCode = regexp.MustCompile(`^#?([0-9A-Fa-f]{6}|[0-9A-Fa-f]{8})$`)
+
 // convertColors sets color_hex to the first color. It sets color_hexes to all colors if there are several, and to an
 // empty list otherwise. It returns all colors.
 func (c *conversion) convertColors() []string {
 	colors := []string{}
 	for code := range strings.SplitSeq(c.text("color_hex", "multi_color_hexes"), ",") {
-		if m := hexForm.FindStringSubmatch(strings.TrimSpace(code)); m != nil {
+		if m := colorCode.FindStringSubmatch(strings.TrimSpace(code)); m != nil {
 			colors = append(colors, "#"+strings.ToUpper(m[1]))
 		} else {
 			c.fact("Color code", strings.TrimSpace(code))
@@ -399,7 +476,7 @@ func (c *conversion) convertColors() []string {
 
 func (c *conversion) convertDiameter() {
 	diameter, ok := c.decimal("diameter")
-	nearest, known := nearestDiameter(diameter)
+	nearest, known := inventory.NearestDiameter(diameter)
 	switch {
 	case known:
 		c.texts["diameter_mm"] = nearest.String()
@@ -413,10 +490,10 @@ func (c *conversion) convertDiameter() {
 	}
 }
 
-// usualWeight is the weight of the filament on a new spool if Spoolman has no weight for the spool, in grams.
-const usualWeight = 1000 * value.DecimalOne
+// UsualWeight is the weight of the filament on a new spool for which Spoolman has no weight.
+const UsualWeight = 1000 * value.DecimalOne
 
-func convertSpool(n int, s spoolmanObject, filament *imports.Item) *imports.Item {
+func convertSpool(n int, s spoolmanObject, filament *sourceItem) *sourceItem {
 	c := newItem("spool", n, s)
 	c.Parent = filament
 	of, by := s.part("filament"), s.part("filament.vendor")
@@ -429,7 +506,7 @@ func convertSpool(n int, s spoolmanObject, filament *imports.Item) *imports.Item
 	c.Values = map[string]any{}
 	for column, name := range map[string]string{"first_used_at": "first_used", "last_used_at": "last_used"} {
 		text := s.text(name)
-		if at, ok := imports.ParseTime(text); ok {
+		if at, ok := ParseTime(text); ok {
 			c.Values[column] = at.Format(time.RFC3339Nano)
 		} else {
 			c.Values[column] = nil
@@ -462,7 +539,7 @@ func (c *conversion) convertWeights(filament spoolmanObject) {
 		return
 	}
 	if net <= 0 {
-		net = usualWeight
+		net = UsualWeight
 		c.Remarks = append(c.Remarks, "has no weight in Spoolman, so it has 1000 g")
 		known = false
 	}
