@@ -109,6 +109,7 @@ type ErrorGroup struct {
 // ImportCheck is the result of the check of a file. The counts are those of the import of its valid rows.
 type ImportCheck struct {
 	ImportCounts
+	Program    *string        `json:"program"`
 	Header     int64          `json:"header_row" rule:"notNull"`
 	Columns    []SheetColumn  `json:"columns" rule:"notNull"`
 	Defaults   []DefaultValue `json:"defaults" rule:"notNull"`
@@ -267,6 +268,15 @@ func checkEndpoint[Q query](i *untyped, d *db.DB) server.Endpoint {
 
 // check checks a file. The error is a 422 if the file contains no table.
 func (i *untyped) check(ctx context.Context, d *db.DB, body []byte, how Reading) (check ImportCheck, err error) {
+	skipping := how
+	skipping.SkipInvalid = true
+	if file, program, err := i.whole(ctx, d, body, skipping, i.Most, true); program != "" || err != nil {
+		if err == nil {
+			check, err = i.checkWhole(ctx, d, file)
+		}
+		check.Program = &program
+		return check, err
+	}
 	c, err := i.convert(ctx, d, body, how, i.Most)
 	if err != nil {
 		return check, err
@@ -274,7 +284,9 @@ func (i *untyped) check(ctx context.Context, d *db.DB, body []byte, how Reading)
 	if c.Table.Header == 0 {
 		return check, server.Invalid("body", "cannot be imported: the file is empty")
 	}
-	how.Program = c.Program
+	if how.Program = c.Program; c.Program != nil {
+		check.Program = &c.Program.Name
+	}
 	invalid := RowProblems{}
 	if len(c.Missing) == 0 {
 		var result counted
@@ -307,6 +319,28 @@ func (i *untyped) check(ctx context.Context, d *db.DB, body []byte, how Reading)
 			check.Rows = append(check.Rows, SheetRow{int64(row.Line), c.cells(row)})
 		}
 	}
+	return check, nil
+}
+
+// checkWhole checks a file that the function Whole has read.
+func (i *untyped) checkWhole(ctx context.Context, d *db.DB, file any) (check ImportCheck, err error) {
+	var result counted
+	err = d.Tx(ctx, func(ctx context.Context) (err error) {
+		result, err = i.Write(ctx, d, &file, true)
+		return err
+	})
+	if err != nil {
+		return check, i.Error(err)
+	}
+	check.ImportCounts, check.Columns, check.Defaults = result.counts(), []SheetColumn{}, []DefaultValue{}
+	check.Rows, check.Worksheets = []SheetRow{}, []Worksheet{}
+	invalid := RowProblems{}
+	for _, row := range check.InvalidRows {
+		for _, e := range row.Errors {
+			invalid.Add(int(row.Row), e.Field, "%s", e.Message)
+		}
+	}
+	check.Errors = (&Conversion{}).groups(invalid)
 	return check, nil
 }
 

@@ -37,6 +37,9 @@ type Import[F any, R counted] struct {
 	Convert func(sheet *Sheet, how Reading) (*Conversion, error)
 	// Good returns a score: how well a row matches titles of columns that Convert knows.
 	Good func(titles []string) int
+	// Whole reads the file of a program whose parts are known without titles, such as an export of Spoolman, and
+	// returns the name of the program, or "" for any other file. The function may be nil.
+	Whole func(file []byte, how Reading, maximum int) (F, string, error)
 	// Program returns the program that wrote a sheet, or nil. The function may be nil.
 	Program func(ctx context.Context, d *db.DB, sheet *Sheet) (*Program, error)
 }
@@ -60,6 +63,12 @@ func (i Import[F, R]) untyped() *untyped {
 			return any(&result).(counted), err
 		},
 	}
+	if i.Whole != nil {
+		u.Whole = func(file []byte, how Reading, maximum int) (any, string, error) {
+			f, program, err := i.Whole(file, how, maximum)
+			return &f, program, err
+		}
+	}
 	if i.Prepare != nil {
 		u.Prepare = func(ctx context.Context, d *db.DB, file *any, dryRun bool) error {
 			return i.Prepare(ctx, d, (*file).(*F), dryRun)
@@ -76,6 +85,20 @@ func (i *untyped) read(ctx context.Context, d *db.DB, file *Table, how Reading, 
 		err = i.Prepare(ctx, d, &f, dryRun)
 	}
 	return f, err
+}
+
+// whole reads a file with the function Whole, and prepares its import. program is "" for a file that Whole does not
+// read, and for one whose columns the caller names.
+func (i *untyped) whole(ctx context.Context, d *db.DB, file []byte, how Reading, maximum int,
+	dryRun bool) (f any, program string, err error) {
+	if i.Whole == nil || len(how.Mapping) > 0 {
+		return nil, "", nil
+	}
+	f, program, err = i.Whole(file, how, maximum)
+	if program != "" && err == nil && i.Prepare != nil {
+		err = i.Prepare(ctx, d, &f, dryRun)
+	}
+	return f, program, err
 }
 
 // convert reads the sheet in a file, and recognizes its columns. The error is a 422.
@@ -181,6 +204,7 @@ func endpoint[Q query](i *untyped, d *db.DB) server.Endpoint {
 // prepared is a file that can be written, and the parts of the answer about rows that were left out or changed.
 type prepared struct {
 	file    any
+	whole   bool // whether the function Whole has read the file, so that Write returns all parts of the answer
 	invalid int
 	changes []Change
 	rows    []InvalidRow
@@ -193,6 +217,10 @@ func (i *untyped) prepare(
 	ctx context.Context, d *db.DB, text []byte, how Reading, maximum int, dryRun bool, tx transaction,
 ) (p prepared, err error) {
 	how, p.dryRun = how.In(ctx, d), dryRun
+	if file, program, err := i.whole(ctx, d, text, how, maximum, dryRun); program != "" || err != nil {
+		p.file, p.whole = file, true
+		return p, err
+	}
 	converted, err := i.convert(ctx, d, text, how, maximum)
 	if err != nil {
 		return p, err
@@ -225,6 +253,9 @@ func (i *untyped) store(ctx context.Context, d *db.DB, p *prepared, dryRun bool)
 
 // complete adds the invalid rows and the changes to the result of Write, which embeds ImportCounts.
 func (p prepared) complete(result counted) {
+	if p.whole {
+		return
+	}
 	result.(interface {
 		add(int, []Change, []InvalidRow)
 	}).add(p.invalid, p.changes, p.rows)

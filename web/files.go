@@ -75,6 +75,7 @@ func exportFile(v *visit) error {
 //	default.F       the value of the field F in rows that have none
 //	cell.LINE.N     another text for a cell
 //	out.LINE        the row is left out
+//	whole           set if the file needs no columns, such as one of Spoolman
 //	import          "all", or "valid" to leave invalid rows out; without it, the file is checked again
 
 // importPage is the second page of an import.
@@ -91,12 +92,16 @@ type importPage struct {
 	Sources  []string // the names of connections to shops, for the source of orders
 }
 
+// IsWhole reports whether the file is one of a program that is imported without a choice of columns.
+func (p *importPage) IsWhole() bool { return len(p.Check.Columns) == 0 }
+
 // IsOrders reports whether the file has orders. Their imports have no modes.
 func (p *importPage) IsOrders() bool { return p.What.Value == "orders" }
 
 // checked is the answer of a check.
 type checked struct {
 	Created, Updated, Unchanged, Skipped, Invalid int
+	Program                                       string
 	Columns                                       []struct {
 		Title, Why  string
 		Field, Note *string
@@ -239,7 +244,7 @@ func importFile(v *visit) error {
 	query := p.query(f)
 	path := "/api/v1/" + p.What.Value + "/import"
 	text := http.Header{"Content-Type": {transfer.MediaOf(file)}}
-	if how := f.Values.Get("import"); how != "" && query.Has("mapping") {
+	if how := f.Values.Get("import"); how != "" && (query.Has("mapping") || f.Values.Get("whole") != "") {
 		header := text.Clone()
 		header.Set("Idempotency-Key", f.Key)
 		query.Set("skip_invalid", strconv.FormatBool(how == "valid"))

@@ -193,6 +193,33 @@ func TestFilesWithTwoReadings(t *testing.T) {
 		"items.0.purchase_price": "29.99", "items.0.purchase_date": "2024-02-01"})
 }
 
+// A file of Spoolman needs no columns: it is imported as it is there, and again when something has changed there.
+func TestFilesOfSpoolman(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t, testkit.Options{}).Operator(t)
+	b := signIn(t, c)
+	const spool = `{"id": 7, "registered": "2024-01-15T10:00:00Z", "location": "Shelf", "remaining_weight": 700,
+		"filament": {"id": 3, "registered": "2024-01-15T10:00:00Z", "name": "Grey", "material": "PLA", "diameter": 1.75,
+		"density": 1.24, "weight": 1000, "vendor": {"id": 2, "registered": "2024-01-15T10:00:00Z", "name": "Acme"}}}`
+	checked := upload(t, b, "["+spool+"]").want(t, 200).shows(t, "This is a file of Spoolman", "1 created", "Import 1")
+	c.Get(t, "/api/v1/spools").Want(200).Shows(map[string]string{"total": "0"})
+	form := checked.form(t, "/files")
+	form.Set("import", "all")
+	for range 2 { // sent twice, it is imported once
+		b.do(t, "POST", "/files", form).want(t, 200).shows(t, "Imported Spools: 1 created")
+	}
+	c.Get(t, "/api/v1/spools").Want(200).Shows(map[string]string{"total": "1", "items.0.number": "7",
+		"items.0.brand": "Acme", "items.0.remaining_weight_grams": "700"})
+	moved := strings.Replace(spool, "Shelf", "Drawer", 1)
+	invalid := strings.Replace(strings.Replace(spool, `"id": 7`, `"id": 8`, 1), `"remaining_weight": 700`,
+		`"remaining_weight": "x"`, 1)
+	form = upload(t, b, "["+moved+","+invalid+"]", "what", "filaments").want(t, 200).
+		shows(t, "1 updated", "1 row has problems", "Remaining weight is x", "Correct them in Spoolman").form(t, "/files")
+	form.Set("import", "valid")
+	b.do(t, "POST", "/files", form).want(t, 200).shows(t, "1 updated", "1 left out")
+	c.Get(t, "/api/v1/spools").Want(200).Shows(map[string]string{"total": "1", "items.0.location": "Drawer"})
+}
+
 // Webhooks are added, tested, disabled and removed on their pages. The secret is shown once.
 func TestWebhooks(t *testing.T) {
 	t.Parallel()

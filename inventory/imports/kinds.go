@@ -41,7 +41,7 @@ var importVendorsDoc = &server.Doc{
 		"which `name` is required.\n\n" +
 		fmt.Sprintf(importKinds, "vendor", "`id`, `number` or else `name`") +
 		"A name that no vendor has is a new one with `upsert`. A new name changes filaments and spools, as " +
-		"`updateVendor` does.\n\n" + importedExtra + transfer.ImportRules(maxKinds),
+		"`updateVendor` does.\n\n" + importedExtra + spoolmanDescription + transfer.ImportRules(maxKinds),
 }
 
 var importFilamentsDoc = &server.Doc{
@@ -52,7 +52,7 @@ var importFilamentsDoc = &server.Doc{
 		"`vendor_id`, so that the export of one tenant is the import of another.\n\n" +
 		fmt.Sprintf(importKinds, "filament", "`id` or `number`") +
 		"Spools change with their filaments, as with `updateFilament`: at most 10,000, and 2,000 in stock, for all " +
-		"rows together.\n\n" + importedExtra + transfer.ImportRules(maxKinds),
+		"rows together.\n\n" + importedExtra + spoolmanDescription + transfer.ImportRules(maxKinds),
 }
 
 const (
@@ -97,7 +97,8 @@ type kindFile[T any] struct {
 	mode   transfer.Mode
 	fields []string // the columns that are imported
 	rows   []transfer.Record[T]
-	number int // the number of the first new row, if numbers are reserved
+	number int           // the number of the first new row, if numbers are reserved
+	whole  *spoolmanFile // a file of Spoolman, which has no rows; or nil
 }
 
 var (
@@ -184,6 +185,13 @@ func (k kind[T]) imports() transfer.Import[kindFile[T], Imported] {
 	return transfer.Import[kindFile[T], Imported]{
 		Resources: k.table, Most: k.most, Example: k.example, Read: k.read, Error: k.error,
 		Convert: k.sheets.Convert, Good: k.sheets.Good,
+		Whole: func(file []byte, how transfer.Reading, most int) (f kindFile[T], program string, err error) {
+			f.kind = k
+			if f.whole, err = readSpoolmanFile(file, how, most); f.whole != nil {
+				program = "Spoolman"
+			}
+			return f, program, err
+		},
 		Prepare: func(ctx context.Context, d *db.DB, f *kindFile[T], dryRun bool) error {
 			return f.prepare(ctx, d, dryRun)
 		},
@@ -215,6 +223,9 @@ func kindError(err error) error {
 // wait for a transaction that reserves numbers. If the response is repeated for an Idempotency-Key, the reserved
 // numbers remain unused.
 func (f *kindFile[T]) prepare(ctx context.Context, d *db.DB, dryRun bool) error {
+	if f.whole != nil {
+		return f.whole.prepare(ctx, d, dryRun)
+	}
 	if f.mode == transfer.Upsert {
 		known, err := knownRows(ctx, d, f.table, f.described, f.rows)
 		if err == nil {
@@ -250,6 +261,9 @@ func reserveNumbers(ctx context.Context, d *db.DB, count int) (number int, err e
 // write creates and changes the resources of a file in the transaction of ctx. It locks the resources to change in the
 // order of their ids.
 func (f kindFile[T]) write(ctx context.Context, d *db.DB, dryRun bool) (result Imported, err error) {
+	if f.whole != nil {
+		return f.whole.write(ctx)
+	}
 	result.DryRun, result.Rows, result.CustomFields = dryRun, make([]ImportedRow, len(f.rows)), []ImportedField{}
 	if len(f.rows) == 0 {
 		return result, d.CheckActor(ctx)

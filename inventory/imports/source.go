@@ -78,6 +78,7 @@ type sourceItem struct {
 	Entity, ID string
 	Key        string // identifies it in all imports
 	Where      string // for messages
+	row        int    // the line of the file, or the place in the list
 	Number     int64  // the wanted number, or 0 for any number
 	Created    string // the time of its creation, or ""
 	Parent     *sourceItem
@@ -93,6 +94,18 @@ type sourceFile struct {
 	Items  map[string][]*sourceItem // by entity; parents come before their children
 }
 
+// invalid returns the items with problems: vendors, filaments and spools.
+func (s *sourceFile) invalid() (all []*sourceItem) {
+	for _, t := range itemTables {
+		for _, item := range s.Items[t.entity] {
+			if len(item.Problems) > 0 {
+				all = append(all, item)
+			}
+		}
+	}
+	return all
+}
+
 // source imports the vendors, filaments and spools of another system, and the definitions of their custom fields. If
 // the source has no definitions, it derives them from the values. An item keeps its number if the number is
 // higher than all numbers that the tenant has used. If an earlier import created the item, it changes only the
@@ -103,17 +116,12 @@ func (i Importer) source(ctx context.Context, source *sourceFile, o SourceOption
 	if err := w.prepareFields(ctx); err != nil {
 		return result, err
 	}
-	invalid := 0
-	for _, t := range itemTables {
-		for _, item := range source.Items[t.entity] {
-			if len(item.Problems) > 0 {
-				invalid++
-				i.Invalid(item.Where, item.Problems)
-			}
-		}
+	invalid := source.invalid()
+	for _, item := range invalid {
+		i.Invalid(item.Where, item.Problems)
 	}
-	if invalid > 0 && !o.SkipInvalid {
-		return result, InvalidRows(invalid)
+	if len(invalid) > 0 && !o.SkipInvalid {
+		return result, InvalidRows(len(invalid))
 	}
 	if err := w.reserve(ctx); err != nil {
 		return result, err
@@ -145,6 +153,7 @@ type sourceWriter struct {
 	fields []inventory.CustomField // definitions to create, or to which to add choices
 	last   int                     // the highest number of a spool before the import
 	next   int                     // the first number for the spools that do not keep their numbers
+	ids    map[*sourceItem]string  // the ids of the items that are written
 }
 
 // importedItem is an item that an earlier import created.
@@ -232,9 +241,9 @@ func (w *sourceWriter) write(ctx context.Context) (result SourceResult, err erro
 			return result, err
 		}
 	}
-	ids := map[*sourceItem]string{}
+	w.ids = map[*sourceItem]string{}
 	for _, t := range itemTables {
-		items := &itemBatch{sourceWriter: w, entity: t.entity, table: t.table, ids: ids}
+		items := &itemBatch{sourceWriter: w, entity: t.entity, table: t.table}
 		if err := items.write(ctx); err != nil {
 			return result, err
 		}
@@ -252,7 +261,6 @@ func (w *sourceWriter) write(ctx context.Context) (result SourceResult, err erro
 type itemBatch struct {
 	*sourceWriter
 	entity, table string
-	ids           map[*sourceItem]string // the ids of the items that are written already
 	rows          []SourceRow
 	created       []map[string]any // rows to insert
 	changed       []map[string]any // ids and changed columns

@@ -19,6 +19,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"spoolwright/db"
 	"spoolwright/inventory"
 	"spoolwright/server"
 	"spoolwright/transfer"
@@ -36,6 +37,102 @@ func (i Importer) Spoolman(ctx context.Context, file io.Reader, o SourceOptions)
 		return result, err
 	}
 	return i.source(ctx, read, o)
+}
+
+// spoolmanFile is a file of Spoolman that is imported as a file of spools, filaments or vendors.
+type spoolmanFile struct {
+	sourceWriter
+	skipInvalid bool
+	entity      string // of the rows: spool or, if the file has no spools, filament or vendor
+	items       []*sourceItem
+}
+
+// readSpoolmanFile reads a file of Spoolman with at most most rows. It returns nil for a file that is neither JSON nor
+// a CSV export of Spoolman. The error is a 422.
+func readSpoolmanFile(file []byte, how transfer.Reading, most int) (*spoolmanFile, error) {
+	text := bytes.TrimSpace(bytes.TrimPrefix(file, []byte("\xef\xbb\xbf")))
+	isJSON := len(text) > 0 && (text[0] == '[' || text[0] == '{') && json.Valid(text)
+	header, _, err := transfer.NewReader(bytes.NewReader(text)).Next()
+	if !isJSON && (err != nil || listOf(transfer.Texts(header)) == "") {
+		return nil, nil
+	}
+	source, err := readSource(bytes.NewReader(file))
+	foreign := func(s *sourceItem) bool { return s.Parent.ID == "" }
+	if err == nil && (len(source.Items) == 0 || slices.ContainsFunc(source.Items["spool"], foreign)) {
+		err = errNotSpoolman
+	}
+	if err != nil {
+		return &spoolmanFile{}, server.Invalid("body", "cannot be imported: %s", err)
+	}
+	f := &spoolmanFile{sourceWriter: sourceWriter{source: source}, skipInvalid: how.SkipInvalid}
+	for _, t := range itemTables {
+		if n := len(source.Items[t.entity]); n > 0 {
+			f.entity, f.items = t.entity, source.Items[t.entity]
+		}
+	}
+	if len(f.items) > most {
+		return f, server.Invalid("body", "must have at most %d %ss", most, f.entity)
+	}
+	return f, nil
+}
+
+// prepare prepares the items, and reserves the numbers of new spools. If there are invalid items, and these are not
+// to be left out, the error is a 422 that names the first of them.
+func (f *spoolmanFile) prepare(ctx context.Context, d *db.DB, dryRun bool) error {
+	f.d, f.dryRun = d, dryRun
+	if err := f.prepareFields(ctx); err != nil {
+		return err
+	}
+	var problems server.Problems
+	invalid := f.source.invalid()
+	for _, item := range invalid[:min(len(invalid), transfer.MaxListed)] {
+		problems.Add(item.Where, "%s", transfer.Describe(item.Problems))
+	}
+	if len(invalid) > transfer.MaxListed {
+		problems.Add("rows", "%d others are invalid", len(invalid)-transfer.MaxListed)
+	}
+	if err := problems.Err(); err != nil && !f.skipInvalid {
+		return err
+	}
+	return f.reserve(ctx)
+}
+
+// write imports all items in the transaction of ctx. The counts and the rows of the result are those of f.items.
+func (f *spoolmanFile) write(ctx context.Context) (result Imported, err error) {
+	if f.dryRun {
+		if err := f.d.Write(ctx, db.SQL("savepoint import")); err != nil {
+			return result, err
+		}
+	}
+	all, err := f.sourceWriter.write(ctx)
+	if err == nil && f.dryRun {
+		err = f.d.Write(ctx, db.SQL("rollback to savepoint import"))
+	}
+	if err != nil {
+		return result, err
+	}
+	result = Imported{ImportCounts: all.Counts[f.entity], CustomFields: importedFields(all.Fields), Rows: []ImportedRow{}}
+	result.Changes, result.InvalidRows = []transfer.Change{}, []transfer.InvalidRow{}
+	result.Invalid, result.Skipped = result.Skipped, 0
+	for i, row := range all.Rows[len(all.Rows)-len(f.items):] {
+		one := ImportedRow{Row: int64(f.items[i].row), Action: row.Action}
+		if id := value.UUID(f.ids[f.items[i]]); id != "" && !(f.dryRun && row.Action == "created") {
+			one.ID, one.Number = &id, &row.Number
+		}
+		result.Rows = append(result.Rows, one)
+	}
+	for _, item := range f.source.invalid() {
+		if len(result.InvalidRows) == transfer.MaxListed {
+			break
+		}
+		row := transfer.InvalidRow{Row: int64(item.row), Errors: []transfer.RowError{},
+			Cells: []transfer.RowCell{{Column: item.Entity, Text: item.ID}}}
+		for _, p := range item.Problems {
+			row.Errors = append(row.Errors, transfer.RowError{Field: p.Field, Message: p.Message})
+		}
+		result.InvalidRows = append(result.InvalidRows, row)
+	}
+	return result, nil
 }
 
 // readSource reads the items and the definitions of custom fields from a file.
@@ -165,7 +262,9 @@ func readSpoolman(file io.Reader, use func(list string, n int, object spoolmanOb
 		return errNotSpoolman
 	}
 	if first == json.Delim('[') {
-		err = readList(d, limited, "spool", use)
+		err = readList(d, limited, "spool", func(list string, n int, object spoolmanObject) {
+			use(cmp.Or(listOf(slices.Collect(maps.Keys(object))), list), n, object)
+		})
 	} else {
 		known := 0
 		for d.More() && err == nil {
@@ -249,6 +348,37 @@ func (s spoolmanObject) add(prefix string, object map[string]any) {
 	}
 }
 
+// The fields of Spoolman's filaments and vendors, without those of their parts.
+var (
+	spoolmanFilament = strings.Fields(`id registered name material price density diameter weight spool_weight
+		article_number comment settings_extruder_temp settings_bed_temp color_hex multi_color_hexes
+		multi_color_direction external_id`)
+	spoolmanVendor = strings.Fields("id registered name comment empty_spool_weight external_id")
+)
+
+// listOf returns the list of Spoolman whose objects have fields with these names: spool, filament or vendor. It
+// returns "" if no list has them.
+func listOf(names []string) string {
+	has := func(wanted ...string) bool {
+		return !slices.ContainsFunc(wanted, func(name string) bool { return !slices.Contains(names, name) })
+	}
+	only := func(known []string, parts ...string) bool {
+		return !slices.ContainsFunc(names, func(name string) bool {
+			part, _, _ := strings.Cut(name, ".")
+			return !slices.Contains(known, name) && !slices.Contains(parts, part)
+		})
+	}
+	switch {
+	case has("id", "filament.diameter"):
+		return "spool"
+	case has("id", "registered", "density", "diameter") && only(spoolmanFilament, "vendor", "extra"):
+		return "filament"
+	case has("id", "registered", "name") && only(spoolmanVendor, "extra"):
+		return "vendor"
+	}
+	return ""
+}
+
 func readSpoolmanCSV(r io.Reader, use func(string, int, spoolmanObject)) error {
 	text := func(c transfer.Cell) string {
 		if c == nil {
@@ -262,10 +392,11 @@ func readSpoolmanCSV(r io.Reader, use func(string, int, spoolmanObject)) error {
 	for _, cell := range header {
 		names = append(names, text(cell))
 	}
-	if err != nil || !slices.Contains(names, "id") || !slices.Contains(names, "filament.diameter") {
+	list := listOf(names)
+	if err != nil || list == "" {
 		return errNotSpoolman
 	}
-	for n := 1; ; n++ {
+	for {
 		row, line, err := c.Next()
 		if err == io.EOF {
 			return nil
@@ -290,7 +421,7 @@ func readSpoolmanCSV(r io.Reader, use func(string, int, spoolmanObject)) error {
 				flat[names[i]] = value
 			}
 		}
-		use("spool", n, flat)
+		use(list, line, flat)
 	}
 }
 
@@ -304,7 +435,7 @@ type conversion struct {
 
 // newItem begins the conversion of an object.
 func newItem(entity string, n int, s spoolmanObject) *conversion {
-	item := &sourceItem{Entity: entity, ID: s.text("id"), Where: fmt.Sprintf("%s %d of the list", entity, n)}
+	item := &sourceItem{Entity: entity, ID: s.text("id"), row: n, Where: fmt.Sprintf("%s %d of the list", entity, n)}
 	if item.ID != "" {
 		item.Where = "Spoolman's " + entity + " " + item.ID
 	}

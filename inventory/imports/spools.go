@@ -33,11 +33,19 @@ var importDoc = &server.Doc{
 		"`id` of the file is known, the numbers count if the spools with them are all of the material, color, brand and " +
 		"net weight of their rows. A row that already has the values of its spool changes nothing. A " +
 		"changed `remaining_weight_grams` is an entry of the usage ledger; leave the column out to change other " +
-		"fields while the spools are in use.\n\n" + importedExtra + madeDescription + "\n\n" + transfer.ImportRules(maxRows),
+		"fields while the spools are in use.\n\n" + importedExtra + spoolmanDescription + madeDescription +
+		"\n\n" + transfer.ImportRules(maxRows),
 }
 
 const importedExtra = "A custom field of the column `extra` that has no definition gets one, with the narrowest " +
 	"type that fits all its values in the file; `custom_fields` names those.\n\n"
+
+const spoolmanDescription = "The body may also be a file of Spoolman, whichever of the imports of spools, filaments and " +
+	"vendors it is sent to: a list of its API as JSON, or its export as JSON or CSV, with the media type `text/csv`. It " +
+	"needs no `mapping`, and `mode` does not matter: the import creates what is new in Spoolman, with vendors, " +
+	"filaments, numbers and custom fields, changes what has changed there since the last import, and leaves alone what " +
+	"was edited here. The counts and `rows` are those of the spools of the file, or else of its filaments or vendors; " +
+	"in JSON, `row` is the place in the list. The check then has the `program` `Spoolman` and no `columns`.\n\n"
 
 const importExample = "material_type,brand,color,diameter_mm,net_weight_grams,purchase_price\n" +
 	"PLA,Polymaker,Black,1.75,1000,24.99\nPETG,,Transparent,1.75,750,\n"

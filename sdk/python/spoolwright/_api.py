@@ -1803,8 +1803,10 @@ class ImportCheck:
     """Texts that the import reads as something else than they say, with the most frequent first; at most 50."""
     invalid_rows: tuple[InvalidRow, ...]
     """The first 50 of the invalid rows that were left out, or that a check has found."""
+    program: str | None
+    """The program that wrote the file; null if it is not known."""
     header_row: int
-    """The line of the titles of the columns."""
+    """The line of the titles of the columns; 0 if the file needs no titles."""
     columns: tuple[SheetColumn, ...]
     """The columns of the file, with the fields that they are."""
     defaults: tuple[DefaultValue, ...]
@@ -1828,6 +1830,7 @@ def _ImportCheck(d: Any, etag: str | None = None) -> ImportCheck:
         dry_run=get("dry_run"),
         changes=_core.each(_Change, get("changes")),
         invalid_rows=_core.each(_InvalidRow, get("invalid_rows")),
+        program=get("program"),
         header_row=get("header_row"),
         columns=_core.each(_SheetColumn, get("columns")),
         defaults=_core.each(_DefaultValue, get("defaults")),
@@ -9709,6 +9712,14 @@ class VendorsResource:
         A custom field of the column `extra` that has no definition gets one, with the narrowest type that fits all
         its values in the file; `custom_fields` names those.
 
+        The body may also be a file of Spoolman, whichever of the imports of spools, filaments and vendors it is
+        sent to: a list of its API as JSON, or its export as JSON or CSV, with the media type `text/csv`. It needs
+        no `mapping`, and `mode` does not matter: the import creates what is new in Spoolman, with vendors,
+        filaments, numbers and custom fields, changes what has changed there since the last import, and leaves
+        alone what was edited here. The counts and `rows` are those of the spools of the file, or else of its
+        filaments or vendors; in JSON, `row` is the place in the list. The check then has the `program` `Spoolman`
+        and no `columns`.
+
         Columns may be separated by commas, semicolons, tabs or vertical bars, and the names of columns and the
         material types may have any case. The whole file determines how its numbers and dates are read: a cell such
         as `1.750` is 1750 in a file with decimal commas, which are also assumed with semicolons between the
@@ -10416,6 +10427,14 @@ class FilamentsResource:
 
         A custom field of the column `extra` that has no definition gets one, with the narrowest type that fits all
         its values in the file; `custom_fields` names those.
+
+        The body may also be a file of Spoolman, whichever of the imports of spools, filaments and vendors it is
+        sent to: a list of its API as JSON, or its export as JSON or CSV, with the media type `text/csv`. It needs
+        no `mapping`, and `mode` does not matter: the import creates what is new in Spoolman, with vendors,
+        filaments, numbers and custom fields, changes what has changed there since the last import, and leaves
+        alone what was edited here. The counts and `rows` are those of the spools of the file, or else of its
+        filaments or vendors; in JSON, `row` is the place in the list. The check then has the `program` `Spoolman`
+        and no `columns`.
 
         Columns may be separated by commas, semicolons, tabs or vertical bars, and the names of columns and the
         material types may have any case. The whole file determines how its numbers and dates are read: a cell such
@@ -11744,6 +11763,14 @@ class SpoolsResource:
 
         A custom field of the column `extra` that has no definition gets one, with the narrowest type that fits all
         its values in the file; `custom_fields` names those.
+
+        The body may also be a file of Spoolman, whichever of the imports of spools, filaments and vendors it is
+        sent to: a list of its API as JSON, or its export as JSON or CSV, with the media type `text/csv`. It needs
+        no `mapping`, and `mode` does not matter: the import creates what is new in Spoolman, with vendors,
+        filaments, numbers and custom fields, changes what has changed there since the last import, and leaves
+        alone what was edited here. The counts and `rows` are those of the spools of the file, or else of its
+        filaments or vendors; in JSON, `row` is the place in the list. The check then has the `program` `Spoolman`
+        and no `columns`.
 
         A column can also be one of these, from which the import makes fields of new spools: `quantity`, the number
         of equal spools of the row; `remaining_percent`, `used_weight_grams` or `gross_weight_grams` (with the

@@ -1068,7 +1068,9 @@ export interface ImportCheck {
   readonly changes: readonly Change[];
   /** The first 50 of the invalid rows that were left out, or that a check has found. */
   readonly invalid_rows: readonly InvalidRow[];
-  /** The line of the titles of the columns. */
+  /** The program that wrote the file; null if it is not known. */
+  readonly program: string | null;
+  /** The line of the titles of the columns; 0 if the file needs no titles. */
   readonly header_row: number;
   /** The columns of the file, with the fields that they are. */
   readonly columns: readonly SheetColumn[];
@@ -8564,6 +8566,13 @@ export class VendorsResource<M extends DecimalMode = "number"> {
    * A custom field of the column `extra` that has no definition gets one, with the narrowest type that fits all its
    * values in the file; `custom_fields` names those.
    *
+   * The body may also be a file of Spoolman, whichever of the imports of spools, filaments and vendors it is sent to:
+   * a list of its API as JSON, or its export as JSON or CSV, with the media type `text/csv`. It needs no `mapping`,
+   * and `mode` does not matter: the import creates what is new in Spoolman, with vendors, filaments, numbers and
+   * custom fields, changes what has changed there since the last import, and leaves alone what was edited here. The
+   * counts and `rows` are those of the spools of the file, or else of its filaments or vendors; in JSON, `row` is the
+   * place in the list. The check then has the `program` `Spoolman` and no `columns`.
+   *
    * Columns may be separated by commas, semicolons, tabs or vertical bars, and the names of columns and the material
    * types may have any case. The whole file determines how its numbers and dates are read: a cell such as `1.750` is
    * 1750 in a file with decimal commas, which are also assumed with semicolons between the columns, and 1.75 in one
@@ -8804,6 +8813,13 @@ export class FilamentsResource<M extends DecimalMode = "number"> {
    *
    * A custom field of the column `extra` that has no definition gets one, with the narrowest type that fits all its
    * values in the file; `custom_fields` names those.
+   *
+   * The body may also be a file of Spoolman, whichever of the imports of spools, filaments and vendors it is sent to:
+   * a list of its API as JSON, or its export as JSON or CSV, with the media type `text/csv`. It needs no `mapping`,
+   * and `mode` does not matter: the import creates what is new in Spoolman, with vendors, filaments, numbers and
+   * custom fields, changes what has changed there since the last import, and leaves alone what was edited here. The
+   * counts and `rows` are those of the spools of the file, or else of its filaments or vendors; in JSON, `row` is the
+   * place in the list. The check then has the `program` `Spoolman` and no `columns`.
    *
    * Columns may be separated by commas, semicolons, tabs or vertical bars, and the names of columns and the material
    * types may have any case. The whole file determines how its numbers and dates are read: a cell such as `1.750` is
@@ -9309,6 +9325,13 @@ export class SpoolsResource<M extends DecimalMode = "number"> {
    *
    * A custom field of the column `extra` that has no definition gets one, with the narrowest type that fits all its
    * values in the file; `custom_fields` names those.
+   *
+   * The body may also be a file of Spoolman, whichever of the imports of spools, filaments and vendors it is sent to:
+   * a list of its API as JSON, or its export as JSON or CSV, with the media type `text/csv`. It needs no `mapping`,
+   * and `mode` does not matter: the import creates what is new in Spoolman, with vendors, filaments, numbers and
+   * custom fields, changes what has changed there since the last import, and leaves alone what was edited here. The
+   * counts and `rows` are those of the spools of the file, or else of its filaments or vendors; in JSON, `row` is the
+   * place in the list. The check then has the `program` `Spoolman` and no `columns`.
    *
    * A column can also be one of these, from which the import makes fields of new spools: `quantity`, the number of
    * equal spools of the row; `remaining_percent`, `used_weight_grams` or `gross_weight_grams` (with the empty spool),
