@@ -16,6 +16,7 @@ import (
 type rankedFilament struct {
 	*stockedFilament
 	equalColor bool
+	moreName   bool    // whether the name of its material only says more, such as PLA Basic for PLA
 	distance   float64 // of the colors; infinite if one is not known
 	vendor     bool    // whether the vendor is the one in the file
 }
@@ -26,7 +27,7 @@ const nearColor = 0.15
 
 func (r rankedFilament) match() FileMatch {
 	switch {
-	case r.equalColor:
+	case r.equalColor && !r.moreName:
 		return "equal"
 	case r.distance <= nearColor:
 		return "near"
@@ -35,12 +36,15 @@ func (r rankedFilament) match() FileMatch {
 }
 
 // rank returns the filaments of the farm with the material of m, the most similar first. A material and its spellings
-// are equal by the rule of inventory: type, name and diameter.
+// are equal by the rule of inventory: type, name and diameter. A material whose name only says more comes after the
+// others of its color. A farm's code decides about a color; the name counts, in any language, where there is no code.
 func rank(m slicer.Filament, stock []stockedFilament) (ranked []rankedFilament) {
 	kind := typeOf(m)
 	for i := range stock {
 		s := &stock[i]
-		if s.MaterialType != kind || !inventory.SameMaterial(string(kind), m.Type, orEmpty(s.MaterialName)) {
+		name := orEmpty(s.MaterialName)
+		same := inventory.SameMaterial(string(kind), m.Type, name)
+		if s.MaterialType != kind || !same && !inventory.SaysMore(string(kind), m.Type, name) {
 			continue
 		}
 		if d, _ := strconv.ParseFloat(s.Diameter.String(), 64); m.DiameterMM > 0 && math.Abs(d-m.DiameterMM) > 0.2 {
@@ -48,15 +52,21 @@ func rank(m slicer.Filament, stock []stockedFilament) (ranked []rankedFilament) 
 		} else if m.DiameterMM == 0 && !s.Usual {
 			continue
 		}
-		r := rankedFilament{stockedFilament: s, distance: colors.Distance(m.Color, orEmpty(s.ColorHex))}
+		r := rankedFilament{stockedFilament: s, moreName: !same, distance: colors.Distance(m.Color, orEmpty(s.ColorHex))}
 		r.equalColor = r.distance == 0 || m.Color != "" && strings.EqualFold(m.Color, s.Color)
+		if guess := colors.Guess(s.Color); s.ColorHex == nil && guess != "" {
+			if r.distance = colors.Distance(m.Color, guess); colors.Name(guess) == colors.Name(m.Color) {
+				r.distance = min(r.distance, nearColor)
+			}
+		}
 		if brand := strings.ToLower(orEmpty(s.Brand)); brand != "" {
 			r.vendor = strings.Contains(strings.ToLower(m.Vendor+" "+m.Profile), brand)
 		}
 		ranked = append(ranked, r)
 	}
 	value.Sort(ranked, func(a, b rankedFilament) int {
-		return cmp.Or(less(a.equalColor, b.equalColor), cmp.Compare(a.distance, b.distance), less(a.vendor, b.vendor))
+		return cmp.Or(less(a.equalColor, b.equalColor), less(a.distance <= nearColor, b.distance <= nearColor),
+			less(!a.moreName, !b.moreName), cmp.Compare(a.distance, b.distance), less(a.vendor, b.vendor))
 	})
 	return ranked
 }

@@ -148,8 +148,9 @@ var fromFileDoc = &server.Doc{
 		"matched by number. A file with several plates describes the whole product: plates that it does not have are " +
 		"removed. A file with one plate changes or adds the product's plate with that number, and leaves the others as " +
 		"they are.\n\n" +
-		"Each filament is matched to one that the farm has: equal material, and the color by its hex value or its " +
-		"name, or else the nearest color. `match` tells how, `candidates` lists the alternatives, and the parameter " +
+		"Each filament is matched to one that the farm has: equal material, and the color by its code, or by its " +
+		"name in one of ten languages if the farm has no code, or else the nearest color. A material whose name only " +
+		"says more matches too: `PLA Basic` is `PLA`, and `PLA-CF` is not. `match` tells how, `candidates` lists the alternatives, and the parameter " +
 		"`filaments` chooses. If the file does not name a material, a choice is required: with `dry_run`, the response " +
 		"has a warning with the code `MATERIAL_UNKNOWN`, and `action` is what happens after the choice; without " +
 		"`dry_run`, the response is a 422.",

@@ -131,6 +131,43 @@ func TestProductFromFile(t *testing.T) {
 		"materials.1.color": "Orange"}))
 }
 
+// A filament matches by its code, by the name of its color in any language, and also if the name of its material only
+// says more.
+func TestFileMatchesNames(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t)
+	for name, test := range map[string]struct {
+		filament j
+		match    string
+	}{
+		"says more":          {j{"material_name": "PLA Basic", "color": "Weiß", "color_hex": "#FFFFFF"}, "near"},
+		"words alone":        {j{"material_name": "Basic", "color": "Snow", "color_hex": "#FEFEFE"}, "near"},
+		"other material":     {j{"material_name": "PLA-CF", "color": "White", "color_hex": "#FFFFFF"}, "none"},
+		"other and more":     {j{"material_name": "PLA-CF Basic", "color": "White", "color_hex": "#FFFFFF"}, "none"},
+		"German":             {j{"color": "Weiß"}, "near"},
+		"Spanish":            {j{"color": "Blanco brillante"}, "near"},
+		"other color":        {j{"color": "Schwarz"}, "material"},
+		"code over the name": {j{"color": "Weiß", "color_hex": "#000000"}, "material"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := api.Operator(t)
+			test.filament["material_type"] = "PLA"
+			addFilament(t, c, test.filament)
+			sent(c).Post(t, fromFile+"prusaslicer-mmu.gcode&dry_run=true", sample(t, "prusaslicer-mmu.gcode")).Want(200).
+				Shows(texts(j{"materials.0.file_color": "#FFFFFF", "materials.0.match": test.match}))
+		})
+	}
+	// The plain name comes before one that says more, and a near color before another one of the plain name.
+	c := api.Operator(t)
+	addFilament(t, c, j{"material_type": "PLA", "material_name": "PLA Basic", "color": "A", "color_hex": "#FFFFFF"})
+	addFilament(t, c, j{"material_type": "PLA", "color": "B", "color_hex": "#FAFAFA"})
+	addFilament(t, c, j{"material_type": "PLA", "color": "C", "color_hex": "#FF0000"})
+	sent(c).Post(t, fromFile+"prusaslicer-mmu.gcode&dry_run=true", sample(t, "prusaslicer-mmu.gcode")).Want(200).
+		Shows(texts(j{"materials.0.candidates.0.color": "A", "materials.0.candidates.1.color": "B",
+			"materials.0.candidates.2.color": "C"}))
+}
+
 func TestFileMatches(t *testing.T) {
 	t.Parallel()
 	api := newAPI(t)

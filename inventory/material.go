@@ -28,6 +28,21 @@ func SameMaterial(materialType, a, b string) bool {
 	return materialKey(materialType, a) == materialKey(materialType, b)
 }
 
+// plainWords are words that makers add to the name of a material that prints as the plain one does.
+var plainWords = strings.Fields("basic standard classic essential essentials economy eco easy premium original regular " +
+	"normal generic")
+
+// SaysMore reports whether the name b of a material of the type names the same material as the name a in more words:
+// PLA Basic is PLA, and PLA-CF is not.
+func SaysMore(materialType, a, b string) bool {
+	words := strings.FieldsFunc(b, func(c rune) bool { return strings.ContainsRune(" \t\u00a0-_", c) })
+	plain := slices.DeleteFunc(slices.Clone(words), func(w string) bool {
+		return slices.Contains(plainWords, strings.ToLower(w))
+	})
+	return len(plain) < len(words) && (SameMaterial(materialType, a, strings.Join(plain, " ")) ||
+		len(plain) == 0 && materialKey(materialType, a) == "")
+}
+
 // materialKey returns the name of a material in normalized form, or "" if the name is a spelling of the type.
 func materialKey(materialType, name string) string {
 	plain := map[string][]string{"Nylon": {"pa", "polyamide"}, "PC": {"polycarbonate"}}[materialType]

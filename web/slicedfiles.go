@@ -112,7 +112,7 @@ func (m slicedMaterial) FromFile() string {
 
 // Verdict returns how the filament was matched, in words.
 func (m slicedMaterial) Verdict() string {
-	return map[string]string{"equal": "The farm has it.", "near": "The nearest color that the farm has.",
+	return map[string]string{"equal": "The farm has it.", "near": "The nearest that the farm has.",
 		"material": "The farm has it in other colors only.", "none": "The farm has nothing like it.",
 		"chosen": "Chosen."}[m.Match]
 }

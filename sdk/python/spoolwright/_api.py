@@ -2647,8 +2647,9 @@ class FileMaterial:
     from_length: bool
     """Whether the grams were computed from a length, because the file has no grams."""
     match: FileMatch
-    """How it was matched: `chosen` by the request; `equal` material and color; `near`: equal material, similar color;
-    `material`: the farm has the material in other colors only; `none`: the farm has nothing like it.
+    """How it was matched: `chosen` by the request; `equal` material and color; `near`: similar color, or a material
+    whose name only says more, such as PLA Basic for PLA; `material`: the farm has the material in other colors
+    only; `none`: the farm has nothing like it.
     """
     material_type: MaterialType
     """Type of the material of the product."""
@@ -13555,11 +13556,12 @@ class ProductsResource:
         removed. A file with one plate changes or adds the product's plate with that number, and leaves the others
         as they are.
 
-        Each filament is matched to one that the farm has: equal material, and the color by its hex value or its
-        name, or else the nearest color. `match` tells how, `candidates` lists the alternatives, and the parameter
-        `filaments` chooses. If the file does not name a material, a choice is required: with `dry_run`, the
-        response has a warning with the code `MATERIAL_UNKNOWN`, and `action` is what happens after the choice;
-        without `dry_run`, the response is a 422.
+        Each filament is matched to one that the farm has: equal material, and the color by its code, or by its
+        name in one of ten languages if the farm has no code, or else the nearest color. A material whose name only
+        says more matches too: `PLA Basic` is `PLA`, and `PLA-CF` is not. `match` tells how, `candidates` lists the
+        alternatives, and the parameter `filaments` chooses. If the file does not name a material, a choice is
+        required: with `dry_run`, the response has a warning with the code `MATERIAL_UNKNOWN`, and `action` is what
+        happens after the choice; without `dry_run`, the response is a 422.
 
         Requires the role `operator` or `admin`.
 
