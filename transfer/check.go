@@ -114,6 +114,7 @@ type ImportCheck struct {
 	Columns    []SheetColumn  `json:"columns" rule:"notNull"`
 	Defaults   []DefaultValue `json:"defaults" rule:"notNull"`
 	Rows       []SheetRow     `json:"rows" rule:"notNull"`
+	ReadRows   []SheetRow     `json:"read_rows" rule:"notNull"`
 	Errors     []ErrorGroup   `json:"errors" rule:"notNull"`
 	Worksheets []Worksheet    `json:"worksheets" rule:"notNull"`
 }
@@ -288,9 +289,11 @@ func (i *untyped) check(ctx context.Context, d *db.DB, body []byte, how Reading)
 		check.Program = &c.Program.Name
 	}
 	invalid := RowProblems{}
+	check.ReadRows = []SheetRow{}
 	if len(c.Missing) == 0 {
 		var result counted
-		_, invalid, result, err = i.sift(ctx, d, c.Table, how, i.Most, d.Tx)
+		var valid *Table
+		valid, invalid, result, err = i.sift(ctx, d, c.Table, how, i.Most, d.Tx)
 		if e, ok := errors.AsType[*server.Error](err); ok && e.Status == 422 && len(e.Fields) > 0 {
 			if _, ok := errors.AsType[RowProblems](err); !ok {
 				return check, err
@@ -300,6 +303,7 @@ func (i *untyped) check(ctx context.Context, d *db.DB, body []byte, how Reading)
 		}
 		if result != nil {
 			check.ImportCounts = result.counts()
+			check.ReadRows = append(check.ReadRows, valid.firstRead...)
 		}
 	}
 	check.add(len(invalid), c.changes(c.Table), c.rows(invalid))
@@ -333,7 +337,7 @@ func (i *untyped) checkWhole(ctx context.Context, d *db.DB, file any) (check Imp
 		return check, i.Error(err)
 	}
 	check.ImportCounts, check.Columns, check.Defaults = result.counts(), []SheetColumn{}, []DefaultValue{}
-	check.Rows, check.Worksheets = []SheetRow{}, []Worksheet{}
+	check.Rows, check.ReadRows, check.Worksheets = []SheetRow{}, []SheetRow{}, []Worksheet{}
 	invalid := RowProblems{}
 	for _, row := range check.InvalidRows {
 		for _, e := range row.Errors {

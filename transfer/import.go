@@ -220,6 +220,7 @@ func ReadRows[T any](
 		}
 		switch {
 		case !ok:
+			file.firstRead = firstRows(rows, records.Fields())
 			return rows, records.Fields(), invalid.Err()
 		case len(row.Problems) > 0:
 			invalid.Add(row.Line, row.Problems...)
@@ -229,6 +230,21 @@ func ReadRows[T any](
 			rows = append(rows, row)
 		}
 	}
+}
+
+// firstRows returns the first rows as they were read.
+func firstRows[T any](rows []Record[T], fields []string) []SheetRow {
+	all := []SheetRow{}
+	for i := range rows[:min(len(rows), maxSample)] {
+		row, values := SheetRow{Row: int64(rows[i].Line), Cells: []RowCell{}}, server.Row(&rows[i].In)
+		for _, name := range fields {
+			if text := ValueText(values[name]); text != "" {
+				row.Cells = append(row.Cells, RowCell{name, shortened(text)})
+			}
+		}
+		all = append(all, row)
+	}
+	return all
 }
 
 // ImportArgs are the operand and the flags of a command that imports a CSV file.

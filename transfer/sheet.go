@@ -33,6 +33,8 @@ type Table struct {
 	Header    int      // the line of the header
 	Rows      []Row
 	Separator byte // of the file from which it was made
+
+	firstRead []SheetRow // the first rows as ReadRows has read them, with a cell for each field that is not null
 }
 
 // without returns the table without the rows on some lines.

@@ -86,7 +86,7 @@ type importPage struct {
 	Check    *checked
 	Columns  []importColumn
 	Defaults []input
-	Rows     []wrongRow
+	Rows     []importRow
 	Fixed    []option // the names and values of corrections that the page does not show
 	IsOpen   bool     // whether the settings of numbers and dates matter
 	Sources  []string // the names of connections to shops, for the source of orders
@@ -122,6 +122,10 @@ type checked struct {
 		Name string
 		Read bool
 	}
+	ReadRows []struct {
+		Row   int
+		Cells []struct{ Column, Text string }
+	} `json:"read_rows"`
 	InvalidRows []struct {
 		Row    int
 		Cells  []struct{ Column, Text string }
@@ -140,15 +144,15 @@ type importColumn struct {
 	Texts, Note  string
 }
 
-// wrongRow is a row with problems. Its cells have inputs if they have problems.
-type wrongRow struct {
+// importRow is a row of the file. Its cells have inputs if they have problems.
+type importRow struct {
 	Line     int
-	Cells    []wrongCell
+	Cells    []importCell
 	Problems []string
 	IsOut    bool
 }
 
-type wrongCell struct {
+type importCell struct {
 	Name, Title, Text string
 	IsWrong           bool
 }
@@ -161,6 +165,28 @@ func (p *importPage) Worksheets() (all []option) {
 		}
 	}
 	return all
+}
+
+// Sample returns the first rows as the import reads them.
+func (p *importPage) Sample() (rows []importRow) {
+	for _, row := range p.Check.ReadRows[:min(3, len(p.Check.ReadRows))] {
+		one := importRow{Line: row.Row}
+		for _, cell := range row.Cells {
+			one.Cells = append(one.Cells, importCell{Title: p.fieldName(cell.Column), Text: cell.Text})
+		}
+		rows = append(rows, one)
+	}
+	return rows
+}
+
+// fieldName returns the name of a field for people.
+func (p *importPage) fieldName(field string) string {
+	for _, o := range columnFields[p.What.Value] {
+		if o.Value == field {
+			return o.Name
+		}
+	}
+	return label(field)
 }
 
 // Modes, Marks and Dates return the choices of the settings.
@@ -410,7 +436,7 @@ func (p *importPage) fill(f *form) {
 		}
 	}
 	for _, row := range p.Check.InvalidRows {
-		one := wrongRow{Line: row.Row}
+		one := importRow{Line: row.Row}
 		wrong := map[string]bool{}
 		for _, e := range row.Errors {
 			name := label(e.Field)
@@ -420,7 +446,7 @@ func (p *importPage) fill(f *form) {
 			one.Problems = append(one.Problems, sentence(name+" "+e.Message))
 		}
 		for _, c := range row.Cells {
-			cell := wrongCell{Name: fmt.Sprintf("cell.%d.%d", row.Row, index[c.Column]), Title: c.Column, Text: c.Text,
+			cell := importCell{Name: fmt.Sprintf("cell.%d.%d", row.Row, index[c.Column]), Title: c.Column, Text: c.Text,
 				IsWrong: wrong[c.Column] && !strings.ContainsAny(c.Text, "\r\n") && !strings.HasSuffix(c.Text, "…")}
 			if cell.IsWrong {
 				shown[cell.Name] = true

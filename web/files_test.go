@@ -82,7 +82,8 @@ func TestFiles(t *testing.T) {
 		t.Error("a line is cut within a character")
 	}
 	const file = columns + "PLA,Red,1.75,1000\r\nPETG,Blue,1.75,500\n"
-	checked := upload(t, b, file).want(t, 200).shows(t, "Nothing was imported yet. It would be: 2 created", "Import 2")
+	checked := upload(t, b, file).want(t, 200).shows(t, "Nothing was imported yet. It would be: 2 created", "Import 2",
+		"How the first rows are read", "Line 2: Material: PLA Color: Red Diameter (mm): 1.75 Net weight (g): 1000")
 	c.Get(t, "/api/v1/spools").Want(200).Shows(map[string]string{"total": "0"})
 
 	// The file is in the form, and sent twice it is imported once.

@@ -44,6 +44,27 @@ func changesOf(check *testkit.Response) string {
 }
 
 // What a column is follows from its name in many forms, or from its values.
+// A check shows how the import reads the first rows, before anything is written.
+func TestFirstRowsAreShown(t *testing.T) {
+	t.Parallel()
+	api := testkit.New(t, testkit.Options{}, inventory.Routes, imports.Routes)
+	c := api.Operator(t).With("Content-Type", "text/csv")
+	const file = "Hersteller;Farbe;Material;Gewicht;Rest;Preis;Gekauft;Durchmesser\n" +
+		"Acme;0000FF;Silk PLA;1,5 kg;50 %;1.024,50;21.10.2026;1,75\nAcme;Rot;Holz?;750;;;;\nAcme;Rot;PETG;750;;;;1,75\n"
+	a := c.Post(t, spools+"/import/check", file).Want(200).Shows(map[string]string{"read_rows.#": "2",
+		"rows.0.cells.3.text": "1,5 kg", "read_rows.0.row": "2", "read_rows.1.row": "4"})
+	var read []string
+	for i := range 10 {
+		cell := fmt.Sprint("read_rows.0.cells.", i)
+		read = append(read, a.Text(cell+".column")+"="+a.Text(cell+".text"))
+	}
+	testkit.Equal(t, strings.Join(read, " "), "material_type=PLA brand=Acme color=Blue color_hex=#0000FF diameter_mm=1.75 "+
+		"net_weight_grams=1500 remaining_weight_grams=750 purchase_price=1024.5 purchase_date=2026-10-21 "+
+		"material_name=Silk PLA", "the first row")
+	// Without the column of a required field, no row can be read.
+	c.Post(t, spools+"/import/check", "Farbe\nRot\n").Want(200).Shows(map[string]string{"read_rows": "[]"})
+}
+
 func TestColumnsAreRecognized(t *testing.T) {
 	t.Parallel()
 	api := testkit.New(t, testkit.Options{}, inventory.Routes, imports.Routes)

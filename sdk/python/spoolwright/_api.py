@@ -1516,7 +1516,9 @@ class RowCell:
     """The type `RowCell` of the API."""
 
     column: str
-    """The title of the column. A column without a title is named by its place, such as Column 3."""
+    """The title of the column; in `read_rows`, the field. A column without a title is named by its place, such as
+    Column 3.
+    """
     text: str
     """The text of the cell, at most 200 characters of it."""
 
@@ -1812,7 +1814,11 @@ class ImportCheck:
     defaults: tuple[DefaultValue, ...]
     """The defaults that the check suggests; none if the request has `defaults`."""
     rows: tuple[SheetRow, ...]
-    """The first rows."""
+    """The first rows, as they stand in the file."""
+    read_rows: tuple[SheetRow, ...]
+    """The first valid rows as the import reads them: a cell for each field with a value. Empty while columns of
+    required fields are missing.
+    """
     errors: tuple[ErrorGroup, ...]
     """The problems, grouped by field and kind, with the most frequent first; at most 50."""
     worksheets: tuple[Worksheet, ...]
@@ -1835,6 +1841,7 @@ def _ImportCheck(d: Any, etag: str | None = None) -> ImportCheck:
         columns=_core.each(_SheetColumn, get("columns")),
         defaults=_core.each(_DefaultValue, get("defaults")),
         rows=_core.each(_SheetRow, get("rows")),
+        read_rows=_core.each(_SheetRow, get("read_rows")),
         errors=_core.each(_ErrorGroup, get("errors")),
         worksheets=_core.each(_Worksheet, get("worksheets")),
     )

@@ -917,7 +917,10 @@ export interface Change {
 
 /** The type `RowCell` of the API. */
 export interface RowCell {
-  /** The title of the column. A column without a title is named by its place, such as Column 3. */
+  /**
+   * The title of the column; in `read_rows`, the field. A column without a title is named by its place, such as
+   * Column 3.
+   */
   readonly column: string;
   /** The text of the cell, at most 200 characters of it. */
   readonly text: string;
@@ -1076,8 +1079,13 @@ export interface ImportCheck {
   readonly columns: readonly SheetColumn[];
   /** The defaults that the check suggests; none if the request has `defaults`. */
   readonly defaults: readonly DefaultValue[];
-  /** The first rows. */
+  /** The first rows, as they stand in the file. */
   readonly rows: readonly SheetRow[];
+  /**
+   * The first valid rows as the import reads them: a cell for each field with a value. Empty while columns of
+   * required fields are missing.
+   */
+  readonly read_rows: readonly SheetRow[];
   /** The problems, grouped by field and kind, with the most frequent first; at most 50. */
   readonly errors: readonly ErrorGroup[];
   /** The worksheets of a workbook; empty for another file. */
