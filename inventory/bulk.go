@@ -149,7 +149,7 @@ func (h handlers) bulk(ctx context.Context, s *Selection, since value.Optional[v
 			if in.NamesFilament() {
 				err = attachOne(lock[0], &changes, false)
 			} else if in.mayFollow() {
-				err = stayAll(lock[len(lock)-1], &changes)
+				err = checkFollowed(lock[len(lock)-1], &changes)
 			}
 			if e, ok := errors.AsType[*server.Error](err); ok {
 				return nil, e.On("changes")

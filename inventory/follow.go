@@ -125,12 +125,12 @@ func AttachAll(ctx context.Context, d *db.DB, spools []*Spool, isNew func(i int)
 	return errs, nil
 }
 
-// stayAll calls Spool.Stay for each spool that the statement locked.
-func stayAll(locked *db.Stmt, s *Spool) error {
+// checkFollowed checks the changes against each spool that the statement locked.
+func checkFollowed(locked *db.Stmt, s *Spool) error {
 	all, err := followedOf(locked)
 	for i := range all {
 		if err == nil {
-			err = s.Stay(&all[i])
+			err = s.CheckFollowed(&all[i])
 		}
 	}
 	return err
@@ -171,7 +171,7 @@ func (f filamentsByName) attach(s *Spool, isNew bool) error {
 
 // follow copies the fields of the filament to the request. It returns an error if the request has different values.
 func (s *Spool) follow(f *FollowedFields) error {
-	if err := s.Stay(f); err != nil {
+	if err := s.CheckFollowed(f); err != nil {
 		return err
 	}
 	set(&s.MaterialType, f.MaterialType)
@@ -184,9 +184,9 @@ func (s *Spool) follow(f *FollowedFields) error {
 	return nil
 }
 
-// Stay returns an error if the request has values that differ from the fields of the filament, or of a spool that
-// follows a filament.
-func (s *Spool) Stay(f *FollowedFields) error {
+// CheckFollowed returns an error if the request changes fields that a spool takes from its filament. f has the fields
+// of the filament, or of a spool that follows one.
+func (s *Spool) CheckFollowed(f *FollowedFields) error {
 	if f.FilamentID == nil {
 		return nil
 	}

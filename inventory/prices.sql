@@ -1,14 +1,15 @@
 -- Returns amount / divisor, rounded to six decimals, half away from zero. The result is null if an argument is null
 -- or the quotient exceeds 999,999,999. A numeric division has a limited number of decimals, so that round(amount /
 -- divisor, 6) would round twice; div() on whole numbers is exact.
-create or replace function cost_of(amount numeric, divisor numeric) returns numeric language sql immutable as $$
+create or replace function rounded_quotient(amount numeric, divisor numeric) returns numeric
+language sql immutable as $$
 	select case when amount <= 999999999 * divisor then div(amount * 2000000 + divisor, divisor * 2) * 0.000001 end
 $$;
 
 -- Returns the share of an amount between low and high of a total. The amounts of successive shares add up exactly.
 create or replace function share_of(amount numeric, low numeric, high numeric, total numeric) returns numeric
 language sql immutable as $$
-	select cost_of(amount * high, total) - cost_of(amount * low, total)
+	select rounded_quotient(amount * high, total) - rounded_quotient(amount * low, total)
 $$;
 
 -- Returns the price per gram that the contents of a spool had at a time, or null. See the table spool_contents.

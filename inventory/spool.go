@@ -451,7 +451,7 @@ func (h handlers) change(ctx context.Context, id string, in Spool) (server.OK[Sp
 		if in.NamesFilament() {
 			err = attachOne(locked, &changes, false)
 		} else if err == nil {
-			err = stayAll(locked, &changes)
+			err = checkFollowed(locked, &changes)
 		}
 		spool = update(id, &changes)
 		return []*db.Stmt{spool}, err

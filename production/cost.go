@@ -92,7 +92,7 @@ const fullCosts = `trim_scale(f.full_cost) as full_cost, json_build_object('fila
 func costsOf(ids string) string {
 	return `(
 			select c.*, known_sum(array[c.filament, c.machine, c.energy, c.labour, c.failures]) as full_cost,
-				cost_of(p.selling_price * 100, 100 + t.percent) as net_price
+				rounded_quotient(p.selling_price * 100, 100 + t.percent) as net_price
 			from product_costs(` + ids + `) c
 			cross join lateral (select p.selling_price from products p where p.id = c.id offset 0) p
 			cross join (select case when prices_include_tax then sales_tax_percent else 0 end as percent from tenants) t

@@ -33,7 +33,7 @@ $$;
 create or replace function waste_of(amount numeric, status text, low numeric, high numeric, total numeric, failed int,
 	quantity int)
 returns numeric language sql immutable as $$
-	select case when status = 'completed' then cost_of(share_of(amount, low, high, total) * failed, quantity)
+	select case when status = 'completed' then rounded_quotient(share_of(amount, low, high, total) * failed, quantity)
 		else share_of(amount, low, high, total) end
 $$;
 
@@ -50,8 +50,8 @@ language sql stable as $$
 		sum(m.cost) over (), m.purge, m.purge_cost, m.unpriced
 	from (
 		select m.material_type, coalesce(sum(m.grams), 0) as grams,
-			sum(cost_of(m.grams * m.price, 1)) filter (where m.grams > 0) as cost,
-			sum(m.purge) as purge, sum(cost_of(m.purge * m.price, 1)) filter (where m.purge > 0) as purge_cost,
+			sum(rounded_quotient(m.grams * m.price, 1)) filter (where m.grams > 0) as cost,
+			sum(m.purge) as purge, sum(rounded_quotient(m.purge * m.price, 1)) filter (where m.purge > 0) as purge_cost,
 			coalesce(sum(m.grams) filter (where m.price is null), 0) as unpriced
 		from (
 			select case when by_material then s.material_type end as material_type, x.actual_weight_grams as grams,
@@ -70,7 +70,7 @@ $$;
 create or replace function completed_waste(run uuid, spent numeric, out cost numeric, out parts bigint)
 language sql stable as $$
 	select case when spent is not null
-			then coalesce(sum(cost_of(share_of(spent, s.low, s.high, s.total) * n.failed, s.quantity)), 0) end,
+			then coalesce(sum(rounded_quotient(share_of(spent, s.low, s.high, s.total) * n.failed, s.quantity)), 0) end,
 		least(round(coalesce(sum((s.high - s.low) / s.total * n.failed / s.quantity), 0) * 1000000000000),
 			1000000000000)::bigint
 	from run_shares(run) s
@@ -143,7 +143,7 @@ begin
 	hour_energy := case when energy_kwh_cost = 0 then 0 else energy_kwh_cost * power_watts / 1000 end;
 
 	select case when bool_and(m.cost_per_gram is not null) is not false
-			then coalesce(sum(cost_of(m.actual_weight_grams * m.cost_per_gram, 1)), 0) end
+			then coalesce(sum(rounded_quotient(m.actual_weight_grams * m.cost_per_gram, 1)), 0) end
 	into spent
 	from run_materials m where m.run_id = run and m.actual_weight_grams > 0;
 	if status = 'completed' then
@@ -164,15 +164,15 @@ begin
 			into minutes
 			from item i left join product p on p.id = i.product_id and p.alone = i.alone;
 		end if;
-		labour := case when labour_hour_cost = 0 then 0 else cost_of(minutes * labour_hour_cost, 60) end;
+		labour := case when labour_hour_cost = 0 then 0 else rounded_quotient(minutes * labour_hour_cost, 60) end;
 	else
 		waste := spent;
 		wasted_parts := 1000000000000;
 		labour := 0; -- the run has no work
 	end if;
 	filament := spent - waste;
-	machine := case when hour_cost = 0 then 0 else cost_of(hours * hour_cost, 1) end;
-	energy := case when hour_energy = 0 then 0 else cost_of(hours * hour_energy, 1) end;
+	machine := case when hour_cost = 0 then 0 else rounded_quotient(hours * hour_cost, 1) end;
+	energy := case when hour_energy = 0 then 0 else rounded_quotient(hours * hour_energy, 1) end;
 	return next;
 end $$;
 
@@ -199,15 +199,15 @@ begin
 	return query
 		select c.id, c.filament, c.machine, c.energy, c.labour,
 			case when o.bad = 0 then 0
-				else cost_of((c.filament + c.machine + c.energy) * o.bad, nullif(o.good, 0)) end
+				else rounded_quotient((c.filament + c.machine + c.energy) * o.bad, nullif(o.good, 0)) end
 		from (
 			select u.id, p.product,
 				case when p.complete then p.cost end as filament,
 				case when tenant.machine_hour_cost = 0 then 0
-					else cost_of(e.minutes * tenant.machine_hour_cost, 60) end as machine,
-				case when tenant.energy = 0 then 0 else cost_of(e.minutes * tenant.energy, 60000) end as energy,
+					else rounded_quotient(e.minutes * tenant.machine_hour_cost, 60) end as machine,
+				case when tenant.energy = 0 then 0 else rounded_quotient(e.minutes * tenant.energy, 60000) end as energy,
 				case when tenant.labour_hour_cost = 0 then 0
-					else cost_of(e.labour_minutes * tenant.labour_hour_cost, 60) end as labour
+					else rounded_quotient(e.labour_minutes * tenant.labour_hour_cost, 60) end as labour
 			from unnest(ids) u (id)
 			cross join lateral (
 				select p.id as product, case when alone then p.material_cost else p.total_cost end as cost,

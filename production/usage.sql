@@ -71,7 +71,7 @@ language sql stable as $$
 			) c on true
 			left join lateral (
 				select coalesce(sum(x.actual_weight_grams), 0) as grams,
-					sum(cost_of(x.actual_weight_grams * x.cost_per_gram, 1)) as cost,
+					sum(rounded_quotient(x.actual_weight_grams * x.cost_per_gram, 1)) as cost,
 					sum(x.actual_weight_grams) filter (where x.cost_per_gram is null) as unpriced
 				from run_materials x
 				where x.tenant_id = u.tenant_id and x.run_id = r.id and x.spool_id = u.spool_id
@@ -127,7 +127,7 @@ $$;
 -- Returns the price per gram of an entry as ledger_usage has it, or null. It is the mean of a run's materials.
 create or replace function use_price(run uuid, spool uuid, at timestamptz) returns numeric language sql stable as $$
 	select case when m.spool is null then spool_price(use_price.spool, at)
-		else coalesce(cost_of(m.cost, m.grams), m.price) end
+		else coalesce(rounded_quotient(m.cost, m.grams), m.price) end
 	from (select) always
 	left join (
 		select min(m.spool_id::text) as spool, sum(m.actual_weight_grams * m.cost_per_gram) as cost,

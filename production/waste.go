@@ -153,7 +153,7 @@ func (h handlers) reportWaste(ctx context.Context, r *server.Request[WasteQuery]
 				on i.id is not null
 		), wasted as materialized (
 			select i.*, w.material_type, u.grams, case when u.grams > 0 then u.cost end as cost,
-				cost_of(u.grams * w.unpriced, nullif(w.own_grams, 0)) as unpriced,
+				rounded_quotient(u.grams * w.unpriced, nullif(w.own_grams, 0)) as unpriced,
 				share_of(w.purge, i.low, i.high, i.total) as purge, share_of(w.purge_cost, i.low, i.high, i.total) as purge_cost
 			from counted i
 			left join lateral run_filament(i.id, `+strconv.FormatBool(by == "material")+`) w on true

@@ -687,7 +687,7 @@ func relateSpools(
 		}
 		var of inventory.FollowedFields
 		if text, err := json.Marshal(s); err == nil && json.Unmarshal(text, &of) == nil {
-			if e, ok := errors.AsType[*server.Error](row.In.Stay(&of)); ok {
+			if e, ok := errors.AsType[*server.Error](row.In.CheckFollowed(&of)); ok {
 				problems(row.Line, e)
 			}
 		}
