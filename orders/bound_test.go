@@ -46,8 +46,8 @@ func TestItemAfterDelivery(t *testing.T) {
 	c.Get(t, order).Want(200).Shows(map[string]string{"status": "done", "revenue": "40"})
 }
 
-// What was delivered of an order that was cancelled, or of a removed item, earns nothing any more, and the order says
-// so, until it is closed with what was delivered.
+// Delivered pieces of a canceled order or a removed item no longer earn revenue. The order has a warning about them
+// until it is closed with what was delivered.
 func TestEndAfterPartialDelivery(t *testing.T) {
 	t.Parallel()
 	c := newAPI(t).Operator(t)
@@ -56,8 +56,8 @@ func TestEndAfterPartialDelivery(t *testing.T) {
 	a := c.Post(t, order+"/cancel", nil).Want(200)
 	warned(t, a, "DELIVERED_NOT_EARNED 2")
 	a.Shows(map[string]string{"revenue": "0", "warnings.0.order_item_id": item[len(order)+7:],
-		"warnings.0.detail": "The customer has got 2 of Product P, which cost the farm something and earn nothing any " +
-			"more, in all 40; close the order with what was delivered instead"})
+		"warnings.0.detail": "The customer has got 2 of Product P, which have a cost but no longer earn revenue (40 " +
+			"in all); close the order with what was delivered instead"})
 	warned(t, c.Get(t, order).Want(200), "DELIVERED_NOT_EARNED 2")
 	a = c.Post(t, order+"/complete", j{"items": []j{{"id": item[len(order)+7:], "delivered": 2}}}).Want(200)
 	warned(t, a)

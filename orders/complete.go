@@ -13,7 +13,7 @@ type OrderCompletion struct {
 	Items []DeliveredItem `json:"items"`
 }
 
-// DeliveredItem has the number of pieces of an item that the customer got.
+// DeliveredItem is the number of pieces of an item that the customer has got.
 type DeliveredItem struct {
 	ID        value.Optional[value.UUID] `json:"id" rule:"required"`
 	Delivered value.Optional[int64]      `json:"delivered" rule:"required,maximum=1000000"`
@@ -30,15 +30,14 @@ var errUnknownItems = server.BadRequest("UNKNOWN_REFERENCE", "Not an item of the
 
 var completeDoc = &server.Doc{
 	ID: "completeOrder", Tag: Tag, Summary: "Mark an order done by hand",
-	Description: "Makes an order `done`, also if the customer gets fewer pieces than were ordered. `items` say " +
-		"how many pieces of them the customer got in all, at most the `quantity`, or what was delivered if that is more; " +
-		"it is all pieces of an item that is not in the list. A removed item of which pieces were delivered is put back " +
-		"if the list has it. The `delivered` pieces are what the order earns. `reportMargins` counts pieces that no " +
-		"run printed for the order on this day, with what they cost in stock.\n\n" +
+	Description: "Makes an order `done`, even if the customer gets fewer pieces than were ordered. `items` has the " +
+		"total number of pieces that the customer got of an item: at most the `quantity`, or what was delivered if " +
+		"that is more. The customer gets all pieces of an item that is not in the list. A removed item with delivered " +
+		"pieces is put back if it is in the list. The order earns the price of the `delivered` pieces. " +
+		"`reportMargins` counts pieces that no run printed for the order on this day, at their cost in stock.\n\n" +
 		deliveryRules +
-		" If an item has fewer pieces than were delivered before, the others are in stock again, by a `returned` " +
-		"entry.\n\n" +
-		"Repeat the operation to change the numbers: then an item that is not in the list keeps its number. " +
+		" If an item gets fewer pieces than were delivered before, a `returned` entry puts the others back into " +
+		"stock.\n\nTo change the numbers, repeat the operation: an item that is not in the list keeps its number. " +
 		"`updateOrder` with another `status` takes the deliveries back. The body may be empty.",
 	Errors: []*server.Error{errUnknownItems},
 }
@@ -84,7 +83,7 @@ func deliverNew(order string) *db.Stmt {
 	return db.SQL(`select deliver_pieces(o.id, '[]', true, null)::text from orders o where o.id = $1`, order)
 }
 
-// takeBack returns a statement that takes the deliveries of an order back if it is done. The order must be locked.
+// takeBack returns a statement that takes back the deliveries of an order if it is done. The order must be locked.
 func takeBack(order string) *db.Stmt {
 	return db.SQL(`select take_back_deliveries(o.id)::text from orders o
 		where o.id = $1 and o.status = 'done' and o.hidden_at is null`, order)

@@ -7,8 +7,8 @@ import (
 	"spoolwright/tests/testkit"
 )
 
-// An order that is marked done by hand earns the pieces that the customer got, which reports count once, also those
-// that no run printed for it. When the order is open again, all is as before.
+// An order that is marked done by hand earns the price of the delivered pieces. Reports count these once, also those
+// that no run printed for the order. Reopening the order restores everything.
 func TestOrderDoneByHand(t *testing.T) {
 	t.Parallel()
 	api := newAPI(t)
@@ -62,7 +62,7 @@ func TestOrderDoneByHand(t *testing.T) {
 	c.Post(t, run+"/complete", nil).Want(200)
 	wants("done", "4", "0", "48", "48")
 
-	// A shop can say that fewer are ordered.
+	// A shop can lower the quantity.
 	testkit.Check(t, api.DB.Write(db.As(t.Context(), c.Actor), db.SQL(`
 		update order_items set quantity = 3 where id = $1`, first)))
 	wants("done", "4", "0", "36", "36")

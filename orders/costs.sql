@@ -1,6 +1,6 @@
--- Returns the value of a unit of the currency of an order in the currency of the farm, or null if it is unknown: 1 for
--- the currency of the farm, and the rate of the order otherwise. For a farm without a currency, it is 1, too. The
--- orders of most farms need no call of foreign_rate.
+-- Returns the exchange rate from the currency of an order to the currency of the farm, or null if it is unknown. The
+-- rate is 1 for the currency of the farm, and for a farm without a currency. Most orders have no currency of their
+-- own, and need no call of foreign_rate.
 create or replace function foreign_rate(p_currency text, rate numeric) returns numeric language sql stable as $$
 	select case when t.currency = p_currency then 1 when rate is not null then rate when t.currency is null then 1 end
 	from tenants t
@@ -10,8 +10,9 @@ create or replace function order_rate(currency text, rate numeric) returns numer
 	select case when currency is null then 1 else foreign_rate(currency, rate) end
 $$;
 
--- Returns the rate and its day that an order in a currency gets: rate and day, by default today, if there is a rate, or
--- else those in the settings. Both are null without a rate, and for the currency of the farm unless a rate is given.
+-- Returns the exchange rate of an order in a currency, and the day of the rate: the given rate and day (by default
+-- today), or else those in the settings. Both are null if there is no rate. The currency of the farm has only a given
+-- rate.
 create or replace function order_exchange(p_currency text, rate numeric, day date, out rate_now numeric, out since date)
 language sql stable as $$
 	select x.rate, case when x.rate is not null then coalesce(day, x.date) end
@@ -24,7 +25,7 @@ language sql stable as $$
 	) x
 $$;
 
--- Sets the rates of orders whose currency has one in the settings now, and had none before.
+-- Sets the rates of orders that have none, when the settings get a rate for their currency.
 create or replace function convert_orders() returns trigger language plpgsql as $$
 begin
 	update orders o set exchange_rate = x.rate_now, exchange_date = x.since, updated_at = now()
@@ -38,9 +39,9 @@ create or replace trigger orders_converted after update of exchange_rates, curre
 	execute function convert_orders();
 
 -- Returns the price of items of orders, as an amount for a number of pieces: price for pieces as it was given, tax for
--- tax_pieces in the currency of the order, and net for net_pieces in the currency of the farm, without tax. Amounts are
--- null if they are unknown. line_share divides them; numbers of pieces here can be multiples, so that no amount is
--- rounded. No other code has these rules.
+-- tax_pieces in the currency of the order, and net for net_pieces in the currency of the farm, without tax. Unknown
+-- amounts are null. line_share divides an amount among pieces. The numbers of pieces can be multiples of the real
+-- ones, so that no amount is rounded. No other code has these rules.
 create or replace function item_price(unit_price numeric, line_price numeric, line_pieces bigint, tax_amount numeric,
 	included boolean, tax_percent numeric, rate numeric)
 returns table (price numeric, pieces numeric, tax numeric, tax_pieces numeric, net numeric, net_pieces numeric)
@@ -53,16 +54,16 @@ language sql immutable rows 1 as $$
 	from (select coalesce(line_price, unit_price) as price, coalesce(line_pieces, 1)::numeric as pieces) b
 $$;
 
--- Returns the part of an amount that belongs to the pieces after the first low up to high. The parts of successive
--- pieces add up exactly, and the part of all pieces for which the amount was given is the amount itself.
+-- Returns the share of the pieces low + 1 to high in an amount for pieces. The shares of successive ranges add up to
+-- the amount exactly.
 create or replace function line_share(amount numeric, low numeric, high numeric, pieces numeric) returns numeric
 language sql immutable as $$
 	select 0.000001
 		* (div(amount * high * 2000000 + pieces, pieces * 2) - div(amount * low * 2000000 + pieces, pieces * 2))
 $$;
 
--- Returns the selling_price of a product as a price of an order: in its currency, with or without tax as its prices
--- are. It is null if it is unknown. usual_price is that of an order that exists.
+-- Converts the selling_price of a product to the terms of an order: its currency, and whether its prices include tax.
+-- Returns null if the price is unknown. usual_price does this for an existing order.
 create or replace function price_in_order(selling_price numeric, included boolean, tax_percent numeric, rate numeric)
 returns numeric language sql stable as $$
 	select case when p.price <= 1000000 then p.price end
@@ -89,19 +90,19 @@ returns boolean language sql immutable as $$
 	select withdrawn_at is null and (status = 'done' or status <> 'cancelled' and hidden_at is null)
 $$;
 
--- Returns the number of pieces that an item of an order sells: the ordered pieces or, once the order is done, those of
--- them that the customer got. No other code has this rule.
+-- Returns the number of pieces that an item of an order sells: the ordered pieces or, once the order is done, the
+-- delivered ones, at most as many as were ordered. No other code has this rule.
 create or replace function order_item_sold(status text, quantity int, delivered int) returns int
 language sql immutable as $$
 	select case when status = 'done' then least(coalesce(delivered, quantity), quantity) else quantity end
 $$;
 
--- Returns the costs and the pieces of each item of an ended run. A run without items has one line without an item. A
--- run that complete, fail or cancel has not ended has no line.
+-- Returns the costs and the pieces of each item of a run that complete, fail or cancel ended. Other runs have no
+-- lines. A run without items has one line without an item.
 --
 -- used is the value of the components that the item took from stock, and stocked the value that came into stock with
--- its pieces. valued reports whether all parts of the cost of the good pieces are known. came is what they brought
--- with them: stocked or, if not all parts are known, what is known of their cost, which never came into stock.
+-- its pieces. valued reports whether all parts of the cost of the good pieces are known. came is the cost that they
+-- carry: stocked or, if a part is unknown, the sum of the known parts, which never came into stock.
 create or replace function run_lines(run uuid) returns table (item uuid, product_id uuid, order_item_id uuid, good int,
 	failed int, filament numeric, waste numeric, machine numeric, energy numeric, labour numeric, used numeric,
 	stocked numeric, came numeric, valued boolean)
@@ -131,10 +132,10 @@ language sql stable as $$
 	cross join lateral run_item_pieces(r.status, s.quantity, s.successful_quantity, s.failed_quantity) n
 $$;
 
--- Returns what runs have brought into stock without the item that accounts for it in run_lines, because the item was
--- removed, or because the run was opened again or has not ended: there is a row for each item of such a run that has
--- changed the stock since a time. value is less than nothing if the item took out more. moment is that of its newest
--- entry. The order's item is the one that a removed item has printed.
+-- Returns the changes of the value of the stock that run_lines does not account for, because the item was removed from
+-- the run, or the run was reopened or has not ended. There is a row for each such item of a run with entries since a
+-- time. value is negative if the item took out more than it brought. moment is the time of its newest entry.
+-- order_item_id is set for a removed item: the item of the order that it printed.
 create or replace function unsettled_pieces(since timestamptz) returns table (product_id uuid, order_item_id uuid,
 	value numeric, moment timestamptz)
 language sql stable as $$
@@ -155,9 +156,9 @@ language sql stable as $$
 		or not exists (select from production_runs r where r.id = u.run_id and r.deducted_at is not null)
 $$;
 
--- Returns the pieces in stock that runs printed for items of open orders, and that wait for their delivery: for each
--- product, and for all if ids is null. If pieces are missing, because they were scrapped or others took them, the
--- first orders have them, as in net_pieces.
+-- Returns the pieces in stock that runs printed for items of open orders and that are not delivered yet, of the
+-- products ids, or of all products if ids is null. If too few are in stock, because pieces were scrapped or other
+-- orders took them, the first orders get them, as in net_pieces.
 create or replace function waiting_pieces(ids uuid[]) returns table (order_item_id uuid, pieces bigint)
 language sql stable as $$
 	select w.id, greatest(least(w.made, w.on_hand - w.before), 0)
@@ -180,15 +181,15 @@ language sql stable as $$
 $$;
 
 -- Returns the items of ended runs that printed good pieces of the product for an item of an order, oldest first.
--- before is the number of good pieces of the earlier rows. waiting is the number of pieces that wait in stock for
--- their delivery; see waiting_pieces.
+-- before is the number of good pieces in the earlier rows. waiting is the number of pieces that wait in stock for
+-- delivery; see waiting_pieces.
 --
---   sold       the pieces that earn revenue: only as many as order_item_sold says
+--   sold       the pieces that earn revenue, at most order_item_sold
 --   delivered  the pieces that the customer got: the item gets its own pieces first
---   kept       the pieces whose cost is the order's: those that are delivered, or wait for it
+--   kept       the pieces whose cost belongs to the order: delivered, or waiting for delivery
 --
--- kept_cost and delivered_cost are their parts of came, by run_lines. revenue is their part of the net price, by
--- item_price; it is null if nothing is sold, or the price is unknown.
+-- kept_cost and delivered_cost are the shares of these pieces in came of run_lines. revenue is the share of the sold
+-- pieces in the net price of item_price; it is null if nothing is sold, or the price is unknown.
 create or replace function order_item_own(order_item uuid, waiting bigint default 0) returns table (item uuid, good int,
 	before bigint, valued boolean, sold bigint, revenue numeric, kept_cost numeric, delivered bigint,
 	delivered_cost numeric)
@@ -221,18 +222,17 @@ language sql stable as $$
 	) n
 $$;
 
--- Returns the number of pieces with a known cost among the next pieces delivered to an item of an order, if the
--- delivery raises its delivered pieces to target. These are pieces that runs printed for the item.
+-- Returns how many pieces have a known cost, because runs printed them for the item, in a delivery that raises the
+-- delivered pieces of an item of an order to target.
 create or replace function known_cost_pieces(order_item uuid, target bigint) returns bigint language sql stable as $$
 	select coalesce(sum(least(greatest(known_cost_pieces.target - o.before, 0), o.good) - o.delivered), 0)
 	from order_item_own(order_item) o where o.valued
 $$;
 
--- Returns what the customer got of an item of an order, and no run printed for it, from the ledger of pieces: the
--- number of these pieces, and their cost. As the ledger does not tell pieces apart, the cost is that of all delivered
--- pieces, less what the runs say of those that they printed for the item. scrapped is the cost of the pieces that came
--- back and were scrapped. unknown says whether the cost of pieces is unknown; cost is then that of the others, or
--- null.
+-- Returns the number and the cost of the delivered pieces of an item of an order that no run printed for it. The
+-- ledger of pieces does not tell pieces apart, so the cost is that of all delivered pieces less the cost of those that
+-- runs printed for the item. scrapped is the cost of returned pieces that were scrapped. unknown reports whether the
+-- cost of some pieces is unknown; cost is the cost of the others, or null.
 create or replace function order_item_taken(order_item uuid) returns table (pieces bigint, cost numeric,
 	scrapped numeric, unknown boolean)
 language sql stable as $$
@@ -259,17 +259,17 @@ language sql stable as $$
 				select o.*, exists (
 					select from piece_entries e
 					where e.run_id = (select x.run_id from run_items x where x.id = o.item) and e.run_item_id = o.item
-						and e.kind <> 'used' and e.cost is null) as late -- the cost may have become known after the delivery
-				from order_item_own(e.item) o -- of the entries, so that items without any need not look at runs
+						and e.kind <> 'used' and e.cost is null) as late -- the cost may become known after the delivery
+				from order_item_own(e.item) o -- the entries come first, so that items without entries read no runs
 			) o
 		) o
 	) n
 $$;
 
--- Takes the components of pieces that are put together from stock, at all levels, as far as they are there with a
--- known cost: cost is that, and pieces are those that are still to be made, of each product without its components.
--- ids, pieces and cost are null if no component is in stock. claimed are the pieces in stock of p_ids[n] that are taken
--- already.
+-- Takes components of the pieces from stock, at all levels, as far as they are in stock with a known cost. cost is
+-- their cost. ids and pieces are the products that must still be made, each without its components, and how many
+-- pieces of each. All three are null if no component is in stock. claimed[n] is the number of pieces of p_ids[n] in
+-- stock that are taken already.
 create or replace function take_parts(p_ids uuid[], p_pieces numeric[], claimed numeric[], out ids uuid[],
 	out pieces numeric[], out cost numeric)
 language plpgsql stable set plan_cache_mode = force_generic_plan as $$
@@ -324,14 +324,14 @@ end $$;
 --   stock                                      the pieces that the order took from stock, less those that its runs
 --                                              put into stock and that do not wait for it; see waiting_pieces
 --
--- expected_cost is the cost of the pieces that an open order still needs: at the average cost of the pieces in stock,
--- as far as there are such pieces, and otherwise by product_costs. So are the components of what is put together; see
--- take_parts. It does not ask which other orders need the same pieces. Each is the sum of the known amounts, or null
--- if no amount is known. unknown names the amounts that are missing in a sum: parts of costs, revenue if an item that
--- earns has no known price, and currency if that is because the currency of the order has no rate.
+-- expected_cost is the cost of the pieces that an open order still needs. Pieces in stock count with their average
+-- cost, the others with product_costs, and so do the components of pieces that are assembled; see take_parts. Other
+-- orders that need the same pieces are ignored. Each result is the sum of the known amounts, or null if no amount is
+-- known. unknown names the amounts that are missing in a sum: parts of costs, revenue if an item that earns has no
+-- known price, and currency if that is because the currency of the order has no rate.
 --
--- all_waiting has the result of waiting_pieces for all products, by the ids of the items. Without it, the function
--- looks for the pieces of the order.
+-- all_waiting is the result of waiting_pieces for all products, as an object whose keys are the ids of the items.
+-- Without it, the function computes the result for the order.
 --
 -- force_generic_plan: an export calls the function for each order, and planning takes ten times as long as running.
 create or replace function order_money(order_id uuid, all_waiting jsonb default null)
@@ -373,7 +373,7 @@ begin
 	where o.id = order_money.order_id
 	group by o.is_open;
 
-	-- Only the pieces of orders that have some are looked for.
+	-- waiting_pieces is called only for orders that can have such pieces.
 	if open and all_waiting is not null then
 		select array_agg((all_waiting ->> u.id::text)::bigint order by u.n) into waiting
 		from unnest(items) with ordinality u (id, n);
@@ -430,7 +430,7 @@ begin
 		select n.product_id, n.pieces, n.waiting, coalesce(s.pieces, 0) as of_stock, case when s.pieces > 0 then
 			round(s.value * s.pieces / s.valued, 6) end as stock_cost
 		from (
-			-- Also products of which nothing is needed: their waiting pieces are no parts of other products.
+			-- Includes products of which nothing is needed: their waiting pieces cannot be parts of other products.
 			select i.product_id, coalesce(sum(u.waiting), 0) as waiting,
 				greatest(sum(greatest(i.quantity - coalesce(i.delivered, 0), 0) - coalesce(u.waiting, 0)), 0) as pieces
 			from unnest(items, waiting) u (id, waiting)
@@ -467,8 +467,8 @@ begin
 	return next;
 end $$;
 
--- Returns the parts of a cost as an object, from the sums of lines of runs, of which there are so many, and the sum of
--- stock. A part is null if it is unknown for all lines.
+-- Returns the parts of a cost as an object. of_runs has the sums over the lines of runs, lines is their number, and
+-- stock is the sum of pieces from stock. A part is null if it is unknown for all lines.
 create or replace function cost_parts(of_runs numeric[], lines bigint, stock numeric, unknown boolean) returns json
 language sql immutable as $$
 	select json_build_object('filament', p.sums[1], 'waste', p.sums[2], 'machine', p.sums[3], 'energy', p.sums[4],

@@ -276,9 +276,9 @@ func (l ledger) cost(run row) parts {
 	return p
 }
 
-// takeParts takes the parts of products that are put together from stock, and returns what is still to be made of each
-// product, and the cost of the parts; or all as it is if there are no parts in stock. free is how many pieces of a
-// product with a known cost are in stock for that.
+// takeParts takes the parts of assembled products from stock. It returns the pieces of each product that must still be
+// made and the cost of the parts, or needed itself if no parts are in stock. free returns how many pieces of a product
+// with a known cost are in stock for that.
 func (l ledger) takeParts(needed map[any]int64, stock map[any]*inStock, free map[any]int64) (map[any]int64, *big.Rat) {
 	made, rest := map[any]int64{}, maps.Clone(needed)
 	var cost *big.Rat
@@ -368,8 +368,8 @@ func (l ledger) expected(id any, alone bool) parts {
 
 var runParts = strings.Fields("filament waste machine energy labour")
 
-// shelf returns the part of a line's cost that goes into stock with its good pieces, of which so many are kept for the
-// order, and whether all of that cost is known.
+// shelf returns the part of a line's cost that goes into stock with its good pieces, and whether all of that cost is
+// known. kept is the number of good pieces that are kept for the order.
 func shelf(paid parts, good, kept int64) (cost *big.Rat, known bool) {
 	cost, known = new(big.Rat), true
 	for _, name := range runParts {
@@ -938,7 +938,7 @@ func productsAndOrdersEqualModel(t *testing.T, c *testkit.Client, l ledger, tota
 	}
 }
 
-// inStock is what runs have brought into stock of a product, if nothing has left it.
+// inStock is the pieces of a product that runs have brought into stock, if none have left it.
 type inStock struct {
 	onHand, valued int64
 	value          *big.Rat

@@ -14,7 +14,7 @@ var functions embed.FS
 // their statements.
 var Definitions = db.Definitions("orders", functions, "orders", "lines", "costs", "lot", "net", "pieces")
 
-// Runs has the functions of orders that package production calls.
+// Runs are the functions of orders that package production calls.
 var Runs = production.Orders{
 	Follow: func(run string) *db.Stmt {
 		return db.SQL(`
@@ -25,7 +25,7 @@ var Runs = production.Orders{
 				where i.run_id = $1 and i.order_item_id is not null))::text`, run)
 	},
 	Settle: func(run string) *db.Stmt { return db.SQL(`select settle_run_pieces($1)::text`, run) },
-	// Lock locks orders in the sequence of their ids, as settle_orders does.
+	// Lock locks orders in the order of their ids, like settle_orders.
 	Lock: func(run string, items ...string) *db.Stmt {
 		return db.SQL(`
 			select o.id from (

@@ -16,7 +16,7 @@ type OrderDelivery struct {
 	Assemble value.Optional[bool] `json:"assemble"`
 }
 
-// OrderDeliveryItem has the number of additional pieces of an item that the customer gets.
+// OrderDeliveryItem is the number of additional pieces of an item that the customer gets.
 type OrderDeliveryItem struct {
 	ID       value.Optional[value.UUID] `json:"id" rule:"required"`
 	Quantity value.Optional[int64]      `json:"quantity" rule:"minimum=1,maximum=1000000"`
@@ -35,7 +35,7 @@ type OrderReturn struct {
 	Reopen value.Optional[bool]   `json:"reopen" rule:"default=false"`
 }
 
-// OrderReturnItem has the number of pieces of an item that come back.
+// OrderReturnItem is the number of pieces of an item that come back.
 type OrderReturnItem struct {
 	ID       value.Optional[value.UUID] `json:"id" rule:"required"`
 	Quantity value.Optional[int64]      `json:"quantity" rule:"required,minimum=1,maximum=1000000"`
@@ -48,11 +48,11 @@ func (r *OrderReturn) Check(problems *server.Problems) {
 	checkTwice(problems, r.Items, func(i OrderReturnItem) value.Optional[value.UUID] { return i.ID })
 }
 
-// checkNone adds a problem if a list is empty, and none if it is missing. An operation without a list concerns all
-// items: a program that has selected nothing must not deliver everything.
+// checkNone adds a problem if a list is empty, but not if it is missing. Without a list, an operation applies to all
+// items; a program that has selected nothing must not deliver everything.
 func checkNone[T any](problems *server.Problems, items []T) {
 	if items != nil && len(items) == 0 {
-		problems.Add("items", "must have an entry; without items, it is all items")
+		problems.Add("items", "must have an entry; omit items to select all")
 	}
 }
 
@@ -70,18 +70,18 @@ func checkTwice[T any](problems *server.Problems, items []T, id func(T) value.Op
 
 var errCancelled = server.Conflict("ORDER_NOT_OPEN", "The order is cancelled; set its status to received first")
 
-const deliveryRules = "The ledger of pieces has a `delivered` entry for each item. What is recorded has happened: " +
-	"pieces that were not in stock are delivered, too. The entry keeps them in `shortfall`, and `warnings` has " +
-	"`PIECES_SHORTFALL`. Pieces of a product with components and without materials of its own, a kit, that are not in " +
-	"stock are assembled first, and before them the kits in it, at all levels, as far as there are parts, unless the " +
-	"farm has turned `assemble_on_delivery` off. Plates become their product in any case."
+const deliveryRules = "The ledger of pieces gets a `delivered` entry for each item. A delivery records what has " +
+	"happened, so pieces that are not in stock are delivered, too: the `shortfall` of the entry counts them, and " +
+	"`warnings` has `PIECES_SHORTFALL`. Missing pieces of kits (products with components and without materials of " +
+	"their own) are assembled first, at all levels, as far as there are parts, unless the farm has turned off " +
+	"`assemble_on_delivery`. Plates become their product in any case."
 
 var deliverDoc = &server.Doc{
 	ID: "deliverOrder", Tag: Tag, Summary: "Deliver an order, or a part of it",
-	Description: "The customer gets pieces: they leave the stock, and `delivered` of the items grows. `items` say how " +
-		"many more pieces of them the customer gets, by default all that are missing; without `items`, it is all that is " +
-		"missing of all items. More pieces than the order asks for, or an empty `items`, return `422`. An open order " +
-		"becomes `done` when all items are delivered and no line waits for its product.\n\n" + deliveryRules +
+	Description: "The customer gets pieces: they leave the stock, and `delivered` of the items grows. `items` has " +
+		"the number of additional pieces of each item, by default all missing pieces; without `items`, all missing " +
+		"pieces of all items are delivered. More pieces than were ordered, or an empty `items`, return `422`. An open " +
+		"order becomes `done` when all items are delivered and each line has a product.\n\n" + deliveryRules +
 		"\n\nThe body may be empty. A " +
 		"`cancelled` order cannot be delivered (`ORDER_NOT_OPEN`). `updateOrder` with another `status` takes the " +
 		"deliveries of a `done` order back.",
@@ -97,7 +97,7 @@ type orderedItem struct {
 }
 
 // orderedItems returns a statement that reads the items of a locked order, and a function that decodes them. With
-// delivered, these are also the removed ones of which the customer has pieces.
+// delivered, removed items with delivered pieces are included.
 func orderedItems(order string, delivered bool) (*db.Stmt, func() (map[value.UUID]orderedItem, error)) {
 	items := db.SQL(`
 		select i.id, i.quantity, i.delivered, i.withdrawn_at is not null as removed from order_items i
@@ -122,8 +122,8 @@ func orZero(n *int64) int64 {
 	return *n
 }
 
-// checkItems checks the entries of a request for items of an order. limit returns the field and the most that an entry
-// may have there, and what that is; the entry has sent.
+// checkItems checks the entries of a request for items of an order. entry returns the id of an entry, the name of its
+// number and the number; limit returns the maximum of the number, and a description of the maximum.
 func checkItems[T any](known map[value.UUID]orderedItem, items []T,
 	entry func(T) (id value.UUID, field string, sent int64), limit func(orderedItem) (most int64, what string),
 ) error {
@@ -174,8 +174,8 @@ func (h handlers) deliver(ctx context.Context, r *server.Request[OrderDelivery])
 	})
 }
 
-// delivered runs the statements that decide returns in a transaction that has locked an order and read its items. The
-// first statement is one of deliverPieces. It returns the order with the warnings of the delivery.
+// delivered locks an order, reads its items, and runs the statements that decide returns, all in one transaction. The
+// first of these statements must be one of deliverPieces. It returns the order with the warnings of the delivery.
 func (h handlers) delivered(ctx context.Context, id string, locked *db.Stmt, removed bool,
 	decide func(known map[value.UUID]orderedItem) ([]*db.Stmt, error),
 ) (server.OK[Order], error) {
@@ -207,7 +207,7 @@ func (h handlers) delivered(ctx context.Context, id string, locked *db.Stmt, rem
 	for i := range missing {
 		w := &missing[i]
 		w.Code = "PIECES_SHORTFALL"
-		w.Detail = fmt.Sprintf("Pieces of %s that were delivered and not in stock: %d", w.Product, w.Pieces)
+		w.Detail = fmt.Sprintf("Delivered pieces of %s that were not in stock: %d", w.Product, w.Pieces)
 	}
 	return answer(order, nil, append(missing, counted.warnings()...)...)
 }
@@ -221,12 +221,11 @@ func deliverPieces(order string, targets []map[string]any, rest bool, assemble a
 
 var returnDoc = &server.Doc{
 	ID: "returnOrder", Tag: Tag, Summary: "Record pieces that a customer has sent back",
-	Description: "Lowers `delivered` of the items, also of removed ones; without `items`, the customer has sent all " +
-		"back. The ledger of pieces has a `returned` entry for each: the pieces are in stock again, at what they cost " +
-		"when they were delivered. With `to_stock` false, a `scrapped` entry takes them out at once. More pieces than " +
-		"were delivered, or an empty `items`, return `422`.\n\n" +
-		"A `done` order stays `done`, and earns only what the customer keeps. With `reopen`, it is `in_production`, and " +
-		"needs the pieces again.",
+	Description: "Lowers `delivered` of the items, also of removed ones; without `items`, the customer has sent " +
+		"everything back. The ledger of pieces gets a `returned` entry for each item, which puts the pieces back into " +
+		"stock at their cost when they were delivered. With `to_stock` false, a `scrapped` entry takes them out at " +
+		"once. More pieces than were delivered, or an empty `items`, return `422`.\n\nA `done` order stays `done`, " +
+		"and earns only what the customer keeps. With `reopen`, it becomes `in_production`, and needs the pieces again.",
 	Errors: []*server.Error{errUnknownItems},
 }
 

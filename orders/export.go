@@ -11,7 +11,7 @@ import (
 // Commands are the commands for orders.
 var Commands = []cli.Command{Export.Command("orders")}
 
-// Export writes all orders with their items. It looks once in a page for the pieces that wait for orders.
+// Export writes all orders with their items. It computes the pieces that wait for orders once per page.
 var Export = transfer.Export[Order]("orders", 200,
 	transfer.ListPage(OrderFilter.list, strings.Replace(selectOrders, "order_money(o.id)", `order_money(o.id, (
 		select coalesce(jsonb_object_agg(w.order_item_id, w.pieces), '{}') from waiting_pieces(null) w))`, 1)+

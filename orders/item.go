@@ -86,7 +86,8 @@ func selectItem(order, id string) *db.Stmt {
 			and o.hidden_at is null`, order, id)
 }
 
-// itemPrice is SQL for the price of the item i of the order o. shownPrice are its fields in responses, if it is a.
+// itemPrice is SQL for the price of the item i of the order o. shownPrice selects its fields for responses from the
+// alias a.
 const (
 	itemPrice = `item_price(i.unit_price, i.line_price, i.line_pieces, i.tax_amount, o.prices_include_tax,
 				o.sales_tax_percent, order_rate(o.currency, o.exchange_rate))`
@@ -104,8 +105,8 @@ const touched = `touched as (
 			update orders o set updated_at = now() from changed c where o.id = c.order_id
 		)`
 
-// touchedOpen is touched for rows with the additional column "more": whether the order needs more pieces than
-// before. It reopens a done order that needs more pieces. A cancelled order stays cancelled.
+// touchedOpen is touched for rows with the additional column "more", which reports whether the order needs more pieces
+// than before. It reopens a done order that needs more pieces. A cancelled order stays cancelled.
 const touchedOpen = `touched as (
 			update orders o set updated_at = now(),
 				status = case when c.more and o.status = 'done' then 'in_production' else o.status end
@@ -116,11 +117,11 @@ var errUnknownProduct = server.BadRequest("UNKNOWN_REFERENCE", "%s does not name
 
 var addItemDoc = &server.Doc{
 	ID: "addOrderItem", Tag: Tag, Summary: "Add a product to an order",
-	Description: "The item names the product by `product_id` or `sku`. Its price is that of a piece, or with " +
-		"`line_price` that of all pieces. The default of `unit_price` is the current `selling_price` of the product, in " +
-		"the currency of the order and with tax if its prices include it, and does not change with it later. A `done` " +
-		"order is open again " +
-		"then: it becomes `in_production`. A `cancelled` order stays cancelled; `updateOrder` opens it.",
+	Description: "The item names the product by `product_id` or `sku`. `unit_price` is the price of a piece, " +
+		"`line_price` the price of all pieces. The default of `unit_price` is the current `selling_price` of the " +
+		"product, in the currency of the order and with tax if its prices include it; later changes of the " +
+		"`selling_price` do not change it. A `done` order becomes `in_production`. A `cancelled` order stays " +
+		"cancelled; `updateOrder` reopens it.",
 	Errors: []*server.Error{errUnknownProduct},
 }
 
@@ -163,11 +164,11 @@ func (h handlers) addItem(ctx context.Context, r *server.Request[OrderItem]) (se
 var updateItemDoc = &server.Doc{
 	ID: "updateOrderItem", Tag: Tag, Summary: "Update an item of an order",
 	Description: "Only the quantity and the price can change: another product, or fewer pieces than are delivered, " +
-		"return `422`. A new `unit_price` is that of a piece, and a new `line_price` that of all pieces; a new " +
-		"`tax_amount` is that of all pieces, and null computes it. A price that was given for all pieces changes in " +
-		"proportion with the quantity. If everything is delivered then, an open order becomes " +
-		"`done`. A `done` order is open again (`in_production`) if the quantity is raised to more than is delivered; a " +
-		"`cancelled` order stays cancelled. `warnings` say if runs plan more pieces than the order needs then.",
+		"return `422`. `unit_price` is the price of a piece; `line_price` and `tax_amount` are for all pieces, and a " +
+		"null `tax_amount` computes it. A price that was given for all pieces changes in proportion to the quantity. " +
+		"An open order becomes `done` if the change leaves nothing to deliver. A `done` order becomes `in_production` " +
+		"if the quantity is raised above the delivered pieces; a `cancelled` order stays cancelled. `warnings` report " +
+		"if runs plan more pieces than the order needs.",
 }
 
 func (h handlers) updateItem(ctx context.Context,
@@ -203,7 +204,8 @@ func (h handlers) updateItem(ctx context.Context,
 		if err := problems.Err(); err != nil || set == "" {
 			return []*db.Stmt{after, item}, err
 		}
-		// A field that has the value that it had changes nothing: a price of all pieces is not that of other pieces.
+		// A field with its current value changes nothing: a price of all pieces must not become the price of another
+		// quantity.
 		return []*db.Stmt{db.SQL(`
 			with changed as (
 				update order_items i set quantity = n.quantity, unit_price = case when n.kept then i.unit_price
@@ -259,13 +261,12 @@ var errItemInUse = server.Conflict("ORDER_ITEM_IN_USE",
 
 var deleteItemDoc = &server.Doc{
 	ID: "removeOrderItem", Tag: Tag, Summary: "Remove an item from an order",
-	Description: "Removes an item whose runs have all ended or were removed; while a run that is `pending`, " +
-		"`in_progress` or `paused` prints the item, it cannot be removed (`ORDER_ITEM_IN_USE`). The item earns " +
-		"nothing then, but what its failed pieces cost stays in the `cost` of the order, and the runs in its " +
-		"`runs`; good pieces that they have printed are in stock, with what they cost. To keep pieces for the " +
-		"customer, lower the `quantity` to their number instead.\n\n" +
-		"If everything else is delivered, an open order becomes `done`. An order without items stays as it is. " +
-		"`restoreOrderItem` puts the item back.",
+	Description: "Removes an item whose runs have all ended or were removed. While a run that is `pending`, " +
+		"`in_progress` or `paused` prints the item, the item cannot be removed (`ORDER_ITEM_IN_USE`). A removed item " +
+		"earns nothing. The cost of its failed pieces stays in the `cost` of the order, and its runs stay in the " +
+		"`runs`; its good pieces are in stock, at their cost. To keep pieces for the customer, lower the `quantity` " +
+		"to their number instead.\n\nIf everything else is delivered, an open order becomes `done`. An order without " +
+		"items stays as it is. `restoreOrderItem` puts the item back.",
 	Errors: []*server.Error{errItemInUse},
 }
 
@@ -301,10 +302,10 @@ func (h handlers) deleteItem(ctx context.Context, r *server.Request[struct{}]) (
 }
 
 var restoreItemDoc = &server.Doc{
-	ID: "restoreOrderItem", Tag: Tag, Summary: "Put an item back that was removed from an order",
-	Description: "Puts an item back that `removeOrderItem` has removed, with its quantity, its price and its runs. A " +
-		"`done` order is open again (`in_production`) if nothing of the item was delivered. For an item that is in the " +
-		"order, the operation changes nothing and returns the item.",
+	ID: "restoreOrderItem", Tag: Tag, Summary: "Put a removed item back into an order",
+	Description: "Puts back an item that `removeOrderItem` has removed, with its quantity, its price and its runs. A " +
+		"`done` order becomes `in_production` if nothing of the item was delivered. For an item that is in the order, " +
+		"the operation changes nothing and returns the item.",
 }
 
 func (h handlers) restoreItem(ctx context.Context, r *server.Request[struct{}]) (server.OK[OrderItem], error) {

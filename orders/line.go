@@ -20,8 +20,8 @@ type OrderLine struct {
 	TaxAmount value.Optional[value.Decimal] `json:"tax_amount" rule:"maximum=999999999"`
 }
 
-// MaxTitle is the maximum length of a title in bytes: the index of lines without a product has it in lower case, which
-// may be longer by half, and an entry of an index has at most 2,704 bytes.
+// MaxTitle is the maximum length of a title in bytes. The index of lines without a product contains the title in lower
+// case, which may be longer by half, and an index entry has at most 2,704 bytes.
 const MaxTitle = 1600
 
 // Check reports a title that is too long.
@@ -55,7 +55,7 @@ const (
 	needsPrice = "needs unit_price or line_price"
 )
 
-// put adds the columns to a row: the price as it was given, for so many pieces, and its tax.
+// put adds columns to a row: the price as it was given, the number of pieces that it is for, and its tax.
 func (p linePrice) put(row map[string]any) map[string]any {
 	price, pieces := p.line, p.quantity
 	switch {
@@ -83,7 +83,7 @@ func lineRows(order string, lines []OrderLine) string {
 	return db.Recordset(rows)
 }
 
-// matchedLines is a query for lines, a parameter with the rows of lineRows, with the product and the pieces that
+// matchedLines is a query for the rows of lineRows in the parameter lines, with the product and the pieces that
 // order_line_match finds. item_id is null if a line has no item.
 func matchedLines(lines string) string {
 	return `
@@ -99,8 +99,8 @@ func matchedLines(lines string) string {
 			) m on true`
 }
 
-// newLines are CTEs that insert the rows of the CTE line, and their items, into the orders that the CTE added
-// returns, with the columns orderTerms.
+// newLines are CTEs that insert the rows of the CTE "line" and their items into the orders that the CTE "added"
+// returns. "added" must return the columns orderTerms.
 const newLines = `line_items as (
 			insert into order_items (id, order_id, product_id, quantity, unit_price, line_price, line_pieces, tax_amount)
 			select l.item_id, a.id, l.product_id, l.quantity * l.pieces, coalesce(
@@ -158,12 +158,12 @@ var (
 
 var assignDoc = &server.Doc{
 	ID: "assignOrderLine", Tag: Tag, Summary: "Assign a line of an order to a product",
-	Description: "Says once which product a line of `unassigned_lines` is, and how many `pieces` of it a unit of the " +
-		"line has, or with `ignore` that the farm does not print it. The line becomes an item of the order. Its " +
-		"price is that of the line, or the `selling_price` of the product if the line has none.\n\n" +
-		"The answer is remembered for the `sku` of the line or, if it has none, for its `title`, without regard to case: " +
-		"lines of other orders that are in the list for the same reason become items too, and so will lines of later " +
-		"orders. The SKU of a product comes first. `deleteOrderAssignment` forgets it.",
+	Description: "Assigns a line of `unassigned_lines` to a product, with the number of `pieces` of the product in " +
+		"one unit of the line. With `ignore`, the farm does not print the line. An assigned line becomes an item of " +
+		"the order. Its price is that of the line, or the `selling_price` of the product if the line has none.\n\nThe " +
+		"assignment is remembered for the `sku` of the line or, if it has none, for its `title`, ignoring case. It " +
+		"also applies to unassigned lines of other orders, and to lines of later orders. A product with the SKU of a " +
+		"line takes precedence. `deleteOrderAssignment` deletes the assignment.",
 	Request: `{"product_id":"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a61","pieces":2}`,
 	Errors:  []*server.Error{errUnknownOfLine, errLineAssigned},
 }
@@ -182,7 +182,7 @@ func (h handlers) assign(ctx context.Context, r *server.Request[LineAssignment])
 		id, line, in.ProductID.Arg(), in.SKU.Arg(), pieces).Into(&product, &assigned, &tooMany)
 	var waiting []string
 	err := h.db.Tx(ctx, func(ctx context.Context) error {
-		// The lock makes requests for the same line wait, whatever the order in which they match other orders.
+		// The lock serializes requests for the same line, whatever the order in which they match other orders.
 		if err := server.Found(found, h.db.Write(ctx, db.Lock("order assignments"), found)); err != nil {
 			return err
 		}
@@ -195,7 +195,7 @@ func (h handlers) assign(ctx context.Context, r *server.Request[LineAssignment])
 		case product == nil:
 			return errUnknownOfLine.With("product_id").On("product_id")
 		case tooMany:
-			return server.Invalid("pieces", "must be at most 1,000,000 for all units of the line")
+			return server.Invalid("pieces", "must not exceed 1,000,000 for all units of the line")
 		}
 		if in.Ignore.Or(false) {
 			product = nil
@@ -242,13 +242,13 @@ type AssignmentFilter struct {
 
 var assignmentsTag = &server.Tag{
 	Name: "order-assignments", Fields: fields,
-	Description: "What lines of orders without a product are, as people have said it once.",
+	Description: "The products that people have assigned to lines of orders.",
 }
 
 var listAssignmentsDoc = &server.Doc{
-	ID: "listOrderAssignments", Tag: assignmentsTag, Summary: "List what lines of orders are",
-	Description: "Returns what `assignOrderLine` has remembered. An assignment without a product is of lines that the " +
-		"farm does not print.",
+	ID: "listOrderAssignments", Tag: assignmentsTag, Summary: "List assignments of lines",
+	Description: "Returns the assignments of `assignOrderLine`. An assignment without a product is for lines that " +
+		"the farm does not print.",
 }
 
 func (f AssignmentFilter) list() *server.List {
@@ -259,9 +259,9 @@ func (f AssignmentFilter) list() *server.List {
 }
 
 var deleteAssignmentDoc = &server.Doc{
-	ID: "deleteOrderAssignment", Tag: assignmentsTag, Summary: "Forget what lines of orders are",
-	Description: "Lines of later orders with this SKU or title have no product then, until one is assigned. Items that " +
-		"were made of lines stay; `removeOrderItem` removes them.",
+	ID: "deleteOrderAssignment", Tag: assignmentsTag, Summary: "Delete an assignment of lines",
+	Description: "Lines of later orders with this SKU or title have no product until one is assigned. Items that " +
+		"were created from lines stay; `removeOrderItem` removes them.",
 }
 
 func (h handlers) deleteAssignment(ctx context.Context, r *server.Request[struct{}]) (server.NoContent, error) {

@@ -1,14 +1,15 @@
--- Returns what lines with equal keys have in common: the SKU or, without one, the title. Case does not matter. The
--- generated columns match_key have the same expression.
+-- Returns the key by which lines are matched: the SKU or, without one, the title, ignoring case. The generated columns
+-- match_key have the same expression.
 create or replace function line_match_key(title text, sku text) returns text language sql immutable as $$
 	select case when sku <> '' then 'sku ' || (lower(sku collate "und-x-icu") collate "C")
 		else 'title ' || (lower(title collate "und-x-icu") collate "C") end
 $$;
 
--- Returns what a line sells, or no row if it has no product yet: a product, and how many pieces of it one unit of the
--- line has, or null for a line that the farm does not print. No other code has this rule. The SKU of a product comes
--- first, then what a person has assigned to the SKU or, for a line without SKU, to the title. Case does not matter; of
--- two products whose SKUs differ only in case, the one with the same case comes first.
+-- Returns the product of a line, and the number of its pieces in one unit of the line. Both are null for a line that
+-- the farm does not print. There is no row if the line has no product yet. A product with the SKU takes precedence;
+-- otherwise it is the product that a person has assigned to the SKU or, for a line without a SKU, to the title. Case
+-- is ignored, except that of two products whose SKUs differ only in case, the one with the case of the line is chosen.
+-- No other code has this rule.
 create or replace function order_line_match(title text, sku text) returns table (product_id uuid, pieces int)
 language sql stable rows 1 as $$
 	select m.product_id, m.pieces
@@ -27,8 +28,8 @@ language sql stable rows 1 as $$
 	) m order by m.n limit 1
 $$;
 
--- Makes items of the lines of orders whose product is known now, and counts the others. An order that is done is open
--- again then. The orders are locked in the sequence of their ids, as settle_orders does.
+-- Creates items for the lines of orders whose product is known now, and counts the other lines. This reopens an order
+-- that is done. The orders are locked in the order of their ids, as in settle_orders.
 create or replace function match_order_lines(ids uuid[]) returns void language plpgsql as $$
 begin
 	perform from (select distinct u.id from unnest(ids) u (id) order by u.id) u
@@ -67,20 +68,21 @@ begin
 	perform settle_orders(ids);
 end $$;
 
--- Makes the lines of a locked order those that the shop has now. p_lines has rows of lineRows with shop_line, the id
--- of the line in the shop. A line that the shop has no more has the quantity 0, and its item is removed from the
--- order; runs that print the item stay. The same happens to the item of a line that sells something else now, and the
--- line becomes an item again; but an item of which pieces were delivered stays, because the shop may only call the
--- product by another SKU, and the line is noted as replaced. Only what changed in the shop changes here, so that what
--- people have changed stays. An order whose items did not come as lines keeps them.
-create or replace function take_order_lines(p_order uuid, p_lines json) returns void language plpgsql as $$
+-- Updates the lines of a locked order to those that the shop has now. p_lines has rows of lineRows with shop_line, the
+-- id of the line in the shop. A line that the shop has removed gets the quantity 0, and its item is removed from the
+-- order; runs that print the item stay. If a line sells another product now, its item is removed too, and the line is
+-- matched again. An item with delivered pieces stays, because the shop may only have changed the SKU; its line is
+-- marked as replaced. Only what changed in the shop changes here, so that changes by people stay. An order whose items
+-- did not come as lines keeps them.
+create or replace function sync_order_lines(p_order uuid, p_lines json) returns void language plpgsql as $$
 begin
 	if exists (select from order_items i where i.order_id = p_order)
 			and not exists (select from order_lines l where l.order_id = p_order) then
 		return;
 	end if;
 
-	-- Lines that came without an id, or with one that a file gives lines without an id, are those that sell the same.
+	-- Lines without an id of the shop are matched by what they sell, and so are lines with an id that a file import
+	-- made up.
 	update order_lines l set shop_line = n.shop_line
 	from (
 		select l.id, l.match_key, coalesce(l.shop_line like 'file %', true) as loose,

@@ -16,7 +16,7 @@ type LotQuery struct {
 	LotNumber value.Optional[string] `query:"lot_number"`
 }
 
-// LotReport is where the filament of a lot went.
+// LotReport shows where the filament of a lot went.
 type LotReport struct {
 	LotNumber string     `json:"lot_number"`
 	Spools    []LotSpool `json:"spools" rule:"notNull"`
@@ -55,14 +55,13 @@ type LotRow struct {
 var lotReportDoc = &server.Doc{
 	ID: "reportLot", Tag: inventory.ReportsTag, Summary: "Report where a lot of filament went",
 	Description: "Returns the spools that have filament of the lot, or had it before a refill, also removed ones, and a " +
-		"row for each item of each run that used it. Runs that have not deducted their filament are there as well: they " +
-		"print from such a spool, or will.\n\n" +
-		"A row names the order that its pieces were printed for. The ledger does not tell the other pieces of a product " +
-		"apart. Rows without a run are the items of orders that may have got such pieces: those that got pieces of " +
-		"the product, or of a kit of it, since the first of the runs.\n\n" +
-		"`grams` is the lot's part of what the run used. The newest runs come first. A report has at most 1,000 spools " +
-		"and 1,000 of all `groups` rows. The lists of runs, orders and entries of pieces have the filter `lot_number`, " +
-		"also as files. That of the list of spools finds what spools contain now.",
+		"row for each item of each run that used the lot. This includes runs that have not deducted their filament " +
+		"yet.\n\nA row names the order that its pieces were printed for. The ledger does not tell the other pieces of " +
+		"a product apart. Rows without a run are items of orders that may have got such pieces: they got pieces of " +
+		"the product, or of a kit that contains it, after the first of the runs.\n\n`grams` is the filament of the " +
+		"lot that the run used. The newest runs come first. A report has at most 1,000 spools and 1,000 rows; " +
+		"`groups` is the number of all rows. The lists and exports of runs, orders and entries of pieces have the " +
+		"filter `lot_number`, too. The filter of the list of spools applies to the current contents of spools.",
 }
 
 func (h handlers) reportLot(ctx context.Context, r *server.Request[LotQuery]) (server.OK[LotReport], error) {

@@ -1,9 +1,9 @@
--- Returns where the filament of a lot went: a row for each item of a run that used it, or will, and of each order that
--- got pieces of it, or may have.
+-- Returns where the filament of a lot went: a row for each item of a run that used the filament or will use it, and
+-- for each item of an order that has, or may have, got pieces printed from it.
 --
--- The pieces that a run printed for an order are its own. The ledger does not tell other pieces apart: since the first
--- of the runs, every order that got pieces of the same product, or of a kit into which such pieces were assembled, may
--- have got pieces of the lot. These rows have no run.
+-- Pieces that a run printed for an order belong to that order. The ledger does not tell other pieces apart: every
+-- order that got pieces of the same product after the first of the runs, or of a kit that contains the product, may
+-- have got pieces of the lot. The rows of these orders have no run.
 create or replace function pieces_of_lot(lot text) returns table (run_id uuid, product_id uuid, quantity int, good int,
 	order_id uuid, order_item_id uuid)
 language sql stable as $$

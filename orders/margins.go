@@ -38,7 +38,7 @@ type MarginReport struct {
 	Items  []MarginReportRow `json:"items"`
 }
 
-// MarginLosses are the parts of the cost that no piece in stock and no order has, by their cause.
+// MarginLosses are the parts of the cost that belong to no order and to no piece in stock, by their cause.
 type MarginLosses struct {
 	Scrapped  value.Decimal `json:"scrapped" rule:"notNull"`
 	Counted   value.Decimal `json:"counted" rule:"notNull"`
@@ -76,28 +76,27 @@ type Money struct {
 
 var marginReportDoc = &server.Doc{
 	ID: "reportMargins", Tag: inventory.ReportsTag, Summary: "Report revenue, costs and margins",
-	Description: "Adds up what the runs cost that `completeProductionRun`, `failProductionRun` and " +
+	Description: "Adds up the costs of runs that `completeProductionRun`, `failProductionRun` or " +
 		"`cancelProductionRun` ended, by the day of their `completed_at`, also of runs that were removed since, and " +
-		"the revenue of their good pieces, without tax and in the currency of the farm. A good piece of a completed run " +
-		"has its part of the price of the order's item that it was printed for, unless the order has as many pieces " +
-		"already, is cancelled, or was removed while " +
-		"it was open, or the item was withdrawn. Other pieces have no revenue: they are in stock.\n\n" +
-		"The part `stock` is the difference that the stock of pieces makes. It is negative for a run that brings " +
-		"pieces into stock, so that only the pieces that its orders keep are in its `cost`. Pieces that an order " +
-		"took from stock have their revenue and their cost on the day of the last delivery. Pieces that were " +
-		"scrapped, or are missing at a count, are a cost of that day; those that a count finds lower it. So are " +
-		"parts that were assembled to a kit whose cost is unknown because of other parts. `losses` adds these up by " +
-		"their cause. So each amount that was spent is in the report once, or in the value of the stock that " +
-		"`reportPieces` returns; `waiting_cost` is what pieces cost that were printed for open orders and wait in " +
-		"stock, and is in both. Pieces in stock whose cost is not known completely stay in the cost of their run.\n\n" +
-		"The items of a run share its cost as `getOrder` says. A group whose field is null has what has no product, " +
-		"order, customer or printer; a printer has its current name. `month` returns the first day of each, oldest " +
-		"first; the other groups have the " +
-		"largest revenue first. `pieces` are good ones of the runs.\n\n" +
-		"Each amount is the sum of what is known, and null if nothing is. `unknown_parts` names the parts that are " +
-		"unknown for some run or pieces, revenue if an item of an order has no price, and currency if its order is in " +
-		"another one without an `exchange_rate`. A report has at most 1,000 groups; the other fields are totals of all " +
-		"runs.",
+		"the revenue of their good pieces, without tax and in the currency of the farm. A good piece of a completed " +
+		"run has its share of the price of the order's item that it was printed for, unless the item already has all " +
+		"its pieces, the order is cancelled or was removed while it was open, or the item was withdrawn. Other pieces " +
+		"have no revenue: they are in stock.\n\nThe part `stock` is the cost of pieces taken from stock less the cost " +
+		"of pieces brought into it. It is negative for a run that brings pieces into stock, so that the `cost` of the " +
+		"run has only the pieces that its orders keep. Pieces that an order took from stock have their revenue and " +
+		"their cost on the day of the last delivery. Pieces that were scrapped, or were missing at a count, are a " +
+		"cost of that day; pieces that a count found lower the cost. Parts of a kit whose cost is unknown because of " +
+		"other parts are a cost of the day of the assembly. `losses` adds these costs up by their cause. Each amount " +
+		"that was spent is thus either in the report, once, or in the value of the stock that `reportPieces` returns. " +
+		"Only `waiting_cost` is in both: the cost of pieces that were printed for open orders and wait in stock. " +
+		"Pieces in stock without a completely known cost stay in the cost of their run.\n\nThe items of a run share " +
+		"its cost as described at `getOrder`. The group whose field is null has everything without a product, order, " +
+		"customer or printer; a printer has its current name. Groups by `month` have the first day of the month, and " +
+		"the oldest comes first; of the other groups, the one with the largest revenue comes first. `pieces` are the " +
+		"good pieces of the runs.\n\nEach amount is the sum of the known amounts, or null if none is known. " +
+		"`unknown_parts` names the parts that are unknown for some run or pieces, revenue if an item of an order has " +
+		"no price, and currency if its order has another currency and no `exchange_rate`. A report has at most 1,000 " +
+		"groups; the other fields are totals of all runs.",
 }
 
 // marginGroups has the grouping key of each group, and the report fields that the key fills.

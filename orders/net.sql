@@ -9,25 +9,25 @@ create or replace function order_products(order_id uuid) returns uuid[] language
 	cross join lateral explode_pieces(i.ids, i.pieces) e
 $$;
 
--- Returns what open orders need, and where it comes from. There is a row for each product that an item of an order
--- needs: the product of the item and, as far as it must be assembled, the components of that product, at all levels.
--- No other code has these rules:
+-- Returns which pieces open orders need, and where they come from. There is a row for each product that an item of an
+-- order needs: the product of the item and, as far as it must be assembled, its components, at all levels. No other
+-- code has these rules:
 --
---   * An item needs its quantity less the delivered pieces. Items come in the order of the due dates of their orders,
---     orders without one last, then of the creation of the orders and of the items. This order is the column place.
---   * reserved: pieces in stock. An item takes the good pieces of its own runs first, and then those that are left by
---     the items before it.
---   * incoming: pieces of unfinished runs. An item takes those of its own runs first, and then those of other runs
---     that their own items do not need, after the items before it.
---   * missing: the other pieces. They must be printed if printed is true. If components are in the product, each
---     missing piece needs them: these are the rows of the components. An unfinished run with parts_from_stock needs
---     the components of its pieces, too; they have the place of the item that it prints, or one after all items,
---     without an order.
+--   * An item needs its quantity less the delivered pieces. Items are sorted by the due dates of their orders (orders
+--     without one last), then by the creation of the orders and of the items. The column place is the position.
+--   * reserved: pieces in stock. An item takes the good pieces of its own runs first, and then pieces that the items
+--     before it leave.
+--   * incoming: pieces of unfinished runs. An item takes those of its own runs first, and then pieces of other runs
+--     that neither the items of these runs nor the items before it need.
+--   * missing: the other pieces. They must be printed if printed is true. Each missing piece of a product with
+--     components needs these: the components have rows of their own. So do the components of an unfinished run with
+--     parts_from_stock; they have the place of the item that the run prints, or a place after all items, without an
+--     order.
 --
 -- If only_products is not null, only the rows of these products are returned.
 --
--- extra is a JSON array of further demand, after all items: n, product_id and quantity. Its products themselves are
--- neither taken from stock nor from runs, only their components are. line is n.
+-- extra is a JSON array of additional demand, after all items: n, product_id and quantity. These products must be
+-- made: only their components are taken from stock and runs. line is n.
 --
 -- Pieces are integers up to 1,000,000,000, which float8 represents and adds exactly, in less time than numeric.
 --
@@ -52,12 +52,12 @@ declare
 	c_product uuid[];
 	c_pieces float8[];
 	c_takes float8[];
-	-- The demand that is not looked at yet.
+	-- The demand that is not processed yet.
 	d_place int[];
 	d_product uuid[];
 	d_top boolean[];
 	d_pieces float8[];
-	-- The products of the highest level, and those whose stock is distributed already.
+	-- The products of the highest level, and the products whose stock is already distributed.
 	t_product uuid[];
 	seen uuid[] := '{}';
 	-- The result.
@@ -253,7 +253,7 @@ begin
 		where only_products is null or r.product = any (only_products);
 end $$;
 
--- Sets ready_at of open orders: orders of ready without lines that wait for their product are ready, others are not.
+-- Sets ready_at of open orders: an order is ready if it is in ready and each of its lines has a product.
 create or replace function note_ready_orders(ready uuid[]) returns void language sql as $$
 	update orders o set ready_at = case when o.ready_at is null then now() end
 	where o.is_open and (o.ready_at is not null) <> (o.id = any (ready) and o.unassigned_count = 0)

@@ -22,9 +22,10 @@ import (
 // Events are the events of orders, for the OpenAPI document.
 var Events = webhooks.Declare(
 	event("order.received", "An order was received",
-		"Sent when `createOrder` has created an order with the status `received`, not when a shop sends it again."),
+		"Sent when `createOrder` creates an order with the status `received`, but not when a shop sends the order "+
+			"again."),
 	event("order.in_production", "An order went into production", became("in_production")+
-		" A `done` order to which something is added becomes `in_production` again."),
+		" A `done` order becomes `in_production` again when something is added to it."),
 	event("order.ready", "An order can be packed",
 		"Sent when all pieces of an open order that are not delivered are in stock for it, about a second after the "+
 			"change that caused it. Pieces that are assembled from components, at all levels, count if the components are "+
@@ -66,7 +67,7 @@ type OrderEventItem struct {
 // Tag is the tag of the operations.
 var Tag = &server.Tag{
 	Name: "orders", Leads: true, Fields: fields,
-	Description: "Orders of customers, what they still need, and whether the filament is there to print it.",
+	Description: "Orders of customers, the pieces that they still need, and whether there is filament to print them.",
 }
 
 // fields describes the fields of the requests and responses.
@@ -145,7 +146,7 @@ type Order struct {
 	Warnings  []OrderWarning          `json:"warnings" rule:"readOnly"` // not in exports
 }
 
-// OrderTerms say what the prices of an order are. The settings of the farm are the defaults.
+// OrderTerms are the currency and the tax of the prices of an order. The settings of the farm are the defaults.
 type OrderTerms struct {
 	Currency   value.Optional[string]        `json:"currency"`
 	Rate       value.Optional[value.Decimal] `json:"exchange_rate" rule:"exclusiveMinimum=0,maximum=1000000"`
@@ -227,8 +228,8 @@ type OrderFilter struct {
 
 var listDoc = &server.Doc{
 	ID: "listOrders", Tag: Tag, Summary: "List orders",
-	Description: "An order in the list has its first items, and the numbers of its pieces. All filters but `search` " +
-		"use an index. `search` and a `sort_by` without an index read all matching orders.",
+	Description: "Each order has its first items, and the numbers of its pieces. All filters but `search` use an " +
+		"index. `search` and a `sort_by` without an index read all matching orders.",
 }
 
 // list returns the list of the orders that the filter selects.
@@ -364,32 +365,30 @@ func lockOrder(ids ...string) []*db.Stmt {
 var getDoc = &server.Doc{
 	ID: "getOrder", Tag: Tag, Summary: "Get an order",
 	Description: "Returns the order with its items. `produced` counts the good pieces of completed production " +
-		"runs whose items have the `order_item_id`, and all pieces of an item without counts. `planned` counts the " +
-		"pieces of such runs that are `pending`, `in_progress` or `paused`. `runs` has the newest 100 of those " +
-		"runs.\n\n" +
-		"`revenue` is what all items earn, without tax and in the currency of the farm: an order that is `cancelled`, " +
-		"or was removed while it was open, earns " +
-		"nothing, and its `revenue` is 0. `warnings` name what needs a decision: pieces that are delivered and earn " +
-		"nothing any more, because the order was cancelled or the item removed (`DELIVERED_NOT_EARNED`; " +
-		"`completeOrder` closes the order with what was delivered), items of which more is delivered than a shop has " +
-		"ordered meanwhile (`DELIVERED_MORE`) or that a shop has replaced by something else (`DELIVERED_REPLACED`), and " +
-		"more pieces in runs than the order needs (`PLANNED_MORE`).\n\n" +
-		"`cost` is the sum of `cost_parts`. `filament`, `waste`, `machine`, `energy` and `labour` are the share of " +
-		"the order in what the ended runs that print its items cost, also if the order was cancelled or the item " +
-		"was removed from it: the items of a run share its cost in proportion to their `estimated_total_cost`, or " +
-		"`estimated_material_cost` if that is more, or to their quantities if no item has one. `stock` is what the " +
-		"pieces cost that the order took from stock, less what good pieces of its runs cost that it does not need: " +
-		"they are in stock. What the customer gets has the average cost of the pieces in stock at the delivery, by " +
-		"the ledger of pieces; later changes of the cost of a run do not change it. What the customer sends back is " +
-		"no longer in the cost, unless it is scrapped.\n\n" +
-		"`expected_cost` is that of the pieces that an open order still needs, apart from those that runs printed " +
-		"for it and that wait in stock: others in stock at their average cost, also if other orders get them and " +
-		"also components of what is put together, and those that are still to be printed at their `full_cost`. Parts " +
-		"in `unknown_parts` add nothing to the sums.\n\n" +
-		"An order is open while it is `received` or `in_production`. When a run that prints one of its items " +
-		"starts, an open order becomes `in_production`, and when all its items are delivered, `done`, in the same " +
-		"transaction. `addOrderItem` and `updateOrderItem` open a `done` order again that needs more pieces then, " +
-		"and so does a delivery that is taken back; otherwise the service never changes a status back.",
+		"runs whose items have the `order_item_id`; items without counts have only good pieces. `planned` counts the " +
+		"pieces of such runs that are `pending`, `in_progress` or `paused`. `runs` has the newest 100 of all these " +
+		"runs.\n\n`revenue` is what all items earn, without tax and in the currency of the farm: an order that is " +
+		"`cancelled`, or was removed while it was open, earns nothing, and its `revenue` is 0. `warnings` lists what " +
+		"needs a decision: delivered pieces that earn nothing because the order was cancelled or the item removed " +
+		"(`DELIVERED_NOT_EARNED`; `completeOrder` closes the order with what was delivered), items with more " +
+		"delivered pieces than the shop has ordered since (`DELIVERED_MORE`), items that the shop has replaced by " +
+		"something else (`DELIVERED_REPLACED`), and runs that print more pieces than the order needs " +
+		"(`PLANNED_MORE`).\n\n`cost` is the sum of `cost_parts`. `filament`, `waste`, `machine`, `energy` and " +
+		"`labour` are the share of the order in the cost of the ended runs that print its items, even if the order " +
+		"was cancelled or the item was removed. The items of a run share its cost in proportion to their " +
+		"`estimated_total_cost`, or `estimated_material_cost` if that is more, or to their quantities if no item has " +
+		"a cost. `stock` is the cost of the pieces that the order took from stock, less the cost of good pieces of " +
+		"its runs that it does not need, which are in stock. Delivered pieces have the average cost of the pieces in " +
+		"stock at the delivery, by the ledger of pieces; later changes of the cost of a run do not change it. Pieces " +
+		"that the customer sends back are no longer in the cost, unless they are scrapped.\n\n`expected_cost` is the " +
+		"cost of the pieces that an open order still needs, except those that runs printed for it and that wait in " +
+		"stock. Other pieces in stock, and components in stock of pieces that are assembled, count at their average " +
+		"cost, even if other orders get them. Pieces that must still be printed count at their `full_cost`. Parts in " +
+		"`unknown_parts` add nothing to the sums.\n\nAn order is open while it is `received` or `in_production`. An " +
+		"open order becomes `in_production` when a run that prints one of its items starts, and `done` when all its " +
+		"items are delivered, in the same transaction. `addOrderItem` and `updateOrderItem` reopen a `done` order " +
+		"that then needs more pieces, and so does the reversal of a delivery; otherwise the service never changes a " +
+		"status back.",
 }
 
 var (
@@ -401,16 +400,15 @@ var (
 var createDoc = &server.Doc{
 	ID: "createOrder", Tag: Tag, Summary: "Create an order",
 	Description: "`source` and `reference` together identify an order that has a `reference`. Shops may therefore send " +
-		"an order twice, also at the same time and without an `Idempotency-Key`: if the order exists, and the request " +
-		"that created it was equal, the response is 200 with the order as it is now. If that request was different, it " +
-		"is 409 `ORDER_CONFLICT`. This is also so for a cancelled order; after an order was removed, another one can " +
-		"have its reference.\n\n" +
-		"The request may contain the order's items, all or nothing. Each names a product by `product_id` or " +
-		"`sku`. Errors name the entry, such as `items[1].sku`.\n\n" +
-		"Instead, a request can have the lines as the shop has them, in `unassigned_lines`. An unknown SKU is no error " +
-		"there: a line whose `sku` is that of a product, or that `assignOrderLine` has remembered, becomes an item, and " +
-		"the others wait in `unassigned_lines` for a person. Case does not matter. An order that has such lines does not " +
-		"become `done` by a delivery.",
+		"an order twice, even at the same time and without an `Idempotency-Key`: if the order exists, and was created " +
+		"by an equal request, the response is 200 with the current order. If the request was different, the response " +
+		"is 409 `ORDER_CONFLICT`. The same applies to a cancelled order. After an order was removed, another order " +
+		"can have its reference.\n\nThe request may contain the order's items, all or nothing. Each names a product " +
+		"by `product_id` or `sku`. Errors name the entry, such as `items[1].sku`.\n\nInstead of items, a request can " +
+		"have the lines of the shop in `unassigned_lines`. An unknown SKU is not an error there: a line becomes an " +
+		"item if its `sku` is that of a product, or has an assignment from `assignOrderLine`, ignoring case. The " +
+		"other lines stay in `unassigned_lines` until a person assigns them. A delivery does not make an order with " +
+		"such lines `done`.",
 	Errors: []*server.Error{errUnknownProducts, errConflict},
 }
 
@@ -457,8 +455,8 @@ func (h handlers) create(
 		id, in.Source.Arg(), in.Reference.Arg(), in.Customer.Arg(), in.DueDate.Arg(), in.Notes.Arg(),
 		string(in.Status.Or("received")), content, itemRows(in.Items), lineRows(id, in.Lines), in.Currency.Arg(),
 		in.Rate.Arg(), in.RateDate.Arg(), in.TaxPercent.Arg(), in.Included.Arg()).Into(&unknown)
-	// If the insert waits for a concurrent request with the same reference, the next statements see that request's
-	// order.
+	// If the insert waits for a concurrent request with the same reference, the next statements see the order of that
+	// request.
 	const found = `(
 		select coalesce((
 			select o.id from orders o where coalesce(o.source, '') = coalesce($2::text, '') and o.reference = $3::text
@@ -490,8 +488,8 @@ func (h handlers) create(
 	return answer(order, nil)
 }
 
-// contentOf returns the SHA-256 of what a request says about an order. Later changes of the order do not matter: a
-// shop that sends its request again sends the same content.
+// contentOf returns the SHA-256 of the order in a request. A shop that repeats a request sends the same content,
+// whatever has changed in the order since.
 func contentOf(o *Order) ([]byte, error) {
 	content := []any{o.Source.Arg(), o.Reference.Arg(), o.Customer.Arg(), o.DueDate.Arg(), o.Notes.Arg(),
 		o.Status.Arg(), o.Currency.Arg(), o.Rate.Arg(), o.RateDate.Arg(), o.TaxPercent.Arg(), o.Included.Arg()}
@@ -511,12 +509,11 @@ func contentOf(o *Order) ([]byte, error) {
 var updateDoc = &server.Doc{
 	ID: "updateOrder", Tag: Tag, Summary: "Update an order",
 	Description: "Any `status` may be set. A `done` or `cancelled` order reserves no filament, and its status no " +
-		"longer follows its production runs; set it to `received` or `in_production` to open it again. An order that " +
-		"becomes `done` here is marked done by hand, as with `completeOrder`: the customer got all pieces. Another status " +
-		"takes the deliveries of a `done` order back: its pieces are in stock again, and `delivered` is null. The runs of " +
-		"a cancelled order stay as they are, and go on reserving filament until they end, but no further run can " +
-		"print its items.\n\n" +
-		"Items have their own operations; this one ignores `items`.",
+		"longer follows its production runs; set it to `received` or `in_production` to open it again. Setting `done` " +
+		"marks the order done by hand, as with `completeOrder`: the customer got all pieces. Another status takes " +
+		"back the deliveries of a `done` order: its pieces are in stock again, and `delivered` is null. The runs of a " +
+		"cancelled order continue, and reserve filament until they end, but no other run can print its " +
+		"items.\n\nItems have their own operations; this one ignores `items`.",
 	Errors: []*server.Error{errConflict},
 }
 
@@ -561,7 +558,7 @@ func (h handlers) update(ctx context.Context, r *server.Request[Order]) (server.
 	return answer(order, rateError(err), counted.warnings()...)
 }
 
-// rateError returns a 422 if err says that an order has a rate and no currency.
+// rateError returns a 422 if err reports that an order has a rate and no currency.
 func rateError(err error) error {
 	if db.Violates(err, "orders_exchange") {
 		return server.Invalid("exchange_rate", "needs the currency of the order").Because(err)
@@ -573,9 +570,8 @@ var deleteDoc = &server.Doc{
 	ID: "deleteOrder", Tag: Tag, Summary: "Remove an order",
 	Description: "Hides the order: lists no longer contain it, requests with its id return 404, and it reserves no " +
 		"filament. If it was open, it earns nothing. Another order can have its `reference`. Production " +
-		"runs that print its items stay as they are. " +
-		"`GET /api/v1/orders?hidden=true` lists hidden orders, and `restoreOrder` shows one again. `cancelOrder` " +
-		"ends an order that is not to be printed and keeps it in the lists.",
+		"runs that print its items continue. `GET /api/v1/orders?hidden=true` lists hidden orders, and `restoreOrder` " +
+		"shows one again. To cancel an order and keep it in the lists, use `cancelOrder`.",
 }
 
 func (h handlers) delete(ctx context.Context, r *server.Request[struct{}]) (server.NoContent, error) {
@@ -586,10 +582,10 @@ func (h handlers) delete(ctx context.Context, r *server.Request[struct{}]) (serv
 
 var restoreDoc = &server.Doc{
 	ID: "restoreOrder", Tag: Tag, Summary: "Restore a removed order",
-	Description: "Shows an order again that was removed, with its items. If it is open, it reserves filament again, " +
-		"and its status becomes what its production runs have achieved meanwhile. It cannot be restored while " +
-		"another order has its `source` and `reference` (`ORDER_CONFLICT`). For an order that is not hidden, the " +
-		"operation changes nothing and returns the order.",
+	Description: "Shows a removed order again, with its items. An open order reserves filament again, and its status " +
+		"follows what its production runs have done in the meantime. It cannot be restored while another order has " +
+		"its `source` and `reference` (`ORDER_CONFLICT`). For an order that is not hidden, the operation changes " +
+		"nothing and returns the order.",
 	Errors: []*server.Error{errConflict.On()},
 }
 
@@ -612,15 +608,14 @@ func (h handlers) restore(ctx context.Context, r *server.Request[struct{}]) (ser
 	return answer(order, err)
 }
 
-var errOrderDone = server.Conflict("ORDER_NOT_OPEN", "The order is done; it cannot be cancelled")
+var errOrderDone = server.Conflict("ORDER_NOT_OPEN", "The order is done, and cannot be cancelled")
 
 var cancelDoc = &server.Doc{
 	ID: "cancelOrder", Tag: Tag, Summary: "Cancel an order",
-	Description: "Sets the `status` to `cancelled`: the order reserves no filament, and no further run can print " +
-		"its items. Its runs stay as they are, and go on reserving filament until they end. The order earns nothing; its " +
-		"`cost` is what failed and what was delivered, and its other pieces are in stock. An order that is `done` " +
-		"cannot be cancelled (`ORDER_NOT_OPEN`). For a cancelled order, the operation changes nothing and returns " +
-		"the order.",
+	Description: "Sets the `status` to `cancelled`: the order reserves no filament, and no other run can print its " +
+		"items. Its runs continue, and reserve filament until they end. The order earns nothing; its `cost` is that " +
+		"of failed and delivered pieces, and its other pieces are in stock. An order that is `done` cannot be " +
+		"cancelled (`ORDER_NOT_OPEN`). For a cancelled order, the operation changes nothing and returns the order.",
 	Errors: []*server.Error{errOrderDone},
 }
 

@@ -1,8 +1,8 @@
--- Returns the number of pieces of an item of an order that were produced, and the number that its unfinished runs
--- plan. Parts of the product that runs print for the item do not count. This is the only place with these rules. A
--- completed run, also one that was removed after it had deducted filament, has produced the good pieces of its items;
--- an item without counts has produced all its pieces. A pending, running or paused run plans all pieces of its items,
--- unless it was removed. Failed and cancelled runs do not count.
+-- Returns the number of produced pieces of an item of an order, and the number of pieces that its unfinished runs
+-- plan. A completed run has produced the good pieces of its items, or all pieces of an item without counts, even if
+-- the run was removed after it had deducted filament. A pending, running or paused run plans all pieces of its items,
+-- unless it was removed. Failed and cancelled runs do not count, nor do runs that print parts of the product for the
+-- item. No other code has these rules.
 create or replace function order_item_pieces(item uuid) returns table (produced bigint, planned bigint)
 language sql stable as $$
 	select coalesce(sum(n.good), 0),
@@ -60,11 +60,11 @@ create or replace function printed_orders(run uuid) returns json language sql st
 $$;
 
 -- Updates the status of open orders (received, in_production): in_production when a run that prints an item has
--- started, and done when every item is delivered and no line waits for its product. It never changes a status back. It
--- does not change done and cancelled orders, nor orders without items.
+-- started, and done when every item is delivered and each line has a product. It never changes a status back, and
+-- leaves done and cancelled orders and orders without items as they are.
 --
--- The orders are locked first, in the order of their ids. The next statement sees the runs of the transactions for
--- which the lock waited.
+-- The orders are locked first, in the order of their ids. The next statement sees the runs of transactions that the
+-- lock waited for.
 create or replace function settle_orders(ids uuid[]) returns void language plpgsql as $$
 begin
 	if cardinality(ids) = 0 then
@@ -89,9 +89,9 @@ begin
 	where o.id = n.id and o.is_open and o.status <> n.status;
 end $$;
 
--- Reports whether a delivery makes a product from its components: a kit, which has components and needs no filament of
--- its own, if p_kits is true, and a product that is nothing but its plates in any case. check_pieces has this rule,
--- too.
+-- Reports whether a delivery assembles a product from its components: a kit (a product with components and without
+-- filament of its own) if p_kits is true, and a product that consists only of its plates in any case. check_pieces has
+-- this rule, too.
 create or replace function is_made_on_delivery(product uuid, p_kits boolean) returns boolean language sql stable as $$
 	select case when p_kits then exists (select from product_components c where c.product_id = product)
 			and not exists (select from product_materials m where m.product_id = product and m.is_required)
@@ -112,9 +112,9 @@ create or replace function products_with_parts(ids uuid[], p_kits boolean) retur
 	select array(select p.id from part p)
 $$;
 
--- Returns what a delivery assembles, so that p_wanted pieces of a product are in stock: products, each before those of
--- its components, with the pieces of each. As in net_pieces, a product at any level is taken from stock first, and
--- only the pieces that are missing then are assembled. Both are null if there are too few parts.
+-- Returns what a delivery must assemble to have p_wanted pieces of a product in stock: products, each before its
+-- components, and the number of pieces of each. As in net_pieces, pieces at any level are taken from stock first, and
+-- only the missing ones are assembled. Both are null if there are too few parts.
 create or replace function assembly_of(p_product uuid, p_wanted bigint, p_kits boolean, out products uuid[],
 	out pieces numeric[]) language plpgsql stable as $$
 declare
@@ -127,7 +127,7 @@ begin
 	products := '{}';
 	pieces := '{}';
 	while cardinality(needed) > 0 loop
-		-- The products of the highest level: no product that is left contains them.
+		-- The products of the highest level: no other remaining product contains them.
 		with demand as materialized (
 			select u.id, sum(u.pieces) as pieces, p.levels, max(p.levels) over () as most
 			from unnest(needed, wanted) u (id, pieces)
@@ -161,13 +161,13 @@ begin
 	end loop;
 end $$;
 
--- Assembles pieces of a product until p_wanted pieces are in stock, as far as there are parts at all levels; see
+-- Assembles pieces of a product until p_wanted pieces are in stock, or fewer if there are too few parts; see
 -- assembly_of. The pieces of the product and its parts must be locked; see products_with_parts.
 create or replace function assemble_for_delivery(p_product uuid, p_wanted bigint, p_kits boolean, p_order uuid,
 	p_order_item uuid) returns void language plpgsql as $$
 declare
-	possible bigint; -- there are parts for so many pieces
-	most bigint := p_wanted; -- but not for more than these
+	possible bigint; -- a number of pieces for which there are enough parts
+	most bigint := p_wanted; -- the maximum number of pieces for which there may be enough parts
 	n bigint := p_wanted;
 	tried record;
 	products uuid[];
@@ -178,7 +178,7 @@ begin
 	if possible >= p_wanted or not is_made_on_delivery(p_product, p_kits) then
 		return;
 	end if;
-	-- If there are parts for some pieces, there are for fewer: each step halves the numbers between possible and most.
+	-- Binary search: parts that are enough for a number of pieces are enough for fewer.
 	while possible < most loop
 		tried := assembly_of(p_product, n, p_kits);
 		if tried.products is null then
@@ -197,8 +197,8 @@ begin
 	end loop;
 end $$;
 
--- Sets the number of pieces of an item of a locked order that the customer has. Every delivery calls it. Returns false
--- and changes nothing if they would become more than were ordered, or less than none.
+-- Sets the delivered pieces of an item of a locked order. Every delivery calls it. Returns false and changes nothing
+-- if the number is negative or exceeds the ordered pieces.
 create or replace function set_delivered(p_item uuid, p_delivered bigint) returns boolean language plpgsql as $$
 begin
 	update order_items i set delivered = p_delivered, delivered_at = now()
@@ -206,14 +206,13 @@ begin
 	return found;
 end $$;
 
--- Delivers pieces of a locked order. p_targets has rows with the id of an item and how many of its pieces the customer
--- has then, in delivered. With p_rest, the customer has all pieces of the other items then; otherwise these do not
--- change. With p_assemble, missing pieces of products with components and without required materials are assembled
--- first, and before them those of their components, at all levels, as far as there are parts; if it is null, the
--- setting of the farm says whether. Plates become their product in any case. Each difference is an entry of the ledger
--- of pieces: what goes out beyond the stock is a shortfall, and what the customer has no more is in stock again. With
--- p_again, the targets correct what was delivered: that has happened when the item was last delivered. A removed item
--- that p_targets has is put back.
+-- Delivers pieces of a locked order. p_targets has rows with the id of an item and the number of its pieces that the
+-- customer has after the delivery (delivered). With p_rest, the customer gets all pieces of the other items; otherwise
+-- these do not change. With p_assemble, missing pieces of kits (products with components and without required
+-- materials) are assembled first, at all levels, as far as there are parts; if it is null, the setting of the farm
+-- applies. Plates become their product in any case. Each difference is an entry of the ledger of pieces: pieces beyond
+-- the stock are a shortfall, and pieces that the customer no longer has return to the stock. With p_again, the targets
+-- correct earlier deliveries, as of the last delivery of the item. A removed item in p_targets is put back.
 --
 -- Returns the shortfalls as a JSON array of objects with order_item_id, product_id, product_name and pieces.
 create or replace function deliver_pieces(p_order uuid, p_targets json, p_rest boolean, p_assemble boolean,
@@ -265,8 +264,8 @@ begin
 	return short;
 end $$;
 
--- Brings pieces into stock that an item of an order got, with what they cost when they were delivered: the average of
--- all that the item got. Pieces without a known cost come back first. p_at is that of move_pieces.
+-- Returns delivered pieces of an item of an order to the stock, at the average cost of all delivered pieces of the
+-- item. Pieces without a known cost come back first. p_at is that of move_pieces.
 create or replace function take_piece_back(p_item uuid, p_pieces bigint, p_reason text, p_at timestamptz default null)
 returns piece_entries language plpgsql as $$
 declare
@@ -287,13 +286,13 @@ begin
 		p_order_item => p_item, p_reason => p_reason, p_unvalued => unknown, p_at => p_at);
 end $$;
 
--- Locks an order, so that its deliveries do not change.
+-- Locks an order against concurrent deliveries.
 create or replace function lock_order_pieces(p_order uuid) returns void language sql as $$
 	select from orders o where o.id = p_order for no key update
 $$;
 
--- Lowers the delivered pieces of an item of a locked order; a negative number raises them. A done order that lacks
--- pieces then is open again. Returns what set_delivered does.
+-- Lowers the delivered pieces of an item of a locked order; a negative number raises them. This reopens a done order
+-- that then lacks pieces. Returns the result of set_delivered.
 create or replace function take_back_delivered(p_item uuid, p_pieces int) returns boolean language plpgsql as $$
 declare
 	item order_items;
@@ -311,7 +310,7 @@ begin
 	return true;
 end $$;
 
--- Takes back all that a locked order got, and what it returned: reversing entries of the ledger of pieces.
+-- Takes back all deliveries and returns of a locked order, by reversing entries of the ledger of pieces.
 create or replace function take_back_deliveries(p_order uuid) returns void language plpgsql as $$
 declare
 	entry piece_entries;
@@ -325,7 +324,8 @@ begin
 	loop
 		perform reverse_pieces(entry, null);
 	end loop;
-	-- An item whose pieces did not come back at what they had cost keeps the day, on which the difference is.
+	-- If the pieces did not come back at their cost of delivery, the item keeps its day: reports show the difference on
+	-- it.
 	update order_items i set delivered = case when n.differs then 0 end, delivered_at = case when n.differs then now() end
 	from (
 		select x.id, coalesce(sum(e.value), 0) <> 0 as differs
@@ -339,8 +339,7 @@ begin
 end $$;
 
 -- Records that the customer of a locked order has sent pieces back. p_items has rows with the id of an item, a
--- quantity, at most the delivered pieces, and whether the pieces come into stock. Pieces that do not are scrapped at
--- once.
+-- quantity (at most the delivered pieces), and to_stock. Pieces that do not go to stock are scrapped at once.
 create or replace function return_pieces(p_order uuid, p_items json, p_reason text) returns void
 language plpgsql as $$
 declare
@@ -365,10 +364,10 @@ begin
 	end loop;
 end $$;
 
--- Sends the event of the status of an order that was created or got another status, in whatever way: order.received,
+-- Sends an event when an order is created or its status changes, whatever the cause: order.received,
 -- order.in_production, order.done or order.cancelled. A change back to received sends no event, because the order was
--- received before. The event order.ready is sent when ready_at is set. An event has less than 19 kB, so it has only
--- the oldest items, as many as fit. item_count counts all items.
+-- received before. The event order.ready is sent when ready_at is set. An event is smaller than 19 kB, so it has only
+-- as many of the oldest items as fit. item_count counts all items.
 create or replace function order_changed() returns trigger language plpgsql as $$
 declare
 	event text := coalesce(tg_argv[0], 'order.' || new.status);

@@ -17,14 +17,14 @@ type PickListQuery struct {
 	Ready value.Optional[bool]                      `query:"ready" rule:"default=false"`
 }
 
-// PickList lists the pieces to take from each place for orders.
+// PickList lists the pieces to take from each location for orders.
 type PickList struct {
 	Picks  []Pick        `json:"picks" rule:"notNull"`
 	Orders []PickedOrder `json:"orders" rule:"notNull"`
 	Total  int64         `json:"total" rule:"notNull"`
 }
 
-// Pick is the pieces of a product to take from its place.
+// Pick is a product with the number of pieces to take from its location.
 type Pick struct {
 	ProductID      value.UUID  `json:"product_id" rule:"notNull"`
 	Number         int64       `json:"product_number" rule:"notNull"`
@@ -36,7 +36,7 @@ type Pick struct {
 	Orders         []PickShare `json:"orders" rule:"notNull"`
 }
 
-// PickShare is the part of the pieces of a Pick for an item of an order.
+// PickShare is the number of pieces of a Pick that an item of an order gets.
 type PickShare struct {
 	OrderID     value.UUID `json:"order_id" rule:"notNull"`
 	OrderItemID value.UUID `json:"order_item_id" rule:"notNull"`
@@ -85,14 +85,14 @@ type PickedPart struct {
 }
 
 var pickListDoc = &server.Doc{
-	ID: "getPickList", Tag: Tag, Summary: "Get what to take from stock for orders",
-	Description: "Returns which pieces to take from which `location` for the orders in `ids`, at most 100, or, with " +
-		"`ready` true, for the orders that are ready to pack, those first that are due first; `total` counts all of them. " +
-		"`picks` are in the order of the locations, those without one last. `orders` have what to pack into each " +
-		"parcel. Pieces are those that `getOrderAvailability` calls reserved: an order does not get pieces that an order " +
-		"takes that is due earlier.\n\n" +
-		"Kits that are not in stock are assembled from `parts`, which are in `picks`, too, at all levels. " +
-		"Only open orders take pieces. Removed and unknown orders are left out; without `ids` and `ready`, there are none.",
+	ID: "getPickList", Tag: Tag, Summary: "Get a pick list for orders",
+	Description: "Returns which pieces to take from which `location` for the orders in `ids` (at most 100) or, with " +
+		"`ready` true, for the orders that are ready to pack, in the order of their due dates; `total` counts all of " +
+		"these. `picks` are sorted by location, those without one last. `orders` lists what to pack into each parcel. " +
+		"The pieces are those that `getOrderAvailability` reports as reserved: pieces for an order that is due " +
+		"earlier are not available to a later one.\n\nKits that are not in stock are assembled from `parts`, at all " +
+		"levels; the parts are also in `picks`. Only open orders take pieces. Removed and unknown orders are left " +
+		"out. Without `ids` and `ready`, the lists are empty.",
 }
 
 func (h handlers) pickList(ctx context.Context, r *server.Request[PickListQuery]) (server.OK[PickList], error) {

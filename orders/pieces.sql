@@ -1,20 +1,20 @@
--- Makes the ledger of pieces say what a run has produced: the good pieces of its items, by run_item_pieces. It adds
--- entries for the differences only, so that it can run at any time and any number of times. The first entry of an item
--- has the kind produced, later ones the kind corrected.
+-- Records in the ledger of pieces what a run has produced: the good pieces of its items, by run_item_pieces. It only
+-- adds entries for differences, so it can run at any time, and any number of times. The first entry of an item has the
+-- kind produced, later entries have the kind corrected.
 --
 -- An item with parts_from_stock also uses the direct components of its good pieces. Later changes of the number of
--- good pieces change the used pieces in proportion, also if the product has other components then.
+-- good pieces change the used pieces in proportion, even if the product has other components by then.
 --
--- The good pieces cost the share of the item in the cost of the run, if the run has ended and all parts of its cost
--- are known, and what the used components cost. If only this cost changes later, an entry without pieces has the
--- difference. If it becomes known later, the pieces are taken back without a cost, and come with it.
+-- The cost of the good pieces is the share of the item in the cost of the run, plus the cost of the used components.
+-- It is known if the run has ended and all parts of its cost are known. If only the cost changes later, an entry
+-- without pieces has the difference. If it becomes known later, the pieces are taken back without a cost, and added
+-- again with it.
 --
 -- Each request that changes the status or the items of a run calls it after the change; see Orders.Settle in
--- production. It has locked the run, so that another request with the same run has ended. A run that was deleted has no
--- row.
+-- production. The request has locked the run, so no concurrent request changes it. A deleted run has no row.
 --
--- What changes has happened when the run ended. If the time of the end changes, and a product was counted between
--- both, the pieces are taken back at the old time, and come at the new one. With p_none, all pieces are taken back.
+-- Entries count as of the end of the run. If the end changes, and a product was counted between the old and the new
+-- end, the pieces are taken back at the old time and added at the new time. With p_none, all pieces are taken back.
 create or replace function settle_run_pieces(run uuid, p_none boolean default false) returns void
 language plpgsql as $$
 declare
@@ -23,7 +23,7 @@ declare
 	part record;
 	change numeric; -- of the cost of the good pieces; null if unknown
 	back bigint; -- pieces that come back, but were not in stock, or had no known cost, when they went out
-	order_item order_items; -- that the item prints
+	order_item order_items; -- the item of an order that the item of the run prints
 begin
 	if not exists (
 		select from run_items i join production_runs r on r.id = i.run_id where i.run_id = run and r.status = 'completed')
@@ -80,7 +80,7 @@ begin
 				group by x.product_id having sum(x.pieces) <> 0
 			) as used,
 			case when h.id is null then 0 else h.cost end as had_cost,
-			-- What was recorded within a minute after the end has happened when it was recorded; null is now.
+			-- Pieces recorded within a minute after the end keep the time of the record; null means now.
 			case when ended is null or h.at >= ended and h.at < ended + interval '1 minute' then h.at
 				when ended < now() then ended end as at
 		from good g full join had h on h.id = g.id and h.product_id = g.product_id
@@ -91,7 +91,7 @@ begin
 	loop
 		continue when item.good = item.had
 			and (item.good = 0 or (item.cost is null or item.had_cost is null) and item.takes = item.used);
-		-- A removed item has printed what it printed last.
+		-- The newest entry of a removed item names the item of the order that it printed.
 		select i.* into order_item
 		from order_items i
 		where i.id = case when exists (select from run_items x where x.id = item.id)
@@ -124,8 +124,7 @@ begin
 				if not exists (select from count_after(part.id, item.at)) then
 					perform assemble_plates(part.id, (part.pieces - part.had)::bigint, null, null);
 				end if;
-				-- Components that come back have what they cost when they went out, and those without a known cost come
-				-- back first.
+				-- Components come back at the cost at which they went out, and those without a known cost come back first.
 				back := case when part.pieces < part.had then least(part.had - part.pieces, part.had - part.valued) end;
 				perform move_pieces(part.id, 'used', (part.had - part.pieces)::bigint,
 					round(part.value * (part.had - part.pieces - back) / nullif(part.valued, 0), 6),
@@ -139,8 +138,8 @@ begin
 			from piece_entries e where e.run_id = run and e.run_item_id = item.id and e.kind = 'used';
 		end if;
 		continue when item.good = item.had and coalesce(change, 0) = 0;
-		-- Pieces that a correction took away, and that were not in stock any more, come back first, also those of an item
-		-- that was removed from the run.
+		-- Pieces that an earlier correction took away although they were no longer in stock come back first, also those
+		-- of an item that was removed from the run.
 		select greatest(least(coalesce(sum(e.shortfall), 0), item.good - item.had), 0) into back
 		from piece_entries e
 		where e.run_id = run and e.product_id = item.product_id and e.kind in ('produced', 'corrected');

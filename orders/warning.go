@@ -11,8 +11,7 @@ import (
 	"spoolwright/value"
 )
 
-// OrderWarning reports an item of an order that needs a decision, or an effect of a request that its users may not
-// expect.
+// OrderWarning reports an item of an order that needs a decision, or an effect of a request that users may not expect.
 type OrderWarning struct {
 	Code        OrderWarningCode `json:"code" rule:"notNull"`
 	Detail      string           `json:"detail" rule:"notNull"`
@@ -25,7 +24,7 @@ type OrderWarning struct {
 // OrderWarningCode is the kind of an OrderWarning.
 type OrderWarningCode string
 
-// Enum returns all codes. The first two are only in the answers to the requests that cause them.
+// Enum returns all codes. The first two occur only in responses to the requests that cause them.
 func (OrderWarningCode) Enum() []string {
 	return []string{"PIECES_SHORTFALL", catalog.CountedSince, "DELIVERED_NOT_EARNED", "DELIVERED_MORE",
 		"DELIVERED_REPLACED", "PLANNED_MORE"}
@@ -39,9 +38,9 @@ type itemState struct {
 	Quantity, Produced, Planned int64
 	Delivered                   *int64
 	Revenue                     *value.Decimal // of the delivered pieces
-	Open                        bool           // whether the order is open, and has the item
+	Open                        bool           // whether the order is open and the item is not withdrawn
 	Earns                       bool
-	Replaced                    *string // what the shop sells on the line of the item now, after a delivery
+	Replaced                    *string // the new product of the item's line in the shop, if it changed after a delivery
 }
 
 // warnings returns the warnings about an item.
@@ -54,30 +53,30 @@ func (i itemState) warnings() (all []OrderWarning) {
 	case delivered > 0 && !i.Earns:
 		revenue := ""
 		if i.Revenue != nil {
-			revenue = ", in all " + i.Revenue.String()
+			revenue = " (" + i.Revenue.String() + " in all)"
 		}
-		warn("DELIVERED_NOT_EARNED", delivered, "The customer has got %d of %s, which cost the farm something and earn "+
-			"nothing any more%s; close the order with what was delivered instead", delivered, i.Product, revenue)
+		warn("DELIVERED_NOT_EARNED", delivered, "The customer has got %d of %s, which have a cost but no longer earn "+
+			"revenue%s; close the order with what was delivered instead", delivered, i.Product, revenue)
 	case delivered > i.Quantity:
-		warn("DELIVERED_MORE", delivered-i.Quantity, "The customer has got %d of %s, and only %d are ordered now",
+		warn("DELIVERED_MORE", delivered-i.Quantity, "The customer has got %d of %s, but only %d are ordered now",
 			delivered, i.Product, i.Quantity)
 	}
 	if i.Replaced != nil && i.Earns {
-		warn("DELIVERED_REPLACED", delivered, "The customer has got %d of %s, and the shop has replaced it by %s since; "+
-			"the order keeps %s", delivered, i.Product, *i.Replaced, i.Product)
+		warn("DELIVERED_REPLACED", delivered, "The customer has got %d of %s, but the shop has since replaced it by "+
+			"%s; the order keeps %s", delivered, i.Product, *i.Replaced, i.Product)
 	}
 	needed := int64(0)
 	if i.Open {
 		needed = max(i.Quantity-max(i.Produced, delivered), 0)
 	}
 	if i.Planned > needed {
-		warn("PLANNED_MORE", i.Planned-needed, "Runs that have not ended print %d of %s, and the order needs %d",
+		warn("PLANNED_MORE", i.Planned-needed, "Unfinished runs print %d of %s, but the order needs %d",
 			i.Planned, i.Product, needed)
 	}
 	return all
 }
 
-// countedSince reads which products the transaction has changed that were counted after what the change is about.
+// countedSince reads the products whose pieces the transaction has changed as of a time before their last count.
 type countedSince struct {
 	stmt *db.Stmt
 	list string
@@ -96,8 +95,8 @@ func (c *countedSince) warnings() (all []OrderWarning) {
 	return all
 }
 
-// answer returns the order that a statement of selectOrder has read, with more warnings. It returns err if it is not
-// nil.
+// answer returns the order that a statement of selectOrder has read, with additional warnings. It returns err if that
+// is not nil.
 func answer(order *db.Stmt, err error, more ...OrderWarning) ([]byte, error) {
 	if err := server.Found(order, err); err != nil {
 		return nil, err

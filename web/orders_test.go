@@ -192,7 +192,7 @@ func TestDeliverOrder(t *testing.T) {
 	p = b.get(t, at).submit(t, at+"/deliver", "items[0].quantity", "1", "items[1].quantity", "").to(t, at)
 	entry := c.Get(t, "/api/v1/piece-entries?kind=delivered&limit=1").Want(200).Text("items.0.id")
 	c.Post(t, "/api/v1/piece-entries/"+entry+"/reverse", nil).Want(200)
-	p.take(t).want(t, 422).shows(t, "The entry was taken back before")
+	p.take(t).want(t, 422).shows(t, "The entry was already reversed")
 
 	// More than there is gets out, with a word about it. A whole order comes back at once.
 	whole := c.Post(t, "/api/v1/orders", j{"items": []j{{"product_id": clip, "quantity": 1}}}).Want(201).ID()
@@ -200,7 +200,7 @@ func TestDeliverOrder(t *testing.T) {
 	testkit.ExecURL(t, testkit.Private().SuperURL(), `update orders set ready_at = now() where id = '`+whole+`'`)
 	p = b.get(t, "/orders/"+whole).shows(t, "Received Ready to pack", "1 missing")
 	p = p.submit(t, "/orders/"+whole+"/deliver").to(t, "/orders/"+whole).says(t,
-		"The order is delivered. Pieces of Product Clip that were delivered and not in stock: 1.").hides(t, "Ready")
+		"The order is delivered. Delivered pieces of Product Clip that were not in stock: 1.").hides(t, "Ready")
 	p.take(t).to(t, "/orders/"+whole).says(t, "The order is open again.")
 	c.Get(t, "/api/v1/orders/"+whole).Want(200).
 		Shows(map[string]string{"status": "received", "items.0.delivered": "null"})
@@ -245,15 +245,15 @@ func TestCloseOrder(t *testing.T) {
 	at := "/orders/" + created.ID()
 	b.get(t, at).hides(t, "Close with what was delivered")
 	c.Post(t, "/api/v1"+at+"/deliver", j{"items": []j{{"id": created.Text("items.0.id"), "quantity": 2}}}).Want(200)
-	b.get(t, at).shows(t, "Close with what was delivered").hides(t, "earn nothing").submit(t, at+"/cancel").to(t, at)
-	p := b.get(t, at).shows(t, "The customer has got 2 of Product Hook", "earn nothing any more, in all 40")
+	b.get(t, at).shows(t, "Close with what was delivered").hides(t, "earn revenue").submit(t, at+"/cancel").to(t, at)
+	p := b.get(t, at).shows(t, "The customer has got 2 of Product Hook", "no longer earn revenue (40 in all)")
 	check(t, p)
-	p.submit(t, at+"/close").to(t, at).says(t, "The order is done, with what was delivered.").hides(t, "earn nothing")
+	p.submit(t, at+"/close").to(t, at).says(t, "The order is done, with what was delivered.").hides(t, "earn revenue")
 	c.Get(t, "/api/v1"+at).Want(200).Shows(map[string]string{"status": "done", "revenue": "40"})
 	b.get(t, at).hides(t, "Close with what was delivered")
 
 	// So is one with an item that was removed after a part of it was delivered.
 	c.Delete(t, "/api/v1"+at+"/items/"+created.Text("items.0.id")).Want(204)
-	b.get(t, at).shows(t, "earn nothing any more, in all 40").submit(t, at+"/close").to(t, at).hides(t, "earn nothing")
+	b.get(t, at).shows(t, "no longer earn revenue (40 in all)").submit(t, at+"/close").to(t, at).hides(t, "earn revenue")
 	c.Get(t, "/api/v1"+at).Want(200).Shows(map[string]string{"status": "done", "revenue": "40"})
 }

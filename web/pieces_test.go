@@ -51,7 +51,7 @@ func TestPiecesOfProduct(t *testing.T) {
 	p.take(t).want(t, 303) // again
 	taken := c.Get(t, "/api/v1"+at+"/piece-entries?kind=scrapped&sort_order=asc&limit=1").Want(200).Text("items.0.id")
 	b.do(t, "POST", at+"/pieces/reverse", url.Values{"entry": {taken}}).want(t, 422).
-		shows(t, "The entry was taken back before")
+		shows(t, "The entry was already reversed")
 	has(6)
 
 	// What is wrong stays in the form.

@@ -23,31 +23,31 @@ type Assembly struct {
 	Entries []Entry    `json:"entries" rule:"notNull"`
 }
 
-// Reversal is the request to take an entry back.
+// Reversal is the request to reverse an entry.
 type Reversal struct {
 	Reason value.Optional[string] `json:"reason" rule:"maxLength=2000"`
 }
 
 var (
 	errNoComponents = server.Conflict("NO_COMPONENTS", "The product has no components")
-	errReversed     = server.Conflict("ENTRY_REVERSED", "The entry was taken back before")
+	errReversed     = server.Conflict("ENTRY_REVERSED", "The entry was already reversed")
 	errReversal     = server.Conflict("ENTRY_NOT_REVERSIBLE",
-		"The entry takes another one back; record the change again instead")
+		"The entry reverses another entry; record the change again instead")
 	errBalance = server.Conflict("ENTRY_NOT_REVERSIBLE",
-		"The entry balances a change that a count has seen; take the count back instead")
+		"The entry balances a change at a count; reverse the count instead")
 	errOfRun = server.Conflict("ENTRY_OF_RUN",
-		"The production run %s has caused the entry; correct the run instead", "0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a51")
+		"The entry belongs to the production run %s; correct the run instead", "0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a51")
 	errReturned = server.Conflict("DELIVERY_RETURNED",
-		"The customer has sent pieces of the delivery back; take the return back first")
+		"The customer has sent back pieces of the delivery; reverse the return first")
 	errDelivered = server.Conflict("DELIVERED_AGAIN",
-		"The customer would have more pieces than were ordered; take a later delivery back first")
+		"The customer would have more pieces than were ordered; reverse a later delivery first")
 )
 
 var assembleDoc = &server.Doc{
 	ID: "assemblePieces", Tag: catalog.Tag, Summary: "Assemble pieces from their components",
-	Description: "Makes pieces of a product: its direct components leave the stock, and the pieces come in, all or " +
-		"nothing. `NOT_ENOUGH_PIECES` names each component that is missing. The pieces cost what their parts cost, and " +
-		"`labour_minutes` of work. The reversal of one of the entries takes all of them back.",
+	Description: "Assembles pieces of a product: its direct components leave the stock and the pieces enter it, all " +
+		"or nothing. `NOT_ENOUGH_PIECES` names each missing component. The cost of the pieces is the cost of their " +
+		"parts plus `labour_minutes` of work. Reversing one of the entries reverses all of them.",
 	Errors: []*server.Error{errNotEnough, errNoComponents},
 }
 
@@ -57,9 +57,10 @@ func (h handlers) assemble(ctx context.Context, r *server.Request[AssemblyReques
 
 var disassembleDoc = &server.Doc{
 	ID: "disassemblePieces", Tag: catalog.Tag, Summary: "Take pieces apart",
-	Description: "The way back of `assemblePieces`: the pieces leave the stock, and their parts come in: those that " +
-		"the newest pieces in stock were made of, also if the product has other components now, and the present direct " +
-		"components of pieces that nobody has assembled. Together the parts cost what the pieces did.",
+	Description: "The reverse of `assemblePieces`: the pieces leave the stock and their parts enter it. The parts " +
+		"are those that the newest pieces in stock were assembled from, even if the product has other components now; " +
+		"for pieces that were not assembled, they are the current direct components. The total cost of the parts is " +
+		"that of the pieces.",
 	Errors: []*server.Error{errNotEnough, errNoComponents},
 }
 
@@ -83,7 +84,8 @@ func (h handlers) assembly(
 		order by e.created_at, e.id`, id)
 	err := server.Found(changed, h.db.Write(ctx, changed, entries))
 	if errors.Is(err, db.ErrOutOfRange) {
-		return nil, server.Invalid("quantity", "makes the pieces of a part too many").Because(err)
+		return nil, server.Invalid("quantity", "is too large: the number of pieces of a part would exceed its "+
+			"maximum").Because(err)
 	}
 	if err != nil {
 		return nil, err
@@ -98,20 +100,19 @@ func (h handlers) assembly(
 }
 
 var reverseDoc = &server.Doc{
-	ID: "reversePieceEntry", Tag: Tag, Summary: "Take an entry of the ledger of pieces back",
-	Description: "Adds an entry with the opposite pieces, which names the first one in `reverses_id`; for an entry of " +
-		"an assembly, it does so for all entries of the assembly. The reversal of a delivery lowers `delivered` of the " +
-		"order's item, and a `done` order is open again; that of a return raises it, at most to the ordered pieces " +
-		"(`DELIVERED_AGAIN`).\n\n" +
-		"An entry is reversed once (`ENTRY_REVERSED`), and a reversal is not reversed (`ENTRY_NOT_REVERSIBLE`). What a " +
-		"production run has produced or used is corrected through the run (`ENTRY_OF_RUN`). Nothing changes if pieces " +
-		"would leave that are not in stock (`NOT_ENOUGH_PIECES`). If the product was counted after the entry, the stock " +
-		"stays as it is: see `countPieces`. The reversal of a count takes back what balances other entries at it. The " +
-		"body may be empty.",
+	ID: "reversePieceEntry", Tag: Tag, Summary: "Reverse an entry of the ledger of pieces",
+	Description: "Adds an entry with the opposite pieces, whose `reverses_id` is the reversed entry; for an entry of " +
+		"an assembly, it reverses all entries of the assembly. Reversing a delivery lowers `delivered` of the order's " +
+		"item and reopens a `done` order. Reversing a return raises `delivered`, at most to the ordered pieces " +
+		"(`DELIVERED_AGAIN`).\n\nAn entry can be reversed once (`ENTRY_REVERSED`), and a reversal cannot be reversed " +
+		"(`ENTRY_NOT_REVERSIBLE`). To change what a production run has produced or used, correct the run " +
+		"(`ENTRY_OF_RUN`). Nothing changes if pieces that are not in stock would leave it (`NOT_ENOUGH_PIECES`). If " +
+		"the product was counted after the entry, the stock stays as it is: see `countPieces`. Reversing a count also " +
+		"reverses the entries that balance other changes at it. The body may be empty.",
 	Errors: []*server.Error{errReversed, errReversal, errBalance, errOfRun, errReturned, errDelivered, errNotEnough},
 }
 
-// ReversingEntry is an entry that takes another one back.
+// ReversingEntry is an entry that reverses another entry.
 type ReversingEntry struct {
 	Entry
 	Warnings []CountWarning `json:"warnings" rule:"notNull"`

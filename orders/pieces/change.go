@@ -9,7 +9,7 @@ import (
 	"spoolwright/value"
 )
 
-// Count is the request to set the pieces in stock to those that were counted.
+// Count is the request to set the pieces in stock to a count.
 type Count struct {
 	Counted value.Optional[int64]  `json:"counted" rule:"required,minimum=0,maximum=1000000"`
 	Reason  value.Optional[string] `json:"reason" rule:"maxLength=2000"`
@@ -36,14 +36,14 @@ func (a *Adjustment) Check(problems *server.Problems) {
 
 var errNotEnough = server.Conflict("NOT_ENOUGH_PIECES", "Not enough pieces in stock: %s", "3 of Dragon, 5 are needed")
 
-const changeRules = "The answer is the entry of the ledger. The reversal of an entry takes it back. Pieces that " +
-	"come into stock here have the average cost of those that are there."
+const changeRules = "The response is the new entry of the ledger; `reversePieceEntry` reverses it. Pieces that " +
+	"enter the stock have the average cost of the pieces in stock."
 
 var countDoc = &server.Doc{
 	ID: "countPieces", Tag: catalog.Tag, Summary: "Set the pieces in stock to a count",
-	Description: "Records how many pieces of the product lie on the shelf: `counted` becomes `on_hand`, and the " +
-		"entry has the difference. A later change of what has happened before the count, such as a correction of a " +
-		"run, does not change the stock: an entry with `balances_id` balances it at the count. " + changeRules,
+	Description: "Records the number of pieces of the product on the shelf: `counted` becomes `on_hand`, and the " +
+		"entry has the difference. A later change of something that happened before the count, such as a correction " +
+		"of a run, does not change the stock: an entry with `balances_id` balances it at the count. " + changeRules,
 }
 
 func (h handlers) count(ctx context.Context, r *server.Request[Count]) (server.OK[Entry], error) {
@@ -52,7 +52,7 @@ func (h handlers) count(ctx context.Context, r *server.Request[Count]) (server.O
 
 var scrapDoc = &server.Doc{
 	ID: "scrapPieces", Tag: catalog.Tag, Summary: "Scrap pieces",
-	Description: "Takes pieces of the product out of stock that are no good. More than `on_hand` is " +
+	Description: "Takes unusable pieces of the product out of stock. More pieces than `on_hand` return " +
 		"`NOT_ENOUGH_PIECES`. " + changeRules,
 	Errors: []*server.Error{errNotEnough},
 }
@@ -64,8 +64,9 @@ func (h handlers) scrap(ctx context.Context, r *server.Request[Scrap]) (server.O
 
 var adjustDoc = &server.Doc{
 	ID: "adjustPieces", Tag: catalog.Tag, Summary: "Add pieces to the stock, or take some out",
-	Description: "Adds `pieces` to the stock of the product, or takes some out if the number is negative, for a reason " +
-		"that no other operation has: a purchase, a gift, a loss. To take more than `on_hand` is `NOT_ENOUGH_PIECES`. " +
+	Description: "Adds `pieces` to the stock of the product, or takes some out if the number is negative, for " +
+		"reasons without an operation of their own: a purchase, a gift, a loss. Taking more than `on_hand` returns " +
+		"`NOT_ENOUGH_PIECES`. " +
 		changeRules,
 	Errors: []*server.Error{errNotEnough},
 }
@@ -74,7 +75,7 @@ func (h handlers) adjust(ctx context.Context, r *server.Request[Adjustment]) (se
 	return h.change(ctx, r.ID("id"), "corrected", r.In.Pieces.Value, nil, r.In.Reason.Arg())
 }
 
-// change adds an entry to the ledger of a product, and returns it. One of pieces and counted is nil.
+// change adds an entry to the ledger of a product, and returns it. Either pieces or counted is nil.
 func (h handlers) change(
 	ctx context.Context, product, kind string, pieces, counted *int64, reason any,
 ) (server.OK[Entry], error) {

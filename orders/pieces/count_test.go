@@ -43,8 +43,8 @@ func (c *counting) correct(path, item string, good, failed int) *testkit.Respons
 		"failed_quantity": failed}}}).Want(200)
 }
 
-// since checks that the answer about a run names P as counted since, with the pieces by which the count changes, or
-// has no warnings if that is 0.
+// since checks that the response about a run warns that P was counted since, with the pieces by which the count
+// changes, or has no warnings if that number is 0.
 func (c *counting) since(a *testkit.Response, pieces int) {
 	c.t.Helper()
 	if pieces == 0 {
@@ -84,8 +84,8 @@ func (c *counting) newest(kind string) string {
 	return c.Get(c.t, products+"/"+c.p+"/piece-entries?kind="+kind).Want(200).Text("items.0.id")
 }
 
-// is fails the test unless so many pieces of P are in stock, worth so much, and what was spent is in the costs of the
-// margins report or in the stock, once.
+// is fails the test unless the stock of P has these pieces and this value, and each amount spent is either in the
+// costs of the margins report or in the stock, once.
 func (c *counting) is(onHand int, worth string) {
 	c.t.Helper()
 	testkit.Equal(c.t, balanced(c.t, c.Client, c.p), onHand, "pieces in stock")
@@ -99,8 +99,8 @@ func (c *counting) is(onHand int, worth string) {
 	testkit.Equal(c.t, fmt.Sprintf("%.4f", cost+stock), fmt.Sprintf("%.4f", float64(c.spent)), "costs and stock")
 }
 
-// A count says what is in stock. What is changed later about a time before it changes what the count has found, and
-// not the stock.
+// A count sets the stock. Later changes as of a time before the count change the difference that the count found, not
+// the stock.
 func TestCountHasTheLastWord(t *testing.T) {
 	t.Parallel()
 	for name, story := range map[string]func(c *counting){

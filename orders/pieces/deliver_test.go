@@ -30,7 +30,7 @@ func (d *deliveries) count(product string, n int) {
 	d.Post(d.t, products+"/"+product+"/count", j{"counted": n}).Want(200)
 }
 
-// is fails the test unless the order has the status, and its items have so many delivered pieces.
+// is fails the test unless the order has the status, and its items have these numbers of delivered pieces.
 func (d *deliveries) is(status, first, second string) {
 	d.t.Helper()
 	d.Get(d.t, d.order).Want(200).Shows(map[string]string{"status": status, "items.0.delivered": first,

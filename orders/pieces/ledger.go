@@ -91,8 +91,8 @@ func (f EntryFilter) list() *server.List {
 
 var listDoc = &server.Doc{
 	ID: "listPieceEntries", Tag: Tag, Summary: "List the entries of the ledger of pieces",
-	Description: "Lists all changes of the pieces in stock, newest first. Entries never change, and are never removed: " +
-		"an entry that takes another one back names it in `reverses_id`.",
+	Description: "Lists all changes of the pieces in stock, newest first. Entries never change, and are never " +
+		"removed: a reversal is an entry whose `reverses_id` is the reversed entry.",
 }
 
 // ProductEntryFilter are the parameters of the list of a product's entries.

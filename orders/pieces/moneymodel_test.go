@@ -14,18 +14,18 @@ import (
 
 // The model keeps amounts in millionths.
 
-// pool is what is in stock of a product.
+// pool is the stock of a product.
 type pool struct {
 	id                    string
 	onHand, valued, value int64
 	counts                []*found
 }
 
-// found is what a count has found, with what balances other changes at it.
+// found is the difference that a count found, with the entries that balance other changes at it.
 type found struct{ pieces, without, value int64 }
 
-// balance brings n pieces into stock, or takes them out if n is negative, at a count. Then so many pieces with a known
-// cost leave the stock with the cost. It returns the value.
+// balance brings n pieces into stock at a count, or takes them out if n is negative. If they leave the stock, valued
+// of them have a known cost, in total cost. It returns the value.
 func (s *pool) balance(f *found, n, valued, cost int64) int64 {
 	was := *s
 	sign, back := int64(1), int64(0)
@@ -63,7 +63,7 @@ func (s *pool) balance(f *found, n, valued, cost int64) int64 {
 	return s.value - was.value
 }
 
-// add adds what has changed since the pool was as was.
+// add adds the changes of the pool since was.
 func (f *found) add(s *pool, was pool) {
 	f.pieces += s.onHand - was.onHand
 	f.without += s.onHand - s.valued - was.onHand + was.valued
@@ -78,8 +78,8 @@ func rounded(a, b int64) int64 {
 	return (2*a + b) / (2 * b)
 }
 
-// take takes out pieces, as far as they are there. Of them, at least so many have a known cost, if there are any.
-// If cost is not nil, those with a known cost are n pieces for this cost, and unknown of the pieces have none.
+// take takes n pieces out, as far as they are in stock; at least known of them have a known cost, if there are such
+// pieces. If cost is not nil, it is the cost of the pieces with a known cost, and unknown is the number of the others.
 func (s *pool) take(n, known int64, cost *int64, unknown int64) (gone, without, value int64) {
 	gone = min(n, s.onHand)
 	without = max(gone-min(known, s.valued), gone-s.valued, 0)
@@ -138,7 +138,7 @@ type job struct {
 	counts               int // the counts of the product before the end
 }
 
-// settle makes the ledger say what the run has produced. It returns the value that a count has found then.
+// settle records in the ledger what the run has produced. It returns the change of the value that a count found.
 func (r *job) settle(good int64) (found int64) {
 	s := r.product
 	counts := s.counts[r.counts:]

@@ -1,5 +1,5 @@
-// Package pieces implements the pieces of products in stock: their ledger, and the operations that change it. Package
-// catalog has the tables and the function that changes them, move_pieces.
+// Package pieces implements the pieces of products in stock: their ledger, and the operations that change it. The
+// tables, and move_pieces, the function that changes them, are in package catalog.
 package pieces
 
 import (
@@ -12,7 +12,7 @@ import (
 // Tag is the tag of the operations on the ledger. Those of a product have the tag of products.
 var Tag = &server.Tag{
 	Name: "piece-entries", Fields: fields,
-	Description: "The pieces of products in stock. Production runs bring them, orders take them, and people count, " +
+	Description: "The pieces of products in stock. Production runs add pieces, orders take them, and people count, " +
 		"scrap and assemble them. Each change is an entry of a ledger, and the stock is the sum of the entries. " +
 		"`docs/pieces.md` has the rules.",
 }
@@ -25,7 +25,7 @@ var fields string
 //go:embed *.sql
 var functions embed.FS
 
-// Definitions are the SQL functions of pieces. What runs produce is in package orders.
+// Definitions are the SQL functions of pieces. Package orders has those for the pieces that runs produce.
 var Definitions = db.Definitions("pieces", functions, "pieces")
 
 // Routes are the operations of pieces.

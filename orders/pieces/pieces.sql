@@ -1,11 +1,12 @@
--- Takes an entry of the ledger back, by an entry with the opposite pieces; those of an assembly, or of a count and what
--- balances other changes at it, all together. Changes nothing and returns a problem if that is not possible:
+-- Reverses an entry of the ledger by an entry with the opposite pieces. The entries of an assembly are reversed
+-- together, and so are a count and the entries that balance other changes at the count. Changes nothing and returns a
+-- problem if that is not possible:
 --
 --   NOT_FOUND  there is no such entry
---   REVERSAL   the entry takes another one back
+--   REVERSAL   the entry reverses another entry
 --   RUN        a run has caused the entry
---   BALANCE    the entry balances another one at a count
---   REVERSED   the entry was taken back
+--   BALANCE    the entry balances another entry at a count
+--   REVERSED   the entry was already reversed
 --   RETURNED   the entry is a delivery, and the customer has sent pieces back
 --   DELIVERED  the entry is a return, and the customer would have more pieces than were ordered
 --   MISSING    pieces that would leave are not in stock; detail names them

@@ -15,7 +15,7 @@ type PiecesQuery struct {
 	To value.Optional[value.Date] `query:"to"`
 }
 
-// PiecesReport is what was in stock at the end of a day.
+// PiecesReport lists the pieces that were in stock at the end of a day.
 type PiecesReport struct {
 	To       value.Date        `json:"to" rule:"notNull"`
 	Currency string            `json:"currency"`
@@ -39,13 +39,12 @@ type PiecesReportRow struct {
 
 var piecesReportDoc = &server.Doc{
 	ID: "reportPieces", Tag: inventory.ReportsTag, Summary: "Report the pieces in stock and their value",
-	Description: "Returns the pieces of each product that were in stock at the end of the day `to`, by default " +
-		"now, with what they cost, from the ledger of pieces. For the stock at the end of a month, `to` is its last " +
-		"day. Entries that are made later do not change the report of a past day: a correction counts on the day on " +
-		"which it is made.\n\n" +
-		"`piece_value` is the value of the pieces with a known cost, and null if no piece has one; " +
-		"`unvalued_pieces` are the others. The products with the largest value come first, also removed ones. A " +
-		"report has at most 1,000 products; the other fields are totals of all `groups`.",
+	Description: "Returns the pieces of each product that were in stock at the end of the day `to` (by default now), " +
+		"with their cost, from the ledger of pieces. For the stock at the end of a month, set `to` to its last day. " +
+		"Later entries do not change the report of a past day: a correction counts on the day on which it is " +
+		"made.\n\n`piece_value` is the value of the pieces with a known cost, or null if there are none; " +
+		"`unvalued_pieces` counts the others. The products with the largest value come first. Removed products are " +
+		"included. A report has at most 1,000 products; the other fields are totals of all `groups`.",
 }
 
 func (h handlers) reportPieces(ctx context.Context, r *server.Request[PiecesQuery]) (server.OK[PiecesReport], error) {

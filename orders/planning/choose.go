@@ -33,7 +33,7 @@ type item struct {
 // filament is a material in a color: the keys material_key and color_key.
 type filament struct{ Material, Key string }
 
-// group is the spools of a filament that belong to the same row of the table filaments. Filament is "" for spools
+// group is the spools with the same filament and the same row of the table filaments. Filament is "" for spools
 // without such a row.
 type group struct {
 	filament
@@ -46,7 +46,7 @@ type product struct {
 	PerPlate  int64
 	Minutes   *value.Decimal // nil if it is unknown
 	Materials []need
-	Picture   *string // the version of its picture; nil without one
+	Picture   *string // the version of its picture; nil if it has none
 }
 
 // need is an amount of a filament. If Filament is "", any group of the filament will do; otherwise only the group
@@ -68,7 +68,7 @@ type printer struct {
 	ID, Name  string
 	Diameter  value.Decimal
 	Slots     int
-	Materials []string  // nil if it takes all materials
+	Materials []string  // nil if the printer takes all materials
 	Free      time.Time // when the last of its unfinished runs ends
 	UpdatedAt string    `json:"updated_at"`
 }
@@ -76,9 +76,9 @@ type printer struct {
 type spool struct {
 	ID      string
 	Number  int64
-	Free    value.Decimal // the grams that unfinished runs leave
+	Free    value.Decimal // the grams that are not reserved by unfinished runs
 	Opened  bool
-	Printer string // the printer in which it is loaded, or whose unfinished runs it is for; or ""
+	Printer string // the printer in which it is loaded or whose unfinished runs use it, or ""
 	group
 	EditedAt *string `json:"edited_at"`
 }
@@ -105,8 +105,8 @@ type unplanned struct {
 	reason string // NO_PRINTER or NO_FILAMENT
 }
 
-// choose returns the runs that print the items, and the pieces that it cannot plan. It changes the farm: it books
-// the time of printers and the filament of spools.
+// choose returns the runs that print the items, and the pieces that it cannot plan. It books the time of printers and
+// the filament of spools in the farm.
 func (f *farm) choose() (runs []run, rest []unplanned) {
 	byFilament := map[filament][]*spool{}
 	for i := range f.spools {
@@ -210,7 +210,7 @@ func (f *farm) run(plate item, p product, at *printer, spools map[filament][]*sp
 // lastTime is the latest time that a timestamp in JSON can have; run_queue has the same limit.
 var lastTime = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
 
-// times returns n times q, or the largest number if that is too large.
+// times returns n times q, or the largest number on overflow.
 func times(n value.Decimal, q int64) value.Decimal {
 	if n > 0 && q > math.MaxInt64/4/int64(n) {
 		return math.MaxInt64 / 4
@@ -218,7 +218,7 @@ func times(n value.Decimal, q int64) value.Decimal {
 	return n * value.Decimal(q)
 }
 
-// onSpools returns the grams on spools that the need can use and that unfinished runs leave.
+// onSpools returns the grams that the need can use on spools, without those that unfinished runs reserve.
 func (f *farm) onSpools(n need) (grams value.Decimal) {
 	for _, s := range f.spools {
 		if n.takes(s.group) {
@@ -228,7 +228,7 @@ func (f *farm) onSpools(n need) (grams value.Decimal) {
 	return grams
 }
 
-// entry returns the id of the filament that is needed, or nil if any filament will do.
+// entry returns the id of the required filament, or nil if any filament will do.
 func (n need) entry() *string {
 	if n.Filament == "" {
 		return nil
@@ -251,9 +251,9 @@ func first(materials []need) []need {
 	return sorted
 }
 
-// pick returns the spools from which a run at the printer takes the filament: the best spool that alone has enough,
-// or else as many of the best spools as necessary. It returns nil if all spools together do not have enough. It does
-// not use the reserved grams of a group.
+// pick returns the spools from which a run at the printer takes the filament: the best spool that has enough, or else
+// as many of the best spools as necessary. It returns nil if all spools together do not have enough. It does not use
+// the reserved grams of a group.
 func (f *farm) pick(n need, at string, spools []*spool) (parts []part) {
 	rank := func(s *spool) int {
 		switch {
@@ -266,7 +266,7 @@ func (f *farm) pick(n need, at string, spools []*spool) (parts []part) {
 		}
 		return 2
 	}
-	// Better reports whether a is better than b: by the rank, then the smaller rest, then the number.
+	// Spools are compared by rank, then by the smaller rest, then by number.
 	better := func(a, b *spool) int {
 		return cmp.Or(rank(a)-rank(b), cmp.Compare(a.Free, b.Free), cmp.Compare(a.Number, b.Number))
 	}

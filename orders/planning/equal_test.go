@@ -156,7 +156,7 @@ func TestPlanTakesDiameterOfPrinter(t *testing.T) {
 	f.Patch(t, printersURL+"/"+printer, j{"diameter_mm": 2.85}).Want(200)
 	plan().Shows(map[string]string{"runs.0.materials.0.spool_id": thick, "runs.0.materials.0.diameter_mm": "2.85",
 		"unplanned": "[]"})
-	// With printers of both, 1.75 mm is usual, and the other one has to be said.
+	// With printers of both diameters, 1.75 mm is the default.
 	f.printer(j{"name": "Mini"})
 	plan().Shows(map[string]string{"runs": "[]", "unplanned.0.reason": "NO_FILAMENT"})
 	order = f.order(f.needs(j{"material_type": "PETG", "color": "Black", "diameter_mm": 2.85}), 1)

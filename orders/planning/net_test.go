@@ -151,8 +151,8 @@ func (f *netFarm) net() map[netKey]netNeed {
 	return all
 }
 
-// settle changes the stock as a run does that has so many good pieces now, or none if it is not completed. The pieces
-// of a product that was counted after the end of the run stay as they are.
+// settle changes the stock as a run does whose number of good pieces becomes good, or 0 if it is not completed. The
+// pieces of a product that was counted after the end of the run stay as they are.
 func (f *netFarm) settle(r *netRun, good int64) {
 	parts := f.products[r.product].parts
 	if good != r.good {
@@ -187,8 +187,8 @@ func (f *netFarm) settle(r *netRun, good int64) {
 	r.good = good
 }
 
-// setStatus changes a run to a status, in which it has so many good pieces. The run keeps the time of its end until it
-// is open again.
+// setStatus changes a run to a status with a number of good pieces. The run keeps the time of its end until it is
+// reopened.
 func (f *netFarm) setStatus(r *netRun, status string, good int64) {
 	r.status = status
 	if status == "completed" && !r.ended {

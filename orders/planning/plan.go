@@ -23,7 +23,7 @@ import (
 
 var tag = &server.Tag{
 	Name: "plan", Fields: fields,
-	Description: "Which runs print what is still missing: on which printers, when, and from which spools.",
+	Description: "Plans of production runs for missing pieces: printers, times and spools.",
 }
 
 // fields describes the fields of the requests and responses.
@@ -59,7 +59,7 @@ type PlanRequest struct {
 // Check adds a problem for an empty list: without the list, the plan is for all open orders.
 func (r *PlanRequest) Check(problems *server.Problems) {
 	if r.Items != nil && len(r.Items) == 0 {
-		problems.Add("items", "must have an entry; without items, the plan is for the open orders")
+		problems.Add("items", "must have an entry; omit items to plan the open orders")
 	}
 }
 
@@ -117,7 +117,7 @@ type PlannedMaterial struct {
 	Grams        value.Decimal          `json:"grams" rule:"notNull"`
 }
 
-// UnplannedItem is an item whose pieces no run of the plan prints.
+// UnplannedItem is an item with pieces that no run of the plan prints.
 type UnplannedItem struct {
 	OrderID     *value.UUID `json:"order_id"`
 	OrderItemID *value.UUID `json:"order_item_id"`
@@ -127,7 +127,7 @@ type UnplannedItem struct {
 	Reason      string      `json:"reason" rule:"notNull,enum=NO_PRINTER|NO_FILAMENT"`
 }
 
-// MissingFilament is filament that is missing for the pieces that are not planned.
+// MissingFilament is filament that the unplanned pieces lack.
 type MissingFilament struct {
 	MaterialType inventory.MaterialType `json:"material_type" rule:"notNull"`
 	MaterialName *string                `json:"material_name"`
@@ -141,9 +141,9 @@ type MissingFilament struct {
 const maxRuns = 5000
 
 var (
-	errTooLarge = server.Conflict("PLAN_TOO_LARGE", "A plan can have %d runs; this one needs more", maxRuns)
+	errTooLarge = server.Conflict("PLAN_TOO_LARGE", "A plan can have at most %d runs; this plan needs more", maxRuns)
 	errOutdated = server.Conflict("PLAN_OUTDATED",
-		"Spools or printers have changed while the runs were created; nothing was created, plan again")
+		"Spools or printers changed while the runs were created; nothing was created: plan again")
 	errNotOpen     = server.Conflict("ORDER_NOT_OPEN", "The order is cancelled; nothing can be planned for it")
 	errUnknownItem = server.BadRequest("UNKNOWN_REFERENCE", "Not an item of the order: %s", "item_ids[0]").
 			On("item_ids[0]")
@@ -151,16 +151,16 @@ var (
 )
 
 const rules = "Proposes a run for each plate of `pieces_per_plate` pieces, with a printer, an expected time and " +
-	"spools. Pieces in stock (`from_stock`) come first, then those of unfinished runs, for the orders in the sequence " +
-	"of their due dates; only the others are printed. Components are planned in the same way, at all levels, and " +
-	"`to_assemble` lists what is put together from them. Filament that unfinished runs and other " +
-	"open orders reserve is not used. With `create`, exactly these runs are created, as `pending`: all or none. " +
+	"spools. Orders get pieces in the order of their due dates: first pieces in stock (`from_stock`), then those of " +
+	"unfinished runs; only the remaining pieces are printed. Components are planned in the same way, at all levels, " +
+	"and `to_assemble` lists the pieces to assemble from them. Filament that unfinished runs and other open orders " +
+	"reserve is not used. With `create`, exactly these runs are created, as `pending`: all or none. " +
 	"`docs/planning.md` has the rules."
 
 var planDoc = &server.Doc{
 	ID: "createPlan", Tag: tag, Summary: "Plan products, or all open orders",
-	Description: "Plans the items of the request or, without items, all open orders, those that are due first " +
-		"before the others. Pieces of `items` are for the stock: as many are printed as the request says. " + rules,
+	Description: "Plans the items of the request or, without items, all open orders, in the order of their due " +
+		"dates. Pieces of `items` are for the stock: exactly the requested number is printed. " + rules,
 	Errors:  []*server.Error{errUnknownProduct, errTooLarge, errOutdated},
 	Request: `{"create":false}`,
 }
@@ -176,7 +176,7 @@ func (h handlers) plan(ctx context.Context, r *server.Request[PlanRequest]) (ser
 
 var planOrderDoc = &server.Doc{
 	ID: "planOrder", Tag: orders.Tag, Summary: "Plan an order",
-	Description: "Plans what is neither in stock nor planned of the order's items. " + rules,
+	Description: "Plans the pieces of the order's items that are neither in stock nor planned. " + rules,
 	Errors:      []*server.Error{errNotOpen, errTooLarge, errOutdated},
 	Request:     `{"create":true}`,
 }
@@ -205,13 +205,13 @@ func (h handlers) answer(ctx context.Context, q request) (server.OK[Plan], error
 	return server.Encode(plan)
 }
 
-// attempts tries to plan up to four times, because printers or spools may change during an attempt.
+// attempts plans up to four times, because printers or spools may change during an attempt.
 func (h handlers) attempts(ctx context.Context, q request) (plan Plan, err error) {
 	for range 4 {
 		if plan, err = h.attempt(ctx, q); !db.Violates(err, "plan_outdated") {
 			return plan, err
 		}
-		if db.InTx(ctx) { // the rest of the transaction stays
+		if db.InTx(ctx) { // keeps the rest of the transaction
 			if err := h.db.Write(ctx, db.SQL("rollback to savepoint plan")); err != nil {
 				return plan, err
 			}
@@ -223,11 +223,11 @@ func (h handlers) attempts(ctx context.Context, q request) (plan Plan, err error
 // stateSQL selects the input of a plan in one row. $1 is an order, $2 whether to plan all open orders, $3 the list
 // of items to plan, $4 the tenant, and $5 the items of the order to plan, or null for all.
 //
-// net is what open orders and the list need, and where it comes from. need are its rows for the plan. item lists the
-// pieces to print: those of need that are neither in stock nor in unfinished runs. It is ordered by the due dates of
-// the orders, orders without a due date last, and then by the creation of the orders; products come before their
-// components. A plan prefers the first printer among printers that are free at the same time: printers whose run
-// should have ended by now come last.
+// net is what open orders and the list need, and where it comes from. need has the rows of net for the plan. item has
+// the pieces of need to print: those that are neither in stock nor in unfinished runs. It is ordered by the due dates
+// of the orders, orders without a due date last, and then by the creation of the orders; products come before their
+// components. Of printers that are free at the same time, a plan prefers the first; printers whose run is overdue come
+// last.
 var stateSQL = `
 	with line as materialized (
 		select l.n, p.id as product_id, l.order_item_id, l.quantity
@@ -241,7 +241,7 @@ var stateSQL = `
 		select n.* from net n
 		where n.line is not null or ($2 or n.order_id = $1::uuid) and ($5::uuid[] is null or n.order_item_id = any ($5))
 		union all
-		-- The pieces of a replaced run, as far as the item of the order needs them.
+		-- The pieces of a replaced run, at most as many as the item of the order needs.
 		select n.place, n.order_id, n.order_item_id, l.n, n.product_id, n.of_item, n.printed, least(n.needed, e.total),
 			0, 0, least(n.missing, e.total)
 		from line l
@@ -284,7 +284,7 @@ var stateSQL = `
 		(select coalesce(json_agg(w.n - 1 order by w.n), '[]') from unnest($5::uuid[]) with ordinality w (id, n)
 			where not exists (select from order_items i
 				where i.id = w.id and i.order_id = $1::uuid and i.withdrawn_at is null)) as unknown,
-		-- The lines that name no product, except those of an item that needs nothing.
+		-- The lines without a known product, except those of an item that needs nothing.
 		(select coalesce(json_agg(l.n order by l.n), '[]') from line l
 			where l.product_id is null and (l.order_item_id is null
 				or exists (select from net n where n.order_item_id = l.order_item_id and n.missing > 0))) as unnamed,
@@ -319,8 +319,9 @@ var stateSQL = `
 			left join (select q.printer_id, max(q.expected_end) as free from queue q group by q.printer_id) q
 				on q.printer_id = p.id
 			where p.status = 'available' and p.hidden_at is null) as printers,
-		-- Spools that differ only in their numbers are used in the order of these. A run empties some, and uses a part of
-		-- one more, so that a plan can use as many as its runs, and as many as its grams empty. The others are left out.
+		-- Spools that differ only in their numbers are used in the order of the numbers. Each run empties some spools
+		-- and uses a part of one more, so a plan uses at most one spool per run, plus those that its grams empty. The
+		-- others are left out.
 		(select coalesce(json_agg(json_build_object('id', s.id, 'number', s.number, 'material', s.material_key,
 				'key', s.color_key, 'filament', s.filament_id, 'edited_at', s.edited_at, 'free', trim_scale(s.free),
 				'opened', s.opened, 'printer', s.printer_id) order by s.number), '[]')
@@ -407,8 +408,7 @@ func (h handlers) attempt(ctx context.Context, q request) (plan Plan, err error)
 		}
 		return plan, err
 	}
-	// The locks make the plans of a tenant wait for each other, and keep other runs from printing the items
-	// meanwhile.
+	// The locks serialize the plans of a tenant, and keep other runs from printing the items at the same time.
 	before := []*db.Stmt{db.SQL("savepoint plan"), db.Lock("plan"), db.FreshPlan(), db.SQL(`
 		select from (
 			select o.id from orders o where o.is_open and ($2 or o.id = $1::uuid) order by o.id
@@ -492,7 +492,7 @@ type state struct {
 	}
 }
 
-// text returns a text, "" for nil.
+// text returns the text, or "" for nil.
 func text(s *string) string {
 	if s == nil {
 		return ""
@@ -514,8 +514,8 @@ func (s *state) farm() *farm {
 	return f
 }
 
-// plan returns the plan for the farm, and changes the farm. last is the end of the runs that are planned already;
-// unknown tells that this end is unknown.
+// plan returns the plan for the farm, and changes the farm. last is the end of the existing runs; unknown reports that
+// this end is unknown.
 func (f *farm) plan(last *time.Time, unknown bool) Plan {
 	plan := Plan{Runs: []PlannedRun{}, Unplanned: []UnplannedItem{}, Missing: []MissingFilament{}}
 	runs, rest := f.choose()
@@ -557,7 +557,7 @@ func (f *farm) plan(last *time.Time, unknown bool) Plan {
 			needed[n.group] = n
 		}
 	}
-	taken := map[filament]value.Decimal{} // the grams that needs of single groups take first
+	taken := map[filament]value.Decimal{} // the grams that needs for a single group take first
 	all := slices.Collect(maps.Values(needed))
 	value.Sort(all, func(a, b need) int {
 		return cmp.Or(cmp.Compare(a.Material, b.Material), cmp.Compare(a.Key, b.Key), cmp.Compare(a.Filament, b.Filament))

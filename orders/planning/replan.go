@@ -12,26 +12,25 @@ import (
 
 var (
 	errStarted = server.Conflict("RUN_STARTED",
-		"The run prints, or has used filament; only a run that is pending or has ended can be planned again")
-	errNoItems    = server.Conflict("RUN_HAS_NO_ITEMS", "The run lacks no pieces, so that there is nothing to plan")
+		"The run is printing or has used filament; only a run that is pending or has ended can be planned again")
+	errNoItems    = server.Conflict("RUN_HAS_NO_ITEMS", "The run lacks no pieces; there is nothing to plan")
 	errRemoved    = server.Conflict("PRODUCT_REMOVED", "A product of the run was removed; restore it, or remove the run")
 	errIncomplete = server.Conflict("PLAN_INCOMPLETE",
-		"The run stays as it is, because %d of its pieces cannot be planned again: %s", 2,
+		"The run was not changed, because %d of its pieces cannot be planned again: %s", 2,
 		"too little filament is left that is not reserved")
 )
 
 var replanDoc = &server.Doc{
 	ID: "replanProductionRun", Tag: production.Tag, Summary: "Plan a run again",
-	Description: "Replaces a pending run by the runs that a plan of its items has now, all or nothing: the run is " +
-		"removed, and the others are created as `pending`. They print the pieces of the run, of an item of an order " +
-		"at most as many as the order still needs then. So if an order is cancelled, done or has enough, the run is " +
-		"removed without another one. If some of the pieces cannot be planned, the run stays (`PLAN_INCOMPLETE`).\n\n" +
-		"The new runs follow from the bills of materials, printers and spools as they are now. What people changed in " +
-		"the run, such as its materials and `notes`, goes with it, and the new runs are the last ones in the queues of " +
-		"their printers.\n\n" +
-		"A run that is completed, failed or cancelled stays as it is. The new runs print the pieces that it lacks: those " +
-		"that are not in `successful_quantity`, which counts as all pieces of a completed run and as none of another one " +
-		"if it is null.",
+	Description: "Replaces a pending run by the runs of a new plan of its items, all or nothing: the run is removed, " +
+		"and the new runs are created as `pending`. They print the pieces of the run; of an item of an order, they " +
+		"print at most as many as the order still needs. If the order is cancelled, done or has enough pieces, the " +
+		"run is removed without a replacement. If some of the pieces cannot be planned, the run stays " +
+		"(`PLAN_INCOMPLETE`).\n\nThe new runs follow the current bills of materials, printers and spools. Changes " +
+		"that people made to the run, such as its materials and `notes`, are lost, and the new runs are last in the " +
+		"queues of their printers.\n\nA run that is completed, failed or cancelled stays as it is. The new runs print " +
+		"the pieces that it lacks: its pieces less `successful_quantity`. A null `successful_quantity` counts as all " +
+		"pieces of a completed run, and as none of any other run.",
 	Errors: []*server.Error{errStarted, errNoItems, errRemoved, errIncomplete, errTooLarge, errOutdated},
 }
 
@@ -65,12 +64,12 @@ func (h handlers) replan(ctx context.Context, r *server.Request[struct{}]) (serv
 	return server.Encode(plan)
 }
 
-// complete returns the error of a plan that must have all pieces, or nil.
+// complete returns an error if the plan lacks pieces.
 func (p *Plan) complete() error {
 	if len(p.Unplanned) == 0 {
 		return nil
 	}
-	reason := "no available printer prints their materials, with a slot for each"
+	reason := "no available printer can print their materials with a slot for each"
 	pieces := int64(0)
 	for _, u := range p.Unplanned {
 		if pieces += u.Quantity; u.Reason == "NO_FILAMENT" {

@@ -175,7 +175,7 @@ func (o *dayOrder) state() string {
 	}
 	note := o.note
 	if o.total > 0 && !o.cancelled {
-		note = strings.TrimSpace(fmt.Sprintf("%s\nRefunded in part, the shop does not say for which lines: %d", note,
+		note = strings.TrimSpace(fmt.Sprintf("%s\nPartial refund; the shop did not name the lines: %d", note,
 			o.total))
 	}
 	return fmt.Sprint(status, o.customer, note, items, waiting)
@@ -267,7 +267,7 @@ func TestDayOfShop(t *testing.T) {
 	t.Logf("%d messages, %d orders", len(all), len(got))
 }
 
-// What people change stays until the shop changes it. Runs stay, whatever the shop says.
+// What people change stays until the shop changes it. Runs stay, whatever the shop sends.
 func TestPeopleAndShop(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, "generic")

@@ -11,9 +11,9 @@ import (
 	"spoolwright/value"
 )
 
-// decode decodes a JSON text into a value whose types are those of messages. It ignores members of objects that the
-// types do not have: unlike clients of the API, shops send all that they know. The error is a 422 that names the value
-// as it was sent, such as lines[0].quantity. A null is a missing value.
+// decode decodes a JSON text into a value of a type of messages. It ignores unknown members of objects: unlike clients
+// of the API, shops send everything they have. The error is a 422 that names the value in the message, such as
+// lines[0].quantity. A null is a missing value.
 func decode(text json.RawMessage, to reflect.Value, name string) error {
 	if string(text) == "null" {
 		return nil
@@ -120,7 +120,7 @@ func (w *word) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// count is a whole number in JSON, also with decimals that are zero.
+// count is a whole number in JSON; decimals must be zero.
 type count int64
 
 var anyNumber = &value.Rule{Minimum: -value.MaxDecimal, Maximum: value.MaxDecimal}

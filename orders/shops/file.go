@@ -66,7 +66,7 @@ var fileSheets = sheets.New[fileRow]("order", map[string]string{"reference": "re
 	"line_id": "line_id", "currency": "currency", "tax_amount": "tax_amount", "prices_include_tax": "prices_include_tax",
 	"order_discount": "order_discount_price"}).With(titles)
 
-// goodTitles returns how much a row looks like the titles of a file of orders.
+// goodTitles rates how well a row matches the titles of a file of orders.
 func goodTitles(titles []string) int {
 	n := fileSheets.Good(titles)
 	if p, fields := programOf(titles); p != nil {
@@ -75,7 +75,7 @@ func goodTitles(titles []string) int {
 	return n
 }
 
-// convertFile finds out what the columns of a sheet mean.
+// convertFile determines the fields of the columns of a sheet, and converts the rows.
 func convertFile(sheet *transfer.Sheet, how transfer.Reading) (*transfer.Conversion, error) {
 	how.Mode = transfer.Create
 	c, err := fileSheets.Convert(sheet, how)
@@ -89,7 +89,7 @@ func convertFile(sheet *transfer.Sheet, how transfer.Reading) (*transfer.Convers
 	if at["title"]+at["sku"] == 0 {
 		if !how.Suggest {
 			return nil, server.Invalid(fmt.Sprintf("line %d", c.Table.Header),
-				"no column has the title or the SKU of what was ordered: say with mapping which one has")
+				"no column was recognized as the title or the SKU of the ordered products: name one in mapping")
 		}
 		c.Missing = append(c.Missing, "title")
 	}
@@ -105,8 +105,8 @@ func convertFile(sheet *transfer.Sheet, how transfer.Reading) (*transfer.Convers
 	return c, nil
 }
 
-// completeRows gives the rows of a program that belong to the order above its number, and removes those that are no part
-// of an order: descriptions of the columns, and counts at the end. At has the places of the columns, counted from 1.
+// completeRows copies the number of an order to the rows below that belong to it, and removes rows that are not part
+// of an order: descriptions of the columns, and counts at the end. at maps columns to their positions, counted from 1.
 func completeRows(table *transfer.Table, name string, at map[string]int) {
 	text := func(row transfer.Row, column string) string {
 		if n := at[column]; n > 0 && row.Cells[n-1] != nil {
@@ -139,11 +139,11 @@ type fileOrder struct {
 	source  string // "" if it has none
 	number  string // its id in the shop, or ""
 	order   order
-	updated time.Time // the last time that the file says of it; may be zero
+	updated time.Time // the latest time that the file has for it; may be zero
 	shipped []bool    // for each line
 
 	rows      []lineRow
-	sums      [5]*big.Rat    // see the constants; nil if the file does not say it
+	sums      [5]*big.Rat    // indexed by the constants below; nil if the file has no such amount
 	status    string         // of the last row that has one: some programs write it into the first row of an order only
 	isShipped bool           // whether the whole order is
 	isPaid    bool           // whether a row has the time of the payment
@@ -151,8 +151,8 @@ type fileOrder struct {
 	keys      lineKeys
 }
 
-// What a file says about a whole order: a discount, the tax, the price of the lines less discounts, that of shipping,
-// and the sum.
+// The amounts of a whole order in a file: a discount, the tax, the price of the lines less discounts, the price of
+// shipping, and the sum.
 const (
 	orderDiscount = iota
 	orderTax
@@ -161,7 +161,7 @@ const (
 	orderTotal
 )
 
-// lineRow is a line with what its row says about it.
+// lineRow is a line with the other values of its row.
 type lineRow struct {
 	line
 	status  state
@@ -170,7 +170,7 @@ type lineRow struct {
 	taxable bool
 }
 
-// orderFile has the orders of a file, in the sequence of their first rows.
+// orderFile has the orders of a file, in the order of their first rows.
 type orderFile struct{ orders []*fileOrder }
 
 // readFile reads the rows of a file. The error is a 422.
@@ -200,7 +200,7 @@ func readFile(file *transfer.Table, how transfer.Reading, most int) (f orderFile
 			known[[2]string{source, reference}] = o
 			f.orders = append(f.orders, o)
 		case name == "shopify" && row.PaymentStatus.Or("") != "":
-			// The first row of an order again: the order is in the file twice.
+			// This is the first row of an order that is in the file twice.
 			*o = fileOrder{line: o.line, source: source}
 		}
 		o.order.Reference = reference
@@ -209,7 +209,7 @@ func readFile(file *transfer.Table, how transfer.Reading, most int) (f orderFile
 			problem("title", "%s", message)
 		}
 		if len(o.rows) > maxLines {
-			problem("row", "is one of more than %d lines of the order", maxLines)
+			problem("row", "exceeds the maximum of %d lines of an order", maxLines)
 		}
 	}
 	if how.Program != nil && slices.Contains(slices.Collect(maps.Values(how.Program.Fields)), "paid_at") {
@@ -220,13 +220,13 @@ func readFile(file *transfer.Table, how transfer.Reading, most int) (f orderFile
 	taxed := slices.ContainsFunc(rows, func(r transfer.Record[fileRow]) bool { return r.In.TaxAmount.Or(0) > 0 })
 	for _, o := range f.orders {
 		if o.finish(name, taxed); len(o.order.Lines) == 0 && invalid[o.line] == nil {
-			invalid.Add(o.line, "title", "is required: no row of the order has a title or an SKU")
+			invalid.Add(o.line, "title", "is required: no row of the order has a title or a SKU")
 		}
 	}
 	return f, invalid.Err()
 }
 
-// add adds what a row says about the whole order. The first row that says something counts.
+// add adds the values of a row for the whole order. The first row with a value takes precedence.
 func (o *fileOrder) add(row *fileRow, program string) {
 	first := func(to *string, text string) {
 		if *to == "" {
@@ -274,8 +274,7 @@ func (o *fileOrder) add(row *fileRow, program string) {
 	}
 }
 
-// timeOf returns the time of a text with a time zone, or the zero time: without one, the order of two times is not
-// known.
+// timeOf returns the time of a text, or the zero time if the text has no time zone: such times cannot be compared.
 func timeOf(text string) time.Time {
 	for _, layout := range []string{time.RFC3339, "2006-01-02 15:04:05 -0700", "2006-01-02 15:04:05 MST"} {
 		if t, err := time.Parse(layout, strings.TrimSpace(text)); err == nil && t.Year() >= 1990 && t.Year() <= 9000 {
@@ -289,7 +288,7 @@ func timeOf(text string) time.Time {
 func (o *fileOrder) addLine(row *fileRow, program string) string {
 	l := line{Title: cleanTitle(html.UnescapeString(row.Title.Or(""))), SKU: clean(row.SKU.Or(""), 200, false),
 		Quantity: row.Quantity.Or(1), Left: -1}
-	variation, personal := personalised(clean(html.UnescapeString(row.Variation.Or("")), 5000, false))
+	variation, personal := personalized(clean(html.UnescapeString(row.Variation.Or("")), 5000, false))
 	if variation != "" && l.Title != "" {
 		l.Title = cleanTitle(l.Title + " - " + clean(variation, 1000, false))
 	}
@@ -313,7 +312,7 @@ func (o *fileOrder) addLine(row *fileRow, program string) string {
 	}
 	unit, total, discount := decimal(row.UnitPrice), decimal(row.LinePrice), decimal(row.Discount)
 	if unit != nil && total != nil && program != "woocommerce" {
-		// The price of the line is what the units cost, and more exact, or something else, such as with tax.
+		// The price of the line may be the exact price of the units, or another amount, such as one with tax.
 		l.setPrice(unit, nil, discount, nil)
 		off := new(big.Rat).Sub(total, add(amount(l.Amount), new(big.Rat)))
 		if off.Abs(off).Cmp(big.NewRat(max(l.Quantity, 1), 100)) > 0 {
@@ -345,9 +344,9 @@ func (o *fileOrder) addLine(row *fileRow, program string) string {
 	return ""
 }
 
-// personalised takes the text that a customer wants on the product out of a variation of Etsy, where it comes last. It
-// would make each line another one.
-func personalised(variation string) (rest, text string) {
+// personalized splits a variation of Etsy into the variation and the text that the customer wants on the product,
+// which comes last. With the text, each line would count as another product.
+func personalized(variation string) (rest, text string) {
 	const name, none = "Personalization:", "Not requested on this item."
 	i := strings.Index(variation, name)
 	if i < 0 {
@@ -360,8 +359,8 @@ func personalised(variation string) (rest, text string) {
 	return rest, name + " " + text
 }
 
-// finish makes the lines of the order when all rows are known. A line that is cancelled has nothing left, unless the
-// whole order is cancelled.
+// finish builds the lines of the order from all its rows. A canceled line has the quantity 0, unless the whole order
+// is canceled.
 func (o *fileOrder) finish(program string, taxed bool) {
 	o.divide()
 	o.settleTax(program, taxed)
@@ -390,9 +389,9 @@ func decimal(d value.Optional[value.Decimal]) *big.Rat {
 	return amount(d.Value.String())
 }
 
-// divide divides a discount of the whole order among its lines, as far as the price of the lines has it: it may be one
-// of the shipping, or a line may have its part already. It does the same with the tax of the whole order, which is also
-// that of the shipping. Whether prices include the tax follows from the sum.
+// divide divides the discount of the whole order among its lines, except for the part that is on the shipping or that
+// the lines already include. It divides the tax of the whole order, which includes the tax of the shipping, in the
+// same way. Whether prices include the tax follows from the sum.
 func (o *fileOrder) divide() {
 	weights := make([]*big.Rat, len(o.rows), len(o.rows)+1)
 	for i, row := range o.rows {
@@ -416,7 +415,7 @@ func (o *fileOrder) divide() {
 	if tax == nil || sum == nil || total == nil {
 		return
 	}
-	// The shipping may be without its discount, and the price of the lines without a tip that is one of them.
+	// The shipping may lack its discount, and the price of the lines may lack a tip that is one of the lines.
 	shipping := add(o.sums[orderShipping], new(big.Rat))
 	paid := new(big.Rat).Sub(shipping, free)
 	for _, rest := range []*big.Rat{add(sum, shipping), add(sum, paid), add(add(weights...), shipping)} {
@@ -444,8 +443,8 @@ func (o *fileOrder) divide() {
 	}
 }
 
-// settleTax says whether the prices of a program include the tax. Etsy and marketplaces in North America add it;
-// Amazon's prices elsewhere include it, and a file without any tax does not know it.
+// settleTax sets whether prices include the tax. Etsy and marketplaces in North America add it; Amazon's prices
+// elsewhere include it; a file without any tax leaves it open.
 func (o *fileOrder) settleTax(program string, taxed bool) {
 	american := o.order.Currency == "USD" || o.order.Currency == "CAD"
 	added := o.sums[orderTax]
@@ -465,8 +464,8 @@ func (o *fileOrder) settleTax(program string, taxed bool) {
 	}
 }
 
-// lineKeys makes the ids of the lines of an order that have none: the same ones for each file and message that has the
-// lines, whatever their sequence. It counts the lines with the same SKU, or the same title if they have no SKU.
+// lineKeys generates ids for lines without one. The ids are the same in every file and message with these lines,
+// whatever their sequence. It counts the lines with the same SKU or, without a SKU, the same title.
 type lineKeys map[string]int
 
 func (k lineKeys) next(l line) string {

@@ -60,7 +60,7 @@ func FuzzFile(f *testing.F) {
 					t.Errorf("%s is %q", what, text)
 				}
 			}
-			var s said
+			var s merged
 			s.mergeFile(o)
 			if _, err := json.Marshal(s); err != nil {
 				t.Error(err)

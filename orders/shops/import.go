@@ -26,7 +26,7 @@ type ImportedOrders struct {
 	Rows []ImportedOrder `json:"rows"`
 }
 
-// ImportedOrder is what an import has done with an order.
+// ImportedOrder is the result of an import for an order.
 type ImportedOrder struct {
 	Row       int64                 `json:"row" rule:"notNull"`
 	ID        *value.UUID           `json:"id"`
@@ -36,7 +36,7 @@ type ImportedOrder struct {
 	Reason    *SkipReason           `json:"reason" rule:"named=OrderSkipReason"`
 }
 
-// SkipReason says why an import has left out an order.
+// SkipReason is the reason why an import left out an order.
 type SkipReason string
 
 // Enum returns all reasons.
@@ -51,20 +51,18 @@ const importExample = "Order,Customer,SKU,Item,Quantity,Price,Due\n" +
 var importOrdersDoc = &server.Doc{
 	ID: "importOrders", Tag: withFileFields, Summary: "Import orders from CSV",
 	Description: "Creates or changes the orders of a CSV file, all or none, by the rules for the messages of a shop. " +
-		"Several rows with the same `source` and `reference` are one order, each with a line. Etsy's order items, the " +
-		"orders of Shopify, those of WooCommerce from its usual plugins, and the order reports of Amazon are known by " +
-		"their titles. Of any other " +
-		"file, the columns can be " + fileFields + ".\n\n" +
-		"The `source` of orders is that of a column or a default. Otherwise it is the name of the only connection to a " +
-		"shop of the program that has written the file, or else `etsy`, `shopify`, `woocommerce` or `amazon`. If it is " +
-		"the name of a connection, the orders are those that the connection delivers. What its messages have said stays; " +
-		"only a later cancellation in the file counts.\n\n" +
-		"A line whose `sku` is known, or that `assignOrderLine` has remembered, becomes an item, and the others wait in " +
-		"`unassigned_lines`. Importing a file again changes only what has changed in it. What people have changed stays " +
-		"until the file changes the same thing.\n\n" +
-		"An order that is not here yet is `skipped` if the file says that it is shipped, cancelled or not paid; `reason` " +
-		"says which. The lines of an order that are shipped already have the quantity 0. The status of an order that is " +
-		"here changes only when it is cancelled.\n\n" + transfer.ImportRules(maxFileRows),
+		"Rows with the same `source` and `reference` are the lines of one order. Etsy's order items, the orders of " +
+		"Shopify, those of WooCommerce from its usual plugins, and the order reports of Amazon are recognized by " +
+		"their titles. Any other file can have the columns " + fileFields + ".\n\n" +
+		"The `source` of orders comes from a column or a default. Otherwise it is the name of the connection to a " +
+		"shop of the program that wrote the file, if there is exactly one, or else `etsy`, `shopify`, `woocommerce` " +
+		"or `amazon`. If it is the name of a connection, the orders are those of the connection. Its messages take " +
+		"precedence over the file, except that a later cancellation in the file counts.\n\nA line becomes an item if " +
+		"a product has its `sku`, or if it has an assignment from `assignOrderLine`; the others stay in " +
+		"`unassigned_lines`. Importing a file again changes only what has changed in the file. Changes by people stay " +
+		"until the file changes the same value.\n\nA new order is `skipped` if the file marks it as shipped, canceled " +
+		"or not paid; `reason` has the cause. Lines that are already shipped have the quantity 0. The status of an " +
+		"existing order changes only if it is canceled.\n\n" + transfer.ImportRules(maxFileRows),
 }
 
 var checkOrdersDoc = &server.Doc{ID: "checkOrderImport", Tag: withFileFields, Summary: "Check a file of orders",
@@ -87,13 +85,13 @@ func FileRoutes(d *db.DB) []server.Route {
 var Commands = []cli.Command{{
 	Name: "import orders", Args: transfer.FileArgs, Needs: cli.Farm,
 	Help: "create or change orders from CSV files\n\n" +
-		"Etsy's order items and the orders of Shopify and WooCommerce are known by their first line. Of other files,\n" +
-		"--map says what a column is that is not recognized, and --default source=NAME whose orders they are. Rows with\n" +
-		"the same source and reference are one order. All orders of a file are imported, or none, except with\n" +
-		"--skip-invalid. Orders that are shipped, cancelled or not paid are left out, unless they are here already.\n" +
-		"Importing a file again changes nothing twice.\n\n" +
-		"FILE may be - for standard input. Of several files, each is imported by itself: one that cannot be imported\n" +
-		"does not stop the others, and the status is then 1.",
+		"Etsy's order items and the orders of Shopify and WooCommerce are recognized by their first line. For other " +
+		"files,\n--map says what a column is that is not recognized, and --default source=NAME whose orders they are. " +
+		"Rows with\nthe same source and reference are one order. All orders of a file are imported, or none, except " +
+		"with\n--skip-invalid. Orders that are shipped, cancelled or not paid are left out, unless they are here " +
+		"already.\nImporting a file again changes nothing twice.\n\nFILE may be - for standard input. Of several " +
+		"files, each is imported by itself: one that cannot be imported\ndoes not stop the others, and the status is " +
+		"then 1.",
 	Setup: func(flags *flag.FlagSet) cli.Run {
 		how, dryRun := transfer.FileFlags(flags)
 		return accounts.InTenant(flags, func(ctx context.Context, c *cli.Call) error {
@@ -102,7 +100,7 @@ var Commands = []cli.Command{{
 	},
 }}
 
-// importOrders imports the file that is the command's operand.
+// importOrders imports the file that the command's operand names.
 func importOrders(ctx context.Context, c *cli.Call, how transfer.Reading, dryRun bool) error {
 	file, err := cli.OpenOperand(c, cli.OpenFile)
 	if err != nil {
@@ -118,9 +116,9 @@ var fileImport = transfer.Import[orderFile, ImportedOrders]{
 	Error: func(err error) error { return err }, Convert: convertFile, Good: goodTitles, Program: fileProgram,
 }
 
-// mergeFile adds what a file says about an order that no messages have described. A file that is known to be older
-// says nothing. A line that is shipped keeps its quantity; if it was not known, there is nothing to print of it.
-func (s *said) mergeFile(o *fileOrder) {
+// mergeFile merges an order of a file that has had no messages. It ignores a file that is known to be older. A shipped
+// line keeps its quantity; a shipped line that was not known has nothing to print.
+func (s *merged) mergeFile(o *fileOrder) {
 	if s.Order != nil && o.updated.Before(s.Updated) {
 		return
 	}
@@ -145,9 +143,9 @@ func (s *said) mergeFile(o *fileOrder) {
 	s.Wanted = s.Wanted || next.isWanted()
 }
 
-// mergeNewer adds what a file says about an order that messages have described. A file has no ids of lines and no
-// refunds, so that only its state counts, if the file says that it is newer.
-func (s *said) mergeNewer(o *fileOrder) (changed bool) {
+// mergeNewer merges an order of a file that has had messages. A file has no refunds and no ids of lines, so only the
+// state of the order counts, and only if the file is newer.
+func (s *merged) mergeNewer(o *fileOrder) (changed bool) {
 	if !o.updated.After(s.Updated) || o.order.Cancelled == s.Order.Cancelled && o.order.Waiting == s.Order.Waiting {
 		return false
 	}
@@ -158,20 +156,20 @@ func (s *said) mergeNewer(o *fileOrder) (changed bool) {
 	return true
 }
 
-// allShipped reports whether nothing of the order is to be printed, because it is shipped.
+// allShipped reports whether all lines of the order are shipped.
 func (o *fileOrder) allShipped() bool { return !slices.Contains(o.shipped, false) }
 
-// fileState is what is known about an order of a file.
+// fileState is an order of a file, with the stored state of the order.
 type fileState struct {
 	origin *fileOrder
 	fileOrder
-	orderID string // "" if the order is not here
-	file    said   // of earlier files
+	orderID string // "" if the farm does not have the order
+	file    merged // of earlier files
 	shop    *shopState
-	taking  *orders.Taking
+	update  *orders.ShopOrder
 	reason  SkipReason // or ""
 
-	fromFile bool // whether taking is what files say, and not what the shop has said
+	fromFile bool // whether update comes from files, not from messages of the shop
 }
 
 // shopState is a row of shop_orders.
@@ -181,7 +179,7 @@ type shopState struct {
 	OrderID *string `json:"order_id"`
 	Said    string  `json:"said"`
 	Taken   *string `json:"taken"`
-	said    said
+	merged  merged
 }
 
 // writeFile writes the orders of a file in the transaction of ctx.
@@ -194,7 +192,7 @@ func writeFile(ctx context.Context, d *db.DB, f *orderFile, dryRun bool) (result
 	for i, o := range f.orders {
 		all[i] = &fileState{origin: o}
 	}
-	// The shop can send messages about orders that are not locked yet. These orders are taken again.
+	// Orders that get their first message before they are locked are processed again.
 	pending := all
 	for tries := 0; len(pending) > 0 && tries < 5; tries++ {
 		if err := readStates(ctx, d, pending); err != nil {
@@ -208,13 +206,13 @@ func writeFile(ctx context.Context, d *db.DB, f *orderFile, dryRun bool) (result
 		if dryRun {
 			break
 		}
-		if pending, err = takeStates(ctx, d, pending); err != nil {
+		if pending, err = syncStates(ctx, d, pending); err != nil {
 			return result, err
 		}
 	}
 	if !dryRun {
-		for _, s := range pending { // messages come without end
-			s.taking = nil
+		for _, s := range pending { // which had new messages at each try
+			s.update = nil
 		}
 	}
 	taken := false
@@ -227,15 +225,15 @@ func writeFile(ctx context.Context, d *db.DB, f *orderFile, dryRun bool) (result
 		switch {
 		case s.reason != "":
 			row.Action, row.Reason = "skipped", &s.reason
-		case s.taking == nil:
+		case s.update == nil:
 			row.Action = "unchanged"
 		case s.orderID != "":
 			row.Action = "updated"
 		default:
 			row.Action = "created"
 		}
-		if s.taking != nil {
-			s.orderID, taken = cmp.Or(s.taking.ID, s.orderID), true
+		if s.update != nil {
+			s.orderID, taken = cmp.Or(s.update.ID, s.orderID), true
 		}
 		if id := value.UUID(s.orderID); id != "" {
 			row.ID = &id
@@ -248,21 +246,21 @@ func writeFile(ctx context.Context, d *db.DB, f *orderFile, dryRun bool) (result
 	return result, err
 }
 
-// takeStates takes orders. It returns those about which messages have come meanwhile.
-func takeStates(ctx context.Context, d *db.DB, all []*fileState) (again []*fileState, err error) {
-	var added, known []*orders.Taking
+// syncStates updates orders. It returns those that have had messages in the meantime.
+func syncStates(ctx context.Context, d *db.DB, all []*fileState) (again []*fileState, err error) {
+	var added, known []*orders.ShopOrder
 	var ids []string
 	for _, s := range all {
-		switch t := s.taking; {
+		switch t := s.update; {
 		case t == nil:
 		case t.ID == "":
-			t.New = true
+			t.CreateOnly = true
 			added = append(added, t)
 		case s.shop == nil:
 			ids = append(ids, t.ID)
 		}
 	}
-	if err := orders.TakeAll(ctx, d, added); err != nil {
+	if err := orders.SyncAll(ctx, d, added); err != nil {
 		return nil, err
 	}
 	var moved []string
@@ -280,31 +278,31 @@ func takeStates(ctx context.Context, d *db.DB, all []*fileState) (again []*fileS
 	}
 	var taken []*fileState
 	for _, s := range all {
-		switch t := s.taking; {
+		switch t := s.update; {
 		case t == nil:
 		case t.ID == "" || s.shop == nil && isMoved[t.ID]:
 			again = append(again, s)
 		default:
 			taken = append(taken, s)
-			if !t.New {
+			if !t.CreateOnly {
 				known = append(known, t)
 			}
 		}
 	}
-	if err := orders.TakeAll(ctx, d, known); err != nil {
+	if err := orders.SyncAll(ctx, d, known); err != nil {
 		return nil, err
 	}
 	return again, writeStates(ctx, d, taken)
 }
 
-// decide finds out what to do with an order.
+// decide determines the update of an order, or the reason to skip it.
 func (s *fileState) decide() error {
-	if s.shop != nil && s.shop.said.Order != nil {
+	if s.shop != nil && s.shop.merged.Order != nil {
 		if s.shop.OrderID != nil {
 			return s.decideShop()
 		}
-		// The shop has said that there is nothing to print, and a file that may be older does not change that.
-		if old := &s.shop.said; (old.Order.Cancelled || old.Deleted.After(old.Updated)) && !s.updated.After(old.Updated) {
+		// A file that may be older does not change that the shop has nothing to print.
+		if old := &s.shop.merged; (old.Order.Cancelled || old.Deleted.After(old.Updated)) && !s.updated.After(old.Updated) {
 			s.reason = "cancelled"
 			return nil
 		} else if !s.updated.After(old.Updated) && !old.Order.Waiting && !old.Order.isWanted() {
@@ -315,7 +313,7 @@ func (s *fileState) decide() error {
 	var before *orders.Incoming
 	if s.file.Order != nil {
 		before = s.file.incoming(s.source)
-	} else if s.orderID != "" { // it is taken over: what is shipped of it is in the order, too
+	} else if s.orderID != "" { // taken over: its shipped lines are in the order, too
 		if s.allShipped() {
 			return nil
 		}
@@ -346,30 +344,30 @@ func (s *fileState) decide() error {
 			return err
 		}
 	}
-	s.taking = &orders.Taking{ID: s.orderID, Before: before, Now: *now}
+	s.update = &orders.ShopOrder{ID: s.orderID, Before: before, Now: *now}
 	s.fromFile = true
 	return nil
 }
 
-// decideShop finds out what to do with an order that messages of the shop have made.
+// decideShop is decide for an order that messages of the shop created.
 func (s *fileState) decideShop() error {
 	s.orderID = *s.shop.OrderID
-	if s.shop.Taken == nil || !s.shop.said.mergeNewer(&s.fileOrder) {
+	if s.shop.Taken == nil || !s.shop.merged.mergeNewer(&s.fileOrder) {
 		return nil
 	}
 	var before *orders.Incoming
 	if err := json.Unmarshal([]byte(*s.shop.Taken), &before); err != nil {
 		return err
 	}
-	if now := s.shop.said.incoming(before.Source); now != nil {
+	if now := s.shop.merged.incoming(before.Source); now != nil {
 		now.Lines = before.Lines
-		s.taking = &orders.Taking{ID: s.orderID, Before: before, Now: *now}
+		s.update = &orders.ShopOrder{ID: s.orderID, Before: before, Now: *now}
 	}
 	return nil
 }
 
-// readStates reads and locks what is known about orders. It locks in the sequence of the keys, first what messages
-// have said, as the messages themselves do.
+// readStates reads and locks the stored states of orders. Like messages, it locks the states from messages first, in
+// the order of their keys.
 func readStates(ctx context.Context, d *db.DB, all []*fileState) error {
 	for _, s := range all {
 		*s = fileState{origin: s.origin, fileOrder: *s.origin}
@@ -396,14 +394,15 @@ func readStates(ctx context.Context, d *db.DB, all []*fileState) error {
 		}
 		key := [2]string{s.source, s.order.Reference}
 		if line := first[key]; line > 0 {
-			invalid.Add(s.line, "source", "is that of line %d in other letters: write both alike", line)
+			invalid.Add(s.line, "source", "differs from that of line %d only in its letters: spell both alike", line)
 		}
 		first[key] = s.line
 	}
 	if err := invalid.Err(); err != nil {
 		return err
 	}
-	// By the id in the shop, or by the number, which WooCommerce has as the id, or by the order here.
+	// Orders are found by their id in the shop, by their number, which is the id in WooCommerce, or by the order of the
+	// farm.
 	var rows []map[string]any
 	for _, s := range shop {
 		rows = append(rows, map[string]any{"shop": shopOf[s], "id": s.number, "source": s.source,
@@ -466,7 +465,7 @@ func readStates(ctx context.Context, d *db.DB, all []*fileState) error {
 			return err
 		}
 		for _, r := range read {
-			if err := json.Unmarshal([]byte(r.Said), &r.said); err != nil {
+			if err := json.Unmarshal([]byte(r.Said), &r.merged); err != nil {
 				return err
 			}
 			for _, s := range found[r.ShopID+" "+r.Number] {
@@ -477,7 +476,7 @@ func readStates(ctx context.Context, d *db.DB, all []*fileState) error {
 	return readFiles(ctx, d, all)
 }
 
-// readFiles reads and locks what earlier files have said about orders, and finds the orders.
+// readFiles reads and locks the states of orders from earlier files, and finds the orders.
 func readFiles(ctx context.Context, d *db.DB, all []*fileState) error {
 	sorted := slices.Clone(all)
 	slices.SortFunc(sorted, func(a, b *fileState) int {
@@ -524,7 +523,7 @@ func readFiles(ctx context.Context, d *db.DB, all []*fileState) error {
 		}
 		for _, f := range files {
 			s := batch[f.N]
-			if f.Shown || s.orderID == "" { // it may be removed, and another one may have its number
+			if f.Shown || s.orderID == "" { // it may have been removed, and another order may have its number
 				s.orderID = f.OrderID
 			}
 			if err := json.Unmarshal([]byte(f.Said), &s.file); err != nil {
@@ -535,13 +534,13 @@ func readFiles(ctx context.Context, d *db.DB, all []*fileState) error {
 	return nil
 }
 
-// writeStates stores what the file has said.
+// writeStates stores the states that the file has changed.
 func writeStates(ctx context.Context, d *db.DB, all []*fileState) error {
 	var files, shops []map[string]any
 	for _, s := range all {
 		state := s.file
 		if !s.fromFile {
-			state = s.shop.said
+			state = s.shop.merged
 		}
 		text, err := json.Marshal(state)
 		if err != nil {
@@ -549,10 +548,10 @@ func writeStates(ctx context.Context, d *db.DB, all []*fileState) error {
 		}
 		if s.fromFile {
 			files = append(files, map[string]any{"source": s.source, "reference": s.order.Reference,
-				"order_id": s.taking.ID, "said": string(text)})
+				"order_id": s.update.ID, "said": string(text)})
 			continue
 		}
-		taken, err := json.Marshal(s.taking.Now)
+		taken, err := json.Marshal(s.update.Now)
 		if err != nil {
 			return err
 		}

@@ -111,7 +111,7 @@ func TestProblemsOfMessages(t *testing.T) {
 			{`{"id":1,` + at + `,"lines":[{"quantity":-1}]}`, "lines[0].quantity", "must be from 0 to 1000000"},
 			{`{"id":1,` + at + `,"lines":[{"shipped":-1}]}`, "lines[0].shipped", "must be from 0 to 1000000"},
 			{`{"id":1,` + at + `,"lines":[{"shipped":"1"}]}`, "lines[0].shipped", "must be a whole number"},
-			{`{"id":1,` + at + `,"lines":[{"id":1},{"id":"1"}]}`, "lines[1].id", "is the id of an earlier line too"},
+			{`{"id":1,` + at + `,"lines":[{"id":1},{"id":"1"}]}`, "lines[1].id", "is also the id of an earlier line"},
 			{`{"id":1,` + at + `,"lines":[{}` + strings.Repeat(",{}", 500) + `]}`, "lines",
 				"must have at most 500 entries"},
 		},
@@ -692,8 +692,8 @@ func TestReplacedAfterDelivery(t *testing.T) {
 	warned("")
 	for _, sku := range []string{"B", "UNKNOWN", "A", "B"} {
 		send(sku)
-		detail := "The customer has got 1 of Product A, and the shop has replaced it by Name of " + sku + " (" + sku +
-			") since; the order keeps Product A"
+		detail := "The customer has got 1 of Product A, but the shop has since replaced it by Name of " + sku + " (" + sku +
+			"); the order keeps Product A"
 		if sku == "A" {
 			detail = ""
 		}

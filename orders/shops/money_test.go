@@ -236,7 +236,7 @@ func TestMoneyOfFiles(t *testing.T) {
 			wantCounts(t, post(t, c, "", one.file), "0/0/1/0/0")
 			at := find(t, c, "1")
 			c.Get(t, at).Want(200).Shows(map[string]string{"revenue": one.revenue})
-			// The farm's own export has what the file said.
+			// The farm's own export has the values of the file.
 			text := string(c.Get(t, orders+"/export").Want(200).Body)
 			c.Delete(t, at).Want(204)
 			other := moneyFarm(t, one.settings)

@@ -19,8 +19,8 @@ import (
 	"spoolwright/value"
 )
 
-// parse returns what a message says, or nil if it says nothing about an order. Delivery tells messages with the same
-// body apart, and is the same one if a message is repeated; it can be empty. Now is the time at which the message
+// parse returns the parsed message, or nil if it is not about an order. delivery identifies the message among messages
+// with the same body, and is the same if a message is repeated; it can be empty. now is the time at which the message
 // came. The error is a 422.
 func parse(kind string, body []byte, delivery string, now time.Time) (*message, error) {
 	switch kind {
@@ -35,8 +35,8 @@ func parse(kind string, body []byte, delivery string, now time.Time) (*message, 
 // maxLines is the maximum number of lines of an order.
 const maxLines = 500
 
-// clean returns a text that PostgreSQL can store, of at most most characters, without blanks around it. Control
-// characters become blanks, except line breaks in a text of several lines.
+// clean returns a text that PostgreSQL can store, without blanks around it and with at most most characters. Control
+// characters become blanks, except line breaks if lines is set.
 func clean(text string, most int, lines bool) string {
 	text = strings.TrimSpace(strings.Map(func(c rune) rune {
 		switch {
@@ -88,8 +88,8 @@ func add(amounts ...*big.Rat) (sum *big.Rat) {
 	return sum
 }
 
-// setPrice sets what all units of a line cost: the price of a unit, or total for all of them, less a discount on all of
-// them, and the tax of that. Each may be nil. A price that is out of range is unknown.
+// setPrice sets the price of all units of a line: total, or else the price of a unit times the quantity, less a
+// discount on all units, and the tax of that. Each argument may be nil. A price that is out of range is unknown.
 func (l *line) setPrice(unit, total, discount, tax *big.Rat) {
 	l.Priced = max(l.Quantity, 1)
 	pieces := big.NewRat(l.Priced, 1)
@@ -113,7 +113,7 @@ func (l *line) setPrice(unit, total, discount, tax *big.Rat) {
 	}
 }
 
-// shares divides an amount in proportion to weights. The shares are whole cents, apart from one, and add up to it.
+// shares divides an amount in proportion to weights. The shares add up to the amount; all but one are whole cents.
 func shares(amount *big.Rat, weights []*big.Rat) []*big.Rat {
 	all, upto, paid := add(weights...), new(big.Rat), new(big.Rat)
 	parts := make([]*big.Rat, len(weights))
@@ -132,7 +132,7 @@ func shares(amount *big.Rat, weights []*big.Rat) []*big.Rat {
 	return parts
 }
 
-// cleanLines checks and cleans the lines of an order, which the message has in the member name.
+// cleanLines checks and cleans the lines of an order. name is the member of the message that has the lines.
 func cleanLines(all []line, name string) ([]line, error) {
 	if len(all) > maxLines {
 		return nil, server.Invalid(name, "must have at most %d entries", maxLines)
@@ -152,7 +152,7 @@ func cleanLines(all []line, name string) ([]line, error) {
 			l.ID = keys.next(l)
 		}
 		if seen[l.ID] {
-			return nil, server.Invalid(one+".id", "is the id of an earlier line too")
+			return nil, server.Invalid(one+".id", "is also the id of an earlier line")
 		}
 		seen[l.ID] = true
 		if l.Quantity < 0 || l.Quantity > 1_000_000 {
@@ -165,8 +165,8 @@ func cleanLines(all []line, name string) ([]line, error) {
 
 var currencyForm = regexp.MustCompile(`^[A-Z]{3}$`)
 
-// currencyOf returns the code of a currency that a shop has sent as a code or a sign, "" if it has sent none, or the
-// code XXX if it is not known, so that no amount counts as one of the farm's.
+// currencyOf returns the code of a currency that a shop has sent as a code or a sign, or "" if it has sent none. An
+// unknown currency is XXX, so that amounts do not count as amounts in the farm's currency.
 func currencyOf(text string) string {
 	if text = strings.ToUpper(strings.TrimSpace(text)); text == "" || currencyForm.MatchString(text) {
 		return text
@@ -180,7 +180,7 @@ func currencyOf(text string) string {
 // maxID is the maximum number of characters of the id of an order in its shop.
 const maxID = 100
 
-// cleaned returns the message with its texts and lines cleaned, or a 422 if it cannot be an order. The arguments are
+// cleaned returns the message with its texts and lines cleaned, or a 422 if it is not a valid order. The arguments are
 // the names of members of the message: the id, the time of the change, and the lines.
 func (m *message) cleaned(id, updated, lines string) (*message, error) {
 	var err error
@@ -226,8 +226,9 @@ func (m *message) cleaned(id, updated, lines string) (*message, error) {
 
 var errRefunds = server.Invalid("refunds", "must have at most %d entries", maxRefunds)
 
-// remark returns what a customer has chosen for a line, such as a text to print: a title, a name and a value in JSON.
-// It is "" if the name is for programs, or the value is neither a text nor a number.
+// remark returns a choice of the customer for a line, such as a text to print, from the title of the line, the name of
+// the choice and its value in JSON. It returns "" if the name is for programs, or the value is neither a text nor a
+// number.
 func remark(title, name string, value json.RawMessage) string {
 	var text word
 	title, name = cleanTitle(title), clean(name, 200, false)
@@ -259,7 +260,7 @@ type shopifyOrder struct {
 	UpdatedAt   moment          `json:"updated_at"`
 	CancelledAt *string         `json:"cancelled_at"`
 	Fulfilled   string          `json:"fulfillment_status"`
-	Currency    string          `json:"currency"` // of all amounts that have no currency beside them
+	Currency    string          `json:"currency"` // of all amounts without a currency of their own
 	Included    *bool           `json:"taxes_included"`
 	Note        string          `json:"note"`
 	Customer    *shopifyName    `json:"customer"`
@@ -287,15 +288,14 @@ type shopifyLine struct {
 	Fulfilled string `json:"fulfillment_status"`
 	Discounts []struct {
 		Amount word `json:"amount"`
-	} `json:"discount_allocations"` // also its part of discounts of the whole order
+	} `json:"discount_allocations"` // includes its share of discounts of the whole order
 	Taxes []struct {
 		Price word `json:"price"`
 	} `json:"tax_lines"`
 	Chosen properties `json:"properties"`
 }
 
-// properties are what a customer has chosen. Their form is that of an app of the shop: one that is not known is left
-// out.
+// properties are the choices of a customer. Their form depends on the apps of the shop; unknown forms are left out.
 type properties []property
 
 type property struct {
@@ -411,7 +411,8 @@ type wooOrder struct {
 	Refunds []wooRefund `json:"refunds"`
 }
 
-// wooLine is a line of an order. A part of a bundle names the line of the bundle, or in the metadata its product.
+// wooLine is a line of an order. A part of a bundle names the line of the bundle, or names its product in the
+// metadata.
 type wooLine struct {
 	ID        word    `json:"id"`
 	Product   word    `json:"product_id"`
@@ -438,10 +439,10 @@ func (p *partOf) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// wooBundles has the lines of an order by their ids, and the last line of each product.
+// wooBundles maps ids to the lines of an order, and products to their last line.
 type wooBundles struct{ lines, products map[string]string }
 
-// of returns the id of the line of which a line is a part, or "". A bundle comes before its parts.
+// of returns the id of the bundle that contains a line, or "". A bundle comes before its parts.
 func (w wooBundles) of(l wooLine) string {
 	bundle := w.lines[string(cmp.Or(l.Bundle, l.Composite))]
 	for _, meta := range l.Meta {
@@ -457,7 +458,7 @@ func (w wooBundles) of(l wooLine) string {
 	return bundle
 }
 
-// wooMeta is what a customer has chosen for a line, and what plugins keep for themselves.
+// wooMeta has the choices of a customer for a line, and private data of plugins.
 type wooMeta []wooChoice
 
 type wooChoice struct {
@@ -475,7 +476,7 @@ func (w *wooMeta) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// remark returns the remark about a choice for a line with a title. Titles have most attributes of variations.
+// remark returns the remark for a choice. Most attributes of variations are already in the title.
 func (c wooChoice) remark(title string) string {
 	if strings.HasPrefix(c.Key, "pa_") && c.Shown != nil {
 		c.Value = c.Shown
@@ -493,8 +494,8 @@ func (c wooChoice) remark(title string) string {
 	return remark(title, cmp.Or(c.Name, c.Key), c.Value)
 }
 
-// wooRefund is a part of an order that was refunded. WooCommerce itself sends only the total, which is negative. Some
-// shops add the lines of the refund: the quantity is negative, and the metadata name the line of the order.
+// wooRefund is a refunded part of an order. WooCommerce itself sends only the total, which is negative. Some shops add
+// the lines of the refund: their quantity is negative, and their metadata name the line of the order.
 type wooRefund struct {
 	Total word `json:"total"`
 	Lines []struct {
@@ -506,8 +507,7 @@ type wooRefund struct {
 	} `json:"line_items"`
 }
 
-// wooRefunded returns the quantities that were refunded, by the ids of lines, and the totals of the refunds that name
-// no line.
+// wooRefunded returns the refunded quantities, by the ids of lines, and the totals of the refunds without lines.
 func wooRefunded(refunds []wooRefund) (quantities map[string]int64, totals []string) {
 	quantities = map[string]int64{}
 	for _, r := range refunds {
@@ -567,7 +567,7 @@ func parseWooCommerce(body []byte, delivery string, now time.Time) (*message, er
 	}
 	refunded, totals := wooRefunded(o.Refunds)
 	if len(totals) > 0 && !m.Order.Cancelled {
-		m.Order.Note = strings.TrimSpace(m.Order.Note + "\nRefunded in part, the shop does not say for which lines: " +
+		m.Order.Note = strings.TrimSpace(m.Order.Note + "\nPartial refund; the shop did not name the lines: " +
 			strings.Join(totals, ", "))
 	}
 	var remarks []string
@@ -593,7 +593,7 @@ func parseWooCommerce(body []byte, delivery string, now time.Time) (*message, er
 	return m.cleaned("id", "date_modified_gmt", "line_items")
 }
 
-// genericOrder is the order that any other shop sends: see docs/shops.md.
+// genericOrder is an order of any other shop: see docs/shops.md.
 type genericOrder struct {
 	ID        word   `json:"id"`
 	Reference word   `json:"reference"`

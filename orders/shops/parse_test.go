@@ -27,8 +27,8 @@ func FuzzParse(f *testing.F) {
 			if err != nil || m == nil {
 				continue
 			}
-			var all said
-			all.merge(m.said)
+			var all merged
+			all.merge(m.merged)
 			in := all.incoming("shop")
 			if m.order == "" || utf8.RuneCountInString(m.order) > 100 || len(m.Refunds) > maxRefunds {
 				t.Errorf("%s: %+v", kind, m)

@@ -12,16 +12,16 @@ import (
 
 // program describes the files of a program.
 type program struct {
-	name   string // its orders have it as their source, unless there is one connection of this kind
+	name   string // the source of its orders, unless the farm has exactly one connection of this kind
 	titles string // all of them are in the file, separated by commas
-	any    string // and one of these, if there are some
+	any    string // if not "", the file must also have one of these
 	fields []programField
 	dates  transfer.DateOrder
-	// Whether only the first row of an order has to have its fields, also its number.
+	// Whether rows other than the first row of an order may lack its fields, even its number.
 	firstRow bool
 }
 
-// programField has the titles of the columns that a field can have. The first one that is in the file is the field.
+// programField has the possible titles of the column of a field. The first one that the file has is used.
 type programField struct{ field, titles string }
 
 var programs = []program{
@@ -30,8 +30,8 @@ var programs = []program{
 		fields: ebayFields, dates: transfer.MonthFirst},
 	{name: "ebay", titles: "Bestellnummer", any: "Verkaufsprotokollnummer, Nutzername des Käufers, " +
 		"Mitgliedsname des Käufers", fields: ebayFields, dates: transfer.DayFirst},
-	// The orders of TikTok Shop: a row for each line, and a row with descriptions below the titles. What the platform
-	// takes off it pays to the seller.
+	// The orders of TikTok Shop: a row for each line, and a row with descriptions below the titles. The platform pays
+	// its own discounts to the seller.
 	{name: "tiktok", titles: "Order ID, Seller SKU, Quantity",
 		fields: []programField{{"reference", "Order ID"}, {"status", "Order Status"}, {"sku", "Seller SKU"},
 			{"title", "Product Name"}, {"variation", "Variation"}, {"quantity", "Quantity"},
@@ -47,7 +47,7 @@ var programs = []program{
 			{"currency", "Currency"}, {"taxable", "Lineitem taxable"}, {"order_discount_price", "Discount Amount"},
 			{"order_lines_price", "Subtotal"}, {"order_shipping_price", "Shipping"}, {"order_tax_amount", "Taxes"},
 			{"order_total_price", "Total"}}},
-	// The orders of Square Online, and the items that a till has sold.
+	// The orders of Square Online, and the items sold at a point of sale.
 	{name: "square", titles: "Order, Item Name, Item Quantity", any: "Recipient Name, Fulfillment Type, Item Total Price",
 		firstRow: true, fields: []programField{{"reference", "Order"}, {"customer", "Recipient Name"},
 			{"shipping_status", "Fulfillment Status"}, {"notes", "Fulfillment Notes"}, {"title", "Item Name"},
@@ -140,10 +140,10 @@ var wooFields = []programField{{"reference", "Order Number, order_number, Order 
 	{"currency", "Order Currency, order_currency, Currency"}, {"tax_amount", "item_total_tax, Order Line Tax, item_tax"},
 	{"line_id", "item_id, Order Item ID"}, {"updated_at", "Modified Date, date_modified"}}
 
-// maxTitleRows is the number of rows in which titles of a program are looked for.
+// maxTitleRows is the number of rows that are searched for the titles of a program.
 const maxTitleRows = 30
 
-// programOf returns the program whose titles these are, with the titles of its fields, or nil.
+// programOf returns the program with these titles, with the titles of its fields, or nil.
 func programOf(titles []string) (*program, map[string]string) {
 	known := map[string]string{}
 	for _, title := range titles {
@@ -180,14 +180,14 @@ func programOf(titles []string) (*program, map[string]string) {
 	return nil, nil
 }
 
-// fileProgram returns the program that has written a file, or nil. Its orders are those of the connection to a shop of
-// the program, if the farm has one such connection.
+// fileProgram returns the program that wrote a file, or nil. If the farm has exactly one connection to a shop of the
+// program, the orders belong to that connection.
 func fileProgram(ctx context.Context, d *db.DB, sheet *transfer.Sheet) (*transfer.Program, error) {
 	for _, row := range sheet.Rows[:min(len(sheet.Rows), maxTitleRows)] {
 		titles := transfer.Texts(row.Cells)
 		if isEtsyOrders(titles) {
-			return nil, server.Invalid("body", "cannot be imported: this is Etsy's list of orders, which does not say what "+
-				"was ordered; download the order items of the same month")
+			return nil, server.Invalid("body", "cannot be imported: this is Etsy's list of orders, without the ordered "+
+				"products; download the order items of the same month")
 		}
 		p, fields := programOf(titles)
 		if p == nil {
@@ -209,7 +209,7 @@ func fileProgram(ctx context.Context, d *db.DB, sheet *transfer.Sheet) (*transfe
 	return nil, nil
 }
 
-// isEtsyOrders reports whether titles are those of Etsy's list of orders without their lines.
+// isEtsyOrders reports whether titles are those of Etsy's list of orders, which has no lines.
 func isEtsyOrders(titles []string) bool {
 	found := 0
 	for _, title := range titles {

@@ -30,7 +30,7 @@ func lockOrder(order string) string {
 	return `select from orders where id = '` + order[len(orders)+1:] + `' for no key update`
 }
 
-// Of two messages about an order at once, the second one knows what the first one has said.
+// Of two concurrent messages about an order, the second is merged with the first.
 func TestMessagesOfOneOrderAtOnce(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, "generic")
@@ -89,7 +89,7 @@ func TestConnectionDeletedMeanwhile(t *testing.T) {
 	}
 }
 
-// The deletion of a connection waits for a message, and deletes what it has said.
+// The deletion of a connection waits for a message, and deletes its state.
 func TestDeletionWaitsForMessage(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, "generic")
@@ -97,7 +97,7 @@ func TestDeletionWaitsForMessage(t *testing.T) {
 		func() { s.c.Delete(t, path+"/"+s.id()).Want(204) })
 }
 
-// A file that waits for a message, or for another file, knows what that has said.
+// A file that waits for a message, or for another file, is merged with it.
 func TestFileWaits(t *testing.T) {
 	t.Parallel()
 	c, _, _ := farm(t)

@@ -26,7 +26,7 @@ func (s *Service) Receiver() server.Receiver {
 	return server.Receiver{Pattern: "POST /shops/{id}/events", Serve: s.receive}
 }
 
-// ping is the message without a signature with which WooCommerce tries an address before it enables a webhook.
+// ping is the unsigned message that WooCommerce sends to test an address before it enables a webhook.
 var ping = regexp.MustCompile(`^webhook_id=[0-9]{1,20}$`)
 
 func (s *Service) receive(ctx context.Context, m server.Message) error {
@@ -101,11 +101,11 @@ func (s *Service) receive(ctx context.Context, m server.Message) error {
 	if err := s.db.Write(ctx, seen); err != nil || parsed == nil {
 		return err
 	}
-	return s.take(ctx, m.ID, name, parsed)
+	return s.apply(ctx, m.ID, name, parsed)
 }
 
-// isAboutOrder reports whether the headers of a message say that it is about an order. The signature does not cover
-// them: they only tell what to ignore. Shopify's button for a test sends an order that does not exist.
+// isAboutOrder reports whether a message is about an order, according to its headers. The signature does not cover
+// them, so they only decide what to ignore. Shopify's test button sends an order that does not exist.
 func isAboutOrder(kind string, h http.Header) bool {
 	switch kind {
 	case "shopify":
@@ -161,9 +161,9 @@ func isStandard(key []byte, h http.Header, body []byte, now time.Time) bool {
 	return signed
 }
 
-// take adds a message to what the shop has said about the order, and makes the order here what it should be then. A
-// lock on the row of the order makes concurrent messages for it wait.
-func (s *Service) take(ctx context.Context, shop, source string, m *message) error {
+// apply merges a message with the earlier messages about the order, and updates the farm's order. A lock on the row of
+// the order makes concurrent messages about it wait.
+func (s *Service) apply(ctx context.Context, shop, source string, m *message) error {
 	return s.db.TxRepeatable(ctx, func(ctx context.Context) error {
 		var id *string
 		var text, taken []byte
@@ -174,14 +174,14 @@ func (s *Service) take(ctx context.Context, shop, source string, m *message) err
 				on conflict do nothing`, shop, m.order), row); err != nil {
 			return err
 		}
-		if row.Rows() == 0 { // the connection was deleted meanwhile
+		if row.Rows() == 0 { // the connection was deleted in the meantime
 			return server.ErrSignature
 		}
-		var all said
+		var all merged
 		if err := json.Unmarshal(text, &all); err != nil {
 			return err
 		}
-		all.merge(m.said)
+		all.merge(m.merged)
 		var before *orders.Incoming
 		if taken != nil {
 			if err := json.Unmarshal(taken, &before); err != nil {
@@ -222,7 +222,7 @@ func (s *Service) take(ctx context.Context, shop, source string, m *message) err
 				if orderID == "" {
 					orderID, err = s.add(ctx, m.order, *now)
 				} else {
-					_, err = orders.Take(ctx, s.db, orderID, before, *now)
+					_, err = orders.Sync(ctx, s.db, orderID, before, *now)
 				}
 				if err != nil {
 					return err
@@ -240,14 +240,14 @@ func (s *Service) take(ctx context.Context, shop, source string, m *message) err
 	})
 }
 
-// add makes an order of a message, or takes over the one with its source and reference, and returns its id. An order
-// that follows a message already is another one of the shop, or of another shop with the name: the new one then has
-// the id of the order in the shop in its reference.
+// add creates the order of a message, or takes over the existing order with its source and reference, and returns its
+// id. If the existing order follows another order of a shop, the new order gets the id of the order in the shop as
+// part of its reference.
 func (s *Service) add(ctx context.Context, number string, in orders.Incoming) (string, error) {
 	shown := in.Reference
-	for taken := 0; ; { // how many references other orders have
-		t := &orders.Taking{Now: in, New: true}
-		if err := orders.TakeAll(ctx, s.db, []*orders.Taking{t}); err != nil || t.ID != "" {
+	for taken := 0; ; { // the number of references that other orders already have
+		t := &orders.ShopOrder{Now: in, CreateOnly: true}
+		if err := orders.SyncAll(ctx, s.db, []*orders.ShopOrder{t}); err != nil || t.ID != "" {
 			return t.ID, err
 		}
 		id, follows, err := s.same(ctx, in.Source, in.Reference)
@@ -256,9 +256,9 @@ func (s *Service) add(ctx context.Context, number string, in orders.Incoming) (s
 		}
 		switch {
 		case id == "":
-			continue // removed meanwhile
+			continue // it was removed in the meantime
 		case !follows:
-			return orders.Take(ctx, s.db, id, nil, in)
+			return orders.Sync(ctx, s.db, id, nil, in)
 		}
 		suffix := " (" + number + ")"
 		if taken++; taken > 1 {
@@ -268,7 +268,8 @@ func (s *Service) add(ctx context.Context, number string, in orders.Incoming) (s
 	}
 }
 
-// same locks the order here with a source and a reference, and returns its id, or "", and whether it follows messages.
+// same locks the farm's order with a source and a reference. It returns its id, or "", and whether it follows
+// messages.
 func (s *Service) same(ctx context.Context, source, reference string) (id string, follows bool, err error) {
 	same := `from orders o where coalesce(o.source, '') = $1 and o.reference = $2 and o.hidden_at is null`
 	// A concurrent message that takes the order over has locked it, and is committed when the second statement runs.

@@ -1,6 +1,6 @@
 // Package shops follows the orders of shops: Shopify, WooCommerce, and any other that sends a small JSON. A shop sends
-// its webhooks to the address of its connection. The order here is what all messages together say, in whatever order
-// they arrive.
+// its webhooks to the address of its connection. The farm's order follows from all messages together, whatever the
+// order in which they arrive.
 package shops
 
 import (
@@ -26,18 +26,18 @@ type Service struct {
 	now   func() time.Time
 }
 
-// New returns a Service. The first of the secrets encrypts the secrets of connections, and all decrypt them.
+// New returns a Service. The first secret encrypts the secrets of connections; all of them decrypt.
 func New(d *db.DB, secrets []string, now func() time.Time) *Service {
 	return &Service{d, webhooks.NewVault(secrets), now}
 }
 
 var tag = &server.Tag{
 	Name: "shops", Fields: fields,
-	Description: "Connections to shops, whose orders then come by themselves. For admins; API keys are rejected. A " +
-		"shop sends its webhooks to `POST /shops/{id}/events`, outside of the API: `address` is this path. The service " +
-		"checks the signature of the body, and answers 401 `INVALID_SIGNATURE` if it is wrong. An order may come twice, " +
-		"late and in any order: it becomes what the newest message says. An unknown SKU refuses no order; see " +
-		"`assignOrderLine`.",
+	Description: "Connections to shops, which deliver orders automatically. For admins; API keys are rejected. A " +
+		"shop sends its webhooks to `POST /shops/{id}/events`, outside of the API: `address` is this path. The " +
+		"service checks the signature of the body, and answers 401 `INVALID_SIGNATURE` if it is wrong. Messages may " +
+		"come twice, late and in any order: the newest one determines the order. An order with an unknown SKU is " +
+		"accepted; see `assignOrderLine`.",
 }
 
 // Routes returns the operations.
@@ -72,7 +72,7 @@ type Shop struct {
 	UpdatedAt  value.Timestamp        `json:"updated_at" rule:"readOnly,notNull"`
 }
 
-// ShopSecret is a connection with its secret, the response to creating it or rotating its secret.
+// ShopSecret is a connection with its secret, in the responses to creating it and to rotating its secret.
 type ShopSecret struct {
 	Shop
 	Secret string `json:"secret" rule:"secret"`
@@ -85,7 +85,7 @@ type ShopCreation struct {
 	Secret value.Optional[string] `json:"signing_secret"`
 }
 
-// ShopChange is the body of a PATCH. The kind cannot change, because orders come in its form.
+// ShopChange is the body of a PATCH. The kind cannot change, because stored messages have its form.
 type ShopChange struct {
 	ID         value.UUID             `json:"id" rule:"readOnly,notNull"`
 	Kind       Kind                   `json:"kind" rule:"readOnly,notNull,named=ShopKind"`
@@ -135,8 +135,8 @@ const maxShops = 20
 
 var errLimit = server.Conflict("SHOP_LIMIT", "A tenant can have %d connections to shops", maxShops)
 
-// errDuplicate refuses a name that another connection has: the orders of two shops with the same numbers could not be
-// told apart.
+// errDuplicate rejects the name of another connection: orders of the two shops with equal numbers could not be told
+// apart.
 var errDuplicate = server.Conflict("DUPLICATE_SHOP", "Another connection has the name %s", "dragons.example").
 	On("name")
 
@@ -150,7 +150,7 @@ var createDoc = &server.Doc{
 		"`signing_secret`, the service makes a secret, to be entered in the shop. Shopify makes its own secret and shows " +
 		"it below its list of webhooks: connect first, enter the address there, and send Shopify's secret with " +
 		"`rotateShop`. A tenant can have 20 connections. The `name` must be unique, without regard to case " +
-		"(`DUPLICATE_SHOP`). `docs/shops.md` says what to do in each shop.",
+		"(`DUPLICATE_SHOP`). `docs/shops.md` describes the setup of each shop.",
 	Request: `{"kind":"woocommerce","name":"dragons.example"}`,
 	Errors:  []*server.Error{errDuplicate, errLimit},
 }
@@ -194,8 +194,8 @@ func newSecret(sent value.Optional[string], kind string) (string, error) {
 	if len(secret) < 16 || strings.ContainsFunc(secret, func(c rune) bool {
 		return c <= ' ' || c > '~' || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&'
 	}) {
-		return "", server.Invalid("signing_secret", "must have 16 or more letters, digits and signs, without blanks "+
-			"and quotes")
+		return "", server.Invalid("signing_secret", "must have 16 or more letters, digits and signs, and no blanks or "+
+			"quotes")
 	}
 	if kind == "generic" && signingKey(kind, secret) == nil {
 		return "", server.Invalid("signing_secret", "must be %s and 16 or more bytes in Base64", secretPrefix)
@@ -203,7 +203,7 @@ func newSecret(sent value.Optional[string], kind string) (string, error) {
 	return secret, nil
 }
 
-// signingKey returns the key of signatures, or nil if the secret has not the form for the kind of shop.
+// signingKey returns the key of signatures, or nil if the secret does not have the form for the kind of shop.
 func signingKey(kind, secret string) []byte {
 	if kind != "generic" {
 		return []byte(secret)
@@ -223,7 +223,7 @@ func withSecret(shop []byte, secret string) []byte {
 
 var updateDoc = &server.Doc{
 	ID: "updateShop", Tag: tag, Summary: "Rename a connection to a shop",
-	Description: "The `name` is the `source` of orders that come later. Orders that exist keep theirs, and go on to " +
+	Description: "The `name` is the `source` of orders that come later. Existing orders keep theirs, and continue to " +
 		"follow the shop. The name must be unique, without regard to case (`DUPLICATE_SHOP`).",
 	Request: `{"name":"dragons.example"}`,
 	Errors:  []*server.Error{errDuplicate},
@@ -247,8 +247,8 @@ func (s *Service) update(ctx context.Context, r *server.Request[ShopChange]) (se
 
 var removeDoc = &server.Doc{
 	ID: "deleteShop", Tag: tag, Summary: "Disconnect a shop",
-	Description: "Messages to the address of the connection are rejected then. Its orders stay, and no longer follow " +
-		"the shop.",
+	Description: "Further messages to the address of the connection are rejected. Its orders stay, but no longer " +
+		"follow the shop.",
 }
 
 func (s *Service) remove(ctx context.Context, r *server.Request[struct{}]) (server.NoContent, error) {
@@ -260,8 +260,8 @@ func (s *Service) remove(ctx context.Context, r *server.Request[struct{}]) (serv
 
 var rotateDoc = &server.Doc{
 	ID: "rotateShop", Tag: tag, Summary: "Change the secret of a connection to a shop",
-	Description: "Sets the secret to `signing_secret`, which the shop has made, or to a new one, and returns it, once. " +
-		"For 24 hours, messages that are signed with the previous secret are accepted too.",
+	Description: "Sets the secret to `signing_secret`, which the shop has made, or to a new one, and returns it " +
+		"once. For 24 hours, messages signed with the previous secret are also accepted.",
 	Request: `{"signing_secret":"whsec_MDEyMzQ1Njc4OWFiY2RlZg=="}`,
 }
 

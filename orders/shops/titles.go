@@ -17,7 +17,7 @@ var titles string
 //go:embed states.txt
 var wordsOfStates string
 
-// state is what a word for the status of an order says.
+// state is the meaning of a word for the status of an order.
 type state int
 
 const (
@@ -28,10 +28,10 @@ const (
 	isShipped
 )
 
-// states has the words for states, without regard to case, accents and punctuation.
+// states maps words to states, ignoring case, accents and punctuation.
 var states = map[string]state{}
 
-// unpaid has the words that say that an order is not paid where they stand for its payment, and tips the titles of tips.
+// unpaid has the words that mean "not paid" as the state of the payment; tips has the titles of tips.
 var unpaid, tips = map[string]bool{}, map[string]bool{}
 
 func init() {
@@ -48,7 +48,7 @@ func init() {
 	}
 }
 
-// stateOf returns what a word says. WooCommerce writes wc- before its words.
+// stateOf returns the state for a word. WooCommerce writes wc- before its words.
 func stateOf(word string) state {
 	key := sheets.Key(word)
 	if s := states[key]; s != unknown {
@@ -57,7 +57,7 @@ func stateOf(word string) state {
 	return states[strings.TrimPrefix(key, "wc")]
 }
 
-// paymentOf returns what a word says as the state of the payment.
+// paymentOf returns the state for a word about the payment.
 func paymentOf(word string) state {
 	switch s := stateOf(word); {
 	case s == isCancelled || s == isWaiting:
@@ -68,8 +68,8 @@ func paymentOf(word string) state {
 	return unknown
 }
 
-// isSet reports whether a column such as "shipped" says that it happened: it has a date, or a word that does not deny
-// it.
+// isSet reports whether the text of a column such as "shipped" means that it happened: it is a date, or a word other
+// than a denial.
 func isSet(text string) bool {
 	key := sheets.Key(text)
 	return key != "" && key != "false" && key != "0" && key != "faux" && key != "falsch" && stateOf(text) != isOpen

@@ -31,7 +31,7 @@ var testedBy = map[string]struct{ pkg, tests string }{
 	"inventory/report.sql": {"spoolman", "."},
 	"catalog/pieces.sql":   {"orders/pieces", "."},
 	"catalog/filerun.go":   {"production", "TestProductsOfFiles"},
-	"orders/take.go":       {"orders/shops", "."},
+	"orders/sync.go":       {"orders/shops", "."},
 	"db/counts.sql":        {"tests/blackbox", "TestRemovedTotals"},
 	"db/hidden.sql":        {"tests/blackbox", "TestRemovedBy"},
 	"server/etag.go":       {"tests/blackbox", "TestIfMatch"},

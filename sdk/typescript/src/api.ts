@@ -2645,7 +2645,7 @@ export interface OrderListItem {
   readonly item_count: number;
   /** Pieces of all items. */
   readonly pieces: number;
-  /** How many of these pieces are produced. */
+  /** Number of these pieces that are produced. */
   readonly produced: number;
   /**
    * Sum of the prices of the pieces, without tax and in the currency of the farm; items without a price add nothing.
@@ -2698,7 +2698,7 @@ export interface Pick {
   readonly picture_version: string | null;
   /** Pieces to take in all. */
   readonly pieces: number;
-  /** For which items of orders, those first that take pieces first. */
+  /** The items of orders that get the pieces, in this order. */
   readonly orders: readonly PickShare[];
 }
 
@@ -2740,7 +2740,7 @@ export interface PickedItem {
   readonly take: number;
   /** Kits to assemble from parts. */
   readonly assemble: number;
-  /** Pieces that are neither in stock nor to assemble, also those of unfinished runs. */
+  /** Pieces that are neither in stock nor can be assembled, including those of unfinished runs. */
   readonly missing: number;
   /** Components to take for the kits, at all levels, in the order of the locations. */
   readonly parts: readonly PickedPart[];
@@ -2752,7 +2752,7 @@ export interface OrderLine<D = number> {
   readonly id: string;
   /** What the shop calls the product, with its variant. */
   readonly title: string;
-  /** Stock keeping unit that the shop has for it. */
+  /** Stock keeping unit in the shop. */
   readonly sku: string | null;
   /** Ordered units; 1 by default. */
   readonly quantity: number;
@@ -2792,9 +2792,9 @@ export interface PickedOrder<D = number> {
 export interface PickList<D = number> {
   /** What to take from stock, in the order of the locations. */
   readonly picks: readonly Pick[];
-  /** What to pack: in the order of ids, or those first that are due first. */
+  /** What to pack, in the order of ids or, with ready, of the due dates. */
   readonly orders: readonly PickedOrder<D>[];
-  /** Number of the orders, also of those beyond the first 100 that are ready. */
+  /** Number of all these orders, including those beyond the first 100 that are ready. */
   readonly total: number;
 }
 
@@ -2811,11 +2811,11 @@ export interface OrderItem<D = number> {
   /** Ordered pieces; 1 by default. */
   readonly quantity: number;
   /**
-   * Price of a piece for the customer; by default the selling_price that the product had when the item was added.
-   * Rounded if line_price was given.
+   * Price of a piece for the customer; by default the selling_price of the product when the item is added. Rounded if
+   * line_price was given.
    */
   readonly unit_price: D | null;
-  /** Price of all pieces; a request can have it instead of unit_price, and it is kept as it is. */
+  /** Price of all pieces; a request can have it instead of unit_price, and it is kept exactly. */
   readonly line_price: D | null;
   /**
    * Tax of line_price, which includes it if prices_include_tax; computed with sales_tax_percent if it was not given.
@@ -2846,7 +2846,7 @@ export interface OrderCostParts<D = number> {
   readonly energy: D | null;
   /** Work on the good pieces and their components, at the labour_hour_cost of the settings. */
   readonly labour: D | null;
-  /** Cost of pieces that were taken from stock, less that of good pieces of the runs that are in stock for others. */
+  /** Cost of pieces taken from stock, less the cost of good pieces of the runs that are in stock for other orders. */
   readonly stock: D | null;
 }
 
@@ -2907,15 +2907,15 @@ export interface Order<D = number> {
   /** ISO 4217 code of the currency of the prices; null for that of the farm. */
   readonly currency: string | null;
   /**
-   * What a unit of the currency is worth in that of the farm; by default that of the settings, from then on
-   * unchanged. Without one, the revenue of an order in another currency is null.
+   * Value of a unit of the currency in the currency of the farm; by default the current rate of the settings, which
+   * is then kept. Without a rate, the revenue of an order in another currency is null.
    */
   readonly exchange_rate: D | null;
   /** Day of the exchange_rate; by default the day on which it was set, here or in the settings. */
   readonly exchange_date: string | null;
-  /** Tax of prices whose tax_amount was not given, as in the settings when the order was created. */
+  /** Tax rate of prices without a given tax_amount; by default the rate in the settings when the order is created. */
   readonly sales_tax_percent: D;
-  /** Whether the prices of the order include their tax, by default as in the settings when it was created. */
+  /** Whether the prices of the order include tax; by default as in the settings when the order is created. */
   readonly prices_include_tax: boolean;
   /**
    * Since when all pieces of the open order that are not delivered are in stock for it; about a second late. null if
@@ -2943,14 +2943,14 @@ export interface Order<D = number> {
    * order that is cancelled, has no items, or was removed while it was open.
    */
   readonly revenue: D | null;
-  /** What the order costs so far: the sum of the known cost_parts; null if none is known. */
+  /** Cost of the order so far: the sum of the known cost_parts; null if none is known. */
   readonly cost: D | null;
   /** The parts of the cost; each is null if it is unknown. */
   readonly cost_parts: OrderCostParts<D>;
   /**
-   * What the pieces that are still needed are expected to cost, apart from those in stock that were printed for the
-   * order: others in stock at their piece_cost, also components of what is put together, and those that are still to
-   * be printed at their full_cost; 0 unless the order is open.
+   * Expected cost of the pieces that are still needed, except those in stock that were printed for the order: other
+   * pieces in stock, and components of assembled pieces, at their piece_cost, and pieces that must still be printed
+   * at their full_cost; 0 unless the order is open.
    */
   readonly expected_cost: D | null;
   /** revenue less cost and expected_cost. */
@@ -2958,15 +2958,13 @@ export interface Order<D = number> {
   /** The margin in percent of the revenue. */
   readonly margin_percent: D | null;
   /**
-   * Names of what is unknown: parts of costs, revenue if an item has no price, and currency if the order is in
-   * another one without an exchange_rate.
+   * Names of what is unknown: parts of costs, revenue if an item has no price, and currency if the order has another
+   * currency and no exchange_rate.
    */
   readonly unknown_parts: readonly CostPart[];
-  /**
-   * The newest 100 production runs that print an item of the order, or one that was removed from it, newest first.
-   */
+  /** The newest 100 production runs that print items of the order, including removed items, newest first. */
   readonly runs: readonly OrderRun<D>[];
-  /** What needs a decision, or may not be expected; not in exports. */
+  /** Warnings about what needs a decision or may be unexpected; not in exports. */
   readonly warnings: readonly OrderWarning[];
 }
 
@@ -2983,11 +2981,11 @@ export interface ChangedOrderItem<D = number> {
   /** Ordered pieces; 1 by default. */
   readonly quantity: number;
   /**
-   * Price of a piece for the customer; by default the selling_price that the product had when the item was added.
-   * Rounded if line_price was given.
+   * Price of a piece for the customer; by default the selling_price of the product when the item is added. Rounded if
+   * line_price was given.
    */
   readonly unit_price: D | null;
-  /** Price of all pieces; a request can have it instead of unit_price, and it is kept as it is. */
+  /** Price of all pieces; a request can have it instead of unit_price, and it is kept exactly. */
   readonly line_price: D | null;
   /**
    * Tax of line_price, which includes it if prices_include_tax; computed with sales_tax_percent if it was not given.
@@ -3001,7 +2999,7 @@ export interface ChangedOrderItem<D = number> {
   readonly delivered: number | null;
   /** Version of the product's picture, for its address; null without one. */
   readonly picture_version: string | null;
-  /** What the user may not expect. */
+  /** Effects that the user may not expect. */
   readonly warnings: readonly OrderWarning[];
 }
 
@@ -3023,7 +3021,7 @@ export interface LotSpool<D = number> {
 
 /** The type `LotRow` of the API. */
 export interface LotRow<D = number> {
-  /** The run that used the lot, or will; null for pieces that an order may have got from stock. */
+  /** The run that used the lot, or will use it; null for pieces that an order may have got from stock. */
   readonly run_id: string | null;
   /** Its status. */
   readonly run_status: RunStatus | null;
@@ -3041,7 +3039,7 @@ export interface LotRow<D = number> {
   readonly sku: string | null;
   /** Pieces of the run's item. */
   readonly quantity: number | null;
-  /** The good ones of them. */
+  /** The good pieces among them. */
   readonly pieces: number | null;
   /** The order. */
   readonly order_id: string | null;
@@ -3061,13 +3059,13 @@ export interface LotReport<D = number> {
   readonly spools: readonly LotSpool<D>[];
   /** Number of all items. */
   readonly groups: number;
-  /** What was printed from the lot, and which orders may have got it. */
+  /** What was printed from the lot, and the orders that may have got it. */
   readonly items: readonly LotRow<D>[];
 }
 
 /** The type `MarginLosses` of the API. */
 export interface MarginLosses<D = number> {
-  /** Pieces that were scrapped, also those that customers sent back. */
+  /** Pieces that were scrapped, including those that customers sent back. */
   readonly scrapped: D;
   /** Pieces that were missing at counts, less those that counts found. */
   readonly counted: number;
@@ -3076,8 +3074,8 @@ export interface MarginLosses<D = number> {
   /** Parts of kits whose cost is unknown because of other parts. */
   readonly assembled: D;
   /**
-   * Pieces that have left the stock, and that their run has taken back: their item was removed from the run, or the
-   * run was reopened. Less than nothing, because what got them has their cost.
+   * Pieces that left the stock before their run took them back, because their item was removed from the run or the
+   * run was reopened. Negative, because their cost is counted where they went.
    */
   readonly unsettled: D;
 }
@@ -3100,7 +3098,7 @@ export interface MarginReportRow<D = number> {
   readonly printer_id: string | null;
   /** Its name. */
   readonly printer_name: string | null;
-  /** Revenue of the good pieces that orders asked for, without tax; null if none of them has a known price. */
+  /** Revenue of the good pieces that were ordered, without tax; null if no price is known. */
   readonly revenue: D | null;
   /** Sum of the known cost_parts; null if none is known. */
   readonly cost: D | null;
@@ -3111,8 +3109,8 @@ export interface MarginReportRow<D = number> {
   /** The margin in percent of the revenue. */
   readonly margin_percent: D | null;
   /**
-   * The part of `cost` that is also in the value of the stock: of the pieces that runs printed for open orders, and
-   * that wait there.
+   * The part of `cost` that is also in the value of the stock: the cost of pieces that runs printed for open orders
+   * and that wait there.
    */
   readonly waiting_cost: D;
   /** Names of the parts that are unknown for some run or piece. */
@@ -3133,9 +3131,9 @@ export interface MarginReport<D = number> {
   readonly to: string;
   /** What the groups have in common. */
   readonly group_by: MarginGroup;
-  /** ISO 4217 code of the tenant's currency, in which amounts are; null if it is not set. */
+  /** ISO 4217 code of the tenant's currency, the currency of all amounts; null if it is not set. */
   readonly currency: string | null;
-  /** Revenue of the good pieces that orders asked for, without tax; null if none of them has a known price. */
+  /** Revenue of the good pieces that were ordered, without tax; null if no price is known. */
   readonly revenue: D | null;
   /** Sum of the known cost_parts; null if none is known. */
   readonly cost: D | null;
@@ -3146,8 +3144,8 @@ export interface MarginReport<D = number> {
   /** The margin in percent of the revenue. */
   readonly margin_percent: D | null;
   /**
-   * The part of `cost` that is also in the value of the stock: of the pieces that runs printed for open orders, and
-   * that wait there.
+   * The part of `cost` that is also in the value of the stock: the cost of pieces that runs printed for open orders
+   * and that wait there.
    */
   readonly waiting_cost: D;
   /** Names of the parts that are unknown for some run or piece. */
@@ -3158,7 +3156,7 @@ export interface MarginReport<D = number> {
   readonly pieces: number;
   /** Failed pieces of completed and failed runs. */
   readonly failed_pieces: number;
-  /** The parts of `cost` of pieces that left the stock, and that no order got. */
+  /** The parts of `cost` of pieces that left the stock without going to an order. */
   readonly losses: MarginLosses<D>;
   /** Number of groups. */
   readonly groups: number;
@@ -3212,9 +3210,9 @@ export interface Entry<D = number> {
   readonly product_name: string;
   /** Cause of the entry. */
   readonly kind: EntryKind;
-  /** Pieces that came into stock; negative if they went out. */
+  /** Pieces that entered the stock; negative if they left it. */
   readonly pieces: number;
-  /** Pieces that went out although they were not in stock; negative in an entry that takes such pieces back. */
+  /** Pieces that left although they were not in stock; negative in an entry that takes such pieces back. */
   readonly shortfall: number;
   /** Pieces in stock after the entry. */
   readonly on_hand: number;
@@ -3224,15 +3222,15 @@ export interface Entry<D = number> {
   readonly run_id: string | null;
   /** The item of the run. */
   readonly run_item_id: string | null;
-  /** The order that got the pieces, or gave them back. */
+  /** The order that got or returned the pieces. */
   readonly order_id: string | null;
   /** The reference of the order. */
   readonly reference: string | null;
   /** The item of the order. */
   readonly order_item_id: string | null;
-  /** The assembly; all entries of one have the same. */
+  /** The assembly, the same for all its entries. */
   readonly assembly_id: string | null;
-  /** Reason of the person who made the entry. */
+  /** The reason given for the entry. */
   readonly reason: string | null;
   /** The user who caused the entry; null for an API key. */
   readonly user_id: string | null;
@@ -3240,15 +3238,16 @@ export interface Entry<D = number> {
   readonly api_key_id: string | null;
   /** Name of the user, also if the account was deleted, or of the API key. */
   readonly user_name: string | null;
-  /** The entry that this one takes back. */
+  /** The entry that this entry reverses. */
   readonly reverses_id: string | null;
-  /** The entry that takes this one back. */
+  /** The entry that reverses this entry. */
   readonly reversed_by_id: string | null;
   /**
-   * Of an entry of the kind `counted`: the entry that it balances, because a count has seen what that entry changes.
+   * In an entry of the kind `counted`: the entry that it balances, because a later count already includes that
+   * change.
    */
   readonly balances_id: string | null;
-  /** The count at which the entry balances another one, or no longer does. */
+  /** The count at which the entry balances another entry, or stops doing so. */
   readonly count_id: string | null;
   /** Time of the entry. */
   readonly created_at: string;
@@ -3274,7 +3273,7 @@ export interface EntryList<D = number> {
 export interface Assembly<D = number> {
   /** The assembly. */
   readonly assembly_id: string;
-  /** Its entries: one of the product, and one of each component. */
+  /** Its entries: one for the product, and one for each component. */
   readonly entries: readonly Entry<D>[];
 }
 
@@ -3298,9 +3297,9 @@ export interface ReversingEntry<D = number> {
   readonly product_name: string;
   /** Cause of the entry. */
   readonly kind: EntryKind;
-  /** Pieces that came into stock; negative if they went out. */
+  /** Pieces that entered the stock; negative if they left it. */
   readonly pieces: number;
-  /** Pieces that went out although they were not in stock; negative in an entry that takes such pieces back. */
+  /** Pieces that left although they were not in stock; negative in an entry that takes such pieces back. */
   readonly shortfall: number;
   /** Pieces in stock after the entry. */
   readonly on_hand: number;
@@ -3310,15 +3309,15 @@ export interface ReversingEntry<D = number> {
   readonly run_id: string | null;
   /** The item of the run. */
   readonly run_item_id: string | null;
-  /** The order that got the pieces, or gave them back. */
+  /** The order that got or returned the pieces. */
   readonly order_id: string | null;
   /** The reference of the order. */
   readonly reference: string | null;
   /** The item of the order. */
   readonly order_item_id: string | null;
-  /** The assembly; all entries of one have the same. */
+  /** The assembly, the same for all its entries. */
   readonly assembly_id: string | null;
-  /** Reason of the person who made the entry. */
+  /** The reason given for the entry. */
   readonly reason: string | null;
   /** The user who caused the entry; null for an API key. */
   readonly user_id: string | null;
@@ -3326,19 +3325,20 @@ export interface ReversingEntry<D = number> {
   readonly api_key_id: string | null;
   /** Name of the user, also if the account was deleted, or of the API key. */
   readonly user_name: string | null;
-  /** The entry that this one takes back. */
+  /** The entry that this entry reverses. */
   readonly reverses_id: string | null;
-  /** The entry that takes this one back. */
+  /** The entry that reverses this entry. */
   readonly reversed_by_id: string | null;
   /**
-   * Of an entry of the kind `counted`: the entry that it balances, because a count has seen what that entry changes.
+   * In an entry of the kind `counted`: the entry that it balances, because a later count already includes that
+   * change.
    */
   readonly balances_id: string | null;
-  /** The count at which the entry balances another one, or no longer does. */
+  /** The count at which the entry balances another entry, or stops doing so. */
   readonly count_id: string | null;
   /** Time of the entry. */
   readonly created_at: string;
-  /** What the user may not expect. */
+  /** Effects that the user may not expect. */
   readonly warnings: readonly CountWarning[];
 }
 
@@ -3352,11 +3352,11 @@ export interface PiecesReportRow<D = number> {
   readonly sku: string | null;
   /** Pieces in stock; negative if runs have used more components than were recorded. */
   readonly on_hand: number;
-  /** Of them, the pieces without a known cost. */
+  /** Pieces in stock without a known cost. */
   readonly unvalued_pieces: number;
   /** Average cost of the pieces with a known cost; null without one. */
   readonly piece_cost: D | null;
-  /** Their cost; null if no piece has a known cost. */
+  /** Cost of these pieces; null if no piece has a known cost. */
   readonly piece_value: D | null;
 }
 
@@ -3364,17 +3364,17 @@ export interface PiecesReportRow<D = number> {
 export interface PiecesReport<D = number> {
   /** The day. */
   readonly to: string;
-  /** ISO 4217 code of the tenant's currency, in which amounts are; null if it is not set. */
+  /** ISO 4217 code of the tenant's currency, the currency of all amounts; null if it is not set. */
   readonly currency: string | null;
   /** Pieces in stock of all products. */
   readonly on_hand: number;
-  /** Of them, the pieces without a known cost. */
+  /** Pieces in stock without a known cost. */
   readonly unvalued_pieces: number;
-  /** Cost of the others; null if no piece has a known cost. */
+  /** Cost of the other pieces; null if no piece has a known cost. */
   readonly piece_value: D | null;
   /** Number of products with pieces in stock. */
   readonly groups: number;
-  /** The products, those with the largest value first. */
+  /** The products, largest value first. */
   readonly items: readonly PiecesReportRow<D>[];
 }
 
@@ -3382,7 +3382,7 @@ export interface PiecesReport<D = number> {
 export interface ImportedOrder {
   /** The line of the file on which the first row of the order starts. */
   readonly row: number;
-  /** The id of the order; null for a skipped one, and for a new one of a dry run. */
+  /** The id of the order; null for a skipped order, and for a new order in a dry run. */
   readonly id: string | null;
   /** The source of the order. */
   readonly source: string | null;
@@ -3412,7 +3412,7 @@ export interface ImportedOrders {
   readonly changes: readonly Change[];
   /** The first 50 of the invalid rows that were left out, or that a check has found. */
   readonly invalid_rows: readonly InvalidRow[];
-  /** The orders, in the sequence of their first rows. */
+  /** The orders, in the order of their first rows. */
   readonly rows: readonly ImportedOrder[];
 }
 
@@ -3687,8 +3687,8 @@ export interface UnplannedItem {
   /** Pieces. */
   readonly quantity: number;
   /**
-   * NO_PRINTER: no available printer prints all materials, with a slot for each; NO_FILAMENT: too little is left that
-   * is not reserved.
+   * NO_PRINTER: no available printer can print all materials with a slot for each; NO_FILAMENT: too little filament
+   * is left that is not reserved.
    */
   readonly reason: "NO_PRINTER" | "NO_FILAMENT";
 }
@@ -3724,7 +3724,7 @@ export interface Plan<D = number> {
   /** Whether the runs were created. */
   readonly created: boolean;
   /**
-   * When the last piece is expected to be printed; of an order, also by its runs that exist. null if a piece is not
+   * When the last piece is expected to be printed; for an order, existing runs count, too. null if a piece is not
    * planned, or a time is unknown.
    */
   readonly finished_at: string | null;
@@ -3732,11 +3732,11 @@ export interface Plan<D = number> {
   readonly runs: readonly PlannedRun<D>[];
   /** The pieces that no run can print. */
   readonly unplanned: readonly UnplannedItem[];
-  /** The filament that is missing for them. */
+  /** The filament that these pieces lack. */
   readonly missing: readonly MissingFilament<D>[];
   /** The pieces in stock that the orders get, by product. */
   readonly from_stock: readonly PlannedPieces[];
-  /** The pieces that are put together from components, by product. */
+  /** The pieces that are assembled from components, by product. */
   readonly to_assemble: readonly PlannedPieces[];
 }
 
@@ -4173,9 +4173,9 @@ export interface OrderEvent {
   readonly source: string | null;
   /** The order's number there. */
   readonly reference: string | null;
-  /** Who ordered. */
+  /** Name of the customer. */
   readonly customer: string | null;
-  /** When the order must be finished. */
+  /** Day on which the order is due. */
   readonly due_date: string | null;
   /** State of the order. */
   readonly status: OrderStatus;
@@ -4372,7 +4372,7 @@ export interface DeliveryDetails {
 export interface Shop {
   /** The connection's id. */
   readonly id: string;
-  /** The program of the shop; generic for any that sends the JSON of docs/shops.md. */
+  /** The program of the shop; generic for any shop that sends the JSON of docs/shops.md. */
   readonly kind: ShopKind;
   /** What the farm calls the shop: the source of its orders. No two shops have the same name. */
   readonly name: string;
@@ -4408,7 +4408,7 @@ export interface ShopList {
 export interface ShopSecret {
   /** The connection's id. */
   readonly id: string;
-  /** The program of the shop; generic for any that sends the JSON of docs/shops.md. */
+  /** The program of the shop; generic for any shop that sends the JSON of docs/shops.md. */
   readonly kind: ShopKind;
   /** What the farm calls the shop: the source of its orders. No two shops have the same name. */
   readonly name: string;
@@ -4422,7 +4422,7 @@ export interface ShopSecret {
   readonly created_at: string;
   /** Time of the last change of the name or the secret. */
   readonly updated_at: string;
-  /** With what the shop signs its messages. Empty in a repeated response. */
+  /** The secret with which the shop signs its messages. Empty in a repeated response. */
   readonly secret: string;
 }
 
@@ -5736,11 +5736,11 @@ export interface OrderItemCreate {
   /** Ordered pieces; 1 by default. */
   quantity?: number | null | undefined;
   /**
-   * Price of a piece for the customer; by default the selling_price that the product had when the item was added.
-   * Rounded if line_price was given.
+   * Price of a piece for the customer; by default the selling_price of the product when the item is added. Rounded if
+   * line_price was given.
    */
   unit_price?: Decimal | null | undefined;
-  /** Price of all pieces; a request can have it instead of unit_price, and it is kept as it is. */
+  /** Price of all pieces; a request can have it instead of unit_price, and it is kept exactly. */
   line_price?: Decimal | null | undefined;
   /**
    * Tax of line_price, which includes it if prices_include_tax; computed with sales_tax_percent if it was not given.
@@ -5752,7 +5752,7 @@ export interface OrderItemCreate {
 export interface OrderLineCreate {
   /** What the shop calls the product, with its variant. */
   title: string;
-  /** Stock keeping unit that the shop has for it. */
+  /** Stock keeping unit in the shop. */
   sku?: string | null | undefined;
   /** Ordered units; 1 by default. */
   quantity?: number | null | undefined;
@@ -5781,15 +5781,15 @@ export interface OrderCreate {
   /** ISO 4217 code of the currency of the prices; null for that of the farm. */
   currency?: string | null | undefined;
   /**
-   * What a unit of the currency is worth in that of the farm; by default that of the settings, from then on
-   * unchanged. Without one, the revenue of an order in another currency is null.
+   * Value of a unit of the currency in the currency of the farm; by default the current rate of the settings, which
+   * is then kept. Without a rate, the revenue of an order in another currency is null.
    */
   exchange_rate?: Decimal | null | undefined;
   /** Day of the exchange_rate; by default the day on which it was set, here or in the settings. */
   exchange_date?: string | null | undefined;
-  /** Tax of prices whose tax_amount was not given, as in the settings when the order was created. */
+  /** Tax rate of prices without a given tax_amount; by default the rate in the settings when the order is created. */
   sales_tax_percent?: Decimal | null | undefined;
-  /** Whether the prices of the order include their tax, by default as in the settings when it was created. */
+  /** Whether the prices of the order include tax; by default as in the settings when the order is created. */
   prices_include_tax?: boolean | null | undefined;
   /** The ordered products, oldest entry first. */
   items?: readonly OrderItemCreate[] | undefined;
@@ -5814,15 +5814,15 @@ export interface OrderUpdate {
   /** ISO 4217 code of the currency of the prices; null for that of the farm. */
   currency?: string | null | undefined;
   /**
-   * What a unit of the currency is worth in that of the farm; by default that of the settings, from then on
-   * unchanged. Without one, the revenue of an order in another currency is null.
+   * Value of a unit of the currency in the currency of the farm; by default the current rate of the settings, which
+   * is then kept. Without a rate, the revenue of an order in another currency is null.
    */
   exchange_rate?: Decimal | null | undefined;
   /** Day of the exchange_rate; by default the day on which it was set, here or in the settings. */
   exchange_date?: string | null | undefined;
-  /** Tax of prices whose tax_amount was not given, as in the settings when the order was created. */
+  /** Tax rate of prices without a given tax_amount; by default the rate in the settings when the order is created. */
   sales_tax_percent?: Decimal | undefined;
-  /** Whether the prices of the order include their tax, by default as in the settings when it was created. */
+  /** Whether the prices of the order include tax; by default as in the settings when the order is created. */
   prices_include_tax?: boolean | undefined;
 }
 
@@ -5850,9 +5850,9 @@ export interface OrderDeliveryItem {
 
 /** The type `OrderDelivery` of the API, in request bodies. */
 export interface OrderDelivery {
-  /** What the customer gets; all that is missing if absent. */
+  /** What the customer gets; everything that is missing if absent. */
   items?: readonly OrderDeliveryItem[] | undefined;
-  /** Whether kits that are missing are assembled first; by default as the setting assemble_on_delivery says. */
+  /** Whether missing kits are assembled first; by default the setting assemble_on_delivery. */
   assemble?: boolean | null | undefined;
 }
 
@@ -5862,13 +5862,13 @@ export interface OrderReturnItem {
   id: string;
   /** Pieces that come back. */
   quantity: number;
-  /** Whether they come into stock; otherwise they are scrapped. */
+  /** Whether they go back into stock; otherwise they are scrapped. */
   to_stock?: boolean | null | undefined;
 }
 
 /** The type `OrderReturn` of the API, in request bodies. */
 export interface OrderReturn {
-  /** What the customer has sent back; all that was delivered if absent. */
+  /** What the customer has sent back; everything that was delivered if absent. */
   items?: readonly OrderReturnItem[] | undefined;
   /** Why; free text. */
   reason?: string | null | undefined;
@@ -5878,7 +5878,7 @@ export interface OrderReturn {
 
 /** The type `OrderItemChangeUpdate` of the API, in request bodies. */
 export interface OrderItemChangeUpdate {
-  /** Ordered pieces, at least those that are delivered. */
+  /** Ordered pieces, at least the delivered ones. */
   quantity?: number | undefined;
   /** Price of a piece for the customer. */
   unit_price?: Decimal | null | undefined;
@@ -5890,7 +5890,7 @@ export interface OrderItemChangeUpdate {
 
 /** The type `LineAssignment` of the API, in request bodies. */
 export interface LineAssignment {
-  /** The product that the line is. */
+  /** The product of the line. */
   product_id?: string | null | undefined;
   /** Stock keeping unit of the product; names it instead of product_id. */
   sku?: string | null | undefined;
@@ -5902,7 +5902,7 @@ export interface LineAssignment {
 
 /** The type `Count` of the API, in request bodies. */
 export interface Count {
-  /** Pieces that lie on the shelf. */
+  /** Pieces on the shelf. */
   counted: number;
   /** Why; free text. */
   reason?: string | null | undefined;
@@ -5918,7 +5918,7 @@ export interface Scrap {
 
 /** The type `Adjustment` of the API, in request bodies. */
 export interface Adjustment {
-  /** Pieces that come into stock; negative if they go out. */
+  /** Pieces to add to the stock; negative to take pieces out. */
   pieces: number;
   /** Why; free text. */
   reason?: string | null | undefined;
@@ -5984,7 +5984,7 @@ export interface PlanItem {
 export interface PlanRequest {
   /** Whether to create the runs; false by default. */
   create?: boolean | null | undefined;
-  /** What to plan; all open orders if there are none. */
+  /** What to plan; all open orders if absent. */
   items?: readonly PlanItem[] | undefined;
 }
 
@@ -6741,10 +6741,7 @@ export interface ReportMarginsQuery {
 
 /** Query parameters of `reports.pieces`. */
 export interface ReportPiecesQuery {
-  /**
-   * The day at whose end the pieces were in stock, in the tenant's time zone; now by default. For example
-   * `2024-01-31`.
-   */
+  /** The day whose end the report shows, in the tenant's time zone; now by default. For example `2024-01-31`. */
   to?: string | undefined;
 }
 
@@ -7242,13 +7239,13 @@ export interface ListOrdersQuery {
   /** Only orders created before this time. For example `2024-02-15T00:00:00Z`. */
   created_to?: string | Date | undefined;
   /**
-   * Only orders that got pieces of this lot of filament, or may have, as `reportLot` says: the whole text, ignoring
-   * case.
+   * Only orders that got, or may have got, pieces of this lot of filament, as in `reportLot`: the whole text,
+   * ignoring case.
    */
   lot_number?: string | undefined;
   /** Only orders with lines that have no product yet, or only orders without such lines. */
   unassigned?: boolean | undefined;
-  /** Only open orders whose pieces are all in stock, as far as they are not delivered, or only other orders. */
+  /** Only open orders whose undelivered pieces are all in stock, or only other orders. */
   ready?: boolean | undefined;
   /**
    * Only orders in which every word of this text occurs: in reference, source, customer, notes, in name or SKU of a
@@ -7287,13 +7284,13 @@ export interface ExportOrdersQuery {
   /** Only orders created before this time. For example `2024-02-15T00:00:00Z`. */
   created_to?: string | Date | undefined;
   /**
-   * Only orders that got pieces of this lot of filament, or may have, as `reportLot` says: the whole text, ignoring
-   * case.
+   * Only orders that got, or may have got, pieces of this lot of filament, as in `reportLot`: the whole text,
+   * ignoring case.
    */
   lot_number?: string | undefined;
   /** Only orders with lines that have no product yet, or only orders without such lines. */
   unassigned?: boolean | undefined;
-  /** Only open orders whose pieces are all in stock, as far as they are not delivered, or only other orders. */
+  /** Only open orders whose undelivered pieces are all in stock, or only other orders. */
   ready?: boolean | undefined;
   /**
    * Only orders in which every word of this text occurs: in reference, source, customer, notes, in name or SKU of a
@@ -9656,16 +9653,16 @@ export class ReportsResource<M extends DecimalMode = "number"> {
    * Report where a lot of filament went.
    *
    * Returns the spools that have filament of the lot, or had it before a refill, also removed ones, and a row for
-   * each item of each run that used it. Runs that have not deducted their filament are there as well: they print from
-   * such a spool, or will.
+   * each item of each run that used the lot. This includes runs that have not deducted their filament yet.
    *
    * A row names the order that its pieces were printed for. The ledger does not tell the other pieces of a product
-   * apart. Rows without a run are the items of orders that may have got such pieces: those that got pieces of the
-   * product, or of a kit of it, since the first of the runs.
+   * apart. Rows without a run are items of orders that may have got such pieces: they got pieces of the product, or
+   * of a kit that contains it, after the first of the runs.
    *
-   * `grams` is the lot's part of what the run used. The newest runs come first. A report has at most 1,000 spools and
-   * 1,000 of all `groups` rows. The lists of runs, orders and entries of pieces have the filter `lot_number`, also as
-   * files. That of the list of spools finds what spools contain now.
+   * `grams` is the filament of the lot that the run used. The newest runs come first. A report has at most 1,000
+   * spools and 1,000 rows; `groups` is the number of all rows. The lists and exports of runs, orders and entries of
+   * pieces have the filter `lot_number`, too. The filter of the list of spools applies to the current contents of
+   * spools.
    */
   lot(
     query: ReportLotQuery = {},
@@ -9677,28 +9674,30 @@ export class ReportsResource<M extends DecimalMode = "number"> {
   /**
    * Report revenue, costs and margins.
    *
-   * Adds up what the runs cost that `completeProductionRun`, `failProductionRun` and `cancelProductionRun` ended, by
+   * Adds up the costs of runs that `completeProductionRun`, `failProductionRun` or `cancelProductionRun` ended, by
    * the day of their `completed_at`, also of runs that were removed since, and the revenue of their good pieces,
-   * without tax and in the currency of the farm. A good piece of a completed run has its part of the price of the
-   * order's item that it was printed for, unless the order has as many pieces already, is cancelled, or was removed
-   * while it was open, or the item was withdrawn. Other pieces have no revenue: they are in stock.
+   * without tax and in the currency of the farm. A good piece of a completed run has its share of the price of the
+   * order's item that it was printed for, unless the item already has all its pieces, the order is cancelled or was
+   * removed while it was open, or the item was withdrawn. Other pieces have no revenue: they are in stock.
    *
-   * The part `stock` is the difference that the stock of pieces makes. It is negative for a run that brings pieces
-   * into stock, so that only the pieces that its orders keep are in its `cost`. Pieces that an order took from stock
-   * have their revenue and their cost on the day of the last delivery. Pieces that were scrapped, or are missing at a
-   * count, are a cost of that day; those that a count finds lower it. So are parts that were assembled to a kit whose
-   * cost is unknown because of other parts. `losses` adds these up by their cause. So each amount that was spent is
-   * in the report once, or in the value of the stock that `reportPieces` returns; `waiting_cost` is what pieces cost
-   * that were printed for open orders and wait in stock, and is in both. Pieces in stock whose cost is not known
-   * completely stay in the cost of their run.
+   * The part `stock` is the cost of pieces taken from stock less the cost of pieces brought into it. It is negative
+   * for a run that brings pieces into stock, so that the `cost` of the run has only the pieces that its orders keep.
+   * Pieces that an order took from stock have their revenue and their cost on the day of the last delivery. Pieces
+   * that were scrapped, or were missing at a count, are a cost of that day; pieces that a count found lower the cost.
+   * Parts of a kit whose cost is unknown because of other parts are a cost of the day of the assembly. `losses` adds
+   * these costs up by their cause. Each amount that was spent is thus either in the report, once, or in the value of
+   * the stock that `reportPieces` returns. Only `waiting_cost` is in both: the cost of pieces that were printed for
+   * open orders and wait in stock. Pieces in stock without a completely known cost stay in the cost of their run.
    *
-   * The items of a run share its cost as `getOrder` says. A group whose field is null has what has no product, order,
-   * customer or printer; a printer has its current name. `month` returns the first day of each, oldest first; the
-   * other groups have the largest revenue first. `pieces` are good ones of the runs.
+   * The items of a run share its cost as described at `getOrder`. The group whose field is null has everything
+   * without a product, order, customer or printer; a printer has its current name. Groups by `month` have the first
+   * day of the month, and the oldest comes first; of the other groups, the one with the largest revenue comes first.
+   * `pieces` are the good pieces of the runs.
    *
-   * Each amount is the sum of what is known, and null if nothing is. `unknown_parts` names the parts that are unknown
-   * for some run or pieces, revenue if an item of an order has no price, and currency if its order is in another one
-   * without an `exchange_rate`. A report has at most 1,000 groups; the other fields are totals of all runs.
+   * Each amount is the sum of the known amounts, or null if none is known. `unknown_parts` names the parts that are
+   * unknown for some run or pieces, revenue if an item of an order has no price, and currency if its order has
+   * another currency and no `exchange_rate`. A report has at most 1,000 groups; the other fields are totals of all
+   * runs.
    */
   margins(
     query: ReportMarginsQuery = {},
@@ -9710,13 +9709,13 @@ export class ReportsResource<M extends DecimalMode = "number"> {
   /**
    * Report the pieces in stock and their value.
    *
-   * Returns the pieces of each product that were in stock at the end of the day `to`, by default now, with what they
-   * cost, from the ledger of pieces. For the stock at the end of a month, `to` is its last day. Entries that are made
-   * later do not change the report of a past day: a correction counts on the day on which it is made.
+   * Returns the pieces of each product that were in stock at the end of the day `to` (by default now), with their
+   * cost, from the ledger of pieces. For the stock at the end of a month, set `to` to its last day. Later entries do
+   * not change the report of a past day: a correction counts on the day on which it is made.
    *
-   * `piece_value` is the value of the pieces with a known cost, and null if no piece has one; `unvalued_pieces` are
-   * the others. The products with the largest value come first, also removed ones. A report has at most 1,000
-   * products; the other fields are totals of all `groups`.
+   * `piece_value` is the value of the pieces with a known cost, or null if there are none; `unvalued_pieces` counts
+   * the others. The products with the largest value come first. Removed products are included. A report has at most
+   * 1,000 products; the other fields are totals of all `groups`.
    */
   pieces(
     query: ReportPiecesQuery = {},
@@ -10411,11 +10410,11 @@ export class ProductsResource<M extends DecimalMode = "number"> {
   /**
    * Set the pieces in stock to a count.
    *
-   * Records how many pieces of the product lie on the shelf: `counted` becomes `on_hand`, and the entry has the
-   * difference. A later change of what has happened before the count, such as a correction of a run, does not change
-   * the stock: an entry with `balances_id` balances it at the count. The answer is the entry of the ledger. The
-   * reversal of an entry takes it back. Pieces that come into stock here have the average cost of those that are
-   * there.
+   * Records the number of pieces of the product on the shelf: `counted` becomes `on_hand`, and the entry has the
+   * difference. A later change of something that happened before the count, such as a correction of a run, does not
+   * change the stock: an entry with `balances_id` balances it at the count. The response is the new entry of the
+   * ledger; `reversePieceEntry` reverses it. Pieces that enter the stock have the average cost of the pieces in
+   * stock.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -10430,9 +10429,9 @@ export class ProductsResource<M extends DecimalMode = "number"> {
   /**
    * Scrap pieces.
    *
-   * Takes pieces of the product out of stock that are no good. More than `on_hand` is `NOT_ENOUGH_PIECES`. The answer
-   * is the entry of the ledger. The reversal of an entry takes it back. Pieces that come into stock here have the
-   * average cost of those that are there.
+   * Takes unusable pieces of the product out of stock. More pieces than `on_hand` return `NOT_ENOUGH_PIECES`. The
+   * response is the new entry of the ledger; `reversePieceEntry` reverses it. Pieces that enter the stock have the
+   * average cost of the pieces in stock.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -10447,10 +10446,10 @@ export class ProductsResource<M extends DecimalMode = "number"> {
   /**
    * Add pieces to the stock, or take some out.
    *
-   * Adds `pieces` to the stock of the product, or takes some out if the number is negative, for a reason that no
-   * other operation has: a purchase, a gift, a loss. To take more than `on_hand` is `NOT_ENOUGH_PIECES`. The answer
-   * is the entry of the ledger. The reversal of an entry takes it back. Pieces that come into stock here have the
-   * average cost of those that are there.
+   * Adds `pieces` to the stock of the product, or takes some out if the number is negative, for reasons without an
+   * operation of their own: a purchase, a gift, a loss. Taking more than `on_hand` returns `NOT_ENOUGH_PIECES`. The
+   * response is the new entry of the ledger; `reversePieceEntry` reverses it. Pieces that enter the stock have the
+   * average cost of the pieces in stock.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -10465,9 +10464,9 @@ export class ProductsResource<M extends DecimalMode = "number"> {
   /**
    * Assemble pieces from their components.
    *
-   * Makes pieces of a product: its direct components leave the stock, and the pieces come in, all or nothing.
-   * `NOT_ENOUGH_PIECES` names each component that is missing. The pieces cost what their parts cost, and
-   * `labour_minutes` of work. The reversal of one of the entries takes all of them back.
+   * Assembles pieces of a product: its direct components leave the stock and the pieces enter it, all or nothing.
+   * `NOT_ENOUGH_PIECES` names each missing component. The cost of the pieces is the cost of their parts plus
+   * `labour_minutes` of work. Reversing one of the entries reverses all of them.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -10482,9 +10481,9 @@ export class ProductsResource<M extends DecimalMode = "number"> {
   /**
    * Take pieces apart.
    *
-   * The way back of `assemblePieces`: the pieces leave the stock, and their parts come in: those that the newest
-   * pieces in stock were made of, also if the product has other components now, and the present direct components of
-   * pieces that nobody has assembled. Together the parts cost what the pieces did.
+   * The reverse of `assemblePieces`: the pieces leave the stock and their parts enter it. The parts are those that
+   * the newest pieces in stock were assembled from, even if the product has other components now; for pieces that
+   * were not assembled, they are the current direct components. The total cost of the parts is that of the pieces.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -11182,18 +11181,17 @@ export class ProductionRunsResource<M extends DecimalMode = "number"> {
   /**
    * Plan a run again.
    *
-   * Replaces a pending run by the runs that a plan of its items has now, all or nothing: the run is removed, and the
-   * others are created as `pending`. They print the pieces of the run, of an item of an order at most as many as the
-   * order still needs then. So if an order is cancelled, done or has enough, the run is removed without another one.
-   * If some of the pieces cannot be planned, the run stays (`PLAN_INCOMPLETE`).
+   * Replaces a pending run by the runs of a new plan of its items, all or nothing: the run is removed, and the new
+   * runs are created as `pending`. They print the pieces of the run; of an item of an order, they print at most as
+   * many as the order still needs. If the order is cancelled, done or has enough pieces, the run is removed without a
+   * replacement. If some of the pieces cannot be planned, the run stays (`PLAN_INCOMPLETE`).
    *
-   * The new runs follow from the bills of materials, printers and spools as they are now. What people changed in the
-   * run, such as its materials and `notes`, goes with it, and the new runs are the last ones in the queues of their
-   * printers.
+   * The new runs follow the current bills of materials, printers and spools. Changes that people made to the run,
+   * such as its materials and `notes`, are lost, and the new runs are last in the queues of their printers.
    *
-   * A run that is completed, failed or cancelled stays as it is. The new runs print the pieces that it lacks: those
-   * that are not in `successful_quantity`, which counts as all pieces of a completed run and as none of another one
-   * if it is null.
+   * A run that is completed, failed or cancelled stays as it is. The new runs print the pieces that it lacks: its
+   * pieces less `successful_quantity`. A null `successful_quantity` counts as all pieces of a completed run, and as
+   * none of any other run.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -11231,7 +11229,7 @@ export class QueueResource<M extends DecimalMode = "number"> {
 
 }
 
-/** Orders of customers, what they still need, and whether the filament is there to print it. */
+/** Orders of customers, the pieces that they still need, and whether there is filament to print them. */
 export class OrdersResource<M extends DecimalMode = "number"> {
   readonly #client: BaseClient;
 
@@ -11242,8 +11240,8 @@ export class OrdersResource<M extends DecimalMode = "number"> {
   /**
    * List orders.
    *
-   * An order in the list has its first items, and the numbers of its pieces. All filters but `search` use an index.
-   * `search` and a `sort_by` without an index read all matching orders.
+   * Each order has its first items, and the numbers of its pieces. All filters but `search` use an index. `search`
+   * and a `sort_by` without an index read all matching orders.
    */
   list(
     query: ListOrdersQuery = {},
@@ -11269,18 +11267,18 @@ export class OrdersResource<M extends DecimalMode = "number"> {
    * Create an order.
    *
    * `source` and `reference` together identify an order that has a `reference`. Shops may therefore send an order
-   * twice, also at the same time and without an `Idempotency-Key`: if the order exists, and the request that created
-   * it was equal, the response is 200 with the order as it is now. If that request was different, it is 409
-   * `ORDER_CONFLICT`. This is also so for a cancelled order; after an order was removed, another one can have its
+   * twice, even at the same time and without an `Idempotency-Key`: if the order exists, and was created by an equal
+   * request, the response is 200 with the current order. If the request was different, the response is 409
+   * `ORDER_CONFLICT`. The same applies to a cancelled order. After an order was removed, another order can have its
    * reference.
    *
    * The request may contain the order's items, all or nothing. Each names a product by `product_id` or `sku`. Errors
    * name the entry, such as `items[1].sku`.
    *
-   * Instead, a request can have the lines as the shop has them, in `unassigned_lines`. An unknown SKU is no error
-   * there: a line whose `sku` is that of a product, or that `assignOrderLine` has remembered, becomes an item, and
-   * the others wait in `unassigned_lines` for a person. Case does not matter. An order that has such lines does not
-   * become `done` by a delivery.
+   * Instead of items, a request can have the lines of the shop in `unassigned_lines`. An unknown SKU is not an error
+   * there: a line becomes an item if its `sku` is that of a product, or has an assignment from `assignOrderLine`,
+   * ignoring case. The other lines stay in `unassigned_lines` until a person assigns them. A delivery does not make
+   * an order with such lines `done`.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -11307,15 +11305,16 @@ export class OrdersResource<M extends DecimalMode = "number"> {
   }
 
   /**
-   * Get what to take from stock for orders.
+   * Get a pick list for orders.
    *
-   * Returns which pieces to take from which `location` for the orders in `ids`, at most 100, or, with `ready` true,
-   * for the orders that are ready to pack, those first that are due first; `total` counts all of them. `picks` are in
-   * the order of the locations, those without one last. `orders` have what to pack into each parcel. Pieces are those
-   * that `getOrderAvailability` calls reserved: an order does not get pieces that an order takes that is due earlier.
+   * Returns which pieces to take from which `location` for the orders in `ids` (at most 100) or, with `ready` true,
+   * for the orders that are ready to pack, in the order of their due dates; `total` counts all of these. `picks` are
+   * sorted by location, those without one last. `orders` lists what to pack into each parcel. The pieces are those
+   * that `getOrderAvailability` reports as reserved: pieces for an order that is due earlier are not available to a
+   * later one.
    *
-   * Kits that are not in stock are assembled from `parts`, which are in `picks`, too, at all levels. Only open orders
-   * take pieces. Removed and unknown orders are left out; without `ids` and `ready`, there are none.
+   * Kits that are not in stock are assembled from `parts`, at all levels; the parts are also in `picks`. Only open
+   * orders take pieces. Removed and unknown orders are left out. Without `ids` and `ready`, the lists are empty.
    */
   getPickList(
     query: GetPickListQuery = {},
@@ -11328,34 +11327,34 @@ export class OrdersResource<M extends DecimalMode = "number"> {
    * Get an order.
    *
    * Returns the order with its items. `produced` counts the good pieces of completed production runs whose items have
-   * the `order_item_id`, and all pieces of an item without counts. `planned` counts the pieces of such runs that are
-   * `pending`, `in_progress` or `paused`. `runs` has the newest 100 of those runs.
+   * the `order_item_id`; items without counts have only good pieces. `planned` counts the pieces of such runs that
+   * are `pending`, `in_progress` or `paused`. `runs` has the newest 100 of all these runs.
    *
    * `revenue` is what all items earn, without tax and in the currency of the farm: an order that is `cancelled`, or
-   * was removed while it was open, earns nothing, and its `revenue` is 0. `warnings` name what needs a decision:
-   * pieces that are delivered and earn nothing any more, because the order was cancelled or the item removed
-   * (`DELIVERED_NOT_EARNED`; `completeOrder` closes the order with what was delivered), items of which more is
-   * delivered than a shop has ordered meanwhile (`DELIVERED_MORE`) or that a shop has replaced by something else
-   * (`DELIVERED_REPLACED`), and more pieces in runs than the order needs (`PLANNED_MORE`).
+   * was removed while it was open, earns nothing, and its `revenue` is 0. `warnings` lists what needs a decision:
+   * delivered pieces that earn nothing because the order was cancelled or the item removed (`DELIVERED_NOT_EARNED`;
+   * `completeOrder` closes the order with what was delivered), items with more delivered pieces than the shop has
+   * ordered since (`DELIVERED_MORE`), items that the shop has replaced by something else (`DELIVERED_REPLACED`), and
+   * runs that print more pieces than the order needs (`PLANNED_MORE`).
    *
    * `cost` is the sum of `cost_parts`. `filament`, `waste`, `machine`, `energy` and `labour` are the share of the
-   * order in what the ended runs that print its items cost, also if the order was cancelled or the item was removed
-   * from it: the items of a run share its cost in proportion to their `estimated_total_cost`, or
-   * `estimated_material_cost` if that is more, or to their quantities if no item has one. `stock` is what the pieces
-   * cost that the order took from stock, less what good pieces of its runs cost that it does not need: they are in
-   * stock. What the customer gets has the average cost of the pieces in stock at the delivery, by the ledger of
-   * pieces; later changes of the cost of a run do not change it. What the customer sends back is no longer in the
-   * cost, unless it is scrapped.
+   * order in the cost of the ended runs that print its items, even if the order was cancelled or the item was
+   * removed. The items of a run share its cost in proportion to their `estimated_total_cost`, or
+   * `estimated_material_cost` if that is more, or to their quantities if no item has a cost. `stock` is the cost of
+   * the pieces that the order took from stock, less the cost of good pieces of its runs that it does not need, which
+   * are in stock. Delivered pieces have the average cost of the pieces in stock at the delivery, by the ledger of
+   * pieces; later changes of the cost of a run do not change it. Pieces that the customer sends back are no longer in
+   * the cost, unless they are scrapped.
    *
-   * `expected_cost` is that of the pieces that an open order still needs, apart from those that runs printed for it
-   * and that wait in stock: others in stock at their average cost, also if other orders get them and also components
-   * of what is put together, and those that are still to be printed at their `full_cost`. Parts in `unknown_parts`
-   * add nothing to the sums.
+   * `expected_cost` is the cost of the pieces that an open order still needs, except those that runs printed for it
+   * and that wait in stock. Other pieces in stock, and components in stock of pieces that are assembled, count at
+   * their average cost, even if other orders get them. Pieces that must still be printed count at their `full_cost`.
+   * Parts in `unknown_parts` add nothing to the sums.
    *
-   * An order is open while it is `received` or `in_production`. When a run that prints one of its items starts, an
-   * open order becomes `in_production`, and when all its items are delivered, `done`, in the same transaction.
-   * `addOrderItem` and `updateOrderItem` open a `done` order again that needs more pieces then, and so does a
-   * delivery that is taken back; otherwise the service never changes a status back.
+   * An order is open while it is `received` or `in_production`. An open order becomes `in_production` when a run that
+   * prints one of its items starts, and `done` when all its items are delivered, in the same transaction.
+   * `addOrderItem` and `updateOrderItem` reopen a `done` order that then needs more pieces, and so does the reversal
+   * of a delivery; otherwise the service never changes a status back.
    */
   get(
     id: string,
@@ -11368,10 +11367,10 @@ export class OrdersResource<M extends DecimalMode = "number"> {
    * Update an order.
    *
    * Any `status` may be set. A `done` or `cancelled` order reserves no filament, and its status no longer follows its
-   * production runs; set it to `received` or `in_production` to open it again. An order that becomes `done` here is
-   * marked done by hand, as with `completeOrder`: the customer got all pieces. Another status takes the deliveries of
-   * a `done` order back: its pieces are in stock again, and `delivered` is null. The runs of a cancelled order stay
-   * as they are, and go on reserving filament until they end, but no further run can print its items.
+   * production runs; set it to `received` or `in_production` to open it again. Setting `done` marks the order done by
+   * hand, as with `completeOrder`: the customer got all pieces. Another status takes back the deliveries of a `done`
+   * order: its pieces are in stock again, and `delivered` is null. The runs of a cancelled order continue, and
+   * reserve filament until they end, but no other run can print its items.
    *
    * Items have their own operations; this one ignores `items`.
    *
@@ -11389,9 +11388,9 @@ export class OrdersResource<M extends DecimalMode = "number"> {
    * Remove an order.
    *
    * Hides the order: lists no longer contain it, requests with its id return 404, and it reserves no filament. If it
-   * was open, it earns nothing. Another order can have its `reference`. Production runs that print its items stay as
-   * they are. `GET /api/v1/orders?hidden=true` lists hidden orders, and `restoreOrder` shows one again. `cancelOrder`
-   * ends an order that is not to be printed and keeps it in the lists.
+   * was open, it earns nothing. Another order can have its `reference`. Production runs that print its items
+   * continue. `GET /api/v1/orders?hidden=true` lists hidden orders, and `restoreOrder` shows one again. To cancel an
+   * order and keep it in the lists, use `cancelOrder`.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -11405,10 +11404,10 @@ export class OrdersResource<M extends DecimalMode = "number"> {
   /**
    * Restore a removed order.
    *
-   * Shows an order again that was removed, with its items. If it is open, it reserves filament again, and its status
-   * becomes what its production runs have achieved meanwhile. It cannot be restored while another order has its
-   * `source` and `reference` (`ORDER_CONFLICT`). For an order that is not hidden, the operation changes nothing and
-   * returns the order.
+   * Shows a removed order again, with its items. An open order reserves filament again, and its status follows what
+   * its production runs have done in the meantime. It cannot be restored while another order has its `source` and
+   * `reference` (`ORDER_CONFLICT`). For an order that is not hidden, the operation changes nothing and returns the
+   * order.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -11422,9 +11421,9 @@ export class OrdersResource<M extends DecimalMode = "number"> {
   /**
    * Cancel an order.
    *
-   * Sets the `status` to `cancelled`: the order reserves no filament, and no further run can print its items. Its
-   * runs stay as they are, and go on reserving filament until they end. The order earns nothing; its `cost` is what
-   * failed and what was delivered, and its other pieces are in stock. An order that is `done` cannot be cancelled
+   * Sets the `status` to `cancelled`: the order reserves no filament, and no other run can print its items. Its runs
+   * continue, and reserve filament until they end. The order earns nothing; its `cost` is that of failed and
+   * delivered pieces, and its other pieces are in stock. An order that is `done` cannot be cancelled
    * (`ORDER_NOT_OPEN`). For a cancelled order, the operation changes nothing and returns the order.
    *
    * Requires the role `operator` or `admin`.
@@ -11439,21 +11438,21 @@ export class OrdersResource<M extends DecimalMode = "number"> {
   /**
    * Mark an order done by hand.
    *
-   * Makes an order `done`, also if the customer gets fewer pieces than were ordered. `items` say how many pieces of
-   * them the customer got in all, at most the `quantity`, or what was delivered if that is more; it is all pieces of
-   * an item that is not in the list. A removed item of which pieces were delivered is put back if the list has it.
-   * The `delivered` pieces are what the order earns. `reportMargins` counts pieces that no run printed for the order
-   * on this day, with what they cost in stock.
+   * Makes an order `done`, even if the customer gets fewer pieces than were ordered. `items` has the total number of
+   * pieces that the customer got of an item: at most the `quantity`, or what was delivered if that is more. The
+   * customer gets all pieces of an item that is not in the list. A removed item with delivered pieces is put back if
+   * it is in the list. The order earns the price of the `delivered` pieces. `reportMargins` counts pieces that no run
+   * printed for the order on this day, at their cost in stock.
    *
-   * The ledger of pieces has a `delivered` entry for each item. What is recorded has happened: pieces that were not
-   * in stock are delivered, too. The entry keeps them in `shortfall`, and `warnings` has `PIECES_SHORTFALL`. Pieces
-   * of a product with components and without materials of its own, a kit, that are not in stock are assembled first,
-   * and before them the kits in it, at all levels, as far as there are parts, unless the farm has turned
-   * `assemble_on_delivery` off. Plates become their product in any case. If an item has fewer pieces than were
-   * delivered before, the others are in stock again, by a `returned` entry.
+   * The ledger of pieces gets a `delivered` entry for each item. A delivery records what has happened, so pieces that
+   * are not in stock are delivered, too: the `shortfall` of the entry counts them, and `warnings` has
+   * `PIECES_SHORTFALL`. Missing pieces of kits (products with components and without materials of their own) are
+   * assembled first, at all levels, as far as there are parts, unless the farm has turned off `assemble_on_delivery`.
+   * Plates become their product in any case. If an item gets fewer pieces than were delivered before, a `returned`
+   * entry puts the others back into stock.
    *
-   * Repeat the operation to change the numbers: then an item that is not in the list keeps its number. `updateOrder`
-   * with another `status` takes the deliveries back. The body may be empty.
+   * To change the numbers, repeat the operation: an item that is not in the list keeps its number. `updateOrder` with
+   * another `status` takes the deliveries back. The body may be empty.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -11468,16 +11467,16 @@ export class OrdersResource<M extends DecimalMode = "number"> {
   /**
    * Deliver an order, or a part of it.
    *
-   * The customer gets pieces: they leave the stock, and `delivered` of the items grows. `items` say how many more
-   * pieces of them the customer gets, by default all that are missing; without `items`, it is all that is missing of
-   * all items. More pieces than the order asks for, or an empty `items`, return `422`. An open order becomes `done`
-   * when all items are delivered and no line waits for its product.
+   * The customer gets pieces: they leave the stock, and `delivered` of the items grows. `items` has the number of
+   * additional pieces of each item, by default all missing pieces; without `items`, all missing pieces of all items
+   * are delivered. More pieces than were ordered, or an empty `items`, return `422`. An open order becomes `done`
+   * when all items are delivered and each line has a product.
    *
-   * The ledger of pieces has a `delivered` entry for each item. What is recorded has happened: pieces that were not
-   * in stock are delivered, too. The entry keeps them in `shortfall`, and `warnings` has `PIECES_SHORTFALL`. Pieces
-   * of a product with components and without materials of its own, a kit, that are not in stock are assembled first,
-   * and before them the kits in it, at all levels, as far as there are parts, unless the farm has turned
-   * `assemble_on_delivery` off. Plates become their product in any case.
+   * The ledger of pieces gets a `delivered` entry for each item. A delivery records what has happened, so pieces that
+   * are not in stock are delivered, too: the `shortfall` of the entry counts them, and `warnings` has
+   * `PIECES_SHORTFALL`. Missing pieces of kits (products with components and without materials of their own) are
+   * assembled first, at all levels, as far as there are parts, unless the farm has turned off `assemble_on_delivery`.
+   * Plates become their product in any case.
    *
    * The body may be empty. A `cancelled` order cannot be delivered (`ORDER_NOT_OPEN`). `updateOrder` with another
    * `status` takes the deliveries of a `done` order back.
@@ -11495,13 +11494,13 @@ export class OrdersResource<M extends DecimalMode = "number"> {
   /**
    * Record pieces that a customer has sent back.
    *
-   * Lowers `delivered` of the items, also of removed ones; without `items`, the customer has sent all back. The
-   * ledger of pieces has a `returned` entry for each: the pieces are in stock again, at what they cost when they were
-   * delivered. With `to_stock` false, a `scrapped` entry takes them out at once. More pieces than were delivered, or
-   * an empty `items`, return `422`.
+   * Lowers `delivered` of the items, also of removed ones; without `items`, the customer has sent everything back.
+   * The ledger of pieces gets a `returned` entry for each item, which puts the pieces back into stock at their cost
+   * when they were delivered. With `to_stock` false, a `scrapped` entry takes them out at once. More pieces than were
+   * delivered, or an empty `items`, return `422`.
    *
-   * A `done` order stays `done`, and earns only what the customer keeps. With `reopen`, it is `in_production`, and
-   * needs the pieces again.
+   * A `done` order stays `done`, and earns only what the customer keeps. With `reopen`, it becomes `in_production`,
+   * and needs the pieces again.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -11516,10 +11515,10 @@ export class OrdersResource<M extends DecimalMode = "number"> {
   /**
    * Add a product to an order.
    *
-   * The item names the product by `product_id` or `sku`. Its price is that of a piece, or with `line_price` that of
-   * all pieces. The default of `unit_price` is the current `selling_price` of the product, in the currency of the
-   * order and with tax if its prices include it, and does not change with it later. A `done` order is open again
-   * then: it becomes `in_production`. A `cancelled` order stays cancelled; `updateOrder` opens it.
+   * The item names the product by `product_id` or `sku`. `unit_price` is the price of a piece, `line_price` the price
+   * of all pieces. The default of `unit_price` is the current `selling_price` of the product, in the currency of the
+   * order and with tax if its prices include it; later changes of the `selling_price` do not change it. A `done`
+   * order becomes `in_production`. A `cancelled` order stays cancelled; `updateOrder` reopens it.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -11534,12 +11533,12 @@ export class OrdersResource<M extends DecimalMode = "number"> {
   /**
    * Update an item of an order.
    *
-   * Only the quantity and the price can change: another product, or fewer pieces than are delivered, return `422`. A
-   * new `unit_price` is that of a piece, and a new `line_price` that of all pieces; a new `tax_amount` is that of all
-   * pieces, and null computes it. A price that was given for all pieces changes in proportion with the quantity. If
-   * everything is delivered then, an open order becomes `done`. A `done` order is open again (`in_production`) if the
-   * quantity is raised to more than is delivered; a `cancelled` order stays cancelled. `warnings` say if runs plan
-   * more pieces than the order needs then.
+   * Only the quantity and the price can change: another product, or fewer pieces than are delivered, return `422`.
+   * `unit_price` is the price of a piece; `line_price` and `tax_amount` are for all pieces, and a null `tax_amount`
+   * computes it. A price that was given for all pieces changes in proportion to the quantity. An open order becomes
+   * `done` if the change leaves nothing to deliver. A `done` order becomes `in_production` if the quantity is raised
+   * above the delivered pieces; a `cancelled` order stays cancelled. `warnings` report if runs plan more pieces than
+   * the order needs.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -11555,11 +11554,10 @@ export class OrdersResource<M extends DecimalMode = "number"> {
   /**
    * Remove an item from an order.
    *
-   * Removes an item whose runs have all ended or were removed; while a run that is `pending`, `in_progress` or
-   * `paused` prints the item, it cannot be removed (`ORDER_ITEM_IN_USE`). The item earns nothing then, but what its
-   * failed pieces cost stays in the `cost` of the order, and the runs in its `runs`; good pieces that they have
-   * printed are in stock, with what they cost. To keep pieces for the customer, lower the `quantity` to their number
-   * instead.
+   * Removes an item whose runs have all ended or were removed. While a run that is `pending`, `in_progress` or
+   * `paused` prints the item, the item cannot be removed (`ORDER_ITEM_IN_USE`). A removed item earns nothing. The
+   * cost of its failed pieces stays in the `cost` of the order, and its runs stay in the `runs`; its good pieces are
+   * in stock, at their cost. To keep pieces for the customer, lower the `quantity` to their number instead.
    *
    * If everything else is delivered, an open order becomes `done`. An order without items stays as it is.
    * `restoreOrderItem` puts the item back.
@@ -11575,11 +11573,11 @@ export class OrdersResource<M extends DecimalMode = "number"> {
   }
 
   /**
-   * Put an item back that was removed from an order.
+   * Put a removed item back into an order.
    *
-   * Puts an item back that `removeOrderItem` has removed, with its quantity, its price and its runs. A `done` order
-   * is open again (`in_production`) if nothing of the item was delivered. For an item that is in the order, the
-   * operation changes nothing and returns the item.
+   * Puts back an item that `removeOrderItem` has removed, with its quantity, its price and its runs. A `done` order
+   * becomes `in_production` if nothing of the item was delivered. For an item that is in the order, the operation
+   * changes nothing and returns the item.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -11594,13 +11592,13 @@ export class OrdersResource<M extends DecimalMode = "number"> {
   /**
    * Assign a line of an order to a product.
    *
-   * Says once which product a line of `unassigned_lines` is, and how many `pieces` of it a unit of the line has, or
-   * with `ignore` that the farm does not print it. The line becomes an item of the order. Its price is that of the
-   * line, or the `selling_price` of the product if the line has none.
+   * Assigns a line of `unassigned_lines` to a product, with the number of `pieces` of the product in one unit of the
+   * line. With `ignore`, the farm does not print the line. An assigned line becomes an item of the order. Its price
+   * is that of the line, or the `selling_price` of the product if the line has none.
    *
-   * The answer is remembered for the `sku` of the line or, if it has none, for its `title`, without regard to case:
-   * lines of other orders that are in the list for the same reason become items too, and so will lines of later
-   * orders. The SKU of a product comes first. `deleteOrderAssignment` forgets it.
+   * The assignment is remembered for the `sku` of the line or, if it has none, for its `title`, ignoring case. It
+   * also applies to unassigned lines of other orders, and to lines of later orders. A product with the SKU of a line
+   * takes precedence. `deleteOrderAssignment` deletes the assignment.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -11616,28 +11614,27 @@ export class OrdersResource<M extends DecimalMode = "number"> {
   /**
    * Import orders from CSV.
    *
-   * Creates or changes the orders of a CSV file, all or none, by the rules for the messages of a shop. Several rows
-   * with the same `source` and `reference` are one order, each with a line. Etsy's order items, the orders of
-   * Shopify, those of WooCommerce from its usual plugins, and the order reports of Amazon are known by their titles.
-   * Of any other file, the columns can be `reference`, `source`, `shop_order_id`, `customer`, `first_name`,
-   * `last_name`, `currency`, `due_date`, `notes`, `status`, `payment_status`, `paid_at`, `personalization`,
-   * `shipping_status`, `cancelled_at`, `updated_at`, `line_id`, `title`, `variation`, `sku`, `quantity`,
-   * `refunded_quantity`, `unit_price`, `line_price`, `discount_price`, `tax_amount`, `prices_include_tax`,
-   * `order_discount_price`, `order_tax_amount`, `order_lines_price`, `order_shipping_price`, `order_total_price`,
-   * `taxable`, `line_status`, `shipped_at`, `quantity`.
+   * Creates or changes the orders of a CSV file, all or none, by the rules for the messages of a shop. Rows with the
+   * same `source` and `reference` are the lines of one order. Etsy's order items, the orders of Shopify, those of
+   * WooCommerce from its usual plugins, and the order reports of Amazon are recognized by their titles. Any other
+   * file can have the columns `reference`, `source`, `shop_order_id`, `customer`, `first_name`, `last_name`,
+   * `currency`, `due_date`, `notes`, `status`, `payment_status`, `paid_at`, `personalization`, `shipping_status`,
+   * `cancelled_at`, `updated_at`, `line_id`, `title`, `variation`, `sku`, `quantity`, `refunded_quantity`,
+   * `unit_price`, `line_price`, `discount_price`, `tax_amount`, `prices_include_tax`, `order_discount_price`,
+   * `order_tax_amount`, `order_lines_price`, `order_shipping_price`, `order_total_price`, `taxable`, `line_status`,
+   * `shipped_at`, `quantity`.
    *
-   * The `source` of orders is that of a column or a default. Otherwise it is the name of the only connection to a
-   * shop of the program that has written the file, or else `etsy`, `shopify`, `woocommerce` or `amazon`. If it is the
-   * name of a connection, the orders are those that the connection delivers. What its messages have said stays; only
-   * a later cancellation in the file counts.
+   * The `source` of orders comes from a column or a default. Otherwise it is the name of the connection to a shop of
+   * the program that wrote the file, if there is exactly one, or else `etsy`, `shopify`, `woocommerce` or `amazon`.
+   * If it is the name of a connection, the orders are those of the connection. Its messages take precedence over the
+   * file, except that a later cancellation in the file counts.
    *
-   * A line whose `sku` is known, or that `assignOrderLine` has remembered, becomes an item, and the others wait in
-   * `unassigned_lines`. Importing a file again changes only what has changed in it. What people have changed stays
-   * until the file changes the same thing.
+   * A line becomes an item if a product has its `sku`, or if it has an assignment from `assignOrderLine`; the others
+   * stay in `unassigned_lines`. Importing a file again changes only what has changed in the file. Changes by people
+   * stay until the file changes the same value.
    *
-   * An order that is not here yet is `skipped` if the file says that it is shipped, cancelled or not paid; `reason`
-   * says which. The lines of an order that are shipped already have the quantity 0. The status of an order that is
-   * here changes only when it is cancelled.
+   * A new order is `skipped` if the file marks it as shipped, canceled or not paid; `reason` has the cause. Lines
+   * that are already shipped have the quantity 0. The status of an existing order changes only if it is canceled.
    *
    * Columns may be separated by commas, semicolons, tabs or vertical bars, and the names of columns and the material
    * types may have any case. The whole file determines how its numbers and dates are read: a cell such as `1.750` is
@@ -11738,12 +11735,12 @@ export class OrdersResource<M extends DecimalMode = "number"> {
   /**
    * Plan an order.
    *
-   * Plans what is neither in stock nor planned of the order's items. Proposes a run for each plate of
-   * `pieces_per_plate` pieces, with a printer, an expected time and spools. Pieces in stock (`from_stock`) come
-   * first, then those of unfinished runs, for the orders in the sequence of their due dates; only the others are
-   * printed. Components are planned in the same way, at all levels, and `to_assemble` lists what is put together from
-   * them. Filament that unfinished runs and other open orders reserve is not used. With `create`, exactly these runs
-   * are created, as `pending`: all or none. `docs/planning.md` has the rules.
+   * Plans the pieces of the order's items that are neither in stock nor planned. Proposes a run for each plate of
+   * `pieces_per_plate` pieces, with a printer, an expected time and spools. Orders get pieces in the order of their
+   * due dates: first pieces in stock (`from_stock`), then those of unfinished runs; only the remaining pieces are
+   * printed. Components are planned in the same way, at all levels, and `to_assemble` lists the pieces to assemble
+   * from them. Filament that unfinished runs and other open orders reserve is not used. With `create`, exactly these
+   * runs are created, as `pending`: all or none. `docs/planning.md` has the rules.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -11757,7 +11754,7 @@ export class OrdersResource<M extends DecimalMode = "number"> {
 
 }
 
-/** What lines of orders without a product are, as people have said it once. */
+/** The products that people have assigned to lines of orders. */
 export class OrderAssignmentsResource<M extends DecimalMode = "number"> {
   readonly #client: BaseClient;
 
@@ -11766,9 +11763,9 @@ export class OrderAssignmentsResource<M extends DecimalMode = "number"> {
   }
 
   /**
-   * List what lines of orders are.
+   * List assignments of lines.
    *
-   * Returns what `assignOrderLine` has remembered. An assignment without a product is of lines that the farm does not
+   * Returns the assignments of `assignOrderLine`. An assignment without a product is for lines that the farm does not
    * print.
    */
   list(
@@ -11792,9 +11789,9 @@ export class OrderAssignmentsResource<M extends DecimalMode = "number"> {
   }
 
   /**
-   * Forget what lines of orders are.
+   * Delete an assignment of lines.
    *
-   * Lines of later orders with this SKU or title have no product then, until one is assigned. Items that were made of
+   * Lines of later orders with this SKU or title have no product until one is assigned. Items that were created from
    * lines stay; `removeOrderItem` removes them.
    *
    * Requires the role `operator` or `admin`.
@@ -11809,7 +11806,7 @@ export class OrderAssignmentsResource<M extends DecimalMode = "number"> {
 }
 
 /**
- * The pieces of products in stock. Production runs bring them, orders take them, and people count, scrap and assemble
+ * The pieces of products in stock. Production runs add pieces, orders take them, and people count, scrap and assemble
  * them. Each change is an entry of a ledger, and the stock is the sum of the entries. `docs/pieces.md` has the rules.
  */
 export class PieceEntriesResource<M extends DecimalMode = "number"> {
@@ -11822,8 +11819,8 @@ export class PieceEntriesResource<M extends DecimalMode = "number"> {
   /**
    * List the entries of the ledger of pieces.
    *
-   * Lists all changes of the pieces in stock, newest first. Entries never change, and are never removed: an entry
-   * that takes another one back names it in `reverses_id`.
+   * Lists all changes of the pieces in stock, newest first. Entries never change, and are never removed: a reversal
+   * is an entry whose `reverses_id` is the reversed entry.
    */
   list(
     query: ListPieceEntriesQuery = {},
@@ -11846,17 +11843,17 @@ export class PieceEntriesResource<M extends DecimalMode = "number"> {
   }
 
   /**
-   * Take an entry of the ledger of pieces back.
+   * Reverse an entry of the ledger of pieces.
    *
-   * Adds an entry with the opposite pieces, which names the first one in `reverses_id`; for an entry of an assembly,
-   * it does so for all entries of the assembly. The reversal of a delivery lowers `delivered` of the order's item,
-   * and a `done` order is open again; that of a return raises it, at most to the ordered pieces (`DELIVERED_AGAIN`).
+   * Adds an entry with the opposite pieces, whose `reverses_id` is the reversed entry; for an entry of an assembly,
+   * it reverses all entries of the assembly. Reversing a delivery lowers `delivered` of the order's item and reopens
+   * a `done` order. Reversing a return raises `delivered`, at most to the ordered pieces (`DELIVERED_AGAIN`).
    *
-   * An entry is reversed once (`ENTRY_REVERSED`), and a reversal is not reversed (`ENTRY_NOT_REVERSIBLE`). What a
-   * production run has produced or used is corrected through the run (`ENTRY_OF_RUN`). Nothing changes if pieces
-   * would leave that are not in stock (`NOT_ENOUGH_PIECES`). If the product was counted after the entry, the stock
-   * stays as it is: see `countPieces`. The reversal of a count takes back what balances other entries at it. The body
-   * may be empty.
+   * An entry can be reversed once (`ENTRY_REVERSED`), and a reversal cannot be reversed (`ENTRY_NOT_REVERSIBLE`). To
+   * change what a production run has produced or used, correct the run (`ENTRY_OF_RUN`). Nothing changes if pieces
+   * that are not in stock would leave it (`NOT_ENOUGH_PIECES`). If the product was counted after the entry, the stock
+   * stays as it is: see `countPieces`. Reversing a count also reverses the entries that balance other changes at it.
+   * The body may be empty.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -11979,7 +11976,7 @@ export class StockLevelsResource<M extends DecimalMode = "number"> {
 
 }
 
-/** Which runs print what is still missing: on which printers, when, and from which spools. */
+/** Plans of production runs for missing pieces: printers, times and spools. */
 export class PlanResource<M extends DecimalMode = "number"> {
   readonly #client: BaseClient;
 
@@ -11990,13 +11987,13 @@ export class PlanResource<M extends DecimalMode = "number"> {
   /**
    * Plan products, or all open orders.
    *
-   * Plans the items of the request or, without items, all open orders, those that are due first before the others.
-   * Pieces of `items` are for the stock: as many are printed as the request says. Proposes a run for each plate of
-   * `pieces_per_plate` pieces, with a printer, an expected time and spools. Pieces in stock (`from_stock`) come
-   * first, then those of unfinished runs, for the orders in the sequence of their due dates; only the others are
-   * printed. Components are planned in the same way, at all levels, and `to_assemble` lists what is put together from
-   * them. Filament that unfinished runs and other open orders reserve is not used. With `create`, exactly these runs
-   * are created, as `pending`: all or none. `docs/planning.md` has the rules.
+   * Plans the items of the request or, without items, all open orders, in the order of their due dates. Pieces of
+   * `items` are for the stock: exactly the requested number is printed. Proposes a run for each plate of
+   * `pieces_per_plate` pieces, with a printer, an expected time and spools. Orders get pieces in the order of their
+   * due dates: first pieces in stock (`from_stock`), then those of unfinished runs; only the remaining pieces are
+   * printed. Components are planned in the same way, at all levels, and `to_assemble` lists the pieces to assemble
+   * from them. Filament that unfinished runs and other open orders reserve is not used. With `create`, exactly these
+   * runs are created, as `pending`: all or none. `docs/planning.md` has the rules.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -12259,10 +12256,10 @@ export class WebhooksResource<M extends DecimalMode = "number"> {
 }
 
 /**
- * Connections to shops, whose orders then come by themselves. For admins; API keys are rejected. A shop sends its
+ * Connections to shops, which deliver orders automatically. For admins; API keys are rejected. A shop sends its
  * webhooks to `POST /shops/{id}/events`, outside of the API: `address` is this path. The service checks the signature
- * of the body, and answers 401 `INVALID_SIGNATURE` if it is wrong. An order may come twice, late and in any order: it
- * becomes what the newest message says. An unknown SKU refuses no order; see `assignOrderLine`.
+ * of the body, and answers 401 `INVALID_SIGNATURE` if it is wrong. Messages may come twice, late and in any order:
+ * the newest one determines the order. An order with an unknown SKU is accepted; see `assignOrderLine`.
  */
 export class ShopsResource<M extends DecimalMode = "number"> {
   readonly #client: BaseClient;
@@ -12305,8 +12302,8 @@ export class ShopsResource<M extends DecimalMode = "number"> {
    * response that is repeated for an `Idempotency-Key` has an empty `secret`. Without `signing_secret`, the service
    * makes a secret, to be entered in the shop. Shopify makes its own secret and shows it below its list of webhooks:
    * connect first, enter the address there, and send Shopify's secret with `rotateShop`. A tenant can have 20
-   * connections. The `name` must be unique, without regard to case (`DUPLICATE_SHOP`). `docs/shops.md` says what to
-   * do in each shop.
+   * connections. The `name` must be unique, without regard to case (`DUPLICATE_SHOP`). `docs/shops.md` describes the
+   * setup of each shop.
    *
    * Requires the role `admin`.
    */
@@ -12334,7 +12331,7 @@ export class ShopsResource<M extends DecimalMode = "number"> {
   /**
    * Rename a connection to a shop.
    *
-   * The `name` is the `source` of orders that come later. Orders that exist keep theirs, and go on to follow the
+   * The `name` is the `source` of orders that come later. Existing orders keep theirs, and continue to follow the
    * shop. The name must be unique, without regard to case (`DUPLICATE_SHOP`).
    *
    * Requires the role `admin`.
@@ -12350,7 +12347,7 @@ export class ShopsResource<M extends DecimalMode = "number"> {
   /**
    * Disconnect a shop.
    *
-   * Messages to the address of the connection are rejected then. Its orders stay, and no longer follow the shop.
+   * Further messages to the address of the connection are rejected. Its orders stay, but no longer follow the shop.
    *
    * Requires the role `admin`.
    */
@@ -12364,8 +12361,8 @@ export class ShopsResource<M extends DecimalMode = "number"> {
   /**
    * Change the secret of a connection to a shop.
    *
-   * Sets the secret to `signing_secret`, which the shop has made, or to a new one, and returns it, once. For 24
-   * hours, messages that are signed with the previous secret are accepted too.
+   * Sets the secret to `signing_secret`, which the shop has made, or to a new one, and returns it once. For 24 hours,
+   * messages signed with the previous secret are also accepted.
    *
    * Requires the role `admin`.
    */
@@ -12422,19 +12419,19 @@ export class Client<M extends DecimalMode = "number"> extends BaseClient {
   readonly productionRuns: ProductionRunsResource<M>;
   /** The unfinished runs by printer, in the order in which it prints them, with expected times. */
   readonly queue: QueueResource<M>;
-  /** Orders of customers, what they still need, and whether the filament is there to print it. */
+  /** Orders of customers, the pieces that they still need, and whether there is filament to print them. */
   readonly orders: OrdersResource<M>;
-  /** What lines of orders without a product are, as people have said it once. */
+  /** The products that people have assigned to lines of orders. */
   readonly orderAssignments: OrderAssignmentsResource<M>;
   /**
-   * The pieces of products in stock. Production runs bring them, orders take them, and people count, scrap and
+   * The pieces of products in stock. Production runs add pieces, orders take them, and people count, scrap and
    * assemble them. Each change is an entry of a ledger, and the stock is the sum of the entries. `docs/pieces.md` has
    * the rules.
    */
   readonly pieceEntries: PieceEntriesResource<M>;
   /** How much filament should be in stock. The levels that are low are the shopping list. */
   readonly stockLevels: StockLevelsResource<M>;
-  /** Which runs print what is still missing: on which printers, when, and from which spools. */
+  /** Plans of production runs for missing pieces: printers, times and spools. */
   readonly plan: PlanResource<M>;
   /**
    * Who did what in the farm, when, and from where. For admins. Nobody in the farm can change an entry; entries are
@@ -12451,10 +12448,10 @@ export class Client<M extends DecimalMode = "number"> extends BaseClient {
    */
   readonly webhooks: WebhooksResource<M>;
   /**
-   * Connections to shops, whose orders then come by themselves. For admins; API keys are rejected. A shop sends its
+   * Connections to shops, which deliver orders automatically. For admins; API keys are rejected. A shop sends its
    * webhooks to `POST /shops/{id}/events`, outside of the API: `address` is this path. The service checks the
-   * signature of the body, and answers 401 `INVALID_SIGNATURE` if it is wrong. An order may come twice, late and in
-   * any order: it becomes what the newest message says. An unknown SKU refuses no order; see `assignOrderLine`.
+   * signature of the body, and answers 401 `INVALID_SIGNATURE` if it is wrong. Messages may come twice, late and in
+   * any order: the newest one determines the order. An order with an unknown SKU is accepted; see `assignOrderLine`.
    */
   readonly shops: ShopsResource<M>;
 

@@ -8,26 +8,27 @@ import (
 	"spoolwright/orders"
 )
 
-// message is what one message of a shop says about an order.
+// message is a message of a shop about an order.
 type message struct {
 	order string // the id of the order in the shop
-	said
+	merged
 }
 
-// said is what all messages of a shop together say about an order. It is stored as JSON. merge adds a message; the
-// result does not depend on how often each came, nor on their order, except for messages of the same time.
-type said struct {
+// merged is the state of an order in a shop, merged from all messages about it. It is stored as JSON, in the column
+// said. The result does not depend on repetitions of messages, nor on their order, except for messages with the same
+// time.
+type merged struct {
 	Updated time.Time         `json:"updated"` // when the shop last changed Order
 	Order   *order            `json:"order,omitempty"`
-	Refunds map[string]refund `json:"refunds,omitempty"` // by their ids in the shop; they are never taken back
-	Wanted  bool              `json:"wanted,omitempty"`  // whether there was once something to print
-	Filled  bool              `json:"filled,omitempty"`  // whether the order once had lines
-	Deleted time.Time         `json:"deleted"`           // when the last message that the order was deleted came
+	Refunds map[string]refund `json:"refunds,omitempty"` // by their ids in the shop; a refund is final
+	Wanted  bool              `json:"wanted,omitempty"`  // whether there was ever something to print
+	Filled  bool              `json:"filled,omitempty"`  // whether the order ever had lines
+	Deleted time.Time         `json:"deleted"`           // when the last message about the deletion came
 
-	// The deliveries of these messages. Such a message has no time, so that one that comes again would be newer.
+	// The deliveries of messages about the deletion. These messages have no time, so a repeated one would seem newer.
 	Deletions []string `json:"deletions,omitempty"`
 
-	// The messages about the order that have the time Updated. One that comes again says nothing new.
+	// The messages with the time Updated. Repetitions of these are ignored.
 	Same []string `json:"same,omitempty"`
 }
 
@@ -38,24 +39,25 @@ type order struct {
 	Due       string `json:"due,omitempty"`
 	Note      string `json:"note,omitempty"`
 	Currency  string `json:"currency,omitempty"`
-	Included  *bool  `json:"prices_include_tax,omitempty"` // nil if the shop does not say it
+	Included  *bool  `json:"prices_include_tax,omitempty"` // nil if the shop does not send it
 	Waiting   bool   `json:"waiting,omitempty"`            // for its payment
 	Cancelled bool   `json:"cancelled,omitempty"`
 	Lines     []line `json:"lines,omitempty"`
 }
 
-// line is a line of an order. Left is the quantity without what was removed or refunded, if the shop says so, or -1.
+// line is a line of an order. Left is the quantity less removed and refunded units, or -1 if the shop does not send
+// it.
 type line struct {
 	ID       string `json:"id"`
 	Title    string `json:"title"`
 	SKU      string `json:"sku,omitempty"`
 	Quantity int64  `json:"quantity"`
 	Left     int64  `json:"left"`
-	Amount   string `json:"amount,omitempty"` // what Priced units cost after discounts; "" if it is unknown
+	Amount   string `json:"amount,omitempty"` // the price of Priced units after discounts; "" if it is unknown
 	Tax      string `json:"tax,omitempty"`    // of Amount; "" if it is unknown
 	Priced   int64  `json:"priced,omitempty"`
-	Shipped  int64  `json:"shipped,omitempty"` // of the quantity, before it was here: these are not printed
-	Bundle   string `json:"bundle,omitempty"`  // the line of which it is a part
+	Shipped  int64  `json:"shipped,omitempty"` // units that were shipped before the order came here; they are not printed
+	Bundle   string `json:"bundle,omitempty"`  // the line of the bundle that contains it
 }
 
 // refund is a quantity of a line that was refunded.
@@ -67,18 +69,18 @@ type refund struct {
 // maxRefunds is the maximum number of refunds of an order.
 const maxRefunds = 4 * maxLines
 
-// maxDeletions is the maximum number of messages that an order was deleted.
+// maxDeletions is the maximum number of messages about the deletion of an order.
 const maxDeletions = 100
 
-// maxSame is how many messages of the same time are told apart.
+// maxSame is the maximum number of messages with the same time that are remembered.
 const maxSame = 100
 
-// merge adds what a message says.
-func (s *said) merge(m said) {
+// merge adds a message.
+func (s *merged) merge(m merged) {
 	s.Filled = s.Filled || m.Filled || s.Order.isFilled() || m.Order.isFilled()
 	if m.Order != nil {
 		wanted := s.Wanted || m.Order.isWanted()
-		if s.takes(m) {
+		if s.isNewer(m) {
 			m.Order.keepOpen(s.Order, s.Wanted)
 			s.Order, s.Updated = m.Order, m.Updated
 		} else {
@@ -115,16 +117,16 @@ func (o *order) isWanted() bool {
 
 func (l line) isOpen() bool { return l.Shipped == 0 || l.Shipped < l.Quantity }
 
-// allOf is what is shipped of a quantity, if all of it is: at least 1.
+// allOf returns the number of shipped units if all of a quantity is shipped: at least 1.
 func allOf(quantity int64) int64 { return max(quantity, 1) }
 
-// isShipped reports whether a part of the order was shipped before it was here.
+// isShipped reports whether a part of the order was shipped before it came here.
 func (o *order) isShipped() bool {
 	return slices.ContainsFunc(o.Lines, func(l line) bool { return l.Shipped > 0 })
 }
 
-// keepOpen says of the pieces that are open in another version of the order that they were not shipped before they were
-// here. If there was nothing to print in that version, it says nothing about them.
+// keepOpen treats units that are open in another version of the order as not shipped before they came here. If that
+// version has nothing to print, keepOpen changes nothing.
 func (o *order) keepOpen(other *order, wanted bool) {
 	if other == nil || !wanted {
 		return
@@ -140,19 +142,19 @@ func (o *order) keepOpen(other *order, wanted bool) {
 	}
 }
 
-// takeOver says that the order was here before the first message about it.
-func (s *said) takeOver() {
+// takeOver marks the order as one that existed here before the first message about it.
+func (s *merged) takeOver() {
 	s.Wanted = true
 	for i := range s.Order.Lines {
 		s.Order.Lines[i].Shipped = 0
 	}
 }
 
-// takes reports whether the order of a message is newer than that in s, and remembers the message. Shops count whole
-// seconds, and WooCommerce can change lines without changing the time of the order: of two orders of the same time,
-// one that is cancelled, and then one that is paid, is newer, and otherwise the one that came later, unless it has
-// come before.
-func (s *said) takes(m said) bool {
+// isNewer reports whether the order of a message is newer than that in s, and remembers the message. Times of shops
+// are in whole seconds, and WooCommerce can change lines without changing the time of the order. Of two orders with
+// the same time, a canceled one counts as newer, then a paid one, then the one that came later, unless it is a
+// repetition.
+func (s *merged) isNewer(m merged) bool {
 	switch {
 	case s.Order == nil || m.Updated.After(s.Updated):
 		s.Same = m.Same
@@ -165,7 +167,7 @@ func (s *said) takes(m said) bool {
 	return m.Order.rank() >= s.Order.rank()
 }
 
-func (s *said) knows(message string) bool { return slices.Contains(s.Same, message) }
+func (s *merged) knows(message string) bool { return slices.Contains(s.Same, message) }
 
 func (o *order) rank() int {
 	switch {
@@ -177,7 +179,7 @@ func (o *order) rank() int {
 	return 1
 }
 
-// bundles returns which lines of the incoming order have parts that are lines too.
+// bundles returns the lines of the incoming order that have other lines as parts.
 func (o *order) bundles(in *orders.Incoming) (bundles []orders.IncomingLine) {
 	for _, l := range in.Lines {
 		if slices.ContainsFunc(o.Lines, func(part line) bool { return part.Bundle == l.Key }) {
@@ -187,8 +189,8 @@ func (o *order) bundles(in *orders.Incoming) (bundles []orders.IncomingLine) {
 	return bundles
 }
 
-// joinParts leaves out the parts of bundles that are products here. The price of such a bundle is that of all its
-// parts too. The parts of other bundles are printed.
+// joinParts sets the quantities of the parts of a bundle to 0 if the farm has the bundle as a product, and adds their
+// prices to its price. The parts of other bundles are printed.
 func (o *order) joinParts(in *orders.Incoming, products map[string]bool) {
 	at, total, taxes := map[string]int{}, map[string]*big.Rat{}, map[string]*big.Rat{}
 	join := func(bundle string, l line) {
@@ -211,9 +213,9 @@ func (o *order) joinParts(in *orders.Incoming, products map[string]bool) {
 	}
 }
 
-// incoming returns the order as it should be here, or nil if there is nothing to print yet: the shop has not said what
-// it is, or waits for the payment. An order of which nothing is left is cancelled.
-func (s said) incoming(source string) *orders.Incoming {
+// incoming returns the order as the farm should have it, or nil if there is nothing to print yet: the order is not
+// known, or not paid. An order with nothing left is canceled.
+func (s merged) incoming(source string) *orders.Incoming {
 	if s.Order == nil || !s.Wanted {
 		return nil
 	}

@@ -18,22 +18,22 @@ type Incoming struct {
 	Customer  string         `json:"customer"`
 	DueDate   string         `json:"due_date"` // YYYY-MM-DD
 	Notes     string         `json:"notes"`
-	Currency  string         `json:"currency"`           // an ISO 4217 code, or "" for that of the farm
-	Included  *bool          `json:"prices_include_tax"` // nil if the shop does not say it: as the settings are
+	Currency  string         `json:"currency"`           // an ISO 4217 code, or "" for the currency of the farm
+	Included  *bool          `json:"prices_include_tax"` // nil if the shop does not send it: the settings apply
 	Cancelled bool           `json:"cancelled"`
-	Lines     []IncomingLine `json:"lines"` // each Key is there once
+	Lines     []IncomingLine `json:"lines"` // with unique Keys
 }
 
-// IncomingLine is a line of an Incoming order. Its texts and numbers must be valid in an OrderLine, but the quantity
-// can be 0 for a line of which nothing is left.
+// IncomingLine is a line of an Incoming order. Its texts and numbers must be valid in an OrderLine, except that the
+// quantity can be 0 for a line that was removed.
 type IncomingLine struct {
 	Key       string `json:"key"` // the id of the line in the shop
 	Title     string `json:"title"`
 	SKU       string `json:"sku"`
 	Quantity  int64  `json:"quantity"`
-	LinePrice string `json:"line_price"` // of Priced units, after discounts; a decimal number, or ""
+	LinePrice string `json:"line_price"` // the price of Priced units, after discounts; a decimal number, or ""
 	Priced    int64  `json:"priced"`
-	TaxAmount string `json:"tax_amount"` // of LinePrice; a decimal number, or "" as the settings are
+	TaxAmount string `json:"tax_amount"` // the tax of LinePrice; a decimal number, or "" to apply the settings
 }
 
 // incomingRows returns the lines of an order as rows for json_to_recordset, as lineRows does.
@@ -57,7 +57,7 @@ func orNil(text string) any {
 	return text
 }
 
-// WithProduct returns the keys of the lines that have a product here, by their SKU or because a person has said so.
+// WithProduct returns the keys of the lines that have a product, by their SKU or by an assignment.
 func WithProduct(ctx context.Context, d *db.DB, lines []IncomingLine) (map[string]bool, error) {
 	var keys []string
 	if err := d.Write(ctx, db.SQL(`
@@ -74,49 +74,50 @@ func WithProduct(ctx context.Context, d *db.DB, lines []IncomingLine) (map[strin
 	return known, nil
 }
 
-// Taking is an order of a shop that TakeAll takes.
-type Taking struct {
-	ID     string    // of the order here; "" if there is none yet, or none that the shop is known to have made
-	Before *Incoming // what the shop said when the order was last taken; nil without ID
-	Now    Incoming
-	New    bool // leaves an order alone that has the source and the reference; ID stays ""
+// ShopOrder is an order of a shop, for SyncAll.
+type ShopOrder struct {
+	ID         string    // of the farm's order; "" if it does not exist yet, or is not known to come from the shop
+	Before     *Incoming // the state in the shop at the last synchronization; nil without ID
+	Now        Incoming
+	CreateOnly bool // does not change an existing order with the source and the reference; ID stays ""
 }
 
-// Take takes one order, as TakeAll does, and returns its id.
-func Take(ctx context.Context, d *db.DB, id string, before *Incoming, now Incoming) (string, error) {
-	t := &Taking{ID: id, Before: before, Now: now}
-	err := TakeAll(ctx, d, []*Taking{t})
+// Sync is SyncAll for one order. It returns the id of the order.
+func Sync(ctx context.Context, d *db.DB, id string, before *Incoming, now Incoming) (string, error) {
+	t := &ShopOrder{ID: id, Before: before, Now: now}
+	err := SyncAll(ctx, d, []*ShopOrder{t})
 	return t.ID, err
 }
 
-// TakeAll makes orders what their shops say now, in the transaction of ctx, and sets their ids. Without an id, it
-// creates the order, or takes over the one with the source and the reference. No two have the same order.
+// SyncAll updates orders to their state in the shop, in the transaction of ctx, and sets their ids. For an order
+// without an id, it creates one, or takes over the existing order with the source and the reference. The orders must
+// be distinct.
 //
-// Only what the shop has changed since the last time changes, so that what people change in the meantime stays. Of an
-// order that is taken over, only empty fields change. Runs stay as they are. An order that is done is not cancelled,
-// as with cancelOrder.
-func TakeAll(ctx context.Context, d *db.DB, all []*Taking) error {
-	var added, known []*Taking
+// SyncAll changes only what the shop has changed since Before, so that changes by people stay. In an order that it
+// takes over, it only fills empty fields. Runs stay as they are. As with cancelOrder, an order that is done is not
+// cancelled.
+func SyncAll(ctx context.Context, d *db.DB, all []*ShopOrder) error {
+	var added, known []*ShopOrder
 	for _, t := range all {
 		if t.ID != "" {
 			known = append(known, t)
 			continue
 		}
-		t.ID = value.NewID() // lists show orders by their ids, and thus in this sequence
+		t.ID = value.NewID() // lists sort orders created at the same time by their ids
 		added = append(added, t)
 	}
 	// Concurrent transactions with the same new orders wait for each other, and therefore insert them in one sequence.
-	slices.SortFunc(added, func(a, b *Taking) int {
+	slices.SortFunc(added, func(a, b *ShopOrder) int {
 		return cmp.Or(cmp.Compare(a.Now.Source, b.Now.Source), cmp.Compare(a.Now.Reference, b.Now.Reference))
 	})
 	for batch := range batches(added) {
-		existing, err := takeNew(ctx, d, batch)
+		existing, err := createNew(ctx, d, batch)
 		if err != nil {
 			return err
 		}
 		for _, t := range batch {
 			switch id := existing[t.ID]; {
-			case id != "" && t.New:
+			case id != "" && t.CreateOnly:
 				t.ID = ""
 			case id != "":
 				t.ID = id
@@ -124,12 +125,12 @@ func TakeAll(ctx context.Context, d *db.DB, all []*Taking) error {
 			}
 		}
 	}
-	return takeKnown(ctx, d, known)
+	return updateExisting(ctx, d, known)
 }
 
 // batches divides orders into parts of about 1,000 rows: orders and lines.
-func batches(all []*Taking) iter.Seq[[]*Taking] {
-	return func(yield func([]*Taking) bool) {
+func batches(all []*ShopOrder) iter.Seq[[]*ShopOrder] {
+	return func(yield func([]*ShopOrder) bool) {
 		start, rows := 0, 0
 		for i, t := range all {
 			n := 1 + len(t.Now.Lines)
@@ -147,9 +148,9 @@ func batches(all []*Taking) iter.Seq[[]*Taking] {
 	}
 }
 
-// takeNew creates orders. It returns the ids of the orders that have the source and the reference already, by the ids
-// of those that were not created therefore.
-func takeNew(ctx context.Context, d *db.DB, batch []*Taking) (existing map[string]string, err error) {
+// createNew creates orders. An order whose source and reference exist already is not created: existing maps its new id
+// to the id of the existing order.
+func createNew(ctx context.Context, d *db.DB, batch []*ShopOrder) (existing map[string]string, err error) {
 	var orders, lines []map[string]any
 	for _, t := range batch {
 		status := "received"
@@ -170,7 +171,7 @@ func takeNew(ctx context.Context, d *db.DB, batch []*Taking) (existing map[strin
 				and o.reference = n.reference and o.reference <> '' and o.hidden_at is null
 		) o
 		where o.existing <> n.id`, rows)
-	// The content equals that of no request.
+	// This content differs from the content of every request.
 	err = d.Write(ctx, db.SQL(`
 		with line as materialized (`+matchedLines("$2")+`), added as (
 			insert into orders (id, source, reference, customer, due_date, notes, status, content, unassigned_count,
@@ -205,16 +206,16 @@ func takeNew(ctx context.Context, d *db.DB, batch []*Taking) (existing map[strin
 	return existing, nil
 }
 
-// LockAll returns a statement that locks orders in the sequence of their ids, as settle_orders does: transactions with
-// several of the same orders wait for each other.
+// LockAll returns a statement that locks orders in the order of their ids, like settle_orders, so that transactions
+// with several of the same orders do not deadlock.
 func LockAll(ids []string) *db.Stmt {
 	return db.SQL(`
 		select count(*) from (select distinct u.id from unnest($1::uuid[]) u (id) order by u.id) u
 		cross join lateral (select from orders o where o.id = u.id for no key update) o`, ids)
 }
 
-// takeKnown changes orders. It locks all of them first.
-func takeKnown(ctx context.Context, d *db.DB, all []*Taking) error {
+// updateExisting changes orders. It locks all of them first.
+func updateExisting(ctx context.Context, d *db.DB, all []*ShopOrder) error {
 	var ids []string
 	for _, t := range all {
 		ids = append(ids, t.ID)
@@ -271,7 +272,7 @@ func takeKnown(ctx context.Context, d *db.DB, all []*Taking) error {
 					or n.new_currency or n.new_included)`,
 				text, ids),
 			db.SQL(`
-				select count(take_order_lines(n.id, n.lines::json)::text)
+				select count(sync_order_lines(n.id, n.lines::json)::text)
 				from json_to_recordset($1::json) n (id uuid, lines text)`, text))
 		if cancelled != nil {
 			stmts = append(stmts, db.SQL(`update orders set status = 'cancelled', updated_at = now()
