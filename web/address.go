@@ -8,8 +8,8 @@ import (
 	"spoolwright/server"
 )
 
-// Address returns the address of the farm, with which labels, links and lines to copy begin: the setting PUBLIC_URL
-// or, without it, the address under which the browser reaches the service.
+// Address returns the address of the farm, for labels, links and lines to copy: the setting PUBLIC_URL or, without it,
+// the address that the browser uses.
 func (v *visit) Address() string {
 	switch {
 	case v.site.PublicURL != "":
@@ -23,7 +23,7 @@ func (v *visit) Address() string {
 // HasPublicURL reports whether the setting PUBLIC_URL is the address of the farm.
 func (v *visit) HasPublicURL() bool { return v.site.PublicURL != "" }
 
-// AddressIsLocal reports whether the address of the farm leads only from the machine of the service to the service.
+// AddressIsLocal reports whether the address of the farm works only on the machine of the service.
 func (v *visit) AddressIsLocal() bool {
 	u, err := url.Parse(v.Address())
 	if err != nil {

@@ -97,8 +97,8 @@ func showAllRuns(v *visit) error {
 	return v.show(p.status(), "runs-all", "All runs", p)
 }
 
-// narrow changes the parameters of the API that differ from the filters of the page. It adds what the address selects
-// to the choices that do not have it.
+// narrow changes the parameters of the API that differ from the filters of the page. It adds selected values of the
+// address to the choices that lack them.
 func (p *allRuns) narrow(v *visit, query url.Values) error {
 	if state := query.Get("status"); state != "" {
 		for _, s := range runStates {

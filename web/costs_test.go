@@ -101,7 +101,7 @@ func TestCompleteReportedRun(t *testing.T) {
 	at = "/runs/" + run
 	c.Do(t, "PUT", "/spoolman/api/v1/spool/"+number+"/use", j{"use_weight": 40}).Want(200)
 	deducted := c.Post(t, "/api/v1/spools/"+id+"/deduct", j{"weight_grams": 30}).Want(200)
-	b.do(t, "POST", at+"/confirm", nil).to(t, at+"?open=complete").shows(t, "Say what is not known")
+	b.do(t, "POST", at+"/confirm", nil).to(t, at+"?open=complete").shows(t, "Enter the missing values")
 	entry := c.Get(t, "/api/v1/spools/"+id+"/usage?kind=deducted&limit=1").Want(200).Text("items.0.id")
 	c.Post(t, "/api/v1/spools/"+id+"/usage/"+entry+"/reverse", nil).Want(200)
 	b.do(t, "POST", at+"/confirm", nil).to(t, at).shows(t, "Confirmed: 40 g used.")
@@ -178,10 +178,10 @@ func TestProductWithoutStock(t *testing.T) {
 		{"material_type": "PLA", "color": "Graphite", "weight_grams": 100}}}).Want(201)
 	page := "/products/" + made.ID()
 	set := page + "/materials/" + made.Text("materials.0.id") + "/set"
-	shown := b.get(t, page).shows(t, "Nothing in stock is PLA Graphite.", "PLA Graphit (900 g)",
+	shown := b.get(t, page).shows(t, "PLA Graphite is not in stock.", "PLA Graphit (900 g)",
 		"PLA-CF Graphit (500 g)", "Use PLA Graphit", "price of other colors", "partly at the price of other colors")
 	viewer := signIn(t, tenant.User(t, "viewer"))
-	viewer.get(t, page).shows(t, "Nothing in stock is PLA Graphite.").hides(t, "Use PLA Graphit")
+	viewer.get(t, page).shows(t, "PLA Graphite is not in stock.").hides(t, "Use PLA Graphit")
 	order, _ := c.NewOrder(t, made.ID(), 1)
 	b.get(t, "/orders/"+order[strings.LastIndex(order, "/")+1:]).shows(t, "Nothing in stock matches.")
 	shown.submit(t, set).to(t, page)
@@ -195,7 +195,7 @@ func TestProductWithoutStock(t *testing.T) {
 	add := page + "/materials"
 	b.get(t, page).submit(t, add, "material_type", "PLA", "material_name", "PLA-CF", "color", "Graphit",
 		"diameter_mm", "2.85", "weight_grams", "10").to(t, page)
-	b.get(t, page).shows(t, "Nothing in stock is PLA-CF Graphit 2.85").
+	b.get(t, page).shows(t, "PLA-CF Graphit 2.85 mm is not in stock.").
 		submit(t, add, "filament_number", number, "weight_grams", "10").to(t, page)
 	b.get(t, page).shows(t, "PETG-CF Black (Acme)")
 	plan := b.get(t, "/orders/"+order[strings.LastIndex(order, "/")+1:]+"/plan")

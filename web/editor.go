@@ -15,7 +15,7 @@ type editor struct {
 	noun      string // the noun for a resource
 	fields    []editorField
 	back      string // the path of the page with the list; "" stands for the field path
-	stay      bool   // whether resources have no page of their own: after a change, the list is shown
+	noPage    bool   // whether resources have no page of their own, so that the list follows a change
 	entity    string // the entity whose custom fields a resource has, or ""
 	users     string // the path in the API of the list of resources that need the resource {id}, or ""
 	lists     []nestedList
@@ -45,7 +45,7 @@ type editorPage struct {
 	Removable           string // the address of the form that removes the resource, or ""
 	Noun                string
 	Hidden              url.Values
-	Also                option   // the name and the text of another button that sends the form, or empty
+	Also                option   // the name and the text of a second button that sends the form, or empty
 	Other               option   // the link to another page for the same purpose, or empty
 	Users               []option // the addresses and names of resources that need this one, so that it cannot be removed
 	MoreUsers           int      // the number of further resources that need this one
@@ -84,7 +84,7 @@ func (e *editor) custom(into *customFields) []read {
 }
 
 // showNew shows the form of a new resource. The query of the address may contain values of the form.
-func (e *editor) showNew(v *visit) error { return e.newPage(v, 200, v.asked()) }
+func (e *editor) showNew(v *visit) error { return e.newPage(v, 200, v.prefilled()) }
 
 func (e *editor) newPage(v *visit, status int, f *form) error {
 	var custom customFields
@@ -137,7 +137,7 @@ func (e *editor) create(v *visit) error {
 
 // one returns the address of the page to show after a change of the resource with the id.
 func (e *editor) one(id string) string {
-	if e.stay || e.back != "" {
+	if e.noPage || e.back != "" {
 		return e.list()
 	}
 	return e.path + "/" + id

@@ -37,7 +37,7 @@ func TestProposedWaste(t *testing.T) {
 			testkit.Equal(t, p.form(t, run+form).Get("materials[0].wasted_grams"), test.want, "%v: %s", test, form)
 		}
 		if test.want != "" {
-			p.shows(t, "% of the estimated time have passed, so that "+test.want+" g of 80 g may be used.")
+			p.shows(t, "% of the estimated time has passed: about "+test.want+" g of 80 g may be used.")
 		}
 	}
 	reported := "/runs/" + c.Post(t, "/api/v1/production-runs", j{"status": "in_progress",

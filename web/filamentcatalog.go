@@ -65,7 +65,8 @@ var catalogFields = []string{"material_type", "material_name", "name", "color", 
 	"color_arrangement", "diameter_mm", "density_g_cm3", "net_weight_grams", "spool_weight_grams",
 	"extruder_temperature_c", "bed_temperature_c", "external_id", "vendor"}
 
-// addFromCatalog makes a filament of an entry of the catalog. If the farm already has it, it shows this filament.
+// addFromCatalog creates a filament from an entry of the catalog. If the farm already has the filament, it shows that
+// filament.
 func addFromCatalog(v *visit) error {
 	f := v.sent()
 	var entry struct{ Items []map[string]json.RawMessage }
@@ -82,11 +83,11 @@ func addFromCatalog(v *visit) error {
 		return "/filaments/" + id
 	}
 	if len(known.Items) > 0 {
-		v.tell(&notice{Text: "The farm has this filament."})
+		v.tell(&notice{Text: "The farm already has this filament."})
 		return v.redirect(next(known.Items[0].ID))
 	}
 	if len(entry.Items) == 0 {
-		f.Problem = "The catalog does not have this filament any more."
+		f.Problem = "The catalog no longer has this filament."
 		return filaments.newPage(v, 422, f)
 	}
 	body := map[string]any{}
@@ -97,7 +98,7 @@ func addFromCatalog(v *visit) error {
 	}
 	var created filament
 	ok, err := v.send(f, http.MethodPost, "/api/v1/filaments", body, &created)
-	n := &notice{Text: "The filament is added, as the catalog has it."}
+	n := &notice{Text: "The filament was added from the catalog."}
 	if f.Values.Get("then") == "" {
 		n.Next = []option{{"/spools/new?filament_id=" + created.ID, "Add spools"}}
 	}

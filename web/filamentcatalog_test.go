@@ -41,7 +41,7 @@ func TestFilamentFromCatalog(t *testing.T) {
 	hits := b.get(t, "/filaments/new?catalog=galaxy+pla").want(t, 200).
 		shows(t, "PLA Galaxy Black", "Prusament · 1", "g · 1.75 mm").hides(t, "Thick", "more words")
 	at := hits.submit(t, add+"galaxy%20pla").want(t, 303).header.Get("Location")
-	b.get(t, at).want(t, 200).says(t, "The filament is added, as the catalog has it.").
+	b.get(t, at).want(t, 200).says(t, "The filament was added from the catalog.").
 		shows(t, "PLA Galaxy Black", "Prusament", "202 g", "215 °C", "60 °C", "1.24 g/cm³", "Add spools")
 	c.Get(t, "/api/v1"+at).Shows(map[string]string{"material_type": "PLA", "color": "Galaxy Black",
 		"name": "Galaxy Black", "color_hex": "#3D3E3D", "vendor_name": "Prusament", "density_g_cm3": "1.24",
@@ -49,7 +49,7 @@ func TestFilamentFromCatalog(t *testing.T) {
 		"bed_temperature_c": "60", "diameter_mm": "1.75", "external_id": "prusament_pla_galaxyblack_1000_175"})
 
 	// The farm has each filament once, also after a form that was sent twice.
-	hits.submit(t, add+"galaxy%20pla").to(t, at).says(t, "The farm has this filament.")
+	hits.submit(t, add+"galaxy%20pla").to(t, at).says(t, "The farm already has this filament.")
 	c.Get(t, "/api/v1/filaments").Shows(map[string]string{"total": "1"})
 
 	// On the page of new spools, the filament is chosen.
@@ -68,7 +68,7 @@ func TestFilamentFromCatalog(t *testing.T) {
 	b.get(t, "/filaments/new?catalog=a+b+c+d+e+f+g+h+i+j+k").want(t, 200).shows(t, "at most 10 words")
 	b.get(t, "/filaments/new?catalog=thick").submit(t, add+"thick").want(t, 422).shows(t, "Diameter", "2.85", "PLA Thick")
 	page.b.do(t, "POST", "/filaments/from-catalog", map[string][]string{"external_id": {"gone"}}).want(t, 422).
-		shows(t, "does not have this filament any more")
+		shows(t, "no longer has this filament")
 	page.b.do(t, "POST", "/filaments/from-catalog", map[string][]string{}).want(t, 422)
 
 	// The catalog is that of the farm, and viewers add nothing.

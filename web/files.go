@@ -38,11 +38,11 @@ var (
 	imports = []option{{"spools", "Spools"}, {"filaments", "Filaments"}, {"vendors", "Vendors"},
 		{"products", "Products"}, {"orders", "Orders"}}
 	exports     = append(imports[:5:5], option{"production-runs", "Runs"})
-	importModes = []option{{"upsert", "A known number or id is the same thing, other rows are new"},
-		{"update", "A known number or id is the same thing, nothing is new"}, {"create", "Each row is new"}}
-	decimalMarks = []option{{"", "The file decides"}, {"point", "1,234.5 (decimal point)"},
+	importModes = []option{{"upsert", "Update what has a known number or id, add other rows"},
+		{"update", "Update what has a known number or id, add nothing"}, {"create", "Add every row"}}
+	decimalMarks = []option{{"", "Detect from the file"}, {"point", "1,234.5 (decimal point)"},
 		{"comma", "1.234,5 (decimal comma)"}}
-	dateOrders = []option{{"", "The file decides"}, {"dmy", "31/12/2024"}, {"mdy", "12/31/2024"}}
+	dateOrders = []option{{"", "Detect from the file"}, {"dmy", "31/12/2024"}, {"mdy", "12/31/2024"}}
 )
 
 // Exports returns the resources that can be exported, and What those that can be imported.
@@ -50,7 +50,7 @@ func (p *filesPage) Exports() []option { return exports }
 func (p *filesPage) What() []option    { return imports }
 
 // showFiles shows the first page of an import. Its address can say what to import.
-func showFiles(v *visit) error { return v.filesPage(200, &filesPage{Form: v.asked()}) }
+func showFiles(v *visit) error { return v.filesPage(200, &filesPage{Form: v.prefilled()}) }
 
 func (v *visit) filesPage(status int, p *filesPage) error {
 	return v.show(status, "files", "Import and export", p)
@@ -66,8 +66,8 @@ func exportFile(v *visit) error {
 	return nil
 }
 
-// The import has two pages. The first one takes a file or a text. The second one shows what the check of the API says
-// about it, and its form has the file, the fields of the columns, defaults, and corrections of cells:
+// The import has two pages. The first page takes a file or a text. The second page shows the result of the API's
+// check, and its form has the file, the fields of the columns, defaults, and corrections of cells:
 //
 //	packed          the file, compressed
 //	worksheet, read the worksheet to read, and the one whose columns the form has, if the file has several
@@ -225,7 +225,7 @@ func unpack(packed string) ([]byte, error) {
 	return file, err
 }
 
-// sentFile returns the file that the form has: a new one, a pasted text, or that of the page before.
+// sentFile returns the file of the form: a new file, a pasted text, or the file of the previous page.
 func (v *visit) sentFile(f *form) ([]byte, error) {
 	if file, _, err := v.r.FormFile("file"); err == nil {
 		defer file.Close()
@@ -430,7 +430,7 @@ func (p *importPage) fill(f *form) {
 		switch {
 		case p.IsOrders() && o.Value == "source":
 			p.Defaults = append(p.Defaults, newInput(f, "default.source", o.Name, "list=sources",
-				"hint=The name of a connection to a shop, whose orders these are, or any other name."))
+				"hint=The name of the connection to the shop of these orders, or any other name."))
 		case names[o.Value]:
 			p.Defaults = append(p.Defaults, newInput(f, "default."+o.Value, o.Name))
 		}
@@ -465,7 +465,7 @@ func (p *importPage) fill(f *form) {
 	value.Sort(p.Fixed, func(a, b option) int { return strings.Compare(a.Value, b.Value) })
 }
 
-// columnFields are the fields that a column of a file can be, with their names for people.
+// columnFields are the fields to choose from for a column of a file, with their names for people.
 var columnFields = map[string][]option{
 	"spools": {{"material_type", "Material"}, {"material_name", "Name of the material"}, {"brand", "Brand"},
 		{"color", "Color"}, {"color_hex", "Color in numbers (#RRGGBB)"}, {"finish", "Finish"},
@@ -488,7 +488,7 @@ var columnFields = map[string][]option{
 	"vendors": {{"name", "Name"}, {"empty_spool_weight_grams", "Empty spool (g)"}, {"external_id", "External id"},
 		{"notes", "Notes"}, {"number", "Number of a known vendor"}},
 	"products": {{"name", "Name"}, {"sku", "SKU"}, {"category", "Category"}, {"description", "Description"},
-		{"estimated_print_time_minutes", "Print time (min)"}, {"labour_minutes", "Labour (min)"},
+		{"estimated_print_time_minutes", "Print time (min)"}, {"labour_minutes", "Labor (min)"},
 		{"pieces_per_plate", "Pieces per plate"}, {"selling_price", "Selling price"}, {"notes", "Notes"},
 		{"materials.material_type", "Material: type"}, {"materials.material_name", "Material: name"},
 		{"materials.color", "Material: color"}, {"materials.weight_grams", "Material: weight (g)"},
@@ -506,7 +506,7 @@ var columnFields = map[string][]option{
 		{"shop_order_id", "Id of the order in the shop"}},
 }
 
-// columnOptions returns the fields that a column with the title can be.
+// columnOptions returns the fields to choose from for a column with the title.
 func columnOptions(what, title string) []option {
 	options := append([]option{{"", "Leave out"}}, columnFields[what]...)
 	if what != "products" && what != "orders" {

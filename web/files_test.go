@@ -311,7 +311,8 @@ func TestOrderFiles(t *testing.T) {
 		"01/05/26,Dragon,ada,2,12.50,71,,Ada,3001,,drg\n01/05/26,Vase,ada,1,9,72,,Ada,3001,,\n" +
 		"01/04/26,Vase,bob,1,9,73,01/05/26,Bob,3000,,\n"
 	p := upload(t, b, etsy, "what", "orders").want(t, 200).shows(t, "1 created, 0 updated, 0 unchanged, 1 skipped",
-		"Orders are skipped that are not here", "an order has no such field").hides(t, "Known numbers")
+		"New orders that are shipped, canceled or not paid are skipped.", "an order has no such field").
+		hides(t, "Known numbers")
 	if !strings.Contains(p.text, `<option value="dragons.example">`) {
 		t.Error("the page does not suggest the connection")
 	}

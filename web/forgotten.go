@@ -7,8 +7,8 @@ import (
 	"spoolwright/server/mail"
 )
 
-// A person who forgot the password gets a link by e-mail. The response is the same, after the same time, whether a
-// user has the address or not: what depends on it happens after the response.
+// A person who forgot the password gets a link by e-mail. The response and its timing do not reveal whether a user has
+// the address: everything that depends on it happens after the response.
 
 // forgottenPage is the data of the page of a forgotten password.
 type forgottenPage struct {

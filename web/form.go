@@ -76,8 +76,8 @@ func (v *visit) sent() *form {
 	return f
 }
 
-// asked returns a new form with the values in the query of the page's address.
-func (v *visit) asked() *form {
+// prefilled returns a new form with the values in the query of the page's address.
+func (v *visit) prefilled() *form {
 	f := v.newForm()
 	for name, values := range v.r.URL.Query() {
 		f.Values[name] = values
@@ -366,8 +366,8 @@ func (v *visit) change(f *form, c editing) (bool, error) {
 	return false, nil
 }
 
-// merge replaces what the visitor left unchanged by the present values, and stores those of changed values in Theirs.
-// It reports whether there are any that differ from what the visitor saw and wants.
+// merge replaces values that the visitor did not change by the present values, and stores the present values of the
+// others in Theirs. It reports whether any of these differ from both the value that was shown and the visitor's.
 func (f *form) merge(now *form) (both bool) {
 	both = f.follow(now)
 	for name := range f.Was {
@@ -386,8 +386,8 @@ func (f *form) merge(now *form) (both bool) {
 	return both
 }
 
-// follow gives the rows of the form the indexes that their objects have in the form now. It leaves out rows whose
-// objects are gone, adds those of new objects, and reports whether there are such.
+// follow renumbers the rows of the form to the indexes of their objects in now. It drops rows of removed objects, adds
+// rows for new objects, and reports whether there are new objects.
 func (f *form) follow(now *form) (added bool) {
 	rows := map[string]string{} // such as items[1] by id
 	for name, values := range now.Values {

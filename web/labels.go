@@ -78,7 +78,7 @@ func newQR(text string) (qrCode, error) {
 	return qrCode{path.String(), code.Size + 2*margin}, nil
 }
 
-// newLabelsPage returns the page of the labels of which the address has the size and the ids.
+// newLabelsPage returns the page for the labels with the size and the ids in the address.
 func (v *visit) newLabelsPage() (*labelsPage, error) {
 	query := v.r.URL.Query()
 	p := &labelsPage{Size: pick{"size", "Size", "62x29", labelSizes}}
@@ -108,7 +108,7 @@ func showProductLabels(v *visit) error {
 		return err
 	}
 	p.Products = true
-	// A list does not compute what is reserved, as the product itself does.
+	// Unlike a single product, a list does not compute reserved pieces.
 	all := make([]struct{ Items []product }, len(p.IDs))
 	var reads []read
 	for i, id := range p.IDs {

@@ -139,7 +139,7 @@ func (l *listing) Next() string {
 	return l.address(l.Page + 1)
 }
 
-// Range returns the text that says which entries the page shows.
+// Range returns the text with the range of entries that the page shows.
 func (l *listing) Range() string {
 	switch {
 	case l.Total == 1:

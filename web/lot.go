@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// lotReport is the page that says where a lot of filament went.
+// lotReport is the page that shows where a lot of filament went.
 type lotReport struct {
 	Lot    string // as the address of the page has it
 	Report struct {

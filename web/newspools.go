@@ -9,7 +9,7 @@ import (
 	"spoolwright/server"
 )
 
-func showNewSpools(v *visit) error { return v.newSpools(200, v.asked()) }
+func showNewSpools(v *visit) error { return v.newSpools(200, v.prefilled()) }
 
 // newSpools shows the form that adds spools. The spools belong to a filament or, with own in the address or if the
 // farm has no filaments, have their own material.

@@ -15,8 +15,8 @@ import (
 	"spoolwright/value"
 )
 
-// notice is the text at the top of the page that follows a form. It says what the form has done. Links lead to next
-// steps, and another form takes the change back.
+// notice is the text at the top of the page that follows a form, and describes the change. Links lead to next steps,
+// and another form undoes the change.
 //
 // The answer to the form sends the notice to the next page in a cookie. The cookie is signed with the cookie of the
 // session, so that no other site can make a page show a notice. It contains the path of the page, and is deleted when

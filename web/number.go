@@ -29,8 +29,8 @@ type reader struct {
 
 var duration = regexp.MustCompile(`^(?:([0-9]+)\s*:\s*([0-5]?[0-9])\s*h?|([0-9]+)\s*h\s*([0-9]+)\s*m(?:in)?)$`)
 
-// read returns the number in a text that was typed into an input of the field. If the text is not a number, n is "".
-// Problem then says why, or is "" if there is nothing to say except that the text is not a number.
+// read returns the number in a text that was typed into an input of the field. If the text is not a number, n is "",
+// and problem is the reason, or "" if there is no specific reason.
 func (r reader) read(field, text string) (n json.Number, problem string) {
 	text = transfer.ASCII(text)
 	minutes, hours := strings.HasSuffix(field, "_minutes"), strings.HasSuffix(field, "_hours")
@@ -58,11 +58,11 @@ func (r reader) read(field, text string) (n json.Number, problem string) {
 	return json.Number(number), ""
 }
 
-// lakhs matches a number with the groups of digits of India, of which the number has at least two.
+// lakhs matches a number with at least two groups of digits in the style of India.
 var lakhs = regexp.MustCompile(`^[1-9][0-9]?(?:,[0-9]{2})+,[0-9]{3}(?:\.[0-9]*)?$`)
 
-// decide returns the decimal that the digits and marks of n mean. If they can mean two decimals, it returns "" and a
-// problem that names both.
+// decide returns the value of the digits and marks of n. If these have two meanings, it returns "" and a problem that
+// names both.
 func (r reader) decide(n transfer.Number) (number, problem string) {
 	if r.indian && lakhs.MatchString(n.Text) {
 		n.Text = strings.ReplaceAll(n.Text, ",", "")

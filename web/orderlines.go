@@ -28,17 +28,17 @@ func (p *orderPage) Line(l orderLine) *form {
 	return newForm(p.read)
 }
 
-// assignLine assigns a line of an order to a product, or says that the farm does not print such lines.
+// assignLine assigns a line of an order to a product, or marks such lines as not printed.
 func assignLine(v *visit) error {
 	f := v.sent()
 	body := f.body(field{"product_id", text}, field{"pieces", number})
 	if f.Values.Get("ignore") == "" {
 		f.needs("product_id")
 	}
-	n := &notice{Text: "The line is an item now. The next one will be assigned by itself."}
+	n := &notice{Text: "The line is an item now. Further lines like it will be assigned automatically."}
 	if f.Values.Get("ignore") != "" {
 		body = map[string]any{"ignore": true}
-		n.Text = "The line is left out. The next one will be left out too."
+		n.Text = "The line is left out. Further lines like it will be left out, too."
 	}
 	again := func() error { return v.orderPage(422, "line", f) }
 	if f.Problem != "" || len(f.Errors) > 0 {

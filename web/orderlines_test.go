@@ -28,12 +28,12 @@ func TestLinesOfOrder(t *testing.T) {
 	p.submit(t, line("0")).want(t, 422).shows(t, "Product : ")
 	p.submit(t, line("0"), "product_id", product, "pieces", "0").want(t, 422).shows(t, "Must be at least 1")
 	p.submit(t, line("0"), "product_id", product, "pieces", "4").to(t, at).
-		says(t, "The line is an item now. The next one will be assigned by itself.").
+		says(t, "The line is an item now. Further lines like it will be assigned automatically.").
 		hides(t, "Hooks <4>").shows(t, "1 × Gift card", "Product HOOK")
 	c.Get(t, "/api/v1"+at).Want(200).Shows(map[string]string{"items.0.quantity": "8", "items.0.unit_price": "2.5"})
 	b.get(t, "/").shows(t, "1 line without a product")
 	b.get(t, at).submit(t, line("1"), "ignore", "yes").to(t, at).
-		says(t, "The line is left out. The next one will be left out too.").
+		says(t, "The line is left out. Further lines like it will be left out, too.").
 		hides(t, "Without a product")
 	b.get(t, "/").hides(t, "without a product")
 }

@@ -41,7 +41,7 @@ type order struct {
 	}
 	costs
 
-	// A list has these instead of all items.
+	// Lists have these instead of all items.
 	ItemCount int `json:"item_count"`
 	Pieces    int
 	Produced  int
@@ -97,7 +97,7 @@ func (o order) IsForeign(v view) bool {
 	return o.Currency != "" && v.Currency != "" && o.Currency != v.Currency
 }
 
-// Taxes returns what the prices are in words, or "" if there is no tax.
+// Taxes returns in words whether the prices include tax, or "" if there is no tax.
 func (o order) Taxes(v view) string {
 	taxed := func(i orderItem) bool { return i.Tax != "" && float(i.Tax) != 0 }
 	switch {
@@ -271,7 +271,7 @@ func (p *orderPage) Delivered(f *form, index int) input {
 		"value="+strconv.Itoa(n))
 }
 
-// available returns where the pieces of the item come from that are not delivered, or nil if the order is not open.
+// available returns the sources of the undelivered pieces of the item, or nil if the order is not open.
 func (p *orderPage) available(i orderItem) *availableItem {
 	for at := range p.Stock.Items {
 		if p.Stock.Items[at].ID == i.ID {
@@ -413,8 +413,8 @@ func delivery(f *form) map[string]any {
 	return body
 }
 
-// shipped returns the notice of a delivery. Its form takes the delivery back: it opens the order again if this was the
-// only delivery of a done order, and otherwise reverses the entries of the ledger.
+// shipped returns the notice of a delivery. Its form undoes the delivery: it reopens the order if this was the only
+// delivery of a done order, and otherwise reverses the entries of the ledger.
 func shipped(v *visit, f *form, answer json.RawMessage) *notice {
 	var o order
 	json.Unmarshal(answer, &o) // an answer of the API is valid
@@ -443,8 +443,8 @@ func shipped(v *visit, f *form, answer json.RawMessage) *notice {
 	return n
 }
 
-// deliveries returns the ids of the newest entries of the ledger that deliver so many pieces of items of the order, by
-// their ids. It returns nil if one of them is not the visitor's, or was taken back.
+// deliveries returns the ids of the newest entries of the ledger that deliver pieces of items of the order. sent maps
+// the ids of the items to the numbers of pieces. It returns nil if an entry is not the visitor's, or was reversed.
 func (v *visit) deliveries(sent map[string]string) (ids []string) {
 	var ledger found[pieceEntry]
 	if v.fetch(get("/api/v1/piece-entries?order_id={id}&kind=delivered&limit=100", &ledger)) != nil {
@@ -468,7 +468,7 @@ func (v *visit) deliveries(sent map[string]string) (ids []string) {
 	return ids
 }
 
-// takeDeliveriesBack reverses entries of the ledger of pieces that have delivered pieces of the order.
+// takeDeliveriesBack reverses entries of the ledger of pieces that deliver pieces of the order.
 func takeDeliveriesBack(v *visit) error {
 	f, n := v.sent(), &notice{Text: "The delivery is taken back."}
 	for _, text := range f.Values["entry"] {

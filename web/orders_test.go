@@ -33,9 +33,10 @@ func TestItemsOfOrder(t *testing.T) {
 	page.submit(t, order+"/items/"+bad+"/remove").want(t, 422).shows(t, "has not ended")
 	c.Post(t, again+"/cancel", nil).Want(200)
 	page = b.get(t, order).submit(t, order+"/items/"+bad+"/remove").to(t, order)
-	page.shows(t, "Done", "12.00", "3.00", "is open again").hides(t, "46.00")
+	page.shows(t, "Done", "12.00", "3.00", "Adding a product reopens").hides(t, "46.00")
 	page = page.submit(t, order+"/items", "quantity", "3", "product_id", product).to(t, order).shows(t, "In production")
-	page.submit(t, order+"/cancel").to(t, order).shows(t, "Cancelled", "Revenue 0.00", "3.00").hides(t, "is open again")
+	page.submit(t, order+"/cancel").to(t, order).shows(t, "Cancelled", "Revenue 0.00", "3.00").
+		hides(t, "Adding a product reopens")
 }
 
 // An item is changed in place, removed and added, each with Undo. What a row of an order shows is what the API has.

@@ -29,7 +29,7 @@ type offeredOrders struct {
 	All   bool    // whether the page offers all of them together
 }
 
-// pickList is what to take from stock, as the API returns it.
+// pickList lists the pieces to take from stock, as the API returns it.
 type pickList struct {
 	Picks  []pickedProduct
 	Orders []pickedOrder
@@ -122,8 +122,8 @@ func (l *pickList) share() {
 	}
 }
 
-// showPacking shows the slips of the orders that the address names by their ids, or of all that are ready to pack, or
-// offers the orders that are ready and the other open orders, those first that are due first.
+// showPacking shows the slips of the orders that the address names by their ids, or of all orders that are ready to
+// pack. Otherwise it offers the ready orders and the other open orders, in the order of their due dates.
 func showPacking(v *visit) error {
 	p := &packingPage{}
 	asked, ready := v.r.URL.Query()["id"], v.r.URL.Query().Get("ready") != ""

@@ -4,8 +4,8 @@ import (
 	"strings"
 )
 
-// A color has an input for its code, and beside it one for the browser's color picker, whose name ends with .pick. A
-// picker always has a value, so that a hidden input tells what the page has shown.
+// A color has an input for its code, and beside it the browser's color picker, whose name ends with .pick. A picker
+// always has a value, so a hidden input stores the value that the page has shown.
 
 // noColor is what a picker shows for a color without a code.
 const noColor = "#808080"
@@ -18,7 +18,7 @@ func (i input) Picked() string {
 	return noColor
 }
 
-// takePicks sets the codes of the colors that the visitor has picked. A code that was typed meanwhile wins.
+// takePicks sets the codes of the picked colors. A typed code takes precedence.
 func (f *form) takePicks() {
 	for name := range f.Values {
 		code, ok := strings.CutSuffix(name, ".pick")

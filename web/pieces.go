@@ -10,7 +10,7 @@ import (
 	"spoolwright/value"
 )
 
-// pieceStock is what is in stock of a product, as the API returns it with the product.
+// pieceStock is the stock of a product, as the API returns it with the product.
 type pieceStock struct {
 	OnHand    int `json:"on_hand"`
 	Reserved  int
@@ -25,7 +25,7 @@ type pieceStock struct {
 // IsLow reports whether fewer pieces are available than the product should have in stock.
 func (s pieceStock) IsLow() bool { return float64(s.Available) < float(s.Minimum) }
 
-// hasFew reports whether fewer pieces are in stock than the product should have. Lists know only these.
+// hasFew reports whether fewer pieces are in stock than the product should have. Lists have no reserved pieces.
 func (s pieceStock) hasFew() bool { return float64(s.OnHand) < float(s.Minimum) }
 
 // Count writes a number of pieces.
@@ -84,7 +84,7 @@ func (e pieceEntry) CanReverse() bool {
 	return e.RunID == "" && e.ReversesID == "" && e.ReversedByID == ""
 }
 
-// Correction returns a text about the correction that the entry is or that has corrected the entry, or "".
+// Correction returns a text if the entry is a correction or was corrected, or "".
 func (e pieceEntry) Correction() string {
 	switch {
 	case e.ReversedByID != "":
@@ -165,7 +165,7 @@ func reversePieces(v *visit) error {
 	return v.then(ok, err, v.here("/products"), func() error { return v.productPage(422, "entry", f) })
 }
 
-// availablePart says where the pieces of a product come from that an item of an order needs.
+// availablePart has the sources of the pieces of a product that an item of an order needs.
 type availablePart struct {
 	ProductID string `json:"product_id"`
 	Product   string `json:"product_name"`
@@ -175,8 +175,8 @@ type availablePart struct {
 	Missing   int
 }
 
-// availableItem says where the pieces of an item of an open order come from that are not delivered. The parts are
-// components of the pieces that are missing.
+// availableItem has the sources of the undelivered pieces of an item of an open order. The parts are components of
+// missing pieces.
 type availableItem struct {
 	ID string
 	availablePart
@@ -184,7 +184,7 @@ type availableItem struct {
 	Parts []availablePart
 }
 
-// words returns where the pieces are: in stock, in unfinished runs, or nowhere.
+// words describes where the pieces are: in stock, in unfinished runs, or missing.
 func (a *availablePart) words(v *visit, until *time.Time, missing string) (words []string) {
 	if a.Reserved > 0 {
 		words = append(words, v.Count(a.Reserved)+" in stock")
@@ -202,7 +202,7 @@ func (a *availablePart) words(v *visit, until *time.Time, missing string) (words
 	return words
 }
 
-// words returns where the pieces and their parts are.
+// words describes where the pieces and their parts are.
 func (a *availableItem) words(v *visit) []string {
 	if len(a.Parts) == 0 {
 		return a.availablePart.words(v, a.Until, "missing")

@@ -60,7 +60,7 @@ const shownPlates = 100
 
 // Reason returns the reason why pieces are not planned, in words.
 func (p *planPage) Reason(code string) string {
-	return map[string]string{"NO_PRINTER": "no available printer prints their materials, with a slot for each",
+	return map[string]string{"NO_PRINTER": "no available printer can print their materials with a slot for each",
 		"NO_FILAMENT": "too little filament is left that is not reserved"}[code]
 }
 

@@ -55,7 +55,7 @@ func (p product) withoutPlates(parts []*part) (others []*part) {
 	return others
 }
 
-// addPlate adds a plate to a product. What a product without plates prints becomes its first plate.
+// addPlate adds a plate to a product. In a product without plates, the current print becomes the first plate.
 func addPlate(v *visit) error {
 	f := v.sent()
 	added := f.body(field{"name", text}, field{"quantity", number}, field{"pieces_per_plate", number},
@@ -83,7 +83,7 @@ func addPlate(v *visit) error {
 		}
 		return v.then(ok, err, v.here("/products"), func() error { return v.productPage(422, "plates", f) })
 	}
-	f.Problem = "The product changes all the time. Try again."
+	f.Problem = "The product changes too often at the moment. Try again."
 	return v.productPage(422, "plates", f)
 }
 

@@ -38,7 +38,7 @@ type product struct {
 
 	// A list has these, too.
 	Full  costs    `json:"-"`
-	Lacks []string `json:"-"` // the unknown parts of the cost that are known for other products of the page
+	Lacks []string `json:"-"` // unknown parts of the cost that are known for other products of the page
 }
 
 // material describes a filament, as the API returns it. The diameter may be "".
@@ -246,7 +246,7 @@ var products = &editor{api: "/api/v1/products", path: "/products", noun: "produc
 			{field{"component_product_id", text}, "Product", "", nil},
 			{field{"quantity", number}, "Pieces", "type=number", nil}}}}}
 
-// availability is the filament that a product or an order needs, and the filament in stock.
+// availability is the filament that a product or an order needs and that is in stock.
 type availability struct {
 	CanPrint  bool `json:"can_print"`
 	Quantity  int
@@ -265,20 +265,20 @@ type availability struct {
 	Items []availableItem // only of an open order
 }
 
-// stocked is a filament in stock that is similar to a needed filament. Nothing of the needed filament is in stock.
+// stocked is a filament in stock that is similar to a needed filament, which is not in stock.
 type stocked struct {
 	material
 	Remaining num `json:"remaining_grams"`
 }
 
-// unmatched is a needed material of which nothing is in stock, with filaments that are in stock.
+// unmatched is a needed material that is not in stock, with similar filaments that are.
 type unmatched struct {
 	material
 	InStock []stocked
 	Own     []productMaterial // the materials of the product itself that are counted in the needed material
 }
 
-// Unmatched returns the needed materials of which nothing is in stock.
+// Unmatched returns the needed materials that are not in stock.
 func (p *productPage) Unmatched() (all []unmatched) {
 	for _, m := range p.Stock.Materials {
 		if m.SpoolCount > 0 {
@@ -334,7 +334,7 @@ func newMaterial(f *form) map[string]any {
 	return body
 }
 
-// IsMissing reports whether an amount is more than nothing.
+// IsMissing reports whether an amount is positive.
 func (v *visit) IsMissing(n num) bool { return float(n) > 0 }
 
 // productPage is the page of a product.
@@ -469,7 +469,7 @@ func putBack(list, text string) func(*visit) error {
 	return oneProduct.action("part", "POST", "/"+list, func(f *form) map[string]any {
 		var entry map[string]json.RawMessage
 		if err := json.Unmarshal([]byte(f.Values.Get("part")), &entry); err != nil {
-			f.Problem = "This cannot be put back."
+			f.Problem = "This cannot be restored."
 		}
 		return partBody(list, entry)
 	}, showText(text))

@@ -36,7 +36,7 @@ func TestUndoMaterial(t *testing.T) {
 		c.Get(t, "/api/v1"+at).Want(200).Shows(back)
 	}
 	b.do(t, "POST", at+"/materials/"+filament+"/remove", url.Values{}).want(t, 404)
-	b.do(t, "POST", at+"/materials/back", url.Values{"part": {"x"}}).want(t, 422).shows(t, "cannot be put back")
+	b.do(t, "POST", at+"/materials/back", url.Values{"part": {"x"}}).want(t, 422).shows(t, "cannot be restored")
 	b.do(t, "POST", at+"/materials/back", url.Values{"part": {"{}"}}).want(t, 422)
 }
 

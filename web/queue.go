@@ -99,7 +99,7 @@ func (v *visit) queuePage(status int, problem string) error {
 func moveRun(v *visit) error {
 	f := v.sent()
 	ok, err := v.send(f, "POST", "/api/v1/production-runs/{id}/move", f.body(field{"place", number}), nil)
-	v.tell(&notice{Text: "The run has another place."})
+	v.tell(&notice{Text: "The run was moved."})
 	return v.then(ok, err, "/queue", func() error {
 		return v.queuePage(422, cmp.Or(f.Problem, "The run was not moved. "+f.Errors["place"]))
 	})

@@ -230,7 +230,7 @@ type runOutcome struct {
 type runWeight struct {
 	ID             string
 	Actual, Wasted input
-	Used           input  // what a cancelled run has used
+	Used           input  // the filament that a canceled run used
 	Outside        string // the question whether filament that left the spool without a run counts for this run, or ""
 }
 
@@ -327,7 +327,7 @@ func (v *visit) runPage(status int, name string, f *form) error {
 		wasted, wastedHint := m.Reported, hint
 		if share := p.Run.share(end); m.Reported == "" && m.Estimate != "" && share >= 0 {
 			wasted = num(trimFloat(math.Round(float(m.Estimate)*share*10) / 10))
-			wastedHint = "hint=" + v.Number(num(trimFloat(share*100)), 0) + " % of the estimated time have passed, so that " +
+			wastedHint = "hint=" + v.Number(num(trimFloat(share*100)), 0) + " % of the estimated time has passed: about " +
 				v.Grams(wasted) + " of " + v.Grams(m.Estimate) + " may be used."
 		}
 		w := runWeight{ID: m.ID,
@@ -430,7 +430,7 @@ func showNewRun(v *visit) error {
 	return v.newRun(200, v.newRunForm(), nil)
 }
 
-// newRunForm returns the form with what the address says.
+// newRunForm returns the form with the values in the address.
 func (v *visit) newRunForm() *form {
 	f := v.newForm()
 	query := v.r.URL.Query()

@@ -53,7 +53,7 @@ func TestOutdatedRun(t *testing.T) {
 	c.Patch(t, "/api/v1/products/"+product+"/materials/"+products.Text("materials.0.id"), j{"weight_grams": 5000}).
 		Want(200)
 	b.get(t, again).shows(t, "The bill of materials of Product Hook has changed", "5000 g PLA Black instead of 100 g").
-		submit(t, again+"/replan").want(t, 422).shows(t, "The run stays as it is", "too little filament")
+		submit(t, again+"/replan").want(t, 422).shows(t, "The run was not changed", "too little filament")
 
 	// The order needs nothing.
 	c.Post(t, order+"/cancel", nil).Want(200)
@@ -116,5 +116,5 @@ func TestPrintItem(t *testing.T) {
 	last := "/runs/" + c.Get(t, "/api/v1/production-runs?status=pending").Text("items.0.id")
 	b.get(t, last).submit(t, last+"/start").to(t, last)
 	b.do(t, "POST", last+"/fail-and-replan", b.get(t, last).form(t, last+"/fail")).to(t, last).
-		shows(t, "is not planned again. The run stays as it is", "Failed")
+		shows(t, "is not planned again. The run was not changed", "Failed")
 }

@@ -98,7 +98,7 @@ func swatches(spools []listedSpool) template.HTML {
 	return list.html()
 }
 
-// Title returns the name of the run for people: what it prints, or else its printer.
+// Title returns the name of the run for people: its products, or else its printer.
 func (r run) Title() string {
 	return cmp.Or(runTitle(r.Items, r.ItemCount), r.Name())
 }

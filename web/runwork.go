@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// work is what a button on the rows of runs does with one click.
+// work is the action of a button in the rows of runs.
 type work struct{ name, label string }
 
 var (
@@ -47,8 +47,8 @@ func startRun(v *visit) error {
 	return v.then(ok, err, v.from(v.here("/runs")), func() error { return v.runPage(422, "start", f) })
 }
 
-// confirmRun completes a run with what printers have reported or, if they reported nothing, with the estimates. If
-// something is not known, it redirects to the form that completes the run.
+// confirmRun completes a run with what printers have reported or, if they reported nothing, with the estimates. If a
+// value is unknown, it redirects to the form that completes the run.
 func confirmRun(v *visit) error {
 	f := v.sent()
 	var r runDetails
@@ -60,7 +60,7 @@ func confirmRun(v *visit) error {
 	}
 	body, known := r.expected()
 	if !known || !r.IsOpen() {
-		v.tell(&notice{Text: "Say what is not known, and confirm the run here."})
+		v.tell(&notice{Text: "Enter the missing values, and confirm the run here."})
 		return v.redirect("/runs/" + r.ID + "?open=complete")
 	}
 	var done struct {
@@ -89,8 +89,8 @@ func confirmRun(v *visit) error {
 	return v.then(ok, err, v.from(v.here("/runs")), func() error { return v.runPage(422, "complete", f) })
 }
 
-// expected returns the body that completes the run without changes by a person, and whether all that it needs is
-// known. Weights that were recorded or reported stay; all pieces are good unless they were counted.
+// expected returns the body that completes the run without input from a person, and whether all necessary values are
+// known. Recorded and reported weights stay; all pieces are good unless they were counted.
 func (r *runDetails) expected() (body map[string]any, known bool) {
 	body = map[string]any{}
 	var materials, items []map[string]any

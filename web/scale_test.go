@@ -30,7 +30,7 @@ func TestWeighedPages(t *testing.T) {
 	page.submit(t, at+"/weigh", "gross_grams", "1100", "confirmed", "").to(t, at).says(t, "Weighed spool 1: 900 g.")
 	b.do(t, "POST", at+"/usage/reverse", map[string][]string{"entry": {entry}}).to(t, at).
 		says(t, "Taken back: +100 g, 900 g left. PLA Black (spool 1) was weighed after that, and keeps 900 g.").
-		shows(t, "Balances a change of an earlier time, so that the weight stays")
+		shows(t, "Balances an earlier change, so that the weight stays")
 	has("900")
 
 	// A run is corrected after the spool was weighed, and reopened.

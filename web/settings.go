@@ -146,7 +146,7 @@ func (p *settingsPage) FactorRules() []option {
 	return []option{{"optional", "Nobody"}, {"admins", "Admins"}, {"all", "Everybody"}}
 }
 
-// Included returns the choice of what prices are.
+// Included returns the choice whether prices include tax.
 func (p *settingsPage) Included() []option {
 	return []option{{"false", "Are without tax"}, {"true", "Include tax"}}
 }
@@ -156,7 +156,7 @@ func (p *settingsPage) Measured() []option {
 	return []option{{"false", "The rate above"}, {"true", "The last 90 days, by product"}}
 }
 
-// Assembling returns the choice of what the delivery of an order does with kits that are not in stock.
+// Assembling returns the choice whether a delivery assembles kits that are not in stock.
 func (p *settingsPage) Assembling() []option {
 	return []option{{"true", "Assembles them from their parts"}, {"false", "Assembles nothing"}}
 }

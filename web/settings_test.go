@@ -32,13 +32,13 @@ func TestStockAndReports(t *testing.T) {
 	b.get(t, "/reports").shows(t, "Filament used 100 g 2.00", "PLA Black 100 g 2.00 800 g 240 days")
 	b.get(t, "/reports").hides(t, "weighing and edits")
 	c.Patch(t, "/api/v1/spools/"+spool, j{"remaining_weight_grams": 780}).Want(200)
-	b.get(t, "/reports").shows(t, "Filament used 100 g 2.00", "Besides, weighing and edits took away 20 g.")
+	b.get(t, "/reports").shows(t, "Filament used 100 g 2.00", "Weighing and edits also removed 20 g.")
 	b.get(t, "/reports?by=printer").shows(t, "Without a printer 100 g")
 	b.get(t, "/reports?by=moon").want(t, 422).shows(t, "must be one of")
 	b.get(t, "/reports?from=x").want(t, 422)
 	file := b.get(t, "/reports/usage.csv?by=color").want(t, 200)
 	c.Patch(t, "/api/v1/spools/"+spool, j{"remaining_weight_grams": 810}).Want(200)
-	b.get(t, "/reports").shows(t, "Besides, weighing and edits added 10 g.")
+	b.get(t, "/reports").shows(t, "Weighing and edits also added 10 g.")
 	if !strings.HasPrefix(file.header.Get("Content-Type"), "text/csv") ||
 		!strings.Contains(file.text, ",100,2,0,20,0,0,0\n") {
 		t.Errorf("the file is %v\n%s", file.header, file.text)

@@ -37,7 +37,7 @@ type lineName struct {
 // shopList is the page of the connections to shops.
 type shopList struct {
 	Items []connectedShop
-	New   connectedShop // the connection that was just created, or that got another secret, or empty
+	New   connectedShop // the connection that was just created or got another secret, or empty
 	Form  *form
 	Names struct{ Items []lineName }
 	Other *form // the refused form of another secret, or nil
@@ -81,7 +81,7 @@ func createShop(v *visit) error {
 	return v.shopList(200, l)
 }
 
-// changeShopSecret enters the secret that the shop has made, or shows a new one once.
+// changeShopSecret saves the secret that the shop has made, or shows a new secret once.
 func changeShopSecret(v *visit) error {
 	f := v.sent()
 	l := &shopList{Form: v.newForm(), other: v.r.PathValue("id")}
@@ -109,6 +109,6 @@ func removeShop(v *visit) error {
 func forgetName(v *visit) error {
 	f := v.sent()
 	ok, err := v.send(f, "DELETE", "/api/v1/order-assignments/{id}", nil, nil)
-	v.tell(&notice{Text: "The name is forgotten. The next line with it will ask for a product."})
+	v.tell(&notice{Text: "The assignment is deleted. The next line with this name needs a product."})
 	return v.then(ok, err, "/settings/shops", func() error { return v.shopList(422, &shopList{Form: f}) })
 }

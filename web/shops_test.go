@@ -15,7 +15,7 @@ func TestShops(t *testing.T) {
 	c := tenant.User(t, "admin")
 	b := signIn(t, c)
 	const at = "/settings/shops"
-	p := b.get(t, at).shows(t, "come by themselves")
+	p := b.get(t, at).shows(t, "sends its orders automatically")
 	check(t, p)
 	p.submit(t, at, "kind", "shopify", "name", " ").want(t, 422).shows(t, "Name")
 	p = p.submit(t, at, "kind", "woocommerce", "name", "dragons.example").want(t, 200).

@@ -27,7 +27,7 @@ const (
 	maxReadBytes   = 9 << 20 // less than what a form may have
 )
 
-// slicedFile is what the API has read from a file, and what the visitor made of it.
+// slicedFile is what the API read from a file, with the choices of the visitor.
 type slicedFile struct {
 	Problem string `json:"-"`
 	Label   string `json:"-"` // the name of the file
@@ -105,7 +105,7 @@ type slicedMaterial struct {
 	Chosen     string     `json:"-"`
 }
 
-// FromFile returns what the file says about the filament.
+// FromFile returns the description of the filament in the file.
 func (m slicedMaterial) FromFile() string {
 	return strings.TrimSpace(cmp.Or(m.FileType, "Unknown material") + " " + m.FileColor)
 }
@@ -127,7 +127,7 @@ func (m material) key() string {
 	return strings.Join([]string{m.Material, m.Exact, m.Color, m.Diameter.String()}, "\t")
 }
 
-// Options returns the filaments that the product can have: what was matched, and the candidates.
+// Options returns the filaments to choose from: the match and the candidates.
 func (m slicedMaterial) Options() []option {
 	options := []option{{m.key(), m.Title()}}
 	for _, c := range m.Candidates {
@@ -151,7 +151,7 @@ func (m slicedMaterial) Options() []option {
 // Time returns the print time of a piece.
 func (f *slicedFile) Time() num { return num(strconv.FormatInt(*f.Minutes, 10)) }
 
-// MustChoose reports whether the visitor must choose the filament, because the file does not say its material.
+// MustChoose reports whether the visitor must choose the filament, because its material is not in the file.
 func (m slicedMaterial) MustChoose() bool {
 	return m.Match == "none" && m.FileType == "" && len(m.Candidates) > 0
 }
@@ -263,7 +263,7 @@ func readSlicedFiles(v *visit) error {
 		return v.slicedPage(422, p)
 	}
 	if f := p.Files[0]; id != "" && update && f.Problem == "" {
-		v.tell(&notice{Text: map[string]string{"updated": "The product is as the file says.",
+		v.tell(&notice{Text: map[string]string{"updated": "The product now matches the file.",
 			"unchanged": "The file changes nothing."}[f.Action]})
 		return v.redirect("/products/" + f.ID)
 	}
@@ -328,7 +328,7 @@ func sentName(part *multipart.Part) string {
 	return strings.ToValidUTF8(name[:min(len(name), 180)], "")
 }
 
-// fileProblem returns what the visitor must know of a file that the API refused, or the error if it is another one.
+// fileProblem returns the message about a file that the API rejected, or else the error itself.
 func fileProblem(err error) (string, error) {
 	e := server.AsError(err)
 	if e.Status != 400 && e.Status != 422 && e.Status != 409 && e.Status != 413 {
@@ -341,8 +341,7 @@ func fileProblem(err error) (string, error) {
 	return sentence(problem), nil
 }
 
-// saveSlicedFiles creates the products of the files that were read. The form has them as text, and what the visitor
-// chose.
+// saveSlicedFiles creates the products of the files. The form has the files as text, and the choices of the visitor.
 func saveSlicedFiles(v *visit) error {
 	sent := v.sent()
 	p := &slicedPage{Form: v.newForm()}
@@ -368,7 +367,7 @@ func saveSlicedFiles(v *visit) error {
 			continue
 		}
 		if slices.ContainsFunc(f.Materials, func(m slicedMaterial) bool { return m.MustChoose() && m.Chosen == "" }) {
-			f.Problem = "Choose the filaments of which the file does not say the material."
+			f.Problem = "Choose the filaments whose material is not in the file."
 			p.Files = append(p.Files, f)
 			continue
 		}
@@ -449,7 +448,7 @@ func (v *visit) saveSlicedFile(f *slicedFile, key string) (id string, err error)
 		if err != nil || len(picture) == 0 {
 			continue
 		}
-		// The product is saved: a picture that is refused is only left out.
+		// The product is saved: a rejected picture is left out.
 		v.site.server.CallStream(v.r, v.caller(), http.MethodPut, "/api/v1/products/"+id+"/picture",
 			http.Header{"Content-Type": {"application/octet-stream"}}, strings.NewReader(string(picture)))
 	}

@@ -96,7 +96,7 @@ func TestSlicedFiles(t *testing.T) {
 	b.upload(t, at+"?product="+id, nil, "hook.gcode", other).want(t, 200).shows(t, "21", "60")
 	c.Get(t, "/api/v1/products/"+id).Want(200).Shows(map[string]string{"estimated_print_time_minutes": "21"})
 	b.upload(t, at+"?product="+id+"&update=1", nil, "hook.gcode", other).to(t, "/products/"+id).
-		shows(t, "The product is as the file says.")
+		shows(t, "The product now matches the file.")
 	c.Get(t, "/api/v1/products/"+id).Want(200).Shows(map[string]string{"estimated_print_time_minutes": "60"})
 	b.get(t, at+"?product=0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2b01").want(t, 404)
 	b.get(t, at+"?product=x").want(t, 422)

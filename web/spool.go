@@ -97,7 +97,7 @@ func (p *spoolPage) Form(name string) *form {
 	return f
 }
 
-// Correction returns a text about the correction that the entry is or that has corrected the entry, or "".
+// Correction returns a text if the entry is a correction or was corrected, or "".
 func (p *spoolPage) Correction(v view, u usage) string {
 	switch {
 	case u.ReversedByID != "":
@@ -110,14 +110,14 @@ func (p *spoolPage) Correction(v view, u usage) string {
 		}
 		return "Takes back an older entry"
 	case u.BalancesID != "":
-		return "Balances a change of an earlier time, so that the weight stays"
+		return "Balances an earlier change, so that the weight stays"
 	case u.MovesID != "":
 		return "Moved here from another spool"
 	}
 	return ""
 }
 
-// Printed returns the title of the run that the entry is a part of, or "" if it is not among the runs of the page.
+// Printed returns the title of the run of the entry, or "" if the run is not on the page.
 func (p *spoolPage) Printed(u usage) string {
 	for _, r := range p.Runs.Items {
 		if r.ID == u.RunID {
@@ -204,8 +204,8 @@ func (v *visit) lastChange() (c change) {
 	return c
 }
 
-// undo returns the form that reverses the newest entry, which the visitor's form has made. It returns nil if the entry
-// has another kind, user or remaining weight, because somebody else has changed the spool meanwhile.
+// undo returns the form that reverses the newest entry, which the visitor's form has created. It returns nil if the
+// entry has another kind, user or remaining weight: somebody else has changed the spool in the meantime.
 func (c change) undo(v *visit, kind string, remaining num) *undo {
 	if len(c.Usage.Items) == 0 {
 		return nil

@@ -48,13 +48,13 @@ func (v *visit) firstSteps(place *form) (*firstSteps, error) {
 	f := &firstSteps{Steps: steps, List: []firstStep{
 		{steps.Filament, "Filament", "What is on your shelf.", []option{{"/files", "Import a file"},
 			{"/filaments/new", "Choose from the catalog"}, {"/spools/new", "Add by hand"}}},
-		{steps.Printer, "A printer", "Its page connects it: one click makes the lines for its software.",
+		{steps.Printer, "A printer", "Connect it on its page: one click creates the settings for its software.",
 			[]option{{"/printers/new", "Add a printer"}}},
 		{steps.Product, "A product", "What you print, with the filament that it needs.",
 			[]option{{"/products/new", "Add a product"}}}}}
 	if v.IsAdmin() {
 		f.List = append([]firstStep{{steps.Place, "Time zone and currency", "", nil}}, f.List...)
-		f.List = append(f.List, firstStep{steps.Colleague, "A colleague", "A short link to send is enough.",
+		f.List = append(f.List, firstStep{steps.Colleague, "A colleague", "Send a short link.",
 			[]option{{"/settings/users", "Invite somebody"}}})
 	}
 	if !slices.ContainsFunc(f.List, func(s firstStep) bool { return !s.Done }) {
@@ -90,7 +90,7 @@ var places = map[string][2]string{
 	"UA": {"Europe/Kyiv", "UAH"}, "US": {"America/New_York", "USD"}, "ZA": {"Africa/Johannesburg", "ZAR"},
 }
 
-// homes maps languages that are named without a region to the country in which most speak them.
+// homes maps languages to the country with most of their speakers, for languages without a region.
 var homes = map[string]string{"cs": "CZ", "da": "DK", "de": "DE", "el": "GR", "es": "ES", "fi": "FI", "fr": "FR",
 	"hu": "HU", "it": "IT", "ja": "JP", "ko": "KR", "nb": "NO", "nl": "NL", "pl": "PL", "pt": "PT", "ro": "RO",
 	"sk": "SK", "sv": "SE", "tr": "TR", "uk": "UA", "zh": "CN"}

@@ -35,7 +35,7 @@ func (l stockLevel) Name() string {
 func (l stockLevel) Percent() int { return percent(l.Available, l.Minimum) }
 
 var levelList = &listOf[stockLevel]{editor: levels, Title: "Stock levels", Add: "Add a level",
-	Empty: "There are no stock levels yet. A level says how much of a filament should be there.",
+	Empty: "There are no stock levels yet. A level is the minimum of a filament to keep in stock.",
 	First: "Add the first level",
 	filters: []filter{{"low", "low", "Level",
 		[]option{{"", "All levels"}, {"true", "Low ones"}, {"false", "Met ones"}}},
@@ -71,7 +71,7 @@ func shoppingList(v *visit, entries []stockLevel) any {
 	return b.String()
 }
 
-var levels = &editor{api: "/api/v1/stock-levels", path: "/stock", noun: "stock level", stay: true,
+var levels = &editor{api: "/api/v1/stock-levels", path: "/stock", noun: "stock level", noPage: true,
 	name: func(get func(string) string) string {
 		return inventory.MaterialLabel(get("material_type"), get("material_name")) + " " + get("color")
 	},

@@ -11,7 +11,7 @@ import (
 	"spoolwright/value"
 )
 
-// todayPage is the page Today, which is the first page: what there is to do, in the order of work.
+// todayPage is the page Today, the first page: tasks in the order of work.
 type todayPage struct {
 	Form                     *form
 	Confirm, Ready, Printing found[run]
@@ -186,8 +186,8 @@ func (v *visit) fetchToPack(p *todayPage) error {
 	return nil
 }
 
-// stillPrinting returns the runs whose end is not over, beginning with those that end first. Runs without an end come
-// last.
+// stillPrinting returns the runs that should not have ended yet, in the order of their ends. Runs without a known end
+// come last.
 func stillPrinting(v *visit, all found[run]) found[run] {
 	now := v.Now()
 	before := len(all.Items)

@@ -30,7 +30,7 @@ var vendorList = &listOf[vendor]{editor: vendors, Title: "Vendors", Add: "Add a 
 			v.Kilos(one.Remaining))
 	}}
 
-var vendors = &editor{api: "/api/v1/vendors", path: "/vendors", noun: "vendor", stay: true, entity: "vendor",
+var vendors = &editor{api: "/api/v1/vendors", path: "/vendors", noun: "vendor", noPage: true, entity: "vendor",
 	name: func(get func(string) string) string { return get("name") },
 	fields: []editorField{
 		{field{"name", text}, "Name", "required", nil},

@@ -132,7 +132,7 @@ var pages = slices.Concat([]page{
 	{"POST /products/{id}/disassemble", server.Write, oneProduct.action("disassemble", "POST", "/disassemble",
 		values(field{"quantity", number}), recorded("Taken apart"))},
 	{"POST /products/{id}/recalculate", server.Write,
-		oneProduct.action("costs", "POST", "/recalculate", nil, showText("The costs are those of current prices."))},
+		oneProduct.action("costs", "POST", "/recalculate", nil, showText("The costs now follow the current prices."))},
 	{"POST /products/{id}/materials", server.Write,
 		oneProduct.action("materials", "POST", "/materials", newMaterial, showText("The material is added."))},
 	{"POST /products/{id}/materials/{part}/set", server.Write,
@@ -340,8 +340,8 @@ func (s *site) handler(p page) func(http.ResponseWriter, *http.Request) error {
 	}
 }
 
-// fail writes the page of an error. The page has the navigation if somebody is signed in, except for errors that say
-// that the service can do no more at the moment.
+// fail writes the page of an error. The page has the navigation if somebody is signed in, except for errors because
+// the service is overloaded.
 func (s *site) fail(w http.ResponseWriter, r *http.Request, e *server.Error) {
 	v := s.visit(w, r)
 	status, detail := e.Page(w, r)
@@ -355,8 +355,8 @@ func (s *site) fail(w http.ResponseWriter, r *http.Request, e *server.Error) {
 	}
 }
 
-// csvFile begins a CSV file of what a page shows, named after the resources, with an entry in the audit log. Err is the
-// error of reading them.
+// csvFile begins a CSV file with the contents of a page, named after the resources, and adds an entry to the audit
+// log. err is the error of reading the resources.
 func (v *visit) csvFile(resources string, err error) (*csv.Writer, error) {
 	if err == nil {
 		err = v.site.Auth.Exported(v.r.Context(), v.Visitor, resources)

@@ -16,8 +16,8 @@ type webhook struct {
 	FailingSince                         *time.Time `json:"failing_since"`
 }
 
-// Title returns the name of the webhook for people. The URLs of chats are secrets, and say nothing: for them, it is
-// the kind of the receiver.
+// Title returns the name of the webhook for people. The URLs of chats are secret and meaningless: chats have the kind
+// of the receiver as their name.
 func (w webhook) Title() string {
 	title := nameOf(receivers, w.Format)
 	switch w.Format {

@@ -20,7 +20,7 @@ const chat = createServer(async (request, response) => {
   response.end();
 });
 
-// sell sends an order of a clip that the shop calls by another name, signed as Standard Webhooks says.
+// sell sends an order of a clip that the shop calls by another name, signed according to Standard Webhooks.
 async function sell(address, secret, id) {
   const order = JSON.stringify({ id, reference: id, updated_at: new Date().toISOString(), customer: "Ada",
     lines: [{ id: "1", title: `Cable clip of ${id}`, quantity: 2, unit_price: 3.5 }] });
