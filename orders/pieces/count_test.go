@@ -101,7 +101,7 @@ func (c *counting) is(onHand int, worth string) {
 
 // A count sets the stock. Later changes as of a time before the count change the difference that the count found, not
 // the stock.
-func TestCountHasTheLastWord(t *testing.T) {
+func TestCountTakesPrecedence(t *testing.T) {
 	t.Parallel()
 	for name, story := range map[string]func(c *counting){
 		"run of 50 for 5": func(c *counting) {
