@@ -149,7 +149,7 @@ func TestValueOfRemovedCustomField(t *testing.T) {
 			ctx := db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant})
 			_, err := imports.Importer{DB: c.API.DB}.Spoolman(ctx, strings.NewReader(`[{"id": 1, "extra": {"tag": "\"x\""},
 					"filament": {"id": 1, "material": "PLA", "diameter": 1.75, "weight": 1000}}]`), imports.SourceOptions{})
-			return err == nil || !strings.Contains(err.Error(), "custom fields were changed meanwhile")
+			return err == nil || !strings.Contains(err.Error(), "custom fields were changed in the meantime")
 		},
 	} {
 		field := c.Post(t, customFields, j{"entity": "spool", "key": "tag", "name": "Tag", "type": "text"}).Want(201).ID()

@@ -234,7 +234,7 @@ func (r Record[T]) New() Record[T] {
 
 // ReadRecords reads the header. It returns an error if a required field is missing or a column is unknown. It ignores
 // columns of read-only fields, except the columns of the keys, which name resources unless the mode is Create. The
-// argument how is the result of Survey.
+// argument how is the result of DetectFormats.
 func ReadRecords[T any](file *Table, how Reading, keys ...string) (*Records[T], error) {
 	records, err := readRecords(server.SchemaOf[T](), file, how, keys)
 	if err != nil {

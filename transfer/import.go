@@ -128,31 +128,29 @@ func ImportRules(rows int) string {
 	return fmt.Sprintf("Columns may be separated by commas, semicolons, tabs or vertical bars, and the names of columns "+
 		"and the material types may have any case. The whole file determines how its numbers and dates are read: a "+
 		"cell such as `1.750` is 1750 in a file with decimal commas, which are also assumed with semicolons between the "+
-		"columns, and 1.75 in one with decimal points; `01/02/2024` follows dates such as `31/01/2024`. What can be read "+
-		"in two ways is invalid, and the message names both; `decimal` and `date_order` decide it. An amount may have "+
-		"the currency of the farm, a weight its unit, and booleans the words of spreadsheets in other languages.\n\n"+
-		"Instead of CSV, the body may be a workbook of a spreadsheet program (`.xlsx`), with its media type. The import "+
-		"reads the worksheet whose first rows match the titles best, or the one that `worksheet` names. Numbers and dates "+
-		"of its cells have one reading, and a line is a row of the worksheet.\n\n"+
-		"A file need not have the names of the API: columns of people's own lists are recognized by their names in ten "+
-		"languages and by their values, and `mapping` names the fields of other columns. Rows above the titles are left "+
-		"out, and the file may be in UTF-8, in UTF-16, or in a code page of Windows. `changes` lists what is not read "+
-		"as it stands, such as `PLA+`, which is `PLA` with the name `PLA+`. The check of the import answers with "+
-		"suggestions and with all problems, and not with a `422`.\n\n"+
-		"With `dry_run`, the request is checked and answered as without it, but nothing changes; new resources then "+
-		"have no `id`.\n\n"+
-		"The `errors` of a `422` name the first %d invalid rows by their lines, such as `line 3`. A request can have "+
-		"1 MiB, %d rows and %d columns. A cell can be as long as its field, and a number or a date 100 bytes long with "+
-		"all that is around it.", MaxListed, rows, MaxColumns)
+		"columns, and 1.75 in one with decimal points; `01/02/2024` follows dates such as `31/01/2024`. An ambiguous "+
+		"value is invalid, and the message names both readings; `decimal` and `date_order` decide. An amount may have "+
+		"the currency of the farm, a weight its unit, and booleans the words of spreadsheets in other "+
+		"languages.\n\nInstead of CSV, the body may be a workbook of a spreadsheet program (`.xlsx`), with its media "+
+		"type. The import reads the worksheet with the best matching titles in its first rows, or the one that "+
+		"`worksheet` names. Numbers and dates of its cells are unambiguous, and a line is a row of the "+
+		"worksheet.\n\nA file need not have the names of the API: columns of people's own lists are recognized by "+
+		"their names in ten languages and by their values, and `mapping` names the fields of other columns. Rows "+
+		"above the titles are left out, and the file may be in UTF-8, in UTF-16, or in a code page of Windows. "+
+		"`changes` lists converted texts, such as `PLA+`, which becomes `PLA` with the name `PLA+`. The check of the "+
+		"import returns suggestions and all problems, but no `422`.\n\nWith `dry_run`, the response is the same, but "+
+		"nothing changes; new resources have no `id`.\n\nThe `errors` of a `422` name the first %d invalid rows by "+
+		"their lines, such as `line 3`. A request can have 1 MiB, %d rows and %d columns. A cell can be as long as "+
+		"its field, and a number or a date 100 bytes long with all that is around it.", MaxListed, rows, MaxColumns)
 }
 
 // CheckDescription describes a check of an import.
-const CheckDescription = "Reads a file as the import with the same parameters does, and changes nothing. It " +
-	"suggests what the columns are (`columns`) and values for required fields that the file does not have " +
-	"(`defaults`): the import with these as `mapping` and `defaults` has the same result. The field of a column is the " +
-	"one in the `mapping` of the farm's last import of this kind, or else the one that its name and values suggest. If " +
-	"the request has one of these parameters, the check uses it instead of its suggestions. The counts are those of " +
-	"the import of the valid rows; `invalid_rows` and `errors` have the others."
+const CheckDescription = "Reads a file like the import with the same parameters, but changes nothing. It suggests " +
+	"the fields of the columns (`columns`) and values for required fields that the file does not have (`defaults`): " +
+	"the import with these as `mapping` and `defaults` has the same result. The field of a column is the one in the " +
+	"`mapping` of the farm's last import of this kind, or else the one that its name and values suggest. If the " +
+	"request has one of these parameters, the check uses it instead of its suggestions. The counts are those of the " +
+	"import of the valid rows; `invalid_rows` and `errors` have the others."
 
 // Problems collects the problems of the rows of a file. It lists the first MaxListed rows with problems.
 type Problems struct {
@@ -195,13 +193,13 @@ func Describe(problems []server.FieldError) string {
 	return strings.Join(texts, "; ")
 }
 
-// ReadRows surveys a table, decodes and validates its rows, at most maximum, and returns the rows and the decoded
-// columns. check returns the problems with the texts of a row's keys, and may change the texts. The error is a
-// 422.
+// ReadRows detects the formats of a table, decodes and validates its rows, at most maximum, and returns the rows and
+// the decoded columns. check returns the problems with the texts of a row's keys, and may change the texts. The error
+// is a 422.
 func ReadRows[T any](
 	file *Table, how Reading, maximum int, check func(keys []string) []server.FieldError, keys ...string,
 ) (rows []Record[T], columns []string, err error) {
-	how = Survey[T](file, how)
+	how = DetectFormats[T](file, how)
 	records, err := ReadRecords[T](file, how, keys...)
 	if err != nil {
 		if where, problem, ok := strings.Cut(err.Error(), ": "); ok && strings.HasPrefix(where, "line ") {

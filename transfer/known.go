@@ -13,7 +13,7 @@ type Known map[string]Stored
 // keys of a row are its id, its number, and perhaps others. A known id takes precedence over the number. If a file is
 // from another farm, or was imported into this farm before, its ids are unknown. The numbers of its rows then name the
 // known resources with these numbers, if each of these rows describes its resource: same reports whether a row
-// describes it. Rows that name a hidden resource stay as they are.
+// describes it. Rows that name a hidden resource do not change.
 //
 // A file whose rows have numbers but no ids can be an unrelated list that was numbered by hand. A row of it is an
 // error if it does not describe the resource with its number: differs returns a description of the resource in this

@@ -36,10 +36,10 @@ const (
 // Enum returns both orders.
 func (DateOrder) Enum() []string { return []string{string(DayFirst), string(MonthFirst)} }
 
-// Reading determines how an import reads a file: the settings of the sender, completed by Survey.
+// Reading determines how an import reads a file: the settings of the sender, completed by DetectFormats.
 type Reading struct {
 	Mode    Mode
-	Decimal Decimal   // "" means that Survey decides
+	Decimal Decimal   // "" means that DetectFormats decides
 	Dates   DateOrder // likewise
 	// Mapping maps titles of columns to fields, or to "" for a column to leave out. If it is nil, the names and values of
 	// the columns decide.
@@ -47,7 +47,7 @@ type Reading struct {
 	// Remembered is the mapping of an earlier file. It takes precedence over the names and values of the columns, and can
 	// name columns that are not in the file.
 	Remembered map[string]string
-	Program    *Program          // that has written the file, or nil
+	Program    *Program          // the program that wrote the file, or nil
 	Worksheet  string            // the name of the worksheet in a workbook, or "" for the one whose titles match best
 	Defaults   map[string]string // values of fields for rows without them
 	// Corrections replace texts of rows, by their lines and the titles of their columns. A row with nil is left out.
@@ -67,12 +67,12 @@ type Reading struct {
 // Program is a program that is known to have written a file. Settings of the sender take precedence.
 type Program struct {
 	Name     string
-	Fields   map[string]string // of its columns, by their titles; other columns are left out
-	Defaults map[string]string // values that are suggested, and used, for fields that have no default
-	Dates    DateOrder         // of dates, if the file does not show it; or ""
+	Fields   map[string]string // the fields of its columns, by their titles; other columns are left out
+	Defaults map[string]string // values that are suggested and used for fields without a default
+	Dates    DateOrder         // the order if the file does not show it, or ""
 }
 
-// Number returns a number in the form that the API accepts, or a problem. The reading is the result of Survey.
+// Number returns a number in the form that the API accepts, or a problem. The reading is the result of DetectFormats.
 func (how Reading) Number(field *server.Field, text string) (number, problem string) {
 	return (&records{how: how}).number(field, text)
 }
@@ -101,24 +101,26 @@ func (how Reading) In(ctx context.Context, d *db.DB) Reading {
 	return how
 }
 
-// evidence records which readings the cells of a file prove.
-type evidence struct {
+// formatVotes records the formats that the cells of a file prove.
+type formatVotes struct {
 	comma, point         bool
 	dayFirst, monthFirst bool
 }
 
-// Survey reads a file of records of T to its end, and decides the decimal mark of the numbers and the order of the
-// dates, unless the reading sets them. A cell with only one possible reading is evidence for all other cells. Cells
+// DetectFormats reads a file of records of T to its end, and decides the decimal mark of the numbers and the order of
+// the dates, unless the reading sets them. A cell with only one possible reading decides for all other cells. Cells
 // that contradict each other decide nothing. If no cell decides the decimal mark, the separator does: spreadsheet
 // programs write semicolons where the comma is the decimal mark. ReadRecords reports the errors of the file.
-func Survey[T any](file *Table, how Reading) Reading { return survey(server.SchemaOf[T](), file, how) }
+func DetectFormats[T any](file *Table, how Reading) Reading {
+	return detectFormats(server.SchemaOf[T](), file, how)
+}
 
-func survey(schema *server.Schema, file *Table, how Reading) Reading {
+func detectFormats(schema *server.Schema, file *Table, how Reading) Reading {
 	records, err := open(schema, file)
 	if err != nil {
 		return how
 	}
-	var found evidence
+	var found formatVotes
 	marks, others := map[string]bool{}, map[string]bool{}
 	how.codes = map[string]*codes{}
 	for _, f := range records.fields {
@@ -173,8 +175,8 @@ func survey(schema *server.Schema, file *Table, how Reading) Reading {
 // plainNumber matches a number of the API with only one reading: groups of digits have no leading zero.
 var plainNumber = regexp.MustCompile(`^-?\d+$|^-?\d+(\.\d+)?[eE][-+]?\d+$`)
 
-// number adds the evidence of a number.
-func (e *evidence) number(f *server.Field, text string) {
+// number adds the vote of a number.
+func (e *formatVotes) number(f *server.Field, text string) {
 	n, ok := ParseNumber(text)
 	if !ok || plainNumber.MatchString(text) {
 		return
@@ -203,8 +205,8 @@ func readings(f *server.Field, n Number) (point, comma string) {
 	return point, comma
 }
 
-// date adds the evidence of a date.
-func (e *evidence) date(text string) {
+// date adds the vote of a date.
+func (e *formatVotes) date(text string) {
 	dmy, mdy := readDate(text)
 	e.dayFirst = e.dayFirst || dmy != "" && mdy == ""
 	e.monthFirst = e.monthFirst || mdy != "" && dmy == ""

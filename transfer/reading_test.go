@@ -33,7 +33,7 @@ func readSheet(t *testing.T, file string, how transfer.Reading) (values []string
 	testkit.Check(t, err)
 	table := &transfer.Table{Names: transfer.Texts(sheet.Rows[0].Cells), Header: sheet.Rows[0].Line, Rows: sheet.Rows[1:],
 		Separator: sheet.Separator}
-	how = transfer.Survey[sheetRow](table, how)
+	how = transfer.DetectFormats[sheetRow](table, how)
 	records, err := transfer.ReadRecords[sheetRow](table, how)
 	testkit.Check(t, err)
 	column := records.Fields()[len(records.Fields())-1]

@@ -10,7 +10,7 @@ import (
 const maxMapping = 100_000 // as in import_columns
 
 // given returns the fields that the request assigned to columns, by the titles of the columns, as a JSON object. It
-// returns "" if the request assigned none, if the file was written by a known program, whose columns are not those of
+// returns "" if the request assigned none, if a known program wrote the file, because its columns differ from those of
 // other files, or if the object is too long for its column, as no real list is.
 func (c *Conversion) given() string {
 	if c.Program != nil {

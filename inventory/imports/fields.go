@@ -86,7 +86,8 @@ func (g fieldGuesses) define(
 	for _, f := range created {
 		err := inventory.DefineField(ctx, d, f)
 		if _, ok := errors.AsType[*server.Error](err); ok || db.Violates(err, "custom_fields_key") {
-			return nil, server.Invalid("extra", "has a custom field that was defined meanwhile; try again").Because(err)
+			return nil, server.Invalid("extra", "has a custom field that was defined in the meantime; try "+
+				"again").Because(err)
 		}
 		if err != nil {
 			return nil, err

@@ -43,14 +43,14 @@ type FilamentOfSpools struct {
 }
 
 var filamentsFromSpoolsDoc = &server.Doc{
-	ID: "createFilamentsFromSpools", Tag: filamentsTag, Summary: "Make filaments of spools",
-	Description: "Gives spools without a filament one: spools with equal `material_type`, `material_name`, `brand`, " +
-		"`color`, `color_hex`, `diameter_mm` and `density_g_cm3` are of one filament, without regard to case. It is " +
-		"the one with these values or, if there is none, a new one with the weights and the price of " +
-		"the newest spool. Vendors that do not exist are created. Spools that differ in case get the text of the " +
-		"filament. Removed spools stay as they are.\n\nA request changes at most 2,000 spools, in the order of their " +
-		"numbers, in one transaction. `has_more` tells that there are further ones: repeat the request. Repeated " +
-		"requests make nothing twice.",
+	ID: "createFilamentsFromSpools", Tag: filamentsTag, Summary: "Create filaments from spools",
+	Description: "Assigns filaments to spools without one: spools with equal `material_type`, `material_name`, " +
+		"`brand`, `color`, `color_hex`, `diameter_mm` and `density_g_cm3` get the same filament, ignoring case. It is " +
+		"the existing filament with these values or, if there is none, a new filament with the weights and the price " +
+		"of the newest spool. Missing vendors are created. Spools that differ in case get the text of the filament. " +
+		"Removed spools stay as they are.\n\nA request changes at most 2,000 spools, in the order of their numbers, " +
+		"in one transaction. `has_more` tells that there are further ones: repeat the request. Repeated requests make " +
+		"nothing twice.",
 	Request: `{"dry_run":false}`,
 }
 
@@ -94,8 +94,8 @@ func (h handlers) filamentsFromSpools(
 // fromSpools creates filaments from spools in the transaction of ctx.
 func fromSpools(ctx context.Context, d *db.DB, dryRun bool) (result FromSpoolsResult, err error) {
 	result.DryRun, result.Items = dryRun, []FilamentOfSpools{}
-	// Only one such transaction of a tenant runs at a time, so that two do not create a filament from the same
-	// spools.
+	// Only one such transaction of a tenant runs at a time, so that two transactions do not create filaments from the
+	// same spools.
 	alone := db.SQL(`select pg_advisory_xact_lock(hashtextextended('filaments of spools ' || $1::text, 0))::text`,
 		db.ActorOf(ctx).Tenant)
 	const free = "filament_id is null and hidden_at is null"

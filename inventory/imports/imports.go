@@ -51,11 +51,10 @@ var (
 const madeDescription = "A column can also be one of these, from which the import makes fields of new spools: " +
 	"`quantity`, the number of equal spools of the row; `remaining_percent`, `used_weight_grams` or " +
 	"`gross_weight_grams` (with the empty spool), which give the `remaining_weight_grams`; `full_weight_grams` (of a new " +
-	"spool, with the empty one), which gives the weight that is missing; `state` and `used_up`, which say that nothing " +
-	"is left; `filler`, such as carbon fiber, which is a part of the material; `price_per_kg` or " +
-	"`total_price` (of all spools of the row), which give the `purchase_price`; `filament_name`, such as \"Prusament " +
-	"PLA Galaxy Black\", which has the brand, material and color if no other column has them; and `extra.KEY`, a " +
-	"custom field."
+	"spool, with the empty spool), which gives the missing weight; `state` and `used_up`, which report that nothing " +
+	"is left; `filler`, such as carbon fiber, which is a part of the material; `price_per_kg` or `total_price` (of " +
+	"all spools of the row), which give the `purchase_price`; `filament_name`, such as \"Prusament PLA Galaxy " +
+	"Black\", which has the brand, material and color if no other column has them; and `extra.KEY`, a custom field."
 
 // SpoolSheets reads the files of spools.
 var SpoolSheets = sheets.New[inventory.Spool]("spool", same(sheets.Made+` brand supplier material_type color color_hex

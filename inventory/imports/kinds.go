@@ -31,25 +31,24 @@ type filamentRow struct {
 
 const importKinds = "With the `mode` `create`, each row is a new %[1]s; `id` and `number` are ignored. With " +
 	"`update`, a row changes the %[1]s that its %[2]s names: only the columns of the file change, and an empty cell " +
-	"is null. A row that names none is skipped. With `upsert`, such a row is a new %[1]s, and so is one that names an " +
-	"unknown one. A row that already has " +
-	"the values of its %[1]s changes nothing.\n\n"
+	"is null. A row that names no %[1]s is skipped. With `upsert`, such a row is a new %[1]s, and so is a row that " +
+	"names an unknown %[1]s. A row with the current values of its %[1]s changes nothing.\n\n"
 
 var importVendorsDoc = &server.Doc{
 	ID: "importVendors", Tag: vendorsTag, Summary: "Import vendors from CSV",
 	Description: "Creates or changes all vendors of a CSV file, or none. The columns are those of `exportVendors`, of " +
 		"which `name` is required.\n\n" +
 		fmt.Sprintf(importKinds, "vendor", "`id`, `number` or else `name`") +
-		"A name that no vendor has is a new one with `upsert`. A new name changes filaments and spools, as " +
-		"`updateVendor` does.\n\n" + importedExtra + spoolmanDescription + transfer.ImportRules(maxKinds),
+		"With `upsert`, an unknown name creates a vendor. A new name changes filaments and spools, as `updateVendor` " +
+		"does.\n\n" + importedExtra + spoolmanDescription + transfer.ImportRules(maxKinds),
 }
 
 var importFilamentsDoc = &server.Doc{
 	ID: "importFilaments", Tag: filamentsTag, Summary: "Import filaments from CSV",
 	Description: "Creates or changes all filaments of a CSV file, or none. The columns are those of " +
 		"`exportFilaments`; `material_type`, `color` and `diameter_mm` are required. `vendor_id` or `vendor_name` " +
-		"names the vendor; a name that no vendor has creates it. With `create`, `vendor_name` counts and not " +
-		"`vendor_id`, so that the export of one tenant is the import of another.\n\n" +
+		"names the vendor; an unknown name creates a vendor. With `create`, `vendor_name` is used and not " +
+		"`vendor_id`, so that the export of a tenant can be imported into another.\n\n" +
 		fmt.Sprintf(importKinds, "filament", "`id` or `number`") +
 		"Spools change with their filaments, as with `updateFilament`: at most 10,000, and 2,000 in stock, for all " +
 		"rows together.\n\n" + importedExtra + spoolmanDescription + transfer.ImportRules(maxKinds),
@@ -83,7 +82,8 @@ type kind[T any] struct {
 	error   func(error) error
 }
 
-// relation is what other resources determine in the rows of a file, which are counted from 0. Each function may be nil.
+// relation has the effects of other resources on the rows of a file, which are counted from 0. Each function may be
+// nil.
 type relation struct {
 	names  []string                                           // the compared forms of the names that name resources, or nil
 	fields func(row int) []string                             // further columns that the row changes
@@ -200,7 +200,7 @@ func (k kind[T]) imports() transfer.Import[kindFile[T], Imported] {
 		},
 		Help: "create or change " + k.table + " from a CSV file: all rows, or none\n\n" +
 			"The first line names the columns, which are those of `export " + k.table + "`, or of your own list in ten\n" +
-			"languages; --map says what a column is that is not recognized, and --default what is missing. " + k.help + "\n" +
+			"languages; --map sets the field of a column that is not recognized, and --default a missing value. " + k.help + "\n" +
 			"Columns may be separated by commas, semicolons, tabs or |. The whole file shows whether its numbers have a\n" +
 			"decimal comma, and the order of its dates; --decimal and --date-order do where the file does not. If any row\n" +
 			"is invalid, nothing is imported, except with --skip-invalid. FILE may be - for standard input.\n\n" +
@@ -214,14 +214,14 @@ func (k kind[T]) imports() transfer.Import[kindFile[T], Imported] {
 // kindError converts an error of the import's statements to an error of the import.
 func kindError(err error) error {
 	if db.Violates(err, "vendors_name") { // a concurrent change
-		return server.Invalid("name", "of a row was given to another vendor meanwhile; try again").Because(err)
+		return server.Invalid("name", "of a row was given to another vendor in the meantime; try again").Because(err)
 	}
 	return err
 }
 
-// prepare finds out which rows are new. It reserves the numbers of new spools before the transaction, because creates
-// wait for a transaction that reserves numbers. If the response is repeated for an Idempotency-Key, the reserved
-// numbers remain unused.
+// prepare determines the new rows. It reserves the numbers of new spools before the transaction, because creates wait
+// for a transaction that reserves numbers. If the response is repeated for an Idempotency-Key, the reserved numbers
+// remain unused.
 func (f *kindFile[T]) prepare(ctx context.Context, d *db.DB, dryRun bool) error {
 	if f.whole != nil {
 		return f.whole.prepare(ctx, d, dryRun)
@@ -276,7 +276,7 @@ func (f kindFile[T]) write(ctx context.Context, d *db.DB, dryRun bool) (result I
 	if err != nil {
 		return result, err
 	}
-	// What the rows refer to is locked before them, as a change of it locks them.
+	// Resources that the rows refer to are locked before the rows, in the same order as when these resources change.
 	related, err := f.relate(ctx, d, &f, dryRun, invalid)
 	if err == nil {
 		err = invalid.Err()

@@ -148,7 +148,7 @@ func beginning(value json.RawMessage) string {
 	return string(runes[:min(len(runes), 60)])
 }
 
-var errFieldsChanged = server.Invalid("extra", "custom fields were changed meanwhile; try again")
+var errFieldsChanged = server.Invalid("extra", "custom fields were changed in the meantime; try again")
 
 // define creates the missing definitions in the transaction of ctx, and locks all definitions until its end. The
 // error is errFieldsChanged if the values no longer conform because another transaction changed the definitions.

@@ -29,16 +29,16 @@ var importDoc = &server.Doc{
 		"`material_type`, `color`, `diameter_mm` and `net_weight_grams` are required, and `id` and `number` are " +
 		"ignored. With `update`, a row changes the spool that its `id` or `number` names as a `PATCH` does: only " +
 		"the columns of the file change, and an empty cell is null. A row that names no spool is skipped. With " +
-		"`upsert`, such a row is a new spool, and so is one whose `id` or `number` is unknown. The `id` decides: if no " +
-		"`id` of the file is known, the numbers count if the spools with them are all of the material, color, brand and " +
-		"net weight of their rows. A row that already has the values of its spool changes nothing. A " +
-		"changed `remaining_weight_grams` is an entry of the usage ledger; leave the column out to change other " +
-		"fields while the spools are in use.\n\n" + importedExtra + spoolmanDescription + madeDescription +
+		"`upsert`, such a row is a new spool, and so is one whose `id` or `number` is unknown. The `id` takes " +
+		"precedence: only if no `id` of the file is known, the numbers are used, if all spools with these numbers " +
+		"have the material, color, brand and net weight of their rows. A row with the current values of its spool " +
+		"changes nothing. A changed `remaining_weight_grams` is an entry of the usage ledger; leave the column out to " +
+		"change other fields while the spools are in use.\n\n" + importedExtra + spoolmanDescription + madeDescription +
 		"\n\n" + transfer.ImportRules(maxRows),
 }
 
-const importedExtra = "A custom field of the column `extra` that has no definition gets one, with the narrowest " +
-	"type that fits all its values in the file; `custom_fields` names those.\n\n"
+const importedExtra = "A custom field of the column `extra` without a definition gets one, with the narrowest type " +
+	"that fits all its values in the file; `custom_fields` lists these definitions.\n\n"
 
 const spoolmanDescription = "The body may also be a file of Spoolman, whichever of the imports of spools, filaments and " +
 	"vendors it is sent to: a list of its API as JSON, or its export as JSON or CSV, with the media type `text/csv`. It " +

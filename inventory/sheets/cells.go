@@ -12,15 +12,15 @@ import (
 	"spoolwright/transfer"
 )
 
-// maxForm is the maximum length in characters of a cell, unless its field allows longer texts, and the maximum length
-// in bytes of a title, and of what is looked at to find out what a column is.
+// maxForm is the maximum length in characters of a cell, unless its field allows longer texts. It is also the maximum
+// length in bytes of a title, and of the part of a text that is examined to recognize a column.
 const maxForm = 200
 
-// start returns the beginning of a text, which is enough to see what it is.
+// start returns the beginning of a text, which is enough to recognize it.
 func start(text string) string { return text[:min(len(text), maxForm)] }
 
 // The functions in this file read the texts of cells as people write them. They never decide between two readings of a
-// number or a date: package transfer does, for the whole file.
+// number or a date; package transfer does this for the whole file.
 
 // otherMaterials are materials without a type of their own. Their type is Custom.
 var otherMaterials = regexp.MustCompile(`(?i)\b(PEEK|PEKK|PEI|ULTEM|PPSU?|PPS|PP|PE|HDPE|LDPE|PET|RPET|` +
@@ -46,7 +46,7 @@ var spokenMaterials = map[string]string{"polylactid": "PLA", "polylactide": "PLA
 	"poliamid": "Nylon", "polyamide": "Nylon", "polykarbonat": "PC", "polycarbonat": "PC", "policarbonato": "PC",
 	"poliweglan": "PC", "polycarbonaat": "PC", "styrol": "HIPS"}
 
-// readMaterial returns the type of a material and its name, which is "" if the type says all. It returns false if the
+// readMaterial returns the type of a material and its exact name, or "" if the type is enough. It returns false if the
 // text is not a material.
 func readMaterial(text string) (kind, name string, ok bool) {
 	text = strings.Join(strings.Fields(text), " ")
@@ -75,8 +75,7 @@ func readMaterial(text string) (kind, name string, ok bool) {
 // filledMaterial matches the end of the name of a material, such as -CF10 or +.
 var filledMaterial = regexp.MustCompile(`^(?i)([-+]?(CF|GF|HF|ESD|FR|HT)\d*|\++|plus|pro|\d{1,3}[AD]?|%|\d+%)*$`)
 
-// isMaterial reports whether a text is the name of a material and nothing else: it has no words beside the name but
-// those that belong to it.
+// isMaterial reports whether a text is only the name of a material, with no words that do not belong to it.
 func isMaterial(text string) bool {
 	if _, _, ok := readMaterial(text); !ok || strings.ContainsAny(text, "/:_@") {
 		return false
@@ -183,7 +182,7 @@ var currencyCodes = map[string]string{"r$": "BRL", "us$": "USD", "a$": "AUD", "a
 	"nz$": "NZD", "hk$": "HKD", "s$": "SGD", "sfr": "CHF", "fr": "CHF", "zl": "PLN", "zł": "PLN", "kc": "CZK",
 	"kč": "CZK", "euro": "EUR", "euros": "EUR", "dollar": "$", "dollars": "$", "ft": "HUF"}
 
-// readAmount returns an amount of money as transfer.ParseNumber knows it.
+// readAmount returns an amount of money in a form that transfer.ParseNumber reads.
 func readAmount(text string) string {
 	code := func(text string) string {
 		text = strings.TrimSuffix(text, ".")
@@ -228,7 +227,7 @@ func hasWeight(text string) bool {
 	return hasUnit(inMetric(text), "g", "kg", "gr", "lb", "lbs", "pound", "pounds", "oz", "ounce", "ounces")
 }
 
-// readWeight returns a weight as transfer.ParseNumber knows it.
+// readWeight returns a weight in a form that transfer.ParseNumber reads.
 func readWeight(text string) string {
 	text = inMetric(text)
 	if m := otherGrams.FindStringSubmatch(text); m != nil {
@@ -248,7 +247,7 @@ func readNumber(text string) string {
 	return strings.TrimSpace(tolerance.ReplaceAllString(text, ""))
 }
 
-// readDiameter returns the diameter of a filament, and whether it is another one than the text says.
+// readDiameter returns the diameter of a filament, and whether it differs from the text.
 func readDiameter(text string) (diameter string, changed bool) {
 	text = readNumber(text)
 	m := diameters.FindStringSubmatch(text)
@@ -268,7 +267,7 @@ func readDiameter(text string) (diameter string, changed bool) {
 	return m[1], false
 }
 
-// readDate returns a day as package transfer knows it, and whether it is another one than the text says.
+// readDate returns a day in a form that package transfer reads, and whether it differs from the text.
 func readDate(text string) (date string, changed bool) {
 	if m := weekday.FindStringSubmatch(text); m != nil {
 		text = m[1]

@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// A concept is what a column of somebody's list means. Its name is that of a field of a spool, or one of these, from
-// which the import makes fields:
+// A concept is the meaning of a column in somebody's list. Its name is that of a field of a spool, or one of these,
+// which the import converts to fields:
 //
 //	filament_name       the name of a filament as shops write it, such as "Prusament PLA Galaxy Black"
 //	quantity            the number of equal spools
@@ -16,7 +16,7 @@ import (
 //	used_weight_grams   what is used of the net weight
 //	gross_weight_grams  what is left, with the empty spool
 //	full_weight_grams   the net weight, with the empty spool
-//	state               a word or a boolean that says whether something is left
+//	state               a word or a boolean: whether something is left
 //	used_up             a boolean: whether nothing is left
 //	filler              what fills the material, such as carbon fiber
 //	price_per_kg        the price of a kilogram
@@ -96,7 +96,7 @@ func words(title string) (all []string) {
 	return all
 }
 
-// units are words that say in which unit the numbers of a column are, with the unit for transfer.Number or "".
+// units maps words for the unit of the numbers of a column to the unit for transfer.Number, or to "".
 var units = map[string]string{"g": "g", "gr": "g", "gram": "g", "grams": "g", "gramm": "g", "grammes": "g",
 	"gramos": "g", "grammi": "g", "gramas": "g", "kg": "kg", "kgs": "kg", "kilo": "kg", "kilogramm": "kg", "lb": "lb",
 	"lbs": "lb", "pounds": "lb", "oz": "oz", "ounces": "oz", "mm": "mm", "cm": "cm",
@@ -106,7 +106,7 @@ var units = map[string]string{"g": "g", "gr": "g", "gram": "g", "grams": "g", "g
 	"nok": "", "dkk": "", "brl": "", "cad": "", "aud": "", "huf": "", "pcs": "", "stk": "", "szt": "", "ks": "", "c": "",
 	"h": "h", "min": "min", "hours": "h", "minutes": "min", "minuten": "min", "stunden": "h", "std": "h", "std.": "h"}
 
-// filler are words that say nothing about what a column means.
+// filler are words without a meaning for the concept of a column.
 var filler = map[string]bool{}
 
 func init() {
@@ -138,8 +138,8 @@ func normal(title string, plain bool) string {
 	return strings.Join(kept, "")
 }
 
-// Key returns the letters and digits of a text in lower case, without accents: texts of people with the same key mean
-// the same.
+// Key returns the letters and digits of a text in lower case, without accents: texts with the same key have the same
+// meaning.
 func Key(text string) string { return normal(text, false) }
 
 // withoutBrackets returns a text without the parts in brackets, unless nothing is left.
@@ -176,8 +176,7 @@ func unitOf(title string) (unit string, ok bool) {
 	return "", false
 }
 
-// meanings returns the concepts that the title of a column can mean, the likeliest first, and how sure that is: at
-// most 100.
+// meanings returns the concepts that the title of a column can mean, likeliest first, and the certainty, at most 100.
 func (titlesOf dictionary) meanings(title string) (concepts []string, sure int) {
 	all := words(withoutBrackets(title))
 	trimmed := all
@@ -201,7 +200,7 @@ func (titlesOf dictionary) meanings(title string) (concepts []string, sure int) 
 		}
 		return found, partOfTitle
 	}
-	// Some of its words, the most of them first, and of these the last: compound names end with what they are.
+	// Parts of the title: longer ones first, and of these the last, because compound names end with the main word.
 	for n := min(len(trimmed)-1, 4); n > 0; n-- {
 		for i := len(trimmed) - n; i >= 0; i-- {
 			form := strings.Join(trimmed[i:i+n], "")
@@ -230,15 +229,15 @@ func (titlesOf dictionary) meanings(title string) (concepts []string, sure int) 
 	return nil, 0
 }
 
-// partOfTitle is how sure it is at most what a title means of which only a part is known. The values of its column must
-// fit in every row.
+// partOfTitle is the maximum certainty of a title of which only a part is known. The values of its column must fit in
+// every row.
 const partOfTitle = 60
 
-// amounts are concepts of which a farm wants to have a minimum.
+// amounts are concepts for which a list can have a minimum.
 var amounts = map[string]bool{"quantity": true, "net_weight_grams": true, "remaining_weight_grams": true,
 	"remaining_percent": true}
 
-// limits are the words of titles for an amount that should be there.
+// limits are the words of titles for a minimum amount.
 var limits = map[string]bool{}
 
 func init() {
@@ -254,8 +253,8 @@ func isLimit(word string) bool {
 		strings.HasPrefix(word, "soll")
 }
 
-// dictionaryOf returns the dictionary of the titles in a text of Words, whose sections are concepts. The concept "" is of
-// columns that mean nothing.
+// dictionaryOf returns the dictionary of the titles in a text of Words, whose sections are concepts. The concept "" is
+// for columns that are ignored.
 func dictionaryOf(titles string) dictionary {
 	titlesOf := dictionary{}
 	for concept, title := range Words(titles) {

@@ -24,7 +24,7 @@ const maxMade = 100_000
 // converter converts the rows of a sheet.
 type converter struct {
 	*Reader
-	how     transfer.Reading // as the whole file shows
+	how     transfer.Reading // with the formats of the whole file
 	columns []column
 	header  []string // the texts of the header, or nil
 	derive  bool     // whether texts that are not in the form of the API may set other fields, too
@@ -49,7 +49,7 @@ func (r *rowValues) problem(field, format string, args ...any) {
 	r.problems = append(r.problems, server.FieldError{Field: field, Message: fmt.Sprintf(format, args...)})
 }
 
-// Convert finds out what the columns of a sheet mean, and converts the sheet to a table of fields. The error is a 422.
+// Convert recognizes the columns of a sheet, and converts the sheet to a table of fields. The error is a 422.
 func (s *Reader) Convert(sheet *transfer.Sheet, how transfer.Reading) (*transfer.Conversion, error) {
 	result := &transfer.Conversion{Sheet: sheet, Table: &transfer.Table{Separator: sheet.Separator}}
 	if len(sheet.Rows) == 0 {
@@ -172,7 +172,7 @@ func corrected(rows []transfer.Row, titles []string, by map[int]map[string]strin
 	return all
 }
 
-// isStrict reports whether the header has only names of the API, and the sender says nothing else.
+// isStrict reports whether the header has only names of the API, and the sender has set no mapping.
 func (c *converter) isStrict(how transfer.Reading) bool {
 	if how.Mapping != nil || how.Defaults != nil || how.Suggest || len(c.header) == 0 {
 		return false
@@ -236,7 +236,7 @@ func (s *Reader) Targets() (names []string) {
 	return append(names, s.made...)
 }
 
-// unknown returns an error for columns that mean nothing known, unless suggestions leave them out.
+// unknown returns an error for columns that are not recognized, unless suggestions leave them out.
 func (c *converter) unknown(line int, hasRows bool) error {
 	if c.how.Suggest {
 		return nil
@@ -250,7 +250,7 @@ func (c *converter) unknown(line int, hasRows bool) error {
 	if len(all) == 0 {
 		return nil
 	}
-	return server.Invalid(fmt.Sprintf("line %d", line), "unknown column %s: say with mapping what it is, or leave it "+
+	return server.Invalid(fmt.Sprintf("line %d", line), "unknown column %s: name its field in mapping, or leave it "+
 		"out; the columns are %s", strings.Join(all[:min(len(all), 10)], ", "), c.names())
 }
 
@@ -321,7 +321,7 @@ func (c *converter) blank(target string) bool {
 
 var fraction = regexp.MustCompile(`^-?\d+\.\d+$`)
 
-// plain returns a number in a form that has one reading only, and that says nothing about the other numbers of a file.
+// plain returns a number in a form with only one reading, which does not decide the format of other numbers.
 func plain(number string) string {
 	if fraction.MatchString(number) {
 		return number + "e0"
@@ -339,7 +339,7 @@ func (c *converter) convert(result *transfer.Conversion, rows []transfer.Row, de
 		all = append(all, c.read(row, defaults))
 	}
 	if !c.strict {
-		c.how = c.survey(c.table(result, all), c.how)
+		c.how = c.detectFormats(c.table(result, all), c.how)
 		if c.how.Dates == "" && c.how.Program != nil {
 			c.how.Dates = c.how.Program.Dates
 		}
@@ -364,7 +364,8 @@ func (c *converter) convert(result *transfer.Conversion, rows []transfer.Row, de
 	return c.how.Err()
 }
 
-// table returns the table of the rows. A column that no row has a value of is in it if a column of the sheet has it.
+// table returns the table of the rows. It has the columns of the sheet, even those without values, and the columns
+// that rows have values for.
 func (c *converter) table(result *transfer.Conversion, all []*rowValues) *transfer.Table {
 	table := &transfer.Table{Header: result.Table.Header, Separator: result.Table.Separator}
 	used := map[string]bool{}
@@ -539,7 +540,7 @@ func (c *converter) addExtra(r *rowValues, key, text string, isNumber bool) {
 	}
 }
 
-// change records that a text means something else than it says.
+// change records that a text was converted.
 func (c *converter) change(r *rowValues, field, text, format string, args ...any) {
 	c.changed = append(c.changed,
 		transfer.CellChange{Line: r.line, Field: field, Text: text, Detail: fmt.Sprintf(format, args...)})
@@ -608,7 +609,7 @@ func (c *converter) around(r *rowValues, one *column, text string) string {
 	return text
 }
 
-// material reads the type of a material, such as PLA+: its type is PLA, and its name PLA+.
+// material reads a material such as PLA+: its type is PLA, and its name PLA+.
 func (c *converter) material(r *rowValues) {
 	prefix := ""
 	if c.fields["materials.material_type"] != nil {
@@ -648,7 +649,7 @@ func (c *converter) material(r *rowValues) {
 	}
 }
 
-// ofBrand returns the name of a material without the brand before it, which is the brand of a row that has none.
+// ofBrand returns the name of a material without the brand before it. A row without a brand gets this brand.
 func (c *converter) ofBrand(r *rowValues, text string) string {
 	field := "brand"
 	if c.fields["vendor_name"] != nil {
@@ -731,7 +732,7 @@ var (
 // bare returns a word of a name without the punctuation around it.
 func bare(word string) string { return strings.Trim(word, ",;|()[]/–—-•·:") }
 
-// name reads the name of a filament, as far as the columns of the row do not say what is in it.
+// name reads the parts of the name of a filament that the row has no columns for.
 func (c *converter) name(r *rowValues) {
 	source, brandField := "filament_name", "brand"
 	if c.one == "filament" { // which keeps its name
@@ -919,7 +920,7 @@ func rounded(n float64) string {
 	return plain(strconv.FormatFloat(math.Round(n*100)/100, 'f', -1, 64))
 }
 
-// quantityOf returns the number of spools that a text says, and false if it is not from 1 to 100.
+// quantityOf returns the number of spools in a text, and false if it is not from 1 to 100.
 func quantityOf(text string) (n int, ok bool) {
 	p, ok := transfer.ParseNumber(readNumber(text))
 	point, comma := p.Readings()
@@ -933,8 +934,8 @@ func quantityOf(text string) (n int, ok bool) {
 	return n, true
 }
 
-// findTotals finds out whether the net weights are those of all spools of a row: the title says so, and each spool has
-// a weight as shops sell it then.
+// findTotals detects net weights of all spools of a row: the title has a word for totals, and the weight of each spool
+// is then one that shops sell.
 func (c *converter) findTotals(all []*rowValues) {
 	const net = "net_weight_grams"
 	i := slices.IndexFunc(c.columns, func(one column) bool { return one.target == net })
@@ -958,8 +959,8 @@ func (c *converter) findTotals(all []*rowValues) {
 	}
 }
 
-// share divides the weights of all spools of a row between them: full spools come first. It returns the net weight of
-// each.
+// share divides the total weights of a row among its spools: full spools come first. It returns the net weight of each
+// spool.
 func (c *converter) share(r *rowValues, weight float64) float64 {
 	const net, left = "net_weight_grams", "remaining_weight_grams"
 	if c.ofAll {
@@ -987,7 +988,7 @@ func (c *converter) share(r *rowValues, weight float64) float64 {
 	return weight
 }
 
-// compute makes fields of the concepts that are not fields.
+// compute converts concepts that are not fields to fields.
 func (c *converter) compute(r *rowValues) {
 	if !c.makes || slices.ContainsFunc(r.problems, func(p server.FieldError) bool { return p.Field == "row" }) {
 		return
@@ -1034,8 +1035,9 @@ func (c *converter) compute(r *rowValues) {
 	}
 }
 
-// weigh completes the weights of a spool. New, it weighs the net weight and the empty spool; now, what is left and the
-// empty spool; and the net weight is what is left and what is used. Weights that contradict each other are a problem.
+// weigh completes the weights of a spool by three rules: the full weight is the net weight plus the empty spool, the
+// gross weight is the remaining weight plus the empty spool, and the net weight is the remaining weight plus the used
+// weight. Weights that contradict each other are a problem.
 func (c *converter) weigh(r *rowValues) {
 	const net, left, spool = "net_weight_grams", "remaining_weight_grams", "spool_weight_grams"
 	const full, gross, used = "full_weight_grams", "gross_weight_grams", "used_weight_grams"
@@ -1063,7 +1065,7 @@ func (c *converter) weigh(r *rowValues) {
 		}
 		return true
 	}
-	for range rules { // what one of them finds can be what another one needs
+	for range rules { // the result of a rule can be the input of another
 		for _, rule := range rules {
 			sum, hasSum := known[rule[0]]
 			a, hasA := known[rule[1]]
@@ -1095,7 +1097,7 @@ func (c *converter) weigh(r *rowValues) {
 	}
 }
 
-// finish empties a spool of which nothing is left, as its state says.
+// finish sets the remaining weight of a spool to 0 if its state means that nothing is left.
 func (c *converter) finish(r *rowValues) {
 	const left = "remaining_weight_grams"
 	state, used := r.texts["state"], r.texts["used_up"]

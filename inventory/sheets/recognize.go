@@ -16,17 +16,17 @@ import (
 	"spoolwright/value"
 )
 
-// Reader reads the sheets that people keep as tables of a resource: it finds the row of titles, knows columns by their
-// titles and values, and converts cells.
+// Reader reads the sheets that people keep as tables of a resource: it finds the row of titles, recognizes columns by
+// their titles and values, and converts cells.
 type Reader struct {
-	schema   *server.Schema
-	fields   map[string]*server.Field // those that a file can have
-	concepts map[string]string        // the fields of concepts; a concept that is missing has no field
-	survey   func(*transfer.Table, transfer.Reading) transfer.Reading
-	one      string   // the noun for a row, such as spool
-	keys     []string // fields that name a resource
-	makes    bool     // whether the fields that people write in other ways are those of spools
-	made     []string // the concepts that are not fields, and of which fields are made
+	schema        *server.Schema
+	fields        map[string]*server.Field // those that a file can have
+	concepts      map[string]string        // the fields of concepts; a concept that is missing has no field
+	detectFormats func(*transfer.Table, transfer.Reading) transfer.Reading
+	one           string   // the noun for a row, such as spool
+	keys          []string // fields that name a resource
+	makes         bool     // whether it converts concepts of spools to fields
+	made          []string // the concepts that are not fields, but are converted to fields
 
 	dictionary func() dictionary // of the titles that people give to columns
 }
@@ -35,7 +35,7 @@ type Reader struct {
 // resource.
 func New[T any](one string, concepts map[string]string, keys ...string) *Reader {
 	s := &Reader{schema: server.SchemaOf[T](), fields: map[string]*server.Field{}, concepts: concepts, one: one,
-		keys: keys, survey: transfer.Survey[T], dictionary: ownTitles}
+		keys: keys, detectFormats: transfer.DetectFormats[T], dictionary: ownTitles}
 	for _, f := range s.schema.Fields {
 		if nested, _ := f.Nested(); nested == nil {
 			s.fields[f.Name] = f
@@ -50,8 +50,8 @@ func New[T any](one string, concepts map[string]string, keys ...string) *Reader 
 	return s
 }
 
-// With returns the reader for a resource whose columns have other titles than those of inventory and products: a
-// text of Words, whose sections are the concepts.
+// With returns the reader for a resource with titles of its own, instead of those of inventory and products. titles is
+// a text for Words, whose sections are concepts.
 func (s *Reader) With(titles string) *Reader {
 	other := *s
 	other.dictionary = sync.OnceValue(func() dictionary { return dictionaryOf(titles) })
@@ -61,7 +61,7 @@ func (s *Reader) With(titles string) *Reader {
 // meanings returns the concepts that a title can mean, as those of a dictionary.
 func (s *Reader) meanings(title string) ([]string, int) { return s.dictionary().meanings(title) }
 
-// Made are concepts of spools that are not fields: the import makes fields of them.
+// Made are concepts of spools that are not fields; the import converts them to fields.
 const Made = "filament_name quantity remaining_percent used_weight_grams gross_weight_grams full_weight_grams state " +
 	"used_up filler price_per_kg total_price"
 
@@ -106,14 +106,14 @@ func (s *Reader) isTarget(name string) bool {
 // column is a column of a sheet.
 type column struct {
 	title  string
-	texts  []string // the beginnings of those that are not empty, without the blanks around them
+	texts  []string // the beginnings of the texts that are not empty, without the blanks around them
 	number bool     // whether all texts are numbers in JSON
-	target string   // the field or the concept of which the import makes fields; "" is left out
+	target string   // the field, or the concept that is converted to fields; "" is left out
 	why    transfer.Why
 	note   string
-	ignore bool   // whether the title is known, and means nothing for the import
-	unit   string // in the title, or that all numbers seem to have
-	guess  bool   // whether the unit is a guess by the numbers
+	ignore bool   // whether the title is known, but not imported
+	unit   string // the unit in the title, or a guess for all numbers
+	guess  bool   // whether the unit is a guess
 }
 
 // candidate is a column that can have a target.
@@ -214,8 +214,8 @@ func (n names) field(title string) (field string, ok bool) {
 	return field, ok
 }
 
-// remembered returns the field that a column had in an earlier file. It knows nothing of columns that name a resource,
-// because each program has ids of its own, nor of a column without a title whose values do not fit.
+// remembered returns the field that a column had in an earlier file. It ignores columns that name a resource, because
+// each program has ids of its own, and columns without a title whose values do not fit.
 func (s *Reader) remembered(c *column, mapping names) (field string, ok bool) {
 	field, ok = mapping.field(c.title)
 	if !ok || slices.Contains(s.keys, s.Exact(c.title)) || field != "" && !s.isTarget(field) {
@@ -237,7 +237,7 @@ func (s *Reader) remembered(c *column, mapping names) (field string, ok bool) {
 // untitled matches the titles that a sheet gives to columns without one.
 var untitled = regexp.MustCompile(`^Column \d+$`)
 
-// recognize finds out what the columns mean. A mapping comes first, then names, then values.
+// recognize determines the targets of the columns. A mapping takes precedence, then names, then values.
 func (s *Reader) recognize(columns []column, how transfer.Reading) {
 	var all []candidate
 	taken := map[string]bool{}
@@ -278,7 +278,7 @@ func (s *Reader) recognize(columns []column, how transfer.Reading) {
 		one.target, one.why = c.target, c.why
 		done[c.column], taken[c.target] = true, true
 	}
-	has := map[string]bool{} // kinds of values that columns with titles have
+	has := map[string]bool{} // the kinds of values in columns with titles
 	for _, byValues := range []bool{false, true} {
 		for _, c := range all {
 			one := &columns[c.column]
@@ -294,7 +294,7 @@ func (s *Reader) recognize(columns []column, how transfer.Reading) {
 			}
 		}
 	}
-	// Spoolman has some values of a spool in columns of its filament, too. They count where the spool has none.
+	// Spoolman has some values of a spool in columns of its filament, too. They are used if the spool has none.
 	for _, c := range all {
 		if c.score >= 80 && !done[c.column] && isSecond(columns[c.column].title) {
 			assign(c)
@@ -383,8 +383,7 @@ func (s *Reader) candidates(i int, c *column) (all []candidate) {
 	for n, concept := range concepts {
 		add(concept, sure-8*n, "name")
 	}
-	// A title that is known says what the column is, also that it is nothing for this import. Values say it where a title
-	// says nothing.
+	// A known title decides the target of the column, even that it has none. Without one, the values decide.
 	if len(concepts) > 0 && len(normal(c.title, false)) > 1 && (!part || concepts[0] == "") || len(c.texts) == 0 {
 		return all
 	}
@@ -402,7 +401,7 @@ func (s *Reader) candidates(i int, c *column) (all []candidate) {
 	return all
 }
 
-// kindOf returns what the values of a column with a target are: several targets can have values of one kind.
+// kindOf returns the kind of the values of a target: several targets can have values of one kind.
 func kindOf(target string, c *column) string {
 	switch {
 	case strings.HasSuffix(target, "_grams"):
@@ -417,8 +416,8 @@ func kindOf(target string, c *column) string {
 	return target
 }
 
-// certain reports whether the values of a column leave no doubt that it is what a part of its title says: there are no
-// texts that could as well be something else.
+// certain reports whether the values of a column confirm the concept of a part of its title beyond doubt: no text
+// could also be something else.
 func certain(c *column, concept string) bool {
 	all := func(is func(string) bool) bool { return share(c.texts, is) == 1 }
 	isBool := func(t string) bool { _, ok := transfer.Truth(t); return ok }
@@ -448,7 +447,7 @@ func isSecond(title string) bool { return strings.HasPrefix(title, "filament.") 
 
 func isUUID(text string) bool { _, ok := value.ParseID(text); return ok }
 
-// maxSeen is how many texts of a column are looked at to find out what it is.
+// maxSeen is the maximum number of texts of a column that are examined to recognize it.
 const maxSeen = 1000
 
 // share returns the share of the first texts for which is is true.
@@ -499,7 +498,7 @@ func isShare(text string) bool { return shares[fold(text)] != "" || hasUnit(text
 
 var currencyCode = regexp.MustCompile(`^[A-Z]{3}$`)
 
-// looksLike reports whether the values of a column show by themselves that it has a concept.
+// looksLike reports whether the values of a column alone show that it has the concept.
 func looksLike(c *column, concept string) bool {
 	texts := c.texts
 	switch concept {
@@ -545,8 +544,8 @@ func isDiameter(text string) bool {
 // isLength reports whether a unit is one of lengths.
 func isLength(unit string) bool { return unit == "m" || unit == "cm" || unit == "mm" }
 
-// fit returns the target that a column with a concept has by its values and by the unit in its title, and how many of
-// its values fit: from 0 to 1.
+// fit returns the target of a column with a concept, according to its values and the unit in its title, and the share
+// of values that fit, from 0 to 1.
 func (s *Reader) fit(c *column, concept, target string) (string, float64) {
 	texts := c.texts
 	titlesOf := s.dictionary()

@@ -19,11 +19,11 @@ var wordsOfCells string
 var (
 	brands     = map[string]bool{}   // makers of filament, in normal form
 	blanks     = map[string]bool{}   // texts that stand for an empty cell
-	shares     = map[string]string{} // words for what is left of a spool, in percent
+	shares     = map[string]string{} // words for the rest on a spool, in percent
 	some       = map[string]bool{}   // states of spools that have filament
 	fillers    = map[string]string{} // what fills a material, and the end of its name
-	finishes   = map[string]bool{}   // what the surface of a filament is like
-	otherWords = map[string]bool{}   // words that make a part of a title say something else
+	finishes   = map[string]bool{}   // surfaces of filament
+	otherWords = map[string]bool{}   // words that change the meaning of a part of a title
 	totals     = map[string]bool{}   // the words with which a row of sums begins, in normal form
 	totalWords = map[string]bool{}   // words of the titles of columns with numbers of several things
 )

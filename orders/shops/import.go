@@ -85,13 +85,13 @@ func FileRoutes(d *db.DB) []server.Route {
 var Commands = []cli.Command{{
 	Name: "import orders", Args: transfer.FileArgs, Needs: cli.Farm,
 	Help: "create or change orders from CSV files\n\n" +
-		"Etsy's order items and the orders of Shopify and WooCommerce are recognized by their first line. For other " +
-		"files,\n--map says what a column is that is not recognized, and --default source=NAME whose orders they are. " +
-		"Rows with\nthe same source and reference are one order. All orders of a file are imported, or none, except " +
-		"with\n--skip-invalid. Orders that are shipped, cancelled or not paid are left out, unless they are here " +
-		"already.\nImporting a file again changes nothing twice.\n\nFILE may be - for standard input. Of several " +
-		"files, each is imported by itself: one that cannot be imported\ndoes not stop the others, and the status is " +
-		"then 1.",
+		"Etsy's order items and the orders of Shopify and WooCommerce are recognized by their first line. For other\n" +
+		"files, --map sets the field of a column that is not recognized, and --default source=NAME the shop of the\n" +
+		"orders. Rows with the same source and reference are one order. All orders of a file are imported, or none,\n" +
+		"except with --skip-invalid. New orders that are shipped, canceled or not paid are left out. Importing a file\n" +
+		"again changes nothing twice.\n\n" +
+		"FILE may be - for standard input. Each of several files is imported separately: a file that cannot be\n" +
+		"imported does not stop the others, and the exit status is then 1.",
 	Setup: func(flags *flag.FlagSet) cli.Run {
 		how, dryRun := transfer.FileFlags(flags)
 		return accounts.InTenant(flags, func(ctx context.Context, c *cli.Call) error {
