@@ -121,7 +121,7 @@ class User:
     otp_setup_required: bool
     """Whether the farm requires a second factor that the user has not set up."""
     recovery_codes_left: int | None
-    """How many recovery codes are unused; null without a second factor."""
+    """Number of unused recovery codes; null without a second factor."""
 
 
 def _User(d: Any, etag: str | None = None) -> User:
@@ -455,7 +455,7 @@ class ExchangeRate:
     currency: str
     """ISO 4217 code of the other currency."""
     rate: Number
-    """What a unit of it is worth in the currency of the farm."""
+    """Value of a unit of the currency in the currency of the farm."""
     exchange_date: _dt.date
     """Day on which the rate was set."""
 
@@ -494,13 +494,11 @@ class Settings:
     sales_tax_percent: Number
     """Tax of the prices of products and orders, where it is not known otherwise; 0 by default."""
     prices_include_tax: bool
-    """Whether the prices of products, and those of orders that do not say it, include tax; false by default."""
+    """Whether prices of products, and of orders without a setting of their own, include tax; false by default."""
     exchange_rates: tuple[ExchangeRate, ...]
-    """What other currencies are worth in that of the farm; a request replaces the list."""
+    """The values of other currencies in the currency of the farm; a request replaces the list."""
     assemble_on_delivery: bool
-    """Whether the delivery of an order assembles kits that are not in stock, as far as their parts are; true by
-    default.
-    """
+    """Whether the delivery of an order assembles missing kits, as far as there are parts; true by default."""
     second_factor: FactorRule
     """Who must have a second factor: nobody (optional), admins, or all users."""
     updated_at: _dt.datetime
@@ -636,13 +634,13 @@ class Filament:
     material_type: MaterialType
     """Type of filament."""
     material_name: str | None
-    """Name of the material, where the type does not say all, such as PLA+ or PEEK."""
+    """Exact name of the material, such as PLA+ or PEEK; null if the type is enough."""
     color: str
     """Name of the color."""
     color_hex: str | None
     """The color as #RRGGBB, or #RRGGBBAA with an alpha, which its spools do not have."""
     color_hexes: tuple[str, ...]
-    """The colors of a filament with several ones, each as #RRGGBB or #RRGGBBAA."""
+    """The colors of a filament with several colors, each as #RRGGBB or #RRGGBBAA."""
     color_arrangement: ColorArrangement | None
     """How several colors are arranged: side by side (coaxial), or one after the other (longitudinal)."""
     diameter_mm: Number
@@ -800,7 +798,7 @@ class Spool:
     density_g_cm3: Number | None
     """Density of the filament in g/cm³; null: the usual density of the material."""
     material_name: str | None
-    """Name of the material, where the type does not say all, such as PETG-CF; null: the type says all."""
+    """Exact name of the material, such as PETG-CF; null if the type is enough."""
     archived: bool
     """Whether the spool is archived. Lists leave archived spools out by default, and they are not in stock for
     prices.
@@ -1052,7 +1050,7 @@ class BulkResult:
     matched: int
     """Number of spools that the request selects."""
     changed: int
-    """Number of those that it changed. A spool that already has all new values is not changed."""
+    """Number of changed spools. A spool that already has all new values is not changed."""
     dry_run: bool
     """Whether nothing was changed, because the request was for a dry run."""
     changed_at: _dt.datetime | None
@@ -1125,22 +1123,21 @@ class Usage:
     change_grams: Number
     """after_grams minus before_grams. All changes of a spool add up to its remaining weight."""
     shortfall_grams: Number | None
-    """Grams that were used, but that the spool did not have on record. Less than 0 if the end of a run found that
-    less was used than its reports had recorded here, or if the entry reverses one with such grams.
+    """Grams that were used beyond what the spool had on record. Negative if the end of a run used less than its
+    reports had recorded here, or if the entry reverses an entry with such grams.
     """
     covered_grams: Number | None
-    """Grams that a printer reported after a person had stated what the run used; the spool keeps its weight."""
+    """Grams that a printer reported after a person had entered the use of the run; the spool keeps its weight."""
     reverses_id: str | None
-    """The entry that this one takes back."""
+    """The entry that this entry reverses."""
     reversed_by_id: str | None
-    """The entry that takes this one back."""
+    """The entry that reverses this entry."""
     moves_id: str | None
-    """The entry of another spool whose use this one records."""
+    """The entry of another spool whose use this entry records."""
     weighing_id: str | None
-    """The weighing, or edit of the remaining weight, at which this entry balances another one."""
+    """The weighing, or edit of the remaining weight, at which this entry balances another entry."""
     balances_id: str | None
-    """The entry, of an earlier moment than the weighing, that this one balances, so that the spool keeps its weight.
-    """
+    """The entry as of a time before the weighing that this entry balances, so that the spool keeps its weight."""
     created_at: _dt.datetime
     """Time of the change."""
     updated_at: _dt.datetime | None
@@ -1256,22 +1253,21 @@ class UsageCorrection:
     change_grams: Number
     """after_grams minus before_grams. All changes of a spool add up to its remaining weight."""
     shortfall_grams: Number | None
-    """Grams that were used, but that the spool did not have on record. Less than 0 if the end of a run found that
-    less was used than its reports had recorded here, or if the entry reverses one with such grams.
+    """Grams that were used beyond what the spool had on record. Negative if the end of a run used less than its
+    reports had recorded here, or if the entry reverses an entry with such grams.
     """
     covered_grams: Number | None
-    """Grams that a printer reported after a person had stated what the run used; the spool keeps its weight."""
+    """Grams that a printer reported after a person had entered the use of the run; the spool keeps its weight."""
     reverses_id: str | None
-    """The entry that this one takes back."""
+    """The entry that this entry reverses."""
     reversed_by_id: str | None
-    """The entry that takes this one back."""
+    """The entry that reverses this entry."""
     moves_id: str | None
-    """The entry of another spool whose use this one records."""
+    """The entry of another spool whose use this entry records."""
     weighing_id: str | None
-    """The weighing, or edit of the remaining weight, at which this entry balances another one."""
+    """The weighing, or edit of the remaining weight, at which this entry balances another entry."""
     balances_id: str | None
-    """The entry, of an earlier moment than the weighing, that this one balances, so that the spool keeps its weight.
-    """
+    """The entry as of a time before the weighing that this entry balances, so that the spool keeps its weight."""
     created_at: _dt.datetime
     """Time of the change."""
     updated_at: _dt.datetime | None
@@ -1316,7 +1312,7 @@ class MovedUsage:
     """The type `MovedUsage` of the API."""
 
     reversed: UsageCorrection
-    """The entry that takes the use back from the spool that had it."""
+    """The entry that reverses the use on the first spool."""
     recorded: UsageCorrection
     """The entry that records the use on the other spool."""
 
@@ -1424,7 +1420,7 @@ class FilamentReportRow:
     unpriced_grams: Number
     """Grams of these without a price."""
     filament_value: Number | None
-    """Value of the others; null if there are grams and none has a price."""
+    """Value of the other grams; null if there are grams without any price."""
     archived_value: Number | None
     """The part of the value that is on archived spools."""
 
@@ -1451,7 +1447,7 @@ class FilamentReport:
     group_by: FilamentGroup
     """What the rows have in common."""
     currency: str | None
-    """ISO 4217 code of the tenant's currency, in which values are; null if it is not set."""
+    """ISO 4217 code of the tenant's currency, the currency of all values; null if it is not set."""
     spools: int
     """Spools with filament."""
     grams: Number
@@ -1459,7 +1455,7 @@ class FilamentReport:
     unpriced_grams: Number
     """Grams of these without a price."""
     filament_value: Number | None
-    """Value of the others; null if there are grams and none has a price."""
+    """Value of the other grams; null if there are grams without any price."""
     archived_value: Number | None
     """The part of the value that is on archived spools."""
     groups: int
@@ -1520,7 +1516,7 @@ class RowCell:
     Column 3.
     """
     text: str
-    """The text of the cell, at most 200 characters of it."""
+    """The text of the cell, at most 200 characters."""
 
 
 def _RowCell(d: Any, etag: str | None = None) -> RowCell:
@@ -1538,7 +1534,7 @@ class RowError:
     field: str
     """The field, or `row` for a problem with the row as a whole."""
     column: str | None
-    """The column of the file that has the field; null: none."""
+    """The column of the file with the field; null: none."""
     message: str
     """The problem."""
 
@@ -1632,7 +1628,7 @@ class Imported:
     dry_run: bool
     """Whether nothing was changed, because the request was for a dry run."""
     changes: tuple[Change, ...]
-    """Texts that the import reads as something else than they say, with the most frequent first; at most 50."""
+    """Texts that the import converts, most frequent first; at most 50."""
     invalid_rows: tuple[InvalidRow, ...]
     """The first 50 of the invalid rows that were left out, or that a check has found."""
     custom_fields: tuple[ImportedField, ...]
@@ -1662,7 +1658,7 @@ class SheetText:
     """The type `SheetText` of the API."""
 
     text: str
-    """The text, at most 200 characters of it."""
+    """The text, at most 200 characters."""
 
 
 def _SheetText(d: Any, etag: str | None = None) -> SheetText:
@@ -1679,13 +1675,13 @@ class SheetColumn:
     title: str
     """The title of the column."""
     field: str | None
-    """The field that the column is; null: the column is left out."""
+    """The field of the column; null: the column is left out."""
     why: ColumnReason
-    """Why: the request says so, the mapping of the last file did (`remembered`), its name, its values, or no reason
-    was found.
+    """The reason: the request, the mapping of the last file (`remembered`), the name or the values of the column, or
+    none.
     """
     note: str | None
-    """What else is to be known; null: nothing."""
+    """A remark; null: none."""
     texts: tuple[SheetText, ...]
     """The first different texts of the column."""
 
@@ -1744,13 +1740,13 @@ class ErrorGroup:
     field: str
     """The field, or `row` for a problem with rows as a whole."""
     column: str | None
-    """The column of the file that has the field; null: none."""
+    """The column of the file with the field; null: none."""
     message: str
     """The problem."""
     count: int
     """Number of rows with the problem."""
     first_row: int | None
-    """The line of the first of them; null: the problem is with all rows."""
+    """The line of the first such row; null: the problem concerns all rows."""
     texts: tuple[SheetText, ...]
     """The first different texts that have the problem."""
 
@@ -1802,7 +1798,7 @@ class ImportCheck:
     dry_run: bool
     """Whether nothing was changed, because the request was for a dry run."""
     changes: tuple[Change, ...]
-    """Texts that the import reads as something else than they say, with the most frequent first; at most 50."""
+    """Texts that the import converts, most frequent first; at most 50."""
     invalid_rows: tuple[InvalidRow, ...]
     """The first 50 of the invalid rows that were left out, or that a check has found."""
     program: str | None
@@ -1810,7 +1806,7 @@ class ImportCheck:
     header_row: int
     """The line of the titles of the columns; 0 if the file needs no titles."""
     columns: tuple[SheetColumn, ...]
-    """The columns of the file, with the fields that they are."""
+    """The columns of the file, with their fields."""
     defaults: tuple[DefaultValue, ...]
     """The defaults that the check suggests; none if the request has `defaults`."""
     rows: tuple[SheetRow, ...]
@@ -1820,7 +1816,7 @@ class ImportCheck:
     required fields are missing.
     """
     errors: tuple[ErrorGroup, ...]
-    """The problems, grouped by field and kind, with the most frequent first; at most 50."""
+    """The problems, grouped by field and kind, most frequent first; at most 50."""
     worksheets: tuple[Worksheet, ...]
     """The worksheets of a workbook; empty for another file."""
 
@@ -1856,13 +1852,13 @@ class FilamentOfSpools:
     number: int | None
     """The number of the filament; null for a new one of a dry run."""
     action: ImportAction
-    """created, or unchanged for a filament that there was already."""
+    """created, or unchanged for an existing filament."""
     vendor_name: str | None
     """Name of the vendor."""
     material_type: MaterialType
     """Type of filament."""
     material_name: str | None
-    """Name of the material, where the type does not say all, such as PETG-CF; null: the type says all."""
+    """Exact name of the material, such as PETG-CF; null if the type is enough."""
     color: str
     """Name of the color."""
     color_hex: str | None
@@ -1870,7 +1866,7 @@ class FilamentOfSpools:
     diameter_mm: Number
     """Filament diameter in millimeters."""
     spools: int
-    """Number of spools that the request gives to the filament."""
+    """Number of spools that get the filament."""
 
 
 def _FilamentOfSpools(d: Any, etag: str | None = None) -> FilamentOfSpools:
@@ -1900,7 +1896,7 @@ class FromSpoolsResult:
     spools_changed: int
     """Number of spools that now have a filament."""
     has_more: bool
-    """Whether spools without a filament are left: repeat the request for these."""
+    """Whether spools without a filament are left; if so, repeat the request."""
     dry_run: bool
     """Whether nothing was changed, because the request was for a dry run."""
     items: tuple[FilamentOfSpools, ...]
@@ -1969,7 +1965,7 @@ class Printer:
     slots: int
     """Number of spools that can be loaded; 1 by default."""
     materials: tuple[MaterialType, ...]
-    """The types of filament that it prints; an empty list: all."""
+    """The types of filament that the printer prints; an empty list: all types."""
     hour_cost: Number | None
     """Cost of an hour of printing, without energy."""
     power_watts: Number | None
@@ -2110,7 +2106,7 @@ class ProductListItem:
     updated_at: _dt.datetime
     """Time of the last change of the product, its bill of materials or its costs."""
     plate_of: str | None
-    """The product of which this one is a plate; null for other products."""
+    """The product that the plate belongs to; null for other products."""
     plate: int | None
     """The number of the plate."""
     hidden_at: _dt.datetime | None
@@ -2209,7 +2205,7 @@ class ProductMaterial:
     """Diameter in millimeters; null: the diameter of the farm's printers, or 1.75 if these differ. One of 1.75, 2.85.
     """
     filament_id: str | None
-    """The only filament that will do; the material has its type, name, color and diameter. Null: any filament of the
+    """The only suitable filament; the material has its type, name, color and diameter. Null: any filament of the
     material and color.
     """
     brand: str | None
@@ -2291,7 +2287,7 @@ class ProductPlate:
     labour_minutes: Number | None
     """Work for one piece of the plate in minutes."""
     pieces_per_plate: int | None
-    """Pieces that one print of the plate makes: with 2, it is enough for two products; null counts as 1."""
+    """Pieces that one print of the plate makes: 2 is enough for two products; null counts as 1."""
     notes: str | None
     """Free text, such as print settings."""
     materials: tuple[ProductMaterial, ...]
@@ -2416,13 +2412,13 @@ class Product:
     number: int
     """Number of the product in the farm, for labels; it never changes, and is never used again."""
     picture_version: str | None
-    """Version of the picture, for its address: another text for each picture; null without one."""
+    """Version of the picture, for its address: a unique text for each picture; null without one."""
     created_at: _dt.datetime
     """Time of creation."""
     updated_at: _dt.datetime
     """Time of the last change of the product, its bill of materials or its costs."""
     plate_of: str | None
-    """The product of which this one is a plate; null for other products."""
+    """The product that the plate belongs to; null for other products."""
     plate: int | None
     """The number of the plate."""
     hidden_at: _dt.datetime | None
@@ -2526,7 +2522,7 @@ class ImportedProducts:
     dry_run: bool
     """Whether nothing was changed, because the request was for a dry run."""
     changes: tuple[Change, ...]
-    """Texts that the import reads as something else than they say, with the most frequent first; at most 50."""
+    """Texts that the import converts, most frequent first; at most 50."""
     invalid_rows: tuple[InvalidRow, ...]
     """The first 50 of the invalid rows that were left out, or that a check has found."""
     rows: tuple[ImportedProduct, ...]
@@ -2579,7 +2575,7 @@ class FilePlate:
     weight_grams: Number
     """Filament of the plate."""
     pieces: int | None
-    """Pieces on the plate; null if the file does not say so."""
+    """Pieces on the plate; null if the file does not have the number."""
     estimated_print_time_minutes: int | None
     """Print time of the plate for one piece of the product, in minutes; null if the file has none."""
     materials: tuple[FilePlateMaterial, ...]
@@ -2642,7 +2638,7 @@ class FileMaterial:
     """The type `FileMaterial` of the API."""
 
     profile: str | None
-    """The name that the slicer has for the filament."""
+    """The slicer's name for the filament."""
     file_material: str | None
     """Material in the file."""
     file_color: str | None
@@ -2656,7 +2652,7 @@ class FileMaterial:
     match: FileMatch
     """How it was matched: `chosen` by the request; `equal` material and color; `near`: similar color, or a material
     whose name only says more, such as PLA Basic for PLA; `material`: the farm has the material in other colors
-    only; `none`: the farm has nothing like it.
+    only; `none`: the farm does not have the material.
     """
     material_type: MaterialType
     """Type of the material of the product."""
@@ -2665,9 +2661,9 @@ class FileMaterial:
     color: str
     """Color of the material of the product."""
     diameter_mm: Number | None
-    """Diameter, or null for the usual one."""
+    """Diameter; null for the usual diameter."""
     candidates: tuple[FileCandidate, ...]
-    """Filaments of the farm that would do, the most similar first."""
+    """Alternative filaments of the farm, most similar first."""
 
 
 def _FileMaterial(d: Any, etag: str | None = None) -> FileMaterial:
@@ -2716,8 +2712,8 @@ class FileWarning:
     text: str
     """A sentence for people."""
     code: Literal["MATERIAL_UNKNOWN"] | None
-    """`MATERIAL_UNKNOWN`: without dry_run, the request is refused until the parameter filaments chooses the filament;
-    null for what prevents nothing.
+    """`MATERIAL_UNKNOWN`: without dry_run, the request is rejected until the parameter filaments chooses the
+    filament; null for warnings that prevent nothing.
     """
 
 
@@ -2764,9 +2760,9 @@ class FileResult:
     materials: tuple[FileMaterial, ...]
     """The filaments of the product, in the order of the file."""
     changes: tuple[FileChange, ...]
-    """What differs from the product before."""
+    """The differences from the product before."""
     warnings: tuple[FileWarning, ...]
-    """What a person should know, such as grams that were computed from a length."""
+    """Notes for a person, such as grams that were computed from a length."""
     picture: str | None
     """With dry_run, the picture of the file as a PNG or JPEG in base64; otherwise null."""
 
@@ -2802,7 +2798,7 @@ class ComponentTreeEntry:
     id: str
     """The component's id."""
     level: int
-    """1 for a component of the product, 2 for a component of that one, and so on."""
+    """1 for a component of the product, 2 for a component of that component, and so on."""
     component_product_id: str
     """The contained product."""
     component_name: str
@@ -3389,7 +3385,7 @@ class Run:
     hidden_by_name: str | None
     """Name of the user, also if the account was deleted, or of the API key."""
     cost: Number | None
-    """Sum of the known parts of what the run cost when it ended; null before, and if no part is known."""
+    """Sum of the known parts of the cost of the run when it ended; null before, and if no part is known."""
     cost_parts: RunCostParts
     """The parts of the cost, null if they are unknown. Later changes of prices and rates do not change them."""
     unknown_parts: tuple[CostPart, ...]
@@ -3506,7 +3502,7 @@ class RunFileResult:
     order_item_id: str | None
     """The item of the order that the run prints; null without an order."""
     quantity: int
-    """Pieces that the file prints; 1 if it does not say so."""
+    """Pieces that the file prints; 1 if the file does not have the number."""
     estimated_print_time_hours: Number | None
     """Print time of the file; null if the file has none."""
     estimated_total_filament_grams: Number | None
@@ -3522,7 +3518,7 @@ class RunFileResult:
     materials: tuple[RunFileMaterial, ...]
     """The filaments of the file, in its order."""
     warnings: tuple[FileWarning, ...]
-    """What a person should know, such as filaments without a spool."""
+    """Notes for a person, such as filaments without a spool."""
 
 
 def _RunFileResult(d: Any, etag: str | None = None) -> RunFileResult:
@@ -3606,7 +3602,7 @@ class ChangedRunItem:
     estimated_total_cost: Number | None
     """Total cost; by default quantity times total_cost of the product."""
     warnings: tuple[EndWarning, ...]
-    """What users may not expect; usually empty."""
+    """Effects that users may not expect; usually empty."""
 
 
 def _ChangedRunItem(d: Any, etag: str | None = None) -> ChangedRunItem:
@@ -3636,7 +3632,7 @@ class SpoolDeduction:
     previous_weight: Number
     """Remaining grams before."""
     new_weight: Number
-    """Remaining grams after; as before, if the spool was weighed after the run had ended."""
+    """Remaining grams after the request; unchanged if the spool was weighed after the run had ended."""
     deducted: Number
     """Grams that this request took from the spool: the use less the grams that printers had reported; negative if
     they had reported too much.
@@ -4078,7 +4074,7 @@ class PrinterReport:
     to: _dt.date
     """Last day."""
     currency: str | None
-    """ISO 4217 code of the tenant's currency, in which costs are; null if it is not set."""
+    """ISO 4217 code of the tenant's currency, the currency of all costs; null if it is not set."""
     groups: int
     """Number of printers."""
     items: tuple[PrinterReportRow, ...]
@@ -4130,7 +4126,7 @@ class Check:
     ready: bool
     """Whether the run can start at once."""
     steps: tuple[CheckStep, ...]
-    """What to do first, and what has changed since the run was planned."""
+    """Steps before the start, and changes since the run was planned."""
 
 
 def _Check(d: Any, etag: str | None = None) -> Check:
@@ -4196,8 +4192,8 @@ class Queue:
     total: int
     """Number of unfinished runs."""
     runs: tuple[QueuedRun, ...]
-    """The first 1,000 of them: by the printer's number, then in the order in which it prints them; runs without a
-    printer last.
+    """The first 1,000 runs, by the number of the printer and then in the order of printing; runs without a printer
+    last.
     """
 
 
@@ -4291,7 +4287,7 @@ class UsageReport:
     lost_cost: Number | None
     """Cost of these grams; null if there are some and no spool has a price."""
     currency: str | None
-    """ISO 4217 code of the tenant's currency, in which costs are; null if it is not set."""
+    """ISO 4217 code of the tenant's currency, the currency of all costs; null if it is not set."""
     groups: int
     """Number of groups in the period; items has at most 1,000 of them."""
     items: tuple[UsageReportRow, ...]
@@ -4354,7 +4350,7 @@ class WasteReportRow:
     piece_rate: Number | None
     """Share of failed pieces; null without pieces."""
     purge_grams: Number
-    """Grams that runs purged; a part of what they used."""
+    """Grams that runs purged; included in their use."""
     purge_cost: Number | None
     """Cost of these grams; null if there are some and no material has a price."""
 
@@ -4400,7 +4396,7 @@ class WasteReport:
     unpriced_grams: Number
     """Grams of these without a price, which add nothing to cost."""
     currency: str | None
-    """ISO 4217 code of the tenant's currency, in which costs are; null if it is not set."""
+    """ISO 4217 code of the tenant's currency, the currency of all costs; null if it is not set."""
     runs: int
     """Runs that failed, were cancelled, or have failed pieces."""
     failed_runs: int
@@ -4416,7 +4412,7 @@ class WasteReport:
     piece_rate: Number | None
     """Share of failed pieces; null without pieces."""
     purge_grams: Number
-    """Grams that runs purged; a part of what they used."""
+    """Grams that runs purged; included in their use."""
     purge_cost: Number | None
     """Cost of these grams; null if there are some and no material has a price."""
     groups: int
@@ -5792,7 +5788,7 @@ class ImportedOrders:
     dry_run: bool
     """Whether nothing was changed, because the request was for a dry run."""
     changes: tuple[Change, ...]
-    """Texts that the import reads as something else than they say, with the most frequent first; at most 50."""
+    """Texts that the import converts, most frequent first; at most 50."""
     invalid_rows: tuple[InvalidRow, ...]
     """The first 50 of the invalid rows that were left out, or that a check has found."""
     rows: tuple[ImportedOrder, ...]
@@ -6195,7 +6191,7 @@ class PlannedMaterial:
     material_type: MaterialType
     """Type of filament."""
     material_name: str | None
-    """Name of the material, where the type does not say all, such as PETG-CF; null: the type says all."""
+    """Exact name of the material, such as PETG-CF; null if the type is enough."""
     color: str
     """Name of the color."""
     diameter_mm: Number
@@ -6314,7 +6310,7 @@ class MissingFilament:
     material_type: MaterialType
     """Type of filament."""
     material_name: str | None
-    """Name of the material, where the type does not say all, such as PETG-CF; null: the type says all."""
+    """Exact name of the material, such as PETG-CF; null if the type is enough."""
     color: str
     """Name of the color."""
     diameter_mm: Number
@@ -6404,8 +6400,8 @@ class AuditEntry:
     action: Action
     """What was done."""
     actor_kind: ActorKind
-    """Who did it: a user, an API key, a command on the machine of the service, the service itself, or a client that
-    nobody knows, such as one with a password link.
+    """Who did it: a user, an API key, a command on the machine of the service, the service itself, or an unknown
+    client, such as one with a password link.
     """
     actor_id: str | None
     """The user or API key."""
@@ -6414,7 +6410,7 @@ class AuditEntry:
     address: str | None
     """The address of the client; of IPv6, the first 64 bits."""
     object_kind: str | None
-    """The kind of what was changed. Of an export or import, its resources."""
+    """The kind of the changed object; the resources of an export or import."""
     object_id: str | None
     """What was changed."""
     object_name: str | None
@@ -6480,9 +6476,9 @@ class Webhook:
     `mailto:` and the address of a user of the tenant.
     """
     format: Format
-    """What the receiver understands: `standard`, a signed event; or a message for a Discord channel, for Slack,
-    Mattermost or Rocket.Chat, for a topic of ntfy, for an application of Gotify, or for a workflow of Microsoft
-    Teams; or an e-mail. Default: standard. It cannot be changed.
+    """The kind of receiver: `standard`, a signed event; or a message for a Discord channel, for Slack, Mattermost or
+    Rocket.Chat, for a topic of ntfy, for an application of Gotify, or for a workflow of Microsoft Teams; or an
+    e-mail. Default: standard. It cannot be changed.
     """
     events: tuple[Subscription, ...]
     """The types of events that the webhook gets; `order.*` stands for all types of a group, and `*` for all."""
@@ -6567,9 +6563,9 @@ class WebhookSecret:
     `mailto:` and the address of a user of the tenant.
     """
     format: Format
-    """What the receiver understands: `standard`, a signed event; or a message for a Discord channel, for Slack,
-    Mattermost or Rocket.Chat, for a topic of ntfy, for an application of Gotify, or for a workflow of Microsoft
-    Teams; or an e-mail. Default: standard. It cannot be changed.
+    """The kind of receiver: `standard`, a signed event; or a message for a Discord channel, for Slack, Mattermost or
+    Rocket.Chat, for a topic of ntfy, for an application of Gotify, or for a workflow of Microsoft Teams; or an
+    e-mail. Default: standard. It cannot be changed.
     """
     events: tuple[Subscription, ...]
     """The types of events that the webhook gets; `order.*` stands for all types of a group, and `*` for all."""
@@ -6665,7 +6661,7 @@ class SpoolEmpty:
     material_type: MaterialType
     """Type of filament."""
     material_name: str | None
-    """Name of the material, where the type does not say all, such as PETG-CF; null: the type says all."""
+    """Exact name of the material, such as PETG-CF; null if the type is enough."""
     color: str
     """Name of the color."""
     brand: str | None
@@ -7669,7 +7665,7 @@ class ExchangeRateCreate(TypedDict):
     currency: str
     """ISO 4217 code of the other currency."""
     rate: DecimalInput
-    """What a unit of it is worth in the currency of the farm."""
+    """Value of a unit of the currency in the currency of the farm."""
 
 
 class SpoolFilter(TypedDict, total=False):
@@ -7758,7 +7754,7 @@ class SpoolUpdate(TypedDict, total=False):
     density_g_cm3: DecimalInput | None
     """Density of the filament in g/cm³; null: the usual density of the material."""
     material_name: str | None
-    """Name of the material, where the type does not say all, such as PETG-CF; null: the type says all."""
+    """Exact name of the material, such as PETG-CF; null if the type is enough."""
     archived: bool
     """Whether the spool is archived. Lists leave archived spools out by default, and they are not in stock for
     prices.
@@ -7792,7 +7788,7 @@ class ProductMaterialCreate(_ProductMaterialCreateRequired, total=False):
     """Diameter in millimeters; null: the diameter of the farm's printers, or 1.75 if these differ. One of 1.75, 2.85.
     """
     filament_id: str | None
-    """The only filament that will do; the material has its type, name, color and diameter. Null: any filament of the
+    """The only suitable filament; the material has its type, name, color and diameter. Null: any filament of the
     material and color.
     """
     filament_number: int | None
@@ -7829,7 +7825,7 @@ class ProductPlateCreate(TypedDict, total=False):
     labour_minutes: DecimalInput | None
     """Work for one piece of the plate in minutes."""
     pieces_per_plate: int | None
-    """Pieces that one print of the plate makes: with 2, it is enough for two products; null counts as 1."""
+    """Pieces that one print of the plate makes: 2 is enough for two products; null counts as 1."""
     notes: str | None
     """Free text, such as print settings."""
     materials: Sequence[ProductMaterialCreate]
@@ -7912,7 +7908,7 @@ class CompleteMaterial(TypedDict, total=False):
     """The type `CompleteMaterial` of the API, in request bodies."""
 
     id: str | None
-    """The material's id; spool_id and spool_number are others of its names."""
+    """The material's id; spool_id or spool_number can identify it instead."""
     spool_id: str | None
     """The material's spool, if the run has it once."""
     spool_number: int | None
@@ -7920,7 +7916,9 @@ class CompleteMaterial(TypedDict, total=False):
     actual_weight_grams: DecimalInput | None
     """Used grams, including purge; absent: what printers reported."""
     count_outside_use: bool | None
-    """Whether the run has used what left the spool without a run since it started; see outside_grams."""
+    """Whether filament that left the spool outside of runs since the start counts as use of the run; see
+    outside_grams.
+    """
 
 
 class _CompleteItemRequired(TypedDict):
@@ -7943,7 +7941,7 @@ class WastedMaterial(TypedDict, total=False):
     """The type `WastedMaterial` of the API, in request bodies."""
 
     id: str | None
-    """The material's id; spool_id and spool_number are others of its names."""
+    """The material's id; spool_id or spool_number can identify it instead."""
     spool_id: str | None
     """The material's spool, if the run has it once."""
     spool_number: int | None
@@ -7951,14 +7949,16 @@ class WastedMaterial(TypedDict, total=False):
     wasted_grams: DecimalInput | None
     """Wasted grams; 0 if nothing was printed. Absent: what printers reported."""
     count_outside_use: bool | None
-    """Whether the run has used what left the spool without a run since it started; see outside_grams."""
+    """Whether filament that left the spool outside of runs since the start counts as use of the run; see
+    outside_grams.
+    """
 
 
 class CorrectedMaterial(TypedDict, total=False):
     """The type `CorrectedMaterial` of the API, in request bodies."""
 
     id: str | None
-    """The material's id; spool_id and spool_number are others of its names."""
+    """The material's id; spool_id or spool_number can identify it instead."""
     spool_id: str | None
     """The material's spool, if the run has it once."""
     spool_number: int | None
@@ -7966,13 +7966,15 @@ class CorrectedMaterial(TypedDict, total=False):
     actual_weight_grams: DecimalInput | None
     """Used grams, including purge."""
     to_spool_id: str | None
-    """The spool that the material has really used."""
+    """The spool that the material actually used."""
     to_spool_number: int | None
     """The number of that spool; names it instead of to_spool_id."""
     cost_per_gram: DecimalInput | None
     """Price per gram; null is the current cost_per_gram of the spool."""
     before_weighing: bool | None
-    """Whether the difference left the spool before it was weighed during the run. The spool then keeps its weight."""
+    """Whether the difference left the spool before the spool was weighed during the run. If so, the spool keeps its
+    weight.
+    """
 
 
 class OrderItemCreate(TypedDict, total=False):
@@ -8673,7 +8675,7 @@ class AuthResource:
         From now on, each login needs a code. Returns ten recovery codes, each of which works once in place of a
         code. This is the only response with them. Ends your other sessions.
 
-        :param otp: The code of the app. Except at the set-up, also a recovery code.
+        :param otp: The code of the app or, except at the setup, a recovery code.
         """
         return self._client._call(
             "POST",
@@ -8694,7 +8696,7 @@ class AuthResource:
         Returns ten new recovery codes; the earlier ones no longer work. This is the only response with them. `otp`
         is a code of the app or a recovery code. Wrong codes count as those of a login.
 
-        :param otp: The code of the app. Except at the set-up, also a recovery code.
+        :param otp: The code of the app or, except at the setup, a recovery code.
         """
         return self._client._call(
             "POST",
@@ -9345,11 +9347,12 @@ class SettingsResource:
         for products without pieces in that time.
         :param sales_tax_percent: Tax of the prices of products and orders, where it is not known otherwise; 0 by
         default.
-        :param prices_include_tax: Whether the prices of products, and those of orders that do not say it, include
-        tax; false by default.
-        :param exchange_rates: What other currencies are worth in that of the farm; a request replaces the list.
-        :param assemble_on_delivery: Whether the delivery of an order assembles kits that are not in stock, as far
-        as their parts are; true by default.
+        :param prices_include_tax: Whether prices of products, and of orders without a setting of their own,
+        include tax; false by default.
+        :param exchange_rates: The values of other currencies in the currency of the farm; a request replaces the
+        list.
+        :param assemble_on_delivery: Whether the delivery of an order assembles missing kits, as far as there are
+        parts; true by default.
         :param second_factor: Who must have a second factor: nobody (optional), admins, or all users.
         :param if_match: The ``etag`` of the resource as you know it. If the resource has changed since, the call
         raises PreconditionFailedError and changes nothing.
@@ -9711,14 +9714,14 @@ class VendorsResource:
 
         With the `mode` `create`, each row is a new vendor; `id` and `number` are ignored. With `update`, a row
         changes the vendor that its `id`, `number` or else `name` names: only the columns of the file change, and
-        an empty cell is null. A row that names none is skipped. With `upsert`, such a row is a new vendor, and so
-        is one that names an unknown one. A row that already has the values of its vendor changes nothing.
+        an empty cell is null. A row that names no vendor is skipped. With `upsert`, such a row is a new vendor,
+        and so is a row that names an unknown vendor. A row with the current values of its vendor changes nothing.
 
-        A name that no vendor has is a new one with `upsert`. A new name changes filaments and spools, as
-        `updateVendor` does.
+        With `upsert`, an unknown name creates a vendor. A new name changes filaments and spools, as `updateVendor`
+        does.
 
-        A custom field of the column `extra` that has no definition gets one, with the narrowest type that fits all
-        its values in the file; `custom_fields` names those.
+        A custom field of the column `extra` without a definition gets one, with the narrowest type that fits all
+        its values in the file; `custom_fields` lists these definitions.
 
         The body may also be a file of Spoolman, whichever of the imports of spools, filaments and vendors it is
         sent to: a list of its API as JSON, or its export as JSON or CSV, with the media type `text/csv`. It needs
@@ -9731,23 +9734,22 @@ class VendorsResource:
         Columns may be separated by commas, semicolons, tabs or vertical bars, and the names of columns and the
         material types may have any case. The whole file determines how its numbers and dates are read: a cell such
         as `1.750` is 1750 in a file with decimal commas, which are also assumed with semicolons between the
-        columns, and 1.75 in one with decimal points; `01/02/2024` follows dates such as `31/01/2024`. What can be
-        read in two ways is invalid, and the message names both; `decimal` and `date_order` decide it. An amount
-        may have the currency of the farm, a weight its unit, and booleans the words of spreadsheets in other
+        columns, and 1.75 in one with decimal points; `01/02/2024` follows dates such as `31/01/2024`. An ambiguous
+        value is invalid, and the message names both readings; `decimal` and `date_order` decide. An amount may
+        have the currency of the farm, a weight its unit, and booleans the words of spreadsheets in other
         languages.
 
         Instead of CSV, the body may be a workbook of a spreadsheet program (`.xlsx`), with its media type. The
-        import reads the worksheet whose first rows match the titles best, or the one that `worksheet` names.
-        Numbers and dates of its cells have one reading, and a line is a row of the worksheet.
+        import reads the worksheet with the best matching titles in its first rows, or the one that `worksheet`
+        names. Numbers and dates of its cells are unambiguous, and a line is a row of the worksheet.
 
         A file need not have the names of the API: columns of people's own lists are recognized by their names in
         ten languages and by their values, and `mapping` names the fields of other columns. Rows above the titles
-        are left out, and the file may be in UTF-8, in UTF-16, or in a code page of Windows. `changes` lists what
-        is not read as it stands, such as `PLA+`, which is `PLA` with the name `PLA+`. The check of the import
-        answers with suggestions and with all problems, and not with a `422`.
+        are left out, and the file may be in UTF-8, in UTF-16, or in a code page of Windows. `changes` lists
+        converted texts, such as `PLA+`, which becomes `PLA` with the name `PLA+`. The check of the import returns
+        suggestions and all problems, but no `422`.
 
-        With `dry_run`, the request is checked and answered as without it, but nothing changes; new resources then
-        have no `id`.
+        With `dry_run`, the response is the same, but nothing changes; new resources have no `id`.
 
         The `errors` of a `422` name the first 50 invalid rows by their lines, such as `line 3`. A request can have
         1 MiB, 1000 rows and 200 columns. A cell can be as long as its field, and a number or a date 100 bytes long
@@ -9757,14 +9759,14 @@ class VendorsResource:
 
         :param csv: The CSV file.
         :param mode: `create`: each row is a new resource. `update`: rows change the resources that they name.
-        `upsert`: rows that name none, or an unknown one, are new ones; pages and commands use it by default.
+        `upsert`: rows that name no resource, or an unknown one, are new resources; pages and commands use it by
+        default.
         :param decimal: The decimal mark of the numbers of the file. By default, the whole file decides.
         :param date_order: The order of day (d), month (m) and year (y) in dates such as 01/02/2024. By default,
         the whole file decides.
         :param dry_run: true: check the file and answer as without it, but change nothing.
         :param mapping: A JSON object that maps columns of the file to fields: `{"Gewicht": "net_weight_grams",
-        "Bild": null}`; null leaves the column out. A column that it does not name means what its name and its
-        values say.
+        "Bild": null}`; null leaves the column out. The fields of other columns follow from their names and values.
         :param worksheet: The name of the worksheet to read, if the file is a workbook. By default, the titles
         decide.
         :param defaults: A JSON object with the values of fields in rows that have none: `{"diameter_mm": "1.75"}`.
@@ -9810,25 +9812,25 @@ class VendorsResource:
     ) -> ImportCheck:
         """Check a file of vendors.
 
-        Reads a file as the import with the same parameters does, and changes nothing. It suggests what the columns
-        are (`columns`) and values for required fields that the file does not have (`defaults`): the import with
-        these as `mapping` and `defaults` has the same result. The field of a column is the one in the `mapping` of
-        the farm's last import of this kind, or else the one that its name and values suggest. If the request has
-        one of these parameters, the check uses it instead of its suggestions. The counts are those of the import
-        of the valid rows; `invalid_rows` and `errors` have the others.
+        Reads a file like the import with the same parameters, but changes nothing. It suggests the fields of the
+        columns (`columns`) and values for required fields that the file does not have (`defaults`): the import
+        with these as `mapping` and `defaults` has the same result. The field of a column is the one in the
+        `mapping` of the farm's last import of this kind, or else the one that its name and values suggest. If the
+        request has one of these parameters, the check uses it instead of its suggestions. The counts are those of
+        the import of the valid rows; `invalid_rows` and `errors` have the others.
 
         Requires the role `operator` or `admin`.
 
         :param csv: The CSV file.
         :param mode: `create`: each row is a new resource. `update`: rows change the resources that they name.
-        `upsert`: rows that name none, or an unknown one, are new ones; pages and commands use it by default.
+        `upsert`: rows that name no resource, or an unknown one, are new resources; pages and commands use it by
+        default.
         :param decimal: The decimal mark of the numbers of the file. By default, the whole file decides.
         :param date_order: The order of day (d), month (m) and year (y) in dates such as 01/02/2024. By default,
         the whole file decides.
         :param dry_run: true: check the file and answer as without it, but change nothing.
         :param mapping: A JSON object that maps columns of the file to fields: `{"Gewicht": "net_weight_grams",
-        "Bild": null}`; null leaves the column out. A column that it does not name means what its name and its
-        values say.
+        "Bild": null}`; null leaves the column out. The fields of other columns follow from their names and values.
         :param worksheet: The name of the worksheet to read, if the file is a workbook. By default, the titles
         decide.
         :param defaults: A JSON object with the values of fields in rows that have none: `{"diameter_mm": "1.75"}`.
@@ -10038,9 +10040,9 @@ class FilamentsResource:
         :param vendor_id: The vendor.
         :param vendor: Name of the vendor, instead of vendor_id; a vendor that does not exist is created.
         :param name: Name of the filament.
-        :param material_name: Name of the material, where the type does not say all, such as PLA+ or PEEK.
+        :param material_name: Exact name of the material, such as PLA+ or PEEK; null if the type is enough.
         :param color_hex: The color as #RRGGBB, or #RRGGBBAA with an alpha, which its spools do not have.
-        :param color_hexes: The colors of a filament with several ones, each as #RRGGBB or #RRGGBBAA.
+        :param color_hexes: The colors of a filament with several colors, each as #RRGGBB or #RRGGBBAA.
         :param color_arrangement: How several colors are arranged: side by side (coaxial), or one after the other
         (longitudinal).
         :param density_g_cm3: Density of the filament in g/cm³; null: the usual density of the material.
@@ -10207,10 +10209,10 @@ class FilamentsResource:
         :param vendor: Name of the vendor, instead of vendor_id; a vendor that does not exist is created.
         :param name: Name of the filament.
         :param material_type: Type of filament.
-        :param material_name: Name of the material, where the type does not say all, such as PLA+ or PEEK.
+        :param material_name: Exact name of the material, such as PLA+ or PEEK; null if the type is enough.
         :param color: Name of the color.
         :param color_hex: The color as #RRGGBB, or #RRGGBBAA with an alpha, which its spools do not have.
-        :param color_hexes: The colors of a filament with several ones, each as #RRGGBB or #RRGGBBAA.
+        :param color_hexes: The colors of a filament with several colors, each as #RRGGBB or #RRGGBBAA.
         :param color_arrangement: How several colors are arranged: side by side (coaxial), or one after the other
         (longitudinal).
         :param diameter_mm: Filament diameter in millimeters. One of 1.75, 2.85.
@@ -10376,13 +10378,13 @@ class FilamentsResource:
         dry_run: bool | None = None,
         idempotency_key: str | None = None,
     ) -> FromSpoolsResult:
-        """Make filaments of spools.
+        """Create filaments from spools.
 
-        Gives spools without a filament one: spools with equal `material_type`, `material_name`, `brand`, `color`,
-        `color_hex`, `diameter_mm` and `density_g_cm3` are of one filament, without regard to case. It is the one
-        with these values or, if there is none, a new one with the weights and the price of the newest spool.
-        Vendors that do not exist are created. Spools that differ in case get the text of the filament. Removed
-        spools stay as they are.
+        Assigns filaments to spools without one: spools with equal `material_type`, `material_name`, `brand`,
+        `color`, `color_hex`, `diameter_mm` and `density_g_cm3` get the same filament, ignoring case. It is the
+        existing filament with these values or, if there is none, a new filament with the weights and the price of
+        the newest spool. Missing vendors are created. Spools that differ in case get the text of the filament.
+        Removed spools stay as they are.
 
         A request changes at most 2,000 spools, in the order of their numbers, in one transaction. `has_more` tells
         that there are further ones: repeat the request. Repeated requests make nothing twice.
@@ -10421,20 +10423,20 @@ class FilamentsResource:
         """Import filaments from CSV.
 
         Creates or changes all filaments of a CSV file, or none. The columns are those of `exportFilaments`;
-        `material_type`, `color` and `diameter_mm` are required. `vendor_id` or `vendor_name` names the vendor; a
-        name that no vendor has creates it. With `create`, `vendor_name` counts and not `vendor_id`, so that the
-        export of one tenant is the import of another.
+        `material_type`, `color` and `diameter_mm` are required. `vendor_id` or `vendor_name` names the vendor; an
+        unknown name creates a vendor. With `create`, `vendor_name` is used and not `vendor_id`, so that the export
+        of a tenant can be imported into another.
 
         With the `mode` `create`, each row is a new filament; `id` and `number` are ignored. With `update`, a row
         changes the filament that its `id` or `number` names: only the columns of the file change, and an empty
-        cell is null. A row that names none is skipped. With `upsert`, such a row is a new filament, and so is one
-        that names an unknown one. A row that already has the values of its filament changes nothing.
+        cell is null. A row that names no filament is skipped. With `upsert`, such a row is a new filament, and so
+        is a row that names an unknown filament. A row with the current values of its filament changes nothing.
 
         Spools change with their filaments, as with `updateFilament`: at most 10,000, and 2,000 in stock, for all
         rows together.
 
-        A custom field of the column `extra` that has no definition gets one, with the narrowest type that fits all
-        its values in the file; `custom_fields` names those.
+        A custom field of the column `extra` without a definition gets one, with the narrowest type that fits all
+        its values in the file; `custom_fields` lists these definitions.
 
         The body may also be a file of Spoolman, whichever of the imports of spools, filaments and vendors it is
         sent to: a list of its API as JSON, or its export as JSON or CSV, with the media type `text/csv`. It needs
@@ -10447,23 +10449,22 @@ class FilamentsResource:
         Columns may be separated by commas, semicolons, tabs or vertical bars, and the names of columns and the
         material types may have any case. The whole file determines how its numbers and dates are read: a cell such
         as `1.750` is 1750 in a file with decimal commas, which are also assumed with semicolons between the
-        columns, and 1.75 in one with decimal points; `01/02/2024` follows dates such as `31/01/2024`. What can be
-        read in two ways is invalid, and the message names both; `decimal` and `date_order` decide it. An amount
-        may have the currency of the farm, a weight its unit, and booleans the words of spreadsheets in other
+        columns, and 1.75 in one with decimal points; `01/02/2024` follows dates such as `31/01/2024`. An ambiguous
+        value is invalid, and the message names both readings; `decimal` and `date_order` decide. An amount may
+        have the currency of the farm, a weight its unit, and booleans the words of spreadsheets in other
         languages.
 
         Instead of CSV, the body may be a workbook of a spreadsheet program (`.xlsx`), with its media type. The
-        import reads the worksheet whose first rows match the titles best, or the one that `worksheet` names.
-        Numbers and dates of its cells have one reading, and a line is a row of the worksheet.
+        import reads the worksheet with the best matching titles in its first rows, or the one that `worksheet`
+        names. Numbers and dates of its cells are unambiguous, and a line is a row of the worksheet.
 
         A file need not have the names of the API: columns of people's own lists are recognized by their names in
         ten languages and by their values, and `mapping` names the fields of other columns. Rows above the titles
-        are left out, and the file may be in UTF-8, in UTF-16, or in a code page of Windows. `changes` lists what
-        is not read as it stands, such as `PLA+`, which is `PLA` with the name `PLA+`. The check of the import
-        answers with suggestions and with all problems, and not with a `422`.
+        are left out, and the file may be in UTF-8, in UTF-16, or in a code page of Windows. `changes` lists
+        converted texts, such as `PLA+`, which becomes `PLA` with the name `PLA+`. The check of the import returns
+        suggestions and all problems, but no `422`.
 
-        With `dry_run`, the request is checked and answered as without it, but nothing changes; new resources then
-        have no `id`.
+        With `dry_run`, the response is the same, but nothing changes; new resources have no `id`.
 
         The `errors` of a `422` name the first 50 invalid rows by their lines, such as `line 3`. A request can have
         1 MiB, 1000 rows and 200 columns. A cell can be as long as its field, and a number or a date 100 bytes long
@@ -10473,14 +10474,14 @@ class FilamentsResource:
 
         :param csv: The CSV file.
         :param mode: `create`: each row is a new resource. `update`: rows change the resources that they name.
-        `upsert`: rows that name none, or an unknown one, are new ones; pages and commands use it by default.
+        `upsert`: rows that name no resource, or an unknown one, are new resources; pages and commands use it by
+        default.
         :param decimal: The decimal mark of the numbers of the file. By default, the whole file decides.
         :param date_order: The order of day (d), month (m) and year (y) in dates such as 01/02/2024. By default,
         the whole file decides.
         :param dry_run: true: check the file and answer as without it, but change nothing.
         :param mapping: A JSON object that maps columns of the file to fields: `{"Gewicht": "net_weight_grams",
-        "Bild": null}`; null leaves the column out. A column that it does not name means what its name and its
-        values say.
+        "Bild": null}`; null leaves the column out. The fields of other columns follow from their names and values.
         :param worksheet: The name of the worksheet to read, if the file is a workbook. By default, the titles
         decide.
         :param defaults: A JSON object with the values of fields in rows that have none: `{"diameter_mm": "1.75"}`.
@@ -10526,25 +10527,25 @@ class FilamentsResource:
     ) -> ImportCheck:
         """Check a file of filaments.
 
-        Reads a file as the import with the same parameters does, and changes nothing. It suggests what the columns
-        are (`columns`) and values for required fields that the file does not have (`defaults`): the import with
-        these as `mapping` and `defaults` has the same result. The field of a column is the one in the `mapping` of
-        the farm's last import of this kind, or else the one that its name and values suggest. If the request has
-        one of these parameters, the check uses it instead of its suggestions. The counts are those of the import
-        of the valid rows; `invalid_rows` and `errors` have the others.
+        Reads a file like the import with the same parameters, but changes nothing. It suggests the fields of the
+        columns (`columns`) and values for required fields that the file does not have (`defaults`): the import
+        with these as `mapping` and `defaults` has the same result. The field of a column is the one in the
+        `mapping` of the farm's last import of this kind, or else the one that its name and values suggest. If the
+        request has one of these parameters, the check uses it instead of its suggestions. The counts are those of
+        the import of the valid rows; `invalid_rows` and `errors` have the others.
 
         Requires the role `operator` or `admin`.
 
         :param csv: The CSV file.
         :param mode: `create`: each row is a new resource. `update`: rows change the resources that they name.
-        `upsert`: rows that name none, or an unknown one, are new ones; pages and commands use it by default.
+        `upsert`: rows that name no resource, or an unknown one, are new resources; pages and commands use it by
+        default.
         :param decimal: The decimal mark of the numbers of the file. By default, the whole file decides.
         :param date_order: The order of day (d), month (m) and year (y) in dates such as 01/02/2024. By default,
         the whole file decides.
         :param dry_run: true: check the file and answer as without it, but change nothing.
         :param mapping: A JSON object that maps columns of the file to fields: `{"Gewicht": "net_weight_grams",
-        "Bild": null}`; null leaves the column out. A column that it does not name means what its name and its
-        values say.
+        "Bild": null}`; null leaves the column out. The fields of other columns follow from their names and values.
         :param worksheet: The name of the worksheet to read, if the file is a workbook. By default, the titles
         decide.
         :param defaults: A JSON object with the values of fields in rows that have none: `{"diameter_mm": "1.75"}`.
@@ -10930,8 +10931,7 @@ class SpoolsResource:
         :param location: Where the spool is.
         :param lot_number: Lot number of the manufacturer.
         :param density_g_cm3: Density of the filament in g/cm³; null: the usual density of the material.
-        :param material_name: Name of the material, where the type does not say all, such as PETG-CF; null: the
-        type says all.
+        :param material_name: Exact name of the material, such as PETG-CF; null if the type is enough.
         :param archived: Whether the spool is archived. Lists leave archived spools out by default, and they are
         not in stock for prices.
         :param extra: Values of custom fields by their keys. In a PATCH, null removes a value, and fields without a
@@ -11002,7 +11002,7 @@ class SpoolsResource:
         :param filter: The filters of `GET /api/v1/spools` that select the spools, at least one. As in the list,
         archived spools are left out unless `archived` says otherwise.
         :param dry_run: true: check the request and count the spools, but change nothing.
-        :param unchanged_since: Refuse the request if one of the spools was changed after this time.
+        :param unchanged_since: Reject the request if one of the spools was changed after this time.
         """
         return self._client._call(
             "PATCH",
@@ -11114,8 +11114,7 @@ class SpoolsResource:
         :param location: Where the spool is.
         :param lot_number: Lot number of the manufacturer.
         :param density_g_cm3: Density of the filament in g/cm³; null: the usual density of the material.
-        :param material_name: Name of the material, where the type does not say all, such as PETG-CF; null: the
-        type says all.
+        :param material_name: Exact name of the material, such as PETG-CF; null if the type is enough.
         :param archived: Whether the spool is archived. Lists leave archived spools out by default, and they are
         not in stock for prices.
         :param extra: Values of custom fields by their keys. In a PATCH, null removes a value, and fields without a
@@ -11305,8 +11304,7 @@ class SpoolsResource:
         :param location: Where the spool is.
         :param lot_number: Lot number of the manufacturer.
         :param density_g_cm3: Density of the filament in g/cm³; null: the usual density of the material.
-        :param material_name: Name of the material, where the type does not say all, such as PETG-CF; null: the
-        type says all.
+        :param material_name: Exact name of the material, such as PETG-CF; null if the type is enough.
         :param archived: Whether the spool is archived. Lists leave archived spools out by default, and they are
         not in stock for prices.
         :param extra: Values of custom fields by their keys. In a PATCH, null removes a value, and fields without a
@@ -11483,7 +11481,7 @@ class SpoolsResource:
         :param purchase_price: Price of the new contents, for net_weight_grams; by default as before, and null if
         it is unknown.
         :param purchase_date: When the new contents were bought.
-        :param supplier: Where they were bought; by default as before.
+        :param supplier: Where the new contents were bought; by default as before.
         :param lot_number: The vendor's lot of the new contents.
         :param reason: Why, for the usage ledger.
         :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
@@ -11529,7 +11527,7 @@ class SpoolsResource:
 
         :param id: The id of the spool, a UUID.
         :param gross_grams: Weight of the spool with its filament in grams.
-        :param confirmed: Whether to record a weight that the spool hardly can have.
+        :param confirmed: Whether to record an implausible weight.
         :param full: Whether the spool is full and new: sets `spool_weight_grams`, which must be unknown, to the
         difference to `net_weight_grams`.
         :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
@@ -11721,9 +11719,9 @@ class SpoolsResource:
 
         :param id: The id of the spool, a UUID.
         :param entry_id: The id of the usage, a UUID.
-        :param spool_id: The spool that the filament was really used from.
+        :param spool_id: The spool that the filament was actually used from.
         :param spool_number: The number of this spool, instead of its id.
-        :param reason: Free text for the entry that takes the use back.
+        :param reason: Free text for the reversing entry.
         :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
         a key.
         """
@@ -11763,14 +11761,14 @@ class SpoolsResource:
         `material_type`, `color`, `diameter_mm` and `net_weight_grams` are required, and `id` and `number` are
         ignored. With `update`, a row changes the spool that its `id` or `number` names as a `PATCH` does: only the
         columns of the file change, and an empty cell is null. A row that names no spool is skipped. With `upsert`,
-        such a row is a new spool, and so is one whose `id` or `number` is unknown. The `id` decides: if no `id` of
-        the file is known, the numbers count if the spools with them are all of the material, color, brand and net
-        weight of their rows. A row that already has the values of its spool changes nothing. A changed
-        `remaining_weight_grams` is an entry of the usage ledger; leave the column out to change other fields while
-        the spools are in use.
+        such a row is a new spool, and so is one whose `id` or `number` is unknown. The `id` takes precedence: only
+        if no `id` of the file is known, the numbers are used, if all spools with these numbers have the material,
+        color, brand and net weight of their rows. A row with the current values of its spool changes nothing. A
+        changed `remaining_weight_grams` is an entry of the usage ledger; leave the column out to change other
+        fields while the spools are in use.
 
-        A custom field of the column `extra` that has no definition gets one, with the narrowest type that fits all
-        its values in the file; `custom_fields` names those.
+        A custom field of the column `extra` without a definition gets one, with the narrowest type that fits all
+        its values in the file; `custom_fields` lists these definitions.
 
         The body may also be a file of Spoolman, whichever of the imports of spools, filaments and vendors it is
         sent to: a list of its API as JSON, or its export as JSON or CSV, with the media type `text/csv`. It needs
@@ -11783,31 +11781,30 @@ class SpoolsResource:
         A column can also be one of these, from which the import makes fields of new spools: `quantity`, the number
         of equal spools of the row; `remaining_percent`, `used_weight_grams` or `gross_weight_grams` (with the
         empty spool), which give the `remaining_weight_grams`; `full_weight_grams` (of a new spool, with the empty
-        one), which gives the weight that is missing; `state` and `used_up`, which say that nothing is left;
-        `filler`, such as carbon fiber, which is a part of the material; `price_per_kg` or `total_price` (of all
-        spools of the row), which give the `purchase_price`; `filament_name`, such as "Prusament PLA Galaxy Black",
-        which has the brand, material and color if no other column has them; and `extra.KEY`, a custom field.
+        spool), which gives the missing weight; `state` and `used_up`, which report that nothing is left; `filler`,
+        such as carbon fiber, which is a part of the material; `price_per_kg` or `total_price` (of all spools of
+        the row), which give the `purchase_price`; `filament_name`, such as "Prusament PLA Galaxy Black", which has
+        the brand, material and color if no other column has them; and `extra.KEY`, a custom field.
 
         Columns may be separated by commas, semicolons, tabs or vertical bars, and the names of columns and the
         material types may have any case. The whole file determines how its numbers and dates are read: a cell such
         as `1.750` is 1750 in a file with decimal commas, which are also assumed with semicolons between the
-        columns, and 1.75 in one with decimal points; `01/02/2024` follows dates such as `31/01/2024`. What can be
-        read in two ways is invalid, and the message names both; `decimal` and `date_order` decide it. An amount
-        may have the currency of the farm, a weight its unit, and booleans the words of spreadsheets in other
+        columns, and 1.75 in one with decimal points; `01/02/2024` follows dates such as `31/01/2024`. An ambiguous
+        value is invalid, and the message names both readings; `decimal` and `date_order` decide. An amount may
+        have the currency of the farm, a weight its unit, and booleans the words of spreadsheets in other
         languages.
 
         Instead of CSV, the body may be a workbook of a spreadsheet program (`.xlsx`), with its media type. The
-        import reads the worksheet whose first rows match the titles best, or the one that `worksheet` names.
-        Numbers and dates of its cells have one reading, and a line is a row of the worksheet.
+        import reads the worksheet with the best matching titles in its first rows, or the one that `worksheet`
+        names. Numbers and dates of its cells are unambiguous, and a line is a row of the worksheet.
 
         A file need not have the names of the API: columns of people's own lists are recognized by their names in
         ten languages and by their values, and `mapping` names the fields of other columns. Rows above the titles
-        are left out, and the file may be in UTF-8, in UTF-16, or in a code page of Windows. `changes` lists what
-        is not read as it stands, such as `PLA+`, which is `PLA` with the name `PLA+`. The check of the import
-        answers with suggestions and with all problems, and not with a `422`.
+        are left out, and the file may be in UTF-8, in UTF-16, or in a code page of Windows. `changes` lists
+        converted texts, such as `PLA+`, which becomes `PLA` with the name `PLA+`. The check of the import returns
+        suggestions and all problems, but no `422`.
 
-        With `dry_run`, the request is checked and answered as without it, but nothing changes; new resources then
-        have no `id`.
+        With `dry_run`, the response is the same, but nothing changes; new resources have no `id`.
 
         The `errors` of a `422` name the first 50 invalid rows by their lines, such as `line 3`. A request can have
         1 MiB, 10000 rows and 200 columns. A cell can be as long as its field, and a number or a date 100 bytes
@@ -11817,14 +11814,14 @@ class SpoolsResource:
 
         :param csv: The CSV file.
         :param mode: `create`: each row is a new resource. `update`: rows change the resources that they name.
-        `upsert`: rows that name none, or an unknown one, are new ones; pages and commands use it by default.
+        `upsert`: rows that name no resource, or an unknown one, are new resources; pages and commands use it by
+        default.
         :param decimal: The decimal mark of the numbers of the file. By default, the whole file decides.
         :param date_order: The order of day (d), month (m) and year (y) in dates such as 01/02/2024. By default,
         the whole file decides.
         :param dry_run: true: check the file and answer as without it, but change nothing.
         :param mapping: A JSON object that maps columns of the file to fields: `{"Gewicht": "net_weight_grams",
-        "Bild": null}`; null leaves the column out. A column that it does not name means what its name and its
-        values say.
+        "Bild": null}`; null leaves the column out. The fields of other columns follow from their names and values.
         :param worksheet: The name of the worksheet to read, if the file is a workbook. By default, the titles
         decide.
         :param defaults: A JSON object with the values of fields in rows that have none: `{"diameter_mm": "1.75"}`.
@@ -11870,33 +11867,33 @@ class SpoolsResource:
     ) -> ImportCheck:
         """Check a file of spools.
 
-        Reads a file as the import with the same parameters does, and changes nothing. It suggests what the columns
-        are (`columns`) and values for required fields that the file does not have (`defaults`): the import with
-        these as `mapping` and `defaults` has the same result. The field of a column is the one in the `mapping` of
-        the farm's last import of this kind, or else the one that its name and values suggest. If the request has
-        one of these parameters, the check uses it instead of its suggestions. The counts are those of the import
-        of the valid rows; `invalid_rows` and `errors` have the others.
+        Reads a file like the import with the same parameters, but changes nothing. It suggests the fields of the
+        columns (`columns`) and values for required fields that the file does not have (`defaults`): the import
+        with these as `mapping` and `defaults` has the same result. The field of a column is the one in the
+        `mapping` of the farm's last import of this kind, or else the one that its name and values suggest. If the
+        request has one of these parameters, the check uses it instead of its suggestions. The counts are those of
+        the import of the valid rows; `invalid_rows` and `errors` have the others.
 
         A column can also be one of these, from which the import makes fields of new spools: `quantity`, the number
         of equal spools of the row; `remaining_percent`, `used_weight_grams` or `gross_weight_grams` (with the
         empty spool), which give the `remaining_weight_grams`; `full_weight_grams` (of a new spool, with the empty
-        one), which gives the weight that is missing; `state` and `used_up`, which say that nothing is left;
-        `filler`, such as carbon fiber, which is a part of the material; `price_per_kg` or `total_price` (of all
-        spools of the row), which give the `purchase_price`; `filament_name`, such as "Prusament PLA Galaxy Black",
-        which has the brand, material and color if no other column has them; and `extra.KEY`, a custom field.
+        spool), which gives the missing weight; `state` and `used_up`, which report that nothing is left; `filler`,
+        such as carbon fiber, which is a part of the material; `price_per_kg` or `total_price` (of all spools of
+        the row), which give the `purchase_price`; `filament_name`, such as "Prusament PLA Galaxy Black", which has
+        the brand, material and color if no other column has them; and `extra.KEY`, a custom field.
 
         Requires the role `operator` or `admin`.
 
         :param csv: The CSV file.
         :param mode: `create`: each row is a new resource. `update`: rows change the resources that they name.
-        `upsert`: rows that name none, or an unknown one, are new ones; pages and commands use it by default.
+        `upsert`: rows that name no resource, or an unknown one, are new resources; pages and commands use it by
+        default.
         :param decimal: The decimal mark of the numbers of the file. By default, the whole file decides.
         :param date_order: The order of day (d), month (m) and year (y) in dates such as 01/02/2024. By default,
         the whole file decides.
         :param dry_run: true: check the file and answer as without it, but change nothing.
         :param mapping: A JSON object that maps columns of the file to fields: `{"Gewicht": "net_weight_grams",
-        "Bild": null}`; null leaves the column out. A column that it does not name means what its name and its
-        values say.
+        "Bild": null}`; null leaves the column out. The fields of other columns follow from their names and values.
         :param worksheet: The name of the worksheet to read, if the file is a workbook. By default, the titles
         decide.
         :param defaults: A JSON object with the values of fields in rows that have none: `{"diameter_mm": "1.75"}`.
@@ -12618,7 +12615,7 @@ class PrintersResource:
         :param diameter_mm: Diameter of the filament that it prints, in millimeters; 1.75 by default. One of 1.75,
         2.85.
         :param slots: Number of spools that can be loaded; 1 by default.
-        :param materials: The types of filament that it prints; an empty list: all.
+        :param materials: The types of filament that the printer prints; an empty list: all types.
         :param hour_cost: Cost of an hour of printing, without energy.
         :param power_watts: Average power while it prints.
         :param status: Whether it can print; available by default. A retired printer never prints again.
@@ -12748,7 +12745,7 @@ class PrintersResource:
         :param diameter_mm: Diameter of the filament that it prints, in millimeters; 1.75 by default. One of 1.75,
         2.85.
         :param slots: Number of spools that can be loaded; 1 by default.
-        :param materials: The types of filament that it prints; an empty list: all.
+        :param materials: The types of filament that the printer prints; an empty list: all types.
         :param hour_cost: Cost of an hour of printing, without energy.
         :param power_watts: Average power while it prints.
         :param status: Whether it can print; available by default. A retired printer never prints again.
@@ -13229,23 +13226,22 @@ class ProductsResource:
         Columns may be separated by commas, semicolons, tabs or vertical bars, and the names of columns and the
         material types may have any case. The whole file determines how its numbers and dates are read: a cell such
         as `1.750` is 1750 in a file with decimal commas, which are also assumed with semicolons between the
-        columns, and 1.75 in one with decimal points; `01/02/2024` follows dates such as `31/01/2024`. What can be
-        read in two ways is invalid, and the message names both; `decimal` and `date_order` decide it. An amount
-        may have the currency of the farm, a weight its unit, and booleans the words of spreadsheets in other
+        columns, and 1.75 in one with decimal points; `01/02/2024` follows dates such as `31/01/2024`. An ambiguous
+        value is invalid, and the message names both readings; `decimal` and `date_order` decide. An amount may
+        have the currency of the farm, a weight its unit, and booleans the words of spreadsheets in other
         languages.
 
         Instead of CSV, the body may be a workbook of a spreadsheet program (`.xlsx`), with its media type. The
-        import reads the worksheet whose first rows match the titles best, or the one that `worksheet` names.
-        Numbers and dates of its cells have one reading, and a line is a row of the worksheet.
+        import reads the worksheet with the best matching titles in its first rows, or the one that `worksheet`
+        names. Numbers and dates of its cells are unambiguous, and a line is a row of the worksheet.
 
         A file need not have the names of the API: columns of people's own lists are recognized by their names in
         ten languages and by their values, and `mapping` names the fields of other columns. Rows above the titles
-        are left out, and the file may be in UTF-8, in UTF-16, or in a code page of Windows. `changes` lists what
-        is not read as it stands, such as `PLA+`, which is `PLA` with the name `PLA+`. The check of the import
-        answers with suggestions and with all problems, and not with a `422`.
+        are left out, and the file may be in UTF-8, in UTF-16, or in a code page of Windows. `changes` lists
+        converted texts, such as `PLA+`, which becomes `PLA` with the name `PLA+`. The check of the import returns
+        suggestions and all problems, but no `422`.
 
-        With `dry_run`, the request is checked and answered as without it, but nothing changes; new resources then
-        have no `id`.
+        With `dry_run`, the response is the same, but nothing changes; new resources have no `id`.
 
         The `errors` of a `422` name the first 50 invalid rows by their lines, such as `line 3`. A request can have
         1 MiB, 2000 rows and 200 columns. A cell can be as long as its field, and a number or a date 100 bytes long
@@ -13255,14 +13251,14 @@ class ProductsResource:
 
         :param csv: The CSV file.
         :param mode: `create`: each row is a new resource. `update`: rows change the resources that they name.
-        `upsert`: rows that name none, or an unknown one, are new ones; pages and commands use it by default.
+        `upsert`: rows that name no resource, or an unknown one, are new resources; pages and commands use it by
+        default.
         :param decimal: The decimal mark of the numbers of the file. By default, the whole file decides.
         :param date_order: The order of day (d), month (m) and year (y) in dates such as 01/02/2024. By default,
         the whole file decides.
         :param dry_run: true: check the file and answer as without it, but change nothing.
         :param mapping: A JSON object that maps columns of the file to fields: `{"Gewicht": "net_weight_grams",
-        "Bild": null}`; null leaves the column out. A column that it does not name means what its name and its
-        values say.
+        "Bild": null}`; null leaves the column out. The fields of other columns follow from their names and values.
         :param worksheet: The name of the worksheet to read, if the file is a workbook. By default, the titles
         decide.
         :param defaults: A JSON object with the values of fields in rows that have none: `{"diameter_mm": "1.75"}`.
@@ -13308,25 +13304,25 @@ class ProductsResource:
     ) -> ImportCheck:
         """Check a file of products.
 
-        Reads a file as the import with the same parameters does, and changes nothing. It suggests what the columns
-        are (`columns`) and values for required fields that the file does not have (`defaults`): the import with
-        these as `mapping` and `defaults` has the same result. The field of a column is the one in the `mapping` of
-        the farm's last import of this kind, or else the one that its name and values suggest. If the request has
-        one of these parameters, the check uses it instead of its suggestions. The counts are those of the import
-        of the valid rows; `invalid_rows` and `errors` have the others.
+        Reads a file like the import with the same parameters, but changes nothing. It suggests the fields of the
+        columns (`columns`) and values for required fields that the file does not have (`defaults`): the import
+        with these as `mapping` and `defaults` has the same result. The field of a column is the one in the
+        `mapping` of the farm's last import of this kind, or else the one that its name and values suggest. If the
+        request has one of these parameters, the check uses it instead of its suggestions. The counts are those of
+        the import of the valid rows; `invalid_rows` and `errors` have the others.
 
         Requires the role `operator` or `admin`.
 
         :param csv: The CSV file.
         :param mode: `create`: each row is a new resource. `update`: rows change the resources that they name.
-        `upsert`: rows that name none, or an unknown one, are new ones; pages and commands use it by default.
+        `upsert`: rows that name no resource, or an unknown one, are new resources; pages and commands use it by
+        default.
         :param decimal: The decimal mark of the numbers of the file. By default, the whole file decides.
         :param date_order: The order of day (d), month (m) and year (y) in dates such as 01/02/2024. By default,
         the whole file decides.
         :param dry_run: true: check the file and answer as without it, but change nothing.
         :param mapping: A JSON object that maps columns of the file to fields: `{"Gewicht": "net_weight_grams",
-        "Bild": null}`; null leaves the column out. A column that it does not name means what its name and its
-        values say.
+        "Bild": null}`; null leaves the column out. The fields of other columns follow from their names and values.
         :param worksheet: The name of the worksheet to read, if the file is a workbook. By default, the titles
         decide.
         :param defaults: A JSON object with the values of fields in rows that have none: `{"diameter_mm": "1.75"}`.
@@ -13576,7 +13572,7 @@ class ProductsResource:
         :param file: The bytes of the file.
         :param filename: Name of the file. A new product gets this name if the file contains no title. For example
         `dragon.gcode`.
-        :param product_id: The product to compare with and to update; without it, a new product is created.
+        :param product_id: The product to compare and to update; without it, a new product is created.
         :param dry_run: Whether to change nothing, and only to return what would be done.
         :param name: Name of the product, instead of that in the file.
         :param plate: Only this plate of a file with several; without it, they become the plates of the product.
@@ -13683,8 +13679,8 @@ class ProductsResource:
         with the name of their type.
         :param diameter_mm: Diameter in millimeters; null: the diameter of the farm's printers, or 1.75 if these
         differ. One of 1.75, 2.85.
-        :param filament_id: The only filament that will do; the material has its type, name, color and diameter.
-        Null: any filament of the material and color.
+        :param filament_id: The only suitable filament; the material has its type, name, color and diameter. Null:
+        any filament of the material and color.
         :param filament_number: The number of the filament, instead of filament_id.
         :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
         a key.
@@ -13748,8 +13744,8 @@ class ProductsResource:
         with the name of their type.
         :param diameter_mm: Diameter in millimeters; null: the diameter of the farm's printers, or 1.75 if these
         differ. One of 1.75, 2.85.
-        :param filament_id: The only filament that will do; the material has its type, name, color and diameter.
-        Null: any filament of the material and color.
+        :param filament_id: The only suitable filament; the material has its type, name, color and diameter. Null:
+        any filament of the material and color.
         :param filament_number: The number of the filament, instead of filament_id.
         """
         return self._client._call(
@@ -14671,7 +14667,7 @@ class ProductionRunsResource:
         :param file: The bytes of the file.
         :param filename: Name of the file, to find its product; it becomes the notes of the run. For example
         `dragon.gcode`.
-        :param dry_run: Whether to answer what would be done, and to change nothing.
+        :param dry_run: Whether to return what would be done without changing anything.
         :param product_id: The product that the file prints, instead of the one that was made from it.
         :param printer_id: The printer of the run.
         :param order_id: The order whose item with the product the run prints.
@@ -15175,7 +15171,7 @@ class ProductionRunsResource:
         :param spool_id: The other spool.
         :param spool_number: The number of the other spool; names it instead of spool_id.
         :param used_grams: Grams that the material has used; by default what printers report.
-        :param until_empty: Whether the material has used all that remains on its spool.
+        :param until_empty: Whether the material has used all filament that was left on its spool.
         :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
         a key.
         """
@@ -15563,7 +15559,7 @@ class ProductionRunsResource:
         Requires the role `operator` or `admin`.
 
         :param id: The id of the production run, a UUID.
-        :param materials: What materials have really used.
+        :param materials: The actual use of materials.
         :param items: Numbers of pieces of items.
         :param started_at: When printing started.
         :param completed_at: When printing ended; by default the completed_at of the run, or else the current time.
@@ -16692,23 +16688,22 @@ class OrdersResource:
         Columns may be separated by commas, semicolons, tabs or vertical bars, and the names of columns and the
         material types may have any case. The whole file determines how its numbers and dates are read: a cell such
         as `1.750` is 1750 in a file with decimal commas, which are also assumed with semicolons between the
-        columns, and 1.75 in one with decimal points; `01/02/2024` follows dates such as `31/01/2024`. What can be
-        read in two ways is invalid, and the message names both; `decimal` and `date_order` decide it. An amount
-        may have the currency of the farm, a weight its unit, and booleans the words of spreadsheets in other
+        columns, and 1.75 in one with decimal points; `01/02/2024` follows dates such as `31/01/2024`. An ambiguous
+        value is invalid, and the message names both readings; `decimal` and `date_order` decide. An amount may
+        have the currency of the farm, a weight its unit, and booleans the words of spreadsheets in other
         languages.
 
         Instead of CSV, the body may be a workbook of a spreadsheet program (`.xlsx`), with its media type. The
-        import reads the worksheet whose first rows match the titles best, or the one that `worksheet` names.
-        Numbers and dates of its cells have one reading, and a line is a row of the worksheet.
+        import reads the worksheet with the best matching titles in its first rows, or the one that `worksheet`
+        names. Numbers and dates of its cells are unambiguous, and a line is a row of the worksheet.
 
         A file need not have the names of the API: columns of people's own lists are recognized by their names in
         ten languages and by their values, and `mapping` names the fields of other columns. Rows above the titles
-        are left out, and the file may be in UTF-8, in UTF-16, or in a code page of Windows. `changes` lists what
-        is not read as it stands, such as `PLA+`, which is `PLA` with the name `PLA+`. The check of the import
-        answers with suggestions and with all problems, and not with a `422`.
+        are left out, and the file may be in UTF-8, in UTF-16, or in a code page of Windows. `changes` lists
+        converted texts, such as `PLA+`, which becomes `PLA` with the name `PLA+`. The check of the import returns
+        suggestions and all problems, but no `422`.
 
-        With `dry_run`, the request is checked and answered as without it, but nothing changes; new resources then
-        have no `id`.
+        With `dry_run`, the response is the same, but nothing changes; new resources have no `id`.
 
         The `errors` of a `422` name the first 50 invalid rows by their lines, such as `line 3`. A request can have
         1 MiB, 10000 rows and 200 columns. A cell can be as long as its field, and a number or a date 100 bytes
@@ -16722,8 +16717,7 @@ class OrdersResource:
         the whole file decides.
         :param dry_run: true: check the file and answer as without it, but change nothing.
         :param mapping: A JSON object that maps columns of the file to fields: `{"Gewicht": "net_weight_grams",
-        "Bild": null}`; null leaves the column out. A column that it does not name means what its name and its
-        values say.
+        "Bild": null}`; null leaves the column out. The fields of other columns follow from their names and values.
         :param worksheet: The name of the worksheet to read, if the file is a workbook. By default, the titles
         decide.
         :param defaults: A JSON object with the values of fields in rows that have none: `{"diameter_mm": "1.75"}`.
@@ -16767,12 +16761,12 @@ class OrdersResource:
     ) -> ImportCheck:
         """Check a file of orders.
 
-        Reads a file as the import with the same parameters does, and changes nothing. It suggests what the columns
-        are (`columns`) and values for required fields that the file does not have (`defaults`): the import with
-        these as `mapping` and `defaults` has the same result. The field of a column is the one in the `mapping` of
-        the farm's last import of this kind, or else the one that its name and values suggest. If the request has
-        one of these parameters, the check uses it instead of its suggestions. The counts are those of the import
-        of the valid rows; `invalid_rows` and `errors` have the others.
+        Reads a file like the import with the same parameters, but changes nothing. It suggests the fields of the
+        columns (`columns`) and values for required fields that the file does not have (`defaults`): the import
+        with these as `mapping` and `defaults` has the same result. The field of a column is the one in the
+        `mapping` of the farm's last import of this kind, or else the one that its name and values suggest. If the
+        request has one of these parameters, the check uses it instead of its suggestions. The counts are those of
+        the import of the valid rows; `invalid_rows` and `errors` have the others.
 
         Requires the role `operator` or `admin`.
 
@@ -16782,8 +16776,7 @@ class OrdersResource:
         the whole file decides.
         :param dry_run: true: check the file and answer as without it, but change nothing.
         :param mapping: A JSON object that maps columns of the file to fields: `{"Gewicht": "net_weight_grams",
-        "Bild": null}`; null leaves the column out. A column that it does not name means what its name and its
-        values say.
+        "Bild": null}`; null leaves the column out. The fields of other columns follow from their names and values.
         :param worksheet: The name of the worksheet to read, if the file is a workbook. By default, the titles
         decide.
         :param defaults: A JSON object with the values of fields in rows that have none: `{"diameter_mm": "1.75"}`.
@@ -17621,9 +17614,9 @@ class WebhooksResource:
         `email`, `mailto:` and the address of a user of the tenant.
         :param events: The types of events that the webhook gets; `order.*` stands for all types of a group, and
         `*` for all.
-        :param format: What the receiver understands: `standard`, a signed event; or a message for a Discord
-        channel, for Slack, Mattermost or Rocket.Chat, for a topic of ntfy, for an application of Gotify, or for a
-        workflow of Microsoft Teams; or an e-mail. Default: standard. It cannot be changed.
+        :param format: The kind of receiver: `standard`, a signed event; or a message for a Discord channel, for
+        Slack, Mattermost or Rocket.Chat, for a topic of ntfy, for an application of Gotify, or for a workflow of
+        Microsoft Teams; or an e-mail. Default: standard. It cannot be changed.
         :param token: The access token of ntfy, or the token of the application of Gotify, if the URL does not have
         it. It is stored encrypted, and no response has it.
         :param daily: Only with the format `email`: true sends the events of a day, in the tenant's time zone, in
@@ -17691,9 +17684,9 @@ class WebhooksResource:
         :param id: The id of the webhook, a UUID.
         :param url: Where events are sent: an https URL without user name, password and fragment; with the format
         `email`, `mailto:` and the address of a user of the tenant.
-        :param format: What the receiver understands: `standard`, a signed event; or a message for a Discord
-        channel, for Slack, Mattermost or Rocket.Chat, for a topic of ntfy, for an application of Gotify, or for a
-        workflow of Microsoft Teams; or an e-mail. Default: standard. It cannot be changed.
+        :param format: The kind of receiver: `standard`, a signed event; or a message for a Discord channel, for
+        Slack, Mattermost or Rocket.Chat, for a topic of ntfy, for an application of Gotify, or for a workflow of
+        Microsoft Teams; or an e-mail. Default: standard. It cannot be changed.
         :param token: The access token of ntfy, or the token of the application of Gotify, if the URL does not have
         it. It is stored encrypted, and no response has it.
         :param events: The types of events that the webhook gets; `order.*` stands for all types of a group, and

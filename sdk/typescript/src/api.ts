@@ -119,7 +119,7 @@ export interface User {
   readonly otp_enabled: boolean;
   /** Whether the farm requires a second factor that the user has not set up. */
   readonly otp_setup_required: boolean;
-  /** How many recovery codes are unused; null without a second factor. */
+  /** Number of unused recovery codes; null without a second factor. */
   readonly recovery_codes_left: number | null;
 }
 
@@ -291,7 +291,7 @@ export interface AccessKeySecret {
 export interface ExchangeRate<D = number> {
   /** ISO 4217 code of the other currency. */
   readonly currency: string;
-  /** What a unit of it is worth in the currency of the farm. */
+  /** Value of a unit of the currency in the currency of the farm. */
   readonly rate: D;
   /** Day on which the rate was set. */
   readonly exchange_date: string;
@@ -320,14 +320,11 @@ export interface Settings<D = number> {
   readonly failure_rate_measured: boolean;
   /** Tax of the prices of products and orders, where it is not known otherwise; 0 by default. */
   readonly sales_tax_percent: D;
-  /** Whether the prices of products, and those of orders that do not say it, include tax; false by default. */
+  /** Whether prices of products, and of orders without a setting of their own, include tax; false by default. */
   readonly prices_include_tax: boolean;
-  /** What other currencies are worth in that of the farm; a request replaces the list. */
+  /** The values of other currencies in the currency of the farm; a request replaces the list. */
   readonly exchange_rates: readonly ExchangeRate<D>[];
-  /**
-   * Whether the delivery of an order assembles kits that are not in stock, as far as their parts are; true by
-   * default.
-   */
+  /** Whether the delivery of an order assembles missing kits, as far as there are parts; true by default. */
   readonly assemble_on_delivery: boolean;
   /** Who must have a second factor: nobody (optional), admins, or all users. */
   readonly second_factor: FactorRule;
@@ -401,13 +398,13 @@ export interface Filament<D = number> {
   readonly name: string | null;
   /** Type of filament. */
   readonly material_type: MaterialType;
-  /** Name of the material, where the type does not say all, such as PLA+ or PEEK. */
+  /** Exact name of the material, such as PLA+ or PEEK; null if the type is enough. */
   readonly material_name: string | null;
   /** Name of the color. */
   readonly color: string;
   /** The color as #RRGGBB, or #RRGGBBAA with an alpha, which its spools do not have. */
   readonly color_hex: string | null;
-  /** The colors of a filament with several ones, each as #RRGGBB or #RRGGBBAA. */
+  /** The colors of a filament with several colors, each as #RRGGBB or #RRGGBBAA. */
   readonly color_hexes: readonly string[];
   /** How several colors are arranged: side by side (coaxial), or one after the other (longitudinal). */
   readonly color_arrangement: ColorArrangement | null;
@@ -515,7 +512,7 @@ export interface Spool<D = number> {
   readonly lot_number: string | null;
   /** Density of the filament in g/cm³; null: the usual density of the material. */
   readonly density_g_cm3: D | null;
-  /** Name of the material, where the type does not say all, such as PETG-CF; null: the type says all. */
+  /** Exact name of the material, such as PETG-CF; null if the type is enough. */
   readonly material_name: string | null;
   /**
    * Whether the spool is archived. Lists leave archived spools out by default, and they are not in stock for prices.
@@ -649,7 +646,7 @@ export interface SpoolList<D = number> {
 export interface BulkResult {
   /** Number of spools that the request selects. */
   readonly matched: number;
-  /** Number of those that it changed. A spool that already has all new values is not changed. */
+  /** Number of changed spools. A spool that already has all new values is not changed. */
   readonly changed: number;
   /** Whether nothing was changed, because the request was for a dry run. */
   readonly dry_run: boolean;
@@ -699,23 +696,21 @@ export interface Usage<D = number> {
   /** after_grams minus before_grams. All changes of a spool add up to its remaining weight. */
   readonly change_grams: D;
   /**
-   * Grams that were used, but that the spool did not have on record. Less than 0 if the end of a run found that less
-   * was used than its reports had recorded here, or if the entry reverses one with such grams.
+   * Grams that were used beyond what the spool had on record. Negative if the end of a run used less than its reports
+   * had recorded here, or if the entry reverses an entry with such grams.
    */
   readonly shortfall_grams: D | null;
-  /** Grams that a printer reported after a person had stated what the run used; the spool keeps its weight. */
+  /** Grams that a printer reported after a person had entered the use of the run; the spool keeps its weight. */
   readonly covered_grams: D | null;
-  /** The entry that this one takes back. */
+  /** The entry that this entry reverses. */
   readonly reverses_id: string | null;
-  /** The entry that takes this one back. */
+  /** The entry that reverses this entry. */
   readonly reversed_by_id: string | null;
-  /** The entry of another spool whose use this one records. */
+  /** The entry of another spool whose use this entry records. */
   readonly moves_id: string | null;
-  /** The weighing, or edit of the remaining weight, at which this entry balances another one. */
+  /** The weighing, or edit of the remaining weight, at which this entry balances another entry. */
   readonly weighing_id: string | null;
-  /**
-   * The entry, of an earlier moment than the weighing, that this one balances, so that the spool keeps its weight.
-   */
+  /** The entry as of a time before the weighing that this entry balances, so that the spool keeps its weight. */
   readonly balances_id: string | null;
   /** Time of the change. */
   readonly created_at: string;
@@ -779,23 +774,21 @@ export interface UsageCorrection<D = number> {
   /** after_grams minus before_grams. All changes of a spool add up to its remaining weight. */
   readonly change_grams: D;
   /**
-   * Grams that were used, but that the spool did not have on record. Less than 0 if the end of a run found that less
-   * was used than its reports had recorded here, or if the entry reverses one with such grams.
+   * Grams that were used beyond what the spool had on record. Negative if the end of a run used less than its reports
+   * had recorded here, or if the entry reverses an entry with such grams.
    */
   readonly shortfall_grams: D | null;
-  /** Grams that a printer reported after a person had stated what the run used; the spool keeps its weight. */
+  /** Grams that a printer reported after a person had entered the use of the run; the spool keeps its weight. */
   readonly covered_grams: D | null;
-  /** The entry that this one takes back. */
+  /** The entry that this entry reverses. */
   readonly reverses_id: string | null;
-  /** The entry that takes this one back. */
+  /** The entry that reverses this entry. */
   readonly reversed_by_id: string | null;
-  /** The entry of another spool whose use this one records. */
+  /** The entry of another spool whose use this entry records. */
   readonly moves_id: string | null;
-  /** The weighing, or edit of the remaining weight, at which this entry balances another one. */
+  /** The weighing, or edit of the remaining weight, at which this entry balances another entry. */
   readonly weighing_id: string | null;
-  /**
-   * The entry, of an earlier moment than the weighing, that this one balances, so that the spool keeps its weight.
-   */
+  /** The entry as of a time before the weighing that this entry balances, so that the spool keeps its weight. */
   readonly balances_id: string | null;
   /** Time of the change. */
   readonly created_at: string;
@@ -809,7 +802,7 @@ export interface UsageCorrection<D = number> {
 
 /** The type `MovedUsage` of the API. */
 export interface MovedUsage<D = number> {
-  /** The entry that takes the use back from the spool that had it. */
+  /** The entry that reverses the use on the first spool. */
   readonly reversed: UsageCorrection<D>;
   /** The entry that records the use on the other spool. */
   readonly recorded: UsageCorrection<D>;
@@ -871,7 +864,7 @@ export interface FilamentReportRow<D = number> {
   readonly grams: D;
   /** Grams of these without a price. */
   readonly unpriced_grams: D;
-  /** Value of the others; null if there are grams and none has a price. */
+  /** Value of the other grams; null if there are grams without any price. */
   readonly filament_value: D | null;
   /** The part of the value that is on archived spools. */
   readonly archived_value: D | null;
@@ -883,7 +876,7 @@ export interface FilamentReport<D = number> {
   readonly to: string;
   /** What the rows have in common. */
   readonly group_by: FilamentGroup;
-  /** ISO 4217 code of the tenant's currency, in which values are; null if it is not set. */
+  /** ISO 4217 code of the tenant's currency, the currency of all values; null if it is not set. */
   readonly currency: string | null;
   /** Spools with filament. */
   readonly spools: number;
@@ -891,7 +884,7 @@ export interface FilamentReport<D = number> {
   readonly grams: D;
   /** Grams of these without a price. */
   readonly unpriced_grams: D;
-  /** Value of the others; null if there are grams and none has a price. */
+  /** Value of the other grams; null if there are grams without any price. */
   readonly filament_value: D | null;
   /** The part of the value that is on archived spools. */
   readonly archived_value: D | null;
@@ -922,7 +915,7 @@ export interface RowCell {
    * Column 3.
    */
   readonly column: string;
-  /** The text of the cell, at most 200 characters of it. */
+  /** The text of the cell, at most 200 characters. */
   readonly text: string;
 }
 
@@ -930,7 +923,7 @@ export interface RowCell {
 export interface RowError {
   /** The field, or `row` for a problem with the row as a whole. */
   readonly field: string;
-  /** The column of the file that has the field; null: none. */
+  /** The column of the file with the field; null: none. */
   readonly column: string | null;
   /** The problem. */
   readonly message: string;
@@ -980,7 +973,7 @@ export interface Imported {
   readonly invalid: number;
   /** Whether nothing was changed, because the request was for a dry run. */
   readonly dry_run: boolean;
-  /** Texts that the import reads as something else than they say, with the most frequent first; at most 50. */
+  /** Texts that the import converts, most frequent first; at most 50. */
   readonly changes: readonly Change[];
   /** The first 50 of the invalid rows that were left out, or that a check has found. */
   readonly invalid_rows: readonly InvalidRow[];
@@ -992,7 +985,7 @@ export interface Imported {
 
 /** The type `SheetText` of the API. */
 export interface SheetText {
-  /** The text, at most 200 characters of it. */
+  /** The text, at most 200 characters. */
   readonly text: string;
 }
 
@@ -1000,14 +993,14 @@ export interface SheetText {
 export interface SheetColumn {
   /** The title of the column. */
   readonly title: string;
-  /** The field that the column is; null: the column is left out. */
+  /** The field of the column; null: the column is left out. */
   readonly field: string | null;
   /**
-   * Why: the request says so, the mapping of the last file did (`remembered`), its name, its values, or no reason was
-   * found.
+   * The reason: the request, the mapping of the last file (`remembered`), the name or the values of the column, or
+   * none.
    */
   readonly why: ColumnReason;
-  /** What else is to be known; null: nothing. */
+  /** A remark; null: none. */
   readonly note: string | null;
   /** The first different texts of the column. */
   readonly texts: readonly SheetText[];
@@ -1033,13 +1026,13 @@ export interface SheetRow {
 export interface ErrorGroup {
   /** The field, or `row` for a problem with rows as a whole. */
   readonly field: string;
-  /** The column of the file that has the field; null: none. */
+  /** The column of the file with the field; null: none. */
   readonly column: string | null;
   /** The problem. */
   readonly message: string;
   /** Number of rows with the problem. */
   readonly count: number;
-  /** The line of the first of them; null: the problem is with all rows. */
+  /** The line of the first such row; null: the problem concerns all rows. */
   readonly first_row: number | null;
   /** The first different texts that have the problem. */
   readonly texts: readonly SheetText[];
@@ -1067,7 +1060,7 @@ export interface ImportCheck {
   readonly invalid: number;
   /** Whether nothing was changed, because the request was for a dry run. */
   readonly dry_run: boolean;
-  /** Texts that the import reads as something else than they say, with the most frequent first; at most 50. */
+  /** Texts that the import converts, most frequent first; at most 50. */
   readonly changes: readonly Change[];
   /** The first 50 of the invalid rows that were left out, or that a check has found. */
   readonly invalid_rows: readonly InvalidRow[];
@@ -1075,7 +1068,7 @@ export interface ImportCheck {
   readonly program: string | null;
   /** The line of the titles of the columns; 0 if the file needs no titles. */
   readonly header_row: number;
-  /** The columns of the file, with the fields that they are. */
+  /** The columns of the file, with their fields. */
   readonly columns: readonly SheetColumn[];
   /** The defaults that the check suggests; none if the request has `defaults`. */
   readonly defaults: readonly DefaultValue[];
@@ -1086,7 +1079,7 @@ export interface ImportCheck {
    * required fields are missing.
    */
   readonly read_rows: readonly SheetRow[];
-  /** The problems, grouped by field and kind, with the most frequent first; at most 50. */
+  /** The problems, grouped by field and kind, most frequent first; at most 50. */
   readonly errors: readonly ErrorGroup[];
   /** The worksheets of a workbook; empty for another file. */
   readonly worksheets: readonly Worksheet[];
@@ -1098,13 +1091,13 @@ export interface FilamentOfSpools<D = number> {
   readonly id: string | null;
   /** The number of the filament; null for a new one of a dry run. */
   readonly number: number | null;
-  /** created, or unchanged for a filament that there was already. */
+  /** created, or unchanged for an existing filament. */
   readonly action: ImportAction;
   /** Name of the vendor. */
   readonly vendor_name: string | null;
   /** Type of filament. */
   readonly material_type: MaterialType;
-  /** Name of the material, where the type does not say all, such as PETG-CF; null: the type says all. */
+  /** Exact name of the material, such as PETG-CF; null if the type is enough. */
   readonly material_name: string | null;
   /** Name of the color. */
   readonly color: string;
@@ -1112,7 +1105,7 @@ export interface FilamentOfSpools<D = number> {
   readonly color_hex: string | null;
   /** Filament diameter in millimeters. */
   readonly diameter_mm: D;
-  /** Number of spools that the request gives to the filament. */
+  /** Number of spools that get the filament. */
   readonly spools: number;
 }
 
@@ -1124,7 +1117,7 @@ export interface FromSpoolsResult<D = number> {
   readonly filaments_created: number;
   /** Number of spools that now have a filament. */
   readonly spools_changed: number;
-  /** Whether spools without a filament are left: repeat the request for these. */
+  /** Whether spools without a filament are left; if so, repeat the request. */
   readonly has_more: boolean;
   /** Whether nothing was changed, because the request was for a dry run. */
   readonly dry_run: boolean;
@@ -1166,7 +1159,7 @@ export interface Printer<D = number> {
   readonly diameter_mm: D;
   /** Number of spools that can be loaded; 1 by default. */
   readonly slots: number;
-  /** The types of filament that it prints; an empty list: all. */
+  /** The types of filament that the printer prints; an empty list: all types. */
   readonly materials: readonly MaterialType[];
   /** Cost of an hour of printing, without energy. */
   readonly hour_cost: D | null;
@@ -1260,7 +1253,7 @@ export interface ProductListItem<D = number> {
   readonly created_at: string;
   /** Time of the last change of the product, its bill of materials or its costs. */
   readonly updated_at: string;
-  /** The product of which this one is a plate; null for other products. */
+  /** The product that the plate belongs to; null for other products. */
   readonly plate_of: string | null;
   /** The number of the plate. */
   readonly plate: number | null;
@@ -1314,7 +1307,7 @@ export interface ProductMaterial<D = number> {
    */
   readonly diameter_mm: D | null;
   /**
-   * The only filament that will do; the material has its type, name, color and diameter. Null: any filament of the
+   * The only suitable filament; the material has its type, name, color and diameter. Null: any filament of the
    * material and color.
    */
   readonly filament_id: string | null;
@@ -1361,7 +1354,7 @@ export interface ProductPlate<D = number> {
   readonly estimated_print_time_minutes: number | null;
   /** Work for one piece of the plate in minutes. */
   readonly labour_minutes: D | null;
-  /** Pieces that one print of the plate makes: with 2, it is enough for two products; null counts as 1. */
+  /** Pieces that one print of the plate makes: 2 is enough for two products; null counts as 1. */
   readonly pieces_per_plate: number | null;
   /** Free text, such as print settings. */
   readonly notes: string | null;
@@ -1460,13 +1453,13 @@ export interface Product<D = number> {
   readonly piece_value: D;
   /** Number of the product in the farm, for labels; it never changes, and is never used again. */
   readonly number: number;
-  /** Version of the picture, for its address: another text for each picture; null without one. */
+  /** Version of the picture, for its address: a unique text for each picture; null without one. */
   readonly picture_version: string | null;
   /** Time of creation. */
   readonly created_at: string;
   /** Time of the last change of the product, its bill of materials or its costs. */
   readonly updated_at: string;
-  /** The product of which this one is a plate; null for other products. */
+  /** The product that the plate belongs to; null for other products. */
   readonly plate_of: string | null;
   /** The number of the plate. */
   readonly plate: number | null;
@@ -1506,7 +1499,7 @@ export interface ImportedProducts {
   readonly invalid: number;
   /** Whether nothing was changed, because the request was for a dry run. */
   readonly dry_run: boolean;
-  /** Texts that the import reads as something else than they say, with the most frequent first; at most 50. */
+  /** Texts that the import converts, most frequent first; at most 50. */
   readonly changes: readonly Change[];
   /** The first 50 of the invalid rows that were left out, or that a check has found. */
   readonly invalid_rows: readonly InvalidRow[];
@@ -1532,7 +1525,7 @@ export interface FilePlate<D = number> {
   readonly minutes: number;
   /** Filament of the plate. */
   readonly weight_grams: D;
-  /** Pieces on the plate; null if the file does not say so. */
+  /** Pieces on the plate; null if the file does not have the number. */
   readonly pieces: number | null;
   /** Print time of the plate for one piece of the product, in minutes; null if the file has none. */
   readonly estimated_print_time_minutes: number | null;
@@ -1565,7 +1558,7 @@ export interface FileCandidate<D = number> {
 
 /** The type `FileMaterial` of the API. */
 export interface FileMaterial<D = number> {
-  /** The name that the slicer has for the filament. */
+  /** The slicer's name for the filament. */
   readonly profile: string | null;
   /** Material in the file. */
   readonly file_material: string | null;
@@ -1580,7 +1573,7 @@ export interface FileMaterial<D = number> {
   /**
    * How it was matched: `chosen` by the request; `equal` material and color; `near`: similar color, or a material
    * whose name only says more, such as PLA Basic for PLA; `material`: the farm has the material in other colors only;
-   * `none`: the farm has nothing like it.
+   * `none`: the farm does not have the material.
    */
   readonly match: FileMatch;
   /** Type of the material of the product. */
@@ -1589,9 +1582,9 @@ export interface FileMaterial<D = number> {
   readonly material_name: string | null;
   /** Color of the material of the product. */
   readonly color: string;
-  /** Diameter, or null for the usual one. */
+  /** Diameter; null for the usual diameter. */
   readonly diameter_mm: D | null;
-  /** Filaments of the farm that would do, the most similar first. */
+  /** Alternative filaments of the farm, most similar first. */
   readonly candidates: readonly FileCandidate<D>[];
 }
 
@@ -1610,8 +1603,8 @@ export interface FileWarning {
   /** A sentence for people. */
   readonly text: string;
   /**
-   * `MATERIAL_UNKNOWN`: without dry_run, the request is refused until the parameter filaments chooses the filament;
-   * null for what prevents nothing.
+   * `MATERIAL_UNKNOWN`: without dry_run, the request is rejected until the parameter filaments chooses the filament;
+   * null for warnings that prevent nothing.
    */
   readonly code: "MATERIAL_UNKNOWN" | null;
 }
@@ -1648,9 +1641,9 @@ export interface FileResult<D = number> {
   readonly plates: readonly FilePlate<D>[];
   /** The filaments of the product, in the order of the file. */
   readonly materials: readonly FileMaterial<D>[];
-  /** What differs from the product before. */
+  /** The differences from the product before. */
   readonly changes: readonly FileChange[];
-  /** What a person should know, such as grams that were computed from a length. */
+  /** Notes for a person, such as grams that were computed from a length. */
   readonly warnings: readonly FileWarning[];
   /** With dry_run, the picture of the file as a PNG or JPEG in base64; otherwise null. */
   readonly picture: string | null;
@@ -1660,7 +1653,7 @@ export interface FileResult<D = number> {
 export interface ComponentTreeEntry<D = number> {
   /** The component's id. */
   readonly id: string;
-  /** 1 for a component of the product, 2 for a component of that one, and so on. */
+  /** 1 for a component of the product, 2 for a component of that component, and so on. */
   readonly level: number;
   /** The contained product. */
   readonly component_product_id: string;
@@ -2014,7 +2007,7 @@ export interface Run<D = number> {
   readonly hidden_by: string | null;
   /** Name of the user, also if the account was deleted, or of the API key. */
   readonly hidden_by_name: string | null;
-  /** Sum of the known parts of what the run cost when it ended; null before, and if no part is known. */
+  /** Sum of the known parts of the cost of the run when it ended; null before, and if no part is known. */
   readonly cost: D | null;
   /** The parts of the cost, null if they are unknown. Later changes of prices and rates do not change them. */
   readonly cost_parts: RunCostParts<D>;
@@ -2072,7 +2065,7 @@ export interface RunFileResult<D = number> {
   readonly product_name: string | null;
   /** The item of the order that the run prints; null without an order. */
   readonly order_item_id: string | null;
-  /** Pieces that the file prints; 1 if it does not say so. */
+  /** Pieces that the file prints; 1 if the file does not have the number. */
   readonly quantity: number;
   /** Print time of the file; null if the file has none. */
   readonly estimated_print_time_hours: D | null;
@@ -2088,7 +2081,7 @@ export interface RunFileResult<D = number> {
   readonly printer_model: string | null;
   /** The filaments of the file, in its order. */
   readonly materials: readonly RunFileMaterial<D>[];
-  /** What a person should know, such as filaments without a spool. */
+  /** Notes for a person, such as filaments without a spool. */
   readonly warnings: readonly FileWarning[];
 }
 
@@ -2138,7 +2131,7 @@ export interface ChangedRunItem<D = number> {
   readonly estimated_material_cost: D | null;
   /** Total cost; by default quantity times total_cost of the product. */
   readonly estimated_total_cost: D | null;
-  /** What users may not expect; usually empty. */
+  /** Effects that users may not expect; usually empty. */
   readonly warnings: readonly EndWarning<D>[];
 }
 
@@ -2148,7 +2141,7 @@ export interface SpoolDeduction<D = number> {
   readonly spool_id: string;
   /** Remaining grams before. */
   readonly previous_weight: D;
-  /** Remaining grams after; as before, if the spool was weighed after the run had ended. */
+  /** Remaining grams after the request; unchanged if the spool was weighed after the run had ended. */
   readonly new_weight: D;
   /**
    * Grams that this request took from the spool: the use less the grams that printers had reported; negative if they
@@ -2393,7 +2386,7 @@ export interface PrinterReport<D = number> {
   readonly from: string;
   /** Last day. */
   readonly to: string;
-  /** ISO 4217 code of the tenant's currency, in which costs are; null if it is not set. */
+  /** ISO 4217 code of the tenant's currency, the currency of all costs; null if it is not set. */
   readonly currency: string | null;
   /** Number of printers. */
   readonly groups: number;
@@ -2419,7 +2412,7 @@ export interface CheckStep {
 export interface Check {
   /** Whether the run can start at once. */
   readonly ready: boolean;
-  /** What to do first, and what has changed since the run was planned. */
+  /** Steps before the start, and changes since the run was planned. */
   readonly steps: readonly CheckStep[];
 }
 
@@ -2456,8 +2449,8 @@ export interface Queue<D = number> {
   /** Number of unfinished runs. */
   readonly total: number;
   /**
-   * The first 1,000 of them: by the printer's number, then in the order in which it prints them; runs without a
-   * printer last.
+   * The first 1,000 runs, by the number of the printer and then in the order of printing; runs without a printer
+   * last.
    */
   readonly runs: readonly QueuedRun<D>[];
 }
@@ -2518,7 +2511,7 @@ export interface UsageReport<D = number> {
   readonly lost_grams: D;
   /** Cost of these grams; null if there are some and no spool has a price. */
   readonly lost_cost: D | null;
-  /** ISO 4217 code of the tenant's currency, in which costs are; null if it is not set. */
+  /** ISO 4217 code of the tenant's currency, the currency of all costs; null if it is not set. */
   readonly currency: string | null;
   /** Number of groups in the period; items has at most 1,000 of them. */
   readonly groups: number;
@@ -2560,7 +2553,7 @@ export interface WasteReportRow<D = number> {
   readonly failed_pieces: number;
   /** Share of failed pieces; null without pieces. */
   readonly piece_rate: D | null;
-  /** Grams that runs purged; a part of what they used. */
+  /** Grams that runs purged; included in their use. */
   readonly purge_grams: D;
   /** Cost of these grams; null if there are some and no material has a price. */
   readonly purge_cost: D | null;
@@ -2580,7 +2573,7 @@ export interface WasteReport<D = number> {
   readonly cost: D | null;
   /** Grams of these without a price, which add nothing to cost. */
   readonly unpriced_grams: D;
-  /** ISO 4217 code of the tenant's currency, in which costs are; null if it is not set. */
+  /** ISO 4217 code of the tenant's currency, the currency of all costs; null if it is not set. */
   readonly currency: string | null;
   /** Runs that failed, were cancelled, or have failed pieces. */
   readonly runs: number;
@@ -2596,7 +2589,7 @@ export interface WasteReport<D = number> {
   readonly failed_pieces: number;
   /** Share of failed pieces; null without pieces. */
   readonly piece_rate: D | null;
-  /** Grams that runs purged; a part of what they used. */
+  /** Grams that runs purged; included in their use. */
   readonly purge_grams: D;
   /** Cost of these grams; null if there are some and no material has a price. */
   readonly purge_cost: D | null;
@@ -3408,7 +3401,7 @@ export interface ImportedOrders {
   readonly invalid: number;
   /** Whether nothing was changed, because the request was for a dry run. */
   readonly dry_run: boolean;
-  /** Texts that the import reads as something else than they say, with the most frequent first; at most 50. */
+  /** Texts that the import converts, most frequent first; at most 50. */
   readonly changes: readonly Change[];
   /** The first 50 of the invalid rows that were left out, or that a check has found. */
   readonly invalid_rows: readonly InvalidRow[];
@@ -3628,7 +3621,7 @@ export interface StockLevelList<D = number> {
 export interface PlannedMaterial<D = number> {
   /** Type of filament. */
   readonly material_type: MaterialType;
-  /** Name of the material, where the type does not say all, such as PETG-CF; null: the type says all. */
+  /** Exact name of the material, such as PETG-CF; null if the type is enough. */
   readonly material_name: string | null;
   /** Name of the color. */
   readonly color: string;
@@ -3697,7 +3690,7 @@ export interface UnplannedItem {
 export interface MissingFilament<D = number> {
   /** Type of filament. */
   readonly material_type: MaterialType;
-  /** Name of the material, where the type does not say all, such as PETG-CF; null: the type says all. */
+  /** Exact name of the material, such as PETG-CF; null if the type is enough. */
   readonly material_name: string | null;
   /** Name of the color. */
   readonly color: string;
@@ -3749,8 +3742,8 @@ export interface AuditEntry {
   /** What was done. */
   readonly action: Action;
   /**
-   * Who did it: a user, an API key, a command on the machine of the service, the service itself, or a client that
-   * nobody knows, such as one with a password link.
+   * Who did it: a user, an API key, a command on the machine of the service, the service itself, or an unknown
+   * client, such as one with a password link.
    */
   readonly actor_kind: ActorKind;
   /** The user or API key. */
@@ -3759,7 +3752,7 @@ export interface AuditEntry {
   readonly actor_name: string | null;
   /** The address of the client; of IPv6, the first 64 bits. */
   readonly address: string | null;
-  /** The kind of what was changed. Of an export or import, its resources. */
+  /** The kind of the changed object; the resources of an export or import. */
   readonly object_kind: string | null;
   /** What was changed. */
   readonly object_id: string | null;
@@ -3795,9 +3788,9 @@ export interface Webhook {
    */
   readonly url: string;
   /**
-   * What the receiver understands: `standard`, a signed event; or a message for a Discord channel, for Slack,
-   * Mattermost or Rocket.Chat, for a topic of ntfy, for an application of Gotify, or for a workflow of Microsoft
-   * Teams; or an e-mail. Default: standard. It cannot be changed.
+   * The kind of receiver: `standard`, a signed event; or a message for a Discord channel, for Slack, Mattermost or
+   * Rocket.Chat, for a topic of ntfy, for an application of Gotify, or for a workflow of Microsoft Teams; or an
+   * e-mail. Default: standard. It cannot be changed.
    */
   readonly format: Format;
   /** The types of events that the webhook gets; `order.*` stands for all types of a group, and `*` for all. */
@@ -3849,9 +3842,9 @@ export interface WebhookSecret {
    */
   readonly url: string;
   /**
-   * What the receiver understands: `standard`, a signed event; or a message for a Discord channel, for Slack,
-   * Mattermost or Rocket.Chat, for a topic of ntfy, for an application of Gotify, or for a workflow of Microsoft
-   * Teams; or an e-mail. Default: standard. It cannot be changed.
+   * The kind of receiver: `standard`, a signed event; or a message for a Discord channel, for Slack, Mattermost or
+   * Rocket.Chat, for a topic of ntfy, for an application of Gotify, or for a workflow of Microsoft Teams; or an
+   * e-mail. Default: standard. It cannot be changed.
    */
   readonly format: Format;
   /** The types of events that the webhook gets; `order.*` stands for all types of a group, and `*` for all. */
@@ -3907,7 +3900,7 @@ export interface SpoolEmpty {
   readonly number: number;
   /** Type of filament. */
   readonly material_type: MaterialType;
-  /** Name of the material, where the type does not say all, such as PETG-CF; null: the type says all. */
+  /** Exact name of the material, such as PETG-CF; null if the type is enough. */
   readonly material_name: string | null;
   /** Name of the color. */
   readonly color: string;
@@ -4461,7 +4454,7 @@ export interface CurrentPassword {
 
 /** The type `Code` of the API, in request bodies. */
 export interface Code {
-  /** The code of the app. Except at the set-up, also a recovery code. */
+  /** The code of the app or, except at the setup, a recovery code. */
   otp: string;
 }
 
@@ -4553,7 +4546,7 @@ export interface Rotation {
 export interface ExchangeRateCreate {
   /** ISO 4217 code of the other currency. */
   currency: string;
-  /** What a unit of it is worth in the currency of the farm. */
+  /** Value of a unit of the currency in the currency of the farm. */
   rate: Decimal;
 }
 
@@ -4580,14 +4573,11 @@ export interface SettingsUpdate {
   failure_rate_measured?: boolean | undefined;
   /** Tax of the prices of products and orders, where it is not known otherwise; 0 by default. */
   sales_tax_percent?: Decimal | undefined;
-  /** Whether the prices of products, and those of orders that do not say it, include tax; false by default. */
+  /** Whether prices of products, and of orders without a setting of their own, include tax; false by default. */
   prices_include_tax?: boolean | undefined;
-  /** What other currencies are worth in that of the farm; a request replaces the list. */
+  /** The values of other currencies in the currency of the farm; a request replaces the list. */
   exchange_rates?: readonly ExchangeRateCreate[] | undefined;
-  /**
-   * Whether the delivery of an order assembles kits that are not in stock, as far as their parts are; true by
-   * default.
-   */
+  /** Whether the delivery of an order assembles missing kits, as far as there are parts; true by default. */
   assemble_on_delivery?: boolean | undefined;
   /** Who must have a second factor: nobody (optional), admins, or all users. */
   second_factor?: FactorRule | undefined;
@@ -4635,13 +4625,13 @@ export interface FilamentCreate {
   name?: string | null | undefined;
   /** Type of filament. */
   material_type: MaterialType;
-  /** Name of the material, where the type does not say all, such as PLA+ or PEEK. */
+  /** Exact name of the material, such as PLA+ or PEEK; null if the type is enough. */
   material_name?: string | null | undefined;
   /** Name of the color. */
   color: string;
   /** The color as #RRGGBB, or #RRGGBBAA with an alpha, which its spools do not have. */
   color_hex?: string | null | undefined;
-  /** The colors of a filament with several ones, each as #RRGGBB or #RRGGBBAA. */
+  /** The colors of a filament with several colors, each as #RRGGBB or #RRGGBBAA. */
   color_hexes?: readonly string[] | undefined;
   /** How several colors are arranged: side by side (coaxial), or one after the other (longitudinal). */
   color_arrangement?: ColorArrangement | null | undefined;
@@ -4681,13 +4671,13 @@ export interface FilamentUpdate {
   name?: string | null | undefined;
   /** Type of filament. */
   material_type?: MaterialType | undefined;
-  /** Name of the material, where the type does not say all, such as PLA+ or PEEK. */
+  /** Exact name of the material, such as PLA+ or PEEK; null if the type is enough. */
   material_name?: string | null | undefined;
   /** Name of the color. */
   color?: string | undefined;
   /** The color as #RRGGBB, or #RRGGBBAA with an alpha, which its spools do not have. */
   color_hex?: string | null | undefined;
-  /** The colors of a filament with several ones, each as #RRGGBB or #RRGGBBAA. */
+  /** The colors of a filament with several colors, each as #RRGGBB or #RRGGBBAA. */
   color_hexes?: readonly string[] | undefined;
   /** How several colors are arranged: side by side (coaxial), or one after the other (longitudinal). */
   color_arrangement?: ColorArrangement | null | undefined;
@@ -4786,7 +4776,7 @@ export interface SpoolCreate {
   lot_number?: string | null | undefined;
   /** Density of the filament in g/cm³; null: the usual density of the material. */
   density_g_cm3?: Decimal | null | undefined;
-  /** Name of the material, where the type does not say all, such as PETG-CF; null: the type says all. */
+  /** Exact name of the material, such as PETG-CF; null if the type is enough. */
   material_name?: string | null | undefined;
   /**
    * Whether the spool is archived. Lists leave archived spools out by default, and they are not in stock for prices.
@@ -4885,7 +4875,7 @@ export interface SpoolUpdate {
   lot_number?: string | null | undefined;
   /** Density of the filament in g/cm³; null: the usual density of the material. */
   density_g_cm3?: Decimal | null | undefined;
-  /** Name of the material, where the type does not say all, such as PETG-CF; null: the type says all. */
+  /** Exact name of the material, such as PETG-CF; null if the type is enough. */
   material_name?: string | null | undefined;
   /**
    * Whether the spool is archived. Lists leave archived spools out by default, and they are not in stock for prices.
@@ -4912,7 +4902,7 @@ export interface SpoolChanges {
   dry_run?: boolean | null | undefined;
   /** The fields to change, as in a `PATCH` of one spool. */
   changes: SpoolUpdate;
-  /** Refuse the request if one of the spools was changed after this time. */
+  /** Reject the request if one of the spools was changed after this time. */
   unchanged_since?: string | Date | null | undefined;
 }
 
@@ -4974,7 +4964,7 @@ export interface SpoolBatchCreate {
   lot_number?: string | null | undefined;
   /** Density of the filament in g/cm³; null: the usual density of the material. */
   density_g_cm3?: Decimal | null | undefined;
-  /** Name of the material, where the type does not say all, such as PETG-CF; null: the type says all. */
+  /** Exact name of the material, such as PETG-CF; null if the type is enough. */
   material_name?: string | null | undefined;
   /**
    * Whether the spool is archived. Lists leave archived spools out by default, and they are not in stock for prices.
@@ -5008,7 +4998,7 @@ export interface Refill {
   purchase_price?: Decimal | null | undefined;
   /** When the new contents were bought. */
   purchase_date?: string | null | undefined;
-  /** Where they were bought; by default as before. */
+  /** Where the new contents were bought; by default as before. */
   supplier?: string | null | undefined;
   /** The vendor's lot of the new contents. */
   lot_number?: string | null | undefined;
@@ -5020,7 +5010,7 @@ export interface Refill {
 export interface Measurement {
   /** Weight of the spool with its filament in grams. */
   gross_grams: Decimal;
-  /** Whether to record a weight that the spool hardly can have. */
+  /** Whether to record an implausible weight. */
   confirmed?: boolean | null | undefined;
   /**
    * Whether the spool is full and new: sets `spool_weight_grams`, which must be unknown, to the difference to
@@ -5037,11 +5027,11 @@ export interface UsageReversal {
 
 /** The type `UsageMove` of the API, in request bodies. */
 export interface UsageMove {
-  /** The spool that the filament was really used from. */
+  /** The spool that the filament was actually used from. */
   spool_id?: string | null | undefined;
   /** The number of this spool, instead of its id. */
   spool_number?: number | null | undefined;
-  /** Free text for the entry that takes the use back. */
+  /** Free text for the reversing entry. */
   reason?: string | null | undefined;
 }
 
@@ -5103,7 +5093,7 @@ export interface PrinterCreate {
   diameter_mm?: Decimal | null | undefined;
   /** Number of spools that can be loaded; 1 by default. */
   slots?: number | null | undefined;
-  /** The types of filament that it prints; an empty list: all. */
+  /** The types of filament that the printer prints; an empty list: all types. */
   materials?: readonly MaterialType[] | undefined;
   /** Cost of an hour of printing, without energy. */
   hour_cost?: Decimal | null | undefined;
@@ -5131,7 +5121,7 @@ export interface PrinterUpdate {
   diameter_mm?: Decimal | undefined;
   /** Number of spools that can be loaded; 1 by default. */
   slots?: number | undefined;
-  /** The types of filament that it prints; an empty list: all. */
+  /** The types of filament that the printer prints; an empty list: all types. */
   materials?: readonly MaterialType[] | undefined;
   /** Cost of an hour of printing, without energy. */
   hour_cost?: Decimal | null | undefined;
@@ -5173,7 +5163,7 @@ export interface ProductMaterialCreate {
    */
   diameter_mm?: Decimal | null | undefined;
   /**
-   * The only filament that will do; the material has its type, name, color and diameter. Null: any filament of the
+   * The only suitable filament; the material has its type, name, color and diameter. Null: any filament of the
    * material and color.
    */
   filament_id?: string | null | undefined;
@@ -5207,7 +5197,7 @@ export interface ProductPlateCreate {
   estimated_print_time_minutes?: number | null | undefined;
   /** Work for one piece of the plate in minutes. */
   labour_minutes?: Decimal | null | undefined;
-  /** Pieces that one print of the plate makes: with 2, it is enough for two products; null counts as 1. */
+  /** Pieces that one print of the plate makes: 2 is enough for two products; null counts as 1. */
   pieces_per_plate?: number | null | undefined;
   /** Free text, such as print settings. */
   notes?: string | null | undefined;
@@ -5339,7 +5329,7 @@ export interface ProductMaterialUpdate {
    */
   diameter_mm?: Decimal | null | undefined;
   /**
-   * The only filament that will do; the material has its type, name, color and diameter. Null: any filament of the
+   * The only suitable filament; the material has its type, name, color and diameter. Null: any filament of the
    * material and color.
    */
   filament_id?: string | null | undefined;
@@ -5567,7 +5557,7 @@ export interface ExchangeRequest {
   spool_number?: number | null | undefined;
   /** Grams that the material has used; by default what printers report. */
   used_grams?: Decimal | null | undefined;
-  /** Whether the material has used all that remains on its spool. */
+  /** Whether the material has used all filament that was left on its spool. */
   until_empty?: boolean | null | undefined;
 }
 
@@ -5579,7 +5569,7 @@ export interface MoveRequest {
 
 /** The type `CompleteMaterial` of the API, in request bodies. */
 export interface CompleteMaterial {
-  /** The material's id; spool_id and spool_number are others of its names. */
+  /** The material's id; spool_id or spool_number can identify it instead. */
   id?: string | null | undefined;
   /** The material's spool, if the run has it once. */
   spool_id?: string | null | undefined;
@@ -5587,7 +5577,9 @@ export interface CompleteMaterial {
   spool_number?: number | null | undefined;
   /** Used grams, including purge; absent: what printers reported. */
   actual_weight_grams?: Decimal | null | undefined;
-  /** Whether the run has used what left the spool without a run since it started; see outside_grams. */
+  /**
+   * Whether filament that left the spool outside of runs since the start counts as use of the run; see outside_grams.
+   */
   count_outside_use?: boolean | null | undefined;
 }
 
@@ -5623,7 +5615,7 @@ export interface CompleteRequest {
 
 /** The type `WastedMaterial` of the API, in request bodies. */
 export interface WastedMaterial {
-  /** The material's id; spool_id and spool_number are others of its names. */
+  /** The material's id; spool_id or spool_number can identify it instead. */
   id?: string | null | undefined;
   /** The material's spool, if the run has it once. */
   spool_id?: string | null | undefined;
@@ -5631,7 +5623,9 @@ export interface WastedMaterial {
   spool_number?: number | null | undefined;
   /** Wasted grams; 0 if nothing was printed. Absent: what printers reported. */
   wasted_grams?: Decimal | null | undefined;
-  /** Whether the run has used what left the spool without a run since it started; see outside_grams. */
+  /**
+   * Whether filament that left the spool outside of runs since the start counts as use of the run; see outside_grams.
+   */
   count_outside_use?: boolean | null | undefined;
 }
 
@@ -5681,7 +5675,7 @@ export interface CancelRequest {
 
 /** The type `CorrectedMaterial` of the API, in request bodies. */
 export interface CorrectedMaterial {
-  /** The material's id; spool_id and spool_number are others of its names. */
+  /** The material's id; spool_id or spool_number can identify it instead. */
   id?: string | null | undefined;
   /** The material's spool, if the run has it once. */
   spool_id?: string | null | undefined;
@@ -5689,19 +5683,22 @@ export interface CorrectedMaterial {
   spool_number?: number | null | undefined;
   /** Used grams, including purge. */
   actual_weight_grams?: Decimal | null | undefined;
-  /** The spool that the material has really used. */
+  /** The spool that the material actually used. */
   to_spool_id?: string | null | undefined;
   /** The number of that spool; names it instead of to_spool_id. */
   to_spool_number?: number | null | undefined;
   /** Price per gram; null is the current cost_per_gram of the spool. */
   cost_per_gram?: Decimal | null | undefined;
-  /** Whether the difference left the spool before it was weighed during the run. The spool then keeps its weight. */
+  /**
+   * Whether the difference left the spool before the spool was weighed during the run. If so, the spool keeps its
+   * weight.
+   */
   before_weighing?: boolean | null | undefined;
 }
 
 /** The type `CorrectRequest` of the API, in request bodies. */
 export interface CorrectRequest {
-  /** What materials have really used. */
+  /** The actual use of materials. */
   materials?: readonly CorrectedMaterial[] | undefined;
   /** Numbers of pieces of items. */
   items?: readonly CompleteItem[] | undefined;
@@ -6004,9 +6001,9 @@ export interface WebhookCreate {
    */
   url: string;
   /**
-   * What the receiver understands: `standard`, a signed event; or a message for a Discord channel, for Slack,
-   * Mattermost or Rocket.Chat, for a topic of ntfy, for an application of Gotify, or for a workflow of Microsoft
-   * Teams; or an e-mail. Default: standard. It cannot be changed.
+   * The kind of receiver: `standard`, a signed event; or a message for a Discord channel, for Slack, Mattermost or
+   * Rocket.Chat, for a topic of ntfy, for an application of Gotify, or for a workflow of Microsoft Teams; or an
+   * e-mail. Default: standard. It cannot be changed.
    */
   format?: Format | null | undefined;
   /**
@@ -6035,9 +6032,9 @@ export interface WebhookUpdate {
    */
   url?: string | undefined;
   /**
-   * What the receiver understands: `standard`, a signed event; or a message for a Discord channel, for Slack,
-   * Mattermost or Rocket.Chat, for a topic of ntfy, for an application of Gotify, or for a workflow of Microsoft
-   * Teams; or an e-mail. Default: standard. It cannot be changed.
+   * The kind of receiver: `standard`, a signed event; or a message for a Discord channel, for Slack, Mattermost or
+   * Rocket.Chat, for a topic of ntfy, for an application of Gotify, or for a workflow of Microsoft Teams; or an
+   * e-mail. Default: standard. It cannot be changed.
    */
   format?: Format | undefined;
   /**
@@ -6216,7 +6213,7 @@ export interface ExportVendorsQuery {
 export interface ImportVendorsQuery {
   /**
    * `create`: each row is a new resource. `update`: rows change the resources that they name. `upsert`: rows that
-   * name none, or an unknown one, are new ones; pages and commands use it by default.
+   * name no resource, or an unknown one, are new resources; pages and commands use it by default.
    */
   mode?: ImportMode | undefined;
   /** The decimal mark of the numbers of the file. By default, the whole file decides. */
@@ -6227,7 +6224,7 @@ export interface ImportVendorsQuery {
   dry_run?: boolean | undefined;
   /**
    * A JSON object that maps columns of the file to fields: `{"Gewicht": "net_weight_grams", "Bild": null}`; null
-   * leaves the column out. A column that it does not name means what its name and its values say.
+   * leaves the column out. The fields of other columns follow from their names and values.
    */
   mapping?: string | undefined;
   /** The name of the worksheet to read, if the file is a workbook. By default, the titles decide. */
@@ -6247,7 +6244,7 @@ export interface ImportVendorsQuery {
 export interface CheckVendorImportQuery {
   /**
    * `create`: each row is a new resource. `update`: rows change the resources that they name. `upsert`: rows that
-   * name none, or an unknown one, are new ones; pages and commands use it by default.
+   * name no resource, or an unknown one, are new resources; pages and commands use it by default.
    */
   mode?: ImportMode | undefined;
   /** The decimal mark of the numbers of the file. By default, the whole file decides. */
@@ -6258,7 +6255,7 @@ export interface CheckVendorImportQuery {
   dry_run?: boolean | undefined;
   /**
    * A JSON object that maps columns of the file to fields: `{"Gewicht": "net_weight_grams", "Bild": null}`; null
-   * leaves the column out. A column that it does not name means what its name and its values say.
+   * leaves the column out. The fields of other columns follow from their names and values.
    */
   mapping?: string | undefined;
   /** The name of the worksheet to read, if the file is a workbook. By default, the titles decide. */
@@ -6361,7 +6358,7 @@ export interface ExportFilamentsQuery {
 export interface ImportFilamentsQuery {
   /**
    * `create`: each row is a new resource. `update`: rows change the resources that they name. `upsert`: rows that
-   * name none, or an unknown one, are new ones; pages and commands use it by default.
+   * name no resource, or an unknown one, are new resources; pages and commands use it by default.
    */
   mode?: ImportMode | undefined;
   /** The decimal mark of the numbers of the file. By default, the whole file decides. */
@@ -6372,7 +6369,7 @@ export interface ImportFilamentsQuery {
   dry_run?: boolean | undefined;
   /**
    * A JSON object that maps columns of the file to fields: `{"Gewicht": "net_weight_grams", "Bild": null}`; null
-   * leaves the column out. A column that it does not name means what its name and its values say.
+   * leaves the column out. The fields of other columns follow from their names and values.
    */
   mapping?: string | undefined;
   /** The name of the worksheet to read, if the file is a workbook. By default, the titles decide. */
@@ -6392,7 +6389,7 @@ export interface ImportFilamentsQuery {
 export interface CheckFilamentImportQuery {
   /**
    * `create`: each row is a new resource. `update`: rows change the resources that they name. `upsert`: rows that
-   * name none, or an unknown one, are new ones; pages and commands use it by default.
+   * name no resource, or an unknown one, are new resources; pages and commands use it by default.
    */
   mode?: ImportMode | undefined;
   /** The decimal mark of the numbers of the file. By default, the whole file decides. */
@@ -6403,7 +6400,7 @@ export interface CheckFilamentImportQuery {
   dry_run?: boolean | undefined;
   /**
    * A JSON object that maps columns of the file to fields: `{"Gewicht": "net_weight_grams", "Bild": null}`; null
-   * leaves the column out. A column that it does not name means what its name and its values say.
+   * leaves the column out. The fields of other columns follow from their names and values.
    */
   mapping?: string | undefined;
   /** The name of the worksheet to read, if the file is a workbook. By default, the titles decide. */
@@ -6592,7 +6589,7 @@ export interface ListSpoolUsageQuery {
 export interface ImportSpoolsQuery {
   /**
    * `create`: each row is a new resource. `update`: rows change the resources that they name. `upsert`: rows that
-   * name none, or an unknown one, are new ones; pages and commands use it by default.
+   * name no resource, or an unknown one, are new resources; pages and commands use it by default.
    */
   mode?: ImportMode | undefined;
   /** The decimal mark of the numbers of the file. By default, the whole file decides. */
@@ -6603,7 +6600,7 @@ export interface ImportSpoolsQuery {
   dry_run?: boolean | undefined;
   /**
    * A JSON object that maps columns of the file to fields: `{"Gewicht": "net_weight_grams", "Bild": null}`; null
-   * leaves the column out. A column that it does not name means what its name and its values say.
+   * leaves the column out. The fields of other columns follow from their names and values.
    */
   mapping?: string | undefined;
   /** The name of the worksheet to read, if the file is a workbook. By default, the titles decide. */
@@ -6623,7 +6620,7 @@ export interface ImportSpoolsQuery {
 export interface CheckSpoolImportQuery {
   /**
    * `create`: each row is a new resource. `update`: rows change the resources that they name. `upsert`: rows that
-   * name none, or an unknown one, are new ones; pages and commands use it by default.
+   * name no resource, or an unknown one, are new resources; pages and commands use it by default.
    */
   mode?: ImportMode | undefined;
   /** The decimal mark of the numbers of the file. By default, the whole file decides. */
@@ -6634,7 +6631,7 @@ export interface CheckSpoolImportQuery {
   dry_run?: boolean | undefined;
   /**
    * A JSON object that maps columns of the file to fields: `{"Gewicht": "net_weight_grams", "Bild": null}`; null
-   * leaves the column out. A column that it does not name means what its name and its values say.
+   * leaves the column out. The fields of other columns follow from their names and values.
    */
   mapping?: string | undefined;
   /** The name of the worksheet to read, if the file is a workbook. By default, the titles decide. */
@@ -6907,7 +6904,7 @@ export interface ExportProductsQuery {
 export interface ImportProductsQuery {
   /**
    * `create`: each row is a new resource. `update`: rows change the resources that they name. `upsert`: rows that
-   * name none, or an unknown one, are new ones; pages and commands use it by default.
+   * name no resource, or an unknown one, are new resources; pages and commands use it by default.
    */
   mode?: ImportMode | undefined;
   /** The decimal mark of the numbers of the file. By default, the whole file decides. */
@@ -6918,7 +6915,7 @@ export interface ImportProductsQuery {
   dry_run?: boolean | undefined;
   /**
    * A JSON object that maps columns of the file to fields: `{"Gewicht": "net_weight_grams", "Bild": null}`; null
-   * leaves the column out. A column that it does not name means what its name and its values say.
+   * leaves the column out. The fields of other columns follow from their names and values.
    */
   mapping?: string | undefined;
   /** The name of the worksheet to read, if the file is a workbook. By default, the titles decide. */
@@ -6938,7 +6935,7 @@ export interface ImportProductsQuery {
 export interface CheckProductImportQuery {
   /**
    * `create`: each row is a new resource. `update`: rows change the resources that they name. `upsert`: rows that
-   * name none, or an unknown one, are new ones; pages and commands use it by default.
+   * name no resource, or an unknown one, are new resources; pages and commands use it by default.
    */
   mode?: ImportMode | undefined;
   /** The decimal mark of the numbers of the file. By default, the whole file decides. */
@@ -6949,7 +6946,7 @@ export interface CheckProductImportQuery {
   dry_run?: boolean | undefined;
   /**
    * A JSON object that maps columns of the file to fields: `{"Gewicht": "net_weight_grams", "Bild": null}`; null
-   * leaves the column out. A column that it does not name means what its name and its values say.
+   * leaves the column out. The fields of other columns follow from their names and values.
    */
   mapping?: string | undefined;
   /** The name of the worksheet to read, if the file is a workbook. By default, the titles decide. */
@@ -6969,7 +6966,7 @@ export interface CheckProductImportQuery {
 export interface CreateProductFromFileQuery {
   /** Name of the file. A new product gets this name if the file contains no title. For example `dragon.gcode`. */
   filename?: string | undefined;
-  /** The product to compare with and to update; without it, a new product is created. */
+  /** The product to compare and to update; without it, a new product is created. */
   product_id?: string | undefined;
   /** Whether to change nothing, and only to return what would be done. */
   dry_run?: boolean | undefined;
@@ -7158,7 +7155,7 @@ export interface ExportProductionRunsQuery {
 export interface CreateProductionRunFromFileQuery {
   /** Name of the file, to find its product; it becomes the notes of the run. For example `dragon.gcode`. */
   filename?: string | undefined;
-  /** Whether to answer what would be done, and to change nothing. */
+  /** Whether to return what would be done without changing anything. */
   dry_run?: boolean | undefined;
   /** The product that the file prints, instead of the one that was made from it. */
   product_id?: string | undefined;
@@ -7321,7 +7318,7 @@ export interface ImportOrdersQuery {
   dry_run?: boolean | undefined;
   /**
    * A JSON object that maps columns of the file to fields: `{"Gewicht": "net_weight_grams", "Bild": null}`; null
-   * leaves the column out. A column that it does not name means what its name and its values say.
+   * leaves the column out. The fields of other columns follow from their names and values.
    */
   mapping?: string | undefined;
   /** The name of the worksheet to read, if the file is a workbook. By default, the titles decide. */
@@ -7347,7 +7344,7 @@ export interface CheckOrderImportQuery {
   dry_run?: boolean | undefined;
   /**
    * A JSON object that maps columns of the file to fields: `{"Gewicht": "net_weight_grams", "Bild": null}`; null
-   * leaves the column out. A column that it does not name means what its name and its values say.
+   * leaves the column out. The fields of other columns follow from their names and values.
    */
   mapping?: string | undefined;
   /** The name of the worksheet to read, if the file is a workbook. By default, the titles decide. */
@@ -8563,14 +8560,13 @@ export class VendorsResource<M extends DecimalMode = "number"> {
    *
    * With the `mode` `create`, each row is a new vendor; `id` and `number` are ignored. With `update`, a row changes
    * the vendor that its `id`, `number` or else `name` names: only the columns of the file change, and an empty cell
-   * is null. A row that names none is skipped. With `upsert`, such a row is a new vendor, and so is one that names an
-   * unknown one. A row that already has the values of its vendor changes nothing.
+   * is null. A row that names no vendor is skipped. With `upsert`, such a row is a new vendor, and so is a row that
+   * names an unknown vendor. A row with the current values of its vendor changes nothing.
    *
-   * A name that no vendor has is a new one with `upsert`. A new name changes filaments and spools, as `updateVendor`
-   * does.
+   * With `upsert`, an unknown name creates a vendor. A new name changes filaments and spools, as `updateVendor` does.
    *
-   * A custom field of the column `extra` that has no definition gets one, with the narrowest type that fits all its
-   * values in the file; `custom_fields` names those.
+   * A custom field of the column `extra` without a definition gets one, with the narrowest type that fits all its
+   * values in the file; `custom_fields` lists these definitions.
    *
    * The body may also be a file of Spoolman, whichever of the imports of spools, filaments and vendors it is sent to:
    * a list of its API as JSON, or its export as JSON or CSV, with the media type `text/csv`. It needs no `mapping`,
@@ -8582,22 +8578,21 @@ export class VendorsResource<M extends DecimalMode = "number"> {
    * Columns may be separated by commas, semicolons, tabs or vertical bars, and the names of columns and the material
    * types may have any case. The whole file determines how its numbers and dates are read: a cell such as `1.750` is
    * 1750 in a file with decimal commas, which are also assumed with semicolons between the columns, and 1.75 in one
-   * with decimal points; `01/02/2024` follows dates such as `31/01/2024`. What can be read in two ways is invalid,
-   * and the message names both; `decimal` and `date_order` decide it. An amount may have the currency of the farm, a
+   * with decimal points; `01/02/2024` follows dates such as `31/01/2024`. An ambiguous value is invalid, and the
+   * message names both readings; `decimal` and `date_order` decide. An amount may have the currency of the farm, a
    * weight its unit, and booleans the words of spreadsheets in other languages.
    *
    * Instead of CSV, the body may be a workbook of a spreadsheet program (`.xlsx`), with its media type. The import
-   * reads the worksheet whose first rows match the titles best, or the one that `worksheet` names. Numbers and dates
-   * of its cells have one reading, and a line is a row of the worksheet.
+   * reads the worksheet with the best matching titles in its first rows, or the one that `worksheet` names. Numbers
+   * and dates of its cells are unambiguous, and a line is a row of the worksheet.
    *
    * A file need not have the names of the API: columns of people's own lists are recognized by their names in ten
    * languages and by their values, and `mapping` names the fields of other columns. Rows above the titles are left
-   * out, and the file may be in UTF-8, in UTF-16, or in a code page of Windows. `changes` lists what is not read as
-   * it stands, such as `PLA+`, which is `PLA` with the name `PLA+`. The check of the import answers with suggestions
-   * and with all problems, and not with a `422`.
+   * out, and the file may be in UTF-8, in UTF-16, or in a code page of Windows. `changes` lists converted texts, such
+   * as `PLA+`, which becomes `PLA` with the name `PLA+`. The check of the import returns suggestions and all
+   * problems, but no `422`.
    *
-   * With `dry_run`, the request is checked and answered as without it, but nothing changes; new resources then have
-   * no `id`.
+   * With `dry_run`, the response is the same, but nothing changes; new resources have no `id`.
    *
    * The `errors` of a `422` name the first 50 invalid rows by their lines, such as `line 3`. A request can have 1
    * MiB, 1000 rows and 200 columns. A cell can be as long as its field, and a number or a date 100 bytes long with
@@ -8616,7 +8611,7 @@ export class VendorsResource<M extends DecimalMode = "number"> {
   /**
    * Check a file of vendors.
    *
-   * Reads a file as the import with the same parameters does, and changes nothing. It suggests what the columns are
+   * Reads a file like the import with the same parameters, but changes nothing. It suggests the fields of the columns
    * (`columns`) and values for required fields that the file does not have (`defaults`): the import with these as
    * `mapping` and `defaults` has the same result. The field of a column is the one in the `mapping` of the farm's
    * last import of this kind, or else the one that its name and values suggest. If the request has one of these
@@ -8782,12 +8777,13 @@ export class FilamentsResource<M extends DecimalMode = "number"> {
   }
 
   /**
-   * Make filaments of spools.
+   * Create filaments from spools.
    *
-   * Gives spools without a filament one: spools with equal `material_type`, `material_name`, `brand`, `color`,
-   * `color_hex`, `diameter_mm` and `density_g_cm3` are of one filament, without regard to case. It is the one with
-   * these values or, if there is none, a new one with the weights and the price of the newest spool. Vendors that do
-   * not exist are created. Spools that differ in case get the text of the filament. Removed spools stay as they are.
+   * Assigns filaments to spools without one: spools with equal `material_type`, `material_name`, `brand`, `color`,
+   * `color_hex`, `diameter_mm` and `density_g_cm3` get the same filament, ignoring case. It is the existing filament
+   * with these values or, if there is none, a new filament with the weights and the price of the newest spool.
+   * Missing vendors are created. Spools that differ in case get the text of the filament. Removed spools stay as they
+   * are.
    *
    * A request changes at most 2,000 spools, in the order of their numbers, in one transaction. `has_more` tells that
    * there are further ones: repeat the request. Repeated requests make nothing twice.
@@ -8805,20 +8801,20 @@ export class FilamentsResource<M extends DecimalMode = "number"> {
    * Import filaments from CSV.
    *
    * Creates or changes all filaments of a CSV file, or none. The columns are those of `exportFilaments`;
-   * `material_type`, `color` and `diameter_mm` are required. `vendor_id` or `vendor_name` names the vendor; a name
-   * that no vendor has creates it. With `create`, `vendor_name` counts and not `vendor_id`, so that the export of one
-   * tenant is the import of another.
+   * `material_type`, `color` and `diameter_mm` are required. `vendor_id` or `vendor_name` names the vendor; an
+   * unknown name creates a vendor. With `create`, `vendor_name` is used and not `vendor_id`, so that the export of a
+   * tenant can be imported into another.
    *
    * With the `mode` `create`, each row is a new filament; `id` and `number` are ignored. With `update`, a row changes
    * the filament that its `id` or `number` names: only the columns of the file change, and an empty cell is null. A
-   * row that names none is skipped. With `upsert`, such a row is a new filament, and so is one that names an unknown
-   * one. A row that already has the values of its filament changes nothing.
+   * row that names no filament is skipped. With `upsert`, such a row is a new filament, and so is a row that names an
+   * unknown filament. A row with the current values of its filament changes nothing.
    *
    * Spools change with their filaments, as with `updateFilament`: at most 10,000, and 2,000 in stock, for all rows
    * together.
    *
-   * A custom field of the column `extra` that has no definition gets one, with the narrowest type that fits all its
-   * values in the file; `custom_fields` names those.
+   * A custom field of the column `extra` without a definition gets one, with the narrowest type that fits all its
+   * values in the file; `custom_fields` lists these definitions.
    *
    * The body may also be a file of Spoolman, whichever of the imports of spools, filaments and vendors it is sent to:
    * a list of its API as JSON, or its export as JSON or CSV, with the media type `text/csv`. It needs no `mapping`,
@@ -8830,22 +8826,21 @@ export class FilamentsResource<M extends DecimalMode = "number"> {
    * Columns may be separated by commas, semicolons, tabs or vertical bars, and the names of columns and the material
    * types may have any case. The whole file determines how its numbers and dates are read: a cell such as `1.750` is
    * 1750 in a file with decimal commas, which are also assumed with semicolons between the columns, and 1.75 in one
-   * with decimal points; `01/02/2024` follows dates such as `31/01/2024`. What can be read in two ways is invalid,
-   * and the message names both; `decimal` and `date_order` decide it. An amount may have the currency of the farm, a
+   * with decimal points; `01/02/2024` follows dates such as `31/01/2024`. An ambiguous value is invalid, and the
+   * message names both readings; `decimal` and `date_order` decide. An amount may have the currency of the farm, a
    * weight its unit, and booleans the words of spreadsheets in other languages.
    *
    * Instead of CSV, the body may be a workbook of a spreadsheet program (`.xlsx`), with its media type. The import
-   * reads the worksheet whose first rows match the titles best, or the one that `worksheet` names. Numbers and dates
-   * of its cells have one reading, and a line is a row of the worksheet.
+   * reads the worksheet with the best matching titles in its first rows, or the one that `worksheet` names. Numbers
+   * and dates of its cells are unambiguous, and a line is a row of the worksheet.
    *
    * A file need not have the names of the API: columns of people's own lists are recognized by their names in ten
    * languages and by their values, and `mapping` names the fields of other columns. Rows above the titles are left
-   * out, and the file may be in UTF-8, in UTF-16, or in a code page of Windows. `changes` lists what is not read as
-   * it stands, such as `PLA+`, which is `PLA` with the name `PLA+`. The check of the import answers with suggestions
-   * and with all problems, and not with a `422`.
+   * out, and the file may be in UTF-8, in UTF-16, or in a code page of Windows. `changes` lists converted texts, such
+   * as `PLA+`, which becomes `PLA` with the name `PLA+`. The check of the import returns suggestions and all
+   * problems, but no `422`.
    *
-   * With `dry_run`, the request is checked and answered as without it, but nothing changes; new resources then have
-   * no `id`.
+   * With `dry_run`, the response is the same, but nothing changes; new resources have no `id`.
    *
    * The `errors` of a `422` name the first 50 invalid rows by their lines, such as `line 3`. A request can have 1
    * MiB, 1000 rows and 200 columns. A cell can be as long as its field, and a number or a date 100 bytes long with
@@ -8864,7 +8859,7 @@ export class FilamentsResource<M extends DecimalMode = "number"> {
   /**
    * Check a file of filaments.
    *
-   * Reads a file as the import with the same parameters does, and changes nothing. It suggests what the columns are
+   * Reads a file like the import with the same parameters, but changes nothing. It suggests the fields of the columns
    * (`columns`) and values for required fields that the file does not have (`defaults`): the import with these as
    * `mapping` and `defaults` has the same result. The field of a column is the one in the `mapping` of the farm's
    * last import of this kind, or else the one that its name and values suggest. If the request has one of these
@@ -9324,13 +9319,13 @@ export class SpoolsResource<M extends DecimalMode = "number"> {
    * `material_type`, `color`, `diameter_mm` and `net_weight_grams` are required, and `id` and `number` are ignored.
    * With `update`, a row changes the spool that its `id` or `number` names as a `PATCH` does: only the columns of the
    * file change, and an empty cell is null. A row that names no spool is skipped. With `upsert`, such a row is a new
-   * spool, and so is one whose `id` or `number` is unknown. The `id` decides: if no `id` of the file is known, the
-   * numbers count if the spools with them are all of the material, color, brand and net weight of their rows. A row
-   * that already has the values of its spool changes nothing. A changed `remaining_weight_grams` is an entry of the
-   * usage ledger; leave the column out to change other fields while the spools are in use.
+   * spool, and so is one whose `id` or `number` is unknown. The `id` takes precedence: only if no `id` of the file is
+   * known, the numbers are used, if all spools with these numbers have the material, color, brand and net weight of
+   * their rows. A row with the current values of its spool changes nothing. A changed `remaining_weight_grams` is an
+   * entry of the usage ledger; leave the column out to change other fields while the spools are in use.
    *
-   * A custom field of the column `extra` that has no definition gets one, with the narrowest type that fits all its
-   * values in the file; `custom_fields` names those.
+   * A custom field of the column `extra` without a definition gets one, with the narrowest type that fits all its
+   * values in the file; `custom_fields` lists these definitions.
    *
    * The body may also be a file of Spoolman, whichever of the imports of spools, filaments and vendors it is sent to:
    * a list of its API as JSON, or its export as JSON or CSV, with the media type `text/csv`. It needs no `mapping`,
@@ -9341,31 +9336,30 @@ export class SpoolsResource<M extends DecimalMode = "number"> {
    *
    * A column can also be one of these, from which the import makes fields of new spools: `quantity`, the number of
    * equal spools of the row; `remaining_percent`, `used_weight_grams` or `gross_weight_grams` (with the empty spool),
-   * which give the `remaining_weight_grams`; `full_weight_grams` (of a new spool, with the empty one), which gives
-   * the weight that is missing; `state` and `used_up`, which say that nothing is left; `filler`, such as carbon
-   * fiber, which is a part of the material; `price_per_kg` or `total_price` (of all spools of the row), which give
-   * the `purchase_price`; `filament_name`, such as "Prusament PLA Galaxy Black", which has the brand, material and
-   * color if no other column has them; and `extra.KEY`, a custom field.
+   * which give the `remaining_weight_grams`; `full_weight_grams` (of a new spool, with the empty spool), which gives
+   * the missing weight; `state` and `used_up`, which report that nothing is left; `filler`, such as carbon fiber,
+   * which is a part of the material; `price_per_kg` or `total_price` (of all spools of the row), which give the
+   * `purchase_price`; `filament_name`, such as "Prusament PLA Galaxy Black", which has the brand, material and color
+   * if no other column has them; and `extra.KEY`, a custom field.
    *
    * Columns may be separated by commas, semicolons, tabs or vertical bars, and the names of columns and the material
    * types may have any case. The whole file determines how its numbers and dates are read: a cell such as `1.750` is
    * 1750 in a file with decimal commas, which are also assumed with semicolons between the columns, and 1.75 in one
-   * with decimal points; `01/02/2024` follows dates such as `31/01/2024`. What can be read in two ways is invalid,
-   * and the message names both; `decimal` and `date_order` decide it. An amount may have the currency of the farm, a
+   * with decimal points; `01/02/2024` follows dates such as `31/01/2024`. An ambiguous value is invalid, and the
+   * message names both readings; `decimal` and `date_order` decide. An amount may have the currency of the farm, a
    * weight its unit, and booleans the words of spreadsheets in other languages.
    *
    * Instead of CSV, the body may be a workbook of a spreadsheet program (`.xlsx`), with its media type. The import
-   * reads the worksheet whose first rows match the titles best, or the one that `worksheet` names. Numbers and dates
-   * of its cells have one reading, and a line is a row of the worksheet.
+   * reads the worksheet with the best matching titles in its first rows, or the one that `worksheet` names. Numbers
+   * and dates of its cells are unambiguous, and a line is a row of the worksheet.
    *
    * A file need not have the names of the API: columns of people's own lists are recognized by their names in ten
    * languages and by their values, and `mapping` names the fields of other columns. Rows above the titles are left
-   * out, and the file may be in UTF-8, in UTF-16, or in a code page of Windows. `changes` lists what is not read as
-   * it stands, such as `PLA+`, which is `PLA` with the name `PLA+`. The check of the import answers with suggestions
-   * and with all problems, and not with a `422`.
+   * out, and the file may be in UTF-8, in UTF-16, or in a code page of Windows. `changes` lists converted texts, such
+   * as `PLA+`, which becomes `PLA` with the name `PLA+`. The check of the import returns suggestions and all
+   * problems, but no `422`.
    *
-   * With `dry_run`, the request is checked and answered as without it, but nothing changes; new resources then have
-   * no `id`.
+   * With `dry_run`, the response is the same, but nothing changes; new resources have no `id`.
    *
    * The `errors` of a `422` name the first 50 invalid rows by their lines, such as `line 3`. A request can have 1
    * MiB, 10000 rows and 200 columns. A cell can be as long as its field, and a number or a date 100 bytes long with
@@ -9384,7 +9378,7 @@ export class SpoolsResource<M extends DecimalMode = "number"> {
   /**
    * Check a file of spools.
    *
-   * Reads a file as the import with the same parameters does, and changes nothing. It suggests what the columns are
+   * Reads a file like the import with the same parameters, but changes nothing. It suggests the fields of the columns
    * (`columns`) and values for required fields that the file does not have (`defaults`): the import with these as
    * `mapping` and `defaults` has the same result. The field of a column is the one in the `mapping` of the farm's
    * last import of this kind, or else the one that its name and values suggest. If the request has one of these
@@ -9393,11 +9387,11 @@ export class SpoolsResource<M extends DecimalMode = "number"> {
    *
    * A column can also be one of these, from which the import makes fields of new spools: `quantity`, the number of
    * equal spools of the row; `remaining_percent`, `used_weight_grams` or `gross_weight_grams` (with the empty spool),
-   * which give the `remaining_weight_grams`; `full_weight_grams` (of a new spool, with the empty one), which gives
-   * the weight that is missing; `state` and `used_up`, which say that nothing is left; `filler`, such as carbon
-   * fiber, which is a part of the material; `price_per_kg` or `total_price` (of all spools of the row), which give
-   * the `purchase_price`; `filament_name`, such as "Prusament PLA Galaxy Black", which has the brand, material and
-   * color if no other column has them; and `extra.KEY`, a custom field.
+   * which give the `remaining_weight_grams`; `full_weight_grams` (of a new spool, with the empty spool), which gives
+   * the missing weight; `state` and `used_up`, which report that nothing is left; `filler`, such as carbon fiber,
+   * which is a part of the material; `price_per_kg` or `total_price` (of all spools of the row), which give the
+   * `purchase_price`; `filament_name`, such as "Prusament PLA Galaxy Black", which has the brand, material and color
+   * if no other column has them; and `extra.KEY`, a custom field.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -9979,22 +9973,21 @@ export class ProductsResource<M extends DecimalMode = "number"> {
    * Columns may be separated by commas, semicolons, tabs or vertical bars, and the names of columns and the material
    * types may have any case. The whole file determines how its numbers and dates are read: a cell such as `1.750` is
    * 1750 in a file with decimal commas, which are also assumed with semicolons between the columns, and 1.75 in one
-   * with decimal points; `01/02/2024` follows dates such as `31/01/2024`. What can be read in two ways is invalid,
-   * and the message names both; `decimal` and `date_order` decide it. An amount may have the currency of the farm, a
+   * with decimal points; `01/02/2024` follows dates such as `31/01/2024`. An ambiguous value is invalid, and the
+   * message names both readings; `decimal` and `date_order` decide. An amount may have the currency of the farm, a
    * weight its unit, and booleans the words of spreadsheets in other languages.
    *
    * Instead of CSV, the body may be a workbook of a spreadsheet program (`.xlsx`), with its media type. The import
-   * reads the worksheet whose first rows match the titles best, or the one that `worksheet` names. Numbers and dates
-   * of its cells have one reading, and a line is a row of the worksheet.
+   * reads the worksheet with the best matching titles in its first rows, or the one that `worksheet` names. Numbers
+   * and dates of its cells are unambiguous, and a line is a row of the worksheet.
    *
    * A file need not have the names of the API: columns of people's own lists are recognized by their names in ten
    * languages and by their values, and `mapping` names the fields of other columns. Rows above the titles are left
-   * out, and the file may be in UTF-8, in UTF-16, or in a code page of Windows. `changes` lists what is not read as
-   * it stands, such as `PLA+`, which is `PLA` with the name `PLA+`. The check of the import answers with suggestions
-   * and with all problems, and not with a `422`.
+   * out, and the file may be in UTF-8, in UTF-16, or in a code page of Windows. `changes` lists converted texts, such
+   * as `PLA+`, which becomes `PLA` with the name `PLA+`. The check of the import returns suggestions and all
+   * problems, but no `422`.
    *
-   * With `dry_run`, the request is checked and answered as without it, but nothing changes; new resources then have
-   * no `id`.
+   * With `dry_run`, the response is the same, but nothing changes; new resources have no `id`.
    *
    * The `errors` of a `422` name the first 50 invalid rows by their lines, such as `line 3`. A request can have 1
    * MiB, 2000 rows and 200 columns. A cell can be as long as its field, and a number or a date 100 bytes long with
@@ -10013,7 +10006,7 @@ export class ProductsResource<M extends DecimalMode = "number"> {
   /**
    * Check a file of products.
    *
-   * Reads a file as the import with the same parameters does, and changes nothing. It suggests what the columns are
+   * Reads a file like the import with the same parameters, but changes nothing. It suggests the fields of the columns
    * (`columns`) and values for required fields that the file does not have (`defaults`): the import with these as
    * `mapping` and `defaults` has the same result. The field of a column is the one in the `mapping` of the farm's
    * last import of this kind, or else the one that its name and values suggest. If the request has one of these
@@ -11639,22 +11632,21 @@ export class OrdersResource<M extends DecimalMode = "number"> {
    * Columns may be separated by commas, semicolons, tabs or vertical bars, and the names of columns and the material
    * types may have any case. The whole file determines how its numbers and dates are read: a cell such as `1.750` is
    * 1750 in a file with decimal commas, which are also assumed with semicolons between the columns, and 1.75 in one
-   * with decimal points; `01/02/2024` follows dates such as `31/01/2024`. What can be read in two ways is invalid,
-   * and the message names both; `decimal` and `date_order` decide it. An amount may have the currency of the farm, a
+   * with decimal points; `01/02/2024` follows dates such as `31/01/2024`. An ambiguous value is invalid, and the
+   * message names both readings; `decimal` and `date_order` decide. An amount may have the currency of the farm, a
    * weight its unit, and booleans the words of spreadsheets in other languages.
    *
    * Instead of CSV, the body may be a workbook of a spreadsheet program (`.xlsx`), with its media type. The import
-   * reads the worksheet whose first rows match the titles best, or the one that `worksheet` names. Numbers and dates
-   * of its cells have one reading, and a line is a row of the worksheet.
+   * reads the worksheet with the best matching titles in its first rows, or the one that `worksheet` names. Numbers
+   * and dates of its cells are unambiguous, and a line is a row of the worksheet.
    *
    * A file need not have the names of the API: columns of people's own lists are recognized by their names in ten
    * languages and by their values, and `mapping` names the fields of other columns. Rows above the titles are left
-   * out, and the file may be in UTF-8, in UTF-16, or in a code page of Windows. `changes` lists what is not read as
-   * it stands, such as `PLA+`, which is `PLA` with the name `PLA+`. The check of the import answers with suggestions
-   * and with all problems, and not with a `422`.
+   * out, and the file may be in UTF-8, in UTF-16, or in a code page of Windows. `changes` lists converted texts, such
+   * as `PLA+`, which becomes `PLA` with the name `PLA+`. The check of the import returns suggestions and all
+   * problems, but no `422`.
    *
-   * With `dry_run`, the request is checked and answered as without it, but nothing changes; new resources then have
-   * no `id`.
+   * With `dry_run`, the response is the same, but nothing changes; new resources have no `id`.
    *
    * The `errors` of a `422` name the first 50 invalid rows by their lines, such as `line 3`. A request can have 1
    * MiB, 10000 rows and 200 columns. A cell can be as long as its field, and a number or a date 100 bytes long with
@@ -11673,7 +11665,7 @@ export class OrdersResource<M extends DecimalMode = "number"> {
   /**
    * Check a file of orders.
    *
-   * Reads a file as the import with the same parameters does, and changes nothing. It suggests what the columns are
+   * Reads a file like the import with the same parameters, but changes nothing. It suggests the fields of the columns
    * (`columns`) and values for required fields that the file does not have (`defaults`): the import with these as
    * `mapping` and `defaults` has the same result. The field of a column is the one in the `mapping` of the farm's
    * last import of this kind, or else the one that its name and values suggest. If the request has one of these
