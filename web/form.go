@@ -357,7 +357,7 @@ func (v *visit) change(f *form, c editing) (bool, error) {
 			return false, err
 		}
 		if f.merge(now) {
-			f.Problem = "Somebody else changed this meanwhile. Their values are beside yours. " +
+			f.Problem = "Somebody else changed this in the meantime. Their values are beside yours. " +
 				"Save again to replace them."
 			return false, nil
 		}

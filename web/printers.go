@@ -227,7 +227,8 @@ func loadSlot(v *visit) error {
 		return f, err
 	})
 	if number := f.Theirs.Get("spool_number"); number != "" { // the page then has no input for the slot
-		f.Problem = fmt.Sprintf("Somebody else has loaded spool %s into slot %s meanwhile. It stays there.", number, slot)
+		f.Problem = fmt.Sprintf("Somebody else has loaded spool %s into slot %s in the meantime. It stays there.",
+			number, slot)
 		if spool != nil {
 			f.Problem += fmt.Sprintf(" Unload it to load spool %v.", spool)
 		}

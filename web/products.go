@@ -363,7 +363,7 @@ func (v *visit) productPage(status int, name string, f *form) error {
 		p.Quantity = strconv.Itoa(n)
 	}
 	if f != nil && f.Theirs.Has("filament") {
-		f.Problem = fmt.Sprintf("Somebody else has made the material %s meanwhile. It is not replaced by %s.",
+		f.Problem = fmt.Sprintf("Somebody else has changed the material to %s in the meantime. It was not replaced by %s.",
 			f.Theirs.Get("filament"), f.Values.Get("filament"))
 	}
 	if err := v.fetch(

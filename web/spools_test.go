@@ -169,7 +169,7 @@ func TestSpoolEdit(t *testing.T) {
 	// The same field.
 	edit = b.get(t, action)
 	c.Patch(t, path, j{"location": "Theirs", "supplier": "S"}).Want(200)
-	both := edit.submit(t, action, "location", "Mine").want(t, 422).shows(t, "Saved meanwhile: Theirs")
+	both := edit.submit(t, action, "location", "Mine").want(t, 422).shows(t, "Saved in the meantime: Theirs")
 	if got := both.form(t, action); got.Get("location") != "Mine" || got.Get("supplier") != "S" {
 		t.Errorf("the form has %v", got)
 	}

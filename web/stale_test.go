@@ -260,7 +260,7 @@ func (f formOnPage) try(t *testing.T, b *browser, name string, values []string) 
 		sent.Set(name, value)
 		delete(sent, name+".pick")
 		p = b.do(t, "POST", f.action, sent)
-		if p.status == 303 || strings.Contains(p.text, " meanwhile. ") {
+		if p.status == 303 || strings.Contains(p.text, " in the meantime. ") {
 			return p, value, values[i+1:]
 		}
 	}
@@ -358,7 +358,7 @@ func staleForm(t *testing.T, a, b *browser, mux *http.ServeMux, forms []formOnPa
 			continue
 		}
 		tried++
-		answer.shows(t, "meanwhile")
+		answer.shows(t, "in the meantime")
 		page := a.get(t, f.page) // the page of a printing run also changes with the time
 		if after, _ := page.same(t, mux, f); answer.status != 422 || isThere && after.values.Get(name) != theirs ||
 			!isThere && page.words() != saved.words() {
@@ -402,7 +402,7 @@ func TestStaleButtons(t *testing.T) {
 	load(spools[0])
 	p := b.get(t, printer)
 	load(spools[1])
-	p.submit(t, printer+"/slots/1").want(t, 422).shows(t, "Somebody else has loaded spool 2 into slot 1 meanwhile.")
+	p.submit(t, printer+"/slots/1").want(t, 422).shows(t, "Somebody else has loaded spool 2 into slot 1 in the meantime.")
 	c.Get(t, "/api/v1"+printer).Shows(map[string]string{"loaded.0.spool_number": "2"})
 	c.Patch(t, "/api/v1"+printer, j{"notes": "N"}).Want(200) // nothing that the button shows
 	b.get(t, printer).submit(t, printer+"/slots/1").to(t, printer)
@@ -415,7 +415,7 @@ func TestStaleButtons(t *testing.T) {
 	p = b.get(t, product)
 	c.Patch(t, "/api/v1"+set, j{"color": "White"}).Want(200)
 	p.submit(t, set+"/set").want(t, 422).
-		shows(t, "made the material PETG White meanwhile. It is not replaced by PETG Green")
+		shows(t, "changed the material to PETG White in the meantime. It was not replaced by PETG Green")
 	c.Get(t, "/api/v1"+product).Shows(map[string]string{"materials.0.color": "White"})
 	b.get(t, product).submit(t, set+"/set").to(t, product)
 	c.Get(t, "/api/v1"+product).Shows(map[string]string{"materials.0.color": "Green"})
@@ -427,7 +427,7 @@ func TestStaleButtons(t *testing.T) {
 	item := order + "/items/" + made.Text("items.0.id")
 	undo := b.get(t, order).submit(t, item, "quantity", "6").to(t, order)
 	c.Patch(t, "/api/v1"+item, j{"quantity": 7}).Want(200)
-	undo.take(t).want(t, 422).shows(t, "Saved meanwhile: 7")
+	undo.take(t).want(t, 422).shows(t, "Saved in the meantime: 7")
 	c.Get(t, "/api/v1"+order).Shows(map[string]string{"items.0.quantity": "7"})
 
 	// An order that got another item meanwhile is not marked done without asking.
