@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"spoolwright/server"
@@ -61,9 +62,13 @@ func TestFileRejectsBody(t *testing.T) {
 }
 
 // A user can have eight files sent at a time, because each has a part of its content in memory. A further one waits for
-// 20 seconds. The files of a farm have a share, too: 16.
+// 20 seconds. The files of a farm have a share, too: 16. The clock of the test is simulated.
 func TestFilesAtATime(t *testing.T) {
 	t.Parallel()
+	synctest.Test(t, testFilesAtATime)
+}
+
+func testFilesAtATime(t *testing.T) {
 	writing, release := make(chan struct{}, 20), make(chan struct{})
 	write := func(context.Context, *server.Request[server.ExportQuery], io.Writer, server.ExportFormat) error {
 		writing <- struct{}{}

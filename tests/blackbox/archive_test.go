@@ -532,7 +532,7 @@ func TestArchiveOfLargeFarm(t *testing.T) {
 	f := from.newFixture(t)
 	spool := f.admin.Post(t, "/api/v1/spools", blackSpool).Want(201).ID()
 	entries := 20_000
-	if *longFlag {
+	if *testkit.Long {
 		entries = 1_000_000
 	}
 	testkit.ExecURL(t, testkit.WithDatabase(testkit.Private().SuperURL(), from.name), fmt.Sprintf(`

@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"spoolwright/tests/testkit"
 )
 
 // testBrowser opens the documentation pages of a demo in a headless Chromium, walks through its pages for people,
@@ -16,6 +18,7 @@ import (
 // CHROMIUM the path of the browser if it is not /usr/bin/chromium, and PAGE_TOOLS a directory with the npm packages
 // axe-core and vnu-jar, without which nothing is audited.
 func testBrowser(t *testing.T, p program) {
+	testkit.Rig(t)
 	for _, tool := range []string{"node", browserPath()} {
 		if _, err := exec.LookPath(tool); err != nil {
 			skipTest(t, tool+" is not installed")

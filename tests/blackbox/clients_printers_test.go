@@ -41,6 +41,7 @@ var printTime = flag.Duration("printers.time", 6*time.Second, "how long Moonrake
 //
 //	go test ./tests/blackbox -run Program/PrinterClients/Moonraker -timeout 0 -printers.time 10m
 func testPrinterClients(t *testing.T, p program) {
+	testkit.Rig(t)
 	for _, test := range []struct {
 		name string
 		run  func(*testing.T, *printerFarm)

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"spoolwright/tests/testkit"
 )
 
 // testClients lints the OpenAPI document that the service serves, generates TypeScript, Go and Python clients from it,
@@ -21,6 +23,7 @@ import (
 //	PYTHON_CLIENTS     virtual environment with openapi-python-client and the packages that Python clients import
 //	OPENAPI_GENERATOR  openapi-generator-cli.jar, which needs java
 func testClients(t *testing.T, p program) {
+	testkit.Rig(t)
 	c, _ := startWithAdmin(t, p)
 	document, err := c.client.Get(c.url + "/openapi.json")
 	check(t, err)

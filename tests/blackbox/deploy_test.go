@@ -56,13 +56,11 @@ func buildRelease(t *testing.T) program {
 }
 
 // TestRelease builds a release and checks its size, that it contains no path of the build machine, that it runs in an
-// empty root directory, and its bill of materials. The build compiles all packages once more, so it runs only in CI.
+// empty root directory, and its bill of materials. The build compiles all packages once more.
 func TestRelease(t *testing.T) {
 	t.Parallel()
 	t.Run("BillOfMaterials", func(t *testing.T) { testBillOfMaterials(t, buildProgram(t)) })
-	if testkit.InCI(0, 1) == 0 && !*longFlag {
-		t.Skip("the release is built in CI and with -long")
-	}
+	testkit.Rig(t)
 	p := buildRelease(t)
 	info, err := os.Stat(string(p))
 	check(t, err)

@@ -25,6 +25,7 @@ import (
 // its first response nor by a replay, and reads succeed. Then a replay is acknowledged, and the effect is that of one
 // request.
 func TestSynchronousStandbyAway(t *testing.T) {
+	testkit.Rig(t)
 	t.Parallel()
 	s := testkit.Cluster(t, testkit.Synchronous)
 	conn, err := pgx.Connect(t.Context(), s.SuperURL())
@@ -116,6 +117,7 @@ func TestSynchronousStandbyAway(t *testing.T) {
 // to the old primary open; the other one knows both hosts. Both serve the new primary without a restart, and it has
 // every acknowledged write once.
 func TestFailover(t *testing.T) {
+	testkit.Rig(t)
 	t.Parallel()
 	p := buildProgram(t)
 	old := testkit.Cluster(t, testkit.Synchronous)

@@ -34,9 +34,9 @@ import (
 )
 
 var (
-	faultWrites = flag.Int("faults.writes", testkit.InCI(400, 1500), "number of writes that TestFaults sends")
-	faultKills  = flag.Int("faults.kills", testkit.InCI(4, 8),
-		"number of processes of PostgreSQL or the service that TestFaults kills")
+	faultWrites = flag.Int("faults.writes", 0, "number of writes that TestFaults sends; 0 chooses it")
+	faultKills  = flag.Int("faults.kills", 0,
+		"number of processes of PostgreSQL or the service that TestFaults kills; 0 chooses it")
 )
 
 const (
@@ -52,6 +52,11 @@ const (
 //	go test ./tests/blackbox -run TestFaults -timeout 0 -faults.writes 1000000 -faults.kills 400
 func TestFaults(t *testing.T) {
 	t.Parallel()
+	writes, kills := 200, 2 // a kill of the postmaster, and one of an instance
+	if testkit.Rigs() {
+		writes, kills = testkit.InCI(400, 1500), testkit.InCI(4, 8)
+	}
+	*faultWrites, *faultKills = cmp.Or(*faultWrites, writes), cmp.Or(*faultKills, kills)
 	f := newFaultTest(t)
 	start := time.Now()
 	var wg sync.WaitGroup

@@ -27,10 +27,8 @@ const maxHeavy = 200 << 10
 // then lists, groups and searches for printers, then large bodies. Its memory stays within a bound, and a neighbor is
 // served meanwhile.
 func TestHeavyRequests(t *testing.T) {
+	testkit.Rig(t)
 	t.Parallel()
-	if testkit.InCI(0, 1) == 0 {
-		t.Skip("runs in CI")
-	}
 	p := buildProgram(t)
 	postgres, err := local.Start(t.Context(), local.Options{Dir: filepath.Join(tempDir(t), "data"), Throwaway: true})
 	check(t, err)

@@ -42,7 +42,7 @@ import (
 func TestIsolation(t *testing.T) {
 	t.Parallel()
 	requests := testkit.InCI(2_000, 10_000)
-	if *longFlag {
+	if *testkit.Long {
 		requests = 1_000_000
 	}
 	runIsolation(t, testkit.Open(t), 50, requests)
@@ -647,7 +647,11 @@ func TestPgBouncer(t *testing.T) {
 	t.Parallel()
 	bouncer := startPgBouncer(t)
 	modes := []string{"cache_describe", "exec"} // those that docs/database.md names
-	if *longFlag {
+	modelOperations, requests := 150, 600
+	switch {
+	case !testkit.Rigs():
+		modes, modelOperations, requests = modes[:1], 0, 100
+	case *testkit.Long:
 		modes = append(modes, "describe_exec", "simple_protocol")
 	}
 	for _, mode := range modes {
@@ -671,8 +675,10 @@ func TestPgBouncer(t *testing.T) {
 				}
 			}
 			// Each is a test of its own: runIsolation stops at a failure, which would hide that only the model failed.
-			t.Run("model", func(t *testing.T) { runModel(t, w, 2, 3, 1, 150) })
-			t.Run("isolation", func(t *testing.T) { runIsolation(t, d, 10, 600) })
+			if modelOperations > 0 {
+				t.Run("model", func(t *testing.T) { runModel(t, w, 2, 3, 1, modelOperations) })
+			}
+			t.Run("isolation", func(t *testing.T) { runIsolation(t, d, 10, requests) })
 
 			// The server connections of the pooler keep no setting.
 			conn, err := pgx.Connect(t.Context(), bouncer+"&default_query_exec_mode="+mode)

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"regexp"
 	"strings"
@@ -25,11 +24,9 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	terminal := openProgress()
-	stop := showProgress(terminal, progressEvery)
+	stop := showProgress(openProgress(), progressEvery)
 	status := testkit.Run(m)
 	stop()
-	io.WriteString(terminal, missingLine())
 	os.Exit(status)
 }
 

@@ -3,7 +3,6 @@ package blackbox_test
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -19,8 +18,6 @@ import (
 	"spoolwright/tests/testkit/seed"
 )
 
-var longFlag = flag.Bool("long", false, "run the random tests with many more requests")
-
 // TestModel sends random requests of several users of several tenants concurrently. A model predicts the exact
 // response for the spools, runs and products that only one user changes, and the possible responses for those that
 // users of a tenant share. After each phase, while no requests are sent, all data that the API returns must follow
@@ -28,7 +25,7 @@ var longFlag = flag.Bool("long", false, "run the random tests with many more req
 func TestModel(t *testing.T) {
 	t.Parallel()
 	users, phases, operations := 4, 5, testkit.InCI(30, 250)
-	if *longFlag {
+	if *testkit.Long {
 		phases, operations = 20, 2500
 	}
 	runModel(t, newUnlimitedAPI(t), 4, users, phases, operations)

@@ -33,9 +33,10 @@ import (
 // status than 2xx or 503, a client must read what it wrote, and each instance must write again soon after the election
 // of each new primary.
 func TestHighAvailability(t *testing.T) {
+	testkit.Rig(t)
 	t.Parallel()
 	events := []string{"kill the server", "kill PostgreSQL", "switch over", "kill Patroni"}[:testkit.InCI(1, 4)]
-	if *longFlag {
+	if *testkit.Long {
 		events = slices.Repeat(events, 6)
 	}
 	p := buildProgram(t)

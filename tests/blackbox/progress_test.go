@@ -3,7 +3,6 @@ package blackbox_test
 import (
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -75,26 +74,6 @@ func openProgress() io.Writer {
 		return tty
 	}
 	return io.Discard
-}
-
-// missing are the reasons of skipTest, with the number of tests that it skipped.
-var missing struct {
-	mu      sync.Mutex
-	reasons map[string]int
-}
-
-// missingLine says which tests were skipped for lack of a tool, because `go test ./...` does not.
-func missingLine() string {
-	missing.mu.Lock()
-	defer missing.mu.Unlock()
-	if len(missing.reasons) == 0 {
-		return ""
-	}
-	var all []string
-	for _, reason := range slices.Sorted(maps.Keys(missing.reasons)) {
-		all = append(all, fmt.Sprintf("%s (%d)", reason, missing.reasons[reason]))
-	}
-	return "blackbox: skipped tests: " + strings.Join(all, "; ") + "\n"
 }
 
 // TestProgress checks that the lines name the tests that run, and not those that have ended.

@@ -15,6 +15,7 @@ import (
 // TestPointInTimeRecovery runs the commands of docs/recovery.md: a tenant is removed by mistake, and the database is
 // brought back to the moment before.
 func TestPointInTimeRecovery(t *testing.T) {
+	testkit.Rig(t)
 	t.Parallel()
 	p := buildProgram(t)
 	t.Run("Private", func(t *testing.T) {

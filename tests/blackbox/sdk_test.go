@@ -18,6 +18,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"spoolwright/tests/testkit"
 	"time"
 )
 
@@ -26,6 +28,7 @@ import (
 // runs the examples of their README.md. CLIENT_TOOLS and PYTHON_CLIENTS are those of testClients; CHROMIUM and
 // PLAYWRIGHT_CORE are those of testBrowser.
 func testSDKs(t *testing.T, p program) {
+	testkit.Rig(t)
 	for _, test := range []struct {
 		name string
 		run  func(*testing.T, *sdkFarm)
@@ -62,7 +65,7 @@ func (f *sdkFarm) scriptEnv(t *testing.T) []string {
 	secure.start(t, "TLS_CERT_FILE="+cert, "TLS_KEY_FILE="+key)
 	f.start(t)
 	deductions := "400"
-	if *longFlag {
+	if *testkit.Long {
 		deductions = "10000"
 	}
 	return append(f.clientEnv(), "FARM_PROXY="+newHTTPFaultProxy(t, f.url).url, "FARM_TLS_URL="+secure.url,
@@ -221,7 +224,7 @@ func testSDKInBrowser(t *testing.T, f *sdkFarm) {
 // testSDKOverhead logs how many calls per second the clients make, and requires at least 0.8 times the rate of the
 // platform's HTTP client. It runs with -long.
 func testSDKOverhead(t *testing.T, f *sdkFarm) {
-	if !*longFlag {
+	if !*testkit.Long {
 		t.Skip("the overhead is measured with -long")
 	}
 	python, dir := pythonForSDK(t), buildTypeScriptSDK(t)

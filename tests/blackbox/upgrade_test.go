@@ -19,6 +19,7 @@ import (
 // folder with the binaries of a newer version than those in the usual folders. The old version is that of
 // POSTGRES_BIN, or an installed one if that is not older.
 func TestUpgradeData(t *testing.T) {
+	testkit.Rig(t)
 	t.Parallel()
 	newer := os.Getenv("NEWER_POSTGRES")
 	if newer == "" {
@@ -98,6 +99,7 @@ func postgresVersion(t *testing.T, folder string) string {
 // of its data, see CONTRIBUTING.md. Before the first release, this program takes its part, with a dump that it makes
 // here.
 func TestLastRelease(t *testing.T) {
+	testkit.Rig(t)
 	t.Parallel()
 	p := buildProgram(t)
 	settings := func(url string) []string { return append([]string{"DATABASE_URL=" + url, secretEnv}, noLimits...) }

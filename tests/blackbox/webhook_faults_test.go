@@ -25,6 +25,7 @@ var webhookEvents = flag.Int("webhooks.events", testkit.InCI(300, 600),
 //
 //	go test ./tests/blackbox -run TestWebhookFaults -timeout 0 -webhooks.events 100000
 func TestWebhookFaults(t *testing.T) {
+	testkit.Rig(t)
 	t.Parallel()
 	f := newFaultTest(t)
 	var mu sync.Mutex

@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"spoolwright/tests/testkit"
 )
 
 const loopbackWebhooks = "WEBHOOK_ALLOWED_NETWORKS=127.0.0.0/8"
@@ -49,6 +51,7 @@ func testWebhook(t *testing.T, c *process, token, path string) {
 
 // TestWebhookReceivers runs the receivers in docs/webhooks.md as they stand.
 func TestWebhookReceivers(t *testing.T) {
+	testkit.Rig(t)
 	t.Parallel()
 	c, token := startWithAdmin(t, buildProgram(t), append([]string{loopbackWebhooks}, noLimits...)...)
 	for _, r := range []struct {
@@ -137,6 +140,7 @@ func (l *lockedOutput) String() string {
 //
 //	WEBHOOK_LIBRARIES  directory with the npm package standardwebhooks, and with a Python environment in python
 func TestWebhookLibraries(t *testing.T) {
+	testkit.Rig(t)
 	t.Parallel()
 	requests := make(chan []byte, 10)
 	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

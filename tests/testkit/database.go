@@ -115,6 +115,7 @@ func Run(m *testing.M) int {
 	if _, err := db.Migrate(ctx, private.OwnerURL(), private.AppURL(), app.Definitions); err != nil {
 		return fail(err)
 	}
+	defer printSkips()
 	return m.Run()
 }
 

@@ -432,7 +432,7 @@ func start(ctx context.Context, dir, name string, args ...string) ([]byte, error
 	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGTERM) }
 	c.WaitDelay = time.Minute
 	c.Dir = dir
-	c.Env = append(os.Environ(), goflags)
+	c.Env = append(os.Environ(), goflags, "RIGS=1")
 	out := &output{failed: func() { stop(errFailed) }}
 	c.Stdout, c.Stderr = out, out
 	err := c.Run()
