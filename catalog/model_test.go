@@ -563,7 +563,7 @@ func TestCostsEqualModel(t *testing.T) {
 	t.Parallel()
 	seed := seed.New(t)
 	api := newAPI(t)
-	for i, size := range []int{6, 25, 80, 300}[:testkit.InCI(3, 4)] {
+	for i, size := range []int{6, 25, 80, 300}[:testkit.InCI(testkit.InRigs(2, 3), 4)] {
 		t.Run(fmt.Sprint(size, " products"), func(t *testing.T) {
 			f := &farm{t: t, c: api.Operator(t), r: rand.New(rand.NewPCG(seed, uint64(i))), errors: map[string]int{}}
 			for range 12 {

@@ -438,7 +438,7 @@ func TestListIsOneSnapshot(t *testing.T) {
 	for _, path := range []string{query("limit", 100), query("limit", 100, "color", "Black"),
 		query("limit", 100, "sort_by", "brand")} {
 		readers.Go(func() {
-			for range testkit.InCI(150, 500) {
+			for range testkit.InCI(testkit.InRigs(50, 150), 500) {
 				if a := c.Get(t, path).Want(200); a.Text("total") != strconv.Itoa(len(a.List("items"))) {
 					t.Errorf("%s: %d items, total %s", path, len(a.List("items")), a.Text("total"))
 				}

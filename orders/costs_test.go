@@ -631,7 +631,7 @@ func TestMoneyEqualsModel(t *testing.T) {
 	t.Parallel()
 	seed := seed.New(t)
 	api := newAPI(t)
-	for i := range testkit.InCI(2, 6) {
+	for i := range testkit.InCI(testkit.InRigs(1, 2), 6) {
 		t.Run(fmt.Sprint("farm ", i), func(t *testing.T) {
 			c := api.Operator(t)
 			costFarm(t, api, c, rand.New(rand.NewPCG(seed, uint64(i))))

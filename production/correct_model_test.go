@@ -1,6 +1,7 @@
 package production_test
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"math/big"
@@ -13,7 +14,7 @@ import (
 )
 
 var (
-	modelSteps = flag.Int("corrections", testkit.InCI(60, 120), "number of steps of TestCorrectionModel")
+	modelSteps = flag.Int("corrections", 0, "number of steps of TestCorrectionModel; 0 chooses it")
 	modelSeed  = flag.Uint64("corrections.seed", 1, "the seed of TestCorrectionModel; 0 is a random one")
 )
 
@@ -103,7 +104,7 @@ func TestCorrectionModel(t *testing.T) {
 		}
 	}()
 	m.open()
-	for range *modelSteps {
+	for range cmp.Or(*modelSteps, testkit.InCI(testkit.InRigs(30, 60), 120)) {
 		m.step()
 		m.check()
 		if t.Failed() {

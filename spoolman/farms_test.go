@@ -21,7 +21,7 @@ import (
 )
 
 var (
-	farmCount = flag.Int("farms", testkit.InCI(60, 500), "number of random farms of TestGramsOfFarms")
+	farmCount = flag.Int("farms", 0, "number of random farms of TestGramsOfFarms; 0 chooses it")
 	farmFirst = flag.Uint64("farms.first", 1, "the seed of the first farm of TestGramsOfFarms; 0 chooses a random one")
 	farmSeed  = flag.Uint64("farms.seed", 0, "the seed of the only farm of TestGramsOfFarms")
 )
@@ -43,7 +43,7 @@ var (
 func TestGramsOfFarms(t *testing.T) {
 	t.Parallel()
 	api := start(t)
-	first, count := *farmFirst, *farmCount
+	first, count := *farmFirst, cmp.Or(*farmCount, testkit.InCI(testkit.InRigs(20, 60), 500))
 	if first == 0 {
 		first = rand.Uint64()
 	}

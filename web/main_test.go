@@ -127,9 +127,10 @@ func (p *page) words() string {
 // shows ends the test unless the page has the texts.
 func (p *page) shows(t *testing.T, texts ...string) *page {
 	t.Helper()
+	words := p.words()
 	for _, text := range texts {
-		if !strings.Contains(p.words(), text) {
-			t.Fatalf("%s: does not show %q: %s", p.what, text, p.words())
+		if !strings.Contains(words, text) {
+			t.Fatalf("%s: does not show %q: %s", p.what, text, words)
 		}
 	}
 	return p
@@ -138,9 +139,10 @@ func (p *page) shows(t *testing.T, texts ...string) *page {
 // hides ends the test if the page has one of the texts.
 func (p *page) hides(t *testing.T, texts ...string) *page {
 	t.Helper()
+	words := p.words()
 	for _, text := range texts {
-		if strings.Contains(p.words(), text) {
-			t.Fatalf("%s: shows %q: %s", p.what, text, p.words())
+		if strings.Contains(words, text) {
+			t.Fatalf("%s: shows %q: %s", p.what, text, words)
 		}
 	}
 	return p
@@ -153,12 +155,15 @@ var (
 	optionTag = regexp.MustCompile(`<option([^>]*)>`)
 )
 
+var attributes = regexp.MustCompile(`\s([\w-]+)="([^"]*)"`)
+
 func attribute(tag, name string) (string, bool) {
-	found := regexp.MustCompile(`\s` + name + `="([^"]*)"`).FindStringSubmatch(tag)
-	if found == nil {
-		return "", false
+	for _, found := range attributes.FindAllStringSubmatch(tag, -1) {
+		if found[1] == name {
+			return html.UnescapeString(found[2]), true
+		}
 	}
-	return html.UnescapeString(found[1]), true
+	return "", false
 }
 
 // form returns what the form with the action would send.

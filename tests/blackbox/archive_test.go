@@ -416,7 +416,7 @@ func TestArchiveRefusals(t *testing.T) {
 	to.refuses(t, []byte("name,color\nx,red\n"), foreign)
 	to.refuses(t, zipped(t, "name,color\nx,red\n"), foreign)
 	to.refuses(t, zipped(t, `{"file":"another","version":1}`+"\n"), foreign)
-	for at := 0; at < len(file); at += max(1, len(file)/testkit.InCI(200, 1000)) {
+	for at := 0; at < len(file); at += max(1, len(file)/testkit.InCI(testkit.InRigs(60, 200), 1000)) {
 		to.refuses(t, file[:at], damaged)
 		flipped := bytes.Clone(file)
 		flipped[at] ^= 0xff

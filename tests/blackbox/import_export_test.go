@@ -272,7 +272,7 @@ func testImportExport(t *testing.T, p program) {
 	}
 
 	// An export streams rows: even 100,000 rows need less than 64 MiB. An import keeps its rows in memory.
-	rows := testkit.InCI(5_000, 100_000)
+	rows := testkit.InCI(testkit.InRigs(1_000, 5_000), 100_000)
 	var many strings.Builder
 	many.WriteString(header)
 	for n := range rows {

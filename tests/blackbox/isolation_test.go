@@ -41,7 +41,7 @@ import (
 // that does not exist.
 func TestIsolation(t *testing.T) {
 	t.Parallel()
-	requests := testkit.InCI(2_000, 10_000)
+	requests := testkit.InCI(testkit.InRigs(600, 2_000), 10_000)
 	if *testkit.Long {
 		requests = 1_000_000
 	}

@@ -104,17 +104,13 @@ func jsonMarks(start, end string) map[string]marks {
 	}
 }
 
-// allocated returns how many bytes a call allocates, of two calls the fewer.
+// allocated returns how many bytes a call allocates.
 func allocated(call func()) uint64 {
-	least := uint64(math.MaxUint64)
-	for range 2 {
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		call()
-		runtime.ReadMemStats(&after)
-		least = min(least, after.TotalAlloc-before.TotalAlloc)
-	}
-	return least
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	call()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
 }
 
 // Each reader of what people, programs and shops send allocates in proportion to the bytes, whatever marks of its
@@ -125,7 +121,7 @@ func TestReadersAreLinear(t *testing.T) {
 	w := newUnlimitedAPI(t)
 	farm := w.api.Tenant(t)
 	admin := farm.User(t, "admin")
-	body, file, stream := 16<<10, 16<<10, 64<<10 // a quarter of the larger text
+	body, file, stream := 8<<10, 16<<10, 64<<10 // a quarter of the larger text
 	if os.Getenv("CI_STRICT") == "1" {
 		body, file, stream = 64<<10, 256<<10, 12<<20
 	}
@@ -135,8 +131,13 @@ func TestReadersAreLinear(t *testing.T) {
 		for what, m := range all {
 			small, large := m.text(size), m.text(4*size)
 			read(small) // prepares statements
-			few, many := allocated(func() { read(small) }), allocated(func() { read(large) })
-			if many > 5*few+256<<10 {
+			few := min(allocated(func() { read(small) }), allocated(func() { read(small) }))
+			many := allocated(func() { read(large) })
+			most := 5*few + 256<<10
+			if many > most { // something else may have allocated
+				many = min(many, allocated(func() { read(large) }))
+			}
+			if many > most {
 				t.Errorf("%s, %s: %d bytes allocate %d, %d bytes %d", reader, what, len(small), few, len(large), many)
 			}
 		}

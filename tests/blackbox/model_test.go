@@ -24,7 +24,7 @@ import (
 // from the responses so far. TestCostsEqualModel in package catalog has a model of the costs of products.
 func TestModel(t *testing.T) {
 	t.Parallel()
-	users, phases, operations := 4, 5, testkit.InCI(30, 250)
+	users, phases, operations := 4, 5, testkit.InCI(testkit.InRigs(12, 30), 250)
 	if *testkit.Long {
 		phases, operations = 20, 2500
 	}

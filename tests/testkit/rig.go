@@ -18,15 +18,25 @@ var Long = flag.Bool("long", false, "run the rigs, and the random tests with man
 
 // InCI returns ci if CI_STRICT is 1, as in CI, and otherwise quick. Long tests use it to do less work outside of CI.
 func InCI(quick, ci int) int {
-	if os.Getenv("CI_STRICT") == "1" {
+	if inCI() {
 		return ci
 	}
 	return quick
 }
 
+func inCI() bool { return os.Getenv("CI_STRICT") == "1" }
+
 // Rigs reports whether the rigs run: the tests that kill, fail over, fill disks, build programs, or drive browsers and
 // other clients for a long time. They run in CI, with RIGS=1 and with -long.
-func Rigs() bool { return InCI(0, 1) == 1 || os.Getenv("RIGS") == "1" || *Long }
+func Rigs() bool { return inCI() || os.Getenv("RIGS") == "1" || *Long }
+
+// InRigs returns rigs if rigs run, and otherwise quick. Random tests use it to do less work in a plain `go test ./...`.
+func InRigs(quick, rigs int) int {
+	if Rigs() {
+		return rigs
+	}
+	return quick
+}
 
 // leftForCI is the reason of skipped rigs.
 const leftForCI = "left for CI, RIGS=1 runs it"
@@ -43,7 +53,7 @@ func Rig(t testing.TB) {
 // Skip skips the test for the reason, which is a missing tool. In CI, which has all tools, it fails the test instead.
 func Skip(t testing.TB, reason string) {
 	t.Helper()
-	if InCI(0, 1) == 1 {
+	if inCI() {
 		t.Fatal(reason + ", and CI_STRICT=1 allows no skips")
 	}
 	countSkip(reason)
