@@ -39,7 +39,7 @@ var printTime = flag.Duration("printers.time", 6*time.Second, "how long Moonrake
 //
 // Moonraker prints 10 minutes with
 //
-//	go test ./tests/blackbox -run Program/PrinterClients/Moonraker -timeout 0 -printers.time 10m
+//	go test ./tests/blackbox -run Program/PrinterClients/Moonraker -timeout 0 -long -printers.time 10m
 func testPrinterClients(t *testing.T, p program) {
 	testkit.Rig(t)
 	for _, test := range []struct {

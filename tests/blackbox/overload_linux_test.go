@@ -287,6 +287,7 @@ func (s *overloadTest) wantWorking(t *testing.T) {
 // the body. Other requests must succeed meanwhile, and the service must close the connections that are slow in the
 // header.
 func testSlowClients(t *testing.T, p program) {
+	testkit.Rig(t)
 	s := newOverloadTest(t, p, filepath.Join(tempDir(t), "data"), nil)
 	n := 5000
 	var limit syscall.Rlimit // the Go runtime has raised the soft limit to the hard limit
@@ -454,6 +455,7 @@ func testHangingPostgres(t *testing.T, p program) {
 
 // testFullDisk fills the disk of PostgreSQL. Writes and /readyz get a 503, and succeed when there is space again.
 func testFullDisk(t *testing.T, p program) {
+	testkit.Rig(t)
 	if os.Geteuid() != 0 {
 		t.Skip("needs root to mount a small file system")
 	}

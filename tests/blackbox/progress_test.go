@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"spoolwright/tests/testkit"
 )
 
 // progressEvery is the time between two lines of progress.
@@ -92,6 +94,18 @@ func TestProgress(t *testing.T) {
 	close(lines)
 	if !strings.Contains(line, "s, running ") || strings.Count(line, t.Name()) != 1 {
 		t.Errorf("got %q", line)
+	}
+}
+
+// TestRigsRunInCI checks that no rig is skipped in CI, with RIGS=1 and with -long, and that a skip names how to run it.
+func TestRigsRunInCI(t *testing.T) {
+	for _, test := range []struct {
+		strict, rigs string
+		want         bool
+	}{{"1", "", true}, {"", "1", true}, {"", "", *testkit.Long}, {"0", "0", *testkit.Long}} {
+		t.Setenv("CI_STRICT", test.strict)
+		t.Setenv("RIGS", test.rigs)
+		testkit.Equal(t, testkit.Rigs(), test.want, "rigs run with CI_STRICT=%s RIGS=%s", test.strict, test.rigs)
 	}
 }
 

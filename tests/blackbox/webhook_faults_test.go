@@ -23,7 +23,7 @@ var webhookEvents = flag.Int("webhooks.events", testkit.InCI(300, 600),
 // that was acknowledged must arrive, also those of a write that was repeated after an error; an event may arrive
 // several times, with one id. No event of a rejected write may arrive. The long form is
 //
-//	go test ./tests/blackbox -run TestWebhookFaults -timeout 0 -webhooks.events 100000
+//	go test ./tests/blackbox -run TestWebhookFaults -timeout 0 -long -webhooks.events 100000
 func TestWebhookFaults(t *testing.T) {
 	testkit.Rig(t)
 	t.Parallel()
