@@ -20,13 +20,13 @@ import (
 
 // owners names the tables of each package: those that only it writes.
 var owners = map[string]string{
-	"db": "key_directory login_directory queue_items queue_signals row_counts sample_rows shop_directory " +
+	"db": "counters key_directory login_directory queue_items queue_signals sample_rows shop_directory " +
 		"tenant_directory",
 	"db/schema": "schema_definitions schema_migrations",
 	"server":    "idempotency_keys",
 	"auth":      "api_keys audit_log former_users link_emails login_addresses sessions tenants user_otps users",
 	"webhooks":  "webhook_deliveries webhook_emails webhooks",
-	"inventory": "custom_fields filament_catalog filaments last_numbers spool_contents spool_numbers spool_usage " +
+	"inventory": "custom_fields filament_catalog filaments spool_contents spool_usage " +
 		"spoolman_items spools usage_changes vendors",
 	"catalog":             "piece_entries product_components product_materials product_pictures product_pieces products",
 	"production":          "production_runs run_history run_items run_materials usage_days usage_summaries",

@@ -591,9 +591,11 @@ func (c *productChanges) write(ctx context.Context, d *db.DB) error {
 		return err
 	}
 	if err := inRows(ctx, d, c.created, `
-		insert into products (id, `+columns+`)
-		select id, `+columns+` from json_populate_recordset(null::products, $1::json) where id = any ($2::uuid[])`,
-	); err != nil {
+		insert into products (id, number, `+columns+`)
+		select r.id, f.number + r.ordinality - 1, r.`+strings.Join(productColumns, ", r.")+`
+		from next_number('products', json_array_length($1::json), json_array_length($1::json)) f (number)
+		cross join json_populate_recordset(null::products, $1::json) with ordinality r
+		where r.id = any ($2::uuid[])`); err != nil {
 		return err
 	}
 	if err := inBatches(ctx, d, c.removed, `delete from product_materials where id = any ($1::uuid[])`); err != nil {

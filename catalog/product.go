@@ -335,13 +335,13 @@ func (h handlers) insert(ctx context.Context, id string, in *Product) (server.Cr
 					order by n limit 1), '{}') as twice,
 				(select coalesce(sum(cost), 0) > 999999999 from component) as expensive
 		), added as (
-			insert into products (id, name, description, sku, category, estimated_print_time_minutes, notes,
+			insert into products (id, number, name, description, sku, category, estimated_print_time_minutes, notes,
 				labour_minutes, pieces_per_plate, selling_price, file_name, file_sha256, sliced_by, printer_model, nozzle_mm,
 				layer_height_mm, minimum_pieces, location)
-			select $1::uuid, $2, $3, $4, $5, $6::int, $7, $9::numeric, $10::int, $11::numeric, $12, $13, $14, $15,
+			select $1::uuid, next_number('products', 1, 1), $2, $3, $4, $5, $6::int, $7, $9::numeric, $10::int, $11::numeric, $12, $13, $14, $15,
 				$16::numeric, $17::numeric, $18::int, $19 from checked
 			where cardinality(unknown || twice) = 0 and not expensive
-			on conflict (tenant_id, sku) where hidden_at is null and sku <> '' do nothing
+				and not exists (select from products o where o.sku = $4 and o.sku <> '' and o.hidden_at is null)
 			returning id
 		), parts as (
 			insert into product_components (id, product_id, component_product_id, quantity, notes)
@@ -374,6 +374,8 @@ func (h handlers) insert(ctx context.Context, id string, in *Product) (server.Cr
 	err := h.db.Write(ctx, append(statements, product)...)
 	field := func(i int32) string { return fmt.Sprintf("components[%d].%s", i, in.Components[i].productField()) }
 	switch {
+	case db.Violates(err, "products_sku"): // a concurrent create
+		return nil, errDuplicateSKU.With(in.SKU.Or(""))
 	case plates != nil && err != nil:
 		return nil, plates.err(err)
 	case db.Violates(err, "products_levels_range"):
@@ -477,8 +479,10 @@ func (h handlers) delete(ctx context.Context, r *server.Request[struct{}]) (serv
 		), hidden as (
 			update products p set hidden_at = now(), updated_at = now() from product
 			where product.parent is null and (p.id = product.id or p.plate_of = product.id and p.hidden_at is null)
+			returning p.plate_of
 		)
-		select parent from product`, r.ID("id")).Into(&parent)
+		select parent, count_rows('products', -(select count(*) from hidden where plate_of is null)) from product`,
+		r.ID("id")).Into(&parent, nil)
 	if err := server.Found(product, h.db.Write(ctx, lockCatalog(), product)); err != nil {
 		return nil, err
 	}
@@ -517,9 +521,10 @@ func (h handlers) restore(ctx context.Context, r *server.Request[struct{}]) (ser
 			where product.sku is null and product.part is null and product.owner is null and (p.id = product.id
 				or p.plate_of = product.id and exists (
 					select from product_components c where c.product_id = product.id and c.component_product_id = p.id))
-			returning p.id
+			returning p.plate_of
 		)
-		select sku, part, owner, (select count(*) from restored) from product`, r.ID("id")).Into(&sku, &part, &owner, nil)
+		select sku, part, owner, count_rows('products', (select count(*) from restored where plate_of is null))
+		from product`, r.ID("id")).Into(&sku, &part, &owner, nil)
 	recomputed := db.SQL(`select restore_plates(id) from products
 		where id = $1 and updated_at = now()`, r.ID("id"))
 	product := db.SQL(getProduct, r.ID("id"))

@@ -22,13 +22,13 @@ const countTenants = `select count(*) from tenants`
 
 // addRow returns a statement that inserts a row with the name, which must be unique in the tenant.
 func addRow(name string) *db.Stmt {
-	return db.SQL(`insert into row_counts (resource, shard, rows) values ($1, 0, 0)`, name)
+	return db.SQL(`insert into counters (kind, last, total) values ($1, 0, 0)`, name)
 }
 
 func rowNames(t *testing.T, d *db.DB, ctx context.Context) []string {
 	t.Helper()
 	return single[[]string](t, d, ctx,
-		`select coalesce(array_agg(resource::text order by resource), '{}') from row_counts`)
+		`select coalesce(array_agg(kind::text order by kind), '{}') from counters`)
 }
 
 func wantRows(t *testing.T, d *db.DB, ctx context.Context, want ...string) {
@@ -128,10 +128,10 @@ func TestErrors(t *testing.T) {
 	}
 	write(t, d, ctx, addRow("twice"))
 	err := d.Write(ctx, addRow("twice"))
-	if !db.Violates(err, "row_counts_pkey") || db.Violates(err, "tenants_pkey") || errors.Is(err, db.ErrUnavailable) {
+	if !db.Violates(err, "counters_pkey") || db.Violates(err, "tenants_pkey") || errors.Is(err, db.ErrUnavailable) {
 		t.Errorf("a duplicate row: %v", err)
 	}
-	if db.Violates(nil, "row_counts_pkey") || db.Violates(errors.New("row_counts_pkey"), "row_counts_pkey") {
+	if db.Violates(nil, "counters_pkey") || db.Violates(errors.New("counters_pkey"), "counters_pkey") {
 		t.Error("Violates reports a violation for another error")
 	}
 	for _, sql := range []string{`select 1/0`, `select nonsense`, `selec`, `select 1; select 2`, `drop table tenants`,
@@ -156,7 +156,7 @@ func TestBatchIsAtomic(t *testing.T) {
 		testkit.Equal(t, trips.Swap(0), want, "%s: round trips", name)
 	}
 	trip(1, "a write")
-	if err := d.Write(ctx, addRow("a"), addRow("b"), addRow("a")); !db.Violates(err, "row_counts_pkey") {
+	if err := d.Write(ctx, addRow("a"), addRow("b"), addRow("a")); !db.Violates(err, "counters_pkey") {
 		t.Errorf("a duplicate row: %v", err)
 	}
 	trip(1, "a write that fails")
@@ -251,7 +251,7 @@ func TestDeadlockIsRetried(t *testing.T) {
 	ctx := newTenant(t, d)
 	write(t, d, ctx, addRow("a"), addRow("b"))
 	add := func(name string) *db.Stmt {
-		return db.SQL(`update row_counts set rows = rows + 1 where resource = $1`, name)
+		return db.SQL(`update counters set total = total + 1 where kind = $1`, name)
 	}
 	var tries atomic.Int64
 	var first sync.WaitGroup // both transactions lock one row before they lock the other one
@@ -278,7 +278,7 @@ func TestDeadlockIsRetried(t *testing.T) {
 	if tries.Load() < 3 {
 		t.Errorf("%d attempts: there was no deadlock", tries.Load())
 	}
-	testkit.Equal(t, single[int](t, d, ctx, `select sum(rows)::int from row_counts`), 4, "changes")
+	testkit.Equal(t, single[int](t, d, ctx, `select sum(total)::int from counters`), 4, "changes")
 }
 
 // Internal errors of PostgreSQL, which are mostly races, are retried. If they persist, the error is ErrUnavailable.
@@ -489,7 +489,7 @@ func TestTimeouts(t *testing.T) {
 	locker := connect(t, testkit.Private().SuperURL())
 	tx, err := locker.Begin(t.Context())
 	if err == nil {
-		_, err = tx.Exec(t.Context(), `select from row_counts where tenant_id = $1 for update`,
+		_, err = tx.Exec(t.Context(), `select from counters where tenant_id = $1 for update`,
 			db.ActorOf(ctx).Tenant)
 	}
 	testkit.Check(t, err)
@@ -499,7 +499,7 @@ func TestTimeouts(t *testing.T) {
 	for name, stmts := range map[string][]*db.Stmt{
 		"statement timeout": {addRow("lost"), set("statement_timeout", "20ms"), db.SQL(`select pg_sleep(60)::text`)},
 		"lock timeout": {addRow("lost"), set("lock_timeout", "20ms"),
-			db.SQL(`update row_counts set rows = 1 where resource = 'locked'`)},
+			db.SQL(`update counters set total = 1 where kind = 'locked'`)},
 	} {
 		if err := d.Write(ctx, stmts...); !errors.Is(err, db.ErrUnavailable) {
 			t.Errorf("%s: %v", name, err)
@@ -620,7 +620,7 @@ func TestBackendIsKilledWhileIdle(t *testing.T) {
 		if err != nil && !errors.Is(err, db.ErrUnavailable) {
 			t.Errorf("Write: %v", err)
 		}
-		if n := single[int](t, d, ctx, `select count(*) from row_counts where resource = $1`, name); n > 1 ||
+		if n := single[int](t, d, ctx, `select count(*) from counters where kind = $1`, name); n > 1 ||
 			err == nil && n == 0 {
 			t.Errorf("the row exists %d times, and Write returned %v", n, err)
 		}

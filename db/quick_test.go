@@ -60,7 +60,7 @@ func startQuick(t *testing.T, d *db.DB, group *sync.WaitGroup, ctx context.Conte
 
 // Quick reads that wait share one round trip. Each is bound to its own actor and fails on its own.
 func TestSharedReads(t *testing.T) {
-	const seen = `select concat_ws(' ', $1::text, (select string_agg(resource, ',') from row_counts),
+	const seen = `select concat_ws(' ', $1::text, (select string_agg(kind, ',') from counters),
 		pg_current_xact_id_if_assigned()) as seen`
 	d := openForSharing(t)
 	a, b := newTenant(t, d), newTenant(t, d)

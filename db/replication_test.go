@@ -40,7 +40,7 @@ func TestCommitWithoutStandby(t *testing.T) {
 			if err := run(addRow(row)); !errors.Is(err, db.ErrOutcomeUnknown) || !errors.Is(err, db.ErrUnavailable) {
 				t.Errorf("%s: %v", row, err)
 			}
-			if got := single[int](t, d, ctx, `select count(*)::int from row_counts where resource = $1`,
+			if got := single[int](t, d, ctx, `select count(*)::int from counters where kind = $1`,
 				row); got != 1 {
 				t.Errorf("%s: %d rows, want the committed one", row, got)
 			}
@@ -60,8 +60,8 @@ func TestCommitWithoutStandby(t *testing.T) {
 			stop() // PostgreSQL needs a while to end the waits
 			testkit.FindStandby(t, s)
 		}
-		return d.Write(ctx, db.SQL(`insert into row_counts (resource, shard, rows) values ('repeated', 0, 0)
-			on conflict (tenant_id, resource, shard) do update set rows = row_counts.rows + 1`))
+		return d.Write(ctx, db.SQL(`insert into counters (kind, last, total) values ('repeated', 0, 0)
+			on conflict (tenant_id, kind) do update set total = counters.total + 1`))
 	})
 	stop()
 	if err != nil || tries < 3 {

@@ -10,9 +10,12 @@ $$;
 
 -- Deletes the rows of a table that are sample data or belong to it: those whose column has an id that is in
 -- sample_rows, of the tenant that the transaction is bound to. The service itself cannot delete such rows, because
--- what is recorded stays. Sample data is the exception: it never happened.
-create or replace function delete_samples(name text, col text) returns void
+-- what is recorded stays. Sample data is the exception: it never happened. Returns how many of the rows were in the total
+-- of their list, if the table has a list.
+create or replace function delete_samples(name text, col text) returns bigint
 language plpgsql security definer set search_path = public, pg_temp as $$
+declare
+	counted bigint;
 begin
 	if name || '.' || col not in ('usage_changes.spool_id', 'printer_slots.printer_id', 'printer_slots.spool_id',
 		'spool_usage.id', 'spool_usage.spool_id', 'spool_contents.spool_id',
@@ -25,8 +28,15 @@ begin
 		'stock_levels.id') then
 		raise exception 'no sample data is in %.%', name, col;
 	end if;
-	execute format('delete from %I x using sample_rows s where x.tenant_id = $1 and s.tenant_id = $1 and x.%I = s.id',
-		name, col) using nullif(current_setting('app.tenant_id', true), '')::uuid;
+	execute format('
+		with deleted as (
+			delete from %I x using sample_rows s where x.tenant_id = $1 and s.tenant_id = $1 and x.%I = s.id
+			returning to_jsonb(x) as x
+		)
+		select count(*) from deleted
+		where x ->> ''hidden_at'' is null and x ->> ''plate_of'' is null and (x ->> ''archived'')::boolean is not true',
+		name, col) into counted using nullif(current_setting('app.tenant_id', true), '')::uuid;
+	return counted;
 end $$;
 
 -- Sets a time of samples, so that they have a past.

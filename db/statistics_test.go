@@ -22,15 +22,15 @@ func TestAnalyze(t *testing.T) {
 	}
 	insert := func(from, to int) {
 		t.Helper()
-		write(t, d, ctx, db.SQL(`insert into row_counts (resource, shard, rows)
+		write(t, d, ctx, db.SQL(`insert into counters (kind, last, total)
 			select n::text, 0, 0 from generate_series($1::int, $2) n`, from, to))
 	}
 	insert(1, 100)
 	analyzed("")
 	insert(101, 3000)
-	analyzed("row_counts 3000")
+	analyzed("counters 3000")
 	insert(3001, 3500)
-	analyzed("row_counts 3000")
+	analyzed("counters 3000")
 	insert(3501, 8000)
-	analyzed("row_counts 8000")
+	analyzed("counters 8000")
 }

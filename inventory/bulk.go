@@ -93,15 +93,15 @@ func (h handlers) updateAll(ctx context.Context, r *server.Request[SpoolChanges]
 	result, err := h.bulk(ctx, &in.Selection, in.UnchangedSince, in.Changes, func(ids []string, changes *Spool) *db.Stmt {
 		set, args := server.Assignments(changes, []any{ids})
 		if set == "" {
-			return db.SQL(`select 0`)
+			return db.SQL(`select 0, 0`)
 		}
 		return weightChange{
 			spools: `update spools set ` + set + `, updated_at = now(), edited_at = now()
-				from (select id as old_id, remaining_weight_grams as before from spools
+				from (select id as old_id, remaining_weight_grams as before, archived as was_archived from spools
 					where id = any ($1::uuid[])) old
 				where id = old_id and id = any ($1::uuid[]) and not (` + server.Unchanged(set) + `)`,
-			before: "before", kind: "edited",
-		}.statement(`select count(*) from spool`, args...)
+			before: "before", kind: "edited", archives: true,
+		}.statement(`select count(*), count_rows('spools', coalesce(sum(counted), 0)) from spool`, args...)
 	})
 	return result, costErrorOn("changes.purchase_price", err)
 }
@@ -119,15 +119,16 @@ func (h handlers) deleteMany(ctx context.Context, r *server.Request[SpoolRemoval
 		return db.SQL(`
 			with hidden as (
 				update spools set hidden_at = now(), updated_at = now(), edited_at = now()
-				where id = any ($1::uuid[]) returning id
+				where id = any ($1::uuid[]) returning archived
 			)
-			select count(*) from hidden`, ids)
+			select count(*), count_rows('spools', -count(*) filter (where not archived)) from hidden`, ids)
 	})
 }
 
 // bulk locks the selected spools, passes their ids to change, and runs the statement that change returns. The
-// statement returns how many spools it changed. If since is set, the error names spools that changed after that time.
-// A dry run does the same and then rolls back, so it reports the same counts and errors.
+// statement counts the spools, and returns how many it changed in the first of two columns. If since is set, the error
+// names spools that changed after that time. A dry run does the same and then rolls back, so it reports the same counts
+// and errors.
 func (h handlers) bulk(ctx context.Context, s *Selection, since value.Optional[value.Timestamp], in *Spool,
 	change func([]string, *Spool) *db.Stmt,
 ) (server.OK[BulkResult], error) {
@@ -157,7 +158,7 @@ func (h handlers) bulk(ctx context.Context, s *Selection, since value.Optional[v
 				return nil, err
 			}
 			result.Matched, result.At = int64(len(ids)), at
-			return []*db.Stmt{change(ids, &changes).Into(&result.Changed)}, nil
+			return []*db.Stmt{change(ids, &changes).Into(&result.Changed, nil)}, nil
 		})
 	}
 	if result.DryRun {

@@ -170,9 +170,11 @@ func namedVendor(in *Filament, args []any) (string, []any) {
 			-- Another transaction has created the vendor. The update locks it, and returns it.
 			on conflict (tenant_id, name_key) where hidden_at is null and name_key is not null
 				do update set name = vendors.name
-			returning id, name
+			returning id, name, xmax = 0 as is_new
 		), vendor as materialized (
-			select id, name from found union all select id, name from added
+			select id, name from found
+			union all
+			select id, name from added where count_rows('vendors', is_new::int) is not null
 		) `, n+1, n+2), append(args, value.NewID(), in.Vendor.Arg())
 }
 
@@ -209,7 +211,8 @@ func (h handlers) addFilament(ctx context.Context, in Filament) (server.Created[
 	if with != "" {
 		columns, values = columns+", vendor_id, vendor_name", values+", vendor.id, vendor.name from vendor"
 	}
-	created := db.SQL(with+`insert into filaments (id, `+columns+`) select $1::uuid, `+values+` returning id`, args...)
+	created := db.SQL(with+`insert into filaments (id, number, `+columns+`)
+		select $1::uuid, next_number('filaments', 1, 1), `+values+` returning id`, args...)
 	filament := selectFilament(id)
 	if err := h.db.Write(ctx, created, filament); err != nil {
 		return nil, err
@@ -308,11 +311,9 @@ var restoreFilamentDoc = &server.Doc{
 
 func (h handlers) restoreFilament(ctx context.Context, r *server.Request[struct{}]) (server.OK[Filament], error) {
 	id := r.ID("id")
-	restored := db.SQL(`update filaments set hidden_at = null, updated_at = now()
-		where id = $1 and hidden_at is not null`, id)
 	filament := selectFilament(id)
 	// The lock makes restore wait for a running delete.
-	return server.One(filament, h.db.Write(ctx, lockFilament(id)[0], restored, filament))
+	return server.One(filament, h.db.Write(ctx, lockFilament(id)[0], server.Restored("filaments", id), filament))
 }
 
 // FilamentSpools is the body of a request that creates equal spools of a filament.

@@ -21,6 +21,9 @@ type weightChange struct {
 	// The columns of spool; by default only spools.id and spools.remaining_weight_grams, because each column costs
 	// time.
 	columns string
+	// Whether the archive may change. The UPDATE has the column was_archived, and spool the column counted: 1 for a
+	// spool that left the archive, -1 for one that entered it, and 0 for others.
+	archives bool
 }
 
 // statement returns the statement. result is a SELECT from spool, a CTE with columns of the changed spools.
@@ -33,6 +36,9 @@ func (c weightChange) statement(result string, args ...any) *db.Stmt {
 		columns, values = columns+", shortfall_grams", values+", "+c.shortfall
 	}
 	returned := cmp.Or(c.columns, "spools.id, spools.remaining_weight_grams")
+	if c.archives {
+		returned += ", was_archived::int - spools.archived::int as counted"
+	}
 	where := ""
 	if c.kind == "edited" { // the update may have changed only other columns
 		where = "where before <> remaining_weight_grams"
@@ -59,9 +65,9 @@ func InsertSpools(insert, shortfall, result string, args ...any) *db.Stmt {
 
 // EditSpools returns a statement that updates spools, and adds a ledger entry for each spool whose remaining weight
 // changes. update is an UPDATE of spools without RETURNING; in it, before is the remaining weight before the update.
-// result is a SELECT as in InsertSpools.
-func EditSpools(update, result string, args ...any) *db.Stmt {
-	return weightChange{spools: update, before: "before", kind: "edited"}.statement(result, args...)
+// result is a SELECT as in InsertSpools. If archives is set, the UPDATE may change the archive; see weightChange.
+func EditSpools(update string, archives bool, result string, args ...any) *db.Stmt {
+	return weightChange{spools: update, before: "before", kind: "edited", archives: archives}.statement(result, args...)
 }
 
 // newSpools returns the change of a statement that inserts spools.
@@ -73,12 +79,13 @@ func newSpools(insert string) weightChange {
 const setUsed = `updated_at = now(), first_used_at = coalesce(first_used_at, now()), last_used_at = now()`
 
 // locked returns an UPDATE of the spool that the condition selects. In the UPDATE, before is the remaining weight
-// before it.
+// before it, and was_archived whether the spool was archived. The UPDATE repeats the condition, so that PostgreSQL finds
+// the spool by an index, also with statistics from before an import.
 func locked(set, condition string) string {
 	return `update spools set ` + set + `
-		from (select id as old_id, remaining_weight_grams as before from spools
+		from (select id as old_id, remaining_weight_grams as before, archived as was_archived from spools
 			where ` + condition + ` for no key update) old
-		where id = old_id`
+		where id = old_id and ` + condition
 }
 
 // Entry is a new entry of the ledger of a locked spool. Empty fields are null.
@@ -209,10 +216,14 @@ func measure(id, gross string, confirmed, full bool) (lock, measured *db.Stmt) {
 }
 
 // edit returns a statement that sets columns of the spool that the condition selects. result is a SELECT of the
-// given columns, which must include id and remaining_weight_grams.
-func edit(condition, columns, result, set string, args []any) *db.Stmt {
+// given columns, which must include id and remaining_weight_grams. The statement counts the spool if archives is set.
+func edit(condition, columns, result, set string, archives bool, args []any) *db.Stmt {
+	counted := ""
+	if archives {
+		counted = ` where (select count_rows('spools', sum(counted)) from spool) is not null` // after the UPDATE
+	}
 	return weightChange{
 		spools: locked(set+`, updated_at = now(), edited_at = now()`, condition), before: "before", kind: "edited",
-		columns: columns,
-	}.statement(`select `+result+` from spool`, args...)
+		columns: columns, archives: archives,
+	}.statement(`select `+result+` from spool`+counted, args...)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -103,7 +102,7 @@ func TestConcurrentNumbers(t *testing.T) {
 				failed := errors.New("roll back")
 				err := c.API.DB.Tx(db.As(context.Background(), db.Actor{Tenant: c.Actor.Tenant}),
 					func(ctx context.Context) error {
-						err := c.API.DB.Write(ctx, db.SQL(`select next_spool_number()`))
+						err := c.API.DB.Write(ctx, db.SQL(`select next_number('spools')`))
 						return errors.Join(err, failed)
 					})
 				if !errors.Is(err, failed) {
@@ -137,17 +136,21 @@ func TestConcurrentNumbers(t *testing.T) {
 	}
 }
 
-// A create does not wait for another one whose transaction is open.
-func TestNumbersDoNotWait(t *testing.T) {
+// A create does not wait for an import that is writing spools.
+func TestCreatesBesideImport(t *testing.T) {
 	t.Parallel()
-	c := testkit.New(t, testkit.Options{}, inventory.Routes).Operator(t)
-	err := c.API.DB.Tx(db.As(context.Background(), db.Actor{Tenant: c.Actor.Tenant}), func(ctx context.Context) error {
-		var held int
-		if err := c.API.DB.Write(ctx, db.SQL(`select next_spool_number()`).Into(&held)); err != nil {
-			return err
-		}
-		c.Post(t, spools, spool(nil)).Want(201).Shows(map[string]string{"number": strconv.Itoa(held + 1)})
-		return nil
+	c := testkit.New(t, testkit.Options{}, inventory.Routes, imports.Routes).Operator(t)
+	c.Post(t, spools, spool(nil)).Want(201)
+	h := c.Hold(t, `insert into spools (id, number, material_type, color, diameter_mm, net_weight_grams,
+		remaining_weight_grams) values (gen_random_uuid(), 1502, 'PLA', 'Black', 1.75, 1000, 1000)`)
+	file := "material_type,color,diameter_mm,net_weight_grams\n" + strings.Repeat("PLA,Black,1.75,1000\n", 2000)
+	done := h.StartWaiting(1, func() {
+		c.With("Content-Type", "text/csv").Post(t, spools+"/import", file).Want(200)
 	})
-	testkit.Check(t, err)
+	c.Post(t, spools, spool(nil)).Want(201).Shows(map[string]string{"number": "2002"})
+	c.Get(t, spools+"?limit=1").Want(200).Shows(map[string]string{"total": "2"})
+	h.Exec(`delete from spools where number = 1502 and tenant_id = $1`, c.Actor.Tenant)
+	h.Commit()
+	<-done
+	c.Get(t, spools+"?limit=1").Want(200).Shows(map[string]string{"total": "2002"})
 }

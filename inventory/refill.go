@@ -50,7 +50,9 @@ func (h handlers) refill(ctx context.Context, r *server.Request[Refill]) (server
 			select id, 'discarded', remaining_weight_grams, 0, $2, at from old
 		)
 		select audit_add('spool.refilled', 'spool', o.id, '#' || o.number || ' '
-			|| spool_name(o.material_type, o.material_name, o.color, o.brand))::text from old o`, id, in.Reason.Arg())
+			|| spool_name(o.material_type, o.material_name, o.color, o.brand))::text,
+			count_rows('spools', o.archived::int)
+		from old o`, id, in.Reason.Arg())
 	spool := weightChange{
 		spools: `update spools set net_weight_grams = coalesce($2::numeric, net_weight_grams),
 				remaining_weight_grams = coalesce($3::numeric, $2::numeric, net_weight_grams),

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"spoolwright/auth"
@@ -389,7 +390,11 @@ var insertSQL = `
 		insert into spool_usage (spool_id, kind, before_grams, after_grams)
 		values ($1::uuid, 'created', 0, ` + inputValue("remaining_weight_grams") + `::numeric)
 	)
-	insert into spools (id, ` + inputColumns + `) values ($1::uuid, ` + inputValues + `) returning ` + spoolColumns
+	insert into spools (id, number, ` + inputColumns + `)
+	values ($1::uuid, next_number('spools', 1, ` + isCounted + `), ` + inputValues + `) returning ` + spoolColumns
+
+// isCounted is an expression: 1 if the total of lists counts the new spool, and 0 if the spool is archived.
+var isCounted = `(not ` + inputValue("archived") + `::boolean)::int`
 
 // insert returns a statement that creates equal spools, and returns them in the order of their ids.
 func insert(in *Spool, quantity int64) (*db.Stmt, error) {
@@ -404,10 +409,13 @@ func insert(in *Spool, quantity int64) (*db.Stmt, error) {
 	if err != nil {
 		return nil, err
 	}
+	count := strconv.FormatInt(quantity, 10)
 	change := newSpools(`
-			insert into spools (id, ` + inputColumns + `)
-			select list.id::uuid, ` + inputValues + `
-			from json_array_elements_text($1::json) list (id)`)
+			insert into spools (id, number, ` + inputColumns + `)
+			select list.id::uuid, first.number + list.n - 1, ` + inputValues + `
+			from json_array_elements_text($1::json) with ordinality list (id, n)
+			cross join next_number('spools', ` + count + `, ` + count + ` * ` + isCounted + `) first (number)
+			order by list.n`)
 	change.columns = spoolFields
 	return change.statement(`select `+spoolColumns+` from spool order by id`,
 		slices.Insert(in.values(), 0, any(string(list)))...).Expect(len(ids)), nil
@@ -468,8 +476,8 @@ func update(id string, in *Spool) *db.Stmt {
 	switch {
 	case set == "":
 		return selectSpool(id)
-	case in.Remaining.Set:
-		return edit(`id = $1 and hidden_at is null`, spoolFields, spoolColumns, set, args)
+	case in.Remaining.Set || in.Archived.Set:
+		return edit(`id = $1 and hidden_at is null`, spoolFields, spoolColumns, set, in.Archived.Set, args)
 	}
 	return db.SQL(`update spools set `+set+`, updated_at = now(), edited_at = now()
 		where id = $1 and hidden_at is null returning `+spoolColumns, args...)
@@ -487,11 +495,15 @@ func (h handlers) delete(ctx context.Context, r *server.Request[struct{}]) (serv
 	return nil, server.Found(hidden, h.db.Write(ctx, hidden))
 }
 
-// hide returns a statement that hides the spool that the condition selects, and returns its id. arg is $1. The
-// statement sets updated_at, as every change of a spool must, because report_use relies on it.
+// hide returns a statement that hides and counts the spool that the condition selects, and returns its id. arg is $1.
+// The statement sets updated_at, as every change of a spool must, because report_use relies on it.
 func hide(condition string, arg any) *db.Stmt {
-	return db.SQL(`update spools set hidden_at = now(), updated_at = now(), edited_at = now()
-		where `+condition+` returning id`, arg)
+	return db.SQL(`
+		with hidden as (
+			update spools set hidden_at = now(), updated_at = now(), edited_at = now()
+			where `+condition+` returning id, archived
+		)
+		select id, count_rows('spools', archived::int - 1) from hidden`, arg)
 }
 
 var restoreDoc = &server.Doc{
@@ -502,8 +514,11 @@ var restoreDoc = &server.Doc{
 
 func (h handlers) restore(ctx context.Context, r *server.Request[struct{}]) (server.OK[Spool], error) {
 	restored := db.SQL(`
-		update spools set hidden_at = null, updated_at = now(), edited_at = now()
-		where id = $1 and hidden_at is not null`, r.ID("id"))
+		with restored as (
+			update spools set hidden_at = null, updated_at = now(), edited_at = now()
+			where id = $1 and hidden_at is not null returning archived
+		)
+		select count_rows('spools', 1 - archived::int) from restored`, r.ID("id"))
 	spool := selectSpool(r.ID("id"))
 	// The lock makes restore wait for a running delete. Without it, the delete could hide the spool after the
 	// update.

@@ -64,7 +64,7 @@ func Edit(number int64, in *Spool, use SpoolUse) *db.Stmt {
 	if set == "" {
 		set = "hidden_at = null" // the column keeps its value
 	}
-	return edit(byNumber, "id, remaining_weight_grams", "id, remaining_weight_grams", set, args)
+	return edit(byNumber, "id, remaining_weight_grams", "id, remaining_weight_grams", set, in.Archived.Set, args)
 }
 
 // Attach locks the filament that the request names, and makes the request follow it. A new spool also gets the
@@ -170,11 +170,11 @@ func AddVendor(ctx context.Context, d *db.DB, in *Vendor) (number int64, err err
 			-- Another transaction has created the vendor.
 			on conflict (tenant_id, name_key) where hidden_at is null and name_key is not null
 				do `+strings.ReplaceAll("update "+fill, "n.", "excluded.")+`
-			returning number
+			returning number, xmax = 0 as is_new
 		)
-		select number from found union all select number from added`,
+		select number, 0 from found union all select number, count_rows('vendors', is_new::int) from added`,
 		value.NewID(), in.Name.Arg(), in.Notes.Arg(), in.EmptySpoolWeight.Arg(), in.ExternalID.Arg(),
-		in.Extra.Or(nil).Values()).Into(&number)
+		in.Extra.Or(nil).Values()).Into(&number, nil)
 	return number, d.Write(ctx, added)
 }
 
@@ -199,6 +199,7 @@ func RemoveVendor(ctx context.Context, d *db.DB, number int64) error {
 	var spools, stocked int
 	removal := spread{spreadVendor.from, spreadVendor.spools, "brand", "null::text"}
 	return d.Decide(ctx, []*db.Stmt{
+		db.SQL(`select count_rows('vendors', -1)`), // before the locks of filaments, as when both are created
 		db.SQL(`select id from filaments where vendor_id = $1 order by id for no key update`, id),
 		removal.counted(id).Into(&spools, &stocked),
 	}, func() ([]*db.Stmt, error) {

@@ -140,8 +140,8 @@ func (h handlers) createVendor(ctx context.Context, r *server.Request[Vendor]) (
 // insertVendor returns a statement that creates a vendor.
 func insertVendor(id string, in *Vendor) *db.Stmt {
 	return db.SQL(`
-		insert into vendors (id, name, notes, empty_spool_weight_grams, external_id, extra)
-		values ($1, $2, $3, $4::numeric, $5, $6::jsonb)`,
+		insert into vendors (id, number, name, notes, empty_spool_weight_grams, external_id, extra)
+		values ($1, next_number('vendors', 1, 1), $2, $3, $4::numeric, $5, $6::jsonb)`,
 		id, in.Name.Arg(), in.Notes.Arg(), in.EmptySpoolWeight.Arg(), in.ExternalID.Arg(), in.Extra.Or(nil).Values())
 }
 

@@ -466,9 +466,9 @@ func (h handlers) create(
 	known := db.SQL(`select o.id <> $1::uuid, o.content = $4::bytea from orders o where o.id = `+found,
 		id, in.Source.Arg(), in.Reference.Arg(), content).Into(&existing, &equal)
 	order := db.SQL(selectWarned+` where o.id = `+found, id, in.Source.Arg(), in.Reference.Arg())
-	stmts := []*db.Stmt{created, known, order}
+	stmts := []*db.Stmt{created, known, order, countOrder(id)}
 	if in.Status.Or("") == "done" {
-		stmts = []*db.Stmt{created, deliverNew(id), known, order}
+		stmts = []*db.Stmt{created, deliverNew(id), known, order, countOrder(id)}
 	}
 	err = h.db.Write(ctx, stmts...)
 	switch {
@@ -575,8 +575,11 @@ var deleteDoc = &server.Doc{
 }
 
 func (h handlers) delete(ctx context.Context, r *server.Request[struct{}]) (server.NoContent, error) {
-	hidden := db.SQL(`update orders set hidden_at = now(), updated_at = now()
-		where id = $1 and hidden_at is null returning id`, r.ID("id"))
+	hidden := db.SQL(`
+		with hidden as (
+			update orders set hidden_at = now(), updated_at = now() where id = $1 and hidden_at is null returning id
+		)
+		select count_rows('orders', -1) from hidden`, r.ID("id"))
 	return nil, server.Found(hidden, h.db.Write(ctx, hidden))
 }
 
@@ -601,11 +604,21 @@ func (h handlers) restore(ctx context.Context, r *server.Request[struct{}]) (ser
 				and other.reference = o.reference and other.reference <> '' and other.hidden_at is null)
 		returning o.id`, r.ID("id"))
 	order := selectOrder(r.ID("id"))
-	err := h.db.Write(ctx, locked, restored, settle(r.ID("id")), order)
+	err := h.db.Decide(ctx, []*db.Stmt{locked}, func() ([]*db.Stmt, error) {
+		if !hidden {
+			return []*db.Stmt{order}, nil
+		}
+		return []*db.Stmt{restored, settle(r.ID("id")), order, countOrder(r.ID("id"))}, nil
+	})
 	if db.Violates(err, "orders_reference") || err == nil && hidden && restored.Rows() == 0 {
 		return nil, errConflict.With(source, reference).On().Because(err)
 	}
 	return answer(order, err)
+}
+
+// countOrder returns a statement that counts an order that lists have not shown before, if they show it now.
+func countOrder(id string) *db.Stmt {
+	return db.SQL(`select count_rows('orders', 1) from orders where id = $1 and hidden_at is null`, id)
 }
 
 var errOrderDone = server.Conflict("ORDER_NOT_OPEN", "The order is done, and cannot be cancelled")

@@ -82,21 +82,23 @@ type ShopOrder struct {
 	CreateOnly bool // does not change an existing order with the source and the reference; ID stays ""
 }
 
-// Sync is SyncAll for one order. It returns the id of the order.
-func Sync(ctx context.Context, d *db.DB, id string, before *Incoming, now Incoming) (string, error) {
-	t := &ShopOrder{ID: id, Before: before, Now: now}
-	err := SyncAll(ctx, d, []*ShopOrder{t})
-	return t.ID, err
+// Count returns a statement that counts created orders. It must be the last one of its transaction that locks a row.
+func Count(created int) *db.Stmt { return db.SQL(`select count_rows('orders', $1)`, created) }
+
+// Sync is SyncAll for one existing order.
+func Sync(ctx context.Context, d *db.DB, id string, before *Incoming, now Incoming) error {
+	_, err := SyncAll(ctx, d, []*ShopOrder{{ID: id, Before: before, Now: now}})
+	return err
 }
 
 // SyncAll updates orders to their state in the shop, in the transaction of ctx, and sets their ids. For an order
 // without an id, it creates one, or takes over the existing order with the source and the reference. The orders must
-// be distinct.
+// be distinct. SyncAll returns the number of created orders, for Count.
 //
 // SyncAll changes only what the shop has changed since Before, so that changes by people stay. In an order that it
 // takes over, it only fills empty fields. Runs stay as they are. As with cancelOrder, an order that is done is not
 // cancelled.
-func SyncAll(ctx context.Context, d *db.DB, all []*ShopOrder) error {
+func SyncAll(ctx context.Context, d *db.DB, all []*ShopOrder) (created int, err error) {
 	var added, known []*ShopOrder
 	for _, t := range all {
 		if t.ID != "" {
@@ -111,10 +113,11 @@ func SyncAll(ctx context.Context, d *db.DB, all []*ShopOrder) error {
 		return cmp.Or(cmp.Compare(a.Now.Source, b.Now.Source), cmp.Compare(a.Now.Reference, b.Now.Reference))
 	})
 	for batch := range batches(added) {
-		existing, err := createNew(ctx, d, batch)
+		existing, n, err := createNew(ctx, d, batch)
 		if err != nil {
-			return err
+			return 0, err
 		}
+		created += n
 		for _, t := range batch {
 			switch id := existing[t.ID]; {
 			case id != "" && t.CreateOnly:
@@ -125,7 +128,7 @@ func SyncAll(ctx context.Context, d *db.DB, all []*ShopOrder) error {
 			}
 		}
 	}
-	return updateExisting(ctx, d, known)
+	return created, updateExisting(ctx, d, known)
 }
 
 // batches divides orders into parts of about 1,000 rows: orders and lines.
@@ -148,9 +151,9 @@ func batches(all []*ShopOrder) iter.Seq[[]*ShopOrder] {
 	}
 }
 
-// createNew creates orders. An order whose source and reference exist already is not created: existing maps its new id
-// to the id of the existing order.
-func createNew(ctx context.Context, d *db.DB, batch []*ShopOrder) (existing map[string]string, err error) {
+// createNew creates orders, and returns their number. An order whose source and reference exist already is not
+// created: existing maps its new id to the id of the existing order.
+func createNew(ctx context.Context, d *db.DB, batch []*ShopOrder) (existing map[string]string, created int, err error) {
 	var orders, lines []map[string]any
 	for _, t := range batch {
 		status := "received"
@@ -191,19 +194,19 @@ func createNew(ctx context.Context, d *db.DB, batch []*ShopOrder) (existing map[
 			on conflict (tenant_id, coalesce(source, ''), reference) where hidden_at is null and reference <> '' do nothing
 			returning id, `+orderTerms+`
 		), `+newLines+`
-		select id from added limit 1`, rows, db.Recordset(lines)), known)
+		select count(*) from added`, rows, db.Recordset(lines)).Into(&created), known)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	var found []struct{ ID, Existing string }
 	if err := json.Unmarshal(known.Array(), &found); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	existing = map[string]string{}
 	for _, f := range found {
 		existing[f.ID] = f.Existing
 	}
-	return existing, nil
+	return existing, created, nil
 }
 
 // LockAll returns a statement that locks orders in the order of their ids, like settle_orders, so that transactions

@@ -118,6 +118,7 @@ begin
 	) then
 		raise exception 'a spool was changed' using errcode = 'check_violation', constraint = 'plan_outdated';
 	end if;
+	perform count_rows('production_runs', json_array_length(runs));
 end $$;
 
 -- Returns the grams that each unfinished run still takes from its spools, and the printer of the run. The grams are

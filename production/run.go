@@ -632,7 +632,10 @@ func (h handlers) create(ctx context.Context, r *server.Request[Run]) (server.Cr
 	if status == completed {
 		statements = append(statements, h.orders.Settle(id))
 	}
-	run, err := respond(ctx, h.db.Write, id, statements...)
+	counted := db.SQL(`select count_rows('production_runs', 1) from production_runs where id = $1`, id)
+	run, err := respond(ctx, func(ctx context.Context, all ...*db.Stmt) error {
+		return h.db.Write(ctx, append(all, counted)...)
+	}, id, statements...)
 	if problem := invalid.err(in); problem != nil {
 		return nil, problem
 	}
@@ -986,9 +989,11 @@ func (h handlers) delete(ctx context.Context, r *server.Request[struct{}]) (serv
 			update production_runs p set hidden_at = now(), updated_at = now() from run where p.id = run.id and run.used
 		)
 		delete from production_runs p using run where p.id = run.id and not run.used`, r.ID("id"))
-	err := h.db.Write(ctx, locked, removed, h.orders.Settle(r.ID("id")),
-		catalog.Balanced(r.ID("id")).Into(&balances))
-	return removal(balances, server.Found(locked, err))
+	err := h.db.Decide(ctx, []*db.Stmt{locked}, func() ([]*db.Stmt, error) {
+		return []*db.Stmt{removed, h.orders.Settle(r.ID("id")), catalog.Balanced(r.ID("id")).Into(&balances), Count(-1)},
+			server.Found(locked, nil)
+	})
+	return removal(balances, err)
 }
 
 var restoreDoc = &server.Doc{
@@ -1000,7 +1005,9 @@ var restoreDoc = &server.Doc{
 func (h handlers) restore(ctx context.Context, r *server.Request[struct{}]) (server.OK[Run], error) {
 	// The lock makes restore wait for a running delete. Without it, the delete could hide the run after the update.
 	locked := db.SQL(`select id from production_runs where id = $1 for no key update`, r.ID("id"))
-	restored := db.SQL(`update production_runs set hidden_at = null, updated_at = now()
-		where id = $1 and hidden_at is not null`, r.ID("id"))
-	return respond(ctx, h.db.Write, r.ID("id"), locked, restored)
+	return respond(ctx, h.db.Write, r.ID("id"), locked, server.Restored("production_runs", r.ID("id")))
 }
+
+// Count returns a statement that adds n to the total of runs. It must be the last one of its transaction that locks a
+// row.
+func Count(n int) *db.Stmt { return db.SQL(`select count_rows('production_runs', $1)`, n) }

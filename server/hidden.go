@@ -9,15 +9,17 @@ import (
 // Remove returns two statements that remove the row with the id from a table. Locked locks the row, and so waits for
 // transactions that are about to refer to the row. It returns no row if there is nothing to remove. Removed sees the
 // changes of these transactions. It deletes the row or, if the query named returns rows, which refer to the row, hides
-// it.
+// it, and counts it.
 func Remove(table, id, named string) (locked, removed *db.Stmt) {
 	locked = db.SQL(`select id from `+table+` where id = $1 and hidden_at is null for update`, id)
 	removed = db.SQL(`
 		with hidden as (
 			update `+table+` set hidden_at = now(), updated_at = now()
-			where id = $1 and hidden_at is null and exists (`+named+`)
+			where id = $1 and hidden_at is null and exists (`+named+`) returning id
+		), deleted as (
+			delete from `+table+` where id = $1 and hidden_at is null and not exists (`+named+`) returning id
 		)
-		delete from `+table+` where id = $1 and hidden_at is null and not exists (`+named+`)`, id)
+		select count_rows('`+table+`', -1) from (select from hidden union all select from deleted) removed`, id)
 	return locked, removed
 }
 
@@ -29,11 +31,18 @@ func Restore(
 ) ([]byte, error) {
 	var name string
 	locked := db.SQL(`select name from `+table+` where id = $1 for no key update`, id).Into(&name)
-	restored := db.SQL(`update `+table+` set hidden_at = null, updated_at = now()
-		where id = $1 and hidden_at is not null`, id)
-	err := d.Write(ctx, locked, restored, row)
+	err := d.Write(ctx, locked, Restored(table, id), row)
 	if db.Violates(err, index) {
 		return nil, duplicate.With(name).On().Because(err)
 	}
 	return One(row, err)
+}
+
+// Restored returns a statement that shows the hidden row with the id in a table again, and counts it.
+func Restored(table, id string) *db.Stmt {
+	return db.SQL(`
+		with restored as (
+			update `+table+` set hidden_at = null, updated_at = now() where id = $1 and hidden_at is not null returning id
+		)
+		select count_rows('`+table+`', 1) from restored`, id)
 }

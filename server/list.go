@@ -183,7 +183,7 @@ type choice struct{ column, values string }
 func (c choice) any() string { return c.column + " = any(" + c.values + ")" }
 
 // NewList returns a list of a table's columns. If base is not empty, the list contains only rows that meet the
-// condition base. Counted names the resource for which the table row_counts has the number of these rows, or is empty.
+// condition base. Counted is the kind whose total in the table counters is the number of these rows, or is empty.
 func NewList(table, columns, base, counted string) *List {
 	l := &List{table: table, columns: columns, counted: counted}
 	if base != "" {
@@ -213,7 +213,7 @@ func NewHidingList(table, columns, counted string, by Hiding) *List {
 func (l *List) And(condition string) { l.where = append(l.where, condition) }
 
 // Where adds a condition, in which it replaces each ? by the parameter of arg. The total is then counted, and not read
-// from row_counts.
+// from counters.
 func (l *List) Where(condition string, arg any) {
 	l.counted = ""
 	l.filters++
@@ -495,7 +495,7 @@ func listPage(ctx context.Context, run func(context.Context, ...*db.Stmt) error,
 		return nil, err
 	}
 	if page.Rows() == 0 && (skip > 0 || q.last != nil) && !p.found { // the page is behind the last item
-		if l.counted != "" { // row_counts needs no condition
+		if l.counted != "" { // the total of counters needs no condition
 			conditions = 0
 		}
 		count := db.SQL(l.total(), l.args[:conditions]...).Into(&total)
@@ -663,7 +663,7 @@ func whereOf(conditions []string) string {
 func (l *List) total() string {
 	switch where := whereOf(l.conditions()); {
 	case l.counted != "":
-		return "select coalesce(sum(rows), 0)::bigint from row_counts where resource = '" + l.counted + "'"
+		return "select coalesce((select total from counters where kind = '" + l.counted + "'), 0)"
 	case len(l.each) > 0:
 		return "select count(*) from " + l.first(newest, nil, "all")
 	case l.countOrdered:

@@ -132,7 +132,7 @@ var (
 	) j`
 
 	// allFilaments is the number of all filaments.
-	allFilaments = `select (select coalesce(sum(rows), 0)::bigint from row_counts where resource = 'filaments')
+	allFilaments = `select coalesce((select total from counters where kind = 'filaments'), 0)
 		+ (select count(*) from (select distinct ` + groupID + ` from spools s
 			where s.tenant_id = $1::uuid and s.hidden_at is null and ` + groupID + ` is not null) groups)`
 
@@ -694,7 +694,7 @@ func (s selection) first(name string, w window) *db.Stmt {
 	}
 	total := `select count(*) from ` + s.source() + s.condition()
 	if w.limited && s.plain {
-		total = `select coalesce(sum(rows), 0)::bigint from row_counts where resource = 'spools'`
+		total = `select coalesce((select total from counters where kind = 'spools'), 0)`
 	}
 	page := s.page(w)
 	return db.SQL(`select t.total, `+spoolColumns+` from (select (`+total+`) as total) t left join (

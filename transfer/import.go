@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"spoolwright/cli"
+	"spoolwright/db"
 	"spoolwright/server"
 	"spoolwright/value"
 )
@@ -98,6 +99,9 @@ type ImportCounts struct {
 
 	Changes     []Change     `json:"changes" rule:"notNull"`
 	InvalidRows []InvalidRow `json:"invalid_rows" rule:"notNull"`
+
+	// Last is the last statement of the transaction, or nil: others wait for what it locks.
+	Last *db.Stmt `json:"-"`
 }
 
 // Count counts an action.

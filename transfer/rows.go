@@ -248,6 +248,9 @@ func (i *untyped) store(ctx context.Context, d *db.DB, p *prepared, dryRun bool)
 	if err == nil && !dryRun && p.mapping != "" {
 		err = i.remember(ctx, d, p.mapping)
 	}
+	if err == nil && result.counts().Last != nil {
+		err = d.Write(ctx, result.counts().Last)
+	}
 	return result, err
 }
 

@@ -31,8 +31,8 @@ func TestSpoolList(t *testing.T) {
 
 	// A list that is too long for the orders without an index does not offer them. Its total is a stored number.
 	add := func(rows string) {
-		testkit.ExecURL(t, testkit.Private().SuperURL(), `update row_counts set rows = rows + `+rows+`
-			where resource = 'spools' and tenant_id = '`+c.Actor.Tenant+`'`)
+		testkit.ExecURL(t, testkit.Private().SuperURL(), `update counters set total = total + `+rows+`
+			where kind = 'spools' and tenant_id = '`+c.Actor.Tenant+`'`)
 	}
 	b.get(t, "/spools").shows(t, "Newest first Number Least filament first")
 	add("100000")

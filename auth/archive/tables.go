@@ -24,8 +24,8 @@ var left = map[string]string{
 }
 
 // last are the tables that an import fills last. The triggers of other tables send events to webhooks, which must not
-// exist yet, and add entries to audit_log and rows to row_counts, which the import replaces.
-var last = []string{"webhooks", "webhook_deliveries", "audit_log", "row_counts"}
+// exist yet, and add entries to audit_log, which the import replaces.
+var last = []string{"webhooks", "webhook_deliveries", "audit_log"}
 
 // partial describes the rows of a table in a file without a part.
 type partial struct {

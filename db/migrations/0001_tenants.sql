@@ -202,16 +202,15 @@ create table idempotency_keys (
 create index idempotency_keys_oldest on idempotency_keys (tenant_id, created_at);
 call tenant_table('idempotency_keys', 'select, insert, update, delete');
 
--- The totals of lists, which the functions of the definition db/counts maintain. The value of a count is the sum of
--- its shards.
-create table row_counts (
+-- The last number, and the total of the list, of each kind; see the definition db/counts.
+create table counters (
 	tenant_id uuid,
-	resource text collate "C" not null,
-	shard smallint not null,
-	rows bigint not null,
-	primary key (tenant_id, resource, shard)
+	kind text collate "C" not null check (length(kind) <= 100), -- the name of a table
+	last int not null check (last >= 0),
+	total bigint not null,
+	primary key (tenant_id, kind)
 ) with (fillfactor = 50);
-call tenant_table('row_counts', 'select, insert, update');
+call tenant_table('counters', 'select, insert, update');
 
 -- The first steps of a new farm.
 create table first_steps (

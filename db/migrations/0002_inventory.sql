@@ -138,15 +138,6 @@ create index filament_catalog_vendor on filament_catalog (tenant_id, vendor_key,
 	where vendor_key is not null;
 create index filament_catalog_material on filament_catalog (tenant_id, material_type, created_at, id);
 
--- The last numbers of the resources other than spools; see next_number.
-create table last_numbers (
-	tenant_id uuid,
-	resource text collate "C" not null check (length(resource) <= 100),
-	last int not null check (last > 0),
-	primary key (tenant_id, resource)
-);
-call tenant_table('last_numbers', 'select, insert, update');
-
 -- The columns that a deduction changes (remaining_weight_grams, updated_at) are in no index, so that the new row
 -- version stays on its page (HOT). For each statement that changes a table, PostgreSQL parses the checks and the
 -- expressions of generated columns again, which would take a third of the time of a deduction. Therefore, the trigger
@@ -155,7 +146,7 @@ call tenant_table('last_numbers', 'select, insert, update');
 create table spools (
 	tenant_id uuid,
 	id uuid not null,
-	-- 1, 2, 3, ... within the tenant, never used again; by default next_spool_number(). valid_spool checks that the
+	-- 1, 2, 3, ... within the tenant, never used again; by default next_number('spools'). valid_spool checks that the
 	-- number is not null. The column is not declared "not null", because PostgreSQL 17 and later would then remove
 	-- "number is not null" from statements, and would not use the index spools_number.
 	number int,
@@ -318,14 +309,6 @@ create table spoolman_items (
 	primary key (tenant_id, entity, key)
 );
 call tenant_table('spoolman_items', 'select, insert, update');
-
--- The last number of a spool that an import has reserved; see reserve_spool_numbers.
-create table spool_numbers (
-	tenant_id uuid,
-	reserved int not null check (reserved > 0),
-	primary key (tenant_id)
-);
-call tenant_table('spool_numbers', 'select, insert, update');
 
 -- The ledger: an entry for each change of a spool's remaining weight. Successive reports of a printer form one entry,
 -- which grows; all other entries never change. The function valid_usage has the checks.

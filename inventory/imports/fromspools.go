@@ -145,14 +145,13 @@ func fromSpools(ctx context.Context, d *db.DB, dryRun bool) (result FromSpoolsRe
 	if dryRun {
 		return result, nil
 	}
-	numbers, err := insertRows(ctx, d, "filaments", filamentOfSpools, created)
-	if err != nil {
+	if err := insertRows(ctx, d, "filaments", filamentOfSpools, created); err != nil {
 		return result, err
 	}
 	for i, g := range groups {
 		if item := &result.Items[i]; item.ID == nil {
-			id, number := value.UUID(g.id), numbers[g.id]
-			item.ID, item.Number = &id, &number
+			id, number := value.UUID(g.id), int64(created[0]["number"].(int))
+			item.ID, item.Number, created = &id, &number, created[1:]
 		}
 	}
 	return result, d.Write(ctx, db.SQL(`

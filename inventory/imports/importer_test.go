@@ -356,7 +356,7 @@ func TestImportDoesNotBlockRequests(t *testing.T) {
 	// What the columns are is remembered after the rows have been written.
 	h := c.Hold(t, `update import_columns set mapping = '{}' where resources = 'spools'`)
 	done := h.StartWaiting(1, func() { postMode(t, c, query, file).Want(200) })
-	const creates = 40 // more than the counter has shards
+	const creates = 40
 	testkit.Concurrently(creates, func(int) {
 		c.Post(t, "/api/v1/spools", spool(j{"material_type": "PETG"})).Want(201)
 	})

@@ -249,11 +249,12 @@ func (f *kindFile[T]) prepare(ctx context.Context, d *db.DB, dryRun bool) error 
 	return err
 }
 
-// reserveNumbers reserves consecutive numbers of spools and returns the first number; see reserve_spool_numbers. It
-// tries again after a broken connection. If the first reservation was committed, its numbers remain unused.
+// reserveNumbers takes consecutive numbers of spools and returns the first number. It is a transaction of its own, so
+// that other transactions do not wait for the import. It tries again after a broken connection. If the first attempt
+// was committed, its numbers remain unused, and so do the numbers of an import that fails.
 func reserveNumbers(ctx context.Context, d *db.DB, count int) (number int, err error) {
 	err = d.TxRepeatable(ctx, func(ctx context.Context) error {
-		return d.Write(ctx, db.SQL(`select reserve_spool_numbers($1)`, count).Into(&number))
+		return d.Write(ctx, db.SQL(`select next_number('spools', $1)`, count).Into(&number))
 	})
 	return number, err
 }
@@ -459,6 +460,7 @@ type kindChanges struct {
 	created, updated []map[string]any
 	spread           []string // ids of rows whose changed columns are copied to other tables
 	spreads          []string // the columns that are copied
+	counted          int      // the change of the total of spools
 }
 
 // add adds the values of a row to the changes, and sets the action of the row in the report. s is the stored row, or
@@ -469,6 +471,7 @@ func (c *kindChanges) add(values map[string]any, s transfer.Stored, changed []st
 		id := value.UUID(value.NewID())
 		values["id"], report.ID, report.Action = string(id), &id, "created"
 		c.created = append(c.created, values)
+		c.count(values, 1)
 	case len(changed) == 0:
 		report.Action = "unchanged"
 	default:
@@ -477,6 +480,17 @@ func (c *kindChanges) add(values map[string]any, s transfer.Stored, changed []st
 		if slices.ContainsFunc(changed, func(name string) bool { return slices.Contains(c.spreads, name) }) {
 			c.spread = append(c.spread, s.Text("id"))
 		}
+		if slices.Contains(changed, "archived") {
+			c.count(s, -1)
+			c.count(values, 1)
+		}
+	}
+}
+
+// count adds n to the total, unless the row is an archived spool.
+func (c *kindChanges) count(row transfer.Stored, n int) {
+	if row.Text("archived") != "true" {
+		c.counted += n
 	}
 }
 
@@ -485,7 +499,6 @@ func (c *kindChanges) add(values map[string]any, s transfer.Stored, changed []st
 func (c *kindChanges) write(
 	ctx context.Context, d *db.DB, r *Imported, spread func(context.Context, *db.DB, []string) error,
 ) error {
-	numbers := map[string]int64{}
 	if !r.DryRun {
 		if err := updateRows(ctx, d, c.table, c.columns, c.updated); err != nil {
 			return err
@@ -495,11 +508,14 @@ func (c *kindChanges) write(
 				return err
 			}
 		}
-		var err error
-		if numbers, err = insertRows(ctx, d, c.table, c.columns, c.created); err != nil {
+		if err := insertRows(ctx, d, c.table, c.columns, c.created); err != nil {
 			return err
 		}
+		if c.table == "spools" { // insertRows has counted the others
+			r.Last = db.SQL(`select count_rows('spools', $1)`, c.counted)
+		}
 	}
+	created := c.created
 	for i := range r.Rows {
 		row := &r.Rows[i]
 		r.Count(row.Action)
@@ -508,8 +524,8 @@ func (c *kindChanges) write(
 		case r.DryRun:
 			row.ID, row.Number = nil, nil
 		default:
-			number := numbers[string(*row.ID)]
-			row.Number = &number
+			number := int64(created[0]["number"].(int))
+			row.Number, created = &number, created[1:]
 		}
 	}
 	return nil
@@ -528,7 +544,7 @@ func updateRows(ctx context.Context, d *db.DB, table string, columns []string, r
 						select remaining_weight_grams as before from spools where id = r.id
 					) o
 				) r
-				where spools.id = r.id and spools.id = any ($2::uuid[])`, `select count(*) from spool`, list, ids))
+				where spools.id = r.id and spools.id = any ($2::uuid[])`, false, `select count(*) from spool`, list, ids))
 		}
 		return d.Write(ctx, db.SQL(`
 			update `+table+` t set (`+names+`, updated_at) = row(`+values+`, now())
@@ -537,44 +553,36 @@ func updateRows(ctx context.Context, d *db.DB, table string, columns []string, r
 	})
 }
 
-// insertRows inserts rows into a table in their order, and returns their numbers by their ids. A row without a
-// number gets the next number; spools need one, and get the first entries of their ledgers. Unless the rows have
-// created_at, insertRows sets it, one microsecond later for each row, so that lists keep the order.
-func insertRows(
-	ctx context.Context, d *db.DB, table string, columns []string, rows []map[string]any,
-) (map[string]int64, error) {
-	numbers := map[string]int64{}
-	done := 0
-	err := transfer.InBatches(rows, func(list string, ids []string) error {
+// insertRows inserts rows into a table in their order; spools get the first entries of their ledgers. Unless the columns
+// contain the number, insertRows sets the numbers of the rows, and counts them. Unless the rows have created_at,
+// insertRows sets it, one microsecond later for each row, so that lists keep the order.
+func insertRows(ctx context.Context, d *db.DB, table string, columns []string, rows []map[string]any) error {
+	if len(rows) > 0 && !slices.Contains(columns, "number") {
+		var first int
+		taken := db.SQL(`select next_number($1, $2, $2)`, table, len(rows)).Into(&first)
+		if err := d.Write(ctx, taken); err != nil {
+			return err
+		}
+		columns = append(slices.Clip(columns), "number")
+		for i, row := range rows {
+			row["number"] = first + i
+		}
+	}
+	left := len(rows)
+	return transfer.InBatches(rows, func(list string, ids []string) error {
 		insert := `
 			insert into ` + table + ` (id, ` + strings.Join(columns, ", ") + `, created_at, updated_at)
 			select r.id, r.` + strings.Join(columns, ", r.") + `, coalesce(r.created_at, t.at), t.at
 			from json_populate_recordset(null::` + table + `, $1::json) with ordinality r
 			cross join lateral (select now() - ($2::int - ordinality) * interval '1 microsecond' as at) t
 			order by ordinality`
-		left := len(rows) - done
-		done += len(ids)
+		added := db.SQL(insert, list, left)
 		if table == "spools" {
-			for i, id := range ids {
-				numbers[id] = int64(rows[done-len(ids)+i]["number"].(int))
-			}
-			return d.Write(ctx, inventory.InsertSpools(insert, "", `select count(*) from spool`, list, left))
+			added = inventory.InsertSpools(insert, "", `select count(*) from spool`, list, left)
 		}
-		added := db.SQL(insert+` returning id, number`, list, left)
-		if err := d.Write(ctx, added); err != nil {
-			return err
-		}
-		var created []struct {
-			ID     string
-			Number int64
-		}
-		err := json.Unmarshal(added.Array(), &created)
-		for _, row := range created {
-			numbers[row.ID] = row.Number
-		}
-		return err
+		left -= len(ids)
+		return d.Write(ctx, added)
 	})
-	return numbers, err
 }
 
 // relateVendors finds the compared forms of the names of the rows, and the vendors that have these names now.

@@ -151,9 +151,10 @@ type sourceWriter struct {
 	source *sourceFile
 	dryRun bool
 	fields []inventory.CustomField // definitions to create, or to which to add choices
-	last   int                     // the highest number of a spool before the import
-	next   int                     // the first number for the spools that do not keep their numbers
 	ids    map[*sourceItem]string  // the ids of the items that are written
+
+	// By entity, the lowest number that a new item keeps, and the first number for the others.
+	first, next map[string]int64
 }
 
 // importedItem is an item that an earlier import created.
@@ -202,35 +203,48 @@ func (w *sourceWriter) imported(ctx context.Context, entity, table string) (map[
 	return found, nil
 }
 
-// reserve reserves the numbers of new spools. It runs before the long transaction of the import, because creates
-// wait for a transaction that reserves numbers.
+// reserve takes the numbers of new items. It runs before the long transaction of the import, because creates wait for
+// a transaction that has taken numbers.
 func (w *sourceWriter) reserve(ctx context.Context) error {
-	known, err := w.imported(ctx, "spool", "spools")
-	if err != nil {
-		return err
+	w.first, w.next = map[string]int64{}, map[string]int64{}
+	run := w.d.TxRepeatable
+	if w.dryRun {
+		run = w.d.DryRun
 	}
-	wanted := []int64{}
-	for _, item := range w.source.Items["spool"] {
-		if len(item.Problems) == 0 && known[item.Key] == nil {
-			wanted = append(wanted, item.Number)
+	wanted := map[string][]int64{}
+	for _, t := range itemTables {
+		known, err := w.imported(ctx, t.entity, t.table)
+		if err != nil {
+			return err
+		}
+		for _, item := range w.source.Items[t.entity] {
+			if old := known[item.Key]; len(item.Problems) == 0 && (old == nil || old.Number == 0) {
+				wanted[t.entity] = append(wanted[t.entity], item.Number)
+			}
 		}
 	}
-	reserve := w.d.TxRepeatable
-	function := "reserve_wanted_numbers"
-	if w.dryRun || len(wanted) == 0 {
-		reserve, function = w.d.Tx, "last_spool_number"
-	}
-	err = reserve(ctx, func(ctx context.Context) error {
-		if function == "last_spool_number" {
-			return w.d.Read(ctx, db.SQL(`select last_spool_number()`).Into(&w.last))
+	return run(ctx, func(ctx context.Context) error {
+		for _, t := range itemTables {
+			numbers := wanted[t.entity]
+			if len(numbers) == 0 {
+				continue
+			}
+			var first int64
+			if err := w.d.Write(ctx, db.SQL(`select next_number($1, 0)`, t.table).Into(&first)); err != nil {
+				return err
+			}
+			slices.Sort(numbers)
+			next := max(first, numbers[len(numbers)-1]+1)
+			kept, _ := slices.BinarySearch(numbers, first)
+			others := len(numbers) - len(slices.Compact(slices.Clone(numbers[kept:])))
+			w.first[t.entity], w.next[t.entity] = first, next
+			err := w.d.Write(ctx, db.SQL(`select next_number($1, $2)`, t.table, next-first+int64(others)))
+			if err != nil {
+				return err
+			}
 		}
-		return w.d.Write(ctx, db.SQL(`select reserve_wanted_numbers($1::int[])`, wanted).Into(&w.last))
+		return nil
 	})
-	w.next = w.last + 1
-	for _, number := range wanted {
-		w.next = max(w.next, int(number)+1)
-	}
-	return err
 }
 
 // write writes all items in the transaction of ctx.
@@ -242,6 +256,7 @@ func (w *sourceWriter) write(ctx context.Context) (result SourceResult, err erro
 		}
 	}
 	w.ids = map[*sourceItem]string{}
+	var counted []*db.Stmt
 	for _, t := range itemTables {
 		items := &itemBatch{sourceWriter: w, entity: t.entity, table: t.table}
 		if err := items.write(ctx); err != nil {
@@ -253,8 +268,9 @@ func (w *sourceWriter) write(ctx context.Context) (result SourceResult, err erro
 		}
 		result.Counts[t.entity] = counts
 		result.Rows = append(result.Rows, items.rows...)
+		counted = append(counted, db.SQL(`select count_rows($1, $2)`, t.table, items.counted))
 	}
-	return result, nil
+	return result, w.d.Write(ctx, counted...)
 }
 
 // itemBatch writes the items of an entity.
@@ -266,6 +282,7 @@ type itemBatch struct {
 	changed       []map[string]any // ids and changed columns
 	shortfalls    map[string]string
 	sources       []map[string]any // rows of spoolman_items
+	counted       int64            // the change of the total
 }
 
 func (b *itemBatch) write(ctx context.Context) error {
@@ -276,10 +293,7 @@ func (b *itemBatch) write(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	numbers, err := b.numbers(ctx)
-	if err != nil {
-		return err
-	}
+	numbers := b.numbers()
 	same, err := b.sameNames(ctx, known)
 	if err != nil {
 		return err
@@ -338,6 +352,9 @@ func (b *itemBatch) write(ctx context.Context) error {
 			b.shortfalls[id] = item.Shortfall
 		}
 		b.created = append(b.created, created)
+		if transfer.ValueText(created["archived"]) != "true" {
+			b.counted++
+		}
 		b.remember(item, id, values)
 	}
 	if err := b.update(ctx); err != nil {
@@ -403,31 +420,17 @@ func (b *itemBatch) numberOf(item *sourceItem) int64 {
 
 // numbers returns a function that returns the number of a new item. An item keeps its number in the source if that
 // number is higher than all numbers that were used before.
-func (b *itemBatch) numbers(ctx context.Context) (func(*sourceItem) int64, error) {
-	last, next := int64(b.last), int64(b.next)
-	if b.entity != "spool" {
-		// The counter stays locked, so that no other transaction creates an item.
-		counter := db.SQL(`
-			insert into last_numbers as l (resource, last) values ($1, 1)
-			on conflict (tenant_id, resource) do update set last = l.last
-			returning case when xmax = 0 then 0 else last end`, b.table).Into(&last)
-		if err := b.d.Write(ctx, counter); err != nil {
-			return nil, err
-		}
-		next = last + 1
-		for _, item := range b.source.Items[b.entity] {
-			next = max(next, item.Number+1)
-		}
-	}
+func (b *itemBatch) numbers() func(*sourceItem) int64 {
+	first, next := b.first[b.entity], b.next[b.entity]
 	used := map[int64]bool{}
 	return func(item *sourceItem) int64 {
-		if item.Number > last && !used[item.Number] {
+		if item.Number >= first && !used[item.Number] {
 			used[item.Number] = true
 			return item.Number
 		}
 		next++
 		return next - 1
-	}, nil
+	}
 }
 
 // sameName is a vendor whose name a new or renamed vendor of the source wants. It is a vendor of the tenant or of
@@ -525,12 +528,7 @@ func (b *itemBatch) insert(ctx context.Context) error {
 				return err
 			}
 		}
-		if _, err := insertRows(ctx, b.d, b.table, columns, b.created); err != nil {
-			return err
-		}
-		last := b.created[len(b.created)-1]["number"]
-		return b.d.Write(ctx, db.SQL(`update last_numbers set last = greatest(last, $2::int) where resource = $1`,
-			b.table, last))
+		return insertRows(ctx, b.d, b.table, columns, b.created)
 	}
 	shortfalls, err := json.Marshal(b.shortfalls)
 	if err != nil {
@@ -608,17 +606,20 @@ func (b *itemBatch) update(ctx context.Context) error {
 			), updated_at = now()`
 		from := ` from json_to_recordset($1::json) r (id uuid, changes json)`
 		where := ` where t.id = r.id and t.id = any ($2::uuid[])`
-		stmt := db.SQL(set+from+where, changes, some)
+		stmt, counted := db.SQL(set+from+where, changes, some), int64(0)
 		if b.entity == "spool" {
 			set = strings.NewReplacer(" t set", " set", "json_populate_record(t,", "json_populate_record(spools,").
 				Replace(set)
 			stmt = inventory.EditSpools(set+`, edited_at = now()
-				from (select r.*, o.before from json_to_recordset($1::json) r (id uuid, changes json) cross join lateral (
-					select remaining_weight_grams as before from spools where id = r.id
+				from (select r.*, o.* from json_to_recordset($1::json) r (id uuid, changes json) cross join lateral (
+					select remaining_weight_grams as before, case when hidden_at is null then archived end as was_archived
+					from spools where id = r.id
 				) o) r where spools.id = r.id and spools.id = any ($2::uuid[])`,
-				`select count(*) from spool`, changes, some)
+				true, `select coalesce(sum(counted), 0) from spool`, changes, some).Into(&counted)
 		}
-		return b.d.Write(ctx, stmt)
+		err := b.d.Write(ctx, stmt)
+		b.counted += counted
+		return err
 	})
 	switch {
 	case err != nil:

@@ -64,11 +64,14 @@ func nameVendors(
 	}
 	if len(missing) > 0 && !dryRun {
 		err = d.Write(ctx, db.SQL(`
-			insert into vendors (id, name)
-			select id, name from unnest($1::uuid[], $2::text[]) with ordinality v (id, name, n) order by n
-			-- Another transaction has created the vendor.
-			on conflict (tenant_id, name_key) where hidden_at is null and name_key is not null do nothing`, ids,
-			missing))
+			with added as (
+				insert into vendors (id, name)
+				select id, name from unnest($1::uuid[], $2::text[]) with ordinality v (id, name, n) order by n
+				-- Another transaction has created the vendor.
+				on conflict (tenant_id, name_key) where hidden_at is null and name_key is not null do nothing
+				returning id
+			)
+			select count_rows('vendors', count(*)) from added`, ids, missing))
 		if err == nil {
 			all, err = found()
 		}

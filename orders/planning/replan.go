@@ -55,7 +55,9 @@ func (h handlers) replan(ctx context.Context, r *server.Request[struct{}]) (serv
 			return errNoItems
 		}
 		var err error
-		plan, err = h.attempts(ctx, q)
+		if plan, err = h.attempts(ctx, q); err == nil && was.IsPending {
+			err = h.db.Write(ctx, production.Count(-1))
+		}
 		return err
 	})
 	if err != nil {

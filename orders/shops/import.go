@@ -193,7 +193,7 @@ func writeFile(ctx context.Context, d *db.DB, f *orderFile, dryRun bool) (result
 		all[i] = &fileState{origin: o}
 	}
 	// Orders that get their first message before they are locked are processed again.
-	pending := all
+	pending, created := all, 0
 	for tries := 0; len(pending) > 0 && tries < 5; tries++ {
 		if err := readStates(ctx, d, pending); err != nil {
 			return result, err
@@ -206,9 +206,11 @@ func writeFile(ctx context.Context, d *db.DB, f *orderFile, dryRun bool) (result
 		if dryRun {
 			break
 		}
-		if pending, err = syncStates(ctx, d, pending); err != nil {
+		var n int
+		if pending, n, err = syncStates(ctx, d, pending); err != nil {
 			return result, err
 		}
+		created += n
 	}
 	if !dryRun {
 		for _, s := range pending { // which had new messages at each try
@@ -241,13 +243,14 @@ func writeFile(ctx context.Context, d *db.DB, f *orderFile, dryRun bool) (result
 		result.Count(row.Action)
 	}
 	if dryRun || !taken {
-		err = d.CheckActor(ctx)
+		return result, d.CheckActor(ctx)
 	}
+	result.Last = orders.Count(created)
 	return result, err
 }
 
-// syncStates updates orders. It returns those that have had messages in the meantime.
-func syncStates(ctx context.Context, d *db.DB, all []*fileState) (again []*fileState, err error) {
+// syncStates updates orders. It returns those that have had messages in the meantime, and how many it has created.
+func syncStates(ctx context.Context, d *db.DB, all []*fileState) (again []*fileState, created int, err error) {
 	var added, known []*orders.ShopOrder
 	var ids []string
 	for _, s := range all {
@@ -260,8 +263,8 @@ func syncStates(ctx context.Context, d *db.DB, all []*fileState) (again []*fileS
 			ids = append(ids, t.ID)
 		}
 	}
-	if err := orders.SyncAll(ctx, d, added); err != nil {
-		return nil, err
+	if created, err = orders.SyncAll(ctx, d, added); err != nil {
+		return nil, 0, err
 	}
 	var moved []string
 	if ids != nil {
@@ -269,7 +272,7 @@ func syncStates(ctx context.Context, d *db.DB, all []*fileState) (again []*fileS
 			db.SQL(`
 				select coalesce(array_agg(u.id::text), '{}') from unnest($1::uuid[]) u (id)
 				where exists (select from shop_orders s where s.order_id = u.id)`, ids).Into(&moved)); err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 	}
 	isMoved := map[string]bool{}
@@ -289,10 +292,10 @@ func syncStates(ctx context.Context, d *db.DB, all []*fileState) (again []*fileS
 			}
 		}
 	}
-	if err := orders.SyncAll(ctx, d, known); err != nil {
-		return nil, err
+	if _, err := orders.SyncAll(ctx, d, known); err != nil {
+		return nil, 0, err
 	}
-	return again, writeStates(ctx, d, taken)
+	return again, created, writeStates(ctx, d, taken)
 }
 
 // decide determines the update of an order, or the reason to skip it.

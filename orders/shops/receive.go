@@ -222,7 +222,7 @@ func (s *Service) apply(ctx context.Context, shop, source string, m *message) er
 				if orderID == "" {
 					orderID, err = s.add(ctx, m.order, *now)
 				} else {
-					_, err = orders.Sync(ctx, s.db, orderID, before, *now)
+					err = orders.Sync(ctx, s.db, orderID, before, *now)
 				}
 				if err != nil {
 					return err
@@ -247,7 +247,11 @@ func (s *Service) add(ctx context.Context, number string, in orders.Incoming) (s
 	shown := in.Reference
 	for taken := 0; ; { // the number of references that other orders already have
 		t := &orders.ShopOrder{Now: in, CreateOnly: true}
-		if err := orders.SyncAll(ctx, s.db, []*orders.ShopOrder{t}); err != nil || t.ID != "" {
+		created, err := orders.SyncAll(ctx, s.db, []*orders.ShopOrder{t})
+		if err == nil && created > 0 {
+			err = s.db.Write(ctx, orders.Count(created))
+		}
+		if err != nil || t.ID != "" {
 			return t.ID, err
 		}
 		id, follows, err := s.same(ctx, in.Source, in.Reference)
@@ -258,7 +262,7 @@ func (s *Service) add(ctx context.Context, number string, in orders.Incoming) (s
 		case id == "":
 			continue // it was removed in the meantime
 		case !follows:
-			return orders.Sync(ctx, s.db, id, nil, in)
+			return id, orders.Sync(ctx, s.db, id, nil, in)
 		}
 		suffix := " (" + number + ")"
 		if taken++; taken > 1 {

@@ -468,8 +468,9 @@ func loadSpools(ctx context.Context, conn *pgx.Conn, tenant string, n, entries i
 		fmt.Sprintf(`insert into spool_usage (tenant_id, spool_id, kind, before_grams, after_grams)
 			select tenant_id, id, 'created', 0, remaining_weight_grams
 			from spools, generate_series(1, %d) where tenant_id = '%s'`, entries, tenant),
-		fmt.Sprintf(`insert into row_counts values ('%s', 'spools', 0, %d)
-			on conflict (tenant_id, resource, shard) do update set rows = row_counts.rows + excluded.rows`, tenant, n),
+		fmt.Sprintf(`insert into counters values ('%s', 'spools', %[2]d, %[2]d)
+			on conflict (tenant_id, kind) do update set last = counters.last + excluded.last,
+				total = counters.total + excluded.total`, tenant, n),
 		`set session_replication_role = origin`,
 	} {
 		if _, err := conn.Exec(ctx, statement); err != nil {

@@ -23,7 +23,7 @@ func BenchmarkLevels(b *testing.B) {
 				select $1, uuid_v7(), n, case when n % 3 = 0 then 'PLA' else 'PETG' end, 'Brand ' || n % 100,
 					'Color ' || n / 3 % 50, 1.75, 1000000, 1000000, 20
 				from generate_series(1, 300000) n`,
-			`insert into row_counts values ($1, 'spools', 0, 300000)`,
+			`insert into counters values ($1, 'spools', 300000, 300000)`,
 			`insert into production_runs (tenant_id, id, status)
 				select $1, uuid_v7(), 'pending' from generate_series(1, 4500)`,
 			`insert into run_materials (tenant_id, id, run_id, spool_id, estimated_weight_grams)

@@ -32,7 +32,7 @@ func loadLargeFarm(ctx context.Context, f *benchService, tenant string) error {
 				'Color ' || n % 101, 1.75, 1000, 1000, 20, 'Bought for order ' || n
 			from generate_series(1, 300000) n
 			left join filaments f on n % 3 = 0 and f.tenant_id = $1 and f.number = n / 3`,
-		`insert into row_counts values ($1, 'spools', 0, 300000), ($1, 'filaments', 0, 100000)`,
+		`insert into counters values ($1, 'spools', 300000, 300000), ($1, 'filaments', 100000, 100000)`,
 		`set session_replication_role = origin`,
 	} {
 		var args []any

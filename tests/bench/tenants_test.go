@@ -41,7 +41,7 @@ func BenchmarkTenants(b *testing.B) {
 		}
 		testkit.Check(b, f.addTenants(ctx, have, size))
 		have = size
-		f.vacuum(b, "tenants", "users", "spools", "spool_usage", "row_counts", "last_numbers")
+		f.vacuum(b, "tenants", "users", "spools", "spool_usage", "counters")
 		b.Run(fmt.Sprintf("tenants-%d", size), func(b *testing.B) {
 			farms := f.tenantFarms(b, tokens, active)
 			addr := freeAddr(b)
@@ -162,18 +162,16 @@ func (f *benchService) addTenants(ctx context.Context, have, want int) error {
 			insert into tenants (tenant_id, name) select id, name from copies;
 			insert into users (tenant_id, id, email, name, role, password_hash)
 				select id, id, id || '@farm.example', 'User', 'operator', 'none' from copies;
-			insert into row_counts (tenant_id, resource, shard, rows)
-				select c.id, r.resource, r.shard, r.rows from copies c cross join first
-				join row_counts r on r.tenant_id = first.id;
-			insert into last_numbers (tenant_id, resource, last)
-				select c.id, 'spools', %d from copies c;
+			insert into counters (tenant_id, kind, last, total)
+				select c.id, r.kind, r.last, r.total from copies c cross join first
+				join counters r on r.tenant_id = first.id;
 			with added as (
 				insert into spools (tenant_id, id, %s) select c.id, uuid_v7(), %s
 				from copies c cross join first join spools s on s.tenant_id = first.id returning *)
 			insert into spool_usage (tenant_id, spool_id, kind, before_grams, after_grams)
 				select tenant_id, id, 'created', 0, 1000 from added;
 			drop table first, copies;
-			reset session_replication_role`, have+1, min(have+1000, want), tenantSpools, columns, columns)); err != nil {
+			reset session_replication_role`, have+1, min(have+1000, want), columns, columns)); err != nil {
 			return err
 		}
 	}

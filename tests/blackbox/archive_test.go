@@ -158,7 +158,6 @@ func (in *installation) fullFarm(t *testing.T) *fixture {
 		`insert into import_columns values (`+tenant+`, 'spools', '{"Sorte":"material_type","Bild":""}')`,
 		`insert into file_orders (tenant_id, source, reference, order_id, said) select tenant_id, 'etsy', '1', id, '{}'
 			from orders where tenant_id = `+tenant+` limit 1`,
-		`insert into spool_numbers values (`+tenant+`, 1) on conflict do nothing`,
 		`insert into usage_summaries values (`+tenant+`, '2024-01-02', 'UTC') on conflict do nothing`)
 	if len(in.rows(t, f.tenant.ID)["filament_catalog"]) == 0 {
 		testkit.ExecURL(t, testkit.WithDatabase(testkit.Private().SuperURL(), in.name),

@@ -82,7 +82,7 @@ func (f *fixture) countRows(t *testing.T, conn *pgx.Conn) map[string]tableRows {
 	found, err := conn.Query(t.Context(), `
 		select c.relname::text from pg_class c join pg_attribute a on a.attrelid = c.oid
 		where c.relnamespace = 'public'::regnamespace and c.relkind = 'r' and a.attname = 'tenant_id'
-			and c.relname not in ('idempotency_keys', 'row_counts', 'spool_numbers', 'last_numbers')
+			and c.relname not in ('idempotency_keys', 'counters')
 		order by 1`)
 	check(t, err)
 	tables, err := pgx.CollectRows(found, pgx.RowTo[string])

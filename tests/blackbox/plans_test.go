@@ -259,10 +259,12 @@ func testPlans(t *testing.T, analyzed bool) {
 			insert into filaments (id, number, material_type, color, diameter_mm)
 				select gen_random_uuid(), last + n, 'PLA', 'Black', 1.75
 				from generate_series(1, %[1]d) n, (select coalesce(max(number), 0) as last from filaments) numbered;
-			insert into last_numbers (resource, last)
-				select 'vendors', max(number) from vendors union all select 'filaments', max(number) from filaments
-				union all select 'printers', max(number) from printers
-				on conflict (tenant_id, resource) do update set last = excluded.last;
+			insert into counters (kind, last, total)
+				select 'spools', max(number), count(*) from spools
+				union all select 'vendors', max(number), count(*) from vendors
+				union all select 'filaments', max(number), count(*) from filaments
+				union all select 'printers', max(number), count(*) from printers
+				on conflict (tenant_id, kind) do update set last = excluded.last, total = excluded.total;
 			insert into products (id, name) select gen_random_uuid(), 'Name' from generate_series(1, %[1]d);
 			insert into product_materials (id, product_id, material_type, color, weight_grams)
 				select gen_random_uuid(), id, 'PLA', 'Black', 1 from products;

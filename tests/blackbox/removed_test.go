@@ -1,10 +1,14 @@
 package blackbox_test
 
 import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"spoolwright/db"
@@ -90,8 +94,13 @@ func TestRemovedIsNoReference(t *testing.T) {
 // hide removes a resource as if other data needed it: otherwise the service deletes some kinds of them.
 func (f *fixture) hide(t *testing.T, collection, id string) {
 	t.Helper()
-	check(t, f.api.DB.Write(db.As(t.Context(), f.admin.Actor),
-		db.SQL(`update `+tableOf(collection)+` set hidden_at = now() where id = $1`, id)))
+	table := tableOf(collection)
+	check(t, f.api.DB.Write(db.As(t.Context(), f.admin.Actor), db.SQL(`
+		with hidden as (
+			update `+table+` x set hidden_at = now() where id = $1 and hidden_at is null returning to_jsonb(x) as x
+		)
+		select count_rows('`+table+`', -count(*)) from hidden
+		where x ->> 'plate_of' is null and (x ->> 'archived')::boolean is not true`, id)))
 }
 
 // tableOf returns the table of a collection.
@@ -268,5 +277,107 @@ func TestRemovedTotals(t *testing.T) {
 		f.admin.Get(t, collection+"?hidden=true").Want(200).Shows(map[string]string{"total": "0"})
 		f.create(t, collection, collection) // the total of an empty list is not read
 		checkTotal(collection, 0)
+	}
+}
+
+// After many clients of a farm have created, archived, removed and restored resources at the same time, all totals are
+// right, no number occurs twice, and no request has failed.
+func TestTotalsOfConcurrentRequests(t *testing.T) {
+	t.Parallel()
+	type j = testkit.JSON
+	f := newUnlimitedAPI(t).newFixture(t)
+	spool := func(archived bool) j {
+		return j{"material_type": "PLA", "color": "Red", "diameter_mm": 1.75, "net_weight_grams": 1000, "archived": archived}
+	}
+	var mu sync.Mutex
+	made := map[string][]string{} // the ids of each collection
+	send := func(method, path string, body any, statuses ...int) *testkit.Response {
+		a, err := f.admin.Send(method, path, body)
+		if err != nil || !slices.Contains(statuses, a.Status) {
+			t.Errorf("%s %s: %+v %v", method, path, a, err)
+			return nil
+		}
+		return a
+	}
+	any := func(collection string, n int) string {
+		mu.Lock()
+		defer mu.Unlock()
+		all := made[collection]
+		return collection + "/" + all[n%len(all)]
+	}
+	create := func(collection string, n int) {
+		body := map[string]j{
+			"/api/v1/vendors": {"name": fmt.Sprint("Vendor ", n)}, "/api/v1/printers": {"name": fmt.Sprint("Printer ", n)},
+			"/api/v1/filaments": {"material_type": "PLA", "color": "Red", "diameter_mm": 1.75,
+				"vendor": fmt.Sprint("Maker ", n/8)},
+			"/api/v1/spools": spool(n%3 == 0), "/api/v1/products": {"name": "Product", "plates": []j{{}, {}}},
+			"/api/v1/orders": {"reference": fmt.Sprint(n / 2)}, "/api/v1/production-runs": {},
+		}[collection]
+		if a := send("POST", collection, body, 200, 201); a != nil {
+			var resource struct{ ID string }
+			if err := json.Unmarshal(a.Body, &resource); err != nil {
+				t.Error(err)
+			}
+			mu.Lock()
+			made[collection] = append(made[collection], resource.ID)
+			mu.Unlock()
+		}
+	}
+	for _, collection := range removable {
+		create(collection, 0)
+	}
+	const clients, requests = 6, 70
+	var wg sync.WaitGroup
+	for client := range clients {
+		wg.Go(func() {
+			random := rand.New(rand.NewPCG(uint64(client), 1))
+			for i := range requests {
+				n := 1 + i*clients + client
+				collection := removable[random.IntN(len(removable))]
+				one := any(collection, random.IntN(1000))
+				switch random.IntN(8) {
+				case 0, 1, 2:
+					create(collection, n)
+				case 3:
+					send("DELETE", one, nil, 204, 404)
+				case 4:
+					send("POST", one+"/restore", nil, 200, 404, 409)
+				case 5:
+					send("PATCH", any("/api/v1/spools", n), j{"archived": n%2 == 0}, 200, 404)
+				case 6:
+					change := j{"archived": n%2 == 0}
+					send("PATCH", "/api/v1/spools", j{"filter": j{"archived": "any", "number": 1 + n%50}, "changes": change}, 200)
+					send("POST", any("/api/v1/spools", n)+"/refill", j{}, 200, 404)
+				case 7:
+					batch := spool(n%2 == 0)
+					batch["quantity"] = 3
+					send("POST", "/api/v1/spools/batch", batch, 201)
+					f.admin.With("Content-Type", "text/csv").Post(t, "/api/v1/spools/import?mode=upsert",
+						"number,material_type,color,diameter_mm,net_weight_grams,archived\n"+
+							"1,PLA,Red,1.75,1000,"+strconv.FormatBool(n%3 == 0)+"\n,PLA,Red,1.75,1000,true\n,PLA,Red,1.75,1000,\n")
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for _, collection := range removable {
+		table := tableOf(collection)
+		shown, numbers := `hidden_at is null`, `count(*) = count(distinct number) and max(number) <= max(last)`
+		switch table {
+		case "spools":
+			shown += ` and not archived`
+		case "products":
+			shown += ` and plate_of is null`
+		case "orders", "production_runs":
+			numbers = `max(last) = 0`
+		}
+		var total, rows int64
+		var right bool
+		check(t, f.api.DB.Read(db.As(t.Context(), f.admin.Actor), db.SQL(`
+			select max(c.total), count(*) filter (where `+shown+`), `+numbers+`
+			from counters c cross join `+table+` where kind = $1`, table).Into(&total, &rows, &right)))
+		if total != rows || !right {
+			t.Errorf("%s: the total is %d, want %d; the numbers are right: %t", table, total, rows, right)
+		}
 	}
 }

@@ -32,7 +32,6 @@ var testedBy = map[string]struct{ pkg, tests string }{
 	"catalog/pieces.sql":   {"orders/pieces", "."},
 	"catalog/filerun.go":   {"production", "TestProductsOfFiles"},
 	"orders/sync.go":       {"orders/shops", "."},
-	"db/counts.sql":        {"tests/blackbox", "TestRemovedTotals"},
 	"db/hidden.sql":        {"tests/blackbox", "TestRemovedBy"},
 	"server/etag.go":       {"tests/blackbox", "TestIfMatch"},
 	"server/hidden.go":     {"tests/blackbox", "TestRemoved"},

@@ -121,6 +121,7 @@ declare
 	mixed uuid[];
 	types text[];
 	loaded record;
+	counted jsonb; -- how many of the deleted rows of each table are in the total of its list
 begin
 	select coalesce(json_agg(json_build_object('kind', p.kind, 'name', p.name, 'fate', p.fate)), '[]'),
 		coalesce(array_agg(p.id) filter (where p.fate <> 'kept'), '{}'),
@@ -148,7 +149,7 @@ begin
 	perform delete_samples('spool_usage', 'id');
 	perform begin_ledger(m.id) from unnest(mixed) m (id);
 
-	perform delete_samples(t.name, t.col) from (values
+	select jsonb_object_agg(t.name, delete_samples(t.name, t.col)) into counted from (values
 		('piece_entries', 'product_id'), ('product_pieces', 'product_id'),
 		('usage_changes', 'spool_id'), ('printer_slots', 'printer_id'), ('printer_slots', 'spool_id'),
 		('spool_usage', 'spool_id'), ('spool_contents', 'spool_id'),
@@ -159,7 +160,7 @@ begin
 		('spools', 'id'), ('filaments', 'id'),
 		('vendors', 'id')) t (name, col);
 	perform forget_printers(gone);
-	perform delete_samples('printers', 'id');
+	counted := counted || jsonb_build_object('printers', delete_samples('printers', 'id'));
 	perform delete_samples('stock_levels', 'id');
 
 	perform summarize_again();
@@ -171,6 +172,8 @@ begin
 	having count(*) > 0;
 	perform unmark_samples();
 	update first_steps f set samples_at = null where f.tenant_id = tenant;
+	perform count_rows(kind, -(counted ->> kind)::bigint)
+	from unnest('{vendors,filaments,spools,printers,products,orders,production_runs}'::text[]) kind;
 	return plan;
 exception
 	when foreign_key_violation then return null;
