@@ -152,9 +152,13 @@ func pages(t *testing.T, c *testkit.Client, path string, limit int) []string {
 func fill(t *testing.T, c *testkit.Client, n int, columns, values string) {
 	t.Helper()
 	err := c.API.DB.Write(db.As(context.Background(), c.Actor), db.SQL(`
-		with base as (select coalesce(max(number), 0) as number from spools)
-		insert into spools (id, number, color, diameter_mm, net_weight_grams, `+columns+`)
-		select uuid_v7(), number + i, 'Black', 1.75, 1000, `+values+` from generate_series(1, $1::int) i, base`, n))
+		with added as (
+			insert into spools (id, number, color, diameter_mm, net_weight_grams, `+columns+`)
+			select uuid_v7(), first + i - 1, 'Black', 1.75, 1000, `+values+`
+			from next_number('spools', $1) first, generate_series(1, $1) i
+			returning archived
+		)
+		select count_rows('spools', count(*)) from added where not archived`, n))
 	testkit.Check(t, err)
 }
 

@@ -276,6 +276,7 @@ func TestLongList(t *testing.T) {
 	t.Parallel()
 	p := newPrinter(t, start(t), "printer")
 	if _, err := superuser(t).Exec(t.Context(), `
+		with counted as (insert into counters values ($1, 'spools', 20001, 20001))
 		insert into spools (tenant_id, id, number, material_type, color, diameter_mm, net_weight_grams,
 			remaining_weight_grams)
 		select $1, uuid_v7(), n, 'PLA', 'Black', 1.75, 1000, 900 from generate_series(1, 20001) n`,
@@ -320,7 +321,8 @@ func TestListOfLongFields(t *testing.T) {
 	tenant := api.Tenant(t)
 	p := &printer{api.URL, keyOf(t, tenant, "printer"), tenant.User(t, "operator")}
 	for _, sql := range []string{
-		`insert into spools (tenant_id, id, number, material_type, color, diameter_mm, net_weight_grams,
+		`with counted as (insert into counters values ($1, 'spools', 310, 310))
+		insert into spools (tenant_id, id, number, material_type, color, diameter_mm, net_weight_grams,
 			remaining_weight_grams, extra)
 		select $1, uuid_v7(), n, 'PLA', 'Black', 1.75, 1000, 900, jsonb_build_object('x', repeat('x', 99000))
 		from generate_series(1, 150) n`,

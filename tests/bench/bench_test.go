@@ -114,18 +114,14 @@ func newBenchService(b *testing.B, load func(ctx context.Context, f *benchServic
 	must(err)
 	f.super.Close(ctx)
 
-	// The floor's database is a copy, without the triggers that maintain the totals of lists.
 	d.Close()
 	admin, err := pgx.Connect(ctx, strings.Replace(private.SuperURL(), "/"+local.Database+"?", "/postgres?", 1))
 	must(err)
 	_, err = admin.Exec(ctx, `create database floor template `+local.Database)
 	must(err)
+	_, err = admin.Exec(ctx, `checkpoint`)
+	must(err)
 	admin.Close(ctx)
-	floor, err := pgx.Connect(ctx, strings.Replace(private.SuperURL(), "/"+local.Database+"?", "/floor?", 1))
-	must(err)
-	_, err = floor.Exec(ctx, `drop trigger count_added on spools; drop trigger count_hidden on spools; checkpoint`)
-	must(err)
-	floor.Close(ctx)
 	f.serviceURL = private.AppURL()
 	f.floorURL = strings.Replace(private.AppURL(), "/"+local.Database+"?", "/floor?", 1)
 

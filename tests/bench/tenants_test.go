@@ -141,6 +141,8 @@ func (f *benchService) addTenants(ctx context.Context, have, want int) error {
 					from tenants cross join generate_series(1, `, tenantSpools, `) n where name = 'Farm 1' returning *)
 				insert into spool_usage (tenant_id, spool_id, kind, before_grams, after_grams)
 				select tenant_id, id, 'created', 0, 1000 from added`),
+			fmt.Sprint(`insert into counters select tenant_id, 'spools', `, tenantSpools, `, `, tenantSpools, `
+				from tenants where name = 'Farm 1'`),
 		} {
 			if _, err := f.super.Exec(ctx, sql); err != nil {
 				return err

@@ -52,6 +52,9 @@ func TestHeavyRequests(t *testing.T) {
 		from tenants t, generate_series(1, 300) n where t.name = 'farm'`)
 	testkit.ExecURL(t, postgres.SuperURL(), `update spools s set filament_id = f.id from filaments f
 		where f.tenant_id = s.tenant_id and f.number = s.number`)
+	testkit.ExecURL(t, postgres.SuperURL(), `insert into counters
+		select tenant_id, 'spools', count(*), count(*) from spools group by 1 union all
+		select tenant_id, 'filaments', count(*), count(*) from filaments group by 1`)
 	testkit.ExecURL(t, postgres.SuperURL(), `analyze spools, filaments`)
 	var keys []string
 	for i := range 4 {
