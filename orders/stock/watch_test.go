@@ -32,6 +32,18 @@ func (l *lines) String() string {
 	return l.text.String()
 }
 
+// watch runs a Watcher until end is called.
+func watch(t *testing.T, d *db.DB, log *slog.Logger, poll time.Duration) (end func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan bool)
+	w := stock.Watcher{DB: d, Log: log, Poll: poll}
+	go func() {
+		w.Run(ctx)
+		close(ended)
+	}()
+	return func() { cancel(); <-ended }
+}
+
 // A Watcher sends the events of changes, also of those during a pause, after a failed check, and after another Watcher
 // has ended.
 func TestWatcher(t *testing.T) {
@@ -45,17 +57,8 @@ func TestWatcher(t *testing.T) {
 	}
 	countLowStock(t, c)
 	var log lines
-	watch := func() (end func()) {
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan bool)
-		w := stock.Watcher{DB: d, Log: slog.New(slog.NewTextHandler(&log, nil)), Poll: 10 * time.Millisecond}
-		go func() {
-			w.Run(ctx)
-			close(ended)
-		}()
-		return func() { cancel(); <-ended }
-	}
-	end := watch()
+	logger := slog.New(slog.NewTextHandler(&log, nil))
+	end := watch(t, d, logger, 10*time.Millisecond)
 	level := c.Post(t, levels, j{"material_type": "PLA", "minimum_grams": 900}).Want(201).ID()
 	testkit.Eventually(t, "the event of a new level", func() bool { return events() == 1 })
 	spool := "/api/v1/spools/" + c.NewSpool(t, 1000, nil)
@@ -77,7 +80,7 @@ func TestWatcher(t *testing.T) {
 
 	c.Post(t, spool+"/deduct", j{"weight_grams": 101}).Want(200)
 	testkit.Equal(t, events(), 2, "events without a Watcher")
-	end = watch()
+	end = watch(t, d, logger, 10*time.Millisecond)
 	testkit.Eventually(t, "the event of the next Watcher", func() bool { return events() == 3 })
 	remain(1000)
 	testkit.Eventually(t, "the level is fine once more", isLow(false))
