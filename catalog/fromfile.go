@@ -150,8 +150,8 @@ var fromFileDoc = &server.Doc{
 		"they are.\n\n" +
 		"Each filament is matched to one that the farm has: equal material, and the color by its code, or by its " +
 		"name in one of ten languages if the farm has no code, or else the nearest color. A material whose name only " +
-		"says more matches too: `PLA Basic` is `PLA`, and `PLA-CF` is not. `match` tells how, `candidates` lists the alternatives, and the parameter " +
-		"`filaments` chooses. If the file does not name a material, a choice is required: with `dry_run`, the response " +
+		"says more matches too: `PLA Basic` is `PLA`, and `PLA-CF` is not. `match` tells how, `candidates` lists the " +
+		"alternatives, and the parameter `filaments` chooses. If the file does not name a material, a choice is required: with `dry_run`, the response " +
 		"has a warning with the code `MATERIAL_UNKNOWN`, and `action` is what happens after the choice; without " +
 		"`dry_run`, the response is a 422.",
 	Errors: FileErrors,

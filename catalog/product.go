@@ -338,8 +338,8 @@ func (h handlers) insert(ctx context.Context, id string, in *Product) (server.Cr
 			insert into products (id, number, name, description, sku, category, estimated_print_time_minutes, notes,
 				labour_minutes, pieces_per_plate, selling_price, file_name, file_sha256, sliced_by, printer_model, nozzle_mm,
 				layer_height_mm, minimum_pieces, location)
-			select $1::uuid, next_number('products', 1, 1), $2, $3, $4, $5, $6::int, $7, $9::numeric, $10::int, $11::numeric, $12, $13, $14, $15,
-				$16::numeric, $17::numeric, $18::int, $19 from checked
+			select $1::uuid, next_number('products', 1, 1), $2, $3, $4, $5, $6::int, $7, $9::numeric, $10::int,
+				$11::numeric, $12, $13, $14, $15, $16::numeric, $17::numeric, $18::int, $19 from checked
 			where cardinality(unknown || twice) = 0 and not expensive
 				and not exists (select from products o where o.sku = $4 and o.sku <> '' and o.hidden_at is null)
 			returning id

@@ -176,9 +176,9 @@ type Replaced struct {
 }
 
 // Replace returns statements that lock a run, set was to its state, and remove the run if it is pending. A run that
-// has ended lacks the pieces that are not good. Count must count a removed run. The first statement returns a row if the run exists and is not hidden;
-// otherwise the caller must roll the transaction back. The statements between may lock more rows; they run after the
-// lock of the run.
+// has ended lacks the pieces that are not good. Count must count a removed run. The first statement returns a row if
+// the run exists and is not hidden; otherwise the caller must roll the transaction back. The statements between may
+// lock more rows; they run after the lock of the run.
 func Replace(run string, was *Replaced, between ...*db.Stmt) []*db.Stmt {
 	statements := []*db.Stmt{db.SQL(`
 		select r.status = 'pending' and r.deducted_at is null and not exists (

@@ -228,8 +228,8 @@ func (h handlers) create(ctx context.Context, r *server.Request[Printer]) (serve
 	created := db.SQL(`
 		insert into printers (id, number, name, model, location, notes, nozzle_mm, diameter_mm, slots, materials, hour_cost,
 			power_watts, status, maintenance_interval_hours)
-		values ($1, next_number('printers', 1, 1), $2, $3, $4, $5, $6::numeric, $13::numeric, $7::int, $8::text[], $9::numeric, $10::numeric, $11,
-			$12::numeric)`,
+		values ($1, next_number('printers', 1, 1), $2, $3, $4, $5, $6::numeric, $13::numeric, $7::int, $8::text[],
+			$9::numeric, $10::numeric, $11, $12::numeric)`,
 		id, in.Name.Arg(), in.Model.Arg(), in.Location.Arg(), in.Notes.Arg(), in.NozzleMM.Arg(), in.Slots.Or(1),
 		[]string(materials), in.HourCost.Arg(), in.PowerWatts.Arg(), string(in.Status.Or("available")),
 		in.MaintenanceInterval.Arg(), in.DiameterMM.Or(1_750_000).String())
