@@ -343,7 +343,8 @@ var stateSQL = `
 			) s
 			where s.place <= s.runs + s.grams / s.free + 1) as spools,
 		(select coalesce(json_agg(json_build_object('material', g.material_key, 'key', g.color_key,
-				'filament', g.filament_id, 'left', trim_scale(round(g.remaining - g.held, 6)),
+				'filament', g.filament_id,
+				'left', trim_scale(greatest(least(round(g.remaining - g.held, 6), 999999999), -999999999)),
 				'loose', trim_scale(least(round(g.loose, 6), 999999999)))), '[]')
 			from (select array_agg(f.material_key) as materials, array_agg(f.color_key) as colors
 				from filament f having count(*) > 0) f

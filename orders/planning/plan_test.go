@@ -311,6 +311,23 @@ func TestPlanOfCenturies(t *testing.T) {
 	f.Post(t, planURL, body).Want(200).Shows(map[string]string{"finished_at": last, "runs.899.expected_start_at": last})
 }
 
+// A farm can have more than a billion grams of one filament.
+func TestPlanOfHugeStock(t *testing.T) {
+	t.Parallel()
+	f := farm{newAPI(t).Operator(t), t}
+	f.printer(j{"name": "P"})
+	for range 11 {
+		f.Post(t, "/api/v1/spools/batch", j{"quantity": 100, "material_type": "PLA", "color": "Black", "diameter_mm": 1.75,
+			"net_weight_grams": 1_000_000}).Want(201)
+	}
+	product := f.product("Black", 1, 60, 1)
+	f.Post(t, planURL, j{"items": []j{{"product_id": product, "quantity": 2}}}).Want(200).Shows(map[string]string{
+		"runs.#": "2", "unplanned": "[]", "missing": "[]"})
+	f.Get(t, "/api/v1/stock-levels").Want(200)
+	f.Get(t, "/api/v1/queue").Want(200)
+	f.Get(t, "/api/v1/filaments").Want(200)
+}
+
 // A removed run keeps no printer busy, and a removed order has no plan.
 func TestPlansIgnoreRemovedRunsAndOrders(t *testing.T) {
 	t.Parallel()
