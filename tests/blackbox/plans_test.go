@@ -336,7 +336,8 @@ func testPlans(t *testing.T, analyzed bool) {
 			most = max(most, plansEndBlocks) // it changes an order, and finds others
 		}
 		if (changesEnd(op.Path()) || strings.HasSuffix(op.Path(), "/complete") ||
-			op.Doc.ID == "cancelProductionRun" || op.Doc.ID == "deliverOrder") && most > 0 {
+			op.Doc.ID == "failProductionRun" || op.Doc.ID == "cancelProductionRun" || op.Doc.ID == "deliverOrder") &&
+			most > 0 {
 			most = max(most, plansEndBlocks)
 		}
 		if op.Doc.ID == "getOrder" && most == plansFirstOneBlocks {
