@@ -39,8 +39,7 @@ func SaysMore(materialType, a, b string) bool {
 	plain := slices.DeleteFunc(slices.Clone(words), func(w string) bool {
 		return slices.Contains(plainWords, strings.ToLower(w))
 	})
-	return len(plain) < len(words) && (SameMaterial(materialType, a, strings.Join(plain, " ")) ||
-		len(plain) == 0 && materialKey(materialType, a) == "")
+	return len(plain) < len(words) && SameMaterial(materialType, a, strings.Join(plain, " "))
 }
 
 // materialKey returns the name of a material in normalized form, or "" if the name is a spelling of the type.
