@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -127,23 +126,13 @@ func (i Importer) source(ctx context.Context, source *sourceFile, o SourceOption
 		return result, err
 	}
 	err = i.DB.Bulk(ctx, func(ctx context.Context) (err error) {
-		result, err = w.write(ctx)
-		if err == nil && o.DryRun {
-			return errRolledBack
-		}
-		if err == nil {
+		if result, err = w.write(ctx); err == nil && !o.DryRun {
 			err = i.DB.Write(ctx, audit.Import("filaments and spools"))
 		}
 		return err
 	})
-	if errors.Is(err, errRolledBack) {
-		err = nil
-	}
 	return result, err
 }
-
-// errRolledBack ends the transaction of a dry run.
-var errRolledBack = errors.New("dry run")
 
 // sourceWriter writes the items of a source.
 type sourceWriter struct {
@@ -247,8 +236,24 @@ func (w *sourceWriter) reserve(ctx context.Context) error {
 	})
 }
 
-// write writes all items in the transaction of ctx.
+// write writes all items in the transaction of ctx; a dry run takes that back. Imports of a tenant that write wait for
+// each other, because two that run at the same time would both create an item that neither of them knows.
 func (w *sourceWriter) write(ctx context.Context) (result SourceResult, err error) {
+	begin := db.Lock("bulk")
+	if w.dryRun {
+		begin = db.SQL("savepoint import")
+	}
+	if err := w.d.Write(ctx, begin); err != nil {
+		return result, err
+	}
+	if result, err = w.writeItems(ctx); err == nil && w.dryRun {
+		err = w.d.Write(ctx, db.SQL("rollback to savepoint import"))
+	}
+	return result, err
+}
+
+// writeItems writes all items.
+func (w *sourceWriter) writeItems(ctx context.Context) (result SourceResult, err error) {
 	result.Counts = map[string]transfer.ImportCounts{}
 	if result.Fields = w.fields; len(w.fields) > 0 || w.source.hasExtra() {
 		if err := w.define(ctx); err != nil {

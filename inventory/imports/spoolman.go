@@ -99,17 +99,9 @@ func (f *spoolmanFile) prepare(ctx context.Context, d *db.DB, dryRun bool) error
 
 // write imports all items in the transaction of ctx. The counts and the rows of the result are those of f.items.
 func (f *spoolmanFile) write(ctx context.Context) (result Imported, err error) {
-	if f.dryRun {
-		if err := f.d.Write(ctx, db.SQL("savepoint import")); err != nil {
-			return result, err
-		}
-	}
 	all, err := f.sourceWriter.write(ctx)
-	if err == nil && f.dryRun {
-		err = f.d.Write(ctx, db.SQL("rollback to savepoint import"))
-	}
 	if err != nil {
-		return result, err
+		return result, kindError(inventory.CostError(err))
 	}
 	result = Imported{ImportCounts: all.Counts[f.entity], CustomFields: importedFields(all.Fields), Rows: []ImportedRow{}}
 	result.Changes, result.InvalidRows = []transfer.Change{}, []transfer.InvalidRow{}

@@ -124,6 +124,32 @@ func spoolsOf(n int) string {
 	return strings.Join(all, ",")
 }
 
+// Of two imports of one file at the same time, one creates its items, and the other one finds them.
+func TestConcurrentSpoolmanFiles(t *testing.T) {
+	t.Parallel()
+	c := testkit.New(t, testkit.Options{}, inventory.Routes, imports.Routes).Operator(t).With("Content-Type", "text/csv")
+	file := readFixture(t)
+	h := c.Hold(t, `select pg_advisory_xact_lock(hashtextextended('bulk ' || current_setting('app.tenant_id'), 0))`)
+	done := h.StartWaiting(2, func() {
+		testkit.Concurrently(2, func(int) { c.Post(t, spools+"/import", file).Want(200) })
+	})
+	h.Commit()
+	<-done
+	c.Get(t, spools+"?archived=any").Want(200).Shows(map[string]string{"total": "5"})
+	c.Get(t, filaments).Want(200).Shows(map[string]string{"total": "5"})
+}
+
+// A vendor that somebody else creates while a file of Spoolman is imported is an error of the request.
+func TestVendorCreatedBesideSpoolmanFile(t *testing.T) {
+	t.Parallel()
+	c := testkit.New(t, testkit.Options{}, inventory.Routes, imports.Routes).Operator(t).With("Content-Type", "text/csv")
+	h := c.Hold(t, `insert into vendors (id, number, name) values (uuid_v7(), 999, 'Northline')`)
+	done := h.StartWaiting(1, func() { c.Post(t, spools+"/import", readFixture(t)).Fields("name") })
+	h.Commit()
+	<-done
+	c.Get(t, spools).Want(200).Shows(map[string]string{"total": "0"})
+}
+
 // Invalid spools of a file of Spoolman are named, and are left out on request.
 func TestInvalidSpoolmanFile(t *testing.T) {
 	t.Parallel()
