@@ -14,7 +14,7 @@ type QueueItem struct {
 // The kinds of items of the queue.
 const (
 	Webhook = "webhook" // a webhook with deliveries
-	Stock   = "stock"   // a tenant whose stock changed; the item's id is the tenant's
+	Stock   = "stock"   // a tenant whose stock changed; the item's id is the tenant's, or that of a new stock level
 	Link    = "link"    // a user who gets an e-mail with a password link
 )
 

@@ -140,9 +140,11 @@ var getLevelDoc = &server.Doc{
 	Description: "Returns a stock level with what is in stock, reserved and missing now.",
 }
 
-// levelsChanged returns a statement that has the levels checked after the transaction. It must be the last one,
-// because changes of the stock wait for the rest of the transaction at their commit.
-func levelsChanged() *db.Stmt { return db.SQL(`select levels_changed($1)::text`, maxLevels) }
+// check returns a statement that has the levels checked after the transaction. The id is that of a new level, see
+// Watcher, or the tenant's.
+func check(id string) *db.Stmt {
+	return db.SQL(`select queue_add(array[$1::uuid], $2)::text`, id, db.Stock)
+}
 
 const levelRules = "With no `color` or `brand`, or an empty one, all colors or brands count. Only spools with the " +
 	"same `material_name` and `diameter_mm` count: without `material_name`, those without one or with that of " +
@@ -181,7 +183,8 @@ func (h handlers) createLevel(ctx context.Context, r *server.Request[StockLevel]
 		id, in.MaterialType.Arg(), in.Color.Arg(), in.Brand.Arg(), in.Minimum.Arg(), in.MaterialName.Arg(),
 		in.DiameterMM.Arg())
 	level := selectLevel(id)
-	return server.One(level, levelError(h.db.Write(ctx, created, level, levelsChanged())))
+	limited := db.SQL(`select limit_levels($1)::text`, maxLevels)
+	return server.One(level, levelError(h.db.Write(ctx, created, level, check(id), limited)))
 }
 
 // levelError returns the 409 for a second level of a filament, and for a level beyond the limit.
@@ -208,7 +211,7 @@ func (h handlers) updateLevel(ctx context.Context, r *server.Request[StockLevel]
 		return server.One(level, h.db.Read(ctx, level))
 	}
 	update := db.SQL(`update stock_levels set `+set+`, updated_at = now() where id = $1`, args...)
-	return server.One(level, levelError(h.db.Write(ctx, update, level, levelsChanged())))
+	return server.One(level, levelError(h.db.Write(ctx, update, level, check(db.ActorOf(ctx).Tenant))))
 }
 
 var deleteLevelDoc = &server.Doc{ID: "deleteStockLevel", Tag: levelsTag, Summary: "Remove a stock level"}

@@ -3,12 +3,19 @@ package stock_test
 import (
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/jackc/pgx/v5"
+
+	"spoolwright/app"
 	"spoolwright/db"
+	"spoolwright/inventory"
 	"spoolwright/inventory/imports"
+	"spoolwright/orders/stock"
 	"spoolwright/tests/testkit"
 )
 
@@ -276,48 +283,37 @@ func TestLevelsConcurrently(t *testing.T) {
 	}
 }
 
-// If a change of the stock and a new or changed level commit at the same time, the check of the level sees the change,
-// or the change causes another check.
-func TestLevelsRaceWithStock(t *testing.T) {
+// A change of the stock whose transaction does not see the first level of the tenant is checked after its commit, also
+// if the level was checked before. Neither waits for the other.
+func TestLevelDuringChange(t *testing.T) {
 	t.Parallel()
-	api := newAPI(t)
-	const (
-		deduct = `update spools set remaining_weight_grams = 100
-			where tenant_id = current_setting('app.tenant_id')::uuid and material_type = 'PLA'`
-		insert = `insert into stock_levels (id, material_type, minimum_grams) values (uuid_v7(), 'PLA', 900)`
-		check  = `select levels_changed(500)`
-		commit = `set constraints all immediate`
-	)
-	level := j{"material_type": "PLA", "minimum_grams": 900}
-	farm := func(t *testing.T) (c *testkit.Client, spool string) {
-		c = api.Operator(t)
-		return c, "/api/v1/spools/" + c.NewSpool(t, 1000, nil)
+	name := testkit.MigratedDatabase(t)
+	d, err := db.Open(t.Context(), db.Config{URL: testkit.WithDatabase(testkit.Private().AppURL(), name),
+		Definitions: app.Definitions})
+	testkit.Check(t, err)
+	t.Cleanup(d.Close)
+	super, err := pgx.Connect(t.Context(), testkit.WithDatabase(testkit.Private().SuperURL(), name))
+	testkit.Check(t, err)
+	defer super.Close(t.Context())
+	c := testkit.New(t, testkit.Options{DB: d}, inventory.Routes, stock.Routes).Operator(t)
+	c.NewSpool(t, 1000, nil)
+	deduction := c.Hold(t, `update spools set remaining_weight_grams = 100`)
+	level := levels + "/" + c.Post(t, levels, j{"material_type": "PLA", "minimum_grams": 900}).Want(201).ID()
+	low := c.Post(t, levels, j{"material_type": "ABS", "minimum_grams": 1}).Want(201).ID()
+	end := watch(t, d, slog.New(slog.DiscardHandler), 10*time.Millisecond)
+	defer end()
+	isLow := func(level string) func() bool {
+		return func() bool { return c.Get(t, level).Want(200).Text("low_since") != "null" }
 	}
-	// during calls do, which must wait for the commit of a transaction with the statements. The levels must be checked
-	// the times.
-	during := func(t *testing.T, c *testkit.Client, times int, do func(), statements ...string) {
-		t.Helper()
-		c.CheckLevels(t)
-		h := c.Hold(t, statements...)
-		done := h.StartWaiting(1, do)
-		h.Commit()
-		<-done
-		testkit.Equal(t, c.CheckLevels(t), times, "checks")
-		c.Get(t, levels+"?material_type=PLA").Shows(map[string]string{"total": "1", "items.0.low": "true"})
-	}
-	t.Run("create while a deduction commits", func(t *testing.T) {
-		c, _ := farm(t)
-		during(t, c, 1, func() { c.Post(t, levels, level).Want(201) }, deduct, commit)
-	})
-	t.Run("deduct while a creation commits", func(t *testing.T) {
-		c, spool := farm(t)
-		deduct := func() { c.Post(t, spool+"/deduct", j{"weight_grams": 900}).Want(200) }
-		during(t, c, 2, deduct, insert, check)
-	})
-	t.Run("update while a deduction commits", func(t *testing.T) {
-		c, _ := farm(t)
-		id := c.Post(t, levels, j{"material_type": "PLA", "minimum_grams": 50}).Want(201).ID()
-		during(t, c, 2, func() { c.Patch(t, levels+"/"+id, level).Want(200) }, deduct, commit)
+	testkit.Eventually(t, "the first check", isLow(levels+"/"+low))
+	c.Get(t, level).Shows(map[string]string{"low": "false"})
+	deduction.Commit()
+	testkit.Eventually(t, "the check after the change", isLow(level))
+	testkit.Eventually(t, "the queue is empty", func() bool {
+		var items int
+		testkit.Check(t, super.QueryRow(t.Context(),
+			`select (select count(*) from queue_items) + (select count(*) from queue_signals)`).Scan(&items))
+		return items == 0
 	})
 }
 

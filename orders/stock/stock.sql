@@ -351,8 +351,8 @@ end $$;
 -- that became low.
 --
 -- A transaction that changes the stock does not check levels: it would have to wait for all others that change it, and
--- to add up all spools of a level. It only adds its tenant to the queue, and a Watcher calls this function after its
--- commit. A level that is low only between two checks sends no event.
+-- to add up all spools of a level. It only adds its tenant to the queue (see stock_changed), and a Watcher calls this
+-- function after its commit. A level that is low only between two checks sends no event.
 --
 -- Of two concurrent checks, one changes a level. A level that is changed meanwhile is checked again.
 create or replace function check_levels() returns void language plpgsql as $$
@@ -360,6 +360,10 @@ declare
 	tenant uuid := nullif(current_setting('app.tenant_id', true), '')::uuid;
 	level record;
 begin
+	perform set_config('app.stock_changed', tenant::text, true); -- what a check changes needs no other check
+	if not exists (select from stock_levels l where l.tenant_id = tenant) then
+		return; -- without a look at the runs and orders
+	end if;
 	for level in
 		update stock_levels l set low_since = case when s.low then now() end
 		from (select s.level as id, s.low, s.remaining - s.reserved as available from level_stock(null) s) s
@@ -377,16 +381,9 @@ begin
 	end loop;
 end $$;
 
--- A transaction that creates or changes a level calls levels_changed after all other statements. One that changes
--- stock or reservations calls stock_changed at its commit. Both add the tenant to the queue; stock_changed only if the
--- tenant has a level. The first takes a lock exclusively and the second takes it shared, both until the end of the
--- transaction. So either the change of the stock is committed before the check of the new level, or it finds the level
--- and causes a check of its own. Neither waits for anything while it has the lock, and the work of a transaction is
--- done before it takes the lock.
---
--- levels_changed raises a violation of the check stock_levels_limit, which is not a constraint of a table, if the
--- tenant then has more than most levels.
-create or replace function levels_changed(most int) returns void language plpgsql as $$
+-- Raises a violation of the check stock_levels_limit, which is not a constraint of a table, if the tenant has more
+-- than most levels. Of concurrent transactions that create levels, each sees those of the ones before it.
+create or replace function limit_levels(most int) returns void language plpgsql as $$
 declare
 	tenant uuid := nullif(current_setting('app.tenant_id', true), '')::uuid;
 begin
@@ -394,57 +391,53 @@ begin
 	if (select count(*) from stock_levels l where l.tenant_id = tenant) > most then
 		raise exception 'too many levels' using errcode = 'check_violation', constraint = 'stock_levels_limit';
 	end if;
-	perform queue_add(array[tenant], 'stock');
 end $$;
 
--- app.stock_changed is set once a transaction has called stock_changed: the other calls do nothing.
+-- Adds the tenant to the queue, so that a Watcher checks it after the commit: if it has a stock level, or if the
+-- trigger has the argument 'pieces', which is for what also changes pieces and orders. It waits for nothing. Once a
+-- transaction has added a tenant, app.stock_changed has its id. The policy of stock_levels chooses the tenant: a
+-- condition would cost as much again.
+--
+-- The triggers run after the change: a transaction that does not see a new level has a number before the level is
+-- committed, and the Watcher checks the level again after it.
 create or replace function stock_changed() returns trigger language plpgsql as $$
-declare
-	tenant text;
 begin
-	if coalesce(current_setting('app.stock_changed', true), '') <> '' then
-		return null;
-	end if;
-	tenant := nullif(current_setting('app.tenant_id', true), '');
-	-- An expression, because PERFORM would run a query.
-	if pg_advisory_xact_lock_shared(hashtextextended('stock levels ' || tenant, 0)) is null
-		or set_config('app.stock_changed', 'yes', true) is null then
-		return null;
-	end if;
-	if exists (select from stock_levels l where l.tenant_id = tenant::uuid) then
-		perform queue_add(array[tenant::uuid], 'stock');
+	if (tg_nargs > 0 or exists (select from stock_levels))
+			and current_setting('app.tenant_id', true) <> coalesce(current_setting('app.stock_changed', true), '') then
+		perform queue_add(array[set_config('app.stock_changed', current_setting('app.tenant_id'), true)::uuid], 'stock');
 	end if;
 	return null;
 end $$;
 
--- PostgreSQL has no "create or replace" for these triggers. To change one, a migration drops it.
-do $$
-declare
-	name text;
-	events text;
-begin
-	for name, events in values
-		('spools', 'insert or delete or update of remaining_weight_grams, hidden_at, archived, material_type,
-			material_name, diameter_mm, color, brand, filament_id'),
-		('printers', 'insert or delete or update of diameter_mm, status, hidden_at'),
-		('product_materials', 'insert or delete or update of material_type, material_name, color,
-			diameter_mm, filament_id, weight_grams, is_required'),
-		('product_components', 'insert or delete or update of component_product_id, quantity'),
-		('orders', 'update of status, hidden_at'),
-		('order_items', 'insert or delete or update of product_id, quantity, withdrawn_at, delivered'),
-		('product_pieces', 'insert or update of on_hand'),
-		('production_runs', 'update of status, hidden_at or delete'),
-		('run_items', 'insert or delete
-			or update of product_id, quantity, successful_quantity, failed_quantity, order_item_id'),
-		('run_materials', 'insert or delete or update of spool_id, estimated_weight_grams, sent_actual_grams,
-			spool_weight_before_grams, spool_weight_after_grams')
-	loop
-		if not exists (select from pg_trigger where tgrelid = name::regclass and tgname = 'stock_changed') then
-			execute format('create constraint trigger stock_changed after %s on %I
-				deferrable initially deferred for each row execute function stock_changed()', events, name);
-		end if;
-	end loop;
-end $$;
+create or replace trigger stock_changed after insert or delete or update of remaining_weight_grams, hidden_at,
+	archived, material_type, material_name, diameter_mm, color, brand, filament_id
+	on spools execute function stock_changed();
+create or replace trigger stock_changed after insert or delete or update of diameter_mm, status, hidden_at
+	on printers execute function stock_changed();
+create or replace trigger stock_changed after insert or delete or update of spool_id, estimated_weight_grams,
+	sent_actual_grams, spool_weight_before_grams, spool_weight_after_grams
+	on run_materials execute function stock_changed();
+create or replace trigger stock_changed after delete or update of status, hidden_at
+	on production_runs execute function stock_changed('pieces');
+create or replace trigger stock_changed after insert or delete or update of product_id, quantity,
+	successful_quantity, failed_quantity, parts_from_stock, order_item_id
+	on run_items execute function stock_changed('pieces');
+create or replace trigger stock_changed after insert or update of status, hidden_at, due_date, unassigned_count
+	on orders execute function stock_changed('pieces');
+create or replace trigger stock_changed after insert or delete or update of product_id, quantity,
+	withdrawn_at, delivered
+	on order_items execute function stock_changed('pieces');
+create or replace trigger stock_changed after insert or update of on_hand
+	on product_pieces execute function stock_changed('pieces');
+create or replace trigger stock_changed after insert or update of minimum_pieces, hidden_at
+	on products execute function stock_changed('pieces');
+create or replace trigger stock_changed after insert or delete or update of material_type, material_name, color,
+	diameter_mm, filament_id, weight_grams, is_required
+	on product_materials execute function stock_changed('pieces');
+create or replace trigger stock_changed after insert or delete or update of component_product_id, quantity
+	on product_components execute function stock_changed('pieces');
+create or replace trigger stock_changed after update of assemble_on_delivery on tenants for each row
+	when (old.assemble_on_delivery <> new.assemble_on_delivery) execute function stock_changed('pieces');
 
 -- A tenant has at most one level for a filament, color and brand.
 create unique index if not exists stock_levels_filament on stock_levels (tenant_id,

@@ -38,27 +38,41 @@ func (w *Watcher) Run(ctx context.Context) {
 	queue.Run(ctx)
 }
 
-// check checks the levels of a tenant. It keeps the lease of the tenant for the pause until the next check.
+// check checks a tenant, and keeps the lease for the pause until the next check.
+//
+// A transaction that is in progress when the first level of a tenant is committed may change the stock without asking
+// for a check, because it did not see the level. So the item of a new level stays in the queue until a check begins
+// after the end of all transactions that had begun before the first check.
 func (w *Watcher) check(ctx context.Context, l *db.Lease) (next *float64, err error) {
-	now := new(0.0)
-	w.waiting.Add(1)
-	w.turn <- struct{}{}
-	begin := time.Now()
-	if ctx.Err() == nil {
-		err = w.DB.Write(db.As(ctx, db.Actor{Tenant: l.Tenant}), db.FreshPlan(), db.SQL(`select check_levels()::text`),
-			db.SQL(`select check_pieces()::text`))
+	now, first := new(0.0), int64(0)
+	for least := w.Poll; ; least = min(2*least, maxPause) {
+		var oldest, end int64 // the oldest transaction in progress, and the next one
+		w.waiting.Add(1)
+		w.turn <- struct{}{}
+		begin := time.Now()
+		if ctx.Err() == nil {
+			err = w.DB.Write(db.As(ctx, db.Actor{Tenant: l.Tenant}), db.SQL(`
+				select pg_snapshot_xmin(s)::text::bigint, pg_snapshot_xmax(s)::text::bigint from pg_current_snapshot() s`).
+				Into(&oldest, &end), db.FreshPlan(), db.SQL(`select check_levels()::text`),
+				db.SQL(`select check_pieces()::text`))
+		}
+		<-w.turn
+		w.waiting.Add(-1)
+		if ctx.Err() != nil {
+			return now, nil
+		}
+		pause := time.NewTimer(min(max(least, pauseFactor*time.Since(begin)), maxPause))
+		select {
+		case <-ctx.Done():
+			pause.Stop()
+			return now, err
+		case <-pause.C:
+		}
+		if first == 0 {
+			first = end
+		}
+		if err != nil || l.ID == l.Tenant || oldest >= first {
+			return nil, err
+		}
 	}
-	<-w.turn
-	w.waiting.Add(-1)
-	if ctx.Err() != nil {
-		return now, nil
-	}
-	pause := time.NewTimer(min(max(w.Poll, pauseFactor*time.Since(begin)), maxPause))
-	defer pause.Stop()
-	select {
-	case <-ctx.Done():
-		next = now
-	case <-pause.C:
-	}
-	return next, err
 }
