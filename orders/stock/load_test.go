@@ -73,13 +73,14 @@ func TestLevelsUnderLoad(t *testing.T) {
 					mu.Unlock()
 				case i < 2*clients:
 					send("POST", kit+"/assemble", j{"quantity": 1}, 200)
-				case changes:
-					send("PATCH", level, j{"minimum_grams": 900 + n%2}, 200)
-					other := send("POST", levels, j{"material_type": "ABS", "minimum_grams": 1}, 201).ID()
-					send("DELETE", levels+"/"+other, nil, 204)
-					time.Sleep(500 * time.Millisecond)
 				default:
-					return
+					testkit.Check(t, d.Analyze(t.Context())) // as the service does, but more often
+					if changes {
+						send("PATCH", level, j{"minimum_grams": 900 + n%2}, 200)
+						other := send("POST", levels, j{"material_type": "ABS", "minimum_grams": 1}, 201).ID()
+						send("DELETE", levels+"/"+other, nil, 204)
+					}
+					time.Sleep(500 * time.Millisecond)
 				}
 			}
 		})
