@@ -45,7 +45,7 @@ func Await(ctx context.Context, log *slog.Logger, patience time.Duration, connec
 func isAway(err error) bool {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) {
-		return isBroken(err) || isReadOnly(err) || strings.HasPrefix(pg.Code, "53")
+		return isOutage(pg) || isReadOnly(err) || strings.HasPrefix(pg.Code, "53")
 	}
 	var certificate *tls.CertificateVerificationError
 	if errors.As(err, &certificate) || errors.Is(err, fs.ErrPermission) {

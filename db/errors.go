@@ -140,17 +140,23 @@ func isDiskFailure(err error) bool {
 	return errors.As(err, &pg) && (pg.Code == "53100" || pg.Code == "58030")
 }
 
-// isBroken reports whether the connection failed rather than the statement.
+// isBroken reports whether the connection failed rather than the statement. PostgreSQL ends a session with an error of
+// the severity FATAL, for example 25P03 if a transaction waited too long for its next statement; a crash has PANIC.
 func isBroken(err error) bool {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) {
-		return strings.HasPrefix(pg.Code, "08") || strings.HasPrefix(pg.Code, "57P")
+		return isOutage(pg) || pg.SeverityUnlocalized == "FATAL" || pg.SeverityUnlocalized == "PANIC"
 	}
 	var connect *pgconn.ConnectError
 	var network net.Error
 	return errors.As(err, &connect) || errors.As(err, &network) && !network.Timeout() || errors.Is(err, io.EOF) ||
 		errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) || errors.Is(err, pgx.ErrTxClosed) ||
 		errors.Is(err, pgconn.ErrConnClosed)
+}
+
+// isOutage reports whether the connection failed, or PostgreSQL starts or stops.
+func isOutage(pg *pgconn.PgError) bool {
+	return strings.HasPrefix(pg.Code, "08") || strings.HasPrefix(pg.Code, "57P")
 }
 
 // neverSent reports whether the failed statements cannot have reached PostgreSQL. pgconn.SafeToRetry alone is not

@@ -513,6 +513,37 @@ func TestTimeouts(t *testing.T) {
 	testkit.Equal(t, single[int](t, d, ctx, `select pg_backend_pid()`), pid, "a timeout closed the connection")
 }
 
+// A process that stops in the middle of a transaction for longer than PostgreSQL waits, as a virtual machine that is
+// moved, loses its session. The request can be repeated, and its transaction has no effect.
+func TestIdleTransaction(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"idle_in_transaction_session_timeout", "transaction_timeout"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			// Over TCP, the next statement is sent, and its answer is PostgreSQL's reason.
+			forwarder := testkit.NewForwarder(t, "127.0.0.1:0", testkit.Private().AppURL())
+			d := open(t, db.Config{URL: forwarder.URL(t, testkit.Private().AppURL()), MaxConns: 1})
+			ctx := newTenant(t, d)
+			if single[int](t, d, ctx, `select count(*) from pg_settings where name = $1`, name) == 0 {
+				return // transaction_timeout is a setting of PostgreSQL 17 and later
+			}
+			err := d.Tx(ctx, func(ctx context.Context) error {
+				err := d.Write(ctx, addRow("lost"), db.SQL(`select set_config($1, '20ms', true)`, name))
+				if err != nil {
+					return err
+				}
+				time.Sleep(200 * time.Millisecond)
+				return d.Write(ctx, addRow("lost too"))
+			})
+			if !errors.Is(err, db.ErrUnavailable) {
+				t.Errorf("the error is %v", err)
+			}
+			write(t, d, ctx, addRow("kept"))
+			wantRows(t, d, ctx, "kept")
+		})
+	}
+}
+
 // A tenant with so many rows that a statement takes too long does not keep the maintenance from the other tenants.
 func TestEachTenantGoesOnAfterTimeout(t *testing.T) {
 	t.Parallel()
