@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"spoolwright/auth"
 	"spoolwright/catalog"
@@ -539,13 +538,6 @@ var createDoc = &server.Doc{
 func (h handlers) create(ctx context.Context, r *server.Request[Run]) (server.Created[Run], error) {
 	id, in := value.NewID(), &r.In
 	status := in.Status.Or(pending)
-	now := value.Timestamp{Time: time.Now().UTC().Truncate(time.Microsecond)}
-	if status == inProgress && in.StartedAt.IsNull() {
-		in.StartedAt = value.Some(now)
-	}
-	if status == completed && in.CompletedAt.IsNull() {
-		in.CompletedAt = value.Some(now)
-	}
 	items, materials := itemRows(in.Items), materialRows(in.Materials)
 	product := catalog.Named("i.product_id", "i.sku")
 	if slices.ContainsFunc(in.Items, func(i RunItem) bool { return i.ofFile() }) {
@@ -581,8 +573,10 @@ func (h handlers) create(ctx context.Context, r *server.Request[Run]) (server.Cr
 				estimated_total_filament_grams, actual_total_filament_grams, quality_rating, quality_notes, notes,
 				failure_reason, failure_notes, grams_given, hours_given)
 			select $1::uuid, $2, (select id from printer), coalesce((select name from printer), $3), $18::numeric,
-				$4::timestamptz, $5::timestamptz, $6::numeric, $7::numeric, $8::numeric, $9::numeric,
-				$10::int, $11, $12, $15, $16, $8::numeric is not null, $6::numeric is not null
+				coalesce($4::timestamptz, case when $2 = 'in_progress' then now() end),
+				coalesce($5::timestamptz, case when $2 = 'completed' then now() end),
+				$6::numeric, $7::numeric, $8::numeric, $9::numeric, $10::int, $11, $12, $15, $16,
+				$8::numeric is not null, $6::numeric is not null
 			where not exists (select from item where unknown or order_problem is not null
 					or greatest(material_cost, total_cost) > 999999999)
 				and not exists (select from material where spool is null)

@@ -398,6 +398,16 @@ func TestCompleteTimes(t *testing.T) {
 	complete(j{"actual_total_filament_grams": 12}).Shows(map[string]string{"actual_total_filament_grams": "1"})
 }
 
+// Times that a new run gets are PostgreSQL's, as those of its start and end are: the clocks of instances may differ.
+func TestRunTimesAreThoseOfDatabase(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t).Operator(t)
+	for status, field := range map[string]string{"in_progress": "started_at", "completed": "completed_at"} {
+		run := c.Post(t, runs, j{"status": status}).Want(201)
+		testkit.Equal(t, run.Text(field), run.Text("created_at"), "%s", field) // one transaction has one time
+	}
+}
+
 func TestRunBadInput(t *testing.T) {
 	t.Parallel()
 	c := newAPI(t).Operator(t)
