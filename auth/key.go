@@ -14,7 +14,7 @@ var keysTag = &server.Tag{
 	Description: "Keys for scripts, integrations and printers, which cannot log in. For admins. A key belongs to " +
 		"the tenant, not to a person: it works until it expires or is revoked, also when its creator is disabled. " +
 		"Send it as `X-API-Key`, without an `Authorization` header. Operations below `/auth`, `/users`, " +
-		"`/api-keys` and `/webhooks` reject keys.",
+		"`/api-keys` and `/webhooks` reject keys, except `getCurrentApiKey`.",
 }
 
 // keyRoutes returns the operations of /api/v1/api-keys.
@@ -24,6 +24,7 @@ func (s *Service) keyRoutes() []server.Route {
 		server.Op("GET"+path, server.Admin,
 			server.HandleList[AccessKey](s.db, KeyFilter.list), listKeysDoc).ForUsers(),
 		server.Op("POST"+path, server.Admin, server.Handle(s.createKey), createKeyDoc).ForUsers(),
+		server.Op("GET"+path+"/current", server.Read, server.Handle(s.currentKey), currentKeyDoc).ForKeys(),
 		server.Op("GET"+one, server.Admin,
 			server.HandleGet[AccessKey](s.db, readKey), getKeyDoc).ForUsers().Versioned(server.LockRow("api_keys")),
 		server.Op("PATCH"+one, server.Admin, server.Handle(s.updateKey), updateKeyDoc).ForUsers(),
@@ -103,6 +104,39 @@ var getKeyDoc = &server.Doc{
 
 func readKey(id string) *db.Stmt {
 	return db.SQL(`select `+keyColumns+` from api_keys where id = $1`, id)
+}
+
+// CurrentKey is the API key of a request, for its holder.
+type CurrentKey struct {
+	ID          value.UUID            `json:"id" rule:"notNull"`
+	Name        string                `json:"name" rule:"notNull"`
+	Role        KeyRole               `json:"role" rule:"notNull"`
+	TenantID    value.UUID            `json:"tenant_id" rule:"notNull"`
+	TenantName  string                `json:"tenant_name" rule:"notNull"`
+	PrinterID   value.UUID            `json:"printer_id"`
+	PrinterName string                `json:"printer_name"`
+	ExpiresAt   value.Timestamp       `json:"expires_at"`
+	PerMinute   value.Optional[int64] `json:"requests_per_minute" rule:"readOnly"`
+	PerHour     value.Optional[int64] `json:"requests_per_hour" rule:"readOnly"`
+}
+
+var currentKeyDoc = &server.Doc{
+	ID: "getCurrentApiKey", Tag: keysTag, Summary: "Get the API key of the request",
+	Description: "Returns what a key may do, so that a program can test it. Requires an API key of any role, also of a " +
+		"printer. The limits are those of `X-RateLimit-Limit`; all keys and users of a tenant share another limit.",
+}
+
+func (s *Service) currentKey(ctx context.Context, r *server.Request[struct{}]) (server.OK[CurrentKey], error) {
+	key := db.SQL(`
+		select k.id, k.name, k.role, k.tenant_id,
+			(select t.name from tenants t where t.tenant_id = k.tenant_id) as tenant_name, k.printer_id, p.name as printer_name, k.expires_at,
+			nullif($2::int, 0) as requests_per_minute, nullif($3::int, 0) as requests_per_hour
+		from api_keys k left join printers p on p.id = k.printer_id
+		where k.id = $1`, db.ActorOf(ctx).APIKey, r.Limits.PerMinute, r.Limits.PerHour)
+	if err := s.db.Read(ctx, key); err != nil {
+		return nil, err
+	}
+	return key.Object(), nil
 }
 
 // maxKeys is the maximum number of API keys of a tenant. Revoked keys do not count.

@@ -102,6 +102,36 @@ func TestKeySecret(t *testing.T) {
 	}
 }
 
+// A program learns what its key may do, from any key and without one of a user.
+func TestCurrentKey(t *testing.T) {
+	t.Parallel()
+	api := testkit.New(t, testkit.Options{PerMinute: 100, PerHour: 1000}, printers.Routes)
+	farm := api.Tenant(t)
+	admin := farm.User(t, "admin")
+	printer := admin.Post(t, "/api/v1/printers", j{"name": "Left"}).Want(201).ID()
+	for role, perMinute := range map[string]string{"viewer": "100", "operator": "100", "printer": "300"} {
+		body := j{"name": "For " + role, "role": role, "expires_at": "2100-01-01T00:00:00Z"}
+		want := map[string]string{"name": "For " + role, "role": role, "expires_at": "2100-01-01T00:00:00Z",
+			"printer_id": "null", "printer_name": "null", "requests_per_minute": perMinute}
+		if role == "printer" {
+			body["printer_id"], want["printer_id"], want["printer_name"] = printer, printer, "Left"
+		}
+		created := admin.Post(t, keysPath, body).Want(201)
+		want["id"], want["tenant_id"] = created.ID(), farm.ID
+		key := withKey(api, created.Text("key"))
+		current := key.Get(t, keysPath+"/current").Want(200)
+		current.Shows(want)
+		if strings.Contains(string(current.Body), created.Text("key")) {
+			t.Error("the response has the secret")
+		}
+		key.Get(t, keysPath+"/"+created.ID()).WantError(403, "FORBIDDEN")
+		admin.Delete(t, keysPath+"/"+created.ID()).Want(204)
+		key.Get(t, keysPath+"/current").WantError(401, "INVALID_API_KEY")
+	}
+	admin.Get(t, keysPath+"/current").WantError(403, "FORBIDDEN")
+	api.Anonymous().Get(t, keysPath+"/current").WantError(401, "INVALID_TOKEN")
+}
+
 // A key is created, read, changed, used and revoked. Only the response to its creation has the secret.
 func TestKeyLifecycle(t *testing.T) {
 	t.Parallel()

@@ -101,6 +101,10 @@ var (
 	errOnlyUsers = &Error{Status: 403, Code: "FORBIDDEN",
 		Detail: "API keys do not permit this; log in as a user"}
 
+	// errOnlyKeys is ErrForbidden for a request of a user to an operation for API keys only.
+	errOnlyKeys = &Error{Status: 403, Code: "FORBIDDEN",
+		Detail: "This is for API keys only; send one as X-API-Key"}
+
 	// errOutcomeUnknown is ErrUnavailable for a write that may have taken effect.
 	errOutcomeUnknown = &Error{Status: 503, Code: "UNAVAILABLE", RetryAfter: time.Second,
 		Detail: "The request may or may not have taken effect; " +

@@ -268,6 +268,7 @@ func errorsAs(write func(http.ResponseWriter, *http.Request, *Error)) middleware
 type callers struct {
 	level     Access // that a caller needs; Public needs no caller
 	usersOnly bool   // rejects API keys
+	keysOnly  bool   // requires an API key of any role
 	settingUp bool   // accepts users who must set up a second factor first
 	printers  bool   // accepts API keys of printers, and API keys as the password of Basic authentication
 }
@@ -306,7 +307,10 @@ func role(who callers) middleware {
 			return info.denied
 		case who.usersOnly && (isKey || who.level == Public && r.Header["X-Api-Key"] != nil):
 			return errOnlyUsers
-		case who.level != Public && (info.caller.Level < who.level || info.caller.Printer && !who.printers):
+		case who.keysOnly && !isKey:
+			return errOnlyKeys
+		case who.level != Public &&
+			(info.caller.Level < who.level || info.caller.Printer && !who.printers && !who.keysOnly):
 			return ErrForbidden
 		}
 		return nil

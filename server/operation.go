@@ -217,7 +217,7 @@ func (o *operation) asJSON(w http.ResponseWriter, r *http.Request, e *Error) {
 // headers in c.problems. The error is that of reading the body.
 func (o *operation) read(w http.ResponseWriter, r *http.Request) (c call, err error) {
 	info := infoOf(r)
-	c = call{patch: o.route.IsPartial(), address: info.address, known: o.current}
+	c = call{patch: o.route.IsPartial(), address: info.address, limits: o.s.limits(info.caller), known: o.current}
 	if info.called { // a page changes a part of what it has shown
 		c.known = cmp.Or(o.current, o.whole)
 	}

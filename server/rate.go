@@ -37,15 +37,22 @@ func (s *Server) limitAddress(w http.ResponseWriter, info *requestInfo) error {
 	return s.limited(w, rate, ok)
 }
 
+// limits returns the limits of a caller.
+func (s *Server) limits(c Caller) limit.Limits {
+	if c.Printer {
+		return limit.Limits{PerMinute: orOff(s.PerMinute, printerPerMinute), PerHour: orOff(s.PerHour, printerPerHour)}
+	}
+	return limit.Limits{PerMinute: s.PerMinute, PerHour: s.PerHour}
+}
+
 // callerClaims returns the claims of the caller, and of all callers of the tenant.
 func (s *Server) callerClaims(info *requestInfo) (own, tenants limit.Claim) {
-	actor := info.caller.Actor
+	actor, limits := info.caller.Actor, s.limits(info.caller)
 	if info.caller.Printer {
-		perMinute, perHour := orOff(s.PerMinute, printerPerMinute), orOff(s.PerHour, printerPerHour)
-		return claim("printer:"+actor.APIKey, perMinute, perHour),
+		return limit.Claim{Key: "printer:" + actor.APIKey, Limits: limits},
 			claim("printers:"+actor.Tenant, printersPerUsers*s.TenantPerMinute, 0)
 	}
-	return claim("user:"+actor.ID(), s.PerMinute, s.PerHour), claim("tenant:"+actor.Tenant, s.TenantPerMinute, 0)
+	return limit.Claim{Key: "user:" + actor.ID(), Limits: limits}, claim("tenant:"+actor.Tenant, s.TenantPerMinute, 0)
 }
 
 // limited sets the X-RateLimit headers, and returns a 429 unless ok is set.

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"spoolwright/db"
+	"spoolwright/server/limit"
 	"spoolwright/value"
 )
 
@@ -36,6 +37,7 @@ type Route struct {
 	Doc        *Doc
 	Idempotent bool // accepts an Idempotency-Key
 	UsersOnly  bool // rejects API keys with a 403; by default, operators' and viewers' keys have their access level
+	KeysOnly   bool // requires an API key of any role, also of a printer; users get a 403
 	SettingUp  bool // accepts users who must set up a second factor first
 	Lock       Lock // on the GET route of a resource with an ETag, the lock of the resource; otherwise nil
 }
@@ -50,6 +52,12 @@ func Op(pattern string, access Access, endpoint Endpoint, doc *Doc) Route {
 // that a key cannot create another key.
 func (r Route) ForUsers() Route {
 	r.UsersOnly = true
+	return r
+}
+
+// ForKeys returns a copy of the route that requires an API key. The route accepts keys of printers.
+func (r Route) ForKeys() Route {
+	r.KeysOnly = true
 	return r
 }
 
@@ -127,7 +135,8 @@ type Request[In any] struct {
 
 // request is the part of a Request that does not depend on its input.
 type request struct {
-	Address  string // the client's address, as in the rate limits
+	Address  string       // the client's address, as in the rate limits
+	Limits   limit.Limits // the rate limits of the caller
 	ids      pathIDs
 	existing bool
 }
@@ -260,6 +269,7 @@ type call struct {
 	ids      pathIDs
 	problems Problems // the problems with the path, the names of query parameters, the headers and the body
 	address  string   // the client's address, as in the rate limits
+	limits   limit.Limits
 	query    url.Values
 	body     []byte
 	stream   io.Reader // the body of an endpoint from HandleStream
@@ -347,7 +357,7 @@ func (e Endpoint) decoder() func(call) (reflect.Value, error) {
 	return func(c call) (reflect.Value, error) {
 		r := reflect.New(e.request)
 		parts, in := r.Interface().(requester).shared(), r.Elem().Field(0).Addr().Interface()
-		parts.Address, parts.ids = c.address, c.ids
+		parts.Address, parts.Limits, parts.ids = c.address, c.limits, c.ids
 		var err error
 		switch {
 		case query:

@@ -131,7 +131,8 @@ func New(c Config) *Server {
 			o.whole = current[above+"/{id}"]
 		}
 		o.tagged = o.current != nil || route.CreatesVersioned(func(path string) bool { return current[path] != nil })
-		who := callers{level: route.Access, usersOnly: route.UsersOnly, settingUp: route.SettingUp}
+		who := callers{level: route.Access, usersOnly: route.UsersOnly, keysOnly: route.KeysOnly,
+			settingUp: route.SettingUp}
 		if route.Endpoint.export != nil || route.Endpoint.picture != nil {
 			s.handle(route.Pattern, s.files(o, who))
 		} else {

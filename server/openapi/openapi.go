@@ -73,7 +73,7 @@ func (d *document) write(version string, events []server.Event) []byte {
 		}},
 		{"servers", []object{{{"url", "."}, {"description", "This service, also behind a path prefix"}}}},
 		{"tags", tags},
-		{"security", security(false)},
+		{"security", []object{ofUsers, ofKeys}},
 		{"paths", paths},
 		{"components", object{
 			{"securitySchemes", schemes},
@@ -139,14 +139,11 @@ func conditional(name, description string) object {
 		{"schema", object{{"type", "string"}}}}
 }
 
-// security returns the alternative security schemes of a route.
-func security(usersOnly bool) []object {
-	all := []object{{{"bearerAuth", []string{}}}}
-	if !usersOnly {
-		all = append(all, object{{"apiKeyAuth", []string{}}})
-	}
-	return all
-}
+// The security schemes of users and of API keys.
+var (
+	ofUsers = object{{"bearerAuth", []string{}}}
+	ofKeys  = object{{"apiKeyAuth", []string{}}}
+)
 
 const exampleID = "0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a41"
 

@@ -210,6 +210,8 @@ func TestOperationsNameTheirCredentials(t *testing.T) {
 			want = []any{}
 		case route.UsersOnly:
 			want = []any{bearer}
+		case route.KeysOnly:
+			want = []any{key}
 		}
 		if !reflect.DeepEqual(security, any(want)) {
 			t.Errorf("%s has the security %v, want %v", what, security, want)

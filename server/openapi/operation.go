@@ -58,7 +58,9 @@ func (d *document) operation(route server.Route, guarded, tagged bool) object {
 	case route.Access == server.Public:
 		op.add("security", []object{})
 	case route.UsersOnly:
-		op.add("security", security(true))
+		op.add("security", []object{ofUsers})
+	case route.KeysOnly:
+		op.add("security", []object{ofKeys})
 	}
 	if params := d.parameters(route, guarded); params != nil {
 		op.add("parameters", params)

@@ -95,7 +95,9 @@ func newTestAPI(t *testing.T, o testkit.Options) *testAPI {
 				t.Fatalf("%s: the document has no example or no schema for the request body", r.Pattern)
 			}
 		}
-		w.operations = append(w.operations, op)
+		if !op.KeysOnly { // TestCurrentKey: users of the tests, who send all requests, get a 403
+			w.operations = append(w.operations, op)
+		}
 	}
 	return w
 }

@@ -46,6 +46,8 @@ A test writes this table: ` + "`go test ./tests/blackbox -run Golden -update`" +
 		keys := "yes"
 		if r.UsersOnly {
 			keys = "no"
+		} else if r.KeysOnly {
+			keys = "only"
 		}
 		fmt.Fprintf(&b, "| %s | `%s` | `%s` | %s | %s | %s |\n",
 			r.Method(), r.Path(), r.Doc.ID, r.Doc.Summary, roles[r.Access], keys)

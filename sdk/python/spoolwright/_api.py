@@ -21,6 +21,8 @@ SortOrder = Literal["asc", "desc"]
 
 LinkEmailState = Literal["waiting", "sent", "refused"]
 
+KeyRole = Literal["viewer", "operator", "printer"]
+
 FactorRule = Literal["optional", "admins", "all"]
 
 ExportFormat = Literal["csv", "jsonl"]
@@ -445,6 +447,48 @@ def _AccessKeySecret(d: Any, etag: str | None = None) -> AccessKeySecret:
         last_used_at=_core.timestamp(get("last_used_at")),
         revoked_at=_core.timestamp(get("revoked_at")),
         key=get("key"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CurrentKey:
+    """The type `CurrentKey` of the API."""
+
+    id: str
+    """The key's id. The usage ledger has it as api_key_id."""
+    name: str
+    """What the key is for."""
+    role: KeyRole
+    """viewer reads, operator also writes, printer only reports what a printer uses."""
+    tenant_id: str
+    """The id of the tenant."""
+    tenant_name: str
+    """The name of the tenant."""
+    printer_id: str | None
+    """The printer whose reports the key sends; null without one."""
+    printer_name: str | None
+    """The name of that printer."""
+    expires_at: _dt.datetime | None
+    """When the key stops working; null for never."""
+    requests_per_minute: int | None
+    """How many requests the key may send in a minute; null without a limit."""
+    requests_per_hour: int | None
+    """How many requests the key may send in an hour; null without a limit."""
+
+
+def _CurrentKey(d: Any, etag: str | None = None) -> CurrentKey:
+    get = d.get
+    return CurrentKey(
+        id=get("id"),
+        name=get("name"),
+        role=get("role"),
+        tenant_id=get("tenant_id"),
+        tenant_name=get("tenant_name"),
+        printer_id=get("printer_id"),
+        printer_name=get("printer_name"),
+        expires_at=_core.timestamp(get("expires_at")),
+        requests_per_minute=get("requests_per_minute"),
+        requests_per_hour=get("requests_per_hour"),
     )
 
 
@@ -9038,7 +9082,7 @@ class ApiKeysResource:
     """Keys for scripts, integrations and printers, which cannot log in. For admins. A key belongs to the tenant, not
     to a person: it works until it expires or is revoked, also when its creator is disabled. Send it as
     `X-API-Key`, without an `Authorization` header. Operations below `/auth`, `/users`, `/api-keys` and `/webhooks`
-    reject keys.
+    reject keys, except `getCurrentApiKey`.
     """
 
     __slots__ = ("_client",)
@@ -9165,6 +9209,20 @@ class ApiKeysResource:
                 "expires_at": UNSET if expires_at is None else expires_at,
             },
             idempotency_key=idempotency_key or _core.new_key(),
+        )
+
+    def get_current(
+        self,
+    ) -> CurrentKey:
+        """Get the API key of the request.
+
+        Returns what a key may do, so that a program can test it. Requires an API key of any role, also of a
+        printer. The limits are those of `X-RateLimit-Limit`; all keys and users of a tenant share another limit.
+        """
+        return self._client._call(
+            "GET",
+            "/api-keys/current",
+            _CurrentKey,
         )
 
     def get(
@@ -18151,7 +18209,7 @@ class Client(_core.BaseClient):
         """Keys for scripts, integrations and printers, which cannot log in. For admins. A key belongs to the tenant,
         not to a person: it works until it expires or is revoked, also when its creator is disabled. Send it as
         `X-API-Key`, without an `Authorization` header. Operations below `/auth`, `/users`, `/api-keys` and
-        `/webhooks` reject keys.
+        `/webhooks` reject keys, except `getCurrentApiKey`.
         """
         self.settings = SettingsResource(self)
         """Settings of the tenant. Every user reads them, admins change them."""
@@ -18263,6 +18321,7 @@ __all__ = [
     "CountWarning",
     "CountWarningCode",
     "CreatedSpools",
+    "CurrentKey",
     "CustomEntity",
     "CustomField",
     "CustomFieldList",
@@ -18342,6 +18401,7 @@ __all__ = [
     "InvalidTokenError",
     "InventoryLowStockEvent",
     "ItemState",
+    "KeyRole",
     "LastAdminError",
     "LinkEmailState",
     "ListedItem",

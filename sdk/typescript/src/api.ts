@@ -23,6 +23,8 @@ export type SortOrder = "asc" | "desc";
 
 export type LinkEmailState = "waiting" | "sent" | "refused";
 
+export type KeyRole = "viewer" | "operator" | "printer";
+
 export type FactorRule = "optional" | "admins" | "all";
 
 export type ExportFormat = "csv" | "jsonl";
@@ -285,6 +287,30 @@ export interface AccessKeySecret {
   readonly revoked_at: string | null;
   /** The secret, for the header X-API-Key. Empty in a repeated response. */
   readonly key: string;
+}
+
+/** The type `CurrentKey` of the API. */
+export interface CurrentKey {
+  /** The key's id. The usage ledger has it as api_key_id. */
+  readonly id: string;
+  /** What the key is for. */
+  readonly name: string;
+  /** viewer reads, operator also writes, printer only reports what a printer uses. */
+  readonly role: KeyRole;
+  /** The id of the tenant. */
+  readonly tenant_id: string;
+  /** The name of the tenant. */
+  readonly tenant_name: string;
+  /** The printer whose reports the key sends; null without one. */
+  readonly printer_id: string | null;
+  /** The name of that printer. */
+  readonly printer_name: string | null;
+  /** When the key stops working; null for never. */
+  readonly expires_at: string | null;
+  /** How many requests the key may send in a minute; null without a limit. */
+  readonly requests_per_minute: number | null;
+  /** How many requests the key may send in an hour; null without a limit. */
+  readonly requests_per_hour: number | null;
 }
 
 /** The type `ExchangeRate` of the API. */
@@ -8264,7 +8290,8 @@ export class UsersResource<M extends DecimalMode = "number"> {
 /**
  * Keys for scripts, integrations and printers, which cannot log in. For admins. A key belongs to the tenant, not to a
  * person: it works until it expires or is revoked, also when its creator is disabled. Send it as `X-API-Key`, without
- * an `Authorization` header. Operations below `/auth`, `/users`, `/api-keys` and `/webhooks` reject keys.
+ * an `Authorization` header. Operations below `/auth`, `/users`, `/api-keys` and `/webhooks` reject keys, except
+ * `getCurrentApiKey`.
  */
 export class ApiKeysResource<M extends DecimalMode = "number"> {
   readonly #client: BaseClient;
@@ -8318,6 +8345,18 @@ export class ApiKeysResource<M extends DecimalMode = "number"> {
     options: RequestOptions & Keyed = {},
   ): Promise<AccessKeySecret> {
     return this.#client.call("POST", `/api-keys`, { body: input, keyed: true }, options);
+  }
+
+  /**
+   * Get the API key of the request.
+   *
+   * Returns what a key may do, so that a program can test it. Requires an API key of any role, also of a printer. The
+   * limits are those of `X-RateLimit-Limit`; all keys and users of a tenant share another limit.
+   */
+  getCurrent(
+    options: RequestOptions = {},
+  ): Promise<CurrentKey> {
+    return this.#client.call("GET", `/api-keys/current`, {  }, options);
   }
 
   /**
@@ -12381,7 +12420,8 @@ export class Client<M extends DecimalMode = "number"> extends BaseClient {
   /**
    * Keys for scripts, integrations and printers, which cannot log in. For admins. A key belongs to the tenant, not to
    * a person: it works until it expires or is revoked, also when its creator is disabled. Send it as `X-API-Key`,
-   * without an `Authorization` header. Operations below `/auth`, `/users`, `/api-keys` and `/webhooks` reject keys.
+   * without an `Authorization` header. Operations below `/auth`, `/users`, `/api-keys` and `/webhooks` reject keys,
+   * except `getCurrentApiKey`.
    */
   readonly apiKeys: ApiKeysResource<M>;
   /** Settings of the tenant. Every user reads them, admins change them. */
