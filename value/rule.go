@@ -147,8 +147,9 @@ func (r *Rule) Text(v any) (string, string) {
 }
 
 // EmailPattern also accepts some invalid addresses: only a delivered message proves that an address exists. No domain
-// has an empty label.
-const EmailPattern = `^[^@\s\x00-\x1f\x7f-\x9f]+@[^@.\s\x00-\x1f\x7f-\x9f]+(\.[^@.\s\x00-\x1f\x7f-\x9f]+)*$`
+// has an empty label, and the characters around addresses in a list, such as Ada <ada@farm.example>, are in none.
+const EmailPattern = `^[^@\s\x00-\x1f\x7f-\x9f<>,;:"]+@` +
+	`[^@.\s\x00-\x1f\x7f-\x9f<>,;:"]+(\.[^@.\s\x00-\x1f\x7f-\x9f<>,;:"]+)*$`
 
 var emailForm = regexp.MustCompile(EmailPattern)
 
