@@ -265,6 +265,35 @@ func TestDisabledDuringLogin(t *testing.T) {
 	}
 }
 
+// A password that is replaced before the code beside it is verified permits nothing, although the code is right.
+func TestPasswordReplacedDuringLogin(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	user, plain := w.Operator(t), w.Operator(t)
+	a := w.setUp(t, user)
+	for _, login := range []struct {
+		c    *testkit.Client
+		body j
+	}{{plain, credentials(plain.Email, testkit.Password)}, {user, withOTP(user, a.code(0))},
+		{user, withOTP(user, a.recovery[0])}} {
+		h := login.c.Hold(t, `update users set password_hash = password_hash || ' ' where id = '`+login.c.Actor.User+`'`)
+		answered := h.StartWaiting(1, func() {
+			w.Anonymous().Post(t, loginPath, login.body).WantError(401, "INVALID_CREDENTIALS")
+		})
+		h.Commit()
+		<-answered
+		login.c.Hold(t, `update users set password_hash = trim(password_hash) where id = '`+login.c.Actor.User+`'`).Commit()
+	}
+	h := user.Hold(t, `update users set password_hash = password_hash || ' ' where id = '`+user.Actor.User+`'`)
+	answered := h.StartWaiting(1, func() {
+		user.Post(t, otpPath+"/disable", j{"current_password": testkit.Password, "otp": a.recovery[1]}).
+			WantError(409, "OTP_NOT_ENABLED")
+	})
+	h.Commit()
+	<-answered
+	user.Get(t, mePath).Shows(map[string]string{"otp_enabled": "true"})
+}
+
 // Two logins that have read the same code, one of which waits for the other, start one session.
 func TestCodeOfTwoLogins(t *testing.T) {
 	t.Parallel()

@@ -80,6 +80,13 @@ func TestSecondFactorPages(t *testing.T) {
 		p.submit(t, factorPath+"/recovery-codes", "otp", codes[1]).want(t, 200).words(), -1)
 	testkit.Equal(t, len(renewed), 10, "new recovery codes")
 	p.submit(t, factorPath+"/disable", "current_password", testkit.Password, "otp", codes[2]).want(t, 422)
+
+	// The page for the code does not outlive the password that led to it.
+	step = newBrowser(t, api.URL).get(t, "/sign-in").
+		submit(t, "/sign-in", "email", user.Email, "password", testkit.Password)
+	user.Hold(t, `update users set password_hash = password_hash || ' ' where id = '`+user.Actor.User+`'`).Commit()
+	step.submit(t, "/sign-in/code", "otp", renewed[1]).want(t, 401).shows(t, "Sign in again")
+	user.Hold(t, `update users set password_hash = trim(password_hash) where id = '`+user.Actor.User+`'`).Commit()
 	p.submit(t, factorPath+"/disable", "current_password", testkit.Password, "otp", renewed[0]).to(t, factorPath).
 		shows(t, "The second factor is turned off.")
 	b.get(t, "/").want(t, 303) // the other sessions have ended

@@ -212,10 +212,12 @@ func TestSignatures(t *testing.T) {
 				wrong["late"], wrong["of another id"] = with("webhook-timestamp", "1700000000"), with("webhook-id", "msg_2")
 				wrong["without a version"] = with(header, strings.TrimPrefix(signature, "v1,"))
 				key, _ := base64.StdEncoding.DecodeString(strings.TrimPrefix(s.secret, "whsec_"))
-				old := time.Now().Unix() - 3600
-				late := with("webhook-timestamp", fmt.Sprint(old))
-				late.Set(header, webhooks.Signature(key, late.Get("webhook-id"), old, body))
-				wrong["an hour old"] = late
+				for name, difference := range map[string]int64{"an hour old": -3600, "of the next hour": 3600} {
+					at := time.Now().Unix() + difference
+					h := with("webhook-timestamp", fmt.Sprint(at))
+					h.Set(header, webhooks.Signature(key, h.Get("webhook-id"), at, body))
+					wrong[name] = h
+				}
 			}
 			for name, h := range wrong {
 				if status, answer := s.post(t, body, h); status != 401 || !strings.Contains(answer, "INVALID_SIGNATURE") {
