@@ -25,23 +25,18 @@ var runStates = []struct{ name, label, parameter, value string }{
 	{"cancelled", "Cancelled", "status", "cancelled"},
 }
 
-// runFilters are the filters of the list of all runs. The choices of product, printer and order, and the months,
-// depend on the farm and the day.
+// runFilters are the filters of the list of all runs. Those without a label have pickers, and the months depend
+// on the day.
 var runFilters = []filter{searchFilter, {"status", "status", "State", []option{{"", "Any state"}}},
 	{"month", "month", "Month", []option{{"", "Any month"}}},
-	{"product", "product_id", "Product", []option{{"", "Any product"}}},
-	{"printer", "printer_id", "Printer", []option{{"", "Any printer"}}},
-	{"order", "order_id", "Order", []option{{"", "Any order"}}},
+	{"product", "product_id", "", nil}, {"printer", "printer_id", "", nil}, {"order", "order_id", "", nil},
 	{"spool", "spool_id", "", nil}}
-
-// nameable is a product, a printer or an order of a choice, with the texts that name it.
-type nameable struct{ ID, Name, Reference, Customer string }
 
 // allRuns is the page with the list of all runs.
 type allRuns struct {
 	listing
 	Items []run
-	Spool string // the number of the spool, as it was typed
+	Form  *form // the pickers of the filters
 }
 
 // months is the number of months that the page offers.
@@ -49,14 +44,25 @@ const months = 24
 
 // showAllRuns shows the list of all runs. A month is that of the end of a run.
 func showAllRuns(v *visit) error {
-	var products, printers, orders found[nameable]
-	p := &allRuns{}
+	p := &allRuns{Form: v.asked()}
 	var query url.Values
 	p.listing, query = v.listing("/runs/all", "run", slices.Clone(runFilters),
 		[]listOrder{{"", "Newest first", "created_at", "desc"}})
-	if err := v.fetch(get(productsByName, &products), get(printersByName, &printers),
-		get("/api/v1/orders?limit=50", &orders)); err != nil {
-		return err
+	if p.Form.failed != nil {
+		return p.Form.failed
+	}
+	for _, f := range p.filters {
+		if h := p.Form.hits[f.name]; p.Form.Errors[f.name] != "" && (h == nil || len(h.Items) == 0) {
+			p.Problem = p.Form.Errors[f.name]
+		}
+		if f.label == "" && f.name != "search" {
+			p.Filter.Del(f.name)
+			query.Del(f.parameter)
+			if chosen := p.Form.Values.Get(f.name); chosen != "" {
+				p.Filter.Set(f.name, chosen)
+				query.Set(f.parameter, chosen)
+			}
+		}
 	}
 	for i := range p.filters {
 		f := &p.filters[i]
@@ -71,18 +77,6 @@ func showAllRuns(v *visit) error {
 			for i := range months {
 				month := first.AddDate(0, -i, 0)
 				f.options = append(f.options, option{month.Format("2006-01"), v.month(month)})
-			}
-		case "product":
-			for _, one := range products.Items {
-				f.options = append(f.options, option{one.ID, one.Name})
-			}
-		case "printer":
-			for _, one := range printers.Items {
-				f.options = append(f.options, option{one.ID, one.Name})
-			}
-		case "order":
-			for _, one := range orders.Items {
-				f.options = append(f.options, option{one.ID, order{Reference: one.Reference, Customer: one.Customer}.Name()})
 			}
 		}
 	}
@@ -119,36 +113,30 @@ func (p *allRuns) narrow(v *visit, query url.Values) error {
 		query.Set("completed_to", first.AddDate(0, 1, 0).Format(time.DateOnly))
 		p.choose("month", v.month(first))
 	}
-	p.Spool = query.Get("spool_id")
-	if err := p.findSpool(v, query); err != nil {
-		return err
-	}
-	for _, name := range []string{"product", "printer", "order"} {
-		id := query.Get(name + "_id")
-		if _, ok := value.ParseID(id); !ok || p.offers(name, id) {
-			continue
-		}
-		var one nameable
-		if err := v.fetch(get("/api/v1/"+name+"s/"+id, &one)); err != nil && server.AsError(err).Status != 404 {
-			return err
-		}
-		p.choose(name, cmp.Or(one.Name, one.Reference, one.Customer, "Removed"))
-	}
-	return nil
+	return p.findSpool(v, query)
+}
+
+// Inputs returns the pickers of the filters.
+func (p *allRuns) Inputs() []input {
+	return []input{newInput(p.Form, "product", "Product", "find=products", "none=Any product"),
+		newInput(p.Form, "printer", "Printer", "find=any-printers", "none=Any printer"),
+		newInput(p.Form, "order", "Order", "find=orders", "none=Any order"),
+		newInput(p.Form, "spool", "Spool", "find=any-spools", "none=Any spool")}
 }
 
 // findSpool replaces the number of a spool, which the address may have instead of the id, by the id.
 func (p *allRuns) findSpool(v *visit, query url.Values) error {
-	if p.Spool == "" {
+	text := query.Get("spool_id")
+	if text == "" {
 		return nil
 	}
 	var all struct{ Items []spool }
 	by := url.Values{"archived": {"any"}}
-	if id, ok := value.ParseID(p.Spool); ok {
+	if id, ok := value.ParseID(text); ok {
 		by.Set("id", id)
 	} else {
 		f := v.newForm()
-		f.Values.Set("spool", p.Spool)
+		f.Values.Set("spool", text)
 		n, ok := f.value(field{"spool", scanned}).(num)
 		if number, err := strconv.Atoi(string(n)); !ok || err != nil || number < 1 || number > server.MaxNumber {
 			p.Problem = "The spool must be the number of a spool, such as 12."
@@ -166,7 +154,7 @@ func (p *allRuns) findSpool(v *visit, query url.Values) error {
 		return nil
 	}
 	query.Set("spool_id", all.Items[0].ID)
-	p.Spool = "#" + strconv.FormatInt(all.Items[0].Number, 10)
+	p.Form.Values.Set("spool", strconv.FormatInt(all.Items[0].Number, 10))
 	return nil
 }
 

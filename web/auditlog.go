@@ -90,7 +90,7 @@ var auditFilters = []filter{{"person", "actor_id", "Person", []option{{"", "Anyb
 func showAuditLog(v *visit) error {
 	p := &auditPage{}
 	filters := slices.Clone(auditFilters)
-	var people, keys found[nameable]
+	var people, keys found[struct{ ID, Name string }]
 	err := v.fetch(get("/api/v1/users?limit=100&sort_by=name&sort_order=asc", &people),
 		get("/api/v1/api-keys?limit=100&sort_by=name&sort_order=asc", &keys))
 	if err != nil {

@@ -56,7 +56,7 @@ func TestFilamentFromCatalog(t *testing.T) {
 	hits = b.get(t, "/spools/new?catalog=night").want(t, 200).shows(t, `PETG-CF Night "x"`, "Acme <b>& · 750 g · 2.85 mm")
 	to := hits.submit(t, add+"night").want(t, 303).header.Get("Location")
 	night := strings.TrimPrefix(to, "/spools/new?filament_id=")
-	if chosen := b.get(t, to).want(t, 200); !strings.Contains(chosen.text, `<option value="`+night+`" selected>`) {
+	if chosen := b.get(t, to).want(t, 200); !strings.Contains(chosen.text, `value="`+night+`" data-name="PETG-CF Night &#34;x&#34;" checked>`) {
 		t.Errorf("the filament is not chosen: %s", chosen.text)
 	}
 	c.Get(t, "/api/v1/filaments/"+night).Shows(map[string]string{"material_type": "PETG", "material_name": "PETG-CF",

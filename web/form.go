@@ -39,12 +39,16 @@ type form struct {
 	shown   []fault           // the fields with problems that the page shows: see Mark
 	unread  map[string]string // by field, why the text is not a number
 	rows    map[string][]int  // by nested list, the form's row of each object in the body
+	hits    map[string]*hits  // by the name of a picker, what it has found
+	picking bool              // whether a picker asks, so that the form is shown again
+	failed  error             // why a picker could not search
 }
 
 // newForm returns a form that has not been sent.
 func newForm(read reader) *form {
 	return &form{Values: url.Values{}, Was: url.Values{}, Theirs: url.Values{}, Errors: map[string]string{},
-		Key: rand.Text(), read: read, id: rand.Text()[:6], unread: map[string]string{}, rows: map[string][]int{}}
+		Key: rand.Text(), read: read, id: rand.Text()[:6], unread: map[string]string{}, rows: map[string][]int{},
+		hits: map[string]*hits{}}
 }
 
 func (v *visit) newForm() *form {
@@ -53,7 +57,7 @@ func (v *visit) newForm() *form {
 	return f
 }
 
-func (v *visit) reader() reader { return reader{v.locale, v.Currency} }
+func (v *visit) reader() reader { return reader{v.locale, v.Currency, v} }
 
 // sent returns the form that the visitor has sent. A form without a key gets a new key.
 func (v *visit) sent() *form {
@@ -69,6 +73,7 @@ func (v *visit) sent() *form {
 		}
 	}
 	f.takePicks()
+	v.seek(f)
 	if key := f.Values.Get("once"); key != "" {
 		f.Key = key
 	}
@@ -82,6 +87,13 @@ func (v *visit) prefilled() *form {
 	for name, values := range v.r.URL.Query() {
 		f.Values[name] = values
 	}
+	return f
+}
+
+// asked returns the form in the query of the page's address.
+func (v *visit) asked() *form {
+	f := v.prefilled()
+	v.seek(f)
 	return f
 }
 
@@ -221,6 +233,9 @@ func (f *form) changed(fields ...field) map[string]any {
 // into into, if into is not nil. If the API refuses the values of the form, send stores the problems in the form and
 // returns false. It returns any other error.
 func (v *visit) send(f *form, method, path string, body map[string]any, into any) (bool, error) {
+	if f.picking {
+		return false, f.failed
+	}
 	header := http.Header{}
 	if method == http.MethodPost {
 		header.Set("Idempotency-Key", f.Key)
@@ -295,6 +310,9 @@ func (f *form) row(field string) string {
 
 // needs adds an error to each of the named inputs that is empty.
 func (f *form) needs(names ...string) {
+	if f.picking {
+		return
+	}
 	for _, name := range names {
 		if strings.TrimSpace(f.Values.Get(name)) == "" {
 			f.Errors[name] = "Is required."
@@ -338,6 +356,9 @@ func (v *visit) edit(f *form, path string, fields []field) (bool, error) {
 // else changed the same value, change returns false. The form then has both values and the new version, so that sending
 // it again replaces the other value. A form without an ETag is compared with the present values first.
 func (v *visit) change(f *form, c editing) (bool, error) {
+	if f.picking {
+		return false, f.failed
+	}
 	for range 5 {
 		if f.Tag != "" {
 			body := c.body(f)
@@ -459,6 +480,7 @@ type input struct {
 	Required, Autofocus bool
 	Pick                bool // whether a color picker stands beside the input
 	Options             []option
+	Kind, None, Named   string // of a picker: see pickers; the words for no choice; the name of the value, if it is known
 	List, Rows          string // the id of a datalist; the number of lines of a longer text
 }
 
@@ -476,7 +498,8 @@ func labeled(names []string) (options []option) {
 // such as unit=g. The setting value is the value in a form that was not sent.
 func newInput(f *form, name, label string, more ...string) input {
 	in := input{Form: f, Name: name, Label: label}
-	texts := map[string]*string{"type": &in.Type, "unit": &in.Unit, "hint": &in.Hint, "list": &in.List, "rows": &in.Rows}
+	texts := map[string]*string{"type": &in.Type, "unit": &in.Unit, "hint": &in.Hint, "list": &in.List, "rows": &in.Rows,
+		"find": &in.Kind, "none": &in.None, "named": &in.Named}
 	for _, word := range more {
 		key, value, _ := strings.Cut(word, "=")
 		_, sent := f.Values[name]
@@ -525,6 +548,9 @@ func (i input) Theirs() string {
 			if o.Value == values[0] {
 				return o.Name
 			}
+		}
+		if i.Kind != "" && values[0] != "" {
+			return i.chosen(values[0]).Name
 		}
 		return cmp.Or(values[0], "empty")
 	}

@@ -180,7 +180,7 @@ func (p *page) form(t testing.TB, action string) url.Values {
 			value, _ := attribute(tag, "value")
 			kind, _ := attribute(tag, "type")
 			switch {
-			case !ok || kind == "checkbox" && !strings.Contains(tag, " checked"):
+			case !ok || (kind == "checkbox" || kind == "radio") && !strings.Contains(tag, " checked"):
 				continue
 			case in[2] != "":
 				value = html.UnescapeString(in[3])

@@ -13,9 +13,9 @@ type nestedList struct {
 	count             int // the number of rows in a new form
 	fields            []editorField
 
-	// choices returns the read and, after it, the options of the first field. If there are none, the form has the
-	// fields in without or, if these are missing, does not have the list.
-	choices func() (read, func() []option)
+	// any is the list of the API of what the first field chooses. If it is empty, the form has the fields in without or,
+	// if these are missing, does not have the list.
+	any     string
 	without []editorField
 }
 
@@ -33,28 +33,26 @@ type nestedRow struct {
 	Inputs []input
 }
 
-// reads returns the reads of the choices of the editor's nested lists. The function rows may be called after them.
+// reads returns the reads that tell which of the editor's nested lists the form has. The function rows may be called after them.
 func (e *editor) reads(v *visit, f *form) (reads []read, rows func() []nestedRows) {
-	options := make([]func() []option, len(e.lists))
+	all := make([]found[struct{}], len(e.lists))
 	for i, l := range e.lists {
-		var one read
-		one, options[i] = l.choices()
-		reads = append(reads, one)
+		reads = append(reads, get(l.any+"?limit=1", &all[i]))
 	}
-	return reads, func() (all []nestedRows) {
+	return reads, func() (lists []nestedRows) {
 		for i, l := range e.lists {
-			if choices := options[i](); len(choices) > 1 {
-				all = append(all, l.rows(v, f, l.fields, choices))
+			if len(all[i].Items) > 0 {
+				lists = append(lists, l.rows(v, f, l.fields))
 			} else if len(l.without) > 0 {
-				all = append(all, l.rows(v, f, l.without, l.without[0].options))
+				lists = append(lists, l.rows(v, f, l.without))
 			}
 		}
-		return all
+		return lists
 	}
 }
 
 // rows returns the rows of the list: those of the form and, if the visitor asks for more, as many again.
-func (l *nestedList) rows(v *visit, f *form, fields []editorField, choices []option) nestedRows {
+func (l *nestedList) rows(v *visit, f *form, fields []editorField) nestedRows {
 	count := l.count
 	if n, err := strconv.Atoi(f.Values.Get("rows." + l.name)); err == nil && n > count {
 		count = min(n, maxRows)
@@ -66,11 +64,9 @@ func (l *nestedList) rows(v *visit, f *form, fields []editorField, choices []opt
 	shown := nestedRows{Name: l.name, Title: l.title, Hint: l.hint}
 	for row := range count {
 		line := nestedRow{Label: fmt.Sprintf("%s %d", l.title, row+1)}
-		for i, in := range fields {
+		for _, in := range fields {
 			one := newInput(f, fmt.Sprintf("%s[%d].%s", l.name, row, in.name), in.label, v.settings(in)...)
-			if i == 0 {
-				one.Options = choices
-			}
+			one.Options = in.options
 			line.Inputs = append(line.Inputs, one)
 		}
 		shown.Rows = append(shown.Rows, line)
@@ -85,32 +81,4 @@ func (l *nestedList) put(f *form, body map[string]any) {
 		fields = append(fields, in.field)
 	}
 	f.putRows(body, l.name, fields...)
-}
-
-// chooseProduct returns the read and the options of a choice of products.
-func chooseProduct() (read, func() []option) {
-	var list struct{ Items []product }
-	return get(productsByName, &list), func() []option { return productOptions(list.Items, "") }
-}
-
-// chooseFilament returns the read and the options of a choice of filaments.
-func chooseFilament() (read, func() []option) {
-	var list struct{ Items []filament }
-	return get(newestFilaments, &list), func() []option { return filamentOptions(list.Items) }
-}
-
-// newestFilaments is the address of the filaments to choose from.
-const newestFilaments = "/api/v1/filaments?limit=100"
-
-// filamentOptions returns the options of a choice of filaments.
-func filamentOptions(items []filament) []option {
-	options := []option{{"", "Choose a filament"}}
-	for _, item := range items {
-		name := item.Title()
-		if item.Vendor != "" {
-			name += ", " + item.Vendor
-		}
-		options = append(options, option{item.ID, name})
-	}
-	return options
 }

@@ -14,12 +14,12 @@ func showNewSpools(v *visit) error { return v.newSpools(200, v.prefilled()) }
 // newSpools shows the form that adds spools. The spools belong to a filament or, with own in the address or if the
 // farm has no filaments, have their own material.
 func (v *visit) newSpools(status int, f *form) error {
-	var list struct{ Items []filament }
+	var list found[struct{}]
 	var custom customFields
 	p := &editorPage{Form: f, Action: "/spools/new", Back: "/spools", Label: "Add", Noun: "spools",
 		Also: option{"labels", "Add and print labels"}}
 	if err := v.fetch(append(spools.suggestions(&p.Vendors),
-		get("/api/v1/filaments?limit=100", &list),
+		get("/api/v1/filaments?limit=1", &list),
 		customRead("spool", &custom),
 	)...); err != nil {
 		return err
@@ -32,14 +32,8 @@ func (v *visit) newSpools(status int, f *form) error {
 	}
 	follows := v.r.URL.Query().Get("own") == "" && len(list.Items) > 0
 	if follows {
-		filament := newInput(f, "filament_id", "Filament",
-			"hint=Material, color, weights and price are those of the filament.")
-		filament.Options = []option{{"", "Choose a filament"}}
-		for _, item := range list.Items {
-			filament.Options = append(filament.Options,
-				option{item.ID, strings.TrimSpace(item.Title() + " " + item.Vendor)})
-		}
-		p.Inputs = []input{filament}
+		p.Inputs = []input{newInput(f, "filament_id", "Filament", "find=filaments",
+			"hint=Material, color, weights and price are those of the filament.")}
 		p.Other = option{"/spools/new?own=1", "Add spools without a filament"}
 	} else {
 		p.Action += "?own=1"

@@ -25,6 +25,7 @@ import (
 type reader struct {
 	*locale
 	currency string // the currency of the farm, or "" if the farm has none
+	visit    *visit // looks up what pickers show
 }
 
 var duration = regexp.MustCompile(`^(?:([0-9]+)\s*:\s*([0-5]?[0-9])\s*h?|([0-9]+)\s*h\s*([0-9]+)\s*m(?:in)?)$`)

@@ -1,6 +1,10 @@
 package web
 
-import "fmt"
+import (
+	"fmt"
+
+	"spoolwright/server"
+)
 
 // orderLine is a line of an order that has no product yet.
 type orderLine struct {
@@ -25,7 +29,33 @@ func (p *orderPage) Line(l orderLine) *form {
 	if p.Open == "line" && l.ID == p.part {
 		return p.sent
 	}
-	return newForm(p.read)
+	f := newForm(p.read)
+	if same := p.Alike[l.ID]; same != nil {
+		f.Values.Set("product_id", same.Value)
+	}
+	return f
+}
+
+// maxProposed is the maximum number of lines for which a page proposes products.
+const maxProposed = 5
+
+// propose finds the products that have the name of a line. The API has assigned the lines with the SKU of a product.
+func (p *orderPage) propose(v *visit) error {
+	p.Alike = map[string]*choice{}
+	for i, l := range p.Order.Lines {
+		if i == maxProposed || !v.CanWrite() {
+			return nil
+		}
+		h, err := pickers["products"].search(v, l.Title, 1)
+		if err != nil && server.AsError(err).Status == 422 { // such as a text that is too long to search
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		p.Alike[l.ID] = h.named()
+	}
+	return nil
 }
 
 // assignLine assigns a line of an order to a product, or marks such lines as not printed.

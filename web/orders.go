@@ -219,20 +219,19 @@ var orders = &editor{api: "/api/v1/orders", path: "/orders", noun: "order",
 			{"true", "Include tax"}, {"false", "Are without tax"}}},
 		{field{"notes", text}, "Notes", "rows=3", nil},
 	},
-	lists: []nestedList{{name: "items", title: "Products", count: 3, choices: chooseProduct,
+	lists: []nestedList{{name: "items", title: "Products", count: 3, any: "/api/v1/products",
 		hint: "Empty pieces are one piece. An empty price is that of the product.", fields: []editorField{
-			{field{"product_id", text}, "Product", "", nil}, {field{"quantity", number}, "Pieces", "type=number", nil},
+			{field{"product_id", text}, "Product", "find=products", nil}, {field{"quantity", number}, "Pieces", "type=number", nil},
 			{field{"unit_price", number}, "Price of a piece", "type=number;unit=$currency", nil}}}}}
 
 // orderPage is the page of an order.
 type orderPage struct {
 	forms
-	Order    order
-	Stock    availability
-	Products struct{ Items []product }
-	Options  []option
-	part     string // the id of the item whose form was sent, or ""
-	tag      string // the ETag of the order
+	Order order
+	Stock availability
+	Alike map[string]*choice // by the id of a line, the product of the same name
+	part  string             // the id of the item whose form was sent, or ""
+	tag   string             // the ETag of the order
 }
 
 // Form returns the form of the page with the name.
@@ -338,11 +337,12 @@ func (v *visit) orderPage(status int, name string, f *form) error {
 	if err := v.fetch(
 		read{path: "/api/v1/orders/{id}", into: &p.Order, tag: &p.tag},
 		get("/api/v1/orders/{id}/availability", &p.Stock),
-		get(productsByName, &p.Products),
 	); err != nil {
 		return err
 	}
-	p.Options = productOptions(p.Products.Items, "")
+	if err := p.propose(v); err != nil {
+		return err
+	}
 	return v.show(status, "order", p.Order.Name(), p)
 }
 

@@ -76,9 +76,6 @@ func (p printer) All() []slot {
 	return slots
 }
 
-// printersByName is the address of the printers to choose from.
-const printersByName = "/api/v1/printers?limit=100&sort_by=name&sort_order=asc"
-
 var printerStates = []option{{"available", "Available"}, {"maintenance", "In maintenance"}, {"retired", "Retired"}}
 
 var printerList = &listOf[printer]{editor: printers, Title: "Printers", Class: "fixed", Add: "Add a printer",
@@ -145,7 +142,6 @@ type printerPage struct {
 	Tag     string // the ETag of the printer
 	Queue   queue
 	Ended   struct{ Items []run }
-	Spools  []option      // the spools that can be loaded
 	Keys    found[apiKey] // the keys of the printer, for admins
 	New     *connection   // the key that was just created, or nil
 }
@@ -156,7 +152,7 @@ func (p *printerPage) Load(number int) input {
 	if f != p.sent {
 		f.Tag = p.Tag
 	}
-	return newInput(f, "spool_number", "Spool", "list=spools", "value=")
+	return newInput(f, "spool_number", "Spool", "find=spools", "value=")
 }
 
 func showPrinter(v *visit) error { return v.printerPage(200, "", nil) }
@@ -168,12 +164,10 @@ func (v *visit) printerPage(status int, name string, f *form) error {
 // showPrinterWith shows the page of a printer, with the key that was just created if c is not nil.
 func (v *visit) showPrinterWith(status int, name string, f *form, c *connection) error {
 	p := &printerPage{forms: v.forms(name, f), New: c}
-	var stock struct{ Items []spool }
 	reads := []read{
 		read{path: "/api/v1/printers/{id}", into: &p.Printer, tag: &p.Tag},
 		get("/api/v1/queue?printer_id={id}", &p.Queue),
 		get("/api/v1/production-runs?printer_id={id}&status=completed,failed,cancelled&limit=10", &p.Ended),
-		get(spoolsInStock, &stock),
 	}
 	if v.IsAdmin() {
 		reads = append(reads, get("/api/v1/api-keys?printer_id={id}&revoked=false&limit=20", &p.Keys))
@@ -182,7 +176,6 @@ func (v *visit) showPrinterWith(status int, name string, f *form, c *connection)
 		return err
 	}
 	p.Printer.Runs = p.Queue.of(p.Printer.ID)
-	p.Spools = v.spoolOptions(stock.Items)
 	return v.show(status, "printer", p.Printer.Name, p)
 }
 
@@ -211,7 +204,7 @@ func loadSlot(v *visit) error {
 	f := v.sent()
 	spool := f.value(field{"spool_number", scanned})
 	slot := v.r.PathValue("number")
-	if _, unload := f.Values["unload"]; spool == nil && !unload {
+	if _, unload := f.Values["unload"]; spool == nil && !unload && !f.picking {
 		f.Errors["spool_number"] = "Is required."
 		return v.printerPage(422, slot, f)
 	}
@@ -245,6 +238,9 @@ func loadSpool(v *visit) error {
 	if f.Values.Get("slot") == "" {
 		spool = nil
 	}
+	if f.picking {
+		return v.then(false, f.failed, "", func() error { return v.spoolPage(422, "load", f) })
+	}
 	at, slot, _ := strings.Cut(cmp.Or(f.Values.Get("slot"), f.Was.Get("slot")), " ")
 	id, known := value.ParseID(at)
 	if !known {
@@ -254,10 +250,11 @@ func loadSpool(v *visit) error {
 	// The ETag is that of the printer, so that the spool can still move from another printer before the request.
 	ok, err := v.load(f, id, slot, "spool_id", spool, func() (*form, error) {
 		f := v.newForm()
-		var all struct{ Items []printer }
 		var p printer
-		err := v.fetch(read{path: "/api/v1/printers/" + id, into: &p, tag: &f.Tag}, get(printersByName, &all))
-		_, here := slotOptions(all.Items, v.r.PathValue("id"))
+		here, err := v.slotOf(v.r.PathValue("id"))
+		if err == nil {
+			err = v.fetch(read{path: "/api/v1/printers/" + id, into: &p, tag: &f.Tag})
+		}
 		f.Values.Set("slot", here.Value)
 		return f, err
 	})
@@ -265,27 +262,33 @@ func loadSpool(v *visit) error {
 	return v.then(ok, err, v.here("/spools"), func() error { return v.spoolPage(422, "load", f) })
 }
 
-// slotOptions returns the options of a choice among the slots of printers, and the option of the slot with the spool,
-// which is empty if the spool is in no slot.
-func slotOptions(items []printer, spool string) (options []option, here option) {
-	options = []option{{"", "Nowhere"}}
-	for _, p := range items {
-		for _, s := range p.All() {
-			o := option{p.ID + " " + strconv.Itoa(s.Number), p.Name}
-			if p.Slots > 1 {
-				o.Name += ", slot " + strconv.Itoa(s.Number)
-			}
+// choices returns the slots of the printer to choose from.
+func (p *printer) choices() (all []choice) {
+	for _, s := range p.All() {
+		c := choice{Value: p.ID + " " + strconv.Itoa(s.Number), Name: p.Name, Key: p.Name, About: "empty"}
+		if p.Slots > 1 {
+			c.Name += ", slot " + strconv.Itoa(s.Number)
+		}
+		if s.Spool != nil {
+			c.About = "#" + strconv.FormatInt(s.Spool.Number, 10) + " " + s.Spool.Name
+		}
+		all = append(all, c)
+	}
+	return all
+}
+
+// slotOf returns the slot with the spool, or an empty choice.
+func (v *visit) slotOf(spool string) (here choice, err error) {
+	var all struct{ Items []printer }
+	err = v.fetch(get("/api/v1/printers?limit=1&spool_id="+spool, &all))
+	for i := range all.Items {
+		for j, s := range all.Items[i].All() {
 			if s.Spool != nil && s.Spool.ID == spool {
-				here = o
-			} else if s.Spool != nil {
-				o.Name += " (" + s.Spool.Name + ")"
-			}
-			if p.Status != "retired" {
-				options = append(options, o)
+				here = all.Items[i].choices()[j]
 			}
 		}
 	}
-	return options, here
+	return here, err
 }
 
 var onePrinter = resource{"/api/v1/printers", "/printers", (*visit).printerPage}

@@ -45,7 +45,8 @@ func TestPrinterPages(t *testing.T) {
 	load := "/spools/" + blue + "/load"
 	b.get(t, "/spools/"+blue).submit(t, load, "slot", id+" 2").to(t, "/spools/"+blue).shows(t, "Loaded into MK4, slot 2")
 	b.get(t, "/spools/"+red).submit(t, "/spools/"+red+"/load", "slot", "").want(t, 422).shows(t, "Choose a printer.")
-	b.get(t, "/spools/"+red).shows(t, "slot 2 (PLA Blue)")
+	b.get(t, "/spools/"+red).submit(t, "/spools/"+red+"/load", "find", "slot").want(t, 200).
+		shows(t, "MK4, slot 2 #2 PLA Blue", "MK4, slot 1 empty")
 	b.get(t, "/").shows(t, "Free: MK4")
 	b.get(t, "/spools/"+blue).submit(t, load, "slot", "").to(t, "/spools/"+blue).hides(t, "Loaded into")
 

@@ -234,16 +234,16 @@ var products = &editor{api: "/api/v1/products", path: "/products", noun: "produc
 		{field{"description", text}, "Description", "rows=3", nil},
 		{field{"notes", text}, "Notes", "rows=3", nil},
 	},
-	lists: []nestedList{{name: "materials", title: "Filament of a piece", count: 2, choices: chooseFilament,
+	lists: []nestedList{{name: "materials", title: "Filament of a piece", count: 2, any: "/api/v1/filaments",
 		hint: "The page of the product has more choices.", fields: []editorField{
-			{field{"filament_id", text}, "Filament", "", nil},
+			{field{"filament_id", text}, "Filament", "find=filaments", nil},
 			{field{"weight_grams", number}, "Weight", "type=number;unit=g", nil}},
 		without: []editorField{
 			{field{"material_type", text}, "Material", "", append([]option{{"", "Choose a material"}}, materials...)},
 			{field{"color", text}, "Color", "", nil},
 			{field{"weight_grams", number}, "Weight", "type=number;unit=g", nil}}},
-		{name: "components", title: "Other products in a piece", count: 1, choices: chooseProduct, fields: []editorField{
-			{field{"component_product_id", text}, "Product", "", nil},
+		{name: "components", title: "Other products in a piece", count: 1, any: "/api/v1/products", fields: []editorField{
+			{field{"component_product_id", text}, "Product", "find=products", nil},
 			{field{"quantity", number}, "Pieces", "type=number", nil}}}}}
 
 // availability is the filament that a product or an order needs and that is in stock.
@@ -348,9 +348,8 @@ type productPage struct {
 	Costs    costs
 	Pieces   found[pieceEntry]
 	UsedIn   struct{ Items []product }
-	Parts    []*part                   // the components that are not plates
-	Others   struct{ Items []product } // products that can be components
-	Options  struct{ Materials, Products, Widths []option }
+	Parts    []*part // the components that are not plates
+	Options  struct{ Materials, Widths []option }
 }
 
 func showProduct(v *visit) error { return v.productPage(200, "", nil) }
@@ -373,7 +372,6 @@ func (v *visit) productPage(status int, name string, f *form) error {
 		get("/api/v1/products/{id}/availability?quantity="+p.Quantity, &p.Stock),
 		get("/api/v1/products/{id}/piece-entries?limit=5", &p.Pieces),
 		get("/api/v1/products?component_product_id={id}&limit=20", &p.UsedIn),
-		get(productsByName, &p.Others),
 	); err != nil {
 		return err
 	}
@@ -388,27 +386,7 @@ func (v *visit) productPage(status int, name string, f *form) error {
 		o.Value = strings.Replace(o.Value, ".", v.locale.decimal, 1)
 		p.Options.Widths = append(p.Options.Widths, o)
 	}
-	p.Options.Products = productOptions(p.Others.Items, id)
 	return v.show(status, "product", p.Product.Name, p)
-}
-
-// productsByName is the address of the products to choose from.
-const productsByName = "/api/v1/products?limit=100&sort_by=name&sort_order=asc"
-
-// productOptions returns the options of a choice of products, without the product whose id is but.
-func productOptions(items []product, but string) []option {
-	options := []option{{"", "Choose a product"}}
-	for _, item := range items {
-		if item.ID == but {
-			continue
-		}
-		name := item.Name
-		if item.SKU != "" {
-			name += " (" + item.SKU + ")"
-		}
-		options = append(options, option{item.ID, name})
-	}
-	return options
 }
 
 var oneProduct = resource{"/api/v1/products", "/products", (*visit).productPage}

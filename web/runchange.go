@@ -102,10 +102,8 @@ func (p *runPage) spoolName(id string) string {
 			return m.Name()
 		}
 	}
-	for _, s := range p.stock {
-		if s.ID == id {
-			return numbered(s.Number, s.Name())
-		}
+	if s, ok := p.spools[id]; ok {
+		return numbered(s.Number, s.Name())
 	}
 	return "Another spool"
 }
@@ -120,28 +118,55 @@ func (p *runPage) productName(id string) string {
 	return "Another product"
 }
 
-// nameSpools sets the numbers of the run's spools that are in stock, and of the first ones.
-func (p *runPage) nameSpools() {
+// maxNamed is the maximum number of further spools of a run that its page names.
+const maxNamed = 5
+
+// nameSpools sets the numbers of the run's spools, and reads the spools that the run has used before.
+func (p *runPage) nameSpools(v *visit) error {
+	p.spools = map[string]spool{}
 	numbers := map[string]int64{}
-	for _, s := range p.stock {
-		numbers[s.ID] = s.Number
-	}
 	for _, s := range p.Run.Spools {
 		numbers[s.ID] = s.Number
+	}
+	var ids []string
+	for _, m := range p.Run.Materials {
+		ids = append(ids, m.SpoolID)
+	}
+	for _, e := range p.History.Items {
+		for _, m := range e.Before.Materials {
+			ids = append(ids, m.SpoolID)
+		}
+	}
+	for _, id := range ids {
+		if numbers[id] != 0 || len(p.spools) == maxNamed {
+			continue
+		}
+		if _, ok := p.spools[id]; ok {
+			continue
+		}
+		var one struct{ Items []spool }
+		if err := v.fetch(get("/api/v1/spools?archived=any&id="+id, &one)); err != nil {
+			return err
+		}
+		p.spools[id] = spool{MaterialType: "Another", Color: "spool"}
+		for _, s := range one.Items {
+			p.spools[id], numbers[id] = s, s.Number
+		}
 	}
 	for i := range p.Run.Materials {
 		p.Run.Materials[i].Number = numbers[p.Run.Materials[i].SpoolID]
 	}
+	return nil
 }
 
 // change makes the forms and inputs that change the run or, if the run has ended, correct it.
-func (p *runPage) change(v *visit) error {
+func (p *runPage) change(v *visit) {
 	r := &p.Run
 	p.Edit = p.Form("edit")
 	if r.HasEnded() {
 		p.correct(v)
-	} else if err := p.choices(v); err != nil {
-		return err
+	} else {
+		p.planned(v)
 	}
 	p.Fields = append(p.Fields, newInput(p.Edit, "notes", "Notes", "rows=3", "value="+r.Notes))
 	if r.Status == "failed" || r.Status == "cancelled" {
@@ -150,33 +175,18 @@ func (p *runPage) change(v *visit) error {
 		p.Fields = append(p.Fields, reason,
 			newInput(p.Edit, "failure_notes", "What went wrong", "rows=3", "value="+r.FailureNotes))
 	}
-	return nil
 }
 
-// choices makes the inputs of a run that has not ended, and its choices of printers and products.
-func (p *runPage) choices(v *visit) error {
+// planned makes the inputs of a run that has not ended.
+func (p *runPage) planned(v *visit) {
 	r := &p.Run
-	var printers struct{ Items []printer }
-	var products struct{ Items []product }
-	if err := v.fetch(get(printersByName, &printers), get(productsByName, &products)); err != nil {
-		return err
-	}
-	p.Products = productOptions(products.Items, "")
 	none := "Without a printer"
 	if r.PrinterID == "" && r.PrinterName != "" {
 		none = r.PrinterName
 	}
-	at := newInput(p.Edit, "printer_id", "Printer", "value="+r.PrinterID)
-	at.Options = []option{{"", none}}
-	known := r.PrinterID == ""
-	for _, one := range printers.Items {
-		if one.ID == r.PrinterID || one.Status != "retired" {
-			at.Options = append(at.Options, option{one.ID, strings.Trim(one.Name+", "+one.State(), ", ")})
-			known = known || one.ID == r.PrinterID
-		}
-	}
-	if !known {
-		at.Options = append(at.Options, option{r.PrinterID, r.PrinterName})
+	at := newInput(p.Edit, "printer_id", "Printer", "find=printers", "none="+none, "value="+r.PrinterID)
+	if at.Value() == r.PrinterID {
+		at.Named = r.PrinterName
 	}
 	p.Fields = []input{at}
 	if r.StartedAt != nil {
@@ -185,7 +195,6 @@ func (p *runPage) choices(v *visit) error {
 	}
 	p.Fields = append(p.Fields, newInput(p.Edit, "estimated_print_time_hours", "Estimated print time", "type=number",
 		"unit=h", "value="+p.read.text(r.Hours), "hint=From the products, if empty"))
-	return nil
 }
 
 // correct makes the inputs of the form that corrects the run.
@@ -205,8 +214,8 @@ func (p *runPage) correct(v *visit) {
 		}
 		p.Used = append(p.Used, runFigures{m.ID, m.Name(), []input{
 			p.Correct.rowInput("materials", i, "actual_weight_grams", "Used", m.Actual, "unit=g"), price,
-			newInput(p.Correct, fmt.Sprintf("materials[%d].to_spool_number", i), "Spool number", "list=spools",
-				"value="+number)}, weighed})
+			newInput(p.Correct, fmt.Sprintf("materials[%d].to_spool_number", i), "Spool", "find=any-spools",
+				"value="+number, "named="+m.Name())}, weighed})
 	}
 	for i, item := range r.Items {
 		p.Correct.show(fmt.Sprintf("items[%d].id", i), item.ID)

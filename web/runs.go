@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"math"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -148,14 +147,13 @@ type runPage struct {
 	History  struct{ Items []runEvent }
 
 	// Edit is the form that changes fields of the run. Correct is the form that corrects a run that has ended.
-	Edit             *form
-	Correct          *form
-	Fields           []input      // the inputs of Edit
-	Spools, Products []option     // the options of choices
-	Used, Made       []runFigures // the inputs of Correct for materials and items
-	Span             []input      // the inputs of Correct for times
-	tag, part        string       // the ETag of the run, and the id of the item or material whose form was sent, or ""
-	stock            []spool
+	Edit       *form
+	Correct    *form
+	Fields     []input          // the inputs of Edit
+	Used, Made []runFigures     // the inputs of Correct for materials and items
+	Span       []input          // the inputs of Correct for times
+	tag, part  string           // the ETag of the run, and the id of the item or material whose form was sent, or ""
+	spools     map[string]spool // by id, spools of the run and of its history
 }
 
 // step is a step before the start of a run, or a change since the run was planned.
@@ -256,22 +254,21 @@ func (p *runPage) Form(name string) *form {
 func (v *visit) readRun(name string, f *form) (*runPage, error) {
 	p := &runPage{forms: v.forms(name, f), Reasons: failureReasons}
 	p.part = v.r.PathValue("part")
-	var stock struct{ Items []spool }
 	var listed struct{ Items []run }
 	if err := v.fetch(read{path: "/api/v1/production-runs/{id}", into: &p.Run, tag: &p.tag},
 		get("/api/v1/production-runs?id={id}", &listed),
 		get("/api/v1/production-runs/{id}/check", &p.Check),
-		get("/api/v1/production-runs/{id}/history?limit=20", &p.History),
-		get(spoolsInStock, &stock)); err != nil {
+		get("/api/v1/production-runs/{id}/history?limit=20", &p.History)); err != nil {
 		return nil, err
 	}
 	for _, r := range listed.Items { // one, unless the run was removed meanwhile
 		p.Run.run.Items, p.Run.ItemCount, p.Run.Spools, p.Run.Orders = r.Items, r.ItemCount, r.Spools, r.Orders
 	}
-	p.stock, p.Spools = stock.Items, v.spoolOptions(stock.Items)
-	p.nameSpools()
+	if err := p.nameSpools(v); err != nil {
+		return nil, err
+	}
 	if v.CanWrite() {
-		return p, p.change(v)
+		p.change(v)
 	}
 	return p, nil
 }
@@ -419,7 +416,6 @@ type newRun struct {
 	Form      *form
 	Items     [][2]input // the inputs for product and pieces
 	Materials [][2]input // the inputs for spool and weight
-	Spools    []option
 	OrderItem string
 	More      bool // whether all rows are shown, because the form was sent
 	Query     string
@@ -441,38 +437,20 @@ func (v *visit) newRunForm() *form {
 }
 
 func (v *visit) newRun(status int, f *form, warnings []struct{ Text string }) error {
-	var all struct{ Items []product }
-	var stock struct{ Items []spool }
-	if err := v.fetch(
-		get(productsByName, &all),
-		get(spoolsInStock, &stock),
-	); err != nil {
-		return err
-	}
-	p := &newRun{Form: f, More: status != 200 || f.Values.Get("materials[1].spool_number") != "",
+	p := &newRun{Form: f, More: status != 200 || f.picking || f.Values.Get("materials[1].spool_number") != "",
 		OrderItem: f.Values.Get("items[0].order_item_id"), Query: v.r.URL.RawQuery, Warnings: warnings}
-	options := productOptions(all.Items, "")
-	if id := f.Values.Get("items[0].product_id"); id != "" && !slices.ContainsFunc(options, func(o option) bool {
-		return o.Value == id
-	}) { // a plate, or one of many products
-		var one product
-		if err := v.fetch(get("/api/v1/products/"+url.PathEscape(id), &one)); err == nil {
-			options = append(options, option{id, one.Name})
-		}
-	}
 	rows := 4
 	for f.Values.Has(fmt.Sprintf("materials[%d].spool_number", rows)) {
 		rows++
 	}
 	for i := range rows {
-		product := newInput(f, fmt.Sprintf("items[%d].product_id", i), "Product")
-		product.Options = options
-		p.Items = append(p.Items, [2]input{product, f.rowInput("items", i, "quantity", "Pieces", "")})
+		p.Items = append(p.Items, [2]input{
+			newInput(f, fmt.Sprintf("items[%d].product_id", i), "Product", "find=products"),
+			f.rowInput("items", i, "quantity", "Pieces", "")})
 		p.Materials = append(p.Materials, [2]input{
-			f.rowInput("materials", i, "spool_number", "Spool number", "", "list=spools"),
+			newInput(f, fmt.Sprintf("materials[%d].spool_number", i), "Spool", "find=spools"),
 			f.rowInput("materials", i, "estimated_weight_grams", "Estimate", "", "unit=g")})
 	}
-	p.Spools = v.spoolOptions(stock.Items)
 	return v.show(status, "run-new", "New run", p)
 }
 

@@ -69,8 +69,8 @@ type spoolPage struct {
 	Usage  struct{ Items []usage }
 	Runs   struct{ Items []run }
 	Chart  *chart
-	Slots  []option // the slots of printers into which the spool can be loaded
-	Here   option   // the slot that contains the spool, or empty
+	Slots  found[struct{}] // the printers into which the spool can be loaded
+	Here   choice          // the slot that contains the spool, or empty
 	Custom customFields
 	Moving string // the id of the entry that the visitor wants to move to another spool, or ""
 }
@@ -95,6 +95,15 @@ func (p *spoolPage) Form(name string) *form {
 		f.Was.Set("location", p.Spool.Location)
 	}
 	return f
+}
+
+// Slot returns the input for the slot of the form that loads the spool.
+func (p *spoolPage) Slot(f *form) input {
+	in := newInput(f, "slot", "Load into", "find=slots", "none=Nowhere")
+	if p.Here.Value != "" && in.Value() == p.Here.Value {
+		in.Named = p.Here.Name
+	}
+	return in
 }
 
 // Correction returns a text if the entry is a correction or was corrected, or "".
@@ -139,7 +148,6 @@ func (v *visit) spoolPage(status int, name string, f *form) error {
 	id := v.r.PathValue("id")
 	list, query := v.spoolQuery()
 	list.Selected = id
-	var all struct{ Items []printer }
 	p := &spoolPage{forms: v.forms(name, f), List: list,
 		Moving: cmp.Or(v.r.PathValue("part"), v.r.URL.Query().Get("move"))}
 	err := v.fetch(
@@ -148,12 +156,14 @@ func (v *visit) spoolPage(status int, name string, f *form) error {
 		get("/api/v1/production-runs?spool_id={id}&limit=10", &p.Runs),
 		read{path: "/api/v1/spools", query: query, into: list},
 		customRead("spool", &p.Custom),
-		get(printersByName, &all),
+		get("/api/v1/printers?limit=1&status=available,maintenance", &p.Slots),
 	)
 	if err != nil {
 		return err
 	}
-	p.Slots, p.Here = slotOptions(all.Items, id)
+	if p.Here, err = v.slotOf(id); err != nil {
+		return err
+	}
 	p.Chart = remainingChart(p.Usage.Items, float(p.Spool.NetWeight), v.site.Now())
 	return v.show(status, "spool", fmt.Sprintf("#%d %s", p.Spool.Number, p.Spool.Name()), p)
 }

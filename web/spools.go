@@ -196,18 +196,6 @@ var (
 	anyMaterial = append([]option{{"", "Any material"}}, materials...)
 )
 
-// spoolsInStock is the address of the spools to choose from.
-const spoolsInStock = "/api/v1/spools?limit=100&in_stock=true"
-
-// spoolOptions returns options for spools. The values are the numbers of the spools.
-func (v *visit) spoolOptions(items []spool) (options []option) {
-	for _, s := range items {
-		options = append(options, option{strconv.FormatInt(s.Number, 10),
-			strings.Trim(s.Name()+", "+v.Grams(s.Remaining)+", "+s.Location, ", ")})
-	}
-	return options
-}
-
 // listSpools shows the list of spools. If the search is the code of a label, it redirects to the spool.
 func listSpools(v *visit) error {
 	if number, ok := spoolCode(v.r.URL.Query().Get("search")); ok {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"embed"
 	"html/template"
+	"net/http"
 	"sync"
 
 	"spoolwright/server"
@@ -52,6 +53,9 @@ func (v view) With(data any) view { v.Data = data; return v }
 // show writes a page from the template with the name.
 func (v *visit) show(status int, name, title string, data any) error {
 	var b bytes.Buffer
+	if v.isFinding && status == http.StatusUnprocessableEntity { // nothing was refused
+		status = http.StatusOK
+	}
 	all := view{v, title, data, status >= 400 && name != "error" && name != "removed"}
 	write := func() error { b.Reset(); return templateOf(name).ExecuteTemplate(&b, "layout", all) }
 	err := write()

@@ -149,7 +149,7 @@ func TestAllRuns(t *testing.T) {
 	}
 	// A choice shows what the address selects, also if it is not among the first.
 	c.Delete(t, "/api/v1/products/"+lamp).Want(204)
-	if p := b.get(t, "/runs/all?product="+lamp); !strings.Contains(p.text, ` selected>Removed</option>`) {
+	if p := b.get(t, "/runs/all?product="+lamp); !strings.Contains(p.text, ` checked><span><b>Removed</b>`) {
 		t.Errorf("the choice has nothing selected: %s", p.text)
 	}
 	other := signIn(t, api.Operator(t))

@@ -21,6 +21,7 @@ type visit struct {
 	zone         *time.Location
 	isAsked      bool         // whether steps was read with the visitor
 	steps        *start.Steps // on Today
+	isFinding    bool         // whether the form was sent to find something
 	notice       *notice      // the notice for the page to which the answer redirects, or nil
 }
 

@@ -152,6 +152,7 @@ var pages = slices.Concat([]page{
 
 	{"GET /runs", server.Read, board},
 	{"GET /runs/all", server.Read, showAllRuns},
+	{"GET /choices/{kind}", server.Read, showChoices},
 	{"GET /runs/new", server.Write, showNewRun},
 	{"POST /runs/new", server.Write, createRun},
 	{"POST /runs/file", server.Write, readRunFile},

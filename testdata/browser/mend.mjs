@@ -51,7 +51,7 @@ class Hands {
   }
 
   async fill(name, value) {
-    const field = this.page.locator(`main form >> [name="${name}"]:visible`).first();
+    const field = this.page.locator(`main form >> :is([name="${name}"], [data-pick]:has([type=hidden][name="${name}"]) label input):visible`).first();
     if (!this.keys) return field.fill(value);
     await this.reach(field);
     await this.page.keyboard.press("Control+A");

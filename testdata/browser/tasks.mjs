@@ -34,6 +34,11 @@ class Person {
   }
 
   async choose(name, label) {
+    const picker = this.visible(`main form >> [data-pick]:has([type=hidden][name="${name}"]) input`);
+    if (await picker.count() > 0) { // the text counts, because it names one thing
+      this.fields++;
+      return picker.fill(label);
+    }
     this.clicks++;
     await this.visible(`main select[name="${name}"]`).selectOption({ label });
   }
@@ -69,7 +74,7 @@ const tasks = {
     },
   },
   "ten spools and their labels": {
-    most: [3, 1],
+    most: [2, 2],
     async from(farm) {
       await farm.newFilament();
       return "/spools";
@@ -131,7 +136,7 @@ const tasks = {
     },
   },
   "a product of two filaments and a part": {
-    most: [6, 8],
+    most: [2, 9],
     async from(farm) {
       await farm.newFilament();
       await farm.newProduct();
@@ -154,7 +159,7 @@ const tasks = {
     },
   },
   "an order of three products": {
-    most: [6, 4],
+    most: [2, 7],
     async from(farm) {
       await farm.newProduct();
       return "/orders";

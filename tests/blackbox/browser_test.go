@@ -13,10 +13,10 @@ import (
 )
 
 // testBrowser opens the documentation pages of a demo in a headless Chromium, walks through its pages for people,
-// mends mistakes there, counts the clicks of daily tasks, follows an order from the slicer and the shop to a chat, and
-// audits the pages. PLAYWRIGHT_CORE is the directory of the npm package playwright-core if Node.js does not find it,
-// CHROMIUM the path of the browser if it is not /usr/bin/chromium, and PAGE_TOOLS a directory with the npm packages
-// axe-core and vnu-jar, without which nothing is audited.
+// mends mistakes there, counts the clicks of daily tasks, follows an order from the slicer and the shop to a chat,
+// chooses in all pickers, and audits the pages. PLAYWRIGHT_CORE is the directory of the npm package playwright-core if
+// Node.js does not find it, CHROMIUM the path of the browser if it is not /usr/bin/chromium, and PAGE_TOOLS a directory
+// with the npm packages axe-core and vnu-jar, without which nothing is audited.
 func testBrowser(t *testing.T, p program) {
 	testkit.Rig(t)
 	for _, tool := range []string{"node", browserPath()} {
@@ -58,7 +58,7 @@ func testBrowser(t *testing.T, p program) {
 	})
 	t.Run("Pages", func(t *testing.T) {
 		t.Parallel()
-		for _, script := range []string{"pages.mjs", "mend.mjs", "tasks.mjs", "story.mjs"} {
+		for _, script := range []string{"pages.mjs", "mend.mjs", "tasks.mjs", "story.mjs", "pickers.mjs"} {
 			begin := time.Now()
 			run(t, script)
 			t.Logf("%s: %s", script, time.Since(begin).Round(time.Second))

@@ -6,7 +6,7 @@ for (const form of document.querySelectorAll("form[data-filter]")) {
   let timer;
   const apply = () => form.requestSubmit();
   form.addEventListener("change", (event) => {
-    if (event.target.matches("select")) apply();
+    if (event.target.matches("select, [type=hidden]")) apply();
   });
   const search = form.querySelector("[type=search]");
   search?.addEventListener("input", () => {
@@ -25,6 +25,109 @@ for (const form of document.querySelectorAll("form[data-filter]")) {
     search.focus();
     search.setSelectionRange(search.value.length, search.value.length);
   }
+}
+
+// A picker is a combobox: it shows what its text finds. The hidden input has what was chosen. A text without a choice is
+// sent as it is, and the service reads it.
+for (const [n, field] of document.querySelectorAll("[data-pick]").entries()) {
+  const input = field.querySelector("input"), value = field.querySelector("[type=hidden]"), { name } = input;
+  const chosen = field.querySelector(":checked");
+  const list = document.createElement("ul"), words = document.createElement("span");
+  for (const old of field.querySelectorAll("button, .choices")) old.remove();
+  list.id = `choices-${n}`;
+  words.className = "hide";
+  for (const [e, all] of [[list, { role: "listbox", "aria-label": input.ariaLabel ?? input.labels[0].textContent.trim() }],
+    [words, { role: "status" }], [input, { role: "combobox", "aria-autocomplete": "list", "aria-expanded": "false",
+      "aria-controls": list.id }]]) for (const key in all) e.setAttribute(key, all[key]);
+  list.hidden = true;
+  field.append(list, words);
+  const active = () => list.querySelector("[aria-selected=true]");
+  const mark = (option) => {
+    active()?.setAttribute("aria-selected", "false");
+    option?.setAttribute("aria-selected", "true");
+    option?.scrollIntoView({ block: "nearest" });
+    if (option) input.setAttribute("aria-activedescendant", option.id);
+    else input.removeAttribute("aria-activedescendant");
+  };
+  const show = (open) => {
+    list.hidden = !open;
+    input.setAttribute("aria-expanded", String(open));
+    if (!open) return mark();
+    list.style.left = "0"; // and further to the left at the edge of the window
+    list.style.left = `${Math.min(0, document.documentElement.clientWidth - 16 - list.getBoundingClientRect().right)}px`;
+  };
+  const set = (id, text) => {
+    value.value = id;
+    if (text !== undefined) input.value = text;
+    if (id) input.removeAttribute("name");
+    else input.name = name;
+  };
+  let turn = 0, timer;
+  const load = async (page = 1) => {
+    const mine = ++turn;
+    list.ariaBusy = "true";
+    const query = new URLSearchParams({ search: value.value ? "" : input.value.trim(), page });
+    const answer = await fetch(`/choices/${field.dataset.pick}?${query}`).catch(() => null);
+    if (mine !== turn || document.activeElement !== input) return;
+    const html = answer?.ok && !answer.redirected ? await answer.text() : "";
+    if (mine !== turn) return;
+    list.ariaBusy = "false";
+    if (page > 1) list.querySelector("[data-next]").remove();
+    else list.replaceChildren();
+    list.insertAdjacentHTML("beforeend", html);
+    const options = list.querySelectorAll("[role=option]");
+    for (const [i, option] of options.entries()) option.id = `${list.id}-${i}`;
+    words.textContent = options.length > 0 ? `${options.length} choices` : "Nothing matches";
+    list.dataset.empty = words.textContent;
+    show(true);
+  };
+  const choose = (option) => {
+    clearTimeout(timer);
+    turn++;
+    set(option.dataset.value, option.dataset.name);
+    show(false);
+    value.dispatchEvent(new Event("change", { bubbles: true }));
+  };
+  if (chosen?.value) set(chosen.value, chosen.dataset.name);
+  input.defaultValue = input.value;
+  input.addEventListener("input", () => {
+    const was = value.value;
+    set("");
+    if (was && !input.value) value.dispatchEvent(new Event("change", { bubbles: true }));
+    clearTimeout(timer);
+    turn++;
+    list.ariaBusy = "true";
+    timer = setTimeout(load, 150);
+  });
+  input.addEventListener("focus", () => value.value && input.select());
+  input.addEventListener("click", () => list.hidden && load());
+  input.addEventListener("blur", () => show(false));
+  input.addEventListener("keydown", async (event) => {
+    const now = active();
+    if (event.key === "Enter" && now) choose(now);
+    else if (event.key === "Escape" && !list.hidden) show(false);
+    else if (event.key === "ArrowDown" && list.hidden) load();
+    else if (event.key === "ArrowDown" && list.ariaBusy === "true") { /* another list comes */ }
+    else if (event.key === "ArrowDown" && now?.nextElementSibling?.dataset.next) {
+      event.preventDefault(); // before the wait
+      await load(now.nextElementSibling.dataset.next);
+      if (!now.nextElementSibling?.dataset.next) mark(now.nextElementSibling ?? now);
+    } else if (event.key === "ArrowDown") mark(now ? now.nextElementSibling ?? now : list.querySelector("[role=option]"));
+    else if (event.key === "ArrowUp" && !list.hidden) mark(now?.previousElementSibling);
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
+  });
+  list.addEventListener("mousedown", (event) => event.preventDefault()); // the field keeps the focus
+  list.addEventListener("click", (event) => {
+    const option = event.target.closest("[role=option]");
+    if (option) choose(option);
+  });
+  list.addEventListener("scroll", () => {
+    const next = list.querySelector("[data-next]");
+    const below = list.scrollHeight - list.scrollTop - list.clientHeight;
+    if (next && below < 40 && list.ariaBusy !== "true") load(next.dataset.next);
+  });
 }
 
 // A form with data-confirm asks on its button before it is sent.
