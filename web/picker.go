@@ -116,7 +116,9 @@ func init() {
 	pickers["printer-names"] = newPicker("/api/v1/printers", usable, "name=",
 		printers(func(p *printer) string { return p.Name }))
 	pickers["printer-names"].free = true
-	pickers["slots"] = newPicker("/api/v1/printers", usable, "id=", func(_ *visit, p *printer) []choice { return p.choices() })
+	pickers["slots"] = newPicker("/api/v1/printers", usable, "id=", func(_ *visit, p *printer) []choice {
+		return p.choices()
+	})
 }
 
 // onlyNumber returns the text if it is a number of a spool or the like, or "".

@@ -150,7 +150,8 @@ func TestNoUnboundedSelect(t *testing.T) {
 	for i := range 105 {
 		name := fmt.Sprintf("Bulk %03d", i)
 		product = c.Post(t, "/api/v1/products", j{"name": name}).Want(201).ID()
-		filament = c.Post(t, "/api/v1/filaments", j{"material_type": "PLA", "color": name, "diameter_mm": 1.75}).Want(201).ID()
+		filament = c.Post(t, "/api/v1/filaments", j{"material_type": "PLA", "color": name, "diameter_mm": 1.75}).
+			Want(201).ID()
 		order = c.Post(t, "/api/v1/orders", j{"customer": name,
 			"items": []j{{"product_id": product}}}).Want(201).ID()
 		printer = c.Post(t, "/api/v1/printers", j{"name": name}).Want(201).ID()

@@ -51,7 +51,8 @@ class Hands {
   }
 
   async fill(name, value) {
-    const field = this.page.locator(`main form >> :is([name="${name}"], [data-pick]:has([type=hidden][name="${name}"]) label input):visible`).first();
+    const picker = `[data-pick]:has([type=hidden][name="${name}"]) label input`;
+    const field = this.page.locator(`main form >> :is([name="${name}"], ${picker}):visible`).first();
     if (!this.keys) return field.fill(value);
     await this.reach(field);
     await this.page.keyboard.press("Control+A");

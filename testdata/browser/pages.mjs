@@ -87,7 +87,8 @@ async function walk(browser, tag, options, keys) {
     await page.waitForFunction(() => document.activeElement.matches("details input")); // ready for a scale
   };
   const fill = async (name, value) => {
-    const selector = `main form >> :is([name="${name}"], [data-pick]:has([type=hidden][name="${name}"]) label input):visible`;
+    const picker = `[data-pick]:has([type=hidden][name="${name}"]) label input`;
+    const selector = `main form >> :is([name="${name}"], ${picker}):visible`;
     if (!keys) return page.fill(selector, value);
     await reach(selector);
     await page.keyboard.press("Control+A");

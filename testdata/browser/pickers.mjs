@@ -33,7 +33,8 @@ async function fill(farm) {
     { name: `${tag} ${number(n)}`, sku: `${tag}-${number(n)}`, materials: [
       { material_type: "PLA", color: "Plum", weight_grams: 10 }] }));
   const product = products.find(({ name }) => name.endsWith("300"));
-  const order = await farm.post("/orders", { customer: `${tag} Oldest`, items: [{ product_id: products[0].id, quantity: 1 }] });
+  const order = await farm.post("/orders",
+    { customer: `${tag} Oldest`, items: [{ product_id: products[0].id, quantity: 1 }] });
   await many(60, (n) => farm.post("/orders", { customer: `${tag} ${number(n)}` }));
   const printers = await many(105, (n) => farm.post("/printers", { name: `${tag} ${number(n)}`, slots: 2 }));
   const printer = printers.find(({ name }) => name.endsWith("105"));
