@@ -87,6 +87,8 @@ var privileges = map[string]string{
 	"first_steps":        "SELECT INSERT UPDATE",
 	"sample_rows":        "SELECT INSERT DELETE",
 	"import_columns":     "SELECT INSERT UPDATE",
+	"imports":            "SELECT INSERT",
+	"import_rows":        "SELECT INSERT",
 	"webhook_emails":     "SELECT INSERT UPDATE",
 	"audit_log":          "SELECT INSERT",
 	"link_emails":        "SELECT INSERT UPDATE DELETE",

@@ -3,6 +3,8 @@ package transfer
 
 import (
 	"bufio"
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -191,6 +193,7 @@ type records struct {
 	keys   []int           // the columns of the keys; -1 for a missing column
 	farm   *string         // the currency of the farm; nil until it has been read
 	first  string          // the first currency in the file
+	sorted []int           // the columns of hash, by name; nil until the first row
 }
 
 // Mode determines what an import does with the rows of a file.
@@ -215,6 +218,7 @@ type Record[T any] struct {
 // record is the part of a Record that does not depend on its type.
 type record struct {
 	Line     int      // on which the row starts
+	Hash     int64    // of the fields with a value, in any order of the columns
 	Keys     []string // the texts that name a resource, "" for a missing text; nil if the row names no resource
 	Problems []server.FieldError
 	Foreign  bool // whether the ids of the row are from another farm; see Resolve
@@ -397,6 +401,7 @@ func (r *records) decode(read Row, in any) (record record) {
 			wrong = append(wrong, server.FieldError{Field: r.names[i], Message: problem})
 		}
 	}
+	record.Hash = r.hash(cells)
 	decode := func(in any, patch bool) []server.FieldError {
 		problems := server.DecodeTexts(in, r.names, cells, patch)
 		problems = slices.DeleteFunc(problems, func(p server.FieldError) bool {
@@ -410,6 +415,26 @@ func (r *records) decode(read Row, in any) (record record) {
 		record.asNew = func(in any) []server.FieldError { return decode(in, false) }
 	}
 	return record
+}
+
+// hash returns the Hash of a row.
+func (r *records) hash(cells []Cell) int64 {
+	if r.sorted == nil {
+		for i, f := range r.fields {
+			if !f.ReadOnly {
+				r.sorted = append(r.sorted, i)
+			}
+		}
+		value.Sort(r.sorted, func(a, b int) int { return strings.Compare(r.names[a], r.names[b]) })
+	}
+	var row []byte
+	for _, i := range r.sorted {
+		if text := textOf(cells[i]); text != "" {
+			row = append(append(append(append(row, r.names[i]...), 0), text...), 0)
+		}
+	}
+	sum := sha256.Sum256(row)
+	return int64(binary.BigEndian.Uint64(sum[:]))
 }
 
 // explain adds the values of the row to the messages of the problems.

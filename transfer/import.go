@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"spoolwright/cli"
 	"spoolwright/db"
@@ -99,6 +100,9 @@ type ImportCounts struct {
 
 	Changes     []Change     `json:"changes" rule:"notNull"`
 	InvalidRows []InvalidRow `json:"invalid_rows" rule:"notNull"`
+
+	RepeatedRows int64           `json:"repeated_rows" rule:"notNull"`
+	RepeatedAt   value.Timestamp `json:"repeated_at"`
 
 	// Last is the last statement of the transaction, or nil: others wait for what it locks.
 	Last *db.Stmt `json:"-"`
@@ -348,6 +352,10 @@ func runImport(c *cli.Call, resources string, run func() (counts ImportCounts, n
 	}
 	fmt.Fprintf(c.Out, "%s created: %d; updated: %d; unchanged: %d; skipped rows: %d\n", resources, counts.Created,
 		counts.Updated, counts.Unchanged, counts.Skipped)
+	if counts.RepeatedRows > 0 {
+		fmt.Fprintf(c.Out, "rows of new %s that came in before: %d; last at %s\n", resources, counts.RepeatedRows,
+			counts.RepeatedAt.Format(time.RFC3339))
+	}
 	if counts.DryRun {
 		fmt.Fprintln(c.Out, "This was a dry run: nothing was changed.")
 	}

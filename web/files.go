@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"spoolwright/server"
 	"spoolwright/transfer"
@@ -102,6 +103,8 @@ func (p *importPage) IsOrders() bool { return p.What.Value == "orders" }
 type checked struct {
 	Created, Updated, Unchanged, Skipped, Invalid int
 	Program                                       string
+	RepeatedRows                                  int        `json:"repeated_rows"`
+	RepeatedAt                                    *time.Time `json:"repeated_at"`
 	Columns                                       []struct {
 		Title, Why  string
 		Field, Note *string

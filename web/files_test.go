@@ -85,6 +85,7 @@ func TestFiles(t *testing.T) {
 	checked := upload(t, b, file).want(t, 200).shows(t, "Nothing was imported yet. It would be: 2 created", "Import 2",
 		"How the first rows are read", "Line 2: Material: PLA Color: Red Diameter (mm): 1.75 Net weight (g): 1000")
 	c.Get(t, "/api/v1/spools").Want(200).Shows(map[string]string{"total": "0"})
+	checked.hides(t, "came in before")
 
 	// The file is in the form, and sent twice it is imported once.
 	form := checked.form(t, "/files")
@@ -92,6 +93,7 @@ func TestFiles(t *testing.T) {
 	for range 2 {
 		b.do(t, "POST", "/files", form).want(t, 200).shows(t, "Imported Spools: 2 created")
 	}
+	upload(t, b, file).want(t, 200).shows(t, "2 rows came in before, last at", "The import adds them a second time.")
 	c.Get(t, "/api/v1/spools").Want(200).Shows(map[string]string{"total": "2"})
 	importSheet(t, b, "material_type,color,diameter_mm,net_weight_grams,extra\n"+
 		"PLA,Red,1.75,1000,\"{\"\"tag\"\":\"\"A\"\",\"\"n\"\":1}\"\n").

@@ -310,6 +310,28 @@ create table spoolman_items (
 );
 call tenant_table('spoolman_items', 'select, insert, update');
 
+-- The imports of lists of vendors, filaments and spools that created something, and what they created.
+create table imports (
+	tenant_id uuid,
+	id uuid not null,
+	resources text collate "C" not null check (resources in ('vendors', 'filaments', 'spools')),
+	created_at timestamptz not null default now(),
+	primary key (tenant_id, id)
+);
+call tenant_table('imports', 'select, insert');
+
+create table import_rows (
+	tenant_id uuid,
+	import_id uuid not null,
+	item uuid not null, -- the id of the vendor, filament or spool, which may be deleted
+	hash bigint not null, -- of the row as it was read; equal rows of a file have different ones
+	primary key (tenant_id, import_id, item),
+	foreign key (tenant_id, import_id) references imports (tenant_id, id)
+);
+call tenant_table('import_rows', 'select, insert');
+
+create index import_rows_hash on import_rows (tenant_id, hash, import_id);
+
 -- The ledger: an entry for each change of a spool's remaining weight. Successive reports of a printer form one entry,
 -- which grows; all other entries never change. The function valid_usage has the checks.
 create table spool_usage (

@@ -321,7 +321,14 @@ func (f kindFile[T]) write(ctx context.Context, d *db.DB, dryRun bool) (result I
 	if err := invalid.Err(); err != nil {
 		return result, err
 	}
-	return result, changes.write(ctx, d, &result, f.spread)
+	added := f.added(result.Rows)
+	if err := added.findRepeated(ctx, d, &result); err != nil {
+		return result, err
+	}
+	if err := changes.write(ctx, d, &result, f.spread); err != nil || dryRun {
+		return result, err
+	}
+	return result, added.save(ctx, d, f.table)
 }
 
 // knownRows returns the stored rows that the rows of a file may name, with the given additional columns.

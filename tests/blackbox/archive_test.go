@@ -139,6 +139,8 @@ func (in *installation) fullFarm(t *testing.T) *fixture {
 		"net_weight_grams": 1000, "purchase_price": 19.99, "notes": odd + strings.Repeat("é", 9000)}).Want(201).ID()
 	c.Post(t, "/api/v1/spools/"+spool+"/deduct", testkit.JSON{"weight_grams": 0.000001, "reason": "Grüße"}).Want(200)
 	c.Post(t, "/api/v1/spools/"+spool+"/refill", testkit.JSON{"lot_number": "L2"}).Want(200)
+	c.With("Content-Type", "text/csv").Post(t, "/api/v1/spools/import",
+		"material_type,color,diameter_mm,net_weight_grams\nPLA,Listed,1.75,1000\n").Want(200)
 	key := "/api/v1/api-keys/" + f.create(t, "/api/v1/api-keys", "/api/v1/api-keys")
 	c.Post(t, key+"/rotate", nil).Want(200)
 	c.Delete(t, key).Want(204)

@@ -1675,6 +1675,13 @@ class Imported:
     """Texts that the import converts, most frequent first; at most 50."""
     invalid_rows: tuple[InvalidRow, ...]
     """The first 50 of the invalid rows that were left out, or that a check has found."""
+    repeated_rows: int
+    """Number of rows of new spools, filaments or vendors that are equal to rows of which an earlier import created
+    some; they create them again. Rows are compared as they are read, and equal rows of one file count each. 0 for
+    products and orders, and for files of Spoolman.
+    """
+    repeated_at: _dt.datetime | None
+    """The time of the last import with such rows; null: there is none."""
     custom_fields: tuple[ImportedField, ...]
     """The custom fields that the import has defined, because values of the file had no definition."""
     rows: tuple[ImportedRow, ...]
@@ -1692,6 +1699,8 @@ def _Imported(d: Any, etag: str | None = None) -> Imported:
         dry_run=get("dry_run"),
         changes=_core.each(_Change, get("changes")),
         invalid_rows=_core.each(_InvalidRow, get("invalid_rows")),
+        repeated_rows=get("repeated_rows"),
+        repeated_at=_core.timestamp(get("repeated_at")),
         custom_fields=_core.each(_ImportedField, get("custom_fields")),
         rows=_core.each(_ImportedRow, get("rows")),
     )
@@ -1845,6 +1854,13 @@ class ImportCheck:
     """Texts that the import converts, most frequent first; at most 50."""
     invalid_rows: tuple[InvalidRow, ...]
     """The first 50 of the invalid rows that were left out, or that a check has found."""
+    repeated_rows: int
+    """Number of rows of new spools, filaments or vendors that are equal to rows of which an earlier import created
+    some; they create them again. Rows are compared as they are read, and equal rows of one file count each. 0 for
+    products and orders, and for files of Spoolman.
+    """
+    repeated_at: _dt.datetime | None
+    """The time of the last import with such rows; null: there is none."""
     program: str | None
     """The program that wrote the file; null if it is not known."""
     header_row: int
@@ -1876,6 +1892,8 @@ def _ImportCheck(d: Any, etag: str | None = None) -> ImportCheck:
         dry_run=get("dry_run"),
         changes=_core.each(_Change, get("changes")),
         invalid_rows=_core.each(_InvalidRow, get("invalid_rows")),
+        repeated_rows=get("repeated_rows"),
+        repeated_at=_core.timestamp(get("repeated_at")),
         program=get("program"),
         header_row=get("header_row"),
         columns=_core.each(_SheetColumn, get("columns")),
@@ -2569,6 +2587,13 @@ class ImportedProducts:
     """Texts that the import converts, most frequent first; at most 50."""
     invalid_rows: tuple[InvalidRow, ...]
     """The first 50 of the invalid rows that were left out, or that a check has found."""
+    repeated_rows: int
+    """Number of rows of new spools, filaments or vendors that are equal to rows of which an earlier import created
+    some; they create them again. Rows are compared as they are read, and equal rows of one file count each. 0 for
+    products and orders, and for files of Spoolman.
+    """
+    repeated_at: _dt.datetime | None
+    """The time of the last import with such rows; null: there is none."""
     rows: tuple[ImportedProduct, ...]
     """The products, in the order of their first rows, and the skipped rows."""
 
@@ -2584,6 +2609,8 @@ def _ImportedProducts(d: Any, etag: str | None = None) -> ImportedProducts:
         dry_run=get("dry_run"),
         changes=_core.each(_Change, get("changes")),
         invalid_rows=_core.each(_InvalidRow, get("invalid_rows")),
+        repeated_rows=get("repeated_rows"),
+        repeated_at=_core.timestamp(get("repeated_at")),
         rows=_core.each(_ImportedProduct, get("rows")),
     )
 
@@ -5835,6 +5862,13 @@ class ImportedOrders:
     """Texts that the import converts, most frequent first; at most 50."""
     invalid_rows: tuple[InvalidRow, ...]
     """The first 50 of the invalid rows that were left out, or that a check has found."""
+    repeated_rows: int
+    """Number of rows of new spools, filaments or vendors that are equal to rows of which an earlier import created
+    some; they create them again. Rows are compared as they are read, and equal rows of one file count each. 0 for
+    products and orders, and for files of Spoolman.
+    """
+    repeated_at: _dt.datetime | None
+    """The time of the last import with such rows; null: there is none."""
     rows: tuple[ImportedOrder, ...]
     """The orders, in the order of their first rows."""
 
@@ -5850,6 +5884,8 @@ def _ImportedOrders(d: Any, etag: str | None = None) -> ImportedOrders:
         dry_run=get("dry_run"),
         changes=_core.each(_Change, get("changes")),
         invalid_rows=_core.each(_InvalidRow, get("invalid_rows")),
+        repeated_rows=get("repeated_rows"),
+        repeated_at=_core.timestamp(get("repeated_at")),
         rows=_core.each(_ImportedOrder, get("rows")),
     )
 

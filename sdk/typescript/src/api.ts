@@ -1003,6 +1003,14 @@ export interface Imported {
   readonly changes: readonly Change[];
   /** The first 50 of the invalid rows that were left out, or that a check has found. */
   readonly invalid_rows: readonly InvalidRow[];
+  /**
+   * Number of rows of new spools, filaments or vendors that are equal to rows of which an earlier import created
+   * some; they create them again. Rows are compared as they are read, and equal rows of one file count each. 0 for
+   * products and orders, and for files of Spoolman.
+   */
+  readonly repeated_rows: number;
+  /** The time of the last import with such rows; null: there is none. */
+  readonly repeated_at: string | null;
   /** The custom fields that the import has defined, because values of the file had no definition. */
   readonly custom_fields: readonly ImportedField[];
   /** The rows, in the order of the file. */
@@ -1090,6 +1098,14 @@ export interface ImportCheck {
   readonly changes: readonly Change[];
   /** The first 50 of the invalid rows that were left out, or that a check has found. */
   readonly invalid_rows: readonly InvalidRow[];
+  /**
+   * Number of rows of new spools, filaments or vendors that are equal to rows of which an earlier import created
+   * some; they create them again. Rows are compared as they are read, and equal rows of one file count each. 0 for
+   * products and orders, and for files of Spoolman.
+   */
+  readonly repeated_rows: number;
+  /** The time of the last import with such rows; null: there is none. */
+  readonly repeated_at: string | null;
   /** The program that wrote the file; null if it is not known. */
   readonly program: string | null;
   /** The line of the titles of the columns; 0 if the file needs no titles. */
@@ -1529,6 +1545,14 @@ export interface ImportedProducts {
   readonly changes: readonly Change[];
   /** The first 50 of the invalid rows that were left out, or that a check has found. */
   readonly invalid_rows: readonly InvalidRow[];
+  /**
+   * Number of rows of new spools, filaments or vendors that are equal to rows of which an earlier import created
+   * some; they create them again. Rows are compared as they are read, and equal rows of one file count each. 0 for
+   * products and orders, and for files of Spoolman.
+   */
+  readonly repeated_rows: number;
+  /** The time of the last import with such rows; null: there is none. */
+  readonly repeated_at: string | null;
   /** The products, in the order of their first rows, and the skipped rows. */
   readonly rows: readonly ImportedProduct[];
 }
@@ -3431,6 +3455,14 @@ export interface ImportedOrders {
   readonly changes: readonly Change[];
   /** The first 50 of the invalid rows that were left out, or that a check has found. */
   readonly invalid_rows: readonly InvalidRow[];
+  /**
+   * Number of rows of new spools, filaments or vendors that are equal to rows of which an earlier import created
+   * some; they create them again. Rows are compared as they are read, and equal rows of one file count each. 0 for
+   * products and orders, and for files of Spoolman.
+   */
+  readonly repeated_rows: number;
+  /** The time of the last import with such rows; null: there is none. */
+  readonly repeated_at: string | null;
   /** The orders, in the order of their first rows. */
   readonly rows: readonly ImportedOrder[];
 }
