@@ -227,7 +227,7 @@ func newServer(c cli.Config, d *db.DB, once *auth.OneLogin, own *cli.OwnTLS) (*s
 	}), nil
 }
 
-// sweep removes expired idempotency keys and summarizes the usage ledgers, now and every hour, until ctx ends.
+// sweep removes expired idempotency keys and other old rows, and summarizes the usage ledgers, now and every hour, until ctx ends.
 func sweep(ctx context.Context, c cli.Config, d *db.DB) {
 	tick := time.NewTicker(time.Hour)
 	defer tick.Stop()
@@ -237,6 +237,9 @@ func sweep(ctx context.Context, c cli.Config, d *db.DB) {
 		}
 		if err := audit.Trim(ctx, d); err != nil && ctx.Err() == nil {
 			c.Log.Warn("cannot delete the old entries of the audit logs; retrying in an hour", "error", err)
+		}
+		if err := imports.Trim(ctx, d); err != nil && ctx.Err() == nil {
+			c.Log.Warn("cannot delete what old imports have changed; retrying in an hour", "error", err)
 		}
 		if err := production.SummarizeUsage(ctx, d); err != nil && ctx.Err() == nil {
 			c.Log.Warn("cannot summarize the usage ledgers; retrying in an hour", "error", err)

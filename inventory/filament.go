@@ -287,8 +287,8 @@ func (h handlers) changeFilament(ctx context.Context, id string, in Filament) (s
 	return server.One(filament, err)
 }
 
-// filamentUses selects the spools and the materials of products that name a filament.
-const filamentUses = `select from spools where filament_id = $1
+// FilamentUses selects the spools and the materials of products that name the filament $1.
+const FilamentUses = `select from spools where filament_id = $1
 	union all select from product_materials where filament_id = $1`
 
 var deleteFilamentDoc = &server.Doc{
@@ -300,7 +300,7 @@ var deleteFilamentDoc = &server.Doc{
 }
 
 func (h handlers) deleteFilament(ctx context.Context, r *server.Request[struct{}]) (server.NoContent, error) {
-	return nil, h.remove(ctx, "filaments", r.ID("id"), filamentUses)
+	return nil, h.remove(ctx, "filaments", r.ID("id"), FilamentUses)
 }
 
 var restoreFilamentDoc = &server.Doc{

@@ -246,7 +246,7 @@ func RemoveFilament(ctx context.Context, d *db.DB, number int64) error {
 	if used.Rows() > 0 {
 		return errFilamentInUse
 	}
-	return handlers{d}.remove(ctx, "filaments", id, filamentUses)
+	return handlers{d}.remove(ctx, "filaments", id, FilamentUses)
 }
 
 // VendorByNumber locks the vendor with a number, and returns its id and the weight of its empty spools.

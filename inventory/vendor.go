@@ -189,8 +189,11 @@ var deleteVendorDoc = &server.Doc{
 		"hidden vendors, and `restoreVendor` shows one again.",
 }
 
+// VendorUses selects the filaments that name the vendor $1.
+const VendorUses = `select from filaments where vendor_id = $1`
+
 func (h handlers) deleteVendor(ctx context.Context, r *server.Request[struct{}]) (server.NoContent, error) {
-	return nil, h.remove(ctx, "vendors", r.ID("id"), `select from filaments where vendor_id = $1`)
+	return nil, h.remove(ctx, "vendors", r.ID("id"), VendorUses)
 }
 
 // remove deletes a row of a table. If the query named returns rows, which refer to the row, remove hides it instead.

@@ -26,12 +26,35 @@ type filesPage struct {
 	Form *form
 	Text string // the text that was pasted, if there is a problem with it
 	Done *imported
+
+	Past   found[pastImport] // the last imports, if the visitor can undo them
+	Undone *undone
+}
+
+// pastImport is an import of the farm.
+type pastImport struct {
+	ID, Resources    string
+	Created, Updated int
+	CreatedAt        *time.Time `json:"created_at"`
+	Creator          string     `json:"created_by_name"`
+	UndoEndsAt       *time.Time `json:"undo_ends_at"`
+	UndoneAt         *time.Time `json:"undone_at"`
+}
+
+// undone is the result of the undo of an import.
+type undone struct {
+	Removed, Restored int
+	Left              []struct {
+		Resources, Reason string
+		Number            int
+	}
 }
 
 // imported is the result of an import.
 type imported struct {
 	Created, Updated, Unchanged, Skipped, Invalid int
-	What                                          string                       // the noun for what was created
+	What                                          option                       // what was imported
+	ImportID                                      string                       `json:"import_id"`
 	CustomFields                                  []struct{ Key, Type string } `json:"custom_fields"`
 }
 
@@ -54,7 +77,29 @@ func (p *filesPage) What() []option    { return imports }
 func showFiles(v *visit) error { return v.filesPage(200, &filesPage{Form: v.prefilled()}) }
 
 func (v *visit) filesPage(status int, p *filesPage) error {
+	if v.CanWrite() {
+		if err := v.fetch(get("/api/v1/imports?limit=5", &p.Past)); err != nil {
+			return err
+		}
+	}
 	return v.show(status, "files", "Import and export", p)
+}
+
+// undoImport undoes an import, and says what it has left.
+func undoImport(v *visit) error {
+	answer := v.call("POST", "/api/v1/imports/{id}/undo", nil, nil)
+	p := &filesPage{Form: v.newForm()}
+	if err := answer.Err(); err != nil {
+		if err := p.Form.keepProblems(err); err != nil {
+			return err
+		}
+		p.Form.Problem = sentence(server.AsError(err).Detail)
+		return v.filesPage(409, p)
+	}
+	if err := json.Unmarshal(answer.Body, &p.Undone); err != nil {
+		return err
+	}
+	return v.filesPage(200, p)
 }
 
 // exportFile sends a CSV file with all resources of a kind, such as spools.csv.
@@ -280,7 +325,7 @@ func importFile(v *visit) error {
 		answer := v.call("POST", path+"?"+query.Encode(), header, file)
 		query.Del("skip_invalid")
 		if answer.Err() == nil {
-			done := &imported{What: p.What.Name}
+			done := &imported{What: p.What}
 			if err := json.Unmarshal(answer.Body, done); err != nil {
 				return err
 			}

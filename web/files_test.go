@@ -122,6 +122,31 @@ func TestFiles(t *testing.T) {
 	viewer.get(t, "/files/spools").want(t, 404)
 }
 
+// An import ends with a link to what came in and an undo, which says what it leaves. The last imports are listed.
+func TestUndoOfFile(t *testing.T) {
+	t.Parallel()
+	tenant := newAPI(t, testkit.Options{}).Tenant(t)
+	c := tenant.User(t, "operator")
+	b := signIn(t, c)
+	b.get(t, "/files").want(t, 200).hides(t, "Last imports")
+	p := importSheet(t, b, "material_type,color,diameter_mm,net_weight_grams\nPLA,Red,1.75,1000\nPLA,Blue,1.75,1000\n").
+		want(t, 200).shows(t, "Imported Spools: 2 created", "Last imports", "Spools: 2 created, 0 updated")
+	undo := "/files/" + c.Get(t, "/api/v1/imports").Text("items.0.id") + "/undo"
+	if strings.Count(p.text, `action="`+undo+`"`) != 2 || !strings.Contains(p.text, `<a href="/spools">Spools</a>`) {
+		t.Errorf("the page has no link or no undo: %s", p.text)
+	}
+	c.Post(t, "/api/v1/spools/"+c.Get(t, "/api/v1/spools?color=Red").Text("items.0.id")+"/deduct",
+		testkit.JSON{"weight_grams": 1}).Want(200)
+	viewer := signIn(t, tenant.User(t, "viewer"))
+	viewer.get(t, "/files").want(t, 200).hides(t, "Last imports")
+	viewer.do(t, "POST", undo, nil).want(t, 403)
+	b.do(t, "POST", undo, nil).want(t, 200).shows(t, "The import was undone: 1 removed, 0 restored, 1 left",
+		"Spools 1: it was used since", "Undone")
+	b.do(t, "POST", undo, nil).want(t, 409).shows(t, "The import was undone before.")
+	b.do(t, "POST", "/files/x/undo", nil).want(t, 404)
+	c.Get(t, "/api/v1/spools").Shows(map[string]string{"total": "1"})
+}
+
 // A farm's own list is pasted, its columns are given fields, a row is corrected, another one left out, and the rest
 // imported.
 func TestOwnList(t *testing.T) {

@@ -41,7 +41,8 @@ var others = map[string]string{
 		/spools/{id}/refill /products/{id}/count /products/{id}/scrap /products/{id}/adjust /products/{id}/assemble
 		/products/{id}/disassemble /orders/{id}/deliver /printers/{id}/maintained`,
 	"they take back or move one entry of a ledger, once": `/spools/{id}/usage/reverse /spools/{id}/usage/{part}/move
-		/products/{id}/pieces/reverse /orders/{id}/deliveries/back /spools/back`,
+		/products/{id}/pieces/reverse /orders/{id}/deliveries/back /spools/back
+		/files/{id}/undo`,
 	"they begin, end or repeat something, which is refused in another state": `/runs/{id}/start /runs/{id}/confirm
 		/runs/{id}/complete /runs/{id}/fail /runs/{id}/fail-and-replan /runs/{id}/cancel /runs/{id}/reopen
 		/runs/{id}/replan /runs/{id}/materials/{part}/exchange /orders/{id}/cancel /orders/{id}/open

@@ -227,6 +227,7 @@ var pages = slices.Concat([]page{
 
 	{"GET /files", server.Read, showFiles},
 	{"POST /files", server.Write, importFile},
+	{"POST /files/{id}/undo", server.Write, undoImport},
 	{"GET /files/{name}", server.Read, exportFile},
 
 	{"GET /settings", server.Admin, showSettings},

@@ -26,6 +26,9 @@ func Export(resources string) *db.Stmt { return transferred("data.exported", res
 // Import returns a statement that adds an entry for an import of resources.
 func Import(resources string) *db.Stmt { return transferred("data.imported", resources) }
 
+// Undo returns a statement that adds an entry for the undo of an import of resources.
+func Undo(resources string) *db.Stmt { return transferred("data.import_undone", resources) }
+
 func transferred(action, resources string) *db.Stmt {
 	return db.SQL(`select audit_add($1, $2)::text`, action, resources)
 }
@@ -81,7 +84,7 @@ const actions = `
 	shop.created shop.changed shop.rotated shop.removed
 	printer.created printer.changed printer.removed printer.restored
 	custom_field.created custom_field.changed custom_field.removed
-	data.exported data.imported
+	data.exported data.imported data.import_undone
 	spool.refilled spool.removed spool.restored filament.removed filament.restored vendor.removed vendor.restored
 	product.removed product.restored order.removed order.restored run.removed run.restored stock_level.removed
 	run.corrected run.reopened usage.reversed usage.moved`

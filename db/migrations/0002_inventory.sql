@@ -310,27 +310,43 @@ create table spoolman_items (
 );
 call tenant_table('spoolman_items', 'select, insert, update');
 
--- The imports of lists of vendors, filaments and spools that created something, and what they created.
+-- The imports of lists of vendors, filaments and spools that changed something, and what they created and changed.
 create table imports (
 	tenant_id uuid,
 	id uuid not null,
 	resources text collate "C" not null check (resources in ('vendors', 'filaments', 'spools')),
+	created int not null check (created >= 0), -- rows of the file, as updated
+	updated int not null check (updated >= 0),
 	created_at timestamptz not null default now(),
+	-- The user or API key; null if the command line imported.
+	created_by uuid default coalesce(nullif(current_setting('app.user_id', true), ''),
+		nullif(current_setting('app.api_key_id', true), ''))::uuid,
+	undone_at timestamptz,
 	primary key (tenant_id, id)
 );
-call tenant_table('imports', 'select, insert');
+call tenant_table('imports', 'select, insert, update');
 
+create index imports_newest on imports (tenant_id, created_at, id);
+
+-- Undo deletes the rows of what it removes; a change is also deleted after 30 days.
 create table import_rows (
 	tenant_id uuid,
 	import_id uuid not null,
+	resources text collate "C" not null check (resources in ('vendors', 'filaments', 'spools')),
 	item uuid not null, -- the id of the vendor, filament or spool, which may be deleted
-	hash bigint not null, -- of the row as it was read; equal rows of a file have different ones
+	-- A hash of the row that created the item, as it was read; equal rows of a file have different ones. It is null for a
+	-- vendor that was created for filaments.
+	digest bigint,
+	before text collate "C" check (length(before) <= 1000000), -- JSON: the changed columns of an item before the import
+	after text collate "C" check (length(after) <= 1000000), -- and after it; both are null for what was created
 	primary key (tenant_id, import_id, item),
-	foreign key (tenant_id, import_id) references imports (tenant_id, id)
+	foreign key (tenant_id, import_id) references imports (tenant_id, id),
+	check ((before is null) = (after is null) and num_nonnulls(before, digest) <= 1)
 );
-call tenant_table('import_rows', 'select, insert');
+call tenant_table('import_rows', 'select, insert, delete');
 
-create index import_rows_hash on import_rows (tenant_id, hash, import_id);
+create index import_rows_digest on import_rows (tenant_id, digest, import_id) where digest is not null;
+create index import_rows_changes on import_rows (tenant_id, import_id) where before is not null;
 
 -- The ledger: an entry for each change of a spool's remaining weight. Successive reports of a printer form one entry,
 -- which grows; all other entries never change. The function valid_usage has the checks.

@@ -220,13 +220,13 @@ func findVendors(ctx context.Context, d *db.DB, groups []*spoolGroup, dryRun boo
 			names, of = append(names, *g.newest.Brand), append(of, g)
 		}
 	}
-	vendors, created, err := nameVendors(ctx, d, names, dryRun)
+	vendors, added, err := nameVendors(ctx, d, names, dryRun)
 	for i, g := range of {
 		if err == nil {
 			g.vendor = vendors[i]
 		}
 	}
-	return created, err
+	return int64(len(added)), err
 }
 
 // foundFilament is an existing filament that matches a group of spools.

@@ -33,6 +33,7 @@ func Routes(d *db.DB) []server.Route {
 		server.Op("POST /api/v1/filaments/import", server.Write, filamentKind.imports().Endpoint(d), importFilamentsDoc),
 		server.Op("POST /api/v1/filaments/import/check", server.Write, filamentKind.imports().CheckEndpoint(d),
 			checkFilamentsDoc),
+		server.Op("GET /api/v1/imports", server.Read, server.HandleList[PastImport](d, pastFilter.list), listDoc),
 		server.Op("POST /api/v1/spools/import", server.Write, spoolKind.imports().Endpoint(d), importDoc),
 		server.Op("POST /api/v1/spools/import/check", server.Write, spoolKind.imports().CheckEndpoint(d), checkDoc),
 	}

@@ -99,6 +99,9 @@ type kindFile[T any] struct {
 	rows   []transfer.Record[T]
 	number int           // the number of the first new row, if numbers are reserved
 	whole  *spoolmanFile // a file of Spoolman, which has no rows; or nil
+	// The ids of the vendors that relate has created for the rows.
+	vendors []string
+	undo    []*change // what an import that is undone changed in the rows; nil for an import
 }
 
 var (
@@ -289,6 +292,7 @@ func (f kindFile[T]) write(ctx context.Context, d *db.DB, dryRun bool) (result I
 	if err != nil {
 		return result, err
 	}
+	history := history{vendors: f.vendors}
 	changes := kindChanges{table: f.table, columns: f.columns, spreads: f.spreads}
 	if f.number > 0 {
 		changes.columns = append(slices.Clip(changes.columns), "number")
@@ -306,10 +310,14 @@ func (f kindFile[T]) write(ctx context.Context, d *db.DB, dryRun bool) (result I
 		}
 		if s != nil {
 			fields := f.fields
-			if related.fields != nil {
+			if f.undo != nil {
+				fields = f.undo[i].unchanged(s)
+			}
+			if related.fields != nil && (f.undo == nil || slices.Contains(fields, "filament_id")) {
 				fields = append(slices.Clip(fields), related.fields(i)...)
 			}
 			changed = compare(values, f.columns, fields, s)
+			history.change(s, values, changed)
 		} else if f.number > 0 {
 			values["number"] = f.number + len(changes.created)
 		}
@@ -321,14 +329,14 @@ func (f kindFile[T]) write(ctx context.Context, d *db.DB, dryRun bool) (result I
 	if err := invalid.Err(); err != nil {
 		return result, err
 	}
-	added := f.added(result.Rows)
-	if err := added.findRepeated(ctx, d, &result); err != nil {
+	f.created(&history, result.Rows)
+	if err := history.findRepeated(ctx, d, &result); err != nil {
 		return result, err
 	}
-	if err := changes.write(ctx, d, &result, f.spread); err != nil || dryRun {
+	if err := changes.write(ctx, d, &result, f.spread); err != nil || dryRun || f.undo != nil {
 		return result, err
 	}
-	return result, added.save(ctx, d, f.table)
+	return result, history.save(ctx, d, f.table, &result)
 }
 
 // knownRows returns the stored rows that the rows of a file may name, with the given additional columns.
@@ -783,7 +791,8 @@ func vendorsOf(
 	if err := invalid.Err(); err != nil {
 		return nil, err
 	}
-	named, _, err := nameVendors(ctx, d, names, dryRun)
+	named, created, err := nameVendors(ctx, d, names, dryRun)
+	f.vendors = created
 	for n, i := range of {
 		if err == nil {
 			vendors[i] = named[n]

@@ -9,6 +9,7 @@ import (
 // Imported is the result of an import through the API.
 type Imported struct {
 	transfer.ImportCounts
+	ImportID     *value.UUID     `json:"import_id"`
 	CustomFields []ImportedField `json:"custom_fields" rule:"notNull"`
 	Rows         []ImportedRow   `json:"rows"`
 }

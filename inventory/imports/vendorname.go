@@ -3,6 +3,7 @@ package imports
 import (
 	"context"
 	"encoding/json"
+	"slices"
 
 	"spoolwright/db"
 	"spoolwright/value"
@@ -16,13 +17,13 @@ type vendorName struct {
 }
 
 // nameVendors locks the vendors that have the names, without regard to case. It creates missing vendors in the order
-// of the names, unless it is a dry run. It returns the vendor of each name, and how many vendors it created or would
-// create.
+// of the names, unless it is a dry run. It returns the vendor of each name, and the ids of the vendors that it created
+// or would create.
 func nameVendors(
 	ctx context.Context, d *db.DB, names []string, dryRun bool,
-) (vendors []vendorName, created int64, err error) {
+) (vendors []vendorName, created []string, err error) {
 	if len(names) == 0 {
-		return nil, 0, nil
+		return nil, nil, nil
 	}
 	type named struct {
 		N    int
@@ -47,7 +48,7 @@ func nameVendors(
 	}
 	all, err := found()
 	if err != nil {
-		return nil, 0, err
+		return nil, nil, err
 	}
 	var ids, missing []string
 	seen := map[string]int{}
@@ -75,9 +76,12 @@ func nameVendors(
 		if err == nil {
 			all, err = found()
 		}
+		ids = slices.DeleteFunc(ids, func(id string) bool { // another transaction has created the vendor
+			return !slices.ContainsFunc(all, func(v named) bool { return v.ID != nil && *v.ID == id })
+		})
 	}
 	for _, v := range all {
 		vendors = append(vendors, vendorName{v.ID, v.Name})
 	}
-	return vendors, int64(len(missing)), err
+	return vendors, ids, err
 }

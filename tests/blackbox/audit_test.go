@@ -354,8 +354,11 @@ func TestAuditLog(t *testing.T) {
 	csv := "name\nImported vendor\n"
 	admin.With("Content-Type", "text/csv").Do(t, "POST", "/api/v1/vendors/import?dry_run=true", csv).Want(200)
 	added("dry run")
-	admin.With("Content-Type", "text/csv").Do(t, "POST", "/api/v1/vendors/import", csv).Want(200)
+	list := admin.With("Content-Type", "text/csv").Do(t, "POST", "/api/v1/vendors/import", csv).Want(200)
 	added("import", moved("data.imported", "vendors"))
+	admin.Post(t, "/api/v1/imports/"+list.Text("import_id")+"/undo", nil).Want(200)
+	added("undo of an import", moved("data.import_undone", "vendors"),
+		by("vendor.removed", list.Text("rows.0.id"), "Imported vendor"))
 	gcode, err := os.ReadFile(absolutePath(t, "catalog/slicer/testdata/prusaslicer.gcode"))
 	check(t, err)
 	sliced := admin.With("Content-Type", "application/octet-stream")

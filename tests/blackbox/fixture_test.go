@@ -458,6 +458,10 @@ func (f *fixture) create(t *testing.T, pattern, path string) string {
 			testkit.JSON{"ignore": true}).Want(200)
 		return f.admin.Get(t, pattern+"?limit=1").Want(200).Text("items.0.id")
 	}
+	if pattern == "/api/v1/imports" { // an import of a list creates one
+		return f.admin.With("Content-Type", "text/csv").Post(t, "/api/v1/vendors/import", "name\n"+value.NewID()+"\n").
+			Want(200).Text("import_id")
+	}
 	op := f.createOperation(pattern)
 	if op == nil {
 		t.Fatalf("%s/{id} exists, but no route POST %s with status 201", pattern, pattern)

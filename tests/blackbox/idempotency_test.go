@@ -1221,8 +1221,10 @@ func TestErrorsAreNotStored(t *testing.T) {
 	}
 	w.forEach(t, acceptsKey, func(t *testing.T, op *operation) {
 		for _, e := range op.Doc.Errors {
-			// Only races cause PLAN_OUTDATED. The body of an operation that reads a file is not JSON: see the tests of catalog.
-			if !covered[op.Pattern+" "+e.Code] && e.Code != "PLAN_OUTDATED" && op.Endpoint.Limit == 0 {
+			// Only races cause PLAN_OUTDATED. The body of an operation that reads a file is not JSON: see the tests of catalog
+			// and, for the undo of an import, of imports.
+			if !covered[op.Pattern+" "+e.Code] && e.Code != "PLAN_OUTDATED" && op.Endpoint.Limit == 0 &&
+				op.Doc.ID != "undoImport" {
 				t.Errorf("errorCases lacks %s", e.Code)
 			}
 		}

@@ -247,6 +247,10 @@ func (i *isolationTenant) act(op *operation) {
 			target = i.assignment()
 			break
 		}
+		if pattern == importPattern {
+			target = i.pastImport()
+			break
+		}
 		if op = i.createOperation(pattern[:strings.LastIndexByte(pattern, '/')]); op == nil {
 			i.checker.t.Errorf("no operation creates %s", pattern)
 			return
@@ -402,6 +406,7 @@ func (i *isolationTenant) keep(pattern string, r resource) resource {
 const (
 	linePattern       = "/api/v1/orders/{id}/lines/{line_id}"
 	assignmentPattern = "/api/v1/order-assignments/{id}"
+	importPattern     = "/api/v1/imports/{id}"
 )
 
 // orderLine creates an order with a line that has no product, and returns the line.
@@ -428,6 +433,19 @@ func (i *isolationTenant) assignment() resource {
 		return resource{}
 	}
 	return i.keep(assignmentPattern, resource{"/api/v1/order-assignments/" + list.Items[0].ID, list.Items[0].ID})
+}
+
+// pastImport imports spools and returns the import.
+func (i *isolationTenant) pastImport() resource {
+	a := i.send(i.operation("importSpools"), "/api/v1/spools/import", nil)
+	var done struct {
+		ID string `json:"import_id"`
+	}
+	if err := json.Unmarshal(a.Body.Bytes(), &done); err != nil || done.ID == "" {
+		i.checker.t.Errorf("no import: %v %s", err, a.Body)
+		return resource{}
+	}
+	return i.keep(importPattern, resource{"/api/v1/imports/" + done.ID, done.ID})
 }
 
 // operation returns the operation with the id.

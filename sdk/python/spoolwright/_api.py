@@ -53,6 +53,8 @@ ImportAction = Literal["created", "updated", "unchanged", "skipped"]
 
 ColumnReason = Literal["given", "remembered", "name", "values", "none"]
 
+Resources = Literal["vendors", "filaments", "spools"]
+
 PrinterStatus = Literal["available", "maintenance", "retired"]
 
 FileMatch = Literal["chosen", "equal", "near", "material", "none"]
@@ -89,7 +91,7 @@ CountWarningCode = Literal["COUNTED_SINCE"]
 
 OrderSkipReason = Literal["shipped", "cancelled", "unpaid"]
 
-Action = Literal["sign_in", "sign_in.failed", "sign_in.more_failed", "sign_out", "session.ended", "session.reused", "user.created", "user.changed", "user.disabled", "user.enabled", "user.removed", "user.password_changed", "user.password_link_created", "user.password_set_by_link", "user.otp_enabled", "user.otp_disabled", "user.otp_reset", "user.otp_failed", "user.more_otp_failed", "user.recovery_code_used", "user.recovery_codes_renewed", "api_key.created", "api_key.changed", "api_key.rotated", "api_key.revoked", "settings.changed", "webhook.created", "webhook.changed", "webhook.disabled", "webhook.enabled", "webhook.rotated", "webhook.removed", "shop.created", "shop.changed", "shop.rotated", "shop.removed", "printer.created", "printer.changed", "printer.removed", "printer.restored", "custom_field.created", "custom_field.changed", "custom_field.removed", "data.exported", "data.imported", "spool.refilled", "spool.removed", "spool.restored", "filament.removed", "filament.restored", "vendor.removed", "vendor.restored", "product.removed", "product.restored", "order.removed", "order.restored", "run.removed", "run.restored", "stock_level.removed", "run.corrected", "run.reopened", "usage.reversed", "usage.moved"]
+Action = Literal["sign_in", "sign_in.failed", "sign_in.more_failed", "sign_out", "session.ended", "session.reused", "user.created", "user.changed", "user.disabled", "user.enabled", "user.removed", "user.password_changed", "user.password_link_created", "user.password_set_by_link", "user.otp_enabled", "user.otp_disabled", "user.otp_reset", "user.otp_failed", "user.more_otp_failed", "user.recovery_code_used", "user.recovery_codes_renewed", "api_key.created", "api_key.changed", "api_key.rotated", "api_key.revoked", "settings.changed", "webhook.created", "webhook.changed", "webhook.disabled", "webhook.enabled", "webhook.rotated", "webhook.removed", "shop.created", "shop.changed", "shop.rotated", "shop.removed", "printer.created", "printer.changed", "printer.removed", "printer.restored", "custom_field.created", "custom_field.changed", "custom_field.removed", "data.exported", "data.imported", "data.import_undone", "spool.refilled", "spool.removed", "spool.restored", "filament.removed", "filament.restored", "vendor.removed", "vendor.restored", "product.removed", "product.restored", "order.removed", "order.restored", "run.removed", "run.restored", "stock_level.removed", "run.corrected", "run.reopened", "usage.reversed", "usage.moved"]
 
 ActorKind = Literal["user", "api_key", "command_line", "service", "unknown"]
 
@@ -1682,6 +1684,10 @@ class Imported:
     """
     repeated_at: _dt.datetime | None
     """The time of the last import with such rows; null: there is none."""
+    import_id: str | None
+    """The id of the import, for its undo; null for a dry run, for a file of Spoolman, and if nothing was created or
+    changed.
+    """
     custom_fields: tuple[ImportedField, ...]
     """The custom fields that the import has defined, because values of the file had no definition."""
     rows: tuple[ImportedRow, ...]
@@ -1701,6 +1707,7 @@ def _Imported(d: Any, etag: str | None = None) -> Imported:
         invalid_rows=_core.each(_InvalidRow, get("invalid_rows")),
         repeated_rows=get("repeated_rows"),
         repeated_at=_core.timestamp(get("repeated_at")),
+        import_id=get("import_id"),
         custom_fields=_core.each(_ImportedField, get("custom_fields")),
         rows=_core.each(_ImportedRow, get("rows")),
     )
@@ -1974,6 +1981,74 @@ def _FromSpoolsResult(d: Any, etag: str | None = None) -> FromSpoolsResult:
         has_more=get("has_more"),
         dry_run=get("dry_run"),
         items=_core.each(_FilamentOfSpools, get("items")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastImport:
+    """The type `PastImport` of the API."""
+
+    id: str
+    """The id of the import."""
+    resources: Resources
+    """What the list had."""
+    created: int
+    """Number of resources that were created."""
+    updated: int
+    """Number of resources that were changed."""
+    created_at: _dt.datetime
+    """The time of the import."""
+    created_by: str | None
+    """The user or API key that imported; null: the command line."""
+    created_by_name: str | None
+    """Its name."""
+    undo_ends_at: _dt.datetime | None
+    """The time until which the import can be undone; null: it cannot."""
+    undone_at: _dt.datetime | None
+    """The time of its undo; null: it was not undone."""
+
+
+def _PastImport(d: Any, etag: str | None = None) -> PastImport:
+    get = d.get
+    return PastImport(
+        id=get("id"),
+        resources=get("resources"),
+        created=get("created"),
+        updated=get("updated"),
+        created_at=_core.timestamp(get("created_at")),
+        created_by=get("created_by"),
+        created_by_name=get("created_by_name"),
+        undo_ends_at=_core.timestamp(get("undo_ends_at")),
+        undone_at=_core.timestamp(get("undone_at")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastImportList:
+    """The type `PastImportList` of the API."""
+
+    items: tuple[PastImport, ...]
+    """The items of this page."""
+    total: int
+    """Number of matching items on all pages."""
+    skip: int
+    """Number of skipped items."""
+    limit: int
+    """Maximum number of items on a page."""
+    next: str | None
+    """The value of `after` for the next page; null on the last page, and if the request has an order without an
+    index.
+    """
+
+
+def _PastImportList(d: Any, etag: str | None = None) -> PastImportList:
+    get = d.get
+    return PastImportList(
+        items=_core.each(_PastImport, get("items")),
+        total=get("total"),
+        skip=get("skip"),
+        limit=get("limit"),
+        next=get("next"),
     )
 
 
@@ -3015,6 +3090,53 @@ def _Costs(d: Any, etag: str | None = None) -> Costs:
         costs_complete=get("costs_complete"),
         currency=get("currency"),
         cost_breakdown=_core.optional(_CostBreakdown, get("cost_breakdown")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Left:
+    """The type `Left` of the API."""
+
+    resources: Resources
+    """What it is."""
+    id: str
+    """The id of the resource."""
+    number: int | None
+    """Its number; null: not known."""
+    reason: str
+    """Why it stays, or which of its fields stay."""
+
+
+def _Left(d: Any, etag: str | None = None) -> Left:
+    get = d.get
+    return Left(
+        resources=get("resources"),
+        id=get("id"),
+        number=get("number"),
+        reason=get("reason"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Undone:
+    """The type `Undone` of the API."""
+
+    removed: int
+    """Number of resources that were removed, also vendors that the import created for filaments."""
+    restored: int
+    """Number of resources whose changed fields, or some of them, have their former values again."""
+    left: tuple[Left, ...]
+    """The resources that stay as they are, at least in part. What was removed before is not among them, unless the
+    import changed it.
+    """
+
+
+def _Undone(d: Any, etag: str | None = None) -> Undone:
+    get = d.get
+    return Undone(
+        removed=get("removed"),
+        restored=get("restored"),
+        left=_core.each(_Left, get("left")),
     )
 
 
@@ -8268,6 +8390,14 @@ class IdempotencyConflictError(ApiError):
     """The service responded ``IDEMPOTENCY_CONFLICT`` (status 409)."""
 
 
+class ImportNotUndoableError(ApiError):
+    """The service responded ``IMPORT_NOT_UNDOABLE`` (status 409)."""
+
+
+class ImportUndoneError(ApiError):
+    """The service responded ``IMPORT_UNDONE`` (status 409)."""
+
+
 class InsufficientFilamentError(ApiError):
     """The service responded ``INSUFFICIENT_FILAMENT`` (status 400)."""
 
@@ -8542,6 +8672,8 @@ _ERRORS: dict[str, type[ApiError]] = {
     "FILAMENT_FIELD": FilamentFieldError,
     "FORBIDDEN": ForbiddenError,
     "IDEMPOTENCY_CONFLICT": IdempotencyConflictError,
+    "IMPORT_NOT_UNDOABLE": ImportNotUndoableError,
+    "IMPORT_UNDONE": ImportUndoneError,
     "INSUFFICIENT_FILAMENT": InsufficientFilamentError,
     "INTERNAL_ERROR": InternalError,
     "INVALID_API_KEY": InvalidApiKeyError,
@@ -12554,6 +12686,104 @@ class ReportsResource:
             query={
                 "to": to,
             },
+        )
+
+
+class ImportsResource:
+    """The imports of lists of vendors, filaments and spools that created or changed something."""
+
+    __slots__ = ("_client",)
+
+    def __init__(self, client: _core.BaseClient) -> None:
+        self._client = client
+
+    def list(
+        self,
+        *,
+        skip: int | None = None,
+        limit: int | None = None,
+        sort_by: Literal["id", "created_at"] | None = None,
+        sort_order: SortOrder | None = None,
+        after: str | None = None,
+    ) -> PastImportList:
+        """List imports.
+
+        Returns the imports of lists of vendors, filaments and spools, by pages, API and commands, that created or
+        changed something. Imports of products, of orders and of files of Spoolman are not in the list, and cannot
+        be undone.
+
+        :param skip: Items to skip.
+        :param limit: Maximum page size.
+        :param sort_by: Any scalar field of the items.
+        :param sort_order: Ascending or descending.
+        :param after: The `next` of a page with the same `sort_by` and `sort_order`, to get the page after it.
+        Cannot be combined with `skip`.
+        """
+        return self._client._call(
+            "GET",
+            "/imports",
+            _PastImportList,
+            query={
+                "skip": skip,
+                "limit": limit,
+                "sort_by": sort_by,
+                "sort_order": sort_order,
+                "after": after,
+            },
+        )
+
+    def iterate(
+        self,
+        *,
+        sort_by: Literal["id", "created_at"] | None = None,
+        sort_order: SortOrder | None = None,
+    ) -> Iterator[PastImport]:
+        """Iterates over all items of the list, page by page.
+
+        Items that others create or delete meanwhile may be missing or not; every other item occurs exactly once.
+        Sort by a field that does not change meanwhile.
+
+        :param sort_by: Any scalar field of the items.
+        :param sort_order: Ascending or descending.
+        """
+        return _core.cursor_pages(self._client, "/imports", _PastImportList,
+            query={
+                "sort_by": sort_by,
+                "sort_order": sort_order,
+            },
+        )
+
+    def undo(
+        self,
+        id: str,
+        *,
+        idempotency_key: str | None = None,
+    ) -> Undone:
+        """Undo an import.
+
+        Takes an import back, all at once: removes the spools, filaments and vendors that it created, as their
+        `DELETE` does, also the vendors that it created for filaments, and gives changed fields the values that
+        they had before. What was used or changed since stays, and `left` names it with the reason: a created spool
+        with another entry in its ledger than the first, in a run, or edited; a created filament or vendor that
+        spools, filaments or products name, or that was changed; and fields that have another value than the import
+        gave them. A changed filament of a spool is restored together with the fields that follow from it, or not
+        at all. Definitions of custom fields stay. The usage ledger keeps the entries of the import and those of
+        the undo. Removed spools can be restored.
+
+        An import can be undone once (`IMPORT_UNDONE`), for 30 days, and if it created and changed at most 10,000
+        resources (`IMPORT_NOT_UNDOABLE`).
+
+        Requires the role `operator` or `admin`.
+
+        :param id: The id of the import, a UUID.
+        :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
+        a key.
+        """
+        return self._client._call(
+            "POST",
+            f"/imports/{_core.segment(id)}/undo",
+            _Undone,
+            idempotency_key=idempotency_key or _core.new_key(),
         )
 
 
@@ -18263,6 +18493,8 @@ class Client(_core.BaseClient):
         """What was used and what was wasted, in grams and money. Days begin at midnight in the time zone of
         `getSettings`.
         """
+        self.imports = ImportsResource(self)
+        """The imports of lists of vendors, filaments and spools that created or changed something."""
         self.printers = PrintersResource(self)
         """The printers of the farm: what they can print, which spools are loaded, and how long they have printed."""
         self.products = ProductsResource(self)
@@ -18420,6 +18652,8 @@ __all__ = [
     "ImportAction",
     "ImportCheck",
     "ImportMode",
+    "ImportNotUndoableError",
+    "ImportUndoneError",
     "Imported",
     "ImportedField",
     "ImportedOrder",
@@ -18427,6 +18661,7 @@ __all__ = [
     "ImportedProduct",
     "ImportedProducts",
     "ImportedRow",
+    "ImportsResource",
     "InsufficientFilamentError",
     "InternalError",
     "InvalidApiKeyError",
@@ -18439,6 +18674,7 @@ __all__ = [
     "ItemState",
     "KeyRole",
     "LastAdminError",
+    "Left",
     "LinkEmailState",
     "ListedItem",
     "ListedOrder",
@@ -18507,6 +18743,8 @@ __all__ = [
     "OtpSetupRequiredError",
     "OwnOtpError",
     "PasswordLink",
+    "PastImport",
+    "PastImportList",
     "PayloadTooLargeError",
     "Pick",
     "PickList",
@@ -18569,6 +18807,7 @@ __all__ = [
     "RateLimitExceededError",
     "RecoveryCodes",
     "ReportsResource",
+    "Resources",
     "ReversingEntry",
     "Role",
     "RowCell",
@@ -18637,6 +18876,7 @@ __all__ = [
     "Test",
     "TokenExpiredError",
     "UnavailableError",
+    "Undone",
     "UnknownReferenceError",
     "UnplannedItem",
     "UnreadableFileError",

@@ -55,6 +55,8 @@ export type ImportAction = "created" | "updated" | "unchanged" | "skipped";
 
 export type ColumnReason = "given" | "remembered" | "name" | "values" | "none";
 
+export type Resources = "vendors" | "filaments" | "spools";
+
 export type PrinterStatus = "available" | "maintenance" | "retired";
 
 export type FileMatch = "chosen" | "equal" | "near" | "material" | "none";
@@ -91,7 +93,7 @@ export type CountWarningCode = "COUNTED_SINCE";
 
 export type OrderSkipReason = "shipped" | "cancelled" | "unpaid";
 
-export type Action = "sign_in" | "sign_in.failed" | "sign_in.more_failed" | "sign_out" | "session.ended" | "session.reused" | "user.created" | "user.changed" | "user.disabled" | "user.enabled" | "user.removed" | "user.password_changed" | "user.password_link_created" | "user.password_set_by_link" | "user.otp_enabled" | "user.otp_disabled" | "user.otp_reset" | "user.otp_failed" | "user.more_otp_failed" | "user.recovery_code_used" | "user.recovery_codes_renewed" | "api_key.created" | "api_key.changed" | "api_key.rotated" | "api_key.revoked" | "settings.changed" | "webhook.created" | "webhook.changed" | "webhook.disabled" | "webhook.enabled" | "webhook.rotated" | "webhook.removed" | "shop.created" | "shop.changed" | "shop.rotated" | "shop.removed" | "printer.created" | "printer.changed" | "printer.removed" | "printer.restored" | "custom_field.created" | "custom_field.changed" | "custom_field.removed" | "data.exported" | "data.imported" | "spool.refilled" | "spool.removed" | "spool.restored" | "filament.removed" | "filament.restored" | "vendor.removed" | "vendor.restored" | "product.removed" | "product.restored" | "order.removed" | "order.restored" | "run.removed" | "run.restored" | "stock_level.removed" | "run.corrected" | "run.reopened" | "usage.reversed" | "usage.moved";
+export type Action = "sign_in" | "sign_in.failed" | "sign_in.more_failed" | "sign_out" | "session.ended" | "session.reused" | "user.created" | "user.changed" | "user.disabled" | "user.enabled" | "user.removed" | "user.password_changed" | "user.password_link_created" | "user.password_set_by_link" | "user.otp_enabled" | "user.otp_disabled" | "user.otp_reset" | "user.otp_failed" | "user.more_otp_failed" | "user.recovery_code_used" | "user.recovery_codes_renewed" | "api_key.created" | "api_key.changed" | "api_key.rotated" | "api_key.revoked" | "settings.changed" | "webhook.created" | "webhook.changed" | "webhook.disabled" | "webhook.enabled" | "webhook.rotated" | "webhook.removed" | "shop.created" | "shop.changed" | "shop.rotated" | "shop.removed" | "printer.created" | "printer.changed" | "printer.removed" | "printer.restored" | "custom_field.created" | "custom_field.changed" | "custom_field.removed" | "data.exported" | "data.imported" | "data.import_undone" | "spool.refilled" | "spool.removed" | "spool.restored" | "filament.removed" | "filament.restored" | "vendor.removed" | "vendor.restored" | "product.removed" | "product.restored" | "order.removed" | "order.restored" | "run.removed" | "run.restored" | "stock_level.removed" | "run.corrected" | "run.reopened" | "usage.reversed" | "usage.moved";
 
 export type ActorKind = "user" | "api_key" | "command_line" | "service" | "unknown";
 
@@ -1011,6 +1013,11 @@ export interface Imported {
   readonly repeated_rows: number;
   /** The time of the last import with such rows; null: there is none. */
   readonly repeated_at: string | null;
+  /**
+   * The id of the import, for its undo; null for a dry run, for a file of Spoolman, and if nothing was created or
+   * changed.
+   */
+  readonly import_id: string | null;
   /** The custom fields that the import has defined, because values of the file had no definition. */
   readonly custom_fields: readonly ImportedField[];
   /** The rows, in the order of the file. */
@@ -1165,6 +1172,44 @@ export interface FromSpoolsResult<D = number> {
   readonly dry_run: boolean;
   /** The filaments, in the order of the lowest numbers of their spools. */
   readonly items: readonly FilamentOfSpools<D>[];
+}
+
+/** The type `PastImport` of the API. */
+export interface PastImport {
+  /** The id of the import. */
+  readonly id: string;
+  /** What the list had. */
+  readonly resources: Resources;
+  /** Number of resources that were created. */
+  readonly created: number;
+  /** Number of resources that were changed. */
+  readonly updated: number;
+  /** The time of the import. */
+  readonly created_at: string;
+  /** The user or API key that imported; null: the command line. */
+  readonly created_by: string | null;
+  /** Its name. */
+  readonly created_by_name: string | null;
+  /** The time until which the import can be undone; null: it cannot. */
+  readonly undo_ends_at: string | null;
+  /** The time of its undo; null: it was not undone. */
+  readonly undone_at: string | null;
+}
+
+/** The type `PastImportList` of the API. */
+export interface PastImportList {
+  /** The items of this page. */
+  readonly items: readonly PastImport[];
+  /** Number of matching items on all pages. */
+  readonly total: number;
+  /** Number of skipped items. */
+  readonly skip: number;
+  /** Maximum number of items on a page. */
+  readonly limit: number;
+  /**
+   * The value of `after` for the next page; null on the last page, and if the request has an order without an index.
+   */
+  readonly next: string | null;
 }
 
 /** The type `LoadedSpool` of the API. */
@@ -1777,6 +1822,31 @@ export interface Costs<D = number> {
   readonly currency: string | null;
   /** Costs of each material and component. */
   readonly cost_breakdown: CostBreakdown<D>;
+}
+
+/** The type `Left` of the API. */
+export interface Left {
+  /** What it is. */
+  readonly resources: Resources;
+  /** The id of the resource. */
+  readonly id: string;
+  /** Its number; null: not known. */
+  readonly number: number | null;
+  /** Why it stays, or which of its fields stay. */
+  readonly reason: string;
+}
+
+/** The type `Undone` of the API. */
+export interface Undone {
+  /** Number of resources that were removed, also vendors that the import created for filaments. */
+  readonly removed: number;
+  /** Number of resources whose changed fields, or some of them, have their former values again. */
+  readonly restored: number;
+  /**
+   * The resources that stay as they are, at least in part. What was removed before is not among them, unless the
+   * import changed it.
+   */
+  readonly left: readonly Left[];
 }
 
 /** The type `ListedProduct` of the API. */
@@ -6800,6 +6870,23 @@ export interface ReportPiecesQuery {
   to?: string | undefined;
 }
 
+/** Query parameters of `imports.list`. */
+export interface ListImportsQuery {
+  /** Items to skip. */
+  skip?: number | undefined;
+  /** Maximum page size. */
+  limit?: number | undefined;
+  /** Any scalar field of the items. */
+  sort_by?: "id" | "created_at" | undefined;
+  /** Ascending or descending. */
+  sort_order?: SortOrder | undefined;
+  /**
+   * The `next` of a page with the same `sort_by` and `sort_order`, to get the page after it. Cannot be combined with
+   * `skip`.
+   */
+  after?: string | undefined;
+}
+
 /** Query parameters of `printers.list`. */
 export interface ListPrintersQuery {
   /** Items to skip. */
@@ -7649,6 +7736,12 @@ export class ForbiddenError extends ApiError {}
 /** The service responded `IDEMPOTENCY_CONFLICT` (status 409). */
 export class IdempotencyConflictError extends ApiError {}
 
+/** The service responded `IMPORT_NOT_UNDOABLE` (status 409). */
+export class ImportNotUndoableError extends ApiError {}
+
+/** The service responded `IMPORT_UNDONE` (status 409). */
+export class ImportUndoneError extends ApiError {}
+
 /** The service responded `INSUFFICIENT_FILAMENT` (status 400). */
 export class InsufficientFilamentError extends ApiError {}
 
@@ -7860,6 +7953,8 @@ const ERRORS: Record<string, typeof ApiError> = {
   FILAMENT_FIELD: FilamentFieldError,
   FORBIDDEN: ForbiddenError,
   IDEMPOTENCY_CONFLICT: IdempotencyConflictError,
+  IMPORT_NOT_UNDOABLE: ImportNotUndoableError,
+  IMPORT_UNDONE: ImportUndoneError,
   INSUFFICIENT_FILAMENT: InsufficientFilamentError,
   INTERNAL_ERROR: InternalError,
   INVALID_API_KEY: InvalidApiKeyError,
@@ -9787,6 +9882,66 @@ export class ReportsResource<M extends DecimalMode = "number"> {
     options: RequestOptions = {},
   ): Promise<PiecesReport<Decimals[M]>> {
     return this.#client.call("GET", `/reports/pieces`, { query: { ...query } }, options);
+  }
+
+}
+
+/** The imports of lists of vendors, filaments and spools that created or changed something. */
+export class ImportsResource<M extends DecimalMode = "number"> {
+  readonly #client: BaseClient;
+
+  constructor(client: BaseClient) {
+    this.#client = client;
+  }
+
+  /**
+   * List imports.
+   *
+   * Returns the imports of lists of vendors, filaments and spools, by pages, API and commands, that created or
+   * changed something. Imports of products, of orders and of files of Spoolman are not in the list, and cannot be
+   * undone.
+   */
+  list(
+    query: ListImportsQuery = {},
+    options: RequestOptions = {},
+  ): Promise<PastImportList> {
+    return this.#client.call("GET", `/imports`, { query: { ...query } }, options);
+  }
+
+  /**
+   * Iterates over all items of the list, page by page.
+   *
+   * Items that others create or delete meanwhile may be missing or not; every other item occurs exactly once. Sort by
+   * a field that does not change meanwhile.
+   */
+  iterate(
+    query: Omit<ListImportsQuery, "skip" | "limit" | "after"> = {},
+    options: RequestOptions = {},
+  ): AsyncGenerator<PastImport, void, undefined> {
+    return cursorPages(this.#client, `/imports`, { ...query }, options);
+  }
+
+  /**
+   * Undo an import.
+   *
+   * Takes an import back, all at once: removes the spools, filaments and vendors that it created, as their `DELETE`
+   * does, also the vendors that it created for filaments, and gives changed fields the values that they had before.
+   * What was used or changed since stays, and `left` names it with the reason: a created spool with another entry in
+   * its ledger than the first, in a run, or edited; a created filament or vendor that spools, filaments or products
+   * name, or that was changed; and fields that have another value than the import gave them. A changed filament of a
+   * spool is restored together with the fields that follow from it, or not at all. Definitions of custom fields stay.
+   * The usage ledger keeps the entries of the import and those of the undo. Removed spools can be restored.
+   *
+   * An import can be undone once (`IMPORT_UNDONE`), for 30 days, and if it created and changed at most 10,000
+   * resources (`IMPORT_NOT_UNDOABLE`).
+   *
+   * Requires the role `operator` or `admin`.
+   */
+  undo(
+    id: string,
+    options: RequestOptions & Keyed = {},
+  ): Promise<Undone> {
+    return this.#client.call("POST", `/imports/${segment(id)}/undo`, { keyed: true }, options);
   }
 
 }
@@ -12472,6 +12627,8 @@ export class Client<M extends DecimalMode = "number"> extends BaseClient {
    * What was used and what was wasted, in grams and money. Days begin at midnight in the time zone of `getSettings`.
    */
   readonly reports: ReportsResource<M>;
+  /** The imports of lists of vendors, filaments and spools that created or changed something. */
+  readonly imports: ImportsResource<M>;
   /** The printers of the farm: what they can print, which spools are loaded, and how long they have printed. */
   readonly printers: PrintersResource<M>;
   /** Products, their bills of materials, and their costs. */
@@ -12532,6 +12689,7 @@ export class Client<M extends DecimalMode = "number"> extends BaseClient {
     this.spools = new SpoolsResource(this);
     this.customFields = new CustomFieldsResource(this);
     this.reports = new ReportsResource(this);
+    this.imports = new ImportsResource(this);
     this.printers = new PrintersResource(this);
     this.products = new ProductsResource(this);
     this.productionRuns = new ProductionRunsResource(this);
