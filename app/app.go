@@ -227,7 +227,8 @@ func newServer(c cli.Config, d *db.DB, once *auth.OneLogin, own *cli.OwnTLS) (*s
 	}), nil
 }
 
-// sweep removes expired idempotency keys and other old rows, and summarizes the usage ledgers, now and every hour, until ctx ends.
+// sweep removes expired idempotency keys and other old rows, and summarizes the usage ledgers, now and every hour,
+// until ctx ends.
 func sweep(ctx context.Context, c cli.Config, d *db.DB) {
 	tick := time.NewTicker(time.Hour)
 	defer tick.Stop()

@@ -129,7 +129,8 @@ var currentKeyDoc = &server.Doc{
 func (s *Service) currentKey(ctx context.Context, r *server.Request[struct{}]) (server.OK[CurrentKey], error) {
 	key := db.SQL(`
 		select k.id, k.name, k.role, k.tenant_id,
-			(select t.name from tenants t where t.tenant_id = k.tenant_id) as tenant_name, k.printer_id, p.name as printer_name, k.expires_at,
+			(select t.name from tenants t where t.tenant_id = k.tenant_id) as tenant_name, k.printer_id,
+			p.name as printer_name, k.expires_at,
 			nullif($2::int, 0) as requests_per_minute, nullif($3::int, 0) as requests_per_hour
 		from api_keys k left join printers p on p.id = k.printer_id
 		where k.id = $1`, db.ActorOf(ctx).APIKey, r.Limits.PerMinute, r.Limits.PerHour)

@@ -131,7 +131,8 @@ func TestInvalidUserBodies(t *testing.T) {
 	admin.Post(t, usersPath, j{}).Fields("email", "name", "role")
 	for field, values := range map[string][]any{
 		"email": {nil, "", "bob", "bob@", "@farm.example", "a b@farm.example", "a@b@c", "a\n@farm.example",
-			"v4@example.com>", "<ada@farm.example", "a,b@farm.example", "a\u00a0@farm.example", strings.Repeat("x", 320) + "@x", 1},
+			"v4@example.com>", "<ada@farm.example", "a,b@farm.example", "a\u00a0@farm.example",
+			strings.Repeat("x", 320) + "@x", 1},
 		"name":     {nil, "", "  ", strings.Repeat("x", 201), "\x00", true},
 		"role":     {nil, "", "Admin", "owner", 1},
 		"disabled": {nil, "yes", 0},

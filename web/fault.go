@@ -79,8 +79,8 @@ func (i input) Mark() template.HTMLAttr {
 // Why returns the id of a text of the input: see form.Why.
 func (i input) Why(what string) string { return i.Form.Why(i.Name, what) }
 
-// Focused reports whether the cursor is in the input when the page is shown, such as after a search without JavaScript. In a refused form, the summary has the
-// focus.
+// Focused reports whether the cursor is in the input when the page is shown, such as after a search without JavaScript.
+// In a refused form, the summary has the focus.
 func (i input) Focused() bool {
 	return (i.Autofocus || i.Form.hits[i.Name] != nil) && !i.Form.IsRefused()
 }

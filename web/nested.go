@@ -33,7 +33,8 @@ type nestedRow struct {
 	Inputs []input
 }
 
-// reads returns the reads that tell which of the editor's nested lists the form has. The function rows may be called after them.
+// reads returns the reads that tell which of the editor's nested lists the form has. The function rows may be called
+// after them.
 func (e *editor) reads(v *visit, f *form) (reads []read, rows func() []nestedRows) {
 	all := make([]found[struct{}], len(e.lists))
 	for i, l := range e.lists {

@@ -221,7 +221,8 @@ var orders = &editor{api: "/api/v1/orders", path: "/orders", noun: "order",
 	},
 	lists: []nestedList{{name: "items", title: "Products", count: 3, any: "/api/v1/products",
 		hint: "Empty pieces are one piece. An empty price is that of the product.", fields: []editorField{
-			{field{"product_id", text}, "Product", "find=products", nil}, {field{"quantity", number}, "Pieces", "type=number", nil},
+			{field{"product_id", text}, "Product", "find=products", nil},
+			{field{"quantity", number}, "Pieces", "type=number", nil},
 			{field{"unit_price", number}, "Price of a piece", "type=number;unit=$currency", nil}}}}}
 
 // orderPage is the page of an order.

@@ -17,7 +17,8 @@ func TestRepeatedRows(t *testing.T) {
 	// wants checks the file, and then imports it if imported is set.
 	wants := func(c *testkit.Client, what, query, file, want string, imported bool) {
 		t.Helper()
-		answers := []*testkit.Response{c.With("Content-Type", "text/csv").Post(t, what+"/import/check?"+query, file).Want(200)}
+		answers := []*testkit.Response{
+			c.With("Content-Type", "text/csv").Post(t, what+"/import/check?"+query, file).Want(200)}
 		if imported {
 			answers = append(answers, c.With("Content-Type", "text/csv").Post(t, what+"/import?"+query, file).Want(200))
 		}
