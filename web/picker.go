@@ -123,7 +123,7 @@ func init() {
 
 // onlyNumber returns the text if it is a number of a spool or the like, or "".
 func onlyNumber(text string) string {
-	if n, err := strconv.Atoi(text); err != nil || n < 1 || n > server.MaxNumber {
+	if !isNumber(text) {
 		return ""
 	}
 	return text
@@ -211,7 +211,7 @@ func (k *picker) chosen(v *visit, value string) (*choice, error) {
 func (v *visit) seek(f *form) {
 	asked, page, _ := strings.Cut(f.Values.Get("find"), " ")
 	f.Values.Del("find")
-	searches := 0
+	searches, withoutChoice := 0, f.Values.Has("unload") || f.Values.Get("ignore") != "" // see loadSlot and assignLine
 	for _, name := range slices.Sorted(maps.Keys(f.Values)) {
 		rest, ok := strings.CutPrefix(name, "find.")
 		kind, field, _ := strings.Cut(rest, ".")
@@ -221,11 +221,15 @@ func (v *visit) seek(f *form) {
 		}
 		text := strings.TrimSpace(f.Values.Get(name))
 		f.Values.Del(name)
-		if text == "" && field != asked {
+		if withoutChoice || text == "" && field != asked {
+			continue
+		}
+		if field != asked && k.code != nil && k.code(text) != "" { // the API says if it does not exist
+			f.Values.Set(field, k.code(text))
 			continue
 		}
 		if searches++; searches > maxSearches {
-			f.picking, f.Errors[field] = true, "Search for it alone."
+			f.picking, f.Errors[field], f.hits[field] = true, "Search for it alone.", &hits{Text: text, Page: 1}
 			continue
 		}
 		n := 1
@@ -238,7 +242,7 @@ func (v *visit) seek(f *form) {
 		if err != nil {
 			f.picking = true
 			if problem := server.AsError(err); problem.Status == 422 {
-				f.Errors[field] = sentence(problem.Detail)
+				f.Errors[field], f.hits[field] = sentence(problem.Detail), &hits{Text: text, Page: 1}
 			} else {
 				f.failed = err
 			}
@@ -248,13 +252,15 @@ func (v *visit) seek(f *form) {
 			f.picking, f.hits[field] = true, h
 			continue
 		}
-		switch one := h.only(); {
+		one := h.only()
+		if k.free {
+			one = h.named()
+		}
+		switch {
 		case one != nil:
 			f.Values.Set(field, one.Value)
 		case k.free:
 			f.Values.Set(field, text)
-		case k.code != nil && k.code(text) != "": // the API says that it does not exist
-			f.Values.Set(field, k.code(text))
 		default:
 			f.picking, f.hits[field] = true, h
 			f.Errors[field] = "Choose one of these."
@@ -344,7 +350,10 @@ func (i input) Choices() template.HTML {
 // chosen returns the choice with the value, also if it cannot be found.
 func (i input) chosen(value string) choice {
 	if i.Named == "" && i.Form.read.visit != nil {
-		if c, err := pickers[i.Kind].chosen(i.Form.read.visit, value); err == nil && c != nil {
+		switch c, err := pickers[i.Kind].chosen(i.Form.read.visit, value); {
+		case err != nil:
+			return choice{Value: value, Name: "As chosen before"}
+		case c != nil:
 			return *c
 		}
 	}

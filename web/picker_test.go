@@ -59,6 +59,21 @@ func TestChoices(t *testing.T) {
 	}
 }
 
+// A typed number means the spool with this number, and never another one whose texts contain it.
+func TestNumberOfRemovedSpool(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t, testkit.Options{}).Operator(t)
+	b := signIn(t, c)
+	printer := "/printers/" + c.Post(t, "/api/v1/printers", j{"name": "MK4"}).Want(201).ID()
+	removed := c.NewSpool(t, 500, nil)
+	c.NewSpool(t, 500, j{"location": "Shelf 1"})
+	c.Delete(t, "/api/v1/spools/"+removed).Want(204)
+	for _, text := range []string{"1", "#1", "9"} {
+		b.get(t, printer).submit(t, printer+"/slots/1", "find.spools.spool_number", text).want(t, 422)
+	}
+	b.get(t, printer).submit(t, printer+"/slots/1", "find.spools.spool_number", "#2").to(t, printer).shows(t, "#2 PLA")
+}
+
 // Without JavaScript, a search brings the form back with what was typed and a page of choices. A text counts without a
 // choice if it means one thing, and otherwise nothing is saved.
 func TestPickerForm(t *testing.T) {

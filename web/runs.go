@@ -440,7 +440,7 @@ func (v *visit) newRun(status int, f *form, warnings []struct{ Text string }) er
 	p := &newRun{Form: f, More: status != 200 || f.picking || f.Values.Get("materials[1].spool_number") != "",
 		OrderItem: f.Values.Get("items[0].order_item_id"), Query: v.r.URL.RawQuery, Warnings: warnings}
 	rows := 4
-	for f.Values.Has(fmt.Sprintf("materials[%d].spool_number", rows)) {
+	for rows < maxRows && f.Values.Has(fmt.Sprintf("materials[%d].spool_number", rows)) {
 		rows++
 	}
 	for i := range rows {

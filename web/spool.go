@@ -295,7 +295,7 @@ func reverseUsage(v *visit) error {
 func moveUsage(v *visit) error {
 	f := v.sent()
 	number := f.value(field{"spool_number", scanned})
-	if number == nil {
+	if number == nil && !f.picking {
 		f.Problem = "Type the number of the spool that the filament came from."
 		return v.spoolPage(422, "entry", f)
 	}

@@ -345,7 +345,7 @@ create table import_rows (
 );
 call tenant_table('import_rows', 'select, insert, delete');
 
-create index import_rows_digest on import_rows (tenant_id, digest, import_id) where digest is not null;
+create index import_rows_digest on import_rows (tenant_id, digest, resources, import_id) where digest is not null;
 create index import_rows_changes on import_rows (tenant_id, import_id) where before is not null;
 
 -- The ledger: an entry for each change of a spool's remaining weight. Successive reports of a printer form one entry,

@@ -127,8 +127,8 @@ func extrasOf[T any](mode transfer.Mode, rows []transfer.Record[T], of func(*T) 
 
 // checkExtras locks the definitions of the entity's custom fields until the end of the transaction. It calls problem
 // for each value in a row of the file that does not conform to its definition. It creates the missing definitions,
-// unless it is a dry run, and returns them.
-func checkExtras(ctx context.Context, d *db.DB, entity string, extras []value.Extra, dryRun bool,
+// if define is set and it is not a dry run, and returns them.
+func checkExtras(ctx context.Context, d *db.DB, entity string, extras []value.Extra, define, dryRun bool,
 	problem func(row int, field, message string)) ([]ImportedField, error) {
 	if !slices.ContainsFunc(extras, func(e value.Extra) bool { return len(e) > 0 }) {
 		return []ImportedField{}, nil
@@ -143,7 +143,9 @@ func checkExtras(ctx context.Context, d *db.DB, entity string, extras []value.Ex
 	}
 	guesses := fieldGuesses{}
 	for _, extra := range extras {
-		guesses.add(defined, extra)
+		if define {
+			guesses.add(defined, extra)
+		}
 	}
 	created, err := guesses.define(ctx, d, entity, len(defined), dryRun)
 	if err != nil {

@@ -55,15 +55,15 @@ func (h *history) change(before transfer.Stored, after map[string]any, changed [
 }
 
 // findRepeated sets RepeatedRows and RepeatedAt of the result.
-func (h *history) findRepeated(ctx context.Context, d *db.DB, result *Imported) error {
+func (h *history) findRepeated(ctx context.Context, d *db.DB, table string, result *Imported) error {
 	if len(h.created) == 0 {
 		return nil
 	}
 	found := db.SQL(`
 		select count(distinct n.line) as repeated_rows, max(i.created_at) as repeated_at
 		from unnest($1::bigint[], $2::int[]) n (digest, line) cross join lateral (
-			select import_id from import_rows where digest = n.digest order by import_id desc limit 1
-		) r join imports i on i.id = r.import_id`, h.hashes, h.lines)
+			select import_id from import_rows where digest = n.digest and resources = $3 order by import_id desc limit 1
+		) r join imports i on i.id = r.import_id`, h.hashes, h.lines, table)
 	if err := d.Read(ctx, found); err != nil {
 		return err
 	}

@@ -53,6 +53,9 @@ func TestRepeatedRows(t *testing.T) {
 	wants(c, filaments, "mode=upsert", some, "0", true)
 	wants(c, filaments, "mode=upsert", some, "1", true)
 	wants(c, vendors, "", "name\nV\n", "0", true)
+	const both = "material_type,color,diameter_mm,net_weight_grams\nPLA,Mint,1.75,1000\n"
+	wants(c, filaments, "", both, "0", true)
+	wants(c, spools, "", both, "0", true)
 	wants(c, vendors, "mode=upsert", "name\nV\nW\n", "0", true)
 
 	out, _, err := command(t.Context(), c, list, "import", "spools", "--mode", "create", "--dry-run")

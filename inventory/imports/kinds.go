@@ -275,7 +275,7 @@ func (f kindFile[T]) write(ctx context.Context, d *db.DB, dryRun bool) (result I
 	f.rows = slices.Clone(f.rows) // a retry must begin with the unchanged rows
 	invalid := transfer.RowProblems{}
 	extras := extrasOf(f.mode, f.rows, func(in *T) value.Extra { return f.extra(in).Or(nil) })
-	result.CustomFields, err = checkExtras(ctx, d, f.one, extras, dryRun,
+	result.CustomFields, err = checkExtras(ctx, d, f.one, extras, f.undo == nil, dryRun,
 		func(i int, field, message string) { invalid.Add(f.rows[i].Line, field, "%s", message) })
 	if err != nil {
 		return result, err
@@ -330,7 +330,7 @@ func (f kindFile[T]) write(ctx context.Context, d *db.DB, dryRun bool) (result I
 		return result, err
 	}
 	f.created(&history, result.Rows)
-	if err := history.findRepeated(ctx, d, &result); err != nil {
+	if err := history.findRepeated(ctx, d, f.table, &result); err != nil {
 		return result, err
 	}
 	if err := changes.write(ctx, d, &result, f.spread); err != nil || dryRun || f.undo != nil {

@@ -119,6 +119,15 @@ func TestUndoChangedSpools(t *testing.T) {
 	undo, _ = importList(t, c, spools, "number,notes\n1,x\n2,x\n")
 	c.Delete(t, spools+"/"+ids[0]).Want(204)
 	wantUndone(t, c, undo, 0, 1, "1: it was removed since")
+
+	// A custom field that was deleted since stays deleted.
+	const fields = "/api/v1/custom-fields"
+	tag := c.Post(t, fields, j{"entity": "spool", "key": "tag", "name": "Tag", "type": "text"}).Want(201).ID()
+	c.Patch(t, spools+"/"+ids[1], j{"extra": j{"tag": "old"}}).Want(200)
+	undo, _ = importList(t, c, spools, "number,extra\n2,\"{\"\"tag\"\":\"\"new\"\"}\"\n")
+	c.Delete(t, fields+"/"+tag).Want(204)
+	c.Post(t, undo, nil).Want(200)
+	c.Get(t, fields).Want(200).Shows(map[string]string{"total": "0"})
 }
 
 // Undo removes filaments and vendors that nothing names, restores others and what follows from them.
