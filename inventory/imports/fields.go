@@ -142,8 +142,8 @@ func checkExtras(ctx context.Context, d *db.DB, entity string, extras []value.Ex
 		return nil, err
 	}
 	guesses := fieldGuesses{}
-	for _, extra := range extras {
-		if define {
+	if define {
+		for _, extra := range extras {
 			guesses.add(defined, extra)
 		}
 	}

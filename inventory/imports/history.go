@@ -122,7 +122,7 @@ func Trim(ctx context.Context, d *db.DB) error {
 			deleted := db.SQL(`
 				delete from import_rows where before is not null and (import_id, item) in (
 					select r.import_id, r.item from import_rows r join imports i on i.id = r.import_id
-					where r.before is not null and i.created_at < now() - interval '30 days' limit 10000
+					where r.before is not null and i.created_at < now() - ` + undoTime + ` limit 10000
 				) returning item`)
 			if err := d.Write(ctx, deleted); err != nil || deleted.Rows() == 0 {
 				return err

@@ -38,6 +38,9 @@ type Resources string
 // Enum returns all resources.
 func (Resources) Enum() []string { return []string{"vendors", "filaments", "spools"} }
 
+// undoTime is an SQL expression: for how long an import can be undone. Trim keeps former values as long.
+const undoTime = `interval '30 days'`
+
 // maxUndone is the maximum number of resources that undo removes and restores in its transaction.
 const maxUndone = maxRows
 
@@ -54,8 +57,8 @@ type pastFilter struct{}
 func (pastFilter) list() *server.List {
 	return server.NewList("imports", `id, resources, created, updated, created_at, created_by,
 		case when created_by is not null then actor_name(created_by) end as created_by_name, case when undone_at is null
-			and created + updated <= `+fmt.Sprint(maxUndone)+` and created_at > now() - interval '30 days'
-			then created_at + interval '30 days' end as undo_ends_at, undone_at`, "", "")
+			and created + updated <= `+fmt.Sprint(maxUndone)+` and created_at > now() - `+undoTime+`
+			then created_at + `+undoTime+` end as undo_ends_at, undone_at`, "", "")
 }
 
 // Undone is the result of the undo of an import.
@@ -125,7 +128,7 @@ func (u *undo) run(ctx context.Context, runs string) error {
 	var undone, late bool
 	var changed int
 	found := db.SQL(`
-		select resources, undone_at is not null, created_at <= now() - interval '30 days', created + updated
+		select resources, undone_at is not null, created_at <= now() - `+undoTime+`, created + updated
 		from imports where id = $1 for update`, u.id).Into(&resources, &undone, &late, &changed)
 	rows := db.SQL(`select resources, item, before, after from import_rows where import_id = $1
 		order by item limit $2`,
