@@ -122,7 +122,7 @@ create index order_lines_item on order_lines (tenant_id, item_id) where item_id 
 create index order_lines_unassigned on order_lines (tenant_id, match_key, order_id)
 	where item_id is null and not ignored and quantity > 0;
 
--- What a person has said about a line, for the next line with the same match_key.
+-- The product that a person assigned to a line, for further lines with the same match_key.
 create table order_assignments (
 	tenant_id uuid,
 	id uuid not null,
@@ -164,15 +164,16 @@ call tenant_table('shops', 'select, insert, update, delete');
 
 create index shops_newest on shops (tenant_id, created_at, id);
 
--- An order of a shop. said is what all messages together say about it, and taken what the order here has of that.
+-- An order of a shop. merged is its state by all messages, and applied the part that the farm's order has got. Both are
+-- JSON.
 create table shop_orders (
 	tenant_id uuid,
 	shop_id uuid not null,
 	number text collate "C" not null check (length(number) between 1 and 100), -- the id of the order in the shop
 	order_id uuid, -- null as long as there is nothing to print
 	shop_updated_at timestamptz, -- of the newest message
-	said bytea not null default '{}' check (length(said) <= 8000000), -- this and taken: JSON
-	taken bytea check (length(taken) <= 8000000),
+	merged bytea not null default '{}' check (length(merged) <= 8000000),
+	applied bytea check (length(applied) <= 8000000),
 	primary key (tenant_id, shop_id, number),
 	foreign key (tenant_id, shop_id) references shops (tenant_id, id),
 	foreign key (tenant_id, order_id) references orders (tenant_id, id)
@@ -187,13 +188,13 @@ create table shop_directory (
 	tenant_id uuid not null
 );
 
--- What files have said about orders, as shop_orders for messages.
+-- Orders from files: merged is the state of an order by all files, as JSON.
 create table file_orders (
 	tenant_id uuid,
 	source text collate "C" not null check (length(source) <= 200), -- '': the file has none
 	reference text collate "C" not null check (length(reference) between 1 and 200),
 	order_id uuid not null,
-	said bytea not null check (length(said) <= 8000000), -- JSON
+	merged bytea not null check (length(merged) <= 8000000),
 	primary key (tenant_id, source, reference),
 	foreign key (tenant_id, order_id) references orders (tenant_id, id)
 );

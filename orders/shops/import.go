@@ -177,8 +177,8 @@ type shopState struct {
 	ShopID  string  `json:"shop_id"`
 	Number  string  `json:"number"`
 	OrderID *string `json:"order_id"`
-	Said    string  `json:"said"`
-	Taken   *string `json:"taken"`
+	Merged  string  `json:"merged"`
+	Applied *string `json:"applied"`
 	merged  merged
 }
 
@@ -355,11 +355,11 @@ func (s *fileState) decide() error {
 // decideShop is decide for an order that messages of the shop created.
 func (s *fileState) decideShop() error {
 	s.orderID = *s.shop.OrderID
-	if s.shop.Taken == nil || !s.shop.merged.mergeNewer(&s.fileOrder) {
+	if s.shop.Applied == nil || !s.shop.merged.mergeNewer(&s.fileOrder) {
 		return nil
 	}
 	var before *orders.Incoming
-	if err := json.Unmarshal([]byte(*s.shop.Taken), &before); err != nil {
+	if err := json.Unmarshal([]byte(*s.shop.Applied), &before); err != nil {
 		return err
 	}
 	if now := s.shop.merged.incoming(before.Source); now != nil {
@@ -457,7 +457,7 @@ func readStates(ctx context.Context, d *db.DB, all []*fileState) error {
 				select * from json_to_recordset($1::json) n (n int, shop uuid, number text) order by n
 			) n
 			cross join lateral (
-				select shop_id, number, order_id, convert_from(said, 'UTF8') as said, convert_from(taken, 'UTF8') as taken
+				select shop_id, number, order_id, convert_from(merged, 'UTF8') as merged, convert_from(applied, 'UTF8') as applied
 				from shop_orders where shop_id = n.shop and number = n.number for update
 			) o`, db.Recordset(batch))
 		if err := d.Write(ctx, stmt); err != nil {
@@ -468,7 +468,7 @@ func readStates(ctx context.Context, d *db.DB, all []*fileState) error {
 			return err
 		}
 		for _, r := range read {
-			if err := json.Unmarshal([]byte(r.Said), &r.merged); err != nil {
+			if err := json.Unmarshal([]byte(r.Merged), &r.merged); err != nil {
 				return err
 			}
 			for _, s := range found[r.ShopID+" "+r.Number] {
@@ -492,13 +492,13 @@ func readFiles(ctx context.Context, d *db.DB, all []*fileState) error {
 		}
 		text := db.Recordset(rows)
 		known := db.SQL(`
-			select n.n, f.order_id, f.said,
+			select n.n, f.order_id, f.merged,
 				exists (select from orders o where o.id = f.order_id and o.hidden_at is null) as shown
 			from (
 				select * from json_to_recordset($1::json) n (n int, source text, reference text) order by n
 			) n
 			cross join lateral (
-				select order_id, convert_from(said, 'UTF8') as said from file_orders
+				select order_id, convert_from(merged, 'UTF8') as merged from file_orders
 				where source = n.source and reference = n.reference for update
 			) f`, text)
 		visible := db.SQL(`
@@ -514,7 +514,7 @@ func readFiles(ctx context.Context, d *db.DB, all []*fileState) error {
 		type found struct {
 			N       int
 			OrderID string `json:"order_id"`
-			Said    string
+			Merged  string
 			Shown   bool
 		}
 		var orders, files []found
@@ -529,7 +529,7 @@ func readFiles(ctx context.Context, d *db.DB, all []*fileState) error {
 			if f.Shown || s.orderID == "" { // it may have been removed, and another order may have its number
 				s.orderID = f.OrderID
 			}
-			if err := json.Unmarshal([]byte(f.Said), &s.file); err != nil {
+			if err := json.Unmarshal([]byte(f.Merged), &s.file); err != nil {
 				return err
 			}
 		}
@@ -551,32 +551,33 @@ func writeStates(ctx context.Context, d *db.DB, all []*fileState) error {
 		}
 		if s.fromFile {
 			files = append(files, map[string]any{"source": s.source, "reference": s.order.Reference,
-				"order_id": s.update.ID, "said": string(text)})
+				"order_id": s.update.ID, "merged": string(text)})
 			continue
 		}
-		taken, err := json.Marshal(s.update.Now)
+		applied, err := json.Marshal(s.update.Now)
 		if err != nil {
 			return err
 		}
-		shops = append(shops, map[string]any{"shop": s.shop.ShopID, "number": s.shop.Number, "said": string(text),
-			"taken": string(taken), "updated": state.Updated.Format(time.RFC3339Nano)})
+		shops = append(shops, map[string]any{"shop": s.shop.ShopID, "number": s.shop.Number, "merged": string(text),
+			"applied": string(applied), "updated": state.Updated.Format(time.RFC3339Nano)})
 	}
 	for batch := range slices.Chunk(files, transfer.BatchRows) {
 		if err := d.Write(ctx, db.SQL(`
-			insert into file_orders as f (source, reference, order_id, said)
-			select n.source, n.reference, n.order_id, convert_to(n.said, 'UTF8')
-			from json_to_recordset($1::json) n (n int, source text, reference text, order_id uuid, said text)
+			insert into file_orders as f (source, reference, order_id, merged)
+			select n.source, n.reference, n.order_id, convert_to(n.merged, 'UTF8')
+			from json_to_recordset($1::json) n (n int, source text, reference text, order_id uuid, merged text)
 			order by n.n
-			on conflict (tenant_id, source, reference) do update set order_id = excluded.order_id, said = excluded.said`,
+			on conflict (tenant_id, source, reference) do update set order_id = excluded.order_id, merged = excluded.merged`,
 			db.Recordset(batch))); err != nil {
 			return err
 		}
 	}
 	for batch := range slices.Chunk(shops, transfer.BatchRows) {
 		if err := d.Write(ctx, db.SQL(`
-			update shop_orders o set said = convert_to(n.said, 'UTF8'), taken = convert_to(n.taken, 'UTF8'),
+			update shop_orders o set merged = convert_to(n.merged, 'UTF8'),
+				applied = convert_to(n.applied, 'UTF8'),
 				shop_updated_at = n.updated
-			from json_to_recordset($1::json) n (shop uuid, number text, said text, taken text, updated timestamptz)
+			from json_to_recordset($1::json) n (shop uuid, number text, merged text, applied text, updated timestamptz)
 			where o.shop_id = n.shop and o.number = n.number`, db.Recordset(batch))); err != nil {
 			return err
 		}

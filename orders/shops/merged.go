@@ -15,7 +15,7 @@ type message struct {
 }
 
 // merged is the state of an order in a shop, merged from all messages about it. It is stored as JSON, in the column
-// said. The result does not depend on repetitions of messages, nor on their order, except for messages with the same
+// merged. The result does not depend on repetitions of messages, nor on their order, except for messages with the same
 // time.
 type merged struct {
 	Updated time.Time         `json:"updated"` // when the shop last changed Order

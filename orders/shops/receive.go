@@ -166,9 +166,9 @@ func isStandard(key []byte, h http.Header, body []byte, now time.Time) bool {
 func (s *Service) apply(ctx context.Context, shop, source string, m *message) error {
 	return s.db.TxRepeatable(ctx, func(ctx context.Context) error {
 		var id *string
-		var text, taken []byte
-		row := db.SQL(`select order_id::text, said, taken from shop_orders
-			where shop_id = $1 and number = $2 for update`, shop, m.order).Into(&id, &text, &taken)
+		var text, applied []byte
+		row := db.SQL(`select order_id::text, merged, applied from shop_orders
+			where shop_id = $1 and number = $2 for update`, shop, m.order).Into(&id, &text, &applied)
 		if err := s.db.Write(ctx,
 			db.SQL(`insert into shop_orders (shop_id, number) select id, $2 from shops where id = $1 for key share
 				on conflict do nothing`, shop, m.order), row); err != nil {
@@ -183,8 +183,8 @@ func (s *Service) apply(ctx context.Context, shop, source string, m *message) er
 		}
 		all.merge(m.merged)
 		var before *orders.Incoming
-		if taken != nil {
-			if err := json.Unmarshal(taken, &before); err != nil {
+		if applied != nil {
+			if err := json.Unmarshal(applied, &before); err != nil {
 				return err
 			}
 			source = before.Source
@@ -218,7 +218,7 @@ func (s *Service) apply(ctx context.Context, shop, source string, m *message) er
 			if next, err = json.Marshal(now); err != nil {
 				return err
 			}
-			if !bytes.Equal(next, taken) {
+			if !bytes.Equal(next, applied) {
 				if orderID == "" {
 					orderID, err = s.add(ctx, m.order, *now)
 				} else {
@@ -229,13 +229,13 @@ func (s *Service) apply(ctx context.Context, shop, source string, m *message) er
 				}
 			}
 		}
-		said, err := json.Marshal(all)
+		text, err = json.Marshal(all)
 		if err != nil {
 			return err
 		}
-		return s.db.Write(ctx, db.SQL(`update shop_orders set order_id = $3, said = $4, taken = $5,
+		return s.db.Write(ctx, db.SQL(`update shop_orders set order_id = $3, merged = $4, applied = $5,
 				shop_updated_at = $6
-			where shop_id = $1 and number = $2`, shop, m.order, orNil(orderID), said, next,
+			where shop_id = $1 and number = $2`, shop, m.order, orNil(orderID), text, next,
 			orZero(all.Updated)))
 	})
 }

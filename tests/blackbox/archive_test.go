@@ -158,7 +158,7 @@ func (in *installation) fullFarm(t *testing.T) *fixture {
 		`insert into first_steps (tenant_id, samples_at) values (`+tenant+`, '2024-01-01')`,
 		`insert into sample_rows values (`+tenant+`, '`+spool+`')`,
 		`insert into import_columns values (`+tenant+`, 'spools', '{"Sorte":"material_type","Bild":""}')`,
-		`insert into file_orders (tenant_id, source, reference, order_id, said) select tenant_id, 'etsy', '1', id, '{}'
+		`insert into file_orders (tenant_id, source, reference, order_id, merged) select tenant_id, 'etsy', '1', id, '{}'
 			from orders where tenant_id = `+tenant+` limit 1`,
 		`insert into usage_summaries values (`+tenant+`, '2024-01-02', 'UTC') on conflict do nothing`)
 	if len(in.rows(t, f.tenant.ID)["filament_catalog"]) == 0 {
