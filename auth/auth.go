@@ -30,7 +30,7 @@ type Service struct {
 
 	mail      *mail.Sender   // see SendLinks
 	site      string         // see SendLinks
-	forgotten chan struct{}  // has a value for each lookup of Forgotten
+	forgotten chan struct{}  // holds a value during each lookup of Forgotten
 	lookups   sync.WaitGroup // the lookups of Forgotten
 }
 
@@ -312,5 +312,5 @@ func (s *Service) revokeSession(ctx context.Context, r *server.Request[struct{}]
 	return nil, server.Found(ended, s.db.Write(ctx, ended))
 }
 
-// EmailKey returns the compared form of an e-mail, which the login directory stores.
+// EmailKey returns the form of an e-mail by which e-mails are compared. The login directory stores this form.
 func EmailKey(email string) string { return strings.ToLower(strings.TrimSpace(email)) }

@@ -15,8 +15,8 @@ import (
 	"spoolwright/value"
 )
 
-// The second factor of a user is a row of user_otps. It counts once users.otp_at is set, when the user has proved with
-// a code that the app has the secret. All changes lock the user's row first.
+// The second factor of a user is a row of user_otps. It takes effect when users.otp_at is set: after the user has
+// entered a code, which proves that the app has the secret. All changes lock the user's row first.
 
 // factorRoutes returns the operations of /api/v1/auth/otp.
 func (s *Service) factorRoutes() []server.Route {
@@ -111,8 +111,8 @@ func (s *Service) beginOTP(ctx context.Context, r *server.Request[CurrentPasswor
 
 var confirmOTPDoc = &server.Doc{
 	ID: "confirmOtp", Tag: tag, Summary: "Turn on the second factor",
-	Description: "From now on, each login needs a code. Returns ten recovery codes, each of which works once in place " +
-		"of a code. This is the only response with them. Ends your other sessions.",
+	Description: "From now on, each login needs a code. Returns ten recovery codes; each replaces a code once. This is " +
+		"the only response with them. Ends your other sessions.",
 	Errors: []*server.Error{errOTP, errOTPEnabled, errOTPSetup},
 }
 
@@ -256,7 +256,7 @@ func ResetFactor(user string) []*db.Stmt {
 // Wrong codes of a user are limited for each known address, and for all other addresses together: beyond the limit, no
 // code from there is verified until wrongCodesFor has passed since the first wrong code. There are a million codes,
 // and three of them are right at a time: with maxWrongCodes a day, someone who has the password guesses a right code
-// with a probability of 2 percent in a year. Nobody else can use up the codes of the user's known addresses, and
+// with a probability of 2 percent in a year. Others cannot use up the tries of the user's known addresses, and
 // recovery codes are not limited.
 const (
 	maxWrongCodes = 20
@@ -298,8 +298,9 @@ var (
 	errWrongCode = errors.New("auth: " + wrongCode)
 )
 
-// useCode verifies a code of the app or a recovery code. In the transaction that uses the code, it also runs the
-// statements that then returns for the id of the second factor. The error is errNoFactor, errWrongCode, or a 429.
+// useCode verifies a code of the app or a recovery code. The transaction that uses the code also runs
+// the statements that the function then returns for the id of the second factor. The error is errNoFactor,
+// errWrongCode, or a 429.
 //
 // A code works once, even if many requests send it at the same time, because they lock the user's row.
 func (s *Service) useCode(ctx context.Context, user *loginUser, code, address string, then func(string) []*db.Stmt,
@@ -373,7 +374,7 @@ func (s *Service) useCode(ctx context.Context, user *loginUser, code, address st
 const countWrongCode = `wrong_codes = case when wrong_since > $3 then wrong_codes + 1 else 1 end,
 	wrong_since = case when wrong_since > $3 then wrong_since else $2 end`
 
-// factor is a row of user_otps, with the count of wrong codes from a known address, if the request comes from one.
+// factor is a row of user_otps. If the request comes from a known address, its counts are those of the address.
 type factor struct {
 	id               string
 	secret           []byte // encrypted

@@ -1,5 +1,5 @@
--- Sets users.otp_missing. The share lock of the tenant's row and a change of the rule wait for each other: either the
--- change computes the column of this user, or this user is computed by the new rule.
+-- Sets users.otp_missing. The share lock of the tenant's row makes the trigger and a change of the rule wait for each
+-- other: either the change sees this user, or the trigger sees the new rule.
 create or replace function compute_otp_missing() returns trigger language plpgsql as $$
 declare
 	rule text;

@@ -192,7 +192,7 @@ func (s *Service) writeUses(ctx context.Context, keys []*knownKey) error {
 			ids, times = append(ids, key.caller.Actor.APIKey), append(times, time.UnixMicro(used).UTC())
 			hashes = append(hashes, []byte(key.caller.Actor.KeyHash))
 		}
-		// A request with an expired or revoked secret does not count as a use.
+		// Requests with an expired or revoked secret do not count as uses.
 		err := s.db.Write(db.As(ctx, db.Actor{Tenant: tenant}), db.SQL(`
 			update api_keys k set last_used_at = u.used_at
 			from (

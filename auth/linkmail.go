@@ -13,9 +13,9 @@ import (
 	"spoolwright/server/mail"
 )
 
-// A LinkMailer sends the e-mails with password links. A row of link_emails means that a user gets one; the item in the
-// queue is the user. The LinkMailer makes the link when it sends the e-mail, so that the token is in no table, and the
-// link is valid for its whole time from then. Each try replaces the link of the previous try.
+// A LinkMailer sends the e-mails with password links. Each row of link_emails is an e-mail for a user; the item of the
+// queue is the user's id. The LinkMailer makes the link when it sends the e-mail, so that no table has the token, and
+// the link is valid for 24 hours after that. Each try replaces the link of the previous one.
 
 // SendLinks allows requests to ask for e-mails with links, which a LinkMailer sends. Links begin with site, the origin
 // of the service. Without a sender or a site, no e-mails are sent.
@@ -29,9 +29,9 @@ func (s *Service) CanSendLinks() bool { return s.mail != nil && s.site != "" }
 var errNoLinkMail = server.Invalid("send",
 	"cannot be true: the service sends no e-mails with links, see its settings SMTP_URL, PUBLIC_URL and WEB")
 
-// queueLink returns a statement that makes an e-mail with a link due now, if the user is enabled, meets the condition
-// and has no waiting e-mail. It returns a row if the user is enabled and meets the condition. The second statement
-// adds the user to the queue; a LinkMailer does nothing for a user who gets no e-mail.
+// queueLink returns two statements. The first makes an e-mail with a link due now, if the user is enabled, meets the
+// condition and has no waiting e-mail; it returns a row if the user is enabled and meets the condition. The second
+// adds the user to the queue; a LinkMailer does nothing for a user without a due e-mail.
 func queueLink(user, condition string, args ...any) (row, queue *db.Stmt) {
 	row = db.SQL(`
 		with u as materialized (
@@ -102,7 +102,7 @@ var linkPauses = []time.Duration{time.Minute, 5 * time.Minute, 15 * time.Minute,
 type LinkMailer struct {
 	Service *Service
 	Log     *slog.Logger
-	Poll    time.Duration // between two looks at the queue
+	Poll    time.Duration // interval between polls of the queue
 }
 
 const (
@@ -127,7 +127,7 @@ func (m *LinkMailer) handle(ctx context.Context, l *db.Lease) (next *float64, er
 	if ctx.Err() != nil {
 		return new(0.0), nil
 	}
-	// A try that has begun is finished even when the service stops: its e-mail is sent, or the row has the reason.
+	// A try finishes even if the service stops meanwhile: it sends the e-mail, or stores the reason in the row.
 	bound := db.As(context.WithoutCancel(ctx), db.Actor{Tenant: l.Tenant})
 	if err := m.try(bound, l.ID); err != nil {
 		return nil, err
@@ -142,7 +142,7 @@ func (m *LinkMailer) handle(ctx context.Context, l *db.Lease) (next *float64, er
 // dueLink is an e-mail that is being sent.
 type dueLink struct {
 	invitation        bool // to a user who has not set a password yet
-	tries             int  // with this one
+	tries             int  // including this one
 	email, name, farm string
 }
 
@@ -165,8 +165,8 @@ func (m *LinkMailer) try(ctx context.Context, user string) error {
 		where e.user_id = $1 and e.next_try_at <= now() and (
 			select count(*) from link_emails o where o.ended_at > now() - interval '1 hour' and o.error is null) >= $2::int`,
 		user, linksOfFarm, linkFarmPause.Seconds())
-	// The row is due again after the pause, so that the next try follows if the service ends during this one. No other
-	// instance begins this try.
+	// The row becomes due again after the pause: another try follows if the service dies during this one. Until then,
+	// no other instance tries.
 	claim := db.SQL(`
 		update link_emails e
 		set tries = e.tries + 1, error = null,
@@ -202,7 +202,7 @@ func (m *LinkMailer) end(ctx context.Context, user, token string, tries int, res
 	case result == nil:
 		return m.Service.db.Write(ctx, db.SQL(`
 			update link_emails set next_try_at = null, ended_at = now(), error = null`+where, user, tries))
-	case errors.As(result, &failed) && failed.Again > 0: // too many e-mails to this address: not a try
+	case errors.As(result, &failed) && failed.Again > 0: // too many e-mails to this address: does not count as a try
 		return m.Service.db.Write(ctx, db.SQL(`
 			update link_emails set tries = tries - 1, next_try_at = now() + make_interval(secs => $3), error = $4`+where,
 			user, tries, failed.Again.Seconds(), reason))

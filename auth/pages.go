@@ -138,7 +138,7 @@ func (s *Service) Visit(ctx context.Context, cookie, address string, more ...*db
 func (s *Service) SignOut(ctx context.Context, cookie string, everywhere bool) error {
 	session, err := s.tokens.parseCookie(cookie)
 	if err != nil {
-		return nil // it is no session
+		return nil // not a session
 	}
 	return s.db.Write(db.As(ctx, db.Actor{Tenant: session.TenantID}),
 		db.SQL(signOutSQL, session.SessionID, session.UserID, everywhere))

@@ -178,7 +178,7 @@ func (t *Tokens) RefreshTTL() time.Duration { return t.refreshTTL }
 // longestSession is the time after which a user must log in again even if the session was used all the time.
 const longestSession = 90 * 24 * time.Hour
 
-// lastEnd returns an SQL expression of the time at which a session of sessions ends at the latest.
+// lastEnd returns an SQL expression for the time at which a row of sessions ends at the latest.
 func (t *Tokens) lastEnd() string {
 	return fmt.Sprintf("created_at + interval '%d seconds'", max(longestSession, t.refreshTTL)/time.Second)
 }

@@ -84,7 +84,7 @@ func checkNewPassword(problems *server.Problems, field string, password value.Op
 const userColumns = `id, email, name, role, disabled_at is not null as disabled, password_hash = '' as invited, ` +
 	`otp_at is not null as otp_enabled, ` + linkEmailColumns + `, created_at, updated_at`
 
-// linkEmailColumns selects the fields about the last e-mail with a link of a row of users.
+// linkEmailColumns selects, for a row of users, the fields about the last e-mail with a link.
 const linkEmailColumns = `
 	(select case when e.next_try_at is not null then 'waiting' when e.error is null then 'sent' else 'refused' end
 		from link_emails e where e.tenant_id = users.tenant_id and e.user_id = users.id) as link_email,
@@ -135,7 +135,7 @@ var createUserDoc = &server.Doc{
 	Description: "The user can log in immediately, or, without a `password`, after it is set with a password link " +
 		"(`POST /api/v1/users/{id}/password-link`). With `send`, the service sends the link by e-mail, as that " +
 		"operation does. An e-mail is unique across all tenants: `EMAIL_TAKEN` does not " +
-		"tell which tenant uses it. A tenant can have 200 users, including disabled users.",
+		"reveal which tenant uses it. A tenant can have 200 users, including disabled users.",
 	Errors: []*server.Error{errEmailTaken, ErrUserLimit},
 }
 
@@ -322,7 +322,7 @@ var deleteUserDoc = &server.Doc{
 	ID: "deleteUser", Tag: usersTag, Summary: "Delete a user",
 	Description: "Deletes the account and ends its sessions: access and refresh tokens become invalid immediately, " +
 		"and another user can have the e-mail. The records of the user stay: the usage ledger keeps the id and the name. " +
-		"API keys that the user created stay valid. `LAST_ADMIN` means that the tenant would have no enabled admin.",
+		"API keys that the user created stay valid. `LAST_ADMIN` means that no enabled admin would remain.",
 	Errors: []*server.Error{errLastAdmin},
 }
 
@@ -330,8 +330,8 @@ func (s *Service) deleteUser(ctx context.Context, r *server.Request[struct{}]) (
 	id, caller := r.ID("id"), db.ActorOf(ctx)
 	var email string
 	var last bool
-	// updateUser has the same lock and check of the caller, who is an enabled admin with a password. So only the caller
-	// can be the last admin.
+	// As in updateUser, the caller is checked under the lock, and is an enabled admin with a password. So only the
+	// caller can be the last admin.
 	found := db.SQL(`
 		select u.email, u.role = 'admin' and not exists (
 			select from users o where o.id <> u.id and o.role = 'admin' and o.disabled_at is null and o.password_hash <> '')

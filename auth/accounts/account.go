@@ -100,7 +100,7 @@ func withoutCode(err error) error {
 }
 
 // add inserts the user and, if it does not exist, the tenant. It returns errTenantExists if another transaction
-// created the tenant after add read the list of tenants.
+// created the tenant since add read the list of tenants.
 func (a Accounts) add(ctx context.Context, u NewUser, user *auth.UserAccount, hash string) (db.Actor, error) {
 	actor := db.Actor{User: value.NewID(), Role: string(*user.Role.Value)}
 	tenants, err := a.Tenants(ctx)
@@ -135,9 +135,9 @@ func (a Accounts) add(ctx context.Context, u NewUser, user *auth.UserAccount, ha
 	return actor, err
 }
 
-// lockTenantName locks the tenant name and reports whether another transaction created a tenant with the name after
+// lockTenantName locks the tenant name and reports whether another transaction created a tenant with the name since
 // known was read. It reads the names of new tenants in the same transaction, because the pool may have only one
-// connection. To read them, it binds the transaction to each new tenant, and in the end to own again.
+// connection: it binds the transaction to each new tenant, and finally to own again.
 func (a Accounts) lockTenantName(tx context.Context, own, name string, known []TenantInfo) (bool, error) {
 	var ids []string
 	err := a.DB.Write(tx,

@@ -11,8 +11,8 @@ import (
 	"spoolwright/db/tables"
 )
 
-// Export writes a file with all data of the tenant of ctx, in the state of one moment, and with the parts. The memory
-// that it needs does not depend on the size of the farm.
+// Export writes a file with all data of the tenant of ctx, as of one moment, and with the parts. The memory that it
+// needs does not depend on the size of the farm.
 func Export(ctx context.Context, d *db.DB, to io.Writer, parts Parts) error {
 	if err := d.WriteLocal(ctx, audit.Export("farm")); err != nil {
 		return err

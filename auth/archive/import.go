@@ -113,7 +113,7 @@ func fill(ctx context.Context, a accounts.Accounts, t *tables.Tx, file io.Reader
 		where status = 'pending' having count(*) > 0`); err != nil {
 		return 0, err
 	}
-	// A change of the stock before the export may not have been checked yet.
+	// A change of the stock shortly before the export may not have been checked.
 	if _, err := t.Exec(`select queue_add(array_agg(distinct tenant_id), 'stock') from stock_levels
 		having count(*) > 0`); err != nil {
 		return 0, err

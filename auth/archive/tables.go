@@ -8,8 +8,8 @@ import (
 	"spoolwright/value"
 )
 
-// left maps the tables that are not in a file to the reason. A file has the rows of all other tables of tenants.
-var left = map[string]string{
+// omitted maps each table that is not in a file to the reason. A file has the rows of all other tables of tenants.
+var omitted = map[string]string{
 	"sessions":         "a login belongs to this installation",
 	"login_addresses":  "they are addresses that this installation trusts",
 	"idempotency_keys": "a repeated request goes to this installation, within a day",
@@ -23,8 +23,8 @@ var left = map[string]string{
 	"webhook_emails":   "it counts what this installation sends",
 }
 
-// last are the tables that an import fills last. The triggers of other tables send events to webhooks, which must not
-// exist yet, and add entries to audit_log, which the import replaces.
+// last are the tables that an import fills last. Triggers of other tables send events to webhooks, so these must not
+// exist yet, and add entries to audit_log, which the import then replaces.
 var last = []string{"webhooks", "webhook_deliveries", "audit_log"}
 
 // partial describes the rows of a table in a file without a part.
@@ -53,7 +53,7 @@ var partials = []partial{
 
 // tablesOf returns the tables that a file can contain, in the order in which an import fills them.
 func tablesOf(all []tables.Table) []tables.Table {
-	all = slices.DeleteFunc(slices.Clone(all), func(t tables.Table) bool { return left[t.Name] != "" })
+	all = slices.DeleteFunc(slices.Clone(all), func(t tables.Table) bool { return omitted[t.Name] != "" })
 	value.Sort(all, func(a, b tables.Table) int {
 		return slices.Index(last, a.Name) - slices.Index(last, b.Name)
 	})

@@ -36,7 +36,7 @@ func transferred(action, resources string) *db.Stmt {
 // FailedSignIn returns a statement that adds an entry for a failed sign-in of a user.
 func FailedSignIn(user string) *db.Stmt { return failed(user, "sign_in.failed") }
 
-// FailedCode returns a statement that adds an entry for a wrong code of a user who is signed in or sent the right
+// FailedCode returns a statement that adds an entry for a wrong code. The user is signed in or sent the right
 // password.
 func FailedCode(user string) *db.Stmt { return failed(user, "user.otp_failed") }
 
@@ -143,5 +143,5 @@ var listDoc = &server.Doc{
 		"first. Everyday work such as deductions is not in the log. `actor_name` and `object_name` are the names of that " +
 		"time. An entry has the names of fields, but not their values.\n\n" +
 		"The actor of a failed sign-in is the user whose e-mail was sent. After ten in an hour, one `sign_in.more_failed` " +
-		"stands for the rest.",
+		"reports the others.",
 }

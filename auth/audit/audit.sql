@@ -1,6 +1,6 @@
 -- Adds an entry to the audit log of the owner, or else of the tenant of the transaction. The actor is the person, or
 -- else the user or API key of the transaction. A superuser who changes rows by hand counts as the command line. The
--- program logs the entry when the transaction is committed: it receives the message with the SQLSTATE SW300.
+-- program receives the entry in the message with the SQLSTATE SW300, and logs it after the commit.
 create or replace function audit_add(what text, kind text default null, object uuid default null,
 	called text default null, changed text[] default '{}', person uuid default null, owner uuid default null) returns void
 language plpgsql as $$
@@ -122,7 +122,7 @@ create or replace trigger audit_changed after update on tenants for each row exe
 	'name,time_zone,currency,labour_hour_cost,machine_hour_cost,machine_power_watts,energy_kwh_cost,'
 	'failure_rate_percent,failure_rate_measured,sales_tax_percent,prices_include_tax,exchange_rates,'
 	'assemble_on_delivery,second_factor');
--- Encrypting a secret with another key does not change it; previous_until shows that it was replaced.
+-- A new encryption of the same secret adds no entry: previous_until changes only when the secret is replaced.
 create or replace trigger audit_changed
 	after insert or delete or update of url, events, description, format, daily, disabled_at, previous_until
 	on webhooks for each row execute function audit_change('webhook',

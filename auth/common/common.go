@@ -20,12 +20,12 @@ const Size = 100_000
 //go:embed passwords.hashes
 var passwords string
 
-// Contains reports whether a password is common. Upper and lower case are the same, and blanks at the start and the
-// end do not count. It reports true for all common passwords, and for about 8 of a million other passwords.
+// Contains reports whether a password is common, ignoring case and blanks at both ends. It returns true for all common
+// passwords, and for about 8 of a million others.
 func Contains(password string) bool { return contains(passwords, password) }
 
-// A set has the hashes of its passwords in ascending order, of each the last 3 bytes. Hashes with the same upper bits
-// form a block. The set begins with the number of hashes up to the end of each block, in 4 bytes.
+// A set has the last 3 bytes of the hash of each password, in ascending order of the hashes. Hashes with the same
+// upper bits form a block. The set begins with the number of hashes up to the end of each block, in 4 bytes.
 const (
 	hashes    = 390 << 25 // one of 131,000 other passwords has the hash of one of the 100,000 passwords of a set
 	blockBits = 24
@@ -70,5 +70,5 @@ func hash(password string) (block int, value string) {
 	return int(h >> blockBits), string(binary.BigEndian.AppendUint64(nil, h)[8-width:])
 }
 
-// Normal returns the compared form of a password.
+// Normal returns the form of a password by which passwords are compared.
 func Normal(password string) string { return strings.ToLower(strings.TrimSpace(password)) }

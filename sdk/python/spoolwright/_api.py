@@ -8884,8 +8884,8 @@ class AuthResource:
     ) -> RecoveryCodes:
         """Turn on the second factor.
 
-        From now on, each login needs a code. Returns ten recovery codes, each of which works once in place of a
-        code. This is the only response with them. Ends your other sessions.
+        From now on, each login needs a code. Returns ten recovery codes; each replaces a code once. This is the
+        only response with them. Ends your other sessions.
 
         :param otp: The code of the app or, except at the setup, a recovery code.
         """
@@ -9067,7 +9067,7 @@ class UsersResource:
 
         The user can log in immediately, or, without a `password`, after it is set with a password link (`POST
         /api/v1/users/{id}/password-link`). With `send`, the service sends the link by e-mail, as that operation
-        does. An e-mail is unique across all tenants: `EMAIL_TAKEN` does not tell which tenant uses it. A tenant
+        does. An e-mail is unique across all tenants: `EMAIL_TAKEN` does not reveal which tenant uses it. A tenant
         can have 200 users, including disabled users.
 
         Requires the role `admin`.
@@ -9171,7 +9171,7 @@ class UsersResource:
 
         Deletes the account and ends its sessions: access and refresh tokens become invalid immediately, and
         another user can have the e-mail. The records of the user stay: the usage ledger keeps the id and the name.
-        API keys that the user created stay valid. `LAST_ADMIN` means that the tenant would have no enabled admin.
+        API keys that the user created stay valid. `LAST_ADMIN` means that no enabled admin would remain.
 
         Requires the role `admin`.
 
@@ -17758,7 +17758,7 @@ class AuditLogResource:
         that time. An entry has the names of fields, but not their values.
 
         The actor of a failed sign-in is the user whose e-mail was sent. After ten in an hour, one
-        `sign_in.more_failed` stands for the rest.
+        `sign_in.more_failed` reports the others.
 
         Requires the role `admin`.
 

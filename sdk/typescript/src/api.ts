@@ -8218,8 +8218,8 @@ export class AuthResource<M extends DecimalMode = "number"> {
   /**
    * Turn on the second factor.
    *
-   * From now on, each login needs a code. Returns ten recovery codes, each of which works once in place of a code.
-   * This is the only response with them. Ends your other sessions.
+   * From now on, each login needs a code. Returns ten recovery codes; each replaces a code once. This is the only
+   * response with them. Ends your other sessions.
    */
   confirmOtp(
     input: Code,
@@ -8311,7 +8311,7 @@ export class UsersResource<M extends DecimalMode = "number"> {
    *
    * The user can log in immediately, or, without a `password`, after it is set with a password link (`POST
    * /api/v1/users/{id}/password-link`). With `send`, the service sends the link by e-mail, as that operation does. An
-   * e-mail is unique across all tenants: `EMAIL_TAKEN` does not tell which tenant uses it. A tenant can have 200
+   * e-mail is unique across all tenants: `EMAIL_TAKEN` does not reveal which tenant uses it. A tenant can have 200
    * users, including disabled users.
    *
    * Requires the role `admin`.
@@ -8361,7 +8361,7 @@ export class UsersResource<M extends DecimalMode = "number"> {
    *
    * Deletes the account and ends its sessions: access and refresh tokens become invalid immediately, and another user
    * can have the e-mail. The records of the user stay: the usage ledger keeps the id and the name. API keys that the
-   * user created stay valid. `LAST_ADMIN` means that the tenant would have no enabled admin.
+   * user created stay valid. `LAST_ADMIN` means that no enabled admin would remain.
    *
    * Requires the role `admin`.
    */
@@ -12244,7 +12244,7 @@ export class AuditLogResource<M extends DecimalMode = "number"> {
    * entry has the names of fields, but not their values.
    *
    * The actor of a failed sign-in is the user whose e-mail was sent. After ten in an hour, one `sign_in.more_failed`
-   * stands for the rest.
+   * reports the others.
    *
    * Requires the role `admin`.
    */
