@@ -1,13 +1,13 @@
--- The table counters has a row for each kind of a tenant, which is the name of a table: the last number, and the total
--- of the list. The statement that creates, hides, restores or deletes rows changes it, and holds it until the
--- transaction ends, so that other transactions of the tenant with the kind wait for it. Therefore a transaction takes
--- it last: after the locks of its rows, and in the order vendors, filaments, spools, printers, products, orders,
--- production_runs. A kind with numbers is the exception: a row needs its number when it is created. Rows of kinds that
--- follow in this order may be locked after it. Long transactions take their numbers in a transaction of their own, and
+-- A row of the table counters has the last number and the total of the list of a kind, which is the name of a table,
+-- of a tenant. The statement that creates, hides, restores or deletes rows changes the counter, and locks it until the
+-- transaction ends: other transactions of the tenant with the kind wait. Therefore a transaction changes counters
+-- last, after it has locked its rows, and in the order vendors, filaments, spools, printers, products, orders,
+-- production_runs. Kinds with numbers are the exception: a row needs its number when it is created, and rows of later
+-- kinds in this order may be locked after that. Long transactions take their numbers in a separate transaction, and
 -- change the total once, at their end.
 
--- Takes n numbers of the kind, and returns the first one. Adds counted to the total: as many of the new rows as the
--- list shows. Numbers are 1, 2, 3, ... in the tenant, and are never used again, not even after the row was deleted.
+-- Takes n numbers of the kind, and returns the first one. Adds counted, the number of new rows that the list shows, to
+-- the total. Numbers are 1, 2, 3, ... in the tenant, and are never used again, not even after the row was deleted.
 create or replace function next_number(of_kind text, n int default 1, counted int default 0) returns int
 language plpgsql as $$
 declare

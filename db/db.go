@@ -51,7 +51,7 @@ type DB struct {
 	named     bool // whether statements are prepared by name
 	deadline  time.Duration
 
-	unprepared  atomic.Bool    // whether a session has lost its settings, as behind a pooler that was not recognized
+	unprepared  atomic.Bool    // whether a session has lost its settings, for example behind an unrecognized pooler
 	queued      chan struct{}  // receives a value after the commit of a transaction that queued webhooks
 	reconnected atomic.Int64   // when reconnect last closed the connections, in Unix nanoseconds
 	snapshots   atomic.Int32   // how many snapshots run
@@ -71,7 +71,7 @@ type Statement struct {
 const deadline = 10 * time.Second
 
 // Open connects to the database, and tests that row-level security applies to the transactions of the DB. The error
-// has one line. It says that the database is unreachable, that it is not migrated, or that a tenant could see rows of
+// has one line. It reports that the database is unreachable or not migrated, or that a tenant could see rows of
 // another tenant.
 func Open(ctx context.Context, c Config) (*DB, error) {
 	config, err := pgxpool.ParseConfig(c.URL)

@@ -11,9 +11,9 @@ import (
 	"spoolwright/db/fair"
 )
 
-// FindLogin returns the user of an e-mail address, which must be in its compared form (lower case), and false if no
-// user has the address. It reads the login directory, which is outside of tenants. The Actor has no role: transactions
-// on its behalf do not check the user.
+// FindLogin returns the user of an e-mail address in lower case, and false if no user has the address. It reads the
+// login directory, which is outside of tenants. The Actor has no role: transactions on its behalf do not check the
+// user.
 func (d *DB) FindLogin(ctx context.Context, email string) (Actor, bool, error) {
 	var tenant, user string
 	rows, err := d.directory(ctx, `select tenant_id::text, user_id::text from login_find($1)`, []any{email},
@@ -21,9 +21,9 @@ func (d *DB) FindLogin(ctx context.Context, email string) (Actor, bool, error) {
 	return Actor{Tenant: tenant, User: user}, rows > 0, err
 }
 
-// WriteLogin is like Write for statements that insert a user, and enters the user's e-mail address, in its compared
-// form, in the login directory. If the statements insert no user, it enters nothing. The error is ErrLoginTaken if
-// another user has the address.
+// WriteLogin is like Write for statements that insert a user, and enters the user's e-mail address, in lower case, in
+// the login directory. If the statements insert no user, it enters nothing. The error is ErrLoginTaken if another user
+// has the address.
 func (d *DB) WriteLogin(ctx context.Context, email, user string, stmts ...*Stmt) error {
 	err := d.Write(ctx, append(slices.Clip(stmts),
 		SQL(`select login_claim($1, id)::text from users where id = $2`, email, user))...)

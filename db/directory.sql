@@ -2,7 +2,7 @@
 -- their owner's privileges (security definer), so each does one narrow thing, has a fixed search_path, and may be
 -- called by the service's role only.
 
--- Returns the tenant and the user of an e-mail address in its compared form, or no row.
+-- Returns the tenant and the user of an e-mail address in lower case, or no row.
 create or replace function login_find(email text) returns table (tenant_id uuid, user_id uuid)
 language sql stable security definer set search_path = public, pg_temp as $$
 	select d.tenant_id, d.user_id from login_directory d where d.email_key = email
@@ -32,9 +32,8 @@ begin
 end $$;
 create or replace trigger tenant_created after insert on tenants for each row execute function tenant_created();
 
--- Returns the ids of all tenants, for the account commands, which bind to one tenant after the other. If rows of
--- tenants were restored without triggers, tenant_directory lacks these tenants, and login_directory has the ids of
--- those with users.
+-- Returns the ids of all tenants, for the account commands, which bind to one tenant after the other. If tenants were
+-- restored without triggers, tenant_directory lacks them; login_directory has the ids of those with users.
 create or replace function login_tenants() returns setof uuid
 language sql stable security definer set search_path = public, pg_temp as $$
 	select t.tenant_id from tenant_directory t union select d.tenant_id from login_directory d order by 1

@@ -127,8 +127,8 @@ func internalError(err error) *pgconn.PgError {
 	return nil
 }
 
-// diskFailedFor is the time for which Ready fails after a failure of the disk, unless a write succeeds earlier. Then
-// requests try to write again: without requests, the service would not notice that the disk has space again.
+// diskFailedFor is the time for which Ready fails after a failure of the disk, unless a write succeeds earlier. After
+// this time, load balancers send requests again; without writes, the service would not notice that the disk has space.
 const diskFailedFor = time.Minute
 
 var errDiskFailed = fmt.Errorf("%w: PostgreSQL could not write to its disk, and no write has succeeded since",

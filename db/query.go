@@ -108,8 +108,8 @@ func (s *Stmt) Into(dest ...any) *Stmt { s.into = dest; return s }
 // Expect sets the expected number of rows, so that the memory for their JSON is allocated at once.
 func (s *Stmt) Expect(rows int) *Stmt { s.expect = rows; return s }
 
-// Head makes Array begin with the text, and leave capacity for a short text behind the array, so that an answer that
-// contains the array is not a copy of it.
+// Head makes Array begin with the text, and leave capacity for a short text after the array, so that a response that
+// contains the array needs no copy of it.
 func (s *Stmt) Head(text string) *Stmt { s.head = text; return s }
 
 // Total makes the statement store the first column of its rows in dest and omit the column from the JSON. The column
@@ -151,7 +151,7 @@ func (s *Stmt) Array() []byte {
 
 const (
 	rowSize  = 1 << 10 // the initial capacity for the JSON of a row; most rows have fewer bytes
-	tailSize = 300     // the capacity for a text behind the rows
+	tailSize = 300     // the capacity for a text after the rows
 )
 
 func (s *Stmt) read(rows pgx.Rows) error {

@@ -18,11 +18,11 @@ const (
 	Link    = "link"    // a user who gets an e-mail with a password link
 )
 
-// Claim leases up to most due items of a kind to the holder, a UUID. It takes items of any tenant except those in
+// Claim leases up to n due items of a kind to the holder, a UUID. It takes items of any tenant except those in
 // except. No other holder gets the items until the lease ends. Transactions that are bound to a tenant add, renew and
 // release items with the functions of queue.sql.
 func (d *DB) Claim(
-	ctx context.Context, kind, holder string, most int, lease time.Duration, except ...string,
+	ctx context.Context, kind, holder string, n int, lease time.Duration, except ...string,
 ) ([]QueueItem, error) {
 	var tenants, ids []string
 	var fresh []bool
@@ -30,7 +30,7 @@ func (d *DB) Claim(
 		select coalesce(array_agg(tenant_id::text), '{}'), coalesce(array_agg(item_id::text), '{}'),
 			coalesce(array_agg(fresh), '{}')
 		from queue_claim($1, $2, $3, $4, coalesce($5::uuid[], '{}'))`,
-		[]any{kind, holder, most, int(lease.Seconds()), except}, &tenants, &ids, &fresh)
+		[]any{kind, holder, n, int(lease.Seconds()), except}, &tenants, &ids, &fresh)
 	if err != nil {
 		return nil, err
 	}

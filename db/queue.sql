@@ -6,7 +6,7 @@
 
 -- Makes the items of a kind due now. The function only inserts rows, so that it never waits for another transaction.
 -- For webhooks it raises a notice with the SQLSTATE SW200, after which the service claims items as soon as the
--- transaction is committed. Other workers look at the queue from time to time.
+-- transaction is committed. Workers of other kinds poll the queue.
 create or replace function queue_add(items uuid[], of_kind text default 'webhook') returns void language plpgsql as $$
 begin
 	insert into queue_signals (item_id, kind) select unnest(items), of_kind;

@@ -3,15 +3,15 @@ create or replace function mark_samples(ids uuid[]) returns void language sql as
 	insert into sample_rows (id) select unnest(ids)
 $$;
 
--- Makes all marked resources of the tenant the tenant's own.
+-- Makes all sample data of the tenant ordinary data.
 create or replace function unmark_samples() returns void language sql as $$
 	delete from sample_rows s where s.tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid
 $$;
 
--- Deletes the rows of a table that are sample data or belong to it: those whose column has an id that is in
--- sample_rows, of the tenant that the transaction is bound to. The service itself cannot delete such rows, because
--- what is recorded stays. Sample data is the exception: it never happened. Returns how many of the rows were in the total
--- of their list, if the table has a list.
+-- Deletes the rows of a table that are sample data or belong to it, of the tenant that the transaction is bound to:
+-- rows whose column has an id in sample_rows. The service has no privilege to delete such rows, because records are
+-- permanent; sample data is the exception. Returns how many of the rows were in the total of their list, if the table
+-- has a list.
 create or replace function delete_samples(name text, col text) returns bigint
 language plpgsql security definer set search_path = public, pg_temp as $$
 declare
@@ -39,7 +39,7 @@ begin
 	return counted;
 end $$;
 
--- Sets a time of samples, so that they have a past.
+-- Sets a time of samples, for example in the past.
 create or replace function date_samples(name text, col text, ids uuid[], times timestamptz[]) returns void
 language plpgsql security definer set search_path = public, pg_temp as $$
 begin

@@ -10,7 +10,7 @@ import (
 	"spoolwright/value"
 )
 
-// claimPause is the minimum pause between two looks at the queue.
+// claimPause is the minimum pause between two polls of the queue.
 const claimPause = 20 * time.Millisecond
 
 // Worker handles the due items of one kind of the queue, each in a goroutine that holds the item's lease. Several
@@ -20,17 +20,17 @@ type Worker struct {
 	Log    *slog.Logger
 	Kind   string
 	Active int           // the maximum number of items at a time
-	Poll   time.Duration // the longest pause between two looks at the queue
+	Poll   time.Duration // the longest pause between two polls of the queue
 	Lease  time.Duration // of an item, in whole seconds; renewed after a third of this time
 
-	// Handle does the due work of an item, and returns the seconds until more is due, or nil if no work is left. It runs
-	// again if queue_add was called for the item meanwhile, and a second after an error of the database. After ctx has
-	// ended, it begins no work.
+	// Handle does the due work of an item, and returns the seconds until more is due, or nil if no work is left. It
+	// runs again if queue_add was called for the item meanwhile, and a second after an error of the database. After
+	// ctx has ended, it begins no work.
 	Handle func(ctx context.Context, l *Lease) (next *float64, err error)
 
-	// Room returns the maximum number of items to claim while so many are active, and the tenants whose items must not
-	// be claimed. Without it, the limit is Active alone.
-	Room func(active int) (most int, except []string)
+	// Room returns the maximum number of items to claim beside the active ones, and the tenants whose items must not be
+	// claimed. Without it, the limit is Active alone.
+	Room func(active int) (n int, except []string)
 
 	holder string        // identifies this instance in leases
 	slots  chan struct{} // limits concurrent transactions, which leaves connections to requests
@@ -58,8 +58,8 @@ type Lease struct {
 	ended   bool
 }
 
-// Run handles items until ctx ends, and waits for those that it handles then. It claims items after a transaction of
-// this instance has added some, if their kind is Webhook, and otherwise after Poll.
+// Run handles items until ctx ends, and then waits for the active ones. It claims items at intervals of Poll and, if
+// the kind is Webhook, after each transaction of this instance that added some.
 func (w *Worker) Run(ctx context.Context) {
 	w.holder, w.leases, w.freed = value.NewID(), map[QueueItem]*Lease{}, make(chan struct{}, 1)
 	w.slots = make(chan struct{}, w.DB.BackgroundSlots())
@@ -71,8 +71,8 @@ func (w *Worker) Run(ctx context.Context) {
 	defer handling.Wait()
 	for ctx.Err() == nil {
 		claimed := time.Now()
-		most, except := w.room()
-		items, err := w.DB.Claim(ctx, w.Kind, w.holder, most, w.Lease, except...)
+		n, except := w.room()
+		items, err := w.DB.Claim(ctx, w.Kind, w.holder, n, w.Lease, except...)
 		if err != nil {
 			w.warn(ctx, "cannot look for due work; trying again", err)
 		}
@@ -88,7 +88,7 @@ func (w *Worker) Run(ctx context.Context) {
 				})
 			}
 		}
-		if added == 0 || added < most {
+		if added == 0 || added < n {
 			pause := time.NewTimer(w.Poll - time.Duration(rand.Int64N(int64(w.Poll)/4)))
 			select {
 			case <-ctx.Done():
@@ -108,17 +108,17 @@ func (w *Worker) Run(ctx context.Context) {
 // BackgroundSlots returns how many transactions a Worker may run at a time.
 func (d *DB) BackgroundSlots() int { return int(max(1, min(4, d.Stats().Max/4))) }
 
-func (w *Worker) room() (most int, except []string) {
+func (w *Worker) room() (n int, except []string) {
 	w.mu.Lock()
 	active := len(w.leases)
 	w.mu.Unlock()
-	most = w.Active - active
+	n = w.Active - active
 	if w.Room != nil {
 		var allowed int
 		allowed, except = w.Room(active)
-		most = min(most, allowed)
+		n = min(n, allowed)
 	}
-	return max(most, 0), except
+	return max(n, 0), except
 }
 
 // admit returns a Lease for an item that was just leased, or nil if there is one.
@@ -151,8 +151,8 @@ func (w *Worker) begin(ctx context.Context, key QueueItem, claimed time.Time) *L
 	return l
 }
 
-// end removes a Lease. If the item was leased again meanwhile, end returns the new Lease. If all places or exactly half
-// of them were in use, end wakes Run, because there can be more room now.
+// end removes a Lease. If the item was leased again meanwhile, end returns the new Lease. If all places or exactly
+// half of them were in use, end wakes Run, because there can be more room now.
 func (w *Worker) end(ctx context.Context, l *Lease) *Lease {
 	key := QueueItem{Tenant: l.Tenant, ID: l.ID}
 	w.mu.Lock()
@@ -170,7 +170,8 @@ func (w *Worker) end(ctx context.Context, l *Lease) *Lease {
 	return nil
 }
 
-// handle handles the item until the lease is released or lost. After an error, it tries again while the lease is valid.
+// handle handles the item until the lease is released or lost. After an error, it tries again while the lease is
+// valid.
 func (l *Lease) handle(ctx context.Context) {
 	l.mu.Lock()
 	l.timer = time.AfterFunc(l.w.Lease/3, l.renew)
@@ -206,8 +207,8 @@ func (l *Lease) handle(ctx context.Context) {
 	}
 }
 
-// Write runs a transaction of the item's tenant, which ends only with the program. The number of concurrent ones of all
-// leases together is limited.
+// Write runs a transaction of the item's tenant, which only the end of the program cancels. The number of concurrent
+// transactions of all leases is limited.
 func (l *Lease) Write(stmts ...*Stmt) error {
 	l.w.slots <- struct{}{}
 	defer func() { <-l.w.slots }()

@@ -22,7 +22,8 @@ const (
 	streamBeat = time.Minute
 )
 
-// changes contains the open streams of this instance, and tells them when a request has changed data of their tenant.
+// changes contains the open streams of this instance, and notifies them when a request has changed data of their
+// tenant.
 type changes struct {
 	mu      sync.Mutex
 	closed  bool
@@ -33,7 +34,7 @@ type changes struct {
 // stream is an open stream of a user.
 type stream struct {
 	actor   db.Actor
-	changed chan bool // has one value after a change
+	changed chan bool // holds a value after a change
 	gone    chan bool // closed when the service stops
 }
 
@@ -65,7 +66,7 @@ func (c *changes) remove(s *stream) {
 	}
 }
 
-// notify tells the streams of a tenant of a change.
+// notify notifies the streams of a tenant of a change.
 func (c *changes) notify(tenant string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -125,9 +126,9 @@ func (s *Server) StreamChanges(
 		}
 		return control.Flush()
 	}
-	// wait returns true after a change or the time most, and false when the stream has ended.
-	wait := func(changed <-chan bool, most time.Duration) bool {
-		timer := time.NewTimer(most)
+	// wait returns true after a change or the timeout, and false when the stream has ended.
+	wait := func(changed <-chan bool, timeout time.Duration) bool {
+		timer := time.NewTimer(timeout)
 		defer timer.Stop()
 		select {
 		case <-changed:

@@ -86,10 +86,10 @@ const (
 // drain sends the response and then reads a part of a body that is too large. Without drain, the server would reset a
 // connection on which the client still sends, and the client might not see the response. HTTP/2 needs no drain,
 // because an HTTP/2 server resets only the stream, after the response.
-func drain(w http.ResponseWriter, r *http.Request, most int64) {
+func drain(w http.ResponseWriter, r *http.Request, n int64) {
 	c := http.NewResponseController(w)
 	if r.ProtoMajor == 1 && c.Flush() == nil && c.SetReadDeadline(time.Now().Add(drainTimeout)) == nil {
-		io.CopyN(io.Discard, r.Body, most)
+		io.CopyN(io.Discard, r.Body, n)
 	}
 }
 

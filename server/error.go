@@ -226,7 +226,7 @@ func asError(err error) *Error {
 	return ErrInternal.Because(err)
 }
 
-// AsError converts an error of Call or of the database to an Error, the response.
+// AsError is asError for other packages: it converts an error of Call or of the database.
 func AsError(err error) *Error { return asError(err) }
 
 // Body returns the JSON body of the response. The detail of a status 500 ends with the id of the request.
@@ -282,9 +282,9 @@ func asJSON(w http.ResponseWriter, r *http.Request, e *Error) {
 }
 
 func writeJSON(w http.ResponseWriter, status int, body []byte) {
-	// The newline makes the prompt of a terminal begin on a new line. A small body and the newline are written one after
-	// the other, because append would have to copy most bodies. A large body gets the newline appended, because two
-	// writes would take two system calls.
+	// The newline makes the prompt of a terminal begin on a new line. A small body and the newline are written one
+	// after the other, because append would have to copy most bodies. A large body gets the newline appended, because
+	// two writes would take two system calls.
 	if len(body) < 2<<10 {
 		send(w, status, body, newline)
 	} else {

@@ -10,9 +10,9 @@ import (
 	"spoolwright/server/limit"
 )
 
-// heavy divides what needs much of a processor, or much memory, among the farms.
+// heavy divides among the farms the work that needs much processor time or memory.
 type heavy struct {
-	files    *limit.Queue // files that are read at a time: at most two of a farm
+	files    *limit.Queue // files that are read at the same time: at most two of a farm
 	pictures *limit.Queue // bytes for the pictures that are decoded at a time
 }
 
@@ -30,14 +30,14 @@ func newHeavy() *heavy {
 // heavyWait is how long heavy work waits for its turn.
 const heavyWait = 20 * time.Second
 
-// ReadsFile waits until the farm of the context may read another file: that of an import, or of a slicer. The users and
-// keys of a farm take turns. The caller calls done behind the work. If the request ends while it waits, or after 20
-// seconds, the error is ErrUnavailable. Outside of requests, such as in commands, it does not wait.
+// ReadsFile waits until the farm of the context may read another file, of an import or of a slicer. The users and keys
+// of a farm take turns. The caller must call done after the work. The error is ErrUnavailable if the request ends
+// meanwhile, or after 20 seconds. Outside of requests, such as in commands, ReadsFile does not wait.
 func ReadsFile(ctx context.Context) (done func(), err error) {
 	return waitHeavy(ctx, func(h *heavy) *limit.Queue { return h.files }, 1)
 }
 
-// DecodesPicture is ReadsFile for a picture that needs so many bytes of memory while it is decoded.
+// DecodesPicture is ReadsFile for a picture whose decoding needs the given number of bytes.
 func DecodesPicture(ctx context.Context, bytes int) (done func(), err error) {
 	return waitHeavy(ctx, func(h *heavy) *limit.Queue { return h.pictures }, max(bytes, pictureMemory/2))
 }
@@ -53,7 +53,7 @@ func waitHeavy(ctx context.Context, of func(*heavy) *limit.Queue, units int) (do
 	return done, nil
 }
 
-// DecodesBody returns what decode does with a body. If the body is not small, it waits for its turn as ReadsFile does.
+// DecodesBody returns the result of decode. If the body is not small, it first waits for its turn as ReadsFile does.
 func DecodesBody[T any](ctx context.Context, body []byte, decode func() (T, error)) (decoded T, err error) {
 	if len(body) > smallBody {
 		done, err := ReadsFile(ctx)
@@ -65,8 +65,8 @@ func DecodesBody[T any](ctx context.Context, body []byte, decode func() (T, erro
 	return decode()
 }
 
-// sharedBody is a body that is read while it arrives. What its reader does between two calls of Read is a part of the
-// reading of a file, for which it waits as ReadsFile does. It holds up no other file while it waits for the client.
+// sharedBody is a body that is read while it arrives. The work between two calls of Read counts as the reading of a
+// file, and waits for its turn as ReadsFile does. While Read waits for the client, other files can be read.
 type sharedBody struct {
 	body io.Reader
 	ctx  context.Context

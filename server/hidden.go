@@ -6,10 +6,10 @@ import (
 	"spoolwright/db"
 )
 
-// Remove returns two statements that remove the row with the id from a table. Locked locks the row, and so waits for
-// transactions that are about to refer to the row. It returns no row if there is nothing to remove. Removed sees the
-// changes of these transactions. It deletes the row or, if the query named returns rows, which refer to the row, hides
-// it, and counts it.
+// Remove returns two statements that remove the row with the id from a table. Locked locks the row, which waits for
+// transactions that are about to refer to the row, and returns no row if there is nothing to remove. Removed sees the
+// changes of these transactions: it hides the row if the query named returns rows, which refer to it, and otherwise
+// deletes it, and updates the count.
 func Remove(table, id, named string) (locked, removed *db.Stmt) {
 	locked = db.SQL(`select id from `+table+` where id = $1 and hidden_at is null for update`, id)
 	removed = db.SQL(`

@@ -24,17 +24,18 @@ const (
 	// bodies.
 	smallBody = 16 << 10
 
-	// fileInFlight is what a file counts as: a part of it is in memory, as it was read and as it is sent.
+	// fileInFlight is the size that a file counts as: only a part of it is in memory, as it was read and as it is
+	// sent.
 	fileInFlight = 4 << 20
 
-	// fileWait is how long a file waits for its share. Nothing of it is in memory meanwhile.
+	// fileWait is how long a file waits for its share. Meanwhile, no part of it is in memory.
 	fileWait = 20 * time.Second
 )
 
 var errInFlight = errors.New("too many bytes of large responses are being sent; clients read them too slowly")
 
-// keep makes sure that the request has n bytes of the memory for bodies, as a share of the caller and of the tenant,
-// until it ends. It waits for them. If it does not get them in time, the error is ErrUnavailable.
+// keep waits until the request has n bytes of the memory for bodies, as a share of the caller and of the tenant. The
+// request keeps them until it ends. If it does not get them in time, the error is ErrUnavailable.
 func (i *requestInfo) keep(ctx context.Context, n int, wait time.Duration) error {
 	if n -= i.kept; n <= 0 || i.server == nil {
 		return nil
@@ -75,11 +76,12 @@ func keepBody(r *http.Request) error {
 	return nil
 }
 
-// KeepShare waits until the request of a Surface has the share of a file of the memory for bodies. It is for answers
-// that may be large, before anything of them is read.
+// KeepShare waits until the request of a Surface has the share of a file in the memory for bodies. It is for responses
+// that may be large, and must be called before they are read.
 func KeepShare(r *http.Request) error { return infoOf(r).keep(r.Context(), fileInFlight, fileWait) }
 
-// groups returns the groups of an actor in queues. Strangers are one tenant, and their addresses its callers.
+// groups returns the groups of an actor in queues. Clients without an account count as one tenant, whose callers are
+// their addresses.
 func (i *requestInfo) groups(a db.Actor) []string {
 	return []string{"tenant:" + a.Tenant, "caller:" + cmp.Or(a.ID(), i.address)}
 }

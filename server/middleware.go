@@ -24,8 +24,8 @@ func (s *Server) every() http.Handler {
 	return chain(s.requestID, s.logged, s.recovered, s.securityHeaders, s.cors, s.cleanPath)(s.mux)
 }
 
-// api is the chain of an operation of the API. The operation runs in the transactions of its Idempotency-Key and of its
-// If-Match.
+// api is the chain of an operation of the API. The operation runs in the transactions of its Idempotency-Key and of
+// its If-Match.
 func (s *Server) api(o *operation, who callers) http.Handler {
 	return chain(noStore, errorsAs(o.asJSON), s.authenticate(who), rateLimit(s.byCaller), role(who), tenant(who))(
 		o.answer(o.once(o.ifMatch(o.run))))
@@ -36,8 +36,8 @@ func (s *Server) files(o *operation, who callers) http.Handler {
 	return chain(noStore, s.authenticate(who), rateLimit(s.byCaller), role(who), tenant(who))(handler(o.sendFile))
 }
 
-// surface is the chain of the API of another service, such as that of Spoolman. One name stands for all its paths,
-// because one for each path of a client would create too many time series.
+// surface is the chain of the API of another service, such as Spoolman. All its paths share one name in the metrics,
+// because one name for each path of a client would create too many time series.
 func (s *Server) surface(f Surface, who callers) http.Handler {
 	return chain(named("* "+f.Prefix), noStore, errorsAs(f.asOwn), s.authenticate(who), rateLimit(s.byCaller), role(who),
 		tenant(who), limitBody(maxBody))(handler(f.serve))
@@ -55,7 +55,7 @@ func (s *Server) asset(p SitePage) http.Handler {
 	return chain(errorsAs(s.site.Fail), rateLimit(s.byAddress))(handler(p.Serve))
 }
 
-// receiver is the chain of a Receiver. The signature of the message tells the tenant.
+// receiver is the chain of a Receiver. The signature of the message identifies the tenant.
 func (s *Server) receiver(f Receiver) http.Handler {
 	return chain(noStore, errorsAs(asJSON), rateLimit(s.byForgeries))(s.receive(f))
 }
@@ -93,7 +93,7 @@ func (s *Server) httpServer() *http.Server {
 // middleware returns a handler that does its part and calls next.
 type middleware = func(next http.Handler) http.Handler
 
-// chain returns the middleware that does the parts of all, the first one outermost.
+// chain returns the composition of the functions; the first one is the outermost.
 func chain(all ...middleware) middleware {
 	return func(next http.Handler) http.Handler {
 		for _, m := range slices.Backward(all) {
@@ -146,7 +146,7 @@ func (s *Server) requestID(next http.Handler) http.Handler {
 	})
 }
 
-// logged logs and counts the request, and tells the open pages of the tenant of a change.
+// logged logs and counts the request, and notifies the open pages of the tenant of a change.
 func (s *Server) logged(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		start, info := time.Now(), infoOf(r)
@@ -202,8 +202,8 @@ func (s *Server) securityHeaders(next http.Handler) http.Handler {
 	})
 }
 
-// cors adds the CORS headers to the response if the origin of the request is allowed, and answers preflight requests of
-// allowed origins.
+// cors adds the CORS headers to the response if the origin of the request is allowed, and answers preflight requests
+// of allowed origins.
 func (s *Server) cors(next http.Handler) http.Handler {
 	if len(s.CORSOrigins) == 0 {
 		return next
@@ -273,8 +273,8 @@ type callers struct {
 	printers  bool   // accepts API keys of printers, and API keys as the password of Basic authentication
 }
 
-// authenticate finds the caller by the token or API key. Role returns the error of a wrong one, after it has counted in
-// the limits. The caller of Server.Call is known.
+// authenticate finds the caller by the token or API key. It only records the error of a wrong one: role returns it,
+// after the request has counted in the limits. The caller of Server.Call is known.
 func (s *Server) authenticate(who callers) middleware {
 	return before(func(_ http.ResponseWriter, r *http.Request) error {
 		if info := infoOf(r); who.level != Public && !info.called {
@@ -285,7 +285,7 @@ func (s *Server) authenticate(who callers) middleware {
 	})
 }
 
-// identify finds the caller whom the cookie of a page names, without the database.
+// identify finds the caller by the cookie of a page, without the database.
 func (s *Server) identify(next http.Handler) http.Handler {
 	return before(func(_ http.ResponseWriter, r *http.Request) error {
 		info := infoOf(r)
@@ -294,11 +294,11 @@ func (s *Server) identify(next http.Handler) http.Handler {
 	})(next)
 }
 
-// rateLimit takes a token from each bucket that take names, sets the X-RateLimit headers, and returns a 429 if one is
-// empty. The functions in rate.go are the values of take.
+// rateLimit counts a request in its limits: take, a function in rate.go, takes a token from each bucket, sets the
+// X-RateLimit headers, and returns a 429 if a bucket is empty.
 func rateLimit(take func(http.ResponseWriter, *http.Request) error) middleware { return before(take) }
 
-// role rejects a request without a caller, or with one who has not the level.
+// role rejects a request without a caller, or whose caller lacks the level.
 func role(who callers) middleware {
 	return before(func(_ http.ResponseWriter, r *http.Request) error {
 		info := infoOf(r)
@@ -331,11 +331,11 @@ func tenant(who callers) middleware {
 	}
 }
 
-// limitBody makes reading the body fail behind so many bytes. A body of more than 1 MiB is read while it arrives.
-func limitBody(most int64) middleware {
+// limitBody makes reading the body fail after maxBytes. A body of more than 1 MiB is read while it arrives.
+func limitBody(maxBytes int64) middleware {
 	return before(func(w http.ResponseWriter, r *http.Request) error {
-		if most > maxBody {
-			r.Body = io.NopCloser(newStreamBody(w, r, most))
+		if maxBytes > maxBody {
+			r.Body = io.NopCloser(newStreamBody(w, r, maxBytes))
 		} else {
 			r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 			return keepBody(r)

@@ -139,10 +139,10 @@ func (o *operation) respond(w http.ResponseWriter, r *http.Request, respond resp
 	if err != nil {
 		return answer, err
 	}
-	if most := o.route.Endpoint.Limit; most > 0 {
-		// A small body may be read into the memory as a whole, and a large one is not.
-		size := int(min(most, 8<<20))
-		if most > 8<<20 {
+	if limit := o.route.Endpoint.Limit; limit > 0 {
+		// The whole of a small body may be in memory, but only a part of a large one.
+		size := int(min(limit, 8<<20))
+		if limit > 8<<20 {
 			size = 1 << 20
 		}
 		if err := infoOf(r).keep(r.Context(), size, 0); err != nil {
@@ -189,7 +189,7 @@ func (o *operation) send(w http.ResponseWriter, r *http.Request, answer response
 		}
 	}
 	var encoded []byte
-	// An ETag would be that of two representations. No large response has a secret, whose length would show.
+	// Two representations need two ETags. No large response has a secret, so compression reveals none.
 	if o.route.Endpoint.Out.List || !o.tagged && len(answer.body) > smallBody {
 		encoded = compressed(w, r, answer.body)
 	}
@@ -208,13 +208,13 @@ func (o *operation) send(w http.ResponseWriter, r *http.Request, answer response
 // asJSON sends an error. Then it reads the rest of a body that is read while it arrives.
 func (o *operation) asJSON(w http.ResponseWriter, r *http.Request, e *Error) {
 	asJSON(w, r, e)
-	if most := o.route.Endpoint.Limit; most > 0 {
-		drain(w, r, max(drainBytes, most))
+	if limit := o.route.Endpoint.Limit; limit > 0 {
+		drain(w, r, max(drainBytes, limit))
 	}
 }
 
-// read returns the parts of the request that the operation needs. It collects problems with the path, the query and the
-// headers in c.problems. The error is that of reading the body.
+// read returns the parts of the request that the operation needs. It adds problems with the path, the query and the
+// headers to c.problems. The error is an error of reading the body.
 func (o *operation) read(w http.ResponseWriter, r *http.Request) (c call, err error) {
 	info := infoOf(r)
 	c = call{patch: o.route.IsPartial(), address: info.address, limits: o.s.limits(info.caller), known: o.current}

@@ -10,13 +10,13 @@ import (
 // Picture is a picture that the service sends.
 type Picture struct {
 	Media   string // image/png or image/jpeg
-	Version string // another one for another picture
+	Version string // differs for each picture
 	Data    []byte
 }
 
-// HandlePicture returns an endpoint whose response is a picture. A client that names the version of the picture in the
-// query parameter v, whose value read gets too, may keep the picture as long as it likes. Any other client asks again
-// each time, and gets a 304 if it has the picture. The input of R has the method Known, which returns v.
+// HandlePicture returns an endpoint whose response is a picture. Clients may cache the picture forever if the query
+// parameter v names its version, and otherwise revalidate it each time. The input of R has the method Known, which
+// returns v.
 func HandlePicture[R any](read func(context.Context, R) (*Picture, error)) Endpoint {
 	e := endpointOf(reflect.TypeFor[R](), outcome{Status: 200})
 	e.File = "image/png image/jpeg"

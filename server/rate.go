@@ -17,8 +17,8 @@ const (
 	printersPerUsers = 3 // the limit of all printers of a tenant, as a multiple of the limit of all its users
 )
 
-// byCaller counts a request in the limits of the caller and the caller's tenant, and one without a caller in those of
-// the client's address. A request of Server.Call counts in none.
+// byCaller counts a request in the limits of the caller and the caller's tenant or, without a caller, in those of the
+// client's address. A request of Server.Call counts in no limit.
 func (s *Server) byCaller(w http.ResponseWriter, r *http.Request) error {
 	info := infoOf(r)
 	switch {
@@ -126,9 +126,9 @@ func (s *Server) byAddress(_ http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// byVisit returns a 429 if the caller of a page has no request left, and takes no token: CountVisit does, when it is
-// known whether the session of the cookie exists. Without a caller, and for pictures and public pages, a POST, such as a
-// login, counts in the limits of the client's address, and any other request in pagesPerMinute.
+// byVisit returns a 429 if the caller of a page has no request left. It takes no token: CountVisit does, after the
+// page has checked the session of the cookie. Requests without a caller, for pictures and for public pages count for
+// the client's address: a POST, such as a login, in its limits, and other requests in pagesPerMinute.
 func (s *Server) byVisit(p SitePage) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		info := infoOf(r)
@@ -148,14 +148,14 @@ func (s *Server) byVisit(p SitePage) handler {
 	}
 }
 
-// endedClaim is the claim of a session that has ended. It bounds how often the database is asked for one.
+// endedClaim is the claim of a session that has ended. It limits how often such a session is looked up.
 func (s *Server) endedClaim(info *requestInfo) limit.Claim {
 	return claim("ended:"+info.caller.Actor.Session, s.PerMinute, s.PerHour)
 }
 
-// CountVisit counts the request of a page that the caller's cookie was checked for, once. Err is the error of the
-// check: if the session has ended, the request counts for the client's address, because anybody may have the cookie,
-// and otherwise for the caller. It returns a 429 if a limit is reached.
+// CountVisit counts the request of a page, once, after the check of the caller's session. Err is the error of the
+// check. If the session has ended, the request counts for the client's address, because anybody may have the cookie;
+// otherwise it counts for the caller. CountVisit returns a 429 if a limit is reached.
 func (s *Server) CountVisit(w http.ResponseWriter, r *http.Request, err error) error {
 	info := infoOf(r)
 	if info.counted || info.caller.Actor.User == "" {
@@ -169,12 +169,12 @@ func (s *Server) CountVisit(w http.ResponseWriter, r *http.Request, err error) e
 	return s.byCaller(w, r)
 }
 
-// messagesPerMinute is the limit of the messages to one address of a Receiver. The sender sends more again later.
+// messagesPerMinute is the limit of messages to one address of a Receiver. Senders repeat rejected messages later.
 // Without a limit per minute for the API, this limit is off too.
 const messagesPerMinute = 120
 
-// countMessage counts a message: one with a right signature in the limit of the receiver's id, and any other one in
-// those of the client's address.
+// countMessage counts a message in the limit of the receiver's id if its signature is right, and otherwise in the
+// limits of the client's address.
 func (s *Server) countMessage(w http.ResponseWriter, info *requestInfo, id string, signed bool) error {
 	switch {
 	case !signed:

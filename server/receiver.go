@@ -9,12 +9,12 @@ import (
 )
 
 // Receiver takes messages that other systems send to an address of their own. A message has no credentials of the
-// service: its signature, of the body as it was sent, tells who has sent it. Receivers are not part of the API.
+// service: the signature of its body authenticates it. Receivers are not part of the API.
 type Receiver struct {
 	Pattern string // with the path parameter {id}, a UUID
 
 	// Serve takes a message. It returns ErrSignature, before it parses the body, if the signature is missing or wrong,
-	// also if nothing has the id.
+	// or if the id is unknown.
 	Serve func(ctx context.Context, m Message) error
 }
 
@@ -24,8 +24,8 @@ type Message struct {
 	Header http.Header
 	Body   []byte // at most 1 MiB
 
-	// Count counts a message that Serve takes, before it does anything for it: one with a right signature in the limit
-	// of the receiver, and one that needs none in those of the client's address. It returns a 429 to return.
+	// Count counts a message in the limit of the receiver if its signature is right, and in the limits of the client's
+	// address if it needs no signature. Serve calls it first, and returns its error, a 429.
 	Count func(signed bool) error
 }
 
@@ -33,8 +33,8 @@ type Message struct {
 var ErrSignature = &Error{Status: 401, Code: "INVALID_SIGNATURE", Detail: "The signature is missing or wrong"}
 
 // receive returns the handler of a receiver. Messages with a wrong signature count in the limits of the client's
-// address, and when a limit is reached, all messages from there are rejected before their bodies are read. Others count
-// in the limit of their receiver.
+// address, and when a limit is reached, all messages from there are rejected before their bodies are read. Others
+// count in the limit of their receiver.
 func (s *Server) receive(f Receiver) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		info, err := infoOf(r), error(ErrSignature)

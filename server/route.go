@@ -94,8 +94,8 @@ type Doc struct {
 	Request     string   // an example of the body, if the examples of its fields do not suffice
 
 	// Events means that the operation registers the request's "url" as a receiver of events. The OpenAPI document then
-	// describes the events also as callbacks of the operation, because some generators of clients read only schemas that
-	// the paths refer to.
+	// describes the events also as callbacks of the operation, because some generators of clients read only schemas
+	// that the paths refer to.
 	Events bool
 }
 
@@ -103,11 +103,11 @@ type Doc struct {
 type Tag struct {
 	Name, Description string
 
-	// Leads puts the tag before those without it in the documentation, for what most clients look for.
+	// Leads puts the tag before the tags without it in the documentation. It is for what most clients look for.
 	Leads bool
 
-	// Fields describes the fields of the operations' types, in Markdown: under a heading such as "## inventory.Spool", a
-	// table with the columns field, description and example. An example that is a text needs no quotes.
+	// Fields describes the fields of the operations' types, in Markdown: under a heading such as "## inventory.Spool",
+	// a table with the columns field, description and example. An example that is a text needs no quotes.
 	Fields string
 }
 
@@ -170,11 +170,11 @@ type (
 	// without its last segment.
 	Created[T any] []byte
 
-	// CreatedOrExisting is a Created, or, after a call of Request.Existing, a 200 with a resource that an equal request
-	// created earlier.
+	// CreatedOrExisting is a Created, or, after a call of Request.Existing, a 200 with a resource that an equal
+	// request created earlier.
 	CreatedOrExisting[T any] []byte
 
-	// NoContent is a 204. It is nil, or a list of warnings, which the header Warnings then has.
+	// NoContent is a 204. It is nil, or a list of warnings for the header Warnings.
 	NoContent []byte
 )
 
@@ -279,7 +279,7 @@ type call struct {
 
 	key   string     // the Idempotency-Key, or ""
 	tags  []string   // those of If-Match
-	known *operation // the GET operation whose tags they are, or nil
+	known *operation // the GET operation that the tags belong to, or nil
 	run   run        // the prepared call
 }
 

@@ -42,8 +42,8 @@ type Config struct {
 	PerMinute int                         // requests per user, API key or address; 0 turns the limit off
 	PerHour   int                         // the same for an hour
 	Stopped   func(context.Context) error // if not nil, Serve calls it after the last request, to save state
-	// Serve calls Background in a goroutine of its own, if it is not nil. Background must return soon after its context
-	// ends. Serve waits until Background returns.
+	// Serve calls Background in a goroutine of its own, if it is not nil. Background must return soon after its
+	// context ends. Serve waits until Background returns.
 	Background func(context.Context)
 	// Document makes the OpenAPI document. It is openapi.Document.
 	Document func(routes []Route, version string, events ...Event) []byte
@@ -153,7 +153,7 @@ func New(c Config) *Server {
 	for _, pattern := range []string{"GET /docs", "GET /docs/", "GET /redoc", "GET /redoc/"} {
 		s.handle(pattern, s.document(pages))
 	}
-	openapi := sync.OnceValue(func() http.Handler { // nobody asks most services for the document
+	openapi := sync.OnceValue(func() http.Handler { // most services never get a request for the document
 		return docs.Document(append(c.Document(c.Routes, c.Version, c.Events...), '\n'))
 	})
 	s.handle("GET /openapi.json", s.document(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -17,8 +17,8 @@ type Site struct {
 	Pages  []SitePage
 	Assets []SitePage // files that are the same for everybody
 
-	// Identify returns the caller that the cookie of a request names, and whether the cookie names a caller. It does not
-	// read the database: the page must check that the caller's session exists, and call Server.CountVisit then.
+	// Identify returns the caller that the cookie of a request names, and whether the cookie names a caller. It does
+	// not read the database: the page must check that the caller's session exists, and call Server.CountVisit then.
 	Identify func(r *http.Request) (Caller, bool)
 
 	// Fail writes the page of an error.
@@ -29,14 +29,14 @@ type Site struct {
 // answers the request.
 type SitePage struct {
 	Pattern string
-	Picture bool  // whether pages have many of it: it counts in the limit of assets
-	Public  bool  // whether the page needs no caller: it counts as a request without one
+	Picture bool  // whether pages show many of these pictures: they count in the limit of assets
+	Public  bool  // whether the page needs no caller: it counts as a request without a caller
 	Limit   int64 // the maximum size of the body, if it is not 1 MiB; it is read while it arrives
 	Serve   func(w http.ResponseWriter, r *http.Request) error
 }
 
-// errorPage sends an error of a request that has no chain of its own. It sends a page if the service has pages, the path is outside the API, and the
-// client accepts HTML; otherwise it sends JSON.
+// errorPage sends an error of a request that has no chain of its own. It sends a page if the service has pages, the
+// path is outside the API, and the client accepts HTML; otherwise it sends JSON.
 func (s *Server) errorPage(w http.ResponseWriter, r *http.Request, e *Error) {
 	if s.site != nil && !strings.HasPrefix(r.URL.Path, "/api/") &&
 		strings.Contains(r.Header.Get("Accept"), "text/html") {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// The time that a client has for a body that is read while it arrives: for the next bytes, and for all of them. For a
-// file that is sent while it is read, it has as long for all of it.
+// The time that a client has to send a body that is read while it arrives: until the next bytes, and in total. A
+// client has the same total time to receive a file that is sent while it is read.
 const (
 	streamIdle  = 30 * time.Second
 	streamTotal = 15 * time.Minute
@@ -18,26 +18,26 @@ const (
 
 // streamBody is a body that is read while it arrives.
 type streamBody struct {
-	body    io.Reader
-	control *http.ResponseController
-	start   time.Time
-	most    int64
+	body     io.Reader
+	control  *http.ResponseController
+	start    time.Time
+	maxBytes int64
 }
 
-// newStreamBody returns the body of a request as a reader. The body may be larger, and may take longer, than the service
-// accepts otherwise. Reading fails with a 413 behind so many bytes, and with a 400 if the client stops sending.
-func newStreamBody(w http.ResponseWriter, r *http.Request, most int64) io.Reader {
-	if r.ContentLength > most {
-		return failedBody{errLargerThan(most)}
+// newStreamBody returns the body of a request as a reader. The body may be larger, and may take longer, than other
+// bodies. Reading fails with a 413 after maxBytes, and with a 400 if the client stops sending.
+func newStreamBody(w http.ResponseWriter, r *http.Request, maxBytes int64) io.Reader {
+	if r.ContentLength > maxBytes {
+		return failedBody{errLargerThan(maxBytes)}
 	}
-	return &streamBody{http.MaxBytesReader(w, r.Body, most), http.NewResponseController(w), time.Now(), most}
+	return &streamBody{http.MaxBytesReader(w, r.Body, maxBytes), http.NewResponseController(w), time.Now(), maxBytes}
 }
 
-// errLargerThan returns the error of a body with more bytes.
-func errLargerThan(most int64) *Error {
+// errLargerThan returns the error of a body with more than maxBytes.
+func errLargerThan(maxBytes int64) *Error {
 	e := *ErrTooLarge
 	e.format = "The body is larger than %d MB"
-	return (&e).With(most >> 20)
+	return (&e).With(maxBytes >> 20)
 }
 
 type failedBody struct{ err error }
@@ -60,15 +60,15 @@ func (b *streamBody) Read(p []byte) (int, error) {
 		return n, err // of the outer request of Server.CallStream
 	}
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return n, errLargerThan(b.most)
+		return n, errLargerThan(b.maxBytes)
 	}
 	return n, malformed("The body could not be read completely").Because(err)
 }
 
-// HandleStream returns an endpoint that reads a body of at most so many bytes while it arrives, and the query In.
-// Prepare reads the body before any transaction begins, and returns what it has read and a checksum of the body, which
-// stands for the body when requests with the same Idempotency-Key are compared. Fn gets the result of prepare.
-func HandleStream[R any, P any, Out result](media, example string, most int64,
+// HandleStream returns an endpoint that reads a body of at most maxBytes while it arrives, and the query In. Prepare
+// reads the body before any transaction begins, and returns the input of fn and a checksum of the body. The checksum
+// replaces the body in the fingerprint of an Idempotency-Key.
+func HandleStream[R any, P any, Out result](media, example string, maxBytes int64,
 	prepare func(ctx context.Context, r R, body io.Reader) (read P, sum []byte, err error),
 	fn func(context.Context, R, P) (Out, error)) Endpoint {
 	var out Out
@@ -80,6 +80,6 @@ func HandleStream[R any, P any, Out result](media, example string, most int64,
 			return prepared, err
 		},
 		func(ctx context.Context, r, prepared any) ([]byte, error) { return fn(ctx, r.(R), prepared.(P)) })
-	e.Media, e.Example, e.Limit = media, example, most
+	e.Media, e.Example, e.Limit = media, example, maxBytes
 	return e
 }

@@ -28,8 +28,8 @@ func AcceptWebSocket(w http.ResponseWriter, r *http.Request) (*WebSocket, error)
 	if err := u.connections.addWebSocket(u.tenant); err != nil {
 		return nil, err
 	}
-	// Accept compares the host of Origin with the Host header, which a reverse proxy may have changed. The comparison is
-	// not needed if the browser itself says that the origin is the same.
+	// Accept compares the host of Origin with the Host header, which a reverse proxy may have changed. The comparison
+	// is not needed if the browser itself reports the same origin.
 	sameOrigin := r.Header.Get("Sec-Fetch-Site") == "same-origin"
 	conn, err := websocket.Accept(u, r, &websocket.AcceptOptions{InsecureSkipVerify: sameOrigin})
 	switch {

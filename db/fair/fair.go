@@ -83,7 +83,7 @@ type tenant struct {
 	held    int
 	used    [classes]int
 	took    time.Duration      // average time of the reads that are not quick; recent reads count more
-	began   []time.Time        // when each read that is not quick began, of those that have not ended
+	began   []time.Time        // the start times of the running reads that are not quick
 	waiting [classes]list.List // of *waiter
 	queued  *list.Element      // in Shares.queue; nil if nothing waits
 	idle    bool               // whether there was no request since the last sweep
@@ -207,7 +207,7 @@ func (s *Shares) grant(t *tenant, c Class) time.Time {
 	return began
 }
 
-// ended removes a request that began at the time from the reads that have not ended.
+// ended removes a read with this start time from the running reads.
 func (t *tenant) ended(c Class, began time.Time) {
 	if c == Read {
 		i := slices.IndexFunc(t.began, began.Equal)
@@ -215,7 +215,7 @@ func (t *tenant) ended(c Class, began time.Time) {
 	}
 }
 
-// isSlow reports whether the reads of the tenant are slow: on average, or one that has not ended.
+// isSlow reports whether the reads of the tenant are slow on average, or a running one is.
 func (t *tenant) isSlow() bool {
 	return t.took > slowRead ||
 		slices.ContainsFunc(t.began, func(began time.Time) bool { return time.Since(began) > slowRead })

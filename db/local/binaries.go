@@ -15,8 +15,8 @@ import (
 	"strings"
 )
 
-// ErrNoPostgres is wrapped by the error of Start when no suitable PostgreSQL is installed. The error has one line,
-// which says what to install.
+// ErrNoPostgres is wrapped by the error of Start when no suitable PostgreSQL is installed. The error has one line, and
+// names what to install.
 var ErrNoPostgres = errors.New("no suitable PostgreSQL is installed")
 
 const (

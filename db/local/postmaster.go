@@ -232,7 +232,7 @@ func (s *Server) restart() *postmaster {
 // it has recorded that recovery reached its target, the next start can replay changes from after the target.
 func (s *Server) shutDown(ctx context.Context, p *postmaster) error {
 	if s.inArchiveRecovery() {
-		s.log.Warn("PostgreSQL is in archive recovery and is stopped when that has ended; "+
+		s.log.Warn("PostgreSQL is in archive recovery and stops at its end; "+
 			"another interrupt ends the service and leaves PostgreSQL running", "pid", p.pid)
 		var died *diedError
 		if err := s.awaitReady(context.Background(), p); errors.As(err, &died) {

@@ -139,7 +139,7 @@ func TestArchiveRecovery(t *testing.T) {
 			}()
 			defer os.Remove(closed)
 			testkit.Eventually(t, "the interrupt", func() bool {
-				return strings.Contains(log.String(), "is stopped when that has ended")
+				return strings.Contains(log.String(), "and stops at its end")
 			})
 			check(t, os.Remove(closed))
 			if err := <-done; err == nil || !strings.Contains(err.Error(), "context deadline exceeded") {

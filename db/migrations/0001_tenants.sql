@@ -61,7 +61,7 @@ create table tenants (
 	exchange_rates jsonb not null default '[]', -- a list of objects with currency, rate and exchange_date
 	-- Whether the delivery of an order assembles the pieces that are not in stock, if their components are.
 	assemble_on_delivery boolean not null default true,
-	-- Which users must have a second factor. A user who must and has none can only set it up.
+	-- Which users must have a second factor. Without it, such users can only set it up.
 	second_factor text collate "C" not null default 'optional' check (second_factor in ('optional', 'admins', 'all')),
 	updated_at timestamptz not null default now(),
 	primary key (tenant_id)
@@ -96,7 +96,7 @@ comment on column users.otp_missing is 'computed';
 create table user_otps (
 	tenant_id uuid,
 	user_id uuid not null,
-	id uuid not null, -- the encrypted secret and the hashes belong to it; it stays when the user moves to another tenant
+	id uuid not null, -- part of the encryption and the hashes; stays the same when the user moves to another tenant
 	secret bytea not null check (length(secret) <= 200), -- encrypted
 	created_at timestamptz not null,
 	last_step bigint not null default 0, -- the step of the last code that was used: the number of 30 seconds since 1970
@@ -221,8 +221,8 @@ create table first_steps (
 );
 call tenant_table('first_steps', 'select, insert, update');
 
--- The ids of the rows that are sample data: of vendors, filaments, spools, stock levels, printers, products, orders and
--- runs. What belongs to such a row is sample data, too. Only rows with these ids, and what belongs to them, can be
+-- The ids of the rows that are sample data: of vendors, filaments, spools, stock levels, printers, products, orders
+-- and runs. What belongs to such a row is sample data, too. Only rows with these ids, and what belongs to them, can be
 -- deleted with delete_samples.
 create table sample_rows (
 	tenant_id uuid,
@@ -231,7 +231,7 @@ create table sample_rows (
 );
 call tenant_table('sample_rows', 'select, insert, delete');
 
--- What the columns of a farm's last file of each kind were, for the next one.
+-- The meaning of the columns of a farm's last file of each kind, for the next one.
 create table import_columns (
 	tenant_id uuid,
 	resources text collate "C" not null check (length(resources) <= 50), -- such as spools

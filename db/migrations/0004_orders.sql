@@ -9,8 +9,8 @@ create table orders (
 	due_date date,
 	notes text collate "C" check (length(notes) <= 10000),
 	status text collate "C" not null check (status in ('received', 'in_production', 'done', 'cancelled')),
-	-- The currency of the prices, or null for that of the farm. exchange_rate is what a unit is worth in that of the
-	-- farm; without one, what the order earns is unknown.
+	-- The currency of the prices, or null for the currency of the farm. exchange_rate is the value of a unit in the
+	-- currency of the farm; without it, the revenue of the order is unknown.
 	currency text collate "C" check (currency ~ '^[A-Z]{3}$'),
 	exchange_rate numeric(15,6) check (exchange_rate > 0 and exchange_rate <= 1000000),
 	exchange_date date,
@@ -18,7 +18,7 @@ create table orders (
 	sales_tax_percent numeric(15,6) not null default 0 check (sales_tax_percent >= 0 and sales_tax_percent <= 100),
 	prices_include_tax boolean not null default false,
 	unassigned_count int not null default 0 check (unassigned_count >= 0), -- of lines that have no product yet
-	-- When all pieces of an open order were in stock, as far as they are not delivered; null while pieces are missing.
+	-- Since when all undelivered pieces of an open order are in stock; null while pieces are missing.
 	ready_at timestamptz,
 	content bytea not null check (length(content) = 32), -- SHA-256 of the request that created the order
 	created_at timestamptz not null default now(),
@@ -64,7 +64,7 @@ create table order_items (
 	product_id uuid not null,
 	quantity int not null check (quantity > 0 and quantity <= 1000000),
 	unit_price numeric(15,6) check (unit_price >= 0 and unit_price <= 1000000),
-	-- The price of line_pieces pieces, if that was given instead, and the tax of it. unit_price then is rounded.
+	-- The price of line_pieces pieces, if the source gave that, and its tax. unit_price is then rounded.
 	line_price numeric(15,6) check (line_price >= 0 and line_price <= 999999999),
 	line_pieces bigint check (line_pieces > 0),
 	tax_amount numeric(15,6) check (tax_amount >= 0 and tax_amount <= 999999999),
@@ -87,8 +87,8 @@ create index order_items_order on order_items (tenant_id, order_id, created_at, 
 create index order_items_delivered on order_items (tenant_id, delivered_at) where delivered_at is not null;
 create index order_items_product on order_items (tenant_id, product_id, order_id);
 
--- A line of an order. An item of the order prints it, or it has no product yet, or it is ignored. match_key names what
--- the line sells: its SKU, or its title if it has no SKU, without regard to case.
+-- A line of an order: an item of the order prints it, it has no product yet, or it is ignored. match_key identifies
+-- what the line sells: its SKU, or its title if it has no SKU, without regard to case.
 create table order_lines (
 	tenant_id uuid,
 	id uuid not null,
@@ -105,7 +105,7 @@ create table order_lines (
 	item_id uuid,
 	pieces int check (pieces > 0 and pieces <= 1000), -- of the product, for one unit of the line; null without an item
 	ignored boolean not null default false, -- whether the farm does not print the line
-	replaced boolean not null default false, -- whether the line sold something else when the customer got pieces of it
+	replaced boolean not null default false, -- whether the shop changed its product after the delivery of pieces
 	created_at timestamptz not null default clock_timestamp(),
 	match_key text collate "C" not null generated always as (case when sku <> ''
 		then 'sku ' || (lower(sku collate "und-x-icu") collate "C")
@@ -164,8 +164,8 @@ call tenant_table('shops', 'select, insert, update, delete');
 
 create index shops_newest on shops (tenant_id, created_at, id);
 
--- An order of a shop. merged is its state by all messages, and applied the part that the farm's order has got. Both are
--- JSON.
+-- An order of a shop. merged is its state by all messages, and applied the part that the farm's order has got. Both
+-- are JSON.
 create table shop_orders (
 	tenant_id uuid,
 	shop_id uuid not null,

@@ -1,6 +1,6 @@
 -- Pieces of products in stock, and their ledger.
 
--- How many pieces of a product lie in stock, and what they cost. Only the function move_pieces changes the numbers; they
+-- The number of pieces of a product in stock, and their cost. Only the function move_pieces changes the numbers; they
 -- are the sums of piece_entries. A product without a row has no pieces.
 create table product_pieces (
 	tenant_id uuid,
@@ -15,35 +15,35 @@ create table product_pieces (
 ) with (fillfactor = 85);
 call tenant_table('product_pieces', 'select, insert, update');
 
--- The ledger of pieces. An entry is never changed; an entry with reverses takes another one back.
+-- The ledger of pieces. Entries never change; an entry with reverses takes back another entry.
 create table piece_entries (
 	tenant_id uuid,
 	id uuid not null,
 	product_id uuid not null,
 	kind text collate "C" not null check (kind in ('produced', 'used', 'assembled', 'disassembled', 'delivered',
 		'returned', 'counted', 'scrapped', 'corrected')),
-	pieces int not null check (pieces between -1000000000 and 1000000000), -- that came into stock; negative: went out
-	-- The pieces that went out although they were not in stock; negative in an entry that takes such pieces back.
+	pieces int not null check (pieces between -1000000000 and 1000000000), -- added to stock; negative: removed
+	-- The pieces that were removed although they were not in stock; negative in an entry that takes this back.
 	shortfall int not null default 0 check (shortfall between -1000000000 and 1000000000),
 	on_hand int not null check (on_hand between -1000000000 and 1000000000), -- after the entry
 	cost numeric(15,6) check (cost between -999999999 and 999999999), -- of the pieces; null if unknown
-	-- What the entry has changed the value of the stock by, and the number of its pieces without a known cost; and both
+	-- The change of the value of the stock, and of the number of pieces without a known cost, by the entry; and both
 	-- after the entry. They are the running sums of product_pieces, as on_hand is.
 	value numeric(15,6) not null default 0 check (value between -999999999 and 999999999),
 	unvalued int not null default 0,
 	stock_value numeric(15,6) not null default 0 check (stock_value between 0 and 999999999),
 	stock_unvalued int not null default 0 check (stock_unvalued >= 0),
-	-- The cause. A run that was deleted stays named.
+	-- The cause. The id of a deleted run stays.
 	run_id uuid,
 	run_item_id uuid,
 	order_id uuid,
 	order_item_id uuid,
 	assembly_id uuid, -- the entries of one assembly have the same
 	reverses uuid, -- no foreign key, so that a dump of the data can be restored in the order of the tables
-	-- When what the entry records has happened, if that was not when the entry was made; see move_pieces.
+	-- When the recorded event happened, if not at created_at; see move_pieces.
 	happened_at timestamptz,
-	-- Of an entry of kind counted: the entry that it balances, and the count at which it does; see balance_pieces. The
-	-- entry that takes it back has at_count, too. No foreign keys, as for reverses.
+	-- For an entry of the kind counted: the entry that it balances, and the count at which it balances it; see
+	-- balance_pieces. The entry that takes it back also has at_count. No foreign keys, as for reverses.
 	balances uuid,
 	at_count uuid,
 	reason text collate "C" check (length(reason) <= 2000),

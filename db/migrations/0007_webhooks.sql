@@ -5,8 +5,8 @@ create table webhooks (
 	id uuid not null,
 	url text not null check (length(url) between 1 and 2000),
 	events text[] not null check (cardinality(events) between 1 and 100),
-	-- What a receiver understands. For the formats gotify and ntfy, the column secret has the receiver's token, or an
-	-- empty text; for the others except standard, it has an empty text. The url of the format email is mailto: and an
+	-- The format that the receiver understands. For gotify and ntfy, the column secret has the receiver's token or an
+	-- empty text; for standard, a secret; for the others, an empty text. The url of the format email is mailto: and an
 	-- address.
 	format text collate "C" not null default 'standard'
 		check (format in ('standard', 'discord', 'email', 'gotify', 'ntfy', 'slack', 'teams')),
@@ -53,10 +53,10 @@ create index webhook_deliveries_newest on webhook_deliveries (tenant_id, webhook
 create index webhook_deliveries_due on webhook_deliveries (tenant_id, webhook_id, next_try_at)
 	where status = 'pending';
 
--- How many e-mails the webhooks of a tenant have sent in an hour, by all instances of the service together.
+-- The number of e-mails that the webhooks of a tenant have sent in an hour, from all instances of the service.
 create table webhook_emails (
 	tenant_id uuid,
-	hour timestamptz not null, -- its begin
+	hour timestamptz not null, -- its start
 	sent int not null check (sent > 0),
 	primary key (tenant_id),
 	foreign key (tenant_id) references tenants (tenant_id)

@@ -16,7 +16,7 @@ import (
 )
 
 // Definition is repeatable SQL: the functions of one package that must change together. After the migrations, Migrate
-// runs each definition that the database lacks or has in a lower version. CONTRIBUTING.md says how to change a
+// runs each definition that the database lacks or has in a lower version. CONTRIBUTING.md describes how to change a
 // definition.
 type Definition struct {
 	Name    string // package and file, such as "inventory/use"
@@ -24,9 +24,9 @@ type Definition struct {
 	SQL     string // statements that may run any number of times: create or replace function, revoke, grant
 }
 
-// Definitions returns those of a package: its files *.sql, in an order in which each comes after the files whose
-// functions it calls. A text of the order is the name of a file without .sql, and its version if that is not 1, such as
-// "report 2". It panics if a file is not in the order, or a name is not that of a file.
+// Definitions returns the definitions of a package: its files *.sql in the given order. Each must come after the files
+// whose functions it calls. An entry of the order is the name of a file without .sql, followed by its version if that
+// is not 1, such as "report 2". Definitions panics if a file is missing in the order, or an entry has no file.
 func Definitions(pkg string, files fs.FS, order ...string) []Definition {
 	missing, err := fs.Glob(files, "*.sql")
 	if err != nil {

@@ -173,12 +173,12 @@ func execScript(ctx context.Context, tx pgx.Tx, script string) error {
 }
 
 var errOtherTables = errors.New("the database was made by a program before 1.0.0 with other tables, and is not " +
-	"changed: start with a new DATA_DIR, or drop the database and create an empty one; docs/backup.md says how to copy " +
+	"changed: start with a new DATA_DIR, or drop the database and create an empty one; docs/backup.md shows how to copy " +
 	"the data with `pg_dump --data-only`")
 
-// schemaVersion returns the number of the last migration, 0 for an empty database. Until 1.0.0 the texts of the
-// migrations change, and a database that was made with another text than that in all is rejected. The first programs
-// stored no hash.
+// schemaVersion returns the number of the last migration, or 0 for an empty database. The texts of migrations change
+// until 1.0.0: it rejects a database that was made with other texts than those in all. The first programs stored no
+// hash.
 func schemaVersion(ctx context.Context, q querier, all []migration) (version int, err error) {
 	var exists bool
 	err = q.QueryRow(ctx, `select to_regclass('schema_migrations') is not null`).Scan(&exists)

@@ -100,7 +100,7 @@ func (t *Tx) WriteRows(w io.Writer, query string) (int64, error) {
 	return tag.RowsAffected(), nil
 }
 
-// failing remembers the error of a writer.
+// failing records the error of a writer.
 type failing struct {
 	w   io.Writer
 	err error

@@ -170,10 +170,10 @@ func (l *Limiter) entry(c Claim) *entry {
 	return e
 }
 
-// dropIdle drops idle entries, beginning with the least recently used entry. It stops after the number most, or at an
+// dropIdle drops idle entries, beginning with the least recently used entry. It stops after n entries, or at an
 // entry whose buckets are not full. An entry with full buckets is the same as a new entry.
-func (l *Limiter) dropIdle(most int) {
-	for ; most > 0; most-- {
+func (l *Limiter) dropIdle(n int) {
+	for ; n > 0; n-- {
 		last := l.order.Back()
 		if last == nil || last.Value.(*entry).full.After(l.clock) {
 			return

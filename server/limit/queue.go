@@ -16,7 +16,7 @@ var ErrBusy = errors.New("too many requests wait for a share")
 // go to the waiting caller whose groups were served longest ago, so that a group with many callers delays the others
 // by one turn each, not by all its callers. A Queue is safe for concurrent use.
 type Queue struct {
-	most []int // see NewQueue
+	maxUnits []int // see NewQueue
 
 	mu      sync.Mutex
 	free    int
@@ -38,16 +38,16 @@ type waiter struct {
 	ready  chan struct{} // closed when the waiter gets its units
 }
 
-// NewQueue returns a queue with so many units. The first group of each caller has at most most[0] units at a time, the
-// second one at most most[1], and so on: for something that callers keep for long, as those units are free for the
-// other groups at any time. Groups without such a limit may have all units while no other group waits.
-func NewQueue(units int, most ...int) *Queue {
-	return &Queue{most: most, free: units, groups: make(map[string]*group)}
+// NewQueue returns a queue with the number of units. The first group of each caller has at most maxUnits[0] units at a
+// time, the second at most maxUnits[1], and so on. Such limits are for units that callers keep for long: the other
+// units stay free for other groups. A group without a limit may have all units while no other group waits.
+func NewQueue(units int, maxUnits ...int) *Queue {
+	return &Queue{maxUnits: maxUnits, free: units, groups: make(map[string]*group)}
 }
 
-// Acquire waits for units as a member of the groups, such as a tenant and a user. It must not ask for more units than
-// the queue, or one of the groups, can have. The caller must call release once. The error is ErrBusy if there were not
-// enough free units in time, or the error of ctx, such as the one of a request that its client has ended.
+// Acquire waits for units as a member of the groups, such as a tenant and a user. The number must not exceed what the
+// queue, or one of the groups, can have. The caller must call release once. The error is ErrBusy if not enough units
+// became free in time, or the error of ctx, for example because the client has disconnected.
 func (q *Queue) Acquire(ctx context.Context, wait time.Duration, units int, groups ...string) (
 	release func(), err error,
 ) {
@@ -81,7 +81,7 @@ func (q *Queue) Acquire(ctx context.Context, wait time.Duration, units int, grou
 	return nil, err
 }
 
-// Take takes units at once, even if fewer are free or a group then has more than its limit: for what already exists.
+// Take takes units at once, for something that exists already, even if fewer are free or a group exceeds its limit.
 func (q *Queue) Take(units int, groups ...string) (release func()) {
 	w := &waiter{units: units, ready: make(chan struct{})}
 	q.mu.Lock()
@@ -91,7 +91,7 @@ func (q *Queue) Take(units int, groups ...string) (release func()) {
 	return func() { q.leave(w) }
 }
 
-// Free returns the number of free units. It is less than 0 after a Take of more than were free.
+// Free returns the number of free units. It is negative after a Take of more units than were free.
 func (q *Queue) Free() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -138,8 +138,8 @@ func (q *Queue) leave(w *waiter) {
 	q.grant()
 }
 
-// grant gives the free units to waiters. Among waiters of the same groups, the first to arrive comes first. A waiter
-// that needs more than is free keeps those behind it from what is free, and waits no longer than for its turn.
+// grant gives the free units to waiters, in the order of arrival among waiters of the same groups. If the next waiter
+// needs more units than are free, the free units are kept for it.
 func (q *Queue) grant() {
 	for {
 		var next *waiter
@@ -159,7 +159,7 @@ func (q *Queue) grant() {
 // fits reports whether the groups of the waiter may have its units.
 func (q *Queue) fits(w *waiter) bool {
 	for i, g := range w.groups {
-		if i < len(q.most) && g.units+w.units > q.most[i] {
+		if i < len(q.maxUnits) && g.units+w.units > q.maxUnits[i] {
 			return false
 		}
 	}

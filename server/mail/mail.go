@@ -104,7 +104,7 @@ type Sender struct {
 	now    func() time.Time
 
 	mu    sync.Mutex
-	since time.Time      // the begin of the hour that sent counts
+	since time.Time      // start of the hour that sent counts
 	sent  map[string]int // by recipient
 }
 
@@ -114,7 +114,7 @@ func New(server Server, from mail.Address, roots *x509.CertPool) *Sender {
 }
 
 const (
-	maxPerHour = 30 // e-mails to one address, so that nobody is flooded
+	maxPerHour = 30 // e-mails to one address
 	maxCounted = 100_000
 	timeout    = 15 * time.Second
 	maxSubject = 200 // in characters
@@ -237,8 +237,8 @@ func (s *Sender) send(ctx context.Context, m Message) error {
 	return nil
 }
 
-// refusal is an error of a command with the recipient or the e-mail. Errors of earlier commands, such as those of the
-// login, have nothing to do with them: the operator can mend their cause.
+// refusal is an error of a command that sends the recipient or the e-mail. Errors of earlier commands, such as the
+// login, do not depend on the e-mail: the operator can fix their cause.
 type refusal struct{ error }
 
 func (r *refusal) Unwrap() error { return r.error }
@@ -251,7 +251,7 @@ type limited struct {
 
 func (l limited) Read(b []byte) (int, error) { return l.r.Read(b) }
 
-// account logs in with PLAIN or, where the server has only that, with LOGIN.
+// account logs in with PLAIN or, if the server supports only that, with LOGIN.
 type account struct{ Server }
 
 func (a account) Start(server *smtp.ServerInfo) (string, []byte, error) {
@@ -295,7 +295,7 @@ func (s *Sender) compose(m Message) []byte {
 		{"Message-ID", "<" + id + "@" + domain + ">"},
 		{"MIME-Version", "1.0"}, {"Content-Type", "text/plain; charset=utf-8"},
 		{"Content-Transfer-Encoding", "quoted-printable"},
-		{"Auto-Submitted", "auto-generated"}, // so that no absence assistant answers
+		{"Auto-Submitted", "auto-generated"}, // stops automatic replies
 	} {
 		b.WriteString(field[0] + ": " + field[1] + "\r\n")
 	}

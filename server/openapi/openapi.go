@@ -93,7 +93,8 @@ func (d *document) write(version string, events []server.Event) []byte {
 	return b
 }
 
-// paths describes the routes and their tags. The tags are in the order of the routes, those that lead first.
+// paths describes the routes and their tags. Tags with Leads come first; otherwise they are in the order of the
+// routes.
 func (d *document) paths(routes []server.Route, events []server.Event) (paths object, tags []object) {
 	index, leading := map[string]int{}, 0
 	versioned := map[string]bool{} // by path
