@@ -8,10 +8,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"unicode"
+
+	"spoolwright/app"
+	"spoolwright/tests/testkit"
 )
 
 // page returns the text of a Markdown file.
@@ -143,6 +147,22 @@ func TestConfigurationPageListsTheSettings(t *testing.T) {
 			t.Errorf("%s: %s is described as %q, but -h prints %q", path, s.name, rows[i][3], s.usage)
 		}
 	}
+}
+
+// TestWebhooksPageListsTheEvents compares the table of events in docs/webhooks.md with the events of the program.
+func TestWebhooksPageListsTheEvents(t *testing.T) {
+	t.Parallel()
+	var listed, want []string
+	row := regexp.MustCompile("(?m)^\\| (`[a-z_]+\\.[^|]*) \\|")
+	for _, m := range row.FindAllStringSubmatch(page(t, "docs/webhooks.md"), -1) {
+		listed = append(listed, regexp.MustCompile("[a-z_]+\\.[a-z_]+").FindAllString(m[1], -1)...)
+	}
+	for _, e := range app.Events {
+		want = append(want, e.Type)
+	}
+	slices.Sort(listed)
+	slices.Sort(want)
+	testkit.EqualSlices(t, listed, want, "docs/webhooks.md")
 }
 
 // TestCommandsInPagesExist checks that the program knows each command and flag that a text block shows.

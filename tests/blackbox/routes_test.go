@@ -32,9 +32,9 @@ func TestOperationsPageGolden(t *testing.T) {
 	var b bytes.Buffer
 	b.WriteString(`# Operations
 
-All operations of the API. An operation requires the role or a higher one; the roles are viewer, operator and admin, in
-this order. [Users](users.md) and [API keys](api-keys.md) have the details. ` + "`/docs` and `/redoc`" + ` describe
-parameters, bodies and errors.
+This page lists all operations of the API. An operation requires the role or a higher one; the roles are viewer,
+operator and admin, in this order. [Users](users.md) and [API keys](api-keys.md) have the details. ` + "`/docs`" + ` and
+` + "`/redoc`" + ` describe parameters, bodies and errors.
 
 A test writes this table: ` + "`go test ./tests/blackbox -run Golden -update`" + `.
 
