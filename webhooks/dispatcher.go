@@ -148,7 +148,7 @@ type due struct {
 type result struct {
 	due
 	outcome
-	dropped bool // the try does not count: the service stopped, or the receiver had little time
+	dropped bool // the try does not count: the service stopped, or the receiver got less than the usual time
 }
 
 func newWorker(s *Service, l *db.Lease) *worker {
@@ -238,8 +238,8 @@ func (w *worker) start(sending context.Context) {
 	}
 }
 
-// leave reports whether the worker ends. It does not if it can load further due deliveries. If it must stop, it leaves
-// them to another worker, now.
+// leave reports whether the worker ends: if it must stop, or has no further due deliveries to load. If it must stop,
+// it makes the webhook due now, for another worker.
 func (w *worker) leave(stop bool) bool {
 	if stop {
 		w.next = new(0.0)
@@ -267,7 +267,8 @@ func (w *worker) await(ending <-chan struct{}) {
 	}
 }
 
-// rest waits before the worker repeats an operation of the database. It returns false if no time is left to repeat it.
+// rest pauses before the worker repeats an operation of the database. It returns false if the service stops and no time or
+// no result is left.
 func (w *worker) rest(ctx, sending context.Context) bool {
 	select {
 	case <-sending.Done():

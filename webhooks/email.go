@@ -57,7 +57,7 @@ func readRecipient(url string, may *bool) *db.Stmt {
 		strings.TrimPrefix(url, mailto)).Into(may)
 }
 
-// stepEmail is step for the format email. What happens while an e-mail is sent goes into the next one.
+// stepEmail is step for the format email. Events that arrive while an e-mail is sent go into the next one.
 func (w *worker) stepEmail(ctx, sending context.Context) (ended bool, err error) {
 	stop := w.mustStop(ctx)
 	for i, d := range w.loaded { // messages take less memory than bodies
@@ -142,8 +142,8 @@ func (w *worker) tryEmail(sending context.Context, to receiver, batch []due) []r
 	return all(o, false)
 }
 
-// countEmail counts an e-mail of the tenant, if the URL may get one. If there were too many in this hour, it returns the
-// time until the next one. Failed tries also count.
+// countEmail counts an e-mail of the tenant, if the URL may get one. If there were too many in this hour, it returns
+// the time until the next one. Failed tries also count.
 func (w *worker) countEmail(url string) (pause time.Duration, may bool, err error) {
 	var left float64
 	counted := db.SQL(`
@@ -158,7 +158,7 @@ func (w *worker) countEmail(url string) (pause time.Duration, may bool, err erro
 	if err := w.Write(readRecipient(url, &may), counted, next); err != nil || counted.Rows() > 0 {
 		return 0, may, err
 	}
-	left += 1 + 60*rand.Float64() // not all webhooks of all farms at the same time
+	left += 1 + 60*rand.Float64() // spreads the webhooks of all farms
 	return time.Duration(left * float64(time.Second)), may, nil
 }
 

@@ -35,9 +35,8 @@ func (Format) Enum() []string {
 // hasToken reports whether receivers of the format expect a token beside the URL.
 func (f Format) hasToken() bool { return f == Gotify || f == Ntfy }
 
-// formats are the functions of the formats of requests, which are all but email: request makes the request to a
-// receiver, and check returns the problem with the URL of a receiver, or "". checkURL has already checked the URL, and
-// check may be nil.
+// formats has the functions of all formats except email: request makes the request to a receiver, and check returns
+// the problem with the URL of a receiver, or "". checkURL has checked the URL before. check may be nil.
 var formats = map[Format]struct {
 	request func(d delivery) request
 	check   func(u *url.URL, token string) string
@@ -59,7 +58,7 @@ type delivery struct {
 	message message
 }
 
-// token returns the token of a receiver with another format than standard.
+// token returns the token of a receiver whose format is not standard.
 func (d delivery) token() string {
 	if len(d.to.secrets) == 0 {
 		return ""
@@ -243,8 +242,8 @@ func checkHost(name string) string {
 	return ""
 }
 
-// localDomains are the domains that have no addresses in the public internet (RFC 6761, 6762, 8375, 9476 and the
-// reservation of ICANN).
+// localDomains are the domains without addresses in the public internet (RFC 6761, 6762, 8375, 9476, and a reservation
+// by ICANN).
 var localDomains = []string{"localhost", "local", "internal", "home.arpa", "invalid", "alt"}
 
 // isLocal reports whether a name of a host can only have an address in a private network, or none.

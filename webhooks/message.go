@@ -77,8 +77,7 @@ type eventItem struct {
 	Quantity json.Number `json:"quantity"`
 }
 
-// sentences are the messages of the events. A function returns the parts of the text, of which empty ones are left
-// out.
+// sentences has the message of each event. The function text returns the parts of the text; empty parts are left out.
 var sentences = map[string]struct {
 	title, page string
 	text        func(d *eventData, currency string) []string

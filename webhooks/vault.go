@@ -1,7 +1,6 @@
 package webhooks
 
-// Vault encrypts secrets in the database like those of webhooks. It is for other features with secrets that the
-// service needs in plain text.
+// Vault encrypts secrets of other features in the database, as those of webhooks.
 type Vault struct{ keys keys }
 
 // NewVault returns the Vault of the configured secrets: the first encrypts, and all decrypt.

@@ -91,7 +91,7 @@ type Config struct {
 	Schedule []time.Duration // the pauses between tries; see schedule
 	Active   int             // webhooks that the instance works on at a time
 	Timeout  time.Duration   // of a try
-	Poll     time.Duration   // the longest pause between two looks at the queue
+	Poll     time.Duration   // the longest pause between two polls of the queue
 	Lease    time.Duration   // of a webhook, in whole seconds; workers renew it after a third of this time
 	Grace    time.Duration   // the time for running tries to end when the service stops
 }
@@ -193,7 +193,7 @@ func withSecret(webhook []byte, secret []byte) []byte {
 	return append(withoutEnd(webhook), `,"secret":"`+encodeSecret(secret)+`"}`...)
 }
 
-// withoutEnd returns a JSON object without its last brace. An append to it copies it.
+// withoutEnd returns a JSON object without its last brace. It has no spare capacity, so append copies it.
 func withoutEnd(object []byte) []byte { return object[: len(object)-1 : len(object)-1] }
 
 var listDoc = &server.Doc{
@@ -418,7 +418,7 @@ func (s *Service) change(id string, in *Webhook, secret any) *db.Stmt {
 		in.Daily.Arg())
 }
 
-// wake returns a statement that makes the dispatcher look at a webhook.
+// wake returns a statement that makes a webhook due for the dispatcher.
 func wake(id string) *db.Stmt { return db.SQL(`select queue_add(array[$1]::uuid[])::text`, id) }
 
 var removeDoc = &server.Doc{
