@@ -126,9 +126,9 @@ const summary = `
 const availabilityRules = "Follows the bill of materials through all components. Materials that are not required do " +
 	"not count. The weights are those of each material and color: of the spools with the same `material_type`, " +
 	"`material_name`, `diameter_mm` and `color`, or of the filament that the material of the product names. " +
-	"`docs/planning.md` has the rule. Archived and removed spools do not count. `spool_count` is 0 if nothing in " +
-	"stock is what is needed; `in_stock` then has what there is of the material type, the most similar first.\n\n" +
-	"Open orders reserve what their pieces need that are neither in stock nor in an unfinished run (`pending`, " +
+	"`docs/planning.md` has the rule. Archived and removed spools do not count. If no filament in stock matches, " +
+	"`spool_count` is 0, and `in_stock` lists filament of the material type, the most similar first.\n\n" +
+	"Open orders reserve the filament of their pieces that are neither in stock nor in an unfinished run (`pending`, " +
 	"`in_progress`, `paused`). Unfinished runs reserve the weights of their materials, actual or else estimated; a " +
 	"run without such weights reserves the bills of materials of its items. Reservations are computed at each " +
 	"request, and never prevent a deduction, so that `available_grams` can be negative."

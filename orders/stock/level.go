@@ -140,8 +140,8 @@ var getLevelDoc = &server.Doc{
 	Description: "Returns a stock level with what is in stock, reserved and missing now.",
 }
 
-// check returns a statement that has the levels checked after the transaction. The id is that of a new level, see
-// Watcher, or the tenant's.
+// check returns a statement that queues a check of the levels after the transaction. The id is that of a new level
+// (see Watcher.check) or of the tenant.
 func check(id string) *db.Stmt {
 	return db.SQL(`select queue_add(array[$1::uuid], $2)::text`, id, db.Stock)
 }
@@ -150,12 +150,12 @@ const levelRules = "With no `color` or `brand`, or an empty one, all colors or b
 	"same `material_name` and `diameter_mm` count: without `material_name`, those without one or with that of " +
 	"their type; without `diameter_mm`, those with the diameter of the farm's printers, or 1.75 mm if these differ. " +
 	"Spools that are archived or removed do not count.\n\n" +
-	"`reserved_grams` is what open orders and unfinished production runs still take, as in " +
-	"`getProductAvailability`; for a level with a brand, as far as other brands do not cover it. A level becomes " +
+	"`reserved_grams` are the grams that open orders and unfinished production runs still take, as in " +
+	"`getProductAvailability`; for a level with a brand, as far as other brands do not cover them. A level becomes " +
 	"`low` when `available_grams` is less than `minimum_grams`, and is low until it reaches 110 % of that, so that " +
-	"it does not change with each gram. `missing_grams` are missing to the 110 %. All these fields are those of now. " +
-	"The service looks for levels that became low, for `low_since` and the event `inventory.low_stock`, about a second " +
-	"after a change; in farms with hundreds of thousands of spools, some seconds after it."
+	"it does not change with each gram. `missing_grams` are missing to the 110 %. All these fields are current. The " +
+	"service checks levels, for `low_since` and the event `inventory.low_stock`, about a second after a change; in " +
+	"farms with hundreds of thousands of spools, some seconds after it."
 
 // clear sets an empty name, color or brand to null, because forms send empty fields and no spool would match an
 // empty text.

@@ -1,6 +1,6 @@
--- Returns the pieces of products in stock: on_hand, those that open orders and unfinished runs take (reserved), the
--- others (available), the pieces of unfinished runs (incoming), and those that are neither in stock nor in a run
--- although open orders need them (missing). See net_pieces. If ids is null, there is a row for each product with
+-- Returns the pieces of products: in stock (on_hand), of these the pieces that open orders and unfinished runs take
+-- (reserved) and the others (available), in unfinished runs (incoming), and the pieces that open orders need and that
+-- are neither in stock nor in a run (missing). See net_pieces. If ids is null, there is a row for each product with
 -- pieces.
 create or replace function product_stock(ids uuid[])
 returns table (product_id uuid, on_hand bigint, reserved bigint, available bigint, incoming bigint, missing bigint)
@@ -41,14 +41,13 @@ begin
 		left join coming c on c.product_id = u.id;
 end $$;
 
--- Checks which open orders have all their pieces in stock now, and which products have too few pieces, and sends the
--- events order.ready and product.low_stock.
+-- Updates ready_at of open orders and low_since of products, and sends the events order.ready and product.low_stock.
 --
--- An order is ready if all its pieces that are not delivered are in stock for it and no line waits for its product. If
--- the farm assembles on delivery, it is enough that the components of a product are in stock that is only assembled,
--- at all levels. That the plates of a product are in stock is always enough. See is_made_on_delivery, which has the
--- same rule. A product is low if its available pieces are fewer than minimum_pieces, until they reach 110 % of that. A
--- product that was removed or has lost its minimum is not low any more.
+-- An order is ready if all its undelivered pieces are in stock for it and all its lines have a product. If the farm
+-- assembles on delivery, the components of products that are only assembled, at all levels, may be in stock instead;
+-- the plates of a product always may. is_made_on_delivery has the same rule. A product becomes low when its available
+-- pieces are fewer than minimum_pieces, and is low until they reach 110 % of that, it is removed, or it has no
+-- minimum.
 create or replace function check_pieces() returns void language plpgsql as $$
 declare
 	tenant uuid := nullif(current_setting('app.tenant_id', true), '')::uuid;

@@ -17,8 +17,8 @@ var fields string
 //go:embed *.sql
 var functions embed.FS
 
-// Definitions are the SQL functions that compute reserved and available filament and pieces, and the triggers of stock
-// levels.
+// Definitions are the SQL functions that compute reserved and available filament and pieces, and the triggers that
+// queue checks.
 var Definitions = db.Definitions("stock", functions, "stock", "pieces")
 
 // Routes are the operations of /api/v1/stock-levels, and the availability of products and orders.

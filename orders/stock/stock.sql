@@ -1,7 +1,7 @@
 -- Returns the filament that the open orders and unfinished runs of the tenant still take: grams for each material
 -- key, color key and filament, in no particular order. The filament is null if any filament of the material and
--- color will do. by_run is true for filament that runs take from their spools, also if the spools do not have it.
--- This is the only place with the rules for reserved filament:
+-- color is suitable. by_run is true for filament that runs take from their spools, even if the spools lack it. This is
+-- the only place with the rules for reserved filament:
 --
 --   * An open order (received or in_production) reserves the materials of the pieces that must be printed for its
 --     items: those that are missing by net_pieces, because they are neither in stock nor in an unfinished run.
@@ -43,7 +43,7 @@ begin
 		select w.product_id, w.alone, sum(w.pieces) as pieces
 		from (
 			select n.product_id, n.missing::numeric as pieces, true as alone
-			from net_pieces(case when without_orders is null then '{}' end::uuid[]) n -- of no products: it does nothing
+			from net_pieces(case when without_orders is null then '{}' end::uuid[]) n -- without products, it does nothing
 			where n.printed and n.missing > 0 and (n.order_id <> all (without_orders)) is not false
 			union all
 			select i.product_id, i.quantity, i.parts_from_stock
@@ -221,7 +221,7 @@ begin
 			select n.*, coalesce(p.remaining, 0) as remaining, coalesce(p.n, 0)::bigint as spool_count,
 				case when n.filament_id is null then coalesce(p.held, 0) + coalesce(p.loose, 0)
 					else coalesce(p.own, 0) + greatest(coalesce(p.loose, 0) - coalesce(p.others, 0), 0) end as reserved,
-				-- The grams of single filaments, which the pieces take first.
+				-- The grams of materials that name one filament. The pieces take these first.
 				case when n.filament_id is null then coalesce((
 					select sum(least(m.needed, greatest(q.remaining - q.held, 0)))
 					from need m join part q on q.filament_id = m.filament_id
@@ -297,7 +297,7 @@ $$;
 
 -- Returns the stock levels of the tenant, or only those with the given ids: the grams and the number of their spools
 -- in stock, the grams that open orders and unfinished runs reserve of them (see filament_stock), and whether they are
--- low. A reservation of any brand counts for a level with a brand only if other brands do not have the reserved grams.
+-- low. A reservation without a brand counts for a level with a brand only as far as other brands cannot cover it.
 --
 -- A level is low if the available grams (remaining less reserved) are less than its minimum. A level that
 -- check_levels has found low is low until they reach 110 % of the minimum.
@@ -347,22 +347,22 @@ begin
 		) s;
 end $$;
 
--- Checks which stock levels of the tenant became low or fine, and sends the event inventory.low_stock for each level
--- that became low.
+-- Updates low_since of the tenant's stock levels that became low or are no longer low, and sends the event
+-- inventory.low_stock for each level that became low.
 --
--- A transaction that changes the stock does not check levels: it would have to wait for all others that change it, and
--- to add up all spools of a level. It only adds its tenant to the queue (see stock_changed), and a Watcher calls this
--- function after its commit. A level that is low only between two checks sends no event.
+-- A transaction that changes the stock does not check levels, because it would have to wait for all other changes of
+-- the stock, and to add up all spools of a level. It only adds its tenant to the queue (see stock_changed), and a
+-- Watcher calls this function after the commit. A level that is low only between two checks sends no event.
 --
--- Of two concurrent checks, one changes a level. A level that is changed meanwhile is checked again.
+-- Of two concurrent checks, only one changes a level. A level that changes during a check is checked again.
 create or replace function check_levels() returns void language plpgsql as $$
 declare
 	tenant uuid := nullif(current_setting('app.tenant_id', true), '')::uuid;
 	level record;
 begin
-	perform set_config('app.stock_changed', tenant::text, true); -- what a check changes needs no other check
+	perform set_config('app.stock_changed', tenant::text, true); -- changes by a check need no other check
 	if not exists (select from stock_levels l where l.tenant_id = tenant) then
-		return; -- without a look at the runs and orders
+		return; -- without reading runs and orders
 	end if;
 	for level in
 		update stock_levels l set low_since = case when s.low then now() end
@@ -382,7 +382,8 @@ begin
 end $$;
 
 -- Raises a violation of the check stock_levels_limit, which is not a constraint of a table, if the tenant has more
--- than most levels. Of concurrent transactions that create levels, each sees those of the ones before it.
+-- levels than `most`. Concurrent transactions that create levels run one after the other here, and see each other's
+-- levels.
 create or replace function limit_levels(most int) returns void language plpgsql as $$
 declare
 	tenant uuid := nullif(current_setting('app.tenant_id', true), '')::uuid;
@@ -393,13 +394,13 @@ begin
 	end if;
 end $$;
 
--- Adds the tenant to the queue, so that a Watcher checks it after the commit: if it has a stock level, or if the
--- trigger has the argument 'pieces', which is for what also changes pieces and orders. It waits for nothing. Once a
--- transaction has added a tenant, app.stock_changed has its id. The policy of stock_levels chooses the tenant: a
--- condition would cost as much again.
+-- Adds the tenant to the queue, so that a Watcher checks it after the commit, if the tenant has a stock level or the
+-- trigger has the argument 'pieces': the change then also concerns pieces and orders. It never waits. After that,
+-- app.stock_changed has the id of the tenant, so that a transaction adds it once. The policy of stock_levels selects
+-- the tenant; another condition would double the cost.
 --
--- The triggers run after the change: a transaction that does not see a new level has a number before the level is
--- committed, and the Watcher checks the level again after it.
+-- The triggers run after the change: a transaction that does not see a new level has its number before the level is
+-- committed, and the Watcher checks the level again after the transaction has ended.
 create or replace function stock_changed() returns trigger language plpgsql as $$
 begin
 	if (tg_nargs > 0 or exists (select from stock_levels))

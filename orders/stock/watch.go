@@ -14,22 +14,22 @@ import (
 type Watcher struct {
 	DB   *db.DB
 	Log  *slog.Logger
-	Poll time.Duration // between two looks at the queue, and the least time between two checks of a tenant
+	Poll time.Duration // the interval between polls of the queue, and the minimum between two checks of a tenant
 
-	turn    chan struct{} // has a value while a tenant is checked
-	waiting atomic.Int64  // tenants that wait for their turn, or have it
+	turn    chan struct{} // holds a value while a tenant is checked
+	waiting atomic.Int64  // tenants that wait for a check or are being checked
 }
 
 const (
 	maxWatched = 1000 // tenants of one Watcher
-	maxWaiting = 100  // of them, those that wait for their check; other instances take further ones
+	maxWaiting = 100  // tenants of one Watcher that wait for a check; other instances take further ones
 	leaseFor   = 30 * time.Second
-	// A check takes at most a tenth of the time of a farm whose stock changes all the time.
+	// The checks of a farm whose stock changes continuously take at most a tenth of the time.
 	pauseFactor = 10
 	maxPause    = time.Minute
 )
 
-// Run checks levels until ctx ends. Then it gives its tenants back to the queue.
+// Run checks levels until ctx ends, and then returns its tenants to the queue.
 func (w *Watcher) Run(ctx context.Context) {
 	w.turn = make(chan struct{}, 1)
 	queue := db.Worker{DB: w.DB, Log: w.Log, Kind: db.Stock, Active: maxWatched, Poll: w.Poll, Lease: leaseFor,
@@ -38,11 +38,11 @@ func (w *Watcher) Run(ctx context.Context) {
 	queue.Run(ctx)
 }
 
-// check checks a tenant, and keeps the lease for the pause until the next check.
+// check checks a tenant, and keeps the lease during the pause until the next check.
 //
-// A transaction that is in progress when the first level of a tenant is committed may change the stock without asking
-// for a check, because it did not see the level. So the item of a new level stays in the queue until a check begins
-// after the end of all transactions that had begun before the first check.
+// A transaction that runs while the first level of a tenant is committed may change the stock without queuing a check,
+// because it does not see the level. So the item of a new level stays in the queue until a check begins after the end
+// of all transactions that began before the first check.
 func (w *Watcher) check(ctx context.Context, l *db.Lease) (next *float64, err error) {
 	now, first := new(0.0), int64(0)
 	for least := w.Poll; ; least = min(2*least, maxPause) {

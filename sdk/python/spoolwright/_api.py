@@ -14579,13 +14579,13 @@ class ProductsResource:
         Follows the bill of materials through all components. Materials that are not required do not count. The
         weights are those of each material and color: of the spools with the same `material_type`, `material_name`,
         `diameter_mm` and `color`, or of the filament that the material of the product names. `docs/planning.md`
-        has the rule. Archived and removed spools do not count. `spool_count` is 0 if nothing in stock is what is
-        needed; `in_stock` then has what there is of the material type, the most similar first.
+        has the rule. Archived and removed spools do not count. If no filament in stock matches, `spool_count` is
+        0, and `in_stock` lists filament of the material type, the most similar first.
 
-        Open orders reserve what their pieces need that are neither in stock nor in an unfinished run (`pending`,
-        `in_progress`, `paused`). Unfinished runs reserve the weights of their materials, actual or else estimated;
-        a run without such weights reserves the bills of materials of its items. Reservations are computed at each
-        request, and never prevent a deduction, so that `available_grams` can be negative.
+        Open orders reserve the filament of their pieces that are neither in stock nor in an unfinished run
+        (`pending`, `in_progress`, `paused`). Unfinished runs reserve the weights of their materials, actual or
+        else estimated; a run without such weights reserves the bills of materials of its items. Reservations are
+        computed at each request, and never prevent a deduction, so that `available_grams` can be negative.
 
         :param id: The id of the product, a UUID.
         :param quantity: Pieces of the product.
@@ -17151,13 +17151,13 @@ class OrdersResource:
         Follows the bill of materials through all components. Materials that are not required do not count. The
         weights are those of each material and color: of the spools with the same `material_type`, `material_name`,
         `diameter_mm` and `color`, or of the filament that the material of the product names. `docs/planning.md`
-        has the rule. Archived and removed spools do not count. `spool_count` is 0 if nothing in stock is what is
-        needed; `in_stock` then has what there is of the material type, the most similar first.
+        has the rule. Archived and removed spools do not count. If no filament in stock matches, `spool_count` is
+        0, and `in_stock` lists filament of the material type, the most similar first.
 
-        Open orders reserve what their pieces need that are neither in stock nor in an unfinished run (`pending`,
-        `in_progress`, `paused`). Unfinished runs reserve the weights of their materials, actual or else estimated;
-        a run without such weights reserves the bills of materials of its items. Reservations are computed at each
-        request, and never prevent a deduction, so that `available_grams` can be negative.
+        Open orders reserve the filament of their pieces that are neither in stock nor in an unfinished run
+        (`pending`, `in_progress`, `paused`). Unfinished runs reserve the weights of their materials, actual or
+        else estimated; a run without such weights reserves the bills of materials of its items. Reservations are
+        computed at each request, and never prevent a deduction, so that `available_grams` can be negative.
 
         `needed_grams` is for the pieces of the order that are neither in stock nor in an unfinished run.
         `reserved_grams` contains what those runs plan, and not what the order itself reserves. An order that is
@@ -17553,13 +17553,12 @@ class StockLevelsResource:
         `diameter_mm`, those with the diameter of the farm's printers, or 1.75 mm if these differ. Spools that are
         archived or removed do not count.
 
-        `reserved_grams` is what open orders and unfinished production runs still take, as in
-        `getProductAvailability`; for a level with a brand, as far as other brands do not cover it. A level becomes
-        `low` when `available_grams` is less than `minimum_grams`, and is low until it reaches 110 % of that, so
-        that it does not change with each gram. `missing_grams` are missing to the 110 %. All these fields are
-        those of now. The service looks for levels that became low, for `low_since` and the event
-        `inventory.low_stock`, about a second after a change; in farms with hundreds of thousands of spools, some
-        seconds after it.
+        `reserved_grams` are the grams that open orders and unfinished production runs still take, as in
+        `getProductAvailability`; for a level with a brand, as far as other brands do not cover them. A level
+        becomes `low` when `available_grams` is less than `minimum_grams`, and is low until it reaches 110 % of
+        that, so that it does not change with each gram. `missing_grams` are missing to the 110 %. All these fields
+        are current. The service checks levels, for `low_since` and the event `inventory.low_stock`, about a second
+        after a change; in farms with hundreds of thousands of spools, some seconds after it.
 
         Requires the role `operator` or `admin`.
 
@@ -17624,13 +17623,12 @@ class StockLevelsResource:
         type; without `diameter_mm`, those with the diameter of the farm's printers, or 1.75 mm if these differ.
         Spools that are archived or removed do not count.
 
-        `reserved_grams` is what open orders and unfinished production runs still take, as in
-        `getProductAvailability`; for a level with a brand, as far as other brands do not cover it. A level becomes
-        `low` when `available_grams` is less than `minimum_grams`, and is low until it reaches 110 % of that, so
-        that it does not change with each gram. `missing_grams` are missing to the 110 %. All these fields are
-        those of now. The service looks for levels that became low, for `low_since` and the event
-        `inventory.low_stock`, about a second after a change; in farms with hundreds of thousands of spools, some
-        seconds after it.
+        `reserved_grams` are the grams that open orders and unfinished production runs still take, as in
+        `getProductAvailability`; for a level with a brand, as far as other brands do not cover them. A level
+        becomes `low` when `available_grams` is less than `minimum_grams`, and is low until it reaches 110 % of
+        that, so that it does not change with each gram. `missing_grams` are missing to the 110 %. All these fields
+        are current. The service checks levels, for `low_since` and the event `inventory.low_stock`, about a second
+        after a change; in farms with hundreds of thousands of spools, some seconds after it.
 
         Requires the role `operator` or `admin`.
 
