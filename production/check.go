@@ -13,7 +13,7 @@ import (
 	"spoolwright/value"
 )
 
-// Check reports whether a run can start, and what to do first.
+// Check lists what to do before a run starts, and what has changed since it was planned.
 type Check struct {
 	Ready bool        `json:"ready" rule:"notNull"`
 	Steps []CheckStep `json:"steps" rule:"notNull"`

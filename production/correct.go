@@ -64,7 +64,7 @@ var correctDoc = &server.Doc{
 		"one of these fields has the same effect.\n\n" +
 		"The difference counts as used when the run ended. If the spool was weighed after that, or its remaining weight " +
 		"was edited, it keeps its weight: a second entry, whose `balances_id` names the first, balances the grams at the " +
-		"weighing. If the spool was weighed during the run, what is more than the run had used then is taken from it " +
+		"weighing. If the spool was weighed during the run, additional use is taken from it as use after the weighing " +
 		"(`WEIGHED_DURING_RUN`), unless the material has `before_weighing`.\n\n" +
 		"`warnings` are those of `completeProductionRun`. A run that has not ended cannot be corrected " +
 		"(`RUN_NOT_ENDED`); its fields, items and materials can be changed. `listProductionRunHistory` keeps what " +
@@ -74,7 +74,7 @@ var correctDoc = &server.Doc{
 
 func (h handlers) correct(ctx context.Context, r *server.Request[CorrectRequest]) (server.OK[Run], error) {
 	id := r.ID("id")
-	c := correction{materials: r.In.Materials, ending: ending{again: true, why: r.In.Reason.Arg(), items: r.In.Items,
+	c := correction{materials: r.In.Materials, ending: ending{changesEnd: true, why: r.In.Reason.Arg(), items: r.In.Items,
 		started: r.In.StartedAt, EndTime: r.In.EndTime}}
 	for i, m := range r.In.Materials {
 		c.grams = append(c.grams, sentGrams{MaterialName: m.MaterialName,

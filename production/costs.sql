@@ -168,7 +168,7 @@ begin
 	else
 		waste := spent;
 		wasted_parts := 1000000000000;
-		labour := 0; -- the run has no work
+		labour := 0; -- no good pieces
 	end if;
 	filament := spent - waste;
 	machine := case when hour_cost = 0 then 0 else rounded_quotient(hours * hour_cost, 1) end;

@@ -150,11 +150,11 @@ const endWarnings = "The use is recorded even if it contradicts the records, and
 	"one started: by a deduction, weighing, an edit, or a report that belongs to no run (`outside_grams` of the " +
 	"material). The run may have used them. With `count_outside_use`, they count as use of the run: it takes that " +
 	"much less from the spool, and the ledger moves them to the run.\n\n" +
-	"`WEIGHED_SINCE` says that the spool was weighed, or its remaining weight edited, after the run had ended: the " +
-	"spool keeps its weight, and the ledger balances the grams at the weighing. If a run is reopened, what its end " +
-	"took before such a weighing counts as used before it. `WEIGHED_DURING_RUN` says that the run used less than " +
-	"printers had reported before the spool was weighed: only what was reported since comes back, and the ledger " +
-	"balances the other grams at the weighing.\n\n" +
+	"`WEIGHED_SINCE` reports that the spool was weighed, or its remaining weight edited, after the run had ended: the " +
+	"spool keeps its weight, and the ledger balances the grams at the weighing. If a run is reopened, the grams that " +
+	"its end took before such a weighing count as used before it. `WEIGHED_DURING_RUN` reports that the run used less " +
+	"than printers had reported before the spool was weighed: only grams reported later come back, and the ledger " +
+	"balances the others at the weighing.\n\n" +
 	"`COUNTED_SINCE` reports that a product (`product_id`) was counted after the run ended: its pieces in stock stay " +
 	"as they are, and the difference found by the count changes by `pieces`."
 
@@ -168,8 +168,8 @@ type SpoolDeduction struct {
 	Shortfall value.Decimal `json:"shortfall_grams" rule:"notNull"`
 	Reported  value.Decimal `json:"reported_grams" rule:"notNull"`
 
-	counted  counted // use outside of the run that becomes the run's
-	released counted // use outside of the run that is no longer the run's
+	counted  counted // use outside of the run that begins to count for the run
+	released counted // use outside of the run that no longer counts for the run
 	silent   bool    // whether the ledger needs no entry
 
 	weighed  *inventory.Weighing // a weighing after the grams left the spool, which keeps its weight; or nil
@@ -178,17 +178,18 @@ type SpoolDeduction struct {
 	kept     value.Decimal
 }
 
-// runWeighing is a weighing during a run, or the one at which what ends of the run took was balanced. A run that is
-// corrected or ends again has used at most Grams more before it. Less than that is taken back first of what was used
-// since.
+// runWeighing is a weighing during a run, or the weighing at which grams of earlier ends of the run were balanced. If
+// the run is corrected or ends again, at most Grams more count as used before it. If the run used less, grams used
+// after it are returned first.
 type runWeighing struct {
 	inventory.Weighing
-	Grams value.Decimal `json:"grams"` // which the run had used before the weighing and no longer has
-	Used  value.Decimal `json:"used"`  // which the ends of the run took before the weighing
-	After value.Decimal `json:"after"` // which the run has used since
+	Grams value.Decimal `json:"grams"` // that the run had used before the weighing and no longer counts as its use
+	Used  value.Decimal `json:"used"`  // that the ends of the run took before the weighing
+	After value.Decimal `json:"after"` // that the run used after the weighing
 }
 
-// undo deducts rest grams, which take the end of a run back. What that took before the weighing is balanced at it.
+// undo deducts rest grams, which reverse the end of a run. Grams that the end took before the weighing are balanced at
+// the weighing.
 func (d *SpoolDeduction) undo(w *runWeighing, rest, short value.Decimal) {
 	if w != nil && d.weighed == nil && rest != 0 {
 		d.own, d.kept = w, -w.Used
@@ -227,7 +228,7 @@ type ending struct {
 	why           any           // the reason in the history of the run
 	grams         []sentGrams
 	items         []CompleteItem
-	again         bool // whether the request corrects the end of a run: omitted fields keep their values
+	changesEnd    bool // whether the request changes the end of an ended run: omitted fields keep their values
 	started       value.Optional[value.Timestamp]
 	EndTime
 }
@@ -338,9 +339,9 @@ type endingItem struct {
 func (e *ending) check(run *endingRun) error {
 	final := run.status == completed || run.status == failed || run.status == cancelled
 	switch {
-	case e.again && !run.deducted:
+	case e.changesEnd && !run.deducted:
 		return errNotEnded
-	case e.again:
+	case e.changesEnd:
 	case run.deducted && run.status == completed:
 		return errDeducted
 	case run.deducted || final && run.status != e.status:
@@ -438,7 +439,7 @@ func (e *ending) use(m endingMaterial) (grams *value.Decimal, reported bool) {
 	switch {
 	case !m.Weighed && sent.grams != nil:
 		return sent.grams, false
-	case e.again:
+	case e.changesEnd:
 		return m.Actual, m.ActualReported
 	case m.Actual != nil: // a generated column: the difference of both weights, or else the recorded value
 		return m.Actual, false
@@ -462,7 +463,7 @@ func (e *ending) deductions(materials []endingMaterial) ([]SpoolDeduction, []End
 	all, warnings := []SpoolDeduction{}, []EndWarning{}
 	for i := range materials {
 		m := &materials[i]
-		if m.used, m.reported = e.use(*m); m.used == nil && e.status == completed && !e.again {
+		if m.used, m.reported = e.use(*m); m.used == nil && e.status == completed && !e.changesEnd {
 			missing = append(missing, fmt.Sprintf("%s (material %s)", m.SpoolName, m.ID))
 		}
 	}
@@ -513,7 +514,7 @@ func (e *ending) deduction(materials []endingMaterial) (all []SpoolDeduction, wa
 			fmt.Sprintf(" (spool %d) ", spool.SpoolNumber) + fmt.Sprintf(format, args...)})
 	}
 	weighed, during, own := spool.AfterEnd, spool.Own, spool.Own
-	if recorded := spool.Taken - had.grams; e.again && recorded != 0 && !weighed.Is(spool.AfterEnded) {
+	if recorded := spool.Taken - had.grams; e.changesEnd && recorded != 0 && !weighed.Is(spool.AfterEnded) {
 		d := SpoolDeduction{SpoolID: value.UUID(spool.SpoolID), Previous: spool.Remaining, weighed: spool.AfterEnded,
 			from: spool.AfterEnded.From(spool.Remaining)}
 		d.undo(own, -recorded, spool.Short)
@@ -521,10 +522,10 @@ func (e *ending) deduction(materials []endingMaterial) (all []SpoolDeduction, wa
 		if d.weighed == nil {
 			spool.Remaining = d.to + min(d.kept, 0)
 		}
-		own = nil // says what was before
+		own = nil // it describes the previous end
 		spool.Recorded, spool.Taken, spool.Short = spool.Recorded-recorded, had.grams, spool.Short+d.Shortfall
 	}
-	if e.again && earlier && weighed == nil && during != nil {
+	if e.changesEnd && earlier && weighed == nil && during != nil {
 		weighed = &during.Weighing
 	}
 	rest := used - spool.Recorded + free // the grams that this call deducts, with the counted use outside of runs
@@ -545,7 +546,7 @@ func (e *ending) deduction(materials []endingMaterial) (all []SpoolDeduction, wa
 		}
 		start := d.from + d.counted.grams
 		d.to, d.Shortfall = left(start, rest, spool.Short)
-		d.silent = rest == 0 && (known || e.again)
+		d.silent = rest == 0 && (known || e.changesEnd)
 		if d.own != nil && rest < 0 {
 			d.kept = min(d.released.grams+max(rest+max(own.After, 0), -d.to), 0)
 		}
@@ -553,13 +554,13 @@ func (e *ending) deduction(materials []endingMaterial) (all []SpoolDeduction, wa
 		case weighed != nil && rest != d.counted.grams && !earlier:
 			warn("WEIGHED_SINCE", rest, "was weighed after the run ended, and keeps %s g", spool.Remaining)
 		case weighed != nil:
-		case d.kept > 0 && !e.again:
+		case d.kept > 0 && !e.changesEnd:
 			warn("WEIGHED_SINCE", d.kept, "was weighed after an earlier end of the run: %s g count as used before the weighing",
 				d.kept)
 		case d.kept != 0:
 			warn("WEIGHED_DURING_RUN", d.kept, "was weighed during the run, and keeps its weight: %s g of the difference "+
 				"count as used before that", d.kept)
-		case e.again && during != nil && rest != 0:
+		case e.changesEnd && during != nil && rest != 0:
 			warn("WEIGHED_DURING_RUN", rest, "was weighed during the run: the difference counts as used after the weighing")
 		}
 		if d.Shortfall > 0 && weighed == nil {
@@ -567,7 +568,7 @@ func (e *ending) deduction(materials []endingMaterial) (all []SpoolDeduction, wa
 				start, d.Shortfall)
 		}
 		switch {
-		case rest == 0 && (used == 0 || e.again):
+		case rest == 0 && (used == 0 || e.changesEnd):
 		case spool.Hidden:
 			warn("SPOOL_REMOVED", used, "was removed, and %s g of it were used", used)
 		case spool.Archived:
@@ -594,8 +595,8 @@ func (c counted) atMost(grams value.Decimal) counted {
 	return counted{min(c.grams, grams), min(c.corrected, grams)}
 }
 
-// left returns the remaining grams of a spool after a deduction of rest grams from start grams, and the shortfall:
-// the grams that the spool did not have. A negative rest returns grams; it first reduces the shortfall short.
+// left returns the remaining grams of a spool after a deduction of rest grams from start grams, and the shortfall: the
+// grams that the spool lacks. A negative rest returns grams; it first reduces the shortfall short.
 func left(start, rest, short value.Decimal) (grams, shortfall value.Decimal) {
 	if rest >= 0 {
 		grams = max(start-rest, 0)
@@ -634,7 +635,7 @@ func (r *reading) reads(id string, e *ending, event string) []*db.Stmt {
 				then round(extract(epoch from now() - started_at) / 3600, 1)::text end,
 			trim_scale(estimated_print_time_hours)::text, nullif(late_end(production_runs), 'infinity')
 		from production_runs where id = $1 and hidden_at is null for no key update`, id, event, e.CompletedAt.Arg(),
-		e.started.Arg(), e.started.Set, e.CompletedAt.IsNull() && !e.again && e.Hours.IsNull()).
+		e.started.Arg(), e.started.Set, e.CompletedAt.IsNull() && !e.changesEnd && e.Hours.IsNull()).
 		Into(&r.run.status, &r.run.deducted, &r.hooks, &r.run.started, &r.run.ended, &r.run.hours, &r.run.early,
 			&r.run.future, &r.state, &r.run.long, &r.run.estimate, &r.run.reported)
 	// The join reads the spools in the order of the materials, each by its primary key.
@@ -684,7 +685,7 @@ func (e *ending) ends(n int) string {
 }
 
 func (e *ending) endsArgs() []any {
-	return []any{e.CompletedAt.Arg(), e.again && e.CompletedAt.Set, !e.again && e.Hours.IsNull()}
+	return []any{e.CompletedAt.Arg(), e.changesEnd && e.CompletedAt.Set, !e.changesEnd && e.Hours.IsNull()}
 }
 
 // weighings are the columns of endingMaterial about the weighings of a spool, from the tables of joinWeighings.
@@ -776,7 +777,7 @@ func (h handlers) write(
 		total += orZero(m.used)
 	}
 	writes := append([]*db.Stmt{r.before}, e.setLists(id, r.run.materials, r.run.items)...)
-	if e.again && (e.started.Set || e.CompletedAt.Set || e.Hours.Set) {
+	if e.changesEnd && (e.started.Set || e.CompletedAt.Set || e.Hours.Set) {
 		writes = append(writes, e.setTimes(id))
 	}
 	writes = append(writes, h.finish(e, id, total, event, r.hooks).Into(completedAt, nil)) // dates the ledger
@@ -830,7 +831,7 @@ func (e *ending) setLists(id string, materials []endingMaterial, items []endingI
 				given_cost = case when e.moved then `+price+` when $3 then m.given_cost else m.cost_per_gram end
 			from json_to_recordset($2::json) e (id uuid, grams numeric, reported boolean, spool_id uuid, moved boolean,
 				unweighed boolean, repriced boolean, price numeric, counted numeric, corrections numeric)
-			where m.run_id = $1 and m.id = e.id`, id, db.Recordset(rows), e.again))
+			where m.run_id = $1 and m.id = e.id`, id, db.Recordset(rows), e.changesEnd))
 	}
 	if len(items) > 0 {
 		rows := make([]map[string]any, len(items))
@@ -848,7 +849,8 @@ func (e *ending) setLists(id string, materials []endingMaterial, items []endingI
 }
 
 // take returns the statement that deducts from the spools, or none. For each spool, the ledger gets these entries in
-// this order: the use that becomes the run's, the use that the run deducts, and the use that is no longer the run's.
+// this order: use outside of the run that begins to count for it, use that the run deducts, and use outside of the run
+// that no longer counts for it.
 func take(run, kind string, deductions []SpoolDeduction) []*db.Stmt {
 	var all []inventory.Entry
 	used := false
@@ -961,10 +963,10 @@ func (h handlers) finish(
 // emit returns the SQL expression that sends the event $9 to the webhooks $8.
 func (h handlers) emit(e *ending) string {
 	more := ""
-	if e.again {
+	if e.changesEnd {
 		more = `, 'status', r.status`
 	}
-	if e.again || e.status == failed {
+	if e.changesEnd || e.status == failed {
 		more += `, 'failure_reason', r.failure_reason`
 	}
 	return `emit_event($8::uuid[], $9, json_build_object(

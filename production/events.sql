@@ -40,7 +40,8 @@ create or replace trigger run_started after update of status on production_runs
 		and (old.status <> 'paused' or old.started_at is null) and old.deducted_at is null)
 	execute function run_started();
 
--- Dates the use of a run by the run's end, also if the end, the waste of its pieces or a price changes later.
+-- Dates the ledger entries of a run by the run's end, and again when the end, the waste of its pieces or a price
+-- changes.
 create or replace function run_dated() returns trigger language plpgsql as $$
 begin
 	if new.ended_at is distinct from old.ended_at then
@@ -56,8 +57,8 @@ create or replace trigger run_dated after update of completed_at, deducted_at, w
 	for each row when (old.ended_at is not null or new.ended_at is not null)
 	execute function run_dated();
 
--- Gives materials of runs that have not started the price of the new contents of a refilled spool, if they had the
--- price of the old ones.
+-- When a spool is refilled, gives materials of runs that have not started, and have the price of the old contents, the
+-- price of the new contents.
 create or replace function spool_refilled() returns trigger language plpgsql as $$
 begin
 	with changed as (

@@ -76,7 +76,7 @@ var fromFileDoc = &server.Doc{
 		"A material of the run is a spool in stock of a filament that is equal to one of the file: material, color and " +
 		"diameter. A spool loaded in the printer comes first, and one loaded in another printer last. Otherwise spools " +
 		"with enough filament that no other run needs come first, and of these the emptiest. A filament without such a " +
-		"spool does not become a material, and `warnings` say so.",
+		"spool does not become a material, and `warnings` report it.",
 	Errors: append(slices.Clone(catalog.FileErrors), errUnknownOrderOfFile),
 }
 
@@ -105,7 +105,7 @@ func (h handlers) fromFile(ctx context.Context, r *server.Request[RunFileQuery],
 	return server.Encode(*out)
 }
 
-// runOfFile creates the run. A dry run also creates it, so that it finds the same errors.
+// runOfFile creates the run. A dry run does, too, to find the same errors, and is rolled back.
 func (h handlers) runOfFile(ctx context.Context, q *RunFileQuery, f catalog.SlicedFile) (*RunFileResult, error) {
 	plan, err := catalog.PlanRun(ctx, h.db, f, catalog.FileQuery{FileName: q.FileName, Plate: q.Plate, Pieces: q.Pieces,
 		Filaments: q.Filaments})

@@ -135,9 +135,8 @@ func (h handlers) addItem(ctx context.Context, r *server.Request[RunItem]) (serv
 }
 
 // lockRun returns a statement that locks a run until the end of the transaction. The lock keeps concurrent requests
-// from filling the run's lists beyond the limit. It also makes changes of items and materials, complete, and edits
-// with If-Match wait for each other. The statements after lockRun see the changes of the transaction that it waited
-// for.
+// from filling the run's lists beyond the limit, and makes changes of items and materials, complete, and edits with
+// If-Match wait for each other. Later statements see the changes of the transactions before.
 func lockRun(run string) *db.Stmt {
 	return db.SQL(`select deducted_at is not null as completed from production_runs
 		where id = $1 and hidden_at is null for no key update`, run)
@@ -301,7 +300,7 @@ func (h handlers) otherProduct(run, id string, in *RunItem, other *bool) *db.Stm
 }
 
 const (
-	otherOrderProduct     = "is an item of an order with another product, and this product is not a part of it"
+	otherOrderProduct     = "is an item of an order with another product, and this product is not a part of that"
 	otherOrderItemProduct = "must be the product of the order's item that this item prints, or a part of it"
 	cancelledOrder        = "is an item of a cancelled order"
 

@@ -1,5 +1,5 @@
--- Returns the spools that have or had filament of a lot. They had it between since and until, which are null without a
--- refill before or after.
+-- Returns the spools that have or had filament of a lot, with the times since and until which they had it. A time is
+-- null if the spool was not refilled before or after.
 create or replace function spools_of_lot(lot text) returns table (spool_id uuid, since timestamptz, until timestamptz)
 language sql stable as $$
 	select n.id, (

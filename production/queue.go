@@ -175,10 +175,10 @@ type Replaced struct {
 	Items     json.RawMessage // for json_to_recordset: the pieces of each product and item of an order that it lacks
 }
 
-// Replace returns statements that lock a run, set was to its state, and remove the run if it is pending. A run that
-// has ended lacks the pieces that are not good. Count must count a removed run. The first statement returns a row if
-// the run exists and is not hidden; otherwise the caller must roll the transaction back. The statements between may
-// lock more rows; they run after the lock of the run.
+// Replace returns statements that lock a run, set was to its state, and remove the run if it is pending. The caller
+// must then count the removed run with Count. A run that has ended lacks the pieces that are not good. The first
+// statement returns a row if the run exists and is not hidden; otherwise the caller must roll the transaction back.
+// The statements between run after the lock of the run, and may lock more rows.
 func Replace(run string, was *Replaced, between ...*db.Stmt) []*db.Stmt {
 	statements := []*db.Stmt{db.SQL(`
 		select r.status = 'pending' and r.deducted_at is null and not exists (

@@ -48,7 +48,7 @@ func startedBy(start, run string) string {
 
 func (h handlers) reopen(ctx context.Context, r *server.Request[ReopenRequest]) (server.OK[Run], error) {
 	id := r.ID("id")
-	e := ending{again: true}
+	e := ending{changesEnd: true}
 	var read reading
 	var printer string
 	var busy bool

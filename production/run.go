@@ -512,7 +512,7 @@ var errUnknownReferences = server.BadRequest("UNKNOWN_REFERENCE", "%s",
 	"Not a product: items[1].sku; not a spool: materials[0].spool_id").
 	Each(unknownReference("a product", "items[1].sku"), unknownReference("a spool", "materials[0].spool_id"))
 
-// unknownReference returns the problem of a field that names nothing of the kind what.
+// unknownReference returns the problem with a field that names no existing resource of the kind what.
 func unknownReference(what, field string) server.FieldError {
 	return server.FieldError{Field: field, Message: "Not " + what + ": " + field}
 }
@@ -736,7 +736,7 @@ func (h handlers) update(ctx context.Context, r *server.Request[Run]) (server.OK
 		return warned(run, steps(countedSince(u.balances)))
 	}
 	// For an ended run, the request is a correction.
-	e := ending{again: true, started: in.StartedAt, EndTime: EndTime{in.CompletedAt, in.ActualHours}}
+	e := ending{changesEnd: true, started: in.StartedAt, EndTime: EndTime{in.CompletedAt, in.ActualHours}}
 	c, known := correction{ending: e}, true
 	reads := c.reads(h, id)
 	if !in.PrinterID.IsNull() {
@@ -763,7 +763,7 @@ func (h handlers) update(ctx context.Context, r *server.Request[Run]) (server.OK
 				}
 				rest := in
 				rest.StartedAt.Set, rest.CompletedAt.Set, rest.ActualHours.Set = false, false, false
-				rest.Status.Set = false // it has this value
+				rest.Status.Set = false // the run has this status
 				u = h.updateOf(id, rest)
 			}
 			return slices.Concat(writes, u.statements, stmts), nil

@@ -13,7 +13,7 @@ import (
 	"spoolwright/value"
 )
 
-// UsageGroup tells how the usage report groups its rows.
+// UsageGroup determines how the usage report groups its rows.
 type UsageGroup string
 
 // Enum returns all groups.
@@ -67,18 +67,18 @@ type UsageReportRow struct {
 var usageReportDoc = &server.Doc{
 	ID: "reportUsage", Tag: inventory.ReportsTag, Summary: "Report the filament that was used",
 	Description: "Adds up the usage ledger. `grams` are what was used: by deductions, by runs, and by reports of " +
-		"printers, with what a spool did not have on record. `wasted_grams` are those of them that runs wasted: what " +
-		"failed and cancelled runs used, and the share of the failed pieces of completed runs. `corrected_grams` are " +
-		"what weighing and edits of the remaining weight took away, less than 0 if they added more; they are not in " +
-		"`grams`. What a run used counts on the day of its end (`completed_at`), once it has ended.\n\n" +
-		"`cost` is at the price of the time of the use: what an ended run used costs what the run cost, and other use has " +
-		"the price of the contents that the spool had then. A change of the price or the net weight of a spool corrects " +
-		"what its present contents cost, since the spool was added or refilled (`refillSpool`), but not what ended runs " +
-		"cost: a run that froze no price has no cost, until it is corrected. Use without a price adds nothing to `cost`, and " +
-		"0 g cost 0; `unpriced_grams` are the grams without a price.\n\n" +
-		"`lost_grams` are filament that nobody used: what is left on removed spools, on the day of the removal, and what " +
-		"spools still had when they were refilled, with its cost. They are not in `grams`. A restored spool takes its " +
-		"loss back. Losses have no printer.\n\n" +
+		"printers, including use beyond the recorded weight of a spool. `wasted_grams` are the part that runs wasted: the " +
+		"use of failed and cancelled runs, and the share of the failed pieces of completed runs. `corrected_grams` are " +
+		"the grams that weighing and edits of the remaining weight removed, negative if they added more; they are not in " +
+		"`grams`. The use of a run counts on the day of its end (`completed_at`), once it has ended.\n\n" +
+		"`cost` is at the price of the time of the use: the use of an ended run has the cost of the run, and other use has " +
+		"the price of the contents of the spool at that time. A change of the price or the net weight of a spool corrects " +
+		"the cost of its present contents, since the spool was added or refilled (`refillSpool`), but not that of ended " +
+		"runs: a run that ended without a price has no cost until it is corrected. Use without a price adds nothing to " +
+		"`cost`, and 0 g cost 0; `unpriced_grams` are the grams without a price.\n\n" +
+		"`lost_grams` are filament that nobody used: the rest on removed spools, on the day of the removal, and on spools " +
+		"that were refilled, with its cost. They are not in `grams`. Restoring a spool takes its loss back. Losses have " +
+		"no printer.\n\n" +
 		"`group_by=material` and `color` (a material and a color) also return what remains in stock, the mean use " +
 		"of the last 30 days, and how many days the stock lasts at that rate. `printer` is the printer of the run " +
 		"or of the API key that reported the use, or else only a name: the `printer_name` of the run or that of " +
@@ -92,8 +92,8 @@ var usageReportDoc = &server.Doc{
 		"about an hour.",
 }
 
-// usageReport is the statement of the usage report of the tenant $1 from the day $2 to the day $3, of the printer $4 or
-// of all use, in at most $6 groups by $5. FreshPlan lets PostgreSQL leave out what the group does not need.
+// usageReport is the statement of the usage report of the tenant $1 from the day $2 to the day $3, of the printer $4
+// or of all use, in at most $6 groups by $5. FreshPlan lets PostgreSQL leave out what the group does not need.
 const usageReport = `
 	with period as materialized (
 		select p.*, coalesce((
@@ -165,7 +165,7 @@ func (h handlers) reportUsage(ctx context.Context, r *server.Request[UsageQuery]
 		inventory.MaxGroups)...)
 	err := h.db.Read(ctx, db.FreshPlan(), report)
 	if errors.Is(err, db.ErrTimeout) {
-		// The ledger is long, and the service, which has just started, has not summarized it yet.
+		// The ledger may be long and not summarized, for example shortly after a start.
 		if err = summarizeUsage(ctx, h.db); err == nil {
 			err = h.db.Read(ctx, db.FreshPlan(), report)
 		}

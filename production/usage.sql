@@ -1,5 +1,5 @@
--- Returns the period of a report of the tenant from a day to a day, which may be null: its first day, the day after its
--- last day, the current day, and the tenant's time zone and currency. By default it has 30 days and ends today.
+-- Returns the period of a report of the tenant from a day to a day, which may be null: its first day, the day after
+-- its last day, the current day, and the tenant's time zone and currency. By default it has 30 days and ends today.
 create or replace function report_period(tenant uuid, from_day date, to_day date)
 returns table (first date, until date, today date, zone text, currency text) language sql stable as $$
 	select coalesce(from_day, t.last - 29), t.last + 1, t.today, t.time_zone, t.currency
@@ -16,12 +16,12 @@ $$;
 -- name of the key. printer_key is the id of the printer or the name, and '' without both. If only_printer is not
 -- null, only the use of this printer is returned.
 --
--- grams is the use: deductions, also by runs and printers, and their shortfall_grams, which exceed the recorded
--- weight of the spool. wasted_grams is the part of grams that runs wasted: see completed_waste. corrected_grams is the
+-- grams is the use: deductions, also by runs and printers, and their shortfall_grams, which exceed the recorded weight
+-- of the spool. wasted_grams is the part of grams that runs wasted: see completed_waste. corrected_grams is the
 -- filament that weighing and edits removed; grams does not include it. cost is the cost of grams, and null if no price
--- is known; unpriced_grams is the part of grams without a price. What an ended run used costs what the run cost, at the
--- prices that it froze: the entries share it exactly. Other use has the price of the contents that the spool had at its
--- time. Each entry costs an amount with six decimals, so that all groups add up to the same total.
+-- is known; unpriced_grams is the part of grams without a price. The entries of an ended run share the cost of the
+-- run, at the prices that it froze, exactly. Other use has the price of the contents of the spool at that time. The
+-- cost of each entry has six decimals, so that all groups add up to the same total.
 --
 -- An entry of an ended run counts at the end of the run, an entry that reverses or moves another entry at the time
 -- of that other entry, and every other entry at its own time.
@@ -91,8 +91,8 @@ language sql stable as $$
 	group by grouping sets ((e.day, e.material_type, e.color_key), (e.day, e.printer_key))
 $$;
 
--- Returns the use of filament as ledger_usage does: of the days before the day `summarized` from usage_days, and of the
--- other days from the ledger.
+-- Returns the use of filament as ledger_usage does: of the days before the day `summarized` from usage_days, and of
+-- the other days from the ledger.
 create or replace function usage_between(
 	tenant uuid, of_printers boolean, first date, last date, zone text, summarized date, only_printer uuid
 )
@@ -112,7 +112,7 @@ language sql stable as $$
 	where l.by_printer = of_printers
 $$;
 
--- Returns the group of a report to which use belongs, as the values that the use in a group has in common.
+-- Returns the group of a report to which use belongs: the values that all use in the group has in common.
 create or replace function usage_group(
 	group_by text, material_type text, color_key text, printer_key text, day date
 ) returns text[] language sql stable as $$
@@ -138,8 +138,8 @@ create or replace function use_price(run uuid, spool uuid, at timestamptz) retur
 	) m on true
 $$;
 
--- Returns the filament that was lost from the day first until the day before last, in the time zone: what is left on
--- removed spools, on the day of the removal, and what spools still had when they were refilled.
+-- Returns the filament that was lost from the day first until the day before last, in the time zone: the rest on
+-- removed spools, on the day of the removal, and on spools that were refilled.
 create or replace function filament_losses(tenant uuid, first date, last date, zone text)
 returns table (day date, material_type text, color_key text, color text, grams numeric, cost numeric)
 language sql stable as $$

@@ -1,4 +1,4 @@
-// Package printers owns the farm's printers and knows which spools are loaded into them.
+// Package printers owns the farm's printers and the record of the spools that are loaded into them.
 package printers
 
 import (
@@ -207,7 +207,7 @@ var (
 	errUnknownSpool = server.BadRequest("UNKNOWN_REFERENCE", "%s does not name a spool", "spool_id").On("spool_id")
 )
 
-// nameError converts the error for a name that another printer has to a 409.
+// nameError converts the error of a name that another printer has to a 409.
 func nameError(err error, name string) error {
 	if db.Violates(err, "printers_name") {
 		return errDuplicate.With(name).Because(err)

@@ -79,7 +79,7 @@ begin
 		where k.tenant_id = tenant and k.id = key and not exists (
 			select from printer_slots l where l.tenant_id = tenant and l.printer_id = p.id and l.spool_id = s.id);
 		exit when not found;
-		if attempt = 1 then -- the second attempt decides only what no other transaction changes
+		if attempt = 1 then -- the second attempt runs under the lock
 			perform pg_advisory_xact_lock(hashtextextended('printer_slots ' || tenant, 0));
 		else
 			perform load_slot(loads.printer, 1, loads.spool);

@@ -9726,21 +9726,21 @@ export class ReportsResource<M extends DecimalMode = "number"> {
   /**
    * Report the filament that was used.
    *
-   * Adds up the usage ledger. `grams` are what was used: by deductions, by runs, and by reports of printers, with
-   * what a spool did not have on record. `wasted_grams` are those of them that runs wasted: what failed and cancelled
-   * runs used, and the share of the failed pieces of completed runs. `corrected_grams` are what weighing and edits of
-   * the remaining weight took away, less than 0 if they added more; they are not in `grams`. What a run used counts
-   * on the day of its end (`completed_at`), once it has ended.
+   * Adds up the usage ledger. `grams` are what was used: by deductions, by runs, and by reports of printers,
+   * including use beyond the recorded weight of a spool. `wasted_grams` are the part that runs wasted: the use of
+   * failed and cancelled runs, and the share of the failed pieces of completed runs. `corrected_grams` are the grams
+   * that weighing and edits of the remaining weight removed, negative if they added more; they are not in `grams`.
+   * The use of a run counts on the day of its end (`completed_at`), once it has ended.
    *
-   * `cost` is at the price of the time of the use: what an ended run used costs what the run cost, and other use has
-   * the price of the contents that the spool had then. A change of the price or the net weight of a spool corrects
-   * what its present contents cost, since the spool was added or refilled (`refillSpool`), but not what ended runs
-   * cost: a run that froze no price has no cost, until it is corrected. Use without a price adds nothing to `cost`,
-   * and 0 g cost 0; `unpriced_grams` are the grams without a price.
+   * `cost` is at the price of the time of the use: the use of an ended run has the cost of the run, and other use has
+   * the price of the contents of the spool at that time. A change of the price or the net weight of a spool corrects
+   * the cost of its present contents, since the spool was added or refilled (`refillSpool`), but not that of ended
+   * runs: a run that ended without a price has no cost until it is corrected. Use without a price adds nothing to
+   * `cost`, and 0 g cost 0; `unpriced_grams` are the grams without a price.
    *
-   * `lost_grams` are filament that nobody used: what is left on removed spools, on the day of the removal, and what
-   * spools still had when they were refilled, with its cost. They are not in `grams`. A restored spool takes its loss
-   * back. Losses have no printer.
+   * `lost_grams` are filament that nobody used: the rest on removed spools, on the day of the removal, and on spools
+   * that were refilled, with its cost. They are not in `grams`. Restoring a spool takes its loss back. Losses have no
+   * printer.
    *
    * `group_by=material` and `color` (a material and a color) also return what remains in stock, the mean use of the
    * last 30 days, and how many days the stock lasts at that rate. `printer` is the printer of the run or of the API
@@ -10834,7 +10834,7 @@ export class ProductionRunsResource<M extends DecimalMode = "number"> {
    * A material of the run is a spool in stock of a filament that is equal to one of the file: material, color and
    * diameter. A spool loaded in the printer comes first, and one loaded in another printer last. Otherwise spools
    * with enough filament that no other run needs come first, and of these the emptiest. A filament without such a
-   * spool does not become a material, and `warnings` say so.
+   * spool does not become a material, and `warnings` report it.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -11114,11 +11114,11 @@ export class ProductionRunsResource<M extends DecimalMode = "number"> {
    * have used them. With `count_outside_use`, they count as use of the run: it takes that much less from the spool,
    * and the ledger moves them to the run.
    *
-   * `WEIGHED_SINCE` says that the spool was weighed, or its remaining weight edited, after the run had ended: the
-   * spool keeps its weight, and the ledger balances the grams at the weighing. If a run is reopened, what its end
-   * took before such a weighing counts as used before it. `WEIGHED_DURING_RUN` says that the run used less than
-   * printers had reported before the spool was weighed: only what was reported since comes back, and the ledger
-   * balances the other grams at the weighing.
+   * `WEIGHED_SINCE` reports that the spool was weighed, or its remaining weight edited, after the run had ended: the
+   * spool keeps its weight, and the ledger balances the grams at the weighing. If a run is reopened, the grams that
+   * its end took before such a weighing count as used before it. `WEIGHED_DURING_RUN` reports that the run used less
+   * than printers had reported before the spool was weighed: only grams reported later come back, and the ledger
+   * balances the others at the weighing.
    *
    * `COUNTED_SINCE` reports that a product (`product_id`) was counted after the run ended: its pieces in stock stay
    * as they are, and the difference found by the count changes by `pieces`.
@@ -11173,11 +11173,11 @@ export class ProductionRunsResource<M extends DecimalMode = "number"> {
    * have used them. With `count_outside_use`, they count as use of the run: it takes that much less from the spool,
    * and the ledger moves them to the run.
    *
-   * `WEIGHED_SINCE` says that the spool was weighed, or its remaining weight edited, after the run had ended: the
-   * spool keeps its weight, and the ledger balances the grams at the weighing. If a run is reopened, what its end
-   * took before such a weighing counts as used before it. `WEIGHED_DURING_RUN` says that the run used less than
-   * printers had reported before the spool was weighed: only what was reported since comes back, and the ledger
-   * balances the other grams at the weighing.
+   * `WEIGHED_SINCE` reports that the spool was weighed, or its remaining weight edited, after the run had ended: the
+   * spool keeps its weight, and the ledger balances the grams at the weighing. If a run is reopened, the grams that
+   * its end took before such a weighing count as used before it. `WEIGHED_DURING_RUN` reports that the run used less
+   * than printers had reported before the spool was weighed: only grams reported later come back, and the ledger
+   * balances the others at the weighing.
    *
    * `COUNTED_SINCE` reports that a product (`product_id`) was counted after the run ended: its pieces in stock stay
    * as they are, and the difference found by the count changes by `pieces`.
@@ -11230,11 +11230,11 @@ export class ProductionRunsResource<M extends DecimalMode = "number"> {
    * have used them. With `count_outside_use`, they count as use of the run: it takes that much less from the spool,
    * and the ledger moves them to the run.
    *
-   * `WEIGHED_SINCE` says that the spool was weighed, or its remaining weight edited, after the run had ended: the
-   * spool keeps its weight, and the ledger balances the grams at the weighing. If a run is reopened, what its end
-   * took before such a weighing counts as used before it. `WEIGHED_DURING_RUN` says that the run used less than
-   * printers had reported before the spool was weighed: only what was reported since comes back, and the ledger
-   * balances the other grams at the weighing.
+   * `WEIGHED_SINCE` reports that the spool was weighed, or its remaining weight edited, after the run had ended: the
+   * spool keeps its weight, and the ledger balances the grams at the weighing. If a run is reopened, the grams that
+   * its end took before such a weighing count as used before it. `WEIGHED_DURING_RUN` reports that the run used less
+   * than printers had reported before the spool was weighed: only grams reported later come back, and the ledger
+   * balances the others at the weighing.
    *
    * `COUNTED_SINCE` reports that a product (`product_id`) was counted after the run ended: its pieces in stock stay
    * as they are, and the difference found by the count changes by `pieces`.
@@ -11294,7 +11294,7 @@ export class ProductionRunsResource<M extends DecimalMode = "number"> {
    *
    * The difference counts as used when the run ended. If the spool was weighed after that, or its remaining weight
    * was edited, it keeps its weight: a second entry, whose `balances_id` names the first, balances the grams at the
-   * weighing. If the spool was weighed during the run, what is more than the run had used then is taken from it
+   * weighing. If the spool was weighed during the run, additional use is taken from it as use after the weighing
    * (`WEIGHED_DURING_RUN`), unless the material has `before_weighing`.
    *
    * `warnings` are those of `completeProductionRun`. A run that has not ended cannot be corrected (`RUN_NOT_ENDED`);
