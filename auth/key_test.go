@@ -420,7 +420,7 @@ func TestKeyIdempotency(t *testing.T) {
 	}
 }
 
-// The usage ledger names the key in place of a user.
+// The usage ledger names the key instead of a user.
 func TestKeyInLedger(t *testing.T) {
 	t.Parallel()
 	api := testkit.New(t, testkit.Options{}, inventory.Routes)

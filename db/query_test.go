@@ -544,7 +544,7 @@ func TestIdleTransaction(t *testing.T) {
 	}
 }
 
-// A tenant with so many rows that a statement takes too long does not keep the maintenance from the other tenants.
+// If a statement of the maintenance times out for a tenant with many rows, the other tenants are still maintained.
 func TestEachTenantGoesOnAfterTimeout(t *testing.T) {
 	t.Parallel()
 	u := migratedDatabase(t)

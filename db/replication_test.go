@@ -175,7 +175,7 @@ func TestDemotedPrimary(t *testing.T) {
 }
 
 // eventuallyReadOnly waits until all connections are read-only. PostgreSQL opens no connection with the new setting
-// before it has told the others.
+// before it has notified the others.
 func eventuallyReadOnly(t *testing.T, s *local.Server) {
 	t.Helper()
 	testkit.Eventually(t, "PostgreSQL is read-only", func() bool {

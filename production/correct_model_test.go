@@ -214,7 +214,7 @@ func (m *correctionModel) report(r *modelRun) {
 	m.take(r, material.spool, modelUse{grams: grams, printed: true})
 }
 
-// weigh says what a spool has, by the scale or by an edit.
+// weigh sets the weight of a spool, by the scale or by an edit.
 func (m *correctionModel) weigh(spool int) {
 	m.left[spool] = 50_000 + m.IntN(50_000)
 	m.log = append(m.log, fmt.Sprint("weigh spool ", spool+1, ": ", m.left[spool]))
@@ -236,9 +236,9 @@ func (m *correctionModel) take(r *modelRun, spool int, use modelUse) {
 }
 
 // settle takes from each spool what the run has used and the ledger does not have. A spool that was weighed after the
-// end keeps its weight. What had left the spool before it was weighed during the run comes and goes without a change of
-// the spool: more is first what an earlier end or report had said of that time, less is first what the run took after
-// it. Opening the run again undoes what its ends took, before a weighing and after it.
+// end keeps its weight. What had left the spool before it was weighed during the run comes and goes without a change
+// of the spool: more is first what an earlier end or report had said of that time, less is first what the run took
+// after it. Opening the run again undoes what its ends took, before a weighing and after it.
 func (m *correctionModel) settle(r *modelRun, used map[int]int, how string) {
 	again := how != "end"
 	for spool := range m.ids {

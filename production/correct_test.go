@@ -362,8 +362,8 @@ func TestReopen(t *testing.T) {
 	c.Post(t, set+"/reopen", nil).WantError(404, "NOT_FOUND")
 }
 
-// Reports after its end say that a run printed which nobody had started. Such a run has started if its end is taken
-// back, and reserves only the rest.
+// Reports after the end of a run show that it printed although nobody started it. Such a run has started if its end is
+// taken back, and reserves only the rest.
 func TestReopenUnstarted(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

@@ -41,7 +41,7 @@ func TestExchange(t *testing.T) {
 	reserved("10")
 	c.Post(t, exchange, j{"spool_number": 2}).WantError(400, "MATERIAL_EXCHANGED")
 
-	// Back to the first spool, until the second one was empty, as a person says.
+	// Back to the first spool: a person reports that the second one is empty.
 	second := path + "/materials/" + got.Text("materials.1.id")
 	for _, bad := range []struct {
 		status      int

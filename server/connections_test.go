@@ -274,7 +274,7 @@ func TestFraming(t *testing.T) {
 	}
 }
 
-// sizeQuery asks for a text of so many letters.
+// sizeQuery asks for a text with the number of letters.
 type sizeQuery struct {
 	Count value.Optional[int64] `query:"count" rule:"minimum=1,maximum=100000"`
 }

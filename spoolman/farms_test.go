@@ -132,7 +132,7 @@ type gramSpool struct {
 	scale       micro // what is really left
 }
 
-// weighing says what a spool has, by the scale or an edit. What changes before it later is balanced at it.
+// weighing sets the grams of a spool, by the scale or an edit. Later changes of an earlier time are balanced at it.
 type weighing struct {
 	at         int
 	expected   micro // what the spool should have had
@@ -279,8 +279,8 @@ func (r *gramRun) weighing(s *gramSpool, end int) (at *weighing, missing, ends, 
 	return cmp.Or(at, last), missing, ends, since
 }
 
-// own returns the newest weighing of the spool at which the run has balanced something, and the grams of the run before
-// it that the run no longer has. The weighing may be nil.
+// own returns the newest weighing of the spool at which the run has balanced something, and the grams of the run
+// before it that the run no longer has. The weighing may be nil.
 func (r *gramRun) own(s *gramSpool) (newest *weighing, missing micro) {
 	for w, b := range r.balances {
 		if b.spool == s && !w.isReversed && (newest == nil || w.at > newest.at) {
@@ -808,7 +808,7 @@ func (f *gramFarm) counts(s *gramSpool, at, created int) (yes, unclear bool) {
 	return yes, unclear
 }
 
-// changedOutside records a change of a spool without a run, in which it has lost so much.
+// changedOutside records a change of a spool without a run, by the lost grams.
 func (f *gramFarm) changedOutside(s *gramSpool, grams micro, corrected bool) {
 	if corrected {
 		s.corrected += grams
@@ -1109,14 +1109,14 @@ func (r *gramRun) outsideOf(m *gramMaterial) (grams, corrected micro) {
 	return max(grams-back, 0), max(corrected-back, 0)
 }
 
-// figure is what the request that ends a run says about a material.
+// figure has the values of a material in the request that ends a run.
 type figure struct {
 	m       *gramMaterial
 	grams   micro // or -1
 	outside bool
 }
 
-// figures returns what a person says about the materials of a run.
+// figures returns the values that a person sends for the materials of a run.
 func (f *gramFarm) figures(r *gramRun, kind string) (all []figure) {
 	if f.honest {
 		for _, s := range f.spools {
@@ -1999,7 +1999,7 @@ func (f *gramFarm) checkSpool(s *gramSpool, named map[string]*gramRun) (cost mic
 	return cost
 }
 
-// actualOf returns what a run says to have used of a spool.
+// actualOf returns the use of a spool that a run reports.
 func (r *gramRun) actualOf(s *gramSpool) (grams micro) {
 	for _, m := range r.of(s) {
 		grams += max(m.actual, 0)

@@ -640,7 +640,7 @@ func TestSocketsAfterAccess(t *testing.T) {
 	}
 }
 
-// Settings and removed filaments are told without a poll, but only to those who may read.
+// Settings and removed filaments are sent without a poll, but only to clients that may read.
 func TestSocketsAfterAccessWithoutPoll(t *testing.T) {
 	t.Parallel()
 	for _, topic := range []string{"setting", "filament"} {

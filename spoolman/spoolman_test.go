@@ -443,7 +443,7 @@ func TestReportsRepeatedToAnotherInstance(t *testing.T) {
 	first.add(t, nil)
 	conn := superuser(t)
 	left := 1000.0
-	// use sends a report of so many grams, and sets left.
+	// use sends a report of the grams, and sets left.
 	use := func(p *printer, grams float64) {
 		t.Helper()
 		var spool struct {

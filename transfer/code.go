@@ -79,7 +79,7 @@ func (c *codes) damage(text string, hasID bool) string {
 	case exponent.MatchString(text):
 		return rounded(text)
 	case noValue.MatchString(text):
-		problem = "is what a spreadsheet shows in place of a code"
+		problem = "is what a spreadsheet shows instead of a code"
 	case fraction.MatchString(text) && !c.whole:
 		whole := fraction.FindStringSubmatch(text)[1]
 		problem = fmt.Sprintf("can be the code %s with a fraction added by a spreadsheet, or the code %s", whole, text)

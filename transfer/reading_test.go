@@ -227,7 +227,7 @@ func TestDamagedCodes(t *testing.T) {
 		{"sku", "5E10 1E5 1E4X E+09 1E-05 12E+05X 3.1E09 1e5", ""},
 		{"filament_number", "12 7 | 1.2E+03 1E+05", "a spreadsheet rounded"},
 		{"sku", "00123 00124 12345 123456 A125 | 125 1", "because another code has 5 digits"},
-		{"sku", "#1 # #12 N/A ##A | ######## #NAME? #N/A #REF! #DIV/0!", "in place of a code"},
+		{"sku", "#1 # #12 N/A ##A | ######## #NAME? #N/A #REF! #DIV/0!", "instead of a code"},
 		{"sku", "1 12 125 12345", ""},
 		{"sku", "0 1 7", ""},
 		{"sku", "A-1 12-05 | 02-Jan 2-Jan 02.Jan Jan-02 02-janv 1-mrt", "changed to a date"},

@@ -323,10 +323,10 @@ func (f *form) needs(names ...string) {
 // MustConfirm reports whether the API asks the visitor to confirm the value of a field.
 func (f *form) MustConfirm(name string) bool { return strings.Contains(f.Errors[name], confirmIt) }
 
-// confirmIt is the text that pages show in place of inventory.Confirm, a part of an error message of the API.
+// confirmIt is the text that pages show instead of inventory.Confirm, a part of an error message of the API.
 const confirmIt = "confirm it if it is right"
 
-// isFull is the text that pages show in place of inventory.IsFull.
+// isFull is the text that pages show instead of inventory.IsFull.
 const isFull = "confirm it if it is"
 
 // MayBeFull reports whether the API asks the visitor if the spool is full.
@@ -353,8 +353,8 @@ func (v *visit) edit(f *form, path string, fields []field) (bool, error) {
 
 // change runs the operation that a form asks for. All forms that show values which they change use it. If somebody
 // else meanwhile changed only other values of the form, change repeats the operation on the new version. If somebody
-// else changed the same value, change returns false. The form then has both values and the new version, so that sending
-// it again replaces the other value. A form without an ETag is compared with the present values first.
+// else changed the same value, change returns false. The form then has both values and the new version, so that
+// sending it again replaces the other value. A form without an ETag is compared with the present values first.
 func (v *visit) change(f *form, c editing) (bool, error) {
 	if f.picking {
 		return false, f.failed

@@ -136,8 +136,8 @@ func FuzzMake(f *testing.F) {
 	})
 }
 
-// progressive returns a JPEG file of so many pixels and components, each of them with the same number of samples, and
-// with so many scans behind the first one, of which each goes over all blocks of a component in few bytes.
+// progressive returns a JPEG file with the given numbers of pixels, components and further scans. All components have
+// the same number of samples, and each further scan covers all blocks of a component in few bytes.
 func progressive(width, height, components, scans int) []byte {
 	blocks := ((width + 7) / 8) * ((height + 7) / 8)
 	b := []byte{0xff, 0xd8, 0xff, 0xdb, 0, 67, 0}

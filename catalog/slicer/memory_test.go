@@ -84,7 +84,7 @@ var moves = func() string {
 	return b.String()
 }()
 
-// times repeats the data until it has about so many megabytes.
+// times repeats the data until it has about the number of megabytes.
 func times(data string, megabytes int) part {
 	return part{[]byte(data), max(1, megabytes<<20/len(data))}
 }

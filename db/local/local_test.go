@@ -50,7 +50,7 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// child starts a server as mode says, prints its postmaster's process id, and stops it when standard input ends.
+// child starts a server in the mode, prints its postmaster's process id, and stops it when standard input ends.
 func child(mode, dir string) error {
 	ctx := context.Background()
 	begin := local.Start

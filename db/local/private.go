@@ -91,7 +91,7 @@ func checkFolder(dir string, info os.FileInfo) error {
 }
 
 // checkCluster returns an error if the cluster exists and is not a folder of PostgreSQL's account. If PostgreSQL runs
-// as another account, this account must not be able to put a symbolic link in place of the cluster: the program would
+// as another account, this account must not be able to replace the cluster by a symbolic link: the program would
 // change files elsewhere.
 func (f *folder) checkCluster() error {
 	info, err := os.Lstat(f.cluster)

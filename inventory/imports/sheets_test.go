@@ -393,7 +393,7 @@ func TestHostileSheets(t *testing.T) {
 	postMode(t, c, "", many).Fields("body")
 }
 
-// manyTitles returns a row of so many different titles.
+// manyTitles returns a row of n different titles.
 func manyTitles(n int) string {
 	var b strings.Builder
 	for i := range n {

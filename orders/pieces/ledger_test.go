@@ -32,7 +32,7 @@ func newFarm(t testing.TB) *testkit.API {
 		catalog.Routes, production.Routes(orders.Runs), orders.Routes, pieces.Routes)
 }
 
-// onHand fails the test unless the product has so many pieces in stock, and its ledger, whose entries follow each
+// onHand fails the test unless the product has the wanted pieces in stock, and its ledger, whose entries follow each
 // other, adds up to them.
 func onHand(t *testing.T, c *testkit.Client, product string, want int) {
 	t.Helper()

@@ -135,7 +135,7 @@ const maxShops = 20
 
 var errLimit = server.Conflict("SHOP_LIMIT", "A tenant can have %d connections to shops", maxShops)
 
-// errDuplicate rejects the name of another connection: orders of the two shops with equal numbers could not be told
+// errDuplicate rejects the name of another connection: orders of the two shops with equal numbers could not be kept
 // apart.
 var errDuplicate = server.Conflict("DUPLICATE_SHOP", "Another connection has the name %s", "dragons.example").
 	On("name")

@@ -348,7 +348,7 @@ func (f *benchService) floor(b *testing.B) floorClients {
 	return clients
 }
 
-// do sends the recorded round trips, with arguments replaced as swap says. The keys of swap are arguments as fmt
+// do sends the recorded round trips, with arguments replaced by swap. The keys of swap are arguments as fmt
 // prints them.
 func (c floorClients) do(client int, trips [][]db.Statement, swap map[string]any) error {
 	for _, trip := range trips {

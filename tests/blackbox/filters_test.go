@@ -178,7 +178,7 @@ func TestFilters(t *testing.T) {
 	c.Get(t, "/api/v1/orders?sort_by=due_date&after="+after).Fields("after")
 }
 
-// A date in place of a time is the beginning of that day in the time zone of the tenant, in every list and export.
+// A date instead of a time is the beginning of that day in the time zone of the tenant, in every list and export.
 func TestDatesInFilters(t *testing.T) {
 	t.Parallel()
 	w := newUnlimitedAPI(t)

@@ -73,7 +73,7 @@ func (f *sdkFarm) scriptEnv(t *testing.T) []string {
 		"WEBHOOK_VECTORS="+absolutePath(t, "testdata/webhooks.json"))
 }
 
-// examples returns the code blocks of a README.md as one program, with the service's URL and an API key in place of
+// examples returns the code blocks of a README.md as one program, with the service's URL and an API key instead of
 // the placeholders.
 func (f *sdkFarm) examples(t *testing.T, path, language string) string {
 	t.Helper()

@@ -11,14 +11,14 @@ import (
 	"spoolwright/db"
 )
 
-// NewProduct creates a product that needs so many grams of black PLA, and returns its id.
+// NewProduct creates a product that needs the grams of black PLA, and returns its id.
 func (c *Client) NewProduct(tb testing.TB, sku string, grams float64) string {
 	tb.Helper()
 	return c.Post(tb, "/api/v1/products", JSON{"name": "Product " + sku, "sku": sku, "materials": []JSON{
 		{"material_type": "PLA", "color": "Black", "weight_grams": grams}}}).Want(201).ID()
 }
 
-// NewSpool creates a spool with so many grams of black PLA left, and returns its id. The fields replace default
+// NewSpool creates a spool with the grams of black PLA left, and returns its id. The fields replace default
 // fields.
 func (c *Client) NewSpool(tb testing.TB, grams float64, fields JSON) string {
 	tb.Helper()
