@@ -143,8 +143,7 @@ create table run_materials (
 	actual_purge_grams numeric(15,6) check (actual_purge_grams >= 0 and actual_purge_grams <= 1000000),
 	cost_per_gram numeric(15,6) check (cost_per_gram >= 0 and cost_per_gram <= 999999999),
 	-- These columns record what the end of the run changed: sent_actual_grams and cost_per_gram before the end, and
-	-- the use outside of the run that the run has counted, with the part of this use that weighing and edits had taken
-	-- away.
+	-- the use outside of the run that counts for the run, with the part of it that weighing and edits had removed.
 	given_grams numeric(15,6) check (given_grams >= 0 and given_grams <= 1000000),
 	given_cost numeric(15,6) check (given_cost >= 0 and given_cost <= 999999999),
 	counted_grams numeric(15,6) check (counted_grams >= 0 and counted_grams <= 1000000),
