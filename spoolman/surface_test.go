@@ -316,6 +316,7 @@ func (p *printer) inTime(t *testing.T, path string) (a answer) {
 
 // The bytes of a list are limited, and of all lists that are being sent: custom fields can be long.
 func TestListOfLongFields(t *testing.T) {
+	testkit.Rig(t)
 	t.Parallel()
 	api := start(t)
 	tenant := api.Tenant(t)

@@ -76,6 +76,7 @@ func TestSampleData(t *testing.T) {
 // Own data stays when the samples are removed, with the samples that it uses. A run and an order of samples only go
 // with them.
 func TestSampleDataInUse(t *testing.T) {
+	testkit.Rig(t)
 	t.Parallel()
 	c := newAPI(t, testkit.Options{}).Tenant(t).User(t, "admin")
 	b := signIn(t, c)
@@ -142,6 +143,7 @@ func TestSampleDataInUse(t *testing.T) {
 
 // A farm that has removed all that it had can be filled with samples, and its first steps are to be done again.
 func TestSampleDataAfterRemovals(t *testing.T) {
+	testkit.Rig(t)
 	t.Parallel()
 	c := newAPI(t, testkit.Options{}).Tenant(t).User(t, "admin")
 	vendor := c.Post(t, "/api/v1/vendors", j{"name": "V"}).Want(201).ID()

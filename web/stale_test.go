@@ -310,8 +310,9 @@ func TestStaleForms(t *testing.T) {
 			t.Errorf("%s is a form without values to compare, and not listed", pattern)
 		}
 	}
-	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
-		if !strings.HasSuffix(kind, " (button)") { // see TestStaleButtons
+	every := testkit.InRigs(4, 1)
+	for i, kind := range slices.Sorted(maps.Keys(kinds)) {
+		if !strings.HasSuffix(kind, " (button)") && i%every == 0 { // see TestStaleButtons
 			staleForm(t, a, b, mux, kinds[kind])
 		}
 	}

@@ -199,7 +199,7 @@ func TestLedgersUnderConcurrency(t *testing.T) {
 	s.each()
 	testkit.Concurrently(32, func(client int) {
 		random := rand.New(rand.NewPCG(45, uint64(client)))
-		for n := range testkit.InCI(6, 30) {
+		for n := range testkit.InCI(testkit.InRigs(3, 6), 30) {
 			if client == 0 {
 				admin.Patch(t, "/api/v1/settings", j{"assemble_on_delivery": random.IntN(2) == 0}).Want(200)
 			}

@@ -208,7 +208,7 @@ func stateOf(t *testing.T, text []byte) (reference, state string) {
 	return o.Reference, fmt.Sprint(o.Status, o.Customer, o.Notes, items, waiting)
 }
 
-// A day of three shops: 500 orders with updates, cancellations and refunds, each message once or several times, in any
+// A day of three shops: orders with updates, cancellations and refunds, each message once or several times, in any
 // order, by several deliverers at once. In the end, each order is what it is in its shop.
 func TestDayOfShop(t *testing.T) {
 	t.Parallel()
@@ -228,7 +228,7 @@ func TestDayOfShop(t *testing.T) {
 		body string
 	}
 	var all []delivery
-	for n := range 500 {
+	for n := range testkit.InRigs(100, 500) {
 		s := connections[n%3]
 		o := &dayOrder{Rand: random, kind: s.kind, n: 1001 + n, customer: "Ada"}
 		o.live()

@@ -26,10 +26,11 @@ import (
 // before. Except for Copy, the dump is made while clients write, and restored into another cluster. DatabaseURL also
 // copies the data alone.
 func TestBackup(t *testing.T) {
+	testkit.Rig(t)
 	t.Parallel()
 	p := buildProgram(t)
 	t.Run("Copy", func(t *testing.T) { t.Parallel(); testBackupCopy(t, p) })
-	t.Run("Private", func(t *testing.T) { testkit.Rig(t); t.Parallel(); testBackupPrivate(t, p) })
+	t.Run("Private", func(t *testing.T) { t.Parallel(); testBackupPrivate(t, p) })
 	if testkit.InCI(0, 1) == 1 {
 		t.Run("DatabaseURL", func(t *testing.T) { t.Parallel(); testBackupDatabaseURL(t, p) })
 	}

@@ -290,6 +290,7 @@ func letters(s string) string {
 // testTour runs the commands of the tour against a demo, and compares the output with the responses that the
 // tour shows. curl is configured to connect to the address of the test's demo.
 func testTour(t *testing.T, p program) {
+	testkit.Rig(t)
 	tour := page(t, tourPage)
 	for _, tool := range []string{"curl", "openssl", "python3"} {
 		if _, err := exec.LookPath(tool); err != nil {

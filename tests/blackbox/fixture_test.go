@@ -152,6 +152,20 @@ func (w *testAPI) forEach(t *testing.T, filter func(*operation) bool, fn func(*t
 	}
 }
 
+// forSome is forEach for every fourth operation, or for all operations if rigs run. It is for tests that cost much for
+// each operation, and check what the operations share.
+func (w *testAPI) forSome(t *testing.T, filter func(*operation) bool, fn func(*testing.T, *operation)) {
+	t.Helper()
+	n, every := 0, testkit.InRigs(4, 1)
+	w.forEach(t, func(op *operation) bool {
+		if !filter(op) {
+			return false
+		}
+		n++
+		return n%every == 0
+	}, fn)
+}
+
 // Filters for forEach.
 func everyRoute(*operation) bool     { return true }
 func isProtected(op *operation) bool { return op.Access > server.Public }

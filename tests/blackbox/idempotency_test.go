@@ -146,7 +146,7 @@ func TestIdempotencyKeys(t *testing.T) {
 	t.Parallel()
 	w, singleConn, limited := newUnlimitedAPI(t), newSingleConnAPI(t), newTestAPI(t, testkit.Options{PerHour: 3})
 	conn := connectSuper(t)
-	w.forEach(t, acceptsKey, func(t *testing.T, op *operation) {
+	w.forSome(t, acceptsKey, func(t *testing.T, op *operation) {
 		plain, path, body := w.newRequest(t, op)
 		before := plain.countRows(t, conn)
 		if a := plain.do(t, plain.admin, op, path, body); a.Status >= 300 {
@@ -1186,7 +1186,8 @@ func TestErrorsAreNotStored(t *testing.T) {
 	} {
 		cases += "\n" + end.Replace(endCases)
 	}
-	for _, text := range strings.Split(strings.TrimSpace(cases), "\n\n") {
+	every := testkit.InRigs(4, 1)
+	for i, text := range strings.Split(strings.TrimSpace(cases), "\n\n") {
 		m := errorRequest.FindStringSubmatchIndex(text)
 		if m == nil {
 			t.Fatalf("no request: %s", text)
@@ -1196,6 +1197,9 @@ func TestErrorsAreNotStored(t *testing.T) {
 		route := errorVariable.ReplaceAllString(errorID.Replace(text[m[4]:m[5]]), "{id}")
 		route = strings.Replace(route, " ", " /api/v1", 1)
 		covered[route+" "+code] = true
+		if i%every > 0 {
+			continue
+		}
 		t.Run(strings.TrimPrefix(route, "POST /api/v1/")+" "+code, func(t *testing.T) {
 			t.Parallel()
 			c := w.api.Tenant(t).User(t, "admin")

@@ -68,6 +68,7 @@ func testCommandHelp(t *testing.T, p program) {
 // testImportExport runs the commands import and export: invalid rows, a round trip of the sample farm, repeated
 // imports, a closed output, and the memory that 100,000 rows take.
 func testImportExport(t *testing.T, p program) {
+	testkit.Rig(t)
 	url := ownerURL(testkit.MigratedDatabase(t))
 	env := []string{"DATABASE_URL=" + url, secretEnv, "LOG_LEVEL=error"}
 	for _, farm := range []string{"north", "south"} {

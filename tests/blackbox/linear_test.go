@@ -165,6 +165,9 @@ func TestReadersAreLinear(t *testing.T) {
 		"products":  "Name;SKU;Description\n",
 		"orders":    "Order;Item;Status;Price;Notes;Quantity;SKU\n",
 	} {
+		if !testkit.Rigs() && resources != "spools" && resources != "orders" {
+			continue // the reader of spools reads them, too
+		}
 		check(resources, body, csvMarks(titles), post(admin, "/api/v1/"+resources+"/import/check", "text/csv", nil))
 	}
 	check("the catalog", body, jsonMarks("[", "]"),

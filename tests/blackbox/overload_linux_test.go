@@ -422,6 +422,7 @@ func signalPostgres(t *testing.T, pid int, signal syscall.Signal) {
 
 // testHangingPostgres stops all PostgreSQL processes with SIGSTOP, so that connections open but get no response.
 func testHangingPostgres(t *testing.T, p program) {
+	testkit.Rig(t)
 	s := newOverloadTest(t, p, filepath.Join(tempDir(t), "data"), nil)
 	pid := s.postgres.PID()
 	signalPostgres(t, pid, syscall.SIGSTOP)

@@ -927,6 +927,7 @@ func testGracefulShutdown(t *testing.T, p program) {
 // testDemo runs the demo, which ignores the settings of a database, creates the sample data, and removes everything
 // when it stops.
 func testDemo(t *testing.T, p program) {
+	testkit.Rig(t)
 	temporary := tempDir(t)
 	check(t, os.Chmod(temporary, 0o777))
 	c := p.start(t, []string{
