@@ -51,3 +51,43 @@ func TestUndoRun(t *testing.T) {
 		says(t, "The run is removed.")
 	c.Get(t, "/api/v1/production-runs"+at[len("/runs"):]).WantError(404, "NOT_FOUND")
 }
+
+// A start is taken back: the run is planned or paused as before. A run is paused on its page. Neither changes a run
+// that has ended meanwhile.
+func TestUndoStart(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t, testkit.Options{}).Operator(t)
+	b := signIn(t, c)
+	id := c.Post(t, "/api/v1/production-runs", j{"items": []j{{"product_id": c.NewProduct(t, "A", 10)}},
+		"materials": []j{{"spool_id": c.NewSpool(t, 500, nil), "actual_weight_grams": 5}}}).Want(201).ID()
+	at, run := "/runs/"+id, "/api/v1/production-runs/"+id
+	shows := func(status, started string) {
+		t.Helper()
+		a := c.Get(t, run).Want(200).Shows(map[string]string{"status": status})
+		testkit.Equal(t, a.Text("started_at"), started, "the start of the run")
+	}
+	shows("pending", "null")
+	b.get(t, at).submit(t, at+"/start").to(t, at).says(t, "The run is printing.").take(t).to(t, at).
+		says(t, "The run is planned as before.")
+	shows("pending", "null")
+	b.get(t, at).submit(t, at+"/start").to(t, at)
+	started := c.Get(t, run).Text("started_at")
+	b.get(t, at).submit(t, at+"/stop").to(t, at).says(t, "The run is paused.")
+	shows("paused", started)
+	b.get(t, at).submit(t, at+"/start").to(t, at).take(t).to(t, at).says(t, "The run is paused.")
+	shows("paused", started)
+
+	undo := b.get(t, at).submit(t, at+"/start").to(t, at)
+	c.Post(t, run+"/complete", nil).Want(200)
+	undo.take(t).to(t, at).says(t, "The run is not printing: nothing has changed.")
+	shows("completed", started)
+
+	// A planned run that has a start already keeps it.
+	planned := c.Post(t, "/api/v1/production-runs", j{"started_at": "2026-01-05T08:00:00Z", "status": "pending"}).
+		Want(201).ID()
+	at, run = "/runs/"+planned, "/api/v1/production-runs/"+planned
+	b.get(t, at).submit(t, at+"/start").to(t, at).take(t).to(t, at)
+	shows("pending", "2026-01-05T08:00:00Z")
+	viewer := signIn(t, c.API.TenantOf(c.Actor.Tenant).User(t, "viewer"))
+	viewer.do(t, "POST", at+"/stop", url.Values{}).want(t, 403)
+}

@@ -3,7 +3,9 @@ package web
 import (
 	"cmp"
 	"encoding/json"
+	"net/url"
 	"slices"
+	"time"
 )
 
 // work is the action of a button in the rows of runs.
@@ -38,13 +40,45 @@ func (v *visit) from(path string) string {
 	return path
 }
 
-// startRun starts the run of the page, and returns to the page with the button.
+// startRun starts the run of the page, and returns to the page with the button. The undo makes the run what it was.
 func startRun(v *visit) error {
 	f := v.sent()
-	var started run
-	ok, err := v.send(f, "POST", "/api/v1/production-runs/{id}/start", nil, &started)
-	v.tell(&notice{Text: "The run prints."})
+	var was run
+	if err := v.fetch(get("/api/v1/production-runs/{id}", &was)); err != nil {
+		return err
+	}
+	ok, err := v.send(f, "POST", "/api/v1/production-runs/{id}/start", nil, nil)
+	back := url.Values{"status": {was.Status}}
+	if was.StartedAt != nil {
+		back.Set("started_at", was.StartedAt.Format(time.RFC3339Nano))
+	}
+	if was.Status == "pending" || was.Status == "paused" {
+		v.tell(withUndo("The run is printing.", "Undo", "/stop", back)(v, f, nil))
+	}
 	return v.then(ok, err, v.from(v.here("/runs")), func() error { return v.runPage(422, "start", f) })
+}
+
+// stopRun pauses the run of the page, or takes its start back. It changes nothing if the run does not print.
+func stopRun(v *visit) error {
+	f := v.sent()
+	var was run
+	if err := v.fetch(read{path: "/api/v1/production-runs/{id}", into: &was, tag: &f.Tag}); err != nil {
+		return err
+	}
+	body, text := map[string]any{"status": "paused"}, "The run is paused."
+	if f.Values.Get("status") == "pending" {
+		body, text = map[string]any{"status": "pending", "started_at": nil}, "The run is planned as before."
+		if at := f.Values.Get("started_at"); at != "" {
+			body["started_at"] = at
+		}
+	}
+	if was.Status != "in_progress" {
+		v.tell(&notice{Text: "The run is not printing: nothing has changed."})
+		return v.redirect(v.here("/runs"))
+	}
+	ok, err := v.send(f, "PATCH", "/api/v1/production-runs/{id}", body, nil)
+	v.tell(&notice{Text: text})
+	return v.then(ok, err, v.here("/runs"), func() error { return v.runPage(422, "start", f) })
 }
 
 // confirmRun completes a run with what printers have reported or, if they reported nothing, with the estimates. If a

@@ -43,8 +43,8 @@ var others = map[string]string{
 	"they take back or move one entry of a ledger, once": `/spools/{id}/usage/reverse /spools/{id}/usage/{part}/move
 		/products/{id}/pieces/reverse /orders/{id}/deliveries/back /spools/back
 		/files/{id}/undo`,
-	"they begin, end or repeat something, which is refused in another state": `/runs/{id}/start /runs/{id}/confirm
-		/runs/{id}/complete /runs/{id}/fail /runs/{id}/fail-and-replan /runs/{id}/cancel /runs/{id}/reopen
+	"they begin, end or repeat something, which is refused in another state": `/runs/{id}/start /runs/{id}/stop
+		/runs/{id}/confirm /runs/{id}/complete /runs/{id}/fail /runs/{id}/fail-and-replan /runs/{id}/cancel /runs/{id}/reopen
 		/runs/{id}/replan /runs/{id}/materials/{part}/exchange /orders/{id}/cancel /orders/{id}/open
 		/orders/{id}/close`,
 	"a button of which all pages send the same": `/first-steps/hide /runs/{id}/earlier /products/{id}/recalculate

@@ -39,7 +39,8 @@ func TestOneClick(t *testing.T) {
 	viewer.get(t, "/").shows(t, "Ready to start "+title).hides(t, "Start 2 ×")
 	viewer.do(t, "POST", first+"/confirm", nil).want(t, 403)
 	b.get(t, "/").submit(t, first+"/start").to(t, "/").
-		shows(t, "The run prints.", "No run can start now.", "Printing "+title+" until").hides(t, "Free")
+		shows(t, "The run is printing.", "No run can start now.", "Printing "+title+" until",
+			"No stock level is low.").hides(t, "Free")
 	second := add(nil)
 	b.get(t, "/").shows(t, "No run can start now.") // its printer is busy
 	b.get(t, "/runs").shows(t, "Planned "+title).hides(t, "Start 2 ×")

@@ -160,6 +160,7 @@ var pages = slices.Concat([]page{
 	{"POST /runs/{id}/remove", server.Write, removedRuns.remove},
 	{"POST /runs/{id}/earlier", server.Write, moveRun},
 	{"POST /runs/{id}/start", server.Write, startRun},
+	{"POST /runs/{id}/stop", server.Write, stopRun},
 	{"POST /runs/{id}/confirm", server.Write, confirmRun},
 	{"POST /runs/{id}/replan", server.Write, replanRun},
 	{"POST /runs/{id}/complete", server.Write, oneRun.action("complete", "POST", "/complete", completion,
