@@ -7,7 +7,9 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -123,12 +125,24 @@ func serve(ctx context.Context, call *cli.Call) error {
 	})
 }
 
+// ballast returns memory that is never used, and so takes none of the machine's. It makes the garbage collector wait
+// until the heap has about 32 MiB: the objects of a service that many requests use take 8 MiB, and collecting twice as
+// often takes a tenth of the processor time of requests. A large heap grows to about twice what is in use, as usual. If
+// the environment has GOGC, there is no ballast.
+func ballast() []byte {
+	if os.Getenv("GOGC") != "" {
+		return nil
+	}
+	return make([]byte, 16<<20)
+}
+
 // serveOn serves the database on the listeners until ctx ends. It calls announce after the last log line of a start,
 // so that a login that announce prints stays visible. It passes to announce the URL of the service and the OneLogin
 // for a sign-in link, which is nil if there are no pages.
 func serveOn(ctx context.Context, c cli.Config, d *db.DB, l cli.Listeners,
 	announce func(base string, once *auth.OneLogin) error,
 ) error {
+	defer runtime.KeepAlive(ballast())
 	own, err := cli.NewOwnTLS(c)
 	if err != nil {
 		return err

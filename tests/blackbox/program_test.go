@@ -63,6 +63,7 @@ func TestProgram(t *testing.T) {
 		{"TLS", testTLS},
 		{"OwnTLS", testOwnTLS},
 		{"Metrics", testMetrics},
+		{"SmallHeap", testSmallHeap},
 		{"JSONLog", testJSONLog},
 		{"GracefulShutdown", testGracefulShutdown},
 		{"Demo", testDemo},
@@ -847,6 +848,29 @@ func testMetrics(t *testing.T, p program) {
 		t.Errorf("the API at METRICS_ADDR: %d, want 404", status)
 	}
 	c.stop(t, syscall.SIGTERM)
+}
+
+// testSmallHeap checks to which size the heap, with the ballast, may grow before garbage is collected.
+func testSmallHeap(t *testing.T, p program) {
+	for _, c := range []struct {
+		env         string
+		least, most int // MiB
+	}{{"GOGC=", 34, 56}, {"GOGC=100", 4, 20}} {
+		address := freeAddress(t)
+		program := p.start(t, []string{"DATA_DIR=" + tempDir(t) + "/data", "METRICS_ADDR=" + address, c.env})
+		eventually(t, fmt.Sprintf("with %s, the goal of the heap is %d to %d MiB", c.env, c.least, c.most), func() bool {
+			r, err := program.client.Get("http://" + address + "/debug/pprof/heap?gc=1&debug=1")
+			check(t, err)
+			defer r.Body.Close()
+			text, err := io.ReadAll(r.Body)
+			check(t, err)
+			m := regexp.MustCompile(`(?m)^# NextGC = (\d+)$`).FindSubmatch(text)
+			goal, err := strconv.Atoi(string(m[1]))
+			check(t, err)
+			return goal >= c.least<<20 && goal <= c.most<<20
+		})
+		program.stop(t, syscall.SIGTERM)
+	}
 }
 
 // testJSONLog checks that each log line is a JSON object, what the line of a request contains, and that no line
