@@ -112,8 +112,8 @@ func isTransient(err error) bool {
 
 // isStale reports whether a prepared statement failed because a migration changed the types of its columns.
 func isStale(err error) bool {
-	var pg *pgconn.PgError
-	return errors.As(err, &pg) && pg.Code == "0A000" && pg.Routine == "RevalidateCachedQuery"
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && pg.Code == "0A000" && pg.Routine == "RevalidateCachedQuery"
 }
 
 // internalError returns the PostgreSQL internal error (XX000) in err, or nil. Rare races between transactions cause

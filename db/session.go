@@ -172,8 +172,7 @@ func (d *DB) queueBind(b *pgx.Batch, conn *pgx.Conn, a Actor, origin string) {
 // bindOf returns the statements that bind a transaction to the actor. If prepared is false, they include settingsSQL.
 // Reads need no origin.
 func bindOf(a Actor, origin string, prepared bool) []Statement {
-	bind := a.bind(origin)
-	statements := []Statement{{bind.sql, bind.args}}
+	statements := []Statement{a.bind(origin)}
 	if !prepared {
 		statements = slices.Insert(statements, 0, Statement{settingsSQL, []any{int32(0)}})
 	}
@@ -183,10 +182,13 @@ func bindOf(a Actor, origin string, prepared bool) []Statement {
 // Bind returns a statement that binds the transaction to the actor from then on, and checks the actor, as the first
 // statement of a transaction does. Transactions use it to read several tenants, or to check the actor again under a
 // lock. The origin of the transaction stays.
-func (a Actor) Bind() *Stmt { return a.bind("") }
+func (a Actor) Bind() *Stmt {
+	bind := a.bind("")
+	return SQL(bind.SQL, bind.Args...)
+}
 
-// bind is Bind for a transaction with an origin, or without one if it is empty.
-func (a Actor) bind(origin string) *Stmt {
+// bind returns the statement that binds a transaction with an origin, or without one if it is empty.
+func (a Actor) bind(origin string) Statement {
 	bind, args := bindNobody, []any{a.Tenant}
 	switch {
 	case a.User != "":
@@ -195,9 +197,9 @@ func (a Actor) bind(origin string) *Stmt {
 		bind, args = bindKey, []any{a.Tenant, a.APIKey, []byte(a.KeyHash)}
 	}
 	if origin != "" {
-		return SQL(bind.withOrigin, append(args, origin)...)
+		return Statement{bind.withOrigin, append(args, origin)}
 	}
-	return SQL(bind.sql, args...)
+	return Statement{bind.sql, args}
 }
 
 // CommandLine is the origin of the transactions of commands.

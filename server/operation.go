@@ -149,9 +149,11 @@ func (o *operation) respond(w http.ResponseWriter, r *http.Request, respond resp
 			return answer, err
 		}
 	}
-	if n, _ := strconv.Atoi(c.query.Get("limit")); n > 20 && o.route.Endpoint.Out.List {
-		if err := infoOf(r).keep(r.Context(), fileInFlight, fileWait); err != nil { // before anything is read
-			return answer, err
+	if o.route.Endpoint.Out.List {
+		if n, _ := strconv.Atoi(c.query.Get("limit")); n > 20 { // before anything is read
+			if err := infoOf(r).keep(r.Context(), fileInFlight, fileWait); err != nil {
+				return answer, err
+			}
 		}
 	}
 	decoded := c.body
