@@ -174,6 +174,7 @@ type List struct {
 	scan                    bool     // whether a condition has no index
 	countOrdered            bool     // see CountOrdered
 	computed                bool     // see Computed
+	once                    string   // see Once
 }
 
 // choice is the condition that a column has one of several values. Values is a SQL expression of an array.
@@ -343,6 +344,12 @@ func (l *List) CountOrdered() { l.countOrdered = true }
 // and skipped rows are not computed.
 func (l *List) Computed() { l.computed = true }
 
+// Once makes a statement compute the list's table once, as name, for the page, its order and the total together. The
+// table must have few rows in total: all of them are kept.
+func (l *List) Once(name string) {
+	l.once, l.table = "with "+name+" as materialized (select * from "+l.table+") ", name
+}
+
 // Searchable returns a SQL expression of the form in which a search compares a text: without regard to case and
 // accents. The columns search_key have this form.
 func Searchable(text string) string {
@@ -498,7 +505,7 @@ func listPage(ctx context.Context, run func(context.Context, ...*db.Stmt) error,
 		if l.counted != "" { // the total of counters needs no condition
 			conditions = 0
 		}
-		count := db.SQL(l.total(), l.args[:conditions]...).Into(&total)
+		count := db.SQL(l.once+l.total(), l.args[:conditions]...).Into(&total)
 		if err := run(ctx, append(before, count)...); err != nil {
 			return nil, err
 		}
@@ -560,7 +567,7 @@ func (l *List) page(p pageOf) *db.Stmt {
 			"select counted.total, page.* from (select count(*) as total from found) counted "+
 			"left join (select "+l.columns+" from "+source+") page on true"+order, l.args...)
 	}
-	return db.SQL("select ("+l.total()+") as total, "+l.columns+" from "+source+order, l.args...)
+	return db.SQL(l.once+"select ("+l.total()+") as total, "+l.columns+" from "+source+order, l.args...)
 }
 
 // Export returns the statements that read a page of an export: the first rows after the position, or the first rows of

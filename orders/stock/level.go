@@ -122,6 +122,7 @@ var listLevelsDoc = &server.Doc{
 
 func (h handlers) listLevels(ctx context.Context, r *server.Request[LevelFilter]) (server.Page[StockLevel], error) {
 	l := server.NewList(levels("null"), levelColumns, "", "")
+	l.Once("levels") // at most maxLevels, for which all spools of their filaments are read
 	l.WhereEqual("low", r.In.Low)
 	l.WhereOneOf("material_type", r.In.MaterialType)
 	l.WhereText("brand_key", r.In.Brand)

@@ -407,6 +407,7 @@ func TestStockLevels(t *testing.T) {
 	list("low=true&sort_by=missing_grams", "2", "PLA")
 	list("low=false&sort_by=available_grams&sort_order=asc&limit=1&skip=1", "3", "PLA")
 	list("color=black&brand=polymaker&material_type=PLA", "1", "PLA")
+	c.Get(t, levels+"?low=false&skip=9").Want(200).Shows(map[string]string{"total": "3", "items": "[]"})
 	c.Get(t, levels+"?sort_by=spool_count&sort_order=asc").Want(200).Shows(map[string]string{"items.0.spool_count": "0"})
 
 	id := levels + "/" + all.ID()
