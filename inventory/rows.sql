@@ -44,6 +44,8 @@ language sql immutable parallel safe as $$
 		else coalesce(btrim(material_name), material_type) end
 $$;
 
+-- Reports whether an entry of the ledger is valid. The service writes only such entries; the import of an archive calls
+-- the function. A check of the table would take time at every deduction.
 create or replace function valid_usage(u spool_usage) returns boolean language plpgsql immutable parallel safe as $$
 begin
 	return u.kind in ('created', 'edited', 'deducted', 'run', 'measured', 'printed', 'wasted', 'discarded', 'refilled')
@@ -54,14 +56,8 @@ begin
 		and length(u.reason) <= 10000;
 end $$;
 
-do $$
-begin
-	if not exists (select from pg_constraint where conname = 'spool_usage_valid') then
-		alter table spool_usage add constraint spool_usage_valid check (valid_usage(spool_usage)),
-			alter id set default uuid_v7();
-		alter table usage_changes alter id set default uuid_v7();
-	end if;
-end $$;
+alter table spool_usage alter id set default uuid_v7();
+alter table usage_changes alter id set default uuid_v7();
 
 -- Computes the columns of a spool that depend on other columns, and ignores what the statement sets them to. Checks all
 -- columns but the remaining weight, as the check spools_valid. There are no generated columns and no check, because

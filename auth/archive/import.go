@@ -82,6 +82,14 @@ func fill(ctx context.Context, a accounts.Accounts, t *tables.Tx, file io.Reader
 			}
 		}
 		n, err := t.ReadRows(tables.Table{Name: s.Table, Columns: s.Columns}, values, r)
+		if err == nil && s.Table == "spool_usage" {
+			var invalid int
+			err = t.Row(`select count(*) from spool_usage u
+				where u.tenant_id = nullif(current_setting('app.tenant_id'), '')::uuid and not valid_usage(u)`, &invalid)
+			if invalid > 0 {
+				err = fmt.Errorf("the database rejects %d rows of the table %s", invalid, s.Table)
+			}
+		}
 		total += n
 		filled = append(filled, s.Table)
 		return err

@@ -349,7 +349,7 @@ create index import_rows_digest on import_rows (tenant_id, digest, resources, im
 create index import_rows_changes on import_rows (tenant_id, import_id) where before is not null;
 
 -- The ledger: an entry for each change of a spool's remaining weight. Successive reports of a printer form one entry,
--- which grows; all other entries never change. The function valid_usage has the checks.
+-- which grows; all other entries never change. The function valid_usage says which entries are valid.
 create table spool_usage (
 	tenant_id uuid,
 	id uuid not null, -- by default uuid_v7()

@@ -451,6 +451,11 @@ func TestArchiveRefusals(t *testing.T) {
 	}), `the table "queue_items"`)
 	to.refuses(t, change(`"number"`, `"numero"`), `the column "numero"`)
 	to.refuses(t, change("Grüße", "\\xff"), "rejects the rows")
+	to.refuses(t, change("\tdeducted\t", "\tstolen\t"), "rejects 1 rows of the table spool_usage")
+	to.refuses(t, rewritten(t, file, func(text string) string {
+		begin := strings.Index(text, `{"table":"spools"`)
+		return text[:begin] + strings.Replace(text[begin:], "\tPLA\t", "\tPLU\t", 1)
+	}), "rejects the rows of the table spools")
 	to.refuses(t, change(f.tenant.ID, "x"), damaged)
 	to.refuses(t, file, "there is already a tenant", "--name", "tenant "+other.tenant.ID)
 	to.refuses(t, file, "the tenant name must have", "--name", " x")
