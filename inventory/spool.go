@@ -279,7 +279,7 @@ func CostError(err error) error { return costErrorOn("purchase_price", err) }
 
 // costErrorOn is CostError for the given field of the request.
 func costErrorOn(field string, err error) error {
-	if errors.Is(err, db.ErrOutOfRange) || db.Violates(err, "spools_cost_per_gram_check") {
+	if errors.Is(err, db.ErrOutOfRange) {
 		return server.Invalid(field, costTooLarge).Because(err)
 	}
 	return err

@@ -140,9 +140,9 @@ create index filament_catalog_material on filament_catalog (tenant_id, material_
 
 -- The columns that a deduction changes (remaining_weight_grams, updated_at) are in no index, so that the new row
 -- version stays on its page (HOT). For each statement that changes a table, PostgreSQL parses the checks and the
--- expressions of generated columns again, which would take a third of the time of a deduction. Therefore, the trigger
--- spool_computed of the definition inventory/rows checks the other columns when one of them changes, and sets
--- cost_per_gram, computed_filament and the columns that end in _key.
+-- expressions of generated columns again, which would take a third of the time of a deduction. Therefore, triggers of
+-- the definition inventory/rows check the columns and set the computed ones: spool_weighed those of the remaining weight,
+-- and spool_computed the others, when one of them changes.
 create table spools (
 	tenant_id uuid,
 	id uuid not null,
@@ -160,12 +160,10 @@ create table spools (
 	diameter_mm numeric(15,6) not null,
 	density_g_cm3 numeric(15,6),
 	net_weight_grams numeric(15,6) not null,
-	remaining_weight_grams numeric(15,6) not null
-		check (remaining_weight_grams >= 0 and remaining_weight_grams <= 1000000),
+	remaining_weight_grams numeric(15,6) not null,
 	spool_weight_grams numeric(15,6),
 	purchase_price numeric(15,6),
-	cost_per_gram numeric(15,6)
-		check (cost_per_gram <= 999999999), -- clients can cause an error with the name of this check
+	cost_per_gram numeric(15,6),
 	supplier text collate "C",
 	purchase_date date,
 	lot_number text collate "C",
@@ -180,7 +178,7 @@ create table spools (
 	edited_at timestamptz, -- when the spool was last edited, hidden or restored
 	hidden_at timestamptz,
 	hidden_by uuid, -- the user or API key; null if the command line hid the row
-	in_stock boolean not null generated always as (remaining_weight_grams > 0) stored,
+	in_stock boolean not null, -- whether remaining_weight_grams is more than 0
 	brand_key text collate "C",
 	color_key text collate "C" not null,
 	material_key text collate "C" not null, -- see the function material_key
@@ -196,6 +194,7 @@ create table spools (
 ) with (fillfactor = 85);
 call tenant_table('spools', 'select, insert, update');
 comment on column spools.cost_per_gram is 'computed';
+comment on column spools.in_stock is 'computed';
 comment on column spools.brand_key is 'computed';
 comment on column spools.color_key is 'computed';
 comment on column spools.material_key is 'computed';
