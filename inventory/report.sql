@@ -45,8 +45,8 @@ create or replace function report_use(
 language plpgsql as $$
 declare
 	tenant uuid := nullif(current_setting('app.tenant_id', true), '')::uuid;
-	s spools;
-	e spool_usage;
+	s record; -- not all columns, because each costs time
+	e record; -- the last entry of the ledger
 	used numeric;
 	start_grams numeric;
 	left_grams numeric;
@@ -55,7 +55,9 @@ declare
 	balance numeric; -- the grams that are taken back at it
 	shift numeric := 0;
 begin
-	select * into s from spools x where x.tenant_id = tenant and x.number = spool_number
+	select x.id, x.material_type, x.diameter_mm, x.density_g_cm3, x.net_weight_grams, x.remaining_weight_grams, x.updated_at
+		into s
+		from spools x where x.tenant_id = tenant and x.number = spool_number
 		and x.hidden_at is null
 		for no key update;
 	if not found then
@@ -88,7 +90,10 @@ begin
 	end if;
 	covered := covered and run is not null;
 
-	select * into e from spool_usage u where u.tenant_id = tenant and u.spool_id = s.id
+	select u.id, u.kind, u.run_id, u.printer_id, u.user_id, u.api_key_id, u.before_grams, u.after_grams, u.shortfall_grams,
+		u.covered_grams, u.created_at, u.updated_at
+		into e
+		from spool_usage u where u.tenant_id = tenant and u.spool_id = s.id
 		order by u.created_at desc, u.id desc limit 1;
 	start_grams := s.remaining_weight_grams;
 	if run is not null and ended is not null and not covered then
