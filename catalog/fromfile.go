@@ -508,7 +508,7 @@ func (h handlers) fileStock(ctx context.Context, types []string) (all []stockedF
 			union all
 			(select null, material_type, nullif(material_name, ''), color, max(left(color_hex, 7)), min(brand),
 				trim_scale(diameter_mm), max(density_g_cm3)
-			from (select * from spools where hidden_at is null and not archived and filament_id is null`+of+`
+			from (select * from spools where hidden_at is null and not archived and computed_filament is not null`+of+`
 				order by created_at desc, id desc limit $1) s
 			group by material_type, nullif(material_name, ''), color, diameter_mm)
 		) f order by f.number nulls last`, args...)

@@ -56,8 +56,13 @@ begin
 		and length(u.reason) <= 10000;
 end $$;
 
-alter table spool_usage alter id set default uuid_v7();
-alter table usage_changes alter id set default uuid_v7();
+do $$
+begin -- only once, because it locks the tables
+	if not exists (select from pg_attribute where attrelid = 'usage_changes'::regclass and attname = 'id' and atthasdef) then
+		alter table spool_usage alter id set default uuid_v7();
+		alter table usage_changes alter id set default uuid_v7();
+	end if;
+end $$;
 
 -- Computes the columns of a spool that depend on other columns, and ignores what the statement sets them to. Checks all
 -- columns but the remaining weight. There are no generated columns and no check, because PostgreSQL would parse their
@@ -112,8 +117,8 @@ language sql immutable parallel safe as $$
 	select material_label(material_type, material_name) || ' ' || color || coalesce(' (' || nullif(brand, '') || ')', '')
 $$;
 
--- Sets in_stock, checks the remaining weight, and sends the event spool.empty when the remaining weight becomes 0,
--- whatever statement changes it. One trigger takes less time than a generated column, a check, and a trigger with a
+-- Sets in_stock, checks the remaining weight, and sends the event spool.empty when an update makes the remaining weight
+-- 0. No trigger after it may skip the row, because the event is sent already. One trigger takes less time than a generated column, a check, and a trigger with a
 -- condition, whose expressions PostgreSQL would parse for each deduction.
 create or replace function spool_weighed() returns trigger language plpgsql as $$
 begin
@@ -121,7 +126,7 @@ begin
 	if not new.remaining_weight_grams between 0 and 1000000 then
 		raise exception 'a spool has less than 0 g or more than 1,000,000 g' using errcode = 'check_violation', table = 'spools';
 	end if;
-	if old.in_stock and not new.in_stock then
+	if old.in_stock and not new.in_stock and current_setting('session_replication_role') <> 'replica' then
 		perform emit_event(event_webhooks('spool.empty'), 'spool.empty', json_build_object('id', new.id, 'number', new.number,
 			'material_type', new.material_type, 'material_name', new.material_name, 'color', new.color, 'brand', new.brand,
 			'location', new.location));

@@ -136,7 +136,8 @@ var (
 		+ (select count(*) from (select distinct ` + groupID + ` from spools s
 			where s.tenant_id = $1::uuid and s.hidden_at is null and ` + groupID + ` is not null) groups)`
 
-	// vendorRows are all vendors, and the computed vendors of the spools without a filament.
+	// vendorRows are all vendors, and the computed vendors of the spools without a filament. These have a
+	// computed_filament, by which an index finds them.
 	vendorRows = `(
 		select v.number as id, v.created_at as registered, v.name, v.notes as comment,
 			v.empty_spool_weight_grams as weight, v.external_id, v.extra, ` + vendorJSON + ` as json
@@ -145,7 +146,7 @@ var (
 		select ` + brandID + `, s.created_at, s.brand, null, null, null, null, ` + brandJSON + `
 		from (
 			select distinct on (s.brand_key) s.* from spools s
-			where s.tenant_id = $1::uuid and s.hidden_at is null and s.filament_id is null and s.brand_key <> ''
+			where s.tenant_id = $1::uuid and s.hidden_at is null and s.computed_filament is not null and s.brand_key <> ''
 				and not exists (select from ` + vendorOfBrand + `)
 			order by s.brand_key, s.number
 		) s
@@ -821,7 +822,7 @@ const (
 	ofFilaments = `(select f.article_number, ` + filamentMaterial + ` as material from filaments f
 		where f.tenant_id = $1::uuid and f.hidden_at is null union all
 		select null, coalesce(nullif(s.material_name, ''), s.material_type) from spools s
-		where s.tenant_id = $1::uuid and s.hidden_at is null and s.filament_id is null) i where `
+		where s.tenant_id = $1::uuid and s.hidden_at is null and s.computed_filament is not null) i where `
 )
 
 func (q request) locations() error      { return q.values(ofSpools, "s.location") }

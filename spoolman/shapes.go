@@ -299,7 +299,7 @@ func selectVendor(tenant string, number int64) *db.Stmt {
 		return db.SQL(numbered["vendor"]+` and v.hidden_at is null`, tenant, number)
 	}
 	return db.SQL(`select `+brandJSON+` from spools s where s.tenant_id = $1::uuid and s.hidden_at is null
-		and s.filament_id is null and s.brand_key <> '' and `+brandID+` = $2::int order by s.number limit 1`,
+		and s.computed_filament is not null and s.brand_key <> '' and `+brandID+` = $2::int order by s.number limit 1`,
 		tenant, number)
 }
 

@@ -221,9 +221,6 @@ create index spools_filament on spools (tenant_id, filament_id, archived, create
 	where hidden_at is null and filament_id is not null;
 create index spools_computed_filament on spools (tenant_id, computed_filament, number)
 	where hidden_at is null and computed_filament is not null;
--- For the creation of filaments from spools.
-create index spools_without_filament on spools (tenant_id, number)
-	where filament_id is null and hidden_at is null;
 -- For the quantities and the changes of filaments, which concern all spools, also hidden ones.
 create index spools_filament_stock on spools (tenant_id, filament_id, in_stock) where filament_id is not null;
 create index spools_hidden on spools (tenant_id, created_at, id) where hidden_at is not null;

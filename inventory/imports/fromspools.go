@@ -98,7 +98,7 @@ func fromSpools(ctx context.Context, d *db.DB, dryRun bool) (result FromSpoolsRe
 	// same spools.
 	alone := db.SQL(`select pg_advisory_xact_lock(hashtextextended('filaments of spools ' || $1::text, 0))::text`,
 		db.ActorOf(ctx).Tenant)
-	const free = "filament_id is null and hidden_at is null"
+	const free = "computed_filament is not null and hidden_at is null" // spools without a filament, as an index has it
 	locked := server.LockRows("spools", `id, number, brand_key, color_key, material_key, `+inventory.Followed+`,
 			net_weight_grams, spool_weight_grams, purchase_price`,
 		`select id from spools where `+free+` order by number limit $1`, free, maxFromSpools+1)
