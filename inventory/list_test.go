@@ -320,6 +320,32 @@ func TestSortByEveryField(t *testing.T) {
 	}
 }
 
+// The list of a spool's usage has every order with every filter, and cursors in the orders that an index has.
+func TestSortUsageByEveryField(t *testing.T) {
+	t.Parallel()
+	c := operator(t)
+	path := spools + "/" + c.Post(t, spools, spool(j{})).Want(201).ID()
+	for i := range 12 {
+		c.Post(t, path+"/deduct", j{"weight_grams": 1 + i%4, "reason": fmt.Sprint(i % 3)}).Want(200)
+		c.Patch(t, path, j{"remaining_weight_grams": 900 - i*i%7}).Want(200)
+	}
+	usage := path + "/usage"
+	for _, filter := range []string{"", "&kind=deducted", "&kind=edited,created&created_from=2024-01-01T00:00:00Z"} {
+		var all []j
+		for _, item := range c.Get(t, usage+"?limit=100"+filter).Want(200).List("items") {
+			all = append(all, item.(map[string]any))
+		}
+		for _, field := range server.SchemaOf[inventory.Usage]().Sortable() {
+			for _, order := range []string{"asc", "desc"} {
+				sorted := usage + "?sort_by=" + field + "&sort_order=" + order + filter
+				testkit.EqualSlices(t, pages(t, c, sorted, 5), sortedIDs(all, field, order), "%s", sorted)
+			}
+		}
+		testkit.EqualSlices(t, follow(t, c, usage+"?sort_order=asc"+filter, 5, func() {}),
+			sortedIDs(all, "created_at", "asc"), "cursors%s", filter)
+	}
+}
+
 // sortedIDs returns the ids of the items in the order of a list.
 func sortedIDs(items []j, field, order string) []string {
 	var all []string

@@ -190,7 +190,8 @@ func UsageColumns(table string) string {
 }
 
 func (h handlers) usage(ctx context.Context, r *server.Request[usageFilter]) (server.Page[Usage], error) {
-	l := server.NewList("spool_usage", UsageColumns("spool_usage"), "", "")
+	const entries = "(select *, spool_usage.change_grams from spool_usage) spool_usage" // an order needs a column
+	l := server.NewList(entries, UsageColumns("spool_usage"), "", "")
 	l.Where("spool_id = ?", r.ID("id"))
 	l.WhereOneOf("kind", r.In.Kind)
 	l.Between("created_at", r.In.CreatedFrom, r.In.CreatedTo)

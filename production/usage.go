@@ -214,7 +214,7 @@ var ExportUsage = transfer.Export[UsageEntry]("usage", 1000, func(
 				(select r.printer_name from production_runs r where r.id = u.run_id)) as printer_name,
 			use_price(u.run_id, u.spool_id, u.counted_at) as cost_per_gram
 		from (
-			select *, coalesce(used_at, created_at) as counted_at from spool_usage
+			select *, spool_usage.change_grams, coalesce(used_at, created_at) as counted_at from spool_usage
 			where (coalesce(used_at, created_at), id) > ($1::text::timestamptz, $2::uuid)
 				and coalesce(used_at, created_at) >= (select first::timestamp at time zone zone from period)
 				and coalesce(used_at, created_at) < (select until::timestamp at time zone zone from period)

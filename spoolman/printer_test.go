@@ -104,7 +104,7 @@ func TestKeyOfPrinter(t *testing.T) {
 
 	// A summary of past days has the same groups.
 	admin.Hold(t, `update spool_usage set created_at = created_at - interval '3 days'
-		where tenant_id = '`+tenant.ID+`' and kind <> 'created' and change_grams <> -1`).Commit()
+		where tenant_id = '`+tenant.ID+`' and kind <> 'created' and spool_usage.change_grams <> -1`).Commit()
 	testkit.Check(t, production.SummarizeUsage(context.Background(), api.DB))
 	admin.Get(t, "/api/v1/reports/usage?group_by=printer").Want(200).Shows(map[string]string{"grams": "146",
 		"items.0.printer_id": first, "items.0.printer_name": "Voron 2.4", "items.0.grams": "135"})

@@ -255,7 +255,7 @@ func TestConcurrentReports(t *testing.T) {
 	p.operator.Get(t, path).Want(200).Shows(map[string]string{"remaining_weight_grams": "910"})
 	var sum string
 	err := p.operator.API.DB.Read(db.As(t.Context(), db.Actor{Tenant: p.operator.Actor.Tenant}),
-		db.SQL(`select trim_scale(sum(change_grams))::text from spool_usage`).Into(&sum))
+		db.SQL(`select trim_scale(sum(spool_usage.change_grams))::text from spool_usage`).Into(&sum))
 	if err != nil || sum != "910" {
 		t.Errorf("the ledger's sum is %s: %v", sum, err)
 	}

@@ -345,7 +345,7 @@ create index import_rows_digest on import_rows (tenant_id, digest, resources, im
 create index import_rows_changes on import_rows (tenant_id, import_id) where before is not null;
 
 -- The ledger: an entry for each change of a spool's remaining weight. Successive reports of a printer form one entry,
--- which grows; all other entries never change. The function valid_usage says which entries are valid.
+-- which grows; all other entries never change. valid_usage says which entries are valid, change_grams what one changed.
 create table spool_usage (
 	tenant_id uuid,
 	id uuid not null, -- by default uuid_v7()
@@ -358,7 +358,6 @@ create table spool_usage (
 	api_key_id uuid default nullif(current_setting('app.api_key_id', true), '')::uuid,
 	before_grams numeric(15,6) not null,
 	after_grams numeric(15,6) not null,
-	change_grams numeric(15,6) not null generated always as (after_grams - before_grams) stored,
 	shortfall_grams numeric(15,6), -- used beyond the weight of the spool; negative if a run ended with less
 	covered_grams numeric(15,6), -- reported after the run had ended and a person had stated its use
 	report_token bigint, -- identifies the last report in the entry; null if the report had an idempotency key

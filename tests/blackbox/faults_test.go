@@ -793,7 +793,7 @@ func (f *faultTest) verify(t *testing.T) {
 		}
 	}
 	stream(`
-		select kind, coalesce(reason, run_id::text), spool_id::text, sum(-change_grams * 1000000)::bigint
+		select kind, coalesce(reason, run_id::text), spool_id::text, sum(-spool_usage.change_grams * 1000000)::bigint
 		from spool_usage where kind in ('deducted', 'run', 'wasted')
 		group by run_id, case when run_id is null then id end, 1, 2, 3`,
 		func(kind, key, spool string, weight int64) {
@@ -897,7 +897,8 @@ func (f *faultTest) verify(t *testing.T) {
 	// Remaining weights agree with the ledgers and with the acknowledged writes.
 	if n := count(`
 		select count(*) from spools s
-			left join (select spool_id, sum(change_grams) as grams from spool_usage group by 1) u on u.spool_id = s.id
+			left join (select spool_id, sum(spool_usage.change_grams) as grams from spool_usage group by 1) u
+				on u.spool_id = s.id
 		where s.remaining_weight_grams is distinct from u.grams`); n != 0 {
 		report("%d spools differ from their ledgers", n)
 	}

@@ -277,7 +277,7 @@ func (s *overloadTest) wantWorking(t *testing.T) {
 	var wrong int
 	check(t, conn.QueryRow(t.Context(), `
 		select count(*) from spools s where remaining_weight_grams is distinct from
-			(select sum(change_grams) from spool_usage u where u.spool_id = s.id)`).Scan(&wrong))
+			(select sum(u.change_grams) from spool_usage u where u.spool_id = s.id)`).Scan(&wrong))
 	if wrong != 0 {
 		t.Errorf("%d spools differ from their ledgers", wrong)
 	}
