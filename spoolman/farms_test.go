@@ -1929,6 +1929,12 @@ func (f *gramFarm) check() {
 			f.failf("spool %d: %s g are left, and %s g on the scale", s.number, s.left, s.scale)
 		}
 	}
+	var invalid int
+	err := f.api.DB.Read(db.As(context.Background(), f.user.Actor),
+		db.SQL(`select count(*) from spool_usage u where not valid_usage(u)`).Into(&invalid))
+	if err != nil || invalid > 0 {
+		f.failf("%d entries of the ledger are not valid: %v", invalid, err)
+	}
 }
 
 // checkSpool compares a spool and its ledger with the model. Each gram is in exactly one entry. It returns what the

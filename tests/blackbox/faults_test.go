@@ -902,6 +902,9 @@ func (f *faultTest) verify(t *testing.T) {
 		where s.remaining_weight_grams is distinct from u.grams`); n != 0 {
 		report("%d spools differ from their ledgers", n)
 	}
+	if n := count(`select count(*) from spool_usage u where not valid_usage(u)`); n != 0 {
+		report("%d entries of ledgers are not valid", n)
+	}
 	const untouched = `select count(*) from spools where notes <> 'start' and remaining_weight_grams <> ` +
 		faultNetGrams
 	if n := count(untouched); n != 0 {
