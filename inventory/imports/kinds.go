@@ -317,6 +317,7 @@ func (f kindFile[T]) write(ctx context.Context, d *db.DB, dryRun bool) (result I
 				fields = append(slices.Clip(fields), related.fields(i)...)
 			}
 			changed = compare(values, f.columns, fields, s)
+			values["number"] = s["number"] // the columns have it if the import also creates spools
 			history.change(s, values, changed)
 		} else if f.number > 0 {
 			values["number"] = f.number + len(changes.created)

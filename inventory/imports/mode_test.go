@@ -160,3 +160,16 @@ func TestImportUpdateRaces(t *testing.T) {
 	})
 	wantLedgers(t, c)
 }
+
+// One import changes a spool, which keeps its number, and creates others.
+func TestUpsertChangesAndCreatesSpools(t *testing.T) {
+	t.Parallel()
+	c := testkit.New(t, testkit.Options{}, inventory.Routes, imports.Routes).Operator(t)
+	first := "/api/v1/spools/" + c.Post(t, "/api/v1/spools", testkit.JSON{"material_type": "PLA", "color": "Red",
+		"diameter_mm": 1.75, "net_weight_grams": 1000}).Want(201).ID()
+	c.With("Content-Type", "text/csv").Post(t, "/api/v1/spools/import?mode=upsert",
+		"number,material_type,color,diameter_mm,net_weight_grams,archived\n1,PLA,Blue,1.75,1000,true\n"+
+			",PLA,Green,1.75,1000,false\n").Want(200).
+		Shows(map[string]string{"rows.0.number": "1", "rows.0.action": "updated", "rows.1.action": "created"})
+	c.Get(t, first).Want(200).Shows(map[string]string{"number": "1", "color": "Blue", "archived": "true"})
+}

@@ -352,9 +352,12 @@ func TestTotalsOfConcurrentRequests(t *testing.T) {
 					batch := spool(n%2 == 0)
 					batch["quantity"] = 3
 					send("POST", "/api/v1/spools/batch", batch, 201)
-					f.admin.With("Content-Type", "text/csv").Post(t, "/api/v1/spools/import?mode=upsert",
+					imported := f.admin.With("Content-Type", "text/csv").Post(t, "/api/v1/spools/import?mode=upsert",
 						"number,material_type,color,diameter_mm,net_weight_grams,archived\n"+
 							"1,PLA,Red,1.75,1000,"+strconv.FormatBool(n%3 == 0)+"\n,PLA,Red,1.75,1000,true\n,PLA,Red,1.75,1000,\n")
+					if imported.Status >= 500 {
+						t.Errorf("%s: status %d", imported.What, imported.Status)
+					}
 				}
 			}
 		})
