@@ -106,7 +106,9 @@ begin
 		return new;
 	end if;
 	select l.* into f from filaments l where l.tenant_id = new.tenant_id and l.id = new.filament_id
-		and (l.hidden_at is null or tg_op = 'UPDATE' and old.filament_id = new.filament_id) for share;
+		and (l.hidden_at is null or tg_op = 'UPDATE' and old.filament_id = new.filament_id
+			or tg_op = 'INSERT' and new.created_at < now()) -- an older row, which an archive contains
+		for share;
 	if not found then
 		raise exception 'no such filament' using errcode = 'foreign_key_violation',
 			constraint = 'product_materials_filament', detail = new.id;

@@ -134,6 +134,18 @@ func (in *installation) fullFarm(t *testing.T) *fixture {
 	c.Post(t, "/api/v1/products", testkit.JSON{"name": "On plates",
 		"plates": []testkit.JSON{{"pieces_per_plate": 2}, {}}}).
 		Want(201)
+	// What other rows name is hidden.
+	filament := c.Post(t, "/api/v1/filaments", testkit.JSON{"material_type": "PLA", "color": "Jade", "diameter_mm": 1.75,
+		"net_weight_grams": 1000}).Want(201).ID()
+	old := c.Post(t, "/api/v1/spools", testkit.JSON{"filament_id": filament}).Want(201).ID()
+	away := c.Post(t, "/api/v1/printers", testkit.JSON{"name": "Away"}).Want(201).ID()
+	jade := c.Post(t, "/api/v1/products", testkit.JSON{"name": "Of jade",
+		"materials": []testkit.JSON{{"filament_id": filament, "weight_grams": 1}}}).Want(201).ID()
+	c.Post(t, "/api/v1/production-runs", testkit.JSON{"printer_id": away, "items": []testkit.JSON{{"product_id": jade}},
+		"materials": []testkit.JSON{{"spool_id": old, "actual_weight_grams": 1}}, "status": "completed"}).Want(201)
+	for _, path := range []string{"spools/" + old, "filaments/" + filament, "printers/" + away} {
+		c.Delete(t, "/api/v1/"+path).Want(204)
+	}
 	odd := "\\.\n\\N\t\"'\\\r\x01 漢字 \u202e"
 	spool := c.Post(t, "/api/v1/spools", testkit.JSON{"material_type": "PLA", "color": "Odd", "diameter_mm": 1.75,
 		"net_weight_grams": 1000, "purchase_price": 19.99, "notes": odd + strings.Repeat("é", 9000)}).Want(201).ID()
