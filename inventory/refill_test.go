@@ -136,18 +136,19 @@ func TestValueOfFilamentInThePast(t *testing.T) {
 	noon := func(n int) string { return today.AddDate(0, 0, n).Add(12 * time.Hour).Format(time.RFC3339) }
 	day := func(n int) string { return today.AddDate(0, 0, n).Format(time.DateOnly) }
 	ctx := db.As(t.Context(), c.Actor)
-	for _, e := range []struct {
+	for i, e := range []struct {
 		kind                string
 		before, after, days int
 	}{{"created", 0, 1000, -9}, {"deducted", 1000, 600, -7}, {"discarded", 600, 0, -5}, {"refilled", 0, 1000, -5},
 		{"deducted", 1000, 800, -2}} {
 		testkit.Check(t, c.API.DB.Write(ctx, db.SQL(`
 			insert into spool_usage (spool_id, kind, before_grams, after_grams, created_at)
-			values ($1, $2, $3, $4, $5::text::timestamptz)`, id, e.kind, e.before, e.after, noon(e.days))))
+			values ($1, $2, $3, $4, $5::text::timestamptz + $6 * interval '1 second')`,
+			id, e.kind, e.before, e.after, noon(e.days), i)))
 	}
 	testkit.Check(t, c.API.DB.Write(ctx, db.SQL(`
 		insert into spool_contents (spool_id, closed_at, net_weight_grams, cost_per_gram)
-		values ($1, $2::text::timestamptz, 1000, 0.02)`, id, noon(-5))))
+		select spool_id, created_at, 1000, 0.02 from spool_usage where spool_id = $1 and kind = 'discarded'`, id)))
 	check := func(values map[int]string) {
 		t.Helper()
 		for n, value := range values {
