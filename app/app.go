@@ -169,7 +169,7 @@ func serveOn(ctx context.Context, c cli.Config, d *db.DB, l cli.Listeners,
 	}
 	go sweep(ctx, c, d)
 	go analyze(ctx, c, d)
-	for _, warning := range c.Warnings() {
+	for _, warning := range append(c.Warnings(), cli.Misspelled(os.Environ())...) {
 		c.Log.Warn(warning)
 	}
 	base := c.BaseURL(l)

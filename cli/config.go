@@ -190,6 +190,33 @@ func (c Config) Warnings() (all []string) {
 	return all
 }
 
+// Misspelled returns a sentence for each variable that is no setting, but has nearly the name of one. environ has the
+// form of os.Environ.
+func Misspelled(environ []string) (all []string) {
+	settings := new(Config).settings()
+	for _, variable := range environ {
+		name, _, _ := strings.Cut(variable, "=")
+		i := slices.IndexFunc(settings, func(s setting) bool { return nearly(name, s.name) })
+		if i >= 0 && !slices.ContainsFunc(settings, func(s setting) bool { return s.name == name }) {
+			all = append(all, name+" is no setting and has no effect: the setting is "+settings[i].name)
+		}
+	}
+	return all
+}
+
+// nearly reports whether a name is that of a setting in other letters or with other underscores, without some letters,
+// such as CORS_ORIGINS for CORS_ALLOWED_ORIGINS, or with up to three letters at its end.
+func nearly(name, setting string) bool {
+	letters := func(s string) string { return strings.ReplaceAll(strings.ToUpper(s), "_", "") }
+	name, setting = letters(name), letters(setting)
+	rest := name // without the letters that the setting has in this order
+	for _, letter := range setting {
+		rest = strings.TrimPrefix(rest, string(letter))
+	}
+	return len(setting) > 3 && 5*len(name) >= 3*len(setting) && (rest == "" ||
+		len(rest) <= 3 && strings.HasPrefix(name, setting))
+}
+
 // Mail returns the sender of e-mails, or nil without a mail server.
 func (c Config) Mail() *mail.Sender {
 	if c.SMTP == nil {

@@ -31,6 +31,26 @@ func TestPublicURL(t *testing.T) {
 	}
 }
 
+// A variable with nearly the name of a setting is a warning at the start.
+func TestMisspelled(t *testing.T) {
+	t.Parallel()
+	for name, setting := range map[string]string{
+		"RATE_LIMIT_PER_MIN": "RATE_LIMIT_PER_MINUTE", "LISTENADDR": "LISTEN_ADDR", "LISTEN_ADDRESS": "LISTEN_ADDR",
+		"listen_addr": "LISTEN_ADDR", "CORS_ORIGINS": "CORS_ALLOWED_ORIGINS", "TLS_CERT": "TLS_CERT_FILE",
+		"SMTP_URLS": "SMTP_URL", "DB_MAX_CONN": "DB_MAX_CONNS", "TRUSTED_PROXY": "", "PUBLIC_URL": "", "WEB": "",
+		"WEBS": "", "PATH": "", "HOME": "", "LANG": "", "TEST_DATABASE_URL": "", "GOGC": "", "POSTGRES_BIN": "",
+		"DATABASE_URL_TEST": "", "SHELL": "", "LOGNAME": "", "LS_COLORS": "", "SSL_CERT_FILE": "", "": "",
+	} {
+		var want []string
+		if setting != "" {
+			want = []string{name + " is no setting and has no effect: the setting is " + setting}
+		}
+		if got := Misspelled([]string{name + "=x"}); !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+}
+
 // Each combination of settings in which one has no effect is a warning at the start.
 func TestWarnings(t *testing.T) {
 	t.Parallel()

@@ -30,6 +30,10 @@ func Listen(c Config) (l Listeners, err error) {
 		c.Log.Warn("METRICS_ADDR accepts connections from other machines: /metrics and /debug/pprof/ need no token, " +
 			"so only a private network may reach them")
 	}
+	if public(l.API) && secure == nil && !c.TLSSelfSigned && len(c.TrustedProxies) == 0 {
+		c.Log.Warn("LISTEN_ADDR accepts connections from other machines without TLS: passwords and API keys are sent " +
+			"unencrypted; set TLS_CERT_FILE and TLS_KEY_FILE, TLS_SELF_SIGNED=on, or TRUSTED_PROXIES for a proxy with TLS")
+	}
 	if secure != nil {
 		l.API = tls.NewListener(l.API, secure)
 	}
