@@ -166,39 +166,40 @@ var errLink = server.BadRequest("INVALID_LINK",
 	"This link is not valid: it was used or replaced, is older than 24 hours, or the user may not log in").On("token")
 
 func (s *Service) usePasswordLink(ctx context.Context, r *server.Request[LinkPassword]) (server.NoContent, error) {
-	return nil, s.SetPassword(ctx, *r.In.Token.Value, *r.In.New.Value, r.Address)
+	_, err := s.SetPassword(ctx, *r.In.Token.Value, *r.In.New.Value, r.Address)
+	return nil, err
 }
 
-// SetPassword sets the password of the user whom the token of a password link names. The password must pass
-// CheckPassword.
-func (s *Service) SetPassword(ctx context.Context, token, password, address string) error {
+// SetPassword sets the password of the user whom the token of a password link names, and returns the user's e-mail. The
+// password must pass CheckPassword.
+func (s *Service) SetPassword(ctx context.Context, token, password, address string) (email string, err error) {
 	tenant, ok := s.tokens.parseLink(token)
 	if !ok {
-		return errLink
+		return "", errLink
 	}
 	ctx = db.As(ctx, db.Actor{Tenant: tenant})
 	hash := linkHash(token)
 	done, err := s.begin(ctx, "link "+hex.EncodeToString(hash), address, Anonymous, nil)
 	if err != nil {
-		return err
+		return "", err
 	}
 	outcome := Abandoned
 	defer func() { done(outcome) }()
 
 	const valid = `link_hash = $1 and link_expires_at > $2 and disabled_at is null`
 	var user string
-	found := db.SQL(`select id::text from users where `+valid, hash, s.now()).Into(&user)
+	found := db.SQL(`select id::text, email from users where `+valid, hash, s.now()).Into(&user, &email)
 	if err := s.db.Read(ctx, found); err != nil {
-		return err
+		return "", err
 	}
 	if found.Rows() == 0 {
 		outcome = Failed
-		return errLink
+		return "", errLink
 	}
 	outcome = Succeeded
 	hashed, err := s.hash(ctx, password)
 	if err != nil {
-		return err
+		return "", err
 	}
 	// The row keeps link_expires_at, which tells ForgottenLink when the link was made.
 	changed := db.SQL(`
@@ -208,10 +209,10 @@ func (s *Service) SetPassword(ctx context.Context, token, password, address stri
 		delete from sessions where user_id = $1 and exists (select from users where id = $1 and password_hash = $2)`,
 		user, hashed)
 	if err := s.db.Write(ctx, changed, ended); err != nil {
-		return err
+		return "", err
 	}
 	if changed.Rows() == 0 { // a concurrent request used the link
-		return errLink
+		return "", errLink
 	}
-	return nil
+	return email, nil
 }

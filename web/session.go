@@ -104,6 +104,7 @@ type signInPage struct {
 	Next    string
 	Refused bool // whether signsIn is false: the connection has no TLS
 	Old     bool // whether the link of the first login is no longer valid
+	Set     bool // whether the person has just set the password
 }
 
 // next returns the path of the page to show after the sign-in. It returns "/" if the path leads to another site.
@@ -247,11 +248,13 @@ func usePasswordLink(v *visit) error {
 		f.Errors["new_password"] = sentence(err.Error())
 		return v.passwordLinkPage(422, f)
 	}
-	err := v.site.Auth.SetPassword(v.r.Context(), v.r.PathValue("token"), password, server.Address(v.r))
+	email, err := v.site.Auth.SetPassword(v.r.Context(), v.r.PathValue("token"), password, server.Address(v.r))
 	if err != nil {
 		return v.refused(f, err, v.passwordLinkPage)
 	}
-	return v.redirect("/sign-in")
+	f = v.newForm()
+	f.Values.Set("email", email)
+	return v.show(200, "sign-in", "Sign in", signInPage{Form: f, Next: "/", Set: true})
 }
 
 func signOut(v *visit) error {

@@ -243,7 +243,8 @@ async function invite(browser) {
   check("the link", link.startsWith(base + "/password-link/"), link);
 
   await set(link, secret);
-  await user.waitForURL("**/sign-in");
+  await user.waitForSelector("text=Your password is set");
+  check("the e-mail is filled in", await user.inputValue("[name=email]") === address);
   await set(link, "the phrase of somebody else");
   await user.waitForSelector("text=This link is not valid");
   await signIn(user, address, secret);
