@@ -21,7 +21,8 @@ func TestStockAndReports(t *testing.T) {
 	form.Set("minimum_grams", "2000")
 	for range 2 {
 		b.do(t, "POST", "/stock/new", form).to(t, "/stock").
-			shows(t, "1 stock level", "PLA Black 800 g 0 g 2 kg 1.4 kg", "Shopping list 1.4 kg PLA Black")
+			shows(t, "1 stock level", "PLA Black 800 g 0 g 2 kg 1.4 kg",
+				"Shopping list What is missing brings each filament to 110 % of its level. 1.4 kg PLA Black")
 	}
 	b.get(t, "/stock?low=false").shows(t, "No stock level matches.")
 	level := c.Get(t, "/api/v1/stock-levels").Text("items.0.id")
