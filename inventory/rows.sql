@@ -58,7 +58,8 @@ end $$;
 
 do $$
 begin -- only once, because it locks the tables
-	if not exists (select from pg_attribute where attrelid = 'usage_changes'::regclass and attname = 'id' and atthasdef) then
+	if not exists (
+		select from pg_attribute where attrelid = 'usage_changes'::regclass and attname = 'id' and atthasdef) then
 		alter table spool_usage alter id set default uuid_v7();
 		alter table usage_changes alter id set default uuid_v7();
 	end if;
@@ -118,13 +119,15 @@ language sql immutable parallel safe as $$
 $$;
 
 -- Sets in_stock, checks the remaining weight, and sends the event spool.empty when an update makes the remaining weight
--- 0. No trigger after it may skip the row, because the event is sent already. One trigger takes less time than a generated column, a check, and a trigger with a
--- condition, whose expressions PostgreSQL would parse for each deduction.
+-- 0. No trigger after it may skip the row, because the event is sent already. One trigger takes less time than a
+-- generated column, a check, and a trigger with a condition, whose expressions PostgreSQL would parse for each
+-- deduction.
 create or replace function spool_weighed() returns trigger language plpgsql as $$
 begin
 	new.in_stock := new.remaining_weight_grams > 0;
 	if not new.remaining_weight_grams between 0 and 1000000 then
-		raise exception 'a spool has less than 0 g or more than 1,000,000 g' using errcode = 'check_violation', table = 'spools';
+		raise exception 'a spool has less than 0 g or more than 1,000,000 g' using errcode = 'check_violation',
+			table = 'spools';
 	end if;
 	if old.in_stock and not new.in_stock and current_setting('session_replication_role') <> 'replica' then
 		perform emit_event(event_webhooks('spool.empty'), 'spool.empty', json_build_object('id', new.id, 'number', new.number,

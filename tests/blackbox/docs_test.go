@@ -155,7 +155,7 @@ func TestWebhooksPageListsTheEvents(t *testing.T) {
 	var listed, want []string
 	row := regexp.MustCompile("(?m)^\\| (`[a-z_]+\\.[^|]*) \\|")
 	for _, m := range row.FindAllStringSubmatch(page(t, "docs/webhooks.md"), -1) {
-		listed = append(listed, regexp.MustCompile("[a-z_]+\\.[a-z_]+").FindAllString(m[1], -1)...)
+		listed = append(listed, regexp.MustCompile(`[a-z_]+\.[a-z_]+`).FindAllString(m[1], -1)...)
 	}
 	for _, e := range app.Events {
 		want = append(want, e.Type)
