@@ -298,9 +298,8 @@ var (
 	errWrongCode = errors.New("auth: " + wrongCode)
 )
 
-// useCode verifies a code of the app or a recovery code. The transaction that uses the code also runs
-// the statements that the function then returns for the id of the second factor. The error is errNoFactor,
-// errWrongCode, or a 429.
+// useCode verifies a code of the app or a recovery code. The transaction that uses the code also runs the statements
+// that the function then returns for the id of the second factor. The error is errNoFactor, errWrongCode, or a 429.
 //
 // A code works once, even if many requests send it at the same time, because they lock the user's row.
 func (s *Service) useCode(ctx context.Context, user *loginUser, code, address string, then func(string) []*db.Stmt,

@@ -190,15 +190,15 @@ func (c Config) Warnings() (all []string) {
 	return all
 }
 
-// Misspelled returns a sentence for each variable that is no setting, but has nearly the name of one. environ has the
-// form of os.Environ.
+// Misspelled returns a sentence for each variable that is not a setting, but has nearly the name of one. environ has
+// the form of os.Environ.
 func Misspelled(environ []string) (all []string) {
 	settings := new(Config).settings()
 	for _, variable := range environ {
 		name, _, _ := strings.Cut(variable, "=")
 		i := slices.IndexFunc(settings, func(s setting) bool { return nearly(name, s.name) })
 		if i >= 0 && !slices.ContainsFunc(settings, func(s setting) bool { return s.name == name }) {
-			all = append(all, name+" is no setting and has no effect: the setting is "+settings[i].name)
+			all = append(all, name+" is not a setting and has no effect: the setting is "+settings[i].name)
 		}
 	}
 	return all

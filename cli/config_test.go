@@ -43,7 +43,7 @@ func TestMisspelled(t *testing.T) {
 	} {
 		var want []string
 		if setting != "" {
-			want = []string{name + " is no setting and has no effect: the setting is " + setting}
+			want = []string{name + " is not a setting and has no effect: the setting is " + setting}
 		}
 		if got := Misspelled([]string{name + "=x"}); !slices.Equal(got, want) {
 			t.Errorf("%s: %q, want %q", name, got, want)
