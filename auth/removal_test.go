@@ -244,7 +244,7 @@ func testRemoveWaits(t *testing.T, w *world, create func(*testkit.Tenant, testin
 		if err := w.DB.CheckActor(ctx); err != nil {
 			return err
 		}
-		go func() { removed <- tables.Owner{URL: testkit.Private().OwnerURL()}.RemoveTenant(t.Context(), farm.ID) }()
+		go func() { removed <- removeTenant(t, farm.ID) }()
 		select {
 		case err := <-removed:
 			t.Errorf("the removal did not wait: %v", err)
@@ -259,6 +259,10 @@ func testRemoveWaits(t *testing.T, w *world, create func(*testkit.Tenant, testin
 	if rows := rowsOf(t, farm.ID); len(rows) > 0 {
 		t.Errorf("the removed tenant has rows in %v", rows)
 	}
+}
+
+func removeTenant(t *testing.T, id string) error {
+	return tables.Owner{URL: testkit.Private().OwnerURL()}.RemoveTenant(t.Context(), id, accounts.DisableAll)
 }
 
 // Removals at the same time do not deadlock, and no request of another tenant waits for one that waits.
@@ -280,7 +284,7 @@ func TestTenantRemovesAtOnce(t *testing.T) {
 			return err
 		}
 		for _, farm := range farms {
-			go func() { removed <- tables.Owner{URL: testkit.Private().OwnerURL()}.RemoveTenant(t.Context(), farm.ID) }()
+			go func() { removed <- removeTenant(t, farm.ID) }()
 		}
 		super, err := pgx.Connect(ctx, testkit.Private().SuperURL())
 		testkit.Check(t, err)

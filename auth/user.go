@@ -3,6 +3,7 @@ package auth
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 
 	"spoolwright/db"
@@ -195,9 +196,9 @@ func InsertUser(ctx context.Context, d *db.DB, id string, in *UserAccount, hash 
 		user = readUser(id)
 		stmts = append(stmts, row, queue, user)
 	}
-	err := d.WriteLogin(ctx, EmailKey(*in.Email.Value), id, stmts...)
+	err := WriteLogin(ctx, d, EmailKey(*in.Email.Value), id, stmts...)
 	switch {
-	case errors.Is(err, db.ErrLoginTaken):
+	case db.Violates(err, "login_directory_pkey"):
 		return nil, errEmailTaken.With(*in.Email.Value)
 	case err != nil:
 		return nil, err
@@ -205,6 +206,14 @@ func InsertUser(ctx context.Context, d *db.DB, id string, in *UserAccount, hash 
 		return nil, ErrUserLimit
 	}
 	return user.Object(), nil
+}
+
+// WriteLogin is like DB.Write for statements that insert the user with the id, and enters the user's e-mail address, in
+// lower case, in the login directory. If the statements insert no user, it enters nothing. The error violates
+// login_directory_pkey if another user has the address.
+func WriteLogin(ctx context.Context, d *db.DB, email, id string, stmts ...*db.Stmt) error {
+	return d.Write(ctx, append(slices.Clip(stmts),
+		db.SQL(`select login_claim($1, id)::text from users where id = $2`, email, id))...)
 }
 
 // lockUsers returns a statement that serializes changes of the tenant's users until the transaction ends.

@@ -257,13 +257,13 @@ func (d *DB) selfTest(ctx context.Context) error {
 	if len(unprotected) > 0 {
 		return fmt.Errorf("self-test: row-level security is not in force on %v; refusing to serve", unprotected)
 	}
-	if _, err := tx.Exec(ctx, `insert into tenants (name) values ('self-test')`); err != nil {
+	if _, err := tx.Exec(ctx, `insert into counters (kind, last, total) values ('self-test', 0, 0)`); err != nil {
 		return fmt.Errorf("self-test: %w", err)
 	}
 	count := func(tenant string) (n int, err error) {
 		var b pgx.Batch
 		d.queueBind(&b, tx.Conn(), Actor{Tenant: tenant}, "")
-		b.Queue(`select count(*) from tenants`).QueryRow(func(row pgx.Row) error { return row.Scan(&n) })
+		b.Queue(`select count(*) from counters`).QueryRow(func(row pgx.Row) error { return row.Scan(&n) })
 		err = tx.SendBatch(ctx, &b).Close()
 		return n, err
 	}

@@ -3,8 +3,6 @@ package db
 import (
 	"context"
 	"errors"
-	"fmt"
-	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -19,18 +17,6 @@ func (d *DB) FindLogin(ctx context.Context, email string) (Actor, bool, error) {
 	rows, err := d.directory(ctx, `select tenant_id::text, user_id::text from login_find($1)`, []any{email},
 		&tenant, &user)
 	return Actor{Tenant: tenant, User: user}, rows > 0, err
-}
-
-// WriteLogin is like Write for statements that insert a user, and enters the user's e-mail address, in lower case, in
-// the login directory. If the statements insert no user, it enters nothing. The error is ErrLoginTaken if another user
-// has the address.
-func (d *DB) WriteLogin(ctx context.Context, email, user string, stmts ...*Stmt) error {
-	err := d.Write(ctx, append(slices.Clip(stmts),
-		SQL(`select login_claim($1, id)::text from users where id = $2`, email, user))...)
-	if Violates(err, "login_directory_pkey") {
-		return fmt.Errorf("%w: %w", ErrLoginTaken, err)
-	}
-	return err
 }
 
 // FindKey returns the API key whose secret has the SHA-256 hash, of 32 bytes, and false if no key has it. It reads the

@@ -38,9 +38,6 @@ var (
 	// ErrBulk means that another Bulk of the tenant is running.
 	ErrBulk = errors.New("another import into this tenant is running: try again when it has ended")
 
-	// ErrLoginTaken means that another user has the e-mail address.
-	ErrLoginTaken = errors.New("another user has the e-mail address")
-
 	// ErrOutOfRange means that a computed number does not fit into its column.
 	ErrOutOfRange = errors.New("a computed number is out of range")
 )

@@ -178,9 +178,9 @@ func TestOpenErrors(t *testing.T) {
 		"a new table": {
 			`create table machines (tenant_id uuid not null, id uuid not null, primary key (tenant_id, id))`,
 			"[machines]"},
-		"a policy for all rows": {`alter policy tenant on tenants using (true) with check (true)`, "does not apply"},
-		"a second policy":       {`create policy more on tenants using (true)`, "does not apply"},
-		"no privilege":          {`revoke insert on tenants from spoolwright_app`, "self-test"},
+		"a policy for all rows": {`alter policy tenant on counters using (true) with check (true)`, "does not apply"},
+		"a second policy":       {`create policy more on counters using (true)`, "does not apply"},
+		"no privilege":          {`revoke insert on counters from spoolwright_app`, "self-test"},
 		"no warnings": {
 			`do $$ begin
 				execute format('alter database %I set client_min_messages = error', current_database());

@@ -551,9 +551,7 @@ func TestEachTenantGoesOnAfterTimeout(t *testing.T) {
 	d := open(t, db.Config{URL: u.app})
 	for range 3 {
 		id := value.NewID()
-		err := d.WriteLogin(newTenant(t, d), id+"@farm.example", id, db.Lock("users"), db.SQL(`
-			insert into users (id, email, name, role, password_hash) values ($1, $2, 'User', 'admin', '') returning id`,
-			id, id+"@farm.example"))
+		err := d.Write(newTenant(t, d), db.SQL(`select login_claim($1, $2)::text`, id+"@farm.example", id))
 		testkit.Check(t, err)
 	}
 	calls := 0

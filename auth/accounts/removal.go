@@ -23,17 +23,17 @@ func (a Accounts) RemoveUser(ctx context.Context, owner tables.Owner, email stri
 		return "", err
 	}
 	err = owner.Tx(ctx, actor.Tenant, func(tx *tables.Tx) error {
-		if _, err := tx.Exec(`delete from login_directory where email_key = $1 and user_id = $2`, auth.EmailKey(email),
-			actor.User); err != nil {
-			return err
-		}
-		return deleteUser(tx, actor.User)
+		return deleteUser(tx, email, actor.User)
 	})
 	return tenant, err
 }
 
-// deleteUser deletes a user and the data that belongs only to the user.
-func deleteUser(tx *tables.Tx, user string) error {
+// deleteUser deletes a user, the entry of the e-mail address in the login directory, and the data that belongs only to
+// the user.
+func deleteUser(tx *tables.Tx, email, user string) error {
+	if _, err := tx.Exec(`select login_drop($1, $2)`, auth.EmailKey(email), user); err != nil {
+		return err
+	}
 	deleted := int64(0)
 	for _, s := range auth.DeleteUser(user) {
 		var err error
@@ -86,14 +86,13 @@ func (a Accounts) MoveUser(ctx context.Context, owner tables.Owner,
 	}
 	id := value.NewID()
 	err = owner.Tx(ctx, actor.Tenant, func(tx *tables.Tx) error {
-		if err := deleteUser(tx, actor.User); err != nil {
-			return err
-		}
-		if _, err := tx.Exec(`update login_directory set tenant_id = $1, user_id = $2 where email_key = $3 and user_id = $4`,
-			target.ID, id, auth.EmailKey(email), actor.User); err != nil {
+		if err := deleteUser(tx, email, actor.User); err != nil {
 			return err
 		}
 		if err := tx.Bind(target.ID); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(`select login_claim($1, $2)`, auth.EmailKey(email), id); err != nil {
 			return err
 		}
 		inserted, err := tx.Exec(`
@@ -169,5 +168,15 @@ func (a Accounts) RemoveTenant(ctx context.Context, owner tables.Owner, name str
 	if err != nil {
 		return err
 	}
-	return owner.RemoveTenant(ctx, tenant.ID)
+	return owner.RemoveTenant(ctx, tenant.ID, DisableAll)
+}
+
+// DisableAll disables all users of a tenant, and revokes its API keys. If the owner of the tables is a superuser, the
+// transaction sees the rows of all tenants, so the statements name the tenant.
+func DisableAll(tx *tables.Tx, tenant string) error {
+	_, err := tx.Exec(`update users set disabled_at = coalesce(disabled_at, now()) where tenant_id = $1`, tenant)
+	if err == nil {
+		_, err = tx.Exec(`update api_keys set revoked_at = coalesce(revoked_at, now()) where tenant_id = $1`, tenant)
+	}
+	return err
 }

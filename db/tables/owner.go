@@ -69,17 +69,11 @@ func (o Owner) connect(ctx context.Context, fn func(*pgx.Conn) error) error {
 	return err
 }
 
-// RemoveTenant deletes all rows of a tenant in all tables. It first disables the tenant's users, revokes its API keys,
-// and waits for the transactions that began before and can still add rows. After an error, the users stay disabled and
-// the keys revoked, no row has been deleted, and RemoveTenant can be called again.
-func (o Owner) RemoveTenant(ctx context.Context, tenant string) error {
-	err := o.Tx(ctx, tenant, func(tx *Tx) error {
-		_, err := tx.Exec(`update users set disabled_at = coalesce(disabled_at, now()) where tenant_id = $1`, tenant)
-		if err == nil {
-			_, err = tx.Exec(`update api_keys set revoked_at = coalesce(revoked_at, now()) where tenant_id = $1`, tenant)
-		}
-		return err
-	})
+// RemoveTenant deletes all rows of a tenant in all tables. It first calls disable with the tenant in a transaction,
+// which disables the tenant's users and API keys, and waits for the transactions that began before and can still add
+// rows. After an error, the users and keys stay disabled, no row has been deleted, and RemoveTenant can be called again.
+func (o Owner) RemoveTenant(ctx context.Context, tenant string, disable func(*Tx, string) error) error {
+	err := o.Tx(ctx, tenant, func(tx *Tx) error { return disable(tx, tenant) })
 	if err == nil {
 		err = o.awaitUsers(ctx)
 	}

@@ -176,7 +176,7 @@ func (t *Tenant) User(tb testing.TB, role string) *Client {
 	Check(tb, err)
 	c := &Client{API: t.api, Actor: db.Actor{Tenant: t.ID, User: value.NewID(), Role: role}}
 	c.Email = c.Actor.User + "@test.example"
-	err = t.api.DB.WriteLogin(db.As(context.Background(), db.Actor{Tenant: t.ID}), c.Email, c.Actor.User,
+	err = auth.WriteLogin(db.As(context.Background(), db.Actor{Tenant: t.ID}), t.api.DB, c.Email, c.Actor.User,
 		db.SQL(`insert into users (id, email, name, role, password_hash) values ($1, $2, $3, $4, $5) returning id`,
 			c.Actor.User, c.Email, "Test "+role, role, hash))
 	if err == nil {
