@@ -108,6 +108,109 @@ var marginGroups = map[MarginGroup]struct{ key, fields string }{
 	"printer":  {"coalesce(printer_id::text, printer_key)", "printer_id printer_name"},
 }
 
+// marginLines is the first part of the WITH clause of reportMargins. Its relation priced has the revenue and the costs
+// of the period: a row for each item of a run, and rows for what happened to pieces without a run. The column loss has
+// the cause of a cost for which there is no order or run.
+const marginLines = `
+	period as materialized (select * from report_period($1, $2, $3)), line as materialized (
+		select r.id, l.*, r.printer_id, r.printer_key, r.printer_name,
+			date_trunc('month', r.ended_at at time zone p.zone)::date as start,
+			o.id as order_id, o.reference, o.customer, o.customer_key,
+			order_rate(o.currency, o.exchange_rate) is null as foreign_money
+		from period p cross join production_runs r
+		cross join lateral run_lines(r.id) l
+		left join lateral (
+			select o.*
+			from (select i.order_id from order_items i where i.tenant_id = $1 and i.id = l.order_item_id) i
+			join orders o on o.tenant_id = $1 and o.id = i.order_id
+		) o on true
+		where r.tenant_id = $1 and r.status in ('completed', 'failed', 'cancelled') and r.ended_at is not null
+			and r.ended_at >= p.first::timestamp at time zone p.zone
+			and r.ended_at < p.until::timestamp at time zone p.zone
+	), own as materialized (
+		select o.*
+		from (select distinct l.order_item_id from line l where l.good > 0) u
+		left join waiting_pieces(null) w on w.order_item_id = u.order_item_id
+		cross join lateral order_item_own(u.order_item_id, w.pieces) o
+	), shelved as materialized (
+		select l.*, o.revenue, o.sold > 0 and o.revenue is null as unpriced, l.came - coalesce(o.kept_cost, 0) as shelf,
+			case when l.valued then o.kept_cost - o.delivered_cost end as waiting
+		from line l left join own o on o.item = l.item
+	), day as (
+		select p.first::timestamp at time zone p.zone as first, p.until::timestamp at time zone p.zone as until, p.zone
+		from period p
+	), priced as (
+		select l.id, l.product_id, l.order_id, l.reference, l.customer, l.customer_key, l.start, l.printer_id,
+			l.printer_key, l.printer_name, l.filament, l.waste, l.machine, l.energy, l.labour,
+			nullif(l.used - l.shelf, 0) as stock, false as unknown, l.good, l.failed, l.revenue, l.unpriced,
+			l.waiting, null as loss, l.unpriced and l.foreign_money as foreign_money
+		from shelved l
+		union all -- pieces in stock whose cost is not known stay in the cost of their run
+		select null, l.product_id, null, null, null, null, l.start, l.printer_id, l.printer_key, l.printer_name,
+			null, null, null, null, null, l.shelf - l.stocked, false, 0, 0, null, false, null, null, false
+		from shelved l where not l.valued and l.shelf <> l.stocked
+		union all
+		select null, i.product_id, o.id, o.reference, o.customer, o.customer_key,
+			date_trunc('month', i.delivered_at at time zone d.zone)::date, null, null, null, null, null, null, null,
+			null, t.cost, coalesce(t.unknown, false), 0, 0,
+			case when s.pieces > 0 then line_share(p.net, s.own, s.own + s.pieces, p.net_pieces) end,
+			s.pieces > 0 and p.net is null, null, null,
+			s.pieces > 0 and order_rate(o.currency, o.exchange_rate) is null
+		from day d
+		join order_items i on i.tenant_id = $1 and i.delivered_at >= d.first and i.delivered_at < d.until
+		join orders o on o.tenant_id = $1 and o.id = i.order_id
+		cross join lateral (
+			select case when order_item_earns(o.status, o.hidden_at, i.withdrawn_at)
+				then greatest(least(i.delivered, i.quantity) - coalesce(sum(s.sold), 0), 0) else 0 end as pieces,
+				coalesce(sum(s.sold), 0) as own
+			from order_item_own(i.id) s
+		) s
+		cross join lateral ` + itemPrice + ` p
+		left join lateral order_item_taken(i.id) t on true
+		where s.pieces > 0 or t.cost is not null or t.unknown
+		union all
+		select null, e.product_id, o.id, o.reference, o.customer, o.customer_key,
+			date_trunc('month', e.created_at at time zone d.zone)::date, null, null, null, null, null, null, null,
+			null, nullif(-e.value - v.value, 0), e.unvalued + v.unvalued < 0, 0, 0, null, false, null, e.kind,
+			false
+		from day d
+		join piece_entries e on e.tenant_id = $1 and e.kind in ('counted', 'scrapped', 'corrected')
+			and e.created_at >= d.first and e.created_at < d.until and e.run_id is null and e.reverses is null
+			and e.at_count is null
+		cross join lateral ( -- what takes the entry back, and what balances other changes at a count
+			select coalesce(sum(v.value), 0) as value, coalesce(sum(v.unvalued), 0) as unvalued
+			from (
+				select v.value, v.unvalued from piece_entries v where v.tenant_id = $1 and v.reverses = e.id
+				union all
+				select v.value, v.unvalued from piece_entries v where v.tenant_id = $1 and v.at_count = e.id
+			) v
+		) v
+		left join orders o on o.tenant_id = $1 and o.id = e.order_id
+		where e.value + v.value <> 0 or e.unvalued + v.unvalued < 0
+		union all
+		select null, e.product_id, null, null, null, null, date_trunc('month', e.created_at at time zone d.zone)::date,
+			null, null, null, null, null, null, null, null, a.work - a.value, false, 0, 0, null, false, null, 'assembled',
+			false
+		from day d
+		join piece_entries e on e.tenant_id = $1 and e.kind in ('assembled', 'disassembled') and e.created_at >= d.first
+			and e.created_at < d.until and e.reverses is null and (e.pieces > 0) = (e.kind = 'assembled')
+		cross join lateral ( -- the work on assembled pieces comes into stock with them
+			select sum(a.value) as value, case when count(*) = count(a.cost) and count(a.reverses) = 0 then sum(a.cost)
+				else 0 end as work
+			from piece_entries a where a.tenant_id = $1 and a.assembly_id = e.assembly_id
+		) a
+		where a.value <> a.work
+		union all
+		select null, u.product_id, o.id, o.reference, o.customer, o.customer_key,
+			date_trunc('month', u.moment at time zone d.zone)::date, null, null, null, null, null, null, null,
+			null, -u.value, false, 0, 0, null, false, null, 'unsettled', false
+		from day d
+		cross join lateral unsettled_pieces(d.first) u
+		left join order_items i on i.tenant_id = $1 and i.id = u.order_item_id
+		left join orders o on o.tenant_id = $1 and o.id = i.order_id
+		where u.moment < d.until
+	)`
+
 func (h handlers) reportMargins(ctx context.Context, r *server.Request[MarginQuery]) (server.OK[MarginReport], error) {
 	by := r.In.GroupBy.Or("product")
 	group := marginGroups[by]
@@ -130,104 +233,7 @@ func (h handlers) reportMargins(ctx context.Context, r *server.Request[MarginQue
 		order = "g.start"
 	}
 	report := db.SQL(`
-		with period as materialized (select * from report_period($1, $2, $3)), line as materialized (
-			select r.id, l.*, r.printer_id, r.printer_key, r.printer_name,
-				date_trunc('month', r.ended_at at time zone p.zone)::date as start,
-				o.id as order_id, o.reference, o.customer, o.customer_key,
-				order_rate(o.currency, o.exchange_rate) is null as foreign_money
-			from period p cross join production_runs r
-			cross join lateral run_lines(r.id) l
-			left join lateral (
-				select o.*
-				from (select i.order_id from order_items i where i.tenant_id = $1 and i.id = l.order_item_id) i
-				join orders o on o.tenant_id = $1 and o.id = i.order_id
-			) o on true
-			where r.tenant_id = $1 and r.status in ('completed', 'failed', 'cancelled') and r.ended_at is not null
-				and r.ended_at >= p.first::timestamp at time zone p.zone
-				and r.ended_at < p.until::timestamp at time zone p.zone
-		), own as materialized (
-			select o.*
-			from (select distinct l.order_item_id from line l where l.good > 0) u
-			left join waiting_pieces(null) w on w.order_item_id = u.order_item_id
-			cross join lateral order_item_own(u.order_item_id, w.pieces) o
-		), shelved as materialized (
-			select l.*, o.revenue, o.sold > 0 and o.revenue is null as unpriced, l.came - coalesce(o.kept_cost, 0) as shelf,
-				case when l.valued then o.kept_cost - o.delivered_cost end as waiting
-			from line l left join own o on o.item = l.item
-		), day as (
-			select p.first::timestamp at time zone p.zone as first, p.until::timestamp at time zone p.zone as until, p.zone
-			from period p
-		), priced as (
-			select l.id, l.product_id, l.order_id, l.reference, l.customer, l.customer_key, l.start, l.printer_id,
-				l.printer_key, l.printer_name, l.filament, l.waste, l.machine, l.energy, l.labour,
-				nullif(l.used - l.shelf, 0) as stock, false as unknown, l.good, l.failed, l.revenue, l.unpriced,
-				l.waiting, null as loss, l.unpriced and l.foreign_money as foreign_money
-			from shelved l
-			union all -- pieces in stock whose cost is not known stay in the cost of their run
-			select null, l.product_id, null, null, null, null, l.start, l.printer_id, l.printer_key, l.printer_name,
-				null, null, null, null, null, l.shelf - l.stocked, false, 0, 0, null, false, null, null, false
-			from shelved l where not l.valued and l.shelf <> l.stocked
-			union all
-			select null, i.product_id, o.id, o.reference, o.customer, o.customer_key,
-				date_trunc('month', i.delivered_at at time zone d.zone)::date, null, null, null, null, null, null, null,
-				null, t.cost, coalesce(t.unknown, false), 0, 0,
-				case when s.pieces > 0 then line_share(p.net, s.own, s.own + s.pieces, p.net_pieces) end,
-				s.pieces > 0 and p.net is null, null, null,
-				s.pieces > 0 and order_rate(o.currency, o.exchange_rate) is null
-			from day d
-			join order_items i on i.tenant_id = $1 and i.delivered_at >= d.first and i.delivered_at < d.until
-			join orders o on o.tenant_id = $1 and o.id = i.order_id
-			cross join lateral (
-				select case when order_item_earns(o.status, o.hidden_at, i.withdrawn_at)
-					then greatest(least(i.delivered, i.quantity) - coalesce(sum(s.sold), 0), 0) else 0 end as pieces,
-					coalesce(sum(s.sold), 0) as own
-				from order_item_own(i.id) s
-			) s
-			cross join lateral `+itemPrice+` p
-			left join lateral order_item_taken(i.id) t on true
-			where s.pieces > 0 or t.cost is not null or t.unknown
-			union all
-			select null, e.product_id, o.id, o.reference, o.customer, o.customer_key,
-				date_trunc('month', e.created_at at time zone d.zone)::date, null, null, null, null, null, null, null,
-				null, nullif(-e.value - v.value, 0), e.unvalued + v.unvalued < 0, 0, 0, null, false, null, e.kind,
-				false
-			from day d
-			join piece_entries e on e.tenant_id = $1 and e.kind in ('counted', 'scrapped', 'corrected')
-				and e.created_at >= d.first and e.created_at < d.until and e.run_id is null and e.reverses is null
-				and e.at_count is null
-			cross join lateral ( -- what takes the entry back, and what balances other changes at a count
-				select coalesce(sum(v.value), 0) as value, coalesce(sum(v.unvalued), 0) as unvalued
-				from (
-					select v.value, v.unvalued from piece_entries v where v.tenant_id = $1 and v.reverses = e.id
-					union all
-					select v.value, v.unvalued from piece_entries v where v.tenant_id = $1 and v.at_count = e.id
-				) v
-			) v
-			left join orders o on o.tenant_id = $1 and o.id = e.order_id
-			where e.value + v.value <> 0 or e.unvalued + v.unvalued < 0
-			union all
-			select null, e.product_id, null, null, null, null, date_trunc('month', e.created_at at time zone d.zone)::date,
-				null, null, null, null, null, null, null, null, a.work - a.value, false, 0, 0, null, false, null, 'assembled',
-				false
-			from day d
-			join piece_entries e on e.tenant_id = $1 and e.kind in ('assembled', 'disassembled') and e.created_at >= d.first
-				and e.created_at < d.until and e.reverses is null and (e.pieces > 0) = (e.kind = 'assembled')
-			cross join lateral ( -- the work on assembled pieces comes into stock with them
-				select sum(a.value) as value, case when count(*) = count(a.cost) and count(a.reverses) = 0 then sum(a.cost)
-					else 0 end as work
-				from piece_entries a where a.tenant_id = $1 and a.assembly_id = e.assembly_id
-			) a
-			where a.value <> a.work
-			union all
-			select null, u.product_id, o.id, o.reference, o.customer, o.customer_key,
-				date_trunc('month', u.moment at time zone d.zone)::date, null, null, null, null, null, null, null,
-				null, -u.value, false, 0, 0, null, false, null, 'unsettled', false
-			from day d
-			cross join lateral unsettled_pieces(d.first) u
-			left join order_items i on i.tenant_id = $1 and i.id = u.order_item_id
-			left join orders o on o.tenant_id = $1 and o.id = i.order_id
-			where u.moment < d.until
-		), grouped as materialized (
+		with `+marginLines+`, grouped as materialized (
 			select g.*, g.revenue - g.cost as margin,
 				round((g.revenue - g.cost) * 100 / nullif(g.revenue, 0), 1) as margin_percent
 			from (

@@ -509,9 +509,7 @@ func (e *ending) deduction(materials []endingMaterial) (all []SpoolDeduction, wa
 		m.Counted, m.Corrections = 0, 0
 	}
 	warn := func(code EndWarningCode, grams value.Decimal, format string, args ...any) {
-		id := value.UUID(spool.SpoolID)
-		warnings = append(warnings, EndWarning{Code: code, SpoolID: &id, Grams: &grams, Detail: spool.SpoolName +
-			fmt.Sprintf(" (spool %d) ", spool.SpoolNumber) + fmt.Sprintf(format, args...)})
+		warnings = append(warnings, spool.warning(code, grams, format, args...))
 	}
 	weighed, during, own := spool.AfterEnd, spool.Own, spool.Own
 	if recorded := spool.Taken - had.grams; e.changesEnd && recorded != 0 && !weighed.Is(spool.AfterEnded) {
@@ -588,6 +586,13 @@ func (e *ending) deduction(materials []endingMaterial) (all []SpoolDeduction, wa
 		warn("USE_OUTSIDE_RUN", outside, "lost %s g outside of runs since this run started; they are not counted", outside)
 	}
 	return all, warnings
+}
+
+// warning returns a warning about the spool of a material. Its detail begins with the name and number of the spool.
+func (m *endingMaterial) warning(code EndWarningCode, grams value.Decimal, format string, args ...any) EndWarning {
+	id := value.UUID(m.SpoolID)
+	return EndWarning{Code: code, SpoolID: &id, Grams: &grams, Detail: m.SpoolName +
+		fmt.Sprintf(" (spool %d) ", m.SpoolNumber) + fmt.Sprintf(format, args...)}
 }
 
 // atMost returns c, limited to the grams.

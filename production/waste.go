@@ -99,7 +99,7 @@ var wasteReportDoc = &server.Doc{
 }
 
 // wasteGroups has the grouping key of each group, and the report fields that the key fills.
-var wasteGroups = map[WasteGroup]struct{ key, fields string }{
+var wasteGroups = map[WasteGroup]wasteGroup{
 	"reason": {"failure_reason", "failure_reason as reason"},
 	"printer": {"coalesce(printer_id::text, printer_key)",
 		"min(printer_id::text)::uuid as printer_id, min(printer_name) as printer_name"},
@@ -108,15 +108,20 @@ var wasteGroups = map[WasteGroup]struct{ key, fields string }{
 		"(select p.name from products p where p.tenant_id = $1 and p.id = product_id) as product_name"},
 }
 
+type wasteGroup struct{ key, fields string }
+
+// field returns the name of a report field, and its value of the group g, for json_build_object.
+func (w wasteGroup) field(name string) string {
+	if strings.Contains(w.fields, " as "+name) {
+		return "'" + name + "', g." + name
+	}
+	return "'" + name + "', null"
+}
+
 func (h handlers) reportWaste(ctx context.Context, r *server.Request[WasteQuery]) (server.OK[WasteReport], error) {
 	by := r.In.GroupBy.Or("reason")
 	group := wasteGroups[by]
-	field := func(name string) string {
-		if strings.Contains(group.fields, " as "+name) {
-			return "'" + name + "', g." + name
-		}
-		return "'" + name + "', null"
-	}
+	field := group.field
 	completed, pieces := "count(distinct id) filter (where status = 'completed')", "sum(good)"
 	having := ""
 	if by == "reason" {

@@ -85,21 +85,11 @@ func (q request) search() error {
 	if q.query.Get("q") == "" {
 		return server.Invalid("q", "is required")
 	}
-	whole := func(name string, otherwise, minimum, maximum int) (int, error) {
-		if !q.query.Has(name) {
-			return otherwise, nil
-		}
-		n, err := strconv.Atoi(q.query.Get(name))
-		if err != nil || n < minimum || n > maximum {
-			return 0, server.Invalid(name, "must be a whole number between %d and %d", minimum, maximum)
-		}
-		return n, nil
-	}
-	limit, err := whole("limit", 20, 1, 100)
+	limit, err := q.whole("limit", 20, 1, 100)
 	if err != nil {
 		return err
 	}
-	perFilament, err := whole("spools_per_filament", 0, 0, 10)
+	perFilament, err := q.whole("spools_per_filament", 0, 0, 10)
 	if err != nil {
 		return err
 	}
@@ -185,6 +175,18 @@ func (q request) search() error {
 		return err
 	}
 	return q.send(body)
+}
+
+// whole returns the value of a query parameter, or otherwise if the query does not have it.
+func (q request) whole(name string, otherwise, minimum, maximum int) (int, error) {
+	if !q.query.Has(name) {
+		return otherwise, nil
+	}
+	n, err := strconv.Atoi(q.query.Get(name))
+	if err != nil || n < minimum || n > maximum {
+		return 0, server.Invalid(name, "must be a whole number between %d and %d", minimum, maximum)
+	}
+	return n, nil
 }
 
 // candidates returns the statement that reads the newest items that may match, at most maxCandidates.

@@ -448,6 +448,15 @@ func readStates(ctx context.Context, d *db.DB, all []*fileState) error {
 			found[key] = append(found[key], shop[start+r.N])
 		}
 	}
+	if err := lockShopOrders(ctx, d, keys, found); err != nil {
+		return err
+	}
+	return readFiles(ctx, d, all)
+}
+
+// lockShopOrders reads and locks orders of shops with the keys shop and number, in the order of their keys, and enters
+// them in the states that found has for "shop number".
+func lockShopOrders(ctx context.Context, d *db.DB, keys []map[string]any, found map[string][]*fileState) error {
 	slices.SortFunc(keys, func(a, b map[string]any) int {
 		return strings.Compare(a["shop"].(string)+a["number"].(string), b["shop"].(string)+b["number"].(string))
 	})
@@ -476,7 +485,7 @@ func readStates(ctx context.Context, d *db.DB, all []*fileState) error {
 			}
 		}
 	}
-	return readFiles(ctx, d, all)
+	return nil
 }
 
 // readFiles reads and locks the states of orders from earlier files, and finds the orders.
