@@ -55,14 +55,22 @@ func (s *Server) callerClaims(info *requestInfo) (own, tenants limit.Claim) {
 	return limit.Claim{Key: "user:" + actor.ID(), Limits: limits}, claim("tenant:"+actor.Tenant, s.TenantPerMinute, 0)
 }
 
-// limited sets the X-RateLimit headers, and returns a 429 unless ok is set.
+// limited sets the headers of rate limits, and returns a 429 unless ok is set. RateLimit and RateLimit-Policy are those of
+// draft-ietf-httpapi-ratelimit-headers; their t is when one more request passes, not when the limit is full again.
 func (s *Server) limited(w http.ResponseWriter, rate limit.Rate, ok bool) error {
 	if !rate.Off {
 		h := w.Header()
 		// Header.Set would spell the names X-Ratelimit.
 		v := []string{strconv.Itoa(rate.Limit), strconv.Itoa(rate.Remaining),
-			strconv.FormatInt(rate.Reset.Add(time.Second-1).Unix(), 10)}
-		h["X-RateLimit-Limit"], h["X-RateLimit-Remaining"], h["X-RateLimit-Reset"] = v[:1:1], v[1:2:2], v[2:]
+			strconv.FormatInt(rate.Reset.Add(time.Second-1).Unix(), 10), "", ""}
+		name, window := `"minute"`, ";w=60"
+		if rate.Window == time.Hour {
+			name, window = `"hour"`, ";w=3600"
+		}
+		v[3] = name + ";q=" + v[0] + window
+		v[4] = name + ";r=" + v[1] + ";t=" + strconv.Itoa(int((rate.Next+time.Second-1)/time.Second))
+		h["X-RateLimit-Limit"], h["X-RateLimit-Remaining"], h["X-RateLimit-Reset"] = v[:1:1], v[1:2:2], v[2:3:3]
+		h["RateLimit-Policy"], h["RateLimit"] = v[3:4:4], v[4:]
 	}
 	if ok {
 		return nil

@@ -280,10 +280,11 @@ func TestAccess(t *testing.T) {
 	}
 }
 
-// limits returns the X-RateLimit headers. It looks them up by their exact spelling.
-func limits(r *http.Response) [3]string {
-	var all [3]string
-	for i, name := range []string{"X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"} {
+// limits returns the headers of rate limits. It looks them up by their exact spelling.
+func limits(r *http.Response) [5]string {
+	var all [5]string
+	for i, name := range []string{"X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset", "RateLimit-Policy",
+		"RateLimit"} {
 		if v := r.Header[name]; len(v) == 1 {
 			all[i] = v[0]
 		}
@@ -337,8 +338,9 @@ func TestRateLimits(t *testing.T) {
 			key = "the address"
 		}
 		left[key]++
-		want := [3]string{"100", strconv.Itoa(100 - left[key]),
-			strconv.FormatInt(now.Add(time.Duration(left[key])*600*time.Millisecond+time.Second-1).Unix(), 10)}
+		want := [5]string{"100", strconv.Itoa(100 - left[key]),
+			strconv.FormatInt(now.Add(time.Duration(left[key])*600*time.Millisecond+time.Second-1).Unix(), 10),
+			`"minute";q=100;w=60`, fmt.Sprintf(`"minute";r=%d;t=1`, 100-left[key])}
 		if got := limits(r); r.StatusCode != c.want || got != want {
 			t.Errorf("%s %s as %q: %d with %v, want %d with %v", c.method, c.target, c.role, r.StatusCode, got, c.want,
 				want)
@@ -370,7 +372,8 @@ func TestRateLimits(t *testing.T) {
 			testkit.Equal(t, r.StatusCode, want, "%q from %s, request %d", c.role, c.address, i+1)
 			if want == 429 {
 				wantError(t, r, 429, "RATE_LIMIT_EXCEEDED")
-				if got := r.Header.Get("Retry-After"); got != "30" || limits(r)[1] != "0" {
+				if got := r.Header.Get("Retry-After"); got != "30" || limits(r)[1] != "0" ||
+					limits(r)[4] != `"minute";r=0;t=30` {
 					t.Errorf("Retry-After is %s, with %v", got, limits(r))
 				}
 			}
@@ -391,11 +394,17 @@ func TestRateLimits(t *testing.T) {
 	for i, want := range []int{200, 429} {
 		testkit.Equal(t, forwarded("viewer.a", "").StatusCode, want, "30 seconds later, request %d", i+1)
 	}
+	// The headers describe the limit with the fewest requests left, also that of an hour.
+	s = newServer(t, func(c *server.Config) { c.PerHour, c.Now = 10, func() time.Time { return now } })
+	r = send(t, s, "GET", "/api/v1/things", "")
+	if got := limits(r); got[3] != `"hour";q=10;w=3600` || got[4] != `"hour";r=9;t=360` {
+		t.Errorf("10 requests an hour: %v", got)
+	}
 	// Paths outside /api/v1 have no limit.
 	for range 5 {
 		for _, target := range []string{"/healthz", "/readyz", "/openapi.json", "/docs", "/redoc"} {
 			if r := send(t, s, "GET", target, "", "Authorization", "Bearer viewer.a"); r.StatusCode != 200 ||
-				limits(r) != [3]string{} {
+				limits(r) != [5]string{} {
 				t.Errorf("%s: %d with %v", target, r.StatusCode, limits(r))
 			}
 		}
@@ -403,7 +412,7 @@ func TestRateLimits(t *testing.T) {
 	// Without limits there are no headers.
 	s = newServer(t)
 	for range 300 {
-		if r := send(t, s, "GET", "/api/v1/things", ""); r.StatusCode != 200 || limits(r) != [3]string{} {
+		if r := send(t, s, "GET", "/api/v1/things", ""); r.StatusCode != 200 || limits(r) != [5]string{} {
 			t.Fatalf("%d with %v", r.StatusCode, limits(r))
 		}
 	}

@@ -10,14 +10,19 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Rate is the state of the bucket with the fewest tokens, for the X-RateLimit headers.
+// Rate is the state of the bucket with the fewest tokens, for the headers of rate limits.
 type Rate struct {
 	Limit      int           // capacity of the bucket
+	Window     time.Duration // how long the bucket takes to refill: a minute or an hour
 	Remaining  int           // the number of whole tokens in the bucket
+	Next       time.Duration // how long the bucket takes to have one more whole token; 0 if it is full
 	Reset      time.Time     // when the bucket is full
 	RetryAfter time.Duration // the time until all buckets have a token; 0 if all have one
 	Off        bool          // whether all limits are turned off; the other fields are then zero
 }
+
+// windows are how long the two buckets of a key take to refill.
+var windows = [2]time.Duration{time.Minute, time.Hour}
 
 // Limits are the capacities of a key's two token buckets. One bucket refills over a minute, and the other over an
 // hour. A capacity of 0 turns the limit off.
@@ -127,7 +132,8 @@ func (l *Limiter) take(n int, claims []Claim) (Rate, bool) {
 			full = max(full, reset)
 			if remaining < left {
 				left = remaining
-				r.Limit, r.Remaining, r.Reset = b.burst, int(left+tokenSlack), wall.Add(reset)
+				r.Limit, r.Window, r.Remaining, r.Reset = b.burst, windows[i], int(left+tokenSlack), wall.Add(reset)
+				r.Next = b.until(float64(min(r.Remaining+1, b.burst)), left)
 			}
 		}
 		e.full = l.clock.Add(full)
@@ -160,10 +166,10 @@ func (l *Limiter) entry(c Claim) *entry {
 		l.drop(l.order.Back())
 	}
 	e := &entry{key: c.Key}
-	for i, limit := range []struct{ burst, seconds int }{{c.Limits.PerMinute, 60}, {c.Limits.PerHour, 3600}} {
-		if limit.burst > 0 {
-			perSecond := float64(limit.burst) / float64(limit.seconds)
-			e.buckets[i] = bucket{rate.NewLimiter(rate.Limit(perSecond), limit.burst), limit.burst, perSecond}
+	for i, burst := range []int{c.Limits.PerMinute, c.Limits.PerHour} {
+		if burst > 0 {
+			perSecond := float64(burst) / windows[i].Seconds()
+			e.buckets[i] = bucket{rate.NewLimiter(rate.Limit(perSecond), burst), burst, perSecond}
 		}
 	}
 	l.entries[c.Key] = l.order.PushFront(e)

@@ -20,18 +20,18 @@ func errorSchemas() object {
 	errors := object{{"type", "array"}, {"description", "The fields of the request that the error concerns."},
 		{"items", ref("schemas", "FieldError")}}
 	return object{
-		{"Error", closed([]string{"detail", "code"}, object{
+		{"Error", schemaWith([]string{"detail", "code"}, object{
 			{"detail", detail},
 			{"code", text("The error, for programs.", server.ErrNotFound.Code)},
 			{"errors", errors},
 		})},
-		{"ValidationError", closed([]string{"detail", "code", "errors"}, object{
+		{"ValidationError", schemaWith([]string{"detail", "code", "errors"}, object{
 			{"detail", detail},
 			{"code", object{{"type", "string"}, {"description", "Always VALIDATION_ERROR."},
 				{"const", "VALIDATION_ERROR"}}},
 			{"errors", errors},
 		})},
-		{"FieldError", closed([]string{"field", "message"}, object{
+		{"FieldError", schemaWith([]string{"field", "message"}, object{
 			{"field", text("The field of the body, the parameter or the header.", "weight_grams")},
 			{"message", text("The problem with it.", "must be greater than 0")},
 		})},

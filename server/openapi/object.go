@@ -47,9 +47,10 @@ func (o *object) add(name string, value any) { *o = append(*o, member{name, valu
 
 func ref(kind, name string) object { return object{{"$ref", "#/components/" + kind + "/" + name}} }
 
-// closed returns the schema of an object with these properties and no others.
-func closed(required []string, properties object) object {
-	schema := object{{"type", "object"}, {"additionalProperties", false}}
+// schemaWith returns the schema of an object with these properties. It permits others, because later versions of the
+// service may add properties to responses and events.
+func schemaWith(required []string, properties object) object {
+	schema := object{{"type", "object"}}
 	if len(required) > 0 {
 		schema.add("required", required)
 	}

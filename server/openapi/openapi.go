@@ -154,8 +154,12 @@ func responseHeaders() object {
 		return object{{"description", description}, {"schema", object{{"type", kind}}}, {"example", example}}
 	}
 	return object{
-		{"RateLimitLimit", header("integer", "Capacity of the tighter of the two rate limits, in requests. "+
-			"The X-RateLimit headers are missing if rate limits are turned off.", 100)},
+		{"RateLimit", header("string", "The requests left in the rate limit with the fewest requests left (`r`), and in "+
+			"how many seconds one more request passes (`t`), as the IETF draft of the name defines it. The headers of rate "+
+			"limits are missing if rate limits are turned off.", `"minute";r=99;t=1`)},
+		{"RateLimitPolicy", header("string", "The capacity of that limit in requests (`q`), and in how many seconds an "+
+			"empty one is full (`w`).", `"minute";q=100;w=60`)},
+		{"RateLimitLimit", header("integer", "Capacity of that limit, in requests.", 100)},
 		{"RateLimitRemaining", header("integer", "Requests left in that limit.", 99)},
 		{"RateLimitReset", header("integer", "Unix time in seconds at which that limit is full again.", 1705312800)},
 		{"RequestId", header("string",

@@ -232,6 +232,8 @@ func (d *document) links(route server.Route) (links object) {
 
 func commonHeaders() object {
 	return object{
+		{"RateLimit", ref("headers", "RateLimit")},
+		{"RateLimit-Policy", ref("headers", "RateLimitPolicy")},
 		{"X-RateLimit-Limit", ref("headers", "RateLimitLimit")},
 		{"X-RateLimit-Remaining", ref("headers", "RateLimitRemaining")},
 		{"X-RateLimit-Reset", ref("headers", "RateLimitReset")},

@@ -50,6 +50,7 @@ func (d *document) request(t reflect.Type, patch bool) string {
 		}
 	}
 	d.put(name, properties, required)
+	d.schemas[name] = append(d.schemas[name], member{"additionalProperties", false}) // the service rejects others
 	return name
 }
 
@@ -121,7 +122,7 @@ func (d *document) begin(name string, t reflect.Type, how string) bool {
 }
 
 func (d *document) put(name string, properties object, required []string) {
-	d.schemas[name] = closed(required, properties)
+	d.schemas[name] = schemaWith(required, properties)
 	d.order = append(d.order, name)
 }
 
