@@ -115,7 +115,7 @@ func (h handlers) write(ctx context.Context, in *ProductComponent, change, compo
 	}
 	for _, e := range componentErrors {
 		if e.Code == *problem {
-			return e.With(in.productField()).On(in.productField())
+			return e.With(server.WithValue(in.productField(), in.SKU)).On(in.productField())
 		}
 	}
 	return server.ErrNotFound

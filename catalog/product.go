@@ -385,11 +385,11 @@ func (h handlers) insert(ctx context.Context, id string, in *Product) (server.Cr
 	case expensive:
 		return nil, server.Invalid("components", costTooLarge)
 	case len(unknown) > 0:
-		var fields []string
+		var fields, shown []string
 		for _, i := range unknown {
-			fields = append(fields, field(i))
+			fields, shown = append(fields, field(i)), append(shown, server.WithValue(field(i), in.Components[i].SKU))
 		}
-		return nil, errUnknownComponents.With(server.JoinFields(fields)).On(fields...)
+		return nil, errUnknownComponents.With(server.JoinFields(shown)).On(fields...)
 	case len(twice) > 0:
 		return nil, errDuplicateEntry.With(field(twice[0]), field(twice[1])).On(field(twice[0]))
 	case !added:

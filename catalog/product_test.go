@@ -609,7 +609,7 @@ func TestNamedComponents(t *testing.T) {
 		Shows(map[string]string{"component_product_id": tail, "quantity": "4"})
 
 	for _, sku := range []string{"THEIRS", "GONE", "tail", ""} {
-		unknown := map[string]string{"code": "UNKNOWN_REFERENCE", "detail": "sku does not name a product",
+		unknown := map[string]string{"code": "UNKNOWN_REFERENCE", "detail": fmt.Sprintf("sku %q does not name a product", sku),
 			"errors.0.field": "sku"}
 		c.Patch(t, part, j{"sku": sku}).Want(400).Shows(unknown)
 		if sku != "" {

@@ -156,7 +156,7 @@ func (h handlers) addItem(ctx context.Context, r *server.Request[OrderItem]) (se
 	case full:
 		return nil, server.TooManyEntries("items")
 	case added.Rows() == 0:
-		return nil, errUnknownProduct.With(in.productField()).On(in.productField())
+		return nil, errUnknownProduct.With(server.WithValue(in.productField(), in.SKU)).On(in.productField())
 	}
 	return item.Object(), nil
 }

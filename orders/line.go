@@ -191,7 +191,7 @@ func (h handlers) assign(ctx context.Context, r *server.Request[LineAssignment])
 			return errLineAssigned
 		case in.Ignore.Or(false):
 		case product == nil && in.ProductID.IsNull():
-			return errUnknownOfLine.With("sku").On("sku")
+			return errUnknownOfLine.With(server.WithValue("sku", in.SKU)).On("sku")
 		case product == nil:
 			return errUnknownOfLine.With("product_id").On("product_id")
 		case tooMany:

@@ -479,11 +479,12 @@ func (h handlers) create(
 	case existing:
 		r.Existing()
 	case len(unknown) > 0:
-		var fields []string
+		var fields, shown []string
 		for _, i := range unknown {
 			fields = append(fields, fmt.Sprintf("items[%d].%s", i, in.Items[i].productField()))
+			shown = append(shown, server.WithValue(fields[len(fields)-1], in.Items[i].SKU))
 		}
-		return nil, errUnknownProducts.With(server.JoinFields(fields)).On(fields...)
+		return nil, errUnknownProducts.With(server.JoinFields(shown)).On(fields...)
 	}
 	return answer(order, nil)
 }

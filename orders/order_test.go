@@ -110,9 +110,9 @@ func TestBadInput(t *testing.T) {
 			"items[2].product_id", "items[3].product_id", "items[4].price", "items[5].quantity", "items[6].sku")
 	c.Post(t, path, j{"items": make([]j, 501)}).Fields("items")
 	for want, items := range map[string][]j{
-		"items[1].sku": {{"sku": "A-1"}, {"sku": "B-1"}},
-		"items[0].sku": {{"sku": "G-1"}, {"sku": "A-1"}},
-		"items[0].product_id, items[1].sku, items[2].product_id": {{"product_id": gone}, {"sku": "a-1"},
+		`items[1].sku "B-1"`: {{"sku": "A-1"}, {"sku": "B-1"}},
+		`items[0].sku "G-1"`: {{"sku": "G-1"}, {"sku": "A-1"}},
+		`items[0].product_id, items[1].sku "a-1", items[2].product_id`: {{"product_id": gone}, {"sku": "a-1"},
 			{"product_id": theirs}},
 	} {
 		a := c.Post(t, path, j{"reference": "7", "items": items}).WantError(400, "UNKNOWN_REFERENCE")

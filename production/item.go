@@ -166,7 +166,7 @@ func (o *orderItem) err(in *RunItem) error {
 	if o.product && o.problem != nil {
 		return orderItemError(*o.problem)
 	}
-	return errUnknownProduct.With(in.productField()).On(in.productField())
+	return errUnknownProduct.With(server.WithValue(in.productField(), in.SKU)).On(in.productField())
 }
 
 // isFull returns a statement that sets full to whether the run has the maximum number of rows in the table.

@@ -510,11 +510,13 @@ func respondWith(ctx context.Context, send func(context.Context, ...*db.Stmt) er
 
 var errUnknownReferences = server.BadRequest("UNKNOWN_REFERENCE", "%s",
 	"Not a product: items[1].sku; not a spool: materials[0].spool_id").
-	Each(unknownReference("a product", "items[1].sku"), unknownReference("a spool", "materials[0].spool_id"))
+	Each(unknownReference("a product", "items[1].sku", "items[1].sku"),
+		unknownReference("a spool", "materials[0].spool_id", "materials[0].spool_id"))
 
-// unknownReference returns the problem with a field that names no existing resource of the kind what.
-func unknownReference(what, field string) server.FieldError {
-	return server.FieldError{Field: field, Message: "Not " + what + ": " + field}
+// unknownReference returns the problem with a field that names no existing resource of the kind what. shown is the field
+// in the message, see server.WithValue.
+func unknownReference(what, field, shown string) server.FieldError {
+	return server.FieldError{Field: field, Message: "Not " + what + ": " + shown}
 }
 
 const printerRules = "`printer_id` names a printer, whose name becomes `printer_name`. A `printer_name` without " +
@@ -658,21 +660,30 @@ func (e invalidEntries) err(in *Run) error {
 	var fields []server.FieldError
 	if e.printer {
 		unknown = append(unknown, "not a printer: printer_id")
-		fields = append(fields, unknownReference("a printer", "printer_id"))
+		fields = append(fields, unknownReference("a printer", "printer_id", "printer_id"))
 	}
 	for _, list := range []struct {
 		what, list string
 		indexes    []int32
-		field      func(i int32) string
+		field      func(i int32) (name string, sku value.Optional[string])
 	}{
-		{"a product", "items", e.products, func(i int32) string { return in.Items[i].productField() }},
-		{"an item of an order", "items", e.orderItems, func(int32) string { return "order_item_id" }},
-		{"a spool", "materials", e.spools, func(i int32) string { return in.Materials[i].spoolField() }},
+		{"a product", "items", e.products, func(i int32) (string, value.Optional[string]) {
+			return in.Items[i].productField(), in.Items[i].SKU
+		}},
+		{"an item of an order", "items", e.orderItems, func(int32) (name string, sku value.Optional[string]) {
+			return "order_item_id", sku
+		}},
+		{"a spool", "materials", e.spools, func(i int32) (name string, sku value.Optional[string]) {
+			return in.Materials[i].spoolField(), sku
+		}},
 	} {
 		var names []string
 		for _, i := range list.indexes {
-			name := fmt.Sprintf("%s[%d].%s", list.list, i, list.field(i))
-			names, fields = append(names, name), append(fields, unknownReference(list.what, name))
+			field, sku := list.field(i)
+			field = fmt.Sprintf("%s[%d].%s", list.list, i, field)
+			name := server.WithValue(field, sku)
+			names = append(names, name)
+			fields = append(fields, unknownReference(list.what, field, name))
 		}
 		if names != nil {
 			unknown = append(unknown, "not "+list.what+": "+server.JoinFields(names))

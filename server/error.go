@@ -181,6 +181,15 @@ func (p Problems) join(err error) error {
 	return all.Err()
 }
 
+// WithValue returns the name of a field for an error's detail, followed by its value in quotation marks, if it has one:
+// the SKU in `items[1].sku "DRG-1"` says more than the field.
+func WithValue(field string, v value.Optional[string]) string {
+	if v.IsNull() {
+		return field
+	}
+	return field + " " + strconv.Quote(*v.Value)
+}
+
 // JoinFields joins the names of fields for the detail of an error. It names at most ten, such as "items[0].product_id,
 // items[2].sku and 3 more".
 func JoinFields(names []string) string {

@@ -451,16 +451,17 @@ func (q request) unknown(unnamed []int) error {
 	if q.named == nil {
 		return nil
 	}
-	var fields []string
+	var fields, shown []string
 	for _, n := range unnamed {
 		field := "product_id"
 		if !q.named[n].SKU.IsNull() {
 			field = "sku"
 		}
-		fields = append(fields, fmt.Sprintf("items[%d].%s", n, field))
+		field = fmt.Sprintf("items[%d].%s", n, field)
+		fields, shown = append(fields, field), append(shown, server.WithValue(field, q.named[n].SKU))
 	}
 	if fields != nil {
-		return errUnknownProduct.With(server.JoinFields(fields)).On(fields...)
+		return errUnknownProduct.With(server.JoinFields(shown)).On(fields...)
 	}
 	return nil
 }

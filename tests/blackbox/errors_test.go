@@ -189,3 +189,27 @@ func TestFieldsOfErrors(t *testing.T) {
 		}
 	}
 }
+
+// The error for a SKU that no product has names the SKU: an order of 40 lines has one wrong one.
+func TestUnknownSKUIsNamed(t *testing.T) {
+	t.Parallel()
+	u := testkit.New(t, testkit.Options{}, testkit.Features...).Tenant(t).User(t, "operator")
+	product := u.Post(t, "/api/v1/products", testkit.JSON{"name": "Dragon", "sku": "DRG-1"}).Want(201).ID()
+	order := u.Post(t, "/api/v1/orders", testkit.JSON{"unassigned_lines": []testkit.JSON{{"title": "Dragoon", "quantity": 1}}}).Want(201)
+	run := u.Post(t, "/api/v1/production-runs", testkit.JSON{}).Want(201).ID()
+	for path, body := range map[string]testkit.JSON{
+		"orders":                          {"items": []testkit.JSON{{"sku": "DRG-1"}, {"sku": "DRG-2"}}},
+		"orders/" + order.ID() + "/items": {"sku": "DRG-2"},
+		"orders/" + order.ID() + "/lines/" + order.Text("unassigned_lines.0.id") + "/assign": {"sku": "DRG-2"},
+		"products":                            {"name": "Set", "components": []testkit.JSON{{"sku": "DRG-2"}}},
+		"products/" + product + "/components": {"sku": "DRG-2"},
+		"production-runs":                     {"items": []testkit.JSON{{"sku": "DRG-2"}}},
+		"production-runs/" + run + "/items":   {"sku": "DRG-2"},
+		"plan":                                {"items": []testkit.JSON{{"sku": "DRG-2", "quantity": 1}}},
+	} {
+		a := u.Post(t, "/api/v1/"+path, body).WantError(400, "UNKNOWN_REFERENCE")
+		if detail := a.Text("detail"); !strings.Contains(detail, `sku "DRG-2"`) || strings.Contains(detail, "DRG-1") {
+			t.Errorf("%s: %s", path, detail)
+		}
+	}
+}
