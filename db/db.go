@@ -36,6 +36,9 @@ type Config struct {
 	// Definitions are the features' definitions, as given to Migrate. Open and Ready fail while one is missing.
 	Definitions []Definition
 
+	// Now is the clock that Ready compares with PostgreSQL's; nil means time.Now.
+	Now func() time.Time
+
 	// RoundTrip, if not nil, is called for each round trip with its statements, by tests and benchmarks.
 	RoundTrip func(statements []Statement)
 }
@@ -47,16 +50,18 @@ type DB struct {
 	shares    *fair.Shares // of the pool; a connection is used only with a share
 	quick     quickReads
 	log       *slog.Logger
+	now       func() time.Time
 	roundTrip func(statements []Statement)
 	named     bool // whether statements are prepared by name
 	deadline  time.Duration
 
-	unprepared  atomic.Bool    // whether a session has lost its settings, for example behind an unrecognized pooler
-	queued      chan struct{}  // receives a value after the commit of a transaction that queued webhooks
-	reconnected atomic.Int64   // when reconnect last closed the connections, in Unix nanoseconds
-	snapshots   atomic.Int32   // how many snapshots run
-	later       sync.WaitGroup // the writes of Later
-	diskFailed  atomic.Int64   // when isDiskFailure was last true for a statement, in Unix nanoseconds; 0 after a write
+	unprepared   atomic.Bool    // whether a session has lost its settings, for example behind an unrecognized pooler
+	queued       chan struct{}  // receives a value after the commit of a transaction that queued webhooks
+	reconnected  atomic.Int64   // when reconnect last closed the connections, in Unix nanoseconds
+	snapshots    atomic.Int32   // how many snapshots run
+	clocksWarned atomic.Int64   // when compareClocks last warned, in Unix nanoseconds
+	later        sync.WaitGroup // the writes of Later
+	diskFailed   atomic.Int64   // when isDiskFailure was last true for a statement, in Unix nanoseconds; 0 after a write
 }
 
 // Statement is a statement that was sent to PostgreSQL.
@@ -108,15 +113,18 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 	}
 	d := &DB{
 		pool: pool, schema: schemaOf(c.Definitions), shares: fair.New(int(config.MaxConns), runtime.GOMAXPROCS(0)),
-		log: c.Log, roundTrip: c.RoundTrip,
+		log: c.Log, now: c.Now, roundTrip: c.RoundTrip,
 		named: named, queued: make(chan struct{}, 1), deadline: deadline,
 	}
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)
 	}
+	if d.now == nil {
+		d.now = time.Now
+	}
 	ctx, cancel := context.WithTimeout(ctx, deadline)
 	defer cancel()
-	if err = d.Ready(ctx); err == nil {
+	if err = d.Ready(ctx); err == nil || errors.Is(err, errClocks) {
 		err = d.selfTest(ctx)
 	}
 	if err != nil {
@@ -133,7 +141,8 @@ func (d *DB) Close() {
 }
 
 // Ready returns nil if the database accepts writes and has the migrations and definitions of this program, or later
-// versions of them. It takes one round trip, which reads two small tables.
+// versions of them, and if the clock of this machine does not differ from PostgreSQL's by maxClockDifference. It takes
+// one round trip, which reads two small tables.
 func (d *DB) Ready(ctx context.Context) error {
 	share, err := d.shares.Acquire(ctx, ctx, "", fair.Read)
 	if err != nil {
@@ -147,6 +156,7 @@ func (d *DB) Ready(ctx context.Context) error {
 	var version int
 	var missing []string
 	var readOnly bool
+	var clock time.Time
 	// A batch: in some exec modes, a statement outside of a batch takes two round trips, and a pooler in transaction
 	// mode can send them to different servers.
 	var b pgx.Batch
@@ -156,8 +166,9 @@ func (d *DB) Ready(ctx context.Context) error {
 				select n.name || ' ' || n.version from unnest($1::text[], $2::int[]) n (name, version)
 				where not exists (select from schema_definitions d where d.name = n.name and d.version >= n.version)
 				order by 1),
-			pg_is_in_recovery() or current_setting('transaction_read_only')::boolean`, names, versions).
-		QueryRow(func(row pgx.Row) error { return row.Scan(&version, &missing, &readOnly) })
+			pg_is_in_recovery() or current_setting('transaction_read_only')::boolean, clock_timestamp()`, names, versions).
+		QueryRow(func(row pgx.Row) error { return row.Scan(&version, &missing, &readOnly, &clock) })
+	sent := d.now()
 	err = d.pool.SendBatch(ctx, &b).Close()
 	var pg *pgconn.PgError
 	switch want := d.schema.Latest(); {
@@ -177,6 +188,34 @@ func (d *DB) Ready(ctx context.Context) error {
 	}
 	if at := d.diskFailed.Load(); at != 0 && time.Since(time.Unix(0, at)) < diskFailedFor {
 		return errDiskFailed
+	}
+	return d.compareClocks(clock, sent, d.now())
+}
+
+const (
+	maxClockDifference  = 30 * time.Second
+	warnClockDifference = 2 * time.Second
+)
+
+var errClocks = errors.New("the clock of this machine differs from that of PostgreSQL")
+
+// compareClocks compares the clock of this machine with PostgreSQL's, which was read between sent and answered.
+// Instances judge access tokens by their own clocks, so instances whose clocks differ reject each other's.
+func (d *DB) compareClocks(clock, sent, answered time.Time) error {
+	var ahead time.Duration
+	switch {
+	case clock.Before(sent):
+		ahead = sent.Sub(clock)
+	case clock.After(answered):
+		ahead = answered.Sub(clock)
+	}
+	switch difference := ahead.Abs(); {
+	case difference >= maxClockDifference:
+		return fmt.Errorf("%w by %s: synchronize the clocks", errClocks, difference.Round(time.Second))
+	case difference >= warnClockDifference && time.Since(time.Unix(0, d.clocksWarned.Load())) >= time.Minute:
+		d.clocksWarned.Store(time.Now().UnixNano())
+		d.log.Warn(errClocks.Error()+": synchronize the clocks, for example with NTP", "seconds_ahead",
+			ahead.Round(time.Millisecond).Seconds())
 	}
 	return nil
 }

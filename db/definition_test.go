@@ -1,9 +1,11 @@
 package db_test
 
 import (
+	"bytes"
 	"flag"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
@@ -13,6 +15,7 @@ import (
 	"sync"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"spoolwright/app"
 	"spoolwright/db"
@@ -204,6 +207,26 @@ func TestReadyNeedsDefinitions(t *testing.T) {
 	exec(t, super, `drop table schema_definitions`)
 	if err := d.Ready(t.Context()); err == nil || !strings.Contains(err.Error(), "not migrated") {
 		t.Errorf("Ready without schema_definitions: %v", err)
+	}
+}
+
+// An instance whose clock differs from PostgreSQL's warns from 2 seconds on, and is not ready from 30 seconds on. It
+// starts nevertheless.
+func TestReadyComparesClocks(t *testing.T) {
+	t.Parallel()
+	u := migratedDatabase(t)
+	for ahead, want := range map[time.Duration]string{0: "", time.Second: "", 4 * time.Second: "warning",
+		-4 * time.Second: "warning", 31 * time.Second: "not ready", -31 * time.Second: "not ready"} {
+		var log bytes.Buffer
+		d := open(t, db.Config{URL: u.app, MaxConns: 1, Log: slog.New(slog.NewTextHandler(&log, nil)),
+			Now: func() time.Time { return time.Now().Add(ahead) }})
+		got := ""
+		if err := d.Ready(t.Context()); err != nil && strings.Contains(err.Error(), "differs from that of PostgreSQL by 31s") {
+			got = "not ready"
+		} else if testkit.Check(t, err); strings.Count(log.String(), "synchronize the clocks") == 1 {
+			got = "warning"
+		}
+		testkit.Equal(t, got, want, "%s ahead", ahead)
 	}
 }
 
