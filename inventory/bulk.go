@@ -95,13 +95,12 @@ func (h handlers) updateAll(ctx context.Context, r *server.Request[SpoolChanges]
 		if set == "" {
 			return db.SQL(`select 0, 0`)
 		}
-		return weightChange{
-			spools: `update spools set ` + set + `, updated_at = now(), edited_at = now()
-				from (select id as old_id, remaining_weight_grams as before, archived as was_archived from spools
-					where id = any ($1::uuid[])) old
-				where id = old_id and id = any ($1::uuid[]) and not (` + server.Unchanged(set) + `)`,
-			before: "before", kind: "edited", archives: true,
-		}.statement(`select count(*), count_rows('spools', coalesce(sum(counted), 0)) from spool`, args...)
+		return EditSpools(`update spools set `+set+`, updated_at = now(), edited_at = now()
+			from (select id as old_id, remaining_weight_grams as before, archived as was_archived from spools
+				where id = any ($1::uuid[])) old
+			where id = old_id and id = any ($1::uuid[]) and not (`+server.Unchanged(set)+`)
+			returning id, before, remaining_weight_grams, was_archived::int - spools.archived::int as counted`,
+			`select count(*), count_rows('spools', coalesce(sum(counted), 0)) from spool`, args...)
 	})
 	return result, costErrorOn("changes.purchase_price", err)
 }

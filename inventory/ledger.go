@@ -1,91 +1,39 @@
 package inventory
 
 import (
-	"cmp"
 	"encoding/json"
 
 	"spoolwright/db"
 	"spoolwright/value"
 )
 
-// weightChange is a statement that changes the remaining weight of spools, and adds an entry to the usage ledger for
-// each change. Only weightChange, Record and the SQL function report_use change remaining weights. report_use does not
-// use weightChange because it may extend the last entry.
-type weightChange struct {
-	spools string // an INSERT or UPDATE of spools, without RETURNING
-	before string // an expression: the remaining weight before, in terms of the changed row
-	kind   string // of the entries, a UsageKind
-	reason string // an expression, or ""
-	// An expression for the grams that were used although the spool did not have them; or "".
-	shortfall string
-	// The columns of spool; by default only spools.id and spools.remaining_weight_grams, because each column costs
-	// time.
-	columns string
-	// Whether the archive may change. The UPDATE has the column was_archived, and spool the column counted: 1 for a
-	// spool that left the archive, -1 for one that entered it, and 0 for others.
-	archives bool
-}
-
-// statement returns the statement. result is a SELECT from spool, a CTE with columns of the changed spools.
-func (c weightChange) statement(result string, args ...any) *db.Stmt {
-	columns, values := "", ""
-	if c.reason != "" {
-		columns, values = columns+", reason", values+", "+c.reason
-	}
-	if c.shortfall != "" {
-		columns, values = columns+", shortfall_grams", values+", "+c.shortfall
-	}
-	returned := cmp.Or(c.columns, "spools.id, spools.remaining_weight_grams")
-	if c.archives {
-		returned += ", was_archived::int - spools.archived::int as counted"
-	}
-	where := ""
-	if c.kind == "edited" { // the update may have changed only other columns
-		where = "where before <> remaining_weight_grams"
-	}
+// InsertSpools returns a statement that inserts spools and the first entries of their ledgers. insert is an INSERT
+// into spools without RETURNING. shortfall is an expression for the grams that were used although the spool did not
+// have them, or null. result is a SELECT from spool, a CTE with the ids and the remaining weights of the new spools.
+func InsertSpools(insert, shortfall, result string, args ...any) *db.Stmt {
 	return db.SQL(`
 		with spool as (
-			`+c.spools+`
-			returning `+returned+`, `+c.before+` as before
+			`+insert+`
+			returning id, remaining_weight_grams
 		), entry as (
-			insert into spool_usage (spool_id, kind, before_grams, after_grams`+columns+`)
-			select id, '`+c.kind+`', before, remaining_weight_grams`+values+` from spool `+where+`
+			insert into spool_usage (spool_id, kind, before_grams, after_grams, shortfall_grams)
+			select id, 'created', 0, remaining_weight_grams, `+shortfall+` from spool
 		)
 		`+result, args...)
 }
 
-// InsertSpools returns a statement that inserts spools and the first entries of their ledgers. insert is an INSERT
-// into spools without RETURNING. shortfall is an expression for the grams that were used although the spool did not
-// have them, or "". result is a SELECT from spool, a CTE with the ids and the remaining weights of the new spools.
-func InsertSpools(insert, shortfall, result string, args ...any) *db.Stmt {
-	change := newSpools(insert)
-	change.shortfall = shortfall
-	return change.statement(result, args...)
-}
-
 // EditSpools returns a statement that updates spools, and adds a ledger entry for each spool whose remaining weight
-// changes. update is an UPDATE of spools without RETURNING; in it, before is the remaining weight before the update.
-// result is a SELECT as in InsertSpools. If archives is set, the UPDATE may change the archive; see weightChange.
-func EditSpools(update string, archives bool, result string, args ...any) *db.Stmt {
-	return weightChange{spools: update, before: "before", kind: "edited", archives: archives}.statement(result, args...)
-}
-
-// newSpools returns the change of a statement that inserts spools.
-func newSpools(insert string) weightChange {
-	return weightChange{spools: insert, before: "0", kind: "created"}
-}
-
-// setUsed sets the times of a spool whose filament is used.
-const setUsed = `updated_at = now(), first_used_at = coalesce(first_used_at, now()), last_used_at = now()`
-
-// locked returns an UPDATE of the spool that the condition selects. In the UPDATE, before is the remaining weight
-// before it, and was_archived whether the spool was archived. The UPDATE repeats the condition, so that PostgreSQL finds
-// the spool by an index, also with statistics from before an import.
-func locked(set, condition string) string {
-	return `update spools set ` + set + `
-		from (select id as old_id, remaining_weight_grams as before, archived as was_archived from spools
-			where ` + condition + ` for no key update) old
-		where id = old_id and ` + condition
+// changes. update is an UPDATE of spools that returns at least id, remaining_weight_grams, and before, the remaining
+// weight before the update. result is a SELECT from spool, a CTE with what the UPDATE returns.
+func EditSpools(update, result string, args ...any) *db.Stmt {
+	return db.SQL(`
+		with spool as (
+			`+update+`
+		), entry as (
+			insert into spool_usage (spool_id, kind, before_grams, after_grams)
+			select id, 'edited', before, remaining_weight_grams from spool where before <> remaining_weight_grams
+		)
+		`+result, args...)
 }
 
 // Entry is a new entry of the ledger of a locked spool. Empty fields are null.
@@ -116,7 +64,7 @@ type Entry struct {
 func Record(used bool, entries []Entry) *db.Stmt {
 	set := "updated_at = now()"
 	if used {
-		set = setUsed
+		set += ", first_used_at = coalesce(first_used_at, now()), last_used_at = now()"
 	}
 	rows, _ := json.Marshal(entries) // strings and numbers cannot fail
 	const columns = `id, spool_id, kind, reason, before_grams, after_grams, shortfall_grams, run_id, counted_run_id,
@@ -198,32 +146,44 @@ const plausibleGross = `$2::numeric between spool_weight_grams
 // spool is full, the weight of the empty spool. The second returns no row if the weight of the empty spool is unknown
 // and the spool not full, or the reverse, or if the gross weight is neither plausible nor confirmed.
 func measure(id, gross string, confirmed, full bool) (lock, measured *db.Stmt) {
-	const condition = `id = $1 and hidden_at is null`
-	measured = weightChange{
-		spools: locked(`updated_at = now(),
+	measured = db.SQL(`
+		with spool as (
+			update spools set updated_at = now(),
 				remaining_weight_grams = case when $4 then net_weight_grams else greatest($2::numeric - spool_weight_grams, 0) end,
-				spool_weight_grams = case when $4 then $2::numeric - net_weight_grams else spool_weight_grams end`,
-			condition+` and case when $4 then spool_weight_grams is null and $2::numeric > net_weight_grams
-				else spool_weight_grams is not null and ($3 or `+plausibleGross+`) end`),
-		before: "before", kind: "measured",
-	}.statement(`select id from spool`, id, gross, confirmed, full)
+				spool_weight_grams = case when $4 then $2::numeric - net_weight_grams else spool_weight_grams end
+			from (select id as old_id, remaining_weight_grams as before from spools where id = $1) old
+			where id = $1 and id = old_id and hidden_at is null and case when $4
+				then spool_weight_grams is null and $2::numeric > net_weight_grams
+				else spool_weight_grams is not null and ($3 or `+plausibleGross+`) end
+			returning id, before, remaining_weight_grams
+		), entry as (
+			insert into spool_usage (spool_id, kind, before_grams, after_grams)
+			select id, 'measured', before, remaining_weight_grams from spool
+		)
+		select id from spool`, id, gross, confirmed, full)
 	return db.SQL(`
 		select trim_scale(spool_weight_grams)::text,
 			trim_scale(spool_weight_grams + greatest(net_weight_grams, remaining_weight_grams))::text,
 			case when $2::numeric > net_weight_grams and remaining_weight_grams = net_weight_grams and first_used_at is null
 				then trim_scale($2::numeric - net_weight_grams)::text end
-		from spools where `+condition+` for no key update`, id, gross), measured
+		from spools where id = $1 and hidden_at is null for no key update`, id, gross), measured
 }
 
 // edit returns a statement that sets columns of the spool that the condition selects. result is a SELECT of the
-// given columns, which must include id and remaining_weight_grams. The statement counts the spool if archives is set.
+// given columns, which must include id and remaining_weight_grams. If archives is set, the UPDATE may change the archive,
+// and the statement counts the spool: by 1 if it left the archive, by -1 if it entered it.
+//
+// The UPDATE repeats the condition, so that PostgreSQL finds the spool by an index, also with statistics from before
+// an import.
 func edit(condition, columns, result, set string, archives bool, args []any) *db.Stmt {
 	counted := ""
 	if archives {
+		columns += `, was_archived::int - spools.archived::int as counted`
 		counted = ` where (select count_rows('spools', sum(counted)) from spool) is not null` // after the UPDATE
 	}
-	return weightChange{
-		spools: locked(set+`, updated_at = now(), edited_at = now()`, condition), before: "before", kind: "edited",
-		columns: columns, archives: archives,
-	}.statement(`select `+result+` from spool`+counted, args...)
+	return EditSpools(`update spools set `+set+`, updated_at = now(), edited_at = now()
+		from (select id as old_id, remaining_weight_grams as before, archived as was_archived from spools
+			where `+condition+` for no key update) old
+		where id = old_id and `+condition+`
+		returning before, `+columns, `select `+result+` from spool`+counted, args...)
 }

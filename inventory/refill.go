@@ -53,16 +53,21 @@ func (h handlers) refill(ctx context.Context, r *server.Request[Refill]) (server
 			|| spool_name(o.material_type, o.material_name, o.color, o.brand))::text,
 			count_rows('spools', o.archived::int)
 		from old o`, id, in.Reason.Arg())
-	spool := weightChange{
-		spools: `update spools set net_weight_grams = coalesce($2::numeric, net_weight_grams),
+	spool := db.SQL(`
+		with spool as (
+			update spools set net_weight_grams = coalesce($2::numeric, net_weight_grams),
 				remaining_weight_grams = coalesce($3::numeric, $2::numeric, net_weight_grams),
 				spool_weight_grams = case when $4 then $5::numeric else spool_weight_grams end,
 				purchase_price = case when $6 then $7::numeric else purchase_price end,
 				supplier = case when $8 then $9 else supplier end,
 				purchase_date = $10::date, lot_number = $11, archived = false, updated_at = now(), edited_at = now()
-			where id = $1 and hidden_at is null`,
-		before: "0", kind: "refilled", reason: "$12", columns: spoolFields,
-	}.statement(`select `+spoolColumns+` from spool`, id, in.NetWeight.Arg(), in.Remaining.Arg(), in.SpoolWeight.Set,
+			where id = $1 and hidden_at is null
+			returning `+spoolFields+`
+		), entry as (
+			insert into spool_usage (spool_id, kind, before_grams, after_grams, reason)
+			select id, 'refilled', 0, remaining_weight_grams, $12 from spool
+		)
+		select `+spoolColumns+` from spool`, id, in.NetWeight.Arg(), in.Remaining.Arg(), in.SpoolWeight.Set,
 		in.SpoolWeight.Arg(), in.PurchasePrice.Set, in.PurchasePrice.Arg(), in.Supplier.Set, in.Supplier.Arg(),
 		in.PurchaseDate.Arg(), in.LotNumber.Arg(), in.Reason.Arg())
 	return server.One(spool, CostError(h.db.Write(ctx, locked, closed, spool)))

@@ -35,7 +35,7 @@ $$;
 -- If the run has ended, at the time ended, the filament left the spool before that: a weighing since then keeps the
 -- weight of the spool.
 --
--- Only this function, and weightChange and Record in ledger.go, change remaining weights.
+-- Every statement that changes remaining weights adds entries to the ledger, as this function does.
 --
 -- token identifies the report. It is null if the client sent an idempotency key. If repeat_seconds is not null, the
 -- report may repeat an earlier report that took effect: a report with the same token, or an equal report that

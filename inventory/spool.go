@@ -410,14 +410,19 @@ func insert(in *Spool, quantity int64) (*db.Stmt, error) {
 		return nil, err
 	}
 	count := strconv.FormatInt(quantity, 10)
-	change := newSpools(`
-			insert into spools (id, number, ` + inputColumns + `)
-			select list.id::uuid, first.number + list.n - 1, ` + inputValues + `
+	return db.SQL(`
+		with spool as (
+			insert into spools (id, number, `+inputColumns+`)
+			select list.id::uuid, first.number + list.n - 1, `+inputValues+`
 			from json_array_elements_text($1::json) with ordinality list (id, n)
-			cross join next_number('spools', ` + count + `, ` + count + ` * ` + isCounted + `) first (number)
-			order by list.n`)
-	change.columns = spoolFields
-	return change.statement(`select `+spoolColumns+` from spool order by id`,
+			cross join next_number('spools', `+count+`, `+count+` * `+isCounted+`) first (number)
+			order by list.n
+			returning `+spoolFields+`
+		), entry as (
+			insert into spool_usage (spool_id, kind, before_grams, after_grams)
+			select id, 'created', 0, remaining_weight_grams from spool
+		)
+		select `+spoolColumns+` from spool order by id`,
 		slices.Insert(in.values(), 0, any(string(list)))...).Expect(len(ids)), nil
 }
 

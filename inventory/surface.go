@@ -126,8 +126,9 @@ func Hide(number int64) *db.Stmt {
 // of the empty spool, and returns the spool's id. The weight of the empty spool comes from the spool, its filament
 // or its vendor, or else is 0. If the result exceeds the initial weight, it becomes the initial weight, too.
 func MeasureGross(number int64, gross string) *db.Stmt {
-	return weightChange{
-		spools: `update spools set remaining_weight_grams = greatest(net, 0),
+	return db.SQL(`
+		with spool as (
+			update spools set remaining_weight_grams = greatest(net, 0),
 				net_weight_grams = greatest(net_weight_grams, net),
 				first_used_at = case when net > net_weight_grams then first_used_at else coalesce(first_used_at, now()) end,
 				last_used_at = case when net > net_weight_grams then last_used_at else now() end,
@@ -137,11 +138,15 @@ func MeasureGross(number int64, gross string) *db.Stmt {
 					(select coalesce(nullif(f.spool_weight_grams, 0), v.empty_spool_weight_grams)
 						from filaments f left join vendors v on v.tenant_id = f.tenant_id and v.id = f.vendor_id
 						where f.tenant_id = spools.tenant_id and f.id = spools.filament_id), 0) as net
-				from spools where ` + byNumber + ` for no key update
+				from spools where `+byNumber+` for no key update
 			) old
-			where id = old_id`,
-		before: "before", kind: "measured",
-	}.statement(`select id from spool`, number, gross)
+			where id = old_id
+			returning id, before, remaining_weight_grams
+		), entry as (
+			insert into spool_usage (spool_id, kind, before_grams, after_grams)
+			select id, 'measured', before, remaining_weight_grams from spool
+		)
+		select id from spool`, number, gross)
 }
 
 // numbered locks the row of a table that has the number, and returns its id.

@@ -39,38 +39,48 @@ var errInsufficient = server.BadRequest("INSUFFICIENT_FILAMENT",
 
 func (h handlers) deduct(ctx context.Context, r *server.Request[Deduction]) (server.OK[Deducted], error) {
 	weight := *r.In.Weight.Value
-	deducted := weightChange{
-		spools: `update spools set remaining_weight_grams = remaining_weight_grams - $2::numeric, ` + setUsed + `
-			where id = $1 and hidden_at is null and remaining_weight_grams >= $2::numeric`,
-		before: `remaining_weight_grams + $2::numeric`, kind: "deducted", reason: "$3",
-	}.statement(`select id, remaining_weight_grams, $2::numeric as deducted, 0 as shortfall_grams from spool`,
+	deducted := db.SQL(`
+		with spool as (
+			update spools set remaining_weight_grams = remaining_weight_grams - $2::numeric, updated_at = now(),
+				first_used_at = coalesce(first_used_at, now()), last_used_at = now()
+			where id = $1 and hidden_at is null and remaining_weight_grams >= $2::numeric
+			returning id, remaining_weight_grams
+		), entry as (
+			insert into spool_usage (spool_id, kind, before_grams, after_grams, reason)
+			select id, 'deducted', remaining_weight_grams + $2::numeric, remaining_weight_grams, $3 from spool
+		)
+		select id, remaining_weight_grams, $2::numeric as deducted, 0 as shortfall_grams from spool`,
 		r.ID("id"), weight.String(), r.In.Reason.Arg())
-	if r.In.AllowShortfall.Or(false) {
-		deducted = weightChange{
-			spools: locked(`remaining_weight_grams = greatest(remaining_weight_grams - $2::numeric, 0), `+setUsed,
-				`id = $1 and hidden_at is null`),
-			before: "before", kind: "deducted", reason: "$3",
-			shortfall: "nullif(greatest($2::numeric - before, 0), 0)",
-		}.statement(`select id, remaining_weight_grams, before - remaining_weight_grams as deducted,
-			greatest($2::numeric - before, 0) as shortfall_grams from spool`,
-			r.ID("id"), weight.String(), r.In.Reason.Arg())
-		return server.One(deducted, h.db.Write(ctx, deducted))
-	}
 	if err := h.db.Write(ctx, deducted); err != nil {
 		return nil, err
 	}
 	if deducted.Rows() == 1 {
 		return deducted.Object(), nil
 	}
-	// While the spool is locked, nobody refills it between the second attempt and the reading of what is left.
+	// This statement first locks the spool, which takes longer. The lock keeps what is left until it is read.
+	locked := db.SQL(`
+		with old as ( -- a CTE, so that PostgreSQL compares the weight after the lock
+			select id as old_id, remaining_weight_grams as before from spools
+			where id = $1 and hidden_at is null for no key update
+		), spool as (
+			update spools set remaining_weight_grams = greatest(before - $2::numeric, 0), updated_at = now(),
+				first_used_at = coalesce(first_used_at, now()), last_used_at = now()
+			from old where id = $1 and id = old_id and ($4 or before >= $2::numeric)
+			returning id, before, remaining_weight_grams, greatest($2::numeric - before, 0) as shortfall_grams
+		), entry as (
+			insert into spool_usage (spool_id, kind, before_grams, after_grams, reason, shortfall_grams)
+			select id, 'deducted', before, remaining_weight_grams, $3, nullif(shortfall_grams, 0) from spool
+		)
+		select id, remaining_weight_grams, before - remaining_weight_grams as deducted, shortfall_grams from spool`,
+		r.ID("id"), weight.String(), r.In.Reason.Arg(), r.In.AllowShortfall.Or(false))
 	var remaining string
 	spool := db.SQL(`select trim_scale(remaining_weight_grams)::text from spools where id = $1 and hidden_at is null`,
 		r.ID("id")).Into(&remaining)
-	if err := server.Found(spool, h.db.Write(ctx, lockSpool(r.ID("id"))[0], deducted, spool)); err != nil {
+	if err := server.Found(spool, h.db.Write(ctx, locked, spool)); err != nil {
 		return nil, err
 	}
-	if deducted.Rows() == 1 {
-		return deducted.Object(), nil
+	if locked.Rows() == 1 {
+		return locked.Object(), nil
 	}
 	return nil, errInsufficient.With(remaining, weight)
 }

@@ -347,6 +347,7 @@ func TestWeightChangedMeanwhile(t *testing.T) {
 		{"POST", "/measure", j{"gross_grams": 500}, "measured", "300"},
 		{"POST", "/deduct", j{"weight_grams": 100}, "deducted", "400"},
 		{"POST", "/deduct", j{"weight_grams": 600, "allow_shortfall": true}, "deducted", "0"},
+		{"POST", "/deduct", j{"weight_grams": 1200, "allow_shortfall": true}, "deducted", "0"},
 	} {
 		id := c.NewSpool(t, 1000, j{"spool_weight_grams": 200})
 		path := spools + "/" + id

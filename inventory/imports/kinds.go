@@ -560,7 +560,8 @@ func updateRows(ctx context.Context, d *db.DB, table string, columns []string, r
 						select remaining_weight_grams as before from spools where id = r.id
 					) o
 				) r
-				where spools.id = r.id and spools.id = any ($2::uuid[])`, false, `select count(*) from spool`, list, ids))
+				where spools.id = r.id and spools.id = any ($2::uuid[])
+				returning spools.id, before, spools.remaining_weight_grams`, `select count(*) from spool`, list, ids))
 		}
 		return d.Write(ctx, db.SQL(`
 			update `+table+` t set (`+names+`, updated_at) = row(`+values+`, now())
@@ -594,7 +595,7 @@ func insertRows(ctx context.Context, d *db.DB, table string, columns []string, r
 			order by ordinality`
 		added := db.SQL(insert, list, left)
 		if table == "spools" {
-			added = inventory.InsertSpools(insert, "", `select count(*) from spool`, list, left)
+			added = inventory.InsertSpools(insert, "null", `select count(*) from spool`, list, left)
 		}
 		left -= len(ids)
 		return d.Write(ctx, added)

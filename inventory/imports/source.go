@@ -619,8 +619,10 @@ func (b *itemBatch) update(ctx context.Context) error {
 				from (select r.*, o.* from json_to_recordset($1::json) r (id uuid, changes json) cross join lateral (
 					select remaining_weight_grams as before, case when hidden_at is null then archived end as was_archived
 					from spools where id = r.id
-				) o) r where spools.id = r.id and spools.id = any ($2::uuid[])`,
-				true, `select coalesce(sum(counted), 0) from spool`, changes, some).Into(&counted)
+				) o) r where spools.id = r.id and spools.id = any ($2::uuid[])
+				returning spools.id, before, spools.remaining_weight_grams,
+					was_archived::int - spools.archived::int as counted`,
+				`select coalesce(sum(counted), 0) from spool`, changes, some).Into(&counted)
 		}
 		err := b.d.Write(ctx, stmt)
 		b.counted += counted
