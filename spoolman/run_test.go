@@ -3,6 +3,8 @@ package spoolman_test
 import (
 	"fmt"
 	"testing"
+
+	"spoolwright/tests/testkit"
 )
 
 const productionRuns = "/api/v1/production-runs"
@@ -115,6 +117,22 @@ func TestReportsOfRun(t *testing.T) {
 	f.shows(t, run, map[string]string{"actual_total_filament_grams": "30", "cost_parts.waste": "0.6"})
 	run = f.run(t, 1, a, 100)
 	c.Post(t, run+"/cancel", nil).Want(200).Shows(map[string]string{"spools_updated": "[]"})
+}
+
+// Concurrent reports of a run are one entry of the ledger, and all are use of the run.
+func TestConcurrentReportsOfRun(t *testing.T) {
+	t.Parallel()
+	f := newFarm(t)
+	a := f.spool(t, nil)
+	run := f.run(t, 0, a, 100)
+	testkit.Concurrently(2, func(n int) {
+		for range 20 {
+			f.keys[0].uses(t, 1, n+1)
+		}
+	})
+	f.shows(t, run, map[string]string{"materials.0.reported_grams": "60"})
+	f.shows(t, spools+"/"+a, map[string]string{"remaining_weight_grams": "940"})
+	f.wantLedger(t, spools+"/"+a, "created 0 1000", "printed 1000 940 0")
 }
 
 // The run of a report is that on the printer of the key, or else of the slot, or else the only one with the spool.

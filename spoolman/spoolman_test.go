@@ -238,6 +238,23 @@ func TestReportsOfOtherSpools(t *testing.T) {
 	}
 }
 
+// The report that empties a spool sends an event, and later ones do not.
+func TestReportEmptiesSpool(t *testing.T) {
+	t.Parallel()
+	api := start(t)
+	tenant := api.Tenant(t)
+	p := &printer{api.URL, keyOf(t, tenant, "printer"), tenant.User(t, "operator")}
+	admin := tenant.User(t, "admin")
+	hook := "/api/v1/webhooks/" + admin.Post(t, "/api/v1/webhooks",
+		j{"url": "https://hooks.example", "events": []string{"spool.*"}}).Want(201).ID()
+	path := p.add(t, j{"remaining_weight_grams": 10})
+	for _, sent := range []string{"0", "1", "1"} {
+		p.uses(t, 1, 6)
+		admin.Get(t, hook+"/deliveries").Want(200).Shows(map[string]string{"total": sent})
+	}
+	p.wantLedger(t, path, "created 0 10", "printed 10 0 8")
+}
+
 // Concurrent reports of two printers with one key, and deductions, add up.
 func TestConcurrentReports(t *testing.T) {
 	t.Parallel()
