@@ -5,6 +5,7 @@ package app
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -75,7 +76,10 @@ var Commands = slices.Concat(
 		{Name: "serve", Help: "serve the API (the default)", Needs: cli.Settings, Setup: cli.Without(serve)},
 		demoCommand(),
 		{Name: "migrate", Help: "migrate the database to this program's schema", Needs: cli.NewFarm,
-			Setup: cli.Without(func(context.Context, *cli.Call) error { return nil })}, // opening it has migrated it
+			Setup: cli.Without(func(_ context.Context, call *cli.Call) error { // opening the database has migrated it
+				_, err := fmt.Fprintln(call.Out, "The database has this program's schema.")
+				return err
+			})},
 		cli.UpgradeCommand,
 		cli.HealthCommand,
 		cli.VersionCommand,
@@ -116,9 +120,9 @@ func serve(ctx context.Context, call *cli.Call) error {
 			}
 			c.JWTSecrets = []string{secret}
 		}
-		return serveOn(ctx, c, d, l, func(base string, once *auth.OneLogin) error {
+		return serveOn(ctx, call, c, d, l, func(base string, once *auth.OneLogin) error {
 			if c.DatabaseURL != "" {
-				return nil
+				return accounts.Serving(call.Out, base)
 			}
 			return accounts.FirstLogin(ctx, c, d, base, once, call.Out)
 		})
@@ -136,10 +140,9 @@ func ballast() []byte {
 	return make([]byte, 16<<20)
 }
 
-// serveOn serves the database on the listeners until ctx ends. It calls announce after the last log line of a start,
-// so that a login that announce prints stays visible. It passes to announce the URL of the service and the OneLogin
-// for a sign-in link, which is nil if there are no pages.
-func serveOn(ctx context.Context, c cli.Config, d *db.DB, l cli.Listeners,
+// serveOn serves the database on the listeners until ctx ends. It calls announce when it is ready, with the URL of
+// the service and the OneLogin for a sign-in link, which is nil if there are no pages.
+func serveOn(ctx context.Context, call *cli.Call, c cli.Config, d *db.DB, l cli.Listeners,
 	announce func(base string, once *auth.OneLogin) error,
 ) error {
 	defer runtime.KeepAlive(ballast())
@@ -174,11 +177,11 @@ func serveOn(ctx context.Context, c cli.Config, d *db.DB, l cli.Listeners,
 	}
 	base := c.BaseURL(l)
 	c.Log.Info("serving", "url", base, "docs", base+"/docs", "version", cli.BuildVersion())
-	if own != nil {
-		own.LogAddresses(l)
-	}
 	if err := announce(base, once); err != nil {
 		return err
+	}
+	if own != nil {
+		own.Announce(l, call.Out)
 	}
 	err = s.Serve(ctx, l.API)
 	c.Log.Info("stopped")

@@ -57,9 +57,9 @@ func demoCommand() cli.Command {
 				if err := loadDemo(ctx, c, d, user); err != nil {
 					return fmt.Errorf("sample data: %w", err)
 				}
-				return serveOn(ctx, c, d, l, func(base string, once *auth.OneLogin) error {
-					return accounts.Announce(call.Out, "A demo farm; everything is gone when it stops (Ctrl-C).", base,
-						accounts.Link(base, once, user), user)
+				return serveOn(ctx, call, c, d, l, func(base string, once *auth.OneLogin) error {
+					return accounts.Announce(call.Out, "a demo farm", base, accounts.Link(base, once, user), user,
+						"Ctrl-C; then everything is gone")
 				})
 			})
 		}),

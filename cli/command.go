@@ -133,7 +133,7 @@ func (p Program) run(ctx context.Context, args []string, getenv func(string) str
 	if command.Needs == Nothing {
 		return run(ctx, call)
 	}
-	if call.Config, err = loadConfig(getenv, call.Err); err != nil {
+	if call.Config, err = loadConfig(getenv, call.Err, IsTerminal(call.Out) && IsTerminal(call.Err)); err != nil {
 		return Misuse{err}
 	}
 	defer call.Config.log.Flush()

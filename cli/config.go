@@ -115,14 +115,14 @@ func (c *Config) settings() []setting {
 		{"DRAIN_SECONDS", "1", "seconds after SIGTERM in which requests are still served but /readyz returns 503",
 			duration(&c.DrainDelay, time.Second, 0, 600)},
 		{"LOG_FORMAT", "text", "text or json", text(&c.logFormat, oneOf("text", "json"))},
-		{"LOG_LEVEL", "info", "debug, info, warn or error",
+		{"LOG_LEVEL", "", "debug, info, warn or error; if empty, info, or warn for text on a terminal",
 			text(&c.logLevel, oneOf("debug", "info", "warn", "error"))},
 	}
 }
 
-// loadConfig returns the configuration from the environment, with a logger that writes to w. The caller must flush
-// Config.log before the program exits. Errors name the variable.
-func loadConfig(getenv func(string) string, w io.Writer) (Config, error) {
+// loadConfig returns the configuration from the environment, with a logger that writes to w. If terminal is true, a
+// person reads the log. The caller must flush Config.log before the program exits. Errors name the variable.
+func loadConfig(getenv func(string) string, w io.Writer, terminal bool) (Config, error) {
 	c := Config{TenantPerMinute: -1}
 	for _, s := range c.settings() {
 		v := cmp.Or(getenv(s.name), s.value)
@@ -152,15 +152,26 @@ func loadConfig(getenv func(string) string, w io.Writer) (Config, error) {
 	if c.TenantPerMinute < 0 {
 		c.TenantPerMinute = min(10*c.PerMinute, 1_000_000_000)
 	}
+	json := strings.EqualFold(c.logFormat, "json")
+	person, usual := terminal && !json, "info"
+	if person {
+		usual = "warn"
+	}
 	var level slog.Level
-	if err := level.UnmarshalText([]byte(c.logLevel)); err != nil {
+	if err := level.UnmarshalText([]byte(cmp.Or(c.logLevel, usual))); err != nil {
 		return c, err
 	}
 	options := &slog.HandlerOptions{Level: level}
 	c.log = &logWriter{w: w}
-	var handler slog.Handler = slog.NewTextHandler(c.log, options)
-	if strings.EqualFold(c.logFormat, "json") {
+	var handler slog.Handler
+	switch {
+	case json:
 		handler = slog.NewJSONHandler(c.log, options)
+	case person:
+		options.ReplaceAttr = clockTime
+		handler = withoutAudit{slog.NewTextHandler(c.log, options)}
+	default:
+		handler = slog.NewTextHandler(c.log, options)
 	}
 	c.Log = slog.New(logHandler{handler, c.log})
 	return c, nil

@@ -21,7 +21,7 @@ func TestPublicURL(t *testing.T) {
 		"https://farm.example?x": "error", "https://farm.example#x": "error", "https://me@farm.example": "error",
 		"https://farm example": "error", "https://" + strings.Repeat("a", 300): "error",
 	} {
-		c, err := loadConfig(func(name string) string { return map[string]string{"PUBLIC_URL": value}[name] }, io.Discard)
+		c, err := loadConfig(func(name string) string { return map[string]string{"PUBLIC_URL": value}[name] }, io.Discard, false)
 		switch {
 		case want != "error" && (err != nil || c.PublicURL != want):
 			t.Errorf("%s: %s, %v", value, c.PublicURL, err)
@@ -72,7 +72,7 @@ func TestWarnings(t *testing.T) {
 		{map[string]string{"RATE_LIMIT_TENANT_PER_MINUTE": "0"}, nil},
 		{map[string]string{"RATE_LIMIT_PER_MINUTE": "0", "RATE_LIMIT_TENANT_PER_MINUTE": "50"}, nil},
 	} {
-		config, err := loadConfig(func(name string) string { return c.settings[name] }, io.Discard)
+		config, err := loadConfig(func(name string) string { return c.settings[name] }, io.Discard, false)
 		if err != nil {
 			t.Errorf("%v: %v", c.settings, err)
 			continue

@@ -82,3 +82,30 @@ func (h logHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 func (h logHandler) WithGroup(name string) slog.Handler {
 	return logHandler{h.Handler.WithGroup(name), h.log}
 }
+
+// withoutAudit leaves out the entries of the audit log, for a person at a terminal. They are in the database, and in
+// logs that are collected.
+type withoutAudit struct{ slog.Handler }
+
+func (h withoutAudit) Handle(ctx context.Context, r slog.Record) error {
+	if r.Message == "audit" {
+		return nil
+	}
+	return h.Handler.Handle(ctx, r)
+}
+
+func (h withoutAudit) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return withoutAudit{h.Handler.WithAttrs(attrs)}
+}
+
+func (h withoutAudit) WithGroup(name string) slog.Handler {
+	return withoutAudit{h.Handler.WithGroup(name)}
+}
+
+// clockTime replaces the time of a record with the clock time of the machine.
+func clockTime(groups []string, a slog.Attr) slog.Attr {
+	if len(groups) == 0 && a.Key == slog.TimeKey && a.Value.Kind() == slog.KindTime {
+		a.Value = slog.StringValue(a.Value.Time().Format(time.TimeOnly))
+	}
+	return a
+}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -121,5 +122,36 @@ func TestLogIsWrittenAtTheEnd(t *testing.T) {
 	program.Main(nil, func(string) string { return "" }, strings.NewReader(""), io.Discard, &log)
 	if n := strings.Count(log.String(), "msg=line\n"); n != lines {
 		t.Errorf("the log has %d lines, want %d:\n%s", n, lines, log.String())
+	}
+}
+
+// A person at a terminal reads warnings with clock times, and none of the entries of the audit log, which logs that are
+// collected have.
+func TestLogOnTerminal(t *testing.T) {
+	const clock = `time=\d\d:\d\d:\d\d`
+	for _, test := range []struct {
+		format, level string
+		terminal      bool
+		want          string
+	}{
+		{"", "", true, `^` + clock + ` level=WARN msg=careful n=1\n$`},
+		{"text", "info", true, `^` + clock + ` level=INFO msg=request n=1\n` + clock + ` level=WARN msg=careful n=1\n$`},
+		{"", "", false, `^time=\d{4}-\S+ level=INFO msg=audit n=1\n.*msg=request n=1\n.*msg=careful n=1\n$`},
+		{"json", "", true, `^{"time":"\d{4}-.*"msg":"audit","n":1}\n.*"msg":"request","n":1}\n.*"msg":"careful","n":1}\n$`},
+	} {
+		var out strings.Builder
+		settings := map[string]string{"LOG_FORMAT": test.format, "LOG_LEVEL": test.level}
+		c, err := loadConfig(func(name string) string { return settings[name] }, &out, test.terminal)
+		if err != nil {
+			t.Fatal(err)
+		}
+		log := c.Log.With("n", 1)
+		log.Info("audit")
+		log.Info("request")
+		log.Warn("careful")
+		c.log.Flush()
+		if !regexp.MustCompile(test.want).MatchString(out.String()) {
+			t.Errorf("%+v: the log has\n%s", test, out.String())
+		}
 	}
 }

@@ -106,9 +106,9 @@ func (o *OwnTLS) Authority() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: o.authority.Certificate[0]})
 }
 
-// LogAddresses logs the addresses at which other machines can open the service, and the fingerprint of the authority,
-// so that people can verify what they install.
-func (o *OwnTLS) LogAddresses(l Listeners) {
+// Announce logs, and prints on a terminal, the addresses at which other machines can open the service, and the
+// fingerprint of the authority, so that people can verify what they install.
+func (o *OwnTLS) Announce(l Listeners, out io.Writer) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	_, port, _ := net.SplitHostPort(l.API.Addr().String())
@@ -118,8 +118,13 @@ func (o *OwnTLS) LogAddresses(l Listeners) {
 			addresses = append(addresses, "https://"+net.JoinHostPort(host, port))
 		}
 	}
+	fingerprint := fmt.Sprintf("%X", sha256.Sum256(o.authority.Certificate[0]))
 	o.log.Info("serving HTTPS with a certificate of its own; devices install the authority from /farm-ca.crt",
-		"addresses", strings.Join(addresses, " "), "sha256", fmt.Sprintf("%X", sha256.Sum256(o.authority.Certificate[0])))
+		"addresses", strings.Join(addresses, " "), "sha256", fingerprint)
+	if IsTerminal(out) {
+		fmt.Fprintf(out, "devices:  %s\n          install /farm-ca.crt, SHA-256 %s\n", strings.Join(addresses, " "),
+			fingerprint)
+	}
 }
 
 // get returns the certificate of the server. At most once a minute, and for each new address of the machine, it checks

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"strings"
 
 	"spoolwright/auth"
 	"spoolwright/cli"
@@ -15,13 +14,16 @@ import (
 
 // FirstLogin creates a tenant and its admin if there is no tenant yet. It shows the password once: on out if out is a
 // terminal, otherwise in the file first-login of the data folder. If once is not nil, it also shows a link for one
-// sign-in.
+// sign-in. If there is a tenant, it shows on a terminal where the service serves.
 func FirstLogin(
 	ctx context.Context, c cli.Config, d *db.DB, baseURL string, once *auth.OneLogin, out io.Writer,
 ) error {
 	tenants, err := d.Tenants(ctx)
-	if err != nil || len(tenants) > 0 {
+	if err != nil {
 		return err
+	}
+	if len(tenants) > 0 {
+		return Serving(out, baseURL)
 	}
 	admin := NewUser{
 		Tenant: "farm", NewTenant: true, Email: "admin@farm.example", Name: "Admin", Role: "admin",
@@ -40,18 +42,25 @@ func FirstLogin(
 		return err
 	}
 	if onTerminal {
-		return Announce(out, "The first login. The password is shown once; to set another one:\n"+
-			"spoolwright user passwd --email "+admin.Email, baseURL, link, admin)
+		return Announce(out, "the new farm", baseURL, link, admin, "Ctrl-C; the password is not shown again")
 	}
 	c.Log.Info("created the first login; its password is in a file that only this account may read", "file", path)
 	return nil
 }
 
-// Announce prints a user's login, with a heading and in a frame that stands out between the lines of the log.
-func Announce(out io.Writer, heading, baseURL, link string, u NewUser) error {
-	rule := strings.Repeat("=", 80)
-	_, err := fmt.Fprintf(out, "\n%s\n%s\n\n%s\nTry the API in a browser: %s/docs\n%s\n\n",
-		rule, heading, LoginText(baseURL, link, u), baseURL, rule)
+// Announce prints what the service serves and where, a user's login, and how to stop.
+func Announce(out io.Writer, what, baseURL, link string, u NewUser, stop string) error {
+	_, err := fmt.Fprintf(out, "\nSpoolwright serves %s on %s\n%sstop:     %s\n\n", what, baseURL,
+		loginLines(link, u), stop)
+	return err
+}
+
+// Serving prints on a terminal where the service serves, and how to stop it.
+func Serving(out io.Writer, baseURL string) error {
+	if !cli.IsTerminal(out) {
+		return nil
+	}
+	_, err := fmt.Fprintf(out, "Spoolwright serves on %s (Ctrl-C stops it)\n", baseURL)
 	return err
 }
 
@@ -63,11 +72,16 @@ func Link(baseURL string, once *auth.OneLogin, u NewUser) string {
 	return baseURL + "/first-login?key=" + once.Offer(u.Email, u.Password)
 }
 
+// loginLines returns the lines with a user's login, and with the link that Link returned.
+func loginLines(link string, u NewUser) string {
+	if link != "" {
+		link = "sign in:  " + link + " (once, on this machine)\n"
+	}
+	return fmt.Sprintf("e-mail:   %s\npassword: %s\n%s", u.Email, u.Password, link)
+}
+
 // LoginText returns a text with a user's login, the link that Link returned, and a command that uses the login.
 func LoginText(baseURL, link string, u NewUser) string {
-	if link != "" {
-		link = "open:     " + link + " (signs in once, on this machine)\n"
-	}
-	return fmt.Sprintf("e-mail:   %s\npassword: %s\n%s\ncurl -s %s/api/v1/auth/login -H 'Content-Type: application/json'"+
-		" -d '{\"email\":\"%s\",\"password\":\"%s\"}'\n", u.Email, u.Password, link, baseURL, u.Email, u.Password)
+	return fmt.Sprintf("%s\ncurl -s %s/api/v1/auth/login -H 'Content-Type: application/json'"+
+		" -d '{\"email\":\"%s\",\"password\":\"%s\"}'\n", loginLines(link, u), baseURL, u.Email, u.Password)
 }

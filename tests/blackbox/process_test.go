@@ -256,7 +256,7 @@ func (p program) launch(t *testing.T, change func(*exec.Cmd), env []string, args
 	return c
 }
 
-var servingLine = regexp.MustCompile(`(?:url=|"url":")(https?://[^\s"]+)`)
+var servingLine = regexp.MustCompile(`(?:url=|"url":"|Spoolwright serves .*on )(https?://[^\s"]+)`)
 
 // awaitReady sets the URL from the log and waits until /readyz returns 200. With HTTPS it does not call /readyz,
 // because c.client does not trust the certificate.
