@@ -45,6 +45,7 @@ type Settings struct {
 	Rates        []ExchangeRate                `json:"exchange_rates" rule:"patched,maxItems=200"`
 	Assemble     value.Optional[bool]          `json:"assemble_on_delivery" rule:"notNull"`
 	Factor       value.Optional[FactorRule]    `json:"second_factor" rule:"notNull"`
+	FarmURL      value.Optional[string]        `json:"farm_url" rule:"maxLength=300"`
 	UpdatedAt    value.Timestamp               `json:"updated_at" rule:"readOnly,notNull"`
 }
 
@@ -62,8 +63,15 @@ func (r *ExchangeRate) Check(problems *server.Problems) {
 	}
 }
 
-// Check reports a currency that does not exist, or has two rates.
+// Check reports a currency that does not exist, or has two rates, and an address that is none. It removes a slash at
+// the end of the address.
 func (s *Settings) Check(problems *server.Problems) {
+	if !s.FarmURL.IsNull() {
+		var ok bool
+		if *s.FarmURL.Value, ok = value.Origin(*s.FarmURL.Value); !ok {
+			problems.Add("farm_url", "must be an address such as https://farm.example or http://192.168.1.20:8000, or null")
+		}
+	}
 	if !s.Currency.IsNull() && !IsCurrency(*s.Currency.Value) {
 		problems.Add("currency", NoCurrency)
 	}
@@ -92,7 +100,7 @@ const (
 	ownTenant       = `tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid`
 	settingsColumns = `time_zone, currency, labour_hour_cost, machine_hour_cost, machine_power_watts, energy_kwh_cost,
 		failure_rate_percent, failure_rate_measured, sales_tax_percent, prices_include_tax, exchange_rates,
-		assemble_on_delivery, second_factor, updated_at`
+		assemble_on_delivery, second_factor, farm_url, updated_at`
 )
 
 var getSettingsDoc = &server.Doc{
@@ -117,7 +125,9 @@ var updateSettingsDoc = &server.Doc{
 		"change of a cost rate does not change the costs of past runs. A rate of null means that its part of a cost is " +
 		"unknown; 0 leaves the part out.\n\nWith `second_factor`, admins or all users must have a second factor. A user " +
 		"without a required second factor can only set it up: other operations return `OTP_SETUP_REQUIRED`. API keys do " +
-		"not need one. An admin without a second factor cannot require it.",
+		"not need one. An admin without a second factor cannot require it.\n\n`farm_url` is for what people of the farm " +
+		"print and copy. Links in e-mails and messages begin with the setting `PUBLIC_URL` of the service, because several " +
+		"farms may share it.",
 	Errors: []*server.Error{errOwnFactor},
 }
 

@@ -22,6 +22,7 @@ import (
 	"spoolwright/db"
 	"spoolwright/server"
 	"spoolwright/server/mail"
+	"spoolwright/value"
 )
 
 // Config is the parsed and validated environment.
@@ -89,8 +90,8 @@ func (c *Config) settings() []setting {
 			list(&c.CORSOrigins, checkOrigin)},
 		{"WEB", "on", "pages for people: on, off, or insecure, which signs in without TLS from other machines too",
 			func(v string) error { c.Web = strings.ToLower(v); return oneOf("on", "off", "insecure")(v) }},
-		{"PUBLIC_URL", "", "address of the farm in labels, links and lines to copy, such as https://farm.example; " +
-			"if empty, that of the browser", func(v string) error { return publicURL(&c.PublicURL, v) }},
+		{"PUBLIC_URL", "", "address of the service in links of e-mails and messages, such as https://farm.example; also " +
+			"in labels and lines to copy of farms without an address of their own", func(v string) error { return publicURL(&c.PublicURL, v) }},
 		{"SMTP_URL", "", "mail server for password links and messages, such as smtps://user:password@smtp.example:465, or " +
 			"smtp:// with STARTTLS", func(v string) error {
 			server, err := mail.ParseURL(v)
@@ -328,13 +329,8 @@ func checkOrigin(v string) error {
 
 // publicURL stores an origin that browsers can open. The value may end with a slash, as browsers show it.
 func publicURL(to *string, v string) error {
-	*to = strings.TrimSuffix(v, "/")
-	u, err := url.Parse(*to)
-	if err == nil && u.Port() != "" {
-		err = checkAddr(u.Host)
-	}
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || strings.HasSuffix(u.Host, ":") ||
-		*to != u.Scheme+"://"+u.Host || len(v) > 300 {
+	var ok bool
+	if *to, ok = value.Origin(v); !ok {
 		return fmt.Errorf("%q is not an address such as https://farm.example or http://192.168.1.20:8000", v)
 	}
 	return nil

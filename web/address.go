@@ -8,10 +8,12 @@ import (
 	"spoolwright/server"
 )
 
-// Address returns the address of the farm, for labels, links and lines to copy: the setting PUBLIC_URL or, without it,
-// the address that the browser uses.
+// Address returns the address of the farm, for labels, links and lines to copy: the farm's setting or, without it,
+// PUBLIC_URL or, without both, the address that the browser uses. Pages name the last one a proposal.
 func (v *visit) Address() string {
 	switch {
+	case v.FarmURL != "":
+		return v.FarmURL
 	case v.site.PublicURL != "":
 		return v.site.PublicURL
 	case v.site.server.IsSecure(v.r):
@@ -20,7 +22,10 @@ func (v *visit) Address() string {
 	return "http://" + v.r.Host
 }
 
-// HasPublicURL reports whether the setting PUBLIC_URL is the address of the farm.
+// IsProposed reports whether the address of the farm is only that of the browser.
+func (v *visit) IsProposed() bool { return v.FarmURL == "" && v.site.PublicURL == "" }
+
+// HasPublicURL reports whether the setting PUBLIC_URL is set.
 func (v *visit) HasPublicURL() bool { return v.site.PublicURL != "" }
 
 // AddressIsLocal reports whether the address of the farm works only on the machine of the service.
@@ -33,6 +38,19 @@ func (v *visit) AddressIsLocal() bool {
 	ip, err := netip.ParseAddr(name)
 	return err == nil && (ip.Unmap().IsLoopback() || ip.IsUnspecified()) ||
 		name == "localhost" || strings.HasSuffix(name, ".localhost")
+}
+
+// AddressHint says where the address of the farm comes from.
+func (v *visit) AddressHint() string {
+	switch {
+	case v.FarmURL != "":
+		return "Empty: the address of the service, or else of the browser."
+	case v.HasPublicURL():
+		return "Empty: " + v.site.PublicURL + ", the address of the service."
+	case v.AddressIsLocal():
+		return "Such as https://farm.example or http://192.168.1.20:8000."
+	}
+	return "This is the address that your browser uses. Save it, or enter another one."
 }
 
 // HasAuthority reports whether the service has an authority of its own, whose certificate people can install.

@@ -3,6 +3,7 @@ package web_test
 import (
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -37,8 +38,8 @@ func (p *page) drawn(t *testing.T, text string) bool {
 	return strings.Contains(p.text, `d="`+path.String()+`"`)
 }
 
-// Labels, password links and lines to copy begin with PUBLIC_URL.
-func TestAddressOfTheFarm(t *testing.T) {
+// Labels, password links and lines to copy of a farm without an address begin with PUBLIC_URL.
+func TestAddressOfTheService(t *testing.T) {
 	t.Parallel()
 	const farm = "https://farm.example:8443"
 	api := newAPI(t, testkit.Options{Pages: func(c *web.Config) { c.PublicURL = farm }})
@@ -49,7 +50,7 @@ func TestAddressOfTheFarm(t *testing.T) {
 	if !labels.drawn(t, farm+"/s/1") {
 		t.Errorf("the label has another address: %s", labels.text)
 	}
-	b.get(t, "/settings").shows(t, "Address of the farm "+farm).hides(t, "PUBLIC_URL")
+	b.get(t, "/settings").shows(t, "must open "+farm+".", "Empty: "+farm+", the address of the service.")
 	link := b.get(t, "/settings/users").submit(t, "/settings/users/"+c.Actor.User+"/password-link").want(t, 200).
 		hides(t, "works only on the machine")
 	if !strings.Contains(link.text, `value="`+farm+"/password-link/") {
@@ -59,7 +60,62 @@ func TestAddressOfTheFarm(t *testing.T) {
 		shows(t, "server: https://x:swk_", "@farm.example:8443/spoolman")
 }
 
-// Without PUBLIC_URL, the address is that of the browser, and pages say if it leads only to the machine itself.
+// Labels, links and lines to copy begin with the address that an admin has set, whatever PUBLIC_URL and the address of
+// the browser are. E-mails begin with PUBLIC_URL.
+func TestAddressOfTheFarm(t *testing.T) {
+	t.Parallel()
+	for _, public := range []string{"", "https://service.example"} {
+		api := newAPI(t, testkit.Options{Pages: func(c *web.Config) { c.PublicURL = public }})
+		tenant := api.Tenant(t)
+		c := tenant.User(t, "admin")
+		b := signIn(t, c)
+		id := c.NewSpool(t, 500, nil)
+		page := b.get(t, "/settings").want(t, 200)
+		for _, wrong := range []string{"farm.example", "ftp://farm.example", "https://farm.example/pages", "https://",
+			"https://a@farm.example", "https://farm.example:99999", "javascript:alert(1)"} {
+			page.submit(t, "/settings/address", "farm_url", wrong).want(t, 422).
+				shows(t, "Must be an address such as https://farm.example")
+		}
+		p := page.submit(t, "/settings/address", "farm_url", "http://192.168.1.30:8000/").to(t, "/settings").
+			shows(t, "The address of the farm is saved", "must open http://192.168.1.30:8000.")
+		if !p.drawn(t, "http://192.168.1.30:8000/") {
+			t.Errorf("no code of the address: %s", p.text)
+		}
+		c.Get(t, "/api/v1/settings").Shows(map[string]string{"farm_url": "http://192.168.1.30:8000"})
+		labels := b.get(t, "/labels?id="+id).want(t, 200).hides(t, "your browser uses", "works only on")
+		if !labels.drawn(t, "http://192.168.1.30:8000/s/1") {
+			t.Errorf("the label has another address: %s", labels.text)
+		}
+		link := b.get(t, "/settings/users").submit(t, "/settings/users/"+c.Actor.User+"/password-link").want(t, 200)
+		if !strings.Contains(link.text, `value="http://192.168.1.30:8000/password-link/`) {
+			t.Errorf("the password link has another address: %s", link.text)
+		}
+		b.get(t, "/settings/keys").submit(t, "/settings/keys", "name", "MK4", "role", "printer").want(t, 200).
+			shows(t, "@192.168.1.30:8000/spoolman")
+		b.get(t, "/settings/shops").submit(t, "/settings/shops", "name", "Shop", "kind", "shopify").want(t, 200).
+			shows(t, "http://192.168.1.30:8000/shops/")
+		audit := c.Get(t, "/api/v1/audit-log?action=settings.changed").Want(200)
+		audit.Shows(map[string]string{"total": "1", "items.0.fields": "[farm_url]"})
+
+		operator := tenant.User(t, "operator")
+		operator.Patch(t, "/api/v1/settings", map[string]any{"farm_url": "https://evil.example"}).
+			WantError(403, "FORBIDDEN")
+		signIn(t, operator).do(t, "POST", "/settings/address", url.Values{"farm_url": {"https://evil.example"}}).want(t, 403)
+		other := api.Tenant(t).User(t, "admin")
+		other.Get(t, "/api/v1/settings").Shows(map[string]string{"farm_url": "null"})
+		signIn(t, other).get(t, "/settings").hides(t, "192.168.1.30")
+
+		b.get(t, "/settings").submit(t, "/settings/address", "farm_url", "").to(t, "/settings")
+		labels = b.get(t, "/labels?id="+id)
+		if public == "" {
+			labels.shows(t, "works only on the machine of the service")
+		} else if !labels.drawn(t, public+"/s/1") {
+			t.Errorf("the label without an address has another one: %s", labels.text)
+		}
+	}
+}
+
+// Without PUBLIC_URL, the address is that of the browser, and pages say so, and if it leads only to the machine itself.
 func TestLocalAddress(t *testing.T) {
 	t.Parallel()
 	api := newAPI(t, testkit.Options{Change: func(c *server.Config) {
@@ -90,7 +146,7 @@ func TestLocalAddress(t *testing.T) {
 		if !p.drawn(t, address+"/s/1") || !strings.Contains(p.text, `href="/settings#address"`) {
 			t.Errorf("%s: %s", address, p.text)
 		}
-		get(b, address, "/settings").shows(t, "Address of the farm "+address, "PUBLIC_URL=https://")
+		get(b, address, "/settings").shows(t, address+" works only on the machine").hides(t, "Scan this code")
 	}
 	get(signIn(t, operator), "http://localhost:80", "/labels?id="+id).shows(t, "An administrator can set the address").
 		hides(t, "Set the address of the farm")
@@ -99,7 +155,13 @@ func TestLocalAddress(t *testing.T) {
 		if p := get(b, address, "/labels?id="+id).hides(t, "works only on"); !p.drawn(t, address+"/s/1") {
 			t.Errorf("%s: %s", address, p.text)
 		}
-		get(b, address, "/settings").shows(t, "Address of the farm "+address, "PUBLIC_URL")
+		get(b, address, "/labels?id="+id).shows(t, address+" is the address that your browser uses.")
+		settings := get(b, address, "/settings").shows(t, "Save it, or enter another one.")
+		if proposed := settings.form(t, "/settings/address").Get("farm_url"); proposed != address ||
+			!settings.drawn(t, address+"/") {
+			t.Errorf("%s: the settings propose %q", address, proposed)
+		}
+		admin.Get(t, "/api/v1/settings").Shows(map[string]string{"farm_url": "null"})
 	}
 }
 

@@ -35,6 +35,8 @@ func (v *visit) TabName() string {
 // settingsPage is a page of the settings, for admins.
 type settingsPage struct {
 	Form    *form
+	Place   *form   // the form of the address of the farm
+	Try     *qrCode // the code of an address that is proposed, for a phone to try, or nil
 	Users   struct{ Items []account }
 	Keys    struct{ Items []apiKey }
 	Key     *form
@@ -125,6 +127,21 @@ func (v *visit) settingsPage(status int, p *settingsPage) error {
 	if p.Form == nil {
 		p.Form = now
 	}
+	if p.Place == nil {
+		p.Place = v.newForm()
+		p.Place.Tag = now.Tag
+		p.Place.fill(values)
+		if v.IsProposed() && !v.AddressIsLocal() {
+			p.Place.Values.Set("farm_url", v.Address())
+		}
+	}
+	if v.Tab() == "/settings" && !v.AddressIsLocal() {
+		code, err := newQR(v.Address() + "/")
+		if err != nil {
+			return err
+		}
+		p.Try = &code
+	}
 	if p.Key == nil {
 		p.Key = v.newForm()
 	}
@@ -166,6 +183,14 @@ func changeSettings(v *visit) error {
 	ok, err := v.edit(f, "/api/v1/settings", farmFields)
 	v.tell(&notice{Text: "The settings are saved."})
 	return v.then(ok, err, "/settings", func() error { return v.settingsPage(422, &settingsPage{Form: f}) })
+}
+
+// changeAddress sets the address of the farm.
+func changeAddress(v *visit) error {
+	f := v.sent()
+	ok, err := v.edit(f, "/api/v1/settings", []field{{"farm_url", text}})
+	v.tell(&notice{Text: "The address of the farm is saved."})
+	return v.then(ok, err, "/settings", func() error { return v.settingsPage(422, &settingsPage{Place: f}) })
 }
 
 // exportFarm sends the file with all data of the farm.

@@ -233,7 +233,8 @@ func (f formOnPage) candidates(name string) (all []string) {
 	}
 	return append(all, "Alpha", "Beta", "Gamma", "2", "3", "#112233", "#223344", "EUR", "USD", "CHF", "Europe/Paris",
 		"Europe/Rome", "Europe/Vienna", "PLA", "PETG", "2026-03-01", "2026-03-02", "190–220", "190–230",
-		"2026-03-01T00:00:00Z", "2026-03-02T00:00:00Z", "CZK 0.04", "SEK 0.09", "a"+was, "b"+was)
+		"2026-03-01T00:00:00Z", "2026-03-02T00:00:00Z", "CZK 0.04", "SEK 0.09", "http://a.example",
+		"http://b.example", "http://c.example", "a"+was, "b"+was)
 }
 
 // same returns the form of the page that is like f.

@@ -25,7 +25,7 @@ type Config struct {
 	Start     *start.Service // the first steps of farms, and their sample data
 	Once      *auth.OneLogin // the login of the link that the first start prints; nil means no such link
 	Insecure  bool           // whether people can sign in without TLS from other machines, too
-	PublicURL string         // the address of the farm: an origin, or "" for the address of each request
+	PublicURL string         // the setting PUBLIC_URL: an origin, or ""
 	Mail      *mail.Sender   // nil if there is no mail server
 	Log       *slog.Logger
 	Authority func() []byte // the certificate of the service's own authority as PEM; nil if it has none
@@ -238,6 +238,7 @@ var pages = slices.Concat([]page{
 	{"GET /settings/backup", server.Admin, showSettings},
 	{"GET /settings/audit", server.Admin, showAuditLog},
 	{"POST /settings", server.Admin, changeSettings},
+	{"POST /settings/address", server.Admin, changeAddress},
 	{"GET /settings/farm.gz", server.Admin, exportFarm},
 	{"POST /settings/keys", server.Admin, createKey},
 	{"POST /settings/keys/{id}/revoke", server.Admin, revokeKey},

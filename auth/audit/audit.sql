@@ -121,7 +121,7 @@ create or replace trigger audit_changed
 create or replace trigger audit_changed after update on tenants for each row execute function audit_change('settings',
 	'name,time_zone,currency,labour_hour_cost,machine_hour_cost,machine_power_watts,energy_kwh_cost,'
 	'failure_rate_percent,failure_rate_measured,sales_tax_percent,prices_include_tax,exchange_rates,'
-	'assemble_on_delivery,second_factor');
+	'assemble_on_delivery,second_factor,farm_url');
 -- A new encryption of the same secret adds no entry: previous_until changes only when the secret is replaced.
 create or replace trigger audit_changed
 	after insert or delete or update of url, events, description, format, daily, disabled_at, previous_until

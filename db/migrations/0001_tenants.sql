@@ -63,13 +63,14 @@ create table tenants (
 	assemble_on_delivery boolean not null default true,
 	-- Which users must have a second factor. Without it, such users can only set it up.
 	second_factor text collate "C" not null default 'optional' check (second_factor in ('optional', 'admins', 'all')),
+	farm_url text collate "C" check (length(farm_url) <= 300), -- an origin; null means PUBLIC_URL
 	updated_at timestamptz not null default now(),
 	primary key (tenant_id)
 );
 call tenant_table('tenants', 'select, insert');
 grant update (time_zone, currency, labour_hour_cost, machine_hour_cost, machine_power_watts, energy_kwh_cost,
 	failure_rate_percent, failure_rate_measured, sales_tax_percent, prices_include_tax, exchange_rates,
-	assemble_on_delivery, second_factor, updated_at) on tenants to spoolwright_app;
+	assemble_on_delivery, second_factor, farm_url, updated_at) on tenants to spoolwright_app;
 
 create table users (
 	tenant_id uuid,

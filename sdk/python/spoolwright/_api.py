@@ -547,6 +547,10 @@ class Settings:
     """Whether the delivery of an order assembles missing kits, as far as there are parts; true by default."""
     second_factor: FactorRule
     """Who must have a second factor: nobody (optional), admins, or all users."""
+    farm_url: str | None
+    """Address of the farm in labels, lines to copy, and links that people copy: http or https, a host and a port. If
+    null, it is PUBLIC_URL.
+    """
     updated_at: _dt.datetime
     """Time of the last change."""
     etag: str | None = field(default=None, compare=False)
@@ -569,6 +573,7 @@ def _Settings(d: Any, etag: str | None = None) -> Settings:
         exchange_rates=_core.each(_ExchangeRate, get("exchange_rates")),
         assemble_on_delivery=get("assemble_on_delivery"),
         second_factor=get("second_factor"),
+        farm_url=get("farm_url"),
         updated_at=_core.timestamp(get("updated_at")),
         etag=etag,
     )
@@ -9543,6 +9548,7 @@ class SettingsResource:
         exchange_rates: Sequence[ExchangeRateCreate] | Unset = UNSET,
         assemble_on_delivery: bool | Unset = UNSET,
         second_factor: FactorRule | Unset = UNSET,
+        farm_url: str | None | Unset = UNSET,
         if_match: str | None = None,
     ) -> Settings:
         """Change the settings.
@@ -9558,6 +9564,9 @@ class SettingsResource:
         With `second_factor`, admins or all users must have a second factor. A user without a required second
         factor can only set it up: other operations return `OTP_SETUP_REQUIRED`. API keys do not need one. An admin
         without a second factor cannot require it.
+
+        `farm_url` is for what people of the farm print and copy. Links in e-mails and messages begin with the
+        setting `PUBLIC_URL` of the service, because several farms may share it.
 
         Requires the role `admin`.
 
@@ -9580,6 +9589,8 @@ class SettingsResource:
         :param assemble_on_delivery: Whether the delivery of an order assembles missing kits, as far as there are
         parts; true by default.
         :param second_factor: Who must have a second factor: nobody (optional), admins, or all users.
+        :param farm_url: Address of the farm in labels, lines to copy, and links that people copy: http or https, a
+        host and a port. If null, it is PUBLIC_URL.
         :param if_match: The ``etag`` of the resource as you know it. If the resource has changed since, the call
         raises PreconditionFailedError and changes nothing.
         """
@@ -9601,6 +9612,7 @@ class SettingsResource:
                 "exchange_rates": exchange_rates,
                 "assemble_on_delivery": assemble_on_delivery,
                 "second_factor": second_factor,
+                "farm_url": farm_url,
             },
             if_match=if_match,
         )

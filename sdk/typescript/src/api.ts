@@ -356,6 +356,11 @@ export interface Settings<D = number> {
   readonly assemble_on_delivery: boolean;
   /** Who must have a second factor: nobody (optional), admins, or all users. */
   readonly second_factor: FactorRule;
+  /**
+   * Address of the farm in labels, lines to copy, and links that people copy: http or https, a host and a port. If
+   * null, it is PUBLIC_URL.
+   */
+  readonly farm_url: string | null;
   /** Time of the last change. */
   readonly updated_at: string;
 }
@@ -4709,6 +4714,11 @@ export interface SettingsUpdate {
   assemble_on_delivery?: boolean | undefined;
   /** Who must have a second factor: nobody (optional), admins, or all users. */
   second_factor?: FactorRule | undefined;
+  /**
+   * Address of the farm in labels, lines to copy, and links that people copy: http or https, a host and a port. If
+   * null, it is PUBLIC_URL.
+   */
+  farm_url?: string | null | undefined;
 }
 
 /** The type `VendorCreate` of the API, in request bodies. */
@@ -8584,6 +8594,9 @@ export class SettingsResource<M extends DecimalMode = "number"> {
    * With `second_factor`, admins or all users must have a second factor. A user without a required second factor can
    * only set it up: other operations return `OTP_SETUP_REQUIRED`. API keys do not need one. An admin without a second
    * factor cannot require it.
+   *
+   * `farm_url` is for what people of the farm print and copy. Links in e-mails and messages begin with the setting
+   * `PUBLIC_URL` of the service, because several farms may share it.
    *
    * Requires the role `admin`.
    */
