@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -213,7 +214,10 @@ func newServer(c cli.Config, d *db.DB, once *auth.OneLogin, own *cli.OwnTLS) (*s
 	routes = append(routes, connections.Routes()...)
 	var site func(*server.Server) *server.Site
 	if c.Web != "off" {
-		pages := web.Config{Auth: a, Start: start.New(d), Once: once, Insecure: c.Web == "insecure",
+		outside := webhooks.Config{AllowedNetworks: c.WebhookNetworks}
+		filaments := &inventory.Catalog{DB: d, URL: c.CatalogURL,
+			Client: webhooks.NewClient(outside, strings.HasPrefix(c.CatalogURL, "https:"))}
+		pages := web.Config{Auth: a, Catalog: filaments, Start: start.New(d), Once: once, Insecure: c.Web == "insecure",
 			PublicURL: c.PublicURL, Log: c.Log, Mail: sender}
 		if own != nil {
 			pages.Authority = own.Authority

@@ -43,6 +43,7 @@ type Config struct {
 	SMTP                    *mail.Server // the mail server; nil without one
 	MailFrom                netmail.Address
 	WebhookNetworks         []netip.Prefix // private networks that receivers of webhooks may be in
+	CatalogURL              string         // of the file of SpoolmanDB that pages fetch, or ""
 	TLSCert, TLSKey         string         // paths of PEM files, both or neither
 	TLSSelfSigned           bool           // see OwnTLS
 	MaxConns                int            // 0 is the default of db.Open
@@ -103,6 +104,9 @@ func (c *Config) settings() []setting {
 		{"WEBHOOK_ALLOWED_NETWORKS", "",
 			"private networks that webhooks may reach, also without TLS, such as 192.168.1.0/24, separated by commas",
 			func(v string) (err error) { c.WebhookNetworks, err = server.ParsePrefixes(v); return err }},
+		{"FILAMENT_CATALOG_URL", "", "address of the filaments.json of SpoolmanDB, which people may fetch into the catalog of " +
+			"their farm, such as https://donkie.github.io/SpoolmanDB/filaments.json; if empty, they upload a file",
+			text(&c.CatalogURL, checkWebURL)},
 		{"SPOOLMAN_KEY_IN_PATH", "off", "on: printers may send their API key in the path, /spoolman/k/KEY",
 			onOff(&c.KeyInPath)},
 		{"TLS_CERT_FILE", "", "certificate chain (PEM), for HTTPS; reloaded when it changes", text(&c.TLSCert, nil)},
@@ -332,6 +336,14 @@ func publicURL(to *string, v string) error {
 	var ok bool
 	if *to, ok = value.Origin(v); !ok {
 		return fmt.Errorf("%q is not an address such as https://farm.example or http://192.168.1.20:8000", v)
+	}
+	return nil
+}
+
+func checkWebURL(v string) error {
+	u, err := url.Parse(v)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil {
+		return fmt.Errorf("%q is not an address such as https://farm.example/file.json", v)
 	}
 	return nil
 }

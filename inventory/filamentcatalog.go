@@ -8,9 +8,11 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net/http"
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"spoolwright/auth/accounts"
@@ -406,6 +408,86 @@ func ExternalMaterials() *db.Stmt {
 				'extruder_temp', extruder_temperature_c, 'bed_temp', bed_temperature_c)) as item
 			from filament_catalog order by material_name, external_id
 		) items`)
+}
+
+// Catalog fills the catalogs of filaments for pages: from a file that a person sends, or from the address that the
+// operator has set.
+type Catalog struct {
+	DB     *db.DB
+	URL    string // of the file of SpoolmanDB, or "" if it cannot be fetched
+	Client *http.Client
+}
+
+const (
+	// MaxCatalogUpload is the maximum size of a file of SpoolmanDB that a person sends, or that is fetched, in bytes. The
+	// file had 5 MB in 2026.
+	MaxCatalogUpload = 12 << 20
+
+	catalogTimeout = 20 * time.Second // of fetching the file
+)
+
+// Import creates or changes the filaments of a file in the catalog of the tenant, or none. Invalid files are 422.
+func (c *Catalog) Import(ctx context.Context, file io.Reader) (result CatalogImported, err error) {
+	done, err := server.ReadsFile(ctx)
+	if err != nil {
+		return result, err
+	}
+	defer done()
+	return c.read(ctx, file)
+}
+
+func (c *Catalog) read(ctx context.Context, file io.Reader) (result CatalogImported, err error) {
+	rows, err := readCatalog(file)
+	if err == nil && len(rows) == 0 {
+		err = server.Invalid("body", "has no filaments")
+	}
+	if err != nil {
+		return result, err
+	}
+	err = c.DB.Bulk(ctx, func(ctx context.Context) (err error) {
+		result, err = writeCatalog(ctx, c.DB, rows, false, false)
+		return err
+	})
+	if errors.Is(err, db.ErrBulk) {
+		err = &server.Error{Status: 503, Code: "UNAVAILABLE", Detail: err.Error()}
+	}
+	return result, err
+}
+
+// Fetch is Import with the file at the address that the operator has set. If the file cannot be fetched, the error is a
+// 422 that says why.
+func (c *Catalog) Fetch(ctx context.Context) (result CatalogImported, err error) {
+	failed := func(format string, args ...any) (CatalogImported, error) {
+		return CatalogImported{}, server.Invalid("body", "of "+c.URL+" cannot be fetched: "+format, args...)
+	}
+	done, err := server.ReadsFile(ctx) // before the file is in memory
+	if err != nil {
+		return result, err
+	}
+	defer done()
+	fetching, cancel := context.WithTimeout(ctx, catalogTimeout)
+	defer cancel()
+	r, err := http.NewRequestWithContext(fetching, http.MethodGet, c.URL, nil)
+	if err != nil {
+		return failed("%s", err)
+	}
+	r.Header.Set("User-Agent", "Spoolwright")
+	response, err := c.Client.Do(r)
+	if err != nil {
+		return failed("%s", errors.Unwrap(err))
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return failed("the response is %s", response.Status)
+	}
+	file, err := io.ReadAll(io.LimitReader(response.Body, MaxCatalogUpload+1))
+	switch {
+	case err != nil:
+		return failed("%s", err)
+	case len(file) > MaxCatalogUpload:
+		return failed("it has more than %d MB", MaxCatalogUpload>>20)
+	}
+	return c.read(ctx, bytes.NewReader(file))
 }
 
 // importCatalogCommand is the command that imports the catalog.

@@ -2,10 +2,16 @@ package web
 
 import (
 	"encoding/json"
+	"fmt"
 	"html/template"
+	"io"
 	"net/http"
 	"net/url"
 	"strings"
+
+	"spoolwright/db"
+	"spoolwright/inventory"
+	"spoolwright/server"
 )
 
 // catalogPart is the part of a page that searches the catalog of filaments and adds one of them to the farm.
@@ -18,6 +24,8 @@ type catalogPart struct {
 	Then    string // what follows after a filament is added: spools, or ""
 	Refused bool   // whether the form of the page has errors, which get the focus
 	Filled  bool   // whether the catalog has entries
+	Fill    *form  // the form that fills the catalog
+	Source  string // the address from which the catalog can be fetched, or ""
 }
 
 // catalogItem is an entry of the catalog: a filament that can be bought.
@@ -48,6 +56,7 @@ func (v *visit) fetchCatalog(page *editorPage, then string) error {
 	if err := l.refused(v.fetch(read{path: "/api/v1/filament-catalog", query: query, into: &hits})); err != nil {
 		return err
 	}
+	p.Fill, p.Source = v.newForm(), v.site.Catalog.URL
 	p.Refused = page.Form.IsRefused()
 	p.Problem, p.Total, p.Filled = l.Problem, hits.Total, hits.Total > 0 || p.Query != ""
 	if p.Query != "" {
@@ -58,6 +67,52 @@ func (v *visit) fetchCatalog(page *editorPage, then string) error {
 	}
 	page.Catalog = p
 	return nil
+}
+
+// fillCatalog fills the catalog from the file in the form or, without a file, from the address of the operator.
+func fillCatalog(v *visit) error {
+	result, err := v.fillCatalog()
+	if err == nil {
+		v.tell(&notice{Text: fmt.Sprintf("The catalog is filled: %s new, %s changed. Search for your filament.",
+			v.Count(int(result.Created)), v.Count(int(result.Updated)))})
+		return v.redirect("/filaments/new")
+	}
+	e := server.AsError(err)
+	if e.Status == 500 {
+		return err
+	}
+	f := v.newForm()
+	f.Problem = sentence(e.Detail)
+	if len(e.Fields) > 0 {
+		f.Problem = "Nothing was added to the catalog."
+		for _, problem := range e.Fields[:min(3, len(e.Fields))] {
+			f.Problem += " " + sentence(strings.Replace(problem.Field, "body", "the file", 1)+" "+problem.Message)
+		}
+	}
+	return filaments.newPage(v, e.Status, f)
+}
+
+func (v *visit) fillCatalog() (result inventory.CatalogImported, err error) {
+	ctx := db.As(v.r.Context(), v.Actor)
+	parts, err := v.r.MultipartReader()
+	if err != nil {
+		if v.site.Catalog.URL == "" {
+			return result, server.ErrNotFound
+		}
+		return v.site.Catalog.Fetch(ctx)
+	}
+	for {
+		part, err := parts.NextPart()
+		if err == io.EOF {
+			return result, server.Invalid("body", "is missing: choose one")
+		}
+		if err != nil {
+			return result, formError(err)
+		}
+		if part.FormName() == "file" && part.FileName() != "" {
+			return v.site.Catalog.Import(ctx, part)
+		}
+	}
 }
 
 // catalogFields are the fields that a filament gets from the catalog.

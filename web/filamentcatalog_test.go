@@ -2,10 +2,16 @@ package web_test
 
 import (
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"testing"
 
+	"spoolwright/inventory"
 	"spoolwright/tests/testkit"
+	"spoolwright/web"
+	"spoolwright/webhooks"
 )
 
 // A filament of the catalog is found and added on the page of a new filament, and on that of new spools: without
@@ -16,7 +22,7 @@ func TestFilamentFromCatalog(t *testing.T) {
 	tenant := api.Tenant(t)
 	c := tenant.User(t, "operator")
 	b := signIn(t, c)
-	b.get(t, "/filaments/new").want(t, 200).shows(t, "catalog of filaments that can be bought is empty", "import catalog")
+	b.get(t, "/filaments/new").want(t, 200).shows(t, "Fill the catalog of filaments")
 	b.get(t, "/spools/new").want(t, 200).hides(t, "catalog")
 	lines := `{"id":"prusament_pla_galaxyblack_1000_175","manufacturer":"Prusament","name":"Galaxy Black",` +
 		`"material":"PLA","density":1.24,"weight":1000,"spool_weight":201.5,"diameter":1.75,"color_hex":"3d3e3d",` +
@@ -76,4 +82,89 @@ func TestFilamentFromCatalog(t *testing.T) {
 	viewer := signIn(t, tenant.User(t, "viewer"))
 	viewer.get(t, "/filaments/new?catalog=galaxy").want(t, 403)
 	viewer.do(t, "POST", "/filaments/from-catalog", map[string][]string{"external_id": {"odd"}}).want(t, 403)
+}
+
+// People fill the catalog with a file. The notice leads to the search.
+func TestCatalogFromFile(t *testing.T) {
+	t.Parallel()
+	const entry = `{"id":"acme_pla_teal","manufacturer":"Acme","name":"Teal","material":"PLA","density":1.24,` +
+		`"weight":1000,"diameter":1.75}`
+	api := newAPI(t, testkit.Options{})
+	tenant := api.Tenant(t)
+	c := tenant.User(t, "operator")
+	b := signIn(t, c)
+	const path = "/filaments/catalog"
+	b.get(t, "/filaments/new").hides(t, "Fetch the catalog")
+	for file, want := range map[string]string{
+		"not json": "The file must have objects of SpoolmanDB",
+		"[]":       "The file has no filaments.",
+		`[` + entry + `,{"id":"x","manufacturer":"","name":"x","material":"PLA","density":1,"weight":1,"diameter":1}]`: "Object 2",
+		"": "The file has no filaments.",
+	} {
+		b.upload(t, path, nil, "filaments.json", file).want(t, 422).shows(t, "Nothing was added to the catalog.", want).
+			hides(t, "Body")
+	}
+	b.upload(t, path, nil).want(t, 422).shows(t, "The file is missing: choose one.")
+	b.do(t, "POST", path, nil).want(t, 404) // the operator has set no address
+	c.Get(t, "/api/v1/filament-catalog").Shows(map[string]string{"total": "0"})
+	b.upload(t, path, nil, "filaments.json", "["+entry+"]").to(t, "/filaments/new").
+		says(t, "The catalog is filled: 1 new, 0 changed. Search for your filament.").shows(t, "Update the catalog")
+	b.get(t, "/filaments/new?catalog=teal").shows(t, "PLA Teal")
+	api.Operator(t).Get(t, "/api/v1/filament-catalog").Shows(map[string]string{"total": "0"})
+	signIn(t, tenant.User(t, "viewer")).upload(t, path, nil, "filaments.json", "["+entry+"]").want(t, 403)
+	tenant.User(t, "admin").Get(t, "/api/v1/audit-log?action=data.imported").Want(200).
+		Shows(map[string]string{"total": "1", "items.0.actor_id": c.Actor.User})
+}
+
+// A button fetches the catalog from the address of the operator. What does not answer, is too large, or is no catalog,
+// changes nothing, and a private address is not asked.
+func TestCatalogFromAddress(t *testing.T) {
+	t.Parallel()
+	const entry = `{"id":"acme_%s","manufacturer":"Acme","name":"Shade","material":"PLA","density":1.24,` +
+		`"weight":1000,"diameter":1.75}`
+	answers := map[string]func(w http.ResponseWriter){
+		"/good":  func(w http.ResponseWriter) { fmt.Fprintf(w, "["+entry+","+entry+"]", "1", "2") },
+		"/none":  func(w http.ResponseWriter) { w.WriteHeader(404) },
+		"/moved": func(w http.ResponseWriter) { w.Header().Set("Location", "/good"); w.WriteHeader(302) },
+		"/page":  func(w http.ResponseWriter) { fmt.Fprint(w, "<html>") },
+		"/large": func(w http.ResponseWriter) { w.Write(make([]byte, inventory.MaxCatalogUpload+1)) },
+	}
+	asked := make(chan string, 10)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked <- r.URL.Path
+		answers[r.URL.Path](w)
+	}))
+	defer s.Close()
+	loopback := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+	for _, test := range []struct {
+		path    string
+		allowed []netip.Prefix
+		want    string
+	}{
+		{"/good", loopback, ""}, {"/none", loopback, "the response is 404"}, {"/moved", loopback, "the response is 302"},
+		{"/page", loopback, "must have objects of SpoolmanDB"}, {"/large", loopback, "it has more than 12 MB"},
+		{"/good", nil, "the address is not public"},
+	} {
+		api := newAPI(t, testkit.Options{Pages: func(c *web.Config) {
+			c.Catalog.URL = s.URL + test.path
+			c.Catalog.Client = webhooks.NewClient(webhooks.Config{AllowedNetworks: test.allowed}, false)
+		}})
+		c := api.Operator(t)
+		b := signIn(t, c)
+		page := b.get(t, "/filaments/new").want(t, 200).shows(t, "Fetch the catalog", "From "+s.URL+test.path)
+		if test.want != "" {
+			page.submit(t, "/filaments/catalog").want(t, 422).shows(t, "Nothing was added to the catalog.", test.want)
+			c.Get(t, "/api/v1/filament-catalog").Shows(map[string]string{"total": "0"})
+		} else {
+			page.submit(t, "/filaments/catalog").to(t, "/filaments/new").shows(t, "2 new, 0 changed")
+			c.Get(t, "/api/v1/filament-catalog").Shows(map[string]string{"total": "2"})
+			page.submit(t, "/filaments/catalog").to(t, "/filaments/new").shows(t, "0 new, 0 changed")
+			<-asked
+		}
+		if test.allowed != nil {
+			testkit.Equal(t, <-asked, test.path, "the path that was asked for")
+		} else if len(asked) > 0 {
+			t.Error("a private address was asked")
+		}
+	}
 }

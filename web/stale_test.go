@@ -51,7 +51,7 @@ var others = map[string]string{
 		/settings/webhooks/{id}/test /settings/webhooks/{id}/enable /settings/webhooks/{id}/disable
 		/settings/webhooks/{id}/deliveries/{part}`,
 	"they send a file, and show no values before": `/files /products/files /products/files/save /runs/file
-		/products/{id}/picture`,
+		/products/{id}/picture /filaments/catalog`,
 	"the secret is never shown":          `/settings/shops/{id}/secret`,
 	"they set what the visitor fills in": `/spools /spools/change`,
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"spoolwright/auth"
+	"spoolwright/inventory"
 	"spoolwright/server"
 	"spoolwright/server/mail"
 	"spoolwright/value"
@@ -26,7 +27,8 @@ type Config struct {
 	Once      *auth.OneLogin // the login of the link that the first start prints; nil means no such link
 	Insecure  bool           // whether people can sign in without TLS from other machines, too
 	PublicURL string         // the setting PUBLIC_URL: an origin, or ""
-	Mail      *mail.Sender   // nil if there is no mail server
+	Catalog   *inventory.Catalog
+	Mail      *mail.Sender // nil if there is no mail server
 	Log       *slog.Logger
 	Authority func() []byte // the certificate of the service's own authority as PEM; nil if it has none
 	Now       func() time.Time
@@ -98,6 +100,7 @@ var pages = slices.Concat([]page{
 
 	{"GET /filaments", server.Read, filamentList.show},
 	{"POST /filaments/from-catalog", server.Write, addFromCatalog},
+	{"POST /filaments/catalog", server.Write, fillCatalog},
 	{"GET /filaments/{id}", server.Read, filaments.orRemoved(showFilament)},
 	{"GET /vendors", server.Read, vendorList.show},
 
@@ -272,7 +275,7 @@ var pages = slices.Concat([]page{
 // bodies are the sizes of the forms that may have more than 1 MiB.
 var bodies = map[string]int64{
 	"POST /products/files": maxSlicedBytes, "POST /runs/file": maxSlicedBytes, "POST /products/files/save": maxReadBytes,
-	"POST /products/{id}/picture": 6 << 20,
+	"POST /products/{id}/picture": 6 << 20, "POST /filaments/catalog": inventory.MaxCatalogUpload + 1<<20,
 }
 
 // site serves the pages of one service.

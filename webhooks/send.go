@@ -27,7 +27,7 @@ const (
 
 // sender sends requests to receivers.
 type sender struct {
-	secure, plain http.Client // for https and http
+	secure, plain *http.Client // for https and http
 	agent         string
 	site          string // the address of the farm, with which links begin, or ""
 }
@@ -48,38 +48,41 @@ func (o outcome) ok() bool { return o.code >= 200 && o.code <= 299 }
 // errAddress means that a host has an address that is not allowed for receivers.
 var errAddress = errors.New("the address is not public")
 
-func newSender(c Config) *sender {
-	client := func(tls bool) http.Client {
-		dialer := &net.Dialer{Timeout: 10 * time.Second, Resolver: c.Resolver,
-			// Control gets the address of each connection after the host name was resolved, so that a later answer of
-			// the DNS cannot replace the address.
-			Control: func(_, address string, _ syscall.RawConn) error {
-				to, err := netip.ParseAddrPort(address)
-				if err != nil || !isAllowed(to.Addr(), tls, c.AllowedNetworks) {
-					return errAddress
-				}
-				return nil
-			}}
-		return http.Client{
-			Transport: &http.Transport{
-				Proxy:                  nil, // a proxy would connect to an unchecked address
-				DialContext:            dialer.DialContext,
-				TLSClientConfig:        tlsConfig(c),
-				TLSHandshakeTimeout:    10 * time.Second,
-				MaxIdleConns:           256,
-				MaxIdleConnsPerHost:    256,
-				IdleConnTimeout:        30 * time.Second,
-				MaxResponseHeaderBytes: 16 << 10,
-				DisableCompression:     true,
-			},
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		}
+// NewClient returns a client for requests to the servers of others: for https if tls is true, otherwise for http. It
+// connects only to public addresses, and with http to none, except in the allowed networks. It follows no redirect.
+func NewClient(c Config, tls bool) *http.Client {
+	dialer := &net.Dialer{Timeout: 10 * time.Second, Resolver: c.Resolver,
+		// Control gets the address of each connection after the host name was resolved, so that a later answer of
+		// the DNS cannot replace the address.
+		Control: func(_, address string, _ syscall.RawConn) error {
+			to, err := netip.ParseAddrPort(address)
+			if err != nil || !isAllowed(to.Addr(), tls, c.AllowedNetworks) {
+				return errAddress
+			}
+			return nil
+		}}
+	return &http.Client{
+		Transport: &http.Transport{
+			Proxy:                  nil, // a proxy would connect to an unchecked address
+			DialContext:            dialer.DialContext,
+			TLSClientConfig:        tlsConfig(c),
+			TLSHandshakeTimeout:    10 * time.Second,
+			MaxIdleConns:           256,
+			MaxIdleConnsPerHost:    256,
+			IdleConnTimeout:        30 * time.Second,
+			MaxResponseHeaderBytes: 16 << 10,
+			DisableCompression:     true,
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
+}
+
+func newSender(c Config) *sender {
 	agent := "Spoolwright"
 	if c.Version != "" {
 		agent += "/" + c.Version
 	}
-	return &sender{secure: client(true), plain: client(false), agent: agent, site: c.PublicURL}
+	return &sender{secure: NewClient(c, true), plain: NewClient(c, false), agent: agent, site: c.PublicURL}
 }
 
 func tlsConfig(c Config) *tls.Config {
@@ -102,9 +105,9 @@ func (s *sender) send(ctx context.Context, to receiver, id string, body []byte) 
 	}
 	r.Header = made.header
 	r.Header.Set("User-Agent", s.agent)
-	client := &s.secure
+	client := s.secure
 	if r.URL.Scheme != "https" {
-		client = &s.plain
+		client = s.plain
 	}
 	response, err := client.Do(r)
 	if err != nil {

@@ -397,6 +397,7 @@ func testInvalidSettings(t *testing.T, p program) {
 		"SMTP_URL":                 {"smtp.example:25", "http://smtp.example", "smtp://smtp.example:99999"},
 		"SMTP_FROM":                {"Farm", "a@b.example\r\nBcc: c@d.example"},
 		"SPOOLMAN_KEY_IN_PATH":     {"yes"},
+		"FILAMENT_CATALOG_URL":     {"filaments.json", "file:///etc/passwd", "https://", "https://a:b@catalog.example/x"},
 		"WEBHOOK_ALLOWED_NETWORKS": {"printer.example", "192.168.1.0/33", "192.168.1.0/24,nonsense"},
 		"TLS_CERT_FILE":            {"/dev/null"},
 		"TLS_KEY_FILE":             {"/dev/null"},

@@ -20,6 +20,7 @@ import (
 	"spoolwright/app"
 	"spoolwright/auth"
 	"spoolwright/db"
+	"spoolwright/inventory"
 	"spoolwright/orders/shops"
 	"spoolwright/server"
 	"spoolwright/server/mail"
@@ -97,7 +98,7 @@ func New(tb testing.TB, o Options, features ...func(*db.DB) []server.Route) *API
 	for _, feature := range features {
 		routes = append(routes, feature(o.DB)...)
 	}
-	pages := web.Config{Auth: service, Start: start.New(o.DB), Now: o.Now}
+	pages := web.Config{Auth: service, Start: start.New(o.DB), Now: o.Now, Catalog: &inventory.Catalog{DB: o.DB}}
 	if o.Pages != nil {
 		o.Pages(&pages)
 	}
