@@ -90,7 +90,13 @@ func (v *visit) signedIn() error {
 			return err
 		}
 		to, here := "/sign-in", v.r.URL.RequestURI()
-		if v.r.Method == http.MethodGet && here != "/" {
+		if v.r.Method != http.MethodGet { // back to the page with the form
+			page, err := url.Parse(v.r.Referer())
+			if here = ""; err == nil && page.Host == v.r.Host {
+				here = next(page.RequestURI())
+			}
+		}
+		if here != "" && here != "/" {
 			to += "?" + url.Values{"next": {here}}.Encode()
 		}
 		return v.redirect(to)
@@ -105,6 +111,7 @@ type signInPage struct {
 	Refused bool // whether signsIn is false: the connection has no TLS
 	Old     bool // whether the link of the first login is no longer valid
 	Set     bool // whether the person has just set the password
+	Ended   bool // whether the browser has the cookie of a session that has ended
 }
 
 // next returns the path of the page to show after the sign-in. It returns "/" if the path leads to another site.
@@ -128,7 +135,8 @@ func showSignIn(v *visit) error {
 
 func (v *visit) signInPage(status int, f *form) error {
 	return v.show(status, "sign-in", "Sign in",
-		signInPage{Form: f, Next: next(v.r.FormValue("next")), Refused: !v.site.signsIn(v.r)})
+		signInPage{Form: f, Next: next(v.r.FormValue("next")), Refused: !v.site.signsIn(v.r),
+			Ended: v.site.cookie(v.r) != ""})
 }
 
 func signIn(v *visit) error {

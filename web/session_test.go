@@ -322,3 +322,28 @@ func TestAccountSessions(t *testing.T) {
 	here.do(t, "POST", mine, url.Values{}).want(t, 303)
 	here.get(t, "/").want(t, 303)
 }
+
+// The sign-in says that a session has ended, and leads back to the page whose form was sent, and not to another site.
+func TestFormAfterTheSession(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t, testkit.Options{})
+	user := api.Operator(t)
+	newBrowser(t, api.URL).get(t, "/sign-in").hides(t, "Your session has ended")
+	b := signIn(t, user)
+	user.Post(t, "/api/v1/auth/password", j{"current_password": testkit.Password, "new_password": "another long phrase"}).
+		Want(204)
+	for referer, want := range map[string]string{
+		api.URL + "/spools/new?filament_id=1": "/sign-in?next=%2Fspools%2Fnew%3Ffilament_id%3D1",
+		api.URL + "/":                         "/sign-in", "": "/sign-in", "https://evil.example/spools": "/sign-in",
+		api.URL + "//evil.example/": "/sign-in",
+	} {
+		r, err := http.NewRequest("POST", api.URL+"/spools/new", strings.NewReader("color=Teal"))
+		testkit.Check(t, err)
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		r.Header.Set("Referer", referer)
+		sent := b.send(t, r).want(t, 303)
+		testkit.Equal(t, sent.header.Get("Location"), want, "where a form from %q leads", referer)
+	}
+	b.get(t, "/sign-in?next=/spools/new").want(t, 200).shows(t, "Your session has ended. Sign in to continue.").
+		hides(t, "Teal")
+}

@@ -58,7 +58,7 @@ func testBrowser(t *testing.T, p program) {
 	})
 	t.Run("Pages", func(t *testing.T) {
 		t.Parallel()
-		for _, script := range []string{"pages.mjs", "mend.mjs", "tasks.mjs", "story.mjs", "pickers.mjs"} {
+		for _, script := range []string{"pages.mjs", "mend.mjs", "tasks.mjs", "story.mjs", "pickers.mjs", "session.mjs"} {
 			begin := time.Now()
 			run(t, script)
 			t.Logf("%s: %s", script, time.Since(begin).Round(time.Second))

@@ -90,6 +90,7 @@ for (const [n, field] of document.querySelectorAll("[data-pick]").entries()) {
   };
   if (chosen?.value) set(chosen.value, chosen.dataset.name);
   input.defaultValue = input.value;
+  input.dataset.field = name;
   input.addEventListener("input", () => {
     const was = value.value;
     set("");
@@ -143,11 +144,55 @@ for (const form of document.querySelectorAll("form[data-confirm]")) {
   });
 }
 
+// A form that is sent after the session has ended comes back after the sign-in, as it was typed. It is kept in this tab
+// until then, for the same user, for a day at most, and never with a password or a secret.
+const secrets = "[type=password], [name*=secret], [name*=token], [name=otp], [autocomplete=one-time-code]";
+const typedIn = (form) => [...form.elements].filter((e) => e.matches("input:not([type=hidden], [type=file]), select, textarea"));
+const nameOf = (e) => e.name || e.dataset.field;
+const user = document.body.dataset.user, here = location.pathname + location.search;
+const keep = (form) => {
+  const action = form.getAttribute("action");
+  if (!user) return; // the sign-in
+  if (action === "/sign-out" || form.querySelector(secrets)) return sessionStorage.removeItem("kept");
+  const values = typedIn(form).map((e) => [nameOf(e), e.value, e.checked]);
+  sessionStorage.setItem("kept", JSON.stringify({ user, page: here, action, values, at: Date.now() }));
+};
+const giveBack = ({ action, values }) => {
+  const form = [...document.querySelectorAll("form[method=post]")].find((f) => f.getAttribute("action") === action);
+  if (!form) return;
+  for (const e of typedIn(form)) {
+    const at = values.findIndex(([name, value]) => name === nameOf(e) && (e.type !== "radio" || value === e.value));
+    if (at < 0) continue;
+    const [[, value, checked]] = values.splice(at, 1);
+    if (e.matches("[type=checkbox], [type=radio]")) e.checked = checked;
+    else if (e.value !== value) {
+      e.value = value;
+      e.dispatchEvent(new Event("input", { bubbles: true }));
+    }
+  }
+  for (let e = form; e; e = e.parentElement) if (e.matches("details")) e.open = true;
+  const box = document.createElement("p");
+  box.setAttribute("role", "status");
+  box.className = "theirs";
+  box.textContent = "Your session had ended. This is what you typed: send it again.";
+  form.prepend(box);
+  box.scrollIntoView({ block: "center" });
+};
+const kept = JSON.parse(sessionStorage.getItem("kept"));
+if (kept && !user && Date.now() - kept.at < 864e5) {
+  for (const words of document.querySelectorAll("[data-kept]")) words.hidden = false;
+  sessionStorage.setItem("kept", JSON.stringify({ ...kept, ended: true }));
+} else if (kept) {
+  sessionStorage.removeItem("kept");
+  if (kept.ended && kept.user === user && kept.page === here && Date.now() - kept.at < 864e5) giveBack(kept);
+}
+
 // A form is sent once, also after a double click. The page that "back" shows again is ready for another one.
 document.addEventListener("submit", (event) => {
   if (event.defaultPrevented || event.target.method !== "post") return;
   if (event.target.dataset.sent) event.preventDefault();
   event.target.dataset.sent = "1";
+  if (!event.defaultPrevented) keep(event.target);
 });
 addEventListener("pageshow", () => {
   for (const form of document.querySelectorAll("form[data-sent]")) delete form.dataset.sent;
