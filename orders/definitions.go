@@ -5,6 +5,7 @@ import (
 
 	"spoolwright/db"
 	"spoolwright/production"
+	"spoolwright/server"
 )
 
 //go:embed *.sql
@@ -58,6 +59,9 @@ var Runs = production.Orders{
 			) i
 			cross join lateral (select * from orders where id = i.order_id offset 0) o)`
 	},
+	Sought: server.Place{Column: "id", Key: `o.search_key`, Texts: `concat_ws(E'\n', o.reference, o.customer)`,
+		Rows: `select i.run_id from orders o join order_items oi on oi.order_id = o.id
+			join run_items i on i.order_item_id = oi.id where true`},
 	State:   func(item string) string { return "order_item_state(" + item + ")" },
 	Problem: func(item, product string) string { return "order_item_problem(" + item + ", " + product + ")" },
 }

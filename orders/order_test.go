@@ -3,6 +3,7 @@ package orders_test
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -302,4 +303,28 @@ func TestExport(t *testing.T) {
 func TestEnumsMatchTables(t *testing.T) {
 	t.Parallel()
 	testkit.WantChecked(t, "orders", "status", orders.OrderStatus("").Enum())
+}
+
+// A search of runs finds the reference and the customer of the orders that they print, in the list and in the export,
+// as lists show them.
+func TestRunsByOrder(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t)
+	c, other := api.Operator(t), api.Operator(t)
+	for _, c := range []*testkit.Client{c, other} {
+		product := c.NewProduct(t, "A-1", 10)
+		for _, reference := range []string{"Shop-4711", "Shop-4712"} {
+			order := c.Post(t, path, j{"reference": reference, "customer": "Ada " + reference[5:], "notes": "secretly",
+				"items": []j{{"product_id": product}}}).Want(201)
+			c.NewRun(t, product, order.Text("items.0.id"), 1, nil)
+		}
+		c.Post(t, "/api/v1/production-runs", j{"items": []j{{"product_id": product}}}).Want(201)
+	}
+	for search, total := range map[string]string{"4711": "1", "shop-47": "2", "ada": "2", "ada+4712": "1",
+		"4711+a-1": "1", "secretly": "0", "4713": "0"} {
+		const runs = "/api/v1/production-runs"
+		c.Get(t, runs+"?search="+search).Want(200).Shows(map[string]string{"total": total})
+		lines := strings.Count(string(c.Get(t, runs+"/export?format=jsonl&search="+search).Want(200).Body), "\n")
+		testkit.Equal(t, strconv.Itoa(lines), total, "exported runs of the search %s", search)
+	}
 }

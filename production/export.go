@@ -7,10 +7,14 @@ import (
 )
 
 // Commands are the commands for production runs and the usage ledger.
-var Commands = []cli.Command{Export.Command("production-runs"), ExportUsage.Command("usage")}
+var Commands = []cli.Command{exporter(Orders{}).Command("production-runs"), ExportUsage.Command("usage")}
 
-// Export writes all production runs with their items and materials.
-var Export = transfer.Export[Run]("production-runs", 200, transfer.ListPage(exported, `
+// exporter returns the export of production runs with their items and materials. A command has no search, and needs no
+// orders.
+func exporter(orders Orders) transfer.Exporter[RunFilter] {
+	// The export names the columns itself.
+	exported := func(f RunFilter) *server.List { return f.list(orders, listColumns) }
+	return transfer.Export[Run]("production-runs", 200, transfer.ListPage(exported, `
 		select `+runColumns+`,
 			(select coalesce(json_agg(json_build_object(
 					'id', i.id, 'product_id', i.product_id, 'product_name', p.name,
@@ -36,6 +40,7 @@ var Export = transfer.Export[Run]("production-runs", 200, transfer.ListPage(expo
 				from run_materials m join spools s on s.id = m.spool_id
 				where m.run_id = production_runs.id) as materials
 		from `+runsTable+` where production_runs.id = page.id`))
+}
 
 var exportDoc = &server.Doc{
 	ID: "exportProductionRuns", Tag: Tag, Summary: "Export production runs",
@@ -43,6 +48,3 @@ var exportDoc = &server.Doc{
 		"item and each material of a run, with the fields of the run repeated, " +
 		"and one row for a run that has neither. Runs are in the order of their creation.",
 }
-
-// exported returns the list of the selected production runs for an export, which names the columns itself.
-func exported(f RunFilter) *server.List { return f.list(listColumns) }

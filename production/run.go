@@ -60,6 +60,9 @@ type Orders struct {
 	// more pieces, or null. The order is not cancelled. Both parameters are SQL expressions.
 	ItemOf func(order, product string) string
 
+	// Sought is where a search of runs also looks: the references and customers of the orders whose items they print.
+	Sought server.Place
+
 	// State returns a SQL expression for a JSON object about an item of an order. item is a SQL expression for the
 	// id of the item. The object has the order_id, reference, customer and status of the order, whether the order
 	// was removed, the quantity of the item, and the numbers of pieces that are produced and planned.
@@ -84,7 +87,7 @@ func routes(h handlers) []server.Route {
 		server.Op("GET /api/v1/production-runs", server.Read,
 			server.HandleList[RunListItem](h.db, h.list), listDoc),
 		server.Op("GET /api/v1/production-runs/export", server.Read,
-			Export.Handle(h.db, "production-runs"), exportDoc),
+			exporter(h.orders).Handle(h.db, "production-runs"), exportDoc),
 		server.Op("POST /api/v1/production-runs", server.Write, server.Handle(h.create), createDoc),
 		server.Op("POST /api/v1/production-runs/from-file", server.Write, server.HandleStream(catalog.FileMedia,
 			catalog.FileExample, catalog.MaxFile, h.readFile, h.fromFile), fromFileDoc),
@@ -415,14 +418,14 @@ var listDoc = &server.Doc{
 // list returns the list of the selected production runs, each with its first items, materials and orders.
 func (h handlers) list(f RunFilter) *server.List {
 	items, count := ListedItems("production_runs.id")
-	l := f.list(listColumns + ", " + items + " as items, " + count + " as item_count, " +
-		ListedSpools("production_runs.id") + " as materials, " + h.orders.Named("production_runs.id") + " as orders")
+	l := f.list(h.orders, listColumns+", "+items+" as items, "+count+" as item_count, "+
+		ListedSpools("production_runs.id")+" as materials, "+h.orders.Named("production_runs.id")+" as orders")
 	l.Computed()
 	return l
 }
 
 // list returns the list of the columns of the selected production runs.
-func (f RunFilter) list(columns string) *server.List {
+func (f RunFilter) list(orders Orders, columns string) *server.List {
 	l := server.NewHidingList(runsTable, columns, "production_runs", f.Hiding)
 	l.WhereEach("status", f.Status)
 	l.WhereEqual("printer_id", f.PrinterID)
@@ -441,7 +444,7 @@ func (f RunFilter) list(columns string) *server.List {
 	l.Search(f.Search, server.Place{Column: "id", Key: `p.search_key`, Texts: `concat_ws(E'\n', p.name, p.sku)`,
 		Rows: `select i.run_id from products p join run_items i on i.product_id = p.id where true`},
 		server.Place{Column: "id", Key: `s.search_key`, Texts: `s.lot_number`,
-			Rows: `select m.run_id ` + FromLots + ` where true`})
+			Rows: `select m.run_id ` + FromLots + ` where true`}, orders.Sought)
 	return l
 }
 

@@ -369,3 +369,13 @@ func TestOrderFiles(t *testing.T) {
 	b.do(t, "POST", "/files", form).want(t, 200).shows(t, "Imported Orders: 2 created")
 	c.Get(t, "/api/v1/orders?source=market").Want(200).Shows(map[string]string{"total": "2"})
 }
+
+// No message of a form names the body of the request, which people do not see.
+func TestNoBodyInMessages(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t, testkit.Options{}).Operator(t)
+	b := signIn(t, c)
+	for _, file := range []string{`{"spools": 1}`, "PK\x03\x04"} {
+		upload(t, b, file, "what", "spools").shows(t, "This cannot be imported").hides(t, "Body")
+	}
+}

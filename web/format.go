@@ -339,6 +339,9 @@ func (v *visit) Ago(t *time.Time) string {
 
 // label returns the name of a field of the API as words.
 func label(name string) string {
+	if name == "body" { // the API names the whole of what was sent so
+		return "This"
+	}
 	name = strings.NewReplacer("_grams", "", "_", " ").Replace(name)
 	return strings.ToUpper(name[:min(1, len(name))]) + name[min(1, len(name)):]
 }

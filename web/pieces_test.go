@@ -3,6 +3,7 @@ package web_test
 import (
 	"fmt"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -117,6 +118,30 @@ func TestAssembleOnPage(t *testing.T) {
 	b.get(t, at).submit(t, at+"/disassemble", "quantity", "1").to(t, at).says(t, "Taken apart: −1, 0 in stock.").
 		take(t).to(t, at).says(t, "Taken back: +1, 1 in stock.")
 	b.get(t, "/products/"+clip).shows(t, "On hand 4")
+}
+
+// The report of the pieces in stock has pages, the file all products.
+func TestPagesOfPiecesReport(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t, testkit.Options{}).Operator(t)
+	b := signIn(t, c)
+	for i := range 51 {
+		c.Post(t, "/api/v1/products/"+c.NewProduct(t, fmt.Sprintf("P-%02d", i), 10)+"/count", j{"counted": 1}).Want(200)
+	}
+	seen := map[string]bool{}
+	page := b.get(t, "/reports/pieces").want(t, 200).shows(t, "1–50 of 51", "Next →")
+	for range 2 {
+		for _, m := range regexp.MustCompile(`P-\d\d`).FindAllString(page.text, -1) {
+			seen[m] = true
+		}
+		page = b.get(t, "/reports/pieces?page=2").want(t, 200).shows(t, "51–51 of 51", "Previous").hides(t, "Next →")
+	}
+	testkit.Equal(t, len(seen), 51, "the products on two pages")
+	testkit.Equal(t, strings.Count(b.get(t, "/reports/pieces.csv").text, "\n"), 52, "the lines of the file")
+	b.get(t, "/reports/pieces?page=x").want(t, 200).shows(t, "1–50 of 51")
+	c.Get(t, "/api/v1/reports/pieces?limit=0").Fields("limit")
+	c.Get(t, "/api/v1/reports/pieces?limit=1001").Fields("limit")
+	c.Get(t, "/api/v1/reports/pieces?skip=-1").Fields("skip")
 }
 
 // The report of the pieces in stock has their value, now and at the end of a day, and is a file, too.

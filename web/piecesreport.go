@@ -3,6 +3,7 @@ package web
 import (
 	"net/url"
 	"strconv"
+	"strings"
 
 	"spoolwright/server"
 )
@@ -10,6 +11,7 @@ import (
 // piecesReport is the page with the pieces in stock and their value at the end of a day.
 type piecesReport struct {
 	To      string // as the address of the page has it
+	Page    int    // from 1
 	Problem string
 	Stock   struct {
 		To       string
@@ -27,6 +29,25 @@ type piecesReport struct {
 			Value    num `json:"piece_value"`
 		}
 	}
+}
+
+// Previous, Next and Range are those of a listing.
+func (p *piecesReport) Previous() string { return p.at(p.Page - 1) }
+func (p *piecesReport) Next() string     { return p.at(p.Page + 1) }
+func (p *piecesReport) Range() string {
+	return (&listing{Page: p.Page, Total: p.Stock.Groups, Noun: "product"}).Range()
+}
+
+// at returns the address of a page of the report, or "" if there is no such page.
+func (p *piecesReport) at(page int) string {
+	if page < 1 || (page-1)*perPage >= p.Stock.Groups {
+		return ""
+	}
+	query := url.Values{"page": {strconv.Itoa(page)}}
+	if p.To != "" {
+		query.Set("to", p.To)
+	}
+	return "/reports/pieces?" + query.Encode()
 }
 
 // CSV returns the address of the report as a file.
@@ -49,9 +70,18 @@ func (p *piecesReport) read(v *visit) read {
 }
 
 func showPiecesReport(v *visit) error {
-	p := &piecesReport{}
+	p := &piecesReport{Page: 1}
+	if n, err := strconv.Atoi(v.r.URL.Query().Get("page")); err == nil && n > 1 && n < 1_000_000 {
+		p.Page = n
+	}
 	status := 200
-	err := v.fetch(p.read(v))
+	page := p.read(v)
+	page.query = url.Values{"skip": {strconv.Itoa((p.Page - 1) * perPage)}, "limit": {strconv.Itoa(perPage)}}
+	if p.To != "" {
+		page.query.Set("to", p.To)
+	}
+	page.path, _, _ = strings.Cut(page.path, "?")
+	err := v.fetch(page)
 	if e := server.AsError(err); err != nil && e.Status == 422 {
 		p.Problem, status, err = sentence(e.Detail), 422, nil
 	}

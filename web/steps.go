@@ -2,6 +2,7 @@ package web
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -18,7 +19,8 @@ type firstSteps struct {
 	List []firstStep
 	Form *form // the time zone and the currency to confirm
 
-	// GuessesZone is whether the script may replace the time zone in the form by that of the browser.
+	// GuessesZone is whether the script may replace the time zone in the form by that of the browser, and the currency
+	// by that of the time zone.
 	GuessesZone bool
 }
 
@@ -88,6 +90,25 @@ var places = map[string][2]string{
 	"PT": {"Europe/Lisbon", "EUR"}, "RO": {"Europe/Bucharest", "RON"}, "SE": {"Europe/Stockholm", "SEK"},
 	"SG": {"Asia/Singapore", "SGD"}, "SK": {"Europe/Bratislava", "EUR"}, "TR": {"Europe/Istanbul", "TRY"},
 	"UA": {"Europe/Kyiv", "UAH"}, "US": {"America/New_York", "USD"}, "ZA": {"Africa/Johannesburg", "ZAR"},
+}
+
+// moreZones are further time zones of large countries, with their currencies.
+const moreZones = `America/Chicago USD America/Denver USD America/Los_Angeles USD America/Phoenix USD
+	America/Detroit USD America/Vancouver CAD America/Edmonton CAD America/Winnipeg CAD America/Halifax CAD
+	Australia/Melbourne AUD Australia/Brisbane AUD Australia/Perth AUD Australia/Adelaide AUD Asia/Calcutta INR
+	Europe/Kiev UAH Atlantic/Canary EUR`
+
+// Currencies returns the currencies by time zone, as JSON for the script.
+func (f *firstSteps) Currencies() string {
+	all := map[string]string{}
+	for _, place := range places {
+		all[place[0]] = place[1]
+	}
+	for more := strings.Fields(moreZones); len(more) > 0; more = more[2:] {
+		all[more[0]] = more[1]
+	}
+	text, _ := json.Marshal(all)
+	return string(text)
 }
 
 // homes maps languages to the country with most of their speakers, for languages without a region.

@@ -1,7 +1,9 @@
 package web_test
 
 import (
+	"html"
 	"net/url"
+	"strings"
 	"testing"
 
 	"spoolwright/tests/testkit"
@@ -20,6 +22,12 @@ func TestFirstSteps(t *testing.T) {
 	form := page.form(t, "/first-steps/place")
 	if form.Get("time_zone") != "Europe/Vienna" || form.Get("currency") != "EUR" {
 		t.Errorf("the guess is %v", form)
+	}
+	// The script replaces both if the time zone of the browser is another one.
+	for _, want := range []string{`"America/Los_Angeles":"USD"`, `"Europe/London":"GBP"`} {
+		if !strings.Contains(html.UnescapeString(page.text), want) {
+			t.Errorf("the page has no %s: %s", want, page.text)
+		}
 	}
 	page.submit(t, "/first-steps/place", "time_zone", "Mars").want(t, 422).shows(t, "First steps", "IANA")
 	page.submit(t, "/first-steps/place").to(t, "/").shows(t, "Time zone and currency Done").

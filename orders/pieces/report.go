@@ -2,7 +2,6 @@ package pieces
 
 import (
 	"context"
-	"strconv"
 
 	"spoolwright/db"
 	"spoolwright/inventory"
@@ -12,8 +11,12 @@ import (
 
 // PiecesQuery are the parameters of the report of the pieces in stock.
 type PiecesQuery struct {
-	To value.Optional[value.Date] `query:"to"`
+	To    value.Optional[value.Date] `query:"to"`
+	Skip  value.Optional[int64]      `query:"skip" rule:"maximum=999999999,default=0"`
+	Limit value.Optional[int64]      `query:"limit" rule:"minimum=1,maximum=1000,default=1000"`
 }
+
+const maxReported = 1000 // products in a response
 
 // PiecesReport lists the pieces that were in stock at the end of a day.
 type PiecesReport struct {
@@ -44,7 +47,8 @@ var piecesReportDoc = &server.Doc{
 		"Later entries do not change the report of a past day: a correction counts on the day on which it is " +
 		"made.\n\n`piece_value` is the value of the pieces with a known cost, or null if there are none; " +
 		"`unvalued_pieces` counts the others. The products with the largest value come first. Removed products are " +
-		"included. A report has at most 1,000 products; the other fields are totals of all `groups`.",
+		"included. A response has at most 1,000 products, and `skip` leads to the others; the other fields are totals of all " +
+		"`groups`.",
 }
 
 func (h handlers) reportPieces(ctx context.Context, r *server.Request[PiecesQuery]) (server.OK[PiecesReport], error) {
@@ -80,14 +84,14 @@ func (h handlers) reportPieces(ctx context.Context, r *server.Request[PiecesQuer
 					'piece_cost', trim_scale(round(s.value / nullif(greatest(s.on_hand, 0) - s.unvalued, 0), 6)),
 					'piece_value', trim_scale(s.value)) order by s.value desc nulls last, p.name, p.id), '[]')
 				from (
-					select * from stock s order by s.value desc nulls last, s.product_id limit `+
-		strconv.Itoa(inventory.MaxGroups)+`
+					select * from stock s order by s.value desc nulls last, s.product_id limit $4 offset $3
 				) s
 				join products p on p.tenant_id = $1 and p.id = s.product_id) as items
 		from day d, (
 			select coalesce(sum(s.on_hand), 0) as on_hand, coalesce(sum(s.unvalued), 0) as unvalued,
 				case when count(*) = 0 then 0 else sum(s.value) end as value, count(*) as groups
 			from stock s
-		) t`, db.ActorOf(ctx).Tenant, r.In.To.Arg())
+		) t`, db.ActorOf(ctx).Tenant, r.In.To.Arg(),
+		r.In.Skip.Or(0), r.In.Limit.Or(maxReported))
 	return server.One(report, h.db.Read(ctx, db.FreshPlan(), report))
 }

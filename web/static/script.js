@@ -250,10 +250,13 @@ for (const button of document.querySelectorAll("[data-copy]")) {
   });
 }
 
-// The time zone of a new farm is that of the browser, until somebody confirms another one.
+// The time zone of a new farm is that of the browser, until somebody confirms another one. The currency is that of the
+// time zone, because the language says less of the place.
 for (const button of document.querySelectorAll("[data-zone]")) {
   const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
-  if (zone) button.form.elements.time_zone.value = zone;
+  const { time_zone: where, currency } = button.form.elements;
+  if (zone) where.value = zone;
+  currency.value = JSON.parse(button.dataset.zone)[zone] ?? currency.value;
 }
 
 for (const button of document.querySelectorAll("[data-print]")) {

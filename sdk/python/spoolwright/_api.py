@@ -12677,6 +12677,8 @@ class ReportsResource:
         self,
         *,
         to: _dt.date | None = None,
+        skip: int | None = None,
+        limit: int | None = None,
     ) -> PiecesReport:
         """Report the pieces in stock and their value.
 
@@ -12685,11 +12687,14 @@ class ReportsResource:
         entries do not change the report of a past day: a correction counts on the day on which it is made.
 
         `piece_value` is the value of the pieces with a known cost, or null if there are none; `unvalued_pieces`
-        counts the others. The products with the largest value come first. Removed products are included. A report
-        has at most 1,000 products; the other fields are totals of all `groups`.
+        counts the others. The products with the largest value come first. Removed products are included. A
+        response has at most 1,000 products, and `skip` leads to the others; the other fields are totals of all
+        `groups`.
 
         :param to: The day whose end the report shows, in the tenant's time zone; now by default. For example
         `2024-01-31`.
+        :param skip: Products to skip.
+        :param limit: Maximum number of products.
         """
         return self._client._call(
             "GET",
@@ -12697,6 +12702,8 @@ class ReportsResource:
             _PiecesReport,
             query={
                 "to": to,
+                "skip": skip,
+                "limit": limit,
             },
         )
 

@@ -6878,6 +6878,10 @@ export interface ReportMarginsQuery {
 export interface ReportPiecesQuery {
   /** The day whose end the report shows, in the tenant's time zone; now by default. For example `2024-01-31`. */
   to?: string | undefined;
+  /** Products to skip. */
+  skip?: number | undefined;
+  /** Maximum number of products. */
+  limit?: number | undefined;
 }
 
 /** Query parameters of `imports.list`. */
@@ -9887,8 +9891,8 @@ export class ReportsResource<M extends DecimalMode = "number"> {
    * not change the report of a past day: a correction counts on the day on which it is made.
    *
    * `piece_value` is the value of the pieces with a known cost, or null if there are none; `unvalued_pieces` counts
-   * the others. The products with the largest value come first. Removed products are included. A report has at most
-   * 1,000 products; the other fields are totals of all `groups`.
+   * the others. The products with the largest value come first. Removed products are included. A response has at most
+   * 1,000 products, and `skip` leads to the others; the other fields are totals of all `groups`.
    */
   pieces(
     query: ReportPiecesQuery = {},
