@@ -19,6 +19,9 @@ func TestTitlesRule(t *testing.T) {
 		// Codes are no prices and no materials, whatever they look like.
 		{"Material,Color,SKU\nPLA,Red,TST001\nPLA,Blue,TST 002\n", "Material=material_type;Color=color;SKU="},
 		{"Material,Color,EAN\nPLA,Red,EUR 1\nPLA,Blue,EUR 2\n", "Material=material_type;Color=color;EAN="},
+		{"Material,Color,Thing\nPLA,Red,TST001\nPLA,Blue,TST002\n", "Material=material_type;Color=color;Thing="},
+		{"Material,Color,Thing\nPLA,Red,TRY001\nPLA,Blue,TRY002\n", "Material=material_type;Color=color;Thing="},
+		{"Material,Color,Thing\nPLA,Red,TRY 100\nPLA,Blue,0.05 EUR\n", "Material=material_type;Color=color;Thing=purchase_price"},
 		{"Material;Farbe;Bestellnummer\nPLA;Rot;PLA-BLK-1\nPETG;Blau;PETG-BLU-2\n",
 			"Material=material_type;Farbe=color;Bestellnummer="},
 		{"Material;Couleur;Référence\nPLA;Rouge;PLA-R1\nPETG;Bleu;PETG-B2\n",
@@ -79,6 +82,8 @@ func TestWhatIsLeft(t *testing.T) {
 		"Material;Farbe;Auf Lager\nPLA;Rot;nein\nPLA;Rot;ja\n":     "1000,0,,false\n1000,1000,,false\n",
 		"Material;Couleur;En stock\nPLA;Rouge;non\nPLA;Bleu;oui\n": "1000,0,,false\n1000,1000,,false\n",
 		"Material,Color,Owned\nPLA,Red,false\nPLA,Red,true\n":      "1000,0,,false\n1000,1000,,false\n",
+		"Material,Color,Owned,Qty\nPLA,Red,0,1\nPLA,Red,1,1\n":     "1000,0,,false\n1000,1000,,false\n",
+		"Material,Color,In stock\nPLA,Red,1\nPLA,Red,2\n":          "1000,1000,,false\n1000,1000,,false\n1000,1000,,false\n",
 		"Material,Color,Empty\nPLA,Red,yes\nPLA,Red,no\n":          "1000,0,,true\n1000,1000,,false\n",
 		"Material,Color,Weight,Left,Status\nPLA,Red,1000,300,finished\nPLA,Red,1000,,used up\n": "1000,300,,false\n" +
 			"1000,0,,false\n",

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 
+	"spoolwright/auth"
 	"spoolwright/server"
 	"spoolwright/transfer"
 	"spoolwright/value"
@@ -496,7 +497,8 @@ func hasUnit(text string, all ...string) bool {
 
 func isShare(text string) bool { return shares[fold(text)] != "" || hasUnit(text, "%") }
 
-var currencyCode = regexp.MustCompile(`^[A-Z]{3}$`)
+// paddedCode matches texts such as TRY001, which are no amounts.
+var paddedCode = regexp.MustCompile(`(^|[^\d.,])0\d`)
 
 // looksLike reports whether the values of a column alone show that it has the concept.
 func looksLike(c *column, concept string) bool {
@@ -514,8 +516,7 @@ func looksLike(c *column, concept string) bool {
 	case "purchase_price":
 		return share(texts, func(s string) bool {
 			n, ok := transfer.ParseNumber(readAmount(s))
-			return ok && (strings.ContainsAny(n.Before+n.Unit, "€$£") || len(n.Currency()) == 3 && n.Currency() != "PCS" &&
-				currencyCode.MatchString(n.Currency()))
+			return ok && (strings.ContainsAny(n.Before+n.Unit, "€$£") || auth.IsCurrency(n.Currency()) && !paddedCode.MatchString(s))
 		}) >= 0.6
 	case "purchase_date":
 		return share(texts, func(s string) bool { return datePattern.MatchString(s) && !isDiameter(s) }) >= 0.8
@@ -626,7 +627,7 @@ func (s *Reader) fit(c *column, concept, target string) (string, float64) {
 	case "archived", "used_up":
 		return target, share(texts, func(t string) bool { _, ok := transfer.Truth(t); return ok })
 	case "state":
-		number := share(texts, func(t string) bool { return numberLike(t) }) > 0
+		number := share(texts, func(t string) bool { return numberLike(t) && t != "0" && t != "1" }) > 0
 		return target, share(texts, func(t string) bool {
 			_, isBool := transfer.Truth(t)
 			return !number && (isBool || shares[fold(t)] != "" || some[fold(t)])
