@@ -2,12 +2,14 @@ package catalog
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
 
 	"spoolwright/db"
 	"spoolwright/inventory"
+	"spoolwright/inventory/imports"
 	"spoolwright/inventory/sheets"
 	"spoolwright/server"
 	"spoolwright/transfer"
@@ -17,7 +19,8 @@ import (
 // ImportedProducts is the result of an import.
 type ImportedProducts struct {
 	transfer.ImportCounts
-	Rows []ImportedProduct `json:"rows"`
+	ImportID *value.UUID       `json:"import_id"`
+	Rows     []ImportedProduct `json:"rows"`
 }
 
 // ImportedProduct reports how an import changed a product.
@@ -114,6 +117,7 @@ type productFile struct {
 // importedProduct is a product of a file.
 type importedProduct struct {
 	line      int                           // the line of its first row
+	hash      int64                         // of its first row
 	keys      []string                      // its id and SKU, if they can name a product
 	in        Product                       // the fields of its first row
 	materials []*transfer.Record[importRow] // the rows with a material
@@ -144,7 +148,7 @@ func readImport(file *transfer.Table, how transfer.Reading, maximum int) (f prod
 		if !ok || f.skips(row.Keys) {
 			n = len(f.products)
 			known[name] = n
-			f.products = append(f.products, importedProduct{line: row.Line, keys: row.Keys, in: row.In.Product})
+			f.products = append(f.products, importedProduct{line: row.Line, hash: row.Hash, keys: row.Keys, in: row.In.Product})
 		}
 		p := &f.products[n]
 		if field := difference(&p.in, &row.In.Product); field != "" {
@@ -203,6 +207,8 @@ type productChanges struct {
 	created, updated           []map[string]any // products
 	addedMaterials, materials  []map[string]any // new and changed materials
 	removed, renamed, computed []string         // ids of materials, of products with another SKU, and with new costs
+
+	history imports.History
 }
 
 // writeProducts writes the products in the transaction of ctx.
@@ -226,11 +232,24 @@ func writeProducts(
 		}
 		result.Count(row.Action)
 	}
-	if dryRun {
-		return result, nil
+	if err := changes.history.FindRepeated(ctx, d, "products", &result.ImportCounts); err != nil || dryRun {
+		return result, err
 	}
-	return result, changes.write(ctx, d)
+	if err := changes.write(ctx, d); err != nil {
+		return result, err
+	}
+	result.ImportID, err = changes.history.Save(ctx, d, "products", result.Created, result.Updated)
+	return result, err
 }
+
+// storedProduct has the columns of products and their materials to select, for StoredRows.
+var storedProduct = `id, ` + strings.Join(productColumns, ", ") + `, (
+				select coalesce(json_agg(json_build_object('id', m.id, 'filament_id', m.filament_id,
+					'material_type', m.material_type, 'material_name', m.material_name, 'color', m.color,
+					'diameter_mm', trim_scale(m.diameter_mm), 'weight_grams', trim_scale(m.weight_grams),
+					'is_required', m.is_required,
+						'notes', m.notes)), '[]')
+				from product_materials m where m.product_id = products.id) as materials`
 
 // lock locks the catalog, and the products that rows name or that have the SKU of a row, and returns these products.
 func (f *productFile) lock(ctx context.Context, d *db.DB) (products []transfer.Stored, err error) {
@@ -244,13 +263,7 @@ func (f *productFile) lock(ctx context.Context, d *db.DB) (products []transfer.S
 		}
 	}
 	// LockRows finds no hidden product. The condition of the SKUs lets PostgreSQL use the index products_sku.
-	locked := server.LockRows("products", `id, `+strings.Join(productColumns, ", ")+`, (
-				select coalesce(json_agg(json_build_object('id', m.id, 'filament_id', m.filament_id,
-					'material_type', m.material_type, 'material_name', m.material_name, 'color', m.color,
-					'diameter_mm', trim_scale(m.diameter_mm), 'weight_grams', trim_scale(m.weight_grams),
-					'is_required', m.is_required,
-						'notes', m.notes)), '[]')
-				from product_materials m where m.product_id = products.id) as materials`, `
+	locked := server.LockRows("products", storedProduct, `
 		select unnest($1::uuid[]) as id union all
 		select s.id from unnest($2::text[]) k (sku) cross join lateral (
 			select id from products where sku = k.sku and sku <> '' and hidden_at is null
@@ -431,6 +444,7 @@ func (f *productFile) change(
 	c *productChanges, p *importedProduct, s transfer.Stored, report *ImportedProduct, invalid transfer.RowProblems,
 ) {
 	values, id := server.Row(&p.in), value.NewID()
+	before, after := transfer.Stored{}, map[string]any{} // of what changes, with each material as a column
 	if s == nil {
 		if p.in.Name.IsNull() {
 			invalid.Add(p.line, "name", "is required")
@@ -440,6 +454,7 @@ func (f *productFile) change(
 				"must be empty: a new product is imported without components")
 		}
 		values["id"] = id
+		c.history.CreateRow("products", id, p.line, p.hash)
 		c.created = append(c.created, values)
 		report.Action = "created"
 	} else {
@@ -449,7 +464,7 @@ func (f *productFile) change(
 			if !slices.Contains(f.columns, column) || transfer.ValueText(values[column]) == s.Text(column) {
 				values[column] = s[column]
 			} else {
-				report.Action = "updated"
+				report.Action, before[column], after[column] = "updated", s[column], values[column]
 				if column == "sku" {
 					c.renamed = append(c.renamed, id)
 				}
@@ -460,17 +475,22 @@ func (f *productFile) change(
 		}
 	}
 	report.ID = (*value.UUID)(&id)
-	if f.changeMaterials(c, p, s, id, invalid) {
+	if f.changeMaterials(c, p, s, id, invalid, before, after) {
 		c.computed = append(c.computed, id)
 		if s != nil {
 			report.Action = "updated"
 		}
 	}
+	if before["id"] = id; s != nil && len(after) > 0 {
+		c.history.Change("products", before, after, slices.Sorted(maps.Keys(after))...)
+	}
 }
 
-// changeMaterials adds to c the changes to the materials of the product. It reports whether there are any.
+// changeMaterials adds to c the changes to the materials of the product. It reports whether there are any, and adds the
+// former and the new texts of these materials to before and after.
 func (f *productFile) changeMaterials(
 	c *productChanges, p *importedProduct, s transfer.Stored, product string, invalid transfer.RowProblems,
+	before, after map[string]any,
 ) (changed bool) {
 	var old []any
 	if s != nil {
@@ -528,6 +548,7 @@ func (f *productFile) changeMaterials(
 			}
 			values["id"], values["product_id"], values["is_required"] = value.NewID(), product, in.IsRequired.Or(true)
 			c.addedMaterials, changed = append(c.addedMaterials, values), true
+			after[materialColumn+values["id"].(string)] = materialText(values)
 			count++
 		default:
 			m := same[0]
@@ -536,6 +557,7 @@ func (f *productFile) changeMaterials(
 				problem("id", "is that of line %d", line)
 			}
 			used[id] = row.Line
+			before[materialColumn+id], after[materialColumn+id] = materialText(m), nil
 			if removes {
 				c.removed, changed = append(c.removed, id), true
 				count--
@@ -557,6 +579,9 @@ func (f *productFile) changeMaterials(
 			}
 			if values["id"] = id; differs {
 				c.materials, changed = append(c.materials, values), true
+				after[materialColumn+id] = materialText(values)
+			} else {
+				delete(after, materialColumn+id)
 			}
 		}
 	}

@@ -291,6 +291,10 @@ func (h handlers) changeFilament(ctx context.Context, id string, in Filament) (s
 const FilamentUses = `select from spools where filament_id = $1
 	union all select from product_materials where filament_id = $1`
 
+// FilamentInUse is FilamentUses without removed spools.
+const FilamentInUse = `select from spools where filament_id = $1 and hidden_at is null
+	union all select from product_materials where filament_id = $1`
+
 var deleteFilamentDoc = &server.Doc{
 	ID: "deleteFilament", Tag: FilamentsTag, Summary: "Remove a filament",
 	Description: "Deletes the filament. If spools are of it, or products name it, it is hidden instead: lists no " +

@@ -14,7 +14,6 @@ import (
 	"spoolwright/auth"
 	"spoolwright/catalog"
 	"spoolwright/db"
-	"spoolwright/inventory/imports"
 	"spoolwright/production/printers"
 	"spoolwright/server"
 	"spoolwright/value"
@@ -73,17 +72,16 @@ type Orders struct {
 	Problem func(item, product string) string
 }
 
-// runsOfSpool selects the runs that name the spool $1, which an undo of an import then keeps.
-const runsOfSpool = `select from run_materials where spool_id = $1`
+// RunsOfSpool selects the runs that name the spool $1, which an undo of an import then keeps.
+const RunsOfSpool = `select from run_materials where spool_id = $1`
 
-// Routes returns the operations of /api/v1/production-runs, and the undo of imports.
+// Routes returns the operations of /api/v1/production-runs.
 func Routes(orders Orders) func(*db.DB) []server.Route {
 	return func(d *db.DB) []server.Route { return routes(handlers{d, orders}) }
 }
 
 func routes(h handlers) []server.Route {
 	return []server.Route{
-		server.Op("POST /api/v1/imports/{id}/undo", server.Write, imports.Undo(h.db, runsOfSpool), imports.UndoDoc),
 		server.Op("GET /api/v1/production-runs", server.Read,
 			server.HandleList[RunListItem](h.db, h.list), listDoc),
 		server.Op("GET /api/v1/production-runs/export", server.Read,

@@ -45,8 +45,8 @@ type pastImport struct {
 type undone struct {
 	Removed, Restored int
 	Left              []struct {
-		Resources, Reason string
-		Number            int
+		Resources, Name, Reason string
+		Number                  int
 	}
 }
 

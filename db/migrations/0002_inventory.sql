@@ -304,13 +304,13 @@ create table spoolman_items (
 	source text collate "C" not null check (length(source) <= 100000), -- the columns at the last import, as JSON
 	primary key (tenant_id, entity, key)
 );
-call tenant_table('spoolman_items', 'select, insert, update');
+call tenant_table('spoolman_items', 'select, insert, update, delete');
 
--- The imports of lists of vendors, filaments and spools that changed something, and what they created and changed.
+-- The imports of lists that changed something, and what they created and changed.
 create table imports (
 	tenant_id uuid,
 	id uuid not null,
-	resources text collate "C" not null check (resources in ('vendors', 'filaments', 'spools')),
+	resources text collate "C" not null check (resources in ('vendors', 'filaments', 'spools', 'products', 'orders')),
 	created int not null check (created >= 0), -- rows of the file, as updated
 	updated int not null check (updated >= 0),
 	created_at timestamptz not null default now(),
@@ -328,10 +328,10 @@ create index imports_newest on imports (tenant_id, created_at, id);
 create table import_rows (
 	tenant_id uuid,
 	import_id uuid not null,
-	resources text collate "C" not null check (resources in ('vendors', 'filaments', 'spools')),
-	item uuid not null, -- the id of the vendor, filament or spool, which may be deleted
-	-- A hash of the row that created the item, as it was read; equal rows of a file have different ones. It is null for a
-	-- vendor that was created for filaments.
+	resources text collate "C" not null check (resources in ('vendors', 'filaments', 'spools', 'products', 'orders')),
+	item uuid not null, -- the id of the resource, which may be deleted
+	-- A hash of the row that created the item, as it was read; equal rows of a file have different ones. It is null for
+	-- an item that is no row, such as a vendor of a filament.
 	digest bigint,
 	before text collate "C" check (length(before) <= 1000000), -- JSON: the changed columns of an item before the import
 	after text collate "C" check (length(after) <= 1000000), -- and after it; both are null for what was created

@@ -198,6 +198,6 @@ create table file_orders (
 	primary key (tenant_id, source, reference),
 	foreign key (tenant_id, order_id) references orders (tenant_id, id)
 );
-call tenant_table('file_orders', 'select, insert, update');
+call tenant_table('file_orders', 'select, insert, update, delete');
 
 create index file_orders_order on file_orders (tenant_id, order_id);

@@ -11,59 +11,73 @@ import (
 	"spoolwright/value"
 )
 
-// history is what an import creates and changes. The hashes and the lines are those of the rows of the resources that
-// it creates.
-type history struct {
-	created []string // ids
-	hashes  []int64
-	lines   []int
-	vendors []string // the ids of vendors that were created for filaments
-	changes []change
+// History is what an import creates and changes, for later imports and for undo.
+type History struct {
+	created []createdItem
+	changes []*Change
+	equal   map[int64]int64 // by the hash of a row: how many rows have it
 }
 
-// change is what an import changed in a resource, by column.
-type change struct {
-	Item          string
+// createdItem is a resource that an import creates. line and hash are those of its row; they are 0 if no row of the file
+// is the resource, such as a vendor that was created for a filament.
+type createdItem struct {
+	table, id string
+	hash      int64
+	line      int
+}
+
+// Change is what an import changed in a resource, by column. Both maps are empty if the import cannot be undone there.
+type Change struct {
+	Table, Item   string
 	Before, After transfer.Stored
 
-	left []string // after unchanged: the columns that were changed since
+	Left []string // after Unchanged: the columns that were changed since
 }
 
-// created adds the rows of the file that are new resources. Equal rows get different hashes, so that a file with more
-// of them than an earlier one repeats only as many.
-func (f *kindFile[T]) created(h *history, report []ImportedRow) {
-	equal := map[int64]int64{}
-	for i, row := range f.rows {
-		if report[i].Action == "created" {
-			h.created, h.lines = append(h.created, string(*report[i].ID)), append(h.lines, row.Line)
-			h.hashes = append(h.hashes, row.Hash+equal[row.Hash])
-			equal[row.Hash]++
-		}
+// CreateRow adds a new resource with its row. Equal rows get different hashes, so that a file with more of them than an
+// earlier one repeats only as many.
+func (h *History) CreateRow(table, id string, line int, hash int64) {
+	if h.equal == nil {
+		h.equal = map[int64]int64{}
+	}
+	own := hash + h.equal[hash]
+	h.equal[hash]++
+	h.created = append(h.created, createdItem{table, id, own, line})
+}
+
+// Create adds new resources without rows.
+func (h *History) Create(table string, ids ...string) {
+	for _, id := range ids {
+		h.created = append(h.created, createdItem{table: table, id: id})
 	}
 }
 
-// change adds the changed columns of a stored row.
-func (h *history) change(before transfer.Stored, after map[string]any, changed []string) {
-	if len(changed) == 0 {
-		return
-	}
-	c := change{before.Text("id"), transfer.Stored{}, transfer.Stored{}, nil}
+// Change adds the changed columns of a stored row. Without columns, the change cannot be undone.
+func (h *History) Change(table string, before transfer.Stored, after map[string]any, changed ...string) {
+	c := &Change{Table: table, Item: before.Text("id"), Before: transfer.Stored{}, After: transfer.Stored{}}
 	for _, name := range changed {
 		c.Before[name], c.After[name] = before[name], after[name]
 	}
 	h.changes = append(h.changes, c)
 }
 
-// findRepeated sets RepeatedRows and RepeatedAt of the result.
-func (h *history) findRepeated(ctx context.Context, d *db.DB, table string, result *Imported) error {
-	if len(h.created) == 0 {
+// FindRepeated sets RepeatedRows and RepeatedAt of the result of an import of a table.
+func (h *History) FindRepeated(ctx context.Context, d *db.DB, table string, result *transfer.ImportCounts) error {
+	var hashes []int64
+	var lines []int
+	for _, c := range h.created {
+		if c.line > 0 {
+			hashes, lines = append(hashes, c.hash), append(lines, c.line)
+		}
+	}
+	if len(hashes) == 0 {
 		return nil
 	}
 	found := db.SQL(`
 		select count(distinct n.line) as repeated_rows, max(i.created_at) as repeated_at
 		from unnest($1::bigint[], $2::int[]) n (digest, line) cross join lateral (
 			select import_id from import_rows where digest = n.digest and resources = $3 order by import_id desc limit 1
-		) r join imports i on i.id = r.import_id`, h.hashes, h.lines, table)
+		) r join imports i on i.id = r.import_id`, hashes, lines, table)
 	if err := d.Read(ctx, found); err != nil {
 		return err
 	}
@@ -76,38 +90,48 @@ func (h *history) findRepeated(ctx context.Context, d *db.DB, table string, resu
 	return err
 }
 
-// save stores the history of an import of a table, for later imports and for undo, and sets ImportID of the result.
-func (h *history) save(ctx context.Context, d *db.DB, table string, result *Imported) error {
+// Save stores the history of an import of resources, and returns the id of the import. It returns nil if there is
+// nothing to undo. The counts are those of the list of imports.
+func (h *History) Save(
+	ctx context.Context, d *db.DB, resources string, created, updated int64,
+) (saved *value.UUID, err error) {
 	if len(h.created)+len(h.changes) == 0 {
-		return nil
+		return nil, nil
 	}
 	id := value.NewID()
 	all := []*db.Stmt{db.SQL(`insert into imports (id, resources, created, updated) values ($1, $2, $3, $4)`,
-		id, table, len(h.created), len(h.changes))}
-	hashes := h.hashes
-	for ids := range slices.Chunk(h.created, transfer.BatchRows) {
+		id, resources, created, updated)}
+	for some := range slices.Chunk(h.created, transfer.BatchRows) {
+		var tables, ids []string
+		var hashes []int64
+		var lines []int
+		for _, c := range some {
+			tables, ids = append(tables, c.table), append(ids, c.id)
+			hashes, lines = append(hashes, c.hash), append(lines, c.line)
+		}
 		all = append(all, db.SQL(`insert into import_rows (import_id, resources, item, digest)
-			select $1, $2, item, digest from unnest($3::uuid[], $4::bigint[]) r (item, digest)`,
-			id, table, ids, hashes[:len(ids)]))
-		hashes = hashes[len(ids):]
+			select $1, resources, item, case when line > 0 then digest end
+			from unnest($2::text[], $3::uuid[], $4::bigint[], $5::int[]) r (resources, item, digest, line)`,
+			id, tables, ids, hashes, lines))
 	}
-	if len(h.vendors) > 0 {
-		all = append(all, db.SQL(`insert into import_rows (import_id, resources, item)
-			select $1, 'vendors', unnest($2::uuid[])`, id, h.vendors))
-	}
-	for changes := range slices.Chunk(h.changes, transfer.BatchRows) {
-		var ids, before, after []string
-		for _, c := range changes {
-			ids, before, after = append(ids, c.Item), append(before, jsonOf(c.Before)), append(after, jsonOf(c.After))
+	for some := range slices.Chunk(h.changes, transfer.BatchRows) {
+		var tables, ids, before, after []string
+		for _, c := range some {
+			was, is := jsonOf(c.Before), jsonOf(c.After)
+			if max(len(was), len(is)) > maxStored {
+				was, is = "{}", "{}"
+			}
+			tables, ids, before, after = append(tables, c.Table), append(ids, c.Item), append(before, was), append(after, is)
 		}
 		all = append(all, db.SQL(`insert into import_rows (import_id, resources, item, before, after)
-			select $1, $2, item, before, after from unnest($3::uuid[], $4::text[], $5::text[]) r (item, before, after)`,
-			id, table, ids, before, after))
+			select $1, r.* from unnest($2::text[], $3::uuid[], $4::text[], $5::text[]) r`, id, tables, ids, before, after))
 	}
-	saved := value.UUID(id)
-	result.ImportID = &saved
-	return d.Write(ctx, all...)
+	saved = (*value.UUID)(&id)
+	return saved, d.Write(ctx, all...)
 }
+
+// maxStored is the maximum length of the former or the new values of a resource, as in the table import_rows.
+const maxStored = 1_000_000
 
 func jsonOf(s transfer.Stored) string {
 	text, _ := json.Marshal(s) // values of rows cannot fail

@@ -101,7 +101,7 @@ type kindFile[T any] struct {
 	whole  *spoolmanFile // a file of Spoolman, which has no rows; or nil
 	// The ids of the vendors that relate has created for the rows.
 	vendors []string
-	undo    []*change // what an import that is undone changed in the rows; nil for an import
+	undo    []*Change // what an import that is undone changed in the rows; nil for an import
 }
 
 var (
@@ -292,7 +292,7 @@ func (f kindFile[T]) write(ctx context.Context, d *db.DB, dryRun bool) (result I
 	if err != nil {
 		return result, err
 	}
-	history := history{vendors: f.vendors}
+	history := History{}
 	changes := kindChanges{table: f.table, columns: f.columns, spreads: f.spreads}
 	if f.number > 0 {
 		changes.columns = append(slices.Clip(changes.columns), "number")
@@ -311,14 +311,16 @@ func (f kindFile[T]) write(ctx context.Context, d *db.DB, dryRun bool) (result I
 		if s != nil {
 			fields := f.fields
 			if f.undo != nil {
-				fields = f.undo[i].unchanged(s)
+				fields = f.undo[i].Unchanged(s)
 			}
 			if related.fields != nil && (f.undo == nil || slices.Contains(fields, "filament_id")) {
 				fields = append(slices.Clip(fields), related.fields(i)...)
 			}
 			changed = compare(values, f.columns, fields, s)
 			values["number"] = s["number"] // the columns have it if the import also creates spools
-			history.change(s, values, changed)
+			if len(changed) > 0 {
+				history.Change(f.table, s, values, changed...)
+			}
 		} else if f.number > 0 {
 			values["number"] = f.number + len(changes.created)
 		}
@@ -330,14 +332,20 @@ func (f kindFile[T]) write(ctx context.Context, d *db.DB, dryRun bool) (result I
 	if err := invalid.Err(); err != nil {
 		return result, err
 	}
-	f.created(&history, result.Rows)
-	if err := history.findRepeated(ctx, d, f.table, &result); err != nil {
+	for i, row := range f.rows {
+		if result.Rows[i].Action == "created" {
+			history.CreateRow(f.table, string(*result.Rows[i].ID), row.Line, row.Hash)
+		}
+	}
+	history.Create("vendors", f.vendors...)
+	if err := history.FindRepeated(ctx, d, f.table, &result.ImportCounts); err != nil {
 		return result, err
 	}
 	if err := changes.write(ctx, d, &result, f.spread); err != nil || dryRun || f.undo != nil {
 		return result, err
 	}
-	return result, history.save(ctx, d, f.table, &result)
+	result.ImportID, err = history.Save(ctx, d, f.table, result.Created, result.Updated)
+	return result, err
 }
 
 // knownRows returns the stored rows that the rows of a file may name, with the given additional columns.
@@ -402,8 +410,7 @@ func (f *kindFile[T]) lock(
 			select id from `+f.table+` where name_key = n.key and hidden_at is null
 		) k`, append(args, wanted)
 	}
-	columns := strings.Replace(strings.Join(f.columns, ", "), "color_hexes",
-		"array_to_json(color_hexes) as color_hexes", 1)
+	columns := storedColumns(f.columns)
 	if names != nil {
 		columns += ", name_key"
 	}
@@ -455,6 +462,11 @@ func (f *kindFile[T]) lock(
 		rows[i], report[i].ID, report[i].Number, first[string(id)] = s, &id, &number, row.Line
 	}
 	return rows, nil
+}
+
+// storedColumns returns a list of columns to select, for StoredRows.
+func storedColumns(columns []string) string {
+	return strings.Replace(strings.Join(columns, ", "), "color_hexes", "array_to_json(color_hexes) as color_hexes", 1)
 }
 
 // compare returns the columns that the row changes. It sets the other columns of values to their stored values.
@@ -589,7 +601,7 @@ func insertRows(ctx context.Context, d *db.DB, table string, columns []string, r
 	return transfer.InBatches(rows, func(list string, ids []string) error {
 		insert := `
 			insert into ` + table + ` (id, ` + strings.Join(columns, ", ") + `, created_at, updated_at)
-			select r.id, r.` + strings.Join(columns, ", r.") + `, coalesce(r.created_at, t.at), t.at
+			select r.id, r.` + strings.Join(columns, ", r.") + `, coalesce(r.created_at, t.at), now()
 			from json_populate_recordset(null::` + table + `, $1::json) with ordinality r
 			cross join lateral (select now() - ($2::int - ordinality) * interval '1 microsecond' as at) t
 			order by ordinality`

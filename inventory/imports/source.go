@@ -62,6 +62,8 @@ type SourceResult struct {
 	Fields []inventory.CustomField          // new definitions of custom fields
 	Counts map[string]transfer.ImportCounts // by entity (vendor, filament or spool); skipped items are invalid
 	Rows   []SourceRow
+
+	importID *value.UUID // for undo
 }
 
 // SourceRow is the result for one item.
@@ -141,6 +143,8 @@ type sourceWriter struct {
 	dryRun bool
 	fields []inventory.CustomField // definitions to create, or to which to add choices
 	ids    map[*sourceItem]string  // the ids of the items that are written
+
+	history History // of the items that are written
 
 	// By entity, the lowest number that a new item keeps, and the first number for the others.
 	first, next map[string]int64
@@ -260,12 +264,16 @@ func (w *sourceWriter) writeItems(ctx context.Context) (result SourceResult, err
 			return result, err
 		}
 	}
-	w.ids = map[*sourceItem]string{}
+	w.ids, w.history = map[*sourceItem]string{}, History{}
+	resources := ""
 	var counted []*db.Stmt
 	for _, t := range itemTables {
 		items := &itemBatch{sourceWriter: w, entity: t.entity, table: t.table}
 		if err := items.write(ctx); err != nil {
 			return result, err
+		}
+		if len(w.source.Items[t.entity]) > 0 {
+			resources = t.table
 		}
 		counts := transfer.ImportCounts{DryRun: w.dryRun}
 		for _, row := range items.rows {
@@ -274,6 +282,12 @@ func (w *sourceWriter) writeItems(ctx context.Context) (result SourceResult, err
 		result.Counts[t.entity] = counts
 		result.Rows = append(result.Rows, items.rows...)
 		counted = append(counted, db.SQL(`select count_rows($1, $2)`, t.table, items.counted))
+	}
+	if !w.dryRun {
+		created, updated := int64(len(w.history.created)), int64(len(w.history.changes))
+		if result.importID, err = w.history.Save(ctx, w.d, resources, created, updated); err != nil {
+			return result, err
+		}
 	}
 	return result, w.d.Write(ctx, counted...)
 }
@@ -357,6 +371,7 @@ func (b *itemBatch) write(ctx context.Context) error {
 			b.shortfalls[id] = item.Shortfall
 		}
 		b.created = append(b.created, created)
+		b.history.Create(b.table, id)
 		if transfer.ValueText(created["archived"]) != "true" {
 			b.counted++
 		}
@@ -600,12 +615,18 @@ func (b *itemBatch) update(ctx context.Context) error {
 			return err
 		}
 	}
-	locked := server.LockRows(b.table, "id", `select unnest($1::uuid[]) as id`, "true", ids)
+	kept := map[string][]string{"vendors": vendorKind.columns, "filaments": filamentKind.columns,
+		"spools": spoolKind.columns}[b.table]
+	locked := server.LockRows(b.table, "id, "+storedColumns(kept), `select unnest($1::uuid[]) as id`, "true", ids)
 	if err := b.d.Write(ctx, locked); err != nil {
 		return err
 	}
+	before, err := transfer.StoredRows(locked)
+	if err != nil {
+		return err
+	}
 	list := strings.Join(columns, ", ")
-	err := transfer.InBatches(b.changed, func(changes string, some []string) error {
+	err = transfer.InBatches(b.changed, func(changes string, some []string) error {
 		set := `update ` + b.table + ` t set (` + list + `) = (
 				select p.` + strings.ReplaceAll(list, ", ", ", p.") + ` from json_populate_record(t, r.changes) p
 			), updated_at = now()`
@@ -628,18 +649,42 @@ func (b *itemBatch) update(ctx context.Context) error {
 		b.counted += counted
 		return err
 	})
-	switch {
-	case err != nil:
+	if err != nil {
 		return inventory.CostError(err)
-	case b.entity == "vendor":
+	}
+	if err := b.keep(ctx, kept, ids, before); err != nil {
+		return err
+	}
+	switch b.entity {
+	case "vendor":
 		return inventory.SpreadVendors(ctx, b.d, ids)
-	case b.entity == "filament":
+	case "filament":
 		return inventory.SpreadFilaments(ctx, b.d, ids)
 	}
 	return b.d.Write(ctx, db.SQL(`
 		update spools s set (`+inventory.Followed+`) = row(`+inventory.FollowedValues+`), updated_at = now()
 		from unnest($1::uuid[]) l (id) join filaments f on f.id = (select x.filament_id from spools x where x.id = l.id)
 		where s.id = l.id and s.id = any ($1::uuid[]) and s.filament_id = f.id`, ids))
+}
+
+// keep adds to the history what update has changed in the rows with the ids, of the columns that undo can restore.
+func (b *itemBatch) keep(ctx context.Context, columns, ids []string, before []transfer.Stored) error {
+	now := server.LockRows(b.table, "id, "+storedColumns(columns), `select unnest($1::uuid[]) as id`, "true", ids)
+	if err := b.d.Write(ctx, now); err != nil {
+		return err
+	}
+	after, err := transfer.StoredRows(now)
+	changed := map[string]map[string]any{}
+	for _, row := range after {
+		changed[row.Text("id")] = row
+	}
+	for _, old := range before {
+		row := transfer.Stored(changed[old.Text("id")])
+		b.history.Change(b.table, old, row, slices.DeleteFunc(slices.Clone(columns), func(name string) bool {
+			return row.Text(name) == old.Text(name)
+		})...)
+	}
+	return err
 }
 
 // saveSources stores the values that remember recorded.

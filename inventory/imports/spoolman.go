@@ -104,6 +104,7 @@ func (f *spoolmanFile) write(ctx context.Context) (result Imported, err error) {
 		return result, kindError(inventory.CostError(err))
 	}
 	result = Imported{ImportCounts: all.Counts[f.entity], CustomFields: importedFields(all.Fields), Rows: []ImportedRow{}}
+	result.ImportID = all.importID
 	result.Changes, result.InvalidRows = []transfer.Change{}, []transfer.InvalidRow{}
 	result.Invalid, result.Skipped = result.Skipped, 0
 	for i, row := range all.Rows[len(all.Rows)-len(f.items):] {

@@ -1,11 +1,13 @@
 package imports
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"spoolwright/auth/audit"
@@ -17,7 +19,7 @@ import (
 )
 
 var importsTag = &server.Tag{Name: "imports", Fields: ownFields,
-	Description: "The imports of lists of vendors, filaments and spools that created or changed something."}
+	Description: "The imports of lists that created or changed something."}
 
 // PastImport is an import in the list.
 type PastImport struct {
@@ -36,7 +38,9 @@ type PastImport struct {
 type Resources string
 
 // Enum returns all resources.
-func (Resources) Enum() []string { return []string{"vendors", "filaments", "spools"} }
+func (Resources) Enum() []string {
+	return []string{"vendors", "filaments", "spools", "products", "orders"}
+}
 
 // undoTime is an SQL expression: for how long an import can be undone. Trim keeps former values as long.
 const undoTime = `interval '30 days'`
@@ -46,9 +50,8 @@ const maxUndone = maxRows
 
 var listDoc = &server.Doc{
 	ID: "listImports", Tag: importsTag, Summary: "List imports",
-	Description: "Returns the imports of lists of vendors, filaments and spools, by pages, API and commands, that " +
-		"created or changed something. Imports of products, of orders and of files of Spoolman are not in the list, and " +
-		"cannot be undone.",
+	Description: "Returns the imports of lists of vendors, filaments, spools, products and orders, and of files of " +
+		"Spoolman, by pages, API and commands, that created or changed something.",
 }
 
 // pastFilter selects all imports.
@@ -73,6 +76,7 @@ type Left struct {
 	Resources Resources  `json:"resources" rule:"notNull"`
 	ID        value.UUID `json:"id" rule:"notNull"`
 	Number    *int64     `json:"number"`
+	Name      *string    `json:"name"`
 	Reason    string     `json:"reason" rule:"notNull"`
 }
 
@@ -84,25 +88,56 @@ var (
 // UndoDoc describes the operation of Undo.
 var UndoDoc = &server.Doc{
 	ID: "undoImport", Tag: importsTag, Summary: "Undo an import",
-	Description: "Takes an import back, all at once: removes the spools, filaments and vendors that it created, as their " +
-		"`DELETE` does, also the vendors that it created for filaments, and gives changed fields the values that they had " +
-		"before. What was used or changed since stays, and `left` names it with the reason: a created spool with another " +
-		"entry in its ledger than the first, in a run, or edited; a created filament or vendor that spools, filaments or " +
-		"products name, or that was changed; and fields that have another value than the import gave them. A changed " +
-		"filament of a spool is restored together with the fields that follow from it, or not at all. Definitions of " +
-		"custom fields stay. The usage ledger keeps the entries of the import and those of the undo. Removed spools can be " +
-		"restored.\n\nAn import can be undone once (`IMPORT_UNDONE`), for 30 days, and if it created and changed at most " +
+	Description: "Takes an import back, all at once: removes what it created, as `DELETE` does, also the vendors that it " +
+		"created for filaments, and gives changed fields the values that they had before. What was used or changed since " +
+		"stays, and `left` names it with the reason: a created spool with another entry in its ledger than the first, in a " +
+		"run, or edited; a created filament or vendor that spools, filaments or products name, or that was changed; a " +
+		"created product that another product contains, that an order, a run or the ledger of pieces names, or that was " +
+		"changed; a created order with a run or a delivery, that messages of a shop changed, or that was changed; and " +
+		"fields that have another value than the import gave them. A changed filament of a spool is restored together " +
+		"with the fields that follow from it, or not at all, and so are the items of an order. Changes of orders that " +
+		"were there before the first file, or that have messages of a shop, stay. Definitions of custom fields stay. The " +
+		"usage ledger keeps the entries of the import and those of the undo. Removed spools, products and orders can be " +
+		"restored. The same file, imported again, creates again what was removed.\n\nAn import can be undone once (`IMPORT_UNDONE`), for 30 days, and if it created and changed at most " +
 		"10,000 resources (`IMPORT_NOT_UNDOABLE`).",
 	Errors: []*server.Error{errUndone, errNotUndoable},
 }
 
-// Undo returns the endpoint that undoes an import. runs is a query of the runs that name the spool $1.
-func Undo(d *db.DB, runs string) server.Endpoint {
+// Undoable is a table with the resources that imports create and change.
+type Undoable struct {
+	Table   string
+	Uses    string   // a query of what uses the resource $1
+	Named   string   // a query of what names the resource $1, which is deleted if there is nothing; "": it is hidden
+	Set     string   // further assignments when resources are hidden
+	Changed string   // a condition: whether the resource t was changed since its creation; "": updated_at says so
+	Lock    *db.Stmt // before the resources; or nil
+	Forget  string   // a statement about the resources $1 that were removed; or ""
+	// Restore gives changed columns their former values, unless they were changed since. Last is nil, or must be the last
+	// statement of the transaction.
+	Restore func(ctx context.Context, d *db.DB, changes []*Change) (done Undone, last *db.Stmt, err error)
+}
+
+// undoables returns the tables of this package. runs is a query of the runs that name the spool $1.
+func undoables(runs string) []Undoable {
+	return []Undoable{
+		{Table: "vendors", Restore: vendorKind.restore, Named: inventory.VendorUses,
+			Uses: `select from filaments where vendor_id = $1 and hidden_at is null`},
+		{Table: "filaments", Restore: filamentKind.restore, Named: inventory.FilamentUses, Uses: inventory.FilamentInUse},
+		{Table: "spools", Restore: spoolKind.restore, Set: `, edited_at = now()`, Changed: `t.edited_at is not null`,
+			Uses:   `select from spool_usage where spool_id = $1 and kind <> 'created' union all ` + runs,
+			Forget: `delete from spoolman_items where entity = 'spool' and item = any ($1::uuid[])`},
+	}
+}
+
+// Undo returns the endpoint that undoes an import. runs is a query of the runs that name the spool $1, and more are
+// the tables of other packages; a table comes after those that it names.
+func Undo(d *db.DB, runs string, more ...Undoable) server.Endpoint {
+	all := append(undoables(runs), more...)
 	return server.Handle(func(ctx context.Context, r *server.Request[struct{}]) (server.OK[Undone], error) {
 		var u undo
 		err := d.Tx(ctx, func(ctx context.Context) error {
 			u = undo{d: d, id: r.ID("id"), result: Undone{Left: []Left{}}}
-			return u.run(ctx, runs)
+			return u.run(ctx, all)
 		})
 		if e, ok := errors.AsType[*server.Error](err); ok && e.Status == 422 { // of the changes of an import
 			err = errNotUndoable.With(e.Detail).Because(err)
@@ -123,7 +158,7 @@ type undo struct {
 	last   []*db.Stmt // the counts, which others wait for
 }
 
-func (u *undo) run(ctx context.Context, runs string) error {
+func (u *undo) run(ctx context.Context, tables []Undoable) error {
 	var resources string
 	var undone, late bool
 	var changed int
@@ -152,28 +187,33 @@ func (u *undo) run(ctx context.Context, runs string) error {
 	case changed > maxUndone:
 		return errNotUndoable.With("it created and changed more than 10,000 resources")
 	}
-	created := map[string][]string{}
-	var changes []*change
+	created, changes := map[string][]string{}, map[string][]*Change{}
 	for _, row := range all {
 		if row.Before == nil {
 			created[row.Resources] = append(created[row.Resources], row.Item)
 			continue
 		}
-		c := &change{Item: row.Item}
+		c := &Change{Table: row.Resources, Item: row.Item}
 		if err := errors.Join(decodeStored(*row.Before, &c.Before), decodeStored(*row.After, &c.After)); err != nil {
 			return err
 		}
-		changes = append(changes, c)
+		changes[row.Resources] = append(changes[row.Resources], c)
 	}
-	restore := map[string]func() error{
-		"vendors":   func() error { return restore(ctx, u, vendorKind, changes) },
-		"filaments": func() error { return restore(ctx, u, filamentKind, changes) },
-		"spools":    func() error { return restore(ctx, u, spoolKind, changes) },
-	}[resources]
-	if err := restore(); err != nil {
-		return err
+	for _, t := range tables {
+		if len(changes[t.Table]) == 0 {
+			continue
+		}
+		done, last, err := t.Restore(ctx, u.d, changes[t.Table])
+		if err != nil {
+			return err
+		}
+		u.result.Restored += done.Restored
+		u.result.Left = append(u.result.Left, done.Left...)
+		if last != nil {
+			u.last = append(u.last, last)
+		}
 	}
-	if err := u.remove(ctx, created, runs); err != nil {
+	if err := u.remove(ctx, created, tables); err != nil {
 		return err
 	}
 	return u.d.Write(ctx, append([]*db.Stmt{
@@ -189,29 +229,29 @@ func decodeStored(text string, to *transfer.Stored) error {
 	return d.Decode(to)
 }
 
-// restore gives the changed columns of resources their former values, as an import with the mode Update does.
-func restore[T any](ctx context.Context, u *undo, k kind[T], changes []*change) error {
+// restore is Undoable.Restore. It changes the resources as an import with the mode Update does.
+func (k kind[T]) restore(ctx context.Context, d *db.DB, changes []*Change) (done Undone, last *db.Stmt, err error) {
 	f := kindFile[T]{kind: k, mode: transfer.Update}
 	var ids []string
 	for _, c := range changes {
 		ids = append(ids, c.Item)
 	}
 	stored := db.SQL(`select id, number from `+k.table+` where id = any ($1::uuid[])`, ids)
-	if err := u.d.Read(ctx, stored); err != nil {
-		return err
+	if err := d.Read(ctx, stored); err != nil {
+		return done, nil, err
 	}
 	var all []struct {
 		ID     string
-		Number *int64
+		Number int64
 	}
 	if err := json.Unmarshal(stored.Array(), &all); err != nil {
-		return err
+		return done, nil, err
 	}
-	numbers := map[string]*int64{}
+	numbers := map[string]any{}
 	for _, one := range all {
 		numbers[one.ID] = one.Number
 	}
-	leave := func(c *change, reason string) { u.leave(k.table, c.Item, numbers[c.Item], reason) }
+	leave := func(c *Change, reason string) { done.Leave(c, transfer.Stored{"number": numbers[c.Item]}, reason) }
 	for i, c := range changes {
 		in, err := server.DecodePatch[T]([]byte(jsonOf(c.Before)))
 		if err != nil {
@@ -224,24 +264,21 @@ func restore[T any](ctx context.Context, u *undo, k kind[T], changes []*change) 
 		f.rows, f.undo = append(f.rows, row), append(f.undo, c)
 	}
 	for len(f.rows) > 0 {
-		report, err := f.write(ctx, u.d, true)
+		report, err := f.write(ctx, d, true)
 		invalid, ok := errors.AsType[transfer.RowProblems](err)
 		if !ok {
 			if err == nil {
-				report, err = f.write(ctx, u.d, false)
+				report, err = f.write(ctx, d, false)
 			}
 			for i, row := range report.Rows {
 				if row.Action == "updated" {
-					u.result.Restored++
+					done.Restored++
 				}
-				if left := f.undo[i].left; left != nil && err == nil {
-					leave(f.undo[i], "it was changed since: "+strings.Join(left, ", "))
+				if c := f.undo[i]; (c.Left != nil || len(c.After) == 0) && err == nil {
+					done.LeaveChanged(c, transfer.Stored{"number": numbers[c.Item]})
 				}
 			}
-			if report.Last != nil {
-				u.last = append(u.last, report.Last)
-			}
-			return k.error(err)
+			return done, report.Last, k.error(err)
 		}
 		valid := f
 		valid.rows, valid.undo = nil, nil
@@ -256,98 +293,125 @@ func restore[T any](ctx context.Context, u *undo, k kind[T], changes []*change) 
 		}
 		f = valid
 	}
-	return nil
+	return done, nil, nil
 }
 
-func (u *undo) leave(resources, id string, number *int64, reason string) {
-	u.result.Left = append(u.result.Left, Left{Resources(resources), value.UUID(id), number, reason})
+// Leave adds a resource that stays as it is, at least in part. s has its number, name and reference, if it has these.
+func (u *Undone) Leave(c *Change, s transfer.Stored, reason string) {
+	left := Left{Resources: Resources(c.Table), ID: value.UUID(c.Item), Reason: reason}
+	if number, err := strconv.ParseInt(s.Text("number"), 10, 64); err == nil {
+		left.Number = &number
+	}
+	if name := cmp.Or(s.Text("name"), s.Text("reference")); name != "" {
+		left.Name = &name
+	}
+	u.Left = append(u.Left, left)
 }
 
-// unchanged returns the columns that still have the values of the import, and sets left to the others.
-func (c *change) unchanged(s transfer.Stored) (fields []string) {
-	c.left = nil
+// LeaveChanged is Leave for the columns that were changed since, and for other problems.
+func (u *Undone) LeaveChanged(c *Change, s transfer.Stored, problems ...string) {
+	if len(c.After) == 0 {
+		problems = append(problems, "what it was before is not known")
+	}
+	if len(c.Left) > 0 {
+		problems = append(problems, "it was changed since: "+strings.Join(slices.Compact(c.Left), ", "))
+	}
+	u.Leave(c, s, strings.Join(problems, "; "))
+}
+
+// Unchanged returns the columns that still have the values of the import, and sets Left to the others.
+func (c *Change) Unchanged(s transfer.Stored) (fields []string) {
+	c.Left = nil
 	for name := range c.After {
 		if c.After.Text(name) == s.Text(name) {
 			fields = append(fields, name)
 		} else {
-			c.left = append(c.left, name)
+			c.Left = append(c.Left, name)
 		}
 	}
 	for parent, columns := range linked {
 		isLinked := func(name string) bool { return name == parent || slices.Contains(strings.Split(columns, ", "), name) }
-		if _, ok := c.After[parent]; ok && slices.ContainsFunc(c.left, isLinked) {
+		if _, ok := c.After[parent]; ok && slices.ContainsFunc(c.Left, isLinked) {
 			for _, name := range fields {
 				if isLinked(name) {
-					c.left = append(c.left, name)
+					c.Left = append(c.Left, name)
 				}
 			}
 			fields = slices.DeleteFunc(fields, isLinked)
 		}
 	}
-	slices.Sort(c.left)
+	slices.Sort(c.Left)
 	return fields
 }
 
 // remove removes what was created, unless it was used or changed since. It locks all of it first, and so waits for
 // transactions that are about to use it: the statements that remove it see what these have done.
-func (u *undo) remove(ctx context.Context, created map[string][]string, runs string) error {
-	kinds := []struct{ table, remove, uses, isChanged string }{
-		{"vendors", `delete from vendors`, inventory.VendorUses, `t.updated_at <> t.created_at`},
-		{"filaments", `delete from filaments`, inventory.FilamentUses, `t.updated_at <> t.created_at`},
-		{"spools", `update spools set hidden_at = now(), updated_at = now(), edited_at = now()`,
-			`select from spool_usage where spool_id = $1 and kind <> 'created' union all ` + runs, `t.edited_at is not null`},
-	}
-	all, removed := make([]*db.Stmt, 2*len(kinds)), make([]*db.Stmt, len(kinds))
-	for i, k := range kinds {
-		ids := created[k.table]
-		all[i] = db.SQL(`
+func (u *undo) remove(ctx context.Context, created map[string][]string, tables []Undoable) error {
+	tables = slices.DeleteFunc(slices.Clone(tables), func(t Undoable) bool { return len(created[t.Table]) == 0 })
+	var locks, removes []*db.Stmt
+	for _, t := range tables {
+		ids := created[t.Table]
+		if t.Lock != nil {
+			locks = append(locks, t.Lock)
+		}
+		locks = append(locks, db.SQL(`
 			select count(*) from (select unnest($1::uuid[]) as id order by id) ids cross join lateral (
-				select id from `+k.table+` where id = ids.id for update
-			) locked`, ids)
-		removed[i] = db.SQL(`
+				select id from `+t.Table+` where id = ids.id for update
+			) locked`, ids))
+		of := func(query string) string { return strings.ReplaceAll(query, "$1", "t.id") }
+		hidden, deleted := "", ""
+		if t.Named != "" {
+			hidden = ` and exists (` + of(t.Named) + `)`
+			deleted = `, deleted as (delete from ` + t.Table + ` t where id = any (array(select id from gone))
+				and not exists (` + of(t.Named) + `))`
+		}
+		removes = append(removes, db.SQL(`
 			with found as materialized (
-				select t.id, t.number, to_jsonb(t)->'archived' = 'true' as archived, case
-					when exists (`+strings.ReplaceAll(k.uses, "$1", "t.id")+`) then 'it was used since'
-					when `+k.isChanged+` then 'it was changed since' end as reason
-				from `+k.table+` t where t.id = any ($1::uuid[]) and t.hidden_at is null
-			), removed as (
-				`+k.remove+` where id = any (array(select id from found where reason is null))
-			)
-			select * from found order by number`, ids)
-		all[len(all)-1-i] = removed[i] // what names others is removed first
+				select t.id, o.object->>'number' as number, o.object->>'name' as name, o.object->>'reference' as reference,
+					o.object->'archived' = 'true' as archived, case
+					when exists (`+of(t.Uses)+`) then 'it was used since'
+					when `+cmp.Or(t.Changed, `t.updated_at <> i.created_at`)+` then 'it was changed since' end as reason
+				from `+t.Table+` t cross join lateral to_jsonb(t) o (object)
+				join imports i on i.id = $2
+				where t.id = any ($1::uuid[]) and t.hidden_at is null
+			), gone as (select id from found where reason is null
+			), hidden as (update `+t.Table+` t set hidden_at = now(), updated_at = now()`+t.Set+`
+				where id = any (array(select id from gone))`+hidden+`)`+deleted+`
+			select * from found order by number::int, reference`, ids, u.id))
 	}
-	if err := u.d.Write(ctx, all...); err != nil {
+	last := slices.Clone(removes)
+	slices.Reverse(last) // what names others is removed first
+	if err := u.d.Write(ctx, append(locks, last...)...); err != nil {
 		return err
 	}
-	for i, k := range kinds {
-		var found []struct {
-			ID       string
-			Number   int64
-			Archived bool
-			Reason   *string
-		}
-		if err := json.Unmarshal(removed[i].Array(), &found); err != nil {
+	for i, t := range tables {
+		found, err := transfer.StoredRows(removes[i])
+		if err != nil {
 			return err
 		}
 		counted, left := 0, map[string]bool{}
-		for _, f := range found {
-			if f.Reason != nil {
-				left[f.ID] = true
-				u.leave(k.table, f.ID, &f.Number, *f.Reason)
+		for _, s := range found {
+			if id := s.Text("id"); s["reason"] != nil {
+				left[id] = true
+				u.result.Leave(&Change{Table: t.Table, Item: id}, s, s.Text("reason"))
 				continue
 			}
 			u.result.Removed++
-			if !f.Archived {
+			if s["archived"] != true {
 				counted--
 			}
 		}
-		for _, id := range created[k.table] {
+		var gone []string
+		for _, id := range created[t.Table] {
 			if !left[id] {
-				u.gone = append(u.gone, id)
+				gone = append(gone, id)
 			}
 		}
+		if u.gone = append(u.gone, gone...); t.Forget != "" {
+			u.last = append(u.last, db.SQL(t.Forget, gone))
+		}
 		if counted != 0 {
-			u.last = append(u.last, db.SQL(`select count_rows($1, $2)`, k.table, counted))
+			u.last = append(u.last, db.SQL(`select count_rows($1, $2)`, t.Table, counted))
 		}
 	}
 	return nil

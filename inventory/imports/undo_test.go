@@ -2,6 +2,7 @@ package imports_test
 
 import (
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -204,4 +205,40 @@ func TestUndoOnceAndInTime(t *testing.T) {
 	undo, _ = importList(t, c, spools, list)
 	testkit.Check(t, api.DB.Write(bound, db.SQL(`update imports set created = 10001 where undone_at is null`)))
 	c.Post(t, undo, nil).WantError(409, "IMPORT_NOT_UNDOABLE")
+}
+
+// Undo takes a file of Spoolman back, with its vendors and filaments. The next import of the file creates them again.
+func TestUndoSpoolmanFile(t *testing.T) {
+	t.Parallel()
+	c := testkit.New(t, testkit.Options{}, testkit.Features...).Operator(t)
+	file := readFixture(t)
+	undo, ids := importList(t, c, spools, string(file))
+	c.Get(t, past).Shows(map[string]string{"items.0.resources": "spools", "items.0.created": "12", "items.0.updated": "0"})
+	exported := func() (rows string) {
+		csv := string(c.Get(t, spools+"/export?format=csv").Want(200).Body)
+		for line := range strings.Lines(csv[strings.Index(csv, "\n")+1:]) {
+			rows += line[:strings.LastIndex(line, ",20")] + "\n" // without updated_at
+		}
+		return rows
+	}
+	before := exported()
+	changed := strings.NewReplacer(`"Shelf`, `"Drawer`, `"Northline"`, `"Southline"`, `"name": "Galaxy`, `"name": "Big`).
+		Replace(string(file))
+	if n := strings.Count(changed, "Southline"); n == 0 {
+		t.Fatal("no vendor in the file")
+	}
+	change, _ := importList(t, c, spools, changed)
+	c.Get(t, past).Shows(map[string]string{"items.0.created": "0"})
+	a := c.Post(t, change, nil).Want(200)
+	a.Shows(map[string]string{"removed": "0", "left": "[]"})
+	testkit.Equal(t, exported(), before, "the restored spools")
+
+	c.Post(t, spools+"/"+ids[0]+"/deduct", j{"weight_grams": 1}).Want(200)
+	wantUndone(t, c, undo, 8, 0, "2: it was used since", "4: it was used since", "5: it was changed since",
+		"1: it was used since")
+	for list, total := range map[string]string{vendors: "1", filaments: "2", spools: "1"} {
+		c.Get(t, list).Shows(map[string]string{"total": total})
+	}
+	c.With("Content-Type", "text/csv").Post(t, spools+"/import", file).Want(200).Shows(map[string]string{"created": "4"})
+	wantLedgers(t, c)
 }

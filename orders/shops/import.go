@@ -12,9 +12,12 @@ import (
 	"time"
 
 	"spoolwright/auth/accounts"
+	"spoolwright/catalog"
 	"spoolwright/cli"
 	"spoolwright/db"
+	"spoolwright/inventory/imports"
 	"spoolwright/orders"
+	"spoolwright/production"
 	"spoolwright/server"
 	"spoolwright/transfer"
 	"spoolwright/value"
@@ -23,7 +26,8 @@ import (
 // ImportedOrders is the result of an import of orders.
 type ImportedOrders struct {
 	transfer.ImportCounts
-	Rows []ImportedOrder `json:"rows"`
+	ImportID *value.UUID     `json:"import_id"`
+	Rows     []ImportedOrder `json:"rows"`
 }
 
 // ImportedOrder is the result of an import for an order.
@@ -73,11 +77,13 @@ var withFileFields = orders.Tag.With(fields, transfer.Fields)
 // fileFields are the fields of a file, for texts.
 var fileFields = "`" + strings.Join(fileSheets.Targets(), "`, `") + "`"
 
-// FileRoutes are the operations that import orders from files.
+// FileRoutes are the operations that import orders from files, and the undo of imports.
 func FileRoutes(d *db.DB) []server.Route {
 	return []server.Route{
 		server.Op("POST /api/v1/orders/import", server.Write, fileImport.FileEndpoint(d), importOrdersDoc),
 		server.Op("POST /api/v1/orders/import/check", server.Write, fileImport.FileCheckEndpoint(d), checkOrdersDoc),
+		server.Op("POST /api/v1/imports/{id}/undo", server.Write,
+			imports.Undo(d, production.RunsOfSpool, catalog.Undo(usesOfProduct), undoOrders), imports.UndoDoc),
 	}
 }
 
@@ -165,6 +171,7 @@ type fileState struct {
 	fileOrder
 	orderID string // "" if the farm does not have the order
 	file    merged // of earlier files
+	was     string // the text of file, or ""
 	shop    *shopState
 	update  *orders.ShopOrder
 	reason  SkipReason // or ""
@@ -194,6 +201,7 @@ func writeFile(ctx context.Context, d *db.DB, f *orderFile, dryRun bool) (result
 	}
 	// Orders that get their first message before they are locked are processed again.
 	pending, created := all, 0
+	var history imports.History
 	for tries := 0; len(pending) > 0 && tries < 5; tries++ {
 		if err := readStates(ctx, d, pending); err != nil {
 			return result, err
@@ -207,7 +215,7 @@ func writeFile(ctx context.Context, d *db.DB, f *orderFile, dryRun bool) (result
 			break
 		}
 		var n int
-		if pending, n, err = syncStates(ctx, d, pending); err != nil {
+		if pending, n, err = syncStates(ctx, d, pending, &history); err != nil {
 			return result, err
 		}
 		created += n
@@ -246,11 +254,14 @@ func writeFile(ctx context.Context, d *db.DB, f *orderFile, dryRun bool) (result
 		return result, d.CheckActor(ctx)
 	}
 	result.Last = orders.Count(created)
+	result.ImportID, err = history.Save(ctx, d, "orders", result.Created, result.Updated)
 	return result, err
 }
 
 // syncStates updates orders. It returns those that have had messages in the meantime, and how many it has created.
-func syncStates(ctx context.Context, d *db.DB, all []*fileState) (again []*fileState, created int, err error) {
+func syncStates(
+	ctx context.Context, d *db.DB, all []*fileState, history *imports.History,
+) (again []*fileState, created int, err error) {
 	var added, known []*orders.ShopOrder
 	var ids []string
 	for _, s := range all {
@@ -295,7 +306,7 @@ func syncStates(ctx context.Context, d *db.DB, all []*fileState) (again []*fileS
 	if _, err := orders.SyncAll(ctx, d, known); err != nil {
 		return nil, 0, err
 	}
-	return again, created, writeStates(ctx, d, taken)
+	return again, created, writeStates(ctx, d, taken, history)
 }
 
 // decide determines the update of an order, or the reason to skip it.
@@ -541,13 +552,14 @@ func readFiles(ctx context.Context, d *db.DB, all []*fileState) error {
 			if err := json.Unmarshal([]byte(f.Merged), &s.file); err != nil {
 				return err
 			}
+			s.was = f.Merged
 		}
 	}
 	return nil
 }
 
-// writeStates stores the states that the file has changed.
-func writeStates(ctx context.Context, d *db.DB, all []*fileState) error {
+// writeStates stores the states that the file has changed, and adds them to the history.
+func writeStates(ctx context.Context, d *db.DB, all []*fileState, history *imports.History) error {
 	var files, shops []map[string]any
 	for _, s := range all {
 		state := s.file
@@ -557,6 +569,16 @@ func writeStates(ctx context.Context, d *db.DB, all []*fileState) error {
 		text, err := json.Marshal(state)
 		if err != nil {
 			return err
+		}
+		changed := []string{"merged"}
+		if !s.fromFile || s.was == "" { // messages follow the shop, and an order that was taken over is no file's
+			changed = nil
+		}
+		if s.update.CreateOnly {
+			history.Create("orders", s.update.ID)
+		} else {
+			history.Change("orders", transfer.Stored{"id": s.update.ID, "merged": s.was},
+				map[string]any{"merged": string(text)}, changed...)
 		}
 		if s.fromFile {
 			files = append(files, map[string]any{"source": s.source, "reference": s.order.Reference,

@@ -53,7 +53,7 @@ ImportAction = Literal["created", "updated", "unchanged", "skipped"]
 
 ColumnReason = Literal["given", "remembered", "name", "values", "none"]
 
-Resources = Literal["vendors", "filaments", "spools"]
+Resources = Literal["vendors", "filaments", "spools", "products", "orders"]
 
 PrinterStatus = Literal["available", "maintenance", "retired"]
 
@@ -1690,9 +1690,7 @@ class Imported:
     repeated_at: _dt.datetime | None
     """The time of the last import with such rows; null: there is none."""
     import_id: str | None
-    """The id of the import, for its undo; null for a dry run, for a file of Spoolman, and if nothing was created or
-    changed.
-    """
+    """The id of the import, for its undo; null for a dry run, and if nothing was created or changed."""
     custom_fields: tuple[ImportedField, ...]
     """The custom fields that the import has defined, because values of the file had no definition."""
     rows: tuple[ImportedRow, ...]
@@ -2674,6 +2672,8 @@ class ImportedProducts:
     """
     repeated_at: _dt.datetime | None
     """The time of the last import with such rows; null: there is none."""
+    import_id: str | None
+    """The id of the import, for its undo; null for a dry run, and if nothing was created or changed."""
     rows: tuple[ImportedProduct, ...]
     """The products, in the order of their first rows, and the skipped rows."""
 
@@ -2691,6 +2691,7 @@ def _ImportedProducts(d: Any, etag: str | None = None) -> ImportedProducts:
         invalid_rows=_core.each(_InvalidRow, get("invalid_rows")),
         repeated_rows=get("repeated_rows"),
         repeated_at=_core.timestamp(get("repeated_at")),
+        import_id=get("import_id"),
         rows=_core.each(_ImportedProduct, get("rows")),
     )
 
@@ -3095,53 +3096,6 @@ def _Costs(d: Any, etag: str | None = None) -> Costs:
         costs_complete=get("costs_complete"),
         currency=get("currency"),
         cost_breakdown=_core.optional(_CostBreakdown, get("cost_breakdown")),
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Left:
-    """The type `Left` of the API."""
-
-    resources: Resources
-    """What it is."""
-    id: str
-    """The id of the resource."""
-    number: int | None
-    """Its number; null: not known."""
-    reason: str
-    """Why it stays, or which of its fields stay."""
-
-
-def _Left(d: Any, etag: str | None = None) -> Left:
-    get = d.get
-    return Left(
-        resources=get("resources"),
-        id=get("id"),
-        number=get("number"),
-        reason=get("reason"),
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Undone:
-    """The type `Undone` of the API."""
-
-    removed: int
-    """Number of resources that were removed, also vendors that the import created for filaments."""
-    restored: int
-    """Number of resources whose changed fields, or some of them, have their former values again."""
-    left: tuple[Left, ...]
-    """The resources that stay as they are, at least in part. What was removed before is not among them, unless the
-    import changed it.
-    """
-
-
-def _Undone(d: Any, etag: str | None = None) -> Undone:
-    get = d.get
-    return Undone(
-        removed=get("removed"),
-        restored=get("restored"),
-        left=_core.each(_Left, get("left")),
     )
 
 
@@ -5996,6 +5950,8 @@ class ImportedOrders:
     """
     repeated_at: _dt.datetime | None
     """The time of the last import with such rows; null: there is none."""
+    import_id: str | None
+    """The id of the import, for its undo; null for a dry run, and if nothing was created or changed."""
     rows: tuple[ImportedOrder, ...]
     """The orders, in the order of their first rows."""
 
@@ -6013,7 +5969,58 @@ def _ImportedOrders(d: Any, etag: str | None = None) -> ImportedOrders:
         invalid_rows=_core.each(_InvalidRow, get("invalid_rows")),
         repeated_rows=get("repeated_rows"),
         repeated_at=_core.timestamp(get("repeated_at")),
+        import_id=get("import_id"),
         rows=_core.each(_ImportedOrder, get("rows")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Left:
+    """The type `Left` of the API."""
+
+    resources: Resources
+    """What it is."""
+    id: str
+    """The id of the resource."""
+    number: int | None
+    """Its number; null for an order, and if it is not known."""
+    name: str | None
+    """Its name, or the reference of an order; null for a spool, and if it is not known."""
+    reason: str
+    """Why it stays, or which of its fields stay."""
+
+
+def _Left(d: Any, etag: str | None = None) -> Left:
+    get = d.get
+    return Left(
+        resources=get("resources"),
+        id=get("id"),
+        number=get("number"),
+        name=get("name"),
+        reason=get("reason"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Undone:
+    """The type `Undone` of the API."""
+
+    removed: int
+    """Number of resources that were removed, also vendors that the import created for filaments."""
+    restored: int
+    """Number of resources whose changed fields, or some of them, have their former values again."""
+    left: tuple[Left, ...]
+    """The resources that stay as they are, at least in part. What was removed before is not among them, unless the
+    import changed it.
+    """
+
+
+def _Undone(d: Any, etag: str | None = None) -> Undone:
+    get = d.get
+    return Undone(
+        removed=get("removed"),
+        restored=get("restored"),
+        left=_core.each(_Left, get("left")),
     )
 
 
@@ -12709,7 +12716,7 @@ class ReportsResource:
 
 
 class ImportsResource:
-    """The imports of lists of vendors, filaments and spools that created or changed something."""
+    """The imports of lists that created or changed something."""
 
     __slots__ = ("_client",)
 
@@ -12727,9 +12734,8 @@ class ImportsResource:
     ) -> PastImportList:
         """List imports.
 
-        Returns the imports of lists of vendors, filaments and spools, by pages, API and commands, that created or
-        changed something. Imports of products, of orders and of files of Spoolman are not in the list, and cannot
-        be undone.
+        Returns the imports of lists of vendors, filaments, spools, products and orders, and of files of Spoolman,
+        by pages, API and commands, that created or changed something.
 
         :param skip: Items to skip.
         :param limit: Maximum page size.
@@ -12780,14 +12786,18 @@ class ImportsResource:
     ) -> Undone:
         """Undo an import.
 
-        Takes an import back, all at once: removes the spools, filaments and vendors that it created, as their
-        `DELETE` does, also the vendors that it created for filaments, and gives changed fields the values that
-        they had before. What was used or changed since stays, and `left` names it with the reason: a created spool
-        with another entry in its ledger than the first, in a run, or edited; a created filament or vendor that
-        spools, filaments or products name, or that was changed; and fields that have another value than the import
-        gave them. A changed filament of a spool is restored together with the fields that follow from it, or not
-        at all. Definitions of custom fields stay. The usage ledger keeps the entries of the import and those of
-        the undo. Removed spools can be restored.
+        Takes an import back, all at once: removes what it created, as `DELETE` does, also the vendors that it
+        created for filaments, and gives changed fields the values that they had before. What was used or changed
+        since stays, and `left` names it with the reason: a created spool with another entry in its ledger than the
+        first, in a run, or edited; a created filament or vendor that spools, filaments or products name, or that
+        was changed; a created product that another product contains, that an order, a run or the ledger of pieces
+        names, or that was changed; a created order with a run or a delivery, that messages of a shop changed, or
+        that was changed; and fields that have another value than the import gave them. A changed filament of a
+        spool is restored together with the fields that follow from it, or not at all, and so are the items of an
+        order. Changes of orders that were there before the first file, or that have messages of a shop, stay.
+        Definitions of custom fields stay. The usage ledger keeps the entries of the import and those of the undo.
+        Removed spools, products and orders can be restored. The same file, imported again, creates again what was
+        removed.
 
         An import can be undone once (`IMPORT_UNDONE`), for 30 days, and if it created and changed at most 10,000
         resources (`IMPORT_NOT_UNDOABLE`).
@@ -18511,7 +18521,7 @@ class Client(_core.BaseClient):
         `getSettings`.
         """
         self.imports = ImportsResource(self)
-        """The imports of lists of vendors, filaments and spools that created or changed something."""
+        """The imports of lists that created or changed something."""
         self.printers = PrintersResource(self)
         """The printers of the farm: what they can print, which spools are loaded, and how long they have printed."""
         self.products = ProductsResource(self)

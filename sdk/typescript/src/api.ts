@@ -55,7 +55,7 @@ export type ImportAction = "created" | "updated" | "unchanged" | "skipped";
 
 export type ColumnReason = "given" | "remembered" | "name" | "values" | "none";
 
-export type Resources = "vendors" | "filaments" | "spools";
+export type Resources = "vendors" | "filaments" | "spools" | "products" | "orders";
 
 export type PrinterStatus = "available" | "maintenance" | "retired";
 
@@ -1018,10 +1018,7 @@ export interface Imported {
   readonly repeated_rows: number;
   /** The time of the last import with such rows; null: there is none. */
   readonly repeated_at: string | null;
-  /**
-   * The id of the import, for its undo; null for a dry run, for a file of Spoolman, and if nothing was created or
-   * changed.
-   */
+  /** The id of the import, for its undo; null for a dry run, and if nothing was created or changed. */
   readonly import_id: string | null;
   /** The custom fields that the import has defined, because values of the file had no definition. */
   readonly custom_fields: readonly ImportedField[];
@@ -1603,6 +1600,8 @@ export interface ImportedProducts {
   readonly repeated_rows: number;
   /** The time of the last import with such rows; null: there is none. */
   readonly repeated_at: string | null;
+  /** The id of the import, for its undo; null for a dry run, and if nothing was created or changed. */
+  readonly import_id: string | null;
   /** The products, in the order of their first rows, and the skipped rows. */
   readonly rows: readonly ImportedProduct[];
 }
@@ -1827,31 +1826,6 @@ export interface Costs<D = number> {
   readonly currency: string | null;
   /** Costs of each material and component. */
   readonly cost_breakdown: CostBreakdown<D>;
-}
-
-/** The type `Left` of the API. */
-export interface Left {
-  /** What it is. */
-  readonly resources: Resources;
-  /** The id of the resource. */
-  readonly id: string;
-  /** Its number; null: not known. */
-  readonly number: number | null;
-  /** Why it stays, or which of its fields stay. */
-  readonly reason: string;
-}
-
-/** The type `Undone` of the API. */
-export interface Undone {
-  /** Number of resources that were removed, also vendors that the import created for filaments. */
-  readonly removed: number;
-  /** Number of resources whose changed fields, or some of them, have their former values again. */
-  readonly restored: number;
-  /**
-   * The resources that stay as they are, at least in part. What was removed before is not among them, unless the
-   * import changed it.
-   */
-  readonly left: readonly Left[];
 }
 
 /** The type `ListedProduct` of the API. */
@@ -3538,8 +3512,37 @@ export interface ImportedOrders {
   readonly repeated_rows: number;
   /** The time of the last import with such rows; null: there is none. */
   readonly repeated_at: string | null;
+  /** The id of the import, for its undo; null for a dry run, and if nothing was created or changed. */
+  readonly import_id: string | null;
   /** The orders, in the order of their first rows. */
   readonly rows: readonly ImportedOrder[];
+}
+
+/** The type `Left` of the API. */
+export interface Left {
+  /** What it is. */
+  readonly resources: Resources;
+  /** The id of the resource. */
+  readonly id: string;
+  /** Its number; null for an order, and if it is not known. */
+  readonly number: number | null;
+  /** Its name, or the reference of an order; null for a spool, and if it is not known. */
+  readonly name: string | null;
+  /** Why it stays, or which of its fields stay. */
+  readonly reason: string;
+}
+
+/** The type `Undone` of the API. */
+export interface Undone {
+  /** Number of resources that were removed, also vendors that the import created for filaments. */
+  readonly removed: number;
+  /** Number of resources whose changed fields, or some of them, have their former values again. */
+  readonly restored: number;
+  /**
+   * The resources that stay as they are, at least in part. What was removed before is not among them, unless the
+   * import changed it.
+   */
+  readonly left: readonly Left[];
 }
 
 /** The type `AvailableSpool` of the API. */
@@ -9903,7 +9906,7 @@ export class ReportsResource<M extends DecimalMode = "number"> {
 
 }
 
-/** The imports of lists of vendors, filaments and spools that created or changed something. */
+/** The imports of lists that created or changed something. */
 export class ImportsResource<M extends DecimalMode = "number"> {
   readonly #client: BaseClient;
 
@@ -9914,9 +9917,8 @@ export class ImportsResource<M extends DecimalMode = "number"> {
   /**
    * List imports.
    *
-   * Returns the imports of lists of vendors, filaments and spools, by pages, API and commands, that created or
-   * changed something. Imports of products, of orders and of files of Spoolman are not in the list, and cannot be
-   * undone.
+   * Returns the imports of lists of vendors, filaments, spools, products and orders, and of files of Spoolman, by
+   * pages, API and commands, that created or changed something.
    */
   list(
     query: ListImportsQuery = {},
@@ -9941,13 +9943,17 @@ export class ImportsResource<M extends DecimalMode = "number"> {
   /**
    * Undo an import.
    *
-   * Takes an import back, all at once: removes the spools, filaments and vendors that it created, as their `DELETE`
-   * does, also the vendors that it created for filaments, and gives changed fields the values that they had before.
-   * What was used or changed since stays, and `left` names it with the reason: a created spool with another entry in
-   * its ledger than the first, in a run, or edited; a created filament or vendor that spools, filaments or products
-   * name, or that was changed; and fields that have another value than the import gave them. A changed filament of a
-   * spool is restored together with the fields that follow from it, or not at all. Definitions of custom fields stay.
-   * The usage ledger keeps the entries of the import and those of the undo. Removed spools can be restored.
+   * Takes an import back, all at once: removes what it created, as `DELETE` does, also the vendors that it created
+   * for filaments, and gives changed fields the values that they had before. What was used or changed since stays,
+   * and `left` names it with the reason: a created spool with another entry in its ledger than the first, in a run,
+   * or edited; a created filament or vendor that spools, filaments or products name, or that was changed; a created
+   * product that another product contains, that an order, a run or the ledger of pieces names, or that was changed; a
+   * created order with a run or a delivery, that messages of a shop changed, or that was changed; and fields that
+   * have another value than the import gave them. A changed filament of a spool is restored together with the fields
+   * that follow from it, or not at all, and so are the items of an order. Changes of orders that were there before
+   * the first file, or that have messages of a shop, stay. Definitions of custom fields stay. The usage ledger keeps
+   * the entries of the import and those of the undo. Removed spools, products and orders can be restored. The same
+   * file, imported again, creates again what was removed.
    *
    * An import can be undone once (`IMPORT_UNDONE`), for 30 days, and if it created and changed at most 10,000
    * resources (`IMPORT_NOT_UNDOABLE`).
@@ -12644,7 +12650,7 @@ export class Client<M extends DecimalMode = "number"> extends BaseClient {
    * What was used and what was wasted, in grams and money. Days begin at midnight in the time zone of `getSettings`.
    */
   readonly reports: ReportsResource<M>;
-  /** The imports of lists of vendors, filaments and spools that created or changed something. */
+  /** The imports of lists that created or changed something. */
   readonly imports: ImportsResource<M>;
   /** The printers of the farm: what they can print, which spools are loaded, and how long they have printed. */
   readonly printers: PrintersResource<M>;

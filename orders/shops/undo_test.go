@@ -1,0 +1,111 @@
+package shops_test
+
+import (
+	"fmt"
+	"testing"
+
+	"spoolwright/tests/testkit"
+)
+
+// undo undoes the import of an answer, and checks the counts and what is left, as "name: reason".
+func undo(t *testing.T, c *testkit.Client, of *testkit.Response, removed, restored int, left ...string) {
+	t.Helper()
+	path := "/api/v1/imports/" + of.Want(200).Text("import_id") + "/undo"
+	a := c.Post(t, path, nil).Want(200)
+	a.Shows(map[string]string{"removed": fmt.Sprint(removed), "restored": fmt.Sprint(restored)})
+	var got []string
+	for i := range a.List("left") {
+		got = append(got, a.Text(fmt.Sprintf("left.%d.name", i))+": "+a.Text(fmt.Sprintf("left.%d.reason", i)))
+	}
+	testkit.EqualSlices(t, got, left, "left")
+	c.Post(t, path, nil).WantError(409, "IMPORT_UNDONE")
+}
+
+const list = "Order,Customer,Item,SKU,Qty,Notes\n"
+
+// Undo removes the orders that an import created, unless somebody works on them. The same file creates them again.
+func TestUndoCreatedOrders(t *testing.T) {
+	t.Parallel()
+	c, dragon, _ := farm(t)
+	const file = list + "1,Ada,Dragon,DRG-RED,2,\n2,Ada,Dragon,DRG-RED,1,\n3,Ada,Dragon,DRG-RED,1,\n4,Ada,Dragon,DRG-RED,1,\n" +
+		"5,Ada,Dragon,DRG-RED,1,\n"
+	done := post(t, c, "", file)
+	wantCounts(t, done, "5/0/0/0/0")
+	c.Get(t, "/api/v1/imports").Shows(map[string]string{"items.0.resources": "orders", "items.0.created": "5",
+		"items.0.id": done.Text("import_id")})
+	c.NewRun(t, dragon, c.Get(t, find(t, c, "2")).Text("items.0.id"), 1, testkit.JSON{"status": "pending"})
+	c.Patch(t, find(t, c, "3"), testkit.JSON{"notes": "mine"}).Want(200)
+	c.Post(t, find(t, c, "4")+"/deliver", nil).Want(200)
+	c.Delete(t, find(t, c, "5")).Want(204)
+	undo(t, c, done, 1, 0, "2: it was used since", "3: it was changed since", "4: it was used since")
+	c.Get(t, orders).Shows(map[string]string{"total": "3"})
+	c.Get(t, orders+"?hidden=true").Shows(map[string]string{"total": "2"})
+	again := post(t, c, "", file)
+	wantCounts(t, again, "2/0/3/0/0")
+	undo(t, c, again, 2, 0)
+	wantCounts(t, post(t, c, "?dry_run=true", file), "2/0/3/0/0")
+	post(t, c, "?dry_run=true", file).Shows(map[string]string{"import_id": "null"})
+	post(t, c, "", list+"2,Ada,Dragon,DRG-RED,1,\n").Shows(map[string]string{"import_id": "null"})
+}
+
+// Undo gives orders back what the file before had, except for what people have changed since. The next file changes
+// them again.
+func TestUndoChangedOrders(t *testing.T) {
+	t.Parallel()
+	c, dragon, hook := farm(t)
+	row := func(order int, customer string, quantity int, sku, notes string) string {
+		return fmt.Sprintf("%d,%s,%s,%s,%d,%s\n", order, customer, sku, sku, quantity, notes)
+	}
+	before, after := list, list
+	for n := 1; n <= 6; n++ {
+		before += row(n, "Ada", 2, "DRG-RED", "old")
+		after += row(n, "Bob", 5, "DRG-RED", "new") + row(n, "Bob", 1, "HOOK", "new")
+	}
+	c.Post(t, orders, testkit.JSON{"reference": "7", "customer": "Own"}).Want(201)
+	post(t, c, "", before).Want(200)
+	after += row(7, "Bob", 1, "HOOK", "new")
+	done := post(t, c, "", after)
+	wantCounts(t, done, "0/7/0/0/0")
+	c.Patch(t, find(t, c, "2"), testkit.JSON{"customer": "Cy"}).Want(200)
+	item := c.Get(t, find(t, c, "3")).Text("items.0.id")
+	c.Patch(t, find(t, c, "3")+"/items/"+item, testkit.JSON{"quantity": 9}).Want(200)
+	c.Post(t, find(t, c, "4")+"/deliver", testkit.JSON{"items": []testkit.JSON{{
+		"id": c.Get(t, find(t, c, "4")).Text("items.0.id"), "quantity": 1}}}).Want(200)
+	c.Delete(t, find(t, c, "5")).Want(204)
+	post(t, c, "", list+row(6, "Eve", 5, "DRG-RED", "newer")).Want(200)
+	undo(t, c, done, 0, 4, "7: what it was before is not known", "2: it was changed since: customer", "3: it was changed since: items",
+		"4: it was changed since: items", "5: it was removed since", "6: a later file changed it")
+	for n, want := range map[string]string{"1": "Ada old 2", "2": "Cy old 2", "3": "Ada old 9+1", "4": "Ada old 5+1",
+		"6": "Eve newer 5", "7": "Own new 1"} {
+		o := c.Get(t, find(t, c, n)).Want(200)
+		got := o.Text("customer") + " " + o.Text("notes") + " " + o.Text("items.0.quantity")
+		if len(o.List("items")) > 1 {
+			got += "+" + o.Text("items.1.quantity")
+		}
+		testkit.Equal(t, got, want, "order %s", n)
+	}
+	c.Get(t, find(t, c, "1")).Shows(map[string]string{"items.0.product_id": dragon})
+	wantCounts(t, post(t, c, "", list+row(1, "Bob", 5, "DRG-RED", "new")+row(1, "Bob", 1, "HOOK", "new")), "0/1/0/0/0")
+	c.Get(t, find(t, c, "1")).Shows(map[string]string{"customer": "Bob", "items.0.quantity": "5",
+		"items.1.product_id": hook, "items.1.quantity": "1"})
+}
+
+// Undo opens orders again that a file has cancelled. Orders that follow their shop stay as they are.
+func TestUndoCancelledOrders(t *testing.T) {
+	t.Parallel()
+	c, _, _ := farm(t)
+	const titles, open = "Source,Order,Item,Qty,Status\n", "m,1,Vase,2,open\n"
+	s := connect(t, c, "generic")
+	first := post(t, c, "", titles+open+"generic.example,A,Dragon,1,open\n")
+	wantCounts(t, first, "2/0/0/0/0")
+	message := generic(1, 1, testkit.JSON{"id": "1", "title": "Dragon", "quantity": 2})
+	message["reference"] = "A"
+	s.send(t, message)
+	second := post(t, c, "", titles+"m,1,Vase,2,cancelled\n")
+	wantCounts(t, second, "0/1/0/0/0")
+	c.Get(t, find(t, c, "1")).Shows(map[string]string{"status": "cancelled"})
+	undo(t, c, second, 0, 1)
+	c.Get(t, find(t, c, "1")).Shows(map[string]string{"status": "received", "unassigned_lines.0.quantity": "2"})
+	undo(t, c, first, 0, 0, "1: it was changed since", "A: it was used since")
+	c.Get(t, orders).Shows(map[string]string{"total": "2"})
+}
