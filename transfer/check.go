@@ -263,7 +263,7 @@ func checkEndpoint[Q query](i *untyped, d *db.DB) server.Endpoint {
 			}
 			return server.Encode(check)
 		})
-	e.Others = []string{WorkbookMedia}
+	e.Others = []string{WorkbookMedia, OpenDocumentMedia}
 	return e
 }
 

@@ -139,8 +139,8 @@ func ImportRules(rows int) string {
 		"columns, and 1.75 in one with decimal points; `01/02/2024` follows dates such as `31/01/2024`. An ambiguous "+
 		"value is invalid, and the message names both readings; `decimal` and `date_order` decide. An amount may have "+
 		"the currency of the farm, a weight its unit, and booleans the words of spreadsheets in other "+
-		"languages.\n\nInstead of CSV, the body may be a workbook of a spreadsheet program (`.xlsx`), with its media "+
-		"type. The import reads the worksheet with the best matching titles in its first rows, or the one that "+
+		"languages.\n\nInstead of CSV, the body may be a workbook of a spreadsheet program (`.xlsx` or `.ods`), with its "+
+		"media type. The import reads the worksheet with the best matching titles in its first rows, or the one that "+
 		"`worksheet` names. Numbers and dates of its cells are unambiguous, and a line is a row of the "+
 		"worksheet.\n\nA file need not have the names of the API: columns of people's own lists are recognized by "+
 		"their names in ten languages and by their values, and `mapping` names the fields of other columns. Rows "+
@@ -276,7 +276,7 @@ func FileFlags(flags *flag.FlagSet) (how *Reading, dryRun *bool) {
 	choice(flags, "decimal", "the decimal mark of the numbers, comma or point, if it is ambiguous",
 		&how.Decimal)
 	choice(flags, "date-order", "the order of the dates, dmy or mdy, if it is ambiguous", &how.Dates)
-	flags.StringVar(&how.Worksheet, "worksheet", "", "the worksheet of a workbook (.xlsx); by default, the titles decide")
+	flags.StringVar(&how.Worksheet, "worksheet", "", "the worksheet of a workbook (.xlsx, .ods); by default, the titles decide")
 	pairs(flags, "map", "the field of a column; without the field, the column is left out. May be repeated",
 		&how.Mapping)
 	pairs(flags, "default", "the value of a field in rows without one. May be repeated", &how.Defaults)

@@ -197,7 +197,7 @@ func endpoint[Q query](i *untyped, d *db.DB) server.Endpoint {
 			p.complete(result)
 			return server.Encode(result)
 		})
-	e.Others = []string{WorkbookMedia}
+	e.Others = []string{WorkbookMedia, OpenDocumentMedia}
 	return e
 }
 

@@ -21,6 +21,9 @@ const WorkbookMedia = "application/vnd.openxmlformats-officedocument.spreadsheet
 // MediaOf returns the media type of a file that an import can read.
 func MediaOf(file []byte) string {
 	if bytes.HasPrefix(file, []byte(archiveStart)) {
+		if bytes.Contains(file[:min(len(file), 200)], []byte(OpenDocumentMedia)) {
+			return OpenDocumentMedia
+		}
 		return WorkbookMedia
 	}
 	return "text/csv"
@@ -47,7 +50,7 @@ const (
 
 var (
 	errWorkbookSize = errors.New("its worksheets are too large: copy the rows to import to a new file")
-	errNoWorkbook   = errors.New("it is not a spreadsheet of the kind .xlsx: save it as .xlsx or as CSV")
+	errNoWorkbook   = errors.New("it is not a spreadsheet of the kind .xlsx or .ods: save it as .xlsx or as CSV")
 	errDamaged      = errors.New("it is damaged: open it in a spreadsheet program, and save it again")
 )
 
@@ -67,6 +70,7 @@ type workbook struct {
 type worksheet struct {
 	name, part string
 	hidden     bool
+	rows       []Row // of an OpenDocument file
 }
 
 // cellForm tells how a program shows a number.
@@ -90,7 +94,12 @@ func readWorkbook(file []byte, name string, maximum int, good func(titles []stri
 	for _, f := range archive.File {
 		w.files[partName(f.Name)] = f
 	}
-	if err := w.open(); err != nil {
+	if w.files[contentPart] != nil {
+		err = w.openDocument(maximum)
+	} else {
+		err = w.open()
+	}
+	if err != nil {
 		return nil, err
 	}
 	sheet := &Sheet{}
@@ -196,7 +205,7 @@ func (w *workbook) open() error {
 				if len(w.sheets) == maxWorksheets {
 					return fmt.Errorf("it must have at most %d worksheets", maxWorksheets)
 				}
-				w.sheets = append(w.sheets, worksheet{attr(e, "name"), part, state == "hidden" || state == "veryHidden"})
+				w.sheets = append(w.sheets, worksheet{attr(e, "name"), part, state == "hidden" || state == "veryHidden", nil})
 			}
 		}
 		return nil
@@ -393,6 +402,11 @@ func formOf(code string) (f cellForm) {
 
 // rows calls fn with each row of a worksheet that has a text.
 func (w *workbook) rows(s worksheet, fn func(Row) error) error {
+	for _, row := range s.rows {
+		if err := fn(row); err != nil {
+			return err
+		}
+	}
 	line, column, inRow := 0, 0, Row{}
 	end := func() error {
 		row := inRow
@@ -400,6 +414,9 @@ func (w *workbook) rows(s worksheet, fn func(Row) error) error {
 			return nil
 		}
 		return fn(row)
+	}
+	if s.part == "" {
+		return nil
 	}
 	err := w.read(s.part, func(e xml.StartElement, d *xml.Decoder) error {
 		switch e.Name.Local {

@@ -1,6 +1,9 @@
 package imports_test
 
 import (
+	"archive/zip"
+	"bytes"
+	"fmt"
 	"net/url"
 	"strings"
 	"testing"
@@ -56,5 +59,34 @@ func TestImportWorkbook(t *testing.T) {
 	csv.Post(t, importPath+"?"+query.Encode(), file).Want(200).Shows(map[string]string{"created": "1"})
 	if got := csv.Post(t, importPath, strings.Replace(file, "PK", "QK", 1)).Status; got != 422 {
 		t.Errorf("status %d", got)
+	}
+}
+
+// Spools, products and orders come from spreadsheets in the format OpenDocument, too.
+func TestImportOpenDocument(t *testing.T) {
+	t.Parallel()
+	c := testkit.New(t, testkit.Options{}, testkit.Features...).Operator(t)
+	cell := func(text string) string { return "<table-cell><p>" + text + "</p></table-cell>" }
+	for what, titles := range map[string]string{"spools": "Material,Farbe,Gewicht", "products": "name,Notizen,sku",
+		"orders": "Bestellnummer,Artikel,Menge"} {
+		var rows string
+		for _, row := range []string{titles, "PLA,Rot,5"} {
+			rows += "<table-row>"
+			for text := range strings.SplitSeq(row, ",") {
+				rows += cell(text)
+			}
+			rows += "</table-row>"
+		}
+		var b bytes.Buffer
+		w := zip.NewWriter(&b)
+		content, err := w.Create("content.xml")
+		testkit.Check(t, err)
+		fmt.Fprint(content, `<x><table name="A">`+rows+`</table></x>`)
+		testkit.Check(t, w.Close())
+		path := "/api/v1/" + what
+		ods := c.With("Content-Type", transfer.OpenDocumentMedia)
+		check := ods.Post(t, path+"/import/check", b.String()).Want(200).Shows(map[string]string{"created": "1", "invalid": "0"})
+		ods.Post(t, path+"/import?"+suggested(t, check).Encode(), b.String()).Want(200).Shows(map[string]string{"created": "1"})
+		c.Get(t, path).Shows(map[string]string{"total": "1"})
 	}
 }

@@ -69,7 +69,7 @@ func newTestAPI(t *testing.T, o testkit.Options) *testAPI {
 		if described.RequestBody != nil && described.RequestBody.Content["application/json"].Example == nil &&
 			described.RequestBody.Content["application/json"].Examples == nil {
 			for media, content := range described.RequestBody.Content {
-				if media == transfer.WorkbookMedia { // beside CSV
+				if media == transfer.WorkbookMedia || media == transfer.OpenDocumentMedia { // beside CSV
 					continue
 				}
 				op.media, op.file = media, content.Example.(string)

@@ -9984,9 +9984,9 @@ class VendorsResource:
         have the currency of the farm, a weight its unit, and booleans the words of spreadsheets in other
         languages.
 
-        Instead of CSV, the body may be a workbook of a spreadsheet program (`.xlsx`), with its media type. The
-        import reads the worksheet with the best matching titles in its first rows, or the one that `worksheet`
-        names. Numbers and dates of its cells are unambiguous, and a line is a row of the worksheet.
+        Instead of CSV, the body may be a workbook of a spreadsheet program (`.xlsx` or `.ods`), with its media
+        type. The import reads the worksheet with the best matching titles in its first rows, or the one that
+        `worksheet` names. Numbers and dates of its cells are unambiguous, and a line is a row of the worksheet.
 
         A file need not have the names of the API: columns of people's own lists are recognized by their names in
         ten languages and by their values, and `mapping` names the fields of other columns. Rows above the titles
@@ -10699,9 +10699,9 @@ class FilamentsResource:
         have the currency of the farm, a weight its unit, and booleans the words of spreadsheets in other
         languages.
 
-        Instead of CSV, the body may be a workbook of a spreadsheet program (`.xlsx`), with its media type. The
-        import reads the worksheet with the best matching titles in its first rows, or the one that `worksheet`
-        names. Numbers and dates of its cells are unambiguous, and a line is a row of the worksheet.
+        Instead of CSV, the body may be a workbook of a spreadsheet program (`.xlsx` or `.ods`), with its media
+        type. The import reads the worksheet with the best matching titles in its first rows, or the one that
+        `worksheet` names. Numbers and dates of its cells are unambiguous, and a line is a row of the worksheet.
 
         A file need not have the names of the API: columns of people's own lists are recognized by their names in
         ten languages and by their values, and `mapping` names the fields of other columns. Rows above the titles
@@ -12039,9 +12039,9 @@ class SpoolsResource:
         have the currency of the farm, a weight its unit, and booleans the words of spreadsheets in other
         languages.
 
-        Instead of CSV, the body may be a workbook of a spreadsheet program (`.xlsx`), with its media type. The
-        import reads the worksheet with the best matching titles in its first rows, or the one that `worksheet`
-        names. Numbers and dates of its cells are unambiguous, and a line is a row of the worksheet.
+        Instead of CSV, the body may be a workbook of a spreadsheet program (`.xlsx` or `.ods`), with its media
+        type. The import reads the worksheet with the best matching titles in its first rows, or the one that
+        `worksheet` names. Numbers and dates of its cells are unambiguous, and a line is a row of the worksheet.
 
         A file need not have the names of the API: columns of people's own lists are recognized by their names in
         ten languages and by their values, and `mapping` names the fields of other columns. Rows above the titles
@@ -13584,9 +13584,9 @@ class ProductsResource:
         have the currency of the farm, a weight its unit, and booleans the words of spreadsheets in other
         languages.
 
-        Instead of CSV, the body may be a workbook of a spreadsheet program (`.xlsx`), with its media type. The
-        import reads the worksheet with the best matching titles in its first rows, or the one that `worksheet`
-        names. Numbers and dates of its cells are unambiguous, and a line is a row of the worksheet.
+        Instead of CSV, the body may be a workbook of a spreadsheet program (`.xlsx` or `.ods`), with its media
+        type. The import reads the worksheet with the best matching titles in its first rows, or the one that
+        `worksheet` names. Numbers and dates of its cells are unambiguous, and a line is a row of the worksheet.
 
         A file need not have the names of the API: columns of people's own lists are recognized by their names in
         ten languages and by their values, and `mapping` names the fields of other columns. Rows above the titles
@@ -17046,9 +17046,9 @@ class OrdersResource:
         have the currency of the farm, a weight its unit, and booleans the words of spreadsheets in other
         languages.
 
-        Instead of CSV, the body may be a workbook of a spreadsheet program (`.xlsx`), with its media type. The
-        import reads the worksheet with the best matching titles in its first rows, or the one that `worksheet`
-        names. Numbers and dates of its cells are unambiguous, and a line is a row of the worksheet.
+        Instead of CSV, the body may be a workbook of a spreadsheet program (`.xlsx` or `.ods`), with its media
+        type. The import reads the worksheet with the best matching titles in its first rows, or the one that
+        `worksheet` names. Numbers and dates of its cells are unambiguous, and a line is a row of the worksheet.
 
         A file need not have the names of the API: columns of people's own lists are recognized by their names in
         ten languages and by their values, and `mapping` names the fields of other columns. Rows above the titles

@@ -8768,9 +8768,9 @@ export class VendorsResource<M extends DecimalMode = "number"> {
    * message names both readings; `decimal` and `date_order` decide. An amount may have the currency of the farm, a
    * weight its unit, and booleans the words of spreadsheets in other languages.
    *
-   * Instead of CSV, the body may be a workbook of a spreadsheet program (`.xlsx`), with its media type. The import
-   * reads the worksheet with the best matching titles in its first rows, or the one that `worksheet` names. Numbers
-   * and dates of its cells are unambiguous, and a line is a row of the worksheet.
+   * Instead of CSV, the body may be a workbook of a spreadsheet program (`.xlsx` or `.ods`), with its media type. The
+   * import reads the worksheet with the best matching titles in its first rows, or the one that `worksheet` names.
+   * Numbers and dates of its cells are unambiguous, and a line is a row of the worksheet.
    *
    * A file need not have the names of the API: columns of people's own lists are recognized by their names in ten
    * languages and by their values, and `mapping` names the fields of other columns. Rows above the titles are left
@@ -9016,9 +9016,9 @@ export class FilamentsResource<M extends DecimalMode = "number"> {
    * message names both readings; `decimal` and `date_order` decide. An amount may have the currency of the farm, a
    * weight its unit, and booleans the words of spreadsheets in other languages.
    *
-   * Instead of CSV, the body may be a workbook of a spreadsheet program (`.xlsx`), with its media type. The import
-   * reads the worksheet with the best matching titles in its first rows, or the one that `worksheet` names. Numbers
-   * and dates of its cells are unambiguous, and a line is a row of the worksheet.
+   * Instead of CSV, the body may be a workbook of a spreadsheet program (`.xlsx` or `.ods`), with its media type. The
+   * import reads the worksheet with the best matching titles in its first rows, or the one that `worksheet` names.
+   * Numbers and dates of its cells are unambiguous, and a line is a row of the worksheet.
    *
    * A file need not have the names of the API: columns of people's own lists are recognized by their names in ten
    * languages and by their values, and `mapping` names the fields of other columns. Rows above the titles are left
@@ -9535,9 +9535,9 @@ export class SpoolsResource<M extends DecimalMode = "number"> {
    * message names both readings; `decimal` and `date_order` decide. An amount may have the currency of the farm, a
    * weight its unit, and booleans the words of spreadsheets in other languages.
    *
-   * Instead of CSV, the body may be a workbook of a spreadsheet program (`.xlsx`), with its media type. The import
-   * reads the worksheet with the best matching titles in its first rows, or the one that `worksheet` names. Numbers
-   * and dates of its cells are unambiguous, and a line is a row of the worksheet.
+   * Instead of CSV, the body may be a workbook of a spreadsheet program (`.xlsx` or `.ods`), with its media type. The
+   * import reads the worksheet with the best matching titles in its first rows, or the one that `worksheet` names.
+   * Numbers and dates of its cells are unambiguous, and a line is a row of the worksheet.
    *
    * A file need not have the names of the API: columns of people's own lists are recognized by their names in ten
    * languages and by their values, and `mapping` names the fields of other columns. Rows above the titles are left
@@ -10226,9 +10226,9 @@ export class ProductsResource<M extends DecimalMode = "number"> {
    * message names both readings; `decimal` and `date_order` decide. An amount may have the currency of the farm, a
    * weight its unit, and booleans the words of spreadsheets in other languages.
    *
-   * Instead of CSV, the body may be a workbook of a spreadsheet program (`.xlsx`), with its media type. The import
-   * reads the worksheet with the best matching titles in its first rows, or the one that `worksheet` names. Numbers
-   * and dates of its cells are unambiguous, and a line is a row of the worksheet.
+   * Instead of CSV, the body may be a workbook of a spreadsheet program (`.xlsx` or `.ods`), with its media type. The
+   * import reads the worksheet with the best matching titles in its first rows, or the one that `worksheet` names.
+   * Numbers and dates of its cells are unambiguous, and a line is a row of the worksheet.
    *
    * A file need not have the names of the API: columns of people's own lists are recognized by their names in ten
    * languages and by their values, and `mapping` names the fields of other columns. Rows above the titles are left
@@ -11885,9 +11885,9 @@ export class OrdersResource<M extends DecimalMode = "number"> {
    * message names both readings; `decimal` and `date_order` decide. An amount may have the currency of the farm, a
    * weight its unit, and booleans the words of spreadsheets in other languages.
    *
-   * Instead of CSV, the body may be a workbook of a spreadsheet program (`.xlsx`), with its media type. The import
-   * reads the worksheet with the best matching titles in its first rows, or the one that `worksheet` names. Numbers
-   * and dates of its cells are unambiguous, and a line is a row of the worksheet.
+   * Instead of CSV, the body may be a workbook of a spreadsheet program (`.xlsx` or `.ods`), with its media type. The
+   * import reads the worksheet with the best matching titles in its first rows, or the one that `worksheet` names.
+   * Numbers and dates of its cells are unambiguous, and a line is a row of the worksheet.
    *
    * A file need not have the names of the API: columns of people's own lists are recognized by their names in ten
    * languages and by their values, and `mapping` names the fields of other columns. Rows above the titles are left
