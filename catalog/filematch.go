@@ -71,6 +71,16 @@ func rank(m slicer.Filament, stock []stockedFilament) (ranked []rankedFilament) 
 	return ranked
 }
 
+// ownName returns the name that the farm gives to the color with a code, on a filament of any material, or "".
+func ownName(code string, stock []stockedFilament) string {
+	for _, s := range stock {
+		if code != "" && strings.EqualFold(code, orEmpty(s.ColorHex)) {
+			return s.Color
+		}
+	}
+	return ""
+}
+
 // less orders true before false.
 func less(a, b bool) int {
 	switch {

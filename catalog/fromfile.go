@@ -563,7 +563,7 @@ func (p *fileProduct) match(stock []stockedFilament, chosen []int64) error {
 			if inventory.MaterialLabel(string(one.MaterialType), m.Type) != string(one.MaterialType) {
 				one.MaterialName = textOrNull(m.Type)
 			}
-			one.Color = cmp.Or(colors.Name(m.Color), m.Color, "Unknown")
+			one.Color = cmp.Or(ownName(m.Color, stock), colors.Name(m.Color), m.Color, "Unknown")
 		}
 		weight := m.Grams
 		if m.FromLength {

@@ -158,8 +158,13 @@ func TestFileMatchesNames(t *testing.T) {
 				Shows(texts(j{"materials.0.file_color": "#FFFFFF", "materials.0.match": test.match}))
 		})
 	}
-	// The plain name comes before one that says more, and a near color before another one of the plain name.
+	// The farm's own name for a code counts, on another material, too.
 	c := api.Operator(t)
+	addFilament(t, c, j{"material_type": "PLA", "material_name": "PLA-CF", "color": "Polar", "color_hex": "#FFFFFF"})
+	sent(c).Post(t, fromFile+"prusaslicer-mmu.gcode&dry_run=true", sample(t, "prusaslicer-mmu.gcode")).Want(200).
+		Shows(texts(j{"materials.0.match": "none", "materials.0.color": "Polar", "materials.0.material_name": nil}))
+	// The plain name comes before one that says more, and a near color before another one of the plain name.
+	c = api.Operator(t)
 	addFilament(t, c, j{"material_type": "PLA", "material_name": "PLA Basic", "color": "A", "color_hex": "#FFFFFF"})
 	addFilament(t, c, j{"material_type": "PLA", "color": "B", "color_hex": "#FAFAFA"})
 	addFilament(t, c, j{"material_type": "PLA", "color": "C", "color_hex": "#FF0000"})
