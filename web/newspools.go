@@ -17,7 +17,10 @@ func (v *visit) newSpools(status int, f *form) error {
 	var list found[struct{}]
 	var custom customFields
 	p := &editorPage{Form: f, Action: "/spools/new", Back: "/spools", Label: "Add", Noun: "spools",
-		Also: option{"labels", "Add and print labels"}}
+		Also: option{"labels", "Add and print labels"}, Hidden: url.Values{}}
+	if level := f.Values.Get("received"); level != "" {
+		p.Hidden.Set("received", level)
+	}
 	if err := v.fetch(append(spools.suggestions(&p.Vendors),
 		get("/api/v1/filaments?limit=1", &list),
 		customRead("spool", &custom),
@@ -113,6 +116,11 @@ func createSpools(v *visit) error {
 	body := f.body(append(fields, field{"quantity", number}, field{"filament_id", text})...)
 	var created struct{ Items []spool }
 	ok, err := v.send(f, "POST", "/api/v1/spools/batch", body, &created)
+	if ok {
+		if err := v.arrived(f.Values.Get("received")); err != nil {
+			return err
+		}
+	}
 	to := "/spools"
 	if len(created.Items) == 1 {
 		to += "/" + created.Items[0].ID

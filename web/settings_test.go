@@ -46,6 +46,54 @@ func TestStockAndReports(t *testing.T) {
 	}
 }
 
+// A level shows what is on its way, and "Received" leads to the form of new spools, which clears it.
+func TestReceiveFilament(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t, testkit.Options{})
+	tenant := api.Tenant(t)
+	c := tenant.User(t, "operator")
+	b := signIn(t, c)
+	filament := c.Post(t, "/api/v1/filaments", j{"material_type": "PLA", "color": "Black", "diameter_mm": 1.75,
+		"net_weight_grams": 750}).Want(201).ID()
+	b.get(t, "/stock/new").submit(t, "/stock/new", "color", "Black", "minimum_grams", "2000", "incoming_grams", "1500",
+		"incoming_date", "2024-03-01").to(t, "/stock").
+		shows(t, "1.5 kg on its way, expected on", "2.2 kg PLA Black (1.5 kg on its way", "CSV", "Received : PLA Black")
+	level := c.Get(t, "/api/v1/stock-levels").Text("items.0.id")
+	file := b.get(t, "/stock/shopping-list.csv").want(t, 200)
+	testkit.Equal(t, file.text, "material,color,brand,diameter_mm,missing_grams,incoming_grams,incoming_date\n"+
+		"PLA,Black,,,2200,1500,2024-03-01\n", "the file")
+
+	to := b.get(t, "/stock/"+level+"/received").want(t, 303).header.Get("Location")
+	form := b.get(t, to).want(t, 200)
+	if got := form.form(t, "/spools/new"); got.Get("quantity") != "2" || got.Get("filament_id") != filament {
+		t.Errorf("the form of the new spools has %v", got)
+	}
+	form.submit(t, "/spools/new", "quantity", "none").want(t, 422)
+	c.Get(t, "/api/v1/stock-levels").Shows(map[string]string{"items.0.incoming_grams": "1500"})
+	form.submit(t, "/spools/new").to(t, "/spools").says(t, "2 spools are added, 1 to 2.")
+	c.Get(t, "/api/v1/stock-levels").Shows(map[string]string{"items.0.incoming_grams": "null",
+		"items.0.remaining_grams": "1500"})
+	b.get(t, "/stock").hides(t, "on its way", "Received")
+
+	// Without a filament of the level, the spools have its material.
+	other := c.Post(t, "/api/v1/stock-levels", j{"material_type": "PETG", "color": "Red", "brand": "Acme",
+		"minimum_grams": 500, "incoming_grams": 900}).Want(201).ID()
+	to = b.get(t, "/stock/"+other+"/received").want(t, 303).header.Get("Location")
+	got := b.get(t, to).want(t, 200).form(t, "/spools/new?own=1")
+	if got.Get("material_type") != "PETG" || got.Get("color") != "Red" || got.Get("brand") != "Acme" ||
+		got.Get("quantity") != "1" || got.Get("received") != other {
+		t.Errorf("the form of the new spools has %v", got)
+	}
+	viewer := signIn(t, tenant.User(t, "viewer"))
+	viewer.get(t, "/stock").shows(t, "900 g on its way").hides(t, "Received")
+	viewer.get(t, "/stock/"+other+"/received").want(t, 403)
+	stranger := signIn(t, api.Operator(t))
+	stranger.get(t, "/stock/"+other+"/received").want(t, 404)
+	form = stranger.get(t, "/spools/new?received="+other).want(t, 200) // of another farm: nothing happens there
+	form.submit(t, "/spools/new?own=1", "color", "Red", "diameter_mm", "1.75", "net_weight_grams", "1000").want(t, 303)
+	c.Get(t, "/api/v1/stock-levels/"+other).Shows(map[string]string{"incoming_grams": "900"})
+}
+
 func TestSettings(t *testing.T) {
 	t.Parallel()
 	api := newAPI(t, testkit.Options{})

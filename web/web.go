@@ -219,6 +219,8 @@ var pages = slices.Concat([]page{
 		showText("The item is back."))},
 
 	{"GET /stock", server.Read, levelList.show},
+	{"GET /stock/shopping-list.csv", server.Read, shoppingFile},
+	{"GET /stock/{id}/received", server.Write, receiveLevel},
 	{"GET /reports", server.Read, reports},
 	{"GET /reports/usage.csv", server.Read, usageFile},
 	{"GET /reports/margins", server.Read, margins},

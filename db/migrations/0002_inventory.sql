@@ -449,6 +449,9 @@ create table stock_levels (
 	brand text collate "C" check (length(brand) <= 200), -- null: any
 	diameter_mm numeric(15,6) check (diameter_mm in (1.75, 2.85)), -- null: see usual_diameter
 	minimum_grams numeric(15,6) not null check (minimum_grams > 0 and minimum_grams <= 999999999),
+	-- What is ordered and on its way, and when it is expected. It is not in stock: the level ignores it.
+	incoming_grams numeric(15,6) check (incoming_grams > 0 and incoming_grams <= 999999999),
+	incoming_date date,
 	low_since timestamptz,
 	created_at timestamptz not null default now(),
 	updated_at timestamptz not null default now(),

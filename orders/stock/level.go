@@ -26,6 +26,8 @@ type StockLevel struct {
 	Brand        value.Optional[string]                 `json:"brand"`
 	DiameterMM   value.Optional[value.Decimal]          `json:"diameter_mm" rule:"enum=1.75|2.85"`
 	Minimum      value.Optional[value.Decimal]          `json:"minimum_grams" rule:"required,exclusiveMinimum=0,maximum=999999999"`
+	Incoming     value.Optional[value.Decimal]          `json:"incoming_grams" rule:"exclusiveMinimum=0,maximum=999999999"`
+	IncomingDate value.Optional[value.Date]             `json:"incoming_date"`
 	Remaining    value.Decimal                          `json:"remaining_grams" rule:"readOnly,notNull"`
 	Reserved     value.Decimal                          `json:"reserved_grams" rule:"readOnly,notNull"`
 	Available    value.Decimal                          `json:"available_grams" rule:"readOnly,notNull"`
@@ -80,14 +82,14 @@ type LowStock struct {
 	LowSince     value.Timestamp        `json:"low_since" rule:"notNull"`
 }
 
-const levelColumns = `id, material_type, material_name, color, brand, diameter_mm, minimum_grams, remaining_grams,
-	reserved_grams, available_grams,
+const levelColumns = `id, material_type, material_name, color, brand, diameter_mm, minimum_grams, incoming_grams,
+	incoming_date, remaining_grams, reserved_grams, available_grams,
 	missing_grams, spool_count, low, low_since, created_at, updated_at`
 
 // levels returns stock_levels with the computed fields, for the ids of a SQL expression, or for all if it is null.
 func levels(ids string) string {
 	return `(select l.tenant_id, l.id, l.material_type, l.material_name, l.color, l.color_key, l.brand,
-		l.brand_key, l.diameter_mm, l.minimum_grams, l.created_at, l.updated_at, s.remaining as remaining_grams,
+		l.brand_key, l.diameter_mm, l.minimum_grams, l.incoming_grams, l.incoming_date, l.created_at, l.updated_at, s.remaining as remaining_grams,
 		s.reserved as reserved_grams,
 		s.remaining - s.reserved as available_grams,
 		case when s.low then l.minimum_grams * 1.1 - s.remaining + s.reserved else 0 end as missing_grams,
@@ -154,17 +156,22 @@ const levelRules = "With no `color` or `brand`, or an empty one, all colors or b
 	"`reserved_grams` are the grams that open orders and unfinished production runs still take, as in " +
 	"`getProductAvailability`; for a level with a brand, as far as other brands do not cover them. A level becomes " +
 	"`low` when `available_grams` is less than `minimum_grams`, and is low until it reaches 110 % of that, so that " +
-	"it does not change with each gram. `missing_grams` are missing to the 110 %. All these fields are current. The " +
+	"it does not change with each gram. `missing_grams` are missing to the 110 %. `incoming_grams` are ordered and on " +
+	"their way, until `incoming_date`; they change none of the other fields. Set them to null when they have arrived. " +
+	"All these fields are current. The " +
 	"service checks levels, for `low_since` and the event `inventory.low_stock`, about a second after a change; in " +
 	"farms with hundreds of thousands of spools, some seconds after it."
 
 // clear sets an empty name, color or brand to null, because forms send empty fields and no spool would match an
-// empty text.
+// empty text. If nothing is on its way any more, it also sets the expected date to null.
 func (l *StockLevel) clear() {
 	for _, field := range []*value.Optional[string]{&l.MaterialName, &l.Color, &l.Brand} {
 		if field.Or("") == "" {
 			field.Value = nil
 		}
+	}
+	if l.Incoming.Set && l.Incoming.IsNull() {
+		l.IncomingDate = value.Optional[value.Date]{Set: true}
 	}
 }
 
@@ -179,10 +186,11 @@ func (h handlers) createLevel(ctx context.Context, r *server.Request[StockLevel]
 	id, in := value.NewID(), &r.In
 	in.clear()
 	created := db.SQL(`
-		insert into stock_levels (id, material_type, color, brand, minimum_grams, material_name, diameter_mm)
-		values ($1, $2, $3, $4, $5, $6, $7)`,
+		insert into stock_levels (id, material_type, color, brand, minimum_grams, material_name, diameter_mm,
+			incoming_grams, incoming_date)
+		values ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
 		id, in.MaterialType.Arg(), in.Color.Arg(), in.Brand.Arg(), in.Minimum.Arg(), in.MaterialName.Arg(),
-		in.DiameterMM.Arg())
+		in.DiameterMM.Arg(), in.Incoming.Arg(), in.IncomingDate.Arg())
 	level := selectLevel(id)
 	limited := db.SQL(`select limit_levels($1)::text`, maxLevels)
 	return server.One(level, levelError(h.db.Write(ctx, created, level, check(id), limited)))

@@ -451,3 +451,30 @@ func TestRemovedDoesNotCount(t *testing.T) {
 	hide("products", product)
 	c.Get(t, availability).WantError(404, "NOT_FOUND")
 }
+
+// What is ordered is shown beside a level, and changes neither what is available nor whether the level is low.
+func TestIncomingFilament(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t)
+	tenant := api.Tenant(t)
+	c := tenant.User(t, "operator")
+	c.NewSpool(t, 400, nil)
+	level := levels + "/" + c.Post(t, levels, j{"material_type": "PLA", "color": "Black", "minimum_grams": 1000,
+		"incoming_grams": 2000, "incoming_date": "2024-03-01"}).Want(201).Shows(map[string]string{
+		"incoming_grams": "2000", "incoming_date": "2024-03-01", "available_grams": "400", "low": "true",
+		"missing_grams": "700"}).ID()
+	for _, wrong := range []j{{"incoming_grams": 0}, {"incoming_grams": -1}, {"incoming_grams": 1e10},
+		{"incoming_grams": "x"}} {
+		c.Patch(t, level, wrong).Fields("incoming_grams")
+	}
+	c.Patch(t, level, j{"incoming_date": "soon"}).Fields("incoming_date")
+	c.Get(t, levels+"?low=true").Shows(map[string]string{"total": "1", "items.0.incoming_grams": "2000"})
+	c.Patch(t, level, j{"incoming_grams": 500}).Want(200).Shows(map[string]string{"incoming_grams": "500",
+		"incoming_date": "2024-03-01"})
+	c.Patch(t, level, j{"incoming_grams": nil}).Want(200).Shows(map[string]string{"incoming_grams": "null",
+		"incoming_date": "null", "low": "true", "missing_grams": "700"})
+	c.Post(t, levels, j{"material_type": "PETG", "minimum_grams": 1}).Want(201).
+		Shows(map[string]string{"incoming_grams": "null", "incoming_date": "null"})
+	tenant.User(t, "viewer").Patch(t, level, j{"incoming_grams": 1}).WantError(403, "FORBIDDEN")
+	api.Operator(t).Patch(t, level, j{"incoming_grams": 1}).WantError(404, "NOT_FOUND")
+}

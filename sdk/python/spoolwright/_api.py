@@ -6322,6 +6322,10 @@ class StockLevel:
     """Diameter in millimeters; null: that of the farm's printers, or 1.75 if these differ. One of 1.75, 2.85."""
     minimum_grams: Number
     """Grams that should be available."""
+    incoming_grams: Number | None
+    """Grams that are ordered and on their way; null if there are none."""
+    incoming_date: _dt.date | None
+    """The day on which they are expected."""
     remaining_grams: Number
     """Grams on spools in stock."""
     reserved_grams: Number
@@ -6356,6 +6360,8 @@ def _StockLevel(d: Any, etag: str | None = None) -> StockLevel:
         brand=get("brand"),
         diameter_mm=_core.number(get("diameter_mm")),
         minimum_grams=_core.number(get("minimum_grams")),
+        incoming_grams=_core.number(get("incoming_grams")),
+        incoming_date=_core.date(get("incoming_date")),
         remaining_grams=_core.number(get("remaining_grams")),
         reserved_grams=_core.number(get("reserved_grams")),
         available_grams=_core.number(get("available_grams")),
@@ -17490,7 +17496,7 @@ class StockLevelsResource:
         *,
         skip: int | None = None,
         limit: int | None = None,
-        sort_by: Literal["id", "material_type", "material_name", "color", "brand", "diameter_mm", "minimum_grams", "remaining_grams", "reserved_grams", "available_grams", "missing_grams", "spool_count", "low", "low_since", "created_at", "updated_at"] | None = None,
+        sort_by: Literal["id", "material_type", "material_name", "color", "brand", "diameter_mm", "minimum_grams", "incoming_grams", "incoming_date", "remaining_grams", "reserved_grams", "available_grams", "missing_grams", "spool_count", "low", "low_since", "created_at", "updated_at"] | None = None,
         sort_order: SortOrder | None = None,
         after: str | None = None,
         low: bool | None = None,
@@ -17533,7 +17539,7 @@ class StockLevelsResource:
     def iterate(
         self,
         *,
-        sort_by: Literal["id", "material_type", "material_name", "color", "brand", "diameter_mm", "minimum_grams", "remaining_grams", "reserved_grams", "available_grams", "missing_grams", "spool_count", "low", "low_since", "created_at", "updated_at"] | None = None,
+        sort_by: Literal["id", "material_type", "material_name", "color", "brand", "diameter_mm", "minimum_grams", "incoming_grams", "incoming_date", "remaining_grams", "reserved_grams", "available_grams", "missing_grams", "spool_count", "low", "low_since", "created_at", "updated_at"] | None = None,
         sort_order: SortOrder | None = None,
         low: bool | None = None,
         material_type: MaterialType | Sequence[MaterialType] | None = None,
@@ -17572,6 +17578,8 @@ class StockLevelsResource:
         color: str | None = None,
         brand: str | None = None,
         diameter_mm: DecimalInput | None = None,
+        incoming_grams: DecimalInput | None = None,
+        incoming_date: _dt.date | None = None,
         idempotency_key: str | None = None,
     ) -> StockLevel:
         """Create a stock level.
@@ -17585,9 +17593,11 @@ class StockLevelsResource:
         `reserved_grams` are the grams that open orders and unfinished production runs still take, as in
         `getProductAvailability`; for a level with a brand, as far as other brands do not cover them. A level
         becomes `low` when `available_grams` is less than `minimum_grams`, and is low until it reaches 110 % of
-        that, so that it does not change with each gram. `missing_grams` are missing to the 110 %. All these fields
-        are current. The service checks levels, for `low_since` and the event `inventory.low_stock`, about a second
-        after a change; in farms with hundreds of thousands of spools, some seconds after it.
+        that, so that it does not change with each gram. `missing_grams` are missing to the 110 %. `incoming_grams`
+        are ordered and on their way, until `incoming_date`; they change none of the other fields. Set them to null
+        when they have arrived. All these fields are current. The service checks levels, for `low_since` and the
+        event `inventory.low_stock`, about a second after a change; in farms with hundreds of thousands of spools,
+        some seconds after it.
 
         Requires the role `operator` or `admin`.
 
@@ -17599,6 +17609,8 @@ class StockLevelsResource:
         :param brand: The brand, ignoring case; null for all brands.
         :param diameter_mm: Diameter in millimeters; null: that of the farm's printers, or 1.75 if these differ.
         One of 1.75, 2.85.
+        :param incoming_grams: Grams that are ordered and on their way; null if there are none.
+        :param incoming_date: The day on which they are expected.
         :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
         a key.
         """
@@ -17613,6 +17625,8 @@ class StockLevelsResource:
                 "color": UNSET if color is None else color,
                 "brand": UNSET if brand is None else brand,
                 "diameter_mm": UNSET if diameter_mm is None else diameter_mm,
+                "incoming_grams": UNSET if incoming_grams is None else incoming_grams,
+                "incoming_date": UNSET if incoming_date is None else incoming_date,
             },
             idempotency_key=idempotency_key or _core.new_key(),
         )
@@ -17643,6 +17657,8 @@ class StockLevelsResource:
         brand: str | None | Unset = UNSET,
         diameter_mm: DecimalInput | None | Unset = UNSET,
         minimum_grams: DecimalInput | Unset = UNSET,
+        incoming_grams: DecimalInput | None | Unset = UNSET,
+        incoming_date: _dt.date | None | Unset = UNSET,
         if_match: str | None = None,
     ) -> StockLevel:
         """Update a stock level.
@@ -17655,9 +17671,11 @@ class StockLevelsResource:
         `reserved_grams` are the grams that open orders and unfinished production runs still take, as in
         `getProductAvailability`; for a level with a brand, as far as other brands do not cover them. A level
         becomes `low` when `available_grams` is less than `minimum_grams`, and is low until it reaches 110 % of
-        that, so that it does not change with each gram. `missing_grams` are missing to the 110 %. All these fields
-        are current. The service checks levels, for `low_since` and the event `inventory.low_stock`, about a second
-        after a change; in farms with hundreds of thousands of spools, some seconds after it.
+        that, so that it does not change with each gram. `missing_grams` are missing to the 110 %. `incoming_grams`
+        are ordered and on their way, until `incoming_date`; they change none of the other fields. Set them to null
+        when they have arrived. All these fields are current. The service checks levels, for `low_since` and the
+        event `inventory.low_stock`, about a second after a change; in farms with hundreds of thousands of spools,
+        some seconds after it.
 
         Requires the role `operator` or `admin`.
 
@@ -17670,6 +17688,8 @@ class StockLevelsResource:
         :param diameter_mm: Diameter in millimeters; null: that of the farm's printers, or 1.75 if these differ.
         One of 1.75, 2.85.
         :param minimum_grams: Grams that should be available.
+        :param incoming_grams: Grams that are ordered and on their way; null if there are none.
+        :param incoming_date: The day on which they are expected.
         :param if_match: The ``etag`` of the resource as you know it. If the resource has changed since, the call
         raises PreconditionFailedError and changes nothing.
         """
@@ -17684,6 +17704,8 @@ class StockLevelsResource:
                 "brand": brand,
                 "diameter_mm": diameter_mm,
                 "minimum_grams": minimum_grams,
+                "incoming_grams": incoming_grams,
+                "incoming_date": incoming_date,
             },
             if_match=if_match,
         )

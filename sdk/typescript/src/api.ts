@@ -3715,6 +3715,10 @@ export interface StockLevel<D = number> {
   readonly diameter_mm: D | null;
   /** Grams that should be available. */
   readonly minimum_grams: D;
+  /** Grams that are ordered and on their way; null if there are none. */
+  readonly incoming_grams: D | null;
+  /** The day on which they are expected. */
+  readonly incoming_date: string | null;
   /** Grams on spools in stock. */
   readonly remaining_grams: D;
   /** Grams that open orders and unfinished production runs still take. */
@@ -6090,6 +6094,10 @@ export interface StockLevelCreate {
   diameter_mm?: Decimal | null | undefined;
   /** Grams that should be available. */
   minimum_grams: Decimal;
+  /** Grams that are ordered and on their way; null if there are none. */
+  incoming_grams?: Decimal | null | undefined;
+  /** The day on which they are expected. */
+  incoming_date?: string | null | undefined;
 }
 
 /** The type `StockLevelUpdate` of the API, in request bodies. */
@@ -6106,6 +6114,10 @@ export interface StockLevelUpdate {
   diameter_mm?: Decimal | null | undefined;
   /** Grams that should be available. */
   minimum_grams?: Decimal | undefined;
+  /** Grams that are ordered and on their way; null if there are none. */
+  incoming_grams?: Decimal | null | undefined;
+  /** The day on which they are expected. */
+  incoming_date?: string | null | undefined;
 }
 
 /** The type `PlanItem` of the API, in request bodies. */
@@ -7579,7 +7591,7 @@ export interface ListStockLevelsQuery {
   /** Maximum page size. */
   limit?: number | undefined;
   /** Any scalar field of the items. */
-  sort_by?: "id" | "material_type" | "material_name" | "color" | "brand" | "diameter_mm" | "minimum_grams" | "remaining_grams" | "reserved_grams" | "available_grams" | "missing_grams" | "spool_count" | "low" | "low_since" | "created_at" | "updated_at" | undefined;
+  sort_by?: "id" | "material_type" | "material_name" | "color" | "brand" | "diameter_mm" | "minimum_grams" | "incoming_grams" | "incoming_date" | "remaining_grams" | "reserved_grams" | "available_grams" | "missing_grams" | "spool_count" | "low" | "low_since" | "created_at" | "updated_at" | undefined;
   /** Ascending or descending. */
   sort_order?: SortOrder | undefined;
   /**
@@ -8080,6 +8092,7 @@ const DECIMALS: ReadonlySet<string> = /* @__PURE__ */ new Set([
   "gross_grams",
   "hour_cost",
   "hours",
+  "incoming_grams",
   "labour",
   "labour_hour_cost",
   "labour_minutes",
@@ -12153,9 +12166,10 @@ export class StockLevelsResource<M extends DecimalMode = "number"> {
    * `reserved_grams` are the grams that open orders and unfinished production runs still take, as in
    * `getProductAvailability`; for a level with a brand, as far as other brands do not cover them. A level becomes
    * `low` when `available_grams` is less than `minimum_grams`, and is low until it reaches 110 % of that, so that it
-   * does not change with each gram. `missing_grams` are missing to the 110 %. All these fields are current. The
-   * service checks levels, for `low_since` and the event `inventory.low_stock`, about a second after a change; in
-   * farms with hundreds of thousands of spools, some seconds after it.
+   * does not change with each gram. `missing_grams` are missing to the 110 %. `incoming_grams` are ordered and on
+   * their way, until `incoming_date`; they change none of the other fields. Set them to null when they have arrived.
+   * All these fields are current. The service checks levels, for `low_since` and the event `inventory.low_stock`,
+   * about a second after a change; in farms with hundreds of thousands of spools, some seconds after it.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -12189,9 +12203,10 @@ export class StockLevelsResource<M extends DecimalMode = "number"> {
    * `reserved_grams` are the grams that open orders and unfinished production runs still take, as in
    * `getProductAvailability`; for a level with a brand, as far as other brands do not cover them. A level becomes
    * `low` when `available_grams` is less than `minimum_grams`, and is low until it reaches 110 % of that, so that it
-   * does not change with each gram. `missing_grams` are missing to the 110 %. All these fields are current. The
-   * service checks levels, for `low_since` and the event `inventory.low_stock`, about a second after a change; in
-   * farms with hundreds of thousands of spools, some seconds after it.
+   * does not change with each gram. `missing_grams` are missing to the 110 %. `incoming_grams` are ordered and on
+   * their way, until `incoming_date`; they change none of the other fields. Set them to null when they have arrived.
+   * All these fields are current. The service checks levels, for `low_since` and the event `inventory.low_stock`,
+   * about a second after a change; in farms with hundreds of thousands of spools, some seconds after it.
    *
    * Requires the role `operator` or `admin`.
    */
