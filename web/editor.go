@@ -19,7 +19,8 @@ type editor struct {
 	entity    string // the entity whose custom fields a resource has, or ""
 	users     string // the path in the API of the list of resources that need the resource {id}, or ""
 	lists     []nestedList
-	catalog   bool // whether a resource can be made of an entry of the catalog of filaments
+	saved     func(*visit, *form, *notice) // if not nil, adds to the notice of a form that was saved
+	catalog   bool                         // whether a resource can be made of an entry of the catalog of filaments
 
 	// name returns the name for people of a resource whose values get returns.
 	name func(get func(string) string) string
@@ -182,7 +183,11 @@ func (e *editor) edit(v *visit) error {
 		return err
 	}
 	ok, err := v.edit(f, e.api+"/{id}", fields)
-	v.tell(&notice{Text: sentence("The " + e.noun + " is saved")})
+	n := &notice{Text: sentence("The " + e.noun + " is saved")}
+	if e.saved != nil {
+		e.saved(v, f, n)
+	}
+	v.tell(n)
 	return v.then(ok, err, e.one(v.r.PathValue("id"))+v.query(), func() error { return e.editPage(v, 422, f) })
 }
 

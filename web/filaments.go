@@ -1,7 +1,9 @@
 package web
 
 import (
+	"fmt"
 	"html/template"
+	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
@@ -79,6 +81,12 @@ var filamentList = &listOf[filament]{editor: filaments, Title: "Filaments", Clas
 
 var filaments = &editor{api: "/api/v1/filaments", path: "/filaments", noun: "filament", entity: "filament",
 	catalog: true,
+	saved: func(v *visit, f *form, n *notice) {
+		if price := f.Values.Get("price"); price != "" && price != f.Was.Get("price") {
+			n.Undo = &undo{"Change the price of its spools", "/filaments/" + v.r.PathValue("id") + "/spool-prices" + v.query(),
+				url.Values{"price": {price}}}
+		}
+	},
 	name: func(get func(string) string) string {
 		return inventory.MaterialLabel(get("material_type"), get("material_name")) + " " + get("color")
 	},
@@ -99,6 +107,21 @@ var filaments = &editor{api: "/api/v1/filaments", path: "/filaments", noun: "fil
 		{field{"article_number", text}, "Article number", "", nil},
 		{field{"notes", text}, "Notes", "rows=4", nil},
 	}}
+
+// changeSpoolPrices sets the price of the spools of a filament that are in stock.
+func changeSpoolPrices(v *visit) error {
+	f := v.sent()
+	var done struct{ Matched int }
+	ok, err := v.send(f, http.MethodPatch, "/api/v1/spools", map[string]any{
+		"filter":  map[string]any{"filament_id": v.r.PathValue("id"), "in_stock": "true"},
+		"changes": map[string]any{"purchase_price": f.value(field{"price", number})}}, &done)
+	n := &notice{Text: fmt.Sprintf("The price of %d spools in stock is %s.", done.Matched, f.Values.Get("price"))}
+	if err == nil && !ok {
+		n.Text = strings.TrimSpace("No price was changed. " + f.Problem)
+	}
+	v.tell(n)
+	return v.then(true, err, v.here("/filaments"), nil)
+}
 
 // filamentPage is the page of a filament.
 type filamentPage struct {

@@ -1,6 +1,7 @@
 package web_test
 
 import (
+	"net/url"
 	"strings"
 	"testing"
 
@@ -46,4 +47,36 @@ func TestFilaments(t *testing.T) {
 		to(t, "/vendors").shows(t, "Acme", "Next door", "2 vendors")
 	b.get(t, "/vendors/new").submit(t, "/vendors/new", "name", "acme").want(t, 422).shows(t,
 		"Another vendor has the name")
+}
+
+// A new price of a filament offers to change its spools in stock, and no others.
+func TestNewPriceOfFilament(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t, testkit.Options{})
+	tenant := api.Tenant(t)
+	c := tenant.User(t, "operator")
+	b := signIn(t, c)
+	id := c.Post(t, "/api/v1/filaments", j{"material_type": "PLA", "color": "Black", "diameter_mm": 1.75,
+		"net_weight_grams": 1000, "price": 20}).Want(201).ID()
+	c.Post(t, "/api/v1/spools/batch", j{"filament_id": id, "quantity": 3}).Want(201)
+	empty := "/api/v1/spools/" + c.Get(t, "/api/v1/spools?number=1").Text("items.0.id")
+	c.Patch(t, empty, j{"remaining_weight_grams": 0}).Want(200)
+	foreign := "/api/v1/spools/" + c.NewSpool(t, 500, j{"purchase_price": 9})
+	edit := "/filaments/" + id + "/edit"
+	const offer = "Change the price of its spools"
+	b.get(t, edit).submit(t, edit, "notes", "New").to(t, "/filaments/"+id).hides(t, offer)
+	saved := b.get(t, edit).submit(t, edit, "price", "25.50").to(t, "/filaments/"+id).shows(t, offer)
+	c.Get(t, "/api/v1/spools?number=2").Shows(map[string]string{"items.0.purchase_price": "20"})
+	prices := "/filaments/" + id + "/spool-prices"
+	saved.submit(t, prices).to(t, "/filaments/"+id).says(t, "The price of 2 spools in stock is 25.50.")
+	for _, number := range []string{"2", "3"} {
+		c.Get(t, "/api/v1/spools?number="+number).Shows(map[string]string{"items.0.purchase_price": "25.5"})
+	}
+	c.Get(t, empty).Shows(map[string]string{"purchase_price": "20"})
+	c.Get(t, foreign).Shows(map[string]string{"purchase_price": "9"})
+	b.do(t, "POST", prices, url.Values{"price": {"much"}}).to(t, "/filaments/"+id).shows(t, "No price was changed.")
+	c.Get(t, "/api/v1/spools?number=2").Shows(map[string]string{"items.0.purchase_price": "25.5"})
+	signIn(t, tenant.User(t, "viewer")).do(t, "POST", prices, url.Values{"price": {"1"}}).want(t, 403)
+	signIn(t, api.Operator(t)).do(t, "POST", prices, url.Values{"price": {"1"}})
+	c.Get(t, "/api/v1/spools?number=2").Shows(map[string]string{"items.0.purchase_price": "25.5"})
 }

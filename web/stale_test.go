@@ -53,7 +53,7 @@ var others = map[string]string{
 	"they send a file, and show no values before": `/files /products/files /products/files/save /runs/file
 		/products/{id}/picture /filaments/catalog`,
 	"the secret is never shown":          `/settings/shops/{id}/secret`,
-	"they set what the visitor fills in": `/spools /spools/change`,
+	"they set what the visitor fills in": `/spools /spools/change /filaments/{id}/spool-prices`,
 }
 
 // notAlone are inputs that show values which cannot be changed alone, by the reason.

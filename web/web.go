@@ -101,6 +101,7 @@ var pages = slices.Concat([]page{
 	{"GET /filaments", server.Read, filamentList.show},
 	{"POST /filaments/from-catalog", server.Write, addFromCatalog},
 	{"POST /filaments/catalog", server.Write, fillCatalog},
+	{"POST /filaments/{id}/spool-prices", server.Write, changeSpoolPrices},
 	{"GET /filaments/{id}", server.Read, filaments.orRemoved(showFilament)},
 	{"GET /vendors", server.Read, vendorList.show},
 

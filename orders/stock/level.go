@@ -89,7 +89,8 @@ const levelColumns = `id, material_type, material_name, color, brand, diameter_m
 // levels returns stock_levels with the computed fields, for the ids of a SQL expression, or for all if it is null.
 func levels(ids string) string {
 	return `(select l.tenant_id, l.id, l.material_type, l.material_name, l.color, l.color_key, l.brand,
-		l.brand_key, l.diameter_mm, l.minimum_grams, l.incoming_grams, l.incoming_date, l.created_at, l.updated_at, s.remaining as remaining_grams,
+		l.brand_key, l.diameter_mm, l.minimum_grams, l.incoming_grams, l.incoming_date, l.created_at, l.updated_at,
+		s.remaining as remaining_grams,
 		s.reserved as reserved_grams,
 		s.remaining - s.reserved as available_grams,
 		case when s.low then l.minimum_grams * 1.1 - s.remaining + s.reserved else 0 end as missing_grams,
