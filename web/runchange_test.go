@@ -119,6 +119,25 @@ func TestCorrectRun(t *testing.T) {
 	}
 }
 
+// A run that was completed, reopened and failed has no good pieces, and can be planned again.
+func TestFailedAfterCompleted(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t, testkit.Options{}).Operator(t)
+	b := signIn(t, c)
+	run := c.Post(t, "/api/v1/production-runs", j{"status": "in_progress", "items": []j{{
+		"product_id": c.NewProduct(t, "Hook", 10), "quantity": 4}}, "materials": []j{{
+		"spool_id": c.NewSpool(t, 1000, nil), "actual_weight_grams": 40}}}).Want(201)
+	at := "/api/v1/production-runs/" + run.ID()
+	c.Post(t, at+"/complete", j{"items": []j{{"id": run.Text("items.0.id"), "successful_quantity": 4}}}).Want(200)
+	b.get(t, "/runs/"+run.ID()).shows(t, "Product Hook 4 4").hides(t, "Product Hook 4 0 4")
+	c.Post(t, at+"/reopen", j{"reason": "Not done"}).Want(200)
+	c.Post(t, at+"/fail", j{"reason": "warping"}).Want(200)
+	page := b.get(t, "/runs/"+run.ID()).shows(t, "Product Hook 4 0 4")
+	if !strings.Contains(page.text, "/replan") {
+		t.Errorf("the run cannot be planned again: %s", page.words())
+	}
+}
+
 // A run that has ended is reopened, unless its printer prints something else.
 func TestReopenRun(t *testing.T) {
 	t.Parallel()

@@ -100,17 +100,42 @@ func (r run) When() *time.Time {
 type runDetails struct {
 	run
 	costs
-	Notes        string     `json:"notes"`
-	FailureNotes string     `json:"failure_notes"`
-	LikelyEnd    *time.Time `json:"likely_completed_at"`
-	Items        []struct {
-		listedItem
-		ID         string
-		Successful num `json:"successful_quantity"`
-		Failed     num `json:"failed_quantity"`
-	} `json:"items"`
-	Materials []runMaterial `json:"materials"`
-	Warnings  []struct{ Detail string }
+	Notes        string        `json:"notes"`
+	FailureNotes string        `json:"failure_notes"`
+	LikelyEnd    *time.Time    `json:"likely_completed_at"`
+	Items        []runItem     `json:"items"`
+	Materials    []runMaterial `json:"materials"`
+	Warnings     []struct{ Detail string }
+}
+
+// runItem is a product that a run prints, with the pieces that were counted when the run was completed.
+type runItem struct {
+	listedItem
+	ID         string
+	Successful num `json:"successful_quantity"`
+	Failed     num `json:"failed_quantity"`
+}
+
+// Good and Bad return the numbers of good and failed pieces, as reports and the stock count them. A run that failed
+// after it was reopened still has the counts of its first end, but all its pieces have failed.
+func (i runItem) Good(status string) num {
+	switch {
+	case status == "failed", status == "cancelled" && i.Successful != "":
+		return "0"
+	case status == "completed" && i.Failed == "":
+		return cmp.Or(i.Successful, i.Quantity)
+	}
+	return i.Successful
+}
+
+func (i runItem) Bad(status string) num {
+	switch {
+	case status == "failed":
+		return i.Quantity
+	case status == "cancelled" && i.Failed != "":
+		return "0"
+	}
+	return i.Failed
 }
 
 // runMaterial is a spool that a run prints from.
@@ -199,11 +224,7 @@ func (p *runPage) CanReplan() bool { return canReplan(p.Run.Status, len(p.Run.It
 // LacksPieces reports whether the run has ended without some of its pieces, so that they can be planned again.
 func (p *runPage) LacksPieces() bool {
 	for _, i := range p.Run.Items {
-		good := i.Successful
-		if good == "" && p.Run.Status == "completed" {
-			good = i.Quantity
-		}
-		if p.Run.HasEnded() && float(good) < float(i.Quantity) {
+		if p.Run.HasEnded() && float(i.Good(p.Run.Status)) < float(i.Quantity) {
 			return true
 		}
 	}
