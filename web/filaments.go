@@ -63,6 +63,7 @@ func (f filament) Swatch() template.HTML {
 var filamentList = &listOf[filament]{editor: filaments, Title: "Filaments", Class: "spools", Add: "Add a filament",
 	Empty: "There are no filaments yet. A filament is what you buy; its spools have its material, color and weights.",
 	First: "Add the first filament", Other: option{"/vendors", "Vendors"},
+	Also: option{"/filaments/from-spools", "From spools"},
 	filters: []filter{searchFilter, {"material", "material_type", "Material", anyMaterial},
 		{"vendor", "vendor", "", nil}},
 	orders: []listOrder{{"", "Newest first", "created_at", "desc"}, {"number", "Number", "number", "asc"},

@@ -80,3 +80,32 @@ func TestNewPriceOfFilament(t *testing.T) {
 	signIn(t, api.Operator(t)).do(t, "POST", prices, url.Values{"price": {"1"}})
 	c.Get(t, "/api/v1/spools?number=2").Shows(map[string]string{"items.0.purchase_price": "25.5"})
 }
+
+// Spools without a filament get theirs from a button, which shows first what it will do.
+func TestFilamentsFromSpools(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t, testkit.Options{})
+	tenant := api.Tenant(t)
+	c := tenant.User(t, "operator")
+	b := signIn(t, c)
+	const path = "/filaments/from-spools"
+	b.get(t, path).want(t, 200).shows(t, "All spools have a filament.")
+	for range 2 {
+		c.NewSpool(t, 500, nil)
+	}
+	c.NewSpool(t, 500, j{"color": "Teal", "brand": "Acme"})
+	other := api.Operator(t)
+	other.NewSpool(t, 500, nil)
+	b.get(t, "/filaments").shows(t, "From spools")
+	page := b.get(t, path).want(t, 200).shows(t, "PLA Black", "2 spools, a new filament", "PLA Teal · Acme",
+		"1 spool, a new filament")
+	c.Get(t, "/api/v1/filaments").Shows(map[string]string{"total": "0"})
+	page.submit(t, path).to(t, "/filaments").says(t, "Spools with a filament now: 3. New filaments: 2.")
+	c.Get(t, "/api/v1/filaments").Shows(map[string]string{"total": "2"})
+	b.get(t, path).shows(t, "All spools have a filament.")
+	other.Get(t, "/api/v1/filaments").Shows(map[string]string{"total": "0"})
+	viewer := signIn(t, tenant.User(t, "viewer"))
+	viewer.get(t, "/filaments").hides(t, "From spools")
+	viewer.get(t, path).want(t, 403)
+	viewer.do(t, "POST", path, nil).want(t, 403)
+}

@@ -187,6 +187,7 @@ func TestPages(t *testing.T) {
 		{path: "/stock"},
 		{path: "/stock?low=true&material=PLA"},
 		{path: "/stock/new", write: true, hidden: true},
+		{path: "/filaments/from-spools", write: true, hidden: true},
 		{path: "/stock/" + id["level"] + "/edit", write: true, ours: true},
 		{path: "/reports"},
 		{path: "/reports?by=material", hidden: true},

@@ -22,7 +22,7 @@ var others = map[string]string{
 	"they ask for the present password or a code, which a stale page does not have": `/account/password
 		/account/second-factor /account/second-factor/confirm /account/second-factor/recovery-codes
 		/account/second-factor/disable`,
-	"they create something": `/spools/new /filaments/new /filaments/from-catalog /vendors/new /printers/new /products/new
+	"they create something": `/spools/new /filaments/new /filaments/from-catalog /filaments/from-spools /vendors/new /printers/new /products/new
 		/orders/new /stock/new /runs/new /settings/fields/new /settings/keys /settings/users /settings/webhooks
 		/settings/shops /printers/{id}/key /products/{id}/materials /products/{id}/components /products/{id}/plates
 		/orders/{id}/items /orders/{id}/plan /orders/{id}/items/{part}/print /runs/{id}/items /runs/{id}/materials

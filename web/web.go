@@ -101,6 +101,8 @@ var pages = slices.Concat([]page{
 	{"GET /filaments", server.Read, filamentList.show},
 	{"POST /filaments/from-catalog", server.Write, addFromCatalog},
 	{"POST /filaments/catalog", server.Write, fillCatalog},
+	{"GET /filaments/from-spools", server.Write, showFromSpools},
+	{"POST /filaments/from-spools", server.Write, makeFromSpools},
 	{"POST /filaments/{id}/spool-prices", server.Write, changeSpoolPrices},
 	{"GET /filaments/{id}", server.Read, filaments.orRemoved(showFilament)},
 	{"GET /vendors", server.Read, vendorList.show},
