@@ -15,6 +15,7 @@ import (
 	"unicode"
 
 	"spoolwright/app"
+	"spoolwright/server/openapi"
 	"spoolwright/tests/testkit"
 )
 
@@ -185,6 +186,48 @@ func TestCommandsInPagesExist(t *testing.T) {
 	}
 	if found < 10 {
 		t.Errorf("found %d commands in text blocks, want at least 10", found)
+	}
+}
+
+// TestNamesInPagesExist checks the names in README.md and docs/*.md that users copy: settings, codes of errors, operations
+// and paths of the API.
+func TestNamesInPagesExist(t *testing.T) {
+	t.Parallel()
+	document := string(openapi.Document(programRoutes(t), "test", app.Events...))
+	var routes []*regexp.Regexp
+	for _, r := range programRoutes(t) {
+		pattern := regexp.MustCompile(`\\\{[^}]*\\\}`).ReplaceAllString(regexp.QuoteMeta(r.Pattern), `[^/ ]+`)
+		routes = append(routes, regexp.MustCompile(`^`+pattern+`$`))
+	}
+	settings := page(t, "docs/configuration.md")
+	upper := regexp.MustCompile("^([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)(?:=.*)?$")
+	path := regexp.MustCompile(`^(?:GET|POST|PATCH|PUT|DELETE) /api/v1/[^?]*`)
+	operation := regexp.MustCompile(`^[a-z]+[A-Z]\w*$`)
+	// Names of other programs, of functions, and a misspelled setting.
+	others := []string{"HTTP_PROXY", "REQUESTS_CA_BUNDLE", "RATE_LIMIT_PER_MIN"}
+	codePages := []string{"docs/request.md", "docs/asvs.md", "docs/commit.md", "docs/benchmarks.md"}
+	checked := 0
+	for _, name := range append(userPages(t), "SECURITY.md") {
+		for _, code := range inlineCode.FindAllString(page(t, name), -1) {
+			code := strings.Trim(code, "`")
+			known := true
+			if m := upper.FindStringSubmatch(code); m != nil {
+				known = strings.Contains(document, m[1]) || strings.Contains(settings, "| `"+m[1]+"` |") ||
+					slices.Contains(others, m[1])
+			} else if m := path.FindString(code); m != "" {
+				known = slices.ContainsFunc(routes, func(r *regexp.Regexp) bool { return r.MatchString(m) })
+			} else if operation.MatchString(code) && !slices.Contains(codePages, name) {
+				known = strings.Contains(document, `"operationId":"`+code+`"`)
+			} else {
+				continue
+			}
+			if checked++; !known {
+				t.Errorf("%s names %s, which does not exist", name, code)
+			}
+		}
+	}
+	if checked < 200 {
+		t.Errorf("%d names", checked)
 	}
 }
 
