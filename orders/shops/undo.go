@@ -15,7 +15,8 @@ import (
 const usesOfProduct = `select from order_items where product_id = $1 union all
 	select from run_items where product_id = $1 union all select from piece_entries where product_id = $1`
 
-// undoOrders describes how the import of orders is undone. The next file with an order that was removed creates it again.
+// undoOrders describes how the import of orders is undone. The next file with an order that was removed creates it
+// again.
 var undoOrders = imports.Undoable{
 	Table: "orders", Restore: restoreOrders,
 	Uses: `select from order_items i where i.order_id = $1 and (i.delivered > 0
@@ -47,8 +48,8 @@ func restoreOrders(
 		ids = append(ids, c.Item)
 	}
 	stored := db.SQL(`
-		select o.id, f.source, f.reference as file, convert_from(f.merged, 'UTF8') as merged, coalesce(o.reference, '') as reference,
-			coalesce(o.customer, '') as customer, coalesce(o.due_date::text, '') as due, coalesce(o.notes, '') as notes,
+		select o.id, f.source, f.reference as file, convert_from(f.merged, 'UTF8') as merged,
+			coalesce(o.reference, '') as reference, coalesce(o.customer, '') as customer, coalesce(o.due_date::text, '') as due, coalesce(o.notes, '') as notes,
 			coalesce(o.currency, '') as currency, o.prices_include_tax as included, o.status = 'cancelled' as cancelled,
 			o.hidden_at is not null as hidden, exists (select from shop_orders s where s.order_id = o.id) as ofshop, (
 				select coalesce(json_agg(json_build_object('key', l.shop_line, 'title', l.title, 'sku', coalesce(l.sku, ''),
@@ -79,6 +80,10 @@ func restoreOrders(
 	var rows []map[string]any
 	for _, c := range changes {
 		s := byID[c.Item]
+		if s == nil { // it was deleted with the samples of the farm
+			done.Leave(c, nil, "it was removed since")
+			continue
+		}
 		name := transfer.Stored{"reference": s.Reference}
 		switch {
 		case s.Hidden:

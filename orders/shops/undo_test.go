@@ -2,6 +2,7 @@ package shops_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"spoolwright/tests/testkit"
@@ -88,6 +89,19 @@ func TestUndoChangedOrders(t *testing.T) {
 	wantCounts(t, post(t, c, "", list+row(1, "Bob", 5, "DRG-RED", "new")+row(1, "Bob", 1, "HOOK", "new")), "0/1/0/0/0")
 	c.Get(t, find(t, c, "1")).Shows(map[string]string{"customer": "Bob", "items.0.quantity": "5",
 		"items.1.product_id": hook, "items.1.quantity": "1"})
+}
+
+// An order of a file that has only samples is deleted with them. Undo leaves it.
+func TestUndoDeletedOrder(t *testing.T) {
+	t.Parallel()
+	c, _, _ := farm(t)
+	post(t, c, "", list+"1,Ada,Vase,,1,old\n").Want(200)
+	done := post(t, c, "", list+"1,Bob,Vase,,1,new\n")
+	id := strings.TrimPrefix(find(t, c, "1"), orders+"/")
+	for _, table := range []string{"file_orders where order_id", "order_lines where order_id", "orders where id"} {
+		testkit.ExecURL(t, testkit.Private().SuperURL(), `delete from `+table+` = '`+id+`'`)
+	}
+	undo(t, c, done, 0, 0, "null: it was removed since")
 }
 
 // Undo opens orders again that a file has cancelled. Orders that follow their shop stay as they are.
