@@ -1,6 +1,7 @@
 package web_test
 
 import (
+	"fmt"
 	"regexp"
 	"strings"
 	"testing"
@@ -92,6 +93,18 @@ func TestReceiveFilament(t *testing.T) {
 	form = stranger.get(t, "/spools/new?received="+other).want(t, 200) // of another farm: nothing happens there
 	form.submit(t, "/spools/new?own=1", "color", "Red", "diameter_mm", "1.75", "net_weight_grams", "1000").want(t, 303)
 	c.Get(t, "/api/v1/stock-levels/"+other).Shows(map[string]string{"incoming_grams": "900"})
+}
+
+// The file of the shopping list has more levels than the API returns at once.
+func TestShoppingListIsWhole(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t, testkit.Options{}).Operator(t)
+	for i := range 101 {
+		c.Post(t, "/api/v1/stock-levels", j{"material_type": "PLA", "color": fmt.Sprint("Color ", i),
+			"minimum_grams": 1000}).Want(201)
+	}
+	file := signIn(t, c).get(t, "/stock/shopping-list.csv").want(t, 200)
+	testkit.Equal(t, strings.Count(file.text, ",Color "), 101, "the levels in the file")
 }
 
 func TestSettings(t *testing.T) {

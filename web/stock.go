@@ -50,16 +50,28 @@ func (l stockLevel) OnItsWay(v *visit) string {
 	return text
 }
 
+// lowLevels returns all levels that are low, those that lack the most last.
+func (v *visit) lowLevels() (all []stockLevel, err error) {
+	for more := true; more; {
+		var page found[stockLevel]
+		err = v.fetch(get("/api/v1/stock-levels?low=true&limit=100&sort_by=missing_grams&skip="+strconv.Itoa(len(all)), &page))
+		if all = append(all, page.Items...); err != nil {
+			return nil, err
+		}
+		more = len(page.Items) > 0 && len(all) < page.Total
+	}
+	return all, nil
+}
+
 // shoppingFile sends the shopping list as CSV.
 func shoppingFile(v *visit) error {
-	var low struct{ Items []stockLevel }
-	file, err := v.csvFile("shopping-list",
-		v.fetch(get("/api/v1/stock-levels?low=true&limit=100&sort_by=missing_grams", &low)))
+	low, err := v.lowLevels()
+	file, err := v.csvFile("shopping-list", err)
 	if err != nil {
 		return err
 	}
 	file.Write([]string{"material", "color", "brand", "diameter_mm", "missing_grams", "incoming_grams", "incoming_date"})
-	for _, l := range low.Items {
+	for _, l := range low {
 		file.Write([]string{inventory.MaterialLabel(l.Material, l.Exact), l.Color, l.Brand, string(l.Diameter),
 			string(l.Missing), string(l.Incoming), l.Expected})
 	}
