@@ -444,13 +444,21 @@ func (c *Catalog) read(ctx context.Context, file io.Reader) (result CatalogImpor
 	if err != nil {
 		return result, err
 	}
-	err = c.DB.Bulk(ctx, func(ctx context.Context) (err error) {
-		result, err = writeCatalog(ctx, c.DB, rows, false, false)
-		return err
-	})
+	result, err = fillCatalog(ctx, c.DB, rows, false, false)
 	if errors.Is(err, db.ErrBulk) {
 		err = &server.Error{Status: 503, Code: "UNAVAILABLE", Detail: err.Error()}
 	}
+	return result, err
+}
+
+// fillCatalog writes the rows of a file in a transaction of its own.
+func fillCatalog(
+	ctx context.Context, d *db.DB, rows []map[string]any, replace, dryRun bool,
+) (result CatalogImported, err error) {
+	err = d.Bulk(ctx, func(ctx context.Context) (err error) {
+		result, err = writeCatalog(ctx, d, rows, replace, dryRun)
+		return err
+	})
 	return result, err
 }
 
@@ -508,10 +516,7 @@ var importCatalogCommand = cli.Command{
 			rows, err := readCatalog(file)
 			var result CatalogImported
 			if err == nil {
-				err = c.DB.Bulk(ctx, func(ctx context.Context) (err error) {
-					result, err = writeCatalog(ctx, c.DB, rows, *replace, *dryRun)
-					return err
-				})
+				result, err = fillCatalog(ctx, c.DB, rows, *replace, *dryRun)
 			}
 			if e, ok := errors.AsType[*server.Error](err); ok {
 				for _, p := range e.Fields {
