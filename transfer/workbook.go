@@ -402,10 +402,13 @@ func formOf(code string) (f cellForm) {
 
 // rows calls fn with each row of a worksheet that has a text.
 func (w *workbook) rows(s worksheet, fn func(Row) error) error {
-	for _, row := range s.rows {
-		if err := fn(row); err != nil {
-			return err
+	if s.part == "" { // an OpenDocument file
+		for _, row := range s.rows {
+			if err := fn(row); err != nil {
+				return err
+			}
 		}
+		return nil
 	}
 	line, column, inRow := 0, 0, Row{}
 	end := func() error {
@@ -414,9 +417,6 @@ func (w *workbook) rows(s worksheet, fn func(Row) error) error {
 			return nil
 		}
 		return fn(row)
-	}
-	if s.part == "" {
-		return nil
 	}
 	err := w.read(s.part, func(e xml.StartElement, d *xml.Decoder) error {
 		switch e.Name.Local {
