@@ -92,7 +92,8 @@ func (c *Config) settings() []setting {
 		{"WEB", "on", "pages for people: on, off, or insecure, which signs in without TLS from other machines too",
 			func(v string) error { c.Web = strings.ToLower(v); return oneOf("on", "off", "insecure")(v) }},
 		{"PUBLIC_URL", "", "address of the service in links of e-mails and messages, such as https://farm.example; also " +
-			"in labels and lines to copy of farms without an address of their own", func(v string) error { return publicURL(&c.PublicURL, v) }},
+			"in labels and lines to copy of farms without an address of their own",
+			func(v string) error { return publicURL(&c.PublicURL, v) }},
 		{"SMTP_URL", "", "mail server for password links and messages, such as smtps://user:password@smtp.example:465, or " +
 			"smtp:// with STARTTLS", func(v string) error {
 			server, err := mail.ParseURL(v)
@@ -104,8 +105,8 @@ func (c *Config) settings() []setting {
 		{"WEBHOOK_ALLOWED_NETWORKS", "",
 			"private networks that webhooks may reach, also without TLS, such as 192.168.1.0/24, separated by commas",
 			func(v string) (err error) { c.WebhookNetworks, err = server.ParsePrefixes(v); return err }},
-		{"FILAMENT_CATALOG_URL", "", "address of the filaments.json of SpoolmanDB, which people may fetch into the catalog of " +
-			"their farm, such as https://donkie.github.io/SpoolmanDB/filaments.json; if empty, they upload a file",
+		{"FILAMENT_CATALOG_URL", "", "address of the filaments.json of SpoolmanDB, which people may fetch into the " +
+			"catalog of their farm, such as https://donkie.github.io/SpoolmanDB/filaments.json; if empty, they upload a file",
 			text(&c.CatalogURL, checkWebURL)},
 		{"SPOOLMAN_KEY_IN_PATH", "off", "on: printers may send their API key in the path, /spoolman/k/KEY",
 			onOff(&c.KeyInPath)},

@@ -170,8 +170,8 @@ func measure(id, gross string, confirmed, full bool) (lock, measured *db.Stmt) {
 }
 
 // edit returns a statement that sets columns of the spool that the condition selects. result is a SELECT of the
-// given columns, which must include id and remaining_weight_grams. If archives is set, the UPDATE may change the archive,
-// and the statement counts the spool: by 1 if it left the archive, by -1 if it entered it.
+// given columns, which must include id and remaining_weight_grams. If archives is set, the UPDATE may change the
+// archive, and the statement counts the spool: by 1 if it left the archive, by -1 if it entered it.
 //
 // The UPDATE repeats the condition, so that PostgreSQL finds the spool by an index, also with statistics from before
 // an import.

@@ -514,8 +514,8 @@ var errUnknownReferences = server.BadRequest("UNKNOWN_REFERENCE", "%s",
 	Each(unknownReference("a product", "items[1].sku", "items[1].sku"),
 		unknownReference("a spool", "materials[0].spool_id", "materials[0].spool_id"))
 
-// unknownReference returns the problem with a field that names no existing resource of the kind what. shown is the field
-// in the message, see server.WithValue.
+// unknownReference returns the problem with a field that names no existing resource of the kind what. shown is the
+// field in the message, see server.WithValue.
 func unknownReference(what, field, shown string) server.FieldError {
 	return server.FieldError{Field: field, Message: "Not " + what + ": " + shown}
 }

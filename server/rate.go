@@ -55,8 +55,8 @@ func (s *Server) callerClaims(info *requestInfo) (own, tenants limit.Claim) {
 	return limit.Claim{Key: "user:" + actor.ID(), Limits: limits}, claim("tenant:"+actor.Tenant, s.TenantPerMinute, 0)
 }
 
-// limited sets the headers of rate limits, and returns a 429 unless ok is set. RateLimit and RateLimit-Policy are those of
-// draft-ietf-httpapi-ratelimit-headers; their t is when one more request passes, not when the limit is full again.
+// limited sets the headers of rate limits, and returns a 429 unless ok is set. RateLimit and RateLimit-Policy are those
+// of draft-ietf-httpapi-ratelimit-headers; their t is when one more request passes, not when the limit is full again.
 func (s *Server) limited(w http.ResponseWriter, rate limit.Rate, ok bool) error {
 	if !rate.Off {
 		h := w.Header()

@@ -276,7 +276,8 @@ func FileFlags(flags *flag.FlagSet) (how *Reading, dryRun *bool) {
 	choice(flags, "decimal", "the decimal mark of the numbers, comma or point, if it is ambiguous",
 		&how.Decimal)
 	choice(flags, "date-order", "the order of the dates, dmy or mdy, if it is ambiguous", &how.Dates)
-	flags.StringVar(&how.Worksheet, "worksheet", "", "the worksheet of a workbook (.xlsx, .ods); by default, the titles decide")
+	flags.StringVar(&how.Worksheet, "worksheet", "",
+		"the worksheet of a workbook (.xlsx, .ods); by default, the titles decide")
 	pairs(flags, "map", "the field of a column; without the field, the column is left out. May be repeated",
 		&how.Mapping)
 	pairs(flags, "default", "the value of a field in rows without one. May be repeated", &how.Defaults)

@@ -45,9 +45,9 @@ func (t *Table) without(lines RowProblems) *Table {
 }
 
 // ReadSheet reads a file: CSV in UTF-8, in UTF-16 or in a code page of Windows, with any of the usual separators, or a
-// workbook (.xlsx, .ods). good returns a score: how well a row matches titles of columns. The separator or the worksheet with
-// the best row is used, unless name is the name of a worksheet. maximum is the maximum number of rows with values. The
-// error is a sentence for people.
+// workbook (.xlsx, .ods). good returns a score: how well a row matches titles of columns. The separator or the worksheet
+// with the best row is used, unless name is the name of a worksheet. maximum is the maximum number of rows with values.
+// The error is a sentence for people.
 func ReadSheet(file []byte, name string, maximum int, good func(titles []string) int) (*Sheet, error) {
 	switch {
 	case bytes.HasPrefix(file, []byte(archiveStart)):

@@ -71,7 +71,8 @@ func (o Owner) connect(ctx context.Context, fn func(*pgx.Conn) error) error {
 
 // RemoveTenant deletes all rows of a tenant in all tables. It first calls disable with the tenant in a transaction,
 // which disables the tenant's users and API keys, and waits for the transactions that began before and can still add
-// rows. After an error, the users and keys stay disabled, no row has been deleted, and RemoveTenant can be called again.
+// rows. After an error, the users and keys stay disabled, no row has been deleted, and RemoveTenant can be called
+// again.
 func (o Owner) RemoveTenant(ctx context.Context, tenant string, disable func(*Tx, string) error) error {
 	err := o.Tx(ctx, tenant, func(tx *Tx) error { return disable(tx, tenant) })
 	if err == nil {

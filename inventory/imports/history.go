@@ -18,8 +18,8 @@ type History struct {
 	equal   map[int64]int64 // by the hash of a row: how many rows have it
 }
 
-// createdItem is a resource that an import creates. line and hash are those of its row; they are 0 if no row of the file
-// is the resource, such as a vendor that was created for a filament.
+// createdItem is a resource that an import creates. line and hash are those of its row; they are 0 if no row of the
+// file is the resource, such as a vendor that was created for a filament.
 type createdItem struct {
 	table, id string
 	hash      int64
